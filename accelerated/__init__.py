@@ -1,0 +1,20 @@
+"""The production backend: CUDA kernels launched through PyCUDA, or compiled for the host and emulated."""
+
+from . import activation, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
+from .backend import AcceleratedBackend
+from .device import DeviceError, DeviceUnavailable, gpu_is_usable
+from .plans import implemented
+
+__all__ = [
+    "AcceleratedBackend",
+    "DeviceError",
+    "DeviceUnavailable",
+    "activation",
+    "gpu_is_usable",
+    "implemented",
+    "pooling",
+    "reduce_tensor",
+    "softmax",
+    "tensor_arithmetic",
+    "transform",
+]

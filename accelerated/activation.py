@@ -1,0 +1,51 @@
+"""Activations on the device (kernels/activation.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_double, c_int
+from typing import Any
+
+from dualdnn.api.enumerations import cudnnActivationMode_t
+from dualdnn.api.operations import ActivationBackward, ActivationForward
+
+from .geometry import blocks, geometry
+from .plans import Launch, Plan, implements, pointers, structure, type_definitions
+
+RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU)
+
+
+@implements(ActivationForward)
+def activation_forward(operation: ActivationForward, device: Any) -> Plan:
+    """One thread per 16 bytes of output."""
+    x, y, activation = operation.x, operation.y, operation.activation
+    layout = geometry(x.dims, [x.strides, y.strides], 16 // x.scalar_bytes)
+    arguments = structure(
+        *pointers(2),
+        ("geometry", layout),
+        ("alpha", c_double(operation.alpha)),
+        ("beta", c_double(operation.beta)),
+        ("coefficient", c_double(activation.coefficient)),
+        ("mode", c_int(activation.mode)),
+        ("propagate", c_int(activation.relu_nan)),
+    )
+    function = device.function("activation.cu", "activation_forward", type_definitions(x.scalar_type, operation))
+    return Plan(operation, [Launch(function, arguments, ("x", "y"), blocks(layout.packs))])
+
+
+@implements(ActivationBackward)
+def activation_backward(operation: ActivationBackward, device: Any) -> Plan:
+    """One thread per 16 bytes of output; of x and y only the one that the mode needs is read."""
+    activation = operation.activation
+    needed = "x" if activation.mode in RECTIFIED else "y"
+    read, dy, dx = operation.tensor(needed), operation.dy, operation.dx
+    layout = geometry(dx.dims, [read.strides, dy.strides, dx.strides], 16 // dx.scalar_bytes)
+    arguments = structure(
+        *pointers(3),
+        ("geometry", layout),
+        ("alpha", c_double(operation.alpha)),
+        ("beta", c_double(operation.beta)),
+        ("coefficient", c_double(activation.coefficient)),
+        ("mode", c_int(activation.mode)),
+    )
+    function = device.function("activation.cu", "activation_backward", type_definitions(dx.scalar_type, operation))
+    return Plan(operation, [Launch(function, arguments, (needed, "dy", "dx"), blocks(layout.packs))])

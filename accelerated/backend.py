@@ -1,0 +1,150 @@
+"""The accelerated backend: device memory, cached plans, asynchronous launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from dualdnn.api.operations import BackendError, Operation
+
+from .device import DeviceError, Stream, open_device
+from .plans import Plan, plan
+
+_ADDRESS_LIMIT = 2**64
+
+
+class DeviceBuffer:
+    """Memory of a device."""
+
+    writable = True
+
+    def __init__(self, device: Any, nbytes: int) -> None:
+        self.device = device
+        self.memory = device.allocate(nbytes)
+        self.address: int = self.memory.address
+        self.nbytes = nbytes
+
+    def to_host(self, dtype: Any, shape: Sequence[int] | int) -> np.ndarray[Any, Any]:
+        """A copy of the first elements as an array of ``dtype`` and ``shape``, after all work of the device."""
+        if self.memory is None:
+            raise ValueError("the buffer was freed")
+        dims = (shape,) if isinstance(shape, int) else tuple(shape)
+        dtype = np.dtype(dtype)
+        wanted = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
+        if wanted > self.nbytes:
+            raise ValueError(f"shape {dims} of {dtype} needs {wanted} bytes, the buffer has {self.nbytes}")
+        self.device.synchronize()
+        return np.frombuffer(self.device.download(self.address, wanted), dtype).reshape(dims).copy()
+
+    def slice(self, offset: int, nbytes: int) -> DeviceOperand:
+        """``nbytes`` bytes of the buffer from ``offset``, as an operand; valid while the buffer is."""
+        if self.memory is None:
+            raise ValueError("the buffer was freed")
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
+            raise ValueError(f"bytes {offset} to {offset + nbytes} are not inside a buffer of {self.nbytes} bytes")
+        return DeviceOperand(self.address + offset, nbytes)
+
+    def free(self) -> None:
+        if self.memory is None:
+            raise ValueError("the buffer was freed already")
+        self.memory.free()
+        self.memory = None
+
+
+class DeviceOperand:
+    """Device memory that the caller owns."""
+
+    __slots__ = ("address", "nbytes", "writable")
+
+    def __init__(self, address: int, nbytes: int | None, writable: bool = True) -> None:
+        self.address, self.nbytes, self.writable = address, nbytes, writable
+
+
+class AcceleratedBackend:
+    """Runs operations as CUDA kernels, on the GPU or on the emulated device."""
+
+    name = "accelerated"
+
+    def __init__(self, kind: str) -> None:
+        self.device = open_device(kind)
+        self.description = f"accelerated ({self.device.name})"
+        self.plans: dict[Operation, Plan] = self.device.__dict__.setdefault("plans", {})
+
+    def allocate(self, nbytes: int) -> DeviceBuffer:
+        return DeviceBuffer(self.device, nbytes)
+
+    def to_device(self, array: Any) -> DeviceBuffer:
+        buffer = DeviceBuffer(self.device, array.nbytes)
+        self.device.upload(buffer.address, array.tobytes())
+        return buffer
+
+    def operand(self, value: Any) -> Any:
+        if type(value) is DeviceOperand:
+            return value
+        if type(value) is DeviceBuffer:
+            if value.memory is None:
+                raise ValueError("was freed")
+            if value.device is not self.device:
+                raise ValueError(f"lies on {value.device.name}, the handle's device is {self.device.name}")
+            return value
+        interface = getattr(value, "__cuda_array_interface__", None)
+        if interface is not None:
+            return _from_interface(interface)
+        try:
+            address = int(value)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"is a {type(value).__name__}, not device memory (a buffer of the handle, an object with"
+                " __cuda_array_interface__, a PyCUDA allocation or an address)"
+            ) from None
+        if not 0 < address < _ADDRESS_LIMIT:
+            raise ValueError(f"is {address}, not the address of device memory")
+        return DeviceOperand(address, getattr(value, "nbytes", None))
+
+    def prepare(self, operation: Operation) -> Callable[[Sequence[Any], Any], None]:
+        found = self.plans.get(operation)
+        if found is None:
+            found = self.plans[operation] = plan(operation, self.device)
+        return _Launcher(found)
+
+    def new_stream(self) -> Stream:
+        return self.device.new_stream()
+
+    def accepts_stream(self, stream: Any) -> bool:
+        return stream is None or (isinstance(stream, Stream) and stream.device is self.device)
+
+    def finished(self, stream: Any) -> bool:
+        return (stream or self.device.default_stream).done()
+
+    def synchronize(self, stream: Any) -> None:
+        try:
+            (stream or self.device.default_stream).synchronize()
+        except DeviceError as error:
+            raise BackendError(str(error)) from error
+
+    def close(self) -> None:
+        """The device and its plans stay for other handles."""
+
+
+class _Launcher:
+    """Runs a plan; a failing launch is a ``BackendError``."""
+
+    __slots__ = ("plan",)
+
+    def __init__(self, found: Plan) -> None:
+        self.plan = found
+
+    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        try:
+            self.plan(operands, stream)
+        except DeviceError as error:
+            raise BackendError(str(error)) from error
+
+
+def _from_interface(interface: dict[str, Any]) -> DeviceOperand:
+    address, read_only = interface["data"]
+    if interface.get("strides") is not None:
+        raise ValueError("is a strided array; pass the base array, the descriptor holds the strides")
+    nbytes = int(np.prod(interface["shape"], dtype=np.int64)) * np.dtype(interface["typestr"]).itemsize
+    return DeviceOperand(int(address), nbytes, not read_only)

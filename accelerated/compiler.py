@@ -1,0 +1,296 @@
+"""Compiles kernels, once: a cache on disk that several processes share.
+
+A module is one kernel source compiled with one set of preprocessor definitions for one architecture. Its key is a hash of everything
+that goes in: the source and the project's headers it includes, the definitions, the compiler's version and its options.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+import platformdirs
+
+KERNELS = Path(__file__).parent / "kernels"
+DIGEST_BYTES = hashlib.sha256().digest_size
+
+Definitions = tuple[tuple[str, str], ...]
+Progress = Callable[["Module", int, int], None]
+
+
+class DeviceUnavailable(RuntimeError):
+    """A device cannot be had: a driver, package, compiler or header is missing."""
+
+
+class CompileError(RuntimeError):
+    """The compiler refused a kernel source."""
+
+    def __init__(self, module: Module, output: str) -> None:
+        super().__init__(f"{module}: {output.strip()}")
+        self.source, self.definitions, self.output = module.source, module.definitions, output
+
+
+@dataclass(frozen=True)
+class Module:
+    """A kernel source with the preprocessor definitions that choose its variant."""
+
+    source: Path
+    definitions: Definitions = ()
+
+    def __str__(self) -> str:
+        return " ".join([self.source.name, *self.options])
+
+    @property
+    def options(self) -> list[str]:
+        return [f"-D{name}={value}" for name, value in self.definitions]
+
+
+class Toolchain(Protocol):
+    """A compiler for one architecture."""
+
+    architecture: str
+    suffix: str
+
+    @property
+    def identity(self) -> str:
+        """Everything beside the module that decides the result: version, options, headers."""
+
+    def wrap(self, module: Module, kernels: list[Kernel]) -> str:
+        """The translation unit: the source and what the loader needs to know about its kernels."""
+
+    def command(self, module: Module, unit: Path, output: Path) -> list[str]: ...
+
+
+def module(source_name: str | Path, definitions: Definitions = ()) -> Module:
+    """The module of a source: a name is looked up among the project's kernels, an absolute path is taken as it is."""
+    source = KERNELS / source_name
+    if not source.is_file():
+        raise FileNotFoundError(f"there is no kernel source {source}")
+    return Module(source, tuple(definitions))
+
+
+def cache_folder() -> Path:
+    return Path(os.environ.get("DUALDNN_CACHE") or platformdirs.user_cache_dir("dualdnn", appauthor=False))
+
+
+# Sources and their kernels
+
+
+@dataclass(frozen=True)
+class Kernel:
+    name: str
+    launch_bounds: str  # the arguments of __launch_bounds__, empty without it
+
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<[^>]+>).*$', re.MULTILINE)
+LAUNCH_BOUNDS = r"(?:__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)\s*)?"
+KERNEL = re.compile(rf'extern\s+"C"\s+__global__\s+{LAUNCH_BOUNDS}void\s+{LAUNCH_BOUNDS}(\w+)\s*\(')
+
+
+def flatten(source: Path) -> str:
+    """The source with the project's headers in place (each once) and without the includes of system headers."""
+    seen: set[Path] = set()
+
+    def expand(path: Path) -> str:
+        folder = path.parent
+
+        def replace(match: re.Match[str]) -> str:
+            header = (folder / match[1]).resolve() if match[1] else None
+            if header is None or header in seen or not header.is_file():
+                return ""
+            seen.add(header)
+            return expand(header)
+
+        return INCLUDE.sub(replace, path.read_text())
+
+    return expand(source)
+
+
+def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> list[Kernel]:
+    """The kernels that are left after preprocessing."""
+    command = [host_compiler(), "-E", "-P", "-x", "c++", *options, *module.options, "-"]
+    preprocessed = subprocess.run(command, input=flat_source, capture_output=True, text=True)
+    if preprocessed.returncode:
+        raise CompileError(module, preprocessed.stderr)
+    matches = KERNEL.findall(preprocessed.stdout)
+    if not matches:
+        raise CompileError(module, 'no kernel: expected extern "C" __global__ void NAME(const Arguments arguments)')
+    return [Kernel(name, before or after) for before, after, name in matches]
+
+
+# Compilers
+
+
+@cache
+def _find_program(names: tuple[str, ...], path: str | None) -> str | None:
+    return next((found for name in names if name and (found := shutil.which(name, path=path))), None)
+
+
+def host_compiler() -> str:
+    """g++, or what CXX names."""
+    wanted = os.environ.get("CXX") or "g++"
+    if found := _find_program((wanted,), os.environ.get("PATH")):
+        return found
+    raise DeviceUnavailable(f"no C++ compiler: {wanted} is not on PATH; install g++ 11 or later (Debian: apt install g++) or set CXX")
+
+
+def find_nvcc() -> str:
+    toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    candidates = ("nvcc", *(f"{toolkit}/bin/nvcc" for toolkit in toolkits if toolkit))
+    if found := _find_program(candidates, os.environ.get("PATH")):
+        return found
+    raise DeviceUnavailable("nvcc is missing: it is neither on PATH nor in CUDA_HOME/bin; install the CUDA toolkit 12.4 or later")
+
+
+@cache
+def compiler_version(program: str) -> str:
+    result = subprocess.run([program, "--version"], capture_output=True, text=True)
+    if result.returncode:
+        raise DeviceUnavailable(f"{program} --version failed: {result.stderr.strip()}")
+    return result.stdout.strip()
+
+
+ARGUMENT_BYTES = """
+template <class Signature> struct ArgumentBytes;
+template <class Arguments> struct ArgumentBytes<void(Arguments)> { static constexpr unsigned long long value = sizeof(Arguments); };
+"""
+
+
+class Nvcc:
+    """CUDA's compiler, to a binary for one GPU architecture, sm_90 say."""
+
+    suffix = ".cubin"
+    options = ("-cubin", "-std=c++17", "-O3", "--expt-relaxed-constexpr", "-lineinfo", "--diag-suppress=177")
+
+    def __init__(self, architecture: str) -> None:
+        if not re.fullmatch(r"sm_\d+", architecture):
+            raise ValueError(f"architecture={architecture!r}: expected emulated or sm_ and digits, sm_90 say")
+        self.architecture = architecture
+        number = architecture.removeprefix("sm_")
+        # The instructions of one generation (wgmma, setmaxnreg) need its own target; the binary is for that GPU anyway.
+        target = number + "a" if int(number) >= 90 else number
+        self.target = f"-gencode=arch=compute_{target},code=sm_{target}"
+
+    @property
+    def identity(self) -> str:
+        host = compiler_version(host_compiler())
+        return "\n".join([compiler_version(find_nvcc()), host, self.target, *self.options, ARGUMENT_BYTES])
+
+    def wrap(self, module: Module, kernels: list[Kernel]) -> str:
+        sizes = [
+            f'extern "C" __device__ __attribute__((used)) unsigned long long argument_bytes_{kernel.name} = '
+            f"ArgumentBytes<decltype({kernel.name})>::value;\n"
+            for kernel in kernels
+        ]
+        return f'#include "{module.source}"\n{ARGUMENT_BYTES}{"".join(sizes)}'
+
+    def command(self, module: Module, unit: Path, output: Path) -> list[str]:
+        return [find_nvcc(), *self.options, self.target, *module.options, "-o", str(output), "-x", "cu", str(unit)]
+
+
+@cache
+def toolchain(architecture: str) -> Toolchain:
+    """The compiler for an architecture: `emulated`, or a GPU's (sm_90)."""
+    if architecture == "emulated":
+        from .emulated.toolchain import EmulatedToolchain
+
+        return EmulatedToolchain()
+    return Nvcc(architecture)
+
+
+# The cache
+
+
+def verified(path: Path) -> bytes | None:
+    """The content of a cached file without its checksum; None if the file is missing or damaged."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    content, digest = data[:-DIGEST_BYTES], data[-DIGEST_BYTES:]
+    return content if content and hashlib.sha256(content).digest() == digest else None
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """An exclusive lock that the kernel drops when its holder dies. Removed while held: whoever waited looks in the cache first."""
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    finally:
+        os.close(descriptor)
+
+
+def build(module: Module, architecture: str, *, rebuild: bool = False) -> tuple[Path, bytes]:
+    """The compiled module, from the cache or from the compiler: its file and its content.
+
+    The file ends with a checksum. `rebuild` ignores what the cache has.
+    """
+    tools = toolchain(architecture)
+    flat_source = flatten(module.source)
+    parts = [tools.identity, flat_source, str(module.source), *module.options]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    folder = cache_folder()
+    path = folder / f"{module.source.stem}-{architecture}-{key}{tools.suffix}"
+    if not rebuild and (content := verified(path)):
+        return path, content
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(path.with_suffix(".lock")):
+        if not rebuild and (content := verified(path)):
+            return path, content
+        return path, _compile(tools, module, flat_source, path)
+
+
+def _compile(tools: Toolchain, module: Module, flat_source: str, path: Path) -> bytes:
+    for leftover in path.parent.glob(f"{path.stem}.*.tmp.*"):  # of a process that died; we hold the lock
+        leftover.unlink(missing_ok=True)
+    temporary = path.with_name(f"{path.stem}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    unit, output = temporary.with_suffix(".tmp.cu"), temporary.with_suffix(f".tmp{path.suffix}")
+    try:
+        kernels = find_kernels(module, flat_source, ["-DEMULATED_CUDA=1"] if tools.architecture == "emulated" else [])
+        unit.write_text(tools.wrap(module, kernels))
+        result = subprocess.run(tools.command(module, unit, output), capture_output=True, text=True)
+        if result.returncode:
+            raise CompileError(module, result.stdout + result.stderr)
+        content = output.read_bytes()
+        with output.open("ab") as file:
+            file.write(hashlib.sha256(content).digest())
+        os.replace(output, path)
+        return content
+    finally:
+        unit.unlink(missing_ok=True)
+        output.unlink(missing_ok=True)
+
+
+def compile_all(
+    modules: Iterable[tuple[str | Path, Definitions]],
+    architecture: str,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> list[Path]:
+    """Compiles modules ahead of their use, `jobs` at a time; calls progress(module, done, total) after each.
+
+    Every module is tried; the first error is raised at the end.
+    """
+    wanted = [module(source, definitions) for source, definitions in modules]
+    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        futures = {pool.submit(build, item, architecture): item for item in wanted}
+        for done, future in enumerate(as_completed(futures), 1):
+            if progress and not future.exception():
+                progress(futures[future], done, len(futures))
+    return [future.result()[0] for future in futures]

@@ -1,0 +1,101 @@
+"""The emulated device: one CPU core that runs kernels compiled for the host, at once and in order."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Any
+
+from ..compiler import host_compiler, toolchain
+from ..device import Device, DeviceUnavailable, Stream, checked_bytes, checked_range
+from .library import EmulatedFunction, EmulatedLibrary
+from .memory import GuardedMemory, GuardedPool
+
+GUARDS = ("end", "start")
+
+
+class EmulatedStream(Stream):
+    """Work is done when its call returns."""
+
+    def __init__(self, device: EmulatedDevice, handle: int) -> None:
+        self.device, self.handle = device, handle
+
+    def synchronize(self) -> None:
+        pass
+
+    def done(self) -> bool:
+        return True
+
+
+class EmulatedDevice(Device):
+    """`seed` orders the threads of a launch: 0 forward, 1 backward, else shuffled. Results that differ show a missing barrier.
+
+    `guard` says which side of new memory touches an inaccessible page: its "end" or its "start".
+    """
+
+    kind = "emulated"
+    architecture = "emulated"
+    multiprocessors = 1
+    shared_bytes_per_block = 227 * 1024
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__()
+        if index != 0:
+            raise DeviceUnavailable(f"index={index}: there is one emulated device, 0")
+        toolchain(self.architecture)
+        host_compiler()
+        self.name = "emulated device"
+        self.seed = int(os.environ.get("DUALDNN_EMULATION_SEED", "0"))
+        self.guard = os.environ.get("DUALDNN_EMULATION_GUARD", "end")
+        self.pool = GuardedPool()
+        self.default_stream: EmulatedStream = EmulatedStream(self, 0)
+        self._streams = 0
+
+    def allocate(self, nbytes: int) -> GuardedMemory:
+        checked_range(1, nbytes)
+        if self.guard not in GUARDS:
+            raise ValueError(f"guard={self.guard!r}: expected one of {GUARDS}")
+        return self.pool.allocate(nbytes, at_start=self.guard == "start")
+
+    def upload(self, address: int, data: Any, stream: Stream | None = None) -> None:
+        view = checked_bytes(data)
+        if view:
+            self._target(address, len(view), "upload")[:] = view
+
+    def download(self, address: int, nbytes: int, stream: Stream | None = None) -> bytearray:
+        checked_range(address, nbytes)
+        return bytearray(self._target(address, nbytes, "download")) if nbytes else bytearray()
+
+    def fill(self, address: int, nbytes: int, byte: int, stream: Stream | None = None) -> None:
+        checked_range(address, nbytes)
+        if nbytes:
+            self.pool.check(address, nbytes, "fill")
+            ctypes.memset(address, byte, nbytes)
+
+    def copy(self, destination: int, source: int, nbytes: int, stream: Stream | None = None) -> None:
+        checked_range(destination, nbytes, "destination")
+        checked_range(source, nbytes, "source")
+        if nbytes:
+            self._target(destination, nbytes, "copy")[:] = self._target(source, nbytes, "copy")
+
+    def _target(self, address: int, nbytes: int, action: str) -> memoryview:
+        checked_range(address, nbytes)
+        self.pool.check(address, nbytes, action)
+        return memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
+
+    def new_stream(self) -> EmulatedStream:
+        self._streams += 1
+        return EmulatedStream(self, self._streams)
+
+    def adopt_stream(self, handle: int) -> EmulatedStream:
+        return EmulatedStream(self, handle) if handle else self.default_stream
+
+    def synchronize(self) -> None:
+        pass
+
+    def _load_module(self, path: Path, content: bytes) -> EmulatedLibrary:
+        return EmulatedLibrary(path)
+
+    def _find(self, module: EmulatedLibrary, kernel_name: str) -> EmulatedFunction:
+        return EmulatedFunction(self, module, kernel_name)

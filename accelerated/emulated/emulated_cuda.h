@@ -1,0 +1,35 @@
+// CUDA C++ for the host: the compiler reads this before a kernel's source.
+#pragma once
+#define EMULATED_CUDA 1
+
+#include <cassert>
+#include <vector_functions.h>
+#include <vector_types.h>
+
+#include "scheduler.h"
+#include "warp.h"
+#include "intrinsics.h"
+
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+#undef __grid_constant__
+#define __grid_constant__
+#undef __forceinline__
+#define __forceinline__ EMULATED_INLINE
+#undef __noinline__
+#define __noinline__ __attribute__((noinline))
+
+#define threadIdx (emulated::current->index)
+#define blockIdx (emulated::block.index)
+#define blockDim (emulated::block.size)
+#define gridDim (emulated::block.grid)
+#define warpSize 32
+#define __builtin_assume(condition)
+
+thread_local unsigned char shared_memory[emulated::dynamic_shared_bytes] __attribute__((aligned(1024)));
+
+// The definition in this module comes before the C library's: an assertion fails the launch, not the process.
+extern "C" __attribute__((visibility("hidden"))) inline void __assert_fail(const char* condition, const char* file, unsigned line,
+                                                                           const char*) noexcept {
+  emulated::fail("assertion failed at %s:%u: %s", emulated::base_name(file), line, condition);
+}

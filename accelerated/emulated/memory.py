@@ -1,0 +1,144 @@
+"""Memory between inaccessible pages.
+
+The end of an allocation (its size rounded up to 16) touches an inaccessible page, so that an access behind it faults at once. Between
+the inaccessible page in front and its start may lie up to a page of padding; the padding is checked after each launch.
+With `at_start` it is the start that touches an inaccessible page. New memory is poison: NaN in every floating-point type.
+Freed memory stays inaccessible for a while.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import ctypes
+import mmap
+import os
+import threading
+from dataclasses import dataclass
+
+from ..device import DeviceError, Memory
+
+POISON = 0xFF
+ALIGNMENT = 16
+QUARANTINED = 256
+PAGE = mmap.PAGESIZE
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_PRIVATE, _FIXED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, 0x10
+_MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+def _round_up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """An allocation's place: an inaccessible page, the accessible pages from first to last, another inaccessible page."""
+
+    address: int
+    nbytes: int
+    first: int
+    last: int
+
+    @property
+    def base(self) -> int:
+        return self.first - PAGE
+
+    @property
+    def mapped_bytes(self) -> int:
+        return self.last - self.first + 2 * PAGE
+
+    def contains(self, address: int, nbytes: int = 1) -> bool:
+        return self.address <= address and address + nbytes <= self.address + self.nbytes
+
+    def describe(self, address: int) -> str:
+        """Where an address in the mapping lies."""
+        if address < self.address:
+            return f"{self.address - address} bytes before the start of the {self.nbytes} bytes at {self.address:#x}"
+        if not self.contains(address):
+            return f"{address - self.address - self.nbytes} bytes behind the end of the {self.nbytes} bytes at {self.address:#x}"
+        return f"at byte {address - self.address} of the {self.nbytes} bytes at {self.address:#x}"
+
+    def changed_padding(self) -> int | None:
+        """The address of a byte beside the allocation that was written, the nearest; the padding is restored."""
+        for start, end in ((self.first, self.address), (self.address + self.nbytes, self.last)):
+            content = ctypes.string_at(start, end - start)
+            if content.count(POISON) == len(content):
+                continue
+            ctypes.memset(start, POISON, end - start)
+            changed = [start + i for i, byte in enumerate(content) if byte != POISON]
+            return changed[-1] if end == self.address else changed[0]
+        return None
+
+
+class GuardedMemory(Memory):
+    def __init__(self, pool: GuardedPool, allocation: Allocation) -> None:
+        self.address, self.nbytes = allocation.address, allocation.nbytes
+        self._pool, self._allocation = pool, allocation
+
+    def _release(self) -> None:
+        self._pool.release(self._allocation)
+
+
+class GuardedPool:
+    """All allocations, found by address."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # the garbage collector may free while we hold it
+        self._bases: list[int] = []
+        self._allocations: dict[int, Allocation] = {}
+        self._freed: collections.deque[Allocation] = collections.deque()
+
+    def allocate(self, nbytes: int, at_start: bool) -> GuardedMemory:
+        usable = _round_up(nbytes, PAGE)
+        base = _libc.mmap(None, usable + 2 * PAGE, 0, _PRIVATE, -1, 0)
+        if base == _MAP_FAILED or _libc.mprotect(base + PAGE, usable, mmap.PROT_READ | mmap.PROT_WRITE):
+            error = os.strerror(ctypes.get_errno())
+            if base != _MAP_FAILED:
+                _libc.munmap(base, usable + 2 * PAGE)
+            raise DeviceError(f"allocating {nbytes} bytes: {error}")
+        first, last = base + PAGE, base + PAGE + usable
+        ctypes.memset(first, POISON, usable)
+        allocation = Allocation(first if at_start else last - _round_up(nbytes, ALIGNMENT), nbytes, first, last)
+        with self._lock:
+            bisect.insort(self._bases, base)
+            self._allocations[base] = allocation
+        return GuardedMemory(self, allocation)
+
+    def release(self, allocation: Allocation) -> None:
+        # Mapped over rather than unmapped: the pages are given back, the addresses stay inaccessible.
+        _libc.mmap(allocation.base, allocation.mapped_bytes, 0, _PRIVATE | _FIXED, -1, 0)
+        with self._lock:
+            del self._allocations[allocation.base]
+            del self._bases[bisect.bisect_left(self._bases, allocation.base)]
+            self._freed.append(allocation)
+            oldest = self._freed.popleft() if len(self._freed) > QUARANTINED else None
+        if oldest:
+            _libc.munmap(oldest.base, oldest.mapped_bytes)
+
+    def find(self, address: int) -> Allocation | None:
+        """The allocation whose mapping, guard pages included, has the address."""
+        with self._lock:
+            i = bisect.bisect_right(self._bases, address) - 1
+            found = self._allocations[self._bases[i]] if i >= 0 else None
+        return found if found and address < found.base + found.mapped_bytes else None
+
+    def check(self, address: int, nbytes: int, action: str) -> None:
+        """Raises DeviceError unless the range lies in one allocation."""
+        found = self.find(address)
+        if not found or not found.contains(address, nbytes):
+            raise DeviceError(f"{action}: {nbytes} bytes at {address:#x} are not allocated: {self.describe(address)}")
+
+    def describe(self, address: int) -> str:
+        if found := self.find(address):
+            return found.describe(address)
+        with self._lock:
+            freed = next((a for a in reversed(self._freed) if a.base <= address < a.base + a.mapped_bytes), None)
+        if freed:
+            return f"in the freed {freed.nbytes} bytes at {freed.address:#x}"
+        return "in no allocation"

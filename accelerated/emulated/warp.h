@@ -1,0 +1,196 @@
+// Barriers, warp operations and the tensor-core instructions, as CUDA names them.
+#pragma once
+#include <algorithm>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "scheduler.h"
+
+#define EMULATED_INLINE inline __attribute__((always_inline))
+#define EMULATED_SITE_PARAMETERS const char *file = __builtin_FILE(), int line = __builtin_LINE()
+#define EMULATED_SITE(operation) (emulated::Site{operation, file, line})
+
+namespace emulated {
+
+template <class Action>
+inline void for_each_lane(unsigned lanes, Action action) {
+  for (; lanes; lanes &= lanes - 1) action(__builtin_ctz(lanes));
+}
+
+template <class Value>
+inline Value shuffle(Site site, unsigned mask, Value value, int source) {
+  static_assert(sizeof(Value) <= sizeof Thread::result);
+  Thread& self = *current;
+  memcpy(self.value, static_cast<const void*>(&value), sizeof value);
+  self.source = source;
+  warp_operation(site, mask, [](Thread* warp, unsigned lanes) {
+    for_each_lane(lanes, [=](int lane) {
+      Thread& thread = warp[lane];
+      if (lanes >> thread.source & 1) memcpy(thread.result, warp[thread.source].value, sizeof thread.result);
+      else memset(thread.result, poison, sizeof thread.result);  // undefined on a GPU
+    });
+  });
+  memcpy(static_cast<void*>(&value), self.result, sizeof value);
+  return value;
+}
+
+inline unsigned ballot(Site site, unsigned mask, bool predicate) {
+  Thread& self = *current;
+  self.value[0] = predicate;
+  warp_operation(site, mask, [](Thread* warp, unsigned lanes) {
+    unsigned votes = 0;
+    for_each_lane(lanes, [&](int lane) { votes |= unsigned(warp[lane].value[0]) << lane; });
+    for_each_lane(lanes, [=](int lane) { memcpy(warp[lane].result, &votes, sizeof votes); });
+  });
+  unsigned votes;
+  memcpy(&votes, self.result, sizeof votes);
+  return votes;
+}
+
+template <class Combine, class Value>
+inline Value reduce(Site site, unsigned mask, Value value) {
+  static_assert(std::is_integral_v<Value> && sizeof(Value) == 4);
+  Thread& self = *current;
+  memcpy(self.value, &value, sizeof value);
+  warp_operation(site, mask, [](Thread* warp, unsigned lanes) {
+    Value total;
+    memcpy(&total, warp[__builtin_ctz(lanes)].value, sizeof total);
+    for_each_lane(lanes & (lanes - 1), [&](int lane) {
+      Value other;
+      memcpy(&other, warp[lane].value, sizeof other);
+      total = Combine()(total, other);
+    });
+    for_each_lane(lanes, [=](int lane) { memcpy(warp[lane].result, &total, sizeof total); });
+  });
+  memcpy(&value, self.result, sizeof value);
+  return value;
+}
+
+struct Sum { template <class T> T operator()(T a, T b) const { return T(unsigned(a) + unsigned(b)); } };
+struct Smallest { template <class T> T operator()(T a, T b) const { return std::min(a, b); } };
+struct Largest { template <class T> T operator()(T a, T b) const { return std::max(a, b); } };
+struct BitAnd { unsigned operator()(unsigned a, unsigned b) const { return a & b; } };
+struct BitOr { unsigned operator()(unsigned a, unsigned b) const { return a | b; } };
+struct BitXor { unsigned operator()(unsigned a, unsigned b) const { return a ^ b; } };
+
+// mma.sync.m16n8k16.row.col: d (f32) += a * b, a and b __half or __nv_bfloat16, in the register layout of the PTX manual.
+// A warp of 32 lanes; products are exact, sums are made in float in the order of k.
+template <class Element>
+inline void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMULATED_SITE_PARAMETERS) {
+  static_assert(sizeof(Element) == 2);
+  Thread& self = *current;
+  memcpy(self.value, a, 16);
+  memcpy(self.value + 16, b, 8);
+  memcpy(self.value + 24, d, 16);
+  warp_operation(EMULATED_SITE("mma"), ~0u, [](Thread* warp, unsigned) {
+    float left[16][16], right[16][8];
+    for (int lane = 0; lane < 32; lane++) {
+      const int row = lane / 4, column = lane % 4 * 2;
+      Element values[12];
+      memcpy(static_cast<void*>(values), warp[lane].value, sizeof values);
+      for (int i = 0; i < 8; i++) left[row + i / 2 % 2 * 8][column + i % 2 + i / 4 * 8] = float(values[i]);
+      for (int i = 0; i < 4; i++) right[column + i % 2 + i / 2 * 8][row] = float(values[8 + i]);
+    }
+    for (int lane = 0; lane < 32; lane++) {
+      const int row = lane / 4, column = lane % 4 * 2;
+      float sums[4];
+      memcpy(sums, warp[lane].value + 24, sizeof sums);
+      for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 16; k++) sums[i] += left[row + i / 2 * 8][k] * right[k][column + i % 2];
+      memcpy(warp[lane].result, sums, sizeof sums);
+    }
+  });
+  memcpy(d, self.result, sizeof d);
+}
+
+// ldmatrix.sync.m8n8.xN(.trans).b16: lane 8 * m + r points at row r of matrix m.
+template <int matrices, bool transposed = false>
+inline void ldmatrix(unsigned (&registers)[matrices], const void* row, EMULATED_SITE_PARAMETERS) {
+  static_assert(matrices == 1 || matrices == 2 || matrices == 4);
+  Thread& self = *current;
+  if (self.lane() < 8 * matrices && reinterpret_cast<uintptr_t>(row) % 16)
+    fail("ldmatrix at %s:%d: the row address %p is no multiple of 16", base_name(file), line, row);
+  memcpy(self.value, &row, sizeof row);
+  warp_operation(EMULATED_SITE("ldmatrix"), ~0u, [](Thread* warp, unsigned) {
+    for (int lane = 0; lane < 32; lane++)
+      for (int matrix = 0; matrix < matrices; matrix++)
+        for (int i = 0; i < 2; i++) {
+          int from = lane / 4, column = lane % 4 * 2 + i;
+          if (transposed) std::swap(from, column);
+          const uint16_t* values;
+          memcpy(&values, warp[matrix * 8 + from].value, sizeof values);
+          memcpy(warp[lane].result + 4 * matrix + 2 * i, values + column, 2);
+        }
+  });
+  memcpy(registers, self.result, sizeof registers);
+}
+
+}  // namespace emulated
+
+// --- barriers ---
+
+inline void __syncthreads(EMULATED_SITE_PARAMETERS) { emulated::barrier(EMULATED_SITE("__syncthreads"), false); }
+inline int __syncthreads_count(int predicate, EMULATED_SITE_PARAMETERS) {
+  return emulated::barrier(EMULATED_SITE("__syncthreads_count"), predicate);
+}
+inline int __syncthreads_or(int predicate, EMULATED_SITE_PARAMETERS) {
+  return emulated::barrier(EMULATED_SITE("__syncthreads_or"), predicate) != 0;
+}
+inline int __syncthreads_and(int predicate, EMULATED_SITE_PARAMETERS) {
+  return emulated::barrier(EMULATED_SITE("__syncthreads_and"), !predicate) == 0;
+}
+inline void __syncwarp(unsigned mask = ~0u, EMULATED_SITE_PARAMETERS) {
+  emulated::warp_operation(EMULATED_SITE("__syncwarp"), mask, [](emulated::Thread*, unsigned) {});
+}
+inline void __threadfence() {}
+inline void __threadfence_block() {}
+inline void __threadfence_system() {}
+
+// --- warp votes, shuffles and reductions ---
+
+inline unsigned __activemask() { return emulated::block.warp[emulated::current->rank / emulated::warp_lanes].live; }
+inline unsigned __ballot_sync(unsigned mask, int predicate, EMULATED_SITE_PARAMETERS) {
+  return emulated::ballot(EMULATED_SITE("__ballot_sync"), mask, predicate);
+}
+inline int __any_sync(unsigned mask, int predicate, EMULATED_SITE_PARAMETERS) {
+  return emulated::ballot(EMULATED_SITE("__any_sync"), mask, predicate) != 0;
+}
+inline int __all_sync(unsigned mask, int predicate, EMULATED_SITE_PARAMETERS) {
+  return emulated::ballot(EMULATED_SITE("__all_sync"), mask, !predicate) == 0;
+}
+
+template <class T>
+inline T __shfl_sync(unsigned mask, T value, int source, int width = 32, EMULATED_SITE_PARAMETERS) {
+  const int lane = emulated::current->lane();
+  return emulated::shuffle(EMULATED_SITE("__shfl_sync"), mask, value, (lane & -width) | (source & (width - 1)));
+}
+template <class T>
+inline T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = 32, EMULATED_SITE_PARAMETERS) {
+  const int lane = emulated::current->lane(), source = lane - int(distance);
+  return emulated::shuffle(EMULATED_SITE("__shfl_up_sync"), mask, value, source >= (lane & -width) ? source : lane);
+}
+template <class T>
+inline T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = 32, EMULATED_SITE_PARAMETERS) {
+  const int lane = emulated::current->lane(), source = lane + int(distance);
+  return emulated::shuffle(EMULATED_SITE("__shfl_down_sync"), mask, value, source < (lane & -width) + width ? source : lane);
+}
+template <class T>
+inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, EMULATED_SITE_PARAMETERS) {
+  const int lane = emulated::current->lane(), source = lane ^ lanes;
+  return emulated::shuffle(EMULATED_SITE("__shfl_xor_sync"), mask, value, source < (lane & -width) + width ? source : lane);
+}
+
+#define EMULATED_REDUCTION(name, Combine, Type)                                  \
+  inline Type name(unsigned mask, Type value, EMULATED_SITE_PARAMETERS) {        \
+    return emulated::reduce<emulated::Combine>(EMULATED_SITE(#name), mask, value); \
+  }
+EMULATED_REDUCTION(__reduce_add_sync, Sum, int)
+EMULATED_REDUCTION(__reduce_add_sync, Sum, unsigned)
+EMULATED_REDUCTION(__reduce_min_sync, Smallest, int)
+EMULATED_REDUCTION(__reduce_min_sync, Smallest, unsigned)
+EMULATED_REDUCTION(__reduce_max_sync, Largest, int)
+EMULATED_REDUCTION(__reduce_max_sync, Largest, unsigned)
+EMULATED_REDUCTION(__reduce_and_sync, BitAnd, unsigned)
+EMULATED_REDUCTION(__reduce_or_sync, BitOr, unsigned)
+EMULATED_REDUCTION(__reduce_xor_sync, BitXor, unsigned)
+#undef EMULATED_REDUCTION

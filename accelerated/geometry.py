@@ -1,0 +1,104 @@
+"""Index geometry for the kernels: merged dimensions, packs, invariant divisors (the host side of index.cuh)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+MOST_DIMENSIONS = 9
+THREADS = 256  # a block of the element-by-element kernels
+
+
+class Divisor(ctypes.Structure):
+    """n / divisor as (mulhi(n, multiplier) + n) >> shift, for n < 2**31."""
+
+    _fields_ = [("divisor", ctypes.c_uint), ("multiplier", ctypes.c_uint), ("shift", ctypes.c_uint)]
+
+    @classmethod
+    def of(cls, divisor: int) -> Divisor:
+        if not 0 < divisor < 2**31:
+            raise ValueError(f"divisor is {divisor}, it must be 1 to 2**31 - 1")
+        shift = (divisor - 1).bit_length()
+        return cls(divisor, ((2**shift - divisor) << 32) // divisor + 1, shift)
+
+
+@cache
+def _geometry_type(operands: int) -> type[ctypes.Structure]:
+    outer = MOST_DIMENSIONS - 1
+
+    class Geometry(ctypes.Structure):
+        _fields_ = [
+            ("packs", ctypes.c_uint),
+            ("row", ctypes.c_uint),
+            ("width", ctypes.c_uint),
+            ("vectorised", ctypes.c_uint),
+            ("packs_per_row", Divisor),
+            ("outer_rank", ctypes.c_int),
+            ("extent", Divisor * outer),
+            ("stride", (ctypes.c_longlong * outer) * operands),
+            ("row_stride", ctypes.c_longlong * operands),
+        ]
+
+    return Geometry
+
+
+def merged(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
+    """Fewest dimensions that walk all operands alike, outermost first in the order of the last operand's strides.
+
+    Dimensions of extent 1 vanish; neighbours that are contiguous in every operand become one.
+    """
+    order = sorted((d for d, extent in enumerate(dims) if extent > 1), key=lambda d: -strides[-1][d])
+    extents: list[int] = []
+    steps: list[list[int]] = [[] for _ in strides]
+    for d in order:
+        contiguous = extents and all(step[-1] == stride[d] * dims[d] for step, stride in zip(steps, strides, strict=True))
+        if contiguous:
+            extents[-1] *= dims[d]
+            for step, stride in zip(steps, strides, strict=True):
+                step[-1] = stride[d]
+        else:
+            extents.append(dims[d])
+            for step, stride in zip(steps, strides, strict=True):
+                step.append(stride[d])
+    if not extents:
+        return [1], [[0 if len(strides) > 1 and i < len(strides) - 1 else 1] for i in range(len(strides))]
+    return extents, steps
+
+
+def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) -> Any:
+    """The ``Geometry<N>`` of N operands with the given strides (the last is the output) over ``dims``.
+
+    width: elements of one pack, as the kernel was compiled for.
+    """
+    extents, steps = merged(dims, strides)
+    row = extents[-1]
+    outer = list(reversed(range(len(extents) - 1)))
+    value: Any = _geometry_type(len(strides))()
+    packs_per_row = -(-row // width)
+    rows = 1
+    for d in outer:
+        rows *= extents[d]
+    value.packs, value.row, value.width = rows * packs_per_row, row, width
+    value.packs_per_row = Divisor.of(packs_per_row)
+    value.outer_rank = len(outer)
+    for i, d in enumerate(outer):
+        value.extent[i] = Divisor.of(extents[d])
+    for operand, step in enumerate(steps):
+        value.row_stride[operand] = step[-1]
+        for i, d in enumerate(outer):
+            value.stride[operand][i] = step[d]
+        if step[-1] == 1 and all(step[d] % width == 0 for d in outer):
+            value.vectorised |= 1 << operand
+    return value
+
+
+def blocks(packs: int, threads: int = THREADS) -> tuple[int, int, int]:
+    """The grid that gives every pack a thread."""
+    return (max(1, -(-packs // threads)), 1, 1)
+
+
+def broadcast_strides(dims: Sequence[int], strides: Sequence[int], onto: Sequence[int]) -> list[int]:
+    """Strides of an operand of ``dims`` walked over ``onto``: 0 where it has extent 1 and ``onto`` has more."""
+    return [0 if extent == 1 and wide > 1 else stride for extent, stride, wide in zip(dims, strides, onto, strict=True)]

@@ -1,0 +1,46 @@
+// Index arithmetic: 32-bit indices (a tensor holds fewer than 2^31 elements), division by invariants precomputed on
+// the host (geometry.py builds these structures; their layouts must match).
+#pragma once
+#include <cstdint>
+
+// n / divisor for n < 2^31: one high multiplication, one addition, one shift.
+struct Divisor {
+  unsigned divisor, multiplier, shift;
+  __device__ __forceinline__ unsigned divide(unsigned n) const { return (__umulhi(n, multiplier) + n) >> shift; }
+  __device__ __forceinline__ unsigned divide(unsigned n, unsigned& remainder) const {
+    unsigned quotient = divide(n);
+    remainder = n - quotient * divisor;
+    return quotient;
+  }
+};
+
+constexpr int MOST_DIMENSIONS = 9;  // 8 of the document and the vector of a vectorised tensor
+
+// Rows of neighbouring positions shared by N operands. Dimensions that are contiguous in every operand are merged;
+// the innermost is the row. A thread takes a pack: up to `width` neighbours of one row.
+template <int N> struct Geometry {
+  unsigned packs;           // how many packs there are in all
+  unsigned row;             // positions of one row
+  unsigned width;           // positions of one pack
+  unsigned vectorised;      // bit i: operand i may be accessed pack by pack where its address allows
+  Divisor packs_per_row;
+  int outer_rank;
+  Divisor extent[MOST_DIMENSIONS - 1];  // of the outer dimensions, the fastest first
+  long long stride[N][MOST_DIMENSIONS - 1];
+  long long row_stride[N];
+
+  // Offsets (in elements) of pack `index` in every operand, and how many positions it has.
+  __device__ __forceinline__ unsigned locate(unsigned index, long long (&offset)[N]) const {
+    unsigned pack, row_index = packs_per_row.divide(index, pack);
+    unsigned first = pack * width;
+#pragma unroll
+    for (int i = 0; i < N; i++) offset[i] = first * row_stride[i];
+    for (int d = 0; d < outer_rank; d++) {
+      unsigned position;
+      row_index = extent[d].divide(row_index, position);
+#pragma unroll
+      for (int i = 0; i < N; i++) offset[i] += position * stride[i][d];
+    }
+    return row - first < width ? row - first : width;
+  }
+};

@@ -1,0 +1,66 @@
+// Data types of the kernels: conversions between stored elements and the arithmetic type.
+// A kernel is compiled once per combination of -DELEMENT (stored type) and -DCOMPUTE (float or double).
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#ifndef EMULATED_CUDA
+extern __shared__ __align__(16) unsigned char shared_memory[];  // the one name of dynamic shared memory
+#endif
+
+using half = __half;
+using bfloat16 = __nv_bfloat16;
+using int8 = signed char;
+using uint8 = unsigned char;
+using int32 = int;
+
+// Stored element -> arithmetic type.
+template <class C, class T> __device__ __forceinline__ C load(T value) { return static_cast<C>(value); }
+template <> __device__ __forceinline__ float load<float, half>(half value) { return __half2float(value); }
+template <> __device__ __forceinline__ double load<double, half>(half value) { return __half2float(value); }
+template <> __device__ __forceinline__ float load<float, bfloat16>(bfloat16 value) { return __bfloat162float(value); }
+template <> __device__ __forceinline__ double load<double, bfloat16>(bfloat16 value) { return __bfloat162float(value); }
+
+// Arithmetic type -> stored element: round to nearest even; integers saturate and take 0 for NaN.
+template <class T> struct Store {
+  static __device__ __forceinline__ T from(float value) { return static_cast<T>(value); }
+  static __device__ __forceinline__ T from(double value) { return static_cast<T>(value); }
+};
+template <> struct Store<half> {
+  static __device__ __forceinline__ half from(float value) { return __float2half_rn(value); }
+  static __device__ __forceinline__ half from(double value) { return __double2half(value); }
+};
+template <> struct Store<bfloat16> {
+  static __device__ __forceinline__ bfloat16 from(float value) { return __float2bfloat16_rn(value); }
+  static __device__ __forceinline__ bfloat16 from(double value) { return __double2bfloat16(value); }
+};
+template <class T> struct StoreInteger {
+  template <class C> static __device__ __forceinline__ T clamped(C value, C lowest, C highest) {
+    if (!(value == value)) return 0;
+    C nearest = rint(value);
+    return static_cast<T>(nearest < lowest ? lowest : nearest > highest ? highest : nearest);
+  }
+};
+template <> struct Store<int8> : StoreInteger<int8> {
+  template <class C> static __device__ __forceinline__ int8 from(C value) { return clamped<C>(value, -128, 127); }
+};
+template <> struct Store<uint8> : StoreInteger<uint8> {
+  template <class C> static __device__ __forceinline__ uint8 from(C value) { return clamped<C>(value, 0, 255); }
+};
+template <> struct Store<int32> : StoreInteger<int32> {
+  static __device__ __forceinline__ int32 from(float value) { return from(static_cast<double>(value)); }
+  static __device__ __forceinline__ int32 from(double value) { return clamped<double>(value, -2147483648.0, 2147483647.0); }
+};
+template <class T, class C> __device__ __forceinline__ T store(C value) { return Store<T>::from(value); }
+
+// alpha * value + beta * prior; beta == 0 does not read the prior value.
+template <class C, class T> __device__ __forceinline__ T blend(C alpha, C value, C beta, const T* prior) {
+  C result = alpha * value;
+  if (beta != C(0)) result += beta * load<C>(*prior);
+  return store<T>(result);
+}
+
+// N neighbouring elements moved as one access of up to 16 bytes.
+template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Pack { T item[N]; };

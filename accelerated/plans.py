@@ -1,0 +1,95 @@
+"""Plans: an operation turned into kernel launches whose arguments are packed once.
+
+An implementation is a function of (operation, device) that returns a ``Plan``; plans are cached by operation, so it
+may take its time. Running a plan only writes addresses into a copy of the packed arguments and launches.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dualdnn.api.operations import Operation
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
+
+Extent = tuple[int, int, int]
+
+# C++ names of the stored types, as types.cuh spells them
+ELEMENTS = {FLOAT: "float", DOUBLE: "double", HALF: "half", BFLOAT16: "bfloat16", INT8: "int8", UINT8: "uint8", INT32: "int32"}
+COMPUTES = {FLOAT: "float", DOUBLE: "double"}
+
+
+class Launch:
+    """One kernel with its packed arguments. ``operands`` names the pointers, which come first in the arguments."""
+
+    def __init__(
+        self,
+        function: Any,
+        arguments: ctypes.Structure,
+        operands: Sequence[str],
+        grid: Extent,
+        block: Extent = (256, 1, 1),
+        shared_bytes: int = 0,
+    ) -> None:
+        self.function, self.operands, self.grid, self.block, self.shared_bytes = function, tuple(operands), grid, block, shared_bytes
+        self.template = bytes(arguments)
+        self.pack_addresses = struct.Struct(f"{len(self.operands)}Q").pack_into
+
+
+class Plan:
+    """The launches of one operation, in order."""
+
+    def __init__(self, operation: Operation, launches: Sequence[Launch]) -> None:
+        names = operation.operands
+        self.steps = [(launch, tuple(names.index(name) for name in launch.operands)) for launch in launches]
+
+    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        for launch, positions in self.steps:
+            arguments = bytearray(launch.template)
+            launch.pack_addresses(arguments, 0, *[0 if operands[i] is None else operands[i].address for i in positions])
+            launch.function.launch(arguments, launch.grid, launch.block, launch.shared_bytes, stream)
+
+
+Planner = Callable[..., Plan]
+_PLANNERS: dict[type[Operation], Planner] = {}
+
+
+def implements(operation_type: type[Operation]) -> Callable[[Planner], Planner]:
+    """Register the planner of an operation."""
+
+    def register(planner: Planner) -> Planner:
+        _PLANNERS[operation_type] = planner
+        return planner
+
+    return register
+
+
+def implemented() -> tuple[type[Operation], ...]:
+    return tuple(_PLANNERS)
+
+
+def plan(operation: Operation, device: Any) -> Plan:
+    """Plan an operation on a device."""
+    return _PLANNERS[type(operation)](operation, device)
+
+
+def type_definitions(element: Any, operation: Operation, **others: str) -> tuple[tuple[str, str], ...]:
+    """Preprocessor definitions of a kernel: the stored type, the arithmetic type, further ones."""
+    chosen = {"ELEMENT": ELEMENTS[element], "COMPUTE": COMPUTES[operation.compute_type], **others}
+    return tuple(sorted(chosen.items()))
+
+
+def structure(*fields: tuple[str, Any]) -> ctypes.Structure:
+    """An argument structure with the given values in order: (name, ctypes value). Layout as C++ lays it out."""
+    kind = type("Arguments", (ctypes.Structure,), {"_fields_": [(name, type(value)) for name, value in fields]})
+    filled = kind()
+    for name, value in fields:
+        setattr(filled, name, value)
+    return filled
+
+
+def pointers(count: int) -> list[tuple[str, Any]]:
+    """Room for the addresses of ``count`` operands."""
+    return [(f"operand{i}", ctypes.c_void_p()) for i in range(count)]

@@ -1,0 +1,1 @@
+"""Pooling on the device."""

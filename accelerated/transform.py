@@ -1,0 +1,1 @@
+"""Transform on the device."""

@@ -1,0 +1,1 @@
+"""Pooling descriptors and calls."""

@@ -1,0 +1,1 @@
+"""Reduce tensor descriptors and calls."""

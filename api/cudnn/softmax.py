@@ -1,0 +1,1 @@
+"""Softmax descriptors and calls."""

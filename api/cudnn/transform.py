@@ -1,0 +1,1 @@
+"""Transform descriptors and calls."""

@@ -1,0 +1,54 @@
+"""The opaque descriptors: a holder for a specification that the setters replace and the calls snapshot."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class Descriptor:
+    """An opaque object of the document. ``spec`` is None until a setter initialises it, and again once destroyed."""
+
+    type_name: ClassVar[str]
+
+    def __init__(self) -> None:
+        self.spec: Any = None
+        self.alive = True
+
+    def destroy(self) -> None:
+        self.spec = None
+        self.alive = False
+
+    def __repr__(self) -> str:
+        state = "destroyed" if not self.alive else "not initialised" if self.spec is None else repr(self.spec)
+        return f"<{self.type_name} {state}>"
+
+
+class TensorDescriptor(Descriptor):
+    type_name = "cudnnTensorDescriptor_t"
+
+
+class FilterDescriptor(Descriptor):
+    type_name = "cudnnFilterDescriptor_t"
+
+
+class TensorTransformDescriptor(Descriptor):
+    type_name = "cudnnTensorTransformDescriptor_t"
+
+
+class ActivationDescriptor(Descriptor):
+    type_name = "cudnnActivationDescriptor_t"
+
+
+class OpTensorDescriptor(Descriptor):
+    type_name = "cudnnOpTensorDescriptor_t"
+
+
+class ReduceTensorDescriptor(Descriptor):
+    type_name = "cudnnReduceTensorDescriptor_t"
+
+
+class PoolingDescriptor(Descriptor):
+    type_name = "cudnnPoolingDescriptor_t"
+
+
+DESCRIPTORS: dict[str, type[Descriptor]] = {kind.type_name: kind for kind in Descriptor.__subclasses__()}

@@ -1,0 +1,68 @@
+"""The function table of the document: names, sections, libraries and parameters of its 258 functions."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+SPECIFICATION = "cuDNN 8.0.3 API Reference"
+VERSION = (8, 0, 3)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter as the document declares it."""
+
+    name: str
+    ctype: str
+    direction: str  # "in", "out" or "inout"
+    memory: str  # "host" or "device"
+    nullable: bool
+
+    @property
+    def base_type(self) -> str:
+        """The type without const, pointer and array marks."""
+        return self.ctype.replace("const ", "").replace("*", "").replace("[]", "").strip()
+
+    @property
+    def is_pointer(self) -> bool:
+        return "*" in self.ctype or "[]" in self.ctype
+
+    @property
+    def is_returned(self) -> bool:
+        """A pure host output: the calls return it instead of taking a place to store it."""
+        return self.direction == "out" and self.memory == "host" and self.is_pointer
+
+
+@dataclass(frozen=True)
+class Function:
+    """One function of the document."""
+
+    name: str
+    section: str
+    library: str
+    deprecated: str | None
+    parameters: tuple[Parameter, ...]
+
+    @property
+    def arguments(self) -> tuple[Parameter, ...]:
+        """The parameters that a caller passes."""
+        return tuple(parameter for parameter in self.parameters if not parameter.is_returned)
+
+
+@cache
+def functions() -> dict[str, Function]:
+    """All documented functions by name, in the document's order."""
+    table = json.loads(resources.files(__package__).joinpath("functions.json").read_text(encoding="utf-8"))
+    return {
+        name: Function(
+            name,
+            entry["section"],
+            entry["library"],
+            entry["deprecated"],
+            tuple(Parameter(**parameter) for parameter in entry["parameters"]),
+        )
+        for name, entry in table.items()
+    }

@@ -1,0 +1,800 @@
+"""The enumeration types of the document with their numeric values.
+
+Data, not code: names as the document spells them (section in each docstring), values from the public headers,
+which the document mostly leaves out. Enumerators that only later releases have are absent: to this library they are
+invalid values. Entries in ``RESTORED`` are used or implied by the document but missing from its lists.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class cudnnActivationMode_t(IntEnum):
+    """Section 3.1.2.1."""
+
+    CUDNN_ACTIVATION_SIGMOID = 0
+    CUDNN_ACTIVATION_RELU = 1
+    CUDNN_ACTIVATION_TANH = 2
+    CUDNN_ACTIVATION_CLIPPED_RELU = 3
+    CUDNN_ACTIVATION_ELU = 4
+    CUDNN_ACTIVATION_IDENTITY = 5
+
+
+class cudnnBatchNormMode_t(IntEnum):
+    """Section 3.1.2.3."""
+
+    CUDNN_BATCHNORM_PER_ACTIVATION = 0
+    CUDNN_BATCHNORM_SPATIAL = 1
+    CUDNN_BATCHNORM_SPATIAL_PERSISTENT = 2
+
+
+class cudnnBatchNormOps_t(IntEnum):
+    """Section 3.1.2.4."""
+
+    CUDNN_BATCHNORM_OPS_BN = 0
+    CUDNN_BATCHNORM_OPS_BN_ACTIVATION = 1
+    CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION = 2
+
+
+class cudnnCTCLossAlgo_t(IntEnum):
+    """Section 3.1.2.5."""
+
+    CUDNN_CTC_LOSS_ALGO_DETERMINISTIC = 0
+    CUDNN_CTC_LOSS_ALGO_NON_DETERMINISTIC = 1
+
+
+class cudnnDataType_t(IntEnum):
+    """Section 3.1.2.6."""
+
+    CUDNN_DATA_FLOAT = 0
+    CUDNN_DATA_DOUBLE = 1
+    CUDNN_DATA_HALF = 2
+    CUDNN_DATA_INT8 = 3
+    CUDNN_DATA_INT32 = 4
+    CUDNN_DATA_INT8x4 = 5
+    CUDNN_DATA_UINT8 = 6
+    CUDNN_DATA_UINT8x4 = 7
+    CUDNN_DATA_INT8x32 = 8
+    CUDNN_DATA_BFLOAT16 = 9
+
+
+class cudnnDeterminism_t(IntEnum):
+    """Section 3.1.2.7."""
+
+    CUDNN_NON_DETERMINISTIC = 0
+    CUDNN_DETERMINISTIC = 1
+
+
+class cudnnDivNormMode_t(IntEnum):
+    """Section 3.1.2.8."""
+
+    CUDNN_DIVNORM_PRECOMPUTED_MEANS = 0
+
+
+class cudnnErrQueryMode_t(IntEnum):
+    """Section 3.1.2.9."""
+
+    CUDNN_ERRQUERY_RAWCODE = 0
+    CUDNN_ERRQUERY_NONBLOCKING = 1
+    CUDNN_ERRQUERY_BLOCKING = 2
+
+
+class cudnnFoldingDirection_t(IntEnum):
+    """Section 3.1.2.10."""
+
+    CUDNN_TRANSFORM_FOLD = 0
+    CUDNN_TRANSFORM_UNFOLD = 1
+
+
+class cudnnIndicesType_t(IntEnum):
+    """Section 3.1.2.11."""
+
+    CUDNN_32BIT_INDICES = 0
+    CUDNN_64BIT_INDICES = 1
+    CUDNN_16BIT_INDICES = 2
+    CUDNN_8BIT_INDICES = 3
+
+
+class cudnnLRNMode_t(IntEnum):
+    """Section 3.1.2.12."""
+
+    CUDNN_LRN_CROSS_CHANNEL_DIM1 = 0
+
+
+class cudnnMathType_t(IntEnum):
+    """Section 3.1.2.13."""
+
+    CUDNN_DEFAULT_MATH = 0
+    CUDNN_TENSOR_OP_MATH = 1
+    CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION = 2
+    CUDNN_FMA_MATH = 3
+
+
+class cudnnNanPropagation_t(IntEnum):
+    """Section 3.1.2.14."""
+
+    CUDNN_NOT_PROPAGATE_NAN = 0
+    CUDNN_PROPAGATE_NAN = 1
+
+
+class cudnnNormAlgo_t(IntEnum):
+    """Section 3.1.2.15."""
+
+    CUDNN_NORM_ALGO_STANDARD = 0
+    CUDNN_NORM_ALGO_PERSIST = 1
+
+
+class cudnnNormMode_t(IntEnum):
+    """Section 3.1.2.16."""
+
+    CUDNN_NORM_PER_ACTIVATION = 0
+    CUDNN_NORM_PER_CHANNEL = 1
+
+
+class cudnnNormOps_t(IntEnum):
+    """Section 3.1.2.17."""
+
+    CUDNN_NORM_OPS_NORM = 0
+    CUDNN_NORM_OPS_NORM_ACTIVATION = 1
+    CUDNN_NORM_OPS_NORM_ADD_ACTIVATION = 2
+
+
+class cudnnOpTensorOp_t(IntEnum):
+    """Section 3.1.2.18."""
+
+    CUDNN_OP_TENSOR_ADD = 0
+    CUDNN_OP_TENSOR_MUL = 1
+    CUDNN_OP_TENSOR_MIN = 2
+    CUDNN_OP_TENSOR_MAX = 3
+    CUDNN_OP_TENSOR_SQRT = 4
+    CUDNN_OP_TENSOR_NOT = 5
+
+
+class cudnnPoolingMode_t(IntEnum):
+    """Section 3.1.2.19."""
+
+    CUDNN_POOLING_MAX = 0
+    CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING = 1
+    CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING = 2
+    CUDNN_POOLING_MAX_DETERMINISTIC = 3
+
+
+class cudnnReduceTensorIndices_t(IntEnum):
+    """Section 3.1.2.20."""
+
+    CUDNN_REDUCE_TENSOR_NO_INDICES = 0
+    CUDNN_REDUCE_TENSOR_FLATTENED_INDICES = 1
+
+
+class cudnnReduceTensorOp_t(IntEnum):
+    """Section 3.1.2.21."""
+
+    CUDNN_REDUCE_TENSOR_ADD = 0
+    CUDNN_REDUCE_TENSOR_MUL = 1
+    CUDNN_REDUCE_TENSOR_MIN = 2
+    CUDNN_REDUCE_TENSOR_MAX = 3
+    CUDNN_REDUCE_TENSOR_AMAX = 4
+    CUDNN_REDUCE_TENSOR_AVG = 5
+    CUDNN_REDUCE_TENSOR_NORM1 = 6
+    CUDNN_REDUCE_TENSOR_NORM2 = 7
+    CUDNN_REDUCE_TENSOR_MUL_NO_ZEROS = 8
+
+
+class cudnnRNNAlgo_t(IntEnum):
+    """Section 3.1.2.22."""
+
+    CUDNN_RNN_ALGO_STANDARD = 0
+    CUDNN_RNN_ALGO_PERSIST_STATIC = 1
+    CUDNN_RNN_ALGO_PERSIST_DYNAMIC = 2
+
+
+class cudnnSamplerType_t(IntEnum):
+    """Section 3.1.2.23."""
+
+    CUDNN_SAMPLER_BILINEAR = 0
+
+
+class cudnnSeverity_t(IntEnum):
+    """Section 3.1.2.24."""
+
+    CUDNN_SEV_FATAL = 0
+    CUDNN_SEV_ERROR = 1
+    CUDNN_SEV_WARNING = 2
+    CUDNN_SEV_INFO = 3
+
+
+class cudnnSoftmaxAlgorithm_t(IntEnum):
+    """Section 3.1.2.25."""
+
+    CUDNN_SOFTMAX_FAST = 0
+    CUDNN_SOFTMAX_ACCURATE = 1
+    CUDNN_SOFTMAX_LOG = 2
+
+
+class cudnnSoftmaxMode_t(IntEnum):
+    """Section 3.1.2.26."""
+
+    CUDNN_SOFTMAX_MODE_INSTANCE = 0
+    CUDNN_SOFTMAX_MODE_CHANNEL = 1
+
+
+class cudnnStatus_t(IntEnum):
+    """Section 3.1.2.27."""
+
+    CUDNN_STATUS_SUCCESS = 0
+    CUDNN_STATUS_NOT_INITIALIZED = 1
+    CUDNN_STATUS_ALLOC_FAILED = 2
+    CUDNN_STATUS_BAD_PARAM = 3
+    CUDNN_STATUS_INTERNAL_ERROR = 4
+    CUDNN_STATUS_INVALID_VALUE = 5
+    CUDNN_STATUS_ARCH_MISMATCH = 6
+    CUDNN_STATUS_MAPPING_ERROR = 7
+    CUDNN_STATUS_EXECUTION_FAILED = 8
+    CUDNN_STATUS_NOT_SUPPORTED = 9
+    CUDNN_STATUS_LICENSE_ERROR = 10
+    CUDNN_STATUS_RUNTIME_PREREQUISITE_MISSING = 11
+    CUDNN_STATUS_RUNTIME_IN_PROGRESS = 12
+    CUDNN_STATUS_RUNTIME_FP_OVERFLOW = 13
+    CUDNN_STATUS_VERSION_MISMATCH = 14
+
+
+class cudnnTensorFormat_t(IntEnum):
+    """Section 3.1.2.28."""
+
+    CUDNN_TENSOR_NCHW = 0
+    CUDNN_TENSOR_NHWC = 1
+    CUDNN_TENSOR_NCHW_VECT_C = 2
+
+
+class cudnnBackendAttributeName_t(IntEnum):
+    """Section 5.1.3.1."""
+
+    CUDNN_ATTR_POINTWISE_MODE = 0
+    CUDNN_ATTR_POINTWISE_MATH_PREC = 1
+    CUDNN_ATTR_POINTWISE_NAN_PROPAGATION = 2
+    CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP = 3
+    CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP = 4
+    CUDNN_ATTR_CONVOLUTION_COMP_TYPE = 100
+    CUDNN_ATTR_CONVOLUTION_CONV_MODE = 101
+    CUDNN_ATTR_CONVOLUTION_DILATIONS = 102
+    CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES = 103
+    CUDNN_ATTR_CONVOLUTION_POST_PADDINGS = 104
+    CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS = 105
+    CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS = 106
+    CUDNN_ATTR_ENGINEHEUR_MODE = 200
+    CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH = 201
+    CUDNN_ATTR_ENGINEHEUR_RESULTS = 202
+    CUDNN_ATTR_ENGINECFG_ENGINE = 300
+    CUDNN_ATTR_ENGINECFG_INTERMEDIATE_INFO = 301
+    CUDNN_ATTR_ENGINECFG_KNOB_CHOICES = 302
+    CUDNN_ATTR_EXECUTION_PLAN_HANDLE = 400
+    CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG = 401
+    CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE = 402
+    CUDNN_ATTR_EXECUTION_PLAN_COMPUTED_INTERMEDIATE_UIDS = 403
+    CUDNN_ATTR_EXECUTION_PLAN_RUN_ONLY_INTERMEDIATE_UIDS = 404
+    CUDNN_ATTR_INTERMEDIATE_INFO_UNIQUE_ID = 500
+    CUDNN_ATTR_INTERMEDIATE_INFO_SIZE = 501
+    CUDNN_ATTR_INTERMEDIATE_INFO_DEPENDENT_DATA_UIDS = 502
+    CUDNN_ATTR_INTERMEDIATE_INFO_DEPENDENT_ATTRIBUTES = 503
+    CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE = 600
+    CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE = 601
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA = 700
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA = 701
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC = 702
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W = 703
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X = 704
+    CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y = 705
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA = 706
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA = 707
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC = 708
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W = 709
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX = 710
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY = 711
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA = 712
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA = 713
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC = 714
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW = 715
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X = 716
+    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY = 717
+    CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR = 750
+    CUDNN_ATTR_OPERATION_POINTWISE_XDESC = 751
+    CUDNN_ATTR_OPERATION_POINTWISE_BDESC = 752
+    CUDNN_ATTR_OPERATION_POINTWISE_YDESC = 753
+    CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1 = 754
+    CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2 = 755
+    CUDNN_ATTR_OPERATION_GENSTATS_MODE = 770
+    CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC = 771
+    CUDNN_ATTR_OPERATION_GENSTATS_XDESC = 772
+    CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC = 773
+    CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC = 774
+    CUDNN_ATTR_OPERATIONGRAPH_HANDLE = 800
+    CUDNN_ATTR_OPERATIONGRAPH_OPS = 801
+    CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT = 802
+    CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT = 900
+    CUDNN_ATTR_TENSOR_DATA_TYPE = 901
+    CUDNN_ATTR_TENSOR_DIMENSIONS = 902
+    CUDNN_ATTR_TENSOR_STRIDES = 903
+    CUDNN_ATTR_TENSOR_VECTOR_COUNT = 904
+    CUDNN_ATTR_TENSOR_VECTORIZED_DIMENSION = 905
+    CUDNN_ATTR_TENSOR_UNIQUE_ID = 906
+    CUDNN_ATTR_TENSOR_IS_VIRTUAL = 907
+    CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS = 1000
+    CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS = 1001
+    CUDNN_ATTR_VARIANT_PACK_INTERMEDIATES = 1002
+    CUDNN_ATTR_VARIANT_PACK_WORKSPACE = 1003
+    CUDNN_ATTR_LAYOUT_INFO_TENSOR_UID = 1100
+    CUDNN_ATTR_LAYOUT_INFO_TYPES = 1101
+    CUDNN_ATTR_KNOB_INFO_TYPE = 1200
+    CUDNN_ATTR_KNOB_INFO_MAXIMUM_VALUE = 1201
+    CUDNN_ATTR_KNOB_INFO_MINIMUM_VALUE = 1202
+    CUDNN_ATTR_KNOB_INFO_STRIDE = 1203
+    CUDNN_ATTR_ENGINE_OPERATION_GRAPH = 1300
+    CUDNN_ATTR_ENGINE_GLOBAL_INDEX = 1301
+    CUDNN_ATTR_ENGINE_KNOB_INFO = 1302
+    CUDNN_ATTR_ENGINE_NUMERICAL_NOTE = 1303
+    CUDNN_ATTR_ENGINE_LAYOUT_INFO = 1304
+
+
+class cudnnBackendAttributeType_t(IntEnum):
+    """Section 5.1.3.2."""
+
+    CUDNN_TYPE_HANDLE = 0
+    CUDNN_TYPE_DATA_TYPE = 1
+    CUDNN_TYPE_BOOLEAN = 2
+    CUDNN_TYPE_INT64 = 3
+    CUDNN_TYPE_FLOAT = 4
+    CUDNN_TYPE_DOUBLE = 5
+    CUDNN_TYPE_VOID_PTR = 6
+    CUDNN_TYPE_CONVOLUTION_MODE = 7
+    CUDNN_TYPE_HEUR_MODE = 8
+    CUDNN_TYPE_KNOB_TYPE = 9
+    CUDNN_TYPE_NAN_PROPOGATION = 10
+    CUDNN_TYPE_NUMERICAL_NOTE = 11
+    CUDNN_TYPE_LAYOUT_TYPE = 12
+    CUDNN_TYPE_ATTRIB_NAME = 13
+    CUDNN_TYPE_POINTWISE_MODE = 14
+    CUDNN_TYPE_BACKEND_DESCRIPTOR = 15
+    CUDNN_TYPE_GENSTATS_MODE = 16
+
+
+class cudnnBackendDescriptorType_t(IntEnum):
+    """Section 5.1.3.3."""
+
+    CUDNN_BACKEND_POINTWISE_DESCRIPTOR = 0
+    CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR = 1
+    CUDNN_BACKEND_ENGINE_DESCRIPTOR = 2
+    CUDNN_BACKEND_ENGINECFG_DESCRIPTOR = 3
+    CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR = 4
+    CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR = 5
+    CUDNN_BACKEND_INTERMEDIATE_INFO_DESCRIPTOR = 6
+    CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR = 7
+    CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR = 8
+    CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR = 9
+    CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR = 10
+    CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR = 11
+    CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR = 12
+    CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR = 13
+    CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR = 14
+    CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR = 15
+    CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR = 16
+    CUDNN_BACKEND_TENSOR_DESCRIPTOR = 17
+
+
+class cudnnBackendHeurMode_t(IntEnum):
+    """Section 5.1.3.4."""
+
+    CUDNN_HEUR_MODE_INSTANT = 0
+
+
+class cudnnBackendKnobType_t(IntEnum):
+    """Section 5.1.3.5."""
+
+    CUDNN_KNOB_TYPE_SPLIT_K = 0
+    CUDNN_KNOB_TYPE_SWIZZLE = 1
+    CUDNN_KNOB_TYPE_TILE_SIZE = 2
+    CUDNN_KNOB_TYPE_USE_TEX = 3
+    CUDNN_KNOB_TYPE_EDGE = 4
+    CUDNN_KNOB_TYPE_KBLOCK = 5
+    CUDNN_KNOB_TYPE_LDGA = 6
+    CUDNN_KNOB_TYPE_LDGB = 7
+    CUDNN_KNOB_TYPE_CHUNK_K = 8
+    CUDNN_KNOB_TYPE_SPLIT_H = 9
+    CUDNN_KNOB_TYPE_WINO_TILE = 10
+    CUDNN_KNOB_TYPE_MULTIPLY = 11
+    CUDNN_KNOB_TYPE_SPLIT_K_BUF = 12
+    CUDNN_KNOB_TYPE_TILEK = 13
+    CUDNN_KNOB_TYPE_STAGES = 14
+    CUDNN_KNOB_TYPE_REDUCTION_MODE = 15
+    CUDNN_KNOB_TYPE_CTA_SPLIT_K_MODE = 16
+    CUDNN_KNOB_TYPE_SPLIT_K_SLC = 17
+    CUDNN_KNOB_TYPE_IDX_MODE = 18
+    CUDNN_KNOB_TYPE_SLICED = 19
+    CUDNN_KNOB_TYPE_SPLIT_RS = 20
+    CUDNN_KNOB_TYPE_SINGLEBUFFER = 21
+    CUDNN_KNOB_TYPE_LDGC = 22
+    CUDNN_KNOB_TYPE_SPECFILT = 23
+    CUDNN_KNOB_TYPE_COUNTS = 37
+
+
+class cudnnBackendLayoutType_t(IntEnum):
+    """Section 5.1.3.6."""
+
+    CUDNN_LAYOUT_TYPE_PREFERRED_NCHW = 0
+    CUDNN_LAYOUT_TYPE_PREFERRED_NHWC = 1
+    CUDNN_LAYOUT_TYPE_PREFERRED_PAD4CK = 2
+    CUDNN_LAYOUT_TYPE_PREFERRED_PAD8CK = 3
+    CUDNN_LAYOUT_TYPE_COUNT = 4
+
+
+class cudnnBackendNumericalNote_t(IntEnum):
+    """Section 5.1.3.7."""
+
+    CUDNN_NUMERICAL_NOTE_TENSOR_CORE = 0
+    CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS = 1
+    CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION = 2
+    CUDNN_NUMERICAL_NOTE_FFT = 3
+    CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC = 4
+    CUDNN_NUMERICAL_NOTE_WINOGRAD = 5
+    CUDNN_NUMERICAL_NOTE_TYPE_COUNT = 9
+
+
+class cudnnConvolutionBwdDataAlgo_t(IntEnum):
+    """Section 5.1.3.8."""
+
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 = 0
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 = 1
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT = 2
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING = 3
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD = 4
+    CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED = 5
+
+
+class cudnnConvolutionBwdFilterAlgo_t(IntEnum):
+    """Section 5.1.3.9."""
+
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 = 0
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 = 1
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT = 2
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3 = 3
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD = 4
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED = 5
+    CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING = 6
+
+
+class cudnnConvolutionFwdAlgo_t(IntEnum):
+    """Section 5.1.3.10."""
+
+    CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM = 0
+    CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM = 1
+    CUDNN_CONVOLUTION_FWD_ALGO_GEMM = 2
+    CUDNN_CONVOLUTION_FWD_ALGO_DIRECT = 3
+    CUDNN_CONVOLUTION_FWD_ALGO_FFT = 4
+    CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING = 5
+    CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD = 6
+    CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED = 7
+
+
+class cudnnConvolutionMode_t(IntEnum):
+    """Section 5.1.3.11."""
+
+    CUDNN_CONVOLUTION = 0
+    CUDNN_CROSS_CORRELATION = 1
+
+
+class cudnnGenStatsMode_t(IntEnum):
+    """Section 5.1.3.12."""
+
+    CUDNN_GENSTATS_SUM_SQSUM = 0
+
+
+class cudnnPointwiseMode_t(IntEnum):
+    """Section 5.1.3.13."""
+
+    CUDNN_POINTWISE_ADD = 0
+    CUDNN_POINTWISE_MUL = 1
+    CUDNN_POINTWISE_MIN = 2
+    CUDNN_POINTWISE_MAX = 3
+    CUDNN_POINTWISE_SQRT = 4
+    CUDNN_POINTWISE_IDENTITY_FWD = 21
+    CUDNN_POINTWISE_RELU_FWD = 100
+    CUDNN_POINTWISE_TANH_FWD = 101
+    CUDNN_POINTWISE_SIGMOID_FWD = 102
+    CUDNN_POINTWISE_ELU_FWD = 103
+
+
+class cudnnReorderType_t(IntEnum):
+    """Section 5.1.3.14."""
+
+    CUDNN_DEFAULT_REORDER = 0
+    CUDNN_NO_REORDER = 1
+
+
+class cudnnFusedOps_t(IntEnum):
+    """Section 6.1.3.1."""
+
+    CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS = 0
+    CUDNN_FUSED_SCALE_BIAS_ACTIVATION_WGRAD = 1
+    CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING = 2
+    CUDNN_FUSED_BN_FINALIZE_STATISTICS_INFERENCE = 3
+    CUDNN_FUSED_CONV_SCALE_BIAS_ADD_ACTIVATION = 4
+    CUDNN_FUSED_SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK = 5
+    CUDNN_FUSED_DACTIVATION_FORK_DBATCHNORM = 6
+
+
+class cudnnFusedOpsConstParamLabel_t(IntEnum):
+    """Section 6.1.3.2."""
+
+    CUDNN_PARAM_XDESC = 0
+    CUDNN_PARAM_XDATA_PLACEHOLDER = 1
+    CUDNN_PARAM_BN_MODE = 2
+    CUDNN_PARAM_BN_EQSCALEBIAS_DESC = 3
+    CUDNN_PARAM_BN_EQSCALE_PLACEHOLDER = 4
+    CUDNN_PARAM_BN_EQBIAS_PLACEHOLDER = 5
+    CUDNN_PARAM_ACTIVATION_DESC = 6
+    CUDNN_PARAM_CONV_DESC = 7
+    CUDNN_PARAM_WDESC = 8
+    CUDNN_PARAM_WDATA_PLACEHOLDER = 9
+    CUDNN_PARAM_DWDESC = 10
+    CUDNN_PARAM_DWDATA_PLACEHOLDER = 11
+    CUDNN_PARAM_YDESC = 12
+    CUDNN_PARAM_YDATA_PLACEHOLDER = 13
+    CUDNN_PARAM_DYDESC = 14
+    CUDNN_PARAM_DYDATA_PLACEHOLDER = 15
+    CUDNN_PARAM_YSTATS_DESC = 16
+    CUDNN_PARAM_YSUM_PLACEHOLDER = 17
+    CUDNN_PARAM_YSQSUM_PLACEHOLDER = 18
+    CUDNN_PARAM_BN_SCALEBIAS_MEANVAR_DESC = 19
+    CUDNN_PARAM_BN_SCALE_PLACEHOLDER = 20
+    CUDNN_PARAM_BN_BIAS_PLACEHOLDER = 21
+    CUDNN_PARAM_BN_SAVED_MEAN_PLACEHOLDER = 22
+    CUDNN_PARAM_BN_SAVED_INVSTD_PLACEHOLDER = 23
+    CUDNN_PARAM_BN_RUNNING_MEAN_PLACEHOLDER = 24
+    CUDNN_PARAM_BN_RUNNING_VAR_PLACEHOLDER = 25
+    CUDNN_PARAM_ZDESC = 26
+    CUDNN_PARAM_ZDATA_PLACEHOLDER = 27
+    CUDNN_PARAM_BN_Z_EQSCALEBIAS_DESC = 28
+    CUDNN_PARAM_BN_Z_EQSCALE_PLACEHOLDER = 29
+    CUDNN_PARAM_BN_Z_EQBIAS_PLACEHOLDER = 30
+    CUDNN_PARAM_ACTIVATION_BITMASK_DESC = 31
+    CUDNN_PARAM_ACTIVATION_BITMASK_PLACEHOLDER = 32
+    CUDNN_PARAM_DXDESC = 33
+    CUDNN_PARAM_DXDATA_PLACEHOLDER = 34
+    CUDNN_PARAM_DZDESC = 35
+    CUDNN_PARAM_DZDATA_PLACEHOLDER = 36
+    CUDNN_PARAM_BN_DSCALE_PLACEHOLDER = 37
+    CUDNN_PARAM_BN_DBIAS_PLACEHOLDER = 38
+
+
+class cudnnFusedOpsPointerPlaceHolder_t(IntEnum):
+    """Section 6.1.3.3."""
+
+    CUDNN_PTR_NULL = 0
+    CUDNN_PTR_ELEM_ALIGNED = 1
+    CUDNN_PTR_16B_ALIGNED = 2
+
+
+class cudnnFusedOpsVariantParamLabel_t(IntEnum):
+    """Section 6.1.3.4."""
+
+    CUDNN_PTR_XDATA = 0
+    CUDNN_PTR_BN_EQSCALE = 1
+    CUDNN_PTR_BN_EQBIAS = 2
+    CUDNN_PTR_WDATA = 3
+    CUDNN_PTR_DWDATA = 4
+    CUDNN_PTR_YDATA = 5
+    CUDNN_PTR_DYDATA = 6
+    CUDNN_PTR_YSUM = 7
+    CUDNN_PTR_YSQSUM = 8
+    CUDNN_PTR_WORKSPACE = 9
+    CUDNN_PTR_BN_SCALE = 10
+    CUDNN_PTR_BN_BIAS = 11
+    CUDNN_PTR_BN_SAVED_MEAN = 12
+    CUDNN_PTR_BN_SAVED_INVSTD = 13
+    CUDNN_PTR_BN_RUNNING_MEAN = 14
+    CUDNN_PTR_BN_RUNNING_VAR = 15
+    CUDNN_PTR_ZDATA = 16
+    CUDNN_PTR_BN_Z_EQSCALE = 17
+    CUDNN_PTR_BN_Z_EQBIAS = 18
+    CUDNN_PTR_ACTIVATION_BITMASK = 19
+    CUDNN_PTR_DXDATA = 20
+    CUDNN_PTR_DZDATA = 21
+    CUDNN_PTR_BN_DSCALE = 22
+    CUDNN_PTR_BN_DBIAS = 23
+    CUDNN_SCALAR_SIZE_T_WORKSPACE_SIZE_IN_BYTES = 100
+    CUDNN_SCALAR_INT64_T_BN_ACCUMULATION_COUNT = 101
+    CUDNN_SCALAR_DOUBLE_BN_EXP_AVG_FACTOR = 102
+    CUDNN_SCALAR_DOUBLE_BN_EPSILON = 103
+
+
+class cudnnDirectionMode_t(IntEnum):
+    """Section 7.1.2.1."""
+
+    CUDNN_UNIDIRECTIONAL = 0
+    CUDNN_BIDIRECTIONAL = 1
+
+
+class cudnnForwardMode_t(IntEnum):
+    """Section 7.1.2.2."""
+
+    CUDNN_FWD_MODE_INFERENCE = 0
+    CUDNN_FWD_MODE_TRAINING = 1
+
+
+class cudnnMultiHeadAttnWeightKind_t(IntEnum):
+    """Section 7.1.2.3."""
+
+    CUDNN_MH_ATTN_Q_WEIGHTS = 0
+    CUDNN_MH_ATTN_K_WEIGHTS = 1
+    CUDNN_MH_ATTN_V_WEIGHTS = 2
+    CUDNN_MH_ATTN_O_WEIGHTS = 3
+    CUDNN_MH_ATTN_Q_BIASES = 4
+    CUDNN_MH_ATTN_K_BIASES = 5
+    CUDNN_MH_ATTN_V_BIASES = 6
+    CUDNN_MH_ATTN_O_BIASES = 7
+
+
+class cudnnRNNBiasMode_t(IntEnum):
+    """Section 7.1.2.4."""
+
+    CUDNN_RNN_NO_BIAS = 0
+    CUDNN_RNN_SINGLE_INP_BIAS = 1
+    CUDNN_RNN_DOUBLE_BIAS = 2
+    CUDNN_RNN_SINGLE_REC_BIAS = 3
+
+
+class cudnnRNNClipMode_t(IntEnum):
+    """Section 7.1.2.5."""
+
+    CUDNN_RNN_CLIP_NONE = 0
+    CUDNN_RNN_CLIP_MINMAX = 1
+
+
+class cudnnRNNDataLayout_t(IntEnum):
+    """Section 7.1.2.6."""
+
+    CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED = 0
+    CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED = 1
+    CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED = 2
+
+
+class cudnnRNNInputMode_t(IntEnum):
+    """Section 7.1.2.7."""
+
+    CUDNN_LINEAR_INPUT = 0
+    CUDNN_SKIP_INPUT = 1
+
+
+class cudnnRNNMode_t(IntEnum):
+    """Section 7.1.2.8."""
+
+    CUDNN_RNN_RELU = 0
+    CUDNN_RNN_TANH = 1
+    CUDNN_LSTM = 2
+    CUDNN_GRU = 3
+
+
+class cudnnRNNPaddingMode_t(IntEnum):
+    """Section 7.1.2.9."""
+
+    CUDNN_RNN_PADDED_IO_DISABLED = 0
+    CUDNN_RNN_PADDED_IO_ENABLED = 1
+
+
+class cudnnSeqDataAxis_t(IntEnum):
+    """Section 7.1.2.10."""
+
+    CUDNN_SEQDATA_TIME_DIM = 0
+    CUDNN_SEQDATA_BATCH_DIM = 1
+    CUDNN_SEQDATA_BEAM_DIM = 2
+    CUDNN_SEQDATA_VECT_DIM = 3
+
+
+class cudnnLossNormalizationMode_t(IntEnum):
+    """Section 8.1.1.1."""
+
+    CUDNN_LOSS_NORMALIZATION_NONE = 0
+    CUDNN_LOSS_NORMALIZATION_SOFTMAX = 1
+
+
+class cudnnWgradMode_t(IntEnum):
+    """Section 8.1.1.2."""
+
+    CUDNN_WGRAD_MODE_ADD = 0
+    CUDNN_WGRAD_MODE_SET = 1
+
+
+class libraryPropertyType(IntEnum):
+    """Section 3.2.54, the argument of cudnnGetProperty; declared by the CUDA headers."""
+
+    MAJOR_VERSION = 0
+    MINOR_VERSION = 1
+    PATCH_LEVEL = 2
+
+
+RESTORED = {
+    "CUDNN_DATA_BFLOAT16": "used by the tables of cudnnOpTensor and the convolutions, absent from 3.1.2.6",
+    "CUDNN_STATUS_INVALID_VALUE": "returned by cudnnGetProperty and cudnnReduceTensor, absent from 3.1.2.27",
+    "CUDNN_STATUS_VERSION_MISMATCH": "returned by the version checks, absent from 3.1.2.27",
+    "CUDNN_TYPE_LAYOUT_TYPE": "an attribute type of the backend descriptors, absent from the list",
+    "CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD": "value 4 of the header, not implemented",
+    "CUDNN_POINTWISE_IDENTITY_FWD": "value of CUDNN_POINTWISE_IDENTITY in later headers",
+}
+
+ENUMERATIONS: dict[str, type[IntEnum]] = {
+    "cudnnActivationMode_t": cudnnActivationMode_t,
+    "cudnnBatchNormMode_t": cudnnBatchNormMode_t,
+    "cudnnBatchNormOps_t": cudnnBatchNormOps_t,
+    "cudnnCTCLossAlgo_t": cudnnCTCLossAlgo_t,
+    "cudnnDataType_t": cudnnDataType_t,
+    "cudnnDeterminism_t": cudnnDeterminism_t,
+    "cudnnDivNormMode_t": cudnnDivNormMode_t,
+    "cudnnErrQueryMode_t": cudnnErrQueryMode_t,
+    "cudnnFoldingDirection_t": cudnnFoldingDirection_t,
+    "cudnnIndicesType_t": cudnnIndicesType_t,
+    "cudnnLRNMode_t": cudnnLRNMode_t,
+    "cudnnMathType_t": cudnnMathType_t,
+    "cudnnNanPropagation_t": cudnnNanPropagation_t,
+    "cudnnNormAlgo_t": cudnnNormAlgo_t,
+    "cudnnNormMode_t": cudnnNormMode_t,
+    "cudnnNormOps_t": cudnnNormOps_t,
+    "cudnnOpTensorOp_t": cudnnOpTensorOp_t,
+    "cudnnPoolingMode_t": cudnnPoolingMode_t,
+    "cudnnReduceTensorIndices_t": cudnnReduceTensorIndices_t,
+    "cudnnReduceTensorOp_t": cudnnReduceTensorOp_t,
+    "cudnnRNNAlgo_t": cudnnRNNAlgo_t,
+    "cudnnSamplerType_t": cudnnSamplerType_t,
+    "cudnnSeverity_t": cudnnSeverity_t,
+    "cudnnSoftmaxAlgorithm_t": cudnnSoftmaxAlgorithm_t,
+    "cudnnSoftmaxMode_t": cudnnSoftmaxMode_t,
+    "cudnnStatus_t": cudnnStatus_t,
+    "cudnnTensorFormat_t": cudnnTensorFormat_t,
+    "cudnnBackendAttributeName_t": cudnnBackendAttributeName_t,
+    "cudnnBackendAttributeType_t": cudnnBackendAttributeType_t,
+    "cudnnBackendDescriptorType_t": cudnnBackendDescriptorType_t,
+    "cudnnBackendHeurMode_t": cudnnBackendHeurMode_t,
+    "cudnnBackendKnobType_t": cudnnBackendKnobType_t,
+    "cudnnBackendLayoutType_t": cudnnBackendLayoutType_t,
+    "cudnnBackendNumericalNote_t": cudnnBackendNumericalNote_t,
+    "cudnnConvolutionBwdDataAlgo_t": cudnnConvolutionBwdDataAlgo_t,
+    "cudnnConvolutionBwdFilterAlgo_t": cudnnConvolutionBwdFilterAlgo_t,
+    "cudnnConvolutionFwdAlgo_t": cudnnConvolutionFwdAlgo_t,
+    "cudnnConvolutionMode_t": cudnnConvolutionMode_t,
+    "cudnnGenStatsMode_t": cudnnGenStatsMode_t,
+    "cudnnPointwiseMode_t": cudnnPointwiseMode_t,
+    "cudnnReorderType_t": cudnnReorderType_t,
+    "cudnnFusedOps_t": cudnnFusedOps_t,
+    "cudnnFusedOpsConstParamLabel_t": cudnnFusedOpsConstParamLabel_t,
+    "cudnnFusedOpsPointerPlaceHolder_t": cudnnFusedOpsPointerPlaceHolder_t,
+    "cudnnFusedOpsVariantParamLabel_t": cudnnFusedOpsVariantParamLabel_t,
+    "cudnnDirectionMode_t": cudnnDirectionMode_t,
+    "cudnnForwardMode_t": cudnnForwardMode_t,
+    "cudnnMultiHeadAttnWeightKind_t": cudnnMultiHeadAttnWeightKind_t,
+    "cudnnRNNBiasMode_t": cudnnRNNBiasMode_t,
+    "cudnnRNNClipMode_t": cudnnRNNClipMode_t,
+    "cudnnRNNDataLayout_t": cudnnRNNDataLayout_t,
+    "cudnnRNNInputMode_t": cudnnRNNInputMode_t,
+    "cudnnRNNMode_t": cudnnRNNMode_t,
+    "cudnnRNNPaddingMode_t": cudnnRNNPaddingMode_t,
+    "cudnnSeqDataAxis_t": cudnnSeqDataAxis_t,
+    "cudnnLossNormalizationMode_t": cudnnLossNormalizationMode_t,
+    "cudnnWgradMode_t": cudnnWgradMode_t,
+    "libraryPropertyType": libraryPropertyType,
+}
+
+# Limits and masks of the headers that the document refers to by name.
+CUDNN_DIM_MAX = 8
+CUDNN_LRN_MIN_N = 1
+CUDNN_LRN_MAX_N = 16
+CUDNN_LRN_MIN_BETA = 0.01
+CUDNN_BN_MIN_EPSILON = 0.0
+CUDNN_SEQDATA_DIM_COUNT = 4
+CUDNN_ATTN_QUERYMAP_ALL_TO_ONE = 0
+CUDNN_ATTN_DISABLE_PROJ_BIASES = 0
+CUDNN_ATTN_WKIND_COUNT = 8
+CUDNN_LRN_MIN_K = 1e-5
+CUDNN_SEV_ERROR_EN = 0b0010
+CUDNN_SEV_WARNING_EN = 0b0100
+CUDNN_SEV_INFO_EN = 0b1000
+CUDNN_ATTN_QUERYMAP_ONE_TO_ONE = 1
+CUDNN_ATTN_ENABLE_PROJ_BIASES = 2

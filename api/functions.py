@@ -1,0 +1,367 @@
+"""How a documented function is made from its body: one mechanism for argument checks, logging and routing.
+
+``documented`` wraps a host-side call, ``computing`` a call that runs an operation. Both check every argument against
+the function table (NULL, type, destroyed or uninitialised descriptors, enumerators, integer ranges) in the document's
+order, citing the clause that the body declares for that argument, before the body sees it.
+
+The body of a computing call receives *specifications* in place of descriptors, checks what the document demands of
+them and returns the operation. The wrapper remembers the operation by its arguments, so that a repeated call costs a
+dictionary look-up; what depends on the memory (size, overlap) is checked on every call.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import api_log
+from .descriptors import DESCRIPTORS, Descriptor
+from .document import Parameter, functions
+from .enumerations import ENUMERATIONS, cudnnStatus_t
+from .handle import Handle
+from .operations import BackendError, Operation, TensorSpec
+from .status import BAD_PARAM, EXECUTION_FAILED, INCORRECT_PARAMETER, NOT_INITIALIZED, CudnnError
+
+# C type -> (lowest, highest) value
+INTEGERS = {
+    "int": (-(2**31), 2**31 - 1),
+    "int32_t": (-(2**31), 2**31 - 1),
+    "unsigned": (0, 2**32 - 1),
+    "uint32_t": (0, 2**32 - 1),
+    "int64_t": (-(2**63), 2**63 - 1),
+    "size_t": (0, 2**64 - 1),
+    "unsigned long long": (0, 2**64 - 1),
+}
+FUNCTIONS: dict[str, Callable[..., Any]] = {}
+_PREPARED_CALLS_KEPT = 4096
+
+
+@dataclass(frozen=True)
+class SameMemory:
+    """In-place rule: the two operands may share memory only when ``allowed(operation)``; else ``clause`` is violated.
+
+    ``allowed`` None forbids any overlap. Partial overlap is always refused, because its result would depend on the
+    order in which elements are computed.
+    """
+
+    first: str
+    second: str
+    clause: str
+    status: cudnnStatus_t = BAD_PARAM
+    allowed: Callable[[Any], bool] | None = None
+
+
+class _Documented:
+    """Checks the arguments of one documented function."""
+
+    def __init__(
+        self, body: Callable[..., Any], invalid: Mapping[str, str | tuple[str, cudnnStatus_t]], fresh: Sequence[str]
+    ) -> None:
+        self.name = body.__name__
+        self.function = functions()[self.name]
+        self.parameters = self.function.arguments
+        documented = [parameter.name for parameter in self.parameters]
+        declared = list(inspect.signature(body).parameters)
+        if declared != documented:
+            raise TypeError(f"{self.name} is declared with {declared}, the document has {documented}")
+        self.body = body
+        self.invalid = invalid
+        self.fresh = frozenset(fresh)
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        if not kwargs and len(args) == len(self.parameters):
+            return args
+        return tuple(inspect.signature(self.body).bind(*args, **kwargs).arguments.values())
+
+    def refuse(self, parameter: Parameter, problem: str) -> CudnnError:
+        """The error for an argument that is wrong in itself."""
+        declared = self.invalid.get(parameter.name) or self.invalid.get("*") or INCORRECT_PARAMETER
+        clause, status = declared if isinstance(declared, tuple) else (declared, BAD_PARAM)
+        clause = clause if "/" in clause else f"{self.name}/{clause}"
+        return CudnnError(status, clause, f"{parameter.name} {problem}")
+
+    def check(self, parameter: Parameter, value: Any) -> Any:
+        """The argument as the body gets it; raises where the argument is wrong in itself."""
+        base = parameter.base_type
+        if base == "cudnnHandle_t":
+            return self._handle(parameter, value)
+        if value is None:
+            if parameter.nullable or base in ("cudaStream_t",):
+                return None
+            raise self.refuse(parameter, "is NULL")
+        if base in DESCRIPTORS:
+            return self._descriptor(parameter, value)
+        if parameter.memory == "device":
+            return value
+        if base in ENUMERATIONS and not parameter.is_pointer:
+            return self._enumerator(parameter, value)
+        if base in INTEGERS:
+            if parameter.is_pointer:
+                return self._integers(parameter, value)
+            return self._integer(parameter, value)
+        if base in ("double", "float") or (base == "void" and parameter.memory == "host" and parameter.name != "udata"):
+            return self._number(parameter, value)
+        return value
+
+    def _handle(self, parameter: Parameter, value: Any) -> Handle:
+        if not isinstance(value, Handle):
+            what = "is NULL" if value is None else f"is a {type(value).__name__}, not a handle of cudnnCreate"
+            raise self.refuse(parameter, what)
+        if not value.alive:
+            raise CudnnError(NOT_INITIALIZED, "cudnnStatus_t/c03", f"{parameter.name} was destroyed by cudnnDestroy")
+        return value
+
+    def _descriptor(self, parameter: Parameter, value: Any) -> Descriptor:
+        wanted = DESCRIPTORS[parameter.base_type]
+        if type(value) is not wanted:
+            raise self.refuse(parameter, f"is a {type(value).__name__}, not a {wanted.type_name}")
+        if not value.alive:
+            raise self.refuse(parameter, "was destroyed")
+        used = parameter.direction == "in" and parameter.name not in self.fresh
+        if value.spec is None and used and not self.name.startswith("cudnnDestroy"):
+            raise self.refuse(parameter, "has not been initialised")
+        return value
+
+    def _enumerator(self, parameter: Parameter, value: Any) -> Any:
+        enumeration = ENUMERATIONS[parameter.base_type]
+        try:
+            return enumeration(operator.index(value))
+        except (TypeError, ValueError):
+            raise self.refuse(parameter, f"is {value!r}, which is no enumerator of {enumeration.__name__}") from None
+
+    def _integer(self, parameter: Parameter, value: Any) -> int:
+        lowest, highest = INTEGERS[parameter.base_type]
+        try:
+            number = operator.index(value)
+        except TypeError:
+            raise self.refuse(parameter, f"is {value!r}, not an integer") from None
+        if not lowest <= number <= highest:
+            raise self.refuse(parameter, f"is {number}, outside the range of {parameter.base_type}")
+        return number
+
+    def _integers(self, parameter: Parameter, value: Any) -> tuple[int, ...]:
+        if isinstance(value, (str, bytes)) or (not isinstance(value, (Sequence, Mapping)) and not hasattr(value, "__len__")):
+            raise self.refuse(parameter, f"is {value!r}, not a sequence of integers")
+        return tuple(self._integer(parameter, item) for item in value)
+
+    def _number(self, parameter: Parameter, value: Any) -> float:
+        if isinstance(value, (str, bytes)):
+            raise self.refuse(parameter, f"is {value!r}, not a number")
+        try:
+            return float(value)
+        except (TypeError, ValueError, OverflowError):
+            raise self.refuse(parameter, f"is {value!r}, not a number") from None
+
+
+def documented(
+    *, invalid: Mapping[str, str | tuple[str, cudnnStatus_t]] | None = None, fresh: Sequence[str] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a documented host-side call of its body.
+
+    invalid: parameter name (or "*" for all others) -> the clause that an argument wrong in itself violates, with its
+        status where that is not BAD_PARAM.
+    fresh: input descriptors that may be uninitialised.
+    """
+
+    def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+        checks = _Documented(body, invalid or {}, fresh)
+
+        @functools.wraps(body)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            arguments = checks.bind(args, kwargs)
+            if api_log.active:
+                api_log.log_call(checks.function, arguments)
+            try:
+                checked = [check(p, a) for p, a in zip(checks.parameters, arguments, strict=True)]
+                if checked and isinstance(checked[0], Handle):
+                    with checked[0].lock:
+                        return body(*checked)
+                return body(*checked)
+            except CudnnError as error:
+                error.function = error.function or checks.name
+                raise
+
+        check = checks.check
+        FUNCTIONS[checks.name] = call
+        return call
+
+    return decorate
+
+
+def computing(
+    *,
+    invalid: Mapping[str, str | tuple[str, cudnnStatus_t]] | None = None,
+    memory: Sequence[SameMemory] = (),
+    failed: str,
+    small: Mapping[str, tuple[str, cudnnStatus_t]] | None = None,
+) -> Callable[[Callable[..., Operation]], Callable[..., None]]:
+    """Make a documented computing call of a body that turns specifications and scalars into an operation.
+
+    memory: the rules for operands that share memory.
+    failed: the clause of CUDNN_STATUS_EXECUTION_FAILED.
+    small: operand -> (clause, status) when its buffer is too small, where the document names one.
+    """
+
+    def decorate(body: Callable[..., Operation]) -> Callable[..., None]:
+        checks = _Documented(body, invalid or {}, ())
+        run = _Computing(checks, body, tuple(memory), f"{checks.name}/{failed}", small or {})
+
+        @functools.wraps(body)
+        def call(*args: Any, **kwargs: Any) -> None:
+            run(checks.bind(args, kwargs) if kwargs or len(args) != run.count else args)
+
+        FUNCTIONS[checks.name] = call
+        return call
+
+    return decorate
+
+
+class _Computing:
+    """Runs one computing function: remembered operations, memory checks, launch."""
+
+    def __init__(
+        self,
+        checks: _Documented,
+        body: Callable[..., Operation],
+        memory: tuple[SameMemory, ...],
+        failed: str,
+        small: Mapping[str, tuple[str, cudnnStatus_t]],
+    ) -> None:
+        self.checks, self.body, self.memory, self.failed, self.small = checks, body, memory, failed, small
+        parameters = checks.parameters
+        self.count = len(parameters)
+        self.device = tuple(i for i, p in enumerate(parameters) if p.memory == "device")
+        self.described = tuple(i for i, p in enumerate(parameters) if p.base_type in DESCRIPTORS)
+        scalars = (i for i in range(1, self.count) if i not in self.device and i not in self.described)
+        self.scalars = tuple(scalars)
+        self.position = {parameters[i].name: i for i in self.device}
+
+    def __call__(self, args: tuple[Any, ...]) -> None:
+        if api_log.active:
+            api_log.log_call(self.checks.function, args)
+        try:
+            handle = args[0]
+            try:
+                key = (self, *[args[i].spec for i in self.described], *[args[i] for i in self.scalars])
+                prepared = handle.prepared.get(key)
+            except (AttributeError, TypeError):  # a wrong argument: the checks below name it
+                key = prepared = None
+            if prepared is None or not handle.alive:
+                prepared = self._prepare(args, key)
+            with handle.lock:
+                operands = self._operands(handle, prepared, args)
+                prepared.launch(operands, handle.stream)
+        except CudnnError as error:
+            error.function = error.function or self.checks.name
+            raise
+        except BackendError as error:
+            raise CudnnError(EXECUTION_FAILED, self.failed, str(error), self.checks.name) from error
+
+    def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:
+        parameters = self.checks.parameters
+        checked = [self.checks.check(p, a) for p, a in zip(parameters, args, strict=True)]
+        handle: Handle = checked[0]
+        seen = [value.spec if isinstance(value, Descriptor) else value for value in checked]
+        operation = self.body(*seen)
+        sizes = tuple((name, self.position[name], operation.nbytes(name)) for name in operation.operands)
+        with handle.lock:
+            prepared = _Prepared(operation, sizes, handle.backend.prepare(operation))
+            if key is not None:
+                if len(handle.prepared) >= _PREPARED_CALLS_KEPT:
+                    handle.prepared.clear()
+                handle.prepared[key] = prepared
+        return prepared
+
+    def _operands(self, handle: Handle, prepared: _Prepared, args: tuple[Any, ...]) -> list[Any]:
+        backend = handle.backend
+        operands = []
+        for name, position, nbytes in prepared.sizes:
+            value = args[position]
+            if value is None:
+                if nbytes > 0 or name not in prepared.operation.raw:
+                    raise self.checks.refuse(self.checks.parameters[position], f"is NULL, {nbytes} bytes are needed")
+                operands.append(None)
+                continue
+            try:
+                operand = backend.operand(value)
+            except (TypeError, ValueError) as error:
+                raise self.checks.refuse(self.checks.parameters[position], str(error)) from None
+            if operand.nbytes is not None and operand.nbytes < nbytes:
+                clause, status = self.small.get(name, (INCORRECT_PARAMETER, BAD_PARAM))
+                clause = clause if "/" in clause else f"{self.checks.name}/{clause}"
+                described = "" if name in prepared.operation.raw else f" for {getattr(prepared.operation, name)}"
+                raise CudnnError(status, clause, f"{name} has {operand.nbytes} bytes, {nbytes} are needed{described}")
+            if not operand.writable and (name in prepared.operation.outputs or name in prepared.operation.raw):
+                raise self.checks.refuse(self.checks.parameters[position], "is written, but its memory is read-only")
+            operands.append(operand)
+        if len(operands) > 1:
+            self._overlaps(prepared, operands)
+        return operands
+
+    def _overlaps(self, prepared: _Prepared, operands: list[Any]) -> None:
+        """Refuse memory shared between an output and another operand, unless a rule allows it."""
+        operation = prepared.operation
+        for i in prepared.written:
+            name, _, size = prepared.sizes[i]
+            written = operands[i]
+            if written is None:
+                continue
+            for j, (other_name, _, other_size) in enumerate(prepared.sizes):
+                other = operands[j]
+                if i == j or other is None or size == 0 or other_size == 0:
+                    continue
+                if written.address >= other.address + other_size or other.address >= written.address + size:
+                    continue
+                exact = written.address == other.address
+                if not exact and not _elements_collide(operation, name, written, other_name, other):
+                    continue
+                rule = next((r for r in self.memory if {r.first, r.second} == {name, other_name}), None)
+                where = f"{name} at {written.address:#x} ({size} bytes) and {other_name} at {other.address:#x} ({other_size} bytes)"
+                if rule is None:
+                    raise CudnnError(BAD_PARAM, INCORRECT_PARAMETER, f"{where} overlap")
+                clause = rule.clause if "/" in rule.clause else f"{self.checks.name}/{rule.clause}"
+                if rule.allowed is None or not exact or not rule.allowed(operation):
+                    described = f"{getattr(operation, name)} and {getattr(operation, other_name)}"
+                    raise CudnnError(rule.status, clause, f"{where} share memory with {described}")
+
+
+def _elements_collide(operation: Operation, name: str, operand: Any, other_name: str, other: Any) -> bool:
+    """Whether two strided operands whose address ranges meet share an element (slices of one buffer need not)."""
+    if name in operation.raw or other_name in operation.raw:
+        return True
+    first, second = (_placed(operation.tensor(n), o.address) for n, o in ((name, operand), (other_name, other)))
+    try:
+        return bool(np.shares_memory(first, second, max_work=10_000))
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _placed(spec: TensorSpec, address: int) -> np.ndarray[Any, Any]:
+    """An array that has the tensor's layout and address; its elements are never touched."""
+    dims, strides = spec.scalar_layout()
+    size = spec.scalar_bytes
+    interface = {
+        "version": 3, "data": (address, False), "typestr": f"|V{size}", "shape": dims,
+        "strides": tuple(stride * size for stride in strides),
+    }  # fmt: skip
+    holder = type("Placed", (), {"__array_interface__": interface})
+    return np.asarray(holder())
+
+
+class _Prepared:
+    """An operation that passed all checks, the sizes of its operands, its launcher."""
+
+    __slots__ = ("launch", "operation", "sizes", "written")
+
+    def __init__(self, operation: Operation, sizes: tuple[tuple[str, int, int], ...], launch: Any) -> None:
+        self.operation = operation
+        self.sizes = sizes
+        self.launch = launch
+        writes = set(operation.outputs) | set(operation.raw)
+        self.written = tuple(i for i, (name, _, _) in enumerate(sizes) if name in writes)

@@ -1,0 +1,107 @@
+"""The handle: a backend, a stream, the calls it has prepared. Buffers come from it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+
+from .operations import Backend, Buffer
+from .status import ALLOC_FAILED, BAD_PARAM, NOT_INITIALIZED, CudnnError
+
+BACKENDS = ("reference", "accelerated", "crosscheck")
+DEVICES = (None, "gpu", "emulated")
+
+
+class Handle:
+    """The library context behind a ``cudnnHandle_t``.
+
+    Calls on one handle from several threads are safe: a lock serialises them. ``to_device`` and ``allocate`` make
+    buffers in the handle's memory, ``new_stream`` makes a stream for ``cudnnSetStream``.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.stream: Any = None
+        self.lock = threading.RLock()
+        self.alive = True
+        self.prepared: dict[Any, Any] = {}
+        self.runtime_error = 0
+
+    def to_device(self, array: Any) -> Buffer:
+        """A buffer with a copy of the array's elements in row-major order."""
+        return self._allocated(lambda: self.backend.to_device(np.ascontiguousarray(array)))
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """A buffer of ``nbytes`` bytes with undefined contents."""
+        if nbytes < 0:
+            raise ValueError(f"nbytes is {nbytes}, a size cannot be negative")
+        return self._allocated(lambda: self.backend.allocate(nbytes))
+
+    def new_stream(self) -> Any:
+        """A stream of the handle's device."""
+        return self.backend.new_stream()
+
+    def synchronize(self) -> None:
+        """Wait for all work of the handle's stream."""
+        self.backend.synchronize(self.stream)
+
+    def destroy(self) -> None:
+        self.backend.synchronize(self.stream)
+        self.alive = False
+        self.prepared.clear()
+        self.backend.close()
+
+    def _allocated(self, make: Any) -> Buffer:
+        if not self.alive:
+            raise CudnnError(NOT_INITIALIZED, "cudnnStatus_t/c03", "the handle was destroyed by cudnnDestroy")
+        try:
+            return make()
+        except MemoryError as error:
+            raise CudnnError(ALLOC_FAILED, "cudnnStatus_t/c04", str(error) or "out of memory") from error
+
+    def __repr__(self) -> str:
+        return f"<cudnnHandle_t {self.backend.description}{'' if self.alive else ', destroyed'}>"
+
+
+def open_backend(backend: str | None, device: str | None) -> Backend:
+    """The backend that ``cudnnCreate(backend=..., device=...)`` asks for.
+
+    The default is the environment variable DUALDNN_BACKEND, else accelerated where a GPU is usable, else reference.
+    """
+    name = backend if backend is not None else os.environ.get("DUALDNN_BACKEND") or None
+    if name is not None and name not in BACKENDS:
+        raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"backend is {name!r}, not one of {', '.join(BACKENDS)}")
+    if device not in DEVICES:
+        raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"device is {device!r}, not None, 'gpu' or 'emulated'")
+    if name is None:
+        name = "accelerated" if device is not None or _gpu_is_usable() else "reference"
+    if name == "reference":
+        if device is not None:
+            raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"the reference backend has no device, {device!r} was asked for")
+        from dualdnn.reference import ReferenceBackend
+
+        return ReferenceBackend()
+    accelerated = _accelerated(device)
+    if name == "accelerated":
+        return accelerated
+    from .crosscheck import CrosscheckBackend
+
+    return CrosscheckBackend(accelerated)
+
+
+def _accelerated(device: str | None) -> Backend:
+    from dualdnn.accelerated import AcceleratedBackend, DeviceUnavailable
+
+    try:
+        return AcceleratedBackend(device or "gpu")
+    except DeviceUnavailable as error:
+        raise CudnnError(NOT_INITIALIZED, "cudnnCreate/c12", str(error)) from error
+
+
+def _gpu_is_usable() -> bool:
+    from dualdnn.accelerated import gpu_is_usable
+
+    return gpu_is_usable()

@@ -1,0 +1,50 @@
+"""The contract between the documented calls and the backends: specifications, operations, the backend protocol."""
+
+from .activation import ActivationBackward, ActivationForward
+from .backend import Backend, BackendError, Buffer, Operand
+from .operation import Operation
+from .pooling import PoolingBackward, PoolingForward
+from .records import parse
+from .reduce_tensor import ReduceTensor
+from .softmax import SoftmaxBackward, SoftmaxForward
+from .specs import (
+    ActivationSpec,
+    FilterSpec,
+    OpTensorSpec,
+    PoolingSpec,
+    ReduceTensorSpec,
+    TensorSpec,
+    TransformSpec,
+)
+from .tensor_arithmetic import AddTensor, OpTensor, ScaleTensor, SetTensor
+from .transform import TransformFilter, TransformTensor, TransformTensorEx
+
+__all__ = [
+    "ActivationBackward",
+    "ActivationForward",
+    "ActivationSpec",
+    "AddTensor",
+    "Backend",
+    "BackendError",
+    "Buffer",
+    "FilterSpec",
+    "OpTensor",
+    "OpTensorSpec",
+    "Operand",
+    "Operation",
+    "PoolingBackward",
+    "PoolingForward",
+    "PoolingSpec",
+    "ReduceTensor",
+    "ReduceTensorSpec",
+    "ScaleTensor",
+    "SetTensor",
+    "SoftmaxBackward",
+    "SoftmaxForward",
+    "TensorSpec",
+    "TransformFilter",
+    "TransformSpec",
+    "TransformTensor",
+    "TransformTensorEx",
+    "parse",
+]

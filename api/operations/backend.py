@@ -1,0 +1,69 @@
+"""What a backend offers to the documented calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from .operation import Operation
+
+
+class BackendError(Exception):
+    """Work that was accepted failed while it ran (CUDNN_STATUS_EXECUTION_FAILED)."""
+
+
+class Operand(Protocol):
+    """Memory that a call was given: where it starts and, where that is known, how large it is."""
+
+    address: int
+    nbytes: int | None
+    writable: bool
+
+
+class Buffer(Protocol):
+    """Memory that a backend allocated. It is an ``Operand``."""
+
+    address: int
+    nbytes: int
+    writable: bool
+
+    def to_host(self, dtype: Any, shape: Sequence[int] | int) -> Any:
+        """A NumPy copy of the contents, after all work of the buffer's handle has finished."""
+
+    def slice(self, offset: int, nbytes: int) -> Any:
+        """``nbytes`` bytes from ``offset``, to be passed in place of a buffer."""
+
+    def free(self) -> None:
+        """Give the memory back; using the buffer afterwards is an error."""
+
+
+Launch = Callable[[Sequence[Operand], Any], None]
+
+
+class Backend(Protocol):
+    """Runs operations. ``operand`` turns what the caller passed into an ``Operand`` or raises TypeError / ValueError
+    with an explanation; ``prepare`` returns a function of (operands in the order of ``operation.operands``, None for
+    NULL; stream), which only launches: no allocation, no synchronisation."""
+
+    name: str
+    description: str
+
+    def allocate(self, nbytes: int) -> Buffer: ...
+
+    def to_device(self, array: Any) -> Buffer: ...
+
+    def operand(self, value: Any) -> Operand: ...
+
+    def prepare(self, operation: Operation) -> Launch: ...
+
+    def new_stream(self) -> Any: ...
+
+    def accepts_stream(self, stream: Any) -> bool:
+        """Whether ``stream`` is None or a stream of this backend's device."""
+
+    def finished(self, stream: Any) -> bool:
+        """Whether all work in the stream is done, without waiting."""
+
+    def synchronize(self, stream: Any) -> None: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,76 @@
+"""Immutable records with a text form: the base of every specification and operation.
+
+``repr`` of a record is Python-like text, ``parse`` reads it back: it is the reproduction line of a failing case, the
+key of plan caches and the log line of a call. Hashes are computed once, because records key dictionaries on every call.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any, TypeVar, dataclass_transform
+
+from ..enumerations import ENUMERATIONS
+
+T = TypeVar("T")
+
+_TYPES: dict[str, type] = {}
+_ENUMERATORS = {member.name: member for enumeration in ENUMERATIONS.values() for member in enumeration}
+_CONSTANTS = {"nan": float("nan"), "inf": float("inf"), **_ENUMERATORS}
+
+
+@dataclass_transform(frozen_default=True)
+def record(cls: type[T]) -> type[T]:
+    """Make ``cls`` a frozen dataclass that prints as parseable text and caches its hash."""
+    made: Any = dataclass(frozen=True, repr=False)(cls)
+    value_hash = made.__hash__
+
+    def cached_hash(self: Any) -> int:
+        try:
+            return self.__dict__["_hash"]
+        except KeyError:
+            value = self.__dict__["_hash"] = value_hash(self)
+            return value
+
+    made.__hash__ = cached_hash
+    made.__repr__ = made.__str__ = _text
+    _TYPES[cls.__name__] = made
+    return made
+
+
+def _text(self: Any) -> str:
+    listed = ", ".join(f"{field.name}={_value_text(getattr(self, field.name))}" for field in fields(self))
+    return f"{type(self).__name__}({listed})"
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, IntEnum):
+        return value.name
+    if isinstance(value, tuple):
+        listed = ", ".join(_value_text(item) for item in value)
+        return f"({listed},)" if len(value) == 1 else f"({listed})"
+    return repr(value)
+
+
+def parse(text: str) -> Any:
+    """The record that printed as ``text``; ``ValueError`` where it is no such text."""
+    try:
+        return _build(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, TypeError, KeyError) as error:
+        raise ValueError(f"not the text of an operation: {text!r} ({error})") from error
+
+
+def _build(node: ast.expr) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return value
+        case ast.Name(id=name):
+            return _CONSTANTS[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_build(operand)
+        case ast.Tuple(elts=items):
+            return tuple(_build(item) for item in items)
+        case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords):
+            return _TYPES[name](**{keyword.arg: _build(keyword.value) for keyword in keywords if keyword.arg})
+    raise ValueError(f"unexpected {ast.unparse(node)}")

@@ -1,0 +1,224 @@
+"""Snapshots of descriptors: what an operation knows of its tensors and parameters.
+
+Sizes are in elements; strides too, except that a vectorised tensor (CUDNN_TENSOR_NCHW_VECT_C) counts its channel
+planes and strides in vectors of ``vector_length`` channels, as the document's N x (C/v) x H x W x v says.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+
+from ..enumerations import (
+    cudnnActivationMode_t,
+    cudnnDataType_t,
+    cudnnFoldingDirection_t,
+    cudnnIndicesType_t,
+    cudnnNanPropagation_t,
+    cudnnOpTensorOp_t,
+    cudnnPoolingMode_t,
+    cudnnReduceTensorIndices_t,
+    cudnnReduceTensorOp_t,
+    cudnnTensorFormat_t,
+)
+from .records import record
+
+FLOAT = cudnnDataType_t.CUDNN_DATA_FLOAT
+DOUBLE = cudnnDataType_t.CUDNN_DATA_DOUBLE
+HALF = cudnnDataType_t.CUDNN_DATA_HALF
+BFLOAT16 = cudnnDataType_t.CUDNN_DATA_BFLOAT16
+INT8 = cudnnDataType_t.CUDNN_DATA_INT8
+UINT8 = cudnnDataType_t.CUDNN_DATA_UINT8
+INT32 = cudnnDataType_t.CUDNN_DATA_INT32
+INT8x4 = cudnnDataType_t.CUDNN_DATA_INT8x4
+UINT8x4 = cudnnDataType_t.CUDNN_DATA_UINT8x4
+INT8x32 = cudnnDataType_t.CUDNN_DATA_INT8x32
+NCHW = cudnnTensorFormat_t.CUDNN_TENSOR_NCHW
+NHWC = cudnnTensorFormat_t.CUDNN_TENSOR_NHWC
+NCHW_VECT_C = cudnnTensorFormat_t.CUDNN_TENSOR_NCHW_VECT_C
+
+# data type -> (type of one scalar, scalars per element)
+VECTORS = {INT8x4: (INT8, 4), UINT8x4: (UINT8, 4), INT8x32: (INT8, 32)}
+SCALAR_BYTES = {FLOAT: 4, DOUBLE: 8, HALF: 2, BFLOAT16: 2, INT8: 1, UINT8: 1, INT32: 4}
+
+
+def scalar_type(data_type: cudnnDataType_t) -> cudnnDataType_t:
+    """The type of one scalar: INT8 for INT8x4 and INT8x32, itself for the plain types."""
+    return VECTORS.get(data_type, (data_type, 1))[0]
+
+
+def vector_length(data_type: cudnnDataType_t) -> int:
+    """How many channels one element holds."""
+    return VECTORS.get(data_type, (data_type, 1))[1]
+
+
+def packed_strides(dims: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides without gaps when ``order`` lists the dimensions from the outermost to the innermost."""
+    strides = [0] * len(dims)
+    step = 1
+    for dimension in reversed(order):
+        strides[dimension] = step
+        step *= dims[dimension]
+    return tuple(strides)
+
+
+def memory_order(tensor_format: cudnnTensorFormat_t, rank: int) -> tuple[int, ...]:
+    """Dimensions from the outermost to the innermost: N, C, spatial or N, spatial, C (3.1.2.28)."""
+    spatial = tuple(range(2, rank))
+    return (0, *spatial, 1) if tensor_format == NHWC else (0, 1, *spatial)
+
+
+@record
+class TensorSpec:
+    """A tensor: data type, dimensions (N, C, spatial ...), strides."""
+
+    data_type: cudnnDataType_t
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @classmethod
+    def packed(
+        cls, data_type: cudnnDataType_t, dims: tuple[int, ...], tensor_format: cudnnTensorFormat_t = NCHW
+    ) -> TensorSpec:
+        """Without gaps in the order of ``tensor_format``."""
+        storage = _in_vectors(dims, vector_length(data_type))
+        return cls(data_type, tuple(dims), packed_strides(storage, memory_order(tensor_format, len(dims))))
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    @cached_property
+    def scalar_type(self) -> cudnnDataType_t:
+        return scalar_type(self.data_type)
+
+    @cached_property
+    def vector_length(self) -> int:
+        return vector_length(self.data_type)
+
+    @cached_property
+    def scalar_bytes(self) -> int:
+        return SCALAR_BYTES[self.scalar_type]
+
+    @cached_property
+    def storage_dims(self) -> tuple[int, ...]:
+        """Dimensions counted in stored elements: C / vector_length channel planes."""
+        return _in_vectors(self.dims, self.vector_length)
+
+    @cached_property
+    def count(self) -> int:
+        """How many scalars the tensor holds, gaps not counted."""
+        return prod(self.dims)
+
+    @cached_property
+    def span(self) -> int:
+        """Stored elements from the first to the last, gaps included."""
+        return 1 + sum((extent - 1) * stride for extent, stride in zip(self.storage_dims, self.strides, strict=True))
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of memory that the tensor needs."""
+        return self.span * self.scalar_bytes * self.vector_length
+
+    @cached_property
+    def is_packed(self) -> bool:
+        """No gaps: every stored element of the span belongs to the tensor."""
+        return not self.overlaps and self.span == prod(self.storage_dims)
+
+    @cached_property
+    def spatially_packed(self) -> bool:
+        """The spatial dimensions lie in row-major order without gaps between them (an innermost stride is allowed)."""
+        step = None
+        for extent, stride in list(zip(self.dims, self.strides, strict=True))[:1:-1]:
+            if extent == 1:
+                continue
+            if step is not None and stride != step:
+                return False
+            step = stride * extent
+        return True
+
+    @cached_property
+    def overlaps(self) -> bool:
+        """Some stored element belongs to two positions."""
+        reach = 0
+        used = [(s, d) for s, d in zip(self.strides, self.storage_dims, strict=True) if d > 1]
+        for stride, extent in sorted(used):
+            if stride <= reach:
+                return True
+            reach += (extent - 1) * stride
+        return False
+
+    def scalar_layout(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Dimensions and strides in scalars; a vectorised tensor has its vector as one more, innermost dimension
+        right after the channel planes: (N, C/v, v, spatial ...)."""
+        if self.vector_length == 1:
+            return self.dims, self.strides
+        length = self.vector_length
+        planes = self.storage_dims
+        strides = tuple(stride * length for stride in self.strides)
+        return (planes[0], planes[1], length, *planes[2:]), (strides[0], strides[1], 1, *strides[2:])
+
+
+def _in_vectors(dims: tuple[int, ...], length: int) -> tuple[int, ...]:
+    return (dims[0], dims[1] // length, *dims[2:]) if length > 1 else tuple(dims)
+
+
+@record
+class FilterSpec:
+    """A filter: always packed. dims are (K, C, spatial ...) whatever the format (3.2.81, 3.2.82)."""
+
+    data_type: cudnnDataType_t
+    format: cudnnTensorFormat_t
+    dims: tuple[int, ...]
+
+    @cached_property
+    def tensor(self) -> TensorSpec:
+        """The filter seen as a tensor."""
+        return TensorSpec.packed(self.data_type, self.dims, self.format)
+
+    @property
+    def nbytes(self) -> int:
+        return self.tensor.nbytes
+
+
+@record
+class ActivationSpec:
+    mode: cudnnActivationMode_t
+    relu_nan: cudnnNanPropagation_t
+    coefficient: float
+
+
+@record
+class PoolingSpec:
+    mode: cudnnPoolingMode_t
+    nan: cudnnNanPropagation_t
+    window: tuple[int, ...]
+    padding: tuple[int, ...]
+    stride: tuple[int, ...]
+
+
+@record
+class OpTensorSpec:
+    op: cudnnOpTensorOp_t
+    compute_type: cudnnDataType_t
+    nan: cudnnNanPropagation_t
+
+
+@record
+class ReduceTensorSpec:
+    op: cudnnReduceTensorOp_t
+    compute_type: cudnnDataType_t
+    nan: cudnnNanPropagation_t
+    indices: cudnnReduceTensorIndices_t
+    indices_type: cudnnIndicesType_t
+
+
+@record
+class TransformSpec:
+    """Padding per dimension, folding factor per spatial dimension (0 and 1 mean none), direction."""
+
+    format: cudnnTensorFormat_t
+    pad_before: tuple[int, ...]
+    pad_after: tuple[int, ...]
+    fold: tuple[int, ...]
+    direction: cudnnFoldingDirection_t

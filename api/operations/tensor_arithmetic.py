@@ -1,0 +1,57 @@
+"""Operations of cudnnAddTensor (3.2.2), cudnnOpTensor (3.2.68), cudnnScaleTensor (3.2.75), cudnnSetTensor (3.2.90)."""
+
+from __future__ import annotations
+
+from .operation import Operation
+from .records import record
+from .specs import OpTensorSpec, TensorSpec
+
+
+@record
+class AddTensor(Operation):
+    """C = alpha * A + beta * C, A broadcast along its dimensions of extent 1."""
+
+    alpha: float
+    beta: float
+    A: TensorSpec
+    C: TensorSpec
+
+    inputs = ("A",)
+    outputs = ("C",)
+
+
+@record
+class OpTensor(Operation):
+    """C = op(alpha1 * A, alpha2 * B) + beta * C, B broadcast along its dimensions of extent 1."""
+
+    op_tensor: OpTensorSpec
+    alpha1: float
+    alpha2: float
+    beta: float
+    A: TensorSpec
+    B: TensorSpec
+    C: TensorSpec
+
+    inputs = ("A", "B")
+    outputs = ("C",)
+
+
+@record
+class ScaleTensor(Operation):
+    """y = alpha * y in place."""
+
+    alpha: float
+    y: TensorSpec
+
+    inputs = ("y",)
+    outputs = ("y",)
+
+
+@record
+class SetTensor(Operation):
+    """y = value everywhere; the value has the data type of y."""
+
+    value: float
+    y: TensorSpec
+
+    outputs = ("y",)

@@ -1,0 +1,43 @@
+"""The error that every call which does not return CUDNN_STATUS_SUCCESS raises."""
+
+from __future__ import annotations
+
+from .enumerations import cudnnStatus_t
+
+BAD_PARAM = cudnnStatus_t.CUDNN_STATUS_BAD_PARAM
+NOT_SUPPORTED = cudnnStatus_t.CUDNN_STATUS_NOT_SUPPORTED
+INVALID_VALUE = cudnnStatus_t.CUDNN_STATUS_INVALID_VALUE
+NOT_INITIALIZED = cudnnStatus_t.CUDNN_STATUS_NOT_INITIALIZED
+ALLOC_FAILED = cudnnStatus_t.CUDNN_STATUS_ALLOC_FAILED
+MAPPING_ERROR = cudnnStatus_t.CUDNN_STATUS_MAPPING_ERROR
+EXECUTION_FAILED = cudnnStatus_t.CUDNN_STATUS_EXECUTION_FAILED
+INTERNAL_ERROR = cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR
+
+# What holds when no section says more: "An incorrect value or parameter was passed to the function" (3.1.2.27).
+INCORRECT_PARAMETER = "cudnnStatus_t/c05"
+
+
+class CudnnError(Exception):
+    """A documented status other than success.
+
+    ``status`` is the cudnnStatus_t, ``clause`` the id of the violated clause of the document (None where a foreign
+    library answered), ``function`` the call, and the text names the arguments and the values that collide.
+    """
+
+    def __init__(self, status: cudnnStatus_t, clause: str | None, message: str, function: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.clause = clause
+        self.message = message
+        self.function = function
+
+    def __str__(self) -> str:
+        where = f"{self.function}: " if self.function else ""
+        why = f" [{self.clause}]" if self.clause else ""
+        return f"{where}{self.status.name}: {self.message}{why}"
+
+
+def expect(condition: object, status: cudnnStatus_t, clause: str, message: str) -> None:
+    """Raise ``CudnnError`` unless the condition holds: the one way a check is written."""
+    if not condition:
+        raise CudnnError(status, clause, message)

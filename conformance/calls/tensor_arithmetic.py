@@ -1,0 +1,1 @@
+"""Calls of the tensor arithmetic family."""

@@ -1,0 +1,128 @@
+"""Cases of the activation family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnActivationMode_t as Mode
+from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
+from dualdnn.api.operations import ActivationBackward, ActivationForward, ActivationSpec, TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, UINT8
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls.activation import activation_descriptor
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+
+MODES = [mode for mode in Mode if mode != Mode.CUDNN_ACTIVATION_IDENTITY]
+FORWARD_TYPES = [FLOAT, DOUBLE, HALF, BFLOAT16, INT8]
+BACKWARD_TYPES = [FLOAT, DOUBLE, HALF, BFLOAT16]
+DIMS = (2, 3, 5, 7)
+BLENDS = [(1.0, 0.0), (-1.75, 0.5)]
+
+
+def forward(mode: Mode = Mode.CUDNN_ACTIVATION_TANH, x: TensorSpec | None = None, y: TensorSpec | None = None, *,
+            nan: Nan = Nan.CUDNN_PROPAGATE_NAN, coefficient: float = 1.25, alpha: float = 1.0, beta: float = 0.0) -> ActivationForward:  # fmt: skip
+    x = x or TensorSpec.packed(FLOAT, DIMS)
+    return ActivationForward(ActivationSpec(mode, nan, coefficient), alpha, beta, x, y or x)
+
+
+def backward(mode: Mode = Mode.CUDNN_ACTIVATION_TANH, spec: TensorSpec | None = None, *, coefficient: float = 1.25,
+             alpha: float = 1.0, beta: float = 0.0, **specs: TensorSpec) -> ActivationBackward:  # fmt: skip
+    spec = spec or TensorSpec.packed(FLOAT, DIMS)
+    named = {name: specs.get(name, spec) for name in ("y", "dy", "x", "dx")}
+    return ActivationBackward(ActivationSpec(mode, Nan.CUDNN_PROPAGATE_NAN, coefficient), alpha, beta, **named)
+
+
+@shows("cudnnActivationForward/c01", "cudnnActivationForward/c02", "cudnnActivationForward/c03", "cudnnActivationForward/c11",
+       "cudnnSetActivationDescriptor/c02", "cudnnActivationMode_t/c01")  # fmt: skip
+@pytest.mark.parametrize("alpha, beta", BLENDS)
+@pytest.mark.parametrize("data_type", FORWARD_TYPES, ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_forward_formula(trial, mode, data_type, alpha, beta):
+    trial(forward(mode, TensorSpec.packed(data_type, DIMS), alpha=alpha, beta=beta))
+
+
+@shows("cudnnActivationForward/c08")
+@pytest.mark.parametrize("rank", [4, 5])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_forward_takes_every_layout(trial, layout, rank):
+    dims = (2, 3, 4, 5) if rank == 4 else (2, 3, 2, 3, 4)
+    for source in ("nchw", layout):
+        trial(forward(x=laid_out(HALF, dims, source), y=laid_out(HALF, dims, layout), beta=0.5))
+
+
+@shows("cudnnActivationForward/c09")
+def test_forward_beyond_five_dimensions(trial, refused):
+    dims = (2, 3, 2, 2, 3, 2)
+    packed, gaps = TensorSpec.packed(FLOAT, dims), laid_out(FLOAT, dims, "gaps")
+    trial(forward(x=packed))
+    refused(forward(x=gaps, y=packed), NOT_SUPPORTED, "cudnnActivationForward/c09")
+    refused(forward(x=packed, y=gaps), NOT_SUPPORTED, "cudnnActivationForward/c09")
+
+
+@shows("cudnnSetActivationDescriptor/c03", "cudnnNanPropagation_t/c01")
+@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_forward_special_values(trial, mode, data_type, nan):
+    trial(forward(mode, TensorSpec.packed(data_type, DIMS), nan=nan), inputs="special")
+
+
+@shows("cudnnSetActivationDescriptor/c04", "cudnnSetActivationDescriptor/c05")
+@pytest.mark.parametrize("coefficient", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("mode", [Mode.CUDNN_ACTIVATION_RELU, Mode.CUDNN_ACTIVATION_CLIPPED_RELU, Mode.CUDNN_ACTIVATION_ELU], ids=lambda m: m.name)
+def test_coefficient(trial, mode, coefficient):
+    """It clips the clipped ReLU and scales the ELU; the plain ReLU ignores it (docs/errata.md, D010)."""
+    trial(forward(mode, coefficient=coefficient, alpha=2.0, beta=1.0))
+
+
+@shows("cudnnActivationForward/c06")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_forward_in_place(trial, layout):
+    trial(forward(x=laid_out(FLOAT, DIMS, layout), beta=0.25), aliases={"y": "x"})
+
+
+@shows("cudnnActivationForward/c07", "cudnnActivationForward/c16")
+def test_forward_in_place_needs_equal_strides(refused):
+    x, y = TensorSpec.packed(FLOAT, DIMS, NCHW), TensorSpec.packed(FLOAT, DIMS, NHWC)
+    refused(forward(x=x, y=y), BAD_PARAM, "cudnnActivationForward/c16", aliases={"y": "x"})
+
+
+@pytest.mark.parametrize("call, clause", [("forward", "cudnnActivationForward/c13"), ("backward", "cudnnActivationMode_t/c05")])
+@shows("cudnnActivationMode_t/c04", "cudnnActivationMode_t/c05")
+def test_identity_is_refused(refused, call, clause):
+    operation = {"forward": forward, "backward": backward}[call](Mode.CUDNN_ACTIVATION_IDENTITY)
+    refused(operation, BAD_PARAM, clause)
+
+
+def test_forward_dimensions_must_agree(refused):
+    for dims in [(3, 3, 5, 7), (2, 4, 5, 7), (2, 3, 6, 7), (2, 3, 5, 8), (2, 3, 5, 7, 1)]:
+        y = TensorSpec.packed(FLOAT, dims)
+        refused(forward(y=y), BAD_PARAM, "cudnnActivationForward/c14")
+
+
+def test_forward_data_types_must_agree(refused):
+    y = TensorSpec.packed(HALF, DIMS)
+    refused(forward(y=y), BAD_PARAM, "cudnnActivationForward/c15")
+
+
+@pytest.mark.parametrize("data_type", [INT32, UINT8], ids=lambda t: t.name)
+def test_forward_other_types_are_not_supported(refused, data_type):
+    spec = TensorSpec.packed(data_type, DIMS)
+    refused(forward(x=spec), NOT_SUPPORTED, "cudnnActivationForward/c12")
+
+
+@shows("cudnnActivationForward/c05")
+@pytest.mark.parametrize("missing", ["handle", "activationDesc", "alpha", "xDesc", "x", "beta", "yDesc", "y"])
+def test_forward_null(cudnn, caller, refuses, missing):
+    clause = "cudnnActivationForward/c05" if missing.endswith("Desc") else "cudnnStatus_t/c05"
+    spec = TensorSpec.packed(FLOAT, DIMS)
+    memory = caller.handle.to_device(np.ones(spec.count, np.float32))
+    arguments: dict[str, Any] = {
+        "handle": caller.handle, "activationDesc": activation_descriptor(caller, forward().activation), "alpha": 1.0,
+        "xDesc": caller.tensor(spec), "x": memory, "beta": 0.0, "yDesc": caller.tensor(spec), "y": memory,
+    }  # fmt: skip
+    arguments[missing] = None
+    refuses(BAD_PARAM, clause, cudnn.cudnnActivationForward, *arguments.values(), unchanged=(memory,))

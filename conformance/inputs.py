@@ -1,0 +1,76 @@
+"""Seeded, adversarial input values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from dualdnn.api.operations import TensorSpec
+from dualdnn.reference.view import NUMPY_TYPES, rounded, strided
+
+Array = np.ndarray[Any, Any]
+Generator = np.random.Generator
+
+
+def _normal(random: Generator, count: int) -> Array:
+    """Values around one, never zero."""
+    values = random.standard_normal(count)
+    return np.where(np.abs(values) < 1e-3, 1.0, values)
+
+
+def _wide(random: Generator, count: int) -> Array:
+    """Magnitudes from 2**-12 to 2**6 of both signs: sums of them cancel."""
+    return random.choice([-1.0, 1.0], count) * np.exp2(random.uniform(-12, 6, count))
+
+
+def _ties(random: Generator, count: int) -> Array:
+    """A handful of values, so that extrema tie and halves need rounding; some are zeros of both signs."""
+    return random.choice([-2.5, -1.5, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 1.5, 2.5], count)
+
+
+def _special(random: Generator, count: int) -> Array:
+    """Normal values with NaN, infinities, zeros of both signs, subnormals and the largest numbers among them."""
+    values = _normal(random, count)
+    chosen = random.random(count) < 0.35
+    values[chosen] = random.choice([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -6e-8, 6e4, -6e4], int(chosen.sum()))
+    return values
+
+
+def _positive(random: Generator, count: int) -> Array:
+    """Values from 0.25 to 4."""
+    return np.exp2(random.uniform(-2, 2, count))
+
+
+def _near_one(random: Generator, count: int) -> Array:
+    """Values near plus or minus one: long products stay in range."""
+    return random.choice([-1.0, 1.0], count) * random.uniform(0.9, 1.1, count)
+
+
+KINDS: dict[str, Callable[[Generator, int], Array]] = {
+    "normal": _normal,
+    "wide": _wide,
+    "ties": _ties,
+    "special": _special,
+    "positive": _positive,
+    "near_one": _near_one,
+}
+
+
+def values(spec: TensorSpec, kind: str, random: Generator) -> Array:
+    """Values for every scalar of the tensor in its own data type; integers use their whole range."""
+    dtype = NUMPY_TYPES[spec.scalar_type]
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        if kind in ("ties", "near_one"):
+            return random.integers(max(limits.min, -3), 4, spec.dims).astype(dtype)
+        low, high = (limits.min, limits.max) if dtype.itemsize == 1 else (-(2**20), 2**20)
+        return random.integers(low, high, spec.dims, endpoint=True).astype(dtype)
+    drawn = KINDS[kind](random, spec.count).reshape(spec.dims)
+    return rounded(drawn.astype(np.float64), spec.scalar_type)
+
+
+def fill(spec: TensorSpec, memory: Array, kind: str, random: Generator) -> None:
+    """Store values into the tensor's elements; gaps keep their bytes."""
+    target = strided(spec, memory)
+    target[...] = values(spec, kind, random).reshape(target.shape)

@@ -1,0 +1,302 @@
+"""The pytest plugin of the suite: runs every case once per subject and collects what the report needs.
+
+Cases get ``subject`` (what is judged), ``cudnn`` (its functions), ``handle``, ``caller`` (calls.Caller), ``trial`` (run
+an operation and judge it) and ``refuses`` (a call must raise a status, citing a clause).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.document import functions
+from dualdnn.api.enumerations import cudnnStatus_t
+from dualdnn.api.operations import Operation
+from dualdnn.api.status import CudnnError
+
+from . import differences as difference_table
+from .calls import Caller
+from .report import CaseResult, Difference, Function, Report, load_clauses, write_report
+from .report import Subject as ReportedSubject
+from .subjects import Crashes, NotExported, Subject, default_subjects, open_subject
+from .trial import Trial, attempt, prepare
+
+_OPENED: dict[str, Subject] = {}
+CASES = Path(__file__).parent / "cases"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("conformance")
+    group.addoption("--subject", action="append", default=[], help="what to judge; may be repeated")
+    group.addoption("--report", default=None, help="directory for compliance.json, junit.xml and report.html")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "shows(*clauses): the clauses that the case shows")
+    config.pluginmanager.register(Collector(config), "conformance-collector")
+
+
+def subject_names(config: pytest.Config) -> list[str]:
+    return config.getoption("--subject") or default_subjects()
+
+
+def opened(name: str) -> Subject:
+    """Each subject is opened once per process."""
+    if name not in _OPENED:
+        _OPENED[name] = open_subject(name)
+    return _OPENED[name]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "subject" in metafunc.fixturenames:
+        metafunc.parametrize("subject", subject_names(metafunc.config), indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def subject(request: pytest.FixtureRequest) -> Subject:
+    return opened(request.param)
+
+
+@pytest.fixture
+def cudnn(subject: Subject) -> Any:
+    return subject.cudnn
+
+
+@pytest.fixture
+def handle(subject: Subject) -> Iterator[Any]:
+    """A handle of the subject; the case is skipped where none can be had (a library without a GPU)."""
+    if not subject.ours and not subject.has_gpu:
+        pytest.skip("this subject computes on a GPU only, and there is none")
+    made = subject.new_handle()
+    yield made
+    if getattr(made, "alive", True):
+        subject.cudnn.cudnnDestroy(made)
+
+
+@pytest.fixture
+def caller(subject: Subject, handle: Any) -> Caller:
+    return Caller(subject.cudnn, handle)
+
+
+class Evidence:
+    """What a case found beyond passing or failing."""
+
+    def __init__(self, item: Any) -> None:
+        self.item = item
+        self.error_ratio: float | None = None
+        self.mistrusted: list[str] = []
+        self.clauses: set[str] = set()
+
+    def note(self, trial: Trial) -> None:
+        self.error_ratio = max(self.error_ratio or 0.0, trial.verdict.error_ratio)
+        if trial.verdict.mistrusted:
+            self.mistrusted.append(str(trial.operation))
+
+
+@pytest.fixture
+def evidence(request: pytest.FixtureRequest) -> Evidence:
+    found = Evidence(request.node)
+    request.node.stash[_EVIDENCE] = found
+    return found
+
+
+_EVIDENCE = pytest.StashKey[Evidence]()
+
+
+@pytest.fixture
+def trial(caller: Caller, evidence: Evidence) -> Callable[..., Trial]:
+    """Run an operation and fail unless the outputs agree with the judge and nothing else was touched."""
+
+    def run(operation: Operation, inputs: str | Mapping[str, str] = "normal", seed: int = 0, **options: Any) -> Trial:
+        result = attempt(caller, operation, inputs, seed, **options)
+        evidence.note(result)
+        if not result.passed:
+            pytest.fail(f"{result.explanation()}\n{operation}\ninputs {inputs!r}, seed {seed}", pytrace=False)
+        return result
+
+    return run
+
+
+@pytest.fixture
+def refuses(subject: Subject, evidence: Evidence) -> Callable[..., None]:
+    """The call must raise this status, and on our backends cite this clause; ``unchanged`` buffers keep their bytes."""
+
+    def check(status: cudnnStatus_t, clause: str, call: Callable[..., Any], *args: Any, unchanged: tuple[Any, ...] = (), **kwargs: Any) -> None:
+        evidence.clauses.add(clause)
+        before = [buffer.to_host(np.uint8, buffer.nbytes) for buffer in unchanged]
+        try:
+            call(*args, **kwargs)
+        except CudnnError as error:
+            if error.status != status:
+                pytest.fail(f"expected {status.name}, got: {error}", pytrace=False)
+            if subject.ours and error.clause != clause:
+                pytest.fail(f"right status for the wrong reason: expected clause {clause}, got: {error}", pytrace=False)
+        else:
+            pytest.fail(f"{getattr(call, '__name__', call)} succeeded, expected {status.name} [{clause}]", pytrace=False)
+        for buffer, bytes_ in zip(unchanged, before, strict=True):
+            if not np.array_equal(buffer.to_host(np.uint8, buffer.nbytes), bytes_):
+                pytest.fail("the refused call changed memory", pytrace=False)
+
+    return check
+
+
+@pytest.fixture
+def refused(caller: Caller, refuses: Callable[..., None]) -> Callable[..., None]:
+    """The operation's call must raise this status, citing this clause, and touch none of its operands."""
+
+    def check(operation: Operation, status: cudnnStatus_t, clause: str, aliases: Mapping[str, str] | None = None) -> None:
+        memory = prepare(operation, "normal", 0, aliases)
+        buffers = {name: caller.handle.to_device(memory[name]) for name in memory if name not in (aliases or {})}
+        operands = {name: buffers[(aliases or {}).get(name, name)] for name in memory}
+        refuses(status, clause, caller, operation, operands, unchanged=tuple(buffers.values()))
+
+    return check
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    outcome: Any = yield
+    report = outcome.get_result()
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    if "subject" not in parameters:
+        return
+    case = case_id(item, parameters["subject"])
+    if call.excinfo is not None and call.excinfo.errisinstance((Crashes, NotExported)):
+        report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"not runnable on this subject: {call.excinfo.value}")
+    if report.when != "call" and report.outcome == "passed":
+        return
+    evidence = item.stash.get(_EVIDENCE, None)
+    clauses = {clause for mark in item.iter_markers("shows") for clause in mark.args} | (evidence.clauses if evidence else set())
+    subject_name = opened(parameters["subject"]).name
+    result = {
+        "id": case,
+        "subject": subject_name,
+        "clauses": sorted(clauses),
+        "seconds": report.duration,
+        "error_ratio": evidence.error_ratio if evidence else None,
+        "mistrusted": evidence.mistrusted if evidence else [],
+        "outcome": report.outcome,
+        "message": _message(report),
+        "reproduction": f'dualdnn conformance --subject {parameters["subject"]} -k "{_selector(case)}"',
+    }
+    if report.outcome == "failed" and not opened(parameters["subject"]).ours:
+        difference = difference_table.difference_for(case, subject_name)
+        if difference is not None:
+            result["message"] = f"difference {difference.id}: {difference.decision}\n{result['message']}"
+            report.outcome = "skipped"
+            report.longrepr = (str(item.path), 0, f"known difference {difference.id}")
+    report.user_properties.append(("conformance", result))
+
+
+def case_id(item: pytest.Item, subject: str) -> str:
+    """The case's id without its subject: pooling/test_forward[...]."""
+    name = item.name.replace(f"[{subject}-", "[").replace(f"-{subject}]", "]").replace(f"[{subject}]", "").replace(f"-{subject}-", "-")
+    return f"{item.path.stem}/{name}"
+
+
+def _selector(case: str) -> str:
+    """An expression for -k that finds this case."""
+    words = case.replace("[", " ").replace("]", " ").replace("/", " ").split()
+    return " and ".join(word for word in words if word.isidentifier()) + (f" and {words[-1]}" if words[-1].replace("_", "").isalnum() and not words[-1].isidentifier() else "")
+
+
+def _message(report: Any) -> str:
+    if isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    return "" if report.longrepr is None else str(report.longrepr)
+
+
+class Collector:
+    """Gathers the results of all workers and writes the report."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.results: list[dict[str, Any]] = []
+        self.started = time.time()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.results.extend(value for name, value in report.user_properties if name == "conformance")
+        report.user_properties[:] = [entry for entry in report.user_properties if entry[0] != "conformance"]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        directory = self.config.getoption("--report")
+        if directory is None or hasattr(self.config, "workerinput"):
+            return
+        report = self.build()
+        paths = write_report(report, Path(directory))
+        self.written = paths["report.html"]
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        for name, counts in summary(self.results).items():
+            terminalreporter.write_line(f"{name}: " + ", ".join(f"{count} {word}" for word, count in counts.items() if count))
+        if hasattr(self, "written"):
+            terminalreporter.write_line(f"report: {self.written}")
+
+    def build(self) -> Report:
+        """The report of all collected results."""
+        subjects = [opened(name) for name in subject_names(self.config)]
+        reported = [ReportedSubject(s.name, s.shows, s.description) for s in subjects]
+        table = {
+            name: Function(function.library, {s.name: s.implements(name) for s in subjects})
+            for name, function in functions().items()
+        }
+        clauses = load_clauses()
+        known = [
+            Difference(d.id, d.function, d.clauses, d.document, d.vendor, d.decision) for d in difference_table.DIFFERENCES
+        ]
+        cases = [case_result(result) for result in self.results]
+        return Report.build(cases, reported, table, clauses, environment(subjects, self.started), known)
+
+
+def case_result(result: dict[str, Any]) -> CaseResult:
+    """The reported form: 'mistrusted' where the check could not have failed."""
+    outcome, message = result["outcome"], result["message"]
+    known_difference = outcome == "skipped" and message.startswith("difference ")
+    if result["message"].startswith("difference "):
+        outcome = "failed"
+    reason = ""
+    if outcome == "skipped":
+        reason, message = message or "skipped", ""
+    elif outcome == "passed" and result["mistrusted"]:
+        outcome, reason = "mistrusted", f"most of the output could not have shown an error: {result['mistrusted'][0]}"
+    elif outcome == "failed" and not message:
+        message = "known difference" if known_difference else "failed"
+    return CaseResult(
+        id=result["id"], subject=result["subject"], clauses=tuple(result["clauses"]), outcome=outcome,
+        seconds=result["seconds"], error_ratio=result["error_ratio"], message=message if outcome == "failed" else "",
+        reproduction=result["reproduction"], reason=reason,
+    )  # fmt: skip
+
+
+def summary(results: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Subject -> outcome word -> number of cases."""
+    counts: dict[str, dict[str, int]] = {}
+    for result in results:
+        words = counts.setdefault(result["subject"], dict.fromkeys(("passed", "failed", "known difference", "mistrusted", "skipped"), 0))
+        if result["message"].startswith("difference "):
+            words["known difference"] += 1
+        elif result["outcome"] == "passed" and result["mistrusted"]:
+            words["mistrusted"] += 1
+        else:
+            words[result["outcome"]] += 1
+    return counts
+
+
+def environment(subjects: list[Subject], started: float) -> dict[str, Any]:
+    """Facts about where the report was made."""
+    import platform
+    from importlib.metadata import version
+
+    packages = {name: version(name) for name in ("dualdnn", "numpy", "scipy", "ml_dtypes", "pytest")}
+    facts: dict[str, Any] = {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(started)),
+        "seconds": round(time.time() - started, 1),
+        "packages": packages,
+    }
+    return {**facts, **{s.name: s.environment() for s in subjects}}

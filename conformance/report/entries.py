@@ -1,0 +1,99 @@
+"""What enters a report: subjects, results of cases, functions, differences."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from . import checks
+
+OUTCOMES = ("passed", "failed", "skipped", "mistrusted")
+CAPABILITIES = ("cpu", "gpu", "both")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An implementation under judgement. `shows` are the `shown_on` values of the clauses it can show at all."""
+
+    name: str
+    shows: tuple[str, ...] = CAPABILITIES
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        checks.text(self.name, "name of a subject")
+        shows = checks.texts(self.shows, f"shows of subject {self.name}")
+        for capability in shows:
+            checks.one_of(capability, CAPABILITIES, f"an entry of shows of subject {self.name}")
+        checks.text(self.description, f"description of subject {self.name}", empty=True)
+        object.__setattr__(self, "shows", tuple(c for c in CAPABILITIES if c in shows))
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """One case run on one subject. `error_ratio` is its largest |error| / bound, None if it compares no numbers."""
+
+    id: str
+    subject: str
+    clauses: tuple[str, ...]
+    outcome: str
+    seconds: float
+    error_ratio: float | None = None
+    message: str = ""
+    reproduction: str = ""
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        checks.text(self.id, "id of a case")
+        what = f"case {self.id}"
+        checks.text(self.subject, f"subject of {what}")
+        what = f"{what} on {self.subject}"
+        object.__setattr__(self, "clauses", checks.texts(self.clauses, f"clauses of {what}"))
+        checks.one_of(self.outcome, OUTCOMES, f"outcome of {what}")
+        checks.number(self.seconds, f"seconds of {what}")
+        self._check_error_ratio(what)
+        for name in ("message", "reproduction", "reason"):
+            checks.text(getattr(self, name), f"{name} of {what}", empty=True)
+        if self.outcome == "failed":
+            checks.text(self.message, f"message of the failed {what}")
+            checks.text(self.reproduction, f"reproduction of the failed {what}")
+        if self.outcome in ("skipped", "mistrusted"):
+            checks.text(self.reason, f"reason of the {self.outcome} {what}")
+
+    def _check_error_ratio(self, what: str) -> None:
+        ratio = self.error_ratio
+        if ratio is None:
+            return
+        is_number = isinstance(ratio, (int, float)) and not isinstance(ratio, bool)
+        valid = is_number and not ratio < 0
+        checks.require(valid, f"error_ratio of {what} is {ratio!r}, expected None or a number >= 0")
+        within = ratio <= 1  # false for NaN
+        checks.require(within or self.outcome != "passed", f"{what} passed with error_ratio {ratio}: outside its bound")
+
+
+@dataclass(frozen=True)
+class Function:
+    """A documented function: the library it belongs to, and whether each subject implements it."""
+
+    library: str
+    implemented: Mapping[str, bool]
+
+    def __post_init__(self) -> None:
+        checks.text(self.library, "library of a function")
+        for subject, value in checks.mapping(self.implemented, "implemented of a function").items():
+            checks.require(isinstance(value, bool), f"implemented on {subject} is {value!r}, expected a bool")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A place where the document and the vendor's library disagree, and what was decided."""
+
+    id: str
+    function: str
+    clauses: tuple[str, ...]
+    document: str
+    vendor: str
+    decision: str
+
+    def __post_init__(self) -> None:
+        checks.text(self.id, "id of a difference")
+        for name in ("function", "document", "vendor", "decision"):
+            checks.text(getattr(self, name), f"{name} of difference {self.id}")
+        object.__setattr__(self, "clauses", checks.texts(self.clauses, f"clauses of difference {self.id}"))

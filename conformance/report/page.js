@@ -1,0 +1,590 @@
+"use strict";
+// Everything from the data enters the page as text nodes and attribute values, never as markup.
+
+const report = JSON.parse(document.getElementById("report").textContent);
+const SVG = "http://www.w3.org/2000/svg";
+const STATES = ["passed", "failed", "untested", "not_applicable"];
+const OUTCOMES = ["failed", "mistrusted", "skipped", "passed"];
+const MARKS = { passed: "✓", failed: "✗", untested: "○", not_applicable: "–", skipped: "↷", mistrusted: "?" };
+const FIRST_CASES = 25; // cases shown at once under a clause
+const AUTO_OPEN = 40; // matches up to which the tree opens itself
+const LOOSE = 1e-3; // a function whose largest ratio is below this deserves a look at its bound
+const DECADES = 8; // the histogram runs from 1e-8 to 1, two bins per decade
+
+const words = (name) => name.replaceAll("_", " ");
+const count = (number) => number.toLocaleString("en");
+const percent = (part, whole) => (whole ? `${(Math.floor((1000 * part) / whole) / 10).toFixed(1)} %` : "–");
+const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+const byId = (id) => document.getElementById(id);
+
+function element(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== undefined) node.setAttribute(name, value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+function shape(tag, attributes, ...children) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+function button(label, action, attributes = {}) {
+  const node = element("button", { type: "button", ...attributes }, label);
+  node.addEventListener("click", () => action(node));
+  return node;
+}
+
+function chip(state, label) {
+  return element("span", { class: `chip ${state}` }, element("span", { "aria-hidden": "true" }, MARKS[state] ?? "!"), label);
+}
+
+function table(caption, headings, rows, attributes = {}) {
+  const head = headings.map((heading) => element("th", { scope: "col", class: heading.class }, heading.label ?? heading));
+  const node = element(
+    "table", attributes,
+    caption ? element("caption", {}, caption) : null,
+    element("thead", {}, element("tr", {}, head)),
+    element("tbody", {}, rows),
+  );
+  return element("div", { class: "frame" }, node);
+}
+
+const number = (label) => ({ label, class: "number" });
+const rowHead = (...content) => element("th", { scope: "row" }, ...content);
+
+function groupBy(entries, key) {
+  const groups = new Map();
+  for (const entry of entries) {
+    const name = key(entry);
+    if (!groups.has(name)) groups.set(name, []);
+    groups.get(name).push(entry);
+  }
+  return groups;
+}
+
+// The data, with what the views ask of it.
+
+const clauses = Object.entries(report.clauses).map(([id, clause]) => ({ id, ...clause, results: [] }));
+const clauseById = new Map(clauses.map((clause) => [clause.id, clause]));
+for (const result of report.cases) {
+  for (const id of result.clauses) clauseById.get(id).results.push(result);
+}
+const uncited = report.cases.filter((result) => result.clauses.length === 0);
+const functions = new Map(Object.entries(report.functions));
+const testedFunctions = new Set(clauses.filter((clause) => clause.results.length).map((clause) => clause.function));
+const libraries = [...new Set([...clauses, ...functions.values()].map((entry) => entry.library))];
+
+function countStates(members, subject) {
+  const counts = Object.fromEntries(STATES.map((state) => [state, 0]));
+  for (const clause of members) counts[clause.subjects[subject]] += 1;
+  return counts;
+}
+
+const applicable = (counts) => counts.passed + counts.failed + counts.untested;
+
+function meter(counts) {
+  const parts = STATES.filter((state) => counts[state]).map((state) => {
+    const part = element("span", { class: state });
+    part.style.flexGrow = counts[state];
+    return part;
+  });
+  return element("div", { class: "meter", "aria-hidden": "true" }, parts);
+}
+
+// Summary.
+
+function renderSummary() {
+  const functionNames = new Set(clauses.map((clause) => clause.function));
+  byId("extent").textContent =
+    ` · ${count(clauses.length)} clauses of ${count(functionNames.size)} functions, types and use cases` +
+    ` · ${count(report.cases.length)} results on ${count(report.subjects.length)} subjects`;
+  byId("cards").append(...report.subjects.map(card));
+  byId("totals").append(caseTotals(), libraryTotals());
+}
+
+function card(subject) {
+  const counts = countStates(clauses, subject);
+  const entries = STATES.flatMap((state) => {
+    const link = element("a", { href: hashOf({ subject, state: [state] }), "data-total": `clauses/${subject}/${state}` }, count(counts[state]));
+    return [element("dt", { class: state }, words(state)), element("dd", {}, link)];
+  });
+  const description = report.subject_details[subject].description;
+  return element(
+    "article", { class: "card", "aria-label": subject },
+    element("h3", {}, subject),
+    element("div", { class: "percentage" }, percent(counts.passed, applicable(counts))),
+    element("p", {}, `of the ${count(applicable(counts))} clauses it can show passed`, description ? element("br") : null, description),
+    meter(counts),
+    element("dl", {}, entries),
+  );
+}
+
+function caseTotals() {
+  const rows = report.subjects.map((subject) => {
+    const own = report.cases.filter((result) => result.subject === subject);
+    const tally = groupBy(own, (result) => result.outcome);
+    const implemented = [...functions.values()].filter((entry) => entry.implemented[subject]).length;
+    const cell = (label, text, key) => element("td", { class: "number", "data-label": label, "data-total": key }, text);
+    return element(
+      "tr", {}, rowHead(subject),
+      OUTCOMES.toReversed().map((outcome) => cell(outcome, count(tally.get(outcome)?.length ?? 0), `cases/${subject}/${outcome}`)),
+      cell("time", timeText(sum(own.map((result) => result.seconds)))),
+      cell("functions implemented", `${count(implemented)} of ${count(functions.size)}`, `functions/${subject}`),
+    );
+  });
+  const headings = ["Subject", ...OUTCOMES.toReversed().map(number), number("time"), number("functions implemented")];
+  return table("Cases and functions", headings, rows, { class: "stack" });
+}
+
+function libraryTotals() {
+  const groups = groupBy(clauses, (clause) => clause.library);
+  const rows = [...groups].map(([library, members]) => {
+    const link = element("a", { href: hashOf({ library }) }, library);
+    const cells = report.subjects.map((subject) => {
+      const counts = countStates(members, subject);
+      const failed = counts.failed ? `, ${count(counts.failed)} failed` : "";
+      return element("td", { "data-label": subject }, meter(counts), element("small", {}, `${count(counts.passed)} of ${count(applicable(counts))} passed${failed}`));
+    });
+    return element("tr", {}, rowHead(link), element("td", { class: "number", "data-label": "clauses" }, count(members.length)), cells);
+  });
+  return table("Libraries", ["Library", number("clauses"), ...report.subjects], rows, { class: "stack" });
+}
+
+// Filters. Their values live in the form, and in the address, so that a view can be passed on.
+
+const form = byId("filters");
+const FIELDS = ["q", "subject", "library", "kind", "scope"];
+
+function option(value, label = value) {
+  return element("option", { value }, label);
+}
+
+function buildFilters() {
+  const kinds = [...new Set(clauses.map((clause) => clause.kind))].sort();
+  form.elements.subject.append(option("", "any"), ...report.subjects.map((name) => option(name)));
+  form.elements.library.append(option("", "all"), ...libraries.map((name) => option(name)));
+  form.elements.kind.append(option("", "all"), ...kinds.map((name) => option(name)));
+  byId("states").append(...STATES.map((state) =>
+    element("label", {}, element("input", { type: "checkbox", name: "state", value: state }), words(state))));
+}
+
+function readFilters() {
+  const values = Object.fromEntries(FIELDS.map((name) => [name, form.elements[name].value]));
+  values.state = [...form.elements.state].filter((box) => box.checked).map((box) => box.value);
+  return values;
+}
+
+function setFilters(values) {
+  for (const name of FIELDS) form.elements[name].value = values[name] ?? "";
+  for (const select of form.querySelectorAll("select")) if (select.selectedIndex < 0) select.selectedIndex = 0;
+  for (const box of form.elements.state) box.checked = (values.state ?? []).includes(box.value);
+}
+
+function hashOf(values) {
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(values)) {
+    for (const entry of [value].flat()) if (entry) parameters.append(name, entry);
+  }
+  return `#${parameters}`;
+}
+
+function haystack(clause) {
+  clause.haystack ??= [
+    clause.id, clause.function, clause.section, clause.status ?? "", clause.text,
+    ...clause.results.flatMap((result) => [result.id, result.message]),
+  ].join("\n").toLowerCase();
+  return clause.haystack;
+}
+
+function inScope(name, filters) {
+  if (filters.scope === "tested") return testedFunctions.has(name);
+  const implemented = functions.get(name)?.implemented;
+  if (filters.scope !== "implemented") return true;
+  // Types and use cases stand in no table of functions.
+  if (implemented === undefined) return testedFunctions.has(name);
+  return filters.subject ? implemented[filters.subject] : Object.values(implemented).some(Boolean);
+}
+
+function matches(filters) {
+  const terms = filters.q.toLowerCase().split(/\s+/).filter(Boolean);
+  const subjects = filters.subject ? [filters.subject] : report.subjects;
+  return clauses.filter((clause) =>
+    (!filters.library || clause.library === filters.library) &&
+    (!filters.kind || clause.kind === filters.kind) &&
+    (!filters.state.length || subjects.some((subject) => filters.state.includes(clause.subjects[subject]))) &&
+    inScope(clause.function, filters) &&
+    terms.every((term) => haystack(clause).includes(term)));
+}
+
+// The tree: library, function, clause, case. A level is drawn when it is first opened.
+
+const opened = new Set();
+
+function branch(kind, key, summary, fill, open) {
+  const heading = element("summary", {}, summary);
+  const node = element("details", { class: kind, "data-key": key }, heading);
+  const draw = () => {
+    if (node.childElementCount === 1) node.append(...fill());
+  };
+  node.addEventListener("toggle", () => {
+    if (node.open) draw();
+  });
+  // What the reader opened stays open when the filters change; a click comes before the change it makes.
+  heading.addEventListener("click", () => opened[node.open ? "delete" : "add"](`${kind} ${key}`));
+  if (open || opened.has(`${kind} ${key}`)) {
+    draw();
+    node.open = true;
+  }
+  return node;
+}
+
+function renderTree(openAll = false) {
+  const filters = readFilters();
+  const found = matches(filters);
+  const open = openAll || found.length <= AUTO_OPEN;
+  const subjects = filters.subject ? [filters.subject] : report.subjects;
+  byId("found").textContent = `${count(found.length)} of ${count(clauses.length)} clauses`;
+  const nodes = [...groupBy(found, (clause) => clause.library)].map(([library, members]) =>
+    libraryBranch(library, members, subjects, open));
+  const unfiltered = !FIELDS.some((name) => filters[name]) && !filters.state.length;
+  byId("tree").replaceChildren(...nodes, ...(unfiltered ? bareFunctions(found) : []));
+}
+
+function libraryBranch(library, members, subjects, open) {
+  const groups = groupBy(members, (clause) => clause.function);
+  const note = `${count(groups.size)} entries, ${count(members.length)} clauses`;
+  return branch("library", library, line(library, note, members, subjects), () =>
+    [...groups].map(([name, own]) =>
+      branch("function", `${library} ${name}`, line(name, `section ${own[0].section}`, own, subjects), () => [clauseTable(own, subjects)], open)), open);
+}
+
+// Functions of which the document says nothing to test still have to be there or not.
+function bareFunctions(found) {
+  const cited = new Set(found.map((clause) => clause.function));
+  const bare = [...functions].filter(([name]) => !cited.has(name));
+  return [...groupBy(bare, ([, entry]) => entry.library)].map(([library, members]) =>
+    branch("library", `${library} without clauses`, `${library}: ${count(members.length)} functions without clauses of their own`, () => {
+      const rows = members.map(([name, entry]) => element("tr", {}, rowHead(element("code", {}, name)), report.subjects.map((subject) =>
+        element("td", { "data-label": subject }, entry.implemented[subject] ? "implemented" : "absent"))));
+      return [table("", ["Function", ...report.subjects], rows, { class: "stack" })];
+    }));
+}
+
+function line(name, note, members, subjects) {
+  const shares = subjects.map((subject) => {
+    const counts = countStates(members, subject);
+    const share = applicable(counts) ? `${count(counts.passed)} of ${count(applicable(counts))}` : "–";
+    const failed = counts.failed ? [" ", chip("failed", `${count(counts.failed)} failed`)] : [];
+    return element("span", { class: "share" }, `${subject} `, element("b", {}, share), failed);
+  });
+  return element("span", { class: "line" }, element("span", { class: "grow" }, name, " ", element("small", {}, note)), element("span", { class: "shares" }, shares));
+}
+
+function clauseTable(members, subjects) {
+  const rows = members.flatMap((clause) => clauseRows(clause, subjects));
+  return table("", ["Clause", "What the document says", ...subjects, "Cases"], rows, { class: "clauses stack" });
+}
+
+function clauseRows(clause, subjects) {
+  const results = clause.results.filter((result) => subjects.includes(result.subject));
+  const tags = [clause.kind, clause.status, clause.shown_on === "no" ? "cannot be shown" : null].filter(Boolean).join(" · ");
+  const details = element("tr", { class: "cases", hidden: "" });
+  const toggle = button(`${count(results.length)} ${results.length === 1 ? "case" : "cases"}`, () => {
+    details.hidden = !details.hidden;
+    toggle.setAttribute("aria-expanded", String(!details.hidden));
+    if (!details.childElementCount) details.append(element("td", { colspan: subjects.length + 3 }, caseTable(results)));
+  }, { "aria-expanded": "false", "aria-label": `${results.length} cases of ${clause.id}` });
+  const short = clause.id.slice(clause.id.indexOf("/") + 1);
+  const row = element(
+    "tr", { "data-clause": clause.id },
+    rowHead(element("a", { class: "id", href: hashOf({ ...readFilters(), clause: clause.id }), title: clause.id }, short)),
+    element("td", { class: "text" }, element("p", {}, clause.text), element("span", { class: "tags" }, tags)),
+    subjects.map((subject) => element("td", { "data-label": subject }, chip(clause.subjects[subject], words(clause.subjects[subject])))),
+    element("td", {}, results.length ? toggle : null),
+  );
+  return results.length ? [row, details] : [row];
+}
+
+function caseTable(results, limit = FIRST_CASES) {
+  const sorted = results.toSorted((a, b) => OUTCOMES.indexOf(a.outcome) - OUTCOMES.indexOf(b.outcome));
+  const rows = sorted.slice(0, limit).map(caseRow);
+  const frame = table("", ["Outcome", "Subject", "Case", number("error / bound"), number("time")], rows, { class: "stack" });
+  if (sorted.length > limit) {
+    frame.append(button(`Show all ${count(sorted.length)}`, () => frame.replaceWith(caseTable(results, Infinity))));
+  }
+  return frame;
+}
+
+function caseRow(result) {
+  const details = [
+    result.reason ? element("p", {}, `${words(result.outcome)}: ${result.reason}`) : null,
+    result.message ? element("pre", {}, result.message) : null,
+    result.reproduction ? element("div", { class: "copy" }, element("code", {}, result.reproduction), button("Copy", (node) => copy(result.reproduction, node), { "aria-label": "Copy the reproduction line" })) : null,
+  ];
+  return element(
+    "tr", { "data-case": result.id },
+    element("td", {}, chip(result.outcome, result.outcome)),
+    element("td", { class: "result-subject" }, result.subject),
+    element("td", {}, element("code", {}, result.id), details),
+    element("td", { class: "number", "data-label": "error / bound" }, ratioText(ratioOf(result))),
+    element("td", { class: "number", "data-label": "time" }, timeText(result.seconds)),
+  );
+}
+
+const timeText = (seconds) => (seconds < 1 ? `${(1000 * seconds).toFixed(1)} ms` : `${seconds.toFixed(2)} s`);
+
+async function copy(text, node) {
+  const shown = await writeClipboard(text) ? "Copied" : "Press Ctrl+C";
+  byId("announce").textContent = shown;
+  node.textContent = shown;
+  setTimeout(() => { node.textContent = "Copy"; }, 1500);
+}
+
+async function writeClipboard(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // Clipboard access may be denied to local files; a selection can still be copied by hand.
+    const code = [...document.querySelectorAll(".copy code")].find((candidate) => candidate.textContent === text);
+    getSelection().selectAllChildren(code);
+    return document.execCommand("copy");
+  }
+}
+
+// Error and bound.
+
+function ratioOf(result) {
+  return { nan: NaN, inf: Infinity }[result.nonfinite_error_ratio] ?? result.error_ratio;
+}
+
+function ratioText(ratio) {
+  if (ratio === null) return "";
+  if (ratio === 0) return "0";
+  if (!Number.isFinite(ratio)) return String(ratio);
+  return ratio >= 0.01 && ratio < 1000 ? ratio.toPrecision(2) : ratio.toExponential(1);
+}
+
+const numeric = report.cases.filter((result) => ratioOf(result) !== null);
+const worst = (ratios) => ratios.reduce((most, ratio) => (Number.isNaN(most) || ratio <= most ? most : ratio), 0);
+
+function median(ratios) {
+  const sorted = ratios.map((ratio) => (Number.isNaN(ratio) ? Infinity : ratio)).sort((a, b) => a - b);
+  return sorted[Math.floor((sorted.length - 1) / 2)];
+}
+
+// Bin 0 is exact, the last is over the bound; between them half decades, the first holding everything smaller.
+const LAST = 2 * DECADES + 1;
+
+function bins(ratios) {
+  const heights = new Array(LAST + 1).fill(0);
+  for (const ratio of ratios) {
+    const place = LAST + Math.floor(2 * Math.log10(ratio));
+    if (ratio === 0) heights[0] += 1;
+    else if (!(ratio <= 1)) heights[LAST] += 1;
+    else heights[Math.min(Math.max(place, 1), LAST - 1)] += 1;
+  }
+  return heights;
+}
+
+function histogram(ratios, label, height, axis) {
+  const step = 20;
+  const width = step * (LAST + 4);
+  const left = (bin) => step * (bin === 0 ? 0 : bin === LAST ? bin + 2 : bin + 1);
+  const heights = bins(ratios);
+  const highest = Math.max(...heights);
+  const plot = shape("svg", { viewBox: `-${step / 2} 0 ${width} ${height + (axis ? 24 : 0)}`, role: "img", "aria-label": label });
+  plot.append(shape("line", { class: "axis", x1: 0, x2: width - step, y1: height - 0.5, y2: height - 0.5 }));
+  const limit = left(LAST) - step / 2;
+  plot.append(shape("line", { class: "limit", x1: limit, x2: limit, y1: 0, y2: height }));
+  heights.forEach((entries, bin) => {
+    if (!entries) return;
+    // The square root keeps a single case visible beside thousands.
+    const tall = Math.max(2, (height - 2) * Math.sqrt(entries / highest));
+    const kind = bin === 0 ? "mark exact" : bin === LAST ? "mark over" : "mark";
+    plot.append(shape("rect", { class: kind, x: left(bin) + 1, y: height - tall, width: step - 2, height: tall, rx: 1.5 }));
+  });
+  if (axis) plot.append(...axisLabels(left, step, height + 20));
+  return plot;
+}
+
+function axisLabels(left, step, y) {
+  const place = (x, label) => shape("text", { x, y, "text-anchor": "middle" }, label);
+  const decades = [6, 4, 2].map((power) => place(left(LAST - 2 * power), `1e-${power}`));
+  return [place(step / 2, "0"), ...decades, place(left(LAST) - step / 2, "1"), place(left(LAST) + step / 2 + 1, ">1")];
+}
+
+const describe = (ratios) => `${count(ratios.length)} numeric ${ratios.length === 1 ? "case" : "cases"}, median ${ratioText(median(ratios))}, largest ${ratioText(worst(ratios))}`;
+
+function renderErrors() {
+  const groups = groupBy(numeric, (result) => result.subject);
+  byId("histograms").append(...report.subjects.filter((subject) => groups.has(subject)).map((subject) => {
+    const ratios = groups.get(subject).map(ratioOf);
+    return element("figure", {}, element("figcaption", {}, element("strong", {}, subject), ` · ${describe(ratios)}`), histogram(ratios, `${subject}: ${describe(ratios)}`, 90, true));
+  }));
+  if (!numeric.length) byId("histograms").append("No case compared numbers.");
+  byId("ratios").hidden = !numeric.length;
+  byId("ratios").addEventListener("toggle", renderRatios);
+}
+
+function ratiosByFunction() {
+  const names = (result) => [...new Set(result.clauses.map((id) => clauseById.get(id).function))];
+  const pairs = numeric.flatMap((result) => names(result).map((name) => ({ name, subject: result.subject, ratio: ratioOf(result) })));
+  return [...groupBy(pairs, (pair) => pair.name)].map(([name, own]) => {
+    const ratios = own.map((pair) => pair.ratio);
+    return { name, worst: worst(ratios), bySubject: groupBy(own, (pair) => pair.subject) };
+  });
+}
+
+function renderRatios() {
+  const node = byId("ratios");
+  if (!node.open || node.childElementCount > 1) return;
+  const subjects = report.subjects.filter((subject) => numeric.some((result) => result.subject === subject));
+  // Loosest bounds first; exact results and those over their bound say nothing about looseness.
+  const rank = (entry) => (entry.worst === 0 ? 2 : entry.worst <= 1 ? entry.worst : 3);
+  const rows = ratiosByFunction().sort((a, b) => rank(a) - rank(b)).map((entry) => element(
+    "tr", {},
+    rowHead(element("a", { href: hashOf({ function: entry.name }) }, entry.name)),
+    element("td", { class: "number", "data-label": "largest" }, ratioText(entry.worst)),
+    element("td", {}, entry.worst > 0 && entry.worst < LOOSE ? chip("loose", "loose bound") : null),
+    subjects.map((subject) => element("td", { "data-label": subject }, strip(entry, subject))),
+  ));
+  node.append(
+    element("p", {}, `Loosest first. “Loose bound” marks functions that never come within ${LOOSE} of their bound. Each strip shows exact results, then 1e-${DECADES} … 1, then those over the bound.`),
+    table("", ["Function", number("largest"), "", ...subjects], rows, { class: "stack" }),
+  );
+}
+
+function strip(entry, subject) {
+  const ratios = (entry.bySubject.get(subject) ?? []).map((pair) => pair.ratio);
+  return ratios.length ? histogram(ratios, `${entry.name} on ${subject}: ${describe(ratios)}`, 28, false) : null;
+}
+
+// Differences, benchmarks, environment, cases that cite nothing.
+
+const clauseLink = (id) => [element("a", { class: "id", href: hashOf({ clause: id }) }, id), " "];
+
+function renderDifferences() {
+  const rows = report.differences.map((entry) => element(
+    "tr", {},
+    rowHead(entry.id),
+    element("td", { "data-label": "function" }, element("code", {}, entry.function), element("br"), entry.clauses.flatMap(clauseLink)),
+    element("td", { "data-label": "document" }, entry.document),
+    element("td", { "data-label": "vendor" }, entry.vendor),
+    element("td", { "data-label": "decision" }, entry.decision),
+  ));
+  const headings = ["Id", "Function and clauses", "The document", "The vendor's library", "Decision"];
+  section("differences", rows.length ? table("", headings, rows, { class: "stack" }) : null);
+}
+
+function renderBenchmarks() {
+  const rows = report.benchmarks ?? [];
+  const names = [...new Set(rows.flatMap(Object.keys))];
+  const label = (name) => words(name.replace(/_us$/, " (µs)"));
+  const isNumber = (name) => rows.some((row) => typeof row[name] === "number");
+  const decimals = (name) => {
+    const values = rows.map((row) => row[name]).filter((value) => typeof value === "number");
+    if (values.every(Number.isInteger)) return 0;
+    const largest = Math.max(...values.map(Math.abs));
+    return largest >= 100 ? 1 : largest >= 1 ? 2 : 3;
+  };
+  const cell = (row, name) => {
+    const value = row[name] ?? "";
+    const text = typeof value === "number" ? value.toFixed(decimals(name)) : String(value);
+    return name === "name" ? rowHead(text) : element("td", { class: isNumber(name) ? "number" : "", "data-label": label(name) }, text);
+  };
+  const headings = names.map((name) => (isNumber(name) ? number(label(name)) : label(name)));
+  section("benchmarks", rows.length ? table("", headings, rows.map((row) => element("tr", {}, names.map((name) => cell(row, name)))), { class: "stack" }) : null);
+}
+
+function renderEnvironment() {
+  const { runs = [], ...shared } = report.environment;
+  const value = (entry) => (typeof entry === "object" && entry !== null ? element("pre", {}, JSON.stringify(entry, null, 1)) : String(entry));
+  const names = [...new Set(runs.flatMap(Object.keys))];
+  const rows = [
+    ...Object.entries(shared).map(([name, entry]) => element("tr", {}, rowHead(words(name)), element("td", { colspan: Math.max(1, runs.length) }, value(entry)))),
+    ...names.map((name) => element("tr", {}, rowHead(words(name)), runs.map((run, index) =>
+      element("td", { "data-label": `run ${index + 1}:` }, name in run ? value(run[name]) : "")))),
+  ];
+  const headings = ["Entry", ...(runs.length ? runs.map((_, index) => `Run ${index + 1}`) : ["Value"])];
+  section("environment", table("", headings, rows, { class: "stack" }));
+}
+
+function section(id, content) {
+  if (content) byId(id).append(content);
+  byId(id).hidden = !content;
+  for (const link of document.querySelectorAll(`[data-section="${id}"]`)) link.hidden = !content;
+}
+
+function renderUncited() {
+  if (!uncited.length) return;
+  byId("uncited").append(element("h3", {}, "Cases that cite no clause"), caseTable(uncited));
+}
+
+// Addresses: "#subject=reference&state=failed" filters, "#clause=ID" and "#function=NAME" open and show one entry.
+
+function followHash() {
+  if (!location.hash.includes("=")) return;
+  const parameters = new URLSearchParams(location.hash.slice(1));
+  setFilters({ ...Object.fromEntries(parameters), state: parameters.getAll("state") });
+  renderTree();
+  const clause = clauseById.get(parameters.get("clause"));
+  const name = clause?.function ?? parameters.get("function");
+  if (name) showEntry(name, clause);
+  else byId("clauses").scrollIntoView();
+}
+
+function showEntry(name, clause) {
+  const library = (clause ?? clauses.find((entry) => entry.function === name))?.library;
+  const find = (kind, key) => [...document.querySelectorAll(`details.${kind}`)].find((node) => node.dataset.key === key);
+  const openBranch = (node) => {
+    if (!node) return;
+    node.open = true;
+    node.dispatchEvent(new Event("toggle")); // draw now, not when the browser gets to it
+  };
+  openBranch(find("library", library));
+  const branchNode = find("function", `${library} ${name}`);
+  openBranch(branchNode);
+  const row = [...document.querySelectorAll("tr[data-clause]")].find((node) => node.dataset.clause === clause?.id);
+  row?.classList.add("target");
+  row?.querySelector("button[aria-expanded=false]")?.click();
+  (row ?? branchNode ?? byId("clauses")).scrollIntoView({ block: row ? "center" : "start" });
+}
+
+function filtersChanged() {
+  history.replaceState(null, "", hashOf(readFilters()));
+  renderTree();
+}
+
+let pending = 0;
+form.addEventListener("input", (event) => {
+  clearTimeout(pending);
+  if (event.target.name === "q") pending = setTimeout(filtersChanged, 120);
+  else filtersChanged();
+});
+form.addEventListener("submit", (event) => event.preventDefault());
+byId("expand").addEventListener("click", () => renderTree(true));
+byId("collapse").addEventListener("click", () => {
+  opened.clear();
+  for (const node of document.querySelectorAll("#tree details")) node.open = false;
+});
+byId("reset").addEventListener("click", () => {
+  setFilters({});
+  filtersChanged();
+});
+addEventListener("hashchange", followHash);
+
+buildFilters();
+renderSummary();
+renderTree();
+renderUncited();
+renderErrors();
+renderDifferences();
+renderBenchmarks();
+renderEnvironment();
+followHash();

@@ -1,0 +1,48 @@
+"""report.html: the report as one page that needs nothing else."""
+
+import base64
+import hashlib
+import json
+from html import escape
+from importlib.resources import files
+from string import Template
+
+from .compliance_json import to_document
+from .model import Report
+
+
+def to_html(report: Report) -> str:
+    """The text of report.html: style, script and data in one file, no network."""
+    style, script = _source("page.css"), _source("page.js")
+    # The page may run its own script and nothing else, whatever stands in the messages of the cases.
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"style-src '{_digest(style)}'",
+            f"script-src '{_digest(script)}'",
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    return Template(_source("page.html")).substitute(
+        title=escape(f"Compliance with {report.specification}"),
+        specification=escape(report.specification),
+        policy=policy,
+        style=style,
+        data=_inert(json.dumps(to_document(report), allow_nan=False, separators=(",", ":"))),
+        script=script,
+    )
+
+
+def _source(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _inert(text: str) -> str:
+    """JSON that cannot end the element it stands in, nor open another."""
+    return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")

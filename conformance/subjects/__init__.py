@@ -1,0 +1,110 @@
+"""What can be judged: our backends, and any shared library with the cuDNN C ABI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dualdnn.api import cudnn
+from dualdnn.api.status import NOT_INITIALIZED, CudnnError
+
+from .library import Crashes, LibrarySubject, NotExported, find_vendor_library
+
+__all__ = ["Crashes", "NotExported", "OwnSubject", "default_subjects", "find_vendor_library", "open_subject"]
+
+SPELLINGS = "reference, accelerated, accelerated:gpu, accelerated:emulated, crosscheck, crosscheck:emulated, library:PATH, vendor"
+
+
+class OwnSubject:
+    """One of our backends. ``ours`` subjects are held to the clause they cite, not to the status alone."""
+
+    ours = True
+
+    def __init__(self, name: str) -> None:
+        backend, _, device = name.partition(":")
+        self.backend, self.device = backend, device or None
+        self.cudnn = cudnn
+        handle = self.new_handle()
+        self.description = handle.backend.description
+        cudnn.cudnnDestroy(handle)
+        self.name = f"{backend}:{self.device}" if backend != "reference" else backend
+
+    @property
+    def has_gpu(self) -> bool:
+        return self.backend != "reference" and self.device != "emulated"
+
+    @property
+    def shows(self) -> tuple[str, ...]:
+        return ("cpu", "gpu", "both") if self.has_gpu else ("cpu", "both")
+
+    def new_handle(self) -> Any:
+        """A handle of its own; raises where the backend's device cannot be had."""
+        if self.backend != "reference" and self.device is None:
+            try:
+                handle = cudnn.cudnnCreate(backend=self.backend, device="gpu")
+                self.device = "gpu"
+                return handle
+            except CudnnError as error:
+                if error.status != NOT_INITIALIZED:
+                    raise
+                self.device = "emulated"
+        return cudnn.cudnnCreate(backend=self.backend, device=self.device)
+
+    def implements(self, function: str) -> bool:
+        return hasattr(cudnn, function)
+
+    def environment(self) -> dict[str, Any]:
+        return {"backend": self.description}
+
+
+class ForeignSubject:
+    """A shared library: judged by status alone; what it does differently is listed, not forbidden."""
+
+    ours = False
+
+    def __init__(self, name: str, path: Any) -> None:
+        self.library = LibrarySubject(path)
+        self.cudnn = self.library.cudnn
+        version = self.library.version()
+        self.name = f"{name}-{version}" if version else name
+        self.description = f"{self.library.name}, version {version}"
+        try:
+            self.cudnn.cudnnDestroy(self.new_handle())
+            self.has_gpu = True
+        except CudnnError:
+            self.has_gpu = False
+
+    @property
+    def shows(self) -> tuple[str, ...]:
+        return ("cpu", "gpu", "both") if self.has_gpu else ("cpu",)
+
+    def new_handle(self) -> Any:
+        return self.cudnn.cudnnCreate()
+
+    def implements(self, function: str) -> bool:
+        return function in self.library.exports()
+
+    def environment(self) -> dict[str, Any]:
+        return self.library.environment()
+
+
+Subject = OwnSubject | ForeignSubject
+
+
+def open_subject(name: str) -> Subject:
+    """The subject of this name; ``ValueError`` says which there are."""
+    kind, _, rest = name.partition(":")
+    if kind == "library" and rest:
+        return ForeignSubject("library", rest)
+    if name == "vendor":
+        path = find_vendor_library()
+        if path is None:
+            raise ValueError("no vendor library is installed: pip install 'dualdnn[vendor]', or name one as library:PATH")
+        return ForeignSubject("vendor", path)
+    if kind in ("reference", "accelerated", "crosscheck") and rest in ("", "gpu", "emulated"):
+        return OwnSubject(name)
+    raise ValueError(f"subject {name!r} is none of {SPELLINGS}")
+
+
+def default_subjects() -> list[str]:
+    """Both backends, and the vendor's library where it is installed."""
+    return ["reference", "accelerated", *(["vendor"] if find_vendor_library() else [])]

@@ -1,0 +1,250 @@
+"""What the function table of the document does not say and a caller through the C ABI has to know.
+
+Data only. Where the document's prototype differs from the ABI, the public header decides, because a wrong call frame
+would judge nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dualdnn.api.document import Parameter
+from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Attribute
+from dualdnn.api.enumerations import cudnnBackendAttributeType_t as AttributeType
+from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as BackendType
+
+
+def host(name: str, ctype: str, direction: str = "in") -> Parameter:
+    """A parameter in host memory."""
+    return Parameter(name, ctype, direction, "host", False)
+
+
+# Functions that the document names without a prototype, or with an incomplete one.
+PROTOTYPES: dict[str, tuple[Parameter, ...]] = {
+    "cudnnCopyAlgorithmDescriptor": (
+        host("src", "cudnnAlgorithmDescriptor_t"),
+        host("dest", "cudnnAlgorithmDescriptor_t"),
+    ),
+    "cudnnSetRNNAlgorithmDescriptor": (
+        host("handle", "cudnnHandle_t"),
+        host("rnnDesc", "cudnnRNNDescriptor_t"),
+        host("algoDesc", "cudnnAlgorithmDescriptor_t"),
+    ),
+    # The document leaves out the second parameter; the binding counts the objects itself.
+    "cudnnDestroyAlgorithmPerformance": (
+        host("algoPerf", "cudnnAlgorithmPerformance_t *"),
+        host("numberToDestroy", "int"),
+    ),
+    **{
+        f"cudnnGetRNN{which}AlgorithmMaxCount": (
+            host("handle", "cudnnHandle_t"),
+            host("rnnDesc", "cudnnRNNDescriptor_t"),
+            host("count", "int *", "out"),
+        )
+        for which in ("ForwardInference", "ForwardTraining", "BackwardData")
+    },
+}
+
+# Single parameters whose type or direction is misprinted: the changed fields.
+CORRECTIONS: dict[tuple[str, str], dict[str, Any]] = {
+    ("cudnnDestroyAlgorithmDescriptor", "algorithmDesc"): {"ctype": "cudnnAlgorithmDescriptor_t"},
+    ("cudnnCTCLoss", "workspaceSizeInBytes"): {"ctype": "size_t"},
+    ("cudnnCTCLoss_v8", "workSpaceSizeInBytes"): {"ctype": "size_t"},
+    ("cudnnFindRNNBackwardDataAlgorithmEx", "dxDesc"): {"ctype": "const cudnnTensorDescriptor_t *"},
+    ("cudnnFindRNNBackwardWeightsAlgorithmEx", "yDesc"): {"ctype": "const cudnnTensorDescriptor_t *"},
+    # Printed as inputs; a getter writes through them.
+    ("cudnnGetPoolingNdDescriptor", "maxpoolingNanOpt"): {"direction": "out"},
+    ("cudnnGetReduceTensorDescriptor", "reduceTensorNanOpt"): {"direction": "out"},
+    ("cudnnGetAlgorithmDescriptor", "algorithm"): {"direction": "out"},
+    # Input/output only in the sense that the caller owns the int.
+    ("cudnnGetFusedOpsConstParamPackAttribute", "isNULL"): {"direction": "out"},
+}
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a host array is: the count that the caller passes, minus ``less``; for outputs cut to ``filled``.
+
+    ``count`` names an argument; an argument that is itself a sequence counts as the sum of its entries.
+    """
+
+    count: str
+    filled: str | None = None
+    less: int = 0
+
+
+OUTPUT_LENGTHS: dict[str, dict[str, Length]] = {
+    "cudnnGetTensorNdDescriptor": dict.fromkeys(("dimA", "strideA"), Length("nbDimsRequested", "nbDims")),
+    "cudnnGetFilterNdDescriptor": {"filterDimA": Length("nbDimsRequested", "nbDims")},
+    "cudnnGetPoolingNdDescriptor": dict.fromkeys(
+        ("windowDimA", "paddingA", "strideA"), Length("nbDimsRequested", "nbDims")
+    ),
+    "cudnnGetPoolingNdForwardOutputDim": {"outDimA": Length("nbDims")},
+    "cudnnGetTensorTransformDescriptor": {
+        "padBeforeA": Length("nbDimsRequested"),
+        "padAfterA": Length("nbDimsRequested"),
+        "foldA": Length("nbDimsRequested", less=2),
+    },
+    "cudnnGetConvolutionNdDescriptor": dict.fromkeys(
+        ("padA", "filterStrideA", "dilationA"), Length("arrayLengthRequested", "arrayLength")
+    ),
+    "cudnnGetConvolutionNdForwardOutputDim": {"tensorOutputDimA": Length("nbDims")},
+    "cudnnGetRNNDataDescriptor": {"seqLengthArray": Length("arrayLengthRequested", "batchSize")},
+    "cudnnGetSeqDataDescriptor": {
+        "dimA": Length("nbDimsRequested", "nbDims"),
+        "axes": Length("nbDimsRequested", "nbDims"),
+        "seqLengthArray": Length("seqLengthSizeRequested", "seqLengthArraySize"),
+    },
+}
+
+INPUT_LENGTHS: dict[str, dict[str, Length]] = {
+    "cudnnSetTensorNdDescriptor": {"dimA": Length("nbDims"), "strideA": Length("nbDims")},
+    "cudnnSetTensorNdDescriptorEx": {"dimA": Length("nbDims")},
+    "cudnnSetFilterNdDescriptor": {"filterDimA": Length("nbDims")},
+    "cudnnSetPoolingNdDescriptor": dict.fromkeys(("windowDimA", "paddingA", "strideA"), Length("nbDims")),
+    "cudnnSetSpatialTransformerNdDescriptor": {"dimA": Length("nbDims")},
+    "cudnnSetTensorTransformDescriptor": {
+        "padBeforeA": Length("nbDims"),
+        "padAfterA": Length("nbDims"),
+        "foldA": Length("nbDims", less=2),
+    },
+    "cudnnSetConvolutionNdDescriptor": dict.fromkeys(("padA", "filterStrideA", "dilationA"), Length("arrayLength")),
+    "cudnnSetRNNDataDescriptor": {"seqLengthArray": Length("batchSize")},
+    "cudnnSetSeqDataDescriptor": {
+        "dimA": Length("nbDims"),
+        "axes": Length("nbDims"),
+        "seqLengthArray": Length("seqLengthArraySize"),
+    },
+    "cudnnCTCLoss": {"hostLabels": Length("hostLabelLengths")},
+    "cudnnGetCTCLossWorkspaceSize": {"labels": Length("labelLengths")},
+}
+
+# NULL arguments that crash NVIDIA's library (measured, releases 8.9.7 and, for computing calls, 8.9.7 with a stand-in
+# handle). Host outputs are not listed: the binding never passes NULL for one.
+NULL_CRASHES: dict[str, tuple[str, ...]] = {
+    "cudnnSetTensorNdDescriptor": ("dimA", "strideA"),
+    "cudnnSetTensorNdDescriptorEx": ("dimA",),
+    "cudnnGetTensorSizeInBytes": ("tensorDesc",),
+    "cudnnSetFilterNdDescriptor": ("filterDimA",),
+    "cudnnInitTransformDest": ("srcDesc",),
+    "cudnnSetLRNDescriptor": ("normDesc",),
+    "cudnnGetLRNDescriptor": ("normDesc",),
+    "cudnnSetPoolingNdDescriptor": ("windowDimA", "paddingA", "strideA"),
+    "cudnnGetPooling2dForwardOutputDim": ("inputDesc",),
+    "cudnnGetPoolingNdForwardOutputDim": ("inputDesc",),
+    "cudnnLRNCrossChannelForward": ("handle", "normDesc", "alpha", "xDesc", "beta", "yDesc"),
+    "cudnnLRNCrossChannelBackward": ("handle", "normDesc", "alpha", "dyDesc", "xDesc", "beta", "dxDesc"),
+    "cudnnDivisiveNormalizationForward": ("handle", "normDesc", "xDesc", "yDesc"),
+    "cudnnDivisiveNormalizationBackward": ("handle", "normDesc", "xDesc", "dxDesc"),
+    "cudnnOpTensor": ("opTensorDesc",),
+    "cudnnReduceTensor": ("reduceTensorDesc",),
+    "cudnnGetReductionIndicesSize": ("reduceDesc",),
+    "cudnnGetReductionWorkspaceSize": ("reduceDesc", "aDesc", "cDesc"),
+    "cudnnTransformFilter": ("srcDesc", "destDesc"),
+    "cudnnIm2Col": ("handle", "srcDesc", "filterDesc", "convDesc"),
+    "cudnnCopyAlgorithmDescriptor": ("src", "dest"),
+    "cudnnGetAlgorithmDescriptor": ("algoDesc",),
+    "cudnnSetAlgorithmDescriptor": ("algorithmDesc",),
+    "cudnnGetAlgorithmPerformance": ("algoPerf",),
+    "cudnnSetAlgorithmPerformance": ("algoPerf",),
+    "cudnnFusedOpsExecute": ("plan",),
+    "cudnnGetRNNForwardInferenceAlgorithmMaxCount": ("rnnDesc",),
+    "cudnnGetRNNForwardTrainingAlgorithmMaxCount": ("rnnDesc",),
+    "cudnnGetRNNBackwardDataAlgorithmMaxCount": ("rnnDesc",),
+    "cudnnSetConvolutionNdDescriptor": ("padA", "filterStrideA", "dilationA"),
+    "cudnnSetRNNDataDescriptor": ("seqLengthArray",),
+    "cudnnSetSeqDataDescriptor": ("dimA", "axes", "seqLengthArray"),
+    "cudnnCTCLoss": ("probsDesc", "hostLabelLengths", "hostInputLengths"),
+    "cudnnCTCLoss_v8": ("ctcLossDesc", "probsDesc"),
+    "cudnnGetCTCLossWorkspaceSize": ("probsDesc", "labelLengths", "inputLengths"),
+    "cudnnGetCTCLossWorkspaceSize_v8": ("ctcLossDesc", "probsDesc"),
+    "cudnnBatchNormalizationForwardInference": ("handle", "xDesc", "yDesc", "bnScaleBiasMeanVarDesc"),
+    "cudnnBatchNormalizationBackward": ("handle", "xDesc", "dyDesc", "dxDesc", "bnScaleBiasDiffDesc"),
+    "cudnnBatchNormalizationBackwardEx": ("handle", "xDesc", "dyDesc", "dxDesc", "dBnScaleBiasDesc"),
+    "cudnnNormalizationForwardInference": ("handle", "xDesc", "normScaleBiasDesc", "normMeanVarDesc", "yDesc"),
+    "cudnnNormalizationBackward": ("handle", "xDesc", "dyDesc", "dxDesc", "dNormScaleBiasDesc", "normMeanVarDesc"),
+    "cudnnDropoutForward": ("xdesc", "ydesc"),
+    "cudnnDropoutBackward": ("dyDesc", "dxDesc"),
+    "cudnnSpatialTfGridGeneratorForward": ("stDesc",),
+    "cudnnSpatialTfGridGeneratorBackward": ("stDesc",),
+    "cudnnSpatialTfSamplerForward": ("stDesc", "xDesc", "yDesc"),
+    "cudnnSpatialTfSamplerBackward": ("stDesc", "xDesc", "dxDesc", "dyDesc"),
+    "cudnnDeriveBNTensorDescriptor": ("xDesc",),
+    "cudnnDeriveNormTensorDescriptor": ("xDesc",),
+    "cudnnMultiHeadAttnBackwardData": ("workSpace",),
+    "cudnnMultiHeadAttnBackwardWeights": ("workSpace",),
+}
+
+# The C type of one element of a backend attribute. Booleans are one byte; the other names are enumerations.
+ATTRIBUTE_ELEMENTS: dict[int, str] = {
+    AttributeType.CUDNN_TYPE_HANDLE: "cudnnHandle_t",
+    AttributeType.CUDNN_TYPE_DATA_TYPE: "cudnnDataType_t",
+    AttributeType.CUDNN_TYPE_BOOLEAN: "bool",
+    AttributeType.CUDNN_TYPE_INT64: "int64_t",
+    AttributeType.CUDNN_TYPE_FLOAT: "float",
+    AttributeType.CUDNN_TYPE_DOUBLE: "double",
+    AttributeType.CUDNN_TYPE_VOID_PTR: "void *",
+    AttributeType.CUDNN_TYPE_CONVOLUTION_MODE: "cudnnConvolutionMode_t",
+    AttributeType.CUDNN_TYPE_HEUR_MODE: "cudnnBackendHeurMode_t",
+    AttributeType.CUDNN_TYPE_KNOB_TYPE: "cudnnBackendKnobType_t",
+    AttributeType.CUDNN_TYPE_NAN_PROPOGATION: "cudnnNanPropagation_t",
+    AttributeType.CUDNN_TYPE_NUMERICAL_NOTE: "cudnnBackendNumericalNote_t",
+    AttributeType.CUDNN_TYPE_LAYOUT_TYPE: "cudnnBackendLayoutType_t",
+    AttributeType.CUDNN_TYPE_ATTRIB_NAME: "cudnnBackendAttributeName_t",
+    AttributeType.CUDNN_TYPE_POINTWISE_MODE: "cudnnPointwiseMode_t",
+    AttributeType.CUDNN_TYPE_BACKEND_DESCRIPTOR: "cudnnBackendDescriptor_t",
+    AttributeType.CUDNN_TYPE_GENSTATS_MODE: "cudnnGenStatsMode_t",
+}
+
+# Getting an attribute that holds descriptors fills descriptors that the caller has created: of these types.
+ATTRIBUTE_DESCRIPTORS: dict[int, BackendType] = {
+    Attribute.CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH: BackendType.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
+    Attribute.CUDNN_ATTR_ENGINEHEUR_RESULTS: BackendType.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+    Attribute.CUDNN_ATTR_ENGINECFG_ENGINE: BackendType.CUDNN_BACKEND_ENGINE_DESCRIPTOR,
+    Attribute.CUDNN_ATTR_ENGINECFG_INTERMEDIATE_INFO: BackendType.CUDNN_BACKEND_INTERMEDIATE_INFO_DESCRIPTOR,
+    Attribute.CUDNN_ATTR_ENGINECFG_KNOB_CHOICES: BackendType.CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR,
+    Attribute.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG: BackendType.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
+    Attribute.CUDNN_ATTR_ENGINE_OPERATION_GRAPH: BackendType.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
+    Attribute.CUDNN_ATTR_ENGINE_KNOB_INFO: BackendType.CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR,
+    Attribute.CUDNN_ATTR_ENGINE_LAYOUT_INFO: BackendType.CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR,
+    Attribute.CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR: BackendType.CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
+    **{
+        Attribute[
+            f"CUDNN_ATTR_OPERATION_CONVOLUTION_{kind}_CONV_DESC"
+        ]: BackendType.CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR
+        for kind in ("FORWARD", "BWD_DATA", "BWD_FILTER")
+    },
+    **{
+        Attribute[f"CUDNN_ATTR_OPERATION_{name}"]: BackendType.CUDNN_BACKEND_TENSOR_DESCRIPTOR
+        for name in (
+            *("CONVOLUTION_FORWARD_W", "CONVOLUTION_FORWARD_X", "CONVOLUTION_FORWARD_Y"),
+            *("CONVOLUTION_BWD_DATA_W", "CONVOLUTION_BWD_DATA_DX", "CONVOLUTION_BWD_DATA_DY"),
+            *("CONVOLUTION_BWD_FILTER_DW", "CONVOLUTION_BWD_FILTER_X", "CONVOLUTION_BWD_FILTER_DY"),
+            *("POINTWISE_XDESC", "POINTWISE_BDESC", "POINTWISE_YDESC"),
+            *("GENSTATS_XDESC", "GENSTATS_SUMDESC", "GENSTATS_SQSUMDESC"),
+        )
+    },
+}
+
+# Operation descriptors of a graph are of several types: reading them back takes the types that were set.
+ATTRIBUTES_OF_SEVERAL_TYPES = (Attribute.CUDNN_ATTR_OPERATIONGRAPH_OPS,)
+
+# Data types outside this range in a backend tensor make release 8.9.7 divide by zero when it is finalised.
+BACKEND_DATA_TYPES = range(0, 15)
+
+# Descriptors behind the labels of a constant parameter pack; every other *DESC label holds a tensor descriptor.
+CONST_PARAM_DESCRIPTORS = {
+    "CUDNN_PARAM_ACTIVATION_DESC": "cudnnActivationDescriptor_t",
+    "CUDNN_PARAM_CONV_DESC": "cudnnConvolutionDescriptor_t",
+    "CUDNN_PARAM_WDESC": "cudnnFilterDescriptor_t",
+    "CUDNN_PARAM_DWDESC": "cudnnFilterDescriptor_t",
+}
+
+# C types behind the scalar labels of a variant parameter pack; every other label holds a device pointer.
+VARIANT_PARAM_SCALARS = {
+    "CUDNN_SCALAR_SIZE_T_WORKSPACE_SIZE_IN_BYTES": "size_t",
+    "CUDNN_SCALAR_INT64_T_BN_ACCUMULATION_COUNT": "int64_t",
+    "CUDNN_SCALAR_DOUBLE_BN_EXP_AVG_FACTOR": "double",
+    "CUDNN_SCALAR_DOUBLE_BN_EPSILON": "double",
+}

@@ -1,0 +1,233 @@
+"""The C types of the API as ctypes: scalars, structures, status numbers, and the results made from them."""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from dualdnn.api.enumerations import (
+    ENUMERATIONS,
+    cudnnConvolutionBwdDataAlgo_t,
+    cudnnConvolutionBwdFilterAlgo_t,
+    cudnnConvolutionFwdAlgo_t,
+    cudnnDeterminism_t,
+    cudnnMathType_t,
+    cudnnStatus_t,
+)
+from dualdnn.api.status import CudnnError
+
+SCALARS: dict[str, Any] = {
+    "int": ctypes.c_int,
+    "unsigned": ctypes.c_uint,
+    "int32_t": ctypes.c_int32,
+    "uint32_t": ctypes.c_uint32,
+    "int64_t": ctypes.c_int64,
+    "unsigned long long": ctypes.c_ulonglong,
+    "size_t": ctypes.c_size_t,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+}
+
+
+def scalar(kind: Any, value: object, where: str) -> Any:
+    """The Python number as a ctypes scalar; what C would wrap silently is refused by name."""
+    if kind in (ctypes.c_float, ctypes.c_double):
+        if not isinstance(value, str) and hasattr(value, "__float__"):
+            return kind(float(value))
+        raise NotExpressible(f"{where}: a number is needed, not {value!r}")
+    try:
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise NotExpressible(f"{where}: an integer is needed, not {value!r}") from None
+    result = kind(number)
+    if result.value != number:
+        raise NotExpressible(f"{where}: {number} does not fit into {8 * ctypes.sizeof(kind)} bits of the C type")
+    return result
+
+
+def named(enumeration: type[IntEnum], number: int) -> int:
+    """The enumerator of that number, or the bare number where the document has none (a later release's)."""
+    try:
+        return enumeration(number)
+    except ValueError:
+        return number
+
+
+# Release 9 counts statuses in families of a thousand. Members that the document knows under a name of their own come
+# first, then whole families; the number that the library returned is kept in ``LibraryError.number``.
+RELEASE_9_MEMBERS = {
+    1001: cudnnStatus_t.CUDNN_STATUS_NOT_INITIALIZED,
+    1005: cudnnStatus_t.CUDNN_STATUS_LICENSE_ERROR,
+    1006: cudnnStatus_t.CUDNN_STATUS_RUNTIME_IN_PROGRESS,
+    1007: cudnnStatus_t.CUDNN_STATUS_RUNTIME_FP_OVERFLOW,
+    4003: cudnnStatus_t.CUDNN_STATUS_ALLOC_FAILED,
+    4004: cudnnStatus_t.CUDNN_STATUS_ALLOC_FAILED,
+}
+RELEASE_9_FAMILIES = {
+    1: cudnnStatus_t.CUDNN_STATUS_NOT_INITIALIZED,
+    2: cudnnStatus_t.CUDNN_STATUS_BAD_PARAM,
+    3: cudnnStatus_t.CUDNN_STATUS_NOT_SUPPORTED,
+    4: cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR,
+    5: cudnnStatus_t.CUDNN_STATUS_EXECUTION_FAILED,
+}
+RELEASE_9_NUMBERS = {
+    **{status: 1000 * family for family, status in RELEASE_9_FAMILIES.items()},
+    **{status: number for number, status in reversed(RELEASE_9_MEMBERS.items())},
+}
+
+
+def documented_status(number: int) -> cudnnStatus_t:
+    """The documented status that a library's return value stands for."""
+    if number in RELEASE_9_MEMBERS:
+        return RELEASE_9_MEMBERS[number]
+    if number >= 1000:
+        return RELEASE_9_FAMILIES.get(number // 1000, cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR)
+    try:
+        return cudnnStatus_t(number)
+    except ValueError:
+        return cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR
+
+
+class LibraryError(CudnnError):
+    """A status that a foreign library returned, with the ``number`` as it returned it."""
+
+    def __init__(self, number: int, message: str, function: str) -> None:
+        super().__init__(documented_status(number), None, message, function)
+        self.number = number
+
+
+class NotRunnable(Exception):
+    """The call was not made, because this subject cannot be asked: a case that meets it is skipped with the reason."""
+
+
+class Crashes(NotRunnable):
+    """The call would take the process down."""
+
+    def __init__(self, function: str, message: str) -> None:
+        super().__init__(f"{function}: {message}")
+        self.function = function
+
+
+class NotExpressible(NotRunnable, ValueError):
+    """An argument that no C caller could pass: of the wrong kind, out of its type's range, a sequence too short."""
+
+
+class NotExported(NotRunnable, AttributeError):
+    """A documented function that the library does not have."""
+
+
+class DebugStruct(ctypes.Structure):
+    """cudnnDebug_t of the public header."""
+
+    _fields_ = (
+        ("cudnn_version", ctypes.c_uint),
+        ("cudnnStatus", ctypes.c_int),
+        ("time_sec", ctypes.c_uint),
+        ("time_usec", ctypes.c_uint),
+        ("time_delta", ctypes.c_uint),
+        ("handle", ctypes.c_void_p),
+        ("stream", ctypes.c_void_p),
+        ("pid", ctypes.c_ulonglong),
+        ("tid", ctypes.c_ulonglong),
+        ("cudaDeviceId", ctypes.c_int),
+        ("reserved", ctypes.c_int * 15),
+    )
+
+
+class DebugRecord(NamedTuple):
+    """What a log callback is told beside the message."""
+
+    cudnn_version: int
+    cudnnStatus: cudnnStatus_t
+    time_sec: int
+    time_usec: int
+    time_delta: int
+    handle: int | None
+    stream: int | None
+    pid: int
+    tid: int
+    cudaDeviceId: int
+
+
+def debug_record(structure: DebugStruct) -> DebugRecord:
+    """The structure as plain Python."""
+    values = {name: getattr(structure, name) for name in DebugRecord._fields}
+    return DebugRecord(**{**values, "cudnnStatus": documented_status(structure.cudnnStatus)})
+
+
+class PerformanceStruct(ctypes.Structure):
+    """cudnnConvolution{Fwd,BwdData,BwdFilter}AlgoPerf_t: one layout, three algorithm enumerations."""
+
+    _fields_ = (
+        ("algo", ctypes.c_int),
+        ("status", ctypes.c_int),
+        ("time", ctypes.c_float),
+        ("memory", ctypes.c_size_t),
+        ("determinism", ctypes.c_int),
+        ("mathType", ctypes.c_int),
+        ("reserved", ctypes.c_int * 3),
+    )
+
+
+class AlgorithmPerformance(NamedTuple):
+    """One row of a Find or Get ... Algorithm answer, with the documented member names."""
+
+    algo: int
+    status: cudnnStatus_t
+    time: float
+    memory: int
+    determinism: int
+    mathType: int
+    reserved: tuple[int, ...]
+
+
+PERFORMANCE_ALGORITHMS: dict[str, type[IntEnum]] = {
+    "cudnnConvolutionFwdAlgoPerf_t": cudnnConvolutionFwdAlgo_t,
+    "cudnnConvolutionBwdDataAlgoPerf_t": cudnnConvolutionBwdDataAlgo_t,
+    "cudnnConvolutionBwdFilterAlgoPerf_t": cudnnConvolutionBwdFilterAlgo_t,
+}
+
+
+def performance_record(structure: PerformanceStruct, algorithms: type[IntEnum]) -> AlgorithmPerformance:
+    """The structure as plain Python."""
+    return AlgorithmPerformance(
+        named(algorithms, structure.algo),
+        documented_status(structure.status),
+        structure.time,
+        structure.memory,
+        named(cudnnDeterminism_t, structure.determinism),
+        named(cudnnMathType_t, structure.mathType),
+        tuple(structure.reserved),
+    )
+
+
+class AlgorithmUnion(ctypes.Structure):
+    """cudnnAlgorithm_t: a union of algorithm enumerations, all of them C ints, passed by value."""
+
+    _fields_ = (("algo", ctypes.c_int),)
+
+
+CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(DebugStruct), ctypes.c_void_p)
+
+
+def callback_text(address: int) -> str:
+    """A log message: every line ends with NUL and the whole message with one more; kept as it is."""
+    text = ""
+    while line := ctypes.string_at(address):
+        text += line.decode(errors="replace") + "\0"
+        address += len(line) + 1
+    return text + "\0"
+
+
+def element_type(base: str) -> Any:
+    """The ctypes type of one element of a documented C type (enumerations are ints)."""
+    return ctypes.c_int if base in ENUMERATIONS else SCALARS[base]
+
+
+def python_value(base: str, number: Any) -> Any:
+    """A C scalar read back, as an enumerator where the type is an enumeration."""
+    if base == "cudnnStatus_t":
+        return documented_status(number)
+    return named(ENUMERATIONS[base], number) if base in ENUMERATIONS else number

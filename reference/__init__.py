@@ -1,0 +1,23 @@
+"""The judge: every operation's documented semantics in NumPy, and the error a correct implementation may have."""
+
+from . import activation, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
+from .backend import ReferenceBackend
+from .engine import Exact, evaluate, implemented, run
+from .judge import Disagreement, Verdict, judge
+
+__all__ = [
+    "Disagreement",
+    "Exact",
+    "ReferenceBackend",
+    "Verdict",
+    "activation",
+    "evaluate",
+    "implemented",
+    "judge",
+    "pooling",
+    "reduce_tensor",
+    "run",
+    "softmax",
+    "tensor_arithmetic",
+    "transform",
+]

@@ -1,0 +1,88 @@
+"""Activations (3.2.1, 4.1.1). Formulas: docs/errata.md, D010 and D144."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from dualdnn.api.enumerations import cudnnActivationMode_t as Mode
+from dualdnn.api.enumerations import cudnnNanPropagation_t
+from dualdnn.api.operations import ActivationBackward, ActivationForward, ActivationSpec
+
+from .engine import Exact, implements
+from .view import Array
+
+# Roundings of one evaluation in the compute type: the function's own error (CUDA's expf 2 ulp, tanhf 2 ulp, double
+# exp 1 ulp, tanh 1 ulp; one ulp is two roundings) and the operations around it, each of relative effect 1.
+SIGMOID_ROUNDINGS = 12  # exp (4, of a relative weight below 1), 1 + e, division (up to 2 ulp where approximate)
+TANH_ROUNDINGS = 8
+ELU_ROUNDINGS = 10  # expm1 (2 ulp), product; the value is bounded by its own magnitude
+
+
+def _propagates(activation: ActivationSpec) -> bool:
+    return activation.relu_nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
+
+
+def _relu(x: Array, activation: ActivationSpec) -> Array:
+    return _clipped(x, np.inf, activation)
+
+
+def _clipped_relu(x: Array, activation: ActivationSpec) -> Array:
+    return _clipped(x, activation.coefficient, activation)
+
+
+def _clipped(x: Array, limit: float, activation: ActivationSpec) -> Array:
+    clipped = np.fmin(np.fmax(x, 0), limit)  # NaN gives 0 when it is not propagated
+    return np.where(np.isnan(x), np.nan, clipped) if _propagates(activation) else clipped
+
+
+def _sigmoid(x: Array, _activation: ActivationSpec) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def _tanh(x: Array, _activation: ActivationSpec) -> Array:
+    return np.tanh(x)
+
+
+def _elu(x: Array, activation: ActivationSpec) -> Array:
+    return np.where(x >= 0, x, activation.coefficient * np.expm1(x))
+
+
+# mode -> (function, roundings)
+FORWARD: dict[Mode, tuple[Callable[[Array, ActivationSpec], Array], int]] = {
+    Mode.CUDNN_ACTIVATION_SIGMOID: (_sigmoid, SIGMOID_ROUNDINGS),
+    Mode.CUDNN_ACTIVATION_RELU: (_relu, 0),
+    Mode.CUDNN_ACTIVATION_TANH: (_tanh, TANH_ROUNDINGS),
+    Mode.CUDNN_ACTIVATION_CLIPPED_RELU: (_clipped_relu, 1),
+    Mode.CUDNN_ACTIVATION_ELU: (_elu, ELU_ROUNDINGS),
+}
+
+
+@implements(ActivationForward)
+def activation_forward(operation: ActivationForward, x: Array) -> Exact:
+    """y = f(x), element by element."""
+    function, roundings = FORWARD[operation.activation.mode]
+    value = function(x, operation.activation)
+    return Exact(value, lambda: np.abs(value), roundings)
+
+
+@implements(ActivationBackward)
+def activation_backward(operation: ActivationBackward, y: Array, dy: Array, x: Array) -> Exact:
+    """dx = f'(x) * dy; sigmoid, tanh and the negative side of ELU use y, the rectified functions x."""
+    coefficient = operation.activation.coefficient
+    match operation.activation.mode:
+        case Mode.CUDNN_ACTIVATION_SIGMOID:
+            return Exact(dy * y * (1 - y), lambda: np.abs(dy * y) * (1 + np.abs(y)), 3)
+        case Mode.CUDNN_ACTIVATION_TANH:
+            return Exact(dy * (1 - y * y), lambda: np.abs(dy) * (1 + y * y), 3)
+        case Mode.CUDNN_ACTIVATION_RELU:
+            passed = np.where(x > 0, dy, 0)
+            return Exact(passed, lambda: np.abs(passed))
+        case Mode.CUDNN_ACTIVATION_CLIPPED_RELU:
+            # The limit is compared in the compute type: values at the limit itself pass.
+            passed = np.where((x > 0) & (x <= coefficient), dy, 0)
+            return Exact(passed, lambda: np.abs(passed))
+        case Mode.CUDNN_ACTIVATION_ELU:
+            value = np.where(y >= 0, dy, dy * (y + coefficient))
+            return Exact(value, lambda: np.where(y >= 0, np.abs(dy), np.abs(dy) * (np.abs(y) + abs(coefficient))), 3)
+    raise ValueError(f"{operation.activation.mode!r} has no gradient")

@@ -1,0 +1,151 @@
+"""Holds what a backend computed against the exact result and its derived bound (derivation: docs/tolerance.md).
+
+An output element is right when it lies between the exact value minus and plus the bound, both rounded into the output
+type. The bound is the accumulation error of the compute type over all terms, plus the roundings of the blend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from dualdnn.api.enumerations import cudnnDataType_t
+from dualdnn.api.operations import Operation
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+
+from .engine import Exact, blended, evaluate, magnitude_of, roundings_of
+from .view import NUMPY_TYPES, Array, read, rounded, stored, wide_type
+
+# (unit roundoff, smallest normal number, largest finite number)
+PRECISION = {
+    HALF: (2.0**-11, 2.0**-14, 65504.0),
+    BFLOAT16: (2.0**-8, 2.0**-126, float(np.finfo(np.float32).max)),
+    FLOAT: (2.0**-24, 2.0**-126, float(np.finfo(np.float32).max)),
+    DOUBLE: (2.0**-53, 2.0**-1022, float(np.finfo(np.float64).max)),
+}
+BLEND_ROUNDINGS = 3  # alpha * result, beta * prior, their sum
+
+
+@dataclass
+class Disagreement:
+    """The worst element of one output."""
+
+    output: str
+    index: tuple[int, ...]
+    got: float
+    exact: float
+    bound: float
+
+    def __str__(self) -> str:
+        return f"{self.output}{list(self.index)} is {self.got!r}, exact {self.exact!r}, allowed error {self.bound:.3g}"
+
+
+@dataclass
+class Verdict:
+    """The outcome for all outputs of one operation."""
+
+    wrong: int = 0
+    worst: Disagreement | None = None
+    error_ratio: float = 0.0
+    checked: int = 0
+    informative: int = 0
+    details: list[str] = field(default_factory=list)
+
+    @property
+    def agrees(self) -> bool:
+        return self.wrong == 0
+
+    @property
+    def mistrusted(self) -> bool:
+        """Too little of the output could have shown an error: mostly zeros, or bounds that allow anything."""
+        return self.checked > 0 and self.informative * 4 < self.checked
+
+
+def judge(operation: Operation, before: Mapping[str, Array], after: Mapping[str, Array]) -> Verdict:
+    """Judge the outputs in ``after`` (operand name -> bytes), given all operands as they were ``before`` the call."""
+    verdict = Verdict()
+    for name, exact in evaluate(operation, before).items():
+        if exact.raw:
+            _judge_raw(name, exact, after[name], verdict)
+        else:
+            _judge_output(operation, name, exact, before, after[name], verdict)
+    return verdict
+
+
+def bounds(operation: Operation, name: str, exact: Exact, before: Mapping[str, Array]) -> tuple[Array, Array]:
+    """(exact blended values, allowed absolute error before rounding into the output type)."""
+    with np.errstate(all="ignore"):
+        spec = operation.tensor(name)
+        unit, smallest, largest = PRECISION[operation.compute_type]
+        alpha, beta = operation.blend
+        wide = wide_type(operation.compute_type)
+        value = np.broadcast_to(blended(operation, name, exact, before), spec.dims)
+        terms = np.broadcast_to(np.asarray(magnitude_of(exact), dtype=wide), spec.dims)
+        roundings = np.asarray(roundings_of(exact), dtype=wide)
+        scaled = abs(alpha) * terms
+        bound = unit * roundings * scaled * (1 + roundings * unit) + smallest * (1 + abs(alpha))
+        if (alpha, beta) != (1, 0):
+            prior = np.abs(read(spec, before[name], wide)) if beta != 0 else np.zeros((), wide)
+            total = np.abs(alpha * exact.value) + abs(beta) * prior
+            bound = bound + unit * BLEND_ROUNDINGS * np.where(np.isfinite(total), total, 0)
+        # Where an intermediate leaves the range of the compute type, the result is not determined.
+        overflow = (np.maximum(terms, scaled) >= largest) & np.isfinite(exact.value) & np.isfinite(terms)
+        bound = np.where(np.isfinite(value), np.where(overflow | np.isnan(bound), np.inf, bound), 0)
+        return value, bound
+
+
+def _judge_output(
+    operation: Operation, name: str, exact: Exact, before: Mapping[str, Array], memory: Array, verdict: Verdict
+) -> None:
+    spec = operation.tensor(name)
+    value, bound = bounds(operation, name, exact, before)
+    got = stored(spec, memory)
+    with np.errstate(all="ignore"):
+        number = got.astype(value.dtype)
+        undetermined = np.isinf(bound)
+        lowest = rounded(value - bound, spec.scalar_type).astype(value.dtype)
+        highest = rounded(value + bound, spec.scalar_type).astype(value.dtype)
+        right = ((lowest <= number) & (number <= highest)) | (np.isnan(value) & np.isnan(number)) | undetermined
+        if np.dtype(NUMPY_TYPES[spec.scalar_type]).kind in "iu":
+            right |= np.isnan(value)
+        allowed = bound + _half_step(value, spec.scalar_type)
+        ratio = np.abs(number - value) / allowed
+        ratio = np.where(np.isfinite(ratio) & ~undetermined, ratio, 0.0)
+    verdict.checked += value.size
+    verdict.informative += int(np.count_nonzero((value != 0) & ~undetermined))
+    verdict.error_ratio = max(verdict.error_ratio, float(ratio.max(initial=0.0)))
+    if right.all():
+        return
+    verdict.wrong += int(np.count_nonzero(~right))
+    with np.errstate(all="ignore"):
+        flat = np.where(right, -1.0, np.where(np.isfinite(number - value), ratio, np.inf)).ravel()
+    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(flat)), spec.dims))
+    if verdict.worst is None:
+        verdict.worst = Disagreement(name, index, float(number[index]), float(value[index]), float(allowed[index]))
+
+
+def _judge_raw(name: str, exact: Exact, memory: Array, verdict: Verdict) -> None:
+    got = np.frombuffer(memory, dtype=exact.value.dtype, count=exact.value.size).reshape(exact.value.shape)
+    right = got == exact.value
+    verdict.checked += right.size
+    verdict.informative += right.size
+    if right.all():
+        return
+    verdict.wrong += int(np.count_nonzero(~right))
+    index = tuple(int(i) for i in np.argwhere(~right)[0])
+    if verdict.worst is None:
+        verdict.worst = Disagreement(name, index, float(got[index]), float(exact.value[index]), 0.0)
+
+
+def _half_step(value: Array, data_type: cudnnDataType_t) -> Array:
+    """Half the distance between neighbours of the output type around the value: one rounding into it."""
+    if data_type not in PRECISION:
+        return np.full(value.shape, 0.5, dtype=value.dtype)
+    unit, smallest, largest = PRECISION[data_type]
+    return np.maximum(np.minimum(np.abs(value), largest), smallest) * unit
+
+
+def outputs_of(operation: Operation, memory: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: memory[name] for name in operation.outputs}

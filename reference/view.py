@@ -1,0 +1,77 @@
+"""Strides, formats and vectorised channels, handled once: between memory and plain (N, C, spatial ...) arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from dualdnn.api.enumerations import cudnnDataType_t
+from dualdnn.api.operations import TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+NUMPY_TYPES: dict[cudnnDataType_t, np.dtype[Any]] = {
+    FLOAT: np.dtype(np.float32),
+    DOUBLE: np.dtype(np.float64),
+    HALF: np.dtype(np.float16),
+    BFLOAT16: np.dtype(ml_dtypes.bfloat16),
+    INT8: np.dtype(np.int8),
+    UINT8: np.dtype(np.uint8),
+    INT32: np.dtype(np.int32),
+}
+
+
+def wide_type(data_type: cudnnDataType_t) -> type[np.floating[Any]]:
+    """The arithmetic of the reference: float64, and the widest float of the machine where the data is double."""
+    return np.longdouble if data_type == DOUBLE else np.float64
+
+
+def strided(spec: TensorSpec, memory: Array) -> Array:
+    """The tensor's elements inside ``memory`` (bytes): a view with the dimensions of ``spec.scalar_layout()``."""
+    dtype = NUMPY_TYPES[spec.scalar_type]
+    dims, strides = spec.scalar_layout()
+    elements = np.frombuffer(memory, dtype=dtype, count=spec.nbytes // dtype.itemsize)
+    bytes_apart = tuple(stride * dtype.itemsize for stride in strides)
+    return np.lib.stride_tricks.as_strided(elements, dims, bytes_apart, writeable=elements.flags.writeable)
+
+
+def stored(spec: TensorSpec, memory: Array) -> Array:
+    """The tensor as an array of its dimensions in its own data type (a view where the tensor is not vectorised)."""
+    return strided(spec, memory).reshape(spec.dims)
+
+
+def read(spec: TensorSpec, memory: Array, wide: type[np.floating[Any]] | None = None) -> Array:
+    """The tensor's values in the reference's arithmetic."""
+    return stored(spec, memory).astype(wide or wide_type(spec.data_type))
+
+
+def write(spec: TensorSpec, memory: Array, values: Array) -> None:
+    """Round ``values`` once into the tensor's data type and store them; gaps keep their bytes."""
+    target = strided(spec, memory)
+    target[...] = rounded(values, spec.scalar_type).reshape(target.shape)
+
+
+def rounded(values: Array, data_type: cudnnDataType_t) -> Array:
+    """Round to nearest, ties to even; integers saturate, and NaN becomes 0 there (as conversions on GPUs do)."""
+    dtype = NUMPY_TYPES[data_type]
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return np.clip(np.rint(np.nan_to_num(values, nan=0.0)), limits.min, limits.max).astype(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if data_type in (HALF, BFLOAT16):
+            return _once(values, np.float32).astype(dtype)
+        return values.astype(dtype)
+
+
+def _once(values: Array, dtype: type[np.float32]) -> Array:
+    """Round to odd, so that the next, narrower rounding gives what a direct one would (no double rounding)."""
+    narrow = values.astype(dtype)
+    exact = narrow.astype(values.dtype) == values
+    bits = narrow.view(np.uint32)
+    # An inexact result with an even last bit moves one step towards the value it came from.
+    step = np.where(np.abs(narrow.astype(values.dtype)) < np.abs(values), 1, -1)
+    odd = np.where(exact | ~np.isfinite(narrow) | (bits & 1 == 1), bits, bits + step.astype(np.int64))
+    return odd.astype(np.uint32).view(np.float32)

@@ -1,0 +1,519 @@
+"""The compliance report: what follows from the results, and that the three files say it."""
+
+import base64
+import copy
+import dataclasses
+import hashlib
+import itertools
+import json
+import math
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from dualdnn.conformance.report import (
+    CaseResult,
+    Clause,
+    Difference,
+    Function,
+    Report,
+    ReportError,
+    Subject,
+    load_clauses,
+    read_json,
+    to_html,
+    to_json,
+    to_junit,
+    write_report,
+)
+from dualdnn.conformance.report.compliance_json import from_document, to_document
+from synthetic_report import BENCHMARKS, DIFFERENCES, ENVIRONMENT, HOSTILE, SUBJECTS, synthetic_report
+
+CPU = Subject("host", ("cpu", "both"))
+GPU = Subject("device", ("cpu", "gpu", "both"))
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return synthetic_report()
+
+
+def clause(identifier="f/c01", shown_on="both"):
+    return Clause(
+        identifier, identifier.split("/")[0], "semantics", None, shown_on, "1.2", "library", "It does what it does."
+    )
+
+
+def case(outcome="passed", identifier="case", subject="host", clauses=("f/c01",), ratio=None):
+    return CaseResult(identifier, subject, clauses, outcome, 0.25, ratio, "wrong", "run it again", "because")
+
+
+def build(cases=(), subjects=(CPU, GPU), clauses=None, environment=None, **further):
+    clauses = clauses or [clause()]
+    functions = {"f": Function("library", {subject.name: True for subject in subjects})}
+    return Report.build(cases, subjects, functions, {c.id: c for c in clauses}, environment or {}, **further)
+
+
+def state(outcomes, shown_on="both", subject=CPU):
+    cases = [case(outcome, f"case {index}", subject.name) for index, outcome in enumerate(outcomes)]
+    return build(cases, clauses=[clause(shown_on=shown_on)]).states["f/c01"][subject.name]
+
+
+# States
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ((), "untested"),
+        (("skipped",), "untested"),
+        (("mistrusted", "skipped"), "untested"),
+        (("passed",), "passed"),
+        (("passed", "skipped", "mistrusted"), "passed"),
+        (("passed", "failed"), "failed"),
+        (("failed", "mistrusted"), "failed"),
+    ],
+)
+def test_state_follows_from_the_outcomes_in_any_order(outcomes, expected):
+    for order in itertools.permutations(outcomes):
+        assert state(order) == expected
+
+
+@pytest.mark.parametrize(
+    ("shown_on", "on_host", "on_device"),
+    [
+        ("cpu", "untested", "untested"),
+        ("both", "untested", "untested"),
+        ("gpu", "not_applicable", "untested"),
+        ("no", "not_applicable", "not_applicable"),
+    ],
+)
+def test_a_clause_applies_where_the_subject_can_show_it(shown_on, on_host, on_device):
+    assert state((), shown_on, CPU) == on_host
+    assert state((), shown_on, GPU) == on_device
+    assert state(("failed",), shown_on, CPU) == "failed"
+    assert state(("passed",), shown_on, CPU) == "passed"
+    assert state(("skipped",), shown_on, CPU) == on_host
+
+
+def test_a_result_counts_for_its_own_subject_and_each_clause_it_cites():
+    report = build(
+        [case("failed", clauses=("f/c01", "f/c02"))], clauses=[clause("f/c01"), clause("f/c02"), clause("f/c03")]
+    )
+    assert [report.states[f"f/c0{n}"]["host"] for n in (1, 2, 3)] == ["failed", "failed", "untested"]
+    assert {report.states[f"f/c0{n}"]["device"] for n in (1, 2, 3)} == {"untested"}
+
+
+def test_states_and_totals_of_thousands_of_results(report):
+    """Against the definition, written as sets over the raw results."""
+    counts = {}
+    for c in report.clauses.values():
+        for subject in SUBJECTS:
+            outcomes = (
+                {r.outcome for r in report.cases if r.subject == subject.name and c.id in r.clauses}
+                if c.section[0] == "4"
+                else None
+            )
+            if outcomes is not None:
+                expected = (
+                    "failed" if "failed" in outcomes
+                    else "passed" if "passed" in outcomes
+                    else "untested" if c.shown_on != "no" and c.shown_on in subject.shows
+                    else "not_applicable"
+                )  # fmt: skip
+                assert report.states[c.id][subject.name] == expected
+            key = (c.library, c.function, subject.name, report.states[c.id][subject.name])
+            counts[key] = counts.get(key, 0) + 1
+    for subject, states in report.totals.items():
+        assert sum(states.values()) == len(report.clauses)
+        for name, total in states.items():
+            assert total == sum(n for key, n in counts.items() if key[2:] == (subject, name))
+    for index, totals in enumerate((report.library_totals, report.function_totals)):
+        for group, subjects in totals.items():
+            for subject, states in subjects.items():
+                for name, total in states.items():
+                    assert total == sum(
+                        n for key, n in counts.items() if (key[index], *key[2:]) == (group, subject, name)
+                    )
+        assert set(totals) == {key[index] for key in counts}
+    for subject, outcomes in report.case_totals.items():
+        assert sum(outcomes.values()) == sum(result.subject == subject for result in report.cases)
+    assert {s for states in report.states.values() for s in states.values()} == {
+        "passed",
+        "failed",
+        "untested",
+        "not_applicable",
+    }
+
+
+# Merging
+
+
+def test_merge_keeps_the_result_that_says_most():
+    order = ["skipped", "mistrusted", "passed", "failed"]
+    for first, second in itertools.product(order, order):
+        merged = Report.merge(build([case(first)]), build([case(second)]))
+        assert [result.outcome for result in merged.cases] == [max(first, second, key=order.index)]
+
+
+def test_merge_keeps_the_larger_error():
+    for ratios in itertools.permutations((None, 0.0, 0.25, 0.75)):
+        assert Report.merge(*(build([case(ratio=ratio)]) for ratio in ratios)).cases[0].error_ratio == 0.75
+    merged = Report.merge(build([case("failed", ratio=7.0)]), build([case("failed", ratio=math.nan)]))
+    assert math.isnan(merged.cases[0].error_ratio)
+
+
+def test_merge_of_a_host_run_and_a_device_run():
+    clauses = [clause("f/c01", "cpu"), clause("f/c02", "gpu")]
+    emulated = Subject("accelerated", ("cpu", "both"), "emulated")
+    real = Subject("accelerated", ("gpu", "both", "cpu"), "H200")
+    on_host = build([case(subject="accelerated")], [emulated], clauses, {"python": "3.11", "gpu": None})
+    on_device = build(
+        [case(subject="accelerated", clauses=("f/c02",), identifier="d")],
+        [real],
+        clauses,
+        {"python": "3.11", "gpu": "H200"},
+    )
+    assert on_host.states["f/c02"]["accelerated"] == "not_applicable"
+    for merged in (
+        Report.merge(on_host, on_device),
+        Report.merge(on_host, on_device, on_host),
+        Report.merge(Report.merge(on_host, on_device), on_device),
+    ):
+        assert merged.states == {"f/c01": {"accelerated": "passed"}, "f/c02": {"accelerated": "passed"}}
+        assert merged.subjects == (Subject("accelerated", ("cpu", "gpu", "both"), "emulated; H200"),)
+        assert merged.environment == {"python": "3.11", "runs": [{"gpu": None}, {"gpu": "H200"}]}
+
+
+def test_merge_joins_subjects_functions_differences_and_benchmarks():
+    def run(subject, implemented, **further):
+        table = {"f": Function("library", {subject.name: implemented})}
+        return Report.build([case(subject=subject.name)], [subject], table, {"f/c01": clause()}, {}, **further)
+
+    difference = Difference("E1", "f", ("f/c01",), "a", "b", "a")
+    merged = Report.merge(
+        run(CPU, False, differences=[difference]), run(GPU, True, differences=[difference], benchmarks=BENCHMARKS)
+    )
+    assert merged.functions["f"].implemented == {"host": False, "device": True}
+    assert merged.differences == (difference,)
+    assert merged.benchmarks == BENCHMARKS
+    assert Report.merge(run(CPU, False), run(CPU, True)).functions["f"].implemented == {"host": True}
+
+
+def test_merge_with_itself_changes_nothing(report):
+    merged = Report.merge(report, report)
+    single = to_document(report)
+    single["benchmarks"] *= 2
+    assert to_document(merged) == single
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (build(specification="another"), "different specifications: 'cuDNN API Reference 8.0.3' and 'another'"),
+        (build(clauses=[clause(), clause("f/c02")]), r"different documents.*1 clause entries.*f/c02"),
+        (build(clauses=[clause(shown_on="cpu")]), r"different documents.*f/c01"),
+        (Report.build([], [CPU], {}, {"f/c01": clause()}, {}), r"different documents.*1 function entries.*'f'"),
+        (build([case(clauses=())]), r"case case on host cites \('f/c01',\) in one report and \(\)"),
+        (build(differences=[Difference("E1", "f", (), "x", "y", "z")]), "difference E1 reads differently"),
+    ],
+)
+def test_merge_refuses_what_does_not_belong_together(other, message):
+    ours = build([case()], differences=[Difference("E1", "f", (), "a", "b", "a")])
+    with pytest.raises(ReportError, match=message):
+        Report.merge(ours, other)
+
+
+# Input that contradicts itself
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"id": " "}, "id of a case is empty"),
+        ({"subject": 3}, "subject of case k is 3, expected a string"),
+        ({"clauses": "f/c01"}, "clauses of case k on host is 'f/c01', expected a list"),
+        ({"clauses": ("f/c01", "f/c01")}, "clauses of case k on host names something twice"),
+        ({"outcome": "ok"}, "outcome of case k on host is 'ok', expected one of passed, failed, skipped, mistrusted"),
+        ({"seconds": -1.0}, "seconds of case k on host is -1.0"),
+        ({"seconds": math.inf}, "seconds of case k on host is inf"),
+        ({"error_ratio": -0.5}, "error_ratio of case k on host is -0.5"),
+        ({"error_ratio": True}, "error_ratio of case k on host is True"),
+        ({"error_ratio": 1.5}, "passed with error_ratio 1.5: outside its bound"),
+        ({"error_ratio": math.nan}, "passed with error_ratio nan: outside its bound"),
+        ({"outcome": "failed"}, "message of the failed case k on host is empty"),
+        ({"outcome": "failed", "message": "m"}, "reproduction of the failed case k on host is empty"),
+        ({"outcome": "skipped"}, "reason of the skipped case k on host is empty"),
+        ({"outcome": "mistrusted"}, "reason of the mistrusted case k on host is empty"),
+    ],
+)
+def test_a_result_that_makes_no_sense_is_refused(change, message):
+    values = {"id": "k", "subject": "host", "clauses": (), "outcome": "passed", "seconds": 0.5} | change
+    with pytest.raises(ReportError, match=re.escape(message)):
+        CaseResult(**values)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"cases": [case(), case()]}, "case case is listed twice on host"),
+        ({"cases": [case(subject="nobody")]}, "subject of case case is 'nobody', expected one of host, device"),
+        ({"cases": [case(clauses=("f/c99",))]}, "case case cites clauses that the document lacks: f/c99"),
+        ({"subjects": ()}, "at least one subject"),
+        ({"subjects": (CPU, CPU)}, "subjects names something twice"),
+        ({"environment": {"a": {1, 2}}}, "environment entry a is {1, 2}, which JSON cannot hold"),
+        ({"environment": {"a": math.nan}}, "environment entry a is nan, which JSON cannot hold"),
+        ({"environment": {"runs": 4}}, "environment entry runs is 4"),
+        ({"differences": [Difference("E1", "f", ("f/c99",), "a", "b", "c")]}, "difference E1 cites clauses"),
+        ({"benchmarks": [{"ours_us": 1.0}]}, "name of benchmark 0 is None"),
+        ({"benchmarks": [{"name": "n", "ours_us": math.inf}]}, "ours_us of benchmark 0 is inf"),
+        ({"specification": ""}, "specification is empty"),
+    ],
+)
+def test_results_that_contradict_each_other_are_refused(arguments, message):
+    with pytest.raises(ReportError, match=re.escape(message)):
+        build(**arguments)
+
+
+def test_a_function_table_names_every_subject():
+    for implemented, message in (
+        ({"host": True}, "f lacks device"),
+        ({"host": True, "device": True, "x": True}, "f has unknown keys: x"),
+    ):
+        with pytest.raises(ReportError, match=message):
+            Report.build([], [CPU, GPU], {"f": Function("library", implemented)}, {"f/c01": clause()}, {})
+
+
+def test_subject_refuses_unknown_capabilities():
+    with pytest.raises(ReportError, match="shows of subject s is 'tpu', expected one of cpu, gpu, both"):
+        Subject("s", ("tpu",))
+
+
+# Clauses
+
+
+def test_every_line_of_the_document_is_a_clause():
+    clauses = load_clauses()
+    directory = Path(str(__import__("dualdnn.conformance.clauses", fromlist=["x"]).__path__[0]))
+    rows = [json.loads(line) for path in directory.glob("*.jsonl") for line in path.read_text("utf-8").splitlines()]
+    assert len(clauses) == len(rows) > 4000
+    for row in rows:
+        loaded = dataclasses.asdict(clauses[row["id"]])
+        assert loaded["function"] == row["subject"]
+        assert all(loaded[name] == row[name] for name in ("section", "kind", "status", "shown_on", "text"))
+
+
+def test_clauses_that_cannot_be_read_are_named(tmp_path):
+    good = {
+        "id": "f/c01",
+        "subject": "f",
+        "section": "1",
+        "kind": "note",
+        "status": None,
+        "shown_on": "cpu",
+        "text": "t",
+    }
+    with pytest.raises(ReportError, match="holds no clauses"):
+        load_clauses(tmp_path)
+    for second, message in (
+        ("{", "x.jsonl line 2: not JSON"),
+        (json.dumps(good), "x.jsonl line 2: clause f/c01 exists already"),
+        (json.dumps(good | {"id": "f/c02", "shown_on": "tpu"}), "shown_on of clause f/c02 is 'tpu'"),
+        (json.dumps({"id": "f/c02"}), "x.jsonl line 2 lacks"),
+        (json.dumps(good | {"id": "f/c02", "more": 1}), "x.jsonl line 2 has unknown keys: more"),
+    ):
+        (tmp_path / "x.jsonl").write_text(json.dumps(good) + "\n" + second)
+        with pytest.raises(ReportError, match=re.escape(message)):
+            load_clauses(tmp_path)
+
+
+# compliance.json
+
+
+def strict_json(text):
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_json_has_the_documented_form(report):
+    document = strict_json(to_json(report))
+    assert document["schema"] == 1
+    assert document["specification"] == "cuDNN API Reference 8.0.3"
+    assert document["environment"] == ENVIRONMENT
+    assert document["subjects"] == [subject.name for subject in SUBJECTS]
+    for entry in document["clauses"].values():
+        assert {"function", "kind", "status", "subjects", "cases"} <= set(entry)
+        assert list(entry["subjects"]) == document["subjects"]
+    for entry in document["cases"]:
+        assert {"id", "subject", "clauses", "outcome", "seconds", "error_ratio"} <= set(entry)
+        assert entry["error_ratio"] is None or entry["error_ratio"] >= 0
+    for entry in document["functions"].values():
+        assert set(entry) == {"library", "implemented"}
+    cited = {(clause_id, entry["id"]) for entry in document["cases"] for clause_id in entry["clauses"]}
+    assert cited == {(identifier, name) for identifier, entry in document["clauses"].items() for name in entry["cases"]}
+
+
+def test_json_round_trip_loses_nothing(report, tmp_path):
+    path = write_report(report, tmp_path / "new" / "folder")["compliance.json"]
+    loaded = read_json(path)
+    assert to_json(loaded) == to_json(report)
+    # NaN is not equal to itself, so the cases are compared by their text.
+    assert repr(loaded.cases) == repr(report.cases)
+    assert (loaded.clauses, loaded.subjects, loaded.functions) == (report.clauses, report.subjects, report.functions)
+    assert (loaded.differences, loaded.benchmarks) == (DIFFERENCES, BENCHMARKS)
+    assert {math.isnan, math.isinf} == {
+        test
+        for test in (math.isnan, math.isinf)
+        for r in loaded.cases
+        if r.error_ratio is not None and test(r.error_ratio)
+    }
+
+
+def test_a_report_with_the_fixed_keys_alone_can_be_read():
+    document = to_document(build([case()]))
+    for name in ("subject_details", "totals", "differences"):
+        del document[name]
+    assert from_document(document).states == {"f/c01": {"host": "passed", "device": "untested"}}
+
+
+def remove(*path):
+    return lambda document: dig(document, path[:-1]).pop(path[-1])
+
+
+def put(value, *path):
+    return lambda document: dig(document, path[:-1]).__setitem__(path[-1], value)
+
+
+def dig(document, path):
+    for step in path:
+        document = document[step]
+    return document
+
+
+@pytest.mark.parametrize(
+    ("corrupt", "message"),
+    [
+        (put(2, "schema"), "schema is 2, this reader knows 1"),
+        (remove("cases"), "report lacks cases"),
+        (put(1, "extra"), "report has unknown keys: extra"),
+        (put({}, "cases"), "cases is {}, expected a list"),
+        (put([3], "cases"), "case 0 is 3, expected an object"),
+        (remove("cases", 0, "error_ratio"), "case 0 lacks error_ratio"),
+        (remove("cases", 0, "outcome"), "case 0 lacks outcome"),
+        (put("fine", "cases", 0, "outcome"), "outcome of case case on host is 'fine'"),
+        (put("huge", "cases", 0, "nonfinite_error_ratio"), "nonfinite_error_ratio of case 0 is 'huge'"),
+        (put(["f/c7"], "cases", 0, "clauses"), "cites clauses that the document lacks: f/c7"),
+        (put("host", "subjects"), "subjects is 'host', expected a list"),
+        (put({"x": {}}, "subject_details"), "subject_details has unknown keys: x"),
+        (put({"tests": 1}, "subject_details", "host"), "subject host has unknown keys: tests"),
+        (remove("clauses", "f/c01", "kind"), "clause f/c01 lacks kind"),
+        (remove("clauses", "f/c01", "cases"), "clause f/c01 lacks cases"),
+        (put("failed", "clauses", "f/c01", "subjects", "host"), "subjects of clause f/c01 is"),
+        (put([], "clauses", "f/c01", "cases"), "cases of clause f/c01 is [], but its cases say ['case']"),
+        (put(5, "totals", "cases", "host", "passed"), "totals are"),
+        (put({"library": "l"}, "functions", "f"), "function f lacks implemented"),
+        (
+            put({"library": "l", "implemented": {"host": 1}}, "functions", "f"),
+            "implemented on host is 1, expected a bool",
+        ),
+        (put([{"id": "E"}], "differences"), "difference 0 lacks function"),
+    ],
+)
+def test_a_corrupt_json_is_refused(tmp_path, corrupt, message):
+    document = copy.deepcopy(to_document(build([case()])))
+    from_document(document)
+    corrupt(document)
+    path = tmp_path / "compliance.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ReportError, match=re.escape(message)) as caught:
+        read_json(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_is_not_json_is_refused(tmp_path):
+    for content in (b"{", b"\xff\xfe", b""):
+        (tmp_path / "x").write_bytes(content)
+        with pytest.raises(ReportError, match="not JSON"):
+            read_json(tmp_path / "x")
+
+
+# junit.xml
+
+
+def test_junit_says_what_the_results_say(report):
+    root = ElementTree.fromstring(to_junit(report))
+    assert [suite.get("name") for suite in root] == [subject.name for subject in SUBJECTS]
+    for suite in root:
+        own = [result for result in report.cases if result.subject == suite.get("name")]
+        elements = suite.findall("testcase")
+        assert [element.get("name") for element in elements] == [result.id for result in own]
+        assert int(suite.get("tests")) == len(own)
+        assert (
+            int(suite.get("failures"))
+            == len(suite.findall("testcase/failure"))
+            == sum(r.outcome == "failed" for r in own)
+        )
+        assert int(suite.get("skipped")) == len(suite.findall("testcase/skipped"))
+        assert float(suite.get("time")) == pytest.approx(sum(r.seconds for r in own), abs=1e-5)
+        for result, element in zip(own, elements, strict=True):
+            failure, skipped = element.find("failure"), element.find("skipped")
+            assert (failure is not None) == (result.outcome == "failed")
+            assert (skipped is not None) == (result.outcome in ("skipped", "mistrusted"))
+            if failure is not None:
+                assert result.reproduction in failure.text
+            if skipped is not None:
+                assert skipped.get("message").startswith("mistrusted: ") == (result.outcome == "mistrusted")
+    for name in ("tests", "failures", "skipped"):
+        assert int(root.get(name)) == sum(int(suite.get(name)) for suite in root)
+
+
+def test_junit_keeps_legal_text_and_replaces_the_rest():
+    message = "ok \t ε 🧮 ]]> <b> &\x00\x08\x1b\ud800\udfff\ufffe\uffff end"
+    result = CaseResult("k", "host", (), "failed", 0, None, message, "again \x07", "")
+    content = to_junit(build([result]))
+    text = ElementTree.fromstring(content).find(".//failure").text
+    assert text == "ok \t ε 🧮 ]]> <b> &" + "\ufffd" * 7 + " end\n\nreproduce: again \ufffd"
+
+
+# report.html
+
+
+def test_html_holds_the_whole_report_and_needs_nothing_else(report):
+    page = to_html(report)
+    data = re.search(r'<script type="application/json" id="report">(.*?)</script>', page, re.DOTALL).group(1)
+    assert strict_json(data) == strict_json(to_json(report))
+    assert not set("<>&") & set(data)
+    assert page.count("</script>") == page.count("<script") == 2
+    for text in HOSTILE[:3]:
+        assert text not in page
+    markup = page.replace(data, "")
+    assert not re.search(r"""(src|href)=["'](?!#|data:,)|@import|url\(|https?://(?!www\.w3\.org/2000/svg)""", markup)
+
+
+def test_html_may_run_its_own_script_only(report):
+    page = to_html(report)
+    policy = re.search('Content-Security-Policy" content="([^"]*)"', page).group(1)
+    directives = dict(entry.strip().split(" ", 1) for entry in policy.split(";"))
+    assert directives["default-src"] == "'none'"
+    for tag in ("script", "style"):
+        source = re.search(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL).group(1)
+        digest = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+        assert directives[f"{tag}-src"] == f"'sha256-{digest}'"
+
+
+def test_html_escapes_the_specification():
+    page = to_html(build(specification='A <b> & "C" $title'))
+    assert "A &lt;b&gt; &amp; &quot;C&quot; $title" in page
+
+
+def test_nothing_is_written_when_a_file_cannot_be_made(tmp_path, monkeypatch):
+    def fail(report):
+        raise RuntimeError("no page")
+
+    monkeypatch.setattr("dualdnn.conformance.report.to_html", fail)
+    with pytest.raises(RuntimeError):
+        write_report(build(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
