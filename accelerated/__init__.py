@@ -3,6 +3,7 @@
 from . import activation, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
 from .backend import AcceleratedBackend
 from .device import DeviceError, DeviceUnavailable, gpu_is_usable
+from .information import cuda_version, facts
 from .plans import implemented
 
 __all__ = [
@@ -10,6 +11,8 @@ __all__ = [
     "DeviceError",
     "DeviceUnavailable",
     "activation",
+    "cuda_version",
+    "facts",
     "gpu_is_usable",
     "implemented",
     "pooling",
@@ -18,3 +21,5 @@ __all__ = [
     "tensor_arithmetic",
     "transform",
 ]
+
+__version__ = "0.1.0"

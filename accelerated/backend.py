@@ -21,7 +21,10 @@ class DeviceBuffer:
 
     def __init__(self, device: Any, nbytes: int) -> None:
         self.device = device
-        self.memory = device.allocate(nbytes)
+        try:
+            self.memory = device.allocate(nbytes)
+        except DeviceError as error:
+            raise MemoryError(str(error)) from error
         self.address: int = self.memory.address
         self.nbytes = nbytes
 
@@ -92,12 +95,14 @@ class AcceleratedBackend:
         if interface is not None:
             return _from_interface(interface)
         try:
-            address = int(value)
+            address = None if isinstance(value, (float, str, bytes)) else int(value)
         except (TypeError, ValueError):
+            address = None
+        if address is None:
             raise TypeError(
                 f"is a {type(value).__name__}, not device memory (a buffer of the handle, an object with"
                 " __cuda_array_interface__, a PyCUDA allocation or an address)"
-            ) from None
+            )
         if not 0 < address < _ADDRESS_LIMIT:
             raise ValueError(f"is {address}, not the address of device memory")
         return DeviceOperand(address, getattr(value, "nbytes", None))
@@ -111,8 +116,19 @@ class AcceleratedBackend:
     def new_stream(self) -> Stream:
         return self.device.new_stream()
 
-    def accepts_stream(self, stream: Any) -> bool:
-        return stream is None or (isinstance(stream, Stream) and stream.device is self.device)
+    def stream(self, value: Any) -> Stream | None:
+        if value is None:
+            return None
+        if isinstance(value, Stream):
+            if value.device is not self.device:
+                raise ValueError(f"belongs to {value.device.name}, the handle's device is {self.device.name}")
+            return value
+        handle = getattr(value, "handle", value)  # a PyCUDA stream, or the number of a cudaStream_t
+        if self.device.kind == "gpu" and isinstance(handle, int):
+            return self.device.adopt_stream(handle)
+        if hasattr(value, "synchronize"):
+            raise ValueError("belongs to another device")
+        raise TypeError(f"is a {type(value).__name__}, not a stream of {self.device.name}")
 
     def finished(self, stream: Any) -> bool:
         return (stream or self.device.default_stream).done()

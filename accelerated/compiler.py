@@ -1,7 +1,8 @@
 """Compiles kernels, once: a cache on disk that several processes share.
 
-A module is one kernel source compiled with one set of preprocessor definitions for one architecture. Its key is a hash of everything
-that goes in: the source and the project's headers it includes, the definitions, the compiler's version and its options.
+A module is one kernel source compiled under one set of definitions of macros for one architecture. Its key is a hash of
+everything that goes in: the source and the project's headers it includes, the definitions, the compiler's version and its
+options.
 """
 
 from __future__ import annotations
@@ -23,23 +24,14 @@ from typing import Protocol
 
 import platformdirs
 
+from .errors import CompileError, DeviceUnavailable
+
 KERNELS = Path(__file__).parent / "kernels"
+TOOLKIT = Path("/usr/local/cuda")  # where NVIDIA's installer puts it
 DIGEST_BYTES = hashlib.sha256().digest_size
 
 Definitions = tuple[tuple[str, str], ...]
 Progress = Callable[["Module", int, int], None]
-
-
-class DeviceUnavailable(RuntimeError):
-    """A device cannot be had: a driver, package, compiler or header is missing."""
-
-
-class CompileError(RuntimeError):
-    """The compiler refused a kernel source."""
-
-    def __init__(self, module: Module, output: str) -> None:
-        super().__init__(f"{module}: {output.strip()}")
-        self.source, self.definitions, self.output = module.source, module.definitions, output
 
 
 @dataclass(frozen=True)
@@ -50,11 +42,12 @@ class Module:
     definitions: Definitions = ()
 
     def __str__(self) -> str:
-        return " ".join([self.source.name, *self.options])
+        return " ".join([self.source.name, *(f"-D{name}={value}" for name, value in self.definitions)])
 
     @property
-    def options(self) -> list[str]:
-        return [f"-D{name}={value}" for name, value in self.definitions]
+    def preamble(self) -> str:
+        """The definitions, as the first lines of a translation unit."""
+        return "".join(f"#define {name} {value}\n" for name, value in self.definitions)
 
 
 class Toolchain(Protocol):
@@ -70,7 +63,8 @@ class Toolchain(Protocol):
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
         """The translation unit: the source and what the loader needs to know about its kernels."""
 
-    def command(self, module: Module, unit: Path, output: Path) -> list[str]: ...
+    def run(self, unit: Path, output: Path) -> subprocess.CompletedProcess[str]:
+        """Compiles a translation unit, a file in the cache's folder."""
 
 
 def module(source_name: str | Path, definitions: Definitions = ()) -> Module:
@@ -120,13 +114,14 @@ def flatten(source: Path) -> str:
 
 def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> list[Kernel]:
     """The kernels that are left after preprocessing."""
-    command = [host_compiler(), "-E", "-P", "-x", "c++", *options, *module.options, "-"]
-    preprocessed = subprocess.run(command, input=flat_source, capture_output=True, text=True)
+    command = [host_compiler(), "-E", "-P", "-x", "c++", *options, "-"]
+    preprocessed = subprocess.run(command, input=module.preamble + flat_source, capture_output=True, text=True)
     if preprocessed.returncode:
-        raise CompileError(module, preprocessed.stderr)
+        raise CompileError(module.source, module.definitions, preprocessed.stderr)
     matches = KERNEL.findall(preprocessed.stdout)
     if not matches:
-        raise CompileError(module, 'no kernel: expected extern "C" __global__ void NAME(const Arguments arguments)')
+        message = 'no kernel: expected extern "C" __global__ void NAME(const Arguments arguments)'
+        raise CompileError(module.source, module.definitions, message)
     return [Kernel(name, before or after) for before, after, name in matches]
 
 
@@ -143,15 +138,23 @@ def host_compiler() -> str:
     wanted = os.environ.get("CXX") or "g++"
     if found := _find_program((wanted,), os.environ.get("PATH")):
         return found
-    raise DeviceUnavailable(f"no C++ compiler: {wanted} is not on PATH; install g++ 11 or later (Debian: apt install g++) or set CXX")
+    raise DeviceUnavailable(
+        f"no C++ compiler: {wanted} is not on PATH; install g++ 11 or later (Debian: apt install g++) or set CXX"
+    )
+
+
+def toolkits() -> list[Path]:
+    """Where a CUDA toolkit may be."""
+    return [*map(Path, filter(None, [os.environ.get("CUDA_HOME")])), TOOLKIT]
 
 
 def find_nvcc() -> str:
-    toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    candidates = ("nvcc", *(f"{toolkit}/bin/nvcc" for toolkit in toolkits if toolkit))
+    candidates = ("nvcc", *(str(toolkit / "bin" / "nvcc") for toolkit in toolkits()))
     if found := _find_program(candidates, os.environ.get("PATH")):
         return found
-    raise DeviceUnavailable("nvcc is missing: it is neither on PATH nor in CUDA_HOME/bin; install the CUDA toolkit 12.4 or later")
+    raise DeviceUnavailable(
+        f"nvcc is missing: it is neither on PATH nor in CUDA_HOME/bin nor in {TOOLKIT}/bin; install the CUDA toolkit"
+    )
 
 
 @cache
@@ -164,7 +167,9 @@ def compiler_version(program: str) -> str:
 
 ARGUMENT_BYTES = """
 template <class Signature> struct ArgumentBytes;
-template <class Arguments> struct ArgumentBytes<void(Arguments)> { static constexpr unsigned long long value = sizeof(Arguments); };
+template <class Arguments> struct ArgumentBytes<void(Arguments)> {
+  static constexpr unsigned long long value = sizeof(Arguments);
+};
 """
 
 
@@ -185,8 +190,8 @@ class Nvcc:
 
     @property
     def identity(self) -> str:
-        host = compiler_version(host_compiler())
-        return "\n".join([compiler_version(find_nvcc()), host, self.target, *self.options, ARGUMENT_BYTES])
+        versions = [compiler_version(find_nvcc()), compiler_version(host_compiler())]
+        return "\n".join([*versions, self.target, *self.options, ARGUMENT_BYTES])
 
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
         sizes = [
@@ -194,10 +199,11 @@ class Nvcc:
             f"ArgumentBytes<decltype({kernel.name})>::value;\n"
             for kernel in kernels
         ]
-        return f'#include "{module.source}"\n{ARGUMENT_BYTES}{"".join(sizes)}'
+        return f'{module.preamble}#include "{module.source}"\n{ARGUMENT_BYTES}{"".join(sizes)}'
 
-    def command(self, module: Module, unit: Path, output: Path) -> list[str]:
-        return [find_nvcc(), *self.options, self.target, *module.options, "-o", str(output), "-x", "cu", str(unit)]
+    def run(self, unit: Path, output: Path) -> subprocess.CompletedProcess[str]:
+        command = [find_nvcc(), *self.options, self.target, "-o", str(output), "-x", "cu", str(unit)]
+        return subprocess.run(command, capture_output=True, text=True)
 
 
 @cache
@@ -224,8 +230,11 @@ def verified(path: Path) -> bytes | None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """An exclusive lock that the kernel drops when its holder dies. Removed while held: whoever waited looks in the cache first."""
+def locked(path: Path) -> Iterator[None]:
+    """An exclusive lock, dropped by the system when its holder dies.
+
+    Its file is removed while it is held, so whoever waited looks for the result first.
+    """
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -243,14 +252,14 @@ def build(module: Module, architecture: str, *, rebuild: bool = False) -> tuple[
     """
     tools = toolchain(architecture)
     flat_source = flatten(module.source)
-    parts = [tools.identity, flat_source, str(module.source), *module.options]
+    parts = [tools.identity, flat_source, str(module.source), module.preamble]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
     folder = cache_folder()
     path = folder / f"{module.source.stem}-{architecture}-{key}{tools.suffix}"
     if not rebuild and (content := verified(path)):
         return path, content
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(path.with_suffix(".lock")):
+    with locked(path.with_suffix(".lock")):
         if not rebuild and (content := verified(path)):
             return path, content
         return path, _compile(tools, module, flat_source, path)
@@ -264,9 +273,9 @@ def _compile(tools: Toolchain, module: Module, flat_source: str, path: Path) -> 
     try:
         kernels = find_kernels(module, flat_source, ["-DEMULATED_CUDA=1"] if tools.architecture == "emulated" else [])
         unit.write_text(tools.wrap(module, kernels))
-        result = subprocess.run(tools.command(module, unit, output), capture_output=True, text=True)
+        result = tools.run(unit, output)
         if result.returncode:
-            raise CompileError(module, result.stdout + result.stderr)
+            raise CompileError(module.source, module.definitions, result.stdout + result.stderr)
         content = output.read_bytes()
         with output.open("ab") as file:
             file.write(hashlib.sha256(content).digest())

@@ -1,0 +1,3 @@
+"""The documented APIs."""
+
+__version__ = "0.1.0"

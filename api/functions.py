@@ -61,7 +61,11 @@ class _Documented:
     """Checks the arguments of one documented function."""
 
     def __init__(
-        self, body: Callable[..., Any], invalid: Mapping[str, str | tuple[str, cudnnStatus_t]], fresh: Sequence[str]
+        self,
+        body: Callable[..., Any],
+        invalid: Mapping[str, str | tuple[str, cudnnStatus_t]],
+        fresh: Sequence[str] = (),
+        unchecked: Sequence[str] = (),
     ) -> None:
         self.name = body.__name__
         self.function = functions()[self.name]
@@ -73,6 +77,7 @@ class _Documented:
         self.body = body
         self.invalid = invalid
         self.fresh = frozenset(fresh)
+        self.unchecked = frozenset(unchecked)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if not kwargs and len(args) == len(self.parameters):
@@ -89,6 +94,8 @@ class _Documented:
     def check(self, parameter: Parameter, value: Any) -> Any:
         """The argument as the body gets it; raises where the argument is wrong in itself."""
         base = parameter.base_type
+        if parameter.name in self.unchecked:
+            return value
         if base == "cudnnHandle_t":
             return self._handle(parameter, value)
         if value is None:
@@ -160,17 +167,21 @@ class _Documented:
 
 
 def documented(
-    *, invalid: Mapping[str, str | tuple[str, cudnnStatus_t]] | None = None, fresh: Sequence[str] = ()
+    *,
+    invalid: Mapping[str, str | tuple[str, cudnnStatus_t]] | None = None,
+    fresh: Sequence[str] = (),
+    unchecked: Sequence[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a documented host-side call of its body.
 
     invalid: parameter name (or "*" for all others) -> the clause that an argument wrong in itself violates, with its
         status where that is not BAD_PARAM.
     fresh: input descriptors that may be uninitialised.
+    unchecked: parameters that the body checks itself.
     """
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
-        checks = _Documented(body, invalid or {}, fresh)
+        checks = _Documented(body, invalid or {}, fresh, unchecked)
 
         @functools.wraps(body)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -209,7 +220,7 @@ def computing(
     """
 
     def decorate(body: Callable[..., Operation]) -> Callable[..., None]:
-        checks = _Documented(body, invalid or {}, ())
+        checks = _Documented(body, invalid or {})
         run = _Computing(checks, body, tuple(memory), f"{checks.name}/{failed}", small or {})
 
         @functools.wraps(body)
@@ -261,6 +272,7 @@ class _Computing:
             error.function = error.function or self.checks.name
             raise
         except BackendError as error:
+            api_log.log_fatal(self.checks.function, str(error))
             raise CudnnError(EXECUTION_FAILED, self.failed, str(error), self.checks.name) from error
 
     def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:

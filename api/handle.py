@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .enumerations import cudnnStatus_t
 from .operations import Backend, Buffer
 from .status import ALLOC_FAILED, BAD_PARAM, NOT_INITIALIZED, CudnnError
 
@@ -24,11 +25,12 @@ class Handle:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self.stream: Any = None
+        self.stream: Any = None  # the backend's
+        self.user_stream: Any = None  # what cudnnSetStream was given
         self.lock = threading.RLock()
         self.alive = True
         self.prepared: dict[Any, Any] = {}
-        self.runtime_error = 0
+        self.runtime_error = cudnnStatus_t.CUDNN_STATUS_SUCCESS
 
     def to_device(self, array: Any) -> Buffer:
         """A buffer with a copy of the array's elements in row-major order."""

@@ -37,7 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "shows(*clauses): the clauses that the case shows")
-    config.pluginmanager.register(Collector(config), "conformance-collector")
+    if not hasattr(config, "workerinput"):  # workers send their results to the controlling process
+        config.pluginmanager.register(Collector(config), "conformance-collector")
 
 
 def subject_names(config: pytest.Config) -> list[str]:
@@ -224,7 +225,7 @@ class Collector:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         directory = self.config.getoption("--report")
-        if directory is None or hasattr(self.config, "workerinput"):
+        if directory is None:
             return
         report = self.build()
         paths = write_report(report, Path(directory))

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from dualdnn.api.operations import Operation, TensorSpec
+from dualdnn.api.operations import Operation
 from dualdnn.reference import Verdict, judge
-from dualdnn.reference.view import strided
 
 from .calls import Caller
 from .inputs import fill
@@ -36,10 +35,7 @@ class Trial:
         return self.verdict.agrees and not self.problems
 
     def explanation(self) -> str:
-        lines = list(self.problems)
-        if self.verdict.wrong:
-            lines.append(f"{self.verdict.wrong} of {self.verdict.checked} elements are wrong, the worst: {self.verdict.worst}")
-        return "\n".join(lines)
+        return "\n".join([*self.problems, *filter(None, [self.verdict.explanation()])])
 
 
 def seed_of(operation: Operation, seed: int) -> int:
@@ -100,32 +96,15 @@ def attempt(
         now = buffer.to_host(np.uint8, whole.size)
         size = memory[name].size
         after[name] = now[GUARD : GUARD + size].copy()
-        problems += _damage(operation, name, aliases, whole, now, size)
+        problems += _damaged_guards(name, whole, now, size)
         buffer.free()
     for name, original in aliases.items():
         after[name] = after[original]
     return Trial(operation, judge(operation, memory, after), problems, after)
 
 
-def _damage(operation: Operation, name: str, aliases: Mapping[str, str], before: Array, now: Array, size: int) -> list[str]:
-    """Bytes that changed though they may not: guard zones, gaps between the elements of an output, inputs."""
-    allowed = np.zeros(before.size, bool)
-    inner = allowed[GUARD : GUARD + size]
-    for written in (name, *(alias for alias, original in aliases.items() if original == name)):
-        if written in operation.raw:
-            inner[:] = True
-        elif written in operation.outputs:
-            inner |= element_bytes(operation.tensor(written), size)
-    wrong = np.flatnonzero((before != now) & ~allowed)
-    if not wrong.size:
-        return []
-    first = int(wrong[0]) - GUARD
-    where = "before its start" if first < 0 else "after its end" if first >= size else "outside its elements"
-    return [f"{name}: {wrong.size} bytes changed {where} (first at byte {first} of {size})"]
-
-
-def element_bytes(spec: TensorSpec, size: int) -> Array:
-    """Which of ``size`` bytes belong to elements of the tensor."""
-    marks = np.zeros(size, np.uint8)
-    strided(spec, marks)[...] = np.frombuffer(b"\xff" * spec.scalar_bytes, strided(spec, marks).dtype)[0]
-    return marks != 0
+def _damaged_guards(name: str, before: Array, now: Array, size: int) -> list[str]:
+    """Guard zones that changed."""
+    zones = {"before its start": slice(0, GUARD), "after its end": slice(GUARD + size, None)}
+    damaged = {where: np.flatnonzero(before[zone] != now[zone]) for where, zone in zones.items()}
+    return [f"{name}: {bytes_.size} bytes {where} changed" for where, bytes_ in damaged.items() if bytes_.size]

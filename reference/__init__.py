@@ -21,3 +21,5 @@ __all__ = [
     "tensor_arithmetic",
     "transform",
 ]
+
+__version__ = "0.1.0"

@@ -105,8 +105,12 @@ class ReferenceBackend:
     def new_stream(self) -> Stream:
         return Stream()
 
-    def accepts_stream(self, stream: Any) -> bool:
-        return stream is None or isinstance(stream, Stream)
+    def stream(self, value: Any) -> Stream | None:
+        if value is None or isinstance(value, Stream):
+            return value
+        if hasattr(value, "synchronize"):
+            raise ValueError("belongs to another device")
+        raise TypeError(f"is a {type(value).__name__}, not a stream of the reference backend")
 
     def finished(self, _stream: Any) -> bool:
         return True

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnDataType_t
-from dualdnn.api.operations import Operation
+from dualdnn.api.operations import Operation, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
 from .engine import Exact, blended, evaluate, magnitude_of, roundings_of
-from .view import NUMPY_TYPES, Array, read, rounded, stored, wide_type
+from .view import NUMPY_TYPES, Array, read, rounded, stored, strided, wide_type
 
 # (unit roundoff, smallest normal number, largest finite number)
 PRECISION = {
@@ -51,11 +50,18 @@ class Verdict:
     error_ratio: float = 0.0
     checked: int = 0
     informative: int = 0
-    details: list[str] = field(default_factory=list)
+    stray: list[str] = field(default_factory=list)
 
     @property
     def agrees(self) -> bool:
-        return self.wrong == 0
+        return self.wrong == 0 and not self.stray
+
+    def explanation(self) -> str:
+        """What is wrong, one line each; empty when the outputs agree."""
+        lines = list(self.stray)
+        if self.wrong:
+            lines.append(f"{self.wrong} of {self.checked} elements are wrong, the worst: {self.worst}")
+        return "\n".join(lines)
 
     @property
     def mistrusted(self) -> bool:
@@ -64,8 +70,12 @@ class Verdict:
 
 
 def judge(operation: Operation, before: Mapping[str, Array], after: Mapping[str, Array]) -> Verdict:
-    """Judge the outputs in ``after`` (operand name -> bytes), given all operands as they were ``before`` the call."""
-    verdict = Verdict()
+    """Judge the operands ``after`` the call (name -> bytes), given all of them as they were ``before`` it.
+
+    Outputs must agree with the exact result, gaps between their elements and the elements of inputs must be untouched.
+    Operands that share memory are the same array.
+    """
+    verdict = Verdict(stray=_stray_writes(operation, before, after))
     for name, exact in evaluate(operation, before).items():
         if exact.raw:
             _judge_raw(name, exact, after[name], verdict)
@@ -111,8 +121,8 @@ def _judge_output(
         if np.dtype(NUMPY_TYPES[spec.scalar_type]).kind in "iu":
             right |= np.isnan(value)
         allowed = bound + _half_step(value, spec.scalar_type)
-        ratio = np.abs(number - value) / allowed
-        ratio = np.where(np.isfinite(ratio) & ~undetermined, ratio, 0.0)
+        ratio = np.abs(number - _saturated(value, spec.scalar_type)) / allowed
+        ratio = np.where(np.isfinite(ratio) & ~undetermined, np.where(right, np.minimum(ratio, 1.0), ratio), 0.0)
     verdict.checked += value.size
     verdict.informative += int(np.count_nonzero((value != 0) & ~undetermined))
     verdict.error_ratio = max(verdict.error_ratio, float(ratio.max(initial=0.0)))
@@ -147,5 +157,37 @@ def _half_step(value: Array, data_type: cudnnDataType_t) -> Array:
     return np.maximum(np.minimum(np.abs(value), largest), smallest) * unit
 
 
-def outputs_of(operation: Operation, memory: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: memory[name] for name in operation.outputs}
+def _saturated(value: Array, data_type: cudnnDataType_t) -> Array:
+    """The value as an integer type can hold it."""
+    dtype = NUMPY_TYPES[data_type]
+    if dtype.kind not in "iu":
+        return value
+    return np.clip(value, np.iinfo(dtype).min, np.iinfo(dtype).max)
+
+
+def element_bytes(spec: TensorSpec, size: int) -> Array:
+    """Which of ``size`` bytes belong to elements of the tensor."""
+    marks = np.zeros(size, np.uint8)
+    target = strided(spec, marks)
+    target[...] = np.frombuffer(b"\xff" * target.itemsize, target.dtype)[0]
+    return marks != 0
+
+
+def _stray_writes(operation: Operation, before: Mapping[str, Array], after: Mapping[str, Array]) -> list[str]:
+    """Operands with bytes that changed though the operation may not write them."""
+    found = []
+    for name, now in after.items():
+        written = [other for other in operation.outputs if other in after and after[other] is now]
+        if name in operation.raw:
+            continue
+        size = operation.nbytes(name)
+        changed = before[name][:size] != now[:size]
+        for other in written:
+            if other not in operation.raw:
+                changed[: operation.nbytes(other)] &= ~element_bytes(operation.tensor(other), operation.nbytes(other))
+        if not written:
+            changed &= element_bytes(operation.tensor(name), size)
+        if changed.any():
+            where = "in gaps between its elements" if written else "of an input"
+            found.append(f"{name}: {np.count_nonzero(changed)} bytes {where} changed, the first at {np.argmax(changed)}")
+    return found

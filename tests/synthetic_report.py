@@ -1,4 +1,4 @@
-"""Synthetic results for the tests of the report: the real clauses, seeded outcomes, and texts meant to break a writer."""
+"""Synthetic results for the tests of the report: real clauses, seeded outcomes, and texts meant to break a writer."""
 
 import math
 import random
@@ -25,7 +25,7 @@ DIFFERENCES = (
         "E001",
         "cudnnActivationForward",
         ("cudnnActivationForward/c01",),
-        "refuses <b>unequal</b> strides",
+        "refuses <u>unequal</u> strides",
         "accepts them",
         "document",
     ),

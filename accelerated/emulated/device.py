@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..compiler import host_compiler, toolchain
-from ..device import Device, DeviceUnavailable, Stream, checked_bytes, checked_range
+from ..device import Device, Stream, bytes_of, check_range
 from .library import EmulatedFunction, EmulatedLibrary
 from .memory import GuardedMemory, GuardedPool
 
@@ -53,34 +53,34 @@ class EmulatedDevice(Device):
         self._streams = 0
 
     def allocate(self, nbytes: int) -> GuardedMemory:
-        checked_range(1, nbytes)
+        check_range(1, nbytes)
         if self.guard not in GUARDS:
             raise ValueError(f"guard={self.guard!r}: expected one of {GUARDS}")
         return self.pool.allocate(nbytes, at_start=self.guard == "start")
 
     def upload(self, address: int, data: Any, stream: Stream | None = None) -> None:
-        view = checked_bytes(data)
+        view = bytes_of(data)
         if view:
             self._target(address, len(view), "upload")[:] = view
 
     def download(self, address: int, nbytes: int, stream: Stream | None = None) -> bytearray:
-        checked_range(address, nbytes)
+        check_range(address, nbytes)
         return bytearray(self._target(address, nbytes, "download")) if nbytes else bytearray()
 
     def fill(self, address: int, nbytes: int, byte: int, stream: Stream | None = None) -> None:
-        checked_range(address, nbytes)
+        check_range(address, nbytes)
         if nbytes:
             self.pool.check(address, nbytes, "fill")
             ctypes.memset(address, byte, nbytes)
 
     def copy(self, destination: int, source: int, nbytes: int, stream: Stream | None = None) -> None:
-        checked_range(destination, nbytes, "destination")
-        checked_range(source, nbytes, "source")
+        check_range(destination, nbytes, "destination")
+        check_range(source, nbytes, "source")
         if nbytes:
             self._target(destination, nbytes, "copy")[:] = self._target(source, nbytes, "copy")
 
     def _target(self, address: int, nbytes: int, action: str) -> memoryview:
-        checked_range(address, nbytes)
+        check_range(address, nbytes)
         self.pool.check(address, nbytes, action)
         return memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
 

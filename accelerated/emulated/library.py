@@ -16,7 +16,9 @@ from ..device import DeviceError, Dimensions, Function, Stream
 if TYPE_CHECKING:
     from .device import EmulatedDevice
 
-_launching = threading.Lock()  # a module's scheduler runs one launch at a time, and signal handlers belong to the process
+_launching = (
+    threading.Lock()
+)  # a module's scheduler runs one launch at a time, and signal handlers belong to the process
 _KERNEL_SOURCES = (".cu", ".cuh")
 
 
@@ -87,7 +89,12 @@ class EmulatedFunction(Function):
         self._words = struct.Struct(f"={self.argument_bytes // 8}Q")
 
     def _launch(
-        self, arguments: bytes | bytearray, grid: Dimensions, block: Dimensions, shared_bytes: int, stream: Stream | None
+        self,
+        arguments: bytes | bytearray,
+        grid: Dimensions,
+        block: Dimensions,
+        shared_bytes: int,
+        stream: Stream | None,
     ) -> None:
         launch = _Launch(
             ctypes.pointer(self._kernel),

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import sys
 from functools import cached_property
 from pathlib import Path
 
-from ..compiler import DeviceUnavailable, Kernel, Module, compiler_version, host_compiler
+from .. import compiler
+from ..compiler import DeviceUnavailable, Kernel, Module, compiler_version, host_compiler, toolkits
 
 HEADERS = Path(__file__).parent
 CUDA_WHEELS = "nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl"
-WHEEL_FOLDERS = ("nvidia/cu13/include", "nvidia/cuda_runtime/include", "nvidia/cuda_nvcc/include", "nvidia/cuda_cccl/include")
+WHEEL_FOLDERS = (
+    "nvidia/cu13/include",
+    "nvidia/cuda_runtime/include",
+    "nvidia/cuda_nvcc/include",
+    "nvidia/cuda_cccl/include",
+)
 
 
 def _search(folders: list[Path]) -> list[Path] | None:
@@ -26,14 +31,14 @@ def _search(folders: list[Path]) -> list[Path] | None:
 
 def cuda_headers() -> list[Path]:
     """The include folders of a CUDA toolkit, or else of NVIDIA's packages for Python."""
-    for toolkit in filter(None, (os.environ.get("CUDA_HOME"), "/usr/local/cuda")):
-        if folders := _search([Path(toolkit, "include")]):
+    for toolkit in toolkits():
+        if folders := _search([toolkit / "include"]):
             return folders
     for entry in sys.path:
         if folders := _search([Path(entry, folder) for folder in WHEEL_FOLDERS]):
             return folders
     raise DeviceUnavailable(
-        f"no CUDA headers: neither CUDA_HOME/include nor /usr/local/cuda/include has them; install a CUDA toolkit or: pip install {CUDA_WHEELS}"
+        f"no CUDA headers: neither CUDA_HOME nor {compiler.TOOLKIT} has them; install a CUDA toolkit or: pip install {CUDA_WHEELS}"
     )
 
 
@@ -54,7 +59,9 @@ class EmulatedToolchain:
 
     def __init__(self) -> None:
         if platform.system() != "Linux" or platform.machine() != "x86_64":
-            raise DeviceUnavailable(f"the emulated device runs on Linux on x86-64, not on {platform.system()} on {platform.machine()}")
+            raise DeviceUnavailable(
+                f"the emulated device runs on Linux on x86-64, not on {platform.system()} on {platform.machine()}"
+            )
         self.options = [
             "-std=c++20", "-O1", "-g1", "-shared", "-fPIC", _processor_option(),
             "-ffp-contract=fast",  # fuses multiply and add, as nvcc does
@@ -94,4 +101,17 @@ class EmulatedToolchain:
     def command(self, module: Module, unit: Path, output: Path) -> list[str]:
         includes = [f"-isystem{folder}" for folder in self.include_folders]
         libraries = ["-lstdc++", "-lm", "-lgcc_s", "-lc", "-lgcc"]
-        return [host_compiler(), *self.options, *includes, *module.options, "-o", str(output), "-x", "c++", str(unit), "-x", "none", *libraries]
+        return [
+            host_compiler(),
+            *self.options,
+            *includes,
+            *module.options,
+            "-o",
+            str(output),
+            "-x",
+            "c++",
+            str(unit),
+            "-x",
+            "none",
+            *libraries,
+        ]

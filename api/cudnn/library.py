@@ -1,9 +1,20 @@
-"""The library and its handle (3.2.5, 3.2.20)."""
+"""The library, its handle and its log (3.2.5, 3.2.20, 3.2.41, 3.2.42, 3.2.44, 3.2.54, 3.2.58, 3.2.63, 3.2.67, 3.2.70,
+3.2.79, 3.2.89)."""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+from .. import api_log
+from ..document import VERSION
+from ..enumerations import cudnnErrQueryMode_t, cudnnStatus_t
 from ..functions import documented
 from ..handle import Handle, open_backend
+from ..operations import BackendError
+from ..status import BAD_PARAM, INTERNAL_ERROR, INVALID_VALUE, MAPPING_ERROR, CudnnError, expect
+
+SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
+CUDNN_VERSION = VERSION[0] * 1000 + VERSION[1] * 100 + VERSION[2]
 
 
 def cudnnCreate(*, backend=None, device=None):
@@ -20,3 +31,112 @@ def cudnnCreate(*, backend=None, device=None):
 def cudnnDestroy(handle):
     """Wait for the handle's work, then release it. Errors: BAD_PARAM for NULL (c05). Source: 3.2.20."""
     handle.destroy()
+
+
+@documented(invalid={"handle": "c05"})
+def cudnnSetStream(handle, streamId):
+    """Launch the handle's work on this stream from now on; NULL is the default stream. Earlier work is not awaited.
+
+    streamId: a stream of ``handle.new_stream()``, a PyCUDA stream or the number of a cudaStream_t.
+    Errors: BAD_PARAM for NULL (c05) or what is no stream; MAPPING_ERROR for a stream of another device (c06).
+    Source: 3.2.89.
+    """
+    try:
+        stream = handle.backend.stream(streamId)
+    except TypeError as error:
+        raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"streamId {error}") from None
+    except ValueError as error:
+        raise CudnnError(MAPPING_ERROR, "cudnnSetStream/c06", f"streamId {error}") from None
+    handle.stream, handle.user_stream = stream, streamId
+
+
+@documented(invalid={"handle": "c03"})
+def cudnnGetStream(handle):
+    """The stream that was set, None where none was. Errors: BAD_PARAM for NULL (c03). Source: 3.2.58."""
+    return handle.user_stream
+
+
+@documented()
+def cudnnGetVersion():
+    """The version of the specification as one number, 8003 (CUDNN_VERSION). Source: 3.2.63."""
+    return CUDNN_VERSION
+
+
+@documented()
+def cudnnGetCudartVersion():
+    """The version of the CUDA headers that kernels are compiled against, 13000 for 13.0; 0 where there are none.
+
+    Source: 3.2.42.
+    """
+    from dualdnn.accelerated import cuda_version
+
+    return cuda_version()
+
+
+@documented(invalid={"type": ("c02", INVALID_VALUE)})
+def cudnnGetProperty(type):
+    """Major version, minor version or patch level. Errors: INVALID_VALUE for another type (c02). Source: 3.2.54."""
+    return VERSION[type]
+
+
+@documented(unchecked=["status"])
+def cudnnGetErrorString(status):
+    """The name of a status; CUDNN_UNKNOWN_STATUS for a value that is none. Source: 3.2.44."""
+    try:
+        return cudnnStatus_t(status).name
+    except ValueError:
+        return "CUDNN_UNKNOWN_STATUS"
+
+
+@documented()
+def cudnnOpsInferVersionCheck():
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c04). Source: 3.2.67."""
+    from dualdnn import accelerated, api, reference
+
+    versions = {part.__name__: part.__version__ for part in (api, reference, accelerated)}
+    mismatch = cudnnStatus_t.CUDNN_STATUS_VERSION_MISMATCH
+    expect(len(set(versions.values())) == 1, mismatch, "cudnnOpsInferVersionCheck/c04", f"versions differ: {versions}")
+
+
+@documented(invalid={"*": "c21"})
+def cudnnQueryRuntimeError(handle, mode, tag):
+    """The error that kernels of this handle reported since the last query, which clears it.
+
+    mode: RAWCODE reads at once; NONBLOCKING answers RUNTIME_IN_PROGRESS while work is pending; BLOCKING waits.
+    tag: NULL. Errors: BAD_PARAM (c21); INTERNAL_ERROR when waiting fails (c22). Source: 3.2.70.
+    """
+    expect(tag is None, BAD_PARAM, "cudnnQueryRuntimeError/c19", f"tag is {tag!r}, it has to be NULL")
+    if mode == cudnnErrQueryMode_t.CUDNN_ERRQUERY_NONBLOCKING and not handle.backend.finished(handle.stream):
+        return cudnnStatus_t.CUDNN_STATUS_RUNTIME_IN_PROGRESS
+    if mode == cudnnErrQueryMode_t.CUDNN_ERRQUERY_BLOCKING:
+        try:
+            handle.backend.synchronize(handle.stream)
+        except BackendError as error:
+            raise CudnnError(INTERNAL_ERROR, "cudnnQueryRuntimeError/c22", str(error)) from error
+    status, handle.runtime_error = handle.runtime_error, SUCCESS
+    return status
+
+
+@documented(unchecked=["fptr"])
+def cudnnSetCallback(mask, udata, fptr):
+    """Choose what is logged and where.
+
+    mask: bits CUDNN_SEV_ERROR_EN, CUDNN_SEV_WARNING_EN, CUDNN_SEV_INFO_EN; other bits are dropped. udata: handed to the
+    callback as it is. fptr: a function (severity, udata, dbg: cudnnDebug_t, msg), None for the built-in callback, which
+    writes where the environment variable CUDNN_LOGDEST_DBG says. In msg every line ends with NUL, the message with two.
+    Source: 3.2.79.
+    """
+    expect(fptr is None or callable(fptr), BAD_PARAM, "cudnnStatus_t/c05", f"fptr is {fptr!r}, not a function")
+    api_log.configure(mask, udata, fptr)
+
+
+class CallbackState(NamedTuple):
+    mask: int
+    udata: Any
+    fptr: Any
+
+
+@documented()
+def cudnnGetCallback():
+    """(mask, udata, fptr); fptr is None while the built-in callback is in use. Source: 3.2.41."""
+    return CallbackState(api_log.state.mask, api_log.state.udata, api_log.state.callback)

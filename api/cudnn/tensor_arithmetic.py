@@ -1,1 +1,169 @@
-"""Tensor arithmetic descriptors and calls."""
+"""Arithmetic on whole tensors and its descriptor (3.2.2, 3.2.12, 3.2.27, 3.2.49, 3.2.68, 3.2.75, 3.2.84, 3.2.90)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..descriptors import OpTensorDescriptor
+from ..enumerations import cudnnDataType_t, cudnnNanPropagation_t, cudnnOpTensorOp_t, cudnnStatus_t
+from ..functions import SameMemory, computing, documented
+from ..operations import AddTensor, OpTensor, OpTensorSpec, ScaleTensor, SetTensor, TensorSpec
+from ..operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT8x4
+from ..relations import data_type_among, rank_between, same_data_type, same_dims, scaling, writable_layout
+from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
+
+# No table in the document; what NVIDIA's library computes (docs/errata.md, D032, D101 and D124).
+PLAIN_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16, INT8)
+ADD_TYPES = (*PLAIN_TYPES, INT8x4)  # "all tensor formats": CUDNN_TENSOR_NCHW_VECT_C too
+COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
+
+# Table 7: types of (A, B, C) -> opTensorCompType
+OP_TENSOR_TYPES = {
+    (FLOAT, FLOAT, FLOAT): FLOAT,
+    (INT8, INT8, FLOAT): FLOAT,
+    (HALF, HALF, FLOAT): FLOAT,
+    (BFLOAT16, BFLOAT16, FLOAT): FLOAT,
+    (DOUBLE, DOUBLE, DOUBLE): DOUBLE,
+    (FLOAT, FLOAT, HALF): FLOAT,
+    (HALF, HALF, HALF): FLOAT,
+    (INT8, INT8, INT8): FLOAT,
+    (FLOAT, FLOAT, INT8): FLOAT,
+    (FLOAT, FLOAT, BFLOAT16): FLOAT,
+    (BFLOAT16, BFLOAT16, BFLOAT16): FLOAT,
+}
+DESTINATION_TYPES = tuple(dict.fromkeys(destination for _, _, destination in OP_TENSOR_TYPES))
+
+
+@documented(invalid={"*": "c03"})
+def cudnnCreateOpTensorDescriptor():
+    """A new descriptor of tensor pointwise math, to be filled by cudnnSetOpTensorDescriptor.
+
+    Source: 3.2.12, cudnnCreateOpTensorDescriptor/c01.
+    """
+    return OpTensorDescriptor()
+
+
+@documented(invalid={"*": "c05"})
+def cudnnSetOpTensorDescriptor(opTensorDesc, opTensorOp, opTensorCompType, opTensorNanOpt):
+    """Set the operation, the type it is computed in (FLOAT, DOUBLE, HALF, BFLOAT16) and its NaN propagation.
+
+    Errors: BAD_PARAM for an unknown opTensorOp, opTensorCompType or opTensorNanOpt or an integer type to compute in
+    (c05). Source: 3.2.84.
+    """
+    names = ", ".join(kind.name for kind in COMPUTE_TYPES)
+    expect(opTensorCompType in COMPUTE_TYPES, BAD_PARAM, "cudnnSetOpTensorDescriptor/c05",
+           f"opTensorCompType is {opTensorCompType.name}, supported are {names}")  # fmt: skip
+    opTensorDesc.spec = OpTensorSpec(opTensorOp, opTensorCompType, opTensorNanOpt)
+
+
+class OpTensorParameters(NamedTuple):
+    opTensorOp: cudnnOpTensorOp_t
+    opTensorCompType: cudnnDataType_t
+    opTensorNanOpt: cudnnNanPropagation_t
+
+
+@documented(invalid={"opTensorDesc": "c05"})
+def cudnnGetOpTensorDescriptor(opTensorDesc):
+    """(opTensorOp, opTensorCompType, opTensorNanOpt) as they were set.
+
+    Source: 3.2.49, c01 to c04; uninitialised is refused (c05).
+    """
+    spec = opTensorDesc.spec
+    return OpTensorParameters(spec.op, spec.compute_type, spec.nan)
+
+
+@documented()
+def cudnnDestroyOpTensorDescriptor(opTensorDesc):
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.27."""
+    opTensorDesc.destroy()
+
+
+@computing(
+    invalid={"aDesc": "c07", "cDesc": "c07"},
+    memory=[SameMemory("A", "C", INCORRECT_PARAMETER, allowed=lambda o: o.A == o.C)],
+    failed="c12",
+)
+def cudnnAddTensor(handle, alpha, aDesc, A, beta, cDesc, C):
+    """C = alpha * A + beta * C; A is broadcast along its dimensions of extent 1; beta == 0 does not read C.
+
+    A, C: up to 5 dimensions, every dimension of A that of C or 1, equal data types (FLOAT, DOUBLE, HALF, BFLOAT16,
+    INT8, INT8x4), any strides. In place (A is C) when the descriptors are identical.
+    Errors: BAD_PARAM for dimensions of A that do not fit C (c10) or differing types (c11); NOT_SUPPORTED for other
+    types (c09) or more than 5 dimensions (c05). Source: 3.2.2.
+    """
+    _broadcast_onto("cudnnAddTensor/c10", "aDesc", aDesc, cDesc)
+    same_data_type("cudnnAddTensor/c11", aDesc=aDesc, cDesc=cDesc)
+    data_type_among("cudnnAddTensor/c09", ADD_TYPES, aDesc=aDesc)
+    rank_between("cudnnAddTensor/c05", 1, 5, cDesc=cDesc)
+    writable_layout(cDesc=cDesc)
+    return AddTensor(scaling(alpha, cDesc), scaling(beta, cDesc), aDesc, cDesc)
+
+
+@computing(
+    invalid=dict.fromkeys(("handle", "opTensorDesc", "aDesc", "bDesc", "cDesc"), "c23"),
+    memory=[SameMemory("A", "C", INCORRECT_PARAMETER, allowed=lambda o: o.A == o.C)],
+    failed="c32",
+)
+def cudnnOpTensor(handle, opTensorDesc, alpha1, aDesc, A, alpha2, bDesc, B, beta, cDesc, C):
+    """C = op(alpha1 * A, alpha2 * B) + beta * C; B is broadcast along its dimensions of extent 1; beta == 0 does not
+    read C.
+
+    op: addition, multiplication, minimum, maximum; square root of alpha1 * A and 1 - alpha1 * A take no notice of the
+    values of B, whose descriptor and memory must be right all the same. opTensorNanOpt decides whether a NaN or the
+    other operand is the minimum and the maximum.
+    A, B, C: up to 5 dimensions, A of the dimensions of C, each dimension of B that of C or 1, types of a row of Table
+    7, any strides. In place (A is C) when the descriptors are identical.
+    Errors: BAD_PARAM for dimensions of A (c29) or B (c30), a type of C that is no destination (c28), types outside
+    Table 7 (c31); NOT_SUPPORTED for another opTensorCompType than the table's (c26) or more than 5 dimensions (c25).
+    Source: 3.2.68.
+    """
+    same_dims("cudnnOpTensor/c29", aDesc=aDesc, cDesc=cDesc)
+    _broadcast_onto("cudnnOpTensor/c30", "bDesc", bDesc, cDesc)
+    data_type_among("cudnnOpTensor/c28", DESTINATION_TYPES, BAD_PARAM, cDesc=cDesc)
+    types = (aDesc.data_type, bDesc.data_type, cDesc.data_type)
+    compute_type = OP_TENSOR_TYPES.get(types)
+    expect(compute_type, BAD_PARAM, "cudnnOpTensor/c31",
+           "data types are no row of Table 7: aDesc {}, bDesc {}, cDesc {}".format(*(kind.name for kind in types)))  # fmt: skip
+    expect(opTensorDesc.compute_type == compute_type, NOT_SUPPORTED, "cudnnOpTensor/c26",
+           f"opTensorCompType is {opTensorDesc.compute_type.name}, Table 7 has {compute_type.name} for aDesc {types[0].name}, "
+           f"bDesc {types[1].name}, cDesc {types[2].name}")  # fmt: skip
+    rank_between("cudnnOpTensor/c25", 1, 5, cDesc=cDesc)
+    writable_layout(cDesc=cDesc)
+    alpha1, alpha2, beta = (scaling(value, cDesc) for value in (alpha1, alpha2, beta))
+    return OpTensor(opTensorDesc, alpha1, alpha2, beta, aDesc, bDesc, cDesc)
+
+
+@computing(invalid={"*": "c06"}, failed="c07")
+def cudnnScaleTensor(handle, yDesc, y, alpha):
+    """y = alpha * y in place.
+
+    y: 4 or 5 dimensions, any strides; FLOAT, DOUBLE, HALF, BFLOAT16, INT8. alpha: one number for the whole tensor.
+    Errors: BAD_PARAM for NULL (c06); NOT_SUPPORTED for other types or numbers of dimensions (c05). Source: 3.2.75.
+    """
+    data_type_among("cudnnScaleTensor/c05", PLAIN_TYPES, yDesc=yDesc)
+    rank_between("cudnnScaleTensor/c05", 4, 5, yDesc=yDesc)
+    writable_layout(yDesc=yDesc)
+    return ScaleTensor(scaling(alpha, yDesc), yDesc)
+
+
+@computing(invalid={"*": "c07"}, failed="c08")
+def cudnnSetTensor(handle, yDesc, y, valuePtr):
+    """Every element of y becomes the value.
+
+    y: 4 or 5 dimensions, any strides; FLOAT, DOUBLE, HALF, BFLOAT16, INT8. valuePtr: one number, which is rounded into
+    the type of y; for INT8 it is a whole number from -128 to 127.
+    Errors: BAD_PARAM for NULL (c07) or a value that INT8 does not have (c03); NOT_SUPPORTED for other types or numbers
+    of dimensions (c06). Source: 3.2.90.
+    """
+    data_type_among("cudnnSetTensor/c06", PLAIN_TYPES, yDesc=yDesc)
+    rank_between("cudnnSetTensor/c06", 4, 5, yDesc=yDesc)
+    writable_layout(yDesc=yDesc)
+    expect(yDesc.data_type != INT8 or valuePtr in range(-128, 128), BAD_PARAM, "cudnnSetTensor/c03",
+           f"valuePtr is {valuePtr}, which is no value of the type of yDesc, CUDNN_DATA_INT8")  # fmt: skip
+    return SetTensor(valuePtr, yDesc)
+
+
+def _broadcast_onto(clause: str, name: str, spec: TensorSpec, destination: TensorSpec, status: cudnnStatus_t = BAD_PARAM) -> None:
+    """Every dimension is that of the destination or 1, and there are as many."""
+    fits = spec.rank == destination.rank and all(a in (1, c) for a, c in zip(spec.dims, destination.dims, strict=True))
+    expect(fits, status, clause, f"{name} has dims {spec.dims}, each must be 1 or that of cDesc, which has {destination.dims}")

@@ -58,8 +58,9 @@ class Backend(Protocol):
 
     def new_stream(self) -> Any: ...
 
-    def accepts_stream(self, stream: Any) -> bool:
-        """Whether ``stream`` is None or a stream of this backend's device."""
+    def stream(self, value: Any) -> Any:
+        """What the caller gave as a stream, for ``prepare``d launches: None is the default stream. TypeError where it
+        is no stream at all, ValueError where it belongs to another device."""
 
     def finished(self, stream: Any) -> bool:
         """Whether all work in the stream is done, without waiting."""

@@ -416,7 +416,7 @@ function histogram(ratios, label, height, axis) {
 function axisLabels(left, step, y) {
   const place = (x, label) => shape("text", { x, y, "text-anchor": "middle" }, label);
   const decades = [6, 4, 2].map((power) => place(left(LAST - 2 * power), `1e-${power}`));
-  return [place(step / 2, "0"), ...decades, place(left(LAST) - step / 2, "1"), place(left(LAST) + step / 2 + 1, ">1")];
+  return [place(step / 2, "0"), ...decades, place(left(LAST) - step / 2 - 4, "1"), place(left(LAST) + step / 2 + 1, ">1")];
 }
 
 const describe = (ratios) => `${count(ratios.length)} numeric ${ratios.length === 1 ? "case" : "cases"}, median ${ratioText(median(ratios))}, largest ${ratioText(worst(ratios))}`;
@@ -456,7 +456,7 @@ function renderRatios() {
   ));
   node.append(
     element("p", {}, `Loosest first. “Loose bound” marks functions that never come within ${LOOSE} of their bound. Each strip shows exact results, then 1e-${DECADES} … 1, then those over the bound.`),
-    table("", ["Function", number("largest"), "", ...subjects], rows, { class: "stack" }),
+    table("", ["Function", number("largest"), "note", ...subjects], rows, { class: "stack" }),
   );
 }
 

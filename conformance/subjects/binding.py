@@ -44,7 +44,6 @@ SPARE = 1024
 # Host output arrays never need more entries: ranks are at most 8 and batches of descriptors are small.
 LARGEST_OUTPUT = 1 << 20
 
-STATUS_FREE = {"cudnnGetVersion", "cudnnGetCudartVersion", "cudnnGetErrorString"}
 OPAQUE = re.compile(r"cudnn\w*(Descriptor|Handle|Plan|ParamPack|AlgorithmPerformance)_t|cudnnHandle_t")
 
 
@@ -463,47 +462,68 @@ def slot_of(function: str, index: int, parameters: Sequence[Parameter]) -> Slot:
     return Slot(parameter)
 
 
-def bind(
-    library: Library,
-    function: str,
-    parameters: Sequence[Parameter],
-    slots: Sequence[Slot],
-    null_crashes: Sequence[str],
-) -> Callable[..., Any]:
-    """The documented function as a Python function of a library that exports it."""
-    symbol = library.symbol(function)
-    symbol.restype = {"cudnnGetErrorString": ctypes.c_char_p}.get(
-        function, ctypes.c_size_t if function in STATUS_FREE else ctypes.c_int
-    )
-    signature = inspect.Signature(
-        [inspect.Parameter(s.name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for s in slots if s.passed]
-    )
-    returned = [slot for slot in slots if slot.returned]
-    result_type = namedtuple(function.removeprefix("cudnn"), [s.name for s in returned])  # type: ignore[misc]
+RESULT_TYPES = {
+    "cudnnGetVersion": ctypes.c_size_t,
+    "cudnnGetCudartVersion": ctypes.c_size_t,
+    "cudnnGetErrorString": ctypes.c_char_p,
+}
 
-    def call_library(*arguments: Any, **keywords: Any) -> Any:
-        call = Call(library, function, dict(signature.bind(*arguments, **keywords).arguments), {})
-        for name in null_crashes:
-            if call.values[name] is None:
-                raise Crashes(function, f"{name}: None is NULL, which this library does not survive")
-        encoded = [slot.encode(call) for slot in slots]
-        if library.cuda is not None:
-            library.cuda.make_current()
-        number = symbol(*encoded)
-        if function in STATUS_FREE:
+
+class Function:
+    """A documented function of a library that exports it."""
+
+    def __init__(self, library: Library, name: str, slots: Sequence[Slot], null_crashes: Sequence[str]) -> None:
+        self.library, self.slots, self.null_crashes = library, slots, null_crashes
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = f"{name} of {library.path.name}."
+        self.symbol = library.symbol(name)
+        self.symbol.restype = RESULT_TYPES.get(name, ctypes.c_int)
+        self.returns_status = name not in RESULT_TYPES
+        self.passed = [slot.name for slot in slots if slot.passed]
+        self.returned = [slot for slot in slots if slot.returned]
+        self.result_type = namedtuple(name.removeprefix("cudnn"), [s.name for s in self.returned])  # type: ignore[misc]
+        self.__signature__ = inspect.Signature(
+            [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self.passed]
+        )
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        call, encoded = self.encode(arguments, keywords)
+        if self.library.cuda is not None:
+            self.library.cuda.make_current()
+        number = self.symbol(*encoded)
+        if not self.returns_status:
             return number.decode() if isinstance(number, bytes) else number
         call.succeeded = number == 0
-        for slot in slots:
+        for slot in self.slots:
             slot.finish(call)
         if number != 0:
-            raise LibraryError(number, failure_text(library, number), function)
-        results = [slot.decode(call) for slot in returned]
-        return None if not results else results[0] if len(results) == 1 else result_type(*results)
+            raise LibraryError(number, failure_text(self.library, number), self.__name__)
+        results = [slot.decode(call) for slot in self.returned]
+        return None if not results else results[0] if len(results) == 1 else self.result_type(*results)
 
-    call_library.__name__ = call_library.__qualname__ = function
-    call_library.__doc__ = f"{function} of {library.path.name}."
-    call_library.__signature__ = signature  # type: ignore[attr-defined]
-    return call_library
+    def prepare(self, *arguments: Any, **keywords: Any) -> Callable[[], None]:
+        """The call with these arguments, to be made many times at the cost of the C call alone (for benchmarks).
+
+        The objects and buffers of the call must live as long as it is used; results are not converted.
+        """
+        call, encoded = self.encode(arguments, keywords)
+        symbol = self.symbol
+
+        def repeat(_: Call = call) -> None:  # the default keeps what the C arguments point to
+            if number := symbol(*encoded):
+                raise LibraryError(number, failure_text(self.library, number), self.__name__)
+
+        return repeat
+
+    def encode(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Call, list[Any]]:
+        """The checked arguments as C has them."""
+        if keywords or len(arguments) != len(self.passed):
+            arguments = self.__signature__.bind(*arguments, **keywords).args
+        call = Call(self.library, self.__name__, dict(zip(self.passed, arguments, strict=True)), {})
+        for name in self.null_crashes:
+            if call.values[name] is None:
+                raise Crashes(self.__name__, f"{name}: None is NULL, which this library does not survive")
+        return call, [slot.encode(call) for slot in self.slots]
 
 
 def failure_text(library: Library, number: int) -> str:
@@ -523,12 +543,8 @@ def failure_text(library: Library, number: int) -> str:
 
 def status_number(library: Library, status: cudnnStatus_t) -> int:
     """A documented status as the library counts it."""
-    version = library.symbol("cudnnGetVersion")
-    if version is not None:
-        version.restype = ctypes.c_size_t
-        if version() >= 90000:
-            return RELEASE_9_NUMBERS.get(status, int(status))
-    return int(status)
+    is_release_9 = (library.version() or 0) >= 90000
+    return RELEASE_9_NUMBERS.get(status, int(status)) if is_release_9 else int(status)
 
 
 def tensor_data_type(library: Library, ctype: str, address: int | None) -> int:
@@ -538,7 +554,7 @@ def tensor_data_type(library: Library, ctype: str, address: int | None) -> int:
     if getter is None or address is None:
         return FLOAT
     data_type, rank, layout = ctypes.c_int(0), ctypes.c_int(0), ctypes.c_int(0)
-    dims, strides = (ctypes.c_int * SPARE)(), (ctypes.c_int * SPARE)()
+    dims, strides = (ctypes.c_int * 64)(), (ctypes.c_int * 64)()
     outputs = (
         (ctypes.byref(data_type), ctypes.byref(layout), ctypes.byref(rank), dims)
         if is_filter
@@ -562,7 +578,7 @@ def generate(
     library: Library,
     special: Mapping[tuple[str, str], Callable[[Parameter], Slot]],
     null_crashes: Mapping[str, Sequence[str]],
-) -> dict[str, Callable[..., Any]]:
+) -> dict[str, Function]:
     """Every documented function that the library exports."""
     functions = {}
     for name, parameters in function_table().items():
@@ -572,5 +588,5 @@ def generate(
             special[name, p.name](p) if (name, p.name) in special else slot_of(name, index, parameters)
             for index, p in enumerate(parameters)
         ]
-        functions[name] = bind(library, name, parameters, slots, null_crashes.get(name, ()))
+        functions[name] = Function(library, name, slots, null_crashes.get(name, ()))
     return functions

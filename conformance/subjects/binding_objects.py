@@ -92,6 +92,14 @@ class Library:
         """The exported C function, or None."""
         return getattr(self.loaded, name, None)
 
+    def version(self) -> int | None:
+        """What cudnnGetVersion returns; None where it is not exported."""
+        function = self.symbol("cudnnGetVersion")
+        if function is None:
+            return None
+        function.restype = ctypes.c_size_t
+        return int(function())
+
     def use_gpu(self, ordinal: int) -> None:
         """Make a GPU current for the library's calls, or raise ``CudaUnavailable``."""
         self.cuda = open_cuda(ordinal)

@@ -120,19 +120,16 @@ INPUT_LENGTHS: dict[str, dict[str, Length]] = {
     "cudnnGetCTCLossWorkspaceSize": {"labels": Length("labelLengths")},
 }
 
-# NULL arguments that crash NVIDIA's library (measured, releases 8.9.7 and, for computing calls, 8.9.7 with a stand-in
-# handle). Host outputs are not listed: the binding never passes NULL for one.
+# NULL arguments that crash NVIDIA's library, measured one by one with every other argument valid: release 8.9.7 on a
+# machine without a GPU (computing calls with a stand-in handle) and 9.19 with a GPU. Host outputs are not listed: the
+# binding never passes NULL for one.
 NULL_CRASHES: dict[str, tuple[str, ...]] = {
     "cudnnSetTensorNdDescriptor": ("dimA", "strideA"),
     "cudnnSetTensorNdDescriptorEx": ("dimA",),
-    "cudnnGetTensorSizeInBytes": ("tensorDesc",),
     "cudnnSetFilterNdDescriptor": ("filterDimA",),
     "cudnnInitTransformDest": ("srcDesc",),
     "cudnnSetLRNDescriptor": ("normDesc",),
-    "cudnnGetLRNDescriptor": ("normDesc",),
     "cudnnSetPoolingNdDescriptor": ("windowDimA", "paddingA", "strideA"),
-    "cudnnGetPooling2dForwardOutputDim": ("inputDesc",),
-    "cudnnGetPoolingNdForwardOutputDim": ("inputDesc",),
     "cudnnLRNCrossChannelForward": ("handle", "normDesc", "alpha", "xDesc", "beta", "yDesc"),
     "cudnnLRNCrossChannelBackward": ("handle", "normDesc", "alpha", "dyDesc", "xDesc", "beta", "dxDesc"),
     "cudnnDivisiveNormalizationForward": ("handle", "normDesc", "xDesc", "yDesc"),
@@ -153,7 +150,6 @@ NULL_CRASHES: dict[str, tuple[str, ...]] = {
     "cudnnGetRNNForwardTrainingAlgorithmMaxCount": ("rnnDesc",),
     "cudnnGetRNNBackwardDataAlgorithmMaxCount": ("rnnDesc",),
     "cudnnSetConvolutionNdDescriptor": ("padA", "filterStrideA", "dilationA"),
-    "cudnnSetRNNDataDescriptor": ("seqLengthArray",),
     "cudnnSetSeqDataDescriptor": ("dimA", "axes", "seqLengthArray"),
     "cudnnCTCLoss": ("probsDesc", "hostLabelLengths", "hostInputLengths"),
     "cudnnCTCLoss_v8": ("ctcLossDesc", "probsDesc"),
@@ -168,13 +164,30 @@ NULL_CRASHES: dict[str, tuple[str, ...]] = {
     "cudnnDropoutBackward": ("dyDesc", "dxDesc"),
     "cudnnSpatialTfGridGeneratorForward": ("stDesc",),
     "cudnnSpatialTfGridGeneratorBackward": ("stDesc",),
-    "cudnnSpatialTfSamplerForward": ("stDesc", "xDesc", "yDesc"),
+    "cudnnSpatialTfSamplerForward": ("stDesc", "alpha", "xDesc", "beta", "yDesc"),
     "cudnnSpatialTfSamplerBackward": ("stDesc", "xDesc", "dxDesc", "dyDesc"),
     "cudnnDeriveBNTensorDescriptor": ("xDesc",),
     "cudnnDeriveNormTensorDescriptor": ("xDesc",),
     "cudnnMultiHeadAttnBackwardData": ("workSpace",),
     "cudnnMultiHeadAttnBackwardWeights": ("workSpace",),
 }
+
+NULL_CRASHES_BEFORE_9: dict[str, tuple[str, ...]] = {
+    "cudnnGetTensorSizeInBytes": ("tensorDesc",),
+    "cudnnGetLRNDescriptor": ("normDesc",),
+    "cudnnGetPooling2dForwardOutputDim": ("inputDesc",),
+    "cudnnGetPoolingNdForwardOutputDim": ("inputDesc",),
+    "cudnnSetRNNDataDescriptor": ("seqLengthArray",),
+}
+NULL_CRASHES_SINCE_9: dict[str, tuple[str, ...]] = {
+    f"cudnnGetConvolution{which}Algorithm_v7": ("handle",) for which in ("Forward", "BackwardData", "BackwardFilter")
+}
+
+
+def vendor_null_crashes(version: int | None) -> dict[str, tuple[str, ...]]:
+    """The NULL arguments that a release of NVIDIA's library does not survive."""
+    return NULL_CRASHES | (NULL_CRASHES_SINCE_9 if version is not None and version >= 90000 else NULL_CRASHES_BEFORE_9)
+
 
 # The C type of one element of a backend attribute. Booleans are one byte; the other names are enumerations.
 ATTRIBUTE_ELEMENTS: dict[int, str] = {

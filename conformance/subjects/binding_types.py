@@ -55,15 +55,19 @@ def named(enumeration: type[IntEnum], number: int) -> int:
         return number
 
 
-# Release 9 counts statuses in families of a thousand. Members that the document knows under a name of their own come
+# Release 9 counts statuses in families of a thousand. Members that its header equates with a documented name come
 # first, then whole families; the number that the library returned is kept in ``LibraryError.number``.
 RELEASE_9_MEMBERS = {
     1001: cudnnStatus_t.CUDNN_STATUS_NOT_INITIALIZED,
     1005: cudnnStatus_t.CUDNN_STATUS_LICENSE_ERROR,
     1006: cudnnStatus_t.CUDNN_STATUS_RUNTIME_IN_PROGRESS,
     1007: cudnnStatus_t.CUDNN_STATUS_RUNTIME_FP_OVERFLOW,
+    2001: cudnnStatus_t.CUDNN_STATUS_INVALID_VALUE,
+    3007: cudnnStatus_t.CUDNN_STATUS_ARCH_MISMATCH,
+    3008: cudnnStatus_t.CUDNN_STATUS_RUNTIME_PREREQUISITE_MISSING,
     4003: cudnnStatus_t.CUDNN_STATUS_ALLOC_FAILED,
     4004: cudnnStatus_t.CUDNN_STATUS_ALLOC_FAILED,
+    4006: cudnnStatus_t.CUDNN_STATUS_MAPPING_ERROR,
 }
 RELEASE_9_FAMILIES = {
     1: cudnnStatus_t.CUDNN_STATUS_NOT_INITIALIZED,

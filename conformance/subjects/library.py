@@ -16,7 +16,7 @@ from .binding import function_table, generate
 from .binding_memory import CudaUnavailable, open_cuda
 from .binding_objects import Handle, Library
 from .binding_special import SPECIAL_SLOTS
-from .binding_tables import NULL_CRASHES
+from .binding_tables import vendor_null_crashes
 from .binding_types import CALLBACK, Crashes, LibraryError, NotExported, NotExpressible, NotRunnable
 
 __all__ = [
@@ -56,8 +56,8 @@ class LibrarySubject:
             raise FileNotFoundError(f"{self.path} is no file: a subject library:PATH names a shared library")
         self.library = Library(self.path.resolve())
         if null_crashes is None:
-            null_crashes = NULL_CRASHES if is_vendor_library(self.path) else {}
-        functions = generate(self.library, SPECIAL_SLOTS, null_crashes)
+            null_crashes = vendor_null_crashes(self.library.version()) if is_vendor_library(self.path) else {}
+        functions: dict[str, Callable[..., Any]] = dict(generate(self.library, SPECIAL_SLOTS, null_crashes))
         if "cudnnCreate" in functions:
             functions["cudnnCreate"] = partial(create_handle, self.library, functions["cudnnCreate"])
         self.cudnn = Functions(self.path.name, functions)
@@ -76,7 +76,7 @@ class LibrarySubject:
 
     def version(self) -> int | None:
         """What cudnnGetVersion returns, 8907 for 8.9.7, or None where it is not exported."""
-        return self.cudnn.cudnnGetVersion() if "cudnnGetVersion" in self.functions else None
+        return self.library.version()
 
     def environment(self) -> dict[str, Any]:
         """Facts for reports."""

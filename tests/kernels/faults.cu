@@ -6,19 +6,17 @@ struct Arguments {
   int number;
 };
 
-extern "C" __global__ void access(const Arguments arguments) {
+extern "C" __global__ void write_value(const Arguments arguments) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x + arguments.number;
-  arguments.values[i] = 1.0f;  // access: write
+  arguments.values[i] = 1.0f;  // write_value: write
 }
 
-extern "C" __global__ void read(const Arguments arguments) {
-  const float value = arguments.values[threadIdx.x + arguments.number];  // read: read
-  if (value == 123.0f) arguments.values[0] = value;
+extern "C" __global__ void read_value(const Arguments arguments) {
+  arguments.values[0] = arguments.values[(int)threadIdx.x + arguments.number];  // read_value: read
 }
 
 extern "C" __global__ void load_vector(const Arguments arguments) {
-  const float4 vector = *reinterpret_cast<const float4*>(arguments.values + arguments.number);  // load_vector: load
-  arguments.values[0] = vector.x + vector.w;
+  arguments.values[0] = reinterpret_cast<const float4*>(arguments.values + arguments.number)->x;  // load_vector: load
 }
 
 // Correct with a barrier between the two lines.

@@ -1,0 +1,78 @@
+"""The few functions of the CUDA driver that PyCUDA does not offer: work on streams that PyCUDA did not make."""
+
+from __future__ import annotations
+
+import ctypes
+
+from .errors import DeviceError
+
+SUCCESS, NOT_READY = 0, 600
+MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # a function attribute
+LAUNCH_PARAM_BUFFER_POINTER, LAUNCH_PARAM_BUFFER_SIZE, LAUNCH_PARAM_END = 1, 2, 0
+
+_POINTER, _ADDRESS, _SIZE, _INT, _UINT = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint
+_SIGNATURES = {
+    "cuGetErrorName": (_INT, _POINTER),
+    "cuGetErrorString": (_INT, _POINTER),
+    "cuModuleLoadData": (_POINTER, ctypes.c_char_p),
+    "cuModuleGetFunction": (_POINTER, _POINTER, ctypes.c_char_p),
+    "cuFuncSetAttribute": (_POINTER, _INT, _INT),
+    "cuLaunchKernel": (_POINTER, *(_UINT,) * 7, _POINTER, _POINTER, _POINTER),
+    "cuStreamSynchronize": (_POINTER,),
+    "cuStreamQuery": (_POINTER,),
+    "cuMemcpyHtoDAsync_v2": (_ADDRESS, _POINTER, _SIZE, _POINTER),
+    "cuMemcpyDtoHAsync_v2": (_POINTER, _ADDRESS, _SIZE, _POINTER),
+    "cuMemcpyDtoDAsync_v2": (_ADDRESS, _ADDRESS, _SIZE, _POINTER),
+    "cuMemsetD8Async": (_ADDRESS, ctypes.c_ubyte, _SIZE, _POINTER),
+}
+
+
+class Driver:
+    """The CUDA driver's library; it acts in the context that is current."""
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL("libcuda.so.1")
+        self.functions = {name: getattr(library, name) for name in _SIGNATURES}
+        for name, types in _SIGNATURES.items():
+            self.functions[name].argtypes = types
+
+    def call(self, name: str, *arguments: object) -> None:
+        if code := self.functions[name](*arguments):
+            raise DeviceError(f"{name}: {self._describe(code)}")
+
+    def stream_is_done(self, handle: int) -> bool:
+        code = self.functions["cuStreamQuery"](handle)
+        if code not in (SUCCESS, NOT_READY):
+            raise DeviceError(f"cuStreamQuery: {self._describe(code)}")
+        return bool(code == SUCCESS)
+
+    def _describe(self, code: int) -> str:
+        texts = ctypes.c_char_p(), ctypes.c_char_p()
+        for name, text in zip(("cuGetErrorName", "cuGetErrorString"), texts, strict=True):
+            self.functions[name](code, ctypes.byref(text))
+        name, meaning = ((text.value or b"unknown").decode() for text in texts)
+        return f"{meaning} ({name}, {code})"
+
+
+class DriverKernel:
+    """A kernel, loaded without PyCUDA."""
+
+    def __init__(self, driver: Driver, image: bytes, name: str, dynamic_shared_bytes: int) -> None:
+        self._driver = driver
+        module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
+        driver.call("cuModuleLoadData", ctypes.byref(module), image)
+        driver.call("cuModuleGetFunction", ctypes.byref(self._function), module, name.encode())
+        driver.call("cuFuncSetAttribute", self._function, MAX_DYNAMIC_SHARED_SIZE_BYTES, dynamic_shared_bytes)
+
+    def launch(
+        self, arguments: bytes | bytearray, grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, stream: int
+    ) -> None:
+        content = ctypes.create_string_buffer(bytes(arguments), len(arguments))
+        size = ctypes.c_size_t(len(arguments))
+        extra = (ctypes.c_void_p * 5)(
+            LAUNCH_PARAM_BUFFER_POINTER, ctypes.addressof(content),
+            LAUNCH_PARAM_BUFFER_SIZE, ctypes.addressof(size),
+            LAUNCH_PARAM_END,
+        )  # fmt: skip
+        sizes = (*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3])
+        self._driver.call("cuLaunchKernel", self._function, *sizes, shared_bytes, stream, None, extra)

@@ -1,0 +1,22 @@
+"""What can go wrong on a device, and before one is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class DeviceError(RuntimeError):
+    """A kernel, a copy or an allocation failed on the device."""
+
+
+class DeviceUnavailable(RuntimeError):
+    """A device cannot be had: a driver, package, compiler or header is missing."""
+
+
+class CompileError(RuntimeError):
+    """The compiler refused a kernel source."""
+
+    def __init__(self, source: Path, definitions: tuple[tuple[str, str], ...], output: str) -> None:
+        variant = "".join(f" -D{name}={value}" for name, value in definitions)
+        super().__init__(f"{source.name}{variant}: {output.strip()}")
+        self.source, self.definitions, self.output = source, definitions, output

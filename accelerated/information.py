@@ -1,0 +1,48 @@
+"""What the accelerated backend has to work with on this machine."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from .compiler import DeviceUnavailable, cache_folder, compiler_version, find_nvcc, host_compiler
+from .device import open_device
+from .emulated.toolchain import cuda_headers
+
+
+@cache
+def cuda_version() -> int:
+    """CUDART_VERSION of the CUDA headers that kernels are compiled against, 0 where there are none."""
+    try:
+        folders = cuda_headers()
+    except DeviceUnavailable:
+        return 0
+    for folder in folders:
+        header = folder / "cuda_runtime_api.h"
+        if header.is_file() and (found := re.search(r"#define CUDART_VERSION\s+(\d+)", header.read_text(errors="replace"))):
+            return int(found[1])
+    return 0
+
+
+def facts() -> dict[str, str]:
+    """What is there, or what is missing and how to get it, by name."""
+    return {
+        "GPU": _tried(lambda: (device := open_device("gpu")).name + f", {device.architecture}, {device.multiprocessors} SMs"),
+        "emulated device": _tried(lambda: open_device("emulated").name),
+        "nvcc": _tried(lambda: _first_line(compiler_version(find_nvcc()))),
+        "host compiler": _tried(lambda: _first_line(compiler_version(host_compiler()))),
+        "CUDA headers": _tried(lambda: f"{cuda_version()} in {cuda_headers()[0]}"),
+        "kernel cache": _tried(lambda: str(cache_folder())),
+    }
+
+
+def _tried(look) -> str:  # type: ignore[no-untyped-def]
+    try:
+        return str(look())
+    except DeviceUnavailable as missing:
+        return f"missing: {missing}"
+
+
+def _first_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if "release" in line), lines[0] if lines else "")

@@ -1,0 +1,98 @@
+"""The crosscheck backend: the accelerated backend, each of whose calls the reference judges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .operations import Backend, Operation
+
+Array = np.ndarray[Any, Any]
+
+
+class BackendsDisagree(Exception):
+    """A call whose accelerated outputs the reference rejects.
+
+    ``operation`` is the call, ``verdict`` what was found (worst element, values, bound), ``path`` a file with the
+    operation and all operands as they were before the call, ``reproduction`` the command that runs it again.
+    """
+
+    def __init__(self, operation: Operation, verdict: Any, path: Path, description: str) -> None:
+        self.operation, self.verdict, self.path = operation, verdict, path
+        device = description.removeprefix("crosscheck of ")
+        self.reproduction = f"dualdnn replay {path}"
+        super().__init__(
+            f"the reference and {device} disagree: {verdict.explanation()}\n{operation}\nreproduce: {self.reproduction}"
+        )
+
+
+class CrosscheckBackend:
+    """Runs every call on the accelerated backend and holds the outputs to the reference's exact result and bound.
+
+    Memory and streams are the accelerated backend's. Every call waits for its result: this is a debugging aid.
+    """
+
+    name = "crosscheck"
+
+    def __init__(self, accelerated: Any) -> None:
+        self.accelerated = accelerated
+        self.description = f"crosscheck of {accelerated.description}"
+        for passed_on in ("allocate", "to_device", "operand", "new_stream", "stream", "finished", "synchronize", "close"):
+            setattr(self, passed_on, getattr(accelerated, passed_on))
+
+    def prepare(self, operation: Operation) -> Callable[[Sequence[Any], Any], None]:
+        from dualdnn.reference import judge
+
+        run = self.accelerated.prepare(operation)
+        names = operation.operands
+
+        def launch(operands: Sequence[Any], stream: Any) -> None:
+            self.accelerated.synchronize(stream)
+            before = self._contents(operation, names, operands)
+            run(operands, stream)
+            self.accelerated.synchronize(stream)
+            after = self._contents(operation, names, operands)
+            verdict = judge(operation, before, after)
+            if not verdict.agrees:
+                raise BackendsDisagree(operation, verdict, saved(operation, before), self.description)
+
+        return launch
+
+    def _contents(self, operation: Operation, names: Sequence[str], operands: Sequence[Any]) -> dict[str, Array]:
+        """The bytes of every operand; operands at one address are one array."""
+        by_address: dict[tuple[int, int], Array] = {}
+        contents = {}
+        for name, operand in zip(names, operands, strict=True):
+            if operand is None:
+                continue
+            key = (operand.address, operation.nbytes(name))
+            if key not in by_address:
+                by_address[key] = np.frombuffer(self.accelerated.device.download(*key), np.uint8)
+            contents[name] = by_address[key]
+        return contents
+
+
+def saved(operation: Operation, memory: dict[str, Array]) -> Path:
+    """A file with the call: the operation's text and the bytes of its operands, for ``dualdnn replay``."""
+    folder = Path.cwd()
+    number = next(n for n in range(10**6) if not (folder / f"disagreement-{n}.npz").exists())
+    path = folder / f"disagreement-{number}.npz"
+    shared = {name: next(o for o in memory if memory[o] is memory[name]) for name in memory}
+    np.savez_compressed(path, operation=str(operation), shared=repr(shared), **{f"operand_{n}": m for n, m in memory.items()})
+    return path
+
+
+def loaded(path: str | Path) -> tuple[Operation, dict[str, Array], dict[str, str]]:
+    """(operation, bytes of its operands, operand -> operand whose memory it shares) of a file made by ``saved``."""
+    import ast
+
+    from .operations import parse
+
+    with np.load(path, allow_pickle=False) as archive:
+        operation = parse(str(archive["operation"]))
+        shared = ast.literal_eval(str(archive["shared"]))
+        memory = {name: archive[f"operand_{name}"] for name in shared}
+    return operation, memory, {name: original for name, original in shared.items() if name != original}

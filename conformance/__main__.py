@@ -1,0 +1,7 @@
+"""``python -m dualdnn.conformance``: the command ``dualdnn``."""
+
+import sys
+
+from .command_line import main
+
+sys.exit(main())

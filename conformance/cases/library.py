@@ -1,0 +1,348 @@
+"""Cases of the library, its handle, its streams and its log."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from dualdnn.api import cudnn as api
+from dualdnn.api.descriptors import TensorDescriptor
+from dualdnn.api.document import VERSION
+from dualdnn.api.enumerations import CUDNN_SEV_ERROR_EN, CUDNN_SEV_INFO_EN, CUDNN_SEV_WARNING_EN, cudnnSeverity_t, cudnnStatus_t
+from dualdnn.api.enumerations import cudnnErrQueryMode_t as Query
+from dualdnn.api.operations import ActivationForward, ActivationSpec, TensorSpec
+from dualdnn.api.operations.specs import FLOAT
+from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, EXECUTION_FAILED, INVALID_VALUE, MAPPING_ERROR, NOT_INITIALIZED, CudnnError
+from dualdnn.conformance.calls.activation import activation_descriptor
+from dualdnn.conformance.marks import shows
+
+SPEC = TensorSpec.packed(FLOAT, (2, 3, 4, 5))
+OPERATION = ActivationForward(ActivationSpec(1, 1, 0.0), 1.0, 0.0, SPEC, SPEC)
+
+
+@pytest.fixture
+def logged(cudnn, request):
+    """Messages of a user callback, which is removed again."""
+    messages: list[tuple] = []
+    yield lambda mask, udata=None: cudnn.cudnnSetCallback(mask, udata, lambda *message: messages.append(message)) or messages
+    cudnn.cudnnSetCallback(0, None, None)
+
+
+@shows("cudnnCreate/c01", "cudnnCreate/c10", "cudnnCreate/c19", "cudnnHandle_t/c01", "cudnnDestroy/c01", "cudnnDestroy/c04", "cudnnHandle_t/c03")
+def test_create_and_destroy(subject, cudnn):
+    if not subject.ours and not subject.has_gpu:
+        pytest.skip("this subject computes on a GPU only, and there is none")
+    handle = subject.new_handle()
+    assert handle is not None
+    assert cudnn.cudnnDestroy(handle) is None
+
+
+@shows("cudnnCreate/c06", "cudnnHandle_t/c05")
+def test_several_handles_keep_their_streams(subject, cudnn, handle):
+    other = subject.new_handle()
+    stream = other.new_stream()
+    cudnn.cudnnSetStream(other, stream)
+    assert cudnn.cudnnGetStream(handle) is None
+    assert cudnn.cudnnGetStream(other) is stream
+    cudnn.cudnnDestroy(other)
+    assert cudnn.cudnnGetStream(handle) is None
+
+
+@shows("cudnnHandle_t/c02", "cudnnStatus_t/c03", "cudnnCreate/c03")
+def test_a_destroyed_handle_is_not_initialized(subject, cudnn, refuses):
+    if not subject.ours:
+        pytest.skip("a destroyed handle is a stray pointer to a foreign library")
+    handle = subject.new_handle()
+    cudnn.cudnnDestroy(handle)
+    for call in (cudnn.cudnnGetStream, cudnn.cudnnDestroy):
+        refuses(NOT_INITIALIZED, "cudnnStatus_t/c03", call, handle)
+    with pytest.raises(CudnnError):
+        handle.allocate(4)
+
+
+@shows("cudnnDestroy/c05", "cudnnGetStream/c03", "cudnnSetStream/c05")
+@pytest.mark.parametrize("name, clause, rest", [("cudnnDestroy", "c05", ()), ("cudnnGetStream", "c03", ()), ("cudnnSetStream", "c05", (None,))])
+def test_null_handle(cudnn, refuses, name, clause, rest):
+    refuses(BAD_PARAM, f"{name}/{clause}", getattr(cudnn, name), None, *rest)
+
+
+@shows("cudnnGetStream/c02", "cudnnGetStream/c04")
+def test_stream_is_null_by_default_and_again_after_reset(cudnn, handle):
+    assert cudnn.cudnnGetStream(handle) is None
+    stream = handle.new_stream()
+    cudnn.cudnnSetStream(handle, stream)
+    assert cudnn.cudnnGetStream(handle) is stream
+    cudnn.cudnnSetStream(handle, None)
+    assert cudnn.cudnnGetStream(handle) is None
+
+
+@shows("cudnnSetStream/c01", "cudnnSetStream/c02", "cudnnSetStream/c04", "cudnnSetStream/c07", "cudnnGetStream/c01")
+def test_work_in_a_stream_runs_in_order(subject, cudnn, caller):
+    """Each call reads what the one before it wrote; only the stream orders them."""
+    stream = caller.handle.new_stream()
+    cudnn.cudnnSetStream(caller.handle, stream)
+    memory = caller.handle.to_device(np.full(SPEC.count, 1.0, np.float32))
+    tensor = caller.tensor(SPEC)
+    relu = activation_descriptor(caller, OPERATION.activation)
+    for _ in range(20):
+        cudnn.cudnnActivationForward(caller.handle, relu, 0.5, tensor, memory, 1.0, tensor, memory)
+    stream.synchronize()
+    assert np.allclose(memory.to_host(np.float32, SPEC.count), 1.5**20, rtol=1e-5)
+
+
+def test_stream_of_another_device(subject, cudnn, handle, refuses):
+    if not subject.ours:
+        pytest.skip("a foreign stream is a stray pointer to a foreign library")
+
+    class ForeignStream:
+        def synchronize(self) -> None: ...
+
+    refuses(MAPPING_ERROR, "cudnnSetStream/c06", cudnn.cudnnSetStream, handle, ForeignStream())
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetStream, handle, "not a stream")
+    assert cudnn.cudnnGetStream(handle) is None
+
+
+@shows("cudnnGetVersion/c01")
+def test_version(subject, cudnn):
+    version = cudnn.cudnnGetVersion()
+    scale = 10000 if version >= 90000 else 1000
+    parts = [cudnn.cudnnGetProperty(kind) for kind in api.libraryPropertyType]
+    assert version == parts[0] * scale + parts[1] * 100 + parts[2]
+    if subject.ours:
+        assert tuple(parts) == VERSION
+
+
+@shows("cudnnGetProperty/c01", "cudnnGetProperty/c03")
+def test_property(subject, cudnn):
+    major, minor, patch = (cudnn.cudnnGetProperty(kind) for kind in (api.MAJOR_VERSION, api.MINOR_VERSION, api.PATCH_LEVEL))
+    assert major >= 8 and minor >= 0 and patch >= 0
+    if subject.ours:
+        assert (major, minor, patch) == (8, 0, 3)
+
+
+@pytest.mark.parametrize("kind", [-1, 3, 99])
+def test_property_type_is_checked(cudnn, refuses, kind):
+    refuses(INVALID_VALUE, "cudnnGetProperty/c02", cudnn.cudnnGetProperty, kind)
+
+
+@shows("cudnnGetCudartVersion/c01")
+def test_cudart_version(cudnn):
+    """A toolkit's number is major * 1000 + minor * 10; a build without CUDA says 0."""
+    version = cudnn.cudnnGetCudartVersion()
+    assert version == 0 or (version >= 9000 and version % 10 == 0)
+
+
+@shows("cudnnGetErrorString/c01", "cudnnGetErrorString/c02", "cudnnGetErrorString/c03", "cudnnGetErrorString/c04", "cudnnStatus_t/c01")
+def test_error_strings(cudnn):
+    for status in cudnnStatus_t:
+        assert cudnn.cudnnGetErrorString(status) == status.name
+    for number in (-1, 15, 10**6):
+        assert cudnn.cudnnGetErrorString(number) == "CUDNN_UNKNOWN_STATUS"
+    assert cudnn.cudnnGetErrorString(0) == "CUDNN_STATUS_SUCCESS"
+
+
+@shows("cudnnOpsInferVersionCheck/c01", "cudnnOpsInferVersionCheck/c03")
+def test_version_check(cudnn):
+    assert cudnn.cudnnOpsInferVersionCheck() is None
+
+
+@shows("cudnnQueryRuntimeError/c12", "cudnnQueryRuntimeError/c16", "cudnnQueryRuntimeError/c17", "cudnnQueryRuntimeError/c20", "cudnnErrQueryMode_t/c01")
+@pytest.mark.parametrize("mode", list(Query), ids=lambda m: m.name)
+def test_runtime_error_is_success_when_nothing_failed(cudnn, handle, mode):
+    handle.synchronize()
+    assert cudnn.cudnnQueryRuntimeError(handle, mode, None) == cudnnStatus_t.CUDNN_STATUS_SUCCESS
+
+
+@shows("cudnnQueryRuntimeError/c16", "cudnnQueryRuntimeError/c17")
+def test_runtime_error_is_reported_once(subject, cudnn, handle):
+    if not subject.ours:
+        pytest.skip("only our handles can be given an error to report")
+    overflow = cudnnStatus_t.CUDNN_STATUS_RUNTIME_FP_OVERFLOW
+    handle.runtime_error = overflow
+    assert cudnn.cudnnQueryRuntimeError(handle, Query.CUDNN_ERRQUERY_BLOCKING, None) == overflow
+    assert cudnn.cudnnQueryRuntimeError(handle, Query.CUDNN_ERRQUERY_RAWCODE, None) == cudnnStatus_t.CUDNN_STATUS_SUCCESS
+
+
+def test_runtime_error_arguments(cudnn, handle, refuses):
+    refuses(BAD_PARAM, "cudnnQueryRuntimeError/c21", cudnn.cudnnQueryRuntimeError, None, Query.CUDNN_ERRQUERY_RAWCODE, None)
+    refuses(BAD_PARAM, "cudnnQueryRuntimeError/c21", cudnn.cudnnQueryRuntimeError, handle, 3, None)
+    refuses(BAD_PARAM, "cudnnQueryRuntimeError/c19", cudnn.cudnnQueryRuntimeError, handle, Query.CUDNN_ERRQUERY_RAWCODE, object())
+
+
+@shows("cudnnQueryRuntimeError/c01", "cudnnStatus_t/c05")
+def test_arguments_are_checked_before_anything_runs(subject, cudnn, caller, refuses):
+    """A buffer that is too small, freed, read-only or no memory at all is refused, and nothing is written."""
+    if not subject.ours:
+        pytest.skip("a foreign library cannot know the sizes of buffers")
+    memory = caller.handle.to_device(np.ones(SPEC.count, np.float32))
+    small = caller.handle.allocate(SPEC.nbytes - 1)
+    freed = caller.handle.allocate(SPEC.nbytes)
+    freed.free()
+    relu, tensor = activation_descriptor(caller, OPERATION.activation), caller.tensor(SPEC)
+    for bad in (small, freed, "text", -5, 1.5, object()):
+        arguments = (caller.handle, relu, 1.0, tensor, memory, 0.0, tensor, bad)
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnActivationForward, *arguments, unchanged=(memory,))
+
+
+@shows("cudnnStatus_t/c05", "cudnnActivationForward/c05")
+@pytest.mark.parametrize("value", [42, "x", object(), "tensor"], ids=["number", "text", "object", "wrong descriptor"])
+def test_arguments_of_the_wrong_type(subject, cudnn, handle, refuses, value):
+    if not subject.ours:
+        pytest.skip("C has no types of pointers at run time")
+    wrong = cudnn.cudnnCreateTensorDescriptor() if value == "tensor" else value
+    refuses(BAD_PARAM, "cudnnActivationForward/c05", cudnn.cudnnActivationForward, handle, wrong, 1.0, None, None, 0.0, None, None)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnActivationForward, wrong, None, 1.0, None, None, 0.0, None, None)
+
+
+@shows("cudnnStatus_t/c04")
+def test_memory_that_cannot_be_had(subject, handle, refuses):
+    if not subject.ours:
+        pytest.skip("memory of a foreign library's process is not the library's")
+    refuses(ALLOC_FAILED, "cudnnStatus_t/c04", handle.allocate, 2**62)
+    with pytest.raises(ValueError, match="-1"):
+        handle.allocate(-1)
+
+
+@shows("cudnnStatus_t/c08", "cudnnActivationForward/c17", "cudnnSetCallback/c09", "cudnnQueryRuntimeError/c02")
+def test_a_kernel_that_fails_is_reported_as_fatal(subject, cudnn, caller, refuses, logged):
+    """An address that is no memory passes all checks; the emulated device survives it, a GPU's context would not."""
+    if not subject.ours or subject.device != "emulated" or subject.backend != "accelerated":
+        pytest.skip("the device would not survive")
+    messages = logged(0)
+    relu, tensor = activation_descriptor(caller, OPERATION.activation), caller.tensor(SPEC)
+    memory = caller.handle.allocate(SPEC.nbytes)
+    arguments = (caller.handle, relu, 1.0, tensor, 4096, 0.0, tensor, memory)
+    refuses(EXECUTION_FAILED, "cudnnActivationForward/c17", cudnn.cudnnActivationForward, *arguments)
+    assert [message[0] for message in messages] == [cudnnSeverity_t.CUDNN_SEV_FATAL]
+
+
+@shows("cudnnCreate/c09")
+def test_threads_share_a_handle_safely(subject, caller):
+    if not subject.ours:
+        pytest.skip("one handle per thread is the recommendation for a foreign library")
+    problems: list[str] = []
+
+    def work(seed: int) -> None:
+        from dualdnn.conformance.trial import attempt
+
+        for n in range(5):
+            result = attempt(caller, OPERATION, seed=seed * 10 + n)
+            if not result.passed:
+                problems.append(result.explanation())
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems
+
+
+@shows("cudnnGetCallback/c01", "cudnnGetCallback/c02", "cudnnGetCallback/c03", "cudnnGetCallback/c04", "cudnnGetCallback/c05",
+       "cudnnGetCallback/c06", "cudnnSetCallback/c01", "cudnnSetCallback/c10", "cudnnSetCallback/c14", "cudnnSetCallback/c15", "cudnnSetCallback/c19")  # fmt: skip
+def test_callback_state(cudnn, logged):
+    def callback(*_message: object) -> None: ...
+
+    cudnn.cudnnSetCallback(CUDNN_SEV_ERROR_EN, None, callback)
+    state = cudnn.cudnnGetCallback()
+    assert state.mask == CUDNN_SEV_ERROR_EN
+    assert state.udata is None
+    assert state.fptr is callback
+    cudnn.cudnnSetCallback(CUDNN_SEV_WARNING_EN, None, None)
+    assert tuple(cudnn.cudnnGetCallback()) == (CUDNN_SEV_WARNING_EN, None, None)
+
+
+@shows("cudnnSetCallback/c02", "cudnnSetCallback/c04")
+@pytest.mark.parametrize("mask, kept", [(0, 0), (1, 0), (2, 2), (4, 4), (8, 8), (0xE, 0xE), (0xF, 0xE), (0x10, 0), (0xFFFFFFFF, 0xE)])
+def test_mask_has_a_bit_for_each_severity(cudnn, logged, mask, kept):
+    cudnn.cudnnSetCallback(mask, None, None)
+    assert cudnn.cudnnGetCallback().mask == kept
+    levels = [cudnnSeverity_t.CUDNN_SEV_ERROR, cudnnSeverity_t.CUDNN_SEV_WARNING, cudnnSeverity_t.CUDNN_SEV_INFO]
+    assert (CUDNN_SEV_ERROR_EN, CUDNN_SEV_WARNING_EN, CUDNN_SEV_INFO_EN) == tuple(1 << level for level in levels)
+
+
+@shows("cudnnSetCallback/c03", "cudnnSetCallback/c05", "cudnnSetCallback/c08", "cudnnSetCallback/c12", "cudnnSetCallback/c13",
+       "cudnnSetCallback/c16", "cudnnSetCallback/c17", "cudnnSetCallback/c18", "cudnnSeverity_t/c01")  # fmt: skip
+def test_info_channel_reports_calls(cudnn, logged):
+    udata = ["untouched"]
+    messages = logged(CUDNN_SEV_INFO_EN, udata)
+    descriptor = cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensor4dDescriptor(descriptor, api.CUDNN_TENSOR_NHWC, api.CUDNN_DATA_HALF, 2, 3, 4, 5)
+    cudnn.cudnnSetCallback(0, None, None)
+    named = [message for message in messages if "cudnnSetTensor4dDescriptor" in message[3]]
+    assert len(named) == 1
+    severity, data, metadata, text = named[0]
+    assert severity == cudnnSeverity_t.CUDNN_SEV_INFO
+    assert data is udata and udata == ["untouched"]
+    assert metadata.time_sec > 1.5e9 and metadata.time_delta >= 0 and metadata.pid > 0 and metadata.tid > 0
+    assert metadata.stream is None
+    assert text.endswith("\0\0") and "CUDNN_DATA_HALF" in text and text.count("\0") > 3
+    count = len(messages)
+    cudnn.cudnnDestroyTensorDescriptor(descriptor)
+    assert len(messages) == count
+
+
+@shows("cudnnSetCallback/c06", "cudnnSetCallback/c07", "cudnnSetCallback/c08")
+@pytest.mark.parametrize("mask", [CUDNN_SEV_ERROR_EN, CUDNN_SEV_WARNING_EN, CUDNN_SEV_ERROR_EN | CUDNN_SEV_WARNING_EN])
+def test_error_and_warning_channels_have_no_function(cudnn, logged, mask):
+    messages = logged(mask)
+    with pytest.raises(CudnnError):
+        cudnn.cudnnSetTensor4dDescriptor(cudnn.cudnnCreateTensorDescriptor(), 0, 0, -1, 1, 1, 1)
+    assert not messages
+
+
+@shows("cudnnSetCallback/c11")
+@pytest.mark.parametrize("destination", ["file", "stdout", "stderr", None])
+def test_built_in_callback_writes_where_the_environment_says(subject, cudnn, logged, monkeypatch, tmp_path, capsys, destination):
+    if not subject.ours:
+        pytest.skip("a foreign library reads its environment when it is loaded")
+    target = str(tmp_path / "log.txt") if destination == "file" else destination
+    if target is None:
+        monkeypatch.delenv("CUDNN_LOGDEST_DBG", raising=False)
+    else:
+        monkeypatch.setenv("CUDNN_LOGDEST_DBG", target)
+    cudnn.cudnnSetCallback(CUDNN_SEV_INFO_EN, None, None)
+    assert isinstance(cudnn.cudnnCreateTensorDescriptor(), TensorDescriptor)
+    cudnn.cudnnSetCallback(0, None, None)
+    captured = capsys.readouterr()
+    written = {"stdout": captured.out, "stderr": captured.err}
+    if destination == "file":
+        written["file"] = (tmp_path / "log.txt").read_text()
+    for place, text in written.items():
+        assert ("cudnnCreateTensorDescriptor() called" in text) == (place == destination)
+
+
+@shows("cudnnCreateActivationDescriptor/c01", "cudnnCreateActivationDescriptor/c02", "cudnnActivationDescriptor_t/c01",
+       "cudnnDestroyActivationDescriptor/c01", "cudnnDestroyActivationDescriptor/c02", "cudnnSetActivationDescriptor/c01",
+       "cudnnSetActivationDescriptor/c06", "cudnnGetActivationDescriptor/c01", "cudnnGetActivationDescriptor/c02",
+       "cudnnGetActivationDescriptor/c03", "cudnnGetActivationDescriptor/c04", "cudnnGetActivationDescriptor/c06")  # fmt: skip
+def test_activation_descriptor_round_trip(cudnn):
+    for mode in api.cudnnActivationMode_t:
+        for nan in api.cudnnNanPropagation_t:
+            descriptor = cudnn.cudnnCreateActivationDescriptor()
+            cudnn.cudnnSetActivationDescriptor(descriptor, mode, nan, 0.1 + mode)
+            assert tuple(cudnn.cudnnGetActivationDescriptor(descriptor)) == (mode, nan, 0.1 + mode)
+            assert cudnn.cudnnDestroyActivationDescriptor(descriptor) is None
+
+
+@pytest.mark.parametrize("mode, nan, clause", [(-1, 0, "c07"), (99, 0, "c07"), (1, 2, "c08"), (1, -1, "c08")])
+def test_activation_descriptor_enumerators(cudnn, refuses, mode, nan, clause):
+    descriptor = cudnn.cudnnCreateActivationDescriptor()
+    cudnn.cudnnSetActivationDescriptor(descriptor, 1, 1, 2.0)
+    refuses(BAD_PARAM, f"cudnnSetActivationDescriptor/{clause}", cudnn.cudnnSetActivationDescriptor, descriptor, mode, nan, 1.0)
+    assert tuple(cudnn.cudnnGetActivationDescriptor(descriptor)) == (1, 1, 2.0)
+
+
+@shows("cudnnActivationDescriptor_t/c02")
+def test_activation_descriptor_must_be_initialised(subject, cudnn, caller, refuses):
+    if not subject.ours:
+        pytest.skip("a fresh descriptor of a foreign library holds undefined memory")
+    fresh, tensor = cudnn.cudnnCreateActivationDescriptor(), caller.tensor(SPEC)
+    memory = caller.handle.to_device(np.ones(SPEC.count, np.float32))
+    arguments = (caller.handle, fresh, 1.0, tensor, memory, 0.0, tensor, memory)
+    refuses(BAD_PARAM, "cudnnActivationForward/c05", cudnn.cudnnActivationForward, *arguments, unchanged=(memory,))
+    refuses(BAD_PARAM, "cudnnGetActivationDescriptor/c05", cudnn.cudnnGetActivationDescriptor, fresh)
+    cudnn.cudnnDestroyActivationDescriptor(fresh)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDestroyActivationDescriptor, fresh)
