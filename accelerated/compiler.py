@@ -1,8 +1,8 @@
 """Compiles kernels, once: a cache on disk that several processes share.
 
-A module is one kernel source compiled under one set of definitions of macros for one architecture. Its key is a hash of
-everything that goes in: the source and the project's headers it includes, the definitions, the compiler's version and its
-options.
+A module is one kernel source compiled under one set of definitions of macros for one architecture. Its key is a hash
+of everything that goes in: the source and the project's headers it includes, the definitions, the compiler's version
+and its options.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import platformdirs
 
@@ -82,8 +82,7 @@ def cache_folder() -> Path:
 # Sources and their kernels
 
 
-@dataclass(frozen=True)
-class Kernel:
+class Kernel(NamedTuple):
     name: str
     launch_bounds: str  # the arguments of __launch_bounds__, empty without it
 
@@ -231,17 +230,18 @@ def verified(path: Path) -> bytes | None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """An exclusive lock, dropped by the system when its holder dies.
-
-    Its file is removed while it is held, so whoever waited looks for the result first.
-    """
-    descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
-    try:
+    """An exclusive lock, dropped by the system when its holder dies. Its file is removed at the end."""
+    while True:
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+            if os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                break
+        os.close(descriptor)  # the holder before us removed the file: this one locks nothing
+    try:
+        yield
     finally:
+        os.unlink(path)
         os.close(descriptor)
 
 

@@ -186,7 +186,7 @@ class Device(ABC):
         """Waits for all work of all streams."""
 
     def function(self, source_name: str | Path, kernel_name: str, definitions: Definitions = ()) -> Function:
-        """A kernel of a source (a file name in accelerated/kernels, or an absolute path) under definitions of macros."""
+        """A kernel of a source, a file name in accelerated/kernels or an absolute path, under definitions of macros."""
         key = (source_name, kernel_name, definitions)
         if found := self._functions.get(key):
             return found
@@ -263,12 +263,17 @@ class GpuMemory(Memory):
     def _release(self) -> None:
         if self._device.closed:  # the process ends, and its memory with it
             return
-        with contextlib.suppress(DeviceError), self._device.errors("freeing memory"):  # after a fault nothing can be freed
+        with (
+            contextlib.suppress(DeviceError),
+            self._device.errors("freeing memory"),
+        ):  # after a fault nothing can be freed
             self._allocation.free()
 
 
 class GpuStream(Stream):
     """A stream of PyCUDA's."""
+
+    device: GpuDevice
 
     def __init__(self, device: GpuDevice, stream: Any) -> None:
         self.device, self.stream, self.handle = device, stream, stream.handle
@@ -295,7 +300,9 @@ class GpuStream(Stream):
 
 
 class ForeignStream(Stream):
-    """A stream that PyCUDA did not make and cannot wrap, so the driver itself serves it. Handle 0 is the default stream."""
+    """A stream that PyCUDA did not make and cannot wrap: the driver itself serves it. 0 is the default stream."""
+
+    device: GpuDevice
 
     def __init__(self, device: GpuDevice, handle: int) -> None:
         self.device, self.handle = device, handle
@@ -388,7 +395,7 @@ class GpuDevice(Device):
     def __init__(self, index: int) -> None:
         super().__init__()
         try:
-            import pycuda.driver as cuda
+            import pycuda.driver as cuda  # type: ignore[import-not-found, import-untyped, unused-ignore]
         except ImportError as error:
             message = f"PyCUDA cannot be imported ({error}); it needs the NVIDIA driver and: pip install pycuda"
             raise DeviceUnavailable(message) from error
@@ -409,12 +416,12 @@ class GpuDevice(Device):
         self.multiprocessors = gpu.get_attribute(attributes.MULTIPROCESSOR_COUNT)
         self.shared_bytes_per_block = gpu.get_attribute(attributes.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
         self._context = self._choose_context(gpu)
-        self.default_stream: Stream = ForeignStream(self, 0)
+        self.default_stream: ForeignStream = ForeignStream(self, 0)
         self.make_current()
         atexit.register(self._close)
 
     def _choose_context(self, gpu: Any) -> Any:
-        """The context in which the caller uses PyCUDA on this GPU, so that its allocations fit; else the primary one."""
+        """The context the caller uses with PyCUDA on this GPU, so that its allocations fit; else the primary one."""
         current = self.cuda.Context.get_current()
         if current is not None and current.get_device() == gpu:
             return current

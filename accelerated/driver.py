@@ -65,7 +65,12 @@ class DriverKernel:
         driver.call("cuFuncSetAttribute", self._function, MAX_DYNAMIC_SHARED_SIZE_BYTES, dynamic_shared_bytes)
 
     def launch(
-        self, arguments: bytes | bytearray, grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, stream: int
+        self,
+        arguments: bytes | bytearray,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        shared_bytes: int,
+        stream: int,
     ) -> None:
         content = ctypes.create_string_buffer(bytes(arguments), len(arguments))
         size = ctypes.c_size_t(len(arguments))

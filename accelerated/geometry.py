@@ -53,7 +53,9 @@ def merged(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[
     extents: list[int] = []
     steps: list[list[int]] = [[] for _ in strides]
     for d in order:
-        contiguous = extents and all(step[-1] == stride[d] * dims[d] for step, stride in zip(steps, strides, strict=True))
+        contiguous = extents and all(
+            step[-1] == stride[d] * dims[d] for step, stride in zip(steps, strides, strict=True)
+        )
         if contiguous:
             extents[-1] *= dims[d]
             for step, stride in zip(steps, strides, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 
 from .compiler import DeviceUnavailable, cache_folder, compiler_version, find_nvcc, host_compiler
@@ -19,7 +20,9 @@ def cuda_version() -> int:
         return 0
     for folder in folders:
         header = folder / "cuda_runtime_api.h"
-        if header.is_file() and (found := re.search(r"#define CUDART_VERSION\s+(\d+)", header.read_text(errors="replace"))):
+        if header.is_file() and (
+            found := re.search(r"#define CUDART_VERSION\s+(\d+)", header.read_text(errors="replace"))
+        ):
             return int(found[1])
     return 0
 
@@ -27,7 +30,9 @@ def cuda_version() -> int:
 def facts() -> dict[str, str]:
     """What is there, or what is missing and how to get it, by name."""
     return {
-        "GPU": _tried(lambda: (device := open_device("gpu")).name + f", {device.architecture}, {device.multiprocessors} SMs"),
+        "GPU": _tried(
+            lambda: (device := open_device("gpu")).name + f", {device.architecture}, {device.multiprocessors} SMs"
+        ),
         "emulated device": _tried(lambda: open_device("emulated").name),
         "nvcc": _tried(lambda: _first_line(compiler_version(find_nvcc()))),
         "host compiler": _tried(lambda: _first_line(compiler_version(host_compiler()))),
@@ -36,7 +41,7 @@ def facts() -> dict[str, str]:
     }
 
 
-def _tried(look) -> str:  # type: ignore[no-untyped-def]
+def _tried(look: Callable[[], object]) -> str:
     try:
         return str(look())
     except DeviceUnavailable as missing:

@@ -17,7 +17,15 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, IN
 Extent = tuple[int, int, int]
 
 # C++ names of the stored types, as types.cuh spells them
-ELEMENTS = {FLOAT: "float", DOUBLE: "double", HALF: "half", BFLOAT16: "bfloat16", INT8: "int8", UINT8: "uint8", INT32: "int32"}
+ELEMENTS = {
+    FLOAT: "float",
+    DOUBLE: "double",
+    HALF: "half",
+    BFLOAT16: "bfloat16",
+    INT8: "int8",
+    UINT8: "uint8",
+    INT32: "int32",
+}
 COMPUTES = {FLOAT: "float", DOUBLE: "double"}
 
 
@@ -33,7 +41,13 @@ class Launch:
         block: Extent = (256, 1, 1),
         shared_bytes: int = 0,
     ) -> None:
-        self.function, self.operands, self.grid, self.block, self.shared_bytes = function, tuple(operands), grid, block, shared_bytes
+        self.function, self.operands, self.grid, self.block, self.shared_bytes = (
+            function,
+            tuple(operands),
+            grid,
+            block,
+            shared_bytes,
+        )
         self.template = bytes(arguments)
         self.pack_addresses = struct.Struct(f"{len(self.operands)}Q").pack_into
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .operations import Backend, Operation
+from .operations import Operation
 
 Array = np.ndarray[Any, Any]
 
@@ -40,7 +40,16 @@ class CrosscheckBackend:
     def __init__(self, accelerated: Any) -> None:
         self.accelerated = accelerated
         self.description = f"crosscheck of {accelerated.description}"
-        for passed_on in ("allocate", "to_device", "operand", "new_stream", "stream", "finished", "synchronize", "close"):
+        for passed_on in (
+            "allocate",
+            "to_device",
+            "operand",
+            "new_stream",
+            "stream",
+            "finished",
+            "synchronize",
+            "close",
+        ):
             setattr(self, passed_on, getattr(accelerated, passed_on))
 
     def prepare(self, operation: Operation) -> Callable[[Sequence[Any], Any], None]:
@@ -81,7 +90,8 @@ def saved(operation: Operation, memory: dict[str, Array]) -> Path:
     number = next(n for n in range(10**6) if not (folder / f"disagreement-{n}.npz").exists())
     path = folder / f"disagreement-{number}.npz"
     shared = {name: next(o for o in memory if memory[o] is memory[name]) for name in memory}
-    np.savez_compressed(path, operation=str(operation), shared=repr(shared), **{f"operand_{n}": m for n, m in memory.items()})
+    arrays: dict[str, Any] = {f"operand_{name}": contents for name, contents in memory.items()}
+    np.savez_compressed(path, operation=str(operation), shared=repr(shared), **arrays)
     return path
 
 

@@ -153,7 +153,9 @@ class _Documented:
         return number
 
     def _integers(self, parameter: Parameter, value: Any) -> tuple[int, ...]:
-        if isinstance(value, (str, bytes)) or (not isinstance(value, (Sequence, Mapping)) and not hasattr(value, "__len__")):
+        if isinstance(value, (str, bytes)) or (
+            not isinstance(value, (Sequence, Mapping)) and not hasattr(value, "__len__")
+        ):
             raise self.refuse(parameter, f"is {value!r}, not a sequence of integers")
         return tuple(self._integer(parameter, item) for item in value)
 
@@ -258,6 +260,7 @@ class _Computing:
             api_log.log_call(self.checks.function, args)
         try:
             handle = args[0]
+            key: tuple[Any, ...] | None
             try:
                 key = (self, *[args[i].spec for i in self.described], *[args[i] for i in self.scalars])
                 prepared = handle.prepared.get(key)
@@ -292,7 +295,7 @@ class _Computing:
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: tuple[Any, ...]) -> list[Any]:
         backend = handle.backend
-        operands = []
+        operands: list[Any] = []
         for name, position, nbytes in prepared.sizes:
             value = args[position]
             if value is None:
@@ -349,7 +352,7 @@ def _elements_collide(operation: Operation, name: str, operand: Any, other_name:
         return True
     first, second = (_placed(operation.tensor(n), o.address) for n, o in ((name, operand), (other_name, other)))
     try:
-        return bool(np.shares_memory(first, second, max_work=10_000))
+        return bool(np.shares_memory(first, second, max_work=10_000))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 

@@ -68,7 +68,7 @@ class Handle:
         return f"<cudnnHandle_t {self.backend.description}{'' if self.alive else ', destroyed'}>"
 
 
-def open_backend(backend: str | None, device: str | None) -> Backend:
+def open_backend(backend: str | None, device: str | None) -> Any:
     """The backend that ``cudnnCreate(backend=..., device=...)`` asks for.
 
     The default is the environment variable DUALDNN_BACKEND, else accelerated where a GPU is usable, else reference.
@@ -82,7 +82,9 @@ def open_backend(backend: str | None, device: str | None) -> Backend:
         name = "accelerated" if device is not None or _gpu_is_usable() else "reference"
     if name == "reference":
         if device is not None:
-            raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"the reference backend has no device, {device!r} was asked for")
+            raise CudnnError(
+                BAD_PARAM, "cudnnStatus_t/c05", f"the reference backend has no device, {device!r} was asked for"
+            )
         from dualdnn.reference import ReferenceBackend
 
         return ReferenceBackend()
@@ -94,7 +96,7 @@ def open_backend(backend: str | None, device: str | None) -> Backend:
     return CrosscheckBackend(accelerated)
 
 
-def _accelerated(device: str | None) -> Backend:
+def _accelerated(device: str | None) -> Any:
     from dualdnn.accelerated import AcceleratedBackend, DeviceUnavailable
 
     try:

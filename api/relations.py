@@ -14,7 +14,9 @@ from .status import BAD_PARAM, NOT_SUPPORTED, expect
 
 def same_dims(clause: str, status: cudnnStatus_t = BAD_PARAM, **tensors: TensorSpec) -> None:
     """All tensors have the same dimensions."""
-    expect(len({t.dims for t in tensors.values()}) == 1, status, clause, f"dimensions differ: {_listed('dims', tensors)}")
+    expect(
+        len({t.dims for t in tensors.values()}) == 1, status, clause, f"dimensions differ: {_listed('dims', tensors)}"
+    )
 
 
 def same_data_type(clause: str, status: cudnnStatus_t = BAD_PARAM, **tensors: TensorSpec) -> None:
@@ -25,17 +27,31 @@ def same_data_type(clause: str, status: cudnnStatus_t = BAD_PARAM, **tensors: Te
 
 def same_strides(clause: str, status: cudnnStatus_t = BAD_PARAM, **tensors: TensorSpec) -> None:
     """All tensors have the same strides."""
-    expect(len({t.strides for t in tensors.values()}) == 1, status, clause, f"strides differ: {_listed('strides', tensors)}")
+    expect(
+        len({t.strides for t in tensors.values()}) == 1,
+        status,
+        clause,
+        f"strides differ: {_listed('strides', tensors)}",
+    )
 
 
-def data_type_among(clause: str, allowed: tuple[cudnnDataType_t, ...], status: cudnnStatus_t = NOT_SUPPORTED, **tensors: Any) -> None:
+def data_type_among(
+    clause: str, allowed: tuple[cudnnDataType_t, ...], status: cudnnStatus_t = NOT_SUPPORTED, **tensors: Any
+) -> None:
     """Every tensor's data type is one of ``allowed``."""
     for name, spec in tensors.items():
         names = ", ".join(kind.name for kind in allowed)
-        expect(spec.data_type in allowed, status, clause, f"{name} has data type {spec.data_type.name}, supported are {names}")
+        expect(
+            spec.data_type in allowed,
+            status,
+            clause,
+            f"{name} has data type {spec.data_type.name}, supported are {names}",
+        )
 
 
-def rank_between(clause: str, lowest: int, highest: int, status: cudnnStatus_t = NOT_SUPPORTED, **tensors: TensorSpec) -> None:
+def rank_between(
+    clause: str, lowest: int, highest: int, status: cudnnStatus_t = NOT_SUPPORTED, **tensors: TensorSpec
+) -> None:
     """Every tensor has lowest..highest dimensions."""
     for name, spec in tensors.items():
         text = f"{name} has {spec.rank} dimensions {spec.dims}, supported are {lowest} to {highest}"

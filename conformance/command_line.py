@@ -27,12 +27,19 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
 
     conformance = commands.add_parser("conformance", help="hold subjects to the document and write the report")
-    conformance.add_argument("--subject", action="append", default=[], metavar="NAME", help=f"what to judge: {SPELLINGS}; may be repeated")
+    conformance.add_argument(
+        "--subject", action="append", default=[], metavar="NAME", help=f"what to judge: {SPELLINGS}; may be repeated"
+    )
     conformance.add_argument("-k", metavar="EXPRESSION", help="only cases whose ids match, as pytest's -k")
-    conformance.add_argument("--out", metavar="DIR", default="conformance-report", help="where the report goes (default: %(default)s)")
+    conformance.add_argument("--case", action="append", default=[], metavar="ID", help="only this case; may be repeated")
+    conformance.add_argument(
+        "--out", metavar="DIR", default="conformance-report", help="where the report goes (default: %(default)s)"
+    )
     conformance.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
     conformance.add_argument("--operation", metavar="TEXT", help="run this one operation instead of the cases")
-    conformance.add_argument("--inputs", default="normal", help="with --operation: kind of input values (default: %(default)s)")
+    conformance.add_argument(
+        "--inputs", default="normal", help="with --operation: kind of input values (default: %(default)s)"
+    )
     conformance.add_argument("--seed", type=int, default=0, help="with --operation: seed of the input values")
     conformance.set_defaults(run=run_conformance)
 
@@ -59,9 +66,21 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     if chosen.operation:
         return _one_operation(chosen)
     jobs = chosen.jobs or os.cpu_count() or 1
-    options = ["-p", "dualdnn.conformance.plugin", "-q", "--report", chosen.out, "-p", "no:cacheprovider", "--no-header", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    options = [
+        "-p",
+        "dualdnn.conformance.plugin",
+        "-q",
+        "--report",
+        chosen.out,
+        "-p",
+        "no:cacheprovider",
+        "--no-header",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    ]
     options += [text for name in chosen.subject for text in ("--subject", name)]
     options += ["-k", chosen.k] if chosen.k else []
+    options += [text for case in chosen.case for text in ("--case", case)]
     options += ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 else []
     files = sorted(str(path) for path in CASES.glob("[!_]*.py"))
     for name in chosen.subject:

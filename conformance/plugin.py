@@ -22,7 +22,7 @@ from . import differences as difference_table
 from .calls import Caller
 from .report import CaseResult, Difference, Function, Report, load_clauses, write_report
 from .report import Subject as ReportedSubject
-from .subjects import Crashes, NotExported, Subject, default_subjects, open_subject
+from .subjects import NotRunnable, Subject, default_subjects, open_subject
 from .trial import Trial, attempt, prepare
 
 _OPENED: dict[str, Subject] = {}
@@ -32,6 +32,7 @@ CASES = Path(__file__).parent / "cases"
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance")
     group.addoption("--subject", action="append", default=[], help="what to judge; may be repeated")
+    group.addoption("--case", action="append", default=[], help="run only the case with this id; may be repeated")
     group.addoption("--report", default=None, help="directory for compliance.json, junit.xml and report.html")
 
 
@@ -55,6 +56,15 @@ def opened(name: str) -> Subject:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "subject" in metafunc.fixturenames:
         metafunc.parametrize("subject", subject_names(metafunc.config), indirect=True, scope="session")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = set(config.getoption("--case"))
+    if not wanted:
+        return
+    chosen = [item for item in items if case_id(item, item.callspec.params.get("subject", "")) in wanted]  # type: ignore[attr-defined]
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = chosen
 
 
 @pytest.fixture(scope="session")
@@ -126,7 +136,14 @@ def trial(caller: Caller, evidence: Evidence) -> Callable[..., Trial]:
 def refuses(subject: Subject, evidence: Evidence) -> Callable[..., None]:
     """The call must raise this status, and on our backends cite this clause; ``unchanged`` buffers keep their bytes."""
 
-    def check(status: cudnnStatus_t, clause: str, call: Callable[..., Any], *args: Any, unchanged: tuple[Any, ...] = (), **kwargs: Any) -> None:
+    def check(
+        status: cudnnStatus_t,
+        clause: str,
+        call: Callable[..., Any],
+        *args: Any,
+        unchanged: tuple[Any, ...] = (),
+        **kwargs: Any,
+    ) -> None:
         evidence.clauses.add(clause)
         before = [buffer.to_host(np.uint8, buffer.nbytes) for buffer in unchanged]
         try:
@@ -137,7 +154,9 @@ def refuses(subject: Subject, evidence: Evidence) -> Callable[..., None]:
             if subject.ours and error.clause != clause:
                 pytest.fail(f"right status for the wrong reason: expected clause {clause}, got: {error}", pytrace=False)
         else:
-            pytest.fail(f"{getattr(call, '__name__', call)} succeeded, expected {status.name} [{clause}]", pytrace=False)
+            pytest.fail(
+                f"{getattr(call, '__name__', call)} succeeded, expected {status.name} [{clause}]", pytrace=False
+            )
         for buffer, bytes_ in zip(unchanged, before, strict=True):
             if not np.array_equal(buffer.to_host(np.uint8, buffer.nbytes), bytes_):
                 pytest.fail("the refused call changed memory", pytrace=False)
@@ -149,7 +168,9 @@ def refuses(subject: Subject, evidence: Evidence) -> Callable[..., None]:
 def refused(caller: Caller, refuses: Callable[..., None]) -> Callable[..., None]:
     """The operation's call must raise this status, citing this clause, and touch none of its operands."""
 
-    def check(operation: Operation, status: cudnnStatus_t, clause: str, aliases: Mapping[str, str] | None = None) -> None:
+    def check(
+        operation: Operation, status: cudnnStatus_t, clause: str, aliases: Mapping[str, str] | None = None
+    ) -> None:
         memory = prepare(operation, "normal", 0, aliases)
         buffers = {name: caller.handle.to_device(memory[name]) for name in memory if name not in (aliases or {})}
         operands = {name: buffers[(aliases or {}).get(name, name)] for name in memory}
@@ -166,12 +187,17 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if "subject" not in parameters:
         return
     case = case_id(item, parameters["subject"])
-    if call.excinfo is not None and call.excinfo.errisinstance((Crashes, NotExported)):
-        report.outcome, report.longrepr = "skipped", (str(item.path), 0, f"not runnable on this subject: {call.excinfo.value}")
+    if call.excinfo is not None and call.excinfo.errisinstance(NotRunnable):
+        report.outcome, report.longrepr = (
+            "skipped",
+            (str(item.path), 0, f"not runnable on this subject: {call.excinfo.value}"),
+        )
     if report.when != "call" and report.outcome == "passed":
         return
     evidence = item.stash.get(_EVIDENCE, None)
-    clauses = {clause for mark in item.iter_markers("shows") for clause in mark.args} | (evidence.clauses if evidence else set())
+    clauses = {clause for mark in item.iter_markers("shows") for clause in mark.args} | (
+        evidence.clauses if evidence else set()
+    )
     subject_name = opened(parameters["subject"]).name
     result = {
         "id": case,
@@ -182,7 +208,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         "mistrusted": evidence.mistrusted if evidence else [],
         "outcome": report.outcome,
         "message": _message(report),
-        "reproduction": f'dualdnn conformance --subject {parameters["subject"]} -k "{_selector(case)}"',
+        "reproduction": f'dualdnn conformance --subject {parameters["subject"]} --case "{case}"',
     }
     if report.outcome == "failed" and not opened(parameters["subject"]).ours:
         difference = difference_table.difference_for(case, subject_name)
@@ -195,14 +221,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def case_id(item: pytest.Item, subject: str) -> str:
     """The case's id without its subject: pooling/test_forward[...]."""
-    name = item.name.replace(f"[{subject}-", "[").replace(f"-{subject}]", "]").replace(f"[{subject}]", "").replace(f"-{subject}-", "-")
+    name = (
+        item.name.replace(f"[{subject}-", "[")
+        .replace(f"-{subject}]", "]")
+        .replace(f"[{subject}]", "")
+        .replace(f"-{subject}-", "-")
+    )
     return f"{item.path.stem}/{name}"
-
-
-def _selector(case: str) -> str:
-    """An expression for -k that finds this case."""
-    words = case.replace("[", " ").replace("]", " ").replace("/", " ").split()
-    return " and ".join(word for word in words if word.isidentifier()) + (f" and {words[-1]}" if words[-1].replace("_", "").isalnum() and not words[-1].isidentifier() else "")
 
 
 def _message(report: Any) -> str:
@@ -233,7 +258,9 @@ class Collector:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for name, counts in summary(self.results).items():
-            terminalreporter.write_line(f"{name}: " + ", ".join(f"{count} {word}" for word, count in counts.items() if count))
+            terminalreporter.write_line(
+                f"{name}: " + ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+            )
         if hasattr(self, "written"):
             terminalreporter.write_line(f"report: {self.written}")
 
@@ -247,7 +274,8 @@ class Collector:
         }
         clauses = load_clauses()
         known = [
-            Difference(d.id, d.function, d.clauses, d.document, d.vendor, d.decision) for d in difference_table.DIFFERENCES
+            Difference(d.id, d.function, d.clauses, d.document, d.vendor, d.decision)
+            for d in difference_table.DIFFERENCES
         ]
         cases = [case_result(result) for result in self.results]
         return Report.build(cases, reported, table, clauses, environment(subjects, self.started), known)
@@ -277,7 +305,9 @@ def summary(results: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """Subject -> outcome word -> number of cases."""
     counts: dict[str, dict[str, int]] = {}
     for result in results:
-        words = counts.setdefault(result["subject"], dict.fromkeys(("passed", "failed", "known difference", "mistrusted", "skipped"), 0))
+        words = counts.setdefault(
+            result["subject"], dict.fromkeys(("passed", "failed", "known difference", "mistrusted", "skipped"), 0)
+        )
         if result["message"].startswith("difference "):
             words["known difference"] += 1
         elif result["outcome"] == "passed" and result["mistrusted"]:

@@ -92,7 +92,9 @@ class ReferenceBackend:
             return HostOperand(value)
         except TypeError:
             what = type(value).__name__
-            raise TypeError(f"is a {what}, not memory of the reference backend (a buffer of it, or a NumPy array)") from None
+            raise TypeError(
+                f"is a {what}, not memory of the reference backend (a buffer of it, or a NumPy array)"
+            ) from None
 
     def prepare(self, operation: Operation) -> Callable[[Sequence[Any], Any], None]:
         names = operation.operands

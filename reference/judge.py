@@ -189,5 +189,7 @@ def _stray_writes(operation: Operation, before: Mapping[str, Array], after: Mapp
             changed &= element_bytes(operation.tensor(name), size)
         if changed.any():
             where = "in gaps between its elements" if written else "of an input"
-            found.append(f"{name}: {np.count_nonzero(changed)} bytes {where} changed, the first at {np.argmax(changed)}")
+            found.append(
+                f"{name}: {np.count_nonzero(changed)} bytes {where} changed, the first at {np.argmax(changed)}"
+            )
     return found

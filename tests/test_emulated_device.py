@@ -9,6 +9,8 @@ import gc
 import math
 import re
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,8 +128,8 @@ def test_votes_and_reductions(device: Device, seed: int, low: int) -> None:
         lanes = slice(32 * warp, 32 * warp + 32)
         mine = values[lanes]
         expected = [
-            sum(int(bit) << i for i, bit in enumerate(odd[lanes])), (mine == 5).any(), (mine >= 0).all(), odd.sum(), (values == 5).any(),
-            (values >= 0).all(), mine.sum(), np.bitwise_xor.reduce(mine),
+            sum(int(bit) << i for i, bit in enumerate(odd[lanes])), (mine == 5).any(), (mine >= 0).all(),
+            odd.sum(), (values == 5).any(), (values >= 0).all(), mine.sum(), np.bitwise_xor.reduce(mine),
         ]  # fmt: skip
         np.testing.assert_array_equal(
             result[lanes].view(np.uint32), np.tile(np.array(expected).astype(np.uint32), (32, 1))
@@ -386,7 +388,7 @@ def test_freed_memory_is_inaccessible(emulated: Any) -> None:
     with pytest.raises(DeviceError, match="in the freed 4096 bytes") as caught:
         function.launch(struct.pack("Qii", memory.address, 0, 0), (1,), (1,))
     assert line_of("write_value: write") in str(caught.value)
-    with pytest.raises(DeviceError, match="download: 16 bytes at .* in the freed 4096 bytes"):
+    with pytest.raises(DeviceError, match=r"download: 16 bytes at .* in the freed 4096 bytes"):
         emulated.download(memory.address, 16)
 
 
@@ -471,7 +473,7 @@ def test_functions_and_devices_are_remembered(device: Device) -> None:
     assert device.function(KERNELS / "basic.cu", "add", (("ELEMENT", "double"),)) is not first
     with pytest.raises(KeyError, match="no kernel subtract"):
         device.function(KERNELS / "basic.cu", "subtract")
-    with pytest.raises(FileNotFoundError, match="nowhere.cu"):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.cu"):
         device.function("nowhere.cu", "add")
 
 
@@ -516,6 +518,34 @@ def test_threads_share_a_device(device: Device) -> None:
     for thread in threads:
         thread.join()
     assert results == dict.fromkeys(range(4), True)
+
+
+EXIT = """
+import struct, sys, threading
+from pathlib import Path
+from dualdnn.accelerated.device import DeviceError, open_device
+device = open_device(sys.argv[1])
+add = device.function(Path(sys.argv[2]), "add")
+memory, stream = device.allocate(4096), device.new_stream()
+add.launch(struct.pack("QQQq", *[memory.address] * 3, 1024), (4,), (256,), 0, stream)
+thread = threading.Thread(target=lambda: device.download(memory.address, 4096, stream))
+thread.start()
+thread.join()
+if sys.argv[3] == "after a fault":
+    try:
+        add.launch(struct.pack("QQQq", 16, 16, 16, 1024), (4,), (256,), 0, stream)
+        stream.synchronize()
+    except DeviceError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("state", ["in order", "after a fault"])
+def test_process_ends_well_with_memory_and_streams_alive(device: Device, state: str) -> None:
+    command = [sys.executable, "-c", EXIT, device.kind, str(KERNELS / "basic.cu"), state]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    assert ("Error" in result.stderr, "memory access" in result.stdout) == (False, state == "after a fault")
 
 
 def test_open_device_refuses_what_is_not_there() -> None:

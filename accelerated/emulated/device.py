@@ -9,6 +9,7 @@ from typing import Any
 
 from ..compiler import host_compiler, toolchain
 from ..device import Device, Stream, bytes_of, check_range
+from ..errors import DeviceUnavailable
 from .library import EmulatedFunction, EmulatedLibrary
 from .memory import GuardedMemory, GuardedPool
 
@@ -29,9 +30,10 @@ class EmulatedStream(Stream):
 
 
 class EmulatedDevice(Device):
-    """`seed` orders the threads of a launch: 0 forward, 1 backward, else shuffled. Results that differ show a missing barrier.
+    """A device whose mistakes are reported.
 
-    `guard` says which side of new memory touches an inaccessible page: its "end" or its "start".
+    `seed` orders the threads of a launch: 0 forward, 1 backward, else shuffled. Results that differ show a missing
+    barrier. `guard` says which side of new memory touches an inaccessible page: its "end" or its "start".
     """
 
     kind = "emulated"

@@ -1,9 +1,9 @@
 """Memory between inaccessible pages.
 
-The end of an allocation (its size rounded up to 16) touches an inaccessible page, so that an access behind it faults at once. Between
-the inaccessible page in front and its start may lie up to a page of padding; the padding is checked after each launch.
-With `at_start` it is the start that touches an inaccessible page. New memory is poison: NaN in every floating-point type.
-Freed memory stays inaccessible for a while.
+The end of an allocation (its size rounded up to 16) touches an inaccessible page, so that an access behind it faults at
+once. Between the inaccessible page in front and its start may lie up to a page of padding, which is checked after each
+launch. With `at_start` it is the start that touches an inaccessible page. New memory is poison: NaN in every
+floating-point type. Freed memory stays inaccessible for a while.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _round_up(value: int, step: int) -> int:
 
 @dataclass(frozen=True)
 class Allocation:
-    """An allocation's place: an inaccessible page, the accessible pages from first to last, another inaccessible page."""
+    """The place of an allocation, in accessible pages (from first to last) between two inaccessible ones."""
 
     address: int
     nbytes: int
@@ -58,11 +58,12 @@ class Allocation:
 
     def describe(self, address: int) -> str:
         """Where an address in the mapping lies."""
+        whole = f"of the {self.nbytes} bytes at {self.address:#x}"
         if address < self.address:
-            return f"{self.address - address} bytes before the start of the {self.nbytes} bytes at {self.address:#x}"
+            return f"{self.address - address} bytes before the start {whole}"
         if not self.contains(address):
-            return f"{address - self.address - self.nbytes} bytes behind the end of the {self.nbytes} bytes at {self.address:#x}"
-        return f"at byte {address - self.address} of the {self.nbytes} bytes at {self.address:#x}"
+            return f"{address - self.address - self.nbytes} bytes behind the end {whole}"
+        return f"at byte {address - self.address} {whole}"
 
     def changed_padding(self) -> int | None:
         """The address of a byte beside the allocation that was written, the nearest; the padding is restored."""

@@ -6,10 +6,13 @@ buffers passed in; None is NULL; host arrays are sequences; a status other than 
 
 from __future__ import annotations
 
+from typing import Any
+
 from .. import enumerations
+from ..document import SPECIFICATION, functions
 from ..functions import FUNCTIONS
 from ..status import CudnnError
-from . import (
+from . import (  # noqa: F401 (they register their functions)
     activation,
     filter_descriptors,
     library,
@@ -30,5 +33,14 @@ globals().update(FUNCTIONS)
 globals().update(enumerations.ENUMERATIONS)
 globals().update(_ENUMERATORS)
 globals().update(_LIMITS)
+
+
+def __getattr__(name: str) -> Any:
+    """Names that the document has and this edition does not yet."""
+    if name in functions():
+        entry = functions()[name]
+        raise AttributeError(f"{name} (section {entry.section}, {entry.library}) is not implemented yet")
+    raise AttributeError(f"{name} is no function or enumerator of the {SPECIFICATION}")
+
 
 __all__ = ["CudnnError", *FUNCTIONS, *enumerations.ENUMERATIONS, *_ENUMERATORS, *_LIMITS]

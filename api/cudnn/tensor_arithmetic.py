@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..descriptors import OpTensorDescriptor
-from ..enumerations import cudnnDataType_t, cudnnNanPropagation_t, cudnnOpTensorOp_t, cudnnStatus_t
+from ..enumerations import cudnnDataType_t, cudnnNanPropagation_t, cudnnOpTensorOp_t
 from ..functions import SameMemory, computing, documented
 from ..operations import AddTensor, OpTensor, OpTensorSpec, ScaleTensor, SetTensor, TensorSpec
 from ..operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT8x4
@@ -122,10 +122,10 @@ def cudnnOpTensor(handle, opTensorDesc, alpha1, aDesc, A, alpha2, bDesc, B, beta
     data_type_among("cudnnOpTensor/c28", DESTINATION_TYPES, BAD_PARAM, cDesc=cDesc)
     types = (aDesc.data_type, bDesc.data_type, cDesc.data_type)
     compute_type = OP_TENSOR_TYPES.get(types)
-    expect(compute_type, BAD_PARAM, "cudnnOpTensor/c31",
+    expect(compute_type is not None, BAD_PARAM, "cudnnOpTensor/c31",
            "data types are no row of Table 7: aDesc {}, bDesc {}, cDesc {}".format(*(kind.name for kind in types)))  # fmt: skip
     expect(opTensorDesc.compute_type == compute_type, NOT_SUPPORTED, "cudnnOpTensor/c26",
-           f"opTensorCompType is {opTensorDesc.compute_type.name}, Table 7 has {compute_type.name} for aDesc {types[0].name}, "
+           f"opTensorCompType is {opTensorDesc.compute_type.name}, Table 7 has {compute_type!r} for aDesc {types[0].name}, "
            f"bDesc {types[1].name}, cDesc {types[2].name}")  # fmt: skip
     rank_between("cudnnOpTensor/c25", 1, 5, cDesc=cDesc)
     writable_layout(cDesc=cDesc)
@@ -163,7 +163,14 @@ def cudnnSetTensor(handle, yDesc, y, valuePtr):
     return SetTensor(valuePtr, yDesc)
 
 
-def _broadcast_onto(clause: str, name: str, spec: TensorSpec, destination: TensorSpec, status: cudnnStatus_t = BAD_PARAM) -> None:
+def _broadcast_onto(
+    clause: str, name: str, spec: TensorSpec, destination: TensorSpec, status: cudnnStatus_t = BAD_PARAM
+) -> None:
     """Every dimension is that of the destination or 1, and there are as many."""
     fits = spec.rank == destination.rank and all(a in (1, c) for a, c in zip(spec.dims, destination.dims, strict=True))
-    expect(fits, status, clause, f"{name} has dims {spec.dims}, each must be 1 or that of cDesc, which has {destination.dims}")
+    expect(
+        fits,
+        status,
+        clause,
+        f"{name} has dims {spec.dims}, each must be 1 or that of cDesc, which has {destination.dims}",
+    )

@@ -33,7 +33,9 @@ def cudnnSetTensor4dDescriptor(tensorDesc, format, dataType, n, c, h, w):
     """
     dims = (n, c, h, w)
     names = dict(zip("nchw", dims, strict=True))
-    expect(min(dims) > 0, BAD_PARAM, "cudnnSetTensor4dDescriptor/c06", f"{_shown(names)}: every size must be at least 1")
+    expect(
+        min(dims) > 0, BAD_PARAM, "cudnnSetTensor4dDescriptor/c06", f"{_shown(names)}: every size must be at least 1"
+    )
     vectors_fit_format(format, dataType, c)
     expect(prod(dims) < TWO_GIGA, NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c09",
            f"{_shown(names)}: {prod(dims)} elements, fewer than {TWO_GIGA} are supported")  # fmt: skip
@@ -53,7 +55,15 @@ def cudnnSetTensor4dDescriptorEx(tensorDesc, dataType, n, c, h, w, nStride, cStr
     expect(min(dims) > 0, BAD_PARAM, "cudnnSetTensor4dDescriptorEx/c09",
            f"{_shown(dict(zip('nchw', dims, strict=True)))}: every size must be at least 1")  # fmt: skip
     named = dict(zip(("nStride", "cStride", "hStride", "wStride"), strides, strict=True))
-    set_strided(tensorDesc, dataType, dims, strides, _shown(named), "cudnnSetTensor4dDescriptorEx/c10", "cudnnSetTensor4dDescriptorEx/c12")
+    set_strided(
+        tensorDesc,
+        dataType,
+        dims,
+        strides,
+        _shown(named),
+        "cudnnSetTensor4dDescriptorEx/c10",
+        "cudnnSetTensor4dDescriptorEx/c12",
+    )
 
 
 @documented(invalid={"dataType": "c11", "dimA": "c10"})
@@ -68,7 +78,9 @@ def cudnnSetTensorNdDescriptor(tensorDesc, dataType, nbDims, dimA, strideA):
     dims = entries("dimA", dimA, nbDims, "cudnnSetTensorNdDescriptor/c06")
     strides = entries("strideA", strideA, nbDims, "cudnnSetTensorNdDescriptor/c08")
     expect(min(dims) > 0, BAD_PARAM, "cudnnSetTensorNdDescriptor/c10", f"dimA is {dims}: every size must be at least 1")
-    set_strided(tensorDesc, dataType, dims, strides, f"strideA {strides}", "cudnnStatus_t/c05", "cudnnSetTensorNdDescriptor/c13")
+    set_strided(
+        tensorDesc, dataType, dims, strides, f"strideA {strides}", "cudnnStatus_t/c05", "cudnnSetTensorNdDescriptor/c13"
+    )
 
 
 @documented(invalid={"tensorDesc": "c05", "*": "c06"})
@@ -80,7 +92,9 @@ def cudnnSetTensorNdDescriptorEx(tensorDesc, format, dataType, nbDims, dimA):
     """
     _rank(nbDims, "cudnnSetTensorNdDescriptorEx/c07")
     dims = entries("dimA", dimA, nbDims, "cudnnSetTensorNdDescriptorEx/c03")
-    expect(min(dims) > 0, BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c06", f"dimA is {dims}: every size must be at least 1")
+    expect(
+        min(dims) > 0, BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c06", f"dimA is {dims}: every size must be at least 1"
+    )
     vectors_fit_format(format, dataType, dims[1])
     expect(prod(dims) < TWO_GIGA, NOT_SUPPORTED, "cudnnSetTensorNdDescriptorEx/c07",
            f"dimA is {dims}: {prod(dims)} elements, fewer than {TWO_GIGA} are supported")  # fmt: skip
@@ -168,7 +182,12 @@ def vectors_fit_format(tensor_format, data_type, channels):
            f"format CUDNN_TENSOR_NCHW_VECT_C takes {names}, dataType is {data_type.name}")  # fmt: skip
     length = vector_length(data_type)
     clause = "cudnnTensorFormat_t/c07" if length == 32 else "cudnnTensorFormat_t/c08"
-    expect(channels % length == 0, BAD_PARAM, clause, f"c is {channels}, not a multiple of {length} as {data_type.name} needs")
+    expect(
+        channels % length == 0,
+        BAD_PARAM,
+        clause,
+        f"c is {channels}, not a multiple of {length} as {data_type.name} needs",
+    )
 
 
 def entries(name, values, count, clause):
@@ -183,7 +202,9 @@ def _rank(nb_dims, clause):
 
 
 def _vector_clause(data_type):
-    return {"CUDNN_DATA_INT8x4": "cudnnDataType_t/c02", "CUDNN_DATA_INT8x32": "cudnnDataType_t/c03"}.get(data_type.name, "cudnnDataType_t/c05")
+    return {"CUDNN_DATA_INT8x4": "cudnnDataType_t/c02", "CUDNN_DATA_INT8x32": "cudnnDataType_t/c03"}.get(
+        data_type.name, "cudnnDataType_t/c05"
+    )
 
 
 def _shown(values):

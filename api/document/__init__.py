@@ -1,4 +1,7 @@
-"""The function table of the document: names, sections, libraries and parameters of its 258 functions."""
+"""The function table of the document: names, sections, libraries and parameters of its 258 functions.
+
+Where a printed prototype is missing or is not the ABI, the public header decided (docs/errata.md, prototypes).
+"""
 
 from __future__ import annotations
 

@@ -3,4 +3,14 @@
 from . import activation, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
 from .caller import CALLS, Caller, calls
 
-__all__ = ["CALLS", "Caller", "activation", "calls", "pooling", "reduce_tensor", "softmax", "tensor_arithmetic", "transform"]
+__all__ = [
+    "CALLS",
+    "Caller",
+    "activation",
+    "calls",
+    "pooling",
+    "reduce_tensor",
+    "softmax",
+    "tensor_arithmetic",
+    "transform",
+]

@@ -72,7 +72,11 @@ def test_forward_special_values(trial, mode, data_type, nan):
 
 @shows("cudnnSetActivationDescriptor/c04", "cudnnSetActivationDescriptor/c05")
 @pytest.mark.parametrize("coefficient", [0.0, 0.5, 2.0])
-@pytest.mark.parametrize("mode", [Mode.CUDNN_ACTIVATION_RELU, Mode.CUDNN_ACTIVATION_CLIPPED_RELU, Mode.CUDNN_ACTIVATION_ELU], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "mode",
+    [Mode.CUDNN_ACTIVATION_RELU, Mode.CUDNN_ACTIVATION_CLIPPED_RELU, Mode.CUDNN_ACTIVATION_ELU],
+    ids=lambda m: m.name,
+)
 def test_coefficient(trial, mode, coefficient):
     """It clips the clipped ReLU and scales the ELU; the plain ReLU ignores it (docs/errata.md, D010)."""
     trial(forward(mode, coefficient=coefficient, alpha=2.0, beta=1.0))
@@ -90,7 +94,9 @@ def test_forward_in_place_needs_equal_strides(refused):
     refused(forward(x=x, y=y), BAD_PARAM, "cudnnActivationForward/c16", aliases={"y": "x"})
 
 
-@pytest.mark.parametrize("call, clause", [("forward", "cudnnActivationForward/c13"), ("backward", "cudnnActivationMode_t/c05")])
+@pytest.mark.parametrize(
+    "call, clause", [("forward", "cudnnActivationForward/c13"), ("backward", "cudnnActivationMode_t/c05")]
+)
 @shows("cudnnActivationMode_t/c04", "cudnnActivationMode_t/c05")
 def test_identity_is_refused(refused, call, clause):
     operation = {"forward": forward, "backward": backward}[call](Mode.CUDNN_ACTIVATION_IDENTITY)

@@ -10,27 +10,59 @@ import pytest
 from dualdnn.api import cudnn as api
 from dualdnn.api.descriptors import TensorDescriptor
 from dualdnn.api.document import VERSION
-from dualdnn.api.enumerations import CUDNN_SEV_ERROR_EN, CUDNN_SEV_INFO_EN, CUDNN_SEV_WARNING_EN, cudnnSeverity_t, cudnnStatus_t
+from dualdnn.api.enumerations import (
+    CUDNN_SEV_ERROR_EN,
+    CUDNN_SEV_INFO_EN,
+    CUDNN_SEV_WARNING_EN,
+    cudnnSeverity_t,
+    cudnnStatus_t,
+)
 from dualdnn.api.enumerations import cudnnErrQueryMode_t as Query
 from dualdnn.api.operations import ActivationForward, ActivationSpec, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
-from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, EXECUTION_FAILED, INVALID_VALUE, MAPPING_ERROR, NOT_INITIALIZED, CudnnError
+from dualdnn.api.status import (
+    ALLOC_FAILED,
+    BAD_PARAM,
+    EXECUTION_FAILED,
+    INVALID_VALUE,
+    MAPPING_ERROR,
+    NOT_INITIALIZED,
+    CudnnError,
+)
 from dualdnn.conformance.calls.activation import activation_descriptor
 from dualdnn.conformance.marks import shows
 
 SPEC = TensorSpec.packed(FLOAT, (2, 3, 4, 5))
-OPERATION = ActivationForward(ActivationSpec(1, 1, 0.0), 1.0, 0.0, SPEC, SPEC)
+OPERATION = ActivationForward(
+    ActivationSpec(api.cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, api.cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, 0.0),
+    1.0,
+    0.0,
+    SPEC,
+    SPEC,
+)
 
 
 @pytest.fixture
 def logged(cudnn, request):
     """Messages of a user callback, which is removed again."""
     messages: list[tuple] = []
-    yield lambda mask, udata=None: cudnn.cudnnSetCallback(mask, udata, lambda *message: messages.append(message)) or messages
+    yield (
+        lambda mask, udata=None: (
+            cudnn.cudnnSetCallback(mask, udata, lambda *message: messages.append(message)) or messages
+        )
+    )
     cudnn.cudnnSetCallback(0, None, None)
 
 
-@shows("cudnnCreate/c01", "cudnnCreate/c10", "cudnnCreate/c19", "cudnnHandle_t/c01", "cudnnDestroy/c01", "cudnnDestroy/c04", "cudnnHandle_t/c03")
+@shows(
+    "cudnnCreate/c01",
+    "cudnnCreate/c10",
+    "cudnnCreate/c19",
+    "cudnnHandle_t/c01",
+    "cudnnDestroy/c01",
+    "cudnnDestroy/c04",
+    "cudnnHandle_t/c03",
+)
 def test_create_and_destroy(subject, cudnn):
     if not subject.ours and not subject.has_gpu:
         pytest.skip("this subject computes on a GPU only, and there is none")
@@ -63,7 +95,10 @@ def test_a_destroyed_handle_is_not_initialized(subject, cudnn, refuses):
 
 
 @shows("cudnnDestroy/c05", "cudnnGetStream/c03", "cudnnSetStream/c05")
-@pytest.mark.parametrize("name, clause, rest", [("cudnnDestroy", "c05", ()), ("cudnnGetStream", "c03", ()), ("cudnnSetStream", "c05", (None,))])
+@pytest.mark.parametrize(
+    "name, clause, rest",
+    [("cudnnDestroy", "c05", ()), ("cudnnGetStream", "c03", ()), ("cudnnSetStream", "c05", (None,))],
+)
 def test_null_handle(cudnn, refuses, name, clause, rest):
     refuses(BAD_PARAM, f"{name}/{clause}", getattr(cudnn, name), None, *rest)
 
@@ -116,7 +151,9 @@ def test_version(subject, cudnn):
 
 @shows("cudnnGetProperty/c01", "cudnnGetProperty/c03")
 def test_property(subject, cudnn):
-    major, minor, patch = (cudnn.cudnnGetProperty(kind) for kind in (api.MAJOR_VERSION, api.MINOR_VERSION, api.PATCH_LEVEL))
+    major, minor, patch = (
+        cudnn.cudnnGetProperty(kind) for kind in (api.MAJOR_VERSION, api.MINOR_VERSION, api.PATCH_LEVEL)
+    )
     assert major >= 8 and minor >= 0 and patch >= 0
     if subject.ours:
         assert (major, minor, patch) == (8, 0, 3)
@@ -134,7 +171,13 @@ def test_cudart_version(cudnn):
     assert version == 0 or (version >= 9000 and version % 10 == 0)
 
 
-@shows("cudnnGetErrorString/c01", "cudnnGetErrorString/c02", "cudnnGetErrorString/c03", "cudnnGetErrorString/c04", "cudnnStatus_t/c01")
+@shows(
+    "cudnnGetErrorString/c01",
+    "cudnnGetErrorString/c02",
+    "cudnnGetErrorString/c03",
+    "cudnnGetErrorString/c04",
+    "cudnnStatus_t/c01",
+)
 def test_error_strings(cudnn):
     for status in cudnnStatus_t:
         assert cudnn.cudnnGetErrorString(status) == status.name
@@ -148,7 +191,13 @@ def test_version_check(cudnn):
     assert cudnn.cudnnOpsInferVersionCheck() is None
 
 
-@shows("cudnnQueryRuntimeError/c12", "cudnnQueryRuntimeError/c16", "cudnnQueryRuntimeError/c17", "cudnnQueryRuntimeError/c20", "cudnnErrQueryMode_t/c01")
+@shows(
+    "cudnnQueryRuntimeError/c12",
+    "cudnnQueryRuntimeError/c16",
+    "cudnnQueryRuntimeError/c17",
+    "cudnnQueryRuntimeError/c20",
+    "cudnnErrQueryMode_t/c01",
+)
 @pytest.mark.parametrize("mode", list(Query), ids=lambda m: m.name)
 def test_runtime_error_is_success_when_nothing_failed(cudnn, handle, mode):
     handle.synchronize()
@@ -162,13 +211,24 @@ def test_runtime_error_is_reported_once(subject, cudnn, handle):
     overflow = cudnnStatus_t.CUDNN_STATUS_RUNTIME_FP_OVERFLOW
     handle.runtime_error = overflow
     assert cudnn.cudnnQueryRuntimeError(handle, Query.CUDNN_ERRQUERY_BLOCKING, None) == overflow
-    assert cudnn.cudnnQueryRuntimeError(handle, Query.CUDNN_ERRQUERY_RAWCODE, None) == cudnnStatus_t.CUDNN_STATUS_SUCCESS
+    assert (
+        cudnn.cudnnQueryRuntimeError(handle, Query.CUDNN_ERRQUERY_RAWCODE, None) == cudnnStatus_t.CUDNN_STATUS_SUCCESS
+    )
 
 
 def test_runtime_error_arguments(cudnn, handle, refuses):
-    refuses(BAD_PARAM, "cudnnQueryRuntimeError/c21", cudnn.cudnnQueryRuntimeError, None, Query.CUDNN_ERRQUERY_RAWCODE, None)
+    refuses(
+        BAD_PARAM, "cudnnQueryRuntimeError/c21", cudnn.cudnnQueryRuntimeError, None, Query.CUDNN_ERRQUERY_RAWCODE, None
+    )
     refuses(BAD_PARAM, "cudnnQueryRuntimeError/c21", cudnn.cudnnQueryRuntimeError, handle, 3, None)
-    refuses(BAD_PARAM, "cudnnQueryRuntimeError/c19", cudnn.cudnnQueryRuntimeError, handle, Query.CUDNN_ERRQUERY_RAWCODE, object())
+    refuses(
+        BAD_PARAM,
+        "cudnnQueryRuntimeError/c19",
+        cudnn.cudnnQueryRuntimeError,
+        handle,
+        Query.CUDNN_ERRQUERY_RAWCODE,
+        object(),
+    )
 
 
 @shows("cudnnQueryRuntimeError/c01", "cudnnStatus_t/c05")
@@ -192,7 +252,19 @@ def test_arguments_of_the_wrong_type(subject, cudnn, handle, refuses, value):
     if not subject.ours:
         pytest.skip("C has no types of pointers at run time")
     wrong = cudnn.cudnnCreateTensorDescriptor() if value == "tensor" else value
-    refuses(BAD_PARAM, "cudnnActivationForward/c05", cudnn.cudnnActivationForward, handle, wrong, 1.0, None, None, 0.0, None, None)
+    refuses(
+        BAD_PARAM,
+        "cudnnActivationForward/c05",
+        cudnn.cudnnActivationForward,
+        handle,
+        wrong,
+        1.0,
+        None,
+        None,
+        0.0,
+        None,
+        None,
+    )
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnActivationForward, wrong, None, 1.0, None, None, 0.0, None, None)
 
 
@@ -255,7 +327,9 @@ def test_callback_state(cudnn, logged):
 
 
 @shows("cudnnSetCallback/c02", "cudnnSetCallback/c04")
-@pytest.mark.parametrize("mask, kept", [(0, 0), (1, 0), (2, 2), (4, 4), (8, 8), (0xE, 0xE), (0xF, 0xE), (0x10, 0), (0xFFFFFFFF, 0xE)])
+@pytest.mark.parametrize(
+    "mask, kept", [(0, 0), (1, 0), (2, 2), (4, 4), (8, 8), (0xE, 0xE), (0xF, 0xE), (0x10, 0), (0xFFFFFFFF, 0xE)]
+)
 def test_mask_has_a_bit_for_each_severity(cudnn, logged, mask, kept):
     cudnn.cudnnSetCallback(mask, None, None)
     assert cudnn.cudnnGetCallback().mask == kept
@@ -295,7 +369,9 @@ def test_error_and_warning_channels_have_no_function(cudnn, logged, mask):
 
 @shows("cudnnSetCallback/c11")
 @pytest.mark.parametrize("destination", ["file", "stdout", "stderr", None])
-def test_built_in_callback_writes_where_the_environment_says(subject, cudnn, logged, monkeypatch, tmp_path, capsys, destination):
+def test_built_in_callback_writes_where_the_environment_says(
+    subject, cudnn, logged, monkeypatch, tmp_path, capsys, destination
+):
     if not subject.ours:
         pytest.skip("a foreign library reads its environment when it is loaded")
     target = str(tmp_path / "log.txt") if destination == "file" else destination
@@ -331,7 +407,15 @@ def test_activation_descriptor_round_trip(cudnn):
 def test_activation_descriptor_enumerators(cudnn, refuses, mode, nan, clause):
     descriptor = cudnn.cudnnCreateActivationDescriptor()
     cudnn.cudnnSetActivationDescriptor(descriptor, 1, 1, 2.0)
-    refuses(BAD_PARAM, f"cudnnSetActivationDescriptor/{clause}", cudnn.cudnnSetActivationDescriptor, descriptor, mode, nan, 1.0)
+    refuses(
+        BAD_PARAM,
+        f"cudnnSetActivationDescriptor/{clause}",
+        cudnn.cudnnSetActivationDescriptor,
+        descriptor,
+        mode,
+        nan,
+        1.0,
+    )
     assert tuple(cudnn.cudnnGetActivationDescriptor(descriptor)) == (1, 1, 2.0)
 
 

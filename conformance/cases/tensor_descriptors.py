@@ -8,7 +8,21 @@ import pytest
 
 from dualdnn.api import cudnn as api
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnTensorFormat_t
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NCHW_VECT_C, NHWC, UINT8, INT8x4, INT8x32, UINT8x4
+from dualdnn.api.operations.specs import (
+    BFLOAT16,
+    DOUBLE,
+    FLOAT,
+    HALF,
+    INT8,
+    INT32,
+    NCHW,
+    NCHW_VECT_C,
+    NHWC,
+    UINT8,
+    INT8x4,
+    INT8x32,
+    UINT8x4,
+)
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.marks import shows
 
@@ -57,7 +71,13 @@ def test_packed_4d(cudnn, tensor, data_type, tensor_format, strides):
     assert cudnn.cudnnGetTensorSizeInBytes(tensor) == prod(DIMS) * SCALARS[data_type]
 
 
-@shows("cudnnTensorFormat_t/c04", "cudnnTensorFormat_t/c05", "cudnnTensorFormat_t/c06", "cudnnTensorFormat_t/c07", "cudnnTensorFormat_t/c08")
+@shows(
+    "cudnnTensorFormat_t/c04",
+    "cudnnTensorFormat_t/c05",
+    "cudnnTensorFormat_t/c06",
+    "cudnnTensorFormat_t/c07",
+    "cudnnTensorFormat_t/c08",
+)
 @pytest.mark.parametrize("data_type", list(VECTORS), ids=by_name)
 def test_vectorised_channels(cudnn, tensor, data_type):
     length = VECTORS[data_type]
@@ -70,26 +90,74 @@ def test_vectorised_channels(cudnn, tensor, data_type):
 @shows("cudnnTensorFormat_t/c06")
 @pytest.mark.parametrize("data_type", list(SCALARS), ids=by_name)
 def test_vect_c_needs_a_vector_type(cudnn, tensor, refuses, data_type):
-    refuses(BAD_PARAM, "cudnnTensorFormat_t/c06", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW_VECT_C, data_type, 2, 64, 3, 5)
-    refuses(BAD_PARAM, "cudnnTensorFormat_t/c06", cudnn.cudnnSetTensorNdDescriptorEx, tensor, NCHW_VECT_C, data_type, 4, (2, 64, 3, 5))
+    refuses(
+        BAD_PARAM,
+        "cudnnTensorFormat_t/c06",
+        cudnn.cudnnSetTensor4dDescriptor,
+        tensor,
+        NCHW_VECT_C,
+        data_type,
+        2,
+        64,
+        3,
+        5,
+    )
+    refuses(
+        BAD_PARAM,
+        "cudnnTensorFormat_t/c06",
+        cudnn.cudnnSetTensorNdDescriptorEx,
+        tensor,
+        NCHW_VECT_C,
+        data_type,
+        4,
+        (2, 64, 3, 5),
+    )
 
 
 @pytest.mark.parametrize("data_type, clause", [(INT8x4, "c02"), (INT8x32, "c03"), (UINT8x4, "c05")], ids=by_name)
 @pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=by_name)
 def test_vector_types_need_vect_c(cudnn, tensor, refuses, data_type, clause, tensor_format):
-    refuses(BAD_PARAM, f"cudnnDataType_t/{clause}", cudnn.cudnnSetTensor4dDescriptor, tensor, tensor_format, data_type, 2, 64, 3, 5)
+    refuses(
+        BAD_PARAM,
+        f"cudnnDataType_t/{clause}",
+        cudnn.cudnnSetTensor4dDescriptor,
+        tensor,
+        tensor_format,
+        data_type,
+        2,
+        64,
+        3,
+        5,
+    )
 
 
-@pytest.mark.parametrize("data_type, channels, clause", [(INT8x4, 6, "c08"), (UINT8x4, 1, "c08"), (INT8x32, 48, "c07")], ids=by_name)
+@pytest.mark.parametrize(
+    "data_type, channels, clause", [(INT8x4, 6, "c08"), (UINT8x4, 1, "c08"), (INT8x32, 48, "c07")], ids=by_name
+)
 def test_channels_come_in_whole_vectors(cudnn, tensor, refuses, data_type, channels, clause):
-    refuses(BAD_PARAM, f"cudnnTensorFormat_t/{clause}", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW_VECT_C, data_type, 2, channels, 3, 5)
+    refuses(
+        BAD_PARAM,
+        f"cudnnTensorFormat_t/{clause}",
+        cudnn.cudnnSetTensor4dDescriptor,
+        tensor,
+        NCHW_VECT_C,
+        data_type,
+        2,
+        channels,
+        3,
+        5,
+    )
 
 
 @shows("cudnnSetTensor4dDescriptor/c03")
-@pytest.mark.parametrize("dims", [(2**15, 2**8, 2**4, 2**4), (2**31 - 1, 2, 1, 1), (2**31 - 1,) * 4, (46341, 46341, 1, 1)], ids=str)
+@pytest.mark.parametrize(
+    "dims", [(2**15, 2**8, 2**4, 2**4), (2**31 - 1, 2, 1, 1), (2**31 - 1,) * 4, (46341, 46341, 1, 1)], ids=str
+)
 def test_4d_two_giga_elements(cudnn, tensor, refuses, dims):
     cudnn.cudnnSetTensor4dDescriptor(tensor, NCHW, FLOAT, *DIMS)
-    refuses(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c09", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW, INT8, *dims)
+    refuses(
+        NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c09", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW, INT8, *dims
+    )
     assert cudnn.cudnnGetTensor4dDescriptor(tensor)[1:5] == DIMS
     cudnn.cudnnSetTensor4dDescriptor(tensor, NCHW, INT8, 2**31 - 1, 1, 1, 1)
     assert cudnn.cudnnGetTensorSizeInBytes(tensor) == 2**31 - 1
@@ -101,24 +169,72 @@ def test_4d_sizes_are_positive(cudnn, tensor, refuses, position, size):
     dims = list(DIMS)
     dims[position] = size
     refuses(BAD_PARAM, "cudnnSetTensor4dDescriptor/c06", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW, FLOAT, *dims)
-    refuses(BAD_PARAM, "cudnnSetTensor4dDescriptorEx/c09", cudnn.cudnnSetTensor4dDescriptorEx, tensor, FLOAT, *dims, 60, 20, 5, 1)
-    refuses(BAD_PARAM, "cudnnSetTensorNdDescriptor/c10", cudnn.cudnnSetTensorNdDescriptor, tensor, FLOAT, 4, dims, (60, 20, 5, 1))
-    refuses(BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c06", cudnn.cudnnSetTensorNdDescriptorEx, tensor, NCHW, FLOAT, 4, dims)
+    refuses(
+        BAD_PARAM,
+        "cudnnSetTensor4dDescriptorEx/c09",
+        cudnn.cudnnSetTensor4dDescriptorEx,
+        tensor,
+        FLOAT,
+        *dims,
+        60,
+        20,
+        5,
+        1,
+    )
+    refuses(
+        BAD_PARAM,
+        "cudnnSetTensorNdDescriptor/c10",
+        cudnn.cudnnSetTensorNdDescriptor,
+        tensor,
+        FLOAT,
+        4,
+        dims,
+        (60, 20, 5, 1),
+    )
+    refuses(
+        BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c06", cudnn.cudnnSetTensorNdDescriptorEx, tensor, NCHW, FLOAT, 4, dims
+    )
 
 
 @pytest.mark.parametrize("value", [-1, 99, 2**31 - 1])
 def test_enumerators_are_checked(cudnn, tensor, refuses, value):
     refuses(BAD_PARAM, "cudnnSetTensor4dDescriptor/c07", cudnn.cudnnSetTensor4dDescriptor, tensor, value, FLOAT, *DIMS)
     refuses(BAD_PARAM, "cudnnSetTensor4dDescriptor/c08", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW, value, *DIMS)
-    refuses(BAD_PARAM, "cudnnSetTensor4dDescriptorEx/c11", cudnn.cudnnSetTensor4dDescriptorEx, tensor, value, *DIMS, 60, 20, 5, 1)
-    refuses(BAD_PARAM, "cudnnSetTensorNdDescriptor/c11", cudnn.cudnnSetTensorNdDescriptor, tensor, value, 4, DIMS, (60, 20, 5, 1))
-    refuses(BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c06", cudnn.cudnnSetTensorNdDescriptorEx, tensor, value, FLOAT, 4, DIMS)
-    refuses(BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c06", cudnn.cudnnSetTensorNdDescriptorEx, tensor, NCHW, value, 4, DIMS)
+    refuses(
+        BAD_PARAM,
+        "cudnnSetTensor4dDescriptorEx/c11",
+        cudnn.cudnnSetTensor4dDescriptorEx,
+        tensor,
+        value,
+        *DIMS,
+        60,
+        20,
+        5,
+        1,
+    )
+    refuses(
+        BAD_PARAM,
+        "cudnnSetTensorNdDescriptor/c11",
+        cudnn.cudnnSetTensorNdDescriptor,
+        tensor,
+        value,
+        4,
+        DIMS,
+        (60, 20, 5, 1),
+    )
+    refuses(
+        BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c06", cudnn.cudnnSetTensorNdDescriptorEx, tensor, value, FLOAT, 4, DIMS
+    )
+    refuses(
+        BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c06", cudnn.cudnnSetTensorNdDescriptorEx, tensor, NCHW, value, 4, DIMS
+    )
 
 
 @shows("cudnnSetTensor4dDescriptorEx/c01", "cudnnSetTensor4dDescriptorEx/c02", "cudnnSetTensor4dDescriptorEx/c03", "cudnnSetTensor4dDescriptorEx/c07",
        "cudnnSetTensor4dDescriptorEx/c08", "cudnnSetTensorNdDescriptor/c08", "cudnnGetTensorSizeInBytes/c01")  # fmt: skip
-@pytest.mark.parametrize("strides", [(60, 20, 5, 1), (1, 2, 6, 24), (1000, 300, 50, 7), (60, 20, 5, 2), (1, 1, 1, 1)], ids=str)
+@pytest.mark.parametrize(
+    "strides", [(60, 20, 5, 1), (1, 2, 6, 24), (1000, 300, 50, 7), (60, 20, 5, 2), (1, 1, 1, 1)], ids=str
+)
 def test_explicit_strides(cudnn, tensor, strides):
     span = 1 + sum((d - 1) * s for d, s in zip(DIMS, strides, strict=True))
     cudnn.cudnnSetTensor4dDescriptorEx(tensor, DOUBLE, *DIMS, *strides)
@@ -133,24 +249,64 @@ def test_explicit_strides(cudnn, tensor, strides):
 def test_strides_are_not_negative(cudnn, tensor, refuses, position):
     strides = [60, 20, 5, 1]
     strides[position] = -strides[position]
-    refuses(BAD_PARAM, "cudnnSetTensor4dDescriptorEx/c10", cudnn.cudnnSetTensor4dDescriptorEx, tensor, FLOAT, *DIMS, *strides)
+    refuses(
+        BAD_PARAM,
+        "cudnnSetTensor4dDescriptorEx/c10",
+        cudnn.cudnnSetTensor4dDescriptorEx,
+        tensor,
+        FLOAT,
+        *DIMS,
+        *strides,
+    )
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetTensorNdDescriptor, tensor, FLOAT, 4, DIMS, strides)
 
 
 @shows("cudnnSetTensor4dDescriptorEx/c10")
 def test_a_stride_of_zero_needs_a_size_of_one(cudnn, tensor, refuses):
-    refuses(BAD_PARAM, "cudnnSetTensor4dDescriptorEx/c10", cudnn.cudnnSetTensor4dDescriptorEx, tensor, FLOAT, *DIMS, 60, 0, 5, 1)
+    refuses(
+        BAD_PARAM,
+        "cudnnSetTensor4dDescriptorEx/c10",
+        cudnn.cudnnSetTensor4dDescriptorEx,
+        tensor,
+        FLOAT,
+        *DIMS,
+        60,
+        0,
+        5,
+        1,
+    )
     cudnn.cudnnSetTensor4dDescriptorEx(tensor, FLOAT, 2, 1, 4, 5, 60, 0, 5, 1)
     assert cudnn.cudnnGetTensor4dDescriptor(tensor).cStride == 0
 
 
 @shows("cudnnSetTensor4dDescriptorEx/c06", "cudnnSetTensorNdDescriptor/c02")
-@pytest.mark.parametrize("dims, strides", [((2, 1, 1, 1), (2**31 - 1, 1, 1, 1)), ((2**16, 2, 1, 1), (2**15, 1, 1, 1)), ((2**31 - 1,) * 4, (2**31 - 1,) * 4)], ids=str)
+@pytest.mark.parametrize(
+    "dims, strides",
+    [((2, 1, 1, 1), (2**31 - 1, 1, 1, 1)), ((2**16, 2, 1, 1), (2**15, 1, 1, 1)), ((2**31 - 1,) * 4, (2**31 - 1,) * 4)],
+    ids=str,
+)
 def test_two_giga_elements_count_gaps(cudnn, tensor, refuses, dims, strides):
     if 1 + sum((d - 1) * s for d, s in zip(dims, strides, strict=True)) < 2**31:
         strides = tuple(s + 1 for s in strides)
-    refuses(NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c12", cudnn.cudnnSetTensor4dDescriptorEx, tensor, INT8, *dims, *strides)
-    refuses(NOT_SUPPORTED, "cudnnSetTensorNdDescriptor/c13", cudnn.cudnnSetTensorNdDescriptor, tensor, INT8, 4, dims, strides)
+    refuses(
+        NOT_SUPPORTED,
+        "cudnnSetTensor4dDescriptorEx/c12",
+        cudnn.cudnnSetTensor4dDescriptorEx,
+        tensor,
+        INT8,
+        *dims,
+        *strides,
+    )
+    refuses(
+        NOT_SUPPORTED,
+        "cudnnSetTensorNdDescriptor/c13",
+        cudnn.cudnnSetTensorNdDescriptor,
+        tensor,
+        INT8,
+        4,
+        dims,
+        strides,
+    )
 
 
 @shows("cudnnSetTensor4dDescriptorEx/c04", "cudnnSetTensor4dDescriptorEx/c05")
@@ -179,12 +335,37 @@ def test_nd_round_trip(cudnn, tensor, rank):
 @pytest.mark.parametrize("rank", [-1, 0, 1, 2, 9, 100])
 def test_nd_rank_is_limited(cudnn, tensor, refuses, rank):
     many = (1,) * 128
-    refuses(NOT_SUPPORTED, "cudnnSetTensorNdDescriptor/c12", cudnn.cudnnSetTensorNdDescriptor, tensor, FLOAT, rank, many, many)
-    refuses(NOT_SUPPORTED, "cudnnSetTensorNdDescriptorEx/c07", cudnn.cudnnSetTensorNdDescriptorEx, tensor, NCHW, FLOAT, rank, many)
+    refuses(
+        NOT_SUPPORTED,
+        "cudnnSetTensorNdDescriptor/c12",
+        cudnn.cudnnSetTensorNdDescriptor,
+        tensor,
+        FLOAT,
+        rank,
+        many,
+        many,
+    )
+    refuses(
+        NOT_SUPPORTED,
+        "cudnnSetTensorNdDescriptorEx/c07",
+        cudnn.cudnnSetTensorNdDescriptorEx,
+        tensor,
+        NCHW,
+        FLOAT,
+        rank,
+        many,
+    )
 
 
-@shows("cudnnSetTensorNdDescriptorEx/c01", "cudnnSetTensorNdDescriptorEx/c02", "cudnnSetTensorNdDescriptorEx/c03", "cudnnSetTensorNdDescriptorEx/c04")
-@pytest.mark.parametrize("tensor_format, strides", [(NCHW, (360, 120, 30, 6, 1)), (NHWC, (360, 1, 90, 18, 3))], ids=by_name)
+@shows(
+    "cudnnSetTensorNdDescriptorEx/c01",
+    "cudnnSetTensorNdDescriptorEx/c02",
+    "cudnnSetTensorNdDescriptorEx/c03",
+    "cudnnSetTensorNdDescriptorEx/c04",
+)
+@pytest.mark.parametrize(
+    "tensor_format, strides", [(NCHW, (360, 120, 30, 6, 1)), (NHWC, (360, 1, 90, 18, 3))], ids=by_name
+)
 def test_nd_ex_derives_strides(cudnn, tensor, tensor_format, strides):
     cudnn.cudnnSetTensorNdDescriptorEx(tensor, tensor_format, HALF, 5, (2, 3, 4, 5, 6))
     read = cudnn.cudnnGetTensorNdDescriptor(tensor, 5)
@@ -193,7 +374,16 @@ def test_nd_ex_derives_strides(cudnn, tensor, tensor_format, strides):
 
 
 def test_nd_ex_two_giga_elements(cudnn, tensor, refuses):
-    refuses(NOT_SUPPORTED, "cudnnSetTensorNdDescriptorEx/c07", cudnn.cudnnSetTensorNdDescriptorEx, tensor, NCHW, INT8, 5, (2**7,) * 5)
+    refuses(
+        NOT_SUPPORTED,
+        "cudnnSetTensorNdDescriptorEx/c07",
+        cudnn.cudnnSetTensorNdDescriptorEx,
+        tensor,
+        NCHW,
+        INT8,
+        5,
+        (2**7,) * 5,
+    )
 
 
 def test_null_descriptors(cudnn, refuses):
@@ -201,7 +391,9 @@ def test_null_descriptors(cudnn, refuses):
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetTensor4dDescriptor, None, NCHW, FLOAT, *ones)
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetTensor4dDescriptorEx, None, FLOAT, *ones, *ones)
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetTensorNdDescriptor, None, FLOAT, 4, ones, ones)
-    refuses(BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c05", cudnn.cudnnSetTensorNdDescriptorEx, None, NCHW, FLOAT, 4, ones)
+    refuses(
+        BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c05", cudnn.cudnnSetTensorNdDescriptorEx, None, NCHW, FLOAT, 4, ones
+    )
     refuses(BAD_PARAM, "cudnnGetTensorNdDescriptor/c10", cudnn.cudnnGetTensorNdDescriptor, None, 4)
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnGetTensor4dDescriptor, None)
     refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnGetTensorSizeInBytes, None)
@@ -214,9 +406,36 @@ def test_wrong_arguments(subject, cudnn, tensor, refuses):
         refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW, FLOAT, 2, 3, 4, size)
     for size in (2**31, 2**63, 2**200):
         refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW, FLOAT, 2, 3, 4, size)
-    refuses(BAD_PARAM, "cudnnSetTensorNdDescriptor/c06", cudnn.cudnnSetTensorNdDescriptor, tensor, FLOAT, 4, (1, 2), (1, 1, 1, 1))
-    refuses(BAD_PARAM, "cudnnSetTensorNdDescriptor/c08", cudnn.cudnnSetTensorNdDescriptor, tensor, FLOAT, 4, (1, 1, 1, 1), (1, 1))
-    refuses(BAD_PARAM, "cudnnSetTensorNdDescriptor/c10", cudnn.cudnnSetTensorNdDescriptor, tensor, FLOAT, 4, "1234", (1, 1, 1, 1))
+    refuses(
+        BAD_PARAM,
+        "cudnnSetTensorNdDescriptor/c06",
+        cudnn.cudnnSetTensorNdDescriptor,
+        tensor,
+        FLOAT,
+        4,
+        (1, 2),
+        (1, 1, 1, 1),
+    )
+    refuses(
+        BAD_PARAM,
+        "cudnnSetTensorNdDescriptor/c08",
+        cudnn.cudnnSetTensorNdDescriptor,
+        tensor,
+        FLOAT,
+        4,
+        (1, 1, 1, 1),
+        (1, 1),
+    )
+    refuses(
+        BAD_PARAM,
+        "cudnnSetTensorNdDescriptor/c10",
+        cudnn.cudnnSetTensorNdDescriptor,
+        tensor,
+        FLOAT,
+        4,
+        "1234",
+        (1, 1, 1, 1),
+    )
 
 
 @shows("cudnnFoldingDirection_t/c01")

@@ -7,9 +7,9 @@ from typing import Any
 from dualdnn.api import cudnn
 from dualdnn.api.status import NOT_INITIALIZED, CudnnError
 
-from .library import Crashes, LibrarySubject, NotExported, find_vendor_library
+from .library import LibrarySubject, NotRunnable, find_vendor_library
 
-__all__ = ["Crashes", "NotExported", "OwnSubject", "default_subjects", "find_vendor_library", "open_subject"]
+__all__ = ["NotRunnable", "OwnSubject", "default_subjects", "find_vendor_library", "open_subject"]
 
 SPELLINGS = "reference, accelerated, accelerated:gpu, accelerated:emulated, crosscheck, crosscheck:emulated, library:PATH, vendor"
 
@@ -98,7 +98,9 @@ def open_subject(name: str) -> Subject:
     if name == "vendor":
         path = find_vendor_library()
         if path is None:
-            raise ValueError("no vendor library is installed: pip install 'dualdnn[vendor]', or name one as library:PATH")
+            raise ValueError(
+                "no vendor library is installed: pip install 'dualdnn[vendor]', or name one as library:PATH"
+            )
         return ForeignSubject("vendor", path)
     if kind in ("reference", "accelerated", "crosscheck") and rest in ("", "gpu", "emulated"):
         return OwnSubject(name)

@@ -12,7 +12,7 @@ import inspect
 import re
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -24,7 +24,7 @@ from dualdnn.reference.view import NUMPY_TYPES
 
 from .binding_memory import Buffer
 from .binding_objects import Library
-from .binding_tables import CORRECTIONS, INPUT_LENGTHS, OUTPUT_LENGTHS, PROTOTYPES, Length
+from .binding_tables import INPUT_LENGTHS, OUTPUT_LENGTHS, Length
 from .binding_types import (
     PERFORMANCE_ALGORITHMS,
     RELEASE_9_NUMBERS,
@@ -49,12 +49,8 @@ OPAQUE = re.compile(r"cudnn\w*(Descriptor|Handle|Plan|ParamPack|AlgorithmPerform
 
 @cache
 def function_table() -> dict[str, tuple[Parameter, ...]]:
-    """The parameters of every documented function, corrected where the printed prototype is not the ABI."""
-    return {
-        name: PROTOTYPES.get(name)
-        or tuple(replace(parameter, **CORRECTIONS.get((name, parameter.name), {})) for parameter in function.parameters)
-        for name, function in functions().items()
-    }
+    """The parameters of every documented function."""
+    return {name: function.parameters for name, function in functions().items()}
 
 
 @dataclass

@@ -1,65 +1,15 @@
 """What the function table of the document does not say and a caller through the C ABI has to know.
 
-Data only. Where the document's prototype differs from the ABI, the public header decides, because a wrong call frame
-would judge nothing.
+Data only.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from dualdnn.api.document import Parameter
 from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Attribute
 from dualdnn.api.enumerations import cudnnBackendAttributeType_t as AttributeType
 from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as BackendType
-
-
-def host(name: str, ctype: str, direction: str = "in") -> Parameter:
-    """A parameter in host memory."""
-    return Parameter(name, ctype, direction, "host", False)
-
-
-# Functions that the document names without a prototype, or with an incomplete one.
-PROTOTYPES: dict[str, tuple[Parameter, ...]] = {
-    "cudnnCopyAlgorithmDescriptor": (
-        host("src", "cudnnAlgorithmDescriptor_t"),
-        host("dest", "cudnnAlgorithmDescriptor_t"),
-    ),
-    "cudnnSetRNNAlgorithmDescriptor": (
-        host("handle", "cudnnHandle_t"),
-        host("rnnDesc", "cudnnRNNDescriptor_t"),
-        host("algoDesc", "cudnnAlgorithmDescriptor_t"),
-    ),
-    # The document leaves out the second parameter; the binding counts the objects itself.
-    "cudnnDestroyAlgorithmPerformance": (
-        host("algoPerf", "cudnnAlgorithmPerformance_t *"),
-        host("numberToDestroy", "int"),
-    ),
-    **{
-        f"cudnnGetRNN{which}AlgorithmMaxCount": (
-            host("handle", "cudnnHandle_t"),
-            host("rnnDesc", "cudnnRNNDescriptor_t"),
-            host("count", "int *", "out"),
-        )
-        for which in ("ForwardInference", "ForwardTraining", "BackwardData")
-    },
-}
-
-# Single parameters whose type or direction is misprinted: the changed fields.
-CORRECTIONS: dict[tuple[str, str], dict[str, Any]] = {
-    ("cudnnDestroyAlgorithmDescriptor", "algorithmDesc"): {"ctype": "cudnnAlgorithmDescriptor_t"},
-    ("cudnnCTCLoss", "workspaceSizeInBytes"): {"ctype": "size_t"},
-    ("cudnnCTCLoss_v8", "workSpaceSizeInBytes"): {"ctype": "size_t"},
-    ("cudnnFindRNNBackwardDataAlgorithmEx", "dxDesc"): {"ctype": "const cudnnTensorDescriptor_t *"},
-    ("cudnnFindRNNBackwardWeightsAlgorithmEx", "yDesc"): {"ctype": "const cudnnTensorDescriptor_t *"},
-    # Printed as inputs; a getter writes through them.
-    ("cudnnGetPoolingNdDescriptor", "maxpoolingNanOpt"): {"direction": "out"},
-    ("cudnnGetReduceTensorDescriptor", "reduceTensorNanOpt"): {"direction": "out"},
-    ("cudnnGetAlgorithmDescriptor", "algorithm"): {"direction": "out"},
-    # Input/output only in the sense that the caller owns the int.
-    ("cudnnGetFusedOpsConstParamPackAttribute", "isNULL"): {"direction": "out"},
-}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,36 @@
+# The two commands of a fresh machine are `make conformance` and `make test`; both set everything up first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+JOBS ?= $(shell nproc)
+SUBJECTS ?= reference accelerated vendor recorded
+# NVIDIA's own library, judged on its descriptor calls. Its dependency cuBLAS is only needed to compute on a GPU.
+VENDOR := nvidia-cudnn-cu12==8.9.7.29
+
+.PHONY: help conformance test lint bench clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+$(BIN)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[emulated,test,lint]'
+	$(BIN)/python -m pip install --quiet --no-deps '$(VENDOR)' || echo "without NVIDIA's library: $(VENDOR) could not be installed"
+	touch $@
+
+conformance: $(BIN)/.ready ## judge both backends, write conformance-report/report.html
+	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --out conformance-report
+
+test: $(BIN)/.ready lint ## lint, types, tests of our own machinery
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
+
+lint: $(BIN)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	mkdir -p build/types/dualdnn
+	for part in api reference accelerated conformance; do ln -sfn $(CURDIR)/$$part build/types/dualdnn/$$part; done
+	$(BIN)/mypy
+
+clean: ## remove the environment and what was made
+	rm -rf $(VENV) conformance-report build *.egg-info
