@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 
 from .compiler import Definitions, build, module
-from .driver import Driver, DriverKernel
+from .driver import Driver, DriverError, DriverKernel
 from .errors import CompileError, DeviceError, DeviceUnavailable
 
 __all__ = [
@@ -376,7 +376,7 @@ class GpuFunction(Function):
                 self._launch_kernel(grid, block, arguments, shared_bytes, stream.stream)
             else:
                 self._launch_foreign(arguments, grid, block, shared_bytes, stream.handle)
-        except device.cuda.Error as error:
+        except (device.cuda.Error, DriverError) as error:
             configuration = f"grid={grid} block={block} shared_bytes={shared_bytes}"
             raise DeviceError(f"launching {self.name} with {configuration}: {error}") from error
 
@@ -441,11 +441,11 @@ class GpuDevice(Device):
 
     @contextlib.contextmanager
     def errors(self, action: str) -> Iterator[None]:
-        """Enters the device's context; PyCUDA's errors in the block become DeviceError."""
+        """Enters the device's context; the driver's errors in the block become DeviceError."""
         try:
             self.make_current()
             yield
-        except self.cuda.Error as error:
+        except (self.cuda.Error, DriverError) as error:
             raise DeviceError(f"{action}: {error}") from error
 
     def allocate(self, nbytes: int) -> GpuMemory:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 
-from .errors import DeviceError
-
 SUCCESS, NOT_READY = 0, 600
 MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # a function attribute
 LAUNCH_PARAM_BUFFER_POINTER, LAUNCH_PARAM_BUFFER_SIZE, LAUNCH_PARAM_END = 1, 2, 0
@@ -27,6 +25,10 @@ _SIGNATURES = {
 }
 
 
+class DriverError(RuntimeError):
+    """The driver refused a call, or reports what failed before it."""
+
+
 class Driver:
     """The CUDA driver's library; it acts in the context that is current."""
 
@@ -38,12 +40,12 @@ class Driver:
 
     def call(self, name: str, *arguments: object) -> None:
         if code := self.functions[name](*arguments):
-            raise DeviceError(f"{name}: {self._describe(code)}")
+            raise DriverError(f"{name}: {self._describe(code)}")
 
     def stream_is_done(self, handle: int) -> bool:
         code = self.functions["cuStreamQuery"](handle)
         if code not in (SUCCESS, NOT_READY):
-            raise DeviceError(f"cuStreamQuery: {self._describe(code)}")
+            raise DriverError(f"cuStreamQuery: {self._describe(code)}")
         return bool(code == SUCCESS)
 
     def _describe(self, code: int) -> str:

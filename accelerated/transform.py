@@ -1,1 +1,297 @@
-"""Transform on the device."""
+"""Transforms of layout, padding, folding and data type on the device (kernels/transform.cu)."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_double, c_int, c_longlong, c_uint
+from math import prod
+from typing import Any, NamedTuple
+
+from dualdnn.api.operations import TensorSpec, TransformFilter, TransformSpec, TransformTensor, TransformTensorEx
+from dualdnn.api.operations.transform import folding_factors, folds, unfolds
+
+from .geometry import THREADS, Divisor, blocks
+from .plans import ELEMENTS, Launch, Plan, implements, pointers, structure, type_definitions
+
+DIMENSIONS, SOURCE_CHECKS, DESTINATION_CHECKS = 10, 6, 3
+TILE_BYTES = 16 * 1024
+
+
+class DimensionArgument(ctypes.Structure):
+    _fields_ = [("extent", Divisor), ("source", c_longlong), ("destination", c_longlong)]
+
+
+class CheckArgument(ctypes.Structure):
+    _fields_ = [("base", c_int), ("limit", c_uint), ("step", c_int * DIMENSIONS)]
+
+
+class WalkArgument(ctypes.Structure):
+    _fields_ = [
+        ("rank", c_int),
+        ("source_checks", c_int),
+        ("destination_checks", c_int),
+        ("dimension", DimensionArgument * DIMENSIONS),
+        ("source_base", c_longlong),
+        ("destination_base", c_longlong),
+        ("source_check", CheckArgument * SOURCE_CHECKS),
+        ("destination_check", CheckArgument * DESTINATION_CHECKS),
+    ]
+
+
+class TilingArgument(ctypes.Structure):
+    _fields_ = [("across", Divisor), ("along", Divisor), ("log_across", c_uint), ("log_along", c_uint)]
+
+
+class Axis(NamedTuple):
+    """A virtual dimension: its extent and what one step along it adds to coordinates of source and destination."""
+
+    extent: int
+    source: dict[int, int]
+    destination: dict[int, int]
+
+
+class Coordinate(NamedTuple):
+    """A coordinate of a tensor: its value at the walk's origin, its extent there, its stride in memory."""
+
+    base: int
+    limit: int
+    stride: int
+
+
+class Step(NamedTuple):
+    """An axis in memory: steps in elements and in every coordinate that has to be checked."""
+
+    extent: int
+    source: int
+    destination: int
+    source_checks: tuple[int, ...]
+    destination_checks: tuple[int, ...]
+
+    def continues(self, inner: Step) -> bool:
+        """Whether this axis goes on where the inner one ends, everywhere."""
+        outer_steps = (self.source, self.destination, *self.source_checks, *self.destination_checks)
+        inner_steps = (inner.source, inner.destination, *inner.source_checks, *inner.destination_checks)
+        return all(o == i * inner.extent for o, i in zip(outer_steps, inner_steps, strict=True))
+
+
+class Walk:
+    """Axes in memory, merged, the fastest of the destination first, with the checks that they need."""
+
+    def __init__(self, axes: list[Axis], source: list[Coordinate], destination: list[Coordinate]) -> None:
+        self.source_base = sum(c.base * c.stride for c in source)
+        self.destination_base = sum(c.base * c.stride for c in destination)
+        self.source_checked = _checked([axis.source for axis in axes], source, axes)
+        self.destination_checked = _checked([axis.destination for axis in axes], destination, axes)
+        self.source, self.destination = source, destination
+        steps = [
+            Step(
+                axis.extent,
+                sum(step * source[i].stride for i, step in axis.source.items()),
+                sum(step * destination[i].stride for i, step in axis.destination.items()),
+                tuple(axis.source.get(i, 0) for i in self.source_checked),
+                tuple(axis.destination.get(i, 0) for i in self.destination_checked),
+            )
+            for axis in axes
+            if axis.extent > 1
+        ]
+        self.steps: list[Step] = []
+        for step in sorted(steps, key=lambda step: step.destination):
+            if self.steps and step.continues(self.steps[-1]):
+                self.steps[-1] = self.steps[-1]._replace(extent=self.steps[-1].extent * step.extent)
+            else:
+                self.steps.append(step)
+        if not self.steps:
+            none = ((0,) * len(self.source_checked), (0,) * len(self.destination_checked))
+            self.steps.append(Step(1, 1, 1, *none))
+
+    @property
+    def turns(self) -> bool:
+        """Source and destination are contiguous along different axes."""
+        return min(self.steps, key=lambda step: step.source) is not self.steps[0]
+
+    def argument(self, order: list[Step]) -> WalkArgument:
+        value = WalkArgument(
+            rank=len(order), source_base=self.source_base, destination_base=self.destination_base,
+            source_checks=len(self.source_checked), destination_checks=len(self.destination_checked),
+        )  # fmt: skip
+        for d, step in enumerate(order):
+            value.dimension[d] = DimensionArgument(Divisor.of(step.extent), step.source, step.destination)
+            for check, checked in zip(value.source_check, step.source_checks, strict=False):
+                check.step[d] = checked
+            for check, checked in zip(value.destination_check, step.destination_checks, strict=False):
+                check.step[d] = checked
+        for check, i in zip(value.source_check, self.source_checked, strict=False):
+            check.base, check.limit = self.source[i].base, self.source[i].limit
+        for check, i in zip(value.destination_check, self.destination_checked, strict=False):
+            check.base, check.limit = self.destination[i].base, self.destination[i].limit
+        return value
+
+
+def _checked(steps: list[dict[int, int]], coordinates: list[Coordinate], axes: list[Axis]) -> list[int]:
+    """The coordinates that leave their tensor somewhere on the walk."""
+
+    def last(i: int) -> int:
+        return coordinates[i].base + sum(step.get(i, 0) * (axis.extent - 1) for step, axis in zip(steps, axes, strict=True))
+
+    return [i for i, c in enumerate(coordinates) if c.base < 0 or last(i) >= c.limit]
+
+
+def launch(walk: Walk, operation: Any, names: tuple[str, str], device: Any) -> Launch:
+    """The kernel that carries out a walk from the first operand to the second."""
+    kinds = [operation.tensor(name).scalar_type for name in names]
+    definitions = type_definitions(kinds[1], operation, SOURCE=ELEMENTS[kinds[0]])
+    scalars = [("alpha", c_double(operation.alpha)), ("beta", c_double(operation.beta))]
+    move = ("move", c_int((operation.alpha, operation.beta) == (1, 0)))
+    sizes = [operation.tensor(name).scalar_bytes for name in names]
+    if walk.turns and not walk.destination_checked:
+        order, tiling, tiles = _tiling(walk, *sizes)
+        arguments = structure(*pointers(2), ("walk", walk.argument(order)), *scalars, ("tiling", tiling), move)
+        function = device.function("transform.cu", "transform_tiles", definitions)
+        return Launch(function, arguments, names, (tiles, 1, 1), (THREADS, 1, 1), TILE_BYTES)
+    packs_per_row = -(-walk.steps[0].extent // (16 // max(sizes)))
+    packs = packs_per_row * prod(step.extent for step in walk.steps[1:])
+    arguments = structure(
+        *pointers(2), ("walk", walk.argument(walk.steps)), *scalars,
+        ("packs_per_row", Divisor.of(packs_per_row)), ("packs", c_uint(packs)), move,
+    )  # fmt: skip
+    function = device.function("transform.cu", "transform_rows", definitions)
+    return Launch(function, arguments, names, blocks(packs))
+
+
+def _tiling(walk: Walk, source_bytes: int, destination_bytes: int) -> tuple[list[Step], TilingArgument, int]:
+    """The axes in the order of the kernel (contiguous in the source, in the destination, others), the shape of its tiles
+    and their number. A tile is square where both axes are long; what a short axis leaves goes to the other one, then to
+    the other axes."""
+    across, along = min(walk.steps, key=lambda step: step.source), walk.steps[0]
+    others = [step for step in walk.steps if step is not across and step is not along]
+    log_tile = (TILE_BYTES // source_bytes).bit_length() - 1
+    least_across, least_along = ((16 // size).bit_length() - 1 for size in (source_bytes, destination_bytes))
+
+    def needed(extent: int, least: int, most: int) -> int:
+        return max(least, min((extent - 1).bit_length(), most))
+
+    log_across = needed(across.extent, least_across, log_tile // 2)
+    log_along = needed(along.extent, least_along, log_tile - log_across)
+    log_across = needed(across.extent, least_across, log_tile - log_along)
+    counts = [-(-across.extent // 2**log_across), -(-along.extent // 2**log_along)]
+    rest = 2 ** (log_tile - log_across - log_along)
+    tiling = TilingArgument(*(Divisor.of(count) for count in counts), log_across, log_along)
+    tiles = prod(counts) * -(-prod(step.extent for step in others) // rest)
+    return [across, along, *others], tiling, tiles
+
+
+@implements(TransformTensor)
+def transform_tensor(operation: TransformTensor, device: Any) -> Plan:
+    """One pass: rows where the layouts agree on the fastest dimension, tiles where they do not."""
+    return Plan(operation, [launch(copy(operation.x, operation.y), operation, ("x", "y"), device)])
+
+
+@implements(TransformTensorEx)
+def transform_tensor_ex(operation: TransformTensorEx, device: Any) -> Plan:
+    """One pass; a second and third fill padded channels of a folded tensor."""
+    names = ("srcData", "destData")
+    source, destination = (operation.tensor(name) for name in names)
+    walks = transformed(operation.transform, source, destination)
+    return Plan(operation, [launch(walk, operation, names, device) for walk in walks])
+
+
+@implements(TransformFilter)
+def transform_filter(operation: TransformFilter, device: Any) -> Plan:
+    """As transform_tensor_ex."""
+    return transform_tensor_ex(operation, device)  # type: ignore[arg-type]
+
+
+def copy(x: TensorSpec, y: TensorSpec) -> Walk:
+    """Every element of ``x`` to its place in ``y``; vectorised channels are split so that both fit."""
+    units = sorted({1, x.vector_length, y.vector_length})
+    tops = [*units[1:], x.dims[1]]
+    axes = [(tops[i] // unit, _channel_step(x, unit), _channel_step(y, unit)) for i, unit in enumerate(units)]
+    for d, extent in enumerate(x.dims):
+        if d != 1:
+            axes.append((extent, x.strides[d] * x.vector_length, y.strides[d] * y.vector_length))
+    numbered = [Axis(extent, {i: 1}, {i: 1}) for i, (extent, _, _) in enumerate(axes)]
+    sides = ([Coordinate(0, extent, step) for extent, *steps in axes for step in steps[side : side + 1]] for side in (0, 1))
+    return Walk(numbered, *sides)
+
+
+def _channel_step(spec: TensorSpec, channels: int) -> int:
+    """Scalars between channels that lie ``channels`` apart, a multiple or a divisor of the vector length."""
+    length = spec.vector_length
+    return channels // length * spec.strides[1] * length if channels >= length else channels
+
+
+def transformed(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> list[Walk]:
+    """The walks of a padding, folding or unfolding transform."""
+    if unfolds(transform):
+        return [_unfolding(transform, source, destination)]
+    return _folding(transform, source, destination)
+
+
+def _offset_axes(factors: tuple[int, ...], channels: int, per_channel: str) -> list[Axis]:
+    """The offsets inside blocks: a step of a spatial dimension on one side, a group of channels on the other."""
+    axes = []
+    for d, factor in enumerate(factors):
+        spatial, channel = {2 + d: 1}, {1: channels * prod(factors[d + 1 :])}
+        axes.append(Axis(factor, spatial, channel) if per_channel == "destination" else Axis(factor, channel, spatial))
+    return axes
+
+
+def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> list[Walk]:
+    """Padding alone, or padding and folding. The channels of a folded tensor are padded by walks of their own, because
+    their padding lies beside whole groups of channels."""
+    rank = source.rank
+    factors = folding_factors(transform) if folds(transform) else (1,) * (rank - 2)
+    total, channels = prod(factors), source.dims[1]
+    lead = transform.pad_before[1] * total
+    inside = channels if total > 1 else destination.dims[1]  # padded by checks where nothing is folded
+    axes = [
+        Axis(destination.dims[0], {0: 1}, {0: 1}),
+        Axis(inside, {1: 1}, {1: 1}),
+        *(Axis(destination.dims[2 + d], {2 + d: f}, {2 + d: 1}) for d, f in enumerate(factors)),
+        *_offset_axes(factors, channels, "destination"),
+    ]
+    bases = [-before for before in transform.pad_before]
+    if total > 1:
+        bases[1] = 0
+    origin = [0] * rank
+    if total > 1:
+        origin[1] = lead
+    walks = [Walk(axes, _coordinates(source, bases), _coordinates(destination, origin))]
+    if total > 1:
+        ends = ((0, lead), (lead + channels * total, destination.dims[1]))
+        walks += [_zeros(destination, first, end) for first, end in ends if first < end]
+    return walks
+
+
+def _zeros(destination: TensorSpec, first: int, end: int) -> Walk:
+    """Zeros in the channels from ``first`` to ``end``: a walk whose source is empty."""
+    extents = [end - first if d == 1 else extent for d, extent in enumerate(destination.dims)]
+    origin = [first if d == 1 else 0 for d in range(destination.rank)]
+    axes = [Axis(extent, {}, {d: 1}) for d, extent in enumerate(extents)]
+    return Walk(axes, [Coordinate(0, 0, 0)], _coordinates(destination, origin))
+
+
+def _unfolding(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> Walk:
+    """Unfolding, then padding: the blocks that cover the destination, whose ends may stick out of it."""
+    rank = source.rank
+    factors = folding_factors(transform)
+    kept = -(-source.dims[1] // prod(factors))
+    before = transform.pad_before
+    # The channel within its group is a coordinate of its own, checked but without a place in memory.
+    axes = [
+        Axis(destination.dims[0], {0: 1}, {0: 1}),
+        Axis(destination.dims[1], {1: 1, rank: 1}, {1: 1}),
+        *_offset_axes(factors, kept, "source"),
+    ]
+    bases, origin = [-before[0], -before[1]], [0, 0]
+    for d, (factor, extent, pad) in enumerate(zip(factors, destination.dims[2:], before[2:], strict=True)):
+        first, last = -pad // factor, (extent - 1 - pad) // factor
+        axes.append(Axis(last - first + 1, {2 + d: 1}, {2 + d: factor}))
+        bases.append(first)
+        origin.append(first * factor + pad)
+    group = Coordinate(-before[1], kept, 0)
+    return Walk(axes, [*_coordinates(source, bases), group], _coordinates(destination, origin))
+
+
+def _coordinates(spec: TensorSpec, bases: list[int]) -> list[Coordinate]:
+    return [Coordinate(*entry) for entry in zip(bases, spec.dims, spec.strides, strict=True)]

@@ -17,7 +17,7 @@ from dualdnn.api.status import CudnnError
 
 from .calls import Caller
 from .plugin import CASES
-from .subjects import SPELLINGS, open_subject
+from .subjects import SPELLINGS, default_subjects, open_subject
 from .trial import attempt
 
 
@@ -81,10 +81,10 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     options += [text for name in chosen.subject for text in ("--subject", name)]
     options += ["-k", chosen.k] if chosen.k else []
     options += [text for case in chosen.case for text in ("--case", case)]
-    options += ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 else []
     files = sorted(str(path) for path in CASES.glob("[!_]*.py"))
-    for name in chosen.subject:
-        open_subject(name)  # a wrong name is an error before anything runs
+    # A wrong name is an error before anything runs. A foreign library may take its process down: workers survive that.
+    foreign = any(not open_subject(name).ours for name in chosen.subject or default_subjects())
+    options += ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 or foreign else []
     status = pytest.main([*options, "--rootdir", str(CASES), "-c", os.devnull, *files])
     return 0 if status == pytest.ExitCode.OK else 1 if status == pytest.ExitCode.TESTS_FAILED else 2
 

@@ -221,13 +221,13 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 def case_id(item: pytest.Item, subject: str) -> str:
     """The case's id without its subject: pooling/test_forward[...]."""
-    name = (
-        item.name.replace(f"[{subject}-", "[")
-        .replace(f"-{subject}]", "]")
-        .replace(f"[{subject}]", "")
-        .replace(f"-{subject}-", "-")
-    )
-    return f"{item.path.stem}/{name}"
+    return without_subject(item.path.stem, item.name, subject)
+
+
+def without_subject(file: str, name: str, subject: str) -> str:
+    for written, kept in ((f"[{subject}-", "["), (f"-{subject}]", "]"), (f"[{subject}]", ""), (f"-{subject}-", "-")):
+        name = name.replace(written, kept)
+    return f"{file}/{name}"
 
 
 def _message(report: Any) -> str:
@@ -245,7 +245,10 @@ class Collector:
         self.started = time.time()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.results.extend(value for name, value in report.user_properties if name == "conformance")
+        results = [value for name, value in report.user_properties if name == "conformance"]
+        if not results and report.failed and report.when == "???":  # a worker died: what xdist knows of it
+            results = [crashed(report)]
+        self.results.extend(results)
         report.user_properties[:] = [entry for entry in report.user_properties if entry[0] != "conformance"]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -279,6 +282,24 @@ class Collector:
         ]
         cases = [case_result(result) for result in self.results]
         return Report.build(cases, reported, table, clauses, environment(subjects, self.started), known)
+
+
+def crashed(report: pytest.TestReport) -> dict[str, Any]:
+    """The result of a case that took its process down."""
+    path, _, name = report.nodeid.partition("::")
+    subject = next(s for s in _OPENED if f"[{s}" in name or f"{s}]" in name)
+    case = without_subject(Path(path).stem, name, subject)
+    return {
+        "id": case,
+        "subject": _OPENED[subject].name,
+        "clauses": [],
+        "seconds": report.duration,
+        "error_ratio": None,
+        "mistrusted": [],
+        "outcome": "failed",
+        "message": "the subject took its process down",
+        "reproduction": f'dualdnn conformance --subject {subject} --case "{case}"',
+    }
 
 
 def case_result(result: dict[str, Any]) -> CaseResult:

@@ -1,1 +1,189 @@
-"""Pooling."""
+"""Pooling (3.2.69, 4.1.18). Formulas: docs/errata.md, D090, D091 and D188.
+
+Windows are boxes, so sums and maxima over them are taken one dimension after the other; what a window covers of one
+dimension is a range of positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnNanPropagation_t
+from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
+from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
+from dualdnn.api.operations.specs import DOUBLE, SCALAR_BYTES
+
+from .engine import Exact, implements
+from .judge import PRECISION
+from .view import NUMPY_TYPES, Array
+
+MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
+# A sum of n terms takes n - 1 additions in whatever order; dividing it, or multiplying it with a rounded reciprocal, two
+# roundings more.
+DIVISION_ROUNDINGS = 2
+# A divisor beyond the integers of the compute type is itself a product of three rounded factors.
+INEXACT_DIVISOR_ROUNDINGS = 5
+
+
+class Range(NamedTuple):
+    """For every position of one dimension: the positions [first, last) of the other side that belong to it."""
+
+    first: Array
+    last: Array
+
+    @property
+    def counts(self) -> Array:
+        return self.last - self.first
+
+
+def covered(pooling: PoolingSpec, x: TensorSpec, y: TensorSpec) -> list[Range]:
+    """Per dimension and output position: which inputs its window covers."""
+    ranges = []
+    for d, (extent, count) in enumerate(zip(x.dims[2:], y.dims[2:], strict=True)):
+        start = np.arange(count) * pooling.stride[d] - pooling.padding[d]
+        first = np.clip(start, 0, extent)
+        ranges.append(Range(first, np.maximum(first, np.clip(start + pooling.window[d], 0, extent))))
+    return ranges
+
+
+def covering(pooling: PoolingSpec, x: TensorSpec, y: TensorSpec) -> list[Range]:
+    """Per dimension and input position: which outputs' windows cover it."""
+    ranges = []
+    for d, (extent, count) in enumerate(zip(x.dims[2:], y.dims[2:], strict=True)):
+        reach = np.arange(extent) + pooling.padding[d]
+        first = np.clip(-((pooling.window[d] - 1 - reach) // pooling.stride[d]), 0, count)
+        ranges.append(Range(first, np.maximum(first, np.clip(reach // pooling.stride[d] + 1, 0, count))))
+    return ranges
+
+
+def divisors(pooling: PoolingSpec, x: TensorSpec, y: TensorSpec) -> Array:
+    """By how much each window's sum is divided: its positions inside the input, or inside the input and its padding."""
+    if pooling.mode == Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING:
+        return _product([r.counts for r in covered(pooling, x, y)])
+    counts = []
+    for d, (extent, count) in enumerate(zip(x.dims[2:], y.dims[2:], strict=True)):
+        start = np.arange(count) * pooling.stride[d] - pooling.padding[d]
+        end = np.minimum(start + pooling.window[d], extent + max(pooling.padding[d], 0))
+        counts.append(np.maximum(end - start, 0))
+    return _product(counts)
+
+
+def _product(factors: Sequence[Array]) -> Array:
+    """The outer product over the dimensions."""
+    product = np.ones((), np.float64)
+    for factor in factors:
+        product = product[..., None] * factor
+    return product
+
+
+def _along(values: Array, axis: int, rank: int) -> Array:
+    return values.reshape([-1 if d == axis else 1 for d in range(rank)])
+
+
+def window_sum(values: Array, ranges: Sequence[Range]) -> Array:
+    """The sum over a box of positions."""
+    for axis, (first, last) in enumerate(ranges, start=values.ndim - len(ranges)):
+        total = np.zeros((*values.shape[:axis], first.size, *values.shape[axis + 1 :]), values.dtype)
+        for offset in range(int((last - first).max(initial=0))):
+            position = first + offset
+            taken = values.take(np.minimum(position, values.shape[axis] - 1), axis)
+            total += np.where(_along(position < last, axis, values.ndim), taken, 0)
+        values = total
+    return values
+
+
+def first_maxima(x: Array, ranges: Sequence[Range], propagate: bool) -> tuple[Array, Array]:
+    """(maximum, flat spatial position of the first one in row-major order) over a box of positions.
+
+    NaN is larger than everything when it is propagated, and not there otherwise; the position is -1 where no value is.
+    """
+    lead = x.ndim - len(ranges)
+    positions = np.arange(int(np.prod(x.shape[lead:]))).reshape(x.shape[lead:])
+    best, where = x, np.broadcast_to(positions, x.shape)
+    if not propagate:
+        where = np.where(np.isnan(x), -1, where)
+    # The last dimension first: then the first of equal rows holds the first of equal values.
+    for axis in reversed(range(lead, x.ndim)):
+        values, places, extent = best, where, best.shape[axis]
+        first, last = ranges[axis - lead]
+        shape = (*values.shape[:axis], first.size, *values.shape[axis + 1 :])
+        best, where = np.zeros(shape, values.dtype), np.full(shape, -1)
+        for offset in range(int((last - first).max(initial=0))):
+            position = np.minimum(first + offset, extent - 1)
+            value, place = values.take(position, axis), places.take(position, axis)
+            exceeds = (value > best) | (np.isnan(value) & ~np.isnan(best))
+            better = _along(first + offset < last, axis, x.ndim) & (place >= 0) & ((where < 0) | exceeds)
+            best, where = np.where(better, value, best), np.where(better, place, where)
+    return best, where
+
+
+def lowest(data_type: cudnnDataType_t) -> float:
+    """The lowest finite value of a type: the maximum of a window that holds no value."""
+    if data_type in PRECISION:
+        return -PRECISION[data_type][2]
+    return float(np.iinfo(NUMPY_TYPES[data_type]).min)
+
+
+def _propagates(pooling: PoolingSpec) -> bool:
+    return pooling.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
+
+
+@implements(PoolingForward)
+def pooling_forward(operation: PoolingForward, x: Array) -> Exact:
+    """The maximum or the average of every window."""
+    pooling = operation.pooling
+    ranges = covered(pooling, operation.x, operation.y)
+    if pooling.mode in MAXIMA:
+        value, where = first_maxima(x, ranges, _propagates(pooling))
+        # A maximum is one of the inputs: nothing is rounded.
+        return Exact(np.where(where < 0, lowest(operation.y.scalar_type), value), np.zeros(()))
+    divisor = divisors(pooling, operation.x, operation.y)
+
+    def roundings() -> Array:
+        terms = _product([r.counts for r in ranges])
+        if SCALAR_BYTES[operation.x.scalar_type] == 1:
+            # Sums of 8-bit integers are exact in float up to 2**16 terms, and so is their division by a power of two.
+            whole = np.where(np.log2(np.maximum(divisor, 1)) % 1 == 0, 0, DIVISION_ROUNDINGS)
+            return np.where(terms <= 2**16, whole, terms + DIVISION_ROUNDINGS)
+        return np.maximum(terms - 1, 0) + _division(divisor, operation.compute_type)
+
+    def magnitude() -> Array:
+        total = window_sum(np.abs(x), ranges)
+        return np.where(total >= PRECISION[operation.compute_type][2], np.inf, total / divisor)  # the sum may overflow
+
+    return Exact(window_sum(x, ranges) / divisor, magnitude, roundings)
+
+
+@implements(PoolingBackward)
+def pooling_backward(operation: PoolingBackward, _y: Array, dy: Array, x: Array) -> Exact:
+    """Every window's dy goes to its first maximum, or in equal parts to all it averaged."""
+    pooling = operation.pooling
+    if pooling.mode in MAXIMA:
+        _, where = first_maxima(x, covered(pooling, operation.x, operation.y), _propagates(pooling))
+        value, terms = _scattered(dy, where, x.shape), _scattered(np.ones_like(dy), where, x.shape)
+        return Exact(value, lambda: _scattered(np.abs(dy), where, x.shape), np.maximum(terms - 1, 0))
+    ranges = covering(pooling, operation.x, operation.y)
+    divisor = divisors(pooling, operation.x, operation.y)
+    part = dy / divisor
+    terms = _product([r.counts for r in ranges])
+    roundings = np.maximum(terms - 1, 0) + _division(divisor, operation.compute_type).max()
+    return Exact(window_sum(part, ranges), lambda: window_sum(np.abs(part), ranges), roundings)
+
+
+def _division(divisor: Array, compute_type: cudnnDataType_t) -> Array:
+    """Roundings of the division by ``divisor``."""
+    whole = 2.0**53 if compute_type == DOUBLE else 2.0**24
+    return np.where(divisor > whole, DIVISION_ROUNDINGS + INEXACT_DIVISOR_ROUNDINGS, DIVISION_ROUNDINGS)
+
+
+def _scattered(values: Array, where: Array, shape: tuple[int, ...]) -> Array:
+    """Sums of ``values`` at their flat spatial positions; -1 drops a value."""
+    planes = shape[0] * shape[1]
+    volume = int(np.prod(shape[2:]))
+    flat = where.reshape(planes, -1)
+    target = np.where(flat < 0, planes * volume, flat + np.arange(planes)[:, None] * volume)
+    total = np.zeros(planes * volume + 1, values.dtype)
+    np.add.at(total, target.ravel(), values.ravel())
+    return total[:-1].reshape(shape)

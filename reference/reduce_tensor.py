@@ -1,1 +1,161 @@
-"""Reduce tensor."""
+"""Reductions (3.2.71). Formulas: docs/errata.md, D024, D095 and D098."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from dualdnn.api.enumerations import cudnnIndicesType_t, cudnnNanPropagation_t
+from dualdnn.api.enumerations import cudnnReduceTensorOp_t as Op
+from dualdnn.api.operations import ReduceTensor
+
+from .engine import Exact, implements
+from .judge import PRECISION
+from .view import Array
+
+INDEX_TYPES = {
+    cudnnIndicesType_t.CUDNN_32BIT_INDICES: np.uint32,
+    cudnnIndicesType_t.CUDNN_64BIT_INDICES: np.uint64,
+    cudnnIndicesType_t.CUDNN_16BIT_INDICES: np.uint16,
+    cudnnIndicesType_t.CUDNN_8BIT_INDICES: np.uint8,
+}
+
+
+class Arithmetic(NamedTuple):
+    """The compute type: unit roundoff, smallest normal number, largest number."""
+
+    unit: float
+    smallest: float
+    largest: float
+
+
+# A reduction is a function of (rows, arithmetic): the elements that one output reduces lie along the last dimension.
+Reduction = Callable[[Array, Arithmetic], Exact]
+
+
+def _add(rows: Array, arithmetic: Arithmetic) -> Exact:
+    # n - 1 additions in any order; none of them rounds where all sums are exact.
+    roundings = np.where(_sums_are_exact(rows, arithmetic), 0, rows.shape[-1] - 1)
+    return Exact(rows.sum(-1), lambda: np.abs(rows).sum(-1), roundings)
+
+
+def _average(rows: Array, arithmetic: Arithmetic) -> Exact:
+    total, length = _add(rows, arithmetic), rows.shape[-1]
+    # The division, or a product with the rounded reciprocal; one more rounding where the length itself has to be rounded.
+    # An intermediate sum may leave the range although the average does not: the magnitude is that of the sum.
+    roundings = (total.roundings + 3) / length
+    return Exact(total.value / length, total.magnitude, roundings)
+
+
+def _norm1(rows: Array, arithmetic: Arithmetic) -> Exact:
+    return _add(np.abs(rows), arithmetic)
+
+
+def _norm2(rows: Array, arithmetic: Arithmetic) -> Exact:
+    squares = rows * rows
+    total = squares.sum(-1)
+    value = np.sqrt(total)
+    # n squares and n - 1 additions; the root halves their relative error and adds its own rounding.
+    roundings = np.where(_sums_are_exact(rows, arithmetic, power=2), 1, rows.shape[-1] / 2 + 1)
+    # Squares below the normal range may be lost: each up to `smallest`, and |sqrt(s + d) - sqrt(s)| <= sqrt(|d|).
+    lost = np.where((squares < arithmetic.smallest) & (rows != 0), arithmetic.smallest, 0).sum(-1)
+    magnitude = value + np.sqrt(lost) / (arithmetic.unit * roundings)
+    return Exact(value, np.where(total < arithmetic.largest, magnitude, arithmetic.largest), roundings)
+
+
+def _product(rows: Array, arithmetic: Arithmetic) -> Exact:
+    value = rows.prod(-1)
+    sizes = np.abs(rows)
+    # n - 1 products in any order. Some order may leave the range of the compute type upwards: the product of all
+    # factors above 1; or downwards, which loses up to `smallest` in each product, scaled by the factors still to come.
+    highest, lowest = np.fmax(sizes, 1).prod(-1), np.fmin(sizes, 1).prod(-1)
+    roundings = max(1, rows.shape[-1] - 1)
+    lost = np.where((lowest < arithmetic.smallest) & (lowest > 0), roundings * arithmetic.smallest * highest, 0)
+    magnitude = np.abs(value) + lost / (arithmetic.unit * roundings)
+    return Exact(value, np.where(highest < arithmetic.largest, magnitude, arithmetic.largest), roundings)
+
+
+def _product_without_zeros(rows: Array, arithmetic: Arithmetic) -> Exact:
+    return _product(np.where(rows == 0, 1, rows), arithmetic)
+
+
+FORMULAS: dict[Op, Reduction] = {
+    Op.CUDNN_REDUCE_TENSOR_ADD: _add,
+    Op.CUDNN_REDUCE_TENSOR_AVG: _average,
+    Op.CUDNN_REDUCE_TENSOR_NORM1: _norm1,
+    Op.CUDNN_REDUCE_TENSOR_NORM2: _norm2,
+    Op.CUDNN_REDUCE_TENSOR_MUL: _product,
+    Op.CUDNN_REDUCE_TENSOR_MUL_NO_ZEROS: _product_without_zeros,
+}
+# Extrema as maxima: operation -> (what is compared, the extremum from its maximum).
+EXTREMA: dict[Op, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+    Op.CUDNN_REDUCE_TENSOR_MAX: (np.positive, np.positive),
+    Op.CUDNN_REDUCE_TENSOR_MIN: (np.negative, np.negative),
+    Op.CUDNN_REDUCE_TENSOR_AMAX: (np.abs, lambda largest: np.maximum(largest, 0)),
+}
+
+
+@implements(ReduceTensor)
+def reduce_tensor(operation: ReduceTensor, A: Array) -> Exact | dict[str, Exact]:
+    """C = reduce(A) over the dimensions where C has extent 1, and the positions of extrema."""
+    rows = _rows(A, operation.reduced)
+    op = operation.reduction.op
+    if op in FORMULAS:
+        return _shaped(FORMULAS[op](rows, Arithmetic(*PRECISION[operation.compute_type])), operation)
+    compared, extremum = EXTREMA[op]
+    largest, positions = _first_largest(compared(rows), _propagates(operation))
+    value = extremum(largest).reshape(operation.C.dims)
+    results = {"C": Exact(value, lambda: np.abs(value))}  # comparisons do not round
+    if operation.wants_indices:
+        indices = positions.astype(INDEX_TYPES[operation.reduction.indices_type])
+        results["indices"] = Exact(indices.reshape(operation.C.dims), np.zeros(()), raw=True)
+    return results
+
+
+def _rows(A: Array, reduced: tuple[int, ...]) -> Array:
+    """The reduced dimensions in row-major order as one last dimension."""
+    kept = tuple(d for d in range(A.ndim) if d not in reduced)
+    shape = tuple(A.shape[d] for d in kept)
+    return A.transpose(*kept, *reduced).reshape(*shape, -1)
+
+
+def _shaped(exact: Exact, operation: ReduceTensor) -> Exact:
+    """The results with C's dimensions."""
+    dims = operation.C.dims
+    magnitude = exact.magnitude
+    return Exact(
+        exact.value.reshape(dims),
+        lambda: (magnitude() if callable(magnitude) else magnitude).reshape(dims),
+        exact.roundings.reshape(dims) if isinstance(exact.roundings, np.ndarray) else exact.roundings,
+    )
+
+
+def _propagates(operation: ReduceTensor) -> bool:
+    return operation.reduction.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
+
+
+def _first_largest(rows: Array, propagates: bool) -> tuple[Array, Array]:
+    """The largest of each row and its first position; a NaN wins where it is propagated, else it is passed over.
+
+    Of nothing but NaN that is passed over the largest is -inf, the maximum of nothing, at position 0.
+    """
+    order = np.where(np.isnan(rows), np.inf if propagates else -np.inf, rows)
+    if propagates:  # a NaN beats even an infinity before it
+        order = np.where(np.isinf(order) & (order > 0) & ~np.isnan(rows), np.finfo(rows.dtype).max, order)
+    else:  # an infinity beats a NaN before it
+        order = np.where(np.isneginf(rows), np.finfo(rows.dtype).min, order)
+    positions = order.argmax(-1)
+    largest = np.take_along_axis(rows, positions[..., None], -1)[..., 0]
+    return largest if propagates else np.where(np.isnan(largest), -np.inf, largest), positions
+
+
+def _sums_are_exact(rows: Array, arithmetic: Arithmetic, power: int = 1) -> Array:
+    """Whether every partial sum of |element| ** power is representable, in any order: all elements are multiples of one
+    power of two, ``step``, and the whole sum is at most 1 / unit times step ** power."""
+    usable = np.abs(np.where(np.isfinite(rows), rows, 0).astype(np.float64))
+    fraction, exponent = np.frexp(usable)
+    digits = (fraction * 2.0**53).astype(np.int64)
+    step = np.where(digits == 0, np.inf, np.ldexp((digits & -digits).astype(np.float64), exponent - 53)).min(-1)
+    total = (usable**power).sum(-1)
+    return (total == 0) | (total <= step**power / arithmetic.unit)

@@ -1,1 +1,90 @@
-"""Softmax."""
+"""Softmax (3.2.96, 4.1.19). Formulas: docs/errata.md, D026, D133 and D190."""
+
+from __future__ import annotations
+
+import numpy as np
+from dualdnn.api.enumerations import cudnnSoftmaxAlgorithm_t as Algorithm
+from dualdnn.api.enumerations import cudnnSoftmaxMode_t as Mode
+from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
+
+from .engine import Exact, implements
+from .judge import PRECISION
+from .view import Array
+
+# Roundings of the compute type; one ulp is two of them.
+EXP = 4  # exp or 2 ** x within 2 ulp
+ARGUMENT = 3  # x - maximum, its product with log2(e), that constant: each of effect |x - maximum|
+LOG = 2  # log within 1 ulp
+DIVISION = 5  # the reciprocal of a sum near the largest number is subnormal (up to 4), and a product
+RESCALE = EXP + 1  # a running sum multiplied by exp(old maximum - new maximum)
+MOST_RESCALES = 64  # in parts of a row and then between them; fewer in a row of fewer elements
+
+
+def _axes(mode: Mode, rank: int) -> tuple[int, ...]:
+    """What one softmax runs over: C and all spatial dimensions of an image, or C at each position."""
+    return tuple(range(1, rank)) if mode == Mode.CUDNN_SOFTMAX_MODE_INSTANCE else (1,)
+
+
+def _total(values: Array, axes: tuple[int, ...]) -> Array:
+    return values.sum(axis=axes, keepdims=True)
+
+
+@implements(SoftmaxForward)
+def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
+    """exp(x) / sum(exp(x)); ACCURATE and LOG subtract the maximum first, LOG takes the logarithm."""
+    axes = _axes(operation.mode, x.ndim)
+    count = int(np.prod([x.shape[axis] for axis in axes]))
+    unit, smallest, largest = PRECISION[operation.compute_type]
+    fast = operation.algorithm == Algorithm.CUDNN_SOFTMAX_FAST
+    shifted = x if fast else x - x.max(axis=axes, keepdims=True)
+    terms = np.exp(shifted)
+    total = _total(terms, axes)
+
+    def relative(weight: Array) -> Array:
+        """weight times the roundings of exp at each element; terms that vanish have no error."""
+        return np.where(weight > 0, weight * (EXP + ARGUMENT * np.abs(shifted)), 0)
+
+    def total_roundings() -> Array:
+        """Relative roundings of the sum: its terms' own, the additions in any order, rescaled maxima."""
+        rescales = 0 if fast else RESCALE * min(count, MOST_RESCALES)
+        return _total(relative(terms), axes) / total + count + rescales
+
+    if operation.algorithm == Algorithm.CUDNN_SOFTMAX_LOG:
+        logarithm = np.log(total)
+        value = shifted - logarithm
+        return Exact(value, lambda: np.abs(shifted) + LOG * np.abs(logarithm) + total_roundings() + np.abs(value), 1)
+
+    value = terms / total
+
+    def magnitude() -> Array:
+        error = relative(value) + value * (total_roundings() + DIVISION)
+        if not fast:
+            return error
+        # Terms below the smallest normal number may be flushed. A sum that only the compute type cannot hold makes
+        # everything undetermined; where even wide arithmetic overflows, exp(x) / inf is 0 for every finite exp(x).
+        flushed = smallest / unit * (1 + count * value) / total
+        return np.where(np.isinf(total), 0, np.where(total < largest, error + flushed, np.inf))
+
+    return Exact(value, magnitude, 1)
+
+
+@implements(SoftmaxBackward)
+def softmax_backward(operation: SoftmaxBackward, y: Array, dy: Array) -> Exact:
+    """y * (dy - sum(y * dy)), for LOG dy - exp(y) * sum(dy)."""
+    axes = _axes(operation.mode, y.ndim)
+    count = int(np.prod([y.shape[axis] for axis in axes]))
+    if operation.algorithm == Algorithm.CUDNN_SOFTMAX_LOG:
+        largest = PRECISION[operation.compute_type][2]
+        probability = np.exp(y)
+        value = dy - probability * _total(dy, axes)
+
+        def magnitude() -> Array:
+            # count additions, the product, exp and its argument; the subtraction weighs both sides once.
+            roundings = count + 2 + EXP + ARGUMENT * np.abs(y)
+            error = np.abs(dy) + np.where(probability > 0, probability * roundings, 0) * _total(np.abs(dy), axes)
+            return np.where(probability < largest, error, np.inf)
+
+        return Exact(value, magnitude, 1)
+    value = y * (dy - _total(y * dy, axes))
+    # A product and count additions, the subtraction, the product with y.
+    return Exact(value, lambda: np.abs(y) * (np.abs(dy) + _total(np.abs(y * dy), axes)), count + 3)

@@ -1,1 +1,80 @@
-"""Transform."""
+"""Transforms of layout, padding, folding and unfolding (3.2.99 to 3.2.101). Formulas: docs/errata.md, D077 and D132."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from dualdnn.api.operations import TransformFilter, TransformSpec, TransformTensor, TransformTensorEx
+from dualdnn.api.operations.transform import folding_factors, folds, unfolds
+
+from .engine import Exact, implements
+from .view import Array
+
+
+@implements(TransformTensor)
+def transform_tensor(_operation: TransformTensor, x: Array) -> Exact:
+    """y = x: the layouts are the engine's business."""
+    return _moved(x)
+
+
+@implements(TransformTensorEx)
+def transform_tensor_ex(operation: TransformTensorEx, source: Array) -> Exact:
+    """Padded, folded or unfolded."""
+    return _moved(transformed(operation.transform, source))
+
+
+@implements(TransformFilter)
+def transform_filter(operation: TransformFilter, source: Array) -> Exact:
+    """Padded, folded or unfolded."""
+    return _moved(transformed(operation.transform, source))
+
+
+def transformed(transform: TransformSpec, source: Array) -> Array:
+    """[N, C, spatial ...] after the transform."""
+    factors = folding_factors(transform)
+    before, after = transform.pad_before, transform.pad_after
+    if unfolds(transform):
+        return padded(unfolded(source, factors), before, after)
+    if not folds(transform):
+        return padded(source, before, after)
+    # Channels are padded when everything else is done: their padding, too, is multiplied by the factors.
+    total = prod(factors)
+    folded_source = folded(padded(source, (before[0], 0, *before[2:]), (after[0], 0, *after[2:])), factors)
+    rest = (0,) * (source.ndim - 2)
+    return padded(folded_source, (0, before[1] * total, *rest), (0, after[1] * total, *rest))
+
+
+def padded(values: Array, before: tuple[int, ...], after: tuple[int, ...]) -> Array:
+    """Zeros around the array; negative padding crops."""
+    kept = tuple(slice(max(0, -b), n - max(0, -a)) for n, b, a in zip(values.shape, before, after, strict=True))
+    return np.pad(values[kept], [(max(0, b), max(0, a)) for b, a in zip(before, after, strict=True)])
+
+
+def folded(values: Array, factors: tuple[int, ...]) -> Array:
+    """Spatial offsets inside blocks of ``factors`` become the leading part of the channel; short blocks end in zeros."""
+    images, channels, *spatial = values.shape
+    blocks = [-(-extent // factor) for extent, factor in zip(spatial, factors, strict=True)]
+    missing = [block * factor - extent for block, factor, extent in zip(blocks, factors, spatial, strict=True)]
+    complete = padded(values, (0,) * values.ndim, (0, 0, *missing))
+    split = complete.reshape(images, channels, *(size for pair in zip(blocks, factors, strict=True) for size in pair))
+    block_axes = range(2, split.ndim, 2)
+    offset_axes = range(3, split.ndim, 2)
+    return split.transpose(0, *offset_axes, 1, *block_axes).reshape(images, prod(factors) * channels, *blocks)
+
+
+def unfolded(values: Array, factors: tuple[int, ...]) -> Array:
+    """The inverse of ``folded``; channels that a multiple of all factors lacks count as zeros."""
+    images, channels, *spatial = values.shape
+    total, rank = prod(factors), len(factors)
+    kept = -(-channels // total)
+    complete = padded(values, (0,) * values.ndim, (0, kept * total - channels, *(0,) * rank))
+    split = complete.reshape(images, *factors, kept, *spatial)
+    interleaved = (axis for d in range(rank) for axis in (2 + rank + d, 1 + d))
+    extents = (extent * factor for extent, factor in zip(spatial, factors, strict=True))
+    return split.transpose(0, 1 + rank, *interleaved).reshape(images, kept, *extents)
+
+
+def _moved(value: Array) -> Exact:
+    """Elements that are only moved are exact before blending."""
+    return Exact(value, lambda: np.abs(value))

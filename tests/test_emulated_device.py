@@ -150,9 +150,10 @@ def test_shuffles(device: Device, seed: int) -> None:
 
 def test_lanes_that_left_are_not_waited_for(device: Device, seed: int) -> None:
     values = np.arange(64, dtype=np.int32)
-    result = run_collective(device, "half_warp", values).reshape(-1)[:64]
+    result, votes = run_collective(device, "half_warp", values).reshape(-1)[:128].reshape(2, 64)
     expected = np.where(values % 2, 0, np.where(values < 32, values[0:32:2].sum(), values[32:64:2].sum()))
     np.testing.assert_array_equal(result, expected)
+    np.testing.assert_array_equal(votes, np.where(values % 2, 0, sum(1 << lane for lane in range(2, 32, 4))))
 
 
 def test_atomics(device: Device, seed: int) -> None:

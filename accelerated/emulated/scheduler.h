@@ -2,6 +2,7 @@
 // A fiber runs one CUDA thread after another; only a thread that has to wait keeps its fiber, so a kernel without
 // barriers never switches stacks. Launches are serialised by the caller: the state below exists once per module.
 #pragma once
+#include <algorithm>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -288,7 +289,7 @@ inline bool start_fiber() {
 
 struct Image {
   char *base, *code, *code_end, *shared;  // shared: this host thread's copy of the module's __shared__ variables
-  size_t shared_bytes;
+  size_t shared_bytes, written_bytes;     // written: how much of the dynamic shared memory is not known to be poison
 };
 inline Image image;
 
@@ -308,6 +309,7 @@ inline int find_image(dl_phdr_info* info, size_t, void* dynamic_shared) {
   const char* wanted = static_cast<char*>(dynamic_shared);
   if (!found.shared || wanted < found.shared || wanted >= found.shared + found.shared_bytes) return 0;
   found.base = reinterpret_cast<char*>(info->dlpi_addr);
+  found.written_bytes = dynamic_shared_bytes;
   image = found;
   return 1;
 }
@@ -319,25 +321,25 @@ inline void locate_image() {
     dl_iterate_phdr(find_image, dynamic);
     offset = dynamic - image.shared;
   }
+  if (image.shared != dynamic - offset) image.written_bytes = dynamic_shared_bytes;
   image.shared = dynamic - offset;
 }
 
-// All shared memory is poison before a block starts; after the first block only what the launch may have written.
-inline void poison_shared_memory(bool everything) {
+// All shared memory is poison before a block starts.
+inline void poison_shared_memory() {
   char *dynamic = reinterpret_cast<char*>(shared_memory), *dynamic_end = dynamic + dynamic_shared_bytes;
-  char* used_end = dynamic + block.launch->shared_bytes + shared_guard_bytes;
-  if (everything || used_end > dynamic_end) used_end = dynamic_end;
-  memset(image.shared, poison, used_end - image.shared);
+  memset(image.shared, poison, dynamic + image.written_bytes - image.shared);
   memset(dynamic_end, poison, image.shared + image.shared_bytes - dynamic_end);
+  image.written_bytes = std::min(block.launch->shared_bytes + shared_guard_bytes, dynamic_shared_bytes);
 }
 
 inline void check_shared_guard() {
-  const size_t end = block.launch->shared_bytes + shared_guard_bytes;
-  for (size_t i = block.launch->shared_bytes; i < end && i < dynamic_shared_bytes; i++)
-    if (shared_memory[i] != poison) {
-      record_failure(nullptr, "dynamic shared memory was written at byte %zu, the launch asked for %u bytes", i, block.launch->shared_bytes);
-      return;
-    }
+  const size_t begin = block.launch->shared_bytes, end = std::min(begin + shared_guard_bytes, dynamic_shared_bytes);
+  const unsigned char* guard = shared_memory + begin;
+  if (begin == end || (*guard == poison && memcmp(guard, guard + 1, end - begin - 1) == 0)) return;
+  size_t first = begin;
+  while (shared_memory[first] == poison) first++;
+  record_failure(nullptr, "dynamic shared memory was written at byte %zu, the launch asked for %zu bytes", first, begin);
 }
 
 template <class... Values>
@@ -480,7 +482,7 @@ inline void launch(Launch& request) {
     const uint64_t number = request.seed ? blocks - 1 - step : step;
     block.index = {unsigned(number % block.grid.x), unsigned(number / block.grid.x % block.grid.y), unsigned(number / block.grid.x / block.grid.y)};
     if (step == 0 || request.seed > 1) order_threads(request.seed, number);
-    poison_shared_memory(step == 0);
+    poison_shared_memory();
     run_block();
     check_shared_guard();
   }

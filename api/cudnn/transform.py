@@ -1,1 +1,213 @@
-"""Transform descriptors and calls."""
+"""Transform descriptors and calls (3.2.17, 3.2.32, 3.2.62, 3.2.64, 3.2.95, 3.2.99 to 3.2.101)."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+from ..descriptors import TensorTransformDescriptor
+from ..enumerations import CUDNN_DIM_MAX, cudnnFoldingDirection_t, cudnnTensorFormat_t
+from ..functions import SameMemory, computing, documented
+from ..operations import TensorSpec, TransformFilter, TransformSpec, TransformTensor, TransformTensorEx
+from ..operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC, memory_order
+from ..operations.transform import destination_dims, folds, pads, unfolds
+from ..relations import same_dims, scaling, writable_layout
+from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
+from .tensor_descriptors import TWO_GIGA, entries, vectors_fit_format
+
+FORMATS = (NCHW, NHWC)
+LOWEST_RANK = 3
+TRANSFORMED_RANKS = (4, 5)  # what NVIDIA's library pads and folds (docs/errata.md, D132)
+
+# What is converted into what, beside a type into itself: as NVIDIA's library does (docs/errata.md, D141).
+CONVERTED = (FLOAT, DOUBLE, HALF, BFLOAT16, INT8)
+NOT_CONVERTED = ((HALF, BFLOAT16), (BFLOAT16, HALF))
+
+
+@documented(invalid={"*": "c06"})
+def cudnnCreateTensorTransformDescriptor():
+    """A new transform descriptor whose data is all zeros. Source: 3.2.17."""
+    return TensorTransformDescriptor()
+
+
+@documented(invalid={"transformDesc": "c13", "direction": "c14", "destFormat": ("c17", NOT_SUPPORTED)})
+def cudnnSetTensorTransformDescriptor(transformDesc, nbDims, destFormat, padBeforeA, padAfterA, foldA, direction):
+    """Set what a transform does with tensors of nbDims dimensions [N, C, spatial ...].
+
+    nbDims: 3 to CUDNN_DIM_MAX (8). destFormat: CUDNN_TENSOR_NCHW or CUDNN_TENSOR_NHWC. padBeforeA, padAfterA: nbDims
+    entries, None for no padding, negative crops. foldA: nbDims - 2 factors, None for no folding, 0 as 1. direction has no
+    effect when all factors are at most 1.
+    Errors: BAD_PARAM for NULL (c13), direction (c14), nbDims below 3 (c15), too few entries (c04, c06, c08);
+    NOT_SUPPORTED for nbDims above 8 (c16) or another format (c17). Source: 3.2.95.
+    """
+    expect(nbDims >= LOWEST_RANK, BAD_PARAM, "cudnnSetTensorTransformDescriptor/c15",
+           f"nbDims is {nbDims}, it must be greater than {LOWEST_RANK - 1}")  # fmt: skip
+    expect(nbDims <= CUDNN_DIM_MAX, NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c16",
+           f"nbDims is {nbDims}, supported are up to {CUDNN_DIM_MAX}")  # fmt: skip
+    expect(destFormat in FORMATS, NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c17",
+           f"destFormat is {destFormat.name}, supported are CUDNN_TENSOR_NCHW and CUDNN_TENSOR_NHWC")  # fmt: skip
+    before = _entries("padBeforeA", padBeforeA, nbDims, "cudnnSetTensorTransformDescriptor/c04")
+    after = _entries("padAfterA", padAfterA, nbDims, "cudnnSetTensorTransformDescriptor/c06")
+    fold = _entries("foldA", foldA, nbDims - 2, "cudnnSetTensorTransformDescriptor/c08")
+    transformDesc.spec = TransformSpec(destFormat, before, after, fold, direction)
+
+
+class TransformParameters(NamedTuple):
+    destFormat: cudnnTensorFormat_t
+    padBeforeA: tuple[int, ...]
+    padAfterA: tuple[int, ...]
+    foldA: tuple[int, ...]
+    direction: cudnnFoldingDirection_t
+
+
+_FRESH = TransformSpec(NCHW, (), (), (), cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD)
+
+
+@documented(invalid={"transformDesc": "c09"}, fresh=["transformDesc"])
+def cudnnGetTensorTransformDescriptor(transformDesc, nbDimsRequested):
+    """(destFormat, padBeforeA, padAfterA, foldA, direction): nbDimsRequested paddings, nbDimsRequested - 2 factors.
+
+    Entries beyond the descriptor's own dimensions are 0; a fresh descriptor reads as zeros.
+    Errors: BAD_PARAM for NULL (c09), nbDimsRequested below 3 (c10) or above CUDNN_DIM_MAX (c11). Source: 3.2.62.
+    """
+    expect(nbDimsRequested >= LOWEST_RANK, BAD_PARAM, "cudnnGetTensorTransformDescriptor/c10",
+           f"nbDimsRequested is {nbDimsRequested}, it must be at least {LOWEST_RANK}")  # fmt: skip
+    expect(nbDimsRequested <= CUDNN_DIM_MAX, BAD_PARAM, "cudnnGetTensorTransformDescriptor/c11",
+           f"nbDimsRequested is {nbDimsRequested}, it must be at most {CUDNN_DIM_MAX}")  # fmt: skip
+    spec = transformDesc.spec or _FRESH
+
+    def filled(values: tuple[int, ...], count: int) -> tuple[int, ...]:
+        return (*values, *(0,) * count)[:count]
+
+    before, after = filled(spec.pad_before, nbDimsRequested), filled(spec.pad_after, nbDimsRequested)
+    return TransformParameters(spec.format, before, after, filled(spec.fold, nbDimsRequested - 2), spec.direction)
+
+
+@documented()
+def cudnnDestroyTensorTransformDescriptor(transformDesc):
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.32."""
+    transformDesc.destroy()
+
+
+@documented(invalid={"srcDesc": "c06", "destDesc": "c07"})
+def cudnnInitTransformDest(transformDesc, srcDesc, destDesc):
+    """Describe in destDesc what transformDesc makes of srcDesc, packed in its destFormat; returns the size in bytes.
+
+    Folding pads first and divides, unfolding multiplies and pads last (docs/errata.md, D077). The data type stays.
+    Errors: BAD_PARAM for NULL (c06, c07), a rank other than transformDesc's (c08), sizes that cropping leaves below 1;
+    NOT_SUPPORTED for other ranks than 4 (c09) or from 2 Giga-elements. Source: 3.2.64.
+    """
+    transform, source = transformDesc.spec, srcDesc.spec
+    rank = len(transform.pad_before)
+    expect(source.rank == rank, BAD_PARAM, "cudnnInitTransformDest/c08",
+           f"srcDesc has {source.rank} dimensions {source.dims}, transformDesc was set for {rank}")  # fmt: skip
+    expect(source.rank == 4, NOT_SUPPORTED, "cudnnInitTransformDest/c09",
+           f"srcDesc has {source.rank} dimensions {source.dims}, supported are 4")  # fmt: skip
+    dims = destination_dims(transform, source.dims)
+    expect(min(dims) > 0, BAD_PARAM, INCORRECT_PARAMETER, f"transformDesc {transform} makes {dims} of srcDesc {source.dims}")
+    vectors_fit_format(transform.format, source.data_type, dims[1])
+    expect(prod(dims) < TWO_GIGA, NOT_SUPPORTED, "cudnnSetTensorNdDescriptorEx/c07",
+           f"transformDesc {transform} makes {dims} of srcDesc {source.dims}: {prod(dims)} elements, fewer than {TWO_GIGA} are supported")  # fmt: skip
+    destDesc.spec = TensorSpec.packed(source.data_type, dims, transform.format)
+    return destDesc.spec.nbytes
+
+
+@computing(memory=[SameMemory("x", "y", "c03")], failed="c12")
+def cudnnTransformTensor(handle, alpha, xDesc, x, beta, yDesc, y):
+    """y = alpha * x + beta * y; beta == 0 does not read y. With (1, 0) the data is moved as it is.
+
+    x, y: equal dimensions and data types (all of them; CUDNN_TENSOR_NCHW_VECT_C counts as its scalar type), any strides,
+    no shared memory.
+    Errors: BAD_PARAM for differing dimensions (c10) or types (c11), overlap (c03); NOT_SUPPORTED where the strides of y
+    overlap (c09, cudnnSetTensor4dDescriptorEx/c04). Source: 3.2.100.
+    """
+    same_dims("cudnnTransformTensor/c10", xDesc=xDesc, yDesc=yDesc)
+    expect(xDesc.scalar_type == yDesc.scalar_type, BAD_PARAM, "cudnnTransformTensor/c11",
+           f"data types differ: xDesc {xDesc.data_type.name}, yDesc {yDesc.data_type.name}")  # fmt: skip
+    writable_layout(yDesc=yDesc)
+    return TransformTensor(scaling(alpha, yDesc), scaling(beta, yDesc), xDesc, yDesc)
+
+
+@computing(
+    invalid={"transDesc": "c13", "srcDesc": "c13", "destDesc": "c13"},
+    memory=[SameMemory("srcData", "destData", "c05")],
+    failed="c17",
+)
+def cudnnTransformTensorEx(handle, transDesc, alpha, srcDesc, srcData, beta, destDesc, destData):
+    """destData = alpha * T(srcData) + beta * destData; T pads with zeros, folds or unfolds (docs/errata.md, D132).
+
+    T folds a spatial dimension of size S by a factor F into S / F: the element at s goes to s // F of channel
+    (s % F) * C + c, the last spatial dimension's offset running fastest; sizes that F does not divide are completed with
+    zeros. Unfolding is the reverse. Spatial padding comes before folding and after unfolding; channels are padded last.
+    srcData, destData: destDesc has the dimensions of cudnnInitTransformDest; ranks 4 and 5 where T does anything; equal
+    data types, or a conversion among FLOAT, DOUBLE, HALF, BFLOAT16 and INT8 other than between HALF and BFLOAT16; no
+    shared memory. destDesc is laid out in transDesc's format where T does anything.
+    Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks (c14),
+    dimensions (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with folding or padding (c16), for
+    other ranks, types and layouts (c15). Source: 3.2.101.
+    """
+    _check("cudnnTransformTensorEx", transDesc, alpha, srcDesc, beta, destDesc)
+    writable_layout(destDesc=destDesc)
+    expect(not _changes(transDesc) or _ordered_as(destDesc, transDesc.format), NOT_SUPPORTED, "cudnnTransformTensorEx/c15",
+           f"destDesc has strides {destDesc.strides}, transDesc asks for {transDesc.format.name}")  # fmt: skip
+    alpha, beta = scaling(alpha, srcDesc, destDesc), scaling(beta, srcDesc, destDesc)
+    return TransformTensorEx(transDesc, alpha, beta, srcDesc, destDesc)
+
+
+@computing(
+    invalid={"transDesc": "c13", "srcDesc": "c13", "destDesc": "c13"},
+    memory=[SameMemory("srcData", "destData", "c05")],
+    failed="c17",
+)
+def cudnnTransformFilter(handle, transDesc, alpha, srcDesc, srcData, beta, destDesc, destData):
+    """As cudnnTransformTensorEx, on filters: [K, C, spatial ...] in place of [N, C, spatial ...].
+
+    Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks (c14),
+    dimensions that disagree with transDesc (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with
+    folding or padding (c16), for other ranks, types and formats and from 2 Giga-elements (c15). Source: 3.2.99.
+    """
+    _check("cudnnTransformFilter", transDesc, alpha, srcDesc, beta, destDesc)
+    expect(not _changes(transDesc) or destDesc.format == transDesc.format, NOT_SUPPORTED, "cudnnTransformFilter/c15",
+           f"destDesc has format {destDesc.format.name}, transDesc asks for {transDesc.format.name}")  # fmt: skip
+    elements = max(prod(srcDesc.dims), prod(destDesc.dims))
+    expect(elements < TWO_GIGA, NOT_SUPPORTED, "cudnnTransformFilter/c15",
+           f"srcDesc {srcDesc.dims} or destDesc {destDesc.dims} has {elements} elements, fewer than {TWO_GIGA} are supported")  # fmt: skip
+    alpha, beta = scaling(alpha, srcDesc, destDesc), scaling(beta, srcDesc, destDesc)
+    return TransformFilter(transDesc, alpha, beta, srcDesc, destDesc)
+
+
+def _entries(name, values, count, clause):
+    return (0,) * count if values is None else entries(name, values, count, clause)
+
+
+def _changes(transform):
+    """Whether the transform pads, folds or unfolds; else it copies."""
+    return pads(transform) or folds(transform) or unfolds(transform)
+
+
+def _check(function, transform, alpha, source, beta, destination):
+    """What transforms of tensors and of filters demand alike; their clauses have the same numbers."""
+    rank = len(source.dims)
+    expect(rank == len(destination.dims), BAD_PARAM, f"{function}/c14",
+           f"numbers of dimensions differ: srcDesc {source.dims}, destDesc {destination.dims}")  # fmt: skip
+    expect(rank == len(transform.pad_before), BAD_PARAM, f"{function}/c13",
+           f"transDesc was set for {len(transform.pad_before)} dimensions, srcDesc has {source.dims}")  # fmt: skip
+    dims = destination_dims(transform, source.dims)
+    expect(dims == destination.dims, BAD_PARAM, f"{function}/c04",
+           f"destDesc has dimensions {destination.dims}, transDesc {transform} makes {dims} of srcDesc {source.dims}")  # fmt: skip
+    expect(not _changes(transform) or rank in TRANSFORMED_RANKS, NOT_SUPPORTED, f"{function}/c15",
+           f"srcDesc has {rank} dimensions {source.dims}, padded and folded are 4 and 5")  # fmt: skip
+    for name, spec in (("srcDesc", source), ("destDesc", destination)):
+        expect(spec.format in FORMATS if hasattr(spec, "format") else spec.vector_length == 1, NOT_SUPPORTED, f"{function}/c15",
+               f"{name} has data type {spec.data_type.name} in CUDNN_TENSOR_NCHW_VECT_C, supported are NCHW and NHWC")  # fmt: skip
+    kinds = (source.data_type, destination.data_type)
+    convertible = kinds[0] == kinds[1] or (all(kind in CONVERTED for kind in kinds) and kinds not in NOT_CONVERTED)
+    expect(convertible, NOT_SUPPORTED, f"{function}/c15", f"srcDesc has type {kinds[0].name}, it is not converted into {kinds[1].name} of destDesc")
+    expect(unfolds(transform) or not _changes(transform) or (alpha, beta) == (1, 0), NOT_SUPPORTED, f"{function}/c16",
+           f"alpha is {alpha} and beta is {beta}, folding and padding take 1 and 0 only")  # fmt: skip
+
+
+def _ordered_as(spec, tensor_format):
+    """Whether the strides fall in the memory order of the format; dimensions of size 1 do not count."""
+    strides = [spec.strides[d] for d in memory_order(tensor_format, spec.rank) if spec.dims[d] > 1]
+    return strides == sorted(strides, reverse=True)

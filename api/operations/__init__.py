@@ -2,6 +2,14 @@
 
 from .activation import ActivationBackward, ActivationForward
 from .backend import Backend, BackendError, Buffer, Operand
+from .convolution import (
+    ConvolutionBiasActivationForward,
+    ConvolutionForward,
+    Im2Col,
+    ReorderFilter,
+    ReorderFilterAndBias,
+    allows_tf32,
+)
 from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
 from .records import parse
@@ -9,6 +17,7 @@ from .reduce_tensor import ReduceTensor
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
+    ConvolutionSpec,
     FilterSpec,
     OpTensorSpec,
     PoolingSpec,
@@ -27,7 +36,11 @@ __all__ = [
     "Backend",
     "BackendError",
     "Buffer",
+    "ConvolutionBiasActivationForward",
+    "ConvolutionForward",
+    "ConvolutionSpec",
     "FilterSpec",
+    "Im2Col",
     "OpTensor",
     "OpTensorSpec",
     "Operand",
@@ -37,6 +50,8 @@ __all__ = [
     "PoolingSpec",
     "ReduceTensor",
     "ReduceTensorSpec",
+    "ReorderFilter",
+    "ReorderFilterAndBias",
     "ScaleTensor",
     "SetTensor",
     "SoftmaxBackward",
@@ -46,5 +61,6 @@ __all__ = [
     "TransformSpec",
     "TransformTensor",
     "TransformTensorEx",
+    "allows_tf32",
     "parse",
 ]

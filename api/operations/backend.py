@@ -56,6 +56,15 @@ class Backend(Protocol):
 
     def prepare(self, operation: Operation) -> Launch: ...
 
+    def workspace_bytes(self, operation: Operation) -> int:
+        """Bytes of workspace that the operation needs here; what its own workspace field says does not matter."""
+
+    def preferred_algorithms(self, operations: Sequence[Operation]) -> Sequence[Operation]:
+        """The same operations, which differ in algorithm and math type, the one expected to be fastest first."""
+
+    def algorithm_time(self, operation: Operation, operands: Sequence[Operand | None], stream: Any) -> float:
+        """Milliseconds that the operation takes on these operands, measured by running it; waits for the result."""
+
     def new_stream(self) -> Any: ...
 
     def stream(self, value: Any) -> Any:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import prod
+from typing import NamedTuple
 
-from ..enumerations import cudnnReduceTensorIndices_t, cudnnReduceTensorOp_t
+from ..enumerations import cudnnIndicesType_t, cudnnReduceTensorIndices_t, cudnnReduceTensorOp_t
 from .operation import Operation
 from .records import record
 from .specs import DOUBLE, ReduceTensorSpec, TensorSpec
 
-INDICES_BYTES = 4  # only CUDNN_32BIT_INDICES computes
 INDEXED = (cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_MIN, cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_MAX)
-_LONGEST_UNSPLIT_REDUCTION = 4096
-_MOST_SEGMENTS = 256
+INDEX_BYTES = {
+    cudnnIndicesType_t.CUDNN_32BIT_INDICES: 4,
+    cudnnIndicesType_t.CUDNN_64BIT_INDICES: 8,
+    cudnnIndicesType_t.CUDNN_16BIT_INDICES: 2,
+    cudnnIndicesType_t.CUDNN_8BIT_INDICES: 1,
+}
+FLATTENED = cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_FLATTENED_INDICES
+BLOCK = 256  # threads of a block
+_BLOCKS = 1056  # blocks that keep a large device busy: two for each of 132 processors that hold four
+_LEAST_BLOCK_ROW = 32  # packs side by side that a block of columns reads: 512 contiguous bytes
+_LEAST_SEGMENT = 32  # loads of a thread that make one partial result worth its way through memory
 
 
 @record
@@ -21,7 +30,7 @@ class ReduceTensor(Operation):
     """C = alpha * reduce(A) + beta * C over the dimensions where C has extent 1.
 
     ``indices`` receives, for MIN and MAX, the row-major position inside the reduced dimensions of the first extremum,
-    one unsigned int per element of C in C's row-major order. ``workspace`` holds partial results of long reductions.
+    one unsigned integer per element of C in C's row-major order. ``workspace`` holds partial results of long reductions.
     """
 
     reduction: ReduceTensorSpec
@@ -38,13 +47,12 @@ class ReduceTensor(Operation):
 
     @property
     def wants_indices(self) -> bool:
-        flattened = cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_FLATTENED_INDICES
-        return self.reduction.indices == flattened and self.reduction.op in INDEXED
+        return self.reduction.indices == FLATTENED
 
     @cached_property
     def reduced(self) -> tuple[int, ...]:
         """The dimensions of A that are reduced."""
-        return tuple(i for i, (a, c) in enumerate(zip(self.A.dims, self.C.dims, strict=True)) if c == 1 and a != 1)
+        return reduced_dimensions(self.A, self.C)
 
     @cached_property
     def length(self) -> int:
@@ -52,22 +60,67 @@ class ReduceTensor(Operation):
         return prod(self.A.dims[i] for i in self.reduced)
 
     @cached_property
-    def segments(self) -> int:
-        """Into how many parts a reduction is split when there are too few outputs to fill a device."""
-        return reduction_segments(self.length, self.C.count)
+    def division(self) -> Division:
+        return divided(self.A, self.C)
 
 
-def reduction_segments(length: int, outputs: int) -> int:
-    """Parts of one reduction: a function of the shape alone, so that every backend and device agrees on the workspace."""
-    wanted = min(_MOST_SEGMENTS, -(-length // _LONGEST_UNSPLIT_REDUCTION), -(-65536 // outputs))
-    return max(1, wanted)
+class Division(NamedTuple):
+    """How a reduction is divided among threads: a function of A and C alone, so that all devices need one workspace.
+
+    rows: the innermost dimension of A is reduced, threads walk along it; else threads walk across columns.
+    lanes: threads of a block that share one element (rows) or one pack of elements (columns) of C.
+    segments: parts of each reduction whose partial results go through the workspace.
+    """
+
+    rows: bool
+    lanes: int
+    segments: int
+
+
+def reduced_dimensions(A: TensorSpec, C: TensorSpec) -> tuple[int, ...]:
+    """The dimensions where C has extent 1 and A has more."""
+    return tuple(i for i, (a, c) in enumerate(zip(A.dims, C.dims, strict=False)) if c == 1 and a != 1)
+
+
+def divided(A: TensorSpec, C: TensorSpec) -> Division:
+    """Enough blocks to fill a device, each with enough work to be worth it."""
+    reduced = reduced_dimensions(A, C)
+    length = prod(A.dims[i] for i in reduced)
+    width = 16 // A.scalar_bytes
+    if _innermost(A) in reduced:
+        lanes = min(BLOCK, _power_of_two(-(-length // (4 * width))))
+        blocks = -(-C.count * lanes // BLOCK)
+        longest = length // (BLOCK * width * 4) if lanes == BLOCK else 1
+    else:
+        packs = -(-C.count // width)
+        lanes = min(BLOCK // min(_LEAST_BLOCK_ROW, _power_of_two(packs)), _power_of_two(-(-length // 8)))
+        blocks = -(-packs * lanes // BLOCK)
+        longest = length // (lanes * _LEAST_SEGMENT)
+    return Division(_innermost(A) in reduced, lanes, max(1, min(-(-_BLOCKS // blocks), longest)))
 
 
 def required_workspace(A: TensorSpec, C: TensorSpec) -> int:
-    """Bytes for one partial result (compute type) and one partial index (4 bytes, padded to 8) per segment and output.
+    """Bytes for a partial result (in the compute type) and a partial index (4 bytes) per segment and element of C.
 
     At least 16 bytes, so that "too small" (cudnnReduceTensor/c31) means something for every shape.
     """
-    length = prod(a for a, c in zip(A.dims, C.dims, strict=False) if c == 1)
+    segments = divided(A, C).segments
     partial = (8 if DOUBLE in (A.data_type, C.data_type) else 4) + 4
-    return max(16, reduction_segments(length, C.count) * C.count * -(-partial // 8) * 8)
+    return max(16, segments * C.count * partial if segments > 1 else 0)
+
+
+def required_indices(reduction: ReduceTensorSpec, C: TensorSpec) -> int:
+    """Bytes for one index of the chosen width per element of C, none where none are asked for."""
+    return C.count * INDEX_BYTES[reduction.indices_type] if reduction.indices == FLATTENED else 0
+
+
+def _innermost(spec: TensorSpec) -> int:
+    """The dimension of more than one position whose stride is the smallest; of equal strides the last."""
+    longer = [d for d, extent in enumerate(spec.dims) if extent > 1]
+    if spec.vector_length > 1:
+        return 1
+    return min(reversed(longer), key=lambda d: spec.strides[d], default=0)
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (max(1, least) - 1).bit_length()

@@ -11,14 +11,17 @@ from math import prod
 
 from ..enumerations import (
     cudnnActivationMode_t,
+    cudnnConvolutionMode_t,
     cudnnDataType_t,
     cudnnFoldingDirection_t,
     cudnnIndicesType_t,
+    cudnnMathType_t,
     cudnnNanPropagation_t,
     cudnnOpTensorOp_t,
     cudnnPoolingMode_t,
     cudnnReduceTensorIndices_t,
     cudnnReduceTensorOp_t,
+    cudnnReorderType_t,
     cudnnTensorFormat_t,
 )
 from .records import record
@@ -222,3 +225,36 @@ class TransformSpec:
     pad_after: tuple[int, ...]
     fold: tuple[int, ...]
     direction: cudnnFoldingDirection_t
+
+
+@record
+class ConvolutionSpec:
+    """A convolution of ``rank`` spatial dimensions; the tuples have one entry per spatial dimension."""
+
+    mode: cudnnConvolutionMode_t
+    compute_type: cudnnDataType_t
+    padding: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    group_count: int
+    math_type: cudnnMathType_t
+    reorder_type: cudnnReorderType_t
+
+    @property
+    def rank(self) -> int:
+        return len(self.padding)
+
+    @property
+    def is_flipped(self) -> bool:
+        """The filter is applied rotated by 180 degrees (5.1.3.11)."""
+        return self.mode == cudnnConvolutionMode_t.CUDNN_CONVOLUTION
+
+    def windows(self, filter_dims: tuple[int, ...]) -> tuple[int, ...]:
+        """Spatial extents that the dilated filter covers: (filter - 1) * dilation + 1."""
+        return tuple((f - 1) * d + 1 for f, d in zip(filter_dims[2:], self.dilation, strict=True))
+
+    def output_dims(self, input_dims: tuple[int, ...], filter_dims: tuple[int, ...]) -> tuple[int, ...]:
+        """(images, filters, spatial ...) of the result: 1 + (input + 2 * padding - window) / stride, rounded down."""
+        windows = self.windows(filter_dims)
+        sizes = zip(input_dims[2:], self.padding, windows, self.stride, strict=True)
+        return (input_dims[0], filter_dims[0], *(1 + (i + 2 * p - w) // s for i, p, w, s in sizes))

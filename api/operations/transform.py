@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import prod
+
+from ..enumerations import cudnnFoldingDirection_t
 from .operation import Operation
 from .records import record
 from .specs import FilterSpec, TensorSpec, TransformSpec
@@ -46,3 +49,38 @@ class TransformFilter(Operation):
 
     inputs = ("srcData",)
     outputs = ("destData",)
+
+
+def folding_factors(transform: TransformSpec) -> tuple[int, ...]:
+    """The factor of each spatial dimension: 0 means no folding, as 1 does."""
+    return tuple(max(1, factor) for factor in transform.fold)
+
+
+def folds(transform: TransformSpec) -> bool:
+    return prod(folding_factors(transform)) > 1 and transform.direction == cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD
+
+
+def unfolds(transform: TransformSpec) -> bool:
+    return prod(folding_factors(transform)) > 1 and transform.direction == cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
+
+
+def pads(transform: TransformSpec) -> bool:
+    return any(transform.pad_before) or any(transform.pad_after)
+
+
+def destination_dims(transform: TransformSpec, dims: tuple[int, ...]) -> tuple[int, ...]:
+    """What becomes of a source of ``dims`` (docs/errata.md, D077).
+
+    Folding: pad, then each spatial dimension / factor (rounded up), channels * all factors. Unfolding: channels / all
+    factors (rounded up), each spatial dimension * factor, then pad.
+    """
+    factors = folding_factors(transform)
+    total = prod(factors)
+    padding = [before + after for before, after in zip(transform.pad_before, transform.pad_after, strict=True)]
+    if unfolds(transform):
+        unfolded = (dims[0], -(-dims[1] // total), *(d * f for d, f in zip(dims[2:], factors, strict=True)))
+        return tuple(d + p for d, p in zip(unfolded, padding, strict=True))
+    if not folds(transform):
+        factors, total = (1,) * len(factors), 1
+    padded = [d + p for d, p in zip(dims, padding, strict=True)]
+    return (padded[0], padded[1] * total, *(-(-d // f) for d, f in zip(padded[2:], factors, strict=True)))

@@ -1,1 +1,32 @@
-"""Calls of the reduce tensor family."""
+"""The call of the reduction family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dualdnn.api.operations import ReduceTensor, ReduceTensorSpec
+from dualdnn.api.operations.reduce_tensor import required_workspace
+
+from .caller import Caller, Memory, calls
+
+
+def reduce_tensor_descriptor(make: Caller, spec: ReduceTensorSpec) -> Any:
+    """A reduction descriptor with this specification."""
+    descriptor = make.cudnn.cudnnCreateReduceTensorDescriptor()
+    make.cudnn.cudnnSetReduceTensorDescriptor(
+        descriptor, spec.op, spec.compute_type, spec.nan, spec.indices, spec.indices_type
+    )
+    return descriptor
+
+
+@calls(ReduceTensor)
+def reduce_tensor(make: Caller, o: ReduceTensor, memory: Memory) -> None:
+    descriptor, A, C = reduce_tensor_descriptor(make, o.reduction), make.tensor(o.A), make.tensor(o.C)
+    workspace, workspace_bytes = memory["workspace"], o.workspace_bytes
+    needed = make.cudnn.cudnnGetReductionWorkspaceSize(make.handle, descriptor, A, C)
+    if needed > workspace_bytes >= required_workspace(o.A, o.C):  # another library needs another size
+        workspace, workspace_bytes = make.handle.allocate(needed), needed
+    make.cudnn.cudnnReduceTensor(
+        make.handle, descriptor, memory["indices"], o.indices_bytes, workspace, workspace_bytes,
+        o.alpha, A, memory["A"], o.beta, C, memory["C"],
+    )  # fmt: skip

@@ -153,12 +153,13 @@ def test_channels_come_in_whole_vectors(cudnn, tensor, refuses, data_type, chann
 @pytest.mark.parametrize(
     "dims", [(2**15, 2**8, 2**4, 2**4), (2**31 - 1, 2, 1, 1), (2**31 - 1,) * 4, (46341, 46341, 1, 1)], ids=str
 )
-def test_4d_two_giga_elements(cudnn, tensor, refuses, dims):
+def test_4d_two_giga_elements(subject, cudnn, tensor, refuses, dims):
     cudnn.cudnnSetTensor4dDescriptor(tensor, NCHW, FLOAT, *DIMS)
     refuses(
         NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c09", cudnn.cudnnSetTensor4dDescriptor, tensor, NCHW, INT8, *dims
     )
-    assert cudnn.cudnnGetTensor4dDescriptor(tensor)[1:5] == DIMS
+    if subject.ours:  # a refused call changes nothing
+        assert cudnn.cudnnGetTensor4dDescriptor(tensor)[1:5] == DIMS
     cudnn.cudnnSetTensor4dDescriptor(tensor, NCHW, INT8, 2**31 - 1, 1, 1, 1)
     assert cudnn.cudnnGetTensorSizeInBytes(tensor) == 2**31 - 1
 
@@ -332,7 +333,7 @@ def test_nd_round_trip(cudnn, tensor, rank):
         assert read.dimA == dims[:requested] and read.strideA == strides[:requested]
 
 
-@pytest.mark.parametrize("rank", [-1, 0, 1, 2, 9, 100])
+@pytest.mark.parametrize("rank", [-1, 0, 1, 2, 9, 12])
 def test_nd_rank_is_limited(cudnn, tensor, refuses, rank):
     many = (1,) * 128
     refuses(

@@ -35,11 +35,12 @@ extern "C" __global__ void shuffles(const Arguments arguments) {
   out[7] = __reduce_max_sync(0xffffffffu, value) - __reduce_min_sync(0xffffffffu, value);
 }
 
-// Half of each warp leaves early; the rest goes on with its own mask.
+// Half of each warp leaves early; the rest goes on with its own mask, and with one that names the leavers too.
 extern "C" __global__ void half_warp(const Arguments arguments) {
   if (threadIdx.x % 2) return;
   const int value = arguments.input[threadIdx.x];
   arguments.output[threadIdx.x] = __reduce_add_sync(0x55555555u, value);
+  arguments.output[blockDim.x + threadIdx.x] = (int)__ballot_sync(0xffffffffu, value & 2);
 }
 
 struct AtomicArguments {

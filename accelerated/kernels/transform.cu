@@ -1,0 +1,45 @@
+// Transforms of layout, padding, folding, unfolding, data type (3.2.99 to 3.2.101).
+//
+// Floor: bytes, one element read and one written; the arithmetic is at most one multiply-add and two conversions.
+// transform_rows serves layouts that agree on the fastest dimension: 16-byte accesses on both sides, the speed of a copy.
+// transform_tiles serves the others: 16-byte accesses on both sides through 16 KB of shared memory, where an element
+// costs its share of one 16-byte store and one scalar load; four loads in flight per thread cover the latency. Rows
+// shorter than a pack, and padding that misaligns them, are limited by the number of accesses, not by bytes.
+#include "transform.cuh"
+
+constexpr int WIDTH = 16 / (sizeof(SOURCE) > sizeof(ELEMENT) ? sizeof(SOURCE) : sizeof(ELEMENT));
+using Move = Writer<true, COMPUTE, SOURCE, ELEMENT>;
+using Blend = Writer<false, COMPUTE, SOURCE, ELEMENT>;
+
+struct RowsArguments {
+  const SOURCE* source;
+  ELEMENT* destination;
+  Walk walk;
+  double alpha, beta;
+  Divisor packs_per_row;
+  unsigned packs;
+  int move;  // alpha is 1 and beta 0: the bits of the elements are copied
+};
+
+extern "C" __global__ void __launch_bounds__(TILE_THREADS) transform_rows(const RowsArguments a) {
+  if constexpr (same_type<SOURCE, ELEMENT>)
+    if (a.move) return walk_rows<WIDTH>(a.walk, a.packs_per_row, a.packs, a.source, a.destination, Move{});
+  Blend blend{static_cast<COMPUTE>(a.alpha), static_cast<COMPUTE>(a.beta)};
+  walk_rows<WIDTH>(a.walk, a.packs_per_row, a.packs, a.source, a.destination, blend);
+}
+
+struct TilesArguments {
+  const SOURCE* source;
+  ELEMENT* destination;
+  Walk walk;
+  double alpha, beta;
+  Tiling tiling;
+  int move;
+};
+
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) transform_tiles(const TilesArguments a) {
+  if constexpr (same_type<SOURCE, ELEMENT>)
+    if (a.move) return walk_tiles(a.walk, a.tiling, a.source, a.destination, Move{});
+  Blend blend{static_cast<COMPUTE>(a.alpha), static_cast<COMPUTE>(a.beta)};
+  walk_tiles(a.walk, a.tiling, a.source, a.destination, blend);
+}

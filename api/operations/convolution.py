@@ -1,0 +1,139 @@
+"""Operations of cudnnConvolutionForward (5.2.10), cudnnConvolutionBiasActivationForward (5.2.9), cudnnIm2Col (5.2.31)
+and cudnnReorderFilterAndBias (5.2.32)."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from math import prod
+
+from ..enumerations import cudnnConvolutionFwdAlgo_t, cudnnMathType_t, cudnnReorderType_t
+from .operation import Operation
+from .records import record
+from .specs import FLOAT, ActivationSpec, ConvolutionSpec, FilterSpec, INT8x32, TensorSpec
+
+
+def allows_tf32(convolution: ConvolutionSpec) -> bool:
+    """Whether float inputs may be rounded to TF32 (11 significant bits) on devices of compute capability 8.0 or more.
+
+    Every math type but FMA_MATH permits it, unless NVIDIA_TF32_OVERRIDE=0 (3.1.2.13).
+    """
+    permitted = convolution.math_type != cudnnMathType_t.CUDNN_FMA_MATH
+    return permitted and convolution.compute_type == FLOAT and os.environ.get("NVIDIA_TF32_OVERRIDE") != "0"
+
+
+class _Convolution(Operation):
+    """What both forward convolutions have."""
+
+    convolution: ConvolutionSpec
+    algo: cudnnConvolutionFwdAlgo_t
+    workspace_bytes: int
+    x: TensorSpec
+    w: FilterSpec
+    y: TensorSpec
+
+    raw = {"workSpace": "workspace_bytes"}  # noqa: RUF012 (a class constant)
+
+    @cached_property
+    def terms(self) -> int:
+        """How many products one output element sums."""
+        return prod(self.w.dims[1:])
+
+    @property
+    def filter_is_reordered(self) -> bool:
+        """w (and bias) hold what cudnnReorderFilterAndBias wrote: INT8x32 filters under CUDNN_NO_REORDER."""
+        given = self.convolution.reorder_type == cudnnReorderType_t.CUDNN_NO_REORDER
+        return given and self.w.data_type == INT8x32
+
+
+@record
+class ConvolutionForward(_Convolution):
+    """y = alpha * conv(x, w) + beta * y.
+
+    ``workspace_bytes`` is what the backend needs for this operation (``Backend.workspace_bytes``), 0 while it is asked.
+    ``compute_type`` is that of alpha, beta and the blend; the products are summed in ``convolution.compute_type``.
+    """
+
+    convolution: ConvolutionSpec
+    algo: cudnnConvolutionFwdAlgo_t
+    workspace_bytes: int
+    alpha: float
+    beta: float
+    x: TensorSpec
+    w: FilterSpec
+    y: TensorSpec
+
+    inputs = ("x", "w")
+    outputs = ("y",)
+
+
+@record
+class ConvolutionBiasActivationForward(_Convolution):
+    """y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read where alpha2 is 0."""
+
+    convolution: ConvolutionSpec
+    activation: ActivationSpec
+    algo: cudnnConvolutionFwdAlgo_t
+    workspace_bytes: int
+    alpha1: float
+    alpha2: float
+    x: TensorSpec
+    w: FilterSpec
+    z: TensorSpec
+    bias: TensorSpec
+    y: TensorSpec
+
+    inputs = ("x", "w", "z", "bias")
+    outputs = ("y",)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return self.inputs if self.alpha2 != 0 else ("x", "w", "bias")
+
+
+@record
+class Im2Col(Operation):
+    """The matrix A of GEMM convolution: colBuffer[n, p, q][c, r, s] = the input under filter position r, s.
+
+    ``colBuffer`` is a packed matrix of (images * output positions) rows and (channels * filter positions) columns,
+    whatever the layout of ``srcData``; zeros where the window lies in the padding. In mode CUDNN_CONVOLUTION the filter
+    positions run backwards, so that A times the filter as it is stored is the convolution.
+    """
+
+    convolution: ConvolutionSpec
+    filter: FilterSpec
+    srcData: TensorSpec
+    colBuffer: TensorSpec
+
+    inputs = ("srcData",)
+    outputs = ("colBuffer",)
+
+
+@record
+class ReorderFilter(Operation):
+    """reorderedFilterData = filterData in the order that an INT8x32 convolution with CUDNN_NO_REORDER reads.
+
+    Scalars [K/32, 4, 4, 2 | C/32, R, S | 8, 4] (k = (k/32, k/8 % 4, k/2 % 4, k % 2), c = (c/32, c/4 % 8, c % 4)) go to
+    [C/32, R, S, K/32, k/8 % 4, k % 2, c/4 % 8, k/2 % 4, c % 4]; with CUDNN_NO_REORDER they are copied.
+    """
+
+    reorder_type: cudnnReorderType_t
+    filterData: FilterSpec
+    reorderedFilterData: FilterSpec
+
+    inputs = ("filterData",)
+    outputs = ("reorderedFilterData",)
+
+
+@record
+class ReorderFilterAndBias(Operation):
+    """As ReorderFilter, and the K floats of the bias from [K/32, 4, 2, 4] to [K/32, 2, 4, 4]."""
+
+    reorder_type: cudnnReorderType_t
+    filterData: FilterSpec
+    reorderedFilterData: FilterSpec
+    biasData: TensorSpec
+    reorderedBiasData: TensorSpec
+
+    inputs = ("filterData", "biasData")
+    outputs = ("reorderedFilterData", "reorderedBiasData")

@@ -1,0 +1,155 @@
+"""How documented functions are made: declared signatures, order of checks, caching, overlap of memory."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+
+import numpy as np
+import pytest
+
+from dualdnn.api import cudnn
+from dualdnn.api.document import functions
+from dualdnn.api.functions import FUNCTIONS, documented
+from dualdnn.api.status import BAD_PARAM, CudnnError
+
+CLAUSE_FREE = {"cudnnCreate"}
+
+
+def descriptors():
+    relu = cudnn.cudnnCreateActivationDescriptor()
+    cudnn.cudnnSetActivationDescriptor(relu, cudnn.CUDNN_ACTIVATION_RELU, cudnn.CUDNN_PROPAGATE_NAN, 0.0)
+    x = cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensor4dDescriptor(x, cudnn.CUDNN_TENSOR_NCHW, cudnn.CUDNN_DATA_FLOAT, 1, 2, 3, 4)
+    return relu, x
+
+
+@pytest.fixture
+def handle():
+    return cudnn.cudnnCreate(backend="reference")
+
+
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - CLAUSE_FREE))
+def test_signatures_are_the_document_s(name):
+    assert list(inspect.signature(FUNCTIONS[name]).parameters) == [p.name for p in functions()[name].arguments]
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_every_call_says_its_source(name):
+    text = inspect.getdoc(FUNCTIONS[name])
+    assert text and "Source: " in text and functions()[name].section in text
+
+
+def test_a_signature_that_differs_is_refused_at_once():
+    with pytest.raises(TypeError, match="the document has"):
+
+        @documented()
+        def cudnnDestroyActivationDescriptor(wrong):
+            """No such signature."""
+
+
+def test_a_call_works_by_keyword_and_by_position(handle):
+    relu, x = descriptors()
+    memory = handle.to_device(np.arange(-12, 12, dtype=np.float32))
+    cudnn.cudnnActivationForward(handle, relu, alpha=1, xDesc=x, x=memory, beta=0, yDesc=x, y=memory)
+    assert memory.to_host(np.float32, 24).min() == 0
+    with pytest.raises(TypeError):
+        cudnn.cudnnActivationForward(handle, relu)
+
+
+def test_a_repeated_call_is_prepared_once_and_notices_changed_descriptors(handle):
+    relu, x = descriptors()
+    memory = handle.to_device(np.full(24, -2, np.float32))
+    arguments = (handle, relu, 1.0, x, memory, 0.0, x, memory)
+    for _ in range(3):
+        cudnn.cudnnActivationForward(*arguments)
+    assert len(handle.prepared) == 1
+    cudnn.cudnnSetActivationDescriptor(relu, cudnn.CUDNN_ACTIVATION_ELU, cudnn.CUDNN_PROPAGATE_NAN, 1.0)
+    memory = handle.to_device(np.full(24, -2, np.float32))
+    cudnn.cudnnActivationForward(handle, relu, 1.0, x, memory, 0.0, x, memory)
+    assert np.allclose(memory.to_host(np.float32, 24), np.expm1(-2))
+    cudnn.cudnnDestroyTensorDescriptor(x)
+    with pytest.raises(CudnnError, match="xDesc was destroyed"):
+        cudnn.cudnnActivationForward(handle, relu, 1.0, x, memory, 0.0, x, memory)
+    cudnn.cudnnDestroy(handle)
+    with pytest.raises(CudnnError, match="NOT_INITIALIZED"):
+        cudnn.cudnnActivationForward(handle, relu, 1.0, x, memory, 0.0, x, memory)
+
+
+def test_the_first_wrong_argument_is_reported(handle):
+    with pytest.raises(CudnnError, match="activationDesc is a int"):
+        cudnn.cudnnActivationForward(handle, 5, "a", 5, None, "b", 5, None)
+
+
+def test_disjoint_slices_of_one_buffer_are_no_overlap(handle):
+    """Two channel ranges of one NHWC buffer interleave in memory; their elements never meet."""
+    relu = descriptors()[0]
+    half = cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensor4dDescriptorEx(half, cudnn.CUDNN_DATA_FLOAT, 2, 3, 4, 5, 120, 1, 30, 6)
+    values = np.arange(240, dtype=np.float32).reshape(2, 4, 5, 6) - 120
+    buffer = handle.to_device(values)
+    size = cudnn.cudnnGetTensorSizeInBytes(half)
+    first, second = buffer.slice(0, size), buffer.slice(12, size)
+    cudnn.cudnnActivationForward(handle, relu, 1.0, half, first, 0.0, half, second)
+    result = buffer.to_host(np.float32, values.shape)
+    assert (result[..., 3:] == np.maximum(values[..., :3], 0)).all() and (result[..., :3] == values[..., :3]).all()
+    with pytest.raises(CudnnError) as raised:
+        cudnn.cudnnActivationForward(handle, relu, 1.0, half, first, 0.0, half, buffer.slice(4, size))
+    assert raised.value.status == BAD_PARAM and raised.value.clause == "cudnnActivationForward/c16"
+
+
+def test_read_only_memory_is_an_input_only(handle):
+    relu, x = descriptors()
+    fixed = np.ones(24, np.float32)
+    fixed.flags.writeable = False
+    out = np.zeros(24, np.float32)
+    cudnn.cudnnActivationForward(handle, relu, 1.0, x, fixed, 0.0, x, out)
+    assert (out == 1).all()
+    with pytest.raises(CudnnError, match="read-only"):
+        cudnn.cudnnActivationForward(handle, relu, 1.0, x, out, 0.0, x, fixed)
+    with pytest.raises(CudnnError, match="contiguous"):
+        cudnn.cudnnActivationForward(handle, relu, 1.0, x, np.ones((24, 2), np.float32)[:, 0], 0.0, x, out)
+
+
+def test_unknown_backends_and_devices():
+    for arguments in ({"backend": "tpu"}, {"device": "cpu"}, {"backend": "reference", "device": "gpu"}):
+        with pytest.raises(CudnnError) as raised:
+            cudnn.cudnnCreate(**arguments)
+        assert raised.value.status == BAD_PARAM
+
+
+def test_the_environment_chooses_the_default_backend(monkeypatch):
+    monkeypatch.setenv("DUALDNN_BACKEND", "reference")
+    assert cudnn.cudnnCreate().backend.name == "reference"
+    monkeypatch.setenv("DUALDNN_BACKEND", "nonsense")
+    with pytest.raises(CudnnError, match="nonsense"):
+        cudnn.cudnnCreate()
+
+
+def test_names_that_are_missing_say_why():
+    with pytest.raises(AttributeError, match="section .* not implemented yet"):
+        cudnn.cudnnFusedOpsExecute  # noqa: B018
+    with pytest.raises(AttributeError, match="no function or enumerator"):
+        cudnn.cudnnDoMagic  # noqa: B018
+
+
+def test_many_threads_create_and_use_handles():
+    problems = []
+
+    def work():
+        try:
+            mine = cudnn.cudnnCreate(backend="reference")
+            relu, x = descriptors()
+            memory = mine.to_device(np.full(24, -1, np.float32))
+            for _ in range(50):
+                cudnn.cudnnActivationForward(mine, relu, 1.0, x, memory, 0.0, x, memory)
+            cudnn.cudnnDestroy(mine)
+        except Exception as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not problems

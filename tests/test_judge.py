@@ -1,0 +1,131 @@
+"""The judge and the trials: what they must catch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dualdnn.api import cudnn
+from dualdnn.api.enumerations import cudnnActivationMode_t as Mode
+from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
+from dualdnn.api.operations import ActivationForward, ActivationSpec, TensorSpec
+from dualdnn.api.operations.specs import FLOAT, HALF, INT8
+from dualdnn.conformance.calls import Caller
+from dualdnn.conformance.trial import GUARD, attempt, prepare
+from dualdnn.reference import judge, run
+
+
+def operation(data_type=FLOAT, mode=Mode.CUDNN_ACTIVATION_TANH, beta=0.0, strides=(71, 22, 5, 1)) -> ActivationForward:
+    x = TensorSpec.packed(data_type, (2, 3, 4, 5))
+    y = TensorSpec(data_type, (2, 3, 4, 5), strides)
+    return ActivationForward(ActivationSpec(mode, Nan.CUDNN_PROPAGATE_NAN, 1.0), 1.0, beta, x, y)
+
+
+def computed(o: ActivationForward, inputs: str = "normal") -> tuple[dict, dict]:
+    before = prepare(o, inputs, 1)
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(o, after)
+    return before, after
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_correct_result_agrees(data_type, beta):
+    verdict = judge(operation(data_type, beta=beta), *computed(operation(data_type, beta=beta)))
+    assert verdict.agrees and not verdict.mistrusted and 0 < verdict.error_ratio <= 1
+
+
+@pytest.mark.parametrize("data_type, dtype", [(FLOAT, np.float32), (HALF, np.float16)], ids=["FLOAT", "HALF"])
+def test_a_few_units_in_the_last_place_are_too_many(data_type, dtype):
+    o = operation(data_type)
+    before, after = computed(o)
+    elements = after["y"].view(dtype)
+    for _ in range(16):
+        elements[5] = np.nextafter(elements[5], dtype(9))
+    verdict = judge(o, before, after)
+    assert (
+        verdict.wrong == 1
+        and verdict.worst is not None
+        and verdict.worst.index == (0, 0, 1, 0)
+        and verdict.error_ratio > 1
+    )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0])
+def test_a_wrong_special_value_is_caught(value):
+    o = operation()
+    before, after = computed(o)
+    after["y"].view(np.float32)[0] = value
+    assert judge(o, before, after).wrong == 1
+
+
+def test_nan_must_be_where_it_belongs():
+    o = operation()
+    before, after = computed(o, "special")
+    assert judge(o, before, after).agrees
+    elements = after["y"].view(np.float32)
+    nans = [i for i in range(5) if np.isnan(elements[i])] or np.flatnonzero(np.isnan(elements)).tolist()
+    elements[nans[0]] = 1.0
+    assert not judge(o, before, after).agrees
+
+
+def test_writes_into_gaps_and_inputs_are_caught():
+    o = operation()
+    before, after = computed(o)
+    after["y"][4 * 20] ^= 1  # the gap after the first plane
+    assert "gaps" in judge(o, before, after).explanation()
+    before, after = computed(o)
+    after["x"][3] ^= 1
+    assert "input" in judge(o, before, after).explanation()
+
+
+def test_zeros_prove_nothing():
+    o = operation(mode=Mode.CUDNN_ACTIVATION_RELU)
+    before = prepare(o, "normal", 1)
+    before["x"].view(np.float32)[:] = -1
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(o, after)
+    verdict = judge(o, before, after)
+    assert verdict.agrees and verdict.mistrusted
+
+
+class Saboteur:
+    """A subject's namespace whose forward call misbehaves."""
+
+    def __init__(self, damage) -> None:
+        self.damage = damage
+
+    def __getattr__(self, name):
+        if name != "cudnnActivationForward":
+            return getattr(cudnn, name)
+
+        def call(*args):
+            cudnn.cudnnActivationForward(*args)
+            self.damage(args[4], args[7])
+
+        return call
+
+
+def whole(view: np.ndarray) -> np.ndarray:
+    """The allocation that a slice of a reference buffer lies in."""
+    while isinstance(view.base, np.ndarray):
+        view = view.base
+    return view
+
+
+DAMAGES = {
+    "nothing": (lambda x, y: None, None),
+    "guard before": (lambda x, y: whole(y).__setitem__(GUARD - 1, 0), "before its start"),
+    "guard after": (lambda x, y: whole(y).__setitem__(-1, 0), "after its end"),
+    "input": (lambda x, y: x.__setitem__(0, x[0] ^ 1), "of an input"),
+    "gap": (lambda x, y: y.__setitem__(80, 1), "gaps"),
+    "element": (lambda x, y: y.__setitem__(2, y[2] ^ 0xFF), "wrong"),
+    "unwritten": (lambda x, y: y.__setitem__(slice(0, 4), 0xFF), "wrong"),
+}
+
+
+@pytest.mark.parametrize("damage, expected", list(DAMAGES.values()), ids=list(DAMAGES))
+def test_a_trial_catches_damage(damage, expected):
+    result = attempt(Caller(Saboteur(damage), cudnn.cudnnCreate(backend="reference")), operation())
+    assert result.passed == (expected is None)
+    assert expected is None or expected in result.explanation()
