@@ -17,10 +17,11 @@ from .plans import Launch, Plan, implements, pointers, structure, type_definitio
 HELD = 4  # packs of each input that a thread holds in registers
 CLUSTER = 8  # blocks of a cluster
 PACK_BYTES = 16
+WORD_BYTES = 4  # a pack takes at least so much room in shared memory
 
 WARP = 32
 LANES_THREADS = 256
-BLOCK_THREADS = (128, 512)  # fewest and most
+BLOCK_THREADS = (128, 256)  # fewest and most
 CLUSTER_THREADS = (128, 1024)
 COLUMNS_THREADS = (256, 512)
 BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks fit on a multiprocessor, so reads overlap writes
@@ -106,7 +107,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
     compute_bytes = SCALAR_BYTES[operation.compute_type]
     groups = team.threads // max(team.size, WARP) if columns else team.threads // WARP
     partial = groups * (team.size * width if columns else 1) * statistic_words * compute_bytes if team.kind != "lanes" else 0
-    round_bytes = inputs * team.threads * width * output.scalar_bytes
+    round_bytes = inputs * team.threads * max(width * output.scalar_bytes, WORD_BYTES)
     available = device.shared_bytes_per_block - function.static_shared_bytes - partial
     cached = min(max(team.packs_of_a_thread - HELD, 0), available // round_bytes) if team.kind != "lanes" else 0
     arguments = structure(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
+
+from .enumerations import cudnnMathType_t, cudnnReorderType_t
 
 
 class Descriptor:
@@ -49,6 +52,26 @@ class ReduceTensorDescriptor(Descriptor):
 
 class PoolingDescriptor(Descriptor):
     type_name = "cudnnPoolingDescriptor_t"
+
+
+class ConvolutionDescriptor(Descriptor):
+    """Group count, math type and reorder type may be set before the convolution itself and outlive setting it again."""
+
+    type_name = "cudnnConvolutionDescriptor_t"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.options: dict[str, Any] = {
+            "group_count": 1,
+            "math_type": cudnnMathType_t.CUDNN_DEFAULT_MATH,
+            "reorder_type": cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
+        }
+
+    def configure(self, **options: Any) -> None:
+        """Change group_count, math_type or reorder_type."""
+        self.options.update(options)
+        if self.spec is not None:
+            self.spec = replace(self.spec, **options)
 
 
 DESCRIPTORS: dict[str, type[Descriptor]] = {kind.type_name: kind for kind in Descriptor.__subclasses__()}

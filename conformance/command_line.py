@@ -31,7 +31,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--subject", action="append", default=[], metavar="NAME", help=f"what to judge: {SPELLINGS}; may be repeated"
     )
     conformance.add_argument("-k", metavar="EXPRESSION", help="only cases whose ids match, as pytest's -k")
-    conformance.add_argument("--case", action="append", default=[], metavar="ID", help="only this case; may be repeated")
+    conformance.add_argument(
+        "--case", action="append", default=[], metavar="ID", help="only this case; may be repeated"
+    )
     conformance.add_argument(
         "--out", metavar="DIR", default="conformance-report", help="where the report goes (default: %(default)s)"
     )
@@ -80,6 +82,7 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     ]
     options += [text for name in chosen.subject for text in ("--subject", name)]
     options += ["-k", chosen.k] if chosen.k else []
+    options += [] if chosen.k or chosen.case else ["--complete"]
     options += [text for case in chosen.case for text in ("--case", case)]
     files = sorted(str(path) for path in CASES.glob("[!_]*.py"))
     # A wrong name is an error before anything runs. A foreign library may take its process down: workers survive that.

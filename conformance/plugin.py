@@ -19,8 +19,9 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.status import CudnnError
 
 from . import differences as difference_table
+from . import scope
 from .calls import Caller
-from .report import CaseResult, Difference, Function, Report, load_clauses, write_report
+from .report import CaseResult, Difference, Function, Report, write_report
 from .report import Subject as ReportedSubject
 from .subjects import NotRunnable, Subject, default_subjects, open_subject
 from .trial import Trial, attempt, prepare
@@ -33,6 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance")
     group.addoption("--subject", action="append", default=[], help="what to judge; may be repeated")
     group.addoption("--case", action="append", default=[], help="run only the case with this id; may be repeated")
+    group.addoption("--complete", action="store_true", help="fail when a clause in scope has no case")
     group.addoption("--report", default=None, help="directory for compliance.json, junit.xml and report.html")
 
 
@@ -258,12 +260,22 @@ class Collector:
         report = self.build()
         paths = write_report(report, Path(directory))
         self.written = paths["report.html"]
+        if self.config.getoption("--complete"):
+            ours = [opened(name) for name in subject_names(self.config) if opened(name).ours]
+            self.unshown = {s.name: scope.without_a_case(s.name, report.cases) for s in ours}
+            if any(self.unshown.values()) and session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for name, counts in summary(self.results).items():
             terminalreporter.write_line(
                 f"{name}: " + ", ".join(f"{count} {word}" for word, count in counts.items() if count)
             )
+        for name, clauses in getattr(self, "unshown", {}).items():
+            if clauses:
+                terminalreporter.write_line(
+                    f"{name}: {len(clauses)} clauses in scope have no case: {', '.join(clauses)}"
+                )
         if hasattr(self, "written"):
             terminalreporter.write_line(f"report: {self.written}")
 
@@ -275,13 +287,12 @@ class Collector:
             name: Function(function.library, {s.name: s.implements(name) for s in subjects})
             for name, function in functions().items()
         }
-        clauses = load_clauses()
         known = [
             Difference(d.id, d.function, d.clauses, d.document, d.vendor, d.decision)
             for d in difference_table.DIFFERENCES
         ]
         cases = [case_result(result) for result in self.results]
-        return Report.build(cases, reported, table, clauses, environment(subjects, self.started), known)
+        return Report.build(cases, reported, table, scope.clauses(), environment(subjects, self.started), known)
 
 
 def crashed(report: pytest.TestReport) -> dict[str, Any]:

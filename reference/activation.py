@@ -9,7 +9,7 @@ from dualdnn.api.enumerations import cudnnActivationMode_t as Mode
 from dualdnn.api.enumerations import cudnnNanPropagation_t
 from dualdnn.api.operations import ActivationBackward, ActivationForward, ActivationSpec
 
-from .engine import Exact, implements
+from .engine import Exact, implements, in_compute_type
 from .view import Array
 
 # Roundings of one evaluation in the compute type: the function's own error (CUDA's expf 2 ulp, tanhf 2 ulp, double
@@ -17,6 +17,12 @@ from .view import Array
 SIGMOID_ROUNDINGS = 12  # exp (4, of a relative weight below 1), 1 + e, division (up to 2 ulp where approximate)
 TANH_ROUNDINGS = 8
 ELU_ROUNDINGS = 10  # expm1 (2 ulp), product; the value is bounded by its own magnitude
+
+
+def _activation(operation: ActivationForward | ActivationBackward) -> ActivationSpec:
+    """The activation with its coefficient in the compute type: a value equal to the rounded limit is at the limit."""
+    spec = operation.activation
+    return ActivationSpec(spec.mode, spec.relu_nan, in_compute_type(operation, spec.coefficient))
 
 
 def _propagates(activation: ActivationSpec) -> bool:
@@ -62,14 +68,14 @@ FORWARD: dict[Mode, tuple[Callable[[Array, ActivationSpec], Array], int]] = {
 def activation_forward(operation: ActivationForward, x: Array) -> Exact:
     """y = f(x), element by element."""
     function, roundings = FORWARD[operation.activation.mode]
-    value = function(x, operation.activation)
+    value = function(x, _activation(operation))
     return Exact(value, lambda: np.abs(value), roundings)
 
 
 @implements(ActivationBackward)
 def activation_backward(operation: ActivationBackward, y: Array, dy: Array, x: Array) -> Exact:
     """dx = f'(x) * dy; sigmoid, tanh and the negative side of ELU use y, the rectified functions x."""
-    coefficient = operation.activation.coefficient
+    coefficient = _activation(operation).coefficient
     match operation.activation.mode:
         case Mode.CUDNN_ACTIVATION_SIGMOID:
             return Exact(dy * y * (1 - y), lambda: np.abs(dy * y) * (1 + np.abs(y)), 3)
@@ -79,7 +85,6 @@ def activation_backward(operation: ActivationBackward, y: Array, dy: Array, x: A
             passed = np.where(x > 0, dy, 0)
             return Exact(passed, lambda: np.abs(passed))
         case Mode.CUDNN_ACTIVATION_CLIPPED_RELU:
-            # The limit is compared in the compute type: values at the limit itself pass.
             passed = np.where((x > 0) & (x <= coefficient), dy, 0)
             return Exact(passed, lambda: np.abs(passed))
         case Mode.CUDNN_ACTIVATION_ELU:

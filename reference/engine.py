@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import Operation
+from dualdnn.api.operations.specs import DOUBLE
 
 from .view import Array, read, wide_type, write
 
@@ -82,6 +83,11 @@ def run(operation: Operation, memory: Mapping[str, Array]) -> None:
         with np.errstate(all="ignore"):
             values = blended(operation, name, exact, memory)
         write(operation.tensor(name), memory[name], np.broadcast_to(values, operation.tensor(name).dims))
+
+
+def in_compute_type(operation: Operation, value: float) -> float:
+    """A double parameter as the operation's arithmetic sees it: rounded to float, unless that is double."""
+    return value if operation.compute_type == DOUBLE else float(np.float32(value))
 
 
 def magnitude_of(exact: Exact) -> Array:

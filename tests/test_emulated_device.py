@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from dualdnn.accelerated.device import Device, DeviceError, DeviceUnavailable, Memory, gpu_is_usable, open_device
+from dualdnn.accelerated.emulated import EmulatedDevice
 
 KERNELS = Path(__file__).parent / "kernels"
 SEEDS = (0, 1, 12345)
@@ -297,7 +298,6 @@ FAULTS = {
         "read_value: read",
         r"thread \(62, 0, 0\).* 0 bytes behind the end of the 256",
     ),
-    "read far away": ("read_value", 1 << 28, "read_value: read", r"thread \(0, 0, 0\).* invalid memory access"),
     "misaligned vector": ("load_vector", 1, "load_vector: load", "misaligned access.*float4.* multiple of 16"),
     "vector behind the end": ("load_vector", 64, "load_vector: load", "0 bytes behind the end"),
     "inlined load": ("helper_load", 64, "helper_load: load", "0 bytes behind the end"),
@@ -337,6 +337,13 @@ def test_fault_is_reported_with_its_line(emulated: Any, fault: str) -> None:
 def test_other_faults(emulated: Any, name: str, number: int, message: str) -> None:
     with pytest.raises(DeviceError, match=message):
         run_fault(emulated, name, number)
+
+
+def test_null_pointer(emulated: Any) -> None:
+    function = emulated.function(KERNELS / "faults.cu", "write_value")
+    with pytest.raises(DeviceError, match=r"invalid memory access at address .*, in no allocation") as caught:
+        function.launch(struct.pack("Qii", 0, 4, 0), (1,), (1,))
+    assert line_of("write_value: write") in str(caught.value)
 
 
 def test_recursion_within_the_stack(emulated: Any) -> None:
@@ -420,12 +427,13 @@ def test_memory(device: Device) -> None:
 
 def test_emulated_copies_stay_inside_allocations(emulated: Any) -> None:
     memory = emulated.allocate(100)
-    for call in (
+    calls: list[Callable[[], Any]] = [
         lambda: emulated.upload(memory.address, bytes(101)),
         lambda: emulated.download(memory.address - 1, 10),
         lambda: emulated.fill(memory.address + 99, 2, 0),
         lambda: emulated.copy(memory.address, 4096, 8),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(DeviceError, match="are not allocated"):
             call()
 
@@ -496,6 +504,20 @@ def test_streams(device: Device) -> None:
         assert (used or device.default_stream).done()
         np.testing.assert_array_equal(to_host(device, target, np.float32), values)
     device.synchronize()
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUALDNN_EMULATION_SEED", "12")
+    monkeypatch.setenv("DUALDNN_EMULATION_GUARD", "start")
+    device = EmulatedDevice()
+    assert (device.seed, device.guard) == (12, "start")
+    assert device.allocate(100).address % 4096 == 0
+    monkeypatch.setenv("DUALDNN_EMULATION_SEED", "-1")
+    with pytest.raises(ValueError, match="DUALDNN_EMULATION_SEED='-1'"):
+        EmulatedDevice()
+    device.guard = "middle"
+    with pytest.raises(ValueError, match="guard='middle'"):
+        device.allocate(100)
 
 
 def test_threads_share_a_device(device: Device) -> None:

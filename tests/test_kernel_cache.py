@@ -108,9 +108,9 @@ def test_damaged_file_is_compiled_again(folder: Path, compilations: list[compile
     path = cached_files(folder)[0]
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
-    damaged = {"truncated": content[: len(content) // 2], "flipped": content, "empty": b""}[damage]
+    damaged = {"truncated": content[: len(content) // 2], "flipped": content, "empty": bytearray()}
     path.unlink()  # this process has it mapped
-    path.write_bytes(damaged)
+    path.write_bytes(damaged[damage])
     assert compiler.build(compiler.Module(folder / "scale.cu"), "emulated")[0] == path
     assert len(compilations) == 2
     assert compiler.verified(path) is not None
@@ -176,7 +176,7 @@ def test_compile_all(folder: Path, compilations: list[compiler.Module]) -> None:
     assert sorted(paths) == cached_files(folder)
     assert [step[1:] for step in seen] == [(1, 3), (2, 3), (3, 3)]
     assert {step[0] for step in seen} == {f"scale.cu -DOFFSET={i}" for i in range(3)}
-    assert scale(*modules[1]) == 3 and len(compilations) == 3
+    assert scale(source, modules[1][1]) == 3 and len(compilations) == 3
     with pytest.raises(CompileError, match="oops"):
         compiler.compile_all([(source, (("OFFSET", "oops"),)), (source, (("OFFSET", "9"),))], "emulated", jobs=1)
     assert scale(source, (("OFFSET", "9"),)) == 11 and len(compilations) == 5

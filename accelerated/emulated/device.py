@@ -16,6 +16,12 @@ from .memory import GuardedMemory, GuardedPool
 GUARDS = ("end", "start")
 
 
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**32:
+        raise ValueError(f"DUALDNN_EMULATION_SEED={text!r}: expected an integer from 0 to {2**32 - 1}")
+    return int(text)
+
+
 class EmulatedStream(Stream):
     """Work is done when its call returns."""
 
@@ -48,7 +54,7 @@ class EmulatedDevice(Device):
         toolchain(self.architecture)
         host_compiler()
         self.name = "emulated device"
-        self.seed = int(os.environ.get("DUALDNN_EMULATION_SEED", "0"))
+        self.seed = _seed(os.environ.get("DUALDNN_EMULATION_SEED", "0"))
         self.guard = os.environ.get("DUALDNN_EMULATION_GUARD", "end")
         self.pool = GuardedPool()
         self.default_stream: EmulatedStream = EmulatedStream(self, 0)

@@ -231,7 +231,9 @@ template <class Real> EMULATED_INLINE Real sine_of_pi_times(Real x) {
   const Real folded = half > Real(0.5) ? 1 - half : half;
   return std::copysign(Real(std::sin(3.14159265358979323846 * folded)), x == std::trunc(x) ? x : turn);
 }
-template <class Real> EMULATED_INLINE Real cosine_of_pi_times(Real x) { return Real(std::sin(3.14159265358979323846 * (0.5 - std::fabs(std::remainder(x, Real(2)))))); }
+template <class Real> EMULATED_INLINE Real cosine_of_pi_times(Real x) {
+  return Real(std::sin(3.14159265358979323846 * (0.5 - std::fabs(std::remainder(x, Real(2))))));
+}
 }  // namespace emulated
 #define rsqrtf(x) emulated::reciprocal_root(float(x))
 #define rsqrt(x) emulated::reciprocal_root(x)

@@ -19,7 +19,24 @@ enum Algorithm { FAST = 0, ACCURATE = 1, LOG = 2 };  // cudnnSoftmaxAlgorithm_t
 constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : 16 / sizeof(ELEMENT);
 constexpr int HELD = 4;  // packs of each input that a thread holds in registers
 
-using Elements = Pack<ELEMENT, WIDTH>;
+// A pack in registers. Whole words: the compiler would give every half a register of its own.
+template <int BYTES> struct WordOf { using type = unsigned; };
+template <> struct WordOf<8> { using type = unsigned long long; };
+using Word = WordOf<sizeof(ELEMENT)>::type;
+constexpr int PER_WORD = WIDTH == 1 ? 1 : sizeof(Word) / sizeof(ELEMENT), WORDS = WIDTH / PER_WORD;
+struct alignas(sizeof(Word) * WORDS) Elements { Word word[WORDS]; };
+
+__device__ __forceinline__ COMPUTE at(const Elements& pack, int i) {
+  Word shifted = pack.word[i / PER_WORD] >> (i % PER_WORD * 8 * sizeof(ELEMENT));
+  ELEMENT element;
+  memcpy(&element, &shifted, sizeof(ELEMENT));
+  return load<COMPUTE>(element);
+}
+__device__ __forceinline__ void put(Elements& pack, int i, ELEMENT element) {
+  Word bits = 0;
+  memcpy(&bits, &element, sizeof(ELEMENT));
+  pack.word[i / PER_WORD] |= bits << (i % PER_WORD * 8 * sizeof(ELEMENT));
+}
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 constexpr unsigned CLUSTER = 8;  // the largest size that every GPU with clusters has; softmax.py knows it
@@ -52,8 +69,6 @@ __device__ __forceinline__ float exponential(float x) {
 #endif
 }
 __device__ __forceinline__ double exponential(double x) { return exp(x); }
-
-__device__ __forceinline__ COMPUTE at(const Elements& pack, int i) { return load<COMPUTE>(pack.item[i]); }
 
 // The statistic of a line: top is its maximum (0 for FAST), sum that of exp(x - top). Any number of parts can be merged.
 struct Forward {
@@ -145,10 +160,10 @@ struct Backward {
 
 template <class Statistic>
 __device__ __forceinline__ Statistic shuffled(const Statistic& own, int lanes) {
-  constexpr int WORDS = sizeof(Statistic) / sizeof(COMPUTE);
-  union { Statistic statistic; COMPUTE word[WORDS]; } value{own};
+  constexpr int NUMBERS = sizeof(Statistic) / sizeof(COMPUTE);
+  union { Statistic statistic; COMPUTE number[NUMBERS]; } value{own};
 #pragma unroll
-  for (int i = 0; i < WORDS; i++) value.word[i] = __shfl_xor_sync(~0u, value.word[i], lanes);
+  for (int i = 0; i < NUMBERS; i++) value.number[i] = __shfl_xor_sync(~0u, value.number[i], lanes);
   return value.statistic;
 }
 
@@ -207,20 +222,20 @@ __device__ __forceinline__ void store_remote(COMPUTE* variable, unsigned, COMPUT
 // have arrived once before (a block must run before its memory is written).
 template <class Rule>
 __device__ __forceinline__ void merge_cluster(const Rule& rule, typename Rule::Statistic& line) {
-  constexpr int WORDS = sizeof(line) / sizeof(COMPUTE);
-  __shared__ COMPUTE totals[CLUSTER][WORDS];
-  union Words { typename Rule::Statistic statistic; COMPUTE word[WORDS]; };
+  constexpr int NUMBERS = sizeof(line) / sizeof(COMPUTE);
+  __shared__ COMPUTE totals[CLUSTER][NUMBERS];
+  union Words { typename Rule::Statistic statistic; COMPUTE number[NUMBERS]; };
   Words total{line};
   wait_cluster();
   if (threadIdx.x < CLUSTER)
 #pragma unroll
-    for (int i = 0; i < WORDS; i++) store_remote(&totals[rank_in_cluster()][i], threadIdx.x, total.word[i]);
+    for (int i = 0; i < NUMBERS; i++) store_remote(&totals[rank_in_cluster()][i], threadIdx.x, total.number[i]);
   arrive_cluster();
   wait_cluster();
 #pragma unroll
   for (unsigned block = 0; block < CLUSTER; block++) {
 #pragma unroll
-    for (int i = 0; i < WORDS; i++) total.word[i] = totals[block][i];
+    for (int i = 0; i < NUMBERS; i++) total.number[i] = totals[block][i];
     if (block == 0) line = total.statistic;
     else rule.merge(line, total.statistic);
   }
@@ -228,12 +243,16 @@ __device__ __forceinline__ void merge_cluster(const Rule& rule, typename Rule::S
 
 // --- a line ---
 
+// By how many elements a pointer misses the alignment of a pack.
+__device__ __forceinline__ unsigned misplaced(const ELEMENT* pointer) {
+  return unsigned(reinterpret_cast<uintptr_t>(pointer) / sizeof(ELEMENT)) % WIDTH;
+}
+
 __device__ __forceinline__ Elements read_elements(const ELEMENT* pointer, long long stride, unsigned count, ELEMENT neutral) {
-  const Elements* pack;
-  if (stride == 1 && count == WIDTH && packed<ELEMENT, WIDTH>(pack, pointer)) return *pack;
-  Elements elements;
+  if (WIDTH > 1 && stride == 1 && count == WIDTH && misplaced(pointer) == 0) return *reinterpret_cast<const Elements*>(pointer);
+  Elements elements{};
 #pragma unroll
-  for (int i = 0; i < WIDTH; i++) elements.item[i] = i < count ? pointer[i * stride] : neutral;
+  for (int i = 0; i < WIDTH; i++) put(elements, i, i < count ? pointer[i * stride] : neutral);
   return elements;
 }
 
@@ -261,9 +280,6 @@ template <int INPUTS, bool COLUMNS> struct Line {
         if (misplaced(input[n]) != lead) lead = 0;
     }
     packs = a.along.outer_rank == 0 ? (a.along.row + lead + STEP - 1) / STEP : a.along.packs;
-  }
-  static __device__ __forceinline__ unsigned misplaced(const ELEMENT* pointer) {
-    return unsigned(reinterpret_cast<uintptr_t>(pointer) / sizeof(ELEMENT)) % WIDTH;
   }
   // Offsets of a pack in every operand, and how many elements it has.
   __device__ __forceinline__ unsigned locate(unsigned pack, long long (&offset)[INPUTS + 1]) const {
@@ -376,14 +392,14 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
 }
 
 extern "C" __global__ void __launch_bounds__(256) softmax_forward_lanes(const Arguments<1> a) { softmax<Forward, Team::lanes>(a); }
-extern "C" __global__ void __launch_bounds__(512) softmax_forward_block(const Arguments<1> a) { softmax<Forward, Team::block>(a); }
+extern "C" __global__ void __launch_bounds__(256) softmax_forward_block(const Arguments<1> a) { softmax<Forward, Team::block>(a); }
 extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(1024) softmax_forward_cluster(const Arguments<1> a) {
   softmax<Forward, Team::cluster>(a);
 }
 extern "C" __global__ void __launch_bounds__(512) softmax_forward_columns(const Arguments<1> a) { softmax<Forward, Team::columns>(a); }
 
 extern "C" __global__ void __launch_bounds__(256) softmax_backward_lanes(const Arguments<2> a) { softmax<Backward, Team::lanes>(a); }
-extern "C" __global__ void __launch_bounds__(512) softmax_backward_block(const Arguments<2> a) { softmax<Backward, Team::block>(a); }
+extern "C" __global__ void __launch_bounds__(256) softmax_backward_block(const Arguments<2> a) { softmax<Backward, Team::block>(a); }
 extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(1024) softmax_backward_cluster(const Arguments<2> a) {
   softmax<Backward, Team::cluster>(a);
 }

@@ -30,24 +30,30 @@ struct Walk {
   // Splits `index` over the dimensions from `FIRST` on, the fastest first; false where it lies beyond them.
   template <int FIRST> __device__ __forceinline__ bool split(unsigned index, unsigned (&position)[DIMENSIONS]) const {
 #pragma unroll
+    for (int d = FIRST; d < DIMENSIONS; d++) position[d] = 0;
+#pragma unroll
     for (int d = FIRST; d < DIMENSIONS; d++) {
-      position[d] = 0;
-      if (d < rank) index = dimension[d].extent.divide(index, position[d]);
+      if (d >= rank) break;
+      index = dimension[d].extent.divide(index, position[d]);
     }
     return index == 0;
   }
   __device__ __forceinline__ long long source_offset(const unsigned (&position)[DIMENSIONS]) const {
     long long offset = source_base;
 #pragma unroll
-    for (int d = 0; d < DIMENSIONS; d++)
-      if (d < rank) offset += position[d] * dimension[d].source;
+    for (int d = 0; d < DIMENSIONS; d++) {
+      if (d >= rank) break;
+      offset += position[d] * dimension[d].source;
+    }
     return offset;
   }
   __device__ __forceinline__ long long destination_offset(const unsigned (&position)[DIMENSIONS]) const {
     long long offset = destination_base;
 #pragma unroll
-    for (int d = 0; d < DIMENSIONS; d++)
-      if (d < rank) offset += position[d] * dimension[d].destination;
+    for (int d = 0; d < DIMENSIONS; d++) {
+      if (d >= rank) break;
+      offset += position[d] * dimension[d].destination;
+    }
     return offset;
   }
 };
@@ -61,8 +67,10 @@ __device__ __forceinline__ unsigned passing(const Check (&checks)[N], int checke
     if (c >= checked) break;
     int coordinate = checks[c].base;
 #pragma unroll
-    for (int d = 0; d < DIMENSIONS; d++)
-      if (d < rank) coordinate += position[d] * checks[c].step[d];
+    for (int d = 0; d < DIMENSIONS; d++) {
+      if (d >= rank) break;
+      coordinate += position[d] * checks[c].step[d];
+    }
 #pragma unroll
     for (int i = 0; i < WIDTH; i++)
       if (static_cast<unsigned>(coordinate + i * checks[c].step[0]) >= checks[c].limit) mask &= ~(1u << i);
@@ -78,6 +86,31 @@ template <class T, int WIDTH> __device__ __forceinline__ Pack<T, WIDTH> gather(c
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) pack.item[i] = mask >> i & 1 ? pointer[i * step] : T();
   return pack;
+}
+
+// The bits of such a pack of 16 bytes, in as few registers as they need.
+using Words = Pack<unsigned, 4>;
+template <class T> __device__ __forceinline__ Words gather_words(const T* pointer, long long step, unsigned mask) {
+  constexpr int WIDTH = 16 / sizeof(T);
+  if (mask == (1u << WIDTH) - 1 && step == 1 && reinterpret_cast<uintptr_t>(pointer) % sizeof(Words) == 0)
+    return *reinterpret_cast<const Words*>(pointer);
+  Words words = {};
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) {
+    if (!(mask >> i & 1)) continue;
+    const T* element = pointer + i * step;
+    if constexpr (sizeof(T) == 8) {
+      unsigned long long bits = *reinterpret_cast<const unsigned long long*>(element);
+      words.item[2 * i] = static_cast<unsigned>(bits), words.item[2 * i + 1] = static_cast<unsigned>(bits >> 32);
+    } else if constexpr (sizeof(T) == 4) {
+      words.item[i] = *reinterpret_cast<const unsigned*>(element);
+    } else if constexpr (sizeof(T) == 2) {
+      words.item[i / 2] |= static_cast<unsigned>(*reinterpret_cast<const unsigned short*>(element)) << i % 2 * 16;
+    } else {
+      words.item[i / 4] |= static_cast<unsigned>(*reinterpret_cast<const unsigned char*>(element)) << i % 4 * 8;
+    }
+  }
+  return words;
 }
 
 template <class T, int WIDTH> __device__ __forceinline__ void scatter(T* pointer, long long step, unsigned mask, const Pack<T, WIDTH>& pack) {
@@ -145,7 +178,7 @@ __device__ __forceinline__ void walk_tiles(const Walk& walk, const Tiling& tilin
   constexpr unsigned LOG_TILE = LOG_IN + 10;  // elements
   static_assert(sizeof(S) << LOG_TILE == TILE_BYTES);
   constexpr unsigned PACKS_IN = TILE_BYTES / 16 / TILE_THREADS, PACKS_OUT = TILE_BYTES / sizeof(S) / OUT / TILE_THREADS;
-  Pack<S, IN>* slots = reinterpret_cast<Pack<S, IN>*>(shared_memory);
+  Words* slots = reinterpret_cast<Words*>(shared_memory);
   const S* scalars = reinterpret_cast<const S*>(shared_memory);
   const unsigned log_packs = tiling.log_across - LOG_IN;  // packs of one row of the tile
   const unsigned shift = log_packs + LOG_OUT > 3 ? log_packs + LOG_OUT : 3;
@@ -157,7 +190,7 @@ __device__ __forceinline__ void walk_tiles(const Walk& walk, const Tiling& tilin
   const unsigned first_across = tile_across << tiling.log_across, first_along = tile_along << tiling.log_along;
   const unsigned across = walk.dimension[0].extent.divisor, along = walk.dimension[1].extent.divisor;
 
-  Pack<S, IN> loaded[PACKS_IN] = {};
+  Words loaded[PACKS_IN] = {};
 #pragma unroll
   for (int k = 0; k < PACKS_IN; k++) {
     const unsigned pack = k * TILE_THREADS + threadIdx.x, row = pack >> log_packs;
@@ -168,7 +201,7 @@ __device__ __forceinline__ void walk_tiles(const Walk& walk, const Tiling& tilin
     if (!inside || position[0] >= across || position[1] >= along) continue;
     unsigned count = across - position[0] < IN ? across - position[0] : IN;
     unsigned read = passing<IN>(walk.source_check, walk.source_checks, walk.rank, position, count);
-    loaded[k] = gather<S, IN>(source + walk.source_offset(position), walk.dimension[0].source, read);
+    loaded[k] = gather_words(source + walk.source_offset(position), walk.dimension[0].source, read);
   }
 #pragma unroll
   for (int k = 0; k < PACKS_IN; k++) slots[slot(k * TILE_THREADS + threadIdx.x)] = loaded[k];

@@ -13,10 +13,14 @@ def pooling_descriptor(make: Caller, spec: PoolingSpec) -> Any:
     """A pooling descriptor with this specification; images take the 2-D setter."""
     descriptor = make.cudnn.cudnnCreatePoolingDescriptor()
     if len(spec.window) == 2:
-        make.cudnn.cudnnSetPooling2dDescriptor(descriptor, spec.mode, spec.nan, *spec.window, *spec.padding, *spec.stride)
+        make.cudnn.cudnnSetPooling2dDescriptor(
+            descriptor, spec.mode, spec.nan, *spec.window, *spec.padding, *spec.stride
+        )
     else:
         rank = len(spec.window)
-        make.cudnn.cudnnSetPoolingNdDescriptor(descriptor, spec.mode, spec.nan, rank, spec.window, spec.padding, spec.stride)
+        make.cudnn.cudnnSetPoolingNdDescriptor(
+            descriptor, spec.mode, spec.nan, rank, spec.window, spec.padding, spec.stride
+        )
     return descriptor
 
 

@@ -132,3 +132,68 @@ def test_forward_null(cudnn, caller, refuses, missing):
     }  # fmt: skip
     arguments[missing] = None
     refuses(BAD_PARAM, clause, cudnn.cudnnActivationForward, *arguments.values(), unchanged=(memory,))
+
+
+@shows("cudnnActivationBackward/c01", "cudnnActivationBackward/c07", "cudnnActivationBackward/c08", "cudnnActivationBackward/c10",
+       "cudnnActivationMode_t/c01")  # fmt: skip
+@pytest.mark.parametrize("alpha, beta", BLENDS)
+@pytest.mark.parametrize("data_type", BACKWARD_TYPES, ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_backward_formula(trial, mode, data_type, alpha, beta):
+    """x and y are independent, so that it shows which of them the mode reads."""
+    trial(backward(mode, TensorSpec.packed(data_type, DIMS), alpha=alpha, beta=beta))
+
+
+@shows("cudnnActivationBackward/c01")
+@pytest.mark.parametrize("inputs", ["ties", "special"])
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_backward_at_the_limits(trial, mode, inputs):
+    """Values exactly at 0 and at the coefficient, NaN and infinities in every operand."""
+    trial(backward(mode, coefficient=1.5), inputs=inputs)
+
+
+@shows("cudnnActivationBackward/c04")
+@pytest.mark.parametrize("rank", [4, 5])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_backward_takes_every_layout(trial, layout, rank):
+    """y and dy share one layout, x and dx another."""
+    dims = (2, 3, 4, 5) if rank == 4 else (2, 3, 2, 3, 4)
+    for other in ("nchw", layout):
+        first, second = laid_out(HALF, dims, layout), laid_out(HALF, dims, other)
+        trial(backward(Mode.CUDNN_ACTIVATION_ELU, y=first, dy=first, x=second, dx=second, beta=0.5))
+        trial(backward(Mode.CUDNN_ACTIVATION_RELU, y=first, dy=first, x=second, dx=second))
+
+
+@shows("cudnnActivationBackward/c06")
+def test_backward_beyond_five_dimensions(trial, refused):
+    dims = (2, 3, 2, 2, 3, 2)
+    packed, gaps = TensorSpec.packed(FLOAT, dims), laid_out(FLOAT, dims, "gaps")
+    trial(backward(spec=packed))
+    refused(backward(y=gaps, dy=gaps, x=packed, dx=packed), NOT_SUPPORTED, "cudnnActivationBackward/c06")
+    refused(backward(y=packed, dy=packed, x=gaps, dx=gaps), NOT_SUPPORTED, "cudnnActivationBackward/c06")
+
+
+@shows("cudnnActivationBackward/c02")
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_backward_in_place(trial, mode):
+    trial(backward(mode, laid_out(FLOAT, DIMS, "gaps"), beta=0.5), aliases={"dx": "dy"})
+
+
+@shows("cudnnActivationBackward/c03")
+def test_backward_in_place_needs_equal_strides(refused):
+    first, second = TensorSpec.packed(FLOAT, DIMS, NCHW), TensorSpec.packed(FLOAT, DIMS, NHWC)
+    operation = backward(y=first, dy=first, x=second, dx=second)
+    refused(operation, BAD_PARAM, "cudnnActivationBackward/c11", aliases={"dx": "dy"})
+
+
+@pytest.mark.parametrize("name", ["y", "dy", "x", "dx"])
+def test_backward_operands_must_agree(refused, name):
+    refused(backward(**{name: TensorSpec.packed(FLOAT, (2, 3, 5, 6))}), NOT_SUPPORTED, "cudnnActivationBackward/c13")
+    refused(backward(**{name: TensorSpec.packed(HALF, DIMS)}), NOT_SUPPORTED, "cudnnActivationBackward/c14")
+    clause = "cudnnActivationBackward/c15" if name.endswith("y") else "cudnnActivationBackward/c16"
+    refused(backward(**{name: TensorSpec.packed(FLOAT, DIMS, NHWC)}), NOT_SUPPORTED, clause)
+
+
+@pytest.mark.parametrize("data_type", [INT8, INT32, UINT8], ids=lambda t: t.name)
+def test_backward_other_types_are_not_supported(refused, data_type):
+    refused(backward(spec=TensorSpec.packed(data_type, DIMS)), NOT_SUPPORTED, "cudnnActivationBackward/c12")

@@ -135,7 +135,11 @@ def test_add_takes_three_dimensions(trial, layout):
 
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8, DOUBLE], ids=by_name)
 @pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=by_name)
-@pytest.mark.parametrize("dims", [(1, 1, 1, 1), (1, 1, 1, 3), (2, 5, 3, 1), (3, 17, 1, 1), (1, 33, 7, 7), (2, 3, 29, 31), (2, 64, 6, 6)], ids=str)
+@pytest.mark.parametrize(
+    "dims",
+    [(1, 1, 1, 1), (1, 1, 1, 3), (2, 5, 3, 1), (3, 17, 1, 1), (1, 33, 7, 7), (2, 3, 29, 31), (2, 64, 6, 6)],
+    ids=str,
+)
 @shows("cudnnAddTensor/c03")
 def test_add_bias_of_awkward_shapes(trial, dims, tensor_format, data_type):
     """Rows shorter than one access, rows that no access divides, several blocks."""
@@ -176,7 +180,16 @@ def test_add_in_place_needs_identical_descriptors(subject, refused):
 @shows("cudnnAddTensor/c02")
 def test_add_dimensions_must_fit(refused):
     C = TensorSpec.packed(FLOAT, (2, 3, 4, 5))
-    for dims in [(2, 2, 4, 5), (3, 3, 4, 5), (2, 3, 4, 10), (2, 3, 8, 5), (2, 3, 4), (1, 3, 4, 5, 1), (1, 1, 1, 6), (1, 3, 1)]:
+    for dims in [
+        (2, 2, 4, 5),
+        (3, 3, 4, 5),
+        (2, 3, 4, 10),
+        (2, 3, 8, 5),
+        (2, 3, 4),
+        (1, 3, 4, 5, 1),
+        (1, 1, 1, 6),
+        (1, 3, 1),
+    ]:
         refused(add(TensorSpec.packed(FLOAT, dims), C), BAD_PARAM, "cudnnAddTensor/c10")
     refused(add(C, TensorSpec.packed(FLOAT, (2, 3, 1, 5))), BAD_PARAM, "cudnnAddTensor/c10")
 
@@ -220,8 +233,22 @@ def test_add_null(cudnn, caller, refuses, missing):
 def test_add_needs_initialised_descriptors(cudnn, caller, refuses, fresh):
     spec = TensorSpec.packed(FLOAT, DIMS)
     memory, other = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(2))
-    a, c = (cudnn.cudnnCreateTensorDescriptor() if name == fresh else caller.tensor(spec) for name in ("aDesc", "cDesc"))
-    refuses(BAD_PARAM, "cudnnAddTensor/c07", cudnn.cudnnAddTensor, caller.handle, 1.0, a, other, 0.0, c, memory, unchanged=(memory,))
+    a, c = (
+        cudnn.cudnnCreateTensorDescriptor() if name == fresh else caller.tensor(spec) for name in ("aDesc", "cDesc")
+    )
+    refuses(
+        BAD_PARAM,
+        "cudnnAddTensor/c07",
+        cudnn.cudnnAddTensor,
+        caller.handle,
+        1.0,
+        a,
+        other,
+        0.0,
+        c,
+        memory,
+        unchanged=(memory,),
+    )
 
 
 # --- cudnnOpTensor ---
@@ -285,13 +312,18 @@ def test_op_of_awkward_shapes(trial, dims, compute_type, A, B, C):
 
 @shows("cudnnSetOpTensorDescriptor/c03")
 @pytest.mark.parametrize("nan", list(Nan), ids=by_name)
-@pytest.mark.parametrize("data_type, compute_type", [(FLOAT, FLOAT), (HALF, FLOAT), (BFLOAT16, FLOAT), (DOUBLE, DOUBLE)], ids=by_name)
+@pytest.mark.parametrize(
+    "data_type, compute_type", [(FLOAT, FLOAT), (HALF, FLOAT), (BFLOAT16, FLOAT), (DOUBLE, DOUBLE)], ids=by_name
+)
 @pytest.mark.parametrize("op", list(Op), ids=by_name)
 def test_op_special_values(trial, op, data_type, compute_type, nan):
     """NaN is the minimum and maximum where it is propagated, else the other operand is; other operations propagate it."""
     spec = TensorSpec.packed(data_type, DIMS)
     for beta in (0.0, 0.5):
-        trial(op_tensor(op, compute_type=compute_type, nan=nan, alpha1=1.0, alpha2=1.0, beta=beta, A=spec), inputs="special")
+        trial(
+            op_tensor(op, compute_type=compute_type, nan=nan, alpha1=1.0, alpha2=1.0, beta=beta, A=spec),
+            inputs="special",
+        )
 
 
 @pytest.mark.parametrize("op", list(Op), ids=by_name)
@@ -343,7 +375,16 @@ def test_op_other_aliases_are_refused(subject, refused):
 @shows("cudnnOpTensor/c04")
 def test_op_dimensions_of_a_must_agree(refused):
     C = TensorSpec.packed(FLOAT, (2, 3, 4, 5))
-    for dims in [(1, 3, 4, 5), (2, 1, 4, 5), (2, 3, 1, 5), (2, 3, 4, 1), (1, 1, 1, 1), (2, 3, 4, 6), (2, 3, 4), (2, 3, 4, 5, 1)]:
+    for dims in [
+        (1, 3, 4, 5),
+        (2, 1, 4, 5),
+        (2, 3, 1, 5),
+        (2, 3, 4, 1),
+        (1, 1, 1, 1),
+        (2, 3, 4, 6),
+        (2, 3, 4),
+        (2, 3, 4, 5, 1),
+    ]:
         refused(op_tensor(A=TensorSpec.packed(FLOAT, dims), B=C, C=C), BAD_PARAM, "cudnnOpTensor/c29")
 
 
@@ -397,7 +438,9 @@ def test_op_other_compute_types_are_not_supported(refused, compute_type, A, B, C
 def test_op_beyond_five_dimensions(refused, rank):
     C = TensorSpec.packed(FLOAT, (2, 3, *[2] * (rank - 2)))
     refused(op_tensor(A=C), NOT_SUPPORTED, "cudnnOpTensor/c25")
-    refused(op_tensor(A=C, B=TensorSpec.packed(FLOAT, (1, 3, *[1] * (rank - 2))), C=C), NOT_SUPPORTED, "cudnnOpTensor/c25")
+    refused(
+        op_tensor(A=C, B=TensorSpec.packed(FLOAT, (1, 3, *[1] * (rank - 2))), C=C), NOT_SUPPORTED, "cudnnOpTensor/c25"
+    )
 
 
 OP_ARGUMENTS = ("handle", "opTensorDesc", "alpha1", "aDesc", "A", "alpha2", "bDesc", "B", "beta", "cDesc", "C")
@@ -554,7 +597,12 @@ def test_overlapping_outputs_are_not_supported(refused):
     whole = TensorSpec.packed(FLOAT, (2, 3, 4, 5))
     folded = TensorSpec(FLOAT, (2, 3, 4, 5), (60, 20, 2, 1))
     clause = "cudnnSetTensor4dDescriptorEx/c04"
-    for operation in (add(whole, folded), op_tensor(A=whole, C=folded), ScaleTensor(2.0, folded), SetTensor(2.0, folded)):
+    for operation in (
+        add(whole, folded),
+        op_tensor(A=whole, C=folded),
+        ScaleTensor(2.0, folded),
+        SetTensor(2.0, folded),
+    ):
         refused(operation, NOT_SUPPORTED, clause)
 
 
@@ -605,12 +653,22 @@ WRONG = [
 def test_wrong_settings_are_refused_and_change_nothing(cudnn, descriptor, refuses, op, compute_type, nan):
     before = (Op.CUDNN_OP_TENSOR_MAX, HALF, PROPAGATE)
     cudnn.cudnnSetOpTensorDescriptor(descriptor, *before)
-    refuses(BAD_PARAM, "cudnnSetOpTensorDescriptor/c05", cudnn.cudnnSetOpTensorDescriptor, descriptor, op, compute_type, nan)
+    refuses(
+        BAD_PARAM, "cudnnSetOpTensorDescriptor/c05", cudnn.cudnnSetOpTensorDescriptor, descriptor, op, compute_type, nan
+    )
     assert tuple(cudnn.cudnnGetOpTensorDescriptor(descriptor)) == before
 
 
 def test_descriptor_null(cudnn, refuses):
-    refuses(BAD_PARAM, "cudnnSetOpTensorDescriptor/c05", cudnn.cudnnSetOpTensorDescriptor, None, Op.CUDNN_OP_TENSOR_ADD, FLOAT, PROPAGATE)
+    refuses(
+        BAD_PARAM,
+        "cudnnSetOpTensorDescriptor/c05",
+        cudnn.cudnnSetOpTensorDescriptor,
+        None,
+        Op.CUDNN_OP_TENSOR_ADD,
+        FLOAT,
+        PROPAGATE,
+    )
     refuses(BAD_PARAM, "cudnnGetOpTensorDescriptor/c05", cudnn.cudnnGetOpTensorDescriptor, None)
 
 

@@ -90,7 +90,10 @@ def value_text(value: Any) -> str:
     if not isinstance(value, dict):
         return str(value).replace("'", "")
     if "descriptor" in value:
-        calls = (f"{name.removeprefix('cudnn')}({', '.join(map(value_text, given.values()))})" for name, given in value["calls"])
+        calls = (
+            f"{name.removeprefix('cudnn')}({', '.join(map(value_text, given.values()))})"
+            for name, given in value["calls"]
+        )
         return " ".join(calls) or "not initialised"
     if "memory" in value:
         return f"memory {value['memory']}" + (f"+{value['offset']}" if value["offset"] else "")
@@ -118,7 +121,9 @@ def load_recording(path: str | Path) -> Recording:
     blocks = _Blocks(path.name, memory, offsets)
     try:
         records = tuple(_decoded(entry, blocks, f"{path.name}, record {entry['id']}") for entry in header["records"])
-        made = Recording(path.stem, str(header["library"]), int(header["library_version"]), str(header["device"]), records)
+        made = Recording(
+            path.stem, str(header["library"]), int(header["library_version"]), str(header["device"]), records
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise RecordingError(f"{path.name} lacks or misspells {error}") from None
     if len({record.id for record in records}) != len(records):
@@ -219,7 +224,9 @@ class BlockWriter:
         return self.index[content]
 
 
-def save_recording(path: str | Path, library: str, library_version: int, device: str, records: Iterable[Record]) -> None:
+def save_recording(
+    path: str | Path, library: str, library_version: int, device: str, records: Iterable[Record]
+) -> None:
     """Write records to a file; equal blocks of memory are stored once."""
     write = BlockWriter()
     entries = [_encoded(record, write) for record in records]
@@ -244,5 +251,7 @@ def _encoded(record: Record, write: BlockWriter) -> dict[str, Any]:
         entry["memory"] = [[write(before), write(after)] for before, after in record.memory]
     if record.arrays:
         entry["arrays"] = {name: [a.dtype.str, list(a.shape), write(a)] for name, a in record.arrays.items()}
-    entry.update({name: value for name, value in (("result", record.result), ("note", record.note)) if value not in (None, "")})
+    entry.update(
+        {name: value for name, value in (("result", record.result), ("note", record.note)) if value not in (None, "")}
+    )
     return entry

@@ -1,0 +1,239 @@
+"""Makes recorded calls again, through the documented functions of a subject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from dualdnn.api.document import Parameter, functions
+from dualdnn.api.enumerations import cudnnStatus_t
+from dualdnn.api.operations import Operation
+from dualdnn.api.status import CudnnError
+
+from ..trial import GUARD, PATTERN, POISON
+from .model import ENUMERATORS, Block, Record
+
+CREATORS = {"cudnnBackendDescriptor_t": "cudnnBackendCreateDescriptor"}  # all others: cudnnCreate + type - _t
+# Size argument -> the query that says how much is needed; the query's arguments are those of the call.
+REQUIREMENTS = {
+    ("cudnnReduceTensor", "indicesSizeInBytes"): "cudnnGetReductionIndicesSize",
+    ("cudnnReduceTensor", "workspaceSizeInBytes"): "cudnnGetReductionWorkspaceSize",
+}
+
+
+class NotReplayable(Exception):
+    """The record does not hold what the call needs, or the subject lacks a function: the text says which."""
+
+
+@dataclass
+class Outcome:
+    """What a subject did with a recorded call.
+
+    before, after: documented parameter name -> bytes; parameters that share memory share the array. operation: what
+    the call asked of the backend, None for host calls and refused calls.
+    """
+
+    status: cudnnStatus_t
+    error: CudnnError | None = None
+    result: Any = None
+    before: dict[str, Block] = field(default_factory=dict)
+    after: dict[str, Block] = field(default_factory=dict)
+    operation: Operation | None = None
+    problems: list[str] = field(default_factory=list)
+
+
+class Replayer:
+    """Makes recorded calls on one of our backends. ``compute`` False stops before the backend runs: the answer of the
+    API (status, operation, result) without the work."""
+
+    def __init__(self, cudnn: Any, handle: Any, compute: bool = True) -> None:
+        self.cudnn, self.handle = cudnn, handle
+        self.observer = _Observer(handle.backend, compute)
+        handle.backend = self.observer
+
+    def __call__(self, record: Record) -> Outcome:
+        """Make the call. ``NotReplayable`` where it cannot be made."""
+        return _Call(self, record).run()
+
+    def function(self, name: str) -> Any:
+        if not hasattr(self.cudnn, name):
+            raise NotReplayable(f"{name} is not implemented")
+        return getattr(self.cudnn, name)
+
+    def descriptor(self, type_name: str, calls: list[Any]) -> Any:
+        """A descriptor that these calls have filled."""
+        descriptor = self.function(
+            CREATORS.get(type_name, f"cudnnCreate{type_name.removeprefix('cudnn').removesuffix('_t')}")
+        )()
+        for name, given in calls:
+            arguments = [
+                self.value(given[p.name]) if p.name in given else descriptor for p in functions()[name].arguments
+            ]
+            self.function(name)(*arguments)
+        return descriptor
+
+    def value(self, value: Any) -> Any:
+        """A host argument."""
+        if isinstance(value, str):
+            return ENUMERATORS[value]
+        if isinstance(value, list):
+            return tuple(self.value(item) for item in value)
+        if not isinstance(value, dict):
+            return value
+        if "handle" in value:
+            return self.handle
+        if "descriptor" in value:
+            return self.descriptor(value["descriptor"], value["calls"])
+        raise NotReplayable(f"{value.get('unrecorded', value)!r} was not recorded as a value")
+
+
+class _Call:
+    """One recorded call on its way."""
+
+    def __init__(self, replayer: Replayer, record: Record) -> None:
+        if record.arguments is None:
+            raise NotReplayable("the record is a probe, not one documented call with all its arguments")
+        self.replayer, self.record = replayer, record
+        self.arguments: Mapping[str, Any] = record.arguments
+        self.parameters = {p.name: p for p in functions()[record.function].arguments}
+        self.host: dict[str, Any] = {}
+
+    def run(self) -> Outcome:
+        call = self.replayer.function(self.record.function)
+        buffers: list[tuple[Any, Block]] = []
+        outcome = Outcome(cudnnStatus_t.CUDNN_STATUS_SUCCESS)
+        self.replayer.observer.operation = None
+        try:
+            described = [
+                name for name, value in self.arguments.items() if not _is_size(value) and not _is_memory(value)
+            ]
+            for name in described:
+                self.host[name] = self.replayer.value(self.arguments[name])
+            for name, value in self.arguments.items():
+                if _is_size(value):
+                    self.host[name] = self.required(self.parameters[name], value)
+            buffers, placed = self.place()
+            outcome.result = call(*[{**self.host, **placed}[name] for name in self.parameters])
+        except CudnnError as error:
+            outcome.status, outcome.error = error.status, error
+        outcome.operation = self.replayer.observer.operation
+        self.collect(buffers, outcome)
+        return outcome
+
+    def required(self, parameter: Parameter, value: Mapping[str, int]) -> int:
+        """Our required size plus the recorded difference."""
+        query = REQUIREMENTS.get((self.record.function, parameter.name))
+        if query is None:
+            raise NotReplayable(f"{parameter.name}: no query is known for it")
+        call = self.replayer.function(query)
+        types = {self.parameters[name].base_type: made for name, made in self.host.items()}
+        try:
+            needed = call(*[self.host.get(p.name, types.get(p.base_type)) for p in functions()[query].arguments])
+        except CudnnError:  # the call itself is to be refused, and says why
+            return value["was"]
+        return max(0, needed + value["required"])
+
+    def memories(self) -> list[Block]:
+        """The record's memory as it was before the call; what was not kept is poison."""
+        return [
+            before.copy() if before is not None else np.full(after.size if after is not None else 0, POISON, np.uint8)
+            for before, after in self.record.memory
+        ]
+
+    def place(self) -> tuple[list[tuple[Any, Block]], dict[str, Any]]:
+        """Device memory between guard zones; (allocation, its bytes) of each, and the device arguments."""
+        handle = self.replayer.handle
+        buffers = [(handle.to_device(whole), whole) for whole in map(_guarded, self.memories())]
+        placed: dict[str, Any] = {}
+        for name, value in self.arguments.items():
+            if not _is_memory(value):
+                continue
+            if "memory_of" in value:
+                size = self.host[value["memory_of"]]
+                placed[name] = handle.to_device(np.full(max(1, size), POISON, np.uint8)).slice(0, size)
+            else:
+                placed[name] = buffers[value["memory"]][0].slice(GUARD + value["offset"], value["bytes"])
+        return buffers, placed
+
+    def collect(self, buffers: list[tuple[Any, Block]], outcome: Outcome) -> None:
+        """The bytes before and after, and what changed around them."""
+        before, after = self.memories(), []
+        for index, (buffer, whole) in enumerate(buffers):
+            now = buffer.to_host(np.uint8, whole.size)
+            if not np.array_equal(now[:GUARD], whole[:GUARD]) or not np.array_equal(now[-GUARD:], whole[-GUARD:]):
+                outcome.problems.append(f"bytes around memory {index} changed")
+            after.append(now[GUARD:-GUARD])
+            buffer.free()
+        outcome.before = self.by_parameter(before)
+        outcome.after = self.by_parameter(after) if after else outcome.before
+
+    def by_parameter(self, memories: list[Block]) -> dict[str, Block]:
+        """Parameter -> its part of the memory; the same part is the same array."""
+        parts: dict[tuple[int, int, int], Block] = {}
+        named = {}
+        for name, value in self.arguments.items():
+            if isinstance(value, dict) and "memory" in value:
+                index, offset, size = value["memory"], value["offset"], value["bytes"]
+                named[name] = parts.setdefault((index, offset, size), memories[index][offset : offset + size])
+        return named
+
+
+def recorded_after(record: Record) -> dict[str, Block]:
+    """Parameter -> its bytes after the recorded call, where they were kept."""
+    kept = {index: after for index, (_, after) in enumerate(record.memory) if after is not None}
+    parts: dict[tuple[int, int, int], Block] = {}
+    named = {}
+    for name, value in (record.arguments or {}).items():
+        if isinstance(value, dict) and value.get("memory") in kept:
+            key = (value["memory"], value["offset"], value["bytes"])
+            named[name] = parts.setdefault(key, kept[key[0]][key[1] : key[1] + key[2]])
+    return named
+
+
+def encoded(value: Any) -> Any:
+    """A result as records hold it: enumerators by name, named tuples as objects, tuples as lists."""
+    if isinstance(value, IntEnum):
+        return value.name
+    if hasattr(value, "_asdict"):
+        return {name: encoded(item) for name, item in value._asdict().items()}
+    if isinstance(value, (tuple, list)):
+        return [encoded(item) for item in value]
+    return value
+
+
+class _Observer:
+    """A backend that remembers the operation of the last launch; passes everything on."""
+
+    def __init__(self, backend: Any, compute: bool) -> None:
+        self.backend, self.compute = backend, compute
+        self.operation: Operation | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.backend, name)
+
+    def prepare(self, operation: Operation) -> Any:
+        launch = self.backend.prepare(operation)
+
+        def observed(operands: Any, stream: Any) -> None:
+            self.operation = operation
+            if self.compute:
+                launch(operands, stream)
+
+        return observed
+
+
+def _is_memory(value: Any) -> bool:
+    return isinstance(value, dict) and ("memory" in value or "memory_of" in value)
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, dict) and "required" in value
+
+
+def _guarded(block: Block) -> Block:
+    whole = np.full(block.size + 2 * GUARD, PATTERN, np.uint8)
+    whole[GUARD : GUARD + block.size] = block
+    return whole

@@ -1,0 +1,72 @@
+"""Which clauses our backends have to show: those of the implemented functions and their types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cache
+from importlib import resources
+
+from dualdnn.api import cudnn as _documented_calls  # noqa: F401 (registers the functions)
+from dualdnn.api.functions import FUNCTIONS
+
+from .report import CaseResult, Clause, load_clauses
+
+# Types and enumerations of the families that exist; the others come with their functions.
+TYPES = frozenset(
+    {
+        "cudnnActivationDescriptor_t",
+        "cudnnActivationMode_t",
+        "cudnnDataType_t",
+        "cudnnErrQueryMode_t",
+        "cudnnFilterDescriptor_t",
+        "cudnnFoldingDirection_t",
+        "cudnnHandle_t",
+        "cudnnIndicesType_t",
+        "cudnnNanPropagation_t",
+        "cudnnOpTensorDescriptor_t",
+        "cudnnOpTensorOp_t",
+        "cudnnPoolingDescriptor_t",
+        "cudnnPoolingMode_t",
+        "cudnnReduceTensorDescriptor_t",
+        "cudnnReduceTensorIndices_t",
+        "cudnnReduceTensorOp_t",
+        "cudnnSeverity_t",
+        "cudnnSoftmaxAlgorithm_t",
+        "cudnnSoftmaxMode_t",
+        "cudnnStatus_t",
+        "cudnnTensorDescriptor_t",
+        "cudnnTensorFormat_t",
+        "cudnnTensorTransformDescriptor_t",
+    }
+)
+
+# Clauses that no machine can show through this calling convention, with the reason.
+UNSHOWN: dict[str, str] = json.loads(resources.files(__package__).joinpath("unshown.json").read_text(encoding="utf-8"))
+
+
+@cache
+def clauses() -> dict[str, Clause]:
+    """The clauses of the document; those that cannot be shown here are marked so."""
+    from dataclasses import replace
+
+    return {
+        name: replace(clause, shown_on="no") if name in UNSHOWN else clause for name, clause in load_clauses().items()
+    }
+
+
+def in_scope() -> list[str]:
+    """Ids of the clauses that every backend of ours has to show on any machine."""
+    wanted = TYPES | set(FUNCTIONS)
+    return [c.id for c in clauses().values() if c.function in wanted and c.shown_on in ("cpu", "both")]
+
+
+def without_a_case(subject: str, results: Iterable[CaseResult]) -> list[str]:
+    """Clauses in scope that no passed or failed case of the subject cites."""
+    shown = {
+        clause
+        for result in results
+        if result.subject == subject and result.outcome in ("passed", "failed")
+        for clause in result.clauses
+    }
+    return [clause for clause in in_scope() if clause not in shown]

@@ -1,0 +1,34 @@
+"""Completeness: what the suite counts as shown, and the reasons for what it cannot show."""
+
+from __future__ import annotations
+
+from dualdnn.conformance.report import CaseResult, load_clauses
+from dualdnn.conformance.scope import UNSHOWN, in_scope, without_a_case
+
+
+def result(clause: str, outcome: str, subject: str = "reference") -> CaseResult:
+    return CaseResult("family/case", subject, (clause,), outcome, 0.1, None, "wrong", "again", "because")
+
+
+def test_reasons_name_clauses_and_say_something():
+    known = load_clauses()
+    assert not [clause for clause in UNSHOWN if clause not in known]
+    assert all(len(reason) > 20 for reason in UNSHOWN.values())
+
+
+def test_the_scope_is_what_is_implemented():
+    scope = in_scope()
+    assert "cudnnActivationForward/c01" in scope
+    assert "cudnnFusedOpsExecute/c01" not in scope
+    assert not set(UNSHOWN) & set(scope)
+
+
+def test_only_a_passed_case_shows_a_clause():
+    scope = in_scope()
+    everything = [result(clause, "passed") for clause in scope]
+    assert without_a_case("reference", everything) == []
+    first = scope[0]
+    for outcome in ("skipped", "mistrusted"):
+        changed = [result(first, outcome), *everything[1:]]
+        assert without_a_case("reference", changed) == [first]
+    assert without_a_case("accelerated:emulated", everything) == scope

@@ -1,0 +1,85 @@
+"""The house: who may import whom, one file per family on every floor."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FLOORS = ("api", "reference", "accelerated", "conformance")
+FAMILIES = ("activation", "pooling", "reduce_tensor", "softmax", "tensor_arithmetic", "transform")
+# The api opens backends and lets the reference judge, inside functions; nothing else looks upwards.
+ALLOWED = {
+    "api": {"api"},
+    "reference": {"api", "reference"},
+    "accelerated": {"api", "accelerated"},
+    "conformance": {"api", "reference", "accelerated", "conformance"},
+}
+OPENERS = {"api/handle.py", "api/crosscheck.py", "api/cudnn/library.py"}
+
+
+def sources() -> list[Path]:
+    return [path for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.py"))]
+
+
+def imported(path: Path) -> set[str]:
+    """Floors that a file imports by their full name."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
+        if names == ["dualdnn"]:
+            names = [f"dualdnn.{alias.name}" for alias in node.names]
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        found |= {name.split(".")[1] for name in names if name.startswith("dualdnn.")}
+    return found
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_dependencies_point_one_way(path):
+    name = str(path.relative_to(ROOT))
+    extra = {"reference", "accelerated"} if name in OPENERS else set()
+    assert imported(path) <= ALLOWED[name.split("/")[0]] | extra
+
+
+def test_only_the_device_layer_touches_pycuda():
+    users = [path for path in sources() if "import pycuda" in path.read_text() or "from pycuda" in path.read_text()]
+    assert {str(path.relative_to(ROOT)) for path in users} <= {"accelerated/device.py"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "floor", ["api/operations", "api/cudnn", "reference", "accelerated", "conformance/calls", "conformance/cases"]
+)
+def test_each_family_is_on_every_floor(floor, family):
+    assert (ROOT / floor / f"{family}.py").stat().st_size > 300
+
+
+def test_every_operation_is_implemented_and_callable():
+    from dualdnn import accelerated, reference
+    from dualdnn.api.operations import Operation
+    from dualdnn.conformance.calls import CALLS
+
+    operations = set(Operation.__subclasses__())
+    assert set(reference.implemented()) == operations
+    assert set(accelerated.implemented()) == operations
+    assert set(CALLS) == operations
+
+
+def test_kernel_files_begin_with_their_floor():
+    for path in sorted((ROOT / "accelerated/kernels").glob("*.cu")):
+        opening = path.read_text().split("#include")[0].lower()
+        assert opening.startswith("//") and "floor" in opening and "byte" in opening, path.name
+
+
+def test_differences_are_in_the_errata():
+    from dualdnn.conformance.differences import DIFFERENCES
+    from dualdnn.conformance.report import load_clauses
+
+    text = (ROOT / "docs/errata.md").read_text()
+    clauses = load_clauses()
+    for entry in DIFFERENCES:
+        assert entry.id.split("-")[0] in text, entry.id
+        assert set(entry.clauses) <= set(clauses), entry.id
