@@ -15,6 +15,7 @@ from dualdnn.api.document import SPECIFICATION, functions
 from dualdnn.api.operations import parse
 from dualdnn.api.status import CudnnError
 
+from .bench import command as bench
 from .calls import Caller
 from .plugin import CASES
 from .subjects import SPELLINGS, default_subjects, open_subject
@@ -49,6 +50,10 @@ def main(arguments: list[str] | None = None) -> int:
     replay.add_argument("file", type=Path)
     replay.add_argument("--subject", action="append", default=[], metavar="NAME")
     replay.set_defaults(run=run_replay)
+
+    timed = commands.add_parser("bench", help="times beside the vendor's library and the floor of the hardware")
+    bench.add_options(timed)
+    timed.set_defaults(run=bench.run)
 
     info = commands.add_parser("info", help="what is here, what is missing and how to get it")
     info.set_defaults(run=run_info)

@@ -1,0 +1,131 @@
+"""Device time of work on a stream: graphs of repeated launches between events, so that the host does not count.
+
+On the emulated device the host's clock counts, because the work runs there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .driver import Driver
+from .errors import DeviceError
+
+CAPTURE_RELAXED = 2
+_POINTER = ctypes.c_void_p
+_SIGNATURES = {
+    "cuEventCreate": (_POINTER, ctypes.c_uint),
+    "cuEventRecord": (_POINTER, _POINTER),
+    "cuEventSynchronize": (_POINTER,),
+    "cuEventElapsedTime": (_POINTER, _POINTER, _POINTER),
+    "cuEventDestroy_v2": (_POINTER,),
+    "cuStreamBeginCapture_v2": (_POINTER, ctypes.c_int),
+    "cuStreamEndCapture": (_POINTER, _POINTER),
+    "cuGraphInstantiateWithFlags": (_POINTER, _POINTER, ctypes.c_ulonglong),
+    "cuGraphLaunch": (_POINTER, _POINTER),
+    "cuGraphExecDestroy": (_POINTER,),
+    "cuGraphDestroy": (_POINTER,),
+}
+
+Work = Callable[[], None]
+
+
+class Clock:
+    """Measures work that ``work()`` puts on ``stream``."""
+
+    def __init__(self, device: Any, stream: Any) -> None:
+        self.device, self.stream = device, stream
+        self.driver: Driver | None = device.driver if device.kind == "gpu" else None
+        if self.driver is not None:
+            library = ctypes.CDLL("libcuda.so.1")
+            for name, types in _SIGNATURES.items():
+                function = getattr(library, name)
+                function.argtypes = types
+                self.driver.functions.setdefault(name, function)
+            device.make_current()
+            self.events = [made(self.driver, "cuEventCreate", 0) for _ in range(2)]
+
+    def now(self) -> float:
+        """Seconds on the device's clock, once all work of the stream before it has finished."""
+        if self.driver is None:
+            return time.perf_counter()
+        self.driver.call("cuEventRecord", self.events[1], self.stream.handle)
+        self.driver.call("cuEventSynchronize", self.events[1])
+        return self._between()
+
+    def start(self) -> None:
+        """Set the device's clock to zero."""
+        if self.driver is not None:
+            self.driver.call("cuEventRecord", self.events[0], self.stream.handle)
+            self.driver.call("cuEventSynchronize", self.events[0])
+
+    def seconds(self, work: Work) -> float:
+        """Device time of one ``work()``."""
+        if self.driver is None:
+            begun = time.perf_counter()
+            work()
+            return time.perf_counter() - begun
+        self.driver.call("cuEventRecord", self.events[0], self.stream.handle)
+        work()
+        return self.now()
+
+    def median(self, work: Work, repetitions: int = 10, rounds: int = 9) -> float:
+        """Seconds of one ``work()``: the median of ``rounds``, each of ``repetitions`` in one graph."""
+        with self.repeated(work, repetitions) as graph:
+            graph()
+            return statistics.median(self.seconds(graph) for _ in range(rounds)) / repetitions
+
+    def repeated(self, work: Work, repetitions: int) -> Graph:
+        """``work()`` as many times as one launch."""
+        work()
+        self.stream.synchronize()
+        return Graph(self.driver, self.stream, work, repetitions)
+
+    def _between(self) -> float:
+        assert self.driver is not None
+        milliseconds = ctypes.c_float()
+        self.driver.call("cuEventElapsedTime", ctypes.byref(milliseconds), *self.events)
+        return milliseconds.value * 1e-3
+
+
+class Graph:
+    """Launches captured from a stream, replayed by calling; on the emulated device they are simply made again."""
+
+    def __init__(self, driver: Driver | None, stream: Any, work: Work, repetitions: int) -> None:
+        self.driver, self.stream, self.work, self.repetitions = driver, stream, work, repetitions
+        if driver is None:
+            return
+        driver.call("cuStreamBeginCapture_v2", stream.handle, CAPTURE_RELAXED)
+        try:
+            for _ in range(repetitions):
+                work()
+        finally:
+            graph = made(driver, "cuStreamEndCapture", before=(stream.handle,))
+        if not graph:
+            raise DeviceError("the work cannot be captured in a graph")
+        self.graph, self.executable = graph, made(driver, "cuGraphInstantiateWithFlags", graph, 0)
+
+    def __call__(self) -> None:
+        if self.driver is None:
+            for _ in range(self.repetitions):
+                self.work()
+        else:
+            self.driver.call("cuGraphLaunch", self.executable, self.stream.handle)
+
+    def __enter__(self) -> Graph:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.driver is not None:
+            self.driver.call("cuGraphExecDestroy", self.executable)
+            self.driver.call("cuGraphDestroy", self.graph)
+
+
+def made(driver: Driver, name: str, *arguments: Any, before: tuple[Any, ...] = ()) -> Any:
+    """What a driver function stores through its pointer argument."""
+    stored = ctypes.c_void_p()
+    driver.call(name, *before, ctypes.byref(stored), *arguments)
+    return stored

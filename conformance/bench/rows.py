@@ -1,0 +1,200 @@
+"""What is timed: operations over shapes, data types and layouts, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dualdnn.api.enumerations import (
+    cudnnActivationMode_t,
+    cudnnDataType_t,
+    cudnnIndicesType_t,
+    cudnnNanPropagation_t,
+    cudnnOpTensorOp_t,
+    cudnnPoolingMode_t,
+    cudnnReduceTensorIndices_t,
+    cudnnReduceTensorOp_t,
+    cudnnSoftmaxAlgorithm_t,
+    cudnnSoftmaxMode_t,
+)
+from dualdnn.api.operations import (
+    ActivationBackward,
+    ActivationForward,
+    ActivationSpec,
+    AddTensor,
+    Operation,
+    OpTensor,
+    OpTensorSpec,
+    PoolingBackward,
+    PoolingForward,
+    PoolingSpec,
+    ReduceTensor,
+    ReduceTensorSpec,
+    ScaleTensor,
+    SetTensor,
+    SoftmaxBackward,
+    SoftmaxForward,
+    TensorSpec,
+    TransformTensor,
+)
+from dualdnn.api.operations.reduce_tensor import required_workspace
+from dualdnn.api.operations.specs import FLOAT, HALF
+
+from ..layouts import laid_out
+
+Dims = tuple[int, ...]
+Make = Callable[[cudnnDataType_t, Dims, str], Operation]
+
+LARGE, MEDIUM, SMALL = (64, 256, 56, 56), (32, 128, 28, 28), (8, 64, 14, 14)
+ODD, FIRST_LAYER, VOLUME = (31, 67, 37, 41), (64, 3, 224, 224), (8, 64, 16, 56, 56)
+SHAPES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER, VOLUME)
+LAYOUTS = ("nchw", "nhwc", "gaps")
+TYPES = (FLOAT, HALF)
+NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
+
+
+@dataclass(frozen=True)
+class Row:
+    """One timed operation."""
+
+    name: str
+    operation: Operation
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that have to move: every operand that matters is read once, every output written once."""
+        o = self.operation
+        moved = [*o.reads, *(name for name in o.outputs if name not in o.raw)]
+        needed = [name for name in moved if name not in unread(o)]
+        return sum(o.tensor(name).count * o.tensor(name).scalar_bytes for name in needed)
+
+
+def unread(operation: Operation) -> tuple[str, ...]:
+    """Inputs of the signature that the operation's mode does not need."""
+    if isinstance(operation, ActivationBackward):
+        rectified = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU)
+        return ("y",) if operation.activation.mode in rectified else ("x",)
+    if isinstance(operation, PoolingBackward):
+        maximum = (cudnnPoolingMode_t.CUDNN_POOLING_MAX, cudnnPoolingMode_t.CUDNN_POOLING_MAX_DETERMINISTIC)
+        return ("y",) if operation.pooling.mode in maximum else ("x", "y")
+    return ()
+
+
+def activation(mode: str, backward: bool) -> Make:
+    spec = ActivationSpec(cudnnActivationMode_t[f"CUDNN_ACTIVATION_{mode}"], NAN, 1.0)
+
+    def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+        t = laid_out(data_type, dims, layout)
+        return ActivationBackward(spec, 1.0, 0.0, t, t, t, t) if backward else ActivationForward(spec, 1.0, 0.0, t, t)
+
+    return make
+
+
+def softmax(mode: str, backward: bool) -> Make:
+    algorithm = cudnnSoftmaxAlgorithm_t.CUDNN_SOFTMAX_ACCURATE
+    over = cudnnSoftmaxMode_t[f"CUDNN_SOFTMAX_MODE_{mode}"]
+
+    def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+        t = laid_out(data_type, dims, layout)
+        if backward:
+            return SoftmaxBackward(algorithm, over, 1.0, 0.0, t, t, t)
+        return SoftmaxForward(algorithm, over, 1.0, 0.0, t, t)
+
+    return make
+
+
+def pooling(mode: str, window: int, stride: int, padding: int, backward: bool) -> Make:
+    def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+        spatial = len(dims) - 2
+        sizes = [min(window, size) if window else size for size in dims[2:]]
+        steps = [stride or size for size in sizes]
+        kind = cudnnPoolingMode_t[f"CUDNN_POOLING_{mode}"]
+        spec = PoolingSpec(kind, NAN, tuple(sizes), (padding,) * spatial, tuple(steps))
+        pooled = [1 + (d + 2 * padding - w) // s for d, w, s in zip(dims[2:], sizes, steps, strict=True)]
+        x, y = laid_out(data_type, dims, layout), laid_out(data_type, (*dims[:2], *pooled), layout)
+        return PoolingBackward(spec, 1.0, 0.0, y, y, x, x) if backward else PoolingForward(spec, 1.0, 0.0, x, y)
+
+    return make
+
+
+def bias(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    a = TensorSpec.packed(data_type, (1, dims[1], *[1] * (len(dims) - 2)))
+    return AddTensor(1.0, 1.0, a, laid_out(data_type, dims, layout))
+
+
+def multiply(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    t = laid_out(data_type, dims, layout)
+    return OpTensor(OpTensorSpec(cudnnOpTensorOp_t.CUDNN_OP_TENSOR_MUL, FLOAT, NAN), 1.0, 1.0, 0.0, t, t, t)
+
+
+def scale(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    return ScaleTensor(0.5, laid_out(data_type, dims, layout))
+
+
+def fill(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    return SetTensor(0.5, laid_out(data_type, dims, layout))
+
+
+def transform(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    other = "nchw" if layout == "nhwc" else "nhwc"
+    return TransformTensor(1.0, 0.0, laid_out(data_type, dims, layout), laid_out(data_type, dims, other))
+
+
+def reduce(op: str, kept: tuple[int, ...]) -> Make:
+    def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+        a = laid_out(data_type, dims, layout)
+        c = TensorSpec.packed(data_type, tuple(d if i in kept else 1 for i, d in enumerate(dims)))
+        spec = ReduceTensorSpec(
+            cudnnReduceTensorOp_t[f"CUDNN_REDUCE_TENSOR_{op}"], FLOAT, NAN,
+            cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_NO_INDICES, cudnnIndicesType_t.CUDNN_32BIT_INDICES,
+        )  # fmt: skip
+        return ReduceTensor(spec, 0, required_workspace(a, c), 1.0, 0.0, a, c)
+
+    return make
+
+
+OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
+    "activation ReLU forward": (activation("RELU", False), SHAPES),
+    "activation ReLU backward": (activation("RELU", True), SHAPES),
+    "activation tanh forward": (activation("TANH", False), SHAPES),
+    "activation sigmoid backward": (activation("SIGMOID", True), SHAPES),
+    "softmax instance forward": (softmax("INSTANCE", False), (*SHAPES, (512, 1000, 1, 1), (100000, 10, 1, 1))),
+    "softmax instance backward": (softmax("INSTANCE", True), (*SHAPES, (512, 1000, 1, 1), (100000, 10, 1, 1))),
+    "softmax channel forward": (softmax("CHANNEL", False), (*SHAPES, (4, 32000, 8, 8))),
+    "softmax channel backward": (softmax("CHANNEL", True), (*SHAPES, (4, 32000, 8, 8))),
+    "pooling max 3x3 stride 2 forward": (pooling("MAX", 3, 2, 1, False), SHAPES),
+    "pooling max 3x3 stride 2 backward": (pooling("MAX", 3, 2, 1, True), SHAPES),
+    "pooling average 3x3 stride 2 forward": (pooling("AVERAGE_COUNT_INCLUDE_PADDING", 3, 2, 1, False), SHAPES),
+    "pooling average 3x3 stride 2 backward": (pooling("AVERAGE_COUNT_INCLUDE_PADDING", 3, 2, 1, True), SHAPES),
+    "pooling max 2x2 stride 2 forward": (pooling("MAX", 2, 2, 0, False), (LARGE, ODD)),
+    "pooling average 7x7 forward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 7, 7, 0, False), (LARGE, MEDIUM)),
+    "pooling average global forward": (
+        pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 0, 0, 0, False),
+        (LARGE, MEDIUM, SMALL),
+    ),
+    "pooling average global backward": (
+        pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 0, 0, 0, True),
+        (LARGE, MEDIUM, SMALL),
+    ),
+    "add bias": (bias, SHAPES),
+    "op tensor multiply": (multiply, SHAPES),
+    "scale tensor": (scale, SHAPES),
+    "set tensor": (fill, SHAPES),
+    "transform to the other layout": (transform, SHAPES),
+    "reduce add to C": (reduce("ADD", (1,)), SHAPES),
+    "reduce add to 1": (reduce("ADD", ()), SHAPES),
+    "reduce max over W": (reduce("MAX", (0, 1, 2)), SHAPES),
+    "reduce norm2 over N": (reduce("NORM2", (1, 2, 3, 4)), SHAPES),
+}
+
+
+def rows(match: str = "") -> Iterator[Row]:
+    """All rows whose name contains ``match``."""
+    for name, (make, shapes) in OPERATIONS.items():
+        for dims in shapes:
+            for data_type in TYPES:
+                for layout in LAYOUTS:
+                    kind = data_type.name.removeprefix("CUDNN_DATA_").lower()
+                    full = f"{name} {'x'.join(map(str, dims))} {kind} {layout.upper() if layout != 'gaps' else 'NCHW with gaps'}"
+                    if match in full:
+                        yield Row(full, make(data_type, dims, layout))

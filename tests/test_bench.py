@@ -1,0 +1,43 @@
+"""The benchmark command, on the emulated device."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dualdnn.conformance.bench.measure import with_floor
+from dualdnn.conformance.bench.rows import rows
+from dualdnn.conformance.command_line import main
+
+
+def test_rows_are_distinct_and_count_their_bytes():
+    every = list(rows())
+    assert len({row.name for row in every}) == len(every) > 400
+    relu = next(row for row in every if row.name == "activation ReLU backward 64x256x56x56 float NCHW")
+    assert relu.nbytes == 3 * 4 * 64 * 256 * 56 * 56  # x and dy are read, dx is written, y is not needed
+    fill = next(row for row in every if row.name == "set tensor 8x64x14x14 half NHWC")
+    assert fill.nbytes == 2 * 8 * 64 * 14 * 14
+
+
+def test_the_floor_is_bytes_or_a_launch():
+    result = {"bytes": 4_000_000, "ours_us": 2.0, "vendor_us": 3.0}
+    assert with_floor(result, 4e12, 1e-7)["fraction"] == pytest.approx(0.5)
+    assert with_floor(result, 4e12, 1e-7)["speedup"] == pytest.approx(1.5)
+    assert with_floor(result, 4e12, 5e-6)["floor_us"] == pytest.approx(5.0)
+
+
+def test_a_few_rows(tmp_path, capsys):
+    assert (
+        main(["bench", "--device", "emulated", "-k", "8x64x14x14 half NHWC", "--limit", "2", "--out", str(tmp_path)])
+        == 0
+    )
+    shown = capsys.readouterr().out
+    written = json.loads((tmp_path / "benchmarks.json").read_text())
+    assert len(written["rows"]) == 2 and written["copy_GBps"] > 0
+    assert all(row["name"] in shown and row["ours_us"] > 0 and row["vendor_us"] is None for row in written["rows"])
+
+
+def test_no_such_row(capsys):
+    assert main(["bench", "--device", "emulated", "-k", "nonsense"]) == 2
+    assert "nonsense" in capsys.readouterr().err
