@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU, in one go: conformance of the accelerated backend and of the vendor's library,
+# compute-sanitizer over the accelerated suite, benchmarks beside the vendor.
+#   reports/on_a_gpu.sh OUT VENDOR_LIBRARY [conformance|sanitize|bench ...]
+set -uo pipefail
+out=$1 vendor=$2
+shift 2
+steps=${*:-conformance sanitize bench}
+jobs=${JOBS:-8}
+mkdir -p "$out"
+status=0
+note() { echo "$(date +%T) $*"; }
+
+run_conformance() {
+  dualdnn info
+  dualdnn conformance --subject accelerated:gpu --subject "library:$vendor" --jobs "$jobs" --out "$out" >"$out/conformance.log" 2>&1 || status=1
+  grep -E "^(accelerated|library|vendor|recorded|FAILED|report|[0-9]+ (passed|failed))" "$out/conformance.log" | cut -c1-200 | tail -60
+}
+
+# Each tool watches every process of the suite; kernels are compiled already, from the conformance step.
+run_sanitize() {
+  local suite pids=() tools="memcheck racecheck initcheck synccheck"
+  suite=$(python3 -c 'import dualdnn.conformance.cases, os; print(os.path.dirname(dualdnn.conformance.cases.__file__))')
+  for tool in $tools; do
+    (timeout "${SANITIZE_SECONDS:-400}" compute-sanitizer --tool "$tool" --error-exitcode 9 --target-processes all \
+      python3 -m pytest -q -p dualdnn.conformance.plugin -p no:cacheprovider -n "${SANITIZE_JOBS:-4}" --dist worksteal \
+      --subject accelerated:gpu -k "${SANITIZE:-not recorded}" "$suite"/[a-z]*.py >"$out/sanitizer_$tool.log" 2>&1
+    echo $? >"$out/sanitizer_$tool.status") &
+    pids+=($!)
+  done
+  wait "${pids[@]}"
+  for tool in $tools; do
+    note "$tool: exit status $(cat "$out/sanitizer_$tool.status"), $(grep -c 'ERROR SUMMARY: 0 errors' "$out/sanitizer_$tool.log") processes without a finding, \
+$(grep 'ERROR SUMMARY' "$out/sanitizer_$tool.log" | grep -vc ' 0 errors') with; $(grep -E '[0-9]+ passed' "$out/sanitizer_$tool.log" | tail -1)"
+    [ "$(cat "$out/sanitizer_$tool.status")" = 0 ] || status=1
+  done
+}
+
+run_bench() {
+  dualdnn bench --vendor "library:$vendor" --out "$out" ${BENCH:+-k "$BENCH"} || status=1
+}
+
+for step in $steps; do
+  note "$step"
+  "run_$step"
+done
+note "done, status $status"
+exit $status
