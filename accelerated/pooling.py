@@ -332,11 +332,12 @@ def pooling_backward(operation: PoolingBackward, device: Any) -> Plan:
             *pointers(3), ("pooling", pooling), ("tile", tile), ("output", output), ("input", input_),
             *((name, c_uint(offset)) for name, offset in offsets.items()),
         )  # fmt: skip
-        function = device.function("pooling.cu", "pooling_backward_tile", definitions)
+        kind = "average" if not maximum else "channels" if tile.channels > 1 else "maximum"
+        function = device.function("pooling.cu", f"pooling_backward_tile_{kind}", definitions)
         return Plan(operation, [Launch(function, arguments, names, (count, 1, 1), (THREADS, 1, 1), nbytes)])
-    walk = _walk(shape, False, (1, shape.width))
+    walk = _walk(shape, False, (1,) if maximum else (1, shape.width))
     arguments = structure(*pointers(3), ("pooling", pooling), ("walk", walk))
-    function = device.function("pooling.cu", "pooling_backward", definitions)
+    function = device.function("pooling.cu", f"pooling_backward_{'maximum' if maximum else 'average'}", definitions)
     return Plan(operation, [Launch(function, arguments, names, blocks(walk.packs))])
 
 

@@ -1,1 +1,134 @@
-"""Reduce tensor on the device."""
+"""Reductions on the device (kernels/reduce_tensor.cu)."""
+
+from __future__ import annotations
+
+from ctypes import Structure, c_double, c_int, c_uint
+from math import prod
+from typing import Any
+
+from dualdnn.api.operations import ReduceTensor, TensorSpec
+from dualdnn.api.operations.reduce_tensor import BLOCK, INDEX_BYTES, pack_width
+from dualdnn.api.operations.specs import SCALAR_BYTES
+
+from .geometry import Divisor, geometry
+from .plans import Launch, Plan, implements, pointers, structure, type_definitions
+
+OPERANDS = ("A", "C", "indices", "workspace")
+WARPS = BLOCK // 32
+
+
+@implements(ReduceTensor)
+def reduce_tensor(operation: ReduceTensor, device: Any) -> Plan:
+    """One launch, and where reductions are split into segments a second one that merges the partial results."""
+    A, division = operation.A, operation.division
+    width = pack_width(A)
+    source = _Walk(operation)
+    reduced, kept, windows = source.rows(width) if division.rows else source.columns(width)
+    suffix = "_indexed" if operation.wants_indices else ""
+    types = type_definitions(A.scalar_type, operation)
+    name = f"reduce_tensor_{'rows' if division.rows else 'columns'}{suffix}"
+    state_bytes = SCALAR_BYTES[operation.compute_type] * (2 if operation.wants_indices else 1)  # in shared memory
+    lanes = division.lanes
+    launches = [
+        Launch(
+            device.function("reduce_tensor.cu", name, types),
+            _arguments(operation, reduced, kept, windows, lanes),
+            OPERANDS,
+            (-(-kept.packs // (BLOCK // lanes)), division.segments, 1),
+            (BLOCK, 1, 1),
+            state_bytes * (WARPS if division.rows else BLOCK * width),
+        )
+    ]
+    if division.segments > 1:
+        lanes = min(BLOCK, 1 << (-(-division.segments // 4) - 1).bit_length())
+        kept = source.kept(1)
+        launches.append(
+            Launch(
+                device.function("reduce_tensor.cu", f"reduce_tensor_partial_results{suffix}", types),
+                _arguments(operation, reduced, kept, windows, lanes),
+                OPERANDS,
+                (-(-kept.packs // (BLOCK // lanes)), 1, 1),
+                (BLOCK, 1, 1),
+                state_bytes * WARPS,
+            )
+        )
+    return Plan(operation, launches)
+
+
+def _arguments(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool, lanes: int) -> Structure:
+    reduction, segments = operation.reduction, operation.division.segments
+    return structure(
+        *pointers(len(OPERANDS)),
+        ("reduced", reduced),
+        ("kept", kept),
+        ("alpha", c_double(operation.alpha)),
+        ("beta", c_double(operation.beta)),
+        ("length", c_uint(operation.length)),
+        ("outputs", c_uint(operation.C.count)),
+        ("segments", c_uint(segments)),
+        ("segment", c_uint(-(-reduced.packs // segments))),
+        ("lanes_log2", c_uint(lanes.bit_length() - 1)),
+        ("windows", c_int(windows)),
+        ("op", c_int(reduction.op)),
+        ("propagate", c_int(reduction.nan)),
+        ("c_type", c_int(operation.C.scalar_type)),
+        ("index_bytes", c_int(INDEX_BYTES[reduction.indices_type])),
+    )
+
+
+class _Walk:
+    """The dimensions of A with the strides of everything that is walked along them."""
+
+    def __init__(self, operation: ReduceTensor) -> None:
+        A, C = operation.A, operation.C
+        lengths = sorted({1, A.vector_length, C.vector_length})
+        self.dims, self.in_a = _split(A.dims, _scalar_strides(A, lengths), lengths)
+        self.c_dims, self.in_c = _split(C.dims, _scalar_strides(C, lengths), lengths)
+        self.reduced_dims = [d for d, (a, c) in enumerate(zip(self.dims, self.c_dims, strict=True)) if a > c]
+        self.kept_dims = [d for d in range(len(self.dims)) if d not in self.reduced_dims]
+
+    def kept(self, width: int) -> Any:
+        """(offset in C, number in row-major order, offset in A) of the elements of C."""
+        return self._geometry(self.kept_dims, [self.in_c, _row_major(self.c_dims), self.in_a], width)
+
+    def reduced(self, width: int) -> Any:
+        """(position in row-major order, offset in A) of the elements that one element of C reduces."""
+        inside = [self.dims[d] if d in self.reduced_dims else 1 for d in range(len(self.dims))]
+        return self._geometry(self.reduced_dims, [_row_major(inside), self.in_a], width)
+
+    def columns(self, width: int) -> tuple[Any, Any, bool]:
+        return self.reduced(1), self.kept(width), False
+
+    def rows(self, width: int) -> tuple[Any, Any, bool]:
+        """Where rows do not all start at whole packs, each has room for one pack more: see windows in the kernel."""
+        reduced, kept = self.reduced(width), self.kept(1)
+        starts = [reduced.stride[1][d] for d in range(reduced.outer_rank)]
+        starts += [kept.row_stride[2], *(kept.stride[2][d] for d in range(kept.outer_rank))]
+        windows = reduced.row_stride[1] == 1 and any(start % width for start in starts)
+        if windows:
+            rows = reduced.packs // reduced.packs_per_row.divisor
+            packs_per_row = -(-(reduced.row + width - 1) // width)
+            reduced.packs, reduced.packs_per_row = rows * packs_per_row, Divisor.of(packs_per_row)
+        return reduced, kept, windows
+
+    def _geometry(self, dimensions: list[int], strides: list[list[int]], width: int) -> Any:
+        return geometry([self.dims[d] for d in dimensions], [[s[d] for d in dimensions] for s in strides], width)
+
+
+def _scalar_strides(spec: TensorSpec, lengths: list[int]) -> list[int]:
+    """Strides in scalars, with one entry for every factor of the channels: those of the coarsest factor first."""
+    vector, strides = spec.vector_length, [stride * spec.vector_length for stride in spec.strides]
+    channels = [length if length < vector else length // vector * strides[1] for length in reversed(lengths)]
+    return [strides[0], *channels, *strides[2:]]
+
+
+def _split(dims: tuple[int, ...], strides: list[int], lengths: list[int]) -> tuple[list[int], list[int]]:
+    """Dimensions with the channels as factors: vectors of the longest length, of the next one inside them, ..."""
+    longest = lengths[-1]
+    inner = [outer // length for outer, length in zip(reversed(lengths), [*reversed(lengths)][1:], strict=False)]
+    factors = [1] * len(lengths) if dims[1] == 1 else [dims[1] // longest, *inner]
+    return [dims[0], *factors, *dims[2:]], strides
+
+
+def _row_major(dims: list[int]) -> list[int]:
+    return [prod(dims[d + 1 :]) for d in range(len(dims))]

@@ -22,9 +22,11 @@ WORD_BYTES = 4  # a pack takes at least so much room in shared memory
 WARP = 32
 LANES_THREADS = 256
 BLOCK_THREADS = (128, 256)  # fewest and most
-CLUSTER_THREADS = (128, 1024)
+CLUSTER_THREADS = {1: (128, 1024), 2: (128, 512)}  # by the number of inputs
 COLUMNS_THREADS = (256, 512)
-BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks fit on a multiprocessor, so reads overlap writes
+BLOCK_BYTES = (
+    64 * 1024
+)  # of a line that one block takes: several blocks fit on a multiprocessor, so reads overlap writes
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Team:
     threads: int
     grid: int
     size: int
-    packs_of_a_thread: int
+    rounds: int  # of HELD packs a thread takes
 
 
 def _power_of_two(at_least: int) -> int:
@@ -52,14 +54,14 @@ def _line_team(device: Any, lines: int, packs: int, inputs: int) -> Team:
     if packs <= WARP * HELD:
         # At least 128 neighbouring bytes, where a line has them.
         size = min(max(_power_of_two(-(-packs // HELD)), min(_power_of_two(packs), 8)), WARP)
-        return Team("lanes", LANES_THREADS, -(-lines * size // LANES_THREADS), size, -(-packs // size))
+        return Team("lanes", LANES_THREADS, -(-lines * size // LANES_THREADS), size, -(-packs // (size * HELD)))
     blocks = _cluster(device)
     idle = lines < 2 * device.multiprocessors and packs >= blocks * BLOCK_THREADS[0] * HELD
     if packs * PACK_BYTES * inputs > BLOCK_BYTES or (idle and blocks > 1):
-        threads = _threads(-(-packs // blocks), CLUSTER_THREADS)
-        return Team("cluster", threads, lines * blocks, 1, -(-packs // (threads * blocks)))
+        threads = _threads(-(-packs // blocks), CLUSTER_THREADS[inputs])
+        return Team("cluster", threads, lines * blocks, 1, -(-packs // (threads * blocks * HELD)))
     threads = _threads(packs, BLOCK_THREADS)
-    return Team("block", threads, lines, 1, -(-packs // threads))
+    return Team("block", threads, lines, 1, -(-packs // (threads * HELD)))
 
 
 def _column_team(lines: int, length: int) -> Team:
@@ -70,7 +72,9 @@ def _column_team(lines: int, length: int) -> Team:
     side_by_side = min(threads // shares, _power_of_two(lines))
     shares = min(wanted, COLUMNS_THREADS[1] // side_by_side)
     side_by_side = max(side_by_side, WARP // shares)
-    return Team("columns", side_by_side * shares, -(-lines // side_by_side), side_by_side, -(-length // shares))
+    return Team(
+        "columns", side_by_side * shares, -(-lines // side_by_side), side_by_side, -(-length // (shares * HELD))
+    )
 
 
 def _cluster(device: Any) -> int:
@@ -106,10 +110,12 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
     function = device.function("softmax.cu", f"{kernel}_{team.kind}", type_definitions(output.scalar_type, operation))
     compute_bytes = SCALAR_BYTES[operation.compute_type]
     groups = team.threads // max(team.size, WARP) if columns else team.threads // WARP
-    partial = groups * (team.size * width if columns else 1) * statistic_words * compute_bytes if team.kind != "lanes" else 0
-    round_bytes = inputs * team.threads * max(width * output.scalar_bytes, WORD_BYTES)
+    partial = (
+        groups * (team.size * width if columns else 1) * statistic_words * compute_bytes if team.kind != "lanes" else 0
+    )
+    round_bytes = HELD * inputs * team.threads * max(width * output.scalar_bytes, WORD_BYTES)
     available = device.shared_bytes_per_block - function.static_shared_bytes - partial
-    cached = min(max(team.packs_of_a_thread - HELD, 0), available // round_bytes) if team.kind != "lanes" else 0
+    cached = min(team.rounds - 1, available // round_bytes) if team.kind != "lanes" else 0
     arguments = structure(
         *pointers(len(operands)),
         ("lines", across_lines),
@@ -121,7 +127,9 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         ("cached", c_uint(cached)),
     )
     shared_bytes = cached * round_bytes + partial
-    return Plan(operation, [Launch(function, arguments, operands, (team.grid, 1, 1), (team.threads, 1, 1), shared_bytes)])
+    return Plan(
+        operation, [Launch(function, arguments, operands, (team.grid, 1, 1), (team.threads, 1, 1), shared_bytes)]
+    )
 
 
 @implements(SoftmaxForward)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import c_double, c_int, c_uint
+from ctypes import c_double, c_float, c_int, c_uint
 from typing import Any
 
 from dualdnn.api.operations import AddTensor, Operation, OpTensor, ScaleTensor, SetTensor, TensorSpec
+from dualdnn.api.operations.specs import DOUBLE
 
 from .geometry import blocks, broadcast_strides, geometry, merged
 from .plans import Launch, Plan, implements, pointers, structure, type_definitions
 
 SOURCE = "tensor_arithmetic.cu"
 PACK_BYTES = 16
+UNIFORM, ALIGNED, PIECES, SINGLE = range(4)  # the kernels' enum Walk
+PIECE = 4
 
 
 @implements(AddTensor)
@@ -21,18 +24,17 @@ def add_tensor(operation: AddTensor, device: Any) -> Plan:
     dims, c = operation.C.scalar_layout()
     a = _broadcast(operation.A, dims)
     width = PACK_BYTES // operation.C.scalar_bytes
-    factors = [("alpha", c_double(operation.alpha)), ("beta", c_double(operation.beta))]
+    factors = _factors(operation, alpha=operation.alpha, beta=operation.beta)
     if _dense(dims, c):
+        spread, walk = _spread(dims, a, c, width)
         count = operation.C.count
-        arguments = structure(*pointers(2), ("spread", _spread(dims, a, c)), *factors, ("count", c_uint(count)))
-        name, packs = "add_tensor_dense", -(-count // width)
-    else:
-        layout = geometry(dims, [a, c], width)
-        arguments = structure(*pointers(2), ("geometry", layout), *factors)
-        name, packs = "add_tensor", layout.packs
-    return Plan(
-        operation, [Launch(_function(device, name, operation.C, operation), arguments, ("A", "C"), blocks(packs))]
-    )
+        arguments = structure(
+            *pointers(2), ("spread", spread), *factors, ("count", c_uint(count)), ("walk", c_int(walk))
+        )
+        return _plan(operation, device, "add_tensor_dense", operation.C, arguments, ("A", "C"), -(-count // width))
+    layout = geometry(dims, [a, c], width)
+    arguments = structure(*pointers(2), ("geometry", layout), *factors)
+    return _plan(operation, device, "add_tensor", operation.C, arguments, ("A", "C"), layout.packs)
 
 
 @implements(OpTensor)
@@ -41,35 +43,33 @@ def op_tensor(operation: OpTensor, device: Any) -> Plan:
     dims, c = operation.C.scalar_layout()
     a, b = _broadcast(operation.A, dims), _broadcast(operation.B, dims)
     width = PACK_BYTES // max(operation.A.scalar_bytes, operation.C.scalar_bytes)
-    factors = [("alpha1", operation.alpha1), ("alpha2", operation.alpha2), ("beta", operation.beta)]
-    scalars = [(name, c_double(value)) for name, value in factors]
-    kinds = [
+    formula = structure(
+        *_factors(operation, alpha1=operation.alpha1, alpha2=operation.alpha2, beta=operation.beta),
         ("operation", c_int(operation.op_tensor.op)),
         ("propagate", c_int(operation.op_tensor.nan)),
         ("output", c_int(operation.C.scalar_type)),
-    ]
-    if _dense(dims, a, c):
-        count = operation.C.count
-        spread = _spread(dims, b, c)
-        arguments = structure(*pointers(3), ("spread", spread), *scalars, ("count", c_uint(count)), *kinds)
-        name, packs = "op_tensor_dense", -(-count // width)
-    else:
-        layout = geometry(dims, [a, b, c], width)
-        arguments = structure(*pointers(3), ("geometry", layout), *scalars, *kinds)
-        name, packs = "op_tensor", layout.packs
-    return Plan(
-        operation, [Launch(_function(device, name, operation.A, operation), arguments, ("A", "B", "C"), blocks(packs))]
     )
+    operands = ("A", "B", "C")
+    if _dense(dims, a, c):
+        spread, walk = _spread(dims, b, c, width)
+        count = operation.C.count
+        arguments = structure(
+            *pointers(3), ("spread", spread), ("formula", formula), ("count", c_uint(count)), ("walk", c_int(walk))
+        )
+        return _plan(operation, device, "op_tensor_dense", operation.A, arguments, operands, -(-count // width))
+    layout = geometry(dims, [a, b, c], width)
+    arguments = structure(*pointers(3), ("geometry", layout), ("formula", formula))
+    return _plan(operation, device, "op_tensor", operation.A, arguments, operands, layout.packs)
 
 
 @implements(ScaleTensor)
 def scale_tensor(operation: ScaleTensor, device: Any) -> Plan:
-    """One thread per 16 bytes of y."""
+    """alpha * y + 0 * y by the kernel of cudnnAddTensor, in place."""
     dims, strides = operation.y.scalar_layout()
     layout = geometry(dims, [strides, strides], PACK_BYTES // operation.y.scalar_bytes)
-    arguments = structure(*pointers(1), ("geometry", layout), ("alpha", c_double(operation.alpha)))
-    function = _function(device, "scale_tensor", operation.y, operation)
-    return Plan(operation, [Launch(function, arguments, ("y",), blocks(layout.packs))])
+    factors = _factors(operation, alpha=operation.alpha, beta=0.0)
+    arguments = structure(*pointers(2), ("geometry", layout), *factors)
+    return _plan(operation, device, "add_tensor", operation.y, arguments, ("y", "y"), layout.packs)
 
 
 @implements(SetTensor)
@@ -78,12 +78,27 @@ def set_tensor(operation: SetTensor, device: Any) -> Plan:
     dims, strides = operation.y.scalar_layout()
     layout = geometry(dims, [strides], PACK_BYTES // operation.y.scalar_bytes)
     arguments = structure(*pointers(1), ("geometry", layout), ("value", c_double(operation.value)))
-    function = _function(device, "set_tensor", operation.y, operation)
-    return Plan(operation, [Launch(function, arguments, ("y",), blocks(layout.packs))])
+    return _plan(operation, device, "set_tensor", operation.y, arguments, ("y",), layout.packs)
 
 
-def _function(device: Any, name: str, element: TensorSpec, operation: Operation) -> Any:
-    return device.function(SOURCE, name, type_definitions(element.scalar_type, operation))
+def _plan(
+    operation: Operation,
+    device: Any,
+    kernel: str,
+    element: TensorSpec,
+    arguments: Any,
+    operands: Sequence[str],
+    packs: int,
+) -> Plan:
+    """One launch of a kernel compiled for the element type, a thread per pack."""
+    function = device.function(SOURCE, kernel, type_definitions(element.scalar_type, operation))
+    return Plan(operation, [Launch(function, arguments, operands, blocks(packs))])
+
+
+def _factors(operation: Operation, **values: float) -> list[tuple[str, Any]]:
+    """Scaling factors in the type of the arithmetic: a conversion costs a thread as much as several additions."""
+    kind = c_double if operation.compute_type == DOUBLE else c_float
+    return [(name, kind(value)) for name, value in values.items()]
 
 
 def _broadcast(spec: TensorSpec, onto: Sequence[int]) -> list[int]:
@@ -97,9 +112,16 @@ def _dense(dims: Sequence[int], *strides: Sequence[int]) -> bool:
     return len(extents) == 1 and all(step == [1] for step in steps)
 
 
-def _spread(dims: Sequence[int], strides: Sequence[int], dense: Sequence[int]) -> Any:
-    """The geometry that finds an operand's element by the position in a dense output."""
-    layout = geometry(dims, [strides, dense], 1)
-    while layout.outer_rank and layout.stride[0][layout.outer_rank - 1] == 0:
-        layout.outer_rank -= 1  # the outermost positions do not move the operand: no need to compute them
-    return layout
+def _spread(dims: Sequence[int], strides: Sequence[int], dense: Sequence[int], width: int) -> tuple[Any, int]:
+    """How a dense output finds the elements of an operand in packs of ``width``: the operand's rows, the walk."""
+    rows = geometry(dims, [strides, dense], 1)
+    while rows.outer_rank and rows.stride[0][rows.outer_rank - 1] == 0:
+        rows.outer_rank -= 1  # the outermost positions do not move the operand: no need to compute them
+    step, row, whole = rows.row_stride[0], rows.row, rows.packs
+    if step == 0 and row >= width:
+        return rows, UNIFORM
+    if step == 1 and (row % width == 0 or row == whole):
+        return rows, ALIGNED
+    if step == 1 and row % PIECE == 0:  # no row of whole packs: width > PIECE
+        return rows, PIECES
+    return rows, SINGLE

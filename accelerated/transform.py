@@ -131,7 +131,9 @@ def _checked(steps: list[dict[int, int]], coordinates: list[Coordinate], axes: l
     """The coordinates that leave their tensor somewhere on the walk."""
 
     def last(i: int) -> int:
-        return coordinates[i].base + sum(step.get(i, 0) * (axis.extent - 1) for step, axis in zip(steps, axes, strict=True))
+        return coordinates[i].base + sum(
+            step.get(i, 0) * (axis.extent - 1) for step, axis in zip(steps, axes, strict=True)
+        )
 
     return [i for i, c in enumerate(coordinates) if c.base < 0 or last(i) >= c.limit]
 
@@ -210,7 +212,9 @@ def copy(x: TensorSpec, y: TensorSpec) -> Walk:
         if d != 1:
             axes.append((extent, x.strides[d] * x.vector_length, y.strides[d] * y.vector_length))
     numbered = [Axis(extent, {i: 1}, {i: 1}) for i, (extent, _, _) in enumerate(axes)]
-    sides = ([Coordinate(0, extent, step) for extent, *steps in axes for step in steps[side : side + 1]] for side in (0, 1))
+    sides = (
+        [Coordinate(0, extent, step) for extent, *steps in axes for step in steps[side : side + 1]] for side in (0, 1)
+    )
     return Walk(numbered, *sides)
 
 

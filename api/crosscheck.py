@@ -52,6 +52,16 @@ class CrosscheckBackend:
         ):
             setattr(self, passed_on, getattr(accelerated, passed_on))
 
+    def workspace_bytes(self, operation: Operation) -> int:
+        return int(self.accelerated.workspace_bytes(operation))
+
+    def preferred_algorithms(self, operations: Sequence[Operation]) -> Sequence[Operation]:
+        preferred: Sequence[Operation] = self.accelerated.preferred_algorithms(operations)
+        return preferred
+
+    def algorithm_time(self, operation: Operation, operands: Sequence[Any], stream: Any) -> float:
+        return float(self.accelerated.algorithm_time(operation, operands, stream))
+
     def prepare(self, operation: Operation) -> Callable[[Sequence[Any], Any], None]:
         from dualdnn.reference import judge
 

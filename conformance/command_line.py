@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from dualdnn import accelerated
+from dualdnn.accelerated import DeviceUnavailable
 from dualdnn.api.crosscheck import loaded
 from dualdnn.api.document import SPECIFICATION, functions
 from dualdnn.api.operations import parse
 from dualdnn.api.status import CudnnError
 
+from . import build_ahead
 from .bench import command as bench
 from .calls import Caller
 from .plugin import CASES
@@ -55,13 +57,17 @@ def main(arguments: list[str] | None = None) -> int:
     bench.add_options(timed)
     timed.set_defaults(run=bench.run)
 
+    ahead = commands.add_parser("build", help="compile the kernels ahead, in parallel")
+    build_ahead.add_options(ahead)
+    ahead.set_defaults(run=build_ahead.run)
+
     info = commands.add_parser("info", help="what is here, what is missing and how to get it")
     info.set_defaults(run=run_info)
 
     chosen = parser.parse_args(arguments)
     try:
         return chosen.run(chosen)
-    except (ValueError, CudnnError, FileNotFoundError) as error:
+    except (ValueError, CudnnError, FileNotFoundError, DeviceUnavailable) as error:
         print(f"dualdnn {chosen.command}: {error}", file=sys.stderr)
         return 2
 

@@ -23,7 +23,7 @@ from . import scope
 from .calls import Caller
 from .report import CaseResult, Difference, Function, Report, write_report
 from .report import Subject as ReportedSubject
-from .subjects import NotRunnable, Subject, default_subjects, open_subject
+from .subjects import NotRunnable, Subject, default_subjects, is_recorded, open_subject
 from .trial import Trial, attempt, prepare
 
 _OPENED: dict[str, Subject] = {}
@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "shows(*clauses): the clauses that the case shows")
+    config.addinivalue_line("markers", "per_subject(fixture, values): values(subject name) -> [(id, value)] of the fixture")
     if not hasattr(config, "workerinput"):  # workers send their results to the controlling process
         config.pluginmanager.register(Collector(config), "conformance-collector")
 
@@ -56,8 +57,23 @@ def opened(name: str) -> Subject:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "subject" in metafunc.fixturenames:
-        metafunc.parametrize("subject", subject_names(metafunc.config), indirect=True, scope="session")
+    if "subject" not in metafunc.fixturenames:
+        return
+    names = subject_names(metafunc.config)
+    mark = next(metafunc.definition.iter_markers("per_subject"), None)
+    if mark is None:  # recorded calls answer nothing but what they were asked
+        called = [name for name in names if not is_recorded(name)]
+        metafunc.parametrize("subject", called, indirect=True, scope="session")
+        return
+    fixture, values = mark.args
+    pairs = [(name, key, value) for name in names for key, value in values(name)]
+    metafunc.parametrize(
+        f"subject, {fixture}",
+        [(name, value) for name, _, value in pairs],
+        ids=[f"{name}-{key}" for name, key, _ in pairs],
+        indirect=["subject"],
+        scope="session",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -186,7 +202,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     outcome: Any = yield
     report = outcome.get_result()
     parameters = getattr(getattr(item, "callspec", None), "params", {})
-    if "subject" not in parameters:
+    if not isinstance(parameters.get("subject"), str):  # no subject, or none that the case applies to
         return
     case = case_id(item, parameters["subject"])
     if call.excinfo is not None and call.excinfo.errisinstance(NotRunnable):
@@ -247,7 +263,7 @@ class Collector:
         self.started = time.time()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        results = [value for name, value in report.user_properties if name == "conformance"]
+        results: list[Any] = [value for name, value in report.user_properties if name == "conformance"]
         if not results and report.failed and report.when == "???":  # a worker died: what xdist knows of it
             results = [crashed(report)]
         self.results.extend(results)

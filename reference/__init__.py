@@ -1,6 +1,6 @@
 """The judge: every operation's documented semantics in NumPy, and the error a correct implementation may have."""
 
-from . import activation, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
+from . import activation, convolution, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
 from .backend import ReferenceBackend
 from .engine import Exact, evaluate, implemented, run
 from .judge import Disagreement, Verdict, judge
@@ -11,6 +11,7 @@ __all__ = [
     "ReferenceBackend",
     "Verdict",
     "activation",
+    "convolution",
     "evaluate",
     "implemented",
     "judge",

@@ -16,7 +16,7 @@ from .view import Array
 # exp 1 ulp, tanh 1 ulp; one ulp is two roundings) and the operations around it, each of relative effect 1.
 SIGMOID_ROUNDINGS = 12  # exp (4, of a relative weight below 1), 1 + e, division (up to 2 ulp where approximate)
 TANH_ROUNDINGS = 8
-ELU_ROUNDINGS = 10  # expm1 (2 ulp), product; the value is bounded by its own magnitude
+ELU_ROUNDINGS = 6  # exp (4), difference, product: of the terms exp(x) and 1, however small their difference
 
 
 def _activation(operation: ActivationForward | ActivationBackward) -> ActivationSpec:
@@ -68,8 +68,16 @@ FORWARD: dict[Mode, tuple[Callable[[Array, ActivationSpec], Array], int]] = {
 def activation_forward(operation: ActivationForward, x: Array) -> Exact:
     """y = f(x), element by element."""
     function, roundings = FORWARD[operation.activation.mode]
-    value = function(x, _activation(operation))
-    return Exact(value, lambda: np.abs(value), roundings)
+    activation = _activation(operation)
+    value = function(x, activation)
+    return Exact(value, lambda: _terms(x, value, activation), roundings)
+
+
+def _terms(x: Array, value: Array, activation: ActivationSpec) -> Array:
+    """The sum of the terms' absolute values: the value itself, but for the difference exp(x) - 1 of the ELU."""
+    if activation.mode != Mode.CUDNN_ACTIVATION_ELU:
+        return np.abs(value)
+    return np.where(x >= 0, np.abs(value), abs(activation.coefficient) * (np.exp(np.minimum(x, 0)) + 1))
 
 
 @implements(ActivationBackward)

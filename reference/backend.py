@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,19 @@ class ReferenceBackend:
             run(operation, {name: o.memory for name, o in zip(names, operands, strict=True) if o is not None})
 
         return launch
+
+    def workspace_bytes(self, _operation: Operation) -> int:
+        return 0
+
+    def preferred_algorithms(self, operations: Sequence[Operation]) -> Sequence[Operation]:
+        """As they come: every algorithm is the same computation here."""
+        return operations
+
+    def algorithm_time(self, operation: Operation, operands: Sequence[Any], stream: Any) -> float:
+        launch = self.prepare(operation)
+        start = perf_counter()
+        launch(operands, stream)
+        return (perf_counter() - start) * 1000
 
     def new_stream(self) -> Stream:
         return Stream()

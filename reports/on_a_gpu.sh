@@ -12,7 +12,7 @@ status=0
 note() { echo "$(date +%T) $*"; }
 
 run_conformance() {
-  dualdnn info
+  dualdnn info && dualdnn build --jobs "$(nproc)" 2>&1 | tail -1
   dualdnn conformance --subject accelerated:gpu --subject "library:$vendor" --jobs "$jobs" --out "$out" >"$out/conformance.log" 2>&1 || status=1
   grep -E "^(accelerated|library|vendor|recorded|FAILED|report|[0-9]+ (passed|failed))" "$out/conformance.log" | cut -c1-200 | tail -60
 }

@@ -49,7 +49,7 @@ def test_processes_give_the_same_results(tmp_path, capfd):
                     "--subject",
                     "reference",
                     "-k",
-                    "activation and forward",
+                    "activation and test_forward",
                     "--jobs",
                     jobs,
                     "--out",

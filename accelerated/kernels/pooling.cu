@@ -7,9 +7,12 @@
 //   pooling_forward         a thread pools 16 bytes of channels (NHWC, vectors): coalesced, overlaps come from L1.
 //   pooling_forward_tile    NCHW: a block copies rows (or whole planes) to shared memory in 16-byte accesses.
 //   pooling_forward_reduce  few outputs with large windows (global pooling): a block shares one window.
-//   pooling_backward_tile   a block finds the winner (or the share) of every window that meets its rows, once, keeps it in
+//   pooling_backward_tile_* a block finds the winner (or the share) of every window that meets its rows, once, keeps it in
 //                           shared memory, and lets every input gather from its windows: no atomics, a fixed order.
-//   pooling_backward        any layout, any window: every input asks its windows itself.
+//   pooling_backward_*      any layout, any window: every input asks its windows itself. Average over channels: 16 bytes
+//                           of them a thread; maximum: windows too large for the above.
+#include <type_traits>
+
 #include "elementwise.cuh"
 
 enum Mode { MAX = 0, AVERAGE_INCLUDE = 1, AVERAGE_EXCLUDE = 2, MAX_DETERMINISTIC = 3 };  // cudnnPoolingMode_t
@@ -154,20 +157,31 @@ template <int P> struct Average {
   __device__ __forceinline__ COMPUTE result(int i, bool, COMPUTE divisor) const { return sum[i] / divisor; }
 };
 
-// P channels of one window.
-template <template <int> class Pool, int P, int K0, int K2, class Offset>
-__device__ __forceinline__ void pool_window(const Pooling& pooling, const Window& window, const ELEMENT* x, const Offset (&stride)[3],
-                                            bool vectorised, unsigned count, COMPUTE (&result)[P]) {
-  Pool<P> pool;
-  visit_window<K0, K2>(pooling, window, stride, [&](int, Offset offset) {
-    COMPUTE values[P];
-    if constexpr (P == 1)
-      values[0] = load<COMPUTE>(x[offset]);
-    else
-      read_pack<COMPUTE, P>(x + offset, 1, vectorised, count, values);
+// Whether packs of P channels that start at `x` may be read as a whole.
+template <int P> __device__ __forceinline__ bool whole_packs(const ELEMENT* x, bool vectorised, unsigned count) {
+  return P == 1 || (vectorised && count == P && reinterpret_cast<uintptr_t>(x) % alignof(Pack<ELEMENT, P>) == 0);
+}
+
+// Calls take(i, value) for the channels of a pack: all P of them in one access (WHOLE), or the first `count`.
+template <int P, bool WHOLE, class Take> __device__ __forceinline__ void take_pack(const ELEMENT* x, unsigned count, Take take) {
+  if constexpr (WHOLE) {
+    Pack<ELEMENT, P> pack = *reinterpret_cast<const Pack<ELEMENT, P>*>(x);
+#pragma unroll
+    for (int i = 0; i < P; i++) take(i, load<COMPUTE>(pack.item[i]));
+  } else {
 #pragma unroll
     for (int i = 0; i < P; i++)
-      if (i < count) pool.take(i, values[i]);
+      if (i < count) take(i, load<COMPUTE>(x[i]));
+  }
+}
+
+// P channels of one window.
+template <template <int> class Pool, int P, int K0, int K2, bool WHOLE, class Offset>
+__device__ __forceinline__ void pool_window(const Pooling& pooling, const Window& window, const ELEMENT* x, const Offset (&stride)[3],
+                                            unsigned count, COMPUTE (&result)[P]) {
+  Pool<P> pool;
+  visit_window<K0, K2>(pooling, window, stride, [&](int, Offset offset) {
+    take_pack<P, WHOLE>(x + offset, count, [&](int i, COMPUTE value) { pool.take(i, value); });
   });
   COMPUTE divisor = pooling.takes_maximum() ? COMPUTE(1) : window.divisor(pooling);
 #pragma unroll
@@ -223,10 +237,13 @@ template <template <int> class Pool, int P> __device__ __forceinline__ void forw
   unsigned count = a.walk.locate(index, o, y_offset, x_offset);
   Window window(pooling, o[0], o[1], o[2]);
   COMPUTE alpha = pooling.alpha, result[P];
-  with_window(pooling, [&](auto k0, auto k2) {
-    constexpr int K0 = decltype(k0)::value, K2 = decltype(k2)::value;
-    pool_window<Pool, P, K0, K2>(pooling, window, a.x + x_offset, pooling.x_stride, a.walk.vectorised & 2, count, result);
-  });
+  const ELEMENT* x = a.x + x_offset;
+  if (whole_packs<P>(x, a.walk.vectorised & 2, count))
+    with_window(pooling, [&](auto k0, auto k2) {
+      pool_window<Pool, P, decltype(k0)::value, decltype(k2)::value, true>(pooling, window, x, pooling.x_stride, count, result);
+    });
+  else
+    pool_window<Pool, P, 0, 0, false>(pooling, window, x, pooling.x_stride, count, result);
 #pragma unroll
   for (int i = 0; i < P; i++) result[i] *= alpha;
   write_pack<P>(a.y + y_offset, 1, a.walk.vectorised & 1, count, result, COMPUTE(pooling.beta));
@@ -267,16 +284,18 @@ template <template <int> class Pool, int P> __device__ __forceinline__ void redu
   unsigned n1 = window.last[1] - window.first[1], n2 = window.last[2] - window.first[2];
   unsigned positions = (window.last[0] - window.first[0]) * n1 * n2;
   Pool<P> pool;
-#pragma unroll 4
-  for (unsigned k = slice; k < positions; k += slices) {
+  const ELEMENT* x = a.x + x_offset;
+  auto offset_of = [&](unsigned k) {
     unsigned rest = k / n2;
-    long long offset = (window.first[0] + rest / n1) * pooling.x_stride[0] + (window.first[1] + rest % n1) * pooling.x_stride[1] +
-                       (window.first[2] + k % n2) * pooling.x_stride[2];
-    COMPUTE values[P];
-    read_pack<COMPUTE, P>(a.x + x_offset + offset, 1, a.walk.vectorised & 2, count, values);
-#pragma unroll
-    for (int i = 0; i < P; i++)
-      if (i < count) pool.take(i, values[i]);
+    return (window.first[0] + rest / n1) * pooling.x_stride[0] + (window.first[1] + rest % n1) * pooling.x_stride[1] +
+           (window.first[2] + k % n2) * pooling.x_stride[2];
+  };
+  auto take = [&](int i, COMPUTE value) { pool.take(i, value); };
+  if (whole_packs<P>(x, a.walk.vectorised & 2, count)) {
+#pragma unroll 4
+    for (unsigned k = slice; k < positions; k += slices) take_pack<P, true>(x + offset_of(k), count, take);
+  } else {
+    for (unsigned k = slice; k < positions; k += slices) take_pack<P, false>(x + offset_of(k), count, take);
   }
   shared[threadIdx.x] = pool;
   for (unsigned half_size = slices / 2; half_size > 0; half_size /= 2) {
@@ -432,7 +451,7 @@ template <template <int> class Pool> __device__ __forceinline__ void forward_til
       o0 += share.first_row;
       Window window(pooling, o0, o1, o2);
       COMPUTE result[1];
-      pool_window<Pool, 1, K0, K2>(pooling, window, x + int(plane * volume) - x_first * int(slice), stride, false, 1u, result);
+      pool_window<Pool, 1, K0, K2, true>(pooling, window, x + int(plane * volume) - x_first * int(slice), stride, 1u, result);
       long long x_plane, y_plane;
       a.tile.offsets(share.plane + plane, x_plane, y_plane);
       ELEMENT* y = a.y + y_plane + o0 * pooling.y_stride[0] + o1 * pooling.y_stride[1] + o2 * pooling.y_stride[2];
@@ -485,7 +504,8 @@ __device__ __forceinline__ bool wins(const Pooling& pooling, const Window& windo
   return true;
 }
 
-template <int P> __device__ __forceinline__ void backward(const BackwardArguments& a) {
+// dx of one pack: the sum of gift(window, offset in dy, i, k, channels) over the windows of the input.
+template <int P, class Gift> __device__ __forceinline__ void backward(const BackwardArguments& a, Gift gift) {
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
   unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
@@ -493,36 +513,44 @@ template <int P> __device__ __forceinline__ void backward(const BackwardArgument
   int i[3];
   long long x_offset, dy_offset;
   unsigned count = a.walk.locate(index, i, x_offset, dy_offset);
-  const ELEMENT* dy = a.dy + dy_offset;
+  long long spatial = i[0] * pooling.x_stride[0] + i[1] * pooling.x_stride[1] + i[2] * pooling.x_stride[2];
   COMPUTE sum[P];
 #pragma unroll
   for (int k = 0; k < P; k++) sum[k] = 0;
-  int last[3] = {axis[0].last_window(i[0]), axis[1].last_window(i[1]), axis[2].last_window(i[2])};
-  for (int o0 = axis[0].first_window(i[0]); o0 < last[0]; o0++)
-    for (int o1 = axis[1].first_window(i[1]); o1 < last[1]; o1++)
-      for (int o2 = axis[2].first_window(i[2]); o2 < last[2]; o2++) {
+  int last0 = axis[0].last_window(i[0]), first1 = axis[1].first_window(i[1]), last1 = axis[1].last_window(i[1]);
+  int first2 = axis[2].first_window(i[2]), last2 = axis[2].last_window(i[2]);
+  for (int o0 = axis[0].first_window(i[0]); o0 < last0; o0++)
+    for (int o1 = first1; o1 < last1; o1++)
+      for (int o2 = first2; o2 < last2; o2++) {
         Window window(pooling, o0, o1, o2);
-        const ELEMENT* here = dy + o0 * pooling.y_stride[0] + o1 * pooling.y_stride[1] + o2 * pooling.y_stride[2];
-        if (pooling.takes_maximum()) {
-#pragma unroll
-          for (int k = 0; k < P; k++)
-            if (k < count && wins(pooling, window, a.x + x_offset + k, i)) sum[k] += load<COMPUTE>(here[k]);
-        } else {
-          COMPUTE values[P], divisor = window.divisor(pooling);
-          read_pack<COMPUTE, P>(here, 1, a.walk.vectorised & 2, count, values);
-#pragma unroll
-          for (int k = 0; k < P; k++)
-            if (k < count) sum[k] += values[k] / divisor;
-        }
+        gift(window, a.dy + dy_offset + o0 * pooling.y_stride[0] + o1 * pooling.y_stride[1] + o2 * pooling.y_stride[2],
+             a.x + x_offset - spatial, i, count, sum);
       }
-  long long spatial = i[0] * pooling.x_stride[0] + i[1] * pooling.x_stride[1] + i[2] * pooling.x_stride[2];
 #pragma unroll
   for (int k = 0; k < P; k++) sum[k] *= COMPUTE(pooling.alpha);
-  write_pack<P>(a.dx + x_offset + spatial, 1, a.walk.vectorised & 1, count, sum, COMPUTE(pooling.beta));
+  write_pack<P>(a.dx + x_offset, 1, a.walk.vectorised & 1, count, sum, COMPUTE(pooling.beta));
 }
 
-extern "C" __global__ void __launch_bounds__(256) pooling_backward(const BackwardArguments a) {
-  if constexpr (HasGradient<ELEMENT>::value) a.walk.width == WIDTH ? backward<WIDTH>(a) : backward<1>(a);
+template <int P> __device__ __forceinline__ void backward_average(const BackwardArguments& a) {
+  backward<P>(a, [&](const Window& window, const ELEMENT* dy, const ELEMENT*, const int (&)[3], unsigned count, COMPUTE(&sum)[P]) {
+    COMPUTE share = COMPUTE(1) / window.divisor(a.pooling);
+    auto add = [&](int k, COMPUTE value) { sum[k] += value * share; };
+    if (whole_packs<P>(dy, a.walk.vectorised & 2, count))
+      take_pack<P, true>(dy, count, add);
+    else
+      take_pack<P, false>(dy, count, add);
+  });
+}
+
+extern "C" __global__ void __launch_bounds__(256) pooling_backward_average(const BackwardArguments a) {
+  if constexpr (HasGradient<ELEMENT>::value) a.walk.width == WIDTH ? backward_average<WIDTH>(a) : backward_average<1>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 4) pooling_backward_maximum(const BackwardArguments a) {
+  if constexpr (HasGradient<ELEMENT>::value)
+    backward<1>(a, [&](const Window& window, const ELEMENT* dy, const ELEMENT* x, const int (&i)[3], unsigned, COMPUTE(&sum)[1]) {
+      if (wins(a.pooling, window, x, i)) sum[0] += load<COMPUTE>(*dy);
+    });
 }
 
 struct BackwardTileArguments {
@@ -553,9 +581,10 @@ template <int P> struct First {
 
 struct Columns { int first, last; };
 
-// MAXIMUM: `Value` is dy itself; else its share, in the arithmetic type. P: lanes of a pack.
+// MAXIMUM: a window's value is its dy and has a winner; else it is the share of every input, in the arithmetic type.
+// P: lanes of a pack (1 for averages: over channels, pooling_backward_average reads no more than a tile would).
 template <bool MAXIMUM, int P> __device__ __forceinline__ void backward_tile(const BackwardTileArguments& a) {
-  using Value = typename Choose<MAXIMUM, ELEMENT, COMPUTE>::type;
+  using Value = std::conditional_t<MAXIMUM, ELEMENT, COMPUTE>;
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
   Share share(a.tile, axis[0], axis[0].input);
@@ -586,7 +615,7 @@ template <bool MAXIMUM, int P> __device__ __forceinline__ void backward_tile(con
 
   unsigned windows = share.planes * (high - low) * axis[1].output * axis[2].output;
   with_window(pooling, [&](auto k0, auto k2) {
-    constexpr int K0 = decltype(k0)::value, K2 = decltype(k2)::value;
+    [[maybe_unused]] constexpr int K0 = decltype(k0)::value, K2 = decltype(k2)::value;
     for (unsigned index = threadIdx.x; index < windows * packs; index += blockDim.x) {
       unsigned pack = 0, o2, o1 = 0, o0, plane = 0, rest = index;
       if (P > 1) rest = index / packs, pack = index - rest * packs;
@@ -602,42 +631,33 @@ template <bool MAXIMUM, int P> __device__ __forceinline__ void backward_tile(con
       const ELEMENT* dy = a.dy + y_plane + o0 * pooling.y_stride[0] + o1 * pooling.y_stride[1] + o2 * pooling.y_stride[2] + lane * a.tile.y_lane;
       Pack<Value, P> stored;
       if constexpr (MAXIMUM) {
-        if (P > 1 && (a.tile.vectorised & 2) && count == P && reinterpret_cast<uintptr_t>(dy) % alignof(Pack<ELEMENT, P>) == 0)
+        if (P > 1 && whole_packs<P>(dy, a.tile.vectorised & 2, count))
           stored = *reinterpret_cast<const Pack<Value, P>*>(dy);
         else
 #pragma unroll
           for (int k = 0; k < P; k++)
             if (k < count) stored.item[k] = dy[k * a.tile.y_lane];
         First<P> found;
-        auto look = [&](const ELEMENT* x, const auto& stride) {
-          using Offset = typename Choose<P == 1, long long, long long>::type;
-          (void)sizeof(Offset);
-          visit_window<K0, K2>(pooling, window, stride, [&](int position, auto offset) {
-            COMPUTE met[P];
-            if constexpr (P == 1)
-              met[0] = load<COMPUTE>(x[offset]);
-            else
-              read_pack<COMPUTE, P>(x + offset, 1, a.tile.vectorised & 1, count, met);
-#pragma unroll
-            for (int k = 0; k < P; k++)
-              if (k < count) found.take(k, met[k], position, pooling.propagate);
-          });
+        auto visit = [&](const ELEMENT* x, auto whole) {
+          return [&found, &pooling, x, count](int position, auto offset) {
+            take_pack<P, decltype(whole)::value>(x + offset, count, [&](int k, COMPUTE met) { found.take(k, met, position, pooling.propagate); });
+          };
         };
+        const ELEMENT* x = a.x + x_plane + lane;
         if (P == 1 && tile) {
           const int stride[3] = {int(slice), axis[2].input, 1};
-          look(tile + int(plane * volume) - x_first * int(slice), stride);
+          visit_window<K0, K2>(pooling, window, stride, visit(tile + int(plane * volume) - x_first * int(slice), std::true_type()));
+        } else if (whole_packs<P>(x, a.tile.vectorised & 1, count)) {
+          visit_window<K0, K2>(pooling, window, pooling.x_stride, visit(x, std::true_type()));
         } else {
-          look(a.x + x_plane + lane, pooling.x_stride);
+          visit_window<0, 0>(pooling, window, pooling.x_stride, visit(x, std::false_type()));
         }
         Pack<unsigned short, P> won;
 #pragma unroll
         for (int k = 0; k < P; k++) won.item[k] = found.where[k];
         winners[index] = won;
       } else {
-        COMPUTE divisor = window.divisor(pooling);
-#pragma unroll
-        for (int k = 0; k < P; k++)
-          if (k < count) stored.item[k] = load<COMPUTE>(dy[k * a.tile.y_lane]) / divisor;
+        stored.item[0] = load<COMPUTE>(*dy) / window.divisor(pooling);
       }
       values[index] = stored;
     }
@@ -729,9 +749,14 @@ template <bool MAXIMUM, int P> __device__ __forceinline__ void backward_tile(con
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) pooling_backward_tile(const BackwardTileArguments a) {
-  if constexpr (HasGradient<ELEMENT>::value) {
-    if (!a.pooling.takes_maximum()) return backward_tile<false, 1>(a);
-    a.tile.lanes == 1 ? backward_tile<true, 1>(a) : backward_tile<true, WIDTH>(a);
-  }
+extern "C" __global__ void __launch_bounds__(256, 4) pooling_backward_tile_average(const BackwardTileArguments a) {
+  if constexpr (HasGradient<ELEMENT>::value) backward_tile<false, 1>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(256) pooling_backward_tile_maximum(const BackwardTileArguments a) {
+  if constexpr (HasGradient<ELEMENT>::value) backward_tile<true, 1>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(256) pooling_backward_tile_channels(const BackwardTileArguments a) {
+  if constexpr (HasGradient<ELEMENT>::value) backward_tile<true, WIDTH>(a);
 }

@@ -13,6 +13,8 @@
 // multiprocessors work without a workspace), and blocks over packs of lines (a C that is not innermost).
 #include "elementwise.cuh"
 
+#include <type_traits>
+
 enum Algorithm { FAST = 0, ACCURATE = 1, LOG = 2 };  // cudnnSoftmaxAlgorithm_t
 
 // An integer has no value that a maximum ignores, so packs of integers hold one element and are never filled up.
@@ -37,6 +39,23 @@ __device__ __forceinline__ void put(Elements& pack, int i, ELEMENT element) {
   memcpy(&bits, &element, sizeof(ELEMENT));
   pack.word[i / PER_WORD] |= bits << (i % PER_WORD * 8 * sizeof(ELEMENT));
 }
+// A pack of results, rounded; two halves take one instruction.
+__device__ __forceinline__ Elements rounded(const COMPUTE (&values)[WIDTH]) {
+  Elements pack{};
+#pragma unroll
+  for (int i = 0; i < WIDTH; i += PER_WORD) {
+    if constexpr (std::is_same_v<ELEMENT, half>) {
+      half2 pair = __floats2half2_rn(values[i], values[i + 1]);
+      memcpy(&pack.word[i / 2], &pair, sizeof pair);
+    } else if constexpr (std::is_same_v<ELEMENT, bfloat16>) {
+      __nv_bfloat162 pair = __floats2bfloat162_rn(values[i], values[i + 1]);
+      memcpy(&pack.word[i / 2], &pair, sizeof pair);
+    } else {
+      put(pack, i, store<ELEMENT>(values[i]));
+    }
+  }
+  return pack;
+}
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 constexpr unsigned CLUSTER = 8;  // the largest size that every GPU with clusters has; softmax.py knows it
@@ -56,7 +75,7 @@ template <int INPUTS> struct Arguments {
   double alpha, beta;
   int algorithm;
   unsigned team;    // lanes: of a line; columns: packs of lines of a block; a power of two
-  unsigned cached;  // packs of each input that a thread keeps in shared memory
+  unsigned cached;  // rounds (HELD packs of each input of every thread) that shared memory holds
 };
 
 __device__ __forceinline__ float exponential(float x) {
@@ -248,38 +267,43 @@ __device__ __forceinline__ unsigned misplaced(const ELEMENT* pointer) {
   return unsigned(reinterpret_cast<uintptr_t>(pointer) / sizeof(ELEMENT)) % WIDTH;
 }
 
-__device__ __forceinline__ Elements read_elements(const ELEMENT* pointer, long long stride, unsigned count, ELEMENT neutral) {
-  if (WIDTH > 1 && stride == 1 && count == WIDTH && misplaced(pointer) == 0) return *reinterpret_cast<const Elements*>(pointer);
-  Elements elements{};
-#pragma unroll
-  for (int i = 0; i < WIDTH; i++) put(elements, i, i < count ? pointer[i * stride] : neutral);
-  return elements;
-}
-
-// The packs of one line (or of a pack of lines).
+// The packs of one line (or of a pack of lines): `input` and `output` point to its first element.
 template <int INPUTS, bool COLUMNS> struct Line {
   static constexpr unsigned STEP = COLUMNS ? 1 : WIDTH;
   const Arguments<INPUTS>& a;
   const ELEMENT* input[INPUTS];
   ELEMENT* output;
-  unsigned width;  // columns: lines of the pack
-  unsigned lead;   // how far packs are shifted, so that all but the first and the last are aligned
+  unsigned width;          // columns: lines of the pack
+  unsigned lead;           // by how many elements the packs start before the line, so that they are aligned
   unsigned packs;
+  unsigned whole, beyond;  // packs whole..beyond-1 are single aligned accesses, pitch() elements apart, in all operands
 
   __device__ __forceinline__ Line(const Arguments<INPUTS>& arguments, unsigned index) : a(arguments) {
     long long offset[INPUTS + 1];
     width = a.lines.locate(index, offset);
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++) input[n] = a.input[n] + offset[n];
     output = a.output + offset[INPUTS];
-    lead = 0;
-    if (!COLUMNS && a.along.outer_rank == 0) {
-      lead = misplaced(output);
+    lead = misplaced(output);
+    bool whole_packs = WIDTH > 1 && a.along.outer_rank == 0 && stride(INPUTS) == 1 && pitch(INPUTS) % WIDTH == 0;
 #pragma unroll
-      for (int n = 0; n < INPUTS; n++)
-        if (misplaced(input[n]) != lead) lead = 0;
+    for (int n = 0; n < INPUTS; n++) {
+      input[n] = a.input[n] + offset[n];
+      whole_packs &= misplaced(input[n]) == lead && stride(n) == 1 && pitch(n) % WIDTH == 0;
     }
+    if (COLUMNS) whole_packs &= lead == 0 && width == WIDTH;
+    if (COLUMNS || !whole_packs) lead = 0;
     packs = a.along.outer_rank == 0 ? (a.along.row + lead + STEP - 1) / STEP : a.along.packs;
+    whole = lead != 0;
+    beyond = whole_packs ? (a.along.row + lead) / STEP : 0;
+  }
+  // Elements between neighbours of a pack, and between packs.
+  __device__ __forceinline__ long long stride(int operand) const {
+    return COLUMNS ? a.lines.row_stride[operand] : a.along.row_stride[operand];
+  }
+  __device__ __forceinline__ long long pitch(int operand) const { return COLUMNS ? a.along.row_stride[operand] : WIDTH; }
+
+  // Whether those of the packs first, first + size, ... of a thread that exist are whole.
+  __device__ __forceinline__ bool are_whole(unsigned first, unsigned size) const {
+    return first >= whole && (first + (HELD - 1) * size < beyond || packs == beyond);
   }
   // Offsets of a pack in every operand, and how many elements it has.
   __device__ __forceinline__ unsigned locate(unsigned pack, long long (&offset)[INPUTS + 1]) const {
@@ -287,20 +311,57 @@ template <int INPUTS, bool COLUMNS> struct Line {
       unsigned count = a.along.locate(pack, offset);
       return COLUMNS ? width : count;
     }
-    unsigned first = pack * STEP, beyond = min(first + STEP - lead, a.along.row);
+    unsigned first = pack * STEP, end = min(first + STEP - lead, a.along.row);
     first = first < lead ? 0 : first - lead;
 #pragma unroll
     for (int n = 0; n <= INPUTS; n++) offset[n] = first * a.along.row_stride[n];
-    return COLUMNS ? width : beyond - first;
+    return COLUMNS ? width : end - first;
   }
-  __device__ __forceinline__ long long stride(int operand) const {
-    return COLUMNS ? a.lines.row_stride[operand] : a.along.row_stride[operand];
-  }
-  __device__ __forceinline__ void read(unsigned pack, ELEMENT neutral, Elements (&elements)[INPUTS]) const {
-    long long offset[INPUTS + 1];
-    unsigned count = locate(pack, offset);
+  // Reads the packs first, first + size, ... of a thread and returns how many there are.
+  __device__ __forceinline__ unsigned read(unsigned first, unsigned size, ELEMENT neutral, Elements (&held)[INPUTS][HELD]) const {
+    unsigned present = 0;
+    if (are_whole(first, size)) {
 #pragma unroll
-    for (int n = 0; n < INPUTS; n++) elements[n] = read_elements(input[n] + offset[n], stride(n), count, neutral);
+      for (int k = 0; k < HELD; k++)
+        if (first + k * size < packs) {
+          present = k + 1;
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++)
+            held[n][k] = *reinterpret_cast<const Elements*>(input[n] - lead + (first + k * size) * pitch(n));
+        }
+    } else {
+#pragma unroll
+      for (int k = 0; k < HELD; k++)
+        if (first + k * size < packs) {
+          present = k + 1;
+          long long offset[INPUTS + 1];
+          unsigned count = locate(first + k * size, offset);
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++) {
+            held[n][k] = Elements{};
+#pragma unroll
+            for (int i = 0; i < WIDTH; i++)
+              put(held[n][k], i, i < count ? input[n][offset[n] + i * stride(n)] : neutral);
+          }
+        }
+    }
+    return present;
+  }
+  // Writes a pack, blended with what is there; whole packs are those of are_whole.
+  __device__ __forceinline__ void write(unsigned pack, bool is_whole, COMPUTE (&values)[WIDTH], COMPUTE beta) const {
+    if (is_whole) {
+      Elements* target = reinterpret_cast<Elements*>(output - lead + pack * pitch(INPUTS));
+      if (beta != COMPUTE(0)) {
+        Elements prior = *target;
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) values[i] += beta * at(prior, i);
+      }
+      *target = rounded(values);
+    } else {
+      long long offset[INPUTS + 1];
+      unsigned count = locate(pack, offset);
+      write_pack<WIDTH>(output + offset[INPUTS], stride(INPUTS), false, count, values, beta);
+    }
   }
 };
 
@@ -334,28 +395,20 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
   Elements held[INPUTS][HELD];
   const ELEMENT neutral = Rule::neutral();
-  const unsigned last = packs == 0 ? 0 : (packs - 1) / round;  // the last round stays in registers
+  // A round is HELD packs of every thread. They are read in the order 1, 2, ..., 0 and written in the reverse: the last
+  // stays in registers (round 0, which is full), the first in shared memory, and what has to be read again is recent.
+  const unsigned last = packs == 0 ? 0 : (packs - 1) / round;
   for (unsigned turn = 0; turn <= last; turn++) {
-    unsigned first = turn * round + rank, present = 0;
-#pragma unroll
-    for (int k = 0; k < HELD; k++)
-      if (first + k * size < packs) {
-        Elements elements[INPUTS];
-        line.read(first + k * size, neutral, elements);
-#pragma unroll
-        for (int n = 0; n < INPUTS; n++) held[n][k] = elements[n];
-        present = k + 1;
-      }
+    unsigned present = line.read((turn < last ? turn + 1 : 0) * round + rank, size, neutral, held);
     rule.add(statistic, held, present);
-    if (turn < last)
+    if (turn < min(last, a.cached))
 #pragma unroll
       for (int k = 0; k < HELD; k++)
-        if (turn * HELD + k < a.cached)
 #pragma unroll
-          for (int n = 0; n < INPUTS; n++) cache[((turn * HELD + k) * INPUTS + n) * threads] = held[n][k];
+        for (int n = 0; n < INPUTS; n++) cache[((turn * HELD + k) * INPUTS + n) * threads] = held[n][k];
   }
 
-  Statistic* partial = reinterpret_cast<Statistic*>(shared_memory + a.cached * INPUTS * threads * sizeof(Elements));
+  Statistic* partial = reinterpret_cast<Statistic*>(shared_memory + a.cached * HELD * INPUTS * threads * sizeof(Elements));
   if (TEAM == Team::lanes) merge_lanes(rule, statistic, 1, a.team);
   else merge_block(rule, statistic, COLUMNS ? a.team : 1, partial);
   if constexpr (TEAM == Team::cluster) merge_cluster(rule, statistic[0]);
@@ -363,18 +416,16 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   for (int lane = 0; lane < LANES; lane++) rule.finish(statistic[lane]);
 
   for (unsigned turn = last + 1; turn-- > 0;) {
-    unsigned first = turn * round + rank;
-    if (turn < last)
+    const unsigned first = (turn < last ? turn + 1 : 0) * round + rank;
+    if (turn < min(last, a.cached)) {
 #pragma unroll
-      for (int k = 0; k < HELD; k++) {
-        Elements elements[INPUTS];
-        if (turn * HELD + k < a.cached)
+      for (int k = 0; k < HELD; k++)
 #pragma unroll
-          for (int n = 0; n < INPUTS; n++) elements[n] = cache[((turn * HELD + k) * INPUTS + n) * threads];
-        else line.read(first + k * size, neutral, elements);
-#pragma unroll
-        for (int n = 0; n < INPUTS; n++) held[n][k] = elements[n];
-      }
+        for (int n = 0; n < INPUTS; n++) held[n][k] = cache[((turn * HELD + k) * INPUTS + n) * threads];
+    } else if (turn < last) {
+      line.read(first, size, neutral, held);
+    }
+    const bool whole = line.are_whole(first, size);
 #pragma unroll
     for (int k = 0; k < HELD; k++)
       if (first + k * size < packs) {
@@ -384,23 +435,21 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
         COMPUTE result[WIDTH];
 #pragma unroll
         for (int i = 0; i < WIDTH; i++) result[i] = alpha * rule.result(statistic[i % LANES], elements, i);
-        long long offset[INPUTS + 1];
-        unsigned count = line.locate(first + k * size, offset);
-        write_pack<WIDTH>(line.output + offset[INPUTS], line.stride(INPUTS), line.stride(INPUTS) == 1, count, result, beta);
+        line.write(first + k * size, whole, result, beta);
       }
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) softmax_forward_lanes(const Arguments<1> a) { softmax<Forward, Team::lanes>(a); }
-extern "C" __global__ void __launch_bounds__(256) softmax_forward_block(const Arguments<1> a) { softmax<Forward, Team::block>(a); }
+extern "C" __global__ void __launch_bounds__(256, 3) softmax_forward_lanes(const Arguments<1> a) { softmax<Forward, Team::lanes>(a); }
+extern "C" __global__ void __launch_bounds__(256, 3) softmax_forward_block(const Arguments<1> a) { softmax<Forward, Team::block>(a); }
 extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(1024) softmax_forward_cluster(const Arguments<1> a) {
   softmax<Forward, Team::cluster>(a);
 }
-extern "C" __global__ void __launch_bounds__(512) softmax_forward_columns(const Arguments<1> a) { softmax<Forward, Team::columns>(a); }
+extern "C" __global__ void __launch_bounds__(512, 1) softmax_forward_columns(const Arguments<1> a) { softmax<Forward, Team::columns>(a); }
 
-extern "C" __global__ void __launch_bounds__(256) softmax_backward_lanes(const Arguments<2> a) { softmax<Backward, Team::lanes>(a); }
-extern "C" __global__ void __launch_bounds__(256) softmax_backward_block(const Arguments<2> a) { softmax<Backward, Team::block>(a); }
-extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(1024) softmax_backward_cluster(const Arguments<2> a) {
+extern "C" __global__ void __launch_bounds__(256, 2) softmax_backward_lanes(const Arguments<2> a) { softmax<Backward, Team::lanes>(a); }
+extern "C" __global__ void __launch_bounds__(256, 2) softmax_backward_block(const Arguments<2> a) { softmax<Backward, Team::block>(a); }
+extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(512, 1) softmax_backward_cluster(const Arguments<2> a) {
   softmax<Backward, Team::cluster>(a);
 }
-extern "C" __global__ void __launch_bounds__(512) softmax_backward_columns(const Arguments<2> a) { softmax<Backward, Team::columns>(a); }
+extern "C" __global__ void __launch_bounds__(512, 1) softmax_backward_columns(const Arguments<2> a) { softmax<Backward, Team::columns>(a); }

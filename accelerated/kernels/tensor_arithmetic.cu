@@ -2,109 +2,189 @@
 //
 // Floor: bytes. An operand that is broadcast stays in the caches: a bias addition moves 2 elements a position, as a
 // scaling does; an operation of two whole tensors moves 3, with beta 4; setting moves 1. At 4.2 TB/s a position of 2
-// floats costs 1.9 ps, in which the GPU starts about 50 instructions: what could limit is the index arithmetic of the
-// broadcast operand. Where the output is dense (every layout without gaps) the kernels therefore walk it as one row in
-// accesses of 16 bytes whatever its extents, and divide once a pack, twice where a pack crosses the end of a row.
+// halves costs 1 ps, in which an H200 starts about 28 instructions: what limits the narrow types is the number of
+// instructions, those that find the operand that is broadcast above all, and the registers, which decide how many
+// loads are under way. Where the output is dense (every layout without gaps) the kernels therefore walk it as one row
+// in accesses of 16 bytes whatever its extents, and the host chooses how the other operand is found.
 #include "elementwise.cuh"
 
-enum Operation { ADD = 0, MUL = 1, MIN = 2, MAX = 3, SQRT = 4, NOT = 5 };               // cudnnOpTensorOp_t
+enum Operation { ADD = 0, MUL = 1, MIN = 2, MAX = 3, SQRT = 4, NOT = 5 };                  // cudnnOpTensorOp_t
 enum DataType { TO_FLOAT = 0, TO_DOUBLE = 1, TO_HALF = 2, TO_INT8 = 3, TO_BFLOAT16 = 9 };  // cudnnDataType_t
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
+constexpr int BLOCKS = sizeof(ELEMENT) == 1 ? 3 : 6;  // of 256 threads on a multiprocessor: as many as registers allow
 
-// Reads what an operand that is broadcast onto a dense output has for `count` neighbours of the output from `first` on.
-// `spread` (of width 1) holds the operand's rows on the output: pieces along which it advances by one stride.
-template <class C, int N, class T>
-__device__ __forceinline__ void read_spread(const Geometry<2>& spread, const T* pointer, unsigned first, unsigned count, C (&values)[N]) {
-  long long near[2], far[2], step = spread.row_stride[0];
-  unsigned position;
-  spread.packs_per_row.divide(first, position);
-  unsigned left = spread.row - position;  // until the row ends
-  if (left >= count) {
-    spread.locate(first, near);
-    read_pack<C, N>(pointer + near[0], step, step == 1, count, values);
-  } else if (spread.row >= N) {
-    spread.locate(first, near);
-    spread.locate(first + left, far);
-    const T* next = pointer + far[0] - left * step;
+// --- packs in their stored type, so that few registers hold them ---
+
+// Reads `count` elements that lie `stride` apart.
+template <int N, class T>
+__device__ __forceinline__ void read_elements(const T* pointer, long long stride, bool vectorised, unsigned count, Pack<T, N>& values) {
+  const Pack<T, N>* pack;
+  if (vectorised && count == N && packed<T, N>(pack, pointer)) {
+    values = *pack;
+  } else {
 #pragma unroll
     for (int i = 0; i < N; i++)
-      if (i < count) values[i] = load<C>((i < left ? pointer + near[0] : next)[i * step]);
+      if (i < count) values.item[i] = pointer[i * stride];
+  }
+}
+
+template <int N, class T>
+__device__ __forceinline__ void write_elements(T* pointer, long long stride, bool vectorised, unsigned count, const Pack<T, N>& values) {
+  const Pack<T, N>* pack;
+  if (vectorised && count == N && packed<T, N>(pack, pointer)) {
+    *reinterpret_cast<Pack<T, N>*>(pointer) = values;
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      if (i < count) pointer[i * stride] = values.item[i];
+  }
+}
+
+// --- an operand that is broadcast onto a dense output ---
+
+// How a pack of the output finds the operand's elements (accelerated/tensor_arithmetic.py chooses). A row is a piece of
+// the output along which the operand advances by one stride.
+enum Walk {
+  UNIFORM = 0,  // stride 0, rows of a pack at least: one element, or two where the pack crosses the end of a row
+  ALIGNED = 1,  // stride 1, rows of whole packs: one access
+  PIECES = 2,   // stride 1, rows of whole pieces of a pack: one access a piece
+  SINGLE = 3,   // element by element
+};
+constexpr int PIECE = 4;
+
+// Reads what the operand has for `count` neighbours of the output from `first` on. `spread` (of width 1) holds its rows.
+template <int N, class T>
+__device__ __forceinline__ void read_spread(int walk, const Geometry<2>& spread, const T* operand, unsigned first, unsigned count, Pack<T, N>& values) {
+  long long offset[2], step = spread.row_stride[0];
+  unsigned position;  // in the row
+  spread.packs_per_row.divide(first, position);
+  spread.locate(first, offset);
+  const T* pointer = operand + offset[0];
+  if (walk == UNIFORM) {
+    unsigned left = spread.row - position;
+    T near = *pointer, far = near;
+    if (left < count) {
+      spread.locate(first + left, offset);
+      far = operand[offset[0]];
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) values.item[i] = i < left ? near : far;
+  } else if (walk == ALIGNED) {
+    read_elements<N>(pointer, 1, true, count, values);
+  } else if (N > PIECE && walk == PIECES) {
+    constexpr int LENGTH = N > PIECE ? PIECE : N;
+#pragma unroll
+    for (int i = 0; i < N; i += LENGTH)
+      if (i < count) {
+        Pack<T, LENGTH> piece = {};
+        spread.locate(first + i, offset);
+        read_elements<LENGTH>(operand + offset[0], 1, true, count - i < LENGTH ? count - i : LENGTH, piece);
+#pragma unroll
+        for (int j = 0; j < LENGTH; j++) values.item[i + j] = piece.item[j];
+      }
   } else {
 #pragma unroll
     for (int i = 0; i < N; i++)
       if (i < count) {
-        spread.locate(first + i, near);
-        values[i] = load<C>(pointer[near[0]]);
+        values.item[i] = *pointer;
+        pointer += step;
+        if (++position == spread.row) {  // the next row of the output may be any row of the operand
+          position = 0;
+          offset[0] = 0;
+          if (spread.outer_rank > 0 && first + i + 1 < first + count) spread.locate(first + i + 1, offset);
+          pointer = operand + offset[0];
+        }
       }
   }
 }
 
-template <int N> __device__ __forceinline__ void add_prior(COMPUTE (&values)[N], COMPUTE beta, const COMPUTE (&prior)[N]) {
-  if (beta == COMPUTE(0)) return;
-#pragma unroll
-  for (int i = 0; i < N; i++) values[i] += beta * prior[i];
-}
-
 // --- cudnnAddTensor ---
+
+template <int N>
+__device__ __forceinline__ Pack<ELEMENT, N> sum(COMPUTE alpha, const Pack<ELEMENT, N>& a, COMPUTE beta, const Pack<ELEMENT, N>& prior) {
+  Pack<ELEMENT, N> result;
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+    COMPUTE value = alpha * load<COMPUTE>(a.item[i]);
+    if (beta != COMPUTE(0)) value += beta * load<COMPUTE>(prior.item[i]);
+    result.item[i] = store<ELEMENT>(value);
+  }
+  return result;
+}
 
 struct AddDenseArguments {
   const ELEMENT* a;
   ELEMENT* c;
   Geometry<2> spread;  // of A on C
-  double alpha, beta;
+  COMPUTE alpha, beta;
   unsigned count;
+  int walk;
 };
 
 extern "C" __global__ void add_tensor_dense(const AddDenseArguments x) {
-  COMPUTE alpha = x.alpha, beta = x.beta;
   unsigned first = (blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;
   if (first >= x.count) return;
   unsigned count = x.count - first < WIDTH ? x.count - first : WIDTH;
-  COMPUTE values[WIDTH] = {}, prior[WIDTH] = {};
-  if (beta != COMPUTE(0)) read_pack<COMPUTE, WIDTH>(const_cast<const ELEMENT*>(x.c) + first, 1, true, count, prior);
-  read_spread(x.spread, x.a, first, count, values);
-#pragma unroll
-  for (int i = 0; i < WIDTH; i++) values[i] *= alpha;
-  add_prior(values, beta, prior);
-  write_pack<WIDTH>(x.c + first, 1, true, count, values, COMPUTE(0));
+  Pack<ELEMENT, WIDTH> a = {}, prior = {};
+  if (x.beta != COMPUTE(0)) read_elements<WIDTH, ELEMENT>(x.c + first, 1, true, count, prior);
+  read_spread<WIDTH>(x.walk, x.spread, x.a, first, count, a);
+  write_elements<WIDTH>(x.c + first, 1, true, count, sum<WIDTH>(x.alpha, a, x.beta, prior));
 }
-
-struct Identity {
-  __device__ COMPUTE operator()(COMPUTE value) const { return value; }
-};
 
 struct AddArguments {
   const ELEMENT* a;
   ELEMENT* c;
   Geometry<2> geometry;
-  double alpha, beta;
+  COMPUTE alpha, beta;
 };
 
 extern "C" __global__ void add_tensor(const AddArguments x) {
-  map<WIDTH>(x.geometry, x.a, x.c, COMPUTE(x.alpha), COMPUTE(x.beta), Identity{});
+  const Geometry<2>& geometry = x.geometry;
+  unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+  if (index >= geometry.packs) return;
+  long long offset[2];
+  unsigned count = geometry.locate(index, offset);
+  bool vectorised = geometry.vectorised & 2;
+  Pack<ELEMENT, WIDTH> a = {}, prior = {};
+  ELEMENT* c = x.c + offset[1];
+  if (x.beta != COMPUTE(0)) read_elements<WIDTH, ELEMENT>(c, geometry.row_stride[1], vectorised, count, prior);
+  read_elements<WIDTH>(x.a + offset[0], geometry.row_stride[0], geometry.vectorised & 1, count, a);
+  write_elements<WIDTH>(c, geometry.row_stride[1], vectorised, count, sum<WIDTH>(x.alpha, a, x.beta, prior));
 }
 
 // --- cudnnOpTensor ---
 
-// a = op(alpha1 * a, alpha2 * b); one switch a pack.
-template <int N>
-__device__ __forceinline__ void combine(int operation, bool propagate, COMPUTE alpha1, COMPUTE alpha2, COMPUTE (&a)[N], const COMPUTE (&b)[N]) {
-#define EACH(expression)               \
-  _Pragma("unroll") for (int i = 0; i < N; i++) { \
-    COMPUTE x = alpha1 * a[i], y = alpha2 * b[i]; \
-    a[i] = expression;                 \
-  }                                    \
+struct Formula {
+  COMPUTE alpha1, alpha2, beta;
+  int operation, propagate, output;
+};
+
+// op(alpha1 * a, alpha2 * b) + beta * prior; one switch a pack.
+template <class Out, int N>
+__device__ __forceinline__ Pack<Out, N> combine(const Formula& formula, const Pack<ELEMENT, N>& a, const Pack<ELEMENT, N>& b, const Pack<Out, N>& prior) {
+  COMPUTE beta = formula.beta;
+  bool propagate = formula.propagate;
+  Pack<Out, N> result;
+#define EACH(expression)                                                                    \
+  _Pragma("unroll") for (int i = 0; i < N; i++) {                                           \
+    COMPUTE x = formula.alpha1 * load<COMPUTE>(a.item[i]);                                  \
+    COMPUTE y = formula.alpha2 * load<COMPUTE>(b.item[i]);                                  \
+    COMPUTE value = expression;                                                             \
+    if (beta != COMPUTE(0)) value += beta * load<COMPUTE>(prior.item[i]);                   \
+    result.item[i] = store<Out>(value);                                                     \
+  }                                                                                         \
   break
-  switch (operation) {
+  switch (formula.operation) {
     case ADD: EACH(x + y);
     case MUL: EACH(x * y);
     case MIN: EACH(propagate && (x != x || y != y) ? x + y : fmin(x, y));
     case MAX: EACH(propagate && (x != x || y != y) ? x + y : fmax(x, y));
     case SQRT: EACH(sqrt(x));
-    case NOT: EACH(COMPUTE(1) - x);
+    default: EACH(COMPUTE(1) - x);
   }
 #undef EACH
+  return result;
 }
 
 struct OpDenseArguments {
@@ -112,9 +192,9 @@ struct OpDenseArguments {
   const ELEMENT* b;
   void* c;
   Geometry<2> spread;  // of B on C
-  double alpha1, alpha2, beta;
+  Formula formula;
   unsigned count;
-  int operation, propagate, output;
+  int walk;
 };
 
 struct OpArguments {
@@ -122,8 +202,7 @@ struct OpArguments {
   const ELEMENT* b;
   void* c;
   Geometry<3> geometry;
-  double alpha1, alpha2, beta;
-  int operation, propagate, output;
+  Formula formula;
 };
 
 // Elements of one pack: 16 bytes of the wider type, so that neither side leaves holes between a warp's accesses.
@@ -132,18 +211,16 @@ template <class Out> constexpr int PACK = 16 / (sizeof(Out) > sizeof(ELEMENT) ? 
 template <class Out> struct Dense {
   static __device__ __forceinline__ void run(const OpDenseArguments& x) {
     constexpr int N = PACK<Out>;
-    COMPUTE beta = x.beta;
-    Out* c = static_cast<Out*>(x.c);
     unsigned first = (blockIdx.x * blockDim.x + threadIdx.x) * N;
     if (first >= x.count) return;
     unsigned count = x.count - first < N ? x.count - first : N;
-    COMPUTE a[N] = {}, b[N] = {}, prior[N] = {};
-    read_pack<COMPUTE, N>(x.a + first, 1, true, count, a);
-    if (beta != COMPUTE(0)) read_pack<COMPUTE, N>(const_cast<const Out*>(c) + first, 1, true, count, prior);
-    if (x.operation < SQRT) read_spread(x.spread, x.b, first, count, b);
-    combine<N>(x.operation, x.propagate, x.alpha1, x.alpha2, a, b);
-    add_prior(a, beta, prior);
-    write_pack<N>(c + first, 1, true, count, a, COMPUTE(0));
+    Pack<ELEMENT, N> a = {}, b = {};
+    Pack<Out, N> prior = {};
+    Out* c = static_cast<Out*>(x.c) + first;
+    read_elements<N>(x.a + first, 1, true, count, a);
+    if (x.formula.beta != COMPUTE(0)) read_elements<N, Out>(c, 1, true, count, prior);
+    if (x.formula.operation < SQRT) read_spread<N>(x.walk, x.spread, x.b, first, count, b);
+    write_elements<N>(c, 1, true, count, combine<Out, N>(x.formula, a, b, prior));
   }
 };
 
@@ -151,55 +228,43 @@ template <class Out> struct Strided {
   static __device__ __forceinline__ void run(const OpArguments& x) {
     constexpr int N = PACK<Out>;
     const Geometry<3>& geometry = x.geometry;
-    COMPUTE beta = x.beta;
-    Out* c = static_cast<Out*>(x.c);
     unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= geometry.packs) return;
     long long offset[3];
     unsigned count = geometry.locate(index, offset);
-    COMPUTE a[N] = {}, b[N] = {}, prior[N] = {};
-    read_pack<COMPUTE, N>(x.a + offset[0], geometry.row_stride[0], geometry.vectorised & 1, count, a);
-    if (beta != COMPUTE(0))
-      read_pack<COMPUTE, N>(const_cast<const Out*>(c) + offset[2], geometry.row_stride[2], geometry.vectorised & 4, count, prior);
-    if (x.operation < SQRT) read_pack<COMPUTE, N>(x.b + offset[1], geometry.row_stride[1], geometry.vectorised & 2, count, b);
-    combine<N>(x.operation, x.propagate, x.alpha1, x.alpha2, a, b);
-    add_prior(a, beta, prior);
-    write_pack<N>(c + offset[2], geometry.row_stride[2], geometry.vectorised & 4, count, a, COMPUTE(0));
+    bool vectorised = geometry.vectorised & 4;
+    Pack<ELEMENT, N> a = {}, b = {};
+    Pack<Out, N> prior = {};
+    Out* c = static_cast<Out*>(x.c) + offset[2];
+    read_elements<N>(x.a + offset[0], geometry.row_stride[0], geometry.vectorised & 1, count, a);
+    if (x.formula.beta != COMPUTE(0)) read_elements<N, Out>(c, geometry.row_stride[2], vectorised, count, prior);
+    if (x.formula.operation < SQRT) read_elements<N>(x.b + offset[1], geometry.row_stride[1], geometry.vectorised & 2, count, b);
+    write_elements<N>(c, geometry.row_stride[2], vectorised, count, combine<Out, N>(x.formula, a, b, prior));
   }
 };
 
 // The destination types that Table 7 has for ELEMENT: itself, for FLOAT three narrower ones, for those FLOAT.
-template <template <class> class Walk, class Arguments> __device__ __forceinline__ void run_to_output(const Arguments& x) {
+template <template <class> class Run, class Arguments> __device__ __forceinline__ void run_to_output(const Arguments& x) {
   if constexpr (sizeof(ELEMENT) == 4) {
-    switch (x.output) {
-      case TO_FLOAT: return Walk<float>::run(x);
-      case TO_HALF: return Walk<half>::run(x);
-      case TO_INT8: return Walk<int8>::run(x);
-      case TO_BFLOAT16: return Walk<bfloat16>::run(x);
+    switch (x.formula.output) {
+      case TO_FLOAT: return Run<float>::run(x);
+      case TO_HALF: return Run<half>::run(x);
+      case TO_INT8: return Run<int8>::run(x);
+      case TO_BFLOAT16: return Run<bfloat16>::run(x);
     }
   } else if constexpr (sizeof(ELEMENT) < 4) {
-    if (x.output == TO_FLOAT) return Walk<float>::run(x);
-    return Walk<ELEMENT>::run(x);
+    if (x.formula.output == TO_FLOAT) return Run<float>::run(x);
+    return Run<ELEMENT>::run(x);
   } else {
-    return Walk<ELEMENT>::run(x);
+    return Run<ELEMENT>::run(x);
   }
 }
 
-extern "C" __global__ void op_tensor_dense(const OpDenseArguments x) { run_to_output<Dense>(x); }
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) op_tensor_dense(const OpDenseArguments x) { run_to_output<Dense>(x); }
 
-extern "C" __global__ void op_tensor(const OpArguments x) { run_to_output<Strided>(x); }
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) op_tensor(const OpArguments x) { run_to_output<Strided>(x); }
 
-// --- cudnnScaleTensor, cudnnSetTensor ---
-
-struct ScaleArguments {
-  ELEMENT* y;
-  Geometry<2> geometry;
-  double alpha;
-};
-
-extern "C" __global__ void scale_tensor(const ScaleArguments x) {
-  map<WIDTH>(x.geometry, x.y, x.y, COMPUTE(x.alpha), COMPUTE(0), Identity{});
-}
+// --- cudnnSetTensor; cudnnScaleTensor is add_tensor in place ---
 
 struct SetArguments {
   ELEMENT* y;
@@ -212,8 +277,9 @@ extern "C" __global__ void set_tensor(const SetArguments x) {
   if (index >= x.geometry.packs) return;
   long long offset[1];
   unsigned count = x.geometry.locate(index, offset);
-  double values[WIDTH];  // one rounding, from the value as it was given
+  ELEMENT value = store<ELEMENT>(x.value);  // one rounding, from the value as it was given
+  Pack<ELEMENT, WIDTH> values;
 #pragma unroll
-  for (int i = 0; i < WIDTH; i++) values[i] = x.value;
-  write_pack<WIDTH>(x.y + offset[0], x.geometry.row_stride[0], x.geometry.vectorised & 1, count, values, 0.0);
+  for (int i = 0; i < WIDTH; i++) values.item[i] = value;
+  write_elements<WIDTH>(x.y + offset[0], x.geometry.row_stride[0], x.geometry.vectorised & 1, count, values);
 }

@@ -14,6 +14,9 @@ from ..functions import FUNCTIONS
 from ..status import CudnnError
 from . import (  # noqa: F401 (they register their functions)
     activation,
+    convolution,
+    convolution_algorithms,
+    convolution_descriptors,
     filter_descriptors,
     library,
     pooling,

@@ -13,7 +13,7 @@ from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .tensor_descriptors import entries
 
 COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, INT32)  # what the tables of configurations list (docs/errata.md, D249)
-MOST_SPATIAL_DIMENSIONS = CUDNN_DIM_MAX - 2  # a tensor has two more (docs/errata.md, D247)
+MOST_REQUESTED = CUDNN_DIM_MAX - 2  # of the getter; the setter's limit is CUDNN_DIM_MAX (docs/errata.md, D247)
 
 
 @documented()
@@ -34,7 +34,9 @@ def cudnnSetConvolution2dDescriptor(convDesc, pad_h, pad_w, u, v, dilation_h, di
     compute type other than FLOAT, DOUBLE, HALF, INT32. Source: 5.2.33.
     """
     name = "cudnnSetConvolution2dDescriptor"
-    expect(min(pad_h, pad_w) >= 0, BAD_PARAM, f"{name}/c13", f"pad_h {pad_h}, pad_w {pad_w}: padding cannot be negative")
+    expect(
+        min(pad_h, pad_w) >= 0, BAD_PARAM, f"{name}/c13", f"pad_h {pad_h}, pad_w {pad_w}: padding cannot be negative"
+    )
     expect(min(u, v) > 0, BAD_PARAM, f"{name}/c14", f"u {u}, v {v}: strides must be at least 1")
     expect(min(dilation_h, dilation_w) > 0, BAD_PARAM, f"{name}/c15",
            f"dilation_h {dilation_h}, dilation_w {dilation_w}: dilations must be at least 1")  # fmt: skip
@@ -50,12 +52,12 @@ def cudnnSetConvolutionNdDescriptor(convDesc, arrayLength, padA, filterStrideA, 
     padA, filterStrideA, dilationA: at least arrayLength entries. Group count, math type and reorder type stay.
     Errors: BAD_PARAM for a negative arrayLength (c13), an unknown mode (c14), a dataType other than FLOAT, DOUBLE,
     HALF, INT32 (c15), negative padding (c16), strides (c17) or dilations (c18) below 1; NOT_SUPPORTED for arrayLength
-    above CUDNN_DIM_MAX - 2 (c19). Source: 5.2.36.
+    above CUDNN_DIM_MAX (c19). Source: 5.2.36.
     """
     name = "cudnnSetConvolutionNdDescriptor"
     expect(arrayLength >= 0, BAD_PARAM, f"{name}/c13", f"arrayLength is {arrayLength}, it cannot be negative")
-    expect(arrayLength <= MOST_SPATIAL_DIMENSIONS, NOT_SUPPORTED, f"{name}/c19",
-           f"arrayLength is {arrayLength}, supported are up to {MOST_SPATIAL_DIMENSIONS}")  # fmt: skip
+    expect(arrayLength <= CUDNN_DIM_MAX, NOT_SUPPORTED, f"{name}/c19",
+           f"arrayLength is {arrayLength}, supported are up to {CUDNN_DIM_MAX}")  # fmt: skip
     _compute_type("dataType", dataType, f"{name}/c15")
     padding = entries("padA", padA, arrayLength, f"{name}/c05")
     strides = entries("filterStrideA", filterStrideA, arrayLength, f"{name}/c06")
@@ -111,8 +113,8 @@ def cudnnGetConvolutionNdDescriptor(convDesc, arrayLengthRequested):
     name = "cudnnGetConvolutionNdDescriptor"
     expect(arrayLengthRequested >= 0, BAD_PARAM, f"{name}/c10",
            f"arrayLengthRequested is {arrayLengthRequested}, it cannot be negative")  # fmt: skip
-    expect(arrayLengthRequested <= MOST_SPATIAL_DIMENSIONS, NOT_SUPPORTED, f"{name}/c11",
-           f"arrayLengthRequested is {arrayLengthRequested}, supported are up to {MOST_SPATIAL_DIMENSIONS}")  # fmt: skip
+    expect(arrayLengthRequested <= MOST_REQUESTED, NOT_SUPPORTED, f"{name}/c11",
+           f"arrayLengthRequested is {arrayLengthRequested}, supported are up to {MOST_REQUESTED}")  # fmt: skip
     spec = _initialised(convDesc, f"{name}/c01")
     arrays = (values[:arrayLengthRequested] for values in (spec.padding, spec.stride, spec.dilation))
     return ConvolutionNdParameters(spec.rank, *arrays, spec.mode, spec.compute_type)

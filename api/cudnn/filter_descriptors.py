@@ -41,7 +41,9 @@ def cudnnSetFilterNdDescriptor(filterDesc, dataType, format, nbDims, filterDimA)
     Errors: BAD_PARAM for sizes below 1 or too few entries (c12, c10), unknown dataType (c13) or format (c14), nbDims below 3;
     NOT_SUPPORTED for nbDims above 8 (c15). Source: 3.2.82.
     """
-    expect(nbDims >= LOWEST_RANK, BAD_PARAM, INCORRECT_PARAMETER, f"nbDims is {nbDims}, it must be at least {LOWEST_RANK}")
+    expect(
+        nbDims >= LOWEST_RANK, BAD_PARAM, INCORRECT_PARAMETER, f"nbDims is {nbDims}, it must be at least {LOWEST_RANK}"
+    )
     expect(nbDims <= CUDNN_DIM_MAX, NOT_SUPPORTED, "cudnnSetFilterNdDescriptor/c15",
            f"nbDims is {nbDims}, supported are up to {CUDNN_DIM_MAX}")  # fmt: skip
     dims = entries("filterDimA", filterDimA, nbDims, "cudnnSetFilterNdDescriptor/c10")

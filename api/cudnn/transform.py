@@ -104,7 +104,12 @@ def cudnnInitTransformDest(transformDesc, srcDesc, destDesc):
     expect(source.rank == 4, NOT_SUPPORTED, "cudnnInitTransformDest/c09",
            f"srcDesc has {source.rank} dimensions {source.dims}, supported are 4")  # fmt: skip
     dims = destination_dims(transform, source.dims)
-    expect(min(dims) > 0, BAD_PARAM, INCORRECT_PARAMETER, f"transformDesc {transform} makes {dims} of srcDesc {source.dims}")
+    expect(
+        min(dims) > 0,
+        BAD_PARAM,
+        INCORRECT_PARAMETER,
+        f"transformDesc {transform} makes {dims} of srcDesc {source.dims}",
+    )
     vectors_fit_format(transform.format, source.data_type, dims[1])
     expect(prod(dims) < TWO_GIGA, NOT_SUPPORTED, "cudnnSetTensorNdDescriptorEx/c07",
            f"transformDesc {transform} makes {dims} of srcDesc {source.dims}: {prod(dims)} elements, fewer than {TWO_GIGA} are supported")  # fmt: skip
@@ -202,7 +207,12 @@ def _check(function, transform, alpha, source, beta, destination):
                f"{name} has data type {spec.data_type.name} in CUDNN_TENSOR_NCHW_VECT_C, supported are NCHW and NHWC")  # fmt: skip
     kinds = (source.data_type, destination.data_type)
     convertible = kinds[0] == kinds[1] or (all(kind in CONVERTED for kind in kinds) and kinds not in NOT_CONVERTED)
-    expect(convertible, NOT_SUPPORTED, f"{function}/c15", f"srcDesc has type {kinds[0].name}, it is not converted into {kinds[1].name} of destDesc")
+    expect(
+        convertible,
+        NOT_SUPPORTED,
+        f"{function}/c15",
+        f"srcDesc has type {kinds[0].name}, it is not converted into {kinds[1].name} of destDesc",
+    )
     expect(unfolds(transform) or not _changes(transform) or (alpha, beta) == (1, 0), NOT_SUPPORTED, f"{function}/c16",
            f"alpha is {alpha} and beta is {beta}, folding and padding take 1 and 0 only")  # fmt: skip
 

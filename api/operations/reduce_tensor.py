@@ -82,11 +82,16 @@ def reduced_dimensions(A: TensorSpec, C: TensorSpec) -> tuple[int, ...]:
     return tuple(i for i, (a, c) in enumerate(zip(A.dims, C.dims, strict=False)) if c == 1 and a != 1)
 
 
+def pack_width(A: TensorSpec) -> int:
+    """Elements of A that a thread reads in one access: 16 bytes, at most 8 elements."""
+    return min(8, 16 // A.scalar_bytes)
+
+
 def divided(A: TensorSpec, C: TensorSpec) -> Division:
     """Enough blocks to fill a device, each with enough work to be worth it."""
     reduced = reduced_dimensions(A, C)
     length = prod(A.dims[i] for i in reduced)
-    width = 16 // A.scalar_bytes
+    width = pack_width(A)
     if _innermost(A) in reduced:
         lanes = min(BLOCK, _power_of_two(-(-length // (4 * width))))
         blocks = -(-C.count * lanes // BLOCK)

@@ -61,7 +61,9 @@ def folds(transform: TransformSpec) -> bool:
 
 
 def unfolds(transform: TransformSpec) -> bool:
-    return prod(folding_factors(transform)) > 1 and transform.direction == cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
+    return (
+        prod(folding_factors(transform)) > 1 and transform.direction == cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
+    )
 
 
 def pads(transform: TransformSpec) -> bool:

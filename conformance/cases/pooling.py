@@ -1,1 +1,800 @@
 """Cases of the pooling family."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
+from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
+from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
+from dualdnn.api.operations.specs import (
+    BFLOAT16,
+    DOUBLE,
+    FLOAT,
+    HALF,
+    INT8,
+    INT32,
+    NCHW_VECT_C,
+    NHWC,
+    UINT8,
+    INT8x4,
+    INT8x32,
+    UINT8x4,
+)
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls.pooling import pooling_descriptor
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference.engine import run
+from dualdnn.reference.view import strided
+
+MAXIMA = [Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC]
+AVERAGES = [Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING]
+FORWARD_TYPES = [FLOAT, DOUBLE, HALF, INT8]
+BACKWARD_TYPES = [FLOAT, DOUBLE, HALF, BFLOAT16]
+BACKWARD_LAYOUTS = ["nchw", "nhwc", "gaps"]  # the layouts with a contiguous row or contiguous channels
+BLENDS = [(1.0, 0.0), (-1.75, 0.5)]
+
+
+class Geometry(NamedTuple):
+    """Dimensions of x and a pooling of them; the output dimensions are the advised ones unless given."""
+
+    dims: tuple[int, ...]
+    window: tuple[int, ...]
+    padding: tuple[int, ...]
+    stride: tuple[int, ...]
+    output: tuple[int, ...] | None = None
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        if self.output:
+            return (*self.dims[:2], *self.output)
+        sizes = zip(self.dims[2:], self.padding, self.window, self.stride, strict=True)
+        return (*self.dims[:2], *(1 + (extent + 2 * p - w) // s for extent, p, w, s in sizes))
+
+
+STANDARD = Geometry((2, 3, 9, 11), (3, 3), (1, 1), (2, 2))
+GEOMETRIES = {
+    "3x3s2": STANDARD,
+    "3x3s1": Geometry((2, 3, 6, 7), (3, 3), (1, 1), (1, 1)),
+    "2x2s2": Geometry((2, 5, 8, 6), (2, 2), (0, 0), (2, 2)),
+    "1x1": Geometry((2, 3, 4, 5), (1, 1), (0, 0), (1, 1)),
+    "uneven": Geometry((1, 4, 7, 13), (1, 5), (0, 2), (2, 3)),
+    "gaps": Geometry((2, 3, 8, 9), (2, 1), (0, 0), (3, 4)),
+    "larger-window": Geometry((2, 3, 4, 5), (7, 9), (2, 3), (1, 2)),
+    "negative-padding": Geometry((2, 3, 8, 9), (3, 2), (-1, -2), (2, 1)),
+    "global": Geometry((2, 3, 7, 7), (7, 7), (0, 0), (1, 1)),
+    "one": Geometry((1, 1, 1, 1), (1, 1), (0, 0), (1, 1)),
+    "row": Geometry((1, 9, 1, 12), (1, 3), (0, 1), (1, 2)),
+    "3d": Geometry((2, 3, 4, 5, 6), (2, 3, 2), (1, 1, 0), (2, 2, 1)),
+    "3d-global": Geometry((2, 3, 2, 3, 4), (2, 3, 4), (0, 0, 0), (1, 1, 1)),
+}
+# Sizes that take the accelerated backend through each of its kernels: many small planes, planes in several parts, large
+# windows (shared by a block), few channels, whole vectors of them.
+SIZES = {
+    "many-planes": Geometry((5, 30, 5, 6), (3, 3), (1, 1), (2, 2)),
+    "tall": Geometry((1, 1, 260, 61), (3, 3), (1, 1), (2, 2)),
+    "large-window": Geometry((1, 2, 19, 21), (17, 18), (1, 1), (2, 2)),
+    "large-global": Geometry((2, 2, 18, 19), (18, 19), (0, 0), (1, 1)),
+    "larger-global": Geometry((1, 1, 34, 35), (34, 35), (0, 0), (1, 1)),
+    "32-channels": Geometry((2, 32, 7, 6), (3, 3), (1, 1), (2, 2)),
+    "35-channels": Geometry((1, 35, 7, 6), (2, 2), (0, 0), (2, 2)),
+    "40-channels-global": Geometry((2, 40, 7, 6), (7, 6), (0, 0), (1, 1)),
+    "3d-cube": Geometry((1, 4, 7, 6, 9), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
+}
+
+
+def forward(mode: Mode, geometry: Geometry = STANDARD, data_type: Any = FLOAT, x: str = "nchw", y: str = "nchw", *,
+            nan: Nan = Nan.CUDNN_NOT_PROPAGATE_NAN, alpha: float = 1.0, beta: float = 0.0) -> PoolingForward:  # fmt: skip
+    spec = PoolingSpec(mode, nan, geometry.window, geometry.padding, geometry.stride)
+    return PoolingForward(spec, alpha, beta, laid_out(data_type, geometry.dims, x), laid_out(data_type, geometry.outputs, y))
+
+
+def backward(mode: Mode, geometry: Geometry = STANDARD, data_type: Any = FLOAT, x: str = "nchw", y: str = "nchw", *,
+             nan: Nan = Nan.CUDNN_NOT_PROPAGATE_NAN, alpha: float = 1.0, beta: float = 0.0,
+             **specs: TensorSpec) -> PoolingBackward:  # fmt: skip
+    spec = PoolingSpec(mode, nan, geometry.window, geometry.padding, geometry.stride)
+    wide, narrow = laid_out(data_type, geometry.dims, x), laid_out(data_type, geometry.outputs, y)
+    named = {"y": narrow, "dy": narrow, "x": wide, "dx": wide} | specs
+    return PoolingBackward(spec, alpha, beta, **named)
+
+
+def pooled(operation: PoolingBackward, inputs: str = "normal", seed: int = 0, **values: Any) -> dict[str, Any]:
+    """Memory for a backward call whose y is what the forward call makes of x; ``values`` replace whole operands."""
+    memory = prepare(operation, inputs, seed)
+    for name, numbers in values.items():
+        target = strided(operation.tensor(name), memory[name])
+        target[...] = np.asarray(numbers, target.dtype).reshape(target.shape)
+    run(PoolingForward(operation.pooling, 1.0, 0.0, operation.x, operation.y), {"x": memory["x"], "y": memory["y"]})
+    return memory
+
+
+def numbers_of(result: Any, name: str) -> list[float]:
+    """The elements of an output in logical order."""
+    return strided(result.operation.tensor(name), result.after[name]).astype(np.float64).ravel().tolist()
+
+
+# Forward
+
+
+@shows("cudnnPoolingForward/c01", "cudnnPoolingForward/c15", "cudnnPoolingMode_t/c01", "cudnnPoolingMode_t/c02",
+       "cudnnPoolingMode_t/c03", "cudnnSetPooling2dDescriptor/c02", "cudnnSetPoolingNdDescriptor/c02",
+       "cudnnSetPoolingNdDescriptor/c06")  # fmt: skip
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
+def test_forward_formula(trial, mode, geometry):
+    for inputs in ("normal", "ties", "wide"):
+        trial(forward(mode, GEOMETRIES[geometry]), inputs)
+
+
+@shows("cudnnPoolingForward/c09", "cudnnPoolingForward/c10", "cudnnPoolingForward/c11", "cudnnPoolingForward/c12")
+@pytest.mark.parametrize("alpha, beta", BLENDS)
+@pytest.mark.parametrize("data_type", FORWARD_TYPES, ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
+def test_forward_types_and_blending(trial, mode, data_type, alpha, beta):
+    trial(forward(mode, data_type=data_type, alpha=alpha, beta=beta))
+
+
+@shows("cudnnPoolingForward/c02")
+@pytest.mark.parametrize("geometry", ["3x3s2", "3d"])
+@pytest.mark.parametrize("y", LAYOUTS)
+@pytest.mark.parametrize("x", LAYOUTS)
+def test_forward_takes_every_layout(trial, x, y, geometry):
+    for mode in (MAXIMA[0], AVERAGES[1]):
+        trial(forward(mode, GEOMETRIES[geometry], HALF, x, y, beta=0.5))
+
+
+@shows("cudnnPoolingForward/c02")
+@pytest.mark.parametrize("layout", ["nchw", "nhwc", "chwn", "gaps"])
+@pytest.mark.parametrize("size", SIZES)
+def test_forward_sizes(trial, size, layout):
+    for mode in (MAXIMA[0], AVERAGES[0]):
+        trial(forward(mode, SIZES[size], FLOAT, layout, layout))
+    trial(forward(AVERAGES[1], SIZES[size], HALF, layout, layout, beta=-1.0))
+
+
+@shows("cudnnPoolingForward/c02", "cudnnPoolingForward/c11", "cudnnPoolingForward/c12")
+@pytest.mark.parametrize("geometry", ["3x3s2", "global", "3d", "large-window"])
+@pytest.mark.parametrize("data_type", [INT8x4, INT8x32], ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
+def test_forward_vectors(trial, mode, data_type, geometry):
+    """NCHW_VECT_C is a format, and every format is supported (docs/errata.md, D092)."""
+    shape = (GEOMETRIES | SIZES)[geometry]
+    shape = shape._replace(dims=(2, 64 if data_type == INT8x32 else 12, *shape.dims[2:]))
+    x, y = (TensorSpec.packed(data_type, dims, NCHW_VECT_C) for dims in (shape.dims, shape.outputs))
+    spec = PoolingSpec(mode, Nan.CUDNN_PROPAGATE_NAN, shape.window, shape.padding, shape.stride)
+    trial(PoolingForward(spec, 1.0, 0.0, x, y))
+    trial(PoolingForward(spec, 1.5, -0.5, x, y))
+
+
+@shows("cudnnPoolingForward/c05")
+@pytest.mark.parametrize("output", [(3, 4), (5, 6), (4, 6), (7, 9), (1, 1)], ids=str)
+@pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
+def test_forward_output_of_any_size(trial, mode, output):
+    """Advised are (5, 6). Windows past the padding have no position to average (docs/errata.md, D091)."""
+    for layout in ("nchw", "nhwc"):
+        trial(forward(mode, STANDARD._replace(output=output), FLOAT, layout, layout), "positive")
+
+
+PADDED = {
+    "padding-of-a-window": Geometry((1, 2, 4, 4), (2, 2), (2, 2), (1, 1)),
+    "padding-beyond-a-window": Geometry((1, 2, 3, 3), (2, 2), (3, 3), (2, 2)),
+    "padding-of-one": Geometry((1, 1, 2, 2), (1, 1), (1, 1), (1, 1)),
+}
+
+
+@shows("cudnnPoolingForward/c01", "cudnnPoolingMode_t/c02", "cudnnPoolingMode_t/c03")
+@pytest.mark.parametrize("geometry", PADDED)
+@pytest.mark.parametrize("data_type", FORWARD_TYPES, ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
+def test_forward_windows_in_the_padding(trial, mode, data_type, geometry):
+    """They hold no value: the lowest finite number, 0 of the counted padding, or 0/0 (docs/errata.md, D091)."""
+    trial(forward(mode, PADDED[geometry], data_type))
+
+
+@shows("cudnnPoolingMode_t/c02", "cudnnPoolingMode_t/c03")
+@pytest.mark.parametrize("mode, expected", [(AVERAGES[0], [3, 4.5, 3.5]), (AVERAGES[1], [4.5, 4.5, 5.25])], ids=["include", "exclude"])
+def test_divisor_of_the_average(trial, mode, expected):
+    """Windows of 3 over 3 6 3 4.5 6 with one position of padding at either end, by hand: sums 9, 13.5 and 10.5."""
+    x = np.array([3, 6, 3, 4.5, 6], np.float32)
+    for layout in ("nchw", "nhwc"):
+        operation = forward(mode, Geometry((1, 1, 1, 5), (1, 3), (0, 1), (1, 2)), FLOAT, layout, layout)
+        result = trial(operation, before={"x": x.view(np.uint8), "y": np.full(12, 0xFF, np.uint8)})
+        assert numbers_of(result, "y") == expected
+
+
+@shows("cudnnPoolingForward/c06", "cudnnPoolingForward/c07", "cudnnPoolingForward/c08")
+@pytest.mark.parametrize("mode", AVERAGES, ids=lambda m: m.name)
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("alpha, expected", [
+    (1.0, [2, 4, -2, -3, 127, -128, 0, 0]),
+    (2.0, [3, 7, -3, -6, 127, -128, 1, -1]),
+    (-2.0, [-3, -7, 3, 6, -128, 127, -1, 1]),
+])  # fmt: skip
+def test_integer_average(trial, mode, layout, alpha, expected):
+    """Halves go to even, alpha multiplies before that, and what is out of range is clamped."""
+    pairs = np.array([1, 2, 3, 4, -1, -2, -3, -3, 127, 127, -128, -127, 0, 1, -1, 0], np.int8)
+    operation = forward(mode, Geometry((1, 1, 1, 16), (1, 2), (0, 0), (1, 2)), INT8, layout, layout, alpha=alpha)
+    result = trial(operation, before={"x": pairs.view(np.uint8), "y": np.full(8, 0xFF, np.uint8)})
+    assert numbers_of(result, "y") == expected
+
+
+@shows("cudnnPoolingForward/c06", "cudnnPoolingForward/c07")
+@pytest.mark.parametrize("data_type", [INT8, HALF], ids=lambda t: t.name)
+def test_average_is_rounded_once(trial, data_type):
+    trial(forward(AVERAGES[0], Geometry((3, 8, 12, 12), (4, 4), (0, 0), (2, 2)), data_type), "ties")
+
+
+@shows("cudnnSetPooling2dDescriptor/c03", "cudnnSetPoolingNdDescriptor/c03", "cudnnNanPropagation_t/c01")
+@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
+@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
+def test_forward_special_values(trial, mode, data_type, nan):
+    for geometry, layout in (("2x2s2", "nchw"), ("3x3s2", "nhwc"), ("3d", "nchw")):
+        trial(forward(mode, GEOMETRIES[geometry], data_type, layout, layout, nan=nan), "special")
+
+
+@shows("cudnnSetPooling2dDescriptor/c03")
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("size", ["large-window", "large-global", "40-channels-global"])
+def test_special_values_of_large_windows(trial, size, layout):
+    """Rare ones: a window that holds one NaN or infinity among many numbers."""
+    for nan in Nan:
+        operation = forward(MAXIMA[0], SIZES[size], FLOAT, layout, layout, nan=nan)
+        memory = prepare(operation, "normal", 0)
+        x = memory["x"].view(np.float32)
+        x[:: 7 * x.size // 16] = np.nan
+        x[1 :: 5 * x.size // 16] = -np.inf
+        trial(operation, before=memory)
+
+
+@shows("cudnnSetPooling2dDescriptor/c03", "cudnnPoolingForward/c01")
+@pytest.mark.parametrize("nan, expected", [
+    (Nan.CUDNN_NOT_PROPAGATE_NAN, [1.0, 2.0, -65504.0, -np.inf, -np.inf, 3.0]),
+    (Nan.CUDNN_PROPAGATE_NAN, [np.nan, np.nan, np.nan, np.nan, -np.inf, 3.0]),
+], ids=lambda v: getattr(v, "name", ""))  # fmt: skip
+@pytest.mark.parametrize("mode", MAXIMA, ids=lambda m: m.name)
+def test_maximum_of_nan_and_infinity(trial, mode, nan, expected):
+    """Passed over, NaN leaves what else the window holds, or the lowest finite number (docs/errata.md, D090)."""
+    inf = np.inf
+    x = np.array([np.nan, 1, 2, np.nan, np.nan, np.nan, np.nan, -inf, -inf, -inf, 3, -inf], np.float16)
+    for layout in ("nchw", "nhwc"):
+        operation = forward(mode, Geometry((1, 1, 1, 12), (1, 2), (0, 0), (1, 2)), HALF, layout, layout, nan=nan)
+        result = trial(operation, before={"x": x.view(np.uint8), "y": np.full(12, 0xFF, np.uint8)})
+        assert np.array_equal(numbers_of(result, "y"), expected, equal_nan=True)
+
+
+def test_forward_in_place(trial):
+    """A window of one input at its own place may be written over it (docs/errata.md, D059)."""
+    for layout in LAYOUTS:
+        operation = forward(MAXIMA[0], GEOMETRIES["1x1"], FLOAT, layout, layout, alpha=3.0, beta=0.5)
+        trial(operation, aliases={"y": "x"})
+
+
+def test_forward_in_place_is_refused_elsewhere(subject, refused):
+    if not subject.ours:
+        pytest.skip("the document does not say what happens")
+    for geometry in (GEOMETRIES["3x3s1"], Geometry((2, 3, 4, 5), (1, 1), (0, 0), (1, 1), (4, 6))):
+        refused(forward(MAXIMA[0], geometry), BAD_PARAM, "cudnnStatus_t/c05", aliases={"y": "x"})
+    operation = forward(MAXIMA[0], GEOMETRIES["1x1"], y="nhwc")
+    refused(operation, BAD_PARAM, "cudnnStatus_t/c05", aliases={"y": "x"})
+
+
+def test_forward_images_and_channels_must_agree(refused):
+    for dims in [(3, 3, 5, 6), (2, 4, 5, 6)]:
+        operation = forward(MAXIMA[0])
+        y = TensorSpec.packed(FLOAT, dims)
+        refused(PoolingForward(operation.pooling, 1.0, 0.0, operation.x, y), BAD_PARAM, "cudnnPoolingForward/c16")
+
+
+@pytest.mark.parametrize("x, y", [(FLOAT, HALF), (HALF, FLOAT), (INT8, FLOAT), (FLOAT, DOUBLE)], ids=lambda t: t.name)
+def test_forward_types_must_agree(refused, x, y):
+    operation = forward(AVERAGES[0], data_type=x)
+    y = TensorSpec.packed(y, operation.y.dims)
+    refused(PoolingForward(operation.pooling, 1.0, 0.0, operation.x, y), BAD_PARAM, "cudnnPoolingForward/c17")
+
+
+@shows("cudnnPoolingForward/c12", "cudnnPoolingForward/c18")
+@pytest.mark.parametrize("data_type", [UINT8, INT32, BFLOAT16], ids=lambda t: t.name)
+def test_forward_other_types_are_not_supported(refused, data_type):
+    refused(forward(MAXIMA[0], data_type=data_type), NOT_SUPPORTED, "cudnnPoolingForward/c11")
+
+
+@shows("cudnnPoolingForward/c12", "cudnnPoolingForward/c18")
+def test_forward_unsigned_vectors_are_not_supported(refused):
+    x, y = (TensorSpec.packed(UINT8x4, (2, 8, *extents), NCHW_VECT_C) for extents in ((9, 11), (5, 6)))
+    spec = forward(MAXIMA[0]).pooling
+    refused(PoolingForward(spec, 1.0, 0.0, x, y), NOT_SUPPORTED, "cudnnPoolingForward/c11")
+
+
+@shows("cudnnPoolingForward/c18")
+@pytest.mark.parametrize("rank", [1, 4])
+def test_forward_spatial_dimensions(trial, refused, rank):
+    geometry = Geometry((2, 3, *[4] * rank), (2,) * rank, (0,) * rank, (2,) * rank)
+    refused(forward(MAXIMA[0], geometry), NOT_SUPPORTED, "cudnnPoolingForward/c04")
+
+
+def test_forward_ranks_must_agree(refused):
+    flat, deep = GEOMETRIES["3x3s2"], GEOMETRIES["3d"]
+    for tensors, pooling in ((flat, deep), (deep, flat)):
+        spec = forward(MAXIMA[0], pooling).pooling
+        shapes = forward(MAXIMA[0], tensors)
+        refused(PoolingForward(spec, 1.0, 0.0, shapes.x, shapes.y), BAD_PARAM, "cudnnStatus_t/c05")
+    mixed = PoolingForward(forward(MAXIMA[0]).pooling, 1.0, 0.0, TensorSpec.packed(FLOAT, (2, 3, 9, 11)), TensorSpec.packed(FLOAT, (2, 3, 5, 6, 1)))
+    refused(mixed, BAD_PARAM, "cudnnStatus_t/c05")
+
+
+@shows("cudnnPoolingForward/c18")
+def test_forward_positions_beyond_32_bits(subject, refused):
+    if not subject.ours:
+        pytest.skip("a limit of this project")
+    for window, padding, stride in ((2**31 - 1, 0, 1), (2, 2**31 - 1, 1), (2, -(2**31), 1), (2, 0, 2**30)):
+        geometry = Geometry((1, 1, 4, 4), (2, window), (0, padding), (1, stride), (3, 4))
+        refused(forward(MAXIMA[0], geometry), NOT_SUPPORTED, "cudnnPoolingForward/c18")
+
+
+def test_forward_output_may_not_overlap_itself(refused):
+    operation = forward(MAXIMA[0])
+    y = TensorSpec(FLOAT, operation.y.dims, (90, 30, 1, 1))
+    refused(PoolingForward(operation.pooling, 1.0, 0.0, operation.x, y), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
+
+
+@pytest.mark.parametrize("missing", ["handle", "poolingDesc", "alpha", "xDesc", "x", "beta", "yDesc", "y"])
+def test_forward_null(cudnn, caller, refuses, missing):
+    operation = forward(MAXIMA[0])
+    x, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for spec in (operation.x, operation.y))
+    arguments: dict[str, Any] = {
+        "handle": caller.handle, "poolingDesc": pooling_descriptor(caller, operation.pooling), "alpha": 1.0,
+        "xDesc": caller.tensor(operation.x), "x": x, "beta": 0.0, "yDesc": caller.tensor(operation.y), "y": y,
+    }  # fmt: skip
+    arguments[missing] = None
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnPoolingForward, *arguments.values(), unchanged=(x, y))
+
+
+@shows("cudnnPoolingDescriptor_t/c02", "cudnnPoolingForward/c14")
+def test_forward_needs_initialised_descriptors(subject, cudnn, caller, refuses):
+    if not subject.ours:
+        pytest.skip("other libraries may read uninitialised memory")
+    operation = forward(MAXIMA[0])
+    x, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for spec in (operation.x, operation.y))
+    fresh = cudnn.cudnnCreatePoolingDescriptor()
+    tensors = caller.tensor(operation.x), caller.tensor(operation.y)
+    arguments = (caller.handle, fresh, 1.0, tensors[0], x, 0.0, tensors[1], y)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnPoolingForward, *arguments, unchanged=(x, y))
+
+
+# Backward
+
+
+@shows("cudnnPoolingBackward/c01", "cudnnPoolingBackward/c08", "cudnnPoolingMode_t/c01", "cudnnPoolingMode_t/c02",
+       "cudnnPoolingMode_t/c03")  # fmt: skip
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
+def test_backward_formula(trial, mode, geometry):
+    for inputs in ("normal", "ties"):
+        operation = backward(mode, GEOMETRIES[geometry], beta=-1.0)
+        trial(operation, before=pooled(operation, inputs))
+
+
+@shows("cudnnPoolingBackward/c07")
+@pytest.mark.parametrize("alpha, beta", BLENDS)
+@pytest.mark.parametrize("data_type", BACKWARD_TYPES, ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
+def test_backward_types_and_blending(trial, mode, data_type, alpha, beta):
+    for geometry, layout in (("3x3s1", "nchw"), ("3x3s1", "nhwc"), ("2x2s2", "nchw")):
+        operation = backward(mode, GEOMETRIES[geometry], data_type, layout, layout, alpha=alpha, beta=beta)
+        trial(operation, before=pooled(operation, "ties"))
+
+
+@shows("cudnnPoolingBackward/c04")
+@pytest.mark.parametrize("geometry", ["3x3s2", "3d"])
+@pytest.mark.parametrize("y", BACKWARD_LAYOUTS)
+@pytest.mark.parametrize("x", BACKWARD_LAYOUTS)
+def test_backward_takes_every_format(trial, x, y, geometry):
+    for mode in (MAXIMA[1], AVERAGES[1]):
+        operation = backward(mode, GEOMETRIES[geometry], HALF, x, y, beta=0.5)
+        trial(operation, before=pooled(operation))
+
+
+@shows("cudnnPoolingBackward/c04")
+@pytest.mark.parametrize("layout", BACKWARD_LAYOUTS)
+@pytest.mark.parametrize("size", SIZES)
+def test_backward_sizes(trial, size, layout):
+    for mode, data_type in ((MAXIMA[0], FLOAT), (AVERAGES[0], HALF)):
+        operation = backward(mode, SIZES[size], data_type, layout, layout, beta=0.5)
+        trial(operation, before=pooled(operation, "ties"))
+
+
+@shows("cudnnPoolingBackward/c01")
+@pytest.mark.parametrize("output", [(3, 4), (4, 6), (7, 9), (1, 1)], ids=str)
+@pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
+def test_backward_output_of_any_size(trial, mode, output):
+    for layout in ("nchw", "nhwc"):
+        operation = backward(mode, STANDARD._replace(output=output), FLOAT, layout, layout, beta=0.5)
+        trial(operation, before=pooled(operation))
+
+
+@shows("cudnnPoolingBackward/c01")
+@pytest.mark.parametrize("geometry", PADDED)
+@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
+def test_backward_windows_in_the_padding(trial, mode, geometry):
+    operation = backward(mode, PADDED[geometry])
+    trial(operation, before=pooled(operation))
+
+
+@shows("cudnnSetPooling2dDescriptor/c03", "cudnnSetPoolingNdDescriptor/c03")
+@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
+@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
+def test_backward_special_values(trial, mode, data_type, nan):
+    for geometry, layout in (("2x2s2", "nchw"), ("3x3s2", "nhwc"), ("3d", "nchw")):
+        operation = backward(mode, GEOMETRIES[geometry], data_type, layout, layout, nan=nan)
+        trial(operation, before=pooled(operation, "special"))
+
+
+@shows("cudnnPoolingBackward/c01", "cudnnSetPooling2dDescriptor/c03")
+@pytest.mark.parametrize("nan, expected", [
+    (Nan.CUDNN_NOT_PROPAGATE_NAN, [0, 10, 20, 0, 0, 0, 40, 0]),
+    (Nan.CUDNN_PROPAGATE_NAN, [10, 0, 0, 20, 30, 0, 40, 0]),
+], ids=lambda v: getattr(v, "name", ""))  # fmt: skip
+@pytest.mark.parametrize("mode", MAXIMA, ids=lambda m: m.name)
+def test_gradient_of_a_maximum_with_nan(trial, mode, nan, expected):
+    """It goes to the first maximum, which is the first NaN where NaN is propagated, and nowhere where all is passed over."""
+    x = [np.nan, 1, 2, np.nan, np.nan, np.nan, 3, 3]
+    for layout in ("nchw", "nhwc"):
+        operation = backward(mode, Geometry((1, 1, 1, 8), (1, 2), (0, 0), (1, 2)), FLOAT, layout, layout, nan=nan)
+        result = trial(operation, before=pooled(operation, x=x, dy=[10, 20, 30, 40]))
+        assert numbers_of(result, "dx") == expected
+
+
+@shows("cudnnPoolingBackward/c01")
+@pytest.mark.parametrize("mode", MAXIMA, ids=lambda m: m.name)
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("window, x, expected", [
+    ((3, 3), [1, 5, 5, 5, 7, 9, 8, 9, 9], [0, 0, 0, 0, 0, 1, 0, 0, 0]),
+    ((2, 2), [4, 4, 1, 4, 4, 4, 3, 4, 4], [1, 2, 0, 3, 4, 0, 0, 0, 0]),
+    ((2, 2), [1, 2, 1, 3, 4, 4, 3, 2, 4], [0, 0, 0, 0, 1 + 2 + 3 + 4, 0, 0, 0, 0]),
+], ids=["3x3", "2x2", "2x2-shared"])  # fmt: skip
+def test_gradient_goes_to_the_first_of_equal_maxima(trial, mode, layout, window, x, expected):
+    """The first in row-major order; dy is 1, 2, 3, 4."""
+    operation = backward(mode, Geometry((1, 1, 3, 3), window, (0, 0), (1, 1)), FLOAT, layout, layout)
+    result = trial(operation, before=pooled(operation, x=x, dy=np.arange(1, operation.dy.count + 1)))
+    assert numbers_of(result, "dx") == expected
+
+
+@shows("cudnnPoolingBackward/c02", "cudnnPoolingMode_t/c04")
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_deterministic_maximum(trial, layout):
+    """Overlapping windows, sums that depend on their order: every run gives the same bits."""
+    operation = backward(MAXIMA[1], Geometry((2, 8, 12, 12), (5, 5), (2, 2), (1, 1)), FLOAT, layout, layout)
+    memory = pooled(operation, "wide")
+    runs = [trial(operation, before=memory).after["dx"].tobytes() for _ in range(3)]
+    assert len(set(runs)) == 1
+
+
+def test_backward_does_not_consult_y(subject, trial):
+    """y is known from x; another y is no pooling of x and changes nothing (docs/errata.md, D188)."""
+    for mode in Mode if subject.ours else (MAXIMA[0], *AVERAGES):
+        trial(backward(mode, beta=1.0))
+
+
+def test_backward_in_place_is_refused(subject, refused):
+    if not subject.ours:
+        pytest.skip("the document does not say what happens")
+    operation = backward(MAXIMA[0], GEOMETRIES["1x1"])
+    for other in ("dy", "x", "y"):
+        refused(operation, BAD_PARAM, "cudnnStatus_t/c05", aliases={"dx": other})
+
+
+DIFFERENT = {
+    "y-dims": ("dy", TensorSpec.packed(FLOAT, (2, 3, 5, 5)), "c09"),
+    "dy-images": ("dy", TensorSpec.packed(FLOAT, (1, 3, 5, 6)), "c09"),
+    "dy-channels": ("dy", TensorSpec.packed(FLOAT, (2, 4, 5, 6)), "c09"),
+    "dy-height": ("dy", TensorSpec.packed(FLOAT, (2, 3, 4, 6)), "c09"),
+    "dy-strides": ("dy", TensorSpec.packed(FLOAT, (2, 3, 5, 6), NHWC), "c10"),
+    "dx-images": ("dx", TensorSpec.packed(FLOAT, (1, 3, 9, 11)), "c11"),
+    "dx-channels": ("dx", TensorSpec.packed(FLOAT, (2, 2, 9, 11)), "c11"),
+    "dx-height": ("dx", TensorSpec.packed(FLOAT, (2, 3, 8, 11)), "c11"),
+    "dx-width": ("dx", TensorSpec.packed(FLOAT, (2, 3, 9, 10)), "c11"),
+    "dx-strides": ("dx", TensorSpec.packed(FLOAT, (2, 3, 9, 11), NHWC), "c12"),
+    "y-type": ("y", TensorSpec.packed(HALF, (2, 3, 5, 6)), "c13"),
+    "dy-type": ("dy", TensorSpec.packed(HALF, (2, 3, 5, 6)), "c13"),
+    "x-type": ("x", TensorSpec.packed(DOUBLE, (2, 3, 9, 11)), "c13"),
+    "dx-type": ("dx", TensorSpec.packed(BFLOAT16, (2, 3, 9, 11)), "c13"),
+}
+
+
+@pytest.mark.parametrize("different", DIFFERENT)
+def test_backward_tensors_must_agree(refused, different):
+    name, spec, clause = DIFFERENT[different]
+    refused(backward(MAXIMA[0], **{name: spec}), BAD_PARAM, f"cudnnPoolingBackward/{clause}")
+
+
+def test_backward_images_and_channels_must_agree(subject, refused):
+    if not subject.ours:
+        pytest.skip("the document demands it of the forward call only")
+    for dims in ((1, 3, 5, 6), (2, 4, 5, 6)):
+        other = TensorSpec.packed(FLOAT, dims)
+        refused(backward(MAXIMA[0], y=other, dy=other), BAD_PARAM, "cudnnStatus_t/c05")
+
+
+@pytest.mark.parametrize("data_type", [INT8, UINT8, INT32], ids=lambda t: t.name)
+def test_backward_integers_are_not_supported(refused, data_type):
+    for mode in (MAXIMA[0], AVERAGES[0]):
+        refused(backward(mode, data_type=data_type), NOT_SUPPORTED, "cudnnPoolingBackward/c14")
+
+
+@pytest.mark.parametrize("x, y", [("chwn", "nchw"), ("nchw", "chwn"), ("odd", "nchw"), ("nchw", "odd")])
+def test_backward_needs_contiguous_rows_or_channels(refused, x, y):
+    """wStride is 1 but for NHWC, a format, where cStride is (docs/errata.md, D189)."""
+    refused(backward(AVERAGES[0], x=x, y=y), NOT_SUPPORTED, "cudnnPoolingBackward/c14")
+
+
+@pytest.mark.parametrize("rank", [1, 4])
+def test_backward_spatial_dimensions(refused, rank):
+    geometry = Geometry((2, 3, *[4] * rank), (2,) * rank, (0,) * rank, (2,) * rank)
+    refused(backward(MAXIMA[0], geometry), NOT_SUPPORTED, "cudnnPoolingBackward/c06")
+
+
+def test_backward_positions_beyond_32_bits(subject, refused):
+    if not subject.ours:
+        pytest.skip("a limit of this project")
+    geometry = Geometry((1, 1, 4, 4), (2, 2), (0, 0), (1, 2**30), (3, 4))
+    refused(backward(MAXIMA[0], geometry), NOT_SUPPORTED, "cudnnPoolingBackward/c14")
+
+
+@pytest.mark.parametrize("missing", ["handle", "poolingDesc", "alpha", "yDesc", "y", "dyDesc", "dy", "xDesc", "x", "beta", "dxDesc", "dx"])
+def test_backward_null(cudnn, caller, refuses, missing):
+    operation = backward(MAXIMA[0])
+    memory = {name: caller.handle.to_device(np.ones(operation.tensor(name).count, np.float32)) for name in ("y", "dy", "x", "dx")}
+    tensors = {name: caller.tensor(operation.tensor(name)) for name in memory}
+    arguments: dict[str, Any] = {
+        "handle": caller.handle, "poolingDesc": pooling_descriptor(caller, operation.pooling), "alpha": 1.0,
+        "yDesc": tensors["y"], "y": memory["y"], "dyDesc": tensors["dy"], "dy": memory["dy"],
+        "xDesc": tensors["x"], "x": memory["x"], "beta": 0.0, "dxDesc": tensors["dx"], "dx": memory["dx"],
+    }  # fmt: skip
+    arguments[missing] = None
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnPoolingBackward, *arguments.values(), unchanged=tuple(memory.values()))
+
+
+# Descriptors
+
+IMAGES = (Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, Nan.CUDNN_PROPAGATE_NAN, 3, 2, 1, -4, 5, 6)
+
+
+@shows("cudnnCreatePoolingDescriptor/c01", "cudnnCreatePoolingDescriptor/c02", "cudnnPoolingDescriptor_t/c01",
+       "cudnnPoolingDescriptor_t/c02", "cudnnSetPooling2dDescriptor/c01", "cudnnSetPooling2dDescriptor/c02",
+       "cudnnSetPooling2dDescriptor/c03", "cudnnSetPooling2dDescriptor/c04", "cudnnSetPooling2dDescriptor/c05",
+       *(f"cudnnGetPooling2dDescriptor/c{number:02}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 10)))  # fmt: skip
+@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
+@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
+def test_2d_descriptor(cudnn, mode, nan):
+    descriptor, other = cudnn.cudnnCreatePoolingDescriptor(), cudnn.cudnnCreatePoolingDescriptor()
+    cudnn.cudnnSetPooling2dDescriptor(descriptor, mode, nan, 3, 2, 1, -4, 5, 6)
+    cudnn.cudnnSetPooling2dDescriptor(other, *IMAGES)
+    assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == (mode, nan, 3, 2, 1, -4, 5, 6)
+    found = cudnn.cudnnGetPoolingNdDescriptor(descriptor, 2)
+    assert (found.nbDims, list(found.windowDimA), list(found.paddingA), list(found.strideA)) == (2, [3, 2], [1, -4], [5, 6])
+
+
+@shows("cudnnSetPoolingNdDescriptor/c01", "cudnnSetPoolingNdDescriptor/c02", "cudnnSetPoolingNdDescriptor/c03",
+       "cudnnSetPoolingNdDescriptor/c04", "cudnnSetPoolingNdDescriptor/c05", "cudnnSetPoolingNdDescriptor/c06",
+       "cudnnSetPoolingNdDescriptor/c07", "cudnnSetPoolingNdDescriptor/c08",
+       *(f"cudnnGetPoolingNdDescriptor/c{number:02}" for number in (1, 2, 3, 4, 5, 6, 7, 8, 10)))  # fmt: skip
+@pytest.mark.parametrize("rank", range(1, 7))
+def test_nd_descriptor(cudnn, rank):
+    window, padding, stride = list(range(1, rank + 1)), list(range(-2, rank - 2)), list(range(11, rank + 11))
+    descriptor = cudnn.cudnnCreatePoolingDescriptor()
+    mode, nan = Mode.CUDNN_POOLING_MAX_DETERMINISTIC, Nan.CUDNN_PROPAGATE_NAN
+    cudnn.cudnnSetPoolingNdDescriptor(descriptor, mode, nan, rank, window, padding, stride)
+    for requested in range(1, rank + 1):
+        found = cudnn.cudnnGetPoolingNdDescriptor(descriptor, requested)
+        assert (found.mode, found.maxpoolingNanOpt, found.nbDims) == (mode, nan, rank)
+        arrays = [list(array)[:requested] for array in (found.windowDimA, found.paddingA, found.strideA)]
+        assert arrays == [window[:requested], padding[:requested], stride[:requested]]
+
+
+@shows("cudnnGetPoolingNdDescriptor/c01", "cudnnGetPoolingNdDescriptor/c05")
+@pytest.mark.parametrize("requested", [4, 5, 6])
+def test_nd_descriptor_asked_for_more(cudnn, requested):
+    descriptor = cudnn.cudnnCreatePoolingDescriptor()
+    cudnn.cudnnSetPoolingNdDescriptor(descriptor, *IMAGES[:2], 3, [3, 4, 5], [0, 1, 2], [1, 2, 3])
+    found = cudnn.cudnnGetPoolingNdDescriptor(descriptor, requested)
+    assert (found.nbDims, list(found.windowDimA)[:3], list(found.strideA)[:3]) == (3, [3, 4, 5], [1, 2, 3])
+
+
+@shows("cudnnGetPoolingNdDescriptor/c11")
+def test_nd_descriptor_asked_for_too_much(cudnn, refuses):
+    descriptor = cudnn.cudnnCreatePoolingDescriptor()
+    cudnn.cudnnSetPooling2dDescriptor(descriptor, *IMAGES)
+    for requested in (9, 100):
+        refuses(NOT_SUPPORTED, "cudnnGetPoolingNdDescriptor/c11", cudnn.cudnnGetPoolingNdDescriptor, descriptor, requested)
+
+
+@shows("cudnnGetPoolingNdDescriptor/c11")
+@pytest.mark.parametrize("requested", [7, 8])
+def test_nd_descriptor_asked_for_dim_max(cudnn, requested):
+    """The limit is CUDNN_DIM_MAX here, although no descriptor has as many dimensions (docs/errata.md, D073)."""
+    descriptor = cudnn.cudnnCreatePoolingDescriptor()
+    cudnn.cudnnSetPooling2dDescriptor(descriptor, *IMAGES)
+    assert cudnn.cudnnGetPoolingNdDescriptor(descriptor, requested).nbDims == 2
+
+
+BAD_IMAGES = {
+    "windowHeight-negative": (2, -1, "c06"), "windowHeight-0": (2, 0, "c06"), "windowWidth-negative": (3, -3, "c06"),
+    "windowWidth-0": (3, 0, "c06"), "verticalStride-negative": (6, -1, "c07"), "verticalStride-0": (6, 0, "c07"),
+    "horizontalStride-negative": (7, -2, "c07"), "horizontalStride-0": (7, 0, "c07"), "mode-negative": (0, -1, "c08"),
+    "mode-4": (0, 4, "c08"), "nan-negative": (1, -1, "c09"), "nan-2": (1, 2, "c09"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD_IMAGES)
+def test_2d_descriptor_refuses(cudnn, refuses, bad):
+    position, value, clause = BAD_IMAGES[bad]
+    descriptor = cudnn.cudnnCreatePoolingDescriptor()
+    cudnn.cudnnSetPooling2dDescriptor(descriptor, *IMAGES)
+    wrong = [Mode.CUDNN_POOLING_MAX, Nan.CUDNN_NOT_PROPAGATE_NAN, 9, 9, 9, 9, 9, 9]
+    wrong[position] = value
+    refuses(BAD_PARAM, f"cudnnSetPooling2dDescriptor/{clause}", cudnn.cudnnSetPooling2dDescriptor, descriptor, *wrong)
+    assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == IMAGES
+
+
+BAD_ND = {
+    "mode-4": ({"mode": 4}, BAD_PARAM, "c13"), "mode-negative": ({"mode": -1}, BAD_PARAM, "c13"),
+    "nan-2": ({"nan": 2}, BAD_PARAM, "c14"), "nan-negative": ({"nan": -1}, BAD_PARAM, "c14"),
+    "nbDims-negative": ({"rank": -1}, BAD_PARAM, "c10"), "nbDims-0": ({"rank": 0}, BAD_PARAM, "c04"),
+    "nbDims-7": ({"rank": 7}, NOT_SUPPORTED, "c09"), "nbDims-8": ({"rank": 8}, NOT_SUPPORTED, "c09"),
+    "window-negative": ({"window": [2, -1, 2]}, BAD_PARAM, "c11"), "window-0": ({"window": [2, 2, 0]}, BAD_PARAM, "c05"),
+    "stride-negative": ({"stride": [-1, 1, 1]}, BAD_PARAM, "c12"), "stride-0": ({"stride": [1, 0, 1]}, BAD_PARAM, "c07"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD_ND)
+def test_nd_descriptor_refuses(cudnn, refuses, bad):
+    change, status, clause = BAD_ND[bad]
+    descriptor = cudnn.cudnnCreatePoolingDescriptor()
+    cudnn.cudnnSetPooling2dDescriptor(descriptor, *IMAGES)
+    count = max(change.get("rank", 3), 3)
+    right: dict[str, Any] = {
+        "mode": Mode.CUDNN_POOLING_MAX, "nan": Nan.CUDNN_NOT_PROPAGATE_NAN, "rank": 3,
+        "window": [2] * count, "padding": [0] * count, "stride": [1] * count,
+    }  # fmt: skip
+    wrong = right | change
+    refuses(status, f"cudnnSetPoolingNdDescriptor/{clause}", cudnn.cudnnSetPoolingNdDescriptor, descriptor, *wrong.values())
+    assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == IMAGES
+
+
+@pytest.mark.parametrize("array, clause", [("window", "c05"), ("padding", "c06"), ("stride", "c07")])
+def test_nd_descriptor_refuses_short_or_missing_arrays(subject, cudnn, refuses, array, clause):
+    if not subject.ours:
+        pytest.skip("a C array has no length, and NULL crashes the library")
+    for value in ([1, 1], None):
+        arrays = {"window": [2] * 3, "padding": [0] * 3, "stride": [1] * 3} | {array: value}
+        descriptor = cudnn.cudnnCreatePoolingDescriptor()
+        call = cudnn.cudnnSetPoolingNdDescriptor
+        refuses(BAD_PARAM, f"cudnnSetPoolingNdDescriptor/{clause}", call, descriptor, *IMAGES[:2], 3, *arrays.values())
+
+
+def test_2d_query_of_other_ranks(subject, cudnn, refuses):
+    if not subject.ours:
+        pytest.skip("other libraries may return what is not there")
+    descriptor = cudnn.cudnnCreatePoolingDescriptor()
+    refuses(BAD_PARAM, "cudnnGetPooling2dDescriptor/c09", cudnn.cudnnGetPooling2dDescriptor, descriptor)
+    refuses(BAD_PARAM, "cudnnGetPoolingNdDescriptor/c09", cudnn.cudnnGetPoolingNdDescriptor, descriptor, 2)
+    for rank in (1, 3):
+        cudnn.cudnnSetPoolingNdDescriptor(descriptor, *IMAGES[:2], rank, [2] * rank, [0] * rank, [1] * rank)
+        refuses(BAD_PARAM, "cudnnGetPooling2dDescriptor/c09", cudnn.cudnnGetPooling2dDescriptor, descriptor)
+
+
+def test_null_descriptors(cudnn, refuses):
+    clause = "cudnnStatus_t/c05"
+    refuses(BAD_PARAM, clause, cudnn.cudnnSetPooling2dDescriptor, None, *IMAGES)
+    refuses(BAD_PARAM, clause, cudnn.cudnnSetPoolingNdDescriptor, None, *IMAGES[:2], 2, [2, 2], [0, 0], [1, 1])
+    refuses(BAD_PARAM, "cudnnGetPooling2dDescriptor/c09", cudnn.cudnnGetPooling2dDescriptor, None)
+    refuses(BAD_PARAM, "cudnnGetPoolingNdDescriptor/c09", cudnn.cudnnGetPoolingNdDescriptor, None, 2)
+
+
+@shows("cudnnDestroyPoolingDescriptor/c01", "cudnnDestroyPoolingDescriptor/c02")
+def test_destroyed_descriptor(subject, cudnn, refuses):
+    descriptor, kept = cudnn.cudnnCreatePoolingDescriptor(), cudnn.cudnnCreatePoolingDescriptor()
+    for one in (descriptor, kept):
+        cudnn.cudnnSetPooling2dDescriptor(one, *IMAGES)
+    cudnn.cudnnDestroyPoolingDescriptor(descriptor)
+    assert tuple(cudnn.cudnnGetPooling2dDescriptor(kept)) == IMAGES
+    if subject.ours:  # elsewhere the pointer dangles
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetPooling2dDescriptor, descriptor, *IMAGES)
+
+
+# Output dimensions
+
+
+def tensor_descriptor(cudnn: Any, dims: tuple[int, ...]) -> Any:
+    descriptor, spec = cudnn.cudnnCreateTensorDescriptor(), TensorSpec.packed(FLOAT, dims)
+    cudnn.cudnnSetTensorNdDescriptor(descriptor, FLOAT, len(dims), dims, spec.strides)
+    return descriptor
+
+
+@shows("cudnnGetPooling2dForwardOutputDim/c01", "cudnnGetPooling2dForwardOutputDim/c02",
+       "cudnnGetPooling2dForwardOutputDim/c03", "cudnnGetPooling2dForwardOutputDim/c04",
+       "cudnnGetPooling2dForwardOutputDim/c05", "cudnnGetPooling2dForwardOutputDim/c06",
+       "cudnnGetPoolingNdForwardOutputDim/c01", "cudnnGetPoolingNdForwardOutputDim/c02",
+       "cudnnGetPoolingNdForwardOutputDim/c03", "cudnnGetPoolingNdForwardOutputDim/c04")  # fmt: skip
+@pytest.mark.parametrize("seed", range(8))
+def test_output_dimensions(cudnn, seed):
+    """Every output of a dimension has its window inside the padded input, and one more would not."""
+    random = np.random.default_rng(seed)
+    pooling = cudnn.cudnnCreatePoolingDescriptor()
+    for _ in range(20):
+        window, stride, extent = (random.integers(1, high, 2).tolist() for high in (6, 5, 14))
+        lowest = [(w - e + 1) // 2 for w, e in zip(window, extent, strict=True)]
+        padding = [int(random.integers(low, max(low, 4) + 1)) for low in lowest]
+        n, c = random.integers(1, 5, 2).tolist()
+        tensor = tensor_descriptor(cudnn, (n, c, *extent))
+        cudnn.cudnnSetPooling2dDescriptor(pooling, *IMAGES[:2], *window, *padding, *stride)
+        expected = [n, c]
+        for w, s, p, e in zip(window, stride, padding, extent, strict=True):
+            expected.append(sum(1 for start in range(-p, e + p, s) if start + w <= e + p))
+        assert list(cudnn.cudnnGetPooling2dForwardOutputDim(pooling, tensor)) == expected
+        assert list(cudnn.cudnnGetPoolingNdForwardOutputDim(pooling, tensor, 4)) == expected
+
+
+@shows("cudnnGetPoolingNdForwardOutputDim/c01", "cudnnGetPoolingNdForwardOutputDim/c02")
+@pytest.mark.parametrize("rank", range(1, 7))
+def test_output_dimensions_of_every_rank(cudnn, rank):
+    pooling = cudnn.cudnnCreatePoolingDescriptor()
+    window, padding, stride = [2, 3, 1, 4, 2, 5][:rank], [0, 1, -1, 2, 0, 1][:rank], [1, 2, 3, 2, 2, 1][:rank]
+    cudnn.cudnnSetPoolingNdDescriptor(pooling, *IMAGES[:2], rank, window, padding, stride)
+    tensor = tensor_descriptor(cudnn, (2, 3, *[7, 6, 9, 5, 4, 8][:rank]))
+    expected = [2, 3, *[6, 3, 3, 3, 2, 6][:rank]]
+    assert list(cudnn.cudnnGetPoolingNdForwardOutputDim(pooling, tensor, rank + 2)) == expected
+
+
+@shows("cudnnGetPooling2dForwardOutputDim/c08", "cudnnGetPooling2dForwardOutputDim/c09", "cudnnGetPoolingNdForwardOutputDim/c06")
+@pytest.mark.parametrize("pooling_rank, tensor_rank", [(1, 3), (1, 4), (2, 3), (2, 5), (3, 4), (3, 5)])
+def test_output_dimensions_need_fitting_ranks(cudnn, refuses, pooling_rank, tensor_rank):
+    pooling = cudnn.cudnnCreatePoolingDescriptor()
+    cudnn.cudnnSetPoolingNdDescriptor(pooling, *IMAGES[:2], pooling_rank, *([1] * pooling_rank for _ in range(3)))
+    tensor = tensor_descriptor(cudnn, (2, 3, 4, 5, 6)[:tensor_rank])
+    clause = "c08" if pooling_rank != 2 else "c09"
+    refuses(BAD_PARAM, f"cudnnGetPooling2dForwardOutputDim/{clause}", cudnn.cudnnGetPooling2dForwardOutputDim, pooling, tensor)
+    fitting = pooling_rank + 2 if pooling_rank + 2 == tensor_rank else None
+    for dims in (-1, 0, 1, 2, 3, 4, 5, 6, 9):
+        if dims != fitting:
+            name = "cudnnGetPoolingNdForwardOutputDim"
+            refuses(BAD_PARAM, f"{name}/c06", cudnn.cudnnGetPoolingNdForwardOutputDim, pooling, tensor, dims)
+
+
+@pytest.mark.parametrize("window, padding", [((5, 5), (0, 0)), ((6, 2), (0, 0)), ((2, 2), (-2, -1)), ((2, 9), (0, 2))])
+def test_output_dimensions_of_a_window_larger_than_the_input(cudnn, refuses, window, padding):
+    """There is no output to advise (docs/errata.md, D071)."""
+    pooling, tensor = cudnn.cudnnCreatePoolingDescriptor(), tensor_descriptor(cudnn, (2, 3, 4, 4))
+    for stride in (1, 2):
+        cudnn.cudnnSetPooling2dDescriptor(pooling, *IMAGES[:2], *window, *padding, stride, stride)
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnGetPooling2dForwardOutputDim, pooling, tensor)
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnGetPoolingNdForwardOutputDim, pooling, tensor, 4)
+
+
+@shows("cudnnGetPooling2dForwardOutputDim/c05", "cudnnGetPoolingNdForwardOutputDim/c03", "cudnnPoolingDescriptor_t/c02")
+def test_output_dimensions_need_initialised_descriptors(cudnn, refuses):
+    fresh, tensor = cudnn.cudnnCreatePoolingDescriptor(), tensor_descriptor(cudnn, (2, 3, 4, 4))
+    images, cubes = cudnn.cudnnGetPooling2dForwardOutputDim, cudnn.cudnnGetPoolingNdForwardOutputDim
+    for pooling in (fresh, None):
+        refuses(BAD_PARAM, "cudnnGetPooling2dForwardOutputDim/c07", images, pooling, tensor)
+        refuses(BAD_PARAM, "cudnnGetPoolingNdForwardOutputDim/c05", cubes, pooling, tensor, 4)
+    pooling = cudnn.cudnnCreatePoolingDescriptor()
+    cudnn.cudnnSetPooling2dDescriptor(pooling, *IMAGES)
+    undescribed = cudnn.cudnnCreateTensorDescriptor()
+    refuses(BAD_PARAM, "cudnnGetPooling2dForwardOutputDim/c05", images, pooling, undescribed)
+    refuses(BAD_PARAM, "cudnnGetPoolingNdForwardOutputDim/c03", cubes, pooling, undescribed, 4)
+
+
+@shows("cudnnGetPooling2dForwardOutputDim/c01", "cudnnPoolingForward/c05")
+def test_advised_output_is_computed(cudnn, trial):
+    """The advised dimensions are those of the windows that lie inside the padded input."""
+    pooling, tensor = cudnn.cudnnCreatePoolingDescriptor(), tensor_descriptor(cudnn, STANDARD.dims)
+    cudnn.cudnnSetPooling2dDescriptor(pooling, *IMAGES[:2], *STANDARD.window, *STANDARD.padding, *STANDARD.stride)
+    advised = tuple(cudnn.cudnnGetPooling2dForwardOutputDim(pooling, tensor))
+    trial(forward(MAXIMA[0], STANDARD._replace(output=advised[2:])))

@@ -1,1 +1,633 @@
-"""Cases of the reduce tensor family."""
+"""Cases of the reduction family."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnReduceTensorOp_t
+from dualdnn.api.enumerations import cudnnIndicesType_t as Width
+from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
+from dualdnn.api.enumerations import cudnnReduceTensorIndices_t as Indices
+from dualdnn.api.operations import ReduceTensor, ReduceTensorSpec, TensorSpec
+from dualdnn.api.operations.reduce_tensor import INDEX_BYTES, INDEXED, required_indices, required_workspace
+from dualdnn.api.operations.specs import (
+    BFLOAT16,
+    DOUBLE,
+    FLOAT,
+    HALF,
+    INT8,
+    INT32,
+    NCHW,
+    NCHW_VECT_C,
+    NHWC,
+    UINT8,
+    INT8x4,
+    INT8x32,
+    UINT8x4,
+)
+from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED, CudnnError
+from dualdnn.conformance.calls.reduce_tensor import reduce_tensor_descriptor
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference import judge
+from dualdnn.reference.view import write
+
+ADD, MUL, MIN, MAX, AMAX, AVG, NORM1, NORM2, MUL_NO_ZEROS = OPERATIONS = tuple(cudnnReduceTensorOp_t)
+WIDE = Width.CUDNN_32BIT_INDICES
+IGNORE, PROPAGATE = Nan.CUDNN_NOT_PROPAGATE_NAN, Nan.CUDNN_PROPAGATE_NAN
+# (A, C, what is computed in): DOUBLE alone, HALF and INT8 with themselves and with FLOAT
+TYPES = [(FLOAT, FLOAT), (HALF, HALF), (INT8, INT8), (FLOAT, HALF), (HALF, FLOAT), (FLOAT, INT8), (INT8, FLOAT), (DOUBLE, DOUBLE)]  # fmt: skip
+DIMS, OVER_CHANNELS = (2, 3, 4, 5), (1, 3, 1, 1)
+BLENDS = [(1.0, 0.0), (-1.75, 0.5)]
+
+
+def by_name(value: object) -> str:
+    if isinstance(value, tuple):
+        return "_".join(by_name(item) for item in value)
+    return getattr(value, "name", str(value)).replace("CUDNN_", "").replace("REDUCE_TENSOR_", "").replace("DATA_", "")
+
+
+def reduction(
+    op: Any = ADD, A: TensorSpec | None = None, C: TensorSpec | None = None, *, nan: Nan = PROPAGATE, indices: bool = False,
+    width: Width = WIDE, compute: cudnnDataType_t | None = None, alpha: float = 1.0, beta: float = 0.0, missing: tuple[int, int] = (0, 0),
+) -> ReduceTensor:  # fmt: skip
+    """missing: bytes by which indices and workspace are too small."""
+    A, C = A or TensorSpec.packed(FLOAT, DIMS), C or TensorSpec.packed(FLOAT, OVER_CHANNELS)
+    compute = compute if compute is not None else (DOUBLE if DOUBLE in (A.data_type, C.data_type) else FLOAT)
+    spec = ReduceTensorSpec(op, compute, nan, Indices(int(indices)), width)
+    sizes = required_indices(spec, C) - missing[0], required_workspace(A, C) - missing[1]
+    return ReduceTensor(spec, *sizes, alpha, beta, A, C)
+
+
+def kind(op: Any) -> str:
+    """Inputs whose product stays in range, else normal ones."""
+    return "near_one" if op in (MUL, MUL_NO_ZEROS) else "normal"
+
+
+def masked(dims: tuple[int, ...], mask: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(1 if reduce else extent for extent, reduce in zip(dims, mask, strict=True))
+
+
+def reductions_of(dims: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The dimensions of C for every set of reduced dimensions that is not empty."""
+    return [masked(dims, mask) for mask in product((0, 1), repeat=len(dims)) if any(mask)]
+
+
+@shows("cudnnReduceTensor/c01", "cudnnReduceTensor/c02", "cudnnReduceTensor/c03", "cudnnReduceTensor/c12", "cudnnReduceTensor/c13",
+       "cudnnReduceTensor/c18", "cudnnReduceTensor/c19", "cudnnReduceTensor/c20", "cudnnReduceTensor/c22",
+       "cudnnSetReduceTensorDescriptor/c02", "cudnnSetReduceTensorDescriptor/c03", "cudnnReduceTensorOp_t/c01")  # fmt: skip
+@pytest.mark.parametrize("alpha, beta", BLENDS)
+@pytest.mark.parametrize("types", TYPES, ids=by_name)
+@pytest.mark.parametrize("op", OPERATIONS, ids=by_name)
+def test_formula(trial, op, types, alpha, beta):
+    to = (2, 3, 4, 1) if INT8 in types else OVER_CHANNELS  # products of few integers are not mostly zero
+    A, C = TensorSpec.packed(types[0], DIMS), TensorSpec.packed(types[1], to)
+    trial(reduction(op, A, C, alpha=alpha, beta=beta), inputs=kind(op))
+
+
+@shows("cudnnReduceTensor/c05", "cudnnReduceTensor/c15")
+@pytest.mark.parametrize("dims", [(7, 1, 9), DIMS, (2, 3, 2, 3, 4)], ids=lambda d: f"rank{len(d)}")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_set_of_dimensions(trial, layout, data_type, dims):
+    for to in reductions_of(dims):
+        if to == dims:
+            continue
+        trial(reduction(ADD, laid_out(data_type, dims, layout), laid_out(FLOAT, to, layout), beta=0.5), inputs="ties")
+
+
+@shows("cudnnReduceTensor/c15")
+@pytest.mark.parametrize("to_layout", LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_of_input_and_output_are_independent(trial, layout, to_layout):
+    for to in [(1, 3, 1, 1), (2, 1, 4, 5), (2, 3, 4, 1)]:
+        trial(reduction(NORM1, laid_out(INT8, DIMS, layout), laid_out(FLOAT, to, to_layout), alpha=0.5))
+
+
+@shows("cudnnReduceTensor/c15", "cudnnReduceTensor/c23")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_eight_dimensions_and_no_more(trial, caller, refuses, layout):
+    dims = (2, 3, 1, 2, 3, 2, 1, 2)
+    for mask in [(1, 0) * 4, (0, 1) * 4, (1, 1, 0, 0) * 2, (1,) * 8, (0, 0, 0, 0, 1, 0, 0, 0)]:
+        trial(reduction(MAX, laid_out(FLOAT, dims, layout), laid_out(FLOAT, masked(dims, mask), layout), indices=True))
+    # Nine dimensions get no further than the descriptor.
+    descriptor = caller.cudnn.cudnnCreateTensorDescriptor()
+    refuses(NOT_SUPPORTED, "cudnnSetTensorNdDescriptor/c12",
+            caller.cudnn.cudnnSetTensorNdDescriptor, descriptor, FLOAT, 9, (1,) * 9, (1,) * 9)  # fmt: skip
+
+
+@shows("cudnnReduceTensor/c15", "cudnnReduceTensor/c13")
+@pytest.mark.parametrize("to_type", [INT8x4, INT8x32, INT8, FLOAT], ids=by_name)
+@pytest.mark.parametrize("data_type", [INT8x4, INT8x32, INT8, FLOAT], ids=by_name)
+def test_vectorised_channels(trial, data_type, to_type):
+    dims = (2, 64, 2, 3)
+    for to in reductions_of(dims):
+        if to[1] % TensorSpec.packed(to_type, dims).vector_length == 0:
+            A, C = (TensorSpec.packed(t, d, layout_of(t)) for t, d in ((data_type, dims), (to_type, to)))
+            trial(reduction(MAX, A, C, indices=True), inputs="ties")
+
+
+def layout_of(data_type: cudnnDataType_t) -> Any:
+    return NCHW_VECT_C if data_type in (INT8x4, INT8x32) else NCHW
+
+
+# NCHW and NHWC, so that long reductions run along rows and across columns; aligned, unaligned, short and single rows.
+LONG = [((3, 16, 28, 28), (1, 16, 1, 1)), ((5, 7, 31, 33), (1, 7, 1, 1)), ((2, 8, 60, 64), (1, 1, 1, 1)), ((3, 130, 7, 7), (1, 130, 1, 1)),
+        ((2, 3, 61, 67), (2, 1, 1, 1)), ((9, 3, 37, 7), (1, 3, 37, 7)), ((2, 96, 14, 14), (2, 1, 14, 14)), ((1, 1, 50, 300), (1, 1, 50, 1)),
+        ((1, 1, 3, 9001), (1, 1, 3, 1))]  # fmt: skip
+
+
+@shows("cudnnReduceTensor/c01", "cudnnReduceTensor/c17")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE, INT8], ids=by_name)
+@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize("dims, to", LONG, ids=lambda d: "x".join(map(str, d)))
+def test_long_reductions(trial, dims, to, tensor_format, data_type):
+    """The sums of these inputs are exact: a single wrong element shows, however long the reduction."""
+    A, C = (
+        TensorSpec.packed(data_type, dims, tensor_format),
+        TensorSpec.packed(DOUBLE if data_type == DOUBLE else FLOAT, to),
+    )
+    trial(reduction(ADD, A, C), inputs="ties")
+    trial(reduction(MUL, A, C), before=with_few_factors(reduction(MUL, A, C)))
+    trial(reduction(AMAX, A, C))
+    trial(reduction(MIN, A, C, indices=True), inputs="ties")
+    trial(reduction(MAX, A, C, indices=True), inputs="special")
+
+
+def with_few_factors(operation: ReduceTensor) -> dict[str, Any]:
+    """Memory where A is 1 but for some thirty factors of each product, which stays in range."""
+    memory = prepare(operation, "normal", 0)
+    random = np.random.default_rng(0)
+    factors = [-1, 2] if operation.A.data_type == INT8 else [-1, 2, 0.5]
+    chosen = random.random(operation.A.dims) < 30 / operation.length
+    write(operation.A, memory["A"], np.where(chosen, random.choice(factors, operation.A.dims), 1.0))
+    return memory
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=by_name)
+@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=by_name)
+def test_the_same_bits_every_time(caller, tensor_format, data_type):
+    operation = reduction(
+        ADD, TensorSpec.packed(data_type, (5, 7, 31, 33), tensor_format), TensorSpec.packed(FLOAT, (1, 7, 1, 1))
+    )
+    memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "wide", 0).items()}
+    results = set()
+    for _ in range(3):
+        caller(operation, memory)
+        results.add(memory["C"].to_host(np.uint8, operation.C.nbytes).tobytes())
+    assert len(results) == 1
+
+
+@pytest.mark.parametrize("dims, to", [((3, 2, 5, 40), (3, 2, 5, 1)), ((3, 40, 5, 2), (1, 40, 5, 2)), ((1, 1, 1, 9000), (1, 1, 1, 1))],
+                         ids=lambda d: "x".join(map(str, d)))  # fmt: skip
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE, INT8], ids=by_name)
+def test_memory_starts_anywhere(caller, data_type, dims, to):
+    """A tensor needs the alignment of its elements only."""
+    operation = reduction(
+        ADD, TensorSpec.packed(data_type, dims), TensorSpec.packed(DOUBLE if data_type == DOUBLE else FLOAT, to)
+    )
+    before = prepare(operation, "ties", 0)
+    for elements in (1, 3):
+        skipped = elements * operation.A.scalar_bytes
+        memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in before.items()}
+        shifted = caller.handle.to_device(np.concatenate([np.full(skipped, 0xA5, np.uint8), before["A"]]))
+        caller(operation, {**memory, "A": shifted.slice(skipped, operation.A.nbytes)})
+        verdict = judge(operation, before, {"C": memory["C"].to_host(np.uint8, operation.C.nbytes)})
+        assert verdict.agrees, verdict.worst
+
+
+# --- NaN, infinities, zeros ---
+
+
+@shows("cudnnSetReduceTensorDescriptor/c04", "cudnnNanPropagation_t/c01")
+@pytest.mark.parametrize("nan", list(Nan), ids=by_name)
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=by_name)
+@pytest.mark.parametrize("op", [op for op in OPERATIONS if op not in (MUL, MUL_NO_ZEROS)], ids=by_name)
+def test_special_values(trial, op, data_type, nan):
+    A, C = TensorSpec.packed(data_type, (50, 3, 1, 6)), TensorSpec.packed(data_type, (50, 3, 1, 1))
+    trial(reduction(op, A, C, nan=nan, indices=op in INDEXED), inputs="special")
+
+
+def rows_of(rows: list[list[float]], op: Any, nan: Nan) -> tuple[ReduceTensor, dict[str, Any]]:
+    """The reduction of each row of floats, and the memory that it starts from."""
+    A, C = (TensorSpec.packed(FLOAT, (len(rows), 1, 1, length)) for length in (len(rows[0]), 1))
+    operation = reduction(op, A, C, nan=nan, indices=op in INDEXED)
+    memory = prepare(operation, "normal", 0)
+    memory["A"][:] = np.frombuffer(np.array(rows, np.float32).tobytes(), np.uint8)
+    return operation, memory
+
+
+def reduced_rows(trial: Any, rows: list[list[float]], op: Any, nan: Nan) -> tuple[list[float], list[int]]:
+    operation, memory = rows_of(rows, op, nan)
+    after = trial(operation, before=memory).after
+    indices = after["indices"].view(np.uint32).tolist() if op in INDEXED else []
+    return after["C"].view(np.float32).tolist(), indices
+
+
+NAN, INF = float("nan"), float("inf")
+ROWS = [[1, NAN, 3, 2], [-INF, NAN, -5, -7], [NAN, 0, 0, 0], [3, 2, 1, NAN], [INF, 1, 2, 3], [NAN, INF, NAN, INF]]
+
+
+@shows("cudnnSetReduceTensorDescriptor/c04")
+@pytest.mark.parametrize(
+    "op, nan, values, indices",
+    [
+        (MIN, IGNORE, [1, -INF, 0, 1, 1, INF], [0, 0, 1, 2, 1, 1]),
+        (MAX, IGNORE, [3, -5, 0, 3, INF, INF], [2, 2, 1, 0, 0, 1]),
+        (AMAX, IGNORE, [3, INF, 0, 3, INF, INF], []),
+        (MIN, PROPAGATE, [NAN, NAN, NAN, NAN, 1, NAN], [1, 1, 0, 3, 1, 0]),
+        (MAX, PROPAGATE, [NAN, NAN, NAN, NAN, INF, NAN], [1, 1, 0, 3, 0, 0]),
+        (AMAX, PROPAGATE, [NAN, NAN, NAN, NAN, INF, NAN], []),
+    ],
+    ids=by_name,
+)
+def test_extrema_among_nan(trial, op, nan, values, indices):
+    found, positions = reduced_rows(trial, ROWS, op, nan)
+    np.testing.assert_array_equal(found, values)
+    assert positions == indices
+
+
+@pytest.mark.parametrize("op, nothing", [(MIN, INF), (MAX, -INF), (AMAX, 0.0)], ids=by_name)
+def test_extremum_of_nothing_but_nan(trial, op, nothing):
+    """NaN that does not propagate is passed over: what is left is the extremum of nothing, at position 0."""
+    values, indices = reduced_rows(trial, [[NAN] * 4, [NAN, 7, 7, NAN]], op, IGNORE)
+    assert values == [nothing, 7]
+    assert indices == ([0, 1] if op in INDEXED else [])
+
+
+@pytest.mark.parametrize("nan", list(Nan), ids=by_name)
+@pytest.mark.parametrize("op, infinity", [(MIN, INF), (MAX, -INF)], ids=by_name)
+def test_extremum_of_equal_infinities(trial, op, infinity, nan):
+    assert reduced_rows(trial, [[infinity] * 4], op, nan) == ([infinity], [0])
+
+
+FACTORS = [[0, -0.0, 0], [0, 2, 3], [1, 2, 3], [3, 2, 1], [-3, -2, 1], [NAN, 0, 1], [0, INF, 1], [2, -INF, 3], [NAN, 2, INF]]  # fmt: skip
+
+
+@pytest.mark.parametrize("nan", list(Nan), ids=by_name)
+@pytest.mark.parametrize(
+    "op, values",
+    [(MUL, [0, 0, 6, 6, 6, NAN, NAN, -INF, NAN]), (MUL_NO_ZEROS, [1, 6, 6, 6, 6, NAN, INF, -INF, NAN])],
+    ids=by_name,
+)
+def test_products_with_zeros_infinities_and_nan(trial, op, values, nan):
+    """A product without factors is 1; zeros of both signs are left out; NaN is a factor whatever the descriptor says."""
+    np.testing.assert_array_equal(reduced_rows(trial, FACTORS, op, nan)[0], values)
+
+
+# --- indices ---
+
+
+@shows("cudnnReduceTensor/c06", "cudnnReduceTensor/c09", "cudnnReduceTensor/c10", "cudnnReduceTensor/c16",
+       "cudnnSetReduceTensorDescriptor/c05", "cudnnReduceTensorIndices_t/c01", "cudnnReduceTensorIndices_t/c02")  # fmt: skip
+@pytest.mark.parametrize("kind_of_input", ["normal", "ties"])
+@pytest.mark.parametrize("op", INDEXED, ids=by_name)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_indices(trial, layout, op, kind_of_input):
+    """Row-major inside the reduced dimensions, whatever the layout; the first of equal extrema."""
+    for dims in (DIMS, (3, 9, 2, 17)):
+        for to in reductions_of(dims):
+            operation = reduction(op, laid_out(HALF, dims, layout), laid_out(FLOAT, to, layout), indices=True)
+            trial(operation, inputs=kind_of_input)
+
+
+@shows("cudnnReduceTensor/c06", "cudnnReduceTensorIndices_t/c01")
+def test_no_indices_unless_asked_for(trial, caller):
+    for op in INDEXED:
+        operation = reduction(op)
+        memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
+        indices = caller.handle.to_device(np.full(64, 0xA5, np.uint8))
+        caller(operation, {**memory, "indices": indices})
+        assert (indices.to_host(np.uint8, 64) == 0xA5).all()
+
+
+@shows("cudnnReduceTensor/c08", "cudnnIndicesType_t/c01", "cudnnSetReduceTensorDescriptor/c06")
+def test_indices_of_32_bits(trial):
+    found = trial(reduction(MAX, indices=True), before=counting(reduction(MAX, indices=True))).after["indices"]
+    assert found.view(np.uint32).tolist() == [39, 39, 39]
+
+
+@shows("cudnnIndicesType_t/c01", "cudnnSetReduceTensorDescriptor/c06")
+@pytest.mark.parametrize("op", INDEXED, ids=by_name)
+@pytest.mark.parametrize("width", list(Width), ids=by_name)
+def test_indices_of_every_width(trial, width, op):
+    for dims, to in ((DIMS, OVER_CHANNELS), ((1, 1, 16, 16), (1, 1, 1, 1)), ((2, 8, 60, 64), (2, 8, 60, 1))):
+        operation = reduction(
+            op, TensorSpec.packed(FLOAT, dims), TensorSpec.packed(FLOAT, to), indices=True, width=width
+        )
+        trial(operation)
+        trial(operation, before=counting(operation))
+
+
+@shows("cudnnReduceTensor/c08")
+@pytest.mark.parametrize(
+    "width, length", [(Width.CUDNN_8BIT_INDICES, 256), (Width.CUDNN_16BIT_INDICES, 65536)], ids=by_name
+)
+def test_indices_beyond_their_width(trial, refused, width, length):
+    C = TensorSpec.packed(FLOAT, (1, 1, 1, 1))
+    operation = reduction(MAX, TensorSpec.packed(FLOAT, (1, 1, 1, length)), C, indices=True, width=width)
+    assert trial(operation, before=counting(operation)).after["indices"].tolist() == [255] * INDEX_BYTES[width]
+    operation = reduction(MAX, TensorSpec.packed(FLOAT, (1, 1, 1, length + 1)), C, indices=True, width=width)
+    refused(operation, NOT_SUPPORTED, "cudnnReduceTensor/c08")
+    trial(reduction(MAX, operation.A, C, width=width))  # without indices their width does not matter
+
+
+def counting(operation: ReduceTensor) -> dict[str, Any]:
+    """Memory where the elements of A (packed floats) grow: the last is the largest."""
+    memory = prepare(operation, "normal", 0)
+    memory["A"][:] = np.frombuffer(np.arange(operation.A.count, dtype=np.float32).tobytes(), np.uint8)
+    return memory
+
+
+# --- what is refused ---
+
+
+@shows("cudnnReduceTensor/c26")
+@pytest.mark.parametrize("dims", [DIMS, (2, 1, 4, 5), (1, 1, 1, 1)], ids=lambda d: "x".join(map(str, d)))
+def test_nothing_to_reduce(refused, dims):
+    refused(
+        reduction(A=TensorSpec.packed(FLOAT, dims), C=TensorSpec.packed(FLOAT, dims)),
+        BAD_PARAM,
+        "cudnnReduceTensor/c26",
+    )
+
+
+@shows("cudnnReduceTensor/c04", "cudnnReduceTensor/c27")
+@pytest.mark.parametrize("to", [(2, 3, 2, 1), (4, 1, 1, 1), (1, 3, 1, 6), (2, 6, 1, 1), (1, 1, 1), (1, 1, 1, 1, 1)],
+                         ids=lambda d: "x".join(map(str, d)))  # fmt: skip
+def test_dimensions_must_fit(refused, to):
+    refused(reduction(C=TensorSpec.packed(FLOAT, to)), BAD_PARAM, "cudnnReduceTensor/c27")
+
+
+@shows("cudnnReduceTensor/c07", "cudnnReduceTensor/c28", "cudnnReduceTensor/c06")
+@pytest.mark.parametrize("op", [op for op in OPERATIONS if op not in INDEXED], ids=by_name)
+def test_indices_of_other_operations(refused, op):
+    refused(reduction(op, indices=True), BAD_PARAM, "cudnnReduceTensor/c28")
+
+
+ALL_TYPES = [FLOAT, DOUBLE, HALF, INT8, BFLOAT16, INT32, UINT8]
+
+
+def refusal_of(types: tuple[Any, Any]) -> tuple[Any, str] | None:
+    """The status of A's and C's types, by the document; None where they work."""
+    if not set(types) <= {FLOAT, DOUBLE, HALF, INT8}:
+        return NOT_SUPPORTED, "cudnnReduceTensor/c25"
+    if DOUBLE in types and set(types) != {DOUBLE}:
+        return BAD_PARAM, "cudnnReduceTensor/c29"
+    return (BAD_PARAM, "cudnnReduceTensor/c13") if set(types) == {HALF, INT8} else None
+
+
+@shows(
+    "cudnnReduceTensor/c11",
+    "cudnnReduceTensor/c13",
+    "cudnnReduceTensor/c25",
+    "cudnnReduceTensor/c27",
+    "cudnnReduceTensor/c29",
+)
+@pytest.mark.parametrize("types", [types for types in product(ALL_TYPES, repeat=2) if refusal_of(types)], ids=by_name)
+def test_data_types_that_do_not_work(refused, types):
+    A, C = TensorSpec.packed(types[0], DIMS), TensorSpec.packed(types[1], OVER_CHANNELS)
+    refused(reduction(A=A, C=C), *refusal_of(types))
+
+
+@shows("cudnnReduceTensor/c25")
+def test_unsigned_vectors_do_not_work(refused):
+    A, C = TensorSpec.packed(UINT8x4, (2, 8, 2, 2), NCHW_VECT_C), TensorSpec.packed(FLOAT, (2, 8, 1, 1))
+    refused(reduction(A=A, C=C), NOT_SUPPORTED, "cudnnReduceTensor/c25")
+
+
+@shows("cudnnReduceTensor/c12", "cudnnReduceTensor/c14", "cudnnReduceTensor/c24")
+@pytest.mark.parametrize("types", TYPES, ids=by_name)
+@pytest.mark.parametrize("compute", [FLOAT, DOUBLE, HALF], ids=by_name)
+def test_type_of_the_computation(trial, refused, types, compute):
+    A, C = TensorSpec.packed(types[0], DIMS), TensorSpec.packed(types[1], OVER_CHANNELS)
+    operation = reduction(A=A, C=C, compute=compute)
+    if compute == (DOUBLE if DOUBLE in types else FLOAT):
+        trial(operation)
+    else:
+        refused(operation, NOT_SUPPORTED, "cudnnReduceTensor/c24")
+
+
+@shows(
+    "cudnnReduceTensor/c30",
+    "cudnnReduceTensor/c16",
+    "cudnnGetReductionIndicesSize/c01",
+    "cudnnGetReductionIndicesSize/c03",
+)
+@pytest.mark.parametrize("missing", [1, 12])
+def test_indices_too_small(refused, missing):
+    refused(reduction(MAX, indices=True, missing=(missing, 0)), INVALID_VALUE, "cudnnReduceTensor/c30")
+
+
+@shows(
+    "cudnnReduceTensor/c31",
+    "cudnnReduceTensor/c17",
+    "cudnnGetReductionWorkspaceSize/c01",
+    "cudnnGetReductionWorkspaceSize/c03",
+)
+@pytest.mark.parametrize("dims, to", LONG[:3], ids=lambda d: "x".join(map(str, d)))
+@pytest.mark.parametrize("all_of_it", [False, True], ids=["one_byte_short", "none"])
+def test_workspace_too_small(refused, dims, to, all_of_it):
+    A, C = TensorSpec.packed(FLOAT, dims), TensorSpec.packed(FLOAT, to)
+    missing = required_workspace(A, C) if all_of_it else 1
+    refused(reduction(A=A, C=C, missing=(0, missing)), INVALID_VALUE, "cudnnReduceTensor/c31")
+
+
+@shows("cudnnReduceTensor/c30", "cudnnReduceTensor/c31")
+@pytest.mark.parametrize(
+    "operand, clause", [("indices", "cudnnReduceTensor/c30"), ("workspace", "cudnnReduceTensor/c31")]
+)
+def test_space_smaller_than_it_is_said_to_be(subject, caller, refuses, operand, clause):
+    if not subject.ours:
+        pytest.skip("a C pointer does not know its size")
+    operation = reduction(MIN, indices=True)
+    memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
+    memory[operand] = memory[operand].slice(0, operation.nbytes(operand) - 1)
+    refuses(INVALID_VALUE, clause, caller, operation, memory, unchanged=(memory["A"], memory["C"]))
+
+
+def test_output_may_not_overlap_the_input(subject, refused):
+    if not subject.ours:
+        pytest.skip("the document does not say so; what another library does with it is undefined")
+    refused(reduction(), BAD_PARAM, "cudnnStatus_t/c05", aliases={"C": "A"})
+
+
+def test_output_strides_may_not_overlap(refused):
+    C = TensorSpec(FLOAT, (2, 3, 1, 1), (1, 1, 1, 1))
+    refused(reduction(C=C), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
+
+
+def test_input_strides_may_overlap(trial):
+    A = TensorSpec(FLOAT, DIMS, (1, 1, 2, 1))
+    for to in reductions_of(DIMS):
+        trial(reduction(MAX, A, TensorSpec.packed(FLOAT, to), indices=True))
+
+
+def arguments_of(caller: Any, operation: ReduceTensor) -> dict[str, Any]:
+    """The arguments of the documented call, by name."""
+    memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
+    return {
+        "handle": caller.handle, "reduceTensorDesc": reduce_tensor_descriptor(caller, operation.reduction),
+        "indices": memory["indices"], "indicesSizeInBytes": operation.indices_bytes, "workspace": memory["workspace"],
+        "workspaceSizeInBytes": operation.workspace_bytes, "alpha": 1.0, "aDesc": caller.tensor(operation.A), "A": memory["A"],
+        "beta": 0.0, "cDesc": caller.tensor(operation.C), "C": memory["C"],
+    }  # fmt: skip
+
+
+@shows("cudnnStatus_t/c05")
+@pytest.mark.parametrize(
+    "missing", ["handle", "reduceTensorDesc", "indices", "workspace", "alpha", "aDesc", "A", "beta", "cDesc", "C"]
+)
+def test_null(cudnn, caller, refuses, missing):
+    arguments = arguments_of(caller, reduction(MAX, indices=True))
+    arguments[missing] = None
+    unchanged = tuple(arguments[name] for name in ("A", "C") if name != missing)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnReduceTensor, *arguments.values(), unchanged=unchanged)
+
+
+@shows("cudnnReduceTensor/c16")
+@pytest.mark.parametrize("nbytes", [0, 64])
+def test_null_indices_where_none_are_wanted(cudnn, caller, nbytes):
+    operation = reduction(NORM2)
+    arguments = {**arguments_of(caller, operation), "indices": None, "indicesSizeInBytes": nbytes}
+    cudnn.cudnnReduceTensor(*arguments.values())
+    after = {"C": arguments["C"].to_host(np.uint8, operation.C.nbytes)}
+    assert judge(operation, prepare(operation, "normal", 0), after).agrees
+
+
+# --- sizes ---
+
+
+def described(arguments: dict[str, Any]) -> list[Any]:
+    """The arguments of a query for a size."""
+    return [arguments[name] for name in ("handle", "reduceTensorDesc", "aDesc", "cDesc")]
+
+
+@shows("cudnnGetReductionIndicesSize/c01", "cudnnGetReductionIndicesSize/c03", "cudnnReduceTensor/c16")
+@pytest.mark.parametrize("op", INDEXED, ids=by_name)
+@pytest.mark.parametrize("wanted", [False, True], ids=["no_indices", "indices"])
+def test_size_of_the_indices(cudnn, caller, wanted, op):
+    """One unsigned int per element of C, nothing where no indices are wanted; that much is enough, less is not."""
+    operation = reduction(op, C=TensorSpec.packed(FLOAT, (2, 3, 1, 5)), indices=wanted)
+    arguments = arguments_of(caller, operation)
+    size = cudnn.cudnnGetReductionIndicesSize(*described(arguments))
+    assert size == (30 * 4 if wanted else 0)
+
+
+@shows("cudnnIndicesType_t/c01")
+@pytest.mark.parametrize("width, each", INDEX_BYTES.items(), ids=by_name)
+def test_size_of_indices_of_every_width(cudnn, caller, width, each):
+    operation = reduction(MAX, indices=True, width=width)
+    arguments = arguments_of(caller, operation)
+    size = cudnn.cudnnGetReductionIndicesSize(*described(arguments))
+    assert size == 3 * each
+
+
+@shows("cudnnGetReductionWorkspaceSize/c01", "cudnnGetReductionWorkspaceSize/c03", "cudnnReduceTensor/c17")
+@pytest.mark.parametrize("dims, to", LONG, ids=lambda d: "x".join(map(str, d)))
+def test_size_of_the_workspace(cudnn, caller, dims, to):
+    """The queried size is enough, one byte less is not."""
+    operation = reduction(A=TensorSpec.packed(FLOAT, dims), C=TensorSpec.packed(FLOAT, to))
+    arguments = arguments_of(caller, operation)
+    size = cudnn.cudnnGetReductionWorkspaceSize(*described(arguments))
+    assert size > 0
+    arguments |= {"workspace": caller.handle.allocate(size), "workspaceSizeInBytes": size}
+    cudnn.cudnnReduceTensor(*arguments.values())
+    after = {"C": arguments["C"].to_host(np.uint8, operation.C.nbytes)}
+    assert judge(operation, prepare(operation, "normal", 0), after).agrees
+    with pytest.raises(CudnnError) as refusal:
+        cudnn.cudnnReduceTensor(*(arguments | {"workspaceSizeInBytes": size - 1}).values())
+    assert refusal.value.status == INVALID_VALUE
+
+
+@pytest.mark.parametrize("function, missing", [
+    ("cudnnGetReductionIndicesSize", "reduceDesc"), ("cudnnGetReductionWorkspaceSize", "reduceDesc"),
+    ("cudnnGetReductionWorkspaceSize", "aDesc"), ("cudnnGetReductionWorkspaceSize", "cDesc"),
+])  # fmt: skip
+def test_size_of_null(cudnn, caller, refuses, function, missing):
+    named = {"handle": caller.handle, "reduceDesc": reduce_tensor_descriptor(caller, reduction().reduction),
+             "aDesc": caller.tensor(reduction().A), "cDesc": caller.tensor(reduction().C), missing: None}  # fmt: skip
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, function), *named.values())
+
+
+# --- the descriptor ---
+
+
+@pytest.fixture
+def descriptor(cudnn):
+    made = cudnn.cudnnCreateReduceTensorDescriptor()
+    yield made
+    cudnn.cudnnDestroyReduceTensorDescriptor(made)
+
+
+SETTINGS = (ADD, FLOAT, PROPAGATE, Indices.CUDNN_REDUCE_TENSOR_NO_INDICES, WIDE)
+CHOICES = (OPERATIONS, (FLOAT, DOUBLE, HALF), tuple(Nan), tuple(Indices), tuple(Width))
+
+
+@shows("cudnnCreateReduceTensorDescriptor/c01", "cudnnCreateReduceTensorDescriptor/c02", "cudnnReduceTensorDescriptor_t/c01",
+       *(f"cudnnSetReduceTensorDescriptor/c{n:02}" for n in (*range(1, 8),)),
+       *(f"cudnnGetReduceTensorDescriptor/c{n:02}" for n in (*range(1, 6), 7)),
+       "cudnnReduceTensorOp_t/c01", "cudnnReduceTensorIndices_t/c01", "cudnnIndicesType_t/c01")  # fmt: skip
+def test_settings_are_read_back(cudnn, descriptor):
+    for position, choices in enumerate(CHOICES):
+        for choice in choices:
+            settings = (*SETTINGS[:position], choice, *SETTINGS[position + 1 :])
+            cudnn.cudnnSetReduceTensorDescriptor(descriptor, *settings)
+            assert tuple(cudnn.cudnnGetReduceTensorDescriptor(descriptor)) == settings
+
+
+@shows(*(f"cudnnSetReduceTensorDescriptor/c{n:02}" for n in range(9, 14)))
+@pytest.mark.parametrize("position", range(5), ids=["op", "compute_type", "nan", "indices", "indices_type"])
+@pytest.mark.parametrize("value", [-1, 99])
+def test_unknown_enumerators(cudnn, descriptor, refuses, position, value):
+    kept = (MAX, DOUBLE, IGNORE, Indices.CUDNN_REDUCE_TENSOR_FLATTENED_INDICES, Width.CUDNN_64BIT_INDICES)
+    cudnn.cudnnSetReduceTensorDescriptor(descriptor, *kept)
+    settings = (*SETTINGS[:position], value, *SETTINGS[position + 1 :])
+    clause = f"cudnnSetReduceTensorDescriptor/c{9 + position:02}"
+    refuses(BAD_PARAM, clause, cudnn.cudnnSetReduceTensorDescriptor, descriptor, *settings)
+    assert tuple(cudnn.cudnnGetReduceTensorDescriptor(descriptor)) == kept
+
+
+@shows("cudnnSetReduceTensorDescriptor/c10")
+@pytest.mark.parametrize("compute", [t for t in cudnnDataType_t if t not in (FLOAT, DOUBLE, HALF)], ids=by_name)
+def test_types_that_nothing_is_computed_in(cudnn, descriptor, refuses, compute):
+    settings = (SETTINGS[0], compute, *SETTINGS[2:])
+    refuses(
+        BAD_PARAM, "cudnnSetReduceTensorDescriptor/c10", cudnn.cudnnSetReduceTensorDescriptor, descriptor, *settings
+    )
+
+
+@shows("cudnnSetReduceTensorDescriptor/c08", "cudnnGetReduceTensorDescriptor/c08")
+def test_null_descriptor(cudnn, refuses):
+    refuses(BAD_PARAM, "cudnnSetReduceTensorDescriptor/c08", cudnn.cudnnSetReduceTensorDescriptor, None, *SETTINGS)
+    refuses(BAD_PARAM, "cudnnGetReduceTensorDescriptor/c08", cudnn.cudnnGetReduceTensorDescriptor, None)
+
+
+@shows(
+    "cudnnDestroyReduceTensorDescriptor/c01",
+    "cudnnDestroyReduceTensorDescriptor/c02",
+    "cudnnDestroyReduceTensorDescriptor/c03",
+)
+def test_destroy(subject, cudnn, refuses):
+    made = cudnn.cudnnCreateReduceTensorDescriptor()
+    assert cudnn.cudnnDestroyReduceTensorDescriptor(made) is None
+    assert cudnn.cudnnDestroyReduceTensorDescriptor(None) is None
+    if subject.ours:
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDestroyReduceTensorDescriptor, made)
+        refuses(BAD_PARAM, "cudnnSetReduceTensorDescriptor/c08", cudnn.cudnnSetReduceTensorDescriptor, made, *SETTINGS)
+
+
+@shows("cudnnReduceTensorDescriptor_t/c02")
+def test_a_fresh_descriptor_must_be_set(subject, cudnn, caller, refuses):
+    if not subject.ours:
+        pytest.skip("another library may read whatever a fresh descriptor holds")
+    arguments = arguments_of(caller, reduction())
+    fresh = cudnn.cudnnCreateReduceTensorDescriptor()
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnReduceTensor, *{**arguments, "reduceTensorDesc": fresh}.values())
+    refuses(BAD_PARAM, "cudnnGetReduceTensorDescriptor/c08", cudnn.cudnnGetReduceTensorDescriptor, fresh)
+    cudnn.cudnnSetReduceTensorDescriptor(fresh, *SETTINGS)
+    cudnn.cudnnReduceTensor(*{**arguments, "reduceTensorDesc": fresh}.values())

@@ -1,1 +1,315 @@
 """Cases of the softmax family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnSoftmaxAlgorithm_t as Algorithm
+from dualdnn.api.enumerations import cudnnSoftmaxMode_t as Mode
+from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward, TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, UINT8, INT8x4
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+from dualdnn.reference.view import rounded, stored
+
+FAST, ACCURATE, LOG = Algorithm.CUDNN_SOFTMAX_FAST, Algorithm.CUDNN_SOFTMAX_ACCURATE, Algorithm.CUDNN_SOFTMAX_LOG
+INSTANCE, CHANNEL = Mode.CUDNN_SOFTMAX_MODE_INSTANCE, Mode.CUDNN_SOFTMAX_MODE_CHANNEL
+ALGORITHMS, MODES = list(Algorithm), list(Mode)
+FORWARD_TYPES = [FLOAT, DOUBLE, HALF, BFLOAT16, INT8]
+BACKWARD_TYPES = [FLOAT, DOUBLE, HALF, BFLOAT16]
+DIMS = (2, 3, 5, 7)
+BLENDS = [(1.0, 0.0), (-1.75, 0.5)]
+# Lengths of what one softmax runs over, from one element to more than a block of threads keeps; odd ones among them.
+SIZES = [
+    (1, 1, 1, 1), (3, 1, 1, 1), (5, 1, 3, 3), (70, 3, 1, 1), (2, 31, 1, 1), (3, 127, 1, 2), (2, 21, 9, 9), (2, 130, 4, 8),
+    (1, 257, 3, 1), (2, 1001, 1, 1), (1, 1100, 3, 3), (2, 5, 35, 35), (1, 3, 83, 83),
+]  # fmt: skip
+
+
+def forward(algorithm: Algorithm = ACCURATE, mode: Mode = CHANNEL, x: TensorSpec | None = None, y: TensorSpec | None = None, *,
+            alpha: float = 1.0, beta: float = 0.0) -> SoftmaxForward:  # fmt: skip
+    x = x or TensorSpec.packed(FLOAT, DIMS)
+    return SoftmaxForward(algorithm, mode, alpha, beta, x, y or x)
+
+
+def backward(algorithm: Algorithm = ACCURATE, mode: Mode = CHANNEL, spec: TensorSpec | None = None, *,
+             alpha: float = 1.0, beta: float = 0.0, **specs: TensorSpec) -> SoftmaxBackward:  # fmt: skip
+    spec = spec or TensorSpec.packed(FLOAT, DIMS)
+    return SoftmaxBackward(algorithm, mode, alpha, beta, *(specs.get(name, spec) for name in ("y", "dy", "dx")))
+
+
+def holding(operation: Any, values: Any) -> dict[str, Any]:
+    """Memory of a forward call on packed tensors whose x holds these values."""
+    x = rounded(np.asarray(values, np.float64).reshape(operation.x.dims), operation.x.data_type)
+    return {"x": np.frombuffer(x.tobytes(), np.uint8), "y": np.full(operation.y.nbytes, 0xFF, np.uint8)}
+
+
+@shows("cudnnSoftmaxForward/c01", "cudnnSoftmaxForward/c05", "cudnnSoftmaxForward/c06", "cudnnSoftmaxForward/c08",
+       "cudnnSoftmaxAlgorithm_t/c01", "cudnnSoftmaxMode_t/c01", "cudnnSoftmaxMode_t/c02", "cudnnSoftmaxMode_t/c03")  # fmt: skip
+@pytest.mark.parametrize("alpha, beta", BLENDS)
+@pytest.mark.parametrize("data_type", FORWARD_TYPES, ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+def test_forward_formula(trial, algorithm, mode, data_type, alpha, beta):
+    """Integers are scaled, so that their results are not all zero."""
+    if data_type == INT8:
+        alpha, beta = 100 * alpha, 3.0
+    trial(
+        forward(algorithm, mode, TensorSpec.packed(data_type, DIMS), alpha=alpha, beta=beta),
+        inputs="ties" if data_type == INT8 else "normal",
+    )
+
+
+@shows(
+    "cudnnSoftmaxBackward/c01",
+    "cudnnSoftmaxBackward/c07",
+    "cudnnSoftmaxBackward/c08",
+    "cudnnSoftmaxAlgorithm_t/c01",
+    "cudnnSoftmaxMode_t/c01",
+)
+@pytest.mark.parametrize("alpha, beta", BLENDS)
+@pytest.mark.parametrize("data_type", BACKWARD_TYPES, ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+def test_backward_formula(trial, algorithm, mode, data_type, alpha, beta):
+    trial(backward(algorithm, mode, TensorSpec.packed(data_type, DIMS), alpha=alpha, beta=beta))
+
+
+@shows("cudnnSoftmaxMode_t/c02", "cudnnSoftmaxMode_t/c03")
+@pytest.mark.parametrize("mode, axes", [(INSTANCE, (1, 2, 3)), (CHANNEL, (1,))], ids=["instance", "channel"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+def test_results_sum_to_one(trial, algorithm, mode, axes):
+    operation = forward(algorithm, mode)
+    y = stored(operation.y, trial(operation).after["y"]).astype(np.float64)
+    np.testing.assert_allclose((np.exp(y) if algorithm == LOG else y).sum(axis=axes), 1, rtol=1e-5)
+
+
+@shows("cudnnSoftmaxForward/c01", "cudnnSoftmaxBackward/c01")
+@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("dims", SIZES, ids=lambda d: "x".join(map(str, d)))
+def test_every_length(trial, dims, mode, data_type, tensor_format):
+    spec = TensorSpec.packed(data_type, dims, tensor_format)
+    trial(forward(ACCURATE, mode, spec, alpha=32.0, beta=1.0))
+    trial(backward(ACCURATE, mode, spec, alpha=0.5))
+
+
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_more_than_threads_can_keep(trial, mode):
+    """130000 elements exceed registers and shared memory of a block; of several, rises and falls of the maximum."""
+    dims = (1, 2, 250, 260) if mode == INSTANCE else (1, 65000, 1, 2)
+    trial(forward(LOG, mode, TensorSpec.packed(FLOAT, dims)))
+    operation = forward(ACCURATE, mode, TensorSpec.packed(HALF, dims), alpha=1024.0)
+    trial(operation, before=holding(operation, np.linspace(-8, 8, 130000)))
+    trial(operation, before=holding(operation, np.linspace(8, -8, 130000)))
+    trial(backward(ACCURATE, mode, TensorSpec.packed(FLOAT, dims)))
+
+
+@shows("cudnnSoftmaxForward/c02")
+@pytest.mark.parametrize("rank", [3, 4, 5])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+def test_forward_takes_every_layout(trial, algorithm, mode, layout, rank):
+    dims = {3: (3, 4, 9), 4: (2, 3, 4, 5), 5: (2, 3, 2, 3, 4)}[rank]
+    for source in ("nchw", layout):
+        trial(forward(algorithm, mode, laid_out(HALF, dims, source), laid_out(HALF, dims, layout), beta=0.5))
+
+
+@shows("cudnnSoftmaxBackward/c04")
+@pytest.mark.parametrize("rank", [3, 4, 5])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+def test_backward_takes_every_layout(trial, algorithm, mode, layout, rank):
+    """y and dy share their strides; those of dx are free."""
+    dims = {3: (3, 4, 9), 4: (2, 3, 4, 5), 5: (2, 3, 2, 3, 4)}[rank]
+    for source in ("nhwc", layout):
+        inputs = laid_out(FLOAT, dims, source)
+        trial(backward(algorithm, mode, y=inputs, dy=inputs, dx=laid_out(FLOAT, dims, layout), beta=0.5))
+
+
+@shows("cudnnSoftmaxForward/c03", "cudnnSoftmaxBackward/c06")
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_beyond_five_dimensions(trial, refused, mode):
+    for dims in [(2, 3, 2, 2, 3, 2), (2, 3, 1, 2, 2, 2, 3, 2)]:
+        packed, gaps = TensorSpec.packed(FLOAT, dims), laid_out(FLOAT, dims, "gaps")
+        trial(forward(ACCURATE, mode, packed))
+        trial(backward(ACCURATE, mode, packed))
+        refused(forward(ACCURATE, mode, gaps, packed), NOT_SUPPORTED, "cudnnSoftmaxForward/c03")
+        refused(forward(ACCURATE, mode, packed, gaps), NOT_SUPPORTED, "cudnnSoftmaxForward/c03")
+        refused(backward(ACCURATE, mode, packed, dx=gaps), NOT_SUPPORTED, "cudnnSoftmaxBackward/c06")
+        refused(backward(ACCURATE, mode, packed, y=gaps, dy=gaps), NOT_SUPPORTED, "cudnnSoftmaxBackward/c06")
+
+
+@shows("cudnnSoftmaxForward/c01", "cudnnSoftmaxBackward/c01")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+def test_special_values(trial, algorithm, mode, data_type):
+    """Only results of lines without NaN and infinities differ from NaN, and a lone -inf has probability 0."""
+    spec = TensorSpec.packed(data_type, (9, 2, 1, 2))
+    trial(forward(algorithm, mode, spec), inputs="special")
+    trial(backward(algorithm, mode, spec), inputs="special")
+
+
+# What the library does with lines that hold infinities (docs/errata.md, D133): x, FAST, ACCURATE (None: NaN).
+INF = float("inf")
+LINES = {
+    "all -inf": ([-INF, -INF, -INF, -INF], [None] * 4, [None] * 4),
+    "one +inf": ([INF, 1, 2, 3], [None, 0, 0, 0], [None] * 4),
+    "two +inf": ([INF, INF, 1, 2], [None, None, 0, 0], [None] * 4),
+    "both": ([INF, -INF, 1, 2], [None, 0, 0, 0], [None] * 4),
+    "NaN": ([float("nan"), 1, 2, 3], [None] * 4, [None] * 4),
+}
+
+
+@shows("cudnnSoftmaxForward/c01")
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("name", LINES)
+def test_infinities(trial, name, mode):
+    x, fast, accurate = LINES[name]
+    for algorithm, expected in ((FAST, fast), (ACCURATE, accurate), (LOG, accurate)):
+        operation = forward(algorithm, mode, TensorSpec.packed(FLOAT, (1, 4, 1, 1)))
+        got = stored(operation.y, trial(operation, before=holding(operation, x)).after["y"]).ravel()
+        assert [None if np.isnan(value) else float(value) for value in got] == expected
+
+
+@shows("cudnnSoftmaxAlgorithm_t/c02", "cudnnSoftmaxAlgorithm_t/c03")
+@pytest.mark.parametrize("offset", [1000.0, -1000.0, 2.0e38])
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("algorithm", [ACCURATE, LOG], ids=lambda a: a.name)
+def test_subtracting_the_maximum_avoids_overflow(trial, algorithm, mode, offset):
+    """exp(offset) is beyond every floating-point type, or zero in it; the result is finite nevertheless."""
+    operation = forward(algorithm, mode)
+    before = holding(operation, offset + np.random.default_rng(1).standard_normal(DIMS))
+    assert np.isfinite(stored(operation.y, trial(operation, before=before).after["y"])).all()
+
+
+@shows("cudnnSoftmaxForward/c01")
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_fast_overflows(trial, mode):
+    """The straightforward softmax: inf / inf is NaN, finite / inf is 0, 0 / 0 is NaN."""
+    operation = forward(FAST, mode, TensorSpec.packed(FLOAT, (1, 4, 1, 1)))
+    for x, expected in [
+        ([1e4, 1e4, 0, -1e4], [None, None, 0, 0]),
+        ([-1e4] * 4, [None] * 4),
+        ([80, 0, 70, 80], [0.5, 0, 2.3e-5, 0.5]),
+    ]:
+        got = stored(operation.y, trial(operation, before=holding(operation, x)).after["y"]).ravel()
+        for value, wanted in zip(got, expected, strict=True):
+            assert np.isnan(value) if wanted is None else abs(value - wanted) < 1e-4
+
+
+@pytest.mark.parametrize("inputs", ["wide", "ties"])
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+def test_wide_ranges_and_ties(trial, algorithm, mode, inputs):
+    for data_type in (FLOAT, BFLOAT16):
+        spec = TensorSpec.packed(data_type, (2, 19, 2, 3))
+        trial(forward(algorithm, mode, spec), inputs=inputs)
+        trial(backward(algorithm, mode, spec), inputs={"y": "ties", "dy": inputs})
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_forward_in_place(trial, mode, layout):
+    """The document does not say it; NVIDIA's library computes it (docs/errata.md, D133)."""
+    for dims in (DIMS, (1, 20, 30, 31)):
+        trial(forward(ACCURATE, mode, laid_out(FLOAT, dims, layout), beta=0.25), aliases={"y": "x"})
+
+
+@shows("cudnnSoftmaxBackward/c02")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_backward_in_place(trial, mode, algorithm, layout):
+    trial(backward(algorithm, mode, laid_out(FLOAT, DIMS, layout), beta=0.25), aliases={"dx": "dy"})
+
+
+@shows("cudnnSoftmaxBackward/c03")
+def test_in_place_needs_equal_strides(refused):
+    nchw, nhwc = TensorSpec.packed(FLOAT, DIMS, NCHW), TensorSpec.packed(FLOAT, DIMS, NHWC)
+    refused(backward(dx=nhwc), BAD_PARAM, "cudnnSoftmaxBackward/c03", aliases={"dx": "dy"})
+    refused(forward(x=nchw, y=nhwc), BAD_PARAM, "cudnnStatus_t/c05", aliases={"y": "x"})
+
+
+OTHER_DIMS = [(3, 3, 5, 7), (2, 4, 5, 7), (2, 3, 6, 7), (2, 3, 5, 8), (2, 3, 5, 7, 1)]
+
+
+@pytest.mark.parametrize("dims", OTHER_DIMS, ids=lambda d: "x".join(map(str, d)))
+def test_dimensions_must_agree(refused, dims):
+    other = TensorSpec.packed(FLOAT, dims)
+    refused(forward(y=other), BAD_PARAM, "cudnnSoftmaxForward/c10")
+    for name in ("y", "dy", "dx"):
+        refused(backward(**{name: other}), BAD_PARAM, "cudnnSoftmaxBackward/c10")
+
+
+def test_strides_of_y_and_dy_must_agree(refused):
+    for d in range(4):
+        strides = tuple(
+            stride + (1000 if i == d else 0) for i, stride in enumerate(TensorSpec.packed(FLOAT, DIMS).strides)
+        )
+        refused(backward(dy=TensorSpec(FLOAT, DIMS, strides)), BAD_PARAM, "cudnnSoftmaxBackward/c11")
+
+
+def test_data_types_must_agree(refused):
+    for data_type in (HALF, DOUBLE):
+        other = TensorSpec.packed(data_type, DIMS)
+        refused(forward(y=other), BAD_PARAM, "cudnnSoftmaxForward/c11")
+        for name in ("y", "dy", "dx"):
+            refused(backward(**{name: other}), BAD_PARAM, "cudnnSoftmaxBackward/c12")
+
+
+@shows("cudnnSoftmaxForward/c09", "cudnnSoftmaxBackward/c09")
+@pytest.mark.parametrize("data_type", [INT32, UINT8, INT8x4], ids=lambda t: t.name)
+def test_other_types_are_not_supported(refused, data_type):
+    spec = TensorSpec.packed(data_type, (2, 4, 5, 7))
+    refused(forward(x=spec), NOT_SUPPORTED, "cudnnSoftmaxForward/c09")
+    refused(backward(spec=spec), NOT_SUPPORTED, "cudnnSoftmaxBackward/c09")
+
+
+def arguments(caller: Any, call: str) -> dict[str, Any]:
+    """Arguments of a call that works."""
+    spec = TensorSpec.packed(FLOAT, DIMS)
+    names = {"forward": ("x", "y"), "backward": ("y", "dy", "dx")}[call]
+    made: dict[str, Any] = {"handle": caller.handle, "algorithm": ACCURATE, "mode": CHANNEL, "alpha": 1.0}
+    for name in names:
+        if name == names[-1]:
+            made["beta"] = 0.0
+        made[f"{name}Desc"] = caller.tensor(spec)
+        made[name] = caller.handle.to_device(np.ones(spec.count, np.float32))
+    return made
+
+
+CALLS = {"forward": "cudnnSoftmaxForward", "backward": "cudnnSoftmaxBackward"}
+
+
+@pytest.mark.parametrize("value", [-1, 3, 100])
+def test_unknown_algorithm(cudnn, caller, refuses, value):
+    for call, clause in (("forward", "cudnnSoftmaxForward/c12"), ("backward", "cudnnStatus_t/c05")):
+        given = {**arguments(caller, call), "algorithm": value}
+        refuses(BAD_PARAM, clause, getattr(cudnn, CALLS[call]), *given.values(), unchanged=(list(given.values())[-1],))
+
+
+@pytest.mark.parametrize("value", [-1, 2, 100])
+def test_unknown_mode(cudnn, caller, refuses, value):
+    for call, clause in (("forward", "cudnnSoftmaxForward/c13"), ("backward", "cudnnStatus_t/c05")):
+        given = {**arguments(caller, call), "mode": value}
+        refuses(BAD_PARAM, clause, getattr(cudnn, CALLS[call]), *given.values(), unchanged=(list(given.values())[-1],))
+
+
+@pytest.mark.parametrize("call, missing", [
+    *(("forward", name) for name in ("handle", "alpha", "xDesc", "x", "beta", "yDesc", "y")),
+    *(("backward", name) for name in ("handle", "alpha", "yDesc", "y", "dyDesc", "dy", "beta", "dxDesc", "dx")),
+])  # fmt: skip
+def test_null(cudnn, caller, refuses, call, missing):
+    given = arguments(caller, call)
+    output = list(given)[-1]
+    unchanged = () if missing == output else (given[output],)
+    given[missing] = None
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, CALLS[call]), *given.values(), unchanged=unchanged)

@@ -1,1 +1,760 @@
 """Cases of the transform family."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnFoldingDirection_t
+from dualdnn.api.operations import (
+    FilterSpec,
+    TensorSpec,
+    TransformFilter,
+    TransformSpec,
+    TransformTensor,
+    TransformTensorEx,
+)
+from dualdnn.api.operations.specs import (
+    BFLOAT16,
+    DOUBLE,
+    FLOAT,
+    HALF,
+    INT8,
+    INT32,
+    NCHW,
+    NCHW_VECT_C,
+    NHWC,
+    UINT8,
+    VECTORS,
+    INT8x4,
+    INT8x32,
+    UINT8x4,
+)
+from dualdnn.api.operations.transform import destination_dims
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls.transform import transform_descriptor
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+
+FOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD
+UNFOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
+TYPES = [FLOAT, DOUBLE, HALF, BFLOAT16, INT8, UINT8, INT32]
+BLENDS = [(1.0, 0.0), (-1.75, 0.5)]
+DIMS = (2, 3, 5, 7)
+TURNS = [(NCHW, NHWC), (NHWC, NCHW), (NCHW, NCHW), (NHWC, NHWC)]
+
+
+def moved(x: TensorSpec, y: TensorSpec, alpha: float = 1.0, beta: float = 0.0) -> TransformTensor:
+    return TransformTensor(alpha, beta, x, y)
+
+
+def changing(rank: int = 4, before: tuple[int, ...] = (), after: tuple[int, ...] = (), fold: tuple[int, ...] = (),
+             direction: cudnnFoldingDirection_t = FOLD, tensor_format: Any = NCHW) -> TransformSpec:  # fmt: skip
+    none = (0,) * rank
+    return TransformSpec(tensor_format, before or none, after or none, fold or none[2:], direction)
+
+
+def applied(transform: TransformSpec, dims: tuple[int, ...], data_type: Any = FLOAT, source_format: Any = NCHW, *, filters: bool = False,
+            into: Any = None, alpha: float = 1.0, beta: float = 0.0) -> TransformTensorEx | TransformFilter:  # fmt: skip
+    """The transform of a packed tensor or filter into the one that it makes."""
+    results = destination_dims(transform, dims)
+    into = into if into is not None else data_type
+    if filters:
+        specs = FilterSpec(data_type, source_format, dims), FilterSpec(into, transform.format, results)
+        return TransformFilter(transform, alpha, beta, *specs)
+    tensors = TensorSpec.packed(data_type, dims, source_format), TensorSpec.packed(into, results, transform.format)
+    return TransformTensorEx(transform, alpha, beta, *tensors)
+
+
+# cudnnTransformTensor
+
+
+@shows("cudnnTransformTensor/c01", "cudnnTransformTensor/c05", "cudnnTransformTensor/c06", "cudnnTransformTensor/c08")
+@pytest.mark.parametrize("alpha, beta", BLENDS)
+@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
+def test_formats(trial, data_type, formats, alpha, beta):
+    x, y = (TensorSpec.packed(data_type, DIMS, tensor_format) for tensor_format in formats)
+    trial(moved(x, y, alpha, beta))
+
+
+@shows("cudnnTransformTensor/c02")
+@pytest.mark.parametrize("to", LAYOUTS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_strides(trial, layout, to):
+    trial(moved(laid_out(HALF, DIMS, layout), laid_out(HALF, DIMS, to)))
+    trial(moved(laid_out(FLOAT, (2, 3, 2, 3, 4), layout), laid_out(FLOAT, (2, 3, 2, 3, 4), to), 2.0, 0.5))
+
+
+@shows("cudnnTransformTensor/c01")
+@pytest.mark.parametrize(
+    "dims",
+    [(1, 1, 1, 1), (3, 1, 1, 1), (1, 7, 1, 1), (1, 1, 1, 9), (2, 5, 3), (2, 2, 3, 2, 2, 2), (2, 1, 2, 2, 1, 2, 2, 3)],
+    ids=str,
+)
+@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+def test_shapes(trial, dims, formats):
+    x, y = (TensorSpec.packed(FLOAT, dims, tensor_format) for tensor_format in formats)
+    trial(moved(x, y))
+
+
+@shows("cudnnTransformTensor/c01")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims", [(1, 130, 9, 15), (2, 67, 8, 16), (3, 3, 33, 32), (9, 2, 3, 50)], ids=str)
+@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+def test_long_dimensions(trial, dims, data_type, formats):
+    """Larger than anything that an implementation may handle at once, and no multiple of it."""
+    x, y = (TensorSpec.packed(data_type, dims, tensor_format) for tensor_format in formats)
+    trial(moved(x, y))
+
+
+@shows("cudnnTransformTensor/c01", "cudnnTransformTensor/c05")
+@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (1.0, 1.0), (0.0, 1.0)])
+@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF, BFLOAT16], ids=lambda t: t.name)
+def test_special_values(trial, data_type, alpha, beta):
+    """NaN and infinities pass, and spread through alpha and beta other than beta = 0."""
+    x, y = TensorSpec.packed(data_type, DIMS, NCHW), TensorSpec.packed(data_type, DIMS, NHWC)
+    trial(moved(x, y, alpha, beta), inputs="special")
+
+
+@shows("cudnnTransformTensor/c01")
+@pytest.mark.parametrize("values", [(2**24 + 1, -(2**31), 2**31 - 1, -(2**30) - 1)], ids=["integers_beyond_float"])
+def test_data_is_moved_unchanged(caller, values):
+    """Integers that no float holds arrive as they were."""
+    x, y = TensorSpec.packed(INT32, (1, 4, 2, 2), NCHW), TensorSpec.packed(INT32, (1, 4, 2, 2), NHWC)
+    data = np.repeat(np.array(values, np.int32), 4).reshape(1, 4, 2, 2)
+    source, result = caller.handle.to_device(data), caller.handle.allocate(data.nbytes)
+    caller(moved(x, y), {"x": source, "y": result})
+    assert np.array_equal(result.to_host(np.int32, (1, 2, 2, 4)), data.transpose(0, 2, 3, 1))
+
+
+@shows("cudnnConvolutionForward/c44", "cudnnTensorFormat_t/c07", "cudnnTensorFormat_t/c08", "cudnnTransformTensor/c01")
+@pytest.mark.parametrize("plain_format", [NCHW, NHWC], ids=lambda f: f.name)
+@pytest.mark.parametrize(
+    "vectors, plain", [(INT8x4, INT8), (INT8x32, INT8), (UINT8x4, UINT8)], ids=["INT8x4", "INT8x32", "UINT8x4"]
+)
+def test_vectorised_layout(caller, vectors, plain, plain_format):
+    """To N x (C/v) x H x W x v and back, element by element."""
+    length = 32 if vectors == INT8x32 else 4
+    dims = n, c, h, w = (2, 64, 3, 5)
+    dtype = np.uint8 if plain == UINT8 else np.int8
+    data = (np.arange(prod(dims)) % 251).astype(np.uint8).view(dtype).reshape(dims)
+    stored = data if plain_format == NCHW else data.transpose(0, 2, 3, 1)
+    vectorised = data.reshape(n, c // length, length, h, w).transpose(0, 1, 3, 4, 2)
+    x, y = TensorSpec.packed(plain, dims, plain_format), TensorSpec.packed(vectors, dims, NCHW_VECT_C)
+    source, result, back = (
+        caller.handle.to_device(stored),
+        caller.handle.allocate(data.nbytes),
+        caller.handle.allocate(data.nbytes),
+    )
+    caller(moved(x, y), {"x": source, "y": result})
+    assert np.array_equal(result.to_host(dtype, vectorised.shape), vectorised)
+    caller(moved(y, x), {"x": result, "y": back})
+    assert np.array_equal(back.to_host(dtype, stored.shape), stored)
+
+
+@shows("cudnnConvolutionForward/c44", "cudnnTransformTensor/c05")
+@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (0.5, 1.0)])
+@pytest.mark.parametrize(
+    "x, y",
+    [(INT8x4, INT8x32), (INT8x32, INT8x4), (INT8x4, INT8x4), (INT8x32, INT8), (INT8, INT8x4)],
+    ids=lambda t: t.name,
+)
+def test_between_vectors(trial, x, y, alpha, beta):
+    specs = (TensorSpec.packed(kind, (2, 64, 3, 5), NCHW_VECT_C if kind in VECTORS else NCHW) for kind in (x, y))
+    trial(moved(*specs, alpha, beta))
+
+
+@shows("cudnnTransformTensor/c03")
+@pytest.mark.parametrize("to", [NCHW, NHWC], ids=lambda f: f.name)
+def test_in_place_is_refused(refused, to):
+    x, y = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(FLOAT, DIMS, to)
+    refused(moved(x, y), BAD_PARAM, "cudnnTransformTensor/c03", aliases={"y": "x"})
+
+
+@shows("cudnnTransformTensor/c03")
+def test_partial_overlap_is_refused(caller, refuses):
+    x, y = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(FLOAT, DIMS, NHWC)
+    memory = caller.handle.to_device(np.ones(2 * x.count, np.float32))
+    operands = {"x": memory.slice(0, x.nbytes), "y": memory.slice(x.nbytes - 4, y.nbytes)}
+    refuses(BAD_PARAM, "cudnnTransformTensor/c03", caller, moved(x, y), operands, unchanged=(memory,))
+    caller(moved(x, y), {"x": memory.slice(0, x.nbytes), "y": memory.slice(x.nbytes, y.nbytes)})
+
+
+def test_dimensions_must_agree(refused):
+    for dims in [(3, 3, 5, 7), (2, 4, 5, 7), (2, 3, 6, 7), (2, 3, 5, 8), (2, 1, 5, 7), (2, 3, 5, 7, 1), (2, 3, 35)]:
+        y = TensorSpec.packed(FLOAT, dims)
+        refused(moved(TensorSpec.packed(FLOAT, DIMS), y), BAD_PARAM, "cudnnTransformTensor/c10")
+
+
+@pytest.mark.parametrize(
+    "x, y",
+    [(FLOAT, HALF), (FLOAT, DOUBLE), (INT8, UINT8), (FLOAT, INT32), (INT8x4, UINT8x4), (INT8x32, UINT8)],
+    ids=lambda t: t.name,
+)
+def test_data_types_must_agree(refused, x, y):
+    specs = (TensorSpec.packed(kind, (2, 32, 3, 5), NCHW_VECT_C if kind in VECTORS else NCHW) for kind in (x, y))
+    refused(moved(*specs), BAD_PARAM, "cudnnTransformTensor/c11")
+
+
+@shows("cudnnTransformTensor/c09")
+def test_overlapping_destination_is_not_supported(refused):
+    y = TensorSpec(FLOAT, DIMS, (105, 35, 1, 1))
+    refused(moved(TensorSpec.packed(FLOAT, DIMS), y), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
+
+
+@shows("cudnnTransformTensor/c02")
+def test_overlapping_source(trial):
+    """A source may show one element in several places."""
+    trial(moved(TensorSpec(FLOAT, DIMS, (45, 15, 2, 1)), TensorSpec.packed(FLOAT, DIMS)))
+
+
+@pytest.mark.parametrize("missing", ["handle", "alpha", "xDesc", "x", "beta", "yDesc", "y"])
+def test_null(cudnn, caller, refuses, missing):
+    spec = TensorSpec.packed(FLOAT, DIMS)
+    x, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(2))
+    arguments: dict[str, Any] = {
+        "handle": caller.handle, "alpha": 1.0, "xDesc": caller.tensor(spec), "x": x, "beta": 0.0, "yDesc": caller.tensor(spec), "y": y,
+    }  # fmt: skip
+    arguments[missing] = None
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnTransformTensor, *arguments.values(), unchanged=(x, y))
+
+
+# cudnnTransformTensorEx and cudnnTransformFilter: their clauses have the same numbers
+
+BOTH = pytest.mark.parametrize("filters", [False, True], ids=["tensor", "filter"])
+
+
+def both(*numbers: str) -> Any:
+    return shows(
+        *(f"{name}/{number}" for name in ("cudnnTransformTensorEx", "cudnnTransformFilter") for number in numbers)
+    )
+
+
+def named(filters: bool, number: str) -> str:
+    return f"{'cudnnTransformFilter' if filters else 'cudnnTransformTensorEx'}/{number}"
+
+
+@both("c01", "c03", "c04", "c09", "c10", "c12")
+@BOTH
+@pytest.mark.parametrize("alpha, beta", BLENDS)
+@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
+def test_copy(trial, data_type, formats, alpha, beta, filters):
+    trial(
+        applied(
+            changing(tensor_format=formats[1]), DIMS, data_type, formats[0], filters=filters, alpha=alpha, beta=beta
+        )
+    )
+
+
+PADDINGS = [
+    ((0, 0, 1, 2), (0, 0, 0, 1)),
+    ((0, 1, 0, 0), (0, 2, 0, 0)),
+    ((1, 0, 0, 0), (0, 0, 0, 0)),
+    ((1, 1, 1, 1), (0, 1, 1, 0)),
+    ((0, 0, -1, 0), (0, 0, 0, -2)),
+    ((0, -1, 2, -1), (0, 1, -2, 1)),
+    ((0, 0, 0, 0), (0, 1, 0, 0)),
+]
+
+
+@both("c01", "c06", "c11")
+@shows("cudnnSetTensorTransformDescriptor/c04", "cudnnSetTensorTransformDescriptor/c06")
+@BOTH
+@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("before, after", PADDINGS, ids=str)
+def test_padding(trial, before, after, formats, filters):
+    """Zeros around, negative amounts crop; the destination is not read."""
+    for data_type in (FLOAT, INT8):
+        trial(
+            applied(
+                changing(before=before, after=after, tensor_format=formats[1]),
+                (2, 4, 5, 6),
+                data_type,
+                formats[0],
+                filters=filters,
+            )
+        )
+
+
+@both("c01", "c06", "c11")
+@shows("cudnnSetTensorTransformDescriptor/c08", "cudnnSetTensorTransformDescriptor/c10")
+@BOTH
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("fold", [(2, 2), (3, 2), (1, 2), (2, 0), (4, 5)], ids=str)
+def test_folding(trial, fold, formats, data_type, filters):
+    """Also where the factors do not divide the sizes."""
+    trial(applied(changing(fold=fold, tensor_format=formats[1]), (2, 3, 4, 6), data_type, formats[0], filters=filters))
+    trial(applied(changing(fold=fold, tensor_format=formats[1]), (2, 3, 5, 9), data_type, formats[0], filters=filters))
+
+
+@both("c01", "c07", "c09")
+@shows("cudnnSetTensorTransformDescriptor/c10")
+@BOTH
+@pytest.mark.parametrize("alpha, beta", BLENDS)
+@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("fold, channels", [((2, 2), 8), ((3, 2), 12), ((1, 2), 4), ((2, 2), 6)], ids=str)
+def test_unfolding(trial, fold, channels, formats, alpha, beta, filters):
+    """Also where the channels are no multiple of the factors; any alpha and beta."""
+    transform = changing(fold=fold, direction=UNFOLD, tensor_format=formats[1])
+    trial(applied(transform, (2, channels, 3, 4), FLOAT, formats[0], filters=filters, alpha=alpha, beta=beta))
+
+
+COMBINED = [
+    ((0, 0, 1, 1), (0, 0, 1, 2)),
+    ((0, 0, 1, 0), (0, 1, 0, 1)),
+    ((0, 1, 0, 2), (0, 1, 1, 0)),
+    ((1, 0, 0, 0), (0, -1, -1, 0)),
+    ((0, -1, 0, -1), (0, 0, 1, 0)),
+]
+
+
+@both("c01")
+@BOTH
+@pytest.mark.parametrize("direction", [FOLD, UNFOLD], ids=lambda d: d.name)
+@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("before, after", COMBINED, ids=str)
+def test_folding_and_padding(trial, before, after, formats, direction, filters):
+    transform = changing(before=before, after=after, fold=(2, 3), direction=direction, tensor_format=formats[1])
+    trial(applied(transform, (2, 14, 5, 7), HALF, formats[0], filters=filters))
+
+
+@both("c07", "c09")
+@BOTH
+def test_unfolding_and_padding_blends(trial, filters):
+    transform = changing(before=(0, 0, 1, 0), after=(0, 0, 0, 1), fold=(2, 2), direction=UNFOLD, tensor_format=NHWC)
+    trial(applied(transform, (2, 8, 3, 4), filters=filters, alpha=2.0, beta=0.5))
+
+
+@both("c01")
+@BOTH
+@pytest.mark.parametrize("fold, direction", [((2, 2, 2), FOLD), ((2, 1, 3), UNFOLD), ((0, 0, 0), FOLD)], ids=str)
+@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+def test_five_dimensions(trial, fold, direction, formats, filters):
+    transform = changing(5, (0, 0, 1, 0, 1), (0, 0, 0, 0, 1), fold, direction, formats[1])
+    trial(applied(transform, (1, 12, 3, 4, 5), FLOAT, formats[0], filters=filters))
+
+
+@both("c01")
+@shows("cudnnSetTensorTransformDescriptor/c11")
+@BOTH
+@pytest.mark.parametrize("fold", [(0, 0), (1, 1), (0, 1)], ids=str)
+def test_direction_without_folding(trial, fold, filters):
+    for direction in (FOLD, UNFOLD):
+        trial(applied(changing(after=(0, 1, 0, 0), fold=fold, direction=direction), DIMS, filters=filters))
+
+
+@both("c01")
+@BOTH
+@pytest.mark.parametrize("rank", [3, 6, 8])
+def test_copy_of_other_ranks(trial, rank, filters):
+    trial(applied(changing(rank, tensor_format=NHWC), (2, 3, 4, 2, 1, 3, 2, 2)[:rank], filters=filters))
+
+
+@both("c01")
+@BOTH
+@pytest.mark.parametrize("source, into", [(FLOAT, HALF), (HALF, FLOAT), (FLOAT, INT8), (INT8, FLOAT), (FLOAT, BFLOAT16), (DOUBLE, FLOAT), (FLOAT, DOUBLE)],
+                         ids=lambda t: t.name)  # fmt: skip
+def test_conversion(trial, source, into, filters):
+    """Also on the way through a transform, and rounded or saturated once."""
+    for inputs in ("normal", "wide", "ties"):
+        trial(
+            applied(
+                changing(tensor_format=NHWC), (2, 5, 9, 4), source, into=into, filters=filters, alpha=1.5, beta=0.5
+            ),
+            inputs,
+        )
+    trial(applied(changing(), DIMS, source, into=into, filters=filters), "special")
+    trial(applied(changing(fold=(2, 2), tensor_format=NHWC), (2, 5, 4, 6), source, into=into, filters=filters))
+    trial(applied(changing(before=(0, 0, 1, 1)), DIMS, source, NHWC, into=into, filters=filters))
+
+
+@both("c15")
+@BOTH
+@pytest.mark.parametrize(
+    "source, into",
+    [(HALF, BFLOAT16), (BFLOAT16, HALF), (FLOAT, INT32), (INT32, FLOAT), (UINT8, INT8), (FLOAT, UINT8)],
+    ids=lambda t: t.name,
+)
+def test_other_conversions_are_not_supported(refused, source, into, filters):
+    refused(applied(changing(), DIMS, source, into=into, filters=filters), NOT_SUPPORTED, named(filters, "c15"))
+
+
+def test_strided_copy(trial):
+    """The strides of a copy's destination need not follow transDesc's format."""
+    for layout in LAYOUTS:
+        source, destination = laid_out(FLOAT, DIMS, "gaps"), laid_out(FLOAT, DIMS, layout)
+        trial(TransformTensorEx(changing(tensor_format=NHWC), 2.0, 0.5, source, destination))
+
+
+@shows("cudnnTransformTensorEx/c01")
+def test_strided_transform(trial):
+    """Sources of any layout, destinations with gaps."""
+    for transform in (changing(fold=(2, 2)), changing(before=(0, 0, 1, 1)), changing(fold=(1, 2), direction=UNFOLD)):
+        dims = (2, 4, 4, 6)
+        results = destination_dims(transform, dims)
+        for layout in LAYOUTS:
+            trial(TransformTensorEx(transform, 1.0, 0.0, laid_out(HALF, dims, layout), laid_out(HALF, results, "gaps")))
+
+
+@both("c15", "c06", "c16")
+@BOTH
+@pytest.mark.parametrize("alpha, beta", [(2.0, 0.0), (1.0, 1.0), (0.0, 0.0)])
+@pytest.mark.parametrize(
+    "transform",
+    [changing(fold=(2, 2)), changing(after=(0, 1, 0, 0)), changing(before=(0, 0, 1, 0), fold=(2, 1))],
+    ids=["fold", "pad", "both"],
+)
+def test_folding_and_padding_are_not_scaled(refused, transform, alpha, beta, filters):
+    refused(applied(transform, DIMS, filters=filters, alpha=alpha, beta=beta), NOT_SUPPORTED, named(filters, "c16"))
+
+
+@both("c04")
+@BOTH
+@pytest.mark.parametrize("transform", [changing(), changing(fold=(2, 2)), changing(after=(0, 1, 1, 0)), changing(fold=(1, 3), direction=UNFOLD)],
+                         ids=["copy", "fold", "pad", "unfold"])  # fmt: skip
+def test_dimensions_must_fit_the_transform(refused, transform, filters):
+    right = applied(transform, DIMS, filters=filters)
+    for d in range(4):
+        wrong = tuple(size + (i == d) for i, size in enumerate(right.destData.dims))
+        spec = FilterSpec(FLOAT, NCHW, wrong) if filters else TensorSpec.packed(FLOAT, wrong)
+        refused(type(right)(transform, 1.0, 0.0, right.srcData, spec), BAD_PARAM, named(filters, "c04"))
+
+
+@both("c14")
+@BOTH
+def test_ranks_must_agree(refused, filters):
+    right = applied(changing(), DIMS, filters=filters)
+    spec = FilterSpec(FLOAT, NCHW, (*DIMS, 1)) if filters else TensorSpec.packed(FLOAT, (*DIMS, 1))
+    refused(type(right)(changing(), 1.0, 0.0, right.srcData, spec), BAD_PARAM, named(filters, "c14"))
+
+
+@both("c13")
+@BOTH
+def test_rank_of_the_transform_must_agree(refused, filters):
+    right = applied(changing(), DIMS, filters=filters)
+    refused(type(right)(changing(5), 1.0, 0.0, right.srcData, right.destData), BAD_PARAM, named(filters, "c13"))
+
+
+@both("c15")
+@BOTH
+@pytest.mark.parametrize("rank", [3, 6])
+def test_other_ranks_are_not_transformed(refused, rank, filters):
+    dims = (2, 3, 4, 4, 2, 2)[:rank]
+    refused(
+        applied(changing(rank, before=(1, *(0,) * (rank - 1))), dims, filters=filters),
+        NOT_SUPPORTED,
+        named(filters, "c15"),
+    )
+
+
+@both("c15")
+@BOTH
+def test_destination_has_the_format_of_the_transform(refused, filters):
+    right = applied(changing(fold=(2, 2)), (2, 3, 4, 6), filters=filters)
+    wrong = (
+        FilterSpec(FLOAT, NHWC, right.destData.dims) if filters else TensorSpec.packed(FLOAT, right.destData.dims, NHWC)
+    )
+    refused(type(right)(right.transform, 1.0, 0.0, right.srcData, wrong), NOT_SUPPORTED, named(filters, "c15"))
+
+
+@both("c15")
+@BOTH
+def test_vectors_are_not_transformed(refused, filters):
+    dims = (2, 8, 4, 6)
+    specs = (
+        [FilterSpec(INT8x4, NCHW_VECT_C, dims)] * 2 if filters else [TensorSpec.packed(INT8x4, dims, NCHW_VECT_C)] * 2
+    )
+    kind = TransformFilter if filters else TransformTensorEx
+    refused(kind(changing(), 1.0, 0.0, *specs), NOT_SUPPORTED, named(filters, "c15"))
+
+
+@both("c05")
+@BOTH
+@pytest.mark.parametrize("transform", [changing(), changing(fold=(2, 2))], ids=["copy", "fold"])
+def test_transform_in_place_is_refused(refused, transform, filters):
+    refused(
+        applied(transform, (2, 3, 4, 6), filters=filters),
+        BAD_PARAM,
+        named(filters, "c05"),
+        aliases={"destData": "srcData"},
+    )
+
+
+@both("c13")
+@BOTH
+@pytest.mark.parametrize(
+    "missing", ["handle", "transDesc", "alpha", "srcDesc", "srcData", "beta", "destDesc", "destData"]
+)
+def test_transform_null(cudnn, caller, refuses, missing, filters):
+    spec = TensorSpec.packed(FLOAT, DIMS)
+    source, destination = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(2))
+    describe = (lambda: caller.filter(FilterSpec(FLOAT, NCHW, DIMS))) if filters else (lambda: caller.tensor(spec))
+    arguments: dict[str, Any] = {
+        "handle": caller.handle, "transDesc": transform_descriptor(caller, changing()), "alpha": 1.0, "srcDesc": describe(),
+        "srcData": source, "beta": 0.0, "destDesc": describe(), "destData": destination,
+    }  # fmt: skip
+    arguments[missing] = None
+    clause = named(filters, "c13") if missing.endswith("Desc") else "cudnnStatus_t/c05"
+    call = cudnn.cudnnTransformFilter if filters else cudnn.cudnnTransformTensorEx
+    refuses(BAD_PARAM, clause, call, *arguments.values(), unchanged=(source, destination))
+
+
+@both("c13")
+@BOTH
+def test_uninitialised_descriptors(subject, cudnn, caller, refuses, filters):
+    if not subject.ours:
+        pytest.skip("what a foreign library does with unset descriptors is its own affair")
+    spec = TensorSpec.packed(FLOAT, DIMS)
+    source, destination = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(2))
+    create = cudnn.cudnnCreateFilterDescriptor if filters else cudnn.cudnnCreateTensorDescriptor
+    describe = (lambda: caller.filter(FilterSpec(FLOAT, NCHW, DIMS))) if filters else (lambda: caller.tensor(spec))
+    call = cudnn.cudnnTransformFilter if filters else cudnn.cudnnTransformTensorEx
+    transform, fresh = transform_descriptor(caller, changing()), cudnn.cudnnCreateTensorTransformDescriptor()
+    for trio in [(fresh, describe(), describe()), (transform, create(), describe()), (transform, describe(), create())]:
+        arguments = (caller.handle, trio[0], 1.0, trio[1], source, 0.0, trio[2], destination)
+        refuses(BAD_PARAM, named(filters, "c13"), call, *arguments, unchanged=(source, destination))
+
+
+# Transform descriptors
+
+
+@pytest.fixture
+def fresh(cudnn):
+    """A transform descriptor that no setter has touched."""
+    descriptor = cudnn.cudnnCreateTensorTransformDescriptor()
+    yield descriptor
+    cudnn.cudnnDestroyTensorTransformDescriptor(descriptor)
+
+
+@shows("cudnnCreateTensorTransformDescriptor/c01", "cudnnCreateTensorTransformDescriptor/c02", "cudnnCreateTensorTransformDescriptor/c04",
+       "cudnnCreateTensorTransformDescriptor/c05")  # fmt: skip
+def test_fresh_is_all_zeros(cudnn, fresh):
+    assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4) == (NCHW, (0,) * 4, (0,) * 4, (0, 0), FOLD)
+    assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 8) == (NCHW, (0,) * 8, (0,) * 8, (0,) * 6, FOLD)
+
+
+@shows(
+    "cudnnDestroyTensorTransformDescriptor/c01",
+    "cudnnDestroyTensorTransformDescriptor/c02",
+    "cudnnTensorTransformDescriptor_t/c01",
+)
+def test_create_and_destroy(subject, cudnn, refuses):
+    first, second = (cudnn.cudnnCreateTensorTransformDescriptor() for _ in range(2))
+    cudnn.cudnnSetTensorTransformDescriptor(first, 4, NHWC, (0, 0, 1, 1), None, None, UNFOLD)
+    cudnn.cudnnSetTensorTransformDescriptor(second, 3, NCHW, None, None, (2,), FOLD)
+    cudnn.cudnnDestroyTensorTransformDescriptor(first)
+    assert cudnn.cudnnGetTensorTransformDescriptor(second, 3) == (NCHW, (0, 0, 0), (0, 0, 0), (2,), FOLD)
+    if subject.ours:  # elsewhere it is freed memory
+        refuses(BAD_PARAM, "cudnnGetTensorTransformDescriptor/c09", cudnn.cudnnGetTensorTransformDescriptor, first, 4)
+    cudnn.cudnnDestroyTensorTransformDescriptor(second)
+
+
+@shows("cudnnSetTensorTransformDescriptor/c01", "cudnnSetTensorTransformDescriptor/c02", "cudnnSetTensorTransformDescriptor/c03",
+       "cudnnSetTensorTransformDescriptor/c04", "cudnnSetTensorTransformDescriptor/c06", "cudnnSetTensorTransformDescriptor/c08",
+       "cudnnSetTensorTransformDescriptor/c10", "cudnnSetTensorTransformDescriptor/c12", "cudnnCreateTensorTransformDescriptor/c03",
+       *(f"cudnnGetTensorTransformDescriptor/c0{i}" for i in (1, 2, 3, 4, 5, 6, 8)))  # fmt: skip
+@pytest.mark.parametrize("rank", range(3, 9))
+@pytest.mark.parametrize("tensor_format, direction", [(NCHW, FOLD), (NHWC, UNFOLD)], ids=["NCHW-fold", "NHWC-unfold"])
+def test_set_and_get(cudnn, fresh, rank, tensor_format, direction):
+    before, after, fold = (
+        tuple(range(start, start + count)) for start, count in ((1, rank), (-3, rank), (2, rank - 2))
+    )
+    cudnn.cudnnSetTensorTransformDescriptor(fresh, rank, tensor_format, before, after, fold, direction)
+    assert cudnn.cudnnGetTensorTransformDescriptor(fresh, rank) == (tensor_format, before, after, fold, direction)
+    zeros = (0,) * (8 - rank)
+    assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 8) == (
+        tensor_format,
+        before + zeros,
+        after + zeros,
+        fold + zeros,
+        direction,
+    )
+    assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 3) == (
+        tensor_format,
+        before[:3],
+        after[:3],
+        fold[:1],
+        direction,
+    )
+
+
+NULL_ARRAYS = shows(*(f"cudnnSetTensorTransformDescriptor/{number}" for number in ("c05", "c07", "c09")))
+
+
+@NULL_ARRAYS
+def test_null_arrays_mean_none(cudnn, fresh):
+    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NHWC, None, None, None, UNFOLD)
+    assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4) == (NHWC, (0,) * 4, (0,) * 4, (0, 0), UNFOLD)
+
+
+@NULL_ARRAYS
+def test_null_arrays_replace_what_was_set(cudnn, fresh):
+    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NCHW, (1, 1, 1, 1), (2, 2, 2, 2), (3, 3), FOLD)
+    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NHWC, None, None, None, UNFOLD)
+    assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4) == (NHWC, (0,) * 4, (0,) * 4, (0, 0), UNFOLD)
+
+
+@shows("cudnnFoldingDirection_t/c01")
+def test_direction_values(cudnn, fresh):
+    assert (int(FOLD), int(UNFOLD)) == (0, 1)
+    for value, direction in ((0, FOLD), (1, UNFOLD)):
+        cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NCHW, None, None, None, value)
+        assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4).direction == direction
+
+
+def test_refused_settings(subject, cudnn, fresh, refuses):
+    """None of them changes the descriptor."""
+    zeros = (0,) * 10
+    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NHWC, (1, 2, 3, 4), None, (5, 6), UNFOLD)
+    call = cudnn.cudnnSetTensorTransformDescriptor
+    refuses(BAD_PARAM, "cudnnSetTensorTransformDescriptor/c13", call, None, 4, NCHW, None, None, None, FOLD)
+    for direction in (2, 17):
+        refuses(BAD_PARAM, "cudnnSetTensorTransformDescriptor/c14", call, fresh, 4, NCHW, None, None, None, direction)
+    for rank in (0, 1, 2):
+        refuses(BAD_PARAM, "cudnnSetTensorTransformDescriptor/c15", call, fresh, rank, NCHW, zeros, zeros, zeros, FOLD)
+    for rank in (9, 10):
+        refuses(
+            NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c16", call, fresh, rank, NCHW, zeros, zeros, zeros, FOLD
+        )
+    refuses(NOT_SUPPORTED, "cudnnSetTensorTransformDescriptor/c17", call, fresh, 4, 3, None, None, None, FOLD)
+    if subject.ours:  # a C array has no length to check
+        for clause, arrays in (
+            ("c04", ((1, 1), None, None)),
+            ("c06", (None, (1, 1, 1), None)),
+            ("c08", (None, None, (2,))),
+        ):
+            refuses(BAD_PARAM, f"cudnnSetTensorTransformDescriptor/{clause}", call, fresh, 4, NCHW, *arrays, FOLD)
+    if subject.ours:  # a foreign library may keep a part of what it refused
+        assert cudnn.cudnnGetTensorTransformDescriptor(fresh, 4) == (NHWC, (1, 2, 3, 4), (0,) * 4, (5, 6), UNFOLD)
+
+
+def test_vector_format_is_not_supported(cudnn, fresh, refuses):
+    refuses(
+        NOT_SUPPORTED,
+        "cudnnSetTensorTransformDescriptor/c17",
+        cudnn.cudnnSetTensorTransformDescriptor,
+        fresh,
+        4,
+        NCHW_VECT_C,
+        None,
+        None,
+        None,
+        FOLD,
+    )
+
+
+def test_refused_queries(cudnn, fresh, refuses):
+    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NCHW, None, None, None, FOLD)
+    refuses(BAD_PARAM, "cudnnGetTensorTransformDescriptor/c09", cudnn.cudnnGetTensorTransformDescriptor, None, 4)
+    for requested in (0, 2):
+        refuses(
+            BAD_PARAM,
+            "cudnnGetTensorTransformDescriptor/c10",
+            cudnn.cudnnGetTensorTransformDescriptor,
+            fresh,
+            requested,
+        )
+    refuses(BAD_PARAM, "cudnnGetTensorTransformDescriptor/c11", cudnn.cudnnGetTensorTransformDescriptor, fresh, 9)
+
+
+# cudnnInitTransformDest
+
+DESTINATIONS = [
+    (None, None, None, FOLD, (2, 3, 4, 6), (2, 3, 4, 6)),
+    ((0, 1, 2, 3), (0, 2, 1, 0), None, FOLD, (2, 3, 4, 6), (2, 6, 7, 9)),
+    ((1, 0, 0, 0), (2, 0, 0, 0), None, FOLD, (2, 3, 4, 6), (5, 3, 4, 6)),
+    ((0, 0, -1, 0), (0, 0, 0, -2), None, FOLD, (2, 3, 4, 6), (2, 3, 3, 4)),
+    (None, None, (2, 3), FOLD, (2, 3, 4, 6), (2, 18, 2, 2)),
+    (None, None, (2, 2), FOLD, (2, 3, 5, 7), (2, 12, 3, 4)),
+    (None, None, (0, 2), FOLD, (2, 3, 4, 6), (2, 6, 4, 3)),
+    (None, None, (5, 7), FOLD, (2, 3, 4, 6), (2, 105, 1, 1)),
+    (None, None, (2, 3), UNFOLD, (2, 12, 4, 6), (2, 2, 8, 18)),
+    (None, None, (2, 2), UNFOLD, (2, 6, 5, 7), (2, 2, 10, 14)),
+    ((0, 1, 1, 0), (0, 0, 1, 2), (2, 2), FOLD, (2, 3, 4, 6), (2, 16, 3, 4)),
+    ((0, 1, 1, 0), (0, 0, 1, 2), (2, 2), UNFOLD, (2, 8, 4, 6), (2, 3, 10, 14)),
+]
+
+
+@shows("cudnnInitTransformDest/c01", "cudnnInitTransformDest/c02", "cudnnInitTransformDest/c03", "cudnnInitTransformDest/c05",
+       "cudnnSetTensorTransformDescriptor/c03", "cudnnSetTensorTransformDescriptor/c08")  # fmt: skip
+@pytest.mark.parametrize(
+    "data_type, nbytes", [(FLOAT, 4), (HALF, 2), (INT8, 1)], ids=lambda t: getattr(t, "name", None)
+)
+@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
+@pytest.mark.parametrize("before, after, fold, direction, dims, expected", DESTINATIONS, ids=str)
+def test_destination(cudnn, fresh, before, after, fold, direction, dims, expected, tensor_format, data_type, nbytes):
+    """The dimensions, packed in the format, whatever the layout of the source."""
+    source, destination = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensorNdDescriptor(source, data_type, 4, dims, (1000, 1, 200, 20))
+    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, tensor_format, before, after, fold, direction)
+    size = cudnn.cudnnInitTransformDest(fresh, source, destination)
+    n, c, h, w = expected
+    strides = (c * h * w, h * w, w, 1) if tensor_format == NCHW else (c * h * w, 1, w * c, c)
+    assert cudnn.cudnnGetTensorNdDescriptor(destination, 4) == (data_type, 4, expected, strides)
+    assert size == n * c * h * w * nbytes
+
+
+@pytest.fixture
+def tensors(cudnn):
+    """A source of 2 x 3 x 4 x 6 and a destination that was set to 1 x 1 x 1 x 1."""
+    source, destination = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensor4dDescriptor(source, NCHW, FLOAT, 2, 3, 4, 6)
+    cudnn.cudnnSetTensor4dDescriptor(destination, NCHW, FLOAT, 1, 1, 1, 1)
+    return source, destination
+
+
+def unchanged(subject, destination):
+    """Our refused calls leave a descriptor as it was; a foreign library may keep a part of what it refused."""
+    if subject.ours:
+        assert subject.cudnn.cudnnGetTensorNdDescriptor(destination, 4).dimA == (1, 1, 1, 1)
+
+
+@shows("cudnnInitTransformDest/c06", "cudnnInitTransformDest/c07")
+def test_destination_null(cudnn, fresh, tensors, refuses):
+    source, destination = tensors
+    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NCHW, None, None, None, FOLD)
+    refuses(BAD_PARAM, "cudnnInitTransformDest/c07", cudnn.cudnnInitTransformDest, fresh, source, None)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnInitTransformDest, None, source, destination)
+
+
+def test_destination_source_null(cudnn, fresh, tensors, refuses):
+    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NCHW, None, None, None, FOLD)
+    refuses(BAD_PARAM, "cudnnInitTransformDest/c06", cudnn.cudnnInitTransformDest, fresh, None, tensors[1])
+
+
+@pytest.mark.parametrize("rank", [3, 5])
+def test_destination_rank_must_agree(subject, cudnn, fresh, tensors, refuses, rank):
+    source, destination = tensors
+    cudnn.cudnnSetTensorTransformDescriptor(fresh, rank, NCHW, None, None, None, FOLD)
+    refuses(BAD_PARAM, "cudnnInitTransformDest/c08", cudnn.cudnnInitTransformDest, fresh, source, destination)
+    unchanged(subject, destination)
+
+
+@pytest.mark.parametrize("rank", [3, 5, 6, 8])
+def test_destination_of_other_ranks(subject, cudnn, fresh, tensors, refuses, rank):
+    source, destination = tensors
+    cudnn.cudnnSetTensorNdDescriptorEx(source, NCHW, FLOAT, rank, (2,) * rank)
+    cudnn.cudnnSetTensorTransformDescriptor(fresh, rank, NCHW, None, None, None, FOLD)
+    refuses(NOT_SUPPORTED, "cudnnInitTransformDest/c09", cudnn.cudnnInitTransformDest, fresh, source, destination)
+    unchanged(subject, destination)
+
+
+def test_nothing_left(subject, cudnn, fresh, tensors, refuses):
+    source, destination = tensors
+    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NCHW, (0, 0, -2, 0), (0, 0, -2, 0), None, FOLD)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnInitTransformDest, fresh, source, destination)
+    unchanged(subject, destination)
+
+
+def test_destination_of_vectors(subject, cudnn, fresh, tensors, refuses):
+    """A vectorised tensor has no counterpart in the formats that a transform writes."""
+    source, destination = tensors
+    cudnn.cudnnSetTensor4dDescriptor(source, NCHW_VECT_C, INT8x4, 2, 8, 4, 6)
+    cudnn.cudnnSetTensorTransformDescriptor(fresh, 4, NHWC, None, None, None, FOLD)
+    refuses(BAD_PARAM, "cudnnDataType_t/c02", cudnn.cudnnInitTransformDest, fresh, source, destination)
+    unchanged(subject, destination)

@@ -44,11 +44,28 @@ class Record:
     probe: Any = None
     arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)
 
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The documented functions that the call and its preparation need."""
+        return tuple(dict.fromkeys((self.function, *_setters(self.arguments))))
+
     def __str__(self) -> str:
         """The call on one line."""
         if self.arguments is None:
             return f"{self.function}, probe {json.dumps(self.probe)}"
         return f"{self.function}({', '.join(f'{name}={value_text(value)}' for name, value in self.arguments.items())})"
+
+
+def _setters(value: Any) -> Iterable[str]:
+    """The functions that fill the descriptors inside a value."""
+    if isinstance(value, Mapping):
+        if "calls" in value:
+            yield from (name for name, _ in value["calls"])
+        for inner in value.values():
+            yield from _setters(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _setters(inner)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What can be judged: our backends, and any shared library with the cuDNN C ABI."""
+"""What can be judged: our backends, any shared library with the cuDNN C ABI, and recorded calls of one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,22 @@ from dualdnn.api import cudnn
 from dualdnn.api.status import NOT_INITIALIZED, CudnnError
 
 from .library import LibrarySubject, NotRunnable, find_vendor_library
+from .recorded import RecordedSubject, is_recorded
 
-__all__ = ["NotRunnable", "OwnSubject", "default_subjects", "find_vendor_library", "open_subject"]
+__all__ = [
+    "NotRunnable",
+    "OwnSubject",
+    "RecordedSubject",
+    "default_subjects",
+    "find_vendor_library",
+    "is_recorded",
+    "open_subject",
+]
 
-SPELLINGS = "reference, accelerated, accelerated:gpu, accelerated:emulated, crosscheck, crosscheck:emulated, library:PATH, vendor"
+SPELLINGS = (
+    "reference, accelerated, accelerated:gpu, accelerated:emulated, crosscheck, crosscheck:emulated, library:PATH, vendor, "
+    "recorded, recorded:PATH"
+)
 
 
 class OwnSubject:
@@ -87,7 +99,7 @@ class ForeignSubject:
         return self.library.environment()
 
 
-Subject = OwnSubject | ForeignSubject
+Subject = OwnSubject | ForeignSubject | RecordedSubject
 
 
 def open_subject(name: str) -> Subject:
@@ -102,11 +114,13 @@ def open_subject(name: str) -> Subject:
                 "no vendor library is installed: pip install 'dualdnn[vendor]', or name one as library:PATH"
             )
         return ForeignSubject("vendor", path)
+    if is_recorded(name):
+        return RecordedSubject(name)
     if kind in ("reference", "accelerated", "crosscheck") and rest in ("", "gpu", "emulated"):
         return OwnSubject(name)
     raise ValueError(f"subject {name!r} is none of {SPELLINGS}")
 
 
 def default_subjects() -> list[str]:
-    """Both backends, and the vendor's library where it is installed."""
-    return ["reference", "accelerated", *(["vendor"] if find_vendor_library() else [])]
+    """Both backends, the packaged recorded calls, and the vendor's library where it is installed."""
+    return ["reference", "accelerated", "recorded", *(["vendor"] if find_vendor_library() else [])]

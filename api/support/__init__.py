@@ -1,0 +1,1 @@
+"""The document's tables of supported configurations, as data."""

@@ -1,0 +1,246 @@
+"""Tables 17 to 22 (5.2.10) and 16 (5.2.9): which data types, formats and shapes each forward algorithm takes.
+
+Cells that the source lost or merged are read as docs/errata.md says (D222 to D231).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..enumerations import cudnnConvolutionFwdAlgo_t, cudnnDataType_t, cudnnTensorFormat_t
+from ..operations import ConvolutionSpec, FilterSpec, TensorSpec
+from ..operations.specs import (
+    BFLOAT16,
+    DOUBLE,
+    FLOAT,
+    HALF,
+    INT8,
+    INT32,
+    NCHW,
+    NCHW_VECT_C,
+    NHWC,
+    UINT8,
+    INT8x4,
+    INT8x32,
+    UINT8x4,
+)
+
+IMPLICIT_GEMM = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
+IMPLICIT_PRECOMP_GEMM = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
+GEMM = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_GEMM
+DIRECT = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_DIRECT
+FFT = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_FFT
+FFT_TILING = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING
+WINOGRAD = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD
+WINOGRAD_NONFUSED = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED
+
+# Algorithms that have a CUDNN_TENSOR_OP_MATH variant beside the default one (docs/errata.md, D241).
+TENSOR_OP_ALGORITHMS = (IMPLICIT_PRECOMP_GEMM, WINOGRAD_NONFUSED)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A row of table 17, and of table 16 where that lists it: bias is None where only the plain convolution exists."""
+
+    name: str
+    x: cudnnDataType_t
+    w: cudnnDataType_t
+    compute: cudnnDataType_t
+    y: cudnnDataType_t
+    bias: cudnnDataType_t | None
+
+
+TRUE_HALF = Configuration("TRUE_HALF_CONFIG", HALF, HALF, HALF, HALF, None)
+PSEUDO_HALF = Configuration("PSEUDO_HALF_CONFIG", HALF, HALF, FLOAT, HALF, HALF)
+PSEUDO_BFLOAT16 = Configuration("PSEUDO_BFLOAT16_CONFIG", BFLOAT16, BFLOAT16, FLOAT, BFLOAT16, BFLOAT16)
+FLOAT_CONFIG = Configuration("FLOAT_CONFIG", FLOAT, FLOAT, FLOAT, FLOAT, FLOAT)
+DOUBLE_CONFIG = Configuration("DOUBLE_CONFIG", DOUBLE, DOUBLE, DOUBLE, DOUBLE, DOUBLE)
+INT8_CONFIG = Configuration("INT8_CONFIG", INT8, INT8, INT32, INT8, FLOAT)
+INT8_EXT = Configuration("INT8_EXT_CONFIG", INT8, INT8, INT32, FLOAT, FLOAT)
+INT8x4_CONFIG = Configuration("INT8x4_CONFIG", INT8x4, INT8x4, INT32, INT8x4, FLOAT)
+INT8x4_EXT = Configuration("INT8x4_EXT_CONFIG", INT8x4, INT8x4, INT32, FLOAT, FLOAT)
+UINT8_CONFIG = Configuration("UINT8_CONFIG", UINT8, INT8, INT32, INT8, FLOAT)
+UINT8x4_CONFIG = Configuration("UINT8x4_CONFIG", UINT8x4, INT8x4, INT32, INT8x4, FLOAT)
+UINT8_EXT = Configuration("UINT8_EXT_CONFIG", UINT8, INT8, INT32, FLOAT, FLOAT)
+UINT8x4_EXT = Configuration("UINT8x4_EXT_CONFIG", UINT8x4, INT8x4, INT32, FLOAT, FLOAT)
+INT8x32_CONFIG = Configuration("INT8x32_CONFIG", INT8x32, INT8x32, INT32, INT8x32, FLOAT)
+
+CONFIGURATIONS = (
+    TRUE_HALF, PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG, DOUBLE_CONFIG, INT8_CONFIG, INT8_EXT, INT8x4_CONFIG,
+    INT8x4_EXT, UINT8_CONFIG, UINT8x4_CONFIG, UINT8_EXT, UINT8x4_EXT, INT8x32_CONFIG,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What the tables ask about."""
+
+    convolution: ConvolutionSpec
+    x: TensorSpec
+    w: FilterSpec
+    y: TensorSpec
+
+    @property
+    def configuration(self) -> Configuration | None:
+        """The row of table 17 that has these data types."""
+        types = (self.x.data_type, self.w.data_type, self.convolution.compute_type, self.y.data_type)
+        return next((c for c in CONFIGURATIONS if (c.x, c.w, c.compute, c.y) == types), None)
+
+    @property
+    def types_are_listed(self) -> bool:
+        """Some row of table 17 has these tensor types, whatever it computes in."""
+        types = (self.x.data_type, self.w.data_type, self.y.data_type)
+        return any((c.x, c.w, c.y) == types for c in CONFIGURATIONS)
+
+
+Rule = tuple[str, Callable[[Problem], bool]]
+Layout = tuple[str, Callable[[TensorSpec], bool]]
+
+
+def _packed_inside(order: Callable[[int], tuple[int, ...]]) -> Callable[[TensorSpec], bool]:
+    """Whether the dimensions that ``order(rank)`` lists, outermost first, lie innermost in memory without gaps."""
+
+    def fits(tensor: TensorSpec) -> bool:
+        step = 1
+        for dimension in reversed(order(tensor.rank)):
+            if tensor.dims[dimension] > 1 and tensor.strides[dimension] != step:
+                return False
+            step *= tensor.dims[dimension]
+        return tensor.vector_length == 1
+
+    return fits
+
+
+def _spatial(rank: int) -> tuple[int, ...]:
+    return tuple(range(2, rank))
+
+
+ANY_LAYOUT: Layout = ("any format except NCHW_VECT_C", lambda t: t.vector_length == 1)
+VECTORISED: Layout = ("NCHW_VECT_C", lambda t: t.vector_length > 1)
+# The EXT configurations have a plain FLOAT output, which no vectorised format can hold (docs/errata.md, D225).
+VECTORISED_OR_FLOAT: Layout = (
+    "NCHW_VECT_C, or NCHW CHW-packed where it is FLOAT",
+    lambda t: t.vector_length > 1 or (t.data_type == FLOAT and _packed_inside(lambda r: (1, *_spatial(r)))(t)),
+)
+NCHW_SPATIALLY_PACKED: Layout = ("NCHW with packed spatial dimensions", _packed_inside(_spatial))
+NHWC_FULLY_PACKED: Layout = ("NHWC fully packed", _packed_inside(lambda r: (0, *_spatial(r), 1)))
+NHWC_PACKED: Layout = ("NHWC with packed spatial dimensions and channels", _packed_inside(lambda r: (*_spatial(r), 1)))
+NHWC_OR_NCHW_PACKED: Layout = (
+    "NHWC with packed spatial dimensions and channels, or NCHW with packed channels and spatial dimensions",
+    lambda t: NHWC_PACKED[1](t) or _packed_inside(lambda r: (1, *_spatial(r)))(t),
+)
+
+NO_DILATION: Rule = ("dilation 1 in all dimensions", lambda p: max(p.convolution.dilation) == 1)
+STRIDE_1: Rule = ("stride 1 in all dimensions", lambda p: max(p.convolution.stride) == 1)
+PADDING_BELOW_FILTER: Rule = (
+    "filter sizes greater than the padding",
+    lambda p: all(size > padding for size, padding in zip(p.w.dims[2:], p.convolution.padding, strict=True)),
+)
+PADDED_INPUT_UP_TO_256: Rule = (
+    "input sizes with padding of 256 or less",
+    lambda p: all(i + 2 * q <= 256 for i, q in zip(p.x.dims[2:], p.convolution.padding, strict=True)),
+)
+TILED_FILTER: Rule = (
+    "filter sizes of 32 or less, 256 where one of them is 1",
+    lambda p: max(p.w.dims[2:]) <= (256 if 1 in p.w.dims[2:] else 32),
+)
+TILED_STRIDE: Rule = (
+    "stride 1 where a filter size is 1, else 1 or 2",
+    lambda p: max(p.convolution.stride) <= (1 if 1 in p.w.dims[2:] else 2),
+)
+DOUBLE_NEEDS_1D: Rule = (
+    "with DOUBLE_CONFIG, a filter size of 1",
+    lambda p: p.configuration is not DOUBLE_CONFIG or 1 in p.w.dims[2:],
+)
+FILTER_UP_TO_16: Rule = ("filter sizes of 16 or less", lambda p: max(p.w.dims[2:]) <= 16)
+FILTER_3: Rule = ("a filter of 3 x 3", lambda p: p.w.dims[2:] == (3, 3))
+FILTER_3_OR_5: Rule = (
+    "a filter of 3 x 3, or 5 x 5 except with TRUE_HALF_CONFIG",
+    lambda p: p.w.dims[2:] == (3, 3) or (p.w.dims[2:] == (5, 5) and p.configuration is not TRUE_HALF),
+)
+CHANNELS_BY_4: Rule = ("input channels in multiples of 4", lambda p: p.x.dims[1] % 4 == 0)
+FILTERS_BY_4: Rule = (
+    "output channels in multiples of 4 unless the output is FLOAT",
+    lambda p: p.y.dims[1] % 4 == 0 or p.configuration in (INT8_EXT, UINT8_EXT),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of tables 18 to 22. spatial: dimensions of the convolution. clause: where the document says so."""
+
+    clause: str
+    spatial: int
+    algorithms: tuple[cudnnConvolutionFwdAlgo_t, ...]
+    filter_format: cudnnTensorFormat_t
+    x: Layout
+    y: Layout
+    configurations: tuple[Configuration, ...]
+    rules: tuple[Rule, ...] = ()
+
+    def violated(self, problem: Problem) -> str | None:
+        """The first thing that the row demands and the problem lacks."""
+        configuration = problem.configuration
+        if configuration not in self.configurations:
+            return f"one of {', '.join(c.name for c in self.configurations)}"
+        for name, tensor, (text, fits) in (("xDesc", problem.x, self.x), ("yDesc", problem.y, self.y)):
+            if not fits(tensor):
+                return f"{name} in {text}"
+        return next((text for text, holds in self.rules if not holds(problem)), None)
+
+
+_F = "cudnnConvolutionForward"
+GEMMS = (IMPLICIT_GEMM, IMPLICIT_PRECOMP_GEMM)
+FLOATING = (TRUE_HALF, PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG, DOUBLE_CONFIG)
+
+ROWS = (
+    # Table 18: 2-D, filter NCHW
+    Row(f"{_F}/c24", 2, (IMPLICIT_GEMM,), NCHW, ANY_LAYOUT, ANY_LAYOUT, FLOATING),
+    Row(f"{_F}/c25", 2, (IMPLICIT_PRECOMP_GEMM,), NCHW, ANY_LAYOUT, ANY_LAYOUT, FLOATING, (NO_DILATION,)),
+    Row(f"{_F}/c26", 2, (GEMM,), NCHW, ANY_LAYOUT, ANY_LAYOUT, (PSEUDO_HALF, FLOAT_CONFIG, DOUBLE_CONFIG), (NO_DILATION,)),
+    Row(f"{_F}/c27", 2, (FFT,), NCHW, NCHW_SPATIALLY_PACKED, NCHW_SPATIALLY_PACKED, (PSEUDO_HALF, FLOAT_CONFIG),
+        (NO_DILATION, PADDED_INPUT_UP_TO_256, STRIDE_1, PADDING_BELOW_FILTER)),
+    Row(f"{_F}/c28", 2, (FFT_TILING,), NCHW, NCHW_SPATIALLY_PACKED, NCHW_SPATIALLY_PACKED,
+        (PSEUDO_HALF, FLOAT_CONFIG, DOUBLE_CONFIG),
+        (DOUBLE_NEEDS_1D, NO_DILATION, TILED_FILTER, TILED_STRIDE, PADDING_BELOW_FILTER)),
+    Row(f"{_F}/c29", 2, (WINOGRAD,), NCHW, ANY_LAYOUT, ANY_LAYOUT, (PSEUDO_HALF, FLOAT_CONFIG),
+        (NO_DILATION, STRIDE_1, FILTER_3)),
+    Row(f"{_F}/c30", 2, (WINOGRAD_NONFUSED,), NCHW, ANY_LAYOUT, ANY_LAYOUT,
+        (TRUE_HALF, PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG), (NO_DILATION, STRIDE_1, FILTER_3_OR_5)),
+    # Table 19: 2-D, filter NCHW_VECT_C
+    Row(f"{_F}/c33", 2, GEMMS, NCHW_VECT_C, VECTORISED, VECTORISED_OR_FLOAT,
+        (INT8x4_CONFIG, UINT8x4_CONFIG, INT8x4_EXT, UINT8x4_EXT), (NO_DILATION,)),
+    Row(f"{_F}/c34", 2, (IMPLICIT_PRECOMP_GEMM,), NCHW_VECT_C, VECTORISED, VECTORISED, (INT8x32_CONFIG,), (NO_DILATION,)),
+    # Table 20: 2-D, filter NHWC
+    Row(f"{_F}/c36", 2, GEMMS, NHWC, NHWC_FULLY_PACKED, NHWC_FULLY_PACKED,
+        (INT8_CONFIG, INT8_EXT, UINT8_CONFIG, UINT8_EXT), (NO_DILATION, CHANNELS_BY_4, FILTERS_BY_4)),
+    Row(f"{_F}/c37", 2, GEMMS, NHWC, NHWC_PACKED, NHWC_OR_NCHW_PACKED, FLOATING),
+    # Table 21: 3-D, filter NCHW
+    Row(f"{_F}/c39", 3, GEMMS, NCHW, ANY_LAYOUT, ANY_LAYOUT, (PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG, DOUBLE_CONFIG)),
+    Row(f"{_F}/c41", 3, (FFT_TILING,), NCHW, NCHW_SPATIALLY_PACKED, NCHW_SPATIALLY_PACKED,
+        (PSEUDO_HALF, FLOAT_CONFIG, DOUBLE_CONFIG), (NO_DILATION, FILTER_UP_TO_16, STRIDE_1, PADDING_BELOW_FILTER)),
+    # Table 22: 3-D, filter NHWC
+    Row(f"{_F}/c43", 3, (IMPLICIT_PRECOMP_GEMM,), NHWC, NHWC_PACKED, NHWC_PACKED,
+        (PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG)),
+)  # fmt: skip
+
+
+def unsupported(problem: Problem, algorithm: cudnnConvolutionFwdAlgo_t) -> str | None:
+    """Why the tables do not have this problem for this algorithm; None where a row does."""
+    if algorithm == DIRECT:
+        return f"{DIRECT.name} is not implemented"
+    spatial, filter_format = problem.convolution.rank, problem.w.format
+    rows = [r for r in ROWS if (r.spatial, r.filter_format) == (spatial, filter_format) and algorithm in r.algorithms]
+    if not rows:
+        return f"{algorithm.name} takes no {spatial}-D convolution with wDesc in {filter_format.name}"
+    violations = [row.violated(problem) for row in rows]
+    if None in violations:
+        return None
+    # Of several rows, the one that has the data types says what is missing.
+    told = next(
+        (v for r, v in zip(rows, violations, strict=True) if problem.configuration in r.configurations), violations[0]
+    )
+    types = f"x {problem.x.data_type.name}, w {problem.w.data_type.name}, y {problem.y.data_type.name}"
+    shown = f"{problem.convolution}, x {problem.x}, w {problem.w}, y {problem.y}"
+    return f"{algorithm.name} with wDesc in {filter_format.name} needs {told}; {types}: {shown}"

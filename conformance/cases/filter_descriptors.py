@@ -1,0 +1,271 @@
+"""Cases of the filter descriptors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnFoldingDirection_t
+from dualdnn.api.operations import FilterSpec, TransformFilter, TransformSpec
+from dualdnn.api.operations.specs import (
+    BFLOAT16,
+    DOUBLE,
+    FLOAT,
+    HALF,
+    INT8,
+    INT32,
+    NCHW,
+    NCHW_VECT_C,
+    NHWC,
+    UINT8,
+    INT8x4,
+    INT8x32,
+    UINT8x4,
+)
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.marks import shows
+
+BYTES = {FLOAT: 4, DOUBLE: 8, HALF: 2, BFLOAT16: 2, INT8: 1, UINT8: 1, INT32: 4}
+VECTOR_TYPES = {INT8x4: 4, UINT8x4: 4, INT8x32: 32}
+FORMATS = [NCHW, NHWC]
+SIZES = (5, 3, 2, 7)
+
+
+@pytest.fixture
+def fresh(cudnn):
+    """A filter descriptor that no setter has touched."""
+    descriptor = cudnn.cudnnCreateFilterDescriptor()
+    yield descriptor
+    cudnn.cudnnDestroyFilterDescriptor(descriptor)
+
+
+@shows("cudnnCreateFilterDescriptor/c01", "cudnnCreateFilterDescriptor/c02", "cudnnFilterDescriptor_t/c01",
+       "cudnnDestroyFilterDescriptor/c01", "cudnnDestroyFilterDescriptor/c02")  # fmt: skip
+def test_create_and_destroy(cudnn):
+    """Descriptors are independent of each other and live until they are destroyed."""
+    first, second = cudnn.cudnnCreateFilterDescriptor(), cudnn.cudnnCreateFilterDescriptor()
+    cudnn.cudnnSetFilter4dDescriptor(first, FLOAT, NCHW, 1, 2, 3, 4)
+    cudnn.cudnnSetFilter4dDescriptor(second, HALF, NHWC, 5, 6, 7, 8)
+    cudnn.cudnnDestroyFilterDescriptor(first)
+    assert tuple(cudnn.cudnnGetFilter4dDescriptor(second)) == (HALF, NHWC, 5, 6, 7, 8)
+    cudnn.cudnnDestroyFilterDescriptor(second)
+
+
+@shows("cudnnDestroyFilterDescriptor/c01")
+def test_destroyed_is_refused(subject, cudnn, refuses):
+    if not subject.ours:
+        pytest.skip("a destroyed descriptor of a foreign library is freed memory")
+    descriptor = cudnn.cudnnCreateFilterDescriptor()
+    cudnn.cudnnDestroyFilterDescriptor(descriptor)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetFilter4dDescriptor, descriptor, FLOAT, NCHW, *SIZES)
+    refuses(BAD_PARAM, "cudnnGetFilterSizeInBytes/c04", cudnn.cudnnGetFilterSizeInBytes, descriptor)
+
+
+@shows("cudnnFilterDescriptor_t/c02")
+def test_fresh_reads_as_zeros(cudnn, fresh):
+    assert tuple(cudnn.cudnnGetFilter4dDescriptor(fresh)) == (FLOAT, NCHW, 0, 0, 0, 0)
+    assert cudnn.cudnnGetFilterNdDescriptor(fresh, 4).nbDims == 0
+    assert cudnn.cudnnGetFilterSizeInBytes(fresh) == 0
+
+
+@shows("cudnnSetFilter4dDescriptor/c01", "cudnnSetFilter4dDescriptor/c06", "cudnnSetFilter4dDescriptor/c07",
+       *(f"cudnnGetFilter4dDescriptor/c0{i}" for i in (1, 2, 3, 4, 5, 6, 8)),
+       "cudnnGetFilterSizeInBytes/c01", "cudnnGetFilterSizeInBytes/c03", "cudnnFilterDescriptor_t/c02",
+       "cudnnSetFilter4dDescriptor/c02")  # fmt: skip
+@pytest.mark.parametrize("tensor_format", FORMATS, ids=lambda f: f.name)
+@pytest.mark.parametrize("data_type", BYTES, ids=lambda t: t.name)
+def test_4d(cudnn, fresh, data_type, tensor_format):
+    cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, tensor_format, *SIZES)
+    assert cudnn.cudnnGetFilter4dDescriptor(fresh) == (data_type, tensor_format, *SIZES)
+    assert cudnn.cudnnGetFilterSizeInBytes(fresh) == 5 * 3 * 2 * 7 * BYTES[data_type]
+
+
+@shows("cudnnSetFilterNdDescriptor/c01", "cudnnSetFilterNdDescriptor/c02", "cudnnSetFilterNdDescriptor/c10",
+       "cudnnSetFilterNdDescriptor/c11", *(f"cudnnGetFilterNdDescriptor/c0{i}" for i in (1, 2, 3, 4, 5, 6, 8)),
+       "cudnnGetFilterSizeInBytes/c01")  # fmt: skip
+@pytest.mark.parametrize("rank", range(3, 9))
+@pytest.mark.parametrize("tensor_format", FORMATS, ids=lambda f: f.name)
+def test_nd(cudnn, fresh, tensor_format, rank):
+    """The dimensions come back as set, K and C first in both formats; as many as are asked for and there are."""
+    dims = (4, 3, 2, 5, 1, 3, 2, 2)[:rank]
+    cudnn.cudnnSetFilterNdDescriptor(fresh, HALF, tensor_format, rank, dims)
+    assert cudnn.cudnnGetFilterNdDescriptor(fresh, rank) == (HALF, tensor_format, rank, dims)
+    assert cudnn.cudnnGetFilterNdDescriptor(fresh, 8) == (HALF, tensor_format, rank, dims)
+    assert cudnn.cudnnGetFilterNdDescriptor(fresh, 2) == (HALF, tensor_format, rank, dims[:2])
+    assert cudnn.cudnnGetFilterSizeInBytes(fresh) == 2 * int(np.prod(dims))
+
+
+@shows("cudnnGetFilter4dDescriptor/c08")
+def test_4d_getter_of_other_ranks(cudnn, fresh):
+    """The first four dimensions, zeros where there are fewer."""
+    cudnn.cudnnSetFilterNdDescriptor(fresh, FLOAT, NCHW, 3, (4, 3, 2))
+    assert cudnn.cudnnGetFilter4dDescriptor(fresh)[2:] == (4, 3, 2, 0)
+    cudnn.cudnnSetFilterNdDescriptor(fresh, FLOAT, NCHW, 5, (4, 3, 2, 5, 6))
+    assert cudnn.cudnnGetFilter4dDescriptor(fresh)[2:] == (4, 3, 2, 5)
+
+
+@shows("cudnnTensorFormat_t/c06", "cudnnGetFilterSizeInBytes/c01")
+@pytest.mark.parametrize("data_type", VECTOR_TYPES, ids=lambda t: t.name)
+def test_vectors(cudnn, fresh, data_type):
+    """c counts channels; the size is that of one byte per channel."""
+    cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW_VECT_C, 2, 64, 3, 5)
+    assert cudnn.cudnnGetFilterNdDescriptor(fresh, 4) == (data_type, NCHW_VECT_C, 4, (2, 64, 3, 5))
+    assert cudnn.cudnnGetFilterSizeInBytes(fresh) == 2 * 64 * 3 * 5
+
+
+@shows("cudnnGetFilter4dDescriptor/c04")
+@pytest.mark.parametrize("data_type", VECTOR_TYPES, ids=lambda t: t.name)
+def test_vectors_4d_getter(cudnn, fresh, data_type):
+    cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW_VECT_C, 2, 64, 3, 5)
+    assert cudnn.cudnnGetFilter4dDescriptor(fresh) == (data_type, NCHW_VECT_C, 2, 64, 3, 5)
+
+
+@shows("cudnnTensorFormat_t/c06")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8, UINT8], ids=lambda t: t.name)
+def test_vector_format_needs_a_vector_type(cudnn, fresh, refuses, data_type):
+    refuses(
+        BAD_PARAM,
+        "cudnnTensorFormat_t/c06",
+        cudnn.cudnnSetFilter4dDescriptor,
+        fresh,
+        data_type,
+        NCHW_VECT_C,
+        2,
+        64,
+        3,
+        5,
+    )
+
+
+@pytest.mark.parametrize("tensor_format", FORMATS, ids=lambda f: f.name)
+@pytest.mark.parametrize(
+    "data_type, clause", [(INT8x4, "c02"), (INT8x32, "c03"), (UINT8x4, "c05")], ids=["INT8x4", "INT8x32", "UINT8x4"]
+)
+def test_vector_type_needs_the_vector_format(cudnn, fresh, refuses, data_type, clause, tensor_format):
+    refuses(
+        BAD_PARAM,
+        f"cudnnDataType_t/{clause}",
+        cudnn.cudnnSetFilter4dDescriptor,
+        fresh,
+        data_type,
+        tensor_format,
+        2,
+        64,
+        3,
+        5,
+    )
+
+
+@pytest.mark.parametrize(
+    "data_type, channels, clause",
+    [(INT8x4, 6, "c08"), (UINT8x4, 3, "c08"), (INT8x32, 48, "c07")],
+    ids=["INT8x4", "UINT8x4", "INT8x32"],
+)
+def test_channels_come_in_whole_vectors(cudnn, fresh, refuses, data_type, channels, clause):
+    refuses(
+        BAD_PARAM,
+        f"cudnnTensorFormat_t/{clause}",
+        cudnn.cudnnSetFilter4dDescriptor,
+        fresh,
+        data_type,
+        NCHW_VECT_C,
+        2,
+        channels,
+        3,
+        5,
+    )
+
+
+@pytest.mark.parametrize("size", [0, -1])
+@pytest.mark.parametrize("position", range(4))
+def test_sizes_must_be_positive(subject, cudnn, fresh, refuses, position, size):
+    """And our refused calls leave the descriptor as it was."""
+    cudnn.cudnnSetFilter4dDescriptor(fresh, HALF, NHWC, *SIZES)
+    dims = [2, 3, 4, 5]
+    dims[position] = size
+    refuses(BAD_PARAM, "cudnnSetFilter4dDescriptor/c08", cudnn.cudnnSetFilter4dDescriptor, fresh, FLOAT, NCHW, *dims)
+    refuses(BAD_PARAM, "cudnnSetFilterNdDescriptor/c12", cudnn.cudnnSetFilterNdDescriptor, fresh, FLOAT, NCHW, 4, dims)
+    if subject.ours:
+        assert cudnn.cudnnGetFilter4dDescriptor(fresh) == (HALF, NHWC, *SIZES)
+
+
+def test_unknown_types_and_formats(cudnn, fresh, refuses):
+    beyond = max(cudnnDataType_t) + 90
+    refuses(BAD_PARAM, "cudnnSetFilter4dDescriptor/c09", cudnn.cudnnSetFilter4dDescriptor, fresh, beyond, NCHW, *SIZES)
+    refuses(BAD_PARAM, "cudnnSetFilter4dDescriptor/c10", cudnn.cudnnSetFilter4dDescriptor, fresh, FLOAT, 3, *SIZES)
+    refuses(
+        BAD_PARAM, "cudnnSetFilterNdDescriptor/c13", cudnn.cudnnSetFilterNdDescriptor, fresh, beyond, NCHW, 4, SIZES
+    )
+    refuses(BAD_PARAM, "cudnnSetFilterNdDescriptor/c14", cudnn.cudnnSetFilterNdDescriptor, fresh, FLOAT, 3, 4, SIZES)
+
+
+def test_ranks(cudnn, fresh, refuses):
+    for rank in (-1, 0, 1, 2):
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetFilterNdDescriptor, fresh, FLOAT, NCHW, rank, (2,) * 9)
+    for rank in (9, 100):
+        refuses(
+            NOT_SUPPORTED,
+            "cudnnSetFilterNdDescriptor/c15",
+            cudnn.cudnnSetFilterNdDescriptor,
+            fresh,
+            FLOAT,
+            NCHW,
+            rank,
+            (2,) * 100,
+        )
+
+
+def test_requested_ranks(cudnn, fresh, refuses):
+    cudnn.cudnnSetFilter4dDescriptor(fresh, FLOAT, NCHW, *SIZES)
+    for requested in (-1, 0):
+        refuses(BAD_PARAM, "cudnnGetFilterNdDescriptor/c09", cudnn.cudnnGetFilterNdDescriptor, fresh, requested)
+    refuses(NOT_SUPPORTED, "cudnnSetFilterNdDescriptor/c15", cudnn.cudnnGetFilterNdDescriptor, fresh, 9)
+
+
+def test_too_few_sizes(subject, cudnn, fresh, refuses):
+    if not subject.ours:
+        pytest.skip("a C array has no length to check")
+    refuses(BAD_PARAM, "cudnnSetFilterNdDescriptor/c10", cudnn.cudnnSetFilterNdDescriptor, fresh, FLOAT, NCHW, 5, SIZES)
+
+
+def test_null(cudnn, refuses):
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetFilter4dDescriptor, None, FLOAT, NCHW, *SIZES)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetFilterNdDescriptor, None, FLOAT, NCHW, 4, SIZES)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnGetFilter4dDescriptor, None)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnGetFilterNdDescriptor, None, 4)
+    refuses(BAD_PARAM, "cudnnGetFilterSizeInBytes/c04", cudnn.cudnnGetFilterSizeInBytes, None)
+
+
+def converted(caller, source: FilterSpec, destination: FilterSpec) -> np.ndarray:
+    """The memory of a filter of 0, 1, 2 ... once it is brought into another format."""
+    rank = len(source.dims)
+    transform = TransformSpec(
+        destination.format, (0,) * rank, (0,) * rank, (0,) * (rank - 2), cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD
+    )
+    count = int(np.prod(source.dims))
+    memory = caller.handle.to_device(np.arange(count, dtype=np.float32))
+    result = caller.handle.allocate(4 * count)
+    caller(TransformFilter(transform, 1.0, 0.0, source, destination), {"srcData": memory, "destData": result})
+    return result.to_host(np.float32, count)
+
+
+@shows("cudnnSetFilter4dDescriptor/c04", "cudnnSetFilter4dDescriptor/c05", "cudnnSetFilter4dDescriptor/c02",
+       "cudnnSetFilterNdDescriptor/c04", "cudnnSetFilterNdDescriptor/c07", "cudnnSetFilterNdDescriptor/c02")  # fmt: skip
+def test_memory_order(caller):
+    """NCHW is KCRS, NHWC is KRSC: the offsets of the document, element by element."""
+    _, c_, r_, s_ = dims = (3, 5, 2, 4)
+    got = converted(caller, FilterSpec(FLOAT, NCHW, dims), FilterSpec(FLOAT, NHWC, dims))
+    for k, c, r, s in np.ndindex(*dims):
+        assert got[((k * r_ + r) * s_ + s) * c_ + c] == ((k * c_ + c) * r_ + r) * s_ + s, (k, c, r, s)
+    got = converted(caller, FilterSpec(FLOAT, NHWC, dims), FilterSpec(FLOAT, NCHW, dims))
+    for k, c, r, s in np.ndindex(*dims):
+        assert got[((k * c_ + c) * r_ + r) * s_ + s] == ((k * r_ + r) * s_ + s) * c_ + c, (k, c, r, s)
+
+
+@shows(*(f"cudnnSetFilterNdDescriptor/c0{i}" for i in (5, 6, 8, 9)))
+@pytest.mark.parametrize("dims", [(3, 5, 4), (3, 5, 2, 4, 3), (2, 3, 2, 4, 3, 2)], ids=str)
+def test_memory_order_of_other_ranks(caller, dims):
+    """NCHW is KCR and KCRS..., NHWC is KRC and KRS...C."""
+    count = np.prod(dims)
+    got = converted(caller, FilterSpec(FLOAT, NCHW, dims), FilterSpec(FLOAT, NHWC, dims))
+    spatial = range(2, len(dims))
+    assert np.array_equal(got, np.arange(count).reshape(dims).transpose(0, *spatial, 1).ravel())

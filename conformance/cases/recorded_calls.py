@@ -1,0 +1,129 @@
+"""Recorded calls of NVIDIA's library, made again: our backends must answer and compute as it did, and its own answers
+and outputs are judged by the reference. Declared differences (recorded/differences.py) are cases of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+from dualdnn.api import cudnn as api
+from dualdnn.conformance.differences import DIFFERENCES, Difference, explanation_of
+from dualdnn.conformance.recorded import Record, Recording
+from dualdnn.conformance.recorded import differences as _declared  # noqa: F401 (declares them)
+from dualdnn.conformance.recorded.judging import AGREES, Finding, examined
+from dualdnn.conformance.report import load_clauses
+from dualdnn.conformance.subjects.recorded import is_recorded, recordings_of
+
+RECORDS_PER_CASE = 25
+Call = tuple[Recording, Record]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some recorded calls of one function; ``reason`` says why they cannot be made again, where they cannot."""
+
+    function: str
+    calls: tuple[Call, ...]
+    reason: str = ""
+
+
+def obstacle(record: Record) -> str:
+    """Why a record cannot be made again; empty where it can."""
+    if record.arguments is None:
+        return "records are probes: not one documented call with all its arguments"
+    missing = [name for name in record.functions if not hasattr(api, name)]
+    return f"not implemented: {', '.join(missing)}" if missing else ""
+
+
+def applies(subject: str) -> bool:
+    """Foreign libraries are recorded, not held to what another one answered."""
+    return is_recorded(subject) or subject.partition(":")[0] in ("reference", "accelerated", "crosscheck")
+
+
+@cache
+def sorted_calls(subject: str) -> dict[tuple[str, str], list[Call]]:
+    """(function, obstacle) -> calls, in the order of the recordings."""
+    found: dict[tuple[str, str], list[Call]] = {}
+    for recording in recordings_of(subject):
+        for record in recording.records:
+            found.setdefault((record.function, obstacle(record)), []).append((recording, record))
+    return found
+
+
+def groups(subject: str) -> Iterator[tuple[str, Group]]:
+    """Groups of calls of one function, with their ids."""
+    if not applies(subject):
+        return
+    numbers: Counter[str] = Counter()
+    for (function, reason), calls in sorted_calls(subject).items():
+        size = len(calls) if reason else RECORDS_PER_CASE
+        for start in range(0, len(calls), size):
+            numbers[function] += 1
+            yield f"{function}_{numbers[function]}", Group(function, tuple(calls[start : start + size]), reason)
+
+
+def differences(subject: str) -> Iterator[tuple[str, Difference]]:
+    """The differences that recorded calls show."""
+    return ((entry.id, entry) for entry in DIFFERENCES if entry.recorded and applies(subject))
+
+
+def findings(subject, calls: list[Call]) -> list[Finding]:
+    """What became of the calls: on our backends computed and compared, for a recorded subject judged."""
+    if subject.ours:
+        return examined(calls, subject.cudnn, subject.new_handle(), compute=True)
+    return examined(calls, api, api.cudnnCreate(backend="reference"), compute=False)
+
+
+@cache
+def clauses_of(function: str, kind: str) -> frozenset[str]:
+    return frozenset(clause.id for clause in load_clauses().values() if clause.function == function and clause.kind == kind)
+
+
+def shown(finding: Finding) -> frozenset[str]:
+    """The clauses that an agreeing record bears on: the one a refusal cites, else what the function computes or returns."""
+    if finding.clause is not None:
+        return frozenset([finding.clause])
+    told = finding.operation is not None or finding.record.result is not None
+    return clauses_of(finding.record.function, "semantics") if told else frozenset()
+
+
+def rerun(finding: Finding, calls: list[Call], subject) -> str:
+    recording = next(recording for recording, record in calls if record is finding.record)
+    return f"  rerun: dualdnn replay {recording.name} --record {finding.record.id} --subject {subject.name if subject.ours else 'reference'}"
+
+
+@pytest.mark.per_subject("calls", groups)
+def test_calls(subject, calls, evidence):
+    """Every call of the group agrees with its record, apart from declared differences."""
+    if calls.reason:
+        pytest.skip(f"{len(calls.calls)} recorded calls of {calls.function}: {calls.reason}")
+    found = findings(subject, list(calls.calls))
+    for finding in found:
+        if finding.kind == AGREES:
+            evidence.clauses |= shown(finding)
+            evidence.error_ratio = max(evidence.error_ratio or 0.0, finding.error_ratio)
+    wrong = [f for f in found if f.kind != AGREES and explanation_of(f) is None]
+    if wrong:
+        listed = "\n".join(f"{finding}\n{rerun(finding, list(calls.calls), subject)}" for finding in wrong)
+        pytest.fail(f"{len(wrong)} of {len(found)} recorded calls disagree\n{listed}", pytrace=False)
+
+
+@pytest.mark.per_subject("difference", differences)
+def test_difference(subject, difference):
+    """Our backends still differ from the recorded library as declared; for the recorded library it is a failure."""
+    calls = [
+        call
+        for (function, reason), listed in sorted_calls("recorded" if subject.ours else subject.spelling).items()
+        if not reason and any(rule.may_concern(function) for rule in difference.recorded)
+        for call in listed
+    ]
+    found = [finding for finding in findings(subject, calls) if explanation_of(finding) is difference]
+    if subject.ours:
+        assert found, f"no recorded call shows difference {difference.id} any more"
+    elif not found:
+        pytest.skip(f"no recorded call shows difference {difference.id}")
+    else:
+        pytest.fail("\n".join([f"{len(found)} recorded calls differ from the document", *map(str, found)]), pytrace=False)

@@ -1,0 +1,148 @@
+"""The sum of products of a convolution as matrix products over blocks of output positions.
+
+For each block the input values under every filter position are copied side by side (the matrix of GEMM convolution)
+and multiplied with the filter by BLAS. Blocks bound the memory: one holds at most BLOCK_BYTES, whatever the shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from math import ceil, log2, prod
+
+import numpy as np
+from dualdnn.api.operations import ConvolutionSpec
+
+from .view import Array
+
+BLOCK_BYTES = 2**25
+UNSPLIT_PRODUCTS = 2**22  # up to here an extended precision product is fast enough
+MOST_SLICES = 6
+DOUBLE_BITS = 53
+
+
+def convolve(x: Array, w: Array, convolution: ConvolutionSpec) -> Array:
+    """The cross-correlation of x (N, C, spatial ...) with w (K, C / groups, spatial ...), zeros outside x.
+
+    float64 in, float64 out: products of up to 26 bits are exact, so that float, half and integer data lose at most
+    2**-53 of the sum of absolute terms per term. Extended precision in (double data), extended precision out.
+    """
+    groups = convolution.group_count
+    extended = x.dtype == np.longdouble
+    multiply = precise_product if extended else np.matmul
+    if extended:
+        x, w = x.astype(np.float64), w.astype(np.float64)  # exact: they were read from doubles
+    dims = convolution.output_dims(x.shape, w.shape)
+    result = np.empty((dims[0], groups, dims[1] // groups, *dims[2:]), np.longdouble if extended else np.float64)
+    terms = prod(w.shape[1:])
+    filters = w.reshape(groups, -1, terms)
+    for images, *positions in blocks((dims[0], *dims[2:]), groups * terms * 8):
+        matrix = columns(x[images], w.shape[2:], convolution, tuple(positions))
+        summed = multiply(filters, matrix.reshape(groups, terms, -1))
+        sizes = (groups, -1, images.stop - images.start, *(p.stop - p.start for p in positions))
+        result[(images, slice(None), slice(None), *positions)] = np.moveaxis(summed.reshape(sizes), 2, 0)
+    return result.reshape(dims)
+
+
+def columns(
+    x: Array, filter_sizes: tuple[int, ...], convolution: ConvolutionSpec, positions: tuple[slice, ...]
+) -> Array:
+    """The input under each filter position at a block of output positions: (C, filter ..., N, positions ...)."""
+    sizes = tuple(p.stop - p.start for p in positions)
+    matrix = np.empty((x.shape[1], *filter_sizes, x.shape[0], *sizes), x.dtype)
+    channels_first = np.moveaxis(x, 1, 0)
+    whole = tuple((slice(0, size)) for size in sizes)
+    per_dimension = [
+        [_meeting(tap, dimension, x.shape[2 + dimension], convolution, positions[dimension]) for tap in range(taps)]
+        for dimension, taps in enumerate(filter_sizes)
+    ]
+    for taps in product(*(range(size) for size in filter_sizes)):
+        ranges = [per_dimension[dimension][tap] for dimension, tap in enumerate(taps)]
+        target = matrix[(slice(None), *taps)]
+        inside = tuple(there for there, _ in ranges)
+        if inside != whole:
+            target[...] = 0
+        if all(there.stop > there.start for there in inside):
+            target[(slice(None), slice(None), *inside)] = channels_first[
+                (slice(None), slice(None), *(here for _, here in ranges))
+            ]
+    return matrix
+
+
+def _meeting(
+    tap: int, dimension: int, extent: int, convolution: ConvolutionSpec, positions: slice
+) -> tuple[slice, slice]:
+    """Which of the output positions (counted from the block's start) meet the input at this tap, and where."""
+    stride = convolution.stride[dimension]
+    offset = tap * convolution.dilation[dimension] - convolution.padding[dimension]
+    first = max(positions.start, ceil_divide(-offset, stride))
+    last = min(positions.stop - 1, (extent - 1 - offset) // stride)
+    if last < first:
+        return slice(0, 0), slice(0, 0)
+    begin = first * stride + offset
+    return (
+        slice(first - positions.start, last + 1 - positions.start),
+        slice(begin, last * stride + offset + 1, stride),
+    )
+
+
+def ceil_divide(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def blocks(extents: tuple[int, ...], bytes_each: int) -> Iterator[tuple[slice, ...]]:
+    """Cut an array of ``extents`` elements of ``bytes_each`` into blocks of at most BLOCK_BYTES (at least an element)."""
+    room = max(1, BLOCK_BYTES // bytes_each)
+    steps = []
+    for extent in reversed(extents):
+        steps.append(min(extent, room))
+        room = max(1, room // extent)
+    ranges = [
+        [slice(start, min(start + step, extent)) for start in range(0, extent, step)]
+        for extent, step in zip(extents, reversed(steps), strict=True)
+    ]
+    return iter(product(*ranges))
+
+
+def precise_product(a: Array, b: Array) -> Array:
+    """a @ b of doubles in extended precision: the error is that of the extended sums, 2**-64 of the absolute terms each.
+
+    Large products go through BLAS: both factors are split exactly into slices of so few bits that the double products
+    of two slices are exact (Ozaki, Ogita, Oishi, Rump 2012), and only their sum is rounded. Values that no slices hold
+    (not finite, or too far apart) take the slow way, NumPy's own loops on extended precision.
+    """
+    terms = a.shape[-1]
+    if a.shape[-2] * b.size <= UNSPLIT_PRODUCTS:
+        return np.matmul(a.astype(np.longdouble), b.astype(np.longdouble))
+    bits = (DOUBLE_BITS - ceil(log2(terms))) // 2
+    left, right = _slices(a, -1, bits), _slices(b, -2, bits)
+    if left is None or right is None:
+        return np.matmul(a.astype(np.longdouble), b.astype(np.longdouble))
+    (left_slices, left_scale), (right_slices, right_scale) = left, right
+    total = np.zeros((*a.shape[:-1], b.shape[-1]), np.longdouble)
+    # The smallest contributions first.
+    for first, second in sorted(
+        product(range(len(left_slices)), range(len(right_slices))), key=lambda pair: -sum(pair)
+    ):
+        total += np.matmul(left_slices[first], right_slices[second])
+    return np.ldexp(total, left_scale + right_scale)
+
+
+def _slices(values: Array, axis: int, bits: int) -> tuple[list[Array], Array] | None:
+    """(slices, exponents): values = sum of slices * 2**exponents, slice i a multiple of 2**(-bits * (i + 1)) of at most
+    2**(-bits * i). None where that takes too many."""
+    if not np.isfinite(values).all():
+        return None
+    exponents = np.frexp(np.abs(values).max(axis=axis, keepdims=True))[1]
+    smallest = np.frexp(np.where(values == 0, 1, values))[1]
+    reach = int(np.where(values == 0, 0, exponents - smallest).max(initial=0)) + DOUBLE_BITS
+    if reach > MOST_SLICES * bits:
+        return None
+    rest = np.ldexp(values, -exponents)
+    found: list[Array] = []
+    while rest.any():
+        rounder = 1.5 * 2.0 ** (DOUBLE_BITS - 1 - bits * (len(found) + 1))
+        part = (rest + rounder) - rounder
+        found.append(part)
+        rest = rest - part
+    return found or [rest], exponents
