@@ -1,6 +1,6 @@
 """The production backend: CUDA kernels launched through PyCUDA, or compiled for the host and emulated."""
 
-from . import activation, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
+from . import activation, convolution, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
 from .backend import AcceleratedBackend
 from .device import DeviceError, DeviceUnavailable, gpu_is_usable
 from .information import cuda_version, facts
@@ -11,6 +11,7 @@ __all__ = [
     "DeviceError",
     "DeviceUnavailable",
     "activation",
+    "convolution",
     "cuda_version",
     "facts",
     "gpu_is_usable",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ctypes import c_double, c_int
+from ctypes import c_int
 from typing import Any
 
 from dualdnn.api.enumerations import cudnnActivationMode_t
 from dualdnn.api.operations import ActivationBackward, ActivationForward
 
 from .geometry import blocks, geometry
-from .plans import Launch, Plan, implements, pointers, structure, type_definitions
+from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 
 RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU)
 
@@ -22,9 +22,7 @@ def activation_forward(operation: ActivationForward, device: Any) -> Plan:
     arguments = structure(
         *pointers(2),
         ("geometry", layout),
-        ("alpha", c_double(operation.alpha)),
-        ("beta", c_double(operation.beta)),
-        ("coefficient", c_double(activation.coefficient)),
+        *factors(operation, alpha=operation.alpha, beta=operation.beta, coefficient=activation.coefficient),
         ("mode", c_int(activation.mode)),
         ("propagate", c_int(activation.relu_nan)),
     )
@@ -42,9 +40,7 @@ def activation_backward(operation: ActivationBackward, device: Any) -> Plan:
     arguments = structure(
         *pointers(3),
         ("geometry", layout),
-        ("alpha", c_double(operation.alpha)),
-        ("beta", c_double(operation.beta)),
-        ("coefficient", c_double(activation.coefficient)),
+        *factors(operation, alpha=operation.alpha, beta=operation.beta, coefficient=activation.coefficient),
         ("mode", c_int(activation.mode)),
     )
     function = device.function("activation.cu", "activation_backward", type_definitions(dx.scalar_type, operation))

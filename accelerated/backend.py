@@ -9,9 +9,11 @@ import numpy as np
 from dualdnn.api.operations import BackendError, Operation
 
 from .device import DeviceError, Stream, open_device
-from .plans import Plan, plan
+from .plans import Plan, estimated_seconds, plan, workspace_bytes
+from .timing import Clock
 
 _ADDRESS_LIMIT = 2**64
+TIMED_RUNS = 3
 
 
 class DeviceBuffer:
@@ -112,6 +114,23 @@ class AcceleratedBackend:
         if found is None:
             found = self.plans[operation] = plan(operation, self.device)
         return _Launcher(found)
+
+    def workspace_bytes(self, operation: Operation) -> int:
+        return workspace_bytes(operation, self.device)
+
+    def preferred_algorithms(self, operations: Sequence[Operation]) -> list[Operation]:
+        return sorted(operations, key=lambda operation: estimated_seconds(operation, self.device))
+
+    def algorithm_time(self, operation: Operation, operands: Sequence[Any], stream: Any) -> float:
+        """The shortest of a few runs, by the device's clock; a run before them compiles and warms up."""
+        launch = self.prepare(operation)
+        try:
+            clock = Clock(self.device, stream or self.device.default_stream)
+            launch(operands, stream)
+            runs = 1 if self.device.kind == "emulated" else TIMED_RUNS
+            return 1e3 * min(clock.seconds(lambda: launch(operands, stream)) for _ in range(runs))
+        except DeviceError as error:
+            raise BackendError(str(error)) from error
 
     def new_stream(self) -> Stream:
         return self.device.new_stream()

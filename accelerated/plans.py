@@ -80,6 +80,44 @@ def implements(operation_type: type[Operation]) -> Callable[[Planner], Planner]:
     return register
 
 
+WorkspaceBytes = Callable[..., int]
+_WORKSPACES: dict[type[Operation], WorkspaceBytes] = {}
+
+
+def needs_workspace(*operation_types: type[Operation]) -> Callable[[WorkspaceBytes], WorkspaceBytes]:
+    """Register a function of (operation, device): how many bytes of workspace its plan uses."""
+
+    def register(function: WorkspaceBytes) -> WorkspaceBytes:
+        _WORKSPACES.update(dict.fromkeys(operation_types, function))
+        return function
+
+    return register
+
+
+def workspace_bytes(operation: Operation, device: Any) -> int:
+    """Bytes of workspace that the plan of an operation uses."""
+    found = _WORKSPACES.get(type(operation))
+    return found(operation, device) if found else 0
+
+
+Estimate = Callable[..., float]
+_ESTIMATES: dict[type[Operation], Estimate] = {}
+
+
+def estimates(*operation_types: type[Operation]) -> Callable[[Estimate], Estimate]:
+    """Register a function of (operation, device): about how many seconds it takes, to rank algorithms."""
+
+    def register(function: Estimate) -> Estimate:
+        _ESTIMATES.update(dict.fromkeys(operation_types, function))
+        return function
+
+    return register
+
+
+def estimated_seconds(operation: Operation, device: Any) -> float:
+    return _ESTIMATES[type(operation)](operation, device)
+
+
 def implemented() -> tuple[type[Operation], ...]:
     return tuple(_PLANNERS)
 
@@ -102,6 +140,12 @@ def structure(*fields: tuple[str, Any]) -> ctypes.Structure:
     for name, value in fields:
         setattr(filled, name, value)
     return filled
+
+
+def factors(operation: Operation, **values: float) -> list[tuple[str, Any]]:
+    """Scalars in the type of the arithmetic: converting one costs a thread as much as several additions."""
+    kind = ctypes.c_double if operation.compute_type == DOUBLE else ctypes.c_float
+    return [(name, kind(value)) for name, value in values.items()]
 
 
 def pointers(count: int) -> list[tuple[str, Any]]:

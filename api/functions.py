@@ -262,9 +262,9 @@ class _Computing:
             handle = args[0]
             key: tuple[Any, ...] | None
             try:
-                key = (self, *[args[i].spec for i in self.described], *[args[i] for i in self.scalars])
+                key = (self, *[args[i].spec for i in self.described], *[args[i] or repr(args[i]) for i in self.scalars])
                 prepared = handle.prepared.get(key)
-            except (AttributeError, TypeError):  # a wrong argument: the checks below name it
+            except (AttributeError, TypeError, ValueError):  # a wrong argument: the checks below name it
                 key = prepared = None
             if prepared is None or not handle.alive:
                 prepared = self._prepare(args, key)

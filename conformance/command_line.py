@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from dualdnn import accelerated
 from dualdnn.accelerated import DeviceUnavailable
 from dualdnn.api.crosscheck import loaded
@@ -19,8 +18,12 @@ from dualdnn.api.status import CudnnError
 from . import build_ahead
 from .bench import command as bench
 from .calls import Caller
+from .differences import explanation_of
 from .plugin import CASES
-from .subjects import SPELLINGS, default_subjects, open_subject
+from .recorded import differences as _declared  # noqa: F401 (declares them)
+from .recorded import load_recording, packaged_recordings
+from .recorded.judging import AGREES, SKIPPED, examined
+from .subjects import SPELLINGS, default_subjects, is_recorded, open_subject
 from .trial import attempt
 
 
@@ -46,10 +49,18 @@ def main(arguments: list[str] | None = None) -> int:
         "--inputs", default="normal", help="with --operation: kind of input values (default: %(default)s)"
     )
     conformance.add_argument("--seed", type=int, default=0, help="with --operation: seed of the input values")
+    conformance.add_argument(
+        "--record", type=Path, metavar="FILE", help="write the calls made on the one subject to FILE, for recorded:FILE"
+    )
     conformance.set_defaults(run=run_conformance)
 
-    replay = commands.add_parser("replay", help="run a call again that a crosscheck handle has saved")
-    replay.add_argument("file", type=Path)
+    replay = commands.add_parser(
+        "replay", help="run a call again that a crosscheck handle has saved, or a recorded one"
+    )
+    replay.add_argument(
+        "file", type=Path, help="a saved call; with --record a recording, or the name of a packaged one"
+    )
+    replay.add_argument("--record", metavar="ID", help="which record of the recording")
     replay.add_argument("--subject", action="append", default=[], metavar="NAME")
     replay.set_defaults(run=run_replay)
 
@@ -93,11 +104,19 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     ]
     options += [text for name in chosen.subject for text in ("--subject", name)]
     options += ["-k", chosen.k] if chosen.k else []
-    options += [] if chosen.k or chosen.case else ["--complete"]
+    partial = chosen.k or chosen.case or all(map(is_recorded, chosen.subject or default_subjects()))
+    options += [] if partial else ["--complete"]
+    if chosen.record:
+        if len(chosen.subject) != 1 or is_recorded(chosen.subject[0]):
+            raise ValueError(f"--record takes one --subject whose calls can be made, not {chosen.subject}")
+        options += ["--record", str(chosen.record.resolve())]
     options += [text for case in chosen.case for text in ("--case", case)]
     files = sorted(str(path) for path in CASES.glob("[!_]*.py"))
     # A wrong name is an error before anything runs. A foreign library may take its process down: workers survive that.
-    foreign = any(not open_subject(name).ours for name in chosen.subject or default_subjects())
+    subjects = chosen.subject or default_subjects()
+    foreign = any(not open_subject(name).ours for name in subjects if not is_recorded(name))
+    if all(map(is_recorded, subjects)):
+        files = [path for path in files if Path(path).stem == "recorded_calls"]
     options += ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 or foreign else []
     status = pytest.main([*options, "--rootdir", str(CASES), "-c", os.devnull, *files])
     return 0 if status == pytest.ExitCode.OK else 1 if status == pytest.ExitCode.TESTS_FAILED else 2
@@ -116,7 +135,9 @@ def _one_operation(chosen: argparse.Namespace) -> int:
 
 
 def run_replay(chosen: argparse.Namespace) -> int:
-    """A saved call on every subject."""
+    """A saved or recorded call on every subject."""
+    if chosen.record:
+        return _recorded_call(chosen)
     operation, memory, aliases = loaded(chosen.file)
     print(operation)
     failures = 0
@@ -126,6 +147,25 @@ def run_replay(chosen: argparse.Namespace) -> int:
         failures += not result.passed
         outcome = "passed" if result.passed else f"failed\n{result.explanation()}"
         print(f"{subject.name}: {outcome} (error/bound {result.verdict.error_ratio:.3g})")
+    return 1 if failures else 0
+
+
+def _recorded_call(chosen: argparse.Namespace) -> int:
+    """One record on every subject: what the subject makes of it and whether it agrees with what was recorded."""
+    packaged = {path.stem: path for path in packaged_recordings()}
+    recording = load_recording(packaged.get(str(chosen.file), chosen.file))
+    record = recording.find(chosen.record)
+    print(record)
+    failures = 0
+    for name in chosen.subject or ["reference", "accelerated"]:
+        subject = open_subject(name)
+        if not subject.ours:
+            raise ValueError(f"a recorded call is replayed on our backends, not on {name}")
+        (finding,) = examined([(recording, record)], subject.cudnn, subject.new_handle(), compute=True)
+        declared = explanation_of(finding)
+        failures += finding.kind not in (AGREES, SKIPPED) and declared is None
+        known = f", difference {declared.id}: {declared.decision}" if declared else ""
+        print(f"{subject.name}: {finding.kind}{known}\n{finding.text}".rstrip())
     return 1 if failures else 0
 
 

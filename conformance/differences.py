@@ -60,7 +60,9 @@ class Difference:
     recorded: tuple[Disagreement, ...] = ()
 
     def covers(self, case: str, subject: str) -> bool:
-        return (_any(self.cases, case) or case == f"recorded_calls/test_difference[{self.id}]") and _any(self.subjects, subject)
+        return (_any(self.cases, case) or case == f"recorded_calls/test_difference[{self.id}]") and _any(
+            self.subjects, subject
+        )
 
 
 def _any(patterns: Iterable[str], text: str) -> bool:

@@ -21,6 +21,8 @@ from dualdnn.api.status import CudnnError
 from . import differences as difference_table
 from . import scope
 from .calls import Caller
+from .recorded import differences as _declared  # noqa: F401 (declares them)
+from .recorded.recorder import Recorder, merge, save
 from .report import CaseResult, Difference, Function, Report, write_report
 from .report import Subject as ReportedSubject
 from .subjects import NotRunnable, Subject, default_subjects, is_recorded, open_subject
@@ -36,13 +38,44 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--case", action="append", default=[], help="run only the case with this id; may be repeated")
     group.addoption("--complete", action="store_true", help="fail when a clause in scope has no case")
     group.addoption("--report", default=None, help="directory for compliance.json, junit.xml and report.html")
+    group.addoption(
+        "--record", default=None, help="write every call that the cases make on the one subject to this file"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "shows(*clauses): the clauses that the case shows")
-    config.addinivalue_line("markers", "per_subject(fixture, values): values(subject name) -> [(id, value)] of the fixture")
+    config.addinivalue_line(
+        "markers", "per_subject(fixture, values): values(subject name) -> [(id, value)] of the fixture"
+    )
     if not hasattr(config, "workerinput"):  # workers send their results to the controlling process
         config.pluginmanager.register(Collector(config), "conformance-collector")
+    if config.getoption("--record"):
+        config.pluginmanager.register(Recording(config), "conformance-recording")
+
+
+class Recording:
+    """Records the calls of this process; workers write parts, which the controlling process puts together."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        names = subject_names(config)
+        if len(names) != 1 or is_recorded(names[0]):
+            raise pytest.UsageError(f"--record takes one subject whose calls can be made, not {', '.join(names)}")
+        self.path = Path(config.getoption("--record"))
+        self.worker = getattr(config, "workerinput", {}).get("workerid")
+        self.subject = opened(names[0])
+        self.recorder = self.subject.cudnn = Recorder(self.subject.cudnn)  # type: ignore[misc]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        own = self.path.with_name(f"{self.path.name}.{self.worker or 'main'}.part")
+        if self.recorder.records:
+            save(own, self.subject, self.recorder.records)
+        if self.worker is None:
+            self.written = merge(self.path, sorted(self.path.parent.glob(f"{self.path.name}.*.part")))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        terminalreporter.write_line(f"recorded: {self.written} calls in {self.path}")
 
 
 def subject_names(config: pytest.Config) -> list[str]:

@@ -19,6 +19,7 @@ BLOCK_BYTES = 2**25
 UNSPLIT_PRODUCTS = 2**22  # up to here an extended precision product is fast enough
 MOST_SLICES = 6
 DOUBLE_BITS = 53
+EXTENDED_UNIT = 2.0**-64
 
 
 def convolve(x: Array, w: Array, convolution: ConvolutionSpec) -> Array:
@@ -114,17 +115,23 @@ def precise_product(a: Array, b: Array) -> Array:
     terms = a.shape[-1]
     if a.shape[-2] * b.size <= UNSPLIT_PRODUCTS:
         return np.matmul(a.astype(np.longdouble), b.astype(np.longdouble))
-    bits = (DOUBLE_BITS - ceil(log2(terms))) // 2
+    bits = (DOUBLE_BITS - ceil(log2(terms * MOST_SLICES))) // 2
     left, right = _slices(a, -1, bits), _slices(b, -2, bits)
     if left is None or right is None:
         return np.matmul(a.astype(np.longdouble), b.astype(np.longdouble))
     (left_slices, left_scale), (right_slices, right_scale) = left, right
+    # Pairs of level l are at most 2**(-bits * l); those that cannot matter beside the absolute terms are left out.
+    sizes = np.matmul(np.abs(sum(left_slices)), np.abs(sum(right_slices)))
+    smallest = float(sizes.min(initial=1.0, where=sizes > 0))
+    negligible = smallest * EXTENDED_UNIT / (2 * MOST_SLICES * terms)
+    levels = min(len(left_slices) + len(right_slices) - 1, ceil(-log2(negligible) / bits))
     total = np.zeros((*a.shape[:-1], b.shape[-1]), np.longdouble)
-    # The smallest contributions first.
-    for first, second in sorted(
-        product(range(len(left_slices)), range(len(right_slices))), key=lambda pair: -sum(pair)
-    ):
-        total += np.matmul(left_slices[first], right_slices[second])
+    # All pairs of one level are one product, the smallest first.
+    for level in reversed(range(levels)):
+        firsts = [i for i in range(len(left_slices)) if 0 <= level - i < len(right_slices)]
+        wide = np.concatenate([left_slices[i] for i in firsts], axis=-1)
+        tall = np.concatenate([right_slices[level - i] for i in firsts], axis=-2)
+        total += np.matmul(wide, tall)
     return np.ldexp(total, left_scale + right_scale)
 
 

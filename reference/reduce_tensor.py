@@ -34,18 +34,21 @@ class Arithmetic(NamedTuple):
 Reduction = Callable[[Array, Arithmetic], Exact]
 
 
+def _roundings_of_sums(rows: Array, arithmetic: Arithmetic) -> Array:
+    """n - 1 additions in any order; none of them rounds where all sums are exact."""
+    return np.where(_sums_are_exact(rows, arithmetic), 0, rows.shape[-1] - 1)
+
+
 def _add(rows: Array, arithmetic: Arithmetic) -> Exact:
-    # n - 1 additions in any order; none of them rounds where all sums are exact.
-    roundings = np.where(_sums_are_exact(rows, arithmetic), 0, rows.shape[-1] - 1)
-    return Exact(rows.sum(-1), lambda: np.abs(rows).sum(-1), roundings)
+    return Exact(rows.sum(-1), lambda: np.abs(rows).sum(-1), _roundings_of_sums(rows, arithmetic))
 
 
 def _average(rows: Array, arithmetic: Arithmetic) -> Exact:
-    total, length = _add(rows, arithmetic), rows.shape[-1]
     # The division, or a product with the rounded reciprocal; one more rounding where the length itself has to be rounded.
     # An intermediate sum may leave the range although the average does not: the magnitude is that of the sum.
-    roundings = (total.roundings + 3) / length
-    return Exact(total.value / length, total.magnitude, roundings)
+    length = rows.shape[-1]
+    roundings = (_roundings_of_sums(rows, arithmetic) + 3) / length
+    return Exact(rows.sum(-1) / length, lambda: np.abs(rows).sum(-1), roundings)
 
 
 def _norm1(rows: Array, arithmetic: Arithmetic) -> Exact:

@@ -146,6 +146,12 @@ def test_filters_are_packed_in_their_format():
     assert spec.nbytes == 4 * 120
 
 
+def test_zeros_of_both_signs_are_different_operations():
+    x = TensorSpec.packed(FLOAT, (1, 1, 1))
+    assert pooling(x, 0.0) != pooling(x, -0.0) and hash(pooling(x, 0.0)) != hash(pooling(x, -0.0))
+    assert pooling(x, 0.0) == pooling(x, 0.0) and pooling(x, math.nan) != pooling(x, 1.0)
+
+
 def test_enumerator_names_are_unique():
     """The text of an operation names enumerators without their type."""
     names = [member.name for enumeration in ENUMERATIONS.values() for member in enumeration]

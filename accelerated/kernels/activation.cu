@@ -36,7 +36,7 @@ struct ForwardArguments {
   const ELEMENT* x;
   ELEMENT* y;
   Geometry<2> geometry;
-  double alpha, beta, coefficient;
+  COMPUTE alpha, beta, coefficient;
   int mode, propagate;
 };
 
@@ -72,7 +72,7 @@ struct BackwardArguments {
   const ELEMENT* dy;
   ELEMENT* dx;
   Geometry<3> geometry;
-  double alpha, beta, coefficient;
+  COMPUTE alpha, beta, coefficient;
   int mode;
 };
 

@@ -48,9 +48,27 @@ __device__ __forceinline__ void write_pack(T* pointer, long long stride, bool ve
   }
 }
 
+// A whole pack where every operand is one contiguous row that starts at an address of 16 bytes: the common case, whose
+// index arithmetic is one addition.
+template <class T, int WIDTH>
+__device__ __forceinline__ bool aligned(const T* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % alignof(Pack<T, WIDTH>) == 0;
+}
+
 // out = alpha * function(in) + beta * out for one input.
 template <int WIDTH, class C, class TIn, class TOut, class Function>
 __device__ __forceinline__ void map(const Geometry<2>& geometry, const TIn* in, TOut* out, C alpha, C beta, Function function) {
+  if (geometry.outer_rank == 0 && geometry.vectorised == 3 && beta == C(0) && aligned<TIn, WIDTH>(in) && aligned<TOut, WIDTH>(out)) {
+    unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+    if ((index + 1) * WIDTH <= geometry.row) {
+      Pack<TIn, WIDTH> a = reinterpret_cast<const Pack<TIn, WIDTH>*>(in)[index];
+      Pack<TOut, WIDTH> result;
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) result.item[i] = store<TOut>(alpha * function(load<C>(a.item[i])));
+      reinterpret_cast<Pack<TOut, WIDTH>*>(out)[index] = result;
+      return;
+    }
+  }
   for (unsigned index = blockIdx.x * blockDim.x + threadIdx.x; index < geometry.packs; index += gridDim.x * blockDim.x) {
     long long offset[2];
     unsigned count = geometry.locate(index, offset);
@@ -65,6 +83,19 @@ __device__ __forceinline__ void map(const Geometry<2>& geometry, const TIn* in, 
 // out = alpha * function(in0, in1) + beta * out for two inputs.
 template <int WIDTH, class C, class TIn, class TOut, class Function>
 __device__ __forceinline__ void map(const Geometry<3>& geometry, const TIn* in0, const TIn* in1, TOut* out, C alpha, C beta, Function function) {
+  bool whole = geometry.outer_rank == 0 && geometry.vectorised == 7 && beta == C(0);
+  if (whole && aligned<TIn, WIDTH>(in0) && aligned<TIn, WIDTH>(in1) && aligned<TOut, WIDTH>(out)) {
+    unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+    if ((index + 1) * WIDTH <= geometry.row) {
+      Pack<TIn, WIDTH> a = reinterpret_cast<const Pack<TIn, WIDTH>*>(in0)[index];
+      Pack<TIn, WIDTH> b = reinterpret_cast<const Pack<TIn, WIDTH>*>(in1)[index];
+      Pack<TOut, WIDTH> result;
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) result.item[i] = store<TOut>(alpha * function(load<C>(a.item[i]), load<C>(b.item[i])));
+      reinterpret_cast<Pack<TOut, WIDTH>*>(out)[index] = result;
+      return;
+    }
+  }
   for (unsigned index = blockIdx.x * blockDim.x + threadIdx.x; index < geometry.packs; index += gridDim.x * blockDim.x) {
     long long offset[3];
     unsigned count = geometry.locate(index, offset);

@@ -1,9 +1,10 @@
 // Reductions (3.2.71).
 //
-// Floor: bytes. Every element of A is read once, in 16-byte accesses, four of them on their way per thread (64 KB per
-// processor); C and the partial results of split reductions are 1 % of that or less. An element costs 2 to 4 instructions
-// (extrema with indices 8), a 16-byte access about 30 more for its place. At 4.2 TB/s a processor of an H200 has 110
-// instructions per access of a thread: bytes limit all but int8 extrema with indices and layouts without 16-byte accesses.
+// Floor: bytes. Every element of A is read once, in 16-byte accesses (8 bytes of int8), four of them on their way per
+// thread, 48 to 64 KB per processor; C and the partial results of split reductions are a few percent of that. An element
+// costs 2 to 4 instructions (extrema with indices 8), an access about 50 more for its place. At 4.2 TB/s an H200 has 110
+// instructions per 16 bytes of a thread: bytes limit float, double and half; instructions limit int8, half extrema with
+// indices, and columns whose rows do not all start at multiples of 16 bytes.
 //
 // Rows: the innermost dimension of A is reduced; `lanes` neighbouring threads share one element of C. Columns: it is kept;
 // a thread takes a pack of neighbouring elements of C, `lanes` threads share it. Long reductions are split into segments
@@ -14,7 +15,8 @@
 constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 8 : 16 / sizeof(ELEMENT);  // elements of a pack
 constexpr int BATCH = 4;  // accesses of a thread that are on their way together
 constexpr int BLOCK = 256;
-constexpr int RESIDENT = sizeof(ELEMENT) >= 4 ? 4 : sizeof(ELEMENT) + 1;  // blocks that the registers of a processor hold
+constexpr int RESIDENT = sizeof(ELEMENT) >= 4 ? 4 : 3;  // blocks that the registers of a processor hold
+constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) == 1 ? 2 : RESIDENT;
 constexpr unsigned NOWHERE = 0xffffffffu;  // the index of an extremum of nothing
 
 enum Op { ADD = 0, MUL = 1, MIN = 2, MAX = 3, AMAX = 4, AVG = 5, NORM1 = 6, NORM2 = 7, MUL_NO_ZEROS = 8 };  // cudnnReduceTensorOp_t
@@ -181,6 +183,20 @@ __device__ __forceinline__ void merge_neighbours(const Reduction& reduction, Sta
 
 __device__ __forceinline__ bool aligned(const ELEMENT* pointer) { return reinterpret_cast<uintptr_t>(pointer) % sizeof(Pack<ELEMENT, WIDTH>) == 0; }
 
+// Where the row of pack `pack` starts in the reduction and in A; returns the pack's place in its row.
+__device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned pack, long long& position, long long& offset) {
+  unsigned in_row, row = reduced.packs_per_row.divide(pack, in_row);
+  position = offset = 0;
+#pragma unroll 1
+  for (int d = 0; d < reduced.outer_rank; d++) {
+    unsigned along;
+    row = reduced.extent[d].divide(row, along);
+    position += along * reduced.stride[0][d];
+    offset += along * reduced.stride[1][d];
+  }
+  return in_row;
+}
+
 // --- rows ---
 
 struct Window {  // a pack of one row of A
@@ -192,14 +208,8 @@ struct Window {  // a pack of one row of A
 
 __device__ __forceinline__ Window locate(const Arguments& a, const ELEMENT* source, unsigned pack) {
   const Geometry<2>& reduced = a.reduced;
-  unsigned in_row, row = reduced.packs_per_row.divide(pack, in_row);
-  long long position = 0, offset = 0;
-  for (int d = 0; d < reduced.outer_rank; d++) {
-    unsigned along;
-    row = reduced.extent[d].divide(row, along);
-    position += along * reduced.stride[0][d];
-    offset += along * reduced.stride[1][d];
-  }
+  long long position, offset;
+  unsigned in_row = walk(reduced, pack, position, offset);
   const ELEMENT* start = source + offset;
   int shift = a.windows ? reinterpret_cast<uintptr_t>(start) / sizeof(ELEMENT) % WIDTH : 0;
   Window window;
@@ -261,6 +271,14 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
 
 // --- columns ---
 
+// Offset in A and index of one position of the reduction.
+__device__ __forceinline__ long long locate(const Arguments& a, unsigned which, unsigned& index) {
+  long long position, offset;
+  unsigned in_row = walk(a.reduced, which, position, offset);
+  index = position + in_row * a.reduced.row_stride[0];
+  return offset + in_row * a.reduced.row_stride[1];
+}
+
 template <class Reduction> __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reduction& reduction) {
   using State = typename Reduction::State;
   unsigned lanes = 1u << a.lanes_log2, columns = BLOCK >> a.lanes_log2;
@@ -281,11 +299,9 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
 #pragma unroll
       for (int u = 0; u < BATCH; u++) {
         if (position + u * lanes >= last) break;
-        long long offset[2];
-        a.reduced.locate(position + u * lanes, offset);
-        index[u] = offset[0];
-        if (contiguous && aligned(source + offset[1])) {
-          loaded[u] = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(source + offset[1]);
+        const ELEMENT* pointer = source + locate(a, position + u * lanes, index[u]);
+        if (contiguous && aligned(pointer)) {
+          loaded[u] = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(pointer);
           whole |= 1u << u;
         } else {
           partial |= 1u << u;
@@ -298,11 +314,11 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
           for (int i = 0; i < WIDTH; i++) reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index[u]);
         }
       for (; partial; partial &= partial - 1) {
-        long long offset[2];
-        a.reduced.locate(position + (__ffs(partial) - 1) * lanes, offset);
+        unsigned index;
+        const ELEMENT* pointer = source + locate(a, position + (__ffs(partial) - 1) * lanes, index);
 #pragma unroll
         for (int i = 0; i < WIDTH; i++)
-          if (i < count) reduction.add(state[i], load<COMPUTE>(source[offset[1] + i * step]), offset[0]);
+          if (i < count) reduction.add(state[i], load<COMPUTE>(pointer[i * step]), index);
       }
     }
   }
@@ -370,7 +386,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_rows
   bool propagate = a.propagate;
   PLAIN(reduce_rows)
 }
-extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_rows_indexed(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_rows_indexed(const Arguments a) {
   bool propagate = a.propagate;
   INDEXED(reduce_rows)
 }
@@ -378,7 +394,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_colu
   bool propagate = a.propagate;
   PLAIN(reduce_columns)
 }
-extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_columns_indexed(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_columns_indexed(const Arguments a) {
   bool propagate = a.propagate;
   INDEXED(reduce_columns)
 }
@@ -394,6 +410,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_part
     default: return merge_partial_results(a, Sum<Itself>{});
   }
 }
-extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_partial_results_indexed(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_partial_results_indexed(const Arguments a) {
   merge_partial_results(a, FirstLargest<Itself>{static_cast<bool>(a.propagate)});
 }

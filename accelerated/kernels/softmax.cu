@@ -1,16 +1,17 @@
 // Softmax, forward (3.2.96) and backward (4.1.19).
 //
-// A line is what one softmax runs over: C, H, W of an image or C at a position. A team of threads takes a line (or, where
-// neighbours in memory belong to different lines, a pack of WIDTH lines): it reads its packs once, keeps them in registers
-// and shared memory, agrees on the statistic of the line, computes and writes. Only the part of a line that exceeds both
-// is read again, the part read last first, while L2 has it.
+// A line is what one softmax runs over: C, H, W of an image or C at a position. A team of threads takes a line (or,
+// where neighbours in memory belong to different lines, a pack of WIDTH lines): it reads its packs once, keeps them in
+// registers and shared memory, agrees on the statistic of the line, computes and writes. Only the part of a line that
+// exceeds both is read again, what was read last first, while L2 has it.
 //
-// Floor: bytes. Forward moves 2 elements, backward 3; at 4.2 TB/s a float element costs 1.9 ps forward. The arithmetic is
-// near: two exponentials and some 20 instructions a float (1.0 ps on 132 multiprocessors at full issue rate), 18 a half,
-// whose bytes cost 1.0 ps. What limits long lines is that all threads of a team wait for the last read before they write.
+// Teams: up to 32 lanes, a block, a cluster of blocks (few or very long lines: all multiprocessors work, and no workspace
+// is needed), and blocks over packs of lines (a C that is not innermost).
 //
-// Teams: up to 32 lanes (one pack each, or several), a block, a cluster of blocks (few or very long lines: all
-// multiprocessors work without a workspace), and blocks over packs of lines (a C that is not innermost).
+// Floor: bytes. Forward moves 2 elements, backward 3; at 4.2 TB/s a float costs 1.9 ps forward, a half 1.0 ps. The
+// arithmetic is near: two exponentials and some 20 instructions an element are 0.7 ps on 132 multiprocessors. What limits
+// long lines is that a team reads all of its line before it writes, so reads and writes overlap only between teams, and
+// backward that eight multiprocessors keep 2.3 MB of a longer line on chip.
 #include "elementwise.cuh"
 
 #include <type_traits>
@@ -175,7 +176,9 @@ struct Backward {
   }
 };
 
-// --- teams ---
+// --- teams: all sizes are powers of two ---
+
+__device__ __forceinline__ unsigned exponent_of(unsigned power) { return 31 - __clz(power); }
 
 template <class Statistic>
 __device__ __forceinline__ Statistic shuffled(const Statistic& own, int lanes) {
@@ -201,14 +204,14 @@ __device__ __forceinline__ void merge_block(const Rule& rule, typename Rule::Sta
                                             typename Rule::Statistic* partial) {
   merge_lanes(rule, line, across, 32);
   if (blockDim.x <= max(across, 32u)) return;
-  unsigned thread = threadIdx.x, stride = max(across, 32u), column = thread % across;
-  if (thread % stride < across)
+  unsigned thread = threadIdx.x, stride = max(across, 32u), column = thread & (across - 1);
+  if ((thread & (stride - 1)) < across)
 #pragma unroll
-    for (int lane = 0; lane < LANES; lane++) partial[(thread / stride * across + column) * LANES + lane] = line[lane];
+    for (int lane = 0; lane < LANES; lane++) partial[((thread >> exponent_of(stride)) * across + column) * LANES + lane] = line[lane];
   __syncthreads();
 #pragma unroll
   for (int lane = 0; lane < LANES; lane++) line[lane] = partial[column * LANES + lane];
-  for (unsigned group = 1; group < blockDim.x / stride; group++)
+  for (unsigned group = 1; group < blockDim.x >> exponent_of(stride); group++)
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) rule.merge(line[lane], partial[(group * across + column) * LANES + lane]);
 }
@@ -219,6 +222,7 @@ __device__ __forceinline__ unsigned rank_in_cluster() {
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
+__device__ __forceinline__ void announce_to_cluster() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 __device__ __forceinline__ void arrive_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 __device__ __forceinline__ void wait_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 // Writes to the same variable of another block.
@@ -232,6 +236,7 @@ __device__ __forceinline__ void store_remote(double* variable, unsigned block, d
 }
 #else
 __device__ __forceinline__ unsigned rank_in_cluster() { return 0; }
+__device__ __forceinline__ void announce_to_cluster() {}
 __device__ __forceinline__ void arrive_cluster() {}
 __device__ __forceinline__ void wait_cluster() { __syncthreads(); }
 __device__ __forceinline__ void store_remote(COMPUTE* variable, unsigned, COMPUTE value) { *variable = value; }
@@ -377,14 +382,14 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
 
   unsigned index, rank, size;  // the line, this thread's number in its team and the size of that
   if (TEAM == Team::lanes) {
-    index = (blockIdx.x * threads + thread) / a.team, rank = thread % a.team, size = a.team;
+    index = (blockIdx.x * threads + thread) >> exponent_of(a.team), rank = thread & (a.team - 1), size = a.team;
   } else if (TEAM == Team::block) {
     index = blockIdx.x, rank = thread, size = threads;
   } else if (TEAM == Team::cluster) {
     index = blockIdx.x / CLUSTER, rank = rank_in_cluster() * threads + thread, size = threads * CLUSTER;
-    arrive_cluster();
+    announce_to_cluster();
   } else {
-    index = blockIdx.x * a.team + thread % a.team, rank = thread / a.team, size = threads / a.team;
+    index = blockIdx.x * a.team + (thread & (a.team - 1)), rank = thread >> exponent_of(a.team), size = threads >> exponent_of(a.team);
   }
   const Line<INPUTS, COLUMNS> line(a, min(index, a.lines.packs - 1));
   const unsigned packs = index < a.lines.packs ? line.packs : 0, round = size * HELD;

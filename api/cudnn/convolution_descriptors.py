@@ -122,9 +122,8 @@ def cudnnGetConvolutionNdDescriptor(convDesc, arrayLengthRequested):
 
 @documented()
 def cudnnDestroyConvolutionDescriptor(convDesc):
-    """Destroy the descriptor; NULL does nothing. Source: 5.2.12."""
-    if convDesc is not None:
-        convDesc.destroy()
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 5.2.12."""
+    convDesc.destroy()
 
 
 @documented(invalid={"convDesc": "c03", "mathType": "c04"}, fresh=["convDesc"])

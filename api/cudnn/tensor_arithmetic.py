@@ -19,17 +19,17 @@ COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, BFLOAT16)
 
 # Table 7: types of (A, B, C) -> opTensorCompType
 OP_TENSOR_TYPES = {
-    (FLOAT, FLOAT, FLOAT): FLOAT,
-    (INT8, INT8, FLOAT): FLOAT,
-    (HALF, HALF, FLOAT): FLOAT,
-    (BFLOAT16, BFLOAT16, FLOAT): FLOAT,
-    (DOUBLE, DOUBLE, DOUBLE): DOUBLE,
-    (FLOAT, FLOAT, HALF): FLOAT,
-    (HALF, HALF, HALF): FLOAT,
-    (INT8, INT8, INT8): FLOAT,
-    (FLOAT, FLOAT, INT8): FLOAT,
-    (FLOAT, FLOAT, BFLOAT16): FLOAT,
-    (BFLOAT16, BFLOAT16, BFLOAT16): FLOAT,
+    (FLOAT, FLOAT, FLOAT): FLOAT,  # cudnnOpTensor/c08
+    (INT8, INT8, FLOAT): FLOAT,  # c09
+    (HALF, HALF, FLOAT): FLOAT,  # c10
+    (BFLOAT16, BFLOAT16, FLOAT): FLOAT,  # c11
+    (DOUBLE, DOUBLE, DOUBLE): DOUBLE,  # c12
+    (FLOAT, FLOAT, HALF): FLOAT,  # c13
+    (HALF, HALF, HALF): FLOAT,  # c14
+    (INT8, INT8, INT8): FLOAT,  # c15
+    (FLOAT, FLOAT, INT8): FLOAT,  # c16
+    (FLOAT, FLOAT, BFLOAT16): FLOAT,  # c17
+    (BFLOAT16, BFLOAT16, BFLOAT16): FLOAT,  # c18
 }
 DESTINATION_TYPES = tuple(dict.fromkeys(destination for _, _, destination in OP_TENSOR_TYPES))
 
@@ -121,12 +121,11 @@ def cudnnOpTensor(handle, opTensorDesc, alpha1, aDesc, A, alpha2, bDesc, B, beta
     _broadcast_onto("cudnnOpTensor/c30", "bDesc", bDesc, cDesc)
     data_type_among("cudnnOpTensor/c28", DESTINATION_TYPES, BAD_PARAM, cDesc=cDesc)
     types = (aDesc.data_type, bDesc.data_type, cDesc.data_type)
-    compute_type = OP_TENSOR_TYPES.get(types)
-    expect(compute_type is not None, BAD_PARAM, "cudnnOpTensor/c31",
-           "data types are no row of Table 7: aDesc {}, bDesc {}, cDesc {}".format(*(kind.name for kind in types)))  # fmt: skip
-    expect(opTensorDesc.compute_type == compute_type, NOT_SUPPORTED, "cudnnOpTensor/c26",
-           f"opTensorCompType is {opTensorDesc.compute_type.name}, Table 7 has {compute_type!r} for aDesc {types[0].name}, "
-           f"bDesc {types[1].name}, cDesc {types[2].name}")  # fmt: skip
+    listed = "aDesc {}, bDesc {}, cDesc {}".format(*(kind.name for kind in types))
+    expect(types in OP_TENSOR_TYPES, BAD_PARAM, "cudnnOpTensor/c31", f"data types are no row of Table 7: {listed}")
+    wanted, used = OP_TENSOR_TYPES[types], opTensorDesc.compute_type
+    text = f"opTensorCompType is {used.name}, Table 7 has {wanted.name} for {listed}"
+    expect(used == wanted, NOT_SUPPORTED, "cudnnOpTensor/c26", text)
     rank_between("cudnnOpTensor/c25", 1, 5, cDesc=cDesc)
     writable_layout(cDesc=cDesc)
     alpha1, alpha2, beta = (scaling(value, cDesc) for value in (alpha1, alpha2, beta))
@@ -163,14 +162,8 @@ def cudnnSetTensor(handle, yDesc, y, valuePtr):
     return SetTensor(valuePtr, yDesc)
 
 
-def _broadcast_onto(
-    clause: str, name: str, spec: TensorSpec, destination: TensorSpec, status: cudnnStatus_t = BAD_PARAM
-) -> None:
+def _broadcast_onto(clause: str, name: str, spec: TensorSpec, destination: TensorSpec) -> None:
     """Every dimension is that of the destination or 1, and there are as many."""
     fits = spec.rank == destination.rank and all(a in (1, c) for a, c in zip(spec.dims, destination.dims, strict=True))
-    expect(
-        fits,
-        status,
-        clause,
-        f"{name} has dims {spec.dims}, each must be 1 or that of cDesc, which has {destination.dims}",
-    )
+    text = f"{name} has dims {spec.dims}, each must be 1 or that of cDesc, which has {destination.dims}"
+    expect(fits, BAD_PARAM, clause, text)

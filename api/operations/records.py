@@ -22,18 +22,26 @@ _CONSTANTS = {"nan": float("nan"), "inf": float("inf"), **_ENUMERATORS}
 
 @dataclass_transform(frozen_default=True)
 def record(cls: type[T]) -> type[T]:
-    """Make ``cls`` a frozen dataclass that prints as parseable text and caches its hash."""
-    made: Any = dataclass(frozen=True, repr=False)(cls)
-    value_hash = made.__hash__
+    """Make ``cls`` a frozen dataclass that prints as parseable text, caches its hash, and tells 0.0 from -0.0."""
+    made: Any = dataclass(frozen=True, repr=False, eq=False)(cls)
+    names = tuple(field.name for field in fields(made))
+
+    def identity(self: Any) -> tuple[Any, ...]:
+        found = self.__dict__.get("_identity")
+        if found is None:
+            found = self.__dict__["_identity"] = tuple(getattr(self, name) or repr(getattr(self, name)) for name in names)
+        return found
 
     def cached_hash(self: Any) -> int:
-        try:
-            return self.__dict__["_hash"]
-        except KeyError:
-            value = self.__dict__["_hash"] = value_hash(self)
-            return value
+        value = self.__dict__.get("_hash")
+        if value is None:
+            value = self.__dict__["_hash"] = hash(identity(self))
+        return value
 
-    made.__hash__ = cached_hash
+    def equal(self: Any, other: Any) -> bool:
+        return self is other or (type(other) is made and identity(self) == identity(other))
+
+    made.__hash__, made.__eq__ = cached_hash, equal
     made.__repr__ = made.__str__ = _text
     _TYPES[cls.__name__] = made
     return made

@@ -20,7 +20,7 @@ INDEX_BYTES = {
 }
 FLATTENED = cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_FLATTENED_INDICES
 BLOCK = 256  # threads of a block
-_BLOCKS = 1056  # blocks that keep a large device busy: two for each of 132 processors that hold four
+_BLOCKS = 1056  # blocks that keep a large device busy: two rounds of four for each of 132 processors
 _LEAST_BLOCK_ROW = 32  # packs side by side that a block of columns reads: 512 contiguous bytes
 _LEAST_SEGMENT = 32  # loads of a thread that make one partial result worth its way through memory
 

@@ -41,22 +41,21 @@ def run(chosen: argparse.Namespace) -> int:
     if not wanted:
         raise ValueError(f"no row's name contains {chosen.k!r}")
     vendor = open_subject(chosen.vendor) if chosen.vendor else None
-    plugin = BenchPlugin(Bench(chosen.device, vendor), wanted)
-    options = ["-p", "no:cacheprovider", "-p", "no:terminal", "--benchmark-disable-gc", "--benchmark-quiet"]
-    status = pytest.main([*options, "-c", os.devnull, str(Path(timed.__file__))], plugins=[plugin])
-    facts = {
-        "device": plugin.bench.device.name,
+    bench = Bench(chosen.device, vendor)
+    facts: dict[str, Any] = {
+        "device": bench.device.name,
         "vendor": vendor.description if vendor else None,
-        "copy_GBps": plugin.bandwidth / 1e9,
-        "launch_us": plugin.launch * 1e6,
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     }
+    plugin = BenchPlugin(bench, wanted, lambda results: write(Path(chosen.out), facts, results))
+    facts |= {"copy_GBps": plugin.bandwidth / 1e9, "launch_us": plugin.launch * 1e6}
+    options = ["-p", "no:cacheprovider", "-p", "no:terminal", "--benchmark-disable-gc", "--benchmark-quiet"]
+    status = pytest.main([*options, "-c", os.devnull, str(Path(timed.__file__))], plugins=[plugin])
     print(table(plugin.results))
-    print(
-        f"copy {facts['copy_GBps']:.0f} GB/s, empty launch {facts['launch_us']:.2f} us, {facts['device']}, vendor {facts['vendor']}"
-    )
-    print(summary(plugin.results))
+    ceilings = f"copy {facts['copy_GBps']:.0f} GB/s, empty launch {facts['launch_us']:.2f} us"
+    print(f"{ceilings}, {facts['device']}, vendor {facts['vendor']}\n{summary(plugin.results)}")
     write(Path(chosen.out), facts, plugin.results)
+    include(Path(chosen.out), plugin.results)
     return 0 if status == pytest.ExitCode.OK else 1
 
 
@@ -86,15 +85,17 @@ def summary(results: list[dict[str, Any]]) -> str:
 
 
 def write(directory: Path, facts: dict[str, Any], results: list[dict[str, Any]]) -> None:
-    """benchmarks.json, and the section of a compliance report that lies there."""
+    """benchmarks.json: the ceilings and the rows."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "benchmarks.json").write_text(
-        json.dumps({**facts, "rows": results}, indent=1) + "\n", encoding="utf-8"
-    )
+    text = json.dumps({**facts, "rows": results}, indent=1) + "\n"
+    (directory / "benchmarks.json").write_text(text, encoding="utf-8")
+
+
+def include(directory: Path, results: list[dict[str, Any]]) -> None:
+    """Give the compliance report that lies in the directory its section."""
     compliance = directory / "compliance.json"
-    if compliance.exists():
-        report = read_json(compliance)
-        write_report(Report.build(
-            report.cases, report.subjects, report.functions, report.clauses, report.environment, report.differences,
-            benchmarks=results, specification=report.specification,
-        ), directory)  # fmt: skip
+    if not compliance.exists():
+        return
+    report = read_json(compliance)
+    parts = (report.cases, report.subjects, report.functions, report.clauses, report.environment, report.differences)
+    write_report(Report.build(*parts, benchmarks=results, specification=report.specification), directory)

@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 from dualdnn.accelerated.timing import Clock
 from dualdnn.api import cudnn
-from dualdnn.api.operations import Operation
+from dualdnn.api.enumerations import cudnnDataType_t
+from dualdnn.api.operations import Operation, TensorSpec
+from dualdnn.api.operations.specs import FLOAT
 from dualdnn.api.status import CudnnError
 
 from ..calls import Caller
+from ..inputs import values
 from ..subjects import NotRunnable, Subject
-from ..trial import prepare
 from .rows import Row
 
 TARGET_SECONDS = 2e-3  # device time of one graph
 HOST_CALLS = 200
 ROUNDS = 9
+BLOCK_ELEMENTS = 1 << 18
 
 
 class Captured:
@@ -63,6 +66,7 @@ class Bench:
             vendor.cudnn.cudnnSetStream(self.vendor_handle, stream)
         self.clock = Clock(self.device, self.handle.stream or self.device.default_stream)
         self.kept_stream = stream
+        self.blocks: dict[cudnnDataType_t, np.ndarray[Any, Any]] = {}
 
     def copy_bandwidth(self, nbytes: int = 1 << 30) -> float:
         """Bytes per second of a device-to-device copy, reads and writes counted."""
@@ -86,16 +90,14 @@ class Bench:
         benchmark: pytest-benchmark's fixture, whose timer is this device's clock.
         """
         operation = row.operation
-        before = prepare(operation, "normal", 0)
-        owner = self.vendor_handle if self.vendor_handle is not None else self.handle
-        memory = {name: owner.to_device(contents) for name, contents in before.items() if contents.size}
+        memory = {name: self._filled(operation, name) for name in operation.operands if operation.nbytes(name)}
         ours = {name: buffer.address for name, buffer in memory.items()}
-        function, arguments = captured(cudnn, self.handle, operation, {**dict.fromkeys(before), **ours})
+        function, arguments = captured(cudnn, self.handle, operation, {**dict.fromkeys(operation.operands), **ours})
 
         def mine() -> None:
             function(*arguments)
 
-        theirs = self._vendor_call(operation, {**dict.fromkeys(before), **memory})
+        theirs = self._vendor_call(operation, {**dict.fromkeys(operation.operands), **memory})
         try:
             seconds, other = self._in_turn(mine, theirs, benchmark)
             host = self._host_seconds(mine)
@@ -110,6 +112,27 @@ class Bench:
             "vendor_us": None if other is None else other * 1e6,
             "host_us": host * 1e6,
         }
+
+    def _filled(self, operation: Operation, name: str) -> Any:
+        """A buffer for an operand, all of it filled with a repeated block of random values of its type."""
+        owner = self.vendor_handle if self.vendor_handle is not None else self.handle
+        nbytes = operation.nbytes(name)
+        buffer = owner.allocate(nbytes)
+        block = self._block(FLOAT if name in operation.raw else operation.tensor(name).scalar_type)
+        filled = min(nbytes, block.size)
+        self.device.upload(buffer.address, block[:filled].tobytes())
+        while filled < nbytes:
+            part = min(filled, nbytes - filled)
+            self.device.copy(buffer.address + filled, buffer.address, part)
+            filled += part
+        self.device.synchronize()
+        return buffer
+
+    def _block(self, data_type: cudnnDataType_t) -> np.ndarray[Any, Any]:
+        if data_type not in self.blocks:
+            spec = TensorSpec.packed(data_type, (1, 1, BLOCK_ELEMENTS))
+            self.blocks[data_type] = np.frombuffer(values(spec, "normal", np.random.default_rng(1)).tobytes(), np.uint8)
+        return self.blocks[data_type]
 
     def _vendor_call(self, operation: Operation, memory: dict[str, Any]) -> Callable[[], None] | None:
         if self.vendor is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,8 +14,8 @@ from .rows import Row
 class BenchPlugin:
     """Runs the chosen rows on one bench and keeps the results."""
 
-    def __init__(self, bench: Bench, rows: list[Row]) -> None:
-        self.bench, self.rows = bench, rows
+    def __init__(self, bench: Bench, rows: list[Row], keep: Callable[[list[dict[str, Any]]], None]) -> None:
+        self.bench, self.rows, self.keep = bench, rows, keep  # keep: writes what there is so far
         self.results: list[dict[str, Any]] = []
         self.bandwidth = bench.copy_bandwidth()
         self.launch = bench.launch_seconds()
@@ -32,6 +33,8 @@ class BenchPlugin:
         result = with_floor(self.bench.measure(row, benchmark), self.bandwidth, self.launch)
         benchmark.extra_info.update(result)
         self.results.append(result)
+        if len(self.results) % 50 == 0:
+            self.keep(self.results)
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -1,6 +1,6 @@
 """From operations to the documented calls of a subject."""
 
-from . import activation, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
+from . import activation, convolution, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
 from .caller import CALLS, Caller, calls
 
 __all__ = [
@@ -8,6 +8,7 @@ __all__ = [
     "Caller",
     "activation",
     "calls",
+    "convolution",
     "pooling",
     "reduce_tensor",
     "softmax",

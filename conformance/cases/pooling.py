@@ -68,6 +68,8 @@ GEOMETRIES = {
     "negative-padding": Geometry((2, 3, 8, 9), (3, 2), (-1, -2), (2, 1)),
     "global": Geometry((2, 3, 7, 7), (7, 7), (0, 0), (1, 1)),
     "one": Geometry((1, 1, 1, 1), (1, 1), (0, 0), (1, 1)),
+    "pairs": Geometry((2, 3, 8, 6), (2, 1), (0, 0), (2, 1)),
+    "overlapping-pairs": Geometry((2, 3, 8, 6), (2, 1), (1, 0), (1, 1)),
     "row": Geometry((1, 9, 1, 12), (1, 3), (0, 1), (1, 2)),
     "3d": Geometry((2, 3, 4, 5, 6), (2, 3, 2), (1, 1, 0), (2, 2, 1)),
     "3d-global": Geometry((2, 3, 2, 3, 4), (2, 3, 4), (0, 0, 0), (1, 1, 1)),
@@ -93,18 +95,18 @@ def forward(mode: Mode, geometry: Geometry = STANDARD, data_type: Any = FLOAT, x
     return PoolingForward(spec, alpha, beta, laid_out(data_type, geometry.dims, x), laid_out(data_type, geometry.outputs, y))
 
 
-def backward(mode: Mode, geometry: Geometry = STANDARD, data_type: Any = FLOAT, x: str = "nchw", y: str = "nchw", *,
+def backward(mode: Mode, geometry: Geometry = STANDARD, data_type: Any = FLOAT, wide: str = "nchw", narrow: str = "nchw", *,
              nan: Nan = Nan.CUDNN_NOT_PROPAGATE_NAN, alpha: float = 1.0, beta: float = 0.0,
              **specs: TensorSpec) -> PoolingBackward:  # fmt: skip
     spec = PoolingSpec(mode, nan, geometry.window, geometry.padding, geometry.stride)
-    wide, narrow = laid_out(data_type, geometry.dims, x), laid_out(data_type, geometry.outputs, y)
-    named = {"y": narrow, "dy": narrow, "x": wide, "dx": wide} | specs
-    return PoolingBackward(spec, alpha, beta, **named)
+    x, y = laid_out(data_type, geometry.dims, wide), laid_out(data_type, geometry.outputs, narrow)
+    return PoolingBackward(spec, alpha, beta, **{"y": y, "dy": y, "x": x, "dx": x} | specs)
 
 
-def pooled(operation: PoolingBackward, inputs: str = "normal", seed: int = 0, **values: Any) -> dict[str, Any]:
-    """Memory for a backward call whose y is what the forward call makes of x; ``values`` replace whole operands."""
-    memory = prepare(operation, inputs, seed)
+def pooled(operation: PoolingBackward, inputs: str = "normal", **values: Any) -> dict[str, Any]:
+    """Memory for a backward call whose y is what the forward call makes of x, which is filled with ``inputs`` as dy is;
+    ``values`` replace whole operands."""
+    memory = prepare(operation, {"x": inputs, "dy": inputs}, 0)
     for name, numbers in values.items():
         target = strided(operation.tensor(name), memory[name])
         target[...] = np.asarray(numbers, target.dtype).reshape(target.shape)
@@ -384,9 +386,9 @@ def test_backward_formula(trial, mode, geometry):
 @pytest.mark.parametrize("data_type", BACKWARD_TYPES, ids=lambda t: t.name)
 @pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
 def test_backward_types_and_blending(trial, mode, data_type, alpha, beta):
-    for geometry, layout in (("3x3s1", "nchw"), ("3x3s1", "nhwc"), ("2x2s2", "nchw")):
+    for geometry, layout in (("overlapping-pairs", "nchw"), ("overlapping-pairs", "nhwc"), ("pairs", "nchw")):
         operation = backward(mode, GEOMETRIES[geometry], data_type, layout, layout, alpha=alpha, beta=beta)
-        trial(operation, before=pooled(operation, "ties"))
+        trial(operation, before=pooled(operation))
 
 
 @shows("cudnnPoolingBackward/c04")
@@ -431,7 +433,7 @@ def test_backward_windows_in_the_padding(trial, mode, geometry):
 @pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
 def test_backward_special_values(trial, mode, data_type, nan):
     for geometry, layout in (("2x2s2", "nchw"), ("3x3s2", "nhwc"), ("3d", "nchw")):
-        operation = backward(mode, GEOMETRIES[geometry], data_type, layout, layout, nan=nan)
+        operation = backward(mode, GEOMETRIES[geometry], data_type, layout, layout, nan=nan, beta=1.0)
         trial(operation, before=pooled(operation, "special"))
 
 
@@ -459,17 +461,17 @@ def test_gradient_of_a_maximum_with_nan(trial, mode, nan, expected):
     ((2, 2), [1, 2, 1, 3, 4, 4, 3, 2, 4], [0, 0, 0, 0, 1 + 2 + 3 + 4, 0, 0, 0, 0]),
 ], ids=["3x3", "2x2", "2x2-shared"])  # fmt: skip
 def test_gradient_goes_to_the_first_of_equal_maxima(trial, mode, layout, window, x, expected):
-    """The first in row-major order; dy is 1, 2, 3, 4."""
-    operation = backward(mode, Geometry((1, 1, 3, 3), window, (0, 0), (1, 1)), FLOAT, layout, layout)
-    result = trial(operation, before=pooled(operation, x=x, dy=np.arange(1, operation.dy.count + 1)))
-    assert numbers_of(result, "dx") == expected
+    """The first in row-major order; dy is 1, 2, 3, 4 and dx was 10."""
+    operation = backward(mode, Geometry((1, 1, 3, 3), window, (0, 0), (1, 1)), FLOAT, layout, layout, beta=1.0)
+    result = trial(operation, before=pooled(operation, x=x, dy=np.arange(1, operation.dy.count + 1), dx=[10] * 9))
+    assert numbers_of(result, "dx") == [10 + given for given in expected]
 
 
 @shows("cudnnPoolingBackward/c02", "cudnnPoolingMode_t/c04")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_deterministic_maximum(trial, layout):
     """Overlapping windows, sums that depend on their order: every run gives the same bits."""
-    operation = backward(MAXIMA[1], Geometry((2, 8, 12, 12), (5, 5), (2, 2), (1, 1)), FLOAT, layout, layout)
+    operation = backward(MAXIMA[1], Geometry((2, 8, 12, 12), (5, 5), (2, 2), (1, 1)), FLOAT, layout, layout, beta=1.0)
     memory = pooled(operation, "wide")
     runs = [trial(operation, before=memory).after["dx"].tobytes() for _ in range(3)]
     assert len(set(runs)) == 1
@@ -530,7 +532,7 @@ def test_backward_integers_are_not_supported(refused, data_type):
 @pytest.mark.parametrize("x, y", [("chwn", "nchw"), ("nchw", "chwn"), ("odd", "nchw"), ("nchw", "odd")])
 def test_backward_needs_contiguous_rows_or_channels(refused, x, y):
     """wStride is 1 but for NHWC, a format, where cStride is (docs/errata.md, D189)."""
-    refused(backward(AVERAGES[0], x=x, y=y), NOT_SUPPORTED, "cudnnPoolingBackward/c14")
+    refused(backward(AVERAGES[0], wide=x, narrow=y), NOT_SUPPORTED, "cudnnPoolingBackward/c14")
 
 
 @pytest.mark.parametrize("rank", [1, 4])

@@ -372,7 +372,7 @@ def test_indices_of_other_operations(refused, op):
 ALL_TYPES = [FLOAT, DOUBLE, HALF, INT8, BFLOAT16, INT32, UINT8]
 
 
-def refusal_of(types: tuple[Any, Any]) -> tuple[Any, str] | None:
+def refusal_of(types: tuple[Any, ...]) -> tuple[Any, str] | None:
     """The status of A's and C's types, by the document; None where they work."""
     if not set(types) <= {FLOAT, DOUBLE, HALF, INT8}:
         return NOT_SUPPORTED, "cudnnReduceTensor/c25"

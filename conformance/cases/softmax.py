@@ -109,6 +109,16 @@ def test_more_than_threads_can_keep(trial, mode):
     trial(backward(ACCURATE, mode, TensorSpec.packed(FLOAT, dims)))
 
 
+@pytest.mark.parametrize("row", [1, 5, 6, 8, 13, 16])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_rows_padded_to_whole_accesses(trial, mode, data_type, row):
+    """Rows start 16 elements apart, so that only their ends cannot be read in whole accesses."""
+    spec = TensorSpec(data_type, (2, 5, 1, row), (80, 16, 16, 1))
+    trial(forward(ACCURATE, mode, spec, beta=2.0))
+    trial(backward(ACCURATE, mode, spec, beta=2.0))
+
+
 @shows("cudnnSoftmaxForward/c02")
 @pytest.mark.parametrize("rank", [3, 4, 5])
 @pytest.mark.parametrize("layout", LAYOUTS)

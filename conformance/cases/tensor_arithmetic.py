@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnOpTensorOp_t as Op

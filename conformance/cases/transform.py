@@ -110,6 +110,17 @@ def test_long_dimensions(trial, dims, data_type, formats):
     trial(moved(x, y))
 
 
+@shows("cudnnTransformTensor/c02")
+@pytest.mark.parametrize("data_type", [FLOAT, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("layout", ["nchw", "nhwc", "odd"])
+def test_long_dimensions_with_strides(trial, layout, data_type):
+    """Neighbours two elements apart on one side or on both, and enough of them for any access at once."""
+    dims = (2, 48, 6, 20)
+    plain, odd = laid_out(data_type, dims, layout), laid_out(data_type, dims, "odd")
+    trial(moved(plain, odd))
+    trial(moved(odd, plain))
+
+
 @shows("cudnnTransformTensor/c01", "cudnnTransformTensor/c05")
 @pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (1.0, 1.0), (0.0, 1.0)])
 @pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF, BFLOAT16], ids=lambda t: t.name)

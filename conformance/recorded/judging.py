@@ -93,7 +93,9 @@ def _compared(outcome: Outcome, record: Record, computed: bool) -> tuple[str, st
     return (AGREES if verdict.agrees else OUTPUTS), f"recorded: {verdict.explanation()}", verdict.error_ratio
 
 
-def differing(operation: Operation, before: Mapping[str, Block], one: Mapping[str, Block], other: Mapping[str, Block]) -> str:
+def differing(
+    operation: Operation, before: Mapping[str, Block], one: Mapping[str, Block], other: Mapping[str, Block]
+) -> str:
     """Where two results are further apart than two values within the bound around the exact one can be; else empty."""
     found = []
     for name, exact in evaluate(operation, before).items():
@@ -108,7 +110,9 @@ def differing(operation: Operation, before: Mapping[str, Block], one: Mapping[st
         value, bound = bounds(operation, name, exact, before)
         with np.errstate(all="ignore"):
             first, second = (stored(spec, memory[name]).astype(value.dtype) for memory in (one, other))
-            allowed = rounded(value + bound, spec.scalar_type).astype(value.dtype) - rounded(value - bound, spec.scalar_type)
+            allowed = rounded(value + bound, spec.scalar_type).astype(value.dtype) - rounded(
+                value - bound, spec.scalar_type
+            )
             near = (np.abs(first - second) <= allowed) | (first == second) | (np.isnan(first) & np.isnan(second))
         near |= np.isinf(bound)
         if not near.all():

@@ -49,11 +49,28 @@ class Record:
         """The documented functions that the call and its preparation need."""
         return tuple(dict.fromkeys((self.function, *_setters(self.arguments))))
 
+    @property
+    def incomplete(self) -> str:
+        """What of the call was not kept; empty when it can be made again."""
+        return next(iter(_unrecorded(self.arguments)), "")
+
     def __str__(self) -> str:
         """The call on one line."""
         if self.arguments is None:
             return f"{self.function}, probe {json.dumps(self.probe)}"
         return f"{self.function}({', '.join(f'{name}={value_text(value)}' for name, value in self.arguments.items())})"
+
+
+def _unrecorded(value: Any) -> Iterable[str]:
+    """What is missing inside a value."""
+    if isinstance(value, Mapping):
+        if "unrecorded" in value:
+            yield str(value["unrecorded"])
+        for name, inner in value.items():
+            yield from (f"{name}: {text}" for text in _unrecorded(inner))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _unrecorded(inner)
 
 
 def _setters(value: Any) -> Iterable[str]:

@@ -22,6 +22,15 @@ REQUIREMENTS = {
     ("cudnnReduceTensor", "indicesSizeInBytes"): "cudnnGetReductionIndicesSize",
     ("cudnnReduceTensor", "workspaceSizeInBytes"): "cudnnGetReductionWorkspaceSize",
 }
+# Memory that holds nothing before the call and nothing of use after it -> its size argument.
+SCRATCH = {("cudnnReduceTensor", "workspace"): "workspaceSizeInBytes"}
+for _call in ("ConvolutionForward", "ConvolutionBackwardData", "ConvolutionBackwardFilter"):
+    REQUIREMENTS[f"cudnn{_call}", "workSpaceSizeInBytes"] = f"cudnnGet{_call}WorkspaceSize"
+    SCRATCH[f"cudnn{_call}", "workSpace"] = "workSpaceSizeInBytes"
+REQUIREMENTS["cudnnConvolutionBiasActivationForward", "workSpaceSizeInBytes"] = (
+    "cudnnGetConvolutionForwardWorkspaceSize"
+)
+SCRATCH["cudnnConvolutionBiasActivationForward", "workSpace"] = "workSpaceSizeInBytes"
 
 
 class NotReplayable(Exception):

@@ -1,0 +1,118 @@
+"""Forward convolutions on the device: which kernels serve which algorithm, their workspaces, the expected ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import c_int
+from math import prod
+from typing import Any
+
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
+from dualdnn.api.enumerations import cudnnReorderType_t
+from dualdnn.api.operations import (
+    ConvolutionBiasActivationForward,
+    ConvolutionForward,
+    Im2Col,
+    ReorderFilter,
+    ReorderFilterAndBias,
+)
+
+from . import convolution_winograd as winograd
+from .convolution_gemm import gemm, im2col, implicit_gemm, matrix_bytes, terms_bytes
+from .convolution_problem import PACK_BYTES, WORD, Convolution
+from .geometry import Divisor, blocks
+from .plans import Launch, Plan, estimates, implements, needs_workspace, pointers, structure
+
+IMPLICIT_GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
+IMPLICIT_PRECOMP_GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
+GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_GEMM
+FFT = Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT
+FFT_TILING = Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING
+WINOGRAD = Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD
+WINOGRAD_NONFUSED = Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED
+
+
+class _Aligned:
+    """Memory from its first multiple of 16 bytes on."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address + -address % PACK_BYTES
+
+
+class WorkspacePlan(Plan):
+    """A plan whose workspace may begin at any address."""
+
+    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        workspace = operands[-1]
+        if workspace is not None and workspace.address % PACK_BYTES:
+            operands = [*operands[:-1], _Aligned(workspace.address)]
+        super().__call__(operands, stream)
+
+
+@needs_workspace(ConvolutionForward, ConvolutionBiasActivationForward)
+def workspace_bytes(operation: Convolution, device: Any) -> int:
+    """Bytes that the algorithm needs, and up to a pack more, because the caller's memory may begin anywhere."""
+    needed = _WORKSPACES.get(operation.algo, lambda _: 0)(operation)
+    return needed + PACK_BYTES - 1 if needed else 0
+
+
+_WORKSPACES = {
+    IMPLICIT_PRECOMP_GEMM: terms_bytes,
+    GEMM: matrix_bytes,
+    WINOGRAD: winograd.fused_bytes,
+    WINOGRAD_NONFUSED: winograd.nonfused_bytes,
+}
+
+
+@implements(ConvolutionForward)
+@implements(ConvolutionBiasActivationForward)
+def convolution_forward(operation: Convolution, device: Any) -> Plan:
+    return WorkspacePlan(operation, _launches(operation, device))
+
+
+def _launches(operation: Convolution, device: Any) -> list[Launch]:
+    return _ALGORITHMS[operation.algo](operation, device)
+
+
+_ALGORITHMS = {
+    IMPLICIT_GEMM: lambda operation, device: implicit_gemm(operation, device, precomputed=False),
+    IMPLICIT_PRECOMP_GEMM: lambda operation, device: implicit_gemm(operation, device, precomputed=True),
+    GEMM: gemm,
+    WINOGRAD: winograd.fused,
+    WINOGRAD_NONFUSED: winograd.nonfused,
+}
+
+
+@implements(Im2Col)
+def im2col_plan(operation: Im2Col, device: Any) -> Plan:
+    return Plan(operation, im2col(operation, device))
+
+
+@estimates(ConvolutionForward, ConvolutionBiasActivationForward)
+def expected_seconds(operation: Convolution, device: Any) -> float:
+    return 0.0
+
+
+@implements(ReorderFilter)
+def reorder_filter(operation: ReorderFilter, device: Any) -> Plan:
+    names = ("filterData", "reorderedFilterData", "filterData", "reorderedFilterData")
+    return Plan(operation, [_reorder(operation, device, names)])
+
+
+@implements(ReorderFilterAndBias)
+def reorder_filter_and_bias(operation: ReorderFilterAndBias, device: Any) -> Plan:
+    names = ("filterData", "reorderedFilterData", "biasData", "reorderedBiasData")
+    return Plan(operation, [_reorder(operation, device, names)])
+
+
+def _reorder(operation: ReorderFilter | ReorderFilterAndBias, device: Any, names: tuple[str, ...]) -> Launch:
+    filters, words = operation.filterData.dims[0], prod(operation.filterData.dims[1:]) // WORD
+    arguments = structure(
+        *pointers(4),
+        ("words", Divisor.of(words)),
+        ("filters", c_int(filters)),
+        ("biased", c_int(isinstance(operation, ReorderFilterAndBias))),
+        ("reorders", c_int(operation.reorder_type == cudnnReorderType_t.CUDNN_DEFAULT_REORDER)),
+    )
+    function = device.function("convolution_reorder.cu", "reorder_filter_and_bias")
+    return Launch(function, arguments, names, blocks(filters * words))

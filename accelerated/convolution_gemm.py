@@ -1,0 +1,210 @@
+"""The three GEMM algorithms of forward convolution on the ordinary arithmetic units (kernels/convolution_gemm.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_longlong
+from typing import Any
+
+from dualdnn.api.operations import Im2Col
+from dualdnn.api.operations.specs import FLOAT
+
+from .convolution_problem import (
+    AXES,
+    PACK_BYTES,
+    PLAIN,
+    Convolution,
+    ConvolutionStruct,
+    EpilogueStruct,
+    Matrices,
+    describe,
+    epilogue,
+    in_words,
+    mark_packs,
+    matrix_product,
+    operand_names,
+    operation_product,
+    with_result,
+)
+from .geometry import THREADS, Divisor, blocks
+from .plans import Launch, pointers, structure, type_definitions
+
+SOURCE = "convolution_gemm.cu"
+TERM_BYTES = 16
+MATRIX_BYTES = 2**26  # of one slice of the explicit matrix
+LARGEST_TILE = 128
+# filters and positions of a block
+TILES = ((16, 256), (64, 64), (128, 128))
+
+
+def rounded_up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+def _tile(value: ConvolutionStruct, groups: int, small_only: bool, device: Any) -> tuple[int, int]:
+    """The largest tile that fills itself and the device."""
+    if value.filters <= TILES[0][0]:
+        return TILES[0]
+    filters, positions = TILES[2]
+    count = -(-value.filters // filters) * -(-value.positions // positions) * groups
+    large = value.filters > TILES[1][0] and count >= device.multiprocessors
+    return TILES[2] if large and not small_only else TILES[1]
+
+
+def product_launch(
+    device: Any,
+    definitions: tuple[tuple[str, str], ...],
+    value: ConvolutionStruct,
+    groups: int,
+    operands: tuple[str, str, str, str, str],
+    offsets: tuple[int, int, int] = (0, 0, 0),
+    finish: EpilogueStruct = PLAIN,
+    *,
+    words: bool = False,
+    float_result: bool = False,
+    reordered_filters: int = 0,
+    precomputed: bool = False,
+) -> Launch:
+    """The product of every group. operands: x, w, y, prior, bias; offsets: bytes to the beginning of x, w and y."""
+    kinds = dict(definitions)
+    scalars = kinds["ELEMENT"] in ("int8", "uint8") and not words
+    filters, positions = _tile(value, groups, scalars or kinds["COMPUTE"] == "double", device)
+    filter_tiles, position_tiles = -(-value.filters // filters), -(-value.positions // positions)
+    arguments = structure(
+        *pointers(6),
+        *((name, c_longlong(offset)) for name, offset in zip(("x_offset", "w_offset", "y_offset"), offsets, strict=True)),
+        ("convolution", value),
+        ("epilogue", finish),
+        ("position_tiles", Divisor.of(position_tiles)),
+        ("filter_tiles", Divisor.of(filter_tiles)),
+        ("words", c_int(words)),
+        ("float_result", c_int(float_result)),
+        ("reordered_filters", c_int(reordered_filters)),
+        ("precomputed", c_int(precomputed)),
+    )
+    function = device.function(SOURCE, f"gemm_{filters}x{positions}", definitions)
+    grid = (filter_tiles * position_tiles * groups, 1, 1)
+    return Launch(function, arguments, (*operands, "workSpace"), grid, (THREADS, 1, 1))
+
+
+def _product(operation: Convolution) -> tuple[ConvolutionStruct, bool]:
+    """(the product, whether it counts in words)."""
+    value, groups = operation_product(operation), operation.convolution.group_count
+    element_bytes = operation.x.scalar_bytes
+    words = element_bytes == 1 and in_words(value, groups)
+    return mark_packs(value, groups, 4 if words else element_bytes), words
+
+
+def terms_bytes(operation: Convolution) -> int:
+    """Workspace of IMPLICIT_PRECOMP_GEMM: the place of every term."""
+    return TERM_BYTES * _product(operation)[0].terms
+
+
+def implicit_gemm(operation: Convolution, device: Any, precomputed: bool) -> list[Launch]:
+    """One kernel that finds the terms of the sums as it goes, or reads where they are from the workspace."""
+    value, words = _product(operation)
+    definitions = type_definitions(operation.x.scalar_type, operation)
+    launches = []
+    if precomputed:
+        arguments = structure(*pointers(1), ("convolution", value))
+        function = device.function(SOURCE, "convolution_terms", definitions)
+        launches.append(Launch(function, arguments, ("workSpace",), blocks(value.terms)))
+    product = product_launch(
+        device,
+        definitions,
+        value,
+        operation.convolution.group_count,
+        ("x", "w", *operand_names(operation)),
+        finish=epilogue(operation),
+        words=words,
+        float_result=operation.y.data_type == FLOAT,
+        reordered_filters=operation.w.dims[0] // 32 if operation.filter_is_reordered else 0,
+        precomputed=precomputed,
+    )
+    return [*launches, product]
+
+
+def _matrix_row(operation: Convolution) -> int:
+    """Elements of one row of the explicit matrix: its terms, up to a multiple of 16 bytes."""
+    return rounded_up(operation.terms, PACK_BYTES // operation.x.scalar_bytes)
+
+
+def _slice_positions(operation: Convolution) -> int:
+    """Rows of the explicit matrix that the workspace holds at a time."""
+    value = describe(operation.convolution, operation.x, operation.w, operation.y.dims)
+    row_bytes = operation.convolution.group_count * _matrix_row(operation) * operation.x.scalar_bytes
+    return min(value.positions, max(LARGEST_TILE, MATRIX_BYTES // row_bytes // LARGEST_TILE * LARGEST_TILE))
+
+
+def matrix_bytes(operation: Convolution) -> int:
+    """Workspace of GEMM: the explicit matrix, or a slice of it where that is large."""
+    groups = operation.convolution.group_count
+    return _slice_positions(operation) * groups * _matrix_row(operation) * operation.x.scalar_bytes
+
+
+def gemm(operation: Convolution, device: Any) -> list[Launch]:
+    """The matrix of the input slice by slice, and the product of each slice with the filter."""
+    o, groups = operation, operation.convolution.group_count
+    definitions = type_definitions(o.x.scalar_type, o)
+    row, rows, width = _matrix_row(o), _slice_positions(o), PACK_BYTES // o.x.scalar_bytes
+    launches = []
+    total = describe(o.convolution, o.x, o.w, o.y.dims).positions
+    for first in range(0, total, rows):
+        source = describe(o.convolution, o.x, o.w, o.y.dims)
+        source.first_position, source.positions = first, min(rows, total - first)
+        launches.append(matrix_launch(device, definitions, source, groups, row, width, ("x", "workSpace")))
+        rows_of_matrix = Matrices(groups * row, 1, row)
+        value = matrix_product(source.positions, source.filters, source.terms, rows_of_matrix, Matrices(0, 0, 0))
+        with_result(value, o.y)
+        _follow_positions(value, source, groups * row)
+        mark_packs(value, groups, o.x.scalar_bytes)
+        value.x_packs = True  # the rows of the matrix end in zeros up to a multiple of a pack
+        names = ("workSpace", "w", *operand_names(o))
+        launches.append(product_launch(device, definitions, value, groups, names, finish=epilogue(o)))
+    return launches
+
+
+def _follow_positions(value: ConvolutionStruct, source: ConvolutionStruct, row: int) -> None:
+    """Let a product of matrix rows that lie ``row`` apart write the output positions of ``source``."""
+    value.first_position, value.y_filters = source.first_position, source.filters
+    value.x_origin = -source.first_position * row
+    step = row
+    for d in reversed(range(AXES)):
+        value.output[d] = source.output[d]
+        value.x_position[d + 1] = step
+        step *= source.output[d].divisor
+    value.x_position[0] = step
+
+
+def matrix_launch(
+    device: Any,
+    definitions: tuple[tuple[str, str], ...],
+    value: ConvolutionStruct,
+    groups: int,
+    row: int,
+    width: int,
+    operands: tuple[str, str],
+) -> Launch:
+    """Writes the explicit matrix with rows of ``row`` elements, ``width`` of them at once."""
+    packs = -(-row // width)
+    arguments = structure(
+        *pointers(2),
+        ("convolution", value),
+        ("packs", Divisor.of(packs)),
+        ("groups", Divisor.of(groups)),
+        ("row", c_int(row)),
+        ("packed", c_int(row % width == 0)),
+    )
+    function = device.function(SOURCE, "convolution_matrix", definitions)
+    return Launch(function, arguments, operands, blocks(value.positions * groups * packs))
+
+
+def im2col(operation: Im2Col, device: Any) -> list[Launch]:
+    """The explicit matrix of cudnnIm2Col: columns (channel, row, column of the filter)."""
+    o = operation
+    dims = o.convolution.output_dims(o.srcData.dims, o.filter.dims)
+    value = describe(o.convolution, o.srcData, o.filter, dims)
+    value.lanes = Divisor.of(1)
+    value.x_block = value.x_lane
+    definitions = type_definitions(o.srcData.data_type, o)
+    width = PACK_BYTES // o.srcData.scalar_bytes
+    return [matrix_launch(device, definitions, value, 1, value.terms, width, ("srcData", "colBuffer"))]

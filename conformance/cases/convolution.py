@@ -1,0 +1,458 @@
+"""Cases of the forward convolution: formula, layouts, groups, blending, workspace, statuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
+from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t, cudnnReorderType_t
+from dualdnn.api.operations import ConvolutionForward, ConvolutionSpec, FilterSpec, TensorSpec
+from dualdnn.api.operations.specs import (
+    BFLOAT16,
+    DOUBLE,
+    FLOAT,
+    HALF,
+    INT8,
+    INT32,
+    NCHW,
+    NCHW_VECT_C,
+    NHWC,
+    UINT8,
+    INT8x4,
+    INT8x32,
+    UINT8x4,
+)
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls.convolution import described, sized
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+from dualdnn.reference import judge
+
+F = "cudnnConvolutionForward"
+GEMM_ALGORITHMS = [Algo(n) for n in range(3)]
+IMPLICIT, PRECOMP, GEMM, DIRECT, FFT, FFT_TILING, WINOGRAD, NONFUSED = Algo
+FMA, DEFAULT = cudnnMathType_t.CUDNN_FMA_MATH, cudnnMathType_t.CUDNN_DEFAULT_MATH
+PLAIN = cudnnReorderType_t.CUDNN_DEFAULT_REORDER
+# (x and w, compute, y) of the configurations of table 17
+FLOATING = {"TRUE_HALF": (HALF, HALF, HALF, HALF), "PSEUDO_HALF": (HALF, HALF, FLOAT, HALF),
+            "PSEUDO_BFLOAT16": (BFLOAT16, BFLOAT16, FLOAT, BFLOAT16), "FLOAT": (FLOAT, FLOAT, FLOAT, FLOAT),
+            "DOUBLE": (DOUBLE, DOUBLE, DOUBLE, DOUBLE)}  # fmt: skip
+INTEGER = {"INT8": (INT8, INT8, INT32, INT8), "INT8_EXT": (INT8, INT8, INT32, FLOAT),
+           "UINT8": (UINT8, INT8, INT32, INT8), "UINT8_EXT": (UINT8, INT8, INT32, FLOAT)}  # fmt: skip
+VECTORISED = {"INT8x4": (INT8x4, INT8x4, INT32, INT8x4), "INT8x4_EXT": (INT8x4, INT8x4, INT32, FLOAT),
+              "UINT8x4": (UINT8x4, INT8x4, INT32, INT8x4), "UINT8x4_EXT": (UINT8x4, INT8x4, INT32, FLOAT),
+              "INT8x32": (INT8x32, INT8x32, INT32, INT8x32)}  # fmt: skip
+CONFIGURATIONS = {**FLOATING, **INTEGER, **VECTORISED}
+
+
+def by_name(value: object) -> str:
+    return getattr(value, "name", None) or str(value)
+
+
+def convolution(
+    x: tuple[int, ...] = (2, 4, 7, 6),
+    w: tuple[int, ...] = (6, 4, 3, 3),
+    *,
+    configuration: str = "FLOAT",
+    algo: Algo = IMPLICIT,
+    padding: tuple[int, ...] | None = None,
+    stride: tuple[int, ...] | None = None,
+    dilation: tuple[int, ...] | None = None,
+    groups: int = 1,
+    mode: Mode = Mode.CUDNN_CROSS_CORRELATION,
+    math_type: cudnnMathType_t = FMA,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    formats: Any = NCHW,
+    x_layout: str | None = None,
+    y_layout: str | None = None,
+    y: tuple[int, ...] | None = None,
+    reorder_type: cudnnReorderType_t = PLAIN,
+) -> ConvolutionForward:
+    """A convolution whose output has the right size; ``formats`` is one format, or those of x, w and y."""
+    x_type, w_type, compute_type, y_type = CONFIGURATIONS[configuration]
+    rank = len(x) - 2
+    spec = ConvolutionSpec(
+        mode, compute_type, padding or (1,) * rank, stride or (1,) * rank, dilation or (1,) * rank, groups, math_type,
+        reorder_type,
+    )  # fmt: skip
+    x_format, w_format, y_format = formats if isinstance(formats, tuple) else (formats,) * 3
+    y_dims = y or spec.output_dims(x, w)
+    x_spec = laid_out(x_type, x, x_layout) if x_layout else TensorSpec.packed(x_type, x, x_format)
+    y_spec = laid_out(y_type, y_dims, y_layout) if y_layout else TensorSpec.packed(y_type, y_dims, y_format)
+    return ConvolutionForward(spec, algo, 0, alpha, beta, x_spec, FilterSpec(w_type, w_format, w), y_spec)
+
+
+@pytest.fixture
+def run(trial, caller):
+    """Run and judge an operation with the workspace that the subject asks for."""
+
+    def go(operation, **options):
+        return trial(sized(caller, operation), **options)
+
+    return go
+
+
+@shows(f"{F}/c01", f"{F}/c02", f"{F}/c03", f"{F}/c24", f"{F}/c25", f"{F}/c26", f"{F}/c45",
+       *(f"{F}/c{n:02}" for n in range(7, 12)), "cudnnSetConvolution2dDescriptor/c10", "cudnnConvolutionFwdAlgo_t/c01")  # fmt: skip
+@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (-1.75, 0.5)])
+@pytest.mark.parametrize("configuration", FLOATING)
+@pytest.mark.parametrize("algo", GEMM_ALGORITHMS, ids=by_name)
+def test_formula(run, refused, algo, configuration, alpha, beta):
+    operation = convolution(algo=algo, configuration=configuration, alpha=alpha, beta=beta)
+    if algo == GEMM and configuration in ("TRUE_HALF", "PSEUDO_BFLOAT16"):
+        refused(operation, NOT_SUPPORTED, f"{F}/c58")
+    else:
+        run(operation)
+
+
+@shows(
+    f"{F}/c01",
+    "cudnnConvolutionMode_t/c02",
+    "cudnnSetConvolution2dDescriptor/c09",
+    "cudnnSetConvolutionNdDescriptor/c08",
+)
+@pytest.mark.parametrize("algo", GEMM_ALGORITHMS, ids=by_name)
+@pytest.mark.parametrize("mode", list(Mode), ids=by_name)
+def test_modes(run, mode, algo):
+    run(convolution(algo=algo, mode=mode, w=(3, 4, 2, 3)))
+
+
+@shows("cudnnConvolutionMode_t/c02")
+def test_convolution_is_correlation_with_the_filter_turned(caller):
+    """By two calls of the subject: no reference is asked."""
+    x, w = (np.random.default_rng(3).integers(-4, 5, dims).astype(np.float32) for dims in ((1, 2, 5, 4), (3, 2, 2, 3)))
+    results = []
+    for mode, values in ((Mode.CUDNN_CONVOLUTION, w), (Mode.CUDNN_CROSS_CORRELATION, w[:, :, ::-1, ::-1])):
+        operation = convolution(x.shape, w.shape, mode=mode)
+        results.append(called(caller, operation, x, values))
+    assert np.array_equal(*results)
+    assert results[0].any()
+
+
+def called(caller, operation, x, w, y=None):
+    """The output of one call on these values."""
+    handle, operation = caller.handle, sized(caller, operation)
+    memory = {
+        "x": handle.to_device(x), "w": handle.to_device(np.ascontiguousarray(w)),
+        "y": handle.to_device(np.zeros(operation.y.count, np.float32) if y is None else y),
+        "workSpace": handle.allocate(operation.workspace_bytes) if operation.workspace_bytes else None,
+    }  # fmt: skip
+    caller(operation, memory)
+    return memory["y"].to_host(np.float32, operation.y.dims)
+
+
+GEOMETRIES = {
+    "padding": {"padding": (2, 1)},
+    "no padding": {"padding": (0, 0)},
+    "stride": {"stride": (2, 3)},
+    "dilation": {"dilation": (2, 1), "padding": (2, 2)},
+    "everything": {"padding": (3, 2), "stride": (3, 2), "dilation": (2, 3)},
+    "padding beyond the filter": {"padding": (4, 5)},
+    "1x1": {"w": (6, 4, 1, 1), "padding": (0, 0)},
+    "1x1 with stride": {"w": (6, 4, 1, 1), "padding": (0, 0), "stride": (2, 2)},
+    "one row": {"w": (6, 4, 1, 5), "padding": (0, 2)},
+    "one pixel": {"x": (1, 1, 1, 1), "w": (1, 1, 1, 1), "padding": (0, 0)},
+    "one output": {"w": (6, 4, 7, 6), "padding": (0, 0)},
+    "odd channels": {"x": (3, 5, 6, 5), "w": (7, 5, 3, 2)},
+    "many channels": {"x": (1, 37, 4, 5), "w": (19, 37, 3, 3)},
+    "one channel": {"x": (3, 1, 9, 8), "w": (5, 1, 3, 3)},
+    "even filter": {"w": (6, 4, 2, 4)},
+}
+
+
+@shows(f"{F}/c01", f"{F}/c04", f"{F}/c24", *(f"cudnnSetConvolution2dDescriptor/c{n:02}" for n in range(5, 9)),
+       *(f"cudnnSetConvolutionNdDescriptor/c{n:02}" for n in (5, 6, 7)))  # fmt: skip
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_geometries(run, geometry, formats):
+    operation = convolution(**GEOMETRIES[geometry], formats=formats, alpha=0.5, beta=-2.0)
+    run(operation)
+    if max(operation.convolution.dilation) == 1:
+        run(replace(operation, algo=PRECOMP))
+        if formats == NCHW:
+            run(replace(operation, algo=GEMM))
+
+
+@shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23", f"{F}/c35")
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize("groups, per_group, filters", [(2, 2, 6), (4, 1, 4), (4, 1, 12), (3, 5, 3)])
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+def test_groups(run, groups, per_group, filters, formats, configuration):
+    x, w = (2, groups * per_group, 5, 4), (filters, per_group, 3, 3)
+    algorithms = (IMPLICIT, PRECOMP) if formats == NHWC else (*GEMM_ALGORITHMS, FFT, FFT_TILING, WINOGRAD, NONFUSED)
+    for algo in algorithms:
+        run(convolution(x, w, configuration=configuration, groups=groups, formats=formats, algo=algo))
+
+
+@shows(f"{F}/c24", f"{F}/c25", f"{F}/c26", f"{F}/c29", f"{F}/c30")
+@pytest.mark.parametrize("x_layout", LAYOUTS)
+@pytest.mark.parametrize("y_layout", LAYOUTS)
+def test_layouts_with_a_plain_filter(run, x_layout, y_layout):
+    """All except NCHW_VECT_C, for x and y independently."""
+    for algo in (IMPLICIT, PRECOMP, GEMM, WINOGRAD, NONFUSED):
+        run(convolution(algo=algo, x_layout=x_layout, y_layout=y_layout, beta=0.5))
+
+
+@shows(f"{F}/c38", f"{F}/c39", f"{F}/c40", f"{F}/c42", f"{F}/c43")
+@pytest.mark.parametrize("configuration", [name for name in FLOATING if name != "TRUE_HALF"])
+@pytest.mark.parametrize("algo", [IMPLICIT, PRECOMP], ids=by_name)
+def test_3d(run, refused, algo, configuration):
+    x, w = (2, 4, 4, 5, 3), (4, 2, 2, 3, 2)
+    geometry: Any = {"padding": (1, 0, 1), "stride": (1, 2, 1), "dilation": (2, 1, 1), "groups": 2}
+    run(convolution(x, w, configuration=configuration, algo=algo, **geometry, beta=1.0))
+    channels_last = convolution(x, w, configuration=configuration, algo=algo, **geometry, formats=NHWC)
+    if algo == PRECOMP and configuration != "DOUBLE":
+        run(channels_last)
+    else:
+        refused(channels_last, NOT_SUPPORTED, f"{F}/c58")
+
+
+@shows(*(f"{F}/c{n:02}" for n in (12, 13, 16, 18, 35, 36)))
+@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (0.0078125, 0.5)])
+@pytest.mark.parametrize("algo", [IMPLICIT, PRECOMP], ids=by_name)
+@pytest.mark.parametrize("configuration", INTEGER)
+def test_integers(run, configuration, algo, alpha, beta):
+    """Exact sums, then alpha and beta in float, rounded to even and saturated (docs/errata.md, D221)."""
+    for groups, w in ((1, (4, 8, 3, 3)), (2, (8, 4, 3, 3))):
+        operation = convolution((2, 8, 5, 4), w, configuration=configuration, formats=NHWC, algo=algo, groups=groups,
+                                alpha=alpha, beta=beta)  # fmt: skip
+        run(operation)
+        run(operation, inputs={"x": "ties", "w": "ties", "y": "normal"})
+
+
+@shows(*(f"{F}/c{n:02}" for n in (14, 15, 17, 19, 32, 33)))
+@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (0.0078125, 0.5)])
+@pytest.mark.parametrize("algo", [IMPLICIT, PRECOMP], ids=by_name)
+@pytest.mark.parametrize("configuration", [name for name in VECTORISED if name != "INT8x32"])
+def test_vectorised_integers(run, configuration, algo, alpha, beta):
+    formats = (NCHW_VECT_C, NCHW_VECT_C, NCHW if configuration.endswith("EXT") else NCHW_VECT_C)
+    for groups, w in ((1, (4, 8, 3, 3)), (2, (8, 4, 3, 3))):
+        operation = convolution((2, 8, 5, 4), w, configuration=configuration, formats=formats, algo=algo,
+                                groups=groups, alpha=alpha, beta=beta)  # fmt: skip
+        run(operation)
+        run(operation, inputs={"x": "ties", "w": "ties", "y": "normal"})
+
+
+@shows(f"{F}/c20", f"{F}/c34", "cudnnReorderFilterAndBias/c02", "cudnnSetConvolutionReorderType/c01")
+@pytest.mark.parametrize("reorder_type", list(cudnnReorderType_t), ids=by_name)
+def test_vectors_of_32(run, reorder_type):
+    """With CUDNN_NO_REORDER the filter is read as cudnnReorderFilterAndBias wrote it (docs/errata.md, D253)."""
+    for w in ((64, 32, 1, 1), (32, 64, 3, 2)):
+        operation = convolution((2, w[1], 4, 3), w, configuration="INT8x32", formats=NCHW_VECT_C, algo=PRECOMP,
+                                alpha=0.0078125, beta=0.5, reorder_type=reorder_type)  # fmt: skip
+        run(operation)
+        run(operation, inputs={"x": "ties", "w": "ties", "y": "normal"})
+
+
+@shows("cudnnMathType_t/c01", "cudnnSetConvolutionMathType/c01")
+@pytest.mark.parametrize("math_type", list(cudnnMathType_t), ids=by_name)
+@pytest.mark.parametrize("configuration", FLOATING)
+def test_math_types(run, configuration, math_type):
+    for algo in (IMPLICIT, PRECOMP):
+        run(convolution((1, 40, 5, 4), (9, 40, 3, 3), configuration=configuration, math_type=math_type, algo=algo))
+
+
+@shows(f"{F}/c01")
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF", "DOUBLE"])
+def test_cancellation_and_special_values(run, configuration):
+    """NaN and infinity reach exactly the outputs whose windows meet them."""
+    for algo in GEMM_ALGORITHMS:
+        run(convolution(configuration=configuration, algo=algo), inputs="wide")
+        run(
+            convolution(configuration=configuration, algo=algo, beta=0.5),
+            inputs={"x": "special", "w": "near_one", "y": "special"},
+        )
+
+
+@shows(f"{F}/c02")
+@pytest.mark.parametrize("alpha", [0.5, 1.0])
+def test_beta_zero_does_not_read_y(run, alpha):
+    """The output's memory holds NaN before the call."""
+    for algo in GEMM_ALGORITHMS:
+        run(convolution(algo=algo, alpha=alpha))
+
+
+@shows(f"{F}/c21", "cudnnConvolutionFwdAlgoPerf_t/c07")
+@pytest.mark.parametrize("algo", [algo for algo in Algo if algo != DIRECT], ids=by_name)
+def test_repeated_calls_are_equal_bit_by_bit(run, algo):
+    first, second = (run(convolution((2, 16, 8, 8), (8, 16, 3, 3), algo=algo)).after["y"] for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+@shows(f"{F}/c04", f"{F}/c57", "cudnnGetConvolution2dForwardOutputDim/c05", "cudnnGetConvolutionNdForwardOutputDim/c04")
+@pytest.mark.parametrize(
+    "y, status, clause",
+    [
+        ((2, 6, 6, 6), NOT_SUPPORTED, "c57"), ((2, 6, 8, 6), NOT_SUPPORTED, "c57"), ((2, 6, 7, 5), NOT_SUPPORTED, "c57"),
+        ((2, 6, 7, 7), NOT_SUPPORTED, "c57"), ((1, 6, 7, 6), BAD_PARAM, "c04"), ((3, 6, 7, 6), BAD_PARAM, "c04"),
+        ((2, 5, 7, 6), BAD_PARAM, "c04"), ((2, 7, 7, 6), BAD_PARAM, "c04"),
+    ],
+)  # fmt: skip
+def test_output_of_another_size(refused, y, status, clause):
+    refused(convolution(y=y), status, f"{F}/{clause}")
+
+
+def tensor(data_type: cudnnDataType_t, *dims: int) -> TensorSpec:
+    return TensorSpec.packed(data_type, dims)
+
+
+def test_ranks_must_agree(refused):
+    base = convolution()
+    refused(replace(base, y=tensor(FLOAT, 2, 6, 7, 6, 1)), BAD_PARAM, f"{F}/c47")
+    refused(replace(base, w=FilterSpec(FLOAT, NCHW, (6, 4, 3, 3, 1))), BAD_PARAM, f"{F}/c48")
+    three = replace(base.convolution, padding=(1, 1, 1), stride=(1, 1, 1), dilation=(1, 1, 1))
+    refused(replace(base, convolution=three), BAD_PARAM, f"{F}/c50")
+    one = replace(base.convolution, padding=(1,), stride=(1,), dilation=(1,))
+    refused(replace(base, convolution=one), BAD_PARAM, f"{F}/c50")
+
+
+@pytest.mark.parametrize("rank", [1, 4])
+def test_other_ranks_are_not_supported(refused, rank):
+    for algo in (IMPLICIT, PRECOMP):
+        refused(convolution((2, 4, *[3] * rank), (4, 4, *[3] * rank), algo=algo), NOT_SUPPORTED, f"{F}/c56")
+
+
+def test_channels_must_agree(refused):
+    for channels, groups in ((3, 1), (5, 1), (4, 2), (1, 2)):
+        refused(convolution(w=(6, channels, 3, 3), groups=groups), BAD_PARAM, f"{F}/c51")
+
+
+def test_groups_must_divide_the_filters(refused):
+    for filters in (5, 7):
+        refused(convolution(w=(filters, 2, 3, 3), groups=2), BAD_PARAM, f"{F}/c52")
+    base = convolution(w=(6, 2, 3, 3), groups=2)
+    refused(replace(base, y=tensor(FLOAT, 2, 5, 7, 6)), BAD_PARAM, f"{F}/c52")
+
+
+@pytest.mark.parametrize(
+    "x, w, y",
+    [(FLOAT, HALF, FLOAT), (HALF, FLOAT, HALF), (HALF, HALF, FLOAT), (FLOAT, FLOAT, HALF), (BFLOAT16, HALF, BFLOAT16),
+     (DOUBLE, DOUBLE, FLOAT), (INT8, INT8, UINT8), (INT8, INT8, HALF), (INT8, UINT8, INT8), (UINT8, UINT8, INT8),
+     (INT8, INT8, INT32)],
+    ids=by_name,
+)  # fmt: skip
+def test_data_types_must_match(refused, x, w, y):
+    base = convolution()
+    changed = replace(
+        base, x=replace(base.x, data_type=x), w=replace(base.w, data_type=w), y=replace(base.y, data_type=y)
+    )
+    refused(changed, BAD_PARAM, f"{F}/c53")
+
+
+@pytest.mark.parametrize(
+    "configuration, compute",
+    [("FLOAT", HALF), ("FLOAT", DOUBLE), ("FLOAT", INT32), ("DOUBLE", FLOAT), ("TRUE_HALF", DOUBLE), ("PSEUDO_BFLOAT16", HALF),
+     ("INT8", FLOAT), ("INT8_EXT", FLOAT)],
+    ids=by_name,
+)  # fmt: skip
+def test_compute_types_are_those_of_the_configurations(refused, configuration, compute):
+    formats = NHWC if configuration in INTEGER else NCHW
+    base = convolution((2, 4, 7, 6), (4, 4, 3, 3), configuration=configuration, formats=formats)
+    for algo in (IMPLICIT, PRECOMP):
+        changed = replace(base, algo=algo, convolution=replace(base.convolution, compute_type=compute))
+        refused(changed, NOT_SUPPORTED, f"{F}/c58")
+
+
+def test_filter_larger_than_the_padded_input(refused, run):
+    run(convolution(w=(6, 4, 9, 8)))
+    y = (2, 6, 1, 1)
+    refused(convolution(w=(6, 4, 10, 8), y=y), BAD_PARAM, f"{F}/c54")
+    refused(convolution(w=(6, 4, 9, 9), y=y), BAD_PARAM, f"{F}/c54")
+    refused(convolution(w=(6, 4, 4, 3), dilation=(3, 1), y=y), BAD_PARAM, f"{F}/c54")
+
+
+@pytest.mark.parametrize("algo", [-1, 8, 100])
+def test_unknown_algorithms(caller, refuses, algo):
+    operation = convolution()
+    x, w, descriptor, y = described(caller, operation)
+    memory = caller.handle.to_device(np.zeros(4096, np.float32))
+    output = caller.handle.to_device(np.ones(operation.y.count, np.float32))
+    refuses(NOT_SUPPORTED, f"{F}/c58", caller.cudnn.cudnnConvolutionForward, caller.handle, 1.0, x, memory, w, memory, descriptor,
+            algo, None, 0, 0.0, y, output, unchanged=(output,))  # fmt: skip
+
+
+@shows(f"{F}/c31", f"{F}/c58")
+@pytest.mark.parametrize("configuration", FLOATING)
+def test_direct_is_not_implemented(refused, configuration):
+    refused(convolution(configuration=configuration, algo=DIRECT), NOT_SUPPORTED, f"{F}/c58")
+
+
+def test_outputs_cannot_overlap_themselves(refused):
+    base = convolution()
+    overlapping = TensorSpec(FLOAT, base.y.dims, (252, 42, 6, 6))
+    refused(replace(base, y=overlapping), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
+
+
+def test_in_place_is_refused(refused):
+    base = convolution((2, 4, 7, 6), (4, 4, 3, 3))
+    refused(base, BAD_PARAM, "cudnnStatus_t/c05", aliases={"y": "x"})
+
+
+@shows(f"{F}/c46")
+@pytest.mark.parametrize("missing", ["handle", "alpha", "xDesc", "x", "wDesc", "w", "convDesc", "beta", "yDesc", "y"])
+def test_null(caller, refuses, missing):
+    operation = convolution()
+    x, w, descriptor, y = described(caller, operation)
+    memory = caller.handle.to_device(np.ones(4096, np.float32))
+    arguments: dict[str, Any] = {
+        "handle": caller.handle, "alpha": 1.0, "xDesc": x, "x": memory, "wDesc": w, "w": memory, "convDesc": descriptor,
+        "algo": IMPLICIT, "workSpace": None, "workSpaceSizeInBytes": 0, "beta": 0.0, "yDesc": y, "y": memory,
+    }  # fmt: skip
+    arguments[missing] = None
+    refuses(BAD_PARAM, f"{F}/c46", caller.cudnn.cudnnConvolutionForward, *arguments.values(), unchanged=(memory,))
+
+
+@shows(
+    f"{F}/c05", f"{F}/c06", "cudnnGetConvolutionForwardWorkspaceSize/c01", "cudnnGetConvolutionForwardWorkspaceSize/c02"
+)
+@pytest.mark.parametrize("algo", [algo for algo in Algo if algo != DIRECT], ids=by_name)
+def test_workspace(caller, run, refuses, algo):
+    """The reported size is enough; less, or NULL, is refused before anything is written."""
+    operation = sized(caller, convolution((2, 8, 16, 16), (8, 8, 3, 3), algo=algo))
+    run(operation)
+    handle, needed = caller.handle, operation.workspace_bytes
+    x, w, y = (handle.to_device(np.ones(operation.tensor(name).count, np.float32)) for name in ("x", "w", "y"))
+    if needed == 0:
+        caller(operation, {"x": x, "w": w, "y": y, "workSpace": None})
+        return
+    workspace = handle.allocate(needed)
+    given = {"x": x, "w": w, "y": y, "workSpace": workspace}
+    for less in (0, needed - 1):
+        refuses(BAD_PARAM, f"{F}/c06", caller, replace(operation, workspace_bytes=less), given, unchanged=(y,))
+    refuses(BAD_PARAM, f"{F}/c05", caller, operation, {**given, "workSpace": None}, unchanged=(y,))
+    small = {**given, "workSpace": workspace.slice(0, needed - 1)}
+    refuses(BAD_PARAM, f"{F}/c06", caller, operation, small, unchanged=(y,))
+
+
+@shows(f"{F}/c44")
+def test_transformed_tensors(caller):
+    """A convolution in NCHW_VECT_C, its operands made by cudnnTransformTensor, equals the one in NHWC."""
+    cudnn, handle = caller.cudnn, caller.handle
+    x = np.random.default_rng(5).integers(-9, 10, (1, 8, 4, 4)).astype(np.int8)
+    w = (
+        np.random.default_rng(6).integers(-9, 10, (4, 8, 1, 1)).astype(np.int8)
+    )  # one format as another: no spatial extent
+    plain = convolution(x.shape, w.shape, configuration="INT8_EXT", formats=(NHWC, NHWC, NHWC), padding=(0, 0))
+    expected = called(caller, plain, np.moveaxis(x, 1, -1).copy(), w[:, :, 0, 0])
+    operation = convolution(
+        x.shape, w.shape, configuration="INT8x4_EXT", formats=(NCHW_VECT_C, NCHW_VECT_C, NCHW), padding=(0, 0)
+    )
+    vectors = handle.allocate(x.size)
+    cudnn.cudnnTransformTensor(
+        handle,
+        1.0,
+        caller.tensor(TensorSpec.packed(INT8, x.shape)),
+        handle.to_device(x),
+        0.0,
+        caller.tensor(operation.x),
+        vectors,
+    )
+    got = called(caller, operation, vectors.to_host(np.int8, x.size), w)
+    assert np.array_equal(got, np.moveaxis(expected.reshape(1, 4, 4, 4), -1, 1))
+    memory = {"x": vectors.to_host(np.uint8, x.size), "w": w.view(np.uint8).ravel(), "y": got.view(np.uint8).ravel()}
+    assert judge(operation, memory, memory).agrees

@@ -1,0 +1,232 @@
+"""Cases of the queries and searches for forward algorithms."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
+from dualdnn.api.enumerations import cudnnDeterminism_t, cudnnMathType_t, cudnnStatus_t
+from dualdnn.api.operations import FilterSpec, TensorSpec
+from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
+from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls.convolution import described, sized
+from dualdnn.conformance.marks import shows
+
+from .convolution import DIRECT, NONFUSED, PRECOMP, by_name, convolution
+
+SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
+DEFAULT, TENSOR_OP, CONVERSION, FMA = cudnnMathType_t
+SIZE, RANK = "cudnnGetConvolutionForwardWorkspaceSize", "cudnnGetConvolutionForwardAlgorithm_v7"
+FIND, FIND_EX = "cudnnFindConvolutionForwardAlgorithm", "cudnnFindConvolutionForwardAlgorithmEx"
+COUNT = "cudnnGetConvolutionForwardAlgorithmMaxCount"
+LAYER: dict[str, Any] = {"x": (2, 4, 6, 7), "w": (4, 4, 3, 3)}
+
+
+class Searches:
+    """The three ways to ask for algorithms, called alike."""
+
+    def __init__(self, caller: Any) -> None:
+        self.caller = caller
+
+    def __call__(self, name: str, operation: Any, count: int = 100, workspace: int = 2**24, **changed: Any) -> Any:
+        handle = self.caller.handle
+        x, w, descriptor, y = (changed.get(n, d) for n, d in zip(("xDesc", "wDesc", "convDesc", "yDesc"), described(self.caller, operation), strict=True))  # fmt: skip
+        function = getattr(self.caller.cudnn, name)
+        if name != FIND_EX:
+            return function(changed.get("handle", handle), x, w, descriptor, y, count)
+        memory = {n: handle.to_device(np.zeros(operation.nbytes(n), np.uint8)) for n in ("x", "w", "y")}
+        memory |= {"workSpace": handle.allocate(workspace) if workspace else None} | changed
+        return function(changed.get("handle", handle), x, memory["x"], w, memory["w"], descriptor, y, memory["y"], count,
+                        memory["workSpace"], workspace)  # fmt: skip
+
+
+@pytest.fixture
+def search(caller):
+    return Searches(caller)
+
+
+@shows(f"{COUNT}/c01", f"{COUNT}/c02", f"{COUNT}/c03")
+def test_max_count(cudnn, caller):
+    """Eight algorithms, and those with tensor op math once more: IMPLICIT_PRECOMP_GEMM and WINOGRAD_NONFUSED."""
+    assert cudnn.cudnnGetConvolutionForwardAlgorithmMaxCount(caller.handle) == len(Algo) + 2
+
+
+def test_max_count_needs_a_handle(cudnn, caller, refuses):
+    refuses(BAD_PARAM, f"{COUNT}/c04", cudnn.cudnnGetConvolutionForwardAlgorithmMaxCount, None)
+
+
+@shows(*(f"{RANK}/c{n:02}" for n in (1, 2, 4, 7)), *(f"{FIND}/c{n:02}" for n in (1, 2, 3, 6, 10, 11)),
+       *(f"{FIND_EX}/c{n:02}" for n in (1, 2, 3, 6, 9, 14)), *(f"cudnnConvolutionFwdAlgoPerf_t/c{n:02}" for n in (1, 4, 7, 8)))  # fmt: skip
+@pytest.mark.parametrize("math_type", [DEFAULT, TENSOR_OP, CONVERSION], ids=by_name)
+@pytest.mark.parametrize("name", [RANK, FIND, FIND_EX])
+def test_every_algorithm_is_listed(cudnn, caller, search, name, math_type):
+    """Once, and those with a tensor op variant also with the descriptor's math type."""
+    found = search(name, convolution(**LAYER, math_type=math_type))
+    assert found.returnedAlgoCount == len(found.perfResults)
+    expected = Counter((algo, DEFAULT) for algo in Algo)
+    if math_type != DEFAULT:
+        expected.update([(PRECOMP, math_type), (NONFUSED, math_type)])
+        assert found.returnedAlgoCount == cudnn.cudnnGetConvolutionForwardAlgorithmMaxCount(caller.handle)
+    assert Counter((entry.algo, entry.mathType) for entry in found.perfResults) == expected
+    assert all(entry.determinism == cudnnDeterminism_t.CUDNN_DETERMINISTIC for entry in found.perfResults)
+    refused = {entry.algo for entry in found.perfResults if entry.status == NOT_SUPPORTED}
+    assert DIRECT in refused and len(refused) < len(Algo)
+
+
+@shows(f"{RANK}/c03", f"{FIND}/c05", f"{FIND_EX}/c05", f"{SIZE}/c01", f"{SIZE}/c03", f"{SIZE}/c05",
+       *(f"cudnnConvolutionFwdAlgoPerf_t/c{n:02}" for n in (1, 4, 6)))  # fmt: skip
+@pytest.mark.parametrize("arguments", [LAYER, {**LAYER, "configuration": "PSEUDO_HALF"}, {**LAYER, "formats": NHWC},
+                                       {**LAYER, "configuration": "DOUBLE", "stride": (2, 2)}],
+                         ids=["FLOAT", "HALF", "NHWC", "DOUBLE"])  # fmt: skip
+@pytest.mark.parametrize("name", [RANK, FIND, FIND_EX])
+def test_order_and_entries(caller, search, trial, name, arguments):
+    """Measured successes by time, then failures; each success has the workspace of the query and computes."""
+    operation = convolution(**arguments)
+    results = search(name, operation).perfResults
+    worked = [entry for entry in results if entry.status == SUCCESS]
+    assert tuple(worked) == results[: len(worked)]
+    assert worked
+    if name != RANK:
+        times = [entry.time for entry in worked]
+        assert times == sorted(times) and times[0] > 0
+    for entry in worked:
+        chosen = replace(
+            operation, algo=entry.algo, convolution=replace(operation.convolution, math_type=entry.mathType)
+        )
+        assert sized(caller, chosen).workspace_bytes == entry.memory
+        trial(replace(chosen, workspace_bytes=entry.memory))
+    query = caller.cudnn.cudnnGetConvolutionForwardWorkspaceSize
+    for entry in results[len(worked) :]:
+        assert entry.status == NOT_SUPPORTED
+        with pytest.raises(Exception, match="NOT_SUPPORTED"):
+            query(caller.handle, *described(caller, operation), entry.algo)
+
+
+@shows(f"{RANK}/c05", f"{FIND}/c09", f"{FIND}/c10", f"{FIND_EX}/c08", f"{FIND_EX}/c09")
+@pytest.mark.parametrize("count", [1, 2, 7])
+@pytest.mark.parametrize("name", [RANK, FIND, FIND_EX])
+def test_no_more_than_asked_for(search, name, count):
+    found = search(name, convolution(**LAYER), count)
+    assert found.returnedAlgoCount == len(found.perfResults) == count
+
+
+@shows(f"{RANK}/c13", f"{FIND}/c16", f"{FIND_EX}/c20")
+@pytest.mark.parametrize("count", [0, -1])
+@pytest.mark.parametrize("name, clause", [(RANK, "c13"), (FIND, "c16"), (FIND_EX, "c20")])
+def test_at_least_one_result_is_asked_for(search, refuses, name, clause, count):
+    refuses(BAD_PARAM, f"{name}/{clause}", search, name, convolution(**LAYER), count)
+
+
+@pytest.mark.parametrize("missing", ["handle", "xDesc", "wDesc", "yDesc", "convDesc"])
+@pytest.mark.parametrize(
+    "name, handle_clause, descriptor_clause, convolution_clause",
+    [
+        (RANK, f"{RANK}/c08", f"{RANK}/c08", f"{RANK}/c08"),
+        (FIND, f"{FIND}/c12", f"{FIND}/c13", "cudnnStatus_t/c05"),
+        (FIND_EX, f"{FIND_EX}/c15", f"{FIND_EX}/c16", "cudnnStatus_t/c05"),
+    ],
+)
+def test_searches_refuse_null(search, refuses, name, handle_clause, descriptor_clause, convolution_clause, missing):
+    clause = {"handle": handle_clause, "convDesc": convolution_clause}.get(missing, descriptor_clause)
+    refuses(BAD_PARAM, clause, search, name, convolution(**LAYER), **{missing: None})
+
+
+@pytest.mark.parametrize("missing", ["x", "w", "y"])
+def test_search_on_given_memory_refuses_null(search, refuses, missing):
+    refuses(BAD_PARAM, f"{FIND_EX}/c18", search, FIND_EX, convolution(**LAYER), **{missing: None})
+
+
+def test_search_on_given_memory_that_is_too_small(subject, caller, search, refuses):
+    if not subject.ours:
+        pytest.skip("a C library cannot see the size of memory")
+    operation = convolution(**LAYER)
+    for name in ("x", "w", "y"):
+        small = caller.handle.allocate(operation.nbytes(name) - 1)
+        refuses(BAD_PARAM, f"{FIND_EX}/c18", search, FIND_EX, operation, **{name: small})
+    refuses(BAD_PARAM, f"{FIND_EX}/c13", search, FIND_EX, operation, workSpace=caller.handle.allocate(16))
+
+
+@shows(
+    f"{FIND_EX}/c11",
+    f"{FIND_EX}/c12",
+    f"{FIND_EX}/c13",
+    "cudnnConvolutionFwdAlgoPerf_t/c02",
+    "cudnnConvolutionFwdAlgoPerf_t/c06",
+)
+@pytest.mark.parametrize("room", [0, 64])
+def test_the_workspace_decides_what_is_tried(caller, search, room):
+    operation = convolution(**LAYER)
+    for entry in search(FIND_EX, operation, workspace=room).perfResults:
+        if entry.status != NOT_SUPPORTED:
+            needed = sized(caller, replace(operation, algo=entry.algo)).workspace_bytes
+            assert entry.memory == needed
+            assert entry.status == (ALLOC_FAILED if needed > room else SUCCESS)
+
+
+@shows(f"{FIND_EX}/c10")
+def test_a_search_overwrites_y_alone(caller, search):
+    operation = convolution(**LAYER)
+    values = {n: np.full(operation.tensor(n).count, 3.0, np.float32) for n in ("x", "w", "y")}
+    memory = {n: caller.handle.to_device(v) for n, v in values.items()}
+    search(FIND_EX, operation, **memory)
+    after = {n: memory[n].to_host(np.float32, values[n].size) for n in memory}
+    assert np.array_equal(after["x"], values["x"]) and np.array_equal(after["w"], values["w"])
+    assert not np.array_equal(after["y"], values["y"])
+
+
+def wrong_problems() -> dict[str, tuple[Any, str]]:
+    """name -> (operation, check that it violates)"""
+    base = convolution(**LAYER)
+    return {
+        "output rank": (replace(base, y=TensorSpec.packed(FLOAT, (2, 4, 6, 7, 1))), "rank"),
+        "filter rank": (replace(base, w=FilterSpec(FLOAT, NCHW, (4, 4, 3, 3, 1))), "rank"),
+        "data types": (replace(base, w=replace(base.w, data_type=HALF)), "types"),
+        "channels": (convolution((2, 4, 6, 7), (4, 3, 3, 3)), "channels"),
+        "group channels": (convolution((2, 4, 6, 7), (4, 4, 3, 3), groups=2), "channels"),
+    }
+
+
+@pytest.mark.parametrize("problem", wrong_problems())
+@pytest.mark.parametrize(
+    "name, clauses",
+    [
+        (SIZE, {"rank": "c07", "types": "c08", "channels": "c09"}),
+        (RANK, {"rank": "c09", "types": "c10", "channels": "c11"}),
+    ],
+)
+def test_descriptors_must_fit(caller, search, refuses, name, clauses, problem):
+    operation, check = wrong_problems()[problem]
+    if name == SIZE:
+        query = caller.cudnn.cudnnGetConvolutionForwardWorkspaceSize
+        refuses(BAD_PARAM, f"{SIZE}/{clauses[check]}", query, caller.handle, *described(caller, operation), PRECOMP)
+    else:
+        refuses(BAD_PARAM, f"{RANK}/{clauses[check]}", search, RANK, operation)
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_size_query_refuses_null(caller, refuses, position):
+    arguments = [caller.handle, *described(caller, convolution(**LAYER)), PRECOMP]
+    arguments[position] = None
+    refuses(BAD_PARAM, f"{SIZE}/c06", caller.cudnn.cudnnGetConvolutionForwardWorkspaceSize, *arguments)
+
+
+@pytest.mark.parametrize("algo", [-1, 8])
+def test_size_query_of_unknown_algorithms(caller, refuses, algo):
+    query = caller.cudnn.cudnnGetConvolutionForwardWorkspaceSize
+    refuses(NOT_SUPPORTED, f"{SIZE}/c11", query, caller.handle, *described(caller, convolution(**LAYER)), algo)
+
+
+@shows(f"{SIZE}/c11", f"{RANK}/c01")
+def test_sizes_that_do_not_fit_are_not_supported(caller, search, refuses):
+    operation = convolution(**LAYER, y=(2, 4, 5, 7))
+    query = caller.cudnn.cudnnGetConvolutionForwardWorkspaceSize
+    refuses(NOT_SUPPORTED, "cudnnConvolutionForward/c57", query, caller.handle, *described(caller, operation), PRECOMP)
+    assert {entry.status for entry in search(RANK, operation).perfResults} == {NOT_SUPPORTED}
+    one_dimension = convolution((2, 4, 6), (4, 4, 3))
+    refuses(
+        NOT_SUPPORTED, "cudnnConvolutionForward/c56", query, caller.handle, *described(caller, one_dimension), PRECOMP
+    )

@@ -1,0 +1,283 @@
+"""Cases of cudnnConvolutionBiasActivationForward."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_t, cudnnReorderType_t
+from dualdnn.api.operations import ActivationSpec, ConvolutionBiasActivationForward, FilterSpec, TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NCHW_VECT_C, NHWC
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls.activation import activation_descriptor
+from dualdnn.conformance.calls.convolution import described, sized
+from dualdnn.conformance.layouts import laid_out
+from dualdnn.conformance.marks import shows
+
+from .convolution import (
+    DIRECT,
+    FFT,
+    FFT_TILING,
+    GEMM,
+    IMPLICIT,
+    NONFUSED,
+    PRECOMP,
+    VECTORISED,
+    WINOGRAD,
+    by_name,
+    convolution,
+)
+
+B, F = "cudnnConvolutionBiasActivationForward", "cudnnConvolutionForward"
+RELU, IDENTITY = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY
+NOT_PROPAGATE, PROPAGATE = cudnnNanPropagation_t
+LAYER: dict[str, Any] = {"x": (2, 4, 6, 5), "w": (12, 4, 3, 3)}
+LAYER_32: dict[str, Any] = {"x": (1, 64, 4, 3), "w": (64, 64, 3, 3)}
+# configuration -> (type of the bias, clause)
+TABLE = {
+    "DOUBLE": (DOUBLE, "c11"), "FLOAT": (FLOAT, "c12"), "PSEUDO_HALF": (HALF, "c13"), "PSEUDO_BFLOAT16": (BFLOAT16, "c14"),
+    "INT8": (FLOAT, "c15"), "INT8_EXT": (FLOAT, "c16"), "INT8x4": (FLOAT, "c17"), "INT8x4_EXT": (FLOAT, "c18"),
+    "UINT8": (FLOAT, "c19"), "UINT8_EXT": (FLOAT, "c20"), "UINT8x4": (FLOAT, "c21"), "UINT8x4_EXT": (FLOAT, "c22"),
+    "INT8x32": (FLOAT, "c23"),
+}  # fmt: skip
+
+
+def fused(
+    configuration: str = "FLOAT",
+    *,
+    mode: cudnnActivationMode_t = RELU,
+    nan: cudnnNanPropagation_t = NOT_PROPAGATE,
+    alpha1: float = 1.0,
+    alpha2: float = 0.0,
+    z: TensorSpec | None = None,
+    bias: TensorSpec | None = None,
+    **options: Any,
+) -> ConvolutionBiasActivationForward:
+    if "formats" not in options:
+        plain = NHWC if "INT8" in configuration else NCHW
+        output = NCHW if configuration.endswith("EXT") else NCHW_VECT_C
+        options["formats"] = (NCHW_VECT_C, NCHW_VECT_C, output) if configuration in VECTORISED else plain
+    o = convolution(
+        **{**(LAYER_32 if configuration == "INT8x32" else LAYER), "configuration": configuration, **options}
+    )
+    bias_type = TABLE.get(configuration, (HALF, ""))[0]
+    bias = bias or TensorSpec.packed(bias_type, (1, o.w.dims[0], *[1] * (o.x.rank - 2)))
+    return ConvolutionBiasActivationForward(
+        o.convolution, ActivationSpec(mode, nan, 0.0), o.algo, 0, alpha1, alpha2, o.x, o.w, z or o.y, bias, o.y
+    )
+
+
+@pytest.fixture
+def run(trial, caller):
+    def go(operation, **options):
+        return trial(sized(caller, operation), **options)
+
+    return go
+
+
+@shows(f"{B}/c01", f"{B}/c02", f"{B}/c07", f"{B}/c10", f"{B}/c25", *(f"{B}/{clause}" for _, clause in TABLE.values()),
+       "cudnnActivationMode_t/c02", "cudnnActivationMode_t/c03")  # fmt: skip
+@pytest.mark.parametrize("alpha1, alpha2", [(1.0, 0.0), (0.5, 1.0), (-2.0, -0.5), (0.0078125, 0.75)])
+@pytest.mark.parametrize("mode", [RELU, IDENTITY], ids=by_name)
+@pytest.mark.parametrize("configuration", TABLE)
+def test_formula(run, configuration, mode, alpha1, alpha2):
+    run(fused(configuration, mode=mode, alpha1=alpha1, alpha2=alpha2, algo=PRECOMP))
+    if mode == RELU and configuration != "INT8x32":
+        run(fused(configuration, mode=mode, alpha1=alpha1, alpha2=alpha2, algo=IMPLICIT))
+
+
+@shows(f"{B}/c01", f"{B}/c10")
+@pytest.mark.parametrize("algo", [GEMM, FFT, FFT_TILING, WINOGRAD, NONFUSED], ids=by_name)
+def test_algorithms(run, algo):
+    run(fused(algo=algo, alpha1=0.5, alpha2=-1.0))
+    run(fused("PSEUDO_HALF", algo=algo, alpha1=0.5, alpha2=-1.0))
+
+
+@shows(f"{B}/c03")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"stride": (2, 1), "padding": (0, 2)}, {"dilation": (2, 2), "padding": (2, 2)}, {"w": (4, 2, 3, 3), "groups": 2},
+        {"x": (1, 3, 5, 5), "w": (7, 3, 1, 1), "padding": (0, 0)}, {"formats": NHWC, "stride": (2, 2)},
+        {"formats": (NHWC, NHWC, NCHW)}, {"x_layout": "gaps", "y_layout": "odd"},
+        {"x": (1, 3, 4, 4, 3), "w": (5, 3, 2, 2, 2)}, {"x": (1, 4, 4, 4, 3), "w": (6, 2, 2, 2, 2), "groups": 2},
+    ],
+    ids=["stride", "dilation", "groups", "1x1", "NHWC", "NHWC to NCHW", "gaps", "3-D", "3-D groups"],
+)  # fmt: skip
+def test_geometries(run, options):
+    run(fused(**options, alpha1=0.5, alpha2=2.0))
+
+
+@shows(f"{B}/c02")
+def test_z_is_not_read_where_alpha2_is_0(run):
+    """Its memory holds NaN before the call (docs/errata.md, D217)."""
+    for algo in (IMPLICIT, PRECOMP):
+        assert np.isfinite(run(fused(algo=algo)).after["y"].view(np.float32)).all()
+
+
+@shows(f"{B}/c05")
+@pytest.mark.parametrize("layout", ["nchw", "gaps"])
+def test_z_may_be_y(run, layout):
+    for algo in (IMPLICIT, PRECOMP, GEMM):
+        run(fused(algo=algo, alpha1=0.5, alpha2=1.5, y_layout=layout), aliases={"y": "z"})
+
+
+def test_x_must_not_be_y_or_z(refused):
+    for aliases in ({"y": "x"}, {"y": "x", "z": "x"}):
+        refused(fused(), BAD_PARAM, "cudnnStatus_t/c05", aliases=aliases)
+
+
+@shows(f"{B}/c30", "cudnnNanPropagation_t/c01")
+def test_relu_turns_nan_into_0(run):
+    for algo in (IMPLICIT, PRECOMP):
+        run(
+            fused(x=(2, 1, 6, 5), w=(12, 1, 1, 1), padding=(0, 0), algo=algo),
+            inputs={"x": "special", "w": "near_one", "bias": "normal"},
+        )
+
+
+@shows(f"{B}/c23", "cudnnReorderFilterAndBias/c01")
+@pytest.mark.parametrize("reorder_type", list(cudnnReorderType_t), ids=by_name)
+def test_reordered_filter_and_bias(run, reorder_type):
+    """With CUDNN_NO_REORDER both are as cudnnReorderFilterAndBias wrote them (docs/errata.md, D253)."""
+    operation = fused("INT8x32", algo=PRECOMP, alpha1=0.0078125, alpha2=0.5, reorder_type=reorder_type, mode=IDENTITY)
+    run(operation)
+    run(operation, inputs={"x": "ties", "w": "ties", "z": "ties", "bias": "wide"})
+
+
+@pytest.mark.parametrize("mode", [m for m in cudnnActivationMode_t if m not in (RELU, IDENTITY)], ids=by_name)
+def test_other_activations(refused, mode):
+    for algo in (IMPLICIT, PRECOMP):
+        refused(fused(mode=mode, algo=algo), NOT_SUPPORTED, f"{B}/c29")
+
+
+def test_nan_propagation_is_not_supported(refused):
+    for algo in (IMPLICIT, PRECOMP):
+        refused(fused(nan=PROPAGATE, algo=algo), NOT_SUPPORTED, f"{B}/c30")
+
+
+@shows("cudnnActivationMode_t/c02", "cudnnActivationMode_t/c03")
+@pytest.mark.parametrize("algo", [IMPLICIT, GEMM, FFT, FFT_TILING, WINOGRAD, NONFUSED], ids=by_name)
+def test_identity_needs_the_precomputed_algorithm(refused, algo):
+    refused(fused(mode=IDENTITY, algo=algo), NOT_SUPPORTED, f"{B}/c04")
+
+
+@shows(f"{B}/c28")
+def test_true_half_is_not_in_the_table(refused):
+    for algo in (IMPLICIT, PRECOMP):
+        refused(fused("TRUE_HALF", algo=algo), NOT_SUPPORTED, f"{B}/c10")
+
+
+@pytest.mark.parametrize(
+    "bias, clause",
+    [
+        (TensorSpec(FLOAT, (1, 12, 1, 1), (24, 2, 1, 1)), "c31"), (TensorSpec.packed(FLOAT, (2, 12, 1, 1)), "c32"),
+        (TensorSpec.packed(FLOAT, (1, 11, 1, 1)), "c33"), (TensorSpec.packed(FLOAT, (1, 13, 1, 1)), "c33"),
+        (TensorSpec(FLOAT, (1, 12, 2, 1), (24, 1, 12, 1)), "c33"), (TensorSpec(FLOAT, (1, 12, 1, 3), (36, 1, 12, 12)), "c33"),
+        (TensorSpec.packed(FLOAT, (1, 12, 1)), "c33"), (TensorSpec.packed(HALF, (1, 12, 1, 1)), "c34"),
+        (TensorSpec.packed(DOUBLE, (1, 12, 1, 1)), "c34"), (TensorSpec.packed(INT8, (1, 12, 1, 1)), "c34"),
+    ],
+    ids=by_name,
+)  # fmt: skip
+def test_bias_must_fit(refused, bias, clause):
+    for algo in (IMPLICIT, PRECOMP):
+        refused(fused(bias=bias, algo=algo), NOT_SUPPORTED, f"{B}/{clause}")
+
+
+@shows(f"{B}/c31")
+@pytest.mark.parametrize("strides", [(12, 1, 1, 1), (1, 1, 1, 1), (12, 1, 12, 12), (99, 1, 7, 5)], ids=str)
+def test_bias_strides_that_do_not_matter(run, strides):
+    run(fused(bias=TensorSpec(FLOAT, (1, 12, 1, 1), strides)))
+
+
+@shows(f"{B}/c34")
+@pytest.mark.parametrize("configuration", TABLE)
+def test_bias_type_of_each_configuration(refused, configuration):
+    wrong = HALF if TABLE[configuration][0] == FLOAT else FLOAT
+    operation = fused(configuration, algo=PRECOMP)
+    refused(replace(operation, bias=replace(operation.bias, data_type=wrong)), NOT_SUPPORTED, f"{B}/c34")
+
+
+@pytest.mark.parametrize(
+    "z",
+    [
+        TensorSpec.packed(FLOAT, (2, 11, 6, 5)), TensorSpec.packed(FLOAT, (2, 12, 5, 5)), TensorSpec.packed(FLOAT, (1, 12, 1, 1)),
+        TensorSpec.packed(HALF, (2, 12, 6, 5)), TensorSpec.packed(FLOAT, (2, 12, 6, 5), NHWC), laid_out(FLOAT, (2, 12, 6, 5), "gaps"),
+    ],
+    ids=["channels", "height", "broadcast", "data type", "NHWC", "gaps"],
+)  # fmt: skip
+@pytest.mark.parametrize("alpha2", [0.0, 1.0])
+def test_z_must_match_y(refused, z, alpha2):
+    refused(fused(z=z, alpha2=alpha2), NOT_SUPPORTED, f"{B}/c35")
+
+
+def test_ranks_must_agree(refused):
+    base = fused()
+    for changed in (
+        replace(base, y=TensorSpec.packed(FLOAT, (2, 12, 6, 5, 1))),
+        replace(base, z=TensorSpec.packed(FLOAT, (2, 12, 6, 5, 1))),
+        replace(base, w=FilterSpec(FLOAT, NCHW, (12, 4, 3, 3, 1))),
+        replace(base, convolution=replace(base.convolution, padding=(1,), stride=(1,), dilation=(1,))),
+    ):
+        refused(changed, BAD_PARAM, f"{B}/c27")
+
+
+@shows(f"{B}/c24")
+def test_statuses_of_the_convolution(refused):
+    """What cudnnConvolutionForward refuses is refused here too, for the same reason."""
+    for operation, status, clause in (
+        (fused(w=(4, 3, 3, 3)), BAD_PARAM, "c51"),
+        (fused(w=(5, 2, 3, 3), groups=2), BAD_PARAM, "c52"),
+        (replace(fused(), w=FilterSpec(HALF, NCHW, (12, 4, 3, 3))), BAD_PARAM, "c53"),
+        (fused(w=(4, 4, 9, 3), y=(2, 4, 1, 5)), BAD_PARAM, "c54"),
+        (fused(x=(2, 4, 6), w=(4, 4, 3)), NOT_SUPPORTED, "c56"),
+        (fused(y=(2, 12, 5, 5)), NOT_SUPPORTED, "c57"),
+        (fused(algo=DIRECT), NOT_SUPPORTED, "c58"),
+        (fused(algo=FFT, stride=(2, 2)), NOT_SUPPORTED, "c58"),
+        (fused(algo=PRECOMP, dilation=(2, 2)), NOT_SUPPORTED, "c58"),
+    ):
+        refused(operation, status, f"{F}/{clause}")
+
+
+NAMES = ("handle", "alpha1", "xDesc", "x", "wDesc", "w", "convDesc", "algo", "workSpace", "workSpaceSizeInBytes", "alpha2",
+         "zDesc", "z", "biasDesc", "bias", "activationDesc", "yDesc", "y")  # fmt: skip
+
+
+@shows(f"{B}/c26")
+@pytest.mark.parametrize("missing", [n for n in NAMES if n not in ("algo", "workSpace", "workSpaceSizeInBytes")])
+def test_null(caller, refuses, missing):
+    """z and zDesc too, although alpha2 is 0 (docs/errata.md, D217)."""
+    operation = fused()
+    x, w, descriptor, y = described(caller, operation)
+    memory = caller.handle.to_device(np.ones(1024, np.float32))
+    activation, bias = activation_descriptor(caller, operation.activation), caller.tensor(operation.bias)
+    values = (caller.handle, 1.0, x, memory, w, memory, descriptor, IMPLICIT, None, 0, 0.0, y, memory, bias, memory, activation,
+              y, memory)  # fmt: skip
+    arguments = dict(zip(NAMES, values, strict=True)) | {missing: None}
+    refuses(
+        BAD_PARAM,
+        f"{B}/c26",
+        caller.cudnn.cudnnConvolutionBiasActivationForward,
+        *arguments.values(),
+        unchanged=(memory,),
+    )
+
+
+@shows(f"{B}/c08", f"{B}/c09")
+@pytest.mark.parametrize("algo", [PRECOMP, GEMM, FFT, FFT_TILING, WINOGRAD, NONFUSED], ids=by_name)
+def test_workspace(caller, run, refuses, algo):
+    """What cudnnGetConvolutionForwardWorkspaceSize reports is enough; less, or NULL, is refused."""
+    operation = sized(caller, fused(x=(2, 8, 16, 16), w=(8, 8, 3, 3), algo=algo))
+    run(operation)
+    handle, needed = caller.handle, operation.workspace_bytes
+    memory = {n: handle.to_device(np.ones(operation.tensor(n).count, np.float32)) for n in ("x", "w", "z", "bias", "y")}
+    if needed == 0:
+        caller(operation, {**memory, "workSpace": None})
+        return
+    workspace, y = handle.allocate(needed), memory["y"]
+    for less in (0, needed - 1):
+        smaller = replace(operation, workspace_bytes=less)
+        refuses(BAD_PARAM, f"{B}/c09", caller, smaller, {**memory, "workSpace": workspace}, unchanged=(y,))
+    refuses(BAD_PARAM, f"{B}/c08", caller, operation, {**memory, "workSpace": None}, unchanged=(y,))

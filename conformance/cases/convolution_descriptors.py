@@ -1,0 +1,343 @@
+"""Cases of the convolution descriptors and of the output dimensions."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from dualdnn.api.enumerations import (
+    CUDNN_DIM_MAX,
+    cudnnConvolutionMode_t,
+    cudnnDataType_t,
+    cudnnMathType_t,
+    cudnnReorderType_t,
+)
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT32, NCHW
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.marks import shows
+
+CORRELATION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION
+CONVOLUTION = cudnnConvolutionMode_t.CUDNN_CONVOLUTION
+COMPUTE_TYPES = (FLOAT, DOUBLE, HALF, INT32)
+VALUES_2D = (1, 2, 3, 4, 5, 6)
+SET_2D, SET_ND = "cudnnSetConvolution2dDescriptor", "cudnnSetConvolutionNdDescriptor"
+OUT_2D, OUT_ND = "cudnnGetConvolution2dForwardOutputDim", "cudnnGetConvolutionNdForwardOutputDim"
+
+
+def by_name(value: object) -> str:
+    return getattr(value, "name", None) or str(value)
+
+
+@pytest.fixture
+def convolution(cudnn):
+    descriptor = cudnn.cudnnCreateConvolutionDescriptor()
+    yield descriptor
+    cudnn.cudnnDestroyConvolutionDescriptor(descriptor)
+
+
+@pytest.fixture
+def layer(cudnn, convolution):
+    """(convolution, input, filter) of these shapes, as the output dimension calls take them."""
+
+    def make(x, w, padding, stride, dilation, groups=1):
+        cudnn.cudnnSetConvolutionNdDescriptor(convolution, len(padding), padding, stride, dilation, CORRELATION, FLOAT)
+        cudnn.cudnnSetConvolutionGroupCount(convolution, groups)
+        tensor, filters = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateFilterDescriptor()
+        cudnn.cudnnSetTensorNdDescriptorEx(tensor, NCHW, FLOAT, len(x), x)
+        cudnn.cudnnSetFilterNdDescriptor(filters, FLOAT, NCHW, len(w), w)
+        return convolution, tensor, filters
+
+    return make
+
+
+@shows("cudnnCreateConvolutionDescriptor/c01", "cudnnCreateConvolutionDescriptor/c02", "cudnnConvolutionDescriptor_t/c01",
+       "cudnnConvolutionDescriptor_t/c02", "cudnnReorderType_t/c02")  # fmt: skip
+def test_a_fresh_descriptor_has_one_group_and_the_defaults(cudnn, convolution):
+    assert cudnn.cudnnGetConvolutionGroupCount(convolution) == 1
+    assert cudnn.cudnnGetConvolutionMathType(convolution) == cudnnMathType_t.CUDNN_DEFAULT_MATH
+    assert cudnn.cudnnGetConvolutionReorderType(convolution) == 0
+    assert (cudnnReorderType_t.CUDNN_DEFAULT_REORDER, cudnnReorderType_t.CUDNN_NO_REORDER) == (0, 1)
+
+
+@shows("cudnnDestroyConvolutionDescriptor/c01", "cudnnDestroyConvolutionDescriptor/c02")
+def test_destroy(subject, cudnn, refuses):
+    descriptor = cudnn.cudnnCreateConvolutionDescriptor()
+    assert cudnn.cudnnDestroyConvolutionDescriptor(descriptor) is None
+    if subject.ours:
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDestroyConvolutionDescriptor, None)
+        refuses(BAD_PARAM, "cudnnGetConvolutionGroupCount/c03", cudnn.cudnnGetConvolutionGroupCount, descriptor)
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDestroyConvolutionDescriptor, descriptor)
+
+
+@shows(*(f"{SET_2D}/c{n:02}" for n in (1, 2, 3, 11)), *(f"cudnnGetConvolution2dDescriptor/c{n:02}" for n in (*range(1, 7), 8)),
+       "cudnnConvolutionMode_t/c01", "cudnnConvolutionDescriptor_t/c03")  # fmt: skip
+@pytest.mark.parametrize("mode", list(cudnnConvolutionMode_t), ids=by_name)
+@pytest.mark.parametrize("compute_type", COMPUTE_TYPES, ids=by_name)
+def test_set_and_get_2d(cudnn, convolution, mode, compute_type):
+    for values in (VALUES_2D, (0, 0, 1, 1, 1, 1), (2**31 - 1,) * 6):
+        cudnn.cudnnSetConvolution2dDescriptor(convolution, *values, mode, compute_type)
+        assert tuple(cudnn.cudnnGetConvolution2dDescriptor(convolution)) == (*values, mode, compute_type)
+        padding, stride, dilation = values[:2], values[2:4], values[4:]
+        got = cudnn.cudnnGetConvolutionNdDescriptor(convolution, 2)
+        assert tuple(got) == (2, padding, stride, dilation, mode, compute_type)
+
+
+@pytest.mark.parametrize(
+    "position, value, clause",
+    [(0, -1, "c13"), (1, -1, "c13"), (2, 0, "c14"), (2, -1, "c14"), (3, 0, "c14"), (4, 0, "c15"), (5, 0, "c15"), (5, -2, "c15")],
+)  # fmt: skip
+def test_set_2d_refuses_sizes(subject, cudnn, refuses, convolution, position, value, clause):
+    cudnn.cudnnSetConvolution2dDescriptor(convolution, *VALUES_2D, CORRELATION, FLOAT)
+    values = list(VALUES_2D)
+    values[position] = value
+    refuses(
+        BAD_PARAM, f"{SET_2D}/{clause}", cudnn.cudnnSetConvolution2dDescriptor, convolution, *values, CONVOLUTION, HALF
+    )
+    if subject.ours:  # nothing says so, but a failed call leaves our descriptors as they were
+        assert tuple(cudnn.cudnnGetConvolution2dDescriptor(convolution)) == (*VALUES_2D, CORRELATION, FLOAT)
+
+
+def test_set_2d_refuses_null_and_unknown_enumerators(cudnn, refuses, convolution):
+    call = cudnn.cudnnSetConvolution2dDescriptor
+    refuses(BAD_PARAM, f"{SET_2D}/c12", call, None, *VALUES_2D, CORRELATION, FLOAT)
+    for mode in (-1, 2):
+        refuses(BAD_PARAM, f"{SET_2D}/c16", call, convolution, *VALUES_2D, mode, FLOAT)
+
+
+@pytest.mark.parametrize("data_type", [t for t in cudnnDataType_t if t not in COMPUTE_TYPES], ids=by_name)
+def test_compute_types(cudnn, refuses, convolution, data_type):
+    """Only what the tables of configurations compute in (docs/errata.md, D249)."""
+    one = (1, 1)
+    refuses(
+        BAD_PARAM,
+        "cudnnStatus_t/c05",
+        cudnn.cudnnSetConvolution2dDescriptor,
+        convolution,
+        *VALUES_2D,
+        CORRELATION,
+        data_type,
+    )
+    refuses(
+        BAD_PARAM,
+        f"{SET_ND}/c15",
+        cudnn.cudnnSetConvolutionNdDescriptor,
+        convolution,
+        2,
+        one,
+        one,
+        one,
+        CORRELATION,
+        data_type,
+    )
+
+
+@shows(*(f"{SET_ND}/c{n:02}" for n in (1, 2, 4, 5, 6, 7, 8, 11)),
+       *(f"cudnnGetConvolutionNdDescriptor/c{n:02}" for n in range(1, 9)))  # fmt: skip
+@pytest.mark.parametrize("mode", list(cudnnConvolutionMode_t), ids=by_name)
+@pytest.mark.parametrize("rank", range(7))
+def test_set_and_get_nd(cudnn, convolution, rank, mode):
+    padding, stride, dilation = (tuple(range(start, start + rank)) for start in (0, 10, 20))
+    for compute_type in COMPUTE_TYPES:
+        cudnn.cudnnSetConvolutionNdDescriptor(convolution, rank, padding, stride, dilation, mode, compute_type)
+        for requested in (rank, 0, max(0, rank - 1)):
+            got = cudnn.cudnnGetConvolutionNdDescriptor(convolution, requested)
+            arrays = tuple(values[:requested] for values in (padding, stride, dilation))
+            assert tuple(got) == (rank, *arrays, mode, compute_type)
+
+
+@pytest.mark.parametrize(
+    "name, value, clause",
+    [("padA", -1, "c16"), ("filterStrideA", 0, "c17"), ("filterStrideA", -1, "c17"), ("dilationA", 0, "c18"), ("dilationA", -3, "c18")],
+)  # fmt: skip
+@pytest.mark.parametrize("position", range(3))
+def test_set_nd_refuses_sizes(subject, cudnn, refuses, convolution, name, value, clause, position):
+    good = {"padA": [1, 1, 1], "filterStrideA": [2, 2, 2], "dilationA": [3, 3, 3]}
+    cudnn.cudnnSetConvolutionNdDescriptor(convolution, 3, *good.values(), CORRELATION, FLOAT)
+    bad = {key: list(values) for key, values in good.items()}
+    bad[name][position] = value
+    refuses(
+        BAD_PARAM,
+        f"{SET_ND}/{clause}",
+        cudnn.cudnnSetConvolutionNdDescriptor,
+        convolution,
+        3,
+        *bad.values(),
+        CORRELATION,
+        FLOAT,
+    )
+    if subject.ours:
+        assert cudnn.cudnnGetConvolutionNdDescriptor(convolution, 3).padA == (1, 1, 1)
+
+
+def test_set_nd_refuses_the_rest(cudnn, refuses, convolution):
+    call, ones = cudnn.cudnnSetConvolutionNdDescriptor, [1] * 10
+    refuses(BAD_PARAM, f"{SET_ND}/c12", call, None, 2, ones, ones, ones, CORRELATION, FLOAT)
+    refuses(BAD_PARAM, f"{SET_ND}/c13", call, convolution, -1, ones, ones, ones, CORRELATION, FLOAT)
+    refuses(BAD_PARAM, f"{SET_ND}/c14", call, convolution, 2, ones, ones, ones, 2, FLOAT)
+    refuses(BAD_PARAM, f"{SET_ND}/c15", call, convolution, 2, ones, ones, ones, CORRELATION, 100)
+    refuses(NOT_SUPPORTED, f"{SET_ND}/c19", call, convolution, CUDNN_DIM_MAX + 1, ones, ones, ones, CORRELATION, FLOAT)
+
+
+def test_arrays_that_are_too_short(subject, cudnn, refuses, convolution):
+    if not subject.ours:
+        pytest.skip("a C library cannot see the length of an array")
+    for short, clause in enumerate(("c05", "c06", "c07")):
+        arrays = [[1] if position == short else [1, 1] for position in range(3)]
+        refuses(
+            BAD_PARAM,
+            f"{SET_ND}/{clause}",
+            cudnn.cudnnSetConvolutionNdDescriptor,
+            convolution,
+            2,
+            *arrays,
+            CORRELATION,
+            FLOAT,
+        )
+
+
+def test_get_nd_refuses(cudnn, refuses, convolution):
+    cudnn.cudnnSetConvolution2dDescriptor(convolution, *VALUES_2D, CORRELATION, FLOAT)
+    call = cudnn.cudnnGetConvolutionNdDescriptor
+    refuses(BAD_PARAM, "cudnnGetConvolutionNdDescriptor/c09", call, None, 2)
+    refuses(BAD_PARAM, "cudnnGetConvolutionNdDescriptor/c10", call, convolution, -1)
+    refuses(NOT_SUPPORTED, "cudnnGetConvolutionNdDescriptor/c11", call, convolution, CUDNN_DIM_MAX - 1)
+    assert call(convolution, CUDNN_DIM_MAX - 2).arrayLength == 2
+
+
+@shows("cudnnGetConvolution2dDescriptor/c07")
+def test_get_2d_needs_a_2d_convolution(cudnn, refuses, convolution):
+    refuses(BAD_PARAM, "cudnnGetConvolution2dDescriptor/c09", cudnn.cudnnGetConvolution2dDescriptor, None)
+    refuses(BAD_PARAM, "cudnnGetConvolution2dDescriptor/c07", cudnn.cudnnGetConvolution2dDescriptor, convolution)
+    ones = (1, 1, 1)
+    cudnn.cudnnSetConvolutionNdDescriptor(convolution, 3, ones, ones, ones, CORRELATION, FLOAT)
+    refuses(BAD_PARAM, "cudnnGetConvolution2dDescriptor/c07", cudnn.cudnnGetConvolution2dDescriptor, convolution)
+
+
+OPTIONS = {
+    "MathType": list(cudnnMathType_t),
+    "GroupCount": [1, 2, 7, 2**31 - 1],
+    "ReorderType": list(cudnnReorderType_t),
+}
+
+
+@shows("cudnnSetConvolutionMathType/c01", "cudnnSetConvolutionMathType/c02", "cudnnGetConvolutionMathType/c01", "cudnnGetConvolutionMathType/c02",
+       "cudnnSetConvolutionGroupCount/c01", "cudnnSetConvolutionGroupCount/c02", "cudnnGetConvolutionGroupCount/c01",
+       "cudnnGetConvolutionGroupCount/c02", "cudnnSetConvolutionReorderType/c01", "cudnnSetConvolutionReorderType/c03",
+       "cudnnGetConvolutionReorderType/c01", "cudnnGetConvolutionReorderType/c03", "cudnnReorderType_t/c01", "cudnnMathType_t/c01")  # fmt: skip
+@pytest.mark.parametrize("option", OPTIONS)
+def test_options_are_kept(cudnn, convolution, option):
+    """They may be set before the convolution, and setting the convolution leaves them (docs/errata.md, D193)."""
+    put, get = getattr(cudnn, f"cudnnSetConvolution{option}"), getattr(cudnn, f"cudnnGetConvolution{option}")
+    for value in OPTIONS[option]:
+        put(convolution, value)
+        assert get(convolution) == value
+        cudnn.cudnnSetConvolution2dDescriptor(convolution, *VALUES_2D, CORRELATION, FLOAT)
+        assert get(convolution) == value
+        cudnn.cudnnSetConvolutionNdDescriptor(convolution, 1, (0,), (1,), (1,), CORRELATION, FLOAT)
+        assert get(convolution) == value
+
+
+@pytest.mark.parametrize(
+    "option, value, clause",
+    [
+        ("MathType", -1, "cudnnSetConvolutionMathType/c04"), ("MathType", 4, "cudnnSetConvolutionMathType/c04"),
+        ("GroupCount", 0, "cudnnStatus_t/c05"), ("GroupCount", -1, "cudnnStatus_t/c05"),
+        ("ReorderType", -1, "cudnnSetConvolutionReorderType/c02"), ("ReorderType", 2, "cudnnSetConvolutionReorderType/c02"),
+    ],
+)  # fmt: skip
+def test_options_are_checked(cudnn, refuses, convolution, option, value, clause):
+    good = OPTIONS[option][1]
+    put, get = getattr(cudnn, f"cudnnSetConvolution{option}"), getattr(cudnn, f"cudnnGetConvolution{option}")
+    put(convolution, good)
+    refuses(BAD_PARAM, clause, put, convolution, value)
+    assert get(convolution) == good
+
+
+@pytest.mark.parametrize(
+    "option, put_clause, get_clause",
+    [
+        ("MathType", "cudnnSetConvolutionMathType/c03", "c03"),
+        ("GroupCount", "cudnnSetConvolutionGroupCount/c03", "c03"),
+        ("ReorderType", "cudnnStatus_t/c05", "c02"),
+    ],
+)
+def test_options_need_a_descriptor(cudnn, refuses, option, put_clause, get_clause):
+    refuses(BAD_PARAM, put_clause, getattr(cudnn, f"cudnnSetConvolution{option}"), None, OPTIONS[option][0])
+    name = f"cudnnGetConvolution{option}"
+    refuses(BAD_PARAM, f"{name}/{get_clause}", getattr(cudnn, name), None)
+
+
+def steps(size: int, taps: int, padding: int, stride: int, dilation: int) -> int:
+    """How many positions a window can take, counted one by one."""
+    count, start = 0, -padding
+    while start + (taps - 1) * dilation <= size + padding - 1:
+        count += 1
+        start += stride
+    return count
+
+
+@shows(*(f"{OUT_2D}/c{n:02}" for n in (1, 2, 3, 4, 9)), *(f"{OUT_ND}/c{n:02}" for n in (1, 2, 3, 12)))
+@pytest.mark.parametrize("taps, stride", list(product((1, 2, 3), (1, 2, 3))))
+def test_output_dimensions(cudnn, layer, taps, stride):
+    for size, padding, dilation in product((5, 6, 7), (0, 1, 2), (1, 2, 3)):
+        if (taps - 1) * dilation + 1 > min(size + 2 * padding, 8):
+            continue
+        made = layer((2, 4, size, 8), (6, 4, taps, taps), (padding, 0), (stride, 1), (dilation, 1))
+        expected = (2, 6, steps(size, taps, padding, stride, dilation), steps(8, taps, 0, 1, 1))
+        assert tuple(cudnn.cudnnGetConvolution2dForwardOutputDim(*made)) == expected
+        assert cudnn.cudnnGetConvolutionNdForwardOutputDim(*made, 4) == expected
+
+
+@shows(f"{OUT_ND}/c01", f"{OUT_ND}/c02", f"{OUT_ND}/c03")
+@pytest.mark.parametrize("rank", range(1, 7))
+def test_output_dimensions_nd(cudnn, layer, rank):
+    sizes = (5, 6, 7, 4, 3, 3)[:rank]
+    made = layer((2, 6, *sizes), (4, 3, *[2] * rank), (1,) * rank, (2,) * rank, (1,) * rank, groups=2)
+    expected = (2, 4, *(steps(size, 2, 1, 2, 1) for size in sizes))
+    for asked in range(2, rank + 3):
+        assert cudnn.cudnnGetConvolutionNdForwardOutputDim(*made, asked) == expected[:asked]
+
+
+@shows(f"{OUT_ND}/c10")
+def test_output_of_a_filter_as_large_as_the_padded_input(cudnn, refuses, layer):
+    for taps, dilation in ((7, 1), (3, 3), (4, 2)):
+        window = (taps - 1) * dilation + 1
+        assert tuple(cudnn.cudnnGetConvolution2dForwardOutputDim(*layer((1, 1, window - 2, 9), (1, 1, taps, 1), (1, 0), (1, 1), (dilation, 1)))) == (1, 1, 1, 9)  # fmt: skip
+        larger = layer((1, 1, window - 3, 9), (1, 1, taps, 1), (1, 0), (1, 1), (dilation, 1))
+        refuses(BAD_PARAM, f"{OUT_ND}/c10", cudnn.cudnnGetConvolutionNdForwardOutputDim, *larger, 4)
+        refuses(BAD_PARAM, f"{OUT_ND}/c10", cudnn.cudnnGetConvolution2dForwardOutputDim, *larger)
+
+
+ONE = (1, 1)
+
+
+def test_output_dimensions_refuse_what_does_not_fit(cudnn, refuses, layer):
+    two, many = cudnn.cudnnGetConvolution2dForwardOutputDim, cudnn.cudnnGetConvolutionNdForwardOutputDim
+    for x_channels, w_channels, groups in ((4, 3, 1), (4, 4, 2), (4, 2, 3)):
+        made = layer((1, x_channels, 5, 5), (6, w_channels, 1, 1), (0, 0), ONE, ONE, groups)
+        refuses(BAD_PARAM, f"{OUT_2D}/c08", two, *made)
+        refuses(BAD_PARAM, f"{OUT_ND}/c09", many, *made, 4)
+    made = layer((1, 4, 5, 5, 5), (6, 4, 1, 1), (0, 0), ONE, ONE)
+    refuses(BAD_PARAM, f"{OUT_2D}/c07", two, *made)
+    refuses(BAD_PARAM, f"{OUT_ND}/c07", many, *made, 4)
+    three = (1, 1, 1)
+    made = layer((1, 4, 5, 5), (6, 4, 1, 1), three, three, three)
+    refuses(BAD_PARAM, f"{OUT_2D}/c07", two, *made)
+    refuses(BAD_PARAM, f"{OUT_ND}/c08", many, *made, 4)
+    for rank in (-1, 5):
+        made = layer((1, 4, 5, 5), (6, 4, 1, 1), (0, 0), ONE, ONE)
+        refuses(BAD_PARAM, f"{OUT_ND}/c11", many, *made, rank)
+
+
+@pytest.mark.parametrize("position", range(3))
+def test_output_dimensions_need_descriptors(cudnn, refuses, layer, position):
+    made = list(layer((1, 4, 5, 5), (6, 4, 1, 1), (0, 0), ONE, ONE))
+    fresh = (
+        cudnn.cudnnCreateConvolutionDescriptor,
+        cudnn.cudnnCreateTensorDescriptor,
+        cudnn.cudnnCreateFilterDescriptor,
+    )
+    for wrong in (None, fresh[position]()):
+        made[position] = wrong
+        refuses(BAD_PARAM, f"{OUT_2D}/c07", cudnn.cudnnGetConvolution2dForwardOutputDim, *made)
+        refuses(BAD_PARAM, f"{OUT_ND}/c06", cudnn.cudnnGetConvolutionNdForwardOutputDim, *made, 4)

@@ -1,0 +1,223 @@
+"""Cases of cudnnIm2Col and cudnnReorderFilterAndBias."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnConvolutionMode_t, cudnnReorderType_t
+from dualdnn.api.operations import FilterSpec, Im2Col, ReorderFilter, ReorderFilterAndBias, TensorSpec
+from dualdnn.api.operations.specs import (
+    BFLOAT16,
+    DOUBLE,
+    FLOAT,
+    HALF,
+    INT8,
+    INT32,
+    NCHW,
+    NCHW_VECT_C,
+    NHWC,
+    UINT8,
+    INT8x4,
+    INT8x32,
+    UINT8x4,
+)
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls.convolution import convolution_descriptor, described, sized
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+
+from .convolution import PRECOMP, by_name, convolution
+
+I, R = "cudnnIm2Col", "cudnnReorderFilterAndBias"  # noqa: E741 (as in the clause ids)
+REORDER, COPY = cudnnReorderType_t
+
+
+def im2col(x: tuple[int, ...] = (2, 3, 5, 4), w: tuple[int, ...] = (4, 3, 3, 2), *, data_type: Any = FLOAT,
+           w_type: Any = FLOAT, w_format: Any = NCHW, layout: str = "nchw", **options: Any) -> Im2Col:  # fmt: skip
+    spec = convolution(x, (w[0], x[1], *w[2:]), **options).convolution
+    dims = spec.output_dims(x, w)
+    rows, columns = dims[0] * prod(dims[2:]), prod(w[1:])
+    source = laid_out(data_type, x, layout)
+    return Im2Col(spec, FilterSpec(w_type, w_format, w), source, TensorSpec(data_type, (rows, columns), (columns, 1)))
+
+
+@shows(f"{I}/c01", f"{I}/c02", f"{I}/c03", f"{I}/c04", f"{I}/c05", f"{I}/c06", f"{I}/c11")
+@pytest.mark.parametrize("mode", list(cudnnConvolutionMode_t), ids=by_name)
+@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF, BFLOAT16], ids=by_name)
+@pytest.mark.parametrize("options", [{}, {"padding": (1, 0), "stride": (2, 1)}, {"padding": (2, 1), "stride": (1, 2), "dilation": (2, 1)}],
+                         ids=["plain", "stride", "everything"])  # fmt: skip
+def test_im2col(trial, options, data_type, mode):
+    trial(im2col(data_type=data_type, mode=mode, **options))
+
+
+@shows(f"{I}/c03", f"{I}/c05", f"{I}/c06")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("w_format", [NCHW, NHWC], ids=by_name)
+def test_im2col_layouts(trial, layout, w_format):
+    """The matrix does not depend on the layout of source or filter."""
+    trial(im2col(layout=layout, w_format=w_format))
+    trial(im2col((1, 1, 1, 1), (1, 1, 1, 1), padding=(0, 0), layout=layout))
+    trial(im2col((3, 5, 4, 7), (1, 5, 4, 9), layout=layout))
+
+
+@shows(f"{I}/c01")
+def test_im2col_times_filter_is_the_convolution(caller):
+    """By two calls of the subject and a matrix product."""
+    x = np.random.default_rng(1).integers(-4, 5, (2, 3, 5, 4)).astype(np.float32)
+    w = np.random.default_rng(2).integers(-4, 5, (4, 3, 3, 2)).astype(np.float32)
+    for mode in cudnnConvolutionMode_t:
+        operation = im2col(mode=mode, stride=(2, 1))
+        columns = caller.handle.allocate(operation.colBuffer.nbytes)
+        source = caller.handle.to_device(x)
+        caller(operation, {"srcData": source, "colBuffer": columns})
+        matrix = columns.to_host(np.float32, operation.colBuffer.dims)
+        forward = sized(caller, convolution(x.shape, w.shape, mode=mode, stride=(2, 1), algo=PRECOMP))
+        y = caller.handle.allocate(forward.y.nbytes)
+        workspace = caller.handle.allocate(max(1, forward.workspace_bytes))
+        caller(forward, {"x": source, "w": caller.handle.to_device(w), "y": y, "workSpace": workspace})
+        expected = np.moveaxis((matrix @ w.reshape(4, -1).T).reshape(2, *forward.y.dims[2:], 4), -1, 1)
+        assert np.array_equal(y.to_host(np.float32, forward.y.dims), expected)
+
+
+@pytest.mark.parametrize("data_type", [INT8, UINT8, INT32], ids=by_name)
+def test_im2col_of_integers(refused, data_type):
+    refused(im2col((1, 4, 4, 4), (4, 4, 2, 2), data_type=data_type), NOT_SUPPORTED, f"{I}/c08")
+    if data_type == INT8:
+        refused(im2col((1, 4, 4, 4), (4, 4, 2, 2), w_type=data_type), NOT_SUPPORTED, f"{I}/c08")
+
+
+@pytest.mark.parametrize("data_type", [INT8x4, UINT8x4, INT8x32], ids=by_name)
+def test_im2col_of_vectors(refused, data_type):
+    base = im2col((1, 32, 4, 4), (4, 32, 2, 2))
+    refused(replace(base, srcData=TensorSpec.packed(data_type, (1, 32, 4, 4))), NOT_SUPPORTED, f"{I}/c08")
+    if data_type != UINT8x4:
+        refused(replace(base, filter=FilterSpec(data_type, NCHW_VECT_C, (4, 32, 2, 2))), NOT_SUPPORTED, f"{I}/c08")
+
+
+def test_im2col_refuses_groups_and_other_ranks(refused):
+    base = im2col()
+    refused(replace(base, convolution=replace(base.convolution, group_count=3)), NOT_SUPPORTED, f"{I}/c09")
+    refused(im2col((1, 2, 4, 3, 4), (2, 2, 2, 2, 2)), NOT_SUPPORTED, f"{I}/c05")
+    refused(im2col((1, 2, 4), (2, 2, 2)), NOT_SUPPORTED, f"{I}/c05")
+
+
+def test_im2col_refuses_what_does_not_fit(refused):
+    base, name = im2col(), "cudnnGetConvolutionNdForwardOutputDim"
+    refused(replace(base, filter=FilterSpec(FLOAT, NCHW, (4, 2, 3, 2))), BAD_PARAM, f"{name}/c09")
+    refused(replace(base, filter=FilterSpec(FLOAT, NCHW, (4, 3, 8, 2))), BAD_PARAM, f"{name}/c10")
+    refused(replace(base, filter=FilterSpec(FLOAT, NCHW, (4, 3, 3, 2, 1))), BAD_PARAM, f"{name}/c07")
+    one = replace(base.convolution, padding=(1,), stride=(1,), dilation=(1,))
+    refused(replace(base, convolution=one), BAD_PARAM, f"{name}/c08")
+
+
+@shows(f"{I}/c07")
+@pytest.mark.parametrize("missing", range(6))
+def test_im2col_null(caller, refuses, missing):
+    operation = im2col()
+    memory = caller.handle.to_device(np.ones(512, np.float32))
+    arguments: list[Any] = [
+        caller.handle, caller.tensor(operation.srcData), memory, caller.filter(operation.filter),
+        convolution_descriptor(caller, operation.convolution), caller.handle.allocate(operation.colBuffer.nbytes),
+    ]  # fmt: skip
+    arguments[missing] = None
+    clause = f"{I}/c07" if missing in (2, 5) else "cudnnStatus_t/c05"
+    refuses(BAD_PARAM, clause, caller.cudnn.cudnnIm2Col, *arguments)
+
+
+def filters(*dims: int) -> FilterSpec:
+    return FilterSpec(INT8x32, NCHW_VECT_C, dims)
+
+
+def bias(filter_count: int) -> TensorSpec:
+    return TensorSpec.packed(FLOAT, (1, filter_count, 1, 1))
+
+
+@shows(f"{R}/c01", f"{R}/c03", f"{R}/c04", f"{R}/c05", f"{R}/c06", f"{R}/c07", f"{R}/c08")
+@pytest.mark.parametrize("reorder_type", list(cudnnReorderType_t), ids=by_name)
+@pytest.mark.parametrize("dims", [(32, 32, 1, 1), (64, 32, 1, 1), (64, 64, 3, 2), (96, 32, 1, 3)], ids=str)
+def test_reorder(trial, dims, reorder_type):
+    trial(ReorderFilter(reorder_type, filters(*dims), filters(*dims)))
+    trial(ReorderFilterAndBias(reorder_type, filters(*dims), filters(*dims), bias(dims[0]), bias(dims[0])))
+
+
+@shows(f"{R}/c01")
+def test_a_reordered_filter_computes_the_same(caller):
+    """Reorder, then convolve with CUDNN_NO_REORDER: the same as without. No permutation is assumed."""
+    operation = sized(caller, convolution((1, 64, 5, 4), (64, 64, 3, 3), configuration="INT8x32", formats=NCHW_VECT_C, algo=PRECOMP, alpha=1 / 256))  # fmt: skip
+    random = np.random.default_rng(11)
+    handle, cudnn = caller.handle, caller.cudnn
+    x, w = (handle.to_device(random.integers(-128, 128, operation.nbytes(name)).astype(np.int8)) for name in ("x", "w"))
+    reordered = handle.allocate(operation.w.nbytes)
+    cudnn.cudnnReorderFilterAndBias(handle, caller.filter(operation.w), REORDER, w, reordered, 0, None, None)
+    results = []
+    for given, reorder_type in ((w, REORDER), (reordered, COPY)):
+        chosen = sized(
+            caller, replace(operation, convolution=replace(operation.convolution, reorder_type=reorder_type))
+        )
+        y, workspace = handle.allocate(operation.y.nbytes), handle.allocate(max(1, chosen.workspace_bytes))
+        caller(chosen, {"x": x, "w": given, "y": y, "workSpace": workspace})
+        results.append(y.to_host(np.int8, operation.y.nbytes))
+    assert np.array_equal(*results)
+    assert np.count_nonzero(results[0]) > results[0].size / 2
+    assert not np.array_equal(w.to_host(np.int8, operation.w.nbytes), reordered.to_host(np.int8, operation.w.nbytes))
+
+
+@shows(f"{R}/c06", f"{R}/c07")
+@pytest.mark.parametrize("asked", [0, -1, -5])
+def test_the_bias_is_left_alone(caller, asked):
+    handle, spec = caller.handle, filters(32, 32, 1, 1)
+    w, reordered = handle.to_device(np.arange(1024).astype(np.int8)), handle.allocate(1024)
+    given, written = handle.to_device(np.arange(32, dtype=np.float32)), handle.to_device(np.full(32, 7, np.float32))
+    caller.cudnn.cudnnReorderFilterAndBias(handle, caller.filter(spec), REORDER, w, reordered, asked, given, written)
+    assert np.array_equal(written.to_host(np.float32, 32), np.full(32, 7, np.float32))
+    caller.cudnn.cudnnReorderFilterAndBias(handle, caller.filter(spec), REORDER, w, reordered, asked, None, None)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [FilterSpec(FLOAT, NCHW, (32, 32, 1, 1)), FilterSpec(HALF, NCHW, (32, 32, 1, 1)), FilterSpec(INT8, NHWC, (32, 32, 1, 1)),
+     FilterSpec(INT8x4, NCHW_VECT_C, (32, 32, 1, 1)), filters(33, 32, 1, 1), filters(16, 32, 1, 1), filters(32, 32, 1, 1, 1)],
+    ids=["FLOAT", "HALF", "INT8", "INT8x4", "K=33", "K=16", "3-D"],
+)  # fmt: skip
+def test_other_filters_are_not_reordered(refused, spec):
+    refused(ReorderFilter(REORDER, spec, spec), NOT_SUPPORTED, f"{R}/c03")
+
+
+def test_reorder_type_is_checked(caller, refuses):
+    memory, output = (caller.handle.to_device(np.ones(1024, np.int8)) for _ in range(2))
+    spec = caller.filter(filters(32, 32, 1, 1))
+    for reorder_type in (-1, 2):
+        refuses(BAD_PARAM, "cudnnReorderType_t/c01", caller.cudnn.cudnnReorderFilterAndBias, caller.handle, spec, reorder_type,
+                memory, output, 0, None, None, unchanged=(output,))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "missing", ["handle", "filterDesc", "filterData", "reorderedFilterData", "biasData", "reorderedBiasData"]
+)
+def test_reorder_null(caller, refuses, missing):
+    memory = {n: caller.handle.to_device(np.ones(1024, np.int8)) for n in range(4)}
+    arguments: dict[str, Any] = {
+        "handle": caller.handle, "filterDesc": caller.filter(filters(32, 32, 1, 1)), "reorderType": REORDER,
+        "filterData": memory[0], "reorderedFilterData": memory[1], "reorderBias": 1, "biasData": memory[2],
+        "reorderedBiasData": memory[3],
+    } | {missing: None}  # fmt: skip
+    refuses(
+        BAD_PARAM,
+        "cudnnStatus_t/c05",
+        caller.cudnn.cudnnReorderFilterAndBias,
+        *arguments.values(),
+        unchanged=tuple(memory.values()),
+    )
+
+
+@shows(f"{I}/c04")
+def test_im2col_sizes_are_those_of_the_output_query(caller):
+    operation = im2col((2, 3, 9, 8), (5, 3, 3, 2), padding=(2, 1), stride=(2, 3), dilation=(2, 2))
+    forward = convolution((2, 3, 9, 8), (5, 3, 3, 2), padding=(2, 1), stride=(2, 3), dilation=(2, 2))
+    x, w, descriptor, _ = described(caller, forward)
+    dims = caller.cudnn.cudnnGetConvolutionNdForwardOutputDim(descriptor, x, w, 4)
+    assert operation.colBuffer.dims[0] == dims[0] * dims[2] * dims[3]

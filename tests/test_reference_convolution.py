@@ -1,0 +1,363 @@
+"""The reference convolution against plain loops over the formula, and its bounds against real low-precision algorithms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from math import prod
+
+import numpy as np
+import pytest
+import scipy.fft
+from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnConvolutionMode_t, cudnnMathType_t, cudnnReorderType_t
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
+from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
+from dualdnn.api.operations import (
+    ActivationSpec,
+    ConvolutionBiasActivationForward,
+    ConvolutionForward,
+    ConvolutionSpec,
+    FilterSpec,
+    Im2Col,
+    ReorderFilter,
+    ReorderFilterAndBias,
+    TensorSpec,
+)
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NCHW_VECT_C, INT8x32
+from dualdnn.reference import convolution, convolution_bounds, convolution_product, run
+from dualdnn.reference.engine import evaluate
+from dualdnn.reference.judge import bounds
+
+CORRELATION, CONVOLUTION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, cudnnConvolutionMode_t.CUDNN_CONVOLUTION
+REORDER, COPY = cudnnReorderType_t
+FMA = cudnnMathType_t.CUDNN_FMA_MATH
+
+
+def spec(
+    padding, stride=None, dilation=None, groups=1, mode=CORRELATION, compute_type=FLOAT, math_type=FMA, reorder=REORDER
+):
+    ones = (1,) * len(padding)
+    return ConvolutionSpec(mode, compute_type, padding, stride or ones, dilation or ones, groups, math_type, reorder)
+
+
+def by_loops(x, w, c):
+    """The formula of docs/errata.md, D235, index by index in exact arithmetic."""
+    filters, per_group = w.shape[:2]
+    dims = [1 + (i + 2 * p - ((f - 1) * d + 1)) // s for i, p, f, d, s in zip(x.shape[2:], c.padding, w.shape[2:], c.dilation, c.stride, strict=True)]  # fmt: skip
+    result = np.zeros((x.shape[0], filters, *dims), object)
+    for n, k, *position in product(*map(range, result.shape)):
+        first = k // (filters // c.group_count) * per_group
+        total = Fraction(0)
+        for channel, *tap in product(*map(range, w.shape[1:])):
+            at = [
+                q * s - p + t * d for q, s, p, t, d in zip(position, c.stride, c.padding, tap, c.dilation, strict=True)
+            ]
+            if all(0 <= a < size for a, size in zip(at, x.shape[2:], strict=True)):
+                if c.mode == CONVOLUTION:
+                    tap = [size - 1 - t for size, t in zip(w.shape[2:], tap, strict=True)]
+                total += Fraction(float(x[(n, first + channel, *at)])) * Fraction(float(w[(k, channel, *tap)]))
+        result[(n, k, *position)] = total
+    return result
+
+
+PROBLEMS = {
+    "plain": ((2, 3, 5, 4), (4, 3, 3, 2), spec((1, 0))),
+    "everything": ((2, 4, 6, 5), (6, 2, 3, 2), spec((3, 2), (2, 3), (2, 1), 2, CONVOLUTION)),
+    "padding beyond the filter": ((1, 2, 2, 3), (2, 2, 2, 2), spec((4, 3))),
+    "stride beyond the filter": ((1, 2, 7, 8), (2, 2, 2, 1), spec((1, 2), (4, 5))),
+    "depthwise": ((2, 3, 4, 4), (6, 1, 3, 3), spec((1, 1), groups=3)),
+    "1x1": ((2, 3, 4, 3), (5, 3, 1, 1), spec((0, 0))),
+    "1-D": ((2, 3, 9), (4, 3, 4), spec((2,), (2,), (2,))),
+    "3-D": ((1, 2, 3, 4, 3), (2, 2, 2, 3, 2), spec((1, 0, 1), (1, 2, 1), (2, 1, 1), mode=CONVOLUTION)),
+    "one element": ((1, 1, 1, 1), (1, 1, 1, 1), spec((0, 0))),
+    "only padding": ((1, 1, 1, 1), (1, 1, 1, 1), spec((5, 5), (3, 3))),
+}
+
+
+@pytest.mark.parametrize("block_bytes", [1, 500, 2**25])
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_formula(monkeypatch, problem, block_bytes):
+    """In blocks of every size: a block never changes the result."""
+    monkeypatch.setattr(convolution_product, "BLOCK_BYTES", block_bytes)
+    x_dims, w_dims, c = PROBLEMS[problem]
+    random = np.random.default_rng(1)
+    x, w = (random.integers(-9, 10, dims).astype(np.float64) for dims in (x_dims, w_dims))
+    got = convolution_product.convolve(x, convolution.applied(w, c), c)
+    assert np.array_equal(got, by_loops(x, w, c).astype(np.float64))
+
+
+@pytest.mark.parametrize("slices", [False, True])
+@pytest.mark.parametrize("spread", [0, 18, 60])
+def test_doubles_are_summed_in_extended_precision(monkeypatch, spread, slices):
+    """The error is a few units of the extended type, of the absolute terms, whatever the magnitudes."""
+    monkeypatch.setattr(convolution_product, "UNSPLIT_PRODUCTS", 0 if slices else 2**30)
+    random = np.random.default_rng(spread)
+    x, w = (
+        random.standard_normal(dims) * np.exp2(random.integers(-spread, spread + 1, dims))
+        for dims in ((1, 20, 4, 4), (3, 20, 3, 3))
+    )
+    c = spec((1, 1))
+    got = convolution_product.convolve(x.astype(np.longdouble), w.astype(np.longdouble), c)
+    exact, terms = by_loops(x, w, c), by_loops(abs(x), abs(w), c)
+    for value, sum_, size in zip(got.ravel(), exact.ravel(), terms.ravel(), strict=True):
+        high = float(value)
+        error = abs(Fraction(high) + Fraction(float(value - np.longdouble(high))) - sum_)
+        assert error <= size * 180 * Fraction(1, 2**64)
+
+
+def test_blocks_bound_the_memory():
+    for extents, each in (((16, 28, 28), 576 * 8), ((1, 1, 10**9), 8), ((5, 3, 7), 2**26), ((3, 1000, 1000), 9 * 8)):
+        covered = 0
+        for block in convolution_product.blocks(extents, each):
+            size = prod(part.stop - part.start for part in block)
+            covered += size
+            assert size * each <= convolution_product.BLOCK_BYTES or size == 1
+            if covered > 10**8:
+                break
+        else:
+            assert covered == prod(extents)
+
+
+def forward(x, w, c, algo=Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, data_type=FLOAT, **scales):
+    y = c.output_dims(x.shape, w.shape)
+    described = {
+        "x": TensorSpec.packed(data_type, x.shape),
+        "w": FilterSpec(data_type, NCHW, w.shape),
+        "y": TensorSpec.packed(data_type, y),
+    }
+    return ConvolutionForward(c, algo, 0, scales.get("alpha", 1.0), scales.get("beta", 0.0), **described)
+
+
+def bytes_of(array):
+    return np.frombuffer(bytearray(np.ascontiguousarray(array).tobytes()), np.uint8)
+
+
+def allowed(operation, x, w, dtype):
+    """(exact value, allowed error) of the reference."""
+    memory = {
+        "x": bytes_of(x.astype(dtype)),
+        "w": bytes_of(w.astype(dtype)),
+        "y": np.zeros(operation.y.nbytes, np.uint8),
+    }
+    return bounds(operation, "y", evaluate(operation, memory)["y"], memory)
+
+
+def test_bias_activation():
+    random = np.random.default_rng(4)
+    x, w, c = (
+        random.standard_normal((2, 3, 4, 4)),
+        random.standard_normal((5, 3, 3, 3)),
+        spec((1, 1), compute_type=DOUBLE),
+    )
+    z, bias = random.standard_normal((2, 5, 4, 4)), random.standard_normal((1, 5, 1, 1))
+    x[0, 0, 0, 0] = np.nan
+    conv = np.where(np.isnan(x).any(), 0, 0) + by_loops(np.nan_to_num(x), w, c).astype(np.float64)
+    touched = np.zeros(conv.shape, bool)
+    touched[0, :, :2, :2] = True
+    base = forward(x, w, c, data_type=DOUBLE)
+    for mode, alpha2 in product(
+        (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY), (0.0, -0.5)
+    ):
+        operation = ConvolutionBiasActivationForward(
+            c, ActivationSpec(mode, Nan.CUDNN_NOT_PROPAGATE_NAN, 0.0), base.algo, 0, 2.0, alpha2, base.x, base.w, base.y,
+            TensorSpec.packed(DOUBLE, bias.shape), base.y,
+        )  # fmt: skip
+        given_z = z if alpha2 else np.full_like(z, np.nan)
+        memory = {name: bytes_of(a) for name, a in (("x", x), ("w", w), ("z", given_z), ("bias", bias), ("y", z))}
+        run(operation, memory)
+        got = memory["y"].view(np.float64).reshape(z.shape)
+        expected = 2 * conv + alpha2 * z + bias
+        if mode == cudnnActivationMode_t.CUDNN_ACTIVATION_RELU:
+            expected = np.where(touched, 0, np.maximum(expected, 0))
+        else:
+            expected = np.where(touched, np.nan, expected)
+        np.testing.assert_allclose(got, expected, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("mode", [CORRELATION, CONVOLUTION])
+def test_im2col(mode):
+    x = np.random.default_rng(2).standard_normal((2, 3, 5, 4)).astype(np.float32)
+    c = spec((2, 1), (2, 1), (1, 2), mode=mode)
+    taps = (3, 2)
+    outputs = c.output_dims(x.shape, (1, 3, *taps))[2:]
+    expected = np.zeros((2, *outputs, 3, *taps), np.float32)
+    for n, p, q, channel, r, s in np.ndindex(expected.shape):
+        at = (p * 2 - 2 + r, q - 1 + s * 2)
+        if 0 <= at[0] < 5 and 0 <= at[1] < 4:
+            place = (r, s) if mode == CORRELATION else (taps[0] - 1 - r, taps[1] - 1 - s)
+            expected[(n, p, q, channel, *place)] = x[(n, channel, *at)]
+    rows, columns = 2 * prod(outputs), 3 * prod(taps)
+    operation = Im2Col(
+        c,
+        FilterSpec(FLOAT, NCHW, (1, 3, *taps)),
+        TensorSpec.packed(FLOAT, x.shape),
+        TensorSpec(FLOAT, (rows, columns), (columns, 1)),
+    )
+    memory = {"srcData": bytes_of(x), "colBuffer": np.zeros(rows * columns * 4, np.uint8)}
+    run(operation, memory)
+    assert np.array_equal(memory["colBuffer"].view(np.float32), expected.ravel())
+
+
+@pytest.mark.parametrize("dims", [(32, 32, 1, 1), (64, 64, 3, 2)])
+def test_reorder(dims):
+    """Scalar by scalar: where does (k, c, r, s) of the plain filter lie in the reordered one?"""
+    filters, channels, rows, columns = dims
+    w = np.random.default_rng(7).integers(-128, 128, prod(dims)).astype(np.int8)
+    bias = np.arange(filters, dtype=np.float32)
+    expected_w, expected_bias = np.zeros_like(w), np.zeros_like(bias)
+    for k, c, r, s in np.ndindex(dims):
+        plain = (((k * (channels // 32) + c // 32) * rows + r) * columns + s) * 32 + c % 32
+        place = ((c // 32) * rows + r) * columns + s
+        for index, extent in (
+            (k // 32, filters // 32),
+            (k // 8 % 4, 4),
+            (k % 2, 2),
+            (c // 4 % 8, 8),
+            (k // 2 % 4, 4),
+            (c % 4, 4),
+        ):
+            place = place * extent + index
+        expected_w[place] = w[plain]
+    for k in range(filters):
+        expected_bias[(k // 32) * 32 + (k // 4 % 2) * 16 + (k // 8 % 4) * 4 + k % 4] = bias[k]
+    described, bias_spec = FilterSpec(INT8x32, NCHW_VECT_C, dims), TensorSpec.packed(FLOAT, (1, filters, 1, 1))
+    memory = {"filterData": bytes_of(w), "biasData": bytes_of(bias), "reorderedFilterData": np.zeros(w.size, np.uint8),
+              "reorderedBiasData": np.zeros(filters * 4, np.uint8)}  # fmt: skip
+    run(ReorderFilterAndBias(REORDER, described, described, bias_spec, bias_spec), memory)
+    assert np.array_equal(memory["reorderedFilterData"].view(np.int8), expected_w)
+    assert np.array_equal(memory["reorderedBiasData"].view(np.float32), expected_bias)
+    run(ReorderFilter(COPY, described, described), memory)
+    assert np.array_equal(memory["reorderedFilterData"].view(np.int8), w)
+
+
+def test_a_reordered_filter_is_read_back():
+    random = np.random.default_rng(9)
+    dims, described = (64, 32, 3, 3), FilterSpec(INT8x32, NCHW_VECT_C, (64, 32, 3, 3))
+    memory = {
+        "filterData": bytes_of(random.integers(-128, 128, prod(dims)).astype(np.int8)),
+        "reorderedFilterData": np.zeros(prod(dims), np.uint8),
+    }
+    run(ReorderFilter(REORDER, described, described), memory)
+    x = bytes_of(random.integers(-128, 128, (1, 32, 4, 4)).astype(np.int8))
+    c = spec((1, 1), compute_type=INT32)
+    results = []
+    for w, reorder in ((memory["filterData"], REORDER), (memory["reorderedFilterData"], COPY)):
+        y = TensorSpec.packed(INT8x32, (1, 64, 4, 4), NCHW_VECT_C)
+        operation = ConvolutionForward(replace(c, reorder_type=reorder), Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, 0, 1 / 256, 0.0,
+                                       TensorSpec.packed(INT8x32, (1, 32, 4, 4), NCHW_VECT_C), described, y)  # fmt: skip
+        output = np.zeros(y.nbytes, np.uint8)
+        run(operation, {"x": x, "w": w, "y": output})
+        results.append(output)
+    assert np.array_equal(*results) and results[0].any()
+
+
+@pytest.mark.parametrize("outputs, taps", [(2, 3), (4, 3), (2, 5), (4, 5)])
+def test_winograd_matrices_compute_the_correlation(outputs, taps):
+    a, g, b = convolution_bounds.winograd_matrices(outputs, taps)
+    random = np.random.default_rng(outputs)
+    d, f = random.integers(-9, 10, outputs + taps - 1), random.integers(-9, 10, taps)
+    assert list(a @ ((g @ f) * (b @ d))) == [sum(d[i + j] * f[j] for j in range(taps)) for i in range(outputs)]
+
+
+def winograd_float(x, w, outputs):
+    """F(outputs, 3) in float32 arithmetic, valid positions only."""
+    a, g, b = (m.astype(np.float64).astype(np.float32) for m in convolution_bounds.winograd_matrices(outputs, 3))
+    transformed = g @ w @ g.T
+    y = np.zeros((x.shape[0], w.shape[0], x.shape[2] - 2, x.shape[3] - 2), np.float32)
+    for p, q in product(range(0, y.shape[2], outputs), range(0, y.shape[3], outputs)):
+        tile = b @ x[:, :, p : p + outputs + 2, q : q + outputs + 2] @ b.T
+        summed = np.zeros((x.shape[0], w.shape[0], *tile.shape[2:]), np.float32)
+        for channel in range(x.shape[1]):
+            summed += tile[:, None, channel] * transformed[None, :, channel]
+        y[:, :, p : p + outputs, q : q + outputs] = a @ summed @ a.T
+    return y
+
+
+def fft_float(x, w):
+    """Transforms of the whole image in float32 arithmetic, valid positions only."""
+    size = [scipy.fft.next_fast_len(n, True) for n in x.shape[2:]]
+    a, b = (scipy.fft.rfft2(v.astype(np.float32), size) for v in (x, w))
+    assert a.dtype == np.complex64
+    summed = np.zeros((x.shape[0], w.shape[0], *a.shape[2:]), np.complex64)
+    for channel in range(x.shape[1]):
+        summed += a[:, None, channel] * np.conj(b[None, :, channel])
+    return scipy.fft.irfft2(summed, size)[:, :, : x.shape[2] - 2, : x.shape[3] - 2]
+
+
+@pytest.mark.parametrize("kind", ["normal", "wide"])
+@pytest.mark.parametrize("name", ["GEMM", "WINOGRAD", "WINOGRAD_NONFUSED", "FFT"])
+def test_bounds_hold_for_real_float_algorithms(name, kind):
+    """Each algorithm computed in float32 stays inside its own bound, and outside no bound is a wrong element hidden."""
+    random = np.random.default_rng(21)
+    x, w = random.standard_normal((2, 8, 14, 14)), random.standard_normal((6, 8, 3, 3))
+    if kind == "wide":
+        x, w = x * np.exp2(random.integers(-8, 8, x.shape)), w * np.exp2(random.integers(-8, 8, w.shape))
+    x, w = x.astype(np.float32), w.astype(np.float32)
+    operation = forward(x, w, spec((0, 0)), Algo[f"CUDNN_CONVOLUTION_FWD_ALGO_{name}"])
+    value, bound = allowed(operation, x, w, np.float32)
+    match name:
+        case "GEMM":
+            got = np.zeros(value.shape, np.float32)
+            for channel, r, s in np.ndindex(8, 3, 3):
+                got += x[:, channel, r : r + 12, s : s + 12][:, None] * w[:, channel, r, s][None, :, None, None]
+        case "WINOGRAD":
+            got = winograd_float(x, w, 2)
+        case "WINOGRAD_NONFUSED":
+            got = winograd_float(x, w, 4)
+        case "FFT":
+            got = fft_float(x, w)
+    error = np.abs(got - value)
+    assert (error <= bound).all()
+    assert error.max() > 0
+    if kind == "normal":
+        assert np.median(bound) < 0.05 * np.abs(value).max()
+
+
+def test_tf32_and_half_sums_are_inside_their_bounds():
+    random = np.random.default_rng(22)
+    x, w = (
+        random.standard_normal((1, 16, 8, 8)).astype(np.float32),
+        random.standard_normal((4, 16, 3, 3)).astype(np.float32),
+    )
+
+    def tf32(values):
+        bits = values.view(np.uint32)
+        return ((bits + 0xFFF + (bits >> 13 & 1)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+    for math_type, inside in ((cudnnMathType_t.CUDNN_DEFAULT_MATH, True), (FMA, False)):
+        operation = forward(x, w, spec((0, 0), math_type=math_type))
+        value, bound = allowed(operation, x, w, np.float32)
+        rounded = convolution_product.convolve(
+            tf32(x).astype(np.float64), tf32(w).astype(np.float64), operation.convolution
+        )
+        assert (np.abs(rounded - value) <= bound).all() == inside
+    halves = [v.astype(np.float16) for v in (x, w)]
+    operation = forward(*halves, spec((0, 0), compute_type=HALF), data_type=HALF)
+    value, bound = allowed(operation, *halves, np.float16)
+    summed = np.zeros(value.shape, np.float16)
+    for channel, r, s in np.ndindex(16, 3, 3):
+        summed += (
+            halves[0][:, channel, r : r + 6, s : s + 6][:, None] * halves[1][:, channel, r, s][None, :, None, None]
+        )
+    assert (np.abs(summed - value) <= bound).all()
+
+
+def test_tf32_can_be_forbidden(monkeypatch):
+    x, w = np.ones((1, 1, 3, 3), np.float32), np.ones((1, 1, 3, 3), np.float32)
+    operation = forward(x, w, spec((0, 0), math_type=cudnnMathType_t.CUDNN_DEFAULT_MATH))
+    allowed_roundings = convolution_bounds.roundings(operation)
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    assert convolution_bounds.roundings(operation) == 9 < allowed_roundings
+
+
+def test_integer_sums_are_exact_until_they_leave_int32():
+    x = np.full((1, 2**10, 12, 12), -128.0)
+    w = np.full((1, 2**10, 11, 11), -128.0)
+    c = spec((0, 0), compute_type=INT32)
+    operation = replace(forward(x, w, c, data_type=INT8), y=TensorSpec.packed(FLOAT, (1, 1, 2, 2)))
+    value, bound = allowed(operation, x, w, np.int8)
+    assert (value == 2**10 * 121 * 2**14).all() and (bound < value * 1e-6).all()
+    x, w = np.full((1, 2**10, 13, 12), -128.0), np.full((1, 2**10, 12, 11), -128.0)
+    operation = replace(forward(x, w, c, data_type=INT8), y=TensorSpec.packed(FLOAT, (1, 1, 2, 2)))
+    assert np.isinf(allowed(operation, x, w, np.int8)[1]).all()
