@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_int, c_uint
 from math import prod
 from typing import Any
@@ -13,7 +13,19 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from .geometry import THREADS, blocks
 from .plans import Launch, Plan, implements, pointers, structure, type_definitions
-from .pooling_geometry import PACK_BYTES, Fit, Shape, TileStruct, divisors, fit, pooling_of, power_of_two, shape_of, tile_of, walk_of
+from .pooling_geometry import (
+    PACK_BYTES,
+    Fit,
+    Shape,
+    TileStruct,
+    divisors,
+    fit,
+    pooling_of,
+    power_of_two,
+    shape_of,
+    tile_of,
+    walk_of,
+)
 
 MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
 FORWARD, BACKWARD = "pooling_forward.cu", "pooling_backward.cu"
@@ -101,7 +113,14 @@ def pooling_backward(operation: PoolingBackward, device: Any) -> Plan:
         tile, count, parts, shared_bytes = found
         phases = divisors([axis.overlapping for axis in shape.axes])
         kind = "tile_average" if not maximum else "tile_channels" if tile.channels > 1 else "tile_maximum"
-        return plan(kind, count, shared_bytes, ("tile", tile), ("phases", phases), *_offsets(("sums", "values", "winners"), parts))
+        return plan(
+            kind,
+            count,
+            shared_bytes,
+            ("tile", tile),
+            ("phases", phases),
+            *_offsets(("sums", "values", "winners"), parts),
+        )
     walk = walk_of(shape, False, (1,) if maximum else (1, shape.width))
     return plan("maximum" if maximum else "average", blocks(walk.packs)[0], 0, ("walk", walk))
 
@@ -115,7 +134,9 @@ def _padded(*sizes: int) -> list[int]:
     return [-(-size // PACK_BYTES) * PACK_BYTES for size in sizes]
 
 
-def _backward_tile(shape: Shape, compute_bytes: int, maximum: bool, device: Any) -> tuple[TileStruct, int, list[int], int] | None:
+def _backward_tile(
+    shape: Shape, compute_bytes: int, maximum: bool, device: Any
+) -> tuple[TileStruct, int, list[int], int] | None:
     """(tile, blocks, parts of shared memory, their sum)."""
     a0, a1, a2 = shape.axes
     scalar_bytes = PACK_BYTES // shape.width
@@ -139,6 +160,9 @@ def _backward_tile(shape: Shape, compute_bytes: int, maximum: bool, device: Any)
             return _padded(copied, sums, held * scalar_bytes, held * WINNER_BYTES)
         return _padded(planes * windows * a1.output * a2.input * compute_bytes, sums, held * compute_bytes, 0)
 
+    def nbytes_of(lanes: int) -> Callable[[int, int], int]:
+        return lambda planes, rows: sum(parts(planes, rows, lanes))
+
     if maximum and channels > 1 and prod(axis.window for axis in shape.axes) > MOST_POSITIONS:
         return None
     planes = prod(shape.extents) // channels
@@ -146,7 +170,7 @@ def _backward_tile(shape: Shape, compute_bytes: int, maximum: bool, device: Any)
     for budget, windows in BUDGETS:
         enough = max(a0.stride, windows * a0.window)
         for lanes in choices:
-            share = fit(planes, a0.input, enough, budget, lambda p, r, n=lanes: sum(parts(p, r, n)), device.multiprocessors)  # type: ignore[misc]
+            share = fit(planes, a0.input, enough, budget, nbytes_of(lanes), device.multiprocessors)
             if share is None or (maximum and channels == 1 and share.planes * share.rows * slice_ > MOST_POSITIONS):
                 continue
             sizes = parts(share.planes, share.rows, lanes)

@@ -144,7 +144,9 @@ class Shape:
         """x is packed planes in row-major order."""
         a0, a1, a2 = self.axes
         strides = (a1.input * a2.input, a2.input, 1)
-        inside = all(axis.input == 1 or axis.x_stride == stride for axis, stride in zip(self.axes, strides, strict=True))
+        inside = all(
+            axis.input == 1 or axis.x_stride == stride for axis, stride in zip(self.axes, strides, strict=True)
+        )
         return inside and (self.extents == [1] or self.x_steps == [a0.input * strides[0]])
 
 
@@ -154,7 +156,15 @@ def shape_of(operation: PoolingForward | PoolingBackward, x: TensorSpec, y: Tens
     rank = len(pooling.window)
     (x_dims, x_strides), (y_dims, y_strides) = x.scalar_layout(), y.scalar_layout()
     lead = len(x_dims) - rank
-    columns = (x_dims[lead:], y_dims[lead:], pooling.window, pooling.stride, pooling.padding, x_strides[lead:], y_strides[lead:])
+    columns = (
+        x_dims[lead:],
+        y_dims[lead:],
+        pooling.window,
+        pooling.stride,
+        pooling.padding,
+        x_strides[lead:],
+        y_strides[lead:],
+    )
     axes = [Axis(*values) for values in zip(*columns, strict=True)]
     strides = [x_strides[:lead], y_strides[:lead]]
     extents, steps = merged(x_dims[:lead], strides if walk_y else strides[::-1])
@@ -229,7 +239,9 @@ class Fit:
     rows: int
 
 
-def fit(planes: int, rows: int, enough: int, budget: int, nbytes: Callable[[int, int], int], multiprocessors: int) -> Fit | None:
+def fit(
+    planes: int, rows: int, enough: int, budget: int, nbytes: Callable[[int, int], int], multiprocessors: int
+) -> Fit | None:
     """The largest share within ``budget`` bytes: whole planes, or at least ``enough`` rows of one; None if none is.
 
     nbytes: shared memory of (planes, rows).

@@ -22,7 +22,8 @@ from .differences import explanation_of
 from .plugin import CASES
 from .recorded import differences as _declared  # noqa: F401 (declares them)
 from .recorded import load_recording, packaged_recordings
-from .recorded.judging import AGREES, SKIPPED, examined
+from .recorded.judging import AGREES, SKIPPED, examine
+from .recorded.replay import Replayer
 from .subjects import SPELLINGS, default_subjects, is_recorded, open_subject
 from .trial import attempt
 
@@ -161,7 +162,7 @@ def _recorded_call(chosen: argparse.Namespace) -> int:
         subject = open_subject(name)
         if not subject.ours:
             raise ValueError(f"a recorded call is replayed on our backends, not on {name}")
-        (finding,) = examined([(recording, record)], subject.cudnn, subject.new_handle(), compute=True)
+        finding = examine(record, recording, Replayer(subject.cudnn, subject.new_handle()))
         declared = explanation_of(finding)
         failures += finding.kind not in (AGREES, SKIPPED) and declared is None
         known = f", difference {declared.id}: {declared.decision}" if declared else ""

@@ -69,7 +69,7 @@ def im2col(operation: Im2Col, source: Array) -> Exact:
     outputs = convolution.output_dims(source.shape, filter_dims)[2:]
     matrix = columns(source, filter_dims[2:], convolution, tuple(slice(0, size) for size in outputs))
     if convolution.is_flipped:
-        matrix = np.flip(matrix, range(1, 1 + convolution.rank))
+        matrix = np.flip(matrix, tuple(range(1, 1 + convolution.rank)))
     matrix = matrix.reshape(operation.colBuffer.dims[::-1]).T
     return Exact(matrix, lambda: np.abs(matrix))
 
@@ -94,7 +94,7 @@ def reorder_filter_and_bias(operation: ReorderFilterAndBias, w: Array, bias: Arr
 
 def applied(w: Array, convolution: ConvolutionSpec) -> Array:
     """The filter as a cross-correlation applies it."""
-    return np.flip(w, range(2, w.ndim)) if convolution.is_flipped else w
+    return np.flip(w, tuple(range(2, w.ndim))) if convolution.is_flipped else w
 
 
 def _copies(reorder_type: cudnnReorderType_t) -> bool:

@@ -62,7 +62,7 @@ def roundings(operation: Convolution) -> float:
     if compute == HALF:
         return steps * HALF_UNIT / FLOAT_UNIT
     tensor_cores = operation.x.data_type in (HALF, BFLOAT16) or allows_tf32(operation.convolution)
-    total = steps * (2 if tensor_cores else 1)
+    total: float = steps * (2 if tensor_cores else 1)
     if operation.x.data_type == FLOAT and allows_tf32(operation.convolution):
         total += 2 * TF32_UNIT / FLOAT_UNIT  # both factors of each product are rounded
     return total
@@ -72,9 +72,11 @@ def magnitude(operation: Convolution, x: Array, w: Array, value: Array) -> Array
     """What the roundings are relative to."""
     x, w = np.abs(x).astype(np.float64), np.abs(w).astype(np.float64)
     compute = operation.convolution.compute_type
-    flat = operation.convolution
+    convolution = operation.convolution
+    if convolution.is_flipped:
+        w = np.flip(w, tuple(range(2, w.ndim)))
     if compute == INT32:
-        terms = convolve(x, w, flat)
+        terms = convolve(x, w, convolution)
         return np.where(terms < INT32_LIMIT, np.abs(value), np.inf)
     if operation.algo in WINOGRAD:
         terms = _winograd_magnitude(operation, x, w)
@@ -82,7 +84,7 @@ def magnitude(operation: Convolution, x: Array, w: Array, value: Array) -> Array
         spatial = tuple(range(2, x.ndim))
         terms = _over_channels(operation, _norm(x, spatial), _norm(w, spatial))
     else:
-        terms = convolve(x, np.flip(w, range(2, w.ndim)) if flat.is_flipped else w, flat)
+        terms = convolve(x, w, convolution)
     terms = terms + SMALLEST_TERM[compute]
     if compute == HALF:
         # A partial sum beyond the range of half makes the result arbitrary.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 from math import ceil, log2, prod
+from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import ConvolutionSpec
@@ -41,7 +42,8 @@ def convolve(x: Array, w: Array, convolution: ConvolutionSpec) -> Array:
         matrix = columns(x[images], w.shape[2:], convolution, tuple(positions))
         summed = multiply(filters, matrix.reshape(groups, terms, -1))
         sizes = (groups, -1, images.stop - images.start, *(p.stop - p.start for p in positions))
-        result[(images, slice(None), slice(None), *positions)] = np.moveaxis(summed.reshape(sizes), 2, 0)
+        place: Any = (images, slice(None), slice(None), *positions)
+        result[place] = np.moveaxis(summed.reshape(sizes), 2, 0)
     return result.reshape(dims)
 
 
@@ -52,14 +54,15 @@ def columns(
     sizes = tuple(p.stop - p.start for p in positions)
     matrix = np.empty((x.shape[1], *filter_sizes, x.shape[0], *sizes), x.dtype)
     channels_first = np.moveaxis(x, 1, 0)
-    whole = tuple((slice(0, size)) for size in sizes)
+    whole = tuple(slice(0, size) for size in sizes)
     per_dimension = [
         [_meeting(tap, dimension, x.shape[2 + dimension], convolution, positions[dimension]) for tap in range(taps)]
         for dimension, taps in enumerate(filter_sizes)
     ]
     for taps in product(*(range(size) for size in filter_sizes)):
         ranges = [per_dimension[dimension][tap] for dimension, tap in enumerate(taps)]
-        target = matrix[(slice(None), *taps)]
+        under: Any = (slice(None), *taps)
+        target = matrix[under]
         inside = tuple(there for there, _ in ranges)
         if inside != whole:
             target[...] = 0

@@ -56,7 +56,9 @@ def cudnnSetPooling2dDescriptor(
     poolingDesc.spec = PoolingSpec(mode, maxpoolingNanOpt, window, (verticalPadding, horizontalPadding), stride)
 
 
-@documented(invalid={"mode": "c13", "maxpoolingNanOpt": "c14", "windowDimA": "c05", "paddingA": "c06", "strideA": "c07"})
+@documented(
+    invalid={"mode": "c13", "maxpoolingNanOpt": "c14", "windowDimA": "c05", "paddingA": "c06", "strideA": "c07"}
+)
 def cudnnSetPoolingNdDescriptor(poolingDesc, mode, maxpoolingNanOpt, nbDims, windowDimA, paddingA, strideA):
     """Describe a pooling of nbDims spatial dimensions: mode, NaN rule of the maximum, window, padding, stride.
 
@@ -67,7 +69,12 @@ def cudnnSetPoolingNdDescriptor(poolingDesc, mode, maxpoolingNanOpt, nbDims, win
     Source: 3.2.86.
     """
     name = "cudnnSetPoolingNdDescriptor"
-    expect(nbDims > 0, BAD_PARAM, f"{name}/c10" if nbDims < 0 else f"{name}/c04", f"nbDims is {nbDims}, it must be at least 1")
+    expect(
+        nbDims > 0,
+        BAD_PARAM,
+        f"{name}/c10" if nbDims < 0 else f"{name}/c04",
+        f"nbDims is {nbDims}, it must be at least 1",
+    )
     expect(nbDims <= HIGHEST_RANK, NOT_SUPPORTED, f"{name}/c09",
            f"nbDims is {nbDims}, supported are up to CUDNN_DIM_MAX - 2 = {HIGHEST_RANK}")  # fmt: skip
     window = entries("windowDimA", windowDimA, nbDims, f"{name}/c05")
@@ -126,7 +133,9 @@ def cudnnGetPoolingNdDescriptor(poolingDesc, nbDimsRequested):
     spec = poolingDesc.spec
     rank = len(spec.window)
     filled = max(0, min(nbDimsRequested, rank))
-    return PoolingNdParameters(spec.mode, spec.nan, rank, spec.window[:filled], spec.padding[:filled], spec.stride[:filled])
+    return PoolingNdParameters(
+        spec.mode, spec.nan, rank, spec.window[:filled], spec.padding[:filled], spec.stride[:filled]
+    )
 
 
 @documented()
@@ -151,8 +160,18 @@ def cudnnGetPooling2dForwardOutputDim(poolingDesc, inputDesc):
     """
     name = "cudnnGetPooling2dForwardOutputDim"
     pooling, tensor = poolingDesc.spec, inputDesc.spec
-    expect(len(pooling.window) == 2, BAD_PARAM, f"{name}/c08", f"poolingDesc has {len(pooling.window)} dimensions, 2 are required")
-    expect(tensor.rank == 4, BAD_PARAM, f"{name}/c09", f"inputDesc has {tensor.rank} dimensions {tensor.dims}, 4 are required")
+    expect(
+        len(pooling.window) == 2,
+        BAD_PARAM,
+        f"{name}/c08",
+        f"poolingDesc has {len(pooling.window)} dimensions, 2 are required",
+    )
+    expect(
+        tensor.rank == 4,
+        BAD_PARAM,
+        f"{name}/c09",
+        f"inputDesc has {tensor.rank} dimensions {tensor.dims}, 4 are required",
+    )
     return Pooling2dOutput(*pooled_dims(pooling, tensor))
 
 
@@ -255,7 +274,9 @@ def _same_ranks(pooling: PoolingSpec, clause: str, xDesc: TensorSpec, yDesc: Ten
 def _positions_fit(pooling: PoolingSpec, x: TensorSpec, y: TensorSpec, clause: str) -> None:
     """No window ends beyond what a 32-bit position can tell."""
     axes = zip(x.dims[2:], y.dims[2:], pooling.window, pooling.padding, pooling.stride, strict=True)
-    furthest = max(extent + (count - 1) * stride + window + abs(padding) for extent, count, window, padding, stride in axes)
+    furthest = max(
+        extent + (count - 1) * stride + window + abs(padding) for extent, count, window, padding, stride in axes
+    )
     expect(furthest < POSITIONS, NOT_SUPPORTED, clause,
            f"windows {pooling.window} with paddings {pooling.padding} and strides {pooling.stride} over {x.dims} and {y.dims}"
            f" reach position {furthest}, supported is less than {POSITIONS}")  # fmt: skip

@@ -85,6 +85,11 @@ SIZES = {
     "32-channels": Geometry((2, 32, 7, 6), (3, 3), (1, 1), (2, 2)),
     "35-channels": Geometry((1, 35, 7, 6), (2, 2), (0, 0), (2, 2)),
     "40-channels-global": Geometry((2, 40, 7, 6), (7, 6), (0, 0), (1, 1)),
+    "many-images": Geometry((9, 5, 5, 6), (3, 3), (1, 1), (2, 2)),
+    "tall-channels": Geometry((1, 8, 120, 33), (3, 3), (1, 1), (2, 2)),
+    "wide": Geometry((1, 1, 3, 30000), (2, 2), (0, 0), (2, 2)),
+    "larger-global-channels": Geometry((1, 5, 33, 34), (33, 34), (0, 0), (1, 1)),
+    "larger-windows": Geometry((1, 3, 35, 34), (33, 32), (1, 1), (1, 2)),
     "3d-cube": Geometry((1, 4, 7, 6, 9), (3, 3, 3), (1, 1, 1), (2, 2, 2)),
 }
 
@@ -92,7 +97,9 @@ SIZES = {
 def forward(mode: Mode, geometry: Geometry = STANDARD, data_type: Any = FLOAT, x: str = "nchw", y: str = "nchw", *,
             nan: Nan = Nan.CUDNN_NOT_PROPAGATE_NAN, alpha: float = 1.0, beta: float = 0.0) -> PoolingForward:  # fmt: skip
     spec = PoolingSpec(mode, nan, geometry.window, geometry.padding, geometry.stride)
-    return PoolingForward(spec, alpha, beta, laid_out(data_type, geometry.dims, x), laid_out(data_type, geometry.outputs, y))
+    return PoolingForward(
+        spec, alpha, beta, laid_out(data_type, geometry.dims, x), laid_out(data_type, geometry.outputs, y)
+    )
 
 
 def backward(mode: Mode, geometry: Geometry = STANDARD, data_type: Any = FLOAT, wide: str = "nchw", narrow: str = "nchw", *,
@@ -150,7 +157,7 @@ def test_forward_takes_every_layout(trial, x, y, geometry):
 
 
 @shows("cudnnPoolingForward/c02")
-@pytest.mark.parametrize("layout", ["nchw", "nhwc", "chwn", "gaps"])
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("size", SIZES)
 def test_forward_sizes(trial, size, layout):
     for mode in (MAXIMA[0], AVERAGES[0]):
@@ -198,7 +205,9 @@ def test_forward_windows_in_the_padding(trial, mode, data_type, geometry):
 
 
 @shows("cudnnPoolingMode_t/c02", "cudnnPoolingMode_t/c03")
-@pytest.mark.parametrize("mode, expected", [(AVERAGES[0], [3, 4.5, 3.5]), (AVERAGES[1], [4.5, 4.5, 5.25])], ids=["include", "exclude"])
+@pytest.mark.parametrize(
+    "mode, expected", [(AVERAGES[0], [3, 4.5, 3.5]), (AVERAGES[1], [4.5, 4.5, 5.25])], ids=["include", "exclude"]
+)
 def test_divisor_of_the_average(trial, mode, expected):
     """Windows of 3 over 3 6 3 4.5 6 with one position of padding at either end, by hand: sums 9, 13.5 and 10.5."""
     x = np.array([3, 6, 3, 4.5, 6], np.float32)
@@ -325,7 +334,13 @@ def test_forward_ranks_must_agree(refused):
         spec = forward(MAXIMA[0], pooling).pooling
         shapes = forward(MAXIMA[0], tensors)
         refused(PoolingForward(spec, 1.0, 0.0, shapes.x, shapes.y), BAD_PARAM, "cudnnStatus_t/c05")
-    mixed = PoolingForward(forward(MAXIMA[0]).pooling, 1.0, 0.0, TensorSpec.packed(FLOAT, (2, 3, 9, 11)), TensorSpec.packed(FLOAT, (2, 3, 5, 6, 1)))
+    mixed = PoolingForward(
+        forward(MAXIMA[0]).pooling,
+        1.0,
+        0.0,
+        TensorSpec.packed(FLOAT, (2, 3, 9, 11)),
+        TensorSpec.packed(FLOAT, (2, 3, 5, 6, 1)),
+    )
     refused(mixed, BAD_PARAM, "cudnnStatus_t/c05")
 
 
@@ -341,7 +356,9 @@ def test_forward_positions_beyond_32_bits(subject, refused):
 def test_forward_output_may_not_overlap_itself(refused):
     operation = forward(MAXIMA[0])
     y = TensorSpec(FLOAT, operation.y.dims, (90, 30, 1, 1))
-    refused(PoolingForward(operation.pooling, 1.0, 0.0, operation.x, y), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
+    refused(
+        PoolingForward(operation.pooling, 1.0, 0.0, operation.x, y), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04"
+    )
 
 
 @pytest.mark.parametrize("missing", ["handle", "poolingDesc", "alpha", "xDesc", "x", "beta", "yDesc", "y"])
@@ -435,6 +452,32 @@ def test_backward_special_values(trial, mode, data_type, nan):
     for geometry, layout in (("2x2s2", "nchw"), ("3x3s2", "nhwc"), ("3d", "nchw")):
         operation = backward(mode, GEOMETRIES[geometry], data_type, layout, layout, nan=nan, beta=1.0)
         trial(operation, before=pooled(operation, "special"))
+
+
+@shows("cudnnSetPooling2dDescriptor/c03")
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("size", ["large-window", "larger-windows", "larger-global-channels"])
+def test_gradient_of_large_windows_with_nan(trial, size, layout):
+    """Rare ones, and windows that have their maximum in common."""
+    for nan in Nan:
+        for values in ([np.nan], [np.inf], [np.nan, 50.0], [-np.inf, 50.0, 50.0]):
+            operation = backward(MAXIMA[0], SIZES[size], FLOAT, layout, layout, nan=nan, alpha=0.5, beta=1.0)
+            x = prepare(operation, "normal", 0)["x"].view(np.float32).copy().reshape(operation.x.dims)
+            x.reshape(-1)[np.arange(len(values)) * x.size // 3 + x.size // 4] = values
+            trial(operation, before=pooled(operation, x=x))
+
+
+@shows("cudnnSetPooling2dDescriptor/c03")
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_gradient_of_infinite_maxima(trial, layout):
+    """A window of negative infinities has a first maximum, one of NaN passed over has none."""
+    x = np.full((1, 2, 34, 35), -np.inf, np.float32)
+    x[0, 1] = np.nan
+    for nan in Nan:
+        for window in ((34, 35), (3, 3)):
+            geometry = Geometry(x.shape, window, (0, 0), (1, 1))
+            operation = backward(MAXIMA[0], geometry, FLOAT, layout, layout, nan=nan, beta=1.0)
+            trial(operation, before=pooled(operation, x=x))
 
 
 @shows("cudnnPoolingBackward/c01", "cudnnSetPooling2dDescriptor/c03")
@@ -548,10 +591,15 @@ def test_backward_positions_beyond_32_bits(subject, refused):
     refused(backward(MAXIMA[0], geometry), NOT_SUPPORTED, "cudnnPoolingBackward/c14")
 
 
-@pytest.mark.parametrize("missing", ["handle", "poolingDesc", "alpha", "yDesc", "y", "dyDesc", "dy", "xDesc", "x", "beta", "dxDesc", "dx"])
+@pytest.mark.parametrize(
+    "missing", ["handle", "poolingDesc", "alpha", "yDesc", "y", "dyDesc", "dy", "xDesc", "x", "beta", "dxDesc", "dx"]
+)
 def test_backward_null(cudnn, caller, refuses, missing):
     operation = backward(MAXIMA[0])
-    memory = {name: caller.handle.to_device(np.ones(operation.tensor(name).count, np.float32)) for name in ("y", "dy", "x", "dx")}
+    memory = {
+        name: caller.handle.to_device(np.ones(operation.tensor(name).count, np.float32))
+        for name in ("y", "dy", "x", "dx")
+    }
     tensors = {name: caller.tensor(operation.tensor(name)) for name in memory}
     arguments: dict[str, Any] = {
         "handle": caller.handle, "poolingDesc": pooling_descriptor(caller, operation.pooling), "alpha": 1.0,
@@ -559,7 +607,13 @@ def test_backward_null(cudnn, caller, refuses, missing):
         "xDesc": tensors["x"], "x": memory["x"], "beta": 0.0, "dxDesc": tensors["dx"], "dx": memory["dx"],
     }  # fmt: skip
     arguments[missing] = None
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnPoolingBackward, *arguments.values(), unchanged=tuple(memory.values()))
+    refuses(
+        BAD_PARAM,
+        "cudnnStatus_t/c05",
+        cudnn.cudnnPoolingBackward,
+        *arguments.values(),
+        unchanged=tuple(memory.values()),
+    )
 
 
 # Descriptors
@@ -579,7 +633,12 @@ def test_2d_descriptor(cudnn, mode, nan):
     cudnn.cudnnSetPooling2dDescriptor(other, *IMAGES)
     assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == (mode, nan, 3, 2, 1, -4, 5, 6)
     found = cudnn.cudnnGetPoolingNdDescriptor(descriptor, 2)
-    assert (found.nbDims, list(found.windowDimA), list(found.paddingA), list(found.strideA)) == (2, [3, 2], [1, -4], [5, 6])
+    assert (found.nbDims, list(found.windowDimA), list(found.paddingA), list(found.strideA)) == (
+        2,
+        [3, 2],
+        [1, -4],
+        [5, 6],
+    )
 
 
 @shows("cudnnSetPoolingNdDescriptor/c01", "cudnnSetPoolingNdDescriptor/c02", "cudnnSetPoolingNdDescriptor/c03",
@@ -613,7 +672,9 @@ def test_nd_descriptor_asked_for_too_much(cudnn, refuses):
     descriptor = cudnn.cudnnCreatePoolingDescriptor()
     cudnn.cudnnSetPooling2dDescriptor(descriptor, *IMAGES)
     for requested in (9, 100):
-        refuses(NOT_SUPPORTED, "cudnnGetPoolingNdDescriptor/c11", cudnn.cudnnGetPoolingNdDescriptor, descriptor, requested)
+        refuses(
+            NOT_SUPPORTED, "cudnnGetPoolingNdDescriptor/c11", cudnn.cudnnGetPoolingNdDescriptor, descriptor, requested
+        )
 
 
 @shows("cudnnGetPoolingNdDescriptor/c11")
@@ -665,7 +726,9 @@ def test_nd_descriptor_refuses(cudnn, refuses, bad):
         "window": [2] * count, "padding": [0] * count, "stride": [1] * count,
     }  # fmt: skip
     wrong = right | change
-    refuses(status, f"cudnnSetPoolingNdDescriptor/{clause}", cudnn.cudnnSetPoolingNdDescriptor, descriptor, *wrong.values())
+    refuses(
+        status, f"cudnnSetPoolingNdDescriptor/{clause}", cudnn.cudnnSetPoolingNdDescriptor, descriptor, *wrong.values()
+    )
     assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == IMAGES
 
 
@@ -754,14 +817,24 @@ def test_output_dimensions_of_every_rank(cudnn, rank):
     assert list(cudnn.cudnnGetPoolingNdForwardOutputDim(pooling, tensor, rank + 2)) == expected
 
 
-@shows("cudnnGetPooling2dForwardOutputDim/c08", "cudnnGetPooling2dForwardOutputDim/c09", "cudnnGetPoolingNdForwardOutputDim/c06")
+@shows(
+    "cudnnGetPooling2dForwardOutputDim/c08",
+    "cudnnGetPooling2dForwardOutputDim/c09",
+    "cudnnGetPoolingNdForwardOutputDim/c06",
+)
 @pytest.mark.parametrize("pooling_rank, tensor_rank", [(1, 3), (1, 4), (2, 3), (2, 5), (3, 4), (3, 5)])
 def test_output_dimensions_need_fitting_ranks(cudnn, refuses, pooling_rank, tensor_rank):
     pooling = cudnn.cudnnCreatePoolingDescriptor()
     cudnn.cudnnSetPoolingNdDescriptor(pooling, *IMAGES[:2], pooling_rank, *([1] * pooling_rank for _ in range(3)))
     tensor = tensor_descriptor(cudnn, (2, 3, 4, 5, 6)[:tensor_rank])
     clause = "c08" if pooling_rank != 2 else "c09"
-    refuses(BAD_PARAM, f"cudnnGetPooling2dForwardOutputDim/{clause}", cudnn.cudnnGetPooling2dForwardOutputDim, pooling, tensor)
+    refuses(
+        BAD_PARAM,
+        f"cudnnGetPooling2dForwardOutputDim/{clause}",
+        cudnn.cudnnGetPooling2dForwardOutputDim,
+        pooling,
+        tensor,
+    )
     fitting = pooling_rank + 2 if pooling_rank + 2 == tensor_rank else None
     for dims in (-1, 0, 1, 2, 3, 4, 5, 6, 9):
         if dims != fitting:

@@ -13,12 +13,14 @@ from dualdnn.api import cudnn as api
 from dualdnn.conformance.differences import DIFFERENCES, Difference, explanation_of
 from dualdnn.conformance.recorded import Record, Recording
 from dualdnn.conformance.recorded import differences as _declared  # noqa: F401 (declares them)
-from dualdnn.conformance.recorded.judging import AGREES, Finding, examined
+from dualdnn.conformance.recorded.judging import AGREES, Finding, examine
+from dualdnn.conformance.recorded.replay import Replayer
 from dualdnn.conformance.report import load_clauses
 from dualdnn.conformance.subjects.recorded import is_recorded, recordings_of
 
 RECORDS_PER_CASE = 25
 Call = tuple[Recording, Record]
+_REPLAYERS: dict[str, Replayer] = {}
 _FOUND: dict[tuple[str, str, str], Finding] = {}  # (subject, recording, record) -> what became of it
 
 
@@ -73,18 +75,22 @@ def differences(subject: str) -> Iterator[tuple[str, Difference]]:
     return ((entry.id, entry) for entry in DIFFERENCES if entry.recorded and applies(subject))
 
 
-def findings(subject, calls: list[Call]) -> list[Finding]:
-    """What became of the calls: on our backends computed and compared, for a recorded subject judged. Each is made once."""
-    missing = [
-        (recording, record) for recording, record in calls if (subject.name, recording.name, record.id) not in _FOUND
-    ]
-    if missing:
+def replayer_of(subject) -> Replayer:
+    """One for all cases of a subject: a handle remembers what it has prepared."""
+    if subject.name not in _REPLAYERS:
         cudnn, handle = (
             (subject.cudnn, subject.new_handle()) if subject.ours else (api, api.cudnnCreate(backend="reference"))
         )
-        for (recording, record), finding in zip(missing, examined(missing, cudnn, handle, subject.ours), strict=True):
-            _FOUND[subject.name, recording.name, record.id] = finding
-        cudnn.cudnnDestroy(handle)
+        _REPLAYERS[subject.name] = Replayer(cudnn, handle, compute=subject.ours)
+    return _REPLAYERS[subject.name]
+
+
+def findings(subject, calls: list[Call]) -> list[Finding]:
+    """What became of the calls: on our backends computed and compared, for a recorded subject judged. Each is made once."""
+    for recording, record in calls:
+        key = (subject.name, recording.name, record.id)
+        if key not in _FOUND:
+            _FOUND[key] = examine(record, recording, replayer_of(subject))
     return [_FOUND[subject.name, recording.name, record.id] for recording, record in calls]
 
 

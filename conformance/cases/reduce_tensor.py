@@ -243,7 +243,7 @@ ROWS = [[1, NAN, 3, 2], [-INF, NAN, -5, -7], [NAN, 0, 0, 0], [3, 2, 1, NAN], [IN
         (MAX, PROPAGATE, [NAN, NAN, NAN, NAN, INF, NAN], [1, 1, 0, 3, 0, 0]),
         (AMAX, PROPAGATE, [NAN, NAN, NAN, NAN, INF, NAN], []),
     ],
-    ids=by_name,
+    ids=[f"{by_name(op)}-{by_name(nan)}" for nan in (IGNORE, PROPAGATE) for op in (MIN, MAX, AMAX)],
 )
 def test_extrema_among_nan(trial, op, nan, values, indices):
     found, positions = reduced_rows(trial, ROWS, op, nan)
@@ -272,7 +272,7 @@ FACTORS = [[0, -0.0, 0], [0, 2, 3], [1, 2, 3], [3, 2, 1], [-3, -2, 1], [NAN, 0, 
 @pytest.mark.parametrize(
     "op, values",
     [(MUL, [0, 0, 6, 6, 6, NAN, NAN, -INF, NAN]), (MUL_NO_ZEROS, [1, 6, 6, 6, 6, NAN, INF, -INF, NAN])],
-    ids=by_name,
+    ids=["MUL", "MUL_NO_ZEROS"],
 )
 def test_products_with_zeros_infinities_and_nan(trial, op, values, nan):
     """A product without factors is 1; zeros of both signs are left out; NaN is a factor whatever the descriptor says."""

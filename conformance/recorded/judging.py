@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import Operation
@@ -122,9 +121,3 @@ def differing(
                 f"{first[index]!s}, {second[index]!s} was recorded, exact {value[index]!s}, at most {allowed[index]!s} apart"
             )
     return "; ".join(found)
-
-
-def examined(records: Iterable[tuple[Recording, Record]], cudnn: Any, handle: Any, compute: bool) -> list[Finding]:
-    """A finding for every record."""
-    replayer = Replayer(cudnn, handle, compute)
-    return [examine(record, recording, replayer) for recording, record in records]

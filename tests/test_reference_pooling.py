@@ -1,0 +1,198 @@
+"""The pooling reference against plain loops over the elements, written from the definition."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
+from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
+from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8
+from dualdnn.reference.pooling import pooling_backward, pooling_forward
+
+Array = np.ndarray[Any, Any]
+MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
+INCLUDE = Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
+LOWEST = {HALF: -65504.0, FLOAT: -3.4028234663852886e38, DOUBLE: -1.7976931348623157e308, INT8: -128.0}
+
+# spatial extents, window, padding, stride, outputs
+GEOMETRIES = [
+    ((5, 6), (3, 3), (1, 1), (2, 2), (3, 3)),
+    ((5, 6), (2, 3), (0, 1), (1, 2), (4, 3)),
+    ((4, 5), (2, 2), (2, 3), (1, 3), (7, 4)),
+    ((6, 7), (3, 2), (-1, -2), (1, 1), (2, 2)),
+    ((6, 7), (3, 2), (-1, -2), (2, 2), (4, 5)),
+    ((4, 4), (7, 9), (2, 1), (1, 1), (2, 2)),
+    ((4, 4), (2, 2), (0, 0), (3, 3), (2, 2)),
+    ((5, 4), (2, 2), (1, 0), (2, 1), (5, 6)),
+    ((3, 4, 3), (2, 3, 2), (1, 1, 0), (2, 1, 1), (2, 4, 2)),
+]
+
+
+def window_of(spec: PoolingSpec, output: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """All positions of a window in row-major order, those outside the input too."""
+    starts = [o * s - p for o, s, p in zip(output, spec.stride, spec.padding, strict=True)]
+    return itertools.product(*(range(start, start + w) for start, w in zip(starts, spec.window, strict=True)))
+
+
+def inside(position: tuple[int, ...], extents: tuple[int, ...]) -> bool:
+    return all(0 <= p < extent for p, extent in zip(position, extents, strict=True))
+
+
+def first_maximum(spec: PoolingSpec, plane: Array, output: tuple[int, ...]) -> tuple[int, ...] | None:
+    best = None
+    for position in window_of(spec, output):
+        if not inside(position, plane.shape):
+            continue
+        value = plane[position]
+        if math.isnan(value):
+            if spec.nan == Nan.CUDNN_PROPAGATE_NAN:
+                return position
+        elif best is None or value > plane[best]:
+            best = position
+    return best
+
+
+def divisor(spec: PoolingSpec, extents: tuple[int, ...], output: tuple[int, ...]) -> int:
+    """How many positions lie in the input, or in the input and its padding."""
+    margins = [max(p, 0) if spec.mode == INCLUDE else 0 for p in spec.padding]
+    return sum(
+        all(-margin <= p < extent + margin for p, extent, margin in zip(position, extents, margins, strict=True))
+        for position in window_of(spec, output)
+    )
+
+
+def forward_by_loops(operation: PoolingForward, x: Array) -> Array:
+    spec, y = operation.pooling, np.full(operation.y.dims, np.nan)
+    extents = x.shape[2:]
+    for n, c, *rest in np.ndindex(*y.shape):
+        output = tuple(rest)
+        plane = x[n, c]
+        if spec.mode in MAXIMA:
+            where = first_maximum(spec, plane, output)
+            y[n, c, *output] = LOWEST[operation.y.data_type] if where is None else plane[where]
+            continue
+        values = [plane[position] for position in window_of(spec, output) if inside(position, extents)]
+        count = divisor(spec, extents, output)
+        if count:
+            finite = all(map(math.isfinite, values))
+            y[n, c, *output] = float(sum(map(Fraction, values)) / count) if finite else sum(values) / count
+    return y
+
+
+def backward_by_loops(operation: PoolingBackward, dy: Array, x: Array) -> Array:
+    spec, dx = operation.pooling, np.zeros(x.shape)
+    extents = x.shape[2:]
+    for n, c, *rest in np.ndindex(*dy.shape):
+        output = tuple(rest)
+        if spec.mode in MAXIMA:
+            where = first_maximum(spec, x[n, c], output)
+            if where is not None:
+                dx[n, c, *where] += dy[n, c, *output]
+            continue
+        covered = [position for position in window_of(spec, output) if inside(position, extents)]
+        for position in covered:
+            dx[n, c, *position] += dy[n, c, *output] / divisor(spec, extents, output)
+    return dx
+
+
+def specification(mode: Mode, geometry: tuple[Any, ...], nan: Nan) -> PoolingSpec:
+    _, window, padding, stride, _ = geometry
+    return PoolingSpec(mode, nan, window, padding, stride)
+
+
+def numbers(shape: tuple[int, ...], kind: str, seed: int) -> Array:
+    random = np.random.default_rng(seed)
+    if kind == "ties":
+        return random.integers(-2, 3, shape).astype(np.float64)
+    values = random.standard_normal(shape)
+    if kind == "special":
+        chosen = random.random(shape) < 0.4
+        values[chosen] = random.choice([np.nan, np.inf, -np.inf, 0.0, -0.0], int(chosen.sum()))
+    return values
+
+
+@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
+@pytest.mark.parametrize("kind", ["normal", "ties", "special"])
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
+def test_forward(mode, geometry, kind, nan):
+    dims, outputs = (2, 2, *geometry[0]), (2, 2, *geometry[-1])
+    for data_type in LOWEST:
+        x, y = TensorSpec.packed(data_type, dims), TensorSpec.packed(data_type, outputs)
+        operation = PoolingForward(specification(mode, geometry, nan), 1.0, 0.0, x, y)
+        values = numbers(dims, kind, 1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            got = pooling_forward(operation, values).value
+        np.testing.assert_allclose(got, forward_by_loops(operation, values), rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
+@pytest.mark.parametrize("kind", ["normal", "ties", "special"])
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+@pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
+def test_backward(mode, geometry, kind, nan):
+    dims, outputs = (2, 2, *geometry[0]), (2, 2, *geometry[-1])
+    x, y = TensorSpec.packed(FLOAT, dims), TensorSpec.packed(FLOAT, outputs)
+    operation = PoolingBackward(specification(mode, geometry, nan), 1.0, 0.0, y, y, x, x)
+    values, dy = numbers(dims, kind, 2), numbers(outputs, "normal", 3)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        got = pooling_backward(operation, np.zeros(outputs), dy, values).value
+    np.testing.assert_allclose(got, backward_by_loops(operation, dy, values), rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("mode", [m for m in Mode if m not in MAXIMA], ids=lambda m: m.name)
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+def test_backward_is_the_transpose_of_the_average(mode, geometry):
+    """<dy, pool(x)> == <gradient(dy), x>, over the windows that average something."""
+    dims, outputs = (1, 1, *geometry[0]), (1, 1, *geometry[-1])
+    x, y = TensorSpec.packed(FLOAT, dims), TensorSpec.packed(FLOAT, outputs)
+    spec = specification(mode, geometry, Nan.CUDNN_NOT_PROPAGATE_NAN)
+    values, dy = numbers(dims, "normal", 4), numbers(outputs, "normal", 5)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        pooled = np.nan_to_num(pooling_forward(PoolingForward(spec, 1.0, 0.0, x, y), values).value)
+        dx = pooling_backward(PoolingBackward(spec, 1.0, 0.0, y, y, x, x), pooled, dy, values).value
+    assert np.isclose((dy * pooled).sum(), (dx * values).sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES[:4], ids=str)
+def test_the_bound_holds_for_any_order_and_no_further(geometry):
+    """float32 sums in random order and a rounded reciprocal stay within the bound; one input left out does not."""
+    dims, outputs = (1, 1, *geometry[0]), (1, 1, *geometry[-1])
+    x, y = TensorSpec.packed(FLOAT, dims), TensorSpec.packed(FLOAT, outputs)
+    spec = specification(INCLUDE, geometry, Nan.CUDNN_NOT_PROPAGATE_NAN)
+    operation = PoolingForward(spec, 1.0, 0.0, x, y)
+    values = np.random.default_rng(6).uniform(0.5, 2, dims).astype(np.float32)
+    exact = pooling_forward(operation, values.astype(np.float64))
+    magnitude, roundings = exact.magnitude, exact.roundings
+    assert callable(magnitude) and callable(roundings)
+    bound = 2.0**-24 * np.broadcast_to(roundings() * magnitude(), outputs)
+    random = np.random.default_rng(7)
+    for index in np.ndindex(*outputs):
+        window = [values[0, 0][p] for p in window_of(spec, index[2:]) if inside(p, dims[2:])]
+        if not window:
+            continue
+        reciprocal = np.float32(1) / np.float32(divisor(spec, dims[2:], index[2:]))
+        for _ in range(20):
+            total = np.float32(0)
+            for value in random.permutation(window):
+                total += np.float32(value)
+            assert abs(float(total * reciprocal) - exact.value[index]) <= bound[index]
+        assert abs(float(min(window) * reciprocal)) > 100 * bound[index]
+
+
+def test_integer_sums_are_exact_where_the_divisor_is_a_power_of_two():
+    """No error is allowed there, so that ties must go to even."""
+    spec = PoolingSpec(INCLUDE, Nan.CUDNN_NOT_PROPAGATE_NAN, (1, 2), (0, 0), (1, 2))
+    operation = PoolingForward(
+        spec, 1.0, 0.0, TensorSpec.packed(INT8, (1, 1, 1, 6)), TensorSpec.packed(INT8, (1, 1, 1, 3))
+    )
+    exact = pooling_forward(operation, np.array([1, 2, 3, 4, -1, -2], np.float64).reshape(1, 1, 1, 6))
+    assert exact.value.ravel().tolist() == [1.5, 3.5, -1.5]
+    assert callable(exact.roundings) and not np.any(exact.roundings())
