@@ -18,6 +18,7 @@ from dualdnn.api.operations import (
 )
 
 from . import convolution_winograd as winograd
+from .convolution_fft import fft, fft_bytes
 from .convolution_gemm import gemm, im2col, implicit_gemm, matrix_bytes, terms_bytes
 from .convolution_problem import PACK_BYTES, WORD, Convolution
 from .geometry import Divisor, blocks
@@ -59,6 +60,8 @@ def workspace_bytes(operation: Convolution, device: Any) -> int:
 _WORKSPACES = {
     IMPLICIT_PRECOMP_GEMM: terms_bytes,
     GEMM: matrix_bytes,
+    FFT: fft_bytes,
+    FFT_TILING: fft_bytes,
     WINOGRAD: winograd.fused_bytes,
     WINOGRAD_NONFUSED: winograd.nonfused_bytes,
 }
@@ -78,6 +81,8 @@ _ALGORITHMS = {
     IMPLICIT_GEMM: lambda operation, device: implicit_gemm(operation, device, precomputed=False),
     IMPLICIT_PRECOMP_GEMM: lambda operation, device: implicit_gemm(operation, device, precomputed=True),
     GEMM: gemm,
+    FFT: fft,
+    FFT_TILING: fft,
     WINOGRAD: winograd.fused,
     WINOGRAD_NONFUSED: winograd.nonfused,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_double, c_int, c_longlong, c_uint
+from ctypes import c_double, c_int, c_uint
 from math import prod
 from typing import Any, NamedTuple
 
@@ -15,10 +15,12 @@ from .plans import ELEMENTS, Launch, Plan, implements, pointers, structure, type
 
 DIMENSIONS, SOURCE_CHECKS, DESTINATION_CHECKS = 10, 6, 3
 TILE_BYTES = 16 * 1024
+LOG_WARP = 5
+ENOUGH_TILES = 24  # per multiprocessor: several rounds of what it holds at once, so that the last round is short
 
 
 class DimensionArgument(ctypes.Structure):
-    _fields_ = [("extent", Divisor), ("source", c_longlong), ("destination", c_longlong)]
+    _fields_ = [("extent", Divisor), ("source", c_int), ("destination", c_int)]
 
 
 class CheckArgument(ctypes.Structure):
@@ -30,16 +32,28 @@ class WalkArgument(ctypes.Structure):
         ("rank", c_int),
         ("source_checks", c_int),
         ("destination_checks", c_int),
+        ("source_base", c_int),
+        ("destination_base", c_int),
         ("dimension", DimensionArgument * DIMENSIONS),
-        ("source_base", c_longlong),
-        ("destination_base", c_longlong),
         ("source_check", CheckArgument * SOURCE_CHECKS),
         ("destination_check", CheckArgument * DESTINATION_CHECKS),
     ]
 
 
+class RowsArgument(ctypes.Structure):
+    _fields_ = [("packs_per_row", Divisor), ("packs", c_uint), ("log_spread", c_uint)]
+
+
 class TilingArgument(ctypes.Structure):
-    _fields_ = [("across", Divisor), ("along", Divisor), ("log_across", c_uint), ("log_along", c_uint)]
+    _fields_ = [
+        ("across", Divisor),
+        ("along", Divisor),
+        ("log_across", c_uint),
+        ("log_along", c_uint),
+        ("log_rest", c_uint),
+        ("packs_in", c_int),
+        ("packs_out", c_int),
+    ]
 
 
 class Axis(NamedTuple):
@@ -109,6 +123,16 @@ class Walk:
         """Source and destination are contiguous along different axes."""
         return min(self.steps, key=lambda step: step.source) is not self.steps[0]
 
+    def aligned(self, side: str, along: Step, width: int) -> bool:
+        """Whether packs of ``width`` along this axis are contiguous on that side and keep the alignment of its start."""
+        steps = [getattr(step, side) for step in self.steps if step is not along]
+        base, checked = (
+            (self.source_base, self.source_checked)
+            if side == "source"
+            else (self.destination_base, self.destination_checked)
+        )
+        return getattr(along, side) == 1 and not checked and all(step % width == 0 for step in (base, *steps))
+
     def argument(self, order: list[Step]) -> WalkArgument:
         value = WalkArgument(
             rank=len(order), source_base=self.source_base, destination_base=self.destination_base,
@@ -144,42 +168,57 @@ def launch(walk: Walk, operation: Any, names: tuple[str, str], device: Any) -> L
     definitions = type_definitions(kinds[1], operation, SOURCE=ELEMENTS[kinds[0]])
     scalars = [("alpha", c_double(operation.alpha)), ("beta", c_double(operation.beta))]
     move = ("move", c_int((operation.alpha, operation.beta) == (1, 0)))
-    sizes = [operation.tensor(name).scalar_bytes for name in names]
+    sizes = (operation.tensor(names[0]).scalar_bytes, operation.tensor(names[1]).scalar_bytes)
     if walk.turns and not walk.destination_checked:
-        order, tiling, tiles = _tiling(walk, *sizes)
+        order, tiling, tiles = _tiling(walk, *sizes, device.multiprocessors)
         arguments = structure(*pointers(2), ("walk", walk.argument(order)), *scalars, ("tiling", tiling), move)
         function = device.function("transform.cu", "transform_tiles", definitions)
         return Launch(function, arguments, names, (tiles, 1, 1), (THREADS, 1, 1), TILE_BYTES)
-    packs_per_row = -(-walk.steps[0].extent // (16 // max(sizes)))
-    packs = packs_per_row * prod(step.extent for step in walk.steps[1:])
-    arguments = structure(
-        *pointers(2), ("walk", walk.argument(walk.steps)), *scalars,
-        ("packs_per_row", Divisor.of(packs_per_row)), ("packs", c_uint(packs)), move,
-    )  # fmt: skip
+    rows = _rows(walk, 16 // max(sizes))
+    arguments = structure(*pointers(2), ("walk", walk.argument(walk.steps)), *scalars, ("rows", rows), move)
     function = device.function("transform.cu", "transform_rows", definitions)
-    return Launch(function, arguments, names, blocks(packs))
+    return Launch(function, arguments, names, blocks(rows.packs))
 
 
-def _tiling(walk: Walk, source_bytes: int, destination_bytes: int) -> tuple[list[Step], TilingArgument, int]:
+def _rows(walk: Walk, width: int) -> RowsArgument:
+    """Packs of neighbours where both sides can move them at once, else of elements up to a warp apart."""
+    row = walk.steps[0].extent
+    packed = walk.aligned("source", walk.steps[0], width) and walk.aligned("destination", walk.steps[0], width)
+    log_spread = 0 if packed else min(LOG_WARP, max(1, row // width).bit_length() - 1)
+    packs_per_row = -(-row // (width << log_spread)) << log_spread
+    packs = packs_per_row * prod(step.extent for step in walk.steps[1:])
+    return RowsArgument(Divisor.of(packs_per_row), packs, log_spread)
+
+
+def _tiling(
+    walk: Walk, source_bytes: int, destination_bytes: int, multiprocessors: int
+) -> tuple[list[Step], TilingArgument, int]:
     """The axes in the order of the kernel (contiguous in the source, in the destination, others), the shape of its tiles
-    and their number. A tile is square where both axes are long; what a short axis leaves goes to the other one, then to
-    the other axes."""
+    and their number: the largest tiles of which there are enough."""
     across, along = min(walk.steps, key=lambda step: step.source), walk.steps[0]
     others = [step for step in walk.steps if step is not across and step is not along]
-    log_tile = (TILE_BYTES // source_bytes).bit_length() - 1
+    packs_in = walk.aligned("source", across, 16 // source_bytes)
+    packs_out = walk.aligned("destination", along, 16 // destination_bytes)
     least_across, least_along = ((16 // size).bit_length() - 1 for size in (source_bytes, destination_bytes))
+    largest = (TILE_BYTES // source_bytes).bit_length() - 1
+    for log_tile in range(largest, largest - 3, -1):
+        log_across = _side(across.extent, least_across, log_tile // 2)
+        log_along = _side(along.extent, least_along, log_tile - log_across)
+        log_across = _side(across.extent, least_across, log_tile - log_along)
+        log_rest = log_tile - log_across - log_along
+        counts = [-(-across.extent // 2**log_across), -(-along.extent // 2**log_along)]
+        tiles = prod(counts) * -(-prod(step.extent for step in others) // 2**log_rest)
+        if tiles >= ENOUGH_TILES * multiprocessors:
+            break
+    shape = (log_across, log_along, log_rest, packs_in, packs_out)
+    return [across, along, *others], TilingArgument(*(Divisor.of(count) for count in counts), *shape), tiles
 
-    def needed(extent: int, least: int, most: int) -> int:
-        return max(least, min((extent - 1).bit_length(), most))
 
-    log_across = needed(across.extent, least_across, log_tile // 2)
-    log_along = needed(along.extent, least_along, log_tile - log_across)
-    log_across = needed(across.extent, least_across, log_tile - log_along)
-    counts = [-(-across.extent // 2**log_across), -(-along.extent // 2**log_along)]
-    rest = 2 ** (log_tile - log_across - log_along)
-    tiling = TilingArgument(*(Divisor.of(count) for count in counts), log_across, log_along)
-    tiles = prod(counts) * -(-prod(step.extent for step in others) // rest)
-    return [across, along, *others], tiling, tiles
+def _side(extent: int, least: int, most: int) -> int:
+    """The logarithm of a tile's side: long, but not so long that most of the last tile is empty."""
+    longest = max(least, min((extent - 1).bit_length(), most))
+    shortest = max(least, min(LOG_WARP, longest))
+    return max(range(shortest, longest + 1), key=lambda log: (round(extent / (-(-extent >> log) << log), 1), log))
 
 
 @implements(TransformTensor)
@@ -246,7 +285,7 @@ def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSp
     rank = source.rank
     factors = folding_factors(transform) if folds(transform) else (1,) * (rank - 2)
     total, channels = prod(factors), source.dims[1]
-    lead = transform.pad_before[1] * total
+    lead = transform.pad_before[1]
     inside = channels if total > 1 else destination.dims[1]  # padded by checks where nothing is folded
     axes = [
         Axis(destination.dims[0], {0: 1}, {0: 1}),

@@ -100,9 +100,9 @@ def _over_channels(operation: Convolution, x: Array, w: Array) -> Array:
     """sum over the channels of a group of x (N, C, spatial) * w (K, C / groups, 1 ...)."""
     groups = operation.convolution.group_count
     images, channels, *spatial = x.shape
-    grouped = x.reshape(images, groups, 1, channels // groups, -1)
-    filters = w.reshape(groups, -1, channels // groups, 1)
-    return np.sum(grouped * filters, axis=3).reshape(images, -1, *spatial)
+    grouped = x.reshape(images, groups, channels // groups, -1)
+    filters = w.reshape(groups, -1, channels // groups)
+    return np.matmul(filters, grouped).reshape(images, -1, *spatial)
 
 
 def _winograd_magnitude(operation: Convolution, x: Array, w: Array) -> Array:

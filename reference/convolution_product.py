@@ -38,7 +38,8 @@ def convolve(x: Array, w: Array, convolution: ConvolutionSpec) -> Array:
     result = np.empty((dims[0], groups, dims[1] // groups, *dims[2:]), np.longdouble if extended else np.float64)
     terms = prod(w.shape[1:])
     filters = w.reshape(groups, -1, terms)
-    for images, *positions in blocks((dims[0], *dims[2:]), groups * terms * 8):
+    per_position = 8 * max(groups * terms, dims[1])  # its column of the matrix, its outputs
+    for images, *positions in blocks((dims[0], *dims[2:]), per_position):
         matrix = columns(x[images], w.shape[2:], convolution, tuple(positions))
         summed = multiply(filters, matrix.reshape(groups, terms, -1))
         sizes = (groups, -1, images.stop - images.start, *(p.stop - p.start for p in positions))
@@ -119,23 +120,33 @@ def precise_product(a: Array, b: Array) -> Array:
     if a.shape[-2] * b.size <= UNSPLIT_PRODUCTS:
         return np.matmul(a.astype(np.longdouble), b.astype(np.longdouble))
     bits = (DOUBLE_BITS - ceil(log2(terms * MOST_SLICES))) // 2
-    left, right = _slices(a, -1, bits), _slices(b, -2, bits)
-    if left is None or right is None:
-        return np.matmul(a.astype(np.longdouble), b.astype(np.longdouble))
-    (left_slices, left_scale), (right_slices, right_scale) = left, right
+    right = _slices(b, -2, bits)
+    total = np.empty((*a.shape[:-1], b.shape[-1]), np.longdouble)
+    for _, rows in blocks((1, a.shape[-2]), 8 * a.shape[0] * terms):
+        part: Any = (slice(None), rows)
+        left = _slices(a[part], -1, bits)
+        if left is None or right is None:
+            total[part] = np.matmul(a[part].astype(np.longdouble), b.astype(np.longdouble))
+        else:
+            total[part] = _sliced_product(*left, *right, bits)
+    return total
+
+
+def _sliced_product(left: list[Array], left_scale: Array, right: list[Array], right_scale: Array, bits: int) -> Array:
+    """The product of two factors that ``_slices`` has split."""
     # Pairs of level l are at most 2**(-bits * l); those that cannot matter beside the absolute terms are left out.
-    sizes = np.matmul(np.abs(sum(left_slices)), np.abs(sum(right_slices)))
+    sizes = np.matmul(np.abs(sum(left)), np.abs(sum(right)))
     smallest = float(sizes.min(initial=1.0, where=sizes > 0))
-    negligible = smallest * EXTENDED_UNIT / (2 * MOST_SLICES * terms)
-    levels = min(len(left_slices) + len(right_slices) - 1, ceil(-log2(negligible) / bits))
-    total = np.zeros((*a.shape[:-1], b.shape[-1]), np.longdouble)
+    negligible = smallest * EXTENDED_UNIT / (2 * MOST_SLICES * left[0].shape[-1])
+    levels = min(len(left) + len(right) - 1, ceil(-log2(negligible) / bits))
+    total = np.zeros(sizes.shape, np.longdouble)
     # All pairs of one level are one product, the smallest first.
     for level in reversed(range(levels)):
-        firsts = [i for i in range(len(left_slices)) if 0 <= level - i < len(right_slices)]
-        wide = np.concatenate([left_slices[i] for i in firsts], axis=-1)
-        tall = np.concatenate([right_slices[level - i] for i in firsts], axis=-2)
+        firsts = [i for i in range(len(left)) if 0 <= level - i < len(right)]
+        wide = np.concatenate([left[i] for i in firsts], axis=-1)
+        tall = np.concatenate([right[level - i] for i in firsts], axis=-2)
         total += np.matmul(wide, tall)
-    return np.ldexp(total, left_scale + right_scale)
+    return np.asarray(np.ldexp(total, left_scale + right_scale))
 
 
 def _slices(values: Array, axis: int, bits: int) -> tuple[list[Array], Array] | None:

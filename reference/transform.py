@@ -38,11 +38,13 @@ def transformed(transform: TransformSpec, source: Array) -> Array:
         return padded(unfolded(source, factors), before, after)
     if not folds(transform):
         return padded(source, before, after)
-    # Channels are padded when everything else is done: their padding, too, is multiplied by the factors.
+    # Channels are padded when everything else is done. The factors multiply their padding, too; what padBeforeA does not
+    # put in front goes behind, as NVIDIA's library does it.
     total = prod(factors)
     folded_source = folded(padded(source, (before[0], 0, *before[2:]), (after[0], 0, *after[2:])), factors)
     rest = (0,) * (source.ndim - 2)
-    return padded(folded_source, (0, before[1] * total, *rest), (0, after[1] * total, *rest))
+    behind = (before[1] + after[1]) * total - before[1]
+    return padded(folded_source, (0, before[1], *rest), (0, behind, *rest))
 
 
 def padded(values: Array, before: tuple[int, ...], after: tuple[int, ...]) -> Array:

@@ -34,7 +34,7 @@ def folded_element(source: np.ndarray, transform: TransformSpec, at: tuple[int, 
     """One element after folding: the channel says the offset in its block, blocks lie side by side."""
     factors = [max(1, factor) for factor in transform.fold]
     image = at[0] - transform.pad_before[0]
-    channel = at[1] - transform.pad_before[1] * prod(factors)
+    channel = at[1] - transform.pad_before[1]
     if not 0 <= channel < source.shape[1] * prod(factors):
         return 0.0
     offset, channel = divmod(channel, source.shape[1])

@@ -12,7 +12,8 @@ __device__ __forceinline__ Complex operator+(Complex a, Complex b) { return {a.r
 __device__ __forceinline__ Complex operator-(Complex a, Complex b) { return {a.re - b.re, a.im - b.im}; }
 __device__ __forceinline__ Complex operator*(Complex a, Complex b) { return {a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re}; }
 
-constexpr int LINES = 16, PITCH = LINES + 1;  // transforms of a block; one more against conflicts of memory banks
+constexpr int LINES = sizeof(COMPUTE) == 8 ? 8 : 16;  // transforms of a block
+constexpr int PITCH = LINES + 1;                       // one more against conflicts of memory banks
 
 struct Arguments {
   const ELEMENT* x;

@@ -2,12 +2,16 @@
 //
 // Floor: bytes, one element read and one written; the arithmetic is at most one multiply-add and two conversions.
 // transform_rows serves layouts that agree on the fastest dimension: 16-byte accesses on both sides, the speed of a copy.
-// transform_tiles serves the others: 16-byte accesses on both sides through 16 KB of shared memory, where an element
-// costs its share of one 16-byte store and one scalar load; four loads in flight per thread cover the latency. Rows
-// shorter than a pack, and padding that misaligns them, are limited by the number of accesses, not by bytes.
+// transform_tiles serves the others: 16-byte accesses on both sides through up to 16 KB of shared memory, where an
+// element costs its share of one 16-byte store and one scalar load; up to four loads in flight per thread cover the
+// latency. Tiles shrink until there are enough of them for every multiprocessor, because small tensors are limited by
+// latency. Rows that are not aligned to 16 bytes move element by element: half and int8 are limited by instructions there.
 #include "transform.cuh"
 
 constexpr int WIDTH = 16 / (sizeof(SOURCE) > sizeof(ELEMENT) ? sizeof(SOURCE) : sizeof(ELEMENT));
+// Blocks per multiprocessor: as many as the registers of a pack allow, for enough loads in flight.
+constexpr int ROWS_BLOCKS = sizeof(SOURCE) > 2 ? 8 : sizeof(SOURCE) == 2 ? 5 : 4;
+constexpr int TILES_BLOCKS = sizeof(SOURCE) == 8 ? 3 : 4;
 using Move = Writer<true, COMPUTE, SOURCE, ELEMENT>;
 using Blend = Writer<false, COMPUTE, SOURCE, ELEMENT>;
 
@@ -16,16 +20,15 @@ struct RowsArguments {
   ELEMENT* destination;
   Walk walk;
   double alpha, beta;
-  Divisor packs_per_row;
-  unsigned packs;
+  Rows rows;
   int move;  // alpha is 1 and beta 0: the bits of the elements are copied
 };
 
-extern "C" __global__ void __launch_bounds__(TILE_THREADS) transform_rows(const RowsArguments a) {
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, ROWS_BLOCKS) transform_rows(const RowsArguments a) {
   if constexpr (same_type<SOURCE, ELEMENT>)
-    if (a.move) return walk_rows<WIDTH>(a.walk, a.packs_per_row, a.packs, a.source, a.destination, Move{});
+    if (a.move) return walk_rows<WIDTH>(a.walk, a.rows, a.source, a.destination, Move{});
   Blend blend{static_cast<COMPUTE>(a.alpha), static_cast<COMPUTE>(a.beta)};
-  walk_rows<WIDTH>(a.walk, a.packs_per_row, a.packs, a.source, a.destination, blend);
+  walk_rows<WIDTH>(a.walk, a.rows, a.source, a.destination, blend);
 }
 
 struct TilesArguments {
@@ -37,7 +40,7 @@ struct TilesArguments {
   int move;
 };
 
-extern "C" __global__ void __launch_bounds__(TILE_THREADS, 4) transform_tiles(const TilesArguments a) {
+extern "C" __global__ void __launch_bounds__(TILE_THREADS, TILES_BLOCKS) transform_tiles(const TilesArguments a) {
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return walk_tiles(a.walk, a.tiling, a.source, a.destination, Move{});
   Blend blend{static_cast<COMPUTE>(a.alpha), static_cast<COMPUTE>(a.beta)};

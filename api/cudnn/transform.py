@@ -143,7 +143,8 @@ def cudnnTransformTensorEx(handle, transDesc, alpha, srcDesc, srcData, beta, des
 
     T folds a spatial dimension of size S by a factor F into S / F: the element at s goes to s // F of channel
     (s % F) * C + c, the last spatial dimension's offset running fastest; sizes that F does not divide are completed with
-    zeros. Unfolding is the reverse. Spatial padding comes before folding and after unfolding; channels are padded last.
+    zeros. Unfolding is the reverse. Spatial padding comes before folding and after unfolding; channels are padded last:
+    of the (padBefore + padAfter) * factors channels that folding adds, padBefore stand in front.
     srcData, destData: destDesc has the dimensions of cudnnInitTransformDest; ranks 4 and 5 where T does anything; equal
     data types, or a conversion among FLOAT, DOUBLE, HALF, BFLOAT16 and INT8 other than between HALF and BFLOAT16; no
     shared memory. destDesc is laid out in transDesc's format where T does anything.

@@ -28,7 +28,7 @@ from dualdnn.api.operations.specs import (
     INT8x32,
     UINT8x4,
 )
-from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED, CudnnError
+from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED
 from dualdnn.conformance.calls.reduce_tensor import reduce_tensor_descriptor
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
@@ -53,14 +53,12 @@ def by_name(value: object) -> str:
 
 def reduction(
     op: Any = ADD, A: TensorSpec | None = None, C: TensorSpec | None = None, *, nan: Nan = PROPAGATE, indices: bool = False,
-    width: Width = WIDE, compute: cudnnDataType_t | None = None, alpha: float = 1.0, beta: float = 0.0, missing: tuple[int, int] = (0, 0),
+    width: Width = WIDE, compute: cudnnDataType_t | None = None, alpha: float = 1.0, beta: float = 0.0,
 ) -> ReduceTensor:  # fmt: skip
-    """missing: bytes by which indices and workspace are too small."""
     A, C = A or TensorSpec.packed(FLOAT, DIMS), C or TensorSpec.packed(FLOAT, OVER_CHANNELS)
     compute = compute if compute is not None else (DOUBLE if DOUBLE in (A.data_type, C.data_type) else FLOAT)
     spec = ReduceTensorSpec(op, compute, nan, Indices(int(indices)), width)
-    sizes = required_indices(spec, C) - missing[0], required_workspace(A, C) - missing[1]
-    return ReduceTensor(spec, *sizes, alpha, beta, A, C)
+    return ReduceTensor(spec, required_indices(spec, C), required_workspace(A, C), alpha, beta, A, C)
 
 
 def kind(op: Any) -> str:
@@ -419,8 +417,12 @@ def test_type_of_the_computation(trial, refused, types, compute):
     "cudnnGetReductionIndicesSize/c03",
 )
 @pytest.mark.parametrize("missing", [1, 12])
-def test_indices_too_small(refused, missing):
-    refused(reduction(MAX, indices=True, missing=(missing, 0)), INVALID_VALUE, "cudnnReduceTensor/c30")
+def test_indices_too_small(cudnn, caller, refuses, missing):
+    """The size that the caller states counts, however much memory there is."""
+    arguments = arguments_of(caller, reduction(MAX, indices=True))
+    arguments["indicesSizeInBytes"] -= missing
+    unchanged = (arguments["A"], arguments["C"], arguments["indices"])
+    refuses(INVALID_VALUE, "cudnnReduceTensor/c30", cudnn.cudnnReduceTensor, *arguments.values(), unchanged=unchanged)
 
 
 @shows(
@@ -431,10 +433,11 @@ def test_indices_too_small(refused, missing):
 )
 @pytest.mark.parametrize("dims, to", LONG[:3], ids=lambda d: "x".join(map(str, d)))
 @pytest.mark.parametrize("all_of_it", [False, True], ids=["one_byte_short", "none"])
-def test_workspace_too_small(refused, dims, to, all_of_it):
-    A, C = TensorSpec.packed(FLOAT, dims), TensorSpec.packed(FLOAT, to)
-    missing = required_workspace(A, C) if all_of_it else 1
-    refused(reduction(A=A, C=C, missing=(0, missing)), INVALID_VALUE, "cudnnReduceTensor/c31")
+def test_workspace_too_small(cudnn, caller, refuses, dims, to, all_of_it):
+    arguments = arguments_of(caller, reduction(A=TensorSpec.packed(FLOAT, dims), C=TensorSpec.packed(FLOAT, to)))
+    arguments["workspaceSizeInBytes"] = 0 if all_of_it else arguments["workspaceSizeInBytes"] - 1
+    unchanged = (arguments["A"], arguments["C"], arguments["workspace"])
+    refuses(INVALID_VALUE, "cudnnReduceTensor/c31", cudnn.cudnnReduceTensor, *arguments.values(), unchanged=unchanged)
 
 
 @shows("cudnnReduceTensor/c30", "cudnnReduceTensor/c31")
@@ -468,13 +471,15 @@ def test_input_strides_may_overlap(trial):
 
 
 def arguments_of(caller: Any, operation: ReduceTensor) -> dict[str, Any]:
-    """The arguments of the documented call, by name."""
+    """The arguments of the documented call, by name; the workspace is as large as the subject asks for."""
     memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
+    A, C = caller.tensor(operation.A), caller.tensor(operation.C)
+    descriptor = reduce_tensor_descriptor(caller, operation.reduction)
+    size = caller.cudnn.cudnnGetReductionWorkspaceSize(caller.handle, descriptor, A, C)
     return {
-        "handle": caller.handle, "reduceTensorDesc": reduce_tensor_descriptor(caller, operation.reduction),
-        "indices": memory["indices"], "indicesSizeInBytes": operation.indices_bytes, "workspace": memory["workspace"],
-        "workspaceSizeInBytes": operation.workspace_bytes, "alpha": 1.0, "aDesc": caller.tensor(operation.A), "A": memory["A"],
-        "beta": 0.0, "cDesc": caller.tensor(operation.C), "C": memory["C"],
+        "handle": caller.handle, "reduceTensorDesc": descriptor, "indices": memory["indices"],
+        "indicesSizeInBytes": operation.indices_bytes, "workspace": caller.handle.allocate(size),
+        "workspaceSizeInBytes": size, "alpha": 1.0, "aDesc": A, "A": memory["A"], "beta": 0.0, "cDesc": C, "C": memory["C"],
     }  # fmt: skip
 
 
@@ -530,18 +535,13 @@ def test_size_of_indices_of_every_width(cudnn, caller, width, each):
 @shows("cudnnGetReductionWorkspaceSize/c01", "cudnnGetReductionWorkspaceSize/c03", "cudnnReduceTensor/c17")
 @pytest.mark.parametrize("dims, to", LONG, ids=lambda d: "x".join(map(str, d)))
 def test_size_of_the_workspace(cudnn, caller, dims, to):
-    """The queried size is enough, one byte less is not."""
+    """The queried size is enough; one byte less is not: test_workspace_too_small."""
     operation = reduction(A=TensorSpec.packed(FLOAT, dims), C=TensorSpec.packed(FLOAT, to))
     arguments = arguments_of(caller, operation)
-    size = cudnn.cudnnGetReductionWorkspaceSize(*described(arguments))
-    assert size > 0
-    arguments |= {"workspace": caller.handle.allocate(size), "workspaceSizeInBytes": size}
+    assert arguments["workspaceSizeInBytes"] == cudnn.cudnnGetReductionWorkspaceSize(*described(arguments)) > 0
     cudnn.cudnnReduceTensor(*arguments.values())
     after = {"C": arguments["C"].to_host(np.uint8, operation.C.nbytes)}
     assert judge(operation, prepare(operation, "normal", 0), after).agrees
-    with pytest.raises(CudnnError) as refusal:
-        cudnn.cudnnReduceTensor(*(arguments | {"workspaceSizeInBytes": size - 1}).values())
-    assert refusal.value.status == INVALID_VALUE
 
 
 @pytest.mark.parametrize("function, missing", [

@@ -110,6 +110,15 @@ def test_long_dimensions(trial, dims, data_type, formats):
     trial(moved(x, y))
 
 
+@shows("cudnnTransformTensor/c01")
+@pytest.mark.parametrize("dims", [(2, 132, 26, 16), (3, 67, 23, 27)], ids=str)
+@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+def test_large(trial, dims, formats):
+    """Enough for an implementation to take its largest pieces, aligned and not."""
+    x, y = (TensorSpec.packed(FLOAT, dims, tensor_format) for tensor_format in formats)
+    trial(moved(x, y))
+
+
 @shows("cudnnTransformTensor/c02")
 @pytest.mark.parametrize("data_type", [FLOAT, INT8], ids=lambda t: t.name)
 @pytest.mark.parametrize("layout", ["nchw", "nhwc", "odd"])

@@ -104,12 +104,16 @@ declare([
     Difference(
         "V-vector-types", "cudnnSetTensor4dDescriptor", ("cudnnDataType_t/c02", "cudnnDataType_t/c03", "cudnnDataType_t/c05"),
         "INT8x4, UINT8x4 and INT8x32 are supported with CUDNN_TENSOR_NCHW_VECT_C only.",
-        "Setters take vector types with NCHW, NHWC and explicit strides.", "BAD_PARAM (D029).",
-        recorded=(Disagreement(ours="BAD_PARAM", clauses=("cudnnDataType_t/c0[235]",), theirs="SUCCESS"),),
+        "Setters take vector types with NCHW, NHWC and explicit strides, and CUDNN_TENSOR_NCHW_VECT_C with any type.", "BAD_PARAM (D029).",
+        cases=("tensor_descriptors/test_vect_c_needs_a_vector_type*", "tensor_descriptors/test_vector_types_need_vect_c*", "filter_descriptors/test_vector_type_needs_the_vector_format*"),
+        recorded=(
+            Disagreement(ours="BAD_PARAM", theirs="SUCCESS", clauses=("cudnnDataType_t/c0[235]", "cudnnTensorFormat_t/c06")),
+        ),
     ),
     Difference(
         "V-negative-strides", "cudnnSetTensor4dDescriptorEx", ("cudnnSetTensor4dDescriptorEx/c10",),
         "A negative stride is BAD_PARAM.", "Negative strides are accepted.", "BAD_PARAM: the status list (D126, D130).",
+        cases=("tensor_descriptors/test_strides_are_not_negative*",),
         recorded=(
             Disagreement(ours="BAD_PARAM", clauses=("cudnnSetTensor4dDescriptorEx/c10",), when=negative_strides, theirs="SUCCESS"),
             Disagreement(ours="BAD_PARAM", clauses=("cudnnStatus_t/c05",), when=negative_strides, theirs="SUCCESS"),
@@ -119,6 +123,7 @@ declare([
         "V-lowest-rank", "cudnnSetTensorNdDescriptorEx", ("cudnnSetTensorNdDescriptorEx/c07",),
         "nbDims outside the supported range is NOT_SUPPORTED.",
         "cudnnSetTensorNdDescriptorEx accepts 2 dimensions and answers BAD_PARAM below.", "NOT_SUPPORTED below 3 (D128).",
+        cases=("tensor_descriptors/test_nd_rank_is_limited*",),
         recorded=(
             Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnSetTensorNdDescriptor*/c*",), when=few_dimensions, theirs="BAD_PARAM"),
             Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnSetTensorNdDescriptor*/c*",), when=few_dimensions, theirs="SUCCESS"),
@@ -219,6 +224,7 @@ declare([
         "A wrong nbDims is BAD_PARAM; what is not 4-D is NOT_SUPPORTED.",
         "Other numbers of dimensions are computed, and nbDims of the transform need not be that of the tensor.",
         "Refused as the status list says.",
+        cases=("transform/test_destination_rank_must_agree*", "transform/test_destination_of_other_ranks*"),
         recorded=(
             Disagreement(ours="BAD_PARAM", clauses=("cudnnInitTransformDest/c08",), theirs="SUCCESS"),
             Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnInitTransformDest/c09",), theirs="SUCCESS"),
@@ -237,6 +243,7 @@ declare([
     Difference(
         "V-filter-channels", "cudnnGetFilter4dDescriptor", ("cudnnGetFilter4dDescriptor/c05",), "Returns the c that was set.",
         "Returns 4 for an INT8x32 filter of 32 channels.", "What was set.",
+        cases=("filter_descriptors/test_vectors_4d_getter*",),
         recorded=(Disagreement("result", ("cudnnGetFilter4dDescriptor",), when=of_type("INT8x32")),),
     ),
     Difference(

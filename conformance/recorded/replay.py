@@ -146,11 +146,15 @@ class _Call:
         return max(0, needed + value["required"])
 
     def memories(self) -> list[Block]:
-        """The record's memory as it was before the call; what was not kept is poison."""
-        return [
-            before.copy() if before is not None else np.full(after.size if after is not None else 0, POISON, np.uint8)
-            for before, after in self.record.memory
-        ]
+        """The record's memory as it was before the call. What was not kept is poison, or where nothing is computed what
+        the recorded call left: its gaps may have held anything."""
+
+        def unknown(after: Block | None) -> Block:
+            if after is not None and not self.replayer.observer.compute:
+                return after.copy()
+            return np.full(0 if after is None else after.size, POISON, np.uint8)
+
+        return [unknown(after) if before is None else before.copy() for before, after in self.record.memory]
 
     def place(self) -> tuple[list[tuple[Any, Block]], dict[str, Any]]:
         """Device memory between guard zones; (allocation, its bytes) of each, and the device arguments."""

@@ -60,6 +60,6 @@ class RecordedSubject:
 
 
 def version_text(number: int) -> str:
-    """9.19.0 for 91900, 8.9.7 for 8907."""
+    """9.19 for 91900, 8.9.7 for 8907."""
     thousands = 10000 if number >= 90000 else 1000
-    return f"{number // thousands}.{number % thousands // 100}.{number % 100}"
+    return f"{number // thousands}.{number % thousands // 100}.{number % 100}".removesuffix(".0")

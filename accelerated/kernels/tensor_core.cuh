@@ -1,0 +1,232 @@
+// Products of tiles in shared memory on tensor cores: 64 x N sums of a warpgroup (128 threads) += 64 rows * N rows of
+// 32 bytes each: 16 half or bfloat16, 8 float (TF32: the tensor cores read the upper 19 bits).
+//
+// Tiles lie in rows of 128 bytes whose eight packs of 16 bytes are swizzled: pack p of row r is at p ^ (r % 8). A tile
+// begins at a multiple of 1024 bytes. Sums: d[4 * n + i] is row 16 * warp + lane / 4 + i / 2 * 8, column 8 * n +
+// lane % 4 * 2 + i % 2. Hopper's warpgroup instruction and, on other devices and the emulated one, the warp's serve.
+#pragma once
+#include <type_traits>
+
+#include "types.cuh"
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define WARPGROUP_INSTRUCTIONS 1
+#endif
+
+__device__ __forceinline__ const unsigned char* swizzled(const unsigned char* tile, int row, int pack) {
+  return tile + row * 128 + (pack ^ row & 7) * 16;
+}
+__device__ __forceinline__ unsigned char* swizzled(unsigned char* tile, int row, int pack) {
+  return tile + row * 128 + (pack ^ row & 7) * 16;
+}
+
+// --- copies to shared memory that do not pass through registers ---
+
+// Copies BYTES (4, 8 or 16), or writes zeros.
+template <int BYTES> __device__ __forceinline__ void copy_async(void* to, const void* from, bool exists) {
+#ifdef EMULATED_CUDA
+  if (exists) memcpy(to, from, BYTES);
+  else memset(to, 0, BYTES);
+#else
+  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to)), bytes = exists ? BYTES : 0;
+  if constexpr (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
+  else asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(address), "l"(from), "r"(bytes), "n"(BYTES) : "memory");
+#endif
+}
+__device__ __forceinline__ void end_copies() {
+#ifndef EMULATED_CUDA
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// Waits until at most PENDING groups of this thread's copies are under way.
+template <int PENDING> __device__ __forceinline__ void wait_for_copies() {
+#ifndef EMULATED_CUDA
+  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
+#endif
+}
+// Before the barrier after which a product reads what this thread wrote to shared memory.
+__device__ __forceinline__ void publish_writes() {
+#ifdef WARPGROUP_INSTRUCTIONS
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+// --- products ---
+
+#ifdef WARPGROUP_INSTRUCTIONS
+
+// K-major, swizzled by 128 bytes, 1024 bytes from eight rows to the next eight.
+__device__ __forceinline__ unsigned long long describe_tile(const unsigned char* tile) {
+  const unsigned long long address = __cvta_generic_to_shared(tile);
+  return (address & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
+}
+
+#define WARPGROUP_PRODUCT_64(shape, transposition) \
+  asm volatile( \
+      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n64" shape " {" \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
+      "%24, %25, %26, %27, %28, %29, %30, %31" \
+      "}, %32, %33, add, 1, 1" transposition ";}" \
+      : \
+      "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
+      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), \
+      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
+      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) \
+      : "l"(left), "l"(right))
+
+#define WARPGROUP_PRODUCT_128(shape, transposition) \
+  asm volatile( \
+      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n128" shape " {" \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
+      "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
+      "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
+      "}, %64, %65, add, 1, 1" transposition ";}" \
+      : \
+      "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
+      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), \
+      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
+      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), \
+      "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), \
+      "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
+      "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), \
+      "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]) \
+      : "l"(left), "l"(right))
+
+#define WARPGROUP_PRODUCT_256(shape, transposition) \
+  asm volatile( \
+      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n256" shape " {" \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
+      "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
+      "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, " \
+      "%68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, " \
+      "%90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, " \
+      "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127" \
+      "}, %128, %129, add, 1, 1" transposition ";}" \
+      : \
+      "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
+      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), \
+      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
+      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), \
+      "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), \
+      "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
+      "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), \
+      "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), \
+      "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), \
+      "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), \
+      "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), \
+      "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]), \
+      "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), \
+      "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), \
+      "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]), \
+      "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127]) \
+      : "l"(left), "l"(right))
+
+#define WARPGROUP_PRODUCT(N)                                                                                    \
+  if constexpr (std::is_same_v<E, half>) WARPGROUP_PRODUCT_##N("k16.f32.f16.f16", ", 0, 0");                    \
+  else if constexpr (std::is_same_v<E, bfloat16>) WARPGROUP_PRODUCT_##N("k16.f32.bf16.bf16", ", 0, 0");         \
+  else WARPGROUP_PRODUCT_##N("k8.f32.tf32.tf32", "")
+
+template <class E, int N> __device__ __forceinline__ void warpgroup_product(float (&d)[N / 2], unsigned long long left, unsigned long long right) {
+  if constexpr (N == 64) { WARPGROUP_PRODUCT(64); }
+  else if constexpr (N == 128) { WARPGROUP_PRODUCT(128); }
+  else { WARPGROUP_PRODUCT(256); }
+}
+
+// Begins sums += left * right over the 128 bytes of a row; wait_for_products() before the sums are read, or the tiles
+// written.
+template <class E, int N> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  const unsigned long long a = describe_tile(left), b = describe_tile(right);
+#pragma unroll
+  for (int k = 0; k < 4; k++) warpgroup_product<E, N>(sums, a + 2 * k, b + 2 * k);
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Waits until at most PENDING products are under way.
+template <int PENDING, int COUNT> __device__ __forceinline__ void wait_for_products(float (&sums)[COUNT]) {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+  if constexpr (PENDING == 0) {
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(sums[i])::"memory");
+  }
+}
+
+#else
+
+template <int MATRICES> __device__ __forceinline__ void load_matrices(unsigned (&registers)[MATRICES], const void* row) {
+#ifdef EMULATED_CUDA
+  emulated::ldmatrix<MATRICES>(registers, row);
+#else
+  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  if constexpr (MATRICES == 4)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3]) : "r"(address) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(registers[0]), "=r"(registers[1]) : "r"(address) : "memory");
+#endif
+}
+
+#ifdef EMULATED_CUDA
+namespace emulated {
+// mma.sync.m16n8k8 of TF32, which drops the lower 13 bits, in the register layout of the PTX manual.
+inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMULATED_SITE_PARAMETERS) {
+  Thread& self = *current;
+  memcpy(self.value, a, 16);
+  memcpy(self.value + 16, b, 8);
+  memcpy(self.value + 24, d, 16);
+  warp_operation(EMULATED_SITE("mma"), ~0u, [](Thread* warp, unsigned) {
+    float left[16][8], right[8][8];
+    for (int lane = 0; lane < 32; lane++) {
+      unsigned bits[6];
+      memcpy(bits, warp[lane].value, sizeof bits);
+      float values[6];
+      for (int i = 0; i < 6; i++) bits[i] &= ~0x1fffu;
+      memcpy(values, bits, sizeof values);
+      for (int i = 0; i < 4; i++) left[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4] = values[i];
+      for (int i = 0; i < 2; i++) right[lane % 4 + i * 4][lane / 4] = values[4 + i];
+    }
+    for (int lane = 0; lane < 32; lane++) {
+      float sums[4];
+      memcpy(sums, warp[lane].value + 24, sizeof sums);
+      for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 8; k++) sums[i] += left[lane / 4 + i / 2 * 8][k] * right[k][lane % 4 * 2 + i % 2];
+      memcpy(warp[lane].result, sums, sizeof sums);
+    }
+  });
+  memcpy(d, self.result, sizeof d);
+}
+}  // namespace emulated
+#endif
+
+template <class E> __device__ __forceinline__ void warp_product(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+#ifdef EMULATED_CUDA
+  if constexpr (sizeof(E) == 2) emulated::mma_m16n8k16<E>(d, a, b);
+  else emulated::mma_m16n8k8_tf32(d, a, b);
+#else
+#define WARP_PRODUCT(shape)                                                                                                 \
+  asm volatile("mma.sync.aligned." shape " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                 \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+  if constexpr (std::is_same_v<E, half>) WARP_PRODUCT("m16n8k16.row.col.f32.f16.f16.f32");
+  else if constexpr (std::is_same_v<E, bfloat16>) WARP_PRODUCT("m16n8k16.row.col.f32.bf16.bf16.f32");
+  else WARP_PRODUCT("m16n8k8.row.col.f32.tf32.tf32.f32");
+#endif
+}
+
+template <class E, int N> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+  for (int k = 0; k < 4; k++) {
+    unsigned a[4];
+    load_matrices(a, swizzled(left, 16 * warp + lane % 16, 2 * k + lane / 16));
+#pragma unroll
+    for (int n = 0; n < N / 8; n++) {
+      unsigned b[2];
+      load_matrices(b, swizzled(right, 8 * n + lane % 8, 2 * k + lane / 8 % 2));
+      float d[4] = {sums[4 * n], sums[4 * n + 1], sums[4 * n + 2], sums[4 * n + 3]};
+      warp_product<E>(d, a, b);
+#pragma unroll
+      for (int i = 0; i < 4; i++) sums[4 * n + i] = d[i];
+    }
+  }
+}
+template <int PENDING, int COUNT> __device__ __forceinline__ void wait_for_products(float (&)[COUNT]) {}
+
+#endif
