@@ -16,6 +16,7 @@ from dualdnn.api.operations import parse
 from dualdnn.api.status import CudnnError
 
 from . import build_ahead
+from . import library_differences as _of_libraries  # noqa: F401 (declares them)
 from .bench import command as bench
 from .calls import Caller
 from .differences import explanation_of

@@ -18,7 +18,7 @@ DIFFERENCES: list[Difference] = []
 class Disagreement:
     """Which findings about recorded calls (recorded.judging.Finding) a difference explains.
 
-    kind: status, outputs or result. functions, clauses: patterns of the function and of the clause that our refusal
+    kind: status, outputs or result (a pattern). functions, clauses: patterns of the function and of the clause that our refusal
     cites. ours, theirs: patterns of the statuses, without CUDNN_STATUS_. when: a predicate on the recorded call.
     """
 
@@ -35,7 +35,7 @@ class Disagreement:
 
     def covers(self, finding: Any) -> bool:
         return (
-            finding.kind == self.kind
+            fnmatch.fnmatchcase(finding.kind, self.kind)
             and self.may_concern(finding.record.function)
             and fnmatch.fnmatchcase(finding.ours, self.ours)
             and fnmatch.fnmatchcase(finding.theirs, self.theirs)

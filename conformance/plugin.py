@@ -19,6 +19,7 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.status import CudnnError
 
 from . import differences as difference_table
+from . import library_differences as _of_libraries  # noqa: F401 (declares them)
 from . import scope
 from .calls import Caller
 from .recorded import differences as _declared  # noqa: F401 (declares them)

@@ -16,7 +16,7 @@ from dualdnn.api.operations import ConvolutionSpec
 
 from .view import Array
 
-BLOCK_BYTES = 2**25
+BLOCK_BYTES = 2**23  # larger blocks leave the cache before they are multiplied
 UNSPLIT_PRODUCTS = 2**22  # up to here an extended precision product is fast enough
 MOST_SLICES = 6
 DOUBLE_BITS = 53

@@ -14,10 +14,10 @@
 #endif
 
 __device__ __forceinline__ const unsigned char* swizzled(const unsigned char* tile, int row, int pack) {
-  return tile + row * 128 + (pack ^ row & 7) * 16;
+  return tile + row * 128 + (pack ^ (row & 7)) * 16;
 }
 __device__ __forceinline__ unsigned char* swizzled(unsigned char* tile, int row, int pack) {
-  return tile + row * 128 + (pack ^ row & 7) * 16;
+  return tile + row * 128 + (pack ^ (row & 7)) * 16;
 }
 
 // --- copies to shared memory that do not pass through registers ---

@@ -11,7 +11,7 @@
 constexpr int WIDTH = 16 / (sizeof(SOURCE) > sizeof(ELEMENT) ? sizeof(SOURCE) : sizeof(ELEMENT));
 // Blocks per multiprocessor: as many as the registers of a pack allow, for enough loads in flight.
 constexpr int ROWS_BLOCKS = sizeof(SOURCE) > 2 ? 8 : sizeof(SOURCE) == 2 ? 5 : 4;
-constexpr int TILES_BLOCKS = sizeof(SOURCE) == 8 ? 3 : 4;
+constexpr int TILES_BLOCKS = !same_type<SOURCE, ELEMENT> ? 3 : sizeof(SOURCE) == 4 ? 6 : sizeof(SOURCE) == 2 ? 5 : 4;
 using Move = Writer<true, COMPUTE, SOURCE, ELEMENT>;
 using Blend = Writer<false, COMPUTE, SOURCE, ELEMENT>;
 

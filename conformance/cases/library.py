@@ -6,7 +6,6 @@ import threading
 
 import numpy as np
 import pytest
-
 from dualdnn.api import cudnn as api
 from dualdnn.api.descriptors import TensorDescriptor
 from dualdnn.api.document import VERSION
@@ -334,7 +333,7 @@ def test_mask_has_a_bit_for_each_severity(cudnn, logged, mask, kept):
     cudnn.cudnnSetCallback(mask, None, None)
     assert cudnn.cudnnGetCallback().mask == kept
     levels = [cudnnSeverity_t.CUDNN_SEV_ERROR, cudnnSeverity_t.CUDNN_SEV_WARNING, cudnnSeverity_t.CUDNN_SEV_INFO]
-    assert (CUDNN_SEV_ERROR_EN, CUDNN_SEV_WARNING_EN, CUDNN_SEV_INFO_EN) == tuple(1 << level for level in levels)
+    assert tuple(1 << level for level in levels) == (CUDNN_SEV_ERROR_EN, CUDNN_SEV_WARNING_EN, CUDNN_SEV_INFO_EN)
 
 
 @shows("cudnnSetCallback/c03", "cudnnSetCallback/c05", "cudnnSetCallback/c08", "cudnnSetCallback/c12", "cudnnSetCallback/c13",

@@ -188,6 +188,25 @@ def test_forward_output_of_any_size(trial, mode, output):
         trial(forward(mode, STANDARD._replace(output=output), FLOAT, layout, layout), "positive")
 
 
+BEYOND = {
+    "no-padding": Geometry((1, 2, 5, 5), (2, 2), (0, 0), (2, 2), (3, 3)),
+    "padding-1": Geometry((1, 2, 5, 6), (4, 4), (1, 1), (2, 2), (3, 4)),
+    "negative-padding": Geometry((1, 2, 6, 7), (3, 2), (-1, -2), (2, 2), (3, 4)),
+    "3d": Geometry((1, 2, 3, 4, 3), (2, 2, 2), (0, 1, 0), (2, 2, 2), (2, 3, 2)),
+}
+
+
+@shows("cudnnPoolingForward/c05", "cudnnPoolingMode_t/c02", "cudnnPoolingMode_t/c03", "cudnnPoolingBackward/c01")
+@pytest.mark.parametrize("geometry", BEYOND)
+@pytest.mark.parametrize("mode", AVERAGES, ids=lambda m: m.name)
+def test_average_partly_beyond_the_padding(trial, mode, geometry):
+    """What lies beyond the padding is no location of it and does not count (docs/errata.md, D091)."""
+    for layout in ("nchw", "nhwc"):
+        trial(forward(mode, BEYOND[geometry], FLOAT, layout, layout), "positive")
+        operation = backward(mode, BEYOND[geometry], FLOAT, layout, layout, beta=1.0)
+        trial(operation, before=pooled(operation))
+
+
 PADDED = {
     "padding-of-a-window": Geometry((1, 2, 4, 4), (2, 2), (2, 2), (1, 1)),
     "padding-beyond-a-window": Geometry((1, 2, 3, 3), (2, 2), (3, 3), (2, 2)),

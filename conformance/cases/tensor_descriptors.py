@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 
 import pytest
-
 from dualdnn.api import cudnn as api
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnTensorFormat_t
 from dualdnn.api.operations.specs import (

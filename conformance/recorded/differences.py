@@ -92,6 +92,7 @@ def empty_windows(record: Record) -> bool:
 
 
 ANY_MAXIMUM = ("CUDNN_POOLING_MAX", "CUDNN_POOLING_MAX_DETERMINISTIC")
+OTHER_WIDTHS = ("CUDNN_64BIT_INDICES", "CUDNN_16BIT_INDICES", "CUDNN_8BIT_INDICES")
 AVERAGES = ("CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING", "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING")
 
 declare([
@@ -138,6 +139,7 @@ declare([
     Difference(
         "V-activation-backward-types", "cudnnActivationBackward", ("cudnnActivationBackward/c14",),
         "Differing data types are NOT_SUPPORTED.", "The type of y may differ for the ReLU.", "NOT_SUPPORTED: the status list (D145).",
+        cases=("activation/test_backward_operands_must_agree*",),
         recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnActivationBackward/c14",), theirs="SUCCESS"),),
     ),
     Difference(
@@ -149,17 +151,20 @@ declare([
     Difference(
         "V-arithmetic-rank", "cudnnAddTensor", ("cudnnAddTensor/c04", "cudnnOpTensor/c25"),
         "Tensors of up to 5 dimensions are supported.", "3 dimensions are BAD_PARAM.", "Computed: up to 5 includes 3.",
+        cases=("tensor_arithmetic/test_*_takes_three_dimensions*",),
         recorded=(Disagreement(functions=("cudnnAddTensor", "cudnnOpTensor"), ours="SUCCESS", theirs="BAD_PARAM", when=rank(3)),),
     ),
     Difference(
         "V-add-vectors", "cudnnAddTensor", ("cudnnAddTensor/c04",), "Every tensor format is supported.",
         "INT8x4 in CUDNN_TENSOR_NCHW_VECT_C is NOT_SUPPORTED.", "Computed: the sentence names every format.",
+        cases=("tensor_arithmetic/test_add_takes_vectorised_channels*",),
         recorded=(Disagreement(functions=("cudnnAddTensor",), ours="SUCCESS", theirs="NOT_SUPPORTED", when=of_type("INT8x4")),),
     ),
     Difference(
         "V-op-table", "cudnnOpTensor", ("cudnnOpTensor/c28", "cudnnOpTensor/c31"),
         "Types outside Table 7 are BAD_PARAM.", "Some are NOT_SUPPORTED, and INT8 or BFLOAT16 with a DOUBLE result is computed.",
         "BAD_PARAM: table and status list.",
+        cases=("tensor_arithmetic/test_op_types_outside_table_7*", "tensor_arithmetic/test_op_vectorised_types*",),
         recorded=(
             Disagreement(ours="BAD_PARAM", theirs="NOT_SUPPORTED", clauses=("cudnnOpTensor/c28", "cudnnOpTensor/c31")),
             Disagreement(ours="BAD_PARAM", clauses=("cudnnOpTensor/c31",), theirs="SUCCESS"),
@@ -176,12 +181,14 @@ declare([
     Difference(
         "V-set-value-type", "cudnnSetTensor", ("cudnnSetTensor/c03",), "The value has the data type of y.",
         "Reads a float for HALF, BFLOAT16 and INT8 and rounds it into y.", "The data type of y, as the section says (D124).",
+        cases=("tensor_arithmetic/test_set*HALF*", "tensor_arithmetic/test_set*BFLOAT16*", "tensor_arithmetic/test_set*INT8*", "tensor_arithmetic/test_operands_need_only*",),
         recorded=(Disagreement("outputs", ("cudnnSetTensor",), when=of_type("HALF", "BFLOAT16", "INT8")),),
     ),
     Difference(
         "V-transform-types", "cudnnTransformTensor", ("cudnnTransformTensor/c11",),
         "Different data types of x and y are BAD_PARAM.", "Converts some pairs of types and answers NOT_SUPPORTED for others.",
         "BAD_PARAM: the status list.",
+        cases=("transform/test_data_types_must_agree*", "transform/test_other_conversions*",),
         recorded=(
             Disagreement(ours="BAD_PARAM", clauses=("cudnnTransformTensor/c11",), theirs="SUCCESS"),
             Disagreement(ours="BAD_PARAM", clauses=("cudnnTransformTensor/c11",), theirs="NOT_SUPPORTED"),
@@ -190,6 +197,7 @@ declare([
     Difference(
         "V-transform-integers", "cudnnTransformTensor", ("cudnnTransformTensor/c01",), "Names no data types.",
         "INT32 and UINT8 are NOT_SUPPORTED.", "Computed: no list excludes them.",
+        cases=("transform/test_data_is_moved_unchanged*",),
         recorded=(
             Disagreement(functions=("cudnnTransformTensor",), ours="SUCCESS", theirs="NOT_SUPPORTED", when=of_type("INT32", "UINT8")),
         ),
@@ -198,6 +206,7 @@ declare([
         "V-transform-vectors", "cudnnTransformTensor", ("cudnnTransformTensor/c01",),
         "Serves to bring a tensor into another format.", "Turns INT8 into INT8x4 and back; INT8x32 and UINT8x4 are BAD_PARAM.",
         "Computed for all vector types with the same scalar.",
+        cases=("transform/test_between_vectors*", "transform/test_vectorised_layout*", "transform/test_vectors_are_not_transformed*", "reduce_tensor/test_vectorised_channels*",),
         recorded=(
             Disagreement(
                 functions=("cudnnTransformTensor",), ours="SUCCESS", theirs="BAD_PARAM", when=of_type("INT8x32", "UINT8x4", "INT8x4"),
@@ -208,6 +217,7 @@ declare([
         "V-transform-dims", "cudnnTransformTensorEx", ("cudnnTransformTensorEx/c04", "cudnnTransformTensorEx/c13"),
         "Source and destination have the dimensions that the transform implies; a wrongly initialised parameter is BAD_PARAM.",
         "A destination that is not folded, and a transform set for another number of dimensions, are computed.", "BAD_PARAM.",
+        cases=("transform/test_dimensions_must_fit*", "transform/test_rank_of_the_transform*", "transform/test_other_ranks_are_not_transformed*",),
         recorded=(
             Disagreement(ours="BAD_PARAM", clauses=("cudnnTransformTensorEx/c04", "cudnnTransformFilter/c04"), theirs="SUCCESS"),
             Disagreement(ours="BAD_PARAM", clauses=("cudnnTransformTensorEx/c13", "cudnnTransformFilter/c13"), theirs="SUCCESS"),
@@ -217,6 +227,7 @@ declare([
         "V-transform-factors", "cudnnTransformTensorEx", ("cudnnTransformTensorEx/c16", "cudnnTransformFilter/c16"),
         "Folding and padding take alpha = 1 and beta = 0 only, else NOT_SUPPORTED.", "Blends when folding, scales when padding.",
         "NOT_SUPPORTED: the status list.",
+        cases=("transform/test_folding_and_padding_are_not_scaled*",),
         recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnTransform*/c16",), theirs="SUCCESS"),),
     ),
     Difference(
@@ -224,7 +235,7 @@ declare([
         "A wrong nbDims is BAD_PARAM; what is not 4-D is NOT_SUPPORTED.",
         "Other numbers of dimensions are computed, and nbDims of the transform need not be that of the tensor.",
         "Refused as the status list says.",
-        cases=("transform/test_destination_rank_must_agree*", "transform/test_destination_of_other_ranks*"),
+        cases=("transform/test_destination_rank_must_agree*", "transform/test_destination_of_other_ranks*", "transform/test_destination_of_vectors*"),
         recorded=(
             Disagreement(ours="BAD_PARAM", clauses=("cudnnInitTransformDest/c08",), theirs="SUCCESS"),
             Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnInitTransformDest/c09",), theirs="SUCCESS"),
@@ -233,6 +244,7 @@ declare([
     Difference(
         "V-transform-format", "cudnnSetTensorTransformDescriptor", ("cudnnSetTensorTransformDescriptor/c17",),
         "An unsupported destFormat is NOT_SUPPORTED.", "-1 is accepted.", "NOT_SUPPORTED.",
+        cases=("transform/test_vector_format_is_not_supported*", "transform/test_refused_settings*",),
         recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnSetTensorTransformDescriptor/c17",), theirs="SUCCESS"),),
     ),
     Difference(
@@ -247,19 +259,30 @@ declare([
         recorded=(Disagreement("result", ("cudnnGetFilter4dDescriptor",), when=of_type("INT8x32")),),
     ),
     Difference(
+        "V-reduce-index-width", "cudnnReduceTensor", ("cudnnReduceTensor/c08",),
+        "Four widths of indices, of which only 32 bits are currently supported.", "Every width is accepted, 32 bits are written and measured.",
+        "Each width holds its own integers (D095).",
+        recorded=(
+            Disagreement("*", ("cudnnReduceTensor", "cudnnGetReductionIndicesSize"), when=has("reduceTensorIndicesType", *OTHER_WIDTHS)),
+        ),
+    ),
+    Difference(
         "V-reduce-small", "cudnnReduceTensor", ("cudnnReduceTensor/c30", "cudnnReduceTensor/c31"),
         "Insufficient indices or workspace are INVALID_VALUE.", "Answers BAD_PARAM.", "INVALID_VALUE: the status list.",
+        cases=("reduce_tensor/test_indices_too_small*", "reduce_tensor/test_workspace_too_small*", "reduce_tensor/test_size_of_the_workspace*", "reduce_tensor/test_null_indices*",),
         recorded=(Disagreement(ours="INVALID_VALUE", theirs="BAD_PARAM", clauses=("cudnnReduceTensor/c3[01]",)),),
     ),
     Difference(
         "V-reduce-indices", "cudnnReduceTensor", ("cudnnReduceTensor/c28",),
         "Indices of anything but MIN and MAX are BAD_PARAM.", "Accepts them for AMAX and NORM2 with some index types.",
-        "BAD_PARAM (D095).", recorded=(Disagreement(ours="BAD_PARAM", clauses=("cudnnReduceTensor/c28",), theirs="SUCCESS"),),
+        "BAD_PARAM (D095).", cases=("reduce_tensor/test_indices_of_other_operations*",),
+        recorded=(Disagreement(ours="BAD_PARAM", clauses=("cudnnReduceTensor/c28",), theirs="SUCCESS"),),
     ),
     Difference(
         "V-reduce-infinities", "cudnnReduceTensor", ("cudnnReduceTensor/c02",), "The minimum or maximum of the elements.",
         "Starts from the largest finite number: rows of infinities, or of infinities and NaN, give it instead.",
         "The minimum or maximum, infinite where it is (D098).",
+        cases=("reduce_tensor/test_extrem*",),
         recorded=(
             Disagreement(
                 "outputs", ("cudnnReduceTensor",),
@@ -270,6 +293,7 @@ declare([
     Difference(
         "V-pooling-infinities", "cudnnPoolingForward", ("cudnnPoolingMode_t/c01",), "The maximum of the window.",
         "Starts from the lowest finite number, which a window of -infinity gives.", "-infinity, the maximum.",
+        cases=("pooling/test_maximum_of_nan_and_infinity*",),
         recorded=(
             Disagreement("outputs", ("cudnnPoolingForward",), when=both(has("mode", *ANY_MAXIMUM), holds("x", np.isneginf))),
         ),
@@ -278,23 +302,27 @@ declare([
         "V-pooling-empty-average", "cudnnPoolingForward", ("cudnnPoolingMode_t/c02", "cudnnPoolingMode_t/c03"),
         "The average of a window; of none it is not defined.", "NaN in some configurations, 0 or -0 in others.",
         "NaN, 0 divided by 0 (D091).",
+        cases=("pooling/test_forward_windows_in_the_padding*", "pooling/test_forward_output_of_any_size*",),
         recorded=(Disagreement("outputs", ("cudnnPoolingForward",), when=both(has("mode", *AVERAGES), empty_windows)),),
     ),
     Difference(
         "V-pooling-bfloat16", "cudnnPoolingForward", ("cudnnPoolingForward/c11",),
         "The data types listed, others NOT_SUPPORTED.", "BFLOAT16 is computed.", "NOT_SUPPORTED: the status list.",
+        cases=("pooling/test_forward_other_types_are_not_supported*",),
         recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnPoolingForward/c11",), when=of_type("BFLOAT16"), theirs="SUCCESS"),),
     ),
     Difference(
         "V-pooling-strides", "cudnnPoolingBackward", ("cudnnPoolingBackward/c14",),
         "wStride other than 1 is given as an unsupported configuration.", "Computes any strides.",
         "NOT_SUPPORTED, NHWC excepted, which another sentence supports (D189).",
+        cases=("pooling/test_backward_needs_contiguous*",),
         recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnPoolingBackward/c14",), theirs="SUCCESS"),),
     ),
     Difference(
         "V-pooling-half-sums", "cudnnPoolingBackward", ("cudnnPoolingBackward/c01",),
         "Names no precision of the sums.", "CUDNN_POOLING_MAX adds the gradients of overlapping windows in the 16-bit type.",
         "Added in float and rounded once (D188).",
+        cases=("pooling/test_backward_special_values*HALF*", "pooling/test_backward_types_and_blending*",),
         recorded=(
             Disagreement("outputs", ("cudnnPoolingBackward",), when=both(has("mode", "CUDNN_POOLING_MAX"), of_type("HALF", "BFLOAT16"))),
         ),
@@ -311,6 +339,7 @@ declare([
         "V-softmax-half", "cudnnSoftmaxForward", ("cudnnSoftmaxForward/c01",), "Names no precision of the arithmetic.",
         "16-bit types: about one unit in the last place, more than one rounding of the result.",
         "Computed in float and rounded once.",
+        cases=("softmax/test_forward_formula*HALF*", "softmax/test_forward_formula*BFLOAT16*", "softmax/test_every_length*HALF*", "softmax/test_special_values*", "softmax/test_rows_padded*", "softmax/test_wide_ranges*", "softmax/test_more_than_threads*", "softmax/test_subtracting_the_maximum*",),
         recorded=(Disagreement("outputs", ("cudnnSoftmax*",), when=of_type("HALF", "BFLOAT16")),),
     ),
 ])  # fmt: skip

@@ -1,0 +1,84 @@
+"""Differences between the document and NVIDIA's library that its own calls show, each decided in docs/errata.md."""
+
+from __future__ import annotations
+
+from .differences import Difference, declare
+
+declare([
+    Difference(
+        "V-log-channels", "cudnnSetCallback", ("cudnnSetCallback/c06", "cudnnSetCallback/c07", "cudnnSetCallback/c08"),
+        "The error and warning channels are not yet functional.",
+        "8.9.7 and 9.19 report errors and warnings through them; 9.19 keeps the error bit set.", "No function, as 8.0.3 says (D107).",
+        cases=("library/test_error_and_warning_channels*", "library/test_mask_has_a_bit*", "library/test_callback_state*"),
+    ),
+    Difference(
+        "V-destroy-handle", "cudnnDestroy", ("cudnnDestroy/c05",), "NULL is BAD_PARAM.", "SUCCESS.", "BAD_PARAM (D036).",
+        cases=("library/test_null_handle[[]cudnnDestroy*",),
+    ),
+    Difference(
+        "V-statuses", "cudnnGetErrorString", ("cudnnStatus_t/c01", "cudnnGetErrorString/c01", "cudnnGetProperty/c02"),
+        "The statuses of 8.0.3.", "9.x has other numbers and families: INVALID_VALUE became BAD_PARAM, ALLOC_FAILED EXECUTION_FAILED.",
+        "The numbers of 8.0.3.", cases=("library/test_error_strings*", "library/test_property_type_is_checked*"),
+    ),
+    Difference(
+        "V-filter-int32", "cudnnSetFilter4dDescriptor", ("cudnnSetFilter4dDescriptor/c09",), "Any valid dataType.",
+        "INT32 is BAD_PARAM.", "INT32 is a valid type (D113).", cases=("filter_descriptors/test_*INT32*",),
+    ),
+    Difference(
+        "V-filter-vectors", "cudnnSetFilter4dDescriptor", ("cudnnTensorFormat_t/c07", "cudnnTensorFormat_t/c08"),
+        "Channels come in vectors of 4 or 32.", "Channels that are no multiple are accepted and rounded down.", "BAD_PARAM (D113).",
+        cases=("filter_descriptors/test_channels_come_in_whole_vectors*",),
+    ),
+    Difference(
+        "V-pooling-rank", "cudnnGetPoolingNdDescriptor", ("cudnnGetPoolingNdDescriptor/c11",),
+        "nbDimsRequested up to CUDNN_DIM_MAX.", "NOT_SUPPORTED from CUDNN_DIM_MAX - 1 on.", "CUDNN_DIM_MAX (D073).",
+        cases=("pooling/test_nd_descriptor_asked_for_dim_max*",),
+    ),
+    Difference(
+        "V-pooling-vectors", "cudnnPoolingForward", ("cudnnPoolingForward/c02",), "Every tensor format.",
+        "9.19 fails with INTERNAL_ERROR for some vectorised tensors.", "Computed (D092).", cases=("pooling/test_forward_vectors*",),
+    ),
+    Difference(
+        "V-pooling-negative-padding", "cudnnPoolingBackward", ("cudnnPoolingBackward/c01",), "The gradient of the pooling.",
+        "9.19 adds to elements that no window covers when the padding is negative.", "The gradient.",
+        cases=("pooling/test_backward_formula*negative-padding*",),
+    ),
+    Difference(
+        "V-transform-null", "cudnnSetTensorTransformDescriptor", ("cudnnSetTensorTransformDescriptor/c05",),
+        "NULL means no padding and no folding.", "NULL leaves a fold of 1, read back as 1.", "Zeros (D076).",
+        cases=("transform/test_null_arrays_replace_what_was_set*",),
+    ),
+    Difference(
+        "V-convolution-getter", "cudnnGetConvolution2dDescriptor", ("cudnnGetConvolution2dDescriptor/c07",),
+        "The descriptor has to be 2-D.", "Another rank is read, SUCCESS.", "BAD_PARAM: the status list.",
+        cases=("convolution_descriptors/test_get_2d_needs_a_2d_convolution*",),
+    ),
+    Difference(
+        "V-layouts", "cudnnSoftmaxForward", ("cudnnSoftmaxForward/c02", "cudnnSoftmaxBackward/c04", "cudnnActivationBackward/c04"),
+        "Every tensor format for 4 and 5 dimensions.", "9.19 answers NOT_SUPPORTED for some strided layouts.", "Every layout.",
+        cases=("softmax/test_*_takes_every_layout*", "activation/test_backward_takes_every_layout*", "transform/test_copy*", "transform/test_formats*"),
+    ),
+    Difference(
+        "V-overlap", "cudnnTransformTensor", ("cudnnTransformTensor/c03", "cudnnTransformFilter/c05", "cudnnSetTensor4dDescriptorEx/c04"),
+        "Source and destination may not overlap; routines refuse strides they do not handle.",
+        "Overlapping memory and outputs whose strides overlap are not noticed.", "Refused (D127).",
+        cases=("*/test_*overlap*", "transform/test_*in_place*", "softmax/test_in_place_needs_equal_strides*", "convolution/test_in_place*"),
+    ),
+    Difference(
+        "V-double-factors", "cudnnTransformTensorEx", ("cudnnTransformTensorEx/c09", "cudnnTransformFilter/c09"),
+        "alpha and beta follow the scaling rule: double beside DOUBLE.", "9.19 reads floats when the types of source and destination differ.",
+        "double beside DOUBLE.", cases=("transform/test_conversion*DOUBLE*",),
+    ),
+    Difference(
+        "V-transform-negative", "cudnnTransformTensorEx", ("cudnnSetTensorTransformDescriptor/c04", "cudnnSetTensorTransformDescriptor/c06"),
+        "Padding is added before and after each dimension; negative values are not excluded.",
+        "9.19 copies something else for negative padding, and for padding with folding.", "Cropping; padding before folding (D132).",
+        cases=("transform/test_padding*", "transform/test_folding_and_padding*", "transform/test_strided_transform*"),
+    ),
+    Difference(
+        "V-reduce-widths", "cudnnReduceTensor", ("cudnnReduceTensor/c08", "cudnnIndicesType_t/c01"),
+        "Four widths of indices, of which only 32 bits are currently supported.", "Every width is accepted, 32 bits are written.",
+        "Each width holds its own integers (D095).",
+        cases=("reduce_tensor/test_indices_of_every_width*", "reduce_tensor/test_indices_beyond_their_width*", "reduce_tensor/test_size_of_indices*"),
+    ),
+])  # fmt: skip
