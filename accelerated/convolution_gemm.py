@@ -25,6 +25,7 @@ from .convolution_problem import (
     operation_product,
     with_result,
 )
+from .convolution_tensor_core import allows_tensor_cores, tensor_core_launch
 from .geometry import THREADS, Divisor, blocks
 from .plans import Launch, pointers, structure, type_definitions
 
@@ -108,18 +109,25 @@ def implicit_gemm(operation: Convolution, device: Any, precomputed: bool) -> lis
         arguments = structure(*pointers(1), ("convolution", value))
         function = device.function(SOURCE, "convolution_terms", definitions)
         launches.append(Launch(function, arguments, ("workSpace",), blocks(value.terms)))
-    product = product_launch(
-        device,
-        definitions,
-        value,
-        operation.convolution.group_count,
-        ("x", "w", *operand_names(operation)),
-        finish=epilogue(operation),
-        words=words,
-        float_result=operation.y.data_type == FLOAT,
-        reordered_filters=operation.w.dims[0] // 32 if operation.filter_is_reordered else 0,
-        precomputed=precomputed,
-    )
+    groups, names, finish = operation.convolution.group_count, ("x", "w", *operand_names(operation)), epilogue(operation)
+    if allows_tensor_cores(operation, device):
+        element_bytes = operation.x.scalar_bytes
+        product = tensor_core_launch(
+            device, definitions, value, groups, element_bytes, names, finish=finish, precomputed=precomputed
+        )
+    else:
+        product = product_launch(
+            device,
+            definitions,
+            value,
+            groups,
+            names,
+            finish=finish,
+            words=words,
+            float_result=operation.y.data_type == FLOAT,
+            reordered_filters=operation.w.dims[0] // 32 if operation.filter_is_reordered else 0,
+            precomputed=precomputed,
+        )
     return [*launches, product]
 
 
@@ -159,7 +167,11 @@ def gemm(operation: Convolution, device: Any) -> list[Launch]:
         mark_packs(value, groups, o.x.scalar_bytes)
         value.x_packs = True  # the rows of the matrix end in zeros up to a multiple of a pack
         names = ("workSpace", "w", *operand_names(o))
-        launches.append(product_launch(device, definitions, value, groups, names, finish=epilogue(o)))
+        if allows_tensor_cores(o, device):
+            product = tensor_core_launch(device, definitions, value, groups, o.x.scalar_bytes, names, finish=epilogue(o))
+        else:
+            product = product_launch(device, definitions, value, groups, names, finish=epilogue(o))
+        launches.append(product)
     return launches
 
 

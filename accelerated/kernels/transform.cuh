@@ -40,7 +40,8 @@ struct Walk {
     return index == 0;
   }
   // Offsets of the dimensions from `FIRST` on.
-  template <int FIRST> __device__ __forceinline__ void offsets(const unsigned (&position)[DIMENSIONS], int& source, int& destination) const {
+  template <int FIRST>
+  __device__ __forceinline__ void offsets(const unsigned (&position)[DIMENSIONS], int& source, int& destination) const {
     source = source_base, destination = destination_base;
 #pragma unroll
     for (int d = FIRST; d < DIMENSIONS; d++) {
@@ -213,6 +214,11 @@ __device__ __forceinline__ void walk_tiles(const Walk& walk, const Tiling& tilin
     position[1] = first_along + b;
     return inside && position[0] < across && position[1] < along;
   };
+  auto offset = [&](int outer, int step_across, int step_along) {
+    return outer + static_cast<int>(position[0]) * step_across + static_cast<int>(position[1]) * step_along;
+  };
+  auto origin = [&] { return source + offset(from, source_across, source_along); };
+  auto target = [&] { return destination + offset(to, destination_across, destination_along); };
 
   if (packs_in) {
     Words loaded[PACKS_IN] = {};
@@ -223,7 +229,7 @@ __device__ __forceinline__ void walk_tiles(const Walk& walk, const Tiling& tilin
       if (!locate(low(pack, log_packs) << LOG_IN, low(row, log_along), row >> log_along)) continue;
       const unsigned left = across - position[0];
       unsigned read = passing<IN>(walk.source_check, walk.source_checks, walk.rank, position, left < IN ? left : IN);
-      loaded[k] = gather_words(source + (from + static_cast<int>(position[0]) * source_across + static_cast<int>(position[1]) * source_along), source_across, read);
+      loaded[k] = gather_words(origin(), source_across, read);
     }
 #pragma unroll
     for (unsigned k = 0; k < PACKS_IN; k++)
@@ -236,8 +242,7 @@ __device__ __forceinline__ void walk_tiles(const Walk& walk, const Tiling& tilin
         const unsigned element = first + k * TILE_THREADS, row = element >> log_across;
         loaded[k] = S();
         if (element >= elements || !locate(low(element, log_across), low(row, log_along), row >> log_along)) continue;
-        if (passing<1>(walk.source_check, walk.source_checks, walk.rank, position, 1))
-          loaded[k] = source[from + static_cast<int>(position[0]) * source_across + static_cast<int>(position[1]) * source_along];
+        if (passing<1>(walk.source_check, walk.source_checks, walk.rank, position, 1)) loaded[k] = *origin();
       }
 #pragma unroll
       for (unsigned k = 0; k < BATCH; k++) {
@@ -248,8 +253,9 @@ __device__ __forceinline__ void walk_tiles(const Walk& walk, const Tiling& tilin
   }
   __syncthreads();
 
-  auto value = [&](unsigned a, unsigned row) { return scalars[slot((row << log_packs) + (a >> LOG_IN)) << LOG_IN | (a & (IN - 1))]; };
-  auto target = [&] { return destination + (to + static_cast<int>(position[0]) * destination_across + static_cast<int>(position[1]) * destination_along); };
+  auto value = [&](unsigned a, unsigned row) {
+    return scalars[slot((row << log_packs) + (a >> LOG_IN)) << LOG_IN | (a & (IN - 1))];
+  };
   if (packs_out) {
     const unsigned log_out = log_along - LOG_OUT;
 #pragma unroll 2

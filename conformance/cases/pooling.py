@@ -714,14 +714,15 @@ BAD_IMAGES = {
 
 
 @pytest.mark.parametrize("bad", BAD_IMAGES)
-def test_2d_descriptor_refuses(cudnn, refuses, bad):
+def test_2d_descriptor_refuses(subject, cudnn, refuses, bad):
     position, value, clause = BAD_IMAGES[bad]
     descriptor = cudnn.cudnnCreatePoolingDescriptor()
     cudnn.cudnnSetPooling2dDescriptor(descriptor, *IMAGES)
     wrong = [Mode.CUDNN_POOLING_MAX, Nan.CUDNN_NOT_PROPAGATE_NAN, 9, 9, 9, 9, 9, 9]
     wrong[position] = value
     refuses(BAD_PARAM, f"cudnnSetPooling2dDescriptor/{clause}", cudnn.cudnnSetPooling2dDescriptor, descriptor, *wrong)
-    assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == IMAGES
+    if subject.ours:  # a refused call changes nothing
+        assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == IMAGES
 
 
 BAD_ND = {
@@ -735,7 +736,7 @@ BAD_ND = {
 
 
 @pytest.mark.parametrize("bad", BAD_ND)
-def test_nd_descriptor_refuses(cudnn, refuses, bad):
+def test_nd_descriptor_refuses(subject, cudnn, refuses, bad):
     change, status, clause = BAD_ND[bad]
     descriptor = cudnn.cudnnCreatePoolingDescriptor()
     cudnn.cudnnSetPooling2dDescriptor(descriptor, *IMAGES)
@@ -748,7 +749,8 @@ def test_nd_descriptor_refuses(cudnn, refuses, bad):
     refuses(
         status, f"cudnnSetPoolingNdDescriptor/{clause}", cudnn.cudnnSetPoolingNdDescriptor, descriptor, *wrong.values()
     )
-    assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == IMAGES
+    if subject.ours:  # a refused call changes nothing
+        assert tuple(cudnn.cudnnGetPooling2dDescriptor(descriptor)) == IMAGES
 
 
 @pytest.mark.parametrize("array, clause", [("window", "c05"), ("padding", "c06"), ("stride", "c07")])

@@ -187,6 +187,24 @@ def test_between_vectors(trial, x, y, alpha, beta):
     trial(moved(*specs, alpha, beta))
 
 
+@shows("cudnnTransformTensor/c01")
+@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("offsets", [(1, 0), (0, 1), (1, 3)], ids=str)
+def test_addresses(caller, offsets, formats):
+    """Tensors may begin at any element of an allocation."""
+    dims = (2, 16, 4, 12)
+    x, y = (TensorSpec.packed(FLOAT, dims, tensor_format) for tensor_format in formats)
+    whole = np.arange(x.count + 4, dtype=np.float32)
+    source, result = caller.handle.to_device(whole), caller.handle.to_device(-whole)
+    places = [buffer.slice(4 * offset, x.nbytes) for buffer, offset in zip((source, result), offsets, strict=True)]
+    caller(moved(x, y), {"x": places[0], "y": places[1]})
+    data = whole[offsets[0] : offsets[0] + x.count]
+    plain = data.reshape(dims) if formats[0] == NCHW else data.reshape(2, 4, 12, 16).transpose(0, 3, 1, 2)
+    expected = -whole
+    expected[offsets[1] : offsets[1] + y.count] = (plain if formats[1] == NCHW else plain.transpose(0, 2, 3, 1)).ravel()
+    assert np.array_equal(result.to_host(np.float32, whole.size), expected)
+
+
 @shows("cudnnTransformTensor/c03")
 @pytest.mark.parametrize("to", [NCHW, NHWC], ids=lambda f: f.name)
 def test_in_place_is_refused(refused, to):

@@ -259,14 +259,6 @@ declare([
         recorded=(Disagreement("result", ("cudnnGetFilter4dDescriptor",), when=of_type("INT8x32")),),
     ),
     Difference(
-        "V-reduce-index-width", "cudnnReduceTensor", ("cudnnReduceTensor/c08",),
-        "Four widths of indices, of which only 32 bits are currently supported.", "Every width is accepted, 32 bits are written and measured.",
-        "Each width holds its own integers (D095).",
-        recorded=(
-            Disagreement("*", ("cudnnReduceTensor", "cudnnGetReductionIndicesSize"), when=has("reduceTensorIndicesType", *OTHER_WIDTHS)),
-        ),
-    ),
-    Difference(
         "V-reduce-small", "cudnnReduceTensor", ("cudnnReduceTensor/c30", "cudnnReduceTensor/c31"),
         "Insufficient indices or workspace are INVALID_VALUE.", "Answers BAD_PARAM.", "INVALID_VALUE: the status list.",
         cases=("reduce_tensor/test_indices_too_small*", "reduce_tensor/test_workspace_too_small*", "reduce_tensor/test_size_of_the_workspace*", "reduce_tensor/test_null_indices*",),
@@ -277,6 +269,14 @@ declare([
         "Indices of anything but MIN and MAX are BAD_PARAM.", "Accepts them for AMAX and NORM2 with some index types.",
         "BAD_PARAM (D095).", cases=("reduce_tensor/test_indices_of_other_operations*",),
         recorded=(Disagreement(ours="BAD_PARAM", clauses=("cudnnReduceTensor/c28",), theirs="SUCCESS"),),
+    ),
+    Difference(
+        "V-reduce-index-width", "cudnnReduceTensor", ("cudnnReduceTensor/c08",),
+        "Four widths of indices, of which only 32 bits are currently supported.", "Every width is accepted, 32 bits are written and measured.",
+        "Each width holds its own integers (D095).",
+        recorded=(
+            Disagreement("*", ("cudnnReduceTensor", "cudnnGetReductionIndicesSize"), when=has("reduceTensorIndicesType", *OTHER_WIDTHS)),
+        ),
     ),
     Difference(
         "V-reduce-infinities", "cudnnReduceTensor", ("cudnnReduceTensor/c02",), "The minimum or maximum of the elements.",
