@@ -166,7 +166,9 @@ class _Kernels:
     def _blocks(self, columns: int) -> int:
         return -(-columns // self.lines)
 
-    def forward(self, name: str, spectrum_at: int, columns: int, channels: int, first: int = 0, images: int = 1) -> list[Launch]:
+    def forward(
+        self, name: str, spectrum_at: int, columns: int, channels: int, first: int = 0, images: int = 1
+    ) -> list[Launch]:
         """The spectrum of images or filters: columns, then rows, then the depth."""
         depth, rows, _ = self.spectra.size
         blocks = depth * -(-rows // 2) * self._blocks(columns)
@@ -178,9 +180,17 @@ class _Kernels:
         kept = width // 2 + 1
         passes = []
         if rows > 1:
-            passes.append(self.launch("fft_lines", depth * self._blocks(kept * columns), spectrum_at, columns, 1, ROWS, inverse=inverse))
+            passes.append(
+                self.launch(
+                    "fft_lines", depth * self._blocks(kept * columns), spectrum_at, columns, 1, ROWS, inverse=inverse
+                )
+            )
         if depth > 1:
-            passes.append(self.launch("fft_lines", self._blocks(rows * kept * columns), spectrum_at, columns, 1, DEPTH, inverse=inverse))
+            passes.append(
+                self.launch(
+                    "fft_lines", self._blocks(rows * kept * columns), spectrum_at, columns, 1, DEPTH, inverse=inverse
+                )
+            )
         return passes
 
     def filters(self) -> list[Launch]:
@@ -211,7 +221,9 @@ class _Kernels:
             *self.forward("fft_images", s.images_at, groups * tiles * channels, channels, first, images),
             multiply,
             *self._lines(s.results_at, columns, inverse=True),
-            self.launch("fft_results", blocks, s.results_at, columns, filters, first_image=first, images=images, inverse=True),
+            self.launch(
+                "fft_results", blocks, s.results_at, columns, filters, first_image=first, images=images, inverse=True
+            ),
         ]
 
 

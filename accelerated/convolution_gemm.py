@@ -72,7 +72,10 @@ def product_launch(
     filter_tiles, position_tiles = -(-value.filters // filters), -(-value.positions // positions)
     arguments = structure(
         *pointers(6),
-        *((name, c_longlong(offset)) for name, offset in zip(("x_offset", "w_offset", "y_offset"), offsets, strict=True)),
+        *(
+            (name, c_longlong(offset))
+            for name, offset in zip(("x_offset", "w_offset", "y_offset"), offsets, strict=True)
+        ),
         ("convolution", value),
         ("epilogue", finish),
         ("position_tiles", Divisor.of(position_tiles)),
@@ -109,7 +112,11 @@ def implicit_gemm(operation: Convolution, device: Any, precomputed: bool) -> lis
         arguments = structure(*pointers(1), ("convolution", value))
         function = device.function(SOURCE, "convolution_terms", definitions)
         launches.append(Launch(function, arguments, ("workSpace",), blocks(value.terms)))
-    groups, names, finish = operation.convolution.group_count, ("x", "w", *operand_names(operation)), epilogue(operation)
+    groups, names, finish = (
+        operation.convolution.group_count,
+        ("x", "w", *operand_names(operation)),
+        epilogue(operation),
+    )
     if allows_tensor_cores(operation, device):
         element_bytes = operation.x.scalar_bytes
         product = tensor_core_launch(
@@ -168,7 +175,9 @@ def gemm(operation: Convolution, device: Any) -> list[Launch]:
         value.x_packs = True  # the rows of the matrix end in zeros up to a multiple of a pack
         names = ("workSpace", "w", *operand_names(o))
         if allows_tensor_cores(o, device):
-            product = tensor_core_launch(device, definitions, value, groups, o.x.scalar_bytes, names, finish=epilogue(o))
+            product = tensor_core_launch(
+                device, definitions, value, groups, o.x.scalar_bytes, names, finish=epilogue(o)
+            )
         else:
             product = product_launch(device, definitions, value, groups, names, finish=epilogue(o))
         launches.append(product)

@@ -202,4 +202,3 @@ def operand_names(operation: Convolution) -> tuple[str, ...]:
 
 
 PLAIN = EpilogueStruct(1.0, 0.0)
-

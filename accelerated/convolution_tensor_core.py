@@ -66,7 +66,10 @@ def tensor_core_launch(
     filter_tiles, position_tiles = -(-value.filters // filters), -(-value.positions // POSITIONS)
     arguments = structure(
         *pointers(6),
-        *((name, c_longlong(offset)) for name, offset in zip(("x_offset", "w_offset", "y_offset"), offsets, strict=True)),
+        *(
+            (name, c_longlong(offset))
+            for name, offset in zip(("x_offset", "w_offset", "y_offset"), offsets, strict=True)
+        ),
         ("convolution", value),
         ("epilogue", finish),
         ("position_tiles", Divisor.of(position_tiles)),

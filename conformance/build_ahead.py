@@ -61,5 +61,7 @@ def run(chosen: argparse.Namespace) -> int:
         print(f"\r[{bar:30}] {done} of {total}  {built!s:60.60}", end="", file=sys.stderr, flush=True)
 
     compile_all(modules, device.architecture, chosen.jobs, progress)
-    print(f"\n{len(modules)} modules for {device.architecture} in {time.perf_counter() - started:.1f} s", file=sys.stderr)
+    print(
+        f"\n{len(modules)} modules for {device.architecture} in {time.perf_counter() - started:.1f} s", file=sys.stderr
+    )
     return 0

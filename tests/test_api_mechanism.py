@@ -7,7 +7,6 @@ import threading
 
 import numpy as np
 import pytest
-
 from dualdnn.api import cudnn
 from dualdnn.api.document import functions
 from dualdnn.api.functions import FUNCTIONS, documented

@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import pytest
-
 from dualdnn.conformance.bench.measure import with_floor
 from dualdnn.conformance.bench.rows import rows
 from dualdnn.conformance.command_line import main

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from dualdnn.api import cudnn
 from dualdnn.api.crosscheck import BackendsDisagree, loaded
 from dualdnn.conformance.command_line import main

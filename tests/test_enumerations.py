@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from dualdnn.api.enumerations import ENUMERATIONS, RESTORED
 from dualdnn.conformance.subjects import find_vendor_library
 

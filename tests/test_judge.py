@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnActivationMode_t as Mode
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan

@@ -7,7 +7,6 @@ import random
 
 import numpy as np
 import pytest
-
 from dualdnn.api.enumerations import ENUMERATIONS, cudnnActivationMode_t, cudnnNanPropagation_t, cudnnPoolingMode_t
 from dualdnn.api.operations import (
     ActivationForward,

@@ -29,7 +29,9 @@ def record(cls: type[T]) -> type[T]:
     def identity(self: Any) -> tuple[Any, ...]:
         found = self.__dict__.get("_identity")
         if found is None:
-            found = self.__dict__["_identity"] = tuple(getattr(self, name) or repr(getattr(self, name)) for name in names)
+            found = self.__dict__["_identity"] = tuple(
+                getattr(self, name) or repr(getattr(self, name)) for name in names
+            )
         return found
 
     def cached_hash(self: Any) -> int:

@@ -75,7 +75,8 @@ class Bench:
         self.device.fill(source.address, nbytes, 7)
         stream = self.clock.stream
         rounds = [
-            self.clock.seconds(lambda: self.device.copy(target.address, source.address, nbytes, stream)) for _ in range(12)
+            self.clock.seconds(lambda: self.device.copy(target.address, source.address, nbytes, stream))
+            for _ in range(12)
         ]
         return 2 * nbytes / statistics.median(rounds)
 

@@ -487,6 +487,13 @@ def test_gradient_of_large_windows_with_nan(trial, size, layout):
 
 
 @shows("cudnnSetPooling2dDescriptor/c03")
+@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
+def test_gradient_of_wide_rows_with_nan(trial, nan):
+    operation = backward(MAXIMA[0], SIZES["wide"], FLOAT, nan=nan, beta=1.0)
+    trial(operation, before=pooled(operation, "special"))
+
+
+@shows("cudnnSetPooling2dDescriptor/c03")
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
 def test_gradient_of_infinite_maxima(trial, layout):
     """A window of negative infinities has a first maximum, one of NaN passed over has none."""
