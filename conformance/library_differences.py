@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .differences import Difference, declare
+from .differences import Difference, Disagreement, declare
 
 declare([
     Difference(
@@ -49,11 +49,6 @@ declare([
         cases=("transform/test_null_arrays_replace_what_was_set*",),
     ),
     Difference(
-        "V-convolution-getter", "cudnnGetConvolution2dDescriptor", ("cudnnGetConvolution2dDescriptor/c07",),
-        "The descriptor has to be 2-D.", "Another rank is read, SUCCESS.", "BAD_PARAM: the status list.",
-        cases=("convolution_descriptors/test_get_2d_needs_a_2d_convolution*",),
-    ),
-    Difference(
         "V-layouts", "cudnnSoftmaxForward", ("cudnnSoftmaxForward/c02", "cudnnSoftmaxBackward/c04", "cudnnActivationBackward/c04"),
         "Every tensor format for 4 and 5 dimensions.", "9.19 answers NOT_SUPPORTED for some strided layouts.", "Every layout.",
         cases=("softmax/test_*_takes_every_layout*", "activation/test_backward_takes_every_layout*", "transform/test_copy*", "transform/test_formats*"),
@@ -80,5 +75,53 @@ declare([
         "Four widths of indices, of which only 32 bits are currently supported.", "Every width is accepted, 32 bits are written.",
         "Each width holds its own integers (D095).",
         cases=("reduce_tensor/test_indices_of_every_width*", "reduce_tensor/test_indices_beyond_their_width*", "reduce_tensor/test_size_of_indices*"),
+    ),
+    Difference(
+        "V-im2col-order", "cudnnIm2Col", ("cudnnIm2Col/c02", "cudnnIm2Col/c06"),
+        "A has a row for each output position and is stored HW packed: columns contiguous.",
+        "Stores A transposed: rows (c, r, s), columns (n, p, q).", "The document (D252).",
+        cases=("convolution_filters/test_im2col*",), recorded=(Disagreement("outputs", ("cudnnIm2Col",)),),
+    ),
+    Difference(
+        "V-bias-identity", "cudnnConvolutionBiasActivationForward", ("cudnnConvolutionBiasActivationForward/c04",),
+        "IDENTITY is enabled with IMPLICIT_PRECOMP_GEMM only.", "Every algorithm takes it.", "NOT_SUPPORTED: the section says must.",
+        cases=("convolution_bias_activation/test_identity*",),
+        recorded=(Disagreement(ours="NOT_SUPPORTED", theirs="SUCCESS", clauses=("cudnnConvolutionBiasActivationForward/c04",)),),
+    ),
+    Difference(
+        "V-bias-true-half", "cudnnConvolutionBiasActivationForward", ("cudnnConvolutionBiasActivationForward/c10",),
+        "Table 16 has no HALF with HALF computation.", "Computed.", "NOT_SUPPORTED: the table.",
+        cases=("convolution_bias_activation/test_true_half*",),
+        recorded=(Disagreement(ours="NOT_SUPPORTED", theirs="SUCCESS", clauses=("cudnnConvolutionBiasActivationForward/c10",)),),
+    ),
+    Difference(
+        "V-convolution-tables", "cudnnConvolutionForward", ("cudnnConvolutionForward/c58",), "Tables 18 to 22 are exhaustive.",
+        "Bias-activation takes any layout with any algorithm; INT8x4 to FLOAT takes NHWC output; PRECOMP and GEMM take dilation; INT8x32 takes"
+        " IMPLICIT_GEMM and dilation; FFT and WINOGRAD are gone in 9.x.", "NOT_SUPPORTED: the tables (D225 to D231).",
+        cases=("convolution_support/*", "convolution_bias_activation/test_statuses*"),
+        recorded=(Disagreement(functions=("cudnnConvolution*Forward",), ours="NOT_SUPPORTED", theirs="SUCCESS", clauses=("cudnnConvolutionForward/c58",)),),
+    ),
+    Difference(
+        "V-get2d-fresh", "cudnnGetConvolution2dDescriptor", ("cudnnGetConvolution2dDescriptor/c07",), "Must be initialised as 2-D.",
+        "A fresh descriptor reads as zeros.", "BAD_PARAM.", cases=("convolution_descriptors/test_get_2d_needs_a_2d_convolution*",),
+    ),
+    Difference(
+        "V-convolution-statuses", "cudnnConvolutionForward",
+        ("cudnnConvolutionForward/c53", "cudnnConvolutionForward/c57", "cudnnGetConvolutionForwardAlgorithm_v7/c13"),
+        "The statuses of the list.", "9.19 answers another of BAD_PARAM and NOT_SUPPORTED, and SUCCESS for a count below 1.", "The status list.",
+        cases=("convolution/test_output_of_another_size*", "convolution_algorithms/test_sizes_that*", "convolution/test_data_types_must_match*",
+               "convolution_algorithms/test_at_least_one_result*", "convolution_algorithms/test_the_workspace_decides*"),
+    ),
+    Difference(
+        "V-bias-checks", "cudnnConvolutionBiasActivationForward",
+        ("cudnnConvolutionBiasActivationForward/c30", "cudnnConvolutionBiasActivationForward/c31", "cudnnConvolutionBiasActivationForward/c33"),
+        "The conditions of the list.", "Accepted, or another status for rank 3; with IMPLICIT_PRECOMP_GEMM the ReLU keeps NaN.", "The status list.",
+        cases=("convolution_bias_activation/test_nan_propagation*", "convolution_bias_activation/test_bias_must_fit*", "convolution_bias_activation/test_relu_turns_nan*"),
+    ),
+    Difference(
+        "V-reorder-checks", "cudnnReorderFilterAndBias", ("cudnnReorderFilterAndBias/c06",),
+        "Filters of INT8x32 whose K is a multiple of 32; a reorderBias below 1 leaves the bias alone.",
+        "Other K and reorder types are accepted; -1 reorders.", "Refused (D253).",
+        cases=("convolution_filters/test_the_bias_is_left_alone*", "convolution_filters/test_other_filters*", "convolution_filters/test_reorder_type*"),
     ),
 ])  # fmt: skip

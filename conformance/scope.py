@@ -17,6 +17,12 @@ TYPES = frozenset(
     {
         "cudnnActivationDescriptor_t",
         "cudnnActivationMode_t",
+        "cudnnConvolutionDescriptor_t",
+        "cudnnConvolutionFwdAlgo_t",
+        "cudnnConvolutionFwdAlgoPerf_t",
+        "cudnnConvolutionMode_t",
+        "cudnnReorderType_t",
+        "cudnnMathType_t",
         "cudnnDataType_t",
         "cudnnErrQueryMode_t",
         "cudnnFilterDescriptor_t",

@@ -126,7 +126,7 @@ def test_the_environment_chooses_the_default_backend(monkeypatch):
 
 
 def test_names_that_are_missing_say_why():
-    with pytest.raises(AttributeError, match="section .* not implemented yet"):
+    with pytest.raises(AttributeError, match=r"section .* not implemented yet"):
         cudnn.cudnnFusedOpsExecute  # noqa: B018
     with pytest.raises(AttributeError, match="no function or enumerator"):
         cudnn.cudnnDoMagic  # noqa: B018

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FLOORS = ("api", "reference", "accelerated", "conformance")
-FAMILIES = ("activation", "pooling", "reduce_tensor", "softmax", "tensor_arithmetic", "transform")
+FAMILIES = ("activation", "convolution", "pooling", "reduce_tensor", "softmax", "tensor_arithmetic", "transform")
 # The api opens backends and lets the reference judge, inside functions; nothing else looks upwards.
 ALLOWED = {
     "api": {"api"},
@@ -60,9 +60,10 @@ def test_each_family_is_on_every_floor(floor, family):
 def test_every_operation_is_implemented_and_callable():
     from dualdnn import accelerated, reference
     from dualdnn.api.operations import Operation
+    from dualdnn.api.operations.records import RECORDS
     from dualdnn.conformance.calls import CALLS
 
-    operations = set(Operation.__subclasses__())
+    operations = {kind for kind in RECORDS.values() if issubclass(kind, Operation)}
     assert set(reference.implemented()) == operations
     assert set(accelerated.implemented()) == operations
     assert set(CALLS) == operations
@@ -81,5 +82,5 @@ def test_differences_are_in_the_errata():
     text = (ROOT / "docs/errata.md").read_text()
     clauses = load_clauses()
     for entry in DIFFERENCES:
-        assert entry.id.split("-")[0] in text, entry.id
+        assert entry.id in text, entry.id
         assert set(entry.clauses) <= set(clauses), entry.id

@@ -15,7 +15,7 @@ from ..enumerations import ENUMERATIONS
 
 T = TypeVar("T")
 
-_TYPES: dict[str, type] = {}
+RECORDS: dict[str, type] = {}
 _ENUMERATORS = {member.name: member for enumeration in ENUMERATIONS.values() for member in enumeration}
 _CONSTANTS = {"nan": float("nan"), "inf": float("inf"), **_ENUMERATORS}
 
@@ -45,7 +45,7 @@ def record(cls: type[T]) -> type[T]:
 
     made.__hash__, made.__eq__ = cached_hash, equal
     made.__repr__ = made.__str__ = _text
-    _TYPES[cls.__name__] = made
+    RECORDS[cls.__name__] = made
     return made
 
 
@@ -82,5 +82,5 @@ def _build(node: ast.expr) -> Any:
         case ast.Tuple(elts=items):
             return tuple(_build(item) for item in items)
         case ast.Call(func=ast.Name(id=name), args=[], keywords=keywords):
-            return _TYPES[name](**{keyword.arg: _build(keyword.value) for keyword in keywords if keyword.arg})
+            return RECORDS[name](**{keyword.arg: _build(keyword.value) for keyword in keywords if keyword.arg})
     raise ValueError(f"unexpected {ast.unparse(node)}")
