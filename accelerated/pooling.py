@@ -38,8 +38,9 @@ LANE_BYTES = (128, 64, 32)  # channels of a tile, as bytes
 LARGE_WINDOW = 256  # positions from which a block shares a window
 MANY_THREADS = 2**16  # about what keeps a GPU busy
 LONGEST_SCAN = 1024  # positions that one thread looks through
-SHARED_SCAN = 512  # positions from which a block looks through a window, if there are few windows
-FEW_WINDOWS = 16
+# (positions, windows): from so many on, of no more windows, a block looks through a window together: where rows are
+# neighbours, and where channels are and few threads would have a window.
+SHARED_SCAN = {"rows": (512, 16), "channels": (32, 4)}
 MOST_POSITIONS = 2**16 - 1  # winners are 16-bit numbers
 WINNER_BYTES = 2
 
@@ -104,7 +105,8 @@ def pooling_backward(operation: PoolingBackward, device: Any) -> Plan:
         function = device.function(BACKWARD, f"pooling_backward_{kernel}", definitions)
         return Plan(operation, [Launch(function, arguments, ("dy", "x", "dx"), (count, 1, 1), BLOCK, shared_bytes)])
 
-    few_large = shape.covered >= SHARED_SCAN and shape.windows <= FEW_WINDOWS
+    positions, windows = SHARED_SCAN["channels" if shape.lanes > 1 else "rows"]
+    few_large = shape.covered >= positions and shape.windows <= windows
     if maximum and (shape.covered > LONGEST_SCAN or few_large):
         if scan := _scan(shape, compute_bytes, device):
             tile, count, parts, shared_bytes = scan

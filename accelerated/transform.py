@@ -13,7 +13,7 @@ from dualdnn.api.operations.transform import folding_factors, folds, unfolds
 from .geometry import THREADS, Divisor, blocks
 from .plans import ELEMENTS, Launch, Plan, implements, pointers, structure, type_definitions
 
-DIMENSIONS, SOURCE_CHECKS, DESTINATION_CHECKS = 10, 6, 3
+DIMENSIONS, SOURCE_CHECKS, DESTINATION_CHECKS = 10, 7, 4  # what unfolding 6 dimensions needs
 TILE_BYTES = 16 * 1024
 LOG_WARP = 5
 ENOUGH_TILES = 24  # per multiprocessor: several rounds of what it holds at once, so that the last round is short
@@ -239,7 +239,7 @@ def transform_tensor_ex(operation: TransformTensorEx, device: Any) -> Plan:
 @implements(TransformFilter)
 def transform_filter(operation: TransformFilter, device: Any) -> Plan:
     """As transform_tensor_ex."""
-    return transform_tensor_ex(operation, device)  # type: ignore[arg-type]
+    return transform_tensor_ex(operation, device)
 
 
 def copy(x: TensorSpec, y: TensorSpec) -> Walk:

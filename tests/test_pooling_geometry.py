@@ -13,8 +13,8 @@ EXCLUDE = Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
 
 def axes() -> list[Axis]:
     random = np.random.default_rng(0)
-    columns = [random.integers(low, high, 400).tolist() for low, high in ((1, 12), (1, 8), (1, 7), (1, 5), (-2, 4))]
-    return [Axis(*values, 1, 1) for values in zip(*columns, strict=True)]
+    drawn = [random.integers(low, high, 400).tolist() for low, high in ((1, 12), (1, 8), (1, 7), (1, 5), (-2, 4))]
+    return [Axis(i, o, w, s, p, x_stride=1, y_stride=1) for i, o, w, s, p in zip(*drawn, strict=True)]
 
 
 def covered(axis: Axis, output: int) -> range:

@@ -9,8 +9,7 @@
 //   pooling_backward_tile_channels  NHWC: likewise, but every input gathers 16 bytes of channels from its windows' winners.
 //   pooling_backward_scan           large windows: a block finds one winner after the other.
 //   pooling_backward_maximum        what does not fit into shared memory: every input asks its windows whether it wins.
-// The maximum of a 3x3 window takes about 70 instructions a window and 15 an input: near the floor on float; on half the
-// instructions limit.
+// On float the bytes are expected to limit, on half the instructions that look for a winner and gather.
 #include "pooling.cuh"
 
 constexpr unsigned short NONE = 0xffff;  // no position
@@ -51,9 +50,11 @@ template <int P, class Gift> __device__ __forceinline__ void backward(const Back
 }
 
 template <int P> __device__ __forceinline__ void backward_average(const BackwardArguments& a) {
+  bool constant = a.pooling.divisor != 0;
+  COMPUTE common = constant ? COMPUTE(1) / COMPUTE(a.pooling.divisor) : COMPUTE(0);
   bool aligned = (a.walk.vectorised & 2) && reinterpret_cast<uintptr_t>(a.dy) % sizeof(Pack<ELEMENT, P>) == 0;
   backward<P>(a, [&](const Window& window, const ELEMENT* dy, const ELEMENT*, const int (&)[3], unsigned count, COMPUTE(&sum)[P]) {
-    COMPUTE share = COMPUTE(1) / window.divisor(a.pooling);
+    COMPUTE share = constant ? common : COMPUTE(1) / window.divisor(a.pooling);
     auto add = [&](int k, COMPUTE value) { sum[k] += value * share; };
     if (P == 1 || (aligned && count == P))
       take_pack<P, true>(dy, P, add);
@@ -317,7 +318,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) pooling_backward_tile_avera
   write_rows(a, share, sums);
 }
 
-extern "C" __global__ void __launch_bounds__(256) pooling_backward_tile_channels(const BackwardTileArguments a) {
+extern "C" __global__ void __launch_bounds__(256, 2) pooling_backward_tile_channels(const BackwardTileArguments a) {
   constexpr int P = WIDTH;
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
@@ -376,16 +377,18 @@ extern "C" __global__ void __launch_bounds__(256) pooling_backward_tile_channels
                     for (int k = 0; k < P; k++) found.take(k, load<COMPUTE>(taps[p0][p2].item[k]), p0 * N2 + p2, propagate);
             }
           } else {
-            for (int p0 = window.span[0].first; p0 < window.span[0].last; p0++)
-              for (int p1 = window.span[1].first; p1 < window.span[1].last; p1++) {
-                const ELEMENT* from = x + p0 * pooling.x_stride[0] + p1 * pooling.x_stride[1];
-                int position = ((p0 - window.span[0].start) * axis[1].window + p1 - window.span[1].start) * axis[2].window - window.span[2].start;
-                for (int p2 = window.span[2].first; p2 < window.span[2].last; p2++) {
-                  auto take = [&](int k, COMPUTE met) { found.take(k, met, position + p2, propagate); };
-                  whole ? take_pack<P, true>(from + p2 * pooling.x_stride[2], P, take)
-                        : take_pack<P, false>(from + p2 * pooling.x_stride[2], count, take);
+            auto look = [&](auto is_whole) {
+              for (int p0 = window.span[0].first; p0 < window.span[0].last; p0++)
+                for (int p1 = window.span[1].first; p1 < window.span[1].last; p1++) {
+                  const ELEMENT* from = x + p0 * pooling.x_stride[0] + p1 * pooling.x_stride[1];
+                  int position = ((p0 - window.span[0].start) * axis[1].window + p1 - window.span[1].start) * axis[2].window - window.span[2].start;
+#pragma unroll 4
+                  for (int p2 = window.span[2].first; p2 < window.span[2].last; p2++)
+                    take_pack<P, decltype(is_whole)::value>(from + p2 * pooling.x_stride[2], count,
+                                                            [&](int k, COMPUTE met) { found.take(k, met, position + p2, propagate); });
                 }
-              }
+            };
+            whole ? look(std::true_type()) : look(std::false_type());
           }
           Pack<unsigned short, P> won;
 #pragma unroll

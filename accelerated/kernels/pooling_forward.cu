@@ -4,8 +4,8 @@
 // once although windows overlap, with all loads of a window in flight:
 //   pooling_forward         a thread pools 16 bytes of channels (NHWC, vectors): coalesced, overlaps come from L1.
 //   pooling_forward_tile    NCHW: a block copies rows (or whole planes) to shared memory in 16-byte accesses; a thread
-//                           keeps its column and walks down the rows. A 3x3 window takes about 60 instructions, so that
-//                           on half, where the bytes of a warp's outputs take about 70 issue slots, both limit.
+//                           keeps its column and walks down the rows. On half the instructions of a 3x3 window are
+//                           expected to limit before the bytes do.
 //   pooling_forward_reduce  few outputs with large windows (global pooling): a block shares one window.
 #include "pooling.cuh"
 

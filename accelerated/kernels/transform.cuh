@@ -7,7 +7,7 @@
 #include "index.cuh"
 #include "types.cuh"
 
-constexpr int DIMENSIONS = 10, SOURCE_CHECKS = 6, DESTINATION_CHECKS = 3;
+constexpr int DIMENSIONS = 10, SOURCE_CHECKS = 7, DESTINATION_CHECKS = 4;
 constexpr unsigned TILE_BYTES = 16 * 1024, TILE_THREADS = 256;
 
 struct Dimension {

@@ -17,7 +17,7 @@ from .tensor_descriptors import TWO_GIGA, entries, vectors_fit_format
 
 FORMATS = (NCHW, NHWC)
 LOWEST_RANK = 3
-TRANSFORMED_RANKS = (4, 5)  # what NVIDIA's library pads and folds (docs/errata.md, D132)
+HIGHEST_RANK = 6  # of tensors that are padded or folded (docs/errata.md, D142)
 
 # What is converted into what, beside a type into itself: as NVIDIA's library does (docs/errata.md, D141).
 CONVERTED = (FLOAT, DOUBLE, HALF, BFLOAT16, INT8)
@@ -145,7 +145,7 @@ def cudnnTransformTensorEx(handle, transDesc, alpha, srcDesc, srcData, beta, des
     (s % F) * C + c, the last spatial dimension's offset running fastest; sizes that F does not divide are completed with
     zeros. Unfolding is the reverse. Spatial padding comes before folding and after unfolding; channels are padded last:
     of the (padBefore + padAfter) * factors channels that folding adds, padBefore stand in front.
-    srcData, destData: destDesc has the dimensions of cudnnInitTransformDest; ranks 4 and 5 where T does anything; equal
+    srcData, destData: destDesc has the dimensions of cudnnInitTransformDest; up to 6 dimensions where T does anything; equal
     data types, or a conversion among FLOAT, DOUBLE, HALF, BFLOAT16 and INT8 other than between HALF and BFLOAT16; no
     shared memory. destDesc is laid out in transDesc's format where T does anything.
     Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks (c14),
@@ -201,8 +201,8 @@ def _check(function, transform, alpha, source, beta, destination):
     dims = destination_dims(transform, source.dims)
     expect(dims == destination.dims, BAD_PARAM, f"{function}/c04",
            f"destDesc has dimensions {destination.dims}, transDesc {transform} makes {dims} of srcDesc {source.dims}")  # fmt: skip
-    expect(not _changes(transform) or rank in TRANSFORMED_RANKS, NOT_SUPPORTED, f"{function}/c15",
-           f"srcDesc has {rank} dimensions {source.dims}, padded and folded are 4 and 5")  # fmt: skip
+    expect(not _changes(transform) or rank <= HIGHEST_RANK, NOT_SUPPORTED, f"{function}/c15",
+           f"srcDesc has {rank} dimensions {source.dims}, padded and folded are up to {HIGHEST_RANK}")  # fmt: skip
     for name, spec in (("srcDesc", source), ("destDesc", destination)):
         expect(spec.format in FORMATS if hasattr(spec, "format") else spec.vector_length == 1, NOT_SUPPORTED, f"{function}/c15",
                f"{name} has data type {spec.data_type.name} in CUDNN_TENSOR_NCHW_VECT_C, supported are NCHW and NHWC")  # fmt: skip

@@ -170,6 +170,7 @@ def test_limits_are_allowed(run, algo, arguments):
 @shows(
     *(f"{F}/c{n:02}" for n in (25, 26, 27, 28, 29, 30, 33, 34, 36, 37, 39, 41, 43)),
     f"{F}/c58",
+    "cudnnDataType_t/c04",
     f"{QUERY}/c04",
     f"{QUERY}/c11",
 )
@@ -192,7 +193,7 @@ def test_data_types_of_each_algorithm(run, refused, algo, configuration):
         refused(operation, NOT_SUPPORTED, f"{F}/c58")
 
 
-@shows(*(f"{F}/c{n:02}" for n in range(12, 21)))
+@shows(*(f"{F}/c{n:02}" for n in range(12, 21)), "cudnnDataType_t/c04")
 @pytest.mark.parametrize("configuration", ["INT8", "INT8_EXT", "UINT8", "UINT8_EXT", *VECTORISED])
 @pytest.mark.parametrize("algo", [algo for algo in Algo if algo > PRECOMP], ids=by_name)
 def test_integers_have_two_algorithms(refused, algo, configuration):

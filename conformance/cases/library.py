@@ -17,7 +17,7 @@ from dualdnn.api.enumerations import (
     cudnnStatus_t,
 )
 from dualdnn.api.enumerations import cudnnErrQueryMode_t as Query
-from dualdnn.api.operations import ActivationForward, ActivationSpec, TensorSpec
+from dualdnn.api.operations import ActivationForward, ActivationSpec, BackendError, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
 from dualdnn.api.status import (
     ALLOC_FAILED,
@@ -274,6 +274,27 @@ def test_memory_that_cannot_be_had(subject, handle, refuses):
     refuses(ALLOC_FAILED, "cudnnStatus_t/c04", handle.allocate, 2**62)
     with pytest.raises(ValueError, match="-1"):
         handle.allocate(-1)
+
+
+@shows("cudnnStatus_t/c08", "cudnnSetCallback/c09")
+def test_work_that_fails_is_reported_as_fatal(subject, cudnn, caller, refuses, logged, monkeypatch):
+    if not subject.ours:
+        pytest.skip("a foreign library cannot be made to fail")
+
+    def failing(operation):
+        def launch(operands, stream):
+            raise BackendError("the device fell off the bus")
+
+        return launch
+
+    messages = logged(0)
+    relu, tensor = activation_descriptor(caller, OPERATION.activation), caller.tensor(SPEC)
+    memory = caller.handle.to_device(inputs := np.arange(SPEC.nbytes, dtype=np.uint8))
+    monkeypatch.setattr(caller.handle.backend, "prepare", failing)
+    arguments = (caller.handle, relu, 1.0, tensor, memory, 0.0, tensor, memory)
+    refuses(EXECUTION_FAILED, "cudnnActivationForward/c17", cudnn.cudnnActivationForward, *arguments)
+    assert [message[0] for message in messages] == [cudnnSeverity_t.CUDNN_SEV_FATAL]
+    assert np.array_equal(memory.to_host(np.uint8, inputs.shape), inputs)
 
 
 @shows("cudnnStatus_t/c08", "cudnnActivationForward/c17", "cudnnSetCallback/c09", "cudnnQueryRuntimeError/c02")

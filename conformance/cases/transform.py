@@ -378,6 +378,19 @@ def test_five_dimensions(trial, fold, direction, formats, filters):
 
 
 @both("c01")
+@BOTH
+@pytest.mark.parametrize("rank", [3, 6])
+@pytest.mark.parametrize("kind", ["pad", "fold", "unfold", "unfold and pad"])
+@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+def test_transforms_of_other_ranks(trial, formats, kind, rank, filters):
+    dims = (2, 16, 3, 2, 4, 3)[:rank]
+    before, after = ((0, 1, 0, 1, 0, 0)[:rank], (0, 0, 1, 0, 0, 1)[:rank]) if "pad" in kind else ((), ())
+    fold = (2, 1, 2, 2)[: rank - 2] if "fold" in kind else ()
+    direction = UNFOLD if "unfold" in kind else FOLD
+    trial(applied(changing(rank, before, after, fold, direction, formats[1]), dims, FLOAT, formats[0], filters=filters))
+
+
+@both("c01")
 @shows("cudnnSetTensorTransformDescriptor/c11")
 @BOTH
 @pytest.mark.parametrize("fold", [(0, 0), (1, 1), (0, 1)], ids=str)
@@ -480,9 +493,9 @@ def test_rank_of_the_transform_must_agree(refused, filters):
 
 @both("c15")
 @BOTH
-@pytest.mark.parametrize("rank", [3, 6])
+@pytest.mark.parametrize("rank", [7, 8])
 def test_other_ranks_are_not_transformed(refused, rank, filters):
-    dims = (2, 3, 4, 4, 2, 2)[:rank]
+    dims = (2, 3, 4, 4, 2, 2, 1, 2)[:rank]
     refused(
         applied(changing(rank, before=(1, *(0,) * (rank - 1))), dims, filters=filters),
         NOT_SUPPORTED,
