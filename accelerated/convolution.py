@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_int
 from math import prod
 from typing import Any
@@ -18,8 +18,11 @@ from dualdnn.api.operations import (
 )
 
 from . import convolution_winograd as winograd
+from .convolution_depthwise import depthwise, is_depthwise
+from .convolution_estimate import expected_seconds
 from .convolution_fft import fft, fft_bytes
-from .convolution_gemm import gemm, im2col, implicit_gemm, matrix_bytes, terms_bytes
+from .convolution_gemm import gemm, im2col, implicit_gemm, matrix_bytes
+from .convolution_precomputed import precomputed_bytes, precomputed_gemm
 from .convolution_problem import PACK_BYTES, WORD, Convolution
 from .geometry import Divisor, blocks
 from .plans import Launch, Plan, estimates, implements, needs_workspace, pointers, structure
@@ -53,12 +56,15 @@ class WorkspacePlan(Plan):
 @needs_workspace(ConvolutionForward, ConvolutionBiasActivationForward)
 def workspace_bytes(operation: Convolution, device: Any) -> int:
     """Bytes that the algorithm needs, and up to a pack more, because the caller's memory may begin anywhere."""
-    needed = _WORKSPACES.get(operation.algo, lambda _: 0)(operation)
+    if operation.algo == IMPLICIT_PRECOMP_GEMM:
+        needed = precomputed_bytes(operation, device)
+    else:
+        needed = _WORKSPACES[operation.algo](operation)
     return needed + PACK_BYTES - 1 if needed else 0
 
 
-_WORKSPACES = {
-    IMPLICIT_PRECOMP_GEMM: terms_bytes,
+_WORKSPACES: dict[Algo, Callable[[Convolution], int]] = {
+    IMPLICIT_GEMM: lambda _: 0,
     GEMM: matrix_bytes,
     FFT: fft_bytes,
     FFT_TILING: fft_bytes,
@@ -77,9 +83,13 @@ def _launches(operation: Convolution, device: Any) -> list[Launch]:
     return _ALGORITHMS[operation.algo](operation, device)
 
 
+def _implicit_gemm(operation: Convolution, device: Any) -> list[Launch]:
+    return depthwise(operation, device) if is_depthwise(operation) else implicit_gemm(operation, device)
+
+
 _ALGORITHMS = {
-    IMPLICIT_GEMM: lambda operation, device: implicit_gemm(operation, device, precomputed=False),
-    IMPLICIT_PRECOMP_GEMM: lambda operation, device: implicit_gemm(operation, device, precomputed=True),
+    IMPLICIT_GEMM: _implicit_gemm,
+    IMPLICIT_PRECOMP_GEMM: precomputed_gemm,
     GEMM: gemm,
     FFT: fft,
     FFT_TILING: fft,
@@ -91,11 +101,6 @@ _ALGORITHMS = {
 @implements(Im2Col)
 def im2col_plan(operation: Im2Col, device: Any) -> Plan:
     return Plan(operation, im2col(operation, device))
-
-
-@estimates(ConvolutionForward, ConvolutionBiasActivationForward)
-def expected_seconds(operation: Convolution, device: Any) -> float:
-    return 0.0
 
 
 @implements(ReorderFilter)
@@ -121,3 +126,6 @@ def _reorder(operation: ReorderFilter | ReorderFilterAndBias, device: Any, names
     )
     function = device.function("convolution_reorder.cu", "reorder_filter_and_bias")
     return Launch(function, arguments, names, blocks(filters * words))
+
+
+estimates(ConvolutionForward, ConvolutionBiasActivationForward)(expected_seconds)

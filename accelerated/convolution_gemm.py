@@ -30,7 +30,6 @@ from .geometry import THREADS, Divisor, blocks
 from .plans import Launch, pointers, structure, type_definitions
 
 SOURCE = "convolution_gemm.cu"
-TERM_BYTES = 16
 MATRIX_BYTES = 2**26  # of one slice of the explicit matrix
 LARGEST_TILE = 128
 # filters and positions of a block
@@ -56,7 +55,7 @@ def product_launch(
     definitions: tuple[tuple[str, str], ...],
     value: ConvolutionStruct,
     groups: int,
-    operands: tuple[str, str, str, str, str],
+    operands: tuple[str, ...],
     offsets: tuple[int, int, int] = (0, 0, 0),
     finish: EpilogueStruct = PLAIN,
     *,
@@ -90,7 +89,7 @@ def product_launch(
     return Launch(function, arguments, (*operands, "workSpace"), grid, (THREADS, 1, 1))
 
 
-def _product(operation: Convolution) -> tuple[ConvolutionStruct, bool]:
+def described(operation: Convolution) -> tuple[ConvolutionStruct, bool]:
     """(the product, whether it counts in words)."""
     value, groups = operation_product(operation), operation.convolution.group_count
     element_bytes = operation.x.scalar_bytes
@@ -98,44 +97,57 @@ def _product(operation: Convolution) -> tuple[ConvolutionStruct, bool]:
     return mark_packs(value, groups, 4 if words else element_bytes), words
 
 
-def terms_bytes(operation: Convolution) -> int:
-    """Workspace of IMPLICIT_PRECOMP_GEMM: the place of every term."""
-    return TERM_BYTES * _product(operation)[0].terms
+def implicit_gemm(operation: Convolution, device: Any) -> list[Launch]:
+    """One kernel that finds the terms of the sums as it goes."""
+    value, words = described(operation)
+    return [implicit_product(operation, device, value, words=words)]
 
 
-def implicit_gemm(operation: Convolution, device: Any, precomputed: bool) -> list[Launch]:
-    """One kernel that finds the terms of the sums as it goes, or reads where they are from the workspace."""
-    value, words = _product(operation)
-    definitions = type_definitions(operation.x.scalar_type, operation)
-    launches = []
-    if precomputed:
-        arguments = structure(*pointers(1), ("convolution", value))
-        function = device.function(SOURCE, "convolution_terms", definitions)
-        launches.append(Launch(function, arguments, ("workSpace",), blocks(value.terms)))
+def terms_launch(operation: Convolution, value: ConvolutionStruct, device: Any) -> Launch:
+    """Writes the place of every term to the beginning of the workspace."""
+    arguments = structure(*pointers(1), ("convolution", value))
+    function = device.function(SOURCE, "convolution_terms", type_definitions(operation.x.scalar_type, operation))
+    return Launch(function, arguments, ("workSpace",), blocks(value.terms))
+
+
+def implicit_product(
+    operation: Convolution,
+    device: Any,
+    value: ConvolutionStruct,
+    factors: tuple[str, str] = ("x", "w"),
+    offsets: tuple[int, int, int] = (0, 0, 0),
+    *,
+    words: bool = False,
+    precomputed: bool = False,
+    rounded: bool = False,
+) -> Launch:
+    """The whole convolution as one product. factors: operands that hold x and w, ``offsets`` bytes into them; rounded:
+    both are rounded for tensor cores already."""
     groups, names, finish = (
         operation.convolution.group_count,
-        ("x", "w", *operand_names(operation)),
+        (*factors, *operand_names(operation)),
         epilogue(operation),
     )
+    definitions = type_definitions(operation.x.scalar_type, operation)
     if allows_tensor_cores(operation, device):
         element_bytes = operation.x.scalar_bytes
-        product = tensor_core_launch(
-            device, definitions, value, groups, element_bytes, names, finish=finish, precomputed=precomputed
-        )
-    else:
-        product = product_launch(
-            device,
-            definitions,
-            value,
-            groups,
-            names,
-            finish=finish,
-            words=words,
-            float_result=operation.y.data_type == FLOAT,
-            reordered_filters=operation.w.dims[0] // 32 if operation.filter_is_reordered else 0,
-            precomputed=precomputed,
-        )
-    return [*launches, product]
+        return tensor_core_launch(
+            device, definitions, value, groups, element_bytes, names, offsets, finish,
+            precomputed=precomputed, rounded=rounded,
+        )  # fmt: skip
+    return product_launch(
+        device,
+        definitions,
+        value,
+        groups,
+        names,
+        offsets,
+        finish,
+        words=words,
+        float_result=operation.y.data_type == FLOAT,
+        reordered_filters=operation.w.dims[0] // 32 if operation.filter_is_reordered else 0,
+        precomputed=precomputed,
+    )
 
 
 def _matrix_row(operation: Convolution) -> int:
@@ -173,14 +185,7 @@ def gemm(operation: Convolution, device: Any) -> list[Launch]:
         _follow_positions(value, source, groups * row)
         mark_packs(value, groups, o.x.scalar_bytes)
         value.x_packs = True  # the rows of the matrix end in zeros up to a multiple of a pack
-        names = ("workSpace", "w", *operand_names(o))
-        if allows_tensor_cores(o, device):
-            product = tensor_core_launch(
-                device, definitions, value, groups, o.x.scalar_bytes, names, finish=epilogue(o)
-            )
-        else:
-            product = product_launch(device, definitions, value, groups, names, finish=epilogue(o))
-        launches.append(product)
+        launches.append(implicit_product(o, device, value, ("workSpace", "w")))
     return launches
 
 

@@ -19,6 +19,11 @@ ROW_BYTES = 128  # of an operand in one round
 STAGES = {("packs", 64): 4, ("packs", 128): 3, ("packs", 256): 4, ("values", 64): 4, ("values", 128): 4}
 LEAST_ARCHITECTURE = 80  # with these data types
 SWIZZLE_BYTES = 1024  # to whose multiple the stages are aligned
+# Tensor cores drop the lower 13 bits of a float. Rounding them to nearest halves the error and costs a detour through
+# registers instead of asynchronous copies.
+ROUND_TF32 = True
+# Hopper's instruction for a whole warpgroup; without it the warp's, which every tensor core has and is slower there.
+WARPGROUP_INSTRUCTIONS = True
 MANY_ROUNDS = 8  # from which the larger tile's pace outweighs its longer beginning and end
 
 
@@ -40,7 +45,7 @@ def _filters_of_block(value: ConvolutionStruct, groups: int, kind: str, rounds: 
 
     if value.filters <= 64 or tiles(128) < device.multiprocessors:
         return 64
-    if kind == "values" or rounds < MANY_ROUNDS:
+    if kind == "values" or rounds < MANY_ROUNDS or value.filters <= 128 or tiles(128) <= device.multiprocessors:
         return 128
     # Two blocks of 128 filters share a multiprocessor: one round of them is as much work as one block of 256.
     pairs = -(-tiles(128) // (2 * device.multiprocessors))
@@ -53,13 +58,15 @@ def tensor_core_launch(
     value: ConvolutionStruct,
     groups: int,
     element_bytes: int,
-    operands: tuple[str, str, str, str, str],
+    operands: tuple[str, ...],
     offsets: tuple[int, int, int] = (0, 0, 0),
     finish: EpilogueStruct = PLAIN,
     *,
     precomputed: bool = False,
+    rounded: bool = False,
 ) -> Launch:
-    """The product of every group. operands: x, w, y, prior, bias; offsets: bytes to the beginning of x, w and y."""
+    """The product of every group. operands: x, w, y, prior, bias; offsets: bytes to the beginning of x, w and y; rounded:
+    x and w hold nothing that TF32 has not."""
     kind = "packs" if value.x_packs else "values"
     rounds = -(-value.terms * element_bytes // ROW_BYTES)
     filters = _filters_of_block(value, groups, kind, rounds, device)
@@ -75,8 +82,10 @@ def tensor_core_launch(
         ("position_tiles", Divisor.of(position_tiles)),
         ("filter_tiles", Divisor.of(filter_tiles)),
         ("precomputed", c_int(precomputed)),
+        ("rounded", c_int(element_bytes == 4 and ROUND_TF32 and not rounded)),
     )
-    function = device.function(SOURCE, f"tensor_core_{kind}_{filters}", definitions)
+    variant = () if WARPGROUP_INSTRUCTIONS else (("WARP_INSTRUCTIONS", "1"),)
+    function = device.function(SOURCE, f"tensor_core_{kind}_{filters}", (*definitions, *variant))
     shared_bytes = STAGES[kind, filters] * (POSITIONS + filters) * ROW_BYTES + SWIZZLE_BYTES
     grid = (filter_tiles * position_tiles * groups, 1, 1)
     return Launch(function, arguments, (*operands, "workSpace"), grid, (THREADS, 1, 1), shared_bytes)

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
-from ctypes import Structure, c_double, c_int, c_uint
+from collections.abc import Sequence
+from ctypes import Structure, c_int, c_uint, c_ulonglong
 from math import prod
+from struct import Struct
+from threading import Lock
 from typing import Any
 
 from dualdnn.api.operations import ReduceTensor, TensorSpec
-from dualdnn.api.operations.reduce_tensor import BLOCK, INDEX_BYTES, pack_width
+from dualdnn.api.operations.reduce_tensor import BLOCK, INDEX_BYTES, WORKSPACE_ALIGNMENT, pack_width
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from .geometry import Divisor, geometry
-from .plans import Launch, Plan, implements, pointers, structure, type_definitions
+from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 
 OPERANDS = ("A", "C", "indices", "workspace")
 WARPS = BLOCK // 32
+pack_addresses = Struct(f"{len(OPERANDS) + 1}Q").pack_into
+COUNTS = 512  # that the kernels have room for
+NOT_COUNTED = 2**32 - 1
+MOST_PARTIALS = 32 * BLOCK  # that one block merges before another launch would have
 
 
 @implements(ReduceTensor)
 def reduce_tensor(operation: ReduceTensor, device: Any) -> Plan:
-    """One launch, and where reductions are split into segments a second one that merges the partial results."""
+    """One launch. Where reductions are split into segments, the last blocks to arrive merge the partial results, or,
+    if these are many, the blocks of a second launch.
+    """
     A, division = operation.A, operation.division
     width = pack_width(A)
     source = _Walk(operation)
@@ -29,40 +38,78 @@ def reduce_tensor(operation: ReduceTensor, device: Any) -> Plan:
     name = f"reduce_tensor_{'rows' if division.rows else 'columns'}{suffix}"
     state_bytes = SCALAR_BYTES[operation.compute_type] * (2 if operation.wants_indices else 1)  # in shared memory
     lanes = division.lanes
-    launches = [
-        Launch(
-            device.function("reduce_tensor.cu", name, types),
-            _arguments(operation, reduced, kept, windows, lanes),
-            OPERANDS,
-            (-(-kept.packs // (BLOCK // lanes)), division.segments, 1),
-            (BLOCK, 1, 1),
-            state_bytes * (WARPS if division.rows else BLOCK * width),
-        )
-    ]
-    if division.segments > 1:
-        lanes = min(BLOCK, 1 << (-(-division.segments // 4) - 1).bit_length())
-        kept = source.kept(1)
-        launches.append(
-            Launch(
-                device.function("reduce_tensor.cu", f"reduce_tensor_partial_results{suffix}", types),
-                _arguments(operation, reduced, kept, windows, lanes),
-                OPERANDS,
-                (-(-kept.packs // (BLOCK // lanes)), 1, 1),
-                (BLOCK, 1, 1),
-                state_bytes * WARPS,
-            )
-        )
-    return Plan(operation, launches)
+    reduce = Launch(
+        device.function("reduce_tensor.cu", name, types),
+        _arguments(operation, reduced, kept, windows, lanes),
+        OPERANDS,
+        (-(-kept.packs // (BLOCK // lanes)), division.segments, 1),
+        (BLOCK, 1, 1),
+        state_bytes * (WARPS if division.rows else BLOCK * width),
+    )
+    if division.segments == 1:
+        return Plan(operation, [reduce])
+    items = 1 if division.rows else BLOCK // lanes * width  # elements of C of a block
+    lanes = min(BLOCK, 1 << (-(-division.segments // 4) - 1).bit_length())
+    kept = source.kept(1)
+    merge = Launch(
+        device.function("reduce_tensor.cu", f"reduce_tensor_partial_results{suffix}", types),
+        _arguments(operation, reduced, kept, windows, lanes),
+        OPERANDS,
+        (-(-kept.packs // (BLOCK // lanes)), 1, 1),
+        (BLOCK, 1, 1),
+        state_bytes * WARPS,
+    )
+    if division.segments * items > MOST_PARTIALS:
+        return Plan(operation, [reduce, merge])
+    return _SegmentedPlan(operation, reduce, merge, device.__dict__.setdefault("reduction_counts", _Counts()))
+
+
+class _Counts:
+    """Numbers of the counts of arrivals. Calls that are under way together have different workspaces, so each workspace
+    has its own, for every number of segments: whatever shares one, it is back at 0 when all blocks have arrived.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[int, int], int] = {}
+        self.lock = Lock()
+
+    def number(self, workspace: int, segments: int) -> int:
+        """NOT_COUNTED where all counts are taken."""
+        found = self.numbers.get((workspace, segments))
+        if found is not None:
+            return found
+        with self.lock:
+            if len(self.numbers) == COUNTS:
+                return NOT_COUNTED
+            return self.numbers.setdefault((workspace, segments), len(self.numbers))
+
+
+class _SegmentedPlan(Plan):
+    """One launch that counts the arrivals of its blocks, or two where nothing is left to count with."""
+
+    def __init__(self, operation: ReduceTensor, reduce: Launch, merge: Launch, counts: _Counts) -> None:
+        super().__init__(operation, [reduce, merge])
+        self.launches, self.positions = [reduce, merge], self.steps[0][1]
+        self.segments, self.counts = operation.division.segments, counts
+
+    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        addresses = [0 if operands[i] is None else operands[i].address for i in self.positions]
+        workspace = addresses[-1] = -(-addresses[-1] // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
+        number = self.counts.number(workspace, self.segments)
+        for launch in self.launches if number == NOT_COUNTED else self.launches[:1]:
+            arguments = bytearray(launch.template)
+            pack_addresses(arguments, 0, *addresses, number)
+            launch.function.launch(arguments, launch.grid, launch.block, launch.shared_bytes, stream)
 
 
 def _arguments(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool, lanes: int) -> Structure:
     reduction, segments = operation.reduction, operation.division.segments
     return structure(
         *pointers(len(OPERANDS)),
+        ("count", c_ulonglong(NOT_COUNTED)),
         ("reduced", reduced),
         ("kept", kept),
-        ("alpha", c_double(operation.alpha)),
-        ("beta", c_double(operation.beta)),
+        *factors(operation, alpha=operation.alpha, beta=operation.beta),
         ("length", c_uint(operation.length)),
         ("outputs", c_uint(operation.C.count)),
         ("segments", c_uint(segments)),
@@ -86,15 +133,21 @@ class _Walk:
         self.c_dims, self.in_c = _split(C.dims, _scalar_strides(C, lengths), lengths)
         self.reduced_dims = [d for d, (a, c) in enumerate(zip(self.dims, self.c_dims, strict=True)) if a > c]
         self.kept_dims = [d for d in range(len(self.dims)) if d not in self.reduced_dims]
+        self.indexed = operation.wants_indices
 
     def kept(self, width: int) -> Any:
-        """(offset in C, number in row-major order, offset in A) of the elements of C."""
-        return self._geometry(self.kept_dims, [self.in_c, _row_major(self.c_dims), self.in_a], width)
+        """(offset in C, number, offset in A) of the elements of C; indices need the number in row-major order.
+
+        Any other order of the numbers serves the partial results, and that of A's strides merges most dimensions.
+        """
+        numbers = _row_major(self.c_dims) if self.indexed else _packed_like(self.in_a, self.c_dims)
+        return self._geometry(self.kept_dims, [self.in_c, numbers, self.in_a], width)
 
     def reduced(self, width: int) -> Any:
-        """(position in row-major order, offset in A) of the elements that one element of C reduces."""
+        """(position in row-major order, or 0 without indices, offset in A) of what one element of C reduces."""
         inside = [self.dims[d] if d in self.reduced_dims else 1 for d in range(len(self.dims))]
-        return self._geometry(self.reduced_dims, [_row_major(inside), self.in_a], width)
+        positions = _row_major(inside) if self.indexed else [0] * len(inside)
+        return self._geometry(self.reduced_dims, [positions, self.in_a], width)
 
     def columns(self, width: int) -> tuple[Any, Any, bool]:
         return self.reduced(1), self.kept(width), False
@@ -132,3 +185,10 @@ def _split(dims: tuple[int, ...], strides: list[int], lengths: list[int]) -> tup
 
 def _row_major(dims: list[int]) -> list[int]:
     return [prod(dims[d + 1 :]) for d in range(len(dims))]
+
+
+def _packed_like(strides: list[int], dims: list[int]) -> list[int]:
+    """Strides without gaps in the order of others."""
+    order = sorted(range(len(dims)), key=lambda d: -strides[d])
+    packed = _row_major([dims[d] for d in order])
+    return [packed[order.index(d)] for d in range(len(dims))]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ctypes import c_double, c_int, c_uint
+from collections.abc import Sequence
+from ctypes import c_int, c_uint
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,70 +12,57 @@ from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
 from dualdnn.api.operations.specs import SCALAR_BYTES, TensorSpec
 
 from .geometry import geometry
-from .plans import Launch, Plan, implements, pointers, structure, type_definitions
+from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 
 # As in kernels/softmax.cu
-HELD = 4  # packs of each input that a thread holds in registers
-CLUSTER = 8  # blocks of a cluster
 PACK_BYTES = 16
-WORD_BYTES = 4  # a pack takes at least so much room in shared memory
+HELD = {True: 2, False: 8}  # packs of a group: wide, narrow
+DEPTH = 4  # groups on their way to a thread
+CLUSTER = 8  # blocks of a cluster
+SHORT = 8  # most elements of a lane in a tile
 
 WARP = 32
-LANES_THREADS = 256
-BLOCK_THREADS = (128, 256)  # fewest and most
-CLUSTER_THREADS = {1: (128, 1024), 2: (128, 512)}  # by the number of inputs
-COLUMNS_THREADS = (256, 512)
-BLOCK_BYTES = (
-    64 * 1024
-)  # of a line that one block takes: several blocks fit on a multiprocessor, so reads overlap writes
+LANES_THREADS = 128
+TILE_THREADS = 256
+BLOCK_THREADS = (128, 512)  # fewest and most
+COLUMNS_THREADS = 256
+PER_LANE = 8  # packs of a short line that a lane should take
+PER_THREAD = {True: 4, False: 8}  # of a longer line, a thread: wide, narrow
+ROW_BYTES, LEAST_ROW_BYTES = 128, 32  # of a row that a block over columns takes
+LONG_COLUMN = 1024  # positions from which on a cluster shares a column
+TILE_BYTES = 8 * 1024
+BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks of a multiprocessor overlap reads and writes
+
+
+@dataclass(frozen=True)
+class Problem:
+    """lines: packs of lines, or single lines. length: packs of a line (of a pack of lines: positions)."""
+
+    lines: int
+    length: int
+    wide: bool
+    pack_bytes: int
+    inputs: int
 
 
 @dataclass(frozen=True)
 class Team:
-    """How threads share the lines. size: lanes of a line (lanes), packs of lines of a block (columns), else 1."""
+    """How threads share the lines. size: threads of a block that share a line, or packs of lines side by side."""
 
     kind: str
     threads: int
     grid: int
     size: int
-    rounds: int  # of HELD packs a thread takes
+    groups: int  # that a thread takes
+    parts: int  # statistics in shared memory
 
 
 def _power_of_two(at_least: int) -> int:
     return 1 << (at_least - 1).bit_length()
 
 
-def _threads(packs: int, limits: tuple[int, int]) -> int:
-    """So many that each holds its packs in registers, within limits."""
-    return min(max(_power_of_two(-(-packs // HELD)), limits[0]), limits[1])
-
-
-def _line_team(device: Any, lines: int, packs: int, inputs: int) -> Team:
-    """Single lines: a few lanes, a block or a cluster each."""
-    if packs <= WARP * HELD:
-        # At least 128 neighbouring bytes, where a line has them.
-        size = min(max(_power_of_two(-(-packs // HELD)), min(_power_of_two(packs), 8)), WARP)
-        return Team("lanes", LANES_THREADS, -(-lines * size // LANES_THREADS), size, -(-packs // (size * HELD)))
-    blocks = _cluster(device)
-    idle = lines < 2 * device.multiprocessors and packs >= blocks * BLOCK_THREADS[0] * HELD
-    if packs * PACK_BYTES * inputs > BLOCK_BYTES or (idle and blocks > 1):
-        threads = _threads(-(-packs // blocks), CLUSTER_THREADS[inputs])
-        return Team("cluster", threads, lines * blocks, 1, -(-packs // (threads * blocks * HELD)))
-    threads = _threads(packs, BLOCK_THREADS)
-    return Team("block", threads, lines, 1, -(-packs // (threads * HELD)))
-
-
-def _column_team(lines: int, length: int) -> Team:
-    """Packs of lines: the threads of a block stand side by side over neighbouring packs and share their length."""
-    wanted = _power_of_two(-(-length // HELD))
-    threads = COLUMNS_THREADS[0] if length <= 4 * WARP * HELD else COLUMNS_THREADS[1]
-    shares = min(wanted, threads // 8)
-    side_by_side = min(threads // shares, _power_of_two(lines))
-    shares = min(wanted, COLUMNS_THREADS[1] // side_by_side)
-    side_by_side = max(side_by_side, WARP // shares)
-    return Team(
-        "columns", side_by_side * shares, -(-lines // side_by_side), side_by_side, -(-length // (shares * HELD))
-    )
+def _ceil(dividend: int, divisor: int) -> int:
+    return -(-dividend // divisor)
 
 
 def _cluster(device: Any) -> int:
@@ -83,62 +71,156 @@ def _cluster(device: Any) -> int:
     return CLUSTER if generation.isdigit() and int(generation) >= 90 else 1
 
 
-def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str, statistic_words: int) -> Plan:
-    operands = operation.operands
-    specs: list[TensorSpec] = [operation.tensor(name) for name in operands]
-    inputs, output = len(specs) - 1, specs[-1]
-    width = 1 if output.scalar_bytes == 1 else PACK_BYTES // output.scalar_bytes
+def _lanes_team(problem: Problem, device: Any) -> Team:
+    """Up to a warp for each line, as few lanes as keep the device busy."""
+    length = problem.length
+    size = _power_of_two(_ceil(length, PER_LANE))
+    if problem.wide:
+        size = max(size, min(_power_of_two(length), 4))  # 64 neighbouring bytes, where a line has them
+    while size < WARP and size < length and problem.lines * size < 4 * device.multiprocessors * LANES_THREADS:
+        size *= 2
+    grid = _ceil(problem.lines * size, LANES_THREADS)
+    return Team("lines", LANES_THREADS, grid, size, _ceil(length, size * HELD[problem.wide]), 0)
+
+
+def _line_team(problem: Problem, device: Any) -> Team:
+    """Single lines: a few lanes, a block or a cluster each."""
+    length, each = problem.length, PER_THREAD[problem.wide]
+    if length <= WARP * each:
+        return _lanes_team(problem, device)
+    blocks = _cluster(device)
+    idle = problem.lines < 2 * device.multiprocessors and length >= blocks * BLOCK_THREADS[0] * each // 4
+    clustered = length * problem.pack_bytes * problem.inputs > BLOCK_BYTES or (idle and blocks > 1)
+    if not clustered:
+        blocks = 1
+    most = BLOCK_THREADS[1]
+    ring = DEPTH * HELD[problem.wide] * problem.inputs * problem.pack_bytes  # the least that a thread keeps
+    while most * ring > device.shared_bytes_per_block * 7 // 8:
+        most //= 2
+    threads = max(min(_power_of_two(_ceil(length, blocks * each)), most), BLOCK_THREADS[0])
+    groups = _ceil(length, threads * blocks * HELD[problem.wide])
+    parts = threads // WARP + (blocks if clustered else 0)
+    return Team("lines_cluster" if clustered else "lines", threads, problem.lines * blocks, threads, groups, parts)
+
+
+def _column_team(problem: Problem, device: Any, width: int) -> Team:
+    """Packs of lines: the threads of a block stand side by side over neighbouring packs and share their length."""
+    clustered = problem.length >= LONG_COLUMN
+    blocks = _cluster(device) if clustered else 1
+    length, each = _ceil(problem.length, blocks), 2 * PER_THREAD[problem.wide]
+    across = max(ROW_BYTES // problem.pack_bytes, COLUMNS_THREADS // _power_of_two(_ceil(length, each)))
+    across = min(across, COLUMNS_THREADS // 4 if length > each else COLUMNS_THREADS, _power_of_two(problem.lines))
+    busy = device.multiprocessors * 3 // 4 if clustered else 2 * device.multiprocessors
+    while across * problem.pack_bytes > LEAST_ROW_BYTES and _ceil(problem.lines, across) * blocks < busy:
+        across //= 2
+    if _ceil(problem.lines, across) * blocks < busy:
+        each = HELD[problem.wide]
+    shares = max(min(_power_of_two(_ceil(length, each)), COLUMNS_THREADS // across), _ceil(WARP, across))
+    threads = across * shares
+    groups = _ceil(problem.length, shares * blocks * HELD[problem.wide])
+    parts = (threads // max(across, WARP) + (blocks if clustered else 0)) * across * (width if problem.wide else 1)
+    kind = "columns_cluster" if clustered else "columns"
+    return Team(kind, threads, _ceil(problem.lines, across) * blocks, across, groups, parts)
+
+
+def _tile(lines: int, length: int, scalar_bytes: int, device: Any) -> tuple[int, int]:
+    """Lanes of a line, and lines of a tile."""
+    lanes = _power_of_two(_ceil(length, SHORT))
+    at_once = TILE_THREADS // lanes
+    rounds = min(TILE_BYTES // (at_once * length * scalar_bytes), _ceil(lines, at_once) // (4 * device.multiprocessors))
+    return lanes, at_once * max(rounds, 1)
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Lines and what is along them, as the kernels walk them, and whether lines follow each other without gaps."""
+
+    lines: Any
+    along: Any
+    columns: bool
+    wide: bool
+    aligned: bool
+    dense: bool
+
+
+def _walk(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec], width: int) -> Walk:
+    output = specs[-1]
     instance = operation.mode == cudnnSoftmaxMode_t.CUDNN_SOFTMAX_MODE_INSTANCE
-    along = range(1, output.rank) if instance else (1,)
+    along = tuple(range(1, output.rank)) if instance else (1,)
+    others = tuple(d for d in range(output.rank) if d not in along)
     extended = [d for d in range(output.rank) if output.dims[d] > 1]
     innermost = min(extended, key=lambda d: output.strides[d], default=1)
-    columns = innermost not in along
 
-    def layout(dimensions: Any, width: int) -> Any:
+    def layout(dimensions: Sequence[int], width: int) -> Any:
         dims = [output.dims[d] for d in dimensions]
         return geometry(dims, [[spec.strides[d] for d in dimensions] for spec in specs], width)
 
-    across_lines = layout([d for d in range(output.rank) if d not in along], width if columns else 1)
-    along_line = layout(along, 1 if columns else width)
-    if columns:
-        team = _column_team(across_lines.packs, along_line.packs)
-    else:
-        # A line that starts anywhere may need one pack more.
-        packs = along_line.packs + (along_line.row % width != 0)
-        team = _line_team(device, across_lines.packs, packs, inputs)
+    line, position = layout(others, 1), layout(along, 1)
+    simple = position.outer_rank == 0
+    if innermost not in along:
+        # Packs of neighbouring lines: every position at a multiple of 16 bytes, rows that fill at least half a pack.
+        packs = layout(others, width)
+        whole = packs.vectorised == (1 << len(specs)) - 1 and all(pitch % width == 0 for pitch in position.row_stride)
+        wide = width > 1 and simple and whole and 2 * packs.row >= width
+        return Walk(packs if wide else line, position, True, wide, wide, False)
+    # Packs along a line: it starts equally far from a multiple of 16 bytes in every operand; if not at one, it is long.
+    starts = [[spec.strides[d] % width for d in others if output.dims[d] > 1] for spec in specs]
+    simple = simple and all(step == 1 for step in position.row_stride)
+    aligned = not any(any(start) for start in starts)
+    equal = all(start == starts[0] for start in starts)
+    wide = width > 1 and simple and equal and (aligned or position.row >= 4 * width)
+    follow = line.packs == 1 or all(step == position.row for step in line.row_stride)
+    dense = simple and line.outer_rank == 0 and follow
+    return Walk(line, layout(along, width) if wide else position, False, wide, wide and aligned, dense)
 
-    function = device.function("softmax.cu", f"{kernel}_{team.kind}", type_definitions(output.scalar_type, operation))
-    compute_bytes = SCALAR_BYTES[operation.compute_type]
-    groups = team.threads // max(team.size, WARP) if columns else team.threads // WARP
-    partial = (
-        groups * (team.size * width if columns else 1) * statistic_words * compute_bytes if team.kind != "lanes" else 0
-    )
-    round_bytes = HELD * inputs * team.threads * max(width * output.scalar_bytes, WORD_BYTES)
-    available = device.shared_bytes_per_block - function.static_shared_bytes - partial
-    cached = min(team.rounds - 1, available // round_bytes) if team.kind != "lanes" else 0
-    arguments = structure(
-        *pointers(len(operands)),
-        ("lines", across_lines),
-        ("along", along_line),
-        ("alpha", c_double(operation.alpha)),
-        ("beta", c_double(operation.beta)),
-        ("algorithm", c_int(operation.algorithm)),
-        ("team", c_uint(team.size)),
-        ("cached", c_uint(cached)),
-    )
-    shared_bytes = cached * round_bytes + partial
-    return Plan(
-        operation, [Launch(function, arguments, operands, (team.grid, 1, 1), (team.threads, 1, 1), shared_bytes)]
-    )
+
+def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str) -> Plan:
+    operands = operation.operands
+    specs = [operation.tensor(name) for name in operands]
+    inputs, scalar_bytes = len(specs) - 1, specs[-1].scalar_bytes
+    width = 1 if scalar_bytes == 1 else PACK_BYTES // scalar_bytes
+    walk = _walk(operation, specs, width)
+    lines, length = walk.lines.packs, walk.along.row
+
+    def launch(name: str, threads: int, grid: int, team: int, kept: int, shared_bytes: int) -> Plan:
+        function = device.function("softmax.cu", f"{kernel}_{name}", type_definitions(specs[-1].scalar_type, operation))
+        arguments = structure(
+            *pointers(len(operands)),
+            ("lines", walk.lines),
+            ("along", walk.along),
+            *factors(operation, alpha=operation.alpha, beta=operation.beta),
+            ("algorithm", c_int(operation.algorithm)),
+            ("team", c_uint(team)),
+            ("kept", c_uint(kept)),
+        )
+        step = Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes)
+        return Plan(operation, [step])
+
+    if walk.dense and not walk.aligned and length <= SHORT * WARP:
+        lanes, of_tile = _tile(lines, length, scalar_bytes, device)
+        tile_bytes = _ceil(of_tile * length * scalar_bytes, PACK_BYTES) * PACK_BYTES
+        return launch("tile", TILE_THREADS, _ceil(lines, of_tile), lanes, of_tile, tile_bytes * inputs)
+
+    packs = walk.along.packs
+    if walk.wide and not walk.aligned:
+        packs += 1  # a line that starts anywhere
+    pack_bytes = PACK_BYTES if walk.wide else scalar_bytes
+    problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
+    team = _column_team(problem, device, width) if walk.columns else _line_team(problem, device)
+    group_bytes = HELD[walk.wide] * inputs * team.threads * pack_bytes
+    parts_bytes = team.parts * 2 * SCALAR_BYTES[operation.compute_type]
+    kept = min(team.groups, (device.shared_bytes_per_block - parts_bytes) // group_bytes)
+    name = f"{'wide' if walk.wide else 'narrow'}_{team.kind}"
+    return launch(name, team.threads, team.grid, team.size, kept, kept * group_bytes + parts_bytes)
 
 
 @implements(SoftmaxForward)
 def softmax_forward(operation: SoftmaxForward, device: Any) -> Plan:
-    """One read and one write; the statistic of a line is its maximum and a sum."""
-    return _plan(operation, device, "softmax_forward", 2)
+    """One read and one write."""
+    return _plan(operation, device, "softmax_forward")
 
 
 @implements(SoftmaxBackward)
 def softmax_backward(operation: SoftmaxBackward, device: Any) -> Plan:
-    """One read of y and dy and one write; the statistic of a line is a sum."""
-    return _plan(operation, device, "softmax_backward", 1)
+    """One read of y and dy and one write."""
+    return _plan(operation, device, "softmax_backward")

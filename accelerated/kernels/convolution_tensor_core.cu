@@ -23,10 +23,11 @@ struct Arguments {
   Epilogue epilogue;
   Divisor position_tiles, filter_tiles;  // blocks run over filter tiles first, then position tiles, then groups
   int precomputed;                       // the terms lie in the workspace
+  int rounded;                           // to nearest TF32, which takes a detour through registers
 };
 
-template <class T> __device__ __forceinline__ T at_offset(T pointer, long long bytes) {
-  return reinterpret_cast<T>(reinterpret_cast<uintptr_t>(pointer) + bytes);
+__device__ __forceinline__ const ELEMENT* at_offset(const ELEMENT* pointer, long long bytes) {
+  return reinterpret_cast<const ELEMENT*>(reinterpret_cast<const unsigned char*>(pointer) + bytes);
 }
 
 // Where a tile of x comes from. Packs: eight threads copy the row of a position. Values: neighbouring threads take
@@ -44,16 +45,23 @@ __device__ __forceinline__ bool inside(const Convolution& c, const Place& place,
          static_cast<unsigned>(place.at[2] + term.at[2]) < static_cast<unsigned>(c.input[2]);
 }
 
-// A pack of which `count` elements exist; zeros are the rest. Whole packs at multiples of 16 bytes are copied asynchronously.
-__device__ __forceinline__ void copy_pack(unsigned char* to, const ELEMENT* base, long long offset, int count, bool asynchronous) {
-  if (asynchronous) {
-    copy_async<16>(to, count > 0 ? base + offset : base, count > 0);
+// How a pack may be read.
+enum Reading { ELEMENTS, WHOLE, ASYNCHRONOUS };
+
+// A pack of which `count` elements exist; zeros are the rest.
+__device__ __forceinline__ void copy_pack(unsigned char* to, const ELEMENT* base, long long offset, int count, Reading reading) {
+  if (reading == ASYNCHRONOUS) return copy_async<16>(to, count > 0 ? base + offset : base, count > 0);
+  Pack<ELEMENT, PACK> pack{};
+  if (reading == WHOLE) {
+    if (count > 0) pack = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(base + offset);
   } else {
-    Pack<ELEMENT, PACK> pack;
 #pragma unroll
-    for (int i = 0; i < PACK; i++) pack.item[i] = i < count ? base[offset + i] : store<ELEMENT>(0.0f);
-    *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = pack;
+    for (int i = 0; i < PACK; i++)
+      if (i < count) pack.item[i] = base[offset + i];
   }
+#pragma unroll
+  for (int i = 0; i < PACK; i++) pack.item[i] = for_tensor_cores(pack.item[i]);
+  *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = pack;
 }
 
 // WITH_PACKS: the terms of a pack lie side by side in x. STAGES: of the ring. OVERLAPPED: the product of a round may run into the next.
@@ -69,8 +77,11 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Mult
   Term* terms;  // [2][DEPTH], of a round, without packs
   const ELEMENT *x, *w;
   int first_filter, first_position;
-  bool x_packs, w_packs;  // may be copied asynchronously
+  Reading x_reading, w_reading;
+  unsigned filters_exist;  // bit i: this thread's row i of a tile
   Place place[WITH_PACKS ? X_ROWS : 1];
+  Term term;  // of this thread's pack in the next round
+  unsigned lane, positions_exist;
   ELEMENT values[VALUES];
   float sums[FILTERS / 2];
 
@@ -81,24 +92,34 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Mult
     return a.precomputed && index < c.terms ? reinterpret_cast<const Term*>(a.workspace)[index] : find_term(c, index);
   }
 
+  // Rounds are copied in order.
   __device__ __forceinline__ void copy_filters(int round) {
-    const int thread = threadIdx.x, pack = thread % PACKS, term = round * DEPTH + pack * PACK;
+    const int pack = threadIdx.x % PACKS, first_row = threadIdx.x / PACKS;
+    unsigned char* to = swizzled(w_stage(round), first_row, pack);
+    const int term = round * DEPTH + pack * PACK, left = c.terms - term;
 #pragma unroll
-    for (int i = 0; i < W_ROWS; i++) {
-      const int row = thread / PACKS + i * ROWS_AT_ONCE, filter = first_filter + row;
-      copy_pack(swizzled(w_stage(round), row, pack), w, static_cast<long long>(filter) * c.row + term,
-                filter < c.filters ? c.terms - term : 0, w_packs);
-    }
+    for (int i = 0; i < W_ROWS; i++)
+      copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), w, static_cast<long long>(first_filter + first_row + i * ROWS_AT_ONCE) * c.row + term,
+                filters_exist >> i & 1 ? left : 0, w_reading);
   }
 
-  __device__ __forceinline__ void copy_image(int round) {
-    const int thread = threadIdx.x, pack = thread % PACKS;
-    const Term term = term_at(round * DEPTH + pack * PACK);
+  __device__ __forceinline__ void find_pack(unsigned index) {
+    term = term_at(index);
+    c.lanes.divide(index, lane);
+    positions_exist = 0;
 #pragma unroll
-    for (int i = 0; i < X_ROWS; i++) {
-      copy_pack(swizzled(x_stage(round), thread / PACKS + i * ROWS_AT_ONCE, pack), x, place[i].offset + term.offset,
-                inside(c, place[i], term) ? PACK : 0, x_packs);
-    }
+    for (int i = 0; i < X_ROWS; i++) positions_exist |= static_cast<unsigned>(inside(c, place[i], term)) << i;
+  }
+  __device__ __forceinline__ void copy_image(int round) {
+    const int pack = threadIdx.x % PACKS;
+    unsigned char* to = swizzled(x_stage(round), threadIdx.x / PACKS, pack);
+#pragma unroll
+    for (int i = 0; i < X_ROWS; i++)
+      copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), x, place[i].offset + term.offset, positions_exist >> i & 1 ? PACK : 0, x_reading);
+    // Most often the next round is at the same tap, some channels further.
+    lane += DEPTH;
+    if (lane < c.lanes.divisor) term.offset += DEPTH * c.x_lane;
+    else find_pack((round + 1) * DEPTH + pack * PACK);
   }
 
   // Values of one position: a thread has every second pack of its row.
@@ -110,7 +131,7 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Mult
 #pragma unroll
     for (int i = 0; i < VALUES; i++) {
       const Term term = current[(i / PACK * 2 + threadIdx.x / POSITIONS) * PACK + i % PACK];
-      values[i] = inside(c, place[0], term) ? x[place[0].offset + term.offset] : store<ELEMENT>(0.0f);
+      values[i] = inside(c, place[0], term) ? for_tensor_cores(x[place[0].offset + term.offset]) : store<ELEMENT>(0.0f);
     }
   }
   __device__ __forceinline__ void write_image(int round) {
@@ -127,9 +148,14 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Mult
     const int rounds = (c.terms + DEPTH - 1) / DEPTH, warpgroup = threadIdx.x / 128;
 #pragma unroll
     for (int i = 0; i < FILTERS / 2; i++) sums[i] = 0;
+    filters_exist = 0;
+#pragma unroll
+    for (int i = 0; i < W_ROWS; i++)
+      filters_exist |= static_cast<unsigned>(first_filter + threadIdx.x / PACKS + i * ROWS_AT_ONCE < c.filters) << i;
     if constexpr (WITH_PACKS) {
 #pragma unroll
       for (int i = 0; i < X_ROWS; i++) place[i] = find_place(c, first_position + threadIdx.x / PACKS + i * ROWS_AT_ONCE);
+      find_pack(threadIdx.x % PACKS * PACK);
     } else {
       place[0] = find_place(c, first_position + threadIdx.x % POSITIONS);
       prepare_terms(0);
@@ -150,7 +176,7 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Mult
     if constexpr (!WITH_PACKS)
       if (AHEAD < rounds) read_image(AHEAD);
     for (int round = 0; round < rounds; round++) {
-      if constexpr (!OVERLAPPED) wait_for_products<0>(sums);
+      if constexpr (!OVERLAPPED) wait_for_products<0, ELEMENT>(sums);
       wait_for_copies<AHEAD - 1>();
       publish_writes();
       __syncthreads();  // the round's tiles are there, and those of the oldest product are free
@@ -167,9 +193,9 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Mult
         __syncthreads();
         if (next + 1 < rounds) read_image(next + 1);
       }
-      if constexpr (OVERLAPPED) wait_for_products<1>(sums);
+      if constexpr (OVERLAPPED) wait_for_products<1, ELEMENT>(sums);
     }
-    wait_for_products<0>(sums);
+    wait_for_products<0, ELEMENT>(sums);
     wait_for_copies<0>();
     __syncthreads();
   }
@@ -189,7 +215,7 @@ __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, con
     tile[across_filters ? position * FILTER_PITCH + filter : filter * POSITION_PITCH + position] = sums[i];
   }
   __syncthreads();
-  ELEMENT* y = at_offset(a.y, a.y_offset);
+  ELEMENT* y = const_cast<ELEMENT*>(at_offset(a.y, a.y_offset));
   constexpr int WIDTH = PACK;
   for (int index = threadIdx.x; index < POSITIONS * FILTERS / WIDTH; index += THREADS) {
     float values[WIDTH];
@@ -233,8 +259,9 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> __device__ 
   const ELEMENT* w = at_offset(a.w, a.w_offset) + static_cast<long long>(group) * c.filters * c.row;
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   Multiplication<FILTERS, STAGES, OVERLAPPED, WITH_PACKS> m{a, c, stages, terms, x, w, first_filter, first_position};
-  m.x_packs = reinterpret_cast<uintptr_t>(x) % 16 == 0;
-  m.w_packs = c.w_packs && reinterpret_cast<uintptr_t>(w) % 16 == 0;
+  const Reading whole = a.rounded ? WHOLE : ASYNCHRONOUS;
+  m.x_reading = reinterpret_cast<uintptr_t>(x) % 16 == 0 ? whole : ELEMENTS;
+  m.w_reading = c.w_packs && reinterpret_cast<uintptr_t>(w) % 16 == 0 ? whole : ELEMENTS;
   m.run();
   finish_tile<FILTERS>(a, reinterpret_cast<float*>(stages), m.sums, group, first_filter, first_position);
 }

@@ -1,22 +1,25 @@
 // Reductions (3.2.71).
 //
 // Floor: bytes. Every element of A is read once, in 16-byte accesses (8 bytes of int8), four of them on their way per
-// thread, 48 to 64 KB per processor; C and the partial results of split reductions are a few percent of that. An element
-// costs 2 to 4 instructions (extrema with indices 8), an access about 50 more for its place. At 4.2 TB/s an H200 has 110
-// instructions per 16 bytes of a thread: bytes limit float, double and half; instructions limit int8, half extrema with
-// indices, and columns whose rows do not all start at multiples of 16 bytes.
+// thread, 64 KB per processor; C and the partial results of split reductions are a few percent of that. An element costs
+// 2 instructions (extrema with indices 8), an access 15 more for its place, 20 more for every dimension that is not
+// contiguous with the next. At 4.2 TB/s an H200 has 110 instructions per 16 bytes of a thread: bytes limit float, double
+// and half; instructions limit int8, half extrema with indices, and rows that do not all start at multiples of 16 bytes.
 //
 // Rows: the innermost dimension of A is reduced; `lanes` neighbouring threads share one element of C. Columns: it is kept;
 // a thread takes a pack of neighbouring elements of C, `lanes` threads share it. Long reductions are split into segments
-// (blockIdx.y), whose partial results a second launch merges: no atomics, the same sums in the same order on every run.
+// (blockIdx.y). The last block of an element of C to arrive merges their partial results, or another launch where these
+// are many, always in the same order: the same sums on every run.
 #include "index.cuh"
 #include "types.cuh"
 
 constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 8 : 16 / sizeof(ELEMENT);  // elements of a pack
 constexpr int BATCH = 4;  // accesses of a thread that are on their way together
 constexpr int BLOCK = 256;
-constexpr int RESIDENT = sizeof(ELEMENT) >= 4 ? 4 : 3;  // blocks that the registers of a processor hold
-constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) == 1 ? 2 : RESIDENT;
+constexpr int RESIDENT = sizeof(ELEMENT) >= 4 ? 4 : sizeof(ELEMENT) == 2 ? 3 : 2;  // blocks that the registers of a processor hold
+constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) >= 4 ? 4 : 2;
+constexpr unsigned COUNTS = 512, GROUPS = 1056;  // of arrivals at once; blocks side by side that count their own
+constexpr unsigned NOT_COUNTED = 0xffffffffu;
 constexpr unsigned NOWHERE = 0xffffffffu;  // the index of an extremum of nothing
 
 enum Op { ADD = 0, MUL = 1, MIN = 2, MAX = 3, AMAX = 4, AVG = 5, NORM1 = 6, NORM2 = 7, MUL_NO_ZEROS = 8 };  // cudnnReduceTensorOp_t
@@ -27,9 +30,10 @@ struct Arguments {
   void* c;
   void* indices;
   COMPUTE* workspace;   // partial results [segment][number], then their indices
-  Geometry<2> reduced;  // one reduction: (position in row-major order, offset in A)
-  Geometry<3> kept;     // C: (offset in C, number in row-major order, offset in A)
-  double alpha, beta;
+  unsigned long long count;  // that arrivals enter; NOT_COUNTED: another launch merges
+  Geometry<2> reduced;  // one reduction: (position in row-major order, or 0 without indices, offset in A)
+  Geometry<3> kept;     // C: (offset in C, number of the element, in row-major order where there are indices, offset in A)
+  COMPUTE alpha, beta;
   unsigned length;   // elements of A that one element of C reduces
   unsigned outputs;  // elements of C
   unsigned segments, segment;  // how many there are, packs of one
@@ -81,14 +85,14 @@ template <class Map> struct Product {
   __device__ __forceinline__ void merge(State& state, State other) const { state.value *= other.value; }
 };
 
-template <class Map> struct Largest {
+template <class Map, bool PROPAGATE> struct Largest {
   using State = Value;
-  bool propagate;
   __device__ __forceinline__ State start() const { return {Map::signless ? COMPUTE(0) : COMPUTE(-INFINITY)}; }
   __device__ __forceinline__ void add(State& state, COMPUTE x, unsigned) const { merge(state, {Map::of(x)}); }
   __device__ __forceinline__ void merge(State& state, State other) const {
-    // Comparisons with NaN are false: it is passed over, and once in `state` it stays.
-    if (other.value > state.value || (propagate && other.value != other.value)) state.value = other.value;
+    if (!PROPAGATE) state.value = fmax(state.value, other.value);  // passes over NaN
+    // Comparisons with NaN are false: once in `state` it stays.
+    else if (other.value > state.value || other.value != other.value) state.value = other.value;
   }
 };
 
@@ -150,15 +154,48 @@ __device__ __forceinline__ void keep(const Arguments& a, Ranked state, long long
   a.workspace[place] = state.value;
   partial_indices(a)[place] = state.index;
 }
-__device__ __forceinline__ void kept_partial(const Arguments& a, long long place, Value& state) { state = {a.workspace[place]}; }
+// Other blocks wrote it: past the cache of this processor.
+__device__ __forceinline__ void kept_partial(const Arguments& a, long long place, Value& state) { state = {__ldcg(a.workspace + place)}; }
 __device__ __forceinline__ void kept_partial(const Arguments& a, long long place, Ranked& state) {
-  state = {a.workspace[place], partial_indices(a)[place]};
+  state = {__ldcg(a.workspace + place), __ldcg(partial_indices(a) + place)};
+}
+
+// Merges every `step`-th partial result of one element of C into the state.
+template <class Reduction, class State>
+__device__ __forceinline__ void merge_partials(const Arguments& a, const Reduction& reduction, State& state, long long number, unsigned first, unsigned step) {
+  constexpr int AT_ONCE = 8;
+  for (unsigned segment = first; segment < a.segments; segment += 9 * step) {
+    State partial[AT_ONCE];
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++)
+      if (segment + u * step < a.segments) kept_partial(a, static_cast<long long>(segment + u * step) * a.outputs + number, partial[u]);
+#pragma unroll
+    for (int u = 0; u < AT_ONCE; u++)
+      if (segment + u * step < a.segments) reduction.merge(state, partial[u]);
+  }
 }
 
 // The result of this block's segment of one element of C.
 template <class State> __device__ __forceinline__ void deliver(const Arguments& a, State state, long long offset, long long number) {
   if (a.segments == 1) conclude(a, state, offset, number);
   else keep(a, state, static_cast<long long>(blockIdx.y) * a.outputs + number);
+}
+
+// How many blocks have kept their partial results of the same elements of C; a count returns to 0 with the last. The host
+// gives calls that may be under way together different counts.
+__device__ unsigned arrivals[COUNTS * GROUPS];
+
+// Whether all partial results of this block's elements of C are there and this block is to merge them.
+__device__ __forceinline__ bool merges(const Arguments& a) {
+  if (a.segments == 1 || a.count == NOT_COUNTED) return false;
+  __syncthreads();
+  int last = 0;
+  if (threadIdx.x == 0) {
+    __threadfence();
+    last = atomicInc(arrivals + a.count * GROUPS + blockIdx.x, a.segments - 1) == a.segments - 1;
+    __threadfence();
+  }
+  return __syncthreads_or(last);
 }
 
 // --- threads of a block ---
@@ -181,20 +218,69 @@ __device__ __forceinline__ void merge_neighbours(const Reduction& reduction, Sta
     for (unsigned warp = 1; warp < lanes / 32; warp++) reduction.merge(state, warps[threadIdx.x / 32 + warp]);
 }
 
+// Merges tile[lane][item] of all lanes (a power of two) into tile[0][item]. All threads of the block take part.
+template <class Reduction, class State>
+__device__ __forceinline__ void merge_lanes(const Reduction& reduction, State* tile, unsigned items, unsigned lanes) {
+  __syncthreads();
+  while (lanes > 1) {
+    lanes /= 2;
+    for (unsigned slot = threadIdx.x; slot < lanes * items; slot += BLOCK) reduction.merge(tile[slot], tile[slot + lanes * items]);
+    __syncthreads();
+  }
+}
+
 __device__ __forceinline__ bool aligned(const ELEMENT* pointer) { return reinterpret_cast<uintptr_t>(pointer) % sizeof(Pack<ELEMENT, WIDTH>) == 0; }
 
 // Where the row of pack `pack` starts in the reduction and in A; returns the pack's place in its row.
 __device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned pack, long long& position, long long& offset) {
-  unsigned in_row, row = reduced.packs_per_row.divide(pack, in_row);
   position = offset = 0;
+  if (reduced.outer_rank == 0) return pack;
+  unsigned in_row, row = reduced.packs_per_row.divide(pack, in_row);
+  int outermost = reduced.outer_rank - 1;
 #pragma unroll 1
-  for (int d = 0; d < reduced.outer_rank; d++) {
+  for (int d = 0; d < outermost; d++) {
     unsigned along;
     row = reduced.extent[d].divide(row, along);
     position += along * reduced.stride[0][d];
     offset += along * reduced.stride[1][d];
   }
+  position += row * reduced.stride[0][outermost];
+  offset += row * reduced.stride[1][outermost];
   return in_row;
+}
+
+// Packs that a thread reads before it uses the first.
+struct Batch {
+  Pack<ELEMENT, WIDTH> loaded[BATCH];
+  unsigned index[BATCH];  // of the first element
+  unsigned whole = 0;     // which there are
+
+  __device__ __forceinline__ void read(int u, const ELEMENT* pointer) {
+    loaded[u] = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(pointer);
+    whole |= 1u << u;
+  }
+  template <class Reduction>
+  __device__ __forceinline__ void reduce(const Reduction& reduction, typename Reduction::State* state, unsigned index_step) const {
+#pragma unroll
+    for (int u = 0; u < BATCH; u++)
+      if (whole >> u & 1) {
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index[u] + i * index_step);
+      }
+  }
+};
+
+// Reduces elements `begin` to `end` of a pack that no single access reads; all are read before the first is used.
+template <class Reduction>
+__device__ __forceinline__ void reduce_partial(const Reduction& reduction, typename Reduction::State* state, const ELEMENT* pointer, long long step,
+                                               int begin, int end, unsigned index, unsigned index_step) {
+  ELEMENT loaded[WIDTH];
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++)
+    if (begin <= i && i < end) loaded[i] = pointer[i * step];
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++)
+    if (begin <= i && i < end) reduction.add(state[i], load<COMPUTE>(loaded[i]), index + i * index_step);
 }
 
 // --- rows ---
@@ -234,32 +320,21 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
     unsigned index_step = a.reduced.row_stride[0];
     unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
     for (unsigned pack = first + lane; pack < last; pack += BATCH * lanes) {
-      Pack<ELEMENT, WIDTH> loaded[BATCH];
-      unsigned index[BATCH], whole = 0, partial = 0;
-#pragma unroll
-      for (int u = 0; u < BATCH; u++) {
-        if (pack + u * lanes >= last) break;
-        Window window = locate(a, source, pack + u * lanes);
-        index[u] = window.index;
-        if (window.whole) {
-          loaded[u] = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(window.pointer);
-          whole |= 1u << u;
-        } else {
-          partial |= 1u << u;
-        }
-      }
+      Batch batch;
+      unsigned partial = 0;
 #pragma unroll
       for (int u = 0; u < BATCH; u++)
-        if (whole >> u & 1) {
-#pragma unroll
-          for (int i = 0; i < WIDTH; i++) reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index[u] + i * index_step);
+        if (pack + u * lanes < last) {
+          Window window = locate(a, source, pack + u * lanes);
+          batch.index[u] = window.index;
+          if (window.whole) batch.read(u, window.pointer);
+          else partial |= 1u << u;
         }
+      batch.reduce(reduction, state, index_step);
       for (; partial; partial &= partial - 1) {
         Window window = locate(a, source, pack + (__ffs(partial) - 1) * lanes);
-#pragma unroll
-        for (int i = 0; i < WIDTH; i++)
-          if (static_cast<unsigned>(window.first + i) < a.reduced.row)
-            reduction.add(state[i], load<COMPUTE>(window.pointer[i * a.reduced.row_stride[1]]), window.index + i * index_step);
+        int behind = static_cast<int>(a.reduced.row) - window.first;
+        reduce_partial(reduction, state, window.pointer, a.reduced.row_stride[1], -window.first, behind, window.index, index_step);
       }
     }
   }
@@ -267,6 +342,12 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
   for (int i = 1; i < WIDTH; i++) reduction.merge(state[0], state[i]);
   merge_neighbours(reduction, state[0], a.lanes_log2);
   if (lane == 0 && output < a.outputs) deliver(a, state[0], place[0], place[1]);
+  if (merges(a)) {  // the whole block shares one element of C
+    State merged = reduction.start();
+    merge_partials(a, reduction, merged, place[1], lane, lanes);
+    merge_neighbours(reduction, merged, a.lanes_log2);
+    if (lane == 0) conclude(a, merged, place[0], place[1]);
+  }
 }
 
 // --- columns ---
@@ -277,6 +358,16 @@ __device__ __forceinline__ long long locate(const Arguments& a, unsigned which, 
   unsigned in_row = walk(a.reduced, which, position, offset);
   index = position + in_row * a.reduced.row_stride[0];
   return offset + in_row * a.reduced.row_stride[1];
+}
+
+// Place in C of element `slot` of this block's; whether there is one.
+__device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot, unsigned columns, long long& offset, long long& number) {
+  unsigned pack = blockIdx.x * columns + slot / WIDTH, i = slot % WIDTH;
+  long long place[3];
+  if (pack >= a.kept.packs || i >= a.kept.locate(pack, place)) return false;
+  offset = place[0] + i * a.kept.row_stride[0];
+  number = place[1] + i * a.kept.row_stride[1];
+  return true;
 }
 
 template <class Reduction> __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reduction& reduction) {
@@ -294,69 +385,58 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
     bool contiguous = count == WIDTH && step == 1;
     unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
     for (unsigned position = first + lane; position < last; position += BATCH * lanes) {
-      Pack<ELEMENT, WIDTH> loaded[BATCH];
-      unsigned index[BATCH], whole = 0, partial = 0;
-#pragma unroll
-      for (int u = 0; u < BATCH; u++) {
-        if (position + u * lanes >= last) break;
-        const ELEMENT* pointer = source + locate(a, position + u * lanes, index[u]);
-        if (contiguous && aligned(pointer)) {
-          loaded[u] = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(pointer);
-          whole |= 1u << u;
-        } else {
-          partial |= 1u << u;
-        }
-      }
+      Batch batch;
+      unsigned partial = 0;
 #pragma unroll
       for (int u = 0; u < BATCH; u++)
-        if (whole >> u & 1) {
-#pragma unroll
-          for (int i = 0; i < WIDTH; i++) reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index[u]);
+        if (position + u * lanes < last) {
+          const ELEMENT* pointer = source + locate(a, position + u * lanes, batch.index[u]);
+          if (contiguous && aligned(pointer)) batch.read(u, pointer);
+          else partial |= 1u << u;
         }
+      batch.reduce(reduction, state, 0);
       for (; partial; partial &= partial - 1) {
         unsigned index;
         const ELEMENT* pointer = source + locate(a, position + (__ffs(partial) - 1) * lanes, index);
-#pragma unroll
-        for (int i = 0; i < WIDTH; i++)
-          if (i < count) reduction.add(state[i], load<COMPUTE>(pointer[i * step]), index);
+        reduce_partial(reduction, state, pointer, step, 0, count, index, 0);
       }
     }
   }
+  unsigned items = columns * WIDTH;
   State* tile = reinterpret_cast<State*>(shared_memory);  // [lane][i][column]
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) tile[(lane * WIDTH + i) * columns + column] = state[i];
-  __syncthreads();
-  for (unsigned half = lanes / 2; half > 0; half /= 2) {
-    if (lane < half)
-#pragma unroll
-      for (int i = 0; i < WIDTH; i++)
-        reduction.merge(tile[(lane * WIDTH + i) * columns + column], tile[((lane + half) * WIDTH + i) * columns + column]);
-    __syncthreads();
-  }
+  merge_lanes(reduction, tile, items, lanes);
   // Neighbouring threads write neighbouring elements.
-  for (unsigned slot = threadIdx.x; slot < columns * WIDTH; slot += BLOCK) {
-    unsigned x = slot / WIDTH, i = slot % WIDTH;
-    if (blockIdx.x * columns + x >= a.kept.packs) break;
-    long long place[3];
-    if (i < a.kept.locate(blockIdx.x * columns + x, place))
-      deliver(a, tile[i * columns + x], place[0] + i * a.kept.row_stride[0], place[1] + i * a.kept.row_stride[1]);
+  for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK) {
+    long long offset, number;
+    if (locate_column(a, slot, columns, offset, number)) deliver(a, tile[slot % WIDTH * columns + slot / WIDTH], offset, number);
+  }
+  if (!merges(a)) return;
+  lanes = items < BLOCK ? BLOCK / items : 1;
+  for (unsigned slot = threadIdx.x; slot < lanes * items; slot += BLOCK) {
+    long long offset, number;
+    State merged = reduction.start();
+    if (locate_column(a, slot % items, columns, offset, number)) merge_partials(a, reduction, merged, number, slot / items, lanes);
+    tile[slot] = merged;
+  }
+  merge_lanes(reduction, tile, items, lanes);
+  for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK) {
+    long long offset, number;
+    if (locate_column(a, slot, columns, offset, number)) conclude(a, tile[slot], offset, number);
   }
 }
 
 // --- partial results ---
 
 template <class Reduction> __device__ __forceinline__ void merge_partial_results(const Arguments& a, const Reduction& reduction) {
-  typename Reduction::State state = reduction.start(), partial;
+  typename Reduction::State state = reduction.start();
   unsigned lanes = 1u << a.lanes_log2, lane = threadIdx.x & (lanes - 1);
   unsigned output = blockIdx.x * (BLOCK >> a.lanes_log2) + (threadIdx.x >> a.lanes_log2);
   long long place[3];
   if (output < a.outputs) {
     a.kept.locate(output, place);
-#pragma unroll 4
-    for (unsigned segment = lane; segment < a.segments; segment += lanes) {
-      kept_partial(a, static_cast<long long>(segment) * a.outputs + place[1], partial);
-      reduction.merge(state, partial);
-    }
+    merge_partials(a, reduction, state, place[1], lane, lanes);
   }
   merge_neighbours(reduction, state, a.lanes_log2);
   if (lane == 0 && output < a.outputs) conclude(a, state, place[0], place[1]);
@@ -364,6 +444,9 @@ template <class Reduction> __device__ __forceinline__ void merge_partial_results
 
 // --- kernels ---
 
+#define EXTREMUM(run, map) \
+  if (a.propagate) return run(a, Largest<map, true>{}); \
+  else return run(a, Largest<map, false>{});
 #define PLAIN(run)                                             \
   switch (a.op) {                                              \
     case ADD:                                                  \
@@ -372,9 +455,9 @@ template <class Reduction> __device__ __forceinline__ void merge_partial_results
     case NORM2: return run(a, Sum<Square>{});                  \
     case MUL: return run(a, Product<Itself>{});                \
     case MUL_NO_ZEROS: return run(a, Product<OneForZero>{});   \
-    case MIN: return run(a, Largest<Negative>{propagate});     \
-    case MAX: return run(a, Largest<Itself>{propagate});       \
-    case AMAX: return run(a, Largest<Absolute>{propagate});    \
+    case MIN: EXTREMUM(run, Negative)                          \
+    case MAX: EXTREMUM(run, Itself)                            \
+    case AMAX: EXTREMUM(run, Absolute)                         \
   }
 #define INDEXED(run)                                           \
   switch (a.op) {                                              \
@@ -383,7 +466,6 @@ template <class Reduction> __device__ __forceinline__ void merge_partial_results
   }
 
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_rows(const Arguments a) {
-  bool propagate = a.propagate;
   PLAIN(reduce_rows)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_rows_indexed(const Arguments a) {
@@ -391,7 +473,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_ten
   INDEXED(reduce_rows)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_columns(const Arguments a) {
-  bool propagate = a.propagate;
   PLAIN(reduce_columns)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_columns_indexed(const Arguments a) {
@@ -400,13 +481,12 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_ten
 }
 // Partial results are sums, products or maxima already: what was done to the elements is not done again.
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_partial_results(const Arguments a) {
-  bool propagate = a.propagate;
   switch (a.op) {
     case MUL:
     case MUL_NO_ZEROS: return merge_partial_results(a, Product<Itself>{});
     case MIN:
-    case MAX: return merge_partial_results(a, Largest<Itself>{propagate});
-    case AMAX: return merge_partial_results(a, Largest<Absolute>{propagate});
+    case MAX: EXTREMUM(merge_partial_results, Itself)
+    case AMAX: EXTREMUM(merge_partial_results, Absolute)
     default: return merge_partial_results(a, Sum<Itself>{});
   }
 }

@@ -1,62 +1,85 @@
 // Softmax, forward (3.2.96) and backward (4.1.19).
 //
 // A line is what one softmax runs over: C, H, W of an image or C at a position. A team of threads takes a line (or,
-// where neighbours in memory belong to different lines, a pack of WIDTH lines): it reads its packs once, keeps them in
-// registers and shared memory, agrees on the statistic of the line, computes and writes. Only the part of a line that
-// exceeds both is read again, what was read last first, while L2 has it.
+// where neighbours in memory belong to different lines, a pack of neighbouring lines). Every thread brings its packs to
+// places of its own in shared memory, many on their way at once (cp.async: no registers, no barriers), takes their part
+// of the statistic, agrees on it with its team, computes and writes. Only the part of a line that exceeds shared memory
+// is read again, what was read last first, while L2 has it.
 //
-// Teams: up to 32 lanes, a block, a cluster of blocks (few or very long lines: all multiprocessors work, and no workspace
-// is needed), and blocks over packs of lines (a C that is not innermost).
+// Teams: "lines" are some lanes of a warp or a block; "columns" are blocks over packs of lines (a C that is not
+// innermost); both exist for clusters of blocks (few or very long lines: all multiprocessors work, and no workspace is
+// needed). Packs are 16 bytes (wide) or, where rows start anywhere, single elements (narrow). Short lines of any length
+// that lie one after the other are "tiles": a block moves many of them in whole accesses.
 //
 // Floor: bytes. Forward moves 2 elements, backward 3; at 4.2 TB/s a float costs 1.9 ps forward, a half 1.0 ps. The
-// arithmetic is near: two exponentials and some 20 instructions an element are 0.7 ps on 132 multiprocessors. What limits
-// long lines is that a team reads all of its line before it writes, so reads and writes overlap only between teams, and
-// backward that eight multiprocessors keep 2.3 MB of a longer line on chip.
+// arithmetic is near: two exponentials and some 14 instructions an element are 0.5 ps on 132 multiprocessors. What limits
+// lines of more than 1.8 MB (images in INSTANCE mode) is that eight multiprocessors do not hold them: the rest is read
+// twice, from L2 at best; and of fewer than 16 such lines, that some multiprocessors have none.
 #include "elementwise.cuh"
 
 #include <type_traits>
 
 enum Algorithm { FAST = 0, ACCURATE = 1, LOG = 2 };  // cudnnSoftmaxAlgorithm_t
 
-// An integer has no value that a maximum ignores, so packs of integers hold one element and are never filled up.
-constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : 16 / sizeof(ELEMENT);
-constexpr int HELD = 4;  // packs of each input that a thread holds in registers
+// As in softmax.py. Packs of 8-bit integers hold one element: no integer fills them up without changing a maximum.
+constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : 16 / sizeof(ELEMENT);  // of a wide pack
+template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;             // packs of each input in a group
+constexpr int DEPTH = 4;                                                // groups on their way to a thread
 
-// A pack in registers. Whole words: the compiler would give every half a register of its own.
-template <int BYTES> struct WordOf { using type = unsigned; };
-template <> struct WordOf<8> { using type = unsigned long long; };
-using Word = WordOf<sizeof(ELEMENT)>::type;
-constexpr int PER_WORD = WIDTH == 1 ? 1 : sizeof(Word) / sizeof(ELEMENT), WORDS = WIDTH / PER_WORD;
-struct alignas(sizeof(Word) * WORDS) Elements { Word word[WORDS]; };
+template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements { ELEMENT item[WIDE]; };
 
-__device__ __forceinline__ COMPUTE at(const Elements& pack, int i) {
-  Word shifted = pack.word[i / PER_WORD] >> (i % PER_WORD * 8 * sizeof(ELEMENT));
-  ELEMENT element;
-  memcpy(&element, &shifted, sizeof(ELEMENT));
-  return load<COMPUTE>(element);
-}
-__device__ __forceinline__ void put(Elements& pack, int i, ELEMENT element) {
-  Word bits = 0;
-  memcpy(&bits, &element, sizeof(ELEMENT));
-  pack.word[i / PER_WORD] |= bits << (i % PER_WORD * 8 * sizeof(ELEMENT));
-}
-// A pack of results, rounded; two halves take one instruction.
-__device__ __forceinline__ Elements rounded(const COMPUTE (&values)[WIDTH]) {
-  Elements pack{};
+// Two 16-bit numbers are converted from and to one register.
+constexpr bool PAIRED = sizeof(ELEMENT) == 2 && std::is_same_v<COMPUTE, float>;
+using Pair = std::conditional_t<std::is_same_v<ELEMENT, half>, half2, __nv_bfloat162>;
+__device__ __forceinline__ float2 both(half2 pair) { return __half22float2(pair); }
+__device__ __forceinline__ float2 both(__nv_bfloat162 pair) { return __bfloat1622float2(pair); }
+__device__ __forceinline__ void round(half2& pair, float low, float high) { pair = __floats2half2_rn(low, high); }
+__device__ __forceinline__ void round(__nv_bfloat162& pair, float low, float high) { pair = __floats2bfloat162_rn(low, high); }
+
+template <int WIDE> __device__ __forceinline__ void unpack(const Elements<WIDE>* pack, COMPUTE* values) {
+  if constexpr (PAIRED && WIDE > 1) {
+    struct alignas(16) Pairs { Pair item[WIDE / 2]; } pairs = *reinterpret_cast<const Pairs*>(pack);
 #pragma unroll
-  for (int i = 0; i < WIDTH; i += PER_WORD) {
-    if constexpr (std::is_same_v<ELEMENT, half>) {
-      half2 pair = __floats2half2_rn(values[i], values[i + 1]);
-      memcpy(&pack.word[i / 2], &pair, sizeof pair);
-    } else if constexpr (std::is_same_v<ELEMENT, bfloat16>) {
-      __nv_bfloat162 pair = __floats2bfloat162_rn(values[i], values[i + 1]);
-      memcpy(&pack.word[i / 2], &pair, sizeof pair);
-    } else {
-      put(pack, i, store<ELEMENT>(values[i]));
+    for (int i = 0; i < WIDE / 2; i++) {
+      float2 two = both(pairs.item[i]);
+      values[2 * i] = two.x, values[2 * i + 1] = two.y;
     }
+  } else {
+    Elements<WIDE> elements = *pack;
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) values[i] = load<COMPUTE>(elements.item[i]);
   }
-  return pack;
 }
+template <int WIDE> __device__ __forceinline__ void pack(const COMPUTE (&values)[WIDE], Elements<WIDE>* target) {
+  if constexpr (PAIRED && WIDE > 1) {
+    struct alignas(16) Pairs { Pair item[WIDE / 2]; } pairs;
+#pragma unroll
+    for (int i = 0; i < WIDE / 2; i++) round(pairs.item[i], values[2 * i], values[2 * i + 1]);
+    *reinterpret_cast<Pairs*>(target) = pairs;
+  } else {
+    Elements<WIDE> elements;
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) elements.item[i] = store<ELEMENT>(values[i]);
+    *target = elements;
+  }
+}
+
+constexpr int SMALLEST_COPY = 4;  // bytes
+
+// Copies to shared memory without waiting. commit() closes a group, arrived<N>() waits for all groups but the last N.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <class T> __device__ __forceinline__ void copy(T* to, const T* from) {
+  const unsigned address = __cvta_generic_to_shared(to);
+  if constexpr (sizeof(T) == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+  else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(T)) : "memory");
+}
+__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LATER> __device__ __forceinline__ void arrived() { asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory"); }
+#else
+template <class T> __device__ __forceinline__ void copy(T* to, const T* from) { *to = *from; }
+__device__ __forceinline__ void commit() {}
+template <int LATER> __device__ __forceinline__ void arrived() {}
+#endif
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 constexpr unsigned CLUSTER = 8;  // the largest size that every GPU with clusters has; softmax.py knows it
@@ -66,17 +89,15 @@ constexpr unsigned CLUSTER = 1;
 #define BLOCKS_OF_A_CLUSTER
 #endif
 
-enum class Team { lanes, block, cluster, columns };
-
 template <int INPUTS> struct Arguments {
   const ELEMENT* input[INPUTS];
   ELEMENT* output;
-  Geometry<INPUTS + 1> lines;  // columns: packs of WIDTH lines, else single lines
-  Geometry<INPUTS + 1> along;  // columns: single positions, else packs of WIDTH
-  double alpha, beta;
+  Geometry<INPUTS + 1> lines;  // columns: packs of lines, else single lines
+  Geometry<INPUTS + 1> along;  // columns: single positions, else packs
+  COMPUTE alpha, beta;
   int algorithm;
-  unsigned team;    // lanes: of a line; columns: packs of lines of a block; a power of two
-  unsigned cached;  // rounds (HELD packs of each input of every thread) that shared memory holds
+  unsigned team;  // threads of a block that share a line; columns: packs of lines of a block; a power of two
+  unsigned kept;  // groups of a thread that shared memory holds; tiles: lines of a block
 };
 
 __device__ __forceinline__ float exponential(float x) {
@@ -90,130 +111,135 @@ __device__ __forceinline__ float exponential(float x) {
 }
 __device__ __forceinline__ double exponential(double x) { return exp(x); }
 
+struct Statistic { COMPUTE top, sum; };
+
+// The values of a single line are added in several chains, which do not wait for each other.
+template <int LANES> constexpr int CHAINS = LANES == 1 ? 4 : LANES;
+
 // The statistic of a line: top is its maximum (0 for FAST), sum that of exp(x - top). Any number of parts can be merged.
 struct Forward {
   static constexpr int INPUTS = 1;
-  struct Statistic { COMPUTE top, sum; };
   Algorithm algorithm;
+  COMPUTE alpha;
 
-  __device__ __forceinline__ Statistic empty() const { return {algorithm == FAST ? COMPUTE(0) : COMPUTE(-INFINITY), COMPUTE(0)}; }
-  // Fills up packs: it changes neither maximum nor sum.
-  static __device__ __forceinline__ ELEMENT neutral() { return store<ELEMENT>(COMPUTE(-INFINITY)); }
+  // Changes neither maximum nor sum.
+  static __device__ __forceinline__ COMPUTE neutral() { return COMPUTE(-INFINITY); }
+  __device__ __forceinline__ Statistic empty() const { return {algorithm == FAST ? COMPUTE(0) : neutral(), COMPUTE(0)}; }
   // What to subtract while no element above -inf was seen: exp(-inf - 0) is 0, exp(-inf - -inf) would be NaN.
   static __device__ __forceinline__ COMPUTE anchor(COMPUTE top) { return top == COMPUTE(-INFINITY) ? COMPUTE(0) : top; }
-
-  template <int LANES>
-  __device__ __forceinline__ void add(Statistic (&line)[LANES], const Elements (&held)[1][HELD], unsigned present) const {
-    COMPUTE top[LANES];
-#pragma unroll
-    for (int lane = 0; lane < LANES; lane++) top[lane] = line[lane].top;
-    if (algorithm != FAST) {
-#pragma unroll
-      for (int k = 0; k < HELD; k++)
-        if (k < present) {
-#pragma unroll
-          for (int i = 0; i < WIDTH; i++) top[i % LANES] = max(top[i % LANES], at(held[0][k], i));
-        }
-#pragma unroll
-      for (int lane = 0; lane < LANES; lane++) {
-        line[lane].sum *= exponential(line[lane].top - anchor(top[lane]));
-        line[lane].top = top[lane];
-      }
-    }
-#pragma unroll
-    for (int lane = 0; lane < LANES; lane++) top[lane] = anchor(top[lane]);
-#pragma unroll
-    for (int k = 0; k < HELD; k++)
-      if (k < present) {
-#pragma unroll
-        for (int i = 0; i < WIDTH; i++) line[i % LANES].sum += exponential(at(held[0][k], i) - top[i % LANES]);
-      }
-  }
-  __device__ __forceinline__ void merge(Statistic& line, const Statistic& other) const {
-    if (algorithm == FAST) {
-      line.sum += other.sum;
-      return;
-    }
-    COMPUTE top = max(line.top, other.top), subtracted = anchor(top);
-    line.sum = line.sum * exponential(line.top - subtracted) + other.sum * exponential(other.top - subtracted);
+  __device__ __forceinline__ bool has_top() const { return algorithm != FAST; }
+  static __device__ __forceinline__ void raise(Statistic& line, COMPUTE top) {
+    line.sum *= exponential(line.top - anchor(top));
     line.top = top;
   }
-  __device__ __forceinline__ void finish(Statistic& line) const {
-    line.sum = algorithm == LOG ? log(line.sum) : COMPUTE(1) / line.sum;
+
+  // Adds values; number j belongs to line j modulo LANES.
+  template <int LANES, int N>
+  __device__ __forceinline__ void add(Statistic (&line)[LANES], const COMPUTE (&values)[1][N]) const {
+    COMPUTE top[CHAINS<LANES>], sum[CHAINS<LANES>];
+    if (has_top()) {
+#pragma unroll
+      for (int chain = 0; chain < CHAINS<LANES>; chain++) top[chain] = line[chain % LANES].top;
+#pragma unroll
+      for (int j = 0; j < N; j++) top[j % CHAINS<LANES>] = max(top[j % CHAINS<LANES>], values[0][j]);
+#pragma unroll
+      for (int lane = 0; lane < LANES; lane++) {
+#pragma unroll
+        for (int chain = lane + LANES; chain < CHAINS<LANES>; chain += LANES) top[lane] = max(top[lane], top[chain]);
+        raise(line[lane], top[lane]);
+      }
+    }
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) top[lane] = anchor(line[lane].top);
+#pragma unroll
+    for (int chain = 0; chain < CHAINS<LANES>; chain++) sum[chain] = COMPUTE(0);
+#pragma unroll
+    for (int j = 0; j < N; j++) sum[j % CHAINS<LANES>] += exponential(values[0][j] - top[j % LANES]);
+#pragma unroll
+    for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
   }
-  __device__ __forceinline__ COMPUTE result(const Statistic& line, const Elements (&packs)[1], int i) const {
-    COMPUTE shifted = at(packs[0], i) - line.top;
-    return algorithm == LOG ? shifted - line.sum : exponential(shifted) * line.sum;
+  // Turns the sum into what results() needs.
+  __device__ __forceinline__ void finish(Statistic& line) const {
+    line.sum = algorithm == LOG ? log(line.sum) : alpha * (COMPUTE(1) / line.sum);
+  }
+  template <int LANES, int N>
+  __device__ __forceinline__ void results(const Statistic (&line)[LANES], const COMPUTE (&values)[1][N], COMPUTE (&result)[N]) const {
+    if (algorithm == LOG) {
+#pragma unroll
+      for (int j = 0; j < N; j++) result[j] = alpha * (values[0][j] - line[j % LANES].top - line[j % LANES].sum);
+    } else {
+#pragma unroll
+      for (int j = 0; j < N; j++) result[j] = exponential(values[0][j] - line[j % LANES].top) * line[j % LANES].sum;
+    }
   }
 };
 
 // The statistic of a line: the sum of y * dy, for LOG that of dy.
 struct Backward {
   static constexpr int INPUTS = 2;
-  struct Statistic { COMPUTE sum; };
   Algorithm algorithm;
+  COMPUTE alpha;
 
-  __device__ __forceinline__ Statistic empty() const { return {COMPUTE(0)}; }
-  static __device__ __forceinline__ ELEMENT neutral() { return store<ELEMENT>(COMPUTE(0)); }
+  static __device__ __forceinline__ COMPUTE neutral() { return COMPUTE(0); }
+  __device__ __forceinline__ Statistic empty() const { return {COMPUTE(0), COMPUTE(0)}; }
+  __device__ __forceinline__ bool has_top() const { return false; }
+  static __device__ __forceinline__ void raise(Statistic&, COMPUTE) {}
 
-  template <int LANES>
-  __device__ __forceinline__ void add(Statistic (&line)[LANES], const Elements (&held)[2][HELD], unsigned present) const {
+  template <int LANES, int N>
+  __device__ __forceinline__ void add(Statistic (&line)[LANES], const COMPUTE (&values)[2][N]) const {
+    COMPUTE sum[CHAINS<LANES>] = {};
 #pragma unroll
-    for (int k = 0; k < HELD; k++)
-      if (k < present) {
+    for (int j = 0; j < N; j++) sum[j % CHAINS<LANES>] += algorithm == LOG ? values[1][j] : values[0][j] * values[1][j];
 #pragma unroll
-        for (int i = 0; i < WIDTH; i++) {
-          COMPUTE dy = at(held[1][k], i);
-          line[i % LANES].sum += algorithm == LOG ? dy : at(held[0][k], i) * dy;
-        }
-      }
+    for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
   }
-  __device__ __forceinline__ void merge(Statistic& line, const Statistic& other) const { line.sum += other.sum; }
   __device__ __forceinline__ void finish(Statistic&) const {}
-  __device__ __forceinline__ COMPUTE result(const Statistic& line, const Elements (&packs)[2], int i) const {
-    COMPUTE y = at(packs[0], i), dy = at(packs[1], i);
-    return algorithm == LOG ? dy - exponential(y) * line.sum : y * (dy - line.sum);
+  template <int LANES, int N>
+  __device__ __forceinline__ void results(const Statistic (&line)[LANES], const COMPUTE (&values)[2][N], COMPUTE (&result)[N]) const {
+    if (algorithm == LOG) {
+#pragma unroll
+      for (int j = 0; j < N; j++) result[j] = alpha * (values[1][j] - exponential(values[0][j]) * line[j % LANES].sum);
+    } else {
+#pragma unroll
+      for (int j = 0; j < N; j++) result[j] = alpha * (values[0][j] * (values[1][j] - line[j % LANES].sum));
+    }
   }
 };
 
-// --- teams: all sizes are powers of two ---
+// --- agreeing: all sizes are powers of two ---
 
 __device__ __forceinline__ unsigned exponent_of(unsigned power) { return 31 - __clz(power); }
 
-template <class Statistic>
-__device__ __forceinline__ Statistic shuffled(const Statistic& own, int lanes) {
-  constexpr int NUMBERS = sizeof(Statistic) / sizeof(COMPUTE);
-  union { Statistic statistic; COMPUTE number[NUMBERS]; } value{own};
-#pragma unroll
-  for (int i = 0; i < NUMBERS; i++) value.number[i] = __shfl_xor_sync(~0u, value.number[i], lanes);
-  return value.statistic;
-}
-
 // Merges the statistics of the lanes whose numbers agree modulo `first`, up to a group of `beyond` lanes.
 template <class Rule, int LANES>
-__device__ __forceinline__ void merge_lanes(const Rule& rule, typename Rule::Statistic (&line)[LANES], unsigned first, unsigned beyond) {
+__device__ __forceinline__ void merge_lanes(const Rule& rule, Statistic (&line)[LANES], unsigned first, unsigned beyond) {
+  if (rule.has_top()) {
+    COMPUTE top[LANES];
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) top[lane] = line[lane].top;
+    for (unsigned lanes = first; lanes < beyond; lanes *= 2)
+#pragma unroll
+      for (int lane = 0; lane < LANES; lane++) top[lane] = max(top[lane], __shfl_xor_sync(~0u, top[lane], lanes));
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) rule.raise(line[lane], top[lane]);
+  }
   for (unsigned lanes = first; lanes < beyond; lanes *= 2)
 #pragma unroll
-    for (int lane = 0; lane < LANES; lane++) rule.merge(line[lane], shuffled(line[lane], lanes));
+    for (int lane = 0; lane < LANES; lane++) line[lane].sum += __shfl_xor_sync(~0u, line[lane].sum, lanes);
 }
 
-// Merges the statistics of all threads of a block that have the same column; there are `across` columns, the fastest
-// index of the threads. `partial` is shared memory for a statistic of every warp (or thread, from 32 columns on).
-template <class Rule, int LANES>
-__device__ __forceinline__ void merge_block(const Rule& rule, typename Rule::Statistic (&line)[LANES], unsigned across,
-                                            typename Rule::Statistic* partial) {
-  merge_lanes(rule, line, across, 32);
-  if (blockDim.x <= max(across, 32u)) return;
-  unsigned thread = threadIdx.x, stride = max(across, 32u), column = thread & (across - 1);
-  if ((thread & (stride - 1)) < across)
-#pragma unroll
-    for (int lane = 0; lane < LANES; lane++) partial[((thread >> exponent_of(stride)) * across + column) * LANES + lane] = line[lane];
-  __syncthreads();
-#pragma unroll
-  for (int lane = 0; lane < LANES; lane++) line[lane] = partial[column * LANES + lane];
-  for (unsigned group = 1; group < blockDim.x >> exponent_of(stride); group++)
-#pragma unroll
-    for (int lane = 0; lane < LANES; lane++) rule.merge(line[lane], partial[(group * across + column) * LANES + lane]);
+// Merges `count` statistics that lie `stride` apart.
+template <class Rule>
+__device__ __forceinline__ Statistic merged(const Rule& rule, const Statistic* parts, unsigned count, unsigned stride) {
+  Statistic total = rule.empty();
+  if (rule.has_top())
+    for (unsigned i = 0; i < count; i++) total.top = max(total.top, parts[i * stride].top);
+  for (unsigned i = 0; i < count; i++) {
+    Statistic part = parts[i * stride];
+    if (rule.has_top()) rule.raise(part, total.top);
+    total.sum += part.sum;
+  }
+  return total;
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -241,220 +267,424 @@ __device__ __forceinline__ void arrive_cluster() {}
 __device__ __forceinline__ void wait_cluster() { __syncthreads(); }
 __device__ __forceinline__ void store_remote(COMPUTE* variable, unsigned, COMPUTE value) { *variable = value; }
 #endif
+__device__ __forceinline__ void store_remote(Statistic* variable, unsigned block, Statistic value) {
+  store_remote(&variable->top, block, value.top);
+  store_remote(&variable->sum, block, value.sum);
+}
 
-// Merges the statistics of the blocks of a cluster: every block tells all others its own. The threads of all blocks
-// have arrived once before (a block must run before its memory is written).
-template <class Rule>
-__device__ __forceinline__ void merge_cluster(const Rule& rule, typename Rule::Statistic& line) {
-  constexpr int NUMBERS = sizeof(line) / sizeof(COMPUTE);
-  __shared__ COMPUTE totals[CLUSTER][NUMBERS];
-  union Words { typename Rule::Statistic statistic; COMPUTE number[NUMBERS]; };
-  Words total{line};
-  wait_cluster();
-  if (threadIdx.x < CLUSTER)
-#pragma unroll
-    for (int i = 0; i < NUMBERS; i++) store_remote(&totals[rank_in_cluster()][i], threadIdx.x, total.number[i]);
-  arrive_cluster();
-  wait_cluster();
-#pragma unroll
-  for (unsigned block = 0; block < CLUSTER; block++) {
-#pragma unroll
-    for (int i = 0; i < NUMBERS; i++) total.number[i] = totals[block][i];
-    if (block == 0) line = total.statistic;
-    else rule.merge(line, total.statistic);
+// Merges the statistics of `team` lanes, or of all threads of the block (and of its cluster; its threads have arrived
+// once before: a block must run before its memory is written), and finishes them.
+// `parts`: a statistic of every warp, then of every block of the cluster.
+template <bool CLUSTERED, class Rule>
+__device__ __forceinline__ void merge_lines(const Rule& rule, Statistic (&line)[1], unsigned team, Statistic* parts) {
+  const unsigned lane = threadIdx.x & 31, warps = team >> 5;
+  merge_lanes(rule, line, 1, min(team, 32u));
+  if (warps > 1) {
+    if (lane == 0) parts[threadIdx.x >> 5] = line[0];
+    __syncthreads();
+    line[0] = parts[lane & (warps - 1)];
+    merge_lanes(rule, line, 1, warps);
   }
+  if (CLUSTERED) {
+    parts += max(warps, 1u);
+    wait_cluster();
+    if (threadIdx.x < CLUSTER) store_remote(&parts[rank_in_cluster()], threadIdx.x, line[0]);
+    arrive_cluster();
+    wait_cluster();
+    line[0] = parts[lane & (CLUSTER - 1)];
+    merge_lanes(rule, line, 1, CLUSTER);
+  }
+  rule.finish(line[0]);
+}
+
+// Merges the statistics of all threads of a block (and of its cluster) that have the same column, and finishes them.
+// There are `across` columns of LANES lines, the fastest index of the threads. `parts`: a statistic of every line and
+// warp (or thread, from 32 columns on), then of every line and block of the cluster.
+template <bool CLUSTERED, class Rule, int LANES>
+__device__ __forceinline__ void merge_columns(const Rule& rule, Statistic (&line)[LANES], unsigned across, Statistic* parts) {
+  const unsigned thread = threadIdx.x, stride = max(across, 32u), lines = across * LANES, groups = blockDim.x >> exponent_of(stride);
+  Statistic* column = parts + (thread & (across - 1)) * LANES;
+  merge_lanes(rule, line, across, 32);
+  if (!CLUSTERED && groups == 1) {
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) rule.finish(line[lane]);
+    return;
+  }
+  if ((thread & (stride - 1)) < across)
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) column[(thread >> exponent_of(stride)) * lines + lane] = line[lane];
+  __syncthreads();
+  Statistic* of_blocks = parts + groups * lines;
+  if (CLUSTERED) wait_cluster();
+  // One thread a line; each touches that line alone.
+  for (unsigned i = thread; i < lines; i += blockDim.x) {
+    Statistic total = merged(rule, parts + i, groups, lines);
+    if (CLUSTERED) {
+      for (unsigned block = 0; block < CLUSTER; block++) store_remote(&of_blocks[rank_in_cluster() * lines + i], block, total);
+    } else {
+      rule.finish(total);
+      parts[i] = total;
+    }
+  }
+  if (CLUSTERED) {
+    arrive_cluster();
+    wait_cluster();
+    for (unsigned i = thread; i < lines; i += blockDim.x) {
+      Statistic total = merged(rule, of_blocks + i, CLUSTER, lines);
+      rule.finish(total);
+      parts[i] = total;
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int lane = 0; lane < LANES; lane++) line[lane] = column[lane];
 }
 
 // --- a line ---
 
-// By how many elements a pointer misses the alignment of a pack.
-__device__ __forceinline__ unsigned misplaced(const ELEMENT* pointer) {
-  return unsigned(reinterpret_cast<uintptr_t>(pointer) / sizeof(ELEMENT)) % WIDTH;
-}
+// The packs of one line, or of a pack of lines. Every kind of line can
+//   fetch a group (the packs first, first + size, ...) to places that lie `distance` apart, without waiting,
+//   take its values from there (what does not exist is neutral), and
+//   write its results, blended with what is there.
 
-// The packs of one line (or of a pack of lines): `input` and `output` point to its first element.
-template <int INPUTS, bool COLUMNS> struct Line {
-  static constexpr unsigned STEP = COLUMNS ? 1 : WIDTH;
+// Packs of 16 bytes. Neighbours along a line (of packs, for columns) are neighbours in memory.
+template <class Rule, bool COLUMNS> struct WideLine {
+  static constexpr int INPUTS = Rule::INPUTS, WIDE = WIDTH, HELD = ::HELD<WIDE>, LANES = COLUMNS ? WIDE : 1;
+  using Place = Elements<WIDE>;
   const Arguments<INPUTS>& a;
-  const ELEMENT* input[INPUTS];
+  const ELEMENT* input[INPUTS];  // pack 0, which may start before the line, so that packs are aligned
   ELEMENT* output;
-  unsigned width;          // columns: lines of the pack
-  unsigned lead;           // by how many elements the packs start before the line, so that they are aligned
-  unsigned packs;
-  unsigned whole, beyond;  // packs whole..beyond-1 are single aligned accesses, pitch() elements apart, in all operands
+  unsigned packs, width;   // columns: lines of the pack
+  unsigned lead;           // elements of pack 0 before the line
+  unsigned whole, wholes;  // from pack `whole` on so many are whole and aligned in all operands
 
-  __device__ __forceinline__ Line(const Arguments<INPUTS>& arguments, unsigned index) : a(arguments) {
+  __device__ __forceinline__ WideLine(const Arguments<INPUTS>& arguments, unsigned index) : a(arguments) {
     long long offset[INPUTS + 1];
     width = a.lines.locate(index, offset);
     output = a.output + offset[INPUTS];
     lead = misplaced(output);
-    bool whole_packs = WIDTH > 1 && a.along.outer_rank == 0 && stride(INPUTS) == 1 && pitch(INPUTS) % WIDTH == 0;
+    bool together = true;
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) {
       input[n] = a.input[n] + offset[n];
-      whole_packs &= misplaced(input[n]) == lead && stride(n) == 1 && pitch(n) % WIDTH == 0;
+      together &= misplaced(input[n]) == lead;
     }
-    if (COLUMNS) whole_packs &= lead == 0 && width == WIDTH;
-    if (COLUMNS || !whole_packs) lead = 0;
-    packs = a.along.outer_rank == 0 ? (a.along.row + lead + STEP - 1) / STEP : a.along.packs;
-    whole = lead != 0;
-    beyond = whole_packs ? (a.along.row + lead) / STEP : 0;
-  }
-  // Elements between neighbours of a pack, and between packs.
-  __device__ __forceinline__ long long stride(int operand) const {
-    return COLUMNS ? a.lines.row_stride[operand] : a.along.row_stride[operand];
-  }
-  __device__ __forceinline__ long long pitch(int operand) const { return COLUMNS ? a.along.row_stride[operand] : WIDTH; }
-
-  // Whether those of the packs first, first + size, ... of a thread that exist are whole.
-  __device__ __forceinline__ bool are_whole(unsigned first, unsigned size) const {
-    return first >= whole && (first + (HELD - 1) * size < beyond || packs == beyond);
-  }
-  // Offsets of a pack in every operand, and how many elements it has.
-  __device__ __forceinline__ unsigned locate(unsigned pack, long long (&offset)[INPUTS + 1]) const {
-    if (a.along.outer_rank != 0) {
-      unsigned count = a.along.locate(pack, offset);
-      return COLUMNS ? width : count;
-    }
-    unsigned first = pack * STEP, end = min(first + STEP - lead, a.along.row);
-    first = first < lead ? 0 : first - lead;
+    if (COLUMNS) {
+      packs = a.along.row, whole = 0, wholes = together && lead == 0 && width == WIDE ? packs : 0;
+    } else {
+      if (!together) lead = 0;
+      output -= lead;
 #pragma unroll
-    for (int n = 0; n <= INPUTS; n++) offset[n] = first * a.along.row_stride[n];
-    return COLUMNS ? width : end - first;
+      for (int n = 0; n < INPUTS; n++) input[n] -= lead;
+      packs = (a.along.row + lead + WIDE - 1) / WIDE, whole = lead != 0;
+      wholes = together ? (a.along.row + lead) / WIDE : 0;
+      wholes -= min(wholes, whole);
+    }
   }
-  // Reads the packs first, first + size, ... of a thread and returns how many there are.
-  __device__ __forceinline__ unsigned read(unsigned first, unsigned size, ELEMENT neutral, Elements (&held)[INPUTS][HELD]) const {
-    unsigned present = 0;
+  // By how many elements a pointer misses the alignment of a pack.
+  static __device__ __forceinline__ unsigned misplaced(const ELEMENT* pointer) {
+    return unsigned(reinterpret_cast<uintptr_t>(pointer) / sizeof(ELEMENT)) % WIDE;
+  }
+  __device__ __forceinline__ size_t offset(unsigned pack, int operand) const {
+    return COLUMNS ? size_t(pack) * unsigned(a.along.row_stride[operand]) : pack * WIDE;
+  }
+  __device__ __forceinline__ bool is_whole(unsigned pack) const { return pack - whole < wholes; }
+  __device__ __forceinline__ bool are_whole(unsigned first, unsigned size) const {
+    return is_whole(first) && is_whole(first + (HELD - 1) * size);
+  }
+  __device__ __forceinline__ bool exists(unsigned pack, unsigned i) const {
+    return COLUMNS ? i < width : pack * WIDE + i - lead < a.along.row;
+  }
+
+  __device__ __forceinline__ void fetch(unsigned first, unsigned size, Place* place, unsigned distance) const {
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+      if (is_whole(first + k * size))
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++)
+          copy(place + (k * INPUTS + n) * distance, reinterpret_cast<const Place*>(input[n] + offset(first + k * size, n)));
+    if (are_whole(first, size)) return;
+#pragma unroll 1
+    for (int k = 0; k < HELD; k++, first += size)
+      if (!is_whole(first))
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++, place += distance) {
+          const ELEMENT neutral = store<ELEMENT>(Rule::neutral());
+#pragma unroll
+          for (int i = 0; i < WIDE; i++) place->item[i] = neutral;
+          if (first < packs)
+#pragma unroll 1
+            for (int i = 0; i < WIDE; i++)
+              if (exists(first, i)) place->item[i] = (input[n] + offset(first, n))[i * stride(n)];
+        }
+      else place += INPUTS * distance;
+  }
+  __device__ __forceinline__ long long stride(int operand) const { return COLUMNS ? a.lines.row_stride[operand] : 1; }
+
+  __device__ __forceinline__ void take(unsigned, unsigned, const Place* place, unsigned distance, COMPUTE (&values)[INPUTS][HELD * WIDE]) const {
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) unpack(place + (k * INPUTS + n) * distance, &values[n][k * WIDE]);
+  }
+  __device__ __forceinline__ void write(const Rule& rule, const Statistic (&line)[LANES], unsigned first, unsigned size, const Place* place,
+                                        unsigned distance) const {
     if (are_whole(first, size)) {
 #pragma unroll
-      for (int k = 0; k < HELD; k++)
-        if (first + k * size < packs) {
-          present = k + 1;
-#pragma unroll
-          for (int n = 0; n < INPUTS; n++)
-            held[n][k] = *reinterpret_cast<const Elements*>(input[n] - lead + (first + k * size) * pitch(n));
-        }
+      for (int k = 0; k < HELD; k++) write_pack(rule, line, first + k * size, true, place + k * INPUTS * distance, distance);
     } else {
-#pragma unroll
-      for (int k = 0; k < HELD; k++)
-        if (first + k * size < packs) {
-          present = k + 1;
-          long long offset[INPUTS + 1];
-          unsigned count = locate(first + k * size, offset);
-#pragma unroll
-          for (int n = 0; n < INPUTS; n++) {
-            held[n][k] = Elements{};
-#pragma unroll
-            for (int i = 0; i < WIDTH; i++)
-              put(held[n][k], i, i < count ? input[n][offset[n] + i * stride(n)] : neutral);
-          }
-        }
+#pragma unroll 1
+      for (int k = 0; k < HELD && first < packs; k++, first += size, place += INPUTS * distance)
+        write_pack(rule, line, first, is_whole(first), place, distance);
     }
-    return present;
   }
-  // Writes a pack, blended with what is there; whole packs are those of are_whole.
-  __device__ __forceinline__ void write(unsigned pack, bool is_whole, COMPUTE (&values)[WIDTH], COMPUTE beta) const {
-    if (is_whole) {
-      Elements* target = reinterpret_cast<Elements*>(output - lead + pack * pitch(INPUTS));
-      if (beta != COMPUTE(0)) {
-        Elements prior = *target;
+  __device__ __forceinline__ void write_pack(const Rule& rule, const Statistic (&line)[LANES], unsigned index, bool as_whole, const Place* place,
+                                             unsigned distance) const {
+    COMPUTE values[INPUTS][WIDE], result[WIDE];
 #pragma unroll
-        for (int i = 0; i < WIDTH; i++) values[i] += beta * at(prior, i);
+    for (int n = 0; n < INPUTS; n++) unpack(place + n * distance, values[n]);
+    rule.results(line, values, result);
+    ELEMENT* target = output + offset(index, INPUTS);
+    if (as_whole) {
+      if (a.beta != COMPUTE(0)) {
+        COMPUTE prior[WIDE];
+        unpack(reinterpret_cast<const Place*>(target), prior);
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) result[i] += a.beta * prior[i];
       }
-      *target = rounded(values);
+      pack(result, reinterpret_cast<Place*>(target));
     } else {
-      long long offset[INPUTS + 1];
-      unsigned count = locate(pack, offset);
-      write_pack<WIDTH>(output + offset[INPUTS], stride(INPUTS), false, count, values, beta);
+#pragma unroll
+      for (int i = 0; i < WIDE; i++)
+        if (exists(index, i)) target[i] = store<ELEMENT>(a.beta != COMPUTE(0) ? result[i] + a.beta * load<COMPUTE>(target[i]) : result[i]);
     }
   }
 };
 
-template <class Rule, Team TEAM>
-__device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
-  constexpr int INPUTS = Rule::INPUTS;
-  constexpr bool COLUMNS = TEAM == Team::columns;
-  constexpr int LANES = COLUMNS ? WIDTH : 1;
-  using Statistic = typename Rule::Statistic;
-  const Rule rule{Algorithm(a.algorithm)};
-  const COMPUTE alpha = a.alpha, beta = a.beta;
-  const unsigned thread = threadIdx.x, threads = blockDim.x;
+// Packs of one element, anywhere.
+template <class Rule, bool COLUMNS> struct NarrowLine {
+  static constexpr int INPUTS = Rule::INPUTS, HELD = ::HELD<1>, LANES = 1;
+  using Place = Elements<1>;
+  const Arguments<INPUTS>& a;
+  const ELEMENT* input[INPUTS];
+  ELEMENT* output;
+  unsigned packs;
 
-  unsigned index, rank, size;  // the line, this thread's number in its team and the size of that
-  if (TEAM == Team::lanes) {
-    index = (blockIdx.x * threads + thread) >> exponent_of(a.team), rank = thread & (a.team - 1), size = a.team;
-  } else if (TEAM == Team::block) {
-    index = blockIdx.x, rank = thread, size = threads;
-  } else if (TEAM == Team::cluster) {
-    index = blockIdx.x / CLUSTER, rank = rank_in_cluster() * threads + thread, size = threads * CLUSTER;
-    announce_to_cluster();
-  } else {
-    index = blockIdx.x * a.team + (thread & (a.team - 1)), rank = thread >> exponent_of(a.team), size = threads >> exponent_of(a.team);
+  __device__ __forceinline__ NarrowLine(const Arguments<INPUTS>& arguments, unsigned index) : a(arguments), packs(a.along.packs) {
+    long long offset[INPUTS + 1];
+    a.lines.locate(index, offset);
+    output = a.output + offset[INPUTS];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) input[n] = a.input[n] + offset[n];
   }
-  const Line<INPUTS, COLUMNS> line(a, min(index, a.lines.packs - 1));
-  const unsigned packs = index < a.lines.packs ? line.packs : 0, round = size * HELD;
-  Elements* cache = reinterpret_cast<Elements*>(shared_memory) + thread;
+  __device__ __forceinline__ void locate(unsigned pack, long long (&offset)[INPUTS + 1]) const {
+    if (a.along.outer_rank != 0) {
+      a.along.locate(pack, offset);
+    } else {
+#pragma unroll
+      for (int n = 0; n <= INPUTS; n++) offset[n] = pack * a.along.row_stride[n];
+    }
+  }
+
+  __device__ __forceinline__ void fetch(unsigned first, unsigned size, Place* place, unsigned distance) const {
+    // What copy() cannot move goes through registers, some at a time.
+    constexpr int BATCH = sizeof(ELEMENT) >= SMALLEST_COPY ? 1 : HELD / INPUTS;
+#pragma unroll 1
+    for (int batch = 0; batch < HELD && first < packs; batch += BATCH, first += BATCH * size, place += BATCH * INPUTS * distance) {
+      ELEMENT element[BATCH][INPUTS];
+#pragma unroll
+      for (int k = 0; k < BATCH; k++) {
+        long long offset[INPUTS + 1];
+        locate(min(first + k * size, packs - 1), offset);
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) {
+          if constexpr (BATCH == 1) copy(place + n * distance, reinterpret_cast<const Place*>(input[n] + offset[n]));
+          else element[k][n] = input[n][offset[n]];
+        }
+      }
+      if constexpr (BATCH > 1)
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++) place[(k * INPUTS + n) * distance].item[0] = element[k][n];
+    }
+  }
+  __device__ __forceinline__ void take(unsigned first, unsigned size, const Place* place, unsigned distance, COMPUTE (&values)[INPUTS][HELD]) const {
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        values[n][k] = first + k * size < packs ? load<COMPUTE>(place[(k * INPUTS + n) * distance].item[0]) : Rule::neutral();
+  }
+  __device__ __forceinline__ void write(const Rule& rule, const Statistic (&line)[LANES], unsigned first, unsigned size, const Place* place,
+                                        unsigned distance) const {
+#pragma unroll 2
+    for (int k = 0; k < HELD; k++, first += size, place += INPUTS * distance) {
+      if (first >= packs) break;
+      COMPUTE values[INPUTS][1], result[1];
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) values[n][0] = load<COMPUTE>(place[n * distance].item[0]);
+      rule.results(line, values, result);
+      long long offset[INPUTS + 1];
+      locate(first, offset);
+      ELEMENT* target = output + offset[INPUTS];
+      *target = store<ELEMENT>(a.beta != COMPUTE(0) ? result[0] + a.beta * load<COMPUTE>(*target) : result[0]);
+    }
+  }
+};
+
+template <class Rule, template <class, bool> class Line, bool COLUMNS, bool CLUSTERED>
+__device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
+  using Place = typename Line<Rule, COLUMNS>::Place;
+  constexpr int INPUTS = Rule::INPUTS, HELD = Line<Rule, COLUMNS>::HELD, LANES = Line<Rule, COLUMNS>::LANES;
+  constexpr int VALUES = HELD * sizeof(Place) / sizeof(ELEMENT);
+  const Rule rule{Algorithm(a.algorithm), a.alpha};
+  const unsigned thread = threadIdx.x, threads = blockDim.x;
+  if (CLUSTERED) announce_to_cluster();
+
+  // The line, this thread's number in its team, and the size of that.
+  const unsigned block = CLUSTERED ? blockIdx.x / CLUSTER : blockIdx.x, log_team = exponent_of(a.team);
+  unsigned index, rank, size;
+  if (COLUMNS) index = (block << log_team) + (thread & (a.team - 1)), rank = thread >> log_team, size = threads >> log_team;
+  else index = CLUSTERED ? block : (block * threads + thread) >> log_team, rank = thread & (a.team - 1), size = a.team;
+  if (CLUSTERED) rank += rank_in_cluster() * size, size *= CLUSTER;
+  const Line<Rule, COLUMNS> line(a, min(index, a.lines.packs - 1));
+  const unsigned packs = index < a.lines.packs ? line.packs : 0;
+
+  // Of the groups of this thread shared memory keeps all, or the first and, in turn, DEPTH others.
+  const unsigned round = size * HELD, groups = packs == 0 ? 0 : ((packs - 1) >> exponent_of(round)) + 1;
+  const unsigned fixed = groups <= a.kept ? groups : a.kept - DEPTH, distance = threads;
+  Place* places = reinterpret_cast<Place*>(shared_memory) + thread;
+  auto place = [=](unsigned group) {
+    return places + (group < fixed ? group : fixed + (group - fixed) % DEPTH) * (HELD * INPUTS * distance);
+  };
 
   Statistic statistic[LANES];
 #pragma unroll
   for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
-  Elements held[INPUTS][HELD];
-  const ELEMENT neutral = Rule::neutral();
-  // A round is HELD packs of every thread. They are read in the order 1, 2, ..., 0 and written in the reverse: the last
-  // stays in registers (round 0, which is full), the first in shared memory, and what has to be read again is recent.
-  const unsigned last = packs == 0 ? 0 : (packs - 1) / round;
-  for (unsigned turn = 0; turn <= last; turn++) {
-    unsigned present = line.read((turn < last ? turn + 1 : 0) * round + rank, size, neutral, held);
-    rule.add(statistic, held, present);
-    if (turn < min(last, a.cached))
-#pragma unroll
-      for (int k = 0; k < HELD; k++)
-#pragma unroll
-        for (int n = 0; n < INPUTS; n++) cache[((turn * HELD + k) * INPUTS + n) * threads] = held[n][k];
-  }
-
-  Statistic* partial = reinterpret_cast<Statistic*>(shared_memory + a.cached * HELD * INPUTS * threads * sizeof(Elements));
-  if (TEAM == Team::lanes) merge_lanes(rule, statistic, 1, a.team);
-  else merge_block(rule, statistic, COLUMNS ? a.team : 1, partial);
-  if constexpr (TEAM == Team::cluster) merge_cluster(rule, statistic[0]);
-#pragma unroll
-  for (int lane = 0; lane < LANES; lane++) rule.finish(statistic[lane]);
-
-  for (unsigned turn = last + 1; turn-- > 0;) {
-    const unsigned first = (turn < last ? turn + 1 : 0) * round + rank;
-    if (turn < min(last, a.cached)) {
-#pragma unroll
-      for (int k = 0; k < HELD; k++)
-#pragma unroll
-        for (int n = 0; n < INPUTS; n++) held[n][k] = cache[((turn * HELD + k) * INPUTS + n) * threads];
-    } else if (turn < last) {
-      line.read(first, size, neutral, held);
+#pragma unroll 1
+  for (unsigned step = 0; step < groups + DEPTH; step++) {
+    if (step >= DEPTH) {
+      COMPUTE values[INPUTS][VALUES];
+      const unsigned group = step - DEPTH;
+      arrived<DEPTH - 1>();
+      line.take(group * round + rank, size, place(group), distance, values);
+      rule.add(statistic, values);
     }
-    const bool whole = line.are_whole(first, size);
-#pragma unroll
-    for (int k = 0; k < HELD; k++)
-      if (first + k * size < packs) {
-        Elements elements[INPUTS];
-#pragma unroll
-        for (int n = 0; n < INPUTS; n++) elements[n] = held[n][k];
-        COMPUTE result[WIDTH];
-#pragma unroll
-        for (int i = 0; i < WIDTH; i++) result[i] = alpha * rule.result(statistic[i % LANES], elements, i);
-        line.write(first + k * size, whole, result, beta);
-      }
+    if (step < groups) line.fetch(step * round + rank, size, place(step), distance);
+    commit();
+  }
+
+  Statistic* parts = reinterpret_cast<Statistic*>(shared_memory + a.kept * HELD * INPUTS * threads * sizeof(Place));
+  if constexpr (COLUMNS) merge_columns<CLUSTERED>(rule, statistic, a.team, parts);
+  else merge_lines<CLUSTERED>(rule, statistic, a.team, parts);
+
+#pragma unroll 1
+  for (unsigned group = groups; group-- > 0;) {
+    arrived<DEPTH - 1>();
+    line.write(rule, statistic, group * round + rank, size, place(group), distance);
+    if (group >= fixed + DEPTH) line.fetch((group - DEPTH) * round + rank, size, place(group), distance);
+    commit();
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256, 3) softmax_forward_lanes(const Arguments<1> a) { softmax<Forward, Team::lanes>(a); }
-extern "C" __global__ void __launch_bounds__(256, 3) softmax_forward_block(const Arguments<1> a) { softmax<Forward, Team::block>(a); }
-extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(1024) softmax_forward_cluster(const Arguments<1> a) {
-  softmax<Forward, Team::cluster>(a);
-}
-extern "C" __global__ void __launch_bounds__(512, 1) softmax_forward_columns(const Arguments<1> a) { softmax<Forward, Team::columns>(a); }
+// --- tiles: lines of one length that follow each other without gaps, in all operands ---
 
-extern "C" __global__ void __launch_bounds__(256, 2) softmax_backward_lanes(const Arguments<2> a) { softmax<Backward, Team::lanes>(a); }
-extern "C" __global__ void __launch_bounds__(256, 2) softmax_backward_block(const Arguments<2> a) { softmax<Backward, Team::block>(a); }
-extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(512, 1) softmax_backward_cluster(const Arguments<2> a) {
-  softmax<Backward, Team::cluster>(a);
+// The lines of a tile in shared memory (the inputs lie `pitch` apart), N elements a lane; results replace the first input.
+template <class Rule, int N>
+__device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch, unsigned lines, const ELEMENT* prior) {
+  const Rule rule{Algorithm(a.algorithm), a.alpha};
+  const unsigned log_team = exponent_of(a.team), rank = threadIdx.x & (a.team - 1), length = a.along.row;
+  const bool last_exists = rank + ((N - 1) << log_team) < length;
+  for (unsigned line = threadIdx.x >> log_team; line < a.kept; line += blockDim.x >> log_team) {
+    const unsigned first = line * length + rank;
+    COMPUTE values[Rule::INPUTS][N], result[N];
+#pragma unroll
+    for (int n = 0; n < Rule::INPUTS; n++)
+#pragma unroll
+      for (int j = 0; j < N; j++)
+        values[n][j] = j < N - 1 || last_exists ? load<COMPUTE>(tile[n * pitch + first + (j << log_team)]) : Rule::neutral();
+    Statistic statistic[1] = {rule.empty()};
+    rule.add(statistic, values);
+    merge_lanes(rule, statistic, 1, a.team);
+    rule.finish(statistic[0]);
+    rule.results(statistic, values, result);
+    if (line >= lines) continue;
+    if (a.beta != COMPUTE(0))
+#pragma unroll
+      for (int j = 0; j < N; j++)
+        if (j < N - 1 || last_exists) result[j] += a.beta * load<COMPUTE>(prior[first + (j << log_team)]);
+#pragma unroll
+    for (int j = 0; j < N; j++)
+      if (j < N - 1 || last_exists) tile[first + (j << log_team)] = store<ELEMENT>(result[j]);
+  }
 }
-extern "C" __global__ void __launch_bounds__(512, 1) softmax_backward_columns(const Arguments<2> a) { softmax<Backward, Team::columns>(a); }
+
+template <class Rule>
+__device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a) {
+  constexpr int INPUTS = Rule::INPUTS;
+  constexpr unsigned PACK = 16 / sizeof(ELEMENT);
+  using Words = Pack<unsigned, 4>;
+  const unsigned thread = threadIdx.x, threads = blockDim.x, length = a.along.row;
+  const unsigned lines = min(a.kept, a.lines.packs - blockIdx.x * a.kept), elements = lines * length;
+  const unsigned start = blockIdx.x * a.kept * length, pitch = (a.kept * length + PACK - 1) / PACK * PACK;
+  ELEMENT* tile = reinterpret_cast<ELEMENT*>(shared_memory);
+
+#pragma unroll
+  for (int n = 0; n < INPUTS; n++) {
+    const ELEMENT* source = a.input[n] + start;
+    ELEMENT* target = tile + n * pitch;
+    const unsigned whole = aligned<ELEMENT, PACK>(source) ? elements / PACK : 0;
+    for (unsigned i = thread; i < whole; i += threads)
+      copy(reinterpret_cast<Words*>(target) + i, reinterpret_cast<const Words*>(source) + i);
+    for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = source[i];
+  }
+  commit();
+  arrived<0>();
+  __syncthreads();
+
+  ELEMENT* target = a.output + start;
+  switch ((length + a.team - 1) >> exponent_of(a.team)) {
+    case 1: softmax_in_tile<Rule, 1>(a, tile, pitch, lines, target); break;
+    case 2: softmax_in_tile<Rule, 2>(a, tile, pitch, lines, target); break;
+    case 3: softmax_in_tile<Rule, 3>(a, tile, pitch, lines, target); break;
+    case 4: softmax_in_tile<Rule, 4>(a, tile, pitch, lines, target); break;
+    case 5: softmax_in_tile<Rule, 5>(a, tile, pitch, lines, target); break;
+    case 6: softmax_in_tile<Rule, 6>(a, tile, pitch, lines, target); break;
+    case 7: softmax_in_tile<Rule, 7>(a, tile, pitch, lines, target); break;
+    default: softmax_in_tile<Rule, 8>(a, tile, pitch, lines, target);
+  }
+  __syncthreads();
+
+  const unsigned whole = aligned<ELEMENT, PACK>(target) ? elements / PACK : 0;
+  for (unsigned i = thread; i < whole; i += threads) reinterpret_cast<Words*>(target)[i] = reinterpret_cast<const Words*>(tile)[i];
+  for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = tile[i];
+}
+
+// --- kernels ---
+
+// Blocks of a multiprocessor for which the registers of a kernel should suffice.
+constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
+constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE_BLOCKS = DOUBLE ? 2 : 5;
+
+#define SOFTMAX(name, rule, line)                                                                                                                \
+  extern "C" __global__ void __launch_bounds__(512, LINE_BLOCKS) name##_lines(const Arguments<rule::INPUTS> a) {                                 \
+    softmax<rule, line, false, false>(a);                                                                                                        \
+  }                                                                                                                                              \
+  extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(512, LINE_BLOCKS) name##_lines_cluster(const Arguments<rule::INPUTS> a) {     \
+    softmax<rule, line, false, true>(a);                                                                                                         \
+  }                                                                                                                                              \
+  extern "C" __global__ void __launch_bounds__(256, COLUMN_BLOCKS) name##_columns(const Arguments<rule::INPUTS> a) {                             \
+    softmax<rule, line, true, false>(a);                                                                                                         \
+  }                                                                                                                                              \
+  extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(256, COLUMN_BLOCKS) name##_columns_cluster(const Arguments<rule::INPUTS> a) { \
+    softmax<rule, line, true, true>(a);                                                                                                          \
+  }
+
+SOFTMAX(softmax_forward_wide, Forward, WideLine)
+SOFTMAX(softmax_forward_narrow, Forward, NarrowLine)
+SOFTMAX(softmax_backward_wide, Backward, WideLine)
+SOFTMAX(softmax_backward_narrow, Backward, NarrowLine)
+
+extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_forward_tile(const Arguments<1> a) { softmax_of_tile<Forward>(a); }
+extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_backward_tile(const Arguments<2> a) { softmax_of_tile<Backward>(a); }

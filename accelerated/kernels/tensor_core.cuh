@@ -3,13 +3,13 @@
 //
 // Tiles lie in rows of 128 bytes whose eight packs of 16 bytes are swizzled: pack p of row r is at p ^ (r % 8). A tile
 // begins at a multiple of 1024 bytes. Sums: d[4 * n + i] is row 16 * warp + lane / 4 + i / 2 * 8, column 8 * n +
-// lane % 4 * 2 + i % 2. Hopper's warpgroup instruction and, on other devices and the emulated one, the warp's serve.
+// lane % 4 * 2 + i % 2. Hopper's warpgroup instruction serves; elsewhere, and with -DWARP_INSTRUCTIONS, the warp's.
 #pragma once
 #include <type_traits>
 
 #include "types.cuh"
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(WARP_INSTRUCTIONS)
 #define WARPGROUP_INSTRUCTIONS 1
 #endif
 
@@ -20,13 +20,49 @@ __device__ __forceinline__ unsigned char* swizzled(unsigned char* tile, int row,
   return tile + row * 128 + (pack ^ (row & 7)) * 16;
 }
 
+// A float rounded to the nearest TF32 (away from zero in ties), which tensor cores else truncate; other types as they are.
+template <class E> __device__ __forceinline__ E for_tensor_cores(E value) { return value; }
+template <> __device__ __forceinline__ float for_tensor_cores<float>(float value) {
+  constexpr unsigned INFINITE = 0x7f800000u;
+  const unsigned bits = __float_as_uint(value), nearest = (bits + 0x1000u) & ~0x1fffu;
+  if ((bits & INFINITE) == INFINITE) return value == value ? value : __uint_as_float(0x7fffe000u);
+  return __uint_as_float((nearest & INFINITE) == INFINITE ? bits & ~0x1fffu : nearest);
+}
+
 // --- copies to shared memory that do not pass through registers ---
+
+#ifdef EMULATED_CUDA
+#include <deque>
+namespace emulated {
+// Copies and products happen as late as they may: at the wait. Whoever forgets one, or reuses a tile too early, gets
+// wrong numbers.
+struct Copy {
+  void* to;
+  const void* from;
+  int bytes;
+  bool exists, ends_group;
+};
+struct Product { const unsigned char *left, *right; };
+inline std::deque<Copy> copies[maximum_threads];
+inline std::deque<Product> products[maximum_threads];
+
+inline void finish_copies(int pending) {
+  std::deque<Copy>& queue = copies[current->rank];
+  for (int groups = std::count_if(queue.begin(), queue.end(), [](const Copy& copy) { return copy.ends_group; }); groups > pending;) {
+    const Copy copy = queue.front();
+    queue.pop_front();
+    if (copy.ends_group) groups--;
+    else if (copy.exists) memcpy(copy.to, copy.from, copy.bytes);
+    else memset(copy.to, 0, copy.bytes);
+  }
+}
+}  // namespace emulated
+#endif
 
 // Copies BYTES (4, 8 or 16), or writes zeros.
 template <int BYTES> __device__ __forceinline__ void copy_async(void* to, const void* from, bool exists) {
 #ifdef EMULATED_CUDA
-  if (exists) memcpy(to, from, BYTES);
-  else memset(to, 0, BYTES);
+  emulated::copies[emulated::current->rank].push_back({to, from, BYTES, exists, false});
 #else
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to)), bytes = exists ? BYTES : 0;
   if constexpr (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
@@ -34,13 +70,17 @@ template <int BYTES> __device__ __forceinline__ void copy_async(void* to, const 
 #endif
 }
 __device__ __forceinline__ void end_copies() {
-#ifndef EMULATED_CUDA
+#ifdef EMULATED_CUDA
+  emulated::copies[emulated::current->rank].push_back({nullptr, nullptr, 0, false, true});
+#else
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
 // Waits until at most PENDING groups of this thread's copies are under way.
 template <int PENDING> __device__ __forceinline__ void wait_for_copies() {
-#ifndef EMULATED_CUDA
+#ifdef EMULATED_CUDA
+  emulated::finish_copies(PENDING);
+#else
   asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 #endif
 }
@@ -142,7 +182,7 @@ template <class E, int N> __device__ __forceinline__ void begin_product(float (&
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 // Waits until at most PENDING products are under way.
-template <int PENDING, int COUNT> __device__ __forceinline__ void wait_for_products(float (&sums)[COUNT]) {
+template <int PENDING, class E, int COUNT> __device__ __forceinline__ void wait_for_products(float (&sums)[COUNT]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
   if constexpr (PENDING == 0) {
 #pragma unroll
@@ -211,7 +251,7 @@ template <class E> __device__ __forceinline__ void warp_product(float (&d)[4], c
 #endif
 }
 
-template <class E, int N> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+template <class E, int N> __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   for (int k = 0; k < 4; k++) {
     unsigned a[4];
@@ -227,6 +267,19 @@ template <class E, int N> __device__ __forceinline__ void begin_product(float (&
     }
   }
 }
-template <int PENDING, int COUNT> __device__ __forceinline__ void wait_for_products(float (&)[COUNT]) {}
+#ifdef EMULATED_CUDA
+template <class E, int N> inline void begin_product(float (&)[N / 2], const unsigned char* left, const unsigned char* right) {
+  emulated::products[emulated::current->rank].push_back({left, right});
+}
+template <int PENDING, class E, int COUNT> inline void wait_for_products(float (&sums)[COUNT]) {
+  for (auto& queue = emulated::products[emulated::current->rank]; queue.size() > PENDING; queue.pop_front())
+    multiply_tiles<E, 2 * COUNT>(sums, queue.front().left, queue.front().right);
+}
+#else
+template <class E, int N> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+  multiply_tiles<E, N>(sums, left, right);
+}
+template <int PENDING, class E, int COUNT> __device__ __forceinline__ void wait_for_products(float (&)[COUNT]) {}
+#endif
 
 #endif

@@ -20,9 +20,11 @@ INDEX_BYTES = {
 }
 FLATTENED = cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_FLATTENED_INDICES
 BLOCK = 256  # threads of a block
-_BLOCKS = 1056  # blocks that keep a large device busy: two rounds of four for each of 132 processors
-_LEAST_BLOCK_ROW = 32  # packs side by side that a block of columns reads: 512 contiguous bytes
-_LEAST_SEGMENT = 32  # loads of a thread that make one partial result worth its way through memory
+_PROCESSORS = 132  # of the device that the division suits
+_MOST_ROUNDS = 4  # of blocks, as many at a time as the device holds
+_LEAST_BLOCK_ROW = 4  # packs side by side that a block of columns reads: 64 contiguous bytes
+_LEAST_SEGMENT = 4  # loads of a thread that make one partial result worth its way through memory
+WORKSPACE_ALIGNMENT = 8  # of the partial results; the workspace has room to start there
 
 
 @record
@@ -92,26 +94,41 @@ def divided(A: TensorSpec, C: TensorSpec) -> Division:
     reduced = reduced_dimensions(A, C)
     length = prod(A.dims[i] for i in reduced)
     width = pack_width(A)
+    resident = _PROCESSORS * {1: 2, 2: 3}.get(A.scalar_bytes, 4)
     if _innermost(A) in reduced:
         lanes = min(BLOCK, _power_of_two(-(-length // (4 * width))))
         blocks = -(-C.count * lanes // BLOCK)
-        longest = length // (BLOCK * width * 4) if lanes == BLOCK else 1
+        longest = -(-length // (BLOCK * width * _LEAST_SEGMENT)) if lanes == BLOCK else 1
     else:
         packs = -(-C.count // width)
-        lanes = min(BLOCK // min(_LEAST_BLOCK_ROW, _power_of_two(packs)), _power_of_two(-(-length // 8)))
+        most = min(BLOCK // min(_LEAST_BLOCK_ROW, _power_of_two(packs)), _power_of_two(-(-length // 4)))
+        # No more lanes than give some rounds of blocks: a pack of C costs each of its lanes a merge.
+        lanes = min(most, _power_of_two(-(-5 * resident * BLOCK // (2 * packs))))
         blocks = -(-packs * lanes // BLOCK)
-        longest = length // (lanes * _LEAST_SEGMENT)
-    return Division(_innermost(A) in reduced, lanes, max(1, min(-(-_BLOCKS // blocks), longest)))
+        longest = -(-length // (lanes * _LEAST_SEGMENT))
+    return Division(_innermost(A) in reduced, lanes, _segments(blocks, longest, resident))
+
+
+def _segments(blocks: int, longest: int, resident: int) -> int:
+    """So many that the last round of blocks leaves little of the device idle, in few rounds."""
+
+    def worth(segments: int) -> float:
+        rounds = -(-blocks * segments // resident)
+        return blocks * segments / (rounds * resident) - rounds / 50
+
+    candidates = {max(1, min(longest, rounds * resident // blocks)) for rounds in range(1, _MOST_ROUNDS + 1)}
+    return max(sorted(candidates), key=worth)
 
 
 def required_workspace(A: TensorSpec, C: TensorSpec) -> int:
     """Bytes for a partial result (in the compute type) and a partial index (4 bytes) per segment and element of C.
 
-    At least 16 bytes, so that "too small" (cudnnReduceTensor/c31) means something for every shape.
+    They start at an aligned address, wherever the workspace starts. At least 16 bytes, so that "too small"
+    (cudnnReduceTensor/c31) means something for every shape.
     """
     segments = divided(A, C).segments
     partial = (8 if DOUBLE in (A.data_type, C.data_type) else 4) + 4
-    return max(16, segments * C.count * partial if segments > 1 else 0)
+    return max(16, segments * C.count * partial + WORKSPACE_ALIGNMENT if segments > 1 else 0)
 
 
 def required_indices(reduction: ReduceTensorSpec, C: TensorSpec) -> int:

@@ -107,6 +107,23 @@ def test_more_than_threads_can_keep(trial, mode):
     trial(operation, before=holding(operation, np.linspace(-8, 8, 130000)))
     trial(operation, before=holding(operation, np.linspace(8, -8, 130000)))
     trial(backward(ACCURATE, mode, TensorSpec.packed(FLOAT, dims)))
+    # The same in other accesses: single elements along a line, whole ones across lines.
+    spec = laid_out(FLOAT, dims, "gaps") if mode == INSTANCE else TensorSpec.packed(FLOAT, (1, 15001, 1, 8))
+    trial(forward(ACCURATE, mode, spec))
+    trial(backward(ACCURATE, mode, spec))
+
+
+@pytest.mark.parametrize("length", [2, 3, 5, 7, 10, 11, 13, 15, 50, 67, 131, 255])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
+def test_many_short_lines(trial, data_type, length):
+    """So many that several blocks share them, at every distance from a multiple of 16 bytes."""
+    spec = TensorSpec.packed(data_type, (1 + 9000 // length, length, 1, 1))
+    scale, inputs = (100.0, "ties") if data_type == INT8 else (8.0, "normal")
+    trial(forward(ACCURATE, CHANNEL, spec, alpha=scale), inputs=inputs)
+    trial(forward(LOG, CHANNEL, spec, alpha=scale, beta=1.0), inputs=inputs, aliases={"y": "x"})
+    if data_type != INT8:
+        trial(backward(ACCURATE, CHANNEL, spec, alpha=scale))
+        trial(backward(LOG, CHANNEL, spec, beta=1.0), aliases={"dx": "dy"})
 
 
 @pytest.mark.parametrize("row", [1, 5, 6, 8, 13, 16])

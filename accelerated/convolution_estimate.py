@@ -1,0 +1,116 @@
+"""About how long each algorithm takes: a model of an H200, good enough to rank them.
+
+A kernel takes as long as the slower of its arithmetic and its memory traffic; the rates are what such kernels reach, not
+the peaks of the data sheet.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
+from dualdnn.api.operations.specs import DOUBLE, FLOAT
+
+from .convolution_depthwise import is_depthwise
+from .convolution_fft import Spectra
+from .convolution_gemm import described, rounded_up
+from .convolution_precomputed import repacked_bytes
+from .convolution_problem import Convolution
+from .convolution_tensor_core import allows_tensor_cores
+from .convolution_winograd import TILE as WINOGRAD_TILE
+
+BANDWIDTH = 3.5e12  # bytes a second
+LAUNCH = 4e-6  # seconds of a kernel that does nothing
+# Operations a second of matrix products (two per term).
+TENSOR_CORES, TENSOR_CORES_TF32, FLOATS, DOUBLES, WORDS = 500e12, 250e12, 40e12, 20e12, 100e12
+GATHERED = 0.4  # of the rate, where the terms of a position do not lie side by side
+FUSED_WINOGRAD = 0.5  # of the rate of a plain product
+FUSED_REDUCTION = 2.25  # products that F(2 x 2, 3 x 3) saves
+
+
+def expected_seconds(operation: Convolution, device: Any) -> float:
+    """About how long the operation takes, launches included."""
+    return _MODELS[operation.algo](operation, device)
+
+
+def _rate(operation: Convolution, device: Any) -> float:
+    value, words = described(operation)
+    gathered = 1.0 if value.x_packs else GATHERED
+    if allows_tensor_cores(operation, device):
+        return gathered * (TENSOR_CORES_TF32 if operation.x.data_type == FLOAT else TENSOR_CORES)
+    if operation.x.data_type == DOUBLE:
+        return DOUBLES
+    return WORDS if words else FLOATS
+
+
+def _work(operation: Convolution) -> float:
+    """Operations of the direct sum, where blocks are not full what they do in vain too."""
+    groups = operation.convolution.group_count
+    filters = operation.w.dims[0] // groups
+    filled = rounded_up(filters, 16 if filters <= 16 else 64)
+    return 2.0 * filled * groups * operation.terms * (prod(operation.y.dims) // operation.y.dims[1])
+
+
+def _traffic(operation: Convolution) -> float:
+    return float(operation.x.nbytes + operation.w.nbytes + operation.y.nbytes)
+
+
+def _direct(operation: Convolution, device: Any) -> float:
+    memory = _traffic(operation) / BANDWIDTH
+    if is_depthwise(operation):
+        return LAUNCH + memory
+    return LAUNCH + max(memory, _work(operation) / _rate(operation, device))
+
+
+def _precomputed(operation: Convolution, device: Any) -> float:
+    copied = repacked_bytes(operation, device)
+    if is_depthwise(operation):
+        return _direct(operation, device)
+    if copied == 0:
+        return LAUNCH + _direct(operation, device)
+    rate = TENSOR_CORES_TF32 if operation.x.data_type == FLOAT else TENSOR_CORES
+    return 4 * LAUNCH + 2 * copied / BANDWIDTH + max(_traffic(operation) / BANDWIDTH, _work(operation) / rate)
+
+
+def _explicit(operation: Convolution, device: Any) -> float:
+    rows = prod(operation.y.dims) // operation.y.dims[1] * operation.convolution.group_count
+    matrix = rows * operation.terms * operation.x.scalar_bytes
+    return LAUNCH + 2 * matrix / BANDWIDTH + _direct(operation, device)
+
+
+def _fourier(operation: Convolution, device: Any) -> float:
+    spectra = Spectra(operation)
+    tiles = operation.x.dims[0] * prod(spectra.tiles)
+    filters, channels = operation.w.dims[:2]
+    columns = tiles * (operation.x.dims[1] + operation.y.dims[1]) + 3 * filters * channels
+    passes = 2 * sum(size > 1 for size in spectra.size)
+    values = 2.0 * spectra.frequencies * spectra.compute_bytes * columns
+    products = (
+        8.0 * spectra.frequencies * tiles * filters * channels / (DOUBLES if spectra.compute_bytes == 8 else FLOATS)
+    )
+    return 8 * LAUNCH + passes * values / BANDWIDTH + products
+
+
+def _fused_winograd(operation: Convolution, device: Any) -> float:
+    return 2 * LAUNCH + _work(operation) / FUSED_REDUCTION / (FLOATS * FUSED_WINOGRAD)
+
+
+def _nonfused_winograd(operation: Convolution, device: Any) -> float:
+    taps = operation.w.dims[2]
+    outputs = WINOGRAD_TILE + 1 - taps
+    tiles = operation.x.dims[0] * prod(-(-size // outputs) for size in operation.y.dims[2:])
+    transformed = 4.0 * WINOGRAD_TILE**2 * tiles * (operation.x.dims[1] + operation.y.dims[1])
+    products = _work(operation) * WINOGRAD_TILE**2 / (taps * outputs) ** 2 / FLOATS
+    return 4 * LAUNCH + (2 * transformed + _traffic(operation)) / BANDWIDTH + products
+
+
+_MODELS = {
+    Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM: _direct,
+    Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM: _precomputed,
+    Algo.CUDNN_CONVOLUTION_FWD_ALGO_GEMM: _explicit,
+    Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT: _fourier,
+    Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING: _fourier,
+    Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD: _fused_winograd,
+    Algo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED: _nonfused_winograd,
+}

@@ -1,0 +1,170 @@
+"""IMPLICIT_PRECOMP_GEMM: an implicit product with help from the workspace.
+
+The workspace has the place of every term of the sums. On tensor cores it also has copies of image and filter with
+channels innermost (kernels/convolution_repack.cu) where those lie otherwise and the product is long enough to repay.
+"""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_longlong
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from dualdnn.api.operations import FilterSpec, TensorSpec
+from dualdnn.api.operations.specs import NHWC
+
+from .convolution_depthwise import depthwise, is_depthwise
+from .convolution_gemm import described, implicit_product, rounded_up, terms_launch
+from .convolution_problem import PACK_BYTES, Convolution, ConvolutionStruct, describe, mark_packs, spatial, with_result
+from .convolution_tensor_core import allows_tensor_cores
+from .geometry import THREADS, Divisor, blocks
+from .plans import Launch, pointers, structure, type_definitions
+
+SOURCE = "convolution_repack.cu"
+TERM_BYTES = 16
+ALIGNMENT = 256
+TILE = 64
+LEAST_CHANNELS = 8  # of a group: fewer are mostly padding
+# Products per value of x from which copying it takes less time than it saves: a copy moves two values (about 1 ps at the
+# bandwidth of an H200), a product takes 4 fs at the pace of its tensor cores.
+LEAST_PRODUCTS = 128
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """Image and filter with channels innermost. Sizes and places in bytes; an image that already lies so is not copied."""
+
+    operation: Convolution
+
+    @cached_property
+    def channels(self) -> int:
+        """Of a group, with padding."""
+        return rounded_up(self.operation.w.dims[1], PACK_BYTES // self.operation.x.scalar_bytes)
+
+    @cached_property
+    def x(self) -> TensorSpec:
+        o = self.operation
+        dims = (o.x.dims[0], o.convolution.group_count * self.channels, *o.x.dims[2:])
+        return TensorSpec.packed(o.x.data_type, dims, NHWC)
+
+    @cached_property
+    def w(self) -> FilterSpec:
+        dims = self.operation.w.dims
+        return FilterSpec(self.operation.w.data_type, NHWC, (dims[0], self.channels, *dims[2:]))
+
+    def _with(self, x: TensorSpec) -> ConvolutionStruct:
+        o = self.operation
+        value = with_result(describe(o.convolution, x, self.w, o.y.dims), o.y)
+        return mark_packs(value, o.convolution.group_count, o.x.scalar_bytes)
+
+    @cached_property
+    def image_lies_well(self) -> bool:
+        return self.channels == self.operation.w.dims[1] and bool(self._with(self.operation.x).x_packs)
+
+    @cached_property
+    def product(self) -> ConvolutionStruct:
+        return self._with(self.operation.x if self.image_lies_well else self.x)
+
+    @cached_property
+    def repay(self) -> bool:
+        o = self.operation
+        if described(o)[0].x_packs or o.w.dims[1] < LEAST_CHANNELS:
+            return False
+        products = o.w.dims[0] // o.convolution.group_count * prod(o.w.dims[2:]) // prod(o.convolution.stride)
+        return self.image_lies_well or products >= LEAST_PRODUCTS
+
+    @cached_property
+    def filter_at(self) -> int:
+        return rounded_up(TERM_BYTES * self.product.terms, ALIGNMENT)
+
+    @cached_property
+    def image_at(self) -> int:
+        return self.filter_at + rounded_up(self.w.nbytes, ALIGNMENT)
+
+    @cached_property
+    def nbytes(self) -> int:
+        return self.image_at + (0 if self.image_lies_well else self.x.nbytes)
+
+
+def precomputed_bytes(operation: Convolution, device: Any) -> int:
+    """Workspace: the place of every term, and the copies."""
+    if is_depthwise(operation):
+        return 0
+    copies = _Copies(operation)
+    if allows_tensor_cores(operation, device) and copies.repay:
+        return copies.nbytes
+    return TERM_BYTES * described(operation)[0].terms
+
+
+def repacked_bytes(operation: Convolution, device: Any) -> int:
+    """Bytes of image and filter that are copied with channels innermost."""
+    copies = _Copies(operation)
+    if is_depthwise(operation) or not allows_tensor_cores(operation, device) or not copies.repay:
+        return 0
+    return copies.nbytes - copies.filter_at
+
+
+def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
+    """Depthwise convolutions have no product of matrices to speak of: they are summed directly."""
+    if is_depthwise(operation):
+        return depthwise(operation, device)
+    copies = _Copies(operation)
+    if allows_tensor_cores(operation, device) and copies.repay:
+        image = [] if copies.image_lies_well else [_repack_image(copies, device)]
+        launches = [*image, _repack_filter(copies, device), terms_launch(operation, copies.product, device)]
+        x = "x" if copies.image_lies_well else "workSpace"
+        offsets = (0 if copies.image_lies_well else copies.image_at, copies.filter_at, 0)
+        product = implicit_product(
+            operation, device, copies.product, (x, "workSpace"), offsets,
+            precomputed=True, rounded=not copies.image_lies_well,
+        )  # fmt: skip
+        return [*launches, product]
+    value, words = described(operation)
+    product = implicit_product(operation, device, value, words=words, precomputed=True)
+    return [terms_launch(operation, value, device), product]
+
+
+def _repack_image(copies: _Copies, device: Any) -> Launch:
+    x, groups = copies.operation.x, copies.operation.convolution.group_count
+    extents = spatial(x.dims[2:], 1)
+    positions, channels = prod(extents), groups * copies.channels
+    position_tiles, channel_tiles = -(-positions // TILE), -(-channels // TILE)
+    arguments = structure(
+        *pointers(2),
+        ("target_at", c_longlong(copies.image_at)),
+        ("image", c_longlong(x.strides[0])),
+        ("channel", c_longlong(x.strides[1])),
+        ("axis", (c_longlong * 3)(*spatial(x.strides[2:], 0))),
+        ("extent", (Divisor * 3)(*(Divisor.of(extent) for extent in extents))),
+        ("channels", Divisor.of(copies.channels)),
+        ("position_tiles", Divisor.of(position_tiles)),
+        ("channel_tiles", Divisor.of(channel_tiles)),
+        ("positions", c_int(positions)),
+        ("kept", c_int(copies.operation.w.dims[1])),
+        ("all_channels", c_int(channels)),
+    )
+    function = device.function(SOURCE, "repack_image", type_definitions(x.data_type, copies.operation))
+    grid = (position_tiles * channel_tiles * x.dims[0], 1, 1)
+    return Launch(function, arguments, ("x", "workSpace"), grid, (THREADS, 1, 1))
+
+
+def _repack_filter(copies: _Copies, device: Any) -> Launch:
+    w = copies.operation.w
+    filters, channels, taps = w.dims[0], w.dims[1], prod(w.dims[2:])
+    last = w.format == NHWC
+    arguments = structure(
+        *pointers(2),
+        ("target_at", c_longlong(copies.filter_at)),
+        ("channels", Divisor.of(copies.channels)),
+        ("taps", Divisor.of(taps)),
+        ("kept", c_int(channels)),
+        ("filters", c_int(filters)),
+        ("tap_step", c_int(channels if last else 1)),
+        ("channel_step", c_int(1 if last else taps)),
+    )
+    function = device.function(
+        SOURCE, "repack_filter", type_definitions(copies.operation.x.data_type, copies.operation)
+    )
+    return Launch(function, arguments, ("w", "workSpace"), blocks(filters * taps * copies.channels))

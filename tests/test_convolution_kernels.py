@@ -1,0 +1,213 @@
+"""Forward convolution on the emulated device: the kernel that should serve a call does, slices and unaligned memory
+change nothing, workspaces and the expected ranking make sense. The documented behaviour is in conformance/cases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+import pytest
+from dualdnn.accelerated import (
+    AcceleratedBackend,
+    convolution_estimate,
+    convolution_fft,
+    convolution_gemm,
+    convolution_winograd,
+)
+from dualdnn.accelerated.convolution_problem import describe, in_words, mark_packs
+from dualdnn.api.enumerations import (
+    cudnnConvolutionFwdAlgo_t,
+    cudnnConvolutionMode_t,
+    cudnnMathType_t,
+    cudnnReorderType_t,
+)
+from dualdnn.api.operations import ConvolutionForward, ConvolutionSpec, FilterSpec, TensorSpec
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, UINT8
+from dualdnn.conformance.trial import PATTERN, prepare
+from dualdnn.reference import judge
+
+IMPLICIT, PRECOMPUTED, EXPLICIT, _, FFT, FFT_TILING, WINOGRAD, NONFUSED = cudnnConvolutionFwdAlgo_t
+FMA, DEFAULT = cudnnMathType_t.CUDNN_FMA_MATH, cudnnMathType_t.CUDNN_DEFAULT_MATH
+MARGIN = 64  # bytes around operands
+UNALIGNED = 2  # elements beyond a multiple of 16 bytes
+
+
+@pytest.fixture(params=(0, 1, 7), ids=lambda seed: f"thread order {seed}")
+def backend(request, monkeypatch):
+    made = AcceleratedBackend("emulated")
+    monkeypatch.setattr(made.device, "seed", request.param)
+    monkeypatch.setattr(made, "plans", {})
+    return made
+
+
+def convolution(
+    algo, x, filters, taps, *, data_type=FLOAT, layout=NCHW, result=None, filter_layout=None, stride=1, dilation=1, groups=1,
+    padding=1, math=DEFAULT, blend=(1.0, 0.0),
+):  # fmt: skip
+    rank = len(taps)
+    integer = data_type in (INT8, UINT8)
+    w_type, y_type, compute = (INT8, FLOAT, INT32) if integer else (data_type, data_type, data_type)
+    if data_type == HALF:
+        compute = FLOAT
+    spec = ConvolutionSpec(
+        cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, compute, (padding,) * rank, (stride,) * rank, (dilation,) * rank,
+        groups, math, cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
+    )  # fmt: skip
+    w = FilterSpec(w_type, layout if filter_layout is None else filter_layout, (filters, x[1] // groups, *taps))
+    y = TensorSpec.packed(y_type, spec.output_dims(x, w.dims), layout if result is None else result)
+    return ConvolutionForward(spec, algo, 0, *blend, TensorSpec.packed(data_type, x, layout), w, y)
+
+
+def run(backend, operation, unaligned=False):
+    """(verdict, names of the kernels that ran)."""
+    operation = replace(operation, workspace_bytes=backend.workspace_bytes(operation))
+    before = prepare(operation, "normal", 0)
+    operands, buffers = [], {}
+    for name in operation.operands:
+        size = before[name].size
+        step = 1 if name in operation.raw else operation.tensor(name).scalar_bytes
+        start = MARGIN + (UNALIGNED * step if unaligned else 0)
+        whole = np.full(start + size + MARGIN, PATTERN, np.uint8)
+        whole[start : start + size] = before[name]
+        buffers[name] = (backend.to_device(whole), start)
+        operands.append(buffers[name][0].slice(start, size) if size else None)
+    backend.prepare(operation)(operands, None)
+    after = {}
+    for name, (buffer, start) in buffers.items():
+        now, size = buffer.to_host(np.uint8, buffer.nbytes), before[name].size
+        assert (now[:start] == PATTERN).all() and (now[start + size :] == PATTERN).all(), name
+        after[name] = now[start : start + size].copy()
+    names = [launch.function.name for launch, _ in backend.plans[operation].steps]
+    return judge(operation, before, after), names
+
+
+def check(backend, operation, unaligned=False):
+    verdict, names = run(backend, operation, unaligned)
+    assert verdict.agrees, verdict.explanation()
+    assert not verdict.mistrusted
+    return names
+
+
+SMALL, IMAGE = (2, 3, 6, 7), (1, 72, 5, 6)  # 72 channels x 9: more rounds than stages of the tensor cores' ring
+SERVED = {
+    "few filters": (convolution(IMPLICIT, SMALL, 5, (3, 3), math=FMA), "gemm_16x256"),
+    "some filters": (convolution(IMPLICIT, SMALL, 20, (3, 3), math=FMA), "gemm_64x64"),
+    "many filters": (convolution(IMPLICIT, SMALL, 130, (3, 3), math=FMA), "gemm_128x128"),
+    "channels last": (convolution(IMPLICIT, (2, 8, 5, 5), 70, (3, 3), layout=NHWC, math=FMA), "gemm_128x128"),
+    "double": (convolution(IMPLICIT, SMALL, 130, (3, 3), data_type=DOUBLE), "gemm_64x64"),
+    "words": (convolution(IMPLICIT, (2, 8, 5, 5), 72, (3, 3), data_type=INT8, layout=NHWC), "gemm_128x128"),
+    "unsigned words": (convolution(IMPLICIT, (2, 8, 5, 5), 8, (3, 3), data_type=UINT8, layout=NHWC), "gemm_16x256"),
+    "bytes": (convolution(IMPLICIT, (2, 8, 5, 5), 72, (3, 3), data_type=UINT8, layout=NHWC, groups=4), "gemm_64x64"),
+    "half, 64 filters": (convolution(IMPLICIT, IMAGE, 40, (3, 3), data_type=HALF, layout=NHWC), "tensor_core_packs_64"),
+    "half, 128 filters": (convolution(IMPLICIT, IMAGE, 72, (1, 1), data_type=HALF, layout=NHWC), "tensor_core_packs_128"),
+    "half, 256 filters": (convolution(IMPLICIT, IMAGE, 256, (3, 3), data_type=HALF, layout=NHWC), "tensor_core_packs_256"),
+    "half, planes": (convolution(IMPLICIT, IMAGE, 40, (3, 3), data_type=HALF), "tensor_core_values_64"),
+    "half, planes, many": (convolution(IMPLICIT, IMAGE, 72, (3, 3), data_type=HALF), "tensor_core_values_128"),
+    "TF32": (convolution(IMPLICIT, IMAGE, 72, (3, 3), layout=NHWC, result=NCHW), "tensor_core_packs_128"),
+    "TF32, planes": (convolution(IMPLICIT, IMAGE, 40, (3, 3)), "tensor_core_values_64"),
+    "copies": (convolution(PRECOMPUTED, (1, 12, 6, 7), 40, (3, 3), data_type=HALF), "repack_image"),
+    "copies, TF32": (convolution(PRECOMPUTED, (1, 20, 6, 7), 40, (3, 3), groups=2), "repack_image"),
+    "copy of the filter": (
+        convolution(PRECOMPUTED, (1, 16, 6, 7), 8, (3, 3), layout=NHWC, filter_layout=NCHW), "repack_filter"
+    ),
+    "depthwise, planes": (convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6), "depthwise_columns_3x3"),
+    "depthwise, stride 2": (convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6, stride=2), "depthwise_columns_3x3"),
+    "depthwise, channels": (
+        convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6, data_type=HALF, layout=NHWC), "depthwise_channels_3x3"
+    ),
+    "depthwise, dilated": (
+        convolution(PRECOMPUTED, (2, 8, 9, 7), 8, (3, 3), groups=8, layout=NHWC, filter_layout=NHWC, dilation=2),
+        "depthwise_channels",
+    ),
+    "depthwise, volume": (convolution(IMPLICIT, (1, 4, 4, 5, 6), 4, (2, 3, 3), groups=4), "depthwise_columns"),
+    "explicit": (convolution(EXPLICIT, SMALL, 5, (3, 3), math=FMA), "convolution_matrix"),
+    "transform": (convolution(FFT, SMALL, 5, (3, 3), math=FMA), "fft_results"),
+    "Winograd": (convolution(WINOGRAD, (1, 9, 7, 6), 34, (3, 3), math=FMA), "winograd_fused"),
+    "Winograd, nonfused 3 x 3": (convolution(NONFUSED, SMALL, 5, (3, 3), math=FMA), "winograd_results"),
+    "Winograd, nonfused 5 x 5": (convolution(NONFUSED, SMALL, 5, (5, 5), padding=2, math=FMA), "winograd_results"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operation, kernel", SERVED.values(), ids=SERVED)
+def test_the_intended_kernel_serves(backend, operation, kernel):
+    assert kernel in check(backend, replace(operation, beta=0.5))
+
+
+@pytest.mark.parametrize("operation, kernel", SERVED.values(), ids=SERVED)
+def test_operands_may_begin_at_any_element(backend, operation, kernel):
+    assert kernel in check(backend, operation, unaligned=True)
+
+
+@pytest.mark.parametrize(
+    "module, limit, operation",
+    [
+        (convolution_gemm, "MATRIX_BYTES", convolution(EXPLICIT, (3, 3, 9, 11), 5, (3, 3), stride=2)),
+        (convolution_fft, "SLICE_BYTES", convolution(FFT_TILING, (3, 4, 9, 7), 4, (3, 3), groups=2)),
+        (convolution_winograd, "SLICE_BYTES", convolution(NONFUSED, (3, 4, 9, 7), 4, (3, 3), layout=NCHW)),
+    ],
+    ids=["GEMM", "FFT_TILING", "WINOGRAD_NONFUSED"],
+)
+def test_large_images_go_slice_by_slice(backend, monkeypatch, module, limit, operation):
+    needed, names = backend.workspace_bytes(operation), check(backend, operation)
+    monkeypatch.setattr(module, limit, 1)
+    backend.plans.clear()
+    if module is convolution_gemm:
+        monkeypatch.setattr(module, "LARGEST_TILE", 32)  # rows of a slice
+    assert backend.workspace_bytes(operation) < needed
+    assert len(check(backend, operation)) > len(names)
+
+
+def test_workspace_of_transforms():
+    """FFT_TILING takes less than FFT for large images (5.1.3.10); implicit products take little or nothing."""
+    backend = AcceleratedBackend("emulated")
+    needed = {
+        algo: backend.workspace_bytes(convolution(algo, (1, 8, 200, 200), 8, (3, 3), math=FMA))
+        for algo in (IMPLICIT, PRECOMPUTED, EXPLICIT, FFT, FFT_TILING, WINOGRAD, NONFUSED)
+    }
+    assert needed[IMPLICIT] == 0
+    assert 0 < needed[PRECOMPUTED] < needed[WINOGRAD] < needed[FFT_TILING] < needed[FFT]
+    assert needed[EXPLICIT] >= prod((200, 200, 8, 3, 3)) * 4
+
+
+def test_ranking():
+    """Large float images: transforms beat the direct sum; half: tensor cores beat everything; 1 x 1: nothing to gain."""
+    backend = AcceleratedBackend("emulated")
+
+    def ranked(algorithms, **options):
+        operations = [convolution(algo, (64, 256, 56, 56), 256, (3, 3), **options) for algo in algorithms]
+        return [operation.algo for operation in backend.preferred_algorithms(operations)]
+
+    plain = ranked((EXPLICIT, IMPLICIT, WINOGRAD, NONFUSED), math=FMA)
+    assert plain[0] == NONFUSED and plain[-1] == EXPLICIT
+    half = ranked((EXPLICIT, IMPLICIT, PRECOMPUTED, WINOGRAD, NONFUSED), data_type=HALF)
+    assert half[0] == PRECOMPUTED
+    small = [convolution(algo, (1, 16, 7, 7), 16, (1, 1), padding=0) for algo in (EXPLICIT, PRECOMPUTED, IMPLICIT)]
+    assert backend.preferred_algorithms(small)[0].algo == IMPLICIT
+    for operation in small:
+        assert convolution_estimate.expected_seconds(operation, backend.device) > 0
+
+
+def test_time_is_measured(backend):
+    operation = convolution(IMPLICIT, SMALL, 5, (3, 3))
+    operands = [backend.allocate(operation.nbytes(name)) for name in ("x", "w", "y")]
+    assert backend.algorithm_time(operation, [*operands, None], None) > 0
+
+
+def test_packs_and_words_need_every_distance_to_fit():
+    def described(channels, groups=1, layout=NHWC, data_type=HALF, gap=0):
+        operation = convolution(
+            IMPLICIT, (1, channels, 5, 5), 4, (3, 3), data_type=data_type, layout=layout, groups=groups
+        )
+        x = replace(operation.x, strides=tuple(s + gap * (s > 1) for s in operation.x.strides))
+        return describe(operation.convolution, x, operation.w, operation.y.dims)
+
+    def packs(element_bytes, groups=1, **options):
+        return bool(mark_packs(described(groups=groups, **options), groups, element_bytes).x_packs)
+
+    assert packs(2, channels=16) and packs(4, channels=12, data_type=FLOAT)
+    assert not packs(2, channels=12) and not packs(2, channels=16, layout=NCHW) and not packs(2, channels=16, gap=4)
+    assert packs(2, channels=16, groups=2) and not packs(2, channels=24, groups=2)
+    assert in_words(described(8, data_type=INT8), 1)
+    assert not in_words(described(8, data_type=INT8, groups=4), 4)
+    assert not in_words(described(8, data_type=INT8, gap=2), 1)

@@ -1,0 +1,129 @@
+"""How segmented reductions are merged: the launches of a plan, its counts of arrivals, the space for partial results."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from dualdnn.accelerated import reduce_tensor as plans
+from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.api.enumerations import cudnnIndicesType_t, cudnnNanPropagation_t, cudnnReduceTensorIndices_t
+from dualdnn.api.enumerations import cudnnReduceTensorOp_t as Op
+from dualdnn.api.operations import ReduceTensor, ReduceTensorSpec, TensorSpec
+from dualdnn.api.operations.reduce_tensor import divided, pack_width, required_indices, required_workspace
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference import judge
+
+LARGE, TO_CHANNELS = (64, 256, 56, 56), (1, 256, 1, 1)
+
+
+def operation_of(op, data_type, dims, to, tensor_format=NCHW, indices=False):
+    A, C = TensorSpec.packed(data_type, dims, tensor_format), TensorSpec.packed(FLOAT, to)
+    spec = ReduceTensorSpec(op, FLOAT, cudnnNanPropagation_t(0), cudnnReduceTensorIndices_t(int(indices)),
+                            cudnnIndicesType_t(0))  # fmt: skip
+    return ReduceTensor(spec, required_indices(spec, C), required_workspace(A, C), 1.0, 0.0, A, C)
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return AcceleratedBackend("emulated")
+
+
+@pytest.fixture
+def counts(backend, monkeypatch):
+    """Counts of this test alone, and no plan that knows others."""
+    fresh = plans._Counts()
+    monkeypatch.setitem(backend.device.__dict__, "reduction_counts", fresh)
+    monkeypatch.setattr(backend, "plans", {})
+    # The kernels' counts outlive the test and are 0 between launches, so numbers may start at 0 again.
+    return fresh
+
+
+SPLIT = [
+    operation_of(Op.CUDNN_REDUCE_TENSOR_ADD, HALF, (9, 7, 31, 33), (1, 7, 1, 1)),
+    operation_of(Op.CUDNN_REDUCE_TENSOR_NORM2, FLOAT, (5, 7, 31, 33), (1, 7, 1, 1), NHWC),
+    operation_of(Op.CUDNN_REDUCE_TENSOR_MIN, FLOAT, (2, 8, 60, 64), (1, 8, 1, 1), NHWC, indices=True),
+    operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, FLOAT, (1, 1, 3, 9001), (1, 1, 3, 1), indices=True),
+]
+
+
+def run(backend, operation, memory, workspace_offset=0):
+    """Runs the operation; ``memory`` is what it starts from. The workspace starts at the given offset of an allocation."""
+    buffers = {name: backend.to_device(content) for name, content in memory.items()}
+    room = backend.to_device(np.full(operation.workspace_bytes + workspace_offset, 0xA5, np.uint8))
+    buffers["workspace"] = room.slice(workspace_offset, operation.workspace_bytes)
+    backend.prepare(operation)([buffers.get(name) for name in operation.operands], None)
+    backend.synchronize(None)
+    after = {
+        name: buffers[name].to_host(np.uint8, operation.nbytes(name)) for name in ("C", "indices") if name in memory
+    }
+    verdict = judge(operation, memory, after)
+    assert verdict.agrees, verdict.worst
+    return room
+
+
+@pytest.mark.parametrize("offset", range(8))
+@pytest.mark.parametrize("operation", SPLIT, ids=lambda o: o.reduction.op.name)
+def test_the_workspace_starts_anywhere(backend, counts, operation, offset):
+    assert operation.division.segments > 1
+    run(backend, operation, prepare(operation, "ties", 0), offset)
+
+
+@pytest.mark.parametrize("operation", SPLIT, ids=lambda o: o.reduction.op.name)
+@pytest.mark.parametrize("available", [0, plans.COUNTS], ids=["two_launches", "one_launch"])
+def test_merged_by_the_last_block_or_a_second_launch(backend, counts, monkeypatch, operation, available):
+    monkeypatch.setattr(plans, "COUNTS", available)
+    launched = []
+    plan = plans.reduce_tensor(operation, backend.device)
+    for launch in plan.launches:
+        function = launch.function
+
+        class Noted:
+            def launch(self, *arguments, function=function):
+                launched.append(function.name)
+                function.launch(*arguments)
+
+        launch.function = Noted()
+    backend.plans[operation] = plan
+    for seed in range(2):  # a count that were not back at 0 would spoil the second
+        run(backend, operation, prepare(operation, "ties", seed))
+    assert len(launched) == (1 if available else 2) * 2
+    assert any("partial_results" in name for name in launched) == (not available)
+
+
+def test_a_count_for_every_workspace_and_number_of_segments():
+    counts = plans._Counts()
+    keys = [(address, segments) for address in (64, 128, 4096) for segments in (2, 3)]
+    numbers = [counts.number(*key) for key in keys]
+    assert numbers == [counts.number(*key) for key in keys] == list(range(len(keys)))
+
+
+def test_no_count_is_given_twice():
+    counts = plans._Counts()
+    numbers = [counts.number(8 * address, 2) for address in range(plans.COUNTS + 3)]
+    assert numbers == [*range(plans.COUNTS), *[plans.NOT_COUNTED] * 3]
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
+@pytest.mark.parametrize("dims, to", [(LARGE, TO_CHANNELS), (LARGE, (1, 1, 1, 1)), ((8, 64, 16, 56, 56), (8, 64, 16, 1, 1)),
+                                      ((64, 3, 224, 224), (1, 3, 1, 1)), ((1, 4096, 64, 64), (1, 4096, 1, 1))],
+                         ids=lambda d: "x".join(map(str, d)))  # fmt: skip
+def test_blocks_that_count_have_room(data_type, tensor_format, dims, to):
+    """The kernels keep 1056 counts side by side; a split reduction has no more blocks there."""
+    A, C = TensorSpec.packed(data_type, dims, tensor_format), TensorSpec.packed(data_type, to)
+    division = divided(A, C)
+    width = pack_width(A)
+    side = C.count if division.rows else -(-C.count // width)
+    blocks = -(-side * division.lanes // 256)
+    assert division.segments == 1 or blocks <= 1056
+    assert blocks * division.segments >= 132
+
+
+def test_numbers_follow_the_order_of_the_strides():
+    packed = plans._packed_like([10, 1, 40, 5], [4, 3, 2, 2])
+    assert sorted(packed) == [1, 3, 6, 24]
+    order = sorted(range(4), key=lambda d: -packed[d])
+    assert all(packed[a] == packed[b] * [4, 3, 2, 2][b] for a, b in pairwise(order))
