@@ -37,12 +37,13 @@ def counts(backend, monkeypatch):
     fresh = plans._Counts()
     monkeypatch.setitem(backend.device.__dict__, "reduction_counts", fresh)
     monkeypatch.setattr(backend, "plans", {})
-    # The kernels' counts outlive the test and are 0 between launches, so numbers may start at 0 again.
-    return fresh
+    return fresh  # numbers start at 0 again: the kernels' counts are 0 between launches
 
 
 SPLIT = [
     operation_of(Op.CUDNN_REDUCE_TENSOR_ADD, HALF, (9, 7, 31, 33), (1, 7, 1, 1)),
+    # more partial results for each thread than it reads at once
+    operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, HALF, (1, 32, 130, 131), (1, 32, 1, 1), NHWC),
     operation_of(Op.CUDNN_REDUCE_TENSOR_NORM2, FLOAT, (5, 7, 31, 33), (1, 7, 1, 1), NHWC),
     operation_of(Op.CUDNN_REDUCE_TENSOR_MIN, FLOAT, (2, 8, 60, 64), (1, 8, 1, 1), NHWC, indices=True),
     operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, FLOAT, (1, 1, 3, 9001), (1, 1, 3, 1), indices=True),

@@ -164,7 +164,7 @@ __device__ __forceinline__ void kept_partial(const Arguments& a, long long place
 template <class Reduction, class State>
 __device__ __forceinline__ void merge_partials(const Arguments& a, const Reduction& reduction, State& state, long long number, unsigned first, unsigned step) {
   constexpr int AT_ONCE = 8;
-  for (unsigned segment = first; segment < a.segments; segment += 9 * step) {
+  for (unsigned segment = first; segment < a.segments; segment += AT_ONCE * step) {
     State partial[AT_ONCE];
 #pragma unroll
     for (int u = 0; u < AT_ONCE; u++)
