@@ -43,12 +43,12 @@ class DeviceBuffer:
         return np.frombuffer(self.device.download(self.address, wanted), dtype).reshape(dims).copy()
 
     def slice(self, offset: int, nbytes: int) -> DeviceOperand:
-        """``nbytes`` bytes of the buffer from ``offset``, as an operand; valid while the buffer is."""
+        """``nbytes`` bytes of the buffer from ``offset``, as an operand; it keeps the memory until the buffer is freed."""
         if self.memory is None:
             raise ValueError("the buffer was freed")
         if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
             raise ValueError(f"bytes {offset} to {offset + nbytes} are not inside a buffer of {self.nbytes} bytes")
-        return DeviceOperand(self.address + offset, nbytes)
+        return DeviceOperand(self.address + offset, nbytes, memory=self.memory)
 
     def free(self) -> None:
         if self.memory is None:
@@ -60,10 +60,10 @@ class DeviceBuffer:
 class DeviceOperand:
     """Device memory that the caller owns."""
 
-    __slots__ = ("address", "nbytes", "writable")
+    __slots__ = ("address", "memory", "nbytes", "writable")
 
-    def __init__(self, address: int, nbytes: int | None, writable: bool = True) -> None:
-        self.address, self.nbytes, self.writable = address, nbytes, writable
+    def __init__(self, address: int, nbytes: int | None, writable: bool = True, memory: Any = None) -> None:
+        self.address, self.nbytes, self.writable, self.memory = address, nbytes, writable, memory
 
 
 class AcceleratedBackend:

@@ -518,22 +518,21 @@ extern "C" __global__ void __launch_bounds__(256, 4) pooling_backward_scan(const
 
   // The first window of a winner collects what the others of that winner give, and what dx was, before dx is written.
   COMPUTE alpha = pooling.alpha, beta = pooling.beta;
-  auto place_of = [&](int index) {  // the first window of a winner holds -2 - its place
+  auto leads = [&](int index) {
     int winner = winners[index * lanes + lane];
-    return winner < -1 ? -2 - winner : winner;
+    bool first = winner >= 0;
+    for (int other = 0; first && other < index; other++) first = winners[other * lanes + lane] != winner;
+    return first;
   };
   for (int index = slice; present && index < windows; index += slices) {
-    int winner = place_of(index);
-    bool leads = winner >= 0;
-    for (int other = 0; leads && other < index; other++) leads = place_of(other) != winner;
-    if (!leads) continue;
+    if (!leads(index)) continue;
+    int winner = winners[index * lanes + lane];
     COMPUTE sum = 0;
     for (int other = index; other < windows; other++)
-      if (place_of(other) == winner) sum += sums[other * lanes + lane];
+      if (winners[other * lanes + lane] == winner) sum += sums[other * lanes + lane];
     sum *= alpha;
     if (beta != COMPUTE(0)) sum += beta * load<COMPUTE>(dx[offset_of(winner)]);
     sums[index * lanes + lane] = sum;
-    winners[index * lanes + lane] = -2 - winner;
   }
   __syncthreads();
   int volume = axis[0].input * axis[1].input * axis[2].input;
@@ -543,5 +542,5 @@ extern "C" __global__ void __launch_bounds__(256, 4) pooling_backward_scan(const
   }
   __syncthreads();
   for (int index = slice; present && index < windows; index += slices)
-    if (winners[index * lanes + lane] < -1) dx[offset_of(place_of(index))] = store<ELEMENT>(sums[index * lanes + lane]);
+    if (leads(index)) dx[offset_of(winners[index * lanes + lane])] = store<ELEMENT>(sums[index * lanes + lane]);
 }
