@@ -299,7 +299,11 @@ class Collector:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         results: list[Any] = [value for name, value in report.user_properties if name == "conformance"]
         if not results and report.failed and report.when == "???":  # a worker died: what xdist knows of it
-            results = [crashed(report)]
+            found = crashed(report)
+            # It may have died after the case had passed; the case is listed once, as what ended the worker.
+            case = (found["id"], found["subject"])
+            self.results = [r for r in self.results if (r["id"], r["subject"]) != case]
+            results = [found]
         self.results.extend(results)
         report.user_properties[:] = [entry for entry in report.user_properties if entry[0] != "conformance"]
 
