@@ -97,6 +97,18 @@ def test_disjoint_slices_of_one_buffer_are_no_overlap(handle):
     assert raised.value.status == BAD_PARAM and raised.value.clause == "cudnnActivationForward/c16"
 
 
+@pytest.mark.parametrize(
+    "backend, device", [("reference", None), ("accelerated", "emulated"), ("crosscheck", "emulated")]
+)
+def test_a_slice_keeps_its_memory(backend, device):
+    handle = cudnn.cudnnCreate(backend=backend, device=device)
+    relu, x = descriptors()
+    part = handle.to_device(np.arange(1, 25, dtype=np.float32)).slice(0, 96)  # nothing else refers to the buffer
+    others = [handle.to_device(np.zeros(24, np.float32)) for _ in range(8)]
+    cudnn.cudnnActivationForward(handle, relu, 1.0, x, part, 0.0, x, others[0])
+    assert (others[0].to_host(np.float32, 24) == np.arange(1, 25)).all()
+
+
 def test_read_only_memory_is_an_input_only(handle):
     relu, x = descriptors()
     fixed = np.ones(24, np.float32)
