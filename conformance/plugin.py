@@ -304,8 +304,19 @@ class Collector:
             case = (found["id"], found["subject"])
             self.results = [r for r in self.results if (r["id"], r["subject"]) != case]
             results = [found]
+        for result in results:
+            self._announce(result)
         self.results.extend(results)
         report.user_properties[:] = [entry for entry in report.user_properties if entry[0] != "conformance"]
+
+    def _announce(self, result: dict[str, Any]) -> None:
+        """Show a failure when it happens: a run that is stopped later must not lose it."""
+        terminal = self.config.pluginmanager.getplugin("terminalreporter")
+        if terminal is None or case_result(result).outcome != "failed" or result["message"].startswith("difference "):
+            return
+        terminal.ensure_newline()
+        terminal.write_line(f"failed: {result['reproduction']}")
+        terminal.write_line(f"  {last_line(result['message'])}")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         directory = self.config.getoption("--report")
@@ -347,6 +358,12 @@ class Collector:
         ]
         cases = [case_result(result) for result in self.results]
         return Report.build(cases, reported, table, scope.clauses(), environment(subjects, self.started), known)
+
+
+def last_line(message: str, width: int = 200) -> str:
+    """What a traceback ends with, or the only line of a message."""
+    lines = [line for line in message.splitlines() if line.strip()]
+    return lines[-1].strip()[:width] if lines else ""
 
 
 def crashed(report: pytest.TestReport) -> dict[str, Any]:

@@ -88,6 +88,8 @@ def test_a_failure_is_exit_status_1_with_a_line_that_reruns_it(tmp_path, monkeyp
     ]
     assert failed and failed[0]["error_ratio"] > 1
     line = failed[0]["reproduction"]
+    # Shown when it happens, not only in the summary at the end.
+    assert f"failed: {line}" in capfd.readouterr().out.partition(" passed")[0]
     assert line.startswith(
         'dualdnn conformance --subject accelerated:emulated --case "activation/test_forward_in_place'
     )
