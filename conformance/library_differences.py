@@ -44,6 +44,11 @@ declare([
         cases=("pooling/test_backward_formula*negative-padding*",),
     ),
     Difference(
+        "V-pooling-infinite-gradient", "cudnnPoolingBackward", ("cudnnPoolingBackward/c01", "cudnnSetPooling2dDescriptor/c03"),
+        "The gradient goes to the maximum of each window.", "9.19 drops it in NHWC where all elements of a window are -infinity.",
+        "To the first maximum, whatever its value.", cases=("pooling/test_gradient_of_infinite_maxima*",), subjects=("library-*",),
+    ),
+    Difference(
         "V-transform-null", "cudnnSetTensorTransformDescriptor", ("cudnnSetTensorTransformDescriptor/c05",),
         "NULL means no padding and no folding.", "NULL leaves a fold of 1, read back as 1.", "Zeros (D076).",
         cases=("transform/test_null_arrays_replace_what_was_set*",),
@@ -68,7 +73,13 @@ declare([
         "V-transform-negative", "cudnnTransformTensorEx", ("cudnnSetTensorTransformDescriptor/c04", "cudnnSetTensorTransformDescriptor/c06"),
         "Padding is added before and after each dimension; negative values are not excluded.",
         "9.19 copies something else for negative padding, and for padding with folding.", "Cropping; padding before folding (D132).",
-        cases=("transform/test_padding*", "transform/test_folding_and_padding*", "transform/test_strided_transform*"),
+        cases=("transform/test_padding*", "transform/test_folding_and_padding*", "transform/test_strided_transform*",
+               "transform/test_transforms_of_other_ranks*unfold and pad-3*"),
+    ),
+    Difference(
+        "V-transform-ranks", "cudnnTransformTensorEx", ("cudnnTransformTensorEx/c01", "cudnnTransformFilter/c01"),
+        "Names no limit but CUDNN_DIM_MAX.", "9.19 answers NOT_SUPPORTED for 6 dimensions.", "Computed.",
+        cases=("transform/test_transforms_of_other_ranks*-6-*",), subjects=("library-*",),
     ),
     Difference(
         "V-reduce-widths", "cudnnReduceTensor", ("cudnnReduceTensor/c08", "cudnnIndicesType_t/c01"),
@@ -97,9 +108,20 @@ declare([
     Difference(
         "V-convolution-tables", "cudnnConvolutionForward", ("cudnnConvolutionForward/c58",), "Tables 18 to 22 are exhaustive.",
         "Bias-activation takes any layout with any algorithm; INT8x4 to FLOAT takes NHWC output; PRECOMP and GEMM take dilation; INT8x32 takes"
-        " IMPLICIT_GEMM and dilation; FFT and WINOGRAD are gone in 9.x.", "NOT_SUPPORTED: the tables (D225 to D231).",
-        cases=("convolution_support/*", "convolution_bias_activation/test_statuses*"),
+        " IMPLICIT_GEMM and dilation; GEMM takes BFLOAT16.", "NOT_SUPPORTED: the tables (D225 to D231).",
+        cases=("convolution_support/*", "convolution_bias_activation/test_statuses*", "convolution/test_formula*_GEMM-PSEUDO_BFLOAT16*"),
         recorded=(Disagreement(functions=("cudnnConvolution*Forward",), ours="NOT_SUPPORTED", theirs="SUCCESS", clauses=("cudnnConvolutionForward/c58",)),),
+    ),
+    Difference(
+        "V-winograd-fused", "cudnnConvolutionForward", ("cudnnConvolutionFwdAlgo_t/c06",), "CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD is an algorithm.",
+        "9.19 answers NOT_SUPPORTED on compute capability 9.0.", "Computed.",
+        cases=("convolution/test_*_WINOGRAD]", "convolution/test_*_WINOGRAD-*", "convolution_bias_activation/test_*_WINOGRAD]"), subjects=("library-*",),
+    ),
+    Difference(
+        "V-workspace-size", "cudnnConvolutionForward", ("cudnnConvolutionForward/c06", "cudnnConvolutionBiasActivationForward/c09"),
+        "A workspace smaller than the size that was queried is BAD_PARAM.",
+        "9.19 computes with less than it asked for.", "BAD_PARAM: the status list.",
+        cases=("convolution/test_workspace*", "convolution_bias_activation/test_workspace*"), subjects=("library-*",),
     ),
     Difference(
         "V-get2d-fresh", "cudnnGetConvolution2dDescriptor", ("cudnnGetConvolution2dDescriptor/c07",), "Must be initialised as 2-D.",
@@ -108,9 +130,13 @@ declare([
     Difference(
         "V-convolution-statuses", "cudnnConvolutionForward",
         ("cudnnConvolutionForward/c53", "cudnnConvolutionForward/c57", "cudnnGetConvolutionForwardAlgorithm_v7/c13"),
-        "The statuses of the list.", "9.19 answers another of BAD_PARAM and NOT_SUPPORTED, and SUCCESS for a count below 1.", "The status list.",
+        "The statuses of the list.",
+        "9.19 answers another of BAD_PARAM and NOT_SUPPORTED, NOT_INITIALIZED for 6 dimensions, and SUCCESS for a count below 1, for channels"
+        " of w that do not fit the groups, and for filters of another type in the ranking.", "The status list.",
         cases=("convolution/test_output_of_another_size*", "convolution_algorithms/test_sizes_that*", "convolution/test_data_types_must_match*",
-               "convolution_algorithms/test_at_least_one_result*", "convolution_algorithms/test_the_workspace_decides*"),
+               "convolution_algorithms/test_at_least_one_result*", "convolution_algorithms/test_the_workspace_decides*",
+               "convolution_algorithms/test_descriptors_must_fit*", "convolution/test_channels_must_agree*",
+               "convolution/test_other_ranks_are_not_supported*"),
     ),
     Difference(
         "V-bias-checks", "cudnnConvolutionBiasActivationForward",
@@ -123,5 +149,12 @@ declare([
         "Filters of INT8x32 whose K is a multiple of 32; a reorderBias below 1 leaves the bias alone.",
         "Other K and reorder types are accepted; -1 reorders.", "Refused (D253).",
         cases=("convolution_filters/test_the_bias_is_left_alone*", "convolution_filters/test_other_filters*", "convolution_filters/test_reorder_type*"),
+    ),
+    Difference(
+        "V-reorder-bias", "cudnnReorderFilterAndBias", ("cudnnReorderFilterAndBias/c06", "cudnnReorderFilterAndBias/c08"),
+        "The bias has K floats.",
+        "9.19 copies K times the size of the filter's type, 32 bytes: beyond the end of the bias, an error of the CUDA runtime that the next"
+        " call reports again.", "K floats.",
+        cases=("convolution_filters/test_reorder[[]*", "convolution_filters/test_a_reordered_filter*"), subjects=("library-*",),
     ),
 ])  # fmt: skip

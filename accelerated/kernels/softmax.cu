@@ -70,7 +70,8 @@ constexpr int SMALLEST_COPY = 4;  // bytes
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 template <class T> __device__ __forceinline__ void copy(T* to, const T* from) {
   const unsigned address = __cvta_generic_to_shared(to);
-  if constexpr (sizeof(T) == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+  if constexpr (sizeof(T) < SMALLEST_COPY) *to = *from;
+  else if constexpr (sizeof(T) == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
   else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(T)) : "memory");
 }
 __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -488,7 +489,8 @@ template <class Rule, bool COLUMNS> struct NarrowLine {
 
   __device__ __forceinline__ void fetch(unsigned first, unsigned size, Place* place, unsigned distance) const {
     // What copy() cannot move goes through registers, some at a time.
-    constexpr int BATCH = sizeof(ELEMENT) >= SMALLEST_COPY ? 1 : HELD / INPUTS;
+    constexpr bool COPIES = sizeof(ELEMENT) >= SMALLEST_COPY;
+    constexpr int BATCH = COPIES ? 1 : HELD / INPUTS;
 #pragma unroll 1
     for (int batch = 0; batch < HELD && first < packs; batch += BATCH, first += BATCH * size, place += BATCH * INPUTS * distance) {
       ELEMENT element[BATCH][INPUTS];
@@ -498,11 +500,11 @@ template <class Rule, bool COLUMNS> struct NarrowLine {
         locate(min(first + k * size, packs - 1), offset);
 #pragma unroll
         for (int n = 0; n < INPUTS; n++) {
-          if constexpr (BATCH == 1) copy(place + n * distance, reinterpret_cast<const Place*>(input[n] + offset[n]));
+          if constexpr (COPIES) copy(place + n * distance, reinterpret_cast<const Place*>(input[n] + offset[n]));
           else element[k][n] = input[n][offset[n]];
         }
       }
-      if constexpr (BATCH > 1)
+      if constexpr (!COPIES)
 #pragma unroll
         for (int k = 0; k < BATCH; k++)
 #pragma unroll

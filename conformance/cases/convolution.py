@@ -179,23 +179,25 @@ def test_geometries(run, geometry, formats):
 
 
 @shows("cudnnSetConvolutionGroupCount/c01", f"{F}/c23", f"{F}/c35")
-@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize(
+    "formats, algo",
+    [*((NCHW, algo) for algo in Algo if algo != DIRECT), (NHWC, IMPLICIT), (NHWC, PRECOMP)],
+    ids=by_name,
+)
 @pytest.mark.parametrize("groups, per_group, filters", [(2, 2, 6), (4, 1, 4), (4, 1, 12), (3, 5, 3)])
 @pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
-def test_groups(run, groups, per_group, filters, formats, configuration):
+def test_groups(run, groups, per_group, filters, formats, algo, configuration):
     x, w = (2, groups * per_group, 5, 4), (filters, per_group, 3, 3)
-    algorithms = (IMPLICIT, PRECOMP) if formats == NHWC else (*GEMM_ALGORITHMS, FFT, FFT_TILING, WINOGRAD, NONFUSED)
-    for algo in algorithms:
-        run(convolution(x, w, configuration=configuration, groups=groups, formats=formats, algo=algo))
+    run(convolution(x, w, configuration=configuration, groups=groups, formats=formats, algo=algo))
 
 
 @shows(f"{F}/c24", f"{F}/c25", f"{F}/c26", f"{F}/c29", f"{F}/c30")
 @pytest.mark.parametrize("x_layout", LAYOUTS)
 @pytest.mark.parametrize("y_layout", LAYOUTS)
-def test_layouts_with_a_plain_filter(run, x_layout, y_layout):
+@pytest.mark.parametrize("algo", [IMPLICIT, PRECOMP, GEMM, WINOGRAD, NONFUSED], ids=by_name)
+def test_layouts_with_a_plain_filter(run, algo, x_layout, y_layout):
     """All except NCHW_VECT_C, for x and y independently."""
-    for algo in (IMPLICIT, PRECOMP, GEMM, WINOGRAD, NONFUSED):
-        run(convolution(algo=algo, x_layout=x_layout, y_layout=y_layout, beta=0.5))
+    run(convolution(algo=algo, x_layout=x_layout, y_layout=y_layout, beta=0.5))
 
 
 @shows(f"{F}/c38", f"{F}/c39", f"{F}/c40", f"{F}/c42", f"{F}/c43")
