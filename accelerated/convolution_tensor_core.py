@@ -10,6 +10,7 @@ from dualdnn.api.operations import allows_tf32
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
 from .convolution_problem import PLAIN, Convolution, ConvolutionStruct, EpilogueStruct
+from .convolution_warp_specialized import warp_specialized_launch
 from .geometry import THREADS, Divisor
 from .plans import Launch, pointers, structure
 
@@ -88,4 +89,8 @@ def tensor_core_launch(
     function = device.function(SOURCE, f"tensor_core_{kind}_{filters}", (*definitions, *variant))
     shared_bytes = STAGES[kind, filters] * (POSITIONS + filters) * ROW_BYTES + SWIZZLE_BYTES
     grid = (filter_tiles * position_tiles * groups, 1, 1)
-    return Launch(function, arguments, (*operands, "workSpace"), grid, (THREADS, 1, 1), shared_bytes)
+    launch = Launch(function, arguments, (*operands, "workSpace"), grid, (THREADS, 1, 1), shared_bytes)
+    faster = warp_specialized_launch(
+        device, definitions, value, groups, element_bytes, launch.operands, offsets, finish, launch
+    )
+    return faster or launch

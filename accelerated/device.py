@@ -18,9 +18,11 @@ from typing import Any
 
 import numpy
 
+from . import tensor_maps
 from .compiler import Definitions, build, module
 from .driver import Driver, DriverError, DriverKernel
 from .errors import CompileError, DeviceError, DeviceUnavailable
+from .tensor_maps import TensorMap
 
 __all__ = [
     "CompileError",
@@ -184,6 +186,10 @@ class Device(ABC):
     @abstractmethod
     def synchronize(self) -> None:
         """Waits for all work of all streams."""
+
+    @abstractmethod
+    def tensor_map(self, wanted: TensorMap, address: int) -> bytes:
+        """The description of a tensor at an address for the copy engine of compute capability 9.0."""
 
     def function(self, source_name: str | Path, kernel_name: str, definitions: Definitions = ()) -> Function:
         """A kernel of a source, a file name in accelerated/kernels or an absolute path, under definitions of macros."""
@@ -492,6 +498,11 @@ class GpuDevice(Device):
     def synchronize(self) -> None:
         with self.errors("synchronizing the device"):
             self.cuda.Context.synchronize()
+
+    def tensor_map(self, wanted: TensorMap, address: int) -> bytes:
+        with self.errors(f"describing {wanted} at {address:#x}"):
+            self.driver.require(tensor_maps.SIGNATURES)
+            return tensor_maps.driver_map(self.driver, wanted, address)
 
     def _load_module(self, path: Path, content: bytes) -> tuple[Any, bytes]:
         with self.errors(f"loading {path}"):

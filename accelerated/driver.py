@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
+from typing import Any
 
 SUCCESS, NOT_READY = 0, 600
 MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # a function attribute
@@ -33,10 +35,17 @@ class Driver:
     """The CUDA driver's library; it acts in the context that is current."""
 
     def __init__(self) -> None:
-        library = ctypes.CDLL("libcuda.so.1")
-        self.functions = {name: getattr(library, name) for name in _SIGNATURES}
-        for name, types in _SIGNATURES.items():
-            self.functions[name].argtypes = types
+        self.library = ctypes.CDLL("libcuda.so.1")
+        self.functions: dict[str, Any] = {}
+        self.require(_SIGNATURES)
+
+    def require(self, signatures: Mapping[str, tuple[Any, ...]]) -> None:
+        """Make functions callable: name -> types of the arguments. An AttributeError names one that the driver lacks."""
+        for name, types in signatures.items():
+            if name not in self.functions:
+                function = getattr(self.library, name)
+                function.argtypes = types
+                self.functions[name] = function
 
     def call(self, name: str, *arguments: object) -> None:
         if code := self.functions[name](*arguments):

@@ -51,6 +51,12 @@ class Launch:
         self.template = bytes(arguments)
         self.pack_addresses = struct.Struct(f"{len(self.operands)}Q").pack_into
 
+    def start(self, addresses: Sequence[int], stream: Any) -> None:
+        """Launch on the operands at these addresses."""
+        arguments = bytearray(self.template)
+        self.pack_addresses(arguments, 0, *addresses)
+        self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream)
+
 
 class Plan:
     """The launches of one operation, in order."""
@@ -61,9 +67,7 @@ class Plan:
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         for launch, positions in self.steps:
-            arguments = bytearray(launch.template)
-            launch.pack_addresses(arguments, 0, *[0 if operands[i] is None else operands[i].address for i in positions])
-            launch.function.launch(arguments, launch.grid, launch.block, launch.shared_bytes, stream)
+            launch.start([0 if operands[i] is None else operands[i].address for i in positions], stream)
 
 
 Planner = Callable[..., Plan]

@@ -40,11 +40,7 @@ class Clock:
         self.device, self.stream = device, stream
         self.driver: Driver | None = device.driver if device.kind == "gpu" else None
         if self.driver is not None:
-            library = ctypes.CDLL("libcuda.so.1")
-            for name, types in _SIGNATURES.items():
-                function = getattr(library, name)
-                function.argtypes = types
-                self.driver.functions.setdefault(name, function)
+            self.driver.require(_SIGNATURES)
             device.make_current()
             self.events = [made(self.driver, "cuEventCreate", 0) for _ in range(2)]
 

@@ -13,6 +13,7 @@ from dualdnn.accelerated import (
     convolution_estimate,
     convolution_fft,
     convolution_gemm,
+    convolution_warp_specialized,
     convolution_winograd,
 )
 from dualdnn.accelerated.convolution_problem import describe, in_words, mark_packs
@@ -23,7 +24,7 @@ from dualdnn.api.enumerations import (
     cudnnReorderType_t,
 )
 from dualdnn.api.operations import ConvolutionForward, ConvolutionSpec, FilterSpec, TensorSpec
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, UINT8
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, UINT8
 from dualdnn.conformance.trial import PATTERN, prepare
 from dualdnn.reference import judge
 
@@ -48,7 +49,7 @@ def convolution(
     rank = len(taps)
     integer = data_type in (INT8, UINT8)
     w_type, y_type, compute = (INT8, FLOAT, INT32) if integer else (data_type, data_type, data_type)
-    if data_type == HALF:
+    if data_type in (HALF, BFLOAT16):
         compute = FLOAT
     spec = ConvolutionSpec(
         cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, compute, (padding,) * rank, (stride,) * rank, (dilation,) * rank,
@@ -57,6 +58,12 @@ def convolution(
     w = FilterSpec(w_type, layout if filter_layout is None else filter_layout, (filters, x[1] // groups, *taps))
     y = TensorSpec.packed(y_type, spec.output_dims(x, w.dims), layout if result is None else result)
     return ConvolutionForward(spec, algo, 0, *blend, TensorSpec.packed(data_type, x, layout), w, y)
+
+
+def replace_mode(operation):
+    """The filter backwards."""
+    spec = replace(operation.convolution, mode=cudnnConvolutionMode_t.CUDNN_CONVOLUTION)
+    return replace(operation, convolution=spec)
 
 
 def run(backend, operation, unaligned=False):
@@ -78,8 +85,8 @@ def run(backend, operation, unaligned=False):
         now, size = buffer.to_host(np.uint8, buffer.nbytes), before[name].size
         assert (now[:start] == PATTERN).all() and (now[start + size :] == PATTERN).all(), name
         after[name] = now[start : start + size].copy()
-    names = [launch.function.name for launch, _ in backend.plans[operation].steps]
-    return judge(operation, before, after), names
+    launches = [launch for launch, _ in backend.plans[operation].steps]
+    return judge(operation, before, after), [launch.function.name for launch in launches]
 
 
 def check(backend, operation, unaligned=False):
@@ -90,6 +97,7 @@ def check(backend, operation, unaligned=False):
 
 
 SMALL, IMAGE = (2, 3, 6, 7), (1, 72, 5, 6)  # 72 channels x 9: more rounds than stages of the tensor cores' ring
+VOLUME = (1, 72, 3, 5, 6)
 SERVED = {
     "few filters": (convolution(IMPLICIT, SMALL, 5, (3, 3), math=FMA), "gemm_16x256"),
     "some filters": (convolution(IMPLICIT, SMALL, 20, (3, 3), math=FMA), "gemm_64x64"),
@@ -99,12 +107,15 @@ SERVED = {
     "words": (convolution(IMPLICIT, (2, 8, 5, 5), 72, (3, 3), data_type=INT8, layout=NHWC), "gemm_128x128"),
     "unsigned words": (convolution(IMPLICIT, (2, 8, 5, 5), 8, (3, 3), data_type=UINT8, layout=NHWC), "gemm_16x256"),
     "bytes": (convolution(IMPLICIT, (2, 8, 5, 5), 72, (3, 3), data_type=UINT8, layout=NHWC, groups=4), "gemm_64x64"),
-    "half, 64 filters": (convolution(IMPLICIT, IMAGE, 40, (3, 3), data_type=HALF, layout=NHWC), "tensor_core_packs_64"),
-    "half, 128 filters": (convolution(IMPLICIT, IMAGE, 72, (1, 1), data_type=HALF, layout=NHWC), "tensor_core_packs_128"),
-    "half, 256 filters": (convolution(IMPLICIT, IMAGE, 256, (3, 3), data_type=HALF, layout=NHWC), "tensor_core_packs_256"),
+    "half": (convolution(IMPLICIT, IMAGE, 40, (3, 3), data_type=HALF, layout=NHWC), "specialized_alternating_128x64"),
+    "half, many filters": (convolution(IMPLICIT, IMAGE, 256, (3, 3), data_type=HALF, layout=NHWC), "specialized_alternating_64x256"),
+    "half, volume, 64 filters": (convolution(IMPLICIT, VOLUME, 40, (3, 3, 3), data_type=HALF, layout=NHWC), "tensor_core_packs_64"),
+    "half, volume, 128 filters": (convolution(IMPLICIT, VOLUME, 72, (1, 1, 1), data_type=HALF, layout=NHWC), "tensor_core_packs_128"),
+    "half, volume, 256 filters": (convolution(IMPLICIT, VOLUME, 256, (3, 3, 3), data_type=HALF, layout=NHWC), "tensor_core_packs_256"),
     "half, planes": (convolution(IMPLICIT, IMAGE, 40, (3, 3), data_type=HALF), "tensor_core_values_64"),
     "half, planes, many": (convolution(IMPLICIT, IMAGE, 72, (3, 3), data_type=HALF), "tensor_core_values_128"),
-    "TF32": (convolution(IMPLICIT, IMAGE, 72, (3, 3), layout=NHWC, result=NCHW), "tensor_core_packs_128"),
+    "TF32": (convolution(IMPLICIT, IMAGE, 72, (3, 3), layout=NHWC, result=NCHW), "specialized_alternating_128x128"),
+    "TF32, volume": (convolution(IMPLICIT, VOLUME, 72, (3, 3, 3), layout=NHWC, result=NCHW), "tensor_core_packs_128"),
     "TF32, planes": (convolution(IMPLICIT, IMAGE, 40, (3, 3)), "tensor_core_values_64"),
     "copies": (convolution(PRECOMPUTED, (1, 12, 6, 7), 40, (3, 3), data_type=HALF), "repack_image"),
     "copies, TF32": (convolution(PRECOMPUTED, (1, 20, 6, 7), 40, (3, 3), groups=2), "repack_image"),
@@ -137,6 +148,40 @@ def test_the_intended_kernel_serves(backend, operation, kernel):
 @pytest.mark.parametrize("operation, kernel", SERVED.values(), ids=SERVED)
 def test_operands_may_begin_at_any_element(backend, operation, kernel):
     assert kernel in check(backend, operation, unaligned=True)
+
+
+STREAMED = {
+    "strided": convolution(IMPLICIT, (3, 72, 7, 9), 72, (3, 3), data_type=HALF, layout=NHWC, stride=2, blend=(-1.75, 0.5)),
+    "dilated": convolution(IMPLICIT, (3, 40, 7, 9), 80, (3, 2), data_type=BFLOAT16, layout=NHWC, dilation=2, padding=2),
+    "groups": convolution(IMPLICIT, (5, 128, 6, 5), 144, (3, 3), data_type=HALF, layout=NHWC, groups=2),
+    "planes, TF32": convolution(IMPLICIT, (7, 36, 6, 7), 72, (3, 3), layout=NHWC, result=NCHW, blend=(0.5, 2.0)),
+    "planes, one row": convolution(IMPLICIT, (6, 64, 1, 67), 72, (1, 1), data_type=HALF, layout=NHWC, result=NCHW, padding=0),
+    "backwards": replace_mode(convolution(IMPLICIT, (2, 72, 6, 5), 66, (3, 3), data_type=HALF, layout=NHWC)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tile", convolution_warp_specialized.TILES, ids=lambda tile: tile.kernel)
+@pytest.mark.parametrize("operation", STREAMED.values(), ids=STREAMED)
+def test_every_tile_of_the_copy_engine(monkeypatch, operation, tile):
+    made = AcceleratedBackend("emulated")
+    monkeypatch.setattr(made.device, "seed", 5)
+    monkeypatch.setattr(made.device, "multiprocessors", 2)  # several tiles for a block
+    monkeypatch.setattr(made, "plans", {})
+    monkeypatch.setattr(convolution_warp_specialized, "TILES", (tile,))
+    assert check(made, operation) == [tile.kernel]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        convolution(IMPLICIT, (1, 72, 9, 40), 8, (3, 3), data_type=HALF, layout=NHWC, stride=9, padding=1),
+        convolution(IMPLICIT, (1, 72, 5, 200), 8, (1, 2), data_type=HALF, layout=NHWC, dilation=150, padding=0),
+        convolution(IMPLICIT, (1, 40, 5, 6), 8, (3, 3), data_type=HALF, layout=NHWC, groups=2),
+    ],
+    ids=["stride", "dilation", "part of a row of channels"],
+)
+def test_what_the_copy_engine_cannot_read(backend, operation):
+    assert not any("specialized" in name for name in check(backend, operation))
 
 
 @pytest.mark.parametrize(

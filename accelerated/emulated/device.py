@@ -10,6 +10,7 @@ from typing import Any
 from ..compiler import host_compiler, toolchain
 from ..device import Device, Stream, bytes_of, check_range
 from ..errors import DeviceUnavailable
+from ..tensor_maps import TensorMap, emulated_map
 from .library import EmulatedFunction, EmulatedLibrary
 from .memory import GuardedMemory, GuardedPool
 
@@ -101,6 +102,9 @@ class EmulatedDevice(Device):
 
     def synchronize(self) -> None:
         pass
+
+    def tensor_map(self, wanted: TensorMap, address: int) -> bytes:
+        return emulated_map(wanted, address)
 
     def _load_module(self, path: Path, content: bytes) -> EmulatedLibrary:
         return EmulatedLibrary(path)

@@ -50,7 +50,7 @@ struct Site {  // where a thread waits
   int line;
 };
 
-enum class Wait : unsigned char { nothing, block, warp, finished };
+enum class Wait : unsigned char { nothing, block, warp, phase, finished };
 
 struct Fiber {
   void* stack_pointer;
@@ -66,6 +66,7 @@ struct Thread {
   unsigned mask;  // of the warp operation it waits in
   int source;
   void (*exchange)(Thread* warp, unsigned lanes);
+  const void* awaited;  // the object whose phase it waits for
   unsigned char value[48], result[16];
   int lane() const { return rank % warp_lanes; }
 };

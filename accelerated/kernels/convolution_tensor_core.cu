@@ -176,11 +176,12 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Mult
     if constexpr (!WITH_PACKS)
       if (AHEAD < rounds) read_image(AHEAD);
     for (int round = 0; round < rounds; round++) {
-      if constexpr (!OVERLAPPED) wait_for_products<0, ELEMENT>(sums);
+      if constexpr (!OVERLAPPED) wait_for_products<0>();
       wait_for_copies<AHEAD - 1>();
       publish_writes();
       __syncthreads();  // the round's tiles are there, and those of the oldest product are free
       begin_product<ELEMENT, FILTERS>(sums, x_stage(round) + warpgroup * 64 * ROW_BYTES, w_stage(round));
+      commit_products();
       const int next = round + AHEAD;
       if (next < rounds) {
         if constexpr (WITH_PACKS) copy_image(next);
@@ -193,9 +194,10 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Mult
         __syncthreads();
         if (next + 1 < rounds) read_image(next + 1);
       }
-      if constexpr (OVERLAPPED) wait_for_products<1, ELEMENT>(sums);
+      if constexpr (OVERLAPPED) wait_for_products<1>();
     }
-    wait_for_products<0, ELEMENT>(sums);
+    wait_for_products<0>();
+    sums_are_ready(sums);
     wait_for_copies<0>();
     __syncthreads();
   }

@@ -42,7 +42,11 @@ struct Copy {
   int bytes;
   bool exists, ends_group;
 };
-struct Product { const unsigned char *left, *right; };
+struct Product {
+  void (*multiply)(float* sums, const unsigned char* left, const unsigned char* right);  // null ends a group
+  float* sums;
+  const unsigned char *left, *right;
+};
 inline std::deque<Copy> copies[maximum_threads];
 inline std::deque<Product> products[maximum_threads];
 
@@ -172,22 +176,23 @@ template <class E, int N> __device__ __forceinline__ void warpgroup_product(floa
   else { WARPGROUP_PRODUCT(256); }
 }
 
-// Begins sums += left * right over the 128 bytes of a row; wait_for_products() before the sums are read, or the tiles
-// written.
+// Begins sums += left * right over the 128 bytes of a row. commit_products() closes a group of them; wait_for_products()
+// before the sums are read, or the tiles written.
 template <class E, int N> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   const unsigned long long a = describe_tile(left), b = describe_tile(right);
 #pragma unroll
   for (int k = 0; k < 4; k++) warpgroup_product<E, N>(sums, a + 2 * k, b + 2 * k);
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Waits until at most PENDING products are under way.
-template <int PENDING, class E, int COUNT> __device__ __forceinline__ void wait_for_products(float (&sums)[COUNT]) {
+__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Waits until at most PENDING groups of products are under way.
+template <int PENDING> __device__ __forceinline__ void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
-  if constexpr (PENDING == 0) {
+}
+// After all products: the compiler may read the sums no earlier.
+template <int COUNT> __device__ __forceinline__ void sums_are_ready(float (&sums)[COUNT]) {
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(sums[i])::"memory");
-  }
+  for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
 #else
@@ -268,18 +273,30 @@ template <class E, int N> __device__ __forceinline__ void multiply_tiles(float (
   }
 }
 #ifdef EMULATED_CUDA
-template <class E, int N> inline void begin_product(float (&)[N / 2], const unsigned char* left, const unsigned char* right) {
-  emulated::products[emulated::current->rank].push_back({left, right});
+template <class E, int N> inline void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+  const auto multiply = [](float* d, const unsigned char* a, const unsigned char* b) {
+    multiply_tiles<E, N>(*reinterpret_cast<float(*)[N / 2]>(d), a, b);
+  };
+  emulated::products[emulated::current->rank].push_back({multiply, sums, left, right});
 }
-template <int PENDING, class E, int COUNT> inline void wait_for_products(float (&sums)[COUNT]) {
-  for (auto& queue = emulated::products[emulated::current->rank]; queue.size() > PENDING; queue.pop_front())
-    multiply_tiles<E, 2 * COUNT>(sums, queue.front().left, queue.front().right);
+inline void commit_products() { emulated::products[emulated::current->rank].push_back({}); }
+template <int PENDING> inline void wait_for_products() {
+  auto& queue = emulated::products[emulated::current->rank];
+  int groups = std::count_if(queue.begin(), queue.end(), [](const emulated::Product& product) { return !product.multiply; });
+  while (groups > PENDING) {
+    const emulated::Product product = queue.front();
+    queue.pop_front();
+    if (product.multiply) product.multiply(product.sums, product.left, product.right);
+    else groups--;
+  }
 }
 #else
 template <class E, int N> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   multiply_tiles<E, N>(sums, left, right);
 }
-template <int PENDING, class E, int COUNT> __device__ __forceinline__ void wait_for_products(float (&)[COUNT]) {}
+__device__ __forceinline__ void commit_products() {}
+template <int PENDING> __device__ __forceinline__ void wait_for_products() {}
 #endif
+template <int COUNT> __device__ __forceinline__ void sums_are_ready(float (&)[COUNT]) {}
 
 #endif

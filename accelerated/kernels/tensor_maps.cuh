@@ -1,0 +1,183 @@
+// Tiles of tensors that Hopper's copy engine brings to shared memory, and the barriers that say when they are there
+// (the host side is accelerated/tensor_maps.py). Tiles are as tensor_core.cuh reads them: rows of 128 bytes, swizzled.
+//
+// A barrier has phases. Each ends when `arrivals` threads have arrived and all bytes that were announced have come;
+// wait() takes the parity of the phase: 0, 1, 0 and so on.
+#pragma once
+#include "tensor_core.cuh"
+
+struct alignas(64) TensorMap { unsigned char bytes[128]; };
+struct Barrier { unsigned long long state; };
+
+#ifdef EMULATED_CUDA
+
+namespace emulated {
+struct BarrierState { int bytes; unsigned short arrivals, pending : 15, phase : 1; };
+static_assert(sizeof(BarrierState) == sizeof(Barrier));
+inline BarrierState& state_of(Barrier* barrier) { return *reinterpret_cast<BarrierState*>(barrier); }
+
+struct Map {  // accelerated/tensor_maps.py has the same structure
+  const unsigned char* base;
+  long long stride[4];        // bytes, of all dimensions but the innermost
+  int extent[5];
+  int lower[2], upper[2], step[2], pixels, box[3];
+  int rank, element_bytes, columns, rounded;
+};
+struct Load {
+  Barrier* barrier;
+  unsigned char* to;
+  Map map;  // a copy: the arguments end with the thread
+  int at[5], offset[2];
+};
+inline std::deque<Load> loads;
+
+inline void wake_waiters(Barrier* barrier) {
+  for (int i = 0; i < block.threads; i++) {
+    Thread& thread = block.thread[block.order[i]];
+    if (thread.wait == Wait::phase && thread.awaited == barrier) wake(thread);
+  }
+}
+inline void end_phase(Barrier* barrier) {
+  BarrierState& state = state_of(barrier);
+  if (state.pending || state.bytes) return;
+  state.phase ^= 1;
+  state.pending = state.arrivals;
+  wake_waiters(barrier);
+}
+inline void begin_load(const Load& load) {
+  loads.push_back(load);
+  wake_waiters(load.barrier);  // who waits brings it
+}
+
+inline void load_row(const Load& load, int row, const int* at) {
+  const Map& map = load.map;
+  for (int byte = 0; byte < 128; byte += map.element_bytes) {
+    const int innermost = at[0] + byte / map.element_bytes;
+    bool exists = unsigned(innermost) < unsigned(map.extent[0]);
+    long long offset = static_cast<long long>(innermost) * map.element_bytes;
+    for (int d = 1; d < map.rank; d++) {
+      exists = exists && unsigned(at[d]) < unsigned(map.extent[d]);
+      offset += at[d] * map.stride[d - 1];
+    }
+    unsigned char* to = const_cast<unsigned char*>(swizzled(load.to, row, byte / 16)) + byte % 16;
+    if (exists) memcpy(to, map.base + offset, map.element_bytes);
+    else memset(to, 0, map.element_bytes);
+    if (map.rounded) {
+      float value;
+      memcpy(&value, to, sizeof value);
+      value = for_tensor_cores(value);
+      memcpy(to, &value, sizeof value);
+    }
+  }
+}
+
+// Loads come as late as they may: when somebody waits for them.
+inline void finish_loads(Barrier* barrier) {
+  for (size_t i = 0; i < loads.size();) {
+    if (loads[i].barrier != barrier) {
+      i++;
+      continue;
+    }
+    const Load load = loads[i];
+    loads.erase(loads.begin() + i);
+    const Map& map = load.map;
+    int at[5];
+    memcpy(at, load.at, sizeof at);
+    if (map.columns) {  // pixels follow each other within the box that the corners leave, row after row
+      for (int row = 0; row < map.pixels; row++) {
+        int pixel[5] = {at[0], at[1] + load.offset[0], at[2] + load.offset[1], at[3]};
+        load_row(load, row, pixel);
+        for (int d = 0; d < 2; d++) {
+          at[d + 1] += map.step[d];
+          if (at[d + 1] < map.extent[d + 1] + map.upper[d]) break;
+          at[d + 1] = map.lower[d];
+          if (d == 1) at[3]++;
+        }
+      }
+    } else {
+      for (int row = 0; row < map.box[1] * map.box[2]; row++) {
+        const int box[5] = {at[0], at[1] + row % map.box[1], at[2] + row / map.box[1]};
+        load_row(load, row, box);
+      }
+    }
+    state_of(barrier).bytes -= 128 * (map.columns ? map.pixels : map.box[1] * map.box[2]);
+    end_phase(barrier);
+  }
+}
+}  // namespace emulated
+
+inline void barrier_init(Barrier* barrier, int arrivals) {
+  auto& loads = emulated::loads;  // a launch that failed may have left some
+  loads.erase(std::remove_if(loads.begin(), loads.end(), [=](const emulated::Load& load) { return load.barrier == barrier; }), loads.end());
+  emulated::state_of(barrier) = {0, static_cast<unsigned short>(arrivals), static_cast<unsigned short>(arrivals), 0};
+}
+inline void publish_barriers() {}
+inline void barrier_arrive(Barrier* barrier) {
+  emulated::state_of(barrier).pending--;
+  emulated::end_phase(barrier);
+}
+inline void barrier_arrive_with(Barrier* barrier, int bytes) {
+  emulated::state_of(barrier).bytes += bytes;
+  barrier_arrive(barrier);
+}
+inline void barrier_wait(Barrier* barrier, int parity, EMULATED_SITE_PARAMETERS) {
+  emulated::finish_loads(barrier);
+  while (emulated::state_of(barrier).phase == parity) {
+    emulated::Thread& self = *emulated::current;
+    self.site = EMULATED_SITE("barrier_wait");
+    self.awaited = barrier;
+    self.wait = emulated::Wait::phase;
+    emulated::suspend();
+    emulated::finish_loads(barrier);
+  }
+}
+inline void load_columns(unsigned char* to, const TensorMap& map, Barrier* barrier, int channel, int column, int row, int image, int right, int down) {
+  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {channel, column, row, image}, {right, down}});
+}
+inline void load_box(unsigned char* to, const TensorMap& map, Barrier* barrier, int first, int second, int third) {
+  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third}, {}});
+}
+template <int REGISTERS> inline void take_registers() {}
+template <int REGISTERS> inline void give_registers() {}
+
+#else
+
+__device__ __forceinline__ unsigned shared_address(const void* pointer) { return static_cast<unsigned>(__cvta_generic_to_shared(pointer)); }
+
+__device__ __forceinline__ void barrier_init(Barrier* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+// Before the __syncthreads() after which barriers are used.
+__device__ __forceinline__ void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ __forceinline__ void barrier_arrive(Barrier* barrier) {
+  asm volatile("{.reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0];}" ::"r"(shared_address(barrier)) : "memory");
+}
+// Arrives and announces bytes.
+__device__ __forceinline__ void barrier_arrive_with(Barrier* barrier, int bytes) {
+  asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;}" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void barrier_wait(Barrier* barrier, int parity) {
+  asm volatile(
+      "{.reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @done bra finished; bra again; finished:}"
+      ::"r"(shared_address(barrier)), "r"(parity) : "memory");
+}
+// Rows of 128 bytes: channels from `channel` on of the pixels from (column, row) of an image on, each shifted by a tap.
+__device__ __forceinline__ void load_columns(unsigned char* to, const TensorMap& map, Barrier* barrier, int channel, int column, int row, int image, int right, int down) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};"
+      ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(channel), "r"(column), "r"(row), "r"(image),
+      "h"(static_cast<short>(right)), "h"(static_cast<short>(down)) : "memory");
+}
+__device__ __forceinline__ void load_box(unsigned char* to, const TensorMap& map, Barrier* barrier, int first, int second, int third) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
+      ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third) : "memory");
+}
+// All warps of a warpgroup: leave registers to others, or take what others left.
+template <int REGISTERS> __device__ __forceinline__ void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS)); }
+template <int REGISTERS> __device__ __forceinline__ void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS)); }
+
+#endif
