@@ -41,7 +41,7 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING> struct Multiplica
 
   const Arguments& a;
   unsigned char* stages;
-  Barrier *full, *empty;
+  Barrier *full, *empty, *turn;  // turn: of each warpgroup, where they alternate
   unsigned stage = 0, parity = 0;  // of the next round
 
   __device__ __forceinline__ Tile find_tile(unsigned index) const {
@@ -93,6 +93,7 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING> struct Multiplica
     const int first_row = ALTERNATING ? 0 : group * ROWS;
     unsigned index = blockIdx.x;
     if (ALTERNATING && group == 1) index += gridDim.x, advance(count);
+    unsigned turn_parity = group == 0;  // the first warpgroup begins
     for (; index < a.tiles; index += ALTERNATING ? CONSUMERS * gridDim.x : gridDim.x) {
       float sums[BLOCKS][FILTERS / 2];
 #pragma unroll
@@ -100,6 +101,8 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING> struct Multiplica
 #pragma unroll
         for (int i = 0; i < FILTERS / 2; i++) sums[b][i] = 0;
       unsigned previous = 0;
+      // A parity tells phases apart only next to each other: nobody waits for a stage while the other's rounds are due.
+      if (ALTERNATING) barrier_wait(&turn[group], turn_parity), turn_parity ^= 1;
       for (int round = 0; round < count; round++) {
         const unsigned char* left = stages + stage * STAGE_BYTES;
         barrier_wait(&full[stage], parity);
@@ -112,6 +115,7 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING> struct Multiplica
         previous = stage;
         advance(1);
       }
+      if (ALTERNATING && threadIdx.x % 32 == 0) barrier_arrive(&turn[1 - group]);
       wait_for_products<0>();
       release(previous);
 #pragma unroll
@@ -191,15 +195,16 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING> struct Multiplica
 template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING> __device__ __forceinline__ void multiply(const Arguments& a) {
 #if defined(EMULATED_CUDA) || defined(WARPGROUP_INSTRUCTIONS)
   using M = Multiplication<FILTERS, ROWS, STAGES, ALTERNATING>;
-  __shared__ Barrier full[STAGES], empty[STAGES];
+  __shared__ Barrier full[STAGES], empty[STAGES], turn[CONSUMERS];
   __shared__ __align__(16) float scratch[CONSUMERS * 4][16 * PITCH];
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) barrier_init(&full[i], 1), barrier_init(&empty[i], M::ARRIVALS);
+    for (int i = 0; i < CONSUMERS; i++) barrier_init(&turn[i], WARPGROUP / 32);
     publish_barriers();
   }
   __syncthreads();
-  M m{a, stages, full, empty};
+  M m{a, stages, full, empty, turn};
   if (threadIdx.x < WARPGROUP) {
     give_registers<40>();
     if (threadIdx.x == 0) m.produce();
