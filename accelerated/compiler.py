@@ -167,7 +167,7 @@ def compiler_version(program: str) -> str:
 ARGUMENT_BYTES = """
 template <class Signature> struct ArgumentBytes;
 template <class Arguments> struct ArgumentBytes<void(Arguments)> {
-  static constexpr unsigned long long value = sizeof(Arguments);
+  static constexpr unsigned long long value = sizeof(Arguments), alignment = alignof(Arguments);
 };
 """
 
@@ -194,8 +194,8 @@ class Nvcc:
 
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
         sizes = [
-            f'extern "C" __device__ __attribute__((used)) unsigned long long argument_bytes_{kernel.name} = '
-            f"ArgumentBytes<decltype({kernel.name})>::value;\n"
+            f'extern "C" __device__ __attribute__((used)) unsigned long long arguments_of_{kernel.name}[2] = '
+            f"{{ArgumentBytes<decltype({kernel.name})>::value, ArgumentBytes<decltype({kernel.name})>::alignment}};\n"
             for kernel in kernels
         ]
         return f'{module.preamble}#include "{module.source}"\n{ARGUMENT_BYTES}{"".join(sizes)}'

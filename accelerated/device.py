@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import ctypes
 import math
+import struct
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -338,6 +339,7 @@ class ForeignStream(Stream):
 
 class GpuFunction(Function):
     DEFAULT_SHARED_BYTES = 48 * 1024  # a kernel has to ask for more
+    BUFFER_ALIGNMENT = 16
 
     device: GpuDevice
 
@@ -347,13 +349,15 @@ class GpuFunction(Function):
         cuda = device.cuda
         try:
             self._function = loaded.get_function(name)
-            address, nbytes = loaded.get_global(f"argument_bytes_{name}")
+            address, nbytes = loaded.get_global(f"arguments_of_{name}")
         except cuda.LogicError as error:
             raise KeyError(f"the module has no kernel {name}: {error}") from error
-        size = bytearray(nbytes)
-        cuda.memcpy_dtoh(size, address)
+        described = bytearray(nbytes)
+        cuda.memcpy_dtoh(described, address)
         attributes = cuda.function_attribute
-        self.argument_bytes = int.from_bytes(size, "little")
+        self.argument_bytes, alignment = struct.unpack("<QQ", described)
+        # PyCUDA hands over a buffer of arguments, which the driver does not align as such a structure needs it.
+        self._aligned = alignment > self.BUFFER_ALIGNMENT
         self.maximum_threads = self._function.get_attribute(attributes.MAX_THREADS_PER_BLOCK)
         self.static_shared_bytes = self._function.get_attribute(attributes.SHARED_SIZE_BYTES)
         self._dynamic_limit = self.DEFAULT_SHARED_BYTES - self.static_shared_bytes
@@ -376,7 +380,9 @@ class GpuFunction(Function):
         if _thread.device is not device:
             device.make_current()
         try:
-            if stream is None or not stream.handle:
+            if self._aligned:
+                self._launch_foreign(arguments, grid, block, shared_bytes, stream.handle if stream else 0)
+            elif stream is None or not stream.handle:
                 self._launch_kernel(grid, block, arguments, shared_bytes, None)
             elif type(stream) is GpuStream:
                 self._launch_kernel(grid, block, arguments, shared_bytes, stream.stream)

@@ -8,7 +8,6 @@ from typing import Any
 
 SUCCESS, NOT_READY = 0, 600
 MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # a function attribute
-LAUNCH_PARAM_BUFFER_POINTER, LAUNCH_PARAM_BUFFER_SIZE, LAUNCH_PARAM_END = 1, 2, 0
 
 _POINTER, _ADDRESS, _SIZE, _INT, _UINT = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint
 _SIGNATURES = {
@@ -83,12 +82,9 @@ class DriverKernel:
         shared_bytes: int,
         stream: int,
     ) -> None:
-        content = ctypes.create_string_buffer(bytes(arguments), len(arguments))
-        size = ctypes.c_size_t(len(arguments))
-        extra = (ctypes.c_void_p * 5)(
-            LAUNCH_PARAM_BUFFER_POINTER, ctypes.addressof(content),
-            LAUNCH_PARAM_BUFFER_SIZE, ctypes.addressof(size),
-            LAUNCH_PARAM_END,
-        )  # fmt: skip
+        content = (ctypes.c_ubyte * len(arguments)).from_buffer(bytearray(arguments))
+        parameters = ctypes.c_void_p(ctypes.addressof(content))  # the address of the one parameter
         sizes = (*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3])
-        self._driver.call("cuLaunchKernel", self._function, *sizes, shared_bytes, stream, None, extra)
+        self._driver.call(
+            "cuLaunchKernel", self._function, *sizes, shared_bytes, stream, ctypes.addressof(parameters), None
+        )

@@ -227,4 +227,4 @@ def test_nvcc_compiles_the_test_kernels(folder: Path) -> None:
     paths = compiler.compile_all(modules, "sm_90", jobs=2)
     for path in paths:
         content = compiler.verified(path)
-        assert content and content.startswith(b"\x7fELF") and b"argument_bytes_" in content
+        assert content and content.startswith(b"\x7fELF") and b"arguments_of_" in content
