@@ -23,7 +23,7 @@ class Ceilings:
 
     def floor(self, nbytes: int, flops: int = 0, pace: str | None = None) -> float:
         """Seconds that no implementation of the direct sum goes below."""
-        arithmetic = flops / self.paces[pace] if pace in self.paces else 0.0
+        arithmetic = flops / self.paces[pace] if pace is not None and pace in self.paces else 0.0
         return max(nbytes / self.bandwidth, arithmetic, self.launch)
 
     def facts(self) -> dict[str, Any]:

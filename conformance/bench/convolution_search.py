@@ -83,10 +83,8 @@ def in_order(
     """
     timed = []
     for variant in own:
-        math_type = variant.convolution.math_type
-        known = [t for (algorithm, math), t in found.times.items() if algorithm == variant.algo and math == math_type]
-        if not known and math_type != FMA:
-            known = [t for (algorithm, _), t in found.times.items() if algorithm == variant.algo]
+        strict = variant.convolution.math_type == FMA
+        known = [t for (a, math), t in found.times.items() if a == variant.algo and (math == FMA or not strict)]
         timed.append((variant, min(known) if known else seconds(variant)))
     return sorted(timed, key=lambda pair: pair[1])
 
