@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from dualdnn.conformance.bench.ceilings import Ceilings
 from dualdnn.conformance.bench.measure import with_floor
 from dualdnn.conformance.bench.rows import rows
 from dualdnn.conformance.command_line import main
@@ -23,10 +24,10 @@ def test_rows_are_distinct_and_count_their_bytes():
 
 
 def test_the_floor_is_bytes_or_a_launch():
-    result = {"bytes": 4_000_000, "ours_us": 2.0, "vendor_us": 3.0}
-    assert with_floor(result, 4e12, 1e-7)["fraction"] == pytest.approx(0.5)
-    assert with_floor(result, 4e12, 1e-7)["speedup"] == pytest.approx(1.5)
-    assert with_floor(result, 4e12, 5e-6)["floor_us"] == pytest.approx(5.0)
+    result = {"bytes": 4_000_000, "flops": 0, "pace": None, "ours_us": 2.0, "vendor_us": 3.0, "graph_us": None}
+    assert with_floor(result, Ceilings(4e12, 1e-7))["fraction"] == pytest.approx(0.5)
+    assert with_floor(result, Ceilings(4e12, 1e-7))["speedup"] == pytest.approx(1.5)
+    assert with_floor(result, Ceilings(4e12, 5e-6))["floor_us"] == pytest.approx(5.0)
 
 
 def test_a_few_rows(tmp_path):

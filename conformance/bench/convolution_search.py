@@ -76,7 +76,7 @@ def search(handle: Any, operation: Convolution, memory: Mapping[str, Any], scrat
 def in_order(
     found: Search, own: list[Convolution], seconds: Callable[[Convolution], float]
 ) -> list[tuple[Convolution, float]]:
-    """Our variants with the row's own math type and their times, the fastest first.
+    """Our variants with the row's own math type and their times, the fastest first; without those that failed.
 
     A search tries algorithms with CUDNN_DEFAULT_MATH too, which lets float data be TF32: where the row forbids that,
     such an entry says nothing, and the variant is timed again with ``seconds``.
@@ -84,8 +84,13 @@ def in_order(
     timed = []
     for variant in own:
         strict = variant.convolution.math_type == FMA
-        known = [t for (a, math), t in found.times.items() if a == variant.algo and (math == FMA or not strict)]
-        timed.append((variant, min(known) if known else seconds(variant)))
+        entries = {math: time for (algorithm, math), time in found.times.items() if algorithm == variant.algo}
+        if FMA in entries or not strict:
+            timed += [(variant, entries[FMA] if strict else time) for time in sorted(entries.values())[:1]]
+        elif entries:
+            timed.append((variant, seconds(variant)))
+    if not timed:
+        raise ValueError("no algorithm runs")
     return sorted(timed, key=lambda pair: pair[1])
 
 
