@@ -85,10 +85,12 @@ def in_order(
     for variant in own:
         strict = variant.convolution.math_type == FMA
         entries = {math: time for (algorithm, math), time in found.times.items() if algorithm == variant.algo}
-        if FMA in entries or not strict:
-            timed += [(variant, entries[FMA] if strict else time) for time in sorted(entries.values())[:1]]
-        elif entries:
-            timed.append((variant, seconds(variant)))
+        if not entries:
+            continue
+        if strict:
+            timed.append((variant, entries[FMA] if FMA in entries else seconds(variant)))
+        else:
+            timed.append((variant, min(entries.values())))
     if not timed:
         raise ValueError("no algorithm runs")
     return sorted(timed, key=lambda pair: pair[1])
