@@ -487,7 +487,7 @@ function renderDifferences() {
 const benchmarks = report.benchmarks ?? [];
 const benchForm = byId("bench-filters");
 const BENCH_FIELDS = ["bench", "family", "rows"];
-const BENCH_COLUMNS = ["name", "ours_us", "vendor_us", "graph_us", "speedup", "floor_us", "fraction", "host_us", "algorithm", "message"];
+const BENCH_COLUMNS = ["name", "ours_us", "vendor_us", "graph_us", "speedup", "floor_us", "fraction", "host_us", "algorithm"];
 const FIRST_ROWS = 100; // shown at once
 const NEAR_FLOOR = 0.85;
 const BENCH_KINDS = {
@@ -551,7 +551,7 @@ function benchPlots(rows) {
   const labels = element("tr", { class: "axis-labels" }, rowHead(""), element("td"), element("td"), element("td", {}, axisPlot(speed)), element("td"), element("td", {}, axisPlot(share)));
   const lines = [...groupBy(rows, familyOf)].map(([family, own]) => benchLine(family, own, speed, share));
   const headings = ["Operation", number("rows behind the vendor"), number("geometric mean"), "times the vendor's speed", number("median"), "share of the floor"];
-  return table("By operation: a point is a row, the bar their mean or median, both axes are logarithmic", headings, [...lines, labels], { class: "stack plots" });
+  return table("By operation: a point is a row, the bar their mean or median, both axes are logarithmic", headings, [labels, ...lines], { class: "stack plots" });
 }
 
 function benchLine(family, rows, speed, share) {
@@ -600,7 +600,7 @@ function axisPlot(axis) {
 }
 
 function benchTable(rows, limit = FIRST_ROWS) {
-  const columns = BENCH_COLUMNS.filter((name) => benchmarks.some((row) => (row[name] ?? null) !== null));
+  const columns = BENCH_COLUMNS.filter((name) => rows.some((row) => (row[name] ?? null) !== null));
   const isNumber = (name) => benchmarks.some((row) => typeof row[name] === "number");
   const headings = [...columns.map((name) => (isNumber(name) ? number(benchLabel(name)) : benchLabel(name))), ""];
   const frame = table("", headings, rows.slice(0, limit).flatMap((row) => benchRow(row, columns, isNumber)), { class: "stack benchmarks" });
@@ -616,9 +616,9 @@ function benchText(name, value) {
 
 // What has no column opens below its row.
 function benchRow(row, columns, isNumber) {
-  const cell = (name) => (name === "name" ? rowHead(row.name) :
+  const cell = (name) => (name === "name" ? rowHead(row.name, row.message ? element("p", { class: "tags" }, row.message) : "") :
     element("td", { class: isNumber(name) ? "number" : "", "data-label": benchLabel(name) }, benchText(name, row[name])));
-  const others = Object.keys(row).filter((name) => !columns.includes(name) && row[name] !== null && row[name] !== "");
+  const others = Object.keys(row).filter((name) => ![...columns, "message"].includes(name) && row[name] !== null && row[name] !== "");
   const details = element("tr", { class: "cases", hidden: "" });
   const toggle = button("details", () => {
     details.hidden = !details.hidden;
