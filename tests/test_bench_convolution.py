@@ -265,7 +265,7 @@ def with_layer(layer, layout, wrap=lambda o: o, kind="float"):
 CALLED = {
     "NHWC": (with_layer(TINY, NHWC), ["conv2d"]),
     "NCHW": (with_layer(TINY, NCHW), ["conv2d"]),
-    "strided": (with_layer(replace(TINY, stride=2, taps=5, filters=4), NHWC), ["conv2d"]),
+    "strided": (with_layer(replace(TINY, stride=2, filters=4), NHWC), ["conv2d"]),
     "depthwise": (with_layer(replace(TINY, groups=8), NHWC), ["conv2d", "cudnn_convolution"]),
     "half": (with_layer(TINY, NHWC, kind="half"), ["conv2d"]),
     "bias": (with_layer(TINY, NHWC, lambda o: rectified(o, False)), ["relu"]),

@@ -8,7 +8,7 @@ import pytest
 from dualdnn.accelerated.compiler import KERNELS
 from dualdnn.accelerated.device import open_device
 from dualdnn.accelerated.plans import plan, workspace_bytes
-from dualdnn.api.operations import Im2Col, ReorderFilter, ReorderFilterAndBias
+from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, ReorderFilterAndBias
 from dualdnn.conformance import build_ahead
 from dualdnn.conformance.bench.rows import rows
 from dualdnn.conformance.convolution_kinds import convolutions
@@ -76,8 +76,14 @@ def test_the_kinds_are_those_of_the_tables():
 
 
 def test_what_goes_with_convolutions_is_planned(device):
-    kinds = {type(operation) for operation in build_ahead.planned(device)}
-    assert {Im2Col, ReorderFilter, ReorderFilterAndBias} <= kinds
+    planned = list(build_ahead.planned(device))
+    assert {Im2Col, ReorderFilter, ReorderFilterAndBias} <= {type(operation) for operation in planned}
+    # Kernels may be chosen by size: the timed sizes are planned with every algorithm.
+    timed = next(row.operation for row in rows("convolution 64x256x56x56 256 of 3x3 stride 1 float NCHW"))
+    algorithms = {
+        o.algo.name for o in planned if isinstance(o, ConvolutionForward) and (o.x, o.w) == (timed.x, timed.w)
+    }
+    assert len(algorithms) == 7
 
 
 def test_the_bar_counts_to_the_end(monkeypatch, capsys):

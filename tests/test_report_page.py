@@ -5,6 +5,7 @@ DUALDNN_CHROMIUM names the browser where it is not on the path.
 
 import base64
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -404,6 +405,17 @@ def test_a_point_stands_for_every_timed_row_on_a_logarithmic_axis(browser, repor
         assert all(0 <= x <= 400 for x in places)
 
 
+def test_the_axes_are_labelled_with_powers_of_two(browser):
+    labels = browser.run(
+        """return [...document.querySelectorAll(".axis-labels svg")].map(plot =>
+        [...plot.querySelectorAll("text")].map(text => [text.textContent, Number(text.getAttribute("x"))]));"""
+    )
+    for axis, unit in zip(labels, ("×", " %"), strict=True):
+        places = [(x, math.log2(float(text.removesuffix(unit)))) for text, x in axis]
+        steps = [(x1 - x0) / (v1 - v0) for (x0, v0), (x1, v1) in itertools.pairwise(places)]
+        assert steps and all(step == pytest.approx(steps[0], rel=0.03) for step in steps)  # labels have two digits
+
+
 def test_operations_have_their_means(browser, report):
     cells = browser.run(
         """const line = [...document.querySelectorAll(".plots tr[data-family]")].find(row => row.dataset.family === "convolution");
@@ -462,6 +474,7 @@ def test_rows_are_shown_by_and_by_with_what_has_no_column(browser, report):
     )
     assert "GEMM 31.0" in text and "algorithms (µs)" in text
     everything = browser.run("return document.getElementById('benchmarks').innerText")
+    assert "e+" not in everything  # figures are written out
     assert "NaN" not in everything and "undefined" not in everything and "null" not in everything
     failed = next(row for row in report.benchmarks if row["ours_us"] is None)
     assert failed["message"] in everything

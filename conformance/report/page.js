@@ -501,8 +501,9 @@ const benchLabel = (name) => words(name.replace(/_us$/, " (µs)"));
 const familyOf = (row) => (typeof row.family === "string" ? row.family : row.name.split(/ \d+x\d/)[0]);
 const positive = (rows, key) => rows.filter((row) => typeof row[key] === "number" && row[key] > 0);
 const geometricMean = (values) => 2 ** (sum(values.map(Math.log2)) / values.length);
-const timesText = (value) => `${value.toPrecision(value >= 100 ? 3 : 2)}×`;
-const shareText = (value) => `${(100 * value).toPrecision(value >= 0.1 ? 2 : 1)} %`;
+const twoDigits = (value) => (value >= 10 ? value.toFixed(0) : value.toPrecision(2));
+const timesText = (value) => `${twoDigits(value)}×`;
+const shareText = (value) => `${twoDigits(100 * value)} %`;
 
 function buildBenchFilters() {
   const families = [...new Set(benchmarks.map(familyOf))];
