@@ -413,7 +413,7 @@ def test_the_axes_are_labelled_with_powers_of_two(browser):
     for axis, unit in zip(labels, ("×", " %"), strict=True):
         places = [(x, math.log2(float(text.removesuffix(unit)))) for text, x in axis]
         steps = [(x1 - x0) / (v1 - v0) for (x0, v0), (x1, v1) in itertools.pairwise(places)]
-        assert steps and all(step == pytest.approx(steps[0], rel=0.03) for step in steps)  # labels have two digits
+        assert steps and all(step == pytest.approx(steps[0], rel=0.1) for step in steps)  # labels have two digits
 
 
 def test_operations_have_their_means(browser, report):
