@@ -11,8 +11,11 @@ mkdir -p "$out"
 status=0
 note() { echo "$(date +%T) $*"; }
 
+# Nothing is compiled while something is judged or timed; what the cache has takes no time.
+build_kernels() { dualdnn build --jobs "$(nproc)" 2>&1 | tail -1; }
+
 run_conformance() {
-  dualdnn info && dualdnn build --jobs "$(nproc)" 2>&1 | tail -1
+  dualdnn info && build_kernels
   dualdnn conformance --subject accelerated:gpu --subject "library:$vendor" --jobs "$jobs" --out "$out" >"$out/conformance.log" 2>&1 || status=1
   grep -E "^(accelerated|library|vendor|recorded|FAILED|report|[0-9]+ (passed|failed))" "$out/conformance.log" | cut -c1-200 | tail -60
 }
@@ -37,6 +40,7 @@ $(grep 'ERROR SUMMARY' "$out/sanitizer_$tool.log" | grep -vc ' 0 errors') with; 
 }
 
 run_bench() {
+  build_kernels
   dualdnn bench --vendor "library:$vendor" --out "$out" ${BENCH:+-k "$BENCH"} || status=1
 }
 

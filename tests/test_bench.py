@@ -8,9 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from dualdnn.conformance.bench.ceilings import Ceilings
 from dualdnn.conformance.bench.measure import with_floor
 from dualdnn.conformance.bench.rows import rows
 from dualdnn.conformance.command_line import main
+from dualdnn.conformance.report import read_json, write_report
+from synthetic_report import synthetic_report
 
 
 def test_rows_are_distinct_and_count_their_bytes():
@@ -23,34 +26,41 @@ def test_rows_are_distinct_and_count_their_bytes():
 
 
 def test_the_floor_is_bytes_or_a_launch():
-    result = {"bytes": 4_000_000, "ours_us": 2.0, "vendor_us": 3.0}
-    assert with_floor(result, 4e12, 1e-7)["fraction"] == pytest.approx(0.5)
-    assert with_floor(result, 4e12, 1e-7)["speedup"] == pytest.approx(1.5)
-    assert with_floor(result, 4e12, 5e-6)["floor_us"] == pytest.approx(5.0)
+    result = {"bytes": 4_000_000, "flops": 0, "pace": None, "ours_us": 2.0, "vendor_us": 3.0, "graph_us": None}
+    assert with_floor(result, Ceilings(4e12, 1e-7))["fraction"] == pytest.approx(0.5)
+    assert with_floor(result, Ceilings(4e12, 1e-7))["speedup"] == pytest.approx(1.5)
+    assert with_floor(result, Ceilings(4e12, 5e-6))["floor_us"] == pytest.approx(5.0)
+
+
+def bench(*arguments):
+    """The command in a process of its own: pytest-benchmark measures nothing inside a parallel run."""
+    command = [sys.executable, "-m", "dualdnn.conformance", "bench", "--device", "emulated", *arguments]
+    environment = {name: value for name, value in os.environ.items() if "XDIST" not in name}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_a_few_rows(tmp_path):
-    """In a process of its own: pytest-benchmark measures nothing inside a parallel run."""
-    command = [
-        sys.executable,
-        "-m",
-        "dualdnn.conformance",
-        "bench",
-        "--device",
-        "emulated",
-        "-k",
-        "8x64x14x14 half NHWC",
-    ]
-    environment = {name: value for name, value in os.environ.items() if "XDIST" not in name}
-    done = subprocess.run(
-        [*command, "--limit", "2", "--out", str(tmp_path)], env=environment, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    shown = bench("-k", "8x64x14x14 half NHWC", "--limit", "2", "--out", str(tmp_path))
     written = json.loads((tmp_path / "benchmarks.json").read_text())
     assert len(written["rows"]) == 2 and written["copy_GBps"] > 0
-    assert all(
-        row["name"] in done.stdout and row["ours_us"] > 0 and row["vendor_us"] is None for row in written["rows"]
-    )
+    assert all(row["name"] in shown and row["ours_us"] > 0 and row["vendor_us"] is None for row in written["rows"])
+
+
+def test_a_convolution_and_the_section_of_the_report(tmp_path):
+    write_report(synthetic_report(), tmp_path)
+    shown = bench("-k", "tiny convolution 1x8x6x6 8 of 3x3 stride 1 float NHWC", "--out", str(tmp_path))
+    (row,) = json.loads((tmp_path / "benchmarks.json").read_text())["rows"]
+    assert row["algorithm"] in row["algorithms_us"] and row["v7_ratio"] >= 1 and row["message"] is None
+    assert row["algorithm"] in shown and "0 rows without a time" in shown
+    (reported,) = read_json(tmp_path / "compliance.json").benchmarks
+    assert reported["ours_us"] == row["ours_us"] and "IMPLICIT_GEMM" in reported["algorithms_us"]
+
+
+def test_pytorch_that_is_not_there(capsys):
+    assert main(["bench", "--device", "emulated", "--torch", "yes", "-k", "tiny convolution"]) == 2
+    assert "PyTorch" in capsys.readouterr().err
 
 
 def test_no_such_row(capsys):

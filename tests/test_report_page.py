@@ -5,6 +5,7 @@ DUALDNN_CHROMIUM names the browser where it is not on the path.
 
 import base64
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -347,6 +348,138 @@ def test_differences_benchmarks_and_environment_are_shown(browser, report):
         assert str(value) in texts["environment"]
 
 
+# Benchmarks
+
+
+class Benchmarks:
+    """The benchmarks' section of a page."""
+
+    def __init__(self, browser):
+        self.browser = browser
+
+    def found(self):
+        return self.browser.run("return document.getElementById('bench-found').textContent")
+
+    def filter(self, name, value):
+        self.browser.run(
+            """const field = document.getElementById("bench-filters").elements[arguments[0]];
+            field.value = arguments[1];
+            field.dispatchEvent(new Event("input", {bubbles: true}));""",
+            name,
+            value,
+        )
+        time.sleep(0.3)  # words wait for the next letter
+        return self.found()
+
+    def rows(self):
+        return self.browser.run("return [...document.querySelectorAll('tr[data-bench]')].map(row => row.dataset.bench)")
+
+    def points(self, family, column):
+        """{row: place on the axis} of a strip."""
+        return self.browser.run(
+            """const line = [...document.querySelectorAll(".plots tr[data-family]")].find(row => row.dataset.family === arguments[0]);
+            const points = [...line.querySelectorAll("svg")][arguments[1]].querySelectorAll("circle");
+            return Object.fromEntries([...points].map(point =>
+              [point.textContent.slice(0, point.textContent.lastIndexOf(":")), Number(point.getAttribute("cx"))]));""",
+            family,
+            column,
+        )
+
+
+def counted_rows(report, test):
+    return f"{sum(1 for row in report.benchmarks if test(row)):,} of {len(report.benchmarks):,} rows"
+
+
+def test_a_point_stands_for_every_timed_row_on_a_logarithmic_axis(browser, report):
+    shown = Benchmarks(browser)
+    for column, key in enumerate(("speedup", "fraction")):
+        places = {}
+        for family in ("activation ReLU forward", "reduce add to C", "convolution"):
+            timed = {row["name"]: row[key] for row in report.benchmarks if row.get("family") == family and row[key]}
+            points = shown.points(family, column)
+            assert points.keys() == timed.keys()
+            places |= {points[name]: math.log2(value) for name, value in timed.items()}
+        (x0, v0), *others = sorted(places.items())
+        scale = (others[-1][0] - x0) / (others[-1][1] - v0)
+        assert all(abs(x - (x0 + scale * (v - v0))) < 0.01 for x, v in others)
+        assert all(0 <= x <= 400 for x in places)
+
+
+def test_the_axes_are_labelled_with_powers_of_two(browser):
+    labels = browser.run(
+        """return [...document.querySelectorAll(".axis-labels svg")].map(plot =>
+        [...plot.querySelectorAll("text")].map(text => [text.textContent, Number(text.getAttribute("x"))]));"""
+    )
+    for axis, unit in zip(labels, ("×", " %"), strict=True):
+        places = [(x, math.log2(float(text.removesuffix(unit)))) for text, x in axis]
+        steps = [(x1 - x0) / (v1 - v0) for (x0, v0), (x1, v1) in itertools.pairwise(places)]
+        assert steps and all(step == pytest.approx(steps[0], rel=0.1) for step in steps)  # labels have two digits
+
+
+def test_operations_have_their_means(browser, report):
+    cells = browser.run(
+        """const line = [...document.querySelectorAll(".plots tr[data-family]")].find(row => row.dataset.family === "convolution");
+        return [...line.querySelectorAll("td.number")].map(cell => cell.textContent);"""
+    )
+    own = [row for row in report.benchmarks if row.get("family") == "convolution" and row["speedup"]]
+    mean = math.exp(sum(math.log(row["speedup"]) for row in own) / len(own))
+    assert cells[0] == f"{sum(row['speedup'] < 1 for row in own)} of {len(own)}"
+    assert float(cells[1].rstrip("×")) == pytest.approx(mean, rel=0.06)
+    shares = sorted(row["fraction"] for row in own)
+    assert float(cells[2].rstrip(" %")) / 100 == pytest.approx(shares[(len(shares) - 1) // 2], abs=0.006)
+
+
+def test_benchmarks_are_filtered(browser, report):
+    shown = Benchmarks(browser)
+    assert shown.found() == counted_rows(report, lambda row: True)
+    assert shown.filter("rows", "behind") == counted_rows(report, lambda row: (row["speedup"] or 1) < 1)
+    assert shown.filter("rows", "far") == counted_rows(report, lambda row: (row["fraction"] or 1) < 0.85)
+    assert shown.filter("rows", "untimed") == counted_rows(report, lambda row: row["ours_us"] is None)
+    shown.filter("rows", "")
+    assert shown.filter("family", "convolution") == counted_rows(report, lambda row: row.get("family") == "convolution")
+    families = browser.run(
+        "return [...document.querySelectorAll('.plots tr[data-family]')].map(row => row.dataset.family)"
+    )
+    assert families == ["convolution"]
+    expected = [r["name"] for r in report.benchmarks if r.get("family") == "convolution" and "half" in r["name"]]
+    assert shown.filter("bench", "Half nhwc") == f"{len(expected)} of {len(report.benchmarks)} rows"
+    assert shown.rows() == expected
+    assert shown.filter("bench", "no row says this").startswith("0 of") and shown.rows() == []
+    browser.run("document.getElementById('bench-reset').click()")
+    assert shown.found() == counted_rows(report, lambda row: True)
+
+
+def test_a_filter_of_benchmarks_survives_in_the_address(browser, page, report):
+    shown = Benchmarks(browser)
+    shown.filter("family", "convolution")
+    expected = shown.filter("rows", "behind")
+    clauses = browser.filter("state", "failed")
+    address = browser.run("return location.href")
+    browser.open(address)
+    assert shown.found() == expected and browser.found() == clauses
+    assert browser.run("return document.querySelector('[name=rows]').value") == "behind"
+
+
+def test_rows_are_shown_by_and_by_with_what_has_no_column(browser, report):
+    shown = Benchmarks(browser)
+    assert len(shown.rows()) == 100 < len(report.benchmarks)
+    browser.run(
+        "[...document.querySelectorAll('#bench-view button')].find(b => b.textContent.startsWith('Show all')).click()"
+    )
+    assert shown.rows() == [row["name"] for row in report.benchmarks]
+    text = browser.run(
+        """const row = [...document.querySelectorAll("tr[data-bench]")].find(row => row.dataset.bench.startsWith("convolution"));
+        row.querySelector("button").click();
+        return row.nextElementSibling.innerText;"""
+    )
+    assert "GEMM 31.0" in text and "algorithms (µs)" in text
+    everything = browser.run("return document.getElementById('benchmarks').innerText")
+    assert "e+" not in everything  # figures are written out
+    assert "NaN" not in everything and "undefined" not in everything and "null" not in everything
+    failed = next(row for row in report.benchmarks if row["ours_us"] is None)
+    assert failed["message"] in everything
+
+
 def test_sections_without_data_are_absent(session, report, tmp_path):
     empty = Report.build((), report.subjects, report.functions, report.clauses, {})
     (tmp_path / "report.html").write_text(to_html(empty))
@@ -366,6 +499,7 @@ def test_nothing_is_wider_than_the_window(browser, report, width):
         browser.filter("q", "softmax")
         browser.run("document.getElementById('expand').click(); document.querySelector('#ratios summary').click()")
         browser.run("for (const node of [...document.querySelectorAll('.clauses button')].slice(0, 20)) node.click()")
+        browser.run("for (const node of [...document.querySelectorAll('.benchmarks button')].slice(0, 5)) node.click()")
         assert browser.run("return document.documentElement.scrollWidth") <= width
         frames = "return [...document.querySelectorAll('.frame')].map(node => node.scrollWidth - node.clientWidth)"
         assert max(browser.run(frames)) <= 0

@@ -16,15 +16,24 @@ import pytest
 from ..report import Report, read_json, write_report
 from ..subjects import open_subject
 from . import timed
+from .graph_path import open_torch
 from .measure import Bench
 from .rows import rows
 from .timed import BenchPlugin
+
+NEAR_BEST = 1.1  # what the heuristic may take more than the best
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-k", default="", metavar="TEXT", help="only rows whose name contains this")
     parser.add_argument("--device", choices=["gpu", "emulated"], default="gpu")
     parser.add_argument("--vendor", metavar="SUBJECT", help="the rival: vendor or library:PATH")
+    parser.add_argument(
+        "--torch",
+        choices=["auto", "yes", "no"],
+        default="auto",
+        help="time convolutions of PyTorch too, the vendor's autotuned graph path (auto: where it is installed)",
+    )
     parser.add_argument(
         "--out",
         metavar="DIR",
@@ -41,19 +50,24 @@ def run(chosen: argparse.Namespace) -> int:
     if not wanted:
         raise ValueError(f"no row's name contains {chosen.k!r}")
     vendor = open_subject(chosen.vendor) if chosen.vendor else None
-    bench = Bench(chosen.device, vendor)
+    computes = any(row.flops for row in wanted)
+    torch = open_torch() if computes and chosen.device == "gpu" and chosen.torch != "no" else None
+    if chosen.torch == "yes" and torch is None:
+        raise ValueError("--torch yes: PyTorch is not installed, or has no GPU to use")
+    bench = Bench(chosen.device, vendor, torch)
     facts: dict[str, Any] = {
         "device": bench.device.name,
         "vendor": vendor.description if vendor else None,
+        "graph": bench.graph_path.description if bench.graph_path else None,
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     }
     plugin = BenchPlugin(bench, wanted, lambda results: write(Path(chosen.out), facts, results))
-    facts |= {"copy_GBps": plugin.bandwidth / 1e9, "launch_us": plugin.launch * 1e6}
+    facts |= plugin.ceilings.facts()
     options = ["-p", "no:cacheprovider", "-p", "no:terminal", "--benchmark-disable-gc", "--benchmark-quiet"]
     status = pytest.main([*options, "-c", os.devnull, str(Path(timed.__file__))], plugins=[plugin])
     print(table(plugin.results))
-    ceilings = f"copy {facts['copy_GBps']:.0f} GB/s, empty launch {facts['launch_us']:.2f} us"
-    print(f"{ceilings}, {facts['device']}, vendor {facts['vendor']}\n{summary(plugin.results)}")
+    print(f"{facts['device']}, vendor {facts['vendor']}, graph path {facts['graph']}")
+    print(f"{ceilings_text(facts)}\n{summary(plugin.results)}")
     write(Path(chosen.out), facts, plugin.results)
     include(Path(chosen.out), plugin.results)
     return 0 if status == pytest.ExitCode.OK else 1
@@ -61,27 +75,62 @@ def run(chosen: argparse.Namespace) -> int:
 
 def table(results: Iterable[dict[str, Any]]) -> str:
     """One line per row."""
-    lines = [f"{'row':72} {'ours us':>9} {'vendor':>9} {'x':>6} {'floor':>8} {'%':>4} {'host':>5}"]
+    lines = [
+        f"{'row':72} {'ours us':>9} {'vendor':>9} {'graph':>9} {'x':>6} {'floor':>8} {'%':>4} {'host':>5}  algorithms, messages"
+    ]
     for r in results:
-        vendor = "-" if r["vendor_us"] is None else f"{r['vendor_us']:.1f}"
-        speedup = "-" if r["speedup"] is None else f"{r['speedup']:.2f}"
-        lines.append(
-            f"{r['name']:72} {r['ours_us']:9.1f} {vendor:>9} {speedup:>6} {r['floor_us']:8.1f} {100 * r['fraction']:4.0f} {r['host_us']:5.1f}"
-        )
+        times = f"{shown(r['ours_us'], 9, 1)} {shown(r['vendor_us'], 9, 1)} {shown(r['graph_us'], 9, 1)}"
+        reached = None if r["fraction"] is None else 100 * r["fraction"]
+        ratios = f"{shown(r['speedup'], 6, 2)} {shown(r['floor_us'], 8, 1)} {shown(reached, 4, 0)}"
+        lines.append(f"{r['name']:72} {times} {ratios} {shown(r['host_us'], 5, 1)}  {remarks(r)}".rstrip())
     return "\n".join(lines)
 
 
+def shown(value: float | None, width: int, decimals: int) -> str:
+    return f"{'-':>{width}}" if value is None else f"{value:{width}.{decimals}f}"
+
+
+def remarks(result: dict[str, Any]) -> str:
+    """The algorithm, the first choice of the heuristic where that is another one, the vendor's; what went wrong."""
+    parts = [str(result.get("algorithm") or "")]
+    if result.get("v7_us") is not None:
+        parts.append(f"v7 {result['v7_algorithm']} {result['v7_us']:.1f}")
+    if result.get("vendor_algorithm"):
+        parts.append(f"vendor {result['vendor_algorithm']}")
+    return "; ".join(part for part in [*parts, result["message"]] if part)
+
+
+def ceilings_text(facts: dict[str, Any]) -> str:
+    """The ceilings in a line."""
+    paces = ", ".join(f"{name} {pace:.0f}" for name, pace in facts["ceilings_TFLOPS"].items())
+    arithmetic = f", TFLOP/s {paces} ({facts['ceilings_source']})" if paces else ""
+    return f"copy {facts['copy_GBps']:.0f} GB/s, empty launch {facts['launch_us']:.2f} us{arithmetic}"
+
+
 def summary(results: list[dict[str, Any]]) -> str:
-    """Geometric mean against the vendor, and how the large rows do against the floor."""
+    """Geometric means against the vendor, how the large rows do against the copy, how often the heuristic is right."""
+    lines = [against_vendor(results)]
+    large = [r for r in results if r["bytes"] >= 64e6 and not r["flops"] and "gaps" not in r["name"]]
+    if large:
+        reached = sum((r["fraction"] or 0) >= 0.85 for r in large)
+        lines.append(f"{reached} of {len(large)} large packed rows reach 85 % of the copy bandwidth")
+    families = dict.fromkeys(r["family"] for r in results if r["flops"])
+    lines += [f"{name}: {against_vendor([r for r in results if r['family'] == name])}" for name in families]
+    if ranked := [r for r in results if r["family"] == "convolution" and r.get("v7_ratio")]:
+        near = sum(r["v7_ratio"] <= NEAR_BEST for r in ranked)
+        lines.append(f"GetAlgorithm_v7 is within 10 % of Find's best on {near} of {len(ranked)} convolutions")
+    failed = sum(r["ours_us"] is None for r in results)
+    return "\n".join([*lines, f"{failed} rows without a time, {sum(r['wall_s'] for r in results):.0f} s"])
+
+
+def against_vendor(results: list[dict[str, Any]]) -> str:
+    """Geometric mean of the speedups."""
     ratios = [r["speedup"] for r in results if r["speedup"]]
-    mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else float("nan")
-    large = [r for r in results if r["bytes"] >= 64e6 and "gaps" not in r["name"]]
-    reached = sum(r["fraction"] >= 0.85 for r in large)
+    if not ratios:
+        return "no rival was timed"
+    mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     behind = sum(ratio < 1 for ratio in ratios)
-    return (
-        f"geometric mean against the vendor {mean:.2f} over {len(ratios)} rows, {behind} rows behind it; "
-        f"{reached} of {len(large)} large packed rows reach 85 % of the copy bandwidth"
-    )
+    return f"geometric mean against the vendor {mean:.2f} over {len(ratios)} rows, {behind} rows behind it"
 
 
 def write(directory: Path, facts: dict[str, Any], results: list[dict[str, Any]]) -> None:
@@ -98,4 +147,12 @@ def include(directory: Path, results: list[dict[str, Any]]) -> None:
         return
     report = read_json(compliance)
     parts = (report.cases, report.subjects, report.functions, report.clauses, report.environment, report.differences)
-    write_report(Report.build(*parts, benchmarks=results, specification=report.specification), directory)
+    cells = [{name: cell(value) for name, value in result.items()} for result in results]
+    write_report(Report.build(*parts, benchmarks=cells, specification=report.specification), directory)
+
+
+def cell(value: Any) -> Any:
+    """A value as the report's table takes it: times by name as text."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {number:.1f}" for name, number in value.items())
+    return value

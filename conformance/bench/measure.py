@@ -1,29 +1,39 @@
-"""Measures rows: ours and the vendor's call on the same buffers and stream, in turn, and the ceilings."""
+"""Measures rows: ours, the vendor's call and its graph path on the same buffers and stream, in turn, and the ceilings."""
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from dualdnn.accelerated.timing import Clock
+from dualdnn.accelerated.timing import Clock, Graph
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
-from dualdnn.api.status import CudnnError
 
 from ..calls import Caller
 from ..inputs import values
-from ..subjects import NotRunnable, Subject
-from .rows import Row
+from ..subjects import Subject
+from .ceilings import Ceilings, data_sheet
+from .convolution_search import algorithm_name, in_order, plain, search, variants
+from .graph_path import GraphPath
+from .row import Convolution, Row
 
 TARGET_SECONDS = 2e-3  # device time of one graph
 HOST_CALLS = 200
+HOST_SECONDS = 0.05  # device time of the calls whose host time is taken: more would fill the queue
 ROUNDS = 9
 BLOCK_ELEMENTS = 1 << 18
+QUICK_RUNS = 3  # of an algorithm of the vendor's, to find the fastest ones
+FINALISTS = 2  # of those, timed as everything else
+SCRATCH_BYTES = 1 << 20  # at least: a library is never handed NULL for a workspace
+
+Work = Callable[[], Any]
 
 
 class Captured:
@@ -52,10 +62,18 @@ def captured(functions: Any, handle: Any, operation: Operation, memory: dict[str
     return namespace.call
 
 
-class Bench:
-    """One device, one stream, our handle and, where there is one, the vendor's on the same stream."""
+@dataclass(frozen=True)
+class Contender:
+    """Something that does a row's work: ``work`` puts it on the stream. name: its algorithm, where there is a choice."""
 
-    def __init__(self, device: str, vendor: Subject | None) -> None:
+    work: Work
+    name: str = ""
+
+
+class Bench:
+    """One device, one stream, our handle and, where there are such, the vendor's and PyTorch on the same stream."""
+
+    def __init__(self, device: str, vendor: Subject | None, torch: Any = None) -> None:
         self.handle = cudnn.cudnnCreate(backend="accelerated", device=device)
         self.device = self.handle.backend.device
         self.vendor = vendor
@@ -65,8 +83,18 @@ class Bench:
         if vendor is not None:
             vendor.cudnn.cudnnSetStream(self.vendor_handle, stream)
         self.clock = Clock(self.device, self.handle.stream or self.device.default_stream)
+        self.graph_path = GraphPath(torch, self.clock.stream.handle) if torch is not None else None
         self.kept_stream = stream
         self.blocks: dict[cudnnDataType_t, np.ndarray[Any, Any]] = {}
+
+    def ceilings(self) -> Ceilings:
+        """Of the memory and of a launch, measured; of the arithmetic, measured where PyTorch is, else the data sheet's."""
+        paces, source = data_sheet(self.device.name)
+        if self.graph_path is not None:
+            with contextlib.suppress(Exception):
+                paces, source = self.graph_path.paces(self.clock), "torch.matmul in this run"
+                self.graph_path.release()
+        return Ceilings(self.copy_bandwidth(), self.launch_seconds(), paces, source)
 
     def copy_bandwidth(self, nbytes: int = 1 << 30) -> float:
         """Bytes per second of a device-to-device copy, reads and writes counted."""
@@ -88,39 +116,160 @@ class Bench:
         return self.clock.median(lambda: cudnn.cudnnScaleTensor(self.handle, row, memory, 0.5), 200)
 
     def measure(self, row: Row, benchmark: Any) -> dict[str, Any]:
-        """Times of one row in microseconds; the vendor's are None where it refuses.
+        """Times of one row in microseconds; None, and a message, where something could not be timed.
 
         benchmark: pytest-benchmark's fixture, whose timer is this device's clock.
         """
-        operation = row.operation
-        memory = {name: self._filled(operation, name) for name in operation.operands if operation.nbytes(name)}
-        ours = {name: buffer.address for name, buffer in memory.items()}
-        function, arguments = captured(cudnn, self.handle, operation, {**dict.fromkeys(operation.operands), **ours})
+        begun = time.perf_counter()
+        result: dict[str, Any] = {
+            "name": row.name, "family": row.family, "operation": str(row.operation),
+            "bytes": row.nbytes, "flops": row.flops, "pace": row.pace,
+            "ours_us": None, "vendor_us": None, "graph_us": None, "host_us": None,
+        }  # fmt: skip
+        messages: list[str] = []
+        with self._told("row", messages), self._memory(row.operation) as memory, self._told("ours", messages):
+            result |= self._rounds(row.operation, memory, benchmark, messages)
+        return {**result, "wall_s": time.perf_counter() - begun, "message": "; ".join(messages) or None}
 
-        def mine() -> None:
-            function(*arguments)
+    def _rounds(
+        self, operation: Operation, memory: dict[str, Any], benchmark: Any, messages: list[str]
+    ) -> dict[str, Any]:
+        """Medians of all; the rivals are measured before and after ours, so that a drift of the clocks hits everybody."""
+        rivals: dict[str, Contender] = {}
+        with self._told("vendor", messages):
+            rivals |= self._vendor(operation, memory)
+        with self._told("graph", messages):
+            rivals |= self._graph(operation, memory)
+        ours, found = self._ours(operation, memory)
+        times: dict[str, list[float]] = {name: [] for name in rivals}
 
-        theirs = self._vendor_call(operation, {**dict.fromkeys(operation.operands), **memory})
+        def rivals_turn() -> None:
+            for name, rival in rivals.items():
+                with self._told(name, messages):
+                    times[name].append(self._median(rival.work))
+
+        rivals_turn()
+        with self._repeated(ours.work, self._repetitions(ours.work)) as graph:
+            self.clock.start()
+            benchmark.pedantic(graph, rounds=ROUNDS, warmup_rounds=1)
+            seconds = benchmark.stats.stats.median / graph.repetitions
+        rivals_turn()
+        result = {"ours_us": seconds * 1e6, "host_us": self._host_seconds(ours.work, seconds) * 1e6, **found}
+        for name, rival in rivals.items():
+            result[f"{name}_us"] = statistics.mean(times[name]) * 1e6 if times[name] else None
+            if rival.name:
+                result[f"{name}_algorithm"] = rival.name
+        return result
+
+    def _ours(self, operation: Operation, memory: dict[str, Any]) -> tuple[Contender, dict[str, Any]]:
+        """Our call, of a convolution with the algorithm that our search finds; what the searches say."""
+        if not isinstance(operation, Convolution):
+            return Contender(self._own_call(operation, memory)), {}
+        found = search(self.handle, plain(operation), memory, memory["workSpace"])
+
+        def quick(variant: Convolution) -> float:
+            alone = plain(variant)
+            operands = [self.handle.backend.operand(memory[name].address) for name in alone.operands]
+            return float(self.handle.backend.algorithm_time(alone, operands, self.handle.stream)) * 1e-3
+
+        ordered = in_order(found, variants(cudnn, self.handle, operation), quick)
+        best = Contender(self._own_call(ordered[0][0], memory), algorithm_name(ordered[0][0].algo))
+        first = next((variant for variant, _ in ordered if variant.algo == found.ranked[0]), None)
+        same = first is None or first.algo == ordered[0][0].algo
+        return best, {
+            "algorithm": best.name,
+            "algorithms_us": {algorithm_name(variant.algo): seconds * 1e6 for variant, seconds in ordered},
+            "found_us": found.text(),
+            "v7_algorithm": algorithm_name(found.ranked[0]),
+            "v7_ratio": found.ratio,
+            "v7_us": None if first is None or same else self._median(self._own_call(first, memory)) * 1e6,
+        }
+
+    def _own_call(self, operation: Operation, memory: dict[str, Any]) -> Work:
+        addresses = {name: memory[name].address if name in memory else None for name in operation.operands}
+        function, arguments = captured(cudnn, self.handle, operation, addresses)
+        return lambda: function(*arguments)
+
+    def _vendor(self, operation: Operation, memory: dict[str, Any]) -> dict[str, Contender]:
+        """The vendor's legacy call, of a convolution with the fastest of its algorithms."""
+        if self.vendor is None:
+            return {}
+        if not isinstance(operation, Convolution):
+            return {"vendor": Contender(self._vendor_call(operation, memory))}
+        timed: list[tuple[float, Contender]] = []
+        refused: list[str] = []
+        for variant in variants(self.vendor.cudnn, self.vendor_handle, operation):
+            with self._told(algorithm_name(variant.algo), refused):
+                contender = Contender(self._vendor_call(variant, memory), algorithm_name(variant.algo))
+                timed.append((min(self.clock.seconds(contender.work) for _ in range(QUICK_RUNS)), contender))
+        if not timed:
+            raise ValueError(f"no algorithm takes it {'; '.join(refused)}")
+        finalists = [contender for _, contender in sorted(timed, key=lambda pair: pair[0])[:FINALISTS]]
+        return {"vendor": min(finalists, key=lambda contender: self._median(contender.work))}
+
+    def _vendor_call(self, operation: Operation, memory: dict[str, Any]) -> Work:
+        assert self.vendor is not None
+        given = {**dict.fromkeys(operation.operands), **memory}
+        function, arguments = captured(self.vendor.cudnn, self.vendor_handle, operation, given)
+        function(*arguments)
+        work: Work = function.prepare(*arguments)
+        return work
+
+    def _graph(self, operation: Operation, memory: dict[str, Any]) -> dict[str, Contender]:
+        """The autotuned graph path; the first call tunes."""
+        if self.graph_path is None:
+            return {}
+        contenders = [Contender(work, name) for name, work in self.graph_path.calls(operation, memory)]
+        for contender in contenders:
+            contender.work()
+        if len(contenders) > 1:
+            contenders.sort(key=lambda contender: self._median(contender.work))
+        return dict(zip(["graph"], contenders, strict=False))
+
+    @contextlib.contextmanager
+    def _told(self, who: str, messages: list[str]) -> Iterator[None]:
+        """What fails in the block is noted, and the run goes on: one contender or row says nothing about the others."""
         try:
-            seconds, other = self._in_turn(mine, theirs, benchmark)
-            host = self._host_seconds(mine)
+            yield
+        except Exception as error:
+            told = f"{who}: {type(error).__name__}: {error}".splitlines()[0][:300]
+            if told not in messages:
+                messages.append(told)
+
+    @contextlib.contextmanager
+    def _memory(self, operation: Operation) -> Iterator[dict[str, Any]]:
+        """Buffers for the operands; for a convolution a workspace that suffices for every algorithm of everybody."""
+        memory: dict[str, Any] = {}
+        try:
+            for name in operation.operands:
+                if operation.nbytes(name):
+                    memory[name] = self._filled(operation, name)
+            if isinstance(operation, Convolution):
+                memory["workSpace"] = self._owner.allocate(self._scratch_bytes(operation))
+            yield memory
         finally:
+            self.device.synchronize()
             for buffer in memory.values():
                 buffer.free()
-        return {
-            "name": row.name,
-            "operation": str(operation),
-            "bytes": row.nbytes,
-            "ours_us": seconds * 1e6,
-            "vendor_us": None if other is None else other * 1e6,
-            "host_us": host * 1e6,
-        }
+            if self.graph_path is not None:
+                self.graph_path.release()
+
+    def _scratch_bytes(self, operation: Convolution) -> int:
+        makers: list[tuple[Any, Any]] = [(cudnn, self.handle)]
+        if self.vendor is not None:
+            makers.append((self.vendor.cudnn, self.vendor_handle))
+        sizes = [variant.workspace_bytes for maker in makers for variant in variants(*maker, operation)]
+        return max(SCRATCH_BYTES, *sizes)
+
+    @property
+    def _owner(self) -> Any:
+        """Whose buffers are used: the vendor's binding takes its own only."""
+        return self.vendor_handle if self.vendor_handle is not None else self.handle
 
     def _filled(self, operation: Operation, name: str) -> Any:
         """A buffer for an operand, all of it filled with a repeated block of random values of its type."""
-        owner = self.vendor_handle if self.vendor_handle is not None else self.handle
         nbytes = operation.nbytes(name)
-        buffer = owner.allocate(nbytes)
+        buffer = self._owner.allocate(nbytes)
         block = self._block(FLOAT if name in operation.raw else operation.tensor(name).scalar_type)
         filled = min(nbytes, block.size)
         self.device.upload(buffer.address, block[:filled].tobytes())
@@ -137,38 +286,32 @@ class Bench:
             self.blocks[data_type] = np.frombuffer(values(spec, "normal", np.random.default_rng(1)).tobytes(), np.uint8)
         return self.blocks[data_type]
 
-    def _vendor_call(self, operation: Operation, memory: dict[str, Any]) -> Callable[[], None] | None:
-        if self.vendor is None:
-            return None
+    def _median(self, work: Work) -> float:
+        """Seconds of one ``work()``."""
+        with self._repeated(work, self._repetitions(work)) as graph:
+            graph()
+            rounds = [self.clock.seconds(graph) for _ in range(ROUNDS // 2)]
+            return statistics.median(rounds) / graph.repetitions
+
+    def _repeated(self, work: Work, repetitions: int) -> Graph:
+        """``work()`` many times; one launch after the other where it cannot be captured."""
         try:
-            function, arguments = captured(self.vendor.cudnn, self.vendor_handle, operation, memory)
-            function(*arguments)
-            return function.prepare(*arguments)
-        except (CudnnError, NotRunnable):
-            return None
+            return self.clock.repeated(work, repetitions)
+        except Exception:
+            self.clock.stream.synchronize()  # raises what was no matter of capturing
+            return Graph(None, self.clock.stream, work, repetitions)
 
-    def _in_turn(
-        self, mine: Callable[[], None], theirs: Callable[[], None] | None, benchmark: Any
-    ) -> tuple[float, float | None]:
-        """Medians of both; the vendor is measured before and after, so that a drift of the clocks hits both."""
-        other = 0 if theirs is None else self._repetitions(theirs)
-        vendor = [] if theirs is None else [self.clock.median(theirs, other, ROUNDS // 2)]
-        with self.clock.repeated(mine, self._repetitions(mine)) as graph:
-            self.clock.start()
-            benchmark.pedantic(graph, rounds=ROUNDS, warmup_rounds=1)
-            ours = benchmark.stats.stats.median / graph.repetitions
-        if theirs is not None:
-            vendor.append(self.clock.median(theirs, other, ROUNDS // 2))
-        return ours, statistics.mean(vendor) if vendor else None
-
-    def _repetitions(self, work: Callable[[], None]) -> int:
-        once = self.clock.median(work, 1, 1)
+    def _repetitions(self, work: Work) -> int:
+        with self._repeated(work, 1) as graph:
+            graph()
+            once = self.clock.seconds(graph)
         return max(1, min(200, int(TARGET_SECONDS / max(once, 1e-7)))) if self.device.kind == "gpu" else 1
 
-    def _host_seconds(self, work: Callable[[], None]) -> float:
-        """Median host time of a call whose plan is cached."""
+    def _host_seconds(self, work: Work, seconds: float) -> float:
+        """Median host time of a call that takes ``seconds`` on the device, and whose plan is cached."""
+        most = HOST_CALLS if self.device.kind == "gpu" else 3
         times = []
-        for _ in range(HOST_CALLS if self.device.kind == "gpu" else 3):
+        for _ in range(max(3, min(most, int(HOST_SECONDS / seconds)))):
             start = time.perf_counter()
             work()
             times.append(time.perf_counter() - start)
@@ -176,13 +319,14 @@ class Bench:
         return statistics.median(times)
 
 
-def with_floor(result: dict[str, Any], bandwidth: float, launch: float) -> dict[str, Any]:
-    """The row with its floor (bytes over copy bandwidth, at least a launch), what it reaches, the ratio to the vendor."""
-    floor = max(result["bytes"] / bandwidth, launch) * 1e6
-    vendor = result["vendor_us"]
+def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
+    """The row with its floor, what it reaches, the ratio to the better of the vendor's two."""
+    floor = ceilings.floor(result["bytes"], result["flops"], result["pace"]) * 1e6
+    ours = result["ours_us"]
+    rivals = [time for time in (result["vendor_us"], result["graph_us"]) if time is not None]
     return {
         **result,
         "floor_us": floor,
-        "fraction": floor / result["ours_us"],
-        "speedup": None if vendor is None else vendor / result["ours_us"],
+        "fraction": None if ours is None else floor / ours,
+        "speedup": None if ours is None or not rivals else min(rivals) / ours,
     }

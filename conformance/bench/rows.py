@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from itertools import chain
 
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
@@ -41,6 +41,8 @@ from dualdnn.api.operations.reduce_tensor import required_workspace
 from dualdnn.api.operations.specs import FLOAT, HALF
 
 from ..layouts import laid_out
+from .convolution_rows import convolution_rows
+from .row import Row
 
 Dims = tuple[int, ...]
 Make = Callable[[cudnnDataType_t, Dims, str], Operation]
@@ -51,33 +53,6 @@ SHAPES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER, VOLUME)
 LAYOUTS = ("nchw", "nhwc", "gaps")
 TYPES = (FLOAT, HALF)
 NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
-
-
-@dataclass(frozen=True)
-class Row:
-    """One timed operation."""
-
-    name: str
-    operation: Operation
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that have to move: every operand that matters is read once, every output written once."""
-        o = self.operation
-        moved = [*o.reads, *(name for name in o.outputs if name not in o.raw)]
-        needed = [name for name in moved if name not in unread(o)]
-        return sum(o.tensor(name).count * o.tensor(name).scalar_bytes for name in needed)
-
-
-def unread(operation: Operation) -> tuple[str, ...]:
-    """Inputs of the signature that the operation's mode does not need."""
-    if isinstance(operation, ActivationBackward):
-        rectified = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU)
-        return ("y",) if operation.activation.mode in rectified else ("x",)
-    if isinstance(operation, PoolingBackward):
-        maximum = (cudnnPoolingMode_t.CUDNN_POOLING_MAX, cudnnPoolingMode_t.CUDNN_POOLING_MAX_DETERMINISTIC)
-        return ("y",) if operation.pooling.mode in maximum else ("x", "y")
-    return ()
 
 
 def activation(mode: str, backward: bool) -> Make:
@@ -188,13 +163,18 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
 }
 
 
-def rows(match: str = "") -> Iterator[Row]:
-    """All rows whose name contains ``match``."""
-    for name, (make, shapes) in OPERATIONS.items():
+def memory_rows() -> Iterator[Row]:
+    """The rows that memory limits."""
+    for family, (make, shapes) in OPERATIONS.items():
         for dims in shapes:
             for data_type in TYPES:
                 for layout in LAYOUTS:
                     kind = data_type.name.removeprefix("CUDNN_DATA_").lower()
-                    full = f"{name} {'x'.join(map(str, dims))} {kind} {layout.upper() if layout != 'gaps' else 'NCHW with gaps'}"
-                    if match in full:
-                        yield Row(full, make(data_type, dims, layout))
+                    named = layout.upper() if layout != "gaps" else "NCHW with gaps"
+                    name = f"{family} {'x'.join(map(str, dims))} {kind} {named}"
+                    yield Row(name, family, make(data_type, dims, layout))
+
+
+def rows(match: str = "") -> Iterator[Row]:
+    """All rows whose name contains ``match``."""
+    return (row for row in chain(convolution_rows(), memory_rows()) if match in row.name)

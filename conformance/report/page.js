@@ -465,7 +465,7 @@ function strip(entry, subject) {
   return ratios.length ? histogram(ratios, `${entry.name} on ${subject}: ${describe(ratios)}`, 28, false) : null;
 }
 
-// Differences, benchmarks, environment, cases that cite nothing.
+// Differences.
 
 const clauseLink = (id) => [element("a", { class: "id", href: hashOf({ clause: id }) }, id), " "];
 
@@ -482,25 +482,157 @@ function renderDifferences() {
   section("differences", rows.length ? table("", headings, rows, { class: "stack" }) : null);
 }
 
-function renderBenchmarks() {
-  const rows = report.benchmarks ?? [];
-  const names = [...new Set(rows.flatMap(Object.keys))];
-  const label = (name) => words(name.replace(/_us$/, " (µs)"));
-  const isNumber = (name) => rows.some((row) => typeof row[name] === "number");
-  const decimals = (name) => {
-    const values = rows.map((row) => row[name]).filter((value) => typeof value === "number");
-    if (values.every(Number.isInteger)) return 0;
-    const largest = Math.max(...values.map(Math.abs));
-    return largest >= 100 ? 1 : largest >= 1 ? 2 : 3;
-  };
-  const cell = (row, name) => {
-    const value = row[name] ?? "";
-    const text = typeof value === "number" ? value.toFixed(decimals(name)) : String(value);
-    return name === "name" ? rowHead(text) : element("td", { class: isNumber(name) ? "number" : "", "data-label": label(name) }, text);
-  };
-  const headings = names.map((name) => (isNumber(name) ? number(label(name)) : label(name)));
-  section("benchmarks", rows.length ? table("", headings, rows.map((row) => element("tr", {}, names.map((name) => cell(row, name)))), { class: "stack" }) : null);
+// Benchmarks: filters of their own, two strips for each operation, the rows.
+
+const benchmarks = report.benchmarks ?? [];
+const benchForm = byId("bench-filters");
+const BENCH_FIELDS = ["bench", "family", "rows"];
+const BENCH_COLUMNS = ["name", "ours_us", "vendor_us", "graph_us", "speedup", "floor_us", "fraction", "host_us", "algorithm"];
+const FIRST_ROWS = 100; // shown at once
+const NEAR_FLOOR = 0.85;
+const BENCH_KINDS = {
+  behind: (row) => row.speedup < 1 && row.speedup !== null,
+  far: (row) => row.fraction < NEAR_FLOOR && row.fraction !== null,
+  untimed: (row) => row.ours_us === null,
+};
+const PLOT = { width: 400, height: 36, margin: 22 };
+
+const benchLabel = (name) => words(name.replace(/_us$/, " (µs)"));
+const familyOf = (row) => (typeof row.family === "string" ? row.family : row.name.split(/ \d+x\d/)[0]);
+const positive = (rows, key) => rows.filter((row) => typeof row[key] === "number" && row[key] > 0);
+const geometricMean = (values) => 2 ** (sum(values.map(Math.log2)) / values.length);
+const twoDigits = (value) => (value >= 10 ? value.toFixed(0) : value.toPrecision(2));
+const timesText = (value) => `${twoDigits(value)}×`;
+const shareText = (value) => `${twoDigits(100 * value)} %`;
+
+function buildBenchFilters() {
+  const families = [...new Set(benchmarks.map(familyOf))];
+  benchForm.elements.family.append(option("", "all"), ...families.map((name) => option(name)));
 }
+
+function readBenchFilters() {
+  return Object.fromEntries(BENCH_FIELDS.map((name) => [name, benchForm.elements[name].value]));
+}
+
+function setBenchFilters(values) {
+  for (const name of BENCH_FIELDS) benchForm.elements[name].value = values[name] ?? "";
+  for (const select of benchForm.querySelectorAll("select")) if (select.selectedIndex < 0) select.selectedIndex = 0;
+}
+
+function benchMatches(filters) {
+  const terms = filters.bench.toLowerCase().split(/\s+/).filter(Boolean);
+  const text = (row) => Object.values(row).join("\n").toLowerCase();
+  return benchmarks.filter((row) =>
+    (!filters.family || familyOf(row) === filters.family) &&
+    (!filters.rows || BENCH_KINDS[filters.rows](row)) &&
+    terms.every((term) => text(row).includes(term)));
+}
+
+function renderBenchmarks() {
+  const found = benchMatches(readBenchFilters());
+  byId("bench-found").textContent = `${count(found.length)} of ${count(benchmarks.length)} rows`;
+  byId("bench-view").replaceChildren(...(found.length ? [benchPlots(found), benchTable(found)] : []));
+}
+
+// A logarithmic axis from power of two to power of two, as far as the values go.
+function logAxis(values, least, most, text) {
+  const exponents = values.map(Math.log2);
+  const low = Math.floor(exponents.reduce((a, b) => Math.min(a, b), least));
+  const high = Math.ceil(exponents.reduce((a, b) => Math.max(a, b), most));
+  const step = Math.ceil((high - low) / 6);
+  const ticks = [];
+  for (let power = low; power <= high; power += 1) if (power % step === 0) ticks.push(2 ** power);
+  const place = (value) => PLOT.margin + ((PLOT.width - 2 * PLOT.margin) * (Math.log2(value) - low)) / (high - low);
+  return { ticks, place, text };
+}
+
+function benchPlots(rows) {
+  const speed = logAxis(positive(rows, "speedup").map((row) => row.speedup), -1, 1, timesText);
+  const share = logAxis(positive(rows, "fraction").map((row) => row.fraction), -1, 0, shareText);
+  const labels = element("tr", { class: "axis-labels" }, rowHead(""), element("td"), element("td"), element("td", {}, axisPlot(speed)), element("td"), element("td", {}, axisPlot(share)));
+  const lines = [...groupBy(rows, familyOf)].map(([family, own]) => benchLine(family, own, speed, share));
+  const headings = ["Operation", number("rows behind the vendor"), number("geometric mean"), "times the vendor's speed", number("median"), "share of the floor"];
+  return table("By operation: a point is a row, the bar their mean or median, both axes are logarithmic", headings, [labels, ...lines], { class: "stack plots" });
+}
+
+function benchLine(family, rows, speed, share) {
+  const ratios = positive(rows, "speedup").map((row) => row.speedup);
+  const shares = positive(rows, "fraction").map((row) => row.fraction);
+  const mean = ratios.length ? geometricMean(ratios) : null;
+  const middle = shares.length ? median(shares) : null;
+  const behind = ratios.filter((ratio) => ratio < 1).length;
+  return element(
+    "tr", { "data-family": family },
+    rowHead(element("a", { href: hashOf({ family }) }, family)),
+    element("td", { class: "number", "data-label": "rows behind the vendor" }, ratios.length ? `${count(behind)} of ${count(ratios.length)}` : "–"),
+    element("td", { class: "number", "data-label": "geometric mean" }, mean === null ? "–" : timesText(mean)),
+    element("td", { "data-label": "times the vendor's speed" }, stripPlot(rows, "speedup", speed, mean, `${family}: times the vendor's speed`)),
+    element("td", { class: "number", "data-label": "median" }, middle === null ? "–" : shareText(middle)),
+    element("td", { "data-label": "share of the floor" }, stripPlot(rows, "fraction", share, middle, `${family}: share of the floor`)),
+  );
+}
+
+function stripPlot(rows, key, axis, middle, label) {
+  const shown = positive(rows, key);
+  if (!shown.length) return null;
+  const plot = axisFrame(axis, PLOT.height, `${label}, ${count(shown.length)} rows, ${axis.text(middle)}`);
+  shown.forEach((row, index) => {
+    // Rows that agree are spread over the height, in a fixed pattern.
+    const y = PLOT.height * (0.2 + 0.6 * ((index * 0.618) % 1));
+    const kind = key === "speedup" && row[key] < 1 ? "mark over" : "mark";
+    plot.append(shape("circle", { class: kind, cx: axis.place(row[key]), cy: y, r: 4 }, shape("title", {}, `${row.name}: ${axis.text(row[key])}`)));
+  });
+  plot.append(shape("line", { class: "middle", x1: axis.place(middle), x2: axis.place(middle), y1: 0, y2: PLOT.height }));
+  return plot;
+}
+
+function axisFrame(axis, height, label) {
+  const plot = shape("svg", { viewBox: `0 0 ${PLOT.width} ${height}`, role: "img", "aria-label": label });
+  for (const tick of axis.ticks) {
+    plot.append(shape("line", { class: tick === 1 ? "limit" : "axis", x1: axis.place(tick), x2: axis.place(tick), y1: 0, y2: height }));
+  }
+  return plot;
+}
+
+function axisPlot(axis) {
+  const plot = shape("svg", { viewBox: `0 0 ${PLOT.width} 24`, role: "img", "aria-label": `axis: ${axis.ticks.map(axis.text).join(", ")}` });
+  plot.append(...axis.ticks.map((tick) => shape("text", { x: axis.place(tick), y: 18, "text-anchor": "middle" }, axis.text(tick))));
+  return plot;
+}
+
+function benchTable(rows, limit = FIRST_ROWS) {
+  const columns = BENCH_COLUMNS.filter((name) => rows.some((row) => (row[name] ?? null) !== null));
+  const isNumber = (name) => benchmarks.some((row) => typeof row[name] === "number");
+  const headings = [...columns.map((name) => (isNumber(name) ? number(benchLabel(name)) : benchLabel(name))), ""];
+  const frame = table("", headings, rows.slice(0, limit).flatMap((row) => benchRow(row, columns, isNumber)), { class: "stack benchmarks" });
+  if (rows.length > limit) frame.append(button(`Show all ${count(rows.length)}`, () => frame.replaceWith(benchTable(rows, Infinity))));
+  return frame;
+}
+
+function benchText(name, value) {
+  if (typeof value !== "number") return String(value ?? "");
+  if (Number.isInteger(value)) return count(value);
+  return value.toFixed(name.endsWith("_us") && Math.abs(value) >= 100 ? 1 : 2);
+}
+
+// What has no column opens below its row.
+function benchRow(row, columns, isNumber) {
+  const cell = (name) => (name === "name" ? rowHead(row.name, row.message ? element("p", { class: "tags" }, row.message) : "") :
+    element("td", { class: isNumber(name) ? "number" : "", "data-label": benchLabel(name) }, benchText(name, row[name])));
+  const others = Object.keys(row).filter((name) => ![...columns, "message"].includes(name) && row[name] !== null && row[name] !== "");
+  const details = element("tr", { class: "cases", hidden: "" });
+  const toggle = button("details", () => {
+    details.hidden = !details.hidden;
+    toggle.setAttribute("aria-expanded", String(!details.hidden));
+    if (!details.childElementCount) {
+      const entries = others.flatMap((name) => [element("dt", {}, benchLabel(name)), element("dd", {}, benchText(name, row[name]))]);
+      details.append(element("td", { colspan: columns.length + 1 }, element("dl", { class: "entries" }, entries)));
+    }
+  }, { "aria-expanded": "false", "aria-label": `details of ${row.name}` });
+  return [element("tr", { "data-bench": row.name }, columns.map(cell), element("td", {}, others.length ? toggle : null)), details];
+}
+
+// Environment, cases that cite nothing.
 
 function renderEnvironment() {
   const { runs = [], ...shared } = report.environment;
@@ -526,16 +658,19 @@ function renderUncited() {
   byId("uncited").append(element("h3", {}, "Cases that cite no clause"), caseTable(uncited));
 }
 
-// Addresses: "#subject=reference&state=failed" filters, "#clause=ID" and "#function=NAME" open and show one entry.
+// Addresses: "#family=convolution&rows=behind" filters the benchmarks, "#subject=reference&state=failed" filters, "#clause=ID" and "#function=NAME" open and show one entry.
 
 function followHash() {
   if (!location.hash.includes("=")) return;
   const parameters = new URLSearchParams(location.hash.slice(1));
   setFilters({ ...Object.fromEntries(parameters), state: parameters.getAll("state") });
+  setBenchFilters(Object.fromEntries(parameters));
   renderTree();
+  if (benchmarks.length) renderBenchmarks();
   const clause = clauseById.get(parameters.get("clause"));
   const name = clause?.function ?? parameters.get("function");
   if (name) showEntry(name, clause);
+  else if (BENCH_FIELDS.some((field) => parameters.has(field))) byId("benchmarks").scrollIntoView();
   else byId("clauses").scrollIntoView();
 }
 
@@ -556,18 +691,24 @@ function showEntry(name, clause) {
   (row ?? branchNode ?? byId("clauses")).scrollIntoView({ block: row ? "center" : "start" });
 }
 
-function filtersChanged() {
-  history.replaceState(null, "", hashOf(readFilters()));
-  renderTree();
+function changed(render) {
+  history.replaceState(null, "", hashOf({ ...readFilters(), ...readBenchFilters() }));
+  render();
 }
 
-let pending = 0;
-form.addEventListener("input", (event) => {
-  clearTimeout(pending);
-  if (event.target.name === "q") pending = setTimeout(filtersChanged, 120);
-  else filtersChanged();
-});
-form.addEventListener("submit", (event) => event.preventDefault());
+function follow(fields, render) {
+  let pending = 0;
+  fields.addEventListener("input", (event) => {
+    clearTimeout(pending);
+    // Words wait for the next letter.
+    if (event.target.type === "search") pending = setTimeout(() => changed(render), 120);
+    else changed(render);
+  });
+  fields.addEventListener("submit", (event) => event.preventDefault());
+}
+
+follow(form, renderTree);
+follow(benchForm, renderBenchmarks);
 byId("expand").addEventListener("click", () => renderTree(true));
 byId("collapse").addEventListener("click", () => {
   opened.clear();
@@ -575,7 +716,11 @@ byId("collapse").addEventListener("click", () => {
 });
 byId("reset").addEventListener("click", () => {
   setFilters({});
-  filtersChanged();
+  changed(renderTree);
+});
+byId("bench-reset").addEventListener("click", () => {
+  setBenchFilters({});
+  changed(renderBenchmarks);
 });
 addEventListener("hashchange", followHash);
 
@@ -585,6 +730,8 @@ renderTree();
 renderUncited();
 renderErrors();
 renderDifferences();
-renderBenchmarks();
+section("benchmarks", benchmarks.length ? element("div", { id: "bench-view" }) : null);
+buildBenchFilters();
+if (benchmarks.length) renderBenchmarks();
 renderEnvironment();
 followHash();

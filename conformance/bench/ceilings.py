@@ -1,0 +1,42 @@
+"""What the hardware can at most: bytes and arithmetic per second, measured in the run or from the data sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# Dense peaks, operations per second, of the SXM modules (NVIDIA's data sheets of H100 and H200).
+HOPPER = {"half": 989.4e12, "bfloat16": 989.4e12, "tf32": 494.7e12, "float": 66.9e12}
+DATA_SHEETS: dict[str, Mapping[str, float]] = {"H200": HOPPER, "H100": HOPPER}
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """``bandwidth``: bytes per second of a copy, reads and writes counted; ``launch``: seconds of an empty kernel;
+    ``paces``: operations per second by data type, from ``source``."""
+
+    bandwidth: float
+    launch: float
+    paces: Mapping[str, float] = field(default_factory=dict)
+    source: str | None = None
+
+    def floor(self, nbytes: int, flops: int = 0, pace: str | None = None) -> float:
+        """Seconds that no implementation of the direct sum goes below."""
+        arithmetic = flops / self.paces[pace] if pace is not None and pace in self.paces else 0.0
+        return max(nbytes / self.bandwidth, arithmetic, self.launch)
+
+    def facts(self) -> dict[str, Any]:
+        """As benchmarks.json has them."""
+        return {
+            "copy_GBps": self.bandwidth / 1e9,
+            "launch_us": self.launch * 1e6,
+            "ceilings_TFLOPS": {name: pace / 1e12 for name, pace in self.paces.items()},
+            "ceilings_source": self.source,
+        }
+
+
+def data_sheet(device: str) -> tuple[Mapping[str, float], str | None]:
+    """Paces of a device by its name, and what says so; nothing for a device that is not listed."""
+    model = next((model for model in DATA_SHEETS if model in device), None)
+    return (DATA_SHEETS[model], f"data sheet of {model}") if model else ({}, None)

@@ -1,0 +1,104 @@
+"""Which algorithm of a library serves a convolution best: ours by its own searches, any library by the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dualdnn.api import cudnn
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t, cudnnMathType_t, cudnnStatus_t
+from dualdnn.api.operations import ConvolutionForward
+from dualdnn.api.status import CudnnError
+
+from ..calls import Caller
+from ..calls.convolution import described, sized
+from ..subjects import NotRunnable
+from .row import Convolution
+
+LARGEST_WORKSPACE = 8 << 30  # bytes; algorithms that need more are left out
+SUCCESS = cudnnStatus_t.CUDNN_STATUS_SUCCESS
+FMA = cudnnMathType_t.CUDNN_FMA_MATH
+
+
+def algorithm_name(algorithm: cudnnConvolutionFwdAlgo_t) -> str:
+    return algorithm.name.removeprefix("CUDNN_CONVOLUTION_FWD_ALGO_")
+
+
+def variants(functions: Any, handle: Any, operation: Convolution) -> list[Convolution]:
+    """The operation with each algorithm that a library takes it with, and with the workspace that this needs there."""
+    found = []
+    for algorithm in cudnnConvolutionFwdAlgo_t:
+        try:
+            variant = sized(Caller(functions, handle), replace(operation, algo=algorithm))
+        except (CudnnError, NotRunnable):
+            continue
+        if variant.workspace_bytes <= LARGEST_WORKSPACE:
+            found.append(variant)
+    return found
+
+
+@dataclass(frozen=True)
+class Search:
+    """``times``: seconds by algorithm and math type as cudnnFindConvolutionForwardAlgorithmEx measured them, the
+    fastest first; ``ranked``: cudnnGetConvolutionForwardAlgorithm_v7's first choice."""
+
+    times: dict[tuple[cudnnConvolutionFwdAlgo_t, cudnnMathType_t], float]
+    ranked: tuple[cudnnConvolutionFwdAlgo_t, cudnnMathType_t]
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as long as the fastest the first choice takes, both by the search's own measure."""
+        chosen = self.times.get(self.ranked)
+        return None if chosen is None else chosen / min(self.times.values())
+
+    def text(self) -> dict[str, float]:
+        """Microseconds by name."""
+        return {
+            f"{algorithm_name(algorithm)} {math.name.removeprefix('CUDNN_')}": seconds * 1e6
+            for (algorithm, math), seconds in self.times.items()
+        }
+
+
+def search(handle: Any, operation: Convolution, memory: Mapping[str, Any], scratch: Any) -> Search:
+    """What our searches say about the convolution of an operation, on its own memory; y is overwritten."""
+    x, w, convolution, y = described(Caller(cudnn, handle), operation)
+    most = cudnn.cudnnGetConvolutionForwardAlgorithmMaxCount(handle)
+    found = cudnn.cudnnFindConvolutionForwardAlgorithmEx(
+        handle, x, memory["x"].address, w, memory["w"].address, convolution, y, memory["y"].address, most,
+        scratch.address, scratch.nbytes,
+    )  # fmt: skip
+    first = cudnn.cudnnGetConvolutionForwardAlgorithm_v7(handle, x, w, convolution, y, 1).perfResults[0]
+    times = {(r.algo, r.mathType): r.time * 1e-3 for r in found.perfResults if r.status == SUCCESS}
+    return Search(times, (first.algo, first.mathType))
+
+
+def in_order(
+    found: Search, own: list[Convolution], seconds: Callable[[Convolution], float]
+) -> list[tuple[Convolution, float]]:
+    """Our variants with the row's own math type and their times, the fastest first; without those that failed.
+
+    A search tries algorithms with CUDNN_DEFAULT_MATH too, which lets float data be TF32: where the row forbids that,
+    such an entry says nothing, and the variant is timed again with ``seconds``.
+    """
+    timed = []
+    for variant in own:
+        strict = variant.convolution.math_type == FMA
+        entries = {math: time for (algorithm, math), time in found.times.items() if algorithm == variant.algo}
+        if not entries:
+            continue
+        if strict:
+            timed.append((variant, entries[FMA] if FMA in entries else seconds(variant)))
+        else:
+            timed.append((variant, min(entries.values())))
+    if not timed:
+        raise ValueError("no algorithm runs")
+    return sorted(timed, key=lambda pair: pair[1])
+
+
+def plain(operation: Convolution) -> ConvolutionForward:
+    """The convolution alone."""
+    o = operation
+    if isinstance(o, ConvolutionForward):
+        return o
+    return ConvolutionForward(o.convolution, o.algo, o.workspace_bytes, 1.0, 0.0, o.x, o.w, o.y)

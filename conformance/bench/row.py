@@ -1,0 +1,62 @@
+"""One timed operation and what it has to move and to compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnPoolingMode_t
+from dualdnn.api.operations import (
+    ActivationBackward,
+    ConvolutionBiasActivationForward,
+    ConvolutionForward,
+    Operation,
+    PoolingBackward,
+    allows_tf32,
+)
+from dualdnn.api.operations.specs import FLOAT
+
+Convolution = ConvolutionForward | ConvolutionBiasActivationForward
+
+
+@dataclass(frozen=True)
+class Row:
+    """One timed operation. ``family``: rows that differ in shape, data type or layout only have it in common."""
+
+    name: str
+    family: str
+    operation: Operation
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that have to move: every operand that matters is read once, every output written once."""
+        o = self.operation
+        moved = [*o.reads, *(name for name in o.outputs if name not in o.raw)]
+        needed = [name for name in moved if name not in unread(o)]
+        return sum(o.tensor(name).count * o.tensor(name).scalar_bytes for name in needed)
+
+    @property
+    def flops(self) -> int:
+        """Additions and multiplications of a convolution's direct sum; 0 where memory alone limits."""
+        o = self.operation
+        return 2 * o.y.count * o.terms if isinstance(o, Convolution) else 0
+
+    @property
+    def pace(self) -> str | None:
+        """Which ceiling (ceilings.py) limits the arithmetic."""
+        o = self.operation
+        if not isinstance(o, Convolution):
+            return None
+        if o.x.data_type == FLOAT and allows_tf32(o.convolution):
+            return "tf32"
+        return o.x.data_type.name.removeprefix("CUDNN_DATA_").lower()
+
+
+def unread(operation: Operation) -> tuple[str, ...]:
+    """Inputs of the signature that the operation's mode does not need."""
+    if isinstance(operation, ActivationBackward):
+        rectified = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU)
+        return ("y",) if operation.activation.mode in rectified else ("x",)
+    if isinstance(operation, PoolingBackward):
+        maximum = (cudnnPoolingMode_t.CUDNN_POOLING_MAX, cudnnPoolingMode_t.CUDNN_POOLING_MAX_DETERMINISTIC)
+        return ("y",) if operation.pooling.mode in maximum else ("x", "y")
+    return ()
