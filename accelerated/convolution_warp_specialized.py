@@ -96,15 +96,13 @@ def _maps(
     strides = [value.x_axis[2], value.x_axis[1], value.x_position[0]]
     extent = (channels * groups, value.input[2], value.input[1], images)
     # The stride of a dimension of extent 1 is never used, but has to be a possible one.
-    strides = [
-        stride if size > 1 else channels * groups * 16 for stride, size in zip(strides, extent[1:], strict=True)
-    ]
+    strides = [stride if size > 1 else channels * groups * 16 for stride, size in zip(strides, extent[1:], strict=True)]
     image = Columns(
         element, extent, tuple(stride * element_bytes for stride in strides),
-        lower=tuple(-value.padding[d] for d in axes),  # type: ignore[arg-type]
-        upper=tuple(value.padding[d] - spans[d] for d in axes),  # type: ignore[arg-type]
-        step=tuple(value.step[d] for d in axes),  # type: ignore[arg-type]
-        taps=tuple(spans[d] for d in axes),  # type: ignore[arg-type]
+        lower=tuple(-value.padding[d] for d in axes),
+        upper=tuple(value.padding[d] - spans[d] for d in axes),
+        step=tuple(value.step[d] for d in axes),
+        taps=tuple(spans[d] for d in axes),
         pixels=tile.positions,
     )  # fmt: skip
     filters = Boxes(
@@ -156,5 +154,8 @@ def warp_specialized_launch(
     grid = (min(count, device.multiprocessors), 1, 1)
     launch = Launch(function, arguments, operands, grid, (THREADS, 1, 1), tile.shared_bytes)
     image, filters = maps
-    places = ((type(arguments).image.offset, 0, offsets[0], image), (type(arguments).filter.offset, 1, offsets[1], filters))
+    places = (
+        (type(arguments).image.offset, 0, offsets[0], image),
+        (type(arguments).filter.offset, 1, offsets[1], filters),
+    )
     return MappedLaunch(device, launch, places, otherwise)

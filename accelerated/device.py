@@ -156,7 +156,8 @@ class Device(ABC):
     def __init__(self) -> None:
         self._functions: dict[tuple[str | Path, str, Definitions], Function] = {}
         self._modules: dict[tuple[str | Path, Definitions], Any] = {}
-        self._compiling = threading.Lock()
+        self._finding = threading.Lock()
+        self._compiling: dict[tuple[str | Path, Definitions], threading.Lock] = {}
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Memory:
@@ -197,11 +198,14 @@ class Device(ABC):
         key = (source_name, kernel_name, definitions)
         if found := self._functions.get(key):
             return found
-        with self._compiling:
-            if (source_name, definitions) not in self._modules:
-                self._modules[source_name, definitions] = self._load(source_name, definitions)
+        wanted = (source_name, definitions)
+        with self._finding:
+            compiling = self._compiling.setdefault(wanted, threading.Lock())
+        with compiling:  # whoever needs another module does not wait
+            if wanted not in self._modules:
+                self._modules[wanted] = self._load(source_name, definitions)
             if key not in self._functions:
-                self._functions[key] = self._find(self._modules[source_name, definitions], kernel_name)
+                self._functions[key] = self._find(self._modules[wanted], kernel_name)
         return self._functions[key]
 
     def _load(self, source_name: str | Path, definitions: Definitions) -> Any:
