@@ -84,6 +84,11 @@ def _maps(
         and value.terms == channels * prod(taps)
         and (taps[0], value.input[0], value.output[0].divisor) == (1, 1, 1)
         and value.first_position == 0
+        and all(
+            value.x_position[d + 1] == value.step[d] * value.x_axis[d]
+            for d in range(AXES)
+            if value.output[d].divisor > 1
+        )
         and value.x_origin == -sum(value.padding[d] * value.x_axis[d] for d in range(AXES))
         and (groups == 1 or (value.x_group == channels and channels * element_bytes % ROW_BYTES == 0))
         and min(value.step) > 0
@@ -93,10 +98,13 @@ def _maps(
     images = value.positions // prod(output.divisor for output in value.output)
     spans = [(taps[d] - 1) * value.dilation[d] for d in range(AXES)]
     axes = (2, 1)  # columns, rows
-    strides = [value.x_axis[2], value.x_axis[1], value.x_position[0]]
-    extent = (channels * groups, value.input[2], value.input[1], images)
-    # The stride of a dimension of extent 1 is never used, but has to be a possible one.
-    strides = [stride if size > 1 else channels * groups * 16 for stride, size in zip(strides, extent[1:], strict=True)]
+    strides, extent = (
+        [value.x_axis[2], value.x_axis[1], value.x_position[0]],
+        (channels * groups, value.input[2], value.input[1], images),
+    )
+    for d, size in enumerate(extent[1:]):
+        if size == 1:  # never used, but it has to be possible
+            strides[d] = extent[d] * (strides[d - 1] if d else 1)
     image = Columns(
         element, extent, tuple(stride * element_bytes for stride in strides),
         lower=tuple(-value.padding[d] for d in axes),
