@@ -7,13 +7,14 @@ from ctypes import c_int, c_uint
 from math import prod
 from typing import Any
 
-from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingBackward, PoolingForward
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from .geometry import THREADS, blocks
 from .plans import Launch, Plan, implements, pointers, structure, type_definitions
+from . import pooling_known
 from .pooling_geometry import (
+    MAXIMA,
     PACK_BYTES,
     Fit,
     Shape,
@@ -27,7 +28,6 @@ from .pooling_geometry import (
     walk_of,
 )
 
-MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
 FORWARD, BACKWARD = "pooling_forward.cu", "pooling_backward.cu"
 BLOCK = (THREADS, 1, 1)
 # Shared memory of a block, the first that serves: several blocks share a multiprocessor, so that one computes while
@@ -47,8 +47,14 @@ WINNER_BYTES = 2
 
 @implements(PoolingForward)
 def pooling_forward(operation: PoolingForward, device: Any) -> Plan:
-    """Planes go through shared memory, few large windows are shared by a block, the rest is a thread per pack."""
+    """Known windows have their kernel."""
     shape = shape_of(operation, operation.x, operation.y, walk_y=True)
+    found = pooling_known.forward_plan(operation, shape, device, lambda: _forward_of_any(operation, shape, device))
+    return found or _forward_of_any(operation, shape, device)
+
+
+def _forward_of_any(operation: PoolingForward, shape: Shape, device: Any) -> Plan:
+    """Planes go through shared memory, few large windows are shared by a block, the rest is a thread per pack."""
     pooling = pooling_of(operation, shape)
     walk = walk_of(shape, True, (1, 4, 16) if shape.width == 16 else (1, shape.width))
     definitions = type_definitions(operation.x.scalar_type, operation)
@@ -93,9 +99,15 @@ def _forward_tile(shape: Shape, device: Any) -> tuple[TileStruct, int, int] | No
 
 @implements(PoolingBackward)
 def pooling_backward(operation: PoolingBackward, device: Any) -> Plan:
+    """Known windows have their kernel."""
+    shape = shape_of(operation, operation.x, operation.dy, walk_y=False)
+    found = pooling_known.backward_plan(operation, shape, device, lambda: _backward_of_any(operation, shape, device))
+    return found or _backward_of_any(operation, shape, device)
+
+
+def _backward_of_any(operation: PoolingBackward, shape: Shape, device: Any) -> Plan:
     """Tiles where a block can hold its windows; averages over channels, and the rest, a thread per pack of dx."""
     maximum = operation.pooling.mode in MAXIMA
-    shape = shape_of(operation, operation.x, operation.dy, walk_y=False)
     pooling = pooling_of(operation, shape)
     definitions = type_definitions(operation.x.scalar_type, operation)
     compute_bytes = SCALAR_BYTES[operation.compute_type]

@@ -1,0 +1,230 @@
+"""Pooling with windows that the kernels are compiled for (kernels/pooling_known_forward.cu, pooling_known_backward.cu)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import c_int, c_longlong, c_uint
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from dualdnn.api.operations import PoolingBackward, PoolingForward
+from dualdnn.api.operations.specs import SCALAR_BYTES
+
+from .geometry import Divisor
+from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure, type_definitions
+from .pooling_geometry import MAXIMA, PACK_BYTES, Axis, Shape
+
+# (window, stride, padding), the same of every axis: what networks use. Other windows take the kernels for any of them.
+WINDOWS = {(2, 2, 0), (3, 2, 0), (3, 2, 1), (3, 1, 1)}
+WIDE_WINDOWS = {(7, 7, 0)}  # of images; no maxima backward
+INT_OFFSETS = 2**31 - 2**24  # distances below this stay 32-bit numbers, those of the padding around them too
+MOST_OUTER = 3
+SOME_THREADS = 2**16  # how many keep a GPU busy: below it, tiles are small
+
+
+@dataclass
+class Settings:
+    """What the fastest choice is found by measuring."""
+
+    threads: int  # of a block
+    blocks: int  # that a multiprocessor should hold: what is left of its registers
+    rows: int  # windows of a thread along axis 1
+    cube_rows: int  # the same of volumes
+    lane_bytes: int  # channels of a thread
+    channel_tile: int  # windows of a thread along axis 2 where it has channels
+    loose_tile: int  # the same where rows cannot be read in packs
+    pack_bytes: int = PACK_BYTES  # of one access along a row
+
+
+SETTINGS = {
+    "forward": Settings(256, 3, 2, 1, 16, 2, 1),
+    "average": Settings(256, 3, 1, 1, 16, 1, 1),
+    "maximum": Settings(128, 4, 1, 1, 8, 1, 1),
+}
+
+
+@dataclass
+class Box:
+    """How threads share the work of a call, as the definitions of its kernel and its arguments."""
+
+    definitions: dict[str, str]
+    arguments: ctypes.Structure
+    threads: int
+    x_pack: int
+    y_pack: int
+
+
+def forward_plan(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
+    """The plan of a call with a known window; ``otherwise`` makes that of any call."""
+    return _plan(operation, shape, device, otherwise, "forward", ("x", "y"))
+
+
+def backward_plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
+    """The plan of a call with a known window; ``otherwise`` makes that of any call."""
+    kind = "maximum" if operation.pooling.mode in MAXIMA else "average"
+    return _plan(operation, shape, device, otherwise, kind, ("dy", "x", "dx"))
+
+
+def _plan(
+    operation: PoolingForward | PoolingBackward,
+    shape: Shape,
+    device: Any,
+    otherwise: Callable[[], Plan],
+    kind: str,
+    operands: tuple[str, ...],
+) -> Plan | None:
+    box = _box(shape, SETTINGS[kind], kind)
+    if box is None:
+        return None
+    file, kernel = ("forward", "") if kind == "forward" else ("backward", f"_{kind}")
+    divisor = prod(axis.divisor(operation.pooling.mode) for axis in shape.axes)
+    arguments = structure(
+        *pointers(len(operands)),
+        ("box", box.arguments),
+        *factors(operation, alpha=operation.alpha, beta=operation.beta, reciprocal=1 / divisor if divisor else 0.0),
+        ("mode", c_int(operation.pooling.mode)),
+        ("propagate", c_int(operation.pooling.nan)),
+    )
+    definitions = type_definitions(operation.x.scalar_type, operation, **box.definitions)
+    function = device.function(f"pooling_known_{file}.cu", f"pooling_known_{file}{kernel}", definitions)
+    threads = SETTINGS[kind].threads
+    launch = Launch(function, arguments, operands, (-(-box.threads // threads), 1, 1), (threads, 1, 1))
+    bytes_of = {"x": box.x_pack, "dx": box.x_pack, "y": box.y_pack, "dy": box.y_pack}
+    scalar_bytes = SCALAR_BYTES[operation.x.scalar_type]
+    alignment = {name: bytes_of[name] * scalar_bytes for name in operands}
+    return AlignedPlan(operation, [launch], alignment, otherwise)
+
+
+def _known_axes(shape: Shape, kind: str) -> list[Axis] | None:
+    """Three axes with a known window, the rows of images in axis 1; None where they are others or a window is empty."""
+    a0, a1, a2 = shape.axes
+    if (a1.input, a1.output, a1.window, a1.stride, a1.padding) == (1, 1, 1, 1, 0):
+        a0, a1 = a1, a0
+    known = WINDOWS | WIDE_WINDOWS if kind != "maximum" else WINDOWS
+    windows = {(axis.window, axis.stride, axis.padding) for axis in (a0, a1, a2)}
+    image = (a0.input, a0.output, a0.window, a0.stride, a0.padding) == (1, 1, 1, 1, 0)
+    if image:
+        windows = {(axis.window, axis.stride, axis.padding) for axis in (a1, a2)}
+    if len(windows) != 1 or not windows <= (known if image else WINDOWS):
+        return None
+    if any((axis.output - 1) * axis.stride - axis.padding >= axis.input for axis in (a0, a1, a2)):
+        return None
+    return [a0, a1, a2]
+
+
+def _box(shape: Shape, settings: Settings, kind: str) -> Box | None:
+    axes = _known_axes(shape, kind)
+    channels = shape.channels_last
+    if axes is None or not (channels or axes[2].x_stride == 1):
+        return None
+    extents, x_steps, y_steps = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
+    scalar_bytes = PACK_BYTES // shape.width
+    lanes = lane_groups = 1
+    if channels:
+        x_strides = [*x_steps[:-1], *(axis.x_stride for axis in axes if axis.input > 1)]
+        y_strides = [*y_steps[:-1], *(axis.y_stride for axis in axes if axis.output > 1)]
+        lanes = _pack(settings.lane_bytes // scalar_bytes, extents[-1], *x_strides, *y_strides)
+        lane_groups = extents.pop() // lanes
+        del x_steps[-1], y_steps[-1]
+    if len(extents) > MOST_OUTER:
+        return None
+    if channels:
+        tile2, x_pack, y_pack = settings.channel_tile if lanes > 1 else settings.loose_tile, 1, 1
+    else:
+        tile2, x_pack, y_pack = _row_packs(axes, x_steps, y_steps, settings, scalar_bytes, kind)
+    cube = axes[0].input > 1
+    outputs_of = [axis.output if kind == "forward" else -(-axis.input // axis.stride) for axis in axes]
+    tile2 = min(tile2, outputs_of[2])
+    threads1 = lane_groups * -(-outputs_of[2] // tile2) * outputs_of[0] * prod(extents)
+    tile1 = settings.cube_rows if cube else settings.rows
+    while tile1 > 1 and threads1 * -(-outputs_of[1] // tile1) < SOME_THREADS:
+        tile1 -= 1
+    tiles = [outputs_of[0] if kind == "forward" else axes[0].input]
+    tiles += [-(-outputs_of[1] // tile1), -(-outputs_of[2] // tile2)]
+    threads = lane_groups * prod(tiles) * prod(extents)
+    if threads >= 2**31 - 2**10:
+        return None
+    x_span = _span(extents, x_steps, [axis.input for axis in axes], [axis.x_stride for axis in axes], shape)
+    y_span = _span(extents, y_steps, [axis.output for axis in axes], [axis.y_stride for axis in axes], shape)
+    offset = "int" if max(x_span, y_span) < INT_OFFSETS else "long long"
+    definitions = {f"{name}{d}": str(value) for d, axis in enumerate(axes) for name, value in zip("KSP", _window(axis))}
+    definitions |= {
+        "TILE1": str(tile1),
+        "TILE2": str(tile2),
+        "LANES": str(lanes),
+        "CHANNELS": str(int(channels)),
+        "X_PACK": str(x_pack),
+        "Y_PACK": str(y_pack),
+        "OFFSET": offset,
+        "THREADS": str(settings.threads),
+        "BLOCKS": str(settings.blocks),
+    }
+    arguments = _arguments(c_int if offset == "int" else c_longlong, axes, extents, x_steps, y_steps)
+    arguments.threads, arguments.lanes = threads, Divisor.of(lane_groups)
+    for d, count in enumerate(tiles):
+        arguments.tiles[d] = Divisor.of(count)
+    return Box(definitions, arguments, threads, max(lanes, x_pack), max(lanes, y_pack))
+
+
+def _window(axis: Axis) -> tuple[int, int, int]:
+    return axis.window, axis.stride, axis.padding
+
+
+def _pack(most: int, *numbers: int) -> int:
+    """The largest power of two up to ``most`` that divides all numbers."""
+    pack = 1
+    while 2 * pack <= most and all(number % (2 * pack) == 0 for number in numbers):
+        pack *= 2
+    return pack
+
+
+def _row_packs(
+    axes: list[Axis], x_steps: list[int], y_steps: list[int], settings: Settings, scalar_bytes: int, kind: str
+) -> tuple[int, int, int]:
+    """(windows of a thread along a row, elements of an access to x, to y): the widest accesses that rows allow."""
+    most = max(1, settings.pack_bytes // scalar_bytes)
+    axis = axes[2]
+    x_strides = [*x_steps, *(other.x_stride for other in axes[:2] if other.input > 1)]
+    y_strides = [*y_steps, *(other.y_stride for other in axes[:2] if other.output > 1)]
+    best = (settings.loose_tile, 1, 1)
+    for tile in (1, 2, 4):
+        x_pack = _pack(most, tile * axis.stride, *x_strides)
+        tiles = -(-axis.output // tile) if kind == "forward" else -(-axis.input // (tile * axis.stride))
+        if tiles * tile * axis.stride > axis.input or x_pack <= best[1]:
+            continue
+        whole = axis.y_stride == 1 and tiles * tile <= axis.output
+        best = (tile, x_pack, _pack(most, tile, *y_strides) if whole else 1)
+    return best
+
+
+def _span(extents: list[int], steps: list[int], sizes: list[int], strides: list[int], shape: Shape) -> int:
+    """About how far the elements of a tensor lie apart, those around a tile included."""
+    outer = sum((extent - 1) * step for extent, step in zip(extents, steps, strict=True))
+    return outer + sum((size + 16) * stride for size, stride in zip(sizes, strides, strict=True)) + shape.extents[-1]
+
+
+def _arguments(offset: Any, axes: list[Axis], extents: list[int], x_steps: list[int], y_steps: list[int]) -> Any:
+    """A ``Box`` of kernels/pooling_known.cuh without its threads."""
+    fields = [
+        ("threads", c_uint),
+        ("lanes", Divisor),
+        ("tiles", Divisor * 3),
+        ("outer_rank", c_int),
+        ("outer", Divisor * MOST_OUTER),
+        ("x_outer", offset * MOST_OUTER),
+        ("y_outer", offset * MOST_OUTER),
+        ("input", c_int * 3),
+        ("output", c_int * 3),
+        ("x_stride", offset * 3),
+        ("y_stride", offset * 3),
+    ]
+    value: Any = type("Box", (ctypes.Structure,), {"_fields_": fields})()
+    value.outer_rank = len(extents)
+    for i, d in enumerate(reversed(range(len(extents)))):
+        value.outer[i], value.x_outer[i], value.y_outer[i] = Divisor.of(extents[d]), x_steps[d], y_steps[d]
+    for d, axis in enumerate(axes):
+        value.input[d], value.output[d] = axis.input, axis.output
+        value.x_stride[d], value.y_stride[d] = axis.x_stride, axis.y_stride
+    return value
