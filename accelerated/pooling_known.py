@@ -34,14 +34,14 @@ class Settings:
     cube_rows: int  # the same of volumes
     lane_bytes: int  # channels of a thread
     channel_tile: int  # windows of a thread along axis 2 where it has channels
-    loose_tile: int  # the same where rows cannot be read in packs
-    pack_bytes: int = PACK_BYTES  # of one access along a row
+    row_tile: int  # the same where rows are read in packs, at least
+    loose_tile: int  # the same where they cannot be
 
 
 SETTINGS = {
-    "forward": Settings(256, 3, 2, 1, 16, 2, 1),
-    "average": Settings(256, 3, 1, 1, 16, 1, 1),
-    "maximum": Settings(128, 4, 1, 1, 8, 1, 1),
+    "forward": Settings(128, 5, 2, 1, 16, 1, 2, 1),
+    "average": Settings(128, 6, 1, 1, 16, 1, 2, 1),
+    "maximum": Settings(128, 4, 2, 1, 8, 1, 4, 2),
 }
 
 
@@ -130,13 +130,15 @@ def _box(shape: Shape, settings: Settings, kind: str) -> Box | None:
         del x_steps[-1], y_steps[-1]
     if len(extents) > MOST_OUTER:
         return None
+    if not extents:
+        extents, x_steps, y_steps = [1], [0], [0]
     if channels:
         tile2, x_pack, y_pack = settings.channel_tile if lanes > 1 else settings.loose_tile, 1, 1
     else:
-        tile2, x_pack, y_pack = _row_packs(axes, x_steps, y_steps, settings, scalar_bytes, kind)
+        tile2, x_pack, y_pack = _row_packs(axes, x_steps, y_steps, settings, scalar_bytes)
     cube = axes[0].input > 1
     outputs_of = [axis.output if kind == "forward" else -(-axis.input // axis.stride) for axis in axes]
-    tile2 = min(tile2, outputs_of[2])
+    tile2 = min(tile2, outputs_of[2]) if x_pack == 1 else tile2
     threads1 = lane_groups * -(-outputs_of[2] // tile2) * outputs_of[0] * prod(extents)
     tile1 = settings.cube_rows if cube else settings.rows
     while tile1 > 1 and threads1 * -(-outputs_of[1] // tile1) < SOME_THREADS:
@@ -181,22 +183,19 @@ def _pack(most: int, *numbers: int) -> int:
 
 
 def _row_packs(
-    axes: list[Axis], x_steps: list[int], y_steps: list[int], settings: Settings, scalar_bytes: int, kind: str
+    axes: list[Axis], x_steps: list[int], y_steps: list[int], settings: Settings, scalar_bytes: int
 ) -> tuple[int, int, int]:
     """(windows of a thread along a row, elements of an access to x, to y): the widest accesses that rows allow."""
-    most = max(1, settings.pack_bytes // scalar_bytes)
-    axis = axes[2]
+    most, axis = max(1, PACK_BYTES // scalar_bytes), axes[2]
     x_strides = [*x_steps, *(other.x_stride for other in axes[:2] if other.input > 1)]
     y_strides = [*y_steps, *(other.y_stride for other in axes[:2] if other.output > 1)]
-    best = (settings.loose_tile, 1, 1)
-    for tile in (1, 2, 4):
-        x_pack = _pack(most, tile * axis.stride, *x_strides)
-        tiles = -(-axis.output // tile) if kind == "forward" else -(-axis.input // (tile * axis.stride))
-        if tiles * tile * axis.stride > axis.input or x_pack <= best[1]:
-            continue
-        whole = axis.y_stride == 1 and tiles * tile <= axis.output
-        best = (tile, x_pack, _pack(most, tile, *y_strides) if whole else 1)
-    return best
+    x_pack = _pack(most, axis.input, *x_strides)
+    if x_pack == 1:
+        return settings.loose_tile, 1, 1
+    tile = next(tile for tile in (1, 2, 4, 8, 16) if tile * axis.stride % x_pack == 0)
+    while tile < settings.row_tile and 4 * tile <= axis.output:
+        tile *= 2
+    return tile, x_pack, _pack(most, tile, axis.output, *y_strides) if axis.y_stride == 1 else 1
 
 
 def _span(extents: list[int], steps: list[int], sizes: list[int], strides: list[int], shape: Shape) -> int:

@@ -8,6 +8,8 @@
 // TILE1, TILE2, LANES (1 where rows are neighbours), X_PACK, Y_PACK (elements of one access along a row), CHANNELS (whether
 // the fastest threads are channels), OFFSET (the type of distances in memory), THREADS and BLOCKS (of a multiprocessor).
 #pragma once
+#include <type_traits>
+
 #include "elementwise.cuh"
 
 enum Mode { MAX = 0, AVERAGE_INCLUDE = 1, AVERAGE_EXCLUDE = 2, MAX_DETERMINISTIC = 3 };  // cudnnPoolingMode_t
@@ -83,15 +85,14 @@ template <int BEGIN, int COUNT> struct Line {
       if (packed && c % PACK != 0) continue;
       if (packed) {
         Pack<ELEMENT, PACK> pack = filled<PACK>(nothing);
-        if (present) pack = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(line + c);
+        if (present && at + c < extent) pack = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(line + c);
 #pragma unroll
         for (int i = 0; i < PACK; i++)
           if (k + i < COUNT) item[k + i][0] = pack.item[i];
         continue;
       }
-      bool surely = LANES == 1 && PACK > 1 && c >= 0 && c < INSIDE;
       Pack<ELEMENT, LANES> pack = filled<LANES>(nothing);
-      if (present && (surely || unsigned(at + c) < unsigned(extent))) pack = *reinterpret_cast<const Pack<ELEMENT, LANES>*>(line + c * stride);
+      if (present && unsigned(at + c) < unsigned(extent)) pack = *reinterpret_cast<const Pack<ELEMENT, LANES>*>(line + c * stride);
 #pragma unroll
       for (int i = 0; i < LANES; i++) item[k][i] = pack.item[i];
     }
@@ -112,7 +113,7 @@ __device__ __forceinline__ void write_line(ELEMENT* line, OFFSET stride, int at,
   constexpr int N = LANES == 1 ? PACK : LANES, STEP = LANES == 1 ? PACK : 1;
 #pragma unroll
   for (int k = 0; k < COUNT; k += STEP) {
-    if (PACK == 1 && at + k >= extent) continue;
+    if (at + k >= extent) continue;
     Pack<ELEMENT, N>* target = reinterpret_cast<Pack<ELEMENT, N>*>(line + (LANES == 1 && PACK > 1 ? k : k * stride));
     Pack<ELEMENT, N> pack;
     COMPUTE result[N];
@@ -148,22 +149,67 @@ template <> __device__ __forceinline__ COMPUTE lowest<int8>() { return COMPUTE(-
 template <class T> __device__ __forceinline__ T element(COMPUTE value) { return store<T>(value); }
 template <> __device__ __forceinline__ int8 element<int8>(COMPUTE) { return -128; }  // of a value below all others
 
+// What is pooled is held in the type of the arithmetic, but maxima of half as they are: two of them take one instruction, and
+// no conversion.
+constexpr bool PAIRS = std::is_same<ELEMENT, half>::value;
+using Number = std::conditional<PAIRS, half, COMPUTE>::type;
+
 // Passes over NaN: it is NaN until there is a number.
 struct Numbers {
-  static constexpr bool PROPAGATES = false;
+  static constexpr bool AVERAGE = false, PROPAGATES = false, IN_PAIRS = PAIRS;
+  using Held = Number;
   static __device__ __forceinline__ ELEMENT nothing() { return element<ELEMENT>(COMPUTE(NAN)); }
+  static __device__ __forceinline__ half2 both(half2 a, half2 b) { return __hmax2(a, b); }
+  static __device__ __forceinline__ half both(half a, half b) { return __hmax(a, b); }
   static __device__ __forceinline__ COMPUTE both(COMPUTE a, COMPUTE b) { return fmax(a, b); }
   static __device__ __forceinline__ COMPUTE result(COMPUTE value) { return value == value ? value : lowest<ELEMENT>(); }
 };
 // Propagates NaN.
 struct NumbersAndNan {
-  static constexpr bool PROPAGATES = true;
+  static constexpr bool AVERAGE = false, PROPAGATES = true, IN_PAIRS = PAIRS;
+  using Held = Number;
   static __device__ __forceinline__ ELEMENT nothing() { return element<ELEMENT>(COMPUTE(-INFINITY)); }
+  static __device__ __forceinline__ half2 both(half2 a, half2 b) { return __hmax2_nan(a, b); }
+  static __device__ __forceinline__ half both(half a, half b) { return __hmax_nan(a, b); }
   static __device__ __forceinline__ COMPUTE both(COMPUTE a, COMPUTE b) { return a > b || a != a ? a : b; }
   static __device__ __forceinline__ COMPUTE result(COMPUTE value) { return value; }
 };
 struct Sum {
+  static constexpr bool AVERAGE = true, PROPAGATES = false, IN_PAIRS = false;
+  using Held = COMPUTE;
   static __device__ __forceinline__ ELEMENT nothing() { return ELEMENT(0); }
   static __device__ __forceinline__ COMPUTE both(COMPUTE a, COMPUTE b) { return a + b; }
   static __device__ __forceinline__ COMPUTE result(COMPUTE value) { return value; }
 };
+
+template <class Held> __device__ __forceinline__ Held held(ELEMENT value) {
+  if constexpr (std::is_same<Held, ELEMENT>::value)
+    return value;
+  else
+    return load<Held>(value);
+}
+
+// Pools a line with those above it, column by column.
+template <class Pool, int BEGIN, int COUNT>
+__device__ __forceinline__ void pool_line(typename Pool::Held (&pooled)[COUNT][LANES], const Line<BEGIN, COUNT>& line, bool first) {
+  using Held = typename Pool::Held;
+  constexpr int N = COUNT * LANES, ODD = LANES == 1 ? (BEGIN & 1) : 0;  // where pairs begin, as they were read
+#pragma unroll
+  for (int k = 0; k < N; k++) {
+    Held &one = pooled[k / LANES][k % LANES], value = held<Held>(line.item[k / LANES][k % LANES]);
+    if (first) {
+      one = value;
+      continue;
+    }
+    if constexpr (Pool::IN_PAIRS) {
+      if (k >= ODD && k - (k - ODD) % 2 + 1 < N) {
+        if ((k - ODD) % 2) continue;
+        Held& other = pooled[(k + 1) / LANES][(k + 1) % LANES];
+        half2 pair = Pool::both(__halves2half2(one, other), __halves2half2(value, line.item[(k + 1) / LANES][(k + 1) % LANES]));
+        one = __low2half(pair), other = __high2half(pair);
+        continue;
+      }
+    }
+    one = Pool::both(one, value);
+  }
+}

@@ -105,6 +105,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_back
 
 template <class Pool> __device__ __forceinline__ void backward_maximum(const BackwardArguments& a, const Tile& tile) {
   const Box& box = a.box;
+  using Held = typename Pool::Held;
   constexpr int READ1 = Axis1::READ, READ2 = Axis2::READ, WINDOWS = Axis2::WINDOWS;
   int i1 = tile.tile[1] * LINES + Axis1::AROUND, i2 = tile.tile[2] * COLUMNS;
   Sums sums;
@@ -127,24 +128,20 @@ template <class Pool> __device__ __forceinline__ void backward_maximum(const Bac
 #pragma unroll
     for (int w1 = 0; w1 < Axis1::WINDOWS; w1++) read_gifts(a, tile, o0, tile.tile[1] * TILE1 + Axis1::FIRST + w1, gifts[w1]);
 #pragma unroll
-    for (int w1 = 0; w1 < Axis1::WINDOWS; w1++)
+    for (int w1 = 0; w1 < Axis1::WINDOWS; w1++) {
+      Held pooled[READ2][LANES];
 #pragma unroll
-      for (int i = 0; i < LANES; i++) {
-        COMPUTE pooled[READ2];
+      for (int k0 = 0; k0 < K0; k0++)
 #pragma unroll
-        for (int k0 = 0; k0 < K0; k0++)
+        for (int k1 = 0; k1 < K1; k1++) pool_line<Pool>(pooled, met[k0][w1 * S1 + k1], k0 == 0 && k1 == 0);
 #pragma unroll
-          for (int k1 = 0; k1 < K1; k1++)
-#pragma unroll
-            for (int c = 0; c < READ2; c++) {
-              COMPUTE value = load<COMPUTE>(met[k0][w1 * S1 + k1].item[c][i]);
-              pooled[c] = k0 == 0 && k1 == 0 ? value : Pool::both(pooled[c], value);
-            }
+      for (int i = 0; i < LANES; i++)
 #pragma unroll
         for (int w2 = 0; w2 < WINDOWS; w2++) {
-          COMPUTE most = pooled[w2 * S2], gift = load<COMPUTE>(gifts[w1].item[w2][i]);
+          COMPUTE gift = load<COMPUTE>(gifts[w1].item[w2][i]);
+          Held most = pooled[w2 * S2][i];
 #pragma unroll
-          for (int k2 = 1; k2 < K2; k2++) most = Pool::both(most, pooled[w2 * S2 + k2]);
+          for (int k2 = 1; k2 < K2; k2++) most = Pool::both(most, pooled[w2 * S2 + k2][i]);
           bool open = true;  // until the first input that equals the maximum
 #pragma unroll
           for (int k0 = 0; k0 < K0; k0++) {
@@ -154,10 +151,10 @@ template <class Pool> __device__ __forceinline__ void backward_maximum(const Bac
 #pragma unroll
               for (int k2 = 0; k2 < K2; k2++) {
                 int c = w2 * S2 + k2, line = w1 * S1 + k1 + Axis1::AROUND, column = c + Axis2::AROUND;
-                COMPUTE value = load<COMPUTE>(met[k0][w1 * S1 + k1].item[c][i]);
+                Held value = held<Held>(met[k0][w1 * S1 + k1].item[c][i]);
                 bool equal = value == most;
                 if (Pool::PROPAGATES)
-                  equal = (equal || value != value) && present[k0][w1 * S1 + k1] && unsigned(i2 + column) < unsigned(box.input[2]);
+                  equal = (equal || !(value == value)) && present[k0][w1 * S1 + k1] && unsigned(i2 + column) < unsigned(box.input[2]);
                 if (0 <= line && line < LINES && 0 <= column && column < COLUMNS)
                   if (open && equal && mine) sums[line][column][i] += gift;
                 open = open && !equal;

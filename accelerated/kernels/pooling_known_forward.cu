@@ -20,7 +20,8 @@ template <class Pool> __device__ __forceinline__ void forward(const ForwardArgum
   constexpr int COLUMNS = Axis2::COUNT, LINES = Axis1::COUNT;
   int i0 = tile.tile[0] * S0 - P0, i1 = tile.tile[1] * Axis1::INPUTS - P1, i2 = tile.tile[2] * Axis2::INPUTS;
   const ELEMENT* x = a.x + (tile.x + OFFSET(i0) * box.x_stride[0] + OFFSET(i1) * box.x_stride[1] + OFFSET(i2) * box.x_stride[2]);
-  COMPUTE pooled[TILE1][COLUMNS][LANES];
+  using Held = typename Pool::Held;
+  Held pooled[TILE1][COLUMNS][LANES];
 #pragma unroll
   for (int k0 = 0; k0 < K0; k0++)
 #pragma unroll
@@ -33,18 +34,12 @@ template <class Pool> __device__ __forceinline__ void forward(const ForwardArgum
       for (int row = 0; row < TILE1; row++) {
         int k1 = line - row * S1;
         if (k1 < 0 || k1 >= K1) continue;
-#pragma unroll
-        for (int c = 0; c < COLUMNS; c++)
-#pragma unroll
-          for (int i = 0; i < LANES; i++) {
-            COMPUTE value = load<COMPUTE>(met.item[c][i]);
-            pooled[row][c][i] = k0 == 0 && k1 == 0 ? value : Pool::both(pooled[row][c][i], value);
-          }
+        pool_line<Pool>(pooled[row], met, k0 == 0 && k1 == 0);
       }
     }
   int o0 = tile.tile[0], o1 = tile.tile[1] * TILE1, o2 = tile.tile[2] * TILE2;
   ELEMENT* y = a.y + (tile.y + OFFSET(o0) * box.y_stride[0] + OFFSET(o1) * box.y_stride[1] + OFFSET(o2) * box.y_stride[2]);
-  bool average = a.mode == AVERAGE_INCLUDE || a.mode == AVERAGE_EXCLUDE, exclude = a.mode == AVERAGE_EXCLUDE;
+  bool exclude = a.mode == AVERAGE_EXCLUDE;
 #pragma unroll
   for (int row = 0; row < TILE1; row++) {
     if (o1 + row >= box.output[1]) break;
@@ -52,7 +47,7 @@ template <class Pool> __device__ __forceinline__ void forward(const ForwardArgum
 #pragma unroll
     for (int u = 0; u < TILE2; u++) {
       COMPUTE factor = a.alpha;
-      if (average) {
+      if constexpr (Pool::AVERAGE) {
         COMPUTE reciprocal = a.reciprocal;
         if (reciprocal == COMPUTE(0))
           reciprocal = COMPUTE(1) / (COMPUTE(counted<Axis0>(o0, box.input[0], exclude)) * COMPUTE(counted<Axis1>(o1 + row, box.input[1], exclude)) *
@@ -61,11 +56,11 @@ template <class Pool> __device__ __forceinline__ void forward(const ForwardArgum
       }
 #pragma unroll
       for (int i = 0; i < LANES; i++) {
-        COMPUTE value = pooled[row][u * S2][i];
+        Held pool = pooled[row][u * S2][i];
 #pragma unroll
-        for (int k2 = 1; k2 < K2; k2++) value = Pool::both(value, pooled[row][u * S2 + k2][i]);
-        value = Pool::result(value);
-        result[u][i] = average ? a.alpha * (value * factor) : factor * value;
+        for (int k2 = 1; k2 < K2; k2++) pool = Pool::both(pool, pooled[row][u * S2 + k2][i]);
+        COMPUTE value = Pool::result(COMPUTE(pool));
+        result[u][i] = Pool::AVERAGE ? a.alpha * (value * factor) : factor * value;
       }
     }
     write_line<TILE2, Y_PACK>(y + OFFSET(row) * box.y_stride[1], box.y_stride[2], o2, box.output[2], result, a.beta);
