@@ -31,7 +31,6 @@ class Settings:
     threads: int  # of a block
     blocks: int  # that a multiprocessor should hold: what is left of its registers
     rows: int  # windows of a thread along axis 1
-    cube_rows: int  # the same of volumes
     lane_bytes: int  # channels of a thread
     channel_tile: int  # windows of a thread along axis 2 where it has channels
     row_tile: int  # the same where rows are read in packs, at least
@@ -39,9 +38,12 @@ class Settings:
 
 
 SETTINGS = {
-    "forward": Settings(128, 5, 2, 1, 16, 1, 2, 1),
-    "average": Settings(128, 6, 1, 1, 16, 1, 2, 1),
-    "maximum": Settings(128, 4, 2, 1, 8, 1, 4, 2),
+    "forward": Settings(128, 5, 2, 16, 1, 2, 1),
+    "average": Settings(128, 6, 1, 16, 1, 2, 1),
+    "maximum": Settings(128, 4, 2, 8, 1, 4, 2),
+    "forward of volumes": Settings(128, 5, 1, 16, 1, 2, 1),
+    "average of volumes": Settings(128, 6, 1, 16, 1, 2, 1),
+    "maximum of volumes": Settings(128, 3, 1, 8, 1, 2, 1),
 }
 
 
@@ -75,7 +77,11 @@ def _plan(
     kind: str,
     operands: tuple[str, ...],
 ) -> Plan | None:
-    box = _box(shape, SETTINGS[kind], kind)
+    axes = _known_axes(shape, kind)
+    if axes is None:
+        return None
+    settings = SETTINGS[kind if axes[0].window == 1 else f"{kind} of volumes"]
+    box = _box(shape, axes, settings, kind)
     if box is None:
         return None
     file, kernel = ("forward", "") if kind == "forward" else ("backward", f"_{kind}")
@@ -89,8 +95,8 @@ def _plan(
     )
     definitions = type_definitions(operation.x.scalar_type, operation, **box.definitions)
     function = device.function(f"pooling_known_{file}.cu", f"pooling_known_{file}{kernel}", definitions)
-    threads = SETTINGS[kind].threads
-    launch = Launch(function, arguments, operands, (-(-box.threads // threads), 1, 1), (threads, 1, 1))
+    grid = (-(-box.threads // settings.threads), 1, 1)
+    launch = Launch(function, arguments, operands, grid, (settings.threads, 1, 1))
     bytes_of = {"x": box.x_pack, "dx": box.x_pack, "y": box.y_pack, "dy": box.y_pack}
     scalar_bytes = SCALAR_BYTES[operation.x.scalar_type]
     alignment = {name: bytes_of[name] * scalar_bytes for name in operands}
@@ -114,10 +120,9 @@ def _known_axes(shape: Shape, kind: str) -> list[Axis] | None:
     return [a0, a1, a2]
 
 
-def _box(shape: Shape, settings: Settings, kind: str) -> Box | None:
-    axes = _known_axes(shape, kind)
+def _box(shape: Shape, axes: list[Axis], settings: Settings, kind: str) -> Box | None:
     channels = shape.channels_last
-    if axes is None or not (channels or axes[2].x_stride == 1):
+    if not channels and axes[2].x_stride != 1:
         return None
     extents, x_steps, y_steps = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
     scalar_bytes = PACK_BYTES // shape.width
@@ -136,11 +141,10 @@ def _box(shape: Shape, settings: Settings, kind: str) -> Box | None:
         tile2, x_pack, y_pack = settings.channel_tile if lanes > 1 else settings.loose_tile, 1, 1
     else:
         tile2, x_pack, y_pack = _row_packs(axes, x_steps, y_steps, settings, scalar_bytes)
-    cube = axes[0].input > 1
     outputs_of = [axis.output if kind == "forward" else -(-axis.input // axis.stride) for axis in axes]
     tile2 = min(tile2, outputs_of[2]) if x_pack == 1 else tile2
     threads1 = lane_groups * -(-outputs_of[2] // tile2) * outputs_of[0] * prod(extents)
-    tile1 = settings.cube_rows if cube else settings.rows
+    tile1 = settings.rows
     while tile1 > 1 and threads1 * -(-outputs_of[1] // tile1) < SOME_THREADS:
         tile1 -= 1
     tiles = [outputs_of[0] if kind == "forward" else axes[0].input]

@@ -103,65 +103,108 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_back
   write_sums(a, tile, sums, a.alpha);
 }
 
+template <class Pool> struct Maxima {
+  static constexpr int READ1 = Axis1::READ, READ2 = Axis2::READ;
+  using Held = typename Pool::Held;
+  using Columns = Held[Axis1::WINDOWS][READ2][LANES];  // of each row of windows: the maxima over the lines of a plane
+
+  Line<Axis2::AROUND, READ2> line[READ1];
+  bool present[READ1];
+
+  // The lines of a plane around a tile.
+  __device__ __forceinline__ void read(const BackwardArguments& a, const Tile& tile, int plane) {
+    const Box& box = a.box;
+    int i1 = tile.tile[1] * LINES + Axis1::AROUND, i2 = tile.tile[2] * COLUMNS;
+    const ELEMENT* x = a.x + (tile.x + OFFSET(plane) * box.x_stride[0] + OFFSET(i1) * box.x_stride[1] + OFFSET(i2) * box.x_stride[2]);
+#pragma unroll
+    for (int k = 0; k < READ1; k++) {
+      present[k] = unsigned(i1 + k) < unsigned(box.input[1]);
+      line[k].template read<COLUMNS, X_PACK>(x + OFFSET(k) * box.x_stride[1], box.x_stride[2], i2, box.input[2], present[k], Pool::nothing());
+    }
+  }
+  __device__ __forceinline__ void pool(Columns& columns, bool first) const {
+#pragma unroll
+    for (int w1 = 0; w1 < Axis1::WINDOWS; w1++)
+#pragma unroll
+      for (int k1 = 0; k1 < K1; k1++) pool_line<Pool>(columns[w1], line[w1 * S1 + k1], first && k1 == 0);
+  }
+  // The maxima over planes [first, last).
+  static __device__ __forceinline__ void pool_planes(const BackwardArguments& a, const Tile& tile, int first, int last, Columns& columns) {
+    Held nothing = held<Held>(Pool::nothing());
+#pragma unroll
+    for (int w1 = 0; w1 < Axis1::WINDOWS; w1++)
+#pragma unroll
+      for (int c = 0; c < READ2; c++)
+#pragma unroll
+        for (int i = 0; i < LANES; i++) columns[w1][c][i] = nothing;
+#pragma unroll 1
+    for (int plane = first; plane < last; plane++) {
+      Maxima other;
+      other.read(a, tile, plane);
+      other.pool(columns, false);
+    }
+  }
+  // Over the columns of a window.
+  static __device__ __forceinline__ Held over_columns(const Held (&columns)[READ2][LANES], int w2, int i) {
+    Held highest = columns[w2 * S2][i];
+#pragma unroll
+    for (int k2 = 1; k2 < K2; k2++) highest = Pool::both(highest, columns[w2 * S2 + k2][i]);
+    return highest;
+  }
+};
+
 template <class Pool> __device__ __forceinline__ void backward_maximum(const BackwardArguments& a, const Tile& tile) {
   const Box& box = a.box;
   using Held = typename Pool::Held;
-  constexpr int READ1 = Axis1::READ, READ2 = Axis2::READ, WINDOWS = Axis2::WINDOWS;
-  int i1 = tile.tile[1] * LINES + Axis1::AROUND, i2 = tile.tile[2] * COLUMNS;
+  int i0 = tile.tile[0], i2 = tile.tile[2] * COLUMNS;
   Sums sums;
   clear(sums);
-  Planes planes(tile.tile[0], box.output[0]);
+  Maxima<Pool> mine;
+  typename Maxima<Pool>::Columns own, before, after;
+  mine.read(a, tile, i0);
+  Planes planes(i0, box.output[0]);
   for (int o0 = planes.first; o0 < planes.last; o0++) {
-    int i0 = o0 * S0 - P0;
-    const ELEMENT* x = a.x + (tile.x + OFFSET(i0) * box.x_stride[0] + OFFSET(i1) * box.x_stride[1] + OFFSET(i2) * box.x_stride[2]);
-    Line<Axis2::AROUND, READ2> met[K0][READ1];
-    bool present[K0][READ1];
     Gifts gifts[Axis1::WINDOWS];
 #pragma unroll
-    for (int k0 = 0; k0 < K0; k0++)
-#pragma unroll
-      for (int line = 0; line < READ1; line++) {
-        present[k0][line] = unsigned(i1 + line) < unsigned(box.input[1]) && (K0 == 1 || unsigned(i0 + k0) < unsigned(box.input[0]));
-        met[k0][line].template read<COLUMNS, X_PACK>(x + (OFFSET(k0) * box.x_stride[0] + OFFSET(line) * box.x_stride[1]), box.x_stride[2], i2,
-                                                     box.input[2], present[k0][line], Pool::nothing());
-      }
-#pragma unroll
     for (int w1 = 0; w1 < Axis1::WINDOWS; w1++) read_gifts(a, tile, o0, tile.tile[1] * TILE1 + Axis1::FIRST + w1, gifts[w1]);
+    int first = max(o0 * S0 - P0, 0), last = min(o0 * S0 - P0 + K0, box.input[0]);
+    if (K0 > 1) {  // what the planes before and after this one hold decides together
+      Maxima<Pool>::pool_planes(a, tile, first, i0, before);
+      Maxima<Pool>::pool_planes(a, tile, i0 + 1, last, after);
+    }
+    mine.pool(own, true);
 #pragma unroll
-    for (int w1 = 0; w1 < Axis1::WINDOWS; w1++) {
-      Held pooled[READ2][LANES];
-#pragma unroll
-      for (int k0 = 0; k0 < K0; k0++)
-#pragma unroll
-        for (int k1 = 0; k1 < K1; k1++) pool_line<Pool>(pooled, met[k0][w1 * S1 + k1], k0 == 0 && k1 == 0);
+    for (int w1 = 0; w1 < Axis1::WINDOWS; w1++)
 #pragma unroll
       for (int i = 0; i < LANES; i++)
 #pragma unroll
-        for (int w2 = 0; w2 < WINDOWS; w2++) {
+        for (int w2 = 0; w2 < Axis2::WINDOWS; w2++) {
           COMPUTE gift = load<COMPUTE>(gifts[w1].item[w2][i]);
-          Held most = pooled[w2 * S2][i];
-#pragma unroll
-          for (int k2 = 1; k2 < K2; k2++) most = Pool::both(most, pooled[w2 * S2 + k2][i]);
+          Held highest = Maxima<Pool>::over_columns(own[w1], w2, i);
           bool open = true;  // until the first input that equals the maximum
-#pragma unroll
-          for (int k0 = 0; k0 < K0; k0++) {
-            bool mine = K0 == 1 || i0 + k0 == tile.tile[0];
-#pragma unroll
-            for (int k1 = 0; k1 < K1; k1++)
-#pragma unroll
-              for (int k2 = 0; k2 < K2; k2++) {
-                int c = w2 * S2 + k2, line = w1 * S1 + k1 + Axis1::AROUND, column = c + Axis2::AROUND;
-                Held value = held<Held>(met[k0][w1 * S1 + k1].item[c][i]);
-                bool equal = value == most;
-                if (Pool::PROPAGATES)
-                  equal = (equal || !(value == value)) && present[k0][w1 * S1 + k1] && unsigned(i2 + column) < unsigned(box.input[2]);
-                if (0 <= line && line < LINES && 0 <= column && column < COLUMNS)
-                  if (open && equal && mine) sums[line][column][i] += gift;
-                open = open && !equal;
-              }
+          COMPUTE most;
+          if constexpr (K0 > 1) {
+            Held earlier = Maxima<Pool>::over_columns(before[w1], w2, i);
+            highest = Pool::both(Pool::both(earlier, highest), Maxima<Pool>::over_columns(after[w1], w2, i));
+            most = COMPUTE(highest);
+            open = first >= i0 || !(COMPUTE(earlier) == most || (Pool::PROPAGATES && !(earlier == earlier)));
+          } else {
+            most = COMPUTE(highest);  // comparing floats takes fewer instructions than comparing halves
           }
+#pragma unroll
+          for (int k1 = 0; k1 < K1; k1++)
+#pragma unroll
+            for (int k2 = 0; k2 < K2; k2++) {
+              int c = w2 * S2 + k2, line = w1 * S1 + k1 + Axis1::AROUND, column = c + Axis2::AROUND;
+              COMPUTE value = load<COMPUTE>(mine.line[w1 * S1 + k1].item[c][i]);
+              bool equal = value == most;
+              if (Pool::PROPAGATES)
+                equal = (equal || !(value == value)) && mine.present[w1 * S1 + k1] && unsigned(i2 + column) < unsigned(box.input[2]);
+              if (0 <= line && line < LINES && 0 <= column && column < COLUMNS)
+                if (open && equal) sums[line][column][i] += gift;
+              open = open && !equal;
+            }
         }
-      }
   }
   write_sums(a, tile, sums, a.alpha);
 }
