@@ -41,9 +41,9 @@ SETTINGS = {
     "forward": Settings(128, 5, 2, 16, 1, 2, 1),
     "average": Settings(128, 6, 1, 16, 1, 2, 1),
     "maximum": Settings(128, 4, 2, 8, 1, 4, 2),
-    "forward of volumes": Settings(128, 5, 1, 16, 1, 2, 1),
+    "forward of volumes": Settings(128, 5, 1, 8, 1, 2, 1),
     "average of volumes": Settings(128, 6, 1, 16, 1, 2, 1),
-    "maximum of volumes": Settings(128, 3, 1, 8, 1, 2, 1),
+    "maximum of volumes": Settings(128, 3, 1, 4, 1, 4, 1),
 }
 
 
@@ -155,7 +155,11 @@ def _box(shape: Shape, axes: list[Axis], settings: Settings, kind: str) -> Box |
     x_span = _span(extents, x_steps, [axis.input for axis in axes], [axis.x_stride for axis in axes], shape)
     y_span = _span(extents, y_steps, [axis.output for axis in axes], [axis.y_stride for axis in axes], shape)
     offset = "int" if max(x_span, y_span) < INT_OFFSETS else "long long"
-    definitions = {f"{name}{d}": str(value) for d, axis in enumerate(axes) for name, value in zip("KSP", _window(axis))}
+    definitions = {
+        f"{name}{d}": str(value)
+        for d, axis in enumerate(axes)
+        for name, value in zip("KSP", _window(axis), strict=True)
+    }
     definitions |= {
         "TILE1": str(tile1),
         "TILE2": str(tile2),
