@@ -18,9 +18,11 @@ from .pooling_geometry import MAXIMA, PACK_BYTES, Axis, Shape
 
 # (window, stride, padding), the same of every axis: what networks use. Other windows take the kernels for any of them.
 WINDOWS = {(2, 2, 0), (3, 2, 0), (3, 2, 1), (3, 1, 1)}
-WIDE_WINDOWS = {(7, 7, 0)}  # of images; no maxima backward
+WIDE_WINDOWS = {(7, 7, 0)}  # of images in rows; no maxima backward
+WIDEST = 3  # of the others
 INT_OFFSETS = 2**31 - 2**24  # distances below this stay 32-bit numbers, those of the padding around them too
 MOST_OUTER = 3
+MOST_TILE = 4  # windows along a row that the width of accesses may ask for
 SOME_THREADS = 2**16  # how many keep a GPU busy: below it, tiles are small
 
 
@@ -44,6 +46,8 @@ SETTINGS = {
     "forward of volumes": Settings(128, 5, 1, 8, 1, 2, 1),
     "average of volumes": Settings(128, 6, 1, 16, 1, 2, 1),
     "maximum of volumes": Settings(128, 3, 1, 4, 1, 4, 1),
+    "forward of wide windows": Settings(128, 4, 1, 4, 1, 1, 1),
+    "average of wide windows": Settings(128, 4, 1, 4, 1, 1, 1),
 }
 
 
@@ -80,7 +84,8 @@ def _plan(
     axes = _known_axes(shape, kind)
     if axes is None:
         return None
-    settings = SETTINGS[kind if axes[0].window == 1 else f"{kind} of volumes"]
+    volume, wide = axes[0].window > 1, axes[2].window > WIDEST
+    settings = SETTINGS[kind + (" of volumes" if volume else " of wide windows" if wide else "")]
     box = _box(shape, axes, settings, kind)
     if box is None:
         return None
@@ -93,6 +98,8 @@ def _plan(
         ("mode", c_int(operation.pooling.mode)),
         ("propagate", c_int(operation.pooling.nan)),
     )
+    if file == "backward":
+        box.definitions["MAXIMUM"] = str(int(kind == "maximum"))
     definitions = type_definitions(operation.x.scalar_type, operation, **box.definitions)
     function = device.function(f"pooling_known_{file}.cu", f"pooling_known_{file}{kernel}", definitions)
     grid = (-(-box.threads // settings.threads), 1, 1)
@@ -108,7 +115,7 @@ def _known_axes(shape: Shape, kind: str) -> list[Axis] | None:
     a0, a1, a2 = shape.axes
     if (a1.input, a1.output, a1.window, a1.stride, a1.padding) == (1, 1, 1, 1, 0):
         a0, a1 = a1, a0
-    known = WINDOWS | WIDE_WINDOWS if kind != "maximum" else WINDOWS
+    known = WINDOWS if kind == "maximum" or shape.channels_last else WINDOWS | WIDE_WINDOWS
     windows = {(axis.window, axis.stride, axis.padding) for axis in (a0, a1, a2)}
     image = (a0.input, a0.output, a0.window, a0.stride, a0.padding) == (1, 1, 1, 1, 0)
     if image:
@@ -137,16 +144,24 @@ def _box(shape: Shape, axes: list[Axis], settings: Settings, kind: str) -> Box |
         return None
     if not extents:
         extents, x_steps, y_steps = [1], [0], [0]
+    x_pack = y_pack = tile2 = 1
     if channels:
-        tile2, x_pack, y_pack = settings.channel_tile if lanes > 1 else settings.loose_tile, 1, 1
+        most_tile2 = settings.channel_tile if lanes > 1 else settings.loose_tile
     else:
-        tile2, x_pack, y_pack = _row_packs(axes, x_steps, y_steps, settings, scalar_bytes)
+        x_pack, tile2 = _row_pack(axes, x_steps, settings, scalar_bytes)
+        most_tile2 = settings.row_tile if x_pack > 1 else settings.loose_tile
     outputs_of = [axis.output if kind == "forward" else -(-axis.input // axis.stride) for axis in axes]
-    tile2 = min(tile2, outputs_of[2]) if x_pack == 1 else tile2
-    threads1 = lane_groups * -(-outputs_of[2] // tile2) * outputs_of[0] * prod(extents)
-    tile1 = settings.rows
-    while tile1 > 1 and threads1 * -(-outputs_of[1] // tile1) < SOME_THREADS:
-        tile1 -= 1
+    most_tile1 = settings.rows if axes[1].window > axes[1].stride else 1  # where windows overlap
+    planes = lane_groups * outputs_of[0] * prod(extents)
+    tile1 = 1
+    # Larger tiles share more, as long as there are enough threads.
+    while tile2 < most_tile2 and planes * outputs_of[1] * outputs_of[2] >= SOME_THREADS * 2 * tile2:
+        tile2 *= 2
+    if not channels and axes[2].y_stride == 1:
+        y_strides = [*y_steps, *(axis.y_stride for axis in axes[:2] if axis.output > 1)]
+        y_pack = _pack(min(tile2, PACK_BYTES // scalar_bytes), axes[2].output, *y_strides)
+    while tile1 < most_tile1 and planes * outputs_of[1] * outputs_of[2] >= SOME_THREADS * (tile1 + 1) * tile2:
+        tile1 += 1
     tiles = [outputs_of[0] if kind == "forward" else axes[0].input]
     tiles += [-(-outputs_of[1] // tile1), -(-outputs_of[2] // tile2)]
     threads = lane_groups * prod(tiles) * prod(extents)
@@ -190,20 +205,17 @@ def _pack(most: int, *numbers: int) -> int:
     return pack
 
 
-def _row_packs(
-    axes: list[Axis], x_steps: list[int], y_steps: list[int], settings: Settings, scalar_bytes: int
-) -> tuple[int, int, int]:
-    """(windows of a thread along a row, elements of an access to x, to y): the widest accesses that rows allow."""
-    most, axis = max(1, PACK_BYTES // scalar_bytes), axes[2]
+def _row_pack(axes: list[Axis], x_steps: list[int], settings: Settings, scalar_bytes: int) -> tuple[int, int]:
+    """(elements of an access to a row of x, windows along it that a thread takes at least): the widest access."""
     x_strides = [*x_steps, *(other.x_stride for other in axes[:2] if other.input > 1)]
-    y_strides = [*y_steps, *(other.y_stride for other in axes[:2] if other.output > 1)]
-    x_pack = _pack(most, axis.input, *x_strides)
-    if x_pack == 1:
-        return settings.loose_tile, 1, 1
-    tile = next(tile for tile in (1, 2, 4, 8, 16) if tile * axis.stride % x_pack == 0)
-    while tile < settings.row_tile and 4 * tile <= axis.output:
-        tile *= 2
-    return tile, x_pack, _pack(most, tile, axis.output, *y_strides) if axis.y_stride == 1 else 1
+    pack = _pack(max(1, PACK_BYTES // scalar_bytes), axes[2].input, *x_strides)
+    tile = 1
+    while tile * axes[2].stride % pack:
+        if tile == MOST_TILE:
+            pack //= 2
+        else:
+            tile *= 2
+    return pack, tile
 
 
 def _span(extents: list[int], steps: list[int], sizes: list[int], strides: list[int], shape: Shape) -> int:

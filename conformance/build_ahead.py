@@ -37,8 +37,8 @@ class Listing:
 def wanted_modules(device: Any) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     """The modules of every operation that is timed, in every data type."""
     listing = Listing(device)
-    for make, _ in OPERATIONS.values():
-        for dims in SMALL_SHAPES:
+    for make, shapes in OPERATIONS.values():
+        for dims in (*SMALL_SHAPES, *shapes):
             for data_type in TYPES:
                 for layout in LAYOUTS:
                     plan(make(data_type, dims, layout), listing)

@@ -6,7 +6,7 @@
 //
 // Definitions: K0 S0 P0, K1 S1 P1, K2 S2 P2 (window, stride, padding of each axis; images have axis 0 of one position),
 // TILE1, TILE2, LANES (1 where rows are neighbours), X_PACK, Y_PACK (elements of one access along a row), CHANNELS (whether
-// the fastest threads are channels), OFFSET (the type of distances in memory), THREADS and BLOCKS (of a multiprocessor).
+// the fastest threads are channels), OFFSET (the type of distances in memory), MAXIMUM (backward: or else averages), THREADS and BLOCKS (of a multiprocessor).
 #pragma once
 #include <type_traits>
 

@@ -63,6 +63,7 @@ __device__ __forceinline__ void clear(Sums& sums) {
       for (int i = 0; i < LANES; i++) sums[line][c][i] = 0;
 }
 
+#if !MAXIMUM
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_backward_average(const BackwardArguments a) {
   Tile tile(a.box);
   if (!tile.exists) return;
@@ -103,6 +104,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_back
   write_sums(a, tile, sums, a.alpha);
 }
 
+#else
 template <class Pool> struct Maxima {
   static constexpr int READ1 = Axis1::READ, READ2 = Axis2::READ;
   using Held = typename Pool::Held;
@@ -217,3 +219,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_back
   else
     backward_maximum<Numbers>(a, tile);
 }
+#endif
