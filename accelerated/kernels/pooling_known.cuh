@@ -8,6 +8,7 @@
 // TILE1, TILE2, LANES (1 where rows are neighbours), X_PACK, Y_PACK (elements of one access along a row), CHANNELS (whether
 // the fastest threads are channels), OFFSET (the type of distances in memory), MAXIMUM (backward: or else averages), THREADS and BLOCKS (of a multiprocessor).
 #pragma once
+#include <cstring>
 #include <type_traits>
 
 #include "elementwise.cuh"
@@ -84,25 +85,31 @@ template <int BEGIN, int COUNT> struct Line {
       bool packed = LANES == 1 && PACK > 1 && c >= 0 && c / PACK * PACK >= BEGIN && c / PACK * PACK + PACK <= min(INSIDE, BEGIN + COUNT);
       if (packed && c % PACK != 0) continue;
       if (packed) {
-        Pack<ELEMENT, PACK> pack = filled<PACK>(nothing);
-        if (present && at + c < extent) pack = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(line + c);
+        Pack<ELEMENT, PACK> pack = taken<PACK>(line + c, present && at + c < extent, nothing);
 #pragma unroll
         for (int i = 0; i < PACK; i++)
           if (k + i < COUNT) item[k + i][0] = pack.item[i];
         continue;
       }
-      Pack<ELEMENT, LANES> pack = filled<LANES>(nothing);
-      if (present && unsigned(at + c) < unsigned(extent)) pack = *reinterpret_cast<const Pack<ELEMENT, LANES>*>(line + c * stride);
+      Pack<ELEMENT, LANES> pack = taken<LANES>(line + c * stride, present && unsigned(at + c) < unsigned(extent), nothing);
 #pragma unroll
       for (int i = 0; i < LANES; i++) item[k][i] = pack.item[i];
     }
   }
 
  private:
-  template <int N> static __device__ __forceinline__ Pack<ELEMENT, N> filled(ELEMENT value) {
+  // Moved and chosen as words: elements are taken apart afterwards, not in either case.
+  template <int N> static __device__ __forceinline__ Pack<ELEMENT, N> taken(const ELEMENT* from, bool present, ELEMENT nothing) {
+    constexpr int BYTES = N * sizeof(ELEMENT), WORD = sizeof(ELEMENT) >= 4 ? sizeof(ELEMENT) : BYTES < 4 ? BYTES : 4;
+    using Small = typename std::conditional<WORD == 1, unsigned char, unsigned short>::type;
+    using Word = typename std::conditional<sizeof(ELEMENT) >= 4, ELEMENT, typename std::conditional<WORD == 4, unsigned, Small>::type>::type;
     Pack<ELEMENT, N> pack;
+    Pack<Word, BYTES / WORD> words;
 #pragma unroll
-    for (int i = 0; i < N; i++) pack.item[i] = value;
+    for (int i = 0; i < N; i++) pack.item[i] = nothing;
+    memcpy(&words, &pack, BYTES);
+    if (present) words = *reinterpret_cast<const Pack<Word, BYTES / WORD>*>(from);
+    memcpy(&pack, &words, BYTES);
     return pack;
   }
 };
