@@ -41,7 +41,7 @@ class Settings:
 
 SETTINGS = {
     "forward": Settings(128, 5, 2, 16, 1, 2, 1),
-    "average": Settings(128, 6, 1, 16, 1, 2, 1),
+    "average": Settings(128, 6, 2, 8, 1, 2, 1),
     "maximum": Settings(128, 4, 2, 8, 1, 4, 2),
     "forward of volumes": Settings(128, 5, 1, 8, 1, 2, 1),
     "average of volumes": Settings(128, 6, 1, 16, 1, 2, 1),

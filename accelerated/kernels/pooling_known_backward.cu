@@ -64,11 +64,10 @@ __device__ __forceinline__ void clear(Sums& sums) {
 }
 
 #if !MAXIMUM
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_backward_average(const BackwardArguments a) {
-  Tile tile(a.box);
-  if (!tile.exists) return;
+// SAME: every average has the same divisor.
+template <bool SAME> __device__ __forceinline__ void backward_average(const BackwardArguments& a, const Tile& tile) {
   const Box& box = a.box;
-  bool exclude = a.mode == AVERAGE_EXCLUDE, constant = a.reciprocal != COMPUTE(0);
+  bool exclude = a.mode == AVERAGE_EXCLUDE;
   Sums sums;
   clear(sums);
   Planes planes(tile.tile[0], box.output[0]);
@@ -83,7 +82,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_back
       for (int w2 = 0; w2 < Axis2::WINDOWS; w2++) {
         int o2 = tile.tile[2] * TILE2 + Axis2::FIRST + w2;
         share[w2] = a.reciprocal;
-        if (!constant)  // at least 1: windows that do not exist give 0
+        if (!SAME)  // at least 1: windows that do not exist give 0
           share[w2] = COMPUTE(1) / COMPUTE(max(1, counted<Axis0>(o0, box.input[0], exclude) * counted<Axis1>(o1, box.input[1], exclude) *
                                           counted<Axis2>(o2, box.input[2], exclude)));
       }
@@ -102,6 +101,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_back
     }
   }
   write_sums(a, tile, sums, a.alpha);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_backward_average(const BackwardArguments a) {
+  Tile tile(a.box);
+  if (!tile.exists) return;
+  a.reciprocal != COMPUTE(0) ? backward_average<true>(a, tile) : backward_average<false>(a, tile);
 }
 
 #else

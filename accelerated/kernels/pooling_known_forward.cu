@@ -15,7 +15,8 @@ struct ForwardArguments {
   int mode, propagate;
 };
 
-template <class Pool> __device__ __forceinline__ void forward(const ForwardArguments& a, const Tile& tile) {
+// SAME: every average has the same divisor.
+template <class Pool, bool SAME> __device__ __forceinline__ void forward(const ForwardArguments& a, const Tile& tile) {
   const Box& box = a.box;
   constexpr int COLUMNS = Axis2::COUNT, LINES = Axis1::COUNT;
   int i0 = tile.tile[0] * S0 - P0, i1 = tile.tile[1] * Axis1::INPUTS - P1, i2 = tile.tile[2] * Axis2::INPUTS;
@@ -49,7 +50,7 @@ template <class Pool> __device__ __forceinline__ void forward(const ForwardArgum
       COMPUTE factor = a.alpha;
       if constexpr (Pool::AVERAGE) {
         COMPUTE reciprocal = a.reciprocal;
-        if (reciprocal == COMPUTE(0))
+        if (!SAME)
           reciprocal = COMPUTE(1) / (COMPUTE(counted<Axis0>(o0, box.input[0], exclude)) * COMPUTE(counted<Axis1>(o1 + row, box.input[1], exclude)) *
                                      COMPUTE(counted<Axis2>(o2 + u, box.input[2], exclude)));
         factor = reciprocal;
@@ -71,9 +72,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forw
   Tile tile(a.box);
   if (!tile.exists) return;
   if (a.mode == AVERAGE_INCLUDE || a.mode == AVERAGE_EXCLUDE)
-    forward<Sum>(a, tile);
-  else if (a.propagate)
-    forward<NumbersAndNan>(a, tile);
+    a.reciprocal != COMPUTE(0) ? forward<Sum, true>(a, tile) : forward<Sum, false>(a, tile);
   else
-    forward<Numbers>(a, tile);
+    a.propagate ? forward<NumbersAndNan, true>(a, tile) : forward<Numbers, true>(a, tile);
 }
