@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dualdnn.api.operations import Operation
@@ -68,6 +68,29 @@ class Plan:
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         for launch, positions in self.steps:
             launch.start([0 if operands[i] is None else operands[i].address for i in positions], stream)
+
+
+class AlignedPlan(Plan):
+    """Launches that need operands at multiples of some bytes; at other addresses another plan serves, made when needed."""
+
+    def __init__(
+        self,
+        operation: Operation,
+        launches: Sequence[Launch],
+        alignment: Mapping[str, int],
+        otherwise: Callable[[], Plan],
+    ) -> None:
+        super().__init__(operation, launches)
+        self.masks = [alignment.get(name, 1) - 1 for name in operation.operands]
+        self.otherwise = otherwise
+        self.other: Plan | None = None
+
+    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        if any(mask and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)):
+            if self.other is None:
+                self.other = self.otherwise()
+            return self.other(operands, stream)
+        return super().__call__(operands, stream)
 
 
 Planner = Callable[..., Plan]

@@ -7,13 +7,14 @@ from ctypes import c_int, c_uint
 from math import prod
 from typing import Any
 
-from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingBackward, PoolingForward
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
-from .geometry import THREADS, blocks
-from .plans import Launch, Plan, implements, pointers, structure, type_definitions
+from . import pooling_known
+from .geometry import THREADS, Divisor, blocks, geometry
+from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 from .pooling_geometry import (
+    MAXIMA,
     PACK_BYTES,
     Fit,
     Shape,
@@ -27,7 +28,6 @@ from .pooling_geometry import (
     walk_of,
 )
 
-MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
 FORWARD, BACKWARD = "pooling_forward.cu", "pooling_backward.cu"
 BLOCK = (THREADS, 1, 1)
 # Shared memory of a block, the first that serves: several blocks share a multiprocessor, so that one computes while
@@ -37,6 +37,10 @@ BUDGETS = ((40 * 1024, 2), (80 * 1024, 1), (112 * 1024, 0), (220 * 1024, 0))
 LANE_BYTES = (128, 64, 32)  # channels of a tile, as bytes
 LARGE_WINDOW = 256  # positions from which a block shares a window
 MANY_THREADS = 2**16  # about what keeps a GPU busy
+LOADS = 8  # of a thread in flight
+SMALLEST_TEAM = 8  # threads that share a window
+REDUCED_BYTES = 128  # of channels whose windows a block shares
+MOST_THREADS = 1024
 LONGEST_SCAN = 1024  # positions that one thread looks through
 # (positions, windows): from so many on, of no more windows, a block looks through a window together: where rows are
 # neighbours, and where channels are and few threads would have a window.
@@ -47,30 +51,56 @@ WINNER_BYTES = 2
 
 @implements(PoolingForward)
 def pooling_forward(operation: PoolingForward, device: Any) -> Plan:
-    """Planes go through shared memory, few large windows are shared by a block, the rest is a thread per pack."""
+    """Known windows have their kernel."""
     shape = shape_of(operation, operation.x, operation.y, walk_y=True)
+    found = pooling_known.forward_plan(operation, shape, device, lambda: _forward_of_any(operation, shape, device))
+    return found or _forward_of_any(operation, shape, device)
+
+
+def _forward_of_any(operation: PoolingForward, shape: Shape, device: Any) -> Plan:
+    """Planes go through shared memory, few large windows are shared by a block, the rest is a thread per pack."""
     pooling = pooling_of(operation, shape)
     walk = walk_of(shape, True, (1, 4, 16) if shape.width == 16 else (1, shape.width))
     definitions = type_definitions(operation.x.scalar_type, operation)
     compute_bytes = SCALAR_BYTES[operation.compute_type]
 
-    def plan(kernel: str, grid: tuple[int, int, int], shared_bytes: int, *fields: tuple[str, Any]) -> Plan:
+    def plan(
+        kernel: str, grid: tuple[int, int, int], shared_bytes: int, *fields: tuple[str, Any], threads: int = THREADS
+    ) -> Plan:
         arguments = structure(*pointers(2), ("pooling", pooling), *fields)
         function = device.function(FORWARD, kernel, definitions)
-        return Plan(operation, [Launch(function, arguments, ("x", "y"), grid, BLOCK, shared_bytes)])
+        return Plan(operation, [Launch(function, arguments, ("x", "y"), grid, (threads, 1, 1), shared_bytes)])
 
     few = walk.packs < MANY_THREADS and shape.covered >= THREADS // 8
     if few if shape.channels_last else shape.covered >= LARGE_WINDOW:
-        rows = shape.axes[2].x_stride == 1 and not shape.channels_last
-        # No fewer channels than fill a sector of memory (two packs), no more than leave enough blocks.
-        lanes = 0 if rows else power_of_two(min(32, max(2, walk.packs // (4 * device.multiprocessors)), walk.packs))
-        grid = (walk.packs if rows else -(-walk.packs // lanes), 1, 1)
-        shared_bytes = THREADS * compute_bytes * (1 if rows else walk.width)
-        return plan("pooling_forward_reduce", grid, shared_bytes, ("walk", walk), ("lanes", c_int(lanes)))
+        row = ("row", Divisor.of(min(shape.axes[2].window, shape.axes[2].input)))
+        if shape.axes[2].x_stride == 1 and not shape.channels_last:
+            team = _team(walk.packs, shape)
+            count = -(-walk.packs // (THREADS // team))
+            shared_bytes = THREADS // 32 * compute_bytes
+            fields = (("walk", walk), ("lanes", c_int(0)), ("team", c_int(team)), row)
+            return plan("pooling_forward_reduce", (count, 1, 1), shared_bytes, *fields)
+        lanes = power_of_two(min(max(1, REDUCED_BYTES // PACK_BYTES), walk.packs))
+        while lanes > 2 and walk.packs // lanes < device.multiprocessors * 7 // 8:
+            lanes //= 2
+        threads = min(MOST_THREADS, max(THREADS, power_of_two(shape.covered * lanes // LOADS)))
+        shared_bytes = threads * compute_bytes * walk.width
+        fields = (("walk", walk), ("lanes", c_int(lanes)), ("team", c_int(1)), row)
+        return plan("pooling_forward_reduce", (-(-walk.packs // lanes), 1, 1), shared_bytes, *fields, threads=threads)
     if not shape.channels_last and (found := _forward_tile(shape, device)):
         tile, count, shared_bytes = found
         return plan("pooling_forward_tile", (count, 1, 1), shared_bytes, ("tile", tile))
     return plan("pooling_forward", blocks(walk.packs), 0, ("walk", walk))
+
+
+def _team(windows: int, shape: Shape) -> int:
+    """How many threads share a window: each has several loads in flight, and there are enough of them."""
+    single = shape.axes[2].window >= shape.covered
+    loads = max(1, shape.covered // (shape.width if single else 1))
+    team = min(THREADS, max(SMALLEST_TEAM, power_of_two(max(1, loads // LOADS))))
+    while team < THREADS and team < loads and 2 * team * windows <= MANY_THREADS:
+        team *= 2
+    return team
 
 
 def _forward_tile(shape: Shape, device: Any) -> tuple[TileStruct, int, int] | None:
@@ -93,9 +123,37 @@ def _forward_tile(shape: Shape, device: Any) -> tuple[TileStruct, int, int] | No
 
 @implements(PoolingBackward)
 def pooling_backward(operation: PoolingBackward, device: Any) -> Plan:
+    """Known windows have their kernel."""
+    shape = shape_of(operation, operation.x, operation.dy, walk_y=False)
+    if operation.pooling.mode not in MAXIMA and all(axis.whole for axis in shape.axes):
+        return _spread(operation, shape, device)
+    found = pooling_known.backward_plan(operation, shape, device, lambda: _backward_of_any(operation, shape, device))
+    return found or _backward_of_any(operation, shape, device)
+
+
+def _spread(operation: PoolingBackward, shape: Shape, device: Any) -> Plan:
+    """An average over everything: every input gets the same part of its plane's dy."""
+    (dims, dx_strides), (_, dy_strides) = operation.dx.scalar_layout(), operation.dy.scalar_layout()
+    rank = len(operation.pooling.window)
+    narrow = [*dy_strides[:-rank], *[0] * rank]
+    layout = geometry(dims, [narrow, dx_strides], shape.width)
+    if not layout.vectorised & 2:  # packs would be written element by element: neighbouring threads write neighbours
+        layout = geometry(dims, [narrow, dx_strides], 1)
+    divisor = prod(axis.divisor(operation.pooling.mode) for axis in shape.axes)
+    arguments = structure(
+        *pointers(2),
+        ("geometry", layout),
+        *factors(operation, alpha=operation.alpha, beta=operation.beta, reciprocal=1 / divisor),
+    )
+    function = device.function(
+        "pooling_spread.cu", "pooling_spread", type_definitions(operation.x.scalar_type, operation)
+    )
+    return Plan(operation, [Launch(function, arguments, ("dy", "dx"), blocks(layout.packs))])
+
+
+def _backward_of_any(operation: PoolingBackward, shape: Shape, device: Any) -> Plan:
     """Tiles where a block can hold its windows; averages over channels, and the rest, a thread per pack of dx."""
     maximum = operation.pooling.mode in MAXIMA
-    shape = shape_of(operation, operation.x, operation.dy, walk_y=False)
     pooling = pooling_of(operation, shape)
     definitions = type_definitions(operation.x.scalar_type, operation)
     compute_bytes = SCALAR_BYTES[operation.compute_type]

@@ -15,6 +15,7 @@ from dualdnn.api.operations import PoolingBackward, PoolingForward, TensorSpec
 
 from .geometry import THREADS, Divisor, merged
 
+MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
 MOST_WALKED = 6
 PACK_BYTES = 16
 MOST_COLUMNS_BITS = 5  # a warp

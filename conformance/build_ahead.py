@@ -47,8 +47,16 @@ class Listing:
 def wanted_modules(device: Any) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     """The modules of every operation that is timed, in every data type, and of every kind of convolution."""
     listing = Listing(device)
+<<<<<<< HEAD
     for operation in planned(device):
         plan(operation, listing)
+=======
+    for make, shapes in OPERATIONS.values():
+        for dims in (*SMALL_SHAPES, *shapes):
+            for data_type in TYPES:
+                for layout in LAYOUTS:
+                    plan(make(data_type, dims, layout), listing)
+>>>>>>> pooling
     return list(listing.modules)
 
 

@@ -1,4 +1,4 @@
-// Pooling forward (3.2.69).
+// Pooling forward (3.2.69) with any window; known windows have pooling_known_forward.cu.
 //
 // Floor: bytes, x read and y written once (y is a quarter of x for a stride of 2). What it takes to reach it is to read x
 // once although windows overlap, with all loads of a window in flight:
@@ -6,7 +6,8 @@
 //   pooling_forward_tile    NCHW: a block copies rows (or whole planes) to shared memory in 16-byte accesses; a thread
 //                           keeps its column and walks down the rows. On half the instructions of a 3x3 window are
 //                           expected to limit before the bytes do.
-//   pooling_forward_reduce  few outputs with large windows (global pooling): a block shares one window.
+//   pooling_forward_reduce  few outputs with large windows (global pooling): a team of threads shares one window, or a
+//                           block the windows of 128 bytes of channels, eight loads of each thread in flight.
 #include "pooling.cuh"
 
 // The lowest finite value: the maximum of a window that holds no value.
@@ -194,7 +195,9 @@ struct ReduceArguments {
   ELEMENT* y;
   Pooling pooling;
   Walk walk;
-  int lanes;  // packs of channels that a block pools, a power of two; 0: x is contiguous along axis 2 and channels are not
+  int lanes;    // packs of channels that a block pools, a power of two; 0: x is contiguous along axis 2 and channels are not
+  int team;     // threads of a window where lanes is 0, a power of two
+  Divisor row;  // positions of a whole window along axis 2
 };
 
 template <class Pool, int P> __device__ __forceinline__ void reduce_in_block(Pool& pool, Pool* shared, unsigned lanes) {
@@ -244,36 +247,55 @@ template <class One, int P> __device__ __forceinline__ void reduce_channels(cons
   write_pack<P>(a.y + y_offset, 1, a.walk.vectorised & 1, count, result, COMPUTE(pooling.beta));
 }
 
-// One window a block; its rows go to warps, a single row to all of the block.
+// A team of threads pools a window whose rows are neighbours in memory: a single row in 16-byte accesses, else position after
+// position.
 template <class Pool> __device__ __forceinline__ void reduce_rows(const ReduceArguments& a) {
   const Pooling& pooling = a.pooling;
+  unsigned team = a.team, member = threadIdx.x & (team - 1), slot = threadIdx.x / team, index = blockIdx.x * (blockDim.x / team) + slot;
+  bool present = index < a.walk.packs;
   int o[3];
   long long x_offset, y_offset;
-  a.walk.locate(blockIdx.x, o, y_offset, x_offset);
+  a.walk.locate(present ? index : 0, o, y_offset, x_offset);
   Window window(pooling, o[0], o[1], o[2]);
-  unsigned n1 = window.span[1].count(), n2 = window.span[2].count(), lines = n2 == 0 ? 0 : window.span[0].count() * n1;
-  unsigned team = lines == 1 ? blockDim.x : 32, member = threadIdx.x % team;
+  unsigned n1 = window.span[1].count(), n2 = window.span[2].count(), positions = window.span[0].count() * n1 * n2;
+  const ELEMENT* x = a.x + x_offset + window.span[0].first * pooling.x_stride[0] + window.span[1].first * pooling.x_stride[1] + window.span[2].first;
   Pool pool;
   auto take = [&](int, COMPUTE met) { pool.take(0, met); };
-  for (unsigned line = threadIdx.x / team; line < lines; line += blockDim.x / team) {
-    const ELEMENT* row = a.x + x_offset + (window.span[0].first + line / n1) * pooling.x_stride[0] +
-                         (window.span[1].first + line % n1) * pooling.x_stride[1] + window.span[2].first;
-    unsigned head = min((WIDTH - unsigned(reinterpret_cast<uintptr_t>(row) / sizeof(ELEMENT) % WIDTH)) % WIDTH, n2);
+  if (positions == n2) {
+    unsigned head = min((WIDTH - unsigned(reinterpret_cast<uintptr_t>(x) / sizeof(ELEMENT) % WIDTH)) % WIDTH, n2);
     unsigned packs = (n2 - head) / WIDTH, tail = head + packs * WIDTH;
-#pragma unroll 4
-    for (unsigned k = member; k < packs; k += team) take_pack<WIDTH, true>(row + head + k * WIDTH, WIDTH, take);
-    if (member < head) take(0, load<COMPUTE>(row[member]));
-    if (member < n2 - tail) take(0, load<COMPUTE>(row[tail + member]));
+#pragma unroll 8
+    for (unsigned k = member; k < packs; k += team) take_pack<WIDTH, true>(x + head + k * WIDTH, WIDTH, take);
+    if (member < head) take(0, load<COMPUTE>(x[member]));
+    if (member < n2 - tail) take(0, load<COMPUTE>(x[tail + member]));
+    if (team < WIDTH)  // what is left over is more than a team
+      for (unsigned k = member + team; k < max(head, n2 - tail); k += team) {
+        if (k < head) take(0, load<COMPUTE>(x[k]));
+        if (k < n2 - tail) take(0, load<COMPUTE>(x[tail + k]));
+      }
+  } else {
+    bool whole = n2 == a.row.divisor;
+#pragma unroll 8
+    for (unsigned k = member; k < positions; k += team) {
+      unsigned line = whole ? a.row.divide(k) : k / n2, column = k - line * n2, p0 = line, p1 = 0;
+      if (n1 > 1) p0 = line / n1, p1 = line % n1;
+      take(0, load<COMPUTE>(x[p0 * pooling.x_stride[0] + p1 * pooling.x_stride[1] + column]));
+    }
   }
-  Pool* shared = reinterpret_cast<Pool*>(shared_memory);
-  reduce_in_block<Pool, 1>(pool, shared, 1);
-  if (threadIdx.x > 0) return;
+  for (unsigned distance = min(team, 32u) / 2; distance > 0; distance /= 2) pool.take(0, __shfl_xor_sync(~0u, pool.value[0], distance));
+  if (team > 32) {
+    Pool* shared = reinterpret_cast<Pool*>(shared_memory);
+    if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = pool;
+    __syncthreads();
+    if (member == 0)
+      for (unsigned warp = 1; warp < team / 32; warp++) pool.take(0, shared[threadIdx.x / 32 + warp].value[0]);
+  }
+  if (member > 0 || !present) return;
   COMPUTE divisor = pooling.takes_maximum() ? COMPUTE(1) : window.divisor(pooling);
-  COMPUTE result = shared[0].result(0, lines == 0, divisor);
-  a.y[y_offset] = blend(COMPUTE(pooling.alpha), result, COMPUTE(pooling.beta), a.y + y_offset);
+  a.y[y_offset] = blend(COMPUTE(pooling.alpha), pool.result(0, positions == 0, divisor), COMPUTE(pooling.beta), a.y + y_offset);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) pooling_forward_reduce(const ReduceArguments a) {
+extern "C" __global__ void __launch_bounds__(1024) pooling_forward_reduce(const ReduceArguments a) {
   with_pool(a.pooling, [&](auto one) {
     if (a.lanes == 0) return reduce_rows<decltype(one)>(a);
     with_width(a.walk.width, [&](auto width) { reduce_channels<decltype(one), decltype(width)::value>(a); });

@@ -1,0 +1,222 @@
+// Pooling with a window that is known when the kernel is compiled: what forward and backward share.
+//
+// A thread takes a box of neighbours: TILE1 lines of TILE2 windows (and the inputs between their starts), of LANES channels
+// that are neighbours in memory. All that it reads can be in flight together, what windows share is read once, and the
+// comparisons and sums of windows that overlap are shared too. Which element a register holds is known to the compiler.
+//
+// Definitions: K0 S0 P0, K1 S1 P1, K2 S2 P2 (window, stride, padding of each axis; images have axis 0 of one position),
+// TILE1, TILE2, LANES (1 where rows are neighbours), X_PACK, Y_PACK (elements of one access along a row), CHANNELS (whether
+// the fastest threads are channels), OFFSET (the type of distances in memory), MAXIMUM (backward: or else averages), THREADS and BLOCKS (of a multiprocessor).
+#pragma once
+#include <cstring>
+#include <type_traits>
+
+#include "elementwise.cuh"
+
+enum Mode { MAX = 0, AVERAGE_INCLUDE = 1, AVERAGE_EXCLUDE = 2, MAX_DETERMINISTIC = 3 };  // cudnnPoolingMode_t
+
+constexpr int floor_divided(int n, int by) { return n >= 0 ? n / by : -((by - 1 - n) / by); }
+
+// One axis. From the first input of a tile, in inputs: where the windows of the tile begin and end; from its first window, in
+// windows: which windows cover the inputs of the tile.
+template <int K, int S, int P, int TILE> struct Known {
+  static constexpr int WINDOW = K, STRIDE = S, PADDING = P, OUTPUTS = TILE, INPUTS = TILE * S;
+  static constexpr int BEGIN = -P, COUNT = (TILE - 1) * S + K;                                  // read by the windows of the tile
+  static constexpr int FIRST = floor_divided(P - K, S) + 1, WINDOWS = (INPUTS - 1 + P) / S + 1 - FIRST;  // that cover it
+  static constexpr int AROUND = FIRST * S - P, READ = (WINDOWS - 1) * S + K;                    // read by those windows
+  // Whether window `w` of those covers input `i` of the tile.
+  static constexpr __host__ __device__ bool covers(int w, int i) {
+    int start = AROUND + w * S;
+    return start <= i && i < start + K;
+  }
+};
+using Axis0 = Known<K0, S0, P0, 1>;
+using Axis1 = Known<K1, S1, P1, TILE1>;
+using Axis2 = Known<K2, S2, P2, TILE2>;
+
+struct Box {
+  unsigned threads;         // that have something to do
+  Divisor lanes, tiles[3];  // how many packs of channels, and tiles of each axis, there are
+  int outer_rank;           // what is not pooled: the fastest first
+  Divisor outer[3];
+  OFFSET x_outer[3], y_outer[3];
+  int input[3], output[3];
+  OFFSET x_stride[3], y_stride[3];
+};
+
+// The place of a thread: its tile of each axis, and where its channels lie.
+struct Tile {
+  bool exists;
+  int tile[3];
+  OFFSET x, y;
+  __device__ __forceinline__ explicit Tile(const Box& box) {
+    unsigned rest = blockIdx.x * THREADS + threadIdx.x, here;
+    exists = rest < box.threads;
+    if (!exists) return;
+    x = y = 0;
+    if (CHANNELS) {
+      rest = box.lanes.divide(rest, here);
+      x = y = OFFSET(here) * LANES;
+    }
+    rest = box.tiles[2].divide(rest, here), tile[2] = here;
+    rest = box.tiles[1].divide(rest, here), tile[1] = here;
+    tile[0] = 0;
+    if (K0 > 1) rest = box.tiles[0].divide(rest, here), tile[0] = here;
+    for (int d = 0; d < box.outer_rank - 1; d++) {
+      rest = box.outer[d].divide(rest, here);
+      x += OFFSET(here) * box.x_outer[d];
+      y += OFFSET(here) * box.y_outer[d];
+    }
+    x += OFFSET(rest) * box.x_outer[box.outer_rank - 1];
+    y += OFFSET(rest) * box.y_outer[box.outer_rank - 1];
+  }
+};
+
+// Positions [BEGIN, BEGIN + COUNT) along axis 2, of LANES channels, counted from a tile of INSIDE positions.
+template <int BEGIN, int COUNT> struct Line {
+  ELEMENT item[COUNT][LANES];
+
+  // `line`: the tile's first position; `at`: that of the tile in a line of `extent`; where nothing is, `nothing`.
+  template <int INSIDE, int PACK>
+  __device__ __forceinline__ void read(const ELEMENT* line, OFFSET stride, int at, int extent, bool present, ELEMENT nothing) {
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+      int c = BEGIN + k;
+      bool packed = LANES == 1 && PACK > 1 && c >= 0 && c / PACK * PACK >= BEGIN && c / PACK * PACK + PACK <= min(INSIDE, BEGIN + COUNT);
+      if (packed && c % PACK != 0) continue;
+      if (packed) {
+        Pack<ELEMENT, PACK> pack = taken<PACK>(line + c, present && at + c < extent, nothing);
+#pragma unroll
+        for (int i = 0; i < PACK; i++)
+          if (k + i < COUNT) item[k + i][0] = pack.item[i];
+        continue;
+      }
+      Pack<ELEMENT, LANES> pack = taken<LANES>(line + c * stride, present && unsigned(at + c) < unsigned(extent), nothing);
+#pragma unroll
+      for (int i = 0; i < LANES; i++) item[k][i] = pack.item[i];
+    }
+  }
+
+ private:
+  // Moved and chosen as words: elements are taken apart afterwards, not in either case.
+  template <int N> static __device__ __forceinline__ Pack<ELEMENT, N> taken(const ELEMENT* from, bool present, ELEMENT nothing) {
+    constexpr int BYTES = N * sizeof(ELEMENT), WORD = sizeof(ELEMENT) >= 4 ? sizeof(ELEMENT) : BYTES < 4 ? BYTES : 4;
+    using Small = typename std::conditional<WORD == 1, unsigned char, unsigned short>::type;
+    using Word = typename std::conditional<sizeof(ELEMENT) >= 4, ELEMENT, typename std::conditional<WORD == 4, unsigned, Small>::type>::type;
+    Pack<ELEMENT, N> pack;
+    Pack<Word, BYTES / WORD> words;
+#pragma unroll
+    for (int i = 0; i < N; i++) pack.item[i] = nothing;
+    memcpy(&words, &pack, BYTES);
+    if (present) words = *reinterpret_cast<const Pack<Word, BYTES / WORD>*>(from);
+    memcpy(&pack, &words, BYTES);
+    return pack;
+  }
+};
+
+// Writes COUNT positions along axis 2, blended; those past the extent do not exist.
+template <int COUNT, int PACK>
+__device__ __forceinline__ void write_line(ELEMENT* line, OFFSET stride, int at, int extent, const COMPUTE (&values)[COUNT][LANES], COMPUTE beta) {
+  constexpr int N = LANES == 1 ? PACK : LANES, STEP = LANES == 1 ? PACK : 1;
+#pragma unroll
+  for (int k = 0; k < COUNT; k += STEP) {
+    if (at + k >= extent) continue;
+    Pack<ELEMENT, N>* target = reinterpret_cast<Pack<ELEMENT, N>*>(line + (LANES == 1 && PACK > 1 ? k : k * stride));
+    Pack<ELEMENT, N> pack;
+    COMPUTE result[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) result[i] = LANES == 1 ? values[k + i][0] : values[k][i];
+    if (beta != COMPUTE(0)) {
+      pack = *target;
+#pragma unroll
+      for (int i = 0; i < N; i++) result[i] += beta * load<COMPUTE>(pack.item[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) pack.item[i] = store<ELEMENT>(result[i]);
+    *target = pack;
+  }
+}
+
+// How many positions of a window an average counts, along one axis.
+template <class Axis> __device__ __forceinline__ int counted(int output, int input, bool exclude) {
+  int start = output * Axis::STRIDE - Axis::PADDING, end = start + Axis::WINDOW;
+  return exclude ? min(end, input) - max(start, 0) : min(end, input + Axis::PADDING) - start;
+}
+
+// ---- maxima ----
+
+// The lowest finite value: the maximum of a window that holds no value.
+template <class T> __device__ __forceinline__ COMPUTE lowest();
+template <> __device__ __forceinline__ COMPUTE lowest<float>() { return COMPUTE(-3.40282346638528859812e+38); }
+template <> __device__ __forceinline__ COMPUTE lowest<double>() { return COMPUTE(-1.79769313486231570815e+308); }
+template <> __device__ __forceinline__ COMPUTE lowest<half>() { return COMPUTE(-65504); }
+template <> __device__ __forceinline__ COMPUTE lowest<bfloat16>() { return COMPUTE(-3.38953138925153547590e+38); }
+template <> __device__ __forceinline__ COMPUTE lowest<int8>() { return COMPUTE(-128); }
+
+template <class T> __device__ __forceinline__ T element(COMPUTE value) { return store<T>(value); }
+template <> __device__ __forceinline__ int8 element<int8>(COMPUTE) { return -128; }  // of a value below all others
+
+// What is pooled is held in the type of the arithmetic, but maxima of half as they are: two of them take one instruction, and
+// no conversion.
+constexpr bool PAIRS = std::is_same<ELEMENT, half>::value;
+using Number = std::conditional<PAIRS, half, COMPUTE>::type;
+
+// Passes over NaN: it is NaN until there is a number.
+struct Numbers {
+  static constexpr bool AVERAGE = false, PROPAGATES = false, IN_PAIRS = PAIRS;
+  using Held = Number;
+  static __device__ __forceinline__ ELEMENT nothing() { return element<ELEMENT>(COMPUTE(NAN)); }
+  static __device__ __forceinline__ half2 both(half2 a, half2 b) { return __hmax2(a, b); }
+  static __device__ __forceinline__ half both(half a, half b) { return __hmax(a, b); }
+  static __device__ __forceinline__ COMPUTE both(COMPUTE a, COMPUTE b) { return fmax(a, b); }
+  static __device__ __forceinline__ COMPUTE result(COMPUTE value) { return value == value ? value : lowest<ELEMENT>(); }
+};
+// Propagates NaN.
+struct NumbersAndNan {
+  static constexpr bool AVERAGE = false, PROPAGATES = true, IN_PAIRS = PAIRS;
+  using Held = Number;
+  static __device__ __forceinline__ ELEMENT nothing() { return element<ELEMENT>(COMPUTE(-INFINITY)); }
+  static __device__ __forceinline__ half2 both(half2 a, half2 b) { return __hmax2_nan(a, b); }
+  static __device__ __forceinline__ half both(half a, half b) { return __hmax_nan(a, b); }
+  static __device__ __forceinline__ COMPUTE both(COMPUTE a, COMPUTE b) { return a > b || a != a ? a : b; }
+  static __device__ __forceinline__ COMPUTE result(COMPUTE value) { return value; }
+};
+struct Sum {
+  static constexpr bool AVERAGE = true, PROPAGATES = false, IN_PAIRS = false;
+  using Held = COMPUTE;
+  static __device__ __forceinline__ ELEMENT nothing() { return ELEMENT(0); }
+  static __device__ __forceinline__ COMPUTE both(COMPUTE a, COMPUTE b) { return a + b; }
+  static __device__ __forceinline__ COMPUTE result(COMPUTE value) { return value; }
+};
+
+template <class Held> __device__ __forceinline__ Held held(ELEMENT value) {
+  if constexpr (std::is_same<Held, ELEMENT>::value)
+    return value;
+  else
+    return load<Held>(value);
+}
+
+// Pools a line with those above it, column by column.
+template <class Pool, int BEGIN, int COUNT>
+__device__ __forceinline__ void pool_line(typename Pool::Held (&pooled)[COUNT][LANES], const Line<BEGIN, COUNT>& line, bool first) {
+  using Held = typename Pool::Held;
+  constexpr int N = COUNT * LANES, ODD = LANES == 1 ? (BEGIN & 1) : 0;  // where pairs begin, as they were read
+#pragma unroll
+  for (int k = 0; k < N; k++) {
+    Held &one = pooled[k / LANES][k % LANES], value = held<Held>(line.item[k / LANES][k % LANES]);
+    if (first) {
+      one = value;
+      continue;
+    }
+    if constexpr (Pool::IN_PAIRS) {
+      if (k >= ODD && k - (k - ODD) % 2 + 1 < N) {
+        if ((k - ODD) % 2) continue;
+        Held& other = pooled[(k + 1) / LANES][(k + 1) % LANES];
+        half2 pair = Pool::both(__halves2half2(one, other), __halves2half2(value, line.item[(k + 1) / LANES][(k + 1) % LANES]));
+        one = __low2half(pair), other = __high2half(pair);
+        continue;
+      }
+    }
+    one = Pool::both(one, value);
+  }
+}
