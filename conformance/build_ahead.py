@@ -31,7 +31,7 @@ class Listing:
 
     def function(self, source: str, _kernel: str, definitions: tuple[tuple[str, str], ...] = ()) -> Any:
         self.modules[source, definitions] = None
-        return SimpleNamespace(static_shared_bytes=0, maximum_threads=1024)
+        return SimpleNamespace(static_shared_bytes=0, maximum_threads=1024, holds_clusters=lambda *_: True)
 
 
 def wanted_modules(device: Any) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
