@@ -395,7 +395,7 @@ class GpuFunction(Function):
             # PyCUDA has no name for the attribute.
             attribute = self.device.cuda.function_attribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)
             self._function.set_attribute(attribute, 1)
-        except (self.device.cuda.Error, DriverError):
+        except (self.device.cuda.Error, DriverError, TypeError, ValueError):
             return False
         return True
 

@@ -8,6 +8,7 @@
 enum Mode { SIGMOID = 0, RELU = 1, TANH = 2, CLIPPED_RELU = 3, ELU = 4 };  // cudnnActivationMode_t
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
+constexpr int BLOCKS = sizeof(COMPUTE) == 8 || sizeof(ELEMENT) == 1 ? 3 : 5;  // of 256 threads on a multiprocessor: as many as registers allow
 
 template <int N> struct Of { static constexpr int INPUTS = N; };
 
@@ -84,7 +85,7 @@ template <class Function> __device__ __forceinline__ void forward(const ForwardA
   Elementwise<ELEMENT, 1, ELEMENT, Blended<Function>>{{a.x}, a.y, a.beta != COMPUTE(0), {a.alpha, a.beta, function}}.template run<WIDTH>(a.geometry);
 }
 
-extern "C" __global__ void __launch_bounds__(256) activation_forward(const ForwardArguments a) {
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_forward(const ForwardArguments a) {
   bool propagate = a.propagate;
   switch (a.mode) {
     case SIGMOID: return forward(a, Sigmoid{});
@@ -124,7 +125,7 @@ template <class Function> __device__ __forceinline__ void backward(const Backwar
       a.geometry);
 }
 
-extern "C" __global__ void __launch_bounds__(256) activation_backward(const BackwardArguments a) {
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_backward(const BackwardArguments a) {
   switch (a.mode) {
     case SIGMOID: return backward(a, SigmoidGradient{});
     case TANH: return backward(a, TanhGradient{});
