@@ -6,6 +6,7 @@
 // instructions, those that find the operand that is broadcast above all, and the registers, which decide how many
 // loads are under way. Where the output is dense (every layout without gaps) the kernels therefore walk it as one row
 // in accesses of 16 bytes whatever its extents, and the host chooses how the other operand is found.
+// The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "elementwise.cuh"
 
 enum Operation { ADD = 0, MUL = 1, MIN = 2, MAX = 3, SQRT = 4, NOT = 5 };                  // cudnnOpTensorOp_t
