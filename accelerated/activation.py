@@ -8,7 +8,7 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnActivationMode_t
 from dualdnn.api.operations import ActivationBackward, ActivationForward
 
-from .geometry import blocks, geometry
+from .geometry import elementwise
 from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 
 RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU)
@@ -16,9 +16,9 @@ RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.
 
 @implements(ActivationForward)
 def activation_forward(operation: ActivationForward, device: Any) -> Plan:
-    """One thread per 16 bytes of output."""
+    """16 bytes of output a thread, or a few times as many."""
     x, y, activation = operation.x, operation.y, operation.activation
-    layout = geometry(x.dims, [x.strides, y.strides], 16 // x.scalar_bytes)
+    layout, grid = elementwise(x.dims, [x.strides, y.strides], 16 // x.scalar_bytes, device)
     arguments = structure(
         *pointers(2),
         ("geometry", layout),
@@ -27,16 +27,17 @@ def activation_forward(operation: ActivationForward, device: Any) -> Plan:
         ("propagate", c_int(activation.relu_nan)),
     )
     function = device.function("activation.cu", "activation_forward", type_definitions(x.scalar_type, operation))
-    return Plan(operation, [Launch(function, arguments, ("x", "y"), blocks(layout.packs))])
+    return Plan(operation, [Launch(function, arguments, ("x", "y"), grid)])
 
 
 @implements(ActivationBackward)
 def activation_backward(operation: ActivationBackward, device: Any) -> Plan:
-    """One thread per 16 bytes of output; of x and y only the one that the mode needs is read."""
+    """As activation_forward; of x and y only the one that the mode needs is read."""
     activation = operation.activation
     needed = "x" if activation.mode in RECTIFIED else "y"
     read, dy, dx = operation.tensor(needed), operation.dy, operation.dx
-    layout = geometry(dx.dims, [read.strides, dy.strides, dx.strides], 16 // dx.scalar_bytes)
+    strides = [read.strides, dy.strides, dx.strides]
+    layout, grid = elementwise(dx.dims, strides, 16 // dx.scalar_bytes, device)
     arguments = structure(
         *pointers(3),
         ("geometry", layout),
@@ -44,4 +45,4 @@ def activation_backward(operation: ActivationBackward, device: Any) -> Plan:
         ("mode", c_int(activation.mode)),
     )
     function = device.function("activation.cu", "activation_backward", type_definitions(dx.scalar_type, operation))
-    return Plan(operation, [Launch(function, arguments, (needed, "dy", "dx"), blocks(layout.packs))])
+    return Plan(operation, [Launch(function, arguments, (needed, "dy", "dx"), grid)])

@@ -21,7 +21,7 @@ import numpy
 
 from . import tensor_maps
 from .compiler import Definitions, build, module
-from .driver import Driver, DriverError, DriverKernel
+from .driver import NON_PORTABLE_CLUSTER_SIZE_ALLOWED, Driver, DriverError, DriverKernel
 from .errors import CompileError, DeviceError, DeviceUnavailable
 from .tensor_maps import TensorMap
 
@@ -110,6 +110,13 @@ class Function(ABC):
         if configuration not in self._accepted:
             self._accept(configuration)
         self._launch(arguments, grid, block, shared_bytes, stream)
+
+    def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int) -> bool:
+        """Whether the device has room for the clusters of this kernel, which may be larger than every GPU allows.
+
+        They can be launched from then on.
+        """
+        return False
 
     @abstractmethod
     def _launch(
@@ -396,13 +403,28 @@ class GpuFunction(Function):
             configuration = f"grid={grid} block={block} shared_bytes={shared_bytes}"
             raise DeviceError(f"launching {self.name} with {configuration}: {error}") from error
 
-    def _launch_foreign(
-        self, arguments: bytes | bytearray, grid: Dimensions, block: Dimensions, shared_bytes: int, handle: int
-    ) -> None:
+    def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int) -> bool:
+        try:
+            self.device.make_current()
+            if not self._kernel_of_driver().active_clusters(grid, block, shared_bytes):
+                return False
+            # PyCUDA has no name for the attribute.
+            attribute = self.device.cuda.function_attribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)
+            self._function.set_attribute(attribute, 1)
+        except (self.device.cuda.Error, DriverError, TypeError, ValueError):
+            return False
+        return True
+
+    def _kernel_of_driver(self) -> DriverKernel:
         if self._driver_kernel is None:
             limit = self.device.shared_bytes_per_block - self.static_shared_bytes
             self._driver_kernel = DriverKernel(self.device.driver, self._image, self.name, limit)
-        self._driver_kernel.launch(arguments, grid, block, shared_bytes, handle)
+        return self._driver_kernel
+
+    def _launch_foreign(
+        self, arguments: bytes | bytearray, grid: Dimensions, block: Dimensions, shared_bytes: int, handle: int
+    ) -> None:
+        self._kernel_of_driver().launch(arguments, grid, block, shared_bytes, handle)
 
 
 class GpuDevice(Device):

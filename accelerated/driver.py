@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 SUCCESS, NOT_READY = 0, 600
-MAX_DYNAMIC_SHARED_SIZE_BYTES = 8  # a function attribute
+MAX_DYNAMIC_SHARED_SIZE_BYTES, NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 8, 13  # function attributes
 
 _POINTER, _ADDRESS, _SIZE, _INT, _UINT = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint
 _SIGNATURES = {
@@ -17,6 +17,7 @@ _SIGNATURES = {
     "cuModuleGetFunction": (_POINTER, _POINTER, ctypes.c_char_p),
     "cuFuncSetAttribute": (_POINTER, _INT, _INT),
     "cuLaunchKernel": (_POINTER, *(_UINT,) * 7, _POINTER, _POINTER, _POINTER),
+    "cuOccupancyMaxActiveClusters": (_POINTER, _POINTER, _POINTER),
     "cuStreamSynchronize": (_POINTER,),
     "cuStreamQuery": (_POINTER,),
     "cuMemcpyHtoDAsync_v2": (_ADDRESS, _POINTER, _SIZE, _POINTER),
@@ -64,6 +65,19 @@ class Driver:
         return f"{meaning} ({name}, {code})"
 
 
+class _LaunchConfiguration(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = [
+        ("grid", _UINT * 3),
+        ("block", _UINT * 3),
+        ("shared_bytes", _UINT),
+        ("stream", _POINTER),
+        ("attributes", _POINTER),
+        ("attribute_count", _UINT),
+    ]
+
+
 class DriverKernel:
     """A kernel, loaded without PyCUDA."""
 
@@ -73,6 +87,17 @@ class DriverKernel:
         driver.call("cuModuleLoadData", ctypes.byref(module), image)
         driver.call("cuModuleGetFunction", ctypes.byref(self._function), module, name.encode())
         driver.call("cuFuncSetAttribute", self._function, MAX_DYNAMIC_SHARED_SIZE_BYTES, dynamic_shared_bytes)
+
+    def active_clusters(self, grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int) -> int:
+        """How many of the kernel's clusters, of any size from now on, the device holds at a time."""
+        self._driver.call("cuFuncSetAttribute", self._function, NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
+        sizes = [(_UINT * 3)(*(*size, 1, 1)[:3]) for size in (grid, block)]
+        configuration = _LaunchConfiguration(*sizes, shared_bytes, None, None, 0)
+        count = ctypes.c_int()
+        self._driver.call(
+            "cuOccupancyMaxActiveClusters", ctypes.byref(count), self._function, ctypes.byref(configuration)
+        )
+        return count.value
 
     def launch(
         self,

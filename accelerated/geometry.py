@@ -7,8 +7,19 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+Grid = tuple[int, int, int]
+
 MOST_DIMENSIONS = 9
 THREADS = 256  # a block of the element-by-element kernels
+
+# Packs of a thread, where there are so many that each multiprocessor has some rounds of blocks
+BATCH = 4
+BUSY_BLOCKS = 16  # of a multiprocessor: what it holds, twice
+
+# Packs of elements that no access moves at once: how many, how far apart (a power of two)
+SPREAD_ITEMS = 8  # as kernels/elementwise.cuh has room for
+LEAST_SPREAD_ITEMS = 4  # so that a thread finds its place for several elements
+MOST_SPREAD = 32
 
 
 class Divisor(ctypes.Structure):
@@ -34,11 +45,14 @@ def _geometry_type(operands: int) -> type[ctypes.Structure]:
             ("row", ctypes.c_uint),
             ("width", ctypes.c_uint),
             ("vectorised", ctypes.c_uint),
+            ("batch", ctypes.c_uint),
+            ("spread", ctypes.c_uint),
+            ("log_spread", ctypes.c_uint),
             ("packs_per_row", Divisor),
             ("outer_rank", ctypes.c_int),
             ("extent", Divisor * outer),
-            ("stride", (ctypes.c_longlong * outer) * operands),
-            ("row_stride", ctypes.c_longlong * operands),
+            ("stride", (ctypes.c_int * outer) * operands),
+            ("row_stride", ctypes.c_int * operands),
         ]
 
     return Geometry
@@ -83,6 +97,7 @@ def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) 
     for d in outer:
         rows *= extents[d]
     value.packs, value.row, value.width = rows * packs_per_row, row, width
+    value.batch = 1
     value.packs_per_row = Divisor.of(packs_per_row)
     value.outer_rank = len(outer)
     for i, d in enumerate(outer):
@@ -96,9 +111,40 @@ def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) 
     return value
 
 
-def blocks(packs: int, threads: int = THREADS) -> tuple[int, int, int]:
+def elementwise(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int, device: Any) -> tuple[Any, Grid]:
+    """The geometry of an element-by-element kernel and its grid: packs of neighbours where every operand moves them in
+    one access (or is broadcast along them), several a thread where there are many; else packs of spread elements.
+    """
+    value = geometry(dims, strides, width)
+    whole = value.row % width == 0 or value.outer_rank == 0
+    packed = all(value.vectorised >> i & 1 or value.row_stride[i] == 0 for i in range(len(strides)))
+    if whole and packed and value.row >= width:
+        value.batch = batch(value.packs, device)
+    else:
+        _spread(value)
+    return value, blocks(value.packs, THREADS * value.batch)
+
+
+def batch(packs: int, device: Any) -> int:
+    """How many packs a thread should take."""
+    return max(1, min(BATCH, packs // (THREADS * BUSY_BLOCKS * device.multiprocessors)))
+
+
+def _spread(value: Any) -> None:
+    """Turns packs of neighbours into packs of elements far apart."""
+    rows = value.packs // value.packs_per_row.divisor
+    spread = 1
+    while spread < MOST_SPREAD and value.row > (LEAST_SPREAD_ITEMS - 1) * 2 * spread:
+        spread *= 2
+    value.spread, value.log_spread = spread, spread.bit_length() - 1
+    value.width = min(SPREAD_ITEMS, -(-value.row // spread))
+    packs_per_row = -(-value.row // (spread * value.width)) * spread
+    value.packs, value.packs_per_row, value.vectorised = rows * packs_per_row, Divisor.of(packs_per_row), 0
+
+
+def blocks(packs: int, packs_per_block: int = THREADS) -> Grid:
     """The grid that gives every pack a thread."""
-    return (max(1, -(-packs // threads)), 1, 1)
+    return (max(1, -(-packs // packs_per_block)), 1, 1)
 
 
 def broadcast_strides(dims: Sequence[int], strides: Sequence[int], onto: Sequence[int]) -> list[int]:

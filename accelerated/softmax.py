@@ -18,8 +18,11 @@ from .plans import Launch, Plan, factors, implements, pointers, structure, type_
 PACK_BYTES = 16
 HELD = {True: 2, False: 8}  # packs of a group: wide, narrow
 DEPTH = 4  # groups on their way to a thread
-CLUSTER = 8  # blocks of a cluster
+CLUSTERS = (8, 16)  # blocks of a cluster: what every GPU with clusters has, and what some have
 SHORT = 8  # most elements of a lane in a tile
+
+REGISTER_PACKS = {True: (4, 2), False: (8, 8)}  # most packs of a lane in registers: wide, narrow; by inputs
+LEAST_REGISTER_LINE = 33  # elements from which narrow lines stay in registers; shorter ones make better tiles
 
 WARP = 32
 LANES_THREADS = 128
@@ -55,6 +58,7 @@ class Team:
     size: int
     groups: int  # that a thread takes
     parts: int  # statistics in shared memory
+    cluster: int = 1  # blocks that share a line
 
 
 def _power_of_two(at_least: int) -> int:
@@ -65,30 +69,34 @@ def _ceil(dividend: int, divisor: int) -> int:
     return -(-dividend // divisor)
 
 
-def _cluster(device: Any) -> int:
-    """Blocks of a cluster; GPUs before compute capability 9.0 and the emulated device have none."""
+def _has_clusters(device: Any) -> bool:
+    """GPUs before compute capability 9.0 and the emulated device have no clusters."""
     generation = device.architecture.removeprefix("sm_")
-    return CLUSTER if generation.isdigit() and int(generation) >= 90 else 1
+    return generation.isdigit() and int(generation) >= 90
 
 
-def _lanes_team(problem: Problem, device: Any) -> Team:
+def _lanes(problem: Problem, device: Any, per_lane: int) -> int:
     """Up to a warp for each line, as few lanes as keep the device busy."""
     length = problem.length
-    size = _power_of_two(_ceil(length, PER_LANE))
+    size = _power_of_two(_ceil(length, per_lane))
     if problem.wide:
         size = max(size, min(_power_of_two(length), 4))  # 64 neighbouring bytes, where a line has them
     while size < WARP and size < length and problem.lines * size < 4 * device.multiprocessors * LANES_THREADS:
         size *= 2
+    return size
+
+
+def _lanes_team(problem: Problem, device: Any) -> Team:
+    length, size = problem.length, _lanes(problem, device, PER_LANE)
     grid = _ceil(problem.lines * size, LANES_THREADS)
     return Team("lines", LANES_THREADS, grid, size, _ceil(length, size * HELD[problem.wide]), 0)
 
 
-def _line_team(problem: Problem, device: Any) -> Team:
-    """Single lines: a few lanes, a block or a cluster each."""
+def _line_team(problem: Problem, device: Any, blocks: int) -> Team:
+    """Single lines: a few lanes, a block or a cluster each. blocks: of a cluster."""
     length, each = problem.length, PER_THREAD[problem.wide]
     if length <= WARP * each:
         return _lanes_team(problem, device)
-    blocks = _cluster(device)
     idle = problem.lines < 2 * device.multiprocessors and length >= blocks * BLOCK_THREADS[0] * each // 4
     clustered = length * problem.pack_bytes * problem.inputs > BLOCK_BYTES or (idle and blocks > 1)
     if not clustered:
@@ -100,13 +108,15 @@ def _line_team(problem: Problem, device: Any) -> Team:
     threads = max(min(_power_of_two(_ceil(length, blocks * each)), most), BLOCK_THREADS[0])
     groups = _ceil(length, threads * blocks * HELD[problem.wide])
     parts = threads // WARP + (blocks if clustered else 0)
-    return Team("lines_cluster" if clustered else "lines", threads, problem.lines * blocks, threads, groups, parts)
+    return Team(
+        "lines_cluster" if clustered else "lines", threads, problem.lines * blocks, threads, groups, parts, blocks
+    )
 
 
-def _column_team(problem: Problem, device: Any, width: int) -> Team:
+def _column_team(problem: Problem, device: Any, width: int, blocks: int) -> Team:
     """Packs of lines: the threads of a block stand side by side over neighbouring packs and share their length."""
     clustered = problem.length >= LONG_COLUMN
-    blocks = _cluster(device) if clustered else 1
+    blocks = blocks if clustered else 1
     length, each = _ceil(problem.length, blocks), 2 * PER_THREAD[problem.wide]
     across = max(ROW_BYTES // problem.pack_bytes, COLUMNS_THREADS // _power_of_two(_ceil(length, each)))
     across = min(across, COLUMNS_THREADS // 4 if length > each else COLUMNS_THREADS, _power_of_two(problem.lines))
@@ -120,7 +130,7 @@ def _column_team(problem: Problem, device: Any, width: int) -> Team:
     groups = _ceil(problem.length, shares * blocks * HELD[problem.wide])
     parts = (threads // max(across, WARP) + (blocks if clustered else 0)) * across * (width if problem.wide else 1)
     kind = "columns_cluster" if clustered else "columns"
-    return Team(kind, threads, _ceil(problem.lines, across) * blocks, across, groups, parts)
+    return Team(kind, threads, _ceil(problem.lines, across) * blocks, across, groups, parts, blocks)
 
 
 def _tile(lines: int, length: int, scalar_bytes: int, device: Any) -> tuple[int, int]:
@@ -182,8 +192,10 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     walk = _walk(operation, specs, width)
     lines, length = walk.lines.packs, walk.along.row
 
-    def launch(name: str, threads: int, grid: int, team: int, kept: int, shared_bytes: int) -> Plan:
-        function = device.function("softmax.cu", f"{kernel}_{name}", type_definitions(specs[-1].scalar_type, operation))
+    def launch(name: str, threads: int, grid: int, team: int, kept: int, shared_bytes: int, blocks: int = 1) -> Launch:
+        definitions = {"CLUSTER_BLOCKS": str(blocks)} if blocks > CLUSTERS[0] else {}
+        types = type_definitions(specs[-1].scalar_type, operation, **definitions)
+        function = device.function("softmax.cu", f"{kernel}_{name}", types)
         arguments = structure(
             *pointers(len(operands)),
             ("lines", walk.lines),
@@ -193,25 +205,42 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             ("team", c_uint(team)),
             ("kept", c_uint(kept)),
         )
-        step = Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes)
-        return Plan(operation, [step])
+        return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes)
+
+    pack_bytes = PACK_BYTES if walk.wide and walk.aligned else scalar_bytes
+    short = Problem(lines, -(-length * scalar_bytes // pack_bytes), pack_bytes > scalar_bytes, pack_bytes, inputs)
+    most = REGISTER_PACKS[short.wide][inputs - 1]
+    whole = length * scalar_bytes % pack_bytes == 0 and walk.along.outer_rank == 0
+    if not walk.columns and whole and short.length <= WARP * most and (short.wide or length >= LEAST_REGISTER_LINE):
+        lanes = _lanes(short, device, most)
+        name = f"{'wide' if short.wide else 'narrow'}_registers"
+        grid = _ceil(lines * lanes, LANES_THREADS)
+        return Plan(operation, [launch(name, LANES_THREADS, grid, lanes, _ceil(short.length, lanes), 0)])
 
     if walk.dense and not walk.aligned and length <= SHORT * WARP:
         lanes, of_tile = _tile(lines, length, scalar_bytes, device)
         tile_bytes = _ceil(of_tile * length * scalar_bytes, PACK_BYTES) * PACK_BYTES
-        return launch("tile", TILE_THREADS, _ceil(lines, of_tile), lanes, of_tile, tile_bytes * inputs)
+        tiles = launch("tile", TILE_THREADS, _ceil(lines, of_tile), lanes, of_tile, tile_bytes * inputs)
+        return Plan(operation, [tiles])
 
     packs = walk.along.packs
     if walk.wide and not walk.aligned:
         packs += 1  # a line that starts anywhere
     pack_bytes = PACK_BYTES if walk.wide else scalar_bytes
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
-    team = _column_team(problem, device, width) if walk.columns else _line_team(problem, device)
-    group_bytes = HELD[walk.wide] * inputs * team.threads * pack_bytes
-    parts_bytes = team.parts * 2 * SCALAR_BYTES[operation.compute_type]
-    kept = min(team.groups, (device.shared_bytes_per_block - parts_bytes) // group_bytes)
-    name = f"{'wide' if walk.wide else 'narrow'}_{team.kind}"
-    return launch(name, team.threads, team.grid, team.size, kept, kept * group_bytes + parts_bytes)
+    held = CLUSTERS[0] * device.shared_bytes_per_block  # of a line, by a cluster
+    large = walk.columns or packs * pack_bytes * inputs > held or lines * CLUSTERS[0] < device.multiprocessors
+    for blocks in reversed(CLUSTERS[: 1 + large]) if _has_clusters(device) else (1,):
+        team = _column_team(problem, device, width, blocks) if walk.columns else _line_team(problem, device, blocks)
+        group_bytes = HELD[walk.wide] * inputs * team.threads * pack_bytes
+        parts_bytes = team.parts * 2 * SCALAR_BYTES[operation.compute_type]
+        kept = min(team.groups, (device.shared_bytes_per_block - parts_bytes) // group_bytes)
+        name = f"{'wide' if walk.wide else 'narrow'}_{team.kind}"
+        step = launch(name, team.threads, team.grid, team.size, kept, kept * group_bytes + parts_bytes, team.cluster)
+        usual = team.cluster <= CLUSTERS[0]
+        if usual or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
+            break
+    return Plan(operation, [step])
 
 
 @implements(SoftmaxForward)

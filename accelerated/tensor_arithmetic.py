@@ -9,37 +9,39 @@ from typing import Any
 from dualdnn.api.operations import AddTensor, Operation, OpTensor, ScaleTensor, SetTensor, TensorSpec
 from dualdnn.api.operations.specs import DOUBLE
 
-from .geometry import blocks, broadcast_strides, geometry, merged
+from .geometry import THREADS, Grid, batch, blocks, broadcast_strides, elementwise, geometry, merged
 from .plans import Launch, Plan, implements, pointers, structure, type_definitions
 
 SOURCE = "tensor_arithmetic.cu"
 PACK_BYTES = 16
 UNIFORM, ALIGNED, PIECES, SINGLE = range(4)  # the kernels' enum Walk
 PIECE = 4
+DENSE_BATCH = 2  # packs of a thread, as the kernels read them together
 
 
 @implements(AddTensor)
 def add_tensor(operation: AddTensor, device: Any) -> Plan:
-    """One thread per 16 bytes of C."""
+    """16 bytes of C a thread, or a few times as many."""
     dims, c = operation.C.scalar_layout()
     a = _broadcast(operation.A, dims)
     width = PACK_BYTES // operation.C.scalar_bytes
     factors = _factors(operation, alpha=operation.alpha, beta=operation.beta)
     if _dense(dims, c):
         spread, walk = _spread(dims, a, c, width)
-        count = operation.C.count
-        arguments = structure(
-            *pointers(2), ("spread", spread), *factors, ("count", c_uint(count)), ("walk", c_int(walk))
-        )
-        return _plan(operation, device, "add_tensor_dense", operation.C, arguments, ("A", "C"), -(-count // width))
-    layout = geometry(dims, [a, c], width)
+        count, packs = operation.C.count, -(-operation.C.count // width)
+        each = min(DENSE_BATCH, batch(packs, device))
+        extent = ("count", c_uint(count)), ("walk", c_int(walk)), ("batch", c_uint(each))
+        arguments = structure(*pointers(2), ("spread", spread), *factors, *extent)
+        grid = blocks(packs, THREADS * each)
+        return _plan(operation, device, "add_tensor_dense", operation.C, arguments, ("A", "C"), grid)
+    layout, grid = elementwise(dims, [a, c], width, device)
     arguments = structure(*pointers(2), ("geometry", layout), *factors)
-    return _plan(operation, device, "add_tensor", operation.C, arguments, ("A", "C"), layout.packs)
+    return _plan(operation, device, "add_tensor", operation.C, arguments, ("A", "C"), grid)
 
 
 @implements(OpTensor)
 def op_tensor(operation: OpTensor, device: Any) -> Plan:
-    """One thread per 16 bytes of the wider of A and C."""
+    """16 bytes of the wider of A and C a thread, or a few times as many."""
     dims, c = operation.C.scalar_layout()
     a, b = _broadcast(operation.A, dims), _broadcast(operation.B, dims)
     width = PACK_BYTES // max(operation.A.scalar_bytes, operation.C.scalar_bytes)
@@ -50,35 +52,34 @@ def op_tensor(operation: OpTensor, device: Any) -> Plan:
         ("output", c_int(operation.C.scalar_type)),
     )
     operands = ("A", "B", "C")
-    if _dense(dims, a, c):
+    if _dense(dims, a, c) and not _dense(dims, a, b, c):
         spread, walk = _spread(dims, b, c, width)
         count = operation.C.count
-        arguments = structure(
-            *pointers(3), ("spread", spread), ("formula", formula), ("count", c_uint(count)), ("walk", c_int(walk))
-        )
-        return _plan(operation, device, "op_tensor_dense", operation.A, arguments, operands, -(-count // width))
-    layout = geometry(dims, [a, b, c], width)
+        extent = ("count", c_uint(count)), ("walk", c_int(walk))
+        arguments = structure(*pointers(3), ("spread", spread), ("formula", formula), *extent)
+        return _plan(operation, device, "op_tensor_dense", operation.A, arguments, operands, blocks(-(-count // width)))
+    layout, grid = elementwise(dims, [a, b, c], width, device)
     arguments = structure(*pointers(3), ("geometry", layout), ("formula", formula))
-    return _plan(operation, device, "op_tensor", operation.A, arguments, operands, layout.packs)
+    return _plan(operation, device, "op_tensor", operation.A, arguments, operands, grid)
 
 
 @implements(ScaleTensor)
 def scale_tensor(operation: ScaleTensor, device: Any) -> Plan:
     """alpha * y + 0 * y by the kernel of cudnnAddTensor, in place."""
     dims, strides = operation.y.scalar_layout()
-    layout = geometry(dims, [strides, strides], PACK_BYTES // operation.y.scalar_bytes)
+    layout, grid = elementwise(dims, [strides, strides], PACK_BYTES // operation.y.scalar_bytes, device)
     factors = _factors(operation, alpha=operation.alpha, beta=0.0)
     arguments = structure(*pointers(2), ("geometry", layout), *factors)
-    return _plan(operation, device, "add_tensor", operation.y, arguments, ("y", "y"), layout.packs)
+    return _plan(operation, device, "add_tensor", operation.y, arguments, ("y", "y"), grid)
 
 
 @implements(SetTensor)
 def set_tensor(operation: SetTensor, device: Any) -> Plan:
-    """One thread per 16 bytes of y."""
+    """16 bytes of y a thread, or a few times as many."""
     dims, strides = operation.y.scalar_layout()
-    layout = geometry(dims, [strides], PACK_BYTES // operation.y.scalar_bytes)
+    layout, grid = elementwise(dims, [strides], PACK_BYTES // operation.y.scalar_bytes, device)
     arguments = structure(*pointers(1), ("geometry", layout), ("value", c_double(operation.value)))
-    return _plan(operation, device, "set_tensor", operation.y, arguments, ("y",), layout.packs)
+    return _plan(operation, device, "set_tensor", operation.y, arguments, ("y",), grid)
 
 
 def _plan(
@@ -88,11 +89,11 @@ def _plan(
     element: TensorSpec,
     arguments: Any,
     operands: Sequence[str],
-    packs: int,
+    grid: Grid,
 ) -> Plan:
-    """One launch of a kernel compiled for the element type, a thread per pack."""
+    """One launch of a kernel compiled for the element type."""
     function = device.function(SOURCE, kernel, type_definitions(element.scalar_type, operation))
-    return Plan(operation, [Launch(function, arguments, operands, blocks(packs))])
+    return Plan(operation, [Launch(function, arguments, operands, grid)])
 
 
 def _factors(operation: Operation, **values: float) -> list[tuple[str, Any]]:

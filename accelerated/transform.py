@@ -12,6 +12,7 @@ from dualdnn.api.operations.transform import folding_factors, folds, unfolds
 
 from .geometry import THREADS, Divisor, blocks
 from .plans import ELEMENTS, Launch, Plan, implements, pointers, structure, type_definitions
+from .turn import turned
 
 DIMENSIONS, SOURCE_CHECKS, DESTINATION_CHECKS = 10, 7, 4  # what unfolding 6 dimensions needs
 TILE_BYTES = 16 * 1024
@@ -169,6 +170,12 @@ def launch(walk: Walk, operation: Any, names: tuple[str, str], device: Any) -> L
     scalars = [("alpha", c_double(operation.alpha)), ("beta", c_double(operation.beta))]
     move = ("move", c_int((operation.alpha, operation.beta) == (1, 0)))
     sizes = (operation.tensor(names[0]).scalar_bytes, operation.tensor(names[1]).scalar_bytes)
+    if walk.turns and not (walk.source_checked or walk.destination_checked):
+        turn = turned(walk, *sizes, same_type=kinds[0] == kinds[1], multiprocessors=device.multiprocessors)
+        if turn is not None:
+            arguments = structure(*pointers(2), ("turn", turn.argument), *scalars, move)
+            function = device.function("transform.cu", turn.kernel, definitions)
+            return Launch(function, arguments, names, (turn.tiles, 1, 1), (THREADS, 1, 1), turn.shared_bytes)
     if walk.turns and not walk.destination_checked:
         order, tiling, tiles = _tiling(walk, *sizes, device.multiprocessors)
         arguments = structure(*pointers(2), ("walk", walk.argument(order)), *scalars, ("tiling", tiling), move)

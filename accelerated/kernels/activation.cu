@@ -1,24 +1,48 @@
 // Activations, forward (3.2.1) and backward (4.1.1).
 //
 // Floor: bytes. Forward moves 2 elements and does 1 to ~20 operations an element (sigmoid, tanh); backward moves 3
-// (one of x and y is not needed by any mode). At 4.2 TB/s a float element costs 1.9 ps forward, far above the arithmetic.
+// (one of x and y is not needed by any mode). At 4.2 TB/s a float element costs 1.9 ps forward, a half 1.0 ps, in which
+// an H200 starts about 28 instructions: tanh of the runtime library, two branches of some 20, would be near that.
+// The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "elementwise.cuh"
 
 enum Mode { SIGMOID = 0, RELU = 1, TANH = 2, CLIPPED_RELU = 3, ELU = 4 };  // cudnnActivationMode_t
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
+constexpr int BLOCKS = sizeof(COMPUTE) == 8 || sizeof(ELEMENT) == 1 ? 3 : 5;  // of 256 threads on a multiprocessor: as many as registers allow
 
-struct Sigmoid {
+template <int N> struct Of { static constexpr int INPUTS = N; };
+
+// tanh(x) without a branch: 1 - 2 / (exp(2 x) + 1), and below 0.55, where that loses digits, an odd polynomial with a
+// relative error of a last place (Chebyshev interpolation of (tanh(x) / x - 1) / x^2 over x^2). The approximate exponential
+// and reciprocal leave a relative error of 4e-7 at most: float keeps the library's.
+__device__ __forceinline__ float short_tanh(float x) {
+#ifdef EMULATED_CUDA
+  float power = exp2f(x * 2.88539008f), inverse = 1.0f / (power + 1.0f);
+#else
+  float power, inverse;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 2.88539008f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(power + 1.0f));
+#endif
+  float square = x * x, series = fmaf(-0.0066106436f, square, 0.0213092715f);
+  series = fmaf(fmaf(fmaf(series, square, -0.0539092794f), square, 0.133331105f), square, -0.333333313f);
+  return fabsf(x) < 0.55f ? fmaf(x, square * series, x) : fmaf(-2.0f, inverse, 1.0f);
+}
+
+struct Sigmoid : Of<1> {
   __device__ COMPUTE operator()(COMPUTE x) const { return COMPUTE(1) / (COMPUTE(1) + exp(-x)); }
 };
-struct Relu {
+struct Relu : Of<1> {
   bool propagate;
   __device__ COMPUTE operator()(COMPUTE x) const { return x > COMPUTE(0) || (propagate && x != x) ? x : COMPUTE(0); }
 };
-struct Tanh {
-  __device__ COMPUTE operator()(COMPUTE x) const { return tanh(x); }
+struct Tanh : Of<1> {
+  __device__ COMPUTE operator()(COMPUTE x) const {
+    if constexpr (sizeof(ELEMENT) == 2 && sizeof(COMPUTE) == 4) return short_tanh(x);
+    else return tanh(x);
+  }
 };
-struct ClippedRelu {
+struct ClippedRelu : Of<1> {
   bool propagate;
   COMPUTE limit;
   __device__ COMPUTE operator()(COMPUTE x) const {
@@ -27,9 +51,27 @@ struct ClippedRelu {
     return positive > limit ? limit : positive;
   }
 };
-struct Elu {
+struct Elu : Of<1> {
   COMPUTE coefficient;
   __device__ COMPUTE operator()(COMPUTE x) const { return x >= COMPUTE(0) ? x : coefficient * expm1(x); }
+};
+
+// alpha * function(in...) + beta * prior, for every element of a pack.
+template <class Function> struct Blended {
+  COMPUTE alpha, beta;
+  Function function;
+  template <bool BLENDS, int N> __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) const {
+    Pack<ELEMENT, N> result;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      COMPUTE value;
+      if constexpr (Function::INPUTS == 1) value = alpha * function(load<COMPUTE>(in[0].item[i]));
+      else value = alpha * function(load<COMPUTE>(in[0].item[i]), load<COMPUTE>(in[1].item[i]));
+      if (BLENDS && beta != COMPUTE(0)) value += beta * load<COMPUTE>(prior.item[i]);
+      result.item[i] = store<ELEMENT>(value);
+    }
+    return result;
+  }
 };
 
 struct ForwardArguments {
@@ -40,29 +82,32 @@ struct ForwardArguments {
   int mode, propagate;
 };
 
-extern "C" __global__ void activation_forward(const ForwardArguments a) {
-  COMPUTE alpha = a.alpha, beta = a.beta, coefficient = a.coefficient;
+template <class Function> __device__ __forceinline__ void forward(const ForwardArguments& a, Function function) {
+  Elementwise<ELEMENT, 1, ELEMENT, Blended<Function>>{{a.x}, a.y, a.beta != COMPUTE(0), {a.alpha, a.beta, function}}.template run<WIDTH>(a.geometry);
+}
+
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_forward(const ForwardArguments a) {
   bool propagate = a.propagate;
   switch (a.mode) {
-    case SIGMOID: return map<WIDTH>(a.geometry, a.x, a.y, alpha, beta, Sigmoid{});
-    case RELU: return map<WIDTH>(a.geometry, a.x, a.y, alpha, beta, Relu{propagate});
-    case TANH: return map<WIDTH>(a.geometry, a.x, a.y, alpha, beta, Tanh{});
-    case CLIPPED_RELU: return map<WIDTH>(a.geometry, a.x, a.y, alpha, beta, ClippedRelu{propagate, coefficient});
-    case ELU: return map<WIDTH>(a.geometry, a.x, a.y, alpha, beta, Elu{coefficient});
+    case SIGMOID: return forward(a, Sigmoid{});
+    case RELU: return forward(a, Relu{{}, propagate});
+    case TANH: return forward(a, Tanh{});
+    case CLIPPED_RELU: return forward(a, ClippedRelu{{}, propagate, a.coefficient});
+    case ELU: return forward(a, Elu{{}, a.coefficient});
   }
 }
 
-struct SigmoidGradient {
+struct SigmoidGradient : Of<2> {
   __device__ COMPUTE operator()(COMPUTE y, COMPUTE dy) const { return dy * y * (COMPUTE(1) - y); }
 };
-struct TanhGradient {
+struct TanhGradient : Of<2> {
   __device__ COMPUTE operator()(COMPUTE y, COMPUTE dy) const { return dy * (COMPUTE(1) - y * y); }
 };
-struct EluGradient {
+struct EluGradient : Of<2> {
   COMPUTE coefficient;
   __device__ COMPUTE operator()(COMPUTE y, COMPUTE dy) const { return y >= COMPUTE(0) ? dy : dy * (y + coefficient); }
 };
-struct ReluGradient {
+struct ReluGradient : Of<2> {
   COMPUTE limit;
   __device__ COMPUTE operator()(COMPUTE x, COMPUTE dy) const { return x > COMPUTE(0) && x <= limit ? dy : COMPUTE(0); }
 };
@@ -76,13 +121,17 @@ struct BackwardArguments {
   int mode;
 };
 
-extern "C" __global__ void activation_backward(const BackwardArguments a) {
-  COMPUTE alpha = a.alpha, beta = a.beta, coefficient = a.coefficient;
+template <class Function> __device__ __forceinline__ void backward(const BackwardArguments& a, Function function) {
+  Elementwise<ELEMENT, 2, ELEMENT, Blended<Function>>{{a.operand, a.dy}, a.dx, a.beta != COMPUTE(0), {a.alpha, a.beta, function}}.template run<WIDTH>(
+      a.geometry);
+}
+
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_backward(const BackwardArguments a) {
   switch (a.mode) {
-    case SIGMOID: return map<WIDTH>(a.geometry, a.operand, a.dy, a.dx, alpha, beta, SigmoidGradient{});
-    case TANH: return map<WIDTH>(a.geometry, a.operand, a.dy, a.dx, alpha, beta, TanhGradient{});
-    case ELU: return map<WIDTH>(a.geometry, a.operand, a.dy, a.dx, alpha, beta, EluGradient{coefficient});
-    case RELU: return map<WIDTH>(a.geometry, a.operand, a.dy, a.dx, alpha, beta, ReluGradient{COMPUTE(INFINITY)});
-    case CLIPPED_RELU: return map<WIDTH>(a.geometry, a.operand, a.dy, a.dx, alpha, beta, ReluGradient{coefficient});
+    case SIGMOID: return backward(a, SigmoidGradient{});
+    case TANH: return backward(a, TanhGradient{});
+    case ELU: return backward(a, EluGradient{{}, a.coefficient});
+    case RELU: return backward(a, ReluGradient{{}, COMPUTE(INFINITY)});
+    case CLIPPED_RELU: return backward(a, ReluGradient{{}, a.coefficient});
   }
 }

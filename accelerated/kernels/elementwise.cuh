@@ -1,7 +1,9 @@
-// The loop of every element-by-element kernel: out[i] = function(in0[i], in1[i], ...) blended with out[i].
+// The loop of every element-by-element kernel: out[i] = function(in0[i], in1[i], ...), which may see what out[i] was.
 //
-// One thread computes one pack of neighbours along the innermost dimension of the output: operands that are contiguous
-// there move in single accesses of up to 16 bytes, operands broadcast along it are read once, others element by element.
+// Memory needs some 25 KB on their way to every multiprocessor. Tensors that all operands walk as one row move in
+// accesses of 16 bytes, `batch` packs of a thread, of which several are read before the first is used. Rows of whole
+// packs move one pack a thread. Rows that start anywhere (gaps) or step over elements move element by element, spread so
+// that neighbouring threads touch neighbours. geometry.py chooses.
 #pragma once
 #include "index.cuh"
 #include "types.cuh"
@@ -48,62 +50,103 @@ __device__ __forceinline__ void write_pack(T* pointer, long long stride, bool ve
   }
 }
 
-// A whole pack where every operand is one contiguous row that starts at an address of 16 bytes: the common case, whose
-// index arithmetic is one addition.
 template <class T, int WIDTH>
 __device__ __forceinline__ bool aligned(const T* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % alignof(Pack<T, WIDTH>) == 0;
 }
 
-// out = alpha * function(in) + beta * out for one input.
-template <int WIDTH, class C, class TIn, class TOut, class Function>
-__device__ __forceinline__ void map(const Geometry<2>& geometry, const TIn* in, TOut* out, C alpha, C beta, Function function) {
-  if (geometry.outer_rank == 0 && geometry.vectorised == 3 && beta == C(0) && aligned<TIn, WIDTH>(in) && aligned<TOut, WIDTH>(out)) {
-    unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-    if ((index + 1) * WIDTH <= geometry.row) {
-      Pack<TIn, WIDTH> a = reinterpret_cast<const Pack<TIn, WIDTH>*>(in)[index];
-      Pack<TOut, WIDTH> result;
+// --- packs in their stored type, so that few registers hold them ---
+
+// Reads `count` elements that lie `stride` apart.
+template <int N, class T>
+__device__ __forceinline__ void read_elements(const T* pointer, int stride, bool vectorised, unsigned count, Pack<T, N>& values) {
+  const Pack<T, N>* pack;
+  if (vectorised && count == N && packed<T, N>(pack, pointer)) {
+    values = *pack;
+  } else {
 #pragma unroll
-      for (int i = 0; i < WIDTH; i++) result.item[i] = store<TOut>(alpha * function(load<C>(a.item[i])));
-      reinterpret_cast<Pack<TOut, WIDTH>*>(out)[index] = result;
-      return;
-    }
-  }
-  for (unsigned index = blockIdx.x * blockDim.x + threadIdx.x; index < geometry.packs; index += gridDim.x * blockDim.x) {
-    long long offset[2];
-    unsigned count = geometry.locate(index, offset);
-    C a[WIDTH], result[WIDTH];
-    read_pack<C, WIDTH>(in + offset[0], geometry.row_stride[0], geometry.vectorised & 1, count, a);
-#pragma unroll
-    for (int i = 0; i < WIDTH; i++) result[i] = i < count ? alpha * function(a[i]) : C(0);
-    write_pack<WIDTH>(out + offset[1], geometry.row_stride[1], geometry.vectorised & 2, count, result, beta);
+    for (int i = 0; i < N; i++)
+      if (i < count) values.item[i] = pointer[i * stride];
   }
 }
 
-// out = alpha * function(in0, in1) + beta * out for two inputs.
-template <int WIDTH, class C, class TIn, class TOut, class Function>
-__device__ __forceinline__ void map(const Geometry<3>& geometry, const TIn* in0, const TIn* in1, TOut* out, C alpha, C beta, Function function) {
-  bool whole = geometry.outer_rank == 0 && geometry.vectorised == 7 && beta == C(0);
-  if (whole && aligned<TIn, WIDTH>(in0) && aligned<TIn, WIDTH>(in1) && aligned<TOut, WIDTH>(out)) {
-    unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-    if ((index + 1) * WIDTH <= geometry.row) {
-      Pack<TIn, WIDTH> a = reinterpret_cast<const Pack<TIn, WIDTH>*>(in0)[index];
-      Pack<TIn, WIDTH> b = reinterpret_cast<const Pack<TIn, WIDTH>*>(in1)[index];
-      Pack<TOut, WIDTH> result;
+template <int N, class T>
+__device__ __forceinline__ void write_elements(T* pointer, int stride, bool vectorised, unsigned count, const Pack<T, N>& values) {
+  const Pack<T, N>* pack;
+  if (vectorised && count == N && packed<T, N>(pack, pointer)) {
+    *reinterpret_cast<Pack<T, N>*>(pointer) = values;
+  } else {
 #pragma unroll
-      for (int i = 0; i < WIDTH; i++) result.item[i] = store<TOut>(alpha * function(load<C>(a.item[i]), load<C>(b.item[i])));
-      reinterpret_cast<Pack<TOut, WIDTH>*>(out)[index] = result;
-      return;
-    }
-  }
-  for (unsigned index = blockIdx.x * blockDim.x + threadIdx.x; index < geometry.packs; index += gridDim.x * blockDim.x) {
-    long long offset[3];
-    unsigned count = geometry.locate(index, offset);
-    C a[WIDTH], b[WIDTH], result[WIDTH];
-    read_pack<C, WIDTH>(in0 + offset[0], geometry.row_stride[0], geometry.vectorised & 1, count, a);
-    read_pack<C, WIDTH>(in1 + offset[1], geometry.row_stride[1], geometry.vectorised & 2, count, b);
-#pragma unroll
-    for (int i = 0; i < WIDTH; i++) result[i] = i < count ? alpha * function(a[i], b[i]) : C(0);
-    write_pack<WIDTH>(out + offset[2], geometry.row_stride[2], geometry.vectorised & 4, count, result, beta);
+    for (int i = 0; i < N; i++)
+      if (i < count) pointer[i * stride] = values.item[i];
   }
 }
+
+// --- the loop ---
+
+constexpr int SPREAD_ITEMS = 8;  // most positions of a spread pack
+
+// What a kernel does to every element. Its function takes packs of the inputs and of the prior values of the output (of
+// which it may use nothing where `blends` is false) to the pack that is stored:
+//   template <bool BLENDS, int N> Pack<Out, N> operator()(const Pack<In, N>* in, const Pack<Out, N>& prior) const
+template <class In, int INPUTS, class Out, class Function> struct Elementwise {
+  const In* in[INPUTS == 0 ? 1 : INPUTS];
+  Out* out;
+  bool blends;
+  Function function;
+  int reads = INPUTS;  // the inputs that the function needs
+
+  // Packs whose reads are on their way together.
+  static constexpr int BATCH = INPUTS == 2 ? 2 : 4;
+
+  // One row, whole packs at multiples of 16 bytes.
+  template <int WIDTH> __device__ __forceinline__ void run_flat(unsigned first, unsigned batch, unsigned whole) const {
+    for (unsigned done = 0; done < batch; done += BATCH) {
+      Pack<In, WIDTH> values[BATCH][INPUTS == 0 ? 1 : INPUTS];
+      const unsigned start = first + done * blockDim.x;
+#pragma unroll
+      for (int u = 0; u < BATCH; u++)
+        if (done + u < batch && start + u * blockDim.x < whole)
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++)
+            if (n < reads) values[u][n] = reinterpret_cast<const Pack<In, WIDTH>*>(in[n])[start + u * blockDim.x];
+#pragma unroll
+      for (int u = 0; u < BATCH; u++)
+        if (done + u < batch && start + u * blockDim.x < whole)
+          reinterpret_cast<Pack<Out, WIDTH>*>(out)[start + u * blockDim.x] = function.template operator()<false, WIDTH>(values[u], Pack<Out, WIDTH>{});
+    }
+  }
+
+  template <int WIDTH> __device__ __forceinline__ void run_pack(const Geometry<INPUTS + 1>& geometry, unsigned index, unsigned vectorised) const {
+    unsigned offset[INPUTS + 1];
+    const unsigned count = geometry.locate(index, offset);
+    Pack<In, WIDTH> values[INPUTS == 0 ? 1 : INPUTS] = {};
+    Pack<Out, WIDTH> prior = {};
+    auto stride = [&](int n) { return geometry.row_stride[n] << geometry.log_spread; };
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+      if (n < reads) read_elements<WIDTH, In>(in[n] + offset[n], stride(n), vectorised >> n & 1, count, values[n]);
+    Out* target = out + offset[INPUTS];
+    if (blends) read_elements<WIDTH, Out>(target, stride(INPUTS), vectorised >> INPUTS & 1, count, prior);
+    write_elements<WIDTH>(target, stride(INPUTS), vectorised >> INPUTS & 1, count, function.template operator()<true, WIDTH>(values, prior));
+  }
+
+  // WIDTH: elements of a pack of neighbours.
+  template <int WIDTH> __device__ __forceinline__ void run(const Geometry<INPUTS + 1>& geometry) const {
+    const unsigned first = blockIdx.x * (blockDim.x * geometry.batch) + threadIdx.x;
+    if (geometry.spread) {
+      if (first < geometry.packs) run_pack<SPREAD_ITEMS>(geometry, first, 0);
+      return;
+    }
+    bool flat = !blends && geometry.outer_rank == 0 && geometry.vectorised == (2u << INPUTS) - 1 && aligned<Out, WIDTH>(out);
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) flat = flat && aligned<In, WIDTH>(in[n]);
+    const unsigned whole = flat ? geometry.row / WIDTH : 0;
+    if (flat) run_flat<WIDTH>(first, geometry.batch, whole);
+    // What is left: nothing or the end of the one row, or all packs.
+    for (unsigned u = 0; u < geometry.batch; u++) {
+      const unsigned index = first + u * blockDim.x;
+      if (whole <= index && index < geometry.packs) run_pack<WIDTH>(geometry, index, geometry.vectorised);
+    }
+  }
+};

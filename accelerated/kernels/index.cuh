@@ -17,30 +17,38 @@ struct Divisor {
 constexpr int MOST_DIMENSIONS = 9;  // 8 of the document and the vector of a vectorised tensor
 
 // Rows of neighbouring positions shared by N operands. Dimensions that are contiguous in every operand are merged;
-// the innermost is the row. A thread takes a pack: up to `width` neighbours of one row.
+// the innermost is the row. A thread takes a pack: up to `width` positions of one row, neighbours, or, where operands
+// cannot move those in one access, positions `spread` apart, so that the accesses of a warp are contiguous.
 template <int N> struct Geometry {
   unsigned packs;           // how many packs there are in all
   unsigned row;             // positions of one row
   unsigned width;           // positions of one pack
   unsigned vectorised;      // bit i: operand i may be accessed pack by pack where its address allows
+  unsigned batch;           // packs of a thread, a block's threads apart
+  unsigned spread, log_spread;  // a power of two, or 0: neighbours
   Divisor packs_per_row;
   int outer_rank;
   Divisor extent[MOST_DIMENSIONS - 1];  // of the outer dimensions, the fastest first
-  long long stride[N][MOST_DIMENSIONS - 1];
-  long long row_stride[N];
+  int stride[N][MOST_DIMENSIONS - 1];   // fewer than 2^31 elements, gaps counted
+  int row_stride[N];
 
-  // Offsets (in elements) of pack `index` in every operand, and how many positions it has.
-  __device__ __forceinline__ unsigned locate(unsigned index, long long (&offset)[N]) const {
+  // Offsets (in elements) of pack `index` in every operand, and how many positions it has: 0 where a spread pack has none.
+  template <class Offset> __device__ __forceinline__ unsigned locate(unsigned index, Offset (&offset)[N]) const {
     unsigned pack, row_index = packs_per_row.divide(index, pack);
-    unsigned first = pack * width;
+    unsigned first = pack * width, place[N];
+    if (spread) first = (pack & (0u - spread)) * width + (pack & (spread - 1));
 #pragma unroll
-    for (int i = 0; i < N; i++) offset[i] = first * row_stride[i];
+    for (int i = 0; i < N; i++) place[i] = first * row_stride[i];
     for (int d = 0; d < outer_rank; d++) {
       unsigned position;
       row_index = extent[d].divide(row_index, position);
 #pragma unroll
-      for (int i = 0; i < N; i++) offset[i] += position * stride[i][d];
+      for (int i = 0; i < N; i++) place[i] += position * stride[i][d];
     }
-    return row - first < width ? row - first : width;
+#pragma unroll
+    for (int i = 0; i < N; i++) offset[i] = place[i];
+    if (first >= row) return 0;
+    unsigned left = spread ? ((row - first - 1) >> log_spread) + 1 : row - first;
+    return left < width ? left : width;
   }
 };

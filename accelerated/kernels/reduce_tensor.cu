@@ -10,13 +10,14 @@
 // a thread takes a pack of neighbouring elements of C, `lanes` threads share it. Long reductions are split into segments
 // (blockIdx.y). The last block of an element of C to arrive merges their partial results, or another launch where these
 // are many, always in the same order: the same sums on every run.
+// The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "index.cuh"
 #include "types.cuh"
 
 constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 8 : 16 / sizeof(ELEMENT);  // elements of a pack
 constexpr int BATCH = 4;  // accesses of a thread that are on their way together
 constexpr int BLOCK = 256;
-constexpr int RESIDENT = sizeof(ELEMENT) >= 4 ? 4 : sizeof(ELEMENT) == 2 ? 3 : 2;  // blocks that the registers of a processor hold
+constexpr int RESIDENT = sizeof(ELEMENT) == 1 ? 2 : 4;  // blocks that the registers of a processor hold
 constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) >= 4 ? 4 : 2;
 constexpr unsigned COUNTS = 512, GROUPS = 1056;  // of arrivals at once; blocks side by side that count their own
 constexpr unsigned NOT_COUNTED = 0xffffffffu;

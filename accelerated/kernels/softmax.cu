@@ -9,12 +9,14 @@
 // Teams: "lines" are some lanes of a warp or a block; "columns" are blocks over packs of lines (a C that is not
 // innermost); both exist for clusters of blocks (few or very long lines: all multiprocessors work, and no workspace is
 // needed). Packs are 16 bytes (wide) or, where rows start anywhere, single elements (narrow). Short lines of any length
-// that lie one after the other are "tiles": a block moves many of them in whole accesses.
+// that lie one after the other are "tiles": a block moves many of them in whole accesses. Lines of so few packs that
+// some lanes of a warp hold them stay in "registers".
 //
 // Floor: bytes. Forward moves 2 elements, backward 3; at 4.2 TB/s a float costs 1.9 ps forward, a half 1.0 ps. The
 // arithmetic is near: two exponentials and some 14 instructions an element are 0.5 ps on 132 multiprocessors. What limits
-// lines of more than 1.8 MB (images in INSTANCE mode) is that eight multiprocessors do not hold them: the rest is read
-// twice, from L2 at best; and of fewer than 16 such lines, that some multiprocessors have none.
+// lines of more than 3.6 MB (images in INSTANCE mode) is that sixteen multiprocessors do not hold them: the rest is read
+// twice, from L2 at best; and of fewer than 8 such lines, that some multiprocessors have none.
+// The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "elementwise.cuh"
 
 #include <type_traits>
@@ -82,9 +84,12 @@ __device__ __forceinline__ void commit() {}
 template <int LATER> __device__ __forceinline__ void arrived() {}
 #endif
 
+#ifndef CLUSTER_BLOCKS
+#define CLUSTER_BLOCKS 8  // of a cluster: the most that every GPU with clusters has; softmax.py knows it
+#endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-constexpr unsigned CLUSTER = 8;  // the largest size that every GPU with clusters has; softmax.py knows it
-#define BLOCKS_OF_A_CLUSTER __cluster_dims__(8, 1, 1)
+constexpr unsigned CLUSTER = CLUSTER_BLOCKS;
+#define BLOCKS_OF_A_CLUSTER __cluster_dims__(CLUSTER_BLOCKS, 1, 1)
 #else
 constexpr unsigned CLUSTER = 1;
 #define BLOCKS_OF_A_CLUSTER
@@ -360,7 +365,7 @@ template <class Rule, bool COLUMNS> struct WideLine {
   unsigned whole, wholes;  // from pack `whole` on so many are whole and aligned in all operands
 
   __device__ __forceinline__ WideLine(const Arguments<INPUTS>& arguments, unsigned index) : a(arguments) {
-    long long offset[INPUTS + 1];
+    unsigned offset[INPUTS + 1];
     width = a.lines.locate(index, offset);
     output = a.output + offset[INPUTS];
     lead = misplaced(output);
@@ -472,13 +477,13 @@ template <class Rule, bool COLUMNS> struct NarrowLine {
   unsigned packs;
 
   __device__ __forceinline__ NarrowLine(const Arguments<INPUTS>& arguments, unsigned index) : a(arguments), packs(a.along.packs) {
-    long long offset[INPUTS + 1];
+    unsigned offset[INPUTS + 1];
     a.lines.locate(index, offset);
     output = a.output + offset[INPUTS];
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) input[n] = a.input[n] + offset[n];
   }
-  __device__ __forceinline__ void locate(unsigned pack, long long (&offset)[INPUTS + 1]) const {
+  __device__ __forceinline__ void locate(unsigned pack, unsigned (&offset)[INPUTS + 1]) const {
     if (a.along.outer_rank != 0) {
       a.along.locate(pack, offset);
     } else {
@@ -496,7 +501,7 @@ template <class Rule, bool COLUMNS> struct NarrowLine {
       ELEMENT element[BATCH][INPUTS];
 #pragma unroll
       for (int k = 0; k < BATCH; k++) {
-        long long offset[INPUTS + 1];
+        unsigned offset[INPUTS + 1];
         locate(min(first + k * size, packs - 1), offset);
 #pragma unroll
         for (int n = 0; n < INPUTS; n++) {
@@ -527,7 +532,7 @@ template <class Rule, bool COLUMNS> struct NarrowLine {
 #pragma unroll
       for (int n = 0; n < INPUTS; n++) values[n][0] = load<COMPUTE>(place[n * distance].item[0]);
       rule.results(line, values, result);
-      long long offset[INPUTS + 1];
+      unsigned offset[INPUTS + 1];
       locate(first, offset);
       ELEMENT* target = output + offset[INPUTS];
       *target = store<ELEMENT>(a.beta != COMPUTE(0) ? result[0] + a.beta * load<COMPUTE>(*target) : result[0]);
@@ -663,11 +668,114 @@ __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a
   for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = tile[i];
 }
 
+// --- registers: lines of a few packs for each of some lanes of a warp ---
+
+// Packs of WIDE neighbours (or, WIDE 1, elements anywhere along a line), PACKS of each lane and input, all read before the
+// first is used. The statistic takes as many of them at once as registers allow.
+template <class Rule, int WIDE, int PACKS>
+__device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUTS>& a) {
+  constexpr int INPUTS = Rule::INPUTS, AT_ONCE = 8 / WIDE < PACKS ? 8 / WIDE : PACKS;
+  using Held = Elements<WIDE>;
+  const Rule rule{Algorithm(a.algorithm), a.alpha};
+  const unsigned log_team = exponent_of(a.team), rank = threadIdx.x & (a.team - 1);
+  const unsigned index = (blockIdx.x * blockDim.x + threadIdx.x) >> log_team;
+  unsigned offset[INPUTS + 1];
+  a.lines.locate(min(index, a.lines.packs - 1), offset);
+  auto step = [&](int k, int operand) { return int(rank + (k << log_team)) * (WIDE == 1 ? a.along.row_stride[operand] : WIDE); };
+  // Only the last of a lane's packs may lie behind the line.
+  const bool last = rank + ((PACKS - 1) << log_team) < a.along.row / WIDE;
+  auto exists = [&](int k) { return k < PACKS - 1 || last; };
+
+  Held held[INPUTS][PACKS];
+  bool whole = true;
+#pragma unroll
+  for (int n = 0; n < INPUTS; n++) whole = whole && aligned<ELEMENT, WIDE>(a.input[n]);
+#pragma unroll
+  for (int k = 0; k < PACKS; k++)
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) {
+      const ELEMENT* source = a.input[n] + offset[n] + step(k, n);
+#pragma unroll
+      for (int i = 0; i < WIDE; i++) held[n][k].item[i] = store<ELEMENT>(Rule::neutral());
+      if (!exists(k)) continue;
+      if (whole) {
+        held[n][k] = *reinterpret_cast<const Held*>(source);
+      } else {
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) held[n][k].item[i] = source[i];
+      }
+    }
+
+  Statistic statistic[1] = {rule.empty()};
+#pragma unroll
+  for (int first = 0; first < PACKS; first += AT_ONCE) {
+    COMPUTE values[INPUTS][AT_ONCE * WIDE];
+#pragma unroll
+    for (int k = 0; k < AT_ONCE; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        if (first + k < PACKS) {
+          unpack(&held[n][first + k], &values[n][k * WIDE]);
+          if (sizeof(ELEMENT) == 1 && !exists(first + k)) values[n][k] = Rule::neutral();  // integers have no infinity
+        } else {
+#pragma unroll
+          for (int i = 0; i < WIDE; i++) values[n][k * WIDE + i] = Rule::neutral();
+        }
+      }
+    rule.add(statistic, values);
+  }
+  merge_lanes(rule, statistic, 1, a.team);
+  rule.finish(statistic[0]);
+
+  if (index >= a.lines.packs) return;
+  whole = aligned<ELEMENT, WIDE>(a.output);
+#pragma unroll
+  for (int k = 0; k < PACKS; k++) {
+    if (!exists(k)) continue;
+    COMPUTE values[INPUTS][WIDE], result[WIDE];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) unpack(&held[n][k], values[n]);
+    rule.results(statistic, values, result);
+    ELEMENT* target = a.output + offset[INPUTS] + step(k, INPUTS);
+    if (a.beta != COMPUTE(0))
+#pragma unroll
+      for (int i = 0; i < WIDE; i++) result[i] += a.beta * load<COMPUTE>(target[i]);
+    if (whole) {
+      pack(result, reinterpret_cast<Held*>(target));
+    } else {
+#pragma unroll
+      for (int i = 0; i < WIDE; i++) target[i] = store<ELEMENT>(result[i]);
+    }
+  }
+}
+
+// `kept`: packs of a lane.
+template <class Rule> __device__ __forceinline__ void softmax_of_packs(const Arguments<Rule::INPUTS>& a) {
+  switch (a.kept) {
+    case 1: return softmax_in_registers<Rule, WIDTH, 1>(a);
+    case 2: return softmax_in_registers<Rule, WIDTH, 2>(a);
+    case 3: return softmax_in_registers<Rule, WIDTH, 3>(a);
+    default: return softmax_in_registers<Rule, WIDTH, 4>(a);
+  }
+}
+template <class Rule> __device__ __forceinline__ void softmax_of_elements(const Arguments<Rule::INPUTS>& a) {
+  switch (a.kept) {
+    case 1: return softmax_in_registers<Rule, 1, 1>(a);
+    case 2: return softmax_in_registers<Rule, 1, 2>(a);
+    case 3: return softmax_in_registers<Rule, 1, 3>(a);
+    case 4: return softmax_in_registers<Rule, 1, 4>(a);
+    case 5: return softmax_in_registers<Rule, 1, 5>(a);
+    case 6: return softmax_in_registers<Rule, 1, 6>(a);
+    case 7: return softmax_in_registers<Rule, 1, 7>(a);
+    default: return softmax_in_registers<Rule, 1, 8>(a);
+  }
+}
+
 // --- kernels ---
 
 // Blocks of a multiprocessor for which the registers of a kernel should suffice.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
-constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE_BLOCKS = DOUBLE ? 2 : 5;
+constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE_BLOCKS = DOUBLE ? 2 : 5, REGISTER_BLOCKS = DOUBLE ? 4 : 8;
 
 #define SOFTMAX(name, rule, line)                                                                                                                \
   extern "C" __global__ void __launch_bounds__(512, LINE_BLOCKS) name##_lines(const Arguments<rule::INPUTS> a) {                                 \
@@ -690,3 +798,12 @@ SOFTMAX(softmax_backward_narrow, Backward, NarrowLine)
 
 extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_forward_tile(const Arguments<1> a) { softmax_of_tile<Forward>(a); }
 extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_backward_tile(const Arguments<2> a) { softmax_of_tile<Backward>(a); }
+
+extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_wide_registers(const Arguments<1> a) { softmax_of_packs<Forward>(a); }
+extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS * 3 / 4) softmax_backward_wide_registers(const Arguments<2> a) { softmax_of_packs<Backward>(a); }
+extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_narrow_registers(const Arguments<1> a) {
+  softmax_of_elements<Forward>(a);
+}
+extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_backward_narrow_registers(const Arguments<2> a) {
+  softmax_of_elements<Backward>(a);
+}

@@ -6,6 +6,7 @@
 // instructions, those that find the operand that is broadcast above all, and the registers, which decide how many
 // loads are under way. Where the output is dense (every layout without gaps) the kernels therefore walk it as one row
 // in accesses of 16 bytes whatever its extents, and the host chooses how the other operand is found.
+// The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "elementwise.cuh"
 
 enum Operation { ADD = 0, MUL = 1, MIN = 2, MAX = 3, SQRT = 4, NOT = 5 };                  // cudnnOpTensorOp_t
@@ -13,33 +14,8 @@ enum DataType { TO_FLOAT = 0, TO_DOUBLE = 1, TO_HALF = 2, TO_INT8 = 3, TO_BFLOAT
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
 constexpr int BLOCKS = sizeof(ELEMENT) == 1 ? 3 : 6;  // of 256 threads on a multiprocessor: as many as registers allow
-
-// --- packs in their stored type, so that few registers hold them ---
-
-// Reads `count` elements that lie `stride` apart.
-template <int N, class T>
-__device__ __forceinline__ void read_elements(const T* pointer, long long stride, bool vectorised, unsigned count, Pack<T, N>& values) {
-  const Pack<T, N>* pack;
-  if (vectorised && count == N && packed<T, N>(pack, pointer)) {
-    values = *pack;
-  } else {
-#pragma unroll
-    for (int i = 0; i < N; i++)
-      if (i < count) values.item[i] = pointer[i * stride];
-  }
-}
-
-template <int N, class T>
-__device__ __forceinline__ void write_elements(T* pointer, long long stride, bool vectorised, unsigned count, const Pack<T, N>& values) {
-  const Pack<T, N>* pack;
-  if (vectorised && count == N && packed<T, N>(pack, pointer)) {
-    *reinterpret_cast<Pack<T, N>*>(pointer) = values;
-  } else {
-#pragma unroll
-    for (int i = 0; i < N; i++)
-      if (i < count) pointer[i * stride] = values.item[i];
-  }
-}
+constexpr int BATCH_BLOCKS = sizeof(ELEMENT) == 1 ? 3 : 5;  // where threads read several packs
+constexpr int DENSE_BATCH = 2;  // packs of a thread that are on their way together
 
 // --- an operand that is broadcast onto a dense output ---
 
@@ -56,7 +32,8 @@ constexpr int PIECE = 4;
 // Reads what the operand has for `count` neighbours of the output from `first` on. `spread` (of width 1) holds its rows.
 template <int N, class T>
 __device__ __forceinline__ void read_spread(int walk, const Geometry<2>& spread, const T* operand, unsigned first, unsigned count, Pack<T, N>& values) {
-  long long offset[2], step = spread.row_stride[0];
+  const int step = spread.row_stride[0];
+  unsigned offset[2];
   unsigned position;  // in the row
   spread.packs_per_row.divide(first, position);
   spread.locate(first, offset);
@@ -120,16 +97,26 @@ struct AddDenseArguments {
   COMPUTE alpha, beta;
   unsigned count;
   int walk;
+  unsigned batch;  // packs of a thread
 };
 
-extern "C" __global__ void add_tensor_dense(const AddDenseArguments x) {
-  unsigned first = (blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;
-  if (first >= x.count) return;
-  unsigned count = x.count - first < WIDTH ? x.count - first : WIDTH;
-  Pack<ELEMENT, WIDTH> a = {}, prior = {};
-  if (x.beta != COMPUTE(0)) read_elements<WIDTH, ELEMENT>(x.c + first, 1, true, count, prior);
-  read_spread<WIDTH>(x.walk, x.spread, x.a, first, count, a);
-  write_elements<WIDTH>(x.c + first, 1, true, count, sum<WIDTH>(x.alpha, a, x.beta, prior));
+extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense(const AddDenseArguments x) {
+  unsigned index = blockIdx.x * (blockDim.x * x.batch) + threadIdx.x;
+  for (unsigned done = 0; done < x.batch; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
+    Pack<ELEMENT, WIDTH> a[DENSE_BATCH] = {}, prior[DENSE_BATCH] = {};
+    auto first = [&](int u) { return (index + u * blockDim.x) * WIDTH; };
+    auto count = [&](int u) { return x.count - first(u) < WIDTH ? x.count - first(u) : WIDTH; };
+#pragma unroll
+    for (int u = 0; u < DENSE_BATCH; u++)
+      if (done + u < x.batch && first(u) < x.count && x.beta != COMPUTE(0)) read_elements<WIDTH, ELEMENT>(x.c + first(u), 1, true, count(u), prior[u]);
+#pragma unroll
+    for (int u = 0; u < DENSE_BATCH; u++)
+      if (done + u < x.batch && first(u) < x.count) read_spread<WIDTH>(x.walk, x.spread, x.a, first(u), count(u), a[u]);
+#pragma unroll
+    for (int u = 0; u < DENSE_BATCH; u++)
+      if (done + u < x.batch && first(u) < x.count)
+        write_elements<WIDTH>(x.c + first(u), 1, true, count(u), sum<WIDTH>(x.alpha, a[u], x.beta, prior[u]));
+  }
 }
 
 struct AddArguments {
@@ -139,18 +126,15 @@ struct AddArguments {
   COMPUTE alpha, beta;
 };
 
-extern "C" __global__ void add_tensor(const AddArguments x) {
-  const Geometry<2>& geometry = x.geometry;
-  unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= geometry.packs) return;
-  long long offset[2];
-  unsigned count = geometry.locate(index, offset);
-  bool vectorised = geometry.vectorised & 2;
-  Pack<ELEMENT, WIDTH> a = {}, prior = {};
-  ELEMENT* c = x.c + offset[1];
-  if (x.beta != COMPUTE(0)) read_elements<WIDTH, ELEMENT>(c, geometry.row_stride[1], vectorised, count, prior);
-  read_elements<WIDTH>(x.a + offset[0], geometry.row_stride[0], geometry.vectorised & 1, count, a);
-  write_elements<WIDTH>(c, geometry.row_stride[1], vectorised, count, sum<WIDTH>(x.alpha, a, x.beta, prior));
+struct Add {
+  COMPUTE alpha, beta;
+  template <bool BLENDS, int N> __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) const {
+    return sum<N>(alpha, in[0], BLENDS ? beta : COMPUTE(0), prior);
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(256) add_tensor(const AddArguments x) {
+  Elementwise<ELEMENT, 1, ELEMENT, Add>{{x.a}, x.c, x.beta != COMPUTE(0), {x.alpha, x.beta}}.run<WIDTH>(x.geometry);
 }
 
 // --- cudnnOpTensor ---
@@ -224,22 +208,18 @@ template <class Out> struct Dense {
   }
 };
 
+template <class Out> struct Combine {
+  Formula formula;
+  template <bool BLENDS, int N> __device__ __forceinline__ Pack<Out, N> operator()(const Pack<ELEMENT, N>* in, const Pack<Out, N>& prior) const {
+    return combine<Out, N>(formula, in[0], in[1], prior);
+  }
+};
+
 template <class Out> struct Strided {
   static __device__ __forceinline__ void run(const OpArguments& x) {
-    constexpr int N = PACK<Out>;
-    const Geometry<3>& geometry = x.geometry;
-    unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-    if (index >= geometry.packs) return;
-    long long offset[3];
-    unsigned count = geometry.locate(index, offset);
-    bool vectorised = geometry.vectorised & 4;
-    Pack<ELEMENT, N> a = {}, b = {};
-    Pack<Out, N> prior = {};
-    Out* c = static_cast<Out*>(x.c) + offset[2];
-    read_elements<N>(x.a + offset[0], geometry.row_stride[0], geometry.vectorised & 1, count, a);
-    if (x.formula.beta != COMPUTE(0)) read_elements<N, Out>(c, geometry.row_stride[2], vectorised, count, prior);
-    if (x.formula.operation < SQRT) read_elements<N>(x.b + offset[1], geometry.row_stride[1], geometry.vectorised & 2, count, b);
-    write_elements<N>(c, geometry.row_stride[2], vectorised, count, combine<Out, N>(x.formula, a, b, prior));
+    const int reads = x.formula.operation < SQRT ? 2 : 1;
+    Elementwise<ELEMENT, 2, Out, Combine<Out>> job{{x.a, x.b}, static_cast<Out*>(x.c), x.formula.beta != COMPUTE(0), {x.formula}, reads};
+    job.template run<PACK<Out>>(x.geometry);
   }
 };
 
@@ -262,7 +242,7 @@ template <template <class> class Run, class Arguments> __device__ __forceinline_
 
 extern "C" __global__ void __launch_bounds__(256, BLOCKS) op_tensor_dense(const OpDenseArguments x) { run_to_output<Dense>(x); }
 
-extern "C" __global__ void __launch_bounds__(256, BLOCKS) op_tensor(const OpArguments x) { run_to_output<Strided>(x); }
+extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) op_tensor(const OpArguments x) { run_to_output<Strided>(x); }
 
 // --- cudnnSetTensor; cudnnScaleTensor is add_tensor in place ---
 
@@ -272,14 +252,17 @@ struct SetArguments {
   double value;
 };
 
-extern "C" __global__ void set_tensor(const SetArguments x) {
-  unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
-  if (index >= x.geometry.packs) return;
-  long long offset[1];
-  unsigned count = x.geometry.locate(index, offset);
-  ELEMENT value = store<ELEMENT>(x.value);  // one rounding, from the value as it was given
-  Pack<ELEMENT, WIDTH> values;
+struct Set {
+  ELEMENT value;
+  template <bool BLENDS, int N> __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>*, const Pack<ELEMENT, N>&) const {
+    Pack<ELEMENT, N> values;
 #pragma unroll
-  for (int i = 0; i < WIDTH; i++) values.item[i] = value;
-  write_elements<WIDTH>(x.y + offset[0], x.geometry.row_stride[0], x.geometry.vectorised & 1, count, values);
+    for (int i = 0; i < N; i++) values.item[i] = value;
+    return values;
+  }
+};
+
+extern "C" __global__ void __launch_bounds__(256) set_tensor(const SetArguments x) {
+  ELEMENT value = store<ELEMENT>(x.value);  // one rounding, from the value as it was given
+  Elementwise<ELEMENT, 0, ELEMENT, Set>{{nullptr}, x.y, false, {value}}.run<WIDTH>(x.geometry);
 }

@@ -2,11 +2,13 @@
 //
 // Floor: bytes, one element read and one written; the arithmetic is at most one multiply-add and two conversions.
 // transform_rows serves layouts that agree on the fastest dimension: 16-byte accesses on both sides, the speed of a copy.
-// transform_tiles serves the others: 16-byte accesses on both sides through up to 16 KB of shared memory, where an
+// transform_turn_packs and transform_turn_elements (turn.cuh) serve plain changes of layout. transform_tiles serves those that
+// pad, fold, or move the narrowest and widest types: 16-byte accesses on both sides through up to 16 KB of shared memory, where an
 // element costs its share of one 16-byte store and one scalar load; up to four loads in flight per thread cover the
 // latency. Tiles shrink until there are enough of them for every multiprocessor, because small tensors are limited by
 // latency. Rows that are not aligned to 16 bytes move element by element: half and int8 are limited by instructions there.
-#include "transform.cuh"
+// The fraction that each operation reaches on an H200 is in reports/README.md.
+#include "turn.cuh"
 
 constexpr int WIDTH = 16 / (sizeof(SOURCE) > sizeof(ELEMENT) ? sizeof(SOURCE) : sizeof(ELEMENT));
 // Blocks per multiprocessor: as many as the registers of a pack allow, for enough loads in flight.
@@ -45,4 +47,24 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, TILES_BLOCKS) transfo
     if (a.move) return walk_tiles(a.walk, a.tiling, a.source, a.destination, Move{});
   Blend blend{static_cast<COMPUTE>(a.alpha), static_cast<COMPUTE>(a.beta)};
   walk_tiles(a.walk, a.tiling, a.source, a.destination, blend);
+}
+
+struct TurnArguments {
+  const SOURCE* source;
+  ELEMENT* destination;
+  Turn turn;
+  double alpha, beta;
+  int move;
+};
+
+extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_packs(const TurnArguments a) {
+  if constexpr (same_type<SOURCE, ELEMENT>)
+    if (a.move) return turn_packs(a.turn, a.source, a.destination, Move{});
+  turn_packs(a.turn, a.source, a.destination, Blend{static_cast<COMPUTE>(a.alpha), static_cast<COMPUTE>(a.beta)});
+}
+
+extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_elements(const TurnArguments a) {
+  if constexpr (same_type<SOURCE, ELEMENT>)
+    if (a.move) return turn_elements(a.turn, a.source, a.destination, Move{});
+  turn_elements(a.turn, a.source, a.destination, Blend{static_cast<COMPUTE>(a.alpha), static_cast<COMPUTE>(a.beta)});
 }

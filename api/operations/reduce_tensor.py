@@ -94,7 +94,7 @@ def divided(A: TensorSpec, C: TensorSpec) -> Division:
     reduced = reduced_dimensions(A, C)
     length = prod(A.dims[i] for i in reduced)
     width = pack_width(A)
-    resident = _PROCESSORS * {1: 2, 2: 3}.get(A.scalar_bytes, 4)
+    resident = _PROCESSORS * (2 if A.scalar_bytes == 1 else 4)
     if _innermost(A) in reduced:
         lanes = min(BLOCK, _power_of_two(-(-length // (4 * width))))
         blocks = -(-C.count * lanes // BLOCK)

@@ -1,0 +1,117 @@
+// Turns: moves between tensors that are contiguous along different dimensions and share every position, so that nothing
+// has to be checked (the host side is accelerated/turn.py; the layouts match). Dimension `across` is contiguous in the
+// source, `along` in the destination.
+//
+// Floor: bytes, one element read and one written. Where packs of 16 bytes exist on both sides a thread turns a square of
+// them in its registers: 16 bytes on their way for each of its rows, 4 or 8, and no shared memory; a warp reads pieces of
+// 128 bytes and writes pieces of 64. Elsewhere elements go through shared memory one by one, neighbouring threads on
+// neighbouring elements of both sides, some 26 instructions each.
+#pragma once
+#include "transform.cuh"
+
+constexpr int TURN_DIMENSIONS = 8;  // beside the two
+constexpr unsigned TURN_THREADS = 256, TURN_BATCH = 8;  // elements of a thread that are on their way together
+
+struct Turn {
+  unsigned across, along;
+  int source_along, destination_across;  // steps in elements; the others are 1
+  int source_base, destination_base;
+  Divisor tiles_across, tiles_along;
+  unsigned tile_across, tile_along;  // packs: logarithms, in squares; else elements
+  Divisor in_across, in_along;       // by the extents of a tile of elements
+  int rank;
+  Dimension dimension[TURN_DIMENSIONS];
+
+  // The tile of this block: where it starts in both dimensions, offsets of the position of the others.
+  __device__ __forceinline__ void locate(unsigned& tile_x, unsigned& tile_y, int& from, int& to) const {
+    unsigned rest = tiles_along.divide(tiles_across.divide(blockIdx.x, tile_x), tile_y);
+    from = source_base, to = destination_base;
+    for (int d = 0; d < rank; d++) {
+      unsigned position;
+      rest = dimension[d].extent.divide(rest, position);
+      from += position * dimension[d].source;
+      to += position * dimension[d].destination;
+    }
+  }
+};
+
+// Rows of a square of elements of 2 or 4 bytes, as words, turned into its columns.
+template <int SIDE> __device__ __forceinline__ void turn_square(const Words (&rows)[SIDE], Words (&columns)[SIDE]) {
+#pragma unroll
+  for (int c = 0; c < SIDE; c++)
+#pragma unroll
+    for (int word = 0; word < 4; word++) {
+      if constexpr (SIDE == 4) columns[c].item[word] = rows[word].item[c];
+      else columns[c].item[word] = __byte_perm(rows[2 * word].item[c / 2], rows[2 * word + 1].item[c / 2], c % 2 ? 0x7632 : 0x5410);
+    }
+}
+
+// A square a thread. Bits 0 to 2 of its number go across, 3 and 4 along, the others as the host chose.
+template <class T, class Write> __device__ __forceinline__ void turn_squares(const Turn& turn, const T* source, T* destination, Write write) {
+  constexpr unsigned SIDE = 16 / sizeof(T);
+  unsigned tile_x, tile_y;
+  int from, to;
+  turn.locate(tile_x, tile_y, from, to);
+  const unsigned thread = threadIdx.x, high = thread >> 5, more = turn.tile_across - 3;
+  const unsigned x = (thread & 7) | (high & ((1u << more) - 1)) << 3, y = (thread >> 3 & 3) | high >> more << 2;
+  const unsigned a = ((tile_x << turn.tile_across) + x) * SIDE, b = ((tile_y << turn.tile_along) + y) * SIDE;
+  if (a >= turn.across || b >= turn.along) return;
+  const unsigned across = min(SIDE, turn.across - a), along = min(SIDE, turn.along - b);
+  from += a + b * turn.source_along;
+  to += b + a * turn.destination_across;
+  Words rows[SIDE] = {}, columns[SIDE];
+  if (across == SIDE && along == SIDE && reinterpret_cast<uintptr_t>(source) % 16 == 0) {
+#pragma unroll
+    for (unsigned i = 0; i < SIDE; i++) rows[i] = *reinterpret_cast<const Words*>(source + from + static_cast<int>(i) * turn.source_along);
+  } else {
+#pragma unroll
+    for (unsigned i = 0; i < SIDE; i++)
+      if (i < along) rows[i] = gather_words(source + from + static_cast<int>(i) * turn.source_along, 1, (1u << across) - 1);
+  }
+  turn_square(rows, columns);
+#pragma unroll
+  for (unsigned i = 0; i < SIDE; i++) {
+    Pack<T, SIDE> values;
+    *reinterpret_cast<Words*>(&values) = columns[i];
+    if (i < across) write(destination + to + static_cast<int>(i) * turn.destination_across, 1, (1u << along) - 1, values);
+  }
+}
+
+template <class S, class D, class Write> __device__ __forceinline__ void turn_packs(const Turn& turn, const S* source, D* destination, Write write) {
+  if constexpr (same_type<S, D> && (sizeof(S) == 4 || sizeof(S) == 2)) turn_squares(turn, source, destination, write);
+}
+
+// A tile a block, element by element.
+template <class S, class D, class Write> __device__ __forceinline__ void turn_elements(const Turn& turn, const S* source, D* destination, Write write) {
+  S* tile = reinterpret_cast<S*>(shared_memory);
+  unsigned tile_x, tile_y;
+  int from, to;
+  turn.locate(tile_x, tile_y, from, to);
+  const unsigned first_a = tile_x * turn.tile_across, first_b = tile_y * turn.tile_along, pitch = turn.tile_across | 1;
+  const unsigned across = min(turn.tile_across, turn.across - first_a), along = min(turn.tile_along, turn.along - first_b);
+  source += from + static_cast<int>(first_a) + static_cast<int>(first_b) * turn.source_along;
+  destination += to + static_cast<int>(first_b) + static_cast<int>(first_a) * turn.destination_across;
+  const unsigned ends_in = along * turn.tile_across, ends_out = across * turn.tile_along;
+
+  for (unsigned first = threadIdx.x; first < ends_in; first += TURN_BATCH * TURN_THREADS) {
+    S loaded[TURN_BATCH];
+    unsigned place[TURN_BATCH];
+#pragma unroll
+    for (unsigned k = 0; k < TURN_BATCH; k++) {
+      const unsigned element = first + k * TURN_THREADS;
+      unsigned a, b = turn.in_across.divide(element, a);
+      const bool exists = element < ends_in && a < across;
+      place[k] = exists ? b * pitch + a : ~0u;
+      if (exists) loaded[k] = source[static_cast<int>(a) + static_cast<int>(b) * turn.source_along];
+    }
+#pragma unroll
+    for (unsigned k = 0; k < TURN_BATCH; k++)
+      if (place[k] != ~0u) tile[place[k]] = loaded[k];
+  }
+  __syncthreads();
+#pragma unroll 4
+  for (unsigned element = threadIdx.x; element < ends_out; element += TURN_THREADS) {
+    unsigned b, a = turn.in_along.divide(element, b);
+    if (b < along) write(destination + static_cast<int>(b) + static_cast<int>(a) * turn.destination_across, 1, 1, Pack<S, 1>{tile[b * pitch + a]});
+  }
+}
