@@ -10,6 +10,7 @@ from dualdnn.api.operations import TensorSpec
 
 from .convolution_problem import (
     PACK_BYTES,
+    PLAIN,
     Convolution,
     ConvolutionStruct,
     channels_last,
@@ -29,7 +30,7 @@ WINDOWS = {(3, 3): (4, 2, 2), (5, 5): (2, 2, 2), (7, 7): (2, 1, 2)}
 STEPS = ((1, 1), (2, 2))
 THREADS = 128
 BLOCKS = 1  # of a multiprocessor, at least
-AHEAD = 1  # groups of rows that are read before they are needed
+AHEAD = 2  # rows of x that are read before they are needed
 ROWS = range(7, 15)  # of a strip: as many as leave enough threads
 ENOUGH = 300_000  # threads, a few times what a GPU holds
 STRIP_COST = 20  # what a strip costs beside its products, in products
@@ -67,6 +68,7 @@ def depthwise(operation: Convolution, device: Any) -> list[Launch]:
         ("strips", Divisor.of(strips)),
         ("blocks", Divisor.of(channel_blocks)),
         *_factors(o),
+        ("plain", c_int(bytes(epilogue(o)) == bytes(PLAIN))),
         ("channels", c_int(channels)),
         ("images", c_int(o.x.dims[0])),
         ("rows", c_int(rows)),
@@ -101,7 +103,7 @@ def _definitions(o: Convolution, value: ConvolutionStruct) -> dict[str, int]:
         return {}
     chosen = {
         "WINDOW_ROWS": window[0], "WINDOW_COLUMNS": window[1], "STEP": step[0],
-        "THREADS": THREADS, "BLOCKS": BLOCKS, "AHEAD": AHEAD,
+        "THREADS": THREADS, "BLOCKS": BLOCKS, "AHEAD": max(1, AHEAD // step[0]),
     }  # fmt: skip
     if o.x.strides[1] == o.y.strides[1] == 1:
         return chosen | _of_channels(o)

@@ -18,6 +18,7 @@ struct Arguments {
   Epilogue epilogue;
   Divisor packs, columns, strips, blocks;  // packs of channels that are neighbours in a warp, strips of columns, of rows, the rest of the channels
   COMPUTE alpha, beta;  // of the epilogue
+  int plain;            // whether the sums are the results
   int channels, images;
   int rows;    // of a strip
   int packed;  // packs of channels of x lie at multiples of their size
@@ -142,7 +143,7 @@ struct Row {
 
 constexpr int Y_PACKS = COLUMNS, Y_PACK = CHANNELS;  // of a row of y
 __device__ __forceinline__ int pack_column(int pack) { return pack; }
-__device__ __forceinline__ ELEMENT* pack_address(ELEMENT* row, int pack, long long step) { return row + pack * step; }
+__device__ __forceinline__ int pack_step(const Convolution& c) { return static_cast<int>(c.y_position[3]); }
 #else
 static_assert(CHANNELS == 1 && COLUMNS % Y_PACK == 0 && COLUMNS * STEP % X_PACK == 0 && PADDING < WINDOW_COLUMNS, "packs begin at multiples of their size");
 constexpr int X_ALIGNED = X_PACK;
@@ -183,52 +184,50 @@ struct Row {
 
 constexpr int Y_PACKS = COLUMNS / Y_PACK;  // of a row of y
 __device__ __forceinline__ int pack_column(int pack) { return pack * Y_PACK; }
-__device__ __forceinline__ ELEMENT* pack_address(ELEMENT* row, int pack, long long) { return row + pack * Y_PACK; }
+__device__ __forceinline__ int pack_step(const Convolution&) { return Y_PACK; }
 #endif
 
-// What becomes of the sums, as finish() does it: the questions are asked once for a row, and packs lie well.
-__device__ __forceinline__ void write_row(const Arguments& a, ELEMENT* y, long long step, const Work& work, const COMPUTE (&sums)[COLUMNS][CHANNELS]) {
-  const Epilogue& e = a.epilogue;
-  COMPUTE values[Y_PACKS][Y_PACK];
-  bool inside[Y_PACKS];
-#pragma unroll
-  for (int p = 0; p < Y_PACKS; p++) {
-    inside[p] = work.column + pack_column(p) < a.convolution.output[2].divisor;
-#pragma unroll
-    for (int i = 0; i < Y_PACK; i++) values[p][i] = a.alpha * sums[(p * Y_PACK + i) / CHANNELS][i % CHANNELS];
-  }
+// A row of y: what becomes of the sums is what finish() does, but the questions are asked once for a row. The sums are lost.
+__device__ __forceinline__ void write_row(const Arguments& a, ELEMENT* y, const Work& work, COMPUTE (&sums)[COLUMNS][CHANNELS]) {
   using Packed = Pack<ELEMENT, Y_PACK>;
-  if (a.beta != COMPUTE(0)) {
+  const int step = pack_step(a.convolution), width = a.convolution.output[2].divisor - work.column;
+  if (!a.plain) {
+    const ELEMENT* prior = a.prior + (y - a.y);
 #pragma unroll
-    for (int p = 0; p < Y_PACKS; p++)
-      if (inside[p]) {
-        const Packed prior = *reinterpret_cast<const Packed*>(a.prior + (pack_address(y, p, step) - a.y));
+    for (int q = 0; q < COLUMNS; q++)
 #pragma unroll
-        for (int i = 0; i < Y_PACK; i++) values[p][i] += a.beta * load<COMPUTE>(prior.item[i]);
+      for (int i = 0; i < CHANNELS; i++) sums[q][i] *= a.alpha;
+    if (a.beta != COMPUTE(0)) {
+#pragma unroll
+      for (int p = 0; p < Y_PACKS; p++, prior += step)
+        if (pack_column(p) < width) {
+          const Packed pack = *reinterpret_cast<const Packed*>(prior);
+#pragma unroll
+          for (int i = 0; i < Y_PACK; i++) sums[(p * Y_PACK + i) / CHANNELS][i % CHANNELS] += a.beta * load<COMPUTE>(pack.item[i]);
+        }
+    }
+    if (a.epilogue.biased) {
+#pragma unroll
+      for (int i = 0; i < CHANNELS; i++) {
+        const COMPUTE bias = load<COMPUTE>(a.bias[work.channel + i]);
+#pragma unroll
+        for (int q = 0; q < COLUMNS; q++) sums[q][i] += bias;
       }
-  }
-  if (e.biased) {
-#pragma unroll
-    for (int i = 0; i < CHANNELS; i++) {
-      const COMPUTE bias = load<COMPUTE>(a.bias[work.channel + i]);
-#pragma unroll
-      for (int j = i; j < COLUMNS * CHANNELS; j += CHANNELS) values[j / Y_PACK][j % Y_PACK] += bias;
     }
-  }
-  if (e.rectified) {
+    if (a.epilogue.rectified) {
 #pragma unroll
-    for (int j = 0; j < COLUMNS * CHANNELS; j++) {
-      COMPUTE& value = values[j / Y_PACK][j % Y_PACK];
-      value = value > COMPUTE(0) ? value : COMPUTE(0);
+      for (int q = 0; q < COLUMNS; q++)
+#pragma unroll
+        for (int i = 0; i < CHANNELS; i++) sums[q][i] = sums[q][i] > COMPUTE(0) ? sums[q][i] : COMPUTE(0);
     }
   }
 #pragma unroll
-  for (int p = 0; p < Y_PACKS; p++)
-    if (inside[p]) {
-      Packed stored;
+  for (int p = 0; p < Y_PACKS; p++, y += step)
+    if (pack_column(p) < width) {
+      Packed pack;
 #pragma unroll
-      for (int i = 0; i < Y_PACK; i++) stored.item[i] = store<ELEMENT>(values[p][i]);
-      *reinterpret_cast<Packed*>(pack_address(y, p, step)) = stored;
+      for (int i = 0; i < Y_PACK; i++) pack.item[i] = store<ELEMENT>(sums[(p * Y_PACK + i) / CHANNELS][i % CHANNELS]);
+      *reinterpret_cast<Packed*>(y) = pack;
     }
 }
 
@@ -282,7 +281,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) depthwise_strips(c
   read_taps(a.w + work.channel * (WINDOW_ROWS * WINDOW_COLUMNS), c.flipped, taps);
 
   const int column = static_cast<int>(work.column) * STEP - c.padding[2], top = static_cast<int>(work.row) * STEP - c.padding[1];
-  const int end = top + (rows - 1) * STEP + WINDOW_ROWS, bottom = end < c.input[1] ? end : c.input[1];  // rows of x from here on add nothing
+  const int end = top + (rows - 1) * STEP + WINDOW_ROWS;
+  const unsigned bottom = end < 0 ? 0 : end < c.input[1] ? end : c.input[1];  // rows of x from here on add nothing but zeros
   const char* x = reinterpret_cast<const char*>(a.x + (work.image * c.x_position[0] + work.channel * c.x_group + static_cast<long long>(top) * c.x_axis[1] +
                                                        static_cast<long long>(column) * c.x_axis[2]));
   const long long row_bytes = static_cast<long long>(c.x_axis[1]) * sizeof(ELEMENT), column_bytes = static_cast<long long>(c.x_axis[2]) * sizeof(ELEMENT);
@@ -293,8 +293,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) depthwise_strips(c
 #pragma unroll
     for (int t = 0; t < GROUP; t++) {
       const int h = top + group * STEP + t;
-      const bool inside = h >= 0 && h < bottom;
-      buffer[t].read(x + t * row_bytes, column, inside ? c.input[2] : 0, column_bytes);
+      buffer[t].read(x + t * row_bytes, column, static_cast<unsigned>(h) < bottom ? c.input[2] : 0, column_bytes);
     }
     x += STEP * row_bytes;
   };
@@ -332,7 +331,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) depthwise_strips(c
         }
       }
       if (group >= OPEN - 1) {
-        write_row(a, y, static_cast<int>(c.y_position[3]), work, sums[(phase + 1) % OPEN]);
+        write_row(a, y, work, sums[(phase + 1) % OPEN]);
         y += c.y_position[2];
       }
     }
