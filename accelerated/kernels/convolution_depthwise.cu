@@ -1,11 +1,15 @@
 // Depthwise convolution: every channel with its own filter, groups of one channel and one filter. The matrix product of a
 // group would be a single row, so the sums are made directly.
 //
-// Floor: bytes, x and y once.
+// Floor: bytes, x and y once. Meanwhile an H200 (132 multiprocessors, 4.2 TB/s) issues 28 instructions for every 16-bit
+// output of 3 x 3, step 1, and 57 for one of 32 bits; so instructions are the next limit, and the products are 9 of them.
 //
-// Instructions are the next limit, so windows without dilation are compiled one by one (WINDOW_ROWS x WINDOW_COLUMNS, STEP):
-// a thread has CHANNELS neighbouring channels (1 where rows lie innermost) and a strip COLUMNS wide, walks down the rows
-// of x, reads each once and adds it to the OPEN output rows that it is part of. Taps and open sums stay in registers.
+// Common windows are therefore compiled one by one. A thread has CHANNELS neighbouring channels (one, where rows lie
+// innermost) of a strip COLUMNS wide. It walks down the rows of x, reads each once, AHEAD of its use, converts it once and
+// adds it to the OPEN rows of y that it is part of; taps and open sums stay in registers. Neighbouring strips share columns
+// (from the L1 cache) and WINDOW_ROWS - STEP rows (from L2). Instructions of the loop for an output, by the SASS for sm_90a,
+// results as they are, 3 x 3, step 1: channels innermost 18 (16 bits, 4 channels x 2 columns), 22 (float, 2 x 2); rows
+// innermost 16 (16 bits, 8 columns), 19 (float, 4). Other windows, volumes and layouts: a thread for a position.
 #include "convolution.cuh"
 
 struct Arguments {
@@ -16,7 +20,7 @@ struct Arguments {
   const ELEMENT* bias;
   Convolution convolution;
   Epilogue epilogue;
-  Divisor packs, columns, strips, blocks;  // packs of channels that are neighbours in a warp, strips of columns, of rows, the rest of the channels
+  Divisor packs, columns, strips, blocks;  // of channels that neighbouring threads have; strips: columns, rows; the other channels
   COMPUTE alpha, beta;  // of the epilogue
   int plain;            // whether the sums are the results
   int channels, images;
@@ -29,7 +33,8 @@ struct Work {
   unsigned image, channel, plane, row, column;
 };
 
-template <int WIDTH> __device__ __forceinline__ void read_channels(const ELEMENT* x, long long step, int count, bool packed, COMPUTE (&values)[WIDTH]) {
+template <int WIDTH>
+__device__ __forceinline__ void read_channels(const ELEMENT* x, long long step, int count, bool packed, COMPUTE (&values)[WIDTH]) {
   if (packed) {
     const Pack<ELEMENT, WIDTH> pack = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(x);
 #pragma unroll
@@ -73,7 +78,7 @@ template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& 
 
 #ifndef WINDOW_ROWS
 
-// Any filter, a thread for `width` channels of one position. `strips` are rows, `columns` single ones.
+// Any filter: a thread for WIDTH channels of one position.
 template <int WIDTH> __device__ __forceinline__ void one_position(const Arguments& a) {
   unsigned index = blockIdx.x * blockDim.x + threadIdx.x, pack, block;
   Work work;
@@ -91,13 +96,13 @@ extern "C" __global__ void depthwise_columns(const Arguments a) { one_position<1
 
 #else
 
-// From the host (accelerated/convolution_depthwise.py): the window, and what a thread takes
-// WINDOW_ROWS, WINDOW_COLUMNS, STEP, CHANNELS, COLUMNS; AHEAD, groups of rows that are read before they are needed
-// where rows lie innermost: PADDING on the left; X_PACK, Y_PACK, elements of x and y that are moved at once
-constexpr int OPEN = (WINDOW_ROWS + STEP - 1) / STEP;               // output rows that a row of x is part of
-constexpr int BUFFERS = OPEN > 1 ? OPEN : 2;                        // groups of STEP rows of x in registers
-constexpr int GROUP = STEP < WINDOW_ROWS ? STEP : WINDOW_ROWS;      // rows of a group that are part of anything
-constexpr int FIELD = (COLUMNS - 1) * STEP + WINDOW_COLUMNS;        // columns of x under a strip
+// Defined by the host (accelerated/convolution_depthwise.py): WINDOW_ROWS, WINDOW_COLUMNS, STEP; CHANNELS, COLUMNS, AHEAD (in
+// groups of STEP rows), THREADS, BLOCKS; either CHANNELS_LAST or, of rows, PADDING on the left and the elements of x and y
+// that are moved at once, X_PACK and Y_PACK.
+constexpr int OPEN = (WINDOW_ROWS + STEP - 1) / STEP;         // output rows that a group of rows of x is part of
+constexpr int BUFFERS = OPEN;                                 // groups of rows in registers
+constexpr int FIELD = (COLUMNS - 1) * STEP + WINDOW_COLUMNS;  // columns of x under a strip
+static_assert(STEP < WINDOW_ROWS, "every row of x is part of a row of y");
 static_assert(AHEAD > 0 && AHEAD < BUFFERS, "a group of rows is read into a buffer that is not in use");
 
 // WIDTH neighbouring elements of a row of x; those of 16 bits in words, so that registers are moved whole.
@@ -108,7 +113,7 @@ template <int WIDTH> struct Neighbours {
   Pack<Word, WORDS> words;
 
   // Zeros outside of the first `limit` columns.
-  __device__ __forceinline__ void read(const char* from, int column, int limit) {
+  __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit) {
     words = {};
     if (static_cast<unsigned>(column) < static_cast<unsigned>(limit)) {
       if constexpr (PAIRS && WIDTH == 1) words.item[0] = *reinterpret_cast<const uint16_t*>(from);
@@ -133,8 +138,8 @@ constexpr int X_ALIGNED = CHANNELS;
 struct Row {
   Neighbours<CHANNELS> packs[FIELD];
 
-  // `from`: where column `column` is, the first of the window; `step`: bytes to the next one.
-  __device__ __forceinline__ void read(const char* from, int column, int limit, long long step) {
+  // `from`: where column `column` is, the first of the window; `step`: elements to the next one.
+  __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit, int step) {
 #pragma unroll
     for (int j = 0; j < FIELD; j++, from += step) packs[j].read(from, column + j, limit);
   }
@@ -145,7 +150,8 @@ constexpr int Y_PACKS = COLUMNS, Y_PACK = CHANNELS;  // of a row of y
 __device__ __forceinline__ int pack_column(int pack) { return pack; }
 __device__ __forceinline__ int pack_step(const Convolution& c) { return static_cast<int>(c.y_position[3]); }
 #else
-static_assert(CHANNELS == 1 && COLUMNS % Y_PACK == 0 && COLUMNS * STEP % X_PACK == 0 && PADDING < WINDOW_COLUMNS, "packs begin at multiples of their size");
+static_assert(CHANNELS == 1 && COLUMNS % Y_PACK == 0 && COLUMNS * STEP % X_PACK == 0, "packs begin at multiples of their size");
+static_assert(PADDING < WINDOW_COLUMNS, "a strip has some of the columns under it");
 constexpr int X_ALIGNED = X_PACK;
 constexpr int OWN = COLUMNS * STEP;  // columns of x that no other strip begins with
 constexpr int RIGHT = WINDOW_COLUMNS - STEP > PADDING ? WINDOW_COLUMNS - STEP - PADDING : 0;
@@ -166,19 +172,21 @@ struct Row {
   Neighbours<RIGHT_PACK> right[RIGHT_PACKS + 1];
 
   template <int COUNT, int WIDTH>
-  static __device__ __forceinline__ void read(Neighbours<WIDTH> (&packs)[COUNT], int count, const char* from, int column, int first, int limit) {
+  static __device__ __forceinline__ void read(Neighbours<WIDTH> (&packs)[COUNT], int count, const ELEMENT* from, int column, int first,
+                                              int limit) {
 #pragma unroll
     for (int i = 0; i < count; i++)
-      packs[i].read(from + (first + i * WIDTH) * static_cast<int>(sizeof(ELEMENT)), column + first + i * WIDTH, limit);
+      packs[i].read(from + first + i * WIDTH, column + first + i * WIDTH, limit);
   }
-  __device__ __forceinline__ void read(const char* from, int column, int limit, long long) {
+  __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit, int) {
     read(own, OWN / X_PACK, from, column, PADDING, limit);
     read(left, LEFT_PACKS, from, column, PADDING - LEFT_PACKS * LEFT_PACK, limit);
     read(right, RIGHT_PACKS, from, column, PADDING + OWN, limit);
   }
   __device__ __forceinline__ COMPUTE at(int column, int) const {
     const int q = column - PADDING, l = q + LEFT_PACKS * LEFT_PACK, r = q - OWN;
-    return q < 0 ? left[l / LEFT_PACK].at(l % LEFT_PACK) : q < OWN ? own[q / X_PACK].at(q % X_PACK) : right[r / RIGHT_PACK].at(r % RIGHT_PACK);
+    if (q < 0) return left[l / LEFT_PACK].at(l % LEFT_PACK);
+    return q < OWN ? own[q / X_PACK].at(q % X_PACK) : right[r / RIGHT_PACK].at(r % RIGHT_PACK);
   }
 };
 
@@ -273,32 +281,33 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) depthwise_strips(c
   if (!lies_well<X_ALIGNED>(a.x) || !lies_well<CHANNELS>(a.w) || !lies_well<Y_PACK>(a.y) || !lies_well<Y_PACK>(a.prior)) {
     const unsigned row = work.row, column = work.column;
     for (work.row = row; work.row < row + rows; work.row++)
-      for (work.column = column; work.column < column + COLUMNS && work.column < c.output[2].divisor; work.column++) any_filter<CHANNELS>(a, work);
+      for (work.column = column; work.column < column + COLUMNS && work.column < c.output[2].divisor; work.column++)
+        any_filter<CHANNELS>(a, work);
     return;
   }
-
-  COMPUTE taps[WINDOW_ROWS * WINDOW_COLUMNS][CHANNELS], sums[OPEN][COLUMNS][CHANNELS];
-  read_taps(a.w + work.channel * (WINDOW_ROWS * WINDOW_COLUMNS), c.flipped, taps);
 
   const int column = static_cast<int>(work.column) * STEP - c.padding[2], top = static_cast<int>(work.row) * STEP - c.padding[1];
   const int end = top + (rows - 1) * STEP + WINDOW_ROWS;
   const unsigned bottom = end < 0 ? 0 : end < c.input[1] ? end : c.input[1];  // rows of x from here on add nothing but zeros
-  const char* x = reinterpret_cast<const char*>(a.x + (work.image * c.x_position[0] + work.channel * c.x_group + static_cast<long long>(top) * c.x_axis[1] +
-                                                       static_cast<long long>(column) * c.x_axis[2]));
-  const long long row_bytes = static_cast<long long>(c.x_axis[1]) * sizeof(ELEMENT), column_bytes = static_cast<long long>(c.x_axis[2]) * sizeof(ELEMENT);
-  ELEMENT* y = a.y + (work.image * c.y_position[0] + work.row * c.y_position[2] + work.column * c.y_position[3] + work.channel * c.y_channel);
+  const ELEMENT* x = a.x + (work.image * c.x_position[0] + work.channel * c.x_group + static_cast<long long>(top) * c.x_axis[1] +
+                            static_cast<long long>(column) * c.x_axis[2]);
+  ELEMENT* y = a.y + (work.image * c.y_position[0] + work.row * c.y_position[2] + work.column * c.y_position[3] +
+                      work.channel * c.y_channel);
 
-  Row buffers[BUFFERS][GROUP];
-  const auto read_group = [&](int group, Row(&buffer)[GROUP]) {
+  Row buffers[BUFFERS][STEP];
+  const auto read_group = [&](int group, Row(&buffer)[STEP]) {
 #pragma unroll
-    for (int t = 0; t < GROUP; t++) {
+    for (int t = 0; t < STEP; t++) {
       const int h = top + group * STEP + t;
-      buffer[t].read(x + t * row_bytes, column, static_cast<unsigned>(h) < bottom ? c.input[2] : 0, column_bytes);
+      buffer[t].read(x + static_cast<long long>(t) * c.x_axis[1], column, static_cast<unsigned>(h) < bottom ? c.input[2] : 0, c.x_axis[2]);
     }
-    x += STEP * row_bytes;
+    x += static_cast<long long>(STEP) * c.x_axis[1];
   };
 #pragma unroll
   for (int i = 0; i < AHEAD; i++) read_group(i, buffers[i]);
+
+  COMPUTE taps[WINDOW_ROWS * WINDOW_COLUMNS][CHANNELS], sums[OPEN][COLUMNS][CHANNELS];
+  read_taps(a.w + work.channel * (WINDOW_ROWS * WINDOW_COLUMNS), c.flipped, taps);
 
   const int groups = rows + OPEN - 1;
   for (int first = 0; first < groups; first += BUFFERS)
@@ -308,7 +317,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) depthwise_strips(c
       if (group >= groups) return;
       read_group(group + AHEAD, buffers[(phase + AHEAD) % BUFFERS]);
 #pragma unroll
-      for (int t = 0; t < GROUP; t++) {
+      for (int t = 0; t < STEP; t++) {
         COMPUTE field[FIELD][CHANNELS];
 #pragma unroll
         for (int j = 0; j < FIELD; j++)
