@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 from ctypes import c_int
+from math import lcm
 from typing import Any
 
-from .convolution_problem import Convolution, channels_last, epilogue, operand_names, operation_product
+from dualdnn.api.operations import TensorSpec
+
+from .convolution_problem import (
+    PACK_BYTES,
+    PLAIN,
+    Convolution,
+    ConvolutionStruct,
+    channels_last,
+    epilogue,
+    operand_names,
+    operation_product,
+)
 from .geometry import Divisor, blocks
-from .plans import Launch, pointers, structure, type_definitions
+from .plans import Launch, factors, pointers, structure, type_definitions
 
 SOURCE = "convolution_depthwise.cu"
-CHANNELS = 4  # of a thread, where they lie side by side
-ROWS = 4  # of a thread, with filters of 3 x 3
+CHANNELS = 4  # of a thread of the kernel for any filter, where they lie side by side
+NEIGHBOURS = 32  # threads with packs of channels of the same position, at most
+
+# Windows that have a kernel of their own, and what a thread of it takes: channels of 16 bits, of more; columns of them
+WINDOWS: dict[tuple[int, ...], tuple[int, int, int]] = {(3, 3): (4, 2, 2), (5, 5): (2, 2, 2), (7, 7): (2, 1, 2)}
+STEPS = ((1, 1), (2, 2))
+THREADS = 128
+BLOCKS = 1  # of a multiprocessor, at least
+AHEAD = 2  # rows of x that are read before they are needed
+ROWS = range(7, 15)  # of a strip: as many as leave enough threads
+ENOUGH = 300_000  # threads, a few times what a GPU holds
+STRIP_COST = 20  # what a strip costs beside its products, in products
 
 
 def is_depthwise(operation: Convolution) -> bool:
@@ -21,26 +43,108 @@ def is_depthwise(operation: Convolution) -> bool:
 
 
 def depthwise(operation: Convolution, device: Any) -> list[Launch]:
-    """One kernel: a thread for a few channels, or rows, of one output column."""
+    """One kernel: a strip of rows and columns for each thread; for rare windows and layouts a position."""
     o = operation
     value = operation_product(o)
-    wide = channels_last(o.x) and channels_last(o.y)
-    steps = o.convolution.stride
-    strips = o.w.dims[2:] == (3, 3) and max(o.convolution.dilation) == 1 and steps in ((1, 1), (2, 2))
-    channels, images = o.x.dims[:2][::-1]
-    packs = -(-channels // CHANNELS) if wide else channels
-    rows = -(-value.output[1].divisor // ROWS) if strips else value.output[1].divisor
+    definitions = _definitions(o, value)
+    last = channels_last(o.x) and channels_last(o.y)
+    channels, (_, height, width) = o.x.dims[1], (output.divisor for output in value.output)
+    if definitions:
+        per_thread, columns = definitions["CHANNELS"], -(-width // definitions["COLUMNS"])
+    else:
+        per_thread, columns = CHANNELS if last else 1, width
+    packs = -(-channels // per_thread)
+    neighbours = -(-packs // -(-packs // NEIGHBOURS)) if last else 1
+    channel_blocks = -(-packs // neighbours)
+    threads = o.x.dims[0] * value.output[0].divisor * neighbours * channel_blocks * columns
+    rows = _strip_rows(height, threads) if definitions else 1
+    strips = -(-height // rows)
     arguments = structure(
         *pointers(5),
         ("convolution", value),
         ("epilogue", epilogue(o)),
-        ("packs", Divisor.of(packs)),
-        ("strips", Divisor.of(rows)),
+        ("packs", Divisor.of(neighbours)),
+        ("columns", Divisor.of(columns)),
+        ("strips", Divisor.of(strips)),
+        ("blocks", Divisor.of(channel_blocks)),
+        *_factors(o),
+        ("plain", c_int(bytes(epilogue(o)) == bytes(PLAIN))),
         ("channels", c_int(channels)),
-        ("images", c_int(images)),
-        ("packed", c_int(wide and all(step % CHANNELS == 0 for step in (*value.x_axis, value.x_position[0])))),
+        ("images", c_int(o.x.dims[0])),
+        ("rows", c_int(rows)),
+        ("packed", c_int(last and _pack(CHANNELS, o.x.dims[1], _steps(o.x, 1)) == CHANNELS)),
     )
-    name = f"depthwise_{'channels' if wide else 'columns'}{'_3x3' if strips else ''}"
-    function = device.function(SOURCE, name, type_definitions(o.x.scalar_type, o))
-    threads = packs * images * value.output[0].divisor * rows * value.output[2].divisor
-    return [Launch(function, arguments, ("x", "w", *operand_names(o)), blocks(threads))]
+    name = "depthwise_strips" if definitions else f"depthwise_{'channels' if last else 'columns'}"
+    others = {key: str(number) for key, number in definitions.items()}
+    function = device.function(SOURCE, name, type_definitions(o.x.scalar_type, o, **others))
+    grid, block = blocks(threads * strips, THREADS), (THREADS, 1, 1)
+    return [Launch(function, arguments, ("x", "w", *operand_names(o)), grid, block)]
+
+
+def _factors(operation: Convolution) -> list[tuple[str, Any]]:
+    values = epilogue(operation)
+    return factors(operation, alpha=values.alpha, beta=values.beta)
+
+
+def _steps(tensor: TensorSpec, innermost: int) -> tuple[int, ...]:
+    """Distances between neighbours along every dimension but the innermost."""
+    return (*tensor.strides[:innermost], *tensor.strides[innermost + 1 :])
+
+
+def _pack(most: int, extent: int, steps: tuple[int, ...]) -> int:
+    """The largest pack, a power of two up to ``most``, that divides an extent and every distance."""
+    return next(size for size in (16, 8, 4, 2, 1) if size <= most and not any(n % size for n in (extent, *steps)))
+
+
+def _definitions(o: Convolution, value: ConvolutionStruct) -> dict[str, int]:
+    """The definitions of a window's own kernel; none for the kernel for any filter."""
+    window, step = o.w.dims[2:], o.convolution.stride
+    if window not in WINDOWS or step not in STEPS or max(o.convolution.dilation) > 1:
+        return {}
+    chosen = {
+        "WINDOW_ROWS": window[0], "WINDOW_COLUMNS": window[1], "STEP": step[0],
+        "THREADS": THREADS, "BLOCKS": BLOCKS, "AHEAD": max(1, AHEAD // step[0]),
+    }  # fmt: skip
+    if o.x.strides[1] == o.y.strides[1] == 1:
+        return chosen | _of_channels(o)
+    if o.x.strides[3] == o.y.strides[3] == 1 and o.convolution.padding[1] < window[1]:
+        return chosen | _of_columns(o)
+    return {}
+
+
+def _of_channels(o: Convolution) -> dict[str, int]:
+    narrow, wide, columns = WINDOWS[o.w.dims[2:]]
+    most = narrow if o.x.scalar_bytes == 2 else wide if o.x.scalar_bytes == 4 else 1
+    return {
+        "CHANNELS_LAST": 1,
+        "CHANNELS": _pack(most, o.x.dims[1], (*_steps(o.x, 1), *_steps(o.y, 1))),
+        "COLUMNS": columns,
+    }
+
+
+def _of_columns(o: Convolution) -> dict[str, int]:
+    step, width, most = o.convolution.stride[1], o.y.dims[3], PACK_BYTES // o.x.scalar_bytes
+    x_pack = _pack(most, o.x.dims[3], _steps(o.x, 3))
+    y_pack = _pack(most // step, width, _steps(o.y, 3))
+    taps, unit = o.w.dims[2] * o.w.dims[3], lcm(y_pack, max(1, x_pack // step))
+    columns = min(
+        range(unit, max(unit, most // step) + 1, unit),
+        key=lambda count: -(-width // count) * (count * taps + STRIP_COST),
+    )
+    return {
+        "CHANNELS": 1,
+        "COLUMNS": columns,
+        "PADDING": o.convolution.padding[1],
+        "X_PACK": x_pack,
+        "Y_PACK": y_pack,
+    }
+
+
+def _strip_rows(height: int, threads: int) -> int:
+    """Rows of a strip, all strips about alike: neighbours share rows, so they are long while there are enough."""
+    rows = height
+    for strips in range(1, height + 1):
+        rows = -(-height // strips)
+        if rows < ROWS.stop and (threads * strips >= ENOUGH or rows <= ROWS.start):
+            break
+    return rows

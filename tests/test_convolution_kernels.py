@@ -122,10 +122,10 @@ SERVED = {
     "copy of the filter": (
         convolution(PRECOMPUTED, (1, 16, 6, 7), 8, (3, 3), layout=NHWC, filter_layout=NCHW), "repack_filter"
     ),
-    "depthwise, planes": (convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6), "depthwise_columns_3x3"),
-    "depthwise, stride 2": (convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6, stride=2), "depthwise_columns_3x3"),
+    "depthwise, planes": (convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6), "depthwise_strips"),
+    "depthwise, stride 2": (convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6, stride=2), "depthwise_strips"),
     "depthwise, channels": (
-        convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6, data_type=HALF, layout=NHWC), "depthwise_channels_3x3"
+        convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6, data_type=HALF, layout=NHWC), "depthwise_strips"
     ),
     "depthwise, dilated": (
         convolution(PRECOMPUTED, (2, 8, 9, 7), 8, (3, 3), groups=8, layout=NHWC, filter_layout=NHWC, dilation=2),

@@ -1,0 +1,184 @@
+"""Depthwise convolution on the emulated device: strips end where they should, packs are as large as the memory allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from dualdnn.accelerated import AcceleratedBackend, convolution_depthwise
+from dualdnn.api.enumerations import (
+    cudnnActivationMode_t,
+    cudnnConvolutionFwdAlgo_t,
+    cudnnConvolutionMode_t,
+    cudnnMathType_t,
+    cudnnNanPropagation_t,
+    cudnnReorderType_t,
+)
+from dualdnn.api.operations import (
+    ConvolutionBiasActivationForward,
+    ConvolutionForward,
+    ConvolutionSpec,
+    FilterSpec,
+    TensorSpec,
+)
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, NCHW, NHWC, ActivationSpec
+from dualdnn.conformance.trial import PATTERN, prepare
+from dualdnn.reference import judge
+
+CROSS, MIRRORED = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, cudnnConvolutionMode_t.CUDNN_CONVOLUTION
+GUARD = 256  # bytes behind an operand
+
+
+@pytest.fixture(params=(0, 7), ids=lambda seed: f"thread order {seed}")
+def backend(request, monkeypatch):
+    made = AcceleratedBackend("emulated")
+    monkeypatch.setattr(made.device, "seed", request.param)
+    monkeypatch.setattr(made, "plans", {})
+    return made
+
+
+def depthwise(channels, size, window=3, *, images=1, data_type=HALF, layout=NHWC, stride=1, padding=1, mode=CROSS):
+    compute = DOUBLE if data_type == DOUBLE else FLOAT
+    spec = ConvolutionSpec(
+        mode, compute, (padding, padding), (stride, stride), (1, 1), channels, cudnnMathType_t.CUDNN_FMA_MATH,
+        cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
+    )  # fmt: skip
+    x, w = (images, channels, *size), FilterSpec(data_type, layout, (channels, 1, window, window))
+    return ConvolutionForward(
+        spec, cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, 0, 1.0, 0.0,
+        TensorSpec.packed(data_type, x, layout), w, TensorSpec.packed(data_type, spec.output_dims(x, w.dims), layout),
+    )  # fmt: skip
+
+
+def fused(operation, alpha2=0.5):
+    o = operation
+    relu = ActivationSpec(
+        cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0
+    )
+    bias = TensorSpec.packed(o.x.data_type, (1, o.x.dims[1], 1, 1))
+    return ConvolutionBiasActivationForward(o.convolution, relu, o.algo, 0, -1.5, alpha2, o.x, o.w, o.y, bias, o.y)
+
+
+def gapped(tensor, **steps):
+    """The tensor with other distances along some axes (n, c, h, w)."""
+    return replace(tensor, strides=tuple(steps.get(axis, s) for axis, s in zip("nchw", tensor.strides, strict=True)))
+
+
+def check(backend, operation, kernel="depthwise_strips", inputs="normal"):
+    before = prepare(operation, inputs, 0)
+    buffers = {
+        name: backend.to_device(np.append(data, np.full(GUARD, PATTERN, np.uint8))) for name, data in before.items()
+    }
+    operands = [buffers[name].slice(0, before[name].size) if before[name].size else None for name in operation.operands]
+    backend.prepare(operation)(operands, None)
+    assert [launch.function.name for launch, _ in backend.plans[operation].steps] == [kernel]
+    after = {}
+    for name, buffer in buffers.items():
+        whole = buffer.to_host(np.uint8, buffer.nbytes)
+        assert (whole[before[name].size :] == PATTERN).all(), name
+        after[name] = whole[: before[name].size].copy()
+    verdict = judge(operation, before, after)
+    assert verdict.agrees, verdict.explanation()
+    assert not verdict.mistrusted
+
+
+GEOMETRIES = {
+    "several strips": depthwise(8, (33, 9), images=2),
+    "channels in blocks": depthwise(264, (5, 3)),
+    "channels in uneven blocks": depthwise(132, (3, 4), data_type=FLOAT),
+    "odd channels": depthwise(5, (6, 7)),
+    "a row less than the window": depthwise(8, (2, 2)),
+    "no padding": depthwise(8, (6, 7), padding=0),
+    "windows in the padding": depthwise(8, (4, 5), padding=3),
+    "stride 2": depthwise(8, (35, 10), stride=2),
+    "5 x 5": depthwise(4, (19, 6), 5, padding=2, data_type=BFLOAT16),
+    "5 x 5, stride 2": depthwise(4, (19, 6), 5, padding=1, stride=2),
+    "7 x 7": depthwise(4, (17, 9), 7, padding=3),
+    "7 x 7, double": depthwise(2, (9, 9), 7, padding=3, data_type=DOUBLE),
+    "mirrored": depthwise(4, (6, 7), mode=MIRRORED),
+    "gaps": (lambda o: replace(o, x=gapped(o.x, n=600, h=72, w=10)))(depthwise(8, (6, 7))),
+    "planes, several strips": depthwise(3, (33, 24), images=2, layout=NCHW),
+    "planes, odd rows": depthwise(3, (7, 7), layout=NCHW),
+    "planes, pairs": depthwise(3, (14, 14), layout=NCHW),
+    "planes, long rows": depthwise(2, (3, 45), layout=NCHW, data_type=BFLOAT16),
+    "planes, no padding": depthwise(2, (6, 16), layout=NCHW, padding=0),
+    "planes, padding on the left": depthwise(2, (6, 16), layout=NCHW, padding=2),
+    "planes, stride 2": depthwise(2, (9, 32), layout=NCHW, stride=2),
+    "planes, stride 2, odd": depthwise(2, (9, 11), layout=NCHW, stride=2, data_type=FLOAT),
+    "planes, 5 x 5": depthwise(2, (19, 16), 5, layout=NCHW, padding=2, data_type=FLOAT),
+    "planes, 5 x 5, stride 2": depthwise(2, (19, 16), 5, layout=NCHW, padding=2, stride=2),
+    "planes, 7 x 7": depthwise(2, (17, 12), 7, layout=NCHW, padding=3),
+    "planes, mirrored": depthwise(2, (6, 8), layout=NCHW, mode=MIRRORED),
+    "planes, gaps": (lambda o: replace(o, y=gapped(o.y, n=200, c=100, h=11)))(depthwise(2, (6, 8), layout=NCHW)),
+}
+
+
+@pytest.mark.parametrize("operation", GEOMETRIES.values(), ids=GEOMETRIES)
+def test_strips(backend, operation):
+    check(backend, replace(operation, alpha=-1.5, beta=0.5))
+    check(backend, operation)
+
+
+@pytest.mark.parametrize("layout", (NCHW, NHWC), ids=("NCHW", "NHWC"))
+def test_bias_and_activation(backend, layout):
+    operation = depthwise(12, (9, 10), layout=layout)
+    for alpha2 in (0.5, 0.0):
+        check(backend, fused(operation, alpha2))
+
+
+@pytest.mark.parametrize("layout", (NCHW, NHWC), ids=("NCHW", "NHWC"))
+def test_padding_times_what_is_not_finite(backend, layout):
+    """The padding is zeros: where the filter has infinities or NaN there, the sum is NaN."""
+    check(backend, depthwise(12, (5, 4), layout=layout), inputs={"x": "normal", "w": "special", "y": "normal"})
+
+
+def test_other_windows_have_the_kernel_for_any(backend):
+    far, wide = depthwise(2, (4, 8), layout=NCHW, padding=3), depthwise(8, (6, 7))
+    check(backend, far, "depthwise_columns")
+    check(backend, replace(wide, y=TensorSpec.packed(HALF, wide.y.dims, NCHW)), "depthwise_columns")
+
+
+class Recorder:
+    """A device that says what was asked of it."""
+
+    def function(self, source, name, definitions):
+        self.definitions = {key: value for key, value in definitions if value.isdigit()}
+
+
+def chosen(operation):
+    device = Recorder()
+    (launch,) = convolution_depthwise.depthwise(operation, device)
+    return {key: int(value) for key, value in device.definitions.items()}, launch
+
+
+@pytest.mark.parametrize(
+    "width, data_type, stride, expected",
+    [
+        (56, HALF, 1, (8, 8, 8)), (28, HALF, 1, (8, 4, 4)), (14, HALF, 1, (8, 2, 2)), (7, HALF, 1, (7, 1, 1)),
+        (56, FLOAT, 1, (4, 4, 4)), (56, DOUBLE, 1, (2, 2, 2)), (112, HALF, 2, (4, 8, 4)), (56, FLOAT, 2, (2, 4, 2)),
+    ],
+)  # fmt: skip
+def test_packs_of_rows(width, data_type, stride, expected):
+    """Columns of a strip, packs of x and y: rows of 56 halves move 16 bytes at once, those of 7 element by element."""
+    found, _ = chosen(depthwise(4, (width, width), layout=NCHW, data_type=data_type, stride=stride))
+    assert (found["COLUMNS"], found["X_PACK"], found["Y_PACK"]) == expected
+
+
+def test_packs_of_channels():
+    def channels(count, data_type=HALF, **steps):
+        operation = depthwise(count, (6, 7), data_type=data_type)
+        return chosen(replace(operation, x=gapped(operation.x, **steps)))[0]["CHANNELS"]
+
+    assert [channels(count) for count in (8, 6, 5)] == [4, 2, 1]
+    assert [channels(8, data_type) for data_type in (FLOAT, DOUBLE)] == [2, 1]
+    assert channels(8, w=10, h=80, n=800) == 2 and channels(8, w=9, h=90, n=900) == 1
+
+
+def test_every_row_has_a_strip_and_large_tensors_long_ones():
+    for height in range(1, 120):
+        for threads in (1, 10**5, 10**7):
+            rows = convolution_depthwise._strip_rows(height, threads)
+            strips = -(-height // rows)
+            assert 1 <= rows < convolution_depthwise.ROWS.stop and strips * rows >= height > (strips - 1) * rows
+    assert convolution_depthwise._strip_rows(56, 10**7) == 14 and convolution_depthwise._strip_rows(14, 1) == 7
