@@ -23,7 +23,7 @@ from dualdnn.api.enumerations import (
     cudnnReorderType_t,
 )
 from dualdnn.api.operations import ConvolutionForward, ConvolutionSpec, FilterSpec, TensorSpec
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, UINT8
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, UINT8
 from dualdnn.conformance.trial import PATTERN, prepare
 from dualdnn.reference import judge
 
@@ -48,7 +48,7 @@ def convolution(
     rank = len(taps)
     integer = data_type in (INT8, UINT8)
     w_type, y_type, compute = (INT8, FLOAT, INT32) if integer else (data_type, data_type, data_type)
-    if data_type == HALF:
+    if data_type in (HALF, BFLOAT16):
         compute = FLOAT
     spec = ConvolutionSpec(
         cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, compute, (padding,) * rank, (stride,) * rank, (dilation,) * rank,
@@ -111,6 +111,17 @@ SERVED = {
     "copy of the filter": (
         convolution(PRECOMPUTED, (1, 16, 6, 7), 8, (3, 3), layout=NHWC, filter_layout=NCHW), "repack_filter"
     ),
+    "copies of rows": (convolution(PRECOMPUTED, (2, 3, 9, 17), 40, (7, 7), data_type=HALF, stride=2), "repack_image_rows"),
+    "copies of rows, one channel": (
+        convolution(PRECOMPUTED, (2, 1, 9, 8), 5, (3, 3), data_type=HALF, layout=NHWC), "repack_image_rows"
+    ),
+    "copies of rows, TF32": (
+        convolution(PRECOMPUTED, (1, 6, 9, 8), 72, (3, 5), layout=NHWC, filter_layout=NCHW, groups=2, dilation=2), "repack_image_rows"
+    ),
+    "copies of rows, volume": (
+        convolution(PRECOMPUTED, (1, 4, 5, 4, 6), 20, (2, 3, 2), data_type=HALF, layout=NHWC, groups=2), "repack_image_rows"
+    ),
+    "too few rows": (convolution(PRECOMPUTED, SMALL, 40, (1, 1), data_type=HALF), "tensor_core_values_64"),
     "depthwise, planes": (convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6), "depthwise_columns_3x3"),
     "depthwise, stride 2": (convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6, stride=2), "depthwise_columns_3x3"),
     "depthwise, channels": (
@@ -186,6 +197,29 @@ def test_ranking():
     assert backend.preferred_algorithms(small)[0].algo == IMPLICIT
     for operation in small:
         assert convolution_estimate.expected_seconds(operation, backend.device) > 0
+
+
+@pytest.mark.parametrize("channels, taps, stride", [(3, 7, 2), (3, 3, 1), (1, 3, 1), (4, 3, 2)])
+@pytest.mark.parametrize("layout", [NCHW, NHWC])
+@pytest.mark.parametrize("data_type", [HALF, BFLOAT16, FLOAT])
+def test_ranking_of_first_layers(channels, taps, stride, layout, data_type):
+    """Copies of an image with few channels repay, unless its packs are whole already."""
+    backend = AcceleratedBackend("emulated")
+    options = {"stride": stride, "padding": taps // 2, "layout": layout, "data_type": data_type}
+    operations = [
+        convolution(algo, (64, channels, 224, 224), 64, (taps, taps), **options) for algo in (IMPLICIT, PRECOMPUTED)
+    ]
+    whole = (channels, data_type, layout) == (4, FLOAT, NHWC)
+    assert backend.preferred_algorithms(operations)[0].algo == (IMPLICIT if whole else PRECOMPUTED)
+
+
+def test_copies_that_32_bits_do_not_count(backend):
+    """The copy of a large image has more values than the image: beyond 2**31 the values are gathered."""
+    needed = [
+        backend.workspace_bytes(convolution(PRECOMPUTED, (n, 1, 512, 512), 64, (3, 3), data_type=HALF))
+        for n in (1023, 1024)
+    ]
+    assert needed[0] > 1023 * 512 * 512 * 16 and needed[1] < 1024
 
 
 def test_time_is_measured(backend):
