@@ -92,11 +92,16 @@ def check(backend, operation, unaligned=False):
 SMALL, IMAGE = (2, 3, 6, 7), (1, 72, 5, 6)  # 72 channels x 9: more rounds than stages of the tensor cores' ring
 SERVED = {
     "few filters": (convolution(IMPLICIT, SMALL, 5, (3, 3), math=FMA), "gemm_16x256"),
-    "some filters": (convolution(IMPLICIT, SMALL, 20, (3, 3), math=FMA), "gemm_64x64"),
-    "many filters": (convolution(IMPLICIT, SMALL, 130, (3, 3), math=FMA), "gemm_128x128"),
-    "channels last": (convolution(IMPLICIT, (2, 8, 5, 5), 70, (3, 3), layout=NHWC, math=FMA), "gemm_128x128"),
+    "some filters": (convolution(IMPLICIT, (1, 3, 6, 7), 20, (3, 3), math=FMA), "gemm_64x64"),
+    "some filters, many positions": (convolution(IMPLICIT, SMALL, 20, (3, 3), math=FMA), "gemm_64x128"),
+    "many filters": (convolution(IMPLICIT, SMALL, 200, (3, 3), math=FMA), "gemm_128x128"),
+    "channels last": (convolution(IMPLICIT, (2, 8, 8, 8), 200, (3, 3), layout=NHWC, math=FMA), "gemm_128x128"),
+    "channels last, few positions": (
+        convolution(IMPLICIT, (2, 20, 5, 5), 70, (3, 3), layout=NHWC, math=FMA), "gemm_128x64"
+    ),
+    "channels last, half": (convolution(IMPLICIT, (2, 16, 8, 8), 200, (3, 3), layout=NHWC, data_type=HALF, math=FMA), "gemm_128x128"),
     "double": (convolution(IMPLICIT, SMALL, 130, (3, 3), data_type=DOUBLE), "gemm_64x64"),
-    "words": (convolution(IMPLICIT, (2, 8, 5, 5), 72, (3, 3), data_type=INT8, layout=NHWC), "gemm_128x128"),
+    "words": (convolution(IMPLICIT, (2, 8, 8, 8), 200, (3, 3), data_type=INT8, layout=NHWC), "gemm_128x128"),
     "unsigned words": (convolution(IMPLICIT, (2, 8, 5, 5), 8, (3, 3), data_type=UINT8, layout=NHWC), "gemm_16x256"),
     "bytes": (convolution(IMPLICIT, (2, 8, 5, 5), 72, (3, 3), data_type=UINT8, layout=NHWC, groups=4), "gemm_64x64"),
     "half, 64 filters": (convolution(IMPLICIT, IMAGE, 40, (3, 3), data_type=HALF, layout=NHWC), "tensor_core_packs_64"),
