@@ -17,14 +17,16 @@ from .convolution_fft import Spectra
 from .convolution_gemm import described, rounded_up
 from .convolution_precomputed import repacked_bytes
 from .convolution_problem import Convolution
-from .convolution_tensor_core import allows_tensor_cores
+from .convolution_tensor_core import ROW_BYTES, allows_tensor_cores
 from .convolution_winograd import TILE as WINOGRAD_TILE
 
 BANDWIDTH = 3.5e12  # bytes a second
 LAUNCH = 4e-6  # seconds of a kernel that does nothing
 # Operations a second of matrix products (two per term).
 TENSOR_CORES, TENSOR_CORES_TF32, FLOATS, DOUBLES, WORDS = 500e12, 250e12, 40e12, 20e12, 100e12
-GATHERED = 0.4  # of the rate, where the terms of a position do not lie side by side
+# Values of x a second that tensor cores' blocks gather one by one, where the terms of a position do not lie side by side,
+# and filters that share them.
+GATHERED, SHARING = 250e9, 128
 FUSED_WINOGRAD = 0.5  # of the rate of a plain product
 FUSED_REDUCTION = 2.25  # products that F(2 x 2, 3 x 3) saves
 
@@ -35,13 +37,21 @@ def expected_seconds(operation: Convolution, device: Any) -> float:
 
 
 def _rate(operation: Convolution, device: Any) -> float:
-    value, words = described(operation)
-    gathered = 1.0 if value.x_packs else GATHERED
     if allows_tensor_cores(operation, device):
-        return gathered * (TENSOR_CORES_TF32 if operation.x.data_type == FLOAT else TENSOR_CORES)
+        return TENSOR_CORES_TF32 if operation.x.data_type == FLOAT else TENSOR_CORES
     if operation.x.data_type == DOUBLE:
         return DOUBLES
-    return WORDS if words else FLOATS
+    return WORDS if described(operation)[1] else FLOATS
+
+
+def _gathering(operation: Convolution, device: Any) -> float:
+    """Seconds that tensor cores wait for single values."""
+    value = described(operation)[0]
+    if value.x_packs or not allows_tensor_cores(operation, device):
+        return 0.0
+    terms = rounded_up(value.terms, ROW_BYTES // operation.x.scalar_bytes)
+    values = value.positions * terms * operation.convolution.group_count
+    return values * -(-value.filters // SHARING) / GATHERED
 
 
 def _work(operation: Convolution) -> float:
@@ -60,7 +70,7 @@ def _direct(operation: Convolution, device: Any) -> float:
     memory = _traffic(operation) / BANDWIDTH
     if is_depthwise(operation):
         return LAUNCH + memory
-    return LAUNCH + max(memory, _work(operation) / _rate(operation, device))
+    return LAUNCH + max(memory, _work(operation) / _rate(operation, device), _gathering(operation, device))
 
 
 def _precomputed(operation: Convolution, device: Any) -> float:
@@ -69,8 +79,8 @@ def _precomputed(operation: Convolution, device: Any) -> float:
         return _direct(operation, device)
     if copied == 0:
         return LAUNCH + _direct(operation, device)
-    rate = TENSOR_CORES_TF32 if operation.x.data_type == FLOAT else TENSOR_CORES
-    return 4 * LAUNCH + 2 * copied / BANDWIDTH + max(_traffic(operation) / BANDWIDTH, _work(operation) / rate)
+    product = max(_traffic(operation) / BANDWIDTH, _work(operation) / _rate(operation, device))
+    return 4 * LAUNCH + 2 * copied / BANDWIDTH + product
 
 
 def _explicit(operation: Convolution, device: Any) -> float:

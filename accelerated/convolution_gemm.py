@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ctypes import c_int, c_longlong
-from typing import Any
+from typing import Any, NamedTuple
 
 from dualdnn.api.operations import Im2Col
 from dualdnn.api.operations.specs import FLOAT
@@ -32,22 +32,41 @@ from .plans import Launch, pointers, structure, type_definitions
 SOURCE = "convolution_gemm.cu"
 MATRIX_BYTES = 2**26  # of one slice of the explicit matrix
 LARGEST_TILE = 128
-# filters and positions of a block
-TILES = ((16, 256), (64, 64), (128, 128))
+FEW_FILTERS = (16, 256)  # and positions of a block
 
 
 def rounded_up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
+class _Tile(NamedTuple):
+    """What a block computes. pace: its products per clock against the fastest tile's; resident: blocks that share a
+    multiprocessor."""
+
+    filters: int
+    positions: int
+    pace: float
+    resident: int
+
+
+SMALL_TILE = _Tile(64, 64, 0.6, 4)
+TILES = (_Tile(128, 128, 1.0, 2), _Tile(128, 64, 0.85, 3), _Tile(64, 128, 0.85, 3), SMALL_TILE)
+ALONE = 0.25  # how much longer a block takes that shares its multiprocessor with none
+
+
 def _tile(value: ConvolutionStruct, groups: int, small_only: bool, device: Any) -> tuple[int, int]:
-    """The largest tile that fills itself and the device."""
-    if value.filters <= TILES[0][0]:
-        return TILES[0]
-    filters, positions = TILES[2]
-    count = -(-value.filters // filters) * -(-value.positions // positions) * groups
-    large = value.filters > TILES[1][0] and count >= device.multiprocessors
-    return TILES[2] if large and not small_only else TILES[1]
+    """The tile that occupies the device for the shortest time."""
+
+    def duration(tile: _Tile) -> float:
+        count = -(-value.filters // tile.filters) * -(-value.positions // tile.positions) * groups
+        rounds = -(-count // device.multiprocessors)
+        alone = ALONE if rounds % tile.resident == 1 else 0.0
+        return (rounds + alone) * tile.filters * tile.positions / tile.pace
+
+    if value.filters <= FEW_FILTERS[0]:
+        return FEW_FILTERS
+    best = SMALL_TILE if small_only else min(TILES, key=duration)
+    return best.filters, best.positions
 
 
 def product_launch(

@@ -1,18 +1,20 @@
 """IMPLICIT_PRECOMP_GEMM: an implicit product with help from the workspace.
 
 The workspace has the place of every term of the sums. On tensor cores it also has copies of image and filter with
-channels innermost (kernels/convolution_repack.cu) where those lie otherwise and the product is long enough to repay.
+channels innermost (kernels/convolution_repack.cu) where those lie otherwise and the product is long enough to repay. With
+few channels, as in first layers, whole rows of the filter take their place: the matrix of the input, but for the filter's
+rows. Padding is zero in both copies, so that no value outside a window meets the sum, not even NaN times zero.
 """
 
 from __future__ import annotations
 
 from ctypes import c_int, c_longlong
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
 
-from dualdnn.api.operations import FilterSpec, TensorSpec
+from dualdnn.api.operations import ConvolutionSpec, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import NHWC
 
 from .convolution_depthwise import depthwise, is_depthwise
@@ -26,7 +28,8 @@ SOURCE = "convolution_repack.cu"
 TERM_BYTES = 16
 ALIGNMENT = 256
 TILE = 64
-LEAST_CHANNELS = 8  # of a group: fewer are mostly padding
+LEAST_CHANNELS = 8  # of a group: fewer would be mostly padding
+MOST_VALUES = 2**31  # of the image's copy: the kernels count in 32 bits
 # Products per value of x from which copying it takes less time than it saves: a copy moves two values (about 1 ps at the
 # bandwidth of an H200), a product takes 4 fs at the pace of its tensor cores.
 LEAST_PRODUCTS = 128
@@ -34,34 +37,68 @@ LEAST_PRODUCTS = 128
 
 @dataclass(frozen=True)
 class _Copies:
-    """Image and filter with channels innermost. Sizes and places in bytes; an image that already lies so is not copied."""
+    """Image and filter with lanes innermost: the channels of a group or, where those are few, the (column, channel) of a
+    filter's row. Sizes and places in bytes; an image that already lies so is not copied."""
 
     operation: Convolution
 
     @cached_property
-    def channels(self) -> int:
+    def of_rows(self) -> bool:
+        """Lanes are the rows of filters, and columns of the image's copy are columns of y."""
+        return self.operation.w.dims[1] < LEAST_CHANNELS
+
+    @cached_property
+    def columns(self) -> int:
+        """Columns of the filter that lanes span."""
+        return self.operation.w.dims[-1] if self.of_rows else 1
+
+    @cached_property
+    def kept(self) -> int:
+        """Lanes of a group without padding."""
+        return self.columns * self.operation.w.dims[1]
+
+    @cached_property
+    def lanes(self) -> int:
         """Of a group, with padding."""
-        return rounded_up(self.operation.w.dims[1], PACK_BYTES // self.operation.x.scalar_bytes)
+        return rounded_up(self.kept, PACK_BYTES // self.operation.x.scalar_bytes)
+
+    @cached_property
+    def taps(self) -> int:
+        """Of a filter, that have lanes."""
+        return prod(self.operation.w.dims[2:]) // self.columns
 
     @cached_property
     def x(self) -> TensorSpec:
         o = self.operation
-        dims = (o.x.dims[0], o.convolution.group_count * self.channels, *o.x.dims[2:])
+        last = o.y.dims[-1] if self.of_rows else o.x.dims[-1]
+        dims = (o.x.dims[0], o.convolution.group_count * self.lanes, *o.x.dims[2:-1], last)
         return TensorSpec.packed(o.x.data_type, dims, NHWC)
 
     @cached_property
     def w(self) -> FilterSpec:
         dims = self.operation.w.dims
-        return FilterSpec(self.operation.w.data_type, NHWC, (dims[0], self.channels, *dims[2:]))
+        last = 1 if self.of_rows else dims[-1]
+        return FilterSpec(self.operation.w.data_type, NHWC, (dims[0], self.lanes, *dims[2:-1], last))
+
+    @cached_property
+    def convolution(self) -> ConvolutionSpec:
+        """Of the copies: lanes that span columns leave one column."""
+        c = self.operation.convolution
+        if not self.of_rows:
+            return c
+        padding, stride, dilation = (*c.padding[:-1], 0), (*c.stride[:-1], 1), (*c.dilation[:-1], 1)
+        return replace(c, padding=padding, stride=stride, dilation=dilation)
 
     def _with(self, x: TensorSpec) -> ConvolutionStruct:
         o = self.operation
-        value = with_result(describe(o.convolution, x, self.w, o.y.dims), o.y)
+        value = with_result(describe(self.convolution, x, self.w, o.y.dims), o.y)
         return mark_packs(value, o.convolution.group_count, o.x.scalar_bytes)
 
     @cached_property
     def image_lies_well(self) -> bool:
-        return self.channels == self.operation.w.dims[1] and bool(self._with(self.operation.x).x_packs)
+        return (
+            self.lanes == self.operation.w.dims[1] and not self.of_rows and bool(self._with(self.operation.x).x_packs)
+        )
 
     @cached_property
     def product(self) -> ConvolutionStruct:
@@ -70,8 +107,10 @@ class _Copies:
     @cached_property
     def repay(self) -> bool:
         o = self.operation
-        if described(o)[0].x_packs or o.w.dims[1] < LEAST_CHANNELS:
+        if described(o)[0].x_packs or prod(self.x.dims) >= MOST_VALUES:
             return False
+        if self.of_rows:  # a value is written once and read by every tap, instead of gathered for every tap
+            return self.kept * self.taps >= self.lanes * prod(o.convolution.stride[:-1])
         products = o.w.dims[0] // o.convolution.group_count * prod(o.w.dims[2:]) // prod(o.convolution.stride)
         return self.image_lies_well or products >= LEAST_PRODUCTS
 
@@ -112,7 +151,8 @@ def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
         return depthwise(operation, device)
     copies = _Copies(operation)
     if allows_tensor_cores(operation, device) and copies.repay:
-        image = [] if copies.image_lies_well else [_repack_image(copies, device)]
+        repack_image = _repack_image_rows if copies.of_rows else _repack_image
+        image = [] if copies.image_lies_well else [repack_image(copies, device)]
         launches = [*image, _repack_filter(copies, device), terms_launch(operation, copies.product, device)]
         x = "x" if copies.image_lies_well else "workSpace"
         offsets = (0 if copies.image_lies_well else copies.image_at, copies.filter_at, 0)
@@ -129,7 +169,7 @@ def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
 def _repack_image(copies: _Copies, device: Any) -> Launch:
     x, groups = copies.operation.x, copies.operation.convolution.group_count
     extents = spatial(x.dims[2:], 1)
-    positions, channels = prod(extents), groups * copies.channels
+    positions, channels = prod(extents), groups * copies.lanes
     position_tiles, channel_tiles = -(-positions // TILE), -(-channels // TILE)
     arguments = structure(
         *pointers(2),
@@ -138,11 +178,11 @@ def _repack_image(copies: _Copies, device: Any) -> Launch:
         ("channel", c_longlong(x.strides[1])),
         ("axis", (c_longlong * 3)(*spatial(x.strides[2:], 0))),
         ("extent", (Divisor * 3)(*(Divisor.of(extent) for extent in extents))),
-        ("channels", Divisor.of(copies.channels)),
+        ("channels", Divisor.of(copies.lanes)),
         ("position_tiles", Divisor.of(position_tiles)),
         ("channel_tiles", Divisor.of(channel_tiles)),
         ("positions", c_int(positions)),
-        ("kept", c_int(copies.operation.w.dims[1])),
+        ("kept", c_int(copies.kept)),
         ("all_channels", c_int(channels)),
     )
     function = device.function(SOURCE, "repack_image", type_definitions(x.data_type, copies.operation))
@@ -150,21 +190,48 @@ def _repack_image(copies: _Copies, device: Any) -> Launch:
     return Launch(function, arguments, ("x", "workSpace"), grid, (THREADS, 1, 1))
 
 
+def _repack_image_rows(copies: _Copies, device: Any) -> Launch:
+    o = copies.operation
+    x, spec, groups = o.x, o.convolution, o.convolution.group_count
+    extents, packs = spatial(copies.x.dims[2:], 1), copies.lanes * x.scalar_bytes // PACK_BYTES
+    dilation = spec.dilation[-1]
+    beyond = (copies.columns - 1) * dilation if spec.is_flipped else 0
+    arguments = structure(
+        *pointers(2),
+        ("target_at", c_longlong(copies.image_at)),
+        ("image", c_longlong(x.strides[0])),
+        ("channel", c_longlong(x.strides[1])),
+        ("axis", (c_longlong * 3)(*spatial(x.strides[2:], 0))),
+        ("extent", (Divisor * 3)(*(Divisor.of(extent) for extent in extents))),
+        ("groups", Divisor.of(groups)),
+        ("packs", Divisor.of(packs)),
+        ("channels", Divisor.of(o.w.dims[1])),
+        ("images", c_int(x.dims[0])),
+        ("columns", c_int(x.dims[-1])),
+        ("first_column", c_int(beyond - spec.padding[-1])),
+        ("stride", c_int(spec.stride[-1])),
+        ("taps", c_int(copies.columns)),
+        ("tap_step", c_int(-dilation if spec.is_flipped else dilation)),
+    )
+    function = device.function(SOURCE, "repack_image_rows", type_definitions(x.data_type, o))
+    return Launch(function, arguments, ("x", "workSpace"), blocks(x.dims[0] * prod(extents) * groups * packs))
+
+
 def _repack_filter(copies: _Copies, device: Any) -> Launch:
-    w = copies.operation.w
-    filters, channels, taps = w.dims[0], w.dims[1], prod(w.dims[2:])
-    last = w.format == NHWC
+    o = copies.operation
+    filters, channels = o.w.dims[:2]
+    last = o.w.format == NHWC
     arguments = structure(
         *pointers(2),
         ("target_at", c_longlong(copies.filter_at)),
-        ("channels", Divisor.of(copies.channels)),
-        ("taps", Divisor.of(taps)),
-        ("kept", c_int(channels)),
+        ("lanes", Divisor.of(copies.lanes)),
+        ("taps", Divisor.of(copies.taps)),
+        ("channels", Divisor.of(channels)),
+        ("kept", c_int(copies.kept)),
         ("filters", c_int(filters)),
-        ("tap_step", c_int(channels if last else 1)),
-        ("channel_step", c_int(1 if last else taps)),
+        ("tap_step", c_int(copies.kept if last else copies.columns)),
+        ("column_step", c_int(channels if last else 1)),
+        ("channel_step", c_int(1 if last else copies.taps * copies.columns)),
     )
-    function = device.function(
-        SOURCE, "repack_filter", type_definitions(copies.operation.x.data_type, copies.operation)
-    )
-    return Launch(function, arguments, ("w", "workSpace"), blocks(filters * taps * copies.channels))
+    function = device.function(SOURCE, "repack_filter", type_definitions(o.x.data_type, o))
+    return Launch(function, arguments, ("w", "workSpace"), blocks(filters * copies.taps * copies.lanes))

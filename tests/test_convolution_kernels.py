@@ -100,11 +100,16 @@ SMALL, IMAGE = (2, 3, 6, 7), (1, 72, 5, 6)  # 72 channels x 9: more rounds than 
 VOLUME = (1, 72, 3, 5, 6)
 SERVED = {
     "few filters": (convolution(IMPLICIT, SMALL, 5, (3, 3), math=FMA), "gemm_16x256"),
-    "some filters": (convolution(IMPLICIT, SMALL, 20, (3, 3), math=FMA), "gemm_64x64"),
-    "many filters": (convolution(IMPLICIT, SMALL, 130, (3, 3), math=FMA), "gemm_128x128"),
-    "channels last": (convolution(IMPLICIT, (2, 8, 5, 5), 70, (3, 3), layout=NHWC, math=FMA), "gemm_128x128"),
+    "some filters": (convolution(IMPLICIT, (1, 3, 6, 7), 20, (3, 3), math=FMA), "gemm_64x64"),
+    "some filters, many positions": (convolution(IMPLICIT, SMALL, 20, (3, 3), math=FMA), "gemm_64x128"),
+    "many filters": (convolution(IMPLICIT, SMALL, 200, (3, 3), math=FMA), "gemm_128x128"),
+    "channels last": (convolution(IMPLICIT, (2, 8, 8, 8), 200, (3, 3), layout=NHWC, math=FMA), "gemm_128x128"),
+    "channels last, few positions": (
+        convolution(IMPLICIT, (2, 20, 5, 5), 70, (3, 3), layout=NHWC, math=FMA), "gemm_128x64"
+    ),
+    "channels last, half": (convolution(IMPLICIT, (2, 16, 8, 8), 200, (3, 3), layout=NHWC, data_type=HALF, math=FMA), "gemm_128x128"),
     "double": (convolution(IMPLICIT, SMALL, 130, (3, 3), data_type=DOUBLE), "gemm_64x64"),
-    "words": (convolution(IMPLICIT, (2, 8, 5, 5), 72, (3, 3), data_type=INT8, layout=NHWC), "gemm_128x128"),
+    "words": (convolution(IMPLICIT, (2, 8, 8, 8), 200, (3, 3), data_type=INT8, layout=NHWC), "gemm_128x128"),
     "unsigned words": (convolution(IMPLICIT, (2, 8, 5, 5), 8, (3, 3), data_type=UINT8, layout=NHWC), "gemm_16x256"),
     "bytes": (convolution(IMPLICIT, (2, 8, 5, 5), 72, (3, 3), data_type=UINT8, layout=NHWC, groups=4), "gemm_64x64"),
     "half": (convolution(IMPLICIT, IMAGE, 40, (3, 3), data_type=HALF, layout=NHWC), "specialized_alternating_128x64"),
@@ -122,6 +127,17 @@ SERVED = {
     "copy of the filter": (
         convolution(PRECOMPUTED, (1, 16, 6, 7), 8, (3, 3), layout=NHWC, filter_layout=NCHW), "repack_filter"
     ),
+    "copies of rows": (convolution(PRECOMPUTED, (2, 3, 9, 17), 40, (7, 7), data_type=HALF, stride=2), "repack_image_rows"),
+    "copies of rows, one channel": (
+        convolution(PRECOMPUTED, (2, 1, 9, 8), 5, (3, 3), data_type=HALF, layout=NHWC), "repack_image_rows"
+    ),
+    "copies of rows, TF32": (
+        convolution(PRECOMPUTED, (1, 6, 9, 8), 72, (3, 5), layout=NHWC, filter_layout=NCHW, groups=2, dilation=2), "repack_image_rows"
+    ),
+    "copies of rows, volume": (
+        convolution(PRECOMPUTED, (1, 4, 5, 4, 6), 20, (2, 3, 2), data_type=HALF, layout=NHWC, groups=2), "repack_image_rows"
+    ),
+    "too few rows": (convolution(PRECOMPUTED, SMALL, 40, (1, 1), data_type=HALF), "tensor_core_values_64"),
     "depthwise, planes": (convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6), "depthwise_strips"),
     "depthwise, stride 2": (convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6, stride=2), "depthwise_strips"),
     "depthwise, channels": (
@@ -231,6 +247,29 @@ def test_ranking():
     assert backend.preferred_algorithms(small)[0].algo == IMPLICIT
     for operation in small:
         assert convolution_estimate.expected_seconds(operation, backend.device) > 0
+
+
+@pytest.mark.parametrize("channels, taps, stride", [(3, 7, 2), (3, 3, 1), (1, 3, 1), (4, 3, 2)])
+@pytest.mark.parametrize("layout", [NCHW, NHWC])
+@pytest.mark.parametrize("data_type", [HALF, BFLOAT16, FLOAT])
+def test_ranking_of_first_layers(channels, taps, stride, layout, data_type):
+    """Copies of an image with few channels repay, unless its packs are whole already."""
+    backend = AcceleratedBackend("emulated")
+    options = {"stride": stride, "padding": taps // 2, "layout": layout, "data_type": data_type}
+    operations = [
+        convolution(algo, (64, channels, 224, 224), 64, (taps, taps), **options) for algo in (IMPLICIT, PRECOMPUTED)
+    ]
+    whole = (channels, data_type, layout) == (4, FLOAT, NHWC)
+    assert backend.preferred_algorithms(operations)[0].algo == (IMPLICIT if whole else PRECOMPUTED)
+
+
+def test_copies_that_32_bits_do_not_count(backend):
+    """The copy of a large image has more values than the image: beyond 2**31 the values are gathered."""
+    needed = [
+        backend.workspace_bytes(convolution(PRECOMPUTED, (n, 1, 512, 512), 64, (3, 3), data_type=HALF))
+        for n in (1023, 1024)
+    ]
+    assert needed[0] > 1023 * 512 * 512 * 16 and needed[1] < 1024
 
 
 def test_time_is_measured(backend):

@@ -29,10 +29,9 @@ struct __align__(16) Term {
   int at[3];
 };
 
-// Where the receptive field of an output position begins.
+// Where the receptive field of an output position begins. Tensors have fewer than 2**31 elements, gaps counted.
 struct Position {
-  long long offset;
-  int at[3];
+  int offset, at[3];
 };
 
 __device__ __forceinline__ Term find_term(const Convolution& c, unsigned index) {
@@ -62,9 +61,10 @@ __device__ __forceinline__ Position find_position(const Convolution& c, unsigned
   if (index >= c.positions) return {0, {OUTSIDE, 0, 0}};
   unsigned coordinate[4];
   split_position(c, index + c.first_position, coordinate);
-  Position position{c.x_origin};
+  long long offset = c.x_origin;
 #pragma unroll
-  for (int d = 0; d < 4; d++) position.offset += coordinate[d] * c.x_position[d];
+  for (int d = 0; d < 4; d++) offset += coordinate[d] * c.x_position[d];
+  Position position{static_cast<int>(offset)};
 #pragma unroll
   for (int d = 0; d < 3; d++) position.at[d] = static_cast<int>(coordinate[d + 1]) * c.step[d] - c.padding[d];
   return position;

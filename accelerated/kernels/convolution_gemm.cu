@@ -3,7 +3,8 @@
 //
 // Floor: flops, 2 * filters * positions * terms; an H200 does 67 T/s in float (34 in double). Each byte of a tile is used
 // 128 times, so that memory stays far below its limit. A thread keeps 8 x 8 sums: two 16-byte reads of shared memory
-// per operand feed 64 multiply-adds.
+// per operand feed 64 multiply-adds. Shared memory is the second limit: a read of 16 bytes takes two passes for a warp, not
+// four, where neighbouring lanes (or every second) share an address.
 #include <type_traits>
 
 #include "convolution.cuh"
@@ -77,9 +78,14 @@ template <> __device__ __forceinline__ Word read_element<Word>(const Word* point
   return {bytes[0] | bytes[1] << 8 | bytes[2] << 16 | unsigned(bytes[3]) << 24};
 }
 
+// Rows of the upper terms are shifted, so that what a warp writes at once in packs goes to different banks.
+template <int PACK> __device__ __forceinline__ constexpr int shift(int k) { return k & 8 ? 2 * PACK : 0; }
+
+constexpr int TERM_TILES = 8;  // whose terms are found at once: the block waits for them
+
 template <class Operand, int FILTERS, int POSITIONS, int DEPTH> struct Tiles {
-  __align__(16) Operand w[2][DEPTH][FILTERS + 4], x[2][DEPTH][POSITIONS + 4];
-  Term terms[2][DEPTH];
+  __align__(16) Operand w[2][DEPTH][FILTERS + 20], x[2][DEPTH][POSITIONS + 20];
+  Term terms[2][TERM_TILES * DEPTH];
 };
 
 // A block computes FILTERS x POSITIONS sums, DEPTH terms at a time, a thread ROWS x COLUMNS of them in groups of 4 x 4.
@@ -115,16 +121,20 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
     int row = x_packs ? thread / CHUNKS + i * PASS : thread % X_LANES;
     position[i] = find_position(c, row < POSITIONS ? first_position + row : c.positions);
   }
+  // The first row of the filter's tile that this thread reads, and the filters from there on.
+  const int w_row = w_packs ? thread / CHUNKS : thread / DEPTH, w_column = w_packs ? thread % CHUNKS * PACK : thread % DEPTH;
+  const F* w_first = w + (group_filter + first_filter + w_row) * c.row + w_column;
+  const int w_rows = c.filters - first_filter - w_row < FILTERS - w_row ? c.filters - first_filter - w_row : FILTERS - w_row;
 
   Operand x_held[X_HELD], w_held[W_HELD];
-  auto prepare_terms = [&](int tile) {
-    if (thread < DEPTH) {
-      unsigned index = tile * DEPTH + thread;
-      shared.terms[tile & 1][thread] = a.precomputed && index < c.terms ? table[index] : find_term(c, index);
+  auto prepare_terms = [&](int chunk) {
+    if (thread < TERM_TILES * DEPTH) {
+      unsigned index = chunk * (TERM_TILES * DEPTH) + thread;
+      shared.terms[chunk & 1][thread] = a.precomputed && index < c.terms ? table[index] : find_term(c, index);
     }
   };
   auto fetch = [&](int tile) {
-    const Term* current = shared.terms[tile & 1];
+    const Term* current = shared.terms[tile / TERM_TILES & 1] + tile % TERM_TILES * DEPTH;
     if (x_packs) {
       const Term term = current[thread % CHUNKS * PACK];
 #pragma unroll
@@ -141,28 +151,24 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
         x_held[i] = inside(c, position[0], term) ? Math::operand(read_element(x + (position[0].offset + term.offset))) : Operand(0);
       }
     }
+    const bool w_exists = tile * DEPTH + w_column < c.terms;
     if (w_packs) {
-      const int term = tile * DEPTH + thread % CHUNKS * PACK;
 #pragma unroll
       for (int i = 0; i < W_PACKS; i++) {
-        const int row = thread / CHUNKS + i * PASS, filter = first_filter + row;
         Elements<F, PACK> pack{};
-        if (row < FILTERS && filter < c.filters && term < c.terms)
-          pack = *reinterpret_cast<const Elements<F, PACK>*>(w + (group_filter + filter) * c.row + term);
+        if (w_exists && i * PASS < w_rows) pack = *reinterpret_cast<const Elements<F, PACK>*>(w_first + (i * PASS * static_cast<long long>(c.row) + tile * DEPTH));
 #pragma unroll
         for (int j = 0; j < PACK; j++) w_held[i * PACK + j] = Arithmetic<F>::operand(pack.item[j]);
       }
     } else {
-      const int term = tile * DEPTH + thread % DEPTH;
 #pragma unroll
       for (int i = 0; i < W_VALUES; i++) {
-        const int row = thread / DEPTH + i * W_ROWS, filter = first_filter + row;
         w_held[i] = 0;
-        if (row < FILTERS && filter < c.filters && term < c.terms) {
-          long long offset = a.reordered_filters
-                                 ? reordered_offset(group_filter + filter, term, a.reordered_filters, a.words ? 4 : 1)
-                                 : (group_filter + filter) * c.row + term;
-          w_held[i] = Arithmetic<F>::operand(read_element(w + offset));
+        if (w_exists && i * W_ROWS < w_rows) {
+          const F* value = w_first + (i * W_ROWS * static_cast<long long>(c.row) + tile * DEPTH);
+          if constexpr (sizeof(ELEMENT) == 1)
+            if (a.reordered_filters) value = w + reordered_offset(group_filter + first_filter + w_row + i * W_ROWS, tile * DEPTH + w_column, a.reordered_filters, a.words ? 4 : 1);
+          w_held[i] = Arithmetic<F>::operand(read_element(value));
         }
       }
     }
@@ -174,11 +180,11 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
         const int row = thread / CHUNKS + i * PASS;
         if (row < POSITIONS)
 #pragma unroll
-          for (int j = 0; j < PACK; j++) shared.x[buffer][thread % CHUNKS * PACK + j][row] = x_held[i * PACK + j];
+          for (int j = 0; j < PACK; j++) shared.x[buffer][thread % CHUNKS * PACK + j][row + shift<PACK>(thread % CHUNKS * PACK)] = x_held[i * PACK + j];
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < X_VALUES; i++) shared.x[buffer][thread / X_LANES + i * X_ROWS][thread % X_LANES] = x_held[i];
+      for (int i = 0; i < X_VALUES; i++) shared.x[buffer][thread / X_LANES + i * X_ROWS][thread % X_LANES + shift<PACK>(i * X_ROWS)] = x_held[i];
     }
     if (w_packs) {
 #pragma unroll
@@ -186,23 +192,26 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
         const int row = thread / CHUNKS + i * PASS;
         if (row < FILTERS)
 #pragma unroll
-          for (int j = 0; j < PACK; j++) shared.w[buffer][thread % CHUNKS * PACK + j][row] = w_held[i * PACK + j];
+          for (int j = 0; j < PACK; j++) shared.w[buffer][thread % CHUNKS * PACK + j][row + shift<PACK>(thread % CHUNKS * PACK)] = w_held[i * PACK + j];
       }
     } else {
 #pragma unroll
       for (int i = 0; i < W_VALUES; i++) {
         const int row = thread / DEPTH + i * W_ROWS;
-        if (row < FILTERS) shared.w[buffer][thread % DEPTH][row] = w_held[i];
+        if (row < FILTERS) shared.w[buffer][thread % DEPTH][row + shift<PACK>(thread % DEPTH)] = w_held[i];
       }
     }
   };
 
   constexpr int ROW_GROUPS = ROWS / 4, COLUMN_GROUPS = COLUMNS / 4;
-  const int row = thread / (POSITIONS / COLUMNS) * 4, column = thread % (POSITIONS / COLUMNS) * 4;
+  // A warp has 4 x 8 threads; bits 0 and 4 of the lane are its row.
+  constexpr int WARPS_ACROSS = POSITIONS / COLUMNS / 8;
+  const int lane = thread % 32, warp = thread / 32;
+  const int row = (warp / WARPS_ACROSS * 4 + lane / 16 * 2 + lane % 2) * 4;
+  const int column = (warp % WARPS_ACROSS * 8 + lane / 2 % 8) * 4;
   Sum sums[ROWS][COLUMNS] = {};
   const int tiles = (c.terms + DEPTH - 1) / DEPTH;
   prepare_terms(0);
-  prepare_terms(1);
   __syncthreads();
   fetch(0);
   keep(0);
@@ -216,18 +225,18 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
 #pragma unroll
       for (int g = 0; g < ROW_GROUPS; g++)
         *reinterpret_cast<Pack<Operand, 4>*>(left + 4 * g) =
-            *reinterpret_cast<const Pack<Operand, 4>*>(&shared.w[buffer][k][g * (FILTERS / ROW_GROUPS) + row]);
+            *reinterpret_cast<const Pack<Operand, 4>*>(&shared.w[buffer][k][g * (FILTERS / ROW_GROUPS) + row + shift<PACK>(k)]);
 #pragma unroll
       for (int g = 0; g < COLUMN_GROUPS; g++)
         *reinterpret_cast<Pack<Operand, 4>*>(right + 4 * g) =
-            *reinterpret_cast<const Pack<Operand, 4>*>(&shared.x[buffer][k][g * (POSITIONS / COLUMN_GROUPS) + column]);
+            *reinterpret_cast<const Pack<Operand, 4>*>(&shared.x[buffer][k][g * (POSITIONS / COLUMN_GROUPS) + column + shift<PACK>(k)]);
 #pragma unroll
       for (int i = 0; i < ROWS; i++)
 #pragma unroll
         for (int j = 0; j < COLUMNS; j++) Math::accumulate(sums[i][j], left[i], right[j]);
     }
     if (tile + 1 < tiles) keep(buffer ^ 1);
-    prepare_terms(tile + 2);  // in place of this tile's, which were used one round ago
+    if (tile % TERM_TILES == 0 && tile + TERM_TILES < tiles) prepare_terms(tile / TERM_TILES + 1);
     __syncthreads();
   }
 
@@ -302,14 +311,22 @@ __device__ __forceinline__ void multiply_any(const Arguments& a) {
   __shared__ Tiles<typename Arithmetic<ELEMENT>::Operand, FILTERS, POSITIONS, DEPTH> shared;
   if constexpr (sizeof(ELEMENT) == 1)
     if (a.words) return multiply<Word, Word, FILTERS, POSITIONS, ROWS, COLUMNS, DEPTH>(a, shared);
-  // 8-bit integers one by one take a smaller tile, and so does double, whose sums would not fit the registers.
-  if constexpr (sizeof(ELEMENT) > 1 || FILTERS < 128)
+  // 8-bit integers one by one take the smaller tiles, and so does double, whose sums would not fit the registers.
+  if constexpr (sizeof(ELEMENT) > 1 || FILTERS * POSITIONS <= 4096)
     multiply<ELEMENT, typename FilterOf<ELEMENT>::type, FILTERS, POSITIONS, ROWS, COLUMNS, DEPTH>(a, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(256) gemm_64x64(const Arguments a) { multiply_any<64, 64, 4, 4>(a); }
 
 extern "C" __global__ void __launch_bounds__(256) gemm_16x256(const Arguments a) { multiply_any<16, 256, 4, 4>(a); }
+
+extern "C" __global__ void __launch_bounds__(256, 3) gemm_128x64(const Arguments a) {
+  if constexpr (sizeof(COMPUTE) == 4) multiply_any<128, 64, 8, 4>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 3) gemm_64x128(const Arguments a) {
+  if constexpr (sizeof(COMPUTE) == 4) multiply_any<64, 128, 4, 8>(a);
+}
 
 extern "C" __global__ void __launch_bounds__(256, sizeof(ELEMENT) == 2 ? 1 : 2) gemm_128x128(const Arguments a) {
   if constexpr (sizeof(COMPUTE) == 4) multiply_any<128, 128, 8, 8>(a);

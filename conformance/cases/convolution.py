@@ -271,6 +271,40 @@ def test_cancellation_and_special_values(run, configuration):
         )
 
 
+FEW_CHANNELS = {
+    "first layer": {"x": (2, 3, 11, 13), "w": (8, 3, 7, 7), "stride": (2, 2), "padding": (3, 3)},
+    "one channel": {"x": (2, 1, 6, 9), "w": (5, 1, 3, 3)},
+    "four channels": {"x": (1, 4, 7, 8), "w": (6, 4, 3, 3), "padding": (0, 2)},
+    "groups": {"x": (1, 6, 6, 7), "w": (4, 3, 3, 2), "groups": 2},
+    "dilation": {"x": (1, 3, 9, 9), "w": (6, 3, 3, 3), "dilation": (2, 3), "padding": (2, 3)},
+    "turned": {"x": (1, 3, 9, 9), "w": (6, 3, 3, 4), "stride": (1, 3), "mode": Mode.CUDNN_CONVOLUTION},
+    "padding beyond the filter": {"x": (1, 2, 4, 5), "w": (6, 2, 3, 3), "padding": (4, 5), "stride": (1, 2)},
+    "volume": {"x": (1, 2, 4, 5, 6), "w": (3, 2, 2, 3, 3), "stride": (1, 1, 2)},
+}
+
+
+@shows(f"{F}/c01", f"{F}/c03", f"{F}/c24", "cudnnConvolutionMode_t/c02", "cudnnMathType_t/c01")
+@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"])
+@pytest.mark.parametrize(
+    "geometry, formats",
+    [(geometry, NHWC) for geometry in FEW_CHANNELS]
+    + [
+        (geometry, formats)
+        for geometry in FEW_CHANNELS
+        for formats in (NCHW, (NHWC, NCHW, NHWC))
+        if geometry != "dilation"
+    ],
+    ids=by_name,
+)
+def test_few_channels(run, geometry, configuration, formats):
+    """On tensor cores, which take several values at once: what those are beyond a window, NaN and infinity too, is
+    nobody's business."""
+    operation = convolution(**FEW_CHANNELS[geometry], configuration=configuration, formats=formats, algo=PRECOMP,
+                            math_type=DEFAULT, alpha=0.5, beta=-2.0)  # fmt: skip
+    run(operation)
+    run(operation, inputs={"x": "special", "w": "near_one", "y": "normal"})
+
+
 @shows(f"{F}/c02")
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
 def test_beta_zero_does_not_read_y(run, alpha):

@@ -162,7 +162,8 @@ def test_the_workspace_decides_what_is_tried(caller, search, room):
     operation = convolution(**LAYER)
     for entry in search(FIND_EX, operation, workspace=room).perfResults:
         if entry.status != NOT_SUPPORTED:
-            needed = sized(caller, replace(operation, algo=entry.algo)).workspace_bytes
+            with_math = replace(operation.convolution, math_type=entry.mathType)
+            needed = sized(caller, replace(operation, algo=entry.algo, convolution=with_math)).workspace_bytes
             assert entry.memory == needed
             assert entry.status == (ALLOC_FAILED if needed > room else SUCCESS)
 
