@@ -16,7 +16,7 @@ from dualdnn.accelerated.device import open_device
 from dualdnn.accelerated.plans import plan, workspace_bytes
 from dualdnn.api.cudnn.transform import CONVERTED, NOT_CONVERTED
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t
-from dualdnn.api.operations import Operation, TensorSpec, TransformTensor
+from dualdnn.api.operations import Operation, PoolingBackward, PoolingForward, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 from dualdnn.api.support.convolution import Problem, unsupported
 
@@ -26,6 +26,7 @@ from .bench.rows import LAYOUTS, OPERATIONS
 from .convolution_kinds import convolutions, filters_and_matrices
 
 TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
+REFUSED = {(PoolingForward, BFLOAT16), (PoolingBackward, BFLOAT16)}  # cudnnPoolingForward/c11, cudnnPoolingBackward
 SMALL_SHAPES = ((2, 8, 6, 6), (2, 8, 4, 6, 6))
 
 
@@ -40,36 +41,25 @@ class Listing:
         return getattr(self.device, name)
 
     def function(self, source: str, _kernel: str, definitions: tuple[tuple[str, str], ...] = ()) -> Any:
-<<<<<<< HEAD
         self.modules[source, tuple(definitions)] = None
-        return SimpleNamespace(static_shared_bytes=0, maximum_threads=1024)
-=======
-        self.modules[source, definitions] = None
         return SimpleNamespace(static_shared_bytes=0, maximum_threads=1024, holds_clusters=lambda *_: True)
->>>>>>> memory
 
 
 def wanted_modules(device: Any) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     """The modules of every operation that is timed, in every data type, and of every kind of convolution."""
     listing = Listing(device)
-<<<<<<< HEAD
     for operation in planned(device):
         plan(operation, listing)
-=======
-    for make, shapes in OPERATIONS.values():
-        for dims in (*SMALL_SHAPES, *shapes):
-            for data_type in TYPES:
-                for layout in LAYOUTS:
-                    plan(make(data_type, dims, layout), listing)
->>>>>>> pooling
     return list(listing.modules)
 
 
 def planned(device: Any) -> Iterator[Operation]:
     """Operations that between them use every module."""
-    for make, _ in OPERATIONS.values():
-        for dims, data_type, layout in product(SMALL_SHAPES, TYPES, LAYOUTS):
-            yield make(data_type, dims, layout)
+    for make, shapes in OPERATIONS.values():
+        for dims, data_type, layout in product((*SMALL_SHAPES, *shapes), TYPES, LAYOUTS):
+            operation = make(data_type, dims, layout)
+            if (type(operation), data_type) not in REFUSED:
+                yield operation
     yield from conversions()
     yield from filters_and_matrices()
     for convolution in chain(convolutions(), timed_convolutions()):

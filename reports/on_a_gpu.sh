@@ -12,7 +12,7 @@ status=0
 note() { echo "$(date +%T) $*"; }
 
 # Nothing is compiled while something is judged or timed; what the cache has takes no time.
-build_kernels() { dualdnn build --jobs "$(nproc)" 2>&1 | tail -1; }
+build_kernels() { dualdnn build --jobs "$(nproc)" >"$out/build.log" 2>&1 || status=1; tail -1 "$out/build.log"; }
 
 run_conformance() {
   dualdnn info && build_kernels
