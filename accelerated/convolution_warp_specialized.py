@@ -18,48 +18,54 @@ THREADS = 384
 ALIGNMENT = 64  # of the arguments
 SWIZZLE_BYTES = 1024
 LEAST_ARCHITECTURE = 90
-# Clocks: rows of a product that the tensor cores take in one, bytes that shared memory moves in one, the time that a block
-# begins and ends with, and what results cost (positions x filters in one).
-PRODUCTS, SHARED_BYTES, LATENCY, RESULTS = 32, 128, 2500, 16
+WARPS, WARP_ROWS = 8, 16  # that write results; positions whose sums a warp has
+TURN_BYTES = 2560  # of a warp's memory for results that the copy engine does not write
+# What a round's products reach of the tensor cores' rate; clocks that results cost (positions x filters in one), and that
+# warpgroups with tiles of their own begin and end with.
+RESULTS, ALTERNATION = 16, 8000
+PRODUCTS = 32  # positions x filters that the tensor cores multiply with 128 bytes of terms in a clock
 
 
 class Tile(NamedTuple):
-    """What a block computes at once. alternating: its warpgroups have tiles of their own."""
+    """What a block computes at once. alternating: its warpgroups have tiles of their own. pace: the share of the tensor
+    cores' rate that long sums reach, measured on an H200."""
 
     positions: int
     filters: int
     stages: int
     alternating: bool
+    pace: float
+    boxes: int = 2
 
     @property
     def kernel(self) -> str:
-        return f"specialized_{'alternating_' if self.alternating else ''}{self.positions}x{self.filters}"
+        name = f"specialized_{'alternating_' if self.alternating else ''}{self.positions}x{self.filters}"
+        return name if self.boxes == 2 else f"{name}_{self.stages}"
 
     @property
     def shared_bytes(self) -> int:
-        return self.stages * (self.positions + self.filters) * ROW_BYTES + SWIZZLE_BYTES
+        scratch = WARPS * -(-max(self.boxes * WARP_ROWS * ROW_BYTES, TURN_BYTES) // SWIZZLE_BYTES) * SWIZZLE_BYTES
+        return self.stages * (self.positions + self.filters) * ROW_BYTES + SWIZZLE_BYTES + scratch
 
-    @property
-    def round_clocks(self) -> float:
-        """Of 128 bytes of terms: what the tensor cores need, or shared memory."""
-        written = (self.positions + self.filters) * ROW_BYTES
-        read = self.positions // 64 * (64 + self.filters) * ROW_BYTES
-        return max(self.positions * self.filters / PRODUCTS, (written + read) / SHARED_BYTES)
-
-    def clocks(self, rounds: int) -> float:
-        results = self.positions * self.filters / RESULTS
-        return rounds * self.round_clocks + (0 if self.alternating else results) + LATENCY / max(1, rounds)
+    def clocks(self, count: int, rounds: int) -> float:
+        """Of ``count`` tiles, one after another."""
+        size = self.positions * self.filters
+        multiplied, written = rounds * size / PRODUCTS / self.pace, size / RESULTS
+        if self.alternating:
+            return count * max(multiplied, written) + ALTERNATION
+        return count * (multiplied + written)
 
 
 TILES = (
-    Tile(128, 256, 4, False),
-    Tile(256, 128, 4, False),
-    Tile(128, 128, 6, False),
-    Tile(128, 64, 8, False),
-    Tile(256, 64, 5, False),
-    Tile(128, 128, 6, True),
-    Tile(64, 256, 5, True),
-    Tile(128, 64, 8, True),
+    Tile(128, 256, 4, False, 0.68),
+    Tile(256, 128, 4, False, 0.66),
+    Tile(128, 128, 6, False, 0.64),
+    Tile(128, 64, 8, False, 0.51),
+    Tile(256, 64, 4, False, 0.58),
+    Tile(128, 128, 6, True, 0.69),
+    Tile(64, 256, 4, True, 0.72),
+    Tile(64, 256, 5, True, 0.72, 1),
+    Tile(128, 64, 8, True, 0.55),
 )
 
 
@@ -68,8 +74,7 @@ def choose_tile(value: ConvolutionStruct, groups: int, rounds: int, multiprocess
 
     def clocks(tile: Tile) -> float:
         count = -(-value.filters // tile.filters) * -(-value.positions // tile.positions) * groups
-        blocks = -(-count // multiprocessors)
-        return blocks * tile.clocks(rounds)
+        return tile.clocks(-(-count // multiprocessors), rounds)
 
     return min(TILES, key=clocks)
 
@@ -78,6 +83,7 @@ def _maps(
     value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile
 ) -> tuple[Columns, Boxes] | None:
     """(of x, of w), or None where the copy engine cannot read them."""
+    element = "tf32" if element == "float" else element
     channels, taps = value.lanes.divisor, [filter.divisor for filter in value.filter]
     plain = (
         value.x_lane == 1
@@ -120,6 +126,34 @@ def _maps(
     return (image, filters) if image.is_possible and filters.is_possible else None
 
 
+def _result_map(
+    value: ConvolutionStruct,
+    groups: int,
+    definitions: tuple[tuple[str, str], ...],
+    element_bytes: int,
+    finish: EpilogueStruct,
+) -> Boxes | None:
+    """Of y, where its positions lie at equal distances, channels innermost, and nothing is blended in."""
+    extents = [output.divisor for output in value.output]
+    pitch = value.y_position[AXES]
+    step = pitch
+    for d in range(AXES, 0, -1):
+        if extents[d - 1] > 1 and value.y_position[d] != step:
+            return None
+        step *= extents[d - 1]
+    if value.positions > prod(extents) and value.y_position[0] != step:
+        return None
+    if value.y_channel != 1 or value.y_vector or finish.beta != 0 or finish.reordered_bias:
+        return None
+    if groups > 1 and (value.y_group, value.y_filters) != (0, value.filters):
+        return None
+    row, group = pitch * element_bytes, value.filters * element_bytes
+    extent = (value.filters, value.positions, groups)
+    strides = (row, group if groups > 1 else row * value.positions)
+    made = Boxes(dict(definitions)["ELEMENT"], extent, strides, box=(ROW_BYTES // element_bytes, WARP_ROWS, 1))
+    return made if made.is_possible else None
+
+
 def warp_specialized_launch(
     device: Any,
     definitions: tuple[tuple[str, str], ...],
@@ -141,13 +175,13 @@ def warp_specialized_launch(
     maps = _maps(value, groups, dict(definitions)["ELEMENT"], element_bytes, tile)
     if maps is None or offsets[2]:
         return None
+    result = _result_map(value, groups, definitions, element_bytes, finish)
     filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-value.positions // tile.positions)
     count = filter_tiles * position_tiles * groups
     fields = [
         *pointers(6),
         ("reserved", (c_longlong * 2)()),
-        ("image", (c_ubyte * MAP_BYTES)()),
-        ("filter", (c_ubyte * MAP_BYTES)()),
+        *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result")),
         ("convolution", value),
         ("epilogue", finish),
         ("position_tiles", Divisor.of(position_tiles)),
@@ -155,15 +189,17 @@ def warp_specialized_launch(
         ("tiles", c_int(count)),
         ("group_channels", c_int(value.lanes.divisor)),
         ("channel_rounds", c_int(channel_rounds)),
+        ("boxes", c_int(result is not None)),
     ]
     size = ctypes.sizeof(structure(*fields))
     arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ALIGNMENT))()))
     function = device.function(SOURCE, tile.kernel, definitions)
     grid = (min(count, device.multiprocessors), 1, 1)
     launch = Launch(function, arguments, operands, grid, (THREADS, 1, 1), tile.shared_bytes)
-    image, filters = maps
-    places = (
-        (type(arguments).image.offset, 0, offsets[0], image),
-        (type(arguments).filter.offset, 1, offsets[1], filters),
+    places = [(maps[0], "image", 0, offsets[0]), (maps[1], "filter", 1, offsets[1])]
+    if result is not None:
+        places.append((result, "result", 2, 0))
+    placed = tuple(
+        (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in places
     )
-    return MappedLaunch(device, launch, places, otherwise)
+    return MappedLaunch(device, launch, placed, otherwise)

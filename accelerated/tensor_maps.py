@@ -21,7 +21,8 @@ _LIMITS = {"extent": 2**31 - 1, "stride": 2**40 - 1, "corner": 128, "tap": 255, 
 class TensorMap:
     """A tensor, innermost dimension first, and the tiles that are read from it.
 
-    element: half, bfloat16 or float (rounded to TF32 on the way). strides: bytes, of all dimensions but the innermost.
+    element: half, bfloat16, float or tf32: floats that are rounded to TF32 on the way. strides: bytes, of all dimensions
+    but the innermost.
     """
 
     element: str
@@ -30,7 +31,7 @@ class TensorMap:
 
     @property
     def element_bytes(self) -> int:
-        return 4 if self.element == "float" else 2
+        return 4 if self.element in ("float", "tf32") else 2
 
     @property
     def is_possible(self) -> bool:
@@ -91,7 +92,7 @@ def emulated_map(wanted: TensorMap, address: int) -> bytes:
     made = EmulatedMap(base=address, rank=len(wanted.extent), element_bytes=wanted.element_bytes)
     made.stride[: len(wanted.strides)] = wanted.strides
     made.extent[: len(wanted.extent)] = wanted.extent
-    made.rounded = wanted.element == "float"
+    made.rounded = wanted.element == "tf32"
     if isinstance(wanted, Columns):
         made.columns, made.pixels = True, wanted.pixels
         made.lower[:], made.upper[:], made.step[:] = wanted.lower, wanted.upper, wanted.step
@@ -101,7 +102,7 @@ def emulated_map(wanted: TensorMap, address: int) -> bytes:
 
 
 # Names and numbers of cuda.h
-_DATA_TYPES = {"half": 6, "bfloat16": 9, "float": 11}  # CU_TENSOR_MAP_DATA_TYPE_FLOAT16, _BFLOAT16, _TFLOAT32
+_DATA_TYPES = {"half": 6, "float": 7, "bfloat16": 9, "tf32": 11}  # CU_TENSOR_MAP_DATA_TYPE_FLOAT16 and so on
 _NOT_INTERLEAVED, _SWIZZLE_128B, _L2_PROMOTION_256B, _ZEROS_OUTSIDE = 0, 3, 3, 0
 _INT, _UINT, _POINTER = ctypes.c_int, ctypes.c_uint, ctypes.c_void_p
 _TILED, _IM2COL = "cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col"

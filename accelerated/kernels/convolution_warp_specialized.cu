@@ -12,6 +12,7 @@
 constexpr int ROW_BYTES = 128, DEPTH = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
 constexpr int WARPGROUP = 128, CONSUMERS = 2;
 constexpr int SWATH = 32, PITCH = SWATH + 8;  // filters that a warp turns in shared memory at once; floats of a row there
+constexpr int BOX_BYTES = 16 * ROW_BYTES, SCRATCH_BYTES = 16 * PITCH * sizeof(float);  // of a warp
 constexpr int MOST_STAGES = 12;
 
 struct Arguments {
@@ -22,18 +23,19 @@ struct Arguments {
   const ELEMENT* bias;
   const void* workspace;
   long long reserved[2];
-  TensorMap image, filter;
+  TensorMap image, filter, result;
   Convolution convolution;
   Epilogue epilogue;
   Divisor position_tiles, filter_tiles;  // tiles run over filters first, then positions, then groups
   int tiles, group_channels, channel_rounds;
+  int boxes;  // results go through their map
 };
 
 struct Tile {
   unsigned group, position, filter;  // the first of the tile
 };
 
-template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING> struct Multiplication {
+template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING, int BOXES> struct Multiplication {
   static constexpr int POSITIONS = ALTERNATING ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
   static constexpr int STAGE_BYTES = (POSITIONS + FILTERS) * ROW_BYTES;
   static constexpr int ARRIVALS = ALTERNATING ? 4 : 4 * CONSUMERS;  // warps that read a stage
@@ -43,6 +45,7 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING> struct Multiplica
   unsigned char* stages;
   Barrier *full, *empty, *turn;  // turn: of each warpgroup, where they alternate
   unsigned stage = 0, parity = 0;  // of the next round
+  unsigned turns = 0;              // of the boxes
 
   __device__ __forceinline__ Tile find_tile(unsigned index) const {
     Tile tile;
@@ -88,7 +91,7 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING> struct Multiplica
     if (threadIdx.x % 32 == 0) barrier_arrive(&empty[used]);
   }
 
-  __device__ __forceinline__ void consume(float* scratch) {
+  __device__ __forceinline__ void consume(unsigned char* scratch) {
     const int group = threadIdx.x / WARPGROUP - 1, count = rounds();
     const int first_row = ALTERNATING ? 0 : group * ROWS;
     unsigned index = blockIdx.x;
@@ -122,9 +125,57 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING> struct Multiplica
       for (int b = 0; b < BLOCKS; b++) sums_are_ready(sums[b]);
       const Tile tile = find_tile(index);
 #pragma unroll
-      for (int b = 0; b < BLOCKS; b++)
-        write(scratch, sums[b], tile, tile.position + first_row + b * 64 + threadIdx.x % WARPGROUP / 32 * 16);
+      for (int b = 0; b < BLOCKS; b++) {
+        const int first = tile.position + first_row + b * 64 + threadIdx.x % WARPGROUP / 32 * 16;
+        if (a.boxes) write_boxes(scratch, sums[b], tile, first);
+        else write(reinterpret_cast<float*>(scratch), sums[b], tile, first);
+      }
       if (ALTERNATING) advance(count);
+    }
+    if (threadIdx.x % 32 == 0) wait_for_stores<0>();
+  }
+
+  // 16 positions x FILTERS sums of a warp become rows of 128 bytes of y, which the copy engine writes.
+  __device__ __forceinline__ void write_boxes(unsigned char* scratch, const float (&sums)[FILTERS / 2], const Tile& tile, int first) {
+    constexpr int STEPS = DEPTH / 8;  // of eight filters, in a row
+    const Epilogue& e = a.epilogue;
+    const int lane = threadIdx.x % 32;
+    const float alpha = e.alpha;
+#pragma unroll
+    for (int box = 0; box < FILTERS / DEPTH; box++, turns++) {
+      unsigned char* rows = scratch + turns % BOXES * BOX_BYTES;
+      if (lane == 0) wait_for_stores<BOXES - 1>();
+      __syncwarp();
+#pragma unroll
+      for (int n = 0; n < STEPS; n++) {
+        const int column = n * 8 + lane % 4 * 2;
+        float bias[2] = {0, 0};
+        if (e.biased) {
+#pragma unroll
+          for (int j = 0; j < 2; j++) {
+            const int filter = tile.filter + box * DEPTH + column + j;
+            if (filter < a.convolution.filters) bias[j] = load<float>(a.bias[tile.group * a.convolution.y_filters + filter]);
+          }
+        }
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
+          Pack<ELEMENT, 2> pair;
+#pragma unroll
+          for (int j = 0; j < 2; j++) {
+            float value = alpha * sums[(box * STEPS + n) * 4 + part * 2 + j] + bias[j];
+            if (e.rectified) value = value > 0 ? value : 0;
+            pair.item[j] = store<ELEMENT>(value);
+          }
+          unsigned char* to = const_cast<unsigned char*>(swizzled(rows, lane / 4 + part * 8, column / PACK)) + column % PACK * sizeof(ELEMENT);
+          *reinterpret_cast<Pack<ELEMENT, 2>*>(to) = pair;
+        }
+      }
+      publish_stores();
+      __syncwarp();
+      if (lane == 0) {
+        store_box(rows, a.result, tile.filter + box * DEPTH, first, tile.group);
+        commit_stores();
+      }
     }
   }
 
@@ -151,9 +202,9 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING> struct Multiplica
 #pragma unroll
       for (int n = 0; n < SWATH / 8; n++)
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-          const float* pair = sums + (swath * (SWATH / 8) + n) * 4 + half * 2;
-          *reinterpret_cast<float2*>(scratch + (lane / 4 + half * 8) * PITCH + n * 8 + lane % 4 * 2) = make_float2(pair[0], pair[1]);
+        for (int part = 0; part < 2; part++) {
+          const float* pair = sums + (swath * (SWATH / 8) + n) * 4 + part * 2;
+          *reinterpret_cast<float2*>(scratch + (lane / 4 + part * 8) * PITCH + n * 8 + lane % 4 * 2) = make_float2(pair[0], pair[1]);
         }
       __syncwarp();
 #pragma unroll
@@ -192,12 +243,13 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING> struct Multiplica
   }
 };
 
-template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING> __device__ __forceinline__ void multiply(const Arguments& a) {
+template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING, int BOXES> __device__ __forceinline__ void multiply(const Arguments& a) {
 #if defined(EMULATED_CUDA) || defined(WARPGROUP_INSTRUCTIONS)
-  using M = Multiplication<FILTERS, ROWS, STAGES, ALTERNATING>;
+  using M = Multiplication<FILTERS, ROWS, STAGES, ALTERNATING, BOXES>;
+  constexpr int WARP_BYTES = ((BOXES * BOX_BYTES > SCRATCH_BYTES ? BOXES * BOX_BYTES : SCRATCH_BYTES) + 1023) / 1024 * 1024;
   __shared__ Barrier full[STAGES], empty[STAGES], turn[CONSUMERS];
-  __shared__ __align__(16) float scratch[CONSUMERS * 4][16 * PITCH];
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
+  unsigned char* scratch = stages + STAGES * M::STAGE_BYTES;
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) barrier_init(&full[i], 1), barrier_init(&empty[i], M::ARRIVALS);
     for (int i = 0; i < CONSUMERS; i++) barrier_init(&turn[i], WARPGROUP / 32);
@@ -210,19 +262,21 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING> __device__ __forc
     if (threadIdx.x == 0) m.produce();
   } else {
     take_registers<232>();
-    m.consume(scratch[threadIdx.x / 32 - 4]);
+    m.consume(scratch + (threadIdx.x / 32 - 4) * WARP_BYTES);
   }
 #endif
 }
 
-// name: positions x filters of a tile, and `alternating` where each warpgroup has tiles of its own
-#define KERNEL(name, FILTERS, ROWS, STAGES, ALTERNATING) \
-  extern "C" __global__ void __launch_bounds__(384, 1) name(const __grid_constant__ Arguments a) { multiply<FILTERS, ROWS, STAGES, ALTERNATING>(a); }
-KERNEL(specialized_128x256, 256, 64, 4, false)
-KERNEL(specialized_256x128, 128, 128, 4, false)
-KERNEL(specialized_128x128, 128, 64, 6, false)
-KERNEL(specialized_128x64, 64, 64, 8, false)
-KERNEL(specialized_256x64, 64, 128, 5, false)
-KERNEL(specialized_alternating_128x128, 128, 128, 6, true)
-KERNEL(specialized_alternating_64x256, 256, 64, 5, true)
-KERNEL(specialized_alternating_128x64, 64, 128, 8, true)
+// name: positions x filters of a tile, and `alternating` where each warpgroup has tiles of its own. BOXES: that a warp has
+// under way at a time.
+#define KERNEL(name, FILTERS, ROWS, STAGES, ALTERNATING, BOXES) \
+  extern "C" __global__ void __launch_bounds__(384, 1) name(const __grid_constant__ Arguments a) { multiply<FILTERS, ROWS, STAGES, ALTERNATING, BOXES>(a); }
+KERNEL(specialized_128x256, 256, 64, 4, false, 2)
+KERNEL(specialized_256x128, 128, 128, 4, false, 2)
+KERNEL(specialized_128x128, 128, 64, 6, false, 2)
+KERNEL(specialized_128x64, 64, 64, 8, false, 2)
+KERNEL(specialized_256x64, 64, 128, 4, false, 2)
+KERNEL(specialized_alternating_128x128, 128, 128, 6, true, 2)
+KERNEL(specialized_alternating_64x256, 256, 64, 4, true, 2)
+KERNEL(specialized_alternating_64x256_5, 256, 64, 5, true, 1)
+KERNEL(specialized_alternating_128x64, 64, 128, 8, true, 2)

@@ -6,7 +6,7 @@
 #pragma once
 #include "tensor_core.cuh"
 
-struct alignas(64) TensorMap { unsigned char bytes[128]; };
+struct alignas(64) TensorMap { unsigned char bytes[128]; };  // a __grid_constant__ argument
 struct Barrier { unsigned long long state; };
 
 #ifdef EMULATED_CUDA
@@ -30,6 +30,12 @@ struct Load {
   int at[5], offset[2];
 };
 inline std::deque<Load> loads;
+struct Write {
+  const unsigned char* from;  // null ends a group
+  Map map;
+  int at[3];
+};
+inline std::deque<Write> writes[maximum_threads];
 
 inline void wake_waiters(Barrier* barrier) {
   for (int i = 0; i < block.threads; i++) {
@@ -104,6 +110,16 @@ inline void finish_loads(Barrier* barrier) {
     end_phase(barrier);
   }
 }
+inline void finish_write(const Write& write) {
+  const Map& map = write.map;
+  for (int row = 0; row < map.box[1] * map.box[2]; row++)
+    for (int i = 0; i < map.box[0]; i++) {
+      const int at[3] = {write.at[0] + i, write.at[1] + row % map.box[1], write.at[2] + row / map.box[1]}, byte = i * map.element_bytes;
+      if (unsigned(at[0]) >= unsigned(map.extent[0]) || unsigned(at[1]) >= unsigned(map.extent[1]) || unsigned(at[2]) >= unsigned(map.extent[2])) continue;
+      unsigned char* to = const_cast<unsigned char*>(map.base) + at[0] * map.element_bytes + at[1] * map.stride[0] + at[2] * map.stride[1];
+      memcpy(to, swizzled(write.from, row, byte / 16) + byte % 16, map.element_bytes);
+    }
+}
 }  // namespace emulated
 
 inline void barrier_init(Barrier* barrier, int arrivals) {
@@ -137,6 +153,21 @@ inline void load_columns(unsigned char* to, const TensorMap& map, Barrier* barri
 inline void load_box(unsigned char* to, const TensorMap& map, Barrier* barrier, int first, int second, int third) {
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third}, {}});
 }
+inline void store_box(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
+  emulated::writes[emulated::current->rank].push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third}});
+}
+inline void commit_stores() { emulated::writes[emulated::current->rank].push_back({}); }
+template <int PENDING> inline void wait_for_stores() {
+  auto& queue = emulated::writes[emulated::current->rank];
+  int groups = std::count_if(queue.begin(), queue.end(), [](const emulated::Write& write) { return !write.from; });
+  while (groups > PENDING) {
+    const emulated::Write write = queue.front();
+    queue.pop_front();
+    if (write.from) emulated::finish_write(write);
+    else groups--;
+  }
+}
+inline void publish_stores() {}
 template <int REGISTERS> inline void take_registers() {}
 template <int REGISTERS> inline void give_registers() {}
 
@@ -176,6 +207,17 @@ __device__ __forceinline__ void load_box(unsigned char* to, const TensorMap& map
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
       ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third) : "memory");
 }
+// Writes a box from rows in shared memory; what lies outside the tensor is left out. The rows were published by all who
+// wrote them. commit_stores() closes a group; wait_for_stores() before the rows are written again, or the thread ends.
+__device__ __forceinline__ void store_box(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
+               ::"l"(&map), "r"(shared_address(from)), "r"(first), "r"(second), "r"(third) : "memory");
+}
+__device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+template <int PENDING> __device__ __forceinline__ void wait_for_stores() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
+}
+__device__ __forceinline__ void publish_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // All warps of a warpgroup: leave registers to others, or take what others left.
 template <int REGISTERS> __device__ __forceinline__ void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS)); }
 template <int REGISTERS> __device__ __forceinline__ void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS)); }
