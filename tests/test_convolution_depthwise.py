@@ -65,19 +65,23 @@ def gapped(tensor, **steps):
     return replace(tensor, strides=tuple(steps.get(axis, s) for axis, s in zip("nchw", tensor.strides, strict=True)))
 
 
-def check(backend, operation, kernel="depthwise_strips", inputs="normal"):
+def check(backend, operation, kernel="depthwise_strips", inputs="normal", shifted=None):
+    """Run and judge; the operand `shifted` begins one element later."""
     before = prepare(operation, inputs, 0)
-    buffers = {
-        name: backend.to_device(np.append(data, np.full(GUARD, PATTERN, np.uint8))) for name, data in before.items()
-    }
-    operands = [buffers[name].slice(0, before[name].size) if before[name].size else None for name in operation.operands]
+    starts = {name: operation.x.scalar_bytes * (name == shifted) for name in before}
+    buffers, operands = {}, []
+    for name in operation.operands:
+        data = np.full(starts[name] + before[name].size + GUARD, PATTERN, np.uint8)
+        data[starts[name] : starts[name] + before[name].size] = before[name]
+        buffers[name] = backend.to_device(data)
+        operands.append(buffers[name].slice(starts[name], before[name].size) if before[name].size else None)
     backend.prepare(operation)(operands, None)
     assert [launch.function.name for launch, _ in backend.plans[operation].steps] == [kernel]
     after = {}
     for name, buffer in buffers.items():
-        whole = buffer.to_host(np.uint8, buffer.nbytes)
-        assert (whole[before[name].size :] == PATTERN).all(), name
-        after[name] = whole[: before[name].size].copy()
+        whole, end = buffer.to_host(np.uint8, buffer.nbytes), starts[name] + before[name].size
+        assert (whole[: starts[name]] == PATTERN).all() and (whole[end:] == PATTERN).all(), name
+        after[name] = whole[starts[name] : end].copy()
     verdict = judge(operation, before, after)
     assert verdict.agrees, verdict.explanation()
     assert not verdict.mistrusted
@@ -86,8 +90,9 @@ def check(backend, operation, kernel="depthwise_strips", inputs="normal"):
 GEOMETRIES = {
     "several strips": depthwise(8, (33, 9), images=2),
     "channels in blocks": depthwise(264, (5, 3)),
-    "channels in uneven blocks": depthwise(132, (3, 4), data_type=FLOAT),
-    "odd channels": depthwise(5, (6, 7)),
+    "channels in blocks, float": depthwise(132, (3, 4), data_type=FLOAT),
+    "odd channels": depthwise(37, (3, 4)),
+    "strips in the padding": depthwise(4, (20, 20), padding=12),
     "a row less than the window": depthwise(8, (2, 2)),
     "no padding": depthwise(8, (6, 7), padding=0),
     "windows in the padding": depthwise(8, (4, 5), padding=3),
@@ -110,6 +115,9 @@ GEOMETRIES = {
     "planes, 5 x 5, stride 2": depthwise(2, (19, 16), 5, layout=NCHW, padding=2, stride=2),
     "planes, 7 x 7": depthwise(2, (17, 12), 7, layout=NCHW, padding=3),
     "planes, mirrored": depthwise(2, (6, 8), layout=NCHW, mode=MIRRORED),
+    "planes, gaps behind odd rows": (lambda o: replace(o, x=gapped(o.x, n=96, c=48, h=8)))(
+        depthwise(2, (6, 7), layout=NCHW)
+    ),
     "planes, gaps": (lambda o: replace(o, y=gapped(o.y, n=200, c=100, h=11)))(depthwise(2, (6, 8), layout=NCHW)),
 }
 
@@ -125,6 +133,12 @@ def test_bias_and_activation(backend, layout):
     operation = depthwise(12, (9, 10), layout=layout)
     for alpha2 in (0.5, 0.0):
         check(backend, fused(operation, alpha2))
+
+
+@pytest.mark.parametrize("name", ("x", "w", "y", "z", "bias"))
+@pytest.mark.parametrize("layout", (NCHW, NHWC), ids=("NCHW", "NHWC"))
+def test_any_operand_may_begin_at_any_element(backend, layout, name):
+    check(backend, fused(depthwise(12, (9, 10), layout=layout)), shifted=name)
 
 
 @pytest.mark.parametrize("layout", (NCHW, NHWC), ids=("NCHW", "NHWC"))
