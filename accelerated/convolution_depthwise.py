@@ -26,7 +26,7 @@ CHANNELS = 4  # of a thread of the kernel for any filter, where they lie side by
 NEIGHBOURS = 32  # threads with packs of channels of the same position, at most
 
 # Windows that have a kernel of their own, and what a thread of it takes: channels of 16 bits, of more; columns of them
-WINDOWS: dict[tuple[int, ...], tuple[int, int, int]] = {(3, 3): (4, 2, 2), (5, 5): (2, 2, 2), (7, 7): (2, 1, 2)}
+WINDOWS: dict[tuple[int, ...], tuple[int, int, int]] = {(3, 3): (4, 2, 4), (5, 5): (2, 2, 4), (7, 7): (2, 1, 2)}
 STEPS = ((1, 1), (2, 2))
 THREADS = 128
 BLOCKS = 1  # of a multiprocessor, at least
