@@ -23,6 +23,7 @@ from .convolution_problem import (
     matrix_product,
     operand_names,
     operation_product,
+    positions_in_packs,
     with_result,
 )
 from .convolution_tensor_core import allows_tensor_cores, tensor_core_launch
@@ -32,6 +33,7 @@ from .plans import Launch, pointers, structure, type_definitions
 SOURCE = "convolution_gemm.cu"
 MATRIX_BYTES = 2**26  # of one slice of the explicit matrix
 LARGEST_TILE = 128
+POSITION_PACKS = {"float": 4, "double": 2, "half": 8, "bfloat16": 8}  # 16 bytes
 FEW_FILTERS = (16, 256)  # and positions of a block
 
 
@@ -102,6 +104,7 @@ def product_launch(
         ("float_result", c_int(float_result)),
         ("reordered_filters", c_int(reordered_filters)),
         ("precomputed", c_int(precomputed)),
+        ("position_packs", c_int(positions_in_packs(value, groups, POSITION_PACKS.get(kinds["ELEMENT"], 0)))),
     )
     function = device.function(SOURCE, f"gemm_{filters}x{positions}", definitions)
     grid = (filter_tiles * position_tiles * groups, 1, 1)

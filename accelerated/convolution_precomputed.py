@@ -116,7 +116,8 @@ class _Copies:
 
     @cached_property
     def filter_at(self) -> int:
-        return rounded_up(TERM_BYTES * self.product.terms, ALIGNMENT)
+        """After the places of the terms; those of a few rows are found sooner than read."""
+        return 0 if self.of_rows else rounded_up(TERM_BYTES * self.product.terms, ALIGNMENT)
 
     @cached_property
     def image_at(self) -> int:
@@ -128,7 +129,7 @@ class _Copies:
 
 
 def precomputed_bytes(operation: Convolution, device: Any) -> int:
-    """Workspace: the place of every term, and the copies."""
+    """Workspace: the place of every term, or the copies, or both."""
     if is_depthwise(operation):
         return 0
     copies = _Copies(operation)
@@ -153,14 +154,14 @@ def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
     if allows_tensor_cores(operation, device) and copies.repay:
         repack_image = _repack_image_rows if copies.of_rows else _repack_image
         image = [] if copies.image_lies_well else [repack_image(copies, device)]
-        launches = [*image, _repack_filter(copies, device), terms_launch(operation, copies.product, device)]
+        terms = [] if copies.of_rows else [terms_launch(operation, copies.product, device)]
         x = "x" if copies.image_lies_well else "workSpace"
         offsets = (0 if copies.image_lies_well else copies.image_at, copies.filter_at, 0)
         product = implicit_product(
             operation, device, copies.product, (x, "workSpace"), offsets,
-            precomputed=True, rounded=not copies.image_lies_well,
+            precomputed=not copies.of_rows, rounded=not copies.image_lies_well,
         )  # fmt: skip
-        return [*launches, product]
+        return [*image, _repack_filter(copies, device), *terms, product]
     value, words = described(operation)
     product = implicit_product(operation, device, value, words=words, precomputed=True)
     return [terms_launch(operation, value, device), product]

@@ -169,6 +169,23 @@ def _all_multiples(value: ConvolutionStruct, groups: int, width: int) -> bool:
     return all(step % width == 0 for step in [*steps, value.x_block if blocks > 1 else 0])
 
 
+def positions_in_packs(value: ConvolutionStruct, groups: int, width: int) -> bool:
+    """Whether ``width`` positions from each multiple of it on lie side by side in x, at multiples of it, for every term:
+    planes without padding, stride and taps."""
+    if not width or value.first_position or any(value.padding) or any(taps.divisor > 1 for taps in value.filter):
+        return False
+    outputs = [output.divisor for output in value.output]
+    extents = (value.positions // prod(outputs), *outputs)
+    walk = [(n, step) for n, step in zip(extents, value.x_position, strict=True) if n > 1]
+    run = 1
+    while walk and walk[-1][1] == run:
+        run *= walk.pop()[0]
+    blocks = value.terms // value.lanes.divisor
+    walk += [(value.lanes.divisor, value.x_lane), (blocks, value.x_block), (groups, value.x_group)]
+    steps = [step for n, step in walk if n > 1]
+    return all(step % width == 0 for step in (run, value.x_origin, *steps))
+
+
 def in_words(value: ConvolutionStruct, groups: int) -> bool:
     """Count in words of four 8-bit channels, if x and w allow it."""
     if value.x_lane != 1 or value.lanes.divisor % WORD or value.row % WORD or not _all_multiples(value, groups, WORD):

@@ -16,7 +16,7 @@ from dualdnn.accelerated import (
     convolution_warp_specialized,
     convolution_winograd,
 )
-from dualdnn.accelerated.convolution_problem import describe, in_words, mark_packs
+from dualdnn.accelerated.convolution_problem import describe, in_words, mark_packs, positions_in_packs
 from dualdnn.api.enumerations import (
     cudnnConvolutionFwdAlgo_t,
     cudnnConvolutionMode_t,
@@ -108,6 +108,9 @@ SERVED = {
         convolution(IMPLICIT, (2, 20, 5, 5), 70, (3, 3), layout=NHWC, math=FMA), "gemm_128x64"
     ),
     "channels last, half": (convolution(IMPLICIT, (2, 16, 8, 8), 200, (3, 3), layout=NHWC, data_type=HALF, math=FMA), "gemm_128x128"),
+    "planes": (convolution(PRECOMPUTED, (2, 20, 8, 8), 20, (1, 1), padding=0, math=FMA), "gemm_64x128"),
+    "planes, half": (convolution(IMPLICIT, (1, 5, 4, 6), 20, (1, 1), padding=0, data_type=HALF, math=FMA), "gemm_64x64"),
+    "planes, double": (convolution(IMPLICIT, (2, 5, 3, 6), 5, (1, 1), padding=0, data_type=DOUBLE), "gemm_16x256"),
     "double": (convolution(IMPLICIT, SMALL, 130, (3, 3), data_type=DOUBLE), "gemm_64x64"),
     "words": (convolution(IMPLICIT, (2, 8, 8, 8), 200, (3, 3), data_type=INT8, layout=NHWC), "gemm_128x128"),
     "unsigned words": (convolution(IMPLICIT, (2, 8, 5, 5), 8, (3, 3), data_type=UINT8, layout=NHWC), "gemm_16x256"),
@@ -295,3 +298,17 @@ def test_packs_and_words_need_every_distance_to_fit():
     assert in_words(described(8, data_type=INT8), 1)
     assert not in_words(described(8, data_type=INT8, groups=4), 4)
     assert not in_words(described(8, data_type=INT8, gap=2), 1)
+
+
+def test_positions_lie_side_by_side_in_planes():
+    def neighbours(x=(2, 3, 4, 6), taps=(1, 1), width=4, turned=False, groups=1, **options):
+        operation = convolution(IMPLICIT, x, 6, taps, groups=groups, **{"padding": 0, **options})
+        strides = (*operation.x.strides[:2], 1, x[2]) if turned else operation.x.strides
+        value = describe(operation.convolution, replace(operation.x, strides=strides), operation.w, operation.y.dims)
+        return positions_in_packs(value, groups, width)
+
+    assert neighbours() and neighbours(width=8) and neighbours(x=(2, 6, 2, 2), groups=2)
+    assert neighbours(x=(1, 3, 1, 8)) and neighbours(x=(2, 4, 3, 4, 3), taps=(1, 1, 1))
+    assert not neighbours(width=16) and not neighbours(x=(2, 3, 5, 6)) and not neighbours(x=(1, 3, 5, 6))
+    assert not neighbours(stride=2) and not neighbours(taps=(3, 3), padding=1) and not neighbours(padding=1)
+    assert not neighbours(layout=NHWC) and not neighbours(turned=True) and not neighbours(width=0)

@@ -67,6 +67,7 @@ struct Arguments {
   int float_result;                      // of 8-bit data
   int reordered_filters;                 // all filters / 32 where the filter is reordered, else 0
   int precomputed;                       // the terms lie in the workspace
+  int position_packs;                    // packs of 16 bytes in x are neighbouring positions of one term
 };
 
 // An element at any byte address, or a pack of them.
@@ -99,6 +100,7 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
   constexpr int X_PACKS = (POSITIONS + PASS - 1) / PASS, W_PACKS = (FILTERS + PASS - 1) / PASS;
   constexpr int X_LANES = POSITIONS < THREADS ? POSITIONS : THREADS;
   constexpr int X_ROWS = THREADS / X_LANES, X_VALUES = DEPTH / X_ROWS;  // loaded one by one: positions are neighbours
+  constexpr int ACROSS = POSITIONS / PACK, DOWN = THREADS / ACROSS;  // packs of positions; terms loaded at once
   constexpr int W_ROWS = THREADS / DEPTH, W_VALUES = (FILTERS + W_ROWS - 1) / W_ROWS;
   constexpr int X_HELD = X_PACKS * PACK > X_VALUES ? X_PACKS * PACK : X_VALUES;
   constexpr int W_HELD = W_PACKS * PACK > W_VALUES ? W_PACKS * PACK : W_VALUES;
@@ -114,11 +116,12 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
   const Term* table = reinterpret_cast<const Term*>(a.workspace);
 
   const bool x_packs = c.x_packs && reinterpret_cast<uintptr_t>(x) % PACK_BYTES == 0;
+  const bool position_packs = a.position_packs && reinterpret_cast<uintptr_t>(x) % PACK_BYTES == 0;
   const bool w_packs = c.w_packs && reinterpret_cast<uintptr_t>(w) % PACK_BYTES == 0 && !a.reordered_filters;
   Position position[X_PACKS];
 #pragma unroll
   for (int i = 0; i < X_PACKS; i++) {
-    int row = x_packs ? thread / CHUNKS + i * PASS : thread % X_LANES;
+    int row = x_packs ? thread / CHUNKS + i * PASS : position_packs ? thread % ACROSS * PACK : thread % X_LANES;
     position[i] = find_position(c, row < POSITIONS ? first_position + row : c.positions);
   }
   // The first row of the filter's tile that this thread reads, and the filters from there on.
@@ -126,7 +129,7 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
   const F* w_first = w + (group_filter + first_filter + w_row) * c.row + w_column;
   const int w_rows = c.filters - first_filter - w_row < FILTERS - w_row ? c.filters - first_filter - w_row : FILTERS - w_row;
 
-  Operand x_held[X_HELD], w_held[W_HELD];
+  alignas(16) Operand x_held[X_HELD], w_held[W_HELD];
   auto prepare_terms = [&](int chunk) {
     if (thread < TERM_TILES * DEPTH) {
       unsigned index = chunk * (TERM_TILES * DEPTH) + thread;
@@ -141,6 +144,15 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
       for (int i = 0; i < X_PACKS; i++) {
         Elements<E, PACK> pack{};
         if (inside(c, position[i], term)) pack = *reinterpret_cast<const Elements<E, PACK>*>(x + (position[i].offset + term.offset));
+#pragma unroll
+        for (int j = 0; j < PACK; j++) x_held[i * PACK + j] = Math::operand(pack.item[j]);
+      }
+    } else if (position_packs) {
+#pragma unroll
+      for (int i = 0; i < X_PACKS; i++) {
+        const int k = thread / ACROSS + i * DOWN;
+        Elements<E, PACK> pack{};
+        if (k < DEPTH && inside(c, position[0], current[k])) pack = *reinterpret_cast<const Elements<E, PACK>*>(x + (position[0].offset + current[k].offset));
 #pragma unroll
         for (int j = 0; j < PACK; j++) x_held[i * PACK + j] = Math::operand(pack.item[j]);
       }
@@ -181,6 +193,16 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
         if (row < POSITIONS)
 #pragma unroll
           for (int j = 0; j < PACK; j++) shared.x[buffer][thread % CHUNKS * PACK + j][row + shift<PACK>(thread % CHUNKS * PACK)] = x_held[i * PACK + j];
+      }
+    } else if (position_packs) {
+      constexpr int GROUP = PACK < 4 ? PACK : 4;
+#pragma unroll
+      for (int i = 0; i < X_PACKS; i++) {
+        const int k = thread / ACROSS + i * DOWN;
+        if (k < DEPTH)
+#pragma unroll
+          for (int j = 0; j < PACK; j += GROUP)
+            *reinterpret_cast<Pack<Operand, GROUP>*>(&shared.x[buffer][k][thread % ACROSS * PACK + j + shift<PACK>(k)]) = *reinterpret_cast<const Pack<Operand, GROUP>*>(x_held + i * PACK + j);
       }
     } else {
 #pragma unroll
