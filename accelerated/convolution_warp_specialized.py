@@ -212,7 +212,7 @@ def warp_specialized_launch(
     ]
     size = ctypes.sizeof(structure(*fields))
     arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ALIGNMENT))()))
-    function = device.function(SOURCE, tile.kernel, definitions)
+    function = device.function_when_ready(SOURCE, tile.kernel, definitions)
     grid = (min(count, device.multiprocessors), 1, 1)
     launch = Launch(function, arguments, operands, grid, (THREADS, 1, 1), tile.shared_bytes)
     places = [(maps[0], "image", 0, offsets[0]), (maps[1], "filter", 1, offsets[1])]
@@ -221,4 +221,4 @@ def warp_specialized_launch(
     placed = tuple(
         (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in places
     )
-    return MappedLaunch(device, launch, placed, otherwise)
+    return MappedLaunch(device, (SOURCE, definitions), tile.kernel, launch, placed, otherwise)
