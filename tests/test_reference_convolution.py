@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -173,6 +174,28 @@ def test_bias_activation():
         else:
             expected = np.where(touched, np.nan, expected)
         np.testing.assert_allclose(got, expected, rtol=1e-13, atol=1e-13)
+
+
+def test_memory_that_is_not_read_may_hold_anything():
+    """z with alpha2 = 0, y with beta = 0: a signalling NaN there gives neither a NaN nor a warning."""
+    x, w, c = np.ones((1, 1, 3, 3), np.float32), np.ones((1, 1, 3, 3), np.float32), spec((0, 0))
+    base = forward(x, w, c)
+    operation = ConvolutionBiasActivationForward(
+        c, ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, Nan.CUDNN_NOT_PROPAGATE_NAN, 0.0), base.algo, 0,
+        1.0, 0.0, base.x, base.w, base.y, TensorSpec.packed(FLOAT, (1, 1, 1, 1)), base.y,
+    )  # fmt: skip
+    signalling = np.array([0x7F800001], np.uint32).view(np.uint8)
+    memory = {
+        "x": bytes_of(x),
+        "w": bytes_of(w),
+        "z": signalling,
+        "bias": np.zeros(4, np.uint8),
+        "y": signalling.copy(),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(operation, memory)
+    assert memory["y"].view(np.float32) == 9
 
 
 @pytest.mark.parametrize("mode", [CORRELATION, CONVOLUTION])
