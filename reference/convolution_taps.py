@@ -62,7 +62,8 @@ def convolve_by_taps(x: Array, w: Array, convolution: ConvolutionSpec, result: A
                 shift = sum(moved * step for (moved, _), step in zip(found, steps, strict=True))
                 plane = planes[tuple(phase for _, phase in found)]
                 shifted = plane[:, :, channel, shift : shift + prod(extents)]
-                factor = filters[(slice(None), channel, *tap)][:, None]
+                of_all: Any = (slice(None), channel, *tap)
+                factor = filters[of_all][:, None]
                 if count == 0:
                     np.multiply(shifted, factor, out=sums)
                 else:
