@@ -5,6 +5,7 @@
 
 `reference` is the whole operation on FLOAT data: read into float64, computed there, rounded, stored. `convolve` is its sum of
 products alone, which PyTorch does in float64 (`torch64`) and in float32 (`torch32`). Best of several runs, taken in turns.
+DOUBLE data is computed in extended precision, which is no part of this.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ SHAPES = (
     Shape("depthwise 3x3", (8, 128, 56, 56), (128, 1, 3, 3), 1, groups=128),
     Shape("depthwise 3x3 stride 2", (8, 128, 56, 56), (128, 1, 3, 3), 1, 2, groups=128),
     Shape("depthwise 5x5, 14x14", (8, 512, 14, 14), (512, 1, 5, 5), 2, groups=512),
+    Shape("depthwise 3x3, 2 filters each", (8, 128, 28, 28), (256, 1, 3, 3), 1, groups=128),
     Shape("3-D 3x3x3", (2, 16, 16, 28, 28), (32, 16, 3, 3, 3), 1),
     Shape("one small image 3x3", (1, 16, 8, 8), (32, 16, 3, 3), 1),
 )
