@@ -11,7 +11,7 @@ from dualdnn.api.operations import PoolingBackward, PoolingForward
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from . import pooling_known
-from .geometry import THREADS, Divisor, blocks, geometry
+from .geometry import THREADS, Divisor, blocks, elementwise
 from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 from .pooling_geometry import (
     MAXIMA,
@@ -136,9 +136,7 @@ def _spread(operation: PoolingBackward, shape: Shape, device: Any) -> Plan:
     (dims, dx_strides), (_, dy_strides) = operation.dx.scalar_layout(), operation.dy.scalar_layout()
     rank = len(operation.pooling.window)
     narrow = [*dy_strides[:-rank], *[0] * rank]
-    layout = geometry(dims, [narrow, dx_strides], shape.width)
-    if not layout.vectorised & 2:  # packs would be written element by element: neighbouring threads write neighbours
-        layout = geometry(dims, [narrow, dx_strides], 1)
+    layout, grid = elementwise(dims, [narrow, dx_strides], shape.width, device)
     divisor = prod(axis.divisor(operation.pooling.mode) for axis in shape.axes)
     arguments = structure(
         *pointers(2),
@@ -148,7 +146,7 @@ def _spread(operation: PoolingBackward, shape: Shape, device: Any) -> Plan:
     function = device.function(
         "pooling_spread.cu", "pooling_spread", type_definitions(operation.x.scalar_type, operation)
     )
-    return Plan(operation, [Launch(function, arguments, ("dy", "dx"), blocks(layout.packs))])
+    return Plan(operation, [Launch(function, arguments, ("dy", "dx"), grid)])
 
 
 def _backward_of_any(operation: PoolingBackward, shape: Shape, device: Any) -> Plan:

@@ -1,4 +1,9 @@
-"""``dualdnn build``: compile the kernels before anything calls them, in parallel, with progress."""
+"""``dualdnn build``: compile kernels before anything calls them, in parallel, with progress.
+
+Built are the modules of everything that is timed, and of every family in each of its data types the kernels that take
+any shape. Modules that are specialised for a shape (a pooling window, strips of a depthwise convolution) and are not
+timed are compiled when a call first needs them.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,13 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, product
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
 from dualdnn.accelerated.compiler import compile_all
 from dualdnn.accelerated.device import open_device
-from dualdnn.accelerated.plans import plan, workspace_bytes
+from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
 from dualdnn.api.cudnn.pooling import BACKWARD_TYPES, FORWARD_TYPES
 from dualdnn.api.cudnn.transform import CONVERTED, NOT_CONVERTED
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t
@@ -21,14 +26,14 @@ from dualdnn.api.operations import Operation, PoolingBackward, PoolingForward, T
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 from dualdnn.api.support.convolution import Problem, unsupported
 
-from .bench.convolution_rows import convolution_rows
 from .bench.row import Convolution
-from .bench.rows import LAYOUTS, OPERATIONS
+from .bench.rows import LAYOUTS, OPERATIONS, rows
 from .convolution_kinds import convolutions, filters_and_matrices
 
 TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
 # Of the operations that take fewer types
 TAKEN = {PoolingForward: FORWARD_TYPES, PoolingBackward: BACKWARD_TYPES}
+TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE"}
 SMALL_SHAPES = ((2, 8, 6, 6), (2, 8, 4, 6, 6))
 
 
@@ -48,24 +53,46 @@ class Listing:
 
 
 def wanted_modules(device: Any) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
-    """The modules of every operation that is timed, in every data type, and of every kind of convolution."""
-    listing = Listing(device)
-    for operation in planned(device):
-        plan(operation, listing)
-    return list(listing.modules)
+    """The modules of what is timed, then those that take any shape, of every family and data type."""
+    fast, general = Listing(device), Listing(device)
+    for operation in timed(device):
+        plan(operation, fast)
+    for operation in kinds(device):
+        made = plan(operation, general)
+        if isinstance(made, AlignedPlan):
+            made.otherwise()
+    return list(dict.fromkeys([*fast.modules, *filter(takes_any_shape, general.modules)]))
 
 
-def planned(device: Any) -> Iterator[Operation]:
-    """Operations that between them use every module."""
-    for make, shapes in OPERATIONS.values():
-        for dims, data_type, layout in product((*SMALL_SHAPES, *shapes), TYPES, LAYOUTS):
+def takes_any_shape(module: tuple[str, tuple[tuple[str, str], ...]]) -> bool:
+    """Whether a module is compiled for data types and nothing else."""
+    return TYPE_DEFINITIONS.issuperset(name for name, _ in module[1])
+
+
+def timed(device: Any) -> Iterator[Operation]:
+    """What ``dualdnn bench`` times; convolutions with every algorithm, of which it looks for the best."""
+    for row in rows():
+        found = with_every_algorithm(row.operation) if isinstance(row.operation, Convolution) else [row.operation]
+        for operation in found:
+            yield with_workspace(operation, device) if isinstance(operation, Convolution) else operation
+
+
+def kinds(device: Any) -> Iterator[Operation]:
+    """Small operations that between them use every source in every data type."""
+    for make, _ in OPERATIONS.values():
+        for dims, data_type, layout in product(SMALL_SHAPES, TYPES, LAYOUTS):
             operation = make(data_type, dims, layout)
             if data_type in TAKEN.get(type(operation), TYPES):
                 yield operation
     yield from conversions()
     yield from filters_and_matrices()
-    for convolution in chain(convolutions(), timed_convolutions()):
-        yield replace(convolution, workspace_bytes=workspace_bytes(convolution, device))
+    for convolution in convolutions():
+        yield with_workspace(convolution, device)
+
+
+def with_workspace(convolution: Convolution, device: Any) -> Convolution:
+    """With as many bytes of workspace as the plan asks for."""
+    return replace(convolution, workspace_bytes=workspace_bytes(convolution, device))
 
 
 def conversions() -> Iterator[Operation]:
@@ -76,15 +103,12 @@ def conversions() -> Iterator[Operation]:
         yield TransformTensor(1.0, 0.0, x, y)
 
 
-def timed_convolutions() -> Iterator[Convolution]:
-    """Of the timed sizes, with every algorithm: kernels may be chosen by size."""
-    for row in convolution_rows():
-        if isinstance(row.operation, Convolution):
-            o = row.operation
-            problem = Problem(o.convolution, o.x, o.w, o.y)
-            for algorithm in cudnnConvolutionFwdAlgo_t:
-                if unsupported(problem, algorithm) is None:
-                    yield replace(o, algo=algorithm)
+def with_every_algorithm(convolution: Convolution) -> Iterator[Convolution]:
+    """With each algorithm that the tables have for it."""
+    problem = Problem(convolution.convolution, convolution.x, convolution.w, convolution.y)
+    for algorithm in cudnnConvolutionFwdAlgo_t:
+        if unsupported(problem, algorithm) is None:
+            yield replace(convolution, algo=algorithm)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -1,16 +1,17 @@
-"""What `dualdnn build` compiles: everything that is called afterwards."""
+"""What `dualdnn build` compiles: everything that is timed, and what takes any shape in every data type."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 from dualdnn.accelerated.compiler import KERNELS
 from dualdnn.accelerated.device import open_device
-from dualdnn.accelerated.plans import plan, workspace_bytes
+from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
 from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, ReorderFilterAndBias
 from dualdnn.conformance import build_ahead
-from dualdnn.conformance.bench.rows import rows
+from dualdnn.conformance.bench.rows import pooling, rows
 from dualdnn.conformance.convolution_kinds import convolutions
 from test_convolution_kernels import SERVED
 
@@ -51,8 +52,39 @@ def modules_of(operation, device):
 
 @pytest.mark.parametrize("name", SERVED)
 def test_what_serves_a_convolution_is_built(name, device, wanted):
-    operation, _ = SERVED[name]
-    assert workspace_bytes(operation, device) >= 0 and modules_of(operation, device) <= wanted
+    """But for strips of depthwise convolutions, which are specialised: only the timed ones are."""
+    operation, kernel = SERVED[name]
+    modules = modules_of(replace(operation, workspace_bytes=workspace_bytes(operation, device)), device)
+    assert all(map(build_ahead.takes_any_shape, modules)) == (kernel != "depthwise_strips")
+    assert set(filter(build_ahead.takes_any_shape, modules)) <= wanted
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("data_type", build_ahead.TYPES, ids=lambda t: t.name)
+def test_pooling_that_is_not_timed_is_built_for_any_window(device, wanted, data_type, backward):
+    """A window that no kernel knows, one that is known in sizes that are not timed, one over everything."""
+    for window, stride, padding in ((4, 3, 1), (3, 1, 1), (0, 0, 0)):
+        operation = pooling("MAX" if window else "AVERAGE_COUNT_INCLUDE_PADDING", window, stride, padding, backward)(
+            data_type, (3, 5, 9, 14), "nchw"
+        )
+        if data_type not in build_ahead.TAKEN[type(operation)]:
+            continue
+        listing = build_ahead.Listing(device)
+        made = plan(operation, listing)
+        if isinstance(made, AlignedPlan):
+            assert not any(map(build_ahead.takes_any_shape, listing.modules))
+            listing.modules.clear()
+            made.otherwise()
+        assert listing.modules and set(listing.modules) <= wanted
+
+
+def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
+    specialised = {module for module in wanted if not build_ahead.takes_any_shape(module)}
+    timed = set().union(*(modules_of(operation, device) for operation in build_ahead.timed(device)))
+    assert specialised == {module for module in timed if not build_ahead.takes_any_shape(module)}
+    assert {source for source, _ in specialised} == {
+        "convolution_depthwise.cu", "pooling_known_forward.cu", "pooling_known_backward.cu"
+    }  # fmt: skip
 
 
 def test_what_is_timed_is_built(device, wanted):
@@ -76,7 +108,7 @@ def test_the_kinds_are_those_of_the_tables():
 
 
 def test_what_goes_with_convolutions_is_planned(device):
-    planned = list(build_ahead.planned(device))
+    planned = [*build_ahead.kinds(device), *build_ahead.timed(device)]
     assert {Im2Col, ReorderFilter, ReorderFilterAndBias} <= {type(operation) for operation in planned}
     # Kernels may be chosen by size: the timed sizes are planned with every algorithm.
     timed = next(row.operation for row in rows("convolution 64x256x56x56 256 of 3x3 stride 1 float NCHW"))

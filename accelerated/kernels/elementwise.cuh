@@ -63,6 +63,10 @@ __device__ __forceinline__ void read_elements(const T* pointer, int stride, bool
   const Pack<T, N>* pack;
   if (vectorised && count == N && packed<T, N>(pack, pointer)) {
     values = *pack;
+  } else if (stride == 0) {  // a broadcast: one access
+    const T value = *pointer;
+#pragma unroll
+    for (int i = 0; i < N; i++) values.item[i] = value;
   } else {
 #pragma unroll
     for (int i = 0; i < N; i++)

@@ -6,6 +6,21 @@
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
 
+// alpha * dy * reciprocal + beta * prior
+struct Part {
+  COMPUTE alpha, beta, reciprocal;
+  template <bool BLENDS, int N> __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) const {
+    Pack<ELEMENT, N> result;
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+      COMPUTE value = alpha * (load<COMPUTE>(in[0].item[i]) * reciprocal);
+      if (BLENDS && beta != COMPUTE(0)) value += beta * load<COMPUTE>(prior.item[i]);
+      result.item[i] = store<ELEMENT>(value);
+    }
+    return result;
+  }
+};
+
 struct SpreadArguments {
   const ELEMENT* dy;
   ELEMENT* dx;
@@ -13,11 +28,6 @@ struct SpreadArguments {
   COMPUTE alpha, beta, reciprocal;
 };
 
-extern "C" __global__ void pooling_spread(const SpreadArguments a) {
-  COMPUTE reciprocal = a.reciprocal;
-  auto part = [reciprocal](COMPUTE value) { return value * reciprocal; };
-  if (a.geometry.width == 1)
-    map<1>(a.geometry, a.dy, a.dx, a.alpha, a.beta, part);
-  else
-    map<WIDTH>(a.geometry, a.dy, a.dx, a.alpha, a.beta, part);
+extern "C" __global__ void __launch_bounds__(256) pooling_spread(const SpreadArguments a) {
+  Elementwise<ELEMENT, 1, ELEMENT, Part>{{a.dy}, a.dx, a.beta != COMPUTE(0), {a.alpha, a.beta, a.reciprocal}}.run<WIDTH>(a.geometry);
 }
