@@ -125,6 +125,8 @@ class AcceleratedBackend:
         """The shortest of a few runs, by the device's clock; a run before them compiles and warms up."""
         launch = self.prepare(operation)
         try:
+            for step, _ in self.plans[operation].steps:
+                step.wait_for_kernel()
             clock = Clock(self.device, stream or self.device.default_stream)
             launch(operands, stream)
             runs = 1 if self.device.kind == "emulated" else TIMED_RUNS

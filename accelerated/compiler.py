@@ -245,6 +245,19 @@ def locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _place(module: Module, architecture: str, flat_source: str) -> Path:
+    """Where the cache has the compiled module, or would have it."""
+    tools = toolchain(architecture)
+    parts = [tools.identity, flat_source, str(module.source), module.preamble]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    return cache_folder() / f"{module.source.stem}-{architecture}-{key}{tools.suffix}"
+
+
+def is_built(module: Module, architecture: str) -> bool:
+    """Whether build() will not have to compile."""
+    return verified(_place(module, architecture, flatten(module.source))) is not None
+
+
 def build(module: Module, architecture: str, *, rebuild: bool = False) -> tuple[Path, bytes]:
     """The compiled module, from the cache or from the compiler: its file and its content.
 
@@ -252,13 +265,10 @@ def build(module: Module, architecture: str, *, rebuild: bool = False) -> tuple[
     """
     tools = toolchain(architecture)
     flat_source = flatten(module.source)
-    parts = [tools.identity, flat_source, str(module.source), module.preamble]
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    folder = cache_folder()
-    path = folder / f"{module.source.stem}-{architecture}-{key}{tools.suffix}"
+    path = _place(module, architecture, flat_source)
     if not rebuild and (content := verified(path)):
         return path, content
-    folder.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.with_suffix(".lock")):
         if not rebuild and (content := verified(path)):
             return path, content

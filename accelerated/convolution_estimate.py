@@ -23,7 +23,7 @@ from .convolution_winograd import TILE as WINOGRAD_TILE
 BANDWIDTH = 3.5e12  # bytes a second
 LAUNCH = 4e-6  # seconds of a kernel that does nothing
 # Operations a second of matrix products (two per term).
-TENSOR_CORES, TENSOR_CORES_TF32, FLOATS, DOUBLES, WORDS = 500e12, 250e12, 40e12, 20e12, 100e12
+TENSOR_CORES, TENSOR_CORES_TF32, FLOATS, DOUBLES, WORDS = 650e12, 360e12, 45e12, 20e12, 100e12
 # Values of x a second that tensor cores' blocks gather one by one, where the terms of a position do not lie side by side,
 # and filters that share them.
 GATHERED, SHARING = 250e9, 128
@@ -80,7 +80,7 @@ def _precomputed(operation: Convolution, device: Any) -> float:
     if copied == 0:
         return LAUNCH + _direct(operation, device)
     product = max(_traffic(operation) / BANDWIDTH, _work(operation) / _rate(operation, device))
-    return 4 * LAUNCH + 2 * copied / BANDWIDTH + product
+    return 3 * LAUNCH + 2 * copied / BANDWIDTH + product
 
 
 def _explicit(operation: Convolution, device: Any) -> float:

@@ -1,7 +1,7 @@
 """IMPLICIT_PRECOMP_GEMM: an implicit product with help from the workspace.
 
-The workspace has the place of every term of the sums. On tensor cores it also has copies of image and filter with
-channels innermost (kernels/convolution_repack.cu) where those lie otherwise and the product is long enough to repay. With
+The workspace has the place of every term of the sums, or, on tensor cores, copies of filter and image with channels
+innermost (kernels/convolution_repack.cu) where those lie otherwise and the product is long enough to repay. With
 few channels, as in first layers, whole rows of the filter take their place: the matrix of the input, but for the filter's
 rows. Padding is zero in both copies, so that no value outside a window meets the sum, not even NaN times zero.
 """
@@ -115,13 +115,8 @@ class _Copies:
         return self.image_lies_well or products >= LEAST_PRODUCTS
 
     @cached_property
-    def filter_at(self) -> int:
-        """After the places of the terms; those of a few rows are found sooner than read."""
-        return 0 if self.of_rows else rounded_up(TERM_BYTES * self.product.terms, ALIGNMENT)
-
-    @cached_property
     def image_at(self) -> int:
-        return self.filter_at + rounded_up(self.w.nbytes, ALIGNMENT)
+        return rounded_up(self.w.nbytes, ALIGNMENT)
 
     @cached_property
     def nbytes(self) -> int:
@@ -143,7 +138,7 @@ def repacked_bytes(operation: Convolution, device: Any) -> int:
     copies = _Copies(operation)
     if is_depthwise(operation) or not allows_tensor_cores(operation, device) or not copies.repay:
         return 0
-    return copies.nbytes - copies.filter_at
+    return copies.nbytes
 
 
 def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
@@ -154,14 +149,13 @@ def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
     if allows_tensor_cores(operation, device) and copies.repay:
         repack_image = _repack_image_rows if copies.of_rows else _repack_image
         image = [] if copies.image_lies_well else [repack_image(copies, device)]
-        terms = [] if copies.of_rows else [terms_launch(operation, copies.product, device)]
         x = "x" if copies.image_lies_well else "workSpace"
-        offsets = (0 if copies.image_lies_well else copies.image_at, copies.filter_at, 0)
+        offsets = (0 if copies.image_lies_well else copies.image_at, 0, 0)
         product = implicit_product(
             operation, device, copies.product, (x, "workSpace"), offsets,
-            precomputed=not copies.of_rows, rounded=not copies.image_lies_well,
+            rounded=not copies.image_lies_well,
         )  # fmt: skip
-        return [*image, _repack_filter(copies, device), *terms, product]
+        return [*image, _repack_filter(copies, device), product]
     value, words = described(operation)
     product = implicit_product(operation, device, value, words=words, precomputed=True)
     return [terms_launch(operation, value, device), product]
@@ -224,7 +218,7 @@ def _repack_filter(copies: _Copies, device: Any) -> Launch:
     last = o.w.format == NHWC
     arguments = structure(
         *pointers(2),
-        ("target_at", c_longlong(copies.filter_at)),
+        ("target_at", c_longlong(0)),
         ("lanes", Divisor.of(copies.lanes)),
         ("taps", Divisor.of(copies.taps)),
         ("channels", Divisor.of(channels)),

@@ -19,32 +19,32 @@ ALIGNMENT = 64  # of the arguments
 SWIZZLE_BYTES = 1024
 LEAST_ARCHITECTURE = 90
 WARPS, WARP_ROWS = 8, 16  # that write results; positions whose sums a warp has
-TURN_BYTES = 2560  # of a warp's memory for results that the copy engine does not write
-# What a round's products reach of the tensor cores' rate; clocks that results cost (positions x filters in one), and that
-# warpgroups with tiles of their own begin and end with.
-RESULTS, ALTERNATION = 16, 8000
+BOXES = 2  # of results that a warp has under way
+LEAST_FILL = 0.5  # of the 128 bytes that a tap's channels come in
+# Clocks that results cost (positions x filters in one), and that warpgroups with tiles of their own begin and end with.
+RESULTS, ALTERNATION = 64, 2000
 PRODUCTS = 32  # positions x filters that the tensor cores multiply with 128 bytes of terms in a clock
 
 
 class Tile(NamedTuple):
-    """What a block computes at once. alternating: its warpgroups have tiles of their own. pace: the share of the tensor
-    cores' rate that long sums reach, measured on an H200."""
+    """What a block computes at once. alternating: its warpgroups have tiles of their own. planes: y lies in planes. pace:
+    the share of the tensor cores' rate that long sums reach, measured on an H200."""
 
     positions: int
     filters: int
     stages: int
     alternating: bool
+    planes: bool
     pace: float
-    boxes: int = 2
 
     @property
     def kernel(self) -> str:
-        name = f"specialized_{'alternating_' if self.alternating else ''}{self.positions}x{self.filters}"
-        return name if self.boxes == 2 else f"{name}_{self.stages}"
+        kind = ("planes_" if self.planes else "") + ("alternating_" if self.alternating else "")
+        return f"specialized_{kind}{self.positions}x{self.filters}"
 
     @property
     def shared_bytes(self) -> int:
-        scratch = WARPS * -(-max(self.boxes * WARP_ROWS * ROW_BYTES, TURN_BYTES) // SWIZZLE_BYTES) * SWIZZLE_BYTES
+        scratch = WARPS * BOXES * WARP_ROWS * ROW_BYTES
         return self.stages * (self.positions + self.filters) * ROW_BYTES + SWIZZLE_BYTES + scratch
 
     def clocks(self, count: int, rounds: int) -> float:
@@ -57,26 +57,25 @@ class Tile(NamedTuple):
 
 
 TILES = (
-    Tile(128, 256, 4, False, 0.68),
-    Tile(256, 128, 4, False, 0.66),
-    Tile(128, 128, 6, False, 0.64),
-    Tile(128, 64, 8, False, 0.51),
-    Tile(256, 64, 4, False, 0.58),
-    Tile(128, 128, 6, True, 0.69),
-    Tile(64, 256, 4, True, 0.72),
-    Tile(64, 256, 5, True, 0.72, 1),
-    Tile(128, 64, 8, True, 0.55),
+    Tile(128, 256, 4, False, False, 0.74),
+    Tile(128, 128, 6, False, False, 0.67),
+    Tile(128, 64, 8, False, False, 0.53),
+    Tile(256, 64, 4, False, False, 0.58),
+    Tile(128, 128, 6, True, False, 0.70),
+    Tile(256, 128, 4, False, True, 0.74),
+    Tile(128, 128, 6, False, True, 0.67),
+    Tile(256, 64, 4, True, True, 0.72),
 )
 
 
-def choose_tile(value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int) -> Tile:
+def choose_tile(value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int, planes: bool) -> Tile:
     """The tile with which the device is done first."""
 
     def clocks(tile: Tile) -> float:
         count = -(-value.filters // tile.filters) * -(-value.positions // tile.positions) * groups
         return tile.clocks(-(-count // multiprocessors), rounds)
 
-    return min(TILES, key=clocks)
+    return min((tile for tile in TILES if tile.planes == planes), key=clocks)
 
 
 def _maps(
@@ -127,31 +126,45 @@ def _maps(
 
 
 def _result_map(
-    value: ConvolutionStruct,
-    groups: int,
-    definitions: tuple[tuple[str, str], ...],
-    element_bytes: int,
-    finish: EpilogueStruct,
-) -> Boxes | None:
-    """Of y, where its positions lie at equal distances, channels innermost, and nothing is blended in."""
+    value: ConvolutionStruct, groups: int, element: str, element_bytes: int, finish: EpilogueStruct
+) -> tuple[Boxes, bool] | None:
+    """(of y, whether in planes), where its positions lie at equal distances and nothing is blended in."""
+    if value.y_vector or finish.beta != 0 or finish.reordered_bias:
+        return None
+    if groups > 1 and (value.y_group, value.y_filters) != (0, value.filters):
+        return None
     extents = [output.divisor for output in value.output]
-    pitch = value.y_position[AXES]
+    planes = value.y_channel != 1
+    pitch = (
+        1
+        if planes
+        else next(
+            (step for step, extent in zip(value.y_position[:0:-1], extents[::-1], strict=True) if extent > 1),
+            value.filters * groups,
+        )
+    )
     step = pitch
     for d in range(AXES, 0, -1):
         if extents[d - 1] > 1 and value.y_position[d] != step:
             return None
         step *= extents[d - 1]
-    if value.positions > prod(extents) and value.y_position[0] != step:
-        return None
-    if value.y_channel != 1 or value.y_vector or finish.beta != 0 or finish.reordered_bias:
-        return None
-    if groups > 1 and (value.y_group, value.y_filters) != (0, value.filters):
-        return None
-    row, group = pitch * element_bytes, value.filters * element_bytes
-    extent = (value.filters, value.positions, groups)
-    strides = (row, group if groups > 1 else row * value.positions)
-    made = Boxes(dict(definitions)["ELEMENT"], extent, strides, box=(ROW_BYTES // element_bytes, WARP_ROWS, 1))
-    return made if made.is_possible else None
+    plane = prod(extents)
+    images = value.positions // plane
+    if planes:
+        extent = (plane, value.filters * groups, images)
+        strides = (value.y_channel, value.y_position[0] if images > 1 else value.y_channel * extent[1])
+        if groups > 1 and value.filters % WARP_ROWS:
+            return None  # the last rows of a group would reach into the next one's
+    else:
+        if images > 1 and value.y_position[0] != step:
+            return None
+        extent = (value.filters, value.positions, groups)
+        strides = (pitch, value.filters if groups > 1 else pitch * value.positions)
+    made = Boxes(
+        element, extent, tuple(stride * element_bytes for stride in strides),
+        box=(ROW_BYTES // element_bytes, WARP_ROWS, 1),
+    )  # fmt: skip
+    return (made, planes) if made.is_possible else None
 
 
 def warp_specialized_launch(
@@ -169,13 +182,18 @@ def warp_specialized_launch(
     workspace; offsets: bytes to the beginning of x and w; otherwise: what serves addresses that it cannot read."""
     if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
         return None
-    channel_rounds = -(-value.lanes.divisor * element_bytes // ROW_BYTES)
-    rounds = channel_rounds * prod(filter.divisor for filter in value.filter)
-    tile = choose_tile(value, groups, rounds, device.multiprocessors)
-    maps = _maps(value, groups, dict(definitions)["ELEMENT"], element_bytes, tile)
-    if maps is None or offsets[2]:
+    if offsets[2]:
         return None
-    result = _result_map(value, groups, definitions, element_bytes, finish)
+    channel_rounds = -(-value.lanes.divisor * element_bytes // ROW_BYTES)
+    if value.lanes.divisor * element_bytes < LEAST_FILL * channel_rounds * ROW_BYTES:
+        return None
+    rounds = channel_rounds * prod(filter.divisor for filter in value.filter)
+    element = dict(definitions)["ELEMENT"]
+    result, planes = _result_map(value, groups, element, element_bytes, finish) or (None, False)
+    tile = choose_tile(value, groups, rounds, device.multiprocessors, planes)
+    maps = _maps(value, groups, element, element_bytes, tile)
+    if maps is None:
+        return None
     filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-value.positions // tile.positions)
     count = filter_tiles * position_tiles * groups
     fields = [
@@ -190,10 +208,11 @@ def warp_specialized_launch(
         ("group_channels", c_int(value.lanes.divisor)),
         ("channel_rounds", c_int(channel_rounds)),
         ("boxes", c_int(result is not None)),
+        ("plane", Divisor.of(prod(output.divisor for output in value.output))),
     ]
     size = ctypes.sizeof(structure(*fields))
     arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ALIGNMENT))()))
-    function = device.function(SOURCE, tile.kernel, definitions)
+    function = device.function_when_ready(SOURCE, tile.kernel, definitions)
     grid = (min(count, device.multiprocessors), 1, 1)
     launch = Launch(function, arguments, operands, grid, (THREADS, 1, 1), tile.shared_bytes)
     places = [(maps[0], "image", 0, offsets[0]), (maps[1], "filter", 1, offsets[1])]
@@ -202,4 +221,4 @@ def warp_specialized_launch(
     placed = tuple(
         (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in places
     )
-    return MappedLaunch(device, launch, placed, otherwise)
+    return MappedLaunch(device, (SOURCE, definitions), tile.kernel, launch, placed, otherwise)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy
 
 from . import tensor_maps
-from .compiler import Definitions, build, module
+from .compiler import Definitions, Module, build, is_built, module
 from .driver import NON_PORTABLE_CLUSTER_SIZE_ALLOWED, Driver, DriverError, DriverKernel
 from .errors import CompileError, DeviceError, DeviceUnavailable
 from .tensor_maps import TensorMap
@@ -159,8 +159,10 @@ class Device(ABC):
     multiprocessors: int
     shared_bytes_per_block: int
     default_stream: Stream
+    compiles_in_background = True  # for whoever has another kernel meanwhile
 
     def __init__(self) -> None:
+        self._background: dict[tuple[str | Path, Definitions], threading.Thread] = {}
         self._functions: dict[tuple[str | Path, str, Definitions], Function] = {}
         self._modules: dict[tuple[str | Path, Definitions], Any] = {}
         self._finding = threading.Lock()
@@ -214,6 +216,27 @@ class Device(ABC):
             if key not in self._functions:
                 self._functions[key] = self._find(self._modules[wanted], kernel_name)
         return self._functions[key]
+
+    def function_when_ready(
+        self, source_name: str | Path, kernel_name: str, definitions: Definitions = ()
+    ) -> Function | None:
+        """As function(), but None while its module is compiled in the background, which the first call begins."""
+        wanted = (source_name, definitions)
+        with self._finding:
+            compiling = self._background.get(wanted)
+            if compiling is None and self.compiles_in_background and wanted not in self._modules:
+                item = module(source_name, definitions)
+                if not is_built(item, self.architecture):
+                    compiling = threading.Thread(target=self._build_quietly, args=(item,), daemon=True)
+                    self._background[wanted] = compiling
+                    compiling.start()
+        if compiling is not None and compiling.is_alive():
+            return None
+        return self.function(source_name, kernel_name, definitions)
+
+    def _build_quietly(self, item: Module) -> None:
+        with contextlib.suppress(CompileError, DeviceUnavailable):  # function() reports it
+            build(item, self.architecture)
 
     def _load(self, source_name: str | Path, definitions: Definitions) -> Any:
         """Builds and loads a module; a cached file that does not load is compiled again, once."""

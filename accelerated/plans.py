@@ -57,6 +57,9 @@ class Launch:
         self.pack_addresses(arguments, 0, *addresses)
         self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream)
 
+    def wait_for_kernel(self) -> None:
+        """Until this launch is made by the kernel that is meant for it, not by one that takes over meanwhile."""
+
 
 class Plan:
     """The launches of one operation, in order."""

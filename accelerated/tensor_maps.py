@@ -138,31 +138,41 @@ class MappedLaunch(Launch):
     """A launch whose kernel reads operands through maps.
 
     maps: (byte offset in the arguments, which operand, bytes from its address, map); otherwise: the launch that takes
-    over where an address is not a multiple of ALIGNMENT.
+    over where an address is not a multiple of ALIGNMENT, and as long as the kernel is being compiled.
     """
 
     def __init__(
         self,
         device: Any,
+        module: tuple[str, tuple[tuple[str, str], ...]],
+        kernel: str,
         launch: Launch,
         maps: tuple[tuple[int, int, int, TensorMap], ...],
         otherwise: Launch,
     ) -> None:
         vars(self).update(vars(launch))
-        self.device, self.maps, self.otherwise = device, maps, otherwise
+        self.device, self.module, self.kernel = device, module, kernel
+        self.maps, self.otherwise = maps, otherwise
         self.made: dict[tuple[int, ...], bytes] = {}  # arguments with maps, for the addresses seen last
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
+        if self.function is None:
+            source, definitions = self.module
+            self.function = self.device.function_when_ready(source, self.kernel, definitions)
         places = tuple(addresses[operand] + offset for _, operand, offset, _ in self.maps)
         found = self.made.get(places)
         if found is None:
-            if any(place % ALIGNMENT for place in places):
+            if self.function is None or any(place % ALIGNMENT for place in places):
                 self.otherwise.start(addresses, stream)
                 return
             found = self._with_maps(places)
         arguments = bytearray(found)
         self.pack_addresses(arguments, 0, *addresses)
         self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream)
+
+    def wait_for_kernel(self) -> None:
+        source, definitions = self.module
+        self.function = self.device.function(source, self.kernel, definitions)
 
     def _with_maps(self, places: tuple[int, ...]) -> bytes:
         arguments = bytearray(self.template)

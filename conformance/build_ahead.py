@@ -53,6 +53,8 @@ class Listing:
         self.modules[source, tuple(definitions)] = None
         return SimpleNamespace(static_shared_bytes=0, maximum_threads=1024, holds_clusters=lambda *_: True)
 
+    function_when_ready = function
+
 
 def wanted_modules(device: Any) -> list[tuple[str, tuple[tuple[str, str], ...]]]:
     """The modules of what is timed and those that take any shape, of every family and data type."""

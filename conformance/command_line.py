@@ -1,4 +1,4 @@
-"""The command ``dualdnn``: conformance, replay, build, bench, info."""
+"""The command ``dualdnn``: conformance, report, replay, build, bench, info."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from .recorded import differences as _declared  # noqa: F401 (declares them)
 from .recorded import load_recording, packaged_recordings
 from .recorded.judging import AGREES, SKIPPED, examine
 from .recorded.replay import Replayer
+from .report import ReportError, read_json, write_report
 from .subjects import SPELLINGS, default_subjects, is_recorded, open_subject
 from .trial import attempt
 
@@ -56,6 +57,13 @@ def main(arguments: list[str] | None = None) -> int:
     )
     conformance.set_defaults(run=run_conformance)
 
+    report = commands.add_parser("report", help="write the page of a compliance.json again")
+    report.add_argument("file", type=Path, help="compliance.json or compliance.json.gz")
+    report.add_argument(
+        "--out", type=Path, metavar="DIR", default=Path("conformance-report"), help="default: %(default)s"
+    )
+    report.set_defaults(run=run_report)
+
     replay = commands.add_parser(
         "replay", help="run a call again that a crosscheck handle has saved, or a recorded one"
     )
@@ -80,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         return chosen.run(chosen)
-    except (ValueError, CudnnError, FileNotFoundError, DeviceUnavailable) as error:
+    except (ValueError, CudnnError, FileNotFoundError, DeviceUnavailable, ReportError) as error:
         print(f"dualdnn {chosen.command}: {error}", file=sys.stderr)
         return 2
 
@@ -122,6 +130,12 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     options += ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 or foreign else []
     status = pytest.main([*options, "--rootdir", str(CASES), "-c", os.devnull, *files])
     return 0 if status == pytest.ExitCode.OK else 1 if status == pytest.ExitCode.TESTS_FAILED else 2
+
+
+def run_report(chosen: argparse.Namespace) -> int:
+    """The three files of a report, from its JSON."""
+    print(f"report: {write_report(read_json(chosen.file), chosen.out)['report.html']}")
+    return 0
 
 
 def _one_operation(chosen: argparse.Namespace) -> int:

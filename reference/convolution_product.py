@@ -1,12 +1,12 @@
-"""The sum of products of a convolution as matrix products over blocks of output positions.
+"""The sum of products of a convolution, as matrix products over blocks of output positions.
 
 For each block the input values under every filter position are copied side by side (the matrix of GEMM convolution)
-and multiplied with the filter by BLAS. Blocks bound the memory: one holds at most BLOCK_BYTES, whatever the shape.
+and multiplied with the filter by BLAS. Blocks bound the memory: one holds at most BLOCK_BYTES, whatever the shape. One
+filter per group is no matrix product: convolution_taps.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
 from math import ceil, log2, prod
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from dualdnn.api.operations import ConvolutionSpec
 
+from .convolution_blocks import blocks, meeting
+from .convolution_taps import convolve_by_taps, suits
 from .view import Array
 
 BLOCK_BYTES = 2**23  # larger blocks leave the cache before they are multiplied
@@ -31,15 +33,18 @@ def convolve(x: Array, w: Array, convolution: ConvolutionSpec) -> Array:
     """
     groups = convolution.group_count
     extended = x.dtype == np.longdouble
+    dims = convolution.output_dims(x.shape, w.shape)
+    result = np.empty((dims[0], groups, dims[1] // groups, *dims[2:]), np.longdouble if extended else np.float64)
+    if suits(w, convolution):
+        convolve_by_taps(x, w, convolution, result[:, :, 0])
+        return result.reshape(dims)
     multiply = precise_product if extended else np.matmul
     if extended:
         x, w = x.astype(np.float64), w.astype(np.float64)  # exact: they were read from doubles
-    dims = convolution.output_dims(x.shape, w.shape)
-    result = np.empty((dims[0], groups, dims[1] // groups, *dims[2:]), np.longdouble if extended else np.float64)
     terms = prod(w.shape[1:])
     filters = w.reshape(groups, -1, terms)
     per_position = 8 * max(groups * terms, dims[1])  # its column of the matrix, its outputs
-    for images, *positions in blocks((dims[0], *dims[2:]), per_position):
+    for images, *positions in blocks((dims[0], *dims[2:]), per_position, BLOCK_BYTES):
         matrix = columns(x[images], w.shape[2:], convolution, tuple(positions))
         summed = multiply(filters, matrix.reshape(groups, terms, -1))
         sizes = (groups, -1, images.stop - images.start, *(p.stop - p.start for p in positions))
@@ -54,11 +59,14 @@ def columns(
     """The input under each filter position at a block of output positions: (C, filter ..., N, positions ...)."""
     sizes = tuple(p.stop - p.start for p in positions)
     matrix = np.empty((x.shape[1], *filter_sizes, x.shape[0], *sizes), x.dtype)
-    channels_first = np.moveaxis(x, 1, 0)
+    channels_first = x.swapaxes(0, 1)
     whole = tuple(slice(0, size) for size in sizes)
+    geometry = zip(
+        filter_sizes, convolution.dilation, convolution.padding, convolution.stride, x.shape[2:], positions, strict=True
+    )
     per_dimension = [
-        [_meeting(tap, dimension, x.shape[2 + dimension], convolution, positions[dimension]) for tap in range(taps)]
-        for dimension, taps in enumerate(filter_sizes)
+        [meeting(tap * dilation - padding, stride, extent, part) for tap in range(taps)]
+        for taps, dilation, padding, stride, extent, part in geometry
     ]
     for taps in product(*(range(size) for size in filter_sizes)):
         ranges = [per_dimension[dimension][tap] for dimension, tap in enumerate(taps)]
@@ -74,41 +82,6 @@ def columns(
     return matrix
 
 
-def _meeting(
-    tap: int, dimension: int, extent: int, convolution: ConvolutionSpec, positions: slice
-) -> tuple[slice, slice]:
-    """Which of the output positions (counted from the block's start) meet the input at this tap, and where."""
-    stride = convolution.stride[dimension]
-    offset = tap * convolution.dilation[dimension] - convolution.padding[dimension]
-    first = max(positions.start, ceil_divide(-offset, stride))
-    last = min(positions.stop - 1, (extent - 1 - offset) // stride)
-    if last < first:
-        return slice(0, 0), slice(0, 0)
-    begin = first * stride + offset
-    return (
-        slice(first - positions.start, last + 1 - positions.start),
-        slice(begin, last * stride + offset + 1, stride),
-    )
-
-
-def ceil_divide(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def blocks(extents: tuple[int, ...], bytes_each: int) -> Iterator[tuple[slice, ...]]:
-    """Cut an array of ``extents`` elements of ``bytes_each`` into blocks of at most BLOCK_BYTES (at least an element)."""
-    room = max(1, BLOCK_BYTES // bytes_each)
-    steps = []
-    for extent in reversed(extents):
-        steps.append(min(extent, room))
-        room = max(1, room // extent)
-    ranges = [
-        [slice(start, min(start + step, extent)) for start in range(0, extent, step)]
-        for extent, step in zip(extents, reversed(steps), strict=True)
-    ]
-    return iter(product(*ranges))
-
-
 def precise_product(a: Array, b: Array) -> Array:
     """a @ b of doubles in extended precision: the error is that of the extended sums, 2**-64 of the absolute terms each.
 
@@ -122,7 +95,7 @@ def precise_product(a: Array, b: Array) -> Array:
     bits = (DOUBLE_BITS - ceil(log2(terms * MOST_SLICES))) // 2
     right = _slices(b, -2, bits)
     total = np.empty((*a.shape[:-1], b.shape[-1]), np.longdouble)
-    for _, rows in blocks((1, a.shape[-2]), 8 * a.shape[0] * terms):
+    for _, rows in blocks((1, a.shape[-2]), 8 * a.shape[0] * terms, BLOCK_BYTES):
         part: Any = (slice(None), rows)
         left = _slices(a[part], -1, bits)
         if left is None or right is None:

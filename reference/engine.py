@@ -58,8 +58,8 @@ def implemented() -> tuple[type[Operation], ...]:
 def evaluate(operation: Operation, memory: Mapping[str, Array]) -> dict[str, Exact]:
     """The exact results of every output, from the bytes of the operation's inputs."""
     wide = wide_type(operation.compute_type)
-    inputs = [read(operation.tensor(name), memory[name], wide) for name in operation.inputs]
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # an operand that does not count, as beta or alpha2 is 0, may hold anything
+        inputs = [read(operation.tensor(name), memory[name], wide) for name in operation.inputs]
         results = _IMPLEMENTATIONS[type(operation)](operation, *inputs)
     return results if isinstance(results, dict) else {operation.outputs[0]: results}
 

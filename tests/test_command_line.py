@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pytest
@@ -129,3 +130,18 @@ def test_info(capsys):
     assert main(["info"]) == 0
     shown = capsys.readouterr().out
     assert "of 258 implemented" in shown and "emulated device" in shown and "kernel cache" in shown
+
+
+def test_the_page_of_a_kept_report(tmp_path, capsys):
+    from dualdnn.conformance.report import write_report
+    from synthetic_report import synthetic_report
+
+    written = write_report(synthetic_report(), tmp_path / "first")
+    kept = tmp_path / "compliance.json.gz"
+    kept.write_bytes(gzip.compress(written["compliance.json"].read_bytes()))
+    assert main(["report", str(kept), "--out", str(tmp_path / "again")]) == 0
+    for name, path in written.items():
+        assert (tmp_path / "again" / name).read_bytes() == path.read_bytes()
+    kept.write_bytes(b"not compressed")
+    assert main(["report", str(kept)]) == 2
+    assert "compliance.json.gz" in capsys.readouterr().err

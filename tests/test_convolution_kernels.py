@@ -18,12 +18,21 @@ from dualdnn.accelerated import (
 )
 from dualdnn.accelerated.convolution_problem import describe, in_words, mark_packs, positions_in_packs
 from dualdnn.api.enumerations import (
+    cudnnActivationMode_t,
     cudnnConvolutionFwdAlgo_t,
     cudnnConvolutionMode_t,
     cudnnMathType_t,
+    cudnnNanPropagation_t,
     cudnnReorderType_t,
 )
-from dualdnn.api.operations import ConvolutionForward, ConvolutionSpec, FilterSpec, TensorSpec
+from dualdnn.api.operations import (
+    ActivationSpec,
+    ConvolutionBiasActivationForward,
+    ConvolutionForward,
+    ConvolutionSpec,
+    FilterSpec,
+    TensorSpec,
+)
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, UINT8
 from dualdnn.conformance.trial import PATTERN, prepare
 from dualdnn.reference import judge
@@ -60,7 +69,7 @@ def convolution(
     return ConvolutionForward(spec, algo, 0, *blend, TensorSpec.packed(data_type, x, layout), w, y)
 
 
-def replace_mode(operation):
+def backwards(operation):
     """The filter backwards."""
     spec = replace(operation.convolution, mode=cudnnConvolutionMode_t.CUDNN_CONVOLUTION)
     return replace(operation, convolution=spec)
@@ -115,14 +124,14 @@ SERVED = {
     "words": (convolution(IMPLICIT, (2, 8, 8, 8), 200, (3, 3), data_type=INT8, layout=NHWC), "gemm_128x128"),
     "unsigned words": (convolution(IMPLICIT, (2, 8, 5, 5), 8, (3, 3), data_type=UINT8, layout=NHWC), "gemm_16x256"),
     "bytes": (convolution(IMPLICIT, (2, 8, 5, 5), 72, (3, 3), data_type=UINT8, layout=NHWC, groups=4), "gemm_64x64"),
-    "half": (convolution(IMPLICIT, IMAGE, 40, (3, 3), data_type=HALF, layout=NHWC), "specialized_alternating_128x64"),
-    "half, many filters": (convolution(IMPLICIT, IMAGE, 256, (3, 3), data_type=HALF, layout=NHWC), "specialized_alternating_64x256"),
+    "half": (convolution(IMPLICIT, IMAGE, 40, (3, 3), data_type=HALF, layout=NHWC), "specialized_128x64"),
+    "half, many filters": (convolution(IMPLICIT, IMAGE, 256, (3, 3), data_type=HALF, layout=NHWC), "specialized_128x256"),
     "half, volume, 64 filters": (convolution(IMPLICIT, VOLUME, 40, (3, 3, 3), data_type=HALF, layout=NHWC), "tensor_core_packs_64"),
     "half, volume, 128 filters": (convolution(IMPLICIT, VOLUME, 72, (1, 1, 1), data_type=HALF, layout=NHWC), "tensor_core_packs_128"),
     "half, volume, 256 filters": (convolution(IMPLICIT, VOLUME, 256, (3, 3, 3), data_type=HALF, layout=NHWC), "tensor_core_packs_256"),
     "half, planes": (convolution(IMPLICIT, IMAGE, 40, (3, 3), data_type=HALF), "tensor_core_values_64"),
     "half, planes, many": (convolution(IMPLICIT, IMAGE, 72, (3, 3), data_type=HALF), "tensor_core_values_128"),
-    "TF32": (convolution(IMPLICIT, IMAGE, 72, (3, 3), layout=NHWC, result=NCHW), "specialized_alternating_128x128"),
+    "TF32": (convolution(IMPLICIT, IMAGE, 72, (3, 3), layout=NHWC, result=NCHW), "specialized_128x128"),
     "TF32, volume": (convolution(IMPLICIT, VOLUME, 72, (3, 3, 3), layout=NHWC, result=NCHW), "tensor_core_packs_128"),
     "TF32, planes": (convolution(IMPLICIT, IMAGE, 40, (3, 3)), "tensor_core_values_64"),
     "copies": (convolution(PRECOMPUTED, (1, 12, 6, 7), 40, (3, 3), data_type=HALF), "repack_image"),
@@ -169,18 +178,29 @@ def test_operands_may_begin_at_any_element(backend, operation, kernel):
     assert kernel in check(backend, operation, unaligned=True)
 
 
-STREAMED = {
-    "strided": convolution(IMPLICIT, (3, 72, 7, 9), 72, (3, 3), data_type=HALF, layout=NHWC, stride=2, blend=(-1.75, 0.5)),
-    "dilated": convolution(IMPLICIT, (3, 40, 7, 9), 80, (3, 2), data_type=BFLOAT16, layout=NHWC, dilation=2, padding=2),
-    "groups": convolution(IMPLICIT, (5, 128, 6, 5), 144, (3, 3), data_type=HALF, layout=NHWC, groups=2),
-    "planes, TF32": convolution(IMPLICIT, (7, 36, 6, 7), 72, (3, 3), layout=NHWC, result=NCHW, blend=(0.5, 2.0)),
-    "planes, one row": convolution(IMPLICIT, (6, 64, 1, 67), 72, (1, 1), data_type=HALF, layout=NHWC, result=NCHW, padding=0),
-    "backwards": replace_mode(convolution(IMPLICIT, (2, 72, 6, 5), 66, (3, 3), data_type=HALF, layout=NHWC)),
+STREAMED = {  # operation, whether the copy engine writes y in planes
+    "strided": (convolution(IMPLICIT, (3, 72, 7, 9), 72, (3, 3), data_type=HALF, layout=NHWC, stride=2, blend=(-1.75, 0.0)), False),
+    "blended": (convolution(IMPLICIT, (3, 72, 7, 9), 72, (3, 3), data_type=HALF, layout=NHWC, blend=(-1.75, 0.5)), False),
+    "dilated": (convolution(IMPLICIT, (3, 40, 7, 9), 80, (3, 2), data_type=BFLOAT16, layout=NHWC, dilation=2, padding=2), False),
+    "groups": (convolution(IMPLICIT, (5, 128, 6, 5), 144, (3, 3), data_type=HALF, layout=NHWC, groups=2), False),
+    "odd filters": (convolution(IMPLICIT, (2, 72, 6, 5), 66, (3, 3), data_type=HALF, layout=NHWC), False),
+    "TF32": (convolution(IMPLICIT, (2, 36, 6, 5), 68, (3, 3), layout=NHWC), False),
+    "planes, blended, TF32": (convolution(IMPLICIT, (7, 36, 6, 7), 72, (3, 3), layout=NHWC, result=NCHW, blend=(0.5, 2.0)), False),
+    "planes, one row": (convolution(IMPLICIT, (6, 64, 1, 67), 72, (1, 1), data_type=HALF, layout=NHWC, result=NCHW, padding=0), False),
+    "planes": (convolution(IMPLICIT, (9, 72, 4, 10), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, blend=(0.5, 0.0)), True),
+    "planes, TF32": (convolution(IMPLICIT, (7, 36, 6, 6), 70, (3, 3), layout=NHWC, result=NCHW), True),
+    "planes, groups": (convolution(IMPLICIT, (5, 128, 6, 8), 160, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, groups=2), True),
+    "backwards": (backwards(convolution(IMPLICIT, (2, 72, 6, 5), 64, (3, 3), data_type=HALF, layout=NHWC)), False),
 }  # fmt: skip
+BY_TILE = [
+    pytest.param(operation, tile, id=f"{name}-{tile.kernel}")
+    for name, (operation, planes) in STREAMED.items()
+    for tile in convolution_warp_specialized.TILES
+    if tile.planes == planes
+]
 
 
-@pytest.mark.parametrize("tile", convolution_warp_specialized.TILES, ids=lambda tile: tile.kernel)
-@pytest.mark.parametrize("operation", STREAMED.values(), ids=STREAMED)
+@pytest.mark.parametrize("operation, tile", BY_TILE)
 def test_every_tile_of_the_copy_engine(monkeypatch, operation, tile):
     made = AcceleratedBackend("emulated")
     monkeypatch.setattr(made.device, "seed", 5)
@@ -188,6 +208,21 @@ def test_every_tile_of_the_copy_engine(monkeypatch, operation, tile):
     monkeypatch.setattr(made, "plans", {})
     monkeypatch.setattr(convolution_warp_specialized, "TILES", (tile,))
     assert check(made, operation) == [tile.kernel]
+
+
+def test_bias_and_relu_beside_the_copy_engine(backend):
+    """Results of the fused operation, in both orders of y."""
+    for layout in (NHWC, NCHW):
+        plain = convolution(IMPLICIT, (3, 72, 4, 10), 72, (3, 3), data_type=HALF, layout=NHWC, result=layout)
+        z = TensorSpec.packed(HALF, plain.y.dims, layout)
+        bias = TensorSpec.packed(HALF, (1, 72, 1, 1))
+        relu = ActivationSpec(
+            cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0
+        )
+        fused = ConvolutionBiasActivationForward(
+            plain.convolution, relu, IMPLICIT, 0, 0.5, 0.0, plain.x, plain.w, z, bias, plain.y
+        )
+        assert "specialized" in check(backend, fused)[0]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -25,7 +27,8 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NCHW_VECT_C, INT8x32
-from dualdnn.reference import convolution, convolution_bounds, convolution_product, run
+from dualdnn.reference import convolution, convolution_bounds, convolution_product, convolution_taps, run
+from dualdnn.reference.convolution_blocks import blocks
 from dualdnn.reference.engine import evaluate
 from dualdnn.reference.judge import bounds
 
@@ -67,6 +70,16 @@ PROBLEMS = {
     "padding beyond the filter": ((1, 2, 2, 3), (2, 2, 2, 2), spec((4, 3))),
     "stride beyond the filter": ((1, 2, 7, 8), (2, 2, 2, 1), spec((1, 2), (4, 5))),
     "depthwise": ((2, 3, 4, 4), (6, 1, 3, 3), spec((1, 1), groups=3)),
+    "one filter per group": ((2, 3, 5, 6), (3, 1, 3, 2), spec((1, 2), groups=3)),
+    "one filter for two channels": (
+        (2, 4, 9, 8),
+        (2, 2, 2, 3),
+        spec((3, 2), (2, 3), (3, 2), 2, CONVOLUTION),
+    ),
+    "one filter per group, 1-D": ((2, 2, 11), (2, 1, 3), spec((1,), (2,), (3,), 2)),
+    "one filter per group, 3-D": ((1, 2, 5, 4, 3), (2, 1, 2, 3, 2), spec((1, 0, 2), (2, 1, 3), (1, 1, 2), 2)),
+    "one filter per group, taps far apart": ((1, 2, 40, 41), (2, 1, 2, 2), spec((0, 0), dilation=(33, 34), groups=2)),
+    "one filter per group, only padding": ((1, 2, 1, 1), (2, 1, 1, 2), spec((5, 5), (3, 3), groups=2)),
     "1x1": ((2, 3, 4, 3), (5, 3, 1, 1), spec((0, 0))),
     "1-D": ((2, 3, 9), (4, 3, 4), spec((2,), (2,), (2,))),
     "3-D": ((1, 2, 3, 4, 3), (2, 2, 2, 3, 2), spec((1, 0, 1), (1, 2, 1), (2, 1, 1), mode=CONVOLUTION)),
@@ -79,7 +92,8 @@ PROBLEMS = {
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_formula(monkeypatch, problem, block_bytes):
     """In blocks of every size: a block never changes the result."""
-    monkeypatch.setattr(convolution_product, "BLOCK_BYTES", block_bytes)
+    for ways in (convolution_product, convolution_taps):
+        monkeypatch.setattr(ways, "BLOCK_BYTES", block_bytes)
     x_dims, w_dims, c = PROBLEMS[problem]
     random = np.random.default_rng(1)
     x, w = (random.integers(-9, 10, dims).astype(np.float64) for dims in (x_dims, w_dims))
@@ -87,17 +101,52 @@ def test_formula(monkeypatch, problem, block_bytes):
     assert np.array_equal(got, by_loops(x, w, c).astype(np.float64))
 
 
+def test_one_filter_per_group_goes_tap_by_tap():
+    """The problems above take both ways."""
+    taken = {name for name, (_, w_dims, c) in PROBLEMS.items() if convolution_taps.suits(np.empty(w_dims), c)}
+    one_each = {name for name in PROBLEMS if name.startswith("one filter")}
+    assert taken == one_each - {"one filter per group, taps far apart"} | {"one element", "only padding"}
+
+
+def test_values_that_are_not_finite_spread_alike_both_ways(monkeypatch):
+    """An infinite weight over the zeros of the padding is NaN, as in every kernel that multiplies them."""
+    random = np.random.default_rng(3)
+    x, w, c = random.standard_normal((2, 4, 7, 6)), random.standard_normal((4, 1, 3, 3)), spec((2, 1), (2, 1), groups=4)
+    x[0, 1, 3, 3], x[1, 2, 0, 0], w[3, 0, 0, 1] = np.nan, np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        by_taps = convolution_product.convolve(x, w, c)
+        monkeypatch.setattr(convolution_product, "suits", lambda *_: False)
+        by_matrix = convolution_product.convolve(x, w, c)
+    np.testing.assert_allclose(by_taps, by_matrix, rtol=0, atol=1e-14)
+    assert np.isnan(by_taps).any() and np.isinf(by_taps).any() and np.isfinite(by_taps).any()
+
+
+@pytest.mark.parametrize("images, size", [(64, 32), (1, 1500)])
+def test_taps_take_little_memory(images, size):
+    """A block and its borders; NumPy's buffers are as the caller had them."""
+    x, w, c = np.ones((images, 4, size, size)), np.ones((4, 1, 5, 5)), spec((2, 2), dilation=(2, 2), groups=4)
+    result, buffer = np.empty((images, 4, size - 4, size - 4)), np.setbufsize(4096)
+    tracemalloc.start()
+    convolution_taps.convolve_by_taps(x, w, c, result)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert np.setbufsize(buffer) == 4096
+    assert (result[:, :, 2:-2, 2:-2] == 25).all()
+    assert peak < 3 * 2**20  # two blocks, for a moment, and their borders
+
+
+@pytest.mark.parametrize("filters, groups", [(3, 1), (10, 10)])
 @pytest.mark.parametrize("slices", [False, True])
 @pytest.mark.parametrize("spread", [0, 18, 60])
-def test_doubles_are_summed_in_extended_precision(monkeypatch, spread, slices):
+def test_doubles_are_summed_in_extended_precision(monkeypatch, spread, slices, filters, groups):
     """The error is a few units of the extended type, of the absolute terms, whatever the magnitudes."""
     monkeypatch.setattr(convolution_product, "UNSPLIT_PRODUCTS", 0 if slices else 2**30)
     random = np.random.default_rng(spread)
     x, w = (
         random.standard_normal(dims) * np.exp2(random.integers(-spread, spread + 1, dims))
-        for dims in ((1, 20, 4, 4), (3, 20, 3, 3))
+        for dims in ((1, 20, 4, 4), (filters, 20 // groups, 3, 3))
     )
-    c = spec((1, 1))
+    c = spec((1, 1), groups=groups)
     got = convolution_product.convolve(x.astype(np.longdouble), w.astype(np.longdouble), c)
     exact, terms = by_loops(x, w, c), by_loops(abs(x), abs(w), c)
     for value, sum_, size in zip(got.ravel(), exact.ravel(), terms.ravel(), strict=True):
@@ -109,10 +158,10 @@ def test_doubles_are_summed_in_extended_precision(monkeypatch, spread, slices):
 def test_blocks_bound_the_memory():
     for extents, each in (((16, 28, 28), 576 * 8), ((1, 1, 10**9), 8), ((5, 3, 7), 2**26), ((3, 1000, 1000), 9 * 8)):
         covered = 0
-        for block in convolution_product.blocks(extents, each):
+        for block in blocks(extents, each, 2**23):
             size = prod(part.stop - part.start for part in block)
             covered += size
-            assert size * each <= convolution_product.BLOCK_BYTES or size == 1
+            assert size * each <= 2**23 or size == 1
             if covered > 10**8:
                 break
         else:
@@ -173,6 +222,28 @@ def test_bias_activation():
         else:
             expected = np.where(touched, np.nan, expected)
         np.testing.assert_allclose(got, expected, rtol=1e-13, atol=1e-13)
+
+
+def test_memory_that_is_not_read_may_hold_anything():
+    """z with alpha2 = 0, y with beta = 0: a signalling NaN there gives neither a NaN nor a warning."""
+    x, w, c = np.ones((1, 1, 3, 3), np.float32), np.ones((1, 1, 3, 3), np.float32), spec((0, 0))
+    base = forward(x, w, c)
+    operation = ConvolutionBiasActivationForward(
+        c, ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, Nan.CUDNN_NOT_PROPAGATE_NAN, 0.0), base.algo, 0,
+        1.0, 0.0, base.x, base.w, base.y, TensorSpec.packed(FLOAT, (1, 1, 1, 1)), base.y,
+    )  # fmt: skip
+    signalling = np.array([0x7F800001], np.uint32).view(np.uint8)
+    memory = {
+        "x": bytes_of(x),
+        "w": bytes_of(w),
+        "z": signalling,
+        "bias": np.zeros(4, np.uint8),
+        "y": signalling.copy(),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(operation, memory)
+    assert memory["y"].view(np.float32) == 9
 
 
 @pytest.mark.parametrize("mode", [CORRELATION, CONVOLUTION])

@@ -35,13 +35,18 @@ extern "C" __global__ void __launch_bounds__(256) repack_image(const ImageArgume
       rest = a.extent[d].divide(rest, coordinate);
       offset += coordinate * a.axis[d];
     }
-#pragma unroll 4
-    for (int i = threadIdx.x / TILE; i < TILE; i += THREADS / TILE) {
+    constexpr int STEP = THREADS / TILE, COUNT = TILE / STEP;
+    ELEMENT values[COUNT];  // all on their way before the first is used
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
       unsigned channel;
-      const unsigned group = a.channels.divide(first_channel + i, channel);
-      const bool exists = first_channel + i < a.all_channels && channel < a.kept;
-      tile[i][threadIdx.x % TILE] = exists ? for_tensor_cores(a.x[offset + static_cast<long long>(group * a.kept + channel) * a.channel]) : store<ELEMENT>(0.0f);
+      const int index = first_channel + threadIdx.x / TILE + i * STEP;
+      const unsigned group = a.channels.divide(index, channel);
+      const bool exists = index < a.all_channels && channel < a.kept;
+      values[i] = exists ? a.x[offset + static_cast<long long>(group * a.kept + channel) * a.channel] : store<ELEMENT>(0.0f);
     }
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) tile[threadIdx.x / TILE + i * STEP][threadIdx.x % TILE] = for_tensor_cores(values[i]);
   }
   __syncthreads();
   ELEMENT* target = reinterpret_cast<ELEMENT*>(a.workspace + a.target_at) + static_cast<long long>(image) * a.positions * a.all_channels;

@@ -6,13 +6,17 @@
 // channels each, into a ring in shared memory. Two warpgroups multiply them: both halves of one tile, or, ALTERNATING, whole
 // tiles in turn, so that one writes results while the other multiplies.
 // Shared memory sets the pace next to the tensor cores: a round of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
+// The copy engine writes the results, too. Rows of the product are positions and columns filters, or, where y lies in
+// PLANES, the other way round, so that 128 bytes of a row lie side by side in y.
 #include "convolution.cuh"
 #include "tensor_maps.cuh"
 
 constexpr int ROW_BYTES = 128, DEPTH = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
 constexpr int WARPGROUP = 128, CONSUMERS = 2;
 constexpr int SWATH = 32, PITCH = SWATH + 8;  // filters that a warp turns in shared memory at once; floats of a row there
-constexpr int BOX_BYTES = 16 * ROW_BYTES, SCRATCH_BYTES = 16 * PITCH * sizeof(float);  // of a warp
+constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // of a warp: results that the copy engine writes at a time
+constexpr int SCRATCH_BYTES = BOXES * BOX_BYTES;      // of a warp
+static_assert(SCRATCH_BYTES >= 16 * PITCH * sizeof(float) && SCRATCH_BYTES % 1024 == 0);
 constexpr int MOST_STAGES = 12;
 
 struct Arguments {
@@ -28,15 +32,18 @@ struct Arguments {
   Epilogue epilogue;
   Divisor position_tiles, filter_tiles;  // tiles run over filters first, then positions, then groups
   int tiles, group_channels, channel_rounds;
-  int boxes;  // results go through their map
+  int boxes;      // results go through their map
+  Divisor plane;  // positions of an image
 };
 
 struct Tile {
   unsigned group, position, filter;  // the first of the tile
 };
 
-template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING, int BOXES> struct Multiplication {
-  static constexpr int POSITIONS = ALTERNATING ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
+// COLUMNS of the product and ROWS of a warpgroup.
+template <int COLUMNS, int ROWS, int STAGES, bool ALTERNATING, bool PLANES> struct Multiplication {
+  static constexpr int ALL_ROWS = ALTERNATING ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
+  static constexpr int POSITIONS = PLANES ? COLUMNS : ALL_ROWS, FILTERS = PLANES ? ALL_ROWS : COLUMNS;
   static constexpr int STAGE_BYTES = (POSITIONS + FILTERS) * ROW_BYTES;
   static constexpr int ARRIVALS = ALTERNATING ? 4 : 4 * CONSUMERS;  // warps that read a stage
   static_assert(STAGES <= MOST_STAGES);
@@ -98,20 +105,20 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING, int BOXES> struct
     if (ALTERNATING && group == 1) index += gridDim.x, advance(count);
     unsigned turn_parity = group == 0;  // the first warpgroup begins
     for (; index < a.tiles; index += ALTERNATING ? CONSUMERS * gridDim.x : gridDim.x) {
-      float sums[BLOCKS][FILTERS / 2];
+      float sums[BLOCKS][COLUMNS / 2];
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++)
 #pragma unroll
-        for (int i = 0; i < FILTERS / 2; i++) sums[b][i] = 0;
+        for (int i = 0; i < COLUMNS / 2; i++) sums[b][i] = 0;
       unsigned previous = 0;
       // A parity tells phases apart only next to each other: nobody waits for a stage while the other's rounds are due.
       if (ALTERNATING) barrier_wait(&turn[group], turn_parity), turn_parity ^= 1;
       for (int round = 0; round < count; round++) {
-        const unsigned char* left = stages + stage * STAGE_BYTES;
+        const unsigned char *image = stages + stage * STAGE_BYTES, *filters = image + POSITIONS * ROW_BYTES;
         barrier_wait(&full[stage], parity);
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
-          begin_product<ELEMENT, FILTERS>(sums[b], left + (first_row + b * 64) * ROW_BYTES, left + POSITIONS * ROW_BYTES);
+          begin_product<ELEMENT, COLUMNS>(sums[b], (PLANES ? filters : image) + (first_row + b * 64) * ROW_BYTES, PLANES ? image : filters);
         commit_products();
         wait_for_products<1>();
         if (round > 0) release(previous);
@@ -126,45 +133,54 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING, int BOXES> struct
       const Tile tile = find_tile(index);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) {
-        const int first = tile.position + first_row + b * 64 + threadIdx.x % WARPGROUP / 32 * 16;
-        if (a.boxes) write_boxes(scratch, sums[b], tile, first);
-        else write(reinterpret_cast<float*>(scratch), sums[b], tile, first);
+        const int row = first_row + b * 64 + threadIdx.x % WARPGROUP / 32 * 16;
+        if constexpr (PLANES) {
+          write_boxes(scratch, sums[b], tile, row);
+        } else {
+          if (a.boxes) write_boxes(scratch, sums[b], tile, row);
+          else write(reinterpret_cast<float*>(scratch), sums[b], tile, tile.position + row);
+        }
       }
       if (ALTERNATING) advance(count);
     }
     if (threadIdx.x % 32 == 0) wait_for_stores<0>();
   }
 
-  // 16 positions x FILTERS sums of a warp become rows of 128 bytes of y, which the copy engine writes.
-  __device__ __forceinline__ void write_boxes(unsigned char* scratch, const float (&sums)[FILTERS / 2], const Tile& tile, int first) {
-    constexpr int STEPS = DEPTH / 8;  // of eight filters, in a row
-    const Epilogue& e = a.epilogue;
+  __device__ __forceinline__ float bias_of(const Tile& tile, int filter) const {
+    const bool exists = a.epilogue.biased && filter < a.convolution.filters;
+    return exists ? load<float>(a.bias[tile.group * a.convolution.y_filters + filter]) : 0.0f;
+  }
+
+  // 16 rows of a warp, from `row` of the tile on, become rows of 128 bytes, which the copy engine writes.
+  __device__ __forceinline__ void write_boxes(unsigned char* scratch, const float (&sums)[COLUMNS / 2], const Tile& tile, int row) {
+    constexpr int STEPS = DEPTH / 8;  // of eight columns, in a box
     const int lane = threadIdx.x % 32;
-    const float alpha = e.alpha;
+    const float alpha = a.epilogue.alpha;
+    const bool rectified = a.epilogue.rectified;
+    float bias[2][2] = {};  // of a pair of rows, of a pair of columns
+    if (PLANES) {
 #pragma unroll
-    for (int box = 0; box < FILTERS / DEPTH; box++, turns++) {
+      for (int part = 0; part < 2; part++) bias[part][0] = bias[part][1] = bias_of(tile, tile.filter + row + lane / 4 + part * 8);
+    }
+#pragma unroll
+    for (int box = 0; box < COLUMNS / DEPTH; box++, turns++) {
       unsigned char* rows = scratch + turns % BOXES * BOX_BYTES;
       if (lane == 0) wait_for_stores<BOXES - 1>();
       __syncwarp();
 #pragma unroll
       for (int n = 0; n < STEPS; n++) {
         const int column = n * 8 + lane % 4 * 2;
-        float bias[2] = {0, 0};
-        if (e.biased) {
+        if (!PLANES) {
 #pragma unroll
-          for (int j = 0; j < 2; j++) {
-            const int filter = tile.filter + box * DEPTH + column + j;
-            if (filter < a.convolution.filters) bias[j] = load<float>(a.bias[tile.group * a.convolution.y_filters + filter]);
-          }
+          for (int j = 0; j < 2; j++) bias[0][j] = bias[1][j] = bias_of(tile, tile.filter + box * DEPTH + column + j);
         }
 #pragma unroll
         for (int part = 0; part < 2; part++) {
           Pack<ELEMENT, 2> pair;
 #pragma unroll
           for (int j = 0; j < 2; j++) {
-            float value = alpha * sums[(box * STEPS + n) * 4 + part * 2 + j] + bias[j];
-            if (e.rectified) value = value > 0 ? value : 0;
-            pair.item[j] = store<ELEMENT>(value);
+            const float value = alpha * sums[(box * STEPS + n) * 4 + part * 2 + j] + bias[part][j];
+            pair.item[j] = ::store<ELEMENT>(!rectified || value > 0 ? value : 0.0f);
           }
           unsigned char* to = const_cast<unsigned char*>(swizzled(rows, lane / 4 + part * 8, column / PACK)) + column % PACK * sizeof(ELEMENT);
           *reinterpret_cast<Pack<ELEMENT, 2>*>(to) = pair;
@@ -173,14 +189,26 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING, int BOXES> struct
       publish_stores();
       __syncwarp();
       if (lane == 0) {
-        store_box(rows, a.result, tile.filter + box * DEPTH, first, tile.group);
+        store(rows, tile, row, box * DEPTH);
         commit_stores();
       }
     }
   }
+  __device__ __forceinline__ void store(const unsigned char* rows, const Tile& tile, int row, int column) const {
+    if constexpr (PLANES) {
+      if (tile.filter + row >= a.convolution.filters) return;
+      unsigned at;
+      unsigned image = a.plane.divide(tile.position + column, at);
+      // What lies beyond an image's end is the next one's.
+      for (int start = at; start > -DEPTH; start -= a.plane.divisor, image++)
+        store_box(rows, a.result, start, tile.group * a.convolution.filters + tile.filter + row, image);
+    } else {
+      store_box(rows, a.result, tile.filter + column, tile.position + row, tile.group);
+    }
+  }
 
   // 16 positions x FILTERS sums of a warp pass through its scratch memory, so that a lane writes neighbours of y.
-  __device__ __forceinline__ void write(float* scratch, const float (&sums)[FILTERS / 2], const Tile& tile, int first) const {
+  __device__ __forceinline__ void write(float* scratch, const float (&sums)[COLUMNS / 2], const Tile& tile, int first) const {
     const Convolution& c = a.convolution;
     const int lane = threadIdx.x % 32;
     if (first >= c.positions) return;
@@ -243,10 +271,9 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING, int BOXES> struct
   }
 };
 
-template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING, int BOXES> __device__ __forceinline__ void multiply(const Arguments& a) {
+template <int COLUMNS, int ROWS, int STAGES, bool ALTERNATING, bool PLANES> __device__ __forceinline__ void multiply(const Arguments& a) {
 #if defined(EMULATED_CUDA) || defined(WARPGROUP_INSTRUCTIONS)
-  using M = Multiplication<FILTERS, ROWS, STAGES, ALTERNATING, BOXES>;
-  constexpr int WARP_BYTES = ((BOXES * BOX_BYTES > SCRATCH_BYTES ? BOXES * BOX_BYTES : SCRATCH_BYTES) + 1023) / 1024 * 1024;
+  using M = Multiplication<COLUMNS, ROWS, STAGES, ALTERNATING, PLANES>;
   __shared__ Barrier full[STAGES], empty[STAGES], turn[CONSUMERS];
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char* scratch = stages + STAGES * M::STAGE_BYTES;
@@ -262,21 +289,19 @@ template <int FILTERS, int ROWS, int STAGES, bool ALTERNATING, int BOXES> __devi
     if (threadIdx.x == 0) m.produce();
   } else {
     take_registers<232>();
-    m.consume(scratch + (threadIdx.x / 32 - 4) * WARP_BYTES);
+    m.consume(scratch + (threadIdx.x / 32 - 4) * SCRATCH_BYTES);
   }
 #endif
 }
 
-// name: positions x filters of a tile, and `alternating` where each warpgroup has tiles of its own. BOXES: that a warp has
-// under way at a time.
-#define KERNEL(name, FILTERS, ROWS, STAGES, ALTERNATING, BOXES) \
-  extern "C" __global__ void __launch_bounds__(384, 1) name(const __grid_constant__ Arguments a) { multiply<FILTERS, ROWS, STAGES, ALTERNATING, BOXES>(a); }
-KERNEL(specialized_128x256, 256, 64, 4, false, 2)
-KERNEL(specialized_256x128, 128, 128, 4, false, 2)
-KERNEL(specialized_128x128, 128, 64, 6, false, 2)
-KERNEL(specialized_128x64, 64, 64, 8, false, 2)
-KERNEL(specialized_256x64, 64, 128, 4, false, 2)
-KERNEL(specialized_alternating_128x128, 128, 128, 6, true, 2)
-KERNEL(specialized_alternating_64x256, 256, 64, 4, true, 2)
-KERNEL(specialized_alternating_64x256_5, 256, 64, 5, true, 1)
-KERNEL(specialized_alternating_128x64, 64, 128, 8, true, 2)
+// name: positions x filters of a tile, and `alternating` where each warpgroup has tiles of its own
+#define KERNEL(name, COLUMNS, ROWS, STAGES, ALTERNATING, PLANES) \
+  extern "C" __global__ void __launch_bounds__(384, 1) name(const __grid_constant__ Arguments a) { multiply<COLUMNS, ROWS, STAGES, ALTERNATING, PLANES>(a); }
+KERNEL(specialized_128x256, 256, 64, 4, false, false)
+KERNEL(specialized_128x128, 128, 64, 6, false, false)
+KERNEL(specialized_128x64, 64, 64, 8, false, false)
+KERNEL(specialized_256x64, 64, 128, 4, false, false)
+KERNEL(specialized_alternating_128x128, 128, 128, 6, true, false)
+KERNEL(specialized_planes_256x128, 256, 64, 4, false, true)
+KERNEL(specialized_planes_128x128, 128, 64, 6, false, true)
+KERNEL(specialized_planes_alternating_256x64, 256, 64, 4, true, true)

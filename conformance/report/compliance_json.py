@@ -1,5 +1,6 @@
 """compliance.json: the report as data, written and read."""
 
+import gzip
 import json
 import math
 from collections.abc import Mapping
@@ -78,10 +79,11 @@ def to_json(report: Report) -> str:
 
 
 def read_json(path: Path) -> Report:
-    """The report in a compliance.json."""
+    """The report in a compliance.json, which may be compressed (.gz)."""
     try:
-        document = json.loads(path.read_text("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        content = path.read_bytes()
+        document = json.loads((gzip.decompress(content) if path.suffix == ".gz" else content).decode())
+    except (UnicodeDecodeError, json.JSONDecodeError, gzip.BadGzipFile) as error:
         raise checks.ReportError(f"{path}: not JSON: {error}") from error
     try:
         return from_document(document)

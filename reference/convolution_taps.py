@@ -1,0 +1,116 @@
+"""The sum of products of a convolution with one filter per group, tap by tap: y += w[tap] * (x shifted by the tap).
+
+As a matrix product (convolution_product.py) its matrix would be as large as all products. Here a block stays in the
+cache while every tap passes over it. The padded block is split by the remainders that the stride leaves (its phases),
+and each phase lies in memory without gaps: a tap is then one shift, whatever the dimensions. The rows run into each
+other; what is computed across their ends is left out of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+from dualdnn.api.operations import ConvolutionSpec
+
+from .convolution_blocks import blocks, meeting
+from .view import Array
+
+BLOCK_BYTES = 2**20  # what the taps pass over again and again stays in the second-level cache
+MOST_CHANNELS = 2  # with more, the matrix product is faster
+MOST_BORDER = 2**8  # a block of a large image may be this much larger by the inputs around it
+SMALLEST_BUFFER = 16  # elements: what NumPy allows
+
+
+def suits(w: Array, convolution: ConvolutionSpec) -> bool:
+    """One filter of few channels per group, whose taps are near each other."""
+    few = w.shape[0] == convolution.group_count and w.shape[1] <= MOST_CHANNELS
+    return few and prod(1 + beyond for beyond in _reach(w.shape, convolution)) <= MOST_BORDER
+
+
+def convolve_by_taps(x: Array, w: Array, convolution: ConvolutionSpec, result: Array) -> None:
+    """Fills result (N, groups, spatial ...) with the cross-correlation of x (N, C, spatial ...) and w (groups, C / groups,
+    spatial ...). Products and sums are rounded to the type of x and w, which is that of result."""
+    groups, channels, *sizes = w.shape
+    inputs = x.reshape(x.shape[0], groups, channels, *x.shape[2:])
+    reach = _reach(w.shape, convolution)
+    taps = [
+        [divmod(tap * dilation, stride) for tap in range(size)]
+        for size, dilation, stride in zip(sizes, convolution.dilation, convolution.stride, strict=True)
+    ]
+    phases = list(product(*(sorted({phase for _, phase in dimension}) for dimension in taps)))
+    outputs = result.shape[2:]
+    whole = prod(size + beyond for size, beyond in zip(outputs, reach, strict=True))
+    arrays = len(phases) * channels + 2  # the phases, the sums, the products of a tap
+    per_position = x.itemsize * arrays * whole // prod(outputs)
+    for images, members, *positions in blocks(result.shape, per_position, BLOCK_BYTES):
+        extents = [p.stop - p.start + beyond for p, beyond in zip(positions, reach, strict=True)]
+        steps = [prod(extents[dimension + 1 :]) for dimension in range(len(extents))]
+        furthest = sum(beyond * step for beyond, step in zip(reach, steps, strict=True))
+        block, filters = inputs[images, members], w[members]
+        shared = convolution, positions, extents, furthest
+        planes = {phase: _phase(block, phase, *shared) for phase in phases}
+        sums = np.empty((*block.shape[:2], prod(extents)), x.dtype)
+        products = np.empty_like(sums)
+        with _unbuffered():
+            for count, (channel, *tap) in enumerate(product(range(channels), *map(range, sizes))):
+                found = [dimension[t] for dimension, t in zip(taps, tap, strict=True)]
+                shift = sum(moved * step for (moved, _), step in zip(found, steps, strict=True))
+                plane = planes[tuple(phase for _, phase in found)]
+                shifted = plane[:, :, channel, shift : shift + prod(extents)]
+                of_all: Any = (slice(None), channel, *tap)
+                factor = filters[of_all][:, None]
+                if count == 0:
+                    np.multiply(shifted, factor, out=sums)
+                else:
+                    np.add(sums, np.multiply(shifted, factor, out=products), out=sums)
+        inside: Any = (slice(None), slice(None), *(slice(0, p.stop - p.start) for p in positions))
+        place: Any = (images, members, *positions)
+        result[place] = sums.reshape(*block.shape[:2], *extents)[inside]
+
+
+def _reach(filter_dims: tuple[int, ...], convolution: ConvolutionSpec) -> list[int]:
+    """How many positions further the last tap meets what the first one meets."""
+    return [
+        (size - 1) * dilation // stride
+        for size, dilation, stride in zip(filter_dims[2:], convolution.dilation, convolution.stride, strict=True)
+    ]
+
+
+def _phase(
+    block: Array,
+    phase: tuple[int, ...],
+    convolution: ConvolutionSpec,
+    positions: list[slice],
+    extents: list[int],
+    furthest: int,
+) -> Array:
+    """The inputs at position * stride - padding + phase, zeros outside: (N, groups, C, extents as one and ``furthest``)."""
+    plane = np.zeros((*block.shape[:3], prod(extents) + furthest), block.dtype)
+    image = plane[..., : prod(extents)].reshape(*block.shape[:3], *extents)  # a view
+    ranges = [
+        meeting(offset - padding, stride, size, slice(p.start, p.start + extent))
+        for offset, padding, stride, size, p, extent in zip(
+            phase, convolution.padding, convolution.stride, block.shape[3:], positions, extents, strict=True
+        )
+    ]
+    leading = (slice(None),) * 3
+    there: Any = (*leading, *(there for there, _ in ranges))
+    here: Any = (*leading, *(here for _, here in ranges))
+    if all(part.stop > part.start for part in there[3:]):
+        image[there] = block[here]
+    return plane
+
+
+@contextmanager
+def _unbuffered() -> Iterator[None]:
+    """NumPy copies operands whose rows are shorter than its buffer through it, which takes longer than their product."""
+    before = np.setbufsize(SMALLEST_BUFFER)
+    try:
+        yield
+    finally:
+        np.setbufsize(before)
