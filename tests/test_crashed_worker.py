@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from dualdnn.conformance import plugin
 
-PASSED = {"id": "pooling/test_formula", "subject": "reference", "outcome": "passed"}
+PASSED = {
+    "id": "pooling/test_formula", "subject": "reference", "clauses": [], "seconds": 0.0, "error_ratio": None,
+    "mistrusted": [], "outcome": "passed", "message": "", "reproduction": "",
+}  # fmt: skip
 
 
-def report(when: str, *results: dict[str, str]) -> pytest.TestReport:
+def report(when: str, *results: dict[str, Any]) -> pytest.TestReport:
     outcome = "passed" if results else "failed"
     properties = [("conformance", result) for result in results]
     return pytest.TestReport(
@@ -21,7 +25,11 @@ def report(when: str, *results: dict[str, str]) -> pytest.TestReport:
 @pytest.mark.parametrize("passed_before", [False, True])
 def test_the_case_that_ended_a_worker_is_listed_once_as_failed(monkeypatch, passed_before):
     monkeypatch.setitem(plugin._OPENED, "reference", SimpleNamespace(name="reference"))
-    collector = plugin.Collector(None)
+    shown: list[str] = []
+    terminal = SimpleNamespace(ensure_newline=lambda: None, write_line=shown.append)
+    collector = plugin.Collector(
+        SimpleNamespace(pluginmanager=SimpleNamespace(getplugin={"terminalreporter": terminal}.get))
+    )
     other = {**PASSED, "id": "pooling/test_other"}
     for results in [[other], [PASSED]][: 1 + passed_before]:
         collector.pytest_runtest_logreport(report("call", *results))
@@ -30,3 +38,5 @@ def test_the_case_that_ended_a_worker_is_listed_once_as_failed(monkeypatch, pass
         (other["id"], "passed"),
         (PASSED["id"], "failed"),
     ]
+    command, message = shown  # at once, and of the case that failed only
+    assert command.startswith("failed: dualdnn conformance") and PASSED["id"] in command and "process down" in message
