@@ -64,20 +64,25 @@ template <int N> struct Geometry {
   };
   __device__ __forceinline__ Place place(unsigned at) const {
     Place found;
-    unsigned left = ~0u, index = 0;
+    unsigned left = ~0u, index;
     bool inside = true;
 #pragma unroll
     for (int i = 0; i < N; i++) found.offset[i] = 0;
-    for (int d = outer_rank - 1; d >= 0; d--) {
-      inside = inside && index < (d + 1 < outer_rank ? extent[d + 1].divisor : ~0u);
+    auto enter = [&](int d) {
       index = pitch[d].divide(at, at);
       left = min(left, pitch[d].divisor - at);
 #pragma unroll
       for (int i = 0; i < N; i++)
         if (row_stride[i] == 0) found.offset[i] += index * stride[i][d];
+    };
+#pragma unroll 1
+    for (int d = outer_rank - 1; d > 0; d--) {
+      enter(d);
+      inside = inside & (index < extent[d].divisor);
     }
-    found.more = inside && index + 1 < extent[0].divisor;
-    inside = inside && index < extent[0].divisor && at < row;
+    enter(0);
+    found.more = inside & (index + 1 < extent[0].divisor);
+    inside = inside & (index < extent[0].divisor) & (at < row);
     found.position = at;
     found.left = inside ? row - at : left;
     found.inside = inside;
