@@ -54,6 +54,18 @@ template <int N> struct Geometry {
     return left < width ? left : width;
   }
 
+  // The offset of a row in an operand.
+  __device__ __forceinline__ unsigned row_offset(unsigned row_index, int operand) const {
+    unsigned place = 0;
+#pragma unroll 1
+    for (int d = 0; d < outer_rank; d++) {
+      unsigned position;
+      row_index = extent[d].divide(row_index, position);
+      place += position * stride[operand][d];
+    }
+    return place;
+  }
+
   // What lies at a place of the last operand's memory.
   struct Place {
     unsigned position;  // in the row or the gap behind it
