@@ -8,7 +8,7 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnActivationMode_t
 from dualdnn.api.operations import ActivationBackward, ActivationForward
 
-from .geometry import elementwise
+from .geometry import BATCH, LONG_BATCH, elementwise
 from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 
 RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU)
@@ -18,7 +18,8 @@ RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.
 def activation_forward(operation: ActivationForward, device: Any) -> Plan:
     """16 bytes of output a thread, or a few times as many."""
     x, y, activation = operation.x, operation.y, operation.activation
-    layout, grid = elementwise(x.dims, [x.strides, y.strides], 16 // x.scalar_bytes, device)
+    most = BATCH if activation.mode in RECTIFIED else LONG_BATCH
+    layout, grid = elementwise(x.dims, [x.strides, y.strides], 16 // x.scalar_bytes, device, most)
     arguments = structure(
         *pointers(2),
         ("geometry", layout),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 SUCCESS, NOT_READY = 0, 600
-MAX_DYNAMIC_SHARED_SIZE_BYTES, NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 8, 13  # function attributes
+MAX_DYNAMIC_SHARED_SIZE_BYTES, NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 8, 14  # function attributes
 
 _POINTER, _ADDRESS, _SIZE, _INT, _UINT = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint
 _SIGNATURES = {

@@ -22,7 +22,8 @@ CLUSTERS = (8, 16)  # blocks of a cluster: what every GPU with clusters has, and
 SHORT = 8  # most elements of a lane in a tile
 
 REGISTER_PACKS = {True: (4, 2), False: (8, 8)}  # most packs of a lane in registers: wide, narrow; by inputs
-LEAST_REGISTER_LINE = 33  # elements from which narrow lines stay in registers; shorter ones make better tiles
+LEAST_REGISTER_LINE = 33  # elements from which narrow lines stay in registers; shorter ones make better tiles,
+LEAST_REGISTER_BYTES = 4  # and so do smaller elements
 
 WARP = 32
 LANES_THREADS = 128
@@ -211,7 +212,8 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     short = Problem(lines, -(-length * scalar_bytes // pack_bytes), pack_bytes > scalar_bytes, pack_bytes, inputs)
     most = REGISTER_PACKS[short.wide][inputs - 1]
     whole = length * scalar_bytes % pack_bytes == 0 and walk.along.outer_rank == 0
-    if not walk.columns and whole and short.length <= WARP * most and (short.wide or length >= LEAST_REGISTER_LINE):
+    held = length >= LEAST_REGISTER_LINE and (scalar_bytes >= LEAST_REGISTER_BYTES or not walk.dense)
+    if not walk.columns and whole and short.length <= WARP * most and (short.wide or held):
         lanes = _lanes(short, device, most)
         name = f"{'wide' if short.wide else 'narrow'}_registers"
         grid = _ceil(lines * lanes, LANES_THREADS)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import c_double, c_float, c_int, c_uint
+from ctypes import c_double, c_int, c_uint
 from typing import Any
 
 from dualdnn.api.operations import AddTensor, Operation, OpTensor, ScaleTensor, SetTensor, TensorSpec
-from dualdnn.api.operations.specs import DOUBLE
 
 from .geometry import THREADS, Grid, batch, blocks, broadcast_strides, elementwise, geometry, merged
-from .plans import Launch, Plan, implements, pointers, structure, type_definitions
+from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 
 SOURCE = "tensor_arithmetic.cu"
 PACK_BYTES = 16
@@ -25,17 +24,18 @@ def add_tensor(operation: AddTensor, device: Any) -> Plan:
     dims, c = operation.C.scalar_layout()
     a = _broadcast(operation.A, dims)
     width = PACK_BYTES // operation.C.scalar_bytes
-    factors = _factors(operation, alpha=operation.alpha, beta=operation.beta)
+    scalars = factors(operation, alpha=operation.alpha, beta=operation.beta)
     if _dense(dims, c):
         spread, walk = _spread(dims, a, c, width)
         count, packs = operation.C.count, -(-operation.C.count // width)
         each = min(DENSE_BATCH, batch(packs, device))
         extent = ("count", c_uint(count)), ("walk", c_int(walk)), ("batch", c_uint(each))
-        arguments = structure(*pointers(2), ("spread", spread), *factors, *extent)
+        arguments = structure(*pointers(2), ("spread", spread), *scalars, *extent)
         grid = blocks(packs, THREADS * each)
-        return _plan(operation, device, "add_tensor_dense", operation.C, arguments, ("A", "C"), grid)
+        kernel = "add_tensor_uniform" if walk == UNIFORM else "add_tensor_dense"
+        return _plan(operation, device, kernel, operation.C, arguments, ("A", "C"), grid)
     layout, grid = elementwise(dims, [a, c], width, device)
-    arguments = structure(*pointers(2), ("geometry", layout), *factors)
+    arguments = structure(*pointers(2), ("geometry", layout), *scalars)
     return _plan(operation, device, "add_tensor", operation.C, arguments, ("A", "C"), grid)
 
 
@@ -46,7 +46,7 @@ def op_tensor(operation: OpTensor, device: Any) -> Plan:
     a, b = _broadcast(operation.A, dims), _broadcast(operation.B, dims)
     width = PACK_BYTES // max(operation.A.scalar_bytes, operation.C.scalar_bytes)
     formula = structure(
-        *_factors(operation, alpha1=operation.alpha1, alpha2=operation.alpha2, beta=operation.beta),
+        *factors(operation, alpha1=operation.alpha1, alpha2=operation.alpha2, beta=operation.beta),
         ("operation", c_int(operation.op_tensor.op)),
         ("propagate", c_int(operation.op_tensor.nan)),
         ("output", c_int(operation.C.scalar_type)),
@@ -68,8 +68,8 @@ def scale_tensor(operation: ScaleTensor, device: Any) -> Plan:
     """alpha * y + 0 * y by the kernel of cudnnAddTensor, in place."""
     dims, strides = operation.y.scalar_layout()
     layout, grid = elementwise(dims, [strides, strides], PACK_BYTES // operation.y.scalar_bytes, device)
-    factors = _factors(operation, alpha=operation.alpha, beta=0.0)
-    arguments = structure(*pointers(2), ("geometry", layout), *factors)
+    scalars = factors(operation, alpha=operation.alpha, beta=0.0)
+    arguments = structure(*pointers(2), ("geometry", layout), *scalars)
     return _plan(operation, device, "add_tensor", operation.y, arguments, ("y", "y"), grid)
 
 
@@ -94,12 +94,6 @@ def _plan(
     """One launch of a kernel compiled for the element type."""
     function = device.function(SOURCE, kernel, type_definitions(element.scalar_type, operation))
     return Plan(operation, [Launch(function, arguments, operands, grid)])
-
-
-def _factors(operation: Operation, **values: float) -> list[tuple[str, Any]]:
-    """Scaling factors in the type of the arithmetic: a conversion costs a thread as much as several additions."""
-    kind = c_double if operation.compute_type == DOUBLE else c_float
-    return [(name, kind(value)) for name, value in values.items()]
 
 
 def _broadcast(spec: TensorSpec, onto: Sequence[int]) -> list[int]:

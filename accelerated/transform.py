@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_double, c_int, c_uint
+from ctypes import c_int, c_uint
 from math import prod
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from dualdnn.api.operations import TensorSpec, TransformFilter, TransformSpec, T
 from dualdnn.api.operations.transform import folding_factors, folds, unfolds
 
 from .geometry import THREADS, Divisor, blocks
-from .plans import ELEMENTS, Launch, Plan, implements, pointers, structure, type_definitions
+from .plans import ELEMENTS, Launch, Plan, factors, implements, pointers, structure, type_definitions
 from .turn import turned
 
 DIMENSIONS, SOURCE_CHECKS, DESTINATION_CHECKS = 10, 7, 4  # what unfolding 6 dimensions needs
@@ -167,11 +167,13 @@ def launch(walk: Walk, operation: Any, names: tuple[str, str], device: Any) -> L
     """The kernel that carries out a walk from the first operand to the second."""
     kinds = [operation.tensor(name).scalar_type for name in names]
     definitions = type_definitions(kinds[1], operation, SOURCE=ELEMENTS[kinds[0]])
-    scalars = [("alpha", c_double(operation.alpha)), ("beta", c_double(operation.beta))]
-    move = ("move", c_int((operation.alpha, operation.beta) == (1, 0)))
+    scalars = factors(operation, alpha=operation.alpha, beta=operation.beta)
+    moves = (operation.alpha, operation.beta) == (1, 0)
+    move = ("move", c_int(moves))
+    same_type = kinds[0] == kinds[1]
     sizes = (operation.tensor(names[0]).scalar_bytes, operation.tensor(names[1]).scalar_bytes)
     if walk.turns and not (walk.source_checked or walk.destination_checked):
-        turn = turned(walk, *sizes, same_type=kinds[0] == kinds[1], multiprocessors=device.multiprocessors)
+        turn = turned(walk, *sizes, same_type=same_type, moves=moves, multiprocessors=device.multiprocessors)
         if turn is not None:
             arguments = structure(*pointers(2), ("turn", turn.argument), *scalars, move)
             function = device.function("transform.cu", turn.kernel, definitions)

@@ -19,7 +19,8 @@ LOG_LANES = (3, 2)  # bits of a warp's threads across and along
 PACK_BYTES = 16
 LOG_SQUARES = 4  # most of a tile across, where there are enough along
 NARROW = 16  # an extent that tiles hold as a whole
-TILE_ELEMENTS = (4096, 2048, 1024)
+LEAST_SIDE = 16  # of other tiles
+TILE_ELEMENTS = (2048, 1024, 512)  # at most what a block's threads have on their way at once
 ENOUGH_TILES = 8  # of a multiprocessor
 
 
@@ -56,11 +57,11 @@ class Turned(NamedTuple):
 
 
 def turned(
-    walk: Any, source_bytes: int, destination_bytes: int, *, same_type: bool, multiprocessors: int
+    walk: Any, source_bytes: int, destination_bytes: int, *, same_type: bool, moves: bool, multiprocessors: int
 ) -> Turned | None:
     """The turn that carries out a walk without checks; None where a kernel for all walks has to.
 
-    walk: transform.Walk. source_bytes, destination_bytes: of an element.
+    walk: transform.Walk. source_bytes, destination_bytes: of an element. moves: elements are stored as they are.
     """
     across, along = min(walk.steps, key=lambda step: step.source), walk.steps[0]
     others = [step for step in walk.steps if step is not across and step is not along]
@@ -95,8 +96,8 @@ def turned(
         shared_bytes = (logs[0] | 1) * logs[1] * source_bytes
     argument.tile_across, argument.tile_along = logs
     argument.tiles_across, argument.tiles_along = map(Divisor.of, tiles)
-    kernel = "transform_turn_packs" if squares else "transform_turn_elements"
-    return Turned(kernel, argument, prod(tiles) * outer, shared_bytes)
+    kernel = "packs" if squares and moves else "packs_blend" if squares else "elements"
+    return Turned(f"transform_turn_{kernel}", argument, prod(tiles) * outer, shared_bytes)
 
 
 def _log_squares(across: int, along: int) -> tuple[int, int]:
@@ -110,13 +111,15 @@ def _log_squares(across: int, along: int) -> tuple[int, int]:
 
 
 def _sides(across: int, along: int, elements: int) -> tuple[int, int]:
-    """The sides of a tile of at most about so many elements: narrow extents whole, others in equal parts."""
-    square = 1 << (elements.bit_length() - 1) // 2
+    """The sides of a tile of at most about so many elements: narrow extents whole, others in equal parts, as few tiles
+    as possible, the squarest of those."""
     if along <= NARROW:
         return _part(across, elements // along), along
     if across <= NARROW:
         return across, _part(along, elements // across)
-    return _part(across, square), _part(along, square)
+    sides = {_part(along, side) for side in range(LEAST_SIDE, elements // LEAST_SIDE + 1)}
+    choices = [(_part(across, elements // side), side) for side in sorted(sides)]
+    return min(choices, key=lambda tile: (-(-across // tile[0]) * -(-along // tile[1]), abs(tile[0] - tile[1])))
 
 
 def _part(extent: int, most: int) -> int:

@@ -66,6 +66,39 @@ def test_blending_takes_several_packs(backend, monkeypatch):
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, t, t))
 
 
+@pytest.mark.parametrize("shift", [0, 2, 6], ids=lambda s: f"{s}_bytes_on")
+@pytest.mark.parametrize("dims", [(2, 3, 5, 14), (2, 5, 3, 8), (3, 2, 4, 41), (1, 2, 3, 9), (2, 2, 1, 12)], ids=str)
+@pytest.mark.parametrize("name", MAKERS)
+def test_gaps_are_walked_and_kept(backend, name, dims, shift):
+    """Rows of at least a pack with the same gaps in all operands, ends of planes and images inside packs."""
+    operation = MAKERS[name](HALF, dims, "gaps")
+    output = operation.tensor(operation.outputs[0])
+    assert geometry.elementwise(dims, [output.strides], 8, backend.device)[0].span
+    check(backend, operation, shift)
+
+
+def test_gaps_of_other_types_and_blended(backend):
+    x, y = (laid_out(kind, (2, 3, 5, 19), "gaps") for kind in (FLOAT, INT8))
+    check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, x, x))
+    for shift in (0, 1, 3):
+        check(backend, rows.ActivationForward(rows.ActivationSpec(1, rows.NAN, 1.0), 1.0, 0.5, y, y), shift)
+
+
+@pytest.mark.parametrize(
+    "dims, strides",
+    [
+        ((2, 3, 6), [(40, 12, 1), (40, 12, 1)]),  # rows shorter than a pack
+        ((2, 3, 9), [(40, 10, 1), (60, 20, 1)]),  # other gaps
+        ((2, 3, 9), [(40, 20, 2), (40, 20, 2)]),  # steps over elements
+        ((2, 3, 9), [(90, 30, 1), (90, 30, 1)]),  # mostly gaps
+        ((3, 9), [(8, 1), (8, 1)]),  # rows that meet
+    ],
+    ids=str,
+)
+def test_what_is_not_walked_in_memory(backend, dims, strides):
+    assert not geometry.elementwise(dims, strides, 8, backend.device)[0].span
+
+
 @pytest.mark.parametrize("row", [2, 3, 7, 14, 28, 41, 56, 224, 1000])
 def test_spread_packs_meet_every_position_once(row):
     """The kernels' arithmetic (index.cuh), on rows with gaps."""

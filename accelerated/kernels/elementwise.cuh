@@ -2,9 +2,12 @@
 //
 // Memory needs some 25 KB on their way to every multiprocessor. Tensors that all operands walk as one row move in
 // accesses of 16 bytes, `batch` packs of a thread, of which several are read before the first is used. Rows of whole
-// packs move one pack a thread. Rows that start anywhere (gaps) or step over elements move element by element, spread so
-// that neighbouring threads touch neighbours. geometry.py chooses.
+// packs move one pack a thread. Rows with gaps behind them, the same in every operand, are read as one row, gaps and all:
+// what a thread computes from a gap is not written. Other rows that start anywhere or step over elements move element by
+// element, spread so that neighbouring threads touch neighbours. geometry.py chooses.
 #pragma once
+#include <type_traits>
+
 #include "index.cuh"
 #include "types.cuh"
 
@@ -86,6 +89,20 @@ __device__ __forceinline__ void write_elements(T* pointer, int stride, bool vect
   }
 }
 
+// Writes the elements of `mask`, in accesses as wide as it has neighbours. The address is that of a pack.
+template <int N, class T, int WIDTH> __device__ __forceinline__ void write_masked(T* pointer, unsigned mask, const Pack<T, WIDTH>& values, int first = 0) {
+  constexpr unsigned ALL = (1u << N) - 1;
+  if ((mask & ALL) == ALL) {
+    Pack<T, N> part;
+#pragma unroll
+    for (int i = 0; i < N; i++) part.item[i] = values.item[first + i];
+    *reinterpret_cast<Pack<T, N>*>(pointer) = part;
+  } else if constexpr (N > 1) {
+    write_masked<N / 2>(pointer, mask, values, first);
+    write_masked<N / 2>(pointer + N / 2, mask >> N / 2, values, first + N / 2);
+  }
+}
+
 // --- the loop ---
 
 constexpr int SPREAD_ITEMS = 8;  // most positions of a spread pack
@@ -135,9 +152,71 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     write_elements<WIDTH>(target, stride(INPUTS), vectorised >> INPUTS & 1, count, function.template operator()<true, WIDTH>(values, prior));
   }
 
+  // A pack of the output's memory.
+  template <int WIDTH> __device__ __forceinline__ void run_over_gaps(const Geometry<INPUTS + 1>& geometry, unsigned index) const {
+    const int begin = static_cast<int>(index * WIDTH) - static_cast<int>(reinterpret_cast<uintptr_t>(out) / sizeof(Out) % WIDTH);
+    const unsigned first = begin < 0 ? -begin : 0;  // before the output
+    if (static_cast<int>(geometry.span) - begin <= 0) return;
+    const unsigned end = min(geometry.span - begin, static_cast<unsigned>(WIDTH));
+    Pack<In, WIDTH> values[INPUTS == 0 ? 1 : INPUTS] = {};
+    Pack<Out, WIDTH> prior = {};
+    unsigned mask = 0;
+    // Elements of one row: what the operands that are broadcast along it have for them.
+    auto meet = [&](unsigned from, unsigned to, const unsigned (&offset)[INPUTS + 1]) {
+      const unsigned met = (1u << to) - (1u << from);
+      mask |= met;
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        if (n < reads && !(geometry.vectorised >> n & 1)) {
+          const In value = in[n][offset[n]];
+#pragma unroll
+          for (int i = 0; i < WIDTH; i++)
+            if (met >> i & 1) values[n].item[i] = value;
+        }
+    };
+    auto place = geometry.place(begin + first);
+    const unsigned pitch = geometry.pitch[0].divisor - place.position;  // to the next row
+    if (place.more && geometry.row + pitch >= WIDTH - first) {
+      if (place.inside) meet(first, min(first + place.left, end), place.offset);
+      if (first + pitch < end) {
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) place.offset[n] += geometry.stride[n][0];
+        meet(first + pitch, end, place.offset);
+      }
+    } else {
+      for (unsigned at = first;;) {
+        const unsigned next = place.left < end - at ? at + place.left : end;
+        if (place.inside) meet(at, next, place.offset);
+        if ((at = next) == end) break;
+        place = geometry.place(begin + at);
+      }
+    }
+    if (mask == 0) return;
+    const bool whole = first == 0 && end == WIDTH;  // gaps are read only between elements
+    auto read = [&](const auto* pointer, auto& pack) {
+      const std::remove_reference_t<decltype(pack)>* aligned;
+      if (whole && packed(aligned, pointer)) {
+        pack = *aligned;
+      } else {
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++)
+          if (mask >> i & 1) pack.item[i] = pointer[i];
+      }
+    };
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+      if (n < reads && geometry.vectorised >> n & 1) read(in[n] + begin, values[n]);
+    if (blends) read(const_cast<const Out*>(out) + begin, prior);
+    write_masked<WIDTH>(out + begin, mask, function.template operator()<true, WIDTH>(values, prior));
+  }
+
   // WIDTH: elements of a pack of neighbours.
   template <int WIDTH> __device__ __forceinline__ void run(const Geometry<INPUTS + 1>& geometry) const {
     const unsigned first = blockIdx.x * (blockDim.x * geometry.batch) + threadIdx.x;
+    if (geometry.span) {
+      if (first < geometry.packs) run_over_gaps<WIDTH>(geometry, first);
+      return;
+    }
     if (geometry.spread) {
       if (first < geometry.packs) run_pack<SPREAD_ITEMS>(geometry, first, 0);
       return;

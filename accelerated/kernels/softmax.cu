@@ -749,13 +749,13 @@ __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUT
   }
 }
 
-// `kept`: packs of a lane.
+// `kept`: packs of a lane, at most 4 of one input or 2 of two.
 template <class Rule> __device__ __forceinline__ void softmax_of_packs(const Arguments<Rule::INPUTS>& a) {
-  switch (a.kept) {
-    case 1: return softmax_in_registers<Rule, WIDTH, 1>(a);
-    case 2: return softmax_in_registers<Rule, WIDTH, 2>(a);
-    case 3: return softmax_in_registers<Rule, WIDTH, 3>(a);
-    default: return softmax_in_registers<Rule, WIDTH, 4>(a);
+  if (a.kept == 1) return softmax_in_registers<Rule, WIDTH, 1>(a);
+  if (Rule::INPUTS == 2 || a.kept == 2) return softmax_in_registers<Rule, WIDTH, 2>(a);
+  if constexpr (Rule::INPUTS == 1) {
+    if (a.kept == 3) return softmax_in_registers<Rule, WIDTH, 3>(a);
+    softmax_in_registers<Rule, WIDTH, 4>(a);
   }
 }
 template <class Rule> __device__ __forceinline__ void softmax_of_elements(const Arguments<Rule::INPUTS>& a) {
@@ -800,7 +800,7 @@ extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_forward_t
 extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_backward_tile(const Arguments<2> a) { softmax_of_tile<Backward>(a); }
 
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_wide_registers(const Arguments<1> a) { softmax_of_packs<Forward>(a); }
-extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS * 3 / 4) softmax_backward_wide_registers(const Arguments<2> a) { softmax_of_packs<Backward>(a); }
+extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS * 5 / 4) softmax_backward_wide_registers(const Arguments<2> a) { softmax_of_packs<Backward>(a); }
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_narrow_registers(const Arguments<1> a) {
   softmax_of_elements<Forward>(a);
 }

@@ -33,18 +33,15 @@ constexpr int PIECE = 4;
 template <int N, class T>
 __device__ __forceinline__ void read_spread(int walk, const Geometry<2>& spread, const T* operand, unsigned first, unsigned count, Pack<T, N>& values) {
   const int step = spread.row_stride[0];
-  unsigned offset[2];
   unsigned position;  // in the row
-  spread.packs_per_row.divide(first, position);
-  spread.locate(first, offset);
-  const T* pointer = operand + offset[0];
+  auto at = [&](unsigned index) {
+    const unsigned row = spread.packs_per_row.divide(index, position);
+    return operand + (spread.row_offset(row, 0) + position * step);
+  };
+  const T* pointer = at(first);
   if (walk == UNIFORM) {
-    unsigned left = spread.row - position;
-    T near = *pointer, far = near;
-    if (left < count) {
-      spread.locate(first + left, offset);
-      far = operand[offset[0]];
-    }
+    const unsigned left = spread.row - position;
+    const T near = *pointer, far = left < count ? *at(first + left) : near;
 #pragma unroll
     for (int i = 0; i < N; i++) values.item[i] = i < left ? near : far;
   } else if (walk == ALIGNED) {
@@ -55,8 +52,7 @@ __device__ __forceinline__ void read_spread(int walk, const Geometry<2>& spread,
     for (int i = 0; i < N; i += LENGTH)
       if (i < count) {
         Pack<T, LENGTH> piece = {};
-        spread.locate(first + i, offset);
-        read_elements<LENGTH>(operand + offset[0], 1, true, count - i < LENGTH ? count - i : LENGTH, piece);
+        read_elements<LENGTH>(at(first + i), 1, true, count - i < LENGTH ? count - i : LENGTH, piece);
 #pragma unroll
         for (int j = 0; j < LENGTH; j++) values.item[i + j] = piece.item[j];
       }
@@ -66,12 +62,7 @@ __device__ __forceinline__ void read_spread(int walk, const Geometry<2>& spread,
       if (i < count) {
         values.item[i] = *pointer;
         pointer += step;
-        if (++position == spread.row) {  // the next row of the output may be any row of the operand
-          position = 0;
-          offset[0] = 0;
-          if (spread.outer_rank > 0 && first + i + 1 < first + count) spread.locate(first + i + 1, offset);
-          pointer = operand + offset[0];
-        }
+        if (++position == spread.row && i + 1 < count) pointer = at(first + i + 1);  // any row of the operand
       }
   }
 }
@@ -116,6 +107,42 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense
     for (int u = 0; u < DENSE_BATCH; u++)
       if (done + u < x.batch && first(u) < x.count)
         write_elements<WIDTH>(x.c + first(u), 1, true, count(u), sum<WIDTH>(x.alpha, a[u], x.beta, prior[u]));
+  }
+}
+
+// An operand that is UNIFORM: of a pack, the sums with one of its elements, or two.
+extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_uniform(const AddDenseArguments x) {
+  unsigned index = blockIdx.x * (blockDim.x * x.batch) + threadIdx.x;
+  for (unsigned done = 0; done < x.batch; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
+    Pack<ELEMENT, WIDTH> prior[DENSE_BATCH] = {};
+    COMPUTE near[DENSE_BATCH], far[DENSE_BATCH];
+    unsigned left[DENSE_BATCH];  // to the end of the row
+    auto first = [&](int u) { return (index + u * blockDim.x) * WIDTH; };
+    auto count = [&](int u) { return x.count - first(u) < WIDTH ? x.count - first(u) : WIDTH; };
+    auto exists = [&](int u) { return done + u < x.batch && first(u) < x.count; };
+#pragma unroll
+    for (int u = 0; u < DENSE_BATCH; u++)
+      if (exists(u) && x.beta != COMPUTE(0)) read_elements<WIDTH, ELEMENT>(x.c + first(u), 1, true, count(u), prior[u]);
+#pragma unroll
+    for (int u = 0; u < DENSE_BATCH; u++)
+      if (exists(u)) {
+        unsigned position, row = x.spread.packs_per_row.divide(first(u), position);
+        left[u] = x.spread.row - position;
+        near[u] = far[u] = x.alpha * load<COMPUTE>(x.a[x.spread.row_offset(row, 0)]);
+        if (left[u] < count(u)) far[u] = x.alpha * load<COMPUTE>(x.a[x.spread.row_offset(row + 1, 0)]);
+      }
+#pragma unroll
+    for (int u = 0; u < DENSE_BATCH; u++)
+      if (exists(u)) {
+        Pack<ELEMENT, WIDTH> sums;
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) {
+          COMPUTE value = i < left[u] ? near[u] : far[u];
+          if (x.beta != COMPUTE(0)) value += x.beta * load<COMPUTE>(prior[u].item[i]);
+          sums.item[i] = store<ELEMENT>(value);
+        }
+        write_elements<WIDTH>(x.c + first(u), 1, true, count(u), sums);
+      }
   }
 }
 

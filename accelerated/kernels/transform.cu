@@ -21,7 +21,7 @@ struct RowsArguments {
   const SOURCE* source;
   ELEMENT* destination;
   Walk walk;
-  double alpha, beta;
+  COMPUTE alpha, beta;
   Rows rows;
   int move;  // alpha is 1 and beta 0: the bits of the elements are copied
 };
@@ -29,7 +29,7 @@ struct RowsArguments {
 extern "C" __global__ void __launch_bounds__(TILE_THREADS, ROWS_BLOCKS) transform_rows(const RowsArguments a) {
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return walk_rows<WIDTH>(a.walk, a.rows, a.source, a.destination, Move{});
-  Blend blend{static_cast<COMPUTE>(a.alpha), static_cast<COMPUTE>(a.beta)};
+  Blend blend{a.alpha, a.beta};
   walk_rows<WIDTH>(a.walk, a.rows, a.source, a.destination, blend);
 }
 
@@ -37,7 +37,7 @@ struct TilesArguments {
   const SOURCE* source;
   ELEMENT* destination;
   Walk walk;
-  double alpha, beta;
+  COMPUTE alpha, beta;
   Tiling tiling;
   int move;
 };
@@ -45,7 +45,7 @@ struct TilesArguments {
 extern "C" __global__ void __launch_bounds__(TILE_THREADS, TILES_BLOCKS) transform_tiles(const TilesArguments a) {
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return walk_tiles(a.walk, a.tiling, a.source, a.destination, Move{});
-  Blend blend{static_cast<COMPUTE>(a.alpha), static_cast<COMPUTE>(a.beta)};
+  Blend blend{a.alpha, a.beta};
   walk_tiles(a.walk, a.tiling, a.source, a.destination, blend);
 }
 
@@ -53,18 +53,21 @@ struct TurnArguments {
   const SOURCE* source;
   ELEMENT* destination;
   Turn turn;
-  double alpha, beta;
+  COMPUTE alpha, beta;
   int move;
 };
 
-extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_packs(const TurnArguments a) {
-  if constexpr (same_type<SOURCE, ELEMENT>)
-    if (a.move) return turn_packs(a.turn, a.source, a.destination, Move{});
-  turn_packs(a.turn, a.source, a.destination, Blend{static_cast<COMPUTE>(a.alpha), static_cast<COMPUTE>(a.beta)});
+extern "C" __global__ void __launch_bounds__(TURN_THREADS, TURN_BLOCKS) transform_turn_packs(const TurnArguments a) {
+  if constexpr (same_type<SOURCE, ELEMENT>) turn_packs(a.turn, a.source, a.destination, Move{});
+}
+
+// Blending needs more registers than a move.
+extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_packs_blend(const TurnArguments a) {
+  turn_packs(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});
 }
 
 extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_elements(const TurnArguments a) {
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return turn_elements(a.turn, a.source, a.destination, Move{});
-  turn_elements(a.turn, a.source, a.destination, Blend{static_cast<COMPUTE>(a.alpha), static_cast<COMPUTE>(a.beta)});
+  turn_elements(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});
 }

@@ -12,6 +12,8 @@
 constexpr int TURN_DIMENSIONS = 8;  // beside the two
 constexpr unsigned TURN_THREADS = 256, TURN_BATCH = 8;  // elements of a thread that are on their way together
 
+constexpr int TURN_BLOCKS = sizeof(ELEMENT) == 4 ? 8 : 4;           // of squares on a multiprocessor: medium tensors fill it once
+
 struct Turn {
   unsigned across, along;
   int source_along, destination_across;  // steps in elements; the others are 1
