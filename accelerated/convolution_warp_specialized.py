@@ -21,8 +21,9 @@ LEAST_ARCHITECTURE = 90
 WARPS, WARP_ROWS = 8, 16  # that write results; positions whose sums a warp has
 BOXES = 2  # of results that a warp has under way
 LEAST_FILL = 0.5  # of the 128 bytes that a tap's channels come in
-# Clocks that results cost (positions x filters in one), and that warpgroups with tiles of their own begin and end with.
-RESULTS, ALTERNATION = 64, 2000
+# Positions x filters whose results take a clock, from the copy engine and from the warps; clocks that warpgroups with tiles
+# of their own begin and end with.
+RESULTS, RESULTS_OF_WARPS, ALTERNATION = 64, 3, 2000
 PRODUCTS = 32  # positions x filters that the tensor cores multiply with 128 bytes of terms in a clock
 
 
@@ -47,10 +48,10 @@ class Tile(NamedTuple):
         scratch = WARPS * BOXES * WARP_ROWS * ROW_BYTES
         return self.stages * (self.positions + self.filters) * ROW_BYTES + SWIZZLE_BYTES + scratch
 
-    def clocks(self, count: int, rounds: int) -> float:
+    def clocks(self, count: int, rounds: int, results: int) -> float:
         """Of ``count`` tiles, one after another."""
         size = self.positions * self.filters
-        multiplied, written = rounds * size / PRODUCTS / self.pace, size / RESULTS
+        multiplied, written = rounds * size / PRODUCTS / self.pace, size / results
         if self.alternating:
             return count * max(multiplied, written) + ALTERNATION
         return count * (multiplied + written)
@@ -68,12 +69,15 @@ TILES = (
 )
 
 
-def choose_tile(value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int, planes: bool) -> Tile:
+def choose_tile(
+    value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int, result: Boxes | None, planes: bool
+) -> Tile:
     """The tile with which the device is done first."""
+    results = RESULTS_OF_WARPS if result is None else RESULTS
 
     def clocks(tile: Tile) -> float:
         count = -(-value.filters // tile.filters) * -(-value.positions // tile.positions) * groups
-        return tile.clocks(-(-count // multiprocessors), rounds)
+        return tile.clocks(-(-count // multiprocessors), rounds, results)
 
     return min((tile for tile in TILES if tile.planes == planes), key=clocks)
 
@@ -155,6 +159,8 @@ def _result_map(
         strides = (value.y_channel, value.y_position[0] if images > 1 else value.y_channel * extent[1])
         if groups > 1 and value.filters % WARP_ROWS:
             return None  # the last rows of a group would reach into the next one's
+        if images > 1 and plane * element_bytes % ROW_BYTES:
+            return None  # a box would hold the end of an image and the beginning of the next
     else:
         if images > 1 and value.y_position[0] != step:
             return None
@@ -190,7 +196,7 @@ def warp_specialized_launch(
     rounds = channel_rounds * prod(filter.divisor for filter in value.filter)
     element = dict(definitions)["ELEMENT"]
     result, planes = _result_map(value, groups, element, element_bytes, finish) or (None, False)
-    tile = choose_tile(value, groups, rounds, device.multiprocessors, planes)
+    tile = choose_tile(value, groups, rounds, device.multiprocessors, result, planes)
     maps = _maps(value, groups, element, element_bytes, tile)
     if maps is None:
         return None

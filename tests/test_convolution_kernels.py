@@ -187,9 +187,11 @@ STREAMED = {  # operation, whether the copy engine writes y in planes
     "TF32": (convolution(IMPLICIT, (2, 36, 6, 5), 68, (3, 3), layout=NHWC), False),
     "planes, blended, TF32": (convolution(IMPLICIT, (7, 36, 6, 7), 72, (3, 3), layout=NHWC, result=NCHW, blend=(0.5, 2.0)), False),
     "planes, one row": (convolution(IMPLICIT, (6, 64, 1, 67), 72, (1, 1), data_type=HALF, layout=NHWC, result=NCHW, padding=0), False),
-    "planes": (convolution(IMPLICIT, (9, 72, 4, 10), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, blend=(0.5, 0.0)), True),
-    "planes, TF32": (convolution(IMPLICIT, (7, 36, 6, 6), 70, (3, 3), layout=NHWC, result=NCHW), True),
-    "planes, groups": (convolution(IMPLICIT, (5, 128, 6, 8), 160, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, groups=2), True),
+    "planes, odd": (convolution(IMPLICIT, (9, 72, 4, 10), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, blend=(0.5, 0.0)), False),
+    "planes": (convolution(IMPLICIT, (5, 72, 4, 16), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, blend=(0.5, 0.0)), True),
+    "planes, one image": (convolution(IMPLICIT, (1, 72, 9, 8), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW), True),
+    "planes, TF32": (convolution(IMPLICIT, (7, 36, 8, 8), 70, (3, 3), layout=NHWC, result=NCHW), True),
+    "planes, groups": (convolution(IMPLICIT, (5, 128, 16, 8), 160, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, groups=2), True),
     "backwards": (backwards(convolution(IMPLICIT, (2, 72, 6, 5), 64, (3, 3), data_type=HALF, layout=NHWC)), False),
 }  # fmt: skip
 BY_TILE = [

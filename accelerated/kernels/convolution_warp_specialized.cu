@@ -135,9 +135,10 @@ template <int COLUMNS, int ROWS, int STAGES, bool ALTERNATING, bool PLANES> stru
       for (int b = 0; b < BLOCKS; b++) {
         const int row = first_row + b * 64 + threadIdx.x % WARPGROUP / 32 * 16;
         if constexpr (PLANES) {
-          write_boxes(scratch, sums[b], tile, row);
+          write_boxes<true>(scratch, sums[b], tile, row);
         } else {
-          if (a.boxes) write_boxes(scratch, sums[b], tile, row);
+          if (a.boxes && a.epilogue.biased) write_boxes<true>(scratch, sums[b], tile, row);
+          else if (a.boxes) write_boxes<false>(scratch, sums[b], tile, row);
           else write(reinterpret_cast<float*>(scratch), sums[b], tile, tile.position + row);
         }
       }
@@ -152,13 +153,13 @@ template <int COLUMNS, int ROWS, int STAGES, bool ALTERNATING, bool PLANES> stru
   }
 
   // 16 rows of a warp, from `row` of the tile on, become rows of 128 bytes, which the copy engine writes.
-  __device__ __forceinline__ void write_boxes(unsigned char* scratch, const float (&sums)[COLUMNS / 2], const Tile& tile, int row) {
+  template <bool BIASED> __device__ __forceinline__ void write_boxes(unsigned char* scratch, const float (&sums)[COLUMNS / 2], const Tile& tile, int row) {
     constexpr int STEPS = DEPTH / 8;  // of eight columns, in a box
     const int lane = threadIdx.x % 32;
     const float alpha = a.epilogue.alpha;
     const bool rectified = a.epilogue.rectified;
     float bias[2][2] = {};  // of a pair of rows, of a pair of columns
-    if (PLANES) {
+    if constexpr (PLANES) {
 #pragma unroll
       for (int part = 0; part < 2; part++) bias[part][0] = bias[part][1] = bias_of(tile, tile.filter + row + lane / 4 + part * 8);
     }
@@ -170,7 +171,7 @@ template <int COLUMNS, int ROWS, int STAGES, bool ALTERNATING, bool PLANES> stru
 #pragma unroll
       for (int n = 0; n < STEPS; n++) {
         const int column = n * 8 + lane % 4 * 2;
-        if (!PLANES) {
+        if constexpr (BIASED && !PLANES) {
 #pragma unroll
           for (int j = 0; j < 2; j++) bias[0][j] = bias[1][j] = bias_of(tile, tile.filter + box * DEPTH + column + j);
         }
@@ -197,11 +198,9 @@ template <int COLUMNS, int ROWS, int STAGES, bool ALTERNATING, bool PLANES> stru
   __device__ __forceinline__ void store(const unsigned char* rows, const Tile& tile, int row, int column) const {
     if constexpr (PLANES) {
       if (tile.filter + row >= a.convolution.filters) return;
-      unsigned at;
-      unsigned image = a.plane.divide(tile.position + column, at);
-      // What lies beyond an image's end is the next one's.
-      for (int start = at; start > -DEPTH; start -= a.plane.divisor, image++)
-        store_box(rows, a.result, start, tile.group * a.convolution.filters + tile.filter + row, image);
+      unsigned at;  // boxes do not reach from one image into the next
+      const unsigned image = a.plane.divide(tile.position + column, at);
+      store_box(rows, a.result, at, tile.group * a.convolution.filters + tile.filter + row, image);
     } else {
       store_box(rows, a.result, tile.filter + column, tile.position + row, tile.group);
     }
