@@ -26,7 +26,7 @@ LAUNCH = 4e-6  # seconds of a kernel that does nothing
 TENSOR_CORES, TENSOR_CORES_TF32, FLOATS, DOUBLES, WORDS = 650e12, 360e12, 45e12, 20e12, 100e12
 # Values of x a second that tensor cores' blocks gather one by one, where the terms of a position do not lie side by side,
 # and filters that share them.
-GATHERED, SHARING = 250e9, 128
+GATHERED, SHARING = 100e9, 128
 FUSED_WINOGRAD = 0.5  # of the rate of a plain product
 FUSED_REDUCTION = 2.25  # products that F(2 x 2, 3 x 3) saves
 
