@@ -284,7 +284,10 @@ class _Computing:
         handle: Handle = checked[0]
         seen = [value.spec if isinstance(value, Descriptor) else value for value in checked]
         operation = self.body(*seen)
-        sizes = tuple((name, self.position[name], operation.nbytes(name)) for name in operation.operands)
+        sizes = tuple(
+            (name, self.position[name], operation.nbytes(name), operation.alignment(name))
+            for name in operation.operands
+        )
         with handle.lock:
             prepared = _Prepared(operation, sizes, handle.backend.prepare(operation))
             if key is not None:
@@ -296,7 +299,7 @@ class _Computing:
     def _operands(self, handle: Handle, prepared: _Prepared, args: tuple[Any, ...]) -> list[Any]:
         backend = handle.backend
         operands: list[Any] = []
-        for name, position, nbytes in prepared.sizes:
+        for name, position, nbytes, alignment in prepared.sizes:
             value = args[position]
             if value is None:
                 if nbytes > 0 or name not in prepared.operation.raw:
@@ -312,6 +315,9 @@ class _Computing:
                 clause = clause if "/" in clause else f"{self.checks.name}/{clause}"
                 described = "" if name in prepared.operation.raw else f" for {getattr(prepared.operation, name)}"
                 raise CudnnError(status, clause, f"{name} has {operand.nbytes} bytes, {nbytes} are needed{described}")
+            if operand.address % alignment:
+                text = f"is at {operand.address:#x}, no multiple of the {alignment} bytes of its elements"
+                raise self.checks.refuse(self.checks.parameters[position], text)
             if not operand.writable and (name in prepared.operation.outputs or name in prepared.operation.raw):
                 raise self.checks.refuse(self.checks.parameters[position], "is written, but its memory is read-only")
             operands.append(operand)
@@ -323,11 +329,11 @@ class _Computing:
         """Refuse memory shared between an output and another operand, unless a rule allows it."""
         operation = prepared.operation
         for i in prepared.written:
-            name, _, size = prepared.sizes[i]
+            name, _, size, _ = prepared.sizes[i]
             written = operands[i]
             if written is None:
                 continue
-            for j, (other_name, _, other_size) in enumerate(prepared.sizes):
+            for j, (other_name, _, other_size, _) in enumerate(prepared.sizes):
                 other = operands[j]
                 if i == j or other is None or size == 0 or other_size == 0:
                     continue
@@ -370,13 +376,13 @@ def _placed(spec: TensorSpec, address: int) -> np.ndarray[Any, Any]:
 
 
 class _Prepared:
-    """An operation that passed all checks, the sizes of its operands, its launcher."""
+    """An operation that passed all checks, its operands (name, position, bytes, alignment), its launcher."""
 
     __slots__ = ("launch", "operation", "sizes", "written")
 
-    def __init__(self, operation: Operation, sizes: tuple[tuple[str, int, int], ...], launch: Any) -> None:
+    def __init__(self, operation: Operation, sizes: tuple[tuple[str, int, int, int], ...], launch: Any) -> None:
         self.operation = operation
         self.sizes = sizes
         self.launch = launch
         writes = set(operation.outputs) | set(operation.raw)
-        self.written = tuple(i for i, (name, _, _) in enumerate(sizes) if name in writes)
+        self.written = tuple(i for i, (name, *_) in enumerate(sizes) if name in writes)

@@ -164,3 +164,44 @@ def test_many_threads_create_and_use_handles():
     for thread in threads:
         thread.join()
     assert not problems
+
+
+@pytest.mark.parametrize("backend", ["reference", "accelerated"])
+@pytest.mark.parametrize("wrong", ["x", "y"])
+def test_memory_begins_at_a_multiple_of_its_elements(backend, wrong):
+    """An address between elements is refused before a kernel could stumble over it."""
+    handle = cudnn.cudnnCreate(backend=backend, device=None if backend == "reference" else "emulated")
+    relu, x = descriptors()
+    memory = handle.to_device(np.zeros(400, np.uint8))
+    begins = {"x": 0, "y": 200} | {wrong: {"x": 2, "y": 202}[wrong]}
+    with pytest.raises(
+        CudnnError, match=rf"{wrong} is at 0x[0-9a-f]+, no multiple of the 4 bytes of its elements"
+    ) as caught:
+        slices = [memory.slice(begins[name], 96) for name in ("x", "y")]
+        cudnn.cudnnActivationForward(handle, relu, 1.0, x, slices[0], 0.0, x, slices[1])
+    assert caught.value.status == BAD_PARAM
+    assert not memory.to_host(np.uint8, 400).any()
+
+
+@pytest.mark.parametrize("width, bytes_", [("8BIT", 1), ("16BIT", 2), ("32BIT", 4), ("64BIT", 8)])
+def test_indices_begin_at_a_multiple_of_their_width(handle, width, bytes_):
+    reduction = cudnn.cudnnCreateReduceTensorDescriptor()
+    cudnn.cudnnSetReduceTensorDescriptor(
+        reduction, cudnn.CUDNN_REDUCE_TENSOR_MAX, cudnn.CUDNN_DATA_FLOAT, cudnn.CUDNN_PROPAGATE_NAN,
+        cudnn.CUDNN_REDUCE_TENSOR_FLATTENED_INDICES, getattr(cudnn, f"CUDNN_{width}_INDICES"),
+    )  # fmt: skip
+    _, a = descriptors()
+    c = cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensor4dDescriptor(c, cudnn.CUDNN_TENSOR_NCHW, cudnn.CUDNN_DATA_FLOAT, 1, 2, 1, 1)
+    needed = cudnn.cudnnGetReductionWorkspaceSize(handle, reduction, a, c)
+    A, C, workspace, indices = (handle.to_device(np.ones(n, np.uint8)) for n in (96, 8, needed, 64))
+
+    def reduce(offset):
+        cudnn.cudnnReduceTensor(
+            handle, reduction, indices.slice(offset, 2 * bytes_), 2 * bytes_, workspace, needed, 1.0, a, A, 0.0, c, C
+        )
+
+    reduce(8)
+    if bytes_ > 1:
+        with pytest.raises(CudnnError, match=f"indices is at .* no multiple of the {bytes_} bytes"):
+            reduce(8 + bytes_ // 2)

@@ -37,6 +37,10 @@ class Operation:
         """Bytes of memory that the operand must have."""
         return getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand).nbytes
 
+    def alignment(self, operand: str) -> int:
+        """Bytes of which the operand's address must be a multiple: those of its elements. Workspaces may begin anywhere."""
+        return 1 if operand in self.raw else self.tensor(operand).scalar_bytes
+
     @property
     def blend(self) -> tuple[float, float]:
         """(alpha, beta) of output = alpha * result + beta * prior output."""

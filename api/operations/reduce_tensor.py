@@ -51,6 +51,10 @@ class ReduceTensor(Operation):
     def wants_indices(self) -> bool:
         return self.reduction.indices == FLATTENED
 
+    def alignment(self, operand: str) -> int:
+        aligned = operand == "indices" and self.wants_indices
+        return INDEX_BYTES[self.reduction.indices_type] if aligned else super().alignment(operand)
+
     @cached_property
     def reduced(self) -> tuple[int, ...]:
         """The dimensions of A that are reduced."""
