@@ -64,22 +64,21 @@ TILES = (
     Tile(256, 64, 4, False, False, 0.58),
     Tile(128, 128, 6, True, False, 0.70),
     Tile(256, 128, 4, False, True, 0.74),
-    Tile(128, 128, 6, False, True, 0.67),
-    Tile(256, 64, 4, True, True, 0.72),
 )
 
 
 def choose_tile(
     value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int, result: Boxes | None, planes: bool
 ) -> Tile:
-    """The tile with which the device is done first."""
-    results = RESULTS_OF_WARPS if result is None else RESULTS
+    """The tile with which the device is done first; result: the map of y, whose order only tiles for planes, or the others,
+    can write."""
 
     def clocks(tile: Tile) -> float:
         count = -(-value.filters // tile.filters) * -(-value.positions // tile.positions) * groups
-        return tile.clocks(-(-count // multiprocessors), rounds, results)
+        mapped = result is not None and tile.planes == planes
+        return tile.clocks(-(-count // multiprocessors), rounds, RESULTS if mapped else RESULTS_OF_WARPS)
 
-    return min((tile for tile in TILES if tile.planes == planes), key=clocks)
+    return min((tile for tile in TILES if planes or not tile.planes), key=clocks)
 
 
 def _maps(
@@ -197,6 +196,8 @@ def warp_specialized_launch(
     element = dict(definitions)["ELEMENT"]
     result, planes = _result_map(value, groups, element, element_bytes, finish) or (None, False)
     tile = choose_tile(value, groups, rounds, device.multiprocessors, result, planes)
+    if tile.planes != planes:
+        result = None
     maps = _maps(value, groups, element, element_bytes, tile)
     if maps is None:
         return None
