@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .errors import DeviceError
 from .plans import Launch
 
 MAP_BYTES = 128
@@ -88,7 +89,9 @@ class EmulatedMap(ctypes.Structure):
 
 
 def emulated_map(wanted: TensorMap, address: int) -> bytes:
-    """The map as the emulated device reads it."""
+    """The map as the emulated device reads it; what the driver refuses is refused."""
+    if address % ALIGNMENT or not wanted.is_possible:
+        raise DeviceError(f"the copy engine cannot read {wanted} at {address:#x}")
     made = EmulatedMap(base=address, rank=len(wanted.extent), element_bytes=wanted.element_bytes)
     made.stride[: len(wanted.strides)] = wanted.strides
     made.extent[: len(wanted.extent)] = wanted.extent

@@ -212,6 +212,12 @@ def test_every_tile_of_the_copy_engine(monkeypatch, operation, tile):
     assert check(made, operation) == [tile.kernel]
 
 
+def test_boxes_do_not_reach_across_images(backend, monkeypatch):
+    """Planes of 40 positions: no box of 64 lies in one, however long the warps take to write."""
+    monkeypatch.setattr(convolution_warp_specialized, "RESULTS_OF_WARPS", 1e-6)
+    assert not any("planes" in name for name in check(backend, STREAMED["planes, odd"][0]))
+
+
 def test_bias_and_relu_beside_the_copy_engine(backend):
     """Results of the fused operation, in both orders of y."""
     for layout in (NHWC, NCHW):
