@@ -10,7 +10,7 @@ from typing import Any
 from dualdnn.api.operations import PoolingBackward, PoolingForward
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
-from . import pooling_known
+from . import pooling_known, pooling_maximum, pooling_whole
 from .geometry import THREADS, Divisor, blocks, elementwise
 from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 from .pooling_geometry import (
@@ -51,10 +51,14 @@ WINNER_BYTES = 2
 
 @implements(PoolingForward)
 def pooling_forward(operation: PoolingForward, device: Any) -> Plan:
-    """Known windows have their kernel."""
+    """Windows over everything and known windows have their kernels."""
     shape = shape_of(operation, operation.x, operation.y, walk_y=True)
-    found = pooling_known.forward_plan(operation, shape, device, lambda: _forward_of_any(operation, shape, device))
-    return found or _forward_of_any(operation, shape, device)
+
+    def otherwise() -> Plan:
+        return _forward_of_any(operation, shape, device)
+
+    whole = pooling_whole.forward_plan(operation, shape, device, otherwise)
+    return whole or pooling_known.forward_plan(operation, shape, device, otherwise) or otherwise()
 
 
 def _forward_of_any(operation: PoolingForward, shape: Shape, device: Any) -> Plan:
@@ -126,9 +130,16 @@ def pooling_backward(operation: PoolingBackward, device: Any) -> Plan:
     """Known windows have their kernel."""
     shape = shape_of(operation, operation.x, operation.dy, walk_y=False)
     if operation.pooling.mode not in MAXIMA and all(axis.whole for axis in shape.axes):
-        return _spread(operation, shape, device)
-    found = pooling_known.backward_plan(operation, shape, device, lambda: _backward_of_any(operation, shape, device))
-    return found or _backward_of_any(operation, shape, device)
+        def otherwise() -> Plan:
+            return _spread(operation, shape, device)
+
+        return pooling_whole.backward_plan(operation, shape, device, otherwise) or otherwise()
+
+    def otherwise() -> Plan:
+        return _backward_of_any(operation, shape, device)
+
+    known = pooling_maximum.plan if operation.pooling.mode in MAXIMA else pooling_known.backward_plan
+    return known(operation, shape, device, otherwise) or otherwise()
 
 
 def _spread(operation: PoolingBackward, shape: Shape, device: Any) -> Plan:

@@ -285,14 +285,14 @@ def tile_of(shape: Shape, share: Fit, rows: int, lanes: int, channels: int) -> t
     for i, d in enumerate(reversed(range(len(extents)))):
         value.extent[i], value.x_step[i], value.y_step[i] = Divisor.of(extents[d]), x_steps[d], y_steps[d]
     value.lane_bits = (-(-lanes // shape.width) - 1).bit_length() if channels > 1 else 0
-    value.x_bits = _column_bits(shape.axes[2].input, value.lane_bits)
-    value.y_bits = _column_bits(shape.axes[2].output, value.lane_bits)
+    value.x_bits = column_bits(shape.axes[2].input, value.lane_bits)
+    value.y_bits = column_bits(shape.axes[2].output, value.lane_bits)
     value.input = divisors([axis.input for axis in shape.axes])
     value.output = divisors([axis.output for axis in shape.axes])
     return value, -(-value.total_planes // share.planes) * parts * groups
 
 
-def _column_bits(extent: int, lane_bits: int) -> int:
+def column_bits(extent: int, lane_bits: int) -> int:
     """How many columns threads take at a time, as a power of two: the most that are mostly used."""
     choices = range(min(MOST_COLUMNS_BITS, (THREADS - 1).bit_length() - lane_bits), -1, -1)
 

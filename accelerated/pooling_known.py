@@ -81,7 +81,7 @@ def _plan(
     kind: str,
     operands: tuple[str, ...],
 ) -> Plan | None:
-    axes = _known_axes(shape, kind)
+    axes = known_axes(shape, kind)
     if axes is None:
         return None
     volume, wide = axes[0].window > 1, axes[2].window > WIDEST
@@ -110,7 +110,7 @@ def _plan(
     return AlignedPlan(operation, [launch], alignment, otherwise)
 
 
-def _known_axes(shape: Shape, kind: str) -> list[Axis] | None:
+def known_axes(shape: Shape, kind: str) -> list[Axis] | None:
     """Three axes with a known window, the rows of images in axis 1; None where they are others or a window is empty."""
     a0, a1, a2 = shape.axes
     if (a1.input, a1.output, a1.window, a1.stride, a1.padding) == (1, 1, 1, 1, 0):
@@ -137,7 +137,7 @@ def _box(shape: Shape, axes: list[Axis], settings: Settings, kind: str) -> Box |
     if channels:
         x_strides = [*x_steps[:-1], *(axis.x_stride for axis in axes if axis.input > 1)]
         y_strides = [*y_steps[:-1], *(axis.y_stride for axis in axes if axis.output > 1)]
-        lanes = _pack(settings.lane_bytes // scalar_bytes, extents[-1], *x_strides, *y_strides)
+        lanes = pack_of(settings.lane_bytes // scalar_bytes, extents[-1], *x_strides, *y_strides)
         lane_groups = extents.pop() // lanes
         del x_steps[-1], y_steps[-1]
     if len(extents) > MOST_OUTER:
@@ -148,7 +148,7 @@ def _box(shape: Shape, axes: list[Axis], settings: Settings, kind: str) -> Box |
     if channels:
         most_tile2 = settings.channel_tile if lanes > 1 else settings.loose_tile
     else:
-        x_pack, tile2 = _row_pack(axes, x_steps, settings, scalar_bytes)
+        x_pack, tile2 = row_pack(axes, x_steps, scalar_bytes)
         most_tile2 = settings.row_tile if x_pack > 1 else settings.loose_tile
     outputs_of = [axis.output if kind == "forward" else -(-axis.input // axis.stride) for axis in axes]
     most_tile1 = settings.rows if axes[1].window > axes[1].stride else 1  # where windows overlap
@@ -159,7 +159,7 @@ def _box(shape: Shape, axes: list[Axis], settings: Settings, kind: str) -> Box |
         tile2 *= 2
     if not channels and axes[2].y_stride == 1:
         y_strides = [*y_steps, *(axis.y_stride for axis in axes[:2] if axis.output > 1)]
-        y_pack = _pack(min(tile2, PACK_BYTES // scalar_bytes), axes[2].output, *y_strides)
+        y_pack = pack_of(min(tile2, PACK_BYTES // scalar_bytes), axes[2].output, *y_strides)
     while tile1 < most_tile1 and planes * outputs_of[1] * outputs_of[2] >= SOME_THREADS * (tile1 + 1) * tile2:
         tile1 += 1
     tiles = [outputs_of[0] if kind == "forward" else axes[0].input]
@@ -167,15 +167,10 @@ def _box(shape: Shape, axes: list[Axis], settings: Settings, kind: str) -> Box |
     threads = lane_groups * prod(tiles) * prod(extents)
     if threads >= 2**31 - 2**10:
         return None
-    x_span = _span(extents, x_steps, [axis.input for axis in axes], [axis.x_stride for axis in axes], shape)
-    y_span = _span(extents, y_steps, [axis.output for axis in axes], [axis.y_stride for axis in axes], shape)
+    x_span = span(extents, x_steps, [axis.input for axis in axes], [axis.x_stride for axis in axes], shape)
+    y_span = span(extents, y_steps, [axis.output for axis in axes], [axis.y_stride for axis in axes], shape)
     offset = "int" if max(x_span, y_span) < INT_OFFSETS else "long long"
-    definitions = {
-        f"{name}{d}": str(value)
-        for d, axis in enumerate(axes)
-        for name, value in zip("KSP", _window(axis), strict=True)
-    }
-    definitions |= {
+    definitions = window_definitions(axes) | {
         "TILE1": str(tile1),
         "TILE2": str(tile2),
         "LANES": str(lanes),
@@ -193,11 +188,13 @@ def _box(shape: Shape, axes: list[Axis], settings: Settings, kind: str) -> Box |
     return Box(definitions, arguments, threads, max(lanes, x_pack), max(lanes, y_pack))
 
 
-def _window(axis: Axis) -> tuple[int, int, int]:
-    return axis.window, axis.stride, axis.padding
+def window_definitions(axes: list[Axis]) -> dict[str, str]:
+    """K0, S0, P0, ..."""
+    numbers = {"K": "window", "S": "stride", "P": "padding"}
+    return {f"{name}{d}": str(getattr(axis, field)) for d, axis in enumerate(axes) for name, field in numbers.items()}
 
 
-def _pack(most: int, *numbers: int) -> int:
+def pack_of(most: int, *numbers: int) -> int:
     """The largest power of two up to ``most`` that divides all numbers."""
     pack = 1
     while 2 * pack <= most and all(number % (2 * pack) == 0 for number in numbers):
@@ -205,10 +202,10 @@ def _pack(most: int, *numbers: int) -> int:
     return pack
 
 
-def _row_pack(axes: list[Axis], x_steps: list[int], settings: Settings, scalar_bytes: int) -> tuple[int, int]:
+def row_pack(axes: list[Axis], x_steps: list[int], scalar_bytes: int) -> tuple[int, int]:
     """(elements of an access to a row of x, windows along it that a thread takes at least): the widest access."""
     x_strides = [*x_steps, *(other.x_stride for other in axes[:2] if other.input > 1)]
-    pack = _pack(max(1, PACK_BYTES // scalar_bytes), axes[2].input, *x_strides)
+    pack = pack_of(max(1, PACK_BYTES // scalar_bytes), axes[2].input, *x_strides)
     tile = 1
     while tile * axes[2].stride % pack:
         if tile == MOST_TILE:
@@ -218,7 +215,7 @@ def _row_pack(axes: list[Axis], x_steps: list[int], settings: Settings, scalar_b
     return pack, tile
 
 
-def _span(extents: list[int], steps: list[int], sizes: list[int], strides: list[int], shape: Shape) -> int:
+def span(extents: list[int], steps: list[int], sizes: list[int], strides: list[int], shape: Shape) -> int:
     """About how far the elements of a tensor lie apart, those around a tile included."""
     outer = sum((extent - 1) * step for extent, step in zip(extents, steps, strict=True))
     return outer + sum((size + 16) * stride for size, stride in zip(sizes, strides, strict=True)) + shape.extents[-1]

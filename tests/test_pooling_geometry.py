@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dualdnn.accelerated.pooling_geometry import Axis, _column_bits, fit
+from dualdnn.accelerated.pooling_geometry import Axis, column_bits, fit
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 
 INCLUDE = Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
@@ -56,6 +56,6 @@ def test_shares_fit_and_cover_everything():
 def test_columns_waste_few_threads():
     for extent in range(1, 400):
         for lane_bits in (0, 3, 8):
-            bits = _column_bits(extent, lane_bits)
+            bits = column_bits(extent, lane_bits)
             assert 0 <= bits <= min(5, 8 - lane_bits)
             assert -(-extent // 2**bits) * 2**bits * 3 <= extent * 4 or bits == 0

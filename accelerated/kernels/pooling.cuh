@@ -4,8 +4,7 @@
 #include <type_traits>
 
 #include "elementwise.cuh"
-
-enum Mode { MAX = 0, AVERAGE_INCLUDE = 1, AVERAGE_EXCLUDE = 2, MAX_DETERMINISTIC = 3 };  // cudnnPoolingMode_t
+#include "pooling_values.cuh"
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
 

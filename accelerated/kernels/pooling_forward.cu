@@ -10,13 +10,6 @@
 //                           block the windows of 128 bytes of channels, eight loads of each thread in flight.
 #include "pooling.cuh"
 
-// The lowest finite value: the maximum of a window that holds no value.
-template <class T> __device__ __forceinline__ COMPUTE lowest();
-template <> __device__ __forceinline__ COMPUTE lowest<float>() { return COMPUTE(-3.40282346638528859812e+38); }
-template <> __device__ __forceinline__ COMPUTE lowest<double>() { return COMPUTE(-1.79769313486231570815e+308); }
-template <> __device__ __forceinline__ COMPUTE lowest<half>() { return COMPUTE(-65504); }
-template <> __device__ __forceinline__ COMPUTE lowest<int8>() { return COMPUTE(-128); }
-
 // What is pooled, for P channels. REPEATS: taking an input twice changes nothing.
 template <int P> struct Pool {
   COMPUTE value[P];

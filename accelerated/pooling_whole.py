@@ -1,0 +1,184 @@
+"""Global pooling: one window covers a plane (kernels/pooling_whole.cu, pooling_whole_backward.cu)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from ctypes import c_int, c_longlong, c_uint
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from dualdnn.api.operations import PoolingBackward, PoolingForward
+from dualdnn.api.operations.specs import SCALAR_BYTES
+
+from .geometry import Divisor
+from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure, type_definitions
+from .pooling_geometry import PACK_BYTES, Axis, Shape, column_bits, power_of_two
+
+MOST_OUTER = 3
+MOST_SPAN = 2**31  # of a plane, in elements
+WARP = 32
+BLOCK = 128
+LARGEST_BLOCK = 1024
+SMALLEST_TEAM = 8  # threads of a plane
+FEW_LOADS = 4  # of a thread, from which more threads are of no use
+MANY_LOADS = 8
+ENOUGH_THREADS = 2**16  # about what keeps a GPU busy
+CHANNEL_THREADS = 512
+CHANNEL_BYTES = 128  # of a block
+SPREAD_THREADS = 256
+SPREAD_STORES = 16  # of a thread
+
+
+class WholeStruct(ctypes.Structure):
+    _fields_ = [
+        ("planes", c_uint),
+        ("lines", c_uint),
+        ("columns", c_uint),
+        ("line_stride", c_uint),
+        ("team_bits", c_uint),
+        ("column_bits", c_uint),
+        ("outer_rank", c_int),
+        ("channels", Divisor),
+        ("extent", Divisor * MOST_OUTER),
+        ("x_step", c_longlong * MOST_OUTER),
+        ("y_step", c_longlong * MOST_OUTER),
+    ]
+
+
+@dataclass
+class Work:
+    """A kernel and how it shares the work."""
+
+    kernel: str
+    arguments: WholeStruct
+    blocks: int
+    threads: int
+    pack: int  # elements of the accesses that need alignment
+    shared_bytes: int = 0
+
+
+def forward_plan(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
+    """The plan of global pooling; None for other windows and layouts."""
+    work = _channels(shape, operation, device) if shape.channels_last else _rows(shape)
+    if work is None:
+        return None
+    extra = [("mode", c_int(operation.pooling.mode)), ("propagate", c_int(operation.pooling.nan))]
+    return _plan(operation, work, shape, device, ("pooling_whole", ("x", "y")), extra, otherwise)
+
+
+def backward_plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
+    """The plan of an average over everything, backward; None for other windows and layouts."""
+    work = _spread_channels(shape, device) if shape.channels_last else _rows(shape)
+    if work is None:
+        return None
+    return _plan(operation, work, shape, device, ("pooling_spread", ("dy", "dx")), [], otherwise)
+
+
+SOURCES = {"pooling_whole": "pooling_whole.cu", "pooling_spread": "pooling_whole_backward.cu"}
+
+
+def _plan(
+    operation: PoolingForward | PoolingBackward,
+    work: Work,
+    shape: Shape,
+    device: Any,
+    named: tuple[str, tuple[str, str]],
+    extra: list[tuple[str, Any]],
+    otherwise: Callable[[], Plan],
+) -> Plan:
+    name, operands = named
+    divisor = prod(axis.divisor(operation.pooling.mode) for axis in shape.axes)
+    arguments = structure(
+        *pointers(2),
+        ("whole", work.arguments),
+        *factors(operation, alpha=operation.alpha, beta=operation.beta, reciprocal=1 / divisor),
+        *extra,
+    )
+    definitions = type_definitions(operation.x.scalar_type, operation)
+    function = device.function(SOURCES[name], f"{name}_{work.kernel}", definitions)
+    launch = Launch(function, arguments, operands, (work.blocks, 1, 1), (work.threads, 1, 1), work.shared_bytes)
+    nbytes = work.pack * operation.x.scalar_bytes
+    return AlignedPlan(operation, [launch], dict.fromkeys(operands, nbytes), otherwise)
+
+
+def _whole(shape: Shape, outer: int) -> WholeStruct | None:
+    """The planes (images, where ``outer`` leaves out channels) and where they are."""
+    if not all(axis.whole for axis in shape.axes) or outer > MOST_OUTER:
+        return None
+    value = WholeStruct(outer_rank=outer, channels=Divisor.of(1))
+    value.planes = prod(shape.extents[:outer])
+    for i, d in enumerate(reversed(range(outer))):
+        value.extent[i], value.x_step[i], value.y_step[i] = Divisor.of(shape.extents[d]), shape.x_steps[d], shape.y_steps[d]
+    return value
+
+
+def _rows(shape: Shape) -> Work | None:
+    value = _whole(shape, len(shape.extents))
+    lines, row = _lines(shape), shape.axes[2]
+    if value is None or lines is None or (row.x_stride != 1 and row.input > 1):
+        return None
+    value.lines, value.columns, value.line_stride = lines.input, row.input, lines.x_stride
+    loads = row.input // shape.width if lines.input == 1 else lines.input * row.input
+    team = WARP
+    while team > SMALLEST_TEAM and loads <= FEW_LOADS * team // 2 and value.planes * team // 2 >= ENOUGH_THREADS:
+        team //= 2
+    while team < LARGEST_BLOCK and loads > MANY_LOADS * team and value.planes * team < ENOUGH_THREADS:
+        team *= 2
+    value.team_bits = team.bit_length() - 1
+    value.column_bits = column_bits(row.input, 0)
+    threads = max(team, BLOCK)
+    return Work("rows", value, -(-value.planes * team // threads), threads, 1)
+
+
+def _lines(shape: Shape) -> Axis | None:
+    """The axis whose lines a plane consists of, beside axis 2; None if there are two."""
+    longer = [axis for axis in shape.axes[:2] if axis.input > 1]
+    if len(longer) > 1:
+        return None
+    return longer[0] if longer else Axis(1, 1, 1, 1, 0, 0, 0)
+
+
+def _positions(shape: Shape) -> WholeStruct | None:
+    """Packs of channels; None if a plane is not one row of positions, or packs do not divide it."""
+    value = _whole(shape, len(shape.extents) - 1)
+    longer = [axis for axis in shape.axes if axis.input > 1]
+    channels = shape.extents[-1]
+    if value is None or len(longer) > 1 or channels % shape.width:
+        return None
+    axis = longer[0] if longer else shape.axes[2]
+    if any(step % shape.width for step in (*shape.x_steps[:-1], *shape.y_steps[:-1], axis.x_stride)):
+        return None
+    if axis.input * axis.x_stride >= MOST_SPAN:
+        return None
+    value.lines, value.line_stride = axis.input, axis.x_stride
+    value.channels = Divisor.of(channels // shape.width)
+    value.planes *= channels // shape.width
+    return value
+
+
+def _channels(shape: Shape, operation: PoolingForward, device: Any) -> Work | None:
+    value = _positions(shape)
+    if value is None:
+        return None
+    lanes = min(CHANNEL_BYTES // PACK_BYTES, power_of_two(value.planes))
+    while lanes > 2 and value.planes // lanes < device.multiprocessors:
+        lanes //= 2
+    threads = min(CHANNEL_THREADS, max(BLOCK, power_of_two(-(-value.lines * lanes // MANY_LOADS))))
+    value.team_bits = lanes.bit_length() - 1
+    warp_bytes = min(lanes, WARP) * shape.width * SCALAR_BYTES[operation.compute_type]
+    return Work("channels", value, -(-value.planes // lanes), threads, shape.width, threads // WARP * warp_bytes)
+
+
+def _spread_channels(shape: Shape, device: Any) -> Work | None:
+    value = _positions(shape)
+    if value is None:
+        return None
+    lanes = min(SPREAD_THREADS, power_of_two(value.planes))
+    groups, slices = -(-value.planes // lanes), SPREAD_THREADS // lanes
+    value.team_bits = lanes.bit_length() - 1
+    # Positions of a block: as many as its threads may write, as long as there are enough blocks.
+    most = max(1, value.lines * groups // (4 * device.multiprocessors))
+    value.columns = max(slices, min(slices * SPREAD_STORES, most))
+    return Work("channels", value, groups * -(-value.lines // value.columns), SPREAD_THREADS, shape.width)
