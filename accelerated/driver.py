@@ -68,8 +68,8 @@ class Driver:
         texts = ctypes.c_char_p(), ctypes.c_char_p()
         for describe, text in zip(("cuGetErrorName", "cuGetErrorString"), texts, strict=True):
             self.functions[describe](code, ctypes.byref(text))
-        meaning, text = ((part.value or b"unknown").decode() for part in texts)
-        return DriverError(f"{name}: {text} ({meaning}, {code})")
+        error, meaning = ((text.value or b"unknown").decode() for text in texts)
+        return DriverError(f"{name}: {meaning} ({error}, {code})")
 
 
 class _Attribute(ctypes.Structure):
@@ -103,7 +103,7 @@ def configuration(
 ) -> Configuration:
     """attributes: those that hold."""
     sizes = [(_UINT * 3)(*(*size, 1, 1)[:3]) for size in (grid, block)]
-    listed = (_Attribute * len(attributes))(*((name, 0, 1) for name in attributes))
+    listed = (_Attribute * len(attributes))(*(_Attribute(name, 0, 1) for name in attributes))
     where = ctypes.addressof(listed) if attributes else None
     made = _Configuration(*sizes, shared_bytes, stream or None, where, len(attributes))
     return Configuration(ctypes.addressof(made), (made, listed))
