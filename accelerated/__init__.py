@@ -1,4 +1,4 @@
-"""The production backend: CUDA kernels launched through PyCUDA, or compiled for the host and emulated."""
+"""The production backend: CUDA kernels on PyCUDA's devices, or compiled for the host and emulated."""
 
 from . import activation, convolution, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
 from .backend import AcceleratedBackend

@@ -83,13 +83,19 @@ def cache_folder() -> Path:
 
 
 class Kernel(NamedTuple):
+    """``launch_bounds``: the arguments of __launch_bounds__, empty without it; ``waits``: whether it begins with
+    wait_for_earlier_kernels() (kernels/launch.cuh), so that it may be launched before those have finished."""
+
     name: str
-    launch_bounds: str  # the arguments of __launch_bounds__, empty without it
+    launch_bounds: str
+    waits: bool
 
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<[^>]+>).*$', re.MULTILINE)
 LAUNCH_BOUNDS = r"(?:__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)\s*)?"
-KERNEL = re.compile(rf'extern\s+"C"\s+__global__\s+{LAUNCH_BOUNDS}void\s+{LAUNCH_BOUNDS}(\w+)\s*\(')
+KERNEL = re.compile(
+    rf'extern\s+"C"\s+__global__\s+{LAUNCH_BOUNDS}void\s+{LAUNCH_BOUNDS}(\w+)\s*\([^)]*\)\s*(?:\{{\s*(wait_for_earlier_kernels\(\);))?'
+)
 
 
 def flatten(source: Path) -> str:
@@ -121,7 +127,7 @@ def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> li
     if not matches:
         message = 'no kernel: expected extern "C" __global__ void NAME(const Arguments arguments)'
         raise CompileError(module.source, module.definitions, message)
-    return [Kernel(name, before or after) for before, after, name in matches]
+    return [Kernel(name, before or after, bool(waits)) for before, after, name, waits in matches]
 
 
 # Compilers
@@ -167,7 +173,7 @@ def compiler_version(program: str) -> str:
 ARGUMENT_BYTES = """
 template <class Signature> struct ArgumentBytes;
 template <class Arguments> struct ArgumentBytes<void(Arguments)> {
-  static constexpr unsigned long long value = sizeof(Arguments), alignment = alignof(Arguments);
+  static constexpr unsigned long long value = sizeof(Arguments);
 };
 """
 
@@ -194,8 +200,8 @@ class Nvcc:
 
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
         sizes = [
-            f'extern "C" __device__ __attribute__((used)) unsigned long long arguments_of_{kernel.name}[2] = '
-            f"{{ArgumentBytes<decltype({kernel.name})>::value, ArgumentBytes<decltype({kernel.name})>::alignment}};\n"
+            f'extern "C" __device__ __attribute__((used)) unsigned long long about_{kernel.name}[2] = '
+            f"{{ArgumentBytes<decltype({kernel.name})>::value, {int(kernel.waits)}}};\n"
             for kernel in kernels
         ]
         return f'{module.preamble}#include "{module.source}"\n{ARGUMENT_BYTES}{"".join(sizes)}'

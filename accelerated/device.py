@@ -21,7 +21,19 @@ import numpy
 
 from . import tensor_maps
 from .compiler import Definitions, Module, build, is_built, module
-from .driver import NON_PORTABLE_CLUSTER_SIZE_ALLOWED, Driver, DriverError, DriverKernel
+from .driver import (
+    COOPERATIVE,
+    MAX_DYNAMIC_SHARED_SIZE_BYTES,
+    MAX_THREADS_PER_BLOCK,
+    NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+    PROGRAMMATIC_STREAM_SERIALIZATION,
+    SHARED_SIZE_BYTES,
+    Configuration,
+    Driver,
+    DriverError,
+    LoadedModule,
+    configuration,
+)
 from .errors import CompileError, DeviceError, DeviceUnavailable
 from .tensor_maps import TensorMap
 
@@ -101,7 +113,9 @@ class Function(ABC):
         block: Dimensions,
         shared_bytes: int = 0,
         stream: Stream | None = None,
+        cooperative: bool = False,
     ) -> None:
+        """cooperative: all blocks run at the same time, or the launch fails."""
         if len(arguments) != self.argument_bytes:
             raise TypeError(
                 f"arguments: {self.name} takes a structure of {self.argument_bytes} bytes, not {len(arguments)}"
@@ -109,7 +123,7 @@ class Function(ABC):
         configuration = (grid, block, shared_bytes)
         if configuration not in self._accepted:
             self._accept(configuration)
-        self._launch(arguments, grid, block, shared_bytes, stream)
+        self._launch(arguments, grid, block, shared_bytes, stream, cooperative)
 
     def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int) -> bool:
         """Whether the device has room for the clusters of this kernel, which may be larger than every GPU allows.
@@ -126,6 +140,7 @@ class Function(ABC):
         block: Dimensions,
         shared_bytes: int,
         stream: Stream | None,
+        cooperative: bool,
     ) -> None: ...
 
     def _accept(self, configuration: tuple[Dimensions, Dimensions, int]) -> None:
@@ -372,82 +387,70 @@ class ForeignStream(Stream):
 
 
 class GpuFunction(Function):
-    DEFAULT_SHARED_BYTES = 48 * 1024  # a kernel has to ask for more
-    BUFFER_ALIGNMENT = 16
+    """A kernel of a module, launched through the driver, because PyCUDA's launches have no attributes."""
+
+    OVERLAPPING_ARCHITECTURE = 90  # from which on kernels begin before earlier ones have finished
 
     device: GpuDevice
 
-    def __init__(self, device: GpuDevice, loaded: Any, image: bytes, name: str) -> None:
+    def __init__(self, device: GpuDevice, module: LoadedModule, name: str) -> None:
         super().__init__()
-        self.device, self.name, self._image = device, name, image
-        cuda = device.cuda
+        self.device, self.name = device, name
         try:
-            self._function = loaded.get_function(name)
-            address, nbytes = loaded.get_global(f"arguments_of_{name}")
-        except cuda.LogicError as error:
+            self._kernel = module.kernel(name)
+            self.argument_bytes, waits = struct.unpack("<QQ", module.content(f"about_{name}"))
+        except DriverError as error:
             raise KeyError(f"the module has no kernel {name}: {error}") from error
-        described = bytearray(nbytes)
-        cuda.memcpy_dtoh(described, address)
-        attributes = cuda.function_attribute
-        self.argument_bytes, alignment = struct.unpack("<QQ", described)
-        # PyCUDA hands over a buffer of arguments, which the driver does not align as such a structure needs it.
-        self._aligned = alignment > self.BUFFER_ALIGNMENT
-        self.maximum_threads = self._function.get_attribute(attributes.MAX_THREADS_PER_BLOCK)
-        self.static_shared_bytes = self._function.get_attribute(attributes.SHARED_SIZE_BYTES)
-        self._dynamic_limit = self.DEFAULT_SHARED_BYTES - self.static_shared_bytes
-        self._launch_kernel = self._function._launch_kernel
-        self._driver_kernel: DriverKernel | None = None
-
-    def _accept(self, configuration: tuple[Dimensions, Dimensions, int]) -> None:
-        super()._accept(configuration)
-        shared_bytes = configuration[2]
-        if shared_bytes > self._dynamic_limit:
-            with self.device.errors(f"{self.name}: raising the limit of shared memory to {shared_bytes} bytes"):
-                attribute = self.device.cuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
-                self._function.set_attribute(attribute, shared_bytes)
-            self._dynamic_limit = shared_bytes
+        self._content = ctypes.c_ubyte * self.argument_bytes
+        self._overlaps = bool(waits) and int(device.architecture.removeprefix("sm_")) >= self.OVERLAPPING_ARCHITECTURE
+        self.maximum_threads = self._kernel.attribute(MAX_THREADS_PER_BLOCK)
+        self.static_shared_bytes = self._kernel.attribute(SHARED_SIZE_BYTES)
+        self._kernel.set_attribute(
+            MAX_DYNAMIC_SHARED_SIZE_BYTES, device.shared_bytes_per_block - self.static_shared_bytes
+        )
+        self._configurations: dict[tuple[Any, ...], Configuration] = {}
 
     def _launch(
-        self, arguments: bytes | bytearray, grid: Dimensions, block: Dimensions, shared_bytes: int, stream: Any
+        self,
+        arguments: bytes | bytearray,
+        grid: Dimensions,
+        block: Dimensions,
+        shared_bytes: int,
+        stream: Stream | None,
+        cooperative: bool,
     ) -> None:
         device = self.device
         if _thread.device is not device:
             device.make_current()
+        key = (grid, block, shared_bytes, stream.handle if stream else 0, cooperative)
+        how = self._configurations.get(key)
+        if how is None:
+            how = self._configure(*key)
+        if isinstance(arguments, bytes):  # which the driver cannot be given the address of
+            arguments = bytearray(arguments)
         try:
-            if self._aligned:
-                self._launch_foreign(arguments, grid, block, shared_bytes, stream.handle if stream else 0)
-            elif stream is None or not stream.handle:
-                self._launch_kernel(grid, block, arguments, shared_bytes, None)
-            elif type(stream) is GpuStream:
-                self._launch_kernel(grid, block, arguments, shared_bytes, stream.stream)
-            else:
-                self._launch_foreign(arguments, grid, block, shared_bytes, stream.handle)
-        except (device.cuda.Error, DriverError) as error:
-            configuration = f"grid={grid} block={block} shared_bytes={shared_bytes}"
+            self._kernel.launch(how, ctypes.addressof(self._content.from_buffer(arguments)))
+        except DriverError as error:
+            configuration = f"grid={grid} block={block} shared_bytes={shared_bytes} cooperative={cooperative}"
             raise DeviceError(f"launching {self.name} with {configuration}: {error}") from error
+
+    def _configure(
+        self, grid: Dimensions, block: Dimensions, shared_bytes: int, stream: int, cooperative: bool
+    ) -> Configuration:
+        attributes = (COOPERATIVE,) if cooperative else (PROGRAMMATIC_STREAM_SERIALIZATION,) * self._overlaps
+        if len(self._configurations) >= REMEMBERED_CONFIGURATIONS:
+            self._configurations.clear()
+        made = configuration(grid, block, shared_bytes, stream, attributes)
+        self._configurations[grid, block, shared_bytes, stream, cooperative] = made
+        return made
 
     def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int) -> bool:
         try:
             self.device.make_current()
-            if not self._kernel_of_driver().active_clusters(grid, block, shared_bytes):
-                return False
-            # PyCUDA has no name for the attribute.
-            attribute = self.device.cuda.function_attribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)
-            self._function.set_attribute(attribute, 1)
-        except (self.device.cuda.Error, DriverError, TypeError, ValueError):
+            self._kernel.set_attribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
+            return self._kernel.active_clusters(configuration(grid, block, shared_bytes)) > 0
+        except DriverError:
             return False
-        return True
-
-    def _kernel_of_driver(self) -> DriverKernel:
-        if self._driver_kernel is None:
-            limit = self.device.shared_bytes_per_block - self.static_shared_bytes
-            self._driver_kernel = DriverKernel(self.device.driver, self._image, self.name, limit)
-        return self._driver_kernel
-
-    def _launch_foreign(
-        self, arguments: bytes | bytearray, grid: Dimensions, block: Dimensions, shared_bytes: int, handle: int
-    ) -> None:
-        self._kernel_of_driver().launch(arguments, grid, block, shared_bytes, handle)
 
 
 class GpuDevice(Device):
@@ -468,7 +471,10 @@ class GpuDevice(Device):
         if not 0 <= index < count:
             raise DeviceUnavailable(f"index={index}: the number of GPUs is {count}")
         self.cuda: Any = cuda
-        self.driver = Driver()
+        try:
+            self.driver = Driver()
+        except (OSError, AttributeError) as error:
+            raise DeviceUnavailable(f"the NVIDIA driver lacks a function, 11.8 or later is needed: {error}") from error
         self.closed = False
         gpu = cuda.Device(index)
         attributes = cuda.device_attribute
@@ -559,13 +565,13 @@ class GpuDevice(Device):
             self.driver.require(tensor_maps.SIGNATURES)
             return tensor_maps.driver_map(self.driver, wanted, address)
 
-    def _load_module(self, path: Path, content: bytes) -> tuple[Any, bytes]:
+    def _load_module(self, path: Path, content: bytes) -> LoadedModule:
         with self.errors(f"loading {path}"):
-            return self.cuda.module_from_buffer(content), content
+            return LoadedModule(self.driver, content)
 
-    def _find(self, module: tuple[Any, bytes], kernel_name: str) -> GpuFunction:
+    def _find(self, module: LoadedModule, kernel_name: str) -> GpuFunction:
         with self.errors(f"finding {kernel_name}"):
-            return GpuFunction(self, *module, kernel_name)
+            return GpuFunction(self, module, kernel_name)
 
 
 _opening = threading.Lock()

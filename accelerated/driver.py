@@ -1,13 +1,16 @@
-"""The few functions of the CUDA driver that PyCUDA does not offer: work on streams that PyCUDA did not make."""
+"""The CUDA driver's library, for what PyCUDA does not offer: launches with attributes, work on streams of others."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 SUCCESS, NOT_READY = 0, 600
-MAX_DYNAMIC_SHARED_SIZE_BYTES, NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 8, 14  # function attributes
+# Attributes of functions and of launches
+MAX_THREADS_PER_BLOCK, SHARED_SIZE_BYTES = 0, 1
+MAX_DYNAMIC_SHARED_SIZE_BYTES, NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 8, 14
+COOPERATIVE, PROGRAMMATIC_STREAM_SERIALIZATION = 2, 6
 
 _POINTER, _ADDRESS, _SIZE, _INT, _UINT = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint
 _SIGNATURES = {
@@ -15,11 +18,14 @@ _SIGNATURES = {
     "cuGetErrorString": (_INT, _POINTER),
     "cuModuleLoadData": (_POINTER, ctypes.c_char_p),
     "cuModuleGetFunction": (_POINTER, _POINTER, ctypes.c_char_p),
+    "cuModuleGetGlobal_v2": (_POINTER, _POINTER, _POINTER, ctypes.c_char_p),
+    "cuFuncGetAttribute": (_POINTER, _INT, _POINTER),
     "cuFuncSetAttribute": (_POINTER, _INT, _INT),
-    "cuLaunchKernel": (_POINTER, *(_UINT,) * 7, _POINTER, _POINTER, _POINTER),
+    "cuLaunchKernelEx": (_POINTER, _POINTER, _POINTER, _POINTER),
     "cuOccupancyMaxActiveClusters": (_POINTER, _POINTER, _POINTER),
     "cuStreamSynchronize": (_POINTER,),
     "cuStreamQuery": (_POINTER,),
+    "cuMemcpyDtoH_v2": (_POINTER, _ADDRESS, _SIZE),
     "cuMemcpyHtoDAsync_v2": (_ADDRESS, _POINTER, _SIZE, _POINTER),
     "cuMemcpyDtoHAsync_v2": (_POINTER, _ADDRESS, _SIZE, _POINTER),
     "cuMemcpyDtoDAsync_v2": (_ADDRESS, _ADDRESS, _SIZE, _POINTER),
@@ -49,23 +55,30 @@ class Driver:
 
     def call(self, name: str, *arguments: object) -> None:
         if code := self.functions[name](*arguments):
-            raise DriverError(f"{name}: {self._describe(code)}")
+            raise self.error(name, code)
 
     def stream_is_done(self, handle: int) -> bool:
         code = self.functions["cuStreamQuery"](handle)
         if code not in (SUCCESS, NOT_READY):
-            raise DriverError(f"cuStreamQuery: {self._describe(code)}")
+            raise self.error("cuStreamQuery", code)
         return bool(code == SUCCESS)
 
-    def _describe(self, code: int) -> str:
+    def error(self, name: str, code: int) -> DriverError:
+        """What a function's result means."""
         texts = ctypes.c_char_p(), ctypes.c_char_p()
-        for name, text in zip(("cuGetErrorName", "cuGetErrorString"), texts, strict=True):
-            self.functions[name](code, ctypes.byref(text))
-        name, meaning = ((text.value or b"unknown").decode() for text in texts)
-        return f"{meaning} ({name}, {code})"
+        for describe, text in zip(("cuGetErrorName", "cuGetErrorString"), texts, strict=True):
+            self.functions[describe](code, ctypes.byref(text))
+        error, meaning = ((text.value or b"unknown").decode() for text in texts)
+        return DriverError(f"{name}: {meaning} ({error}, {code})")
 
 
-class _LaunchConfiguration(ctypes.Structure):
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute, of those whose value is an integer."""
+
+    _fields_ = [("name", _INT), ("padding", _INT), ("value", _INT), ("rest", _INT * 15)]
+
+
+class _Configuration(ctypes.Structure):
     """CUlaunchConfig."""
 
     _fields_ = [
@@ -78,38 +91,71 @@ class _LaunchConfiguration(ctypes.Structure):
     ]
 
 
-class DriverKernel:
-    """A kernel, loaded without PyCUDA."""
+class Configuration(NamedTuple):
+    """How a kernel is launched, laid out for the driver, which is given the address."""
 
-    def __init__(self, driver: Driver, image: bytes, name: str, dynamic_shared_bytes: int) -> None:
-        self._driver = driver
-        module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
-        driver.call("cuModuleLoadData", ctypes.byref(module), image)
-        driver.call("cuModuleGetFunction", ctypes.byref(self._function), module, name.encode())
-        driver.call("cuFuncSetAttribute", self._function, MAX_DYNAMIC_SHARED_SIZE_BYTES, dynamic_shared_bytes)
+    address: int
+    kept: tuple[Any, ...]
 
-    def active_clusters(self, grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int) -> int:
-        """How many of the kernel's clusters, of any size from now on, the device holds at a time."""
-        self._driver.call("cuFuncSetAttribute", self._function, NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
-        sizes = [(_UINT * 3)(*(*size, 1, 1)[:3]) for size in (grid, block)]
-        configuration = _LaunchConfiguration(*sizes, shared_bytes, None, None, 0)
-        count = ctypes.c_int()
-        self._driver.call(
-            "cuOccupancyMaxActiveClusters", ctypes.byref(count), self._function, ctypes.byref(configuration)
+
+def configuration(
+    grid: tuple[int, ...], block: tuple[int, ...], shared_bytes: int, stream: int = 0, attributes: tuple[int, ...] = ()
+) -> Configuration:
+    """attributes: those that hold."""
+    sizes = [(_UINT * 3)(*(*size, 1, 1)[:3]) for size in (grid, block)]
+    listed = (_Attribute * len(attributes))(*(_Attribute(name, 0, 1) for name in attributes))
+    where = ctypes.addressof(listed) if attributes else None
+    made = _Configuration(*sizes, shared_bytes, stream or None, where, len(attributes))
+    return Configuration(ctypes.addressof(made), (made, listed))
+
+
+class LoadedModule:
+    """A compiled module in the current context; it stays there."""
+
+    def __init__(self, driver: Driver, image: bytes) -> None:
+        self.driver, self._handle = driver, ctypes.c_void_p()
+        driver.call("cuModuleLoadData", ctypes.byref(self._handle), image)
+
+    def kernel(self, name: str) -> LoadedKernel:
+        handle = ctypes.c_void_p()
+        self.driver.call("cuModuleGetFunction", ctypes.byref(handle), self._handle, name.encode())
+        return LoadedKernel(self.driver, handle)
+
+    def content(self, name: str) -> bytearray:
+        """Of a variable in the device's memory."""
+        address, nbytes = _ADDRESS(), _SIZE()
+        self.driver.call(
+            "cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(nbytes), self._handle, name.encode()
         )
+        data = bytearray(nbytes.value)
+        target = (ctypes.c_ubyte * len(data)).from_buffer(data)
+        self.driver.call("cuMemcpyDtoH_v2", ctypes.addressof(target), address, nbytes)
+        return data
+
+
+class LoadedKernel:
+    """A kernel of a loaded module."""
+
+    def __init__(self, driver: Driver, handle: ctypes.c_void_p) -> None:
+        self.driver, self._handle = driver, handle.value
+        self._launch = driver.functions["cuLaunchKernelEx"]
+
+    def attribute(self, number: int) -> int:
+        value = ctypes.c_int()
+        self.driver.call("cuFuncGetAttribute", ctypes.byref(value), number, self._handle)
+        return value.value
+
+    def set_attribute(self, number: int, value: int) -> None:
+        self.driver.call("cuFuncSetAttribute", self._handle, number, value)
+
+    def active_clusters(self, how: Configuration) -> int:
+        """How many of the kernel's clusters the device holds at a time."""
+        count = ctypes.c_int()
+        self.driver.call("cuOccupancyMaxActiveClusters", ctypes.byref(count), self._handle, how.address)
         return count.value
 
-    def launch(
-        self,
-        arguments: bytes | bytearray,
-        grid: tuple[int, ...],
-        block: tuple[int, ...],
-        shared_bytes: int,
-        stream: int,
-    ) -> None:
-        content = (ctypes.c_ubyte * len(arguments)).from_buffer(bytearray(arguments))
-        parameters = ctypes.c_void_p(ctypes.addressof(content))  # the address of the one parameter
-        sizes = (*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3])
-        self._driver.call(
-            "cuLaunchKernel", self._function, *sizes, shared_bytes, stream, ctypes.addressof(parameters), None
-        )
+    def launch(self, how: Configuration, arguments: int) -> None:
+        """arguments: the address of the kernel's one argument."""
+        parameters = ctypes.c_void_p(arguments)
+        if code := self._launch(how.address, self._handle, ctypes.addressof(parameters), None):
+            raise self.driver.error("cuLaunchKernelEx", code)

@@ -30,7 +30,8 @@ COMPUTES = {FLOAT: "float", DOUBLE: "double"}
 
 
 class Launch:
-    """One kernel with its packed arguments. ``operands`` names the pointers, which come first in the arguments."""
+    """One kernel with its packed arguments. ``operands`` names the pointers, which come first in the arguments;
+    ``cooperative``: its blocks wait for each other, so that all have to run at the same time."""
 
     def __init__(
         self,
@@ -40,14 +41,10 @@ class Launch:
         grid: Extent,
         block: Extent = (256, 1, 1),
         shared_bytes: int = 0,
+        cooperative: bool = False,
     ) -> None:
-        self.function, self.operands, self.grid, self.block, self.shared_bytes = (
-            function,
-            tuple(operands),
-            grid,
-            block,
-            shared_bytes,
-        )
+        self.function, self.operands = function, tuple(operands)
+        self.grid, self.block, self.shared_bytes, self.cooperative = grid, block, shared_bytes, cooperative
         self.template = bytes(arguments)
         self.pack_addresses = struct.Struct(f"{len(self.operands)}Q").pack_into
 
@@ -55,7 +52,7 @@ class Launch:
         """Launch on the operands at these addresses."""
         arguments = bytearray(self.template)
         self.pack_addresses(arguments, 0, *addresses)
-        self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream)
+        self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream, self.cooperative)
 
     def wait_for_kernel(self) -> None:
         """Until this launch is made by the kernel that is meant for it, not by one that takes over meanwhile."""

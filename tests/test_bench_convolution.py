@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from dualdnn.accelerated.timing import Graph
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnMathType_t as Math
@@ -39,8 +40,10 @@ class StandInBenchmark:
     def __init__(self):
         self.stats = SimpleNamespace(stats=SimpleNamespace(median=None))
 
-    def pedantic(self, work, rounds, warmup_rounds):
-        work()
+    def pedantic(self, work, setup, rounds, warmup_rounds):
+        for _ in range(2):
+            setup()
+            work()
         self.stats.stats.median = 1e-3
 
 
@@ -129,6 +132,23 @@ def test_a_vendor_that_fails_while_it_is_timed():
     bench._ours = ours
     result = bench.measure(FLAT, StandInBenchmark())
     assert result["ours_us"] and result["vendor_us"] is None and "broke later" in result["message"]
+
+
+def test_everybody_has_a_turn_in_every_round(monkeypatch):
+    """Whoever is measured after the others would have a warmer device."""
+    turns = []
+
+    class Noted(Graph):
+        def __call__(self):
+            turns.append(self)
+            super().__call__()
+
+    monkeypatch.setattr("dualdnn.accelerated.timing.Graph", Noted)
+    bench = Bench("emulated", StandInVendor())
+    result = bench.measure(FLAT, StandInBenchmark())
+    assert result["message"] is None
+    *_, vendor, ours, vendor_again, ours_again = turns
+    assert vendor is vendor_again and ours is ours_again and vendor is not ours
 
 
 def test_a_row_of_ours_that_fails(monkeypatch):

@@ -227,4 +227,23 @@ def test_nvcc_compiles_the_test_kernels(folder: Path) -> None:
     paths = compiler.compile_all(modules, "sm_90", jobs=2)
     for path in paths:
         content = compiler.verified(path)
-        assert content and content.startswith(b"\x7fELF") and b"arguments_of_" in content
+        assert content and content.startswith(b"\x7fELF") and b"about_" in content
+
+
+def test_which_kernels_wait_for_earlier_ones() -> None:
+    """Only those that begin with it may be launched before the earlier ones have finished."""
+    parts = 'extern "C" __global__ void', "(const Arguments a) {", "wait_for_earlier_kernels();"
+    names = {
+        "begins": "{0} begins{1}\n  {2}\n  work(a); }}",
+        "late": "{0} late{1} work(a); {2} }}",
+        "never": "{0} __launch_bounds__(f(2)) never{1} }}",
+        "line": "{0} __launch_bounds__(128, 2) line{1} {2} work(a); }}",
+    }
+    source = "\n".join(text.format(*parts) for text in names.values())
+    found = compiler.find_kernels(compiler.Module(Path("x.cu")), source, [])
+    assert {kernel.name: kernel.waits for kernel in found} == {
+        "begins": True, "late": False, "never": False, "line": True,
+    }  # fmt: skip
+    written = compiler.Nvcc("sm_90").wrap(compiler.Module(Path("x.cu")), found)
+    assert "about_begins[2] = {ArgumentBytes<decltype(begins)>::value, 1};" in written
+    assert "about_late[2] = {ArgumentBytes<decltype(late)>::value, 0};" in written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,13 @@ def test_every_operation_is_implemented_and_callable():
     assert set(reference.implemented()) == operations
     assert set(accelerated.implemented()) == operations
     assert set(CALLS) == operations
+
+
+def test_kernels_begin_by_waiting_for_earlier_ones():
+    """Without it a kernel could start on memory that another one still writes; launch.cuh."""
+    for path in sorted((ROOT / "accelerated/kernels").glob("*.cu")):
+        beginnings = re.findall(r"__global__[^{;]*\{[\s\\]*(\S+)", path.read_text())
+        assert beginnings and set(beginnings) == {"wait_for_earlier_kernels();"}, path.name
 
 
 def test_kernel_files_begin_with_their_floor():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import shutil
 import struct
@@ -95,7 +96,10 @@ class EmulatedFunction(Function):
         block: Dimensions,
         shared_bytes: int,
         stream: Stream | None,
+        cooperative: bool,
     ) -> None:
+        if cooperative and math.prod(grid) > 1:
+            raise DeviceError(f"{self.name}: a cooperative launch of grid={grid}; this device runs one block at a time")
         launch = _Launch(
             ctypes.pointer(self._kernel),
             bytes(arguments),

@@ -93,7 +93,7 @@ class EmulatedToolchain:
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
         table = "".join(
             f'emulated::describe<{name}>("{name}", {bounds or "emulated::maximum_threads"}),\n'
-            for name, bounds in kernels
+            for name, bounds, _ in kernels
         )
         return (
             f'#include "{HEADER}"\n{module.preamble}#include "{module.source}"\n'

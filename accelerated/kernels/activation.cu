@@ -87,6 +87,7 @@ template <class Function> __device__ __forceinline__ void forward(const ForwardA
 }
 
 extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_forward(const ForwardArguments a) {
+  wait_for_earlier_kernels();
   bool propagate = a.propagate;
   switch (a.mode) {
     case SIGMOID: return forward(a, Sigmoid{});
@@ -127,6 +128,7 @@ template <class Function> __device__ __forceinline__ void backward(const Backwar
 }
 
 extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_backward(const BackwardArguments a) {
+  wait_for_earlier_kernels();
   switch (a.mode) {
     case SIGMOID: return backward(a, SigmoidGradient{});
     case TANH: return backward(a, TanhGradient{});

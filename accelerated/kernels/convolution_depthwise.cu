@@ -91,8 +91,8 @@ template <int WIDTH> __device__ __forceinline__ void one_position(const Argument
   if (work.image < a.images) any_filter<WIDTH>(a, work);
 }
 
-extern "C" __global__ void depthwise_channels(const Arguments a) { one_position<4>(a); }
-extern "C" __global__ void depthwise_columns(const Arguments a) { one_position<1>(a); }
+extern "C" __global__ void depthwise_channels(const Arguments a) { wait_for_earlier_kernels(); one_position<4>(a); }
+extern "C" __global__ void depthwise_columns(const Arguments a) { wait_for_earlier_kernels(); one_position<1>(a); }
 
 #else
 
@@ -265,6 +265,7 @@ __device__ __forceinline__ void read_taps(const ELEMENT* w, bool flipped, COMPUT
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) depthwise_strips(const Arguments a) {
+  wait_for_earlier_kernels();
   const Convolution& c = a.convolution;
   unsigned index = blockIdx.x * blockDim.x + threadIdx.x, pack, block, strip;
   Work work{};

@@ -151,15 +151,18 @@ __device__ __forceinline__ void rows_to_spectrum(const Arguments& a, const ELEME
 }
 
 extern "C" __global__ void __launch_bounds__(256) fft_images(const Arguments a) {
+  wait_for_earlier_kernels();
   rows_to_spectrum(a, a.x, [&](unsigned column) { return image_box(a, column); });
 }
 
 extern "C" __global__ void __launch_bounds__(256) fft_filters(const Arguments a) {
+  wait_for_earlier_kernels();
   rows_to_spectrum(a, a.w, [&](unsigned column) { return filter_box(a, column); });
 }
 
 // Transforms along the depth or the rows, in place.
 extern "C" __global__ void __launch_bounds__(256) fft_lines(const Arguments a) {
+  wait_for_earlier_kernels();
   const int size = a.size[a.axis];
   Complex* values = reinterpret_cast<Complex*>(shared_memory);
   Complex* spare = values + size * PITCH;
@@ -185,6 +188,7 @@ extern "C" __global__ void __launch_bounds__(256) fft_lines(const Arguments a) {
 // channel] of real ones as it lies. The conjugate h of a filter's spectrum (a correlation multiplies by it) becomes two
 // rows, for the real and the imaginary part of the result: (h.re, -h.im, ...) and (h.im, h.re, ...).
 extern "C" __global__ void fft_expand(const Arguments a) {
+  wait_for_earlier_kernels();
   const unsigned blocks = (a.columns.divisor + blockDim.x - 1) / blockDim.x, column = blockIdx.x % blocks * blockDim.x + threadIdx.x;
   if (column >= a.columns.divisor) return;
   const long long frequency = blockIdx.x / blocks;
@@ -198,6 +202,7 @@ extern "C" __global__ void fft_expand(const Arguments a) {
 
 // Half spectra to rows of results, two rows as the real and the imaginary part of one transform.
 extern "C" __global__ void __launch_bounds__(256) fft_results(const Arguments a) {
+  wait_for_earlier_kernels();
   __shared__ unsigned image[LINES], first[LINES][3], channel[LINES];
   const Convolution& c = a.convolution;
   const int size = a.size[2], pairs = (a.step[1] + 1) / 2;

@@ -338,19 +338,22 @@ __device__ __forceinline__ void multiply_any(const Arguments& a) {
     multiply<ELEMENT, typename FilterOf<ELEMENT>::type, FILTERS, POSITIONS, ROWS, COLUMNS, DEPTH>(a, shared);
 }
 
-extern "C" __global__ void __launch_bounds__(256) gemm_64x64(const Arguments a) { multiply_any<64, 64, 4, 4>(a); }
+extern "C" __global__ void __launch_bounds__(256) gemm_64x64(const Arguments a) { wait_for_earlier_kernels(); multiply_any<64, 64, 4, 4>(a); }
 
-extern "C" __global__ void __launch_bounds__(256) gemm_16x256(const Arguments a) { multiply_any<16, 256, 4, 4>(a); }
+extern "C" __global__ void __launch_bounds__(256) gemm_16x256(const Arguments a) { wait_for_earlier_kernels(); multiply_any<16, 256, 4, 4>(a); }
 
 extern "C" __global__ void __launch_bounds__(256, 3) gemm_128x64(const Arguments a) {
+  wait_for_earlier_kernels();
   if constexpr (sizeof(COMPUTE) == 4) multiply_any<128, 64, 8, 4>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3) gemm_64x128(const Arguments a) {
+  wait_for_earlier_kernels();
   if constexpr (sizeof(COMPUTE) == 4) multiply_any<64, 128, 4, 8>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(256, sizeof(ELEMENT) == 2 ? 1 : 2) gemm_128x128(const Arguments a) {
+  wait_for_earlier_kernels();
   if constexpr (sizeof(COMPUTE) == 4) multiply_any<128, 128, 8, 8>(a);
 }
 
@@ -361,6 +364,7 @@ struct TermsArguments {
 
 // The terms of IMPLICIT_PRECOMP_GEMM, once per call instead of once per block.
 extern "C" __global__ void convolution_terms(const TermsArguments a) {
+  wait_for_earlier_kernels();
   unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index < a.convolution.terms) a.table[index] = find_term(a.convolution, index);
 }
@@ -375,6 +379,7 @@ struct MatrixArguments {
 
 // The explicit matrix of the input: a thread writes 16 bytes of it. Floor: its bytes, filter positions times those of x.
 extern "C" __global__ void convolution_matrix(const MatrixArguments a) {
+  wait_for_earlier_kernels();
   constexpr int PACK = 16 / sizeof(ELEMENT);
   const Convolution& c = a.convolution;
   unsigned pack, group;

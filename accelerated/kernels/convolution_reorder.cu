@@ -14,6 +14,7 @@ struct Arguments {
 };
 
 extern "C" __global__ void reorder_filter_and_bias(const Arguments a) {
+  wait_for_earlier_kernels();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned word;
   const unsigned filter = a.words.divide(index, word);

@@ -22,6 +22,7 @@ struct ImageArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(256) repack_image(const ImageArguments a) {
+  wait_for_earlier_kernels();
   __shared__ ELEMENT tile[TILE][TILE + 2];
   unsigned position_tile, channel_tile;
   const unsigned image = a.channel_tiles.divide(a.position_tiles.divide(blockIdx.x, position_tile), channel_tile);
@@ -75,6 +76,7 @@ struct RowsArguments {
 // The copy is [image][depth][row][column of y][group][column of the filter][channel], whole packs for each group. What lies
 // outside the image is zero. A thread writes a pack.
 extern "C" __global__ void repack_image_rows(const RowsArguments a) {
+  wait_for_earlier_kernels();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned pack, group, at[3], channel;
   unsigned rest = a.groups.divide(a.packs.divide(index, pack), group);
@@ -110,6 +112,7 @@ struct FilterArguments {
 
 // Lanes are channels, or (column, channel).
 extern "C" __global__ void repack_filter(const FilterArguments a) {
+  wait_for_earlier_kernels();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned lane, tap, channel;
   const unsigned filter = a.taps.divide(a.lanes.divide(index, lane), tap);

@@ -268,8 +268,8 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> __device__ 
   finish_tile<FILTERS>(a, reinterpret_cast<float*>(stages), m.sums, group, first_filter, first_position);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) tensor_core_packs_64(const Arguments a) { multiply<64, 4, false, true>(a); }
-extern "C" __global__ void __launch_bounds__(256, 2) tensor_core_packs_128(const Arguments a) { multiply<128, 3, false, true>(a); }
-extern "C" __global__ void __launch_bounds__(256, 1) tensor_core_packs_256(const Arguments a) { multiply<256, 4, true, true>(a); }
-extern "C" __global__ void __launch_bounds__(256, 1) tensor_core_values_64(const Arguments a) { multiply<64, 4, false, false>(a); }
-extern "C" __global__ void __launch_bounds__(256, 1) tensor_core_values_128(const Arguments a) { multiply<128, 4, true, false>(a); }
+extern "C" __global__ void __launch_bounds__(256, 2) tensor_core_packs_64(const Arguments a) { wait_for_earlier_kernels(); multiply<64, 4, false, true>(a); }
+extern "C" __global__ void __launch_bounds__(256, 2) tensor_core_packs_128(const Arguments a) { wait_for_earlier_kernels(); multiply<128, 3, false, true>(a); }
+extern "C" __global__ void __launch_bounds__(256, 1) tensor_core_packs_256(const Arguments a) { wait_for_earlier_kernels(); multiply<256, 4, true, true>(a); }
+extern "C" __global__ void __launch_bounds__(256, 1) tensor_core_values_64(const Arguments a) { wait_for_earlier_kernels(); multiply<64, 4, false, false>(a); }
+extern "C" __global__ void __launch_bounds__(256, 1) tensor_core_values_128(const Arguments a) { wait_for_earlier_kernels(); multiply<128, 4, true, false>(a); }

@@ -295,7 +295,7 @@ template <int COLUMNS, int ROWS, int STAGES, bool ALTERNATING, bool PLANES> __de
 
 // name: positions x filters of a tile, and `alternating` where each warpgroup has tiles of its own
 #define KERNEL(name, COLUMNS, ROWS, STAGES, ALTERNATING, PLANES) \
-  extern "C" __global__ void __launch_bounds__(384, 1) name(const __grid_constant__ Arguments a) { multiply<COLUMNS, ROWS, STAGES, ALTERNATING, PLANES>(a); }
+  extern "C" __global__ void __launch_bounds__(384, 1) name(const __grid_constant__ Arguments a) { wait_for_earlier_kernels(); multiply<COLUMNS, ROWS, STAGES, ALTERNATING, PLANES>(a); }
 KERNEL(specialized_128x256, 256, 64, 4, false, false)
 KERNEL(specialized_128x128, 128, 64, 6, false, false)
 KERNEL(specialized_128x64, 64, 64, 8, false, false)

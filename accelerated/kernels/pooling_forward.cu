@@ -125,6 +125,7 @@ template <class Call> __device__ __forceinline__ void with_width(unsigned width,
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_forward(const ForwardArguments a) {
+  wait_for_earlier_kernels();
   with_pool(a.pooling, [&](auto one) { with_width(a.walk.width, [&](auto width) { forward<decltype(one), decltype(width)::value>(a); }); });
 }
 
@@ -170,6 +171,7 @@ __device__ __forceinline__ void forward_tile(const ForwardTileArguments& a, cons
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_forward_tile(const ForwardTileArguments a) {
+  wait_for_earlier_kernels();
   const Axis& axis = a.pooling.axis[0];
   Share share(a.tile, axis.output);
   int first = 0, last = axis.input;
@@ -289,6 +291,7 @@ template <class Pool> __device__ __forceinline__ void reduce_rows(const ReduceAr
 }
 
 extern "C" __global__ void __launch_bounds__(1024) pooling_forward_reduce(const ReduceArguments a) {
+  wait_for_earlier_kernels();
   with_pool(a.pooling, [&](auto one) {
     if (a.lanes == 0) return reduce_rows<decltype(one)>(a);
     with_width(a.walk.width, [&](auto width) { reduce_channels<decltype(one), decltype(width)::value>(a); });

@@ -106,6 +106,7 @@ template <bool SAME> __device__ __forceinline__ void backward_average(const Back
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_backward_average(const BackwardArguments a) {
+  wait_for_earlier_kernels();
   Tile tile(a.box);
   if (!tile.exists) return;
   a.reciprocal != COMPUTE(0) ? backward_average<true>(a, tile) : backward_average<false>(a, tile);
@@ -219,6 +220,7 @@ template <class Pool> __device__ __forceinline__ void backward_maximum(const Bac
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_backward_maximum(const BackwardArguments a) {
+  wait_for_earlier_kernels();
   Tile tile(a.box);
   if (!tile.exists) return;
   if (a.propagate)

@@ -69,6 +69,7 @@ template <class Pool, bool SAME> __device__ __forceinline__ void forward(const F
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forward(const ForwardArguments a) {
+  wait_for_earlier_kernels();
   Tile tile(a.box);
   if (!tile.exists) return;
   if (a.mode == AVERAGE_INCLUDE || a.mode == AVERAGE_EXCLUDE)

@@ -467,21 +467,26 @@ template <class Reduction> __device__ __forceinline__ void merge_partial_results
   }
 
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_rows(const Arguments a) {
+  wait_for_earlier_kernels();
   PLAIN(reduce_rows)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_rows_indexed(const Arguments a) {
+  wait_for_earlier_kernels();
   bool propagate = a.propagate;
   INDEXED(reduce_rows)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_columns(const Arguments a) {
+  wait_for_earlier_kernels();
   PLAIN(reduce_columns)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_columns_indexed(const Arguments a) {
+  wait_for_earlier_kernels();
   bool propagate = a.propagate;
   INDEXED(reduce_columns)
 }
 // Partial results are sums, products or maxima already: what was done to the elements is not done again.
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_partial_results(const Arguments a) {
+  wait_for_earlier_kernels();
   switch (a.op) {
     case MUL:
     case MUL_NO_ZEROS: return merge_partial_results(a, Product<Itself>{});
@@ -492,5 +497,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_part
   }
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_partial_results_indexed(const Arguments a) {
+  wait_for_earlier_kernels();
   merge_partial_results(a, FirstLargest<Itself>{static_cast<bool>(a.propagate)});
 }

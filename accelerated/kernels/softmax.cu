@@ -779,15 +779,19 @@ constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE
 
 #define SOFTMAX(name, rule, line)                                                                                                                \
   extern "C" __global__ void __launch_bounds__(512, LINE_BLOCKS) name##_lines(const Arguments<rule::INPUTS> a) {                                 \
+  wait_for_earlier_kernels(); \
     softmax<rule, line, false, false>(a);                                                                                                        \
   }                                                                                                                                              \
   extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(512, LINE_BLOCKS) name##_lines_cluster(const Arguments<rule::INPUTS> a) {     \
+  wait_for_earlier_kernels(); \
     softmax<rule, line, false, true>(a);                                                                                                         \
   }                                                                                                                                              \
   extern "C" __global__ void __launch_bounds__(256, COLUMN_BLOCKS) name##_columns(const Arguments<rule::INPUTS> a) {                             \
+  wait_for_earlier_kernels(); \
     softmax<rule, line, true, false>(a);                                                                                                         \
   }                                                                                                                                              \
   extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(256, COLUMN_BLOCKS) name##_columns_cluster(const Arguments<rule::INPUTS> a) { \
+  wait_for_earlier_kernels(); \
     softmax<rule, line, true, true>(a);                                                                                                          \
   }
 
@@ -796,14 +800,16 @@ SOFTMAX(softmax_forward_narrow, Forward, NarrowLine)
 SOFTMAX(softmax_backward_wide, Backward, WideLine)
 SOFTMAX(softmax_backward_narrow, Backward, NarrowLine)
 
-extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_forward_tile(const Arguments<1> a) { softmax_of_tile<Forward>(a); }
-extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_backward_tile(const Arguments<2> a) { softmax_of_tile<Backward>(a); }
+extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_forward_tile(const Arguments<1> a) { wait_for_earlier_kernels(); softmax_of_tile<Forward>(a); }
+extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_backward_tile(const Arguments<2> a) { wait_for_earlier_kernels(); softmax_of_tile<Backward>(a); }
 
-extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_wide_registers(const Arguments<1> a) { softmax_of_packs<Forward>(a); }
-extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS * 5 / 4) softmax_backward_wide_registers(const Arguments<2> a) { softmax_of_packs<Backward>(a); }
+extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_wide_registers(const Arguments<1> a) { wait_for_earlier_kernels(); softmax_of_packs<Forward>(a); }
+extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS * 5 / 4) softmax_backward_wide_registers(const Arguments<2> a) { wait_for_earlier_kernels(); softmax_of_packs<Backward>(a); }
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_narrow_registers(const Arguments<1> a) {
+  wait_for_earlier_kernels();
   softmax_of_elements<Forward>(a);
 }
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_backward_narrow_registers(const Arguments<2> a) {
+  wait_for_earlier_kernels();
   softmax_of_elements<Backward>(a);
 }

@@ -92,6 +92,7 @@ struct AddDenseArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense(const AddDenseArguments x) {
+  wait_for_earlier_kernels();
   unsigned index = blockIdx.x * (blockDim.x * x.batch) + threadIdx.x;
   for (unsigned done = 0; done < x.batch; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
     Pack<ELEMENT, WIDTH> a[DENSE_BATCH] = {}, prior[DENSE_BATCH] = {};
@@ -112,6 +113,7 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense
 
 // An operand that is UNIFORM: of a pack, the sums with one of its elements, or two.
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_uniform(const AddDenseArguments x) {
+  wait_for_earlier_kernels();
   unsigned index = blockIdx.x * (blockDim.x * x.batch) + threadIdx.x;
   for (unsigned done = 0; done < x.batch; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
     Pack<ELEMENT, WIDTH> prior[DENSE_BATCH] = {};
@@ -161,6 +163,7 @@ struct Add {
 };
 
 extern "C" __global__ void __launch_bounds__(256) add_tensor(const AddArguments x) {
+  wait_for_earlier_kernels();
   Elementwise<ELEMENT, 1, ELEMENT, Add>{{x.a}, x.c, x.beta != COMPUTE(0), {x.alpha, x.beta}}.run<WIDTH>(x.geometry);
 }
 
@@ -267,9 +270,9 @@ template <template <class> class Run, class Arguments> __device__ __forceinline_
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256, BLOCKS) op_tensor_dense(const OpDenseArguments x) { run_to_output<Dense>(x); }
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) op_tensor_dense(const OpDenseArguments x) { wait_for_earlier_kernels(); run_to_output<Dense>(x); }
 
-extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) op_tensor(const OpArguments x) { run_to_output<Strided>(x); }
+extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) op_tensor(const OpArguments x) { wait_for_earlier_kernels(); run_to_output<Strided>(x); }
 
 // --- cudnnSetTensor; cudnnScaleTensor is add_tensor in place ---
 
@@ -290,6 +293,7 @@ struct Set {
 };
 
 extern "C" __global__ void __launch_bounds__(256) set_tensor(const SetArguments x) {
+  wait_for_earlier_kernels();
   ELEMENT value = store<ELEMENT>(x.value);  // one rounding, from the value as it was given
   Elementwise<ELEMENT, 0, ELEMENT, Set>{{nullptr}, x.y, false, {value}}.run<WIDTH>(x.geometry);
 }

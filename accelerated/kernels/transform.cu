@@ -27,6 +27,7 @@ struct RowsArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(TILE_THREADS, ROWS_BLOCKS) transform_rows(const RowsArguments a) {
+  wait_for_earlier_kernels();
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return walk_rows<WIDTH>(a.walk, a.rows, a.source, a.destination, Move{});
   Blend blend{a.alpha, a.beta};
@@ -43,6 +44,7 @@ struct TilesArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(TILE_THREADS, TILES_BLOCKS) transform_tiles(const TilesArguments a) {
+  wait_for_earlier_kernels();
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return walk_tiles(a.walk, a.tiling, a.source, a.destination, Move{});
   Blend blend{a.alpha, a.beta};
@@ -58,15 +60,18 @@ struct TurnArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(TURN_THREADS, TURN_BLOCKS) transform_turn_packs(const TurnArguments a) {
+  wait_for_earlier_kernels();
   if constexpr (same_type<SOURCE, ELEMENT>) turn_packs(a.turn, a.source, a.destination, Move{});
 }
 
 // Blending needs more registers than a move.
 extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_packs_blend(const TurnArguments a) {
+  wait_for_earlier_kernels();
   turn_packs(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});
 }
 
 extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_elements(const TurnArguments a) {
+  wait_for_earlier_kernels();
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return turn_elements(a.turn, a.source, a.destination, Move{});
   turn_elements(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});

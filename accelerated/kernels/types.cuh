@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "launch.cuh"
+
 #ifndef EMULATED_CUDA
 extern __shared__ __align__(16) unsigned char shared_memory[];  // the one name of dynamic shared memory
 #endif

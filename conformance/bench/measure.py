@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ ROUNDS = 9
 BLOCK_ELEMENTS = 1 << 18
 QUICK_RUNS = 3  # of an algorithm of the vendor's, to find the fastest ones
 FINALISTS = 2  # of those, timed as everything else
+EMPTY = Path(__file__).with_name("empty.cu")
 SCRATCH_BYTES = 1 << 20  # at least: a library is never handed NULL for a workspace
 
 Work = Callable[[], Any]
@@ -109,11 +111,10 @@ class Bench:
         return 2 * nbytes / statistics.median(rounds)
 
     def launch_seconds(self) -> float:
-        """Device time of a kernel that has nothing to do, in a graph of many."""
-        row = cudnn.cudnnCreateTensorDescriptor()
-        cudnn.cudnnSetTensor4dDescriptor(row, cudnn.CUDNN_TENSOR_NCHW, cudnn.CUDNN_DATA_FLOAT, 1, 1, 1, 1)
-        memory = self.handle.to_device(np.ones(1, np.float32))
-        return self.clock.median(lambda: cudnn.cudnnScaleTensor(self.handle, row, memory, 0.5), 200)
+        """Device time of a kernel that does nothing and overlaps with no other, in a graph of many."""
+        function = self.device.function(EMPTY, "empty")
+        stream = self.clock.stream
+        return self.clock.median(lambda: function.launch(bytes(8), (1,), (32,), 0, stream), 200)
 
     def measure(self, row: Row, benchmark: Any) -> dict[str, Any]:
         """Times of one row in microseconds; None, and a message, where something could not be timed.
@@ -134,7 +135,7 @@ class Bench:
     def _rounds(
         self, operation: Operation, memory: dict[str, Any], benchmark: Any, messages: list[str]
     ) -> dict[str, Any]:
-        """Medians of all; the rivals are measured before and after ours, so that a drift of the clocks hits everybody."""
+        """Medians of all; everybody has a turn in every round, so that clocks and heat are the same for all."""
         rivals: dict[str, Contender] = {}
         with self._told("vendor", messages):
             rivals |= self._vendor(operation, memory)
@@ -142,21 +143,24 @@ class Bench:
             rivals |= self._graph(operation, memory)
         ours, found = self._ours(operation, memory)
         times: dict[str, list[float]] = {name: [] for name in rivals}
-
-        def rivals_turn() -> None:
+        with contextlib.ExitStack() as stack:
+            graphs: dict[str, Graph] = {}
             for name, rival in rivals.items():
                 with self._told(name, messages):
-                    times[name].append(self._median(rival.work))
+                    graphs[name] = stack.enter_context(self._repeated(rival.work, self._repetitions(rival.work)))
+            graph = stack.enter_context(self._repeated(ours.work, self._repetitions(ours.work)))
 
-        rivals_turn()
-        with self._repeated(ours.work, self._repetitions(ours.work)) as graph:
+            def rivals_turn() -> None:
+                for name, theirs in graphs.items():
+                    with self._told(name, messages):
+                        times[name].append(self.clock.seconds(theirs) / theirs.repetitions)
+
             self.clock.start()
-            benchmark.pedantic(graph, rounds=ROUNDS, warmup_rounds=1)
+            benchmark.pedantic(graph, setup=rivals_turn, rounds=ROUNDS, warmup_rounds=1)
             seconds = benchmark.stats.stats.median / graph.repetitions
-        rivals_turn()
         result = {"ours_us": seconds * 1e6, "host_us": self._host_seconds(ours.work, seconds) * 1e6, **found}
         for name, rival in rivals.items():
-            result[f"{name}_us"] = statistics.mean(times[name]) * 1e6 if times[name] else None
+            result[f"{name}_us"] = statistics.median(times[name]) * 1e6 if times[name] else None
             if rival.name:
                 result[f"{name}_algorithm"] = rival.name
         return result
