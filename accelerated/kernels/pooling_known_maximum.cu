@@ -226,5 +226,6 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Maximu
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum(const MaximumArguments a) {
+  wait_for_earlier_kernels();
   a.propagate ? march_on<true>(a) : march_on<false>(a);
 }

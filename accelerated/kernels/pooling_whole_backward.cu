@@ -24,6 +24,7 @@ __device__ __forceinline__ void write_all(unsigned first, unsigned end, unsigned
 }
 
 extern "C" __global__ void __launch_bounds__(1024) pooling_spread_rows(const SpreadArguments a) {
+  wait_for_earlier_kernels();
   const Whole& whole = a.whole;
   unsigned team = 1u << whole.team_bits, member = threadIdx.x & (team - 1);
   unsigned plane = (blockIdx.x * blockDim.x + threadIdx.x) >> whole.team_bits;
@@ -56,6 +57,7 @@ extern "C" __global__ void __launch_bounds__(1024) pooling_spread_rows(const Spr
 }
 
 extern "C" __global__ void __launch_bounds__(512) pooling_spread_channels(const SpreadArguments a) {
+  wait_for_earlier_kernels();
   const Whole& whole = a.whole;
   unsigned lanes = 1u << whole.team_bits, slice = threadIdx.x >> whole.team_bits, slices = blockDim.x >> whole.team_bits;
   unsigned groups = (whole.planes + lanes - 1) >> whole.team_bits, part = blockIdx.x / groups;
