@@ -37,7 +37,7 @@ class Settings:
 
 
 SETTINGS = {
-    "images": Settings(128, 64, 8, 6, 16, 128, 1, 1),
+    "images": Settings(128, 64, 8, 6, 8, 128, 1, 1),
     "volumes": Settings(128, 96, 8, 4, 8, 64, 1, 1),
 }
 
@@ -167,7 +167,7 @@ def _share(
     march.planes, march.packs = planes, strips.packs
     march.items = lanes * across * rows * march.block_planes
     march.slot = march.block_planes * plane_sums
-    shared_bytes = a0.window * march.slot * compute_bytes
+    shared_bytes = (a0.window * march.slot + MOST_THREADS) * compute_bytes
     if march.items > MOST_THREADS or shared_bytes > MOST_SHARED_BYTES:
         raise Unsuited
     march.lanes, march.strips, march.rows = Divisor.of(lanes), Divisor.of(across), Divisor.of(rows)

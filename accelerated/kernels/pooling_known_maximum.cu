@@ -41,36 +41,35 @@ constexpr int CARRIED = K0 - S0;                                    // planes of
 constexpr int BEFORE0 = (K0 - 1) / S0, BEFORE1 = (K1 - 1) / S1;     // windows before a position's own that may cover it
 constexpr int COLUMNS = Axis2::INPUTS, COUNT = Axis2::COUNT;        // that a strip writes and reads
 constexpr int TURNS1 = (K1 + S1 - 1) / S1, TURNS2 = (COUNT + COLUMNS - 1) / COLUMNS;  // until strips do not overlap
-constexpr int ROW_CODE = 32, PLANE_CODE = 256;                      // places in a strip's windows as a number
-
+constexpr bool APART = LANES == 1 && X_PACK == 1;                   // columns that neighbouring threads write are neighbours
+constexpr int WRITTEN = APART ? 1 : COLUMNS;                        // neighbours that a thread writes
+constexpr int ALONG = APART ? 1 : LANES > 1 ? LANES : X_PACK, VECTOR = ALONG < 4 ? ALONG : 4;  // sums of one access
 using Gifts = Line<0, TILE2>;
 
-// The first maximum of the windows of a strip, or of their part in some planes: its value and its place.
+// The first maximum of what was met, in row-major order: its value and its place, counted from 0.
 template <bool PROPAGATES> struct First {
-  COMPUTE value[TILE2][LANES];
-  int where[TILE2][LANES];
+  COMPUTE value;
+  int where;
 
-  __device__ __forceinline__ void clear() {
-#pragma unroll
-    for (int w = 0; w < TILE2; w++)
-#pragma unroll
-      for (int i = 0; i < LANES; i++) value[w][i] = COMPUTE(NAN), where[w][i] = -1;
+  __device__ __forceinline__ void start(COMPUTE met, int place, bool inside) {
+    value = met;
+    where = PROPAGATES && !inside ? -1 : place;
   }
-  // Elements come in row-major order. Where NaN is passed over it is what there is not.
-  __device__ __forceinline__ void take(int w, int i, COMPUTE met, int place, bool inside) {
-    COMPUTE& best = value[w][i];
+  // Where NaN is passed over, what is not inside is NaN.
+  __device__ __forceinline__ void take(COMPUTE met, int place, bool inside) {
     if constexpr (PROPAGATES) {
-      bool better = inside && (where[w][i] < 0 || met > best || (met != met && best == best));
-      best = better ? met : best;
-      where[w][i] = better ? place : where[w][i];
+      bool better = inside && (where < 0 || met > value || (met != met && value == value));
+      value = better ? met : value;
+      where = better ? place : where;
     } else {
-      COMPUTE larger = fmax(best, met);
-      where[w][i] = larger == best ? where[w][i] : place;
-      best = larger;
+      COMPUTE larger = fmax(value, met);
+      where = larger == value ? where : place;
+      value = larger;
     }
   }
-  __device__ __forceinline__ bool found(int w, int i) const { return PROPAGATES ? where[w][i] >= 0 : value[w][i] == value[w][i]; }
+  __device__ __forceinline__ bool found() const { return PROPAGATES ? where >= 0 : value == value; }
 };
+template <bool PROPAGATES> struct Maxima { First<PROPAGATES> of[TILE2][LANES]; };
 
 // The lines of a plane around a strip.
 struct Lines {
@@ -83,37 +82,49 @@ struct Lines {
                                               column, march.input[2], present && unsigned(row + k1) < unsigned(march.input[1]),
                                               element<ELEMENT>(COMPUTE(NAN)));
   }
+  // Places: columns are `width` apart, rows a pitch.
   template <bool PROPAGATES>
-  __device__ __forceinline__ void scan(const March& march, int plane, int row, int column, First<PROPAGATES>& first) const {
-    first.clear();
+  __device__ __forceinline__ void scan(const March& march, int plane, int row, int column, int width, Maxima<PROPAGATES>& maxima) const {
 #pragma unroll
     for (int w = 0; w < TILE2; w++)
 #pragma unroll
-      for (int k1 = 0; k1 < K1; k1++)
+      for (int i = 0; i < LANES; i++) {
+        First<PROPAGATES>& of_plane = maxima.of[w][i];
 #pragma unroll
-        for (int k2 = 0; k2 < K2; k2++) {
-          int c = w * S2 + k2;
-          bool inside = unsigned(plane) < unsigned(march.input[0]) && unsigned(row + k1) < unsigned(march.input[1]) &&
-                        unsigned(column + Axis2::BEGIN + c) < unsigned(march.input[2]);
+        for (int k1 = 0; k1 < K1; k1++) {
+          First<PROPAGATES> of_row;
+          bool present = unsigned(plane) < unsigned(march.input[0]) && unsigned(row + k1) < unsigned(march.input[1]);
 #pragma unroll
-          for (int i = 0; i < LANES; i++) first.take(w, i, load<COMPUTE>(line[k1].item[c][i]), k1 * ROW_CODE + c, inside);
+          for (int k2 = 0; k2 < K2; k2++) {
+            int c = w * S2 + k2;
+            bool inside = present && unsigned(column + Axis2::BEGIN + c) < unsigned(march.input[2]);
+            COMPUTE met = load<COMPUTE>(line[k1].item[c][i]);
+            k2 == 0 ? of_row.start(met, c * width, inside) : of_row.take(met, c * width, inside);
+          }
+          if (k1 == 0)
+            of_plane = of_row;
+          else
+            of_plane.take(of_row.value, of_row.where + k1 * march.pitch, of_row.where >= 0);
         }
+      }
   }
 };
 
 template <bool PROPAGATES> __device__ __forceinline__ void march_on(const MaximumArguments& a) {
   const March& march = a.march;
   COMPUTE* sums = reinterpret_cast<COMPUTE*>(shared_memory);
-  for (unsigned k = threadIdx.x; k < K0 * march.slot; k += blockDim.x) sums[k] = 0;
+  int nowhere = K0 * march.slot + threadIdx.x;  // what nobody gets
+  for (unsigned k = threadIdx.x; k < K0 * march.slot + blockDim.x; k += blockDim.x) sums[k] = 0;
 
   // The block, and the place of the thread in it.
-  unsigned part, segment, group, lane, strip, row, rest;
+  unsigned part, segment, group, lane = 0, strip, row = 0, rest;
   rest = march.lane_groups.divide(blockIdx.x, group);
   rest = march.segments.divide(rest, segment);
   unsigned plane_of_block = march.parts.divide(rest, part) * march.block_planes;
-  rest = march.lanes.divide(threadIdx.x, lane);
-  rest = march.strips.divide(rest, strip);
-  unsigned plane = march.rows.divide(rest, row);
+  rest = threadIdx.x;
+  if (CHANNELS) rest = march.lanes.divide(rest, lane);
+  unsigned plane = march.strips.divide(rest, strip);
+  if (K1 > 1) plane = march.rows.divide(plane, row);
   unsigned pack = group * march.lanes.divisor + lane;
   bool exists = threadIdx.x < march.items && pack < march.packs && plane_of_block + plane < march.planes;
   OFFSET x_offset = OFFSET(pack) * LANES, y_offset = x_offset;
@@ -127,100 +138,105 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Maximu
   }
   int o1 = int(part) * march.block_rows + int(row) - BEFORE1, o2 = strip * TILE2, i1 = o1 * S1 - P1, column = strip * COLUMNS;
   const ELEMENT* x = a.x + (x_offset + OFFSET(column) * march.x_stride[2]);
-  const ELEMENT* dy = a.dy + (y_offset + OFFSET(o2) * march.y_stride[2]);
-  int width = march.lanes.divisor * LANES;  // channels of a block
-  COMPUTE* row_sums = sums + ((plane * ((march.rows.divisor - 1) * S1 + K1) + row * S1) * march.pitch + lane * LANES);
-  COMPUTE* strip_sums = row_sums + (column - P2) * width;
+  const ELEMENT* dy = a.dy + (y_offset + OFFSET(o1) * march.y_stride[1] + OFFSET(o2) * march.y_stride[2]);
+  bool gives = exists && unsigned(o1) < unsigned(march.output[1]);
+  const int width = CHANNELS ? march.lanes.divisor * LANES : 1;  // channels of a block
+  // Where the sums of a row begin, for each position of axis 0 in a window.
+  int row_sums[K0];
+#pragma unroll
+  for (int k = 0; k < K0; k++)
+    row_sums[k] = k * march.slot + (plane * ((march.rows.divisor - 1) * S1 + K1) + row * S1) * march.pitch + lane * LANES;
+  const int around = (column - P2) * width;
 
   Lines lines[S0];
   Gifts gifts, coming;
-  First<PROPAGATES> carried[CARRIED ? CARRIED : 1];
+  Maxima<PROPAGATES> carried[CARRIED ? CARRIED : 1];
   int own = segment * march.block_steps, step = max(own - BEFORE0, 0), end = min(own + march.block_steps, march.steps);
   auto read_step = [&](int o0) {
 #pragma unroll
     for (int k = 0; k < S0; k++) lines[k].read(march, x, o0 * S0 - P0 + CARRIED + k, i1, column, exists);
-    bool present = exists && unsigned(o0) < unsigned(march.output[0]) && unsigned(o1) < unsigned(march.output[1]);
-    coming.template read<TILE2, Y_PACK>(dy + (OFFSET(o0) * march.y_stride[0] + OFFSET(o1) * march.y_stride[1]), march.y_stride[2], o2,
-                                        march.output[2], present, ELEMENT(0));
+    coming.template read<TILE2, Y_PACK>(dy + OFFSET(o0) * march.y_stride[0], march.y_stride[2], o2, march.output[2],
+                                        gives && unsigned(o0) < unsigned(march.output[0]), ELEMENT(0));
   };
 #pragma unroll
   for (int k = 0; k < CARRIED; k++) {
     lines[0].read(march, x, step * S0 - P0 + k, i1, column, exists);
-    lines[0].scan(march, step * S0 - P0 + k, i1, column, carried[k]);
+    lines[0].scan(march, step * S0 - P0 + k, i1, column, width, carried[k]);
   }
   read_step(step);
-  int slot = 0;  // of the first plane of a window
   __syncthreads();
 #pragma unroll 1
   for (; step < end; step++) {
     int i0 = step * S0 - P0;
-    First<PROPAGATES> first;
-    first.clear();
-    auto join = [&](const First<PROPAGATES>& some, int k0) {
+    Maxima<PROPAGATES> planes[K0];
 #pragma unroll
-      for (int w = 0; w < TILE2; w++)
+    for (int k = 0; k < K0; k++)
+      if (k < CARRIED)
+        planes[k] = carried[k];
+      else
+        lines[k - CARRIED].scan(march, i0 + k, i1, column, width, planes[k]);
 #pragma unroll
-        for (int i = 0; i < LANES; i++) first.take(w, i, some.value[w][i], k0 * PLANE_CODE + some.where[w][i], some.where[w][i] >= 0);
-    };
-    First<PROPAGATES> kept[CARRIED ? CARRIED : 1];
+    for (int k = 0; k < CARRIED; k++) carried[k] = planes[S0 + k];
+    int winner[TILE2][LANES];
 #pragma unroll
-    for (int k = 0; k < CARRIED; k++) join(carried[k], k), kept[k] = carried[k];
+    for (int w = 0; w < TILE2; w++)
 #pragma unroll
-    for (int k = 0; k < S0; k++) {
-      First<PROPAGATES> here;
-      lines[k].scan(march, i0 + CARRIED + k, i1, column, here);
-      join(here, CARRIED + k);
-      if (k >= S0 - CARRIED) carried[k - (S0 - CARRIED)] = here;
-    }
-    if (CARRIED > S0)
+      for (int i = 0; i < LANES; i++) {
+        First<PROPAGATES> first;
 #pragma unroll
-      for (int k = 0; k < CARRIED - S0; k++) carried[k] = kept[k + S0];
+        for (int k = 0; k < K0; k++) {
+          const First<PROPAGATES>& of_plane = planes[k].of[w][i];
+          int place = of_plane.where + row_sums[k] + around + i;
+          k == 0 ? first.start(of_plane.value, place, of_plane.where >= 0) : first.take(of_plane.value, place, of_plane.where >= 0);
+        }
+        winner[w][i] = first.found() ? first.where : nowhere;
+      }
     gifts = coming;
     if (step + 1 < end) read_step(step + 1);  // on its way while the sums are made
 
 #pragma unroll
     for (int turn = 0; turn < TURNS1 * TURNS2; turn++) {
-      if (exists && row % TURNS1 == turn / TURNS2 && strip % TURNS2 == turn % TURNS2)
+      if (exists && (TURNS1 == 1 || row % TURNS1 == turn / TURNS2) && (TURNS2 == 1 || strip % TURNS2 == turn % TURNS2))
 #pragma unroll
         for (int w = 0; w < TILE2; w++)
 #pragma unroll
-          for (int i = 0; i < LANES; i++) {
-            unsigned place = first.where[w][i], k1 = place % PLANE_CODE / ROW_CODE, c = place % ROW_CODE;
-            int k0 = slot + place / PLANE_CODE, from = k0 >= K0 ? k0 - K0 : k0;
-            if (first.found(w, i)) strip_sums[int(from * march.slot + k1 * march.pitch + c * width) + i] += load<COMPUTE>(gifts.item[w][i]);
-          }
+          for (int i = 0; i < LANES; i++) sums[winner[w][i]] += load<COMPUTE>(gifts.item[w][i]);
       __syncthreads();
     }
 
     // What no later window reaches.
-    constexpr bool APART = LANES == 1 && X_PACK == 1;  // columns that neighbouring threads write are neighbours
-    constexpr int EACH = APART ? 1 : COLUMNS;
+    bool stays = exists && int(row) >= BEFORE1;
 #pragma unroll
-    for (int j0 = 0; j0 < S0; j0++) {
-      int from = slot + j0 >= K0 ? slot + j0 - K0 : slot + j0;
+    for (int j0 = 0; j0 < S0; j0++)
 #pragma unroll
-      for (int j1 = 0; j1 < S1; j1++)
+      for (int j1 = 0; j1 < S1; j1++) {
+        bool present = stays && unsigned(i1 + j1) < unsigned(march.input[1]);
+        bool written = present && step >= own && unsigned(i0 + j0) < unsigned(march.input[0]);
+        ELEMENT* dx = a.dx + (x_offset + OFFSET(i0 + j0) * march.x_stride[0] + OFFSET(i1 + j1) * march.x_stride[1]);
 #pragma unroll
-        for (int k = 0; k < COLUMNS; k += EACH) {
+        for (int k = 0; k < COLUMNS; k += WRITTEN) {
           int at = APART ? strip + k * march.strips.divisor : column;
-          bool stays = exists && int(row) >= BEFORE1 && unsigned(i1 + j1) < unsigned(march.input[1]);
-          COMPUTE found[EACH][LANES];
+          COMPUTE found[WRITTEN][LANES];
 #pragma unroll
-          for (int c = 0; c < EACH; c++)
-#pragma unroll
-            for (int i = 0; i < LANES; i++) {
-              COMPUTE* sum = row_sums + (from * march.slot + j1 * march.pitch + (at + c) * width + i);
-              if (!stays || at + c >= march.input[2]) continue;
-              found[c][i] = a.alpha * *sum;
-              *sum = 0;
+          for (int n = 0; n < WRITTEN * LANES; n += VECTOR) {
+            int c = n / LANES, i = n % LANES;
+            auto* these = reinterpret_cast<Pack<COMPUTE, VECTOR>*>(sums + (row_sums[j0] + j1 * march.pitch + (at + c) * width + i));
+            Pack<COMPUTE, VECTOR> pack = {};
+            if (present && at + c < march.input[2]) {
+              pack = *these;
+              *these = {};
             }
-          if (stays && step >= own && unsigned(i0 + j0) < unsigned(march.input[0])) {
-            ELEMENT* dx = a.dx + (x_offset + OFFSET(i0 + j0) * march.x_stride[0] + OFFSET(i1 + j1) * march.x_stride[1] + OFFSET(at) * march.x_stride[2]);
-            write_line<EACH, X_PACK>(dx, march.x_stride[2], at, march.input[2], found, a.beta);
+#pragma unroll
+            for (int v = 0; v < VECTOR; v++) found[(n + v) / LANES][(n + v) % LANES] = a.alpha * pack.item[v];
           }
+          if (written) write_line<WRITTEN, X_PACK>(dx + OFFSET(at) * march.x_stride[2], march.x_stride[2], at, march.input[2], found, a.beta);
         }
-    }
-    slot = slot + S0 >= K0 ? slot + S0 - K0 : slot + S0;
+      }
+    int turned[K0];
+#pragma unroll
+    for (int k = 0; k < K0; k++) turned[k] = row_sums[(k + S0) % K0];
+#pragma unroll
+    for (int k = 0; k < K0; k++) row_sums[k] = turned[k];
     __syncthreads();
   }
 }

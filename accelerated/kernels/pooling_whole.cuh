@@ -5,7 +5,6 @@
 // Channels are neighbours: threads take packs of 16 bytes of channels; the threads of a pack take turns over its positions.
 #pragma once
 #include "index.cuh"
-#include "launch.cuh"
 #include "types.cuh"
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
