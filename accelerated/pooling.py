@@ -138,7 +138,7 @@ def pooling_backward(operation: PoolingBackward, device: Any) -> Plan:
     def otherwise() -> Plan:
         return _backward_of_any(operation, shape, device)
 
-    known = pooling_maximum.plan if operation.pooling.mode in MAXIMA else pooling_known.backward_plan
+    known = pooling_maximum.plan if operation.pooling.mode in MAXIMA else pooling_known.average_plan
     return known(operation, shape, device, otherwise) or otherwise()
 
 

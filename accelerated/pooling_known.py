@@ -1,29 +1,26 @@
-"""Pooling with windows that the kernels are compiled for (kernels/pooling_known_forward.cu, pooling_known_backward.cu)."""
+"""Pooling with windows that the kernels are compiled for (kernels/pooling_known*.cu)."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from ctypes import c_int, c_longlong, c_uint
+from ctypes import c_int, c_uint
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from dualdnn.api.operations import PoolingBackward, PoolingForward
-from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure, type_definitions
-from .pooling_geometry import MAXIMA, PACK_BYTES, Axis, Shape
+from .pooling_geometry import PACK_BYTES, Axis, Shape
 
 # (window, stride, padding), the same of every axis: what networks use. Other windows take the kernels for any of them.
-WINDOWS = {(2, 2, 0), (3, 2, 0), (3, 2, 1), (3, 1, 1)}
-WIDE_WINDOWS = {(7, 7, 0)}  # of images in rows; no maxima backward
-WIDEST = 3  # of the others
-INT_OFFSETS = 2**31 - 2**24  # distances below this stay 32-bit numbers, those of the padding around them too
+WINDOWS = {(2, 2, 0), (3, 2, 0), (3, 2, 1)}
+FARTHEST = 2**31 - 2**24  # distances below this stay 32-bit numbers, those of the padding around them too
 MOST_OUTER = 3
-MOST_TILE = 4  # windows along a row that the width of accesses may ask for
-SOME_THREADS = 2**16  # how many keep a GPU busy: below it, tiles are small
+ROW_BYTES = {"wide": 16, "narrow": 8}  # of accesses along rows
+MOST_PACK = 8  # elements, so that a thread does not take too many windows
 
 
 @dataclass
@@ -32,45 +29,71 @@ class Settings:
 
     threads: int  # of a block
     blocks: int  # that a multiprocessor should hold: what is left of its registers
-    rows: int  # windows of a thread along axis 1
+    rows: int  # windows of a thread along axis 1, where they overlap
     lane_bytes: int  # channels of a thread
-    channel_tile: int  # windows of a thread along axis 2 where it has channels
-    row_tile: int  # the same where rows are read in packs, at least
-    loose_tile: int  # the same where they cannot be
+    loose_tile: int  # windows of a thread along axis 2 where rows are not read in packs
 
 
 SETTINGS = {
-    "forward": Settings(128, 5, 2, 16, 1, 2, 1),
-    "average": Settings(128, 6, 2, 8, 1, 2, 1),
-    "maximum": Settings(128, 4, 2, 8, 1, 4, 2),
-    "forward of volumes": Settings(128, 5, 1, 8, 1, 2, 1),
-    "average of volumes": Settings(128, 6, 1, 16, 1, 2, 1),
-    "maximum of volumes": Settings(128, 3, 1, 4, 1, 4, 1),
-    "forward of wide windows": Settings(128, 4, 1, 4, 1, 1, 1),
-    "average of wide windows": Settings(128, 4, 1, 4, 1, 1, 1),
+    "forward": Settings(128, 5, 2, 16, 1),
+    "average": Settings(128, 6, 2, 8, 1),
+    "forward of volumes": Settings(128, 5, 1, 8, 1),
+    "average of volumes": Settings(128, 6, 1, 16, 1),
 }
 
 
 @dataclass
-class Box:
-    """How threads share the work of a call, as the definitions of its kernel and its arguments."""
+class Place:
+    """What a call leaves to kernels with known windows: three axes, what is not pooled, where it all is."""
 
-    definitions: dict[str, str]
-    arguments: ctypes.Structure
-    threads: int
-    x_pack: int
-    y_pack: int
+    axes: list[Axis]
+    extents: list[int]
+    x_steps: list[int]
+    y_steps: list[int]
+    channels: int  # that are neighbours, of which there are no planes; or 1
+    scalar_bytes: int
+
+    def divided_by(self, pack: int, channels: bool) -> tuple[bool, bool]:
+        """Whether packs of x, and of y, begin at multiples of themselves and leave nothing over, along rows or channels."""
+        along = self.axes[2]
+        rows = self.axes[:2] if not channels else self.axes
+        x = [self.channels if channels else along.input, *self.x_steps, *(a.x_stride for a in rows if a.input > 1)]
+        y = [self.channels if channels else along.output, *self.y_steps, *(a.y_stride for a in rows if a.output > 1)]
+        return all(n % pack == 0 for n in x), all(n % pack == 0 for n in y)
+
+
+@dataclass
+class Access:
+    """How a thread accesses memory; the kernel's name ends with ``kind``."""
+
+    kind: str
+    tile: int  # windows along axis 2
+    lanes: int  # channels
+    x_pack: int  # elements along a row of x
+    y_packed: bool  # whether those of y lie in one access
+    packs: int  # of channels in all
+
+    @property
+    def x_elements(self) -> int:
+        """Elements of an access to x."""
+        return max(self.lanes, self.x_pack)
+
+    @property
+    def y_elements(self) -> int:
+        """Elements of an access to y."""
+        return max(self.lanes, self.tile if self.y_packed else 1)
 
 
 def forward_plan(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
     """The plan of a call with a known window; ``otherwise`` makes that of any call."""
-    return _plan(operation, shape, device, otherwise, "forward", ("x", "y"))
+    extra = [("mode", c_int(operation.pooling.mode)), ("propagate", c_int(operation.pooling.nan))]
+    return _plan(operation, shape, device, otherwise, "forward", ("x", "y"), extra)
 
 
-def backward_plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
-    """The plan of a call with a known window; ``otherwise`` makes that of any call."""
-    kind = "maximum" if operation.pooling.mode in MAXIMA else "average"
-    return _plan(operation, shape, device, otherwise, kind, ("dy", "x", "dx"))
+def average_plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
+    """The plan of the gradient of an average with a known window; ``otherwise`` makes that of any call."""
+    extra = [("mode", c_int(operation.pooling.mode))]
+    return _plan(operation, shape, device, otherwise, "average", ("dy", "dx"), extra)
 
 
 def _plan(
@@ -79,168 +102,148 @@ def _plan(
     device: Any,
     otherwise: Callable[[], Plan],
     kind: str,
-    operands: tuple[str, ...],
+    operands: tuple[str, str],
+    extra: list[tuple[str, Any]],
 ) -> Plan | None:
-    axes = known_axes(shape, kind)
-    if axes is None:
+    place = place_of(shape)
+    if place is None:
         return None
-    volume, wide = axes[0].window > 1, axes[2].window > WIDEST
-    settings = SETTINGS[kind + (" of volumes" if volume else " of wide windows" if wide else "")]
-    box = _box(shape, axes, settings, kind)
+    volume = place.axes[0].window > 1
+    settings = SETTINGS[kind + " of volumes" * volume]
+    access = access_of(place, settings.lane_bytes, settings.loose_tile)
+    tile1 = settings.rows if place.axes[1].window > place.axes[1].stride else 1
+    box = _box(place, access, tile1, kind)
     if box is None:
         return None
-    file, kernel = ("forward", "") if kind == "forward" else ("backward", f"_{kind}")
-    divisor = prod(axis.divisor(operation.pooling.mode) for axis in shape.axes)
+    divisor = prod(axis.divisor(operation.pooling.mode) for axis in place.axes)
     arguments = structure(
         *pointers(len(operands)),
-        ("box", box.arguments),
+        ("box", box),
         *factors(operation, alpha=operation.alpha, beta=operation.beta, reciprocal=1 / divisor if divisor else 0.0),
-        ("mode", c_int(operation.pooling.mode)),
-        ("propagate", c_int(operation.pooling.nan)),
+        *extra,
     )
-    if file == "backward":
-        box.definitions["MAXIMUM"] = str(int(kind == "maximum"))
-    definitions = type_definitions(operation.x.scalar_type, operation, **box.definitions)
-    function = device.function(f"pooling_known_{file}.cu", f"pooling_known_{file}{kernel}", definitions)
-    grid = (-(-box.threads // settings.threads), 1, 1)
-    launch = Launch(function, arguments, operands, grid, (settings.threads, 1, 1))
-    bytes_of = {"x": box.x_pack, "dx": box.x_pack, "y": box.y_pack, "dy": box.y_pack}
-    scalar_bytes = SCALAR_BYTES[operation.x.scalar_type]
-    alignment = {name: bytes_of[name] * scalar_bytes for name in operands}
-    return AlignedPlan(operation, [launch], alignment, otherwise)
+    definitions = definitions_of(place, settings.threads, settings.blocks, tile1, settings.lane_bytes, settings.loose_tile)
+    types = type_definitions(operation.x.scalar_type, operation, **definitions)
+    function = device.function(f"pooling_known_{kind}.cu", f"pooling_known_{kind}_{access.kind}", types)
+    launch = Launch(
+        function, arguments, operands, (-(-box.threads // settings.threads), 1, 1), (settings.threads, 1, 1)
+    )
+    return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)
 
 
-def known_axes(shape: Shape, kind: str) -> list[Axis] | None:
-    """Three axes with a known window, the rows of images in axis 1; None where they are others or a window is empty."""
+def place_of(shape: Shape) -> Place | None:
+    """Three axes with a known window, rows of images in axis 1; None where windows are others, or empty."""
     a0, a1, a2 = shape.axes
-    if (a1.input, a1.output, a1.window, a1.stride, a1.padding) == (1, 1, 1, 1, 0):
-        a0, a1 = a1, a0
-    known = WINDOWS if kind == "maximum" or shape.channels_last else WINDOWS | WIDE_WINDOWS
-    windows = {(axis.window, axis.stride, axis.padding) for axis in (a0, a1, a2)}
-    image = (a0.input, a0.output, a0.window, a0.stride, a0.padding) == (1, 1, 1, 1, 0)
-    if image:
-        windows = {(axis.window, axis.stride, axis.padding) for axis in (a1, a2)}
-    if len(windows) != 1 or not windows <= (known if image else WINDOWS):
+    image = _single(a1)
+    axes = [a1, a0, a2] if image else [a0, a1, a2]
+    pooled = axes[1:] if image or _single(a0) else axes
+    windows = {(axis.window, axis.stride, axis.padding) for axis in pooled}
+    if len(windows) != 1 or not windows <= WINDOWS:
         return None
-    if any((axis.output - 1) * axis.stride - axis.padding >= axis.input for axis in (a0, a1, a2)):
+    if any((axis.output - 1) * axis.stride - axis.padding >= axis.input for axis in axes):
         return None
-    return [a0, a1, a2]
-
-
-def _box(shape: Shape, axes: list[Axis], settings: Settings, kind: str) -> Box | None:
-    channels = shape.channels_last
-    if not channels and axes[2].x_stride != 1:
+    if not shape.channels_last and a2.x_stride != 1:
         return None
-    extents, x_steps, y_steps = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
-    scalar_bytes = PACK_BYTES // shape.width
-    lanes = lane_groups = 1
-    if channels:
-        x_strides = [*x_steps[:-1], *(axis.x_stride for axis in axes if axis.input > 1)]
-        y_strides = [*y_steps[:-1], *(axis.y_stride for axis in axes if axis.output > 1)]
-        lanes = pack_of(settings.lane_bytes // scalar_bytes, extents[-1], *x_strides, *y_strides)
-        lane_groups = extents.pop() // lanes
-        del x_steps[-1], y_steps[-1]
-    if len(extents) > MOST_OUTER:
-        return None
-    if not extents:
-        extents, x_steps, y_steps = [1], [0], [0]
-    x_pack = y_pack = tile2 = 1
-    if channels:
-        most_tile2 = settings.channel_tile if lanes > 1 else settings.loose_tile
-    else:
-        x_pack, tile2 = row_pack(axes, x_steps, scalar_bytes)
-        most_tile2 = settings.row_tile if x_pack > 1 else settings.loose_tile
-    outputs_of = [axis.output if kind == "forward" else -(-axis.input // axis.stride) for axis in axes]
-    most_tile1 = settings.rows if axes[1].window > axes[1].stride else 1  # where windows overlap
-    planes = lane_groups * outputs_of[0] * prod(extents)
-    tile1 = 1
-    # Larger tiles share more, as long as there are enough threads.
-    while tile2 < most_tile2 and planes * outputs_of[1] * outputs_of[2] >= SOME_THREADS * 2 * tile2:
-        tile2 *= 2
-    if not channels and axes[2].y_stride == 1:
-        y_strides = [*y_steps, *(axis.y_stride for axis in axes[:2] if axis.output > 1)]
-        y_pack = pack_of(min(tile2, PACK_BYTES // scalar_bytes), axes[2].output, *y_strides)
-    while tile1 < most_tile1 and planes * outputs_of[1] * outputs_of[2] >= SOME_THREADS * (tile1 + 1) * tile2:
-        tile1 += 1
-    tiles = [outputs_of[0] if kind == "forward" else axes[0].input]
-    tiles += [-(-outputs_of[1] // tile1), -(-outputs_of[2] // tile2)]
-    threads = lane_groups * prod(tiles) * prod(extents)
-    if threads >= 2**31 - 2**10:
-        return None
-    x_span = span(extents, x_steps, [axis.input for axis in axes], [axis.x_stride for axis in axes], shape)
-    y_span = span(extents, y_steps, [axis.output for axis in axes], [axis.y_stride for axis in axes], shape)
-    offset = "int" if max(x_span, y_span) < INT_OFFSETS else "long long"
-    definitions = window_definitions(axes) | {
-        "TILE1": str(tile1),
-        "TILE2": str(tile2),
-        "LANES": str(lanes),
-        "CHANNELS": str(int(channels)),
-        "X_PACK": str(x_pack),
-        "Y_PACK": str(y_pack),
-        "OFFSET": offset,
-        "THREADS": str(settings.threads),
-        "BLOCKS": str(settings.blocks),
-    }
-    arguments = _arguments(c_int if offset == "int" else c_longlong, axes, extents, x_steps, y_steps)
-    arguments.threads, arguments.lanes = threads, Divisor.of(lane_groups)
-    for d, count in enumerate(tiles):
-        arguments.tiles[d] = Divisor.of(count)
-    return Box(definitions, arguments, threads, max(lanes, x_pack), max(lanes, y_pack))
+    channels = shape.extents[-1] if shape.channels_last else 1
+    steps = [list(shape.extents), list(shape.x_steps), list(shape.y_steps)]
+    if shape.channels_last:
+        steps = [step[:-1] for step in steps]
+    extents, x_steps, y_steps = steps if steps[0] else [[1], [0], [0]]
+    place = Place(axes, extents, x_steps, y_steps, channels, PACK_BYTES // shape.width)
+    return place if len(extents) <= MOST_OUTER and _spans(place) < FARTHEST else None
 
 
-def window_definitions(axes: list[Axis]) -> dict[str, str]:
-    """K0, S0, P0, ..."""
-    numbers = {"K": "window", "S": "stride", "P": "padding"}
-    return {f"{name}{d}": str(getattr(axis, field)) for d, axis in enumerate(axes) for name, field in numbers.items()}
+def _single(axis: Axis) -> bool:
+    """Whether nothing is pooled along an axis."""
+    return (axis.input, axis.output, axis.window, axis.stride, axis.padding) == (1, 1, 1, 1, 0)
 
 
-def pack_of(most: int, *numbers: int) -> int:
-    """The largest power of two up to ``most`` that divides all numbers."""
-    pack = 1
-    while 2 * pack <= most and all(number % (2 * pack) == 0 for number in numbers):
-        pack *= 2
-    return pack
-
-
-def row_pack(axes: list[Axis], x_steps: list[int], scalar_bytes: int) -> tuple[int, int]:
-    """(elements of an access to a row of x, windows along it that a thread takes at least): the widest access."""
-    x_strides = [*x_steps, *(other.x_stride for other in axes[:2] if other.input > 1)]
-    pack = pack_of(max(1, PACK_BYTES // scalar_bytes), axes[2].input, *x_strides)
-    tile = 1
-    while tile * axes[2].stride % pack:
-        if tile == MOST_TILE:
-            pack //= 2
-        else:
-            tile *= 2
-    return pack, tile
-
-
-def span(extents: list[int], steps: list[int], sizes: list[int], strides: list[int], shape: Shape) -> int:
+def _spans(place: Place) -> int:
     """About how far the elements of a tensor lie apart, those around a tile included."""
-    outer = sum((extent - 1) * step for extent, step in zip(extents, steps, strict=True))
-    return outer + sum((size + 16) * stride for size, stride in zip(sizes, strides, strict=True)) + shape.extents[-1]
+    x = sum((extent - 1) * step for extent, step in zip(place.extents, place.x_steps, strict=True))
+    y = sum((extent - 1) * step for extent, step in zip(place.extents, place.y_steps, strict=True))
+    x += sum((axis.input + 16) * axis.x_stride for axis in place.axes)
+    y += sum((axis.output + 16) * axis.y_stride for axis in place.axes)
+    return max(x, y) + place.channels
 
 
-def _arguments(offset: Any, axes: list[Axis], extents: list[int], x_steps: list[int], y_steps: list[int]) -> Any:
-    """A ``Box`` of kernels/pooling_known.cuh without its threads."""
-    fields = [
+def access_of(place: Place, lane_bytes: int, loose_tile: int) -> Access:
+    """The widest access that both tensors allow; that of y may be narrower where rows are neighbours."""
+    if place.channels > 1:
+        lanes = lane_bytes // place.scalar_bytes
+        if lanes > 1 and all(place.divided_by(lanes, True)):
+            return Access("channels", 1, lanes, 1, False, place.channels // lanes)
+        return Access("loose", loose_tile, 1, 1, False, place.channels)
+    stride = place.axes[2].stride
+    for kind, nbytes in ROW_BYTES.items():
+        pack = min(nbytes // place.scalar_bytes, MOST_PACK)
+        tile = max(1, pack // stride)
+        if pack > 1 and tile * stride % pack == 0 and place.divided_by(pack, False)[0]:
+            y_packed = place.axes[2].y_stride == 1 and place.divided_by(tile, False)[1]
+            return Access(kind, tile, 1, pack, y_packed, 1)
+    return Access("loose", loose_tile, 1, 1, False, 1)
+
+
+def definitions_of(
+    place: Place, threads: int, blocks: int, tile1: int, lane_bytes: int, loose_tile: int
+) -> dict[str, str]:
+    """What the kernels are compiled for, beside data types: K0, S0, P0, ... and settings."""
+    numbers = {"K": "window", "S": "stride", "P": "padding"}
+    window = {f"{name}{d}": getattr(axis, field) for d, axis in enumerate(place.axes) for name, field in numbers.items()}
+    settings = {
+        "THREADS": threads, "BLOCKS": blocks, "TILE1": tile1, "LANE_BYTES": lane_bytes, "LOOSE_TILE": loose_tile
+    }  # fmt: skip
+    return {name: str(value) for name, value in (window | settings).items()}
+
+
+def alignment_of(place: Place, access: Access, operands: tuple[str, ...]) -> dict[str, int]:
+    """Bytes at multiples of which operands have to begin."""
+    bytes_of = {"x": access.x_elements, "dx": access.x_elements, "y": access.y_elements, "dy": access.y_elements}
+    return {name: bytes_of[name] * place.scalar_bytes for name in operands}
+
+
+class BoxStruct(ctypes.Structure):
+    """The ``Box`` of kernels/pooling_known.cuh."""
+
+    _fields_ = [
         ("threads", c_uint),
         ("lanes", Divisor),
         ("tiles", Divisor * 3),
         ("outer_rank", c_int),
         ("outer", Divisor * MOST_OUTER),
-        ("x_outer", offset * MOST_OUTER),
-        ("y_outer", offset * MOST_OUTER),
+        ("x_outer", c_int * MOST_OUTER),
+        ("y_outer", c_int * MOST_OUTER),
         ("input", c_int * 3),
         ("output", c_int * 3),
-        ("x_stride", offset * 3),
-        ("y_stride", offset * 3),
+        ("x_stride", c_int * 3),
+        ("y_stride", c_int * 3),
+        ("y_packed", c_int),
     ]
-    value: Any = type("Box", (ctypes.Structure,), {"_fields_": fields})()
-    value.outer_rank = len(extents)
-    for i, d in enumerate(reversed(range(len(extents)))):
-        value.outer[i], value.x_outer[i], value.y_outer[i] = Divisor.of(extents[d]), x_steps[d], y_steps[d]
-    for d, axis in enumerate(axes):
+
+
+def write_place(value: Any, place: Place, access: Access) -> None:
+    """The members that ``Box`` and ``March`` have in common."""
+    value.outer_rank, value.y_packed = len(place.extents), access.y_packed
+    for i, d in enumerate(reversed(range(len(place.extents)))):
+        value.outer[i] = Divisor.of(place.extents[d])
+        value.x_outer[i], value.y_outer[i] = place.x_steps[d], place.y_steps[d]
+    for d, axis in enumerate(place.axes):
         value.input[d], value.output[d] = axis.input, axis.output
         value.x_stride[d], value.y_stride[d] = axis.x_stride, axis.y_stride
-    return value
+
+
+def _box(place: Place, access: Access, tile1: int, kind: str) -> BoxStruct | None:
+    """How threads share the work; None if there would be too many."""
+    forward = kind == "forward"
+    outputs = [axis.output if forward else -(-axis.input // axis.stride) for axis in place.axes]
+    tiles = [
+        outputs[0] if forward else place.axes[0].input, -(-outputs[1] // tile1), -(-outputs[2] // access.tile)
+    ]  # fmt: skip
+    threads = access.packs * prod(tiles) * prod(place.extents)
+    if threads >= 2**31 - 2**10:
+        return None
+    box = BoxStruct(threads=threads, lanes=Divisor.of(access.packs))
+    for d, count in enumerate(tiles):
+        box.tiles[d] = Divisor.of(count)
+    write_place(box, place, access)
+    return box

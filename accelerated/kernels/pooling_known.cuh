@@ -5,8 +5,8 @@
 // comparisons and sums of windows that overlap are shared too. Which element a register holds is known to the compiler.
 //
 // Definitions: K0 S0 P0, K1 S1 P1, K2 S2 P2 (window, stride, padding of each axis; images have axis 0 of one position),
-// TILE1, TILE2, LANES (1 where rows are neighbours), X_PACK, Y_PACK (elements of one access along a row), CHANNELS (whether
-// the fastest threads are channels), OFFSET (the type of distances in memory), MAXIMUM (backward: or else averages), THREADS and BLOCKS (of a multiprocessor).
+// THREADS and BLOCKS (of a multiprocessor), TILE1, LANE_BYTES (channels of a thread), LOOSE_TILE (windows of a thread where
+// rows are not read in packs), MAXIMUM (backward: or else averages).
 #pragma once
 #include <cstring>
 #include <type_traits>
@@ -30,54 +30,64 @@ template <int K, int S, int P, int TILE> struct Known {
   }
 };
 using Axis0 = Known<K0, S0, P0, 1>;
-using Axis1 = Known<K1, S1, P1, TILE1>;
-using Axis2 = Known<K2, S2, P2, TILE2>;
+
+// How a kernel accesses memory: packs along rows of x, or of channels; and how many windows a thread takes.
+template <int TILE2_, int LANES_, int X_PACK_> struct Access {
+  static constexpr int TILE2 = TILE2_, LANES = LANES_, X_PACK = X_PACK_;
+  using Axis1 = Known<K1, S1, P1, TILE1>;
+  using Axis2 = Known<K2, S2, P2, TILE2>;
+};
+constexpr int MOST_PACK = 8;  // elements, so that a thread does not take too many windows
+constexpr int row_pack(int bytes) { return bytes / int(sizeof(ELEMENT)) < MOST_PACK ? bytes / int(sizeof(ELEMENT)) : MOST_PACK; }
+constexpr int row_tile(int bytes) { return row_pack(bytes) > S2 ? row_pack(bytes) / S2 : 1; }
+using Wide = Access<row_tile(16), 1, row_pack(16)>;  // rows in packs of 16 bytes
+using Narrow = Access<row_tile(8), 1, row_pack(8)>;  // of 8 bytes
+using Loose = Access<LOOSE_TILE, 1, 1>;              // element by element
+using Channels = Access<1, LANE_BYTES / sizeof(ELEMENT), 1>;
 
 struct Box {
   unsigned threads;         // that have something to do
   Divisor lanes, tiles[3];  // how many packs of channels, and tiles of each axis, there are
   int outer_rank;           // what is not pooled: the fastest first
   Divisor outer[3];
-  OFFSET x_outer[3], y_outer[3];
+  int x_outer[3], y_outer[3];
   int input[3], output[3];
-  OFFSET x_stride[3], y_stride[3];
+  int x_stride[3], y_stride[3];
+  int y_packed;  // whether the windows of a thread lie in one access
 };
 
 // The place of a thread: its tile of each axis, and where its channels lie.
 struct Tile {
   bool exists;
   int tile[3];
-  OFFSET x, y;
-  __device__ __forceinline__ explicit Tile(const Box& box) {
+  int x, y;
+  __device__ __forceinline__ Tile(const Box& box, int lanes) {
     unsigned rest = blockIdx.x * THREADS + threadIdx.x, here;
     exists = rest < box.threads;
     if (!exists) return;
-    x = y = 0;
-    if (CHANNELS) {
-      rest = box.lanes.divide(rest, here);
-      x = y = OFFSET(here) * LANES;
-    }
+    rest = box.lanes.divide(rest, here);
+    x = y = here * lanes;
     rest = box.tiles[2].divide(rest, here), tile[2] = here;
     rest = box.tiles[1].divide(rest, here), tile[1] = here;
     tile[0] = 0;
     if (K0 > 1) rest = box.tiles[0].divide(rest, here), tile[0] = here;
     for (int d = 0; d < box.outer_rank - 1; d++) {
       rest = box.outer[d].divide(rest, here);
-      x += OFFSET(here) * box.x_outer[d];
-      y += OFFSET(here) * box.y_outer[d];
+      x += int(here) * box.x_outer[d];
+      y += int(here) * box.y_outer[d];
     }
-    x += OFFSET(rest) * box.x_outer[box.outer_rank - 1];
-    y += OFFSET(rest) * box.y_outer[box.outer_rank - 1];
+    x += int(rest) * box.x_outer[box.outer_rank - 1];
+    y += int(rest) * box.y_outer[box.outer_rank - 1];
   }
 };
 
 // Positions [BEGIN, BEGIN + COUNT) along axis 2, of LANES channels, counted from a tile of INSIDE positions.
-template <int BEGIN, int COUNT> struct Line {
+template <int LANES, int BEGIN, int COUNT> struct Line {
   ELEMENT item[COUNT][LANES];
 
   // `line`: the tile's first position; `at`: that of the tile in a line of `extent`; where nothing is, `nothing`.
   template <int INSIDE, int PACK>
-  __device__ __forceinline__ void read(const ELEMENT* line, OFFSET stride, int at, int extent, bool present, ELEMENT nothing) {
+  __device__ __forceinline__ void read(const ELEMENT* line, int stride, int at, int extent, bool present, ELEMENT nothing) {
 #pragma unroll
     for (int k = 0; k < COUNT; k++) {
       int c = BEGIN + k;
@@ -114,8 +124,8 @@ template <int BEGIN, int COUNT> struct Line {
 };
 
 // Writes COUNT positions along axis 2, blended; those past the extent do not exist.
-template <int COUNT, int PACK>
-__device__ __forceinline__ void write_line(ELEMENT* line, OFFSET stride, int at, int extent, const COMPUTE (&values)[COUNT][LANES], COMPUTE beta) {
+template <int PACK, int COUNT, int LANES>
+__device__ __forceinline__ void write_line(ELEMENT* line, int stride, int at, int extent, const COMPUTE (&values)[COUNT][LANES], COMPUTE beta) {
   constexpr int N = LANES == 1 ? PACK : LANES, STEP = LANES == 1 ? PACK : 1;
 #pragma unroll
   for (int k = 0; k < COUNT; k += STEP) {
@@ -152,8 +162,8 @@ template <class Held> __device__ __forceinline__ Held held(ELEMENT value) {
 }
 
 // Pools a line with those above it, column by column.
-template <class Pool, int BEGIN, int COUNT>
-__device__ __forceinline__ void pool_line(typename Pool::Held (&pooled)[COUNT][LANES], const Line<BEGIN, COUNT>& line, bool first) {
+template <class Pool, int LANES, int BEGIN, int COUNT>
+__device__ __forceinline__ void pool_line(typename Pool::Held (&pooled)[COUNT][LANES], const Line<LANES, BEGIN, COUNT>& line, bool first) {
   using Held = typename Pool::Held;
   constexpr int N = COUNT * LANES, ODD = LANES == 1 ? (BEGIN & 1) : 0;  // where pairs begin, as they were read
 #pragma unroll

@@ -16,11 +16,14 @@ struct ForwardArguments {
 };
 
 // SAME: every average has the same divisor.
-template <class Pool, bool SAME> __device__ __forceinline__ void forward(const ForwardArguments& a, const Tile& tile) {
+template <class Access, class Pool, bool SAME> __device__ __forceinline__ void forward(const ForwardArguments& a, const Tile& tile) {
+  using Axis1 = typename Access::Axis1;
+  using Axis2 = typename Access::Axis2;
+  constexpr int TILE2 = Access::TILE2, LANES = Access::LANES;
   const Box& box = a.box;
   constexpr int COLUMNS = Axis2::COUNT, LINES = Axis1::COUNT;
   int i0 = tile.tile[0] * S0 - P0, i1 = tile.tile[1] * Axis1::INPUTS - P1, i2 = tile.tile[2] * Axis2::INPUTS;
-  const ELEMENT* x = a.x + (tile.x + OFFSET(i0) * box.x_stride[0] + OFFSET(i1) * box.x_stride[1] + OFFSET(i2) * box.x_stride[2]);
+  const ELEMENT* x = a.x + (tile.x + i0 * box.x_stride[0] + i1 * box.x_stride[1] + i2 * box.x_stride[2]);
   using Held = typename Pool::Held;
   Held pooled[TILE1][COLUMNS][LANES];
 #pragma unroll
@@ -28,8 +31,8 @@ template <class Pool, bool SAME> __device__ __forceinline__ void forward(const F
 #pragma unroll
     for (int line = 0; line < LINES; line++) {
       bool present = unsigned(i1 + line) < unsigned(box.input[1]) && (K0 == 1 || unsigned(i0 + k0) < unsigned(box.input[0]));
-      Line<Axis2::BEGIN, COLUMNS> met;
-      met.template read<Axis2::INPUTS, X_PACK>(x + (OFFSET(k0) * box.x_stride[0] + OFFSET(line) * box.x_stride[1]), box.x_stride[2], i2,
+      Line<LANES, Axis2::BEGIN, COLUMNS> met;
+      met.template read<Axis2::INPUTS, Access::X_PACK>(x + (k0 * box.x_stride[0] + line * box.x_stride[1]), box.x_stride[2], i2,
                                                box.input[2], present, Pool::nothing());
 #pragma unroll
       for (int row = 0; row < TILE1; row++) {
@@ -39,7 +42,7 @@ template <class Pool, bool SAME> __device__ __forceinline__ void forward(const F
       }
     }
   int o0 = tile.tile[0], o1 = tile.tile[1] * TILE1, o2 = tile.tile[2] * TILE2;
-  ELEMENT* y = a.y + (tile.y + OFFSET(o0) * box.y_stride[0] + OFFSET(o1) * box.y_stride[1] + OFFSET(o2) * box.y_stride[2]);
+  ELEMENT* y = a.y + (tile.y + o0 * box.y_stride[0] + o1 * box.y_stride[1] + o2 * box.y_stride[2]);
   bool exclude = a.mode == AVERAGE_EXCLUDE;
 #pragma unroll
   for (int row = 0; row < TILE1; row++) {
@@ -64,16 +67,34 @@ template <class Pool, bool SAME> __device__ __forceinline__ void forward(const F
         result[u][i] = Pool::AVERAGE ? a.alpha * (value * factor) : factor * value;
       }
     }
-    write_line<TILE2, Y_PACK>(y + OFFSET(row) * box.y_stride[1], box.y_stride[2], o2, box.output[2], result, a.beta);
+    ELEMENT* to = y + row * box.y_stride[1];
+    box.y_packed ? write_line<TILE2>(to, box.y_stride[2], o2, box.output[2], result, a.beta)
+                 : write_line<1>(to, box.y_stride[2], o2, box.output[2], result, a.beta);
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forward(const ForwardArguments a) {
-  wait_for_earlier_kernels();
-  Tile tile(a.box);
+template <class Access> __device__ __forceinline__ void forward(const ForwardArguments& a) {
+  Tile tile(a.box, Access::LANES);
   if (!tile.exists) return;
   if (a.mode == AVERAGE_INCLUDE || a.mode == AVERAGE_EXCLUDE)
-    a.reciprocal != COMPUTE(0) ? forward<Sum, true>(a, tile) : forward<Sum, false>(a, tile);
+    a.reciprocal != COMPUTE(0) ? forward<Access, Sum, true>(a, tile) : forward<Access, Sum, false>(a, tile);
   else
-    a.propagate ? forward<NumbersAndNan, true>(a, tile) : forward<Numbers, true>(a, tile);
+    a.propagate ? forward<Access, NumbersAndNan, true>(a, tile) : forward<Access, Numbers, true>(a, tile);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forward_wide(const ForwardArguments a) {
+  wait_for_earlier_kernels();
+  forward<Wide>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forward_narrow(const ForwardArguments a) {
+  wait_for_earlier_kernels();
+  forward<Narrow>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forward_loose(const ForwardArguments a) {
+  wait_for_earlier_kernels();
+  forward<Loose>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forward_channels(const ForwardArguments a) {
+  wait_for_earlier_kernels();
+  forward<Channels>(a);
 }

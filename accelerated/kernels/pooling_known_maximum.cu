@@ -23,9 +23,10 @@ struct March {
   int pitch, slot;               // of sums: from one row to the next, from one position of axis 0 to the next
   int outer_rank;                // the planes: the fastest first
   Divisor outer[3];
-  OFFSET x_outer[3], y_outer[3];
+  int x_outer[3], y_outer[3];
   int input[3], output[3];
-  OFFSET x_stride[3], y_stride[3];
+  int x_stride[3], y_stride[3];
+  int y_packed;  // whether the windows of a thread lie in one access
 };
 
 struct MaximumArguments {
@@ -39,12 +40,7 @@ struct MaximumArguments {
 
 constexpr int CARRIED = K0 - S0;                                    // planes of a window that the next one has, too
 constexpr int BEFORE0 = (K0 - 1) / S0, BEFORE1 = (K1 - 1) / S1;     // windows before a position's own that may cover it
-constexpr int COLUMNS = Axis2::INPUTS, COUNT = Axis2::COUNT;        // that a strip writes and reads
-constexpr int TURNS1 = (K1 + S1 - 1) / S1, TURNS2 = (COUNT + COLUMNS - 1) / COLUMNS;  // until strips do not overlap
-constexpr bool APART = LANES == 1 && X_PACK == 1;                   // columns that neighbouring threads write are neighbours
-constexpr int WRITTEN = APART ? 1 : COLUMNS;                        // neighbours that a thread writes
-constexpr int ALONG = APART ? 1 : LANES > 1 ? LANES : X_PACK, VECTOR = ALONG < 4 ? ALONG : 4;  // sums of one access
-using Gifts = Line<0, TILE2>;
+constexpr int TURNS1 = (K1 + S1 - 1) / S1;                          // until rows of windows do not overlap
 
 // The first maximum of what was met, in row-major order: its value and its place, counted from 0.
 template <bool PROPAGATES> struct First {
@@ -69,26 +65,27 @@ template <bool PROPAGATES> struct First {
   }
   __device__ __forceinline__ bool found() const { return PROPAGATES ? where >= 0 : value == value; }
 };
-template <bool PROPAGATES> struct Maxima { First<PROPAGATES> of[TILE2][LANES]; };
+template <class Access, bool PROPAGATES> struct Maxima { First<PROPAGATES> of[Access::TILE2][Access::LANES]; };
 
 // The lines of a plane around a strip.
-struct Lines {
-  Line<Axis2::BEGIN, COUNT> line[K1];
+template <class Access> struct Lines {
+  using Axis2 = typename Access::Axis2;
+  Line<Access::LANES, Axis2::BEGIN, Axis2::COUNT> line[K1];
   __device__ __forceinline__ void read(const March& march, const ELEMENT* x, int plane, int row, int column, bool present) {
     present = present && unsigned(plane) < unsigned(march.input[0]);
 #pragma unroll
     for (int k1 = 0; k1 < K1; k1++)
-      line[k1].template read<COLUMNS, X_PACK>(x + (OFFSET(plane) * march.x_stride[0] + OFFSET(row + k1) * march.x_stride[1]), march.x_stride[2],
+      line[k1].template read<Axis2::INPUTS, Access::X_PACK>(x + (plane * march.x_stride[0] + (row + k1) * march.x_stride[1]), march.x_stride[2],
                                               column, march.input[2], present && unsigned(row + k1) < unsigned(march.input[1]),
                                               element<ELEMENT>(COMPUTE(NAN)));
   }
   // Places: columns are `width` apart, rows a pitch.
   template <bool PROPAGATES>
-  __device__ __forceinline__ void scan(const March& march, int plane, int row, int column, int width, Maxima<PROPAGATES>& maxima) const {
+  __device__ __forceinline__ void scan(const March& march, int plane, int row, int column, int width, Maxima<Access, PROPAGATES>& maxima) const {
 #pragma unroll
-    for (int w = 0; w < TILE2; w++)
+    for (int w = 0; w < Access::TILE2; w++)
 #pragma unroll
-      for (int i = 0; i < LANES; i++) {
+      for (int i = 0; i < Access::LANES; i++) {
         First<PROPAGATES>& of_plane = maxima.of[w][i];
 #pragma unroll
         for (int k1 = 0; k1 < K1; k1++) {
@@ -110,7 +107,14 @@ struct Lines {
   }
 };
 
-template <bool PROPAGATES> __device__ __forceinline__ void march_on(const MaximumArguments& a) {
+template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_on(const MaximumArguments& a) {
+  using Axis2 = typename Access::Axis2;
+  constexpr int TILE2 = Access::TILE2, LANES = Access::LANES, X_PACK = Access::X_PACK;
+  constexpr int COLUMNS = Axis2::INPUTS, COUNT = Axis2::COUNT;        // that a strip writes and reads
+  constexpr int TURNS2 = (COUNT + COLUMNS - 1) / COLUMNS;             // until strips do not overlap
+  constexpr bool APART = LANES == 1 && X_PACK == 1;                   // columns that neighbouring threads write are neighbours
+  constexpr int WRITTEN = APART ? 1 : COLUMNS;                        // neighbours that a thread writes
+  constexpr int ALONG = APART ? 1 : LANES > 1 ? LANES : X_PACK, VECTOR = ALONG < 4 ? ALONG : 4;  // sums of one access
   const March& march = a.march;
   COMPUTE* sums = reinterpret_cast<COMPUTE*>(shared_memory);
   int nowhere = K0 * march.slot + threadIdx.x;  // what nobody gets
@@ -122,25 +126,25 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Maximu
   rest = march.segments.divide(rest, segment);
   unsigned plane_of_block = march.parts.divide(rest, part) * march.block_planes;
   rest = threadIdx.x;
-  if (CHANNELS) rest = march.lanes.divide(rest, lane);
+  if (X_PACK == 1) rest = march.lanes.divide(rest, lane);
   unsigned plane = march.strips.divide(rest, strip);
   if (K1 > 1) plane = march.rows.divide(plane, row);
   unsigned pack = group * march.lanes.divisor + lane;
   bool exists = threadIdx.x < march.items && pack < march.packs && plane_of_block + plane < march.planes;
-  OFFSET x_offset = OFFSET(pack) * LANES, y_offset = x_offset;
+  int x_offset = int(pack) * LANES, y_offset = x_offset;
   rest = plane_of_block + plane;
 #pragma unroll 1
   for (int d = 0; d < march.outer_rank; d++) {
     unsigned here;
     rest = march.outer[d].divide(rest, here);
-    x_offset += OFFSET(here) * march.x_outer[d];
-    y_offset += OFFSET(here) * march.y_outer[d];
+    x_offset += int(here) * march.x_outer[d];
+    y_offset += int(here) * march.y_outer[d];
   }
   int o1 = int(part) * march.block_rows + int(row) - BEFORE1, o2 = strip * TILE2, i1 = o1 * S1 - P1, column = strip * COLUMNS;
-  const ELEMENT* x = a.x + (x_offset + OFFSET(column) * march.x_stride[2]);
-  const ELEMENT* dy = a.dy + (y_offset + OFFSET(o1) * march.y_stride[1] + OFFSET(o2) * march.y_stride[2]);
+  const ELEMENT* x = a.x + (x_offset + column * march.x_stride[2]);
+  const ELEMENT* dy = a.dy + (y_offset + o1 * march.y_stride[1] + o2 * march.y_stride[2]);
   bool gives = exists && unsigned(o1) < unsigned(march.output[1]);
-  const int width = CHANNELS ? march.lanes.divisor * LANES : 1;  // channels of a block
+  const int width = X_PACK > 1 ? 1 : march.lanes.divisor * LANES;  // channels of a block
   // Where the sums of a row begin, for each position of axis 0 in a window.
   int row_sums[K0];
 #pragma unroll
@@ -148,15 +152,19 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Maximu
     row_sums[k] = k * march.slot + (plane * ((march.rows.divisor - 1) * S1 + K1) + row * S1) * march.pitch + lane * LANES;
   const int around = (column - P2) * width;
 
-  Lines lines[S0];
-  Gifts gifts, coming;
-  Maxima<PROPAGATES> carried[CARRIED ? CARRIED : 1];
+  Lines<Access> lines[S0];
+  Line<LANES, 0, TILE2> gifts, coming;
+  Maxima<Access, PROPAGATES> carried[CARRIED ? CARRIED : 1];
   int own = segment * march.block_steps, step = max(own - BEFORE0, 0), end = min(own + march.block_steps, march.steps);
   auto read_step = [&](int o0) {
 #pragma unroll
     for (int k = 0; k < S0; k++) lines[k].read(march, x, o0 * S0 - P0 + CARRIED + k, i1, column, exists);
-    coming.template read<TILE2, Y_PACK>(dy + OFFSET(o0) * march.y_stride[0], march.y_stride[2], o2, march.output[2],
-                                        gives && unsigned(o0) < unsigned(march.output[0]), ELEMENT(0));
+    const ELEMENT* from = dy + o0 * march.y_stride[0];
+    bool given = gives && unsigned(o0) < unsigned(march.output[0]);
+    if (march.y_packed)
+      coming.template read<TILE2, TILE2>(from, march.y_stride[2], o2, march.output[2], given, ELEMENT(0));
+    else
+      coming.template read<TILE2, 1>(from, march.y_stride[2], o2, march.output[2], given, ELEMENT(0));
   };
 #pragma unroll
   for (int k = 0; k < CARRIED; k++) {
@@ -168,7 +176,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Maximu
 #pragma unroll 1
   for (; step < end; step++) {
     int i0 = step * S0 - P0;
-    Maxima<PROPAGATES> planes[K0];
+    Maxima<Access, PROPAGATES> planes[K0];
 #pragma unroll
     for (int k = 0; k < K0; k++)
       if (k < CARRIED)
@@ -212,7 +220,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Maximu
       for (int j1 = 0; j1 < S1; j1++) {
         bool present = stays && unsigned(i1 + j1) < unsigned(march.input[1]);
         bool written = present && step >= own && unsigned(i0 + j0) < unsigned(march.input[0]);
-        ELEMENT* dx = a.dx + (x_offset + OFFSET(i0 + j0) * march.x_stride[0] + OFFSET(i1 + j1) * march.x_stride[1]);
+        ELEMENT* dx = a.dx + (x_offset + (i0 + j0) * march.x_stride[0] + (i1 + j1) * march.x_stride[1]);
 #pragma unroll
         for (int k = 0; k < COLUMNS; k += WRITTEN) {
           int at = APART ? strip + k * march.strips.divisor : column;
@@ -229,7 +237,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Maximu
 #pragma unroll
             for (int v = 0; v < VECTOR; v++) found[(n + v) / LANES][(n + v) % LANES] = a.alpha * pack.item[v];
           }
-          if (written) write_line<WRITTEN, X_PACK>(dx + OFFSET(at) * march.x_stride[2], march.x_stride[2], at, march.input[2], found, a.beta);
+          if (written) write_line<X_PACK>(dx + at * march.x_stride[2], march.x_stride[2], at, march.input[2], found, a.beta);
         }
       }
     int turned[K0];
@@ -241,7 +249,23 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Maximu
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum(const MaximumArguments a) {
+template <class Access> __device__ __forceinline__ void march_on(const MaximumArguments& a) {
+  a.propagate ? march_on<Access, true>(a) : march_on<Access, false>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_wide(const MaximumArguments a) {
   wait_for_earlier_kernels();
-  a.propagate ? march_on<true>(a) : march_on<false>(a);
+  march_on<Wide>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_narrow(const MaximumArguments a) {
+  wait_for_earlier_kernels();
+  march_on<Narrow>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_loose(const MaximumArguments a) {
+  wait_for_earlier_kernels();
+  march_on<Loose>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_channels(const MaximumArguments a) {
+  wait_for_earlier_kernels();
+  march_on<Channels>(a);
 }
