@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import pooling_known
+from dualdnn.accelerated import pooling_known, pooling_maximum
 from dualdnn.accelerated.backend import AcceleratedBackend, DeviceOperand
 from dualdnn.accelerated.plans import AlignedPlan, plan
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
@@ -14,6 +16,7 @@ from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, HALF
 from dualdnn.conformance.layouts import laid_out
+from dualdnn.conformance.trial import prepare
 
 
 class Listing:
@@ -56,31 +59,64 @@ DIMS = [(64, 256, 56, 56), (8, 64, 14, 14), (31, 67, 37, 41), (3, 5, 6, 62), (64
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 @pytest.mark.parametrize("window", sorted(pooling_known.WINDOWS), ids=str)
 @pytest.mark.parametrize("kind", ["forward", "average", "maximum"])
-def test_accesses_are_aligned_and_tiles_cover_everything(kind, window, data_type, dims, layout):
+def test_accesses_are_aligned(kind, window, data_type, dims, layout):
     """Every access of several elements begins at a multiple of them, and does not reach beyond its row."""
     mode = Mode.CUDNN_POOLING_MAX if kind == "maximum" else Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
     operation = operation_of(kind != "forward", mode, dims, *window, layout, data_type)
     kernel, definitions, found = definitions_of(operation)
-    assert kernel.endswith(kind)
-    number = {name: int(value) for name, value in definitions.items() if value.lstrip("-").isdigit()}
-    for name in ("x", "y") if kind == "forward" else ("x", "dx", "dy"):
+    assert kernel.startswith(f"pooling_known_{kind}_")
+    lane_bytes = int(definitions["LANE_BYTES"])
+    widest = {"wide": 16, "narrow": 8, "channels": lane_bytes}.get(kernel.rsplit("_")[-1], 0)
+    for name in ("x", "y") if kind == "forward" else ("dx", "dy"):
         tensor = operation.tensor(name)
-        pack = number["LANES"] * number["X_PACK" if name in ("x", "dx") else "Y_PACK"]
+        nbytes = found.masks[operation.operands.index(name)] + 1
+        assert nbytes <= max(widest, tensor.scalar_bytes)
+        assert name in ("y", "dy") or nbytes == max(widest, tensor.scalar_bytes)
+        pack = nbytes // tensor.scalar_bytes
         contiguous = next(i for i, stride in enumerate(tensor.strides) if stride == 1 and tensor.dims[i] > 1)
         assert pack == 1 or tensor.dims[contiguous] % pack == 0
         others = [s for i, s in enumerate(tensor.strides) if i != contiguous and tensor.dims[i] > 1]
         assert pack == 1 or all(stride % pack == 0 for stride in others)
-        assert found.masks[operation.operands.index(name)] == pack * tensor.scalar_bytes - 1
-    assert number["TILE2"] * number["S2"] % number["X_PACK"] == 0 and number["TILE2"] % number["Y_PACK"] == 0
-    launch = found.steps[0][0]
-    threads = launch.grid[0] * launch.block[0]
-    elements = (operation.y if kind == "forward" else operation.x).count
-    each = number["TILE1"] * number["TILE2"] * number["LANES"]
-    assert threads * each * (1 if kind == "forward" else number["S1"] * number["S2"]) >= elements
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps"])
+@pytest.mark.parametrize("dims", [(2, 3, 9, 13), (1, 2, 20, 64), (1, 8, 6, 8, 10)], ids=str)
+@pytest.mark.parametrize("window", sorted(pooling_known.WINDOWS), ids=str)
+@pytest.mark.parametrize("kind", ["forward", "average", "maximum"])
+def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, window, dims, layout):
+    """Blocks of one step and of many, of one row and of all, with NaN, infinities and equal maxima."""
+    backend = AcceleratedBackend("emulated")
+    mode = Mode.CUDNN_POOLING_MAX if kind != "average" else Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
+    for data_type, nan, few in ((FLOAT, Nan.CUDNN_PROPAGATE_NAN, True), (HALF, Nan.CUDNN_NOT_PROPAGATE_NAN, False)):
+        for key, settings in pooling_maximum.SETTINGS.items():
+            division = {"steps": 1, "blocks": 10**6, "threads": 32} if few else {"steps": 10**6, "threads": 256}
+            monkeypatch.setitem(pooling_maximum.SETTINGS, key, replace(settings, **division))
+        operation = operation_of(kind != "forward", mode, dims, *window, layout, data_type)
+        operation = replace(operation, pooling=replace(operation.pooling, nan=nan), beta=0.5)
+        memory = prepare(operation, "ties", 0)
+        x = memory["x"].view(np.float32 if data_type == FLOAT else np.float16)
+        if kind != "average":
+            x[::5], x[1::7] = np.nan, -np.inf
+        known = plan(operation, backend.device)
+        assert isinstance(known, AlignedPlan)
+        found, expected = (result_of(backend, operation, made, memory) for made in (known, known.otherwise()))
+        same = np.array_equal if kind != "average" else partial(np.allclose, rtol=2e-3, atol=1e-3)
+        assert same(found.view(x.dtype), expected.view(x.dtype), equal_nan=True)
+
+
+def result_of(backend: Any, operation: Any, made: Any, memory: dict[str, Any]) -> Any:
+    """The bytes of the output."""
+    buffers = {name: backend.allocate(content.nbytes) for name, content in memory.items()}
+    for name, content in memory.items():
+        backend.device.upload(buffers[name].address, content.tobytes())
+    operands = [DeviceOperand(buffers[n].address, None) if n in buffers else None for n in operation.operands]
+    made(operands, backend.device.default_stream)
+    (output,) = operation.outputs
+    return buffers[output].to_host(np.uint8, memory[output].size)
 
 
 def test_other_windows_have_other_kernels():
-    for window, stride, padding in [(5, 2, 1), (3, 2, 2), (1, 1, 0), (3, 3, 0)]:
+    for window, stride, padding in [(5, 2, 1), (3, 2, 2), (1, 1, 0), (3, 3, 0), (3, 1, 1), (7, 7, 0)]:
         listing = Listing()
         plan(operation_of(False, Mode.CUDNN_POOLING_MAX, (2, 3, 20, 20), window, stride, padding, "nchw"), listing)
         assert "known" not in listing.kernels[0][0]
@@ -96,13 +132,13 @@ def test_windows_without_inputs_are_left_to_the_other_kernels():
     assert "known" not in listing.kernels[0][0]
 
 
-def test_distances_beyond_32_bits():
-    strides = (2**33, 2**20, 64, 1)
-    x, y = TensorSpec(FLOAT, (2, 3, 8, 8), strides), TensorSpec.packed(FLOAT, (2, 3, 4, 4))
+def test_distances_beyond_32_bits_are_left_to_the_other_kernels():
+    y = TensorSpec.packed(FLOAT, (2, 3, 4, 4))
     spec = PoolingSpec(Mode.CUDNN_POOLING_MAX, Nan.CUDNN_NOT_PROPAGATE_NAN, (2, 2), (0, 0), (2, 2))
-    assert definitions_of(PoolingForward(spec, 1.0, 0.0, x, y))[1]["OFFSET"] == "long long"
-    near = TensorSpec(FLOAT, (2, 3, 8, 8), (2**21, 2**20, 64, 1))
-    assert definitions_of(PoolingForward(spec, 1.0, 0.0, near, y))[1]["OFFSET"] == "int"
+    for strides, known in (((2**33, 2**20, 64, 1), False), ((2**21, 2**20, 64, 1), True)):
+        listing = Listing()
+        plan(PoolingForward(spec, 1.0, 0.0, TensorSpec(FLOAT, (2, 3, 8, 8), strides), y), listing)
+        assert ("known" in listing.kernels[0][0]) == known
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
