@@ -129,17 +129,15 @@ def _forward_tile(shape: Shape, device: Any) -> tuple[TileStruct, int, int] | No
 def pooling_backward(operation: PoolingBackward, device: Any) -> Plan:
     """Known windows have their kernel."""
     shape = shape_of(operation, operation.x, operation.dy, walk_y=False)
-    if operation.pooling.mode not in MAXIMA and all(axis.whole for axis in shape.axes):
-        def otherwise() -> Plan:
-            return _spread(operation, shape, device)
-
-        return pooling_whole.backward_plan(operation, shape, device, otherwise) or otherwise()
+    whole = operation.pooling.mode not in MAXIMA and all(axis.whole for axis in shape.axes)
+    general = _spread if whole else _backward_of_any
 
     def otherwise() -> Plan:
-        return _backward_of_any(operation, shape, device)
+        return general(operation, shape, device)
 
-    known = pooling_maximum.plan if operation.pooling.mode in MAXIMA else pooling_known.average_plan
-    return known(operation, shape, device, otherwise) or otherwise()
+    maximum, average = pooling_maximum.plan, pooling_known.average_plan
+    special = pooling_whole.backward_plan if whole else maximum if operation.pooling.mode in MAXIMA else average
+    return special(operation, shape, device, otherwise) or otherwise()
 
 
 def _spread(operation: PoolingBackward, shape: Shape, device: Any) -> Plan:

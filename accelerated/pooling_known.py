@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from ctypes import c_int, c_uint
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from dualdnn.api.operations import PoolingBackward, PoolingForward
+from dualdnn.api.operations import Operation, PoolingBackward, PoolingForward
 
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure, type_definitions
@@ -17,6 +17,7 @@ from .pooling_geometry import PACK_BYTES, Axis, Shape
 
 # (window, stride, padding), the same of every axis: what networks use. Other windows take the kernels for any of them.
 WINDOWS = {(2, 2, 0), (3, 2, 0), (3, 2, 1)}
+WIDE_WINDOWS = {(7, 7, 0)}  # of images in rows, forward
 FARTHEST = 2**31 - 2**24  # distances below this stay 32-bit numbers, those of the padding around them too
 MOST_OUTER = 3
 ROW_BYTES = {"wide": 16, "narrow": 8}  # of accesses along rows
@@ -31,14 +32,26 @@ class Settings:
     blocks: int  # that a multiprocessor should hold: what is left of its registers
     rows: int  # windows of a thread along axis 1, where they overlap
     lane_bytes: int  # channels of a thread
-    loose_tile: int  # windows of a thread along axis 2 where rows are not read in packs
+    channel_tile: int  # windows of a thread along axis 2 where it has channels
+    loose_tile: int  # the same where rows are not read in packs
+
+    def definitions(self) -> dict[str, int]:
+        """Of the kernels."""
+        return {
+            "THREADS": self.threads,
+            "BLOCKS": self.blocks,
+            "TILE1": self.rows,
+            "LANE_BYTES": self.lane_bytes,
+            "CHANNEL_TILE": self.channel_tile,
+            "LOOSE_TILE": self.loose_tile,
+        }
 
 
 SETTINGS = {
-    "forward": Settings(128, 5, 2, 16, 1),
-    "average": Settings(128, 6, 2, 8, 1),
-    "forward of volumes": Settings(128, 5, 1, 8, 1),
-    "average of volumes": Settings(128, 6, 1, 16, 1),
+    "forward": Settings(128, 5, 2, 16, 1, 1),
+    "average": Settings(128, 6, 2, 8, 1, 1),
+    "forward of volumes": Settings(128, 5, 1, 8, 1, 1),
+    "average of volumes": Settings(128, 6, 1, 16, 1, 1),
 }
 
 
@@ -105,14 +118,15 @@ def _plan(
     operands: tuple[str, str],
     extra: list[tuple[str, Any]],
 ) -> Plan | None:
-    place = place_of(shape)
+    place = place_of(shape, wide=kind == "forward")
     if place is None:
         return None
     volume = place.axes[0].window > 1
     settings = SETTINGS[kind + " of volumes" * volume]
-    access = access_of(place, settings.lane_bytes, settings.loose_tile)
-    tile1 = settings.rows if place.axes[1].window > place.axes[1].stride else 1
-    box = _box(place, access, tile1, kind)
+    if place.axes[1].window <= place.axes[1].stride:  # lines have nothing in common
+        settings = replace(settings, rows=1)
+    access = access_of(place, settings)
+    box = box_of(place, access, settings.rows, kind)
     if box is None:
         return None
     divisor = prod(axis.divisor(operation.pooling.mode) for axis in place.axes)
@@ -122,23 +136,25 @@ def _plan(
         *factors(operation, alpha=operation.alpha, beta=operation.beta, reciprocal=1 / divisor if divisor else 0.0),
         *extra,
     )
-    definitions = definitions_of(place, settings.threads, settings.blocks, tile1, settings.lane_bytes, settings.loose_tile)
-    types = type_definitions(operation.x.scalar_type, operation, **definitions)
-    function = device.function(f"pooling_known_{kind}.cu", f"pooling_known_{kind}_{access.kind}", types)
+    function = function_of(operation, place, f"pooling_known_{kind}", access, settings, device)
     launch = Launch(
         function, arguments, operands, (-(-box.threads // settings.threads), 1, 1), (settings.threads, 1, 1)
     )
     return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)
 
 
-def place_of(shape: Shape) -> Place | None:
-    """Three axes with a known window, rows of images in axis 1; None where windows are others, or empty."""
+def place_of(shape: Shape, wide: bool = False) -> Place | None:
+    """Three axes with a known window, rows of images in axis 1; None where windows are others, or empty.
+
+    wide: windows that only forward kernels know count, too.
+    """
     a0, a1, a2 = shape.axes
     image = _single(a1)
     axes = [a1, a0, a2] if image else [a0, a1, a2]
     pooled = axes[1:] if image or _single(a0) else axes
     windows = {(axis.window, axis.stride, axis.padding) for axis in pooled}
-    if len(windows) != 1 or not windows <= WINDOWS:
+    known = WINDOWS | WIDE_WINDOWS if wide and len(pooled) < len(axes) and not shape.channels_last else WINDOWS
+    if len(windows) != 1 or not windows <= known:
         return None
     if any((axis.output - 1) * axis.stride - axis.padding >= axis.input for axis in axes):
         return None
@@ -167,33 +183,35 @@ def _spans(place: Place) -> int:
     return max(x, y) + place.channels
 
 
-def access_of(place: Place, lane_bytes: int, loose_tile: int) -> Access:
+def access_of(place: Place, settings: Settings) -> Access:
     """The widest access that both tensors allow; that of y may be narrower where rows are neighbours."""
     if place.channels > 1:
-        lanes = lane_bytes // place.scalar_bytes
+        lanes = settings.lane_bytes // place.scalar_bytes
         if lanes > 1 and all(place.divided_by(lanes, True)):
-            return Access("channels", 1, lanes, 1, False, place.channels // lanes)
-        return Access("loose", loose_tile, 1, 1, False, place.channels)
-    stride = place.axes[2].stride
+            return Access("channels", settings.channel_tile, lanes, 1, False, place.channels // lanes)
+        return Access("scattered", settings.loose_tile, 1, 1, False, place.channels)
+    along = place.axes[2]
+    if along.y_stride != 1 and along.output > 1:
+        return Access("scattered", settings.loose_tile, 1, 1, False, 1)
     for kind, nbytes in ROW_BYTES.items():
         pack = min(nbytes // place.scalar_bytes, MOST_PACK)
-        tile = max(1, pack // stride)
-        if pack > 1 and tile * stride % pack == 0 and place.divided_by(pack, False)[0]:
-            y_packed = place.axes[2].y_stride == 1 and place.divided_by(tile, False)[1]
-            return Access(kind, tile, 1, pack, y_packed, 1)
-    return Access("loose", loose_tile, 1, 1, False, 1)
+        tile = max(1, pack // along.stride)
+        if pack > 1 and tile * along.stride % pack == 0 and place.divided_by(pack, False)[0]:
+            return Access(kind, tile, 1, pack, place.divided_by(tile, False)[1], 1)
+    return Access("loose", settings.loose_tile, 1, 1, place.divided_by(settings.loose_tile, False)[1], 1)
 
 
-def definitions_of(
-    place: Place, threads: int, blocks: int, tile1: int, lane_bytes: int, loose_tile: int
-) -> dict[str, str]:
-    """What the kernels are compiled for, beside data types: K0, S0, P0, ... and settings."""
+def function_of(
+    operation: Operation, place: Place, source: str, access: Access, settings: Settings, device: Any
+) -> Any:
+    """The kernel for a window, compiled for K0, S0, P0, ..., settings and data types."""
     numbers = {"K": "window", "S": "stride", "P": "padding"}
-    window = {f"{name}{d}": getattr(axis, field) for d, axis in enumerate(place.axes) for name, field in numbers.items()}
-    settings = {
-        "THREADS": threads, "BLOCKS": blocks, "TILE1": tile1, "LANE_BYTES": lane_bytes, "LOOSE_TILE": loose_tile
-    }  # fmt: skip
-    return {name: str(value) for name, value in (window | settings).items()}
+    window = {
+        f"{name}{d}": getattr(axis, field) for d, axis in enumerate(place.axes) for name, field in numbers.items()
+    }
+    definitions = {name: str(value) for name, value in (window | settings.definitions()).items()}
+    types = type_definitions(operation.tensor("x").scalar_type, operation, **definitions)
+    return device.function(f"{source}.cu", f"{source}_{access.kind}", types)
 
 
 def alignment_of(place: Place, access: Access, operands: tuple[str, ...]) -> dict[str, int]:
@@ -232,7 +250,7 @@ def write_place(value: Any, place: Place, access: Access) -> None:
         value.x_stride[d], value.y_stride[d] = axis.x_stride, axis.y_stride
 
 
-def _box(place: Place, access: Access, tile1: int, kind: str) -> BoxStruct | None:
+def box_of(place: Place, access: Access, tile1: int, kind: str) -> BoxStruct | None:
     """How threads share the work; None if there would be too many."""
     forward = kind == "forward"
     outputs = [axis.output if forward else -(-axis.input // axis.stride) for axis in place.axes]

@@ -28,7 +28,9 @@ ENOUGH_THREADS = 2**16  # about what keeps a GPU busy
 CHANNEL_THREADS = 512
 CHANNEL_BYTES = 128  # of a block
 SPREAD_THREADS = 256
-SPREAD_STORES = 16  # of a thread
+SPREAD_STORES = 8  # of a thread
+SPREAD_TEAM = 128
+MOST_LINE_BYTES = 2**25  # of dx, from which lines apart are better written in whole sectors, gaps and all
 
 
 class WholeStruct(ctypes.Structure):
@@ -70,8 +72,10 @@ def forward_plan(operation: PoolingForward, shape: Shape, device: Any, otherwise
 
 def backward_plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
     """The plan of an average over everything, backward; None for other windows and layouts."""
-    work = _spread_channels(shape, device) if shape.channels_last else _rows(shape)
-    if work is None:
+    work = _spread_channels(shape, device) if shape.channels_last else _rows(shape, SPREAD_TEAM)
+    if work is None or (
+        work.arguments.lines > 1 and not shape.channels_last and operation.nbytes("dx") > MOST_LINE_BYTES
+    ):
         return None
     return _plan(operation, work, shape, device, ("pooling_spread", ("dy", "dx")), [], otherwise)
 
@@ -110,11 +114,15 @@ def _whole(shape: Shape, outer: int) -> WholeStruct | None:
     value = WholeStruct(outer_rank=outer, channels=Divisor.of(1))
     value.planes = prod(shape.extents[:outer])
     for i, d in enumerate(reversed(range(outer))):
-        value.extent[i], value.x_step[i], value.y_step[i] = Divisor.of(shape.extents[d]), shape.x_steps[d], shape.y_steps[d]
+        value.extent[i], value.x_step[i], value.y_step[i] = (
+            Divisor.of(shape.extents[d]),
+            shape.x_steps[d],
+            shape.y_steps[d],
+        )
     return value
 
 
-def _rows(shape: Shape) -> Work | None:
+def _rows(shape: Shape, usual_team: int = WARP) -> Work | None:
     value = _whole(shape, len(shape.extents))
     lines, row = _lines(shape), shape.axes[2]
     if value is None or lines is None or (row.x_stride != 1 and row.input > 1):
@@ -124,6 +132,8 @@ def _rows(shape: Shape) -> Work | None:
     team = WARP
     while team > SMALLEST_TEAM and loads <= FEW_LOADS * team // 2 and value.planes * team // 2 >= ENOUGH_THREADS:
         team //= 2
+    while team < usual_team and loads > MANY_LOADS * team:
+        team *= 2
     while team < LARGEST_BLOCK and loads > MANY_LOADS * team and value.planes * team < ENOUGH_THREADS:
         team *= 2
     value.team_bits = team.bit_length() - 1

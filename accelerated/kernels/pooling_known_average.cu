@@ -44,13 +44,13 @@ template <class Access, bool SAME> __device__ __forceinline__ void backward(cons
 #pragma unroll
     for (int w1 = 0; w1 < Axis1::WINDOWS; w1++) {
       int o1 = tile.tile[1] * TILE1 + Axis1::FIRST + w1, first2 = tile.tile[2] * TILE2;
-      const ELEMENT* dy = a.dy + (tile.y + o0 * box.y_stride[0] + o1 * box.y_stride[1] + first2 * box.y_stride[2]);
+      const ELEMENT* dy = a.dy + (tile.y + o0 * box.y_stride[0] + o1 * box.y_stride[1] + first2 * Access::along(box.y_stride[2]));
       bool present = unsigned(o1) < unsigned(box.output[1]);
       Line<LANES, Axis2::FIRST, Axis2::WINDOWS> gifts;
       if (box.y_packed)
-        gifts.template read<TILE2, TILE2>(dy, box.y_stride[2], first2, box.output[2], present, ELEMENT(0));
+        gifts.template read<TILE2, TILE2>(dy, Access::along(box.y_stride[2]), first2, box.output[2], present, ELEMENT(0));
       else
-        gifts.template read<TILE2, 1>(dy, box.y_stride[2], first2, box.output[2], present, ELEMENT(0));
+        gifts.template read<TILE2, 1>(dy, Access::along(box.y_stride[2]), first2, box.output[2], present, ELEMENT(0));
       COMPUTE share[Axis2::WINDOWS];
 #pragma unroll
       for (int w2 = 0; w2 < Axis2::WINDOWS; w2++) {
@@ -81,8 +81,8 @@ template <class Access, bool SAME> __device__ __forceinline__ void backward(cons
     for (int c = 0; c < COLUMNS; c++)
 #pragma unroll
       for (int i = 0; i < LANES; i++) sums[line][c][i] *= a.alpha;
-    ELEMENT* dx = a.dx + (tile.x + i0 * box.x_stride[0] + (i1 + line) * box.x_stride[1] + i2 * box.x_stride[2]);
-    write_line<Access::X_PACK>(dx, box.x_stride[2], i2, box.input[2], sums[line], a.beta);
+    ELEMENT* dx = a.dx + (tile.x + i0 * box.x_stride[0] + (i1 + line) * box.x_stride[1] + i2 * Access::along(box.x_stride[2]));
+    write_line<Access::X_PACK>(dx, Access::along(box.x_stride[2]), i2, box.input[2], sums[line], a.beta);
   }
 }
 
@@ -107,4 +107,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_aver
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_average_channels(const AverageArguments a) {
   wait_for_earlier_kernels();
   backward<Channels>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_average_scattered(const AverageArguments a) {
+  wait_for_earlier_kernels();
+  backward<Scattered>(a);
 }

@@ -23,7 +23,7 @@ template <class Access, class Pool, bool SAME> __device__ __forceinline__ void f
   const Box& box = a.box;
   constexpr int COLUMNS = Axis2::COUNT, LINES = Axis1::COUNT;
   int i0 = tile.tile[0] * S0 - P0, i1 = tile.tile[1] * Axis1::INPUTS - P1, i2 = tile.tile[2] * Axis2::INPUTS;
-  const ELEMENT* x = a.x + (tile.x + i0 * box.x_stride[0] + i1 * box.x_stride[1] + i2 * box.x_stride[2]);
+  const ELEMENT* x = a.x + (tile.x + i0 * box.x_stride[0] + i1 * box.x_stride[1] + i2 * Access::along(box.x_stride[2]));
   using Held = typename Pool::Held;
   Held pooled[TILE1][COLUMNS][LANES];
 #pragma unroll
@@ -32,7 +32,7 @@ template <class Access, class Pool, bool SAME> __device__ __forceinline__ void f
     for (int line = 0; line < LINES; line++) {
       bool present = unsigned(i1 + line) < unsigned(box.input[1]) && (K0 == 1 || unsigned(i0 + k0) < unsigned(box.input[0]));
       Line<LANES, Axis2::BEGIN, COLUMNS> met;
-      met.template read<Axis2::INPUTS, Access::X_PACK>(x + (k0 * box.x_stride[0] + line * box.x_stride[1]), box.x_stride[2], i2,
+      met.template read<Axis2::INPUTS, Access::X_PACK>(x + (k0 * box.x_stride[0] + line * box.x_stride[1]), Access::along(box.x_stride[2]), i2,
                                                box.input[2], present, Pool::nothing());
 #pragma unroll
       for (int row = 0; row < TILE1; row++) {
@@ -42,7 +42,7 @@ template <class Access, class Pool, bool SAME> __device__ __forceinline__ void f
       }
     }
   int o0 = tile.tile[0], o1 = tile.tile[1] * TILE1, o2 = tile.tile[2] * TILE2;
-  ELEMENT* y = a.y + (tile.y + o0 * box.y_stride[0] + o1 * box.y_stride[1] + o2 * box.y_stride[2]);
+  ELEMENT* y = a.y + (tile.y + o0 * box.y_stride[0] + o1 * box.y_stride[1] + o2 * Access::along(box.y_stride[2]));
   bool exclude = a.mode == AVERAGE_EXCLUDE;
 #pragma unroll
   for (int row = 0; row < TILE1; row++) {
@@ -68,8 +68,8 @@ template <class Access, class Pool, bool SAME> __device__ __forceinline__ void f
       }
     }
     ELEMENT* to = y + row * box.y_stride[1];
-    box.y_packed ? write_line<TILE2>(to, box.y_stride[2], o2, box.output[2], result, a.beta)
-                 : write_line<1>(to, box.y_stride[2], o2, box.output[2], result, a.beta);
+    box.y_packed ? write_line<TILE2>(to, Access::along(box.y_stride[2]), o2, box.output[2], result, a.beta)
+                 : write_line<1>(to, Access::along(box.y_stride[2]), o2, box.output[2], result, a.beta);
   }
 }
 
@@ -97,4 +97,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forw
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forward_channels(const ForwardArguments a) {
   wait_for_earlier_kernels();
   forward<Channels>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forward_scattered(const ForwardArguments a) {
+  wait_for_earlier_kernels();
+  forward<Scattered>(a);
 }

@@ -6,6 +6,7 @@
 #include "pooling_whole.cuh"
 
 constexpr int WARP = 32, MOST_WARPS = 32;
+constexpr int LONG_FLIGHT = 16;  // of single elements
 
 struct WholeArguments {
   const ELEMENT* x;
@@ -61,13 +62,13 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const WholeArgum
 #pragma unroll 1
     for (unsigned column = member & (columns - 1); column < whole.columns; column += columns)
 #pragma unroll 1
-      for (unsigned k = line; k < whole.lines; k += FLIGHT * step) {
-        ELEMENT taken[FLIGHT];
+      for (unsigned k = line; k < whole.lines; k += LONG_FLIGHT * step) {
+        ELEMENT taken[LONG_FLIGHT];
 #pragma unroll
-        for (int u = 0; u < FLIGHT; u++)
+        for (int u = 0; u < LONG_FLIGHT; u++)
           if (k + u * step < whole.lines) taken[u] = x[(k + u * step) * whole.line_stride + column];
 #pragma unroll
-        for (int u = 0; u < FLIGHT; u++)
+        for (int u = 0; u < LONG_FLIGHT; u++)
           if (k + u * step < whole.lines) take(taken[u]);
       }
   }
