@@ -49,7 +49,7 @@ class Settings:
 
 SETTINGS = {
     "forward": Settings(128, 5, 2, 16, 1, 1),
-    "average": Settings(128, 6, 2, 8, 1, 1),
+    "average": Settings(128, 6, 1, 8, 1, 1),
     "forward of volumes": Settings(128, 5, 1, 8, 1, 1),
     "average of volumes": Settings(128, 6, 1, 16, 1, 1),
 }

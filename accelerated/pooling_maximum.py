@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import c_int
+from dataclasses import replace
 from typing import Any
 
 from dualdnn.api.operations import PoolingBackward
@@ -14,9 +15,10 @@ from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_geometry import Shape
 from .pooling_known import Settings, access_of, alignment_of, box_of, function_of, place_of
 
-SETTINGS = Settings(threads=128, blocks=5, rows=1, lane_bytes=8, channel_tile=1, loose_tile=2)
+SETTINGS = Settings(threads=128, blocks=4, rows=1, lane_bytes=8, channel_tile=2, loose_tile=1)
+LANES = 2  # channels of a thread
 ENOUGH_THREADS = 2**18  # from which on they march as far as they can
-LEAST_STEPS = 4  # that they march
+LEAST_STEPS = 2  # that they march
 
 
 def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
@@ -26,7 +28,8 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
         return None
     if place.axes[0].window > 1:
         return pooling_volume.plan(operation, place, device, otherwise)
-    access = access_of(place, SETTINGS)
+    settings = replace(SETTINGS, lane_bytes=LANES * place.scalar_bytes)
+    access = access_of(place, settings)
     box = box_of(place, access, 1, "maximum")
     if box is None:
         return None
@@ -47,7 +50,7 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
         ("propagate", c_int(operation.pooling.nan)),
     )
     operands = ("dy", "x", "dx")
-    function = function_of(operation, place, "pooling_known_maximum", access, SETTINGS, device)
+    function = function_of(operation, place, "pooling_known_maximum", access, settings, device)
     grid = (-(-box.threads // SETTINGS.threads), 1, 1)
     launch = Launch(function, arguments, operands, grid, (SETTINGS.threads, 1, 1))
     return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)

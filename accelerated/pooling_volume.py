@@ -20,7 +20,7 @@ MOST_THREADS = 256  # of a block, as kernels are compiled for
 MOST_SHARED_BYTES = 100 * 1024
 
 
-SETTINGS = Settings(threads=MOST_THREADS, blocks=2, rows=1, lane_bytes=8, channel_tile=1, loose_tile=1)
+SETTINGS = Settings(threads=MOST_THREADS, blocks=2, rows=1, lane_bytes=8, channel_tile=2, loose_tile=1)
 BLOCK = 128  # about the threads of a block
 BLOCK_BYTES = 64  # of channels of a block
 WANTED_BLOCKS = 8  # for every multiprocessor, as long as each marches on for some steps

@@ -24,6 +24,7 @@ LARGEST_BLOCK = 1024
 SMALLEST_TEAM = 8  # threads of a plane
 FEW_LOADS = 4  # of a thread, from which more threads are of no use
 MANY_LOADS = 8
+MOST_PITCH = 2  # of lines, in their lengths, so that gaps are read, too
 ENOUGH_THREADS = 2**16  # about what keeps a GPU busy
 CHANNEL_THREADS = 512
 CHANNEL_BYTES = 128  # of a block
@@ -41,6 +42,8 @@ class WholeStruct(ctypes.Structure):
         ("line_stride", c_uint),
         ("team_bits", c_uint),
         ("column_bits", c_uint),
+        ("over_gaps", c_uint),
+        ("pitch", Divisor),
         ("outer_rank", c_int),
         ("channels", Divisor),
         ("extent", Divisor * MOST_OUTER),
@@ -128,6 +131,8 @@ def _rows(shape: Shape, usual_team: int = WARP) -> Work | None:
     if value is None or lines is None or (row.x_stride != 1 and row.input > 1):
         return None
     value.lines, value.columns, value.line_stride = lines.input, row.input, lines.x_stride
+    if lines.input * lines.x_stride >= MOST_SPAN:
+        return None
     loads = row.input // shape.width if lines.input == 1 else lines.input * row.input
     team = WARP
     while team > SMALLEST_TEAM and loads <= FEW_LOADS * team // 2 and value.planes * team // 2 >= ENOUGH_THREADS:
@@ -138,6 +143,9 @@ def _rows(shape: Shape, usual_team: int = WARP) -> Work | None:
         team *= 2
     value.team_bits = team.bit_length() - 1
     value.column_bits = column_bits(row.input, 0)
+    value.pitch = Divisor.of(max(1, lines.x_stride))
+    pitch_fits = shape.width <= lines.x_stride and row.input <= lines.x_stride <= MOST_PITCH * row.input
+    value.over_gaps = lines.input > 1 and pitch_fits
     threads = max(team, BLOCK)
     return Work("rows", value, -(-value.planes * team // threads), threads, 1)
 

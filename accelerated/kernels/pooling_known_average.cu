@@ -24,8 +24,8 @@ struct Planes {
   }
 };
 
-// SAME: every average has the same divisor.
-template <class Access, bool SAME> __device__ __forceinline__ void backward(const AverageArguments& a, const Tile& tile) {
+// SAME: every average has the same divisor. PACKED: dy is read in packs.
+template <class Access, bool SAME, bool PACKED> __device__ __forceinline__ void backward(const AverageArguments& a, const Tile& tile) {
   using Axis1 = typename Access::Axis1;
   using Axis2 = typename Access::Axis2;
   constexpr int TILE2 = Access::TILE2, LANES = Access::LANES, LINES = Axis1::INPUTS, COLUMNS = Axis2::INPUTS;
@@ -40,17 +40,16 @@ template <class Access, bool SAME> __device__ __forceinline__ void backward(cons
       for (int i = 0; i < LANES; i++) sums[line][c][i] = 0;
   int i0 = tile.tile[0], i1 = tile.tile[1] * LINES, i2 = tile.tile[2] * COLUMNS;
   Planes planes(i0, box.output[0]);
-  for (int o0 = planes.first; o0 < planes.last; o0++) {
+#pragma unroll
+  for (int w0 = 0; w0 < (K0 + S0 - 1) / S0; w0++) {
+    int o0 = planes.first + w0;
 #pragma unroll
     for (int w1 = 0; w1 < Axis1::WINDOWS; w1++) {
       int o1 = tile.tile[1] * TILE1 + Axis1::FIRST + w1, first2 = tile.tile[2] * TILE2;
       const ELEMENT* dy = a.dy + (tile.y + o0 * box.y_stride[0] + o1 * box.y_stride[1] + first2 * Access::along(box.y_stride[2]));
-      bool present = unsigned(o1) < unsigned(box.output[1]);
+      bool present = unsigned(o1) < unsigned(box.output[1]) && o0 < planes.last;
       Line<LANES, Axis2::FIRST, Axis2::WINDOWS> gifts;
-      if (box.y_packed)
-        gifts.template read<TILE2, TILE2>(dy, Access::along(box.y_stride[2]), first2, box.output[2], present, ELEMENT(0));
-      else
-        gifts.template read<TILE2, 1>(dy, Access::along(box.y_stride[2]), first2, box.output[2], present, ELEMENT(0));
+      gifts.template read<TILE2, PACKED ? TILE2 : 1>(dy, Access::along(box.y_stride[2]), first2, box.output[2], present, ELEMENT(0));
       COMPUTE share[Axis2::WINDOWS];
 #pragma unroll
       for (int w2 = 0; w2 < Axis2::WINDOWS; w2++) {
@@ -89,7 +88,10 @@ template <class Access, bool SAME> __device__ __forceinline__ void backward(cons
 template <class Access> __device__ __forceinline__ void backward(const AverageArguments& a) {
   Tile tile(a.box, Access::LANES);
   if (!tile.exists) return;
-  a.reciprocal != COMPUTE(0) ? backward<Access, true>(a, tile) : backward<Access, false>(a, tile);
+  if (Access::TILE2 > 1 && a.box.y_packed)
+    a.reciprocal != COMPUTE(0) ? backward<Access, true, true>(a, tile) : backward<Access, false, true>(a, tile);
+  else
+    a.reciprocal != COMPUTE(0) ? backward<Access, true, false>(a, tile) : backward<Access, false, false>(a, tile);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_average_wide(const AverageArguments a) {

@@ -6,7 +6,6 @@
 #include "pooling_whole.cuh"
 
 constexpr int WARP = 32, MOST_WARPS = 32;
-constexpr int LONG_FLIGHT = 16;  // of single elements
 
 struct WholeArguments {
   const ELEMENT* x;
@@ -41,7 +40,32 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const WholeArgum
   const ELEMENT* x = a.x + x_offset;
   COMPUTE pooled = load<COMPUTE>(Pool::nothing());
   auto take = [&](ELEMENT met) { pooled = Pool::both(pooled, load<COMPUTE>(met)); };
-  if (whole.lines == 1) {
+  if (whole.over_gaps) {
+    Stretch stretch(x, (whole.lines - 1) * whole.pitch.divisor + whole.columns);
+    const Wide* from = reinterpret_cast<const Wide*>(x + stretch.head);
+#pragma unroll 1
+    for (unsigned k = member; k < stretch.packs; k += FLIGHT * team) {
+      Wide taken[FLIGHT];
+#pragma unroll
+      for (int u = 0; u < FLIGHT; u++)
+        if (k + u * team < stretch.packs) taken[u] = from[k + u * team];
+#pragma unroll
+      for (int u = 0; u < FLIGHT; u++)
+        if (k + u * team < stretch.packs) {
+          unsigned column;
+          whole.pitch.divide(stretch.head + (k + u * team) * WIDTH, column);
+          int left = int(whole.columns) - int(column), next = whole.pitch.divisor - column;  // until the gap, and the next line
+#pragma unroll
+          for (int i = 0; i < WIDTH; i++)
+            if (i < left || i >= next) take(taken[u].item[i]);
+        }
+    }
+    stretch.visit_ends(member, team, [&](unsigned k) {
+      unsigned column;
+      whole.pitch.divide(k, column);
+      if (column < whole.columns) take(x[k]);
+    });
+  } else if (whole.lines == 1) {
     Stretch stretch(x, whole.columns);
     const Wide* from = reinterpret_cast<const Wide*>(x + stretch.head);
 #pragma unroll 1
@@ -62,13 +86,13 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const WholeArgum
 #pragma unroll 1
     for (unsigned column = member & (columns - 1); column < whole.columns; column += columns)
 #pragma unroll 1
-      for (unsigned k = line; k < whole.lines; k += LONG_FLIGHT * step) {
-        ELEMENT taken[LONG_FLIGHT];
+      for (unsigned k = line; k < whole.lines; k += FLIGHT * step) {
+        ELEMENT taken[FLIGHT];
 #pragma unroll
-        for (int u = 0; u < LONG_FLIGHT; u++)
+        for (int u = 0; u < FLIGHT; u++)
           if (k + u * step < whole.lines) taken[u] = x[(k + u * step) * whole.line_stride + column];
 #pragma unroll
-        for (int u = 0; u < LONG_FLIGHT; u++)
+        for (int u = 0; u < FLIGHT; u++)
           if (k + u * step < whole.lines) take(taken[u]);
       }
   }

@@ -17,6 +17,8 @@ struct Whole {
   unsigned line_stride;
   unsigned team_bits;      // threads of a plane; packs of a block
   unsigned column_bits;    // threads along a line
+  unsigned over_gaps;      // whether planes are read as one row, gaps and all
+  Divisor pitch;           // of lines
   int outer_rank;          // what is not pooled: the fastest first
   Divisor channels;        // packs of a position
   Divisor extent[3];
