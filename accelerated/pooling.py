@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from ctypes import c_int, c_longlong, c_uint
+from ctypes import c_int, c_uint
 from math import prod
 from typing import Any
 
@@ -91,10 +91,9 @@ def _forward_of_any(operation: PoolingForward, shape: Shape, device: Any) -> Pla
         shared_bytes = threads * compute_bytes * walk.width
         fields = (("walk", walk), ("lanes", c_int(lanes)), ("team", c_int(1)), row)
         return plan("pooling_forward_reduce", (-(-walk.packs // lanes), 1, 1), shared_bytes, *fields, threads=threads)
-    if not shape.channels_last and (shape.axes[2].x_stride == 1 or shape.axes[2].input == 1):
-        members, count, shared_bytes = _rows(shape, compute_bytes)
-        if shared_bytes <= BUDGETS[-1][0]:
-            return plan("pooling_forward_rows", (count, 1, 1), shared_bytes, *members)
+    if not shape.channels_last and (found := _forward_tile(shape, device)):
+        tile, count, shared_bytes = found
+        return plan("pooling_forward_tile", (count, 1, 1), shared_bytes, ("tile", tile))
     return plan("pooling_forward", blocks(walk.packs), 0, ("walk", walk))
 
 
@@ -108,28 +107,22 @@ def _team(windows: int, shape: Shape) -> int:
     return team
 
 
-def _rows(shape: Shape, compute_bytes: int) -> tuple[list[tuple[str, Any]], int, int]:
-    """(members of ``RowsArguments``, blocks, shared memory of a block) where x has contiguous rows."""
+def _forward_tile(shape: Shape, device: Any) -> tuple[TileStruct, int, int] | None:
+    """(tile, blocks, shared memory of a block) where x has contiguous rows."""
     a0, a1, a2 = shape.axes
-    rows = prod(shape.extents) * a0.output * a1.output
-    steps = [*shape.x_steps, *(axis.x_stride for axis in (a0, a1) if axis.input > 1)]
-    packed = a2.input % shape.width == 0 and all(step % shape.width == 0 for step in steps)
-    packs = a2.input // shape.width if packed else a2.input
-    block_rows = min(rows, max(1, THREADS // packs))
-    extents, x_steps, y_steps = (list(reversed(values)) for values in (shape.extents, shape.x_steps, shape.y_steps))
-    fields = [
-        ("rows", c_uint(rows)),
-        ("block_rows", c_uint(block_rows)),
-        ("packed", c_int(packed)),
-        ("columns", Divisor.of(a2.input)),
-        ("packs", Divisor.of(packs)),
-        *((name, Divisor.of(axis.output)) for name, axis in (("outputs", a2), ("rows1", a1), ("rows0", a0))),
-        ("outer_rank", c_int(len(extents))),
-        ("extent", divisors([*extents, 1, 1][:3])),
-        ("x_step", (c_longlong * 3)(*x_steps)),
-        ("y_step", (c_longlong * 3)(*y_steps)),
-    ]
-    return fields, -(-rows // block_rows), block_rows * a2.input * compute_bytes
+    if a2.x_stride != 1 and a2.input > 1:
+        return None
+    slice_bytes = a1.input * a2.input * PACK_BYTES // shape.width
+
+    def nbytes(planes: int, rows: int) -> int:
+        x_rows = a0.input if rows == a0.output else min(a0.input, (rows - 1) * a0.stride + a0.window)
+        return planes * x_rows * slice_bytes + PACK_BYTES
+
+    for budget, windows in BUDGETS:
+        enough = max(1, windows * a0.window // a0.stride)
+        if share := fit(prod(shape.extents), a0.output, enough, budget, nbytes, device.multiprocessors):
+            return *tile_of(shape, share, a0.output, 1, 1), nbytes(share.planes, share.rows)
+    return None
 
 
 @implements(PoolingBackward)

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from ctypes import c_int, c_uint
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from dualdnn.api.operations import Operation, PoolingBackward, PoolingForward
@@ -21,7 +21,9 @@ WIDE_WINDOWS = {(7, 7, 0)}  # of images in rows, forward
 FARTHEST = 2**31 - 2**24  # distances below this stay 32-bit numbers, those of the padding around them too
 MOST_OUTER = 3
 ROW_BYTES = {"wide": 16, "narrow": 8}  # of accesses along rows
-MOST_PACK = 8  # elements, so that a thread does not take too many windows
+MOST_PACK = 8  # elements of rows
+MOST_TILE = 4  # windows of a thread, for accesses to be as wide as they may be
+ENOUGH_THREADS = 2**16  # that take more than a window
 
 
 @dataclass
@@ -49,9 +51,9 @@ class Settings:
 
 SETTINGS = {
     "forward": Settings(128, 5, 2, 16, 1, 1),
-    "average": Settings(128, 6, 1, 8, 1, 1),
+    "average": Settings(128, 6, 1, 16, 1, 1),
     "forward of volumes": Settings(128, 5, 1, 8, 1, 1),
-    "average of volumes": Settings(128, 6, 1, 16, 1, 1),
+    "average of volumes": Settings(128, 8, 1, 16, 1, 1),
 }
 
 
@@ -195,10 +197,20 @@ def access_of(place: Place, settings: Settings) -> Access:
         return Access("scattered", settings.loose_tile, 1, 1, False, 1)
     for kind, nbytes in ROW_BYTES.items():
         pack = min(nbytes // place.scalar_bytes, MOST_PACK)
-        tile = max(1, pack // along.stride)
-        if pack > 1 and tile * along.stride % pack == 0 and place.divided_by(pack, False)[0]:
+        tile = pack // gcd(pack, along.stride)
+        if pack > 1 and tile <= MOST_TILE and place.divided_by(pack, False)[0] and _worth(place, pack, tile):
             return Access(kind, tile, 1, pack, place.divided_by(tile, False)[1], 1)
     return Access("loose", settings.loose_tile, 1, 1, place.divided_by(settings.loose_tile, False)[1], 1)
+
+
+def _worth(place: Place, pack: int, tile: int) -> bool:
+    """Whether packs are faster than elements. Where packs and windows do not begin together a thread reads a lot: it has to
+    be one of many, and elements small.
+    """
+    if place.axes[2].stride % pack == 0 or pack % place.axes[2].stride == 0:
+        return True
+    windows = prod(place.extents) * prod(axis.output for axis in place.axes)
+    return place.scalar_bytes < 4 and windows >= ENOUGH_THREADS * tile
 
 
 def function_of(

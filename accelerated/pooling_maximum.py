@@ -17,7 +17,7 @@ from .pooling_known import Settings, access_of, alignment_of, box_of, function_o
 
 SETTINGS = Settings(threads=128, blocks=4, rows=1, lane_bytes=8, channel_tile=2, loose_tile=1)
 LANES = 2  # channels of a thread
-ENOUGH_THREADS = 2**18  # from which on they march as far as they can
+ENOUGH_THREADS = 2**20  # from which on they march as far as they can
 LEAST_STEPS = 2  # that they march
 
 

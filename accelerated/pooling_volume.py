@@ -21,9 +21,10 @@ MOST_SHARED_BYTES = 100 * 1024
 
 
 SETTINGS = Settings(threads=MOST_THREADS, blocks=2, rows=1, lane_bytes=8, channel_tile=2, loose_tile=1)
-BLOCK = 128  # about the threads of a block
-BLOCK_BYTES = 64  # of channels of a block
-WANTED_BLOCKS = 8  # for every multiprocessor, as long as each marches on for some steps
+BLOCK = {"wide": 128, "narrow": 128}  # about the threads of a block
+OTHER_BLOCK = 256
+BLOCK_CHANNELS = 16
+WANTED_BLOCKS = 4  # for every multiprocessor, as long as each marches on for some steps
 LEAST_STEPS = 4
 
 
@@ -83,12 +84,13 @@ def _share(place: Place, access: Access, compute_bytes: int, device: Any) -> tup
     a0, a1, a2 = place.axes
     planes = prod(place.extents)
     strips = max(-(-a2.output // access.tile), -(-a2.input // (access.tile * a2.stride)))
-    lanes = min(access.packs, max(1, BLOCK_BYTES // (access.lanes * place.scalar_bytes)))
-    while lanes > 1 and lanes * strips > BLOCK:
+    block = BLOCK.get(access.kind, OTHER_BLOCK)
+    lanes = min(access.packs, max(1, BLOCK_CHANNELS // access.lanes))
+    while lanes > 1 and lanes * strips > block:
         lanes = -(-lanes // 2)
     before = (a1.window - 1) // a1.stride
     all_rows = -(-(a1.input + a1.padding) // a1.stride)
-    parts = -(-all_rows // max(1, BLOCK // (lanes * strips) - before))
+    parts = -(-all_rows // max(1, block // (lanes * strips) - before))
     block_rows = -(-all_rows // parts)
     rows = block_rows + before
     pitch = a2.input * lanes * access.lanes
@@ -96,7 +98,7 @@ def _share(place: Place, access: Access, compute_bytes: int, device: Any) -> tup
     # Small planes share a block: as many as leave enough blocks, but a warp of threads at least.
     threads = lanes * strips * rows
     wanted = max(WARP // threads, planes // (WANTED_BLOCKS * device.multiprocessors))
-    possible = min(BLOCK // threads, MOST_SHARED_BYTES // (a0.window * plane_sums * compute_bytes), planes)
+    possible = min(block // threads, MOST_SHARED_BYTES // (a0.window * plane_sums * compute_bytes), planes)
     block_planes = max(1, min(possible, wanted))
     items, slot = threads * block_planes, plane_sums * block_planes
     shared_bytes = (a0.window * slot + -(-items // WARP) * WARP) * compute_bytes

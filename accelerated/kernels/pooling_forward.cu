@@ -3,8 +3,9 @@
 // Floor: bytes, x read and y written once (y is a quarter of x for a stride of 2). What it takes to reach it is to read x
 // once although windows overlap, with all loads of a window in flight:
 //   pooling_forward         a thread pools 16 bytes of channels (NHWC, vectors): coalesced, overlaps come from L1.
-//   pooling_forward_rows    NCHW: a block takes rows of y. Threads pool columns over the lines of the windows, 16 bytes of
-//                           neighbours each, into shared memory; then windows pool their columns.
+//   pooling_forward_tile    NCHW: a block copies rows (or whole planes) to shared memory in 16-byte accesses; a thread
+//                           keeps its column and walks down the rows. On half the instructions of a 3x3 window are
+//                           expected to limit before the bytes do.
 //   pooling_forward_reduce  few outputs with large windows (global pooling): a team of threads shares one window, or a
 //                           block the windows of 128 bytes of channels, eight loads of each thread in flight.
 #include "pooling.cuh"
@@ -128,96 +129,60 @@ extern "C" __global__ void __launch_bounds__(256) pooling_forward(const ForwardA
   with_pool(a.pooling, [&](auto one) { with_width(a.walk.width, [&](auto width) { forward<decltype(one), decltype(width)::value>(a); }); });
 }
 
-// Rows of y: a block takes some, of any planes.
-struct RowsArguments {
+struct ForwardTileArguments {
   const ELEMENT* x;
   ELEMENT* y;
   Pooling pooling;
-  unsigned rows, block_rows;
-  int packed;                // whether rows of x consist of packs at multiples of 16 bytes, where x begins at one
-  Divisor columns, packs;    // of a row of x
-  Divisor outputs, rows1, rows0;  // of a row of y; rows of y along axis 1 and 0
-  int outer_rank;            // planes: the fastest first
-  Divisor extent[3];
-  long long x_step[3], y_step[3];
+  Tile tile;
 };
 
-struct Row {
-  int o0, o1;
-  long long x, y;
-  __device__ __forceinline__ Row(const RowsArguments& a, unsigned row) {
-    unsigned i0, i1, plane = a.rows0.divide(a.rows1.divide(row, i1), i0);
-    o0 = i0, o1 = i1, x = y = 0;
-#pragma unroll 1
-    for (int d = 0; d < a.outer_rank; d++) {
-      unsigned here;
-      plane = a.extent[d].divide(plane, here);
-      x += here * a.x_step[d];
-      y += here * a.y_step[d];
+template <class Pool, int K0, int K2>
+__device__ __forceinline__ void forward_tile(const ForwardTileArguments& a, const Share& share, const ELEMENT* x, int x_first) {
+  const Pooling& pooling = a.pooling;
+  const Axis* axis = pooling.axis;
+  const int stride[3] = {axis[1].input * axis[2].input, axis[2].input, 1};
+  int volume = axis[0].input * stride[0], rows = share.planes * (share.last_row - share.first_row) * axis[1].output;
+  COMPUTE alpha = pooling.alpha, beta = pooling.beta;
+  long long x_plane, y_plane;
+  a.tile.offsets(share.plane, x_plane, y_plane);
+  x -= x_first * stride[0];
+  Place place(0, a.tile.y_bits);
+  for (int o2 = place.column; o2 < axis[2].output; o2 += place.columns) {
+    Taps<K2 ? K2 : 1, int> columns(axis[2], o2 * axis[2].stride - axis[2].padding, 1);
+    for (int row = place.row; row < rows; row += place.rows) {
+      unsigned plane, o0, o1;
+      a.tile.decode(a.tile.output, row, plane, o0, o1);
+      o0 += share.first_row;
+      Window window(pooling, o0, o1, o2);
+      bool empty = window.empty();
+      const ELEMENT* from = x + int(plane) * volume;
+      Pool pool;
+      if constexpr (K0 > 0) {
+        if (!empty) take_taps<1>(pool, from, Taps<K0, int>(axis[0], window.span[0].start, stride[0]), columns);
+      } else {
+        visit_window(window, stride, [&](int offset) { pool.take(0, load<COMPUTE>(from[offset])); });
+      }
+      COMPUTE divisor = pooling.takes_maximum() ? COMPUTE(1) : window.divisor(pooling);
+      if (a.tile.planes > 1) a.tile.offsets(share.plane + plane, x_plane, y_plane);
+      ELEMENT* y = a.y + y_plane + o0 * pooling.y_stride[0] + o1 * pooling.y_stride[1] + o2 * pooling.y_stride[2];
+      *y = blend(alpha, pool.result(0, empty, divisor), beta, y);
     }
   }
-};
-
-constexpr int FLIGHT = 8;  // lines of a thread on their way together
-
-// Columns: what a window's lines have in common with all windows of a row of y.
-template <class One, int P> __device__ __forceinline__ void pool_columns(const RowsArguments& a, unsigned first, unsigned rows, COMPUTE* columns) {
-  using Pool = typename Wider<One, P>::type;
-  const Pooling& pooling = a.pooling;
-  const Divisor& packs = P == 1 ? a.columns : a.packs;
-  for (unsigned k = threadIdx.x; k < rows * packs.divisor; k += blockDim.x) {
-    unsigned pack, here = packs.divide(k, pack);
-    Row row(a, first + here);
-    Span span0(pooling.axis[0], row.o0), span1(pooling.axis[1], row.o1);
-    const ELEMENT* x = a.x + row.x + span0.first * pooling.x_stride[0] + span1.first * pooling.x_stride[1] + pack * P;
-    // Lines of one plane; those of an image are one behind the other.
-    bool image = span1.count() == 1;
-    int planes = image ? 1 : span0.count(), lines = image ? span0.count() : span1.count();
-    long long stride = pooling.x_stride[image ? 0 : 1];
-    Pool pool;
-    for (int plane = 0; plane < planes; plane++)
-#pragma unroll 1
-      for (int line = 0; line < lines; line += FLIGHT) {
-        const ELEMENT* from = x + plane * pooling.x_stride[0] + line * stride;
-        Pack<ELEMENT, P> taken[FLIGHT];
-#pragma unroll
-        for (int u = 0; u < FLIGHT; u++)
-          if (line + u < lines) taken[u] = *reinterpret_cast<const Pack<ELEMENT, P>*>(from + u * stride);
-#pragma unroll
-        for (int u = 0; u < FLIGHT; u++)
-          if (line + u < lines)
-#pragma unroll
-            for (int i = 0; i < P; i++) pool.take(i, load<COMPUTE>(taken[u].item[i]));
-      }
-#pragma unroll
-    for (int i = 0; i < P; i++) columns[k * P + i] = pool.value[i];
-  }
 }
 
-template <class One> __device__ __forceinline__ void forward_rows(const RowsArguments& a) {
-  const Pooling& pooling = a.pooling;
-  COMPUTE* columns = reinterpret_cast<COMPUTE*>(shared_memory);
-  unsigned first = blockIdx.x * a.block_rows, rows = min(a.block_rows, a.rows - first);
-  a.packed && aligned<ELEMENT, WIDTH>(a.x) ? pool_columns<One, WIDTH>(a, first, rows, columns) : pool_columns<One, 1>(a, first, rows, columns);
-  __syncthreads();
-  COMPUTE alpha = pooling.alpha, beta = pooling.beta;
-  for (unsigned k = threadIdx.x; k < rows * a.outputs.divisor; k += blockDim.x) {
-    unsigned o2, here = a.outputs.divide(k, o2);
-    Row row(a, first + here);
-    Window window(pooling, row.o0, row.o1, o2);
-    bool empty = window.empty();
-    One pool;
-    if (!empty)
-      for (int p2 = window.span[2].first; p2 < window.span[2].last; p2++) pool.take(0, columns[here * a.columns.divisor + p2]);
-    COMPUTE divisor = pooling.takes_maximum() ? COMPUTE(1) : window.divisor(pooling);
-    ELEMENT* y = a.y + row.y + row.o0 * pooling.y_stride[0] + row.o1 * pooling.y_stride[1] + o2 * pooling.y_stride[2];
-    *y = blend(alpha, pool.result(0, empty, divisor), beta, y);
-  }
-}
-
-extern "C" __global__ void __launch_bounds__(256) pooling_forward_rows(const RowsArguments a) {
+extern "C" __global__ void __launch_bounds__(256) pooling_forward_tile(const ForwardTileArguments a) {
   wait_for_earlier_kernels();
-  with_pool(a.pooling, [&](auto one) { forward_rows<decltype(one)>(a); });
+  const Axis& axis = a.pooling.axis[0];
+  Share share(a.tile, axis.output);
+  int first = 0, last = axis.input;
+  if (a.tile.planes == 1) first = Span(axis, share.first_row).first, last = max(first, Span(axis, share.last_row - 1).last);
+  const ELEMENT* x = copy_rows(a.tile, a.pooling, share, a.x, first, last, shared_memory);
+  __syncthreads();
+  with_pool(a.pooling, [&](auto one) {
+    with_window(a.pooling, [&](auto k0, auto k2) {
+      forward_tile<decltype(one), decltype(k0)::value, decltype(k2)::value>(a, share, x, first);
+    });
+  });
 }
 
 struct ReduceArguments {

@@ -40,9 +40,15 @@ template <bool ROWS_, int TILE2_, int LANES_, int X_PACK_> struct Access {
   using Axis1 = Known<K1, S1, P1, TILE1>;
   using Axis2 = Known<K2, S2, P2, TILE2>;
 };
-constexpr int MOST_PACK = 8;  // elements, so that a thread does not take too many windows
+constexpr int MOST_PACK = 8;  // elements of rows
+constexpr int MOST_TILE = 4;  // windows of a thread
 constexpr int row_pack(int bytes) { return bytes / int(sizeof(ELEMENT)) < MOST_PACK ? bytes / int(sizeof(ELEMENT)) : MOST_PACK; }
-constexpr int row_tile(int bytes) { return row_pack(bytes) > S2 ? row_pack(bytes) / S2 : 1; }
+constexpr int divisor_of(int a, int b) { return b == 0 ? a : divisor_of(b, a % b); }  // the greatest of both
+// As many windows as begin where packs do; 1 where they are too many, and packs are not used.
+constexpr int row_tile(int bytes) {
+  int windows = row_pack(bytes) / divisor_of(row_pack(bytes), S2);
+  return windows <= MOST_TILE ? windows : 1;
+}
 constexpr int LANES_OF_BYTES = LANE_BYTES / sizeof(ELEMENT);
 using Wide = Access<true, row_tile(16), 1, row_pack(16)>;  // rows in packs of 16 bytes
 using Narrow = Access<true, row_tile(8), 1, row_pack(8)>;  // of 8 bytes

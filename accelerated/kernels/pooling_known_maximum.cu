@@ -25,13 +25,13 @@ struct MaximumArguments {
 constexpr int CARRIED = K1 - S1;          // lines of a window that the next one has, too
 constexpr int BEFORE = (K1 - 1) / S1;     // rows of windows before a line's own that may cover it
 
-// The lines of a row of windows as they are: an input that equals the maximum and is the first to do so gets what there is.
-template <class Access, class Pool> struct Values {
+// The lines of a row of windows: an input that equals the maximum and is the first to do so gets what there is.
+template <class Access, class Pool> struct Lines {
   using Axis2 = typename Access::Axis2;
   static constexpr int LANES = Access::LANES, READ = Axis2::READ, COLUMNS = Axis2::INPUTS;
   Line<LANES, Axis2::AROUND, READ> line[K1];
 
-  __device__ __forceinline__ void enter(int k1, const Line<LANES, Axis2::AROUND, READ>& met, const Box&, int, int) { line[k1] = met; }
+  __device__ __forceinline__ void enter(int k1, const Line<LANES, Axis2::AROUND, READ>& met) { line[k1] = met; }
   __device__ __forceinline__ void move_on() {
 #pragma unroll
     for (int k = 0; k < CARRIED; k++) line[k] = line[k + S1];
@@ -68,83 +68,8 @@ template <class Access, class Pool> struct Values {
   }
 };
 
-// Two halves as integers of the same order: no negative zero; NaN, which has no sign, above infinity.
-__device__ __forceinline__ unsigned ordered(half2 pair) {
-  pair = __hadd2(pair, __float2half2_rn(0.0f));
-  unsigned bits;
-  memcpy(&bits, &pair, sizeof bits);
-  return bits ^ (__byte_perm(bits, 0, 0xbb99) & 0x7fff7fff);  // bytes of signs
-}
-
-// The lines of half as numbers of 32 bits, value and place, earlier places being larger: a maximum takes one instruction, and
-// an input has it if it is equal.
-template <class Access, class Pool> struct Keys {
-  using Axis2 = typename Access::Axis2;
-  static constexpr int LANES = Access::LANES, READ = Axis2::READ, COLUMNS = Axis2::INPUTS;
-  static constexpr int LINE = 64, LOWEST = int(0x80010000u);  // of a value
-  static_assert(READ < LINE && (K1 + 1) * LINE <= 0x10000, "a place has 16 bits");
-  int key[K1][READ][LANES];
-
-  __device__ __forceinline__ void enter(int k1, const Line<LANES, Axis2::AROUND, READ>& met, const Box& box, int row, int column) {
-    constexpr int N = READ * LANES, ODD = LANES == 1 ? Axis2::AROUND & 1 : 0;  // where pairs begin, as they were read
-    const half* elements = &met.item[0][0];
-    int* keys = &key[k1][0][0];
-    auto place = [&](int k) { return (K1 - k1) * LINE + (READ - k / LANES); };
-    auto kept = [&](int k, unsigned number) {
-      if (!Pool::PROPAGATES) return number;
-      bool inside = unsigned(row) < unsigned(box.input[1]) && unsigned(column + Axis2::AROUND + k / LANES) < unsigned(box.input[2]);
-      return inside ? number : 0x80000000u;
-    };
-#pragma unroll
-    for (int k = -ODD; k < N; k += 2) {
-      half low = elements[k < 0 ? 0 : k], high = elements[k + 1 < N ? k + 1 : k];
-      unsigned both = ordered(__halves2half2(low, high));
-      if (!Pool::PROPAGATES) both += 0x00010001;  // NaN becomes the lowest; what was -1 is no number
-      if (k >= 0) keys[k] = kept(k, both << 16 | place(k));
-      if (k + 1 < N) keys[k + 1] = kept(k + 1, (both & 0xffff0000) | place(k + 1));
-    }
-  }
-  __device__ __forceinline__ void move_on() {
-#pragma unroll
-    for (int k = 0; k < CARRIED; k++)
-#pragma unroll
-      for (int c = 0; c < READ; c++)
-#pragma unroll
-        for (int i = 0; i < LANES; i++) key[k][c][i] = key[k + S1][c][i] + S1 * LINE;
-  }
-  __device__ __forceinline__ void give(const Line<LANES, Axis2::FIRST, Axis2::WINDOWS>& gifts, COMPUTE (&sums)[K1][COLUMNS][LANES], const Box&, int,
-                                       int) const {
-    int columns[READ][LANES];  // the maxima over the lines
-#pragma unroll
-    for (int c = 0; c < READ; c++)
-#pragma unroll
-      for (int i = 0; i < LANES; i++) {
-        columns[c][i] = key[0][c][i];
-#pragma unroll
-        for (int k1 = 1; k1 < K1; k1++) columns[c][i] = max(columns[c][i], key[k1][c][i]);
-      }
-#pragma unroll
-    for (int w2 = 0; w2 < Axis2::WINDOWS; w2++)
-#pragma unroll
-      for (int i = 0; i < LANES; i++) {
-        int most = columns[w2 * S2][i];
-#pragma unroll
-        for (int k2 = 1; k2 < K2; k2++) most = max(most, columns[w2 * S2 + k2][i]);
-        COMPUTE gift = most < LOWEST ? COMPUTE(0) : load<COMPUTE>(gifts.item[w2][i]);  // no input has it
-#pragma unroll
-        for (int k1 = 0; k1 < K1; k1++)
-#pragma unroll
-          for (int k2 = 0; k2 < K2; k2++) {
-            int c = w2 * S2 + k2, column = c + Axis2::AROUND;
-            if (0 <= column && column < COLUMNS && key[k1][c][i] == most) sums[k1][column][i] += gift;
-          }
-      }
-  }
-};
-
 template <class Access, class Pool> __device__ __forceinline__ void march(const MaximumArguments& a, const Tile& tile) {
   using Axis2 = typename Access::Axis2;
-  using Lines = typename std::conditional<PAIRS, Keys<Access, Pool>, Values<Access, Pool>>::type;
   constexpr int TILE2 = Access::TILE2, LANES = Access::LANES, COLUMNS = Axis2::INPUTS;
   const Box& box = a.box;
   int i2 = tile.tile[2] * COLUMNS, o2 = tile.tile[2] * TILE2;
@@ -153,7 +78,7 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
   ELEMENT* dx = a.dx + (tile.x + i2 * Access::along(box.x_stride[2]));
   int own = tile.tile[1] * a.own_steps, step = max(own - BEFORE, 0), end = min(own + a.own_steps, a.steps);
 
-  Lines lines;
+  Lines<Access, Pool> lines;
   Line<LANES, Axis2::AROUND, Axis2::READ> coming[S1];
   Line<LANES, Axis2::FIRST, Axis2::WINDOWS> gifts, coming_gifts;
   COMPUTE sums[K1][COLUMNS][LANES];
@@ -181,14 +106,14 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
   for (int k = 0; k < CARRIED; k++) {
     int row = step * S1 - P1 + k;
     read_line(row, coming[0]);
-    lines.enter(k, coming[0], box, row, i2);
+    lines.enter(k, coming[0]);
   }
   read_step(step);
 #pragma unroll 1
   for (; step < end; step++) {
     int i1 = step * S1 - P1;
 #pragma unroll
-    for (int k = 0; k < S1; k++) lines.enter(CARRIED + k, coming[k], box, i1 + CARRIED + k, i2);
+    for (int k = 0; k < S1; k++) lines.enter(CARRIED + k, coming[k]);
     gifts = coming_gifts;
     if (step + 1 < end) read_step(step + 1);
     lines.give(gifts, sums, box, i1, i2);
