@@ -24,24 +24,26 @@ struct MaximumArguments {
 
 constexpr int CARRIED = K1 - S1;          // lines of a window that the next one has, too
 constexpr int BEFORE = (K1 - 1) / S1;     // rows of windows before a line's own that may cover it
+constexpr int LINES = (TILE1 - 1) * S1 + K1, NEW = TILE1 * S1;  // of a step, of TILE1 rows of windows: in all, and that the last one had not
 
 // The lines of a row of windows: an input that equals the maximum and is the first to do so gets what there is.
 template <class Access, class Pool> struct Lines {
   using Axis2 = typename Access::Axis2;
   static constexpr int LANES = Access::LANES, READ = Axis2::READ, COLUMNS = Axis2::INPUTS;
-  Line<LANES, Axis2::AROUND, READ> line[K1];
+  Line<LANES, Axis2::AROUND, READ> line[LINES];
 
-  __device__ __forceinline__ void enter(int k1, const Line<LANES, Axis2::AROUND, READ>& met) { line[k1] = met; }
+  __device__ __forceinline__ void enter(int k, const Line<LANES, Axis2::AROUND, READ>& met) { line[k] = met; }
   __device__ __forceinline__ void move_on() {
 #pragma unroll
-    for (int k = 0; k < CARRIED; k++) line[k] = line[k + S1];
+    for (int k = 0; k < CARRIED; k++) line[k] = line[k + NEW];
   }
-  __device__ __forceinline__ void give(const Line<LANES, Axis2::FIRST, Axis2::WINDOWS>& gifts, COMPUTE (&sums)[K1][COLUMNS][LANES], const Box& box,
-                                       int i1, int i2) const {
+  // The windows that begin at line `first`, which is row i1 of x.
+  __device__ __forceinline__ void give(int first, const Line<LANES, Axis2::FIRST, Axis2::WINDOWS>& gifts, COMPUTE (&sums)[LINES][COLUMNS][LANES],
+                                       const Box& box, int i1, int i2) const {
     using Held = typename Pool::Held;
     Held columns[READ][LANES];  // the maxima over the lines
 #pragma unroll
-    for (int k1 = 0; k1 < K1; k1++) pool_line<Pool>(columns, line[k1], k1 == 0);
+    for (int k1 = 0; k1 < K1; k1++) pool_line<Pool>(columns, line[first + k1], k1 == 0);
 #pragma unroll
     for (int w2 = 0; w2 < Axis2::WINDOWS; w2++)
 #pragma unroll
@@ -57,11 +59,11 @@ template <class Access, class Pool> struct Lines {
 #pragma unroll
           for (int k2 = 0; k2 < K2; k2++) {
             int c = w2 * S2 + k2, column = c + Axis2::AROUND;
-            COMPUTE value = load<COMPUTE>(line[k1].item[c][i]);
+            COMPUTE value = load<COMPUTE>(line[first + k1].item[c][i]);
             bool equal = value == most;
             if (Pool::PROPAGATES)
               equal = (equal || !(value == value)) && unsigned(i1 + k1) < unsigned(box.input[1]) && unsigned(i2 + column) < unsigned(box.input[2]);
-            if (0 <= column && column < COLUMNS && open && equal) sums[k1][column][i] += gift;
+            if (0 <= column && column < COLUMNS && open && equal) sums[first + k1][column][i] += gift;
             open = open && !equal;
           }
       }
@@ -79,28 +81,31 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
   int own = tile.tile[1] * a.own_steps, step = max(own - BEFORE, 0), end = min(own + a.own_steps, a.steps);
 
   Lines<Access, Pool> lines;
-  Line<LANES, Axis2::AROUND, Axis2::READ> coming[S1];
-  Line<LANES, Axis2::FIRST, Axis2::WINDOWS> gifts, coming_gifts;
-  COMPUTE sums[K1][COLUMNS][LANES];
+  Line<LANES, Axis2::AROUND, Axis2::READ> coming[NEW];
+  Line<LANES, Axis2::FIRST, Axis2::WINDOWS> gifts[TILE1], coming_gifts[TILE1];
+  COMPUTE sums[LINES][COLUMNS][LANES];
 #pragma unroll
-  for (int k1 = 0; k1 < K1; k1++)
+  for (int k = 0; k < LINES; k++)
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++)
 #pragma unroll
-      for (int i = 0; i < LANES; i++) sums[k1][c][i] = 0;
+      for (int i = 0; i < LANES; i++) sums[k][c][i] = 0;
   auto read_line = [&](int row, auto& into) {
     into.template read<COLUMNS, Access::X_PACK>(x + row * box.x_stride[1], Access::along(box.x_stride[2]), i2, box.input[2],
                                                 unsigned(row) < unsigned(box.input[1]), Pool::nothing());
   };
   auto read_step = [&](int o1) {
 #pragma unroll
-    for (int k = 0; k < S1; k++) read_line(o1 * S1 - P1 + CARRIED + k, coming[k]);
-    const ELEMENT* from = dy + o1 * box.y_stride[1];
-    bool present = unsigned(o1) < unsigned(box.output[1]);
-    if (TILE2 > 1 && box.y_packed)
-      coming_gifts.template read<TILE2, TILE2>(from, Access::along(box.y_stride[2]), o2, box.output[2], present, ELEMENT(0));
-    else
-      coming_gifts.template read<TILE2, 1>(from, Access::along(box.y_stride[2]), o2, box.output[2], present, ELEMENT(0));
+    for (int k = 0; k < NEW; k++) read_line(o1 * S1 - P1 + CARRIED + k, coming[k]);
+#pragma unroll
+    for (int r = 0; r < TILE1; r++) {
+      const ELEMENT* from = dy + (o1 + r) * box.y_stride[1];
+      bool present = unsigned(o1 + r) < unsigned(box.output[1]);
+      if (TILE2 > 1 && box.y_packed)
+        coming_gifts[r].template read<TILE2, TILE2>(from, Access::along(box.y_stride[2]), o2, box.output[2], present, ELEMENT(0));
+      else
+        coming_gifts[r].template read<TILE2, 1>(from, Access::along(box.y_stride[2]), o2, box.output[2], present, ELEMENT(0));
+    }
   };
 #pragma unroll
   for (int k = 0; k < CARRIED; k++) {
@@ -110,30 +115,32 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
   }
   read_step(step);
 #pragma unroll 1
-  for (; step < end; step++) {
+  for (; step < end; step += TILE1) {
     int i1 = step * S1 - P1;
 #pragma unroll
-    for (int k = 0; k < S1; k++) lines.enter(CARRIED + k, coming[k]);
-    gifts = coming_gifts;
-    if (step + 1 < end) read_step(step + 1);
-    lines.give(gifts, sums, box, i1, i2);
+    for (int k = 0; k < NEW; k++) lines.enter(CARRIED + k, coming[k]);
+#pragma unroll
+    for (int r = 0; r < TILE1; r++) gifts[r] = coming_gifts[r];
+    if (step + TILE1 < end) read_step(step + TILE1);
+#pragma unroll
+    for (int r = 0; r < TILE1; r++) lines.give(r * S1, gifts[r], sums, box, i1 + r * S1, i2);
     // What no later window reaches is written, the rest moves on.
 #pragma unroll
-    for (int k1 = 0; k1 < S1; k1++) {
-      int row = i1 + k1;
-      if (step < own || unsigned(row) >= unsigned(box.input[1])) continue;
+    for (int k = 0; k < NEW; k++) {
+      int row = i1 + k, begun = step + k / S1;  // by which windows
+      if (begun < own || begun >= end || unsigned(row) >= unsigned(box.input[1])) continue;
 #pragma unroll
       for (int c = 0; c < COLUMNS; c++)
 #pragma unroll
-        for (int i = 0; i < LANES; i++) sums[k1][c][i] *= a.alpha;
-      write_line<Access::X_PACK>(dx + row * box.x_stride[1], Access::along(box.x_stride[2]), i2, box.input[2], sums[k1], a.beta);
+        for (int i = 0; i < LANES; i++) sums[k][c][i] *= a.alpha;
+      write_line<Access::X_PACK>(dx + row * box.x_stride[1], Access::along(box.x_stride[2]), i2, box.input[2], sums[k], a.beta);
     }
 #pragma unroll
-    for (int k1 = 0; k1 < K1; k1++)
+    for (int k = 0; k < LINES; k++)
 #pragma unroll
       for (int c = 0; c < COLUMNS; c++)
 #pragma unroll
-        for (int i = 0; i < LANES; i++) sums[k1][c][i] = k1 < CARRIED ? sums[k1 + S1][c][i] : COMPUTE(0);
+        for (int i = 0; i < LANES; i++) sums[k][c][i] = k < CARRIED ? sums[k + NEW][c][i] : COMPUTE(0);
     lines.move_on();
   }
 }
