@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from dualdnn.api.operations import PoolingBackward
+from dualdnn.api.operations.specs import HALF
 
 from . import pooling_volume
 from .geometry import Divisor
@@ -15,9 +16,11 @@ from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_geometry import Shape
 from .pooling_known import Settings, access_of, alignment_of, box_of, function_of, place_of
 
-SETTINGS = Settings(threads=128, blocks=4, rows=1, lane_bytes=8, channel_tile=2, loose_tile=1)
+SETTINGS = Settings(threads=128, blocks=4, rows=2, lane_bytes=8, channel_tile=2, loose_tile=1)
 LANES = 2  # channels of a thread
-ENOUGH_THREADS = 2**20  # from which on they march as far as they can
+BLOCKS = {HALF: 5}  # of other data types than in the settings
+ENOUGH_THREADS = {"channels": 2**18}  # from which on they march as far as they can
+ENOUGH_OTHERS = 2**20
 LEAST_STEPS = 2  # that they march
 
 
@@ -28,17 +31,21 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
         return None
     if place.axes[0].window > 1:
         return pooling_volume.plan(operation, place, device, otherwise)
-    settings = replace(SETTINGS, lane_bytes=LANES * place.scalar_bytes)
+    data_type = operation.x.scalar_type
+    settings = replace(SETTINGS, lane_bytes=LANES * place.scalar_bytes, blocks=BLOCKS.get(data_type, SETTINGS.blocks))
     access = access_of(place, settings)
     box = box_of(place, access, 1, "maximum")
     if box is None:
         return None
-    # A thread marches down some of the rows of windows, and of the rows that begin there.
+    # A thread marches down some of the rows of windows, and of the lines that begin there, or takes a few lines at once.
     rows = place.axes[1]
-    steps = -(-(rows.input + rows.padding) // rows.stride)
     strips = box.threads // box.tiles[1].divisor
-    segments = max(1, min(-(-ENOUGH_THREADS // strips), steps // LEAST_STEPS))
-    own_steps = -(-steps // segments)
+    if data_type == HALF and access.kind == "wide":
+        steps, own_steps = -(-rows.input // rows.stride), SETTINGS.rows
+    else:
+        steps = -(-(rows.input + rows.padding) // rows.stride)
+        segments = max(1, min(-(-ENOUGH_THREADS.get(access.kind, ENOUGH_OTHERS) // strips), steps // LEAST_STEPS))
+        own_steps = -(-steps // segments)
     segments = -(-steps // own_steps)
     box.threads, box.tiles[1] = strips * segments, Divisor.of(segments)
     arguments = structure(

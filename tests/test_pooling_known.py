@@ -89,7 +89,8 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
     backend = AcceleratedBackend("emulated")
     mode = Mode.CUDNN_POOLING_MAX if kind != "average" else Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
     for data_type, nan, few in ((FLOAT, Nan.CUDNN_PROPAGATE_NAN, True), (HALF, Nan.CUDNN_NOT_PROPAGATE_NAN, False)):
-        monkeypatch.setattr(pooling_maximum, "ENOUGH_THREADS", 10**6 if few else 1)
+        monkeypatch.setattr(pooling_maximum, "ENOUGH_THREADS", {})
+        monkeypatch.setattr(pooling_maximum, "ENOUGH_OTHERS", 10**6 if few else 1)
         monkeypatch.setattr(pooling_maximum, "LEAST_STEPS", 1 if few else 3)
         monkeypatch.setattr(pooling_volume, "WANTED_BLOCKS", 10**6 if few else 1)
         monkeypatch.setattr(pooling_volume, "LEAST_STEPS", 1 if few else 3)

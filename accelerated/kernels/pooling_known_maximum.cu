@@ -4,7 +4,7 @@
 // Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A thread takes a strip of columns and
 // marches down the rows: lines and sums that the next row of windows has, too, stay in registers, and what is needed next is on
 // its way meanwhile. Of the windows of a row those that reach into the neighbouring strip are looked at twice, without shared
-// memory or barriers. A window's maximum is pooled column by column; then each input needs a comparison and an addition.
+// memory or barriers. Half in packs of 16 bytes takes a few lines at a time instead, which is faster. A window's maximum is pooled column by column; then each input needs a comparison and an addition.
 // What limits before the bytes is that comparisons run at half the rate of additions and wait for each other: an H200 makes 32
 // for an input in the time of its bytes in float, 16 in half (3x3, stride 2); here it takes about 6 and 10, with what goes into
 // numbers that are compared. Measured on it: 85 % of the copy in float.
@@ -24,12 +24,12 @@ struct MaximumArguments {
 
 constexpr int CARRIED = K1 - S1;          // lines of a window that the next one has, too
 constexpr int BEFORE = (K1 - 1) / S1;     // rows of windows before a line's own that may cover it
-constexpr int LINES = (TILE1 - 1) * S1 + K1, NEW = TILE1 * S1;  // of a step, of TILE1 rows of windows: in all, and that the last one had not
 
 // The lines of a row of windows: an input that equals the maximum and is the first to do so gets what there is.
-template <class Access, class Pool> struct Lines {
+template <class Access, class Pool, int ROWS> struct Lines {
   using Axis2 = typename Access::Axis2;
   static constexpr int LANES = Access::LANES, READ = Axis2::READ, COLUMNS = Axis2::INPUTS;
+  static constexpr int LINES = (ROWS - 1) * S1 + K1, NEW = ROWS * S1;  // of a step: in all, and that the last one had not
   Line<LANES, Axis2::AROUND, READ> line[LINES];
 
   __device__ __forceinline__ void enter(int k, const Line<LANES, Axis2::AROUND, READ>& met) { line[k] = met; }
@@ -70,7 +70,8 @@ template <class Access, class Pool> struct Lines {
   }
 };
 
-template <class Access, class Pool> __device__ __forceinline__ void march(const MaximumArguments& a, const Tile& tile) {
+// ROWS: of windows, of a step. More than one are a single step: all windows that reach into TILE1 * S1 lines.
+template <class Access, class Pool, int ROWS> __device__ __forceinline__ void march(const MaximumArguments& a, const Tile& tile) {
   using Axis2 = typename Access::Axis2;
   constexpr int TILE2 = Access::TILE2, LANES = Access::LANES, COLUMNS = Axis2::INPUTS;
   const Box& box = a.box;
@@ -78,11 +79,15 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
   const ELEMENT* x = a.x + (tile.x + i2 * Access::along(box.x_stride[2]));
   const ELEMENT* dy = a.dy + (tile.y + o2 * Access::along(box.y_stride[2]));
   ELEMENT* dx = a.dx + (tile.x + i2 * Access::along(box.x_stride[2]));
-  int own = tile.tile[1] * a.own_steps, step = max(own - BEFORE, 0), end = min(own + a.own_steps, a.steps);
+  using Axis1 = typename Access::Axis1;
+  constexpr bool SINGLE = ROWS > 1;
+  int own = tile.tile[1] * a.own_steps, step = SINGLE ? own + Axis1::FIRST : max(own - BEFORE, 0), end = SINGLE ? step + 1 : min(own + a.own_steps, a.steps);
 
-  Lines<Access, Pool> lines;
+  using Held = Lines<Access, Pool, ROWS>;
+  constexpr int LINES = Held::LINES, NEW = Held::NEW;
+  Held lines;
   Line<LANES, Axis2::AROUND, Axis2::READ> coming[NEW];
-  Line<LANES, Axis2::FIRST, Axis2::WINDOWS> gifts[TILE1], coming_gifts[TILE1];
+  Line<LANES, Axis2::FIRST, Axis2::WINDOWS> gifts[ROWS], coming_gifts[ROWS];
   COMPUTE sums[LINES][COLUMNS][LANES];
 #pragma unroll
   for (int k = 0; k < LINES; k++)
@@ -98,7 +103,7 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
 #pragma unroll
     for (int k = 0; k < NEW; k++) read_line(o1 * S1 - P1 + CARRIED + k, coming[k]);
 #pragma unroll
-    for (int r = 0; r < TILE1; r++) {
+    for (int r = 0; r < ROWS; r++) {
       const ELEMENT* from = dy + (o1 + r) * box.y_stride[1];
       bool present = unsigned(o1 + r) < unsigned(box.output[1]);
       if (TILE2 > 1 && box.y_packed)
@@ -115,26 +120,28 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
   }
   read_step(step);
 #pragma unroll 1
-  for (; step < end; step += TILE1) {
+  for (; step < end; step += ROWS) {
     int i1 = step * S1 - P1;
 #pragma unroll
     for (int k = 0; k < NEW; k++) lines.enter(CARRIED + k, coming[k]);
 #pragma unroll
-    for (int r = 0; r < TILE1; r++) gifts[r] = coming_gifts[r];
-    if (step + TILE1 < end) read_step(step + TILE1);
+    for (int r = 0; r < ROWS; r++) gifts[r] = coming_gifts[r];
+    if (!SINGLE && step + ROWS < end) read_step(step + ROWS);
 #pragma unroll
-    for (int r = 0; r < TILE1; r++) lines.give(r * S1, gifts[r], sums, box, i1 + r * S1, i2);
+    for (int r = 0; r < ROWS; r++) lines.give(r * S1, gifts[r], sums, box, i1 + r * S1, i2);
     // What no later window reaches is written, the rest moves on.
 #pragma unroll
-    for (int k = 0; k < NEW; k++) {
-      int row = i1 + k, begun = step + k / S1;  // by which windows
-      if (begun < own || begun >= end || unsigned(row) >= unsigned(box.input[1])) continue;
+    for (int k = 0; k < LINES; k++) {
+      int row = i1 + k;
+      bool mine = SINGLE ? k >= -Axis1::AROUND && k < Axis1::INPUTS - Axis1::AROUND : k < NEW && step >= own;
+      if (!mine || unsigned(row) >= unsigned(box.input[1])) continue;
 #pragma unroll
       for (int c = 0; c < COLUMNS; c++)
 #pragma unroll
         for (int i = 0; i < LANES; i++) sums[k][c][i] *= a.alpha;
       write_line<Access::X_PACK>(dx + row * box.x_stride[1], Access::along(box.x_stride[2]), i2, box.input[2], sums[k], a.beta);
     }
+    if (SINGLE) return;
 #pragma unroll
     for (int k = 0; k < LINES; k++)
 #pragma unroll
@@ -145,15 +152,15 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
   }
 }
 
-template <class Access> __device__ __forceinline__ void march(const MaximumArguments& a) {
+template <class Access, int ROWS = 1> __device__ __forceinline__ void march(const MaximumArguments& a) {
   Tile tile(a.box, Access::LANES);
   if (!tile.exists) return;
-  a.propagate ? march<Access, NumbersAndNan>(a, tile) : march<Access, Numbers>(a, tile);
+  a.propagate ? march<Access, NumbersAndNan, ROWS>(a, tile) : march<Access, Numbers, ROWS>(a, tile);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_wide(const MaximumArguments a) {
   wait_for_earlier_kernels();
-  march<Wide>(a);
+  march<Wide, (PAIRS ? Wide::Axis1::WINDOWS : 1)>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_narrow(const MaximumArguments a) {
   wait_for_earlier_kernels();
