@@ -1,4 +1,5 @@
-// Pooling forward (3.2.69) with any window; known windows have pooling_known_forward.cu.
+// Pooling forward (3.2.69) with any window; known windows have pooling_known_forward.cu, windows over everything
+// pooling_whole.cu.
 //
 // Floor: bytes, x read and y written once (y is a quarter of x for a stride of 2). What it takes to reach it is to read x
 // once although windows overlap, with all loads of a window in flight:

@@ -1,13 +1,14 @@
 // Pooling backward (4.1.18) of maxima of images with a known window: see pooling_known.cuh; volumes have
-// pooling_known_volume_maximum.cu.
+// pooling_known_volume.cu.
 //
 // Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A thread takes a strip of columns and
 // marches down the rows: lines and sums that the next row of windows has, too, stay in registers, and what is needed next is on
 // its way meanwhile. Of the windows of a row those that reach into the neighbouring strip are looked at twice, without shared
-// memory or barriers. Half in packs of 16 bytes takes a few lines at a time instead, which is faster. A window's maximum is pooled column by column; then each input needs a comparison and an addition.
+// memory or barriers. Threads that read half in packs of 16 bytes take a few lines at once instead, which is faster. A window's
+// maximum is pooled column by column; then each input needs a comparison and an addition.
 // What limits before the bytes is that comparisons run at half the rate of additions and wait for each other: an H200 makes 32
-// for an input in the time of its bytes in float, 16 in half (3x3, stride 2); here it takes about 6 and 10, with what goes into
-// numbers that are compared. Measured on it: 85 % of the copy in float.
+// for an input in the time of its bytes in float, 16 in half (3x3, stride 2); here it takes about 6. Measured on it: 81 to 89 % of
+// the copy in float; half is bound by instructions, 50 to 75 %.
 #include "pooling_known.cuh"
 
 static_assert(K0 == 1 && K1 >= S1 && K2 >= S2, "images, whose every input lies in a window");
@@ -16,7 +17,7 @@ struct MaximumArguments {
   const ELEMENT* dy;
   const ELEMENT* x;
   ELEMENT* dx;
-  Box box;                // tiles of axis 1: segments
+  Box box;               // tiles of axis 1: segments
   int steps, own_steps;  // rows of windows, and the rows that begin there: in all, of a thread
   COMPUTE alpha, beta;
   int propagate;
@@ -81,7 +82,8 @@ template <class Access, class Pool, int ROWS> __device__ __forceinline__ void ma
   ELEMENT* dx = a.dx + (tile.x + i2 * Access::along(box.x_stride[2]));
   using Axis1 = typename Access::Axis1;
   constexpr bool SINGLE = ROWS > 1;
-  int own = tile.tile[1] * a.own_steps, step = SINGLE ? own + Axis1::FIRST : max(own - BEFORE, 0), end = SINGLE ? step + 1 : min(own + a.own_steps, a.steps);
+  int own = tile.tile[1] * a.own_steps, step = SINGLE ? own + Axis1::FIRST : max(own - BEFORE, 0);
+  int end = SINGLE ? step + 1 : min(own + a.own_steps, a.steps);
 
   using Held = Lines<Access, Pool, ROWS>;
   constexpr int LINES = Held::LINES, NEW = Held::NEW;

