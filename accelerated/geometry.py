@@ -12,18 +12,11 @@ Grid = tuple[int, int, int]
 MOST_DIMENSIONS = 9
 THREADS = 256  # a block of the element-by-element kernels
 
-# Packs of a thread, where there are enough that each multiprocessor holds some blocks
+# Packs, or single elements, of a thread, where there are enough that each multiprocessor holds some blocks
 BATCH = 2
 LONG_BATCH = 4  # of functions of many instructions: a block lives longer than it takes to start one
+ELEMENT_BATCH = 4
 BUSY_BLOCKS = 4
-
-# Rows with gaps are walked in the output's memory, gaps and all, where at least so much of it is elements
-LEAST_FILLED = 0.5
-
-# Packs of elements that no access moves at once: how many, how far apart (a power of two)
-SPREAD_ITEMS = 8  # as kernels/elementwise.cuh has room for
-LEAST_SPREAD_ITEMS = 4  # so that a thread finds its place for several elements
-MOST_SPREAD = 32
 
 
 class Divisor(ctypes.Structure):
@@ -45,18 +38,15 @@ def _geometry_type(operands: int) -> type[ctypes.Structure]:
 
     class Geometry(ctypes.Structure):
         _fields_ = [
-            ("packs", ctypes.c_uint),
             ("row", ctypes.c_uint),
+            ("flat", ctypes.c_uint),
+            ("packs", ctypes.c_uint),
+            ("batch", ctypes.c_uint),
             ("width", ctypes.c_uint),
             ("vectorised", ctypes.c_uint),
-            ("batch", ctypes.c_uint),
-            ("spread", ctypes.c_uint),
-            ("log_spread", ctypes.c_uint),
-            ("span", ctypes.c_uint),
             ("packs_per_row", Divisor),
             ("outer_rank", ctypes.c_int),
             ("extent", Divisor * outer),
-            ("pitch", Divisor * outer),
             ("stride", (ctypes.c_int * outer) * operands),
             ("row_stride", ctypes.c_int * operands),
         ]
@@ -120,54 +110,24 @@ def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) 
 def elementwise(
     dims: Sequence[int], strides: Sequence[Sequence[int]], width: int, device: Any, most: int = BATCH
 ) -> tuple[Any, Grid]:
-    """The geometry of an element-by-element kernel and its grid: packs of neighbours where every operand moves them in
-    one access (or is broadcast along them), ``most`` a thread where there are many; packs of memory where operands have
-    the same gaps; else packs of spread elements.
+    """The geometry of an element-by-element kernel and its grid: packs of ``width`` where every operand moves them in one
+    access (or is broadcast along them), ``most`` a thread where there are many; else single elements.
     """
     value = geometry(dims, strides, width)
+    everything = (1 << len(strides)) - 1
     whole = value.row % width == 0 or value.outer_rank == 0
     packed = all(value.vectorised >> i & 1 or value.row_stride[i] == 0 for i in range(len(strides)))
-    if whole and packed and value.row >= width:
-        value.batch = batch(value.packs, device, most)
-    elif not _over_gaps(value, *merged(dims, strides), width):
-        _spread(value)
+    if not (whole and packed and value.row >= width):
+        value, most = geometry(dims, strides, 1), ELEMENT_BATCH
+    value.batch = batch(value.packs, device, most)
+    if value.outer_rank == 0 and value.vectorised == everything and value.width == width:
+        value.flat = value.batch
     return value, blocks(value.packs, THREADS * value.batch)
 
 
 def batch(packs: int, device: Any, most: int = BATCH) -> int:
     """How many packs a thread should take."""
     return max(1, min(most, packs // (THREADS * BUSY_BLOCKS * device.multiprocessors)))
-
-
-def _over_gaps(value: Any, extents: list[int], steps: list[list[int]], width: int) -> bool:
-    """Turns packs of rows into packs of the output's memory, if its dimensions nest in each other, the gaps are small
-    and every other operand has the same or is broadcast along rows. Bits of ``vectorised``: operands like the output.
-    """
-    output, span, count = steps[-1], 1, 1
-    for extent, step in zip(reversed(extents), reversed(output), strict=True):
-        if step < span:
-            return False
-        span, count = span + (extent - 1) * step, count * extent
-    broadcast = all(step == output or step[-1] == 0 for step in steps)
-    if output[-1] != 1 or not broadcast or extents[-1] < width or count < LEAST_FILLED * span:
-        return False
-    value.span, value.vectorised = span, sum(1 << i for i, step in enumerate(steps) if step == output)
-    value.packs = -(-(span + width - 1) // width)  # the first may begin before the output
-    for i, step in enumerate(reversed(output[:-1])):
-        value.pitch[i] = Divisor.of(step)
-    return True
-
-
-def _spread(value: Any) -> None:
-    """Turns packs of neighbours into packs of elements far apart."""
-    rows = value.packs // value.packs_per_row.divisor
-    spread = 1
-    while spread < MOST_SPREAD and value.row > (LEAST_SPREAD_ITEMS - 1) * 2 * spread:
-        spread *= 2
-    value.spread, value.log_spread = spread, spread.bit_length() - 1
-    value.width = min(SPREAD_ITEMS, -(-value.row // spread))
-    packs_per_row = -(-value.row // (spread * value.width)) * spread
-    value.packs, value.packs_per_row, value.vectorised = rows * packs_per_row, Divisor.of(packs_per_row), 0
 
 
 def blocks(packs: int, packs_per_block: int = THREADS) -> Grid:

@@ -84,11 +84,11 @@ __device__ __forceinline__ Pack<ELEMENT, N> sum(COMPUTE alpha, const Pack<ELEMEN
 struct AddDenseArguments {
   const ELEMENT* a;
   ELEMENT* c;
-  Geometry<2> spread;  // of A on C
   COMPUTE alpha, beta;
   unsigned count;
   int walk;
-  unsigned batch;  // packs of a thread
+  unsigned batch;      // packs of a thread
+  Geometry<2> spread;  // of A on C
 };
 
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense(const AddDenseArguments x) {
@@ -151,8 +151,8 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_unifo
 struct AddArguments {
   const ELEMENT* a;
   ELEMENT* c;
-  Geometry<2> geometry;
   COMPUTE alpha, beta;
+  Geometry<2> geometry;
 };
 
 struct Add {
@@ -171,7 +171,7 @@ extern "C" __global__ void __launch_bounds__(256) add_tensor(const AddArguments 
 
 struct Formula {
   COMPUTE alpha1, alpha2, beta;
-  int operation, propagate, output;
+  signed char operation, propagate, output;
 };
 
 // op(alpha1 * a, alpha2 * b) + beta * prior; one switch a pack.
@@ -205,18 +205,18 @@ struct OpDenseArguments {
   const ELEMENT* a;
   const ELEMENT* b;
   void* c;
-  Geometry<2> spread;  // of B on C
   Formula formula;
   unsigned count;
   int walk;
+  Geometry<2> spread;  // of B on C
 };
 
 struct OpArguments {
   const ELEMENT* a;
   const ELEMENT* b;
   void* c;
-  Geometry<3> geometry;
   Formula formula;
+  Geometry<3> geometry;
 };
 
 // Elements of one pack: 16 bytes of the wider type, so that neither side leaves holes between a warp's accesses.
@@ -278,8 +278,8 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) op_tensor(const 
 
 struct SetArguments {
   ELEMENT* y;
-  Geometry<1> geometry;
   double value;
+  Geometry<1> geometry;
 };
 
 struct Set {
