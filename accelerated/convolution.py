@@ -12,7 +12,6 @@ from dualdnn.api.enumerations import cudnnReorderType_t
 from dualdnn.api.operations import (
     ConvolutionBiasActivationForward,
     ConvolutionForward,
-    Im2Col,
     ReorderFilter,
     ReorderFilterAndBias,
 )
@@ -21,7 +20,7 @@ from . import convolution_winograd as winograd
 from .convolution_depthwise import depthwise, is_depthwise
 from .convolution_estimate import expected_seconds
 from .convolution_fft import fft, fft_bytes
-from .convolution_gemm import gemm, im2col, implicit_gemm, matrix_bytes
+from .convolution_gemm import gemm, implicit_gemm, matrix_bytes
 from .convolution_precomputed import precomputed_bytes, precomputed_gemm
 from .convolution_problem import PACK_BYTES, WORD, Convolution
 from .geometry import Divisor, blocks
@@ -96,11 +95,6 @@ _ALGORITHMS = {
     WINOGRAD: winograd.fused,
     WINOGRAD_NONFUSED: winograd.nonfused,
 }
-
-
-@implements(Im2Col)
-def im2col_plan(operation: Im2Col, device: Any) -> Plan:
-    return Plan(operation, im2col(operation, device))
 
 
 @implements(ReorderFilter)

@@ -114,14 +114,12 @@ def elementwise(
     access (or is broadcast along them), ``most`` a thread where there are many; else single elements.
     """
     value = geometry(dims, strides, width)
-    everything = (1 << len(strides)) - 1
-    whole = value.row % width == 0 or value.outer_rank == 0
+    flat = value.outer_rank == 0 and value.vectorised == (1 << len(strides)) - 1
     packed = all(value.vectorised >> i & 1 or value.row_stride[i] == 0 for i in range(len(strides)))
-    if not (whole and packed and value.row >= width):
-        value, most = geometry(dims, strides, 1), ELEMENT_BATCH
+    if value.row < width or not (flat or (packed and value.row % width == 0)):
+        value, flat, most = geometry(dims, strides, 1), False, ELEMENT_BATCH
     value.batch = batch(value.packs, device, most)
-    if value.outer_rank == 0 and value.vectorised == everything and value.width == width:
-        value.flat = value.batch
+    value.flat = value.batch if flat else 0
     return value, blocks(value.packs, THREADS * value.batch)
 
 
