@@ -5,6 +5,7 @@ becomes contiguous along another.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import c_int, c_uint
 from math import prod
 from typing import Any, NamedTuple
@@ -13,13 +14,15 @@ from .geometry import Divisor
 
 # As in kernels/turn.cuh
 DIMENSIONS = 8
-LOG_THREADS = 8
 LOG_LANES = (3, 2)  # bits of a warp's threads across and along
 
 PACK_BYTES = 16
+LOG_THREADS = (8, 7, 6)  # of a block of squares: the most of which there are enough blocks
 LOG_SQUARES = 4  # most of a tile across, where there are enough along
-NARROW = 16  # an extent that tiles hold as a whole
+THREADS = 256  # of a block of elements
+NARROW = 128  # an extent that tiles hold as a whole
 LEAST_SIDE = 16  # of other tiles
+LEAST_RUN = 32  # of the other side of a narrow tile
 TILE_ELEMENTS = (2048, 1024, 512)  # at most what a block's threads have on their way at once
 ENOUGH_TILES = 8  # of a multiprocessor
 
@@ -42,17 +45,20 @@ class TurnArgument(ctypes.Structure):
         ("tile_along", c_uint),
         ("in_across", Divisor),
         ("in_along", Divisor),
+        ("packs_in", c_int),
+        ("packs_out", c_int),
         ("rank", c_int),
         ("dimension", _Dimension * DIMENSIONS),
     ]
 
 
 class Turned(NamedTuple):
-    """A kernel, its argument, its grid and the shared memory of a block."""
+    """A kernel, its argument, its grid, the threads and the shared memory of a block."""
 
     kernel: str
     argument: TurnArgument
     tiles: int
+    threads: int
     shared_bytes: int
 
 
@@ -67,9 +73,8 @@ def turned(
     others = [step for step in walk.steps if step is not across and step is not along]
     if across.source != 1 or along.destination != 1 or len(others) > DIMENSIONS:
         return None
-    packs_in = walk.aligned("source", across, PACK_BYTES // source_bytes)
-    packs_out = walk.aligned("destination", along, PACK_BYTES // destination_bytes)
-    squares = packs_in and packs_out
+    widths = PACK_BYTES // source_bytes, PACK_BYTES // destination_bytes
+    squares = walk.aligned("source", across, widths[0]) and walk.aligned("destination", along, widths[1])
     if squares and not (same_type and source_bytes in (2, 4)):
         return None
     argument = TurnArgument(
@@ -80,47 +85,73 @@ def turned(
     for d, step in enumerate(others):
         argument.dimension[d] = _Dimension(Divisor.of(step.extent), step.source, step.destination)
     outer = prod(step.extent for step in others)
+    enough = ENOUGH_TILES * multiprocessors
     if squares:
-        side = PACK_BYTES // source_bytes
-        counts = [-(-step.extent // side) for step in (across, along)]
-        logs = _log_squares(*counts)
-        tiles = [-(-count >> log) for count, log in zip(counts, logs, strict=True)]
-        shared_bytes = 0
+        counts = [-(-step.extent // widths[0]) for step in (across, along)]
+        for log_threads in LOG_THREADS:
+            sides = _log_squares(*counts, log_threads)
+            tiles = [-(-count >> log) for count, log in zip(counts, sides, strict=True)]
+            if prod(tiles) * outer >= enough:
+                break
+        threads, shared_bytes = 1 << log_threads, 0
     else:
         for elements in TILE_ELEMENTS:
-            logs = _sides(across.extent, along.extent, elements)
-            tiles = [-(-step.extent // side) for step, side in zip((across, along), logs, strict=True)]
-            if prod(tiles) * outer >= ENOUGH_TILES * multiprocessors:
+            sides = _sides(across.extent, along.extent, elements, widths)
+            tiles = [-(-step.extent // side) for step, side in zip((across, along), sides, strict=True)]
+            if prod(tiles) * outer >= enough:
                 break
-        argument.in_across, argument.in_along = map(Divisor.of, logs)
-        shared_bytes = (logs[0] | 1) * logs[1] * source_bytes
-    argument.tile_across, argument.tile_along = logs
+        argument.in_across, argument.in_along = map(Divisor.of, sides)
+        argument.packs_in = _packs(walk, "source", across, along, sides, widths[0])
+        argument.packs_out = _packs(walk, "destination", along, across, sides[::-1], widths[1])
+        threads, shared_bytes = THREADS, (sides[0] | 1) * sides[1] * source_bytes
+    argument.tile_across, argument.tile_along = sides
     argument.tiles_across, argument.tiles_along = map(Divisor.of, tiles)
     kernel = "packs" if squares and moves else "packs_blend" if squares else "elements"
-    return Turned(f"transform_turn_{kernel}", argument, prod(tiles) * outer, shared_bytes)
+    return Turned(f"transform_turn_{kernel}", argument, prod(tiles) * outer, threads, shared_bytes)
 
 
-def _log_squares(across: int, along: int) -> tuple[int, int]:
+def _packs(walk: Any, side: str, row: Any, rows: Any, tile: Sequence[int], width: int) -> bool:
+    """Whether tiles of elements are whole packs on a side: row by row, or, where rows follow each other in memory and in
+    the tile, all together.
+
+    row, rows: the axis that is contiguous there and the other one. tile: its extents along them.
+    """
+    if walk.aligned(side, row, width):
+        return row.extent % width == 0 and tile[0] % width == 0
+    steps = [getattr(step, side) for step in walk.steps if step is not row and step is not rows]
+    joined = getattr(row, side) == 1 and getattr(rows, side) == row.extent == tile[0]
+    together = all(step % width == 0 for step in (walk_base(walk, side), *steps, rows.extent * row.extent))
+    return joined and together and tile[0] * tile[1] % width == 0
+
+
+def walk_base(walk: Any, side: str) -> int:
+    """Where the walk begins on a side, in elements."""
+    return int(walk.source_base if side == "source" else walk.destination_base)
+
+
+def _log_squares(across: int, along: int, log_threads: int) -> tuple[int, int]:
     """The logarithms of a tile's sides, of as many squares as a block has threads."""
     need_across, need_along = ((count - 1).bit_length() for count in (across, along))
-    log_across = min(LOG_SQUARES, max(LOG_LANES[0], need_across))
-    log_along = LOG_THREADS - log_across
+    log_across = min(LOG_SQUARES, log_threads - LOG_LANES[1], max(LOG_LANES[0], need_across))
+    log_along = log_threads - log_across
     if need_along < log_along:
         log_along = max(LOG_LANES[1], need_along)
-    return LOG_THREADS - log_along, log_along
+    return log_threads - log_along, log_along
 
 
-def _sides(across: int, along: int, elements: int) -> tuple[int, int]:
-    """The sides of a tile of at most about so many elements: narrow extents whole, others in equal parts, as few tiles
-    as possible, the squarest of those."""
-    if along <= NARROW:
-        return _part(across, elements // along), along
+def _sides(across: int, along: int, elements: int, widths: tuple[int, int]) -> tuple[int, int]:
+    """The sides of a tile of at most about so many elements: narrow extents whole, others in equal parts of whole packs,
+    as few tiles as possible, the squarest of those."""
+    if along <= NARROW and along <= across:
+        return _part(across, max(LEAST_RUN, elements // along), widths[0]), along
     if across <= NARROW:
-        return across, _part(along, elements // across)
-    sides = {_part(along, side) for side in range(LEAST_SIDE, elements // LEAST_SIDE + 1)}
-    choices = [(_part(across, elements // side), side) for side in sorted(sides)]
+        return across, _part(along, max(LEAST_RUN, elements // across), widths[1])
+    sides = {_part(along, side, widths[1]) for side in range(LEAST_SIDE, elements // LEAST_SIDE + 1)}
+    choices = [(_part(across, max(1, elements // side), widths[0]), side) for side in sorted(sides)]
     return min(choices, key=lambda tile: (-(-across // tile[0]) * -(-along // tile[1]), abs(tile[0] - tile[1])))
 
 
-def _part(extent: int, most: int) -> int:
-    return -(-extent // -(-extent // most))
+def _part(extent: int, most: int, width: int) -> int:
+    """The extent in as few equal parts as have at most so many elements, rounded to packs where that makes no more parts."""
+    part = -(-extent // -(-extent // most))
+    return min(extent, -(-part // width) * width)

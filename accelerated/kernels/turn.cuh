@@ -4,13 +4,13 @@
 //
 // Floor: bytes, one element read and one written. Where packs of 16 bytes exist on both sides a thread turns a square of
 // them in its registers: 16 bytes on their way for each of its rows, 4 or 8, and no shared memory; a warp reads pieces of
-// 128 bytes and writes pieces of 64. Elsewhere elements go through shared memory one by one, neighbouring threads on
-// neighbouring elements of both sides, some 26 instructions each.
+// 128 bytes and writes pieces of 64. Elsewhere elements go through shared memory one by one: neighbouring threads on
+// neighbouring elements of both sides, some 26 instructions each, or on packs of a side that has them.
 #pragma once
 #include "transform.cuh"
 
 constexpr int TURN_DIMENSIONS = 8;  // beside the two
-constexpr unsigned TURN_THREADS = 256, TURN_BATCH = 8;  // elements of a thread that are on their way together
+constexpr unsigned TURN_THREADS = 256;
 
 constexpr int TURN_BLOCKS = sizeof(ELEMENT) == 4 ? 8 : 4;           // of squares on a multiprocessor: medium tensors fill it once
 
@@ -21,6 +21,7 @@ struct Turn {
   Divisor tiles_across, tiles_along;
   unsigned tile_across, tile_along;  // packs: logarithms, in squares; else elements
   Divisor in_across, in_along;       // by the extents of a tile of elements
+  int packs_in, packs_out;           // of a tile of elements: whether packs of that side are contiguous and, where the addresses are, aligned
   int rank;
   Dimension dimension[TURN_DIMENSIONS];
 
@@ -83,8 +84,11 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_pa
   if constexpr (same_type<S, D> && (sizeof(S) == 4 || sizeof(S) == 2)) turn_squares(turn, source, destination, write);
 }
 
-// A tile a block, element by element.
-template <class S, class D, class Write> __device__ __forceinline__ void turn_elements(const Turn& turn, const S* source, D* destination, Write write) {
+// A tile a block, through shared memory: IN elements of the source at once, OUT of the destination. Packs of more than one
+// may reach over the end of a row of the tile where the next one follows it in memory.
+template <int IN, int OUT, class S, class D, class Write>
+__device__ __forceinline__ void turn_tile(const Turn& turn, const S* source, D* destination, Write write) {
+  constexpr unsigned BATCH = IN == 1 ? 8 : 2;  // reads of a thread that are on their way together
   S* tile = reinterpret_cast<S*>(shared_memory);
   unsigned tile_x, tile_y;
   int from, to;
@@ -95,25 +99,51 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_el
   destination += to + static_cast<int>(first_b) + static_cast<int>(first_a) * turn.destination_across;
   const unsigned ends_in = along * turn.tile_across, ends_out = across * turn.tile_along;
 
-  for (unsigned first = threadIdx.x; first < ends_in; first += TURN_BATCH * TURN_THREADS) {
-    S loaded[TURN_BATCH];
-    unsigned place[TURN_BATCH];
+  for (unsigned first = threadIdx.x * IN; first < ends_in; first += BATCH * blockDim.x * IN) {
+    Pack<S, IN> loaded[BATCH];
+    unsigned place[BATCH], left[BATCH];  // to the end of the row
 #pragma unroll
-    for (unsigned k = 0; k < TURN_BATCH; k++) {
-      const unsigned element = first + k * TURN_THREADS;
+    for (unsigned k = 0; k < BATCH; k++) {
+      const unsigned element = first + k * blockDim.x * IN;
       unsigned a, b = turn.in_across.divide(element, a);
       const bool exists = element < ends_in && a < across;
       place[k] = exists ? b * pitch + a : ~0u;
-      if (exists) loaded[k] = source[static_cast<int>(a) + static_cast<int>(b) * turn.source_along];
+      left[k] = turn.tile_across - a;
+      if (exists) loaded[k] = *reinterpret_cast<const Pack<S, IN>*>(source + (static_cast<int>(a) + static_cast<int>(b) * turn.source_along));
     }
 #pragma unroll
-    for (unsigned k = 0; k < TURN_BATCH; k++)
-      if (place[k] != ~0u) tile[place[k]] = loaded[k];
+    for (unsigned k = 0; k < BATCH; k++)
+      if (place[k] != ~0u) {
+#pragma unroll
+        for (unsigned i = 0; i < IN; i++) {
+          tile[place[k]++] = loaded[k].item[i];
+          if (IN > 1 && --left[k] == 0) place[k] += pitch - turn.tile_across, left[k] = turn.tile_across;
+        }
+      }
   }
   __syncthreads();
-#pragma unroll 4
-  for (unsigned element = threadIdx.x; element < ends_out; element += TURN_THREADS) {
+#pragma unroll (OUT == 1 ? 4 : 1)
+  for (unsigned element = threadIdx.x * OUT; element < ends_out; element += blockDim.x * OUT) {
     unsigned b, a = turn.in_along.divide(element, b);
-    if (b < along) write(destination + static_cast<int>(b) + static_cast<int>(a) * turn.destination_across, 1, 1, Pack<S, 1>{tile[b * pitch + a]});
+    if (b >= along) continue;
+    D* target = destination + (static_cast<int>(b) + static_cast<int>(a) * turn.destination_across);
+    unsigned place = b * pitch + a;
+    Pack<S, OUT> values;
+#pragma unroll
+    for (unsigned i = 0; i < OUT; i++) {
+      values.item[i] = tile[place];
+      place += pitch;
+      if (OUT > 1 && ++b == turn.tile_along) b = 0, place += 1 - turn.tile_along * pitch;
+    }
+    write(target, 1, (1u << OUT) - 1, values);
   }
+}
+
+template <class S, class D, class Write> __device__ __forceinline__ void turn_elements(const Turn& turn, const S* source, D* destination, Write write) {
+  constexpr int IN = 16 / sizeof(S), OUT = 16 / sizeof(D);
+  const bool packs_in = turn.packs_in && reinterpret_cast<uintptr_t>(source) % 16 == 0;
+  if (packs_in && turn.packs_out) turn_tile<IN, OUT>(turn, source, destination, write);
+  else if (packs_in) turn_tile<IN, 1>(turn, source, destination, write);
+  else if (turn.packs_out) turn_tile<1, OUT>(turn, source, destination, write);
+  else turn_tile<1, 1>(turn, source, destination, write);
 }
