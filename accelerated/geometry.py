@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cache
+from math import prod
 from typing import Any
 
 Grid = tuple[int, int, int]
@@ -12,11 +13,14 @@ Grid = tuple[int, int, int]
 MOST_DIMENSIONS = 9
 THREADS = 256  # a block of the element-by-element kernels
 
-# Packs, or single elements, of a thread, where there are enough that each multiprocessor holds some blocks
+# Packs of a thread, where there are enough that each multiprocessor holds some blocks
 BATCH = 2
 LONG_BATCH = 4  # of functions of many instructions: a block lives longer than it takes to start one
-ELEMENT_BATCH = 4
 BUSY_BLOCKS = 4
+
+# Single elements of a thread, and about what finding the first costs, as many times as each
+MOST_ITEMS = 8
+PLACE_COST = 5
 
 
 class Divisor(ctypes.Structure):
@@ -34,7 +38,10 @@ class Divisor(ctypes.Structure):
 
 @cache
 def _geometry_type(operands: int) -> type[ctypes.Structure]:
-    outer = MOST_DIMENSIONS - 1
+    outer_rank = MOST_DIMENSIONS - 1
+
+    class Outer(ctypes.Structure):
+        _fields_ = [("extent", Divisor), ("stride", ctypes.c_int * operands)]
 
     class Geometry(ctypes.Structure):
         _fields_ = [
@@ -44,11 +51,15 @@ def _geometry_type(operands: int) -> type[ctypes.Structure]:
             ("batch", ctypes.c_uint),
             ("width", ctypes.c_uint),
             ("vectorised", ctypes.c_uint),
+            ("items", ctypes.c_uint),
+            ("split", ctypes.c_int),
+            ("apart", ctypes.c_uint),
+            ("limit", ctypes.c_uint),
+            ("item_stride", ctypes.c_int * operands),
+            ("row_stride", ctypes.c_int * operands),
             ("packs_per_row", Divisor),
             ("outer_rank", ctypes.c_int),
-            ("extent", Divisor * outer),
-            ("stride", (ctypes.c_int * outer) * operands),
-            ("row_stride", ctypes.c_int * operands),
+            ("outer", Outer * outer_rank),
         ]
 
     return Geometry
@@ -84,24 +95,25 @@ def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) 
 
     width: elements of one pack, as the kernel was compiled for.
     """
-    extents, steps = merged(dims, strides)
+    return _described(*merged(dims, strides), width)
+
+
+def _described(extents: Sequence[int], steps: Sequence[Sequence[int]], width: int) -> Any:
+    """The geometry of dimensions that are merged, outermost first."""
     row = extents[-1]
     outer = list(reversed(range(len(extents) - 1)))
-    value: Any = _geometry_type(len(strides))()
+    value: Any = _geometry_type(len(steps))()
     packs_per_row = -(-row // width)
-    rows = 1
-    for d in outer:
-        rows *= extents[d]
-    value.packs, value.row, value.width = rows * packs_per_row, row, width
-    value.batch = 1
+    value.packs, value.row, value.width = prod(extents[:-1]) * packs_per_row, row, width
+    value.batch = value.items = 1
     value.packs_per_row = Divisor.of(packs_per_row)
     value.outer_rank = len(outer)
     for i, d in enumerate(outer):
-        value.extent[i] = Divisor.of(extents[d])
+        value.outer[i].extent = Divisor.of(extents[d])
     for operand, step in enumerate(steps):
         value.row_stride[operand] = step[-1]
         for i, d in enumerate(outer):
-            value.stride[operand][i] = step[d]
+            value.outer[i].stride[operand] = step[d]
         if step[-1] == 1 and all(step[d] % width == 0 for d in outer):
             value.vectorised |= 1 << operand
     return value
@@ -113,14 +125,38 @@ def elementwise(
     """The geometry of an element-by-element kernel and its grid: packs of ``width`` where every operand moves them in one
     access (or is broadcast along them), ``most`` a thread where there are many; else single elements.
     """
-    value = geometry(dims, strides, width)
+    extents, steps = merged(dims, strides)
+    value = _described(extents, steps, width)
     flat = value.outer_rank == 0 and value.vectorised == (1 << len(strides)) - 1
     packed = all(value.vectorised >> i & 1 or value.row_stride[i] == 0 for i in range(len(strides)))
     if value.row < width or not (flat or (packed and value.row % width == 0)):
-        value, flat, most = geometry(dims, strides, 1), False, ELEMENT_BATCH
+        value = _single(extents, steps, device)
+        return value, blocks(value.packs)
     value.batch = batch(value.packs, device, most)
     value.flat = value.batch if flat else 0
     return value, blocks(value.packs, THREADS * value.batch)
+
+
+def _single(extents: list[int], steps: list[list[int]], device: Any) -> Any:
+    """Single elements: a thread's lie along one dimension, not the row if there are others, so that a warp's accesses are
+    contiguous. The dimension and the number are those that waste least.
+    """
+    most = batch(prod(extents), device, MOST_ITEMS)
+
+    def cost(choice: tuple[int, int]) -> tuple[float, int]:
+        d, apart = choice
+        items = -(-extents[d] // apart)
+        return (PLACE_COST / items + 1) * apart * items / extents[d], -d
+
+    dimensions = range(max(1, len(extents) - 1))
+    choices = {(d, -(-extents[d] // items)) for d in dimensions for items in range(1, most + 1)}
+    d, apart = min(choices, key=cost)
+    value = _described([*extents[:d], apart, *extents[d + 1 :]], steps, 1)
+    value.items, value.apart, value.limit = -(-extents[d] // apart), apart, extents[d]
+    value.split = len(extents) - 2 - d
+    for operand, step in enumerate(steps):
+        value.item_stride[operand] = apart * step[d]
+    return value
 
 
 def batch(packs: int, device: Any, most: int = BATCH) -> int:

@@ -17,7 +17,7 @@ from .plans import Launch, Plan, implements, pointers, structure, type_definitio
 PACK_BYTES = 16
 LEAST_RUN = 512  # bytes of a row of the matrix that a block writes side by side, where there are as many
 MOST_SHARED = 40 * 1024  # so that several blocks share a multiprocessor
-ENOUGH_BLOCKS = 4  # of a multiprocessor
+ENOUGH_BLOCKS = 8  # of a multiprocessor
 LINE_BYTES, TERM_BYTES = 8, 4
 
 Integers = c_int * AXES

@@ -155,8 +155,8 @@ class _Walk:
     def rows(self, width: int) -> tuple[Any, Any, bool]:
         """Where rows do not all start at whole packs, each has room for one pack more: see windows in the kernel."""
         reduced, kept = self.reduced(width), self.kept(1)
-        starts = [reduced.stride[1][d] for d in range(reduced.outer_rank)]
-        starts += [kept.row_stride[2], *(kept.stride[2][d] for d in range(kept.outer_rank))]
+        starts = [reduced.outer[d].stride[1] for d in range(reduced.outer_rank)]
+        starts += [kept.row_stride[2], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
         windows = reduced.row_stride[1] == 1 and any(start % width for start in starts)
         if windows:
             rows = reduced.packs // reduced.packs_per_row.divisor

@@ -110,7 +110,7 @@ def _dense(dims: Sequence[int], *strides: Sequence[int]) -> bool:
 def _spread(dims: Sequence[int], strides: Sequence[int], dense: Sequence[int], width: int) -> tuple[Any, int]:
     """How a dense output finds the elements of an operand in packs of ``width``: the operand's rows, the walk."""
     rows = geometry(dims, [strides, dense], 1)
-    while rows.outer_rank and rows.stride[0][rows.outer_rank - 1] == 0:
+    while rows.outer_rank and rows.outer[rows.outer_rank - 1].stride[0] == 0:
         rows.outer_rank -= 1  # the outermost positions do not move the operand: no need to compute them
     step, row, whole = rows.row_stride[0], rows.row, rows.packs
     if step == 0 and row >= width:

@@ -3,7 +3,8 @@
 // Memory needs some 25 KB on their way to every multiprocessor. Tensors that all operands walk as one row move in
 // accesses of 16 bytes, `flat` packs of a thread, of which several are read before the first is used. Rows of whole
 // packs move pack by pack. Others, which start anywhere or step over elements, move element by element: neighbouring
-// threads touch neighbours, and a thread's elements are a block's threads apart. geometry.py chooses.
+// threads touch neighbours, and a thread's elements lie one step apart, so that it has to find only the first: finding one
+// takes some 60 instructions, a few of them at a quarter of the rate. geometry.py chooses.
 #pragma once
 #include <type_traits>
 
@@ -105,7 +106,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   int reads = INPUTS;  // the inputs that the function needs
 
   // Packs, or elements, whose reads are on their way together.
-  static constexpr int FLAT = INPUTS == 2 ? 2 : 4, PACKS = INPUTS == 2 ? 1 : 2, ELEMENTS = 4;
+  static constexpr int FLAT = INPUTS == 2 ? 2 : 4, PACKS = INPUTS == 2 ? 1 : 2, ITEMS = 4;
   static constexpr int OPERANDS = INPUTS + 1, VALUES = INPUTS == 0 ? 1 : INPUTS;
 
   // One row, packs before `end`.
@@ -156,31 +157,50 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     }
   }
 
-  // Single elements of the packs from `begin` on: neighbouring threads on neighbours, a thread's a block apart.
-  template <int WIDTH> __device__ __forceinline__ void run_elements(const Geometry<OPERANDS>& geometry, unsigned begin) const {
-    const unsigned block = blockIdx.x * (blockDim.x * geometry.batch), batch = geometry.batch * WIDTH;
-    if (block + blockDim.x * geometry.batch <= begin) return;
-    for (unsigned done = 0; done < batch; done += ELEMENTS) {
-      Pack<In, 1> values[ELEMENTS][VALUES];
-      Pack<Out, 1> prior[ELEMENTS];
-      unsigned offset[ELEMENTS][OPERANDS];
-      unsigned there = 0;
+  // Single elements.
+  __device__ __forceinline__ void run_items(const Geometry<OPERANDS>& geometry) const {
+    const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= geometry.packs) return;
+    unsigned offset[OPERANDS], position;
+    geometry.locate(index, offset, position);
+    // Only the last may lie beyond the end.
+    const unsigned count = geometry.items - (position + (geometry.items - 1) * geometry.apart >= geometry.limit);
+    for (unsigned done = 0; done < count; done += ITEMS) {
+      Pack<In, 1> values[ITEMS][VALUES];
+      Pack<Out, 1> prior[ITEMS];
+      auto place = [&](int u, int n) { return offset[n] + (done + u) * geometry.item_stride[n]; };
 #pragma unroll
-      for (int u = 0; u < ELEMENTS; u++) {
-        const unsigned element = block * WIDTH + threadIdx.x + (done + u) * blockDim.x, pack = element / WIDTH;
-        if (done + u >= batch || pack < begin || pack >= geometry.packs || geometry.locate(pack, offset[u]) <= element % WIDTH) continue;
-        there |= 1u << u;
-        if (WIDTH > 1)
-#pragma unroll
-          for (int n = 0; n < OPERANDS; n++) offset[u][n] += element % WIDTH * geometry.row_stride[n];
+      for (int u = 0; u < ITEMS; u++) {
+        if (done + u >= count) continue;
 #pragma unroll
         for (int n = 0; n < INPUTS; n++)
-          if (n < reads) values[u][n].item[0] = in[n][offset[u][n]];
-        if (blends) prior[u].item[0] = out[offset[u][INPUTS]];
+          if (n < reads) values[u][n].item[0] = in[n][place(u, n)];
+        if (blends) prior[u].item[0] = out[place(u, INPUTS)];
       }
 #pragma unroll
-      for (int u = 0; u < ELEMENTS; u++)
-        if (there >> u & 1) out[offset[u][INPUTS]] = function.template operator()<true, 1>(values[u], prior[u]).item[0];
+      for (int u = 0; u < ITEMS; u++)
+        if (done + u < count) out[place(u, INPUTS)] = function.template operator()<true, 1>(values[u], prior[u]).item[0];
+    }
+  }
+
+  // What no access moves pack by pack, from pack `begin` on: neighbouring threads on neighbouring elements.
+  template <int WIDTH> __device__ __forceinline__ void run_rest(const Geometry<OPERANDS>& geometry, unsigned begin) const {
+    const unsigned block = blockIdx.x * (blockDim.x * geometry.batch), batch = geometry.batch * WIDTH;
+    if (block + blockDim.x * geometry.batch <= begin) return;
+#pragma unroll 2
+    for (unsigned done = 0; done < batch; done++) {
+      Pack<In, 1> values[VALUES];
+      Pack<Out, 1> prior;
+      unsigned offset[OPERANDS];
+      const unsigned element = block * WIDTH + threadIdx.x + done * blockDim.x, pack = element / WIDTH;
+      if (pack < begin || pack >= geometry.packs || geometry.locate(pack, offset) <= element % WIDTH) continue;
+#pragma unroll
+      for (int n = 0; n < OPERANDS; n++) offset[n] += element % WIDTH * geometry.row_stride[n];
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        if (n < reads) values[n].item[0] = in[n][offset[n]];
+      if (blends) prior.item[0] = out[offset[INPUTS]];
+      out[offset[INPUTS]] = function.template operator()<true, 1>(values, prior).item[0];
     }
   }
 
@@ -188,7 +208,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   template <int WIDTH> __device__ __forceinline__ void run(const Geometry<OPERANDS>& geometry) const {
     const unsigned batch = geometry.flat ? geometry.flat : geometry.batch;
     const unsigned first = blockIdx.x * (blockDim.x * batch) + threadIdx.x;
-    if (!geometry.flat && geometry.width == 1) return run_elements<1>(geometry, 0);
+    if (!geometry.flat && geometry.width == 1) return run_items(geometry);
     bool packs = aligned<Out, WIDTH>(out);
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) packs = packs && (aligned<In, WIDTH>(in[n]) || (!geometry.flat && geometry.row_stride[n] == 0));
@@ -196,6 +216,6 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     if (geometry.flat && !blends) run_flat<WIDTH>(first, batch, end);
     else run_packs<WIDTH>(geometry, first, end);
     // What is left: the end of the row, or everything.
-    if (end == 0 || (geometry.flat && end * WIDTH < geometry.row)) run_elements<WIDTH>(geometry, end);
+    if (end == 0 || (geometry.flat && end * WIDTH < geometry.row)) run_rest<WIDTH>(geometry, end);
   }
 };

@@ -241,12 +241,12 @@ __device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned pa
 #pragma unroll 1
   for (int d = 0; d < outermost; d++) {
     unsigned along;
-    row = reduced.extent[d].divide(row, along);
-    position += along * reduced.stride[0][d];
-    offset += along * reduced.stride[1][d];
+    row = reduced.outer[d].extent.divide(row, along);
+    position += along * reduced.outer[d].stride[0];
+    offset += along * reduced.outer[d].stride[1];
   }
-  position += row * reduced.stride[0][outermost];
-  offset += row * reduced.stride[1][outermost];
+  position += row * reduced.outer[outermost].stride[0];
+  offset += row * reduced.outer[outermost].stride[1];
   return in_row;
 }
 
