@@ -39,6 +39,9 @@ struct Arguments {
   unsigned outputs;  // elements of C
   unsigned segments, segment;  // how many there are, packs of one
   unsigned lanes_log2;
+  int tiled;                 // columns: a block's are `across` packs of several rows, not neighbours
+  unsigned across_log2;
+  Divisor blocks_across;
   int windows;  // rows start anywhere: their packs start at multiples of 16 bytes, the outer ones reach over the ends
   int op, propagate, c_type, index_bytes;
 };
@@ -361,10 +364,25 @@ __device__ __forceinline__ long long locate(const Arguments& a, unsigned which, 
   return offset + in_row * a.reduced.row_stride[1];
 }
 
-// Place in C of element `slot` of this block's; whether there is one.
-__device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot, unsigned columns, long long& offset, long long& number) {
-  unsigned pack = blockIdx.x * columns + slot / WIDTH, i = slot % WIDTH;
-  long long place[3];
+// The pack of C of a column of this block.
+__device__ __forceinline__ unsigned pack_of(const Arguments& a, unsigned column, unsigned columns) {
+  if (!a.tiled) return blockIdx.x * columns + column;
+  unsigned block, down = a.blocks_across.divide(blockIdx.x, block);
+  const unsigned across = block << a.across_log2 | (column & ((1u << a.across_log2) - 1)), per_row = a.kept.packs_per_row.divisor;
+  return across < per_row ? (down * (columns >> a.across_log2) + (column >> a.across_log2)) * per_row + across : ~0u;
+}
+
+// Place in C of element `slot` of this block's and its place in the tile [i][column]; whether there is one. Neighbouring
+// slots are neighbours in C.
+__device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot, unsigned columns, unsigned& offset, unsigned& number, unsigned& cell) {
+  unsigned column = slot / WIDTH, i = slot % WIDTH;
+  if (a.tiled) {
+    const unsigned rows = columns >> a.across_log2, row = slot & (rows - 1), rest = slot / rows;
+    i = rest % WIDTH, column = row << a.across_log2 | rest / WIDTH;
+  }
+  cell = i * columns + column;
+  const unsigned pack = pack_of(a, column, columns);
+  unsigned place[3];
   if (pack >= a.kept.packs || i >= a.kept.locate(pack, place)) return false;
   offset = place[0] + i * a.kept.row_stride[0];
   number = place[1] + i * a.kept.row_stride[1];
@@ -378,11 +396,11 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
   State state[WIDTH];
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
-  if (blockIdx.x * columns + column < a.kept.packs) {
-    long long place[3];
-    unsigned count = a.kept.locate(blockIdx.x * columns + column, place);
+  const unsigned own = pack_of(a, column, columns);
+  if (own < a.kept.packs) {
+    unsigned place[3], count = a.kept.locate(own, place);
     const ELEMENT* source = a.a + place[2];
-    long long step = a.kept.row_stride[2];
+    const int step = a.kept.row_stride[2];
     bool contiguous = count == WIDTH && step == 1;
     unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
     for (unsigned position = first + lane; position < last; position += BATCH * lanes) {
@@ -408,24 +426,19 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) tile[(lane * WIDTH + i) * columns + column] = state[i];
   merge_lanes(reduction, tile, items, lanes);
-  // Neighbouring threads write neighbouring elements.
-  for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK) {
-    long long offset, number;
-    if (locate_column(a, slot, columns, offset, number)) deliver(a, tile[slot % WIDTH * columns + slot / WIDTH], offset, number);
-  }
+  unsigned offset, number, cell;
+  for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK)
+    if (locate_column(a, slot, columns, offset, number, cell)) deliver(a, tile[cell], offset, number);
   if (!merges(a)) return;
   lanes = items < BLOCK ? BLOCK / items : 1;
   for (unsigned slot = threadIdx.x; slot < lanes * items; slot += BLOCK) {
-    long long offset, number;
     State merged = reduction.start();
-    if (locate_column(a, slot % items, columns, offset, number)) merge_partials(a, reduction, merged, number, slot / items, lanes);
+    if (locate_column(a, slot % items, columns, offset, number, cell)) merge_partials(a, reduction, merged, number, slot / items, lanes);
     tile[slot] = merged;
   }
   merge_lanes(reduction, tile, items, lanes);
-  for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK) {
-    long long offset, number;
-    if (locate_column(a, slot, columns, offset, number)) conclude(a, tile[slot], offset, number);
-  }
+  for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK)
+    if (locate_column(a, slot, columns, offset, number, cell)) conclude(a, tile[slot], offset, number);
 }
 
 // --- partial results ---
