@@ -140,12 +140,23 @@ def _arguments(
         ("tiled", c_int(tiles is not None)),
         ("across_log2", c_uint(tiles.across.bit_length() - 1 if tiles else 0)),
         ("blocks_across", Divisor.of(tiles.blocks_across if tiles else 1)),
+        ("even", c_int(_even(operation, reduced, kept, windows))),
         ("windows", c_int(windows)),
         ("op", c_int(reduction.op)),
         ("propagate", c_int(reduction.nan)),
         ("c_type", c_int(operation.C.scalar_type)),
         ("index_bytes", c_int(INDEX_BYTES[reduction.indices_type])),
     )
+
+
+def _even(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool) -> bool:
+    """Whether what a thread reads are whole packs one step apart, at multiples of a pack if A is."""
+    width = pack_width(operation.A)
+    if operation.division.rows:
+        return reduced.outer_rank == 0 and reduced.row_stride[1] == 1 and reduced.row % width == 0 and not windows
+    steps = [reduced.row_stride[1], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
+    rows = kept.row_stride[2] == 1 and kept.row % width == 0
+    return reduced.outer_rank == 0 and rows and all(step % width == 0 for step in steps)
 
 
 class _Walk:

@@ -15,7 +15,7 @@
 #include "types.cuh"
 
 constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 8 : 16 / sizeof(ELEMENT);  // elements of a pack
-constexpr int BATCH = 4;  // accesses of a thread that are on their way together
+constexpr int BATCH = 4, EVEN_BATCH = 8;  // accesses of a thread that are on their way together
 constexpr int BLOCK = 256;
 constexpr int RESIDENT = sizeof(ELEMENT) == 1 ? 2 : 4;  // blocks that the registers of a processor hold
 constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) >= 4 ? 4 : 2;
@@ -42,6 +42,7 @@ struct Arguments {
   int tiled;                 // columns: a block's are `across` packs of several rows, not neighbours
   unsigned across_log2;
   Divisor blocks_across;
+  int even;     // packs of A are one step apart, whole, and at multiples of 16 bytes if A is
   int windows;  // rows start anywhere: their packs start at multiples of 16 bytes, the outer ones reach over the ends
   int op, propagate, c_type, index_bytes;
 };
@@ -287,6 +288,29 @@ __device__ __forceinline__ void reduce_partial(const Reduction& reduction, typen
     if (begin <= i && i < end) reduction.add(state[i], load<COMPUTE>(loaded[i]), index + i * index_step);
 }
 
+// Reduces `count` whole packs `step` elements apart: most reductions of packed tensors.
+template <class Reduction>
+__device__ __forceinline__ void reduce_even(const Reduction& reduction, typename Reduction::State* state, const ELEMENT* pointer, unsigned step, unsigned count,
+                                            unsigned index, unsigned pack_step, unsigned index_step) {
+  for (unsigned done = 0; done < count; done += EVEN_BATCH, index += EVEN_BATCH * pack_step) {
+    Pack<ELEMENT, WIDTH> loaded[EVEN_BATCH];
+#pragma unroll
+    for (int u = 0; u < EVEN_BATCH; u++, pointer += step)
+      if (done + u < count) loaded[u] = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(pointer);
+#pragma unroll
+    for (int u = 0; u < EVEN_BATCH; u++)
+      if (done + u < count) {
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index + u * pack_step + i * index_step);
+      }
+  }
+}
+
+// How many of the packs from `first` to `last` one of the threads that share them takes.
+__device__ __forceinline__ unsigned share(const Arguments& a, unsigned first, unsigned last) {
+  return first < last ? ((last - first - 1) >> a.lanes_log2) + 1 : 0;
+}
+
 // --- rows ---
 
 struct Window {  // a pack of one row of A
@@ -323,6 +347,11 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
     const ELEMENT* source = a.a + place[2];
     unsigned index_step = a.reduced.row_stride[0];
     unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
+    if (a.even && aligned(a.a)) {
+      const unsigned from = first + lane, step = lanes * WIDTH;
+      reduce_even(reduction, state, source + from * WIDTH, step, share(a, from, last), from * WIDTH * index_step, step * index_step, index_step);
+      first = last;
+    }
     for (unsigned pack = first + lane; pack < last; pack += BATCH * lanes) {
       Batch batch;
       unsigned partial = 0;
@@ -403,6 +432,11 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
     const int step = a.kept.row_stride[2];
     bool contiguous = count == WIDTH && step == 1;
     unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
+    if (a.even && aligned(a.a)) {
+      const unsigned from = first + lane, step = a.reduced.row_stride[1], index_step = a.reduced.row_stride[0];
+      reduce_even(reduction, state, source + from * step, lanes * step, share(a, from, last), from * index_step, lanes * index_step, 0);
+      first = last;
+    }
     for (unsigned position = first + lane; position < last; position += BATCH * lanes) {
       Batch batch;
       unsigned partial = 0;
