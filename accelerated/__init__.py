@@ -15,6 +15,7 @@ __all__ = [
     "cuda_version",
     "facts",
     "gpu_is_usable",
+    "im2col",
     "implemented",
     "pooling",
     "reduce_tensor",

@@ -81,8 +81,8 @@ def im2col(operation: Im2Col, device: Any) -> Plan:
         ("pitch", c_int(_pitch(prod(extents), size))),
     )  # fmt: skip
     function = device.function("im2col.cu", "im2col", type_definitions(o.srcData.data_type, o))
-    grid, block = (prod(counts()), 1, 1), (THREADS, 1, 1)
-    return Plan(operation, [Launch(function, arguments, ("srcData", "colBuffer"), grid, block, shared_bytes(chunk, rows, columns))])
+    shape = (prod(counts()), 1, 1), (THREADS, 1, 1), shared_bytes(chunk, rows, columns)
+    return Plan(operation, [Launch(function, arguments, ("srcData", "colBuffer"), *shape)])
 
 
 def _pitch(elements: int, size: int) -> int:
