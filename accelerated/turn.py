@@ -89,7 +89,7 @@ def turned(
     if squares:
         counts = [-(-step.extent // widths[0]) for step in (across, along)]
         for log_threads in LOG_THREADS:
-            sides = _log_squares(*counts, log_threads)
+            sides = _log_squares(counts[0], counts[1], log_threads)
             tiles = [-(-count >> log) for count, log in zip(counts, sides, strict=True)]
             if prod(tiles) * outer >= enough:
                 break
@@ -120,11 +120,11 @@ def _packs(walk: Any, side: str, row: Any, rows: Any, tile: Sequence[int], width
         return row.extent % width == 0 and tile[0] % width == 0
     steps = [getattr(step, side) for step in walk.steps if step is not row and step is not rows]
     joined = getattr(row, side) == 1 and getattr(rows, side) == row.extent == tile[0]
-    together = all(step % width == 0 for step in (walk_base(walk, side), *steps, rows.extent * row.extent))
+    together = all(step % width == 0 for step in (_base(walk, side), *steps, rows.extent * row.extent))
     return joined and together and tile[0] * tile[1] % width == 0
 
 
-def walk_base(walk: Any, side: str) -> int:
+def _base(walk: Any, side: str) -> int:
     """Where the walk begins on a side, in elements."""
     return int(walk.source_base if side == "source" else walk.destination_base)
 
