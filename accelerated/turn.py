@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import c_int, c_uint
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -17,14 +18,16 @@ DIMENSIONS = 8
 LOG_LANES = (3, 2)  # bits of a warp's threads across and along
 
 PACK_BYTES = 16
-LOG_THREADS = (8, 7, 6)  # of a block of squares: the most of which there are enough blocks
+LOG_THREADS = (7, 6)  # of a block of squares: the most of which there are enough blocks
 LOG_SQUARES = 4  # most of a tile across, where there are enough along
-THREADS = 256  # of a block of elements
-NARROW = 128  # an extent that tiles hold as a whole
-LEAST_SIDE = 16  # of other tiles
-LEAST_RUN = 32  # of the other side of a narrow tile
-TILE_ELEMENTS = (2048, 1024, 512)  # at most what a block's threads have on their way at once
 ENOUGH_TILES = 8  # of a multiprocessor
+
+THREADS, WARP = 256, 32  # of a block of elements
+TILE_BYTES = 8192  # at most what goes through shared memory in packs: what a block's threads have on their way at once
+NARROW = (16, 8)  # of its shorter side: the most of which there are enough blocks
+SIDES = (*range(8, 64), *range(64, 257, WARP))  # at most, of other tiles
+MOST_ELEMENTS = 4096  # of those
+BLOCK_COST = 512  # of starting a block, in elements
 
 
 class _Dimension(ctypes.Structure):
@@ -43,10 +46,9 @@ class TurnArgument(ctypes.Structure):
         ("tiles_along", Divisor),
         ("tile_across", c_uint),
         ("tile_along", c_uint),
+        ("packs", c_int),
         ("in_across", Divisor),
         ("in_along", Divisor),
-        ("packs_in", c_int),
-        ("packs_out", c_int),
         ("rank", c_int),
         ("dimension", _Dimension * DIMENSIONS),
     ]
@@ -85,24 +87,27 @@ def turned(
     for d, step in enumerate(others):
         argument.dimension[d] = _Dimension(Divisor.of(step.extent), step.source, step.destination)
     outer = prod(step.extent for step in others)
-    enough = ENOUGH_TILES * multiprocessors
+    extents = across.extent, along.extent
     if squares:
-        counts = [-(-step.extent // widths[0]) for step in (across, along)]
+        counts = [-(-extent // widths[0]) for extent in extents]
         for log_threads in LOG_THREADS:
             sides = _log_squares(counts[0], counts[1], log_threads)
             tiles = [-(-count >> log) for count, log in zip(counts, sides, strict=True)]
-            if prod(tiles) * outer >= enough:
+            if prod(tiles) * outer >= ENOUGH_TILES * multiprocessors:
                 break
         threads, shared_bytes = 1 << log_threads, 0
     else:
-        for elements in TILE_ELEMENTS:
-            sides = _sides(across.extent, along.extent, elements, widths)
-            tiles = [-(-step.extent // side) for step, side in zip((across, along), sides, strict=True)]
-            if prod(tiles) * outer >= enough:
+        for narrow in NARROW:
+            sides = _narrow_sides(*extents, narrow, TILE_BYTES // source_bytes, widths)
+            if prod(-(-extent // side) for extent, side in zip(extents, sides, strict=True)) * outer >= multiprocessors:
                 break
+        argument.packs = _packs(walk, "source", across, along, sides, widths[0]) and _packs(
+            walk, "destination", along, across, sides[::-1], widths[1]
+        )
+        if not argument.packs:
+            sides = _sides(*extents, outer, multiprocessors)
+        tiles = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
         argument.in_across, argument.in_along = map(Divisor.of, sides)
-        argument.packs_in = _packs(walk, "source", across, along, sides, widths[0])
-        argument.packs_out = _packs(walk, "destination", along, across, sides[::-1], widths[1])
         threads, shared_bytes = THREADS, (sides[0] | 1) * sides[1] * source_bytes
     argument.tile_across, argument.tile_along = sides
     argument.tiles_across, argument.tiles_along = map(Divisor.of, tiles)
@@ -139,19 +144,34 @@ def _log_squares(across: int, along: int, log_threads: int) -> tuple[int, int]:
     return log_threads - log_along, log_along
 
 
-def _sides(across: int, along: int, elements: int, widths: tuple[int, int]) -> tuple[int, int]:
-    """The sides of a tile of at most about so many elements: narrow extents whole, others in equal parts of whole packs,
-    as few tiles as possible, the squarest of those."""
-    if along <= NARROW and along <= across:
-        return _part(across, max(LEAST_RUN, elements // along), widths[0]), along
-    if across <= NARROW:
-        return across, _part(along, max(LEAST_RUN, elements // across), widths[1])
-    sides = {_part(along, side, widths[1]) for side in range(LEAST_SIDE, elements // LEAST_SIDE + 1)}
-    choices = [(_part(across, max(1, elements // side), widths[0]), side) for side in sorted(sides)]
-    return min(choices, key=lambda tile: (-(-across // tile[0]) * -(-along // tile[1]), abs(tile[0] - tile[1])))
+def _narrow_sides(
+    across: int, along: int, narrow: int, elements: int, widths: tuple[int, int]
+) -> tuple[int, int]:
+    """The sides of a tile of about so many elements: the shorter extent, or so much of it, and whole packs of the other."""
+    if along <= across:
+        return _part(across, max(1, elements // min(along, narrow)), widths[0]), min(along, narrow)
+    return min(across, narrow), _part(along, max(1, elements // min(across, narrow)), widths[1])
 
 
 def _part(extent: int, most: int, width: int) -> int:
-    """The extent in as few equal parts as have at most so many elements, rounded to packs where that makes no more parts."""
+    """The extent in as few equal parts as have at most so many elements, rounded to whole packs."""
     part = -(-extent // -(-extent // most))
     return min(extent, -(-part // width) * width)
+
+
+def _sides(across: int, along: int, outer: int, multiprocessors: int) -> tuple[int, int]:
+    """The sides of a tile of elements for which the busiest multiprocessor has least to do: a warp along a row of one
+    side, the block's warps side by side on the other.
+    """
+    warps = THREADS // WARP
+
+    def parts(extent: int) -> set[int]:
+        return {-(-extent // -(-extent // side)) for side in SIDES}
+
+    def cost(tile: tuple[int, int]) -> int:
+        lanes, rows = ([-(-side // unit) * unit for side in tile] for unit in (WARP, warps))
+        blocks = -(-across // tile[0]) * -(-along // tile[1]) * outer
+        return -(-blocks // multiprocessors) * (lanes[0] * rows[1] + rows[0] * lanes[1] + BLOCK_COST)
+
+    tiles = product(sorted(parts(across)), sorted(parts(along)))
+    return min((tile for tile in tiles if prod(tile) <= MOST_ELEMENTS), key=cost)

@@ -4,8 +4,9 @@
 //
 // Floor: bytes, one element read and one written. Where packs of 16 bytes exist on both sides a thread turns a square of
 // them in its registers: 16 bytes on their way for each of its rows, 4 or 8, and no shared memory; a warp reads pieces of
-// 128 bytes and writes pieces of 64. Elsewhere elements go through shared memory one by one: neighbouring threads on
-// neighbouring elements of both sides, some 26 instructions each, or on packs of a side that has them.
+// 128 bytes and writes pieces of 64. Elsewhere tiles go through shared memory: pack by pack where a narrow dimension makes both sides
+// runs of packs, else element by element, a warp along a row of the tile on either side, so that the next element
+// is a fixed step away: some 12 instructions each.
 #pragma once
 #include "transform.cuh"
 
@@ -20,8 +21,8 @@ struct Turn {
   int source_base, destination_base;
   Divisor tiles_across, tiles_along;
   unsigned tile_across, tile_along;  // packs: logarithms, in squares; else elements
-  Divisor in_across, in_along;       // by the extents of a tile of elements
-  int packs_in, packs_out;           // of a tile of elements: whether packs of that side are contiguous and, where the addresses are, aligned
+  int packs;                         // of a tile of elements: whether both sides are runs of packs, aligned where the addresses are
+  Divisor in_across, in_along;       // then: by the extents of the tile
   int rank;
   Dimension dimension[TURN_DIMENSIONS];
 
@@ -84,32 +85,40 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_pa
   if constexpr (same_type<S, D> && (sizeof(S) == 4 || sizeof(S) == 2)) turn_squares(turn, source, destination, write);
 }
 
-// A tile a block, through shared memory: IN elements of the source at once, OUT of the destination. Packs of more than one
-// may reach over the end of a row of the tile where the next one follows it in memory.
-template <int IN, int OUT, class S, class D, class Write>
-__device__ __forceinline__ void turn_tile(const Turn& turn, const S* source, D* destination, Write write) {
-  constexpr unsigned BATCH = IN == 1 ? 8 : 2;  // reads of a thread that are on their way together
-  S* tile = reinterpret_cast<S*>(shared_memory);
-  unsigned tile_x, tile_y;
-  int from, to;
-  turn.locate(tile_x, tile_y, from, to);
-  const unsigned first_a = tile_x * turn.tile_across, first_b = tile_y * turn.tile_along, pitch = turn.tile_across | 1;
-  const unsigned across = min(turn.tile_across, turn.across - first_a), along = min(turn.tile_along, turn.along - first_b);
-  source += from + static_cast<int>(first_a) + static_cast<int>(first_b) * turn.source_along;
-  destination += to + static_cast<int>(first_b) + static_cast<int>(first_a) * turn.destination_across;
-  const unsigned ends_in = along * turn.tile_across, ends_out = across * turn.tile_along;
+// A tile of a block: where it is, its extents.
+template <class S, class D> struct Tile {
+  const S* source;
+  D* destination;
+  unsigned across, along, pitch;  // of what exists, of a row in shared memory
 
-  for (unsigned first = threadIdx.x * IN; first < ends_in; first += BATCH * blockDim.x * IN) {
+  __device__ __forceinline__ Tile(const Turn& turn, const S* source_start, D* destination_start) {
+    unsigned tile_x, tile_y;
+    int from, to;
+    turn.locate(tile_x, tile_y, from, to);
+    const unsigned first_a = tile_x * turn.tile_across, first_b = tile_y * turn.tile_along;
+    across = min(turn.tile_across, turn.across - first_a), along = min(turn.tile_along, turn.along - first_b);
+    pitch = turn.tile_across | 1;
+    source = source_start + (from + static_cast<int>(first_a) + static_cast<int>(first_b) * turn.source_along);
+    destination = destination_start + (to + static_cast<int>(first_b) + static_cast<int>(first_a) * turn.destination_across);
+  }
+};
+
+// Packs on both sides. They may reach over the end of a row of the tile where the next one follows it in memory.
+template <class S, class D, class Write> __device__ __forceinline__ void turn_runs(const Turn& turn, const Tile<S, D>& at, Write write) {
+  constexpr unsigned IN = 16 / sizeof(S), OUT = 16 / sizeof(D), BATCH = 2;  // reads of a thread that are on their way together
+  S* tile = reinterpret_cast<S*>(shared_memory);
+  const unsigned ends_in = at.along * turn.tile_across, ends_out = at.across * turn.tile_along;
+  for (unsigned first = threadIdx.x * IN; first < ends_in; first += BATCH * TURN_THREADS * IN) {
     Pack<S, IN> loaded[BATCH];
     unsigned place[BATCH], left[BATCH];  // to the end of the row
 #pragma unroll
     for (unsigned k = 0; k < BATCH; k++) {
-      const unsigned element = first + k * blockDim.x * IN;
+      const unsigned element = first + k * TURN_THREADS * IN;
       unsigned a, b = turn.in_across.divide(element, a);
-      const bool exists = element < ends_in && a < across;
-      place[k] = exists ? b * pitch + a : ~0u;
+      const bool exists = element < ends_in && a < at.across;
+      place[k] = exists ? b * at.pitch + a : ~0u;
       left[k] = turn.tile_across - a;
-      if (exists) loaded[k] = *reinterpret_cast<const Pack<S, IN>*>(source + (static_cast<int>(a) + static_cast<int>(b) * turn.source_along));
+      if (exists) loaded[k] = *reinterpret_cast<const Pack<S, IN>*>(at.source + (static_cast<int>(a) + static_cast<int>(b) * turn.source_along));
     }
 #pragma unroll
     for (unsigned k = 0; k < BATCH; k++)
@@ -117,33 +126,58 @@ __device__ __forceinline__ void turn_tile(const Turn& turn, const S* source, D* 
 #pragma unroll
         for (unsigned i = 0; i < IN; i++) {
           tile[place[k]++] = loaded[k].item[i];
-          if (IN > 1 && --left[k] == 0) place[k] += pitch - turn.tile_across, left[k] = turn.tile_across;
+          if (--left[k] == 0) place[k] += at.pitch - turn.tile_across, left[k] = turn.tile_across;
         }
       }
   }
   __syncthreads();
-#pragma unroll (OUT == 1 ? 4 : 1)
-  for (unsigned element = threadIdx.x * OUT; element < ends_out; element += blockDim.x * OUT) {
+  for (unsigned element = threadIdx.x * OUT; element < ends_out; element += TURN_THREADS * OUT) {
     unsigned b, a = turn.in_along.divide(element, b);
-    if (b >= along) continue;
-    D* target = destination + (static_cast<int>(b) + static_cast<int>(a) * turn.destination_across);
-    unsigned place = b * pitch + a;
+    if (b >= at.along) continue;
+    D* target = at.destination + (static_cast<int>(b) + static_cast<int>(a) * turn.destination_across);
+    unsigned place = b * at.pitch + a;
     Pack<S, OUT> values;
 #pragma unroll
     for (unsigned i = 0; i < OUT; i++) {
       values.item[i] = tile[place];
-      place += pitch;
-      if (OUT > 1 && ++b == turn.tile_along) b = 0, place += 1 - turn.tile_along * pitch;
+      place += at.pitch;
+      if (++b == turn.tile_along) b = 0, place += 1 - turn.tile_along * at.pitch;
     }
     write(target, 1, (1u << OUT) - 1, values);
   }
 }
 
+// Element by element.
+template <class S, class D, class Write> __device__ __forceinline__ void turn_rows(const Turn& turn, const Tile<S, D>& at, Write write) {
+  constexpr unsigned WARPS = TURN_THREADS / 32, BATCH = 8;
+  S* tile = reinterpret_cast<S*>(shared_memory);
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (unsigned a = lane; a < at.across; a += 32) {
+    const S* from = at.source + (static_cast<int>(a) + static_cast<int>(warp) * turn.source_along);
+    S* place = tile + (warp * at.pitch + a);
+    const int step = static_cast<int>(WARPS) * turn.source_along;
+    for (unsigned b = warp; b < at.along; b += BATCH * WARPS, place += BATCH * WARPS * at.pitch) {
+      S loaded[BATCH];
+#pragma unroll
+      for (unsigned k = 0; k < BATCH; k++, from += step)
+        if (b + k * WARPS < at.along) loaded[k] = *from;
+#pragma unroll
+      for (unsigned k = 0; k < BATCH; k++)
+        if (b + k * WARPS < at.along) place[k * WARPS * at.pitch] = loaded[k];
+    }
+  }
+  __syncthreads();
+  for (unsigned b = lane; b < at.along; b += 32) {
+    D* target = at.destination + (static_cast<int>(b) + static_cast<int>(warp) * turn.destination_across);
+    const S* place = tile + b * at.pitch;
+    const int step = static_cast<int>(WARPS) * turn.destination_across;
+#pragma unroll 4
+    for (unsigned a = warp; a < at.across; a += WARPS, target += step) write(target, 1, 1, Pack<S, 1>{place[a]});
+  }
+}
+
 template <class S, class D, class Write> __device__ __forceinline__ void turn_elements(const Turn& turn, const S* source, D* destination, Write write) {
-  constexpr int IN = 16 / sizeof(S), OUT = 16 / sizeof(D);
-  const bool packs_in = turn.packs_in && reinterpret_cast<uintptr_t>(source) % 16 == 0;
-  if (packs_in && turn.packs_out) turn_tile<IN, OUT>(turn, source, destination, write);
-  else if (packs_in) turn_tile<IN, 1>(turn, source, destination, write);
-  else if (turn.packs_out) turn_tile<1, OUT>(turn, source, destination, write);
-  else turn_tile<1, 1>(turn, source, destination, write);
+  const Tile<S, D> at(turn, source, destination);
+  if (turn.packs && reinterpret_cast<uintptr_t>(source) % 16 == 0) turn_runs(turn, at, write);
+  else turn_rows(turn, at, write);
 }
