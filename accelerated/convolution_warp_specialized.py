@@ -29,8 +29,7 @@ PRODUCTS = 32  # positions x filters that the tensor cores multiply with 128 byt
 
 class Tile(NamedTuple):
     """What a block computes at once. consumers: warpgroups that multiply. alternating: they have tiles of their own.
-    planes: y lies in planes. pace: the share of the tensor cores' rate that long sums reach, measured on an H200. blocks:
-    how many bring filters for each other."""
+    planes: y lies in planes. pace: the share of the tensor cores' rate that long sums reach, measured on an H200."""
 
     positions: int
     filters: int
@@ -39,11 +38,10 @@ class Tile(NamedTuple):
     alternating: bool
     planes: bool
     pace: float
-    blocks: int = 1
 
     @property
     def kernel(self) -> str:
-        kind = "planes_" * self.planes + "alternating_" * self.alternating + "paired_" * (self.blocks > 1)
+        kind = ("planes_" if self.planes else "") + ("alternating_" if self.alternating else "")
         return f"specialized_{kind}{self.positions}x{self.filters}"
 
     @property
@@ -65,7 +63,6 @@ class Tile(NamedTuple):
 
 
 TILES = (
-    Tile(128, 256, 2, 4, False, False, 0.76, blocks=2),
     Tile(128, 256, 2, 4, False, False, 0.74),
     Tile(192, 128, 3, 4, False, False, 0.69),
     Tile(128, 128, 2, 6, False, False, 0.67),
@@ -83,18 +80,17 @@ def choose_tile(
     can write."""
 
     def clocks(tile: Tile) -> float:
-        teams = -(-value.filters // tile.filters) * -(-value.positions // (tile.positions * tile.blocks)) * groups
+        count = -(-value.filters // tile.filters) * -(-value.positions // tile.positions) * groups
         mapped = result is not None and tile.planes == planes
-        at_once = max(1, multiprocessors // tile.blocks)
-        return tile.clocks(-(-teams // at_once), rounds, RESULTS if mapped else RESULTS_OF_WARPS)
+        return tile.clocks(-(-count // multiprocessors), rounds, RESULTS if mapped else RESULTS_OF_WARPS)
 
     return min((tile for tile in TILES if planes or not tile.planes), key=clocks)
 
 
 def _maps(
-    value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile, blocks: int
+    value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile
 ) -> tuple[Columns, Boxes] | None:
-    """(of x, of w), or None where the copy engine cannot read them; blocks: that bring filters together."""
+    """(of x, of w), or None where the copy engine cannot read them."""
     element = "tf32" if element == "float" else element
     channels, taps = value.lanes.divisor, [filter.divisor for filter in value.filter]
     plain = (
@@ -133,7 +129,7 @@ def _maps(
     )  # fmt: skip
     filters = Boxes(
         element, (channels, prod(taps), value.filters * groups),
-        (channels * element_bytes, value.row * element_bytes), box=(ROW_BYTES // element_bytes, 1, tile.filters // blocks),
+        (channels * element_bytes, value.row * element_bytes), box=(ROW_BYTES // element_bytes, 1, tile.filters),
     )  # fmt: skip
     return (image, filters) if image.is_possible and filters.is_possible else None
 
@@ -208,11 +204,10 @@ def warp_specialized_launch(
         result = None
     if offsets[2] and result is None:
         return None  # the warps write to y itself
-    blocks = tile.blocks if device.kind == "gpu" else 1  # the emulated device runs one at a time
-    maps = _maps(value, groups, element, element_bytes, tile, blocks)
+    maps = _maps(value, groups, element, element_bytes, tile)
     if maps is None:
         return None
-    filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-value.positions // (tile.positions * blocks))
+    filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-value.positions // tile.positions)
     count = filter_tiles * position_tiles * groups
     fields = [
         *pointers(6),
@@ -232,7 +227,7 @@ def warp_specialized_launch(
     size = ctypes.sizeof(structure(*fields))
     arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ALIGNMENT))()))
     function = device.function_when_ready(SOURCE, tile.kernel, definitions)
-    grid = (min(count, max(1, device.multiprocessors // blocks)) * blocks, 1, 1)
+    grid = (min(count, device.multiprocessors), 1, 1)
     launch = Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)
     places = [(maps[0], "image", 0, offsets[0]), (maps[1], "filter", 1, offsets[1])]
     if result is not None:

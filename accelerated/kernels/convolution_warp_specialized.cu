@@ -7,8 +7,7 @@
 // whole tiles in turn, so that one writes results while the other multiplies.
 // Shared memory sets the pace next to the tensor cores: a round of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 // The copy engine writes the results, too, and brings what they are blended with. Rows of the product are positions and columns filters, or, where y lies in
-// PLANES, the other way round, so that 128 bytes of a row lie side by side in y. Blocks in pairs multiply neighbouring positions with the
-// same filters: each brings half of those for both, a third less to bring for a tile of 128 x 256.
+// PLANES, the other way round, so that 128 bytes of a row lie side by side in y.
 #include "convolution.cuh"
 #include "tensor_maps.cuh"
 
@@ -31,7 +30,7 @@ struct Arguments {
   TensorMap image, filter, result, blended;
   Convolution convolution;
   Epilogue epilogue;
-  Divisor position_tiles, filter_tiles;  // tiles, of a pair if there are such, run over filters first, then positions, then groups
+  Divisor position_tiles, filter_tiles;  // tiles run over filters first, then positions, then groups
   int tiles, group_channels, channel_rounds;
   int boxes;      // results go through their map
   int kept;       // every tile has the same rows of the filter, and a stage of the ring always the same ones of those
@@ -42,12 +41,12 @@ struct Tile {
   unsigned group, position, filter;  // the first of the tile
 };
 
-// COLUMNS of the product and ROWS of each of CONSUMERS warpgroups; TEAM: blocks that bring the filters together.
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bool PLANES, int TEAM> struct Multiplication {
+// COLUMNS of the product and ROWS of each of CONSUMERS warpgroups.
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bool PLANES> struct Multiplication {
   static constexpr int ALL_ROWS = ALTERNATING ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
   static constexpr int POSITIONS = PLANES ? COLUMNS : ALL_ROWS, FILTERS = PLANES ? ALL_ROWS : COLUMNS;
   static constexpr int STAGE_BYTES = (POSITIONS + FILTERS) * ROW_BYTES;
-  static constexpr int ARRIVALS = TEAM * (ALTERNATING ? 4 : 4 * CONSUMERS);  // warps that read a stage
+  static constexpr int ARRIVALS = ALTERNATING ? 4 : 4 * CONSUMERS;  // warps that read a stage
   static constexpr int BIASES = PLANES ? 1 : COLUMNS / 32;          // that a lane remembers
   static constexpr int ROW_BOXES = COLUMNS / DEPTH, ALL_BOXES = BLOCKS * ROW_BOXES;  // of a warp's results: across, in all
   static_assert(STAGES <= MOST_STAGES && (!ALTERNATING || CONSUMERS == 2));
@@ -63,8 +62,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
     Tile tile;
     const unsigned rest = a.filter_tiles.divide(index, tile.filter);
     tile.group = a.position_tiles.divide(rest, tile.position);
-    tile.filter *= FILTERS;
-    tile.position = TEAM > 1 ? (tile.position * TEAM + rank_in_cluster()) * POSITIONS : tile.position * POSITIONS;
+    tile.filter *= FILTERS, tile.position *= POSITIONS;
     return tile;
   }
   __device__ __forceinline__ int rounds() const {
@@ -81,7 +79,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
     const Convolution& c = a.convolution;
     const int height = c.filter[1].divisor, width = c.filter[2].divisor;
     unsigned filled = 0;  // stages, in all
-    for (unsigned index = blockIdx.x / TEAM; index < a.tiles; index += gridDim.x / TEAM) {
+    for (unsigned index = blockIdx.x; index < a.tiles; index += gridDim.x) {
       const Tile tile = find_tile(index);
       unsigned at[4];
       split_position(c, tile.position, at);
@@ -96,36 +94,23 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
             barrier_wait(&empty[stage], parity ^ 1);
             barrier_arrive_with(&full[stage], has_filters ? POSITIONS * ROW_BYTES : STAGE_BYTES);
             load_columns(to, a.image, &full[stage], channel + round * DEPTH, column, row, at[0], right * c.dilation[2], down * c.dilation[1]);
-            if (!has_filters) load_filters(to + POSITIONS * ROW_BYTES, round * DEPTH, tap, filter);
+            if (!has_filters) load_box(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, tap, filter);
             advance(1);
           }
     }
   }
 
-  __device__ __forceinline__ void load_filters(unsigned char* to, int channel, int tap, int filter) const {
-    if constexpr (TEAM > 1) {
-      const int first = rank_in_cluster() * (FILTERS / TEAM);
-      load_box_for_all(to + first * ROW_BYTES, a.filter, &full[stage], channel, tap, filter + first, TEAM);
-    } else {
-      load_box(to, a.filter, &full[stage], channel, tap, filter);
-    }
-  }
-
   __device__ __forceinline__ void release(unsigned used) const {
-    if constexpr (TEAM > 1) {
-      if (threadIdx.x % 32 < TEAM) barrier_arrive_at(&empty[used], threadIdx.x % 32);
-    } else {
-      if (threadIdx.x % 32 == 0) barrier_arrive(&empty[used]);
-    }
+    if (threadIdx.x % 32 == 0) barrier_arrive(&empty[used]);
   }
 
   __device__ __forceinline__ void consume(unsigned char* scratch) {
     const int group = threadIdx.x / WARPGROUP - 1, count = rounds();
     const int first_row = ALTERNATING ? 0 : group * ROWS;
-    unsigned index = blockIdx.x / TEAM;
+    unsigned index = blockIdx.x;
     if (ALTERNATING && group == 1) index += gridDim.x, advance(count);
     unsigned turn_parity = group == 0;  // the first warpgroup begins
-    for (; index < a.tiles; index += ALTERNATING ? CONSUMERS * gridDim.x : gridDim.x / TEAM) {
+    for (; index < a.tiles; index += ALTERNATING ? CONSUMERS * gridDim.x : gridDim.x) {
       const Tile tile = find_tile(index);
       float sums[BLOCKS][COLUMNS / 2], bias[BIASES];
 #pragma unroll
@@ -322,10 +307,10 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
   }
 };
 
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bool PLANES, int TEAM>
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bool PLANES>
 __device__ __forceinline__ void multiply(const Arguments& a) {
 #if defined(EMULATED_CUDA) || defined(WARPGROUP_INSTRUCTIONS)
-  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES, TEAM>;
+  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES>;
   constexpr int WARPS = CONSUMERS * WARPGROUP / 32;
   __shared__ Barrier full[STAGES], empty[STAGES], turn[CONSUMERS], came[WARPS * BOXES];
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
@@ -336,8 +321,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     for (int i = 0; i < WARPS * BOXES; i++) barrier_init(&came[i], 1);
     publish_barriers();
   }
-  if (TEAM > 1) synchronize_cluster();
-  else __syncthreads();
+  __syncthreads();
   const int warp = threadIdx.x / 32 - WARPGROUP / 32;  // of those that multiply
   M m{a, stages, full, empty, turn, came + warp * BOXES};
   if (warp < 0) {
@@ -347,29 +331,19 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     take_registers<CONSUMERS == 2 ? 232 : 152>();
     m.consume(scratch + warp * SCRATCH_BYTES);
   }
-  if (TEAM > 1) synchronize_cluster();  // the other block may still bring filters, or tell that it has read its own
 #endif
 }
 
-#ifdef __CUDACC__
-#define PAIR_OF_BLOCKS __cluster_dims__(2, 1, 1)
-constexpr int PAIR = 2;
-#else
-#define PAIR_OF_BLOCKS
-constexpr int PAIR = 1;  // the emulated device runs one block at a time
-#endif
-
 // name: positions x filters of a tile, and `alternating` where each warpgroup has tiles of its own
-#define KERNEL(name, TOGETHER, COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES, TEAM)                                      \
-  extern "C" __global__ void TOGETHER __launch_bounds__((CONSUMERS + 1) * 128, 1) name(const __grid_constant__ Arguments a) { \
-    wait_for_earlier_kernels();                                                                                                \
-    multiply<COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES, TEAM>(a);                                                  \
+#define KERNEL(name, COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES)                                                           \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) name(const __grid_constant__ Arguments a) { \
+    wait_for_earlier_kernels();                                                                                       \
+    multiply<COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES>(a);                                               \
   }
-KERNEL(specialized_paired_128x256, PAIR_OF_BLOCKS, 256, 64, 2, 4, false, false, PAIR)
-KERNEL(specialized_128x256, , 256, 64, 2, 4, false, false, 1)
-KERNEL(specialized_192x128, , 128, 64, 3, 4, false, false, 1)
-KERNEL(specialized_128x128, , 128, 64, 2, 6, false, false, 1)
-KERNEL(specialized_128x64, , 64, 64, 2, 8, false, false, 1)
-KERNEL(specialized_256x64, , 64, 128, 2, 4, false, false, 1)
-KERNEL(specialized_alternating_128x128, , 128, 128, 2, 6, true, false, 1)
-KERNEL(specialized_planes_256x128, , 256, 64, 2, 4, false, true, 1)
+KERNEL(specialized_128x256, 256, 64, 2, 4, false, false)
+KERNEL(specialized_192x128, 128, 64, 3, 4, false, false)
+KERNEL(specialized_128x128, 128, 64, 2, 6, false, false)
+KERNEL(specialized_128x64, 64, 64, 2, 8, false, false)
+KERNEL(specialized_256x64, 64, 128, 2, 4, false, false)
+KERNEL(specialized_alternating_128x128, 128, 128, 2, 6, true, false)
+KERNEL(specialized_planes_256x128, 256, 64, 2, 4, false, true)

@@ -153,12 +153,6 @@ inline void load_columns(unsigned char* to, const TensorMap& map, Barrier* barri
 inline void load_box(unsigned char* to, const TensorMap& map, Barrier* barrier, int first, int second, int third) {
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third}, {}});
 }
-inline void load_box_for_all(unsigned char* to, const TensorMap& map, Barrier* barrier, int first, int second, int third, int) {
-  load_box(to, map, barrier, first, second, third);
-}
-inline void barrier_arrive_at(Barrier* barrier, int) { barrier_arrive(barrier); }
-inline int rank_in_cluster() { return 0; }
-inline void synchronize_cluster(EMULATED_SITE_PARAMETERS) { emulated::barrier(EMULATED_SITE("synchronize_cluster"), false); }
 inline void store_box(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
   emulated::writes[emulated::current->rank].push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third}});
 }
@@ -212,26 +206,6 @@ __device__ __forceinline__ void load_box(unsigned char* to, const TensorMap& map
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
       ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third) : "memory");
-}
-// The same place of every block of the cluster, and the same barrier there, of the first `blocks`.
-__device__ __forceinline__ void load_box_for_all(unsigned char* to, const TensorMap& map, Barrier* barrier, int first, int second, int third, int blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;"
-      ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third),
-      "h"(static_cast<unsigned short>((1 << blocks) - 1)) : "memory");
-}
-__device__ __forceinline__ void barrier_arrive_at(Barrier* barrier, int block) {
-  asm volatile(
-      "{.reg .b32 address; mapa.shared::cluster.u32 address, %0, %1; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [address];}"
-      ::"r"(shared_address(barrier)), "r"(block) : "memory");
-}
-__device__ __forceinline__ int rank_in_cluster() {
-  unsigned rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-__device__ __forceinline__ void synchronize_cluster() {
-  asm volatile("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;" ::: "memory");
 }
 // Writes a box from rows in shared memory; what lies outside the tensor is left out. The rows were published by all who
 // wrote them. commit_stores() closes a group; wait_for_stores() before the rows are written again, or the thread ends.
