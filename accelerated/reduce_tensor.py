@@ -137,6 +137,7 @@ def _arguments(
         ("segments", c_uint(segments)),
         ("segment", c_uint(-(-reduced.packs // segments))),
         ("lanes_log2", c_uint(lanes.bit_length() - 1)),
+        ("alone", c_int(lanes == 1 and tiles is None and _alone(operation, kept))),
         ("tiled", c_int(tiles is not None)),
         ("across_log2", c_uint(tiles.across.bit_length() - 1 if tiles else 0)),
         ("blocks_across", Divisor.of(tiles.blocks_across if tiles else 1)),
@@ -157,6 +158,14 @@ def _even(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool) -> bo
     steps = [reduced.row_stride[1], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
     rows = kept.row_stride[2] == 1 and kept.row % width == 0
     return reduced.outer_rank == 0 and rows and all(step % width == 0 for step in steps)
+
+
+def _alone(operation: ReduceTensor, kept: Any) -> bool:
+    """Whether a thread of columns can write a whole pack of C."""
+    width = pack_width(operation.A)
+    plain = not operation.division.rows and operation.division.segments == 1 and not operation.wants_indices
+    steps = [kept.outer[d].stride[0] for d in range(kept.outer_rank)]
+    return plain and kept.row_stride[0] == 1 and all(step % width == 0 for step in (kept.row, *steps))
 
 
 class _Walk:

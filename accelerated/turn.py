@@ -144,9 +144,7 @@ def _log_squares(across: int, along: int, log_threads: int) -> tuple[int, int]:
     return log_threads - log_along, log_along
 
 
-def _narrow_sides(
-    across: int, along: int, narrow: int, elements: int, widths: tuple[int, int]
-) -> tuple[int, int]:
+def _narrow_sides(across: int, along: int, narrow: int, elements: int, widths: tuple[int, int]) -> tuple[int, int]:
     """The sides of a tile of about so many elements: the shorter extent, or so much of it, and whole packs of the other."""
     if along <= across:
         return _part(across, max(1, elements // min(along, narrow)), widths[0]), min(along, narrow)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 
 import numpy as np
@@ -150,3 +151,14 @@ def test_results_across_the_rows_of_a(backend, monkeypatch, dims, to, data_type,
     assert not operation.division.rows and operation.division.segments == 1
     run(backend, operation, prepare(operation, "ties", 0))
     assert chosen[0] and chosen[0].blocks > 1
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims, alone", [((3, 16, 5, 9), True), ((3, 5, 5, 9), False)], ids=["packs", "no packs"])
+def test_a_thread_has_a_pack_of_c_to_itself(backend, dims, alone, data_type, beta):
+    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, data_type, dims, (1, *dims[1:]))
+    operation = dataclasses.replace(operation, beta=beta)
+    kept = plans._Walk(operation).columns(pack_width(operation.A))[1]
+    assert operation.division.lanes == 1 and plans._alone(operation, kept) == alone
+    run(backend, operation, prepare(operation, "ties", 0))

@@ -39,6 +39,7 @@ struct Arguments {
   unsigned outputs;  // elements of C
   unsigned segments, segment;  // how many there are, packs of one
   unsigned lanes_log2;
+  int alone;                 // columns: a thread has a whole pack of C to itself, aligned if C is
   int tiled;                 // columns: a block's are `across` packs of several rows, not neighbours
   unsigned across_log2;
   Divisor blocks_across;
@@ -129,12 +130,17 @@ __device__ __forceinline__ void store_index(const Arguments& a, long long number
   }
 }
 
-__device__ __forceinline__ void store_result(const Arguments& a, COMPUTE value, long long offset) {
+__device__ __forceinline__ COMPUTE finished(const Arguments& a, COMPUTE value) {
   switch (a.op) {
-    case AVG: value /= COMPUTE(a.length); break;
-    case NORM2: value = sqrt(value); break;
-    case MIN: value = -value; break;
+    case AVG: return value / COMPUTE(a.length);
+    case NORM2: return sqrt(value);
+    case MIN: return -value;
   }
+  return value;
+}
+
+__device__ __forceinline__ void store_result(const Arguments& a, COMPUTE value, long long offset) {
+  value = finished(a, value);
   switch (a.c_type) {
     case FLOAT: return blend_into<float>(a.c, offset, a, value);
     case DOUBLE: return blend_into<double>(a.c, offset, a, value);
@@ -142,6 +148,31 @@ __device__ __forceinline__ void store_result(const Arguments& a, COMPUTE value, 
     case INT8: return blend_into<int8>(a.c, offset, a, value);
   }
 }
+
+// A pack of results side by side.
+template <class T> __device__ __forceinline__ void blend_pack(const Arguments& a, unsigned offset, const Value (&state)[WIDTH]) {
+  using Results = Pack<T, WIDTH>;
+  Results* place = reinterpret_cast<Results*>(static_cast<T*>(a.c) + offset);
+  Results prior, results;
+  if (a.beta != COMPUTE(0)) prior = *place;
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) {
+    COMPUTE value = a.alpha * finished(a, state[i].value);
+    if (a.beta != COMPUTE(0)) value += a.beta * load<COMPUTE>(prior.item[i]);
+    results.item[i] = store<T>(value);
+  }
+  *place = results;
+}
+
+__device__ __forceinline__ void conclude_pack(const Arguments& a, const Value (&state)[WIDTH], unsigned offset) {
+  switch (a.c_type) {
+    case FLOAT: return blend_pack<float>(a, offset, state);
+    case DOUBLE: return blend_pack<double>(a, offset, state);
+    case HALF: return blend_pack<half>(a, offset, state);
+    case INT8: return blend_pack<int8>(a, offset, state);
+  }
+}
+__device__ __forceinline__ void conclude_pack(const Arguments&, const Ranked (&)[WIDTH], unsigned) {}
 
 __device__ __forceinline__ void conclude(const Arguments& a, Value state, long long offset, long long) {
   store_result(a, state.value, offset);
@@ -426,6 +457,7 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
   const unsigned own = pack_of(a, column, columns);
+  const bool alone = a.alone && reinterpret_cast<uintptr_t>(a.c) % 16 == 0;
   if (own < a.kept.packs) {
     unsigned place[3], count = a.kept.locate(own, place);
     const ELEMENT* source = a.a + place[2];
@@ -454,7 +486,9 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
         reduce_partial(reduction, state, pointer, step, 0, count, index, 0);
       }
     }
+    if (alone) conclude_pack(a, state, place[0]);
   }
+  if (alone) return;
   unsigned items = columns * WIDTH;
   State* tile = reinterpret_cast<State*>(shared_memory);  // [lane][i][column]
 #pragma unroll
