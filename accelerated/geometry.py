@@ -141,7 +141,8 @@ def _single(extents: list[int], steps: list[list[int]], device: Any) -> Any:
     """Single elements: a thread's lie along one dimension, not the row if there are others, so that a warp's accesses are
     contiguous. The dimension and the number are those that waste least.
     """
-    most = batch(prod(extents), device, MOST_ITEMS)
+    # A multiprocessor has enough with one block: to start a second takes as long as another element.
+    most = batch(prod(extents) * BUSY_BLOCKS, device, MOST_ITEMS)
 
     def cost(choice: tuple[int, int]) -> tuple[float, int]:
         d, apart = choice

@@ -22,7 +22,7 @@ pack_addresses = Struct(f"{len(OPERANDS) + 1}Q").pack_into
 COUNTS = 512  # that the kernels have room for
 NOT_COUNTED = 2**32 - 1
 MOST_PARTIALS = 32 * BLOCK  # that one block merges before another launch would have
-ACROSS = 4  # packs of a row of A that a block reads side by side, where C runs across its rows
+ACROSS = 8  # packs of a row of A that a block reads side by side, where C runs across its rows
 
 
 @implements(ReduceTensor)

@@ -40,7 +40,7 @@ struct Arguments {
   unsigned segments, segment;  // how many there are, packs of one
   unsigned lanes_log2;
   int alone;                 // columns: a thread has a whole pack of C to itself, aligned if C is
-  int tiled;                 // columns: a block's are `across` packs of several rows, not neighbours
+  int tiled;                 // columns: a block's are 2 ** across_log2 packs of several rows, not neighbours; one segment
   unsigned across_log2;
   Divisor blocks_across;
   int even;     // packs of A are one step apart, whole, and at multiples of 16 bytes if A is
@@ -432,21 +432,29 @@ __device__ __forceinline__ unsigned pack_of(const Arguments& a, unsigned column,
   return across < per_row ? (down * (columns >> a.across_log2) + (column >> a.across_log2)) * per_row + across : ~0u;
 }
 
-// Place in C of element `slot` of this block's and its place in the tile [i][column]; whether there is one. Neighbouring
-// slots are neighbours in C.
-__device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot, unsigned columns, unsigned& offset, unsigned& number, unsigned& cell) {
-  unsigned column = slot / WIDTH, i = slot % WIDTH;
-  if (a.tiled) {
-    const unsigned rows = columns >> a.across_log2, row = slot & (rows - 1), rest = slot / rows;
-    i = rest % WIDTH, column = row << a.across_log2 | rest / WIDTH;
-  }
-  cell = i * columns + column;
-  const unsigned pack = pack_of(a, column, columns);
+// Place in C of element `slot` of this block's; whether there is one.
+__device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot, unsigned columns, unsigned& offset, unsigned& number) {
+  const unsigned pack = blockIdx.x * columns + slot / WIDTH, i = slot % WIDTH;
   unsigned place[3];
   if (pack >= a.kept.packs || i >= a.kept.locate(pack, place)) return false;
   offset = place[0] + i * a.kept.row_stride[0];
   number = place[1] + i * a.kept.row_stride[1];
   return true;
+}
+
+// Writes what squares of A's rows and C's gave: neighbouring threads take neighbouring rows, a thread elements of one row.
+template <class State> __device__ __forceinline__ void deliver_square(const Arguments& a, const State* tile, unsigned columns) {
+  const unsigned rows = columns >> a.across_log2, row = threadIdx.x & (rows - 1);
+  const unsigned pack = pack_of(a, row << a.across_log2, columns);
+  unsigned place[3], position;
+  if (pack >= a.kept.packs) return;
+  a.kept.locate(pack, place);
+  a.kept.packs_per_row.divide(pack, position);
+  const unsigned end = min(a.kept.row - position * WIDTH, static_cast<unsigned>(WIDTH) << a.across_log2);
+  for (unsigned element = threadIdx.x / rows; element < end; element += BLOCK / rows) {
+    const State& state = tile[element % WIDTH * columns + (row << a.across_log2 | element / WIDTH)];
+    conclude(a, state, place[0] + element * a.kept.row_stride[0], place[1] + element * a.kept.row_stride[1]);
+  }
 }
 
 template <class Reduction> __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reduction& reduction) {
@@ -494,19 +502,21 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) tile[(lane * WIDTH + i) * columns + column] = state[i];
   merge_lanes(reduction, tile, items, lanes);
-  unsigned offset, number, cell;
+  if (a.tiled) return deliver_square(a, tile, columns);
+  // Neighbouring threads write neighbouring elements.
+  unsigned offset, number;
   for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK)
-    if (locate_column(a, slot, columns, offset, number, cell)) deliver(a, tile[cell], offset, number);
+    if (locate_column(a, slot, columns, offset, number)) deliver(a, tile[slot % WIDTH * columns + slot / WIDTH], offset, number);
   if (!merges(a)) return;
   lanes = items < BLOCK ? BLOCK / items : 1;
   for (unsigned slot = threadIdx.x; slot < lanes * items; slot += BLOCK) {
     State merged = reduction.start();
-    if (locate_column(a, slot % items, columns, offset, number, cell)) merge_partials(a, reduction, merged, number, slot / items, lanes);
+    if (locate_column(a, slot % items, columns, offset, number)) merge_partials(a, reduction, merged, number, slot / items, lanes);
     tile[slot] = merged;
   }
   merge_lanes(reduction, tile, items, lanes);
   for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK)
-    if (locate_column(a, slot, columns, offset, number, cell)) conclude(a, tile[slot], offset, number);
+    if (locate_column(a, slot, columns, offset, number)) conclude(a, tile[slot], offset, number);
 }
 
 // --- partial results ---
