@@ -7,25 +7,26 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import c_int, c_uint
+from functools import cache
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
 from .geometry import Divisor
 
-# As in kernels/turn.cuh
-DIMENSIONS = 8
-LOG_LANES = (3, 2)  # bits of a warp's threads across and along
+DIMENSIONS = 8  # as in kernels/turn.cuh
 
 PACK_BYTES = 16
+LOG_LANES, LOG_LANES_CACHED = (3, 2), (2, 3)  # bits of a warp's threads across and along, in squares
+CACHED_BYTES = 32 << 20  # read and written, that stay in the cache
 LOG_THREADS = (7, 6)  # of a block of squares: the most of which there are enough blocks
 LOG_SQUARES = 4  # most of a tile across, where there are enough along
 ENOUGH_TILES = 8  # of a multiprocessor
 
-THREADS, WARP = 256, 32  # of a block of elements
+LOG_BLOCK, LOG_WARP, LEAST_LOG = 8, 5, 4  # threads of a block of elements, of a warp; the least side by side
 TILE_BYTES = 8192  # at most what goes through shared memory in packs: what a block's threads have on their way at once
 NARROW = (16, 8)  # of its shorter side: the most of which there are enough blocks
-SIDES = (*range(8, 64), *range(64, 257, WARP))  # at most, of other tiles
+SIDES = (*range(8, 64), *range(64, 257, 32))  # at most, of other tiles
 MOST_ELEMENTS = 4096  # of those
 BLOCK_COST = 512  # of starting a block, in elements
 
@@ -46,6 +47,8 @@ class TurnArgument(ctypes.Structure):
         ("tiles_along", Divisor),
         ("tile_across", c_uint),
         ("tile_along", c_uint),
+        ("log_across", c_uint),
+        ("log_along", c_uint),
         ("packs", c_int),
         ("in_across", Divisor),
         ("in_along", Divisor),
@@ -90,8 +93,9 @@ def turned(
     extents = across.extent, along.extent
     if squares:
         counts = [-(-extent // widths[0]) for extent in extents]
+        lanes = LOG_LANES_CACHED if prod(extents) * outer * 2 * source_bytes <= CACHED_BYTES else LOG_LANES
         for log_threads in LOG_THREADS:
-            sides = _log_squares(counts[0], counts[1], log_threads)
+            sides = _log_squares(counts[0], counts[1], lanes, log_threads)
             tiles = [-(-count >> log) for count, log in zip(counts, sides, strict=True)]
             if prod(tiles) * outer >= ENOUGH_TILES * multiprocessors:
                 break
@@ -108,8 +112,10 @@ def turned(
             sides = _sides(*extents, outer, multiprocessors)
         tiles = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
         argument.in_across, argument.in_along = map(Divisor.of, sides)
-        threads, shared_bytes = THREADS, (sides[0] | 1) * sides[1] * source_bytes
+        lanes = _lanes(*sides)[0], _lanes(*sides[::-1])[0]
+        threads, shared_bytes = 1 << LOG_BLOCK, (sides[0] | 1) * sides[1] * source_bytes
     argument.tile_across, argument.tile_along = sides
+    argument.log_across, argument.log_along = lanes
     argument.tiles_across, argument.tiles_along = map(Divisor.of, tiles)
     kernel = "packs" if squares and moves else "packs_blend" if squares else "elements"
     return Turned(f"transform_turn_{kernel}", argument, prod(tiles) * outer, threads, shared_bytes)
@@ -134,13 +140,13 @@ def _base(walk: Any, side: str) -> int:
     return int(walk.source_base if side == "source" else walk.destination_base)
 
 
-def _log_squares(across: int, along: int, log_threads: int) -> tuple[int, int]:
+def _log_squares(across: int, along: int, lanes: tuple[int, int], log_threads: int) -> tuple[int, int]:
     """The logarithms of a tile's sides, of as many squares as a block has threads."""
     need_across, need_along = ((count - 1).bit_length() for count in (across, along))
-    log_across = min(LOG_SQUARES, log_threads - LOG_LANES[1], max(LOG_LANES[0], need_across))
+    log_across = min(LOG_SQUARES, log_threads - lanes[1], max(lanes[0], need_across))
     log_along = log_threads - log_across
     if need_along < log_along:
-        log_along = max(LOG_LANES[1], need_along)
+        log_along = max(lanes[1], need_along)
     return log_threads - log_along, log_along
 
 
@@ -158,18 +164,28 @@ def _part(extent: int, most: int, width: int) -> int:
 
 
 def _sides(across: int, along: int, outer: int, multiprocessors: int) -> tuple[int, int]:
-    """The sides of a tile of elements for which the busiest multiprocessor has least to do: a warp along a row of one
-    side, the block's warps side by side on the other.
-    """
-    warps = THREADS // WARP
+    """The sides of a tile of elements for which the busiest multiprocessor has least to do."""
 
-    def parts(extent: int) -> set[int]:
-        return {-(-extent // -(-extent // side)) for side in SIDES}
+    def parts(extent: int) -> list[int]:
+        return sorted({-(-extent // -(-extent // side)) for side in SIDES})
 
     def cost(tile: tuple[int, int]) -> int:
-        lanes, rows = ([-(-side // unit) * unit for side in tile] for unit in (WARP, warps))
         blocks = -(-across // tile[0]) * -(-along // tile[1]) * outer
-        return -(-blocks // multiprocessors) * (lanes[0] * rows[1] + rows[0] * lanes[1] + BLOCK_COST)
+        return -(-blocks // multiprocessors) * (_lanes(*tile)[1] + _lanes(*tile[::-1])[1] + BLOCK_COST)
 
-    tiles = product(sorted(parts(across)), sorted(parts(along)))
-    return min((tile for tile in tiles if prod(tile) <= MOST_ELEMENTS), key=cost)
+    return min((tile for tile in product(parts(across), parts(along)) if prod(tile) <= MOST_ELEMENTS), key=cost)
+
+
+@cache
+def _lanes(run: int, rows: int) -> tuple[int, int]:
+    """The logarithm of the threads side by side along a run, the block's other threads on other rows, and for how many
+    elements its threads take turns then: a warp's where others do not waste less.
+    """
+
+    def turns(log: int) -> int:
+        groups = 1 << LOG_BLOCK - log
+        return (-(-run >> log) << log) * -(-rows // groups) * groups
+
+    least = min(LEAST_LOG, (run - 1).bit_length())
+    log = min(range(least, LOG_BLOCK + 1), key=lambda log: (turns(log), abs(log - LOG_WARP)))
+    return log, turns(log)

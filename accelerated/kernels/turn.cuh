@@ -4,9 +4,9 @@
 //
 // Floor: bytes, one element read and one written. Where packs of 16 bytes exist on both sides a thread turns a square of
 // them in its registers: 16 bytes on their way for each of its rows, 4 or 8, and no shared memory; a warp reads pieces of
-// 128 bytes and writes pieces of 64. Elsewhere tiles go through shared memory: pack by pack where a narrow dimension makes both sides
-// runs of packs, else element by element, a warp along a row of the tile on either side, so that the next element
-// is a fixed step away: some 12 instructions each.
+// 128 bytes and writes pieces of 64, or, where all stays in the cache, the other way round, which is faster there. Elsewhere tiles go through shared memory: pack by pack where a narrow dimension makes both sides
+// runs of packs, else element by element, neighbouring threads along a row of the tile on either side, so that the next
+// element of a thread is a fixed step away: some 12 instructions each.
 #pragma once
 #include "transform.cuh"
 
@@ -21,6 +21,7 @@ struct Turn {
   int source_base, destination_base;
   Divisor tiles_across, tiles_along;
   unsigned tile_across, tile_along;  // packs: logarithms, in squares; else elements
+  unsigned log_across, log_along;    // logarithms of threads side by side: across in a warp's squares; in both directions of a tile of elements
   int packs;                         // of a tile of elements: whether both sides are runs of packs, aligned where the addresses are
   Divisor in_across, in_along;       // then: by the extents of the tile
   int rank;
@@ -50,14 +51,14 @@ template <int SIDE> __device__ __forceinline__ void turn_square(const Words (&ro
     }
 }
 
-// A square a thread. Bits 0 to 2 of its number go across, 3 and 4 along, the others as the host chose.
+// A square a thread. The low bits of its number go across, the others of a warp along, the higher ones as the host chose.
 template <class T, class Write> __device__ __forceinline__ void turn_squares(const Turn& turn, const T* source, T* destination, Write write) {
   constexpr unsigned SIDE = 16 / sizeof(T);
   unsigned tile_x, tile_y;
   int from, to;
   turn.locate(tile_x, tile_y, from, to);
-  const unsigned thread = threadIdx.x, high = thread >> 5, more = turn.tile_across - 3;
-  const unsigned x = (thread & 7) | (high & ((1u << more) - 1)) << 3, y = (thread >> 3 & 3) | high >> more << 2;
+  const unsigned thread = threadIdx.x, high = thread >> 5, low = turn.log_across, more = turn.tile_across - low;
+  const unsigned x = (thread & ((1u << low) - 1)) | (high & ((1u << more) - 1)) << low, y = (thread & 31) >> low | high >> more << (5 - low);
   const unsigned a = ((tile_x << turn.tile_across) + x) * SIDE, b = ((tile_y << turn.tile_along) + y) * SIDE;
   if (a >= turn.across || b >= turn.along) return;
   const unsigned across = min(SIDE, turn.across - a), along = min(SIDE, turn.along - b);
@@ -149,30 +150,33 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_ru
 
 // Element by element.
 template <class S, class D, class Write> __device__ __forceinline__ void turn_rows(const Turn& turn, const Tile<S, D>& at, Write write) {
-  constexpr unsigned WARPS = TURN_THREADS / 32, BATCH = 8;
+  constexpr unsigned BATCH = 8;  // reads of a thread that are on their way together
   S* tile = reinterpret_cast<S*>(shared_memory);
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  for (unsigned a = lane; a < at.across; a += 32) {
-    const S* from = at.source + (static_cast<int>(a) + static_cast<int>(warp) * turn.source_along);
-    S* place = tile + (warp * at.pitch + a);
-    const int step = static_cast<int>(WARPS) * turn.source_along;
-    for (unsigned b = warp; b < at.along; b += BATCH * WARPS, place += BATCH * WARPS * at.pitch) {
-      S loaded[BATCH];
+  {
+    const unsigned lanes = 1u << turn.log_across, groups = TURN_THREADS >> turn.log_across, group = threadIdx.x >> turn.log_across;
+    const int step = static_cast<int>(groups) * turn.source_along;
+    for (unsigned a = threadIdx.x & (lanes - 1); a < at.across; a += lanes) {
+      const S* from = at.source + (static_cast<int>(a) + static_cast<int>(group) * turn.source_along);
+      S* place = tile + (group * at.pitch + a);
+      for (unsigned b = group; b < at.along; b += BATCH * groups, place += BATCH * groups * at.pitch) {
+        S loaded[BATCH];
 #pragma unroll
-      for (unsigned k = 0; k < BATCH; k++, from += step)
-        if (b + k * WARPS < at.along) loaded[k] = *from;
+        for (unsigned k = 0; k < BATCH; k++, from += step)
+          if (b + k * groups < at.along) loaded[k] = *from;
 #pragma unroll
-      for (unsigned k = 0; k < BATCH; k++)
-        if (b + k * WARPS < at.along) place[k * WARPS * at.pitch] = loaded[k];
+        for (unsigned k = 0; k < BATCH; k++)
+          if (b + k * groups < at.along) place[k * groups * at.pitch] = loaded[k];
+      }
     }
   }
   __syncthreads();
-  for (unsigned b = lane; b < at.along; b += 32) {
-    D* target = at.destination + (static_cast<int>(b) + static_cast<int>(warp) * turn.destination_across);
+  const unsigned lanes = 1u << turn.log_along, groups = TURN_THREADS >> turn.log_along, group = threadIdx.x >> turn.log_along;
+  const int step = static_cast<int>(groups) * turn.destination_across;
+  for (unsigned b = threadIdx.x & (lanes - 1); b < at.along; b += lanes) {
+    D* target = at.destination + (static_cast<int>(b) + static_cast<int>(group) * turn.destination_across);
     const S* place = tile + b * at.pitch;
-    const int step = static_cast<int>(WARPS) * turn.destination_across;
 #pragma unroll 4
-    for (unsigned a = warp; a < at.across; a += WARPS, target += step) write(target, 1, 1, Pack<S, 1>{place[a]});
+    for (unsigned a = group; a < at.across; a += groups, target += step) write(target, 1, 1, Pack<S, 1>{place[a]});
   }
 }
 
