@@ -7,7 +7,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from ctypes import c_int, c_uint
-from functools import cache
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -23,11 +22,10 @@ LOG_THREADS = (7, 6)  # of a block of squares: the most of which there are enoug
 LOG_SQUARES = 4  # most of a tile across, where there are enough along
 ENOUGH_TILES = 8  # of a multiprocessor
 
-LOG_BLOCK, LOG_WARP, LEAST_LOG = 8, 5, 4  # threads of a block of elements, of a warp; the least side by side
-TILE_BYTES = 8192  # at most what goes through shared memory in packs: what a block's threads have on their way at once
+LOG_BLOCK, LOG_WARP = 8, 5  # threads of a block of elements, of a warp
+TILE_BYTES = 8192  # about the most that goes through shared memory: what a block's threads have on their way at once
 NARROW = (16, 8)  # of its shorter side: the most of which there are enough blocks
-SIDES = (*range(8, 64), *range(64, 257, 32))  # at most, of other tiles
-MOST_ELEMENTS = 4096  # of those
+SIDES = (*range(20, 64), *range(64, 257, 32))  # at most, of other tiles: shorter ones would not move in whole sectors
 BLOCK_COST = 512  # of starting a block, in elements
 
 
@@ -109,7 +107,7 @@ def turned(
             walk, "destination", along, across, sides[::-1], widths[1]
         )
         if not argument.packs:
-            sides = _sides(*extents, outer, multiprocessors)
+            sides = _sides(*extents, outer, TILE_BYTES // source_bytes, multiprocessors)
         tiles = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
         argument.in_across, argument.in_along = map(Divisor.of, sides)
         lanes = _lanes(*sides)[0], _lanes(*sides[::-1])[0]
@@ -163,8 +161,8 @@ def _part(extent: int, most: int, width: int) -> int:
     return min(extent, -(-part // width) * width)
 
 
-def _sides(across: int, along: int, outer: int, multiprocessors: int) -> tuple[int, int]:
-    """The sides of a tile of elements for which the busiest multiprocessor has least to do."""
+def _sides(across: int, along: int, outer: int, most: int, multiprocessors: int) -> tuple[int, int]:
+    """The sides of a tile of at most so many elements for which the busiest multiprocessor has least to do."""
 
     def parts(extent: int) -> list[int]:
         return sorted({-(-extent // -(-extent // side)) for side in SIDES})
@@ -173,19 +171,13 @@ def _sides(across: int, along: int, outer: int, multiprocessors: int) -> tuple[i
         blocks = -(-across // tile[0]) * -(-along // tile[1]) * outer
         return -(-blocks // multiprocessors) * (_lanes(*tile)[1] + _lanes(*tile[::-1])[1] + BLOCK_COST)
 
-    return min((tile for tile in product(parts(across), parts(along)) if prod(tile) <= MOST_ELEMENTS), key=cost)
+    return min((tile for tile in product(parts(across), parts(along)) if prod(tile) <= most), key=cost)
 
 
-@cache
 def _lanes(run: int, rows: int) -> tuple[int, int]:
-    """The logarithm of the threads side by side along a run, the block's other threads on other rows, and for how many
-    elements its threads take turns then: a warp's where others do not waste less.
+    """The logarithm of the threads side by side along a run, a warp or less, the block's other threads on other rows, and
+    for how many elements its threads take turns then.
     """
-
-    def turns(log: int) -> int:
-        groups = 1 << LOG_BLOCK - log
-        return (-(-run >> log) << log) * -(-rows // groups) * groups
-
-    least = min(LEAST_LOG, (run - 1).bit_length())
-    log = min(range(least, LOG_BLOCK + 1), key=lambda log: (turns(log), abs(log - LOG_WARP)))
-    return log, turns(log)
+    log = min(LOG_WARP, (run - 1).bit_length())
+    groups = 1 << LOG_BLOCK - log
+    return log, (-(-run >> log) << log) * -(-rows // groups) * groups

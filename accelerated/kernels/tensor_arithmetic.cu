@@ -4,8 +4,9 @@
 // scaling does; an operation of two whole tensors moves 3, with beta 4; setting moves 1. At 4.2 TB/s a position of 2
 // halves costs 1 ps, in which an H200 starts about 28 instructions: what limits the narrow types is the number of
 // instructions, those that find the operand that is broadcast above all, and the registers, which decide how many
-// loads are under way. Where the output is dense (every layout without gaps) the kernels therefore walk it as one row
-// in accesses of 16 bytes whatever its extents, and the host chooses how the other operand is found.
+// loads are under way. Where rows are whole packs in every operand, or broadcast along them, a pack finds its operands once
+// (elementwise.cuh). Where they are not, but the output is dense (every layout without gaps), the kernels walk it as one
+// row in accesses of 16 bytes whatever its extents, and the host chooses how the other operand is found.
 // The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "elementwise.cuh"
 
