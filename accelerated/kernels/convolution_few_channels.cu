@@ -1,0 +1,357 @@
+// Convolutions of few input channels, as in first layers, on tensor cores: half, bfloat16, float where TF32 is allowed; sums
+// in float. (The host side is accelerated/convolution_few_channels.py.)
+//
+// Floor: bytes, the image read and the result written once: 30 us for 64x3x224x224 and 64 filters of 7x7, stride 2, in half
+// on an H200. Its products take as long at the pace of the warp's instructions (half of what the tensor cores can do), and
+// shared memory as long again: per 16 terms of 32 positions and 64 filters a warp reads 8 times 128 bytes of the image
+// and 2 KiB of filters. Two blocks share a multiprocessor, so that one multiplies while another waits or writes.
+//
+// A block brings the rows of the image that a tile of output positions touches into shared memory as they lie, with zeros
+// for the padding, while it works at the tile before. The image's fragments are gathered from there, a register (a word:
+// two terms of 16 bits, or one float) at a time: a table has the words of the sum, their places relative to an output
+// position and which of their terms exist. Where positions lie at odd distances a word is two reads of 16 bits. Values
+// that no term wants are cleared, not multiplied by zero: they may be NaN. The filters stay in shared memory in the order
+// of fragments. Of image and filters, the one whose elements lie side by side in y is the right operand, so that a
+// thread has neighbours of y.
+#define WARP_INSTRUCTIONS 1
+#include "convolution.cuh"
+#include "tensor_core.cuh"
+
+#ifndef GROUPS_OF_16
+#define GROUPS_OF_16 2
+#endif
+#ifndef RESIDENT
+#define RESIDENT 2
+#endif
+constexpr int WARPS = 8, THREADS = 32 * WARPS;
+constexpr int SIXTEENS = GROUPS_OF_16, POSITIONS = 16 * SIXTEENS;  // of a warp at a time
+constexpr int PACK = 16 / sizeof(ELEMENT), WORD = 4 / sizeof(ELEMENT);
+
+struct Arguments {
+  const ELEMENT* x;
+  const ELEMENT* w;
+  ELEMENT* y;
+  const ELEMENT* prior;
+  const ELEMENT* bias;
+  long long x_image, x_axis[3], x_channel, x_group;  // elements from one to the next: depth, rows, columns
+  long long y_image, y_axis[3], y_channel;
+  Epilogue epilogue;
+  Divisor filter_tiles, groups;              // of a block's number; the rest is where its tiles begin
+  Divisor column_tiles, row_tiles, depths;   // of a tile's number, the rest is the image
+  Divisor columns;                           // output columns of a tile
+  Divisor slot_rows, taps;                   // rows in shared memory: [channel][filter's depth][row]
+  Divisor lanes;                             // channels that lie side by side in a row
+  Divisor term[3], run_words;                // terms are [rest][term[0]][term[1]][term[2]]; a run's words hold neighbours
+  int x_term[4], w_term[4], x_first, w_first;  // elements from one to the next in shared memory, in the filter
+  int terms, run, lead, steps;               // terms of a run, that its first word lacks; steps of eight words
+  int input[3], output[3], step[3], padding[2];  // of x, of y, between positions; before the first depth and row
+  int depth_step;                            // between taps
+  int tiles, blocks, tile_rows;              // blocks that share the tiles
+  int slots, pitch, first_element;           // elements of a slot; the first one of column tile 0
+  int row_elements, row_bytes, contiguous;   // of a row of x: channels and columns; what one copy may take; without gaps
+  int filters, row;                          // of one group; elements from one filter to the next
+  int buffer_at, buffer_bytes, staging_at;   // in shared memory
+};
+
+struct __align__(16) Words { unsigned item[4]; };
+
+// A place of y and how much of a tile exists there.
+struct Tile {
+  int image, depth, first_row, first_column, rows, columns;
+};
+__device__ __forceinline__ Tile find_tile(const Arguments& a, unsigned index) {
+  unsigned column_tile, row_tile, depth;
+  const unsigned image = a.depths.divide(a.row_tiles.divide(a.column_tiles.divide(index, column_tile), row_tile), depth);
+  Tile tile{static_cast<int>(image), static_cast<int>(depth), static_cast<int>(row_tile * a.tile_rows), static_cast<int>(column_tile * a.columns.divisor)};
+  tile.rows = a.output[1] - tile.first_row;
+  tile.columns = a.output[2] - tile.first_column;
+  return tile;
+}
+
+// --- the image ---
+
+// A warp brings every eighth row, BYTES at a time.
+template <int BYTES> __device__ __forceinline__ void bring_rows(const Arguments& a, const ELEMENT* x, const Tile& tile, unsigned char* buffer) {
+  constexpr int COUNT = BYTES / sizeof(ELEMENT);
+  const int depth = tile.depth * a.step[0] - a.padding[0], row = tile.first_row * a.step[1] - a.padding[1];
+  const int first = tile.first_column * a.step[2] * static_cast<int>(a.lanes.divisor) + a.first_element;
+  x += tile.image * a.x_image;
+  for (int slot = threadIdx.x / 32; slot < a.slots; slot += WARPS) {
+    unsigned tap, slot_row;
+    const unsigned channel = a.taps.divide(a.slot_rows.divide(slot, slot_row), tap);
+    const int plane = depth + static_cast<int>(tap) * a.depth_step, line = row + static_cast<int>(slot_row);
+    const bool exists = static_cast<unsigned>(plane) < static_cast<unsigned>(a.input[0]) && static_cast<unsigned>(line) < static_cast<unsigned>(a.input[1]);
+    const ELEMENT* from = x + plane * a.x_axis[0] + line * a.x_axis[1] + channel * a.x_channel;
+    ELEMENT* to = reinterpret_cast<ELEMENT*>(buffer) + slot * a.pitch;
+#pragma unroll 2
+    for (int i = threadIdx.x % 32 * COUNT; i < a.pitch; i += 32 * COUNT) {
+      const int element = first + i;
+      const bool inside = exists && static_cast<unsigned>(element) < static_cast<unsigned>(a.row_elements);
+      long long offset = element;
+      if (!a.contiguous && inside) {
+        unsigned lane;
+        const unsigned column = a.lanes.divide(element, lane);
+        offset = column * a.x_axis[2] + lane * a.x_channel;
+      }
+      if constexpr (BYTES >= 4) copy_async<BYTES>(to + i, inside ? from + offset : a.x, inside);
+      else to[i] = inside ? from[offset] : store<ELEMENT>(0.0f);
+    }
+  }
+}
+
+__device__ __forceinline__ void bring_image(const Arguments& a, const ELEMENT* x, unsigned index, unsigned char* buffer) {
+  const Tile tile = find_tile(a, index);
+  const unsigned address = reinterpret_cast<uintptr_t>(x);
+  if (a.row_bytes == 16 && address % 16 == 0) bring_rows<16>(a, x, tile, buffer);
+  else if (a.row_bytes >= 8 && address % 8 == 0) bring_rows<8>(a, x, tile, buffer);
+  else if (a.row_bytes >= 4 && address % 4 == 0) bring_rows<4>(a, x, tile, buffer);
+  else bring_rows<sizeof(ELEMENT) == 2 ? 2 : 4>(a, x, tile, buffer);
+  end_copies();
+}
+
+// --- terms and filters ---
+
+// A term of a word: whether it exists, elements to it in shared memory from a position on, in the filter.
+struct Place {
+  bool exists;
+  int in_x, in_w;
+};
+__device__ __forceinline__ Place find_place(const Arguments& a, unsigned word, int i) {
+  unsigned inner;
+  const int run = a.run_words.divide(word, inner), element = static_cast<int>(inner) * WORD + i - a.lead;
+  const int term = run * a.run + element;
+  if (element < 0 || element >= a.run || term >= a.terms) return {false, 0, 0};
+  unsigned at[4];
+  unsigned rest = term;
+#pragma unroll
+  for (int d = 2; d >= 0; d--) rest = a.term[d].divide(rest, at[d + 1]);
+  at[0] = rest;
+  Place place{true, a.x_first, a.w_first};
+#pragma unroll
+  for (int d = 0; d < 4; d++) {
+    place.in_x += static_cast<int>(at[d]) * a.x_term[d];
+    place.in_w += static_cast<int>(at[d]) * a.w_term[d];
+  }
+  return place;
+}
+
+// Writes the table, [step][word % 4] of what two words have, and the filters, [step][16 filters][lane][word / 4, filter / 8].
+template <bool WHOLE_WORDS, int FILTERS>
+__device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, int filters, Words* table, unsigned* fragments, int2* sources) {
+  for (int word = threadIdx.x; word < 8 * a.steps; word += THREADS) {
+    const Place first = find_place(a, word, 0), second = WORD == 2 ? find_place(a, word, 1) : Place{};
+    sources[word] = {first.exists ? first.in_w : -1, second.exists ? second.in_w : -1};
+    unsigned* entry = table[word / 8 * 4 + word % 4].item + word / 4 % 2 * 2;
+    if (WHOLE_WORDS) {
+      entry[0] = (first.exists ? first.in_x : second.exists ? second.in_x - 1 : 0) * sizeof(ELEMENT);
+      entry[1] = WORD == 1 ? 0u - first.exists : first.exists * 0xffffu + second.exists * 0xffff0000u;
+    } else {
+      entry[0] = first.in_x * sizeof(ELEMENT);
+      entry[1] = second.in_x * sizeof(ELEMENT);
+    }
+  }
+  __syncthreads();
+  const int words = 8 * a.steps;
+  for (int filter = threadIdx.x / 32; filter < FILTERS; filter += WARPS)
+#pragma unroll 4
+    for (int word = threadIdx.x % 32; word < words; word += 32) {
+      const int2 source = sources[word];
+      const ELEMENT* from = w + static_cast<long long>(filter) * a.row;
+      const bool exists = filter < filters;
+      Pack<ELEMENT, WORD> pack;
+      pack.item[0] = exists && source.x >= 0 ? for_tensor_cores(from[source.x]) : store<ELEMENT>(0.0f);
+      if (WORD == 2) pack.item[WORD - 1] = exists && source.y >= 0 ? from[source.y] : store<ELEMENT>(0.0f);
+      unsigned bits;
+      memcpy(&bits, &pack, sizeof bits);
+      fragments[((word / 8 * (FILTERS / 16) + filter / 16) * 32 + filter % 8 * 4 + word % 4) * 4 + word / 4 % 2 * 2 + filter / 8 % 2] = bits;
+    }
+}
+
+// --- products ---
+
+// The terms of a word, of which those in `mask` exist.
+template <bool WHOLE_WORDS> __device__ __forceinline__ unsigned read_word(const unsigned char* position, unsigned place, unsigned second_or_mask) {
+  if constexpr (WHOLE_WORDS) {
+    const unsigned bits = *reinterpret_cast<const unsigned*>(position + place) & second_or_mask;
+    if constexpr (WORD == 2) return bits;
+    else return __float_as_uint(for_tensor_cores(__uint_as_float(bits)));
+  } else {
+    return *reinterpret_cast<const unsigned short*>(position + place) | unsigned(*reinterpret_cast<const unsigned short*>(position + second_or_mask)) << 16;
+  }
+}
+
+// sums[h][n][i]. Across filters: position 16 * h + lane / 4 + i / 2 * 8, filter 8 * n + lane % 4 * 2 + i % 2. Else filter 16 *
+// (n / 2) + lane / 4 + i / 2 * 8, position 16 * h + 8 * (n % 2) + lane % 4 * 2 + i % 2.
+template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS>
+__device__ __forceinline__ void multiply(const Arguments& a, const unsigned char* const (&position)[2 * SIXTEENS], const Words* table, const Words* fragments,
+                                         float (&sums)[SIXTEENS][FILTERS / 8][4]) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int h = 0; h < SIXTEENS; h++)
+#pragma unroll
+    for (int n = 0; n < FILTERS / 8; n++)
+#pragma unroll
+      for (int i = 0; i < 4; i++) sums[h][n][i] = 0;
+  auto step = [&](int k, const unsigned (&mask)[2]) {
+    const Words entry = table[4 * k + lane % 4];
+    unsigned image[SIXTEENS][4];
+#pragma unroll
+    for (int h = 0; h < SIXTEENS; h++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        image[h][i] = read_word<WHOLE_WORDS>(position[2 * h + i % 2], entry.item[i / 2 * 2], entry.item[i / 2 * 2 + 1]) & mask[i / 2];
+#pragma unroll
+    for (int p = 0; p < FILTERS / 16; p++) {
+      const Words pair = fragments[(k * (FILTERS / 16) + p) * 32 + lane];
+      const unsigned (&filter)[4] = pair.item;
+#pragma unroll
+      for (int h = 0; h < SIXTEENS; h++)
+#pragma unroll
+        for (int side = 0; side < 2; side++) {
+          if constexpr (ACROSS_FILTERS) {
+            const unsigned right[2] = {filter[side], filter[2 + side]};
+            warp_product<ELEMENT>(sums[h][2 * p + side], image[h], right);
+          } else {
+            const unsigned right[2] = {image[h][side], image[h][2 + side]};
+            warp_product<ELEMENT>(sums[h][2 * p + side], filter, right);
+          }
+        }
+    }
+  };
+  constexpr unsigned ALL[2] = {~0u, ~0u};
+  const int last = a.steps - (WHOLE_WORDS ? 0 : 1);
+  for (int k = 0; k < last; k++) step(k, ALL);
+  if constexpr (!WHOLE_WORDS) {  // only the last words may lack terms
+    unsigned mask[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      const int left = a.terms - WORD * (8 * last + 4 * i + lane % 4);
+      mask[i] = left >= 2 ? ~0u : left == 1 ? 0xffffu : 0u;
+    }
+    step(last, mask);
+  }
+}
+
+// --- results ---
+
+// A warp's results turn in shared memory, so that it writes whole packs to y.
+template <bool ACROSS_FILTERS, int FILTERS>
+__device__ __forceinline__ void write_results(const Arguments& a, const Tile& tile, int first, int filters, unsigned first_channel,
+                                              const ELEMENT* prior, ELEMENT* y, ELEMENT* staging, const float (&sums)[SIXTEENS][FILTERS / 8][4]) {
+  constexpr int PITCH = (ACROSS_FILTERS ? FILTERS : POSITIONS) + PACK;
+  constexpr int ROWS = ACROSS_FILTERS ? POSITIONS : FILTERS, PACKS = (PITCH - PACK) / PACK;
+  const int lane = threadIdx.x % 32;
+  struct Spot { bool exists; int offset; };  // of a position
+  auto find_spot = [&](int position) {
+    unsigned column;
+    const unsigned row = a.columns.divide(first + position, column);
+    const bool exists = static_cast<int>(row) < min(tile.rows, a.tile_rows) && static_cast<int>(column) < tile.columns;
+    return Spot{exists, static_cast<int>(row * a.y_axis[1] + column * a.y_axis[2])};
+  };
+  const int y_channel = a.y_channel;
+  const Epilogue& e = a.epilogue;
+  __syncwarp();
+  auto stage = [&](auto plain) {
+#pragma unroll
+    for (int h = 0; h < SIXTEENS; h++)
+#pragma unroll
+      for (int n = 0; n < FILTERS / 8; n++)
+#pragma unroll
+        for (int side = 0; side < 2; side++) {
+          const int row = ACROSS_FILTERS ? 16 * h + lane / 4 + side * 8 : 16 * (n / 2) + lane / 4 + side * 8;
+          const int column = ACROSS_FILTERS ? 8 * n + lane % 4 * 2 : 16 * h + 8 * (n % 2) + lane % 4 * 2;
+          const float pair[2] = {sums[h][n][2 * side], sums[h][n][2 * side + 1]};
+          float values[2] = {pair[0], pair[1]};
+          if constexpr (!decltype(plain)::value) {
+            const int filter = ACROSS_FILTERS ? column : row, position = ACROSS_FILTERS ? row : column;
+            const Spot spot = find_spot(position);
+            const bool second = ACROSS_FILTERS ? filter + 1 < filters : find_spot(position + 1).exists;
+            if (!spot.exists || filter >= filters) continue;
+            find_results<2, float>(e, a.bias, prior, spot.offset + filter * static_cast<long long>(y_channel), 1, second ? 2 : 1, first_channel + filter,
+                                   ACROSS_FILTERS, pair, values);
+          }
+          const Pack<ELEMENT, 2> packed{{store<ELEMENT>(values[0]), store<ELEMENT>(values[1])}};
+          *reinterpret_cast<Pack<ELEMENT, 2>*>(staging + row * PITCH + column) = packed;
+        }
+  };
+  if (e.alpha == 1.0 && e.beta == 0.0 && !e.biased && !e.rectified) stage(std::true_type{});
+  else stage(std::false_type{});
+  __syncwarp();
+#pragma unroll 4
+  for (int index = lane; index < ROWS * PACKS; index += 32) {
+    const int row = index / PACKS, column = index % PACKS * PACK;
+    const int filter = ACROSS_FILTERS ? column : row, position = ACROSS_FILTERS ? row : column;
+    if (filter >= filters) continue;
+    const Spot spot = find_spot(position), last = ACROSS_FILTERS ? spot : find_spot(position + PACK - 1);
+    ELEMENT* to = y + (spot.offset + filter * static_cast<long long>(y_channel));
+    const ELEMENT* from = staging + row * PITCH + column;
+    const bool whole = spot.exists && last.exists && (!ACROSS_FILTERS || filter + PACK <= filters);
+    if (whole && reinterpret_cast<uintptr_t>(to) % 16 == 0) {
+      *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(from);
+    } else {
+      for (int i = 0; i < PACK; i++)
+        if (ACROSS_FILTERS ? spot.exists && filter + i < filters : find_spot(position + i).exists) to[i] = from[i];
+    }
+  }
+}
+
+template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __forceinline__ void convolve(const Arguments& a) {
+  constexpr int STAGING = (ACROSS_FILTERS ? POSITIONS * (FILTERS + PACK) : FILTERS * (POSITIONS + PACK));  // elements of a warp
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  unsigned filter_tile, group;
+  const unsigned start = a.groups.divide(a.filter_tiles.divide(blockIdx.x, filter_tile), group);
+  const int first_filter = filter_tile * FILTERS, filters = a.filters - first_filter;
+  const unsigned first_channel = group * a.filters + first_filter;
+  const ELEMENT* x = a.x + group * a.x_group;
+  const ELEMENT* w = a.w + static_cast<long long>(first_channel) * a.row;
+
+  Words* table = reinterpret_cast<Words*>(shared_memory);
+  Words* fragments = table + 4 * a.steps;
+  unsigned char* buffers = shared_memory + a.buffer_at;
+  unsigned char* staging = shared_memory + a.staging_at;
+
+  if (start < a.tiles) bring_image(a, x, start, buffers);
+  prepare<WHOLE_WORDS, FILTERS>(a, w, filters, table, reinterpret_cast<unsigned*>(fragments), reinterpret_cast<int2*>(staging));
+  int buffer = 0;
+  const int positions = a.tile_rows * a.columns.divisor;
+  for (unsigned index = start; index < a.tiles; index += a.blocks, buffer ^= 1) {
+    wait_for_copies<0>();
+    __syncthreads();  // the tile is there, and nobody reads the other one any more
+    if (index + a.blocks < a.tiles) bring_image(a, x, index + a.blocks, buffers + (buffer ^ 1) * a.buffer_bytes);
+    const Tile tile = find_tile(a, index);
+    const long long place = tile.image * a.y_image + tile.depth * a.y_axis[0] + tile.first_row * a.y_axis[1] + tile.first_column * a.y_axis[2] +
+                            static_cast<long long>(first_channel) * a.y_channel;
+    for (int first = warp * POSITIONS; first < positions; first += WARPS * POSITIONS) {
+      const unsigned char* position[2 * SIXTEENS];
+#pragma unroll
+      for (int i = 0; i < 2 * SIXTEENS; i++) {
+        unsigned column;
+        const unsigned row = a.columns.divide(min(first + 8 * i + lane / 4, positions - 1), column);
+        position[i] = buffers + buffer * a.buffer_bytes + (row * a.step[1] * a.pitch + column * a.step[2] * a.lanes.divisor) * sizeof(ELEMENT);
+      }
+      float sums[SIXTEENS][FILTERS / 8][4];
+      multiply<ACROSS_FILTERS, WHOLE_WORDS, FILTERS>(a, position, table, fragments, sums);
+      write_results<ACROSS_FILTERS, FILTERS>(a, tile, first, filters, first_channel, a.prior + place, a.y + place,
+                                             reinterpret_cast<ELEMENT*>(staging) + warp * STAGING, sums);
+    }
+  }
+}
+
+#define KERNEL(NAME, ...)                                                                                    \
+  extern "C" __global__ void __launch_bounds__(256, RESIDENT) few_channels_##NAME(const Arguments a) { \
+    wait_for_earlier_kernels();                                                                              \
+    convolve<__VA_ARGS__>(a);                                                                                \
+  }
+KERNEL(words_filters_32, true, true, 32)
+KERNEL(words_filters_64, true, true, 64)
+KERNEL(words_positions_32, false, true, 32)
+KERNEL(words_positions_64, false, true, 64)
+#define WHOLE_float 1  // an element is a word
+#define JOIN(a, b) a##b
+#define JOINED(a, b) JOIN(a, b)
+#if !JOINED(WHOLE_, ELEMENT)
+KERNEL(elements_filters_32, true, false, 32)
+KERNEL(elements_filters_64, true, false, 64)
+KERNEL(elements_positions_32, false, false, 32)
+KERNEL(elements_positions_64, false, false, 64)
+#endif
