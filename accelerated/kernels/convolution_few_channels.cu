@@ -135,8 +135,9 @@ __device__ __forceinline__ Place find_place(const Arguments& a, unsigned word, i
   return place;
 }
 
-// Writes the table, [step][word % 4] of what two words have, and the filters, [step][16 filters][lane][word / 4, filter / 8].
-template <bool WHOLE_WORDS, int FILTERS>
+// Writes the table, [step][word % 4] of what two words have, and the filters, [step][16 filters][lane] of four words: of two
+// filters as right operands, of one left operand.
+template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS>
 __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, int filters, Words* table, unsigned* fragments, int2* sources) {
   for (int word = threadIdx.x; word < 8 * a.steps; word += THREADS) {
     const Place first = find_place(a, word, 0), second = WORD == 2 ? find_place(a, word, 1) : Place{};
@@ -163,7 +164,9 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
       if (WORD == 2) pack.item[WORD - 1] = exists && source.y >= 0 ? from[source.y] : store<ELEMENT>(0.0f);
       unsigned bits;
       memcpy(&bits, &pack, sizeof bits);
-      fragments[((word / 8 * (FILTERS / 16) + filter / 16) * 32 + filter % 8 * 4 + word % 4) * 4 + word / 4 % 2 * 2 + filter / 8 % 2] = bits;
+      const int upper_word = word / 4 % 2, upper_filter = filter / 8 % 2;
+      const int item = ACROSS_FILTERS ? 2 * upper_filter + upper_word : 2 * upper_word + upper_filter;
+      fragments[((word / 8 * (FILTERS / 16) + filter / 16) * 32 + filter % 8 * 4 + word % 4) * 4 + item] = bits;
     }
 }
 
@@ -209,7 +212,7 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
 #pragma unroll
         for (int side = 0; side < 2; side++) {
           if constexpr (ACROSS_FILTERS) {
-            const unsigned right[2] = {filter[side], filter[2 + side]};
+            const unsigned right[2] = {filter[2 * side], filter[2 * side + 1]};
             warp_product<ELEMENT>(sums[h][2 * p + side], image[h], right);
           } else {
             const unsigned right[2] = {image[h][side], image[h][2 + side]};
@@ -311,7 +314,7 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
   unsigned char* staging = shared_memory + a.staging_at;
 
   if (start < a.tiles) bring_image(a, x, start, buffers);
-  prepare<WHOLE_WORDS, FILTERS>(a, w, filters, table, reinterpret_cast<unsigned*>(fragments), reinterpret_cast<int2*>(staging));
+  prepare<ACROSS_FILTERS, WHOLE_WORDS, FILTERS>(a, w, filters, table, reinterpret_cast<unsigned*>(fragments), reinterpret_cast<int2*>(staging));
   int buffer = 0;
   const int positions = a.tile_rows * a.columns.divisor;
   for (unsigned index = start; index < a.tiles; index += a.blocks, buffer ^= 1) {
@@ -338,7 +341,7 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
 }
 
 #define KERNEL(NAME, ...)                                                                                    \
-  extern "C" __global__ void __launch_bounds__(256, RESIDENT) few_channels_##NAME(const Arguments a) { \
+  extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) few_channels_##NAME(const Arguments a) { \
     wait_for_earlier_kernels();                                                                              \
     convolve<__VA_ARGS__>(a);                                                                                \
   }
