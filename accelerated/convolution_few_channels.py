@@ -289,7 +289,7 @@ class FewChannels:
         return ((depth, row, beside, channel) if self.interleaved else (depth, row, channel, beside)), first
 
 
-_geometry = lru_cache(256)(FewChannels)
+geometry_of = lru_cache(256)(FewChannels)
 
 
 def few_channels(operation: Convolution, device: Any) -> FewChannels | None:
@@ -298,7 +298,7 @@ def few_channels(operation: Convolution, device: Any) -> FewChannels | None:
         return None
     if not allows_tensor_cores(operation, device):
         return None
-    found = _geometry(operation, device.multiprocessors)
+    found = geometry_of(operation, device.multiprocessors)
     return found if found.writes_y and found.tile else None
 
 
@@ -307,7 +307,7 @@ def few_channels_launch(found: FewChannels, device: Any) -> Launch:
     o, tile, terms = found.operation, found.tile, found.terms
     assert tile is not None
     image_terms, (filter_steps, filter_first) = found.image_terms(tile), found.filter_terms
-    y_strides, input_, first = scalar_strides(o.y), spatial(o.x.dims[2:], 1), -found.padding[2] * found.lanes - found.skew
+    y_strides, input_ = scalar_strides(o.y), spatial(o.x.dims[2:], 1)
     filter_tiles, blocks = -(-found.group_filters // found.filters), found.blocks(tile)
     groups, buffer_at = o.convolution.group_count, found.constant_bytes
     x_image, x_channel, *x_axis = found.x_strides
@@ -350,7 +350,7 @@ def few_channels_launch(found: FewChannels, device: Any) -> Launch:
         ("tile_rows", c_int(tile.rows)),
         ("slots", c_int(found.slots(tile))),
         ("pitch", c_int(found.pitch(tile))),
-        ("first_element", c_int(first)),
+        ("first_element", c_int(-found.padding[2] * found.lanes - found.skew)),
         ("row_elements", c_int(input_[2] * found.lanes)),
         ("row_bytes", c_int(found.row_bytes)),
         ("contiguous", c_int(found.contiguous)),

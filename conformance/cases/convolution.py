@@ -280,6 +280,13 @@ FEW_CHANNELS = {
     "turned": {"x": (1, 3, 9, 9), "w": (6, 3, 3, 4), "stride": (1, 3), "mode": Mode.CUDNN_CONVOLUTION},
     "padding beyond the filter": {"x": (1, 2, 4, 5), "w": (6, 2, 3, 3), "padding": (4, 5), "stride": (1, 2)},
     "volume": {"x": (1, 2, 4, 5, 6), "w": (3, 2, 2, 3, 3), "stride": (1, 1, 2)},
+    "two channels": {"x": (2, 2, 8, 8), "w": (40, 2, 3, 3), "stride": (2, 1)},
+    "five channels": {"x": (1, 5, 7, 6), "w": (33, 5, 2, 3), "stride": (1, 2), "padding": (1, 3)},
+    "six channels, turned": {"x": (1, 6, 7, 5), "w": (4, 6, 2, 3), "mode": Mode.CUDNN_CONVOLUTION},
+    "seven channels": {"x": (1, 7, 6, 8), "w": (72, 7, 3, 2), "stride": (2, 2)},
+    "stride beyond the filter": {"x": (2, 3, 9, 12), "w": (6, 3, 2, 2), "stride": (3, 3), "padding": (0, 1)},
+    "one tap": {"x": (3, 3, 5, 8), "w": (8, 3, 1, 1), "padding": (0, 0)},
+    "wide": {"x": (1, 1, 3, 1300), "w": (3, 1, 3, 5), "stride": (1, 2), "padding": (1, 2)},
 }
 
 
