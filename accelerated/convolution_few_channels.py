@@ -30,16 +30,20 @@ from .plans import Launch, pointers, structure, type_definitions
 
 SOURCE = "convolution_few_channels.cu"
 MOST_CHANNELS = 7  # of a group: more are packs of their own
-WARPS, POSITIONS = 8, 32  # of a block; of a warp at a time
+TEAMS, TEAM_WARPS, POSITIONS = 4, 4, 32  # of a block; of a team; of a warp at a time
+WARPS = TEAMS * TEAM_WARPS
 THREADS = 32 * WARPS
-RESIDENT = 2  # blocks of a multiprocessor, where they fit
-SHARED_BYTES, MOST_SHARED_BYTES = 113 * 1024, 227 * 1024  # of each of two blocks; of one alone
-STEP_WORDS, WORD_BYTES = 8, 4
+SHARED_BYTES = 227 * 1024  # of a block
+ALIGNMENT = 1024  # of the filters
+BARRIER_BYTES = 8
+STEP_WORDS, WORD_BYTES, ENTRY_BYTES = 8, 4, 8
+ROW_BYTES = 128  # of the filters' tiles
+STAGED_FILTERS = 32  # whose results turn at a time; 64 of 16 bits where they lie side by side
 FILTERS = (32, 64)  # of a block
 MOST_ROWS = 64  # of a tile
-# Clocks of shared memory: of a step of 32 positions for each 16 filters, for the image's words, for its halves of words; to write
-# their results; of a tile
-FILTER_CLOCKS, WORD_CLOCKS, HALVES_CLOCKS, RESULT_CLOCKS, TILE_CLOCKS = 4, 9, 17, 32, 500
+# Clocks of a multiprocessor: of a step of 32 positions for each 16 filters, for the image's words, for its halves of words; to
+# write their results for each 16 filters; of a tile
+FILTER_CLOCKS, WORD_CLOCKS, HALVES_CLOCKS, RESULT_CLOCKS, TILE_CLOCKS = 4, 9, 17, 40, 100
 BROUGHT_BYTES = 32  # of the image that arrive in a clock
 
 
@@ -142,8 +146,6 @@ class FewChannels:
             steps = [s for s in steps if s > 1] + [self.lanes]
         else:
             return o.x.scalar_bytes
-        if o.convolution.group_count > 1:
-            steps += [self.channels * self.x_strides[1]]
         return gcd(self.pack, *steps) * o.x.scalar_bytes
 
     @cached_property
@@ -193,17 +195,23 @@ class FewChannels:
     # Sizes of a block's shared memory in bytes
 
     @cached_property
+    def filter_bytes(self) -> int:
+        return _rounded_up(self.steps(self.terms) * STEP_WORDS * WORD_BYTES, ROW_BYTES) * self.filters
+
+    @cached_property
     def constant_bytes(self) -> int:
-        """Table and filters."""
-        steps = self.steps(self.terms)
-        return steps * STEP_WORDS * WORD_BYTES * (2 + self.filters)
+        """Filters, table, barriers."""
+        return self.filter_bytes + self.steps(self.terms) * STEP_WORDS * ENTRY_BYTES + _rounded_up(TEAMS * BARRIER_BYTES, PACK_BYTES)
 
     @cached_property
     def staging_bytes(self) -> int:
         """For results that turn, and at first for the filters' terms."""
-        rows, columns = (POSITIONS, self.filters) if self.across_filters else (self.filters, POSITIONS)
+        most = STAGED_FILTERS * (2 if self.across_filters and self.pack == 8 else 1)
+        rows, columns = POSITIONS, min(self.filters, most)
+        if not self.across_filters:
+            rows, columns = columns, rows
         results = WARPS * rows * (columns + self.pack) * self.operation.x.scalar_bytes
-        return max(results, self.steps(self.terms) * STEP_WORDS * 2 * WORD_BYTES)
+        return max(results, self.steps(self.terms) * STEP_WORDS * ENTRY_BYTES)
 
     def slot_rows(self, tile: Tile) -> int:
         """Rows of one depth and channel."""
@@ -221,7 +229,7 @@ class FewChannels:
         return self.slots(tile) * self.pitch(tile) * self.operation.x.scalar_bytes
 
     def shared_bytes(self, tile: Tile) -> int:
-        return self.constant_bytes + self.staging_bytes + 2 * self.buffer_bytes(tile)
+        return ALIGNMENT + self.constant_bytes + self.staging_bytes + 2 * TEAMS * self.buffer_bytes(tile)
 
     # The choice of a tile
 
@@ -235,25 +243,22 @@ class FewChannels:
         """Groups and tiles of filters, which blocks of their own compute."""
         return self.operation.convolution.group_count * -(-self.group_filters // self.filters)
 
-    def resident(self, tile: Tile) -> int:
-        return RESIDENT if self.shared_bytes(tile) <= SHARED_BYTES else 1
-
     def blocks(self, tile: Tile) -> int:
         """That share the tiles of one part."""
-        return min(self.tiles(tile), max(1, self.resident(tile) * self.multiprocessors // self.parts))
+        return min(-(-self.tiles(tile) // TEAMS), max(1, self.multiprocessors // self.parts))
 
     def clocks(self, tile: Tile) -> float:
         """About how long the device is busy."""
-        rounds = -(-self.tiles(tile) // self.blocks(tile)) * self.parts * self.blocks(tile) / self.multiprocessors
-        turns = -(-tile.rows * tile.columns // (WARPS * POSITIONS))
+        rounds = -(-self.tiles(tile) // (TEAMS * self.blocks(tile))) * -(-self.parts * self.blocks(tile) // self.multiprocessors)
+        turns = -(-tile.rows * tile.columns // (TEAM_WARPS * POSITIONS))
         products = self.step_clocks(self.terms) + RESULT_CLOCKS * self.filters // 16
-        return rounds * (turns * WARPS * products + self.buffer_bytes(tile) / BROUGHT_BYTES + TILE_CLOCKS)
+        return rounds * TEAMS * (turns * TEAM_WARPS * products + self.buffer_bytes(tile) / BROUGHT_BYTES + TILE_CLOCKS)
 
     def possible_tiles(self) -> Iterator[Tile]:
         rows, columns = self.outputs[1:]
         widths = [columns, *(width for width in (POSITIONS << n for n in range(6)) if width < columns)]
         for tile in (Tile(*sizes) for sizes in product(range(1, min(rows, MOST_ROWS) + 1), widths)):
-            if self.shared_bytes(tile) <= MOST_SHARED_BYTES:
+            if self.shared_bytes(tile) <= SHARED_BYTES:
                 yield tile
 
     @cached_property
@@ -309,7 +314,7 @@ def few_channels_launch(found: FewChannels, device: Any) -> Launch:
     image_terms, (filter_steps, filter_first) = found.image_terms(tile), found.filter_terms
     y_strides, input_ = scalar_strides(o.y), spatial(o.x.dims[2:], 1)
     filter_tiles, blocks = -(-found.group_filters // found.filters), found.blocks(tile)
-    groups, buffer_at = o.convolution.group_count, found.constant_bytes
+    groups, buffer_at, buffer_bytes = o.convolution.group_count, found.constant_bytes, found.buffer_bytes(tile)
     x_image, x_channel, *x_axis = found.x_strides
     arguments = structure(
         *pointers(5),
@@ -356,9 +361,10 @@ def few_channels_launch(found: FewChannels, device: Any) -> Launch:
         ("contiguous", c_int(found.contiguous)),
         ("filters", c_int(found.group_filters)),
         ("row", c_int(o.terms)),
+        ("table_at", c_int(found.filter_bytes)),
         ("buffer_at", c_int(buffer_at)),
-        ("buffer_bytes", c_int(found.buffer_bytes(tile))),
-        ("staging_at", c_int(buffer_at + 2 * found.buffer_bytes(tile))),
+        ("buffer_bytes", c_int(buffer_bytes)),
+        ("staging_at", c_int(buffer_at + 2 * TEAMS * buffer_bytes)),
     )
     name = f"few_channels_{'words' if terms.whole else 'elements'}_{'filters' if found.across_filters else 'positions'}_{found.filters}"
     function = device.function(SOURCE, name, type_definitions(o.x.scalar_type, o))

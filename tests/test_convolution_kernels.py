@@ -76,6 +76,13 @@ def backwards(operation):
     return replace(operation, convolution=spec)
 
 
+def with_pitch(operation, pitch):
+    """Rows of x that lie ``pitch`` elements apart."""
+    x = operation.x
+    strides = (x.dims[1] * x.dims[2] * pitch, x.dims[2] * pitch, pitch, 1)
+    return replace(operation, x=TensorSpec(x.data_type, x.dims, strides))
+
+
 def run(backend, operation, unaligned=False):
     """(verdict, names of the kernels that ran)."""
     operation = replace(operation, workspace_bytes=backend.workspace_bytes(operation))
@@ -228,6 +235,7 @@ FEW = {
     "elements, planes, flipped": backwards(convolution(IMPLICIT, (1, 3, 6, 40), 8, (3, 3), data_type=BFLOAT16, blend=(0.5, 2.0))),
     "gaps between groups": convolution(IMPLICIT, (1, 8, 6, 40), 8, (3, 3), data_type=HALF, layout=NHWC, groups=2),
     "TF32": convolution(IMPLICIT, (1, 3, 7, 66), 68, (3, 3), layout=NHWC),
+    "gaps between rows": with_pitch(convolution(IMPLICIT, (2, 3, 6, 37), 8, (3, 3), data_type=HALF, stride=2), 48),
     "volume": convolution(IMPLICIT, (1, 2, 4, 5, 40), 8, (3, 3, 3), result=NHWC, padding=2, stride=2),
 }  # fmt: skip
 
@@ -243,7 +251,6 @@ def test_every_tile_of_few_channels(monkeypatch, operation, rows, columns):
     made = AcceleratedBackend("emulated")
     monkeypatch.setattr(made.device, "seed", 5)
     monkeypatch.setattr(made.device, "multiprocessors", 1)
-    monkeypatch.setattr(convolution_few_channels, "RESIDENT", 1)
     monkeypatch.setattr(made, "plans", {})
     monkeypatch.setattr(convolution_few_channels.FewChannels, "possible_tiles", tiles)
     convolution_few_channels.geometry_of.cache_clear()

@@ -2,30 +2,25 @@
 // in float. (The host side is accelerated/convolution_few_channels.py.)
 //
 // Floor: bytes, the image read and the result written once: 30 us for 64x3x224x224 and 64 filters of 7x7, stride 2, in half
-// on an H200. Its products take as long at the pace of the warp's instructions (half of what the tensor cores can do), and
-// shared memory as long again: per 16 terms of 32 positions and 64 filters a warp reads 8 times 128 bytes of the image
-// and 2 KiB of filters. Two blocks share a multiprocessor, so that one multiplies while another waits or writes.
+// on an H200. Its products take 20 us of the tensor cores, and of shared memory as long again: per 16 terms of 64
+// positions and 64 filters four warps read 16 times 128 bytes of the image, the tensor cores 2 KiB of filters. So that
+// one multiplies while another waits or writes, a block's warps are teams of four with tiles of their own.
 //
-// A block brings the rows of the image that a tile of output positions touches into shared memory as they lie, with zeros
+// A team brings the rows of the image that a tile of output positions touches into shared memory as they lie, with zeros
 // for the padding, while it works at the tile before. The image's fragments are gathered from there, a register (a word:
 // two terms of 16 bits, or one float) at a time: a table has the words of the sum, their places relative to an output
 // position and which of their terms exist. Where positions lie at odd distances a word is two reads of 16 bits. Values
-// that no term wants are cleared, not multiplied by zero: they may be NaN. The filters stay in shared memory in the order
-// of fragments. Of image and filters, the one whose elements lie side by side in y is the right operand, so that a
-// thread has neighbours of y.
-#define WARP_INSTRUCTIONS 1
+// that no term wants are cleared, not multiplied by zero: they may be NaN. The filters stay in shared memory.
 #include "convolution.cuh"
-#include "tensor_core.cuh"
+#include "tensor_maps.cuh"
 
-#ifndef GROUPS_OF_16
-#define GROUPS_OF_16 2
+#ifndef TEAMS_OF_BLOCK
+#define TEAMS_OF_BLOCK 4
 #endif
-#ifndef RESIDENT
-#define RESIDENT 2
-#endif
-constexpr int WARPS = 8, THREADS = 32 * WARPS;
-constexpr int SIXTEENS = GROUPS_OF_16, POSITIONS = 16 * SIXTEENS;  // of a warp at a time
+constexpr int TEAMS = TEAMS_OF_BLOCK, TEAM = 128, WARPS = TEAM / 32, THREADS = TEAMS * TEAM;
+constexpr int SIXTEENS = 2, POSITIONS = 16 * SIXTEENS;  // of a warp at a time
 constexpr int PACK = 16 / sizeof(ELEMENT), WORD = 4 / sizeof(ELEMENT);
+constexpr int ROW_BYTES = 128, STEPS = 4;  // of the filters' tiles, which have four steps of eight words in a row
 
 struct Arguments {
   const ELEMENT* x;
@@ -46,11 +41,11 @@ struct Arguments {
   int terms, run, lead, steps;               // terms of a run, that its first word lacks; steps of eight words
   int input[3], output[3], step[3], padding[2];  // of x, of y, between positions; before the first depth and row
   int depth_step;                            // between taps
-  int tiles, blocks, tile_rows;              // blocks that share the tiles
+  int tiles, blocks, tile_rows;              // blocks whose teams share the tiles
   int slots, pitch, first_element;           // elements of a slot; the first one of column tile 0
   int row_elements, row_bytes, contiguous;   // of a row of x: channels and columns; what one copy may take; without gaps
   int filters, row;                          // of one group; elements from one filter to the next
-  int buffer_at, buffer_bytes, staging_at;   // in shared memory
+  int table_at, buffer_at, buffer_bytes, staging_at;  // in shared memory
 };
 
 struct __align__(16) Words { unsigned item[4]; };
@@ -70,13 +65,25 @@ __device__ __forceinline__ Tile find_tile(const Arguments& a, unsigned index) {
 
 // --- the image ---
 
-// A warp brings every eighth row, BYTES at a time.
+// Eight or four elements that begin anywhere; 16 bytes from each multiple of 16 that they touch may be read.
+__device__ __forceinline__ uint4 read_anywhere(const ELEMENT* from) {
+  const unsigned shift = reinterpret_cast<uintptr_t>(from) % 16;
+  const uint4* packs = reinterpret_cast<const uint4*>(reinterpret_cast<const unsigned char*>(from) - shift);
+  const uint4 low = packs[0], high = shift ? packs[1] : low;
+  const bool two = shift & 8, one = shift & 4;
+  const unsigned a = two ? low.z : low.x, b = two ? low.w : low.y, c = two ? high.x : low.z, d = two ? high.y : low.w,
+                 e = two ? high.z : high.x, f = two ? high.w : high.y;
+  const unsigned p = one ? b : a, q = one ? c : b, r = one ? d : c, s = one ? e : d, t = one ? f : e, bits = shift % 4 * 8;
+  return {__funnelshift_r(p, q, bits), __funnelshift_r(q, r, bits), __funnelshift_r(r, s, bits), __funnelshift_r(s, t, bits)};
+}
+
+// A warp brings every fourth row, BYTES at a time; 0: rows that begin anywhere, without gaps.
 template <int BYTES> __device__ __forceinline__ void bring_rows(const Arguments& a, const ELEMENT* x, const Tile& tile, unsigned char* buffer) {
-  constexpr int COUNT = BYTES / sizeof(ELEMENT);
+  constexpr int COUNT = BYTES ? BYTES / sizeof(ELEMENT) : PACK;
   const int depth = tile.depth * a.step[0] - a.padding[0], row = tile.first_row * a.step[1] - a.padding[1];
   const int first = tile.first_column * a.step[2] * static_cast<int>(a.lanes.divisor) + a.first_element;
   x += tile.image * a.x_image;
-  for (int slot = threadIdx.x / 32; slot < a.slots; slot += WARPS) {
+  for (int slot = threadIdx.x / 32 % WARPS; slot < a.slots; slot += WARPS) {
     unsigned tap, slot_row;
     const unsigned channel = a.taps.divide(a.slot_rows.divide(slot, slot_row), tap);
     const int plane = depth + static_cast<int>(tap) * a.depth_step, line = row + static_cast<int>(slot_row);
@@ -87,14 +94,26 @@ template <int BYTES> __device__ __forceinline__ void bring_rows(const Arguments&
     for (int i = threadIdx.x % 32 * COUNT; i < a.pitch; i += 32 * COUNT) {
       const int element = first + i;
       const bool inside = exists && static_cast<unsigned>(element) < static_cast<unsigned>(a.row_elements);
-      long long offset = element;
-      if (!a.contiguous && inside) {
-        unsigned lane;
-        const unsigned column = a.lanes.divide(element, lane);
-        offset = column * a.x_axis[2] + lane * a.x_channel;
+      if constexpr (BYTES == 0) {
+        if (exists && element >= PACK && element + 2 * PACK <= a.row_elements) {
+          *reinterpret_cast<uint4*>(to + i) = read_anywhere(from + element);
+        } else {
+          Pack<ELEMENT, PACK> pack;
+#pragma unroll
+          for (int j = 0; j < PACK; j++)
+            pack.item[j] = exists && static_cast<unsigned>(element + j) < static_cast<unsigned>(a.row_elements) ? from[element + j] : store<ELEMENT>(0.0f);
+          *reinterpret_cast<Pack<ELEMENT, PACK>*>(to + i) = pack;
+        }
+      } else {
+        long long offset = element;
+        if (!a.contiguous && inside) {
+          unsigned lane;
+          const unsigned column = a.lanes.divide(element, lane);
+          offset = column * a.x_axis[2] + lane * a.x_channel;
+        }
+        if constexpr (BYTES >= 4) copy_async<BYTES>(to + i, inside ? from + offset : a.x, inside);
+        else to[i] = inside ? from[offset] : store<ELEMENT>(0.0f);
       }
-      if constexpr (BYTES >= 4) copy_async<BYTES>(to + i, inside ? from + offset : a.x, inside);
-      else to[i] = inside ? from[offset] : store<ELEMENT>(0.0f);
     }
   }
 }
@@ -104,8 +123,8 @@ __device__ __forceinline__ void bring_image(const Arguments& a, const ELEMENT* x
   const unsigned address = reinterpret_cast<uintptr_t>(x);
   if (a.row_bytes == 16 && address % 16 == 0) bring_rows<16>(a, x, tile, buffer);
   else if (a.row_bytes >= 8 && address % 8 == 0) bring_rows<8>(a, x, tile, buffer);
-  else if (a.row_bytes >= 4 && address % 4 == 0) bring_rows<4>(a, x, tile, buffer);
-  else bring_rows<sizeof(ELEMENT) == 2 ? 2 : 4>(a, x, tile, buffer);
+  else if (a.contiguous) bring_rows<0>(a, x, tile, buffer);
+  else bring_rows<sizeof(ELEMENT)>(a, x, tile, buffer);
   end_copies();
 }
 
@@ -135,10 +154,9 @@ __device__ __forceinline__ Place find_place(const Arguments& a, unsigned word, i
   return place;
 }
 
-// Writes the table, [step][word % 4] of what two words have, and the filters, [step][16 filters][lane] of four words: of two
-// filters as right operands, of one left operand.
-template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS>
-__device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, int filters, Words* table, unsigned* fragments, int2* sources) {
+// Writes the table, [step][word % 4] of what two words have, and the filters.
+template <bool WHOLE_WORDS, int FILTERS>
+__device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, int filters, Words* table, unsigned char* fragments, int2* sources) {
   for (int word = threadIdx.x; word < 8 * a.steps; word += THREADS) {
     const Place first = find_place(a, word, 0), second = WORD == 2 ? find_place(a, word, 1) : Place{};
     sources[word] = {first.exists ? first.in_w : -1, second.exists ? second.in_w : -1};
@@ -153,7 +171,7 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
   }
   __syncthreads();
   const int words = 8 * a.steps;
-  for (int filter = threadIdx.x / 32; filter < FILTERS; filter += WARPS)
+  for (int filter = threadIdx.x / 32; filter < FILTERS; filter += THREADS / 32)
 #pragma unroll 4
     for (int word = threadIdx.x % 32; word < words; word += 32) {
       const int2 source = sources[word];
@@ -162,11 +180,8 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
       Pack<ELEMENT, WORD> pack;
       pack.item[0] = exists && source.x >= 0 ? for_tensor_cores(from[source.x]) : store<ELEMENT>(0.0f);
       if (WORD == 2) pack.item[WORD - 1] = exists && source.y >= 0 ? from[source.y] : store<ELEMENT>(0.0f);
-      unsigned bits;
-      memcpy(&bits, &pack, sizeof bits);
-      const int upper_word = word / 4 % 2, upper_filter = filter / 8 % 2;
-      const int item = ACROSS_FILTERS ? 2 * upper_filter + upper_word : 2 * upper_word + upper_filter;
-      fragments[((word / 8 * (FILTERS / 16) + filter / 16) * 32 + filter % 8 * 4 + word % 4) * 4 + item] = bits;
+      unsigned char* to = swizzled(fragments + word / (8 * STEPS) * (FILTERS * ROW_BYTES), filter, word / 4 % 8) + word % 4 * 4;
+      *reinterpret_cast<Pack<ELEMENT, WORD>*>(to) = pack;
     }
 }
 
@@ -183,66 +198,67 @@ template <bool WHOLE_WORDS> __device__ __forceinline__ unsigned read_word(const 
   }
 }
 
-// sums[h][n][i]. Across filters: position 16 * h + lane / 4 + i / 2 * 8, filter 8 * n + lane % 4 * 2 + i % 2. Else filter 16 *
-// (n / 2) + lane / 4 + i / 2 * 8, position 16 * h + 8 * (n % 2) + lane % 4 * 2 + i % 2.
-template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS>
-__device__ __forceinline__ void multiply(const Arguments& a, const unsigned char* const (&position)[2 * SIXTEENS], const Words* table, const Words* fragments,
-                                         float (&sums)[SIXTEENS][FILTERS / 8][4]) {
-  const int lane = threadIdx.x % 32;
+// sums[h][4 * n + i]: position 16 * h + lane / 4 + i / 2 * 8, filter 8 * n + lane % 4 * 2 + i % 2.
+template <bool WHOLE_WORDS, int FILTERS>
+__device__ __forceinline__ void multiply(const Arguments& a, const unsigned char* const (&position)[2 * SIXTEENS], const Words* table, const unsigned char* fragments,
+                                         float (&sums)[SIXTEENS][FILTERS / 2]) {
+  const int lane = threadIdx.x % 32, steps = a.steps;
 #pragma unroll
   for (int h = 0; h < SIXTEENS; h++)
 #pragma unroll
-    for (int n = 0; n < FILTERS / 8; n++)
-#pragma unroll
-      for (int i = 0; i < 4; i++) sums[h][n][i] = 0;
-  auto step = [&](int k, const unsigned (&mask)[2]) {
+    for (int i = 0; i < FILTERS / 2; i++) sums[h][i] = 0;
+  auto read_image = [&](int k, unsigned (&image)[SIXTEENS][4]) {
     const Words entry = table[4 * k + lane % 4];
-    unsigned image[SIXTEENS][4];
+    unsigned mask[2] = {~0u, ~0u};
+    if (!WHOLE_WORDS && k == steps - 1) {  // only the last words may lack terms
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        const int left = a.terms - WORD * (8 * k + 4 * i + lane % 4);
+        mask[i] = left >= 2 ? ~0u : left == 1 ? 0xffffu : 0u;
+      }
+    }
 #pragma unroll
     for (int h = 0; h < SIXTEENS; h++)
 #pragma unroll
       for (int i = 0; i < 4; i++)
         image[h][i] = read_word<WHOLE_WORDS>(position[2 * h + i % 2], entry.item[i / 2 * 2], entry.item[i / 2 * 2 + 1]) & mask[i / 2];
-#pragma unroll
-    for (int p = 0; p < FILTERS / 16; p++) {
-      const Words pair = fragments[(k * (FILTERS / 16) + p) * 32 + lane];
-      const unsigned (&filter)[4] = pair.item;
-#pragma unroll
-      for (int h = 0; h < SIXTEENS; h++)
-#pragma unroll
-        for (int side = 0; side < 2; side++) {
-          if constexpr (ACROSS_FILTERS) {
-            const unsigned right[2] = {filter[2 * side], filter[2 * side + 1]};
-            warp_product<ELEMENT>(sums[h][2 * p + side], image[h], right);
-          } else {
-            const unsigned right[2] = {image[h][side], image[h][2 + side]};
-            warp_product<ELEMENT>(sums[h][2 * p + side], filter, right);
-          }
-        }
-    }
   };
-  constexpr unsigned ALL[2] = {~0u, ~0u};
-  const int last = a.steps - (WHOLE_WORDS ? 0 : 1);
-  for (int k = 0; k < last; k++) step(k, ALL);
-  if constexpr (!WHOLE_WORDS) {  // only the last words may lack terms
-    unsigned mask[2];
+  auto begin_step = [&](int k, const unsigned (&image)[SIXTEENS][4]) {
+    const unsigned char* tile = fragments + k / STEPS * (FILTERS * ROW_BYTES);
+    registers_are_written();
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-      const int left = a.terms - WORD * (8 * last + 4 * i + lane % 4);
-      mask[i] = left >= 2 ? ~0u : left == 1 ? 0xffffu : 0u;
-    }
-    step(last, mask);
+    for (int h = 0; h < SIXTEENS; h++) begin_product<ELEMENT, FILTERS>(sums[h], image[h], tile, k % STEPS);
+    commit_products();
+  };
+  unsigned even[SIXTEENS][4], odd[SIXTEENS][4];  // one is read while the other is multiplied
+  read_image(0, even);
+  for (int k = 0; k < steps; k += 2) {
+    begin_step(k, even);
+    wait_for_products<1>();
+    if (k + 1 == steps) break;
+    read_image(k + 1, odd);
+    begin_step(k + 1, odd);
+    wait_for_products<1>();
+    if (k + 2 < steps) read_image(k + 2, even);
   }
+  wait_for_products<0>();
+#pragma unroll
+  for (int h = 0; h < SIXTEENS; h++) sums_are_ready(sums[h]);
 }
 
 // --- results ---
 
-// A warp's results turn in shared memory, so that it writes whole packs to y.
+// A warp's results turn in shared memory, some filters at a time, so that it writes whole packs to y.
+template <bool ACROSS_FILTERS, int FILTERS> struct Staging {
+  static constexpr int MOST = ACROSS_FILTERS && sizeof(ELEMENT) == 2 ? 64 : 32, COUNT = FILTERS < MOST ? FILTERS : MOST;  // of filters
+  static constexpr int ROWS = ACROSS_FILTERS ? POSITIONS : COUNT, COLUMNS = ACROSS_FILTERS ? COUNT : POSITIONS, PITCH = COLUMNS + PACK;
+};
+
 template <bool ACROSS_FILTERS, int FILTERS>
 __device__ __forceinline__ void write_results(const Arguments& a, const Tile& tile, int first, int filters, unsigned first_channel,
-                                              const ELEMENT* prior, ELEMENT* y, ELEMENT* staging, const float (&sums)[SIXTEENS][FILTERS / 8][4]) {
-  constexpr int PITCH = (ACROSS_FILTERS ? FILTERS : POSITIONS) + PACK;
-  constexpr int ROWS = ACROSS_FILTERS ? POSITIONS : FILTERS, PACKS = (PITCH - PACK) / PACK;
+                                              const ELEMENT* prior, ELEMENT* y, ELEMENT* staging, const float (&sums)[SIXTEENS][FILTERS / 2]) {
+  using Stage = Staging<ACROSS_FILTERS, FILTERS>;
+  constexpr int STAGED = Stage::COUNT, ROWS = Stage::ROWS, PITCH = Stage::PITCH, PACKS = Stage::COLUMNS / PACK;
   const int lane = threadIdx.x % 32;
   struct Spot { bool exists; int offset; };  // of a position
   auto find_spot = [&](int position) {
@@ -253,78 +269,96 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
   };
   const int y_channel = a.y_channel;
   const Epilogue& e = a.epilogue;
-  __syncwarp();
-  auto stage = [&](auto plain) {
+  auto stage = [&](int from, auto plain) {
 #pragma unroll
     for (int h = 0; h < SIXTEENS; h++)
 #pragma unroll
-      for (int n = 0; n < FILTERS / 8; n++)
+      for (int side = 0; side < 2; side++) {
+        const int position = 16 * h + lane / 4 + side * 8;
+        Spot spot;
+        if constexpr (!decltype(plain)::value) spot = find_spot(position);
 #pragma unroll
-        for (int side = 0; side < 2; side++) {
-          const int row = ACROSS_FILTERS ? 16 * h + lane / 4 + side * 8 : 16 * (n / 2) + lane / 4 + side * 8;
-          const int column = ACROSS_FILTERS ? 8 * n + lane % 4 * 2 : 16 * h + 8 * (n % 2) + lane % 4 * 2;
-          const float pair[2] = {sums[h][n][2 * side], sums[h][n][2 * side + 1]};
+        for (int n = 0; n < STAGED / 8; n++) {
+          const int column = 8 * n + lane % 4 * 2, filter = from + column;
+          const float* sum = sums[h] + (from / 8 + n) * 4 + 2 * side;
+          const float pair[2] = {sum[0], sum[1]};
           float values[2] = {pair[0], pair[1]};
           if constexpr (!decltype(plain)::value) {
-            const int filter = ACROSS_FILTERS ? column : row, position = ACROSS_FILTERS ? row : column;
-            const Spot spot = find_spot(position);
-            const bool second = ACROSS_FILTERS ? filter + 1 < filters : find_spot(position + 1).exists;
             if (!spot.exists || filter >= filters) continue;
-            find_results<2, float>(e, a.bias, prior, spot.offset + filter * static_cast<long long>(y_channel), 1, second ? 2 : 1, first_channel + filter,
-                                   ACROSS_FILTERS, pair, values);
+            find_results<2, float>(e, a.bias, prior, spot.offset + filter * static_cast<long long>(y_channel), y_channel, filter + 1 < filters ? 2 : 1,
+                                   first_channel + filter, 1, pair, values);
           }
-          const Pack<ELEMENT, 2> packed{{store<ELEMENT>(values[0]), store<ELEMENT>(values[1])}};
-          *reinterpret_cast<Pack<ELEMENT, 2>*>(staging + row * PITCH + column) = packed;
+          if constexpr (ACROSS_FILTERS) {
+            const Pack<ELEMENT, 2> packed{{store<ELEMENT>(values[0]), store<ELEMENT>(values[1])}};
+            *reinterpret_cast<Pack<ELEMENT, 2>*>(staging + position * PITCH + column) = packed;
+          } else {
+#pragma unroll
+            for (int i = 0; i < 2; i++) staging[(column + i) * PITCH + position] = store<ELEMENT>(values[i]);
+          }
         }
+      }
   };
-  if (e.alpha == 1.0 && e.beta == 0.0 && !e.biased && !e.rectified) stage(std::true_type{});
-  else stage(std::false_type{});
-  __syncwarp();
+#pragma unroll
+  for (int from = 0; from < FILTERS; from += STAGED) {
+    __syncwarp();
+    if (e.alpha == 1.0 && e.beta == 0.0 && !e.biased && !e.rectified) stage(from, std::true_type{});
+    else stage(from, std::false_type{});
+    __syncwarp();
 #pragma unroll 4
-  for (int index = lane; index < ROWS * PACKS; index += 32) {
-    const int row = index / PACKS, column = index % PACKS * PACK;
-    const int filter = ACROSS_FILTERS ? column : row, position = ACROSS_FILTERS ? row : column;
-    if (filter >= filters) continue;
-    const Spot spot = find_spot(position), last = ACROSS_FILTERS ? spot : find_spot(position + PACK - 1);
-    ELEMENT* to = y + (spot.offset + filter * static_cast<long long>(y_channel));
-    const ELEMENT* from = staging + row * PITCH + column;
-    const bool whole = spot.exists && last.exists && (!ACROSS_FILTERS || filter + PACK <= filters);
-    if (whole && reinterpret_cast<uintptr_t>(to) % 16 == 0) {
-      *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(from);
-    } else {
-      for (int i = 0; i < PACK; i++)
-        if (ACROSS_FILTERS ? spot.exists && filter + i < filters : find_spot(position + i).exists) to[i] = from[i];
+    for (int index = lane; index < ROWS * PACKS; index += 32) {
+      const int row = index / PACKS, column = index % PACKS * PACK;
+      const int filter = from + (ACROSS_FILTERS ? column : row), position = ACROSS_FILTERS ? row : column;
+      if (filter >= filters) continue;
+      const Spot spot = find_spot(position), last = ACROSS_FILTERS ? spot : find_spot(position + PACK - 1);
+      ELEMENT* to = y + (spot.offset + filter * static_cast<long long>(y_channel));
+      const ELEMENT* results = staging + row * PITCH + column;
+      const bool whole = spot.exists && last.exists && (!ACROSS_FILTERS || filter + PACK <= filters);
+      if (whole && reinterpret_cast<uintptr_t>(to) % 16 == 0) {
+        *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(results);
+      } else {
+        for (int i = 0; i < PACK; i++)
+          if (ACROSS_FILTERS ? spot.exists && filter + i < filters : find_spot(position + i).exists) to[i] = results[i];
+      }
     }
   }
 }
 
 template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __forceinline__ void convolve(const Arguments& a) {
-  constexpr int STAGING = (ACROSS_FILTERS ? POSITIONS * (FILTERS + PACK) : FILTERS * (POSITIONS + PACK));  // elements of a warp
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  constexpr int STAGING = Staging<ACROSS_FILTERS, FILTERS>::ROWS * Staging<ACROSS_FILTERS, FILTERS>::PITCH;  // of a warp
+  const int team = threadIdx.x / TEAM, warp = threadIdx.x / 32 % WARPS, lane = threadIdx.x % 32;
   unsigned filter_tile, group;
-  const unsigned start = a.groups.divide(a.filter_tiles.divide(blockIdx.x, filter_tile), group);
+  const unsigned block = a.groups.divide(a.filter_tiles.divide(blockIdx.x, filter_tile), group);
   const int first_filter = filter_tile * FILTERS, filters = a.filters - first_filter;
   const unsigned first_channel = group * a.filters + first_filter;
   const ELEMENT* x = a.x + group * a.x_group;
   const ELEMENT* w = a.w + static_cast<long long>(first_channel) * a.row;
 
-  Words* table = reinterpret_cast<Words*>(shared_memory);
-  Words* fragments = table + 4 * a.steps;
-  unsigned char* buffers = shared_memory + a.buffer_at;
-  unsigned char* staging = shared_memory + a.staging_at;
+  unsigned char* fragments = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
+  Words* table = reinterpret_cast<Words*>(fragments + a.table_at);
+  Barrier* ready = reinterpret_cast<Barrier*>(table + 4 * a.steps) + team;
+  unsigned char* buffers = fragments + a.buffer_at + team * 2 * a.buffer_bytes;
+  unsigned char* staging = fragments + a.staging_at;
 
+  const unsigned start = block + team * a.blocks;
   if (start < a.tiles) bring_image(a, x, start, buffers);
-  prepare<ACROSS_FILTERS, WHOLE_WORDS, FILTERS>(a, w, filters, table, reinterpret_cast<unsigned*>(fragments), reinterpret_cast<int2*>(staging));
+  if (threadIdx.x % TEAM == 0) barrier_init(ready, TEAM);
+  publish_barriers();
+  prepare<WHOLE_WORDS, FILTERS>(a, w, filters, table, fragments, reinterpret_cast<int2*>(staging));
+  publish_writes();
+  __syncthreads();
   int buffer = 0;
   const int positions = a.tile_rows * a.columns.divisor;
-  for (unsigned index = start; index < a.tiles; index += a.blocks, buffer ^= 1) {
+  for (unsigned index = start; index < a.tiles; index += TEAMS * a.blocks, buffer ^= 1) {
+    const unsigned next = index + TEAMS * a.blocks;
     wait_for_copies<0>();
-    __syncthreads();  // the tile is there, and nobody reads the other one any more
-    if (index + a.blocks < a.tiles) bring_image(a, x, index + a.blocks, buffers + (buffer ^ 1) * a.buffer_bytes);
+    barrier_arrive(ready);
+    barrier_wait(ready, buffer);  // the tile is there, and nobody reads the other one any more
+    if (next < a.tiles) bring_image(a, x, next, buffers + (buffer ^ 1) * a.buffer_bytes);
     const Tile tile = find_tile(a, index);
     const long long place = tile.image * a.y_image + tile.depth * a.y_axis[0] + tile.first_row * a.y_axis[1] + tile.first_column * a.y_axis[2] +
                             static_cast<long long>(first_channel) * a.y_channel;
-    for (int first = warp * POSITIONS; first < positions; first += WARPS * POSITIONS) {
+    for (int team_first = 0; team_first < positions; team_first += WARPS * POSITIONS) {
+      const int first = team_first + warp * POSITIONS;
       const unsigned char* position[2 * SIXTEENS];
 #pragma unroll
       for (int i = 0; i < 2 * SIXTEENS; i++) {
@@ -332,16 +366,16 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
         const unsigned row = a.columns.divide(min(first + 8 * i + lane / 4, positions - 1), column);
         position[i] = buffers + buffer * a.buffer_bytes + (row * a.step[1] * a.pitch + column * a.step[2] * a.lanes.divisor) * sizeof(ELEMENT);
       }
-      float sums[SIXTEENS][FILTERS / 8][4];
-      multiply<ACROSS_FILTERS, WHOLE_WORDS, FILTERS>(a, position, table, fragments, sums);
+      float sums[SIXTEENS][FILTERS / 2];
+      multiply<WHOLE_WORDS, FILTERS>(a, position, table, fragments, sums);
       write_results<ACROSS_FILTERS, FILTERS>(a, tile, first, filters, first_channel, a.prior + place, a.y + place,
-                                             reinterpret_cast<ELEMENT*>(staging) + warp * STAGING, sums);
+                                             reinterpret_cast<ELEMENT*>(staging) + threadIdx.x / 32 * STAGING, sums);
     }
   }
 }
 
 #define KERNEL(NAME, ...)                                                                                    \
-  extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) few_channels_##NAME(const Arguments a) { \
+  extern "C" __global__ void __launch_bounds__(THREADS, 1) few_channels_##NAME(const Arguments a) { \
     wait_for_earlier_kernels();                                                                              \
     convolve<__VA_ARGS__>(a);                                                                                \
   }
