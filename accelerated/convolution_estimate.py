@@ -72,8 +72,8 @@ def _direct(operation: Convolution, device: Any) -> float:
     memory = _traffic(operation) / BANDWIDTH
     if is_depthwise(operation):
         return LAUNCH + memory
-    if (found := few_channels(operation, device)) and found.tile:
-        return LAUNCH + max(memory, found.clocks(found.tile) / CLOCK)
+    if found := few_channels(operation, device):
+        return LAUNCH + max(memory, found.busy_clocks / CLOCK)
     return LAUNCH + max(memory, _work(operation) / _rate(operation, device), _gathering(operation, device))
 
 

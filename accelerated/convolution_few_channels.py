@@ -7,7 +7,7 @@ from ctypes import c_int, c_longlong
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, product
-from math import gcd, prod
+from math import gcd, inf, prod
 from operator import mul
 from typing import Any, NamedTuple
 
@@ -40,10 +40,10 @@ STEP_WORDS, WORD_BYTES, ENTRY_BYTES = 8, 4, 8
 ROW_BYTES = 128  # of the filters' tiles
 STAGED_FILTERS = 32  # whose results turn at a time; 64 of 16 bits where they lie side by side
 FILTERS = (32, 64)  # of a block
-MOST_ROWS = 64  # of a tile
+MOST_ROWS, WIDTHS = 64, tuple(8 << n for n in range(8))  # of a tile: rows; columns, where not all
 # Clocks of a multiprocessor: of a step of 32 positions for each 16 filters, for the image's words, for its halves of words; to
-# write their results for each 16 filters; of a tile
-FILTER_CLOCKS, WORD_CLOCKS, HALVES_CLOCKS, RESULT_CLOCKS, TILE_CLOCKS = 4, 9, 17, 40, 100
+# write their results for each 16 filters; of a row of the image; of a tile
+FILTER_CLOCKS, WORD_CLOCKS, HALVES_CLOCKS, RESULT_CLOCKS, SLOT_CLOCKS, TILE_CLOCKS = 4, 9, 17, 40, 16, 100
 BROUGHT_BYTES = 32  # of the image that arrive in a clock
 
 
@@ -75,6 +75,7 @@ class FewChannels:
 
     operation: Convolution
     multiprocessors: int
+    filters: int  # of a block
 
     @cached_property
     def channels(self) -> int:
@@ -174,11 +175,6 @@ class FewChannels:
         return self.operation.w.dims[0] // self.operation.convolution.group_count
 
     @cached_property
-    def filters(self) -> int:
-        """Of a block."""
-        return next((filters for filters in FILTERS if filters >= self.group_filters), FILTERS[-1])
-
-    @cached_property
     def across_filters(self) -> bool:
         """Channels of y lie side by side."""
         return channels_last(self.operation.y)
@@ -248,22 +244,29 @@ class FewChannels:
         return min(-(-self.tiles(tile) // TEAMS), max(1, self.multiprocessors // self.parts))
 
     def clocks(self, tile: Tile) -> float:
-        """About how long the device is busy."""
+        """About how long the device is busy with such tiles."""
         rounds = -(-self.tiles(tile) // (TEAMS * self.blocks(tile))) * -(-self.parts * self.blocks(tile) // self.multiprocessors)
         turns = -(-tile.rows * tile.columns // (TEAM_WARPS * POSITIONS))
         products = self.step_clocks(self.terms) + RESULT_CLOCKS * self.filters // 16
-        return rounds * TEAMS * (turns * TEAM_WARPS * products + self.buffer_bytes(tile) / BROUGHT_BYTES + TILE_CLOCKS)
+        brought = self.slots(tile) * SLOT_CLOCKS + self.buffer_bytes(tile) / BROUGHT_BYTES
+        return rounds * TEAMS * (turns * TEAM_WARPS * products + brought + TILE_CLOCKS)
 
     def possible_tiles(self) -> Iterator[Tile]:
         rows, columns = self.outputs[1:]
-        widths = [columns, *(width for width in (POSITIONS << n for n in range(6)) if width < columns)]
+        widths = [columns, *(width for width in WIDTHS if width < columns)]
         for tile in (Tile(*sizes) for sizes in product(range(1, min(rows, MOST_ROWS) + 1), widths)):
             if self.shared_bytes(tile) <= SHARED_BYTES:
                 yield tile
 
     @cached_property
     def tile(self) -> Tile | None:
+        """The one with which the device is done first."""
         return min(self.possible_tiles(), key=self.clocks, default=None)
+
+    @cached_property
+    def busy_clocks(self) -> float:
+        """About how long the device is busy."""
+        return self.clocks(self.tile) if self.tile else inf
 
     # What the kernel needs
 
@@ -294,17 +297,21 @@ class FewChannels:
         return ((depth, row, beside, channel) if self.interleaved else (depth, row, channel, beside)), first
 
 
-geometry_of = lru_cache(256)(FewChannels)
+@lru_cache(256)
+def geometry_of(operation: Convolution, multiprocessors: int) -> FewChannels | None:
+    """The geometry with which the device is done first."""
+    filters = operation.w.dims[0] // operation.convolution.group_count
+    most = next((count for count in FILTERS if count >= filters), FILTERS[-1])
+    geometries = [FewChannels(operation, multiprocessors, count) for count in FILTERS if count <= most]
+    best = min(geometries, key=lambda found: found.busy_clocks)
+    return best if best.writes_y and best.tile else None
 
 
 def few_channels(operation: Convolution, device: Any) -> FewChannels | None:
     """The geometry, if the kernel serves this convolution."""
     if not 0 < operation.w.dims[1] <= MOST_CHANNELS or operation.x.vector_length > 1:
         return None
-    if not allows_tensor_cores(operation, device):
-        return None
-    found = geometry_of(operation, device.multiprocessors)
-    return found if found.writes_y and found.tile else None
+    return geometry_of(operation, device.multiprocessors) if allows_tensor_cores(operation, device) else None
 
 
 def few_channels_launch(found: FewChannels, device: Any) -> Launch:
