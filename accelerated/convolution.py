@@ -25,6 +25,7 @@ from .convolution_fft import fft, fft_bytes
 from .convolution_gemm import gemm, im2col, implicit_gemm, matrix_bytes
 from .convolution_precomputed import precomputed_bytes, precomputed_gemm
 from .convolution_problem import PACK_BYTES, WORD, Convolution
+from .convolution_small import is_small, small
 from .geometry import Divisor, blocks
 from .plans import Launch, Plan, estimates, implements, needs_workspace, pointers, structure
 
@@ -87,6 +88,8 @@ def _launches(operation: Convolution, device: Any) -> list[Launch]:
 def _implicit_gemm(operation: Convolution, device: Any) -> list[Launch]:
     if is_depthwise(operation):
         return depthwise(operation, device)
+    if is_small(operation, device):
+        return [small(operation, device)]
     found = few_channels(operation, device)
     return [few_channels_launch(found, device)] if found else implicit_gemm(operation, device)
 

@@ -18,6 +18,7 @@ from .convolution_fft import Spectra
 from .convolution_gemm import described, rounded_up
 from .convolution_precomputed import repacked_bytes
 from .convolution_problem import Convolution
+from .convolution_small import is_small
 from .convolution_tensor_core import ROW_BYTES, allows_tensor_cores
 from .convolution_winograd import TILE as WINOGRAD_TILE
 
@@ -72,6 +73,8 @@ def _direct(operation: Convolution, device: Any) -> float:
     memory = _traffic(operation) / BANDWIDTH
     if is_depthwise(operation):
         return LAUNCH + memory
+    if is_small(operation, device):
+        return LAUNCH
     if found := few_channels(operation, device):
         return LAUNCH + max(memory, found.busy_clocks / CLOCK)
     return LAUNCH + max(memory, _work(operation) / _rate(operation, device), _gathering(operation, device))

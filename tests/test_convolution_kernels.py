@@ -14,6 +14,7 @@ from dualdnn.accelerated import (
     convolution_few_channels,
     convolution_fft,
     convolution_gemm,
+    convolution_small,
     convolution_warp_specialized,
     convolution_winograd,
 )
@@ -226,6 +227,29 @@ def test_every_tile_of_the_copy_engine(monkeypatch, operation, tile):
     monkeypatch.setattr(made, "plans", {})
     monkeypatch.setattr(convolution_warp_specialized, "TILES", (tile,))
     assert check(made, operation) == [tile.kernel]
+
+
+TINY = (1, 8, 6, 6)
+SMALL_PRODUCTS = {
+    "float": convolution(IMPLICIT, TINY, 8, (3, 3), math=FMA),
+    "TF32, channels last": convolution(IMPLICIT, TINY, 8, (3, 3), layout=NHWC, blend=(0.5, -2.0)),
+    "half, backwards": backwards(convolution(IMPLICIT, TINY, 5, (3, 2), data_type=HALF, layout=NHWC, result=NCHW, stride=2)),
+    "bfloat16, groups": convolution(IMPLICIT, TINY, 6, (3, 3), data_type=BFLOAT16, groups=2, dilation=2),
+    "double, volume": convolution(IMPLICIT, (2, 2, 3, 4, 3), 3, (2, 3, 2), data_type=DOUBLE, blend=(1.0, 1.0)),
+    "one term": convolution(IMPLICIT, (3, 1, 5, 5), 3, (1, 1), padding=0),
+    "many terms": convolution(IMPLICIT, (1, 40, 3, 3), 5, (3, 3), data_type=HALF, padding=0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("unaligned", [False, True])
+@pytest.mark.parametrize("operation", SMALL_PRODUCTS.values(), ids=SMALL_PRODUCTS)
+def test_threads_for_all_products(backend, monkeypatch, operation, unaligned):
+    """Where the device has so many."""
+    monkeypatch.setattr(backend.device, "multiprocessors", 16)
+    assert check(backend, operation, unaligned) == ["convolution_small"]
+    monkeypatch.setattr(convolution_small, "RESIDENT", 0)
+    backend.plans.clear()
+    assert "convolution_small" not in check(backend, operation)
 
 
 FEW = {

@@ -312,6 +312,19 @@ def test_few_channels(run, geometry, configuration, formats):
     run(operation, inputs={"x": "special", "w": "near_one", "y": "normal"})
 
 
+@shows(f"{F}/c01", f"{F}/c02", f"{F}/c24", "cudnnConvolutionMode_t/c02")
+@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (0.5, -2.0)])
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize("configuration", FLOATING)
+def test_few_products(run, configuration, formats, alpha, beta):
+    """Fewer than a device has threads."""
+    blended: Any = {"configuration": configuration, "formats": formats, "alpha": alpha, "beta": beta}
+    run(convolution((1, 3, 5, 4), (2, 3, 3, 3), **blended, padding=(2, 1)))
+    run(convolution((2, 4, 5, 4), (4, 2, 3, 2), **blended, groups=2, stride=(2, 1), mode=Mode.CUDNN_CONVOLUTION))
+    special = {"x": "special", "w": "near_one", "y": "special"}
+    run(convolution((1, 2, 4, 5), (2, 2, 3, 3), **blended, dilation=(1, 2), padding=(0, 1)), inputs=special)
+
+
 @shows(f"{F}/c02")
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
 def test_beta_zero_does_not_read_y(run, alpha):
