@@ -197,7 +197,8 @@ class FewChannels:
     @cached_property
     def constant_bytes(self) -> int:
         """Filters, table, barriers."""
-        return self.filter_bytes + self.steps(self.terms) * STEP_WORDS * ENTRY_BYTES + _rounded_up(TEAMS * BARRIER_BYTES, PACK_BYTES)
+        table_bytes = self.steps(self.terms) * STEP_WORDS * ENTRY_BYTES
+        return self.filter_bytes + table_bytes + _rounded_up(TEAMS * BARRIER_BYTES, PACK_BYTES)
 
     @cached_property
     def staging_bytes(self) -> int:
@@ -245,7 +246,8 @@ class FewChannels:
 
     def clocks(self, tile: Tile) -> float:
         """About how long the device is busy with such tiles."""
-        rounds = -(-self.tiles(tile) // (TEAMS * self.blocks(tile))) * -(-self.parts * self.blocks(tile) // self.multiprocessors)
+        blocks = self.blocks(tile)
+        rounds = -(-self.tiles(tile) // (TEAMS * blocks)) * -(-self.parts * blocks // self.multiprocessors)
         turns = -(-tile.rows * tile.columns // (TEAM_WARPS * POSITIONS))
         products = self.step_clocks(self.terms) + RESULT_CLOCKS * self.filters // 16
         brought = self.slots(tile) * SLOT_CLOCKS + self.buffer_bytes(tile) / BROUGHT_BYTES

@@ -128,7 +128,7 @@ SERVED = {
     "channels last, half": (convolution(IMPLICIT, (2, 16, 8, 8), 200, (3, 3), layout=NHWC, data_type=HALF, math=FMA), "gemm_128x128"),
     "planes": (convolution(PRECOMPUTED, (2, 20, 8, 8), 20, (1, 1), padding=0, math=FMA), "gemm_64x128"),
     "planes, half": (convolution(IMPLICIT, (1, 5, 4, 6), 20, (1, 1), padding=0, data_type=HALF, math=FMA), "gemm_64x64"),
-    "planes, double": (convolution(IMPLICIT, (2, 5, 3, 6), 5, (1, 1), padding=0, data_type=DOUBLE), "gemm_16x256"),
+    "planes, double": (convolution(PRECOMPUTED, (2, 5, 3, 6), 5, (1, 1), padding=0, data_type=DOUBLE), "gemm_16x256"),
     "double": (convolution(IMPLICIT, SMALL, 130, (3, 3), data_type=DOUBLE), "gemm_64x64"),
     "words": (convolution(IMPLICIT, (2, 8, 8, 8), 200, (3, 3), data_type=INT8, layout=NHWC), "gemm_128x128"),
     "unsigned words": (convolution(IMPLICIT, (2, 8, 5, 5), 8, (3, 3), data_type=UINT8, layout=NHWC), "gemm_16x256"),
