@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ctypes import c_int, c_longlong
+from ctypes import c_int
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, product
@@ -188,6 +188,14 @@ class FewChannels:
             strides[-1] == 1 and (self.outputs[1] == 1 or strides[-2] == self.outputs[2]) and y.vector_length == 1
         )
 
+    def y_packs(self, tile: Tile) -> bool:
+        """Results of a tile that lie side by side, filters or positions, fill whole packs at multiples of 16 bytes."""
+        y = self.operation.y
+        image, channel, *axes = scalar_strides(y)
+        steps = [*axes, self.group_filters] if self.across_filters else [channel, axes[0], self.outputs[2]]
+        wide = tile.columns >= WIDTHS[0] or not self.across_filters
+        return wide and all(step % self.pack == 0 for step in (*steps, image if y.dims[0] > 1 else 0))
+
     # Sizes of a block's shared memory in bytes
 
     @cached_property
@@ -327,14 +335,14 @@ def few_channels_launch(found: FewChannels, device: Any) -> Launch:
     x_image, x_channel, *x_axis = found.x_strides
     arguments = structure(
         *pointers(5),
-        ("x_image", c_longlong(x_image)),
-        ("x_axis", (c_longlong * AXES)(*x_axis)),
-        ("x_channel", c_longlong(x_channel)),
-        ("x_group", c_longlong(found.channels * x_channel)),
-        ("y_image", c_longlong(y_strides[0])),
-        ("y_axis", (c_longlong * AXES)(*y_strides[2:])),
-        ("y_channel", c_longlong(1 if found.across_filters else y_strides[1])),
         ("epilogue", epilogue(o)),
+        ("x_image", c_int(x_image)),
+        ("x_axis", (c_int * AXES)(*x_axis)),
+        ("x_channel", c_int(x_channel)),
+        ("x_group", c_int(found.channels * x_channel)),
+        ("y_image", c_int(y_strides[0])),
+        ("y_axis", (c_int * AXES)(*y_strides[2:])),
+        ("y_channel", c_int(1 if found.across_filters else y_strides[1])),
         ("filter_tiles", Divisor.of(filter_tiles)),
         ("groups", Divisor.of(groups)),
         ("column_tiles", Divisor.of(-(-found.outputs[2] // tile.columns))),
@@ -346,6 +354,7 @@ def few_channels_launch(found: FewChannels, device: Any) -> Launch:
         ("lanes", Divisor.of(found.lanes)),
         ("term", (Divisor * 3)(*(Divisor.of(extent) for extent, _ in image_terms[1:]))),
         ("run_words", Divisor.of(terms.words)),
+        ("words", Divisor.of(found.steps(terms) * STEP_WORDS)),
         ("x_term", (c_int * 4)(*(step for _, step in image_terms))),
         ("w_term", (c_int * 4)(*filter_steps)),
         ("x_first", c_int(found.skew)),
@@ -370,6 +379,7 @@ def few_channels_launch(found: FewChannels, device: Any) -> Launch:
         ("contiguous", c_int(found.contiguous)),
         ("filters", c_int(found.group_filters)),
         ("row", c_int(o.terms)),
+        ("y_packs", c_int(found.y_packs(tile))),
         ("table_at", c_int(found.filter_bytes)),
         ("buffer_at", c_int(buffer_at)),
         ("buffer_bytes", c_int(buffer_bytes)),

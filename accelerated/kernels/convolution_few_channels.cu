@@ -28,15 +28,15 @@ struct Arguments {
   ELEMENT* y;
   const ELEMENT* prior;
   const ELEMENT* bias;
-  long long x_image, x_axis[3], x_channel, x_group;  // elements from one to the next: depth, rows, columns
-  long long y_image, y_axis[3], y_channel;
   Epilogue epilogue;
+  int x_image, x_axis[3], x_channel, x_group;  // elements from one to the next: depth, rows, columns
+  int y_image, y_axis[3], y_channel;
   Divisor filter_tiles, groups;              // of a block's number; the rest is where its tiles begin
   Divisor column_tiles, row_tiles, depths;   // of a tile's number, the rest is the image
   Divisor columns;                           // output columns of a tile
   Divisor slot_rows, taps;                   // rows in shared memory: [channel][filter's depth][row]
   Divisor lanes;                             // channels that lie side by side in a row
-  Divisor term[3], run_words;                // terms are [rest][term[0]][term[1]][term[2]]; a run's words hold neighbours
+  Divisor term[3], run_words, words;         // terms are [rest][term[0]][term[1]][term[2]]; a run's words hold neighbours; all words
   int x_term[4], w_term[4], x_first, w_first;  // elements from one to the next in shared memory, in the filter
   int terms, run, lead, steps;               // terms of a run, that its first word lacks; steps of eight words
   int input[3], output[3], step[3], padding[2];  // of x, of y, between positions; before the first depth and row
@@ -45,6 +45,7 @@ struct Arguments {
   int slots, pitch, first_element;           // elements of a slot; the first one of column tile 0
   int row_elements, row_bytes, contiguous;   // of a row of x: channels and columns; what one copy may take; without gaps
   int filters, row;                          // of one group; elements from one filter to the next
+  int y_packs;                               // results that are neighbours fill whole packs, 16 bytes apart
   int table_at, buffer_at, buffer_bytes, staging_at;  // in shared memory
 };
 
@@ -77,55 +78,83 @@ __device__ __forceinline__ uint4 read_anywhere(const ELEMENT* from) {
   return {__funnelshift_r(p, q, bits), __funnelshift_r(q, r, bits), __funnelshift_r(r, s, bits), __funnelshift_r(s, t, bits)};
 }
 
-// A warp brings every fourth row, BYTES at a time; 0: rows that begin anywhere, without gaps.
-template <int BYTES> __device__ __forceinline__ void bring_rows(const Arguments& a, const ELEMENT* x, const Tile& tile, unsigned char* buffer) {
-  constexpr int COUNT = BYTES ? BYTES / sizeof(ELEMENT) : PACK;
+// How a row is read: so many bytes at a time, or packs that begin anywhere.
+enum Reading { ELEMENTS = sizeof(ELEMENT), HALF_PACKS = 8, WHOLE_PACKS = 16, ANYWHERE = 0 };
+__device__ __forceinline__ Reading reading_of(const Arguments& a, const ELEMENT* x) {
+  const unsigned address = reinterpret_cast<uintptr_t>(x);
+  if (a.row_bytes == 16 && address % 16 == 0) return WHOLE_PACKS;
+  if (a.row_bytes >= 8 && address % 8 == 0) return HALF_PACKS;
+  return a.contiguous ? ANYWHERE : ELEMENTS;
+}
+template <Reading READING> constexpr int elements_at_once() { return READING == ANYWHERE ? PACK : READING / sizeof(ELEMENT); }
+
+// A warp brings every fourth row.
+template <Reading READING> __device__ __forceinline__ void bring_rows(const Arguments& a, const ELEMENT* x, const Tile& tile, unsigned char* buffer) {
+  constexpr int COUNT = elements_at_once<READING>();
   const int depth = tile.depth * a.step[0] - a.padding[0], row = tile.first_row * a.step[1] - a.padding[1];
   const int first = tile.first_column * a.step[2] * static_cast<int>(a.lanes.divisor) + a.first_element;
-  x += tile.image * a.x_image;
   for (int slot = threadIdx.x / 32 % WARPS; slot < a.slots; slot += WARPS) {
     unsigned tap, slot_row;
     const unsigned channel = a.taps.divide(a.slot_rows.divide(slot, slot_row), tap);
     const int plane = depth + static_cast<int>(tap) * a.depth_step, line = row + static_cast<int>(slot_row);
     const bool exists = static_cast<unsigned>(plane) < static_cast<unsigned>(a.input[0]) && static_cast<unsigned>(line) < static_cast<unsigned>(a.input[1]);
-    const ELEMENT* from = x + plane * a.x_axis[0] + line * a.x_axis[1] + channel * a.x_channel;
+    const int at = tile.image * a.x_image + plane * a.x_axis[0] + line * a.x_axis[1] + channel * a.x_channel;
     ELEMENT* to = reinterpret_cast<ELEMENT*>(buffer) + slot * a.pitch;
 #pragma unroll 2
     for (int i = threadIdx.x % 32 * COUNT; i < a.pitch; i += 32 * COUNT) {
       const int element = first + i;
       const bool inside = exists && static_cast<unsigned>(element) < static_cast<unsigned>(a.row_elements);
-      if constexpr (BYTES == 0) {
+      if constexpr (READING == ANYWHERE) {
         if (exists && element >= PACK && element + 2 * PACK <= a.row_elements) {
-          *reinterpret_cast<uint4*>(to + i) = read_anywhere(from + element);
+          *reinterpret_cast<uint4*>(to + i) = read_anywhere(x + at + element);
         } else {
           Pack<ELEMENT, PACK> pack;
 #pragma unroll
           for (int j = 0; j < PACK; j++)
-            pack.item[j] = exists && static_cast<unsigned>(element + j) < static_cast<unsigned>(a.row_elements) ? from[element + j] : store<ELEMENT>(0.0f);
+            pack.item[j] = exists && static_cast<unsigned>(element + j) < static_cast<unsigned>(a.row_elements) ? x[at + element + j] : store<ELEMENT>(0.0f);
           *reinterpret_cast<Pack<ELEMENT, PACK>*>(to + i) = pack;
         }
       } else {
-        long long offset = element;
+        int offset = inside ? at + element : 0;
         if (!a.contiguous && inside) {
           unsigned lane;
           const unsigned column = a.lanes.divide(element, lane);
-          offset = column * a.x_axis[2] + lane * a.x_channel;
+          offset = at + column * a.x_axis[2] + lane * a.x_channel;
         }
-        if constexpr (BYTES >= 4) copy_async<BYTES>(to + i, inside ? from + offset : a.x, inside);
-        else to[i] = inside ? from[offset] : store<ELEMENT>(0.0f);
+        if constexpr (READING >= 4) copy_async<READING>(to + i, x + offset, inside);
+        else to[i] = inside ? x[offset] : store<ELEMENT>(0.0f);
       }
     }
   }
 }
 
-__device__ __forceinline__ void bring_image(const Arguments& a, const ELEMENT* x, unsigned index, unsigned char* buffer) {
+__device__ __forceinline__ void bring_image(const Arguments& a, const ELEMENT* x, Reading reading, unsigned index, unsigned char* buffer) {
   const Tile tile = find_tile(a, index);
-  const unsigned address = reinterpret_cast<uintptr_t>(x);
-  if (a.row_bytes == 16 && address % 16 == 0) bring_rows<16>(a, x, tile, buffer);
-  else if (a.row_bytes >= 8 && address % 8 == 0) bring_rows<8>(a, x, tile, buffer);
-  else if (a.contiguous) bring_rows<0>(a, x, tile, buffer);
-  else bring_rows<sizeof(ELEMENT)>(a, x, tile, buffer);
+  if (reading == WHOLE_PACKS) bring_rows<WHOLE_PACKS>(a, x, tile, buffer);
+  else if (reading == HALF_PACKS) bring_rows<HALF_PACKS>(a, x, tile, buffer);
+  else if (reading == ANYWHERE) bring_rows<ANYWHERE>(a, x, tile, buffer);
+  else bring_rows<ELEMENTS>(a, x, tile, buffer);
   end_copies();
+}
+
+// Rounds what this thread brought, for tensor cores.
+template <Reading READING> __device__ __forceinline__ void round_rows(const Arguments& a, unsigned char* buffer) {
+  constexpr int COUNT = elements_at_once<READING>();
+  for (int slot = threadIdx.x / 32 % WARPS; slot < a.slots; slot += WARPS)
+    for (int i = threadIdx.x % 32 * COUNT; i < a.pitch; i += 32 * COUNT) {
+      auto& pack = *reinterpret_cast<Pack<ELEMENT, COUNT>*>(reinterpret_cast<ELEMENT*>(buffer) + slot * a.pitch + i);
+      Pack<ELEMENT, COUNT> rounded = pack;
+#pragma unroll
+      for (int j = 0; j < COUNT; j++) rounded.item[j] = for_tensor_cores(rounded.item[j]);
+      pack = rounded;
+    }
+}
+__device__ __forceinline__ void round_image(const Arguments& a, Reading reading, unsigned char* buffer) {
+  if constexpr (WORD == 1) {
+    if (reading == HALF_PACKS) round_rows<HALF_PACKS>(a, buffer);
+    else if (reading == ELEMENTS) round_rows<ELEMENTS>(a, buffer);
+    else round_rows<WHOLE_PACKS>(a, buffer);
+  }
 }
 
 // --- terms and filters ---
@@ -170,19 +199,27 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
     }
   }
   __syncthreads();
-  const int words = 8 * a.steps;
-  for (int filter = threadIdx.x / 32; filter < FILTERS; filter += THREADS / 32)
-#pragma unroll 4
-    for (int word = threadIdx.x % 32; word < words; word += 32) {
-      const int2 source = sources[word];
-      const ELEMENT* from = w + static_cast<long long>(filter) * a.row;
-      const bool exists = filter < filters;
-      Pack<ELEMENT, WORD> pack;
-      pack.item[0] = exists && source.x >= 0 ? for_tensor_cores(from[source.x]) : store<ELEMENT>(0.0f);
-      if (WORD == 2) pack.item[WORD - 1] = exists && source.y >= 0 ? from[source.y] : store<ELEMENT>(0.0f);
-      unsigned char* to = swizzled(fragments + word / (8 * STEPS) * (FILTERS * ROW_BYTES), filter, word / 4 % 8) + word % 4 * 4;
-      *reinterpret_cast<Pack<ELEMENT, WORD>*>(to) = pack;
+  constexpr int BATCH = 4;  // reads of a thread that are under way
+  for (unsigned first = threadIdx.x; first < FILTERS * a.words.divisor; first += BATCH * THREADS) {
+    Pack<ELEMENT, WORD> values[BATCH];
+    unsigned filter[BATCH], word[BATCH];
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
+      filter[i] = a.words.divide(first + i * THREADS, word[i]);
+      const bool exists = filter[i] < FILTERS && static_cast<int>(filter[i]) < filters;
+      const int2 source = exists ? sources[word[i]] : make_int2(-1, -1);
+      const ELEMENT* from = w + filter[i] * a.row;
+      values[i].item[0] = source.x >= 0 ? from[source.x] : store<ELEMENT>(0.0f);
+      if (WORD == 2) values[i].item[WORD - 1] = source.y >= 0 ? from[source.y] : store<ELEMENT>(0.0f);
     }
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
+      if (filter[i] >= FILTERS) break;
+      if (WORD == 1) values[i].item[0] = for_tensor_cores(values[i].item[0]);
+      unsigned char* to = swizzled(fragments + word[i] / (8 * STEPS) * (FILTERS * ROW_BYTES), filter[i], word[i] / 4 % 8) + word[i] % 4 * 4;
+      *reinterpret_cast<Pack<ELEMENT, WORD>*>(to) = values[i];
+    }
+  }
 }
 
 // --- products ---
@@ -190,9 +227,7 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
 // The terms of a word, of which those in `mask` exist.
 template <bool WHOLE_WORDS> __device__ __forceinline__ unsigned read_word(const unsigned char* position, unsigned place, unsigned second_or_mask) {
   if constexpr (WHOLE_WORDS) {
-    const unsigned bits = *reinterpret_cast<const unsigned*>(position + place) & second_or_mask;
-    if constexpr (WORD == 2) return bits;
-    else return __float_as_uint(for_tensor_cores(__uint_as_float(bits)));
+    return *reinterpret_cast<const unsigned*>(position + place) & second_or_mask;
   } else {
     return *reinterpret_cast<const unsigned short*>(position + place) | unsigned(*reinterpret_cast<const unsigned short*>(position + second_or_mask)) << 16;
   }
@@ -207,8 +242,7 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
   for (int h = 0; h < SIXTEENS; h++)
 #pragma unroll
     for (int i = 0; i < FILTERS / 2; i++) sums[h][i] = 0;
-  auto read_image = [&](int k, unsigned (&image)[SIXTEENS][4]) {
-    const Words entry = table[4 * k + lane % 4];
+  auto read_image = [&](int k, const Words& entry, unsigned (&image)[SIXTEENS][4]) {
     unsigned mask[2] = {~0u, ~0u};
     if (!WHOLE_WORDS && k == steps - 1) {  // only the last words may lack terms
 #pragma unroll
@@ -223,23 +257,20 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
       for (int i = 0; i < 4; i++)
         image[h][i] = read_word<WHOLE_WORDS>(position[2 * h + i % 2], entry.item[i / 2 * 2], entry.item[i / 2 * 2 + 1]) & mask[i / 2];
   };
-  auto begin_step = [&](int k, const unsigned (&image)[SIXTEENS][4]) {
-    const unsigned char* tile = fragments + k / STEPS * (FILTERS * ROW_BYTES);
-    registers_are_written();
+  const Words* entries = table + lane % 4;
+  unsigned image[2][SIXTEENS][4];  // one is read while the other is multiplied
+  read_image(0, entries[0], image[0]);
+  for (int first = 0; first < steps; first += STEPS, entries += 4 * STEPS, fragments += FILTERS * ROW_BYTES) {
 #pragma unroll
-    for (int h = 0; h < SIXTEENS; h++) begin_product<ELEMENT, FILTERS>(sums[h], image[h], tile, k % STEPS);
-    commit_products();
-  };
-  unsigned even[SIXTEENS][4], odd[SIXTEENS][4];  // one is read while the other is multiplied
-  read_image(0, even);
-  for (int k = 0; k < steps; k += 2) {
-    begin_step(k, even);
-    wait_for_products<1>();
-    if (k + 1 == steps) break;
-    read_image(k + 1, odd);
-    begin_step(k + 1, odd);
-    wait_for_products<1>();
-    if (k + 2 < steps) read_image(k + 2, even);
+    for (int i = 0; i < STEPS; i++) {
+      if (first + i >= steps) break;
+      registers_are_written();
+#pragma unroll
+      for (int h = 0; h < SIXTEENS; h++) begin_product<ELEMENT, FILTERS>(sums[h], image[i % 2][h], fragments, i);
+      commit_products();
+      wait_for_products<1>();
+      if (first + i + 1 < steps) read_image(first + i + 1, entries[4 * (i + 1)], image[(i + 1) % 2]);
+    }
   }
   wait_for_products<0>();
 #pragma unroll
@@ -256,18 +287,17 @@ template <bool ACROSS_FILTERS, int FILTERS> struct Staging {
 
 template <bool ACROSS_FILTERS, int FILTERS>
 __device__ __forceinline__ void write_results(const Arguments& a, const Tile& tile, int first, int filters, unsigned first_channel,
-                                              const ELEMENT* prior, ELEMENT* y, ELEMENT* staging, const float (&sums)[SIXTEENS][FILTERS / 2]) {
+                                              const ELEMENT* prior, ELEMENT* y, bool y_packs, ELEMENT* staging, const float (&sums)[SIXTEENS][FILTERS / 2]) {
   using Stage = Staging<ACROSS_FILTERS, FILTERS>;
   constexpr int STAGED = Stage::COUNT, ROWS = Stage::ROWS, PITCH = Stage::PITCH, PACKS = Stage::COLUMNS / PACK;
-  const int lane = threadIdx.x % 32;
+  const int lane = threadIdx.x % 32, y_channel = a.y_channel, rows = min(tile.rows, a.tile_rows);
   struct Spot { bool exists; int offset; };  // of a position
   auto find_spot = [&](int position) {
     unsigned column;
     const unsigned row = a.columns.divide(first + position, column);
-    const bool exists = static_cast<int>(row) < min(tile.rows, a.tile_rows) && static_cast<int>(column) < tile.columns;
+    const bool exists = static_cast<int>(row) < rows && static_cast<int>(column) < tile.columns;
     return Spot{exists, static_cast<int>(row * a.y_axis[1] + column * a.y_axis[2])};
   };
-  const int y_channel = a.y_channel;
   const Epilogue& e = a.epilogue;
   auto stage = [&](int from, auto plain) {
 #pragma unroll
@@ -285,7 +315,7 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
           float values[2] = {pair[0], pair[1]};
           if constexpr (!decltype(plain)::value) {
             if (!spot.exists || filter >= filters) continue;
-            find_results<2, float>(e, a.bias, prior, spot.offset + filter * static_cast<long long>(y_channel), y_channel, filter + 1 < filters ? 2 : 1,
+            find_results<2, float>(e, a.bias, prior, spot.offset + filter * y_channel, y_channel, filter + 1 < filters ? 2 : 1,
                                    first_channel + filter, 1, pair, values);
           }
           if constexpr (ACROSS_FILTERS) {
@@ -304,20 +334,36 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
     if (e.alpha == 1.0 && e.beta == 0.0 && !e.biased && !e.rectified) stage(from, std::true_type{});
     else stage(from, std::false_type{});
     __syncwarp();
-#pragma unroll 4
-    for (int index = lane; index < ROWS * PACKS; index += 32) {
-      const int row = index / PACKS, column = index % PACKS * PACK;
-      const int filter = from + (ACROSS_FILTERS ? column : row), position = ACROSS_FILTERS ? row : column;
-      if (filter >= filters) continue;
-      const Spot spot = find_spot(position), last = ACROSS_FILTERS ? spot : find_spot(position + PACK - 1);
-      ELEMENT* to = y + (spot.offset + filter * static_cast<long long>(y_channel));
-      const ELEMENT* results = staging + row * PITCH + column;
-      const bool whole = spot.exists && last.exists && (!ACROSS_FILTERS || filter + PACK <= filters);
-      if (whole && reinterpret_cast<uintptr_t>(to) % 16 == 0) {
-        *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(results);
-      } else {
-        for (int i = 0; i < PACK; i++)
-          if (ACROSS_FILTERS ? spot.exists && filter + i < filters : find_spot(position + i).exists) to[i] = results[i];
+    // A lane's pack of a row, every so many rows.
+    constexpr int STRIDE = 32 / PACKS;
+    const int lane_row = lane / PACKS, column = lane % PACKS * PACK;
+    const ELEMENT* results = staging + lane_row * PITCH + column;
+    if (y_packs && ACROSS_FILTERS) {
+      unsigned y_column, y_row = a.columns.divide(first + lane_row, y_column);
+      const bool filter_exists = from + column < filters;
+#pragma unroll
+      for (int row = 0; row < ROWS; row += STRIDE) {
+        if (filter_exists && static_cast<int>(y_row) < rows && static_cast<int>(y_column) < tile.columns)
+          *reinterpret_cast<Pack<ELEMENT, PACK>*>(y + static_cast<int>(y_row * a.y_axis[1] + y_column * a.y_axis[2] + from + column)) =
+              *reinterpret_cast<const Pack<ELEMENT, PACK>*>(results + row * PITCH);
+        y_column += STRIDE;
+        const bool next = y_column >= a.columns.divisor;
+        y_column -= next ? a.columns.divisor : 0;
+        y_row += next;
+      }
+    } else if (y_packs) {
+      const Spot spot = find_spot(column);
+#pragma unroll
+      for (int row = 0; row < ROWS; row += STRIDE)
+        if (spot.exists && from + lane_row + row < filters)
+          *reinterpret_cast<Pack<ELEMENT, PACK>*>(y + (spot.offset + (from + lane_row + row) * y_channel)) =
+              *reinterpret_cast<const Pack<ELEMENT, PACK>*>(results + row * PITCH);
+    } else {
+      for (int index = lane; index < ROWS * Stage::COLUMNS; index += 32) {
+        const int row = index / Stage::COLUMNS, i = index % Stage::COLUMNS;
+        const int filter = from + (ACROSS_FILTERS ? i : row);
+        const Spot spot = find_spot(ACROSS_FILTERS ? row : i);
+        if (spot.exists && filter < filters) y[spot.offset + filter * y_channel] = staging[row * PITCH + i];
       }
     }
   }
@@ -331,7 +377,9 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
   const int first_filter = filter_tile * FILTERS, filters = a.filters - first_filter;
   const unsigned first_channel = group * a.filters + first_filter;
   const ELEMENT* x = a.x + group * a.x_group;
-  const ELEMENT* w = a.w + static_cast<long long>(first_channel) * a.row;
+  const Reading reading = reading_of(a, x);
+  const bool y_packs = a.y_packs && reinterpret_cast<uintptr_t>(a.y) % 16 == 0;
+  const ELEMENT* w = a.w + first_channel * a.row;
 
   unsigned char* fragments = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   Words* table = reinterpret_cast<Words*>(fragments + a.table_at);
@@ -340,7 +388,7 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
   unsigned char* staging = fragments + a.staging_at;
 
   const unsigned start = block + team * a.blocks;
-  if (start < a.tiles) bring_image(a, x, start, buffers);
+  if (start < a.tiles) bring_image(a, x, reading, start, buffers);
   if (threadIdx.x % TEAM == 0) barrier_init(ready, TEAM);
   publish_barriers();
   prepare<WHOLE_WORDS, FILTERS>(a, w, filters, table, fragments, reinterpret_cast<int2*>(staging));
@@ -351,12 +399,13 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
   for (unsigned index = start; index < a.tiles; index += TEAMS * a.blocks, buffer ^= 1) {
     const unsigned next = index + TEAMS * a.blocks;
     wait_for_copies<0>();
+    round_image(a, reading, buffers + buffer * a.buffer_bytes);
     barrier_arrive(ready);
     barrier_wait(ready, buffer);  // the tile is there, and nobody reads the other one any more
-    if (next < a.tiles) bring_image(a, x, next, buffers + (buffer ^ 1) * a.buffer_bytes);
+    if (next < a.tiles) bring_image(a, x, reading, next, buffers + (buffer ^ 1) * a.buffer_bytes);
     const Tile tile = find_tile(a, index);
-    const long long place = tile.image * a.y_image + tile.depth * a.y_axis[0] + tile.first_row * a.y_axis[1] + tile.first_column * a.y_axis[2] +
-                            static_cast<long long>(first_channel) * a.y_channel;
+    const int place = tile.image * a.y_image + tile.depth * a.y_axis[0] + tile.first_row * a.y_axis[1] + tile.first_column * a.y_axis[2] +
+                      static_cast<int>(first_channel) * a.y_channel;
     for (int team_first = 0; team_first < positions; team_first += WARPS * POSITIONS) {
       const int first = team_first + warp * POSITIONS;
       const unsigned char* position[2 * SIXTEENS];
@@ -368,7 +417,7 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
       }
       float sums[SIXTEENS][FILTERS / 2];
       multiply<WHOLE_WORDS, FILTERS>(a, position, table, fragments, sums);
-      write_results<ACROSS_FILTERS, FILTERS>(a, tile, first, filters, first_channel, a.prior + place, a.y + place,
+      write_results<ACROSS_FILTERS, FILTERS>(a, tile, first, filters, first_channel, a.prior + place, a.y + place, y_packs,
                                              reinterpret_cast<ELEMENT*>(staging) + threadIdx.x / 32 * STAGING, sums);
     }
   }
