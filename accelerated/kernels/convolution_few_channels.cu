@@ -50,6 +50,10 @@ struct Arguments {
 };
 
 struct __align__(16) Words { unsigned item[4]; };
+__device__ __forceinline__ Words read_words(const Words* from) {
+  const uint4 words = *reinterpret_cast<const uint4*>(from);
+  return {{words.x, words.y, words.z, words.w}};
+}
 
 // A place of y and how much of a tile exists there.
 struct Tile {
@@ -242,7 +246,7 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
   for (int h = 0; h < SIXTEENS; h++)
 #pragma unroll
     for (int i = 0; i < FILTERS / 2; i++) sums[h][i] = 0;
-  auto read_image = [&](int k, const Words& entry, unsigned (&image)[SIXTEENS][4]) {
+  auto read_image = [&](int k, const Words entry, unsigned (&image)[SIXTEENS][4]) {
     unsigned mask[2] = {~0u, ~0u};
     if (!WHOLE_WORDS && k == steps - 1) {  // only the last words may lack terms
 #pragma unroll
@@ -259,17 +263,18 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
   };
   const Words* entries = table + lane % 4;
   unsigned image[2][SIXTEENS][4];  // one is read while the other is multiplied
-  read_image(0, entries[0], image[0]);
+  read_image(0, read_words(entries), image[0]);
   for (int first = 0; first < steps; first += STEPS, entries += 4 * STEPS, fragments += FILTERS * ROW_BYTES) {
 #pragma unroll
     for (int i = 0; i < STEPS; i++) {
       if (first + i >= steps) break;
+      const Words next = read_words(entries + 4 * (i + 1));  // behind the last step's is something else
       registers_are_written();
 #pragma unroll
       for (int h = 0; h < SIXTEENS; h++) begin_product<ELEMENT, FILTERS>(sums[h], image[i % 2][h], fragments, i);
       commit_products();
       wait_for_products<1>();
-      if (first + i + 1 < steps) read_image(first + i + 1, entries[4 * (i + 1)], image[(i + 1) % 2]);
+      if (first + i + 1 < steps) read_image(first + i + 1, next, image[(i + 1) % 2]);
     }
   }
   wait_for_products<0>();

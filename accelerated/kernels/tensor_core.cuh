@@ -219,7 +219,7 @@ template <class E, int N> __device__ __forceinline__ void registers_product(floa
   else { REGISTERS_PRODUCT(64); }
 }
 template <class E, int N> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
-  registers_product<E, N>(sums, left, describe_tile(right) + 2 * step);
+  registers_product<E, N>(sums, left, describe_tile(right) | 2 * step);  // a tile's address ends in zeros
 }
 // Before products whose registers were written since the last ones began.
 __device__ __forceinline__ void registers_are_written() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
