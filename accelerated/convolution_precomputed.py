@@ -2,8 +2,9 @@
 
 The workspace has the place of every term of the sums, or, on tensor cores, copies of filter and image with channels
 innermost (kernels/convolution_repack.cu) where those lie otherwise and the product is long enough to repay. Padding is
-zero in both copies, so that no value outside a window meets the sum, not even NaN times zero. What has a kernel of its
-own, depthwise convolutions and those of few channels, needs neither.
+zero in both copies, so that no value outside a window meets the sum, not even NaN times zero. Results in planes that the
+copy engine cannot write pass through the workspace, too, channels innermost. What has a kernel of its own, depthwise
+convolutions and those of few channels, needs nothing of it.
 """
 
 from __future__ import annotations
@@ -14,16 +15,27 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from dualdnn.api.operations import FilterSpec, TensorSpec
+from dualdnn.api.operations import FilterSpec, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import NHWC
 
 from .convolution_depthwise import depthwise, is_depthwise
 from .convolution_few_channels import few_channels, few_channels_launch
 from .convolution_gemm import described, implicit_product, rounded_up, terms_launch
-from .convolution_problem import PACK_BYTES, Convolution, ConvolutionStruct, describe, mark_packs, spatial, with_result
+from .convolution_problem import (
+    PACK_BYTES,
+    Convolution,
+    ConvolutionStruct,
+    describe,
+    epilogue,
+    mark_packs,
+    spatial,
+    with_result,
+)
 from .convolution_tensor_core import allows_tensor_cores
 from .geometry import THREADS, Divisor, blocks
 from .plans import Launch, pointers, structure, type_definitions
+from .tensor_maps import ROW_BYTES
+from .transform import copy, launch
 
 SOURCE = "convolution_repack.cu"
 TERM_BYTES = 16
@@ -69,9 +81,22 @@ class _Copies:
         dims = self.operation.w.dims
         return FilterSpec(self.operation.w.data_type, NHWC, (dims[0], self.lanes, *dims[2:]))
 
+    @cached_property
+    def result_turns(self) -> bool:
+        """The product writes channels innermost, and a second kernel turns them into planes."""
+        y = self.operation.y
+        in_planes = y.dims[1] > 1 and y.strides[1] != 1 and min(y.strides[2:]) == 1
+        return in_planes and prod(y.dims[2:]) * y.scalar_bytes % ROW_BYTES != 0 and epilogue(self.operation).beta == 0
+
+    @cached_property
+    def y(self) -> TensorSpec:
+        """What the product writes."""
+        y = self.operation.y
+        return TensorSpec.packed(y.data_type, y.dims, NHWC) if self.result_turns else y
+
     def _with(self, x: TensorSpec) -> ConvolutionStruct:
         o = self.operation
-        value = with_result(describe(o.convolution, x, self.w, o.y.dims), o.y)
+        value = with_result(describe(o.convolution, x, self.w, o.y.dims), self.y)
         return mark_packs(value, o.convolution.group_count, o.x.scalar_bytes)
 
     @cached_property
@@ -95,7 +120,13 @@ class _Copies:
         return rounded_up(self.w.nbytes, ALIGNMENT)
 
     @cached_property
+    def result_at(self) -> int:
+        return rounded_up(self.image_at + (0 if self.image_lies_well else self.x.nbytes), ALIGNMENT)
+
+    @cached_property
     def nbytes(self) -> int:
+        if self.result_turns:
+            return self.result_at + self.y.nbytes
         return self.image_at + (0 if self.image_lies_well else self.x.nbytes)
 
 
@@ -110,7 +141,7 @@ def precomputed_bytes(operation: Convolution, device: Any) -> int:
 
 
 def repacked_bytes(operation: Convolution, device: Any) -> int:
-    """Bytes of image and filter that are copied with channels innermost."""
+    """Bytes of image, filter and results that are copied."""
     copies = _Copies(operation)
     special = is_depthwise(operation) or few_channels(operation, device)
     if special or not allows_tensor_cores(operation, device) or not copies.repay:
@@ -128,12 +159,13 @@ def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
     if allows_tensor_cores(operation, device) and copies.repay:
         image = [] if copies.image_lies_well else [_repack_image(copies, device)]
         x = "x" if copies.image_lies_well else "workSpace"
-        offsets = (0 if copies.image_lies_well else copies.image_at, 0, 0)
+        at = (0 if copies.image_lies_well else copies.image_at, 0, copies.result_at if copies.result_turns else 0)
         product = implicit_product(
-            operation, device, copies.product, (x, "workSpace"), offsets,
-            rounded=not copies.image_lies_well,
+            operation, device, copies.product, (x, "workSpace"), at,
+            result="workSpace" if copies.result_turns else "y", rounded=not copies.image_lies_well,
         )  # fmt: skip
-        return [*image, _repack_filter(copies, device), product]
+        turn = [_turn_result(copies, device)] if copies.result_turns else []
+        return [*image, _repack_filter(copies, device), product, *turn]
     value, words = described(operation)
     product = implicit_product(operation, device, value, words=words, precomputed=True)
     return [terms_launch(operation, value, device), product]
@@ -179,3 +211,12 @@ def _repack_filter(copies: _Copies, device: Any) -> Launch:
     )
     function = device.function(SOURCE, "repack_filter", type_definitions(o.x.data_type, o))
     return Launch(function, arguments, ("w", "workSpace"), blocks(filters * copies.taps * copies.lanes))
+
+
+def _turn_result(copies: _Copies, device: Any) -> Launch:
+    plain = TransformTensor(1.0, 0.0, copies.y, copies.operation.y)
+    walk = copy(plain.x, plain.y)
+    walk.source_base = copies.result_at // plain.x.scalar_bytes
+    turn = launch(walk, plain, ("x", "y"), device)
+    turn.operands = ("workSpace", "y")
+    return turn
