@@ -204,8 +204,8 @@ class FewChannels:
 
     @cached_property
     def constant_bytes(self) -> int:
-        """Filters, table, barriers."""
-        table_bytes = self.steps(self.terms) * STEP_WORDS * ENTRY_BYTES
+        """Filters, table (and one step more, which is read and not used), barriers."""
+        table_bytes = (self.steps(self.terms) + 1) * STEP_WORDS * ENTRY_BYTES
         return self.filter_bytes + table_bytes + _rounded_up(TEAMS * BARRIER_BYTES, PACK_BYTES)
 
     @cached_property
