@@ -89,7 +89,7 @@ def choose_tile(
 
 def _maps(
     value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile
-) -> tuple[Columns | Boxes, Boxes] | None:
+) -> tuple[Columns, Boxes] | None:
     """(of x, of w), or None where the copy engine cannot read them."""
     element = "tf32" if element == "float" else element
     channels, taps = value.lanes.divisor, [filter.divisor for filter in value.filter]
@@ -109,29 +109,17 @@ def _maps(
     )
     if not plain:
         return None
-    image = _matrix(value, groups, element, element_bytes, tile) or _columns(
-        value, groups, element, element_bytes, tile
-    )
-    filters = Boxes(
-        element, (channels, prod(taps), value.filters * groups),
-        (channels * element_bytes, value.row * element_bytes), box=(ROW_BYTES // element_bytes, 1, tile.filters),
-    )  # fmt: skip
-    return (image, filters) if image.is_possible and filters.is_possible else None
-
-
-def _columns(value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile) -> Columns:
-    """The pixels of an image under each tap."""
     images = value.positions // prod(output.divisor for output in value.output)
-    spans = [(value.filter[d].divisor - 1) * value.dilation[d] for d in range(AXES)]
+    spans = [(taps[d] - 1) * value.dilation[d] for d in range(AXES)]
     axes = (2, 1)  # columns, rows
     strides, extent = (
         [value.x_axis[2], value.x_axis[1], value.x_position[0]],
-        (value.lanes.divisor * groups, value.input[2], value.input[1], images),
+        (channels * groups, value.input[2], value.input[1], images),
     )
     for d, size in enumerate(extent[1:]):
         if size == 1:  # never used, but it has to be possible
             strides[d] = extent[d] * (strides[d - 1] if d else 1)
-    return Columns(
+    image = Columns(
         element, extent, tuple(stride * element_bytes for stride in strides),
         lower=tuple(-value.padding[d] for d in axes),
         upper=tuple(value.padding[d] - spans[d] for d in axes),
@@ -139,32 +127,11 @@ def _columns(value: ConvolutionStruct, groups: int, element: str, element_bytes:
         taps=tuple(spans[d] for d in axes),
         pixels=tile.positions,
     )  # fmt: skip
-
-
-def _matrix(value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile) -> Boxes | None:
-    """Images as a matrix, where filters of one tap see every pixel once and pixels lie at equal distances."""
-    channels = value.lanes.divisor * groups
-    inside = all(output.divisor == extent for output, extent in zip(value.output, value.input, strict=True))
-    pitch = _pitch(value, value.x_position, channels)
-    if any(filter.divisor > 1 for filter in value.filter) or any(value.padding) or not inside or pitch is None:
-        return None
-    strides = (pitch * element_bytes, pitch * value.positions * element_bytes)
-    made = Boxes(element, (channels, value.positions, 1), strides, (ROW_BYTES // element_bytes, tile.positions, 1))
-    return made if made.is_possible else None
-
-
-def _pitch(value: ConvolutionStruct, strides: Any, alone: int) -> int | None:
-    """Elements from one position to the next, the same for all of an image and from image to image; alone: if there is
-    one position only."""
-    extents = [value.positions // prod(output.divisor for output in value.output)]
-    extents += [output.divisor for output in value.output]
-    lengths = [(extent, stride) for extent, stride in zip(extents, strides, strict=True) if extent > 1][::-1]
-    pitch = step = lengths[0][1] if lengths else alone
-    for extent, stride in lengths:
-        if stride != step:
-            return None
-        step *= extent
-    return pitch
+    filters = Boxes(
+        element, (channels, prod(taps), value.filters * groups),
+        (channels * element_bytes, value.row * element_bytes), box=(ROW_BYTES // element_bytes, 1, tile.filters),
+    )  # fmt: skip
+    return (image, filters) if image.is_possible and filters.is_possible else None
 
 
 def _result_map(
@@ -175,15 +142,24 @@ def _result_map(
         return None
     if groups > 1 and (value.y_group, value.y_filters) != (0, value.filters):
         return None
-    plane = prod(output.divisor for output in value.output)
-    images, planes = value.positions // plane, value.y_channel != 1
+    extents = [output.divisor for output in value.output]
+    planes = value.y_channel != 1
+    pitch = (
+        1
+        if planes
+        else next(
+            (step for step, extent in zip(value.y_position[:0:-1], extents[::-1], strict=True) if extent > 1),
+            value.filters * groups,
+        )
+    )
+    step = pitch
+    for d in range(AXES, 0, -1):
+        if extents[d - 1] > 1 and value.y_position[d] != step:
+            return None
+        step *= extents[d - 1]
+    plane = prod(extents)
+    images = value.positions // plane
     if planes:
-        within = list(zip(value.output, value.y_position[1:], strict=True))[::-1]
-        step = 1
-        for output, stride in within:
-            if output.divisor > 1 and stride != step:
-                return None
-            step *= output.divisor
         extent = (plane, value.filters * groups, images)
         strides = (value.y_channel, value.y_position[0] if images > 1 else value.y_channel * extent[1])
         if groups > 1 and value.filters % WARP_ROWS:
@@ -191,8 +167,7 @@ def _result_map(
         if images > 1 and plane * element_bytes % ROW_BYTES:
             return None  # a box would hold the end of an image and the beginning of the next
     else:
-        pitch = _pitch(value, value.y_position, value.filters * groups)
-        if pitch is None:
+        if images > 1 and value.y_position[0] != step:
             return None
         extent = (value.filters, value.positions, groups)
         strides = (pitch, value.filters if groups > 1 else pitch * value.positions)
@@ -246,7 +221,6 @@ def warp_specialized_launch(
         ("group_channels", c_int(value.lanes.divisor)),
         ("channel_rounds", c_int(channel_rounds)),
         ("boxes", c_int(result is not None)),
-        ("matrix", c_int(isinstance(maps[0], Boxes))),
         ("kept", c_int(filter_tiles * groups == 1 and tile.stages % rounds == 0)),
         ("plane", Divisor.of(prod(output.divisor for output in value.output))),
     ]

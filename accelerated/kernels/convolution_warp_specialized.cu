@@ -33,7 +33,6 @@ struct Arguments {
   Divisor position_tiles, filter_tiles;  // tiles run over filters first, then positions, then groups
   int tiles, group_channels, channel_rounds;
   int boxes;      // results go through their map
-  int matrix;     // x is brought in boxes of pixels, not as columns
   int kept;       // every tile has the same rows of the filter, and a stage of the ring always the same ones of those
   Divisor plane;  // positions of an image
 };
@@ -94,8 +93,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
             const bool has_filters = a.kept && filled >= STAGES;
             barrier_wait(&empty[stage], parity ^ 1);
             barrier_arrive_with(&full[stage], has_filters ? POSITIONS * ROW_BYTES : STAGE_BYTES);
-            if (a.matrix) load_box(to, a.image, &full[stage], channel + round * DEPTH, tile.position, 0);
-            else load_columns(to, a.image, &full[stage], channel + round * DEPTH, column, row, at[0], right * c.dilation[2], down * c.dilation[1]);
+            load_columns(to, a.image, &full[stage], channel + round * DEPTH, column, row, at[0], right * c.dilation[2], down * c.dilation[1]);
             if (!has_filters) load_box(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, tap, filter);
             advance(1);
           }
