@@ -33,7 +33,6 @@ struct Arguments {
   Divisor position_tiles, filter_tiles;  // tiles run over filters first, then positions, then groups
   int tiles, group_channels, channel_rounds;
   int boxes;      // results go through their map
-  int kept;       // every tile has the same rows of the filter, and a stage of the ring always the same ones of those
   Divisor plane;  // positions of an image
 };
 
@@ -78,7 +77,6 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
   __device__ __forceinline__ void produce() {
     const Convolution& c = a.convolution;
     const int height = c.filter[1].divisor, width = c.filter[2].divisor;
-    unsigned filled = 0;  // stages, in all
     for (unsigned index = blockIdx.x; index < a.tiles; index += gridDim.x) {
       const Tile tile = find_tile(index);
       unsigned at[4];
@@ -88,13 +86,12 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
       int tap = c.flipped ? height * width - 1 : 0;
       for (int down = 0; down < height; down++)
         for (int right = 0; right < width; right++, tap += c.flipped ? -1 : 1)
-          for (int round = 0; round < a.channel_rounds; round++, filled++) {
+          for (int round = 0; round < a.channel_rounds; round++) {
             unsigned char* to = stages + stage * STAGE_BYTES;
-            const bool has_filters = a.kept && filled >= STAGES;
             barrier_wait(&empty[stage], parity ^ 1);
-            barrier_arrive_with(&full[stage], has_filters ? POSITIONS * ROW_BYTES : STAGE_BYTES);
+            barrier_arrive_with(&full[stage], STAGE_BYTES);
             load_columns(to, a.image, &full[stage], channel + round * DEPTH, column, row, at[0], right * c.dilation[2], down * c.dilation[1]);
-            if (!has_filters) load_box(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, tap, filter);
+            load_box(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, tap, filter);
             advance(1);
           }
     }
@@ -307,32 +304,23 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
   }
 };
 
-// In shared memory: of the stages (filled, free), of warpgroups in turn, of the boxes of every warp.
-template <int CONSUMERS, int STAGES> struct Barriers {
-  static constexpr int WARPS = CONSUMERS * WARPGROUP / 32;
-  Barrier full[STAGES], empty[STAGES], turn[CONSUMERS], came[WARPS * BOXES];
-};
-
-// What needs nothing of earlier kernels.
-template <class M, int CONSUMERS, int STAGES> __device__ __forceinline__ void prepare(const Arguments& a, Barriers<CONSUMERS, STAGES>& barriers) {
-  if (threadIdx.x == 0) {
-    prefetch_map(a.image), prefetch_map(a.filter);
-    if (a.boxes) prefetch_map(a.result);
-    for (Barrier& barrier : barriers.full) barrier_init(&barrier, 1);
-    for (Barrier& barrier : barriers.empty) barrier_init(&barrier, M::ARRIVALS);
-    for (Barrier& barrier : barriers.turn) barrier_init(&barrier, WARPGROUP / 32);
-    for (Barrier& barrier : barriers.came) barrier_init(&barrier, 1);
-    publish_barriers();
-  }
-}
-
-template <class M, int CONSUMERS, int STAGES> __device__ __forceinline__ void multiply(const Arguments& a, Barriers<CONSUMERS, STAGES>& barriers) {
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bool PLANES>
+__device__ __forceinline__ void multiply(const Arguments& a) {
 #if defined(EMULATED_CUDA) || defined(WARPGROUP_INSTRUCTIONS)
+  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES>;
+  constexpr int WARPS = CONSUMERS * WARPGROUP / 32;
+  __shared__ Barrier full[STAGES], empty[STAGES], turn[CONSUMERS], came[WARPS * BOXES];
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char* scratch = stages + STAGES * M::STAGE_BYTES;
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < STAGES; i++) barrier_init(&full[i], 1), barrier_init(&empty[i], M::ARRIVALS);
+    for (int i = 0; i < CONSUMERS; i++) barrier_init(&turn[i], WARPGROUP / 32);
+    for (int i = 0; i < WARPS * BOXES; i++) barrier_init(&came[i], 1);
+    publish_barriers();
+  }
   __syncthreads();
   const int warp = threadIdx.x / 32 - WARPGROUP / 32;  // of those that multiply
-  M m{a, stages, barriers.full, barriers.empty, barriers.turn, barriers.came + warp * BOXES};
+  M m{a, stages, full, empty, turn, came + warp * BOXES};
   if (warp < 0) {
     give_registers<40>();
     if (threadIdx.x == 0) m.produce();
@@ -344,13 +332,10 @@ template <class M, int CONSUMERS, int STAGES> __device__ __forceinline__ void mu
 }
 
 // name: positions x filters of a tile, and `alternating` where each warpgroup has tiles of its own
-#define KERNEL(name, COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES)                                          \
+#define KERNEL(name, COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES)                                                           \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) name(const __grid_constant__ Arguments a) { \
-    __shared__ Barriers<CONSUMERS, STAGES> barriers;                                                                 \
-    using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES>;                                 \
-    prepare<M>(a, barriers);                                                                                         \
-    wait_for_earlier_kernels();                                                                                      \
-    multiply<M>(a, barriers);                                                                                        \
+    wait_for_earlier_kernels();                                                                                       \
+    multiply<COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES>(a);                                               \
   }
 KERNEL(specialized_128x256, 256, 64, 2, 4, false, false)
 KERNEL(specialized_192x128, 128, 64, 3, 4, false, false)

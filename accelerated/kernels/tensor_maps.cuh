@@ -147,7 +147,6 @@ inline void barrier_wait(Barrier* barrier, int parity, EMULATED_SITE_PARAMETERS)
     emulated::finish_loads(barrier);
   }
 }
-inline void prefetch_map(const TensorMap&) {}
 inline void load_columns(unsigned char* to, const TensorMap& map, Barrier* barrier, int channel, int column, int row, int image, int right, int down) {
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {channel, column, row, image}, {right, down}});
 }
@@ -196,8 +195,6 @@ __device__ __forceinline__ void barrier_wait(Barrier* barrier, int parity) {
       "{.reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @done bra finished; bra again; finished:}"
       ::"r"(shared_address(barrier)), "r"(parity) : "memory");
 }
-// The description of a tensor itself, which the first use else waits for.
-__device__ __forceinline__ void prefetch_map(const TensorMap& map) { asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory"); }
 // Rows of 128 bytes: channels from `channel` on of the pixels from (column, row) of an image on, each shifted by a tap.
 __device__ __forceinline__ void load_columns(unsigned char* to, const TensorMap& map, Barrier* barrier, int channel, int column, int row, int image, int right, int down) {
   asm volatile(
