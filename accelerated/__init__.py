@@ -1,6 +1,6 @@
 """The production backend: CUDA kernels on PyCUDA's devices, or compiled for the host and emulated."""
 
-from . import activation, convolution, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
+from . import activation, convolution, im2col, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
 from .backend import AcceleratedBackend
 from .device import DeviceError, DeviceUnavailable, gpu_is_usable
 from .information import cuda_version, facts
@@ -15,6 +15,7 @@ __all__ = [
     "cuda_version",
     "facts",
     "gpu_is_usable",
+    "im2col",
     "implemented",
     "pooling",
     "reduce_tensor",

@@ -22,10 +22,10 @@ def activation_forward(operation: ActivationForward, device: Any) -> Plan:
     layout, grid = elementwise(x.dims, [x.strides, y.strides], 16 // x.scalar_bytes, device, most)
     arguments = structure(
         *pointers(2),
-        ("geometry", layout),
         *factors(operation, alpha=operation.alpha, beta=operation.beta, coefficient=activation.coefficient),
         ("mode", c_int(activation.mode)),
         ("propagate", c_int(activation.relu_nan)),
+        ("geometry", layout),
     )
     function = device.function("activation.cu", "activation_forward", type_definitions(x.scalar_type, operation))
     return Plan(operation, [Launch(function, arguments, ("x", "y"), grid)])
@@ -41,9 +41,9 @@ def activation_backward(operation: ActivationBackward, device: Any) -> Plan:
     layout, grid = elementwise(dx.dims, strides, 16 // dx.scalar_bytes, device)
     arguments = structure(
         *pointers(3),
-        ("geometry", layout),
         *factors(operation, alpha=operation.alpha, beta=operation.beta, coefficient=activation.coefficient),
         ("mode", c_int(activation.mode)),
+        ("geometry", layout),
     )
     function = device.function("activation.cu", "activation_backward", type_definitions(dx.scalar_type, operation))
     return Plan(operation, [Launch(function, arguments, (needed, "dy", "dx"), grid)])

@@ -12,7 +12,6 @@ from dualdnn.api.enumerations import cudnnReorderType_t
 from dualdnn.api.operations import (
     ConvolutionBiasActivationForward,
     ConvolutionForward,
-    Im2Col,
     ReorderFilter,
     ReorderFilterAndBias,
 )
@@ -20,10 +19,12 @@ from dualdnn.api.operations import (
 from . import convolution_winograd as winograd
 from .convolution_depthwise import depthwise, is_depthwise
 from .convolution_estimate import expected_seconds
+from .convolution_few_channels import few_channels, few_channels_launch
 from .convolution_fft import fft, fft_bytes
-from .convolution_gemm import gemm, im2col, implicit_gemm, matrix_bytes
+from .convolution_gemm import gemm, implicit_gemm, matrix_bytes
 from .convolution_precomputed import precomputed_bytes, precomputed_gemm
 from .convolution_problem import PACK_BYTES, WORD, Convolution
+from .convolution_small import is_small, small
 from .geometry import Divisor, blocks
 from .plans import Launch, Plan, estimates, implements, needs_workspace, pointers, structure
 
@@ -84,7 +85,12 @@ def _launches(operation: Convolution, device: Any) -> list[Launch]:
 
 
 def _implicit_gemm(operation: Convolution, device: Any) -> list[Launch]:
-    return depthwise(operation, device) if is_depthwise(operation) else implicit_gemm(operation, device)
+    if is_depthwise(operation):
+        return depthwise(operation, device)
+    if is_small(operation, device):
+        return [small(operation, device)]
+    found = few_channels(operation, device)
+    return [few_channels_launch(found, device)] if found else implicit_gemm(operation, device)
 
 
 _ALGORITHMS = {
@@ -96,11 +102,6 @@ _ALGORITHMS = {
     WINOGRAD: winograd.fused,
     WINOGRAD_NONFUSED: winograd.nonfused,
 }
-
-
-@implements(Im2Col)
-def im2col_plan(operation: Im2Col, device: Any) -> Plan:
-    return Plan(operation, im2col(operation, device))
 
 
 @implements(ReorderFilter)

@@ -244,8 +244,8 @@ def matrix_launch(
     return Launch(function, arguments, operands, blocks(value.positions * groups * packs))
 
 
-def im2col(operation: Im2Col, device: Any) -> list[Launch]:
-    """The explicit matrix of cudnnIm2Col: columns (channel, row, column of the filter)."""
+def matrix_of_any(operation: Im2Col, device: Any) -> list[Launch]:
+    """The explicit matrix of cudnnIm2Col, of a filter of any size: columns (channel, row, column of the filter)."""
     o = operation
     dims = o.convolution.output_dims(o.srcData.dims, o.filter.dims)
     value = describe(o.convolution, o.srcData, o.filter, dims)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from functools import cache
+from math import prod
 from typing import Any
 
 Grid = tuple[int, int, int]
@@ -17,13 +18,9 @@ BATCH = 2
 LONG_BATCH = 4  # of functions of many instructions: a block lives longer than it takes to start one
 BUSY_BLOCKS = 4
 
-# Rows with gaps are walked in the output's memory, gaps and all, where at least so much of it is elements
-LEAST_FILLED = 0.5
-
-# Packs of elements that no access moves at once: how many, how far apart (a power of two)
-SPREAD_ITEMS = 8  # as kernels/elementwise.cuh has room for
-LEAST_SPREAD_ITEMS = 4  # so that a thread finds its place for several elements
-MOST_SPREAD = 32
+# Single elements of a thread, and about what finding the first costs, as many times as each
+MOST_ITEMS = 8
+PLACE_COST = 5
 
 
 class Divisor(ctypes.Structure):
@@ -41,24 +38,28 @@ class Divisor(ctypes.Structure):
 
 @cache
 def _geometry_type(operands: int) -> type[ctypes.Structure]:
-    outer = MOST_DIMENSIONS - 1
+    outer_rank = MOST_DIMENSIONS - 1
+
+    class Outer(ctypes.Structure):
+        _fields_ = [("extent", Divisor), ("stride", ctypes.c_int * operands)]
 
     class Geometry(ctypes.Structure):
         _fields_ = [
-            ("packs", ctypes.c_uint),
             ("row", ctypes.c_uint),
+            ("flat", ctypes.c_uint),
+            ("packs", ctypes.c_uint),
+            ("batch", ctypes.c_uint),
             ("width", ctypes.c_uint),
             ("vectorised", ctypes.c_uint),
-            ("batch", ctypes.c_uint),
-            ("spread", ctypes.c_uint),
-            ("log_spread", ctypes.c_uint),
-            ("span", ctypes.c_uint),
+            ("items", ctypes.c_uint),
+            ("split", ctypes.c_int),
+            ("apart", ctypes.c_uint),
+            ("limit", ctypes.c_uint),
+            ("item_stride", ctypes.c_int * operands),
+            ("row_stride", ctypes.c_int * operands),
             ("packs_per_row", Divisor),
             ("outer_rank", ctypes.c_int),
-            ("extent", Divisor * outer),
-            ("pitch", Divisor * outer),
-            ("stride", (ctypes.c_int * outer) * operands),
-            ("row_stride", ctypes.c_int * operands),
+            ("outer", Outer * outer_rank),
         ]
 
     return Geometry
@@ -94,24 +95,25 @@ def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) 
 
     width: elements of one pack, as the kernel was compiled for.
     """
-    extents, steps = merged(dims, strides)
+    return _described(*merged(dims, strides), width)
+
+
+def _described(extents: Sequence[int], steps: Sequence[Sequence[int]], width: int) -> Any:
+    """The geometry of dimensions that are merged, outermost first."""
     row = extents[-1]
     outer = list(reversed(range(len(extents) - 1)))
-    value: Any = _geometry_type(len(strides))()
+    value: Any = _geometry_type(len(steps))()
     packs_per_row = -(-row // width)
-    rows = 1
-    for d in outer:
-        rows *= extents[d]
-    value.packs, value.row, value.width = rows * packs_per_row, row, width
-    value.batch = 1
+    value.packs, value.row, value.width = prod(extents[:-1]) * packs_per_row, row, width
+    value.batch = value.items = 1
     value.packs_per_row = Divisor.of(packs_per_row)
     value.outer_rank = len(outer)
     for i, d in enumerate(outer):
-        value.extent[i] = Divisor.of(extents[d])
+        value.outer[i].extent = Divisor.of(extents[d])
     for operand, step in enumerate(steps):
         value.row_stride[operand] = step[-1]
         for i, d in enumerate(outer):
-            value.stride[operand][i] = step[d]
+            value.outer[i].stride[operand] = step[d]
         if step[-1] == 1 and all(step[d] % width == 0 for d in outer):
             value.vectorised |= 1 << operand
     return value
@@ -120,54 +122,47 @@ def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) 
 def elementwise(
     dims: Sequence[int], strides: Sequence[Sequence[int]], width: int, device: Any, most: int = BATCH
 ) -> tuple[Any, Grid]:
-    """The geometry of an element-by-element kernel and its grid: packs of neighbours where every operand moves them in
-    one access (or is broadcast along them), ``most`` a thread where there are many; packs of memory where operands have
-    the same gaps; else packs of spread elements.
+    """The geometry of an element-by-element kernel and its grid: packs of ``width`` where every operand moves them in one
+    access (or is broadcast along them), ``most`` a thread where there are many; else single elements.
     """
-    value = geometry(dims, strides, width)
-    whole = value.row % width == 0 or value.outer_rank == 0
+    extents, steps = merged(dims, strides)
+    value = _described(extents, steps, width)
+    flat = value.outer_rank == 0 and value.vectorised == (1 << len(strides)) - 1
     packed = all(value.vectorised >> i & 1 or value.row_stride[i] == 0 for i in range(len(strides)))
-    if whole and packed and value.row >= width:
-        value.batch = batch(value.packs, device, most)
-    elif not _over_gaps(value, *merged(dims, strides), width):
-        _spread(value)
+    if value.row < width or not (flat or (packed and value.row % width == 0)):
+        value = _single(extents, steps, device)
+        return value, blocks(value.packs)
+    value.batch = batch(value.packs, device, most)
+    value.flat = value.batch if flat else 0
     return value, blocks(value.packs, THREADS * value.batch)
+
+
+def _single(extents: list[int], steps: list[list[int]], device: Any) -> Any:
+    """Single elements: a thread's lie along one dimension, not the row if there are others, so that a warp's accesses are
+    contiguous. The dimension and the number are those that waste least.
+    """
+    # A multiprocessor has enough with one block: to start a second takes as long as another element.
+    most = batch(prod(extents) * BUSY_BLOCKS, device, MOST_ITEMS)
+
+    def cost(choice: tuple[int, int]) -> tuple[float, int]:
+        d, apart = choice
+        items = -(-extents[d] // apart)
+        return (PLACE_COST / items + 1) * apart * items / extents[d], -d
+
+    dimensions = range(max(1, len(extents) - 1))
+    choices = {(d, -(-extents[d] // items)) for d in dimensions for items in range(1, most + 1)}
+    d, apart = min(choices, key=cost)
+    value = _described([*extents[:d], apart, *extents[d + 1 :]], steps, 1)
+    value.items, value.apart, value.limit = -(-extents[d] // apart), apart, extents[d]
+    value.split = len(extents) - 2 - d
+    for operand, step in enumerate(steps):
+        value.item_stride[operand] = apart * step[d]
+    return value
 
 
 def batch(packs: int, device: Any, most: int = BATCH) -> int:
     """How many packs a thread should take."""
     return max(1, min(most, packs // (THREADS * BUSY_BLOCKS * device.multiprocessors)))
-
-
-def _over_gaps(value: Any, extents: list[int], steps: list[list[int]], width: int) -> bool:
-    """Turns packs of rows into packs of the output's memory, if its dimensions nest in each other, the gaps are small
-    and every other operand has the same or is broadcast along rows. Bits of ``vectorised``: operands like the output.
-    """
-    output, span, count = steps[-1], 1, 1
-    for extent, step in zip(reversed(extents), reversed(output), strict=True):
-        if step < span:
-            return False
-        span, count = span + (extent - 1) * step, count * extent
-    broadcast = all(step == output or step[-1] == 0 for step in steps)
-    if output[-1] != 1 or not broadcast or extents[-1] < width or count < LEAST_FILLED * span:
-        return False
-    value.span, value.vectorised = span, sum(1 << i for i, step in enumerate(steps) if step == output)
-    value.packs = -(-(span + width - 1) // width)  # the first may begin before the output
-    for i, step in enumerate(reversed(output[:-1])):
-        value.pitch[i] = Divisor.of(step)
-    return True
-
-
-def _spread(value: Any) -> None:
-    """Turns packs of neighbours into packs of elements far apart."""
-    rows = value.packs // value.packs_per_row.divisor
-    spread = 1
-    while spread < MOST_SPREAD and value.row > (LEAST_SPREAD_ITEMS - 1) * 2 * spread:
-        spread *= 2
-    value.spread, value.log_spread = spread, spread.bit_length() - 1
-    value.width = min(SPREAD_ITEMS, -(-value.row // spread))
-    packs_per_row = -(-value.row // (spread * value.width)) * spread
-    value.packs, value.packs_per_row, value.vectorised = rows * packs_per_row, Divisor.of(packs_per_row), 0
 
 
 def blocks(packs: int, packs_per_block: int = THREADS) -> Grid:

@@ -149,8 +149,8 @@ def _spread(operation: PoolingBackward, shape: Shape, device: Any) -> Plan:
     divisor = prod(axis.divisor(operation.pooling.mode) for axis in shape.axes)
     arguments = structure(
         *pointers(2),
-        ("geometry", layout),
         *factors(operation, alpha=operation.alpha, beta=operation.beta, reciprocal=1 / divisor),
+        ("geometry", layout),
     )
     function = device.function(
         "pooling_spread.cu", "pooling_spread", type_definitions(operation.x.scalar_type, operation)

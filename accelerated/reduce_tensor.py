@@ -7,7 +7,7 @@ from ctypes import Structure, c_int, c_uint, c_ulonglong
 from math import prod
 from struct import Struct
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from dualdnn.api.operations import ReduceTensor, TensorSpec
 from dualdnn.api.operations.reduce_tensor import BLOCK, INDEX_BYTES, WORKSPACE_ALIGNMENT, pack_width
@@ -22,6 +22,7 @@ pack_addresses = Struct(f"{len(OPERANDS) + 1}Q").pack_into
 COUNTS = 512  # that the kernels have room for
 NOT_COUNTED = 2**32 - 1
 MOST_PARTIALS = 32 * BLOCK  # that one block merges before another launch would have
+ACROSS = 8  # packs of a row of A that a block reads side by side, where C runs across its rows
 
 
 @implements(ReduceTensor)
@@ -38,11 +39,12 @@ def reduce_tensor(operation: ReduceTensor, device: Any) -> Plan:
     name = f"reduce_tensor_{'rows' if division.rows else 'columns'}{suffix}"
     state_bytes = SCALAR_BYTES[operation.compute_type] * (2 if operation.wants_indices else 1)  # in shared memory
     lanes = division.lanes
+    tiles = _Tiles.of(kept, BLOCK // lanes) if not division.rows and division.segments == 1 else None
     reduce = Launch(
         device.function("reduce_tensor.cu", name, types),
-        _arguments(operation, reduced, kept, windows, lanes),
+        _arguments(operation, reduced, kept, windows, lanes, tiles),
         OPERANDS,
-        (-(-kept.packs // (BLOCK // lanes)), division.segments, 1),
+        (tiles.blocks if tiles else -(-kept.packs // (BLOCK // lanes)), division.segments, 1),
         (BLOCK, 1, 1),
         state_bytes * (WARPS if division.rows else BLOCK * width),
     )
@@ -62,6 +64,24 @@ def reduce_tensor(operation: ReduceTensor, device: Any) -> Plan:
     if division.segments * items > MOST_PARTIALS:
         return Plan(operation, [reduce, merge])
     return _SegmentedPlan(operation, reduce, merge, device.__dict__.setdefault("reduction_counts", _Counts()))
+
+
+class _Tiles(NamedTuple):
+    """How blocks cover columns that C runs across: ``across`` packs of as many rows as there are threads for, so that
+    both what they read and what they write lies side by side."""
+
+    across: int
+    blocks_across: int
+    blocks: int
+
+    @classmethod
+    def of(cls, kept: Any, columns: int) -> _Tiles | None:
+        """None where rows of A are rows of C, or C has no neighbours in the next dimension either."""
+        if kept.outer_rank == 0 or kept.row_stride[0] == 1 or kept.outer[0].stride[0] != 1 or columns <= ACROSS:
+            return None
+        per_row = kept.packs_per_row.divisor
+        blocks_across, down = -(-per_row // ACROSS), -(-(kept.packs // per_row) // (columns // ACROSS))
+        return cls(ACROSS, blocks_across, blocks_across * down)
 
 
 class _Counts:
@@ -102,7 +122,9 @@ class _SegmentedPlan(Plan):
             launch.function.launch(arguments, launch.grid, launch.block, launch.shared_bytes, stream)
 
 
-def _arguments(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool, lanes: int) -> Structure:
+def _arguments(
+    operation: ReduceTensor, reduced: Any, kept: Any, windows: bool, lanes: int, tiles: _Tiles | None = None
+) -> Structure:
     reduction, segments = operation.reduction, operation.division.segments
     return structure(
         *pointers(len(OPERANDS)),
@@ -115,12 +137,35 @@ def _arguments(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool, 
         ("segments", c_uint(segments)),
         ("segment", c_uint(-(-reduced.packs // segments))),
         ("lanes_log2", c_uint(lanes.bit_length() - 1)),
+        ("alone", c_int(lanes == 1 and tiles is None and _alone(operation, kept))),
+        ("tiled", c_int(tiles is not None)),
+        ("across_log2", c_uint(tiles.across.bit_length() - 1 if tiles else 0)),
+        ("blocks_across", Divisor.of(tiles.blocks_across if tiles else 1)),
+        ("even", c_int(_even(operation, reduced, kept, windows))),
         ("windows", c_int(windows)),
         ("op", c_int(reduction.op)),
         ("propagate", c_int(reduction.nan)),
         ("c_type", c_int(operation.C.scalar_type)),
         ("index_bytes", c_int(INDEX_BYTES[reduction.indices_type])),
     )
+
+
+def _even(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool) -> bool:
+    """Whether what a thread reads are whole packs one step apart, at multiples of a pack if A is."""
+    width = pack_width(operation.A)
+    if operation.division.rows:
+        return reduced.outer_rank == 0 and reduced.row_stride[1] == 1 and reduced.row % width == 0 and not windows
+    steps = [reduced.row_stride[1], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
+    rows = kept.row_stride[2] == 1 and kept.row % width == 0
+    return reduced.outer_rank == 0 and rows and all(step % width == 0 for step in steps)
+
+
+def _alone(operation: ReduceTensor, kept: Any) -> bool:
+    """Whether a thread of columns can write a whole pack of C."""
+    width = pack_width(operation.A)
+    plain = not operation.division.rows and operation.division.segments == 1 and not operation.wants_indices
+    steps = [kept.outer[d].stride[0] for d in range(kept.outer_rank)]
+    return plain and kept.row_stride[0] == 1 and all(step % width == 0 for step in (kept.row, *steps))
 
 
 class _Walk:
@@ -155,8 +200,8 @@ class _Walk:
     def rows(self, width: int) -> tuple[Any, Any, bool]:
         """Where rows do not all start at whole packs, each has room for one pack more: see windows in the kernel."""
         reduced, kept = self.reduced(width), self.kept(1)
-        starts = [reduced.stride[1][d] for d in range(reduced.outer_rank)]
-        starts += [kept.row_stride[2], *(kept.stride[2][d] for d in range(kept.outer_rank))]
+        starts = [reduced.outer[d].stride[1] for d in range(reduced.outer_rank)]
+        starts += [kept.row_stride[2], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
         windows = reduced.row_stride[1] == 1 and any(start % width for start in starts)
         if windows:
             rows = reduced.packs // reduced.packs_per_row.divisor

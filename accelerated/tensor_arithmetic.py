@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ctypes import c_double, c_int, c_uint
+from ctypes import c_byte, c_double, c_int, c_uint
 from typing import Any
 
 from dualdnn.api.operations import AddTensor, Operation, OpTensor, ScaleTensor, SetTensor, TensorSpec
@@ -25,17 +25,17 @@ def add_tensor(operation: AddTensor, device: Any) -> Plan:
     a = _broadcast(operation.A, dims)
     width = PACK_BYTES // operation.C.scalar_bytes
     scalars = factors(operation, alpha=operation.alpha, beta=operation.beta)
-    if _dense(dims, c):
+    layout, grid = elementwise(dims, [a, c], width, device)
+    if layout.width == 1 and _dense(dims, c):
         spread, walk = _spread(dims, a, c, width)
         count, packs = operation.C.count, -(-operation.C.count // width)
         each = min(DENSE_BATCH, batch(packs, device))
         extent = ("count", c_uint(count)), ("walk", c_int(walk)), ("batch", c_uint(each))
-        arguments = structure(*pointers(2), ("spread", spread), *scalars, *extent)
+        arguments = structure(*pointers(2), *scalars, *extent, ("spread", spread))
         grid = blocks(packs, THREADS * each)
         kernel = "add_tensor_uniform" if walk == UNIFORM else "add_tensor_dense"
         return _plan(operation, device, kernel, operation.C, arguments, ("A", "C"), grid)
-    layout, grid = elementwise(dims, [a, c], width, device)
-    arguments = structure(*pointers(2), ("geometry", layout), *scalars)
+    arguments = structure(*pointers(2), *scalars, ("geometry", layout))
     return _plan(operation, device, "add_tensor", operation.C, arguments, ("A", "C"), grid)
 
 
@@ -47,19 +47,19 @@ def op_tensor(operation: OpTensor, device: Any) -> Plan:
     width = PACK_BYTES // max(operation.A.scalar_bytes, operation.C.scalar_bytes)
     formula = structure(
         *factors(operation, alpha1=operation.alpha1, alpha2=operation.alpha2, beta=operation.beta),
-        ("operation", c_int(operation.op_tensor.op)),
-        ("propagate", c_int(operation.op_tensor.nan)),
-        ("output", c_int(operation.C.scalar_type)),
+        ("operation", c_byte(operation.op_tensor.op)),
+        ("propagate", c_byte(operation.op_tensor.nan)),
+        ("output", c_byte(operation.C.scalar_type)),
     )
     operands = ("A", "B", "C")
-    if _dense(dims, a, c) and not _dense(dims, a, b, c):
+    layout, grid = elementwise(dims, [a, b, c], width, device)
+    if layout.width == 1 and _dense(dims, a, c):
         spread, walk = _spread(dims, b, c, width)
         count = operation.C.count
         extent = ("count", c_uint(count)), ("walk", c_int(walk))
-        arguments = structure(*pointers(3), ("spread", spread), ("formula", formula), *extent)
+        arguments = structure(*pointers(3), ("formula", formula), *extent, ("spread", spread))
         return _plan(operation, device, "op_tensor_dense", operation.A, arguments, operands, blocks(-(-count // width)))
-    layout, grid = elementwise(dims, [a, b, c], width, device)
-    arguments = structure(*pointers(3), ("geometry", layout), ("formula", formula))
+    arguments = structure(*pointers(3), ("formula", formula), ("geometry", layout))
     return _plan(operation, device, "op_tensor", operation.A, arguments, operands, grid)
 
 
@@ -69,7 +69,7 @@ def scale_tensor(operation: ScaleTensor, device: Any) -> Plan:
     dims, strides = operation.y.scalar_layout()
     layout, grid = elementwise(dims, [strides, strides], PACK_BYTES // operation.y.scalar_bytes, device)
     scalars = factors(operation, alpha=operation.alpha, beta=0.0)
-    arguments = structure(*pointers(2), ("geometry", layout), *scalars)
+    arguments = structure(*pointers(2), *scalars, ("geometry", layout))
     return _plan(operation, device, "add_tensor", operation.y, arguments, ("y", "y"), grid)
 
 
@@ -78,7 +78,7 @@ def set_tensor(operation: SetTensor, device: Any) -> Plan:
     """16 bytes of y a thread, or a few times as many."""
     dims, strides = operation.y.scalar_layout()
     layout, grid = elementwise(dims, [strides], PACK_BYTES // operation.y.scalar_bytes, device)
-    arguments = structure(*pointers(1), ("geometry", layout), ("value", c_double(operation.value)))
+    arguments = structure(*pointers(1), ("value", c_double(operation.value)), ("geometry", layout))
     return _plan(operation, device, "set_tensor", operation.y, arguments, ("y",), grid)
 
 
@@ -110,7 +110,7 @@ def _dense(dims: Sequence[int], *strides: Sequence[int]) -> bool:
 def _spread(dims: Sequence[int], strides: Sequence[int], dense: Sequence[int], width: int) -> tuple[Any, int]:
     """How a dense output finds the elements of an operand in packs of ``width``: the operand's rows, the walk."""
     rows = geometry(dims, [strides, dense], 1)
-    while rows.outer_rank and rows.stride[0][rows.outer_rank - 1] == 0:
+    while rows.outer_rank and rows.outer[rows.outer_rank - 1].stride[0] == 0:
         rows.outer_rank -= 1  # the outermost positions do not move the operand: no need to compute them
     step, row, whole = rows.row_stride[0], rows.row, rows.packs
     if step == 0 and row >= width:

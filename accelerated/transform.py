@@ -175,9 +175,9 @@ def launch(walk: Walk, operation: Any, names: tuple[str, str], device: Any) -> L
     if walk.turns and not (walk.source_checked or walk.destination_checked):
         turn = turned(walk, *sizes, same_type=same_type, moves=moves, multiprocessors=device.multiprocessors)
         if turn is not None:
-            arguments = structure(*pointers(2), ("turn", turn.argument), *scalars, move)
+            arguments = structure(*pointers(2), *scalars, move, ("turn", turn.argument))
             function = device.function("transform.cu", turn.kernel, definitions)
-            return Launch(function, arguments, names, (turn.tiles, 1, 1), (THREADS, 1, 1), turn.shared_bytes)
+            return Launch(function, arguments, names, (turn.tiles, 1, 1), (turn.threads, 1, 1), turn.shared_bytes)
     if walk.turns and not walk.destination_checked:
         order, tiling, tiles = _tiling(walk, *sizes, device.multiprocessors)
         arguments = structure(*pointers(2), ("walk", walk.argument(order)), *scalars, ("tiling", tiling), move)

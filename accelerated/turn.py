@@ -5,23 +5,28 @@ becomes contiguous along another.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import c_int, c_uint
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
 from .geometry import Divisor
 
-# As in kernels/turn.cuh
-DIMENSIONS = 8
-LOG_THREADS = 8
-LOG_LANES = (3, 2)  # bits of a warp's threads across and along
+DIMENSIONS = 8  # as in kernels/turn.cuh
 
 PACK_BYTES = 16
+LOG_LANES, LOG_LANES_CACHED = (3, 2), (2, 3)  # bits of a warp's threads across and along, in squares
+CACHED_BYTES = 32 << 20  # read and written, that stay in the cache
+LOG_THREADS = (7, 6)  # of a block of squares: the most of which there are enough blocks
 LOG_SQUARES = 4  # most of a tile across, where there are enough along
-NARROW = 16  # an extent that tiles hold as a whole
-LEAST_SIDE = 16  # of other tiles
-TILE_ELEMENTS = (2048, 1024, 512)  # at most what a block's threads have on their way at once
 ENOUGH_TILES = 8  # of a multiprocessor
+
+LOG_BLOCK, LOG_WARP = 8, 5  # threads of a block of elements, of a warp
+TILE_BYTES = 8192  # about the most that goes through shared memory: what a block's threads have on their way at once
+NARROW = (16, 8)  # of its shorter side: the most of which there are enough blocks
+SIDES = (*range(20, 64), *range(64, 257, 32))  # at most, of other tiles: shorter ones would not move in whole sectors
+BLOCK_COST = 512  # of starting a block, in elements
 
 
 class _Dimension(ctypes.Structure):
@@ -40,6 +45,9 @@ class TurnArgument(ctypes.Structure):
         ("tiles_along", Divisor),
         ("tile_across", c_uint),
         ("tile_along", c_uint),
+        ("log_across", c_uint),
+        ("log_along", c_uint),
+        ("packs", c_int),
         ("in_across", Divisor),
         ("in_along", Divisor),
         ("rank", c_int),
@@ -48,11 +56,12 @@ class TurnArgument(ctypes.Structure):
 
 
 class Turned(NamedTuple):
-    """A kernel, its argument, its grid and the shared memory of a block."""
+    """A kernel, its argument, its grid, the threads and the shared memory of a block."""
 
     kernel: str
     argument: TurnArgument
     tiles: int
+    threads: int
     shared_bytes: int
 
 
@@ -67,9 +76,8 @@ def turned(
     others = [step for step in walk.steps if step is not across and step is not along]
     if across.source != 1 or along.destination != 1 or len(others) > DIMENSIONS:
         return None
-    packs_in = walk.aligned("source", across, PACK_BYTES // source_bytes)
-    packs_out = walk.aligned("destination", along, PACK_BYTES // destination_bytes)
-    squares = packs_in and packs_out
+    widths = PACK_BYTES // source_bytes, PACK_BYTES // destination_bytes
+    squares = walk.aligned("source", across, widths[0]) and walk.aligned("destination", along, widths[1])
     if squares and not (same_type and source_bytes in (2, 4)):
         return None
     argument = TurnArgument(
@@ -80,47 +88,96 @@ def turned(
     for d, step in enumerate(others):
         argument.dimension[d] = _Dimension(Divisor.of(step.extent), step.source, step.destination)
     outer = prod(step.extent for step in others)
+    extents = across.extent, along.extent
     if squares:
-        side = PACK_BYTES // source_bytes
-        counts = [-(-step.extent // side) for step in (across, along)]
-        logs = _log_squares(*counts)
-        tiles = [-(-count >> log) for count, log in zip(counts, logs, strict=True)]
-        shared_bytes = 0
-    else:
-        for elements in TILE_ELEMENTS:
-            logs = _sides(across.extent, along.extent, elements)
-            tiles = [-(-step.extent // side) for step, side in zip((across, along), logs, strict=True)]
+        counts = [-(-extent // widths[0]) for extent in extents]
+        lanes = LOG_LANES_CACHED if prod(extents) * outer * 2 * source_bytes <= CACHED_BYTES else LOG_LANES
+        for log_threads in LOG_THREADS:
+            sides = _log_squares(counts[0], counts[1], lanes, log_threads)
+            tiles = [-(-count >> log) for count, log in zip(counts, sides, strict=True)]
             if prod(tiles) * outer >= ENOUGH_TILES * multiprocessors:
                 break
-        argument.in_across, argument.in_along = map(Divisor.of, logs)
-        shared_bytes = (logs[0] | 1) * logs[1] * source_bytes
-    argument.tile_across, argument.tile_along = logs
+        threads, shared_bytes = 1 << log_threads, 0
+    else:
+        for narrow in NARROW:
+            sides = _narrow_sides(*extents, narrow, TILE_BYTES // source_bytes, widths)
+            if prod(-(-extent // side) for extent, side in zip(extents, sides, strict=True)) * outer >= multiprocessors:
+                break
+        argument.packs = _packs(walk, "source", across, along, sides, widths[0]) and _packs(
+            walk, "destination", along, across, sides[::-1], widths[1]
+        )
+        if not argument.packs:
+            sides = _sides(*extents, outer, TILE_BYTES // source_bytes, multiprocessors)
+        tiles = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
+        argument.in_across, argument.in_along = map(Divisor.of, sides)
+        lanes = _lanes(*sides)[0], _lanes(*sides[::-1])[0]
+        threads, shared_bytes = 1 << LOG_BLOCK, (sides[0] | 1) * sides[1] * source_bytes
+    argument.tile_across, argument.tile_along = sides
+    argument.log_across, argument.log_along = lanes
     argument.tiles_across, argument.tiles_along = map(Divisor.of, tiles)
     kernel = "packs" if squares and moves else "packs_blend" if squares else "elements"
-    return Turned(f"transform_turn_{kernel}", argument, prod(tiles) * outer, shared_bytes)
+    return Turned(f"transform_turn_{kernel}", argument, prod(tiles) * outer, threads, shared_bytes)
 
 
-def _log_squares(across: int, along: int) -> tuple[int, int]:
+def _packs(walk: Any, side: str, row: Any, rows: Any, tile: Sequence[int], width: int) -> bool:
+    """Whether tiles of elements are whole packs on a side: row by row, or, where rows follow each other in memory and in
+    the tile, all together.
+
+    row, rows: the axis that is contiguous there and the other one. tile: its extents along them.
+    """
+    if walk.aligned(side, row, width):
+        return row.extent % width == 0 and tile[0] % width == 0
+    steps = [getattr(step, side) for step in walk.steps if step is not row and step is not rows]
+    joined = getattr(row, side) == 1 and getattr(rows, side) == row.extent == tile[0]
+    together = all(step % width == 0 for step in (_base(walk, side), *steps, rows.extent * row.extent))
+    return joined and together and tile[0] * tile[1] % width == 0
+
+
+def _base(walk: Any, side: str) -> int:
+    """Where the walk begins on a side, in elements."""
+    return int(walk.source_base if side == "source" else walk.destination_base)
+
+
+def _log_squares(across: int, along: int, lanes: tuple[int, int], log_threads: int) -> tuple[int, int]:
     """The logarithms of a tile's sides, of as many squares as a block has threads."""
     need_across, need_along = ((count - 1).bit_length() for count in (across, along))
-    log_across = min(LOG_SQUARES, max(LOG_LANES[0], need_across))
-    log_along = LOG_THREADS - log_across
+    log_across = min(LOG_SQUARES, log_threads - lanes[1], max(lanes[0], need_across))
+    log_along = log_threads - log_across
     if need_along < log_along:
-        log_along = max(LOG_LANES[1], need_along)
-    return LOG_THREADS - log_along, log_along
+        log_along = max(lanes[1], need_along)
+    return log_threads - log_along, log_along
 
 
-def _sides(across: int, along: int, elements: int) -> tuple[int, int]:
-    """The sides of a tile of at most about so many elements: narrow extents whole, others in equal parts, as few tiles
-    as possible, the squarest of those."""
-    if along <= NARROW:
-        return _part(across, elements // along), along
-    if across <= NARROW:
-        return across, _part(along, elements // across)
-    sides = {_part(along, side) for side in range(LEAST_SIDE, elements // LEAST_SIDE + 1)}
-    choices = [(_part(across, elements // side), side) for side in sorted(sides)]
-    return min(choices, key=lambda tile: (-(-across // tile[0]) * -(-along // tile[1]), abs(tile[0] - tile[1])))
+def _narrow_sides(across: int, along: int, narrow: int, elements: int, widths: tuple[int, int]) -> tuple[int, int]:
+    """The sides of a tile of about so many elements: the shorter extent, or so much of it, and whole packs of the other."""
+    if along <= across:
+        return _part(across, max(1, elements // min(along, narrow)), widths[0]), min(along, narrow)
+    return min(across, narrow), _part(along, max(1, elements // min(across, narrow)), widths[1])
 
 
-def _part(extent: int, most: int) -> int:
-    return -(-extent // -(-extent // most))
+def _part(extent: int, most: int, width: int) -> int:
+    """The extent in as few equal parts as have at most so many elements, rounded to whole packs."""
+    part = -(-extent // -(-extent // most))
+    return min(extent, -(-part // width) * width)
+
+
+def _sides(across: int, along: int, outer: int, most: int, multiprocessors: int) -> tuple[int, int]:
+    """The sides of a tile of at most so many elements for which the busiest multiprocessor has least to do."""
+
+    def parts(extent: int) -> list[int]:
+        return sorted({-(-extent // -(-extent // side)) for side in SIDES})
+
+    def cost(tile: tuple[int, int]) -> int:
+        blocks = -(-across // tile[0]) * -(-along // tile[1]) * outer
+        return -(-blocks // multiprocessors) * (_lanes(*tile)[1] + _lanes(*tile[::-1])[1] + BLOCK_COST)
+
+    return min((tile for tile in product(parts(across), parts(along)) if prod(tile) <= most), key=cost)
+
+
+def _lanes(run: int, rows: int) -> tuple[int, int]:
+    """The logarithm of the threads side by side along a run, a warp or less, the block's other threads on other rows, and
+    for how many elements its threads take turns then.
+    """
+    log = min(LOG_WARP, (run - 1).bit_length())
+    groups = 1 << LOG_BLOCK - log
+    return log, (-(-run >> log) << log) * -(-rows // groups) * groups

@@ -1,8 +1,8 @@
-"""Plans of the memory-bound kernels that no small call makes: several packs of a thread, spread packs, tiles of turns."""
+"""Plans of the memory-bound kernels that no small call makes: several packs or elements of a thread, tiles of turns."""
 
 from __future__ import annotations
 
-from collections import Counter
+import dataclasses
 
 import numpy as np
 import pytest
@@ -70,10 +70,10 @@ def test_blending_takes_several_packs(backend, monkeypatch):
 @pytest.mark.parametrize("dims", [(2, 3, 5, 14), (2, 5, 3, 8), (3, 2, 4, 41), (1, 2, 3, 9), (2, 2, 1, 12)], ids=str)
 @pytest.mark.parametrize("name", MAKERS)
 def test_gaps_are_walked_and_kept(backend, name, dims, shift):
-    """Rows of at least a pack with the same gaps in all operands, ends of planes and images inside packs."""
+    """Rows of any pitch move element by element."""
     operation = MAKERS[name](HALF, dims, "gaps")
     output = operation.tensor(operation.outputs[0])
-    assert geometry.elementwise(dims, [output.strides], 8, backend.device)[0].span
+    assert geometry.elementwise(dims, [output.strides], 8, backend.device)[0].width == 1
     check(backend, operation, shift)
 
 
@@ -84,36 +84,29 @@ def test_gaps_of_other_types_and_blended(backend):
         check(backend, rows.ActivationForward(rows.ActivationSpec(1, rows.NAN, 1.0), 1.0, 0.5, y, y), shift)
 
 
-@pytest.mark.parametrize(
-    "dims, strides",
-    [
-        ((2, 3, 6), [(40, 12, 1), (40, 12, 1)]),  # rows shorter than a pack
-        ((2, 3, 9), [(40, 10, 1), (60, 20, 1)]),  # other gaps
-        ((2, 3, 9), [(40, 20, 2), (40, 20, 2)]),  # steps over elements
-        ((2, 3, 9), [(90, 30, 1), (90, 30, 1)]),  # mostly gaps
-        ((3, 9), [(8, 1), (8, 1)]),  # rows that meet
-    ],
-    ids=str,
-)
-def test_what_is_not_walked_in_memory(backend, dims, strides):
-    assert not geometry.elementwise(dims, strides, 8, backend.device)[0].span
+@pytest.mark.parametrize("batch", [1, 3, 8])
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_thread_takes_several_elements(backend, monkeypatch, name, batch):
+    for module in (geometry, arithmetic):
+        monkeypatch.setattr(module, "batch", lambda *_: batch)
+    check(backend, MAKERS[name](HALF, (3, 4, 21, 11), "gaps"))
+    check(backend, MAKERS[name](FLOAT, (2, 3, 7, 11, 5), "odd"))
 
 
-@pytest.mark.parametrize("row", [2, 3, 7, 14, 28, 41, 56, 224, 1000])
-def test_spread_packs_meet_every_position_once(row):
-    """The kernels' arithmetic (index.cuh), on rows with gaps."""
-    rows_of = 3
-    value, grid = geometry.elementwise(
-        (rows_of, row), [(row + 1, 1), (row + 3, 1)], 8, AcceleratedBackend("emulated").device
-    )
-    assert value.spread and not value.spread & (value.spread - 1) and value.width <= geometry.SPREAD_ITEMS
-    assert value.batch == 1 and grid[0] * geometry.THREADS >= value.packs
-    met = Counter()
-    for index in range(value.packs):
-        line, pack = divmod(index, value.packs_per_row.divisor)
-        first = (pack & -value.spread) * value.width + (pack & (value.spread - 1))
-        met.update((line, position) for position in range(first, row, value.spread)[: value.width])
-    assert met == Counter((line, position) for line in range(rows_of) for position in range(row))
+@pytest.mark.parametrize("shift", [0, 2], ids=["aligned", "misaligned"])
+@pytest.mark.parametrize("name", MAKERS)
+def test_rows_of_whole_packs(backend, name, shift):
+    """Rows that are a multiple of a pack apart move pack by pack, at any address."""
+    dims, strides = (3, 5, 7, 16), (5 * 7 * 24 + 8, 7 * 24, 24, 1)
+    operation = MAKERS[name](HALF, dims, "nchw")
+    padded = {
+        field: TensorSpec(HALF, dims, strides)
+        for field in (*operation.inputs, *operation.outputs)
+        if operation.tensor(field).dims == dims
+    }
+    operation = dataclasses.replace(operation, **padded)
+    assert geometry.elementwise(dims, [strides], 8, backend.device)[0].width == 8
+    check(backend, operation, shift)
 
 
 TURNS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import pairwise
 
 import numpy as np
@@ -128,3 +129,36 @@ def test_numbers_follow_the_order_of_the_strides():
     assert sorted(packed) == [1, 3, 6, 24]
     order = sorted(range(4), key=lambda d: -packed[d])
     assert all(packed[a] == packed[b] * [4, 3, 2, 2][b] for a, b in pairwise(order))
+
+
+@pytest.mark.parametrize("indices", [False, True], ids=["plain", "indices"])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims, to", [((5, 43, 9, 11), (1, 43, 9, 11)), ((3, 24, 21, 6), (3, 24, 21, 1))],
+                         ids=lambda d: "x".join(map(str, d)))  # fmt: skip
+def test_results_across_the_rows_of_a(backend, monkeypatch, dims, to, data_type, indices):
+    """A lies by channels, C by images: blocks cover squares of both."""
+    chosen = []
+
+    class Noted(plans._Tiles):
+        @classmethod
+        def of(cls, kept, columns):
+            chosen.append(super().of(kept, columns))
+            return chosen[-1]
+
+    monkeypatch.setattr(plans, "_Tiles", Noted)
+    monkeypatch.setattr(backend, "plans", {})
+    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, data_type, dims, to, NHWC, indices)
+    assert not operation.division.rows and operation.division.segments == 1
+    run(backend, operation, prepare(operation, "ties", 0))
+    assert chosen[0] and chosen[0].blocks > 1
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims, alone", [((3, 16, 5, 9), True), ((3, 5, 5, 9), False)], ids=["packs", "no packs"])
+def test_a_thread_has_a_pack_of_c_to_itself(backend, dims, alone, data_type, beta):
+    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, data_type, dims, (1, *dims[1:]))
+    operation = dataclasses.replace(operation, beta=beta)
+    kept = plans._Walk(operation).columns(pack_width(operation.A))[1]
+    assert operation.division.lanes == 1 and plans._alone(operation, kept) == alone
+    run(backend, operation, prepare(operation, "ties", 0))

@@ -57,45 +57,49 @@ struct Elu : Of<1> {
 };
 
 // alpha * function(in...) + beta * prior, for every element of a pack.
-template <class Function> struct Blended {
-  COMPUTE alpha, beta;
-  Function function;
-  template <bool BLENDS, int N> __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) const {
-    Pack<ELEMENT, N> result;
+template <bool BLENDS, int N, class Function>
+__device__ __forceinline__ Pack<ELEMENT, N> blended(COMPUTE alpha, COMPUTE beta, Function function, const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) {
+  Pack<ELEMENT, N> result;
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-      COMPUTE value;
-      if constexpr (Function::INPUTS == 1) value = alpha * function(load<COMPUTE>(in[0].item[i]));
-      else value = alpha * function(load<COMPUTE>(in[0].item[i]), load<COMPUTE>(in[1].item[i]));
-      if (BLENDS && beta != COMPUTE(0)) value += beta * load<COMPUTE>(prior.item[i]);
-      result.item[i] = store<ELEMENT>(value);
-    }
-    return result;
+  for (int i = 0; i < N; i++) {
+    COMPUTE value;
+    if constexpr (Function::INPUTS == 1) value = alpha * function(load<COMPUTE>(in[0].item[i]));
+    else value = alpha * function(load<COMPUTE>(in[0].item[i]), load<COMPUTE>(in[1].item[i]));
+    if (BLENDS && beta != COMPUTE(0)) value += beta * load<COMPUTE>(prior.item[i]);
+    result.item[i] = store<ELEMENT>(value);
   }
-};
+  return result;
+}
 
 struct ForwardArguments {
   const ELEMENT* x;
   ELEMENT* y;
-  Geometry<2> geometry;
   COMPUTE alpha, beta, coefficient;
   int mode, propagate;
+  Geometry<2> geometry;
 };
 
-template <class Function> __device__ __forceinline__ void forward(const ForwardArguments& a, Function function) {
-  Elementwise<ELEMENT, 1, ELEMENT, Blended<Function>>{{a.x}, a.y, a.beta != COMPUTE(0), {a.alpha, a.beta, function}}.template run<WIDTH>(a.geometry);
-}
+// One switch a pack, so that the reads of all modes are the same code and are on their way before it.
+struct Forward {
+  COMPUTE alpha, beta, coefficient;
+  int mode;
+  bool propagate;
+  template <bool BLENDS, int N> __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) const {
+    auto by = [&](auto function) { return blended<BLENDS, N>(alpha, beta, function, in, prior); };
+    switch (mode) {
+      case SIGMOID: return by(Sigmoid{});
+      case RELU: return by(Relu{{}, propagate});
+      case TANH: return by(Tanh{});
+      case CLIPPED_RELU: return by(ClippedRelu{{}, propagate, coefficient});
+      default: return by(Elu{{}, coefficient});
+    }
+  }
+};
 
 extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_forward(const ForwardArguments a) {
   wait_for_earlier_kernels();
-  bool propagate = a.propagate;
-  switch (a.mode) {
-    case SIGMOID: return forward(a, Sigmoid{});
-    case RELU: return forward(a, Relu{{}, propagate});
-    case TANH: return forward(a, Tanh{});
-    case CLIPPED_RELU: return forward(a, ClippedRelu{{}, propagate, a.coefficient});
-    case ELU: return forward(a, Elu{{}, a.coefficient});
-  }
+  Forward function{a.alpha, a.beta, a.coefficient, a.mode, static_cast<bool>(a.propagate)};
+  Elementwise<ELEMENT, 1, ELEMENT, Forward>{{a.x}, a.y, a.beta != COMPUTE(0), function}.run<WIDTH>(a.geometry);
 }
 
 struct SigmoidGradient : Of<2> {
@@ -117,23 +121,28 @@ struct BackwardArguments {
   const ELEMENT* operand;  // x for the rectified functions, y for the others
   const ELEMENT* dy;
   ELEMENT* dx;
-  Geometry<3> geometry;
   COMPUTE alpha, beta, coefficient;
   int mode;
+  Geometry<3> geometry;
 };
 
-template <class Function> __device__ __forceinline__ void backward(const BackwardArguments& a, Function function) {
-  Elementwise<ELEMENT, 2, ELEMENT, Blended<Function>>{{a.operand, a.dy}, a.dx, a.beta != COMPUTE(0), {a.alpha, a.beta, function}}.template run<WIDTH>(
-      a.geometry);
-}
+struct Backward {
+  COMPUTE alpha, beta, coefficient;
+  int mode;
+  template <bool BLENDS, int N> __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) const {
+    auto by = [&](auto function) { return blended<BLENDS, N>(alpha, beta, function, in, prior); };
+    switch (mode) {
+      case SIGMOID: return by(SigmoidGradient{});
+      case TANH: return by(TanhGradient{});
+      case ELU: return by(EluGradient{{}, coefficient});
+      case RELU: return by(ReluGradient{{}, COMPUTE(INFINITY)});
+      default: return by(ReluGradient{{}, coefficient});
+    }
+  }
+};
 
 extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_backward(const BackwardArguments a) {
   wait_for_earlier_kernels();
-  switch (a.mode) {
-    case SIGMOID: return backward(a, SigmoidGradient{});
-    case TANH: return backward(a, TanhGradient{});
-    case ELU: return backward(a, EluGradient{{}, a.coefficient});
-    case RELU: return backward(a, ReluGradient{{}, COMPUTE(INFINITY)});
-    case CLIPPED_RELU: return backward(a, ReluGradient{{}, a.coefficient});
-  }
+  Backward function{a.alpha, a.beta, a.coefficient, a.mode};
+  Elementwise<ELEMENT, 2, ELEMENT, Backward>{{a.operand, a.dy}, a.dx, a.beta != COMPUTE(0), function}.run<WIDTH>(a.geometry);
 }

@@ -25,8 +25,8 @@ struct Part {
 struct SpreadArguments {
   const ELEMENT* dy;
   ELEMENT* dx;
-  Geometry<2> geometry;
   COMPUTE alpha, beta, reciprocal;
+  Geometry<2> geometry;
 };
 
 extern "C" __global__ void __launch_bounds__(256) pooling_spread(const SpreadArguments a) {

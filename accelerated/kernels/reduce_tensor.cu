@@ -15,7 +15,7 @@
 #include "types.cuh"
 
 constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 8 : 16 / sizeof(ELEMENT);  // elements of a pack
-constexpr int BATCH = 4;  // accesses of a thread that are on their way together
+constexpr int BATCH = 4, EVEN_BATCH = 8;  // accesses of a thread that are on their way together
 constexpr int BLOCK = 256;
 constexpr int RESIDENT = sizeof(ELEMENT) == 1 ? 2 : 4;  // blocks that the registers of a processor hold
 constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) >= 4 ? 4 : 2;
@@ -39,6 +39,11 @@ struct Arguments {
   unsigned outputs;  // elements of C
   unsigned segments, segment;  // how many there are, packs of one
   unsigned lanes_log2;
+  int alone;                 // columns: a thread has a whole pack of C to itself, aligned if C is
+  int tiled;                 // columns: a block's are 2 ** across_log2 packs of several rows, not neighbours; one segment
+  unsigned across_log2;
+  Divisor blocks_across;
+  int even;     // packs of A are one step apart, whole, and at multiples of 16 bytes if A is
   int windows;  // rows start anywhere: their packs start at multiples of 16 bytes, the outer ones reach over the ends
   int op, propagate, c_type, index_bytes;
 };
@@ -125,12 +130,17 @@ __device__ __forceinline__ void store_index(const Arguments& a, long long number
   }
 }
 
-__device__ __forceinline__ void store_result(const Arguments& a, COMPUTE value, long long offset) {
+__device__ __forceinline__ COMPUTE finished(const Arguments& a, COMPUTE value) {
   switch (a.op) {
-    case AVG: value /= COMPUTE(a.length); break;
-    case NORM2: value = sqrt(value); break;
-    case MIN: value = -value; break;
+    case AVG: return value / COMPUTE(a.length);
+    case NORM2: return sqrt(value);
+    case MIN: return -value;
   }
+  return value;
+}
+
+__device__ __forceinline__ void store_result(const Arguments& a, COMPUTE value, long long offset) {
+  value = finished(a, value);
   switch (a.c_type) {
     case FLOAT: return blend_into<float>(a.c, offset, a, value);
     case DOUBLE: return blend_into<double>(a.c, offset, a, value);
@@ -138,6 +148,31 @@ __device__ __forceinline__ void store_result(const Arguments& a, COMPUTE value, 
     case INT8: return blend_into<int8>(a.c, offset, a, value);
   }
 }
+
+// A pack of results side by side.
+template <class T> __device__ __forceinline__ void blend_pack(const Arguments& a, unsigned offset, const Value (&state)[WIDTH]) {
+  using Results = Pack<T, WIDTH>;
+  Results* place = reinterpret_cast<Results*>(static_cast<T*>(a.c) + offset);
+  Results prior, results;
+  if (a.beta != COMPUTE(0)) prior = *place;
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) {
+    COMPUTE value = a.alpha * finished(a, state[i].value);
+    if (a.beta != COMPUTE(0)) value += a.beta * load<COMPUTE>(prior.item[i]);
+    results.item[i] = store<T>(value);
+  }
+  *place = results;
+}
+
+__device__ __forceinline__ void conclude_pack(const Arguments& a, const Value (&state)[WIDTH], unsigned offset) {
+  switch (a.c_type) {
+    case FLOAT: return blend_pack<float>(a, offset, state);
+    case DOUBLE: return blend_pack<double>(a, offset, state);
+    case HALF: return blend_pack<half>(a, offset, state);
+    case INT8: return blend_pack<int8>(a, offset, state);
+  }
+}
+__device__ __forceinline__ void conclude_pack(const Arguments&, const Ranked (&)[WIDTH], unsigned) {}
 
 __device__ __forceinline__ void conclude(const Arguments& a, Value state, long long offset, long long) {
   store_result(a, state.value, offset);
@@ -241,12 +276,12 @@ __device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned pa
 #pragma unroll 1
   for (int d = 0; d < outermost; d++) {
     unsigned along;
-    row = reduced.extent[d].divide(row, along);
-    position += along * reduced.stride[0][d];
-    offset += along * reduced.stride[1][d];
+    row = reduced.outer[d].extent.divide(row, along);
+    position += along * reduced.outer[d].stride[0];
+    offset += along * reduced.outer[d].stride[1];
   }
-  position += row * reduced.stride[0][outermost];
-  offset += row * reduced.stride[1][outermost];
+  position += row * reduced.outer[outermost].stride[0];
+  offset += row * reduced.outer[outermost].stride[1];
   return in_row;
 }
 
@@ -282,6 +317,29 @@ __device__ __forceinline__ void reduce_partial(const Reduction& reduction, typen
 #pragma unroll
   for (int i = 0; i < WIDTH; i++)
     if (begin <= i && i < end) reduction.add(state[i], load<COMPUTE>(loaded[i]), index + i * index_step);
+}
+
+// Reduces `count` whole packs `step` elements apart: most reductions of packed tensors.
+template <class Reduction>
+__device__ __forceinline__ void reduce_even(const Reduction& reduction, typename Reduction::State* state, const ELEMENT* pointer, unsigned step, unsigned count,
+                                            unsigned index, unsigned pack_step, unsigned index_step) {
+  for (unsigned done = 0; done < count; done += EVEN_BATCH, index += EVEN_BATCH * pack_step) {
+    Pack<ELEMENT, WIDTH> loaded[EVEN_BATCH];
+#pragma unroll
+    for (int u = 0; u < EVEN_BATCH; u++, pointer += step)
+      if (done + u < count) loaded[u] = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(pointer);
+#pragma unroll
+    for (int u = 0; u < EVEN_BATCH; u++)
+      if (done + u < count) {
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index + u * pack_step + i * index_step);
+      }
+  }
+}
+
+// How many of the packs from `first` to `last` one of the threads that share them takes.
+__device__ __forceinline__ unsigned share(const Arguments& a, unsigned first, unsigned last) {
+  return first < last ? ((last - first - 1) >> a.lanes_log2) + 1 : 0;
 }
 
 // --- rows ---
@@ -320,6 +378,11 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
     const ELEMENT* source = a.a + place[2];
     unsigned index_step = a.reduced.row_stride[0];
     unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
+    if (a.even && aligned(a.a)) {
+      const unsigned from = first + lane, step = lanes * WIDTH;
+      reduce_even(reduction, state, source + from * WIDTH, step, share(a, from, last), from * WIDTH * index_step, step * index_step, index_step);
+      first = last;
+    }
     for (unsigned pack = first + lane; pack < last; pack += BATCH * lanes) {
       Batch batch;
       unsigned partial = 0;
@@ -361,14 +424,37 @@ __device__ __forceinline__ long long locate(const Arguments& a, unsigned which, 
   return offset + in_row * a.reduced.row_stride[1];
 }
 
+// The pack of C of a column of this block.
+__device__ __forceinline__ unsigned pack_of(const Arguments& a, unsigned column, unsigned columns) {
+  if (!a.tiled) return blockIdx.x * columns + column;
+  unsigned block, down = a.blocks_across.divide(blockIdx.x, block);
+  const unsigned across = block << a.across_log2 | (column & ((1u << a.across_log2) - 1)), per_row = a.kept.packs_per_row.divisor;
+  return across < per_row ? (down * (columns >> a.across_log2) + (column >> a.across_log2)) * per_row + across : ~0u;
+}
+
 // Place in C of element `slot` of this block's; whether there is one.
-__device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot, unsigned columns, long long& offset, long long& number) {
-  unsigned pack = blockIdx.x * columns + slot / WIDTH, i = slot % WIDTH;
-  long long place[3];
+__device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot, unsigned columns, unsigned& offset, unsigned& number) {
+  const unsigned pack = blockIdx.x * columns + slot / WIDTH, i = slot % WIDTH;
+  unsigned place[3];
   if (pack >= a.kept.packs || i >= a.kept.locate(pack, place)) return false;
   offset = place[0] + i * a.kept.row_stride[0];
   number = place[1] + i * a.kept.row_stride[1];
   return true;
+}
+
+// Writes what squares of A's rows and C's gave: neighbouring threads take neighbouring rows, a thread elements of one row.
+template <class State> __device__ __forceinline__ void deliver_square(const Arguments& a, const State* tile, unsigned columns) {
+  const unsigned rows = columns >> a.across_log2, row = threadIdx.x & (rows - 1);
+  const unsigned pack = pack_of(a, row << a.across_log2, columns);
+  unsigned place[3], position;
+  if (pack >= a.kept.packs) return;
+  a.kept.locate(pack, place);
+  a.kept.packs_per_row.divide(pack, position);
+  const unsigned end = min(a.kept.row - position * WIDTH, static_cast<unsigned>(WIDTH) << a.across_log2);
+  for (unsigned element = threadIdx.x / rows; element < end; element += BLOCK / rows) {
+    const State& state = tile[element % WIDTH * columns + (row << a.across_log2 | element / WIDTH)];
+    conclude(a, state, place[0] + element * a.kept.row_stride[0], place[1] + element * a.kept.row_stride[1]);
+  }
 }
 
 template <class Reduction> __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reduction& reduction) {
@@ -378,13 +464,19 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
   State state[WIDTH];
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
-  if (blockIdx.x * columns + column < a.kept.packs) {
-    long long place[3];
-    unsigned count = a.kept.locate(blockIdx.x * columns + column, place);
+  const unsigned own = pack_of(a, column, columns);
+  const bool alone = a.alone && reinterpret_cast<uintptr_t>(a.c) % 16 == 0;
+  if (own < a.kept.packs) {
+    unsigned place[3], count = a.kept.locate(own, place);
     const ELEMENT* source = a.a + place[2];
-    long long step = a.kept.row_stride[2];
+    const int step = a.kept.row_stride[2];
     bool contiguous = count == WIDTH && step == 1;
     unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
+    if (a.even && aligned(a.a)) {
+      const unsigned from = first + lane, step = a.reduced.row_stride[1], index_step = a.reduced.row_stride[0];
+      reduce_even(reduction, state, source + from * step, lanes * step, share(a, from, last), from * index_step, lanes * index_step, 0);
+      first = last;
+    }
     for (unsigned position = first + lane; position < last; position += BATCH * lanes) {
       Batch batch;
       unsigned partial = 0;
@@ -402,30 +494,29 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
         reduce_partial(reduction, state, pointer, step, 0, count, index, 0);
       }
     }
+    if (alone) conclude_pack(a, state, place[0]);
   }
+  if (alone) return;
   unsigned items = columns * WIDTH;
   State* tile = reinterpret_cast<State*>(shared_memory);  // [lane][i][column]
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) tile[(lane * WIDTH + i) * columns + column] = state[i];
   merge_lanes(reduction, tile, items, lanes);
+  if (a.tiled) return deliver_square(a, tile, columns);
   // Neighbouring threads write neighbouring elements.
-  for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK) {
-    long long offset, number;
+  unsigned offset, number;
+  for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK)
     if (locate_column(a, slot, columns, offset, number)) deliver(a, tile[slot % WIDTH * columns + slot / WIDTH], offset, number);
-  }
   if (!merges(a)) return;
   lanes = items < BLOCK ? BLOCK / items : 1;
   for (unsigned slot = threadIdx.x; slot < lanes * items; slot += BLOCK) {
-    long long offset, number;
     State merged = reduction.start();
     if (locate_column(a, slot % items, columns, offset, number)) merge_partials(a, reduction, merged, number, slot / items, lanes);
     tile[slot] = merged;
   }
   merge_lanes(reduction, tile, items, lanes);
-  for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK) {
-    long long offset, number;
+  for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK)
     if (locate_column(a, slot, columns, offset, number)) conclude(a, tile[slot], offset, number);
-  }
 }
 
 // --- partial results ---

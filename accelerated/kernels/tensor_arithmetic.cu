@@ -4,8 +4,9 @@
 // scaling does; an operation of two whole tensors moves 3, with beta 4; setting moves 1. At 4.2 TB/s a position of 2
 // halves costs 1 ps, in which an H200 starts about 28 instructions: what limits the narrow types is the number of
 // instructions, those that find the operand that is broadcast above all, and the registers, which decide how many
-// loads are under way. Where the output is dense (every layout without gaps) the kernels therefore walk it as one row
-// in accesses of 16 bytes whatever its extents, and the host chooses how the other operand is found.
+// loads are under way. Where rows are whole packs in every operand, or broadcast along them, a pack finds its operands once
+// (elementwise.cuh). Where they are not, but the output is dense (every layout without gaps), the kernels walk it as one
+// row in accesses of 16 bytes whatever its extents, and the host chooses how the other operand is found.
 // The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "elementwise.cuh"
 
@@ -84,11 +85,11 @@ __device__ __forceinline__ Pack<ELEMENT, N> sum(COMPUTE alpha, const Pack<ELEMEN
 struct AddDenseArguments {
   const ELEMENT* a;
   ELEMENT* c;
-  Geometry<2> spread;  // of A on C
   COMPUTE alpha, beta;
   unsigned count;
   int walk;
-  unsigned batch;  // packs of a thread
+  unsigned batch;      // packs of a thread
+  Geometry<2> spread;  // of A on C
 };
 
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense(const AddDenseArguments x) {
@@ -151,8 +152,8 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_unifo
 struct AddArguments {
   const ELEMENT* a;
   ELEMENT* c;
-  Geometry<2> geometry;
   COMPUTE alpha, beta;
+  Geometry<2> geometry;
 };
 
 struct Add {
@@ -171,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(256) add_tensor(const AddArguments 
 
 struct Formula {
   COMPUTE alpha1, alpha2, beta;
-  int operation, propagate, output;
+  signed char operation, propagate, output;
 };
 
 // op(alpha1 * a, alpha2 * b) + beta * prior; one switch a pack.
@@ -205,18 +206,18 @@ struct OpDenseArguments {
   const ELEMENT* a;
   const ELEMENT* b;
   void* c;
-  Geometry<2> spread;  // of B on C
   Formula formula;
   unsigned count;
   int walk;
+  Geometry<2> spread;  // of B on C
 };
 
 struct OpArguments {
   const ELEMENT* a;
   const ELEMENT* b;
   void* c;
-  Geometry<3> geometry;
   Formula formula;
+  Geometry<3> geometry;
 };
 
 // Elements of one pack: 16 bytes of the wider type, so that neither side leaves holes between a warp's accesses.
@@ -278,8 +279,8 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) op_tensor(const 
 
 struct SetArguments {
   ELEMENT* y;
-  Geometry<1> geometry;
   double value;
+  Geometry<1> geometry;
 };
 
 struct Set {

@@ -54,9 +54,9 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, TILES_BLOCKS) transfo
 struct TurnArguments {
   const SOURCE* source;
   ELEMENT* destination;
-  Turn turn;
   COMPUTE alpha, beta;
   int move;
+  Turn turn;
 };
 
 extern "C" __global__ void __launch_bounds__(TURN_THREADS, TURN_BLOCKS) transform_turn_packs(const TurnArguments a) {

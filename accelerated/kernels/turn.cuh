@@ -4,13 +4,14 @@
 //
 // Floor: bytes, one element read and one written. Where packs of 16 bytes exist on both sides a thread turns a square of
 // them in its registers: 16 bytes on their way for each of its rows, 4 or 8, and no shared memory; a warp reads pieces of
-// 128 bytes and writes pieces of 64. Elsewhere elements go through shared memory one by one, neighbouring threads on
-// neighbouring elements of both sides, some 26 instructions each.
+// 128 bytes and writes pieces of 64, or, where all stays in the cache, the other way round, which is faster there. Elsewhere tiles go through shared memory: pack by pack where a narrow dimension makes both sides
+// runs of packs, else element by element, neighbouring threads along a row of the tile on either side, so that the next
+// element of a thread is a fixed step away: some 12 instructions each.
 #pragma once
 #include "transform.cuh"
 
 constexpr int TURN_DIMENSIONS = 8;  // beside the two
-constexpr unsigned TURN_THREADS = 256, TURN_BATCH = 8;  // elements of a thread that are on their way together
+constexpr unsigned TURN_THREADS = 256;
 
 constexpr int TURN_BLOCKS = sizeof(ELEMENT) == 4 ? 8 : 4;           // of squares on a multiprocessor: medium tensors fill it once
 
@@ -20,7 +21,9 @@ struct Turn {
   int source_base, destination_base;
   Divisor tiles_across, tiles_along;
   unsigned tile_across, tile_along;  // packs: logarithms, in squares; else elements
-  Divisor in_across, in_along;       // by the extents of a tile of elements
+  unsigned log_across, log_along;    // logarithms of threads side by side: across in a warp's squares; in both directions of a tile of elements
+  int packs;                         // of a tile of elements: whether both sides are runs of packs, aligned where the addresses are
+  Divisor in_across, in_along;       // then: by the extents of the tile
   int rank;
   Dimension dimension[TURN_DIMENSIONS];
 
@@ -48,14 +51,14 @@ template <int SIDE> __device__ __forceinline__ void turn_square(const Words (&ro
     }
 }
 
-// A square a thread. Bits 0 to 2 of its number go across, 3 and 4 along, the others as the host chose.
+// A square a thread. The low bits of its number go across, the others of a warp along, the higher ones as the host chose.
 template <class T, class Write> __device__ __forceinline__ void turn_squares(const Turn& turn, const T* source, T* destination, Write write) {
   constexpr unsigned SIDE = 16 / sizeof(T);
   unsigned tile_x, tile_y;
   int from, to;
   turn.locate(tile_x, tile_y, from, to);
-  const unsigned thread = threadIdx.x, high = thread >> 5, more = turn.tile_across - 3;
-  const unsigned x = (thread & 7) | (high & ((1u << more) - 1)) << 3, y = (thread >> 3 & 3) | high >> more << 2;
+  const unsigned thread = threadIdx.x, high = thread >> 5, low = turn.log_across, more = turn.tile_across - low;
+  const unsigned x = (thread & ((1u << low) - 1)) | (high & ((1u << more) - 1)) << low, y = (thread & 31) >> low | high >> more << (5 - low);
   const unsigned a = ((tile_x << turn.tile_across) + x) * SIDE, b = ((tile_y << turn.tile_along) + y) * SIDE;
   if (a >= turn.across || b >= turn.along) return;
   const unsigned across = min(SIDE, turn.across - a), along = min(SIDE, turn.along - b);
@@ -83,37 +86,102 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_pa
   if constexpr (same_type<S, D> && (sizeof(S) == 4 || sizeof(S) == 2)) turn_squares(turn, source, destination, write);
 }
 
-// A tile a block, element by element.
-template <class S, class D, class Write> __device__ __forceinline__ void turn_elements(const Turn& turn, const S* source, D* destination, Write write) {
-  S* tile = reinterpret_cast<S*>(shared_memory);
-  unsigned tile_x, tile_y;
-  int from, to;
-  turn.locate(tile_x, tile_y, from, to);
-  const unsigned first_a = tile_x * turn.tile_across, first_b = tile_y * turn.tile_along, pitch = turn.tile_across | 1;
-  const unsigned across = min(turn.tile_across, turn.across - first_a), along = min(turn.tile_along, turn.along - first_b);
-  source += from + static_cast<int>(first_a) + static_cast<int>(first_b) * turn.source_along;
-  destination += to + static_cast<int>(first_b) + static_cast<int>(first_a) * turn.destination_across;
-  const unsigned ends_in = along * turn.tile_across, ends_out = across * turn.tile_along;
+// A tile of a block: where it is, its extents.
+template <class S, class D> struct Tile {
+  const S* source;
+  D* destination;
+  unsigned across, along, pitch;  // of what exists, of a row in shared memory
 
-  for (unsigned first = threadIdx.x; first < ends_in; first += TURN_BATCH * TURN_THREADS) {
-    S loaded[TURN_BATCH];
-    unsigned place[TURN_BATCH];
+  __device__ __forceinline__ Tile(const Turn& turn, const S* source_start, D* destination_start) {
+    unsigned tile_x, tile_y;
+    int from, to;
+    turn.locate(tile_x, tile_y, from, to);
+    const unsigned first_a = tile_x * turn.tile_across, first_b = tile_y * turn.tile_along;
+    across = min(turn.tile_across, turn.across - first_a), along = min(turn.tile_along, turn.along - first_b);
+    pitch = turn.tile_across | 1;
+    source = source_start + (from + static_cast<int>(first_a) + static_cast<int>(first_b) * turn.source_along);
+    destination = destination_start + (to + static_cast<int>(first_b) + static_cast<int>(first_a) * turn.destination_across);
+  }
+};
+
+// Packs on both sides. They may reach over the end of a row of the tile where the next one follows it in memory.
+template <class S, class D, class Write> __device__ __forceinline__ void turn_runs(const Turn& turn, const Tile<S, D>& at, Write write) {
+  constexpr unsigned IN = 16 / sizeof(S), OUT = 16 / sizeof(D), BATCH = 2;  // reads of a thread that are on their way together
+  S* tile = reinterpret_cast<S*>(shared_memory);
+  const unsigned ends_in = at.along * turn.tile_across, ends_out = at.across * turn.tile_along;
+  for (unsigned first = threadIdx.x * IN; first < ends_in; first += BATCH * TURN_THREADS * IN) {
+    Pack<S, IN> loaded[BATCH];
+    unsigned place[BATCH], left[BATCH];  // to the end of the row
 #pragma unroll
-    for (unsigned k = 0; k < TURN_BATCH; k++) {
-      const unsigned element = first + k * TURN_THREADS;
+    for (unsigned k = 0; k < BATCH; k++) {
+      const unsigned element = first + k * TURN_THREADS * IN;
       unsigned a, b = turn.in_across.divide(element, a);
-      const bool exists = element < ends_in && a < across;
-      place[k] = exists ? b * pitch + a : ~0u;
-      if (exists) loaded[k] = source[static_cast<int>(a) + static_cast<int>(b) * turn.source_along];
+      const bool exists = element < ends_in && a < at.across;
+      place[k] = exists ? b * at.pitch + a : ~0u;
+      left[k] = turn.tile_across - a;
+      if (exists) loaded[k] = *reinterpret_cast<const Pack<S, IN>*>(at.source + (static_cast<int>(a) + static_cast<int>(b) * turn.source_along));
     }
 #pragma unroll
-    for (unsigned k = 0; k < TURN_BATCH; k++)
-      if (place[k] != ~0u) tile[place[k]] = loaded[k];
+    for (unsigned k = 0; k < BATCH; k++)
+      if (place[k] != ~0u) {
+#pragma unroll
+        for (unsigned i = 0; i < IN; i++) {
+          tile[place[k]++] = loaded[k].item[i];
+          if (--left[k] == 0) place[k] += at.pitch - turn.tile_across, left[k] = turn.tile_across;
+        }
+      }
   }
   __syncthreads();
-#pragma unroll 4
-  for (unsigned element = threadIdx.x; element < ends_out; element += TURN_THREADS) {
+  for (unsigned element = threadIdx.x * OUT; element < ends_out; element += TURN_THREADS * OUT) {
     unsigned b, a = turn.in_along.divide(element, b);
-    if (b < along) write(destination + static_cast<int>(b) + static_cast<int>(a) * turn.destination_across, 1, 1, Pack<S, 1>{tile[b * pitch + a]});
+    if (b >= at.along) continue;
+    D* target = at.destination + (static_cast<int>(b) + static_cast<int>(a) * turn.destination_across);
+    unsigned place = b * at.pitch + a;
+    Pack<S, OUT> values;
+#pragma unroll
+    for (unsigned i = 0; i < OUT; i++) {
+      values.item[i] = tile[place];
+      place += at.pitch;
+      if (++b == turn.tile_along) b = 0, place += 1 - turn.tile_along * at.pitch;
+    }
+    write(target, 1, (1u << OUT) - 1, values);
   }
+}
+
+// Element by element.
+template <class S, class D, class Write> __device__ __forceinline__ void turn_rows(const Turn& turn, const Tile<S, D>& at, Write write) {
+  constexpr unsigned BATCH = 8;  // reads of a thread that are on their way together
+  S* tile = reinterpret_cast<S*>(shared_memory);
+  {
+    const unsigned lanes = 1u << turn.log_across, groups = TURN_THREADS >> turn.log_across, group = threadIdx.x >> turn.log_across;
+    const int step = static_cast<int>(groups) * turn.source_along;
+    for (unsigned a = threadIdx.x & (lanes - 1); a < at.across; a += lanes) {
+      const S* from = at.source + (static_cast<int>(a) + static_cast<int>(group) * turn.source_along);
+      S* place = tile + (group * at.pitch + a);
+      for (unsigned b = group; b < at.along; b += BATCH * groups, place += BATCH * groups * at.pitch) {
+        S loaded[BATCH];
+#pragma unroll
+        for (unsigned k = 0; k < BATCH; k++, from += step)
+          if (b + k * groups < at.along) loaded[k] = *from;
+#pragma unroll
+        for (unsigned k = 0; k < BATCH; k++)
+          if (b + k * groups < at.along) place[k * groups * at.pitch] = loaded[k];
+      }
+    }
+  }
+  __syncthreads();
+  const unsigned lanes = 1u << turn.log_along, groups = TURN_THREADS >> turn.log_along, group = threadIdx.x >> turn.log_along;
+  const int step = static_cast<int>(groups) * turn.destination_across;
+  for (unsigned b = threadIdx.x & (lanes - 1); b < at.along; b += lanes) {
+    D* target = at.destination + (static_cast<int>(b) + static_cast<int>(group) * turn.destination_across);
+    const S* place = tile + b * at.pitch;
+#pragma unroll 4
+    for (unsigned a = group; a < at.across; a += groups, target += step) write(target, 1, 1, Pack<S, 1>{place[a]});
+  }
+}
+
+template <class S, class D, class Write> __device__ __forceinline__ void turn_elements(const Turn& turn, const S* source, D* destination, Write write) {
+  const Tile<S, D> at(turn, source, destination);
+  if (turn.packs && reinterpret_cast<uintptr_t>(source) % 16 == 0) turn_runs(turn, at, write);
+  else turn_rows(turn, at, write);
 }

@@ -22,8 +22,9 @@ FLATTENED = cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_FLATTENED_INDICES
 BLOCK = 256  # threads of a block
 _PROCESSORS = 132  # of the device that the division suits
 _MOST_ROUNDS = 4  # of blocks, as many at a time as the device holds
-_LEAST_BLOCK_ROW = 4  # packs side by side that a block of columns reads: 64 contiguous bytes
-_LEAST_SEGMENT = 4  # loads of a thread that make one partial result worth its way through memory
+_LEAST_BLOCK_ROW = 8  # packs side by side that a block of columns reads: 128 contiguous bytes
+_LEAST_SEGMENT = 4  # loads of a thread of columns that make its partial results worth their way through memory
+_WARP = 32
 WORKSPACE_ALIGNMENT = 8  # of the partial results; the workspace has room to start there
 
 
@@ -101,8 +102,11 @@ def divided(A: TensorSpec, C: TensorSpec) -> Division:
     resident = _PROCESSORS * (2 if A.scalar_bytes == 1 else 4)
     if _innermost(A) in reduced:
         lanes = min(BLOCK, _power_of_two(-(-length // (4 * width))))
+        # The threads of a warp share without waiting for others.
+        while lanes > _WARP and C.count * lanes >= 4 * resident * BLOCK:
+            lanes //= 2
         blocks = -(-C.count * lanes // BLOCK)
-        longest = -(-length // (BLOCK * width * _LEAST_SEGMENT)) if lanes == BLOCK else 1
+        longest = -(-length // (BLOCK * width)) if lanes == BLOCK else 1
     else:
         packs = -(-C.count // width)
         most = min(BLOCK // min(_LEAST_BLOCK_ROW, _power_of_two(packs)), _power_of_two(-(-length // 4)))
