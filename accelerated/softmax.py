@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from ctypes import c_int, c_uint
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from dualdnn.api.enumerations import cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
-from dualdnn.api.operations.specs import SCALAR_BYTES, TensorSpec
+from dualdnn.api.operations.specs import DOUBLE, SCALAR_BYTES, TensorSpec
 
 from .geometry import geometry
 from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
@@ -36,6 +37,14 @@ ROW_BYTES, LEAST_ROW_BYTES = 128, 32  # of a row that a block over columns takes
 LONG_COLUMN = 1024  # positions from which on a cluster shares a column
 TILE_BYTES = 8 * 1024
 BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks of a multiprocessor overlap reads and writes
+
+# As in kernels/softmax_stream.cu
+STREAM_PACKS, AHEAD, OPEN, MOST_WARPS, MOST_BLOCKS = 2, 4, 16, 32, 512
+STREAM_HELPERS = 4  # warps
+STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
+LEAST_STREAM_BYTES = 32 * 1024  # of all inputs, a multiprocessor
+AGREEMENT_BYTES = 48 * 1024  # that a multiprocessor reads while blocks agree
+LINE_BYTES = 4 * 1024  # read in the time that a line takes in addition to its bytes
 
 
 @dataclass(frozen=True)
@@ -143,6 +152,39 @@ def _tile(lines: int, length: int, scalar_bytes: int, device: Any) -> tuple[int,
 
 
 @dataclass(frozen=True)
+class Stream:
+    """blocks: of a group. chunk: packs of a line that a block takes, in so many steps; tiles: that shared memory holds;
+    delay: steps between the statistic and the result of a tile."""
+
+    blocks: int
+    warps: int
+    chunk: int
+    steps: int
+    tiles: int
+    delay: int
+
+
+def _stream(problem: Problem, device: Any) -> tuple[Stream, int] | None:
+    """The least time, in bytes that a block reads, and the shared memory of the exchange between warps."""
+    exchange = OPEN * ((MOST_WARPS + 1) * 2 * SCALAR_BYTES[DOUBLE] + 3 * 8)
+    best: tuple[float, Stream] | None = None
+    for blocks, warps in product(range(1, min(device.multiprocessors, MOST_BLOCKS) + 1), STREAM_WARPS):
+        chunk = _ceil(problem.length + 1, 8 * blocks) * 8  # 128 bytes; a line may start within a pack
+        step = warps * WARP * STREAM_PACKS // problem.inputs
+        steps, tile_bytes = _ceil(chunk, step), warps * WARP * STREAM_PACKS * PACK_BYTES
+        tiles = (device.shared_bytes_per_block - exchange) // tile_bytes
+        delay = min(steps + _ceil(AGREEMENT_BYTES, tile_bytes), tiles - AHEAD, OPEN * steps - 2)
+        if delay < steps:
+            continue
+        rounds = _ceil(problem.lines, device.multiprocessors // blocks)
+        chunk_bytes = chunk * PACK_BYTES * problem.inputs
+        time = rounds * (chunk_bytes + LINE_BYTES) + delay * tile_bytes
+        if best is None or time < best[0]:
+            best = time, Stream(blocks, warps, chunk, steps, tiles, delay)
+    return (best[1], exchange) if best else None
+
+
+@dataclass(frozen=True)
 class Walk:
     """Lines and what is along them, as the kernels walk them, and whether lines follow each other without gaps."""
 
@@ -193,10 +235,20 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     walk = _walk(operation, specs, width)
     lines, length = walk.lines.packs, walk.along.row
 
-    def launch(name: str, threads: int, grid: int, team: int, kept: int, shared_bytes: int, blocks: int = 1) -> Launch:
+    def launch(
+        name: str,
+        threads: int,
+        grid: int,
+        team: int,
+        kept: int,
+        shared_bytes: int,
+        blocks: int = 1,
+        stream: tuple[int, int, int] = (0, 0, 0),
+    ) -> Launch:
         definitions = {"CLUSTER_BLOCKS": str(blocks)} if blocks > CLUSTERS[0] else {}
         types = type_definitions(specs[-1].scalar_type, operation, **definitions)
-        function = device.function("softmax.cu", f"{kernel}_{name}", types)
+        source = "softmax_stream.cu" if any(stream) else "softmax.cu"
+        function = device.function(source, f"{kernel}_{name}", types)
         arguments = structure(
             *pointers(len(operands)),
             ("lines", walk.lines),
@@ -205,8 +257,9 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             ("algorithm", c_int(operation.algorithm)),
             ("team", c_uint(team)),
             ("kept", c_uint(kept)),
+            *((name, c_uint(value)) for name, value in zip(("chunk", "steps", "delay"), stream, strict=True)),
         )
-        return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes)
+        return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream))
 
     pack_bytes = PACK_BYTES if walk.wide and walk.aligned else scalar_bytes
     short = Problem(lines, -(-length * scalar_bytes // pack_bytes), pack_bytes > scalar_bytes, pack_bytes, inputs)
@@ -230,6 +283,19 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         packs += 1  # a line that starts anywhere
     pack_bytes = PACK_BYTES if walk.wide else scalar_bytes
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
+    bytes_of_line = packs * pack_bytes * inputs
+    streams = walk.wide and not walk.columns and bytes_of_line > BLOCK_BYTES
+    if streams and lines * bytes_of_line >= LEAST_STREAM_BYTES * device.multiprocessors:
+        found = _stream(problem, device)
+        if found:
+            way, exchange = found
+            shared_bytes = way.tiles * way.warps * WARP * STREAM_PACKS * PACK_BYTES + exchange
+            threads = (way.warps + STREAM_HELPERS) * WARP
+            numbers = (way.chunk, way.steps, way.delay)
+            step = launch(
+                "stream", threads, device.multiprocessors, way.blocks, way.tiles, shared_bytes, stream=numbers
+            )
+            return Plan(operation, [step])
     held = CLUSTERS[0] * device.shared_bytes_per_block  # of a line, by a cluster
     large = walk.columns or packs * pack_bytes * inputs > held or lines * CLUSTERS[0] < device.multiprocessors
     for blocks in reversed(CLUSTERS[: 1 + large]) if _has_clusters(device) else (1,):
