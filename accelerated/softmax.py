@@ -21,6 +21,7 @@ HELD = {True: 2, False: 8}  # packs of a group: wide, narrow
 DEPTH = 4  # groups on their way to a thread
 CLUSTERS = (8, 16)  # blocks of a cluster: what every GPU with clusters has, and what some have
 SHORT = 8  # most elements of a lane in a tile
+SHORT_COLUMN = 4  # most positions that a thread has in registers
 
 REGISTER_PACKS = {True: (4, 2), False: (8, 8)}  # most packs of a lane in registers: wide, narrow; by inputs
 LEAST_REGISTER_LINE = 33  # elements from which narrow lines stay in registers; shorter ones make better tiles,
@@ -271,6 +272,10 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         name = f"{'wide' if short.wide else 'narrow'}_registers"
         grid = _ceil(lines * lanes, LANES_THREADS)
         return Plan(operation, [launch(name, LANES_THREADS, grid, lanes, _ceil(short.length, lanes), 0)])
+
+    if walk.columns and length <= SHORT_COLUMN and walk.along.outer_rank == 0:
+        name = f"{'wide' if walk.wide else 'narrow'}_short_columns"
+        return Plan(operation, [launch(name, LANES_THREADS, _ceil(lines, LANES_THREADS), 1, length, 0)])
 
     if walk.dense and not walk.aligned and length <= SHORT * WARP:
         lanes, of_tile = _tile(lines, length, scalar_bytes, device)

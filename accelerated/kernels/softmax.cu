@@ -91,7 +91,7 @@ __device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a
       for (int j = 0; j < N; j++)
         values[n][j] = j < N - 1 || last_exists ? load<COMPUTE>(tile[n * pitch + first + (j << log_team)]) : Rule::neutral();
     Statistic statistic[1] = {rule.empty()};
-    rule.add(statistic, values);
+    rule.template add<true>(statistic, values);
     merge_lanes(rule, statistic, 1, a.team);
     rule.finish(statistic[0]);
     rule.results(statistic, values, result);
@@ -201,7 +201,8 @@ __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUT
           for (int i = 0; i < WIDE; i++) values[n][k * WIDE + i] = Rule::neutral();
         }
       }
-    rule.add(statistic, values);
+    if (first == 0) rule.template add<true>(statistic, values);
+    else rule.add(statistic, values);
   }
   merge_lanes(rule, statistic, 1, a.team);
   rule.finish(statistic[0]);
@@ -250,11 +251,82 @@ template <class Rule> __device__ __forceinline__ void softmax_of_elements(const 
   }
 }
 
+// --- columns of a few positions: a thread has all of a pack of lines in registers ---
+
+template <class Rule, int WIDE, int LENGTH>
+__device__ __forceinline__ void softmax_of_short_columns(const Arguments<Rule::INPUTS>& a) {
+  constexpr int INPUTS = Rule::INPUTS;
+  using Held = Elements<WIDE>;
+  const Rule rule{Algorithm(a.algorithm), a.alpha};
+  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+  if (index >= a.lines.packs) return;
+  unsigned offset[INPUTS + 1];
+  const unsigned count = a.lines.locate(index, offset);
+  bool whole = count == WIDE && aligned<ELEMENT, WIDE>(a.output + offset[INPUTS]);
+#pragma unroll
+  for (int n = 0; n < INPUTS; n++) whole = whole && aligned<ELEMENT, WIDE>(a.input[n] + offset[n]);
+
+  Held held[INPUTS][LENGTH];
+#pragma unroll
+  for (int k = 0; k < LENGTH; k++)
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) {
+      const ELEMENT* source = a.input[n] + offset[n] + k * a.along.row_stride[n];
+      if (whole) {
+        held[n][k] = *reinterpret_cast<const Held*>(source);
+      } else {
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) held[n][k].item[i] = source[i < count ? i * a.lines.row_stride[n] : 0];
+      }
+    }
+  COMPUTE values[INPUTS][LENGTH * WIDE];
+#pragma unroll
+  for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+    for (int k = 0; k < LENGTH; k++) unpack(&held[n][k], &values[n][k * WIDE]);
+  Statistic statistic[WIDE];
+#pragma unroll
+  for (int i = 0; i < WIDE; i++) statistic[i] = rule.empty();
+  rule.template add<true>(statistic, values);
+#pragma unroll
+  for (int i = 0; i < WIDE; i++) rule.finish(statistic[i]);
+
+#pragma unroll
+  for (int k = 0; k < LENGTH; k++) {
+    COMPUTE of_position[INPUTS][WIDE], result[WIDE];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) unpack(&held[n][k], of_position[n]);
+    rule.results(statistic, of_position, result);
+    ELEMENT* target = a.output + offset[INPUTS] + k * a.along.row_stride[INPUTS];
+    const int stride = whole ? 1 : a.lines.row_stride[INPUTS];
+    if (a.beta != COMPUTE(0))
+#pragma unroll
+      for (int i = 0; i < WIDE; i++)
+        if (i < count) result[i] += a.beta * load<COMPUTE>(target[i * stride]);
+    if (whole) {
+      pack(result, reinterpret_cast<Held*>(target));
+    } else {
+#pragma unroll
+      for (int i = 0; i < WIDE; i++)
+        if (i < count) target[i * stride] = store<ELEMENT>(result[i]);
+    }
+  }
+}
+template <class Rule, int WIDE> __device__ __forceinline__ void softmax_of_short_columns(const Arguments<Rule::INPUTS>& a) {
+  switch (a.kept) {
+    case 1: return softmax_of_short_columns<Rule, WIDE, 1>(a);
+    case 2: return softmax_of_short_columns<Rule, WIDE, 2>(a);
+    case 3: return softmax_of_short_columns<Rule, WIDE, 3>(a);
+    default: return softmax_of_short_columns<Rule, WIDE, 4>(a);
+  }
+}
+
 // --- kernels ---
 
 // Blocks of a multiprocessor for which the registers of a kernel should suffice.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE_BLOCKS = DOUBLE ? 2 : 5, REGISTER_BLOCKS = DOUBLE ? 4 : 8;
+constexpr int COLUMN_REGISTER_BLOCKS = DOUBLE ? 3 : 6;
 
 #define SOFTMAX(name, rule, line)                                                                                                                \
   extern "C" __global__ void __launch_bounds__(512, LINE_BLOCKS) name##_lines(const Arguments<rule::INPUTS> a) {                                 \
@@ -291,4 +363,21 @@ extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forwa
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_backward_narrow_registers(const Arguments<2> a) {
   wait_for_earlier_kernels();
   softmax_of_elements<Backward>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(128, COLUMN_REGISTER_BLOCKS) softmax_forward_wide_short_columns(const Arguments<1> a) {
+  wait_for_earlier_kernels();
+  softmax_of_short_columns<Forward, WIDTH>(a);
+}
+extern "C" __global__ void __launch_bounds__(128, COLUMN_REGISTER_BLOCKS) softmax_backward_wide_short_columns(const Arguments<2> a) {
+  wait_for_earlier_kernels();
+  softmax_of_short_columns<Backward, WIDTH>(a);
+}
+extern "C" __global__ void __launch_bounds__(128, 2 * COLUMN_REGISTER_BLOCKS) softmax_forward_narrow_short_columns(const Arguments<1> a) {
+  wait_for_earlier_kernels();
+  softmax_of_short_columns<Forward, 1>(a);
+}
+extern "C" __global__ void __launch_bounds__(128, 2 * COLUMN_REGISTER_BLOCKS) softmax_backward_narrow_short_columns(const Arguments<2> a) {
+  wait_for_earlier_kernels();
+  softmax_of_short_columns<Backward, 1>(a);
 }

@@ -90,16 +90,32 @@ template <int INPUTS> struct Arguments {
   unsigned chunk, steps, delay;  // streams only, see there
 };
 
-__device__ __forceinline__ float exponential(float x) {
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+__device__ __forceinline__ float power_of_two(float x) {
 #ifdef EMULATED_CUDA
-  return exp2f(x * 1.44269504f);
+  return exp2f(x);
 #else
   float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.44269504f));
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 #endif
 }
+__device__ __forceinline__ float exponential(float x) { return power_of_two(x * LOG2_E); }
 __device__ __forceinline__ double exponential(double x) { return exp(x); }
+
+// exp(x - top) takes a product and a difference; of numbers so small that products do not overflow, one operation: the
+// rounding of top * LOG2_E multiplies all exponentials of a line by the same.
+constexpr bool FUSED = std::is_same_v<ELEMENT, half> && std::is_same_v<COMPUTE, float>;
+constexpr COMPUTE NO_TOP = FUSED ? -1e30 : sizeof(COMPUTE) == 8 ? -1.7976931348623157e308 : -3.402823466e38;
+__device__ __forceinline__ COMPUTE shift_of(COMPUTE top) { return FUSED ? top * COMPUTE(LOG2_E) : top; }
+__device__ __forceinline__ COMPUTE shifted_exponential(COMPUTE x, COMPUTE shift) {
+  if constexpr (FUSED) return power_of_two(fmaf(x, LOG2_E, -shift));
+  else return exponential(x - shift);
+}
+__device__ __forceinline__ COMPUTE exponential_of_difference(COMPUTE shift, COMPUTE other) {
+  if constexpr (FUSED) return power_of_two(shift - other);
+  else return exponential(shift - other);
+}
 
 struct Statistic { COMPUTE top, sum; };
 
@@ -107,6 +123,7 @@ struct Statistic { COMPUTE top, sum; };
 template <int LANES> constexpr int CHAINS = LANES == 1 ? 4 : LANES;
 
 // The statistic of a line: top is its maximum (0 for FAST), sum that of exp(x - top). Any number of parts can be merged.
+// While no element above -inf was seen, top is far below all others: exp(-inf - top) is 0, exp(-inf - -inf) would be NaN.
 struct Forward {
   static constexpr int INPUTS = 1;
   Algorithm algorithm;
@@ -114,20 +131,19 @@ struct Forward {
 
   // Changes neither maximum nor sum.
   static __device__ __forceinline__ COMPUTE neutral() { return COMPUTE(-INFINITY); }
-  __device__ __forceinline__ Statistic empty() const { return {algorithm == FAST ? COMPUTE(0) : neutral(), COMPUTE(0)}; }
-  // What to subtract while no element above -inf was seen: exp(-inf - 0) is 0, exp(-inf - -inf) would be NaN.
-  static __device__ __forceinline__ COMPUTE anchor(COMPUTE top) { return top == COMPUTE(-INFINITY) ? COMPUTE(0) : top; }
+  __device__ __forceinline__ Statistic empty() const { return {algorithm == FAST ? COMPUTE(0) : NO_TOP, COMPUTE(0)}; }
   __device__ __forceinline__ bool has_top() const { return algorithm != FAST; }
   static __device__ __forceinline__ void raise(Statistic& line, COMPUTE top) {
-    line.sum *= exponential(line.top - anchor(top));
+    line.sum *= exponential_of_difference(shift_of(line.top), shift_of(top));
     line.top = top;
   }
 
-  // Adds values; number j belongs to line j modulo LANES.
-  template <int LANES, int N>
+  // Adds values; number j belongs to line j modulo LANES. FIRST: they are the first ones.
+  template <bool FIRST = false, int LANES, int N>
   __device__ __forceinline__ void add(Statistic (&line)[LANES], const COMPUTE (&values)[1][N]) const {
-    COMPUTE top[CHAINS<LANES>], sum[CHAINS<LANES>];
+    COMPUTE sum[CHAINS<LANES>], shift[LANES];
     if (has_top()) {
+      COMPUTE top[CHAINS<LANES>];
 #pragma unroll
       for (int chain = 0; chain < CHAINS<LANES>; chain++) top[chain] = line[chain % LANES].top;
 #pragma unroll
@@ -136,21 +152,28 @@ struct Forward {
       for (int lane = 0; lane < LANES; lane++) {
 #pragma unroll
         for (int chain = lane + LANES; chain < CHAINS<LANES>; chain += LANES) top[lane] = max(top[lane], top[chain]);
-        raise(line[lane], top[lane]);
+        if (FIRST) line[lane].top = top[lane];
+        else raise(line[lane], top[lane]);
       }
     }
 #pragma unroll
-    for (int lane = 0; lane < LANES; lane++) top[lane] = anchor(line[lane].top);
+    for (int lane = 0; lane < LANES; lane++) shift[lane] = shift_of(line[lane].top);
 #pragma unroll
     for (int chain = 0; chain < CHAINS<LANES>; chain++) sum[chain] = COMPUTE(0);
 #pragma unroll
-    for (int j = 0; j < N; j++) sum[j % CHAINS<LANES>] += exponential(values[0][j] - top[j % LANES]);
+    for (int j = 0; j < N; j++) sum[j % CHAINS<LANES>] += shifted_exponential(values[0][j], shift[j % LANES]);
 #pragma unroll
     for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
   }
-  // Turns the sum into what results() needs.
+  // Turns the statistic into what results() needs.
   __device__ __forceinline__ void finish(Statistic& line) const {
-    line.sum = algorithm == LOG ? log(line.sum) : alpha * (COMPUTE(1) / line.sum);
+    const COMPUTE shift = shift_of(line.top);
+    if (algorithm == LOG) {
+      line.sum = log(line.sum);
+      if (FUSED) line.sum -= fmaf(line.top, LOG2_E, -shift) * LN_2;  // what the rounding of the shift has added
+    } else {
+      line.sum = alpha * (COMPUTE(1) / line.sum), line.top = shift;
+    }
   }
   template <int LANES, int N>
   __device__ __forceinline__ void results(const Statistic (&line)[LANES], const COMPUTE (&values)[1][N], COMPUTE (&result)[N]) const {
@@ -159,7 +182,7 @@ struct Forward {
       for (int j = 0; j < N; j++) result[j] = alpha * (values[0][j] - line[j % LANES].top - line[j % LANES].sum);
     } else {
 #pragma unroll
-      for (int j = 0; j < N; j++) result[j] = exponential(values[0][j] - line[j % LANES].top) * line[j % LANES].sum;
+      for (int j = 0; j < N; j++) result[j] = shifted_exponential(values[0][j], line[j % LANES].top) * line[j % LANES].sum;
     }
   }
 };
@@ -175,7 +198,7 @@ struct Backward {
   __device__ __forceinline__ bool has_top() const { return false; }
   static __device__ __forceinline__ void raise(Statistic&, COMPUTE) {}
 
-  template <int LANES, int N>
+  template <bool FIRST = false, int LANES, int N>
   __device__ __forceinline__ void add(Statistic (&line)[LANES], const COMPUTE (&values)[2][N]) const {
     COMPUTE sum[CHAINS<LANES>] = {};
 #pragma unroll
@@ -203,6 +226,7 @@ __device__ __forceinline__ unsigned exponent_of(unsigned power) { return 31 - __
 // Merges the statistics of the lanes whose numbers agree modulo `first`, up to a group of `beyond` lanes.
 template <class Rule, int LANES>
 __device__ __forceinline__ void merge_lanes(const Rule& rule, Statistic (&line)[LANES], unsigned first, unsigned beyond) {
+  if (first >= beyond) return;
   if (rule.has_top()) {
     COMPUTE top[LANES];
 #pragma unroll
