@@ -40,7 +40,8 @@ TILE_BYTES = 8 * 1024
 BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks of a multiprocessor overlap reads and writes
 
 # As in kernels/softmax_stream.cu
-STREAM_PACKS, AHEAD, OPEN, MOST_WARPS, MOST_BLOCKS = 2, 4, 16, 32, 512
+STREAM_PACKS, OPEN, MOST_BLOCKS, MOST_WORKERS = 2, 16, 512, 640
+AHEAD = (4, 2)  # tiles on their way, in order of preference
 STREAM_HELPERS = 4  # warps
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
 LEAST_STREAM_BYTES = 32 * 1024  # of all inputs, a multiprocessor
@@ -155,33 +156,37 @@ def _tile(lines: int, length: int, scalar_bytes: int, device: Any) -> tuple[int,
 @dataclass(frozen=True)
 class Stream:
     """blocks: of a group. chunk: packs of a line that a block takes, in so many steps; tiles: that shared memory holds;
-    delay: steps between the statistic and the result of a tile."""
+    ahead: of them on their way. delay: steps between the statistic and the result of a tile."""
 
     blocks: int
     warps: int
     chunk: int
     steps: int
     tiles: int
+    ahead: int
     delay: int
 
 
 def _stream(problem: Problem, device: Any) -> tuple[Stream, int] | None:
     """The least time, in bytes that a block reads, and the shared memory of the exchange between warps."""
-    exchange = OPEN * ((MOST_WARPS + 1) * 2 * SCALAR_BYTES[DOUBLE] + 3 * 8)
+    exchange = (2 * MOST_WORKERS + OPEN) * 2 * SCALAR_BYTES[DOUBLE] + (2 * OPEN + 4) * 8
     best: tuple[float, Stream] | None = None
-    for blocks, warps in product(range(1, min(device.multiprocessors, MOST_BLOCKS) + 1), STREAM_WARPS):
-        chunk = _ceil(problem.length + 1, 8 * blocks) * 8  # 128 bytes; a line may start within a pack
-        step = warps * WARP * STREAM_PACKS // problem.inputs
-        steps, tile_bytes = _ceil(chunk, step), warps * WARP * STREAM_PACKS * PACK_BYTES
-        tiles = (device.shared_bytes_per_block - exchange) // tile_bytes
-        delay = min(steps + _ceil(AGREEMENT_BYTES, tile_bytes), tiles - AHEAD, OPEN * steps - 2)
-        if delay < steps:
-            continue
-        rounds = _ceil(problem.lines, device.multiprocessors // blocks)
-        chunk_bytes = chunk * PACK_BYTES * problem.inputs
-        time = rounds * (chunk_bytes + LINE_BYTES) + delay * tile_bytes
-        if best is None or time < best[0]:
-            best = time, Stream(blocks, warps, chunk, steps, tiles, delay)
+    for ahead in AHEAD:
+        for blocks, warps in product(range(1, min(device.multiprocessors, MOST_BLOCKS) + 1), STREAM_WARPS):
+            chunk = _ceil(problem.length + 1, 8 * blocks) * 8  # 128 bytes; a line may start within a pack
+            step = warps * WARP * STREAM_PACKS // problem.inputs
+            steps, tile_bytes = _ceil(chunk, step), warps * WARP * STREAM_PACKS * PACK_BYTES
+            tiles = (device.shared_bytes_per_block - exchange) // tile_bytes
+            delay = min(steps + _ceil(AGREEMENT_BYTES, tile_bytes), tiles - ahead, OPEN * steps - 2)
+            if delay < steps:
+                continue
+            rounds = _ceil(problem.lines, device.multiprocessors // blocks)
+            chunk_bytes = chunk * PACK_BYTES * problem.inputs
+            time = rounds * (chunk_bytes + LINE_BYTES) + delay * tile_bytes
+            if best is None or time < best[0]:
+                best = time, Stream(blocks, warps, chunk, steps, tiles, ahead, delay)
+        if best:
+            break
     return (best[1], exchange) if best else None
 
 
@@ -244,7 +249,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         kept: int,
         shared_bytes: int,
         blocks: int = 1,
-        stream: tuple[int, int, int] = (0, 0, 0),
+        stream: tuple[int, int, int, int] = (0, 0, 0, 0),
     ) -> Launch:
         definitions = {"CLUSTER_BLOCKS": str(blocks)} if blocks > CLUSTERS[0] else {}
         types = type_definitions(specs[-1].scalar_type, operation, **definitions)
@@ -258,7 +263,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             ("algorithm", c_int(operation.algorithm)),
             ("team", c_uint(team)),
             ("kept", c_uint(kept)),
-            *((name, c_uint(value)) for name, value in zip(("chunk", "steps", "delay"), stream, strict=True)),
+            *((name, c_uint(value)) for name, value in zip(("chunk", "steps", "ahead", "delay"), stream, strict=True)),
         )
         return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream))
 
@@ -289,14 +294,14 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     pack_bytes = PACK_BYTES if walk.wide else scalar_bytes
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
     bytes_of_line = packs * pack_bytes * inputs
-    streams = walk.wide and not walk.columns and bytes_of_line > BLOCK_BYTES
+    streams = walk.wide and not walk.columns and walk.lines.outer_rank == 0 and bytes_of_line > BLOCK_BYTES
     if streams and lines * bytes_of_line >= LEAST_STREAM_BYTES * device.multiprocessors:
         found = _stream(problem, device)
         if found:
             way, exchange = found
             shared_bytes = way.tiles * way.warps * WARP * STREAM_PACKS * PACK_BYTES + exchange
             threads = (way.warps + STREAM_HELPERS) * WARP
-            numbers = (way.chunk, way.steps, way.delay)
+            numbers = (way.chunk, way.steps, way.ahead, way.delay)
             step = launch(
                 "stream", threads, device.multiprocessors, way.blocks, way.tiles, shared_bytes, stream=numbers
             )

@@ -110,7 +110,7 @@ template <class Rule>
 __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
   constexpr unsigned PACK = 16 / sizeof(ELEMENT);
-  using Words = Pack<unsigned, 4>;
+  using Whole = Pack<unsigned, 4>;
   const unsigned thread = threadIdx.x, threads = blockDim.x, length = a.along.row;
   const unsigned lines = min(a.kept, a.lines.packs - blockIdx.x * a.kept), elements = lines * length;
   const unsigned start = blockIdx.x * a.kept * length, pitch = (a.kept * length + PACK - 1) / PACK * PACK;
@@ -122,7 +122,7 @@ __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a
     ELEMENT* target = tile + n * pitch;
     const unsigned whole = aligned<ELEMENT, PACK>(source) ? elements / PACK : 0;
     for (unsigned i = thread; i < whole; i += threads)
-      copy(reinterpret_cast<Words*>(target) + i, reinterpret_cast<const Words*>(source) + i);
+      copy(reinterpret_cast<Whole*>(target) + i, reinterpret_cast<const Whole*>(source) + i);
     for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = source[i];
   }
   commit();
@@ -143,7 +143,7 @@ __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a
   __syncthreads();
 
   const unsigned whole = aligned<ELEMENT, PACK>(target) ? elements / PACK : 0;
-  for (unsigned i = thread; i < whole; i += threads) reinterpret_cast<Words*>(target)[i] = reinterpret_cast<const Words*>(tile)[i];
+  for (unsigned i = thread; i < whole; i += threads) reinterpret_cast<Whole*>(target)[i] = reinterpret_cast<const Whole*>(tile)[i];
   for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = tile[i];
 }
 

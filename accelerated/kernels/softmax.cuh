@@ -13,20 +13,25 @@ constexpr int DEPTH = 4;                                                // group
 
 template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements { ELEMENT item[WIDE]; };
 
-// Two 16-bit numbers are converted from and to one register.
+// Two 16-bit numbers are converted from and to one register. They move as words: structures of half2 are copied pair by pair.
 constexpr bool PAIRED = sizeof(ELEMENT) == 2 && std::is_same_v<COMPUTE, float>;
-using Pair = std::conditional_t<std::is_same_v<ELEMENT, half>, half2, __nv_bfloat162>;
+template <int WIDE> using Words = Pack<unsigned, WIDE / 2>;
 __device__ __forceinline__ float2 both(half2 pair) { return __half22float2(pair); }
 __device__ __forceinline__ float2 both(__nv_bfloat162 pair) { return __bfloat1622float2(pair); }
 __device__ __forceinline__ void round(half2& pair, float low, float high) { pair = __floats2half2_rn(low, high); }
 __device__ __forceinline__ void round(__nv_bfloat162& pair, float low, float high) { pair = __floats2bfloat162_rn(low, high); }
+union Pair {
+  unsigned word;
+  std::conditional_t<std::is_same_v<ELEMENT, half>, half2, __nv_bfloat162> pair;
+  __device__ __forceinline__ explicit Pair(unsigned word = 0) : word(word) {}
+};
 
 template <int WIDE> __device__ __forceinline__ void unpack(const Elements<WIDE>* pack, COMPUTE* values) {
   if constexpr (PAIRED && WIDE > 1) {
-    struct alignas(16) Pairs { Pair item[WIDE / 2]; } pairs = *reinterpret_cast<const Pairs*>(pack);
+    const Words<WIDE> words = *reinterpret_cast<const Words<WIDE>*>(pack);
 #pragma unroll
     for (int i = 0; i < WIDE / 2; i++) {
-      float2 two = both(pairs.item[i]);
+      float2 two = both(Pair(words.item[i]).pair);
       values[2 * i] = two.x, values[2 * i + 1] = two.y;
     }
   } else {
@@ -37,10 +42,14 @@ template <int WIDE> __device__ __forceinline__ void unpack(const Elements<WIDE>*
 }
 template <int WIDE> __device__ __forceinline__ void pack(const COMPUTE (&values)[WIDE], Elements<WIDE>* target) {
   if constexpr (PAIRED && WIDE > 1) {
-    struct alignas(16) Pairs { Pair item[WIDE / 2]; } pairs;
+    Words<WIDE> words;
 #pragma unroll
-    for (int i = 0; i < WIDE / 2; i++) round(pairs.item[i], values[2 * i], values[2 * i + 1]);
-    *reinterpret_cast<Pairs*>(target) = pairs;
+    for (int i = 0; i < WIDE / 2; i++) {
+      Pair two;
+      round(two.pair, values[2 * i], values[2 * i + 1]);
+      words.item[i] = two.word;
+    }
+    *reinterpret_cast<Words<WIDE>*>(target) = words;
   } else {
     Elements<WIDE> elements;
 #pragma unroll
@@ -87,7 +96,7 @@ template <int INPUTS> struct Arguments {
   int algorithm;
   unsigned team;  // threads of a block that share a line; columns: packs of lines of a block; a power of two
   unsigned kept;  // groups of a thread that shared memory holds; tiles: lines of a block
-  unsigned chunk, steps, delay;  // streams only, see there
+  unsigned chunk, steps, ahead, delay;  // streams only, see there
 };
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
@@ -375,6 +384,18 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
   __device__ __forceinline__ WidePacks(const Arguments<INPUTS>& arguments, unsigned index) : a(&arguments) {
     unsigned offset[INPUTS + 1];
     width = a->lines.locate(index, offset);
+    begin_at(offset);
+  }
+  // Lines that lie equally far apart.
+  __device__ __forceinline__ WidePacks(const Arguments<INPUTS>& arguments, unsigned index, unsigned end) : a(&arguments), width(1) {
+    unsigned offset[INPUTS + 1];
+#pragma unroll
+    for (int n = 0; n <= INPUTS; n++) offset[n] = index * a->lines.row_stride[n];
+    begin_at(offset);
+    packs = min(packs, end);  // others have the rest
+    wholes = min(wholes, max(packs, whole) - whole);
+  }
+  __device__ __forceinline__ void begin_at(const unsigned (&offset)[INPUTS + 1]) {
     output = a->output + offset[INPUTS];
     lead = misplaced(output);
     bool together = true;
@@ -394,11 +415,6 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
       wholes = together ? (a->along.row + lead) / WIDE : 0;
       wholes -= min(wholes, whole);
     }
-  }
-  // Leaves the packs from `end` on to others.
-  __device__ __forceinline__ void end_at(unsigned end) {
-    packs = min(packs, end);
-    wholes = min(wholes, max(packs, whole) - whole);
   }
   // By how many elements a pointer misses the alignment of a pack.
   static __device__ __forceinline__ unsigned misplaced(const ELEMENT* pointer) {
@@ -423,20 +439,20 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
         for (int n = 0; n < INPUTS; n++)
           copy(place + (k * INPUTS + n) * distance, reinterpret_cast<const Place*>(input[n] + offset(first + k * size, n)));
     if (are_whole(first, size)) return;
+    Place nothing;
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
 #pragma unroll 1
-    for (int k = 0; k < HELD; k++, first += size)
+    for (int k = 0; k < HELD; k++, first += size, place += INPUTS * distance)
       if (!is_whole(first))
 #pragma unroll
-        for (int n = 0; n < INPUTS; n++, place += distance) {
-          const ELEMENT neutral = store<ELEMENT>(Rule::neutral());
-#pragma unroll
-          for (int i = 0; i < WIDE; i++) place->item[i] = neutral;
+        for (int n = 0; n < INPUTS; n++) {
+          place[n * distance] = nothing;
           if (first < packs)
 #pragma unroll 1
             for (int i = 0; i < WIDE; i++)
-              if (exists(first, i)) place->item[i] = (input[n] + offset(first, n))[i * stride(n)];
+              if (exists(first, i)) place[n * distance].item[i] = (input[n] + offset(first, n))[i * stride(n)];
         }
-      else place += INPUTS * distance;
   }
   __device__ __forceinline__ long long stride(int operand) const { return COLUMNS ? a->lines.row_stride[operand] : 1; }
 
