@@ -10,7 +10,7 @@ from typing import Any
 
 from dualdnn.api.enumerations import cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
-from dualdnn.api.operations.specs import DOUBLE, SCALAR_BYTES, TensorSpec
+from dualdnn.api.operations.specs import SCALAR_BYTES, TensorSpec
 
 from .geometry import geometry
 from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
@@ -36,11 +36,12 @@ PER_LANE = 8  # packs of a short line that a lane should take
 PER_THREAD = {True: 4, False: 8}  # of a longer line, a thread: wide, narrow
 ROW_BYTES, LEAST_ROW_BYTES = 128, 32  # of a row that a block over columns takes
 LONG_COLUMN = 1024  # positions from which on a cluster shares a column
-TILE_BYTES = 8 * 1024
+TILE_BYTES = 16 * 1024  # of all inputs
+BUSY_THREADS = 4 * 128  # of a multiprocessor, from which on lines need no more lanes
 BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks of a multiprocessor overlap reads and writes
 
 # As in kernels/softmax_stream.cu
-STREAM_PACKS, OPEN, MOST_BLOCKS, MOST_WORKERS = 2, 16, 512, 640
+STREAM_PACKS, OPEN, MOST_BLOCKS = 2, 16, 512
 AHEAD = (4, 2)  # tiles on their way, in order of preference
 STREAM_HELPERS = 4  # warps
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
@@ -93,7 +94,7 @@ def _lanes(problem: Problem, device: Any, per_lane: int) -> int:
     size = _power_of_two(_ceil(length, per_lane))
     if problem.wide:
         size = max(size, min(_power_of_two(length), 4))  # 64 neighbouring bytes, where a line has them
-    while size < WARP and size < length and problem.lines * size < 4 * device.multiprocessors * LANES_THREADS:
+    while size < WARP and size < length and problem.lines * size < device.multiprocessors * BUSY_THREADS:
         size *= 2
     return size
 
@@ -145,11 +146,11 @@ def _column_team(problem: Problem, device: Any, width: int, blocks: int) -> Team
     return Team(kind, threads, _ceil(problem.lines, across) * blocks, across, groups, parts, blocks)
 
 
-def _tile(lines: int, length: int, scalar_bytes: int, device: Any) -> tuple[int, int]:
+def _tile(lines: int, length: int, line_bytes: int, device: Any) -> tuple[int, int]:
     """Lanes of a line, and lines of a tile."""
     lanes = _power_of_two(_ceil(length, SHORT))
     at_once = TILE_THREADS // lanes
-    rounds = min(TILE_BYTES // (at_once * length * scalar_bytes), _ceil(lines, at_once) // (4 * device.multiprocessors))
+    rounds = min(TILE_BYTES // (at_once * line_bytes), _ceil(lines, at_once) // (4 * device.multiprocessors))
     return lanes, at_once * max(rounds, 1)
 
 
@@ -165,29 +166,30 @@ class Stream:
     tiles: int
     ahead: int
     delay: int
+    shared_bytes: int
 
 
-def _stream(problem: Problem, device: Any) -> tuple[Stream, int] | None:
-    """The least time, in bytes that a block reads, and the shared memory of the exchange between warps."""
-    exchange = (2 * MOST_WORKERS + OPEN) * 2 * SCALAR_BYTES[DOUBLE] + (2 * OPEN + 4) * 8
-    best: tuple[float, Stream] | None = None
+def _stream(problem: Problem, device: Any, statistic_bytes: int) -> Stream | None:
+    """The way that takes least time, counted in bytes that a block reads."""
     for ahead in AHEAD:
+        best: tuple[float, Stream] | None = None
         for blocks, warps in product(range(1, min(device.multiprocessors, MOST_BLOCKS) + 1), STREAM_WARPS):
             chunk = _ceil(problem.length + 1, 8 * blocks) * 8  # 128 bytes; a line may start within a pack
             step = warps * WARP * STREAM_PACKS // problem.inputs
             steps, tile_bytes = _ceil(chunk, step), warps * WARP * STREAM_PACKS * PACK_BYTES
+            exchange = (2 * warps * WARP + OPEN) * statistic_bytes + (2 * OPEN + 4) * 8
             tiles = (device.shared_bytes_per_block - exchange) // tile_bytes
             delay = min(steps + _ceil(AGREEMENT_BYTES, tile_bytes), tiles - ahead, OPEN * steps - 2)
             if delay < steps:
                 continue
             rounds = _ceil(problem.lines, device.multiprocessors // blocks)
-            chunk_bytes = chunk * PACK_BYTES * problem.inputs
-            time = rounds * (chunk_bytes + LINE_BYTES) + delay * tile_bytes
+            time = rounds * (chunk * PACK_BYTES * problem.inputs + LINE_BYTES) + delay * tile_bytes
             if best is None or time < best[0]:
-                best = time, Stream(blocks, warps, chunk, steps, tiles, ahead, delay)
+                shared_bytes = tiles * tile_bytes + exchange
+                best = time, Stream(blocks, warps, chunk, steps, tiles, ahead, delay, shared_bytes)
         if best:
-            break
-    return (best[1], exchange) if best else None
+            return best[1]
+    return None
 
 
 @dataclass(frozen=True)
@@ -283,7 +285,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         return Plan(operation, [launch(name, LANES_THREADS, _ceil(lines, LANES_THREADS), 1, length, 0)])
 
     if walk.dense and not walk.aligned and length <= SHORT * WARP:
-        lanes, of_tile = _tile(lines, length, scalar_bytes, device)
+        lanes, of_tile = _tile(lines, length, length * scalar_bytes * inputs, device)
         tile_bytes = _ceil(of_tile * length * scalar_bytes, PACK_BYTES) * PACK_BYTES
         tiles = launch("tile", TILE_THREADS, _ceil(lines, of_tile), lanes, of_tile, tile_bytes * inputs)
         return Plan(operation, [tiles])
@@ -296,14 +298,11 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     bytes_of_line = packs * pack_bytes * inputs
     streams = walk.wide and not walk.columns and walk.lines.outer_rank == 0 and bytes_of_line > BLOCK_BYTES
     if streams and lines * bytes_of_line >= LEAST_STREAM_BYTES * device.multiprocessors:
-        found = _stream(problem, device)
-        if found:
-            way, exchange = found
-            shared_bytes = way.tiles * way.warps * WARP * STREAM_PACKS * PACK_BYTES + exchange
-            threads = (way.warps + STREAM_HELPERS) * WARP
-            numbers = (way.chunk, way.steps, way.ahead, way.delay)
+        way = _stream(problem, device, 2 * SCALAR_BYTES[operation.compute_type])
+        if way:
+            threads, numbers = (way.warps + STREAM_HELPERS) * WARP, (way.chunk, way.steps, way.ahead, way.delay)
             step = launch(
-                "stream", threads, device.multiprocessors, way.blocks, way.tiles, shared_bytes, stream=numbers
+                "stream", threads, device.multiprocessors, way.blocks, way.tiles, way.shared_bytes, stream=numbers
             )
             return Plan(operation, [step])
     held = CLUSTERS[0] * device.shared_bytes_per_block  # of a line, by a cluster

@@ -20,7 +20,6 @@ constexpr int STREAM_PACKS = 2;                        // that a worker takes in
 constexpr int LONG_AHEAD = 4, SHORT_AHEAD = 2;          // tiles on their way: `ahead` is one of these
 constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
 constexpr unsigned OPEN = 16;          // most lines of a block between the last read and the first write
-constexpr unsigned MOST_WORKERS = 640;  // threads
 
 // A statistic on its way to other blocks. Each 32 bits come with the number of the line (within the launch, from 1 on) in
 // one access of 8 bytes: who finds the number has the value.
@@ -86,12 +85,14 @@ __device__ __forceinline__ Statistic from_slot(const Slot& slot) {
   return words.statistic;
 }
 
-// What the warps of a block share; line i of the block is at i modulo the size.
+// What the warps of a block share; line i of the block is at i modulo the size. The parts of workers lie behind it.
 struct Exchange {
-  Statistic part[2][MOST_WORKERS], line[OPEN];
+  Statistic line[OPEN];
   Barrier reduced[2], published[OPEN], agreed[OPEN], opened;
   unsigned long long launch;
+  __device__ __forceinline__ Statistic* parts(unsigned i, unsigned workers) { return reinterpret_cast<Statistic*>(this + 1) + i % 2 * workers; }
 };
+static_assert(sizeof(Exchange) % alignof(Statistic) == 0);
 template <int SIZE> __device__ __forceinline__ int phase(unsigned i) { return i / SIZE & 1; }
 
 template <class Rule> __device__ __forceinline__ void merge(const Rule& rule, Statistic& total, Statistic part) {
@@ -154,7 +155,7 @@ template <class Rule> struct Stream {
         rule.add(statistic, values);
         if (reduced.step == a.steps - 1) {
           if (reduced.line >= 2) barrier_wait(&exchange.published[(reduced.line - 2) % OPEN], phase<OPEN>(reduced.line - 2));
-          exchange.part[reduced.line % 2][threadIdx.x] = statistic[0];
+          exchange.parts(reduced.line, workers)[threadIdx.x] = statistic[0];
           __syncwarp();
           if ((threadIdx.x & 31) == 0) barrier_arrive(&exchange.reduced[reduced.line % 2]);
           statistic[0] = rule.empty();
@@ -191,7 +192,7 @@ template <class Rule> struct Stream {
     for (unsigned i = lane; i < SLOTS; i += 32) write_slot(&slots[half ^ 1][i][blockIdx.x], Slot{});
 #pragma unroll 1
     for (unsigned i = 0; i < lines; i++) {
-      const Statistic* part = exchange.part[i % 2];
+      const Statistic* part = exchange.parts(i, workers);
       barrier_wait(&exchange.reduced[i % 2], phase<2>(i));
       Statistic total[1] = {part[lane]};
 #pragma unroll 4

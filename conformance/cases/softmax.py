@@ -113,6 +113,19 @@ def test_more_than_threads_can_keep(trial, mode):
     trial(backward(ACCURATE, mode, spec))
 
 
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims", [(1, 3, 131, 150), (2, 2, 131, 132), (19, 3, 109, 107), (34, 1, 197, 187)],
+                         ids=lambda d: "x".join(map(str, d)))  # fmt: skip
+def test_many_long_lines(trial, dims, data_type):
+    """So long that several blocks share a line, from one line to more than are on their way at once; some start anywhere."""
+    spec = TensorSpec.packed(data_type, dims)
+    trial(forward(FAST, INSTANCE, spec, alpha=1024.0))
+    trial(forward(ACCURATE, INSTANCE, spec, alpha=1024.0, beta=0.5), aliases={"y": "x"})
+    trial(forward(LOG, INSTANCE, spec), inputs={"x": "special"})
+    trial(backward(ACCURATE, INSTANCE, spec, alpha=0.25))
+    trial(backward(LOG, INSTANCE, spec, alpha=2**-10, beta=1.0), aliases={"dx": "dy"})
+
+
 @pytest.mark.parametrize("length", [2, 3, 5, 7, 10, 11, 13, 15, 50, 67, 131, 255])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
 def test_many_short_lines(trial, data_type, length):
