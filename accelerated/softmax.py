@@ -41,9 +41,11 @@ BUSY_THREADS = 4 * 128  # of a multiprocessor, from which on lines need no more 
 BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks of a multiprocessor overlap reads and writes
 
 # As in kernels/softmax_stream.cu
-STREAM_PACKS, OPEN, MOST_BLOCKS = 2, 16, 512
+STREAM_PACKS, MOST_BLOCKS, MOST_COLUMNS = 2, 192, 128
+OPEN = {False: 16, True: 4}  # bundles on their way through a block: of lines, of columns
 AHEAD = (4, 2)  # tiles on their way, in order of preference
 STREAM_HELPERS = 4  # warps
+STREAM_FIELDS = ("across", "chunk", "steps", "ahead", "delay", "workers")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
 LEAST_STREAM_BYTES = 32 * 1024  # of all inputs, a multiprocessor
 AGREEMENT_BYTES = 48 * 1024  # that a multiprocessor reads while blocks agree
@@ -156,11 +158,13 @@ def _tile(lines: int, length: int, line_bytes: int, device: Any) -> tuple[int, i
 
 @dataclass(frozen=True)
 class Stream:
-    """blocks: of a group. chunk: packs of a line that a block takes, in so many steps; tiles: that shared memory holds;
-    ahead: of them on their way. delay: steps between the statistic and the result of a tile."""
+    """blocks: of a group. across: packs of lines side by side. chunk: packs of a line that a block takes, in so many
+    steps; tiles: that shared memory holds; ahead: of them on their way. delay: steps between the statistic and the result
+    of a tile."""
 
     blocks: int
     warps: int
+    across: int
     chunk: int
     steps: int
     tiles: int
@@ -169,24 +173,30 @@ class Stream:
     shared_bytes: int
 
 
-def _stream(problem: Problem, device: Any, statistic_bytes: int) -> Stream | None:
-    """The way that takes least time, counted in bytes that a block reads."""
+def _stream(problem: Problem, device: Any, statistic_bytes: int, width: int = 0) -> Stream | None:
+    """The way that takes least time, counted in bytes that a block reads. width: lines of a pack of lines, 0: of a line."""
+    across = min(2 * ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, _power_of_two(problem.lines)) if width else 1
+    bundles, columns = _ceil(problem.lines, across), across * width or 1
+    unit = 1 if width else 8  # packs: 128 bytes
     for ahead in AHEAD:
         best: tuple[float, Stream] | None = None
         for blocks, warps in product(range(1, min(device.multiprocessors, MOST_BLOCKS) + 1), STREAM_WARPS):
-            chunk = _ceil(problem.length + 1, 8 * blocks) * 8  # 128 bytes; a line may start within a pack
-            step = warps * WARP * STREAM_PACKS // problem.inputs
-            steps, tile_bytes = _ceil(chunk, step), warps * WARP * STREAM_PACKS * PACK_BYTES
-            exchange = (2 * warps * WARP + OPEN) * statistic_bytes + (2 * OPEN + 4) * 8
+            workers = warps * WARP
+            chunk = _ceil(problem.length + 1, unit * blocks) * unit  # a line may start within a pack
+            steps = _ceil(chunk * across, workers * STREAM_PACKS // problem.inputs)
+            tile_bytes = workers * STREAM_PACKS * PACK_BYTES
+            parts = workers // max(across, WARP) if width else workers
+            opened = OPEN[width > 0]
+            exchange = (2 * parts + opened) * columns * statistic_bytes + (2 * opened + 4) * 8
             tiles = (device.shared_bytes_per_block - exchange) // tile_bytes
-            delay = min(steps + _ceil(AGREEMENT_BYTES, tile_bytes), tiles - ahead, OPEN * steps - 2)
+            delay = min(steps + _ceil(AGREEMENT_BYTES, tile_bytes), tiles - ahead, opened * steps - 2)
             if delay < steps:
                 continue
-            rounds = _ceil(problem.lines, device.multiprocessors // blocks)
-            time = rounds * (chunk * PACK_BYTES * problem.inputs + LINE_BYTES) + delay * tile_bytes
+            rounds = _ceil(bundles, device.multiprocessors // blocks)
+            time = rounds * (chunk * across * PACK_BYTES * problem.inputs + LINE_BYTES) + delay * tile_bytes
             if best is None or time < best[0]:
                 shared_bytes = tiles * tile_bytes + exchange
-                best = time, Stream(blocks, warps, chunk, steps, tiles, ahead, delay, shared_bytes)
+                best = time, Stream(blocks, warps, across, chunk, steps, tiles, ahead, delay, shared_bytes)
         if best:
             return best[1]
     return None
@@ -251,7 +261,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         kept: int,
         shared_bytes: int,
         blocks: int = 1,
-        stream: tuple[int, int, int, int] = (0, 0, 0, 0),
+        stream: tuple[int, ...] = (0, 0, 0, 0, 0, 0),
     ) -> Launch:
         definitions = {"CLUSTER_BLOCKS": str(blocks)} if blocks > CLUSTERS[0] else {}
         types = type_definitions(specs[-1].scalar_type, operation, **definitions)
@@ -265,7 +275,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             ("algorithm", c_int(operation.algorithm)),
             ("team", c_uint(team)),
             ("kept", c_uint(kept)),
-            *((name, c_uint(value)) for name, value in zip(("chunk", "steps", "ahead", "delay"), stream, strict=True)),
+            *((name, c_uint(value)) for name, value in zip(STREAM_FIELDS, stream, strict=True)),
         )
         return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream))
 
@@ -296,14 +306,15 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     pack_bytes = PACK_BYTES if walk.wide else scalar_bytes
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
     bytes_of_line = packs * pack_bytes * inputs
-    streams = walk.wide and not walk.columns and walk.lines.outer_rank == 0 and bytes_of_line > BLOCK_BYTES
-    if streams and lines * bytes_of_line >= LEAST_STREAM_BYTES * device.multiprocessors:
-        way = _stream(problem, device, 2 * SCALAR_BYTES[operation.compute_type])
+    apart = walk.columns or walk.lines.outer_rank == 0  # lines lie equally far apart
+    long = length >= LONG_COLUMN if walk.columns else bytes_of_line > BLOCK_BYTES
+    if walk.wide and apart and long and lines * bytes_of_line >= LEAST_STREAM_BYTES * device.multiprocessors:
+        way = _stream(problem, device, 2 * SCALAR_BYTES[operation.compute_type], width if walk.columns else 0)
         if way:
-            threads, numbers = (way.warps + STREAM_HELPERS) * WARP, (way.chunk, way.steps, way.ahead, way.delay)
-            step = launch(
-                "stream", threads, device.multiprocessors, way.blocks, way.tiles, way.shared_bytes, stream=numbers
-            )
+            name, workers = f"{'columns' if walk.columns else 'lines'}_stream", way.warps * WARP
+            numbers = (way.across, way.chunk, way.steps, way.ahead, way.delay, workers)
+            threads = workers + STREAM_HELPERS * WARP
+            step = launch(name, threads, device.multiprocessors, way.blocks, way.tiles, way.shared_bytes, stream=numbers)
             return Plan(operation, [step])
     held = CLUSTERS[0] * device.shared_bytes_per_block  # of a line, by a cluster
     large = walk.columns or packs * pack_bytes * inputs > held or lines * CLUSTERS[0] < device.multiprocessors

@@ -33,6 +33,6 @@ def test_streams_fit_the_device_and_cover_every_line(device, inputs):
             # a tile is written before its place is read into again, and after its whole line was reduced
             assert stream.steps <= stream.delay <= stream.tiles - stream.ahead
             # the lines between reading and writing have places of their own among the slots
-            assert stream.delay <= plans.OPEN * stream.steps - 2
+            assert stream.delay <= plans.OPEN[False] * stream.steps - 2
             assert device.shared_bytes_per_block / 2 < stream.shared_bytes <= device.shared_bytes_per_block
     assert found

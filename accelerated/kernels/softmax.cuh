@@ -96,7 +96,7 @@ template <int INPUTS> struct Arguments {
   int algorithm;
   unsigned team;  // threads of a block that share a line; columns: packs of lines of a block; a power of two
   unsigned kept;  // groups of a thread that shared memory holds; tiles: lines of a block
-  unsigned chunk, steps, ahead, delay;  // streams only, see there
+  unsigned across, chunk, steps, ahead, delay, workers;  // streams only, see there
 };
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
@@ -387,12 +387,15 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
     begin_at(offset);
   }
   // Lines that lie equally far apart.
-  __device__ __forceinline__ WidePacks(const Arguments<INPUTS>& arguments, unsigned index, unsigned end) : a(&arguments), width(1) {
+  __device__ __forceinline__ void move_to(unsigned index) {
     unsigned offset[INPUTS + 1];
 #pragma unroll
     for (int n = 0; n <= INPUTS; n++) offset[n] = index * a->lines.row_stride[n];
     begin_at(offset);
-    packs = min(packs, end);  // others have the rest
+  }
+  // Leaves the packs from `end` on to others.
+  __device__ __forceinline__ void end_at(unsigned end) {
+    packs = min(packs, end);
     wholes = min(wholes, max(packs, whole) - whole);
   }
   __device__ __forceinline__ void begin_at(const unsigned (&offset)[INPUTS + 1]) {

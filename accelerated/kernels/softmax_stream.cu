@@ -1,14 +1,15 @@
 // Softmax over long lines, forward (3.2.96) and backward (4.1.19), in a stream: reads, agreements and writes overlap.
 //
-// There is one block a multiprocessor. Groups of blocks (`team`) share the lines: a group takes every `groups`-th, and each
-// of its blocks one chunk of it. The workers of a block walk its tiles, `steps` of each chunk, chunk after chunk: a tile is
-// read DEPTH steps ahead into a ring in shared memory, takes part in the statistic of its line, and is written from there
-// `delay` steps later. In between, the other warps agree with those of the other blocks: one publishes the block's part of
-// the statistic, the others wait for the parts of all blocks, which all of them merge in the same order.
+// There is one block a multiprocessor. Groups of blocks (`team`) share the lines, or bundles of neighbouring lines (`across`
+// packs of them): a group takes every `groups`-th, and each of its blocks one chunk of it. The workers of a block walk its
+// tiles, `steps` of each chunk, chunk after chunk: a tile is read `ahead` steps ahead into a ring in shared memory, takes
+// part in the statistic of its line, and is written from there `delay` steps later. In between, the other warps agree with
+// those of the other blocks: one publishes the block's part of the statistic, the others wait for the parts of all blocks,
+// which all blocks merge in the same order.
 //
 // All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. They run alone:
-// each takes most of the shared memory of its multiprocessor. So the slots below, through which blocks agree, belong to
-// one launch at a time, whatever stream it is in.
+// each takes most of the shared memory of its multiprocessor. So the board through which blocks agree belongs to one launch
+// at a time, whatever stream it is in.
 //
 // Floor: bytes, as in softmax.cu, and each moves once. What limits: the first chunk is read before anything is written, the
 // last is written after everything is read, and lines of more than the shared memory of all multiprocessors do not fit.
@@ -16,24 +17,32 @@
 #include "tensor_maps.cuh"
 
 // As in softmax.py
-constexpr int STREAM_PACKS = 2;                        // that a worker takes in a step, of all inputs together
-constexpr int LONG_AHEAD = 4, SHORT_AHEAD = 2;          // tiles on their way: `ahead` is one of these
-constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
-constexpr unsigned OPEN = 16;          // most lines of a block between the last read and the first write
+constexpr int STREAM_PACKS = 2;                 // that a worker takes in a step, of all inputs together
+constexpr int LONG_AHEAD = 4, SHORT_AHEAD = 2;  // tiles on their way: `ahead` is one of these
+constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 128;  // lines of a bundle
+// Bundles of a block between the first read and the last write.
+template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
 
-// A statistic on its way to other blocks. Each 32 bits come with the number of the line (within the launch, from 1 on) in
+// A statistic on its way to other blocks. Each 32 bits come with the number of the bundle (within the launch, from 1 on) in
 // one access of 8 bytes: who finds the number has the value.
 constexpr int WORDS = sizeof(Statistic) / sizeof(unsigned);
 struct alignas(16) Slot { unsigned long long word[WORDS]; };
 
-// A block publishes line i + SLOTS when all blocks have read line i: it has then written line i + SLOTS - OPEN, for which
-// all blocks had published that, so that they had written line i + SLOTS - 2 * OPEN.
-constexpr unsigned SLOTS = 64, MOST_BLOCKS = 512;
-static_assert(SLOTS > 2 * OPEN);
+// A block publishes bundle i + SLOTS when all blocks have read bundle i: it has then begun to write bundle i + SLOTS - OPEN,
+// for which all blocks had published that, so that they had begun to write bundle i + SLOTS - 2 * OPEN.
+template <bool COLUMNS> constexpr unsigned SLOTS = 2 * OPEN<COLUMNS> + 2;
 
 // Launches take the halves in turns, and each leaves the other one cleared. All zero at first.
-__device__ Slot slots[2][SLOTS][MOST_BLOCKS];
-__device__ unsigned long long arrivals, departures;  // of blocks, of all launches ever
+template <bool COLUMNS> struct Board {
+  Slot slots[2][SLOTS<COLUMNS>][MOST_BLOCKS][COLUMNS ? MOST_COLUMNS : 1];
+  unsigned long long arrivals, departures;  // of blocks, of all launches ever
+};
+__device__ Board<false> board_of_lines;
+__device__ Board<true> board_of_columns;
+template <bool COLUMNS> __device__ __forceinline__ Board<COLUMNS>& board() {
+  if constexpr (COLUMNS) return board_of_columns;
+  else return board_of_lines;
+}
 
 #ifdef EMULATED_CUDA
 inline void write_slot(Slot* slot, Slot value) { *slot = value; }
@@ -85,16 +94,6 @@ __device__ __forceinline__ Statistic from_slot(const Slot& slot) {
   return words.statistic;
 }
 
-// What the warps of a block share; line i of the block is at i modulo the size. The parts of workers lie behind it.
-struct Exchange {
-  Statistic line[OPEN];
-  Barrier reduced[2], published[OPEN], agreed[OPEN], opened;
-  unsigned long long launch;
-  __device__ __forceinline__ Statistic* parts(unsigned i, unsigned workers) { return reinterpret_cast<Statistic*>(this + 1) + i % 2 * workers; }
-};
-static_assert(sizeof(Exchange) % alignof(Statistic) == 0);
-template <int SIZE> __device__ __forceinline__ int phase(unsigned i) { return i / SIZE & 1; }
-
 template <class Rule> __device__ __forceinline__ void merge(const Rule& rule, Statistic& total, Statistic part) {
   if (rule.has_top()) {
     const COMPUTE top = max(total.top, part.top);
@@ -104,39 +103,70 @@ template <class Rule> __device__ __forceinline__ void merge(const Rule& rule, St
   total.sum += part.sum;
 }
 
-template <class Rule> struct Stream {
+template <class Rule, bool COLUMNS> struct Stream {
   static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;
-  using Line = WidePacks<Rule, false, HELD>;
-  using Place = typename Line::Place;
+  static constexpr unsigned OPEN = ::OPEN<COLUMNS>, SLOTS = ::SLOTS<COLUMNS>;
+  using Packs = WidePacks<Rule, COLUMNS, HELD>;
+  using Place = typename Packs::Place;
+  static constexpr int LANES = Packs::LANES;
+
+  // What the warps of a block share; bundle i of the block is at i modulo the size. Statistics lie behind it.
+  struct Exchange {
+    Barrier reduced[2], published[OPEN], agreed[OPEN], opened;
+    unsigned long long launch;
+  };
 
   const Arguments<INPUTS>& a;
   const Rule rule;
   Exchange& exchange;
-  unsigned workers;                // threads
-  unsigned group, groups, member;  // of the group; a block without one has no lines
-  unsigned lines;                  // of the group
+  unsigned group, groups, member;  // of the group; a block without one has no bundles
+  unsigned bundles;                // of the group
+  unsigned log_across, columns;    // lines of a bundle
+  unsigned parts;                  // statistics of every line that workers hand over
 
-  __device__ __forceinline__ Line line(unsigned i) const { return Line(a, group + i * groups, (member + 1) * a.chunk); }
+  __device__ __forceinline__ Stream(const Arguments<INPUTS>& arguments)
+      : a(arguments), rule{Algorithm(a.algorithm), a.alpha},
+        exchange(*reinterpret_cast<Exchange*>(shared_memory + a.kept * STREAM_PACKS * a.workers * sizeof(Place))),
+        group(blockIdx.x / a.team), groups(gridDim.x / a.team), member(blockIdx.x - group * a.team), log_across(exponent_of(a.across)) {
+    const unsigned all = (a.lines.packs + a.across - 1) >> log_across;
+    bundles = group < groups && group < all ? (all - group - 1) / groups + 1 : 0;
+    columns = COLUMNS ? a.across * LANES : 1;
+    parts = COLUMNS ? a.workers / max(a.across, 32u) : a.workers;
+  }
+  __device__ __forceinline__ Statistic* lines_of(unsigned i) const { return reinterpret_cast<Statistic*>(&exchange + 1) + i % OPEN * columns; }
+  __device__ __forceinline__ Statistic* parts_of(unsigned i) const { return lines_of(0) + (OPEN + i % 2 * parts) * columns; }
+  static __device__ __forceinline__ int phase(unsigned i, unsigned size) { return i / size & 1; }
+
+  __device__ __forceinline__ void move_to(Packs& packs, unsigned i) const {
+    const unsigned index = group + i * groups;
+    if constexpr (COLUMNS) {
+      const unsigned pack = (index << log_across) + (threadIdx.x & (a.across - 1));
+      packs = Packs(a, min(pack, a.lines.packs - 1));
+      packs.end_at(pack < a.lines.packs ? (member + 1) * a.chunk : 0);
+    } else {
+      packs.move_to(index);
+      packs.end_at((member + 1) * a.chunk);
+    }
+  }
 
   // Workers. Every thread reads and writes only places of its own, those of the tiles in turns.
   __device__ __forceinline__ void work() const {
-    constexpr int VALUES = HELD * WIDTH;
-    const unsigned round = workers * HELD, tiles = lines * a.steps, first = member * a.chunk + threadIdx.x;
-    const unsigned tile_places = HELD * INPUTS * workers;
+    const unsigned size = a.workers >> log_across, round = size * HELD, tiles = bundles * a.steps;
+    const unsigned first = member * a.chunk + (threadIdx.x >> log_across), tile_places = HELD * INPUTS * a.workers;
     Place* const places = reinterpret_cast<Place*>(shared_memory) + threadIdx.x;
     struct Cursor {
-      unsigned line = 0, step = 0, tile = 0;
+      unsigned bundle = 0, step = 0, tile = 0;
       __device__ __forceinline__ void advance(const Arguments<INPUTS>& a) {
-        if (++step == a.steps) step = 0, line++;
+        if (++step == a.steps) step = 0, bundle++;
         if (++tile == a.kept) tile = 0;
       }
     } read, reduced, written;
 
-    Line reading = line(0), writing = reading;
+    Packs reading(a, 0), writing = reading;
     auto fetch = [&](unsigned tile) {
       if (tile < tiles) {
-        if (read.step == 0) reading = line(read.line);
-        reading.fetch(first + read.step * round, workers, places + read.tile * tile_places, workers);
+        if (read.step == 0) move_to(reading, read.bundle);
+        reading.fetch(first + read.step * round, size, places + read.tile * tile_places, a.workers);
         read.advance(a);
       }
       commit();
@@ -144,140 +174,169 @@ template <class Rule> struct Stream {
 #pragma unroll 1
     for (unsigned tile = 0; tile < a.ahead; tile++) fetch(tile);
 
-    Statistic statistic[1] = {rule.empty()}, agreed[1];
+    Statistic statistic[LANES], agreed[LANES];
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
 #pragma unroll 1
     for (unsigned step = 0; step < tiles + a.delay; step++) {
       if (step < tiles) {
-        COMPUTE values[INPUTS][VALUES];
+        COMPUTE values[INPUTS][HELD * WIDTH];
         if (a.ahead == LONG_AHEAD) arrived<LONG_AHEAD - 1>();
         else arrived<SHORT_AHEAD - 1>();
-        reading.take(0, 0, places + reduced.tile * tile_places, workers, values);
+        reading.take(0, 0, places + reduced.tile * tile_places, a.workers, values);
         rule.add(statistic, values);
-        if (reduced.step == a.steps - 1) {
-          if (reduced.line >= 2) barrier_wait(&exchange.published[(reduced.line - 2) % OPEN], phase<OPEN>(reduced.line - 2));
-          exchange.parts(reduced.line, workers)[threadIdx.x] = statistic[0];
-          __syncwarp();
-          if ((threadIdx.x & 31) == 0) barrier_arrive(&exchange.reduced[reduced.line % 2]);
-          statistic[0] = rule.empty();
-        }
+        if (reduced.step == a.steps - 1) hand_over(statistic, reduced.bundle);
         reduced.advance(a);
       }
       if (step >= a.delay) {
         if (written.step == 0) {
-          const unsigned at = written.line % OPEN;
-          writing = line(written.line);
-          barrier_wait(&exchange.agreed[at], phase<OPEN>(written.line));
-          agreed[0] = exchange.line[at];
+          move_to(writing, written.bundle);
+          barrier_wait(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
+          const Statistic* lines = lines_of(written.bundle) + (COLUMNS ? (threadIdx.x & (a.across - 1)) * LANES : 0);
+#pragma unroll
+          for (int lane = 0; lane < LANES; lane++) agreed[lane] = lines[lane];
         }
-        writing.write(rule, agreed, first + written.step * round, workers, places + written.tile * tile_places, workers);
+        writing.write(rule, agreed, first + written.step * round, size, places + written.tile * tile_places, a.workers);
         written.advance(a);
       }
       fetch(step + a.ahead);
     }
   }
+  // Gives a worker's statistic of a bundle to the warp that publishes, and begins another.
+  __device__ __forceinline__ void hand_over(Statistic (&statistic)[LANES], unsigned i) const {
+    if (i >= 2) barrier_wait(&exchange.published[(i - 2) % OPEN], phase(i - 2, OPEN));  // which had the same places
+    if constexpr (COLUMNS) {
+      merge_lanes(rule, statistic, a.across, 32);
+      if ((threadIdx.x & (max(a.across, 32u) - 1)) < a.across) {
+        Statistic* part = parts_of(i) + (threadIdx.x >> max(log_across, 5u)) * columns + (threadIdx.x & (a.across - 1)) * LANES;
+#pragma unroll
+        for (int lane = 0; lane < LANES; lane++) part[lane] = statistic[lane];
+      }
+    } else {
+      parts_of(i)[threadIdx.x] = statistic[0];
+    }
+    __syncwarp();
+    if ((threadIdx.x & 31) == 0) barrier_arrive(&exchange.reduced[i % 2]);
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
+  }
 
-  // A warp: the block's part of every line.
+  // A warp: the block's part of every bundle.
   __device__ __forceinline__ void publish() const {
     const unsigned lane = threadIdx.x & 31;
+    Board<COLUMNS>& board = ::board<COLUMNS>();
     if (lane == 0) {
-      // Blocks of earlier launches have left the slots.
-      const unsigned long long launch = atomicAdd(&arrivals, 1ull) / gridDim.x;
-      while (count_of(&departures) < launch * gridDim.x) {}
+      // Blocks of earlier launches have left the board.
+      const unsigned long long launch = atomicAdd(&board.arrivals, 1ull) / gridDim.x;
+      while (count_of(&board.departures) < launch * gridDim.x) {}
       exchange.launch = launch;
       barrier_arrive(&exchange.opened);
     }
     barrier_wait(&exchange.opened, 0);
     const unsigned half = exchange.launch & 1;
+    constexpr unsigned OF_BLOCK = COLUMNS ? MOST_COLUMNS : 1;
 #pragma unroll 1
-    for (unsigned i = lane; i < SLOTS; i += 32) write_slot(&slots[half ^ 1][i][blockIdx.x], Slot{});
+    for (unsigned i = lane; i < SLOTS * OF_BLOCK; i += 32) write_slot(&board.slots[half ^ 1][i / OF_BLOCK][blockIdx.x][i % OF_BLOCK], Slot{});
 #pragma unroll 1
-    for (unsigned i = 0; i < lines; i++) {
-      const Statistic* part = exchange.parts(i, workers);
-      barrier_wait(&exchange.reduced[i % 2], phase<2>(i));
-      Statistic total[1] = {part[lane]};
-#pragma unroll 4
-      for (unsigned worker = lane + 32; worker < workers; worker += 32) merge(rule, total[0], part[worker]);
-      merge_lanes(rule, total, 1, 32);
-      if (lane == 0) {
-        write_slot(&slots[half][i % SLOTS][blockIdx.x], to_slot(total[0], i + 1));
-        barrier_arrive(&exchange.published[i % OPEN]);
+    for (unsigned i = 0; i < bundles; i++) {
+      Slot* slots = board.slots[half][i % SLOTS][blockIdx.x];
+      barrier_wait(&exchange.reduced[i % 2], phase(i, 2));
+      if constexpr (COLUMNS) {
+        for (unsigned column = lane; column < columns; column += 32)
+          write_slot(slots + column, to_slot(merged(rule, parts_of(i) + column, parts, columns), i + 1));
+        __syncwarp();
+      } else {
+        Statistic total[1] = {merged(rule, parts_of(i) + lane, parts / 32, 32)};
+        merge_lanes(rule, total, 1, 32);
+        if (lane == 0) write_slot(slots, to_slot(total[0], i + 1));
       }
+      if (lane == 0) barrier_arrive(&exchange.published[i % OPEN]);
     }
   }
 
-  // A warp: every COLLECTORS-th line from `first` on, of all blocks of the group.
-  __device__ __forceinline__ void collect(unsigned first) const {
-    constexpr int BATCH = 2;
+  // The statistic of a line from the blocks `first`, `first` + stride and so on of the group.
+  template <int BATCH> __device__ __forceinline__ Statistic collected(unsigned half, unsigned i, unsigned column, unsigned first, unsigned stride) const {
+    const auto* slots = board<COLUMNS>().slots[half][i % SLOTS] + (blockIdx.x - member);
+    Statistic total = rule.empty();
+#pragma unroll 1
+    for (unsigned block = first; block < a.team; block += stride * BATCH) {
+      Slot slot[BATCH];
+      bool complete;
+      do {
+        complete = true;
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+          if (block + stride * j < a.team) slot[j] = read_slot(slots[block + stride * j] + column);
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+          if (block + stride * j < a.team) complete = complete && holds(slot[j], i + 1);
+      } while (!complete);
+#pragma unroll
+      for (int j = 0; j < BATCH; j++)
+        if (block + stride * j < a.team) merge(rule, total, from_slot(slot[j]));
+    }
+    return total;
+  }
+  // The other warps: every `collectors`-th line of all bundles, one after the other (a bundle of one line: every bundle).
+  __device__ __forceinline__ void collect(unsigned collector, unsigned collectors) const {
     const unsigned lane = threadIdx.x & 31;
     barrier_wait(&exchange.opened, 0);
     const unsigned half = exchange.launch & 1;
 #pragma unroll 1
-    for (unsigned i = first; i < lines; i += COLLECTORS) {
-      const unsigned at = i % OPEN;
-      const Slot* parts = &slots[half][i % SLOTS][blockIdx.x - member];
-      barrier_wait(&exchange.published[at], phase<OPEN>(i));  // those of other blocks come at about the same time
-      Statistic total[1] = {rule.empty()};
-#pragma unroll 1
-      for (unsigned block = lane; block < a.team; block += 32 * BATCH) {
-        Slot slot[BATCH];
-        bool complete;
-        do {
-          complete = true;
-#pragma unroll
-          for (int j = 0; j < BATCH; j++)
-            if (block + 32 * j < a.team) slot[j] = read_slot(parts + block + 32 * j);
-#pragma unroll
-          for (int j = 0; j < BATCH; j++)
-            if (block + 32 * j < a.team) complete = complete && holds(slot[j], i + 1);
-        } while (!complete);
-#pragma unroll
-        for (int j = 0; j < BATCH; j++)
-          if (block + 32 * j < a.team) merge(rule, total[0], from_slot(slot[j]));
+    for (unsigned i = COLUMNS ? 0 : collector; i < bundles; i += COLUMNS ? 1 : collectors) {
+      barrier_wait(&exchange.published[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
+      if constexpr (COLUMNS) {
+        for (unsigned column = collector * 32 + lane; column < columns; column += collectors * 32) {
+          Statistic total = collected<6>(half, i, column, 0, 1);
+          rule.finish(total);
+          lines_of(i)[column] = total;
+        }
+        __syncwarp();
+      } else {
+        Statistic total[1] = {collected<2>(half, i, 0, lane, 32)};
+        __syncwarp();
+        merge_lanes(rule, total, 1, 32);
+        rule.finish(total[0]);
+        if (lane == 0) *lines_of(i) = total[0];
       }
-      __syncwarp();
-      merge_lanes(rule, total, 1, 32);
-      rule.finish(total[0]);
-      if (lane == 0) {
-        exchange.line[at] = total[0];
-        barrier_arrive(&exchange.agreed[at]);
+      if (lane == 0) barrier_arrive(&exchange.agreed[i % OPEN]);
+    }
+  }
+
+  __device__ __forceinline__ void run() const {
+    const unsigned warp = threadIdx.x >> 5, warps = a.workers >> 5, collectors = (blockDim.x >> 5) - warps - 1;
+    if (threadIdx.x == 0) {
+      for (unsigned i = 0; i < 2; i++) barrier_init(&exchange.reduced[i], warps);
+      for (unsigned i = 0; i < OPEN; i++) {
+        barrier_init(&exchange.published[i], 1);
+        barrier_init(&exchange.agreed[i], COLUMNS ? collectors : 1);
       }
+      barrier_init(&exchange.opened, 1);
+      publish_barriers();
+    }
+    __syncthreads();
+    if (warp < warps) work();
+    else if (warp == warps) publish();
+    else collect(warp - warps - 1, collectors);
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      // The next launch counts the blocks that arrive from where those of this one have ended.
+      Board<COLUMNS>& board = ::board<COLUMNS>();
+      while (count_of(&board.arrivals) < (exchange.launch + 1) * gridDim.x) {}
+      __threadfence();
+      atomicAdd(&board.departures, 1ull);
     }
   }
 };
 
-template <class Rule> __device__ __forceinline__ void softmax_in_stream(const Arguments<Rule::INPUTS>& a) {
-  const unsigned workers = blockDim.x - 32 * HELPERS, warp = threadIdx.x >> 5, warps = workers >> 5;
-  const unsigned groups = gridDim.x / a.team, group = blockIdx.x / a.team;
-  const unsigned lines = group < groups && group < a.lines.packs ? (a.lines.packs - group - 1) / groups + 1 : 0;
-  Exchange& exchange = *reinterpret_cast<Exchange*>(shared_memory + a.kept * STREAM_PACKS * workers * 16);
-  const Stream<Rule> stream{a, {Algorithm(a.algorithm), a.alpha}, exchange, workers, group, groups, blockIdx.x - group * a.team, lines};
-  if (threadIdx.x == 0) {
-    for (unsigned i = 0; i < 2; i++) barrier_init(&exchange.reduced[i], warps);
-    for (unsigned i = 0; i < OPEN; i++) {
-      barrier_init(&exchange.published[i], 1);
-      barrier_init(&exchange.agreed[i], 1);
-    }
-    barrier_init(&exchange.opened, 1);
-    publish_barriers();
+constexpr int STREAM_THREADS = 640;
+#define SOFTMAX_STREAM(name, rule, columns)                                                                         \
+  extern "C" __global__ void __launch_bounds__(STREAM_THREADS, 1) name(const Arguments<rule::INPUTS> a) {           \
+    wait_for_earlier_kernels();                                                                                     \
+    Stream<rule, columns>(a).run();                                                                                 \
   }
-  __syncthreads();
-  if (warp < warps) stream.work();
-  else if (warp == warps) stream.publish();
-  else stream.collect(warp - warps - 1);
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    // The next launch counts the blocks that arrive from where those of this one have ended.
-    while (count_of(&arrivals) < (exchange.launch + 1) * gridDim.x) {}
-    __threadfence();
-    atomicAdd(&departures, 1ull);
-  }
-}
 
-extern "C" __global__ void __launch_bounds__(768, 1) softmax_forward_stream(const Arguments<1> a) {
-  wait_for_earlier_kernels();
-  softmax_in_stream<Forward>(a);
-}
-extern "C" __global__ void __launch_bounds__(768, 1) softmax_backward_stream(const Arguments<2> a) {
-  wait_for_earlier_kernels();
-  softmax_in_stream<Backward>(a);
-}
+SOFTMAX_STREAM(softmax_forward_lines_stream, Forward, false)
+SOFTMAX_STREAM(softmax_backward_lines_stream, Backward, false)
+SOFTMAX_STREAM(softmax_forward_columns_stream, Forward, true)
+SOFTMAX_STREAM(softmax_backward_columns_stream, Backward, true)
