@@ -126,6 +126,19 @@ def test_many_long_lines(trial, dims, data_type):
     trial(backward(LOG, INSTANCE, spec, alpha=2**-10, beta=1.0), aliases={"dx": "dy"})
 
 
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims", [(1, 1201, 1, 8), (5, 1700, 2, 12), (1, 1700, 32, 56), (7, 1030, 3, 8)],
+                         ids=lambda d: "x".join(map(str, d)))  # fmt: skip
+def test_many_long_columns(trial, dims, data_type):
+    """So long that several blocks share neighbouring lines; fewer and more of these than a block takes side by side."""
+    spec = TensorSpec.packed(data_type, dims)
+    trial(forward(FAST, CHANNEL, spec, alpha=1024.0))
+    trial(forward(ACCURATE, CHANNEL, spec, alpha=1024.0, beta=0.5), aliases={"y": "x"})
+    trial(forward(LOG, CHANNEL, spec), inputs={"x": "special"})
+    trial(backward(ACCURATE, CHANNEL, spec, alpha=0.25))
+    trial(backward(LOG, CHANNEL, spec, alpha=2**-10, beta=1.0), aliases={"dx": "dy"})
+
+
 @pytest.mark.parametrize("length", [2, 3, 5, 7, 10, 11, 13, 15, 50, 67, 131, 255])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
 def test_many_short_lines(trial, data_type, length):
