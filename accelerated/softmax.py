@@ -21,7 +21,7 @@ HELD = {True: 2, False: 8}  # packs of a group: wide, narrow
 DEPTH = 4  # groups on their way to a thread
 CLUSTERS = (8, 16)  # blocks of a cluster: what every GPU with clusters has, and what some have
 SHORT = 8  # most elements of a lane in a tile
-SHORT_COLUMN = 4  # most positions that a thread has in registers
+SHORT_COLUMN, MOST_VALUES = 4, 32  # most positions and values that a thread has in registers
 
 REGISTER_PACKS = {True: (4, 2), False: (8, 8)}  # most packs of a lane in registers: wide, narrow; by inputs
 LEAST_REGISTER_LINE = 33  # elements from which narrow lines stay in registers; shorter ones make better tiles,
@@ -41,14 +41,14 @@ BUSY_THREADS = 4 * 128  # of a multiprocessor, from which on lines need no more 
 BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks of a multiprocessor overlap reads and writes
 
 # As in kernels/softmax_stream.cu
-STREAM_PACKS, MOST_BLOCKS, MOST_COLUMNS = 2, 192, 128
+STREAM_PACKS, MOST_BLOCKS, MOST_COLUMNS = 2, 192, 64
 OPEN = {False: 16, True: 4}  # bundles on their way through a block: of lines, of columns
 AHEAD = (4, 2)  # tiles on their way, in order of preference
 STREAM_HELPERS = 4  # warps
 STREAM_FIELDS = ("across", "chunk", "steps", "ahead", "delay", "workers")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
-LEAST_STREAM_BYTES = 32 * 1024  # of all inputs, a multiprocessor
-AGREEMENT_BYTES = 48 * 1024  # that a multiprocessor reads while blocks agree
+LEAST_STREAM_BYTES = 128 * 1024  # of all inputs, a multiprocessor
+AGREEMENT_BYTES = 96 * 1024  # that a multiprocessor reads while blocks agree
 LINE_BYTES = 4 * 1024  # read in the time that a line takes in addition to its bytes
 
 
@@ -178,16 +178,16 @@ def _stream(problem: Problem, device: Any, statistic_bytes: int, width: int = 0)
     across = min(2 * ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, _power_of_two(problem.lines)) if width else 1
     bundles, columns = _ceil(problem.lines, across), across * width or 1
     unit = 1 if width else 8  # packs: 128 bytes
-    for ahead in AHEAD:
+    for ahead, warps in product(AHEAD, STREAM_WARPS):
         best: tuple[float, Stream] | None = None
-        for blocks, warps in product(range(1, min(device.multiprocessors, MOST_BLOCKS) + 1), STREAM_WARPS):
-            workers = warps * WARP
+        workers = warps * WARP
+        for blocks in range(1, min(device.multiprocessors, MOST_BLOCKS) + 1):
             chunk = _ceil(problem.length + 1, unit * blocks) * unit  # a line may start within a pack
             steps = _ceil(chunk * across, workers * STREAM_PACKS // problem.inputs)
             tile_bytes = workers * STREAM_PACKS * PACK_BYTES
             parts = workers // max(across, WARP) if width else workers
             opened = OPEN[width > 0]
-            exchange = (2 * parts + opened) * columns * statistic_bytes + (2 * opened + 4) * 8
+            exchange = (2 * parts + opened) * columns * statistic_bytes + (3 * opened + 4) * 8
             tiles = (device.shared_bytes_per_block - exchange) // tile_bytes
             delay = min(steps + _ceil(AGREEMENT_BYTES, tile_bytes), tiles - ahead, opened * steps - 2)
             if delay < steps:
@@ -290,7 +290,8 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         grid = _ceil(lines * lanes, LANES_THREADS)
         return Plan(operation, [launch(name, LANES_THREADS, grid, lanes, _ceil(short.length, lanes), 0)])
 
-    if walk.columns and length <= SHORT_COLUMN and walk.along.outer_rank == 0:
+    lanes = width if walk.wide else 1
+    if walk.columns and length <= SHORT_COLUMN and length * lanes * inputs <= MOST_VALUES and walk.along.outer_rank == 0:
         name = f"{'wide' if walk.wide else 'narrow'}_short_columns"
         return Plan(operation, [launch(name, LANES_THREADS, _ceil(lines, LANES_THREADS), 1, length, 0)])
 

@@ -326,7 +326,7 @@ template <class Rule, int WIDE> __device__ __forceinline__ void softmax_of_short
 // Blocks of a multiprocessor for which the registers of a kernel should suffice.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE_BLOCKS = DOUBLE ? 2 : 5, REGISTER_BLOCKS = DOUBLE ? 4 : 8;
-constexpr int COLUMN_REGISTER_BLOCKS = DOUBLE ? 3 : 6;
+constexpr int COLUMN_REGISTER_BLOCKS = DOUBLE ? 3 : 8;
 
 #define SOFTMAX(name, rule, line)                                                                                                                \
   extern "C" __global__ void __launch_bounds__(512, LINE_BLOCKS) name##_lines(const Arguments<rule::INPUTS> a) {                                 \

@@ -116,7 +116,10 @@ __device__ __forceinline__ double exponential(double x) { return exp(x); }
 // rounding of top * LOG2_E multiplies all exponentials of a line by the same.
 constexpr bool FUSED = std::is_same_v<ELEMENT, half> && std::is_same_v<COMPUTE, float>;
 constexpr COMPUTE NO_TOP = FUSED ? -1e30 : sizeof(COMPUTE) == 8 ? -1.7976931348623157e308 : -3.402823466e38;
-__device__ __forceinline__ COMPUTE shift_of(COMPUTE top) { return FUSED ? top * COMPUTE(LOG2_E) : top; }
+__device__ __forceinline__ COMPUTE shift_of(COMPUTE top) {
+  if constexpr (FUSED) return __fmul_rn(top, LOG2_E);  // never fused: equal tops have equal shifts
+  else return top;
+}
 __device__ __forceinline__ COMPUTE shifted_exponential(COMPUTE x, COMPUTE shift) {
   if constexpr (FUSED) return power_of_two(fmaf(x, LOG2_E, -shift));
   else return exponential(x - shift);

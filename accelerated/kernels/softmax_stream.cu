@@ -19,7 +19,8 @@
 // As in softmax.py
 constexpr int STREAM_PACKS = 2;                 // that a worker takes in a step, of all inputs together
 constexpr int LONG_AHEAD = 4, SHORT_AHEAD = 2;  // tiles on their way: `ahead` is one of these
-constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 128;  // lines of a bundle
+constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;  // lines of a bundle
+constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
 // Bundles of a block between the first read and the last write.
 template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
 
@@ -34,8 +35,9 @@ template <bool COLUMNS> constexpr unsigned SLOTS = 2 * OPEN<COLUMNS> + 2;
 
 // Launches take the halves in turns, and each leaves the other one cleared. All zero at first.
 template <bool COLUMNS> struct Board {
-  Slot slots[2][SLOTS<COLUMNS>][MOST_BLOCKS][COLUMNS ? MOST_COLUMNS : 1];
-  unsigned long long arrivals, departures;  // of blocks, of all launches ever
+  // Of every block its parts; with columns, then the whole statistics that it has merged.
+  Slot slots[2][SLOTS<COLUMNS>][MOST_BLOCKS][COLUMNS ? 2 * MOST_COLUMNS : 1];
+  unsigned long long arrivals, departures;  // of blocks, of their helpers, of all launches ever
 };
 __device__ Board<false> board_of_lines;
 __device__ Board<true> board_of_columns;
@@ -112,7 +114,7 @@ template <class Rule, bool COLUMNS> struct Stream {
 
   // What the warps of a block share; bundle i of the block is at i modulo the size. Statistics lie behind it.
   struct Exchange {
-    Barrier reduced[2], published[OPEN], agreed[OPEN], opened;
+    Barrier reduced[2], published[OPEN], merged[OPEN], agreed[OPEN], opened;
     unsigned long long launch;
   };
 
@@ -228,13 +230,13 @@ template <class Rule, bool COLUMNS> struct Stream {
     if (lane == 0) {
       // Blocks of earlier launches have left the board.
       const unsigned long long launch = atomicAdd(&board.arrivals, 1ull) / gridDim.x;
-      while (count_of(&board.departures) < launch * gridDim.x) {}
+      while (count_of(&board.departures) < launch * gridDim.x * HELPERS) {}
       exchange.launch = launch;
       barrier_arrive(&exchange.opened);
     }
     barrier_wait(&exchange.opened, 0);
     const unsigned half = exchange.launch & 1;
-    constexpr unsigned OF_BLOCK = COLUMNS ? MOST_COLUMNS : 1;
+    constexpr unsigned OF_BLOCK = COLUMNS ? 2 * MOST_COLUMNS : 1;
 #pragma unroll 1
     for (unsigned i = lane; i < SLOTS * OF_BLOCK; i += 32) write_slot(&board.slots[half ^ 1][i / OF_BLOCK][blockIdx.x][i % OF_BLOCK], Slot{});
 #pragma unroll 1
@@ -254,78 +256,98 @@ template <class Rule, bool COLUMNS> struct Stream {
     }
   }
 
-  // The statistic of a line from the blocks `first`, `first` + stride and so on of the group.
-  template <int BATCH> __device__ __forceinline__ Statistic collected(unsigned half, unsigned i, unsigned column, unsigned first, unsigned stride) const {
+  // A lane's share of the parts of a line.
+  __device__ __forceinline__ Statistic collected(unsigned half, unsigned i, unsigned column) const {
+    constexpr int BATCH = 2;
     const auto* slots = board<COLUMNS>().slots[half][i % SLOTS] + (blockIdx.x - member);
     Statistic total = rule.empty();
 #pragma unroll 1
-    for (unsigned block = first; block < a.team; block += stride * BATCH) {
+    for (unsigned block = threadIdx.x & 31; block < a.team; block += 32 * BATCH) {
       Slot slot[BATCH];
       bool complete;
       do {
         complete = true;
 #pragma unroll
         for (int j = 0; j < BATCH; j++)
-          if (block + stride * j < a.team) slot[j] = read_slot(slots[block + stride * j] + column);
+          if (block + 32 * j < a.team) slot[j] = read_slot(slots[block + 32 * j] + column);
 #pragma unroll
         for (int j = 0; j < BATCH; j++)
-          if (block + stride * j < a.team) complete = complete && holds(slot[j], i + 1);
+          if (block + 32 * j < a.team) complete = complete && holds(slot[j], i + 1);
       } while (!complete);
 #pragma unroll
       for (int j = 0; j < BATCH; j++)
-        if (block + stride * j < a.team) merge(rule, total, from_slot(slot[j]));
+        if (block + 32 * j < a.team) merge(rule, total, from_slot(slot[j]));
     }
     return total;
   }
-  // The other warps: every `collectors`-th line of all bundles, one after the other (a bundle of one line: every bundle).
-  __device__ __forceinline__ void collect(unsigned collector, unsigned collectors) const {
+  // The statistic of a line from the parts of all blocks, by a warp.
+  __device__ __forceinline__ Statistic whole(unsigned half, unsigned i, unsigned column) const {
+    Statistic total[1] = {collected(half, i, column)};
+    __syncwarp();
+    merge_lanes(rule, total, 1, 32);
+    rule.finish(total[0]);
+    return total[0];
+  }
+  // The other warps: every COLLECTORS-th line.
+  __device__ __forceinline__ void collect(unsigned collector) const {
     const unsigned lane = threadIdx.x & 31;
     barrier_wait(&exchange.opened, 0);
     const unsigned half = exchange.launch & 1;
 #pragma unroll 1
-    for (unsigned i = COLUMNS ? 0 : collector; i < bundles; i += COLUMNS ? 1 : collectors) {
+    for (unsigned i = COLUMNS ? 0 : collector; i < bundles; i += COLUMNS ? 1 : COLLECTORS) {
       barrier_wait(&exchange.published[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
       if constexpr (COLUMNS) {
-        for (unsigned column = collector * 32 + lane; column < columns; column += collectors * 32) {
-          Statistic total = collected<6>(half, i, column, 0, 1);
-          rule.finish(total);
-          lines_of(i)[column] = total;
+        // Each block merges some lines, for all.
+        auto merged_by = [&](unsigned column) { return &board<true>().slots[half][i % SLOTS][blockIdx.x - member + column % a.team][MOST_COLUMNS + column]; };
+#pragma unroll 1
+        for (unsigned column = member + collector * a.team; column < columns; column += COLLECTORS * a.team) {
+          const Statistic total = whole(half, i, column);
+          if (lane == 0) write_slot(merged_by(column), to_slot(total, i + 1));
+        }
+        if (lane == 0) barrier_arrive(&exchange.merged[i % OPEN]);
+        barrier_wait(&exchange.merged[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
+#pragma unroll 1
+        for (unsigned column = collector * 32 + lane; column < columns; column += COLLECTORS * 32) {
+          Slot slot;
+          do slot = read_slot(merged_by(column));
+          while (!holds(slot, i + 1));
+          lines_of(i)[column] = from_slot(slot);
         }
         __syncwarp();
       } else {
-        Statistic total[1] = {collected<2>(half, i, 0, lane, 32)};
-        __syncwarp();
-        merge_lanes(rule, total, 1, 32);
-        rule.finish(total[0]);
-        if (lane == 0) *lines_of(i) = total[0];
+        const Statistic total = whole(half, i, 0);
+        if (lane == 0) *lines_of(i) = total;
       }
       if (lane == 0) barrier_arrive(&exchange.agreed[i % OPEN]);
     }
   }
+  // A helper's last act: the next launch may have the board. It counts arrivals from where those of this one have ended.
+  __device__ __forceinline__ void leave() const {
+    Board<COLUMNS>& board = ::board<COLUMNS>();
+    __syncwarp();
+    if ((threadIdx.x & 31) != 0) return;
+    while (count_of(&board.arrivals) < (exchange.launch + 1) * gridDim.x) {}
+    __threadfence();
+    atomicAdd(&board.departures, 1ull);
+  }
 
   __device__ __forceinline__ void run() const {
-    const unsigned warp = threadIdx.x >> 5, warps = a.workers >> 5, collectors = (blockDim.x >> 5) - warps - 1;
+    const unsigned warp = threadIdx.x >> 5, warps = a.workers >> 5;
     if (threadIdx.x == 0) {
       for (unsigned i = 0; i < 2; i++) barrier_init(&exchange.reduced[i], warps);
       for (unsigned i = 0; i < OPEN; i++) {
         barrier_init(&exchange.published[i], 1);
-        barrier_init(&exchange.agreed[i], COLUMNS ? collectors : 1);
+        barrier_init(&exchange.merged[i], COLLECTORS);
+        barrier_init(&exchange.agreed[i], COLUMNS ? COLLECTORS : 1);
       }
       barrier_init(&exchange.opened, 1);
       publish_barriers();
     }
     __syncthreads();
-    if (warp < warps) work();
-    else if (warp == warps) publish();
-    else collect(warp - warps - 1, collectors);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      // The next launch counts the blocks that arrive from where those of this one have ended.
-      Board<COLUMNS>& board = ::board<COLUMNS>();
-      while (count_of(&board.arrivals) < (exchange.launch + 1) * gridDim.x) {}
-      __threadfence();
-      atomicAdd(&board.departures, 1ull);
-    }
+    if (warp < warps) return work();
+    if (warp == warps) publish();
+    else collect(warp - warps - 1);
+    leave();
   }
 };
 
