@@ -182,7 +182,7 @@ def _stream(problem: Problem, device: Any, statistic_bytes: int, width: int = 0)
         best: tuple[float, Stream] | None = None
         workers = warps * WARP
         for blocks in range(1, min(device.multiprocessors, MOST_BLOCKS) + 1):
-            chunk = _ceil(problem.length + 1, unit * blocks) * unit  # a line may start within a pack
+            chunk = _ceil(problem.length + (width == 0), unit * blocks) * unit  # a line may start within a pack
             steps = _ceil(chunk * across, workers * STREAM_PACKS // problem.inputs)
             tile_bytes = workers * STREAM_PACKS * PACK_BYTES
             parts = workers // max(across, WARP) if width else workers
@@ -291,7 +291,12 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         return Plan(operation, [launch(name, LANES_THREADS, grid, lanes, _ceil(short.length, lanes), 0)])
 
     lanes = width if walk.wide else 1
-    if walk.columns and length <= SHORT_COLUMN and length * lanes * inputs <= MOST_VALUES and walk.along.outer_rank == 0:
+    if (
+        walk.columns
+        and length <= SHORT_COLUMN
+        and length * lanes * inputs <= MOST_VALUES
+        and walk.along.outer_rank == 0
+    ):
         name = f"{'wide' if walk.wide else 'narrow'}_short_columns"
         return Plan(operation, [launch(name, LANES_THREADS, _ceil(lines, LANES_THREADS), 1, length, 0)])
 
@@ -315,7 +320,9 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             name, workers = f"{'columns' if walk.columns else 'lines'}_stream", way.warps * WARP
             numbers = (way.across, way.chunk, way.steps, way.ahead, way.delay, workers)
             threads = workers + STREAM_HELPERS * WARP
-            step = launch(name, threads, device.multiprocessors, way.blocks, way.tiles, way.shared_bytes, stream=numbers)
+            step = launch(
+                name, threads, device.multiprocessors, way.blocks, way.tiles, way.shared_bytes, stream=numbers
+            )
             return Plan(operation, [step])
     held = CLUSTERS[0] * device.shared_bytes_per_block  # of a line, by a cluster
     large = walk.columns or packs * pack_bytes * inputs > held or lines * CLUSTERS[0] < device.multiprocessors

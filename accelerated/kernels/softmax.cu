@@ -10,12 +10,13 @@
 // innermost); both exist for clusters of blocks (few or very long lines: all multiprocessors work, and no workspace is
 // needed). Packs are 16 bytes (wide) or, where rows start anywhere, single elements (narrow). Short lines of any length
 // that lie one after the other are "tiles": a block moves many of them in whole accesses. Lines of so few packs that
-// some lanes of a warp hold them stay in "registers".
+// some lanes of a warp hold them stay in "registers", "short columns" in those of one thread. Long lines of large tensors
+// are in softmax_stream.cu.
 //
 // Floor: bytes. Forward moves 2 elements, backward 3; at 4.2 TB/s a float costs 1.9 ps forward, a half 1.0 ps. The
-// arithmetic is near: two exponentials and some 14 instructions an element are 0.5 ps on 132 multiprocessors. What limits
-// lines of more than 3.6 MB (images in INSTANCE mode) is that sixteen multiprocessors do not hold them: the rest is read
-// twice, from L2 at best; and of fewer than 8 such lines, that some multiprocessors have none.
+// arithmetic is near: two exponentials and some 12 instructions an element are 0.4 ps on 132 multiprocessors. What limits
+// lines that clusters share is that all blocks read, agree and write at the same time, and that sixteen multiprocessors
+// hold no more than 3.6 MB.
 // The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "softmax.cuh"
 
