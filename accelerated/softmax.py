@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from ctypes import c_int, c_uint
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 from dualdnn.api.enumerations import cudnnSoftmaxMode_t
@@ -43,11 +42,12 @@ BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks of a m
 # As in kernels/softmax_stream.cu
 STREAM_PACKS, MOST_BLOCKS, MOST_COLUMNS = 2, 192, 64
 OPEN = {False: 16, True: 4}  # bundles on their way through a block: of lines, of columns
-AHEAD = (4, 2)  # tiles on their way, in order of preference
+AHEAD = (4, 2)  # tiles on their way; fewer where that leaves time for blocks to agree
 STREAM_HELPERS = 4  # warps
 STREAM_FIELDS = ("across", "chunk", "steps", "ahead", "delay", "workers")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
-LEAST_STREAM_BYTES = 128 * 1024  # of all inputs, a multiprocessor
+LEAST_STREAM_LINE = 300 * 1000  # bytes of all inputs; clusters serve shorter lines as well, unless there are many
+LEAST_STREAM_BYTES = (128 * 1024, 1024 * 1024)  # of all inputs, a multiprocessor: long lines, shorter ones
 AGREEMENT_BYTES = 96 * 1024  # that a multiprocessor reads while blocks agree
 LINE_BYTES = 4 * 1024  # read in the time that a line takes in addition to its bytes
 
@@ -178,18 +178,20 @@ def _stream(problem: Problem, device: Any, statistic_bytes: int, width: int = 0)
     across = min(2 * ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, _power_of_two(problem.lines)) if width else 1
     bundles, columns = _ceil(problem.lines, across), across * width or 1
     unit = 1 if width else 8  # packs: 128 bytes
-    for ahead, warps in product(AHEAD, STREAM_WARPS):
+    for warps in STREAM_WARPS:
         best: tuple[float, Stream] | None = None
         workers = warps * WARP
+        tile_bytes = workers * STREAM_PACKS * PACK_BYTES
+        parts = workers // max(across, WARP) if width else workers
+        opened = OPEN[width > 0]
+        exchange = (2 * parts + opened) * columns * statistic_bytes + (3 * opened + 4) * 8
+        tiles = (device.shared_bytes_per_block - exchange) // tile_bytes
         for blocks in range(1, min(device.multiprocessors, MOST_BLOCKS) + 1):
             chunk = _ceil(problem.length + (width == 0), unit * blocks) * unit  # a line may start within a pack
             steps = _ceil(chunk * across, workers * STREAM_PACKS // problem.inputs)
-            tile_bytes = workers * STREAM_PACKS * PACK_BYTES
-            parts = workers // max(across, WARP) if width else workers
-            opened = OPEN[width > 0]
-            exchange = (2 * parts + opened) * columns * statistic_bytes + (3 * opened + 4) * 8
-            tiles = (device.shared_bytes_per_block - exchange) // tile_bytes
-            delay = min(steps + _ceil(AGREEMENT_BYTES, tile_bytes), tiles - ahead, opened * steps - 2)
+            wanted = steps + _ceil(AGREEMENT_BYTES, tile_bytes)
+            ahead = AHEAD[wanted + AHEAD[0] > tiles]
+            delay = min(wanted, tiles - ahead, opened * steps - 2)
             if delay < steps:
                 continue
             rounds = _ceil(bundles, device.multiprocessors // blocks)
@@ -314,7 +316,9 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     bytes_of_line = packs * pack_bytes * inputs
     apart = walk.columns or walk.lines.outer_rank == 0  # lines lie equally far apart
     long = length >= LONG_COLUMN if walk.columns else bytes_of_line > BLOCK_BYTES
-    if walk.wide and apart and long and lines * bytes_of_line >= LEAST_STREAM_BYTES * device.multiprocessors:
+    share = lines * bytes_of_line // device.multiprocessors
+    least = LEAST_STREAM_BYTES[not walk.columns and bytes_of_line <= LEAST_STREAM_LINE]
+    if walk.wide and apart and long and share >= least:
         way = _stream(problem, device, 2 * SCALAR_BYTES[operation.compute_type], width if walk.columns else 0)
         if way:
             name, workers = f"{'columns' if walk.columns else 'lines'}_stream", way.warps * WARP

@@ -21,6 +21,7 @@ constexpr int STREAM_PACKS = 2;                 // that a worker takes in a step
 constexpr int LONG_AHEAD = 4, SHORT_AHEAD = 2;  // tiles on their way: `ahead` is one of these
 constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;  // lines of a bundle
 constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
+constexpr int STREAM_THREADS = 640;                           // at most
 // Bundles of a block between the first read and the last write.
 template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
 
@@ -96,13 +97,18 @@ __device__ __forceinline__ Statistic from_slot(const Slot& slot) {
   return words.statistic;
 }
 
-template <class Rule> __device__ __forceinline__ void merge(const Rule& rule, Statistic& total, Statistic part) {
+// Merges parts at once: their exponentials do not wait for each other, and lines wait for this.
+template <class Rule, int N> __device__ __forceinline__ void merge(const Rule& rule, Statistic& total, Statistic (&part)[N]) {
   if (rule.has_top()) {
-    const COMPUTE top = max(total.top, part.top);
+    COMPUTE top = total.top;
+#pragma unroll
+    for (int j = 0; j < N; j++) top = max(top, part[j].top);
     rule.raise(total, top);
-    rule.raise(part, top);
+#pragma unroll
+    for (int j = 0; j < N; j++) rule.raise(part[j], top);
   }
-  total.sum += part.sum;
+#pragma unroll
+  for (int j = 0; j < N; j++) total.sum += part[j].sum;
 }
 
 template <class Rule, bool COLUMNS> struct Stream {
@@ -223,6 +229,15 @@ template <class Rule, bool COLUMNS> struct Stream {
     for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
   }
 
+  // Of the parts of the block those from `first` on that lie `stride` apart.
+  __device__ __forceinline__ Statistic of_block(unsigned i, unsigned first, unsigned stride) const {
+    constexpr int MOST = STREAM_THREADS / 32 - HELPERS;
+    Statistic total = rule.empty(), part[MOST];
+#pragma unroll
+    for (int j = 0; j < MOST; j++) part[j] = first + j * stride < parts * columns ? parts_of(i)[first + j * stride] : rule.empty();
+    merge(rule, total, part);
+    return total;
+  }
   // A warp: the block's part of every bundle.
   __device__ __forceinline__ void publish() const {
     const unsigned lane = threadIdx.x & 31;
@@ -244,11 +259,10 @@ template <class Rule, bool COLUMNS> struct Stream {
       Slot* slots = board.slots[half][i % SLOTS][blockIdx.x];
       barrier_wait(&exchange.reduced[i % 2], phase(i, 2));
       if constexpr (COLUMNS) {
-        for (unsigned column = lane; column < columns; column += 32)
-          write_slot(slots + column, to_slot(merged(rule, parts_of(i) + column, parts, columns), i + 1));
+        for (unsigned column = lane; column < columns; column += 32) write_slot(slots + column, to_slot(of_block(i, column, columns), i + 1));
         __syncwarp();
       } else {
-        Statistic total[1] = {merged(rule, parts_of(i) + lane, parts / 32, 32)};
+        Statistic total[1] = {of_block(i, lane, 32)};
         merge_lanes(rule, total, 1, 32);
         if (lane == 0) write_slot(slots, to_slot(total[0], i + 1));
       }
@@ -274,9 +288,10 @@ template <class Rule, bool COLUMNS> struct Stream {
         for (int j = 0; j < BATCH; j++)
           if (block + 32 * j < a.team) complete = complete && holds(slot[j], i + 1);
       } while (!complete);
+      Statistic part[BATCH];
 #pragma unroll
-      for (int j = 0; j < BATCH; j++)
-        if (block + 32 * j < a.team) merge(rule, total, from_slot(slot[j]));
+      for (int j = 0; j < BATCH; j++) part[j] = block + 32 * j < a.team ? from_slot(slot[j]) : rule.empty();
+      merge(rule, total, part);
     }
     return total;
   }
@@ -351,7 +366,6 @@ template <class Rule, bool COLUMNS> struct Stream {
   }
 };
 
-constexpr int STREAM_THREADS = 640;
 #define SOFTMAX_STREAM(name, rule, columns)                                                                         \
   extern "C" __global__ void __launch_bounds__(STREAM_THREADS, 1) name(const Arguments<rule::INPUTS> a) {           \
     wait_for_earlier_kernels();                                                                                     \
