@@ -23,14 +23,17 @@ SHORT = 8  # most elements of a lane in a tile
 SHORT_COLUMN, MOST_VALUES = 4, 32  # most positions and values that a thread has in registers
 
 REGISTER_PACKS = {True: (4, 2), False: (8, 8)}  # most packs of a lane in registers: wide, narrow; by inputs
-LEAST_REGISTER_LINE = 33  # elements from which narrow lines stay in registers; shorter ones make better tiles,
+LEAST_REGISTER_LINE = (
+    97,
+    33,
+)  # elements, by inputs, from which narrow lines stay in registers; shorter ones make tiles,
 LEAST_REGISTER_BYTES = 4  # and so do smaller elements
 
 WARP = 32
 LANES_THREADS = 128
 TILE_THREADS = 256
 BLOCK_THREADS = (128, 512)  # fewest and most
-COLUMNS_THREADS = 256
+COLUMNS_THREADS, FEW_SHARES = 256, 8  # half as many threads where so few or fewer share a column
 PER_LANE = 8  # packs of a short line that a lane should take
 PER_THREAD = {True: 4, False: 8}  # of a longer line, a thread: wide, narrow
 ROW_BYTES, LEAST_ROW_BYTES = 128, 32  # of a row that a block over columns takes
@@ -47,7 +50,7 @@ STREAM_HELPERS = 4  # warps
 STREAM_FIELDS = ("across", "chunk", "steps", "ahead", "delay", "workers")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
 LEAST_STREAM_LINE = 300 * 1000  # bytes of all inputs; clusters serve shorter lines as well, unless there are many
-LEAST_STREAM_BYTES = (128 * 1024, 1024 * 1024)  # of all inputs, a multiprocessor: long lines, shorter ones
+LEAST_STREAM_BYTES = (120 * 1024, 1024 * 1024)  # of all inputs, a multiprocessor: long lines, shorter ones
 AGREEMENT_BYTES = 96 * 1024  # that a multiprocessor reads while blocks agree
 LINE_BYTES = 4 * 1024  # read in the time that a line takes in addition to its bytes
 
@@ -133,14 +136,16 @@ def _column_team(problem: Problem, device: Any, width: int, blocks: int) -> Team
     clustered = problem.length >= LONG_COLUMN
     blocks = blocks if clustered else 1
     length, each = _ceil(problem.length, blocks), 2 * PER_THREAD[problem.wide]
-    across = max(ROW_BYTES // problem.pack_bytes, COLUMNS_THREADS // _power_of_two(_ceil(length, each)))
-    across = min(across, COLUMNS_THREADS // 4 if length > each else COLUMNS_THREADS, _power_of_two(problem.lines))
+    shares = _power_of_two(_ceil(length, each))
+    most = COLUMNS_THREADS // 2 if problem.wide and 1 < shares <= FEW_SHARES else COLUMNS_THREADS
+    across = max(ROW_BYTES // problem.pack_bytes, most // shares)
+    across = min(across, most // 4 if length > each else most, _power_of_two(problem.lines))
     busy = device.multiprocessors * 3 // 4 if clustered else 2 * device.multiprocessors
     while across * problem.pack_bytes > LEAST_ROW_BYTES and _ceil(problem.lines, across) * blocks < busy:
         across //= 2
     if _ceil(problem.lines, across) * blocks < busy:
         each = HELD[problem.wide]
-    shares = max(min(_power_of_two(_ceil(length, each)), COLUMNS_THREADS // across), _ceil(WARP, across))
+    shares = max(min(_power_of_two(_ceil(length, each)), most // across), _ceil(WARP, across))
     threads = across * shares
     groups = _ceil(problem.length, shares * blocks * HELD[problem.wide])
     parts = (threads // max(across, WARP) + (blocks if clustered else 0)) * across * (width if problem.wide else 1)
@@ -285,7 +290,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     short = Problem(lines, -(-length * scalar_bytes // pack_bytes), pack_bytes > scalar_bytes, pack_bytes, inputs)
     most = REGISTER_PACKS[short.wide][inputs - 1]
     whole = length * scalar_bytes % pack_bytes == 0 and walk.along.outer_rank == 0
-    held = length >= LEAST_REGISTER_LINE and (scalar_bytes >= LEAST_REGISTER_BYTES or not walk.dense)
+    held = length >= LEAST_REGISTER_LINE[inputs - 1] and (scalar_bytes >= LEAST_REGISTER_BYTES or not walk.dense)
     if not walk.columns and whole and short.length <= WARP * most and (short.wide or held):
         lanes = _lanes(short, device, most)
         name = f"{'wide' if short.wide else 'narrow'}_registers"
