@@ -50,9 +50,12 @@ STREAM_HELPERS = 4  # warps
 STREAM_FIELDS = ("across", "chunk", "steps", "ahead", "delay", "workers")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
 LEAST_STREAM_LINE = 300 * 1000  # bytes of all inputs; clusters serve shorter lines as well, unless there are many
-LEAST_STREAM_BYTES = (120 * 1024, 1024 * 1024)  # of all inputs, a multiprocessor: long lines, shorter ones
+# Of all inputs, a multiprocessor: many lines; long lines by inputs; of halves with two inputs
+MANY_STREAM_BYTES, LEAST_STREAM_BYTES, LEAST_STREAM_HALVES = 700 * 1024, (120 * 1024, 180 * 1024), 384 * 1024
 AGREEMENT_BYTES = 96 * 1024  # that a multiprocessor reads while blocks agree
-LINE_BYTES = 4 * 1024  # read in the time that a line takes in addition to its bytes
+# Measured costs of a bundle beside its tiles, in bytes: lines that start anywhere, lines at whole packs, columns
+LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
+MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
 
 
 @dataclass(frozen=True)
@@ -178,11 +181,14 @@ class Stream:
     shared_bytes: int
 
 
-def _stream(problem: Problem, device: Any, statistic_bytes: int, width: int = 0) -> Stream | None:
-    """The way that takes least time, counted in bytes that a block reads. width: lines of a pack of lines, 0: of a line."""
+def _stream(problem: Problem, device: Any, statistic_bytes: int, line_bytes: int, width: int = 0) -> Stream | None:
+    """The way that takes least time, counted in bytes that a block reads. width: lines of a pack of lines, 0: of a line.
+    line_bytes: what a bundle costs beside its tiles."""
     across = min(2 * ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, _power_of_two(problem.lines)) if width else 1
     bundles, columns = _ceil(problem.lines, across), across * width or 1
     unit = 1 if width else 8  # packs: 128 bytes
+    if device.multiprocessors > MOST_BLOCKS:
+        return None
     for warps in STREAM_WARPS:
         best: tuple[float, Stream] | None = None
         workers = warps * WARP
@@ -191,16 +197,19 @@ def _stream(problem: Problem, device: Any, statistic_bytes: int, width: int = 0)
         opened = OPEN[width > 0]
         exchange = (2 * parts + opened) * columns * statistic_bytes + (3 * opened + 4) * 8
         tiles = (device.shared_bytes_per_block - exchange) // tile_bytes
-        for blocks in range(1, min(device.multiprocessors, MOST_BLOCKS) + 1):
+        for blocks in range(1, device.multiprocessors + 1):
             chunk = _ceil(problem.length + (width == 0), unit * blocks) * unit  # a line may start within a pack
             steps = _ceil(chunk * across, workers * STREAM_PACKS // problem.inputs)
             wanted = steps + _ceil(AGREEMENT_BYTES, tile_bytes)
-            ahead = AHEAD[wanted + AHEAD[0] > tiles]
+            missing = max(wanted + AHEAD[0] - tiles, 0)
+            ahead = AHEAD[missing > 0]
             delay = min(wanted, tiles - ahead, opened * steps - 2)
             if delay < steps:
                 continue
             rounds = _ceil(bundles, device.multiprocessors // blocks)
-            time = rounds * (chunk * across * PACK_BYTES * problem.inputs + LINE_BYTES) + delay * tile_bytes
+            lacking = MISSING * (missing + 1) if missing else 0
+            walked = (steps + lacking) * tile_bytes + chunk * across  # tiles; of equally many, the least full
+            time = rounds * (walked + line_bytes) + delay * tile_bytes / 2
             if best is None or time < best[0]:
                 shared_bytes = tiles * tile_bytes + exchange
                 best = time, Stream(blocks, warps, across, chunk, steps, tiles, ahead, delay, shared_bytes)
@@ -250,6 +259,20 @@ def _walk(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec], 
     follow = line.packs == 1 or all(step == position.row for step in line.row_stride)
     dense = simple and line.outer_rank == 0 and follow
     return Walk(line, layout(along, width) if wide else position, False, wide, wide and aligned, dense)
+
+
+def _streams(walk: Walk, problem: Problem, scalar_bytes: int, device: Any) -> bool:
+    """Whether lines are so long, equally far apart and so many that a stream was measured to take less time."""
+    line_bytes = problem.length * problem.pack_bytes * problem.inputs
+    share = problem.lines * line_bytes // device.multiprocessors
+    least = LEAST_STREAM_BYTES[problem.inputs - 1]
+    if walk.columns:
+        return walk.wide and problem.length >= LONG_COLUMN and share >= least
+    if line_bytes <= LEAST_STREAM_LINE:
+        least = MANY_STREAM_BYTES
+    elif problem.inputs == 2 and scalar_bytes == 2:
+        least = LEAST_STREAM_HALVES
+    return walk.wide and walk.lines.outer_rank == 0 and line_bytes > BLOCK_BYTES and share >= least
 
 
 def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str) -> Plan:
@@ -318,13 +341,10 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         packs += 1  # a line that starts anywhere
     pack_bytes = PACK_BYTES if walk.wide else scalar_bytes
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
-    bytes_of_line = packs * pack_bytes * inputs
-    apart = walk.columns or walk.lines.outer_rank == 0  # lines lie equally far apart
-    long = length >= LONG_COLUMN if walk.columns else bytes_of_line > BLOCK_BYTES
-    share = lines * bytes_of_line // device.multiprocessors
-    least = LEAST_STREAM_BYTES[not walk.columns and bytes_of_line <= LEAST_STREAM_LINE]
-    if walk.wide and apart and long and share >= least:
-        way = _stream(problem, device, 2 * SCALAR_BYTES[operation.compute_type], width if walk.columns else 0)
+    if _streams(walk, problem, scalar_bytes, device):
+        line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
+        statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
+        way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0)
         if way:
             name, workers = f"{'columns' if walk.columns else 'lines'}_stream", way.warps * WARP
             numbers = (way.across, way.chunk, way.steps, way.ahead, way.delay, workers)

@@ -21,7 +21,7 @@ PACKS = (4097, 9408, 37632, 100352, 200704, 401408, 802816)
 def test_streams_fit_the_device_and_cover_every_line(device, inputs, width):
     found = 0
     for lines, packs in product(LINES, PACKS):
-        stream = _stream(Problem(lines, packs, True, 16, inputs), device, 8, width)
+        stream = _stream(Problem(lines, packs, True, 16, inputs), device, 8, plans.LINE_BYTES[1], width)
         if stream is None:
             side_by_side = min(lines, plans.MOST_COLUMNS // width) if width else 1
             held = device.multiprocessors * device.shared_bytes_per_block
