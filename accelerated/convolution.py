@@ -20,10 +20,12 @@ from dualdnn.api.operations import (
 from . import convolution_winograd as winograd
 from .convolution_depthwise import depthwise, is_depthwise
 from .convolution_estimate import expected_seconds
+from .convolution_few_channels import few_channels, few_channels_launch
 from .convolution_fft import fft, fft_bytes
 from .convolution_gemm import gemm, im2col, implicit_gemm, matrix_bytes
 from .convolution_precomputed import precomputed_bytes, precomputed_gemm
 from .convolution_problem import PACK_BYTES, WORD, Convolution
+from .convolution_small import is_small, small
 from .geometry import Divisor, blocks
 from .plans import Launch, Plan, estimates, implements, needs_workspace, pointers, structure
 
@@ -84,7 +86,12 @@ def _launches(operation: Convolution, device: Any) -> list[Launch]:
 
 
 def _implicit_gemm(operation: Convolution, device: Any) -> list[Launch]:
-    return depthwise(operation, device) if is_depthwise(operation) else implicit_gemm(operation, device)
+    if is_depthwise(operation):
+        return depthwise(operation, device)
+    if is_small(operation, device):
+        return [small(operation, device)]
+    found = few_channels(operation, device)
+    return [few_channels_launch(found, device)] if found else implicit_gemm(operation, device)
 
 
 _ALGORITHMS = {

@@ -13,15 +13,18 @@ from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.operations.specs import DOUBLE, FLOAT
 
 from .convolution_depthwise import is_depthwise
+from .convolution_few_channels import few_channels
 from .convolution_fft import Spectra
 from .convolution_gemm import described, rounded_up
 from .convolution_precomputed import repacked_bytes
 from .convolution_problem import Convolution
+from .convolution_small import is_small
 from .convolution_tensor_core import ROW_BYTES, allows_tensor_cores
 from .convolution_winograd import TILE as WINOGRAD_TILE
 
 BANDWIDTH = 3.5e12  # bytes a second
 LAUNCH = 4e-6  # seconds of a kernel that does nothing
+CLOCK = 1.755e9  # of a multiprocessor
 # Operations a second of matrix products (two per term).
 TENSOR_CORES, TENSOR_CORES_TF32, FLOATS, DOUBLES, WORDS = 650e12, 360e12, 45e12, 20e12, 100e12
 # Values of x a second that tensor cores' blocks gather one by one, where the terms of a position do not lie side by side,
@@ -70,12 +73,16 @@ def _direct(operation: Convolution, device: Any) -> float:
     memory = _traffic(operation) / BANDWIDTH
     if is_depthwise(operation):
         return LAUNCH + memory
+    if is_small(operation, device):
+        return LAUNCH
+    if found := few_channels(operation, device):
+        return LAUNCH + max(memory, found.busy_clocks / CLOCK)
     return LAUNCH + max(memory, _work(operation) / _rate(operation, device), _gathering(operation, device))
 
 
 def _precomputed(operation: Convolution, device: Any) -> float:
     copied = repacked_bytes(operation, device)
-    if is_depthwise(operation):
+    if is_depthwise(operation) or few_channels(operation, device):
         return _direct(operation, device)
     if copied == 0:
         return LAUNCH + _direct(operation, device)

@@ -1,24 +1,25 @@
 """IMPLICIT_PRECOMP_GEMM: an implicit product with help from the workspace.
 
 The workspace has the place of every term of the sums, or, on tensor cores, copies of filter and image with channels
-innermost (kernels/convolution_repack.cu) where those lie otherwise and the product is long enough to repay. With
-few channels, as in first layers, whole rows of the filter take their place: the matrix of the input, but for the filter's
-rows. Padding is zero in both copies, so that no value outside a window meets the sum, not even NaN times zero.
-Results in planes that the copy engine cannot write pass through the workspace, too, channels innermost.
+innermost (kernels/convolution_repack.cu) where those lie otherwise and the product is long enough to repay. Padding is
+zero in both copies, so that no value outside a window meets the sum, not even NaN times zero. Results in planes that the
+copy engine cannot write pass through the workspace, too, channels innermost. What has a kernel of its own, depthwise
+convolutions and those of few channels, needs nothing of it.
 """
 
 from __future__ import annotations
 
 from ctypes import c_int, c_longlong
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
 
-from dualdnn.api.operations import ConvolutionSpec, FilterSpec, TensorSpec, TransformTensor
+from dualdnn.api.operations import FilterSpec, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import NHWC
 
 from .convolution_depthwise import depthwise, is_depthwise
+from .convolution_few_channels import few_channels, few_channels_launch
 from .convolution_gemm import described, implicit_product, rounded_up, terms_launch
 from .convolution_problem import (
     PACK_BYTES,
@@ -49,57 +50,36 @@ LEAST_PRODUCTS = 128
 
 @dataclass(frozen=True)
 class _Copies:
-    """Image and filter with lanes innermost: the channels of a group or, where those are few, the (column, channel) of a
-    filter's row. Sizes and places in bytes; an image that already lies so is not copied."""
+    """Image and filter with the channels of a group innermost. Sizes and places in bytes; an image that already lies so is
+    not copied."""
 
     operation: Convolution
 
     @cached_property
-    def of_rows(self) -> bool:
-        """Lanes are the rows of filters, and columns of the image's copy are columns of y."""
-        return self.operation.w.dims[1] < LEAST_CHANNELS
-
-    @cached_property
-    def columns(self) -> int:
-        """Columns of the filter that lanes span."""
-        return self.operation.w.dims[-1] if self.of_rows else 1
-
-    @cached_property
-    def kept(self) -> int:
-        """Lanes of a group without padding."""
-        return self.columns * self.operation.w.dims[1]
+    def channels(self) -> int:
+        """Of a group, without padding."""
+        return self.operation.w.dims[1]
 
     @cached_property
     def lanes(self) -> int:
         """Of a group, with padding."""
-        return rounded_up(self.kept, PACK_BYTES // self.operation.x.scalar_bytes)
+        return rounded_up(self.channels, PACK_BYTES // self.operation.x.scalar_bytes)
 
     @cached_property
     def taps(self) -> int:
-        """Of a filter, that have lanes."""
-        return prod(self.operation.w.dims[2:]) // self.columns
+        """Of a filter."""
+        return prod(self.operation.w.dims[2:])
 
     @cached_property
     def x(self) -> TensorSpec:
         o = self.operation
-        last = o.y.dims[-1] if self.of_rows else o.x.dims[-1]
-        dims = (o.x.dims[0], o.convolution.group_count * self.lanes, *o.x.dims[2:-1], last)
+        dims = (o.x.dims[0], o.convolution.group_count * self.lanes, *o.x.dims[2:])
         return TensorSpec.packed(o.x.data_type, dims, NHWC)
 
     @cached_property
     def w(self) -> FilterSpec:
         dims = self.operation.w.dims
-        last = 1 if self.of_rows else dims[-1]
-        return FilterSpec(self.operation.w.data_type, NHWC, (dims[0], self.lanes, *dims[2:-1], last))
-
-    @cached_property
-    def convolution(self) -> ConvolutionSpec:
-        """Of the copies: lanes that span columns leave one column."""
-        c = self.operation.convolution
-        if not self.of_rows:
-            return c
-        padding, stride, dilation = (*c.padding[:-1], 0), (*c.stride[:-1], 1), (*c.dilation[:-1], 1)
-        return replace(c, padding=padding, stride=stride, dilation=dilation)
+        return FilterSpec(self.operation.w.data_type, NHWC, (dims[0], self.lanes, *dims[2:]))
 
     @cached_property
     def result_turns(self) -> bool:
@@ -116,14 +96,12 @@ class _Copies:
 
     def _with(self, x: TensorSpec) -> ConvolutionStruct:
         o = self.operation
-        value = with_result(describe(self.convolution, x, self.w, o.y.dims), self.y)
+        value = with_result(describe(o.convolution, x, self.w, o.y.dims), self.y)
         return mark_packs(value, o.convolution.group_count, o.x.scalar_bytes)
 
     @cached_property
     def image_lies_well(self) -> bool:
-        return (
-            self.lanes == self.operation.w.dims[1] and not self.of_rows and bool(self._with(self.operation.x).x_packs)
-        )
+        return self.lanes == self.channels and bool(self._with(self.operation.x).x_packs)
 
     @cached_property
     def product(self) -> ConvolutionStruct:
@@ -132,11 +110,9 @@ class _Copies:
     @cached_property
     def repay(self) -> bool:
         o = self.operation
-        if described(o)[0].x_packs or prod(self.x.dims) >= MOST_VALUES:
+        if self.channels < LEAST_CHANNELS or described(o)[0].x_packs or prod(self.x.dims) >= MOST_VALUES:
             return False
-        if self.of_rows:  # a value is written once and read by every tap, instead of gathered for every tap
-            return self.kept * self.taps >= self.lanes * prod(o.convolution.stride[:-1])
-        products = o.w.dims[0] // o.convolution.group_count * prod(o.w.dims[2:]) // prod(o.convolution.stride)
+        products = o.w.dims[0] // o.convolution.group_count * self.taps // prod(o.convolution.stride)
         return self.image_lies_well or products >= LEAST_PRODUCTS
 
     @cached_property
@@ -156,7 +132,7 @@ class _Copies:
 
 def precomputed_bytes(operation: Convolution, device: Any) -> int:
     """Workspace: the place of every term, or the copies, or both."""
-    if is_depthwise(operation):
+    if is_depthwise(operation) or few_channels(operation, device):
         return 0
     copies = _Copies(operation)
     if allows_tensor_cores(operation, device) and copies.repay:
@@ -167,7 +143,8 @@ def precomputed_bytes(operation: Convolution, device: Any) -> int:
 def repacked_bytes(operation: Convolution, device: Any) -> int:
     """Bytes of image, filter and results that are copied."""
     copies = _Copies(operation)
-    if is_depthwise(operation) or not allows_tensor_cores(operation, device) or not copies.repay:
+    special = is_depthwise(operation) or few_channels(operation, device)
+    if special or not allows_tensor_cores(operation, device) or not copies.repay:
         return 0
     return copies.nbytes
 
@@ -176,10 +153,11 @@ def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
     """Depthwise convolutions have no product of matrices to speak of: they are summed directly."""
     if is_depthwise(operation):
         return depthwise(operation, device)
+    if found := few_channels(operation, device):
+        return [few_channels_launch(found, device)]
     copies = _Copies(operation)
     if allows_tensor_cores(operation, device) and copies.repay:
-        repack_image = _repack_image_rows if copies.of_rows else _repack_image
-        image = [] if copies.image_lies_well else [repack_image(copies, device)]
+        image = [] if copies.image_lies_well else [_repack_image(copies, device)]
         x = "x" if copies.image_lies_well else "workSpace"
         at = (0 if copies.image_lies_well else copies.image_at, 0, copies.result_at if copies.result_turns else 0)
         product = implicit_product(
@@ -209,39 +187,12 @@ def _repack_image(copies: _Copies, device: Any) -> Launch:
         ("position_tiles", Divisor.of(position_tiles)),
         ("channel_tiles", Divisor.of(channel_tiles)),
         ("positions", c_int(positions)),
-        ("kept", c_int(copies.kept)),
+        ("kept", c_int(copies.channels)),
         ("all_channels", c_int(channels)),
     )
     function = device.function(SOURCE, "repack_image", type_definitions(x.data_type, copies.operation))
     grid = (position_tiles * channel_tiles * x.dims[0], 1, 1)
     return Launch(function, arguments, ("x", "workSpace"), grid, (THREADS, 1, 1))
-
-
-def _repack_image_rows(copies: _Copies, device: Any) -> Launch:
-    o = copies.operation
-    x, spec, groups = o.x, o.convolution, o.convolution.group_count
-    extents, packs = spatial(copies.x.dims[2:], 1), copies.lanes * x.scalar_bytes // PACK_BYTES
-    dilation = spec.dilation[-1]
-    beyond = (copies.columns - 1) * dilation if spec.is_flipped else 0
-    arguments = structure(
-        *pointers(2),
-        ("target_at", c_longlong(copies.image_at)),
-        ("image", c_longlong(x.strides[0])),
-        ("channel", c_longlong(x.strides[1])),
-        ("axis", (c_longlong * 3)(*spatial(x.strides[2:], 0))),
-        ("extent", (Divisor * 3)(*(Divisor.of(extent) for extent in extents))),
-        ("groups", Divisor.of(groups)),
-        ("packs", Divisor.of(packs)),
-        ("channels", Divisor.of(o.w.dims[1])),
-        ("images", c_int(x.dims[0])),
-        ("columns", c_int(x.dims[-1])),
-        ("first_column", c_int(beyond - spec.padding[-1])),
-        ("stride", c_int(spec.stride[-1])),
-        ("taps", c_int(copies.columns)),
-        ("tap_step", c_int(-dilation if spec.is_flipped else dilation)),
-    )
-    function = device.function(SOURCE, "repack_image_rows", type_definitions(x.data_type, o))
-    return Launch(function, arguments, ("x", "workSpace"), blocks(x.dims[0] * prod(extents) * groups * packs))
 
 
 def _repack_filter(copies: _Copies, device: Any) -> Launch:
@@ -253,12 +204,10 @@ def _repack_filter(copies: _Copies, device: Any) -> Launch:
         ("target_at", c_longlong(0)),
         ("lanes", Divisor.of(copies.lanes)),
         ("taps", Divisor.of(copies.taps)),
-        ("channels", Divisor.of(channels)),
-        ("kept", c_int(copies.kept)),
+        ("kept", c_int(channels)),
         ("filters", c_int(filters)),
-        ("tap_step", c_int(copies.kept if last else copies.columns)),
-        ("column_step", c_int(channels if last else 1)),
-        ("channel_step", c_int(1 if last else copies.taps * copies.columns)),
+        ("tap_step", c_int(channels if last else 1)),
+        ("channel_step", c_int(1 if last else copies.taps)),
     )
     function = device.function(SOURCE, "repack_filter", type_definitions(o.x.data_type, o))
     return Launch(function, arguments, ("w", "workSpace"), blocks(filters * copies.taps * copies.lanes))

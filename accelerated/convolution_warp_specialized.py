@@ -221,7 +221,6 @@ def warp_specialized_launch(
         ("group_channels", c_int(value.lanes.divisor)),
         ("channel_rounds", c_int(channel_rounds)),
         ("boxes", c_int(result is not None)),
-        ("kept", c_int(filter_tiles * groups == 1 and tile.stages % rounds == 0)),
         ("plane", Divisor.of(prod(output.divisor for output in value.output))),
     ]
     size = ctypes.sizeof(structure(*fields))

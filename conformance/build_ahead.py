@@ -28,7 +28,7 @@ from dualdnn.api.support.convolution import Problem, unsupported
 
 from .bench.row import Convolution
 from .bench.rows import LAYOUTS, OPERATIONS, rows
-from .convolution_kinds import convolutions, filters_and_matrices
+from .convolution_kinds import convolutions, filters_and_matrices, small_convolutions
 
 TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
 # Of the operations that take fewer types
@@ -91,7 +91,7 @@ def kinds(device: Any) -> Iterator[Operation]:
                 yield operation
     yield from conversions()
     yield from filters_and_matrices()
-    for convolution in convolutions():
+    for convolution in (*convolutions(), *small_convolutions()):
         yield with_workspace(convolution, device)
 
 

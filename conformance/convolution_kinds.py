@@ -29,8 +29,16 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 from dualdnn.api.operations.specs import FLOAT, NCHW, NCHW_VECT_C, NHWC, INT8x32, vector_length
-from dualdnn.api.support.convolution import CONFIGURATIONS, Configuration, Problem, unsupported
+from dualdnn.api.support.convolution import (
+    CONFIGURATIONS,
+    IMPLICIT_GEMM,
+    IMPLICIT_PRECOMP_GEMM,
+    Configuration,
+    Problem,
+    unsupported,
+)
 
+FEW = 3
 IMAGES, CHANNELS, FILTERS, SIZE = 2, 32, 64, 6  # as many channels as one vector of the widest type
 RELU = ActivationSpec(
     cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0
@@ -83,6 +91,21 @@ def _with_algorithm(
     yield fused
     if w.data_type == INT8x32:
         yield replace(fused, convolution=replace(c, reorder_type=cudnnReorderType_t.CUDNN_NO_REORDER))
+
+
+def small_convolutions() -> Iterator[ConvolutionForward | ConvolutionBiasActivationForward]:
+    """Of few channels and few products, which have kernels of their own."""
+    for kind in CONFIGURATIONS:
+        if vector_length(kind.x) == 1:
+            for tensor_format in (NCHW, NHWC):
+                problem = _problem(kind, tensor_format, cudnnMathType_t.CUDNN_DEFAULT_MATH, (1, 1), 1)
+                x = TensorSpec.packed(kind.x, (1, FEW, *problem.x.dims[2:]), tensor_format)
+                w = FilterSpec(kind.w, tensor_format, (FEW, FEW, 1, 1))
+                y = TensorSpec.packed(kind.y, problem.convolution.output_dims(x.dims, w.dims), tensor_format)
+                few = replace(problem, x=x, w=w, y=y)
+                for algorithm in (IMPLICIT_GEMM, IMPLICIT_PRECOMP_GEMM):
+                    if unsupported(few, algorithm) is None:
+                        yield from _with_algorithm(few, algorithm)
 
 
 def filters_and_matrices() -> Iterator[Operation]:

@@ -36,6 +36,8 @@ def test_convolutions_are_built_in_every_data_type(wanted):
         "convolution_tensor_core.cu": ("float", "half", "bfloat16"),
         "convolution_repack.cu": ("float", "half", "bfloat16"),
         "convolution_depthwise.cu": ("float", "double", "half", "bfloat16"),
+        "convolution_few_channels.cu": ("float", "half", "bfloat16"),
+        "convolution_small.cu": ("float", "double", "half", "bfloat16"),
         "convolution_winograd.cu": ("float", "half", "bfloat16"),
         "convolution_fft.cu": ("float", "double", "half"),
     }

@@ -11,8 +11,10 @@ import pytest
 from dualdnn.accelerated import (
     AcceleratedBackend,
     convolution_estimate,
+    convolution_few_channels,
     convolution_fft,
     convolution_gemm,
+    convolution_small,
     convolution_warp_specialized,
     convolution_winograd,
 )
@@ -75,6 +77,13 @@ def backwards(operation):
     return replace(operation, convolution=spec)
 
 
+def with_pitch(operation, pitch):
+    """Rows of x that lie ``pitch`` elements apart."""
+    x = operation.x
+    strides = (x.dims[1] * x.dims[2] * pitch, x.dims[2] * pitch, pitch, 1)
+    return replace(operation, x=TensorSpec(x.data_type, x.dims, strides))
+
+
 def run(backend, operation, unaligned=False):
     """(verdict, names of the kernels that ran)."""
     operation = replace(operation, workspace_bytes=backend.workspace_bytes(operation))
@@ -119,7 +128,7 @@ SERVED = {
     "channels last, half": (convolution(IMPLICIT, (2, 16, 8, 8), 200, (3, 3), layout=NHWC, data_type=HALF, math=FMA), "gemm_128x128"),
     "planes": (convolution(PRECOMPUTED, (2, 20, 8, 8), 20, (1, 1), padding=0, math=FMA), "gemm_64x128"),
     "planes, half": (convolution(IMPLICIT, (1, 5, 4, 6), 20, (1, 1), padding=0, data_type=HALF, math=FMA), "gemm_64x64"),
-    "planes, double": (convolution(IMPLICIT, (2, 5, 3, 6), 5, (1, 1), padding=0, data_type=DOUBLE), "gemm_16x256"),
+    "planes, double": (convolution(PRECOMPUTED, (2, 5, 3, 6), 5, (1, 1), padding=0, data_type=DOUBLE), "gemm_16x256"),
     "double": (convolution(IMPLICIT, SMALL, 130, (3, 3), data_type=DOUBLE), "gemm_64x64"),
     "words": (convolution(IMPLICIT, (2, 8, 8, 8), 200, (3, 3), data_type=INT8, layout=NHWC), "gemm_128x128"),
     "unsigned words": (convolution(IMPLICIT, (2, 8, 5, 5), 8, (3, 3), data_type=UINT8, layout=NHWC), "gemm_16x256"),
@@ -139,17 +148,25 @@ SERVED = {
     "copy of the filter": (
         convolution(PRECOMPUTED, (1, 16, 6, 7), 8, (3, 3), layout=NHWC, filter_layout=NCHW), "repack_filter"
     ),
-    "copies of rows": (convolution(PRECOMPUTED, (2, 3, 9, 17), 40, (7, 7), data_type=HALF, stride=2), "repack_image_rows"),
-    "copies of rows, one channel": (
-        convolution(PRECOMPUTED, (2, 1, 9, 8), 5, (3, 3), data_type=HALF, layout=NHWC), "repack_image_rows"
+    "few channels": (convolution(PRECOMPUTED, (2, 3, 9, 17), 40, (7, 7), data_type=HALF, stride=2), "few_channels_words_positions_64"),
+    "few channels, odd distances": (
+        convolution(IMPLICIT, (2, 1, 9, 8), 5, (3, 3), data_type=HALF, layout=NHWC), "few_channels_elements_filters_32"
     ),
-    "copies of rows, TF32": (
-        convolution(PRECOMPUTED, (1, 6, 9, 8), 72, (3, 5), layout=NHWC, filter_layout=NCHW, groups=2, dilation=2), "repack_image_rows"
+    "few channels, odd distances, planes": (
+        convolution(IMPLICIT, (2, 3, 9, 8), 72, (3, 3), data_type=BFLOAT16), "few_channels_elements_positions_64"
     ),
-    "copies of rows, volume": (
-        convolution(PRECOMPUTED, (1, 4, 5, 4, 6), 20, (2, 3, 2), data_type=HALF, layout=NHWC, groups=2), "repack_image_rows"
+    "few channels, TF32": (
+        convolution(PRECOMPUTED, (1, 6, 9, 8), 72, (3, 5), layout=NHWC, filter_layout=NCHW, groups=2, dilation=2),
+        "few_channels_words_filters_64",
     ),
-    "too few rows": (convolution(PRECOMPUTED, SMALL, 40, (1, 1), data_type=HALF), "tensor_core_values_64"),
+    "few channels, TF32, planes": (convolution(IMPLICIT, (1, 3, 9, 8), 8, (3, 3)), "few_channels_words_positions_32"),
+    "few channels, volume": (
+        convolution(PRECOMPUTED, (1, 4, 5, 4, 6), 20, (2, 3, 2), data_type=HALF, layout=NHWC, groups=2), "few_channels_words_filters_32"
+    ),
+    "few channels, one tap": (convolution(PRECOMPUTED, SMALL, 40, (1, 1), data_type=HALF), "few_channels_elements_positions_64"),
+    "few channels, filters too large": (
+        convolution(IMPLICIT, (1, 3, 40, 40), 40, (37, 40), data_type=HALF, padding=0), "tensor_core_values_64"
+    ),
     "depthwise, planes": (convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6), "depthwise_strips"),
     "depthwise, stride 2": (convolution(IMPLICIT, (2, 6, 9, 7), 6, (3, 3), groups=6, stride=2), "depthwise_strips"),
     "depthwise, channels": (
@@ -213,6 +230,59 @@ def test_every_tile_of_the_copy_engine(monkeypatch, operation, tile):
     monkeypatch.setattr(made, "plans", {})
     monkeypatch.setattr(convolution_warp_specialized, "TILES", (tile,))
     assert check(made, operation) == [tile.kernel]
+
+
+TINY = (1, 8, 6, 6)
+SMALL_PRODUCTS = {
+    "float": convolution(IMPLICIT, TINY, 8, (3, 3), math=FMA),
+    "TF32, channels last": convolution(IMPLICIT, TINY, 8, (3, 3), layout=NHWC, blend=(0.5, -2.0)),
+    "half, backwards": backwards(convolution(IMPLICIT, TINY, 5, (3, 2), data_type=HALF, layout=NHWC, result=NCHW, stride=2)),
+    "bfloat16, groups": convolution(IMPLICIT, TINY, 6, (3, 3), data_type=BFLOAT16, groups=2, dilation=2),
+    "double, volume": convolution(IMPLICIT, (2, 2, 3, 4, 3), 3, (2, 3, 2), data_type=DOUBLE, blend=(1.0, 1.0)),
+    "one term": convolution(IMPLICIT, (3, 1, 5, 5), 3, (1, 1), padding=0),
+    "many terms": convolution(IMPLICIT, (1, 40, 3, 3), 5, (3, 3), data_type=HALF, padding=0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("unaligned", [False, True])
+@pytest.mark.parametrize("operation", SMALL_PRODUCTS.values(), ids=SMALL_PRODUCTS)
+def test_threads_for_all_products(backend, monkeypatch, operation, unaligned):
+    """Where the device has so many."""
+    monkeypatch.setattr(backend.device, "multiprocessors", 16)
+    assert check(backend, operation, unaligned) == ["convolution_small"]
+    monkeypatch.setattr(convolution_small, "RESIDENT", 0)
+    backend.plans.clear()
+    assert "convolution_small" not in check(backend, operation)
+
+
+FEW = {
+    "words, channels last": convolution(IMPLICIT, (2, 3, 21, 70), 40, (5, 5), data_type=HALF, layout=NHWC, stride=2, padding=2),
+    "words, planes": convolution(IMPLICIT, (2, 2, 21, 72), 40, (3, 4), data_type=HALF, stride=2, padding=1),
+    "elements, channels last": convolution(IMPLICIT, (1, 3, 7, 67), 8, (3, 3), data_type=HALF, layout=NHWC),
+    "elements, planes, flipped": backwards(convolution(IMPLICIT, (1, 3, 6, 40), 8, (3, 3), data_type=BFLOAT16, blend=(0.5, 2.0))),
+    "gaps between groups": convolution(IMPLICIT, (1, 8, 6, 40), 8, (3, 3), data_type=HALF, layout=NHWC, groups=2),
+    "TF32": convolution(IMPLICIT, (1, 3, 7, 66), 68, (3, 3), layout=NHWC),
+    "gaps between rows": with_pitch(convolution(IMPLICIT, (2, 3, 6, 37), 8, (3, 3), data_type=HALF, stride=2), 48),
+    "volume": convolution(IMPLICIT, (1, 2, 4, 5, 40), 8, (3, 3, 3), result=NHWC, padding=2, stride=2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", FEW.values(), ids=FEW)
+@pytest.mark.parametrize("rows, columns", [(1, 32), (2, 32), (1, 1000), (3, 1000), (1000, 1000)])
+def test_every_tile_of_few_channels(monkeypatch, operation, rows, columns):
+    """One block computes all tiles, of which the last are cut off."""
+
+    def tiles(self):
+        yield convolution_few_channels.Tile(min(rows, self.outputs[1]), min(columns, self.outputs[2]))
+
+    made = AcceleratedBackend("emulated")
+    monkeypatch.setattr(made.device, "seed", 5)
+    monkeypatch.setattr(made.device, "multiprocessors", 1)
+    monkeypatch.setattr(made, "plans", {})
+    monkeypatch.setattr(convolution_few_channels.FewChannels, "possible_tiles", tiles)
+    convolution_few_channels.geometry_of.cache_clear()
+    assert check(made, operation)[0].startswith("few_channels")
+    convolution_few_channels.geometry_of.cache_clear()
 
 
 def test_boxes_do_not_reach_across_images(backend, monkeypatch):
@@ -326,23 +396,26 @@ def test_ranking():
 @pytest.mark.parametrize("layout", [NCHW, NHWC])
 @pytest.mark.parametrize("data_type", [HALF, BFLOAT16, FLOAT])
 def test_ranking_of_first_layers(channels, taps, stride, layout, data_type):
-    """Copies of an image with few channels repay, unless its packs are whole already."""
+    """One kernel serves both."""
     backend = AcceleratedBackend("emulated")
     options = {"stride": stride, "padding": taps // 2, "layout": layout, "data_type": data_type}
     operations = [
-        convolution(algo, (64, channels, 224, 224), 64, (taps, taps), **options) for algo in (IMPLICIT, PRECOMPUTED)
+        convolution(algo, (64, channels, 224, 224), 64, (taps, taps), **options)
+        for algo in (IMPLICIT, PRECOMPUTED, EXPLICIT)
     ]
-    whole = (channels, data_type, layout) == (4, FLOAT, NHWC)
-    assert backend.preferred_algorithms(operations)[0].algo == (IMPLICIT if whole else PRECOMPUTED)
+    assert backend.preferred_algorithms(operations)[0].algo == IMPLICIT
+    assert backend.workspace_bytes(operations[1]) == 0
+    expected = [convolution_estimate.expected_seconds(operation, backend.device) for operation in operations]
+    assert expected[0] == expected[1] < expected[2]
 
 
 def test_copies_that_32_bits_do_not_count(backend):
     """The copy of a large image has more values than the image: beyond 2**31 the values are gathered."""
     needed = [
-        backend.workspace_bytes(convolution(PRECOMPUTED, (n, 1, 512, 512), 64, (3, 3), data_type=HALF))
-        for n in (1023, 1024)
+        backend.workspace_bytes(convolution(PRECOMPUTED, (n, 9, 512, 512), 64, (3, 3), data_type=HALF))
+        for n in (511, 512)
     ]
-    assert needed[0] > 1023 * 512 * 512 * 16 and needed[1] < 1024
+    assert needed[0] > 511 * 512 * 512 * 16 * 2 and needed[1] < 2048
 
 
 def test_time_is_measured(backend):

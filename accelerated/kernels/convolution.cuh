@@ -100,24 +100,24 @@ struct Epilogue {
   }
 };
 
-// Writes `count` results that lie `stride` apart, of filters `filter`, `filter + filter_step` and so on.
+// The results of `count` sums of filters `filter`, `filter + filter_step` and so on; their prior values lie `stride` apart
+// from `place` on.
 template <int WIDTH, class C, class T, class B, class S>
-__device__ __forceinline__ void finish(const Epilogue& e, const B* bias, const T* prior, T* y, long long offset, long long stride,
-                                       int count, unsigned filter, unsigned filter_step, const S (&sums)[WIDTH]) {
-  C alpha = e.alpha, beta = e.beta, values[WIDTH];
+__device__ __forceinline__ void find_results(const Epilogue& e, const B* bias, const T* prior, long long place, long long stride,
+                                             int count, unsigned filter, unsigned filter_step, const S (&sums)[WIDTH], C (&values)[WIDTH]) {
+  C alpha = e.alpha, beta = e.beta;
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) values[i] = alpha * static_cast<C>(sums[i]);
-  using Packed = Pack<T, WIDTH>;
-  bool whole = stride == 1 && count == WIDTH && reinterpret_cast<uintptr_t>(y + offset) % alignof(Packed) == 0;
   if (beta != C(0)) {
-    if (whole && reinterpret_cast<uintptr_t>(prior + offset) % alignof(Packed) == 0) {
-      Packed loaded = *reinterpret_cast<const Packed*>(prior + offset);
+    using Packed = Pack<T, WIDTH>;
+    if (stride == 1 && count == WIDTH && reinterpret_cast<uintptr_t>(prior + place) % alignof(Packed) == 0) {
+      Packed loaded = *reinterpret_cast<const Packed*>(prior + place);
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) values[i] += beta * load<C>(loaded.item[i]);
     } else {
 #pragma unroll
       for (int i = 0; i < WIDTH; i++)
-        if (i < count) values[i] += beta * load<C>(prior[offset + i * stride]);
+        if (i < count) values[i] += beta * load<C>(prior[place + i * stride]);
     }
   }
   if (e.biased) {
@@ -129,7 +129,16 @@ __device__ __forceinline__ void finish(const Epilogue& e, const B* bias, const T
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) values[i] = values[i] > C(0) ? values[i] : C(0);
   }
-  if (whole) {
+}
+
+// Writes the results, which lie like the prior values, to y.
+template <int WIDTH, class C, class T, class B, class S>
+__device__ __forceinline__ void finish(const Epilogue& e, const B* bias, const T* prior, T* y, long long offset, long long stride,
+                                       int count, unsigned filter, unsigned filter_step, const S (&sums)[WIDTH]) {
+  C values[WIDTH];
+  find_results<WIDTH, C>(e, bias, prior, offset, stride, count, filter, filter_step, sums, values);
+  using Packed = Pack<T, WIDTH>;
+  if (stride == 1 && count == WIDTH && reinterpret_cast<uintptr_t>(y + offset) % alignof(Packed) == 0) {
     Packed stored;
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) stored.item[i] = store<T>(values[i]);

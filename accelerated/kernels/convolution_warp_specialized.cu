@@ -33,7 +33,6 @@ struct Arguments {
   Divisor position_tiles, filter_tiles;  // tiles run over filters first, then positions, then groups
   int tiles, group_channels, channel_rounds;
   int boxes;      // results go through their map
-  int kept;       // every tile has the same rows of the filter, and a stage of the ring always the same ones of those
   Divisor plane;  // positions of an image
 };
 
@@ -78,7 +77,6 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
   __device__ __forceinline__ void produce() {
     const Convolution& c = a.convolution;
     const int height = c.filter[1].divisor, width = c.filter[2].divisor;
-    unsigned filled = 0;  // stages, in all
     for (unsigned index = blockIdx.x; index < a.tiles; index += gridDim.x) {
       const Tile tile = find_tile(index);
       unsigned at[4];
@@ -88,13 +86,12 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
       int tap = c.flipped ? height * width - 1 : 0;
       for (int down = 0; down < height; down++)
         for (int right = 0; right < width; right++, tap += c.flipped ? -1 : 1)
-          for (int round = 0; round < a.channel_rounds; round++, filled++) {
+          for (int round = 0; round < a.channel_rounds; round++) {
             unsigned char* to = stages + stage * STAGE_BYTES;
-            const bool has_filters = a.kept && filled >= STAGES;
             barrier_wait(&empty[stage], parity ^ 1);
-            barrier_arrive_with(&full[stage], has_filters ? POSITIONS * ROW_BYTES : STAGE_BYTES);
+            barrier_arrive_with(&full[stage], STAGE_BYTES);
             load_columns(to, a.image, &full[stage], channel + round * DEPTH, column, row, at[0], right * c.dilation[2], down * c.dilation[1]);
-            if (!has_filters) load_box(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, tap, filter);
+            load_box(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, tap, filter);
             advance(1);
           }
     }

@@ -184,6 +184,45 @@ template <class E, int N> __device__ __forceinline__ void begin_product(float (&
 #pragma unroll
   for (int k = 0; k < 4; k++) warpgroup_product<E, N>(sums, a + 2 * k, b + 2 * k);
 }
+// As above, over 32 bytes of a row, number `step` of four; the left operand's are in registers, as warp_product() has them for the
+// 16 rows of each warp. They must stay until the product is there.
+#define REGISTERS_PRODUCT_32(shape, transposition) \
+  asm volatile( \
+      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n32" shape " {" \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
+      "}, {%16, %17, %18, %19}, %20, add, 1, 1" transposition ";}" \
+      : \
+      "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
+      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]) \
+      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right))
+
+#define REGISTERS_PRODUCT_64(shape, transposition) \
+  asm volatile( \
+      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n64" shape " {" \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
+      "%24, %25, %26, %27, %28, %29, %30, %31" \
+      "}, {%32, %33, %34, %35}, %36, add, 1, 1" transposition ";}" \
+      : \
+      "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
+      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), \
+      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
+      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) \
+      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right))
+
+#define REGISTERS_PRODUCT(N)                                                                        \
+  if constexpr (std::is_same_v<E, half>) REGISTERS_PRODUCT_##N("k16.f32.f16.f16", ", 0");           \
+  else if constexpr (std::is_same_v<E, bfloat16>) REGISTERS_PRODUCT_##N("k16.f32.bf16.bf16", ", 0"); \
+  else REGISTERS_PRODUCT_##N("k8.f32.tf32.tf32", "")
+
+template <class E, int N> __device__ __forceinline__ void registers_product(float (&d)[N / 2], const unsigned (&left)[4], unsigned long long right) {
+  if constexpr (N == 32) { REGISTERS_PRODUCT(32); }
+  else { REGISTERS_PRODUCT(64); }
+}
+template <class E, int N> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
+  registers_product<E, N>(sums, left, describe_tile(right) | 2 * step);  // a tile's address ends in zeros
+}
+// Before products whose registers were written since the last ones began.
+__device__ __forceinline__ void registers_are_written() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Waits until at most PENDING groups of products are under way.
 template <int PENDING> __device__ __forceinline__ void wait_for_products() {
@@ -256,20 +295,27 @@ template <class E> __device__ __forceinline__ void warp_product(float (&d)[4], c
 #endif
 }
 
+// Sums of a warp's 16 rows += left * right over 32 bytes of a row, number `step` of four.
+template <class E, int N> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int n = 0; n < N / 8; n++) {
+    unsigned b[2];
+    load_matrices(b, swizzled(right, 8 * n + lane % 8, 2 * step + lane / 8 % 2));
+    float d[4] = {sums[4 * n], sums[4 * n + 1], sums[4 * n + 2], sums[4 * n + 3]};
+    warp_product<E>(d, left, b);
+#pragma unroll
+    for (int i = 0; i < 4; i++) sums[4 * n + i] = d[i];
+  }
+}
+__device__ __forceinline__ void registers_are_written() {}
+
 template <class E, int N> __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   for (int k = 0; k < 4; k++) {
     unsigned a[4];
     load_matrices(a, swizzled(left, 16 * warp + lane % 16, 2 * k + lane / 16));
-#pragma unroll
-    for (int n = 0; n < N / 8; n++) {
-      unsigned b[2];
-      load_matrices(b, swizzled(right, 8 * n + lane % 8, 2 * k + lane / 8 % 2));
-      float d[4] = {sums[4 * n], sums[4 * n + 1], sums[4 * n + 2], sums[4 * n + 3]};
-      warp_product<E>(d, a, b);
-#pragma unroll
-      for (int i = 0; i < 4; i++) sums[4 * n + i] = d[i];
-    }
+    begin_product<E, N>(sums, a, right, k);
   }
 }
 #ifdef EMULATED_CUDA

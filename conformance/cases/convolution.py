@@ -280,6 +280,13 @@ FEW_CHANNELS = {
     "turned": {"x": (1, 3, 9, 9), "w": (6, 3, 3, 4), "stride": (1, 3), "mode": Mode.CUDNN_CONVOLUTION},
     "padding beyond the filter": {"x": (1, 2, 4, 5), "w": (6, 2, 3, 3), "padding": (4, 5), "stride": (1, 2)},
     "volume": {"x": (1, 2, 4, 5, 6), "w": (3, 2, 2, 3, 3), "stride": (1, 1, 2)},
+    "two channels": {"x": (2, 2, 8, 8), "w": (40, 2, 3, 3), "stride": (2, 1)},
+    "five channels": {"x": (1, 5, 7, 6), "w": (33, 5, 2, 3), "stride": (1, 2), "padding": (1, 3)},
+    "six channels, turned": {"x": (1, 6, 7, 5), "w": (4, 6, 2, 3), "mode": Mode.CUDNN_CONVOLUTION},
+    "seven channels": {"x": (1, 7, 6, 8), "w": (72, 7, 3, 2), "stride": (2, 2)},
+    "stride beyond the filter": {"x": (2, 3, 9, 12), "w": (6, 3, 2, 2), "stride": (3, 3), "padding": (0, 1)},
+    "one tap": {"x": (3, 3, 5, 8), "w": (8, 3, 1, 1), "padding": (0, 0)},
+    "wide": {"x": (1, 1, 3, 1300), "w": (3, 1, 3, 5), "stride": (1, 2), "padding": (1, 2)},
 }
 
 
@@ -303,6 +310,19 @@ def test_few_channels(run, geometry, configuration, formats):
                             math_type=DEFAULT, alpha=0.5, beta=-2.0)  # fmt: skip
     run(operation)
     run(operation, inputs={"x": "special", "w": "near_one", "y": "normal"})
+
+
+@shows(f"{F}/c01", f"{F}/c02", f"{F}/c24", "cudnnConvolutionMode_t/c02")
+@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (0.5, -2.0)])
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize("configuration", FLOATING)
+def test_few_products(run, configuration, formats, alpha, beta):
+    """Fewer than a device has threads."""
+    blended: Any = {"configuration": configuration, "formats": formats, "alpha": alpha, "beta": beta}
+    run(convolution((1, 3, 5, 4), (2, 3, 3, 3), **blended, padding=(2, 1)))
+    run(convolution((2, 4, 5, 4), (4, 2, 3, 2), **blended, groups=2, stride=(2, 1), mode=Mode.CUDNN_CONVOLUTION))
+    special = {"x": "special", "w": "near_one", "y": "special"}
+    run(convolution((1, 2, 4, 5), (2, 2, 3, 3), **blended, dilation=(1, 2), padding=(0, 1)), inputs=special)
 
 
 @shows(f"{F}/c02")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_t, cudnnReorderType_t
+from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnMathType_t, cudnnNanPropagation_t, cudnnReorderType_t
 from dualdnn.api.operations import ActivationSpec, ConvolutionBiasActivationForward, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NCHW_VECT_C, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
@@ -108,6 +108,17 @@ def test_algorithms(run, algo):
 )  # fmt: skip
 def test_geometries(run, options):
     run(fused(**options, alpha1=0.5, alpha2=2.0))
+
+
+@shows(f"{B}/c01", f"{B}/c03")
+@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"])
+@pytest.mark.parametrize("formats", [NCHW, NHWC, (NHWC, NHWC, NCHW)], ids=by_name)
+@pytest.mark.parametrize("x, w", [((2, 3, 11, 9), (70, 3, 3, 3)), ((1, 1, 6, 10), (5, 1, 3, 3))], ids=["three", "one"])
+def test_few_channels(run, configuration, formats, x, w):
+    """On tensor cores, where z and y end within a pack."""
+    for alpha2, stride in ((0.0, (1, 1)), (-0.5, (2, 2))):
+        run(fused(configuration, x=x, w=w, formats=formats, stride=stride, alpha1=0.5, alpha2=alpha2, algo=PRECOMP,
+                  math_type=cudnnMathType_t.CUDNN_DEFAULT_MATH))  # fmt: skip
 
 
 @shows(f"{B}/c02")
