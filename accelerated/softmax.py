@@ -20,22 +20,42 @@ HELD = {True: 2, False: 8}  # packs of a group: wide, narrow
 DEPTH = 4  # groups on their way to a thread
 CLUSTERS = (8, 16)  # blocks of a cluster: what every GPU with clusters has, and what some have
 SHORT = 8  # most elements of a lane in a tile
+SHORT_COLUMN, MOST_VALUES = 4, 32  # most positions and values that a thread has in registers
 
 REGISTER_PACKS = {True: (4, 2), False: (8, 8)}  # most packs of a lane in registers: wide, narrow; by inputs
-LEAST_REGISTER_LINE = 33  # elements from which narrow lines stay in registers; shorter ones make better tiles,
+LEAST_REGISTER_LINE = (
+    97,
+    33,
+)  # elements, by inputs, from which narrow lines stay in registers; shorter ones make tiles,
 LEAST_REGISTER_BYTES = 4  # and so do smaller elements
 
 WARP = 32
 LANES_THREADS = 128
 TILE_THREADS = 256
 BLOCK_THREADS = (128, 512)  # fewest and most
-COLUMNS_THREADS = 256
+COLUMNS_THREADS, FEW_SHARES = 256, 8  # half as many threads where so few or fewer share a column
 PER_LANE = 8  # packs of a short line that a lane should take
 PER_THREAD = {True: 4, False: 8}  # of a longer line, a thread: wide, narrow
 ROW_BYTES, LEAST_ROW_BYTES = 128, 32  # of a row that a block over columns takes
 LONG_COLUMN = 1024  # positions from which on a cluster shares a column
-TILE_BYTES = 8 * 1024
+TILE_BYTES = 16 * 1024  # of all inputs
+BUSY_THREADS = 4 * 128  # of a multiprocessor, from which on lines need no more lanes
 BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks of a multiprocessor overlap reads and writes
+
+# As in kernels/softmax_stream.cu
+STREAM_PACKS, MOST_BLOCKS, MOST_COLUMNS = 2, 192, 64
+OPEN = {False: 16, True: 4}  # bundles on their way through a block: of lines, of columns
+AHEAD = (4, 2)  # tiles on their way; fewer where that leaves time for blocks to agree
+STREAM_HELPERS = 4  # warps
+STREAM_FIELDS = ("across", "chunk", "steps", "ahead", "delay", "workers")
+STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
+LEAST_STREAM_LINE = 300 * 1000  # bytes of all inputs; clusters serve shorter lines as well, unless there are many
+# Of all inputs, a multiprocessor: many lines; long lines by inputs; of halves with two inputs
+MANY_STREAM_BYTES, LEAST_STREAM_BYTES, LEAST_STREAM_HALVES = 700 * 1024, (120 * 1024, 180 * 1024), 384 * 1024
+AGREEMENT_BYTES = 96 * 1024  # that a multiprocessor reads while blocks agree
+# Measured costs of a bundle beside its tiles, in bytes: lines that start anywhere, lines at whole packs, columns
+LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
+MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
 
 
 @dataclass(frozen=True)
@@ -82,7 +102,7 @@ def _lanes(problem: Problem, device: Any, per_lane: int) -> int:
     size = _power_of_two(_ceil(length, per_lane))
     if problem.wide:
         size = max(size, min(_power_of_two(length), 4))  # 64 neighbouring bytes, where a line has them
-    while size < WARP and size < length and problem.lines * size < 4 * device.multiprocessors * LANES_THREADS:
+    while size < WARP and size < length and problem.lines * size < device.multiprocessors * BUSY_THREADS:
         size *= 2
     return size
 
@@ -119,14 +139,16 @@ def _column_team(problem: Problem, device: Any, width: int, blocks: int) -> Team
     clustered = problem.length >= LONG_COLUMN
     blocks = blocks if clustered else 1
     length, each = _ceil(problem.length, blocks), 2 * PER_THREAD[problem.wide]
-    across = max(ROW_BYTES // problem.pack_bytes, COLUMNS_THREADS // _power_of_two(_ceil(length, each)))
-    across = min(across, COLUMNS_THREADS // 4 if length > each else COLUMNS_THREADS, _power_of_two(problem.lines))
+    shares = _power_of_two(_ceil(length, each))
+    most = COLUMNS_THREADS // 2 if problem.wide and 1 < shares <= FEW_SHARES else COLUMNS_THREADS
+    across = max(ROW_BYTES // problem.pack_bytes, most // shares)
+    across = min(across, most // 4 if length > each else most, _power_of_two(problem.lines))
     busy = device.multiprocessors * 3 // 4 if clustered else 2 * device.multiprocessors
     while across * problem.pack_bytes > LEAST_ROW_BYTES and _ceil(problem.lines, across) * blocks < busy:
         across //= 2
     if _ceil(problem.lines, across) * blocks < busy:
         each = HELD[problem.wide]
-    shares = max(min(_power_of_two(_ceil(length, each)), COLUMNS_THREADS // across), _ceil(WARP, across))
+    shares = max(min(_power_of_two(_ceil(length, each)), most // across), _ceil(WARP, across))
     threads = across * shares
     groups = _ceil(problem.length, shares * blocks * HELD[problem.wide])
     parts = (threads // max(across, WARP) + (blocks if clustered else 0)) * across * (width if problem.wide else 1)
@@ -134,12 +156,66 @@ def _column_team(problem: Problem, device: Any, width: int, blocks: int) -> Team
     return Team(kind, threads, _ceil(problem.lines, across) * blocks, across, groups, parts, blocks)
 
 
-def _tile(lines: int, length: int, scalar_bytes: int, device: Any) -> tuple[int, int]:
+def _tile(lines: int, length: int, line_bytes: int, device: Any) -> tuple[int, int]:
     """Lanes of a line, and lines of a tile."""
     lanes = _power_of_two(_ceil(length, SHORT))
     at_once = TILE_THREADS // lanes
-    rounds = min(TILE_BYTES // (at_once * length * scalar_bytes), _ceil(lines, at_once) // (4 * device.multiprocessors))
+    rounds = min(TILE_BYTES // (at_once * line_bytes), _ceil(lines, at_once) // (4 * device.multiprocessors))
     return lanes, at_once * max(rounds, 1)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """blocks: of a group. across: packs of lines side by side. chunk: packs of a line that a block takes, in so many
+    steps; tiles: that shared memory holds; ahead: of them on their way. delay: steps between the statistic and the result
+    of a tile."""
+
+    blocks: int
+    warps: int
+    across: int
+    chunk: int
+    steps: int
+    tiles: int
+    ahead: int
+    delay: int
+    shared_bytes: int
+
+
+def _stream(problem: Problem, device: Any, statistic_bytes: int, line_bytes: int, width: int = 0) -> Stream | None:
+    """The way that takes least time, counted in bytes that a block reads. width: lines of a pack of lines, 0: of a line.
+    line_bytes: what a bundle costs beside its tiles."""
+    across = min(2 * ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, _power_of_two(problem.lines)) if width else 1
+    bundles, columns = _ceil(problem.lines, across), across * width or 1
+    unit = 1 if width else 8  # packs: 128 bytes
+    if device.multiprocessors > MOST_BLOCKS:
+        return None
+    for warps in STREAM_WARPS:
+        best: tuple[float, Stream] | None = None
+        workers = warps * WARP
+        tile_bytes = workers * STREAM_PACKS * PACK_BYTES
+        parts = workers // max(across, WARP) if width else workers
+        opened = OPEN[width > 0]
+        exchange = (2 * parts + opened) * columns * statistic_bytes + (3 * opened + 4) * 8
+        tiles = (device.shared_bytes_per_block - exchange) // tile_bytes
+        for blocks in range(1, device.multiprocessors + 1):
+            chunk = _ceil(problem.length + (width == 0), unit * blocks) * unit  # a line may start within a pack
+            steps = _ceil(chunk * across, workers * STREAM_PACKS // problem.inputs)
+            wanted = steps + _ceil(AGREEMENT_BYTES, tile_bytes)
+            missing = max(wanted + AHEAD[0] - tiles, 0)
+            ahead = AHEAD[missing > 0]
+            delay = min(wanted, tiles - ahead, opened * steps - 2)
+            if delay < steps:
+                continue
+            rounds = _ceil(bundles, device.multiprocessors // blocks)
+            lacking = MISSING * (missing + 1) if missing else 0
+            walked = (steps + lacking) * tile_bytes + chunk * across  # tiles; of equally many, the least full
+            time = rounds * (walked + line_bytes) + delay * tile_bytes / 2
+            if best is None or time < best[0]:
+                shared_bytes = tiles * tile_bytes + exchange
+                best = time, Stream(blocks, warps, across, chunk, steps, tiles, ahead, delay, shared_bytes)
+        if best:
+            return best[1]
+    return None
 
 
 @dataclass(frozen=True)
@@ -185,6 +261,20 @@ def _walk(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec], 
     return Walk(line, layout(along, width) if wide else position, False, wide, wide and aligned, dense)
 
 
+def _streams(walk: Walk, problem: Problem, scalar_bytes: int, device: Any) -> bool:
+    """Whether lines are so long, equally far apart and so many that a stream was measured to take less time."""
+    line_bytes = problem.length * problem.pack_bytes * problem.inputs
+    share = problem.lines * line_bytes // device.multiprocessors
+    least = LEAST_STREAM_BYTES[problem.inputs - 1]
+    if walk.columns:
+        return walk.wide and problem.length >= LONG_COLUMN and share >= least
+    if line_bytes <= LEAST_STREAM_LINE:
+        least = MANY_STREAM_BYTES
+    elif problem.inputs == 2 and scalar_bytes == 2:
+        least = LEAST_STREAM_HALVES
+    return walk.wide and walk.lines.outer_rank == 0 and line_bytes > BLOCK_BYTES and share >= least
+
+
 def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str) -> Plan:
     operands = operation.operands
     specs = [operation.tensor(name) for name in operands]
@@ -193,10 +283,20 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     walk = _walk(operation, specs, width)
     lines, length = walk.lines.packs, walk.along.row
 
-    def launch(name: str, threads: int, grid: int, team: int, kept: int, shared_bytes: int, blocks: int = 1) -> Launch:
+    def launch(
+        name: str,
+        threads: int,
+        grid: int,
+        team: int,
+        kept: int,
+        shared_bytes: int,
+        blocks: int = 1,
+        stream: tuple[int, ...] = (0, 0, 0, 0, 0, 0),
+    ) -> Launch:
         definitions = {"CLUSTER_BLOCKS": str(blocks)} if blocks > CLUSTERS[0] else {}
         types = type_definitions(specs[-1].scalar_type, operation, **definitions)
-        function = device.function("softmax.cu", f"{kernel}_{name}", types)
+        source = "softmax_stream.cu" if any(stream) else "softmax.cu"
+        function = device.function(source, f"{kernel}_{name}", types)
         arguments = structure(
             *pointers(len(operands)),
             ("lines", walk.lines),
@@ -205,22 +305,33 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             ("algorithm", c_int(operation.algorithm)),
             ("team", c_uint(team)),
             ("kept", c_uint(kept)),
+            *((name, c_uint(value)) for name, value in zip(STREAM_FIELDS, stream, strict=True)),
         )
-        return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes)
+        return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream))
 
     pack_bytes = PACK_BYTES if walk.wide and walk.aligned else scalar_bytes
     short = Problem(lines, -(-length * scalar_bytes // pack_bytes), pack_bytes > scalar_bytes, pack_bytes, inputs)
     most = REGISTER_PACKS[short.wide][inputs - 1]
     whole = length * scalar_bytes % pack_bytes == 0 and walk.along.outer_rank == 0
-    held = length >= LEAST_REGISTER_LINE and (scalar_bytes >= LEAST_REGISTER_BYTES or not walk.dense)
+    held = length >= LEAST_REGISTER_LINE[inputs - 1] and (scalar_bytes >= LEAST_REGISTER_BYTES or not walk.dense)
     if not walk.columns and whole and short.length <= WARP * most and (short.wide or held):
         lanes = _lanes(short, device, most)
         name = f"{'wide' if short.wide else 'narrow'}_registers"
         grid = _ceil(lines * lanes, LANES_THREADS)
         return Plan(operation, [launch(name, LANES_THREADS, grid, lanes, _ceil(short.length, lanes), 0)])
 
+    lanes = width if walk.wide else 1
+    if (
+        walk.columns
+        and length <= SHORT_COLUMN
+        and length * lanes * inputs <= MOST_VALUES
+        and walk.along.outer_rank == 0
+    ):
+        name = f"{'wide' if walk.wide else 'narrow'}_short_columns"
+        return Plan(operation, [launch(name, LANES_THREADS, _ceil(lines, LANES_THREADS), 1, length, 0)])
+
     if walk.dense and not walk.aligned and length <= SHORT * WARP:
-        lanes, of_tile = _tile(lines, length, scalar_bytes, device)
+        lanes, of_tile = _tile(lines, length, length * scalar_bytes * inputs, device)
         tile_bytes = _ceil(of_tile * length * scalar_bytes, PACK_BYTES) * PACK_BYTES
         tiles = launch("tile", TILE_THREADS, _ceil(lines, of_tile), lanes, of_tile, tile_bytes * inputs)
         return Plan(operation, [tiles])
@@ -230,6 +341,18 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         packs += 1  # a line that starts anywhere
     pack_bytes = PACK_BYTES if walk.wide else scalar_bytes
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
+    if _streams(walk, problem, scalar_bytes, device):
+        line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
+        statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
+        way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0)
+        if way:
+            name, workers = f"{'columns' if walk.columns else 'lines'}_stream", way.warps * WARP
+            numbers = (way.across, way.chunk, way.steps, way.ahead, way.delay, workers)
+            threads = workers + STREAM_HELPERS * WARP
+            step = launch(
+                name, threads, device.multiprocessors, way.blocks, way.tiles, way.shared_bytes, stream=numbers
+            )
+            return Plan(operation, [step])
     held = CLUSTERS[0] * device.shared_bytes_per_block  # of a line, by a cluster
     large = walk.columns or packs * pack_bytes * inputs > held or lines * CLUSTERS[0] < device.multiprocessors
     for blocks in reversed(CLUSTERS[: 1 + large]) if _has_clusters(device) else (1,):

@@ -113,6 +113,39 @@ def test_more_than_threads_can_keep(trial, mode):
     trial(backward(ACCURATE, mode, spec))
 
 
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims", [(8, 2, 131, 132), (19, 3, 109, 107), (34, 1, 197, 187)],
+                         ids=lambda d: "x".join(map(str, d)))  # fmt: skip
+def test_many_long_lines(trial, dims, data_type):
+    """So many that they pass through shared memory in a stream, more than are on their way at once; some start anywhere."""
+    spec = TensorSpec.packed(data_type, dims)
+    trial(forward(FAST, INSTANCE, spec, alpha=1024.0))
+    trial(forward(ACCURATE, INSTANCE, spec, alpha=1024.0, beta=0.5), aliases={"y": "x"})
+    trial(forward(LOG, INSTANCE, spec), inputs={"x": "special"})
+    trial(backward(ACCURATE, INSTANCE, spec, alpha=0.25))
+    trial(backward(LOG, INSTANCE, spec, alpha=2**-10, beta=1.0), aliases={"dx": "dy"})
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims", [(1, 1201, 1, 32), (1, 1100, 1, 16), (1, 1201, 4, 16), (1, 1100, 2, 16), (5, 1030, 2, 12)],
+                         ids=lambda d: "x".join(map(str, d)))  # fmt: skip
+def test_many_long_columns(trial, dims, data_type):
+    """So long that several blocks share neighbouring lines; fewer and more of these than a block takes side by side."""
+    spec = TensorSpec.packed(data_type, dims)
+    trial(forward(FAST, CHANNEL, spec, alpha=1024.0))
+    trial(forward(ACCURATE, CHANNEL, spec, alpha=1024.0, beta=0.5), aliases={"y": "x"})
+    trial(forward(LOG, CHANNEL, spec), inputs={"x": "special"})
+    trial(backward(ACCURATE, CHANNEL, spec, alpha=0.25))
+    trial(backward(LOG, CHANNEL, spec, alpha=2**-10, beta=1.0), aliases={"dx": "dy"})
+
+
+@pytest.mark.parametrize("dims", [(5, 4, 470, 481), (2, 19001, 8, 16)], ids=lambda d: "x".join(map(str, d)))
+def test_lines_that_a_whole_device_shares(trial, dims):
+    mode = CHANNEL if dims[1] > 1000 else INSTANCE
+    trial(forward(ACCURATE, mode, TensorSpec.packed(FLOAT, dims), alpha=1024.0))
+    trial(backward(ACCURATE, mode, TensorSpec.packed(HALF, dims), alpha=0.25))
+
+
 @pytest.mark.parametrize("length", [2, 3, 5, 7, 10, 11, 13, 15, 50, 67, 131, 255])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
 def test_many_short_lines(trial, data_type, length):

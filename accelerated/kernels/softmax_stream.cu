@@ -1,0 +1,378 @@
+// Softmax over long lines, forward (3.2.96) and backward (4.1.19), in a stream: reads, agreements and writes overlap.
+//
+// There is one block a multiprocessor. Groups of blocks (`team`) share the lines, or bundles of neighbouring lines (`across`
+// packs of them): a group takes every `groups`-th, and each of its blocks one chunk of it. The workers of a block walk its
+// tiles, `steps` of each chunk, chunk after chunk: a tile is read `ahead` steps ahead into a ring in shared memory, takes
+// part in the statistic of its line, and is written from there `delay` steps later. In between, the other warps agree with
+// those of the other blocks: one publishes the block's part of the statistic, the others wait for the parts of all blocks,
+// which all blocks merge in the same order.
+//
+// All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. They run alone:
+// each takes most of the shared memory of its multiprocessor. So the board through which blocks agree belongs to one launch
+// at a time, whatever stream it is in.
+//
+// Floor: bytes, as in softmax.cu, and each moves once. What limits: the first chunk is read before anything is written, the
+// last is written after everything is read, and lines of more than the shared memory of all multiprocessors do not fit.
+#include "softmax.cuh"
+#include "tensor_maps.cuh"
+
+// As in softmax.py
+constexpr int STREAM_PACKS = 2;                 // that a worker takes in a step, of all inputs together
+constexpr int LONG_AHEAD = 4, SHORT_AHEAD = 2;  // tiles on their way: `ahead` is one of these
+constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;  // lines of a bundle
+constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
+constexpr int STREAM_THREADS = 640;                           // at most
+// Bundles of a block between the first read and the last write.
+template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
+
+// A statistic on its way to other blocks. Each 32 bits come with the number of the bundle (within the launch, from 1 on) in
+// one access of 8 bytes: who finds the number has the value.
+constexpr int WORDS = sizeof(Statistic) / sizeof(unsigned);
+struct alignas(16) Slot { unsigned long long word[WORDS]; };
+
+// A block publishes bundle i + SLOTS when all blocks have read bundle i: it has then begun to write bundle i + SLOTS - OPEN,
+// for which all blocks had published that, so that they had begun to write bundle i + SLOTS - 2 * OPEN.
+template <bool COLUMNS> constexpr unsigned SLOTS = 2 * OPEN<COLUMNS> + 2;
+
+// Launches take the halves in turns, and each leaves the other one cleared. All zero at first.
+template <bool COLUMNS> struct Board {
+  // Of every block its parts; with columns, then the whole statistics that it has merged.
+  Slot slots[2][SLOTS<COLUMNS>][MOST_BLOCKS][COLUMNS ? 2 * MOST_COLUMNS : 1];
+  unsigned long long arrivals, departures;  // of blocks, of their helpers, of all launches ever
+};
+__device__ Board<false> board_of_lines;
+__device__ Board<true> board_of_columns;
+template <bool COLUMNS> __device__ __forceinline__ Board<COLUMNS>& board() {
+  if constexpr (COLUMNS) return board_of_columns;
+  else return board_of_lines;
+}
+
+#ifdef EMULATED_CUDA
+inline void write_slot(Slot* slot, Slot value) { *slot = value; }
+inline Slot read_slot(const Slot* slot) { return *slot; }
+inline unsigned long long count_of(const unsigned long long* counter) { return *counter; }
+#else
+__device__ __forceinline__ void write_slot(Slot* slot, const Slot& value) {
+#pragma unroll
+  for (int i = 0; i < WORDS; i += 2)
+    asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(&slot->word[i]), "l"(value.word[i]), "l"(value.word[i + 1]) : "memory");
+}
+__device__ __forceinline__ Slot read_slot(const Slot* slot) {
+  Slot value;
+#pragma unroll
+  for (int i = 0; i < WORDS; i += 2)
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(value.word[i]), "=l"(value.word[i + 1]) : "l"(&slot->word[i]) : "memory");
+  return value;
+}
+__device__ __forceinline__ unsigned long long count_of(const unsigned long long* counter) {
+  unsigned long long value;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(counter) : "memory");
+  return value;
+}
+#endif
+
+union StatisticWords {
+  unsigned word[WORDS];
+  Statistic statistic;
+  __device__ __forceinline__ StatisticWords() {}
+};
+__device__ __forceinline__ Slot to_slot(Statistic statistic, unsigned number) {
+  StatisticWords words;
+  words.statistic = statistic;
+  Slot slot;
+#pragma unroll
+  for (int i = 0; i < WORDS; i++) slot.word[i] = static_cast<unsigned long long>(number) << 32 | words.word[i];
+  return slot;
+}
+__device__ __forceinline__ bool holds(const Slot& slot, unsigned number) {
+  bool all = true;
+#pragma unroll
+  for (int i = 0; i < WORDS; i++) all = all && slot.word[i] >> 32 == number;
+  return all;
+}
+__device__ __forceinline__ Statistic from_slot(const Slot& slot) {
+  StatisticWords words;
+#pragma unroll
+  for (int i = 0; i < WORDS; i++) words.word[i] = static_cast<unsigned>(slot.word[i]);
+  return words.statistic;
+}
+
+// Merges parts at once: their exponentials do not wait for each other, and lines wait for this.
+template <class Rule, int N> __device__ __forceinline__ void merge(const Rule& rule, Statistic& total, Statistic (&part)[N]) {
+  if (rule.has_top()) {
+    COMPUTE top = total.top;
+#pragma unroll
+    for (int j = 0; j < N; j++) top = max(top, part[j].top);
+    rule.raise(total, top);
+#pragma unroll
+    for (int j = 0; j < N; j++) rule.raise(part[j], top);
+  }
+#pragma unroll
+  for (int j = 0; j < N; j++) total.sum += part[j].sum;
+}
+
+template <class Rule, bool COLUMNS> struct Stream {
+  static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;
+  static constexpr unsigned OPEN = ::OPEN<COLUMNS>, SLOTS = ::SLOTS<COLUMNS>;
+  using Packs = WidePacks<Rule, COLUMNS, HELD>;
+  using Place = typename Packs::Place;
+  static constexpr int LANES = Packs::LANES;
+
+  // What the warps of a block share; bundle i of the block is at i modulo the size. Statistics lie behind it.
+  struct Exchange {
+    Barrier reduced[2], published[OPEN], merged[OPEN], agreed[OPEN], opened;
+    unsigned long long launch;
+  };
+
+  const Arguments<INPUTS>& a;
+  const Rule rule;
+  Exchange& exchange;
+  unsigned group, groups, member;  // of the group; a block without one has no bundles
+  unsigned bundles;                // of the group
+  unsigned log_across, columns;    // lines of a bundle
+  unsigned parts;                  // statistics of every line that workers hand over
+
+  __device__ __forceinline__ Stream(const Arguments<INPUTS>& arguments)
+      : a(arguments), rule{Algorithm(a.algorithm), a.alpha},
+        exchange(*reinterpret_cast<Exchange*>(shared_memory + a.kept * STREAM_PACKS * a.workers * sizeof(Place))),
+        group(blockIdx.x / a.team), groups(gridDim.x / a.team), member(blockIdx.x - group * a.team), log_across(exponent_of(a.across)) {
+    const unsigned all = (a.lines.packs + a.across - 1) >> log_across;
+    bundles = group < groups && group < all ? (all - group - 1) / groups + 1 : 0;
+    columns = COLUMNS ? a.across * LANES : 1;
+    parts = COLUMNS ? a.workers / max(a.across, 32u) : a.workers;
+  }
+  __device__ __forceinline__ Statistic* lines_of(unsigned i) const { return reinterpret_cast<Statistic*>(&exchange + 1) + i % OPEN * columns; }
+  __device__ __forceinline__ Statistic* parts_of(unsigned i) const { return lines_of(0) + (OPEN + i % 2 * parts) * columns; }
+  static __device__ __forceinline__ int phase(unsigned i, unsigned size) { return i / size & 1; }
+
+  __device__ __forceinline__ void move_to(Packs& packs, unsigned i) const {
+    const unsigned index = group + i * groups;
+    if constexpr (COLUMNS) {
+      const unsigned pack = (index << log_across) + (threadIdx.x & (a.across - 1));
+      packs = Packs(a, min(pack, a.lines.packs - 1));
+      packs.end_at(pack < a.lines.packs ? (member + 1) * a.chunk : 0);
+    } else {
+      packs.move_to(index);
+      packs.end_at((member + 1) * a.chunk);
+    }
+  }
+
+  // Workers. Every thread reads and writes only places of its own, those of the tiles in turns.
+  __device__ __forceinline__ void work() const {
+    const unsigned size = a.workers >> log_across, round = size * HELD, tiles = bundles * a.steps;
+    const unsigned first = member * a.chunk + (threadIdx.x >> log_across), tile_places = HELD * INPUTS * a.workers;
+    Place* const places = reinterpret_cast<Place*>(shared_memory) + threadIdx.x;
+    struct Cursor {
+      unsigned bundle = 0, step = 0, tile = 0;
+      __device__ __forceinline__ void advance(const Arguments<INPUTS>& a) {
+        if (++step == a.steps) step = 0, bundle++;
+        if (++tile == a.kept) tile = 0;
+      }
+    } read, reduced, written;
+
+    Packs reading(a, 0), writing = reading;
+    auto fetch = [&](unsigned tile) {
+      if (tile < tiles) {
+        if (read.step == 0) move_to(reading, read.bundle);
+        reading.fetch(first + read.step * round, size, places + read.tile * tile_places, a.workers);
+        read.advance(a);
+      }
+      commit();
+    };
+#pragma unroll 1
+    for (unsigned tile = 0; tile < a.ahead; tile++) fetch(tile);
+
+    Statistic statistic[LANES], agreed[LANES];
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
+#pragma unroll 1
+    for (unsigned step = 0; step < tiles + a.delay; step++) {
+      if (step < tiles) {
+        COMPUTE values[INPUTS][HELD * WIDTH];
+        if (a.ahead == LONG_AHEAD) arrived<LONG_AHEAD - 1>();
+        else arrived<SHORT_AHEAD - 1>();
+        reading.take(0, 0, places + reduced.tile * tile_places, a.workers, values);
+        rule.add(statistic, values);
+        if (reduced.step == a.steps - 1) hand_over(statistic, reduced.bundle);
+        reduced.advance(a);
+      }
+      if (step >= a.delay) {
+        if (written.step == 0) {
+          move_to(writing, written.bundle);
+          barrier_wait(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
+          const Statistic* lines = lines_of(written.bundle) + (COLUMNS ? (threadIdx.x & (a.across - 1)) * LANES : 0);
+#pragma unroll
+          for (int lane = 0; lane < LANES; lane++) agreed[lane] = lines[lane];
+        }
+        writing.write(rule, agreed, first + written.step * round, size, places + written.tile * tile_places, a.workers);
+        written.advance(a);
+      }
+      fetch(step + a.ahead);
+    }
+  }
+  // Gives a worker's statistic of a bundle to the warp that publishes, and begins another.
+  __device__ __forceinline__ void hand_over(Statistic (&statistic)[LANES], unsigned i) const {
+    if (i >= 2) barrier_wait(&exchange.published[(i - 2) % OPEN], phase(i - 2, OPEN));  // which had the same places
+    if constexpr (COLUMNS) {
+      merge_lanes(rule, statistic, a.across, 32);
+      if ((threadIdx.x & (max(a.across, 32u) - 1)) < a.across) {
+        Statistic* part = parts_of(i) + (threadIdx.x >> max(log_across, 5u)) * columns + (threadIdx.x & (a.across - 1)) * LANES;
+#pragma unroll
+        for (int lane = 0; lane < LANES; lane++) part[lane] = statistic[lane];
+      }
+    } else {
+      parts_of(i)[threadIdx.x] = statistic[0];
+    }
+    __syncwarp();
+    if ((threadIdx.x & 31) == 0) barrier_arrive(&exchange.reduced[i % 2]);
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
+  }
+
+  // Of the parts of the block those from `first` on that lie `stride` apart.
+  __device__ __forceinline__ Statistic of_block(unsigned i, unsigned first, unsigned stride) const {
+    constexpr int MOST = STREAM_THREADS / 32 - HELPERS;
+    Statistic total = rule.empty(), part[MOST];
+#pragma unroll
+    for (int j = 0; j < MOST; j++) part[j] = first + j * stride < parts * columns ? parts_of(i)[first + j * stride] : rule.empty();
+    merge(rule, total, part);
+    return total;
+  }
+  // A warp: the block's part of every bundle.
+  __device__ __forceinline__ void publish() const {
+    const unsigned lane = threadIdx.x & 31;
+    Board<COLUMNS>& board = ::board<COLUMNS>();
+    if (lane == 0) {
+      // Blocks of earlier launches have left the board.
+      const unsigned long long launch = atomicAdd(&board.arrivals, 1ull) / gridDim.x;
+      while (count_of(&board.departures) < launch * gridDim.x * HELPERS) {}
+      exchange.launch = launch;
+      barrier_arrive(&exchange.opened);
+    }
+    barrier_wait(&exchange.opened, 0);
+    const unsigned half = exchange.launch & 1;
+    constexpr unsigned OF_BLOCK = COLUMNS ? 2 * MOST_COLUMNS : 1;
+#pragma unroll 1
+    for (unsigned i = lane; i < SLOTS * OF_BLOCK; i += 32) write_slot(&board.slots[half ^ 1][i / OF_BLOCK][blockIdx.x][i % OF_BLOCK], Slot{});
+#pragma unroll 1
+    for (unsigned i = 0; i < bundles; i++) {
+      Slot* slots = board.slots[half][i % SLOTS][blockIdx.x];
+      barrier_wait(&exchange.reduced[i % 2], phase(i, 2));
+      if constexpr (COLUMNS) {
+        for (unsigned column = lane; column < columns; column += 32) write_slot(slots + column, to_slot(of_block(i, column, columns), i + 1));
+        __syncwarp();
+      } else {
+        Statistic total[1] = {of_block(i, lane, 32)};
+        merge_lanes(rule, total, 1, 32);
+        if (lane == 0) write_slot(slots, to_slot(total[0], i + 1));
+      }
+      if (lane == 0) barrier_arrive(&exchange.published[i % OPEN]);
+    }
+  }
+
+  // A lane's share of the parts of a line.
+  __device__ __forceinline__ Statistic collected(unsigned half, unsigned i, unsigned column) const {
+    constexpr int BATCH = 2;
+    const auto* slots = board<COLUMNS>().slots[half][i % SLOTS] + (blockIdx.x - member);
+    Statistic total = rule.empty();
+#pragma unroll 1
+    for (unsigned block = threadIdx.x & 31; block < a.team; block += 32 * BATCH) {
+      Slot slot[BATCH];
+      bool complete;
+      do {
+        complete = true;
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+          if (block + 32 * j < a.team) slot[j] = read_slot(slots[block + 32 * j] + column);
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+          if (block + 32 * j < a.team) complete = complete && holds(slot[j], i + 1);
+      } while (!complete);
+      Statistic part[BATCH];
+#pragma unroll
+      for (int j = 0; j < BATCH; j++) part[j] = block + 32 * j < a.team ? from_slot(slot[j]) : rule.empty();
+      merge(rule, total, part);
+    }
+    return total;
+  }
+  // The statistic of a line from the parts of all blocks, by a warp.
+  __device__ __forceinline__ Statistic whole(unsigned half, unsigned i, unsigned column) const {
+    Statistic total[1] = {collected(half, i, column)};
+    __syncwarp();
+    merge_lanes(rule, total, 1, 32);
+    rule.finish(total[0]);
+    return total[0];
+  }
+  // The other warps: every COLLECTORS-th line.
+  __device__ __forceinline__ void collect(unsigned collector) const {
+    const unsigned lane = threadIdx.x & 31;
+    barrier_wait(&exchange.opened, 0);
+    const unsigned half = exchange.launch & 1;
+#pragma unroll 1
+    for (unsigned i = COLUMNS ? 0 : collector; i < bundles; i += COLUMNS ? 1 : COLLECTORS) {
+      barrier_wait(&exchange.published[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
+      if constexpr (COLUMNS) {
+        // Each block merges some lines, for all.
+        auto merged_by = [&](unsigned column) { return &board<true>().slots[half][i % SLOTS][blockIdx.x - member + column % a.team][MOST_COLUMNS + column]; };
+#pragma unroll 1
+        for (unsigned column = member + collector * a.team; column < columns; column += COLLECTORS * a.team) {
+          const Statistic total = whole(half, i, column);
+          if (lane == 0) write_slot(merged_by(column), to_slot(total, i + 1));
+        }
+        if (lane == 0) barrier_arrive(&exchange.merged[i % OPEN]);
+        barrier_wait(&exchange.merged[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
+#pragma unroll 1
+        for (unsigned column = collector * 32 + lane; column < columns; column += COLLECTORS * 32) {
+          Slot slot;
+          do slot = read_slot(merged_by(column));
+          while (!holds(slot, i + 1));
+          lines_of(i)[column] = from_slot(slot);
+        }
+        __syncwarp();
+      } else {
+        const Statistic total = whole(half, i, 0);
+        if (lane == 0) *lines_of(i) = total;
+      }
+      if (lane == 0) barrier_arrive(&exchange.agreed[i % OPEN]);
+    }
+  }
+  // A helper's last act: the next launch may have the board. It counts arrivals from where those of this one have ended.
+  __device__ __forceinline__ void leave() const {
+    Board<COLUMNS>& board = ::board<COLUMNS>();
+    __syncwarp();
+    if ((threadIdx.x & 31) != 0) return;
+    while (count_of(&board.arrivals) < (exchange.launch + 1) * gridDim.x) {}
+    __threadfence();
+    atomicAdd(&board.departures, 1ull);
+  }
+
+  __device__ __forceinline__ void run() const {
+    const unsigned warp = threadIdx.x >> 5, warps = a.workers >> 5;
+    if (threadIdx.x == 0) {
+      for (unsigned i = 0; i < 2; i++) barrier_init(&exchange.reduced[i], warps);
+      for (unsigned i = 0; i < OPEN; i++) {
+        barrier_init(&exchange.published[i], 1);
+        barrier_init(&exchange.merged[i], COLLECTORS);
+        barrier_init(&exchange.agreed[i], COLUMNS ? COLLECTORS : 1);
+      }
+      barrier_init(&exchange.opened, 1);
+      publish_barriers();
+    }
+    __syncthreads();
+    if (warp < warps) return work();
+    if (warp == warps) publish();
+    else collect(warp - warps - 1);
+    leave();
+  }
+};
+
+#define SOFTMAX_STREAM(name, rule, columns)                                                                         \
+  extern "C" __global__ void __launch_bounds__(STREAM_THREADS, 1) name(const Arguments<rule::INPUTS> a) {           \
+    wait_for_earlier_kernels();                                                                                     \
+    Stream<rule, columns>(a).run();                                                                                 \
+  }
+
+SOFTMAX_STREAM(softmax_forward_lines_stream, Forward, false)
+SOFTMAX_STREAM(softmax_backward_lines_stream, Backward, false)
+SOFTMAX_STREAM(softmax_forward_columns_stream, Forward, true)
+SOFTMAX_STREAM(softmax_backward_columns_stream, Backward, true)
