@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ctypes import c_int
+from ctypes import c_int, c_longlong, c_ubyte, sizeof
 from math import lcm
 from typing import Any
 
 from dualdnn.api.operations import TensorSpec
 
+from .convolution_depthwise_ring import Ring, RingStruct, ring, ring_definitions
 from .convolution_problem import (
     PACK_BYTES,
     PLAIN,
@@ -20,8 +21,10 @@ from .convolution_problem import (
 )
 from .geometry import Divisor, blocks
 from .plans import Launch, factors, pointers, structure, type_definitions
+from .tensor_maps import MAP_BYTES, MappedLaunch
 
-SOURCE = "convolution_depthwise.cu"
+SOURCE, RING_KERNEL = "convolution_depthwise.cu", "depthwise_ring"
+ALIGNMENT = 64  # of the arguments
 CHANNELS = 4  # of a thread of the kernel for any filter, where they lie side by side
 NEIGHBOURS = 32  # threads with packs of channels of the same position, at most
 
@@ -46,7 +49,7 @@ def depthwise(operation: Convolution, device: Any) -> list[Launch]:
     """One kernel: a strip of rows and columns for each thread; for rare windows and layouts a position."""
     o = operation
     value = operation_product(o)
-    definitions = _definitions(o, value)
+    definitions = _definitions(o, device)
     last = channels_last(o.x) and channels_last(o.y)
     channels, (_, height, width) = o.x.dims[1], (output.divisor for output in value.output)
     if definitions:
@@ -59,26 +62,49 @@ def depthwise(operation: Convolution, device: Any) -> list[Launch]:
     threads = o.x.dims[0] * value.output[0].divisor * neighbours * channel_blocks * columns
     rows = _strip_rows(height, threads) if definitions else 1
     strips = -(-height // rows)
-    arguments = structure(
+    arguments = _arguments(o, value, RingStruct(), (neighbours, columns, strips, channel_blocks), rows)
+    name = "depthwise_strips" if definitions else f"depthwise_{'channels' if last else 'columns'}"
+    module = type_definitions(o.x.scalar_type, o, **{key: str(number) for key, number in definitions.items()})
+    function = device.function(SOURCE, name, module)
+    grid, block = blocks(threads * strips, THREADS), (THREADS, 1, 1)
+    launch = Launch(function, arguments, ("x", "w", *operand_names(o)), grid, block)
+    if "RING_THREADS" not in definitions:
+        return [launch]
+    return [_fed(o, value, ring(o, definitions, device), device, module, launch)]
+
+
+def _fed(o: Convolution, value: ConvolutionStruct, found: Ring, device: Any, module: Any, otherwise: Launch) -> Launch:
+    """The launch of the kernel that the copy engine feeds."""
+    channel_blocks, tiles, strips = found.shape.blocks(o)
+    arguments = _arguments(o, value, found.arguments, (1, tiles, strips, channel_blocks), found.shape.rows)
+    grid, block = (o.x.dims[0] * channel_blocks * tiles * strips, 1, 1), (found.shape.threads, 1, 1)
+    function = device.function(SOURCE, RING_KERNEL, module)
+    launch = Launch(function, arguments, otherwise.operands, grid, block, found.shape.shared_bytes)
+    places = ((type(arguments).image.offset, 0, 0, found.image),)
+    return MappedLaunch(device, (SOURCE, module), RING_KERNEL, launch, places, otherwise, aligned=(1, 2, 3))
+
+
+def _arguments(
+    o: Convolution, value: ConvolutionStruct, ring: RingStruct, divisors: tuple[int, int, int, int], rows: int
+) -> Any:
+    """``Arguments`` in convolution_depthwise.cu."""
+    names, last = ("packs", "columns", "strips", "blocks"), channels_last(o.x) and channels_last(o.y)
+    fields = [
         *pointers(5),
+        ("reserved", (c_longlong * 3)()),
+        ("image", (c_ubyte * MAP_BYTES)()),
+        ("ring", ring),
         ("convolution", value),
         ("epilogue", epilogue(o)),
-        ("packs", Divisor.of(neighbours)),
-        ("columns", Divisor.of(columns)),
-        ("strips", Divisor.of(strips)),
-        ("blocks", Divisor.of(channel_blocks)),
+        *((name, Divisor.of(divisor)) for name, divisor in zip(names, divisors, strict=True)),
         *_factors(o),
         ("plain", c_int(bytes(epilogue(o)) == bytes(PLAIN))),
-        ("channels", c_int(channels)),
+        ("channels", c_int(o.x.dims[1])),
         ("images", c_int(o.x.dims[0])),
         ("rows", c_int(rows)),
         ("packed", c_int(last and _pack(CHANNELS, o.x.dims[1], _steps(o.x, 1)) == CHANNELS)),
-    )
-    name = "depthwise_strips" if definitions else f"depthwise_{'channels' if last else 'columns'}"
-    others = {key: str(number) for key, number in definitions.items()}
-    function = device.function(SOURCE, name, type_definitions(o.x.scalar_type, o, **others))
-    grid, block = blocks(threads * strips, THREADS), (THREADS, 1, 1)
-    return [Launch(function, arguments, ("x", "w", *operand_names(o)), grid, block)]
+    ]
+    return structure(*fields, ("padding", (c_ubyte * (-sizeof(structure(*fields)) % ALIGNMENT))()))
 
 
 def _factors(operation: Convolution) -> list[tuple[str, Any]]:
@@ -96,7 +122,7 @@ def _pack(most: int, extent: int, steps: tuple[int, ...]) -> int:
     return next(size for size in (16, 8, 4, 2, 1) if size <= most and not any(n % size for n in (extent, *steps)))
 
 
-def _definitions(o: Convolution, value: ConvolutionStruct) -> dict[str, int]:
+def _definitions(o: Convolution, device: Any) -> dict[str, int]:
     """The definitions of a window's own kernel; none for the kernel for any filter."""
     window, step = o.w.dims[2:], o.convolution.stride
     if window not in WINDOWS or step not in STEPS or max(o.convolution.dilation) > 1:
@@ -106,7 +132,7 @@ def _definitions(o: Convolution, value: ConvolutionStruct) -> dict[str, int]:
         "THREADS": THREADS, "BLOCKS": BLOCKS, "AHEAD": max(1, AHEAD // step[0]),
     }  # fmt: skip
     if o.x.strides[1] == o.y.strides[1] == 1:
-        return chosen | _of_channels(o)
+        return chosen | _of_channels(o) | ring_definitions(o, device)
     if o.x.strides[3] == o.y.strides[3] == 1 and o.convolution.padding[1] < window[1]:
         return chosen | _of_columns(o)
     return {}
@@ -115,11 +141,8 @@ def _definitions(o: Convolution, value: ConvolutionStruct) -> dict[str, int]:
 def _of_channels(o: Convolution) -> dict[str, int]:
     narrow, wide, columns = WINDOWS[o.w.dims[2:]]
     most = narrow if o.x.scalar_bytes == 2 else wide if o.x.scalar_bytes == 4 else 1
-    return {
-        "CHANNELS_LAST": 1,
-        "CHANNELS": _pack(most, o.x.dims[1], (*_steps(o.x, 1), *_steps(o.y, 1))),
-        "COLUMNS": columns,
-    }
+    channels = _pack(most, o.x.dims[1], (*_steps(o.x, 1), *_steps(o.y, 1)))
+    return {"CHANNELS_LAST": 1, "CHANNELS": channels, "COLUMNS": columns}
 
 
 def _of_columns(o: Convolution) -> dict[str, int]:

@@ -15,7 +15,7 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT
 from .convolution_depthwise import is_depthwise
 from .convolution_few_channels import few_channels
 from .convolution_fft import Spectra
-from .convolution_gemm import described, rounded_up
+from .convolution_gemm import described, reads_planes, rounded_up
 from .convolution_precomputed import repacked_bytes
 from .convolution_problem import Convolution
 from .convolution_small import is_small
@@ -50,7 +50,7 @@ def _rate(operation: Convolution, device: Any) -> float:
 def _gathering(operation: Convolution, device: Any) -> float:
     """Seconds that tensor cores wait for single values."""
     value = described(operation)[0]
-    if value.x_packs or not allows_tensor_cores(operation, device):
+    if value.x_packs or not allows_tensor_cores(operation, device) or reads_planes(operation, device):
         return 0.0
     terms = rounded_up(value.terms, ROW_BYTES // operation.x.scalar_bytes)
     values = value.positions * terms * operation.convolution.group_count

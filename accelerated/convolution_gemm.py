@@ -27,6 +27,7 @@ from .convolution_problem import (
     with_result,
 )
 from .convolution_tensor_core import allows_tensor_cores, tensor_core_launch
+from .convolution_warp_specialized import reads_planes as x_in_planes
 from .geometry import THREADS, Divisor, blocks
 from .plans import Launch, pointers, structure, type_definitions
 
@@ -123,6 +124,15 @@ def implicit_gemm(operation: Convolution, device: Any) -> list[Launch]:
     """One kernel that finds the terms of the sums as it goes."""
     value, words = described(operation)
     return [implicit_product(operation, device, value, words=words)]
+
+
+def reads_planes(operation: Convolution, device: Any) -> bool:
+    """Whether the tensor cores multiply x and write y as they lie, in planes."""
+    value, groups = operation_product(operation), operation.convolution.group_count
+    if not allows_tensor_cores(operation, device):
+        return False
+    element = dict(type_definitions(operation.x.scalar_type, operation))["ELEMENT"]
+    return x_in_planes(device, value, groups, element, operation.x.scalar_bytes, epilogue(operation))
 
 
 def terms_launch(operation: Convolution, value: ConvolutionStruct, device: Any) -> Launch:

@@ -20,7 +20,7 @@ from dualdnn.api.operations.specs import NHWC
 
 from .convolution_depthwise import depthwise, is_depthwise
 from .convolution_few_channels import few_channels, few_channels_launch
-from .convolution_gemm import described, implicit_product, rounded_up, terms_launch
+from .convolution_gemm import described, implicit_gemm, implicit_product, reads_planes, rounded_up, terms_launch
 from .convolution_problem import (
     PACK_BYTES,
     Convolution,
@@ -143,7 +143,7 @@ def precomputed_bytes(operation: Convolution, device: Any) -> int:
 def repacked_bytes(operation: Convolution, device: Any) -> int:
     """Bytes of image, filter and results that are copied."""
     copies = _Copies(operation)
-    special = is_depthwise(operation) or few_channels(operation, device)
+    special = is_depthwise(operation) or few_channels(operation, device) or reads_planes(operation, device)
     if special or not allows_tensor_cores(operation, device) or not copies.repay:
         return 0
     return copies.nbytes
@@ -155,6 +155,8 @@ def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
         return depthwise(operation, device)
     if found := few_channels(operation, device):
         return [few_channels_launch(found, device)]
+    if reads_planes(operation, device):
+        return implicit_gemm(operation, device)
     copies = _Copies(operation)
     if allows_tensor_cores(operation, device) and copies.repay:
         image = [] if copies.image_lies_well else [_repack_image(copies, device)]

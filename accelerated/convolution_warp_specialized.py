@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from .convolution_problem import AXES, ConvolutionStruct, EpilogueStruct
 from .geometry import Divisor
 from .plans import Launch, pointers, structure
-from .tensor_maps import MAP_BYTES, ROW_BYTES, Boxes, Columns, MappedLaunch
+from .tensor_maps import ALIGNMENT as COPY_ALIGNMENT
+from .tensor_maps import MAP_BYTES, ROW_BYTES, Boxes, Columns, MappedLaunch, TensorMap
 
 SOURCE = "convolution_warp_specialized.cu"
 WARPGROUP = 128
@@ -21,6 +22,7 @@ LEAST_ARCHITECTURE = 90
 WARP_ROWS = 16  # positions whose sums a warp has
 BOXES = 2  # of results that a warp has under way
 LEAST_FILL = 0.5  # of the 128 bytes that a tap's channels come in
+LEAST_FILL_OF_BOXES = 0.75  # with positions of an image that lies in planes
 # Positions x filters whose results take a clock, from the copy engine and from the warps; clocks that warpgroups with tiles
 # of their own begin and end with.
 RESULTS, RESULTS_OF_WARPS, ALTERNATION = 64, 3, 2000
@@ -29,7 +31,8 @@ PRODUCTS = 32  # positions x filters that the tensor cores multiply with 128 byt
 
 class Tile(NamedTuple):
     """What a block computes at once. consumers: warpgroups that multiply. alternating: they have tiles of their own.
-    planes: y lies in planes. pace: the share of the tensor cores' rate that long sums reach, measured on an H200."""
+    planes: y lies in planes; turned: x, too, as it was given. pace: the share of the tensor cores' rate that long sums
+    reach, measured on an H200."""
 
     positions: int
     filters: int
@@ -38,10 +41,12 @@ class Tile(NamedTuple):
     alternating: bool
     planes: bool
     pace: float
+    turned: bool = False
 
     @property
     def kernel(self) -> str:
-        kind = ("planes_" if self.planes else "") + ("alternating_" if self.alternating else "")
+        kind = "turned_" if self.turned else "planes_" if self.planes else ""
+        kind += "alternating_" if self.alternating else ""
         return f"specialized_{kind}{self.positions}x{self.filters}"
 
     @property
@@ -70,21 +75,26 @@ TILES = (
     Tile(256, 64, 2, 4, False, False, 0.58),
     Tile(128, 128, 2, 6, True, False, 0.70),
     Tile(256, 128, 2, 4, False, True, 0.74),
+    Tile(256, 128, 2, 4, False, True, 0.74, turned=True),
+    Tile(128, 128, 2, 6, True, True, 0.70, turned=True),
 )
+TURNED_BYTES = 2  # of an element: the tensor cores turn no others
 
 
 def choose_tile(
-    value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int, result: Boxes | None, planes: bool
-) -> Tile:
+    value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int, result: Boxes | None, planes: bool,
+    turned: bool = False,
+) -> Tile:  # fmt: skip
     """The tile with which the device is done first; result: the map of y, whose order only tiles for planes, or the others,
     can write."""
+    possible = [tile for tile in TILES if tile.turned == turned and (planes or not tile.planes)]
 
     def clocks(tile: Tile) -> float:
         count = -(-value.filters // tile.filters) * -(-value.positions // tile.positions) * groups
         mapped = result is not None and tile.planes == planes
         return tile.clocks(-(-count // multiprocessors), rounds, RESULTS if mapped else RESULTS_OF_WARPS)
 
-    return min((tile for tile in TILES if planes or not tile.planes), key=clocks)
+    return min(possible, key=clocks)
 
 
 def _maps(
@@ -127,17 +137,75 @@ def _maps(
         taps=tuple(spans[d] for d in axes),
         pixels=tile.positions,
     )  # fmt: skip
-    filters = Boxes(
-        element, (channels, prod(taps), value.filters * groups),
-        (channels * element_bytes, value.row * element_bytes), box=(ROW_BYTES // element_bytes, 1, tile.filters),
-    )  # fmt: skip
+    filters = _filter_map(value, groups, element, element_bytes, tile)
     return (image, filters) if image.is_possible and filters.is_possible else None
 
 
-def _result_map(
+def _filter_map(value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile) -> Boxes:
+    channels, taps = value.lanes.divisor, prod(filter.divisor for filter in value.filter)
+    return Boxes(
+        element, (channels, taps, value.filters * groups), (channels * element_bytes, value.row * element_bytes),
+        box=(ROW_BYTES // element_bytes, 1, tile.filters),
+    )  # fmt: skip
+
+
+def _whole_boxes(value: ConvolutionStruct) -> int:
+    """Positions of an image up to whole boxes of planes."""
+    box = ROW_BYTES // TURNED_BYTES
+    return -(-prod(output.divisor for output in value.output) // box) * box
+
+
+def _turned_map(value: ConvolutionStruct, groups: int, element: str, element_bytes: int) -> Boxes | None:
+    """Of x in planes (positions, channels, images), where filters of one position can be multiplied with it as it lies."""
+    if element_bytes != TURNED_BYTES or value.x_lane == 1 or value.lanes.divisor != value.terms:
+        return None
+    channels, box, extents = value.terms, ROW_BYTES // element_bytes, [output.divisor for output in value.output]
+    plane = prod(extents)
+    images, step = value.positions // plane, 1
+    for extent, stride in zip(extents[::-1], value.x_position[:0:-1], strict=True):
+        if extent > 1 and stride != step:
+            return None
+        step *= extent
+    if extents != list(value.input) or value.first_position or value.x_origin:
+        return None
+    if plane < LEAST_FILL_OF_BOXES * _whole_boxes(value):
+        return None
+    if groups > 1 and (value.x_group != channels * value.x_lane or channels % box):
+        return None
+    strides = (value.x_lane, value.x_position[0] if images > 1 else value.x_lane * channels * groups)
+    made = Boxes(
+        element, (plane, channels * groups, images), tuple(stride * element_bytes for stride in strides),
+        box=(box, box, 1),
+    )  # fmt: skip
+    return made if made.is_possible else None
+
+
+def reads_planes(
+    device: Any, value: ConvolutionStruct, groups: int, element: str, element_bytes: int, finish: EpilogueStruct
+) -> bool:
+    """Whether x and y lie in planes, which are read and written as they are."""
+    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
+        return False
+    filled = value.lanes.divisor * element_bytes >= LEAST_FILL * ROW_BYTES
+    return filled and _turned_maps(value, groups, element, element_bytes, finish) is not None
+
+
+def _turned_maps(
     value: ConvolutionStruct, groups: int, element: str, element_bytes: int, finish: EpilogueStruct
+) -> tuple[Boxes, Boxes] | None:
+    """(of x, of y), if both lie in planes and filters are as the copy engine reads them."""
+    image = _turned_map(value, groups, element, element_bytes)
+    if image is None or value.row * element_bytes % COPY_ALIGNMENT:
+        return None
+    result, planes = _result_map(value, groups, element, element_bytes, finish, whole=True) or (None, False)
+    return (image, result) if result is not None and planes else None
+
+
+def _result_map(
+    value: ConvolutionStruct, groups: int, element: str, element_bytes: int, finish: EpilogueStruct, whole: bool = False
 ) -> tuple[Boxes, bool] | None:
-    """(of y and what is blended in, whether in planes), where positions lie at equal distances."""
+    """(of y and what is blended in, whether in planes), where positions lie at equal distances. whole: boxes begin with an
+    image."""
     if value.y_vector or finish.reordered_bias:
         return None
     if groups > 1 and (value.y_group, value.y_filters) != (0, value.filters):
@@ -164,7 +232,7 @@ def _result_map(
         strides = (value.y_channel, value.y_position[0] if images > 1 else value.y_channel * extent[1])
         if groups > 1 and value.filters % WARP_ROWS:
             return None  # the last rows of a group would reach into the next one's
-        if images > 1 and plane * element_bytes % ROW_BYTES:
+        if images > 1 and not whole and plane * element_bytes % ROW_BYTES:
             return None  # a box would hold the end of an image and the beginning of the next
     else:
         if images > 1 and value.y_position[0] != step:
@@ -198,16 +266,23 @@ def warp_specialized_launch(
         return None
     rounds = channel_rounds * prod(filter.divisor for filter in value.filter)
     element = dict(definitions)["ELEMENT"]
-    result, planes = _result_map(value, groups, element, element_bytes, finish) or (None, False)
-    tile = choose_tile(value, groups, rounds, device.multiprocessors, result, planes)
-    if tile.planes != planes:
-        result = None
-    if offsets[2] and result is None:
-        return None  # the warps write to y itself
-    maps = _maps(value, groups, element, element_bytes, tile)
-    if maps is None:
+    positions, plane = value.positions, prod(output.divisor for output in value.output)
+    maps: tuple[TensorMap, Boxes] | None
+    result: Boxes | None
+    if turned := _turned_maps(value, groups, element, element_bytes, finish):
+        image, result = turned
+        tile = choose_tile(value, groups, rounds, device.multiprocessors, result, True, turned=True)
+        maps = (image, _filter_map(value, groups, element, element_bytes, tile))
+        positions, plane = positions // plane * _whole_boxes(value), _whole_boxes(value)
+    else:
+        result, planes = _result_map(value, groups, element, element_bytes, finish) or (None, False)
+        tile = choose_tile(value, groups, rounds, device.multiprocessors, result, planes)
+        if tile.planes != planes:
+            result = None
+        maps = _maps(value, groups, element, element_bytes, tile)
+    if maps is None or (offsets[2] and result is None):  # the warps write to y itself
         return None
-    filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-value.positions // tile.positions)
+    filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-positions // tile.positions)
     count = filter_tiles * position_tiles * groups
     fields = [
         *pointers(6),
@@ -221,7 +296,7 @@ def warp_specialized_launch(
         ("group_channels", c_int(value.lanes.divisor)),
         ("channel_rounds", c_int(channel_rounds)),
         ("boxes", c_int(result is not None)),
-        ("plane", Divisor.of(prod(output.divisor for output in value.output))),
+        ("plane", Divisor.of(plane)),
     ]
     size = ctypes.sizeof(structure(*fields))
     arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ALIGNMENT))()))

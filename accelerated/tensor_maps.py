@@ -15,7 +15,7 @@ MAP_BYTES = 128
 ALIGNMENT = 16  # of the tensor and of its strides
 ROW_BYTES = 128  # innermost of a tile
 REMEMBERED = 16  # addresses of a launch
-_LIMITS = {"extent": 2**31 - 1, "stride": 2**40 - 1, "corner": 128, "tap": 255, "step": 8}
+_LIMITS = {"extent": 2**31 - 1, "stride": 2**40 - 1, "corner": 128, "tap": 255, "step": 8, "box": 256}
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,19 @@ class Boxes(TensorMap):
     box: tuple[int, int, int]
 
 
+@dataclass(frozen=True)
+class DenseBoxes(TensorMap):
+    """Boxes of a tensor of four dimensions that lie in shared memory as in the tensor, without gaps; ``box`` counts
+    elements of each, those of the innermost make a multiple of 16 bytes."""
+
+    box: tuple[int, int, int, int]
+
+    @property
+    def is_possible(self) -> bool:
+        whole = self.box[0] * self.element_bytes % ALIGNMENT == 0
+        return super().is_possible and whole and all(0 < size <= _LIMITS["box"] for size in self.box)
+
+
 class EmulatedMap(ctypes.Structure):
     """What the emulated device makes of a map: ``Map`` in kernels/tensor_maps.cuh."""
 
@@ -80,11 +93,12 @@ class EmulatedMap(ctypes.Structure):
         ("upper", ctypes.c_int * 2),
         ("step", ctypes.c_int * 2),
         ("pixels", ctypes.c_int),
-        ("box", ctypes.c_int * 3),
+        ("box", ctypes.c_int * 4),
         ("rank", ctypes.c_int),
         ("element_bytes", ctypes.c_int),
         ("columns", ctypes.c_int),
         ("rounded", ctypes.c_int),
+        ("dense", ctypes.c_int),
     ]
 
 
@@ -99,14 +113,15 @@ def emulated_map(wanted: TensorMap, address: int) -> bytes:
     if isinstance(wanted, Columns):
         made.columns, made.pixels = True, wanted.pixels
         made.lower[:], made.upper[:], made.step[:] = wanted.lower, wanted.upper, wanted.step
-    elif isinstance(wanted, Boxes):
-        made.box[:] = wanted.box
+    elif isinstance(wanted, Boxes | DenseBoxes):
+        made.box[: len(wanted.box)] = wanted.box
+        made.dense = isinstance(wanted, DenseBoxes)
     return bytes(made).ljust(MAP_BYTES, b"\0")
 
 
 # Names and numbers of cuda.h
 _DATA_TYPES = {"half": 6, "float": 7, "bfloat16": 9, "tf32": 11}  # CU_TENSOR_MAP_DATA_TYPE_FLOAT16 and so on
-_NOT_INTERLEAVED, _SWIZZLE_128B, _L2_PROMOTION_256B, _ZEROS_OUTSIDE = 0, 3, 3, 0
+_NOT_INTERLEAVED, _NOT_SWIZZLED, _SWIZZLE_128B, _L2_PROMOTION_256B, _ZEROS_OUTSIDE = 0, 0, 3, 3, 0
 _INT, _UINT, _POINTER = ctypes.c_int, ctypes.c_uint, ctypes.c_void_p
 _TILED, _IM2COL = "cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col"
 _FRONT, _BACK = (_POINTER, _INT, _UINT, ctypes.c_uint64, _POINTER, _POINTER), (_POINTER, _INT, _INT, _INT, _INT)
@@ -126,13 +141,14 @@ def driver_map(driver: Any, wanted: TensorMap, address: int) -> bytes:
         ctypes.addressof(memory) + start, _DATA_TYPES[wanted.element], rank, address,
         (ctypes.c_uint64 * rank)(*wanted.extent), (ctypes.c_uint64 * (rank - 1))(*wanted.strides),
     )  # fmt: skip
-    back = (_NOT_INTERLEAVED, _SWIZZLE_128B, _L2_PROMOTION_256B, _ZEROS_OUTSIDE)
+    swizzle = _NOT_SWIZZLED if isinstance(wanted, DenseBoxes) else _SWIZZLE_128B
+    back = (_NOT_INTERLEAVED, swizzle, _L2_PROMOTION_256B, _ZEROS_OUTSIDE)
     channels = ROW_BYTES // wanted.element_bytes
     if isinstance(wanted, Columns):
         steps = (1, *wanted.step, 1)
         corners = [(_INT * 2)(*corner) for corner in (wanted.lower, wanted.upper)]
         driver.call(_IM2COL, *front, *corners, channels, wanted.pixels, (_UINT * rank)(*steps), *back)
-    elif isinstance(wanted, Boxes):
+    elif isinstance(wanted, Boxes | DenseBoxes):
         driver.call(_TILED, *front, (_UINT * rank)(*wanted.box), (_UINT * rank)(*steps), *back)
     return bytes(memory)[start : start + MAP_BYTES]
 
@@ -140,8 +156,9 @@ def driver_map(driver: Any, wanted: TensorMap, address: int) -> bytes:
 class MappedLaunch(Launch):
     """A launch whose kernel reads operands through maps.
 
-    maps: (byte offset in the arguments, which operand, bytes from its address, map); otherwise: the launch that takes
-    over where an address is not a multiple of ALIGNMENT, and as long as the kernel is being compiled.
+    maps: (byte offset in the arguments, which operand, bytes from its address, map); aligned: other operands whose
+    addresses are to be multiples of ALIGNMENT, too; otherwise: the launch that takes over where an address is not, and as
+    long as the kernel is being compiled.
     """
 
     def __init__(
@@ -152,10 +169,11 @@ class MappedLaunch(Launch):
         launch: Launch,
         maps: tuple[tuple[int, int, int, TensorMap], ...],
         otherwise: Launch,
+        aligned: tuple[int, ...] = (),
     ) -> None:
         vars(self).update(vars(launch))
         self.device, self.module, self.kernel = device, module, kernel
-        self.maps, self.otherwise = maps, otherwise
+        self.maps, self.otherwise, self.aligned = maps, otherwise, aligned
         self.made: dict[tuple[int, ...], bytes] = {}  # arguments with maps, for the addresses seen last
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
@@ -163,6 +181,7 @@ class MappedLaunch(Launch):
             source, definitions = self.module
             self.function = self.device.function_when_ready(source, self.kernel, definitions)
         places = tuple(addresses[operand] + offset for _, operand, offset, _ in self.maps)
+        places += tuple(addresses[operand] for operand in self.aligned)
         found = self.made.get(places)
         if found is None:
             if self.function is None or any(place % ALIGNMENT for place in places):
@@ -179,7 +198,7 @@ class MappedLaunch(Launch):
 
     def _with_maps(self, places: tuple[int, ...]) -> bytes:
         arguments = bytearray(self.template)
-        for (at, _, _, wanted), place in zip(self.maps, places, strict=True):
+        for (at, _, _, wanted), place in zip(self.maps, places, strict=False):
             arguments[at : at + MAP_BYTES] = self.device.tensor_map(wanted, place)
         if len(self.made) >= REMEMBERED:
             self.made.clear()

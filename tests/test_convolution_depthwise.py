@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
 from dualdnn.accelerated import AcceleratedBackend, convolution_depthwise
+from dualdnn.accelerated import convolution_depthwise_ring as ring
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnConvolutionFwdAlgo_t,
@@ -65,8 +67,16 @@ def gapped(tensor, **steps):
     return replace(tensor, strides=tuple(steps.get(axis, s) for axis, s in zip("nchw", tensor.strides, strict=True)))
 
 
-def check(backend, operation, kernel="depthwise_strips", inputs="normal", shifted=None):
+def lies_in_packs(operation):
+    """Channels of a position side by side, positions at multiples of 16 bytes, not of double."""
+    x = operation.x
+    packed = all(stride * x.scalar_bytes % 16 == 0 for stride in (x.strides[0], *x.strides[2:]))
+    return x.strides[1] == operation.y.strides[1] == 1 and packed and x.data_type != DOUBLE
+
+
+def check(backend, operation, kernel=None, inputs="normal", shifted=None):
     """Run and judge; the operand `shifted` begins one element later."""
+    kernel = kernel or ("depthwise_ring" if lies_in_packs(operation) else "depthwise_strips")
     before = prepare(operation, inputs, 0)
     starts = {name: operation.x.scalar_bytes * (name == shifted) for name in before}
     buffers, operands = {}, []
@@ -103,6 +113,18 @@ GEOMETRIES = {
     "7 x 7, double": depthwise(2, (9, 9), 7, padding=3, data_type=DOUBLE),
     "mirrored": depthwise(4, (6, 7), mode=MIRRORED),
     "gaps": (lambda o: replace(o, x=gapped(o.x, n=600, h=72, w=10)))(depthwise(8, (6, 7))),
+    "packs, several strips": depthwise(4, (33, 9), images=2, data_type=FLOAT),
+    "packs, wide": depthwise(72, (3, 150), images=2),
+    "packs, wide, stride 2": depthwise(64, (7, 131), stride=2, data_type=FLOAT),
+    "packs, 5 x 5, wide": depthwise(24, (9, 70), 5, padding=2),
+    "packs, 5 x 5, stride 2": depthwise(8, (19, 6), 5, padding=1, stride=2, data_type=FLOAT),
+    "packs, 7 x 7": depthwise(136, (17, 9), 7, padding=3, data_type=BFLOAT16),
+    "packs, 7 x 7, stride 2": depthwise(4, (17, 9), 7, padding=3, stride=2, data_type=FLOAT),
+    "packs, mirrored": depthwise(16, (6, 7), mode=MIRRORED),
+    "packs, strips in the padding": depthwise(8, (20, 20), padding=12),
+    "packs, gaps": (lambda o: replace(o, x=gapped(o.x, n=960, h=128, w=16), y=gapped(o.y, n=500, h=72, w=10)))(
+        depthwise(8, (6, 7))
+    ),
     "planes, several strips": depthwise(3, (33, 24), images=2, layout=NCHW),
     "planes, odd rows": depthwise(3, (7, 7), layout=NCHW),
     "planes, pairs": depthwise(3, (14, 14), layout=NCHW),
@@ -129,22 +151,33 @@ def test_strips(backend, operation):
 
 
 @pytest.mark.parametrize("layout", (NCHW, NHWC), ids=("NCHW", "NHWC"))
-def test_bias_and_activation(backend, layout):
-    operation = depthwise(12, (9, 10), layout=layout)
+@pytest.mark.parametrize("channels", (12, 16))
+def test_bias_and_activation(backend, layout, channels):
+    operation = depthwise(channels, (9, 10), layout=layout)
     for alpha2 in (0.5, 0.0):
         check(backend, fused(operation, alpha2))
 
 
 @pytest.mark.parametrize("name", ("x", "w", "y", "z", "bias"))
 @pytest.mark.parametrize("layout", (NCHW, NHWC), ids=("NCHW", "NHWC"))
-def test_any_operand_may_begin_at_any_element(backend, layout, name):
-    check(backend, fused(depthwise(12, (9, 10), layout=layout)), shifted=name)
+@pytest.mark.parametrize("channels", (12, 16))
+def test_any_operand_may_begin_at_any_element(backend, layout, channels, name):
+    check(backend, fused(depthwise(channels, (9, 10), layout=layout)), shifted=name)
 
 
 @pytest.mark.parametrize("layout", (NCHW, NHWC), ids=("NCHW", "NHWC"))
-def test_padding_times_what_is_not_finite(backend, layout):
+@pytest.mark.parametrize("channels", (12, 16))
+def test_padding_times_what_is_not_finite(backend, layout, channels):
     """The padding is zeros: where the filter has infinities or NaN there, the sum is NaN."""
-    check(backend, depthwise(12, (5, 4), layout=layout), inputs={"x": "normal", "w": "special", "y": "normal"})
+    inputs = {"x": "normal", "w": "special", "y": "normal"}
+    check(backend, depthwise(channels, (5, 4), layout=layout), inputs=inputs)
+
+
+def test_what_lies_outside_of_windows_is_of_no_matter(backend):
+    """Steps that leave columns and rows out, results of other channels: not even NaN reaches them."""
+    for data_type in (HALF, FLOAT):
+        operation = depthwise(72, (35, 16), stride=2, padding=0, data_type=data_type)
+        check(backend, operation, inputs={"x": "special", "w": "normal", "y": "normal"})
 
 
 def test_other_windows_have_the_kernel_for_any(backend):
@@ -153,8 +186,32 @@ def test_other_windows_have_the_kernel_for_any(backend):
     check(backend, replace(wide, y=TensorSpec.packed(HALF, wide.y.dims, NCHW)), "depthwise_columns")
 
 
+@pytest.mark.parametrize("window, stride", [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)])
+def test_blocks_of_the_copy_engine_hold_the_tensor(window, stride):
+    """Whatever is chosen is possible, and together the blocks have every channel, column and row."""
+    for channels, size, images in ((8, 1, 1), (64, 7, 3), (96, 112, 64), (256, 56, 64), (960, 7, 128), (32, 300, 2)):
+        for data_type in (HALF, FLOAT):
+            operation = depthwise(
+                channels, (size, size), window, images=images, data_type=data_type, stride=stride, padding=window // 2
+            )
+            definitions, launch = chosen(operation)
+            shape = ring.ring(operation, definitions, Recorder()).shape
+            blocks = shape.blocks(operation)
+            assert launch.grid[0] == images * prod(blocks) and launch.block[0] == shape.threads <= shape.window.threads
+            held = (shape.boxes * shape.box[0], shape.columns, shape.rows)
+            for extent, block, count in zip(
+                operation.y.dims[1:], (held[0], held[2], held[1]), (blocks[0], blocks[2], blocks[1]), strict=True
+            ):
+                assert block * count >= extent > block * (count - 1)
+            assert shape.stages >= 2 and shape.shared_bytes <= shape.window.block_bytes
+            assert shape.packs * shape.strips <= shape.threads - 32 and max(shape.box) <= 256
+            assert shape.box[1] >= (shape.columns - 1) * stride + window
+
+
 class Recorder:
     """A device that says what was asked of it."""
+
+    kind, multiprocessors = "emulated", 132
 
     def function(self, source, name, definitions):
         self.definitions = {key: value for key, value in definitions if value.isdigit()}
@@ -184,9 +241,13 @@ def test_packs_of_channels():
         operation = depthwise(count, (6, 7), data_type=data_type)
         return chosen(replace(operation, x=gapped(operation.x, **steps)))[0]["CHANNELS"]
 
-    assert [channels(count) for count in (8, 6, 5)] == [4, 2, 1]
-    assert [channels(8, data_type) for data_type in (FLOAT, DOUBLE)] == [2, 1]
-    assert channels(8, w=10, h=80, n=800) == 2 and channels(8, w=9, h=90, n=900) == 1
+    assert [channels(count) for count in (12, 6, 5)] == [4, 2, 1]
+    assert [channels(6, data_type) for data_type in (FLOAT, DOUBLE)] == [2, 1]
+    assert (
+        channels(8, w=12, h=84, n=840) == 4
+        and channels(8, w=10, h=80, n=800) == 2
+        and channels(8, w=9, h=90, n=900) == 1
+    )
 
 
 def test_every_row_has_a_strip_and_large_tensors_long_ones():

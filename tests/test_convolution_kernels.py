@@ -214,11 +214,25 @@ STREAMED = {  # operation, whether the copy engine writes y in planes
     "planes, groups": (convolution(IMPLICIT, (5, 128, 16, 8), 160, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, groups=2), True),
     "backwards": (backwards(convolution(IMPLICIT, (2, 72, 6, 5), 64, (3, 3), data_type=HALF, layout=NHWC)), False),
 }  # fmt: skip
+TURNED = {  # x and y in planes, which are read as they are
+    "1 x 1": convolution(IMPLICIT, (3, 72, 8, 8), 72, (1, 1), data_type=HALF, padding=0, blend=(-1.75, 0.0)),
+    "whole boxes": convolution(IMPLICIT, (2, 40, 8, 14), 200, (1, 1), data_type=BFLOAT16, padding=0),
+    "precomputed": convolution(PRECOMPUTED, (5, 136, 7, 8), 130, (1, 1), data_type=HALF, padding=0),
+    "groups": convolution(IMPLICIT, (2, 128, 16, 15), 160, (1, 1), data_type=HALF, padding=0, groups=2),
+    "one image": convolution(IMPLICIT, (1, 64, 8, 7), 128, (1, 1), data_type=HALF, padding=0),
+    "volume": convolution(IMPLICIT, (2, 64, 4, 4, 6), 64, (1, 1, 1), data_type=HALF, padding=0),
+    "blended": convolution(IMPLICIT, (2, 72, 8, 7), 136, (1, 1), data_type=HALF, padding=0, blend=(0.5, -2.0)),
+}
 BY_TILE = [
     pytest.param(operation, tile, id=f"{name}-{tile.kernel}")
     for name, (operation, planes) in STREAMED.items()
     for tile in convolution_warp_specialized.TILES
-    if tile.planes == planes
+    if tile.planes == planes and not tile.turned
+] + [
+    pytest.param(operation, tile, id=f"{name}-{tile.kernel}")
+    for name, operation in TURNED.items()
+    for tile in convolution_warp_specialized.TILES
+    if tile.turned
 ]
 
 
@@ -230,6 +244,21 @@ def test_every_tile_of_the_copy_engine(monkeypatch, operation, tile):
     monkeypatch.setattr(made, "plans", {})
     monkeypatch.setattr(convolution_warp_specialized, "TILES", (tile,))
     assert check(made, operation) == [tile.kernel]
+
+
+def test_which_planes_are_read_as_they_are(backend):
+    """Filters of one position on whole images, of 16 bits, whose planes are packs and fill most of their boxes."""
+
+    def kernels(x=(3, 64, 8, 8), filters=64, taps=(1, 1), algo=IMPLICIT, **options):
+        return check(backend, convolution(algo, x, filters, taps, **{"data_type": HALF, "padding": 0, **options}))
+
+    (name,) = kernels(algo=PRECOMPUTED)
+    assert name.startswith("specialized_turned") and kernels(blend=(1.0, -0.5)) == [name]
+    for others in (
+        {"data_type": FLOAT}, {"stride": 2}, {"padding": 1}, {"taps": (1, 2)}, {"result": NHWC}, {"x": (3, 60, 8, 8)},
+        {"x": (3, 16, 8, 8)}, {"x": (3, 64, 7, 7)}, {"x": (3, 64, 4, 4)}, {"x": (3, 64, 8, 8), "groups": 2},
+    ):  # fmt: skip
+        assert not any("turned" in name for name in kernels(**others)), others
 
 
 TINY = (1, 8, 6, 6)
@@ -314,9 +343,11 @@ def test_bias_and_relu_beside_the_copy_engine(backend, monkeypatch, tile, alpha2
     monkeypatch.setattr(convolution_warp_specialized, "TILES", (tile,))
     layout = NCHW if tile.planes else NHWC
     for channels, filters, groups in ((72, 272, 1), (128, 96, 2)):
+        image, taps, padding = (NCHW, (1, 1), 0) if tile.turned else (NHWC, (3, 3), 1)
         plain = convolution(
-            IMPLICIT, (3, channels, 4, 16), filters, (3, 3), data_type=HALF, layout=NHWC, result=layout, groups=groups
-        )
+            IMPLICIT, (3, channels, 4, 16), filters, taps, data_type=HALF, layout=image, result=layout, groups=groups,
+            padding=padding, filter_layout=NHWC,
+        )  # fmt: skip
         z = TensorSpec.packed(HALF, plain.y.dims, layout)
         bias = TensorSpec.packed(HALF, (1, filters, 1, 1))
         relu = ActivationSpec(

@@ -10,7 +10,18 @@
 // (from the L1 cache) and WINDOW_ROWS - STEP rows (from L2). Instructions of the loop for an output, by the SASS for sm_90a,
 // results as they are, 3 x 3, step 1: channels innermost 18 (16 bits, 4 channels x 2 columns), 22 (float, 2 x 2); rows
 // innermost 16 (16 bits, 8 columns), 19 (float, 4). Other windows, volumes and layouts: a thread for a position.
+// Where channels lie innermost and there is a copy engine, that brings the rows (convolution_depthwise_ring.cuh).
 #include "convolution.cuh"
+#include "tensor_maps.cuh"
+
+// Of convolution_depthwise_ring.cuh.
+struct Ring {
+  Divisor packs;     // of CHANNELS, of a block
+  int stages;        // of the ring
+  int boxes;         // of a stage
+  int box_bytes, row_bytes;
+  int columns;       // of y, of a block
+};
 
 struct Arguments {
   const ELEMENT* x;
@@ -18,6 +29,9 @@ struct Arguments {
   ELEMENT* y;
   const ELEMENT* prior;
   const ELEMENT* bias;
+  long long reserved[3];
+  TensorMap image;  // of x, for the ring
+  Ring ring;
   Convolution convolution;
   Epilogue epilogue;
   Divisor packs, columns, strips, blocks;  // of channels that neighbouring threads have; strips: columns, rows; the other channels
@@ -98,10 +112,13 @@ extern "C" __global__ void depthwise_columns(const Arguments a) { wait_for_earli
 
 // Defined by the host (accelerated/convolution_depthwise.py): WINDOW_ROWS, WINDOW_COLUMNS, STEP; CHANNELS, COLUMNS, AHEAD (in
 // groups of STEP rows), THREADS, BLOCKS; either CHANNELS_LAST or, of rows, PADDING on the left and the elements of x and y
-// that are moved at once, X_PACK and Y_PACK.
+// that are moved at once, X_PACK and Y_PACK; for the copy engine RING_THREADS, RING_BLOCKS.
 constexpr int OPEN = (WINDOW_ROWS + STEP - 1) / STEP;         // output rows that a group of rows of x is part of
 constexpr int BUFFERS = OPEN;                                 // groups of rows in registers
 constexpr int FIELD = (COLUMNS - 1) * STEP + WINDOW_COLUMNS;  // columns of x under a strip
+constexpr int TAPS = WINDOW_ROWS * WINDOW_COLUMNS;
+using Taps = COMPUTE[TAPS][CHANNELS];
+using Sums = COMPUTE[OPEN][COLUMNS][CHANNELS];  // of the rows of y that are not finished
 static_assert(STEP < WINDOW_ROWS, "every row of x is part of a row of y");
 static_assert(AHEAD > 0 && AHEAD < BUFFERS, "a group of rows is read into a buffer that is not in use");
 
@@ -115,10 +132,11 @@ template <int WIDTH> struct Neighbours {
   // Zeros outside of the first `limit` columns.
   __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit) {
     words = {};
-    if (static_cast<unsigned>(column) < static_cast<unsigned>(limit)) {
-      if constexpr (PAIRS && WIDTH == 1) words.item[0] = *reinterpret_cast<const uint16_t*>(from);
-      else words = *reinterpret_cast<const Pack<Word, WORDS>*>(from);
-    }
+    if (static_cast<unsigned>(column) < static_cast<unsigned>(limit)) take(reinterpret_cast<const unsigned char*>(from));
+  }
+  __device__ __forceinline__ void take(const unsigned char* from) {
+    if constexpr (PAIRS && WIDTH == 1) words.item[0] = *reinterpret_cast<const uint16_t*>(from);
+    else words = *reinterpret_cast<const Pack<Word, WORDS>*>(from);
   }
   __device__ __forceinline__ COMPUTE at(int i) const {
     if constexpr (PAIRS) {
@@ -142,6 +160,10 @@ struct Row {
   __device__ __forceinline__ void read(const ELEMENT* from, int column, int limit, int step) {
 #pragma unroll
     for (int j = 0; j < FIELD; j++, from += step) packs[j].read(from, column + j, limit);
+  }
+  __device__ __forceinline__ void take(const unsigned char* from, int step) {
+#pragma unroll
+    for (int j = 0; j < FIELD; j++) packs[j].take(from + j * step);
   }
   __device__ __forceinline__ COMPUTE at(int column, int channel) const { return packs[column].at(channel); }
 };
@@ -195,12 +217,13 @@ __device__ __forceinline__ int pack_column(int pack) { return pack * Y_PACK; }
 __device__ __forceinline__ int pack_step(const Convolution&) { return Y_PACK; }
 #endif
 
-// A row of y: what becomes of the sums is what finish() does, but the questions are asked once for a row. The sums are lost.
-__device__ __forceinline__ void write_row(const Arguments& a, ELEMENT* y, const Work& work, COMPUTE (&sums)[COLUMNS][CHANNELS]) {
+// What becomes of the sums of a row of y, `offset` elements from its first: what finish() does, but the questions are asked
+// once for a row.
+__device__ __forceinline__ void finish_row(const Arguments& a, long long offset, const Work& work, COMPUTE (&sums)[COLUMNS][CHANNELS]) {
   using Packed = Pack<ELEMENT, Y_PACK>;
   const int step = pack_step(a.convolution), width = a.convolution.output[2].divisor - work.column;
   if (!a.plain) {
-    const ELEMENT* prior = a.prior + (y - a.y);
+    const ELEMENT* prior = a.prior + offset;
 #pragma unroll
     for (int q = 0; q < COLUMNS; q++)
 #pragma unroll
@@ -229,14 +252,21 @@ __device__ __forceinline__ void write_row(const Arguments& a, ELEMENT* y, const 
         for (int i = 0; i < CHANNELS; i++) sums[q][i] = sums[q][i] > COMPUTE(0) ? sums[q][i] : COMPUTE(0);
     }
   }
+}
+
+__device__ __forceinline__ Pack<ELEMENT, Y_PACK> pack_of(const COMPUTE (&sums)[COLUMNS][CHANNELS], int p) {
+  Pack<ELEMENT, Y_PACK> pack;
+#pragma unroll
+  for (int i = 0; i < Y_PACK; i++) pack.item[i] = store<ELEMENT>(sums[(p * Y_PACK + i) / CHANNELS][i % CHANNELS]);
+  return pack;
+}
+
+__device__ __forceinline__ void write_row(const Arguments& a, ELEMENT* y, const Work& work, COMPUTE (&sums)[COLUMNS][CHANNELS]) {
+  const int step = pack_step(a.convolution), width = a.convolution.output[2].divisor - work.column;
+  finish_row(a, y - a.y, work, sums);
 #pragma unroll
   for (int p = 0; p < Y_PACKS; p++, y += step)
-    if (pack_column(p) < width) {
-      Packed pack;
-#pragma unroll
-      for (int i = 0; i < Y_PACK; i++) pack.item[i] = store<ELEMENT>(sums[(p * Y_PACK + i) / CHANNELS][i % CHANNELS]);
-      *reinterpret_cast<Packed*>(y) = pack;
-    }
+    if (pack_column(p) < width) *reinterpret_cast<Pack<ELEMENT, Y_PACK>*>(y) = pack_of(sums, p);
 }
 
 template <int WIDTH, class T> __device__ __forceinline__ bool lies_well(const T* address) {
@@ -244,8 +274,7 @@ template <int WIDTH, class T> __device__ __forceinline__ bool lies_well(const T*
 }
 
 // The taps of CHANNELS filters lie side by side; they are read in packs.
-__device__ __forceinline__ void read_taps(const ELEMENT* w, bool flipped, COMPUTE (&taps)[WINDOW_ROWS * WINDOW_COLUMNS][CHANNELS]) {
-  constexpr int TAPS = WINDOW_ROWS * WINDOW_COLUMNS;
+__device__ __forceinline__ void read_taps(const ELEMENT* w, bool flipped, Taps& taps) {
 #pragma unroll
   for (int i = 0; i < TAPS; i++) {
     const Pack<ELEMENT, CHANNELS> pack = reinterpret_cast<const Pack<ELEMENT, CHANNELS>*>(w)[i];
@@ -263,6 +292,39 @@ __device__ __forceinline__ void read_taps(const ELEMENT* w, bool flipped, COMPUT
       }
   }
 }
+
+// Row t of a group is added to the rows of y that it is part of, those that `is_open` says; a row's first product begins its sum.
+template <class IsOpen>
+__device__ __forceinline__ void add_row(const Row& row, const Taps& taps, int phase, int t, Sums& sums, IsOpen is_open) {
+  COMPUTE field[FIELD][CHANNELS];
+#pragma unroll
+  for (int j = 0; j < FIELD; j++)
+#pragma unroll
+    for (int i = 0; i < CHANNELS; i++) field[j][i] = row.at(j, i);
+#pragma unroll
+  for (int open = 0; open < OPEN; open++) {
+    const int r = open * STEP + t;  // of the window of output row group - open
+    if (r >= WINDOW_ROWS || !is_open(open)) continue;
+    COMPUTE(&sum)[COLUMNS][CHANNELS] = sums[(phase + OPEN - open) % OPEN];
+#pragma unroll
+    for (int s = 0; s < WINDOW_COLUMNS; s++)
+#pragma unroll
+      for (int q = 0; q < COLUMNS; q++)
+#pragma unroll
+        for (int i = 0; i < CHANNELS; i++) {
+          const COMPUTE product = field[q * STEP + s][i] * taps[r * WINDOW_COLUMNS + s][i];
+          sum[q][i] = r == 0 && s == 0 ? product : sum[q][i] + product;
+        }
+  }
+}
+
+#ifdef RING_THREADS
+#include "convolution_depthwise_ring.cuh"
+extern "C" __global__ void __launch_bounds__(RING_THREADS, RING_BLOCKS) depthwise_ring(const __grid_constant__ Arguments a) {
+  wait_for_earlier_kernels();
+  ring_strips(a);
+}
+#endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) depthwise_strips(const Arguments a) {
   wait_for_earlier_kernels();
@@ -307,8 +369,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) depthwise_strips(c
 #pragma unroll
   for (int i = 0; i < AHEAD; i++) read_group(i, buffers[i]);
 
-  COMPUTE taps[WINDOW_ROWS * WINDOW_COLUMNS][CHANNELS], sums[OPEN][COLUMNS][CHANNELS];
-  read_taps(a.w + work.channel * (WINDOW_ROWS * WINDOW_COLUMNS), c.flipped, taps);
+  Taps taps;
+  Sums sums;
+  read_taps(a.w + work.channel * TAPS, c.flipped, taps);
 
   const int groups = rows + OPEN - 1;
   for (int first = 0; first < groups; first += BUFFERS)
@@ -319,26 +382,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) depthwise_strips(c
       read_group(group + AHEAD, buffers[(phase + AHEAD) % BUFFERS]);
 #pragma unroll
       for (int t = 0; t < STEP; t++) {
-        COMPUTE field[FIELD][CHANNELS];
-#pragma unroll
-        for (int j = 0; j < FIELD; j++)
-#pragma unroll
-          for (int i = 0; i < CHANNELS; i++) field[j][i] = buffers[phase][t].at(j, i);
-#pragma unroll
-        for (int open = 0; open < OPEN; open++) {
-          const int r = open * STEP + t;  // of the window of output row group - open
-          if (r >= WINDOW_ROWS || static_cast<unsigned>(group - open) >= static_cast<unsigned>(rows)) continue;
-          COMPUTE(&sum)[COLUMNS][CHANNELS] = sums[(phase + OPEN - open) % OPEN];
-#pragma unroll
-          for (int s = 0; s < WINDOW_COLUMNS; s++)
-#pragma unroll
-            for (int q = 0; q < COLUMNS; q++)
-#pragma unroll
-              for (int i = 0; i < CHANNELS; i++) {
-                const COMPUTE product = field[q * STEP + s][i] * taps[r * WINDOW_COLUMNS + s][i];
-                sum[q][i] = r == 0 && s == 0 ? product : sum[q][i] + product;
-              }
-        }
+        add_row(buffers[phase][t], taps, phase, t, sums, [&](int open) { return static_cast<unsigned>(group - open) < static_cast<unsigned>(rows); });
       }
       if (group >= OPEN - 1) {
         write_row(a, y, work, sums[(phase + 1) % OPEN]);

@@ -6,8 +6,9 @@
 // channels each, into a ring in shared memory. Two or three warpgroups multiply them: parts of one tile, or, ALTERNATING, two
 // whole tiles in turn, so that one writes results while the other multiplies.
 // Shared memory sets the pace next to the tensor cores: a round of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
-// The copy engine writes the results, too, and brings what they are blended with. Rows of the product are positions and columns filters, or, where y lies in
-// PLANES, the other way round, so that 128 bytes of a row lie side by side in y.
+// The copy engine writes the results, too, and brings what they are blended with. Rows of the product are positions and columns
+// filters, or, where y lies in PLANES, the other way round, so that 128 bytes of a row lie side by side in y. TURNED: filters of
+// one position on an image that lies in planes, too: those are read as they are, in boxes that begin with an image.
 #include "convolution.cuh"
 #include "tensor_maps.cuh"
 
@@ -33,7 +34,7 @@ struct Arguments {
   Divisor position_tiles, filter_tiles;  // tiles run over filters first, then positions, then groups
   int tiles, group_channels, channel_rounds;
   int boxes;      // results go through their map
-  Divisor plane;  // positions of an image
+  Divisor plane;  // positions of an image, TURNED: up to whole boxes
 };
 
 struct Tile {
@@ -41,7 +42,7 @@ struct Tile {
 };
 
 // COLUMNS of the product and ROWS of each of CONSUMERS warpgroups.
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bool PLANES> struct Multiplication {
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bool PLANES, bool TURNED> struct Multiplication {
   static constexpr int ALL_ROWS = ALTERNATING ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
   static constexpr int POSITIONS = PLANES ? COLUMNS : ALL_ROWS, FILTERS = PLANES ? ALL_ROWS : COLUMNS;
   static constexpr int STAGE_BYTES = (POSITIONS + FILTERS) * ROW_BYTES;
@@ -79,6 +80,10 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
     const int height = c.filter[1].divisor, width = c.filter[2].divisor;
     for (unsigned index = blockIdx.x; index < a.tiles; index += gridDim.x) {
       const Tile tile = find_tile(index);
+      if constexpr (TURNED) {
+        produce_planes(tile);
+        continue;
+      }
       unsigned at[4];
       split_position(c, tile.position, at);
       const int row = at[2] * c.step[1] - c.padding[1], column = at[3] * c.step[2] - c.padding[2];
@@ -94,6 +99,23 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
             load_box(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, tap, filter);
             advance(1);
           }
+    }
+  }
+
+  // Rows of the image's tile are channels, 64 positions of one image each.
+  __device__ __forceinline__ void produce_planes(const Tile& tile) {
+    const int filter = tile.group * a.convolution.filters + tile.filter;
+    for (int round = 0; round < a.channel_rounds; round++) {
+      unsigned char* to = stages + stage * STAGE_BYTES;
+      barrier_wait(&empty[stage], parity ^ 1);
+      barrier_arrive_with(&full[stage], STAGE_BYTES);
+      for (int box = 0; box < POSITIONS / DEPTH; box++) {
+        unsigned at;
+        const unsigned image = a.plane.divide(tile.position + box * DEPTH, at);
+        load_box(to + box * DEPTH * ROW_BYTES, a.image, &full[stage], at, tile.group * a.group_channels + round * DEPTH, image);
+      }
+      load_box(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, 0, filter);
+      advance(1);
     }
   }
 
@@ -130,7 +152,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
         barrier_wait(&full[stage], parity);
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++)
-          begin_product<ELEMENT, COLUMNS>(sums[b], (PLANES ? filters : image) + (first_row + b * 64) * ROW_BYTES, PLANES ? image : filters);
+          begin_product<ELEMENT, COLUMNS, TURNED>(sums[b], (PLANES ? filters : image) + (first_row + b * 64) * ROW_BYTES, PLANES ? image : filters);
         commit_products();
         wait_for_products<1>();
         if (round > 0) release(previous);
@@ -304,10 +326,10 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
   }
 };
 
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bool PLANES>
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bool PLANES, bool TURNED = false>
 __device__ __forceinline__ void multiply(const Arguments& a) {
 #if defined(EMULATED_CUDA) || defined(WARPGROUP_INSTRUCTIONS)
-  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES>;
+  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES, TURNED>;
   constexpr int WARPS = CONSUMERS * WARPGROUP / 32;
   __shared__ Barrier full[STAGES], empty[STAGES], turn[CONSUMERS], came[WARPS * BOXES];
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
@@ -332,10 +354,16 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 }
 
 // name: positions x filters of a tile, and `alternating` where each warpgroup has tiles of its own
-#define KERNEL(name, COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES)                                                           \
+#define KERNEL(name, COLUMNS, ROWS, CONSUMERS, ...)                                                                  \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) name(const __grid_constant__ Arguments a) { \
-    wait_for_earlier_kernels();                                                                                       \
-    multiply<COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES>(a);                                               \
+    wait_for_earlier_kernels();                                                                                      \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                                              \
+  }
+#define TURNED_KERNEL(name, COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING)                                                  \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) name(const __grid_constant__ Arguments a) {        \
+    wait_for_earlier_kernels();                                                                                             \
+    constexpr bool CAN_TURN = sizeof(ELEMENT) == 2;                                                                         \
+    if constexpr (CAN_TURN) multiply<COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, true, CAN_TURN>(a);                      \
   }
 KERNEL(specialized_128x256, 256, 64, 2, 4, false, false)
 KERNEL(specialized_192x128, 128, 64, 3, 4, false, false)
@@ -344,3 +372,5 @@ KERNEL(specialized_128x64, 64, 64, 2, 8, false, false)
 KERNEL(specialized_256x64, 64, 128, 2, 4, false, false)
 KERNEL(specialized_alternating_128x128, 128, 128, 2, 6, true, false)
 KERNEL(specialized_planes_256x128, 256, 64, 2, 4, false, true)
+TURNED_KERNEL(specialized_turned_256x128, 256, 64, 2, 4, false)
+TURNED_KERNEL(specialized_turned_alternating_128x128, 128, 128, 2, 6, true)

@@ -105,6 +105,13 @@ __device__ __forceinline__ unsigned long long describe_tile(const unsigned char*
   return (address & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
+// The right operand, turned: boxes of 64 columns, one after another, each with 64 rows of 128 bytes, one for each term, and
+// swizzled as any tile. 1024 bytes from eight terms to the next eight, a box from 64 columns to the next 64.
+__device__ __forceinline__ unsigned long long describe_turned_tile(const unsigned char* tile) {
+  const unsigned long long address = __cvta_generic_to_shared(tile);
+  return (address & 0x3ffff) >> 4 | 512ull << 16 | 64ull << 32 | 1ull << 62;
+}
+
 #define WARPGROUP_PRODUCT_64(shape, transposition) \
   asm volatile( \
       "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n64" shape " {" \
@@ -166,23 +173,26 @@ __device__ __forceinline__ unsigned long long describe_tile(const unsigned char*
       : "l"(left), "l"(right))
 
 #define WARPGROUP_PRODUCT(N)                                                                                    \
-  if constexpr (std::is_same_v<E, half>) WARPGROUP_PRODUCT_##N("k16.f32.f16.f16", ", 0, 0");                    \
+  if constexpr (std::is_same_v<E, half> && TURNED) WARPGROUP_PRODUCT_##N("k16.f32.f16.f16", ", 0, 1");          \
+  else if constexpr (std::is_same_v<E, bfloat16> && TURNED) WARPGROUP_PRODUCT_##N("k16.f32.bf16.bf16", ", 0, 1"); \
+  else if constexpr (std::is_same_v<E, half>) WARPGROUP_PRODUCT_##N("k16.f32.f16.f16", ", 0, 0");               \
   else if constexpr (std::is_same_v<E, bfloat16>) WARPGROUP_PRODUCT_##N("k16.f32.bf16.bf16", ", 0, 0");         \
   else WARPGROUP_PRODUCT_##N("k8.f32.tf32.tf32", "")
 
-template <class E, int N> __device__ __forceinline__ void warpgroup_product(float (&d)[N / 2], unsigned long long left, unsigned long long right) {
+template <class E, int N, bool TURNED> __device__ __forceinline__ void warpgroup_product(float (&d)[N / 2], unsigned long long left, unsigned long long right) {
   if constexpr (N == 64) { WARPGROUP_PRODUCT(64); }
   else if constexpr (N == 128) { WARPGROUP_PRODUCT(128); }
   else { WARPGROUP_PRODUCT(256); }
 }
 
 // Begins sums += left * right over the 128 bytes of a row. commit_products() closes a group of them; wait_for_products()
-// before the sums are read, or the tiles written.
-template <class E, int N> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+// before the sums are read, or the tiles written. TURNED: the right tile is, of 16-bit types.
+template <class E, int N, bool TURNED = false> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+  static_assert(!TURNED || sizeof(E) == 2);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-  const unsigned long long a = describe_tile(left), b = describe_tile(right);
+  const unsigned long long a = describe_tile(left), b = TURNED ? describe_turned_tile(right) : describe_tile(right);
 #pragma unroll
-  for (int k = 0; k < 4; k++) warpgroup_product<E, N>(sums, a + 2 * k, b + 2 * k);
+  for (int k = 0; k < 4; k++) warpgroup_product<E, N, TURNED>(sums, a + 2 * k, b + (TURNED ? 128 : 2) * k);
 }
 // As above, over 32 bytes of a row, number `step` of four; the left operand's are in registers, as warp_product() has them for the
 // 16 rows of each warp. They must stay until the product is there.
@@ -295,13 +305,29 @@ template <class E> __device__ __forceinline__ void warp_product(float (&d)[4], c
 #endif
 }
 
+// What ldmatrix would bring of the right tile for sixteen terms, number `step` of four, and eight columns, from a turned one.
+__device__ __forceinline__ void load_turned(unsigned (&registers)[2], const unsigned char* tile, int step, int n) {
+  const int lane = threadIdx.x % 32, column = 8 * n + lane / 4;
+  const unsigned char* box = tile + column / 64 * 64 * 128;
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const int term = 16 * step + 8 * i + lane % 4 * 2;
+    const auto bits = [&](int row) -> unsigned {
+      return reinterpret_cast<const uint16_t*>(swizzled(box, row, column % 64 / 8))[column % 8];
+    };
+    registers[i] = bits(term) | bits(term + 1) << 16;
+  }
+}
+
 // Sums of a warp's 16 rows += left * right over 32 bytes of a row, number `step` of four.
-template <class E, int N> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
+template <class E, int N, bool TURNED = false>
+__device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int n = 0; n < N / 8; n++) {
     unsigned b[2];
-    load_matrices(b, swizzled(right, 8 * n + lane % 8, 2 * step + lane / 8 % 2));
+    if constexpr (TURNED) load_turned(b, right, step, n);
+    else load_matrices(b, swizzled(right, 8 * n + lane % 8, 2 * step + lane / 8 % 2));
     float d[4] = {sums[4 * n], sums[4 * n + 1], sums[4 * n + 2], sums[4 * n + 3]};
     warp_product<E>(d, left, b);
 #pragma unroll
@@ -310,18 +336,18 @@ template <class E, int N> __device__ __forceinline__ void begin_product(float (&
 }
 __device__ __forceinline__ void registers_are_written() {}
 
-template <class E, int N> __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+template <class E, int N, bool TURNED = false> __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   for (int k = 0; k < 4; k++) {
     unsigned a[4];
     load_matrices(a, swizzled(left, 16 * warp + lane % 16, 2 * k + lane / 16));
-    begin_product<E, N>(sums, a, right, k);
+    begin_product<E, N, TURNED>(sums, a, right, k);
   }
 }
 #ifdef EMULATED_CUDA
-template <class E, int N> inline void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+template <class E, int N, bool TURNED = false> inline void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   const auto multiply = [](float* d, const unsigned char* a, const unsigned char* b) {
-    multiply_tiles<E, N>(*reinterpret_cast<float(*)[N / 2]>(d), a, b);
+    multiply_tiles<E, N, TURNED>(*reinterpret_cast<float(*)[N / 2]>(d), a, b);
   };
   emulated::products[emulated::current->rank].push_back({multiply, sums, left, right});
 }
@@ -337,8 +363,8 @@ template <int PENDING> inline void wait_for_products() {
   }
 }
 #else
-template <class E, int N> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
-  multiply_tiles<E, N>(sums, left, right);
+template <class E, int N, bool TURNED = false> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+  multiply_tiles<E, N, TURNED>(sums, left, right);
 }
 __device__ __forceinline__ void commit_products() {}
 template <int PENDING> __device__ __forceinline__ void wait_for_products() {}

@@ -1,5 +1,6 @@
 // Tiles of tensors that Hopper's copy engine brings to shared memory, and the barriers that say when they are there
-// (the host side is accelerated/tensor_maps.py). Tiles are as tensor_core.cuh reads them: rows of 128 bytes, swizzled.
+// (the host side is accelerated/tensor_maps.py). Tiles are as tensor_core.cuh reads them, rows of 128 bytes, swizzled;
+// dense boxes are as they lie in the tensor.
 //
 // A barrier has phases. Each ends when `arrivals` threads have arrived and all bytes that were announced have come;
 // wait() takes the parity of the phase: 0, 1, 0 and so on.
@@ -20,8 +21,8 @@ struct Map {  // accelerated/tensor_maps.py has the same structure
   const unsigned char* base;
   long long stride[4];        // bytes, of all dimensions but the innermost
   int extent[5];
-  int lower[2], upper[2], step[2], pixels, box[3];
-  int rank, element_bytes, columns, rounded;
+  int lower[2], upper[2], step[2], pixels, box[4];
+  int rank, element_bytes, columns, rounded, dense;
 };
 struct Load {
   Barrier* barrier;
@@ -33,7 +34,7 @@ inline std::deque<Load> loads;
 struct Write {
   const unsigned char* from;  // null ends a group
   Map map;
-  int at[3];
+  int at[4];
 };
 inline std::deque<Write> writes[maximum_threads];
 
@@ -53,6 +54,11 @@ inline void end_phase(Barrier* barrier) {
 inline void begin_load(const Load& load) {
   loads.push_back(load);
   wake_waiters(load.barrier);  // who waits brings it
+}
+
+// Illegal on the GPU: a box of a tile begins at a multiple of 16 bytes.
+inline void require_whole_packs(const TensorMap& map, int first) {
+  if (first * reinterpret_cast<const Map&>(map).element_bytes % 16) fail("the copy engine was asked for a box from element %d on", first);
 }
 
 inline void load_row(const Load& load, int row, const int* at) {
@@ -77,6 +83,30 @@ inline void load_row(const Load& load, int row, const int* at) {
   }
 }
 
+// Elements of a dense box: visit(byte in the box, byte in the tensor, whether it is there).
+template <class Visit> inline void for_dense_box(const Map& map, const int* at, Visit visit) {
+  int i[4];
+  size_t byte = 0;
+  for (i[3] = 0; i[3] < map.box[3]; i[3]++)
+    for (i[2] = 0; i[2] < map.box[2]; i[2]++)
+      for (i[1] = 0; i[1] < map.box[1]; i[1]++)
+        for (i[0] = 0; i[0] < map.box[0]; i[0]++, byte += map.element_bytes) {
+          bool exists = true;
+          long long offset = 0;
+          for (int d = 0; d < 4; d++) {
+            exists = exists && unsigned(at[d] + i[d]) < unsigned(map.extent[d]);
+            offset += (at[d] + i[d]) * (d ? map.stride[d - 1] : map.element_bytes);
+          }
+          visit(byte, offset, exists);
+        }
+}
+inline void load_dense_box(const Load& load) {
+  for_dense_box(load.map, load.at, [&](size_t byte, long long offset, bool exists) {
+    if (exists) memcpy(load.to + byte, load.map.base + offset, load.map.element_bytes);
+    else memset(load.to + byte, 0, load.map.element_bytes);
+  });
+}
+
 // Loads come as late as they may: when somebody waits for them.
 inline void finish_loads(Barrier* barrier) {
   for (size_t i = 0; i < loads.size();) {
@@ -89,7 +119,9 @@ inline void finish_loads(Barrier* barrier) {
     const Map& map = load.map;
     int at[5];
     memcpy(at, load.at, sizeof at);
-    if (map.columns) {  // pixels follow each other within the box that the corners leave, row after row
+    if (map.dense) {
+      load_dense_box(load);
+    } else if (map.columns) {  // pixels follow each other within the box that the corners leave, row after row
       for (int row = 0; row < map.pixels; row++) {
         int pixel[5] = {at[0], at[1] + load.offset[0], at[2] + load.offset[1], at[3]};
         load_row(load, row, pixel);
@@ -106,12 +138,19 @@ inline void finish_loads(Barrier* barrier) {
         load_row(load, row, box);
       }
     }
-    state_of(barrier).bytes -= 128 * (map.columns ? map.pixels : map.box[1] * map.box[2]);
+    const int rows = map.columns ? map.pixels : map.box[1] * map.box[2];
+    state_of(barrier).bytes -= map.dense ? map.box[0] * map.box[1] * map.box[2] * map.box[3] * map.element_bytes : 128 * rows;
     end_phase(barrier);
   }
 }
 inline void finish_write(const Write& write) {
   const Map& map = write.map;
+  if (map.dense) {
+    for_dense_box(map, write.at, [&](size_t byte, long long offset, bool exists) {
+      if (exists) memcpy(const_cast<unsigned char*>(map.base) + offset, write.from + byte, map.element_bytes);
+    });
+    return;
+  }
   for (int row = 0; row < map.box[1] * map.box[2]; row++)
     for (int i = 0; i < map.box[0]; i++) {
       const int at[3] = {write.at[0] + i, write.at[1] + row % map.box[1], write.at[2] + row / map.box[1]}, byte = i * map.element_bytes;
@@ -151,10 +190,20 @@ inline void load_columns(unsigned char* to, const TensorMap& map, Barrier* barri
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {channel, column, row, image}, {right, down}});
 }
 inline void load_box(unsigned char* to, const TensorMap& map, Barrier* barrier, int first, int second, int third) {
+  emulated::require_whole_packs(map, first);
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third}, {}});
 }
+inline void load_dense_box(unsigned char* to, const TensorMap& map, Barrier* barrier, int first, int second, int third, int fourth) {
+  emulated::require_whole_packs(map, first);
+  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}, {}});
+}
 inline void store_box(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
+  emulated::require_whole_packs(map, first);
   emulated::writes[emulated::current->rank].push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third}});
+}
+inline void store_dense_box(const unsigned char* from, const TensorMap& map, int first, int second, int third, int fourth) {
+  emulated::require_whole_packs(map, first);
+  emulated::writes[emulated::current->rank].push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}});
 }
 inline void commit_stores() { emulated::writes[emulated::current->rank].push_back({}); }
 template <int PENDING> inline void wait_for_stores() {
@@ -207,11 +256,21 @@ __device__ __forceinline__ void load_box(unsigned char* to, const TensorMap& map
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
       ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third) : "memory");
 }
+// A box without gaps and swizzle.
+__device__ __forceinline__ void load_dense_box(unsigned char* to, const TensorMap& map, Barrier* barrier, int first, int second, int third, int fourth) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
+      ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third), "r"(fourth) : "memory");
+}
 // Writes a box from rows in shared memory; what lies outside the tensor is left out. The rows were published by all who
 // wrote them. commit_stores() closes a group; wait_for_stores() before the rows are written again, or the thread ends.
 __device__ __forceinline__ void store_box(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
                ::"l"(&map), "r"(shared_address(from)), "r"(first), "r"(second), "r"(third) : "memory");
+}
+__device__ __forceinline__ void store_dense_box(const unsigned char* from, const TensorMap& map, int first, int second, int third, int fourth) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
+               ::"l"(&map), "r"(shared_address(from)), "r"(first), "r"(second), "r"(third), "r"(fourth) : "memory");
 }
 __device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 template <int PENDING> __device__ __forceinline__ void wait_for_stores() {
