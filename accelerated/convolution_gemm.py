@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from dualdnn.api.operations import Im2Col
 from dualdnn.api.operations.specs import FLOAT
 
+from . import convolution_float
 from .convolution_problem import (
     AXES,
     PACK_BYTES,
@@ -87,6 +88,8 @@ def product_launch(
 ) -> Launch:
     """The product of every group. operands: x, w, y, prior, bias; offsets: bytes to the beginning of x, w and y."""
     kinds = dict(definitions)
+    if kinds["ELEMENT"] == "float" and convolution_float.serves(value, device):
+        return convolution_float.float_launch(device, value, groups, operands, offsets, finish)
     scalars = kinds["ELEMENT"] in ("int8", "uint8") and not words
     filters, positions = _tile(value, groups, scalars or kinds["COMPUTE"] == "double", device)
     filter_tiles, position_tiles = -(-value.filters // filters), -(-value.positions // positions)

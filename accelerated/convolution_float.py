@@ -1,0 +1,95 @@
+"""Matrix products of convolutions in float (kernels/convolution_float.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_longlong
+from typing import Any, NamedTuple
+
+from .convolution_problem import PLAIN, ConvolutionStruct, EpilogueStruct, positions_in_packs
+from .geometry import Divisor
+from .plans import Launch, pointers, structure
+
+SOURCE = "convolution_float.cu"
+DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
+LEAST_ARCHITECTURE = 80  # whose copies do not pass through registers
+MOST_TAPS = 31  # of all axes together: bits of a mask
+FEW_FILTERS = 16  # for which these tiles are too large
+PACK = 4  # floats
+STAGES, DEPTH, TABLE_TILES = 3, 16, 8  # tiles under way, terms of one, tiles whose terms are found at once
+TAP_BYTES = 8
+
+
+class Tile(NamedTuple):
+    """What a block computes. resident: blocks that share a multiprocessor; pace: products per clock against the fastest
+    tile's."""
+
+    filters: int
+    positions: int
+    resident: int
+    pace: float
+    sums: int = 64  # of a thread
+
+    @property
+    def threads(self) -> int:
+        return self.filters * self.positions // self.sums
+
+    def shared_bytes(self, planes: bool) -> int:
+        """Stages of rows in packs (planes have no paddings), and the table of terms."""
+        rows = _row_bytes(self.filters) + (4 * DEPTH * self.positions if planes else _row_bytes(self.positions))
+        return STAGES * rows + 2 * TAP_BYTES * TABLE_TILES * DEPTH // (1 if planes else PACK)
+
+
+def _row_bytes(rows: int) -> int:
+    return 4 * DEPTH * (rows + 10)  # ten packs of padding
+
+
+TILES = (Tile(128, 128, 2, 1.0), Tile(128, 64, 4, 0.97), Tile(64, 128, 4, 0.97), Tile(64, 64, 8, 0.93))
+ALONE = 0.25  # how much longer a block takes that shares its multiprocessor with none
+
+
+def serves(value: ConvolutionStruct, device: Any) -> bool:
+    """Whether the kernels take this product of floats."""
+    if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
+        return False
+    return value.filters > FEW_FILTERS and sum(taps.divisor for taps in value.filter) <= MOST_TAPS
+
+
+def _tile(value: ConvolutionStruct, groups: int, device: Any) -> Tile:
+    """The tile that occupies the device for the shortest time."""
+
+    def duration(tile: Tile) -> float:
+        count = -(-value.filters // tile.filters) * -(-value.positions // tile.positions) * groups
+        rounds = -(-count // device.multiprocessors)
+        alone = ALONE if rounds % tile.resident == 1 else 0.0
+        return (rounds + alone) * tile.filters * tile.positions / tile.pace
+
+    return min(TILES, key=duration)
+
+
+def float_launch(
+    device: Any,
+    value: ConvolutionStruct,
+    groups: int,
+    operands: tuple[str, ...],
+    offsets: tuple[int, int, int] = (0, 0, 0),
+    finish: EpilogueStruct = PLAIN,
+) -> Launch:
+    """The product of every group. operands: x, w, y, prior, bias; offsets: bytes to the beginning of x, w and y."""
+    tile, planes = _tile(value, groups, device), not value.x_packs
+    filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-value.positions // tile.positions)
+    arguments = structure(
+        *pointers(5),
+        *(
+            (name, c_longlong(offset))
+            for name, offset in zip(("x_offset", "w_offset", "y_offset"), offsets, strict=True)
+        ),
+        ("convolution", value),
+        ("epilogue", finish),
+        ("position_tiles", Divisor.of(position_tiles)),
+        ("filter_tiles", Divisor.of(filter_tiles)),
+        ("position_packs", c_int(positions_in_packs(value, groups, PACK))),
+    )
+    kind = "planes" if planes else "rows"
+    function = device.function(SOURCE, f"{kind}_{tile.filters}x{tile.positions}", DEFINITIONS)
+    grid = (filter_tiles * position_tiles * groups, 1, 1)
+    return Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes(planes))

@@ -1,0 +1,39 @@
+"""Products in float on the emulated device: every tile of every kernel, on shapes that do not fill it."""
+
+from __future__ import annotations
+
+import pytest
+from dualdnn.accelerated import AcceleratedBackend, convolution_float
+from dualdnn.api.operations.specs import NCHW, NHWC
+
+from test_convolution_kernels import EXPLICIT, FFT, FMA, IMPLICIT, NONFUSED, PRECOMPUTED, backwards, check, convolution
+
+PRODUCTS = {  # (operation, kernel)
+    "channels": (convolution(IMPLICIT, (3, 20, 9, 7), 140, (3, 3), layout=NHWC, math=FMA, blend=(-1.5, 0.5)), "rows"),
+    "channels, many terms": (convolution(IMPLICIT, (1, 72, 12, 12), 20, (3, 3), layout=NHWC, math=FMA), "rows"),
+    "channels to planes": (
+        convolution(IMPLICIT, (2, 12, 9, 8), 36, (3, 2), layout=NHWC, result=NCHW, math=FMA, stride=2, dilation=2), "rows"
+    ),
+    "channels, groups": (convolution(IMPLICIT, (2, 24, 7, 6), 136, (1, 3), layout=NHWC, math=FMA, groups=2), "rows"),
+    "channels, volume": (convolution(IMPLICIT, (1, 8, 5, 6, 7), 20, (3, 2, 3), layout=NHWC, math=FMA), "rows"),
+    "channels, few terms": (convolution(IMPLICIT, (2, 4, 6, 7), 20, (1, 1), layout=NHWC, math=FMA, padding=0), "rows"),
+    "odd channels": (convolution(IMPLICIT, (2, 5, 9, 8), 67, (3, 3), layout=NHWC, math=FMA), "planes"),
+    "first layer": (convolution(IMPLICIT, (2, 3, 17, 15), 66, (7, 7), math=FMA, stride=2, padding=3), "planes"),
+    "planes": (convolution(PRECOMPUTED, (3, 21, 8, 8), 130, (1, 1), math=FMA, padding=0, blend=(2.0, -1.0)), "planes"),
+    "planes, stride 2": (convolution(IMPLICIT, (3, 20, 9, 11), 132, (3, 3), math=FMA, stride=2), "planes"),
+    "backwards": (backwards(convolution(IMPLICIT, (2, 20, 7, 6), 34, (3, 2), layout=NHWC, math=FMA, dilation=2)), "rows"),
+    "matrix": (convolution(EXPLICIT, (2, 3, 9, 11), 35, (3, 3), math=FMA), "rows"),
+    "spectra": (convolution(FFT, (2, 4, 6, 7), 20, (3, 3), math=FMA), "rows"),
+    "Winograd": (convolution(NONFUSED, (3, 9, 14, 15), 40, (3, 3), math=FMA), "planes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tile", convolution_float.TILES, ids=lambda tile: f"{tile.filters}x{tile.positions}")
+@pytest.mark.parametrize("unaligned", (False, True), ids=("aligned", "unaligned"))
+@pytest.mark.parametrize("operation, kernel", PRODUCTS.values(), ids=PRODUCTS)
+def test_every_tile(monkeypatch, operation, kernel, unaligned, tile):
+    made = AcceleratedBackend("emulated")
+    monkeypatch.setattr(made.device, "seed", 5)
+    monkeypatch.setattr(made, "plans", {})
+    monkeypatch.setattr(convolution_float, "TILES", (tile,))
+    assert f"{kernel}_{tile.filters}x{tile.positions}" in check(made, operation, unaligned)
