@@ -128,6 +128,13 @@ def implicit_gemm(operation: Convolution, device: Any) -> list[Launch]:
     return [implicit_product(operation, device, value, words=words)]
 
 
+def reads_terms(operation: Convolution, device: Any) -> bool:
+    """Whether the product reads the place of every term from the workspace; those in float find them quickly enough."""
+    if operation.x.data_type != FLOAT or allows_tensor_cores(operation, device):
+        return True
+    return not convolution_float.serves(described(operation)[0], device)
+
+
 def terms_launch(operation: Convolution, value: ConvolutionStruct, device: Any) -> Launch:
     """Writes the place of every term to the beginning of the workspace."""
     arguments = structure(*pointers(1), ("convolution", value))

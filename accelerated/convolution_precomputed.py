@@ -18,7 +18,7 @@ from dualdnn.api.operations import ConvolutionSpec, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import NHWC
 
 from .convolution_depthwise import depthwise, is_depthwise
-from .convolution_gemm import described, implicit_product, rounded_up, terms_launch
+from .convolution_gemm import described, implicit_product, reads_terms, rounded_up, terms_launch
 from .convolution_problem import PACK_BYTES, Convolution, ConvolutionStruct, describe, mark_packs, spatial, with_result
 from .convolution_tensor_core import allows_tensor_cores
 from .geometry import THREADS, Divisor, blocks
@@ -124,13 +124,13 @@ class _Copies:
 
 
 def precomputed_bytes(operation: Convolution, device: Any) -> int:
-    """Workspace: the place of every term, or the copies, or both."""
+    """Workspace: the place of every term, or the copies."""
     if is_depthwise(operation):
         return 0
     copies = _Copies(operation)
     if allows_tensor_cores(operation, device) and copies.repay:
         return copies.nbytes
-    return TERM_BYTES * described(operation)[0].terms
+    return TERM_BYTES * described(operation)[0].terms if reads_terms(operation, device) else 0
 
 
 def repacked_bytes(operation: Convolution, device: Any) -> int:
@@ -157,8 +157,9 @@ def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
         )  # fmt: skip
         return [*image, _repack_filter(copies, device), product]
     value, words = described(operation)
-    product = implicit_product(operation, device, value, words=words, precomputed=True)
-    return [terms_launch(operation, value, device), product]
+    tabled = reads_terms(operation, device)
+    product = implicit_product(operation, device, value, words=words, precomputed=tabled)
+    return [terms_launch(operation, value, device), product] if tabled else [product]
 
 
 def _repack_image(copies: _Copies, device: Any) -> Launch:
