@@ -15,7 +15,9 @@ LEAST_ARCHITECTURE = 80  # whose copies do not pass through registers
 MOST_TAPS = 31  # of all axes together: bits of a mask
 FEW_FILTERS = 16  # for which these tiles are too large
 PACK = 4  # floats
+FLOAT_BYTES = 4
 STAGES, DEPTH, TABLE_TILES = 3, 16, 8  # tiles under way, terms of one, tiles whose terms are found at once
+PADDING = 4  # columns of a tile
 TAP_BYTES = 8
 
 
@@ -33,14 +35,11 @@ class Tile(NamedTuple):
     def threads(self) -> int:
         return self.filters * self.positions // self.sums
 
-    def shared_bytes(self, planes: bool) -> int:
-        """Stages of rows in packs (planes have no paddings), and the table of terms."""
-        rows = _row_bytes(self.filters) + (4 * DEPTH * self.positions if planes else _row_bytes(self.positions))
-        return STAGES * rows + 2 * TAP_BYTES * TABLE_TILES * DEPTH // (1 if planes else PACK)
-
-
-def _row_bytes(rows: int) -> int:
-    return 4 * DEPTH * (rows + 10)  # ten packs of padding
+    @property
+    def shared_bytes(self) -> int:
+        """Stages, and the table of terms."""
+        columns = self.filters + self.positions + 2 * PADDING
+        return STAGES * DEPTH * columns * FLOAT_BYTES + 2 * TABLE_TILES * DEPTH * TAP_BYTES
 
 
 TILES = (Tile(128, 128, 2, 1.0), Tile(128, 64, 4, 0.97), Tile(64, 128, 4, 0.97), Tile(64, 64, 8, 0.93))
@@ -75,7 +74,7 @@ def float_launch(
     finish: EpilogueStruct = PLAIN,
 ) -> Launch:
     """The product of every group. operands: x, w, y, prior, bias; offsets: bytes to the beginning of x, w and y."""
-    tile, planes = _tile(value, groups, device), not value.x_packs
+    tile, planes = _tile(value, groups, device), value.x_lane != 1
     filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-value.positions // tile.positions)
     arguments = structure(
         *pointers(5),
@@ -92,4 +91,4 @@ def float_launch(
     kind = "planes" if planes else "rows"
     function = device.function(SOURCE, f"{kind}_{tile.filters}x{tile.positions}", DEFINITIONS)
     grid = (filter_tiles * position_tiles * groups, 1, 1)
-    return Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes(planes))
+    return Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)

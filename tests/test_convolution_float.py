@@ -17,7 +17,7 @@ PRODUCTS = {  # (operation, kernel)
     "channels, groups": (convolution(IMPLICIT, (2, 24, 7, 6), 136, (1, 3), layout=NHWC, math=FMA, groups=2), "rows"),
     "channels, volume": (convolution(IMPLICIT, (1, 8, 5, 6, 7), 20, (3, 2, 3), layout=NHWC, math=FMA), "rows"),
     "channels, few terms": (convolution(IMPLICIT, (2, 4, 6, 7), 20, (1, 1), layout=NHWC, math=FMA, padding=0), "rows"),
-    "odd channels": (convolution(IMPLICIT, (2, 5, 9, 8), 67, (3, 3), layout=NHWC, math=FMA), "planes"),
+    "odd channels": (convolution(IMPLICIT, (2, 5, 9, 8), 67, (3, 3), layout=NHWC, math=FMA), "rows"),
     "first layer": (convolution(IMPLICIT, (2, 3, 17, 15), 66, (7, 7), math=FMA, stride=2, padding=3), "planes"),
     "planes": (convolution(PRECOMPUTED, (3, 21, 8, 8), 130, (1, 1), math=FMA, padding=0, blend=(2.0, -1.0)), "planes"),
     "planes, stride 2": (convolution(IMPLICIT, (3, 20, 9, 11), 132, (3, 3), math=FMA, stride=2), "planes"),

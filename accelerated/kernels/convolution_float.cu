@@ -27,7 +27,7 @@ struct Arguments {
 };
 
 using Four = Pack<float, 4>;
-constexpr int DEPTH = 16, PACKS = DEPTH / 4, STAGES = 3;
+constexpr int DEPTH = 16, STAGES = 3;
 constexpr int TABLE_TILES = 8;  // whose terms are found at once
 constexpr unsigned NOWHERE = 1u << 31;
 
@@ -73,31 +73,27 @@ __device__ __forceinline__ Field find_field(const Convolution& c, unsigned index
   return field;
 }
 
-// Rows of an operand, four terms of one in a pack. Row r is a thread's r % 4-th: they lie apart, so that what neighbouring
-// threads read is side by side; the paddings let a warp write to all banks, too, four packs of a row after another.
-template <int ROWS> struct RowPacks {
-  static constexpr int STEP = ROWS / 4 + 1, PITCH = ROWS + 10;
-  Four pack[PACKS][PITCH];
-  static __device__ __forceinline__ int slot(int row) { return row % 4 * STEP + row / 4; }
-};
-template <int POSITIONS> struct Planes { __align__(16) float value[DEPTH][POSITIONS]; };
+// A tile lies term by term: row k has the k-th factors of all filters or positions. Four more columns let a warp write eight terms of
+// four rows to different banks.
+template <int COUNT> struct Factors { __align__(16) float value[DEPTH][COUNT + 4]; };
 
-template <int FILTERS, int POSITIONS, bool IN_PLANES> struct Shared {
-  static constexpr int TERMS = IN_PLANES ? 1 : 4;  // of an entry of the table
+template <int FILTERS, int POSITIONS> struct Shared {
   struct Stage {
-    RowPacks<FILTERS> w;
-    std::conditional_t<IN_PLANES, Planes<POSITIONS>, RowPacks<POSITIONS>> x;
+    Factors<FILTERS> w;
+    Factors<POSITIONS> x;
   } stage[STAGES];
-  Tap taps[2][TABLE_TILES * DEPTH / TERMS];
+  Tap taps[2][TABLE_TILES * DEPTH];
 };
 
 // A block computes FILTERS x POSITIONS sums, DEPTH terms at a time, a thread ROWS x COLUMNS of them in groups of 4 x 4.
+// IN_PLANES: neighbouring positions lie side by side in x, else neighbouring terms.
 template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __device__ __forceinline__ void multiply(const Arguments& a) {
   constexpr int THREADS = FILTERS / ROWS * (POSITIONS / COLUMNS);
-  constexpr int ROW_GROUPS = ROWS / 4, COLUMN_GROUPS = COLUMNS / 4, AT_ONCE = THREADS / PACKS;  // rows that are loaded at once
-  constexpr int W_PACKS = FILTERS / AT_ONCE, X_PACKS = IN_PLANES ? 1 : POSITIONS / AT_ONCE;
-  using Tile = Shared<FILTERS, POSITIONS, IN_PLANES>;
-  constexpr int TABLE = TABLE_TILES * DEPTH / Tile::TERMS;  // entries found at once
+  constexpr int ROW_GROUPS = ROWS / 4, COLUMN_GROUPS = COLUMNS / 4;
+  constexpr int TERMS = 8, AT_ONCE = THREADS / TERMS;  // terms, rows that are loaded at once where terms are neighbours
+  constexpr int X_ROWS = IN_PLANES ? 1 : POSITIONS / AT_ONCE, W_ROWS = FILTERS / AT_ONCE;
+  using Tile = Shared<FILTERS, POSITIONS>;
+  constexpr int TABLE = TABLE_TILES * DEPTH;  // entries found at once
   Tile& shared = *reinterpret_cast<Tile*>(shared_memory);
 
   const Convolution& c = a.convolution;
@@ -108,50 +104,40 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
   const float* x = reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(a.x) + a.x_offset) + group * c.x_group;
   const float* w = reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(a.w) + a.w_offset) +
                    (static_cast<long long>(group) * c.filters + first_filter) * c.row;
-  const bool x_aligned = reinterpret_cast<uintptr_t>(x) % 16 == 0 && (!IN_PLANES || a.position_packs);
-  const bool w_aligned = c.w_packs && reinterpret_cast<uintptr_t>(w) % 16 == 0;
+  const bool x_packs = IN_PLANES && a.position_packs && reinterpret_cast<uintptr_t>(x) % 16 == 0;
 
-  // What this thread loads of rows: one pack of each of W_PACKS filters, the last one in place of those that do not exist.
-  const int row = thread / PACKS, pack = thread % PACKS;
-  int w_at[W_PACKS];
+  // What this thread loads of rows: a term of each of W_ROWS filters, the last one in place of those that do not exist.
+  const int row = thread / TERMS, term = thread % TERMS;
+  int w_at[W_ROWS];
 #pragma unroll
-  for (int i = 0; i < W_PACKS; i++) w_at[i] = min(row + i * AT_ONCE, c.filters - first_filter - 1) * c.row + pack * 4;
+  for (int i = 0; i < W_ROWS; i++) w_at[i] = min(row + i * AT_ONCE, c.filters - first_filter - 1) * c.row + term;
   constexpr int ACROSS = POSITIONS / 4;
-  Field field[X_PACKS];
+  Field field[X_ROWS];
 #pragma unroll
-  for (int i = 0; i < X_PACKS; i++)
-    field[i] = find_field(c, first_position + (!IN_PLANES ? row + i * AT_ONCE : x_aligned ? thread % ACROSS * 4 : thread % POSITIONS));
+  for (int i = 0; i < X_ROWS; i++)
+    field[i] = find_field(c, first_position + (!IN_PLANES ? row + i * AT_ONCE : x_packs ? thread % ACROSS * 4 : thread % POSITIONS));
 
   auto find_taps = [&](int chunk) {
 #pragma unroll
-    for (int i = thread; i < TABLE; i += THREADS) shared.taps[chunk & 1][i] = find_tap(c, (chunk * TABLE + i) * Tile::TERMS);
+    for (int i = thread; i < TABLE; i += THREADS) shared.taps[chunk & 1][i] = find_tap(c, chunk * TABLE + i);
   };
   auto fetch = [&](int tile, int at) {
     typename Tile::Stage& stage = shared.stage[at];
-    const Tap* taps = shared.taps[tile / TABLE_TILES & 1] + tile % TABLE_TILES * (DEPTH / Tile::TERMS);
-    Four* to = stage.w.pack[pack] + RowPacks<FILTERS>::slot(row);
-    const int left = c.terms - tile * DEPTH - pack * 4;
+    const Tap* taps = shared.taps[tile / TABLE_TILES & 1] + tile % TABLE_TILES * DEPTH;
+    const int left = c.terms - tile * DEPTH;
 #pragma unroll
-    for (int i = 0; i < W_PACKS; i++) {
-      const float* from = w + w_at[i];
-      if (w_aligned) copy_async<16>(to + i * (AT_ONCE / 4), from, left > 0);
-      else
+    for (int i = 0; i < W_ROWS; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j++) copy_async<4>(to[i * (AT_ONCE / 4)].item + j, from + j, left > j);
-    }
+      for (int k = 0; k < DEPTH; k += TERMS) copy_async<4>(stage.w.value[k + term] + row + i * AT_ONCE, w + w_at[i] + k, k + term < left);
     w += DEPTH;
     if constexpr (!IN_PLANES) {
-      const Tap tap = taps[pack];
-      Four* to = stage.x.pack[pack] + RowPacks<POSITIONS>::slot(row);
 #pragma unroll
-      for (int i = 0; i < X_PACKS; i++) {
-        const float* from = x + (field[i].offset + tap.offset);
-        if (x_aligned) copy_async<16>(to + i * (AT_ONCE / 4), from, field[i].has(tap));
-        else
+      for (int k = 0; k < DEPTH; k += TERMS) {
+        const Tap tap = taps[k + term];
 #pragma unroll
-          for (int j = 0; j < 4; j++) copy_async<4>(to[i * (AT_ONCE / 4)].item + j, from + j, field[i].has(tap));
+        for (int i = 0; i < X_ROWS; i++) copy_async<4>(stage.x.value[k + term] + row + i * AT_ONCE, x + (field[i].offset + tap.offset), field[i].has(tap));
       }
-    } else if (x_aligned) {
+    } else if (x_packs) {
 #pragma unroll
       for (int i = 0; i < DEPTH * ACROSS / THREADS; i++) {
         const int k = thread / ACROSS + i * (THREADS / ACROSS);
@@ -190,32 +176,20 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
     end_copies();
     if (coming % TABLE_TILES == 0) find_taps(coming / TABLE_TILES + 1);
     const typename Tile::Stage& stage = shared.stage[at];
-#pragma unroll IN_PLANES ? PACKS : 1  // unrolled, rows lack registers
-    for (int p = 0; p < PACKS; p++) {
-      Four left[ROWS];
 #pragma unroll
-      for (int i = 0; i < ROWS; i++) left[i] = stage.w.pack[p][i % 4 * RowPacks<FILTERS>::STEP + i / 4 * (FILTERS / ROW_GROUPS / 4) + down];
-      if constexpr (IN_PLANES) {
+    for (int k = 0; k < DEPTH; k++) {
+      Four left[ROW_GROUPS], right[COLUMN_GROUPS];
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-          Four right[COLUMN_GROUPS];
+      for (int g = 0; g < ROW_GROUPS; g++) left[g] = *reinterpret_cast<const Four*>(stage.w.value[k] + g * (FILTERS / ROW_GROUPS) + 4 * down);
 #pragma unroll
-          for (int h = 0; h < COLUMN_GROUPS; h++) right[h] = *reinterpret_cast<const Four*>(stage.x.value[4 * p + k] + h * (POSITIONS / COLUMN_GROUPS) + 4 * across);
+      for (int h = 0; h < COLUMN_GROUPS; h++) right[h] = *reinterpret_cast<const Four*>(stage.x.value[k] + h * (POSITIONS / COLUMN_GROUPS) + 4 * across);
 #pragma unroll
-          for (int j = 0; j < COLUMNS; j++)
+      for (int i = 0; i < ROWS; i++)
 #pragma unroll
-            for (int i = 0; i < ROWS; i++) sums[i][j] += left[i].item[k] * right[j / 4].item[j % 4];
+        for (int n = 0; n < COLUMNS; n++) {
+          const int j = i % 2 ? COLUMNS - 1 - n : n;
+          sums[i][j] += left[i / 4].item[i % 4] * right[j / 4].item[j % 4];
         }
-      } else {
-#pragma unroll
-        for (int j = 0; j < COLUMNS; j++) {
-          const Four right = stage.x.pack[p][j % 4 * RowPacks<POSITIONS>::STEP + j / 4 * (POSITIONS / COLUMN_GROUPS / 4) + across];
-#pragma unroll
-          for (int k = 0; k < 4; k++)
-#pragma unroll
-            for (int i = 0; i < ROWS; i++) sums[i][j] += left[i].item[k] * right.item[k];
-        }
-      }
     }
     at = at + 1 < STAGES ? at + 1 : 0;
     next = next + 1 < STAGES ? next + 1 : 0;
