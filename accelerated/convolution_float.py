@@ -30,6 +30,7 @@ class Tile(NamedTuple):
     resident: int
     pace: float
     sums: int = 64  # of a thread
+    planes: bool = True  # whether it serves products whose neighbours in x are positions
 
     @property
     def threads(self) -> int:
@@ -42,7 +43,7 @@ class Tile(NamedTuple):
         return STAGES * DEPTH * columns * FLOAT_BYTES + 2 * TABLE_TILES * DEPTH * TAP_BYTES
 
 
-TILES = (Tile(128, 128, 2, 1.0), Tile(128, 64, 4, 0.97), Tile(64, 128, 4, 0.97), Tile(64, 64, 8, 0.93))
+TILES = (Tile(128, 128, 2, 1.0), Tile(128, 96, 2, 0.93, 48, False), Tile(128, 64, 4, 0.97), Tile(64, 128, 4, 0.97), Tile(64, 64, 8, 0.93))
 ALONE = 0.25  # how much longer a block takes that shares its multiprocessor with none
 
 
@@ -53,7 +54,7 @@ def serves(value: ConvolutionStruct, device: Any) -> bool:
     return value.filters > FEW_FILTERS and sum(taps.divisor for taps in value.filter) <= MOST_TAPS
 
 
-def _tile(value: ConvolutionStruct, groups: int, device: Any) -> Tile:
+def _tile(value: ConvolutionStruct, groups: int, planes: bool, device: Any) -> Tile:
     """The tile that occupies the device for the shortest time."""
 
     def duration(tile: Tile) -> float:
@@ -62,7 +63,7 @@ def _tile(value: ConvolutionStruct, groups: int, device: Any) -> Tile:
         alone = ALONE if rounds % tile.resident == 1 else 0.0
         return (rounds + alone) * tile.filters * tile.positions / tile.pace
 
-    return min(TILES, key=duration)
+    return min((tile for tile in TILES if tile.planes or not planes), key=duration)
 
 
 def float_launch(
@@ -74,7 +75,8 @@ def float_launch(
     finish: EpilogueStruct = PLAIN,
 ) -> Launch:
     """The product of every group. operands: x, w, y, prior, bias; offsets: bytes to the beginning of x, w and y."""
-    tile, planes = _tile(value, groups, device), value.x_lane != 1
+    planes = value.x_lane != 1
+    tile = _tile(value, groups, planes, device)
     filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-value.positions // tile.positions)
     arguments = structure(
         *pointers(5),

@@ -11,7 +11,6 @@
 #include "async_copies.cuh"
 #include "convolution.cuh"
 #include "launch.cuh"
-#include "product_results.cuh"
 
 struct Arguments {
   const float* x;
@@ -67,6 +66,7 @@ __device__ __forceinline__ Field find_field(const Convolution& c, unsigned index
 #pragma unroll
   for (int d = 2; d >= 0; d--) {
     const int taps = c.filter[d].divisor;
+#pragma unroll 1
     for (int i = 0; i < taps; i++, bit <<= 1)
       if (static_cast<unsigned>(position.at[d] + (c.flipped ? taps - 1 - i : i) * c.dilation[d]) >= static_cast<unsigned>(c.input[d])) field.outside |= bit;
   }
@@ -85,11 +85,66 @@ template <int FILTERS, int POSITIONS> struct Shared {
   Tap taps[2][TABLE_TILES * DEPTH];
 };
 
-// A block computes FILTERS x POSITIONS sums, DEPTH terms at a time, a thread ROWS x COLUMNS of them in groups of 4 x 4.
+// The results of a block. Sums go through shared memory, some filters at a time: one short loop writes them, in whole packs where
+// their memory allows. Code for each sum where it is would be too long for the instruction caches.
+template <int FILTERS, int POSITIONS, int THREADS> struct Block {
+  const Arguments& a;
+  unsigned group;
+  int first_filter, first_position;
+
+  // Where each position is in y; less than 0 where it does not exist.
+  static __device__ __forceinline__ long long* places() { return reinterpret_cast<long long*>(shared_memory); }
+  // [position][filter] where channels lie innermost, else [filter][position], rows four columns longer.
+  static __device__ __forceinline__ float* part() { return reinterpret_cast<float*>(places() + POSITIONS); }
+
+  __device__ __forceinline__ void find_places() const {
+    const Convolution& c = a.convolution;
+    for (int i = threadIdx.x; i < POSITIONS; i += THREADS)
+      places()[i] = first_position + i < c.positions ? group * c.y_group + y_offset(c, first_position + i) : -1;
+  }
+
+  // PART filters from `first` on.
+  template <int PART> __device__ __forceinline__ void finish_part(int first) const {
+    static_assert(POSITIONS * 8 + (POSITIONS * PART + 4 * (POSITIONS > PART ? POSITIONS : PART)) * 4 <= sizeof(Shared<FILTERS, POSITIONS>));
+    const Convolution& c = a.convolution;
+    float* y = reinterpret_cast<float*>(reinterpret_cast<unsigned char*>(a.y) + a.y_offset);
+    Epilogue epilogue = a.epilogue;
+    epilogue.alpha = 1;  // the sums are multiplied already
+    const bool across_filters = c.y_channel == 1;
+    const int across = across_filters ? PART / 4 : POSITIONS / 4, rows = across_filters ? POSITIONS : PART, pitch = 4 * across + 4;
+    const int column = threadIdx.x % across * 4;
+#pragma unroll 1
+    for (int row = threadIdx.x / across; row < rows; row += THREADS / across) {
+      const Four sums = *reinterpret_cast<const Four*>(part() + row * pitch + column);
+      const int filter = first_filter + first + (across_filters ? column : row);
+      const unsigned channel = group * c.y_filters + filter;
+      const long long* place = places() + (across_filters ? row : column);
+      const int left = c.filters - filter;
+      if (left <= 0) continue;
+      if (across_filters) {
+        if (place[0] >= 0) finish<4, float>(epilogue, a.bias, a.prior, y, place[0] + channel, 1, left < 4 ? left : 4, channel, 1, sums.item);
+      } else {
+        const long long start = channel * c.y_channel;
+        if (place[3] == place[0] + 3 && place[2] == place[0] + 2 && place[1] == place[0] + 1 && place[0] >= 0) {
+          finish<4, float>(epilogue, a.bias, a.prior, y, place[0] + start, 1, 4, channel, 0, sums.item);
+        } else {
+#pragma unroll
+          for (int j = 0; j < 4; j++) {
+            const float one[1] = {sums.item[j]};
+            if (place[j] >= 0) finish<1, float>(epilogue, a.bias, a.prior, y, place[j] + start, 1, 1, channel, 0, one);
+          }
+        }
+      }
+    }
+  }
+};
+
+// A block computes FILTERS x POSITIONS sums, DEPTH terms at a time, a thread ROWS x COLUMNS of them in groups of 4 x WIDTH.
 // IN_PLANES: neighbouring positions lie side by side in x, else neighbouring terms.
 template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __device__ __forceinline__ void multiply(const Arguments& a) {
   constexpr int THREADS = FILTERS / ROWS * (POSITIONS / COLUMNS);
-  constexpr int ROW_GROUPS = ROWS / 4, COLUMN_GROUPS = COLUMNS / 4;
+  constexpr int WIDTH = COLUMNS % 4 ? 2 : 4;  // columns of a group
+  constexpr int ROW_GROUPS = ROWS / 4, COLUMN_GROUPS = COLUMNS / WIDTH;
   constexpr int TERMS = 8, AT_ONCE = THREADS / TERMS;  // terms, rows that are loaded at once where terms are neighbours
   constexpr int X_ROWS = IN_PLANES ? 1 : POSITIONS / AT_ONCE, W_ROWS = FILTERS / AT_ONCE;
   using Tile = Shared<FILTERS, POSITIONS>;
@@ -106,11 +161,9 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
                    (static_cast<long long>(group) * c.filters + first_filter) * c.row;
   const bool x_packs = IN_PLANES && a.position_packs && reinterpret_cast<uintptr_t>(x) % 16 == 0;
 
-  // What this thread loads of rows: a term of each of W_ROWS filters, the last one in place of those that do not exist.
+  // What this thread loads of rows: a term of each of W_ROWS filters and X_ROWS positions.
   const int row = thread / TERMS, term = thread % TERMS;
-  int w_at[W_ROWS];
-#pragma unroll
-  for (int i = 0; i < W_ROWS; i++) w_at[i] = min(row + i * AT_ONCE, c.filters - first_filter - 1) * c.row + term;
+  const int w_at = row * c.row + term, w_left = c.filters - first_filter - row;
   constexpr int ACROSS = POSITIONS / 4;
   Field field[X_ROWS];
 #pragma unroll
@@ -124,11 +177,13 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
   auto fetch = [&](int tile, int at) {
     typename Tile::Stage& stage = shared.stage[at];
     const Tap* taps = shared.taps[tile / TABLE_TILES & 1] + tile % TABLE_TILES * DEPTH;
-    const int left = c.terms - tile * DEPTH;
+    const int left = c.terms - tile * DEPTH - term;
 #pragma unroll
-    for (int i = 0; i < W_ROWS; i++)
+    for (int i = 0; i < W_ROWS; i++) {
+      const float* from = w + (w_at + i * AT_ONCE * c.row);
 #pragma unroll
-      for (int k = 0; k < DEPTH; k += TERMS) copy_async<4>(stage.w.value[k + term] + row + i * AT_ONCE, w + w_at[i] + k, k + term < left);
+      for (int k = 0; k < DEPTH; k += TERMS) copy_async<4>(stage.w.value[k + term] + row + i * AT_ONCE, from + k, k < left && i * AT_ONCE < w_left);
+    }
     w += DEPTH;
     if constexpr (!IN_PLANES) {
 #pragma unroll
@@ -159,7 +214,7 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
   float sums[ROWS][COLUMNS] = {};
   const int tiles = (c.terms + DEPTH - 1) / DEPTH;
   find_taps(0);
-  find_taps(1);
+  if (tiles > TABLE_TILES) find_taps(1);
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < STAGES - 1; i++) {
@@ -178,25 +233,46 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
     const typename Tile::Stage& stage = shared.stage[at];
 #pragma unroll
     for (int k = 0; k < DEPTH; k++) {
-      Four left[ROW_GROUPS], right[COLUMN_GROUPS];
+      Four left[ROW_GROUPS];
+      Pack<float, WIDTH> right[COLUMN_GROUPS];
 #pragma unroll
       for (int g = 0; g < ROW_GROUPS; g++) left[g] = *reinterpret_cast<const Four*>(stage.w.value[k] + g * (FILTERS / ROW_GROUPS) + 4 * down);
 #pragma unroll
-      for (int h = 0; h < COLUMN_GROUPS; h++) right[h] = *reinterpret_cast<const Four*>(stage.x.value[k] + h * (POSITIONS / COLUMN_GROUPS) + 4 * across);
+      for (int h = 0; h < COLUMN_GROUPS; h++) right[h] = *reinterpret_cast<const Pack<float, WIDTH>*>(stage.x.value[k] + h * (POSITIONS / COLUMN_GROUPS) + WIDTH * across);
 #pragma unroll
       for (int i = 0; i < ROWS; i++)
 #pragma unroll
         for (int n = 0; n < COLUMNS; n++) {
           const int j = i % 2 ? COLUMNS - 1 - n : n;
-          sums[i][j] += left[i / 4].item[i % 4] * right[j / 4].item[j % 4];
+          sums[i][j] += left[i / 4].item[i % 4] * right[j / WIDTH].item[j % WIDTH];
         }
     }
     at = at + 1 < STAGES ? at + 1 : 0;
     next = next + 1 < STAGES ? next + 1 : 0;
   }
-  const Place place{c, group, first_filter + 4 * down, first_position + 4 * across};
-  float* y = reinterpret_cast<float*>(reinterpret_cast<unsigned char*>(a.y) + a.y_offset);
-  finish_sums<FILTERS, POSITIONS>(sums, place, a.epilogue, y, a.prior, a.bias);
+  const Block<FILTERS, POSITIONS, THREADS> block{a, group, first_filter, first_position};
+  __syncthreads();  // the stages are free
+  block.find_places();
+  const float alpha = a.epilogue.alpha;  // here, so that sums need not lie side by side in registers: their banks would collide
+#pragma unroll
+  for (int g = 0; g < ROW_GROUPS; g++) {
+    if (g) __syncthreads();
+    float* part = block.part();
+    constexpr int PART = FILTERS / ROW_GROUPS;
+    if (c.y_channel == 1) {
+#pragma unroll
+      for (int j = 0; j < COLUMNS; j++)
+        *reinterpret_cast<Four*>(part + (j / WIDTH * (POSITIONS / COLUMN_GROUPS) + WIDTH * across + j % WIDTH) * (PART + 4) + 4 * down) =
+            {alpha * sums[4 * g][j], alpha * sums[4 * g + 1][j], alpha * sums[4 * g + 2][j], alpha * sums[4 * g + 3][j]};
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < COLUMNS; j++) part[(4 * down + i) * (POSITIONS + 4) + j / WIDTH * (POSITIONS / COLUMN_GROUPS) + WIDTH * across + j % WIDTH] = alpha * sums[4 * g + i][j];
+    }
+    __syncthreads();
+    block.template finish_part<PART>(g * PART);
+  }
 }
 
 #define PRODUCT(NAME, FILTERS, POSITIONS, ROWS, COLUMNS, IN_PLANES, RESIDENT)                                                                \
@@ -205,6 +281,7 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
     multiply<FILTERS, POSITIONS, ROWS, COLUMNS, IN_PLANES>(a);                                                                               \
   }
 PRODUCT(rows_128x128, 128, 128, 8, 8, false, 2)
+PRODUCT(rows_128x96, 128, 96, 8, 6, false, 2)
 PRODUCT(rows_128x64, 128, 64, 8, 8, false, 4)
 PRODUCT(rows_64x128, 64, 128, 8, 8, false, 4)
 PRODUCT(rows_64x64, 64, 64, 8, 8, false, 8)

@@ -8,7 +8,6 @@
 #include <type_traits>
 
 #include "convolution.cuh"
-#include "product_results.cuh"
 
 constexpr int THREADS = 256;
 
@@ -263,11 +262,69 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
     __syncthreads();
   }
 
-  const Place place{c, group, first_filter + row, first_position + column};
+  auto finish_tile = [&](auto* y, const auto* bias) {
+    using Result = std::remove_reference_t<decltype(*y)>;
+    const Result* prior = static_cast<const Result*>(a.prior);
+    // Four neighbours of y at a time: filters where channels lie innermost, else positions.
+    const bool across_filters = c.y_vector > 1 || c.y_channel == 1;
+#pragma unroll
+    for (int h = 0; h < COLUMN_GROUPS; h++) {
+      long long offset[4];
+      const int first = first_position + h * (POSITIONS / COLUMN_GROUPS) + column;
+      int count = c.positions - first;
+      if (count > 4) count = 4;
+#pragma unroll
+      for (int j = 0; j < 4; j++) offset[j] = j < count ? group * c.y_group + y_offset(c, first + j) : 0;
+      const bool neighbours = count == 4 && offset[3] == offset[0] + 3 && offset[2] == offset[0] + 2 && offset[1] == offset[0] + 1;
+#pragma unroll
+      for (int g = 0; g < ROW_GROUPS; g++) {
+        const int filter = first_filter + g * (FILTERS / ROW_GROUPS) + row;
+        const unsigned channel = group * c.y_filters + filter;
+        if (across_filters) {
+          const bool whole = filter + 3 < c.filters && (c.y_vector < 2 ? c.y_channel == 1 : channel % 4 == 0);
+#pragma unroll
+          for (int j = 0; j < 4; j++) {
+            if (j >= count) continue;
+            Sum four[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) four[i] = sums[4 * g + i][4 * h + j];
+            if (whole) {
+              finish<4, COMPUTE>(a.epilogue, bias, prior, y, offset[j] + y_channel_offset(c, channel), 1, 4, channel, 1, four);
+            } else {
+#pragma unroll
+              for (int i = 0; i < 4; i++) {
+                Sum one[1] = {four[i]};
+                if (filter + i < c.filters)
+                  finish<1, COMPUTE>(a.epilogue, bias, prior, y, offset[j] + y_channel_offset(c, channel + i), 1, 1, channel + i, 0, one);
+              }
+            }
+          }
+        } else {
+#pragma unroll
+          for (int i = 0; i < 4; i++) {
+            if (filter + i >= c.filters) continue;
+            const long long start = y_channel_offset(c, channel + i);
+            Sum four[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++) four[j] = sums[4 * g + i][4 * h + j];
+            if (neighbours) {
+              finish<4, COMPUTE>(a.epilogue, bias, prior, y, offset[0] + start, 1, 4, channel + i, 0, four);
+            } else {
+#pragma unroll
+              for (int j = 0; j < 4; j++) {
+                Sum one[1] = {four[j]};
+                if (j < count) finish<1, COMPUTE>(a.epilogue, bias, prior, y, offset[j] + start, 1, 1, channel + i, 0, one);
+              }
+            }
+          }
+        }
+      }
+    }
+  };
   unsigned char* y = static_cast<unsigned char*>(a.y) + a.y_offset;
-  if constexpr (sizeof(ELEMENT) > 1) finish_sums<FILTERS, POSITIONS>(sums, place, a.epilogue, reinterpret_cast<ELEMENT*>(y), static_cast<const ELEMENT*>(a.prior), static_cast<const ELEMENT*>(a.bias));
-  else if (a.float_result) finish_sums<FILTERS, POSITIONS>(sums, place, a.epilogue, reinterpret_cast<float*>(y), static_cast<const float*>(a.prior), static_cast<const float*>(a.bias));
-  else finish_sums<FILTERS, POSITIONS>(sums, place, a.epilogue, reinterpret_cast<int8*>(y), static_cast<const int8*>(a.prior), static_cast<const float*>(a.bias));
+  if constexpr (sizeof(ELEMENT) > 1) finish_tile(reinterpret_cast<ELEMENT*>(y), static_cast<const ELEMENT*>(a.bias));
+  else if (a.float_result) finish_tile(reinterpret_cast<float*>(y), static_cast<const float*>(a.bias));
+  else finish_tile(reinterpret_cast<int8*>(y), static_cast<const float*>(a.bias));
 }
 
 template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS>
