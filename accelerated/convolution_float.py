@@ -73,8 +73,11 @@ def float_launch(
     operands: tuple[str, ...],
     offsets: tuple[int, int, int] = (0, 0, 0),
     finish: EpilogueStruct = PLAIN,
+    *,
+    filters_last: bool = False,
 ) -> Launch:
-    """The product of every group. operands: x, w, y, prior, bias; offsets: bytes to the beginning of x, w and y."""
+    """The product of every group. operands: x, w, y, prior, bias; offsets: bytes to the beginning of x, w and y;
+    filters_last: w is [group][term][filter], whole packs of filters, instead of [group][filter][term]; for x in planes."""
     planes = value.x_lane != 1
     tile = _tile(value, groups, planes, device)
     filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-value.positions // tile.positions)
@@ -89,6 +92,7 @@ def float_launch(
         ("position_tiles", Divisor.of(position_tiles)),
         ("filter_tiles", Divisor.of(filter_tiles)),
         ("position_packs", c_int(positions_in_packs(value, groups, PACK))),
+        ("filter_packs", c_int(filters_last)),
     )
     kind = "planes" if planes else "rows"
     function = device.function(SOURCE, f"{kind}_{tile.filters}x{tile.positions}", DEFINITIONS)

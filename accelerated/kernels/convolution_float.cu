@@ -23,6 +23,7 @@ struct Arguments {
   Epilogue epilogue;
   Divisor position_tiles, filter_tiles;  // blocks run over filter tiles first, then position tiles, then groups
   int position_packs;                    // packs of 16 bytes in x are neighbouring positions of one term
+  int filter_packs;                      // w is [group][term][filter], whole packs of 16 bytes (kernels of planes); else [group][filter][term]
 };
 
 using Four = Pack<float, 4>;
@@ -158,7 +159,7 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
   const int first_filter = filter_tile * FILTERS, first_position = position_tile * POSITIONS;
   const float* x = reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(a.x) + a.x_offset) + group * c.x_group;
   const float* w = reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(a.w) + a.w_offset) +
-                   (static_cast<long long>(group) * c.filters + first_filter) * c.row;
+                   static_cast<long long>(group) * c.filters * c.row + static_cast<long long>(first_filter) * (IN_PLANES && a.filter_packs ? 1 : c.row);
   const bool x_packs = IN_PLANES && a.position_packs && reinterpret_cast<uintptr_t>(x) % 16 == 0;
 
   // What this thread loads of rows: a term of each of W_ROWS filters and X_ROWS positions.
@@ -177,14 +178,25 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
   auto fetch = [&](int tile, int at) {
     typename Tile::Stage& stage = shared.stage[at];
     const Tap* taps = shared.taps[tile / TABLE_TILES & 1] + tile % TABLE_TILES * DEPTH;
-    const int left = c.terms - tile * DEPTH - term;
+    const int left = c.terms - tile * DEPTH;
+    if (IN_PLANES && a.filter_packs) {
+      constexpr int ACROSS = FILTERS / 4;
+      const int column = thread % ACROSS * 4;
 #pragma unroll
-    for (int i = 0; i < W_ROWS; i++) {
-      const float* from = w + (w_at + i * AT_ONCE * c.row);
+      for (int i = 0; i < DEPTH * ACROSS / THREADS; i++) {
+        const int k = thread / ACROSS + i * (THREADS / ACROSS);
+        copy_async<16>(stage.w.value[k] + column, w + (k * c.filters + column), k < left && column < c.filters - first_filter);
+      }
+      w += DEPTH * c.filters;
+    } else {
 #pragma unroll
-      for (int k = 0; k < DEPTH; k += TERMS) copy_async<4>(stage.w.value[k + term] + row + i * AT_ONCE, from + k, k < left && i * AT_ONCE < w_left);
+      for (int i = 0; i < W_ROWS; i++) {
+        const float* from = w + (w_at + i * AT_ONCE * c.row);
+#pragma unroll
+        for (int k = 0; k < DEPTH; k += TERMS) copy_async<4>(stage.w.value[k + term] + row + i * AT_ONCE, from + k, k + term < left && i * AT_ONCE < w_left);
+      }
+      w += DEPTH;
     }
-    w += DEPTH;
     if constexpr (!IN_PLANES) {
 #pragma unroll
       for (int k = 0; k < DEPTH; k += TERMS) {

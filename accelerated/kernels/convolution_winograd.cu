@@ -24,6 +24,7 @@ struct Arguments {
   Divisor tiles, channels, filters;     // of this launch; of one group
   int first_image, groups;
   int x_channels_last, y_channels_last;  // how transformed images, products lie in the workspace
+  int filters_last;                      // and transformed filters, where they are not fused
 };
 
 // --- transforms of one row or column ---
@@ -164,8 +165,14 @@ __device__ __forceinline__ unsigned split_tile(const Arguments& a, unsigned tile
 // --- nonfused: [position in the tile][group][tile][channel], or channels before tiles ---
 
 template <int TAPS> __device__ __forceinline__ void filters_to_workspace(const Arguments& a, unsigned index) {
-  unsigned channel;
-  const unsigned filter = a.channels.divide(index, channel), filters = a.filters.divisor * a.groups;
+  unsigned channel, filter;
+  const unsigned filters = a.filters.divisor * a.groups;
+  if (a.filters_last) {
+    const unsigned group = a.channels.divide(a.filters.divide(index, filter), channel);
+    filter += group * a.filters.divisor;
+  } else {
+    filter = a.channels.divide(index, channel);
+  }
   if (filter >= filters) return;
   COMPUTE g[TAPS][TAPS], t[TILE][TILE];
   read_filter(a.convolution, a.w, filter, channel, g);
