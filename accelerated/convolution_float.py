@@ -43,7 +43,13 @@ class Tile(NamedTuple):
         return STAGES * DEPTH * columns * FLOAT_BYTES + 2 * TABLE_TILES * DEPTH * TAP_BYTES
 
 
-TILES = (Tile(128, 128, 2, 1.0), Tile(128, 96, 2, 0.93, 48, False), Tile(128, 64, 4, 0.97), Tile(64, 128, 4, 0.97), Tile(64, 64, 8, 0.93))
+TILES = (
+    Tile(128, 128, 2, 1.0),
+    Tile(128, 96, 2, 0.93, 48, False),
+    Tile(128, 64, 4, 0.97),
+    Tile(64, 128, 4, 0.97),
+    Tile(64, 64, 8, 0.93),
+)
 ALONE = 0.25  # how much longer a block takes that shares its multiprocessor with none
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from dualdnn.accelerated import AcceleratedBackend, convolution_float
+from dualdnn.accelerated import AcceleratedBackend, convolution_float, convolution_winograd
 from dualdnn.api.operations.specs import NCHW, NHWC
-
 from test_convolution_kernels import EXPLICIT, FFT, FMA, IMPLICIT, NONFUSED, PRECOMPUTED, backwards, check, convolution
 
 PRODUCTS = {  # (operation, kernel)
@@ -29,7 +28,9 @@ PRODUCTS = {  # (operation, kernel)
 
 
 BY_TILE = [
-    pytest.param(operation, f"{kernel}_{tile.filters}x{tile.positions}", tile, id=f"{name}-{tile.filters}x{tile.positions}")
+    pytest.param(
+        operation, f"{kernel}_{tile.filters}x{tile.positions}", tile, id=f"{name}-{tile.filters}x{tile.positions}"
+    )
     for name, (operation, kernel) in PRODUCTS.items()
     for tile in convolution_float.TILES
     if tile.planes or kernel == "rows"
@@ -44,3 +45,20 @@ def test_every_tile(monkeypatch, operation, kernel, unaligned, tile):
     monkeypatch.setattr(made, "plans", {})
     monkeypatch.setattr(convolution_float, "TILES", (tile,))
     assert kernel in check(made, operation, unaligned)
+
+
+def test_terms_need_no_workspace():
+    """Products in float find the place of every term as they go; those of few filters read it."""
+    made = AcceleratedBackend("emulated")
+    few, many = (convolution(PRECOMPUTED, (2, 12, 6, 7), filters, (3, 3), math=FMA) for filters in (16, 17))
+    assert made.workspace_bytes(many) == 0 < made.workspace_bytes(few)
+    assert [name.split("_")[0] for name in check(made, many)] == ["planes"]
+
+
+@pytest.mark.parametrize("filters, packs", [(72, True), (70, False)])
+def test_transformed_filters_in_packs(filters, packs):
+    """Where the filters of a group are whole packs, they lie side by side."""
+    made = AcceleratedBackend("emulated")
+    operation = convolution(NONFUSED, (2, 20, 9, 10), filters, (3, 3), math=FMA, groups=2)
+    assert convolution_winograd._filters_last(operation, made.device) == packs
+    check(made, operation)

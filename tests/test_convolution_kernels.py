@@ -112,6 +112,7 @@ SERVED = {
     "some filters": (convolution(IMPLICIT, (1, 3, 6, 7), 20, (3, 3), math=FMA), "planes_"),
     "some filters, many positions": (convolution(IMPLICIT, SMALL, 20, (3, 3), math=FMA), "planes_"),
     "many filters": (convolution(IMPLICIT, SMALL, 200, (3, 3), math=FMA), "planes_"),
+    "many taps": (convolution(IMPLICIT, (2, 3, 4, 33), 20, (2, 31), padding=1, math=FMA), "gemm_64x64"),
     "channels last": (convolution(IMPLICIT, (2, 8, 8, 8), 200, (3, 3), layout=NHWC, math=FMA), "rows_"),
     "channels last, few positions": (
         convolution(IMPLICIT, (2, 20, 5, 5), 70, (3, 3), layout=NHWC, math=FMA), "rows_"
