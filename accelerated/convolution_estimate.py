@@ -14,7 +14,7 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT
 
 from .convolution_depthwise import is_depthwise
 from .convolution_fft import Spectra
-from .convolution_gemm import described, rounded_up
+from .convolution_gemm import described, reads_terms, rounded_up
 from .convolution_precomputed import repacked_bytes
 from .convolution_problem import Convolution
 from .convolution_tensor_core import ROW_BYTES, allows_tensor_cores
@@ -78,7 +78,7 @@ def _precomputed(operation: Convolution, device: Any) -> float:
     if is_depthwise(operation):
         return _direct(operation, device)
     if copied == 0:
-        return LAUNCH + _direct(operation, device)
+        return _direct(operation, device) + (LAUNCH if reads_terms(operation, device) else 0.0)
     product = max(_traffic(operation) / BANDWIDTH, _work(operation) / _rate(operation, device))
     return 3 * LAUNCH + 2 * copied / BANDWIDTH + product
 

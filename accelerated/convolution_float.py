@@ -30,7 +30,6 @@ class Tile(NamedTuple):
     resident: int
     pace: float
     sums: int = 64  # of a thread
-    planes: bool = True  # whether it serves products whose neighbours in x are positions
 
     @property
     def threads(self) -> int:
@@ -43,14 +42,17 @@ class Tile(NamedTuple):
         return STAGES * DEPTH * columns * FLOAT_BYTES + 2 * TABLE_TILES * DEPTH * TAP_BYTES
 
 
-TILES = (
+# For products whose neighbours in x are terms, and positions
+ROWS_TILES = (
     Tile(128, 128, 2, 1.0),
-    Tile(128, 96, 2, 0.93, 48, False),
-    Tile(128, 64, 4, 0.97),
-    Tile(64, 128, 4, 0.97),
-    Tile(64, 64, 8, 0.93),
+    Tile(128, 96, 2, 0.93, 96),
+    Tile(128, 64, 4, 0.985),
+    Tile(64, 128, 4, 0.96),
+    Tile(64, 64, 8, 0.89),
 )
-ALONE = 0.25  # how much longer a block takes that shares its multiprocessor with none
+PLANES_TILES = (Tile(128, 128, 2, 0.98), Tile(128, 64, 4, 0.99), Tile(64, 128, 4, 0.97), Tile(64, 64, 8, 0.93))
+UNEVEN = 0.85  # blocks more than its share that some multiprocessor gets where all blocks are resident at once
+ALONE = 0.35  # how much longer a block takes that shares its multiprocessor with none
 
 
 def serves(value: ConvolutionStruct, device: Any) -> bool:
@@ -60,16 +62,17 @@ def serves(value: ConvolutionStruct, device: Any) -> bool:
     return value.filters > FEW_FILTERS and sum(taps.divisor for taps in value.filter) <= MOST_TAPS
 
 
-def _tile(value: ConvolutionStruct, groups: int, planes: bool, device: Any) -> Tile:
+def _tile(value: ConvolutionStruct, groups: int, tiles: tuple[Tile, ...], multiprocessors: int) -> Tile:
     """The tile that occupies the device for the shortest time."""
 
     def duration(tile: Tile) -> float:
         count = -(-value.filters // tile.filters) * -(-value.positions // tile.positions) * groups
-        rounds = -(-count // device.multiprocessors)
-        alone = ALONE if rounds % tile.resident == 1 else 0.0
-        return (rounds + alone) * tile.filters * tile.positions / tile.pace
+        share = -(-count // multiprocessors)
+        last = share % tile.resident  # blocks that share a multiprocessor in the end
+        late = UNEVEN if share < tile.resident else ALONE * last * (1 - last / tile.resident)
+        return (share + late) * tile.filters * tile.positions / tile.pace
 
-    return min((tile for tile in TILES if tile.planes or not planes), key=duration)
+    return min(tiles, key=duration)
 
 
 def float_launch(
@@ -84,8 +87,8 @@ def float_launch(
 ) -> Launch:
     """The product of every group. operands: x, w, y, prior, bias; offsets: bytes to the beginning of x, w and y;
     filters_last: w is [group][term][filter], whole packs of filters, instead of [group][filter][term]; for x in planes."""
-    planes = value.x_lane != 1
-    tile = _tile(value, groups, planes, device)
+    kind, tiles = ("rows", ROWS_TILES) if value.x_lane == 1 else ("planes", PLANES_TILES)
+    tile = _tile(value, groups, tiles, device.multiprocessors)
     filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-value.positions // tile.positions)
     arguments = structure(
         *pointers(5),
@@ -100,7 +103,6 @@ def float_launch(
         ("position_packs", c_int(positions_in_packs(value, groups, PACK))),
         ("filter_packs", c_int(filters_last)),
     )
-    kind = "planes" if planes else "rows"
     function = device.function(SOURCE, f"{kind}_{tile.filters}x{tile.positions}", DEFINITIONS)
     grid = (filter_tiles * position_tiles * groups, 1, 1)
     return Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)

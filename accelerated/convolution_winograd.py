@@ -25,7 +25,7 @@ SOURCE = "convolution_winograd.cu"
 COMPUTE_BYTES = 4  # transformed values are float
 COMPUTE_DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
 ALIGNMENT = 256
-SLICE_BYTES = 2**28  # of the transformed images and products that the workspace holds at a time
+SLICE_BYTES = 2**30  # of the transformed images and products that the workspace holds at a time
 FUSED_OUTPUTS, FUSED_TILE, BLOCK_FILTERS, BLOCK_TILES = 2, 4, 32, 32
 TILE = 6
 

@@ -27,13 +27,13 @@ PRODUCTS = {  # (operation, kernel)
 }  # fmt: skip
 
 
+TILES = {"rows": convolution_float.ROWS_TILES, "planes": convolution_float.PLANES_TILES}
 BY_TILE = [
     pytest.param(
         operation, f"{kernel}_{tile.filters}x{tile.positions}", tile, id=f"{name}-{tile.filters}x{tile.positions}"
     )
     for name, (operation, kernel) in PRODUCTS.items()
-    for tile in convolution_float.TILES
-    if tile.planes or kernel == "rows"
+    for tile in TILES[kernel]
 ]
 
 
@@ -43,7 +43,8 @@ def test_every_tile(monkeypatch, operation, kernel, unaligned, tile):
     made = AcceleratedBackend("emulated")
     monkeypatch.setattr(made.device, "seed", 5)
     monkeypatch.setattr(made, "plans", {})
-    monkeypatch.setattr(convolution_float, "TILES", (tile,))
+    for tiles in ("ROWS_TILES", "PLANES_TILES"):
+        monkeypatch.setattr(convolution_float, tiles, (tile,))
     assert kernel in check(made, operation, unaligned)
 
 

@@ -4,10 +4,12 @@
 //
 // Floor: flops, 2 * filters * positions * terms; an H200 does 59 T/s at the clock that it keeps. A multiprocessor begins one
 // instruction per clock and quarter, and a multiply-add of a warp fills that clock: all else costs. A thread keeps 8 x 8
-// sums, and for four terms reads 16 x 16 bytes of shared memory for 256 multiply-adds (6 %). Operands are copied to shared
-// memory without passing through registers; whether a tap is inside the image is one bit of a mask. Shared memory is the
-// second limit: a read of 16 bytes takes two passes for a warp, not four, where neighbouring lanes (or every second) share
-// an address.
+// sums and reads 4 x 16 bytes of shared memory for 64 multiply-adds (6 %). Operands are copied to shared memory without passing
+// through registers (4 %); whether a tap is inside the image is one bit of a mask.
+// Registers lie in two banks, each of which gives one operand a clock, beside the one that an instruction kept from
+// the last (1.12 clocks for a multiply-add). So a thread walks its sums to and fro, and both operands lie term by term: were
+// four terms of a row one pack, term k of every row would be in one bank, and half of the multiply-adds would collide. The
+// code around the loop is kept short for the same reason: where it wants registers, the banks of the sums go first.
 #include "async_copies.cuh"
 #include "convolution.cuh"
 #include "launch.cuh"
@@ -140,12 +142,11 @@ template <int FILTERS, int POSITIONS, int THREADS> struct Block {
   }
 };
 
-// A block computes FILTERS x POSITIONS sums, DEPTH terms at a time, a thread ROWS x COLUMNS of them in groups of 4 x WIDTH.
+// A block computes FILTERS x POSITIONS sums, DEPTH terms at a time, a thread ROWS x COLUMNS of them in groups of 4 x 4.
 // IN_PLANES: neighbouring positions lie side by side in x, else neighbouring terms.
 template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __device__ __forceinline__ void multiply(const Arguments& a) {
   constexpr int THREADS = FILTERS / ROWS * (POSITIONS / COLUMNS);
-  constexpr int WIDTH = COLUMNS % 4 ? 2 : 4;  // columns of a group
-  constexpr int ROW_GROUPS = ROWS / 4, COLUMN_GROUPS = COLUMNS / WIDTH;
+  constexpr int ROW_GROUPS = ROWS / 4, COLUMN_GROUPS = COLUMNS / 4;
   constexpr int TERMS = 8, AT_ONCE = THREADS / TERMS;  // terms, rows that are loaded at once where terms are neighbours
   constexpr int X_ROWS = IN_PLANES ? 1 : POSITIONS / AT_ONCE, W_ROWS = FILTERS / AT_ONCE;
   using Tile = Shared<FILTERS, POSITIONS>;
@@ -245,18 +246,17 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
     const typename Tile::Stage& stage = shared.stage[at];
 #pragma unroll
     for (int k = 0; k < DEPTH; k++) {
-      Four left[ROW_GROUPS];
-      Pack<float, WIDTH> right[COLUMN_GROUPS];
+      Four left[ROW_GROUPS], right[COLUMN_GROUPS];
 #pragma unroll
       for (int g = 0; g < ROW_GROUPS; g++) left[g] = *reinterpret_cast<const Four*>(stage.w.value[k] + g * (FILTERS / ROW_GROUPS) + 4 * down);
 #pragma unroll
-      for (int h = 0; h < COLUMN_GROUPS; h++) right[h] = *reinterpret_cast<const Pack<float, WIDTH>*>(stage.x.value[k] + h * (POSITIONS / COLUMN_GROUPS) + WIDTH * across);
+      for (int h = 0; h < COLUMN_GROUPS; h++) right[h] = *reinterpret_cast<const Four*>(stage.x.value[k] + h * (POSITIONS / COLUMN_GROUPS) + 4 * across);
 #pragma unroll
       for (int i = 0; i < ROWS; i++)
 #pragma unroll
         for (int n = 0; n < COLUMNS; n++) {
           const int j = i % 2 ? COLUMNS - 1 - n : n;
-          sums[i][j] += left[i / 4].item[i % 4] * right[j / WIDTH].item[j % WIDTH];
+          sums[i][j] += left[i / 4].item[i % 4] * right[j / 4].item[j % 4];
         }
     }
     at = at + 1 < STAGES ? at + 1 : 0;
@@ -274,13 +274,13 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
     if (c.y_channel == 1) {
 #pragma unroll
       for (int j = 0; j < COLUMNS; j++)
-        *reinterpret_cast<Four*>(part + (j / WIDTH * (POSITIONS / COLUMN_GROUPS) + WIDTH * across + j % WIDTH) * (PART + 4) + 4 * down) =
+        *reinterpret_cast<Four*>(part + (j / 4 * (POSITIONS / COLUMN_GROUPS) + 4 * across + j % 4) * (PART + 4) + 4 * down) =
             {alpha * sums[4 * g][j], alpha * sums[4 * g + 1][j], alpha * sums[4 * g + 2][j], alpha * sums[4 * g + 3][j]};
     } else {
 #pragma unroll
       for (int i = 0; i < 4; i++)
 #pragma unroll
-        for (int j = 0; j < COLUMNS; j++) part[(4 * down + i) * (POSITIONS + 4) + j / WIDTH * (POSITIONS / COLUMN_GROUPS) + WIDTH * across + j % WIDTH] = alpha * sums[4 * g + i][j];
+        for (int j = 0; j < COLUMNS; j++) part[(4 * down + i) * (POSITIONS + 4) + j / 4 * (POSITIONS / COLUMN_GROUPS) + 4 * across + j % 4] = alpha * sums[4 * g + i][j];
     }
     __syncthreads();
     block.template finish_part<PART>(g * PART);
@@ -293,7 +293,7 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
     multiply<FILTERS, POSITIONS, ROWS, COLUMNS, IN_PLANES>(a);                                                                               \
   }
 PRODUCT(rows_128x128, 128, 128, 8, 8, false, 2)
-PRODUCT(rows_128x96, 128, 96, 8, 6, false, 2)
+PRODUCT(rows_128x96, 128, 96, 8, 12, false, 2)
 PRODUCT(rows_128x64, 128, 64, 8, 8, false, 4)
 PRODUCT(rows_64x128, 64, 128, 8, 8, false, 4)
 PRODUCT(rows_64x64, 64, 64, 8, 8, false, 8)
