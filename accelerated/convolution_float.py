@@ -6,13 +6,15 @@ from ctypes import c_int, c_longlong
 from typing import Any, NamedTuple
 
 from .convolution_problem import PLAIN, ConvolutionStruct, EpilogueStruct, positions_in_packs
-from .geometry import Divisor
+from .geometry import THREADS, Divisor
 from .plans import Launch, pointers, structure
 
 SOURCE = "convolution_float.cu"
 DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
 LEAST_ARCHITECTURE = 80  # whose copies do not pass through registers
 MOST_TAPS = 31  # of all axes together: bits of a mask
+LEAST_PRODUCTS, LEAST_POSITIONS = 2**31, 2**12  # for which turning filters first repays
+TURNED = 32  # filters and terms of a block that turns them
 FEW_FILTERS = 16  # for which these tiles are too large
 PACK = 4  # floats
 FLOAT_BYTES = 4
@@ -86,7 +88,8 @@ def float_launch(
     filters_last: bool = False,
 ) -> Launch:
     """The product of every group. operands: x, w, y, prior, bias; offsets: bytes to the beginning of x, w and y;
-    filters_last: w is [group][term][filter], whole packs of filters, instead of [group][filter][term]; for x in planes."""
+    filters_last: w is [group][term][filter], whole packs of filters, instead of
+    [group][filter][term]."""
     kind, tiles = ("rows", ROWS_TILES) if value.x_lane == 1 else ("planes", PLANES_TILES)
     tile = _tile(value, groups, tiles, device.multiprocessors)
     filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-value.positions // tile.positions)
@@ -101,8 +104,29 @@ def float_launch(
         ("position_tiles", Divisor.of(position_tiles)),
         ("filter_tiles", Divisor.of(filter_tiles)),
         ("position_packs", c_int(positions_in_packs(value, groups, PACK))),
-        ("filter_packs", c_int(filters_last)),
     )
+    kind = f"{kind}_packs" if filters_last else kind
     function = device.function(SOURCE, f"{kind}_{tile.filters}x{tile.positions}", DEFINITIONS)
     grid = (filter_tiles * position_tiles * groups, 1, 1)
     return Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)
+
+
+def turning_repays(value: ConvolutionStruct, groups: int) -> bool:
+    """Whether filters are better laid term by term first: products copy whole packs of them then."""
+    large = value.positions * value.filters * value.terms * groups >= LEAST_PRODUCTS
+    return value.filters % PACK == 0 and value.positions >= LEAST_POSITIONS and large
+
+
+def turn_filters_launch(device: Any, value: ConvolutionStruct, groups: int) -> Launch:
+    """Filters to the beginning of the workspace, term by term."""
+    filter_tiles, term_tiles = -(-value.filters // TURNED), -(-value.terms // TURNED)
+    arguments = structure(
+        *pointers(2),
+        ("filter_tiles", Divisor.of(filter_tiles)),
+        ("term_tiles", Divisor.of(term_tiles)),
+        ("filters", c_int(value.filters)),
+        ("terms", c_int(value.terms)),
+    )
+    function = device.function(SOURCE, "turn_filters", DEFINITIONS)
+    grid = (filter_tiles * term_tiles * groups, 1, 1)
+    return Launch(function, arguments, ("w", "workSpace"), grid, (THREADS, 1, 1))

@@ -18,8 +18,19 @@ from dualdnn.api.operations import ConvolutionSpec, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import NHWC
 
 from .convolution_depthwise import depthwise, is_depthwise
+from .convolution_float import float_launch, turn_filters_launch, turning_repays
 from .convolution_gemm import described, implicit_product, reads_terms, rounded_up, terms_launch
-from .convolution_problem import PACK_BYTES, Convolution, ConvolutionStruct, describe, mark_packs, spatial, with_result
+from .convolution_problem import (
+    PACK_BYTES,
+    Convolution,
+    ConvolutionStruct,
+    describe,
+    epilogue,
+    mark_packs,
+    operand_names,
+    spatial,
+    with_result,
+)
 from .convolution_tensor_core import allows_tensor_cores
 from .geometry import THREADS, Divisor, blocks
 from .plans import Launch, pointers, structure, type_definitions
@@ -124,13 +135,16 @@ class _Copies:
 
 
 def precomputed_bytes(operation: Convolution, device: Any) -> int:
-    """Workspace: the place of every term, or the copies."""
+    """Workspace: the place of every term, or the copies, or the filters turned."""
     if is_depthwise(operation):
         return 0
     copies = _Copies(operation)
     if allows_tensor_cores(operation, device) and copies.repay:
         return copies.nbytes
-    return TERM_BYTES * described(operation)[0].terms if reads_terms(operation, device) else 0
+    value, groups = described(operation)[0], operation.convolution.group_count
+    if reads_terms(operation, device):
+        return TERM_BYTES * value.terms
+    return operation.w.nbytes if turning_repays(value, groups) else 0
 
 
 def repacked_bytes(operation: Convolution, device: Any) -> int:
@@ -157,9 +171,15 @@ def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
         )  # fmt: skip
         return [*image, _repack_filter(copies, device), product]
     value, words = described(operation)
-    tabled = reads_terms(operation, device)
-    product = implicit_product(operation, device, value, words=words, precomputed=tabled)
-    return [terms_launch(operation, value, device), product] if tabled else [product]
+    if reads_terms(operation, device):
+        product = implicit_product(operation, device, value, words=words, precomputed=True)
+        return [terms_launch(operation, value, device), product]
+    groups = operation.convolution.group_count
+    if not turning_repays(value, groups):
+        return [implicit_product(operation, device, value)]
+    operands = ("x", "workSpace", *operand_names(operation))
+    product = float_launch(device, value, groups, operands, finish=epilogue(operation), filters_last=True)
+    return [turn_filters_launch(device, value, groups), product]
 
 
 def _repack_image(copies: _Copies, device: Any) -> Launch:

@@ -22,12 +22,17 @@ PRODUCTS = {  # (operation, kernel)
     "planes, stride 2": (convolution(IMPLICIT, (3, 20, 9, 11), 132, (3, 3), math=FMA, stride=2), "planes"),
     "backwards": (backwards(convolution(IMPLICIT, (2, 20, 7, 6), 34, (3, 2), layout=NHWC, math=FMA, dilation=2)), "rows"),
     "matrix": (convolution(EXPLICIT, (2, 3, 9, 11), 35, (3, 3), math=FMA), "rows"),
+    "channels, turned filters": (
+        convolution(PRECOMPUTED, (2, 20, 9, 7), 136, (3, 3), layout=NHWC, math=FMA, groups=2, blend=(0.5, 2.0)), "rows_packs"
+    ),
+    "planes, turned filters": (convolution(PRECOMPUTED, (2, 9, 9, 8), 140, (3, 3), math=FMA), "planes_packs"),
     "spectra": (convolution(FFT, (2, 4, 6, 7), 20, (3, 3), math=FMA), "rows"),
-    "Winograd": (convolution(NONFUSED, (3, 9, 14, 15), 40, (3, 3), math=FMA), "planes"),
+    "Winograd": (convolution(NONFUSED, (3, 9, 14, 15), 40, (3, 3), math=FMA), "planes_packs"),
 }  # fmt: skip
 
 
-TILES = {"rows": convolution_float.ROWS_TILES, "planes": convolution_float.PLANES_TILES}
+TILES = dict.fromkeys(("rows", "rows_packs"), convolution_float.ROWS_TILES)
+TILES |= dict.fromkeys(("planes", "planes_packs"), convolution_float.PLANES_TILES)
 BY_TILE = [
     pytest.param(
         operation, f"{kernel}_{tile.filters}x{tile.positions}", tile, id=f"{name}-{tile.filters}x{tile.positions}"
@@ -39,10 +44,13 @@ BY_TILE = [
 
 @pytest.mark.parametrize("unaligned", (False, True), ids=("aligned", "unaligned"))
 @pytest.mark.parametrize("operation, kernel, tile", BY_TILE)
-def test_every_tile(monkeypatch, operation, kernel, unaligned, tile):
+def test_every_tile(request, monkeypatch, operation, kernel, unaligned, tile):
     made = AcceleratedBackend("emulated")
     monkeypatch.setattr(made.device, "seed", 5)
     monkeypatch.setattr(made, "plans", {})
+    if "turned" in request.node.name:
+        monkeypatch.setattr(convolution_float, "LEAST_PRODUCTS", 0)
+        monkeypatch.setattr(convolution_float, "LEAST_POSITIONS", 0)
     for tiles in ("ROWS_TILES", "PLANES_TILES"):
         monkeypatch.setattr(convolution_float, tiles, (tile,))
     assert kernel in check(made, operation, unaligned)

@@ -25,7 +25,6 @@ struct Arguments {
   Epilogue epilogue;
   Divisor position_tiles, filter_tiles;  // blocks run over filter tiles first, then position tiles, then groups
   int position_packs;                    // packs of 16 bytes in x are neighbouring positions of one term
-  int filter_packs;                      // w is [group][term][filter], whole packs of 16 bytes (kernels of planes); else [group][filter][term]
 };
 
 using Four = Pack<float, 4>;
@@ -143,8 +142,10 @@ template <int FILTERS, int POSITIONS, int THREADS> struct Block {
 };
 
 // A block computes FILTERS x POSITIONS sums, DEPTH terms at a time, a thread ROWS x COLUMNS of them in groups of 4 x 4.
-// IN_PLANES: neighbouring positions lie side by side in x, else neighbouring terms.
-template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __device__ __forceinline__ void multiply(const Arguments& a) {
+// IN_PLANES: neighbouring positions lie side by side in x, else neighbouring terms. FILTER_PACKS: w is [group][term][filter], whole packs
+// of 16 bytes, else [group][filter][term].
+template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES, bool FILTER_PACKS>
+__device__ __forceinline__ void multiply(const Arguments& a) {
   constexpr int THREADS = FILTERS / ROWS * (POSITIONS / COLUMNS);
   constexpr int ROW_GROUPS = ROWS / 4, COLUMN_GROUPS = COLUMNS / 4;
   constexpr int TERMS = 8, AT_ONCE = THREADS / TERMS;  // terms, rows that are loaded at once where terms are neighbours
@@ -160,7 +161,7 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
   const int first_filter = filter_tile * FILTERS, first_position = position_tile * POSITIONS;
   const float* x = reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(a.x) + a.x_offset) + group * c.x_group;
   const float* w = reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(a.w) + a.w_offset) +
-                   static_cast<long long>(group) * c.filters * c.row + static_cast<long long>(first_filter) * (IN_PLANES && a.filter_packs ? 1 : c.row);
+                   static_cast<long long>(group) * c.filters * c.row + static_cast<long long>(first_filter) * (FILTER_PACKS ? 1 : c.row);
   const bool x_packs = IN_PLANES && a.position_packs && reinterpret_cast<uintptr_t>(x) % 16 == 0;
 
   // What this thread loads of rows: a term of each of W_ROWS filters and X_ROWS positions.
@@ -180,7 +181,7 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
     typename Tile::Stage& stage = shared.stage[at];
     const Tap* taps = shared.taps[tile / TABLE_TILES & 1] + tile % TABLE_TILES * DEPTH;
     const int left = c.terms - tile * DEPTH;
-    if (IN_PLANES && a.filter_packs) {
+    if constexpr (FILTER_PACKS) {
       constexpr int ACROSS = FILTERS / 4;
       const int column = thread % ACROSS * 4;
 #pragma unroll
@@ -287,17 +288,50 @@ template <int FILTERS, int POSITIONS, int ROWS, int COLUMNS, bool IN_PLANES> __d
   }
 }
 
-#define PRODUCT(NAME, FILTERS, POSITIONS, ROWS, COLUMNS, IN_PLANES, RESIDENT)                                                                \
+#define PRODUCT(NAME, FILTERS, POSITIONS, ROWS, COLUMNS, IN_PLANES, FILTER_PACKS, RESIDENT)                                          \
   extern "C" __global__ void __launch_bounds__(FILTERS / ROWS * (POSITIONS / COLUMNS), RESIDENT) NAME(const Arguments a) {                    \
     wait_for_earlier_kernels();                                                                                                              \
-    multiply<FILTERS, POSITIONS, ROWS, COLUMNS, IN_PLANES>(a);                                                                               \
+    multiply<FILTERS, POSITIONS, ROWS, COLUMNS, IN_PLANES, FILTER_PACKS>(a);                                                                 \
   }
-PRODUCT(rows_128x128, 128, 128, 8, 8, false, 2)
-PRODUCT(rows_128x96, 128, 96, 8, 12, false, 2)
-PRODUCT(rows_128x64, 128, 64, 8, 8, false, 4)
-PRODUCT(rows_64x128, 64, 128, 8, 8, false, 4)
-PRODUCT(rows_64x64, 64, 64, 8, 8, false, 8)
-PRODUCT(planes_128x128, 128, 128, 8, 8, true, 2)
-PRODUCT(planes_128x64, 128, 64, 8, 8, true, 4)
-PRODUCT(planes_64x128, 64, 128, 8, 8, true, 4)
-PRODUCT(planes_64x64, 64, 64, 8, 8, true, 8)
+PRODUCT(rows_128x128, 128, 128, 8, 8, false, false, 2)
+PRODUCT(rows_128x96, 128, 96, 8, 12, false, false, 2)
+PRODUCT(rows_128x64, 128, 64, 8, 8, false, false, 4)
+PRODUCT(rows_64x128, 64, 128, 8, 8, false, false, 4)
+PRODUCT(rows_64x64, 64, 64, 8, 8, false, false, 8)
+PRODUCT(rows_packs_128x128, 128, 128, 8, 8, false, true, 2)
+PRODUCT(rows_packs_128x96, 128, 96, 8, 12, false, true, 2)
+PRODUCT(rows_packs_128x64, 128, 64, 8, 8, false, true, 4)
+PRODUCT(rows_packs_64x128, 64, 128, 8, 8, false, true, 4)
+PRODUCT(rows_packs_64x64, 64, 64, 8, 8, false, true, 8)
+PRODUCT(planes_128x128, 128, 128, 8, 8, true, false, 2)
+PRODUCT(planes_128x64, 128, 64, 8, 8, true, false, 4)
+PRODUCT(planes_64x128, 64, 128, 8, 8, true, false, 4)
+PRODUCT(planes_64x64, 64, 64, 8, 8, true, false, 8)
+PRODUCT(planes_packs_128x128, 128, 128, 8, 8, true, true, 2)
+PRODUCT(planes_packs_128x64, 128, 64, 8, 8, true, true, 4)
+PRODUCT(planes_packs_64x128, 64, 128, 8, 8, true, true, 4)
+PRODUCT(planes_packs_64x64, 64, 64, 8, 8, true, true, 8)
+
+struct TurnArguments {
+  const float* w;  // [group][filter][term]
+  float* turned;   // [group][term][filter]
+  Divisor filter_tiles, term_tiles;  // blocks run over term tiles first, then filter tiles, then groups
+  int filters, terms;                // of one group
+};
+
+// Filters as whole packs of one term. Floor: their bytes, twice.
+extern "C" __global__ void __launch_bounds__(256) turn_filters(const TurnArguments a) {
+  wait_for_earlier_kernels();
+  constexpr int TILE = 32;
+  __shared__ float tile[TILE][TILE + 1];
+  unsigned filter_tile, term_tile;
+  const unsigned group = a.filter_tiles.divide(a.term_tiles.divide(blockIdx.x, term_tile), filter_tile);
+  const int first_filter = filter_tile * TILE, first_term = term_tile * TILE, across = threadIdx.x % TILE;
+  const float* w = a.w + static_cast<long long>(group) * a.filters * a.terms;
+  float* turned = a.turned + static_cast<long long>(group) * a.filters * a.terms;
+  for (int i = threadIdx.x / TILE; i < TILE; i += 256 / TILE)
+    if (first_filter + i < a.filters && first_term + across < a.terms) tile[i][across] = w[(first_filter + i) * a.terms + first_term + across];
+  __syncthreads();
+  for (int i = threadIdx.x / TILE; i < TILE; i += 256 / TILE)
+    if (first_term + i < a.terms && first_filter + across < a.filters) turned[(first_term + i) * a.filters + first_filter + across] = tile[across][i];
+}
