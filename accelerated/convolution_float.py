@@ -5,16 +5,19 @@ from __future__ import annotations
 from ctypes import c_int, c_longlong
 from typing import Any, NamedTuple
 
+from dualdnn.api.operations import TensorSpec, TransformTensor
+from dualdnn.api.operations.specs import FLOAT
+
 from .convolution_problem import PLAIN, ConvolutionStruct, EpilogueStruct, positions_in_packs
-from .geometry import THREADS, Divisor
+from .geometry import Divisor
 from .plans import Launch, pointers, structure
+from .transform import copy, launch
 
 SOURCE = "convolution_float.cu"
 DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
 LEAST_ARCHITECTURE = 80  # whose copies do not pass through registers
 MOST_TAPS = 31  # of all axes together: bits of a mask
 LEAST_PRODUCTS, LEAST_POSITIONS = 2**31, 2**12  # for which turning filters first repays
-TURNED = 32  # filters and terms of a block that turns them
 FEW_FILTERS = 16  # for which these tiles are too large
 PACK = 4  # floats
 FLOAT_BYTES = 4
@@ -117,16 +120,11 @@ def turning_repays(value: ConvolutionStruct, groups: int) -> bool:
     return value.filters % PACK == 0 and value.positions >= LEAST_POSITIONS and large
 
 
-def turn_filters_launch(device: Any, value: ConvolutionStruct, groups: int) -> Launch:
-    """Filters to the beginning of the workspace, term by term."""
-    filter_tiles, term_tiles = -(-value.filters // TURNED), -(-value.terms // TURNED)
-    arguments = structure(
-        *pointers(2),
-        ("filter_tiles", Divisor.of(filter_tiles)),
-        ("term_tiles", Divisor.of(term_tiles)),
-        ("filters", c_int(value.filters)),
-        ("terms", c_int(value.terms)),
-    )
-    function = device.function(SOURCE, "turn_filters", DEFINITIONS)
-    grid = (filter_tiles * term_tiles * groups, 1, 1)
-    return Launch(function, arguments, ("w", "workSpace"), grid, (THREADS, 1, 1))
+def turn_filters(device: Any, value: ConvolutionStruct, groups: int) -> Launch:
+    """Writes filters to the beginning of the workspace, term by term."""
+    dims, rest = (groups, value.filters, value.terms, 1), value.filters * value.terms
+    rows = TensorSpec(FLOAT, dims, (rest, value.terms, 1, 1))
+    turn = TransformTensor(1.0, 0.0, rows, TensorSpec(FLOAT, dims, (rest, 1, value.filters, 1)))
+    made = launch(copy(turn.x, turn.y), turn, ("x", "y"), device)
+    made.operands = ("w", "workSpace")
+    return made

@@ -1,4 +1,5 @@
-"""The three GEMM algorithms of forward convolution on the ordinary arithmetic units (kernels/convolution_gemm.cu)."""
+"""The three GEMM algorithms of forward convolution on the ordinary arithmetic units (kernels/convolution_gemm.cu, and
+convolution_float.py for float)."""
 
 from __future__ import annotations
 
@@ -149,17 +150,15 @@ def implicit_product(
     factors: tuple[str, str] = ("x", "w"),
     offsets: tuple[int, int, int] = (0, 0, 0),
     *,
+    result: str = "y",
     words: bool = False,
     precomputed: bool = False,
     rounded: bool = False,
 ) -> Launch:
-    """The whole convolution as one product. factors: operands that hold x and w, ``offsets`` bytes into them; rounded:
-    both are rounded for tensor cores already."""
-    groups, names, finish = (
-        operation.convolution.group_count,
-        (*factors, *operand_names(operation)),
-        epilogue(operation),
-    )
+    """The whole convolution as one product. factors, result: operands that hold x and w, and y, ``offsets`` bytes into them;
+    rounded: the factors are rounded for tensor cores already."""
+    groups, finish = operation.convolution.group_count, epilogue(operation)
+    names = (*factors, *(result if name == "y" else name for name in operand_names(operation)))
     definitions = type_definitions(operation.x.scalar_type, operation)
     if allows_tensor_cores(operation, device):
         element_bytes = operation.x.scalar_bytes

@@ -4,6 +4,8 @@ The workspace has the place of every term of the sums, or, on tensor cores, copi
 innermost (kernels/convolution_repack.cu) where those lie otherwise and the product is long enough to repay. With
 few channels, as in first layers, whole rows of the filter take their place: the matrix of the input, but for the filter's
 rows. Padding is zero in both copies, so that no value outside a window meets the sum, not even NaN times zero.
+Results in planes that the copy engine cannot write pass through the workspace, too, channels innermost. Products in
+float find terms themselves; where they are large, the workspace has the filters term by term.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from dualdnn.api.operations import ConvolutionSpec, FilterSpec, TensorSpec
+from dualdnn.api.operations import ConvolutionSpec, FilterSpec, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import NHWC
 
 from .convolution_depthwise import depthwise, is_depthwise
-from .convolution_float import float_launch, turn_filters_launch, turning_repays
+from .convolution_float import float_launch, turn_filters, turning_repays
 from .convolution_gemm import described, implicit_product, reads_terms, rounded_up, terms_launch
 from .convolution_problem import (
     PACK_BYTES,
@@ -34,6 +36,8 @@ from .convolution_problem import (
 from .convolution_tensor_core import allows_tensor_cores
 from .geometry import THREADS, Divisor, blocks
 from .plans import Launch, pointers, structure, type_definitions
+from .tensor_maps import ROW_BYTES
+from .transform import copy, launch
 
 SOURCE = "convolution_repack.cu"
 TERM_BYTES = 16
@@ -100,9 +104,22 @@ class _Copies:
         padding, stride, dilation = (*c.padding[:-1], 0), (*c.stride[:-1], 1), (*c.dilation[:-1], 1)
         return replace(c, padding=padding, stride=stride, dilation=dilation)
 
+    @cached_property
+    def result_turns(self) -> bool:
+        """The product writes channels innermost, and a second kernel turns them into planes."""
+        y = self.operation.y
+        in_planes = y.dims[1] > 1 and y.strides[1] != 1 and min(y.strides[2:]) == 1
+        return in_planes and prod(y.dims[2:]) * y.scalar_bytes % ROW_BYTES != 0 and epilogue(self.operation).beta == 0
+
+    @cached_property
+    def y(self) -> TensorSpec:
+        """What the product writes."""
+        y = self.operation.y
+        return TensorSpec.packed(y.data_type, y.dims, NHWC) if self.result_turns else y
+
     def _with(self, x: TensorSpec) -> ConvolutionStruct:
         o = self.operation
-        value = with_result(describe(self.convolution, x, self.w, o.y.dims), o.y)
+        value = with_result(describe(self.convolution, x, self.w, o.y.dims), self.y)
         return mark_packs(value, o.convolution.group_count, o.x.scalar_bytes)
 
     @cached_property
@@ -130,7 +147,13 @@ class _Copies:
         return rounded_up(self.w.nbytes, ALIGNMENT)
 
     @cached_property
+    def result_at(self) -> int:
+        return rounded_up(self.image_at + (0 if self.image_lies_well else self.x.nbytes), ALIGNMENT)
+
+    @cached_property
     def nbytes(self) -> int:
+        if self.result_turns:
+            return self.result_at + self.y.nbytes
         return self.image_at + (0 if self.image_lies_well else self.x.nbytes)
 
 
@@ -148,7 +171,7 @@ def precomputed_bytes(operation: Convolution, device: Any) -> int:
 
 
 def repacked_bytes(operation: Convolution, device: Any) -> int:
-    """Bytes of image and filter that are copied with channels innermost."""
+    """Bytes of image, filter and results that are copied."""
     copies = _Copies(operation)
     if is_depthwise(operation) or not allows_tensor_cores(operation, device) or not copies.repay:
         return 0
@@ -164,12 +187,13 @@ def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
         repack_image = _repack_image_rows if copies.of_rows else _repack_image
         image = [] if copies.image_lies_well else [repack_image(copies, device)]
         x = "x" if copies.image_lies_well else "workSpace"
-        offsets = (0 if copies.image_lies_well else copies.image_at, 0, 0)
+        at = (0 if copies.image_lies_well else copies.image_at, 0, copies.result_at if copies.result_turns else 0)
         product = implicit_product(
-            operation, device, copies.product, (x, "workSpace"), offsets,
-            rounded=not copies.image_lies_well,
+            operation, device, copies.product, (x, "workSpace"), at,
+            result="workSpace" if copies.result_turns else "y", rounded=not copies.image_lies_well,
         )  # fmt: skip
-        return [*image, _repack_filter(copies, device), product]
+        turn = [_turn_result(copies, device)] if copies.result_turns else []
+        return [*image, _repack_filter(copies, device), product, *turn]
     value, words = described(operation)
     if reads_terms(operation, device):
         product = implicit_product(operation, device, value, words=words, precomputed=True)
@@ -179,7 +203,7 @@ def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
         return [implicit_product(operation, device, value)]
     operands = ("x", "workSpace", *operand_names(operation))
     product = float_launch(device, value, groups, operands, finish=epilogue(operation), filters_last=True)
-    return [turn_filters_launch(device, value, groups), product]
+    return [turn_filters(device, value, groups), product]
 
 
 def _repack_image(copies: _Copies, device: Any) -> Launch:
@@ -251,3 +275,12 @@ def _repack_filter(copies: _Copies, device: Any) -> Launch:
     )
     function = device.function(SOURCE, "repack_filter", type_definitions(o.x.data_type, o))
     return Launch(function, arguments, ("w", "workSpace"), blocks(filters * copies.taps * copies.lanes))
+
+
+def _turn_result(copies: _Copies, device: Any) -> Launch:
+    plain = TransformTensor(1.0, 0.0, copies.y, copies.operation.y)
+    walk = copy(plain.x, plain.y)
+    walk.source_base = copies.result_at // plain.x.scalar_bytes
+    turn = launch(walk, plain, ("x", "y"), device)
+    turn.operands = ("workSpace", "y")
+    return turn

@@ -14,11 +14,11 @@ from .plans import Launch, pointers, structure
 from .tensor_maps import MAP_BYTES, ROW_BYTES, Boxes, Columns, MappedLaunch
 
 SOURCE = "convolution_warp_specialized.cu"
-THREADS = 384
+WARPGROUP = 128
 ALIGNMENT = 64  # of the arguments
 SWIZZLE_BYTES = 1024
 LEAST_ARCHITECTURE = 90
-WARPS, WARP_ROWS = 8, 16  # that write results; positions whose sums a warp has
+WARP_ROWS = 16  # positions whose sums a warp has
 BOXES = 2  # of results that a warp has under way
 LEAST_FILL = 0.5  # of the 128 bytes that a tap's channels come in
 # Positions x filters whose results take a clock, from the copy engine and from the warps; clocks that warpgroups with tiles
@@ -28,11 +28,12 @@ PRODUCTS = 32  # positions x filters that the tensor cores multiply with 128 byt
 
 
 class Tile(NamedTuple):
-    """What a block computes at once. alternating: its warpgroups have tiles of their own. planes: y lies in planes. pace:
-    the share of the tensor cores' rate that long sums reach, measured on an H200."""
+    """What a block computes at once. consumers: warpgroups that multiply. alternating: they have tiles of their own.
+    planes: y lies in planes. pace: the share of the tensor cores' rate that long sums reach, measured on an H200."""
 
     positions: int
     filters: int
+    consumers: int
     stages: int
     alternating: bool
     planes: bool
@@ -44,8 +45,12 @@ class Tile(NamedTuple):
         return f"specialized_{kind}{self.positions}x{self.filters}"
 
     @property
+    def threads(self) -> int:
+        return (self.consumers + 1) * WARPGROUP
+
+    @property
     def shared_bytes(self) -> int:
-        scratch = WARPS * BOXES * WARP_ROWS * ROW_BYTES
+        scratch = self.consumers * WARPGROUP // 32 * BOXES * WARP_ROWS * ROW_BYTES
         return self.stages * (self.positions + self.filters) * ROW_BYTES + SWIZZLE_BYTES + scratch
 
     def clocks(self, count: int, rounds: int, results: int) -> float:
@@ -58,12 +63,13 @@ class Tile(NamedTuple):
 
 
 TILES = (
-    Tile(128, 256, 4, False, False, 0.74),
-    Tile(128, 128, 6, False, False, 0.67),
-    Tile(128, 64, 8, False, False, 0.53),
-    Tile(256, 64, 4, False, False, 0.58),
-    Tile(128, 128, 6, True, False, 0.70),
-    Tile(256, 128, 4, False, True, 0.74),
+    Tile(128, 256, 2, 4, False, False, 0.74),
+    Tile(192, 128, 3, 4, False, False, 0.69),
+    Tile(128, 128, 2, 6, False, False, 0.67),
+    Tile(128, 64, 2, 8, False, False, 0.53),
+    Tile(256, 64, 2, 4, False, False, 0.58),
+    Tile(128, 128, 2, 6, True, False, 0.70),
+    Tile(256, 128, 2, 4, False, True, 0.74),
 )
 
 
@@ -131,8 +137,8 @@ def _maps(
 def _result_map(
     value: ConvolutionStruct, groups: int, element: str, element_bytes: int, finish: EpilogueStruct
 ) -> tuple[Boxes, bool] | None:
-    """(of y, whether in planes), where its positions lie at equal distances and nothing is blended in."""
-    if value.y_vector or finish.beta != 0 or finish.reordered_bias:
+    """(of y and what is blended in, whether in planes), where positions lie at equal distances."""
+    if value.y_vector or finish.reordered_bias:
         return None
     if groups > 1 and (value.y_group, value.y_filters) != (0, value.filters):
         return None
@@ -184,10 +190,8 @@ def warp_specialized_launch(
     otherwise: Launch,
 ) -> Launch | None:
     """The product of every group, or None where the copy engine cannot read x or w. operands: x, w, y, prior, bias,
-    workspace; offsets: bytes to the beginning of x and w; otherwise: what serves addresses that it cannot read."""
+    workspace; offsets: bytes to the beginning of x, w and y; otherwise: what serves addresses that it cannot read."""
     if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
-        return None
-    if offsets[2]:
         return None
     channel_rounds = -(-value.lanes.divisor * element_bytes // ROW_BYTES)
     if value.lanes.divisor * element_bytes < LEAST_FILL * channel_rounds * ROW_BYTES:
@@ -198,6 +202,8 @@ def warp_specialized_launch(
     tile = choose_tile(value, groups, rounds, device.multiprocessors, result, planes)
     if tile.planes != planes:
         result = None
+    if offsets[2] and result is None:
+        return None  # the warps write to y itself
     maps = _maps(value, groups, element, element_bytes, tile)
     if maps is None:
         return None
@@ -206,7 +212,7 @@ def warp_specialized_launch(
     fields = [
         *pointers(6),
         ("reserved", (c_longlong * 2)()),
-        *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result")),
+        *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
         ("convolution", value),
         ("epilogue", finish),
         ("position_tiles", Divisor.of(position_tiles)),
@@ -221,10 +227,12 @@ def warp_specialized_launch(
     arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ALIGNMENT))()))
     function = device.function_when_ready(SOURCE, tile.kernel, definitions)
     grid = (min(count, device.multiprocessors), 1, 1)
-    launch = Launch(function, arguments, operands, grid, (THREADS, 1, 1), tile.shared_bytes)
+    launch = Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)
     places = [(maps[0], "image", 0, offsets[0]), (maps[1], "filter", 1, offsets[1])]
     if result is not None:
-        places.append((result, "result", 2, 0))
+        places.append((result, "result", 2, offsets[2]))
+        if finish.beta != 0:
+            places.append((result, "blended", 3, 0))
     placed = tuple(
         (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in places
     )

@@ -190,6 +190,9 @@ STREAMED = {  # operation, whether the copy engine writes y in planes
     "planes, one row": (convolution(IMPLICIT, (6, 64, 1, 67), 72, (1, 1), data_type=HALF, layout=NHWC, result=NCHW, padding=0), False),
     "planes, odd": (convolution(IMPLICIT, (9, 72, 4, 10), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, blend=(0.5, 0.0)), False),
     "planes": (convolution(IMPLICIT, (5, 72, 4, 16), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, blend=(0.5, 0.0)), True),
+    "planes, blended": (convolution(IMPLICIT, (5, 72, 4, 16), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, blend=(0.5, -1.5)), True),
+    "one tap": (convolution(IMPLICIT, (5, 64, 24, 22), 64, (1, 1), data_type=HALF, layout=NHWC, padding=0, blend=(1.0, 1.0)), False),
+    "two rounds": (convolution(IMPLICIT, (5, 64, 24, 22), 40, (1, 1), layout=NHWC, padding=0), False),
     "planes, one image": (convolution(IMPLICIT, (1, 72, 9, 8), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW), True),
     "planes, TF32": (convolution(IMPLICIT, (7, 36, 8, 8), 70, (3, 3), layout=NHWC, result=NCHW), True),
     "planes, groups": (convolution(IMPLICIT, (5, 128, 16, 8), 160, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, groups=2), True),
@@ -219,19 +222,43 @@ def test_boxes_do_not_reach_across_images(backend, monkeypatch):
     assert not any("planes" in name for name in check(backend, STREAMED["planes, odd"][0]))
 
 
-def test_bias_and_relu_beside_the_copy_engine(backend):
-    """Results of the fused operation, in both orders of y."""
-    for layout in (NHWC, NCHW):
-        plain = convolution(IMPLICIT, (3, 72, 4, 10), 72, (3, 3), data_type=HALF, layout=NHWC, result=layout)
+TURNED = {  # operation, whether its results are turned into planes by a second kernel
+    "odd planes": (convolution(PRECOMPUTED, (2, 16, 7, 9), 24, (3, 3), data_type=HALF), True),
+    "odd planes, TF32": (convolution(PRECOMPUTED, (3, 8, 5, 7), 34, (3, 3), blend=(-0.5, 0.0)), True),
+    "odd planes, groups": (convolution(PRECOMPUTED, (2, 16, 7, 9), 48, (3, 3), data_type=BFLOAT16, groups=2), True),
+    "volumes": (convolution(PRECOMPUTED, (2, 16, 3, 5, 7), 24, (3, 3, 3), data_type=HALF), True),
+    "blended": (convolution(PRECOMPUTED, (2, 16, 7, 9), 24, (3, 3), data_type=HALF, blend=(1.0, 0.5)), False),
+    "even planes": (convolution(PRECOMPUTED, (2, 16, 8, 16), 24, (3, 3), data_type=HALF), False),
+    "channels innermost": (convolution(PRECOMPUTED, (2, 16, 7, 9), 24, (3, 3), data_type=HALF, result=NHWC), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operation, turned", TURNED.values(), ids=TURNED)
+def test_results_that_pass_through_the_workspace(backend, operation, turned):
+    assert check(backend, operation)[-1].startswith("transform_turn") == turned
+
+
+@pytest.mark.parametrize("alpha2", [0.0, 0.75], ids=["bias", "bias and addition"])
+@pytest.mark.parametrize("tile", convolution_warp_specialized.TILES, ids=lambda tile: tile.kernel)
+def test_bias_and_relu_beside_the_copy_engine(backend, monkeypatch, tile, alpha2):
+    """Results of the fused operation, in both orders of y; more filters than a tile has, groups that end within one."""
+    monkeypatch.setattr(convolution_warp_specialized, "TILES", (tile,))
+    layout = NCHW if tile.planes else NHWC
+    for channels, filters, groups in ((72, 272, 1), (128, 96, 2)):
+        plain = convolution(
+            IMPLICIT, (3, channels, 4, 16), filters, (3, 3), data_type=HALF, layout=NHWC, result=layout, groups=groups
+        )
         z = TensorSpec.packed(HALF, plain.y.dims, layout)
-        bias = TensorSpec.packed(HALF, (1, 72, 1, 1))
+        bias = TensorSpec.packed(HALF, (1, filters, 1, 1))
         relu = ActivationSpec(
             cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0
         )
         fused = ConvolutionBiasActivationForward(
-            plain.convolution, relu, IMPLICIT, 0, 0.5, 0.0, plain.x, plain.w, z, bias, plain.y
+            plain.convolution, relu, IMPLICIT, 0, 0.5, alpha2, plain.x, plain.w, z, bias, plain.y
         )
-        assert "specialized" in check(backend, fused)[0]
+        backend.plans.clear()
+        served = check(backend, fused)
+        assert served == [tile.kernel]
 
 
 @pytest.mark.parametrize(

@@ -311,27 +311,3 @@ PRODUCT(planes_packs_128x128, 128, 128, 8, 8, true, true, 2)
 PRODUCT(planes_packs_128x64, 128, 64, 8, 8, true, true, 4)
 PRODUCT(planes_packs_64x128, 64, 128, 8, 8, true, true, 4)
 PRODUCT(planes_packs_64x64, 64, 64, 8, 8, true, true, 8)
-
-struct TurnArguments {
-  const float* w;  // [group][filter][term]
-  float* turned;   // [group][term][filter]
-  Divisor filter_tiles, term_tiles;  // blocks run over term tiles first, then filter tiles, then groups
-  int filters, terms;                // of one group
-};
-
-// Filters as whole packs of one term. Floor: their bytes, twice.
-extern "C" __global__ void __launch_bounds__(256) turn_filters(const TurnArguments a) {
-  wait_for_earlier_kernels();
-  constexpr int TILE = 32;
-  __shared__ float tile[TILE][TILE + 1];
-  unsigned filter_tile, term_tile;
-  const unsigned group = a.filter_tiles.divide(a.term_tiles.divide(blockIdx.x, term_tile), filter_tile);
-  const int first_filter = filter_tile * TILE, first_term = term_tile * TILE, across = threadIdx.x % TILE;
-  const float* w = a.w + static_cast<long long>(group) * a.filters * a.terms;
-  float* turned = a.turned + static_cast<long long>(group) * a.filters * a.terms;
-  for (int i = threadIdx.x / TILE; i < TILE; i += 256 / TILE)
-    if (first_filter + i < a.filters && first_term + across < a.terms) tile[i][across] = w[(first_filter + i) * a.terms + first_term + across];
-  __syncthreads();
-  for (int i = threadIdx.x / TILE; i < TILE; i += 256 / TILE)
-    if (first_term + i < a.terms && first_filter + across < a.filters) turned[(first_term + i) * a.filters + first_filter + across] = tile[across][i];
-}

@@ -1,13 +1,16 @@
 // How kernels of one stream follow each other.
 #pragma once
 
-// The first statement of a kernel. From compute capability 9.0 on a launch lets the blocks of the next kernel start as soon as
-// all of its own have (programmatic dependent launch), so that the time of a launch and the last wave of one kernel
-// lie beside the beginning of the next. Nothing of the memory is touched before the kernels that came earlier have
-// finished: each of them did the same, so that every kernel follows all that came before it.
+constexpr unsigned MANY_BLOCKS = 2048;  // telling of each that it has started takes longer than it saves
+
+// The first statement of a kernel. From compute capability 9.0 on the next kernel is launched while this one runs (programmatic
+// dependent launch): its blocks start where all of this one have started and there is room. Nothing of the memory is
+// touched before the kernels that came earlier have finished; each of them did the same, so that every kernel follows all
+// that came before it. The next one is let in after the wait, not before it: the blocks of several kernels that wait at
+// once are spread unevenly over the multiprocessors (up to 1.5 times as long, measured on an H200).
 __device__ __forceinline__ void wait_for_earlier_kernels() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
   asm volatile("griddepcontrol.wait;" ::: "memory");
+  if (gridDim.x <= MANY_BLOCKS) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }

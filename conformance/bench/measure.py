@@ -29,6 +29,7 @@ TARGET_SECONDS = 2e-3  # device time of one graph
 HOST_CALLS = 200
 HOST_SECONDS = 0.05  # device time of the calls whose host time is taken: more would fill the queue
 ROUNDS = 9
+REST_SECONDS = 0.01
 BLOCK_ELEMENTS = 1 << 18
 QUICK_RUNS = 3  # of an algorithm of the vendor's, to find the fastest ones
 FINALISTS = 2  # of those, timed as everything else
@@ -135,7 +136,8 @@ class Bench:
     def _rounds(
         self, operation: Operation, memory: dict[str, Any], benchmark: Any, messages: list[str]
     ) -> dict[str, Any]:
-        """Medians of all; everybody has a turn in every round, so that clocks and heat are the same for all."""
+        """Medians of all. Everybody has a turn in every round and, where arithmetic heats the device so that its clocks fall,
+        a rest before it, so that nobody begins with the heat of another."""
         rivals: dict[str, Contender] = {}
         with self._told("vendor", messages):
             rivals |= self._vendor(operation, memory)
@@ -150,10 +152,14 @@ class Bench:
                     graphs[name] = stack.enter_context(self._repeated(rival.work, self._repetitions(rival.work)))
             graph = stack.enter_context(self._repeated(ours.work, self._repetitions(ours.work)))
 
+            rest = REST_SECONDS if self.device.kind == "gpu" and isinstance(operation, Convolution) else 0.0
+
             def rivals_turn() -> None:
                 for name, theirs in graphs.items():
+                    time.sleep(rest)
                     with self._told(name, messages):
                         times[name].append(self.clock.seconds(theirs) / theirs.repetitions)
+                time.sleep(rest)
 
             self.clock.start()
             benchmark.pedantic(graph, setup=rivals_turn, rounds=ROUNDS, warmup_rounds=1)
