@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from dualdnn.accelerated import AcceleratedBackend, convolution_float, convolution_winograd
+from dualdnn.accelerated.convolution_problem import Matrices, matrix_product
 from dualdnn.api.operations.specs import NCHW, NHWC
 from test_convolution_kernels import EXPLICIT, FFT, FMA, IMPLICIT, NONFUSED, PRECOMPUTED, backwards, check, convolution
 
+FLAT = Matrices(1, 1, 0)
 PRODUCTS = {  # (operation, kernel)
     "channels": (convolution(IMPLICIT, (3, 20, 9, 7), 140, (3, 3), layout=NHWC, math=FMA, blend=(-1.5, 0.5)), "rows"),
     "channels, many terms": (convolution(IMPLICIT, (1, 72, 12, 12), 20, (3, 3), layout=NHWC, math=FMA), "rows"),
@@ -71,3 +73,16 @@ def test_transformed_filters_in_packs(filters, packs):
     operation = convolution(NONFUSED, (2, 20, 9, 10), filters, (3, 3), math=FMA, groups=2)
     assert convolution_winograd._filters_last(operation, made.device) == packs
     check(made, operation)
+
+
+def test_tiles_fill_whole_waves():
+    """On 132 multiprocessors: two blocks of 96 positions for each, where 128 positions would leave a quarter of them idle."""
+
+    def tile(filters, positions, tiles=convolution_float.ROWS_TILES):
+        chosen = convolution_float._tile(matrix_product(positions, filters, 64, FLAT, FLAT), 1, tiles, 132)
+        return chosen.filters, chosen.positions
+
+    assert tile(512, 32 * 14 * 14) == (128, 96)
+    assert tile(256, 64 * 56 * 56) == (128, 128)
+    assert tile(64, 64 * 56 * 56) == (64, 128)
+    assert tile(20, 72) == tile(20, 72, convolution_float.PLANES_TILES) == (64, 64)
