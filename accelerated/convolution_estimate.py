@@ -15,7 +15,8 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT
 from .convolution_depthwise import is_depthwise
 from .convolution_few_channels import few_channels
 from .convolution_fft import Spectra
-from .convolution_gemm import described, reads_planes, rounded_up
+from .convolution_float import turning_repays
+from .convolution_gemm import described, reads_planes, reads_terms, rounded_up
 from .convolution_precomputed import repacked_bytes
 from .convolution_problem import Convolution
 from .convolution_small import is_small
@@ -30,6 +31,7 @@ TENSOR_CORES, TENSOR_CORES_TF32, FLOATS, DOUBLES, WORDS = 650e12, 360e12, 45e12,
 # Values of x a second that tensor cores' blocks gather one by one, where the terms of a position do not lie side by side,
 # and filters that share them.
 GATHERED, SHARING = 100e9, 128
+TURNED_FILTERS = 1.04  # times the rate of a product in float that copies filters one by one
 FUSED_WINOGRAD = 0.5  # of the rate of a plain product
 FUSED_REDUCTION = 2.25  # products that F(2 x 2, 3 x 3) saves
 
@@ -85,9 +87,18 @@ def _precomputed(operation: Convolution, device: Any) -> float:
     if is_depthwise(operation) or few_channels(operation, device):
         return _direct(operation, device)
     if copied == 0:
-        return LAUNCH + _direct(operation, device)
+        return _with_filters_turned(operation, device)
     product = max(_traffic(operation) / BANDWIDTH, _work(operation) / _rate(operation, device))
     return 3 * LAUNCH + 2 * copied / BANDWIDTH + product
+
+
+def _with_filters_turned(operation: Convolution, device: Any) -> float:
+    """Where products in float repay that; others read a table of terms, or nothing."""
+    if reads_terms(operation, device):
+        return LAUNCH + _direct(operation, device)
+    if not turning_repays(described(operation)[0], operation.convolution.group_count):
+        return _direct(operation, device)
+    return LAUNCH + 2 * operation.w.nbytes / BANDWIDTH + _direct(operation, device) / TURNED_FILTERS
 
 
 def _explicit(operation: Convolution, device: Any) -> float:

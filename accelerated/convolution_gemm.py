@@ -1,4 +1,5 @@
-"""The three GEMM algorithms of forward convolution on the ordinary arithmetic units (kernels/convolution_gemm.cu)."""
+"""The three GEMM algorithms of forward convolution on the ordinary arithmetic units (kernels/convolution_gemm.cu, and
+convolution_float.py for float)."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 from dualdnn.api.operations import Im2Col
 from dualdnn.api.operations.specs import FLOAT
 
+from . import convolution_float
 from .convolution_problem import (
     AXES,
     PACK_BYTES,
@@ -88,6 +90,8 @@ def product_launch(
 ) -> Launch:
     """The product of every group. operands: x, w, y, prior, bias; offsets: bytes to the beginning of x, w and y."""
     kinds = dict(definitions)
+    if kinds["ELEMENT"] == "float" and convolution_float.serves(value, device):
+        return convolution_float.float_launch(device, value, groups, operands, offsets, finish)
     scalars = kinds["ELEMENT"] in ("int8", "uint8") and not words
     filters, positions = _tile(value, groups, scalars or kinds["COMPUTE"] == "double", device)
     filter_tiles, position_tiles = -(-value.filters // filters), -(-value.positions // positions)
@@ -133,6 +137,13 @@ def reads_planes(operation: Convolution, device: Any) -> bool:
         return False
     element = dict(type_definitions(operation.x.scalar_type, operation))["ELEMENT"]
     return x_in_planes(device, value, groups, element, operation.x.scalar_bytes, epilogue(operation))
+
+
+def reads_terms(operation: Convolution, device: Any) -> bool:
+    """Whether the product reads the place of every term from the workspace; those in float find them quickly enough."""
+    if operation.x.data_type != FLOAT or allows_tensor_cores(operation, device):
+        return True
+    return not convolution_float.serves(described(operation)[0], device)
 
 
 def terms_launch(operation: Convolution, value: ConvolutionStruct, device: Any) -> Launch:

@@ -3,8 +3,9 @@
 The workspace has the place of every term of the sums, or, on tensor cores, copies of filter and image with channels
 innermost (kernels/convolution_repack.cu) where those lie otherwise and the product is long enough to repay. Padding is
 zero in both copies, so that no value outside a window meets the sum, not even NaN times zero. Results in planes that the
-copy engine cannot write pass through the workspace, too, channels innermost. What has a kernel of its own, depthwise
-convolutions and those of few channels, needs nothing of it.
+copy engine cannot write pass through the workspace, too, channels innermost. Products in float find terms themselves;
+where they are large, the workspace has the filters term by term. What has a kernel of its own, depthwise convolutions and
+those of few channels, needs nothing of it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,16 @@ from dualdnn.api.operations.specs import NHWC
 
 from .convolution_depthwise import depthwise, is_depthwise
 from .convolution_few_channels import few_channels, few_channels_launch
-from .convolution_gemm import described, implicit_gemm, implicit_product, reads_planes, rounded_up, terms_launch
+from .convolution_float import float_launch, turn_filters, turning_repays
+from .convolution_gemm import (
+    described,
+    implicit_gemm,
+    implicit_product,
+    reads_planes,
+    reads_terms,
+    rounded_up,
+    terms_launch,
+)
 from .convolution_problem import (
     PACK_BYTES,
     Convolution,
@@ -28,6 +38,7 @@ from .convolution_problem import (
     describe,
     epilogue,
     mark_packs,
+    operand_names,
     spatial,
     with_result,
 )
@@ -131,13 +142,16 @@ class _Copies:
 
 
 def precomputed_bytes(operation: Convolution, device: Any) -> int:
-    """Workspace: the place of every term, or the copies, or both."""
+    """Workspace: the place of every term, or the copies, or the filters turned."""
     if is_depthwise(operation) or few_channels(operation, device):
         return 0
     copies = _Copies(operation)
     if allows_tensor_cores(operation, device) and copies.repay:
         return copies.nbytes
-    return TERM_BYTES * described(operation)[0].terms
+    value, groups = described(operation)[0], operation.convolution.group_count
+    if reads_terms(operation, device):
+        return TERM_BYTES * value.terms
+    return operation.w.nbytes if turning_repays(value, groups) else 0
 
 
 def repacked_bytes(operation: Convolution, device: Any) -> int:
@@ -169,8 +183,15 @@ def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
         turn = [_turn_result(copies, device)] if copies.result_turns else []
         return [*image, _repack_filter(copies, device), product, *turn]
     value, words = described(operation)
-    product = implicit_product(operation, device, value, words=words, precomputed=True)
-    return [terms_launch(operation, value, device), product]
+    if reads_terms(operation, device):
+        product = implicit_product(operation, device, value, words=words, precomputed=True)
+        return [terms_launch(operation, value, device), product]
+    groups = operation.convolution.group_count
+    if not turning_repays(value, groups):
+        return [implicit_product(operation, device, value)]
+    operands = ("x", "workSpace", *operand_names(operation))
+    product = float_launch(device, value, groups, operands, finish=epilogue(operation), filters_last=True)
+    return [turn_filters(device, value, groups), product]
 
 
 def _repack_image(copies: _Copies, device: Any) -> Launch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ctypes import c_int, c_longlong
 from typing import Any, NamedTuple
 
+from .convolution_float import PACK, float_launch, serves
 from .convolution_gemm import product_launch
 from .convolution_problem import (
     Convolution,
@@ -24,7 +25,7 @@ SOURCE = "convolution_winograd.cu"
 COMPUTE_BYTES = 4  # transformed values are float
 COMPUTE_DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
 ALIGNMENT = 256
-SLICE_BYTES = 2**28  # of the transformed images and products that the workspace holds at a time
+SLICE_BYTES = 2**30  # of the transformed images and products that the workspace holds at a time
 FUSED_OUTPUTS, FUSED_TILE, BLOCK_FILTERS, BLOCK_TILES = 2, 4, 32, 32
 TILE = 6
 
@@ -92,6 +93,7 @@ class _Kernels:
         self.definitions = type_definitions(operation.x.scalar_type, operation)
         self.names = ("x", "w", *operand_names(operation), "workSpace")
         self.groups = operation.convolution.group_count
+        self.filters_last = False  # transformed filters: filters innermost, not channels
         self.channels, self.filters = operation.w.dims[1], operation.w.dims[0] // self.groups
 
     def launch(self, name: str, grid: tuple[int, int, int], first: int = 0, images: int = 1) -> Launch:
@@ -112,6 +114,7 @@ class _Kernels:
             ("groups", c_int(self.groups)),
             ("x_channels_last", c_int(channels_last(self.operation.x))),
             ("y_channels_last", c_int(channels_last(self.operation.y))),
+            ("filters_last", c_int(self.filters_last)),
         )
         function = self.device.function(SOURCE, name, self.definitions)
         return Launch(function, arguments, self.names, grid, (THREADS, 1, 1))
@@ -121,6 +124,7 @@ def nonfused(operation: Convolution, device: Any) -> list[Launch]:
     """Transforms of filters and images, a product for each of the 36 values of a tile, the inverse transform."""
     tiling, workspace = _nonfused_tiling(operation), _nonfused_workspace(operation)
     kernels = _Kernels(operation, device, tiling, workspace)
+    kernels.filters_last = _filters_last(operation, device)
     channels, filters = operation.x.dims[1], operation.w.dims[0]
     launches = [kernels.launch("winograd_filters", blocks(filters * kernels.channels))]
     for first in range(0, operation.x.dims[0], workspace.images):
@@ -139,7 +143,17 @@ def _products(operation: Convolution, device: Any, tiles: int, workspace: Worksp
     value = transformed_product(operation, tiles, operation.w.dims[0] // groups, operation.w.dims[1])
     mark_packs(value, batch, COMPUTE_BYTES)
     offsets = (workspace.images_at, 0, workspace.products_at)
-    return product_launch(device, COMPUTE_DEFINITIONS, value, batch, ("workSpace",) * 5, offsets)
+    operands = ("workSpace",) * 5
+    if _filters_last(operation, device):
+        return float_launch(device, value, batch, operands, offsets, filters_last=True)
+    return product_launch(device, COMPUTE_DEFINITIONS, value, batch, operands, offsets)
+
+
+def _filters_last(operation: Convolution, device: Any) -> bool:
+    """Whether the product takes transformed filters with filters innermost."""
+    filters = operation.w.dims[0] // operation.convolution.group_count
+    value = transformed_product(operation, 1, filters, operation.w.dims[1])
+    return filters % PACK == 0 and not channels_last(operation.x) and serves(value, device)
 
 
 def transformed_product(operation: Convolution, tiles: int, filters: int, terms: int) -> ConvolutionStruct:

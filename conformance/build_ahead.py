@@ -35,7 +35,13 @@ TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
 TAKEN = {PoolingForward: FORWARD_TYPES, PoolingBackward: BACKWARD_TYPES}
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE"}
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
-LONGEST = ("convolution_warp_specialized.cu", "reduce_tensor.cu", "convolution_gemm.cu", "convolution_tensor_core.cu")
+LONGEST = (
+    "convolution_float.cu",
+    "convolution_warp_specialized.cu",
+    "reduce_tensor.cu",
+    "convolution_gemm.cu",
+    "convolution_tensor_core.cu",
+)
 SMALL_SHAPES = ((2, 8, 6, 6), (2, 8, 4, 6, 6))
 
 

@@ -33,6 +33,7 @@ def test_every_kernel_source_is_built(wanted):
 def test_convolutions_are_built_in_every_data_type(wanted):
     types = {
         "convolution_gemm.cu": ("float", "double", "half", "bfloat16", "int8", "uint8"),
+        "convolution_float.cu": ("float",),
         "convolution_tensor_core.cu": ("float", "half", "bfloat16"),
         "convolution_repack.cu": ("float", "half", "bfloat16"),
         "convolution_depthwise.cu": ("float", "double", "half", "bfloat16"),

@@ -118,15 +118,16 @@ SMALL, IMAGE = (2, 3, 6, 7), (1, 72, 5, 6)  # 72 channels x 9: more rounds than 
 VOLUME = (1, 72, 3, 5, 6)
 SERVED = {
     "few filters": (convolution(IMPLICIT, SMALL, 5, (3, 3), math=FMA), "gemm_16x256"),
-    "some filters": (convolution(IMPLICIT, (1, 3, 6, 7), 20, (3, 3), math=FMA), "gemm_64x64"),
-    "some filters, many positions": (convolution(IMPLICIT, SMALL, 20, (3, 3), math=FMA), "gemm_64x128"),
-    "many filters": (convolution(IMPLICIT, SMALL, 200, (3, 3), math=FMA), "gemm_128x128"),
-    "channels last": (convolution(IMPLICIT, (2, 8, 8, 8), 200, (3, 3), layout=NHWC, math=FMA), "gemm_128x128"),
+    "some filters": (convolution(IMPLICIT, (1, 3, 6, 7), 20, (3, 3), math=FMA), "planes_"),
+    "some filters, many positions": (convolution(IMPLICIT, SMALL, 20, (3, 3), math=FMA), "planes_"),
+    "many filters": (convolution(IMPLICIT, SMALL, 200, (3, 3), math=FMA), "planes_"),
+    "many taps": (convolution(IMPLICIT, (2, 3, 4, 33), 20, (2, 31), padding=1, math=FMA), "gemm_64x64"),
+    "channels last": (convolution(IMPLICIT, (2, 8, 8, 8), 200, (3, 3), layout=NHWC, math=FMA), "rows_"),
     "channels last, few positions": (
-        convolution(IMPLICIT, (2, 20, 5, 5), 70, (3, 3), layout=NHWC, math=FMA), "gemm_128x64"
+        convolution(IMPLICIT, (2, 20, 5, 5), 70, (3, 3), layout=NHWC, math=FMA), "rows_"
     ),
     "channels last, half": (convolution(IMPLICIT, (2, 16, 8, 8), 200, (3, 3), layout=NHWC, data_type=HALF, math=FMA), "gemm_128x128"),
-    "planes": (convolution(PRECOMPUTED, (2, 20, 8, 8), 20, (1, 1), padding=0, math=FMA), "gemm_64x128"),
+    "planes": (convolution(PRECOMPUTED, (2, 20, 8, 8), 20, (1, 1), padding=0, math=FMA), "planes_"),
     "planes, half": (convolution(IMPLICIT, (1, 5, 4, 6), 20, (1, 1), padding=0, data_type=HALF, math=FMA), "gemm_64x64"),
     "planes, double": (convolution(PRECOMPUTED, (2, 5, 3, 6), 5, (1, 1), padding=0, data_type=DOUBLE), "gemm_16x256"),
     "double": (convolution(IMPLICIT, SMALL, 130, (3, 3), data_type=DOUBLE), "gemm_64x64"),

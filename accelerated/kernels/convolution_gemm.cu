@@ -1,5 +1,6 @@
-// Convolution as a matrix product on the ordinary arithmetic units: the implicit GEMM algorithms, and the product at the
-// heart of GEMM, FFT and nonfused Winograd, which describe their matrices as convolutions with filters of one element.
+// Convolution as a matrix product on the ordinary arithmetic units, of any data type: the implicit GEMM algorithms, and the
+// product at the heart of GEMM, FFT and nonfused Winograd, which describe their matrices as convolutions with filters of one
+// element. Floats take convolution_float.cu, but for few filters and very many taps.
 //
 // Floor: flops, 2 * filters * positions * terms; an H200 does 67 T/s in float (34 in double). Each byte of a tile is used
 // 128 times, so that memory stays far below its limit. A thread keeps 8 x 8 sums: two 16-byte reads of shared memory

@@ -24,6 +24,7 @@ struct Arguments {
   Divisor tiles, channels, filters;     // of this launch; of one group
   int first_image, groups;
   int x_channels_last, y_channels_last;  // how transformed images, products lie in the workspace
+  int filters_last;                      // and transformed filters, where they are not fused
 };
 
 // --- transforms of one row or column ---
@@ -116,17 +117,31 @@ __device__ __forceinline__ void read_filter(const Convolution& c, const ELEMENT*
     for (int s = 0; s < TAPS; s++) g[r][s] = load<COMPUTE>(taps[c.flipped ? TAPS * TAPS - 1 - (r * TAPS + s) : r * TAPS + s]);
 }
 
-// The tile's values, zeros outside the image.
+// Bits of the places first, first + 1 ... that lie inside the image.
+template <int SIZE> __device__ __forceinline__ unsigned places_inside(int first, int extent) {
+  const int begin = max(-first, 0), end = min(extent - first, SIZE);
+  return begin < end ? (1u << end) - (1u << begin) : 0;
+}
+
+// The tile's values, zeros outside the image. Tensors have fewer than 2**31 elements.
+template <int SIZE, bool IN_PLANES>
+__device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* image, int row, int column, COMPUTE (&d)[SIZE][SIZE]) {
+  const int step = IN_PLANES ? 1 : c.x_axis[2];
+  row -= c.padding[1];
+  column -= c.padding[2];
+  const unsigned rows = places_inside<SIZE>(row, c.input[1]), columns = places_inside<SIZE>(column, c.input[2]);
+  const ELEMENT* line = image + (row * c.x_axis[1] + column * step);
+#pragma unroll
+  for (int i = 0; i < SIZE; i++, line += c.x_axis[1]) {
+    const unsigned inside = rows >> i & 1 ? columns : 0;
+#pragma unroll
+    for (int j = 0; j < SIZE; j++) d[i][j] = inside >> j & 1 ? load<COMPUTE>(line[j * step]) : COMPUTE(0);
+  }
+}
 template <int SIZE>
 __device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* image, int row, int column, COMPUTE (&d)[SIZE][SIZE]) {
-#pragma unroll
-  for (int i = 0; i < SIZE; i++)
-#pragma unroll
-    for (int j = 0; j < SIZE; j++) {
-      const int h = row + i - c.padding[1], v = column + j - c.padding[2];
-      const bool inside = static_cast<unsigned>(h) < static_cast<unsigned>(c.input[1]) && static_cast<unsigned>(v) < static_cast<unsigned>(c.input[2]);
-      d[i][j] = inside ? load<COMPUTE>(image[static_cast<long long>(h) * c.x_axis[1] + static_cast<long long>(v) * c.x_axis[2]]) : COMPUTE(0);
-    }
+  if (c.x_axis[2] == 1) read_tile<SIZE, true>(c, image, row, column, d);
+  else read_tile<SIZE, false>(c, image, row, column, d);
 }
 
 // OUT x OUT results from row and column on, those of them that y has.
@@ -150,8 +165,14 @@ __device__ __forceinline__ unsigned split_tile(const Arguments& a, unsigned tile
 // --- nonfused: [position in the tile][group][tile][channel], or channels before tiles ---
 
 template <int TAPS> __device__ __forceinline__ void filters_to_workspace(const Arguments& a, unsigned index) {
-  unsigned channel;
-  const unsigned filter = a.channels.divide(index, channel), filters = a.filters.divisor * a.groups;
+  unsigned channel, filter;
+  const unsigned filters = a.filters.divisor * a.groups;
+  if (a.filters_last) {
+    const unsigned group = a.channels.divide(a.filters.divide(index, filter), channel);
+    filter += group * a.filters.divisor;
+  } else {
+    filter = a.channels.divide(index, channel);
+  }
   if (filter >= filters) return;
   COMPUTE g[TAPS][TAPS], t[TILE][TILE];
   read_filter(a.convolution, a.w, filter, channel, g);
@@ -159,7 +180,7 @@ template <int TAPS> __device__ __forceinline__ void filters_to_workspace(const A
   COMPUTE* target = reinterpret_cast<COMPUTE*>(a.workspace + a.filters_at) + index;
   const long long step = static_cast<long long>(filters) * a.channels.divisor;
 #pragma unroll
-  for (int i = 0; i < TILE * TILE; i++) target[i * step] = t[i / TILE][i % TILE];
+  for (int i = 0; i < TILE * TILE; i++, target += step) *target = t[i / TILE][i % TILE];
 }
 
 extern "C" __global__ void winograd_filters(const Arguments a) {
@@ -186,7 +207,7 @@ extern "C" __global__ void winograd_images(const Arguments a) {
   COMPUTE* target = reinterpret_cast<COMPUTE*>(a.workspace + a.images_at) + index;
   const long long step = static_cast<long long>(a.tiles.divisor) * a.channels.divisor * a.groups;
 #pragma unroll
-  for (int i = 0; i < TILE * TILE; i++) target[i * step] = t[i / TILE][i % TILE];
+  for (int i = 0; i < TILE * TILE; i++, target += step) *target = t[i / TILE][i % TILE];
 }
 
 template <int OUT> __device__ __forceinline__ void products_from_workspace(const Arguments& a, unsigned index) {
@@ -199,7 +220,7 @@ template <int OUT> __device__ __forceinline__ void products_from_workspace(const
   const long long step = static_cast<long long>(a.tiles.divisor) * a.filters.divisor * a.groups;
   COMPUTE m[TILE][TILE], results[OUT][OUT];
 #pragma unroll
-  for (int i = 0; i < TILE * TILE; i++) m[i / TILE][i % TILE] = source[i * step];
+  for (int i = 0; i < TILE * TILE; i++, source += step) m[i / TILE][i % TILE] = *source;
   transform_both<TILE, OUT>(m, results, [](const COMPUTE(&in)[TILE], COMPUTE(&out)[OUT]) { transform_product(in, out); });
   write_tile<OUT>(a, image, tile_row * OUT, tile_column * OUT, group * a.filters.divisor + filter, results);
 }

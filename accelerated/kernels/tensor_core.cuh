@@ -7,6 +7,7 @@
 #pragma once
 #include <type_traits>
 
+#include "async_copies.cuh"
 #include "types.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(WARP_INSTRUCTIONS)
@@ -29,65 +30,18 @@ template <> __device__ __forceinline__ float for_tensor_cores<float>(float value
   return __uint_as_float((nearest & INFINITE) == INFINITE ? bits & ~0x1fffu : nearest);
 }
 
-// --- copies to shared memory that do not pass through registers ---
-
 #ifdef EMULATED_CUDA
-#include <deque>
 namespace emulated {
-// Copies and products happen as late as they may: at the wait. Whoever forgets one, or reuses a tile too early, gets
-// wrong numbers.
-struct Copy {
-  void* to;
-  const void* from;
-  int bytes;
-  bool exists, ends_group;
-};
+// Products happen as late as they may, at the wait, like copies.
 struct Product {
   void (*multiply)(float* sums, const unsigned char* left, const unsigned char* right);  // null ends a group
   float* sums;
   const unsigned char *left, *right;
 };
-inline std::deque<Copy> copies[maximum_threads];
 inline std::deque<Product> products[maximum_threads];
-
-inline void finish_copies(int pending) {
-  std::deque<Copy>& queue = copies[current->rank];
-  for (int groups = std::count_if(queue.begin(), queue.end(), [](const Copy& copy) { return copy.ends_group; }); groups > pending;) {
-    const Copy copy = queue.front();
-    queue.pop_front();
-    if (copy.ends_group) groups--;
-    else if (copy.exists) memcpy(copy.to, copy.from, copy.bytes);
-    else memset(copy.to, 0, copy.bytes);
-  }
-}
 }  // namespace emulated
 #endif
 
-// Copies BYTES (4, 8 or 16), or writes zeros.
-template <int BYTES> __device__ __forceinline__ void copy_async(void* to, const void* from, bool exists) {
-#ifdef EMULATED_CUDA
-  emulated::copies[emulated::current->rank].push_back({to, from, BYTES, exists, false});
-#else
-  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to)), bytes = exists ? BYTES : 0;
-  if constexpr (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
-  else asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(address), "l"(from), "r"(bytes), "n"(BYTES) : "memory");
-#endif
-}
-__device__ __forceinline__ void end_copies() {
-#ifdef EMULATED_CUDA
-  emulated::copies[emulated::current->rank].push_back({nullptr, nullptr, 0, false, true});
-#else
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-// Waits until at most PENDING groups of this thread's copies are under way.
-template <int PENDING> __device__ __forceinline__ void wait_for_copies() {
-#ifdef EMULATED_CUDA
-  emulated::finish_copies(PENDING);
-#else
-  asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
-#endif
-}
 // Before the barrier after which a product reads what this thread wrote to shared memory.
 __device__ __forceinline__ void publish_writes() {
 #ifdef WARPGROUP_INSTRUCTIONS
