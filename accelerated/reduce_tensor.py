@@ -76,11 +76,14 @@ class _Tiles(NamedTuple):
 
     @classmethod
     def of(cls, kept: Any, columns: int) -> _Tiles | None:
-        """None where rows of A are rows of C, or C has no neighbours in the next dimension either."""
+        """None where rows of A are rows of C, or C has no neighbours in the next dimension either, or the packs of a row
+        would leave more than a quarter of the threads idle."""
         if kept.outer_rank == 0 or kept.row_stride[0] == 1 or kept.outer[0].stride[0] != 1 or columns <= ACROSS:
             return None
         per_row = kept.packs_per_row.divisor
         blocks_across, down = -(-per_row // ACROSS), -(-(kept.packs // per_row) // (columns // ACROSS))
+        if 4 * per_row < 3 * blocks_across * ACROSS:
+            return None
         return cls(ACROSS, blocks_across, blocks_across * down)
 
 

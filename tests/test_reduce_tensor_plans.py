@@ -133,7 +133,7 @@ def test_numbers_follow_the_order_of_the_strides():
 
 @pytest.mark.parametrize("indices", [False, True], ids=["plain", "indices"])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
-@pytest.mark.parametrize("dims, to", [((5, 43, 9, 11), (1, 43, 9, 11)), ((3, 24, 21, 6), (3, 24, 21, 1))],
+@pytest.mark.parametrize("dims, to", [((5, 55, 9, 11), (1, 55, 9, 11)), ((3, 60, 21, 6), (3, 60, 21, 1))],
                          ids=lambda d: "x".join(map(str, d)))  # fmt: skip
 def test_results_across_the_rows_of_a(backend, monkeypatch, dims, to, data_type, indices):
     """A lies by channels, C by images: blocks cover squares of both."""
@@ -151,6 +151,15 @@ def test_results_across_the_rows_of_a(backend, monkeypatch, dims, to, data_type,
     assert not operation.division.rows and operation.division.segments == 1
     run(backend, operation, prepare(operation, "ties", 0))
     assert chosen[0] and chosen[0].blocks > 1
+
+
+@pytest.mark.parametrize("channels", [3, 67])
+def test_squares_that_would_leave_threads_idle(backend, channels):
+    """A row of few packs, or one that ends soon after a square begins: a block of rows is wider then."""
+    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, channels, 9, 11), (1, channels, 9, 11), NHWC)
+    kept = plans._Walk(operation).columns(pack_width(operation.A))[1]
+    assert plans._Tiles.of(kept, 32) is None
+    run(backend, operation, prepare(operation, "ties", 0))
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])
