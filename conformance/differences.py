@@ -70,8 +70,11 @@ def _any(patterns: Iterable[str], text: str) -> bool:
 
 
 def declare(differences: Iterable[Difference]) -> None:
-    """Add to the table."""
-    DIFFERENCES.extend(differences)
+    """Add to the table, each id once."""
+    for difference in differences:
+        if any(entry.id == difference.id for entry in DIFFERENCES):
+            raise ValueError(f"the difference {difference.id} is declared already")
+        DIFFERENCES.append(difference)
 
 
 def difference_for(case: str, subject: str) -> Difference | None:

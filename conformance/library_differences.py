@@ -59,13 +59,6 @@ declare([
         cases=("softmax/test_*_takes_every_layout*", "activation/test_backward_takes_every_layout*", "transform/test_copy*", "transform/test_formats*"),
     ),
     Difference(
-        "V-softmax-half", "cudnnSoftmaxForward", ("cudnnSoftmaxForward/c05",),
-        "alpha scales the result: half rounds once.",
-        "9.19 errs by up to 9.4e-4 of the value, two roundings of half, for FAST in half over more than 1000 channels, scaled by 1024.",
-        "One rounding (docs/tolerance.md).",
-        cases=("softmax/test_many_long_columns*HALF*",), subjects=("library-*",),
-    ),
-    Difference(
         "V-overlap", "cudnnTransformTensor", ("cudnnTransformTensor/c03", "cudnnTransformFilter/c05", "cudnnSetTensor4dDescriptorEx/c04"),
         "Source and destination may not overlap; routines refuse strides they do not handle.",
         "Overlapping memory and outputs whose strides overlap are not noticed.", "Refused (D127).",

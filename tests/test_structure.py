@@ -83,6 +83,16 @@ def test_kernel_files_begin_with_their_floor():
         assert opening.startswith("//") and "floor" in opening and "byte" in opening, path.name
 
 
+def test_a_difference_is_declared_once():
+    from dualdnn.conformance import library_differences  # noqa: F401 (declares)
+    from dualdnn.conformance.differences import DIFFERENCES, declare
+
+    before = list(DIFFERENCES)
+    with pytest.raises(ValueError, match=f"difference {before[0].id} is declared already"):
+        declare([before[0]])
+    assert before == DIFFERENCES
+
+
 def test_differences_are_in_the_errata():
     from dualdnn.conformance.differences import DIFFERENCES
     from dualdnn.conformance.report import load_clauses
