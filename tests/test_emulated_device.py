@@ -92,6 +92,19 @@ def test_block_sum(device: Device, seed: int, element: str, threads: int) -> Non
     np.testing.assert_array_equal(to_host(device, sums, np.float32), expected)
 
 
+def test_cooperative_launches(device: Device) -> None:
+    """Blocks that wait for each other have to run at the same time; the emulated device runs one."""
+    values = np.arange(64, dtype=np.float32)
+    source, target = to_device(device, values), device.allocate(values.nbytes)
+    reverse = device.function(KERNELS / "basic.cu", "reverse_blocks")
+    arguments = struct.pack("QQi4x", source.address, target.address, 0)
+    reverse.launch(arguments, (1,), (64,), 256, cooperative=True)
+    np.testing.assert_array_equal(to_host(device, target, np.float32), values[::-1])
+    if device.kind == "emulated":
+        with pytest.raises(DeviceError, match=r"reverse_blocks: a cooperative launch of grid=\(2,\)"):
+            reverse.launch(arguments, (2,), (32,), 128, cooperative=True)
+
+
 @pytest.mark.parametrize("threads", [64, 1000])
 def test_dynamic_shared_memory(device: Device, seed: int, threads: int) -> None:
     values = np.arange(2 * threads, dtype=np.float32)
