@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from ctypes import c_int, c_longlong
+from ctypes import c_int
 from typing import Any, NamedTuple
 
 from dualdnn.api.operations import TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import FLOAT
 
-from .convolution_problem import PLAIN, ConvolutionStruct, EpilogueStruct, positions_in_packs
-from .geometry import Divisor
+from .convolution_problem import PLAIN, ConvolutionStruct, EpilogueStruct, positions_in_packs, product_fields
 from .plans import Launch, pointers, structure
 from .transform import copy, launch
 
@@ -98,14 +97,7 @@ def float_launch(
     filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-value.positions // tile.positions)
     arguments = structure(
         *pointers(5),
-        *(
-            (name, c_longlong(offset))
-            for name, offset in zip(("x_offset", "w_offset", "y_offset"), offsets, strict=True)
-        ),
-        ("convolution", value),
-        ("epilogue", finish),
-        ("position_tiles", Divisor.of(position_tiles)),
-        ("filter_tiles", Divisor.of(filter_tiles)),
+        *product_fields(value, finish, offsets, position_tiles, filter_tiles),
         ("position_packs", c_int(positions_in_packs(value, groups, PACK))),
     )
     kind = f"{kind}_packs" if filters_last else kind

@@ -3,7 +3,7 @@ convolution_float.py for float)."""
 
 from __future__ import annotations
 
-from ctypes import c_int, c_longlong
+from ctypes import c_int
 from typing import Any, NamedTuple
 
 from dualdnn.api.operations import Im2Col
@@ -26,6 +26,7 @@ from .convolution_problem import (
     operand_names,
     operation_product,
     positions_in_packs,
+    product_fields,
     with_result,
 )
 from .convolution_tensor_core import allows_tensor_cores, tensor_core_launch
@@ -97,14 +98,7 @@ def product_launch(
     filter_tiles, position_tiles = -(-value.filters // filters), -(-value.positions // positions)
     arguments = structure(
         *pointers(6),
-        *(
-            (name, c_longlong(offset))
-            for name, offset in zip(("x_offset", "w_offset", "y_offset"), offsets, strict=True)
-        ),
-        ("convolution", value),
-        ("epilogue", finish),
-        ("position_tiles", Divisor.of(position_tiles)),
-        ("filter_tiles", Divisor.of(filter_tiles)),
+        *product_fields(value, finish, offsets, position_tiles, filter_tiles),
         ("words", c_int(words)),
         ("float_result", c_int(float_result)),
         ("reordered_filters", c_int(reordered_filters)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_double, c_int, c_longlong
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnActivationMode_t
 from dualdnn.api.operations import (
@@ -219,3 +219,21 @@ def operand_names(operation: Convolution) -> tuple[str, ...]:
 
 
 PLAIN = EpilogueStruct(1.0, 0.0)
+
+
+def product_fields(
+    value: ConvolutionStruct,
+    finish: EpilogueStruct,
+    offsets: tuple[int, int, int],
+    position_tiles: int,
+    filter_tiles: int,
+) -> list[tuple[str, Any]]:
+    """What the arguments of every product begin with after its operands. offsets: bytes to the beginning of x, w and y."""
+    names = ("x_offset", "w_offset", "y_offset")
+    return [
+        *((name, c_longlong(offset)) for name, offset in zip(names, offsets, strict=True)),
+        ("convolution", value),
+        ("epilogue", finish),
+        ("position_tiles", Divisor.of(position_tiles)),
+        ("filter_tiles", Divisor.of(filter_tiles)),
+    ]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ctypes import c_int, c_longlong
+from ctypes import c_int
 from typing import Any
 
 from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import allows_tf32
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
-from .convolution_problem import PLAIN, Convolution, ConvolutionStruct, EpilogueStruct
+from .convolution_problem import PLAIN, Convolution, ConvolutionStruct, EpilogueStruct, product_fields
 from .convolution_warp_specialized import warp_specialized_launch
-from .geometry import THREADS, Divisor
+from .geometry import THREADS
 from .plans import Launch, pointers, structure
 
 SOURCE = "convolution_tensor_core.cu"
@@ -74,14 +74,7 @@ def tensor_core_launch(
     filter_tiles, position_tiles = -(-value.filters // filters), -(-value.positions // POSITIONS)
     arguments = structure(
         *pointers(6),
-        *(
-            (name, c_longlong(offset))
-            for name, offset in zip(("x_offset", "w_offset", "y_offset"), offsets, strict=True)
-        ),
-        ("convolution", value),
-        ("epilogue", finish),
-        ("position_tiles", Divisor.of(position_tiles)),
-        ("filter_tiles", Divisor.of(filter_tiles)),
+        *product_fields(value, finish, offsets, position_tiles, filter_tiles),
         ("precomputed", c_int(precomputed)),
         ("rounded", c_int(element_bytes == 4 and ROUND_TF32 and not rounded)),
     )
