@@ -223,8 +223,7 @@ template <class Rule, bool COLUMNS> struct Stream {
     } else {
       parts_of(i)[threadIdx.x] = statistic[0];
     }
-    __syncwarp();
-    if ((threadIdx.x & 31) == 0) barrier_arrive(&exchange.reduced[i % 2]);
+    barrier_arrive(&exchange.reduced[i % 2]);
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
   }
@@ -260,13 +259,12 @@ template <class Rule, bool COLUMNS> struct Stream {
       barrier_wait(&exchange.reduced[i % 2], phase(i, 2));
       if constexpr (COLUMNS) {
         for (unsigned column = lane; column < columns; column += 32) write_slot(slots + column, to_slot(of_block(i, column, columns), i + 1));
-        __syncwarp();
       } else {
         Statistic total[1] = {of_block(i, lane, 32)};
         merge_lanes(rule, total, 1, 32);
         if (lane == 0) write_slot(slots, to_slot(total[0], i + 1));
       }
-      if (lane == 0) barrier_arrive(&exchange.published[i % OPEN]);
+      barrier_arrive(&exchange.published[i % OPEN]);
     }
   }
 
@@ -328,12 +326,11 @@ template <class Rule, bool COLUMNS> struct Stream {
           while (!holds(slot, i + 1));
           lines_of(i)[column] = from_slot(slot);
         }
-        __syncwarp();
       } else {
         const Statistic total = whole(half, i, 0);
         if (lane == 0) *lines_of(i) = total;
       }
-      if (lane == 0) barrier_arrive(&exchange.agreed[i % OPEN]);
+      barrier_arrive(&exchange.agreed[i % OPEN]);
     }
   }
   // A helper's last act: the next launch may have the board. It counts arrivals from where those of this one have ended.
@@ -349,11 +346,12 @@ template <class Rule, bool COLUMNS> struct Stream {
   __device__ __forceinline__ void run() const {
     const unsigned warp = threadIdx.x >> 5, warps = a.workers >> 5;
     if (threadIdx.x == 0) {
-      for (unsigned i = 0; i < 2; i++) barrier_init(&exchange.reduced[i], warps);
+      // Every thread arrives for itself where others read what it wrote or write what it read.
+      for (unsigned i = 0; i < 2; i++) barrier_init(&exchange.reduced[i], a.workers);
       for (unsigned i = 0; i < OPEN; i++) {
-        barrier_init(&exchange.published[i], 1);
+        barrier_init(&exchange.published[i], 32);
         barrier_init(&exchange.merged[i], COLLECTORS);
-        barrier_init(&exchange.agreed[i], COLUMNS ? COLLECTORS : 1);
+        barrier_init(&exchange.agreed[i], COLUMNS ? COLLECTORS * 32 : 32);
       }
       barrier_init(&exchange.opened, 1);
       publish_barriers();
