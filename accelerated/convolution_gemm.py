@@ -3,7 +3,9 @@ convolution_float.py for float)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from ctypes import c_int
+from math import prod
 from typing import Any, NamedTuple
 
 from dualdnn.api.operations import Im2Col
@@ -14,6 +16,7 @@ from .convolution_problem import (
     AXES,
     PACK_BYTES,
     PLAIN,
+    WORD,
     Convolution,
     ConvolutionStruct,
     EpilogueStruct,
@@ -31,6 +34,7 @@ from .convolution_problem import (
 )
 from .convolution_tensor_core import allows_tensor_cores, tensor_core_launch
 from .convolution_warp_specialized import reads_planes as x_in_planes
+from .errors import DeviceError
 from .geometry import THREADS, Divisor, blocks
 from .plans import Launch, pointers, structure, type_definitions
 
@@ -39,6 +43,7 @@ MATRIX_BYTES = 2**26  # of one slice of the explicit matrix
 LARGEST_TILE = 128
 POSITION_PACKS = {"float": 4, "double": 2, "half": 8, "bfloat16": 8}  # 16 bytes
 FEW_FILTERS = (16, 256)  # and positions of a block
+FARTHEST = 2**31 - 1  # values of x that a kernel counts to, from the first of its launch
 
 
 def rounded_up(value: int, step: int) -> int:
@@ -119,9 +124,46 @@ def described(operation: Convolution) -> tuple[ConvolutionStruct, bool]:
 
 
 def implicit_gemm(operation: Convolution, device: Any) -> list[Launch]:
-    """One kernel that finds the terms of the sums as it goes."""
-    value, words = described(operation)
-    return [implicit_product(operation, device, value, words=words)]
+    """Kernels that find the terms of the sums as they go: one, but for very large tensors."""
+    return products_in_reach(operation, device, *described(operation))
+
+
+def products_in_reach(
+    operation: Convolution, device: Any, value: ConvolutionStruct, words: bool, *, precomputed: bool = False
+) -> list[Launch]:
+    """The product of x and w as they lie, in as many launches as it takes for 32 bits to count to every value of x: tensors
+    with vectors of channels have up to 2**36 of them."""
+    unit_bytes = WORD if words else operation.x.scalar_bytes
+    return [
+        implicit_product(
+            operation, device, part, offsets=(unit_bytes * first, 0, 0), words=words, precomputed=precomputed
+        )
+        for part, first in images_in_reach(value)
+    ]
+
+
+def images_in_reach(value: ConvolutionStruct) -> Iterator[tuple[ConvolutionStruct, int]]:
+    """Slices of whole images, each with how many elements of x come before it."""
+    outputs = prod(output.divisor for output in value.output)
+    image, images = value.x_position[0], value.positions // outputs
+    span = furthest(value)
+    if span > FARTHEST:
+        raise DeviceError(f"an image of x spans {span + 1} elements or words, the kernels count to {FARTHEST}")
+    count = min(images, (FARTHEST - span) // max(image, 1) + 1)
+    for first in range(0, images, count):
+        part = ConvolutionStruct.from_buffer_copy(value)
+        part.first_position, part.positions = first * outputs, min(count, images - first) * outputs
+        part.x_origin -= first * image
+        yield part, first * image
+
+
+def furthest(value: ConvolutionStruct) -> int:
+    """From the first value of an image of x that a group meets to the last."""
+    taps = prod(tap.divisor for tap in value.filter)
+    blocks_of_channels = value.terms // (value.lanes.divisor * taps)
+    extents = (*value.input, value.lanes.divisor, blocks_of_channels)
+    steps = (*value.x_axis, value.x_lane, value.x_block)
+    return sum((extent - 1) * step for extent, step in zip(extents, steps, strict=True))
 
 
 def reads_planes(operation: Convolution, device: Any) -> bool:

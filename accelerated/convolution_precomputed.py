@@ -26,6 +26,7 @@ from .convolution_gemm import (
     described,
     implicit_gemm,
     implicit_product,
+    products_in_reach,
     reads_planes,
     reads_terms,
     rounded_up,
@@ -184,8 +185,8 @@ def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
         return [*image, _repack_filter(copies, device), product, *turn]
     value, words = described(operation)
     if reads_terms(operation, device):
-        product = implicit_product(operation, device, value, words=words, precomputed=True)
-        return [terms_launch(operation, value, device), product]
+        products = products_in_reach(operation, device, value, words, precomputed=True)
+        return [terms_launch(operation, value, device), *products]
     groups = operation.convolution.group_count
     if not turning_repays(value, groups):
         return [implicit_product(operation, device, value)]

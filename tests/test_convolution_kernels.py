@@ -19,6 +19,7 @@ from dualdnn.accelerated import (
     convolution_winograd,
 )
 from dualdnn.accelerated.convolution_problem import describe, in_words, mark_packs, positions_in_packs
+from dualdnn.accelerated.errors import DeviceError
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnConvolutionFwdAlgo_t,
@@ -392,6 +393,22 @@ def test_large_images_go_slice_by_slice(backend, monkeypatch, module, limit, ope
         monkeypatch.setattr(module, "LARGEST_TILE", 32)  # rows of a slice
     assert backend.workspace_bytes(operation) < needed
     assert len(check(backend, operation)) > len(names)
+
+
+@pytest.mark.parametrize("algo", [IMPLICIT, PRECOMPUTED])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_images_beyond_32_bits(backend, monkeypatch, algo, groups):
+    """A tensor of more values than 32 bits count goes through several launches; a single image of so many is refused."""
+    operation = convolution(algo, (5, 8 * groups, 6, 7), 5 * groups, (3, 3), data_type=INT8, layout=NHWC, groups=groups)
+    names = check(backend, operation)
+    image = 6 * 7 * 2 * groups  # words of four channels
+    monkeypatch.setattr(convolution_gemm, "FARTHEST", 2 * image - 1)  # two images at a time
+    backend.plans.clear()
+    assert len(check(backend, operation)) == len(names) + 2
+    monkeypatch.setattr(convolution_gemm, "FARTHEST", image - 2 * groups)
+    backend.plans.clear()
+    with pytest.raises(DeviceError, match="an image of x spans"):
+        run(backend, operation)
 
 
 def test_workspace_of_transforms():

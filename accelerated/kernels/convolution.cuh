@@ -29,7 +29,7 @@ struct __align__(16) Term {
   int at[3];
 };
 
-// Where the receptive field of an output position begins. Tensors have fewer than 2**31 elements, gaps counted.
+// Where the receptive field of an output position begins. A launch meets fewer than 2**31 values of x, gaps counted.
 struct Position {
   int offset, at[3];
 };
