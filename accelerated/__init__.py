@@ -2,7 +2,8 @@
 
 from . import activation, convolution, im2col, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
 from .backend import AcceleratedBackend
-from .device import DeviceError, DeviceUnavailable, gpu_is_usable
+from .devices import gpu_is_usable
+from .errors import DeviceError, DeviceUnavailable
 from .information import cuda_version, facts
 from .plans import implemented
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from dualdnn.api.operations import BackendError, Operation
 
-from .device import DeviceError, Stream, open_device
+from .device import Stream
+from .devices import open_device
+from .errors import DeviceError
 from .plans import Plan, estimated_seconds, plan, workspace_bytes
 from .timing import Clock
 

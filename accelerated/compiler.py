@@ -7,47 +7,23 @@ and its options.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import os
-import re
 import secrets
-import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-import platformdirs
+from .cache import cache_folder, locked, verified
+from .emulated.toolchain import EmulatedToolchain
+from .errors import CompileError
+from .nvcc import Nvcc
+from .sources import Definitions, Kernel, Module, find_kernels, flatten, module
 
-from .errors import CompileError, DeviceUnavailable
-
-KERNELS = Path(__file__).parent / "kernels"
-TOOLKIT = Path("/usr/local/cuda")  # where NVIDIA's installer puts it
-DIGEST_BYTES = hashlib.sha256().digest_size
-
-Definitions = tuple[tuple[str, str], ...]
 Progress = Callable[["Module", int, int], None]
-
-
-@dataclass(frozen=True)
-class Module:
-    """A kernel source with the preprocessor definitions that choose its variant."""
-
-    source: Path
-    definitions: Definitions = ()
-
-    def __str__(self) -> str:
-        return " ".join([self.source.name, *(f"-D{name}={value}" for name, value in self.definitions)])
-
-    @property
-    def preamble(self) -> str:
-        """The definitions, as the first lines of a translation unit."""
-        return "".join(f"#define {name} {value}\n" for name, value in self.definitions)
 
 
 class Toolchain(Protocol):
@@ -67,188 +43,12 @@ class Toolchain(Protocol):
         """Compiles a translation unit, a file in the cache's folder."""
 
 
-def module(source_name: str | Path, definitions: Definitions = ()) -> Module:
-    """The module of a source: a name is looked up among the project's kernels, an absolute path is taken as it is."""
-    source = KERNELS / source_name
-    if not source.is_file():
-        raise FileNotFoundError(f"there is no kernel source {source}")
-    return Module(source, tuple(definitions))
-
-
-def cache_folder() -> Path:
-    return Path(os.environ.get("DUALDNN_CACHE") or platformdirs.user_cache_dir("dualdnn", appauthor=False))
-
-
-# Sources and their kernels
-
-
-class Kernel(NamedTuple):
-    """``launch_bounds``: the arguments of __launch_bounds__, empty without it; ``waits``: whether it begins with
-    wait_for_earlier_kernels() (kernels/launch.cuh), so that it may be launched before those have finished."""
-
-    name: str
-    launch_bounds: str
-    waits: bool
-
-
-INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<[^>]+>).*$', re.MULTILINE)
-LAUNCH_BOUNDS = r"(?:__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)\s*)?"
-KERNEL = re.compile(
-    rf'extern\s+"C"\s+__global__\s+{LAUNCH_BOUNDS}void\s+{LAUNCH_BOUNDS}(\w+)\s*\([^)]*\)\s*(?:\{{\s*(wait_for_earlier_kernels\(\);))?'
-)
-
-
-def flatten(source: Path) -> str:
-    """The source with the project's headers in place (each once) and without the includes of system headers."""
-    seen: set[Path] = set()
-
-    def expand(path: Path) -> str:
-        folder = path.parent
-
-        def replace(match: re.Match[str]) -> str:
-            header = (folder / match[1]).resolve() if match[1] else None
-            if header is None or header in seen or not header.is_file():
-                return ""
-            seen.add(header)
-            return expand(header)
-
-        return INCLUDE.sub(replace, path.read_text())
-
-    return expand(source)
-
-
-def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> list[Kernel]:
-    """The kernels that are left after preprocessing."""
-    command = [host_compiler(), "-E", "-P", "-x", "c++", *options, "-"]
-    preprocessed = subprocess.run(command, input=module.preamble + flat_source, capture_output=True, text=True)
-    if preprocessed.returncode:
-        raise CompileError(module.source, module.definitions, preprocessed.stderr)
-    matches = KERNEL.findall(preprocessed.stdout)
-    if not matches:
-        message = 'no kernel: expected extern "C" __global__ void NAME(const Arguments arguments)'
-        raise CompileError(module.source, module.definitions, message)
-    return [Kernel(name, before or after, bool(waits)) for before, after, name, waits in matches]
-
-
-# Compilers
-
-
-@cache
-def _find_program(names: tuple[str, ...], path: str | None) -> str | None:
-    return next((found for name in names if name and (found := shutil.which(name, path=path))), None)
-
-
-def host_compiler() -> str:
-    """g++, or what CXX names."""
-    wanted = os.environ.get("CXX") or "g++"
-    if found := _find_program((wanted,), os.environ.get("PATH")):
-        return found
-    raise DeviceUnavailable(
-        f"no C++ compiler: {wanted} is not on PATH; install g++ 11 or later (Debian: apt install g++) or set CXX"
-    )
-
-
-def toolkits() -> list[Path]:
-    """Where a CUDA toolkit may be."""
-    return [*map(Path, filter(None, [os.environ.get("CUDA_HOME")])), TOOLKIT]
-
-
-def find_nvcc() -> str:
-    candidates = ("nvcc", *(str(toolkit / "bin" / "nvcc") for toolkit in toolkits()))
-    if found := _find_program(candidates, os.environ.get("PATH")):
-        return found
-    raise DeviceUnavailable(
-        f"nvcc is missing: it is neither on PATH nor in CUDA_HOME/bin nor in {TOOLKIT}/bin; install the CUDA toolkit"
-    )
-
-
-@cache
-def compiler_version(program: str) -> str:
-    result = subprocess.run([program, "--version"], capture_output=True, text=True)
-    if result.returncode:
-        raise DeviceUnavailable(f"{program} --version failed: {result.stderr.strip()}")
-    return result.stdout.strip()
-
-
-ARGUMENT_BYTES = """
-template <class Signature> struct ArgumentBytes;
-template <class Arguments> struct ArgumentBytes<void(Arguments)> {
-  static constexpr unsigned long long value = sizeof(Arguments);
-};
-"""
-
-
-class Nvcc:
-    """CUDA's compiler, to a binary for one GPU architecture, sm_90 say."""
-
-    suffix = ".cubin"
-    options = ("-cubin", "-std=c++17", "-O3", "--expt-relaxed-constexpr", "-lineinfo", "--diag-suppress=177")
-
-    def __init__(self, architecture: str) -> None:
-        if not re.fullmatch(r"sm_\d+", architecture):
-            raise ValueError(f"architecture={architecture!r}: expected emulated or sm_ and digits, sm_90 say")
-        self.architecture = architecture
-        number = architecture.removeprefix("sm_")
-        # The instructions of one generation (wgmma, setmaxnreg) need its own target; the binary is for that GPU anyway.
-        target = number + "a" if int(number) >= 90 else number
-        self.target = f"-gencode=arch=compute_{target},code=sm_{target}"
-
-    @property
-    def identity(self) -> str:
-        versions = [compiler_version(find_nvcc()), compiler_version(host_compiler())]
-        return "\n".join([*versions, self.target, *self.options, ARGUMENT_BYTES])
-
-    def wrap(self, module: Module, kernels: list[Kernel]) -> str:
-        sizes = [
-            f'extern "C" __device__ __attribute__((used)) unsigned long long about_{kernel.name}[2] = '
-            f"{{ArgumentBytes<decltype({kernel.name})>::value, {int(kernel.waits)}}};\n"
-            for kernel in kernels
-        ]
-        return f'{module.preamble}#include "{module.source}"\n{ARGUMENT_BYTES}{"".join(sizes)}'
-
-    def run(self, unit: Path, output: Path) -> subprocess.CompletedProcess[str]:
-        command = [find_nvcc(), *self.options, self.target, "-o", str(output), "-x", "cu", str(unit)]
-        return subprocess.run(command, capture_output=True, text=True)
-
-
 @cache
 def toolchain(architecture: str) -> Toolchain:
     """The compiler for an architecture: `emulated`, or a GPU's (sm_90)."""
     if architecture == "emulated":
-        from .emulated.toolchain import EmulatedToolchain
-
         return EmulatedToolchain()
     return Nvcc(architecture)
-
-
-# The cache
-
-
-def verified(path: Path) -> bytes | None:
-    """The content of a cached file without its checksum; None if the file is missing or damaged."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    content, digest = data[:-DIGEST_BYTES], data[-DIGEST_BYTES:]
-    return content if content and hashlib.sha256(content).digest() == digest else None
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """An exclusive lock, dropped by the system when its holder dies. Its file is removed at the end."""
-    while True:
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.stat(path), os.fstat(descriptor)):
-                break
-        os.close(descriptor)  # the holder before us removed the file: this one locks nothing
-    try:
-        yield
-    finally:
-        os.unlink(path)
-        os.close(descriptor)
 
 
 def _place(module: Module, architecture: str, flat_source: str) -> Path:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from .compiler import DeviceUnavailable, cache_folder, compiler_version, find_nvcc, host_compiler
-from .device import open_device
+from .cache import cache_folder
+from .devices import open_device
 from .emulated.toolchain import cuda_headers
+from .errors import DeviceUnavailable
+from .programs import compiler_version, find_nvcc, host_compiler
 
 
 @cache

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from dualdnn.accelerated.compiler import compile_all
-from dualdnn.accelerated.device import open_device
+from dualdnn.accelerated.devices import open_device
 from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
 from dualdnn.api.cudnn.pooling import BACKWARD_TYPES, FORWARD_TYPES
 from dualdnn.api.cudnn.transform import CONVERTED, NOT_CONVERTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from dualdnn.accelerated import device as devices
+from dualdnn.accelerated import device as device_module
 from dualdnn.accelerated.errors import CompileError
 from dualdnn.accelerated.plans import Launch, pointers, structure
 from dualdnn.accelerated.tensor_maps import Boxes, MappedLaunch
@@ -18,7 +18,7 @@ extern "C" __global__ void store_three(const Arguments a) { *a.y = 3; }
 
 @pytest.fixture
 def device(monkeypatch, tmp_path):
-    from dualdnn.accelerated.emulated import EmulatedDevice
+    from dualdnn.accelerated.emulated.device import EmulatedDevice
 
     monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path / "cache"))
     made = EmulatedDevice()
@@ -29,13 +29,13 @@ def device(monkeypatch, tmp_path):
 @pytest.fixture
 def gate(monkeypatch):
     """Holds the compiler until it is set."""
-    opened, build = threading.Event(), devices.build
+    opened, build = threading.Event(), device_module.build
 
     def slow(*arguments, **options):
         opened.wait(60)
         return build(*arguments, **options)
 
-    monkeypatch.setattr(devices, "build", slow)
+    monkeypatch.setattr(device_module, "build", slow)
     yield opened
     opened.set()
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated.compiler import KERNELS
-from dualdnn.accelerated.device import open_device
+from dualdnn.accelerated.devices import open_device
 from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
+from dualdnn.accelerated.sources import KERNELS
 from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, ReorderFilterAndBias
 from dualdnn.conformance import build_ahead
 from dualdnn.conformance.bench.rows import pooling, rows

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 from dualdnn.accelerated import driver
-from dualdnn.accelerated.compiler import host_compiler
 from dualdnn.accelerated.emulated.toolchain import cuda_headers
+from dualdnn.accelerated.programs import host_compiler
 
 FUNCTION_ATTRIBUTES = (
     "MAX_THREADS_PER_BLOCK",

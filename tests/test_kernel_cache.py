@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import compiler
-from dualdnn.accelerated.device import CompileError, DeviceUnavailable
-from dualdnn.accelerated.emulated import EmulatedDevice
+from dualdnn.accelerated import cache, compiler, nvcc, programs, sources
 from dualdnn.accelerated.emulated import toolchain as emulated_toolchain
+from dualdnn.accelerated.emulated.device import EmulatedDevice
+from dualdnn.accelerated.errors import CompileError, DeviceUnavailable
 
 SOURCE = """
 #include "scale.cuh"
@@ -34,7 +34,7 @@ __device__ inline float deeper() { return 2.0f; }
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shared = compiler.cache_folder() / "headers"  # precompiled once for all tests
+    shared = cache.cache_folder() / "headers"  # precompiled once for all tests
     shared.mkdir(parents=True, exist_ok=True)
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "headers").symlink_to(shared)
@@ -45,12 +45,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def compilations(monkeypatch: pytest.MonkeyPatch) -> list[compiler.Module]:
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[sources.Module]:
     """What was compiled in this process."""
-    compiled: list[compiler.Module] = []
+    compiled: list[sources.Module] = []
     original = compiler._compile
 
-    def record(tools: Any, module: compiler.Module, flat_source: str, path: Path) -> bytes:
+    def record(tools: Any, module: sources.Module, flat_source: str, path: Path) -> bytes:
         compiled.append(module)
         return original(tools, module, flat_source, path)
 
@@ -58,7 +58,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[compiler.Module]:
     return compiled
 
 
-def scale(source: Path, definitions: compiler.Definitions = ()) -> float:
+def scale(source: Path, definitions: sources.Definitions = ()) -> float:
     """What a new device makes of 1."""
     device = EmulatedDevice()
     memory = device.allocate(4)
@@ -71,7 +71,7 @@ def cached_files(folder: Path) -> list[Path]:
     return sorted(path for path in (folder / "cache").iterdir() if path.name != "headers")
 
 
-def test_compiled_once(folder: Path, compilations: list[compiler.Module]) -> None:
+def test_compiled_once(folder: Path, compilations: list[sources.Module]) -> None:
     source = folder / "scale.cu"
     assert scale(source) == scale(source) == 2
     assert len(compilations) == 1
@@ -82,7 +82,7 @@ def test_compiled_once(folder: Path, compilations: list[compiler.Module]) -> Non
 
 @pytest.mark.parametrize("name, old, new", [("scale.cu", "*= SCALE", "*= 10 * SCALE"), ("deeper.cuh", "2.0f", "20.0f")])
 def test_changed_source_or_header_recompiles(
-    folder: Path, compilations: list[compiler.Module], name: str, old: str, new: str
+    folder: Path, compilations: list[sources.Module], name: str, old: str, new: str
 ) -> None:
     assert scale(folder / "scale.cu") == 2
     changed = folder / name
@@ -92,7 +92,7 @@ def test_changed_source_or_header_recompiles(
 
 
 def test_changed_options_recompile(
-    folder: Path, compilations: list[compiler.Module], monkeypatch: pytest.MonkeyPatch
+    folder: Path, compilations: list[sources.Module], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scale(folder / "scale.cu")
     tools = emulated_toolchain.EmulatedToolchain()
@@ -103,7 +103,7 @@ def test_changed_options_recompile(
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])
-def test_damaged_file_is_compiled_again(folder: Path, compilations: list[compiler.Module], damage: str) -> None:
+def test_damaged_file_is_compiled_again(folder: Path, compilations: list[sources.Module], damage: str) -> None:
     scale(folder / "scale.cu")
     path = cached_files(folder)[0]
     content = bytearray(path.read_bytes())
@@ -111,15 +111,15 @@ def test_damaged_file_is_compiled_again(folder: Path, compilations: list[compile
     damaged = {"truncated": content[: len(content) // 2], "flipped": content, "empty": bytearray()}
     path.unlink()  # this process has it mapped
     path.write_bytes(damaged[damage])
-    assert compiler.build(compiler.Module(folder / "scale.cu"), "emulated")[0] == path
+    assert compiler.build(sources.Module(folder / "scale.cu"), "emulated")[0] == path
     assert len(compilations) == 2
-    assert compiler.verified(path) is not None
+    assert cache.verified(path) is not None
 
 
-def test_file_that_does_not_load_is_compiled_again(folder: Path, compilations: list[compiler.Module]) -> None:
+def test_file_that_does_not_load_is_compiled_again(folder: Path, compilations: list[sources.Module]) -> None:
     import hashlib
 
-    path, _ = compiler.build(compiler.Module(folder / "scale.cu"), "emulated")
+    path, _ = compiler.build(sources.Module(folder / "scale.cu"), "emulated")
     foreign = b"made elsewhere, by a linker this machine does not understand"
     path.write_bytes(foreign + hashlib.sha256(foreign).digest())
     assert scale(folder / "scale.cu") == 2
@@ -132,8 +132,8 @@ def test_several_processes_compile_once(folder: Path) -> None:
     fake.write_text(f'#!/bin/sh\ncase "$*" in *-shared*) echo $$ >> {log}; sleep 0.3;; esac\nexec g++ "$@"\n')
     fake.chmod(0o755)
     program = (
-        "import sys; from pathlib import Path; from dualdnn.accelerated import compiler;"
-        "print(compiler.build(compiler.Module(Path(sys.argv[1])), 'emulated')[0])"
+        "import sys; from pathlib import Path; from dualdnn.accelerated import compiler, sources;"
+        "print(compiler.build(sources.Module(Path(sys.argv[1])), 'emulated')[0])"
     )
     environment = {**os.environ, "CXX": str(fake)}
     command = [sys.executable, "-c", program, str(folder / "scale.cu")]
@@ -144,8 +144,8 @@ def test_several_processes_compile_once(folder: Path) -> None:
     assert len(log.read_text().splitlines()) == 1
 
 
-def test_leftovers_of_a_killed_process_do_no_harm(folder: Path, compilations: list[compiler.Module]) -> None:
-    path, _ = compiler.build(compiler.Module(folder / "scale.cu"), "emulated")
+def test_leftovers_of_a_killed_process_do_no_harm(folder: Path, compilations: list[sources.Module]) -> None:
+    path, _ = compiler.build(sources.Module(folder / "scale.cu"), "emulated")
     path.unlink()
     path.with_suffix(".lock").touch()
     leftover = path.with_name(f"{path.stem}.4711-abcd.tmp.so")
@@ -166,9 +166,9 @@ def test_compile_error_has_the_message_the_file_and_the_definitions(folder: Path
     assert cached_files(folder) == []
 
 
-def test_compile_all(folder: Path, compilations: list[compiler.Module]) -> None:
+def test_compile_all(folder: Path, compilations: list[sources.Module]) -> None:
     source = folder / "scale.cu"
-    modules: list[tuple[str | Path, compiler.Definitions]] = [(source, (("OFFSET", str(i)),)) for i in range(3)]
+    modules: list[tuple[str | Path, sources.Definitions]] = [(source, (("OFFSET", str(i)),)) for i in range(3)]
     seen: list[tuple[str, int, int]] = []
     paths = compiler.compile_all(
         modules, "emulated", jobs=2, progress=lambda *step: seen.append((str(step[0]), *step[1:]))
@@ -190,14 +190,14 @@ def test_missing_compiler_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("CXX", "clang-of-tomorrow")
     with pytest.raises(DeviceUnavailable, match="clang-of-tomorrow is not on PATH"):
         EmulatedDevice()
-    monkeypatch.setattr(compiler, "TOOLKIT", folder)
+    monkeypatch.setattr(programs, "TOOLKIT", folder)
     monkeypatch.delenv("CUDA_HOME", raising=False)
     with pytest.raises(DeviceUnavailable, match="nvcc is missing"):
-        compiler.build(compiler.Module(folder / "scale.cu"), "sm_90")
+        compiler.build(sources.Module(folder / "scale.cu"), "sm_90")
 
 
 def test_missing_headers_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "TOOLKIT", folder)
+    monkeypatch.setattr(programs, "TOOLKIT", folder)
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.setattr(sys, "path", [str(folder)])
     with pytest.raises(DeviceUnavailable, match=r"no CUDA headers.*pip install nvidia-cuda-runtime"):
@@ -205,7 +205,7 @@ def test_missing_headers_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_headers_of_python_packages(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "TOOLKIT", folder)
+    monkeypatch.setattr(programs, "TOOLKIT", folder)
     monkeypatch.delenv("CUDA_HOME", raising=False)
     monkeypatch.setattr(sys, "path", [str(folder)])
     include = folder / "nvidia" / "cu13" / "include"
@@ -223,10 +223,10 @@ def test_architectures() -> None:
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
 def test_nvcc_compiles_the_test_kernels(folder: Path) -> None:
     kernels = Path(__file__).parent / "kernels"
-    modules: list[tuple[str | Path, compiler.Definitions]] = [(path, ()) for path in sorted(kernels.glob("*.cu"))]
+    modules: list[tuple[str | Path, sources.Definitions]] = [(path, ()) for path in sorted(kernels.glob("*.cu"))]
     paths = compiler.compile_all(modules, "sm_90", jobs=2)
     for path in paths:
-        content = compiler.verified(path)
+        content = cache.verified(path)
         assert content and content.startswith(b"\x7fELF") and b"about_" in content
 
 
@@ -240,10 +240,10 @@ def test_which_kernels_wait_for_earlier_ones() -> None:
         "line": "{0} __launch_bounds__(128, 2) line{1} {2} work(a); }}",
     }
     source = "\n".join(text.format(*parts) for text in names.values())
-    found = compiler.find_kernels(compiler.Module(Path("x.cu")), source, [])
+    found = sources.find_kernels(sources.Module(Path("x.cu")), source, [])
     assert {kernel.name: kernel.waits for kernel in found} == {
         "begins": True, "late": False, "never": False, "line": True,
     }  # fmt: skip
-    written = compiler.Nvcc("sm_90").wrap(compiler.Module(Path("x.cu")), found)
+    written = nvcc.Nvcc("sm_90").wrap(sources.Module(Path("x.cu")), found)
     assert "about_begins[2] = {ArgumentBytes<decltype(begins)>::value, 1};" in written
     assert "about_late[2] = {ArgumentBytes<decltype(late)>::value, 0};" in written

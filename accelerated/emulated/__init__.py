@@ -1,5 +1,1 @@
 """The emulated device: runs the CUDA kernels on the CPU and finds their mistakes."""
-
-from .device import EmulatedDevice
-
-__all__ = ["EmulatedDevice"]

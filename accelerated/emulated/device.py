@@ -7,12 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..compiler import host_compiler, toolchain
 from ..device import Device, Stream, bytes_of, check_range
 from ..errors import DeviceUnavailable
+from ..programs import host_compiler
 from ..tensor_maps import TensorMap, emulated_map
 from .library import EmulatedFunction, EmulatedLibrary
 from .memory import GuardedMemory, GuardedPool
+from .toolchain import EmulatedToolchain
 
 GUARDS = ("end", "start")
 
@@ -53,7 +54,7 @@ class EmulatedDevice(Device):
         super().__init__()
         if index != 0:
             raise DeviceUnavailable(f"index={index}: there is one emulated device, 0")
-        toolchain(self.architecture)
+        EmulatedToolchain()  # says what is missing
         host_compiler()
         self.name = "emulated device"
         self.seed = _seed(os.environ.get("DUALDNN_EMULATION_SEED", "0"))

@@ -12,7 +12,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..device import DeviceError, Dimensions, Function, Stream
+from ..device import Dimensions, Function, Stream
+from ..errors import DeviceError
 
 if TYPE_CHECKING:
     from .device import EmulatedDevice

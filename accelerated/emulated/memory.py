@@ -16,7 +16,8 @@ import os
 import threading
 from dataclasses import dataclass
 
-from ..device import DeviceError, Memory
+from ..device import Memory
+from ..errors import DeviceError
 
 POISON = 0xFF
 ALIGNMENT = 16

@@ -10,9 +10,10 @@ import sys
 from functools import cached_property
 from pathlib import Path
 
-from .. import compiler
-from ..compiler import Kernel, Module, compiler_version, host_compiler, locked, toolkits
+from ..cache import locked
 from ..errors import DeviceUnavailable
+from ..programs import TOOLKIT, compiler_version, host_compiler, toolkits
+from ..sources import Kernel, Module
 
 HEADERS, HEADER = Path(__file__).parent, "emulated_cuda.h"
 CUDA_WHEELS = "nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl"
@@ -41,7 +42,7 @@ def cuda_headers() -> list[Path]:
         if folders := _search([Path(entry, folder) for folder in WHEEL_FOLDERS]):
             return folders
     raise DeviceUnavailable(
-        f"no CUDA headers: neither CUDA_HOME nor {compiler.TOOLKIT} has them;"
+        f"no CUDA headers: neither CUDA_HOME nor {TOOLKIT} has them;"
         f" install a CUDA toolkit or: pip install {CUDA_WHEELS}"
     )
 

@@ -1,0 +1,50 @@
+"""The compilers that this machine has."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from .errors import DeviceUnavailable
+
+TOOLKIT = Path("/usr/local/cuda")  # where NVIDIA's installer puts it
+
+
+@cache
+def _find_program(names: tuple[str, ...], path: str | None) -> str | None:
+    return next((found for name in names if name and (found := shutil.which(name, path=path))), None)
+
+
+def host_compiler() -> str:
+    """g++, or what CXX names."""
+    wanted = os.environ.get("CXX") or "g++"
+    if found := _find_program((wanted,), os.environ.get("PATH")):
+        return found
+    raise DeviceUnavailable(
+        f"no C++ compiler: {wanted} is not on PATH; install g++ 11 or later (Debian: apt install g++) or set CXX"
+    )
+
+
+def toolkits() -> list[Path]:
+    """Where a CUDA toolkit may be."""
+    return [*map(Path, filter(None, [os.environ.get("CUDA_HOME")])), TOOLKIT]
+
+
+def find_nvcc() -> str:
+    candidates = ("nvcc", *(str(toolkit / "bin" / "nvcc") for toolkit in toolkits()))
+    if found := _find_program(candidates, os.environ.get("PATH")):
+        return found
+    raise DeviceUnavailable(
+        f"nvcc is missing: it is neither on PATH nor in CUDA_HOME/bin nor in {TOOLKIT}/bin; install the CUDA toolkit"
+    )
+
+
+@cache
+def compiler_version(program: str) -> str:
+    result = subprocess.run([program, "--version"], capture_output=True, text=True)
+    if result.returncode:
+        raise DeviceUnavailable(f"{program} --version failed: {result.stderr.strip()}")
+    return result.stdout.strip()
