@@ -30,11 +30,11 @@ keep_report() {
 }
 
 # Each tool watches every process of the suite; kernels are compiled already, from the conformance step. A refused call
-# of the driver is no finding: cases ask for more memory than there is. Two tools must be told how many barriers a block has
-# at most (softmax_stream.cu: 51); of their own they count too few, and of very many they run out of memory.
+# of the driver is no finding: cases ask for more memory than there is. Two tools must be told how many barriers a block may
+# have: of their own they count too few, as they do with 64 (no block has more than 51), and with 65536 they run out of memory.
 run_sanitize() {
   local suite pids=() tools=${TOOLS:-memcheck racecheck initcheck synccheck}
-  local -A options=([memcheck]="--report-api-errors no" [racecheck]="--num-cuda-barriers 64" [synccheck]="--num-cuda-barriers 64")
+  local -A options=([memcheck]="--report-api-errors no" [racecheck]="--num-cuda-barriers 1024" [synccheck]="--num-cuda-barriers 1024")
   suite=$(python3 -c 'import dualdnn.conformance.cases, os; print(os.path.dirname(dualdnn.conformance.cases.__file__))')
   for tool in $tools; do
     (timeout "${SANITIZE_SECONDS:-400}" compute-sanitizer --tool "$tool" ${options[$tool]:-} --error-exitcode 9 --target-processes all \
