@@ -6,6 +6,11 @@ is in convolution_bounds.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from math import prod
+from typing import Any
+
 import numpy as np
 from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnReorderType_t
 from dualdnn.api.operations import (
@@ -17,14 +22,16 @@ from dualdnn.api.operations import (
     ReorderFilterAndBias,
 )
 
-from .convolution_bounds import magnitude, roundings
-from .convolution_product import columns, convolve
-from .engine import Exact, implements
-from .view import Array
+from .convolution_blocks import Part, ReadFilter, axis, blocks, local_input, windows
+from .convolution_bounds import Convolution, magnitudes, roundings
+from .convolution_product import convolved
+from .engine import Exact, Wide, implements, implements_in_parts
+from .view import Array, Place, read, stored, strided
 
 RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
 # alpha1 * conv, alpha2 * z, and two sums
 EPILOGUE_ROUNDINGS = 4
+IM2COL_BYTES = 2**23
 # An INT8x32 filter in memory, [K, C/32, R, S, 32], with K and the vector split, and where its axes go (D253).
 SPLIT_CHANNELS = (4, 4, 2)
 SPLIT_VECTOR = (8, 4)
@@ -33,45 +40,63 @@ SPLIT_BIAS = (4, 2, 4)
 REORDERED_BIAS_AXES = (0, 2, 1, 3)
 
 
-@implements(ConvolutionForward)
-def convolution_forward(operation: ConvolutionForward, x: Array, w: Array) -> Exact:
+@implements_in_parts(ConvolutionForward)
+def convolution_forward(
+    operation: ConvolutionForward, memory: Mapping[str, Array], wide: Wide
+) -> Iterator[tuple[Place, Exact]]:
     """conv(x, w)"""
-    w = _in_plain_order(w) if operation.filter_is_reordered else w
-    value = convolve(x, applied(w, operation.convolution), operation.convolution)
-    return Exact(value, lambda: magnitude(operation, x, w, value), roundings(operation))
+    x, read_filter, magnitude = _operands(operation, memory)
+    for part in convolved(x, read_filter, operation.w.dims, operation.convolution, wide):
+        yield part.place, Exact(part.sums, partial(magnitude, part), partial(roundings, operation))
 
 
-@implements(ConvolutionBiasActivationForward)
+@implements_in_parts(ConvolutionBiasActivationForward)
 def convolution_bias_activation_forward(
-    operation: ConvolutionBiasActivationForward, x: Array, w: Array, z: Array, bias: Array
-) -> Exact:
+    operation: ConvolutionBiasActivationForward, memory: Mapping[str, Array], wide: Wide
+) -> Iterator[tuple[Place, Exact]]:
     """activation(alpha1 * conv(x, w) + alpha2 * z + bias)"""
+    x, read_filter, magnitude = _operands(operation, memory)
+    all_bias = read(operation.bias, memory["bias"], wide)
     if operation.filter_is_reordered:
-        w, bias = _in_plain_order(w), _bias_in_plain_order(bias)
+        all_bias = _bias_in_plain_order(all_bias)
     alpha1, alpha2 = operation.alpha1, operation.alpha2
-    convolved = convolve(x, applied(w, operation.convolution), operation.convolution)
-    scaled = alpha1 * convolved + bias
-    value = scaled + alpha2 * z if alpha2 != 0 else scaled
-    if operation.activation.mode == RELU:
-        value = np.fmax(value, 0)  # NaN gives 0: only CUDNN_NOT_PROPAGATE_NAN is supported
 
-    def terms() -> Array:
-        residual = np.abs(alpha2 * z) if alpha2 != 0 else 0
-        return np.abs(alpha1) * magnitude(operation, x, w, convolved) + residual + np.abs(bias)
+    def terms(part: Part, bias: Array, residual: Array | int) -> Array:
+        return np.abs(alpha1) * magnitude(part) + np.abs(residual) + np.abs(bias)
 
-    return Exact(value, terms, roundings(operation) + EPILOGUE_ROUNDINGS)
+    for part in convolved(x, read_filter, operation.w.dims, operation.convolution, wide):
+        bias = all_bias[:, part.place[1]]
+        value = alpha1 * part.sums + bias
+        residual: Array | int = 0
+        if alpha2 != 0:
+            residual = alpha2 * read(operation.z, memory["z"], wide, part.place)
+            value = value + residual
+        if operation.activation.mode == RELU:
+            value = np.fmax(value, 0)  # NaN gives 0: only CUDNN_NOT_PROPAGATE_NAN is supported
+        rounded = roundings(operation) + EPILOGUE_ROUNDINGS
+        yield part.place, Exact(value, partial(terms, part, bias, residual), rounded)
 
 
-@implements(Im2Col)
-def im2col(operation: Im2Col, source: Array) -> Exact:
+@implements_in_parts(Im2Col)
+def im2col(operation: Im2Col, memory: Mapping[str, Array], wide: Wide) -> Iterator[tuple[Place, Exact]]:
     """The values that meet each filter position at each output position: rows (n, p, q), columns (c, r, s)."""
-    convolution, filter_dims = operation.convolution, operation.filter.dims
-    outputs = convolution.output_dims(source.shape, filter_dims)[2:]
-    matrix = columns(source, filter_dims[2:], convolution, tuple(slice(0, size) for size in outputs))
-    if convolution.is_flipped:
-        matrix = np.flip(matrix, tuple(range(1, 1 + convolution.rank)))
-    matrix = matrix.reshape(operation.colBuffer.dims[::-1]).T
-    return Exact(matrix, lambda: np.abs(matrix))
+    x, convolution = strided(operation.srcData, memory["srcData"]), operation.convolution
+    _, channels, *sizes = operation.filter.dims
+    images, _, *outputs = convolution.output_dims(operation.srcData.dims, operation.filter.dims)
+    columns = channels * prod(sizes)
+    for some, *positions in blocks((images, *outputs), np.dtype(wide).itemsize * columns, IM2COL_BYTES):
+        geometry = zip(x.shape[2:], convolution.padding, convolution.stride, convolution.dilation, strict=True)
+        axes = [
+            axis(*one, (p.start, p.stop), (0, size)) for one, p, size in zip(geometry, positions, sizes, strict=True)
+        ]
+        matrix = windows(local_input(x, slice(0, channels), some, axes, wide), axes)
+        if convolution.is_flipped:
+            matrix = np.flip(matrix, tuple(range(1, 1 + convolution.rank)))
+        matrix = matrix.reshape(columns, -1).T
+        # A block's positions follow each other.
+        first = int(np.ravel_multi_index([part.start for part in (some, *positions)], (images, *outputs)))
+        place = (slice(first, first + len(matrix)), slice(0, columns))
+        yield place, Exact(matrix, partial(np.abs, matrix))
 
 
 @implements(ReorderFilter)
@@ -95,6 +120,19 @@ def reorder_filter_and_bias(operation: ReorderFilterAndBias, w: Array, bias: Arr
 def applied(w: Array, convolution: ConvolutionSpec) -> Array:
     """The filter as a cross-correlation applies it."""
     return np.flip(w, tuple(range(2, w.ndim))) if convolution.is_flipped else w
+
+
+def _operands(operation: Convolution, memory: Mapping[str, Array]) -> tuple[Array, ReadFilter, Callable[[Part], Array]]:
+    """The input where it is stored, the filter as a cross-correlation applies it, and the magnitude of a part."""
+    convolution = operation.convolution
+    in_place = strided if convolution.group_count == 1 else stored  # groups may begin inside vectors
+    x, w = in_place(operation.x, memory["x"]), stored(operation.w.tensor, memory["w"])
+    w = applied(_in_plain_order(w) if operation.filter_is_reordered else w, convolution)
+
+    def read_filter(place: Place, wide: Any) -> Array:
+        return w[place].astype(wide)
+
+    return x, read_filter, magnitudes(operation, x, read_filter)
 
 
 def _copies(reorder_type: cudnnReorderType_t) -> bool:

@@ -1,142 +1,173 @@
 """The sum of products of a convolution, as matrix products over blocks of output positions.
 
 For each block the input values under every filter position are copied side by side (the matrix of GEMM convolution)
-and multiplied with the filter by BLAS. Blocks bound the memory: one holds at most BLOCK_BYTES, whatever the shape. One
-filter per group is no matrix product: convolution_taps.py.
+and multiplied with the filter by BLAS. Blocks bound the memory, whatever the shape: of output positions and images, of
+filters where there are many weights, of terms where a sum is long. One filter per group is no matrix product:
+convolution_taps.py. Double data in extended precision: precise_product.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial, reduce
 from itertools import product
-from math import ceil, log2, prod
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 from dualdnn.api.operations import ConvolutionSpec
 
-from .convolution_blocks import blocks, meeting
+from .convolution_blocks import Axis, Part, ReadFilter, axis, cuts, local_input, ranges, windows
 from .convolution_taps import convolve_by_taps, suits
-from .view import Array
+from .precise_product import precise_product
+from .view import Array, Place
 
-BLOCK_BYTES = 2**23  # larger blocks leave the cache before they are multiplied
-UNSPLIT_PRODUCTS = 2**22  # up to here an extended precision product is fast enough
-MOST_SLICES = 6
-DOUBLE_BITS = 53
-EXTENDED_UNIT = 2.0**-64
+WHOLE_VECTORS = 32  # filters: part of a vectorised output begins and ends between vectors
+
+
+class Limits(NamedTuple):
+    """Of a block: bytes of its input matrix, terms and filters of a matrix product, weights that stay converted."""
+
+    block_bytes: int = 2**23  # larger blocks leave the cache before they are multiplied
+    terms: int = 2**15
+    filters: int = 2**15
+    weights: int = 2**25
+
+
+LIMITS = Limits()
 
 
 def convolve(x: Array, w: Array, convolution: ConvolutionSpec) -> Array:
-    """The cross-correlation of x (N, C, spatial ...) with w (K, C / groups, spatial ...), zeros outside x.
+    """The cross-correlation of x (N, C, spatial ...) with w (K, C / groups, spatial ...) in the type of w, as a whole."""
+    result = np.empty(convolution.output_dims(x.shape, w.shape), w.dtype)
 
-    float64 in, float64 out: products of up to 26 bits are exact, so that float, half and integer data lose at most
-    2**-53 of the sum of absolute terms per term. Extended precision in (double data), extended precision out.
+    def read_filter(place: Place, wide: Any) -> Array:
+        return w[place].astype(wide, copy=False)
+
+    for part in convolved(x, read_filter, w.shape, convolution, w.dtype.type):
+        result[part.place] = part.sums
+    return result
+
+
+def convolved(
+    x: Array, read_filter: ReadFilter, filter_dims: tuple[int, ...], convolution: ConvolutionSpec, wide: Any
+) -> Iterator[Part]:
+    """The cross-correlation of x with the filter (K, C / groups, spatial ...), zeros outside x, part by part.
+
+    x: where it is stored, of any type, (N, C or C / v and v, spatial ...).
+    In float64, products of up to 26 bits are exact, so that float, half and integer data lose at most 2**-53 of the sum
+    of absolute terms per term, double data twice that. In extended precision (np.longdouble) x and w must be doubles.
     """
-    groups = convolution.group_count
-    extended = x.dtype == np.longdouble
-    dims = convolution.output_dims(x.shape, w.shape)
-    result = np.empty((dims[0], groups, dims[1] // groups, *dims[2:]), np.longdouble if extended else np.float64)
-    if suits(w, convolution):
-        convolve_by_taps(x, w, convolution, result[:, :, 0])
-        return result.reshape(dims)
-    multiply = precise_product if extended else np.matmul
-    if extended:
-        x, w = x.astype(np.float64), w.astype(np.float64)  # exact: they were read from doubles
-    terms = prod(w.shape[1:])
-    filters = w.reshape(groups, -1, terms)
-    per_position = 8 * max(groups * terms, dims[1])  # its column of the matrix, its outputs
-    for images, *positions in blocks((dims[0], *dims[2:]), per_position, BLOCK_BYTES):
-        matrix = columns(x[images], w.shape[2:], convolution, tuple(positions))
-        summed = multiply(filters, matrix.reshape(groups, terms, -1))
-        sizes = (groups, -1, images.stop - images.start, *(p.stop - p.start for p in positions))
-        place: Any = (images, slice(None), slice(None), *positions)
-        result[place] = np.moveaxis(summed.reshape(sizes), 2, 0)
-    return result.reshape(dims)
+    way = convolve_by_taps if suits(filter_dims, convolution) else _by_matrix
+    return way(x, read_filter, filter_dims, convolution, wide)
 
 
-def columns(
-    x: Array, filter_sizes: tuple[int, ...], convolution: ConvolutionSpec, positions: tuple[slice, ...]
-) -> Array:
-    """The input under each filter position at a block of output positions: (C, filter ..., N, positions ...)."""
-    sizes = tuple(p.stop - p.start for p in positions)
-    matrix = np.empty((x.shape[1], *filter_sizes, x.shape[0], *sizes), x.dtype)
-    channels_first = x.swapaxes(0, 1)
-    whole = tuple(slice(0, size) for size in sizes)
-    geometry = zip(
-        filter_sizes, convolution.dilation, convolution.padding, convolution.stride, x.shape[2:], positions, strict=True
-    )
-    per_dimension = [
-        [meeting(tap * dilation - padding, stride, extent, part) for tap in range(taps)]
-        for taps, dilation, padding, stride, extent, part in geometry
+class _FilterBlock(NamedTuple):
+    """Filters (of one group, or all of ``groups`` groups) and what they are multiplied with.
+
+    channels: where of a filter the blocks of terms lie, and where of the input. rows: of each spatial dimension, for each
+    range of output positions, for each range of filter positions. keeps: its weights may stay converted.
+    """
+
+    filters: slice
+    groups: int
+    channels: list[tuple[slice, slice]]
+    images: list[slice]
+    rows: list[list[list[Axis]]]
+    keeps: bool
+
+
+@lru_cache(maxsize=256)
+def _plan(
+    input_dims: tuple[int, ...], filter_dims: tuple[int, ...], convolution: ConvolutionSpec, limits: Limits
+) -> list[_FilterBlock]:
+    """Every filter block of an input (N, spatial ...)."""
+    all_filters, depth, *sizes = filter_dims
+    groups, terms = convolution.group_count, prod(filter_dims[1:])
+    per_group = all_filters // groups
+    # Several groups at a time where they are small, else a part of a group's filters.
+    many = max(1, min(groups, limits.terms // terms, limits.weights // (terms * per_group)))
+    room = min(limits.filters, limits.weights // (many * terms)) // WHOLE_VECTORS * WHOLE_VECTORS
+    most = per_group if many > 1 else min(per_group, max(WHOLE_VECTORS, room))
+    *taps, depths = cuts((*sizes, depth), 1, limits.terms)
+    _, _, *outputs = convolution.output_dims((input_dims[0], 0, *input_dims[1:]), filter_dims)
+    per_position = 8 * many * max(min(terms, limits.terms), most)
+    images, *positions = cuts((input_dims[0], *outputs), per_position, limits.block_bytes)
+    geometry = zip(input_dims[1:], convolution.padding, convolution.stride, convolution.dilation, strict=True)
+    rows = [
+        [[axis(*shape, (p.start, p.stop), (t.start, t.stop)) for t in taps[dimension]] for p in positions[dimension]]
+        for dimension, shape in enumerate(geometry)
     ]
-    for taps in product(*(range(size) for size in filter_sizes)):
-        ranges = [per_dimension[dimension][tap] for dimension, tap in enumerate(taps)]
-        under: Any = (slice(None), *taps)
-        target = matrix[under]
-        inside = tuple(there for there, _ in ranges)
-        if inside != whole:
-            target[...] = 0
-        if all(there.stop > there.start for there in inside):
-            target[(slice(None), slice(None), *inside)] = channels_first[
-                (slice(None), slice(None), *(here for _, here in ranges))
-            ]
-    return matrix
+    found = []
+    for group in ranges(groups, many):
+        together = group.stop - group.start
+        first, last = group.start * depth, (group.stop - 1) * depth
+        channels = [(part, slice(first + part.start, last + part.stop)) for part in depths]
+        for part in ranges(per_group, most):
+            filters = slice(group.start * per_group + part.start, (group.stop - 1) * per_group + part.stop)
+            keeps = (filters.stop - filters.start) * terms <= limits.weights
+            found.append(_FilterBlock(filters, together, channels, images, rows, keeps))
+    return found
 
 
-def precise_product(a: Array, b: Array) -> Array:
-    """a @ b of doubles in extended precision: the error is that of the extended sums, 2**-64 of the absolute terms each.
-
-    Large products go through BLAS: both factors are split exactly into slices of so few bits that the double products
-    of two slices are exact (Ozaki, Ogita, Oishi, Rump 2012), and only their sum is rounded. Values that no slices hold
-    (not finite, or too far apart) take the slow way, NumPy's own loops on extended precision.
-    """
-    terms = a.shape[-1]
-    if a.shape[-2] * b.size <= UNSPLIT_PRODUCTS:
-        return np.matmul(a.astype(np.longdouble), b.astype(np.longdouble))
-    bits = (DOUBLE_BITS - ceil(log2(terms * MOST_SLICES))) // 2
-    right = _slices(b, -2, bits)
-    total = np.empty((*a.shape[:-1], b.shape[-1]), np.longdouble)
-    for _, rows in blocks((1, a.shape[-2]), 8 * a.shape[0] * terms, BLOCK_BYTES):
-        part: Any = (slice(None), rows)
-        left = _slices(a[part], -1, bits)
-        if left is None or right is None:
-            total[part] = np.matmul(a[part].astype(np.longdouble), b.astype(np.longdouble))
-        else:
-            total[part] = _sliced_product(*left, *right, bits)
-    return total
+def _by_matrix(
+    x: Array, read_filter: ReadFilter, filter_dims: tuple[int, ...], convolution: ConvolutionSpec, wide: Any
+) -> Iterator[Part]:
+    multiply = precise_product if wide is np.longdouble else np.matmul
+    input_dims = (x.shape[0], *x.shape[-convolution.rank :])
+    for block in _plan(input_dims, filter_dims, convolution, LIMITS):
+        weights = _weights(read_filter, block)
+        for images in block.images:
+            for rows in product(*block.rows):
+                factors = partial(_factors, x, weights, block, images, rows)
+                positions = [row[0].positions for row in rows]
+                yield Part(
+                    (images, block.filters, *positions),
+                    _summed(factors, multiply, images, positions),
+                    partial(_summed, factors, _product_of_sizes, images, positions),
+                )
 
 
-def _sliced_product(left: list[Array], left_scale: Array, right: list[Array], right_scale: Array, bits: int) -> Array:
-    """The product of two factors that ``_slices`` has split."""
-    # Pairs of level l are at most 2**(-bits * l); those that cannot matter beside the absolute terms are left out.
-    sizes = np.matmul(np.abs(sum(left)), np.abs(sum(right)))
-    smallest = float(sizes.min(initial=1.0, where=sizes > 0))
-    negligible = smallest * EXTENDED_UNIT / (2 * MOST_SLICES * left[0].shape[-1])
-    levels = min(len(left) + len(right) - 1, ceil(-log2(negligible) / bits))
-    total = np.zeros(sizes.shape, np.longdouble)
-    # All pairs of one level are one product, the smallest first.
-    for level in reversed(range(levels)):
-        firsts = [i for i in range(len(left)) if 0 <= level - i < len(right)]
-        wide = np.concatenate([left[i] for i in firsts], axis=-1)
-        tall = np.concatenate([right[level - i] for i in firsts], axis=-2)
-        total += np.matmul(wide, tall)
-    return np.asarray(np.ldexp(total, left_scale + right_scale))
+def _weights(read_filter: ReadFilter, block: _FilterBlock) -> Callable[[int, Place], Array]:
+    """The filter block's weights of each block of terms, by its number and place: (groups, filters, terms)."""
+    kept: dict[int, Array] = {}
+
+    def weights(number: int, place: Place) -> Array:
+        found = kept.get(number)
+        if found is None:
+            found = read_filter((block.filters, *place), np.float64).reshape(block.groups, -1, _terms(place))
+            if block.keeps:
+                kept[number] = found
+        return found
+
+    return weights
 
 
-def _slices(values: Array, axis: int, bits: int) -> tuple[list[Array], Array] | None:
-    """(slices, exponents): values = sum of slices * 2**exponents, slice i a multiple of 2**(-bits * (i + 1)) of at most
-    2**(-bits * i). None where that takes too many."""
-    if not np.isfinite(values).all():
-        return None
-    exponents = np.frexp(np.abs(values).max(axis=axis, keepdims=True))[1]
-    smallest = np.frexp(np.where(values == 0, 1, values))[1]
-    reach = int(np.where(values == 0, 0, exponents - smallest).max(initial=0)) + DOUBLE_BITS
-    if reach > MOST_SLICES * bits:
-        return None
-    rest = np.ldexp(values, -exponents)
-    found: list[Array] = []
-    while rest.any():
-        rounder = 1.5 * 2.0 ** (DOUBLE_BITS - 1 - bits * (len(found) + 1))
-        part = (rest + rounder) - rounder
-        found.append(part)
-        rest = rest - part
-    return found or [rest], exponents
+def _factors(
+    x: Array, weights: Callable[[int, Place], Array], block: _FilterBlock, images: slice, rows: tuple[list[Axis], ...]
+) -> Iterator[tuple[Array, Array]]:
+    """For each block of terms, its weights (groups, filters, terms) and inputs (groups, terms, images and positions)."""
+    for number, (axes, (channels, of_input)) in enumerate(product(product(*rows), block.channels)):
+        place = (channels, *(one.taps for one in axes))
+        local = local_input(x, of_input, images, axes, np.float64)
+        yield weights(number, place), windows(local, axes).reshape(block.groups, _terms(place), -1)
+
+
+def _summed(
+    factors: Callable[[], Iterator[tuple[Array, Array]]],
+    multiply: Callable[[Array, Array], Array],
+    images: slice,
+    positions: list[slice],
+) -> Array:
+    """The products of all blocks of terms, added: (images, filters, positions ...)."""
+    sums = reduce(np.add, (multiply(*pair) for pair in factors()))
+    sizes = (part.stop - part.start for part in (images, *positions))
+    return sums.reshape(-1, *sizes).swapaxes(0, 1)
+
+
+def _product_of_sizes(a: Array, b: Array) -> Array:
+    return np.matmul(np.abs(a), np.abs(b))
+
+
+def _terms(place: Place) -> int:
+    return prod(part.stop - part.start for part in place)

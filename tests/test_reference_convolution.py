@@ -27,7 +27,14 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NCHW_VECT_C, INT8x32
-from dualdnn.reference import convolution, convolution_bounds, convolution_product, convolution_taps, run
+from dualdnn.reference import (
+    convolution,
+    convolution_bounds,
+    convolution_product,
+    convolution_taps,
+    precise_product,
+    run,
+)
 from dualdnn.reference.convolution_blocks import blocks
 from dualdnn.reference.engine import evaluate
 from dualdnn.reference.judge import bounds
@@ -92,8 +99,8 @@ PROBLEMS = {
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_formula(monkeypatch, problem, block_bytes):
     """In blocks of every size: a block never changes the result."""
-    for ways in (convolution_product, convolution_taps):
-        monkeypatch.setattr(ways, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(convolution_taps, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(convolution_product, "LIMITS", convolution_product.LIMITS._replace(block_bytes=block_bytes))
     x_dims, w_dims, c = PROBLEMS[problem]
     random = np.random.default_rng(1)
     x, w = (random.integers(-9, 10, dims).astype(np.float64) for dims in (x_dims, w_dims))
@@ -103,7 +110,7 @@ def test_formula(monkeypatch, problem, block_bytes):
 
 def test_one_filter_per_group_goes_tap_by_tap():
     """The problems above take both ways."""
-    taken = {name for name, (_, w_dims, c) in PROBLEMS.items() if convolution_taps.suits(np.empty(w_dims), c)}
+    taken = {name for name, (_, w_dims, c) in PROBLEMS.items() if convolution_taps.suits(w_dims, c)}
     one_each = {name for name in PROBLEMS if name.startswith("one filter")}
     assert taken == one_each - {"one filter per group, taps far apart"} | {"one element", "only padding"}
 
@@ -127,7 +134,8 @@ def test_taps_take_little_memory(images, size):
     x, w, c = np.ones((images, 4, size, size)), np.ones((4, 1, 5, 5)), spec((2, 2), dilation=(2, 2), groups=4)
     result, buffer = np.empty((images, 4, size - 4, size - 4)), np.setbufsize(4096)
     tracemalloc.start()
-    convolution_taps.convolve_by_taps(x, w, c, result)
+    for place, sums, _ in convolution_taps.convolve_by_taps(x, lambda place, _: w[place], w.shape, c, np.float64):
+        result[place] = sums
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert np.setbufsize(buffer) == 4096
@@ -140,7 +148,7 @@ def test_taps_take_little_memory(images, size):
 @pytest.mark.parametrize("spread", [0, 18, 60])
 def test_doubles_are_summed_in_extended_precision(monkeypatch, spread, slices, filters, groups):
     """The error is a few units of the extended type, of the absolute terms, whatever the magnitudes."""
-    monkeypatch.setattr(convolution_product, "UNSPLIT_PRODUCTS", 0 if slices else 2**30)
+    monkeypatch.setattr(precise_product, "UNSPLIT_PRODUCTS", 0 if slices else 2**30)
     random = np.random.default_rng(spread)
     x, w = (
         random.standard_normal(dims) * np.exp2(random.integers(-spread, spread + 1, dims))
