@@ -22,8 +22,8 @@ from dualdnn.api.operations import (
     ReorderFilterAndBias,
 )
 
-from .convolution_blocks import Part, ReadFilter, axis, blocks, local_input, windows
-from .convolution_bounds import Convolution, magnitudes, roundings
+from .convolution_blocks import Part, ReadFilter, axis, blocks, gather, local_input, windows
+from .convolution_bounds import Convolution, Magnitudes, roundings
 from .convolution_product import convolved
 from .engine import Exact, Wide, implements, implements_in_parts
 from .view import Array, Place, read, stored, strided
@@ -89,7 +89,8 @@ def im2col(operation: Im2Col, memory: Mapping[str, Array], wide: Wide) -> Iterat
         axes = [
             axis(*one, (p.start, p.stop), (0, size)) for one, p, size in zip(geometry, positions, sizes, strict=True)
         ]
-        matrix = windows(local_input(x, slice(0, channels), some, axes, wide), axes)
+        how = gather(slice(0, channels), some, axes)
+        matrix = windows(local_input(x, how), how)
         if convolution.is_flipped:
             matrix = np.flip(matrix, tuple(range(1, 1 + convolution.rank)))
         matrix = matrix.reshape(columns, -1).T
@@ -132,7 +133,7 @@ def _operands(operation: Convolution, memory: Mapping[str, Array]) -> tuple[Arra
     def read_filter(place: Place, wide: Any) -> Array:
         return w[place].astype(wide)
 
-    return x, read_filter, magnitudes(operation, x, read_filter)
+    return x, read_filter, Magnitudes(operation, x, read_filter)
 
 
 def _copies(reorder_type: cudnnReorderType_t) -> bool:

@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
-from math import gcd, prod
+from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
+from dualdnn.api.operations.specs import packed_strides
 
 from .view import Array, Place
 
 # A place of the filter (K, C / groups, spatial ...) and the type to convert it into.
 ReadFilter = Callable[[Place, Any], Array]
+FLOAT64_BYTES = 8
 
 
 class Part(NamedTuple):
@@ -66,32 +68,58 @@ def axis(
     return Axis(*parts, wide * tall, pieces, wide, 1)
 
 
-def local_input(x: Array, channels: slice, images: slice, axes: Sequence[Axis], dtype: Any) -> Array:
-    """What a block meets of x (N, C or C / v and v, spatial ...): (C, N, local spatial ...), with zeros where x ends."""
-    vector = x.shape[1 + 1 : x.ndim - len(axes)]
-    length = prod(vector)
-    count, depth = images.stop - images.start, channels.stop - channels.start
-    sizes = [one.size for one in axes]
-    covered = all(here.start == 0 and here.stop == one.size for one in axes for here, _ in one.pieces)
-    local: Array = (np.empty if covered else np.zeros)((depth, count, *sizes), dtype)
-    target = local.reshape(depth // length, *vector, count, *sizes)
-    inside = x[images, channels.start // length : channels.stop // length]
-    source = inside.swapaxes(0, 1) if not vector else inside.transpose(1, 2, 0, *range(3, x.ndim))
-    for pieces in product(*(one.pieces for one in axes)):
-        there, here = zip(*pieces, strict=True)
-        target[(..., *there)] = source[(..., *here)]
+class Gather(NamedTuple):
+    """How the input that a block meets, (C, N, spatial ...), is laid out and seen.
+
+    target_dims: the local array's with its channels split into vectors. order: the axes of the stored input as they are
+    there. moves: which of those inputs go where. covered: nothing is left zero.
+    window_dims, window_strides: of the view (C, filter ..., N, positions ...), in bytes.
+    """
+
+    target_dims: tuple[int, ...]
+    order: tuple[int, ...]
+    moves: tuple[tuple[tuple[Any, ...], Place], ...]
+    covered: bool
+    window_dims: tuple[int, ...]
+    window_strides: tuple[int, ...]
+
+
+def gather(channels: slice, images: slice, axes: Sequence[Axis], vector_length: int = 1) -> Gather:
+    """For some channels and images of an input, and what a block meets of each spatial dimension."""
+    depth, count = channels.stop - channels.start, images.stop - images.start
+    sizes = tuple(one.size for one in axes)
+    vector = (vector_length,) if vector_length > 1 else ()
+    stored = (slice(channels.start // vector_length, channels.stop // vector_length), *(slice(None) for _ in vector))
+    steps = packed_strides((depth, count, *sizes), tuple(range(2 + len(sizes))))
+    taps = [(one.taps.stop - one.taps.start, step * one.tap_step) for one, step in zip(axes, steps[2:], strict=True)]
+    positions = [
+        (one.positions.stop - one.positions.start, step * one.position_step)
+        for one, step in zip(axes, steps[2:], strict=True)
+    ]
+    window = [(depth, steps[0]), *taps, (count, steps[1]), *positions]
+    moves = [tuple(zip(*pieces, strict=True)) for pieces in product(*(one.pieces for one in axes))]
+    return Gather(
+        (depth // vector_length, *vector, count, *sizes),
+        (1, *range(2, 2 + len(vector)), 0, *range(2 + len(vector), 2 + len(vector) + len(sizes))),
+        tuple(((..., *there), (*stored, images, *here)) for there, here in moves),
+        all(there == slice(0, one.size) for one in axes for there, _ in one.pieces),
+        tuple(dim for dim, _ in window),
+        tuple(stride * FLOAT64_BYTES for _, stride in window),
+    )
+
+
+def local_input(x: Array, how: Gather) -> Array:
+    """What a block meets of x (N, C or C / v and v, spatial ...), in float64, with zeros where x ends."""
+    local = np.empty(how.target_dims) if how.covered else np.zeros(how.target_dims)
+    stored = x.transpose(how.order)
+    for there, here in how.moves:
+        local[there] = stored[here]
     return local
 
 
-def windows(local: Array, axes: Sequence[Axis]) -> Array:
+def windows(local: Array, how: Gather) -> Array:
     """The local input under each filter position at each output position: a view (C, filter ..., N, positions ...)."""
-    channels, images, *steps = local.strides
-    taps = [one.taps.stop - one.taps.start for one in axes]
-    positions = [one.positions.stop - one.positions.start for one in axes]
-    apart = [step * one.tap_step for step, one in zip(steps, axes, strict=True)]
-    onwards = [step * one.position_step for step, one in zip(steps, axes, strict=True)]
-    dims = (local.shape[0], *taps, local.shape[1], *positions)
-    return np.ndarray(dims, local.dtype, local, 0, (channels, *apart, images, *onwards))
+    return np.ndarray(how.window_dims, np.float64, local, 0, how.window_strides)
 
 
 def blocks(extents: tuple[int, ...], bytes_each: int, block_bytes: int) -> Iterator[tuple[slice, ...]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from math import ceil, log2, prod
 
 import numpy as np
@@ -24,7 +24,7 @@ from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t
 from dualdnn.api.operations import ConvolutionBiasActivationForward, ConvolutionForward, allows_tf32
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT32
 
-from .convolution_blocks import Part, ReadFilter, axis, blocks, local_input, windows
+from .convolution_blocks import Part, ReadFilter, axis, blocks, gather, local_input, windows
 from .view import Array
 
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
@@ -70,26 +70,29 @@ def roundings(operation: Convolution) -> float:
     return total
 
 
-def magnitudes(operation: Convolution, x: Array, read_filter: ReadFilter) -> Callable[[Part], Array]:
+class Magnitudes:
     """What the roundings are relative to, for every part of the convolution of x with the filter."""
-    compute = operation.convolution.compute_type
-    if compute == INT32:
-        return lambda part: np.where(part.sizes() < INT32_LIMIT, np.abs(part.sums), np.inf)
-    if operation.algo in WINOGRAD:
-        terms = _winograd_terms(operation, x, read_filter)
-    elif operation.algo in FFT:
-        terms = _fft_terms(operation, x, read_filter)
-    else:
-        terms = _direct_terms
 
-    def magnitude(part: Part) -> Array:
-        found = terms(part) + SMALLEST_TERM[compute]
+    def __init__(self, operation: Convolution, x: Array, read_filter: ReadFilter) -> None:
+        self.operation, self.x, self.read_filter = operation, x, read_filter
+
+    def __call__(self, part: Part) -> Array:
+        compute = self.operation.convolution.compute_type
+        if compute == INT32:
+            return np.where(part.sizes() < INT32_LIMIT, np.abs(part.sums), np.inf)
+        found = self._terms(part) + SMALLEST_TERM[compute]
         if compute == HALF:
             # A partial sum beyond the range of half makes the result arbitrary.
             return np.where(found < LARGEST_HALF, found, np.inf)
         return found
 
-    return magnitude
+    @cached_property
+    def _terms(self) -> Callable[[Part], Array]:
+        if self.operation.algo in WINOGRAD:
+            return _winograd_terms(self.operation, self.x, self.read_filter)
+        if self.operation.algo in FFT:
+            return _fft_terms(self.operation, self.x, self.read_filter)
+        return _direct_terms
 
 
 def _direct_terms(part: Part) -> Array:
@@ -110,8 +113,8 @@ def _winograd_terms(operation: Convolution, x: Array, read_filter: ReadFilter) -
             axis(extent, padding + around, 1, 1, (p.start, p.stop), (0, reach))
             for extent, padding, p in zip(operation.x.dims[2:], convolution.padding, positions, strict=True)
         ]
-        nearby = np.abs(windows(local_input(x, slice(0, operation.x.dims[1]), images, axes, np.float64), axes))
-        nearby = nearby.max(axis=tuple(range(1, 1 + convolution.rank))).swapaxes(0, 1)
+        how = gather(slice(0, operation.x.dims[1]), images, axes)
+        nearby = np.abs(windows(local_input(x, how), how)).max(axis=tuple(range(1, 1 + len(axes)))).swapaxes(0, 1)
         return growth * _over_channels(operation, nearby, largest()[part.place[1]], part.place[1])
 
     return terms
@@ -127,7 +130,7 @@ def _fft_terms(operation: Convolution, x: Array, read_filter: ReadFilter) -> Cal
         ones = [(extent, 0, 1, 1) for extent in operation.x.dims[2:]]
         for some, channels, *parts in blocks(operation.x.dims, np.dtype(np.float64).itemsize, BLOCK_BYTES):
             axes = [axis(*one, (p.start, p.stop), (0, 1)) for one, p in zip(ones, parts, strict=True)]
-            values = local_input(x, channels, some, axes, np.float64)
+            values = local_input(x, gather(channels, some, axes))
             squares[some, channels] += np.square(values).reshape(*values.shape[:2], -1).sum(axis=-1).T
         return np.sqrt(squares)
 

@@ -9,7 +9,7 @@ convolution_taps.py. Double data in extended precision: precise_product.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial, reduce
+from functools import lru_cache, partial
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -17,12 +17,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from dualdnn.api.operations import ConvolutionSpec
 
-from .convolution_blocks import Axis, Part, ReadFilter, axis, cuts, local_input, ranges, windows
+from .convolution_blocks import (
+    FLOAT64_BYTES,
+    Gather,
+    Part,
+    ReadFilter,
+    axis,
+    cuts,
+    gather,
+    local_input,
+    ranges,
+    windows,
+)
 from .convolution_taps import convolve_by_taps, suits
 from .precise_product import precise_product
 from .view import Array, Place
 
 WHOLE_VECTORS = 32  # filters: part of a vectorised output begins and ends between vectors
+MOST_KEPT = 64  # blocks of a plan
 
 
 class Limits(NamedTuple):
@@ -62,112 +74,131 @@ def convolved(
     return way(x, read_filter, filter_dims, convolution, wide)
 
 
-class _FilterBlock(NamedTuple):
-    """Filters (of one group, or all of ``groups`` groups) and what they are multiplied with.
+class _Terms(NamedTuple):
+    """A block of the terms of a sum: where in the filter, the input under it, and both as matrices."""
 
-    channels: where of a filter the blocks of terms lie, and where of the input. rows: of each spatial dimension, for each
-    range of output positions, for each range of filter positions. keeps: its weights may stay converted.
-    """
+    weights: Place
+    input: Gather
+    weights_dims: tuple[int, ...]
+    matrix_dims: tuple[int, ...]
 
-    filters: slice
-    groups: int
-    channels: list[tuple[slice, slice]]
-    images: list[slice]
-    rows: list[list[list[Axis]]]
+
+class _Block(NamedTuple):
+    """A block of the output. dims: (filters, images, positions ...). keeps: its converted weights may stay."""
+
+    place: Place
+    dims: tuple[int, ...]
     keeps: bool
+    terms: list[_Terms]
 
 
-@lru_cache(maxsize=256)
-def _plan(
-    input_dims: tuple[int, ...], filter_dims: tuple[int, ...], convolution: ConvolutionSpec, limits: Limits
-) -> list[_FilterBlock]:
-    """Every filter block of an input (N, spatial ...)."""
-    all_filters, depth, *sizes = filter_dims
-    groups, terms = convolution.group_count, prod(filter_dims[1:])
-    per_group = all_filters // groups
-    # Several groups at a time where they are small, else a part of a group's filters.
-    many = max(1, min(groups, limits.terms // terms, limits.weights // (terms * per_group)))
-    room = min(limits.filters, limits.weights // (many * terms)) // WHOLE_VECTORS * WHOLE_VECTORS
-    most = per_group if many > 1 else min(per_group, max(WHOLE_VECTORS, room))
-    *taps, depths = cuts((*sizes, depth), 1, limits.terms)
-    _, _, *outputs = convolution.output_dims((input_dims[0], 0, *input_dims[1:]), filter_dims)
-    per_position = 8 * many * max(min(terms, limits.terms), most)
-    images, *positions = cuts((input_dims[0], *outputs), per_position, limits.block_bytes)
-    geometry = zip(input_dims[1:], convolution.padding, convolution.stride, convolution.dilation, strict=True)
-    rows = [
-        [[axis(*shape, (p.start, p.stop), (t.start, t.stop)) for t in taps[dimension]] for p in positions[dimension]]
-        for dimension, shape in enumerate(geometry)
-    ]
-    found = []
-    for group in ranges(groups, many):
-        together = group.stop - group.start
-        first, last = group.start * depth, (group.stop - 1) * depth
-        channels = [(part, slice(first + part.start, last + part.stop)) for part in depths]
-        for part in ranges(per_group, most):
-            filters = slice(group.start * per_group + part.start, (group.stop - 1) * per_group + part.stop)
-            keeps = (filters.stop - filters.start) * terms <= limits.weights
-            found.append(_FilterBlock(filters, together, channels, images, rows, keeps))
-    return found
+class _Plan:
+    """Cuts a convolution into blocks; those of small convolutions are made once."""
+
+    def __init__(
+        self,
+        input_dims: tuple[int, ...],
+        filter_dims: tuple[int, ...],
+        convolution: ConvolutionSpec,
+        vector_length: int,
+        limits: Limits,
+    ) -> None:
+        all_filters, self.depth, *sizes = filter_dims
+        groups, terms = convolution.group_count, prod(filter_dims[1:])
+        self.per_group, self.vector_length = all_filters // groups, vector_length
+        # Several groups at a time where they are small, else a part of a group's filters.
+        many = max(1, min(groups, limits.terms // terms, limits.weights // (terms * self.per_group)))
+        room = min(limits.filters, limits.weights // (many * terms)) // WHOLE_VECTORS * WHOLE_VECTORS
+        most = self.per_group if many > 1 else min(self.per_group, max(WHOLE_VECTORS, room))
+        self.keeps = many * most * terms <= limits.weights
+        *taps, self.channels = cuts((*sizes, self.depth), 1, limits.terms)
+        _, _, *outputs = convolution.output_dims((input_dims[0], 0, *input_dims[1:]), filter_dims)
+        per_position = FLOAT64_BYTES * many * max(min(terms, limits.terms), most)
+        images, *positions = cuts((input_dims[0], *outputs), per_position, limits.block_bytes)
+        geometry = zip(input_dims[1:], convolution.padding, convolution.stride, convolution.dilation, strict=True)
+        # For each spatial dimension, range of output positions, range of filter positions.
+        axes = [
+            [[axis(*shape, (p.start, p.stop), (t.start, t.stop)) for t in taps[dim]] for p in positions[dim]]
+            for dim, shape in enumerate(geometry)
+        ]
+        self.options: list[list[Any]] = [ranges(groups, many), ranges(self.per_group, most), images, *axes]
+        self.count = prod(map(len, self.options))
+        self.kept: dict[int, _Block] = {}
+
+    def __iter__(self) -> Iterator[_Block]:
+        for number in range(self.count):
+            block = self.kept.get(number)
+            if block is None:
+                block = self._block(number)
+                if number < MOST_KEPT:
+                    self.kept[number] = block
+            yield block
+
+    def _block(self, number: int) -> _Block:
+        chosen = []
+        for options in reversed(self.options):
+            number, which = divmod(number, len(options))
+            chosen.append(options[which])
+        *axes, images, filters, groups = chosen
+        positions = [of_taps[0].positions for of_taps in reversed(axes)]
+        first, last = groups.start, groups.stop - 1
+        together = slice(first * self.per_group + filters.start, last * self.per_group + filters.stop)
+        terms = []
+        for chosen, channels in product(product(*reversed(axes)), self.channels):
+            of_input = slice(first * self.depth + channels.start, last * self.depth + channels.stop)
+            place = (channels, *(one.taps for one in chosen))
+            count = prod(part.stop - part.start for part in place)
+            how = gather(of_input, images, chosen, self.vector_length)
+            matrices = [(groups.stop - first, dim, -1) for dim in (filters.stop - filters.start, count)]
+            terms.append(_Terms((together, *place), how, *matrices))
+        dims = [part.stop - part.start for part in (together, images, *positions)]
+        return _Block((images, together, *positions), tuple(dims), self.keeps, terms)
+
+
+_plan = lru_cache(maxsize=256)(_Plan)
 
 
 def _by_matrix(
     x: Array, read_filter: ReadFilter, filter_dims: tuple[int, ...], convolution: ConvolutionSpec, wide: Any
 ) -> Iterator[Part]:
     multiply = precise_product if wide is np.longdouble else np.matmul
-    input_dims = (x.shape[0], *x.shape[-convolution.rank :])
-    for block in _plan(input_dims, filter_dims, convolution, LIMITS):
-        weights = _weights(read_filter, block)
-        for images in block.images:
-            for rows in product(*block.rows):
-                factors = partial(_factors, x, weights, block, images, rows)
-                positions = [row[0].positions for row in rows]
-                yield Part(
-                    (images, block.filters, *positions),
-                    _summed(factors, multiply, images, positions),
-                    partial(_summed, factors, _product_of_sizes, images, positions),
-                )
+    rank = convolution.rank
+    vector_length = x.shape[2] if x.ndim > 2 + rank else 1
+    weights = _Weights(read_filter)
+    for block in _plan((x.shape[0], *x.shape[-rank:]), filter_dims, convolution, vector_length, LIMITS):
+        summed = partial(_summed, x, weights, block)
+        yield Part(block.place, summed(multiply), partial(summed, _product_of_sizes))
 
 
-def _weights(read_filter: ReadFilter, block: _FilterBlock) -> Callable[[int, Place], Array]:
-    """The filter block's weights of each block of terms, by its number and place: (groups, filters, terms)."""
-    kept: dict[int, Array] = {}
+class _Weights:
+    """The filter's weights as matrices (groups, filters, terms); those of the last filters stay converted."""
 
-    def weights(number: int, place: Place) -> Array:
-        found = kept.get(number)
-        if found is None:
-            found = read_filter((block.filters, *place), np.float64).reshape(block.groups, -1, _terms(place))
-            if block.keeps:
-                kept[number] = found
-        return found
+    def __init__(self, read_filter: ReadFilter) -> None:
+        self.read_filter = read_filter
+        self.filters: slice | None = None
+        self.kept: list[Array] = []
 
-    return weights
+    def __call__(self, block: _Block, number: int) -> Array:
+        """Those of a block's block of terms."""
+        if not block.keeps:
+            return self._converted(block.terms[number])
+        if self.filters != block.place[1]:
+            self.filters, self.kept = block.place[1], [self._converted(terms) for terms in block.terms]
+        return self.kept[number]
 
-
-def _factors(
-    x: Array, weights: Callable[[int, Place], Array], block: _FilterBlock, images: slice, rows: tuple[list[Axis], ...]
-) -> Iterator[tuple[Array, Array]]:
-    """For each block of terms, its weights (groups, filters, terms) and inputs (groups, terms, images and positions)."""
-    for number, (axes, (channels, of_input)) in enumerate(product(product(*rows), block.channels)):
-        place = (channels, *(one.taps for one in axes))
-        local = local_input(x, of_input, images, axes, np.float64)
-        yield weights(number, place), windows(local, axes).reshape(block.groups, _terms(place), -1)
+    def _converted(self, terms: _Terms) -> Array:
+        return self.read_filter(terms.weights, np.float64).reshape(terms.weights_dims)
 
 
-def _summed(
-    factors: Callable[[], Iterator[tuple[Array, Array]]],
-    multiply: Callable[[Array, Array], Array],
-    images: slice,
-    positions: list[slice],
-) -> Array:
-    """The products of all blocks of terms, added: (images, filters, positions ...)."""
-    sums = reduce(np.add, (multiply(*pair) for pair in factors()))
-    sizes = (part.stop - part.start for part in (images, *positions))
-    return sums.reshape(-1, *sizes).swapaxes(0, 1)
+def _summed(x: Array, weights: _Weights, block: _Block, multiply: Callable[[Array, Array], Array]) -> Array:
+    """The products of all its blocks of terms, added: (images, filters, positions ...)."""
+    sums: Any = None
+    for number, (_, how, _, dims) in enumerate(block.terms):
+        products = multiply(weights(block, number), windows(local_input(x, how), how).reshape(dims))
+        sums = products if number == 0 else np.add(sums, products, out=sums)
+    summed: Array = sums.reshape(block.dims).swapaxes(0, 1)
+    return summed
 
 
 def _product_of_sizes(a: Array, b: Array) -> Array:
     return np.matmul(np.abs(a), np.abs(b))
-
-
-def _terms(place: Place) -> int:
-    return prod(part.stop - part.start for part in place)

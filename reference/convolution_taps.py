@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -27,6 +27,7 @@ MOST_BORDER = 2**8  # a block of a large image may be this much larger by the in
 SMALLEST_BUFFER = 16  # elements: what NumPy allows
 
 
+@lru_cache(maxsize=256)
 def suits(filter_dims: tuple[int, ...], convolution: ConvolutionSpec) -> bool:
     """One filter of few channels per group, whose taps are near each other."""
     few = filter_dims[0] == convolution.group_count and filter_dims[1] <= MOST_CHANNELS

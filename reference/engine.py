@@ -97,14 +97,15 @@ def evaluate(operation: Operation, memory: Mapping[str, Array]) -> dict[str, Exa
         found: dict[str, list[tuple[Place, Exact]]] = {}
         for name, place, exact in results(operation, memory, wide_type(operation.compute_type)):
             found.setdefault(name, []).append((place, exact))
-        return {name: _joined(parts, operation.tensor(name).dims) for name, parts in found.items()}
+        return {name: _joined(operation, name, parts) for name, parts in found.items()}
 
 
-def _joined(parts: list[tuple[Place, Exact]], dims: tuple[int, ...]) -> Exact:
+def _joined(operation: Operation, name: str, parts: list[tuple[Place, Exact]]) -> Exact:
     """One result of the parts of one output."""
-    first = parts[0][1]
-    if parts[0][0] == WHOLE:
+    where, first = parts[0]
+    if where == WHOLE:
         return first
+    dims = operation.tensor(name).dims
 
     def whole(attribute: Callable[[Exact], Array]) -> Array:
         joined = np.empty(dims, first.value.dtype)

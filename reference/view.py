@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -33,9 +34,15 @@ def wide_type(data_type: cudnnDataType_t) -> type[np.floating[Any]]:
 
 def strided(spec: TensorSpec, memory: Array) -> Array:
     """The tensor's elements inside ``memory`` (bytes): a view with the dimensions of ``spec.scalar_layout()``."""
+    dims, dtype, bytes_apart = _layout(spec)
+    return np.ndarray(dims, dtype, memory, 0, bytes_apart)
+
+
+@lru_cache(maxsize=4096)
+def _layout(spec: TensorSpec) -> tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]:
     dtype = NUMPY_TYPES[spec.scalar_type]
     dims, strides = spec.scalar_layout()
-    return np.ndarray(dims, dtype, memory, 0, tuple(stride * dtype.itemsize for stride in strides))
+    return dims, dtype, tuple(stride * dtype.itemsize for stride in strides)
 
 
 def stored(spec: TensorSpec, memory: Array, place: Place = WHOLE) -> Array:
@@ -55,7 +62,9 @@ def read(spec: TensorSpec, memory: Array, wide: type[np.floating[Any]] | None = 
 def write(spec: TensorSpec, memory: Array, values: Array, place: Place = WHOLE) -> None:
     """Round ``values`` once into the tensor's data type and store them at ``place``; gaps keep their bytes."""
     target = strided(spec, memory)[_among_vectors(spec, place)]
-    target[...] = rounded(values, spec.scalar_type).reshape(target.shape)
+    # An assignment rounds to float and double as ``rounded`` does.
+    narrow = values if spec.scalar_type in (FLOAT, DOUBLE) else rounded(values, spec.scalar_type)
+    target[...] = narrow.reshape(target.shape)
 
 
 def _among_vectors(spec: TensorSpec, place: Place) -> Place:
