@@ -38,12 +38,17 @@ MOST_KEPT = 64  # blocks of a plan
 
 
 class Limits(NamedTuple):
-    """Of a block: bytes of its input matrix, terms and filters of a matrix product, weights that stay converted."""
+    """Of a block: bytes of its input matrix, terms (and filters) of a matrix product, its weights, those that are kept.
+
+    A product has ``filters`` filters though their weights are more than ``weights``: every block of filters brings the
+    input together anew.
+    """
 
     block_bytes: int = 2**23  # larger blocks leave the cache before they are multiplied
     terms: int = 2**15
-    filters: int = 2**15
-    weights: int = 2**25
+    weights: int = 2**20
+    filters: int = 2**8
+    kept_weights: int = 2**24
 
 
 LIMITS = Limits()
@@ -70,7 +75,7 @@ def convolved(
     In float64, products of up to 26 bits are exact, so that float, half and integer data lose at most 2**-53 of the sum
     of absolute terms per term, double data twice that. In extended precision (np.longdouble) x and w must be doubles.
     """
-    way = convolve_by_taps if suits(filter_dims, convolution) else _by_matrix
+    way = convolve_by_taps if suits(x.size, filter_dims, convolution) else _by_matrix
     return way(x, read_filter, filter_dims, convolution, wide)
 
 
@@ -108,9 +113,9 @@ class _Plan:
         self.per_group, self.vector_length = all_filters // groups, vector_length
         # Several groups at a time where they are small, else a part of a group's filters.
         many = max(1, min(groups, limits.terms // terms, limits.weights // (terms * self.per_group)))
-        room = min(limits.filters, limits.weights // (many * terms)) // WHOLE_VECTORS * WHOLE_VECTORS
-        most = self.per_group if many > 1 else min(self.per_group, max(WHOLE_VECTORS, room))
-        self.keeps = many * most * terms <= limits.weights
+        room = min(limits.terms, limits.weights // terms) // WHOLE_VECTORS * WHOLE_VECTORS
+        most = self.per_group if many > 1 else min(self.per_group, max(limits.filters, room))
+        self.keeps = many * most * terms <= limits.kept_weights
         *taps, self.channels = cuts((*sizes, self.depth), 1, limits.terms)
         _, _, *outputs = convolution.output_dims((input_dims[0], 0, *input_dims[1:]), filter_dims)
         per_position = FLOAT64_BYTES * many * max(min(terms, limits.terms), most)
@@ -183,6 +188,7 @@ class _Weights:
         if not block.keeps:
             return self._converted(block.terms[number])
         if self.filters != block.place[1]:
+            self.kept.clear()  # before others take its place
             self.filters, self.kept = block.place[1], [self._converted(terms) for terms in block.terms]
         return self.kept[number]
 

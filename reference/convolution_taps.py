@@ -22,14 +22,19 @@ from .convolution_blocks import Part, ReadFilter, blocks, meeting
 from .view import Array, Place
 
 BLOCK_BYTES = 2**20  # what the taps pass over again and again stays in the second-level cache
+FEWEST_INPUTS = 2**13  # with fewer, the matrix product takes fewer calls
 MOST_CHANNELS = 2  # with more, the matrix product is faster
 MOST_BORDER = 2**8  # a block of a large image may be this much larger by the inputs around it
 SMALLEST_BUFFER = 16  # elements: what NumPy allows
 
 
+def suits(inputs: int, filter_dims: tuple[int, ...], convolution: ConvolutionSpec) -> bool:
+    """Many inputs, one filter of few channels per group, whose taps are near each other."""
+    return inputs >= FEWEST_INPUTS and _one_filter_each(filter_dims, convolution)
+
+
 @lru_cache(maxsize=256)
-def suits(filter_dims: tuple[int, ...], convolution: ConvolutionSpec) -> bool:
-    """One filter of few channels per group, whose taps are near each other."""
+def _one_filter_each(filter_dims: tuple[int, ...], convolution: ConvolutionSpec) -> bool:
     few = filter_dims[0] == convolution.group_count and filter_dims[1] <= MOST_CHANNELS
     return few and prod(1 + beyond for beyond in _reach(filter_dims, convolution)) <= MOST_BORDER
 
