@@ -131,7 +131,7 @@ def _operands(operation: Convolution, memory: Mapping[str, Array]) -> tuple[Arra
     w = applied(_in_plain_order(w) if operation.filter_is_reordered else w, convolution)
 
     def read_filter(place: Place, wide: Any) -> Array:
-        return w[place].astype(wide)
+        return w[place].astype(wide, copy=False)
 
     return x, read_filter, Magnitudes(operation, x, read_filter)
 

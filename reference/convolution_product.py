@@ -45,8 +45,8 @@ class Limits(NamedTuple):
     """
 
     block_bytes: int = 2**23  # larger blocks leave the cache before they are multiplied
-    terms: int = 2**15
-    weights: int = 2**20
+    terms: int = 2**10
+    weights: int = 2**19
     filters: int = 2**8
     kept_weights: int = 2**24
 
@@ -113,10 +113,10 @@ class _Plan:
         self.per_group, self.vector_length = all_filters // groups, vector_length
         # Several groups at a time where they are small, else a part of a group's filters.
         many = max(1, min(groups, limits.terms // terms, limits.weights // (terms * self.per_group)))
-        room = min(limits.terms, limits.weights // terms) // WHOLE_VECTORS * WHOLE_VECTORS
+        room = min(limits.terms, limits.weights // min(terms, limits.terms)) // WHOLE_VECTORS * WHOLE_VECTORS
         most = self.per_group if many > 1 else min(self.per_group, max(limits.filters, room))
-        self.keeps = many * most * terms <= limits.kept_weights
-        *taps, self.channels = cuts((*sizes, self.depth), 1, limits.terms)
+        planes, *taps = cuts((self.depth // vector_length, *sizes), vector_length, limits.terms)
+        self.channels = [slice(part.start * vector_length, part.stop * vector_length) for part in planes]
         _, _, *outputs = convolution.output_dims((input_dims[0], 0, *input_dims[1:]), filter_dims)
         per_position = FLOAT64_BYTES * many * max(min(terms, limits.terms), most)
         images, *positions = cuts((input_dims[0], *outputs), per_position, limits.block_bytes)
@@ -127,6 +127,7 @@ class _Plan:
             for dim, shape in enumerate(geometry)
         ]
         self.options: list[list[Any]] = [ranges(groups, many), ranges(self.per_group, most), images, *axes]
+        self.keeps = prod(map(len, (images, *axes))) > 1 and many * most * terms <= limits.kept_weights
         self.count = prod(map(len, self.options))
         self.kept: dict[int, _Block] = {}
 

@@ -77,13 +77,16 @@ def _among_vectors(spec: TensorSpec, place: Place) -> Place:
 
 
 def rounded(values: Array, data_type: cudnnDataType_t) -> Array:
-    """Round to nearest, ties to even; integers saturate, and NaN becomes 0 there (as conversions on GPUs do)."""
+    """Round to nearest, ties to even; integers saturate, and NaN becomes 0 there (as conversions on GPUs do).
+
+    NumPy rounds once from float64 to half, but by way of float64 or float32 in the other cases.
+    """
     dtype = NUMPY_TYPES[data_type]
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return np.clip(np.rint(np.nan_to_num(values, nan=0.0)), limits.min, limits.max).astype(dtype)
     with np.errstate(over="ignore", invalid="ignore"):
-        if data_type in (HALF, BFLOAT16):
+        if data_type == BFLOAT16 or (data_type == HALF and values.dtype != np.float64):
             return _once(values, np.float32).astype(dtype)
         return values.astype(dtype)
 
