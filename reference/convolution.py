@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnReorderType_t
@@ -22,10 +22,10 @@ from dualdnn.api.operations import (
     ReorderFilterAndBias,
 )
 
-from .convolution_blocks import Part, ReadFilter, axis, blocks, gather, local_input, windows
+from .convolution_blocks import FLOAT64_BYTES, Part, ReadFilter, axis, blocks, gather, local_input, windows
 from .convolution_bounds import Convolution, Magnitudes, roundings
-from .convolution_product import convolved
-from .engine import Exact, Wide, implements, implements_in_parts
+from .convolution_product import in_parts
+from .engine import Exact, InParts, Wide, implements, implements_in_parts
 from .view import Array, Place, read, stored, strided
 
 RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
@@ -41,63 +41,81 @@ REORDERED_BIAS_AXES = (0, 2, 1, 3)
 
 
 @implements_in_parts(ConvolutionForward)
-def convolution_forward(
-    operation: ConvolutionForward, memory: Mapping[str, Array], wide: Wide
-) -> Iterator[tuple[Place, Exact]]:
+def convolution_forward(operation: ConvolutionForward, wide: Wide) -> InParts:
     """conv(x, w)"""
-    x, read_filter, magnitude = _operands(operation, memory)
-    for part in convolved(x, read_filter, operation.w.dims, operation.convolution, wide):
-        yield part.place, Exact(part.sums, partial(magnitude, part), partial(roundings, operation))
+    operands = _operands(operation)
+    convolve_parts = in_parts(operation.x.dims, operation.w.dims, operation.convolution, operands.vector_length, wide)
+    allowed = partial(roundings, operation)
+
+    def parts(memory: Mapping[str, Array]) -> Iterator[tuple[Place, Exact]]:
+        x, read_filter = operands.of(memory)
+        magnitude = Magnitudes(operation, x, read_filter)
+        for part in convolve_parts(x, read_filter):
+            yield part.place, Exact(part.sums, partial(magnitude, part), allowed)
+
+    return parts
 
 
 @implements_in_parts(ConvolutionBiasActivationForward)
-def convolution_bias_activation_forward(
-    operation: ConvolutionBiasActivationForward, memory: Mapping[str, Array], wide: Wide
-) -> Iterator[tuple[Place, Exact]]:
+def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForward, wide: Wide) -> InParts:
     """activation(alpha1 * conv(x, w) + alpha2 * z + bias)"""
-    x, read_filter, magnitude = _operands(operation, memory)
-    all_bias = read(operation.bias, memory["bias"], wide)
-    if operation.filter_is_reordered:
-        all_bias = _bias_in_plain_order(all_bias)
+    operands = _operands(operation)
+    convolve_parts = in_parts(operation.x.dims, operation.w.dims, operation.convolution, operands.vector_length, wide)
     alpha1, alpha2 = operation.alpha1, operation.alpha2
 
-    def terms(part: Part, bias: Array, residual: Array | int) -> Array:
-        return np.abs(alpha1) * magnitude(part) + np.abs(residual) + np.abs(bias)
+    def allowed() -> float:
+        return roundings(operation) + EPILOGUE_ROUNDINGS
 
-    for part in convolved(x, read_filter, operation.w.dims, operation.convolution, wide):
-        bias = all_bias[:, part.place[1]]
-        value = alpha1 * part.sums + bias
-        residual: Array | int = 0
-        if alpha2 != 0:
-            residual = alpha2 * read(operation.z, memory["z"], wide, part.place)
-            value = value + residual
-        if operation.activation.mode == RELU:
-            value = np.fmax(value, 0)  # NaN gives 0: only CUDNN_NOT_PROPAGATE_NAN is supported
-        rounded = roundings(operation) + EPILOGUE_ROUNDINGS
-        yield part.place, Exact(value, partial(terms, part, bias, residual), rounded)
+    def parts(memory: Mapping[str, Array]) -> Iterator[tuple[Place, Exact]]:
+        x, read_filter = operands.of(memory)
+        magnitude = Magnitudes(operation, x, read_filter)
+        all_bias = read(operation.bias, memory["bias"], wide)
+        if operation.filter_is_reordered:
+            all_bias = _bias_in_plain_order(all_bias)
+
+        def terms(part: Part, bias: Array, residual: Array | int) -> Array:
+            return np.abs(alpha1) * magnitude(part) + np.abs(residual) + np.abs(bias)
+
+        for part in convolve_parts(x, read_filter):
+            bias = all_bias[:, part.place[1]]
+            value = alpha1 * part.sums + bias
+            residual: Array | int = 0
+            if alpha2 != 0:
+                residual = alpha2 * read(operation.z, memory["z"], wide, part.place)
+                value = value + residual
+            if operation.activation.mode == RELU:
+                value = np.fmax(value, 0)  # NaN gives 0: only CUDNN_NOT_PROPAGATE_NAN is supported
+            yield part.place, Exact(value, partial(terms, part, bias, residual), allowed)
+
+    return parts
 
 
 @implements_in_parts(Im2Col)
-def im2col(operation: Im2Col, memory: Mapping[str, Array], wide: Wide) -> Iterator[tuple[Place, Exact]]:
+def im2col(operation: Im2Col, _wide: Wide) -> InParts:
     """The values that meet each filter position at each output position: rows (n, p, q), columns (c, r, s)."""
-    x, convolution = strided(operation.srcData, memory["srcData"]), operation.convolution
-    _, channels, *sizes = operation.filter.dims
+    convolution, (_, channels, *sizes) = operation.convolution, operation.filter.dims
     images, _, *outputs = convolution.output_dims(operation.srcData.dims, operation.filter.dims)
     columns = channels * prod(sizes)
-    for some, *positions in blocks((images, *outputs), np.dtype(wide).itemsize * columns, IM2COL_BYTES):
-        geometry = zip(x.shape[2:], convolution.padding, convolution.stride, convolution.dilation, strict=True)
-        axes = [
-            axis(*one, (p.start, p.stop), (0, size)) for one, p, size in zip(geometry, positions, sizes, strict=True)
-        ]
-        how = gather(slice(0, channels), some, axes)
-        matrix = windows(local_input(x, how), how)
-        if convolution.is_flipped:
-            matrix = np.flip(matrix, tuple(range(1, 1 + convolution.rank)))
-        matrix = matrix.reshape(columns, -1).T
-        # A block's positions follow each other.
-        first = int(np.ravel_multi_index([part.start for part in (some, *positions)], (images, *outputs)))
-        place = (slice(first, first + len(matrix)), slice(0, columns))
-        yield place, Exact(matrix, partial(np.abs, matrix))
+
+    def parts(memory: Mapping[str, Array]) -> Iterator[tuple[Place, Exact]]:
+        x = strided(operation.srcData, memory["srcData"])
+        for some, *positions in blocks((images, *outputs), FLOAT64_BYTES * columns, IM2COL_BYTES):
+            geometry = zip(x.shape[2:], convolution.padding, convolution.stride, convolution.dilation, strict=True)
+            axes = [
+                axis(*one, (p.start, p.stop), (0, size))
+                for one, p, size in zip(geometry, positions, sizes, strict=True)
+            ]
+            how = gather(slice(0, channels), some, axes)
+            matrix = windows(local_input(x, how), how)
+            if convolution.is_flipped:
+                matrix = np.flip(matrix, tuple(range(1, 1 + convolution.rank)))
+            matrix = matrix.reshape(columns, -1).T
+            # A block's positions follow each other.
+            first = int(np.ravel_multi_index([part.start for part in (some, *positions)], (images, *outputs)))
+            place = (slice(first, first + len(matrix)), slice(0, columns))
+            yield place, Exact(matrix, partial(np.abs, matrix))
+
+    return parts
 
 
 @implements(ReorderFilter)
@@ -123,17 +141,32 @@ def applied(w: Array, convolution: ConvolutionSpec) -> Array:
     return np.flip(w, tuple(range(2, w.ndim))) if convolution.is_flipped else w
 
 
-def _operands(operation: Convolution, memory: Mapping[str, Array]) -> tuple[Array, ReadFilter, Callable[[Part], Array]]:
-    """The input where it is stored, the filter as a cross-correlation applies it, and the magnitude of a part."""
-    convolution = operation.convolution
-    in_place = strided if convolution.group_count == 1 else stored  # groups may begin inside vectors
-    x, w = in_place(operation.x, memory["x"]), stored(operation.w.tensor, memory["w"])
-    w = applied(_in_plain_order(w) if operation.filter_is_reordered else w, convolution)
+class _Operands(NamedTuple):
+    """of: from the memory, the input where it is stored and the filter as a cross-correlation applies it."""
 
-    def read_filter(place: Place, wide: Any) -> Array:
-        return w[place].astype(wide, copy=False)
+    vector_length: int
+    of: Callable[[Mapping[str, Array]], tuple[Array, ReadFilter]]
 
-    return x, read_filter, Magnitudes(operation, x, read_filter)
+
+def _operands(operation: Convolution) -> _Operands:
+    in_place = operation.convolution.group_count == 1  # groups may begin inside vectors
+    of_input, of_filter = operation.x, operation.w.tensor
+    reordered, flipped = operation.filter_is_reordered, operation.convolution.is_flipped
+
+    def of(memory: Mapping[str, Array]) -> tuple[Array, ReadFilter]:
+        x = strided(of_input, memory["x"]) if in_place else stored(of_input, memory["x"])
+        w = stored(of_filter, memory["w"])
+        if reordered:
+            w = _in_plain_order(w)
+        if flipped:
+            w = applied(w, operation.convolution)
+
+        def read_filter(place: Place, wide: Any) -> Array:
+            return w[place].astype(wide, copy=False)
+
+        return x, read_filter
+
+    return _Operands(of_input.vector_length if in_place else 1, of)
 
 
 def _copies(reorder_type: cudnnReorderType_t) -> bool:

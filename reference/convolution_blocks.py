@@ -31,6 +31,10 @@ class Part(NamedTuple):
     sizes: Callable[[], Array]
 
 
+# An input where it is stored, and the filter -> the parts of their convolution.
+Convolve = Callable[[Array, ReadFilter], Iterator[Part]]
+
+
 class Axis(NamedTuple):
     """One spatial dimension of a block: which output positions, which filter positions, and the input they meet.
 

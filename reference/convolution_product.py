@@ -9,7 +9,7 @@ convolution_taps.py. Double data in extended precision: precise_product.py.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from dualdnn.api.operations import ConvolutionSpec
 
 from .convolution_blocks import (
     FLOAT64_BYTES,
+    Convolve,
     Gather,
     Part,
     ReadFilter,
@@ -61,22 +62,29 @@ def convolve(x: Array, w: Array, convolution: ConvolutionSpec) -> Array:
     def read_filter(place: Place, wide: Any) -> Array:
         return w[place].astype(wide, copy=False)
 
-    for part in convolved(x, read_filter, w.shape, convolution, w.dtype.type):
+    for part in in_parts(x.shape, w.shape, convolution, 1, w.dtype.type)(x, read_filter):
         result[part.place] = part.sums
     return result
 
 
-def convolved(
-    x: Array, read_filter: ReadFilter, filter_dims: tuple[int, ...], convolution: ConvolutionSpec, wide: Any
-) -> Iterator[Part]:
-    """The cross-correlation of x with the filter (K, C / groups, spatial ...), zeros outside x, part by part.
+def in_parts(
+    input_dims: tuple[int, ...],
+    filter_dims: tuple[int, ...],
+    convolution: ConvolutionSpec,
+    vector_length: int,
+    wide: type[np.floating[Any]],
+) -> Convolve:
+    """The cross-correlation of an input with a filter (K, C / groups, spatial ...), zeros outside the input, part by part.
 
-    x: where it is stored, of any type, (N, C or C / v and v, spatial ...).
+    The input is given where it is stored, of any type, (N, C or C / v and v, spatial ...) for vectors of v channels.
     In float64, products of up to 26 bits are exact, so that float, half and integer data lose at most 2**-53 of the sum
-    of absolute terms per term, double data twice that. In extended precision (np.longdouble) x and w must be doubles.
+    of absolute terms per term, double data twice that. In extended precision (np.longdouble) all must be doubles.
     """
-    way = convolve_by_taps if suits(x.size, filter_dims, convolution) else _by_matrix
-    return way(x, read_filter, filter_dims, convolution, wide)
+    if suits(input_dims, filter_dims, convolution):
+        return partial(convolve_by_taps, filter_dims, convolution, wide)
+    multiply = precise_product if wide is np.longdouble else np.matmul
+    plan = _Plan((input_dims[0], *input_dims[2:]), filter_dims, convolution, vector_length, LIMITS)
+    return partial(_by_matrix, plan, multiply)
 
 
 class _Terms(NamedTuple):
@@ -127,8 +135,10 @@ class _Plan:
             for dim, shape in enumerate(geometry)
         ]
         self.options: list[list[Any]] = [ranges(groups, many), ranges(self.per_group, most), images, *axes]
-        self.keeps = prod(map(len, (images, *axes))) > 1 and many * most * terms <= limits.kept_weights
-        self.count = prod(map(len, self.options))
+        self.keeps = (
+            prod(len(options) for options in (images, *axes)) > 1 and many * most * terms <= limits.kept_weights
+        )
+        self.count = prod(len(options) for options in self.options)
         self.kept: dict[int, _Block] = {}
 
     def __iter__(self) -> Iterator[_Block]:
@@ -161,17 +171,11 @@ class _Plan:
         return _Block((images, together, *positions), tuple(dims), self.keeps, terms)
 
 
-_plan = lru_cache(maxsize=256)(_Plan)
-
-
 def _by_matrix(
-    x: Array, read_filter: ReadFilter, filter_dims: tuple[int, ...], convolution: ConvolutionSpec, wide: Any
+    plan: _Plan, multiply: Callable[[Array, Array], Array], x: Array, read_filter: ReadFilter
 ) -> Iterator[Part]:
-    multiply = precise_product if wide is np.longdouble else np.matmul
-    rank = convolution.rank
-    vector_length = x.shape[2] if x.ndim > 2 + rank else 1
     weights = _Weights(read_filter)
-    for block in _plan((x.shape[0], *x.shape[-rank:]), filter_dims, convolution, vector_length, LIMITS):
+    for block in plan:
         summed = partial(_summed, x, weights, block)
         yield Part(block.place, summed(multiply), partial(summed, _product_of_sizes))
 

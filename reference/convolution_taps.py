@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -28,19 +28,19 @@ MOST_BORDER = 2**8  # a block of a large image may be this much larger by the in
 SMALLEST_BUFFER = 16  # elements: what NumPy allows
 
 
-def suits(inputs: int, filter_dims: tuple[int, ...], convolution: ConvolutionSpec) -> bool:
+def suits(input_dims: tuple[int, ...], filter_dims: tuple[int, ...], convolution: ConvolutionSpec) -> bool:
     """Many inputs, one filter of few channels per group, whose taps are near each other."""
-    return inputs >= FEWEST_INPUTS and _one_filter_each(filter_dims, convolution)
-
-
-@lru_cache(maxsize=256)
-def _one_filter_each(filter_dims: tuple[int, ...], convolution: ConvolutionSpec) -> bool:
     few = filter_dims[0] == convolution.group_count and filter_dims[1] <= MOST_CHANNELS
-    return few and prod(1 + beyond for beyond in _reach(filter_dims, convolution)) <= MOST_BORDER
+    near = prod(1 + beyond for beyond in _reach(filter_dims, convolution)) <= MOST_BORDER
+    return few and near and prod(input_dims) >= FEWEST_INPUTS
 
 
 def convolve_by_taps(
-    x: Array, read_filter: ReadFilter, filter_dims: tuple[int, ...], convolution: ConvolutionSpec, wide: Any
+    filter_dims: tuple[int, ...],
+    convolution: ConvolutionSpec,
+    wide: type[np.floating[Any]],
+    x: Array,
+    read_filter: ReadFilter,
 ) -> Iterator[Part]:
     """The cross-correlation of x (N, C, spatial ...) and the filter (groups, C / groups, spatial ...), part by part.
 

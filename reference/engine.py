@@ -6,13 +6,14 @@ it. The backend stores the value, the judge (see ``judge.py``) uses the bound.
 
 The backend computes in float64, whatever the data; the judge in ``view.wide_type``, which is wider than what it judges,
 where the data is double too. An implementation in parts reads its inputs itself and yields its only output part by
-part, so that its memory does not grow with the tensors.
+part, so that its memory does not grow with the tensors; what does not depend on the memory it prepares once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,9 @@ class Exact:
 
 
 Implementation = Callable[..., Exact | dict[str, Exact]]
-# (operation, its memory, the arithmetic) -> what each part of the output is; together the parts are the output.
-ImplementationInParts = Callable[[Any, Mapping[str, Array], Wide], Iterator[tuple[Place, Exact]]]
+# The operation's memory -> what each part of the output is; together the parts are the output.
+InParts = Callable[[Mapping[str, Array]], Iterator[tuple[Place, Exact]]]
+ImplementationInParts = Callable[[Any, Wide], InParts]
 _IMPLEMENTATIONS: dict[type[Operation], Implementation] = {}
 _IN_PARTS: dict[type[Operation], ImplementationInParts] = {}
 
@@ -62,7 +64,7 @@ def implements(operation_type: type[Operation]) -> Callable[[Implementation], Im
 def implements_in_parts(
     operation_type: type[Operation],
 ) -> Callable[[ImplementationInParts], ImplementationInParts]:
-    """Register the reference of an operation of one output, a generator of its parts."""
+    """Register the reference of an operation of one output: a function of (operation, the arithmetic)."""
 
     def register(implementation: ImplementationInParts) -> ImplementationInParts:
         _IN_PARTS[operation_type] = implementation
@@ -75,14 +77,20 @@ def implemented() -> tuple[type[Operation], ...]:
     return (*_IMPLEMENTATIONS, *_IN_PARTS)
 
 
+@lru_cache(maxsize=1024)
+def _prepared(operation: Operation, wide: Wide) -> InParts | None:
+    in_parts = _IN_PARTS.get(type(operation))
+    return in_parts(operation, wide) if in_parts else None
+
+
 def results(operation: Operation, memory: Mapping[str, Array], wide: Wide) -> Iterator[tuple[str, Place, Exact]]:
     """(output, place in it, what it is there), from the bytes of the operation's inputs.
 
     The consumer ignores floating-point errors: an operand that does not count, as beta or alpha2 is 0, may hold anything.
     """
-    in_parts = _IN_PARTS.get(type(operation))
+    in_parts = _prepared(operation, wide)  # type: ignore[arg-type]  # types are hashable
     if in_parts:
-        for place, exact in in_parts(operation, memory, wide):
+        for place, exact in in_parts(memory):
             yield operation.outputs[0], place, exact
         return
     inputs = [read(operation.tensor(name), memory[name], wide) for name in operation.inputs]

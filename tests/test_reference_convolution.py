@@ -32,6 +32,7 @@ from dualdnn.reference import (
     convolution_bounds,
     convolution_product,
     convolution_taps,
+    engine,
     precise_product,
     run,
 )
@@ -70,6 +71,14 @@ def by_loops(x, w, c):
                 total += Fraction(float(x[(n, first + channel, *at)])) * Fraction(float(w[(k, channel, *tap)]))
         result[(n, k, *position)] = total
     return result
+
+
+@pytest.fixture(autouse=True)
+def nothing_prepared():
+    """Tests change what preparations depend on."""
+    engine._prepared.cache_clear()
+    yield
+    engine._prepared.cache_clear()
 
 
 PROBLEMS = {
@@ -124,18 +133,18 @@ def test_formula(monkeypatch, problem, taps, limits):
         convolution_product.convolve(x, flipped.astype(np.longdouble), c), expected.astype(np.float64)
     )
     sizes = by_loops(abs(x), abs(w), c).astype(np.float64)
-    parts = convolution_product.convolved(x, lambda place, _: flipped[place], w.shape, c, np.float64)
-    for part in list(parts):  # a part may be asked when others have been computed
+    parts = convolution_product.in_parts(x.shape, w.shape, c, 1, np.float64)
+    for part in list(parts(x, lambda place, _: flipped[place])):  # a part may be asked when others have been computed
         assert np.array_equal(part.sizes(), sizes[part.place])
 
 
 def test_one_filter_per_group_goes_tap_by_tap():
     """The problems above take both ways, if they have inputs enough."""
-    many = convolution_taps.FEWEST_INPUTS
+    many = (convolution_taps.FEWEST_INPUTS, 1)
     taken = {name for name, (_, w_dims, c) in PROBLEMS.items() if convolution_taps.suits(many, w_dims, c)}
     one_each = {name for name in PROBLEMS if name.startswith("one filter")}
     assert taken == one_each - {"one filter per group, taps far apart"} | {"one element", "only padding"}
-    assert not any(convolution_taps.suits(many - 1, w_dims, c) for _, w_dims, c in PROBLEMS.values())
+    assert not any(convolution_taps.suits(*problem) for problem in PROBLEMS.values())
 
 
 def test_values_that_are_not_finite_spread_alike_both_ways(monkeypatch):
@@ -157,7 +166,7 @@ def test_taps_take_little_memory(images, size):
     x, w, c = np.ones((images, 4, size, size)), np.ones((4, 1, 5, 5)), spec((2, 2), dilation=(2, 2), groups=4)
     result, buffer = np.empty((images, 4, size - 4, size - 4)), np.setbufsize(4096)
     tracemalloc.start()
-    for place, sums, _ in convolution_taps.convolve_by_taps(x, lambda place, _: w[place], w.shape, c, np.float64):
+    for place, sums, _ in convolution_taps.convolve_by_taps(w.shape, c, np.float64, x, lambda place, _: w[place]):
         result[place] = sums
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
