@@ -134,10 +134,9 @@ class _Plan:
             [[axis(*shape, (p.start, p.stop), (t.start, t.stop)) for t in taps[dim]] for p in positions[dim]]
             for dim, shape in enumerate(geometry)
         ]
+        blocks_of_input = len(images) * prod(len(positions) for positions in axes)
+        self.keeps = blocks_of_input > 1 and many * most * terms <= limits.kept_weights
         self.options: list[list[Any]] = [ranges(groups, many), ranges(self.per_group, most), images, *axes]
-        self.keeps = (
-            prod(len(options) for options in (images, *axes)) > 1 and many * most * terms <= limits.kept_weights
-        )
         self.count = prod(len(options) for options in self.options)
         self.kept: dict[int, _Block] = {}
 

@@ -37,7 +37,7 @@ from dualdnn.reference import (
     run,
 )
 from dualdnn.reference.convolution_blocks import blocks
-from dualdnn.reference.engine import evaluate
+from dualdnn.reference.engine import evaluate, magnitude_of
 from dualdnn.reference.judge import bounds, judge
 from dualdnn.reference.view import stored, write
 
@@ -241,7 +241,7 @@ SHAPES = {  # whose copies in float64, or whose matrices, are far larger than a 
     "tiles": ((4, 32, 96, 96), (16, 32, 3, 3), spec((1, 1)), "WINOGRAD_NONFUSED"),
     "many weights": ((1, 4096, 2, 2), (4096, 4096, 1, 1), spec((0, 0)), "IMPLICIT_GEMM"),
     "long sums": ((1, 8, 600, 600), (2, 8, 599, 600), spec((0, 0)), "IMPLICIT_GEMM"),
-    "taps far apart": ((1, 1, 1, 1), (1, 1, 3, 3), spec((20000, 20000), dilation=(20000, 20000)), "IMPLICIT_GEMM"),
+    "taps far apart": ((1, 1, 2, 2), (1, 1, 3, 3), spec((20000, 20000), dilation=(20000, 20000)), "IMPLICIT_GEMM"),
 }
 
 
@@ -275,7 +275,7 @@ def test_memory_does_not_grow_with_the_tensors(shape, data_type, dtype):
 
 def test_a_vectorised_output_is_cut_between_vectors(monkeypatch):
     monkeypatch.setattr(
-        convolution_product, "LIMITS", convolution_product.Limits(block_bytes=2000, weights=1, filters=32)
+        convolution_product, "LIMITS", convolution_product.Limits(block_bytes=2000, weights=40 * 128, filters=1)
     )
     random = np.random.default_rng(5)
     x, w = random.integers(-9, 10, (1, 64, 3, 3)), random.integers(-9, 10, (96, 64, 2, 1))
@@ -308,6 +308,7 @@ def test_the_judge_is_more_precise_than_what_it_judges(monkeypatch, name):
     assert verdict.agrees and 0 < verdict.error_ratio < 1
     value, bound = bounds(operation, "y", evaluate(operation, before)["y"], before)
     got, exact = after["y"].view(np.float64).reshape(operation.y.dims), by_loops(x, w, c)
+    assert np.array_equal(got, convolution_product.convolve(x, convolution.applied(w, c), c))
     terms = by_loops(abs(x), abs(w), c)
     of_judge = np.array([abs(Fraction(float(v)) + Fraction(float(v - float(v))) - e) for v, e in zip(value.ravel(), exact.ravel(), strict=True)])  # fmt: skip
     assert (of_judge <= terms.ravel() * 180 * Fraction(1, 2**64)).all()
@@ -321,6 +322,33 @@ def test_the_judge_is_more_precise_than_what_it_judges(monkeypatch, name):
     # Sums in float32 are such a kernel.
     after["y"][:] = bytes_of(convolution_product.convolve(x.astype(np.float32), convolution.applied(w.astype(np.float32), c), c).astype(np.float64))  # fmt: skip
     assert judge(operation, before, after).wrong > value.size // 2
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("algo", ["FFT", "WINOGRAD"])
+def test_what_transforms_lose_is_relative_to(monkeypatch, algo, cut):
+    """Norms of whole images and filters, maxima over all tiles of an output: whatever the parts."""
+    if cut:
+        monkeypatch.setattr(convolution_bounds, "BLOCK_BYTES", 100)
+        monkeypatch.setattr(
+            convolution_product, "LIMITS", convolution_product.Limits(block_bytes=900, weights=1, filters=2)
+        )
+    random = np.random.default_rng(11)
+    x, w = random.standard_normal((2, 6, 9, 8)), random.standard_normal((9, 2, 3, 3))
+    c = spec((1, 2), groups=3, mode=CONVOLUTION)
+    x, w = x.astype(np.float32), w.astype(np.float32)
+    operation = forward(x, w, c, Algo[f"CUDNN_CONVOLUTION_FWD_ALGO_{algo}"])
+    before = {"x": bytes_of(x), "w": bytes_of(w), "y": np.zeros(operation.y.nbytes, np.uint8)}
+    found = magnitude_of(evaluate(operation, before)["y"])
+    padded = np.pad(np.abs(x.astype(np.float64)), [(0, 0), (0, 0), (4, 4), (5, 5)])  # 3 beyond the padding
+    growth = convolution_bounds.winograd_growth(4, 3) ** 2
+    for n, k, p, q in np.ndindex(found.shape):
+        channels = slice(k // 3 * 2, k // 3 * 2 + 2)
+        if algo == "FFT":
+            factors = np.linalg.norm(x[n, channels].reshape(2, -1), axis=1), np.linalg.norm(w[k].reshape(2, -1), axis=1)
+        else:
+            factors = growth * padded[n, channels, p : p + 9, q : q + 9].max((1, 2)), np.abs(w[k]).max((1, 2))
+        np.testing.assert_allclose(found[n, k, p, q], (factors[0] * factors[1]).sum(), rtol=1e-6)
 
 
 def test_the_worst_element_of_all_parts_is_named(monkeypatch):
