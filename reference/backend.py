@@ -70,7 +70,7 @@ class Stream:
 
 
 class ReferenceBackend:
-    """Runs operations in NumPy, in float64, one rounding into the output type."""
+    """Runs operations in NumPy, in wide arithmetic, one rounding into the output type."""
 
     name = "reference"
     description = "reference"

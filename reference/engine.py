@@ -4,9 +4,10 @@ An implementation gets the operation and its inputs as plain arrays in wide arit
 per output: the value before blending and how far a correct implementation in the operation's compute type may be from
 it. The backend stores the value, the judge (see ``judge.py``) uses the bound.
 
-The backend computes in float64, whatever the data; the judge in ``view.wide_type``, which is wider than what it judges,
-where the data is double too. An implementation in parts reads its inputs itself and yields its only output part by
-part, so that its memory does not grow with the tensors; what does not depend on the memory it prepares once.
+The arithmetic is ``view.wide_type``, wider than the compute type: float64, and the machine's widest float for double data.
+The judge always has it. An implementation in parts, whose sums of products are BLAS's, works in float64 for the backend,
+whatever the data. It reads its inputs itself and yields its only output part by part, so that its memory does not grow
+with the tensors; what does not depend on the memory it prepares once.
 """
 
 from __future__ import annotations
@@ -137,13 +138,14 @@ def blended(
 
 def run(operation: Operation, memory: Mapping[str, Array]) -> None:
     """Compute the operation on ``memory``: operand name -> its bytes."""
+    wide = np.float64 if type(operation) in _IN_PARTS else wide_type(operation.compute_type)
     with np.errstate(all="ignore"):
-        for name, place, exact in results(operation, memory, np.float64):
+        for name, place, exact in results(operation, memory, wide):
             if exact.raw:
                 memory[name][: exact.value.nbytes] = np.frombuffer(exact.value.tobytes(), np.uint8)
                 continue
             spec = operation.tensor(name)
-            values = blended(operation, name, exact, memory, np.float64, place)
+            values = blended(operation, name, exact, memory, wide, place)
             write(spec, memory[name], values if place else np.broadcast_to(values, spec.dims), place)
 
 

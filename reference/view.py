@@ -28,7 +28,7 @@ NUMPY_TYPES: dict[cudnnDataType_t, np.dtype[Any]] = {
 
 
 def wide_type(data_type: cudnnDataType_t) -> type[np.floating[Any]]:
-    """The arithmetic of the judge: float64, and the widest float of the machine where the data is double."""
+    """The arithmetic of the reference: float64, and the widest float of the machine where the data is double."""
     return np.longdouble if data_type == DOUBLE else np.float64
 
 
