@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import product
+from itertools import chain, product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -35,20 +35,21 @@ from .precise_product import precise_product
 from .view import Array, Place
 
 WHOLE_VECTORS = 32  # filters: part of a vectorised output begins and ends between vectors
-MOST_KEPT = 64  # blocks of a plan
+MOST_KEPT = 64  # blocks of terms of a plan
 
 
 class Limits(NamedTuple):
     """Of a block: bytes of its input matrix, terms (and filters) of a matrix product, its weights, those that are kept.
 
     A product has ``filters`` filters though their weights are more than ``weights``: every block of filters brings the
-    input together anew.
+    input together anew. It has ``inputs`` in its matrix, if its weights allow it: few positions take more terms.
     """
 
     block_bytes: int = 2**23  # larger blocks leave the cache before they are multiplied
     terms: int = 2**10
     weights: int = 2**19
     filters: int = 2**8
+    inputs: int = 2**16
     kept_weights: int = 2**24
 
 
@@ -123,10 +124,14 @@ class _Plan:
         many = max(1, min(groups, limits.terms // terms, limits.weights // (terms * self.per_group)))
         room = min(limits.terms, limits.weights // min(terms, limits.terms)) // WHOLE_VECTORS * WHOLE_VECTORS
         most = self.per_group if many > 1 else min(self.per_group, max(limits.filters, room))
-        planes, *taps = cuts((self.depth // vector_length, *sizes), vector_length, limits.terms)
-        self.channels = [slice(part.start * vector_length, part.stop * vector_length) for part in planes]
         _, _, *outputs = convolution.output_dims((input_dims[0], 0, *input_dims[1:]), filter_dims)
-        per_position = FLOAT64_BYTES * many * max(min(terms, limits.terms), most)
+        at_once = min(
+            limits.weights // min(self.per_group, limits.filters), limits.inputs // prod((*outputs, input_dims[0]))
+        )
+        longest = max(limits.terms, at_once)
+        planes, *taps = cuts((self.depth // vector_length, *sizes), vector_length, longest)
+        self.channels = [slice(part.start * vector_length, part.stop * vector_length) for part in planes]
+        per_position = FLOAT64_BYTES * many * max(min(terms, longest), most)
         images, *positions = cuts((input_dims[0], *outputs), per_position, limits.block_bytes)
         geometry = zip(input_dims[1:], convolution.padding, convolution.stride, convolution.dilation, strict=True)
         # For each spatial dimension, range of output positions, range of filter positions.
@@ -138,16 +143,11 @@ class _Plan:
         self.keeps = blocks_of_input > 1 and many * most * terms <= limits.kept_weights
         self.options: list[list[Any]] = [ranges(groups, many), ranges(self.per_group, most), images, *axes]
         self.count = prod(len(options) for options in self.options)
-        self.kept: dict[int, _Block] = {}
+        blocks_of_terms = len(self.channels) * prod(len(part) for part in taps)
+        self.kept = [self._block(number) for number in range(min(self.count, MOST_KEPT // blocks_of_terms))]
 
     def __iter__(self) -> Iterator[_Block]:
-        for number in range(self.count):
-            block = self.kept.get(number)
-            if block is None:
-                block = self._block(number)
-                if number < MOST_KEPT:
-                    self.kept[number] = block
-            yield block
+        return chain(self.kept, map(self._block, range(len(self.kept), self.count)))
 
     def _block(self, number: int) -> _Block:
         chosen = []

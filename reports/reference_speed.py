@@ -48,7 +48,7 @@ SHAPES = (
     Shape("3-D 3x3x3", (2, 16, 16, 28, 28), (32, 16, 3, 3, 3), 1),
     Shape("3x3 of many weights, one image of 7x7", (1, 2048, 7, 7), (512, 2048, 3, 3), 1),
     Shape("one image of 16 x 8x8, 3x3", (1, 16, 8, 8), (32, 16, 3, 3), 1),
-    Shape("one image of 8 x 6x6, 3x3", (1, 8, 6, 6), (16, 8, 3, 3), 1),
+    Shape("one image of 8 x 6x6, 3x3", (1, 8, 6, 6), (8, 8, 3, 3), 1),
     Shape("one image of 16 x 8x8, depthwise 3x3", (1, 16, 8, 8), (16, 1, 3, 3), 1, groups=16),
 )
 

@@ -109,8 +109,11 @@ LIMITS = {
     "as they are": convolution_product.LIMITS,
     "one position": convolution_product.Limits(block_bytes=1),
     "some positions": convolution_product.Limits(block_bytes=500),
-    "some terms": convolution_product.Limits(block_bytes=500, terms=5),
-    "one term, one filter": convolution_product.Limits(block_bytes=500, terms=1, weights=1, filters=1, kept_weights=0),
+    "some terms": convolution_product.Limits(block_bytes=500, terms=5, inputs=1),
+    "more terms for few positions": convolution_product.Limits(terms=1, inputs=200),
+    "one term, one filter": convolution_product.Limits(
+        block_bytes=500, terms=1, weights=1, filters=1, inputs=1, kept_weights=0
+    ),
     "two filters": convolution_product.Limits(weights=1, filters=2),
 }
 
@@ -264,7 +267,7 @@ def test_memory_does_not_grow_with_the_tensors(shape, data_type, dtype):
     operation = forward(x, w, replace(c, compute_type=data_type), Algo[f"CUDNN_CONVOLUTION_FWD_ALGO_{algo}"], data_type)
     before = {"x": x.ravel().view(np.uint8), "w": w.ravel().view(np.uint8), "y": np.zeros(operation.y.nbytes, np.uint8)}
     after = {**before, "y": before["y"].copy()}
-    for limit, work in ((160, lambda: run(operation, after)), (320, lambda: judge(operation, before, after))):
+    for limit, work in ((64, lambda: run(operation, after)), (128, lambda: judge(operation, before, after))):
         tracemalloc.start()
         verdict = work()
         peak = tracemalloc.get_traced_memory()[1] / 2**20
