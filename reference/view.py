@@ -62,8 +62,7 @@ def read(spec: TensorSpec, memory: Array, wide: type[np.floating[Any]] | None = 
 def write(spec: TensorSpec, memory: Array, values: Array, place: Place = WHOLE) -> None:
     """Round ``values`` once into the tensor's data type and store them at ``place``; gaps keep their bytes."""
     target = strided(spec, memory)[_among_vectors(spec, place)]
-    # An assignment rounds to float and double as ``rounded`` does.
-    narrow = values if spec.scalar_type in (FLOAT, DOUBLE) else rounded(values, spec.scalar_type)
+    narrow = values if _numpy_rounds_once(values, spec.scalar_type) else rounded(values, spec.scalar_type)
     target[...] = narrow.reshape(target.shape)
 
 
@@ -77,18 +76,18 @@ def _among_vectors(spec: TensorSpec, place: Place) -> Place:
 
 
 def rounded(values: Array, data_type: cudnnDataType_t) -> Array:
-    """Round to nearest, ties to even; integers saturate, and NaN becomes 0 there (as conversions on GPUs do).
-
-    NumPy rounds once from float64 to half, but by way of float64 or float32 in the other cases.
-    """
+    """Round to nearest, ties to even; integers saturate, and NaN becomes 0 there (as conversions on GPUs do)."""
     dtype = NUMPY_TYPES[data_type]
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return np.clip(np.rint(np.nan_to_num(values, nan=0.0)), limits.min, limits.max).astype(dtype)
     with np.errstate(over="ignore", invalid="ignore"):
-        if data_type == BFLOAT16 or (data_type == HALF and values.dtype != np.float64):
-            return _once(values, np.float32).astype(dtype)
-        return values.astype(dtype)
+        return (values if _numpy_rounds_once(values, data_type) else _once(values, np.float32)).astype(dtype)
+
+
+def _numpy_rounds_once(values: Array, data_type: cudnnDataType_t) -> bool:
+    """Whether NumPy's conversion into the data type is right; others go by way of float64 or float32."""
+    return data_type in (FLOAT, DOUBLE) or (data_type == HALF and values.dtype == np.float64)
 
 
 def _once(values: Array, dtype: type[np.float32]) -> Array:
