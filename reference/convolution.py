@@ -6,6 +6,11 @@ is in convolution_bounds.py.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from math import prod
+from typing import Any, NamedTuple
+
 import numpy as np
 from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnReorderType_t
 from dualdnn.api.operations import (
@@ -17,14 +22,16 @@ from dualdnn.api.operations import (
     ReorderFilterAndBias,
 )
 
-from .convolution_bounds import magnitude, roundings
-from .convolution_product import columns, convolve
-from .engine import Exact, implements
-from .view import Array
+from .convolution_blocks import FLOAT64_BYTES, Part, ReadFilter, axis, blocks, gather, local_input, windows
+from .convolution_bounds import Convolution, Magnitudes, roundings
+from .convolution_product import in_parts
+from .engine import Exact, InParts, Wide, implements, implements_in_parts
+from .view import Array, Place, read, stored, strided
 
 RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
 # alpha1 * conv, alpha2 * z, and two sums
 EPILOGUE_ROUNDINGS = 4
+IM2COL_BYTES = 2**23
 # An INT8x32 filter in memory, [K, C/32, R, S, 32], with K and the vector split, and where its axes go (D253).
 SPLIT_CHANNELS = (4, 4, 2)
 SPLIT_VECTOR = (8, 4)
@@ -33,45 +40,82 @@ SPLIT_BIAS = (4, 2, 4)
 REORDERED_BIAS_AXES = (0, 2, 1, 3)
 
 
-@implements(ConvolutionForward)
-def convolution_forward(operation: ConvolutionForward, x: Array, w: Array) -> Exact:
+@implements_in_parts(ConvolutionForward)
+def convolution_forward(operation: ConvolutionForward, wide: Wide) -> InParts:
     """conv(x, w)"""
-    w = _in_plain_order(w) if operation.filter_is_reordered else w
-    value = convolve(x, applied(w, operation.convolution), operation.convolution)
-    return Exact(value, lambda: magnitude(operation, x, w, value), roundings(operation))
+    operands = _operands(operation)
+    convolve_parts = in_parts(operation.x.dims, operation.w.dims, operation.convolution, operands.vector_length, wide)
+    allowed = partial(roundings, operation)
+
+    def parts(memory: Mapping[str, Array]) -> Iterator[tuple[Place, Exact]]:
+        x, read_filter = operands.of(memory)
+        magnitude = Magnitudes(operation, x, read_filter)
+        for part in convolve_parts(x, read_filter):
+            yield part.place, Exact(part.sums, partial(magnitude, part), allowed)
+
+    return parts
 
 
-@implements(ConvolutionBiasActivationForward)
-def convolution_bias_activation_forward(
-    operation: ConvolutionBiasActivationForward, x: Array, w: Array, z: Array, bias: Array
-) -> Exact:
+@implements_in_parts(ConvolutionBiasActivationForward)
+def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForward, wide: Wide) -> InParts:
     """activation(alpha1 * conv(x, w) + alpha2 * z + bias)"""
-    if operation.filter_is_reordered:
-        w, bias = _in_plain_order(w), _bias_in_plain_order(bias)
+    operands = _operands(operation)
+    convolve_parts = in_parts(operation.x.dims, operation.w.dims, operation.convolution, operands.vector_length, wide)
     alpha1, alpha2 = operation.alpha1, operation.alpha2
-    convolved = convolve(x, applied(w, operation.convolution), operation.convolution)
-    scaled = alpha1 * convolved + bias
-    value = scaled + alpha2 * z if alpha2 != 0 else scaled
-    if operation.activation.mode == RELU:
-        value = np.fmax(value, 0)  # NaN gives 0: only CUDNN_NOT_PROPAGATE_NAN is supported
 
-    def terms() -> Array:
-        residual = np.abs(alpha2 * z) if alpha2 != 0 else 0
-        return np.abs(alpha1) * magnitude(operation, x, w, convolved) + residual + np.abs(bias)
+    def allowed() -> float:
+        return roundings(operation) + EPILOGUE_ROUNDINGS
 
-    return Exact(value, terms, roundings(operation) + EPILOGUE_ROUNDINGS)
+    def parts(memory: Mapping[str, Array]) -> Iterator[tuple[Place, Exact]]:
+        x, read_filter = operands.of(memory)
+        magnitude = Magnitudes(operation, x, read_filter)
+        all_bias = read(operation.bias, memory["bias"], wide)
+        if operation.filter_is_reordered:
+            all_bias = _bias_in_plain_order(all_bias)
+
+        def terms(part: Part, bias: Array, residual: Array | int) -> Array:
+            return np.abs(alpha1) * magnitude(part) + np.abs(residual) + np.abs(bias)
+
+        for part in convolve_parts(x, read_filter):
+            bias = all_bias[:, part.place[1]]
+            value = alpha1 * part.sums + bias
+            residual: Array | int = 0
+            if alpha2 != 0:
+                residual = alpha2 * read(operation.z, memory["z"], wide, part.place)
+                value = value + residual
+            if operation.activation.mode == RELU:
+                value = np.fmax(value, 0)  # NaN gives 0: only CUDNN_NOT_PROPAGATE_NAN is supported
+            yield part.place, Exact(value, partial(terms, part, bias, residual), allowed)
+
+    return parts
 
 
-@implements(Im2Col)
-def im2col(operation: Im2Col, source: Array) -> Exact:
+@implements_in_parts(Im2Col)
+def im2col(operation: Im2Col, _wide: Wide) -> InParts:
     """The values that meet each filter position at each output position: rows (n, p, q), columns (c, r, s)."""
-    convolution, filter_dims = operation.convolution, operation.filter.dims
-    outputs = convolution.output_dims(source.shape, filter_dims)[2:]
-    matrix = columns(source, filter_dims[2:], convolution, tuple(slice(0, size) for size in outputs))
-    if convolution.is_flipped:
-        matrix = np.flip(matrix, tuple(range(1, 1 + convolution.rank)))
-    matrix = matrix.reshape(operation.colBuffer.dims[::-1]).T
-    return Exact(matrix, lambda: np.abs(matrix))
+    convolution, (_, channels, *sizes) = operation.convolution, operation.filter.dims
+    images, _, *outputs = convolution.output_dims(operation.srcData.dims, operation.filter.dims)
+    columns = channels * prod(sizes)
+
+    def parts(memory: Mapping[str, Array]) -> Iterator[tuple[Place, Exact]]:
+        x = strided(operation.srcData, memory["srcData"])
+        for some, *positions in blocks((images, *outputs), FLOAT64_BYTES * columns, IM2COL_BYTES):
+            geometry = zip(x.shape[2:], convolution.padding, convolution.stride, convolution.dilation, strict=True)
+            axes = [
+                axis(*one, (p.start, p.stop), (0, size))
+                for one, p, size in zip(geometry, positions, sizes, strict=True)
+            ]
+            how = gather(slice(0, channels), some, axes)
+            matrix = windows(local_input(x, how), how)
+            if convolution.is_flipped:
+                matrix = np.flip(matrix, tuple(range(1, 1 + convolution.rank)))
+            matrix = matrix.reshape(columns, -1).T
+            # A block's positions follow each other.
+            first = int(np.ravel_multi_index([part.start for part in (some, *positions)], (images, *outputs)))
+            place = (slice(first, first + len(matrix)), slice(0, columns))
+            yield place, Exact(matrix, partial(np.abs, matrix))
+
+    return parts
 
 
 @implements(ReorderFilter)
@@ -95,6 +139,34 @@ def reorder_filter_and_bias(operation: ReorderFilterAndBias, w: Array, bias: Arr
 def applied(w: Array, convolution: ConvolutionSpec) -> Array:
     """The filter as a cross-correlation applies it."""
     return np.flip(w, tuple(range(2, w.ndim))) if convolution.is_flipped else w
+
+
+class _Operands(NamedTuple):
+    """of: from the memory, the input where it is stored and the filter as a cross-correlation applies it."""
+
+    vector_length: int
+    of: Callable[[Mapping[str, Array]], tuple[Array, ReadFilter]]
+
+
+def _operands(operation: Convolution) -> _Operands:
+    in_place = operation.convolution.group_count == 1  # groups may begin inside vectors
+    of_input, of_filter = operation.x, operation.w.tensor
+    reordered, flipped = operation.filter_is_reordered, operation.convolution.is_flipped
+
+    def of(memory: Mapping[str, Array]) -> tuple[Array, ReadFilter]:
+        x = strided(of_input, memory["x"]) if in_place else stored(of_input, memory["x"])
+        w = stored(of_filter, memory["w"])
+        if reordered:
+            w = _in_plain_order(w)
+        if flipped:
+            w = applied(w, operation.convolution)
+
+        def read_filter(place: Place, wide: Any) -> Array:
+            return w[place].astype(wide, copy=False)
+
+        return x, read_filter
+
+    return _Operands(of_input.vector_length if in_place else 1, of)
 
 
 def _copies(reorder_type: cudnnReorderType_t) -> bool:

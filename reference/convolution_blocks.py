@@ -1,23 +1,148 @@
-"""Parts of a convolution: blocks of output positions, and which of them meet the input under a filter position."""
+"""Parts of a convolution: how its output is cut into blocks, and the input that a block meets.
+
+A block's input is copied into a local array, converted and surrounded by the zeros of the padding. All filter positions
+at all output positions are then one view of it: in every dimension an output position is some elements from the next
+one, and so is a filter position.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import product
+from math import gcd
+from typing import Any, NamedTuple
+
+import numpy as np
+from dualdnn.api.operations.specs import packed_strides
+
+from .view import Array, Place
+
+# A place of the filter (K, C / groups, spatial ...) and the type to convert it into.
+ReadFilter = Callable[[Place, Any], Array]
+FLOAT64_BYTES = 8
+
+
+class Part(NamedTuple):
+    """place: of the output. sums: the sums of products there, sizes: those of their absolute values, in float64."""
+
+    place: Place
+    sums: Array
+    sizes: Callable[[], Array]
+
+
+# An input where it is stored, and the filter -> the parts of their convolution.
+Convolve = Callable[[Array, ReadFilter], Iterator[Part]]
+
+
+class Axis(NamedTuple):
+    """One spatial dimension of a block: which output positions, which filter positions, and the input they meet.
+
+    pieces: where in the local array of ``size`` elements which inputs go; the rest are zeros.
+    tap_step, position_step: elements of the local array from a filter position to the next one, and so on.
+    """
+
+    positions: slice
+    taps: slice
+    size: int
+    pieces: tuple[tuple[slice, slice], ...]
+    tap_step: int
+    position_step: int
+
+
+@lru_cache(maxsize=4096)
+def axis(
+    extent: int, padding: int, stride: int, dilation: int, positions: tuple[int, int], taps: tuple[int, int]
+) -> Axis:
+    """The dimension of ``extent`` inputs for ranges of output and filter positions (first, one past the last)."""
+    wide, tall = positions[1] - positions[0], taps[1] - taps[0]
+    first = positions[0] * stride + taps[0] * dilation - padding
+    # Inputs that no position meets are left out where all have a step in common.
+    step = gcd(stride if wide > 1 else 0, dilation if tall > 1 else 0) or 1
+    size = ((wide - 1) * stride + (tall - 1) * dilation) // step + 1
+    parts = slice(*positions), slice(*taps)
+    if size <= wide * tall:
+        piece = meeting(first, step, extent, slice(0, size))
+        return Axis(*parts, size, (piece,), dilation // step, stride // step)
+    # Far apart: what each filter position meets lies side by side.
+    met = [meeting(first + tap * dilation, stride, extent, slice(0, wide)) for tap in range(tall)]
+    pieces = tuple(
+        (slice(tap * wide + there.start, tap * wide + there.stop), here) for tap, (there, here) in enumerate(met)
+    )
+    return Axis(*parts, wide * tall, pieces, wide, 1)
+
+
+class Gather(NamedTuple):
+    """How the input that a block meets, (C, N, spatial ...), is laid out and seen.
+
+    target_dims: the local array's with its channels split into vectors. order: the axes of the stored input as they are
+    there. moves: which of those inputs go where. covered: nothing is left zero.
+    window_dims, window_strides: of the view (C, filter ..., N, positions ...), in bytes.
+    """
+
+    target_dims: tuple[int, ...]
+    order: tuple[int, ...]
+    moves: tuple[tuple[tuple[Any, ...], Place], ...]
+    covered: bool
+    window_dims: tuple[int, ...]
+    window_strides: tuple[int, ...]
+
+
+def gather(channels: slice, images: slice, axes: Sequence[Axis], vector_length: int = 1) -> Gather:
+    """For some channels and images of an input, and what a block meets of each spatial dimension."""
+    depth, count = channels.stop - channels.start, images.stop - images.start
+    sizes = tuple(one.size for one in axes)
+    vector = (vector_length,) if vector_length > 1 else ()
+    stored = (slice(channels.start // vector_length, channels.stop // vector_length), *(slice(None) for _ in vector))
+    steps = packed_strides((depth, count, *sizes), tuple(range(2 + len(sizes))))
+    taps = [(one.taps.stop - one.taps.start, step * one.tap_step) for one, step in zip(axes, steps[2:], strict=True)]
+    positions = [
+        (one.positions.stop - one.positions.start, step * one.position_step)
+        for one, step in zip(axes, steps[2:], strict=True)
+    ]
+    window = [(depth, steps[0]), *taps, (count, steps[1]), *positions]
+    moves = [tuple(zip(*pieces, strict=True)) for pieces in product(*(one.pieces for one in axes))]
+    return Gather(
+        (depth // vector_length, *vector, count, *sizes),
+        (1, *range(2, 2 + len(vector)), 0, *range(2 + len(vector), 2 + len(vector) + len(sizes))),
+        tuple(((..., *there), (*stored, images, *here)) for there, here in moves),
+        all(there == slice(0, one.size) for one in axes for there, _ in one.pieces),
+        tuple(dim for dim, _ in window),
+        tuple(stride * FLOAT64_BYTES for _, stride in window),
+    )
+
+
+def local_input(x: Array, how: Gather) -> Array:
+    """What a block meets of x (N, C or C / v and v, spatial ...), in float64, with zeros where x ends."""
+    local = np.empty(how.target_dims) if how.covered else np.zeros(how.target_dims)
+    stored = x.transpose(how.order)
+    for there, here in how.moves:
+        local[there] = stored[here]
+    return local
+
+
+def windows(local: Array, how: Gather) -> Array:
+    """The local input under each filter position at each output position: a view (C, filter ..., N, positions ...)."""
+    return np.ndarray(how.window_dims, np.float64, local, 0, how.window_strides)
 
 
 def blocks(extents: tuple[int, ...], bytes_each: int, block_bytes: int) -> Iterator[tuple[slice, ...]]:
     """Cut an array of ``extents`` elements of ``bytes_each`` into blocks of at most ``block_bytes`` (at least an element)."""
+    return product(*cuts(extents, bytes_each, block_bytes))
+
+
+def cuts(extents: tuple[int, ...], bytes_each: int, block_bytes: int) -> list[list[slice]]:
+    """Where ``blocks`` cuts each dimension: the last dimensions stay whole as long as they can."""
     room = max(1, block_bytes // bytes_each)
-    steps = []
+    found = []
     for extent in reversed(extents):
-        steps.append(min(extent, room))
+        found.append(ranges(extent, min(extent, room)))
         room = max(1, room // extent)
-    ranges = [
-        [slice(start, min(start + step, extent)) for start in range(0, extent, step)]
-        for extent, step in zip(extents, reversed(steps), strict=True)
-    ]
-    return iter(product(*ranges))
+    return found[::-1]
+
+
+def ranges(extent: int, step: int) -> list[slice]:
+    return [slice(start, min(start + step, extent)) for start in range(0, extent, step)]
 
 
 def meeting(offset: int, stride: int, extent: int, positions: slice) -> tuple[slice, slice]:

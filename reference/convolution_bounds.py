@@ -14,16 +14,17 @@ the error is relative to the sum over channels of the norms of image and filter.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
-from math import ceil, log2
+from functools import cache, cached_property
+from math import ceil, log2, prod
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t
 from dualdnn.api.operations import ConvolutionBiasActivationForward, ConvolutionForward, allows_tf32
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT32
 
-from .convolution_product import convolve
+from .convolution_blocks import Part, ReadFilter, axis, blocks, gather, local_input, windows
 from .view import Array
 
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
@@ -42,6 +43,7 @@ LARGEST_HALF = 65504.0
 INT32_LIMIT = 2.0**31
 TRANSFORM_ROUNDINGS = 24  # two dimensions of three transforms, each a sum of at most 4 products that is rounded
 FFT_ROUNDINGS = 18  # three transforms, 6 per radix-2 step: a complex product (4), a sum (1), the twiddle factor (1)
+BLOCK_BYTES = 2**23  # of what the norms and maxima are computed of
 WINOGRAD_OUTPUTS = 4  # outputs of a tile in each dimension: F(4 x 4, 3 x 3) bounds F(2 x 2, 3 x 3) too
 
 
@@ -68,54 +70,99 @@ def roundings(operation: Convolution) -> float:
     return total
 
 
-def magnitude(operation: Convolution, x: Array, w: Array, value: Array) -> Array:
-    """What the roundings are relative to."""
-    x, w = np.abs(x).astype(np.float64), np.abs(w).astype(np.float64)
-    compute = operation.convolution.compute_type
-    convolution = operation.convolution
-    if convolution.is_flipped:
-        w = np.flip(w, tuple(range(2, w.ndim)))
-    if compute == INT32:
-        terms = convolve(x, w, convolution)
-        return np.where(terms < INT32_LIMIT, np.abs(value), np.inf)
-    if operation.algo in WINOGRAD:
-        terms = _winograd_magnitude(operation, x, w)
-    elif operation.algo in FFT:
-        spatial = tuple(range(2, x.ndim))
-        terms = _over_channels(operation, _norm(x, spatial), _norm(w, spatial))
-    else:
-        terms = convolve(x, w, convolution)
-    terms = terms + SMALLEST_TERM[compute]
-    if compute == HALF:
-        # A partial sum beyond the range of half makes the result arbitrary.
-        return np.where(terms < LARGEST_HALF, terms, np.inf)
+class Magnitudes:
+    """What the roundings are relative to, for every part of the convolution of x with the filter."""
+
+    def __init__(self, operation: Convolution, x: Array, read_filter: ReadFilter) -> None:
+        self.operation, self.x, self.read_filter = operation, x, read_filter
+
+    def __call__(self, part: Part) -> Array:
+        compute = self.operation.convolution.compute_type
+        if compute == INT32:
+            return np.where(part.sizes() < INT32_LIMIT, np.abs(part.sums), np.inf)
+        found = self._terms(part) + SMALLEST_TERM[compute]
+        if compute == HALF:
+            # A partial sum beyond the range of half makes the result arbitrary.
+            return np.where(found < LARGEST_HALF, found, np.inf)
+        return found
+
+    @cached_property
+    def _terms(self) -> Callable[[Part], Array]:
+        if self.operation.algo in WINOGRAD:
+            return _winograd_terms(self.operation, self.x, self.read_filter)
+        if self.operation.algo in FFT:
+            return _fft_terms(self.operation, self.x, self.read_filter)
+        return _direct_terms
+
+
+def _direct_terms(part: Part) -> Array:
+    return part.sizes()
+
+
+def _winograd_terms(operation: Convolution, x: Array, read_filter: ReadFilter) -> Callable[[Part], Array]:
+    """max|d| over all tiles that an output may lie in, max|g|, and the growth of the transforms."""
+    convolution, taps = operation.convolution, operation.w.dims[2]
+    around = WINOGRAD_OUTPUTS - 1
+    reach = taps + 2 * around
+    growth = winograd_growth(WINOGRAD_OUTPUTS, taps) ** convolution.rank
+    largest = cache(lambda: _of_filters(operation, read_filter, lambda w: np.abs(w).max(axis=-1)))
+
+    def terms(part: Part) -> Array:
+        images, _, *positions = part.place
+        axes = [
+            axis(extent, padding + around, 1, 1, (p.start, p.stop), (0, reach))
+            for extent, padding, p in zip(operation.x.dims[2:], convolution.padding, positions, strict=True)
+        ]
+        how = gather(slice(0, operation.x.dims[1]), images, axes)
+        nearby = np.abs(windows(local_input(x, how), how)).max(axis=tuple(range(1, 1 + len(axes)))).swapaxes(0, 1)
+        return growth * _over_channels(operation, nearby, largest()[part.place[1]], part.place[1])
+
     return terms
 
 
-def _norm(values: Array, axes: tuple[int, ...]) -> Array:
-    return np.sqrt(np.sum(values * values, axis=axes, keepdims=True))
+def _fft_terms(operation: Convolution, x: Array, read_filter: ReadFilter) -> Callable[[Part], Array]:
+    """The sum over the channels of the norms of image and filter."""
+    filters = cache(lambda: np.sqrt(_of_filters(operation, read_filter, lambda w: np.square(w).sum(axis=-1))))
+
+    @cache
+    def images() -> Array:
+        squares = np.zeros(operation.x.dims[:2])
+        ones = [(extent, 0, 1, 1) for extent in operation.x.dims[2:]]
+        for some, channels, *parts in blocks(operation.x.dims, np.dtype(np.float64).itemsize, BLOCK_BYTES):
+            axes = [axis(*one, (p.start, p.stop), (0, 1)) for one, p in zip(ones, parts, strict=True)]
+            values = local_input(x, gather(channels, some, axes))
+            squares[some, channels] += np.square(values).reshape(*values.shape[:2], -1).sum(axis=-1).T
+        return np.sqrt(squares)
+
+    def terms(part: Part) -> Array:
+        some, which, *positions = part.place
+        norms = images()[some].reshape(-1, operation.x.dims[1], *(1 for _ in positions))
+        return _over_channels(operation, norms, filters()[which], which)
+
+    return terms
 
 
-def _over_channels(operation: Convolution, x: Array, w: Array) -> Array:
-    """sum over the channels of a group of x (N, C, spatial) * w (K, C / groups, 1 ...)."""
-    groups = operation.convolution.group_count
-    images, channels, *spatial = x.shape
-    grouped = x.reshape(images, groups, channels // groups, -1)
-    filters = w.reshape(groups, -1, channels // groups)
-    return np.matmul(filters, grouped).reshape(images, -1, *spatial)
+def _of_filters(operation: Convolution, read_filter: ReadFilter, reduced: Callable[[Array], Array]) -> Array:
+    """Of each filter and channel, what its taps are reduced to: (K, C / groups)."""
+    filters, channels, *sizes = operation.w.dims
+    per_channel = np.dtype(np.float64).itemsize * prod(sizes)
+    found = np.empty((filters, channels))
+    for place in blocks((filters, channels), per_channel, BLOCK_BYTES):
+        values = read_filter(place, np.float64)
+        found[place] = reduced(values.reshape(*values.shape[:2], -1))
+    return found
 
 
-def _winograd_magnitude(operation: Convolution, x: Array, w: Array) -> Array:
-    """max|d| over all tiles that an output may lie in, max|g|, and the growth of the transforms."""
-    spatial = tuple(range(2, x.ndim))
-    taps = operation.w.dims[2]
-    reach = taps + 2 * (WINOGRAD_OUTPUTS - 1)
-    padding = [(p + WINOGRAD_OUTPUTS - 1, p + WINOGRAD_OUTPUTS - 1) for p in operation.convolution.padding]
-    nearby = np.pad(x, [(0, 0), (0, 0), *padding])
-    for axis in spatial:
-        nearby = np.lib.stride_tricks.sliding_window_view(nearby, reach, axis=axis).max(axis=-1)
-    growth = winograd_growth(WINOGRAD_OUTPUTS, taps) ** len(spatial)
-    return growth * _over_channels(operation, nearby, w.max(axis=spatial, keepdims=True))
+def _over_channels(operation: Convolution, x: Array, w: Array, filters: slice) -> Array:
+    """sum over the channels of its group of x (N, C, spatial) * w (filters, C / groups), for some of all filters."""
+    groups, images = operation.convolution.group_count, len(x)
+    per_group = operation.w.dims[0] // groups
+    grouped = x.reshape(images, groups, x.shape[1] // groups, -1)
+    found = []
+    for group in range(filters.start // per_group, ceil(filters.stop / per_group)):
+        first = group * per_group - filters.start
+        found.append(np.matmul(w[max(0, first) : first + per_group], grouped[:, group]))
+    return np.concatenate(found, axis=1).reshape(images, -1, *x.shape[2:])
 
 
 def _transform_levels(operation: Convolution) -> int:

@@ -1,142 +1,214 @@
 """The sum of products of a convolution, as matrix products over blocks of output positions.
 
 For each block the input values under every filter position are copied side by side (the matrix of GEMM convolution)
-and multiplied with the filter by BLAS. Blocks bound the memory: one holds at most BLOCK_BYTES, whatever the shape. One
-filter per group is no matrix product: convolution_taps.py.
+and multiplied with the filter by BLAS. Blocks bound the memory, whatever the shape: of output positions and images, of
+filters where there are many weights, of terms where a sum is long. One filter per group is no matrix product:
+convolution_taps.py. Double data in extended precision: precise_product.py.
 """
 
 from __future__ import annotations
 
-from itertools import product
-from math import ceil, log2, prod
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain, product
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 from dualdnn.api.operations import ConvolutionSpec
 
-from .convolution_blocks import blocks, meeting
+from .convolution_blocks import (
+    FLOAT64_BYTES,
+    Convolve,
+    Gather,
+    Part,
+    ReadFilter,
+    axis,
+    cuts,
+    gather,
+    local_input,
+    ranges,
+    windows,
+)
 from .convolution_taps import convolve_by_taps, suits
-from .view import Array
+from .precise_product import precise_product
+from .view import Array, Place
 
-BLOCK_BYTES = 2**23  # larger blocks leave the cache before they are multiplied
-UNSPLIT_PRODUCTS = 2**22  # up to here an extended precision product is fast enough
-MOST_SLICES = 6
-DOUBLE_BITS = 53
-EXTENDED_UNIT = 2.0**-64
+WHOLE_VECTORS = 32  # filters: part of a vectorised output begins and ends between vectors
+MOST_KEPT = 64  # blocks of terms of a plan
+
+
+class Limits(NamedTuple):
+    """Of a block: bytes of its input matrix, terms (and filters) of a matrix product, its weights, those that are kept.
+
+    A product has ``filters`` filters though their weights are more than ``weights``: every block of filters brings the
+    input together anew. It has ``inputs`` in its matrix, if its weights allow it: few positions take more terms.
+    """
+
+    block_bytes: int = 2**23  # larger blocks leave the cache before they are multiplied
+    terms: int = 2**10
+    weights: int = 2**19
+    filters: int = 2**8
+    inputs: int = 2**16
+    kept_weights: int = 2**24
+
+
+LIMITS = Limits()
 
 
 def convolve(x: Array, w: Array, convolution: ConvolutionSpec) -> Array:
-    """The cross-correlation of x (N, C, spatial ...) with w (K, C / groups, spatial ...), zeros outside x.
+    """The cross-correlation of x (N, C, spatial ...) with w (K, C / groups, spatial ...) in the type of w, as a whole."""
+    result = np.empty(convolution.output_dims(x.shape, w.shape), w.dtype)
 
-    float64 in, float64 out: products of up to 26 bits are exact, so that float, half and integer data lose at most
-    2**-53 of the sum of absolute terms per term. Extended precision in (double data), extended precision out.
+    def read_filter(place: Place, wide: Any) -> Array:
+        return w[place].astype(wide, copy=False)
+
+    for part in in_parts(x.shape, w.shape, convolution, 1, w.dtype.type)(x, read_filter):
+        result[part.place] = part.sums
+    return result
+
+
+def in_parts(
+    input_dims: tuple[int, ...],
+    filter_dims: tuple[int, ...],
+    convolution: ConvolutionSpec,
+    vector_length: int,
+    wide: type[np.floating[Any]],
+) -> Convolve:
+    """The cross-correlation of an input with a filter (K, C / groups, spatial ...), zeros outside the input, part by part.
+
+    The input is given where it is stored, of any type, (N, C or C / v and v, spatial ...) for vectors of v channels.
+    In float64, products of up to 26 bits are exact, so that float, half and integer data lose at most 2**-53 of the sum
+    of absolute terms per term, double data twice that. In extended precision (np.longdouble) all must be doubles.
     """
-    groups = convolution.group_count
-    extended = x.dtype == np.longdouble
-    dims = convolution.output_dims(x.shape, w.shape)
-    result = np.empty((dims[0], groups, dims[1] // groups, *dims[2:]), np.longdouble if extended else np.float64)
-    if suits(w, convolution):
-        convolve_by_taps(x, w, convolution, result[:, :, 0])
-        return result.reshape(dims)
-    multiply = precise_product if extended else np.matmul
-    if extended:
-        x, w = x.astype(np.float64), w.astype(np.float64)  # exact: they were read from doubles
-    terms = prod(w.shape[1:])
-    filters = w.reshape(groups, -1, terms)
-    per_position = 8 * max(groups * terms, dims[1])  # its column of the matrix, its outputs
-    for images, *positions in blocks((dims[0], *dims[2:]), per_position, BLOCK_BYTES):
-        matrix = columns(x[images], w.shape[2:], convolution, tuple(positions))
-        summed = multiply(filters, matrix.reshape(groups, terms, -1))
-        sizes = (groups, -1, images.stop - images.start, *(p.stop - p.start for p in positions))
-        place: Any = (images, slice(None), slice(None), *positions)
-        result[place] = np.moveaxis(summed.reshape(sizes), 2, 0)
-    return result.reshape(dims)
+    if suits(input_dims, filter_dims, convolution):
+        return partial(convolve_by_taps, filter_dims, convolution, wide)
+    multiply = precise_product if wide is np.longdouble else np.matmul
+    plan = _Plan((input_dims[0], *input_dims[2:]), filter_dims, convolution, vector_length, LIMITS)
+    return partial(_by_matrix, plan, multiply)
 
 
-def columns(
-    x: Array, filter_sizes: tuple[int, ...], convolution: ConvolutionSpec, positions: tuple[slice, ...]
-) -> Array:
-    """The input under each filter position at a block of output positions: (C, filter ..., N, positions ...)."""
-    sizes = tuple(p.stop - p.start for p in positions)
-    matrix = np.empty((x.shape[1], *filter_sizes, x.shape[0], *sizes), x.dtype)
-    channels_first = x.swapaxes(0, 1)
-    whole = tuple(slice(0, size) for size in sizes)
-    geometry = zip(
-        filter_sizes, convolution.dilation, convolution.padding, convolution.stride, x.shape[2:], positions, strict=True
-    )
-    per_dimension = [
-        [meeting(tap * dilation - padding, stride, extent, part) for tap in range(taps)]
-        for taps, dilation, padding, stride, extent, part in geometry
-    ]
-    for taps in product(*(range(size) for size in filter_sizes)):
-        ranges = [per_dimension[dimension][tap] for dimension, tap in enumerate(taps)]
-        under: Any = (slice(None), *taps)
-        target = matrix[under]
-        inside = tuple(there for there, _ in ranges)
-        if inside != whole:
-            target[...] = 0
-        if all(there.stop > there.start for there in inside):
-            target[(slice(None), slice(None), *inside)] = channels_first[
-                (slice(None), slice(None), *(here for _, here in ranges))
-            ]
-    return matrix
+class _Terms(NamedTuple):
+    """A block of the terms of a sum: where in the filter, the input under it, and both as matrices."""
+
+    weights: Place
+    input: Gather
+    weights_dims: tuple[int, ...]
+    matrix_dims: tuple[int, ...]
 
 
-def precise_product(a: Array, b: Array) -> Array:
-    """a @ b of doubles in extended precision: the error is that of the extended sums, 2**-64 of the absolute terms each.
+class _Block(NamedTuple):
+    """A block of the output. dims: (filters, images, positions ...). keeps: its converted weights may stay."""
 
-    Large products go through BLAS: both factors are split exactly into slices of so few bits that the double products
-    of two slices are exact (Ozaki, Ogita, Oishi, Rump 2012), and only their sum is rounded. Values that no slices hold
-    (not finite, or too far apart) take the slow way, NumPy's own loops on extended precision.
-    """
-    terms = a.shape[-1]
-    if a.shape[-2] * b.size <= UNSPLIT_PRODUCTS:
-        return np.matmul(a.astype(np.longdouble), b.astype(np.longdouble))
-    bits = (DOUBLE_BITS - ceil(log2(terms * MOST_SLICES))) // 2
-    right = _slices(b, -2, bits)
-    total = np.empty((*a.shape[:-1], b.shape[-1]), np.longdouble)
-    for _, rows in blocks((1, a.shape[-2]), 8 * a.shape[0] * terms, BLOCK_BYTES):
-        part: Any = (slice(None), rows)
-        left = _slices(a[part], -1, bits)
-        if left is None or right is None:
-            total[part] = np.matmul(a[part].astype(np.longdouble), b.astype(np.longdouble))
-        else:
-            total[part] = _sliced_product(*left, *right, bits)
-    return total
+    place: Place
+    dims: tuple[int, ...]
+    keeps: bool
+    terms: list[_Terms]
 
 
-def _sliced_product(left: list[Array], left_scale: Array, right: list[Array], right_scale: Array, bits: int) -> Array:
-    """The product of two factors that ``_slices`` has split."""
-    # Pairs of level l are at most 2**(-bits * l); those that cannot matter beside the absolute terms are left out.
-    sizes = np.matmul(np.abs(sum(left)), np.abs(sum(right)))
-    smallest = float(sizes.min(initial=1.0, where=sizes > 0))
-    negligible = smallest * EXTENDED_UNIT / (2 * MOST_SLICES * left[0].shape[-1])
-    levels = min(len(left) + len(right) - 1, ceil(-log2(negligible) / bits))
-    total = np.zeros(sizes.shape, np.longdouble)
-    # All pairs of one level are one product, the smallest first.
-    for level in reversed(range(levels)):
-        firsts = [i for i in range(len(left)) if 0 <= level - i < len(right)]
-        wide = np.concatenate([left[i] for i in firsts], axis=-1)
-        tall = np.concatenate([right[level - i] for i in firsts], axis=-2)
-        total += np.matmul(wide, tall)
-    return np.asarray(np.ldexp(total, left_scale + right_scale))
+class _Plan:
+    """Cuts a convolution into blocks; those of small convolutions are made once."""
+
+    def __init__(
+        self,
+        input_dims: tuple[int, ...],
+        filter_dims: tuple[int, ...],
+        convolution: ConvolutionSpec,
+        vector_length: int,
+        limits: Limits,
+    ) -> None:
+        all_filters, self.depth, *sizes = filter_dims
+        groups, terms = convolution.group_count, prod(filter_dims[1:])
+        self.per_group, self.vector_length = all_filters // groups, vector_length
+        # Several groups at a time where they are small, else a part of a group's filters.
+        many = max(1, min(groups, limits.terms // terms, limits.weights // (terms * self.per_group)))
+        room = min(limits.terms, limits.weights // min(terms, limits.terms)) // WHOLE_VECTORS * WHOLE_VECTORS
+        most = self.per_group if many > 1 else min(self.per_group, max(limits.filters, room))
+        _, _, *outputs = convolution.output_dims((input_dims[0], 0, *input_dims[1:]), filter_dims)
+        at_once = min(
+            limits.weights // min(self.per_group, limits.filters), limits.inputs // prod((*outputs, input_dims[0]))
+        )
+        longest = max(limits.terms, at_once)
+        planes, *taps = cuts((self.depth // vector_length, *sizes), vector_length, longest)
+        self.channels = [slice(part.start * vector_length, part.stop * vector_length) for part in planes]
+        per_position = FLOAT64_BYTES * many * max(min(terms, longest), most)
+        images, *positions = cuts((input_dims[0], *outputs), per_position, limits.block_bytes)
+        geometry = zip(input_dims[1:], convolution.padding, convolution.stride, convolution.dilation, strict=True)
+        # For each spatial dimension, range of output positions, range of filter positions.
+        axes = [
+            [[axis(*shape, (p.start, p.stop), (t.start, t.stop)) for t in taps[dim]] for p in positions[dim]]
+            for dim, shape in enumerate(geometry)
+        ]
+        blocks_of_input = len(images) * prod(len(positions) for positions in axes)
+        self.keeps = blocks_of_input > 1 and many * most * terms <= limits.kept_weights
+        self.options: list[list[Any]] = [ranges(groups, many), ranges(self.per_group, most), images, *axes]
+        self.count = prod(len(options) for options in self.options)
+        blocks_of_terms = len(self.channels) * prod(len(part) for part in taps)
+        self.kept = [self._block(number) for number in range(min(self.count, MOST_KEPT // blocks_of_terms))]
+
+    def __iter__(self) -> Iterator[_Block]:
+        return chain(self.kept, map(self._block, range(len(self.kept), self.count)))
+
+    def _block(self, number: int) -> _Block:
+        chosen = []
+        for options in reversed(self.options):
+            number, which = divmod(number, len(options))
+            chosen.append(options[which])
+        *axes, images, filters, groups = chosen
+        positions = [of_taps[0].positions for of_taps in reversed(axes)]
+        first, last = groups.start, groups.stop - 1
+        together = slice(first * self.per_group + filters.start, last * self.per_group + filters.stop)
+        terms = []
+        for chosen, channels in product(product(*reversed(axes)), self.channels):
+            of_input = slice(first * self.depth + channels.start, last * self.depth + channels.stop)
+            place = (channels, *(one.taps for one in chosen))
+            count = prod(part.stop - part.start for part in place)
+            how = gather(of_input, images, chosen, self.vector_length)
+            matrices = [(groups.stop - first, dim, -1) for dim in (filters.stop - filters.start, count)]
+            terms.append(_Terms((together, *place), how, *matrices))
+        dims = [part.stop - part.start for part in (together, images, *positions)]
+        return _Block((images, together, *positions), tuple(dims), self.keeps, terms)
 
 
-def _slices(values: Array, axis: int, bits: int) -> tuple[list[Array], Array] | None:
-    """(slices, exponents): values = sum of slices * 2**exponents, slice i a multiple of 2**(-bits * (i + 1)) of at most
-    2**(-bits * i). None where that takes too many."""
-    if not np.isfinite(values).all():
-        return None
-    exponents = np.frexp(np.abs(values).max(axis=axis, keepdims=True))[1]
-    smallest = np.frexp(np.where(values == 0, 1, values))[1]
-    reach = int(np.where(values == 0, 0, exponents - smallest).max(initial=0)) + DOUBLE_BITS
-    if reach > MOST_SLICES * bits:
-        return None
-    rest = np.ldexp(values, -exponents)
-    found: list[Array] = []
-    while rest.any():
-        rounder = 1.5 * 2.0 ** (DOUBLE_BITS - 1 - bits * (len(found) + 1))
-        part = (rest + rounder) - rounder
-        found.append(part)
-        rest = rest - part
-    return found or [rest], exponents
+def _by_matrix(
+    plan: _Plan, multiply: Callable[[Array, Array], Array], x: Array, read_filter: ReadFilter
+) -> Iterator[Part]:
+    weights = _Weights(read_filter)
+    for block in plan:
+        summed = partial(_summed, x, weights, block)
+        yield Part(block.place, summed(multiply), partial(summed, _product_of_sizes))
+
+
+class _Weights:
+    """The filter's weights as matrices (groups, filters, terms); those of the last filters stay converted."""
+
+    def __init__(self, read_filter: ReadFilter) -> None:
+        self.read_filter = read_filter
+        self.filters: slice | None = None
+        self.kept: list[Array] = []
+
+    def __call__(self, block: _Block, number: int) -> Array:
+        """Those of a block's block of terms."""
+        if not block.keeps:
+            return self._converted(block.terms[number])
+        if self.filters != block.place[1]:
+            self.kept.clear()  # before others take its place
+            self.filters, self.kept = block.place[1], [self._converted(terms) for terms in block.terms]
+        return self.kept[number]
+
+    def _converted(self, terms: _Terms) -> Array:
+        return self.read_filter(terms.weights, np.float64).reshape(terms.weights_dims)
+
+
+def _summed(x: Array, weights: _Weights, block: _Block, multiply: Callable[[Array, Array], Array]) -> Array:
+    """The products of all its blocks of terms, added: (images, filters, positions ...)."""
+    sums: Any = None
+    for number, (_, how, _, dims) in enumerate(block.terms):
+        products = multiply(weights(block, number), windows(local_input(x, how), how).reshape(dims))
+        sums = products if number == 0 else np.add(sums, products, out=sums)
+    summed: Array = sums.reshape(block.dims).swapaxes(0, 1)
+    return summed
+
+
+def _product_of_sizes(a: Array, b: Array) -> Array:
+    return np.matmul(np.abs(a), np.abs(b))

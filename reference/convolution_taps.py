@@ -8,8 +8,9 @@ other; what is computed across their ends is left out of the result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -17,60 +18,86 @@ from typing import Any
 import numpy as np
 from dualdnn.api.operations import ConvolutionSpec
 
-from .convolution_blocks import blocks, meeting
-from .view import Array
+from .convolution_blocks import Part, ReadFilter, blocks, meeting
+from .view import Array, Place
 
 BLOCK_BYTES = 2**20  # what the taps pass over again and again stays in the second-level cache
+FEWEST_INPUTS = 2**13  # with fewer, the matrix product takes fewer calls
 MOST_CHANNELS = 2  # with more, the matrix product is faster
 MOST_BORDER = 2**8  # a block of a large image may be this much larger by the inputs around it
 SMALLEST_BUFFER = 16  # elements: what NumPy allows
 
 
-def suits(w: Array, convolution: ConvolutionSpec) -> bool:
-    """One filter of few channels per group, whose taps are near each other."""
-    few = w.shape[0] == convolution.group_count and w.shape[1] <= MOST_CHANNELS
-    return few and prod(1 + beyond for beyond in _reach(w.shape, convolution)) <= MOST_BORDER
+def suits(input_dims: tuple[int, ...], filter_dims: tuple[int, ...], convolution: ConvolutionSpec) -> bool:
+    """Many inputs, one filter of few channels per group, whose taps are near each other."""
+    few = filter_dims[0] == convolution.group_count and filter_dims[1] <= MOST_CHANNELS
+    near = prod(1 + beyond for beyond in _reach(filter_dims, convolution)) <= MOST_BORDER
+    return few and near and prod(input_dims) >= FEWEST_INPUTS
 
 
-def convolve_by_taps(x: Array, w: Array, convolution: ConvolutionSpec, result: Array) -> None:
-    """Fills result (N, groups, spatial ...) with the cross-correlation of x (N, C, spatial ...) and w (groups, C / groups,
-    spatial ...). Products and sums are rounded to the type of x and w, which is that of result."""
-    groups, channels, *sizes = w.shape
+def convolve_by_taps(
+    filter_dims: tuple[int, ...],
+    convolution: ConvolutionSpec,
+    wide: type[np.floating[Any]],
+    x: Array,
+    read_filter: ReadFilter,
+) -> Iterator[Part]:
+    """The cross-correlation of x (N, C, spatial ...) and the filter (groups, C / groups, spatial ...), part by part.
+
+    Products and sums are rounded to ``wide``."""
+    groups, channels, *sizes = filter_dims
     inputs = x.reshape(x.shape[0], groups, channels, *x.shape[2:])
-    reach = _reach(w.shape, convolution)
+    reach = _reach(filter_dims, convolution)
     taps = [
         [divmod(tap * dilation, stride) for tap in range(size)]
         for size, dilation, stride in zip(sizes, convolution.dilation, convolution.stride, strict=True)
     ]
     phases = list(product(*(sorted({phase for _, phase in dimension}) for dimension in taps)))
-    outputs = result.shape[2:]
+    _, _, *outputs = convolution.output_dims(x.shape, filter_dims)
     whole = prod(size + beyond for size, beyond in zip(outputs, reach, strict=True))
     arrays = len(phases) * channels + 2  # the phases, the sums, the products of a tap
-    per_position = x.itemsize * arrays * whole // prod(outputs)
-    for images, members, *positions in blocks(result.shape, per_position, BLOCK_BYTES):
-        extents = [p.stop - p.start + beyond for p, beyond in zip(positions, reach, strict=True)]
-        steps = [prod(extents[dimension + 1 :]) for dimension in range(len(extents))]
-        furthest = sum(beyond * step for beyond, step in zip(reach, steps, strict=True))
-        block, filters = inputs[images, members], w[members]
-        shared = convolution, positions, extents, furthest
-        planes = {phase: _phase(block, phase, *shared) for phase in phases}
-        sums = np.empty((*block.shape[:2], prod(extents)), x.dtype)
-        products = np.empty_like(sums)
-        with _unbuffered():
-            for count, (channel, *tap) in enumerate(product(range(channels), *map(range, sizes))):
-                found = [dimension[t] for dimension, t in zip(taps, tap, strict=True)]
-                shift = sum(moved * step for (moved, _), step in zip(found, steps, strict=True))
-                plane = planes[tuple(phase for _, phase in found)]
-                shifted = plane[:, :, channel, shift : shift + prod(extents)]
-                of_all: Any = (slice(None), channel, *tap)
-                factor = filters[of_all][:, None]
-                if count == 0:
-                    np.multiply(shifted, factor, out=sums)
-                else:
-                    np.add(sums, np.multiply(shifted, factor, out=products), out=sums)
-        inside: Any = (slice(None), slice(None), *(slice(0, p.stop - p.start) for p in positions))
-        place: Any = (images, members, *positions)
-        result[place] = sums.reshape(*block.shape[:2], *extents)[inside]
+    per_position = np.dtype(wide).itemsize * arrays * whole // prod(outputs)
+    for place in blocks((x.shape[0], groups, *outputs), per_position, BLOCK_BYTES):
+        block = partial(_summed, inputs, read_filter, convolution, taps, phases, reach, place)
+        yield Part(place, block(wide, np.asarray), partial(block, np.float64, np.abs))
+
+
+def _summed(
+    inputs: Array,
+    read_filter: ReadFilter,
+    convolution: ConvolutionSpec,
+    taps: list[list[tuple[int, int]]],
+    phases: list[tuple[int, ...]],
+    reach: list[int],
+    place: Place,
+    wide: Any,
+    change: Callable[[Array], Array],
+) -> Array:
+    """The sums at a place of the output of the changed inputs and weights.
+
+    taps: of each dimension, how many positions further a tap meets the input, in which phase."""
+    images, members, *positions = place
+    extents = [p.stop - p.start + beyond for p, beyond in zip(positions, reach, strict=True)]
+    steps = [prod(extents[dimension + 1 :]) for dimension in range(len(extents))]
+    furthest = sum(beyond * step for beyond, step in zip(reach, steps, strict=True))
+    block, weights = inputs[images, members], change(read_filter((members,), wide))
+    planes = {phase: change(_phase(block, phase, convolution, positions, extents, furthest, wide)) for phase in phases}
+    sums = np.empty((*block.shape[:2], prod(extents)), wide)
+    products = np.empty_like(sums)
+    with _unbuffered():
+        for count, (channel, *tap) in enumerate(product(range(block.shape[2]), *map(range, weights.shape[2:]))):
+            found = [dimension[t] for dimension, t in zip(taps, tap, strict=True)]
+            shift = sum(moved * step for (moved, _), step in zip(found, steps, strict=True))
+            plane = planes[tuple(phase for _, phase in found)]
+            shifted = plane[:, :, channel, shift : shift + prod(extents)]
+            of_all: Any = (slice(None), channel, *tap)
+            factor = weights[of_all][:, None]
+            if count == 0:
+                np.multiply(shifted, factor, out=sums)
+            else:
+                np.add(sums, np.multiply(shifted, factor, out=products), out=sums)
+    inside: Any = (slice(None), slice(None), *(slice(0, p.stop - p.start) for p in positions))
+    return sums.reshape(*block.shape[:2], *extents)[inside]
 
 
 def _reach(filter_dims: tuple[int, ...], convolution: ConvolutionSpec) -> list[int]:
@@ -88,9 +115,10 @@ def _phase(
     positions: list[slice],
     extents: list[int],
     furthest: int,
+    wide: Any,
 ) -> Array:
     """The inputs at position * stride - padding + phase, zeros outside: (N, groups, C, extents as one and ``furthest``)."""
-    plane = np.zeros((*block.shape[:3], prod(extents) + furthest), block.dtype)
+    plane = np.zeros((*block.shape[:3], prod(extents) + furthest), wide)
     image = plane[..., : prod(extents)].reshape(*block.shape[:3], *extents)  # a view
     ranges = [
         meeting(offset - padding, stride, size, slice(p.start, p.start + extent))

@@ -3,42 +3,53 @@
 An implementation gets the operation and its inputs as plain arrays in wide arithmetic and returns an ``Exact`` result
 per output: the value before blending and how far a correct implementation in the operation's compute type may be from
 it. The backend stores the value, the judge (see ``judge.py``) uses the bound.
+
+The arithmetic is ``view.wide_type``, wider than the compute type: float64, and the machine's widest float for double data.
+The judge always has it. An implementation in parts, whose sums of products are BLAS's, works in float64 for the backend,
+whatever the data. It reads its inputs itself and yields its only output part by part, so that its memory does not grow
+with the tensors; what does not depend on the memory it prepares once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import DOUBLE
 
-from .view import Array, read, wide_type, write
+from .view import WHOLE, Array, Place, read, wide_type, write
 
 Number = float | int
+Wide = type[np.floating[Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Exact:
     """A result in wide arithmetic and the error that arithmetic in the compute type may add to it.
 
     value: the result before alpha and beta.
     magnitude: the sum of the absolute values of all terms that enter it (the operation on absolute values), or a
         function that computes it: only the judge needs it.
-    roundings: how many roundings of the compute type each of these terms may go through.
+    roundings: how many roundings of the compute type each of these terms may go through, or a function that says it.
     raw: the output is written as it is (indices), not blended.
     """
 
     value: Array
     magnitude: Array | Callable[[], Array]
-    roundings: Array | Number | Callable[[], Array] = 0
+    roundings: Array | Number | Callable[[], Array | Number] = 0
     raw: bool = False
 
 
 Implementation = Callable[..., Exact | dict[str, Exact]]
+# The operation's memory -> what each part of the output is; together the parts are the output.
+InParts = Callable[[Mapping[str, Array]], Iterator[tuple[Place, Exact]]]
+ImplementationInParts = Callable[[Any, Wide], InParts]
 _IMPLEMENTATIONS: dict[type[Operation], Implementation] = {}
+_IN_PARTS: dict[type[Operation], ImplementationInParts] = {}
 
 
 def implements(operation_type: type[Operation]) -> Callable[[Implementation], Implementation]:
@@ -51,38 +62,91 @@ def implements(operation_type: type[Operation]) -> Callable[[Implementation], Im
     return register
 
 
+def implements_in_parts(
+    operation_type: type[Operation],
+) -> Callable[[ImplementationInParts], ImplementationInParts]:
+    """Register the reference of an operation of one output: a function of (operation, the arithmetic)."""
+
+    def register(implementation: ImplementationInParts) -> ImplementationInParts:
+        _IN_PARTS[operation_type] = implementation
+        return implementation
+
+    return register
+
+
 def implemented() -> tuple[type[Operation], ...]:
-    return tuple(_IMPLEMENTATIONS)
+    return (*_IMPLEMENTATIONS, *_IN_PARTS)
+
+
+@lru_cache(maxsize=1024)
+def _prepared(operation: Operation, wide: Wide) -> InParts | None:
+    in_parts = _IN_PARTS.get(type(operation))
+    return in_parts(operation, wide) if in_parts else None
+
+
+def results(operation: Operation, memory: Mapping[str, Array], wide: Wide) -> Iterator[tuple[str, Place, Exact]]:
+    """(output, place in it, what it is there), from the bytes of the operation's inputs.
+
+    The consumer ignores floating-point errors: an operand that does not count, as beta or alpha2 is 0, may hold anything.
+    """
+    in_parts = _prepared(operation, wide)  # type: ignore[arg-type]  # types are hashable
+    if in_parts:
+        for place, exact in in_parts(memory):
+            yield operation.outputs[0], place, exact
+        return
+    inputs = [read(operation.tensor(name), memory[name], wide) for name in operation.inputs]
+    found = _IMPLEMENTATIONS[type(operation)](operation, *inputs)
+    for name, exact in (found if isinstance(found, dict) else {operation.outputs[0]: found}).items():
+        yield name, WHOLE, exact
 
 
 def evaluate(operation: Operation, memory: Mapping[str, Array]) -> dict[str, Exact]:
-    """The exact results of every output, from the bytes of the operation's inputs."""
-    wide = wide_type(operation.compute_type)
-    with np.errstate(all="ignore"):  # an operand that does not count, as beta or alpha2 is 0, may hold anything
-        inputs = [read(operation.tensor(name), memory[name], wide) for name in operation.inputs]
-        results = _IMPLEMENTATIONS[type(operation)](operation, *inputs)
-    return results if isinstance(results, dict) else {operation.outputs[0]: results}
+    """The exact results of every output as a whole, in the judge's arithmetic."""
+    with np.errstate(all="ignore"):
+        found: dict[str, list[tuple[Place, Exact]]] = {}
+        for name, place, exact in results(operation, memory, wide_type(operation.compute_type)):
+            found.setdefault(name, []).append((place, exact))
+        return {name: _joined(operation, name, parts) for name, parts in found.items()}
 
 
-def blended(operation: Operation, name: str, exact: Exact, memory: Mapping[str, Array]) -> Array:
+def _joined(operation: Operation, name: str, parts: list[tuple[Place, Exact]]) -> Exact:
+    """One result of the parts of one output."""
+    where, first = parts[0]
+    if where == WHOLE:
+        return first
+    dims = operation.tensor(name).dims
+
+    def whole(attribute: Callable[[Exact], Array]) -> Array:
+        joined = np.empty(dims, first.value.dtype)
+        for place, exact in parts:
+            joined[place] = attribute(exact)
+        return joined
+
+    return Exact(whole(lambda exact: exact.value), lambda: whole(magnitude_of), first.roundings)
+
+
+def blended(
+    operation: Operation, name: str, exact: Exact, memory: Mapping[str, Array], wide: Wide, place: Place = WHOLE
+) -> Array:
     """alpha * result + beta * prior output; beta == 0 does not read the prior output."""
     alpha, beta = operation.blend
     value = exact.value if alpha == 1 else alpha * exact.value
     if beta != 0:
-        value = value + beta * read(operation.tensor(name), memory[name], wide_type(operation.compute_type))
+        value = value + beta * read(operation.tensor(name), memory[name], wide, place)
     return value
 
 
 def run(operation: Operation, memory: Mapping[str, Array]) -> None:
     """Compute the operation on ``memory``: operand name -> its bytes."""
-    results = evaluate(operation, memory)
-    for name, exact in results.items():
-        if exact.raw:
-            memory[name][: exact.value.nbytes] = np.frombuffer(exact.value.tobytes(), np.uint8)
-            continue
-        with np.errstate(all="ignore"):
-            values = blended(operation, name, exact, memory)
-        write(operation.tensor(name), memory[name], np.broadcast_to(values, operation.tensor(name).dims))
+    wide = np.float64 if type(operation) in _IN_PARTS else wide_type(operation.compute_type)
+    with np.errstate(all="ignore"):
+        for name, place, exact in results(operation, memory, wide):
+            if exact.raw:
+                memory[name][: exact.value.nbytes] = np.frombuffer(exact.value.tobytes(), np.uint8)
+                continue
+            spec = operation.tensor(name)
+            values = blended(operation, name, exact, memory, wide, place)
+            write(spec, memory[name], values if place else np.broadcast_to(values, spec.dims), place)
 
 
 def in_compute_type(operation: Operation, value: float) -> float:

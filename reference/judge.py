@@ -14,8 +14,8 @@ from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
-from .engine import Exact, blended, evaluate, magnitude_of, roundings_of
-from .view import NUMPY_TYPES, Array, read, rounded, stored, strided, wide_type
+from .engine import Exact, blended, magnitude_of, results, roundings_of
+from .view import NUMPY_TYPES, WHOLE, Array, Place, read, rounded, stored, strided, wide_type
 
 # (unit roundoff, smallest normal number, largest finite number)
 PRECISION = {
@@ -24,6 +24,7 @@ PRECISION = {
     FLOAT: (2.0**-24, 2.0**-126, float(np.finfo(np.float32).max)),
     DOUBLE: (2.0**-53, 2.0**-1022, float(np.finfo(np.float64).max)),
 }
+COMPARED_BYTES = 2**24
 BLEND_ROUNDINGS = 3  # alpha * result, beta * prior, their sum
 
 
@@ -36,6 +37,7 @@ class Disagreement:
     got: float
     exact: float
     bound: float
+    ratio: float  # of its error to what is allowed; infinite where no number was due, or none came
 
     def __str__(self) -> str:
         return f"{self.output}{list(self.index)} is {self.got!r}, exact {self.exact!r}, allowed error {self.bound:.3g}"
@@ -76,23 +78,27 @@ def judge(operation: Operation, before: Mapping[str, Array], after: Mapping[str,
     Operands that share memory are the same array.
     """
     verdict = Verdict(stray=_stray_writes(operation, before, after))
-    for name, exact in evaluate(operation, before).items():
-        if exact.raw:
-            _judge_raw(name, exact, after[name], verdict)
-        else:
-            _judge_output(operation, name, exact, before, after[name], verdict)
+    with np.errstate(all="ignore"):
+        for name, place, exact in results(operation, before, wide_type(operation.compute_type)):
+            if exact.raw:
+                _judge_raw(name, exact, after[name], verdict)
+            else:
+                _judge_output(operation, name, place, exact, before, after[name], verdict)
     return verdict
 
 
-def bounds(operation: Operation, name: str, exact: Exact, before: Mapping[str, Array]) -> tuple[Array, Array]:
-    """(exact blended values, allowed absolute error before rounding into the output type)."""
+def bounds(
+    operation: Operation, name: str, exact: Exact, before: Mapping[str, Array], place: Place = WHOLE
+) -> tuple[Array, Array]:
+    """(exact blended values, allowed absolute error before rounding into the output type) at a place of the output."""
     with np.errstate(all="ignore"):
         spec = operation.tensor(name)
+        dims = exact.value.shape if place else spec.dims
         unit, smallest, largest = PRECISION[operation.compute_type]
         alpha, beta = operation.blend
         wide = wide_type(operation.compute_type)
-        value = np.broadcast_to(blended(operation, name, exact, before), spec.dims)
-        terms = np.broadcast_to(np.asarray(magnitude_of(exact), dtype=wide), spec.dims)
+        value = np.broadcast_to(blended(operation, name, exact, before, wide, place), dims)
+        terms = np.broadcast_to(np.asarray(magnitude_of(exact), dtype=wide), dims)
         roundings = np.asarray(roundings_of(exact), dtype=wide)
         scaled = abs(alpha) * terms
         bound = unit * roundings * scaled * (1 + roundings * unit) + smallest * (1 + abs(alpha))
@@ -107,33 +113,45 @@ def bounds(operation: Operation, name: str, exact: Exact, before: Mapping[str, A
 
 
 def _judge_output(
-    operation: Operation, name: str, exact: Exact, before: Mapping[str, Array], memory: Array, verdict: Verdict
+    operation: Operation,
+    name: str,
+    place: Place,
+    exact: Exact,
+    before: Mapping[str, Array],
+    memory: Array,
+    verdict: Verdict,
 ) -> None:
     spec = operation.tensor(name)
-    value, bound = bounds(operation, name, exact, before)
-    got = stored(spec, memory)
-    with np.errstate(all="ignore"):
-        number = got.astype(value.dtype)
-        undetermined = np.isinf(bound)
-        lowest = rounded(value - bound, spec.scalar_type).astype(value.dtype)
-        highest = rounded(value + bound, spec.scalar_type).astype(value.dtype)
-        right = ((lowest <= number) & (number <= highest)) | (np.isnan(value) & np.isnan(number)) | undetermined
-        if np.dtype(NUMPY_TYPES[spec.scalar_type]).kind in "iu":
-            right |= np.isnan(value)
-        allowed = bound + _half_step(value, spec.scalar_type)
-        ratio = np.abs(number - _saturated(value, spec.scalar_type)) / allowed
-        ratio = np.where(np.isfinite(ratio) & ~undetermined, np.where(right, np.minimum(ratio, 1.0), ratio), 0.0)
+    value, bound = bounds(operation, name, exact, before, place)
+    number = stored(spec, memory, place).astype(value.dtype)
+    undetermined = np.isinf(bound)
+    lowest = rounded(value - bound, spec.scalar_type).astype(value.dtype)
+    highest = rounded(value + bound, spec.scalar_type).astype(value.dtype)
+    right = ((lowest <= number) & (number <= highest)) | (np.isnan(value) & np.isnan(number)) | undetermined
+    if np.dtype(NUMPY_TYPES[spec.scalar_type]).kind in "iu":
+        right |= np.isnan(value)
+    allowed = bound + _half_step(value, spec.scalar_type)
+    ratio = np.abs(number - _saturated(value, spec.scalar_type)) / allowed
+    ratio = np.where(np.isfinite(ratio) & ~undetermined, np.where(right, np.minimum(ratio, 1.0), ratio), 0.0)
     verdict.checked += value.size
     verdict.informative += int(np.count_nonzero((value != 0) & ~undetermined))
     verdict.error_ratio = max(verdict.error_ratio, float(ratio.max(initial=0.0)))
     if right.all():
         return
     verdict.wrong += int(np.count_nonzero(~right))
-    with np.errstate(all="ignore"):
-        flat = np.where(right, -1.0, np.where(np.isfinite(number - value), ratio, np.inf)).ravel()
-    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(flat)), spec.dims))
-    if verdict.worst is None:
-        verdict.worst = Disagreement(name, index, float(number[index]), float(value[index]), float(allowed[index]))
+    worst = np.where(right, -1.0, np.where(np.isfinite(number - value), ratio, np.inf))
+    at = np.unravel_index(int(np.argmax(worst)), worst.shape)
+    starts = (part.start for part in place) if place else (0,) * worst.ndim
+    index = tuple(int(i) + start for i, start in zip(at, starts, strict=True))
+    values = (float(values[at]) for values in (number, value, allowed, worst))
+    _note(verdict, Disagreement(name, index, *values))
+
+
+def _note(verdict: Verdict, found: Disagreement) -> None:
+    """Keep the worst element of the first output that has a wrong one."""
+    known = verdict.worst
+    if known is None or (known.output == found.output and known.ratio < found.ratio):
+        verdict.worst = found
 
 
 def _judge_raw(name: str, exact: Exact, memory: Array, verdict: Verdict) -> None:
@@ -145,8 +163,7 @@ def _judge_raw(name: str, exact: Exact, memory: Array, verdict: Verdict) -> None
         return
     verdict.wrong += int(np.count_nonzero(~right))
     index = tuple(int(i) for i in np.argwhere(~right)[0])
-    if verdict.worst is None:
-        verdict.worst = Disagreement(name, index, float(got[index]), float(exact.value[index]), 0.0)
+    _note(verdict, Disagreement(name, index, float(got[index]), float(exact.value[index]), 0.0, np.inf))
 
 
 def _half_step(value: Array, data_type: cudnnDataType_t) -> Array:
@@ -178,9 +195,11 @@ def _stray_writes(operation: Operation, before: Mapping[str, Array], after: Mapp
     found = []
     for name, now in after.items():
         written = [other for other in operation.outputs if other in after and after[other] is now]
-        if name in operation.raw:
+        if name in operation.raw or (not written and _same(before[name], now)):
             continue
         size = operation.nbytes(name)
+        if any(other not in operation.raw and _fills(operation.tensor(other), size) for other in written):
+            continue
         changed = before[name][:size] != now[:size]
         for other in written:
             if other not in operation.raw:
@@ -193,3 +212,14 @@ def _stray_writes(operation: Operation, before: Mapping[str, Array], after: Mapp
                 f"{name}: {np.count_nonzero(changed)} bytes {where} changed, the first at {np.argmax(changed)}"
             )
     return found
+
+
+def _fills(spec: TensorSpec, size: int) -> bool:
+    """Whether ``size`` bytes lie in the tensor's elements, no gap among them."""
+    return spec.is_packed and spec.nbytes >= size
+
+
+def _same(before: Array, now: Array) -> bool:
+    """Compared part by part, which takes little memory."""
+    parts = (slice(start, start + COMPARED_BYTES) for start in range(0, len(now), COMPARED_BYTES))
+    return all(np.array_equal(before[part], now[part]) for part in parts)

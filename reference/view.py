@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +13,8 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, IN
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Place = tuple[slice, ...]  # a part of a tensor: slices of (N, C, spatial ...)
+WHOLE: Place = ()
 
 NUMPY_TYPES: dict[cudnnDataType_t, np.dtype[Any]] = {
     FLOAT: np.dtype(np.float32),
@@ -31,27 +34,45 @@ def wide_type(data_type: cudnnDataType_t) -> type[np.floating[Any]]:
 
 def strided(spec: TensorSpec, memory: Array) -> Array:
     """The tensor's elements inside ``memory`` (bytes): a view with the dimensions of ``spec.scalar_layout()``."""
+    dims, dtype, bytes_apart = _layout(spec)
+    return np.ndarray(dims, dtype, memory, 0, bytes_apart)
+
+
+@lru_cache(maxsize=4096)
+def _layout(spec: TensorSpec) -> tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]:
     dtype = NUMPY_TYPES[spec.scalar_type]
     dims, strides = spec.scalar_layout()
-    elements = np.frombuffer(memory, dtype=dtype, count=spec.nbytes // dtype.itemsize)
-    bytes_apart = tuple(stride * dtype.itemsize for stride in strides)
-    return np.lib.stride_tricks.as_strided(elements, dims, bytes_apart, writeable=elements.flags.writeable)
+    return dims, dtype, tuple(stride * dtype.itemsize for stride in strides)
 
 
-def stored(spec: TensorSpec, memory: Array) -> Array:
-    """The tensor as an array of its dimensions in its own data type (a view where the tensor is not vectorised)."""
-    return strided(spec, memory).reshape(spec.dims)
+def stored(spec: TensorSpec, memory: Array, place: Place = WHOLE) -> Array:
+    """The tensor, or a part, as an array of its dimensions in its own data type (a view where it is not vectorised)."""
+    elements = strided(spec, memory)[_among_vectors(spec, place)]
+    if spec.vector_length == 1:
+        return elements
+    images, planes, length, *spatial = elements.shape
+    return elements.reshape(images, planes * length, *spatial)
 
 
-def read(spec: TensorSpec, memory: Array, wide: type[np.floating[Any]] | None = None) -> Array:
-    """The tensor's values in the reference's arithmetic."""
-    return stored(spec, memory).astype(wide or wide_type(spec.data_type))
+def read(spec: TensorSpec, memory: Array, wide: type[np.floating[Any]] | None = None, place: Place = WHOLE) -> Array:
+    """The values of the tensor, or of a part, in the reference's arithmetic."""
+    return stored(spec, memory, place).astype(wide or wide_type(spec.data_type))
 
 
-def write(spec: TensorSpec, memory: Array, values: Array) -> None:
-    """Round ``values`` once into the tensor's data type and store them; gaps keep their bytes."""
-    target = strided(spec, memory)
-    target[...] = rounded(values, spec.scalar_type).reshape(target.shape)
+def write(spec: TensorSpec, memory: Array, values: Array, place: Place = WHOLE) -> None:
+    """Round ``values`` once into the tensor's data type and store them at ``place``; gaps keep their bytes."""
+    target = strided(spec, memory)[_among_vectors(spec, place)]
+    narrow = values if _numpy_rounds_once(values, spec.scalar_type) else rounded(values, spec.scalar_type)
+    target[...] = narrow.reshape(target.shape)
+
+
+def _among_vectors(spec: TensorSpec, place: Place) -> Place:
+    """The place in ``spec.scalar_layout()``: a part of a vectorised tensor begins and ends between vectors."""
+    if spec.vector_length == 1 or place == WHOLE:
+        return place
+    images, channels, *spatial = place
+    planes = slice(channels.start // spec.vector_length, channels.stop // spec.vector_length)
+    return (images, planes, slice(None), *spatial)
 
 
 def rounded(values: Array, data_type: cudnnDataType_t) -> Array:
@@ -61,9 +82,12 @@ def rounded(values: Array, data_type: cudnnDataType_t) -> Array:
         limits = np.iinfo(dtype)
         return np.clip(np.rint(np.nan_to_num(values, nan=0.0)), limits.min, limits.max).astype(dtype)
     with np.errstate(over="ignore", invalid="ignore"):
-        if data_type in (HALF, BFLOAT16):
-            return _once(values, np.float32).astype(dtype)
-        return values.astype(dtype)
+        return (values if _numpy_rounds_once(values, data_type) else _once(values, np.float32)).astype(dtype)
+
+
+def _numpy_rounds_once(values: Array, data_type: cudnnDataType_t) -> bool:
+    """Whether NumPy's conversion into the data type is right; others go by way of float64 or float32."""
+    return data_type in (FLOAT, DOUBLE) or (data_type == HALF and values.dtype == np.float64)
 
 
 def _once(values: Array, dtype: type[np.float32]) -> Array:

@@ -3,9 +3,8 @@
     pip install torch    # only for this
     python reports/reference_speed.py --threads 1
 
-`reference` is the whole operation on FLOAT data: read into float64, computed there, rounded, stored. `convolve` is its sum of
-products alone, which PyTorch does in float64 (`torch64`) and in float32 (`torch32`). Best of several runs, taken in turns.
-DOUBLE data is computed in extended precision, which is no part of this.
+FLOAT, HALF and DOUBLE: the whole operation on data of that type (read, computed in float64, blended, rounded, stored).
+PyTorch's convolution of float64 and of float32 tensors. Best of several runs, taken in turns.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import NamedTuple
 
-SECONDS = 1.5  # of all runs of a shape
+SECONDS = 2.0  # of all runs of a shape
+TYPES = ("FLOAT", "HALF", "DOUBLE")
 
 
 class Shape(NamedTuple):
@@ -46,7 +46,10 @@ SHAPES = (
     Shape("depthwise 5x5, 14x14", (8, 512, 14, 14), (512, 1, 5, 5), 2, groups=512),
     Shape("depthwise 3x3, 2 filters each", (8, 128, 28, 28), (256, 1, 3, 3), 1, groups=128),
     Shape("3-D 3x3x3", (2, 16, 16, 28, 28), (32, 16, 3, 3, 3), 1),
-    Shape("one small image 3x3", (1, 16, 8, 8), (32, 16, 3, 3), 1),
+    Shape("3x3 of many weights, one image of 7x7", (1, 2048, 7, 7), (512, 2048, 3, 3), 1),
+    Shape("one image of 16 x 8x8, 3x3", (1, 16, 8, 8), (32, 16, 3, 3), 1),
+    Shape("one image of 8 x 6x6, 3x3", (1, 8, 6, 6), (8, 8, 3, 3), 1),
+    Shape("one image of 16 x 8x8, depthwise 3x3", (1, 16, 8, 8), (16, 1, 3, 3), 1, groups=16),
 )
 
 
@@ -61,54 +64,66 @@ def main() -> None:
 
     torch.set_num_threads(chosen.threads)
     print(f"PyTorch {torch.__version__}, {chosen.threads} threads; milliseconds")
-    print("| shape | reference | convolve | torch64 | torch32 | convolve / torch64 | reference / torch64 |")
-    print("|---|---|---|---|---|---|---|")
+    print("| shape | " + " | ".join((*TYPES, "torch64", "torch32", *(f"{name} / torch64" for name in TYPES))) + " |")
+    print("|---" * (3 + 2 * len(TYPES)) + "|")
     for shape in SHAPES:
         if chosen.k in shape.name:
-            whole, inner, double, single = (1000 * seconds for seconds in measured(shape))
-            ratios = f"{inner / double:.2f} | {whole / double:.2f}"
-            print(f"| {shape.name} | {whole:.2f} | {inner:.2f} | {double:.2f} | {single:.2f} | {ratios} |", flush=True)
+            seconds = measured(shape)
+            times = [f"{1000 * value:.{2 if value > 1e-3 else 3}f}" for value in seconds]
+            ratios = [f"{value / seconds[len(TYPES)]:.2f}" for value in seconds[: len(TYPES)]]
+            print(f"| {' | '.join((shape.name, *times, *ratios))} |", flush=True)
 
 
 def measured(shape: Shape) -> list[float]:
-    """Seconds of the reference's operation, of its sum of products, of PyTorch in float64 and in float32."""
+    """Seconds of the reference's operation on every type of data, of PyTorch in float64 and in float32."""
     import numpy as np
     import torch
     from dualdnn.api.enumerations import (
         cudnnConvolutionFwdAlgo_t,
         cudnnConvolutionMode_t,
+        cudnnDataType_t,
         cudnnMathType_t,
         cudnnReorderType_t,
     )
     from dualdnn.api.operations import ConvolutionForward, ConvolutionSpec, FilterSpec, TensorSpec
-    from dualdnn.api.operations.specs import FLOAT, NCHW
+    from dualdnn.api.operations.specs import DOUBLE, FLOAT, NCHW
     from dualdnn.reference import run
-    from dualdnn.reference.convolution_product import convolve
+    from dualdnn.reference.view import NUMPY_TYPES, stored
 
     rank = len(shape.x) - 2
-    geometry = [(value,) * rank for value in (shape.padding, shape.stride, shape.dilation)]
-    convolution = ConvolutionSpec(
-        cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, FLOAT, *geometry, shape.groups,
-        cudnnMathType_t.CUDNN_DEFAULT_MATH, cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
-    )  # fmt: skip
-    y_dims = convolution.output_dims(shape.x, shape.w)
-    operation = ConvolutionForward(
-        convolution, cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, 0, 1.0, 0.0,
-        TensorSpec.packed(FLOAT, shape.x), FilterSpec(FLOAT, NCHW, shape.w), TensorSpec.packed(FLOAT, y_dims),
-    )  # fmt: skip
     random = np.random.default_rng(0)
-    x, w = (random.standard_normal(dims, np.float32) for dims in (shape.x, shape.w))
-    memory = {"x": x.view(np.uint8).ravel(), "w": w.view(np.uint8).ravel(), "y": np.empty(operation.y.nbytes, np.uint8)}
-    wide = x.astype(np.float64), w.astype(np.float64)
+    x, w = (random.standard_normal(dims) for dims in (shape.x, shape.w))
     function = (torch.nn.functional.conv2d, torch.nn.functional.conv3d)[rank - 2]
     options = {name: getattr(shape, name) for name in ("padding", "stride", "dilation", "groups")}
-    tensors = [[torch.from_numpy(a) for a in pair] for pair in (wide, (x, w))]
 
-    def by_torch(pair: list[torch.Tensor]) -> Callable[[], torch.Tensor]:
-        return lambda: function(pair[0], pair[1], **options)
+    def by_torch(dtype: torch.dtype) -> Callable[[], torch.Tensor]:
+        tensors = [torch.from_numpy(values).to(dtype) for values in (x, w)]
+        return lambda: function(*tensors, **options)
 
-    ways = [lambda: run(operation, memory), lambda: convolve(*wide, convolution), *map(by_torch, tensors)]
-    np.testing.assert_allclose(convolve(*wide, convolution), ways[2]().numpy(), rtol=0, atol=1e-10)
+    def by_reference(data_type: cudnnDataType_t) -> Callable[[], None]:
+        geometry = [(value,) * rank for value in (shape.padding, shape.stride, shape.dilation)]
+        convolution = ConvolutionSpec(
+            cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, DOUBLE if data_type == DOUBLE else FLOAT, *geometry,
+            shape.groups, cudnnMathType_t.CUDNN_DEFAULT_MATH, cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
+        )  # fmt: skip
+        operation = ConvolutionForward(
+            convolution, cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, 0, 1.0, 0.0,
+            TensorSpec.packed(data_type, shape.x), FilterSpec(data_type, NCHW, shape.w),
+            TensorSpec.packed(data_type, convolution.output_dims(shape.x, shape.w)),
+        )  # fmt: skip
+        dtype = NUMPY_TYPES[data_type]
+        memory = {name: values.astype(dtype).view(np.uint8).ravel() for name, values in (("x", x), ("w", w))}
+        memory["y"] = np.empty(operation.y.nbytes, np.uint8)
+        run(operation, memory)
+        exact = by_torch(torch.float64)().numpy()
+        error = 2e-2 if dtype.itemsize == 2 else np.finfo(dtype).eps
+        np.testing.assert_allclose(
+            stored(operation.y, memory["y"]), exact, rtol=0, atol=error * 8 * np.abs(exact).max()
+        )
+        return lambda: run(operation, memory)
+
+    ways = [by_reference(cudnnDataType_t[f"CUDNN_DATA_{name}"]) for name in TYPES]
+    ways += [by_torch(torch.float64), by_torch(torch.float32)]
     best = [float("inf")] * len(ways)
     end = perf_counter() + SECONDS
     while perf_counter() < end:

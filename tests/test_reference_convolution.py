@@ -27,10 +27,19 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NCHW_VECT_C, INT8x32
-from dualdnn.reference import convolution, convolution_bounds, convolution_product, convolution_taps, run
+from dualdnn.reference import (
+    convolution,
+    convolution_bounds,
+    convolution_product,
+    convolution_taps,
+    engine,
+    precise_product,
+    run,
+)
 from dualdnn.reference.convolution_blocks import blocks
-from dualdnn.reference.engine import evaluate
-from dualdnn.reference.judge import bounds
+from dualdnn.reference.engine import evaluate, magnitude_of
+from dualdnn.reference.judge import bounds, judge
+from dualdnn.reference.view import stored, write
 
 CORRELATION, CONVOLUTION = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, cudnnConvolutionMode_t.CUDNN_CONVOLUTION
 REORDER, COPY = cudnnReorderType_t
@@ -64,6 +73,14 @@ def by_loops(x, w, c):
     return result
 
 
+@pytest.fixture(autouse=True)
+def nothing_prepared():
+    """Tests change what preparations depend on."""
+    engine._prepared.cache_clear()
+    yield
+    engine._prepared.cache_clear()
+
+
 PROBLEMS = {
     "plain": ((2, 3, 5, 4), (4, 3, 3, 2), spec((1, 0))),
     "everything": ((2, 4, 6, 5), (6, 2, 3, 2), spec((3, 2), (2, 3), (2, 1), 2, CONVOLUTION)),
@@ -88,24 +105,49 @@ PROBLEMS = {
 }
 
 
-@pytest.mark.parametrize("block_bytes", [1, 500, 2**25])
+LIMITS = {
+    "as they are": convolution_product.LIMITS,
+    "one position": convolution_product.Limits(block_bytes=1),
+    "some positions": convolution_product.Limits(block_bytes=500),
+    "some terms": convolution_product.Limits(block_bytes=500, terms=5, inputs=1),
+    "more terms for few positions": convolution_product.Limits(terms=1, inputs=200),
+    "one term, one filter": convolution_product.Limits(
+        block_bytes=500, terms=1, weights=1, filters=1, inputs=1, kept_weights=0
+    ),
+    "two filters": convolution_product.Limits(weights=1, filters=2),
+}
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize("taps", [False, True])
 @pytest.mark.parametrize("problem", PROBLEMS)
-def test_formula(monkeypatch, problem, block_bytes):
-    """In blocks of every size: a block never changes the result."""
-    for ways in (convolution_product, convolution_taps):
-        monkeypatch.setattr(ways, "BLOCK_BYTES", block_bytes)
+def test_formula(monkeypatch, problem, taps, limits):
+    """In blocks of every size, both ways: a block never changes the result."""
+    monkeypatch.setattr(convolution_taps, "FEWEST_INPUTS", 0 if taps else 2**30)
+    monkeypatch.setattr(convolution_taps, "BLOCK_BYTES", LIMITS[limits].block_bytes)
+    monkeypatch.setattr(convolution_product, "LIMITS", LIMITS[limits])
     x_dims, w_dims, c = PROBLEMS[problem]
     random = np.random.default_rng(1)
     x, w = (random.integers(-9, 10, dims).astype(np.float64) for dims in (x_dims, w_dims))
-    got = convolution_product.convolve(x, convolution.applied(w, c), c)
-    assert np.array_equal(got, by_loops(x, w, c).astype(np.float64))
+    flipped = convolution.applied(w, c)
+    expected = by_loops(x, w, c)
+    assert np.array_equal(convolution_product.convolve(x, flipped, c), expected.astype(np.float64))
+    assert np.array_equal(
+        convolution_product.convolve(x, flipped.astype(np.longdouble), c), expected.astype(np.float64)
+    )
+    sizes = by_loops(abs(x), abs(w), c).astype(np.float64)
+    parts = convolution_product.in_parts(x.shape, w.shape, c, 1, np.float64)
+    for part in list(parts(x, lambda place, _: flipped[place])):  # a part may be asked when others have been computed
+        assert np.array_equal(part.sizes(), sizes[part.place])
 
 
 def test_one_filter_per_group_goes_tap_by_tap():
-    """The problems above take both ways."""
-    taken = {name for name, (_, w_dims, c) in PROBLEMS.items() if convolution_taps.suits(np.empty(w_dims), c)}
+    """The problems above take both ways, if they have inputs enough."""
+    many = (convolution_taps.FEWEST_INPUTS, 1)
+    taken = {name for name, (_, w_dims, c) in PROBLEMS.items() if convolution_taps.suits(many, w_dims, c)}
     one_each = {name for name in PROBLEMS if name.startswith("one filter")}
     assert taken == one_each - {"one filter per group, taps far apart"} | {"one element", "only padding"}
+    assert not any(convolution_taps.suits(*problem) for problem in PROBLEMS.values())
 
 
 def test_values_that_are_not_finite_spread_alike_both_ways(monkeypatch):
@@ -114,9 +156,9 @@ def test_values_that_are_not_finite_spread_alike_both_ways(monkeypatch):
     x, w, c = random.standard_normal((2, 4, 7, 6)), random.standard_normal((4, 1, 3, 3)), spec((2, 1), (2, 1), groups=4)
     x[0, 1, 3, 3], x[1, 2, 0, 0], w[3, 0, 0, 1] = np.nan, np.inf, -np.inf
     with np.errstate(invalid="ignore"):
-        by_taps = convolution_product.convolve(x, w, c)
-        monkeypatch.setattr(convolution_product, "suits", lambda *_: False)
         by_matrix = convolution_product.convolve(x, w, c)
+        monkeypatch.setattr(convolution_taps, "FEWEST_INPUTS", 0)
+        by_taps = convolution_product.convolve(x, w, c)
     np.testing.assert_allclose(by_taps, by_matrix, rtol=0, atol=1e-14)
     assert np.isnan(by_taps).any() and np.isinf(by_taps).any() and np.isfinite(by_taps).any()
 
@@ -127,7 +169,8 @@ def test_taps_take_little_memory(images, size):
     x, w, c = np.ones((images, 4, size, size)), np.ones((4, 1, 5, 5)), spec((2, 2), dilation=(2, 2), groups=4)
     result, buffer = np.empty((images, 4, size - 4, size - 4)), np.setbufsize(4096)
     tracemalloc.start()
-    convolution_taps.convolve_by_taps(x, w, c, result)
+    for place, sums, _ in convolution_taps.convolve_by_taps(w.shape, c, np.float64, x, lambda place, _: w[place]):
+        result[place] = sums
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert np.setbufsize(buffer) == 4096
@@ -140,14 +183,15 @@ def test_taps_take_little_memory(images, size):
 @pytest.mark.parametrize("spread", [0, 18, 60])
 def test_doubles_are_summed_in_extended_precision(monkeypatch, spread, slices, filters, groups):
     """The error is a few units of the extended type, of the absolute terms, whatever the magnitudes."""
-    monkeypatch.setattr(convolution_product, "UNSPLIT_PRODUCTS", 0 if slices else 2**30)
+    monkeypatch.setattr(convolution_taps, "FEWEST_INPUTS", 0)
+    monkeypatch.setattr(precise_product, "UNSPLIT_PRODUCTS", 0 if slices else 2**30)
     random = np.random.default_rng(spread)
     x, w = (
         random.standard_normal(dims) * np.exp2(random.integers(-spread, spread + 1, dims))
         for dims in ((1, 20, 4, 4), (filters, 20 // groups, 3, 3))
     )
     c = spec((1, 1), groups=groups)
-    got = convolution_product.convolve(x.astype(np.longdouble), w.astype(np.longdouble), c)
+    got = convolution_product.convolve(x, w.astype(np.longdouble), c)
     exact, terms = by_loops(x, w, c), by_loops(abs(x), abs(w), c)
     for value, sum_, size in zip(got.ravel(), exact.ravel(), terms.ravel(), strict=True):
         high = float(value)
@@ -190,6 +234,139 @@ def allowed(operation, x, w, dtype):
         "y": np.zeros(operation.y.nbytes, np.uint8),
     }
     return bounds(operation, "y", evaluate(operation, memory)["y"], memory)
+
+
+SHAPES = {  # whose copies in float64, or whose matrices, are far larger than a block
+    "many groups": ((4, 512, 48, 48), (512, 4, 3, 3), spec((1, 1), groups=128), "IMPLICIT_GEMM"),
+    "one filter per group": ((4, 256, 64, 64), (256, 1, 3, 3), spec((1, 1), groups=256), "IMPLICIT_GEMM"),
+    "3-D": ((1, 8, 32, 96, 96), (8, 8, 3, 3, 3), spec((1, 1, 1)), "IMPLICIT_GEMM"),
+    "transforms": ((4, 32, 128, 128), (16, 32, 3, 3), spec((1, 1)), "FFT_TILING"),
+    "tiles": ((4, 32, 96, 96), (16, 32, 3, 3), spec((1, 1)), "WINOGRAD_NONFUSED"),
+    "many weights": ((1, 4096, 2, 2), (4096, 4096, 1, 1), spec((0, 0)), "IMPLICIT_GEMM"),
+    "long sums": ((1, 8, 600, 600), (2, 8, 599, 600), spec((0, 0)), "IMPLICIT_GEMM"),
+    "taps far apart": ((1, 1, 2, 2), (1, 1, 3, 3), spec((20000, 20000), dilation=(20000, 20000)), "IMPLICIT_GEMM"),
+}
+
+
+@pytest.mark.parametrize("data_type, dtype", [(FLOAT, np.float32), (DOUBLE, np.float64)], ids=["FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_memory_does_not_grow_with_the_tensors(shape, data_type, dtype):
+    """Of the backend and of the judge, beyond the operands; the largest blocks are those of converted weights."""
+    x_dims, w_dims, c, algo = SHAPES[shape]
+    small = data_type == DOUBLE and shape != "taps far apart"  # extended precision takes its time
+    if small:
+        images, channels, *sizes = x_dims
+        x_dims = (
+            images,
+            channels,
+            *(size if size == w else min(size, w + 15) for size, w in zip(sizes, w_dims[2:], strict=True)),
+        )
+        w_dims = (min(w_dims[0], 2 * c.group_count + 2), *w_dims[1:]) if c.group_count == 1 else w_dims
+    random = np.random.default_rng(3)
+    x, w = (random.integers(-4, 5, dims, np.int8).astype(dtype) for dims in (x_dims, w_dims))
+    operation = forward(x, w, replace(c, compute_type=data_type), Algo[f"CUDNN_CONVOLUTION_FWD_ALGO_{algo}"], data_type)
+    before = {"x": x.ravel().view(np.uint8), "w": w.ravel().view(np.uint8), "y": np.zeros(operation.y.nbytes, np.uint8)}
+    after = {**before, "y": before["y"].copy()}
+    for limit, work in ((64, lambda: run(operation, after)), (128, lambda: judge(operation, before, after))):
+        tracemalloc.start()
+        verdict = work()
+        peak = tracemalloc.get_traced_memory()[1] / 2**20
+        tracemalloc.stop()
+        assert peak < limit
+    assert verdict.agrees
+
+
+def test_a_vectorised_output_is_cut_between_vectors(monkeypatch):
+    monkeypatch.setattr(
+        convolution_product, "LIMITS", convolution_product.Limits(block_bytes=2000, weights=40 * 128, filters=1)
+    )
+    random = np.random.default_rng(5)
+    x, w = random.integers(-9, 10, (1, 64, 3, 3)), random.integers(-9, 10, (96, 64, 2, 1))
+    c = spec((1, 1), (2, 1), compute_type=INT32)
+    described = [TensorSpec.packed(INT8x32, x.shape, NCHW_VECT_C), FilterSpec(INT8x32, NCHW_VECT_C, w.shape)]
+    y = TensorSpec.packed(INT8x32, c.output_dims(x.shape, w.shape), NCHW_VECT_C)
+    operation = ConvolutionForward(
+        c, Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, 0, 1 / 64, 0.0, *described, y
+    )
+    memory = {name: np.zeros(operation.nbytes(name), np.uint8) for name in ("x", "w", "y")}
+    write(operation.x, memory["x"], x)
+    write(operation.w.tensor, memory["w"], w)
+    run(operation, memory)
+    exact = by_loops(x, w, c).astype(np.float64) / 64
+    assert np.array_equal(stored(y, memory["y"]), np.clip(np.rint(exact), -128, 127))
+
+
+@pytest.mark.parametrize("name", ["plain", "everything", "3-D", "one filter per group"])
+def test_the_judge_is_more_precise_than_what_it_judges(monkeypatch, name):
+    """Double data: the backend's sums of doubles are inside the bound, and not what the judge holds them to."""
+    monkeypatch.setattr(convolution_taps, "FEWEST_INPUTS", 0)
+    x_dims, w_dims, c = PROBLEMS[name]
+    random = np.random.default_rng(8)
+    x, w = random.standard_normal(x_dims), random.standard_normal(w_dims)
+    operation = forward(x, w, replace(c, compute_type=DOUBLE), data_type=DOUBLE)
+    before = {"x": bytes_of(x), "w": bytes_of(w), "y": np.zeros(operation.y.nbytes, np.uint8)}
+    after = {operand: memory.copy() for operand, memory in before.items()}
+    run(operation, after)
+    verdict = judge(operation, before, after)
+    assert verdict.agrees and 0 < verdict.error_ratio < 1
+    value, bound = bounds(operation, "y", evaluate(operation, before)["y"], before)
+    got, exact = after["y"].view(np.float64).reshape(operation.y.dims), by_loops(x, w, c)
+    assert np.array_equal(got, convolution_product.convolve(x, convolution.applied(w, c), c))
+    terms = by_loops(abs(x), abs(w), c)
+    of_judge = np.array([abs(Fraction(float(v)) + Fraction(float(v - float(v))) - e) for v, e in zip(value.ravel(), exact.ravel(), strict=True)])  # fmt: skip
+    assert (of_judge <= terms.ravel() * 180 * Fraction(1, 2**64)).all()
+    assert max(abs(Fraction(float(g)) - e) for g, e in zip(got.ravel(), exact.ravel(), strict=True)) > of_judge.max()
+    # A wrong kernel: each element one bound and a rounding off.
+    assert np.isfinite(bound.astype(np.float64)).all()
+    for sign in (-1, 1):
+        wrong = (value + sign * 2 * (bound + np.abs(value) * 2.0**-52)).astype(np.float64)
+        after["y"][:] = bytes_of(wrong)
+        assert judge(operation, before, after).wrong == value.size
+    # Sums in float32 are such a kernel.
+    after["y"][:] = bytes_of(convolution_product.convolve(x.astype(np.float32), convolution.applied(w.astype(np.float32), c), c).astype(np.float64))  # fmt: skip
+    assert judge(operation, before, after).wrong > value.size // 2
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("algo", ["FFT", "WINOGRAD"])
+def test_what_transforms_lose_is_relative_to(monkeypatch, algo, cut):
+    """Norms of whole images and filters, maxima over all tiles of an output: whatever the parts."""
+    if cut:
+        monkeypatch.setattr(convolution_bounds, "BLOCK_BYTES", 100)
+        monkeypatch.setattr(
+            convolution_product, "LIMITS", convolution_product.Limits(block_bytes=900, weights=1, filters=2)
+        )
+    random = np.random.default_rng(11)
+    x, w = random.standard_normal((2, 6, 9, 8)), random.standard_normal((9, 2, 3, 3))
+    c = spec((1, 2), groups=3, mode=CONVOLUTION)
+    x, w = x.astype(np.float32), w.astype(np.float32)
+    operation = forward(x, w, c, Algo[f"CUDNN_CONVOLUTION_FWD_ALGO_{algo}"])
+    before = {"x": bytes_of(x), "w": bytes_of(w), "y": np.zeros(operation.y.nbytes, np.uint8)}
+    found = magnitude_of(evaluate(operation, before)["y"])
+    padded = np.pad(np.abs(x.astype(np.float64)), [(0, 0), (0, 0), (4, 4), (5, 5)])  # 3 beyond the padding
+    growth = convolution_bounds.winograd_growth(4, 3) ** 2
+    for n, k, p, q in np.ndindex(found.shape):
+        channels = slice(k // 3 * 2, k // 3 * 2 + 2)
+        if algo == "FFT":
+            factors = np.linalg.norm(x[n, channels].reshape(2, -1), axis=1), np.linalg.norm(w[k].reshape(2, -1), axis=1)
+        else:
+            factors = growth * padded[n, channels, p : p + 9, q : q + 9].max((1, 2)), np.abs(w[k]).max((1, 2))
+        np.testing.assert_allclose(found[n, k, p, q], (factors[0] * factors[1]).sum(), rtol=1e-6)
+
+
+def test_the_worst_element_of_all_parts_is_named(monkeypatch):
+    monkeypatch.setattr(convolution_product, "LIMITS", convolution_product.Limits(block_bytes=500))
+    x, w, c = np.ones((2, 3, 9, 8), np.float32), np.ones((4, 3, 3, 3), np.float32), spec((1, 1))
+    operation = forward(x, w, c)
+    before = {"x": bytes_of(x), "w": bytes_of(w), "y": np.zeros(operation.y.nbytes, np.uint8)}
+    after = {operand: memory.copy() for operand, memory in before.items()}
+    run(operation, after)
+    values = after["y"].view(np.float32).reshape(operation.y.dims)
+    values[0, 1, 2, 3] += 1
+    values[1, 3, 7, 6] += 9
+    values[1, 3, 8, 7] += 3
+    verdict = judge(operation, before, after)
+    assert verdict.wrong == 3 and verdict.worst.index == (1, 3, 7, 6) and verdict.checked == values.size
 
 
 def test_bias_activation():

@@ -76,6 +76,17 @@ def test_floats_are_rounded_once(data_type, wide):
     assert (got == expected).all(), values[got != expected]
 
 
+def test_every_value_between_two_halves_is_rounded_once():
+    """Halfway to the even one, beside it to the nearer one, subnormals too."""
+    halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float64)
+    low, high = halves[:-1], halves[1:]
+    middle = (low + high) / 2
+    even = np.where(np.arange(len(low)) % 2 == 0, low, high)
+    for sign in (-1, 1):
+        for values, expected in ((middle, even), (np.nextafter(middle, 0), low), (np.nextafter(middle, 1e9), high)):
+            assert np.array_equal(rounded(sign * values, HALF).astype(np.float64), sign * expected)
+
+
 def test_long_double_is_rounded_once_into_double():
     values = np.longdouble(1) + np.longdouble(2) ** -53 + np.array([0, 1, -1], np.longdouble) * np.longdouble(2) ** -62
     assert rounded(values, DOUBLE).tolist() == [1.0, 1.0 + 2.0**-52, 1.0]
