@@ -20,7 +20,6 @@ ALIGNMENT = 64  # of the arguments
 SWIZZLE_BYTES = 1024
 LEAST_ARCHITECTURE = 90
 WARP_ROWS = 16  # positions whose sums a warp has
-BOXES = 2  # of results that a warp has under way
 LEAST_FILL = 0.5  # of the 128 bytes that a tap's channels come in
 LEAST_FILL_OF_BOXES = 0.75  # with positions of an image that lies in planes
 # Positions x filters whose results take a clock, from the copy engine and from the warps; clocks that warpgroups with tiles
@@ -32,7 +31,7 @@ PRODUCTS = 32  # positions x filters that the tensor cores multiply with 128 byt
 class Tile(NamedTuple):
     """What a block computes at once. consumers: warpgroups that multiply. alternating: they have tiles of their own.
     planes: y lies in planes; turned: x, too, as it was given. pace: the share of the tensor cores' rate that long sums
-    reach, measured on an H200."""
+    reach, measured on an H200. together: boxes of results that a warp has written at once, while it makes as many."""
 
     positions: int
     filters: int
@@ -42,6 +41,7 @@ class Tile(NamedTuple):
     planes: bool
     pace: float
     turned: bool = False
+    together: int = 1
 
     @property
     def kernel(self) -> str:
@@ -55,7 +55,7 @@ class Tile(NamedTuple):
 
     @property
     def shared_bytes(self) -> int:
-        scratch = self.consumers * WARPGROUP // 32 * BOXES * WARP_ROWS * ROW_BYTES
+        scratch = self.consumers * WARPGROUP // 32 * 2 * self.together * WARP_ROWS * ROW_BYTES
         return self.stages * (self.positions + self.filters) * ROW_BYTES + SWIZZLE_BYTES + scratch
 
     def clocks(self, count: int, rounds: int, results: int) -> float:
@@ -73,12 +73,11 @@ TILES = (
     Tile(128, 128, 2, 6, False, False, 0.67),
     Tile(128, 64, 2, 8, False, False, 0.53),
     Tile(256, 64, 2, 4, False, False, 0.58),
-    Tile(128, 128, 2, 6, True, False, 0.70),
+    Tile(128, 128, 2, 4, True, False, 0.70, together=2),
     Tile(256, 128, 2, 4, False, True, 0.74),
     Tile(256, 128, 2, 4, False, True, 0.74, turned=True),
-    Tile(128, 128, 2, 6, True, True, 0.70, turned=True),
+    Tile(128, 128, 2, 4, True, True, 0.70, turned=True, together=2),
 )
-TURNED_BYTES = 2  # of an element: the tensor cores turn no others
 
 
 def choose_tile(
@@ -97,11 +96,15 @@ def choose_tile(
     return min(possible, key=clocks)
 
 
+def _factor(element: str) -> str:
+    """As the tensor cores multiply it."""
+    return "tf32" if element == "float" else element
+
+
 def _maps(
     value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile
 ) -> tuple[Columns, Boxes] | None:
     """(of x, of w), or None where the copy engine cannot read them."""
-    element = "tf32" if element == "float" else element
     channels, taps = value.lanes.divisor, [filter.divisor for filter in value.filter]
     plain = (
         value.x_lane == 1
@@ -130,7 +133,7 @@ def _maps(
         if size == 1:  # never used, but it has to be possible
             strides[d] = extent[d] * (strides[d - 1] if d else 1)
     image = Columns(
-        element, extent, tuple(stride * element_bytes for stride in strides),
+        _factor(element), extent, tuple(stride * element_bytes for stride in strides),
         lower=tuple(-value.padding[d] for d in axes),
         upper=tuple(value.padding[d] - spans[d] for d in axes),
         step=tuple(value.step[d] for d in axes),
@@ -144,20 +147,20 @@ def _maps(
 def _filter_map(value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile) -> Boxes:
     channels, taps = value.lanes.divisor, prod(filter.divisor for filter in value.filter)
     return Boxes(
-        element, (channels, taps, value.filters * groups), (channels * element_bytes, value.row * element_bytes),
+        _factor(element), (channels, taps, value.filters * groups), (channels * element_bytes, value.row * element_bytes),
         box=(ROW_BYTES // element_bytes, 1, tile.filters),
     )  # fmt: skip
 
 
-def _whole_boxes(value: ConvolutionStruct) -> int:
+def _whole_boxes(value: ConvolutionStruct, element_bytes: int) -> int:
     """Positions of an image up to whole boxes of planes."""
-    box = ROW_BYTES // TURNED_BYTES
+    box = ROW_BYTES // element_bytes
     return -(-prod(output.divisor for output in value.output) // box) * box
 
 
 def _turned_map(value: ConvolutionStruct, groups: int, element: str, element_bytes: int) -> Boxes | None:
     """Of x in planes (positions, channels, images), where filters of one position can be multiplied with it as it lies."""
-    if element_bytes != TURNED_BYTES or value.x_lane == 1 or value.lanes.divisor != value.terms:
+    if value.x_lane == 1 or value.lanes.divisor != value.terms:
         return None
     channels, box, extents = value.terms, ROW_BYTES // element_bytes, [output.divisor for output in value.output]
     plane = prod(extents)
@@ -168,13 +171,13 @@ def _turned_map(value: ConvolutionStruct, groups: int, element: str, element_byt
         step *= extent
     if extents != list(value.input) or value.first_position or value.x_origin:
         return None
-    if plane < LEAST_FILL_OF_BOXES * _whole_boxes(value):
+    if plane < LEAST_FILL_OF_BOXES * _whole_boxes(value, element_bytes):
         return None
     if groups > 1 and (value.x_group != channels * value.x_lane or channels % box):
         return None
     strides = (value.x_lane, value.x_position[0] if images > 1 else value.x_lane * channels * groups)
     made = Boxes(
-        element, (plane, channels * groups, images), tuple(stride * element_bytes for stride in strides),
+        _factor(element), (plane, channels * groups, images), tuple(stride * element_bytes for stride in strides),
         box=(box, box, 1),
     )  # fmt: skip
     return made if made.is_possible else None
@@ -273,7 +276,7 @@ def warp_specialized_launch(
         image, result = turned
         tile = choose_tile(value, groups, rounds, device.multiprocessors, result, True, turned=True)
         maps = (image, _filter_map(value, groups, element, element_bytes, tile))
-        positions, plane = positions // plane * _whole_boxes(value), _whole_boxes(value)
+        positions, plane = positions // plane * _whole_boxes(value, element_bytes), _whole_boxes(value, element_bytes)
     else:
         result, planes = _result_map(value, groups, element, element_bytes, finish) or (None, False)
         tile = choose_tile(value, groups, rounds, device.multiprocessors, result, planes)
