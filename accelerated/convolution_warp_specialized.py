@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_int, c_longlong, c_ubyte
+from ctypes import c_int, c_longlong, c_ubyte, c_uint
 from math import prod
 from typing import Any, NamedTuple
 
@@ -20,18 +20,22 @@ ALIGNMENT = 64  # of the arguments
 SWIZZLE_BYTES = 1024
 LEAST_ARCHITECTURE = 90
 WARP_ROWS = 16  # positions whose sums a warp has
+BOXES = 2  # of results that a warp has under way
 LEAST_FILL = 0.5  # of the 128 bytes that a tap's channels come in
 LEAST_FILL_OF_BOXES = 0.75  # with positions of an image that lies in planes
 # Positions x filters whose results take a clock, from the copy engine and from the warps; clocks that warpgroups with tiles
 # of their own begin and end with.
 RESULTS, RESULTS_OF_WARPS, ALTERNATION = 64, 3, 2000
+# Where a tile takes no more rounds than these, blocks that stay for the whole launch share part of the tiles, if that is enough
+# for each; the others go to later blocks.
+FEW_ROUNDS, FIRST_SHARE, LEAST_TILES, LATER_TILES = 2, 0.75, 4, 2
 PRODUCTS = 32  # positions x filters that the tensor cores multiply with 128 bytes of terms in a clock
 
 
 class Tile(NamedTuple):
     """What a block computes at once. consumers: warpgroups that multiply. alternating: they have tiles of their own.
     planes: y lies in planes; turned: x, too, as it was given. pace: the share of the tensor cores' rate that long sums
-    reach, measured on an H200. together: boxes of results that a warp has written at once, while it makes as many."""
+    reach, measured on an H200."""
 
     positions: int
     filters: int
@@ -41,7 +45,6 @@ class Tile(NamedTuple):
     planes: bool
     pace: float
     turned: bool = False
-    together: int = 1
 
     @property
     def kernel(self) -> str:
@@ -55,7 +58,7 @@ class Tile(NamedTuple):
 
     @property
     def shared_bytes(self) -> int:
-        scratch = self.consumers * WARPGROUP // 32 * 2 * self.together * WARP_ROWS * ROW_BYTES
+        scratch = self.consumers * WARPGROUP // 32 * BOXES * WARP_ROWS * ROW_BYTES
         return self.stages * (self.positions + self.filters) * ROW_BYTES + SWIZZLE_BYTES + scratch
 
     def clocks(self, count: int, rounds: int, results: int) -> float:
@@ -73,11 +76,34 @@ TILES = (
     Tile(128, 128, 2, 6, False, False, 0.67),
     Tile(128, 64, 2, 8, False, False, 0.53),
     Tile(256, 64, 2, 4, False, False, 0.58),
-    Tile(128, 128, 2, 4, True, False, 0.70, together=2),
+    Tile(128, 128, 2, 6, True, False, 0.70),
     Tile(256, 128, 2, 4, False, True, 0.74),
     Tile(256, 128, 2, 4, False, True, 0.74, turned=True),
-    Tile(128, 128, 2, 4, True, True, 0.70, turned=True, together=2),
+    Tile(128, 128, 2, 6, True, True, 0.70, turned=True),
 )
+
+
+class Shares(NamedTuple):
+    """Of blocks in the tiles: the first ones take ``first_end`` of them, in turn, then there are ``later`` for each."""
+
+    first_blocks: int
+    first_end: int
+    later: int
+    blocks: int
+
+    @property
+    def fields(self) -> list[tuple[str, Any]]:
+        return [(name, c_uint(getattr(self, name))) for name in ("first_blocks", "first_end", "later")]
+
+
+def share_tiles(count: int, rounds: int, multiprocessors: int) -> Shares:
+    """Multiprocessors write at different rates: where tiles are mostly written, the last ones go to who is free."""
+    first = min(count, multiprocessors)
+    kept = int(count // first * FIRST_SHARE) if rounds <= FEW_ROUNDS else 0
+    if kept < LEAST_TILES:
+        return Shares(first, count, LATER_TILES, first)
+    rest = count - kept * first
+    return Shares(first, kept * first, LATER_TILES, first + -(-rest // LATER_TILES))
 
 
 def choose_tile(
@@ -287,6 +313,7 @@ def warp_specialized_launch(
         return None
     filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-positions // tile.positions)
     count = filter_tiles * position_tiles * groups
+    shares = share_tiles(count, rounds, device.multiprocessors)
     fields = [
         *pointers(6),
         ("reserved", (c_longlong * 2)()),
@@ -295,17 +322,18 @@ def warp_specialized_launch(
         ("epilogue", finish),
         ("position_tiles", Divisor.of(position_tiles)),
         ("filter_tiles", Divisor.of(filter_tiles)),
-        ("tiles", c_int(count)),
+        ("tiles", c_uint(count)),
         ("group_channels", c_int(value.lanes.divisor)),
         ("channel_rounds", c_int(channel_rounds)),
         ("boxes", c_int(result is not None)),
         ("plane", Divisor.of(plane)),
+        ("blends", c_int(result is not None and finish.beta != 0)),
+        *shares.fields,
     ]
     size = ctypes.sizeof(structure(*fields))
     arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ALIGNMENT))()))
     function = device.function_when_ready(SOURCE, tile.kernel, definitions)
-    grid = (min(count, device.multiprocessors), 1, 1)
-    launch = Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)
+    launch = Launch(function, arguments, operands, (shares.blocks, 1, 1), (tile.threads, 1, 1), tile.shared_bytes)
     places = [(maps[0], "image", 0, offsets[0]), (maps[1], "filter", 1, offsets[1])]
     if result is not None:
         places.append((result, "result", 2, offsets[2]))

@@ -250,6 +250,39 @@ def test_every_tile_of_the_copy_engine(monkeypatch, operation, tile):
     assert check(made, operation) == [tile.kernel]
 
 
+@pytest.mark.parametrize(
+    "count, rounds, shared", [(3136, 1, True), (3137, 2, True), (500, 1, False), (100, 1, False), (3136, 36, False)]
+)
+def test_blocks_share_tiles(count, rounds, shared):
+    """Every tile once, also where later blocks take the last ones: of tiles that are mostly written, if there are enough."""
+    shares = convolution_warp_specialized.share_tiles(count, rounds, 132)
+    first = [range(block, shares.first_end, shares.first_blocks) for block in range(shares.first_blocks)]
+    starts = range(shares.first_end, count, shares.later)
+    later = [range(start, min(count, start + shares.later)) for start in starts]
+    assert sorted(tile for block in (*first, *later) for tile in block) == list(range(count))
+    assert shares.blocks == len(first) + len(later)
+    assert bool(later) == shared
+
+
+@pytest.mark.parametrize("tile", convolution_warp_specialized.TILES, ids=lambda tile: tile.kernel)
+@pytest.mark.parametrize("later", [1, 2, 3])
+def test_later_blocks(monkeypatch, tile, later):
+    """Few tiles for each of them, blended or not."""
+    made = AcceleratedBackend("emulated")
+    monkeypatch.setattr(made.device, "multiprocessors", 2)
+    monkeypatch.setattr(made, "plans", {})
+    for name, value in {"TILES": (tile,), "LEAST_TILES": 1, "LATER_TILES": later}.items():
+        monkeypatch.setattr(convolution_warp_specialized, name, value)
+    image, result = (NCHW if planes else NHWC for planes in (tile.turned, tile.planes))
+    for blend in ((1.0, 0.0), (0.5, -2.0)):
+        operation = convolution(
+            IMPLICIT, (11, 64, 8, 32), 136, (1, 1), data_type=HALF, layout=image, result=result, padding=0, blend=blend
+        )
+        assert check(made, operation) == [tile.kernel]
+        ((launch, _),) = made.plans[replace(operation, workspace_bytes=0)].steps
+        assert launch.grid[0] > 2
+
+
 def test_which_planes_are_read_as_they_are(backend):
     """Filters of one position on whole images, multiplied by tensor cores, whose planes are packs and fill most of their boxes."""
 

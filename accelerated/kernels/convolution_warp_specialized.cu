@@ -17,8 +17,8 @@
 constexpr int ROW_BYTES = 128, DEPTH = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
 constexpr int WARPGROUP = 128;
 constexpr int SWATH = 32, PITCH = SWATH + 8;  // filters that a warp turns in shared memory at once; floats of a row there
-constexpr int BOX_BYTES = 16 * ROW_BYTES;     // of results of a warp, which the copy engine writes
-static_assert(2 * BOX_BYTES >= 16 * PITCH * sizeof(float));
+constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // of a warp: results that the copy engine writes at a time
+static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
 constexpr int MOST_STAGES = 12;
 
 struct Arguments {
@@ -33,20 +33,36 @@ struct Arguments {
   Convolution convolution;
   Epilogue epilogue;
   Divisor position_tiles, filter_tiles;  // tiles run over filters first, then positions, then groups
-  int tiles, group_channels, channel_rounds;
-  int boxes;      // results go through their map
-  Divisor plane;  // positions of an image, TURNED: up to whole boxes
+  unsigned tiles;
+  int group_channels, channel_rounds;
+  int boxes;                                // results go through their map
+  Divisor plane;                            // positions of an image, TURNED: up to whole boxes
+  int blends;                               // with what lies in a map as well
+  unsigned first_blocks, first_end, later;  // blocks that share the tiles before first_end; tiles of each block after them
 };
 
 struct Tile {
   unsigned group, position, filter;  // the first of the tile
 };
 
+// Tiles of a block. The first blocks share most of them; where those are done at different times, later ones, of few tiles
+// each, go to multiprocessors as these become free.
+struct Walk {
+  unsigned index, step, end;
+
+  __device__ __forceinline__ explicit Walk(const Arguments& a) {
+    const bool first = blockIdx.x < a.first_blocks;
+    index = first ? blockIdx.x : a.first_end + (blockIdx.x - a.first_blocks) * a.later;
+    step = first ? a.first_blocks : 1;
+    end = first ? a.first_end : min(a.tiles, index + a.later);
+  }
+};
+
 // What becomes of sums: alpha times them; with bias and ReLU; with what y is blended with, too.
 enum Finish { SCALED, FINISHED, BLENDED };
 
-// COLUMNS of the product and ROWS of each of CONSUMERS warpgroups; boxes of results that a warp writes TOGETHER.
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool ALTERNATING, bool PLANES, bool TURNED> struct Multiplication {
+// COLUMNS of the product and ROWS of each of CONSUMERS warpgroups.
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bool PLANES, bool TURNED> struct Multiplication {
   static constexpr bool FROM_REGISTERS = TURNED && sizeof(ELEMENT) == 4;  // the image, which the tensor cores do not turn
   static constexpr bool ACROSS_FILTERS = !PLANES || FROM_REGISTERS;       // columns are filters, rows positions
   static constexpr int ALL_ROWS = ALTERNATING ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
@@ -58,7 +74,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool A
   static constexpr int ROW_BOXES = COLUMNS / DEPTH, ALL_BOXES = BLOCKS * ROW_BOXES;  // of a warp's results: across, in all
   static constexpr int STAGE_BOXES = STAGE_BYTES / (TILE_WARPS * BOX_BYTES);  // of a warp, to be blended
   static constexpr int BLENDED_STAGES = (ALL_BOXES + STAGE_BOXES - 1) / STAGE_BOXES;
-  static_assert(STAGE_BOXES > 0 && ALL_BOXES % TOGETHER == 0 && STAGES <= MOST_STAGES);
+  static_assert(STAGE_BOXES > 0 && STAGES <= MOST_STAGES);
   static_assert(!ALTERNATING || (CONSUMERS == 2 && BLENDED_STAGES < STAGES));
   static_assert(!FROM_REGISTERS || BLOCKS == 2);  // 32 positions of a warp
 
@@ -67,7 +83,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool A
   Barrier *full, *empty, *turn;  // turn: of each warpgroup, where they alternate
   int warp;                      // of those that multiply
   unsigned stage = 0, parity = 0;  // of the next round
-  unsigned turns = 0;              // of the boxes that are written together
+  unsigned turns = 0;              // of the boxes
 
   __device__ __forceinline__ Tile find_tile(unsigned index) const {
     Tile tile;
@@ -79,9 +95,6 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool A
   __device__ __forceinline__ int rounds() const {
     return a.convolution.filter[1].divisor * a.convolution.filter[2].divisor * a.channel_rounds;
   }
-  // Whether all lanes read stages, not the tensor cores alone, and say when they have.
-  static __device__ __forceinline__ bool read_by_all(const Arguments& a) { return FROM_REGISTERS || blends(a); }
-  static __device__ __forceinline__ bool blends(const Arguments& a) { return a.boxes && a.epilogue.beta != 0; }
   // Of a warp of the tile.
   static __device__ __forceinline__ int first_row_of(int warp) { return warp / 4 * ROWS + warp % 4 * WARP_ROWS; }
   __device__ __forceinline__ void advance(unsigned count) {
@@ -92,11 +105,11 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool A
 
   // One thread brings all tiles.
   __device__ __forceinline__ void produce() {
-    for (unsigned index = blockIdx.x; index < a.tiles; index += gridDim.x) {
-      const Tile tile = find_tile(index);
+    for (Walk walk(a); walk.index < walk.end; walk.index += walk.step) {
+      const Tile tile = find_tile(walk.index);
       if constexpr (TURNED) produce_planes(tile);
       else produce_columns(tile);
-      if (blends(a)) produce_blended(tile);
+      if (a.blends) produce_blended(tile);
     }
   }
 
@@ -138,8 +151,10 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool A
     }
   }
 
+  // A stage has been read: by the tensor cores, or by the lanes themselves, of which each says so.
   __device__ __forceinline__ void release(unsigned used) const {
-    if (read_by_all(a) || threadIdx.x % 32 == 0) barrier_arrive(&empty[used]);
+    if (FROM_REGISTERS) barrier_arrive(&empty[used]);
+    else if (threadIdx.x % 32 == 0) barrier_arrive(&empty[used], 32);
   }
 
   // All products of a tile, of which the last may be under way; the stage that this one reads.
@@ -206,13 +221,14 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool A
   }
 
   __device__ __forceinline__ void consume(unsigned char* scratch) {
-    const int group = threadIdx.x / WARPGROUP - 1, count = rounds(), all = count + (blends(a) ? BLENDED_STAGES : 0);
+    const int group = threadIdx.x / WARPGROUP - 1, count = rounds(), all = count + (a.blends ? BLENDED_STAGES : 0);
     const int first_row = ALTERNATING ? 0 : group * ROWS, warp_row = first_row_of(warp % TILE_WARPS);
-    unsigned index = blockIdx.x;
-    if (ALTERNATING && group == 1) index += gridDim.x, advance(all);
+    Walk walk(a);
+    if (ALTERNATING && group == 1) walk.index += walk.step, advance(all);
+    if (ALTERNATING) walk.step *= CONSUMERS;
     unsigned turn_parity = group == 0;  // the first warpgroup begins
-    for (; index < a.tiles; index += ALTERNATING ? CONSUMERS * gridDim.x : gridDim.x) {
-      const Tile tile = find_tile(index);
+    for (; walk.index < walk.end; walk.index += walk.step) {
+      const Tile tile = find_tile(walk.index);
       float sums[BLOCKS][COLUMNS / 2], bias[BIASES];
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++)
@@ -226,14 +242,14 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool A
       if constexpr (FROM_REGISTERS) previous = begin_from_registers(sums, warp_row, count);
       else previous = begin_from_stages(sums, first_row, count);
       if (ALTERNATING) {
-        if (blends(a)) await_blended();
+        if (a.blends) await_blended();
         if (threadIdx.x % 32 == 0) barrier_arrive(&turn[1 - group]);
       }
       wait_for_products<0>();
       release(previous);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) sums_are_ready(sums[b]);
-      if (blends(a)) write_tile<BLENDED>(scratch, sums, bias, tile, warp_row);
+      if (a.blends) write_tile<BLENDED>(scratch, sums, bias, tile, warp_row);
       else if (a.boxes && a.epilogue.biased) write_tile<FINISHED>(scratch, sums, bias, tile, warp_row);
       else if (a.boxes) write_tile<SCALED>(scratch, sums, bias, tile, warp_row);
       else if constexpr (!PLANES) {
@@ -276,7 +292,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool A
 #pragma unroll
     for (int i = 0; i < ROW_BOXES; i++) {
       const int box = block * ROW_BOXES + i;
-      unsigned char* rows = open_box(scratch, box);
+      unsigned char* rows = open_box(scratch);
       const unsigned char* blended = FINISH == BLENDED ? open_blended(box) : nullptr;
       Pack<ELEMENT, 2> pairs[STEPS][2] = {};
 #pragma unroll
@@ -298,7 +314,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool A
       }
       store_rows(rows, pairs);
       if (FINISH == BLENDED) close_blended(box);
-      close_box(scratch, tile, warp_row, box);
+      close_box(rows, tile, warp_row, box);
     }
   }
 
@@ -308,7 +324,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool A
     const int lane = threadIdx.x % 32, upper = lane / 16;
 #pragma unroll
     for (int box = 0; box < ALL_BOXES; box++) {
-      unsigned char* rows = open_box(scratch, box);
+      unsigned char* rows = open_box(scratch);
       const unsigned char* blended = FINISH == BLENDED ? open_blended(box) : nullptr;
 #pragma unroll
       for (int k = 0; k < 8; k++) {  // halves of the box, halves of the rows of the product, columns of a pair
@@ -324,7 +340,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool A
         }
       }
       if (FINISH == BLENDED) close_blended(box);
-      close_box(scratch, tile, warp_row, box);
+      close_box(rows, tile, warp_row, box);
     }
   }
 
@@ -341,26 +357,20 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool A
     return reinterpret_cast<const Pack<ELEMENT, 2>*>(swizzled(rows, row, column / PACK) + column % PACK * sizeof(ELEMENT));
   }
 
-  // Memory for a box; TOGETHER of them are written at once, while the next ones are made.
-  __device__ __forceinline__ unsigned char* open_box(unsigned char* scratch, int box) const {
-    if (box % TOGETHER == 0) {
-      if (threadIdx.x % 32 == 0) wait_for_stores<1>();
-      __syncwarp();
-    }
-    return scratch + (turns % 2 * TOGETHER + box % TOGETHER) * BOX_BYTES;
+  // Memory for a box, and its way to y.
+  __device__ __forceinline__ unsigned char* open_box(unsigned char* scratch) const {
+    if (threadIdx.x % 32 == 0) wait_for_stores<BOXES - 1>();
+    __syncwarp();
+    return scratch + turns % BOXES * BOX_BYTES;
   }
-  __device__ __forceinline__ void close_box(unsigned char* scratch, const Tile& tile, int warp_row, int box) {
-    if (box % TOGETHER != TOGETHER - 1) return;
+  __device__ __forceinline__ void close_box(const unsigned char* rows, const Tile& tile, int warp_row, int box) {
     publish_stores();
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
-#pragma unroll
-      for (int i = 0; i < TOGETHER; i++) {
-        unsigned at[3];
-        find_box(tile, warp_row, box / TOGETHER * TOGETHER + i, at);
-        const bool exists = !PLANES || at[1] < (tile.group + 1) * a.convolution.filters;
-        if (exists) store_box(scratch + (turns % 2 * TOGETHER + i) * BOX_BYTES, a.result, at[0], at[1], at[2]);
-      }
+      unsigned at[3];
+      find_box(tile, warp_row, box, at);
+      const bool exists = !PLANES || at[1] < (tile.group + 1) * a.convolution.filters;
+      if (exists) store_box(rows, a.result, at[0], at[1], at[2]);
       commit_stores();
     }
     turns++;
@@ -372,7 +382,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool A
     return stages + stage * STAGE_BYTES + (box % STAGE_BOXES * TILE_WARPS + warp % TILE_WARPS) * BOX_BYTES;
   }
   __device__ __forceinline__ void close_blended(int box) {
-    if (box % STAGE_BOXES == STAGE_BOXES - 1 || box == ALL_BOXES - 1) release(stage), advance(1);
+    if (box % STAGE_BOXES == STAGE_BOXES - 1 || box == ALL_BOXES - 1) barrier_arrive(&empty[stage]), advance(1);
   }
   // A parity tells phases apart only next to each other: the other warpgroup may not come round to these stages before.
   __device__ __forceinline__ void await_blended() const {
@@ -472,16 +482,15 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool A
   }
 };
 
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, int TOGETHER, bool ALTERNATING, bool PLANES, bool TURNED>
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bool PLANES, bool TURNED>
 __device__ __forceinline__ void multiply(const Arguments& a) {
 #if defined(EMULATED_CUDA) || defined(WARPGROUP_INSTRUCTIONS)
-  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, TOGETHER, ALTERNATING, PLANES, TURNED>;
+  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES, TURNED>;
   __shared__ Barrier full[STAGES], empty[STAGES], turn[CONSUMERS];
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char* scratch = stages + STAGES * M::STAGE_BYTES;
   if (threadIdx.x == 0) {
-    const int readers = M::TILE_WARPS * (M::read_by_all(a) ? 32 : 1);
-    for (int i = 0; i < STAGES; i++) barrier_init(&full[i], 1), barrier_init(&empty[i], readers);
+    for (int i = 0; i < STAGES; i++) barrier_init(&full[i], 1), barrier_init(&empty[i], 32 * M::TILE_WARPS);
     for (int i = 0; i < CONSUMERS; i++) barrier_init(&turn[i], WARPGROUP / 32);
     publish_barriers();
   }
@@ -493,7 +502,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     if (threadIdx.x == 0) m.produce();
   } else {
     take_registers<CONSUMERS == 2 ? 232 : 152>();
-    m.consume(scratch + warp * 2 * TOGETHER * BOX_BYTES);
+    m.consume(scratch + warp * BOXES * BOX_BYTES);
   }
 #endif
 }
@@ -505,12 +514,12 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                                              \
   }
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // turned: rows are positions then
-KERNEL(specialized_128x256, 256, 64, 2, 4, 1, false, false, false)
-KERNEL(specialized_192x128, 128, 64, 3, 4, 1, false, false, false)
-KERNEL(specialized_128x128, 128, 64, 2, 6, 1, false, false, false)
-KERNEL(specialized_128x64, 64, 64, 2, 8, 1, false, false, false)
-KERNEL(specialized_256x64, 64, 128, 2, 4, 1, false, false, false)
-KERNEL(specialized_alternating_128x128, 128, 128, 2, 4, 2, true, false, false)
-KERNEL(specialized_planes_256x128, 256, 64, 2, 4, 1, false, true, false)
-KERNEL(specialized_turned_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, 1, false, true, true)
-KERNEL(specialized_turned_alternating_128x128, 128, 128, 2, 4, 2, true, true, true)
+KERNEL(specialized_128x256, 256, 64, 2, 4, false, false, false)
+KERNEL(specialized_192x128, 128, 64, 3, 4, false, false, false)
+KERNEL(specialized_128x128, 128, 64, 2, 6, false, false, false)
+KERNEL(specialized_128x64, 64, 64, 2, 8, false, false, false)
+KERNEL(specialized_256x64, 64, 128, 2, 4, false, false, false)
+KERNEL(specialized_alternating_128x128, 128, 128, 2, 6, true, false, false)
+KERNEL(specialized_planes_256x128, 256, 64, 2, 4, false, true, false)
+KERNEL(specialized_turned_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, false, true, true)
+KERNEL(specialized_turned_alternating_128x128, 128, 128, 2, 6, true, true, true)
