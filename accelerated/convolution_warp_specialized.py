@@ -27,15 +27,15 @@ LEAST_FILL_OF_BOXES = 0.75  # with positions of an image that lies in planes
 # of their own begin and end with.
 RESULTS, RESULTS_OF_WARPS, ALTERNATION = 64, 3, 2000
 # Where a tile takes no more rounds than these, blocks that stay for the whole launch share part of the tiles, if that is enough
-# for each; the others go to later blocks.
-FEW_ROUNDS, FIRST_SHARE, LEAST_TILES, LATER_TILES = 2, 0.75, 4, 2
+# for each; the others go to later blocks of so many results: larger ones even out less, smaller ones begin too often.
+FEW_ROUNDS, FIRST_SHARE, LEAST_TILES, LATER_RESULTS = 2, 0.75, 4, 2**16
 PRODUCTS = 32  # positions x filters that the tensor cores multiply with 128 bytes of terms in a clock
 
 
 class Tile(NamedTuple):
     """What a block computes at once. consumers: warpgroups that multiply. alternating: they have tiles of their own.
     planes: y lies in planes; turned: x, too, as it was given. pace: the share of the tensor cores' rate that long sums
-    reach, measured on an H200."""
+    reach, moves: bytes of x and y in a clock of a multiprocessor that short ones do, both measured on an H200."""
 
     positions: int
     filters: int
@@ -45,6 +45,7 @@ class Tile(NamedTuple):
     planes: bool
     pace: float
     turned: bool = False
+    moves: float = 15.0
 
     @property
     def kernel(self) -> str:
@@ -76,10 +77,10 @@ TILES = (
     Tile(128, 128, 2, 6, False, False, 0.67),
     Tile(128, 64, 2, 8, False, False, 0.53),
     Tile(256, 64, 2, 4, False, False, 0.58),
-    Tile(128, 128, 2, 6, True, False, 0.70),
+    Tile(128, 128, 2, 6, True, False, 0.70, moves=14.3),
     Tile(256, 128, 2, 4, False, True, 0.74),
-    Tile(256, 128, 2, 4, False, True, 0.74, turned=True),
-    Tile(128, 128, 2, 6, True, True, 0.70, turned=True),
+    Tile(256, 128, 2, 4, False, True, 0.74, turned=True, moves=13.9),
+    Tile(128, 128, 2, 6, True, True, 0.70, turned=True, moves=14.3),
 )
 
 
@@ -96,28 +97,29 @@ class Shares(NamedTuple):
         return [(name, c_uint(getattr(self, name))) for name in ("first_blocks", "first_end", "later")]
 
 
-def share_tiles(count: int, rounds: int, multiprocessors: int) -> Shares:
+def share_tiles(tile: Tile, count: int, rounds: int, multiprocessors: int) -> Shares:
     """Multiprocessors write at different rates: where tiles are mostly written, the last ones go to who is free."""
-    first = min(count, multiprocessors)
+    first, later = min(count, multiprocessors), max(1, LATER_RESULTS // (tile.positions * tile.filters))
     kept = int(count // first * FIRST_SHARE) if rounds <= FEW_ROUNDS else 0
     if kept < LEAST_TILES:
-        return Shares(first, count, LATER_TILES, first)
-    rest = count - kept * first
-    return Shares(first, kept * first, LATER_TILES, first + -(-rest // LATER_TILES))
+        return Shares(first, count, later, first)
+    return Shares(first, kept * first, later, first + -(-(count - kept * first) // later))
 
 
 def choose_tile(
-    value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int, result: Boxes | None, planes: bool,
-    turned: bool = False,
+    value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int, element_bytes: int, result: Boxes | None,
+    planes: bool, turned: bool = False,
 ) -> Tile:  # fmt: skip
-    """The tile with which the device is done first; result: the map of y, whose order only tiles for planes, or the others,
-    can write."""
+    """The tile with which the device is done first, of those that the memory keeps waiting the one that computes least;
+    result: the map of y, whose order only tiles for planes, or the others, can write."""
     possible = [tile for tile in TILES if tile.turned == turned and (planes or not tile.planes)]
+    moved = value.positions * (value.filters + value.lanes.divisor) * groups * element_bytes / multiprocessors
 
-    def clocks(tile: Tile) -> float:
+    def clocks(tile: Tile) -> tuple[float, float]:
         count = -(-value.filters // tile.filters) * -(-value.positions // tile.positions) * groups
         mapped = result is not None and tile.planes == planes
-        return tile.clocks(-(-count // multiprocessors), rounds, RESULTS if mapped else RESULTS_OF_WARPS)
+        computing = tile.clocks(-(-count // multiprocessors), rounds, RESULTS if mapped else RESULTS_OF_WARPS)
+        return max(computing, moved / tile.moves), computing
 
     return min(possible, key=clocks)
 
@@ -300,12 +302,12 @@ def warp_specialized_launch(
     result: Boxes | None
     if turned := _turned_maps(value, groups, element, element_bytes, finish):
         image, result = turned
-        tile = choose_tile(value, groups, rounds, device.multiprocessors, result, True, turned=True)
+        tile = choose_tile(value, groups, rounds, device.multiprocessors, element_bytes, result, True, turned=True)
         maps = (image, _filter_map(value, groups, element, element_bytes, tile))
         positions, plane = positions // plane * _whole_boxes(value, element_bytes), _whole_boxes(value, element_bytes)
     else:
         result, planes = _result_map(value, groups, element, element_bytes, finish) or (None, False)
-        tile = choose_tile(value, groups, rounds, device.multiprocessors, result, planes)
+        tile = choose_tile(value, groups, rounds, device.multiprocessors, element_bytes, result, planes)
         if tile.planes != planes:
             result = None
         maps = _maps(value, groups, element, element_bytes, tile)
@@ -313,7 +315,7 @@ def warp_specialized_launch(
         return None
     filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-positions // tile.positions)
     count = filter_tiles * position_tiles * groups
-    shares = share_tiles(count, rounds, device.multiprocessors)
+    shares = share_tiles(tile, count, rounds, device.multiprocessors)
     fields = [
         *pointers(6),
         ("reserved", (c_longlong * 2)()),

@@ -255,7 +255,8 @@ def test_every_tile_of_the_copy_engine(monkeypatch, operation, tile):
 )
 def test_blocks_share_tiles(count, rounds, shared):
     """Every tile once, also where later blocks take the last ones: of tiles that are mostly written, if there are enough."""
-    shares = convolution_warp_specialized.share_tiles(count, rounds, 132)
+    tile = convolution_warp_specialized.TILES[0]
+    shares = convolution_warp_specialized.share_tiles(tile, count, rounds, 132)
     first = [range(block, shares.first_end, shares.first_blocks) for block in range(shares.first_blocks)]
     starts = range(shares.first_end, count, shares.later)
     later = [range(start, min(count, start + shares.later)) for start in starts]
@@ -271,7 +272,11 @@ def test_later_blocks(monkeypatch, tile, later):
     made = AcceleratedBackend("emulated")
     monkeypatch.setattr(made.device, "multiprocessors", 2)
     monkeypatch.setattr(made, "plans", {})
-    for name, value in {"TILES": (tile,), "LEAST_TILES": 1, "LATER_TILES": later}.items():
+    for name, value in {
+        "TILES": (tile,),
+        "LEAST_TILES": 1,
+        "LATER_RESULTS": later * tile.positions * tile.filters,
+    }.items():
         monkeypatch.setattr(convolution_warp_specialized, name, value)
     image, result = (NCHW if planes else NHWC for planes in (tile.turned, tile.planes))
     for blend in ((1.0, 0.0), (0.5, -2.0)):
