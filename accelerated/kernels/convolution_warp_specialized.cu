@@ -1,7 +1,7 @@
 // Convolution as a matrix product on Hopper's tensor cores, channels innermost: half, bfloat16, float where TF32 is allowed.
 //
 // Floor: flops, 2 * filters * positions * terms at 989 T/s in half (495 in TF32) on an H200, or bytes where a filter has
-// few terms (1 x 1). Blocks stay for the whole launch. One warp brings tiles: the copy engine gathers the pixels of
+// few terms (1 x 1). Blocks compute tile after tile (Walk). One warp brings tiles: the copy engine gathers the pixels of
 // POSITIONS output positions under one tap of the filter (im2col mode) and FILTERS rows of the filter, 128 bytes of
 // channels each, into a ring in shared memory. Two or three warpgroups multiply them: parts of one tile, or, ALTERNATING, two
 // whole tiles in turn, so that one writes results while the other multiplies.
