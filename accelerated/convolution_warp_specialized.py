@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_int, c_longlong, c_ubyte
+from ctypes import c_int, c_longlong, c_ubyte, c_uint
 from math import prod
 from typing import Any, NamedTuple
 
@@ -26,13 +26,17 @@ LEAST_FILL_OF_BOXES = 0.75  # with positions of an image that lies in planes
 # Positions x filters whose results take a clock, from the copy engine and from the warps; clocks that warpgroups with tiles
 # of their own begin and end with.
 RESULTS, RESULTS_OF_WARPS, ALTERNATION = 64, 3, 2000
+# Where a tile takes no more rounds than these, blocks that stay for the whole launch share part of the tiles, if that is enough
+# for each; the others go to later blocks of so many results: larger ones even out less, smaller ones begin too often.
+FEW_ROUNDS, FIRST_SHARE, LEAST_TILES, LATER_RESULTS = 2, 0.75, 4, 2**16
 PRODUCTS = 32  # positions x filters that the tensor cores multiply with 128 bytes of terms in a clock
 
 
 class Tile(NamedTuple):
     """What a block computes at once. consumers: warpgroups that multiply. alternating: they have tiles of their own.
     planes: y lies in planes; turned: x, too, as it was given. pace: the share of the tensor cores' rate that long sums
-    reach, measured on an H200."""
+    reach, moves: bytes of x and y in a clock of a multiprocessor that short ones do, both measured on an H200 (moves of
+    128 x 256, alternating and turned tiles; the others are taken to do no worse)."""
 
     positions: int
     filters: int
@@ -42,6 +46,7 @@ class Tile(NamedTuple):
     planes: bool
     pace: float
     turned: bool = False
+    moves: float = 15.0
 
     @property
     def kernel(self) -> str:
@@ -73,35 +78,62 @@ TILES = (
     Tile(128, 128, 2, 6, False, False, 0.67),
     Tile(128, 64, 2, 8, False, False, 0.53),
     Tile(256, 64, 2, 4, False, False, 0.58),
-    Tile(128, 128, 2, 6, True, False, 0.70),
+    Tile(128, 128, 2, 6, True, False, 0.70, moves=14.3),
     Tile(256, 128, 2, 4, False, True, 0.74),
-    Tile(256, 128, 2, 4, False, True, 0.74, turned=True),
-    Tile(128, 128, 2, 6, True, True, 0.70, turned=True),
+    Tile(256, 128, 2, 4, False, True, 0.74, turned=True, moves=13.9),
+    Tile(128, 128, 2, 6, True, True, 0.70, turned=True, moves=14.3),
 )
-TURNED_BYTES = 2  # of an element: the tensor cores turn no others
+
+
+class Shares(NamedTuple):
+    """Of blocks in the tiles: the first ones take ``first_end`` of them, in turn, then there are ``later`` for each."""
+
+    first_blocks: int
+    first_end: int
+    later: int
+    blocks: int
+
+    @property
+    def fields(self) -> list[tuple[str, Any]]:
+        return [(name, c_uint(getattr(self, name))) for name in ("first_blocks", "first_end", "later")]
+
+
+def share_tiles(tile: Tile, count: int, rounds: int, multiprocessors: int) -> Shares:
+    """Multiprocessors write at different rates: where tiles are mostly written, the last ones go to who is free."""
+    first, later = min(count, multiprocessors), max(1, LATER_RESULTS // (tile.positions * tile.filters))
+    kept = int(count // first * FIRST_SHARE) if rounds <= FEW_ROUNDS else 0
+    if kept < LEAST_TILES:
+        return Shares(first, count, later, first)
+    return Shares(first, kept * first, later, first + -(-(count - kept * first) // later))
 
 
 def choose_tile(
-    value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int, result: Boxes | None, planes: bool,
-    turned: bool = False,
+    value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int, element_bytes: int, result: Boxes | None,
+    planes: bool, turned: bool = False,
 ) -> Tile:  # fmt: skip
-    """The tile with which the device is done first; result: the map of y, whose order only tiles for planes, or the others,
-    can write."""
+    """The tile with which the device is done first, of those that the memory keeps waiting the one that computes least;
+    result: the map of y, whose order only tiles for planes, or the others, can write."""
     possible = [tile for tile in TILES if tile.turned == turned and (planes or not tile.planes)]
+    moved = value.positions * (value.filters + value.lanes.divisor) * groups * element_bytes / multiprocessors
 
-    def clocks(tile: Tile) -> float:
+    def clocks(tile: Tile) -> tuple[float, float]:
         count = -(-value.filters // tile.filters) * -(-value.positions // tile.positions) * groups
         mapped = result is not None and tile.planes == planes
-        return tile.clocks(-(-count // multiprocessors), rounds, RESULTS if mapped else RESULTS_OF_WARPS)
+        computing = tile.clocks(-(-count // multiprocessors), rounds, RESULTS if mapped else RESULTS_OF_WARPS)
+        return max(computing, moved / tile.moves), computing
 
     return min(possible, key=clocks)
+
+
+def _factor(element: str) -> str:
+    """As the tensor cores multiply it."""
+    return "tf32" if element == "float" else element
 
 
 def _maps(
     value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile
 ) -> tuple[Columns, Boxes] | None:
     """(of x, of w), or None where the copy engine cannot read them."""
-    element = "tf32" if element == "float" else element
     channels, taps = value.lanes.divisor, [filter.divisor for filter in value.filter]
     plain = (
         value.x_lane == 1
@@ -130,7 +162,7 @@ def _maps(
         if size == 1:  # never used, but it has to be possible
             strides[d] = extent[d] * (strides[d - 1] if d else 1)
     image = Columns(
-        element, extent, tuple(stride * element_bytes for stride in strides),
+        _factor(element), extent, tuple(stride * element_bytes for stride in strides),
         lower=tuple(-value.padding[d] for d in axes),
         upper=tuple(value.padding[d] - spans[d] for d in axes),
         step=tuple(value.step[d] for d in axes),
@@ -144,20 +176,20 @@ def _maps(
 def _filter_map(value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile) -> Boxes:
     channels, taps = value.lanes.divisor, prod(filter.divisor for filter in value.filter)
     return Boxes(
-        element, (channels, taps, value.filters * groups), (channels * element_bytes, value.row * element_bytes),
+        _factor(element), (channels, taps, value.filters * groups), (channels * element_bytes, value.row * element_bytes),
         box=(ROW_BYTES // element_bytes, 1, tile.filters),
     )  # fmt: skip
 
 
-def _whole_boxes(value: ConvolutionStruct) -> int:
+def _whole_boxes(value: ConvolutionStruct, element_bytes: int) -> int:
     """Positions of an image up to whole boxes of planes."""
-    box = ROW_BYTES // TURNED_BYTES
+    box = ROW_BYTES // element_bytes
     return -(-prod(output.divisor for output in value.output) // box) * box
 
 
 def _turned_map(value: ConvolutionStruct, groups: int, element: str, element_bytes: int) -> Boxes | None:
     """Of x in planes (positions, channels, images), where filters of one position can be multiplied with it as it lies."""
-    if element_bytes != TURNED_BYTES or value.x_lane == 1 or value.lanes.divisor != value.terms:
+    if value.x_lane == 1 or value.lanes.divisor != value.terms:
         return None
     channels, box, extents = value.terms, ROW_BYTES // element_bytes, [output.divisor for output in value.output]
     plane = prod(extents)
@@ -168,13 +200,13 @@ def _turned_map(value: ConvolutionStruct, groups: int, element: str, element_byt
         step *= extent
     if extents != list(value.input) or value.first_position or value.x_origin:
         return None
-    if plane < LEAST_FILL_OF_BOXES * _whole_boxes(value):
+    if plane < LEAST_FILL_OF_BOXES * _whole_boxes(value, element_bytes):
         return None
     if groups > 1 and (value.x_group != channels * value.x_lane or channels % box):
         return None
     strides = (value.x_lane, value.x_position[0] if images > 1 else value.x_lane * channels * groups)
     made = Boxes(
-        element, (plane, channels * groups, images), tuple(stride * element_bytes for stride in strides),
+        _factor(element), (plane, channels * groups, images), tuple(stride * element_bytes for stride in strides),
         box=(box, box, 1),
     )  # fmt: skip
     return made if made.is_possible else None
@@ -271,12 +303,12 @@ def warp_specialized_launch(
     result: Boxes | None
     if turned := _turned_maps(value, groups, element, element_bytes, finish):
         image, result = turned
-        tile = choose_tile(value, groups, rounds, device.multiprocessors, result, True, turned=True)
+        tile = choose_tile(value, groups, rounds, device.multiprocessors, element_bytes, result, True, turned=True)
         maps = (image, _filter_map(value, groups, element, element_bytes, tile))
-        positions, plane = positions // plane * _whole_boxes(value), _whole_boxes(value)
+        positions, plane = positions // plane * _whole_boxes(value, element_bytes), _whole_boxes(value, element_bytes)
     else:
         result, planes = _result_map(value, groups, element, element_bytes, finish) or (None, False)
-        tile = choose_tile(value, groups, rounds, device.multiprocessors, result, planes)
+        tile = choose_tile(value, groups, rounds, device.multiprocessors, element_bytes, result, planes)
         if tile.planes != planes:
             result = None
         maps = _maps(value, groups, element, element_bytes, tile)
@@ -284,6 +316,7 @@ def warp_specialized_launch(
         return None
     filter_tiles, position_tiles = -(-value.filters // tile.filters), -(-positions // tile.positions)
     count = filter_tiles * position_tiles * groups
+    shares = share_tiles(tile, count, rounds, device.multiprocessors)
     fields = [
         *pointers(6),
         ("reserved", (c_longlong * 2)()),
@@ -292,17 +325,18 @@ def warp_specialized_launch(
         ("epilogue", finish),
         ("position_tiles", Divisor.of(position_tiles)),
         ("filter_tiles", Divisor.of(filter_tiles)),
-        ("tiles", c_int(count)),
+        ("tiles", c_uint(count)),
         ("group_channels", c_int(value.lanes.divisor)),
         ("channel_rounds", c_int(channel_rounds)),
         ("boxes", c_int(result is not None)),
         ("plane", Divisor.of(plane)),
+        ("blends", c_int(result is not None and finish.beta != 0)),
+        *shares.fields,
     ]
     size = ctypes.sizeof(structure(*fields))
     arguments: Any = structure(*fields, ("padding", (c_ubyte * (-size % ALIGNMENT))()))
     function = device.function_when_ready(SOURCE, tile.kernel, definitions)
-    grid = (min(count, device.multiprocessors), 1, 1)
-    launch = Launch(function, arguments, operands, grid, (tile.threads, 1, 1), tile.shared_bytes)
+    launch = Launch(function, arguments, operands, (shares.blocks, 1, 1), (tile.threads, 1, 1), tile.shared_bytes)
     places = [(maps[0], "image", 0, offsets[0]), (maps[1], "filter", 1, offsets[1])]
     if result is not None:
         places.append((result, "result", 2, offsets[2]))

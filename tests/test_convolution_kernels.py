@@ -224,6 +224,9 @@ TURNED = {  # x and y in planes, which are read as they are
     "one image": convolution(IMPLICIT, (1, 64, 8, 7), 128, (1, 1), data_type=HALF, padding=0),
     "volume": convolution(IMPLICIT, (2, 64, 4, 4, 6), 64, (1, 1, 1), data_type=HALF, padding=0),
     "blended": convolution(IMPLICIT, (2, 72, 8, 7), 136, (1, 1), data_type=HALF, padding=0, blend=(0.5, -2.0)),
+    "TF32": convolution(IMPLICIT, (3, 36, 8, 7), 72, (1, 1), padding=0, blend=(-1.75, 0.0)),
+    "TF32, blended": convolution(PRECOMPUTED, (2, 292, 4, 7), 136, (1, 1), padding=0, blend=(0.5, -2.0)),
+    "TF32, groups": convolution(IMPLICIT, (2, 64, 16, 15), 160, (1, 1), padding=0, groups=2),
 }
 BY_TILE = [
     pytest.param(operation, tile, id=f"{name}-{tile.kernel}")
@@ -248,16 +251,55 @@ def test_every_tile_of_the_copy_engine(monkeypatch, operation, tile):
     assert check(made, operation) == [tile.kernel]
 
 
+@pytest.mark.parametrize(
+    "count, rounds, shared", [(3136, 1, True), (3137, 2, True), (500, 1, False), (100, 1, False), (3136, 36, False)]
+)
+def test_blocks_share_tiles(count, rounds, shared):
+    """Every tile once, also where later blocks take the last ones: of tiles that are mostly written, if there are enough."""
+    tile = convolution_warp_specialized.TILES[0]
+    shares = convolution_warp_specialized.share_tiles(tile, count, rounds, 132)
+    first = [range(block, shares.first_end, shares.first_blocks) for block in range(shares.first_blocks)]
+    starts = range(shares.first_end, count, shares.later)
+    later = [range(start, min(count, start + shares.later)) for start in starts]
+    assert sorted(tile for block in (*first, *later) for tile in block) == list(range(count))
+    assert shares.blocks == len(first) + len(later)
+    assert bool(later) == shared
+
+
+@pytest.mark.parametrize("tile", convolution_warp_specialized.TILES, ids=lambda tile: tile.kernel)
+@pytest.mark.parametrize("later", [1, 2, 3])
+def test_later_blocks(monkeypatch, tile, later):
+    """Few tiles for each of them, blended or not."""
+    made = AcceleratedBackend("emulated")
+    monkeypatch.setattr(made.device, "multiprocessors", 2)
+    monkeypatch.setattr(made, "plans", {})
+    for name, value in {
+        "TILES": (tile,),
+        "LEAST_TILES": 1,
+        "LATER_RESULTS": later * tile.positions * tile.filters,
+    }.items():
+        monkeypatch.setattr(convolution_warp_specialized, name, value)
+    image, result = (NCHW if planes else NHWC for planes in (tile.turned, tile.planes))
+    for blend in ((1.0, 0.0), (0.5, -2.0)):
+        operation = convolution(
+            IMPLICIT, (11, 64, 8, 32), 136, (1, 1), data_type=HALF, layout=image, result=result, padding=0, blend=blend
+        )
+        assert check(made, operation) == [tile.kernel]
+        ((launch, _),) = made.plans[replace(operation, workspace_bytes=0)].steps
+        assert launch.grid[0] > 2
+
+
 def test_which_planes_are_read_as_they_are(backend):
-    """Filters of one position on whole images, of 16 bits, whose planes are packs and fill most of their boxes."""
+    """Filters of one position on whole images, multiplied by tensor cores, whose planes are packs and fill most of their boxes."""
 
     def kernels(x=(3, 64, 8, 8), filters=64, taps=(1, 1), algo=IMPLICIT, **options):
         return check(backend, convolution(algo, x, filters, taps, **{"data_type": HALF, "padding": 0, **options}))
 
     (name,) = kernels(algo=PRECOMPUTED)
     assert name.startswith("specialized_turned") and kernels(blend=(1.0, -0.5)) == [name]
+    assert kernels(data_type=FLOAT) == [name]
     for others in (
-        {"data_type": FLOAT}, {"stride": 2}, {"padding": 1}, {"taps": (1, 2)}, {"result": NHWC}, {"x": (3, 60, 8, 8)},
+        {"data_type": FLOAT, "math": FMA}, {"stride": 2}, {"padding": 1}, {"taps": (1, 2)}, {"result": NHWC}, {"x": (3, 60, 8, 8)},
         {"x": (3, 16, 8, 8)}, {"x": (3, 64, 7, 7)}, {"x": (3, 64, 4, 4)}, {"x": (3, 64, 8, 8), "groups": 2},
     ):  # fmt: skip
         assert not any("turned" in name for name in kernels(**others)), others

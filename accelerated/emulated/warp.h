@@ -125,6 +125,22 @@ inline void ldmatrix(unsigned (&registers)[matrices], const void* row, EMULATED_
   memcpy(registers, self.result, sizeof registers);
 }
 
+// stmatrix.sync.m8n8.x4.b16: lane 8 * m + r points at row r of matrix m.
+inline void stmatrix(const unsigned (&registers)[4], void* row, EMULATED_SITE_PARAMETERS) {
+  Thread& self = *current;
+  if (reinterpret_cast<uintptr_t>(row) % 16) fail("stmatrix at %s:%d: the row address %p is no multiple of 16", base_name(file), line, row);
+  memcpy(self.value, &row, sizeof row);
+  memcpy(self.value + sizeof row, registers, sizeof registers);
+  warp_operation(EMULATED_SITE("stmatrix"), ~0u, [](Thread* warp, unsigned) {
+    for (int lane = 0; lane < 32; lane++)
+      for (int matrix = 0; matrix < 4; matrix++) {
+        unsigned char* to;
+        memcpy(&to, warp[matrix * 8 + lane / 4].value, sizeof to);
+        memcpy(to + lane % 4 * 4, warp[lane].value + sizeof to + 4 * matrix, 4);
+      }
+  });
+}
+
 }  // namespace emulated
 
 // --- barriers ---

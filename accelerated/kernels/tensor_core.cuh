@@ -42,6 +42,37 @@ inline std::deque<Product> products[maximum_threads];
 }  // namespace emulated
 #endif
 
+// Four matrices of 8 x 8 elements of 16 bits: lane 8 * m + r points at row r of matrix m.
+__device__ __forceinline__ void store_matrices(const unsigned (&registers)[4], void* row) {
+#ifdef EMULATED_CUDA
+  emulated::stmatrix(registers, row);
+#else
+  const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+               ::"r"(address), "r"(registers[0]), "r"(registers[1]), "r"(registers[2]), "r"(registers[3]) : "memory");
+#endif
+}
+
+// Pairs of a warp's sums of 16 rows, as store<E>() made them, become rows of 128 bytes, swizzled.
+template <class E> __device__ __forceinline__ void store_rows(unsigned char* rows, const Pack<E, 2> (&pairs)[16 / sizeof(E)][2]) {
+  const int lane = threadIdx.x % 32;
+  if constexpr (sizeof(E) == 2) {
+#pragma unroll
+    for (int n = 0; n < 8; n += 2) {
+      unsigned words[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++) words[i] = *reinterpret_cast<const unsigned*>(&pairs[n + i / 2][i % 2]);
+      store_matrices(words, swizzled(rows, lane % 16, n + lane / 16));
+    }
+  } else {
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+#pragma unroll
+      for (int part = 0; part < 2; part++)
+        reinterpret_cast<Pack<E, 2>*>(swizzled(rows, lane / 4 + part * 8, 2 * n + lane % 4 / 2))[lane % 2] = pairs[n][part];
+  }
+}
+
 // Before the barrier after which a product reads what this thread wrote to shared memory.
 __device__ __forceinline__ void publish_writes() {
 #ifdef WARPGROUP_INSTRUCTIONS
@@ -173,6 +204,24 @@ template <class E, int N, bool TURNED = false> __device__ __forceinline__ void b
       "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) \
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right))
 
+#define REGISTERS_PRODUCT_128(shape, transposition) \
+  asm volatile( \
+      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n128" shape " {" \
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
+      "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
+      "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
+      "}, {%64, %65, %66, %67}, %68, add, 1, 1" transposition ";}" \
+      : \
+      "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
+      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), \
+      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
+      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), \
+      "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), \
+      "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
+      "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), \
+      "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]) \
+      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right))
+
 #define REGISTERS_PRODUCT(N)                                                                        \
   if constexpr (std::is_same_v<E, half>) REGISTERS_PRODUCT_##N("k16.f32.f16.f16", ", 0");           \
   else if constexpr (std::is_same_v<E, bfloat16>) REGISTERS_PRODUCT_##N("k16.f32.bf16.bf16", ", 0"); \
@@ -180,7 +229,8 @@ template <class E, int N, bool TURNED = false> __device__ __forceinline__ void b
 
 template <class E, int N> __device__ __forceinline__ void registers_product(float (&d)[N / 2], const unsigned (&left)[4], unsigned long long right) {
   if constexpr (N == 32) { REGISTERS_PRODUCT(32); }
-  else { REGISTERS_PRODUCT(64); }
+  else if constexpr (N == 64) { REGISTERS_PRODUCT(64); }
+  else { REGISTERS_PRODUCT(128); }
 }
 template <class E, int N> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
   registers_product<E, N>(sums, left, describe_tile(right) | 2 * step);  // a tile's address ends in zeros

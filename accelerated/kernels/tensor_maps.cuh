@@ -167,8 +167,8 @@ inline void barrier_init(Barrier* barrier, int arrivals) {
   emulated::state_of(barrier) = {0, static_cast<unsigned short>(arrivals), static_cast<unsigned short>(arrivals), 0};
 }
 inline void publish_barriers() {}
-inline void barrier_arrive(Barrier* barrier) {
-  emulated::state_of(barrier).pending--;
+inline void barrier_arrive(Barrier* barrier, int count = 1) {
+  emulated::state_of(barrier).pending -= count;
   emulated::end_phase(barrier);
 }
 inline void barrier_arrive_with(Barrier* barrier, int bytes) {
@@ -232,8 +232,9 @@ __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-__device__ __forceinline__ void barrier_arrive(Barrier* barrier) {
-  asm volatile("{.reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0];}" ::"r"(shared_address(barrier)) : "memory");
+// Arrives, as so many threads.
+__device__ __forceinline__ void barrier_arrive(Barrier* barrier, int count = 1) {
+  asm volatile("{.reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0], %1;}" ::"r"(shared_address(barrier)), "r"(count) : "memory");
 }
 // Arrives and announces bytes.
 __device__ __forceinline__ void barrier_arrive_with(Barrier* barrier, int bytes) {
