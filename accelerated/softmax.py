@@ -28,6 +28,9 @@ LEAST_REGISTER_LINE = (
     33,
 )  # elements, by inputs, from which narrow lines stay in registers; shorter ones make tiles,
 LEAST_REGISTER_BYTES = 4  # and so do smaller elements
+COLUMN_PACKS = (8, 4)  # most packs of a column of a thread in registers, by inputs
+REGISTER_COLUMN_BLOCK = (128, 256)
+MOST_REGISTER_GRID = 10**9
 
 WARP = 32
 LANES_THREADS = 128
@@ -47,7 +50,7 @@ STREAM_PACKS, MOST_BLOCKS, MOST_COLUMNS = 2, 192, 64
 OPEN = {False: 16, True: 4}  # bundles on their way through a block: of lines, of columns
 AHEAD = (4, 2)  # tiles on their way; fewer where that leaves time for blocks to agree
 STREAM_HELPERS = 4  # warps
-STREAM_FIELDS = ("across", "chunk", "steps", "ahead", "delay", "workers")
+STREAM_FIELDS = ("across", "part", "steps", "ahead", "delay", "workers")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
 LEAST_STREAM_LINE = 300 * 1000  # bytes of all inputs; clusters serve shorter lines as well, unless there are many
 # Of all inputs, a multiprocessor: many lines; long lines by inputs; of halves with two inputs
@@ -166,14 +169,14 @@ def _tile(lines: int, length: int, line_bytes: int, device: Any) -> tuple[int, i
 
 @dataclass(frozen=True)
 class Stream:
-    """blocks: of a group. across: packs of lines side by side. chunk: packs of a line that a block takes, in so many
-    steps; tiles: that shared memory holds; ahead: of them on their way. delay: steps between the statistic and the result
-    of a tile."""
+    """blocks: of a group. across: packs of lines side by side. part: packs of a line in a tile, of which a block takes so
+    many steps; tiles: that shared memory holds; ahead: of them on their way. delay: steps between the statistic and the
+    result of a tile."""
 
     blocks: int
     warps: int
     across: int
-    chunk: int
+    part: int
     steps: int
     tiles: int
     ahead: int
@@ -198,8 +201,9 @@ def _stream(problem: Problem, device: Any, statistic_bytes: int, line_bytes: int
         exchange = (2 * parts + opened) * columns * statistic_bytes + (3 * opened + 4) * 8
         tiles = (device.shared_bytes_per_block - exchange) // tile_bytes
         for blocks in range(1, device.multiprocessors + 1):
-            chunk = _ceil(problem.length + (width == 0), unit * blocks) * unit  # a line may start within a pack
-            steps = _ceil(chunk * across, workers * STREAM_PACKS // problem.inputs)
+            length = problem.length + (width == 0)  # a line may start within a pack
+            steps = _ceil(length * across * problem.inputs, blocks * workers * STREAM_PACKS)
+            part = _ceil(length, unit * blocks * steps) * unit
             wanted = steps + _ceil(AGREEMENT_BYTES, tile_bytes)
             missing = max(wanted + AHEAD[0] - tiles, 0)
             ahead = AHEAD[missing > 0]
@@ -208,11 +212,11 @@ def _stream(problem: Problem, device: Any, statistic_bytes: int, line_bytes: int
                 continue
             rounds = _ceil(bundles, device.multiprocessors // blocks)
             lacking = MISSING * (missing + 1) if missing else 0
-            walked = (steps + lacking) * tile_bytes + chunk * across  # tiles; of equally many, the least full
-            time = rounds * (walked + line_bytes) + delay * tile_bytes / 2
+            part_bytes = part * across * problem.inputs * PACK_BYTES
+            time = rounds * (steps * part_bytes + lacking * tile_bytes + line_bytes) + delay * part_bytes / 2
             if best is None or time < best[0]:
                 shared_bytes = tiles * tile_bytes + exchange
-                best = time, Stream(blocks, warps, across, chunk, steps, tiles, ahead, delay, shared_bytes)
+                best = time, Stream(blocks, warps, across, part, steps, tiles, ahead, delay, shared_bytes)
         if best:
             return best[1]
     return None
@@ -317,7 +321,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     if not walk.columns and whole and short.length <= WARP * most and (short.wide or held):
         lanes = _lanes(short, device, most)
         name = f"{'wide' if short.wide else 'narrow'}_registers"
-        grid = _ceil(lines * lanes, LANES_THREADS)
+        grid = min(_ceil(lines * lanes, LANES_THREADS), MOST_REGISTER_GRID)
         return Plan(operation, [launch(name, LANES_THREADS, grid, lanes, _ceil(short.length, lanes), 0)])
 
     lanes = width if walk.wide else 1
@@ -329,6 +333,16 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     ):
         name = f"{'wide' if walk.wide else 'narrow'}_short_columns"
         return Plan(operation, [launch(name, LANES_THREADS, _ceil(lines, LANES_THREADS), 1, length, 0)])
+
+    across = ROW_BYTES // PACK_BYTES
+    shares = _power_of_two(_ceil(length, COLUMN_PACKS[inputs - 1]))
+    many = _ceil(lines, across) >= 2 * device.multiprocessors
+    if walk.columns and walk.wide and many and walk.along.outer_rank == 0 and shares * across <= REGISTER_COLUMN_BLOCK[1]:
+        across = max(across, REGISTER_COLUMN_BLOCK[0] // shares)
+        threads = across * shares
+        parts_bytes = threads // max(across, WARP) * across * width * 2 * SCALAR_BYTES[operation.compute_type]
+        kept = _ceil(length, shares)
+        return Plan(operation, [launch("columns_registers", threads, _ceil(lines, across), across, kept, parts_bytes)])
 
     if walk.dense and not walk.aligned and length <= SHORT * WARP:
         lanes, of_tile = _tile(lines, length, length * scalar_bytes * inputs, device)
@@ -347,7 +361,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0)
         if way:
             name, workers = f"{'columns' if walk.columns else 'lines'}_stream", way.warps * WARP
-            numbers = (way.across, way.chunk, way.steps, way.ahead, way.delay, workers)
+            numbers = (way.across, way.part, way.steps, way.ahead, way.delay, workers)
             threads = workers + STREAM_HELPERS * WARP
             step = launch(
                 name, threads, device.multiprocessors, way.blocks, way.tiles, way.shared_bytes, stream=numbers

@@ -1,17 +1,18 @@
 // Softmax over long lines, forward (3.2.96) and backward (4.1.19), in a stream: reads, agreements and writes overlap.
 //
 // There is one block a multiprocessor. Groups of blocks (`team`) share the lines, or bundles of neighbouring lines (`across`
-// packs of them): a group takes every `groups`-th, and each of its blocks one chunk of it. The workers of a block walk its
-// tiles, `steps` of each chunk, chunk after chunk: a tile is read `ahead` steps ahead into a ring in shared memory, takes
-// part in the statistic of its line, and is written from there `delay` steps later. In between, the other warps agree with
-// those of the other blocks: one publishes the block's part of the statistic, the others wait for the parts of all blocks,
-// which all blocks merge in the same order.
+// packs of them): a group takes every `groups`-th. Its blocks take the tiles of a line in turns, `part` packs each, so that
+// what they read and write at a time lies side by side; each has `steps` of them. The workers of a block walk its tiles,
+// line after line: a tile is read `ahead` steps ahead into a ring in shared memory, takes part in the statistic of its
+// line, and is written from there `delay` steps later. In between, the other warps agree with those of the other blocks: one
+// publishes the block's part of the statistic; of one block, another for each line, they merge the parts of all and tell
+// everybody the result. Few threads poll, each a place of its own: when all looked at all parts, reading was 8 % slower.
 //
 // All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. They run alone:
 // each takes most of the shared memory of its multiprocessor. So the board through which blocks agree belongs to one launch
 // at a time, whatever stream it is in.
 //
-// Floor: bytes, as in softmax.cu, and each moves once. What limits: the first chunk is read before anything is written, the
+// Floor: bytes, as in softmax.cu, and each moves once. What limits: the first line is read before anything is written, the
 // last is written after everything is read, and lines of more than the shared memory of all multiprocessors do not fit.
 #include "softmax.cuh"
 #include "tensor_maps.cuh"
@@ -22,6 +23,10 @@ constexpr int LONG_AHEAD = 4, SHORT_AHEAD = 2;  // tiles on their way: `ahead` i
 constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;  // lines of a bundle
 constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
 constexpr int STREAM_THREADS = 640;                           // at most
+#ifndef QUEUE
+#define QUEUE 4
+#endif
+constexpr unsigned REST = 100;                                // nanoseconds, of who waits for a result
 // Bundles of a block between the first read and the last write.
 template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
 
@@ -30,14 +35,12 @@ template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
 constexpr int WORDS = sizeof(Statistic) / sizeof(unsigned);
 struct alignas(16) Slot { unsigned long long word[WORDS]; };
 
-// A block publishes bundle i + SLOTS when all blocks have read bundle i: it has then begun to write bundle i + SLOTS - OPEN,
-// for which all blocks had published that, so that they had begun to write bundle i + SLOTS - 2 * OPEN.
-template <bool COLUMNS> constexpr unsigned SLOTS = 2 * OPEN<COLUMNS> + 2;
-
-// Launches take the halves in turns, and each leaves the other one cleared. All zero at first.
+// Launches take the halves in turns, and each leaves the other one cleared. All zero at first. A place is free again when it
+// is used: a block publishes bundle i + OPEN when it has begun to write bundle i, for which all had published, and it is told
+// the result of that bundle after it has published it.
 template <bool COLUMNS> struct Board {
-  // Of every block its parts; with columns, then the whole statistics that it has merged.
-  Slot slots[2][SLOTS<COLUMNS>][MOST_BLOCKS][COLUMNS ? 2 * MOST_COLUMNS : 1];
+  Slot parts[2][OPEN<COLUMNS>][MOST_BLOCKS][COLUMNS ? MOST_COLUMNS : 1];   // of every block
+  Slot results[2][OPEN<COLUMNS>][MOST_BLOCKS][COLUMNS ? MOST_COLUMNS : 1]; // for every block
   unsigned long long arrivals, departures;  // of blocks, of their helpers, of all launches ever
 };
 __device__ Board<false> board_of_lines;
@@ -113,7 +116,8 @@ template <class Rule, int N> __device__ __forceinline__ void merge(const Rule& r
 
 template <class Rule, bool COLUMNS> struct Stream {
   static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;
-  static constexpr unsigned OPEN = ::OPEN<COLUMNS>, SLOTS = ::SLOTS<COLUMNS>;
+  static constexpr unsigned OPEN = ::OPEN<COLUMNS>;
+  static constexpr int WAITING = COLUMNS ? 0 : QUEUE;
   using Packs = WidePacks<Rule, COLUMNS, HELD>;
   using Place = typename Packs::Place;
   static constexpr int LANES = Packs::LANES;
@@ -150,17 +154,16 @@ template <class Rule, bool COLUMNS> struct Stream {
     if constexpr (COLUMNS) {
       const unsigned pack = (index << log_across) + (threadIdx.x & (a.across - 1));
       packs = Packs(a, min(pack, a.lines.packs - 1));
-      packs.end_at(pack < a.lines.packs ? (member + 1) * a.chunk : 0);
+      if (pack >= a.lines.packs) packs.end_for_good();
     } else {
       packs.move_to(index);
-      packs.end_at((member + 1) * a.chunk);
     }
   }
 
   // Workers. Every thread reads and writes only places of its own, those of the tiles in turns.
   __device__ __forceinline__ void work() const {
-    const unsigned size = a.workers >> log_across, round = size * HELD, tiles = bundles * a.steps;
-    const unsigned first = member * a.chunk + (threadIdx.x >> log_across), tile_places = HELD * INPUTS * a.workers;
+    const unsigned size = a.workers >> log_across, tiles = bundles * a.steps;
+    const unsigned first = threadIdx.x >> log_across, tile_places = HELD * INPUTS * a.workers;
     Place* const places = reinterpret_cast<Place*>(shared_memory) + threadIdx.x;
     struct Cursor {
       unsigned bundle = 0, step = 0, tile = 0;
@@ -168,13 +171,20 @@ template <class Rule, bool COLUMNS> struct Stream {
         if (++step == a.steps) step = 0, bundle++;
         if (++tile == a.kept) tile = 0;
       }
-    } read, reduced, written;
+    } read, reduced, queued, written;
+    [[maybe_unused]] Place queue[WAITING + 1][STREAM_PACKS];
 
     Packs reading(a, 0), writing = reading;
+    // The first pack of a tile, to which the packs of a line are then limited.
+    auto go_to = [&](Packs& packs, unsigned step) {
+      const unsigned begin = (step * a.team + member) * a.part;
+      packs.end_at(begin + a.part);
+      return begin + first;
+    };
     auto fetch = [&](unsigned tile) {
       if (tile < tiles) {
         if (read.step == 0) move_to(reading, read.bundle);
-        reading.fetch(first + read.step * round, size, places + read.tile * tile_places, a.workers);
+        reading.fetch(go_to(reading, read.step), size, places + read.tile * tile_places, a.workers);
         read.advance(a);
       }
       commit();
@@ -204,8 +214,20 @@ template <class Rule, bool COLUMNS> struct Stream {
 #pragma unroll
           for (int lane = 0; lane < LANES; lane++) agreed[lane] = lines[lane];
         }
-        writing.write(rule, agreed, first + written.step * round, size, places + written.tile * tile_places, a.workers);
+        if constexpr (WAITING > 0) writing.write(rule, agreed, go_to(writing, written.step), size, queue[0], 1);
+        else writing.write(rule, agreed, go_to(writing, written.step), size, places + written.tile * tile_places, a.workers);
         written.advance(a);
+      }
+      if constexpr (WAITING > 0) {
+#pragma unroll
+        for (int i = 0; i < WAITING; i++)
+#pragma unroll
+          for (int p = 0; p < STREAM_PACKS; p++) queue[i][p] = queue[i + 1][p];
+        if (step + WAITING >= a.delay && queued.bundle < bundles) {
+#pragma unroll
+          for (int p = 0; p < STREAM_PACKS; p++) queue[WAITING - 1][p] = places[queued.tile * tile_places + p * a.workers];
+          queued.advance(a);
+        }
       }
       fetch(step + a.ahead);
     }
@@ -250,12 +272,15 @@ template <class Rule, bool COLUMNS> struct Stream {
     }
     barrier_wait(&exchange.opened, 0);
     const unsigned half = exchange.launch & 1;
-    constexpr unsigned OF_BLOCK = COLUMNS ? 2 * MOST_COLUMNS : 1;
+    constexpr unsigned OF_BLOCK = COLUMNS ? MOST_COLUMNS : 1;
 #pragma unroll 1
-    for (unsigned i = lane; i < SLOTS * OF_BLOCK; i += 32) write_slot(&board.slots[half ^ 1][i / OF_BLOCK][blockIdx.x][i % OF_BLOCK], Slot{});
+    for (unsigned i = lane; i < OPEN * OF_BLOCK; i += 32) {
+      write_slot(&board.parts[half ^ 1][i / OF_BLOCK][blockIdx.x][i % OF_BLOCK], Slot{});
+      write_slot(&board.results[half ^ 1][i / OF_BLOCK][blockIdx.x][i % OF_BLOCK], Slot{});
+    }
 #pragma unroll 1
     for (unsigned i = 0; i < bundles; i++) {
-      Slot* slots = board.slots[half][i % SLOTS][blockIdx.x];
+      Slot* slots = board.parts[half][i % OPEN][blockIdx.x];
       barrier_wait(&exchange.reduced[i % 2], phase(i, 2));
       if constexpr (COLUMNS) {
         for (unsigned column = lane; column < columns; column += 32) write_slot(slots + column, to_slot(of_block(i, column, columns), i + 1));
@@ -271,7 +296,7 @@ template <class Rule, bool COLUMNS> struct Stream {
   // A lane's share of the parts of a line.
   __device__ __forceinline__ Statistic collected(unsigned half, unsigned i, unsigned column) const {
     constexpr int BATCH = 2;
-    const auto* slots = board<COLUMNS>().slots[half][i % SLOTS] + (blockIdx.x - member);
+    const auto* slots = board<COLUMNS>().parts[half][i % OPEN] + (blockIdx.x - member);
     Statistic total = rule.empty();
 #pragma unroll 1
     for (unsigned block = threadIdx.x & 31; block < a.team; block += 32 * BATCH) {
@@ -301,7 +326,7 @@ template <class Rule, bool COLUMNS> struct Stream {
     rule.finish(total[0]);
     return total[0];
   }
-  // The other warps: every COLLECTORS-th line.
+  // The other warps: every COLLECTORS-th line, or of every bundle.
   __device__ __forceinline__ void collect(unsigned collector) const {
     const unsigned lane = threadIdx.x & 31;
     barrier_wait(&exchange.opened, 0);
@@ -309,26 +334,24 @@ template <class Rule, bool COLUMNS> struct Stream {
 #pragma unroll 1
     for (unsigned i = COLUMNS ? 0 : collector; i < bundles; i += COLUMNS ? 1 : COLLECTORS) {
       barrier_wait(&exchange.published[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
-      if constexpr (COLUMNS) {
-        // Each block merges some lines, for all.
-        auto merged_by = [&](unsigned column) { return &board<true>().slots[half][i % SLOTS][blockIdx.x - member + column % a.team][MOST_COLUMNS + column]; };
+      auto* results = board<COLUMNS>().results[half][i % OPEN];
+      // Each block merges some lines, for all.
+      const unsigned mine = (member + i) % a.team + (COLUMNS ? collector * a.team : 0);
 #pragma unroll 1
-        for (unsigned column = member + collector * a.team; column < columns; column += COLLECTORS * a.team) {
-          const Statistic total = whole(half, i, column);
-          if (lane == 0) write_slot(merged_by(column), to_slot(total, i + 1));
-        }
+      for (unsigned column = mine; column < columns; column += COLLECTORS * a.team) {
+        const Slot total = to_slot(whole(half, i, column), i + 1);
+        for (unsigned block = lane; block < a.team; block += 32) write_slot(results[blockIdx.x - member + block] + column, total);
+      }
+      if constexpr (COLUMNS) {
         if (lane == 0) barrier_arrive(&exchange.merged[i % OPEN]);
         barrier_wait(&exchange.merged[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
+      }
+      __syncwarp();
 #pragma unroll 1
-        for (unsigned column = collector * 32 + lane; column < columns; column += COLLECTORS * 32) {
-          Slot slot;
-          do slot = read_slot(merged_by(column));
-          while (!holds(slot, i + 1));
-          lines_of(i)[column] = from_slot(slot);
-        }
-      } else {
-        const Statistic total = whole(half, i, 0);
-        if (lane == 0) *lines_of(i) = total;
+      for (unsigned column = (COLUMNS ? collector * 32 : 0) + lane; column < columns; column += COLLECTORS * 32) {
+        Slot slot;
+        while (!holds(slot = read_slot(results[blockIdx.x] + column), i + 1)) __nanosleep(REST);
+        lines_of(i)[column] = from_slot(slot);
       }
       barrier_arrive(&exchange.agreed[i % OPEN]);
     }
