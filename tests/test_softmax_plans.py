@@ -31,12 +31,11 @@ def test_streams_fit_the_device_and_cover_every_line(device, inputs, width):
         workers = stream.warps * 32
         assert 1 <= stream.blocks <= device.multiprocessors
         assert max(stream.across * width, 1) <= plans.MOST_COLUMNS
-        assert stream.blocks * stream.chunk >= packs + (width == 0), (
-            "a line that starts within a pack has one pack more"
-        )
-        # steps of a chunk: enough, and none too many
-        step = workers * plans.STREAM_PACKS // inputs
-        assert (stream.steps - 1) * step < stream.chunk * stream.across <= stream.steps * step
+        # parts of a line: enough, of which a tile holds one, and one step fewer would not do
+        places = workers * plans.STREAM_PACKS // (inputs * stream.across)
+        length = packs + (width == 0)  # a line that starts within a pack has one pack more
+        assert stream.blocks * stream.steps * stream.part >= length
+        assert stream.part <= places and stream.blocks * (stream.steps - 1) * places < length
         # a tile is written before its place is read into again, and after its whole line was reduced
         assert stream.steps <= stream.delay <= stream.tiles - stream.ahead
         # the lines between reading and writing have places of their own on the board

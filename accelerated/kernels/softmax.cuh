@@ -466,17 +466,20 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
   __device__ __forceinline__ bool are_whole(unsigned first, unsigned size) const {
     return is_whole(first) && is_whole(first + (HELD - 1) * size);
   }
+  __device__ __forceinline__ bool are_all_whole(unsigned begin, unsigned end) const { return begin >= whole && end - whole <= all_wholes; }
   __device__ __forceinline__ bool exists(unsigned pack, unsigned i) const {
     return COLUMNS ? i < width : pack * WIDE + i - lead < a->along.row;
   }
 
+  // A pack that is whole.
+  __device__ __forceinline__ void fetch_whole(unsigned pack, Place* place, unsigned distance) const {
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) copy(place + n * distance, reinterpret_cast<const Place*>(input[n] + offset(pack, n)));
+  }
   __device__ __forceinline__ void fetch(unsigned first, unsigned size, Place* place, unsigned distance) const {
 #pragma unroll
     for (int k = 0; k < HELD; k++)
-      if (is_whole(first + k * size))
-#pragma unroll
-        for (int n = 0; n < INPUTS; n++)
-          copy(place + (k * INPUTS + n) * distance, reinterpret_cast<const Place*>(input[n] + offset(first + k * size, n)));
+      if (is_whole(first + k * size)) fetch_whole(first + k * size, place + k * INPUTS * distance, distance);
     if (are_whole(first, size)) return;
     Place nothing;
 #pragma unroll
@@ -507,9 +510,9 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
 #pragma unroll
       for (int k = 0; k < HELD; k++) write_pack(rule, line, first + k * size, true, place + k * INPUTS * distance, distance);
     } else {
-#pragma unroll
-      for (int k = 0; k < HELD; k++)
-        if (first + k * size < packs) write_pack(rule, line, first + k * size, is_whole(first + k * size), place + k * INPUTS * distance, distance);
+#pragma unroll 1
+      for (int k = 0; k < HELD && first < packs; k++, first += size, place += INPUTS * distance)
+        write_pack(rule, line, first, is_whole(first), place, distance);
     }
   }
   __device__ __forceinline__ void write_pack(const Rule& rule, const Statistic (&line)[LANES], unsigned index, bool as_whole, const Place* place,

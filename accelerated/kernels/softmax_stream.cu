@@ -19,13 +19,13 @@
 
 // As in softmax.py
 constexpr int STREAM_PACKS = 2;                 // that a worker takes in a step, of all inputs together
-constexpr int LONG_AHEAD = 4, SHORT_AHEAD = 2;  // tiles on their way: `ahead` is one of these
 constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;  // lines of a bundle
 constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
 constexpr int STREAM_THREADS = 640;                           // at most
-#ifndef QUEUE
-#define QUEUE 4
+#ifndef QUEUE_TILES
+#define QUEUE_TILES 0
 #endif
+constexpr int QUEUE = QUEUE_TILES;  // last tiles before they are written, in registers
 constexpr unsigned REST = 100;                                // nanoseconds, of who waits for a result
 // Bundles of a block between the first read and the last write.
 template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
@@ -117,7 +117,6 @@ template <class Rule, int N> __device__ __forceinline__ void merge(const Rule& r
 template <class Rule, bool COLUMNS> struct Stream {
   static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;
   static constexpr unsigned OPEN = ::OPEN<COLUMNS>;
-  static constexpr int WAITING = COLUMNS ? 0 : QUEUE;
   using Packs = WidePacks<Rule, COLUMNS, HELD>;
   using Place = typename Packs::Place;
   static constexpr int LANES = Packs::LANES;
@@ -160,38 +159,61 @@ template <class Rule, bool COLUMNS> struct Stream {
     }
   }
 
-  // Workers. Every thread reads and writes only places of its own, those of the tiles in turns.
-  __device__ __forceinline__ void work() const {
-    const unsigned size = a.workers >> log_across, tiles = bundles * a.steps;
-    const unsigned first = threadIdx.x >> log_across, tile_places = HELD * INPUTS * a.workers;
-    Place* const places = reinterpret_cast<Place*>(shared_memory) + threadIdx.x;
-    struct Cursor {
-      unsigned bundle = 0, step = 0, tile = 0;
-      __device__ __forceinline__ void advance(const Arguments<INPUTS>& a) {
-        if (++step == a.steps) step = 0, bundle++;
-        if (++tile == a.kept) tile = 0;
-      }
-    } read, reduced, queued, written;
-    [[maybe_unused]] Place queue[WAITING + 1][STREAM_PACKS];
+  // Where a worker is in the tiles of its block.
+  struct Cursor {
+    unsigned bundle = 0, step = 0, place = 0, begin;  // first pack of the tile
+    __device__ __forceinline__ Cursor(unsigned start) : begin(start) {}
+    __device__ __forceinline__ void advance(const Arguments<INPUTS>& a, unsigned start, unsigned places) {
+      begin += a.team * a.part;
+      if (++step == a.steps) step = 0, bundle++, begin = start;
+      place += places;
+      if (place == a.kept * places) place = 0;
+    }
+  };
 
+  // Workers. Every thread reads and writes only places of its own, those of the tiles in turns. Instructions count: a block
+  // takes in a tile in a microsecond.
+  __device__ __forceinline__ void work() const {
+    const unsigned size = a.workers >> log_across, tiles = bundles * a.steps, start = member * a.part;
+    const unsigned first = threadIdx.x >> log_across, tile_places = STREAM_PACKS * a.workers;
+    Place* const places = reinterpret_cast<Place*>(shared_memory) + threadIdx.x;
+    // Packs that this worker has in every tile that is whole; the places of others stay neutral.
+    bool mine[HELD];
+    Place nothing;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
+#pragma unroll
+    for (int k = 0; k < HELD; k++) {
+      mine[k] = first + k * size < a.part;
+      if (!mine[k])
+#pragma unroll 1
+        for (unsigned tile = 0; tile < a.kept; tile++)
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++) places[tile * tile_places + (k * INPUTS + n) * a.workers] = nothing;
+    }
+
+    Cursor read(start), reduced(start), queued(start), written(start);
     Packs reading(a, 0), writing = reading;
-    // The first pack of a tile, to which the packs of a line are then limited.
-    auto go_to = [&](Packs& packs, unsigned step) {
-      const unsigned begin = (step * a.team + member) * a.part;
-      packs.end_at(begin + a.part);
-      return begin + first;
-    };
     auto fetch = [&](unsigned tile) {
       if (tile < tiles) {
         if (read.step == 0) move_to(reading, read.bundle);
-        reading.fetch(go_to(reading, read.step), size, places + read.tile * tile_places, a.workers);
-        read.advance(a);
+        const unsigned end = read.begin + a.part;
+        if (reading.are_all_whole(read.begin, end)) {
+#pragma unroll
+          for (int k = 0; k < HELD; k++)
+            if (mine[k]) reading.fetch_whole(read.begin + first + k * size, places + read.place + k * INPUTS * a.workers, a.workers);
+        } else {
+          reading.end_at(end);
+          reading.fetch(read.begin + first, size, places + read.place, a.workers);
+        }
+        read.advance(a, start, tile_places);
       }
       commit();
     };
 #pragma unroll 1
     for (unsigned tile = 0; tile < a.ahead; tile++) fetch(tile);
 
+    [[maybe_unused]] Place queue[QUEUE + 1][STREAM_PACKS];
     Statistic statistic[LANES], agreed[LANES];
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
@@ -199,12 +221,11 @@ template <class Rule, bool COLUMNS> struct Stream {
     for (unsigned step = 0; step < tiles + a.delay; step++) {
       if (step < tiles) {
         COMPUTE values[INPUTS][HELD * WIDTH];
-        if (a.ahead == LONG_AHEAD) arrived<LONG_AHEAD - 1>();
-        else arrived<SHORT_AHEAD - 1>();
-        reading.take(0, 0, places + reduced.tile * tile_places, a.workers, values);
+        wait_for_tile();
+        reading.take(0, 0, places + reduced.place, a.workers, values);
         rule.add(statistic, values);
         if (reduced.step == a.steps - 1) hand_over(statistic, reduced.bundle);
-        reduced.advance(a);
+        reduced.advance(a, start, tile_places);
       }
       if (step >= a.delay) {
         if (written.step == 0) {
@@ -214,22 +235,38 @@ template <class Rule, bool COLUMNS> struct Stream {
 #pragma unroll
           for (int lane = 0; lane < LANES; lane++) agreed[lane] = lines[lane];
         }
-        if constexpr (WAITING > 0) writing.write(rule, agreed, go_to(writing, written.step), size, queue[0], 1);
-        else writing.write(rule, agreed, go_to(writing, written.step), size, places + written.tile * tile_places, a.workers);
-        written.advance(a);
-      }
-      if constexpr (WAITING > 0) {
+        const Place* const from = QUEUE > 0 ? queue[0] : places + written.place;
+        const unsigned distance = QUEUE > 0 ? 1 : a.workers, end = written.begin + a.part;
+        const bool all_whole = writing.are_all_whole(written.begin, end);
+        if (!all_whole) writing.end_at(end);
 #pragma unroll
-        for (int i = 0; i < WAITING; i++)
+        for (int k = 0; k < HELD; k++) {
+          const unsigned pack = written.begin + first + k * size;
+          if (all_whole ? mine[k] : pack < writing.packs)
+            writing.write_pack(rule, agreed, pack, all_whole || writing.is_whole(pack), from + k * INPUTS * distance, distance);
+        }
+        written.advance(a, start, tile_places);
+      }
+      if constexpr (QUEUE > 0) {
+#pragma unroll
+        for (int i = 0; i + 1 < QUEUE; i++)
 #pragma unroll
           for (int p = 0; p < STREAM_PACKS; p++) queue[i][p] = queue[i + 1][p];
-        if (step + WAITING >= a.delay && queued.bundle < bundles) {
+        if (step + QUEUE >= a.delay && queued.bundle < bundles) {
 #pragma unroll
-          for (int p = 0; p < STREAM_PACKS; p++) queue[WAITING - 1][p] = places[queued.tile * tile_places + p * a.workers];
-          queued.advance(a);
+          for (int p = 0; p < STREAM_PACKS; p++) queue[QUEUE - 1][p] = places[queued.place + p * a.workers];
+          queued.advance(a, start, tile_places);
         }
       }
       fetch(step + a.ahead);
+    }
+  }
+  // Of `ahead` tiles on their way the first.
+  __device__ __forceinline__ void wait_for_tile() const {
+    switch (a.ahead) {
+      case 2: return arrived<1>();
+      case 3: return arrived<2>();
+      default: arrived<3>();
     }
   }
   // Gives a worker's statistic of a bundle to the warp that publishes, and begins another.
@@ -295,7 +332,7 @@ template <class Rule, bool COLUMNS> struct Stream {
 
   // A lane's share of the parts of a line.
   __device__ __forceinline__ Statistic collected(unsigned half, unsigned i, unsigned column) const {
-    constexpr int BATCH = 2;
+    constexpr int BATCH = 5;  // of 32 blocks: all of an H200 at once
     const auto* slots = board<COLUMNS>().parts[half][i % OPEN] + (blockIdx.x - member);
     Statistic total = rule.empty();
 #pragma unroll 1
