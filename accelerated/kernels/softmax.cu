@@ -20,18 +20,6 @@
 // The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "softmax.cuh"
 
-#ifndef RBLOCKS
-#define RBLOCKS 8
-#endif
-#ifndef BBLOCKS
-#define BBLOCKS 10
-#endif
-#ifndef RTHREADS
-#define RTHREADS 128
-#endif
-#ifndef CBLOCKS
-#define CBLOCKS 4
-#endif
 template <class Rule, template <class, bool> class Line, bool COLUMNS, bool CLUSTERED>
 __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   using Place = typename Line<Rule, COLUMNS>::Place;
@@ -152,8 +140,11 @@ __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a
     case 6: softmax_in_tile<Rule, 6>(a, tile, pitch, lines, target); break;
     case 7: softmax_in_tile<Rule, 7>(a, tile, pitch, lines, target); break;
     case 8: softmax_in_tile<Rule, 8>(a, tile, pitch, lines, target); break;
-    case 9: softmax_in_tile<Rule, 9>(a, tile, pitch, lines, target); break;
-    default: softmax_in_tile<Rule, 10>(a, tile, pitch, lines, target);
+    default:
+      if constexpr (INPUTS == 1) {  // two inputs take too many registers
+        if (length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, lines, target);
+        else softmax_in_tile<Rule, 10>(a, tile, pitch, lines, target);
+      }
   }
   __syncthreads();
 
@@ -166,107 +157,75 @@ __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a
 
 // Packs of WIDE neighbours (or, WIDE 1, elements anywhere along a line), PACKS of each lane and input, all read before the
 // first is used. Values stay in registers, so that every exponential is taken once.
-template <class Rule, int WIDE, int PACKS> struct LineInRegisters {
-  static constexpr int INPUTS = Rule::INPUTS, N = PACKS * WIDE;
-  using Held = Elements<WIDE>;
-  Held held[INPUTS][PACKS];
-  ELEMENT* target;
-
-  static __device__ __forceinline__ unsigned pack_of(const Arguments<INPUTS>& a, int k) {
-    return (threadIdx.x & (a.team - 1)) + (k << exponent_of(a.team));
-  }
-  static __device__ __forceinline__ int place(const Arguments<INPUTS>& a, int k, int operand) {
-    return int(pack_of(a, k)) * (WIDE == 1 ? a.along.row_stride[operand] : WIDE);
-  }
-  // Only the last of a lane's packs may lie behind the line.
-  static __device__ __forceinline__ bool exists(const Arguments<INPUTS>& a, int k) {
-    return k < PACKS - 1 || pack_of(a, k) < a.along.row / WIDE;
-  }
-
-  __device__ __forceinline__ void read(const Arguments<INPUTS>& a, unsigned line) {
-    unsigned offset[INPUTS + 1];
-    a.lines.locate(line, offset);
-    target = a.output + offset[INPUTS];
-    bool whole = true;
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++) whole = whole && aligned<ELEMENT, WIDE>(a.input[n]);
-#pragma unroll
-    for (int k = 0; k < PACKS; k++)
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) {
-        const ELEMENT* source = a.input[n] + offset[n] + place(a, k, n);
-        if (!exists(a, k)) continue;
-        if (whole) {
-          held[n][k] = *reinterpret_cast<const Held*>(source);
-        } else {
-#pragma unroll
-          for (int i = 0; i < WIDE; i++) held[n][k].item[i] = source[i];
-        }
-      }
-  }
-
-  __device__ __forceinline__ void write(const Arguments<INPUTS>& a, bool writes) const {
-    const Rule rule{Algorithm(a.algorithm), a.alpha};
-    COMPUTE values[INPUTS][N], result[N];
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++)
-#pragma unroll
-      for (int k = 0; k < PACKS; k++) {
-        unpack(&held[n][k], &values[n][k * WIDE]);
-#pragma unroll
-        for (int i = 0; i < WIDE; i++)
-          if (!exists(a, k)) values[n][k * WIDE + i] = Rule::neutral();
-      }
-    Statistic statistic[1] = {rule.empty()};
-    rule.template cover<true>(statistic, values);
-    merge_tops(rule, statistic, 1, a.team);
-    rule.template add_covered<true>(statistic, values);
-    merge_sums(statistic, 1, a.team);
-    rule.finish(statistic[0]);
-    rule.template results<true>(statistic, values, result);
-
-    if (!writes) return;
-    const bool whole = aligned<ELEMENT, WIDE>(a.output);
-#pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-      if (!exists(a, k)) continue;
-      ELEMENT* to = target + place(a, k, INPUTS);
-      COMPUTE of_pack[WIDE];
-#pragma unroll
-      for (int i = 0; i < WIDE; i++) of_pack[i] = result[k * WIDE + i];
-      if (a.beta != COMPUTE(0))
-#pragma unroll
-        for (int i = 0; i < WIDE; i++) of_pack[i] += a.beta * load<COMPUTE>(to[i]);
-      if (whole) {
-        pack(of_pack, reinterpret_cast<Held*>(to));
-      } else {
-#pragma unroll
-        for (int i = 0; i < WIDE; i++) to[i] = store<ELEMENT>(of_pack[i]);
-      }
-    }
-  }
-};
-
 template <class Rule, int WIDE, int PACKS>
 __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUTS>& a) {
-  const unsigned first = (blockIdx.x * blockDim.x + threadIdx.x) >> exponent_of(a.team), last = a.lines.packs - 1;
-#ifdef LOOPED
-  const unsigned at_once = (gridDim.x * blockDim.x) >> exponent_of(a.team);
-  LineInRegisters<Rule, WIDE, PACKS> line, next;
-  line.read(a, min(first, last));
-#pragma unroll 1
-  for (unsigned index = first;; index += at_once) {
-    const bool more = __any_sync(~0u, index + at_once <= last);
-    if (more) next.read(a, min(index + at_once, last));
-    line.write(a, index <= last);
-    if (!more) return;
-    line = next;
+  constexpr int INPUTS = Rule::INPUTS;
+  using Held = Elements<WIDE>;
+  const Rule rule{Algorithm(a.algorithm), a.alpha};
+  const unsigned log_team = exponent_of(a.team), rank = threadIdx.x & (a.team - 1);
+  const unsigned index = (blockIdx.x * blockDim.x + threadIdx.x) >> log_team;
+  unsigned offset[INPUTS + 1];
+  a.lines.locate(min(index, a.lines.packs - 1), offset);
+  auto step = [&](int k, int operand) { return int(rank + (k << log_team)) * (WIDE == 1 ? a.along.row_stride[operand] : WIDE); };
+  // Only the last of a lane's packs may lie behind the line.
+  const bool last = rank + ((PACKS - 1) << log_team) < a.along.row / WIDE;
+  auto exists = [&](int k) { return k < PACKS - 1 || last; };
+
+  Held held[INPUTS][PACKS];
+  bool whole = true;
+#pragma unroll
+  for (int n = 0; n < INPUTS; n++) whole = whole && aligned<ELEMENT, WIDE>(a.input[n]);
+#pragma unroll
+  for (int k = 0; k < PACKS; k++)
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) {
+      const ELEMENT* source = a.input[n] + offset[n] + step(k, n);
+      if (!exists(k)) continue;
+      if (whole) {
+        held[n][k] = *reinterpret_cast<const Held*>(source);
+      } else {
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) held[n][k].item[i] = source[i];
+      }
+    }
+
+  COMPUTE values[INPUTS][PACKS * WIDE], result[PACKS * WIDE];
+#pragma unroll
+  for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) {
+      unpack(&held[n][k], &values[n][k * WIDE]);
+#pragma unroll
+      for (int i = 0; i < WIDE; i++)
+        if (!exists(k)) values[n][k * WIDE + i] = Rule::neutral();
+    }
+  Statistic statistic[1] = {rule.empty()};
+  rule.template cover<true>(statistic, values);
+  merge_tops(rule, statistic, 1, a.team);
+  rule.template add_covered<true>(statistic, values);
+  merge_sums(statistic, 1, a.team);
+  rule.finish(statistic[0]);
+  rule.template results<true>(statistic, values, result);
+
+  if (index >= a.lines.packs) return;
+  whole = aligned<ELEMENT, WIDE>(a.output);
+#pragma unroll
+  for (int k = 0; k < PACKS; k++) {
+    if (!exists(k)) continue;
+    ELEMENT* target = a.output + offset[INPUTS] + step(k, INPUTS);
+    COMPUTE of_pack[WIDE];
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) of_pack[i] = result[k * WIDE + i];
+    if (a.beta != COMPUTE(0))
+#pragma unroll
+      for (int i = 0; i < WIDE; i++) of_pack[i] += a.beta * load<COMPUTE>(target[i]);
+    if (whole) {
+      pack(of_pack, reinterpret_cast<Held*>(target));
+    } else {
+#pragma unroll
+      for (int i = 0; i < WIDE; i++) target[i] = store<ELEMENT>(of_pack[i]);
+    }
   }
-#else
-  LineInRegisters<Rule, WIDE, PACKS> line;
-  line.read(a, min(first, last));
-  line.write(a, first <= last);
-#endif
 }
 
 // `kept`: packs of a lane, at most 4 of one input or 2 of two.
@@ -289,84 +248,6 @@ template <class Rule> __device__ __forceinline__ void softmax_of_elements(const 
     case 7: return softmax_in_registers<Rule, 1, 7>(a);
     default: return softmax_in_registers<Rule, 1, 8>(a);
   }
-}
-
-// --- columns of which a block has all packs in registers ---
-
-// `team` packs of lines side by side; PACKS of each thread. A thread's exponentials are below its own maximum until all of
-// the column are added up.
-template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_columns_in_registers(const Arguments<Rule::INPUTS>& a) {
-  constexpr int INPUTS = Rule::INPUTS, WIDE = WIDTH;
-  using Held = Elements<WIDE>;
-  const Rule rule{Algorithm(a.algorithm), a.alpha};
-  const unsigned log_team = exponent_of(a.team), index = (blockIdx.x << log_team) + (threadIdx.x & (a.team - 1));
-  const unsigned first = threadIdx.x >> log_team, apart = blockDim.x >> log_team;
-  unsigned offset[INPUTS + 1];
-  const unsigned width = a.lines.locate(min(index, a.lines.packs - 1), offset), count = index < a.lines.packs ? width : 0;
-  bool whole = count == WIDE && aligned<ELEMENT, WIDE>(a.output + offset[INPUTS]);
-#pragma unroll
-  for (int n = 0; n < INPUTS; n++) whole = whole && aligned<ELEMENT, WIDE>(a.input[n] + offset[n]);
-  auto exists = [&](int k) { return first + k * apart < a.along.row; };
-
-  Held held[INPUTS][PACKS];
-#pragma unroll
-  for (int k = 0; k < PACKS; k++)
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++) {
-      const ELEMENT* source = a.input[n] + offset[n] + size_t(first + k * apart) * unsigned(a.along.row_stride[n]);
-      if (whole && exists(k)) {
-        held[n][k] = *reinterpret_cast<const Held*>(source);
-      } else {
-#pragma unroll
-        for (int i = 0; i < WIDE; i++)
-          held[n][k].item[i] = exists(k) && i < count ? source[i * a.lines.row_stride[n]] : store<ELEMENT>(Rule::neutral());
-      }
-    }
-
-  COMPUTE values[INPUTS][PACKS * WIDE], own_top[WIDE];
-#pragma unroll
-  for (int n = 0; n < INPUTS; n++)
-#pragma unroll
-    for (int k = 0; k < PACKS; k++) unpack(&held[n][k], &values[n][k * WIDE]);
-  Statistic statistic[WIDE];
-#pragma unroll
-  for (int lane = 0; lane < WIDE; lane++) statistic[lane] = rule.empty();
-  rule.template cover<true>(statistic, values);
-  rule.template add_covered<true>(statistic, values);
-#pragma unroll
-  for (int lane = 0; lane < WIDE; lane++) own_top[lane] = statistic[lane].top;
-  merge_columns<false>(rule, statistic, a.team, reinterpret_cast<Statistic*>(shared_memory));
-#pragma unroll
-  for (int lane = 0; lane < WIDE; lane++) rule.adapt(statistic[lane], own_top[lane]);
-
-#pragma unroll
-  for (int k = 0; k < PACKS; k++) {
-    COMPUTE of_pack[INPUTS][WIDE], result[WIDE];
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++)
-#pragma unroll
-      for (int i = 0; i < WIDE; i++) of_pack[n][i] = values[n][k * WIDE + i];
-    rule.template results<true>(statistic, of_pack, result);
-    ELEMENT* target = a.output + offset[INPUTS] + size_t(first + k * apart) * unsigned(a.along.row_stride[INPUTS]);
-    if (!exists(k)) continue;
-    const int stride = whole ? 1 : a.lines.row_stride[INPUTS];
-    if (a.beta != COMPUTE(0))
-#pragma unroll
-      for (int i = 0; i < WIDE; i++)
-        if (i < count) result[i] += a.beta * load<COMPUTE>(target[i * stride]);
-    if (whole) {
-      pack(result, reinterpret_cast<Held*>(target));
-    } else {
-#pragma unroll
-      for (int i = 0; i < WIDE; i++)
-        if (i < count) target[i * stride] = store<ELEMENT>(result[i]);
-    }
-  }
-}
-template <class Rule> __device__ __forceinline__ void softmax_of_columns_in_registers(const Arguments<Rule::INPUTS>& a) {
-  if (a.kept <= 2) return softmax_of_columns_in_registers<Rule, 2>(a);
-  if (Rule::INPUTS == 2 || a.kept <= 4) return softmax_of_columns_in_registers<Rule, 4>(a);
-  if constexpr (Rule::INPUTS == 1) softmax_of_columns_in_registers<Rule, 8>(a);
 }
 
 // --- columns of a few positions: a thread has all of a pack of lines in registers ---
@@ -443,7 +324,7 @@ template <class Rule, int WIDE> __device__ __forceinline__ void softmax_of_short
 
 // Blocks of a multiprocessor for which the registers of a kernel should suffice.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
-constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : CBLOCKS, TILE_BLOCKS = DOUBLE ? 2 : 5, REGISTER_BLOCKS = DOUBLE ? 4 : RBLOCKS, BACKWARD_REGISTER_BLOCKS = DOUBLE ? 5 : BBLOCKS;
+constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE_BLOCKS = DOUBLE ? 2 : 5, REGISTER_BLOCKS = DOUBLE ? 4 : 8;
 constexpr int COLUMN_REGISTER_BLOCKS = DOUBLE ? 3 : 8;
 
 #define SOFTMAX(name, rule, line)                                                                                                                \
@@ -472,8 +353,8 @@ SOFTMAX(softmax_backward_narrow, Backward, NarrowLine)
 extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_forward_tile(const Arguments<1> a) { wait_for_earlier_kernels(); softmax_of_tile<Forward>(a); }
 extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_backward_tile(const Arguments<2> a) { wait_for_earlier_kernels(); softmax_of_tile<Backward>(a); }
 
-extern "C" __global__ void __launch_bounds__(RTHREADS, REGISTER_BLOCKS) softmax_forward_wide_registers(const Arguments<1> a) { wait_for_earlier_kernels(); softmax_of_packs<Forward>(a); }
-extern "C" __global__ void __launch_bounds__(RTHREADS, BACKWARD_REGISTER_BLOCKS) softmax_backward_wide_registers(const Arguments<2> a) { wait_for_earlier_kernels(); softmax_of_packs<Backward>(a); }
+extern "C" __global__ void __launch_bounds__(256, REGISTER_BLOCKS / 2) softmax_forward_wide_registers(const Arguments<1> a) { wait_for_earlier_kernels(); softmax_of_packs<Forward>(a); }
+extern "C" __global__ void __launch_bounds__(256, REGISTER_BLOCKS / 2) softmax_backward_wide_registers(const Arguments<2> a) { wait_for_earlier_kernels(); softmax_of_packs<Backward>(a); }
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_narrow_registers(const Arguments<1> a) {
   wait_for_earlier_kernels();
   softmax_of_elements<Forward>(a);
@@ -498,16 +379,4 @@ extern "C" __global__ void __launch_bounds__(128, 2 * COLUMN_REGISTER_BLOCKS) so
 extern "C" __global__ void __launch_bounds__(128, 2 * COLUMN_REGISTER_BLOCKS) softmax_backward_narrow_short_columns(const Arguments<2> a) {
   wait_for_earlier_kernels();
   softmax_of_short_columns<Backward, 1>(a);
-}
-
-#ifndef CRBLOCKS
-#define CRBLOCKS 2
-#endif
-extern "C" __global__ void __launch_bounds__(256, DOUBLE ? 1 : CRBLOCKS) softmax_forward_columns_registers(const Arguments<1> a) {
-  wait_for_earlier_kernels();
-  softmax_of_columns_in_registers<Forward>(a);
-}
-extern "C" __global__ void __launch_bounds__(256, DOUBLE ? 1 : CRBLOCKS) softmax_backward_columns_registers(const Arguments<2> a) {
-  wait_for_earlier_kernels();
-  softmax_of_columns_in_registers<Backward>(a);
 }

@@ -87,16 +87,17 @@ constexpr unsigned CLUSTER = 1;
 #define BLOCKS_OF_A_CLUSTER
 #endif
 
+// What short lines need comes first: it arrives with the pointers.
 template <int INPUTS> struct Arguments {
   const ELEMENT* input[INPUTS];
   ELEMENT* output;
-  Geometry<INPUTS + 1> lines;  // columns: packs of lines, else single lines
-  Geometry<INPUTS + 1> along;  // columns: single positions, else packs
   COMPUTE alpha, beta;
   int algorithm;
   unsigned team;  // threads of a block that share a line; columns: packs of lines of a block; a power of two
-  unsigned kept;  // groups of a thread that shared memory holds; tiles: lines of a block
+  unsigned kept;  // groups of a thread that shared memory holds; packs of a lane; tiles: lines of a block
   unsigned across, part, steps, ahead, delay, workers;  // streams only, see there
+  Geometry<INPUTS + 1> lines;                           // columns: packs of lines, else single lines
+  Geometry<INPUTS + 1> along;                           // columns: single positions, else packs
 };
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
@@ -198,10 +199,6 @@ struct Forward {
       line.sum = alpha * (COMPUTE(1) / line.sum), line.top = shift;
     }
   }
-  // Before results() of exponentials that were kept below another maximum.
-  __device__ __forceinline__ void adapt(Statistic& finished, COMPUTE other_top) const {
-    if (has_top() && algorithm != LOG) finished.sum *= exponential_of_difference(shift_of(other_top), finished.top);
-  }
   // KEPT: of values that add_covered() has kept.
   template <bool KEPT = false, int LANES, int N>
   __device__ __forceinline__ void results(const Statistic (&line)[LANES], const COMPUTE (&values)[1][N], COMPUTE (&result)[N]) const {
@@ -242,7 +239,6 @@ struct Backward {
     for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
   }
   __device__ __forceinline__ void finish(Statistic&) const {}
-  __device__ __forceinline__ void adapt(Statistic&, COMPUTE) const {}
   template <bool = false, int LANES, int N>
   __device__ __forceinline__ void results(const Statistic (&line)[LANES], const COMPUTE (&values)[2][N], COMPUTE (&result)[N]) const {
     if (algorithm == LOG) {

@@ -23,7 +23,7 @@ constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;  // lines of a bundle
 constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
 constexpr int STREAM_THREADS = 640;                           // at most
 #ifndef QUEUE_TILES
-#define QUEUE_TILES 0
+#define QUEUE_TILES 0  // softmax.py knows when some are needed
 #endif
 constexpr int QUEUE = QUEUE_TILES;  // last tiles before they are written, in registers
 constexpr unsigned REST = 100;                                // nanoseconds, of who waits for a result
