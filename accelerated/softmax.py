@@ -46,6 +46,7 @@ OPEN = {False: 16, True: 4}  # bundles on their way through a block: of lines, o
 AHEAD, FEWER_AHEAD = 4, {False: 2, True: 3}  # tiles on their way; fewer where that leaves time for blocks to agree
 QUEUE = 4  # tiles of float lines that registers hold where shared memory lacks some; with halves that took longer
 STREAM_HELPERS = 4  # warps
+LEAST_ROUNDS = 2  # of bundles of a group: one alone is read, then written
 STREAM_FIELDS = ("across", "part", "steps", "ahead", "delay", "workers")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
 LEAST_STREAM_LINE = 300 * 1000  # bytes of all inputs; clusters serve shorter lines as well, unless there are many
@@ -216,11 +217,11 @@ def _stream(
             delay = min(wanted, tiles + queue - ahead, opened * steps - 2)
             if delay < max(steps, queue):
                 continue
-            rounds = _ceil(bundles, device.multiprocessors // blocks)
+            rounds = max(_ceil(bundles, device.multiprocessors // blocks), LEAST_ROUNDS)
             lacking = MISSING * (missing + 1) if missing else 0
             part_bytes = part * across * problem.inputs * PACK_BYTES
             # A tile takes its time however full it is; of equally many, the least full.
-            time = rounds * ((steps + lacking) * tile_bytes + part_bytes / 8 + line_bytes) + delay * tile_bytes / 2
+            time = rounds * ((steps + lacking) * tile_bytes + part_bytes / 8 + line_bytes) + delay * tile_bytes
             if best is None or time < best[0]:
                 shared_bytes = tiles * tile_bytes + exchange
                 best = time, Stream(blocks, warps, across, part, steps, tiles, ahead, queue, delay, shared_bytes)
@@ -329,7 +330,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     whole = length * scalar_bytes % pack_bytes == 0 and walk.along.outer_rank == 0
     held = length >= LEAST_REGISTER_LINE and (scalar_bytes >= LEAST_REGISTER_BYTES or not walk.dense)
     if not walk.columns and whole and short.length <= WARP * most and (short.wide or held):
-        single = short.wide and inputs == 2 and scalar_bytes >= 4 and short.length <= WARP
+        single = short.wide and inputs == 2 and scalar_bytes >= 4 and short.length <= WARP // 2
         lanes = _lanes(short, device, 1 if single else most)
         threads = MORE_LANES_THREADS if single else LANES_THREADS
         name = f"{'wide' if short.wide else 'narrow'}_registers"
