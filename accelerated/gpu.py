@@ -184,7 +184,7 @@ class GpuFunction(Function):
     def _configure(
         self, grid: Dimensions, block: Dimensions, shared_bytes: int, stream: int, cooperative: bool
     ) -> Configuration:
-        attributes = (COOPERATIVE,) if cooperative else (PROGRAMMATIC_STREAM_SERIALIZATION,) * self._overlaps
+        attributes = (COOPERATIVE,) * cooperative + (PROGRAMMATIC_STREAM_SERIALIZATION,) * self._overlaps
         if len(self._configurations) >= REMEMBERED_CONFIGURATIONS:
             self._configurations.clear()
         made = configuration(grid, block, shared_bytes, stream, attributes)

@@ -9,7 +9,7 @@ from typing import Any
 
 from dualdnn.api.enumerations import cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
-from dualdnn.api.operations.specs import SCALAR_BYTES, TensorSpec
+from dualdnn.api.operations.specs import FLOAT, SCALAR_BYTES, TensorSpec
 
 from .geometry import geometry
 from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
@@ -20,17 +20,15 @@ HELD = {True: 2, False: 8}  # packs of a group: wide, narrow
 DEPTH = 4  # groups on their way to a thread
 CLUSTERS = (8, 16)  # blocks of a cluster: what every GPU with clusters has, and what some have
 SHORT = 8  # most elements of a lane in a tile
+MORE, LEAST_LANES = 10, 8  # of one input more, where the lanes are that many
 SHORT_COLUMN, MOST_VALUES = 4, 32  # most positions and values that a thread has in registers
 
 REGISTER_PACKS = {True: (4, 2), False: (8, 8)}  # most packs of a lane in registers: wide, narrow; by inputs
-LEAST_REGISTER_LINE = (
-    97,
-    33,
-)  # elements, by inputs, from which narrow lines stay in registers; shorter ones make tiles,
+LEAST_REGISTER_LINE = 97  # elements from which narrow lines stay in registers; shorter ones make tiles,
 LEAST_REGISTER_BYTES = 4  # and so do smaller elements
 
 WARP = 32
-LANES_THREADS = 128
+LANES_THREADS, MORE_LANES_THREADS = 128, 256  # more for lines of which a lane has one pack of each of two inputs
 TILE_THREADS = 256
 BLOCK_THREADS = (128, 512)  # fewest and most
 COLUMNS_THREADS, FEW_SHARES = 256, 8  # half as many threads where so few or fewer share a column
@@ -38,16 +36,18 @@ PER_LANE = 8  # packs of a short line that a lane should take
 PER_THREAD = {True: 4, False: 8}  # of a longer line, a thread: wide, narrow
 ROW_BYTES, LEAST_ROW_BYTES = 128, 32  # of a row that a block over columns takes
 LONG_COLUMN = 1024  # positions from which on a cluster shares a column
-TILE_BYTES = 16 * 1024  # of all inputs
+TILE_BYTES = {False: 16 * 1024, True: 20 * 1024}  # of all inputs; of two of at least 4 bytes an element
 BUSY_THREADS = 4 * 128  # of a multiprocessor, from which on lines need no more lanes
 BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks of a multiprocessor overlap reads and writes
 
 # As in kernels/softmax_stream.cu
 STREAM_PACKS, MOST_BLOCKS, MOST_COLUMNS = 2, 192, 64
 OPEN = {False: 16, True: 4}  # bundles on their way through a block: of lines, of columns
-AHEAD = (4, 2)  # tiles on their way; fewer where that leaves time for blocks to agree
+AHEAD, FEWER_AHEAD = 4, {False: 2, True: 3}  # tiles on their way; fewer where that leaves time for blocks to agree
+QUEUE = 4  # tiles of float lines that registers hold where shared memory lacks some; with halves that took longer
 STREAM_HELPERS = 4  # warps
-STREAM_FIELDS = ("across", "chunk", "steps", "ahead", "delay", "workers")
+LEAST_ROUNDS = 2  # of bundles of a group: one alone is read, then written
+STREAM_FIELDS = ("across", "part", "steps", "ahead", "delay", "workers")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
 LEAST_STREAM_LINE = 300 * 1000  # bytes of all inputs; clusters serve shorter lines as well, unless there are many
 # Of all inputs, a multiprocessor: many lines; long lines by inputs; of halves with two inputs
@@ -156,34 +156,42 @@ def _column_team(problem: Problem, device: Any, width: int, blocks: int) -> Team
     return Team(kind, threads, _ceil(problem.lines, across) * blocks, across, groups, parts, blocks)
 
 
-def _tile(lines: int, length: int, line_bytes: int, device: Any) -> tuple[int, int]:
+def _tile(lines: int, length: int, inputs: int, scalar_bytes: int, device: Any) -> tuple[int, int]:
     """Lanes of a line, and lines of a tile."""
     lanes = _power_of_two(_ceil(length, SHORT))
+    if inputs == 1 and lanes > LEAST_LANES and length <= MORE * lanes // 2:
+        lanes //= 2
     at_once = TILE_THREADS // lanes
-    rounds = min(TILE_BYTES // (at_once * line_bytes), _ceil(lines, at_once) // (4 * device.multiprocessors))
+    tile_bytes = TILE_BYTES[inputs == 2 and scalar_bytes >= 4]
+    rounds = min(
+        tile_bytes // (at_once * length * scalar_bytes * inputs), _ceil(lines, at_once) // (4 * device.multiprocessors)
+    )
     return lanes, at_once * max(rounds, 1)
 
 
 @dataclass(frozen=True)
 class Stream:
-    """blocks: of a group. across: packs of lines side by side. chunk: packs of a line that a block takes, in so many
-    steps; tiles: that shared memory holds; ahead: of them on their way. delay: steps between the statistic and the result
-    of a tile."""
+    """blocks: of a group. across: packs of lines side by side. part: packs of a line in a tile, of which a block takes so
+    many steps; tiles: that shared memory holds; ahead: of them on their way; queue: tiles that registers hold. delay: steps
+    between the statistic and the result of a tile."""
 
     blocks: int
     warps: int
     across: int
-    chunk: int
+    part: int
     steps: int
     tiles: int
     ahead: int
+    queue: int
     delay: int
     shared_bytes: int
 
 
-def _stream(problem: Problem, device: Any, statistic_bytes: int, line_bytes: int, width: int = 0) -> Stream | None:
+def _stream(
+    problem: Problem, device: Any, statistic_bytes: int, line_bytes: int, width: int = 0, queues: bool = False
+) -> Stream | None:
     """The way that takes least time, counted in bytes that a block reads. width: lines of a pack of lines, 0: of a line.
-    line_bytes: what a bundle costs beside its tiles."""
+    line_bytes: what a bundle costs beside its tiles. queues: registers may hold tiles."""
     across = min(2 * ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, _power_of_two(problem.lines)) if width else 1
     bundles, columns = _ceil(problem.lines, across), across * width or 1
     unit = 1 if width else 8  # packs: 128 bytes
@@ -198,21 +206,25 @@ def _stream(problem: Problem, device: Any, statistic_bytes: int, line_bytes: int
         exchange = (2 * parts + opened) * columns * statistic_bytes + (3 * opened + 4) * 8
         tiles = (device.shared_bytes_per_block - exchange) // tile_bytes
         for blocks in range(1, device.multiprocessors + 1):
-            chunk = _ceil(problem.length + (width == 0), unit * blocks) * unit  # a line may start within a pack
-            steps = _ceil(chunk * across, workers * STREAM_PACKS // problem.inputs)
+            length = problem.length + (width == 0)  # a line may start within a pack
+            steps = _ceil(length * across * problem.inputs, blocks * workers * STREAM_PACKS)
+            part = _ceil(length, unit * blocks * steps) * unit
             wanted = steps + _ceil(AGREEMENT_BYTES, tile_bytes)
-            missing = max(wanted + AHEAD[0] - tiles, 0)
-            ahead = AHEAD[missing > 0]
-            delay = min(wanted, tiles - ahead, opened * steps - 2)
-            if delay < steps:
+            missing, ahead, queue = max(wanted + AHEAD - tiles, 0), AHEAD, 0
+            if missing:
+                ahead, queue = FEWER_AHEAD[queues], QUEUE if queues else 0
+                missing = max(wanted + ahead - tiles - queue, 0)
+            delay = min(wanted, tiles + queue - ahead, opened * steps - 2)
+            if delay < max(steps, queue):
                 continue
-            rounds = _ceil(bundles, device.multiprocessors // blocks)
+            rounds = max(_ceil(bundles, device.multiprocessors // blocks), LEAST_ROUNDS)
             lacking = MISSING * (missing + 1) if missing else 0
-            walked = (steps + lacking) * tile_bytes + chunk * across  # tiles; of equally many, the least full
-            time = rounds * (walked + line_bytes) + delay * tile_bytes / 2
+            part_bytes = part * across * problem.inputs * PACK_BYTES
+            # A tile takes its time however full it is; of equally many, the least full.
+            time = rounds * ((steps + lacking) * tile_bytes + part_bytes / 8 + line_bytes) + delay * tile_bytes
             if best is None or time < best[0]:
                 shared_bytes = tiles * tile_bytes + exchange
-                best = time, Stream(blocks, warps, across, chunk, steps, tiles, ahead, delay, shared_bytes)
+                best = time, Stream(blocks, warps, across, part, steps, tiles, ahead, queue, delay, shared_bytes)
         if best:
             return best[1]
     return None
@@ -292,20 +304,23 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         shared_bytes: int,
         blocks: int = 1,
         stream: tuple[int, ...] = (0, 0, 0, 0, 0, 0),
+        queue: int = 0,
     ) -> Launch:
         definitions = {"CLUSTER_BLOCKS": str(blocks)} if blocks > CLUSTERS[0] else {}
+        if queue:
+            definitions["QUEUE_TILES"] = str(queue)
         types = type_definitions(specs[-1].scalar_type, operation, **definitions)
         source = "softmax_stream.cu" if any(stream) else "softmax.cu"
         function = device.function(source, f"{kernel}_{name}", types)
         arguments = structure(
             *pointers(len(operands)),
-            ("lines", walk.lines),
-            ("along", walk.along),
             *factors(operation, alpha=operation.alpha, beta=operation.beta),
             ("algorithm", c_int(operation.algorithm)),
             ("team", c_uint(team)),
             ("kept", c_uint(kept)),
             *((name, c_uint(value)) for name, value in zip(STREAM_FIELDS, stream, strict=True)),
+            ("lines", walk.lines),
+            ("along", walk.along),
         )
         return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream))
 
@@ -313,12 +328,15 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     short = Problem(lines, -(-length * scalar_bytes // pack_bytes), pack_bytes > scalar_bytes, pack_bytes, inputs)
     most = REGISTER_PACKS[short.wide][inputs - 1]
     whole = length * scalar_bytes % pack_bytes == 0 and walk.along.outer_rank == 0
-    held = length >= LEAST_REGISTER_LINE[inputs - 1] and (scalar_bytes >= LEAST_REGISTER_BYTES or not walk.dense)
+    held = length >= LEAST_REGISTER_LINE and (scalar_bytes >= LEAST_REGISTER_BYTES or not walk.dense)
     if not walk.columns and whole and short.length <= WARP * most and (short.wide or held):
-        lanes = _lanes(short, device, most)
+        single = short.wide and inputs == 2 and scalar_bytes >= 4 and short.length <= WARP // 2
+        lanes = _lanes(short, device, 1 if single else most)
+        threads = MORE_LANES_THREADS if single else LANES_THREADS
         name = f"{'wide' if short.wide else 'narrow'}_registers"
-        grid = _ceil(lines * lanes, LANES_THREADS)
-        return Plan(operation, [launch(name, LANES_THREADS, grid, lanes, _ceil(short.length, lanes), 0)])
+        return Plan(
+            operation, [launch(name, threads, _ceil(lines * lanes, threads), lanes, _ceil(short.length, lanes), 0)]
+        )
 
     lanes = width if walk.wide else 1
     if (
@@ -331,7 +349,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         return Plan(operation, [launch(name, LANES_THREADS, _ceil(lines, LANES_THREADS), 1, length, 0)])
 
     if walk.dense and not walk.aligned and length <= SHORT * WARP:
-        lanes, of_tile = _tile(lines, length, length * scalar_bytes * inputs, device)
+        lanes, of_tile = _tile(lines, length, inputs, scalar_bytes, device)
         tile_bytes = _ceil(of_tile * length * scalar_bytes, PACK_BYTES) * PACK_BYTES
         tiles = launch("tile", TILE_THREADS, _ceil(lines, of_tile), lanes, of_tile, tile_bytes * inputs)
         return Plan(operation, [tiles])
@@ -344,13 +362,21 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     if _streams(walk, problem, scalar_bytes, device):
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
         statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
-        way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0)
+        queues = not walk.columns and specs[-1].scalar_type == FLOAT
+        way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0, queues)
         if way:
             name, workers = f"{'columns' if walk.columns else 'lines'}_stream", way.warps * WARP
-            numbers = (way.across, way.chunk, way.steps, way.ahead, way.delay, workers)
+            numbers = (way.across, way.part, way.steps, way.ahead, way.delay, workers)
             threads = workers + STREAM_HELPERS * WARP
             step = launch(
-                name, threads, device.multiprocessors, way.blocks, way.tiles, way.shared_bytes, stream=numbers
+                name,
+                threads,
+                device.multiprocessors,
+                way.blocks,
+                way.tiles,
+                way.shared_bytes,
+                stream=numbers,
+                queue=way.queue,
             )
             return Plan(operation, [step])
     held = CLUSTERS[0] * device.shared_bytes_per_block  # of a line, by a cluster

@@ -139,7 +139,12 @@ __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a
     case 5: softmax_in_tile<Rule, 5>(a, tile, pitch, lines, target); break;
     case 6: softmax_in_tile<Rule, 6>(a, tile, pitch, lines, target); break;
     case 7: softmax_in_tile<Rule, 7>(a, tile, pitch, lines, target); break;
-    default: softmax_in_tile<Rule, 8>(a, tile, pitch, lines, target);
+    case 8: softmax_in_tile<Rule, 8>(a, tile, pitch, lines, target); break;
+    default:
+      if constexpr (INPUTS == 1) {  // two inputs take too many registers
+        if (length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, lines, target);
+        else softmax_in_tile<Rule, 10>(a, tile, pitch, lines, target);
+      }
   }
   __syncthreads();
 
@@ -151,10 +156,10 @@ __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a
 // --- registers: lines of a few packs for each of some lanes of a warp ---
 
 // Packs of WIDE neighbours (or, WIDE 1, elements anywhere along a line), PACKS of each lane and input, all read before the
-// first is used. The statistic takes as many of them at once as registers allow.
+// first is used. Values stay in registers, so that every exponential is taken once.
 template <class Rule, int WIDE, int PACKS>
 __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUTS>& a) {
-  constexpr int INPUTS = Rule::INPUTS, AT_ONCE = 8 / WIDE < PACKS ? 8 / WIDE : PACKS;
+  constexpr int INPUTS = Rule::INPUTS;
   using Held = Elements<WIDE>;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned log_team = exponent_of(a.team), rank = threadIdx.x & (a.team - 1);
@@ -175,8 +180,6 @@ __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUT
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) {
       const ELEMENT* source = a.input[n] + offset[n] + step(k, n);
-#pragma unroll
-      for (int i = 0; i < WIDE; i++) held[n][k].item[i] = store<ELEMENT>(Rule::neutral());
       if (!exists(k)) continue;
       if (whole) {
         held[n][k] = *reinterpret_cast<const Held*>(source);
@@ -186,46 +189,41 @@ __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUT
       }
     }
 
+  COMPUTE values[INPUTS][PACKS * WIDE], result[PACKS * WIDE];
+#pragma unroll
+  for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) {
+      unpack(&held[n][k], &values[n][k * WIDE]);
+#pragma unroll
+      for (int i = 0; i < WIDE; i++)
+        if (!exists(k)) values[n][k * WIDE + i] = Rule::neutral();
+    }
   Statistic statistic[1] = {rule.empty()};
-#pragma unroll
-  for (int first = 0; first < PACKS; first += AT_ONCE) {
-    COMPUTE values[INPUTS][AT_ONCE * WIDE];
-#pragma unroll
-    for (int k = 0; k < AT_ONCE; k++)
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) {
-        if (first + k < PACKS) {
-          unpack(&held[n][first + k], &values[n][k * WIDE]);
-          if (sizeof(ELEMENT) == 1 && !exists(first + k)) values[n][k] = Rule::neutral();  // integers have no infinity
-        } else {
-#pragma unroll
-          for (int i = 0; i < WIDE; i++) values[n][k * WIDE + i] = Rule::neutral();
-        }
-      }
-    if (first == 0) rule.template add<true>(statistic, values);
-    else rule.add(statistic, values);
-  }
-  merge_lanes(rule, statistic, 1, a.team);
+  rule.template cover<true>(statistic, values);
+  merge_tops(rule, statistic, 1, a.team);
+  rule.template add_covered<true>(statistic, values);
+  merge_sums(statistic, 1, a.team);
   rule.finish(statistic[0]);
+  rule.template results<true>(statistic, values, result);
 
   if (index >= a.lines.packs) return;
   whole = aligned<ELEMENT, WIDE>(a.output);
 #pragma unroll
   for (int k = 0; k < PACKS; k++) {
     if (!exists(k)) continue;
-    COMPUTE values[INPUTS][WIDE], result[WIDE];
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++) unpack(&held[n][k], values[n]);
-    rule.results(statistic, values, result);
     ELEMENT* target = a.output + offset[INPUTS] + step(k, INPUTS);
+    COMPUTE of_pack[WIDE];
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) of_pack[i] = result[k * WIDE + i];
     if (a.beta != COMPUTE(0))
 #pragma unroll
-      for (int i = 0; i < WIDE; i++) result[i] += a.beta * load<COMPUTE>(target[i]);
+      for (int i = 0; i < WIDE; i++) of_pack[i] += a.beta * load<COMPUTE>(target[i]);
     if (whole) {
-      pack(result, reinterpret_cast<Held*>(target));
+      pack(of_pack, reinterpret_cast<Held*>(target));
     } else {
 #pragma unroll
-      for (int i = 0; i < WIDE; i++) target[i] = store<ELEMENT>(result[i]);
+      for (int i = 0; i < WIDE; i++) target[i] = store<ELEMENT>(of_pack[i]);
     }
   }
 }
@@ -355,8 +353,8 @@ SOFTMAX(softmax_backward_narrow, Backward, NarrowLine)
 extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_forward_tile(const Arguments<1> a) { wait_for_earlier_kernels(); softmax_of_tile<Forward>(a); }
 extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_backward_tile(const Arguments<2> a) { wait_for_earlier_kernels(); softmax_of_tile<Backward>(a); }
 
-extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_wide_registers(const Arguments<1> a) { wait_for_earlier_kernels(); softmax_of_packs<Forward>(a); }
-extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS * 5 / 4) softmax_backward_wide_registers(const Arguments<2> a) { wait_for_earlier_kernels(); softmax_of_packs<Backward>(a); }
+extern "C" __global__ void __launch_bounds__(256, REGISTER_BLOCKS / 2) softmax_forward_wide_registers(const Arguments<1> a) { wait_for_earlier_kernels(); softmax_of_packs<Forward>(a); }
+extern "C" __global__ void __launch_bounds__(256, REGISTER_BLOCKS / 2) softmax_backward_wide_registers(const Arguments<2> a) { wait_for_earlier_kernels(); softmax_of_packs<Backward>(a); }
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_narrow_registers(const Arguments<1> a) {
   wait_for_earlier_kernels();
   softmax_of_elements<Forward>(a);

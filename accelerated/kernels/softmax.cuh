@@ -87,16 +87,17 @@ constexpr unsigned CLUSTER = 1;
 #define BLOCKS_OF_A_CLUSTER
 #endif
 
+// What short lines need comes first: it arrives with the pointers.
 template <int INPUTS> struct Arguments {
   const ELEMENT* input[INPUTS];
   ELEMENT* output;
-  Geometry<INPUTS + 1> lines;  // columns: packs of lines, else single lines
-  Geometry<INPUTS + 1> along;  // columns: single positions, else packs
   COMPUTE alpha, beta;
   int algorithm;
   unsigned team;  // threads of a block that share a line; columns: packs of lines of a block; a power of two
-  unsigned kept;  // groups of a thread that shared memory holds; tiles: lines of a block
-  unsigned across, chunk, steps, ahead, delay, workers;  // streams only, see there
+  unsigned kept;  // groups of a thread that shared memory holds; packs of a lane; tiles: lines of a block
+  unsigned across, part, steps, ahead, delay, workers;  // streams only, see there
+  Geometry<INPUTS + 1> lines;                           // columns: packs of lines, else single lines
+  Geometry<INPUTS + 1> along;                           // columns: single positions, else packs
 };
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
@@ -150,32 +151,43 @@ struct Forward {
     line.top = top;
   }
 
-  // Adds values; number j belongs to line j modulo LANES. FIRST: they are the first ones.
+  // Raises the maxima to those of values; number j belongs to line j modulo LANES. FIRST: no sum was added before.
   template <bool FIRST = false, int LANES, int N>
-  __device__ __forceinline__ void add(Statistic (&line)[LANES], const COMPUTE (&values)[1][N]) const {
-    COMPUTE sum[CHAINS<LANES>], shift[LANES];
-    if (has_top()) {
-      COMPUTE top[CHAINS<LANES>];
+  __device__ __forceinline__ void cover(Statistic (&line)[LANES], const COMPUTE (&values)[1][N]) const {
+    if (!has_top()) return;
+    COMPUTE top[CHAINS<LANES>];
 #pragma unroll
-      for (int chain = 0; chain < CHAINS<LANES>; chain++) top[chain] = line[chain % LANES].top;
+    for (int chain = 0; chain < CHAINS<LANES>; chain++) top[chain] = line[chain % LANES].top;
 #pragma unroll
-      for (int j = 0; j < N; j++) top[j % CHAINS<LANES>] = max(top[j % CHAINS<LANES>], values[0][j]);
+    for (int j = 0; j < N; j++) top[j % CHAINS<LANES>] = max(top[j % CHAINS<LANES>], values[0][j]);
 #pragma unroll
-      for (int lane = 0; lane < LANES; lane++) {
+    for (int lane = 0; lane < LANES; lane++) {
 #pragma unroll
-        for (int chain = lane + LANES; chain < CHAINS<LANES>; chain += LANES) top[lane] = max(top[lane], top[chain]);
-        if (FIRST) line[lane].top = top[lane];
-        else raise(line[lane], top[lane]);
-      }
+      for (int chain = lane + LANES; chain < CHAINS<LANES>; chain += LANES) top[lane] = max(top[lane], top[chain]);
+      if (FIRST) line[lane].top = top[lane];
+      else raise(line[lane], top[lane]);
     }
+  }
+  // Adds values that no maximum is below. KEEP: their exponentials take their places where results() needs no more.
+  template <bool KEEP = false, int LANES, int N>
+  __device__ __forceinline__ void add_covered(Statistic (&line)[LANES], std::conditional_t<KEEP, COMPUTE, const COMPUTE> (&values)[1][N]) const {
+    COMPUTE sum[CHAINS<LANES>] = {}, shift[LANES];
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) shift[lane] = shift_of(line[lane].top);
 #pragma unroll
-    for (int chain = 0; chain < CHAINS<LANES>; chain++) sum[chain] = COMPUTE(0);
-#pragma unroll
-    for (int j = 0; j < N; j++) sum[j % CHAINS<LANES>] += shifted_exponential(values[0][j], shift[j % LANES]);
+    for (int j = 0; j < N; j++) {
+      const COMPUTE exponential = shifted_exponential(values[0][j], shift[j % LANES]);
+      sum[j % CHAINS<LANES>] += exponential;
+      if constexpr (KEEP) values[0][j] = algorithm == LOG ? values[0][j] : exponential;
+    }
 #pragma unroll
     for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
+  }
+  // Adds values that may be above the maxima.
+  template <bool FIRST = false, int LANES, int N>
+  __device__ __forceinline__ void add(Statistic (&line)[LANES], const COMPUTE (&values)[1][N]) const {
+    cover<FIRST>(line, values);
+    add_covered(line, values);
   }
   // Turns the statistic into what results() needs.
   __device__ __forceinline__ void finish(Statistic& line) const {
@@ -187,14 +199,16 @@ struct Forward {
       line.sum = alpha * (COMPUTE(1) / line.sum), line.top = shift;
     }
   }
-  template <int LANES, int N>
+  // KEPT: of values that add_covered() has kept.
+  template <bool KEPT = false, int LANES, int N>
   __device__ __forceinline__ void results(const Statistic (&line)[LANES], const COMPUTE (&values)[1][N], COMPUTE (&result)[N]) const {
     if (algorithm == LOG) {
 #pragma unroll
       for (int j = 0; j < N; j++) result[j] = alpha * (values[0][j] - line[j % LANES].top - line[j % LANES].sum);
     } else {
 #pragma unroll
-      for (int j = 0; j < N; j++) result[j] = shifted_exponential(values[0][j], line[j % LANES].top) * line[j % LANES].sum;
+      for (int j = 0; j < N; j++)
+        result[j] = (KEPT ? values[0][j] : shifted_exponential(values[0][j], line[j % LANES].top)) * line[j % LANES].sum;
     }
   }
 };
@@ -211,6 +225,12 @@ struct Backward {
   static __device__ __forceinline__ void raise(Statistic&, COMPUTE) {}
 
   template <bool FIRST = false, int LANES, int N>
+  __device__ __forceinline__ void cover(Statistic (&)[LANES], const COMPUTE (&)[2][N]) const {}
+  template <bool = false, int LANES, int N>
+  __device__ __forceinline__ void add_covered(Statistic (&line)[LANES], const COMPUTE (&values)[2][N]) const {
+    add(line, values);
+  }
+  template <bool = false, int LANES, int N>
   __device__ __forceinline__ void add(Statistic (&line)[LANES], const COMPUTE (&values)[2][N]) const {
     COMPUTE sum[CHAINS<LANES>] = {};
 #pragma unroll
@@ -219,7 +239,7 @@ struct Backward {
     for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
   }
   __device__ __forceinline__ void finish(Statistic&) const {}
-  template <int LANES, int N>
+  template <bool = false, int LANES, int N>
   __device__ __forceinline__ void results(const Statistic (&line)[LANES], const COMPUTE (&values)[2][N], COMPUTE (&result)[N]) const {
     if (algorithm == LOG) {
 #pragma unroll
@@ -235,23 +255,29 @@ struct Backward {
 
 __device__ __forceinline__ unsigned exponent_of(unsigned power) { return 31 - __clz(power); }
 
-// Merges the statistics of the lanes whose numbers agree modulo `first`, up to a group of `beyond` lanes.
+// Merge the statistics of the lanes whose numbers agree modulo `first`, up to a group of `beyond` lanes: the maxima, to which
+// they are raised, and the sums, which have the same maxima.
 template <class Rule, int LANES>
-__device__ __forceinline__ void merge_lanes(const Rule& rule, Statistic (&line)[LANES], unsigned first, unsigned beyond) {
-  if (first >= beyond) return;
-  if (rule.has_top()) {
-    COMPUTE top[LANES];
+__device__ __forceinline__ void merge_tops(const Rule& rule, Statistic (&line)[LANES], unsigned first, unsigned beyond) {
+  if (first >= beyond || !rule.has_top()) return;
+  COMPUTE top[LANES];
 #pragma unroll
-    for (int lane = 0; lane < LANES; lane++) top[lane] = line[lane].top;
-    for (unsigned lanes = first; lanes < beyond; lanes *= 2)
+  for (int lane = 0; lane < LANES; lane++) top[lane] = line[lane].top;
+  for (unsigned lanes = first; lanes < beyond; lanes *= 2)
 #pragma unroll
-      for (int lane = 0; lane < LANES; lane++) top[lane] = max(top[lane], __shfl_xor_sync(~0u, top[lane], lanes));
+    for (int lane = 0; lane < LANES; lane++) top[lane] = max(top[lane], __shfl_xor_sync(~0u, top[lane], lanes));
 #pragma unroll
-    for (int lane = 0; lane < LANES; lane++) rule.raise(line[lane], top[lane]);
-  }
+  for (int lane = 0; lane < LANES; lane++) rule.raise(line[lane], top[lane]);
+}
+template <int LANES> __device__ __forceinline__ void merge_sums(Statistic (&line)[LANES], unsigned first, unsigned beyond) {
   for (unsigned lanes = first; lanes < beyond; lanes *= 2)
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) line[lane].sum += __shfl_xor_sync(~0u, line[lane].sum, lanes);
+}
+template <class Rule, int LANES>
+__device__ __forceinline__ void merge_lanes(const Rule& rule, Statistic (&line)[LANES], unsigned first, unsigned beyond) {
+  merge_tops(rule, line, first, beyond);
+  merge_sums(line, first, beyond);
 }
 
 // Merges `count` statistics that lie `stride` apart.
@@ -383,6 +409,7 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
   unsigned packs, width;   // columns: lines of the pack
   unsigned lead;           // elements of pack 0 before the line
   unsigned whole, wholes;  // from pack `whole` on so many are whole and aligned in all operands
+  unsigned all_packs, all_wholes;
 
   __device__ __forceinline__ WidePacks(const Arguments<INPUTS>& arguments, unsigned index) : a(&arguments) {
     unsigned offset[INPUTS + 1];
@@ -396,11 +423,12 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
     for (int n = 0; n <= INPUTS; n++) offset[n] = index * a->lines.row_stride[n];
     begin_at(offset);
   }
-  // Leaves the packs from `end` on to others.
+  // Leaves the packs from `end` on to others, for now.
   __device__ __forceinline__ void end_at(unsigned end) {
-    packs = min(packs, end);
-    wholes = min(wholes, max(packs, whole) - whole);
+    packs = min(all_packs, end);
+    wholes = min(all_wholes, max(packs, whole) - whole);
   }
+  __device__ __forceinline__ void end_for_good() { all_packs = all_wholes = packs = wholes = 0; }
   __device__ __forceinline__ void begin_at(const unsigned (&offset)[INPUTS + 1]) {
     output = a->output + offset[INPUTS];
     lead = misplaced(output);
@@ -421,6 +449,7 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
       wholes = together ? (a->along.row + lead) / WIDE : 0;
       wholes -= min(wholes, whole);
     }
+    all_packs = packs, all_wholes = wholes;
   }
   // By how many elements a pointer misses the alignment of a pack.
   static __device__ __forceinline__ unsigned misplaced(const ELEMENT* pointer) {
@@ -433,17 +462,20 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
   __device__ __forceinline__ bool are_whole(unsigned first, unsigned size) const {
     return is_whole(first) && is_whole(first + (HELD - 1) * size);
   }
+  __device__ __forceinline__ bool are_all_whole(unsigned begin, unsigned end) const { return begin >= whole && end - whole <= all_wholes; }
   __device__ __forceinline__ bool exists(unsigned pack, unsigned i) const {
     return COLUMNS ? i < width : pack * WIDE + i - lead < a->along.row;
   }
 
+  // A pack that is whole.
+  __device__ __forceinline__ void fetch_whole(unsigned pack, Place* place, unsigned distance) const {
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) copy(place + n * distance, reinterpret_cast<const Place*>(input[n] + offset(pack, n)));
+  }
   __device__ __forceinline__ void fetch(unsigned first, unsigned size, Place* place, unsigned distance) const {
 #pragma unroll
     for (int k = 0; k < HELD; k++)
-      if (is_whole(first + k * size))
-#pragma unroll
-        for (int n = 0; n < INPUTS; n++)
-          copy(place + (k * INPUTS + n) * distance, reinterpret_cast<const Place*>(input[n] + offset(first + k * size, n)));
+      if (is_whole(first + k * size)) fetch_whole(first + k * size, place + k * INPUTS * distance, distance);
     if (are_whole(first, size)) return;
     Place nothing;
 #pragma unroll

@@ -1,27 +1,34 @@
 // Softmax over long lines, forward (3.2.96) and backward (4.1.19), in a stream: reads, agreements and writes overlap.
 //
 // There is one block a multiprocessor. Groups of blocks (`team`) share the lines, or bundles of neighbouring lines (`across`
-// packs of them): a group takes every `groups`-th, and each of its blocks one chunk of it. The workers of a block walk its
-// tiles, `steps` of each chunk, chunk after chunk: a tile is read `ahead` steps ahead into a ring in shared memory, takes
-// part in the statistic of its line, and is written from there `delay` steps later. In between, the other warps agree with
-// those of the other blocks: one publishes the block's part of the statistic, the others wait for the parts of all blocks,
-// which all blocks merge in the same order.
+// packs of them): a group takes every `groups`-th. Its blocks take the tiles of a line in turns, `part` packs each, so that
+// what they read and write at a time lies side by side; each has `steps` of them. The workers of a block walk its tiles,
+// line after line: a tile is read `ahead` steps ahead into a ring in shared memory, takes part in the statistic of its
+// line, and is written from there `delay` steps later; the last of these it may spend in registers (QUEUE). In between, the
+// other warps agree with those of the other blocks: one publishes the block's part of the statistic; of one block, another
+// for each line, they merge the parts of all and tell everybody the result. Few threads poll, each a place of its own: when
+// all looked at all parts, an H200 took 4 to 17 % longer.
 //
 // All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. They run alone:
 // each takes most of the shared memory of its multiprocessor. So the board through which blocks agree belongs to one launch
 // at a time, whatever stream it is in.
 //
-// Floor: bytes, as in softmax.cu, and each moves once. What limits: the first chunk is read before anything is written, the
+// Floor: bytes, as in softmax.cu, and each moves once. What limits: the first line is read before anything is written, the
 // last is written after everything is read, and lines of more than the shared memory of all multiprocessors do not fit.
+// Forward in half: the instructions of 16 warps, some 340 of each for a tile of a microsecond.
 #include "softmax.cuh"
 #include "tensor_maps.cuh"
 
 // As in softmax.py
-constexpr int STREAM_PACKS = 2;                 // that a worker takes in a step, of all inputs together
-constexpr int LONG_AHEAD = 4, SHORT_AHEAD = 2;  // tiles on their way: `ahead` is one of these
-constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;  // lines of a bundle
+constexpr int STREAM_PACKS = 2;                               // that a worker takes in a step, of all inputs together
+constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;      // lines of a bundle
 constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
 constexpr int STREAM_THREADS = 640;                           // at most
+constexpr unsigned REST = 100;                                // nanoseconds, of who waits for a result
+#ifndef QUEUE_TILES
+#define QUEUE_TILES 0  // softmax.py knows when some are needed
+#endif
+constexpr int QUEUE = QUEUE_TILES;  // of a block, in registers until they are written
 // Bundles of a block between the first read and the last write.
 template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
 
@@ -30,15 +37,13 @@ template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
 constexpr int WORDS = sizeof(Statistic) / sizeof(unsigned);
 struct alignas(16) Slot { unsigned long long word[WORDS]; };
 
-// A block publishes bundle i + SLOTS when all blocks have read bundle i: it has then begun to write bundle i + SLOTS - OPEN,
-// for which all blocks had published that, so that they had begun to write bundle i + SLOTS - 2 * OPEN.
-template <bool COLUMNS> constexpr unsigned SLOTS = 2 * OPEN<COLUMNS> + 2;
-
-// Launches take the halves in turns, and each leaves the other one cleared. All zero at first.
+// Launches take the halves in turns, and each leaves the other one cleared. All zero at first. A place is free again when it
+// is used: a block publishes bundle i + OPEN when it has begun to write bundle i, for which all had published, and it is told
+// the result of that bundle after it has published it.
 template <bool COLUMNS> struct Board {
-  // Of every block its parts; with columns, then the whole statistics that it has merged.
-  Slot slots[2][SLOTS<COLUMNS>][MOST_BLOCKS][COLUMNS ? 2 * MOST_COLUMNS : 1];
-  unsigned long long arrivals, departures;  // of blocks, of their helpers, of all launches ever
+  Slot parts[2][OPEN<COLUMNS>][MOST_BLOCKS][COLUMNS ? MOST_COLUMNS : 1];    // of every block
+  Slot results[2][OPEN<COLUMNS>][MOST_BLOCKS][COLUMNS ? MOST_COLUMNS : 1];  // for every block
+  unsigned long long arrivals, departures;                                  // of blocks, of their helpers, of all launches ever
 };
 __device__ Board<false> board_of_lines;
 __device__ Board<true> board_of_columns;
@@ -113,7 +118,7 @@ template <class Rule, int N> __device__ __forceinline__ void merge(const Rule& r
 
 template <class Rule, bool COLUMNS> struct Stream {
   static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;
-  static constexpr unsigned OPEN = ::OPEN<COLUMNS>, SLOTS = ::SLOTS<COLUMNS>;
+  static constexpr unsigned OPEN = ::OPEN<COLUMNS>;
   using Packs = WidePacks<Rule, COLUMNS, HELD>;
   using Place = typename Packs::Place;
   static constexpr int LANES = Packs::LANES;
@@ -150,38 +155,67 @@ template <class Rule, bool COLUMNS> struct Stream {
     if constexpr (COLUMNS) {
       const unsigned pack = (index << log_across) + (threadIdx.x & (a.across - 1));
       packs = Packs(a, min(pack, a.lines.packs - 1));
-      packs.end_at(pack < a.lines.packs ? (member + 1) * a.chunk : 0);
+      if (pack >= a.lines.packs) packs.end_for_good();
     } else {
       packs.move_to(index);
-      packs.end_at((member + 1) * a.chunk);
     }
   }
 
-  // Workers. Every thread reads and writes only places of its own, those of the tiles in turns.
-  __device__ __forceinline__ void work() const {
-    const unsigned size = a.workers >> log_across, round = size * HELD, tiles = bundles * a.steps;
-    const unsigned first = member * a.chunk + (threadIdx.x >> log_across), tile_places = HELD * INPUTS * a.workers;
-    Place* const places = reinterpret_cast<Place*>(shared_memory) + threadIdx.x;
-    struct Cursor {
-      unsigned bundle = 0, step = 0, tile = 0;
-      __device__ __forceinline__ void advance(const Arguments<INPUTS>& a) {
-        if (++step == a.steps) step = 0, bundle++;
-        if (++tile == a.kept) tile = 0;
-      }
-    } read, reduced, written;
+  // Where a worker is in the tiles of its block.
+  struct Cursor {
+    unsigned bundle = 0, step = 0, place = 0, begin;  // first pack of the tile
+    __device__ __forceinline__ Cursor(unsigned start) : begin(start) {}
+    __device__ __forceinline__ void advance(const Arguments<INPUTS>& a, unsigned start, unsigned places) {
+      begin += a.team * a.part;
+      if (++step == a.steps) step = 0, bundle++, begin = start;
+      place += places;
+      if (place == a.kept * places) place = 0;
+    }
+  };
 
+  // Workers. Every thread reads and writes only places of its own, those of the tiles in turns. Instructions count: a block
+  // takes in a tile in a microsecond.
+  __device__ __forceinline__ void work() const {
+    const unsigned size = a.workers >> log_across, tiles = bundles * a.steps, start = member * a.part;
+    const unsigned first = threadIdx.x >> log_across, tile_places = STREAM_PACKS * a.workers;
+    Place* const places = reinterpret_cast<Place*>(shared_memory) + threadIdx.x;
+    // Packs that this worker has in every tile that is whole; the places of others stay neutral.
+    bool mine[HELD];
+    Place nothing;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
+#pragma unroll
+    for (int k = 0; k < HELD; k++) {
+      mine[k] = first + k * size < a.part;
+      if (!mine[k])
+#pragma unroll 1
+        for (unsigned tile = 0; tile < a.kept; tile++)
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++) places[tile * tile_places + (k * INPUTS + n) * a.workers] = nothing;
+    }
+
+    Cursor read(start), reduced(start), queued(start), written(start);
     Packs reading(a, 0), writing = reading;
     auto fetch = [&](unsigned tile) {
       if (tile < tiles) {
         if (read.step == 0) move_to(reading, read.bundle);
-        reading.fetch(first + read.step * round, size, places + read.tile * tile_places, a.workers);
-        read.advance(a);
+        const unsigned end = read.begin + a.part;
+        if (reading.are_all_whole(read.begin, end)) {
+#pragma unroll
+          for (int k = 0; k < HELD; k++)
+            if (mine[k]) reading.fetch_whole(read.begin + first + k * size, places + read.place + k * INPUTS * a.workers, a.workers);
+        } else {
+          reading.end_at(end);
+          reading.fetch(read.begin + first, size, places + read.place, a.workers);
+        }
+        read.advance(a, start, tile_places);
       }
       commit();
     };
 #pragma unroll 1
     for (unsigned tile = 0; tile < a.ahead; tile++) fetch(tile);
 
+    [[maybe_unused]] Place queue[QUEUE + 1][STREAM_PACKS];
     Statistic statistic[LANES], agreed[LANES];
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
@@ -189,12 +223,11 @@ template <class Rule, bool COLUMNS> struct Stream {
     for (unsigned step = 0; step < tiles + a.delay; step++) {
       if (step < tiles) {
         COMPUTE values[INPUTS][HELD * WIDTH];
-        if (a.ahead == LONG_AHEAD) arrived<LONG_AHEAD - 1>();
-        else arrived<SHORT_AHEAD - 1>();
-        reading.take(0, 0, places + reduced.tile * tile_places, a.workers, values);
+        wait_for_tile();
+        reading.take(0, 0, places + reduced.place, a.workers, values);
         rule.add(statistic, values);
         if (reduced.step == a.steps - 1) hand_over(statistic, reduced.bundle);
-        reduced.advance(a);
+        reduced.advance(a, start, tile_places);
       }
       if (step >= a.delay) {
         if (written.step == 0) {
@@ -204,10 +237,38 @@ template <class Rule, bool COLUMNS> struct Stream {
 #pragma unroll
           for (int lane = 0; lane < LANES; lane++) agreed[lane] = lines[lane];
         }
-        writing.write(rule, agreed, first + written.step * round, size, places + written.tile * tile_places, a.workers);
-        written.advance(a);
+        const Place* const from = QUEUE > 0 ? queue[0] : places + written.place;
+        const unsigned distance = QUEUE > 0 ? 1 : a.workers, end = written.begin + a.part;
+        const bool all_whole = writing.are_all_whole(written.begin, end);
+        if (!all_whole) writing.end_at(end);
+#pragma unroll
+        for (int k = 0; k < HELD; k++) {
+          const unsigned pack = written.begin + first + k * size;
+          if (all_whole ? mine[k] : pack < writing.packs)
+            writing.write_pack(rule, agreed, pack, all_whole || writing.is_whole(pack), from + k * INPUTS * distance, distance);
+        }
+        written.advance(a, start, tile_places);
+      }
+      if constexpr (QUEUE > 0) {
+#pragma unroll
+        for (int i = 0; i + 1 < QUEUE; i++)
+#pragma unroll
+          for (int p = 0; p < STREAM_PACKS; p++) queue[i][p] = queue[i + 1][p];
+        if (step + QUEUE >= a.delay && queued.bundle < bundles) {
+#pragma unroll
+          for (int p = 0; p < STREAM_PACKS; p++) queue[QUEUE - 1][p] = places[queued.place + p * a.workers];
+          queued.advance(a, start, tile_places);
+        }
       }
       fetch(step + a.ahead);
+    }
+  }
+  // Of `ahead` tiles on their way the first.
+  __device__ __forceinline__ void wait_for_tile() const {
+    switch (a.ahead) {
+      case 2: return arrived<1>();
+      case 3: return arrived<2>();
+      default: arrived<3>();
     }
   }
   // Gives a worker's statistic of a bundle to the warp that publishes, and begins another.
@@ -250,12 +311,15 @@ template <class Rule, bool COLUMNS> struct Stream {
     }
     barrier_wait(&exchange.opened, 0);
     const unsigned half = exchange.launch & 1;
-    constexpr unsigned OF_BLOCK = COLUMNS ? 2 * MOST_COLUMNS : 1;
+    constexpr unsigned OF_BLOCK = COLUMNS ? MOST_COLUMNS : 1;
 #pragma unroll 1
-    for (unsigned i = lane; i < SLOTS * OF_BLOCK; i += 32) write_slot(&board.slots[half ^ 1][i / OF_BLOCK][blockIdx.x][i % OF_BLOCK], Slot{});
+    for (unsigned i = lane; i < OPEN * OF_BLOCK; i += 32) {
+      write_slot(&board.parts[half ^ 1][i / OF_BLOCK][blockIdx.x][i % OF_BLOCK], Slot{});
+      write_slot(&board.results[half ^ 1][i / OF_BLOCK][blockIdx.x][i % OF_BLOCK], Slot{});
+    }
 #pragma unroll 1
     for (unsigned i = 0; i < bundles; i++) {
-      Slot* slots = board.slots[half][i % SLOTS][blockIdx.x];
+      Slot* slots = board.parts[half][i % OPEN][blockIdx.x];
       barrier_wait(&exchange.reduced[i % 2], phase(i, 2));
       if constexpr (COLUMNS) {
         for (unsigned column = lane; column < columns; column += 32) write_slot(slots + column, to_slot(of_block(i, column, columns), i + 1));
@@ -270,8 +334,8 @@ template <class Rule, bool COLUMNS> struct Stream {
 
   // A lane's share of the parts of a line.
   __device__ __forceinline__ Statistic collected(unsigned half, unsigned i, unsigned column) const {
-    constexpr int BATCH = 2;
-    const auto* slots = board<COLUMNS>().slots[half][i % SLOTS] + (blockIdx.x - member);
+    constexpr int BATCH = 5;  // of 32 blocks: all of an H200 at once
+    const auto* slots = board<COLUMNS>().parts[half][i % OPEN] + (blockIdx.x - member);
     Statistic total = rule.empty();
 #pragma unroll 1
     for (unsigned block = threadIdx.x & 31; block < a.team; block += 32 * BATCH) {
@@ -301,7 +365,7 @@ template <class Rule, bool COLUMNS> struct Stream {
     rule.finish(total[0]);
     return total[0];
   }
-  // The other warps: every COLLECTORS-th line.
+  // The other warps: every COLLECTORS-th line, or of every bundle.
   __device__ __forceinline__ void collect(unsigned collector) const {
     const unsigned lane = threadIdx.x & 31;
     barrier_wait(&exchange.opened, 0);
@@ -309,26 +373,24 @@ template <class Rule, bool COLUMNS> struct Stream {
 #pragma unroll 1
     for (unsigned i = COLUMNS ? 0 : collector; i < bundles; i += COLUMNS ? 1 : COLLECTORS) {
       barrier_wait(&exchange.published[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
-      if constexpr (COLUMNS) {
-        // Each block merges some lines, for all.
-        auto merged_by = [&](unsigned column) { return &board<true>().slots[half][i % SLOTS][blockIdx.x - member + column % a.team][MOST_COLUMNS + column]; };
+      auto* results = board<COLUMNS>().results[half][i % OPEN];
+      // Each block merges some lines, for all.
+      const unsigned mine = (member + i) % a.team + (COLUMNS ? collector * a.team : 0);
 #pragma unroll 1
-        for (unsigned column = member + collector * a.team; column < columns; column += COLLECTORS * a.team) {
-          const Statistic total = whole(half, i, column);
-          if (lane == 0) write_slot(merged_by(column), to_slot(total, i + 1));
-        }
+      for (unsigned column = mine; column < columns; column += COLLECTORS * a.team) {
+        const Slot total = to_slot(whole(half, i, column), i + 1);
+        for (unsigned block = lane; block < a.team; block += 32) write_slot(results[blockIdx.x - member + block] + column, total);
+      }
+      if constexpr (COLUMNS) {
         if (lane == 0) barrier_arrive(&exchange.merged[i % OPEN]);
         barrier_wait(&exchange.merged[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
+      }
+      __syncwarp();
 #pragma unroll 1
-        for (unsigned column = collector * 32 + lane; column < columns; column += COLLECTORS * 32) {
-          Slot slot;
-          do slot = read_slot(merged_by(column));
-          while (!holds(slot, i + 1));
-          lines_of(i)[column] = from_slot(slot);
-        }
-      } else {
-        const Statistic total = whole(half, i, 0);
-        if (lane == 0) *lines_of(i) = total;
+      for (unsigned column = (COLUMNS ? collector * 32 : 0) + lane; column < columns; column += COLLECTORS * 32) {
+        Slot slot;
+        while (!holds(slot = read_slot(results[blockIdx.x] + column), i + 1)) __nanosleep(REST);
+        lines_of(i)[column] = from_slot(slot);
       }
       barrier_arrive(&exchange.agreed[i % OPEN]);
     }

@@ -146,7 +146,7 @@ def test_lines_that_a_whole_device_shares(trial, dims):
     trial(backward(ACCURATE, mode, TensorSpec.packed(HALF, dims), alpha=0.25))
 
 
-@pytest.mark.parametrize("length", [2, 3, 5, 7, 10, 11, 13, 15, 50, 67, 131, 255])
+@pytest.mark.parametrize("length", [2, 3, 5, 7, 10, 11, 13, 15, 50, 67, 77, 131, 255])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
 def test_many_short_lines(trial, data_type, length):
     """So many that several blocks share them, at every distance from a multiple of 16 bytes."""
