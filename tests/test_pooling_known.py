@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import pooling_known, pooling_maximum, pooling_volume
+from dualdnn.accelerated import pooling_known, pooling_maximum
 from dualdnn.accelerated.backend import AcceleratedBackend, DeviceOperand
 from dualdnn.accelerated.plans import AlignedPlan, plan
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
@@ -64,8 +64,7 @@ def test_accesses_are_aligned(kind, window, data_type, dims, layout):
     mode = Mode.CUDNN_POOLING_MAX if kind == "maximum" else Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
     operation = operation_of(kind != "forward", mode, dims, *window, layout, data_type)
     kernel, definitions, found = definitions_of(operation)
-    source = "volume" if kind == "maximum" and len(dims) == 5 else kind
-    assert kernel.startswith(f"pooling_known_{source}_")
+    assert kernel.startswith(f"pooling_known_{kind}_")
     lane_bytes = int(definitions["LANE_BYTES"])
     widest = {"wide": 16, "narrow": 8, "channels": lane_bytes}.get(kernel.rsplit("_")[-1], 0)
     for name in ("x", "y") if kind == "forward" else ("dx", "dy"):
@@ -89,13 +88,11 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
     backend = AcceleratedBackend("emulated")
     mode = Mode.CUDNN_POOLING_MAX if kind != "average" else Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
     for data_type, nan, few in ((FLOAT, Nan.CUDNN_PROPAGATE_NAN, True), (HALF, Nan.CUDNN_NOT_PROPAGATE_NAN, False)):
-        monkeypatch.setattr(pooling_maximum, "ENOUGH_THREADS", {})
-        monkeypatch.setattr(pooling_maximum, "ENOUGH_OTHERS", 10**6 if few else 1)
+        monkeypatch.setattr(pooling_maximum, "WANTED_BLOCKS", 10**6 if few else 1)
         monkeypatch.setattr(pooling_maximum, "LEAST_STEPS", 1 if few else 3)
-        monkeypatch.setattr(pooling_volume, "WANTED_BLOCKS", 10**6 if few else 1)
-        monkeypatch.setattr(pooling_volume, "LEAST_STEPS", 1 if few else 3)
-        monkeypatch.setattr(pooling_volume, "BLOCK", {})
-        monkeypatch.setattr(pooling_volume, "OTHER_BLOCK", 32 if few else 256)
+        monkeypatch.setattr(pooling_maximum, "GROUP_BYTES", 8 if few else 64)
+        settings = replace(pooling_maximum.settings_of(Any), threads=32 if few else 256)
+        monkeypatch.setattr(pooling_maximum, "settings_of", lambda _place, settings=settings: settings)
         operation = operation_of(kind != "forward", mode, dims, *window, layout, data_type)
         operation = replace(operation, pooling=replace(operation.pooling, nan=nan), beta=0.5)
         memory = prepare(operation, "ties", 0)
