@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
     """Blocks of one step and of many, of one row and of all, with NaN, infinities and equal maxima."""
     backend = AcceleratedBackend("emulated")
     mode = Mode.CUDNN_POOLING_MAX if kind != "average" else Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
-    for data_type, nan, few in ((FLOAT, Nan.CUDNN_PROPAGATE_NAN, True), (HALF, Nan.CUDNN_NOT_PROPAGATE_NAN, False)):
+    for data_type, nan, few in product((FLOAT, HALF), (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN), (True, False)):
         monkeypatch.setattr(pooling_maximum, "WANTED_BLOCKS", 10**6 if few else 1)
         monkeypatch.setattr(pooling_maximum, "LEAST_STEPS", 1 if few else 3)
         monkeypatch.setattr(pooling_maximum, "GROUP_BYTES", 8 if few else 64)

@@ -200,12 +200,9 @@ template <class Access> struct View {
   static constexpr __host__ __device__ bool packed(int k) {
     return PACK > 1 && first(k) >= 0 && first(k) + PACK <= Axis2::COUNT && k + Axis2::BEGIN >= 0 && first(k) + PACK + Axis2::BEGIN <= Axis2::INPUTS;
   }
-  // The place of an input in its plane of a window `w` of the strip.
-  __device__ __forceinline__ int place(int w, int k1, int k2) const {
-    return k1 * K2 + (w * S2 - P2 + k2 < 0 ? max(k2, before2) : k2);
-  }
-  // What the place of a line differs by.
-  __device__ __forceinline__ int further(int k1) const { return max(before1 - k1, 0) * K2; }
+  // The place of an input in its line, for window `w` of the strip; that of a line in its plane.
+  __device__ __forceinline__ int place(int w, int k2) const { return w * S2 - P2 + k2 < 0 ? max(k2, before2) : k2; }
+  __device__ __forceinline__ int place(int k1) const { return (k1 < P1 ? max(k1, before1) : k1) * K2; }
 };
 
 // The lines of a plane that the windows of a strip cover.
@@ -216,18 +213,18 @@ template <class Access> struct Lines {
   using Where = View<Access>;
   ELEMENT item[K1][Axis2::COUNT][Access::LANES];
 
-  __device__ __forceinline__ void read(const ELEMENT* x, const Where& view) {
+  // `plane`: where it begins, for the channels of the thread.
+  __device__ __forceinline__ void read(const ELEMENT* x, int plane, const Where& view) {
 #pragma unroll
-    for (int k1 = 0; k1 < K1; k1++) {
-      const ELEMENT* line = x + view.line[k1];
+    for (int k1 = 0; k1 < K1; k1++)
 #pragma unroll
       for (int k = 0; k < Axis2::COUNT; k++) {
+        const ELEMENT* from = x + (plane + view.line[k1] + view.column[k]);
         if (!Where::packed(k))
-          copy<Access::LANES>(line + view.column[k], &item[k1][k][0]);
+          copy<Access::LANES>(from, &item[k1][k][0]);
         else if (k == Where::first(k))
-          copy<Where::PACK>(line + view.column[k], &item[k1][k][0]);
+          copy<Where::PACK>(from, &item[k1][k][0]);
       }
-    }
   }
   template <bool PROPAGATES> __device__ __forceinline__ void scan(const Where& view, Maxima<Access>& maxima) const {
 #pragma unroll
@@ -244,7 +241,7 @@ template <class Access> struct Lines {
           for (int n = 0; n < S::SIZE; n++) {
             int one = g * S::SIZE + n, w = one / Access::LANES;
             items[n] = item[k1][w * S2 + k2][one % Access::LANES];
-            places[n] = view.place(w, k1, k2);
+            places[n] = view.place(w, k2);
           }
           typename Group::Value met = Group::values(items);
           typename Group::Places place = Group::places(places);
@@ -253,7 +250,7 @@ template <class Access> struct Lines {
           else
             Group::template take<PROPAGATES>(value, where, met, place);
         }
-        if (k1 < P1) where += Group::everywhere(view.further(k1));
+        where += Group::everywhere(view.place(k1));
         if (k1 == 0)
           maxima.value[g] = value, maxima.where[g] = where;
         else
@@ -346,10 +343,10 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
     y_offset += int(here) * march.y_outer[d];
   }
   const View<Access> view(march, tile1, tile2);
-  const ELEMENT* x = a.x + x_offset;
+  const int x_plane = x_offset;
   int o2 = tile2 * TILE2, i1 = tile1 * S1, i2 = tile2 * COLUMNS;
   x_offset += i1 * march.x_stride[1] + i2 * Access::along(march.x_stride[2]);
-  const ELEMENT* dy = a.dy + (y_offset + tile1 * march.y_stride[1] + o2 * Access::along(march.y_stride[2]));
+  y_offset += tile1 * march.y_stride[1] + o2 * Access::along(march.y_stride[2]);
   bool gives = exists && unsigned(tile1) < unsigned(march.output[1]);
 
   Lines<Access> lines[S0];
@@ -364,9 +361,9 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
 #pragma unroll
     for (int k = 0; k < S0; k++) {
       int i0 = o0 * S0 - P0 + CARRIED + k;
-      if (plane_exists(i0)) lines[k].read(x + i0 * march.x_stride[0], view);
+      if (plane_exists(i0)) lines[k].read(a.x, x_plane + i0 * march.x_stride[0], view);
     }
-    const ELEMENT* from = dy + o0 * march.y_stride[0];
+    const ELEMENT* from = a.dy + (y_offset + o0 * march.y_stride[0]);
     bool given = gives && unsigned(o0) < unsigned(march.output[0]);
     if (TILE2 > 1 && march.y_packed)
       coming.template read<TILE2, TILE2>(from, Access::along(march.y_stride[2]), o2, march.output[2], given, ELEMENT(0));
@@ -377,7 +374,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
   for (int k = 0; k < CARRIED; k++) {
     int i0 = step * S0 - P0 + k;
     if (plane_exists(i0)) {
-      lines[0].read(x + i0 * march.x_stride[0], view);
+      lines[0].read(a.x, x_plane + i0 * march.x_stride[0], view);
       lines[0].template scan<PROPAGATES>(view, carried[k]);
     } else {
       Lines<Access>::template skip<PROPAGATES>(carried[k]);
@@ -451,13 +448,12 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
 
     // What no later window reaches is written, the rest moves on.
     if (step >= own) {
-      ELEMENT* dx = a.dx + (x_offset + i0 * march.x_stride[0]);
 #pragma unroll
       for (int k = 0; k < S0; k++)
 #pragma unroll
         for (int line = 0; line < LINES; line++) {
           bool written = writes && plane_exists(i0 + k) && unsigned(i1 + line) < unsigned(march.input[1]);
-          write<Access>(a, dx + (k * march.x_stride[0] + line * march.x_stride[1]), i2, written, sums[k][line]);
+          write<Access>(a, a.dx + (x_offset + (i0 + k) * march.x_stride[0] + line * march.x_stride[1]), i2, written, sums[k][line]);
         }
     }
 #pragma unroll
