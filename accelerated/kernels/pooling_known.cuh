@@ -134,27 +134,37 @@ template <int LANES, int BEGIN, int COUNT> struct Line {
   }
 };
 
-// Writes COUNT positions along axis 2, blended; those past the extent do not exist.
-template <int PACK, int COUNT, int LANES>
-__device__ __forceinline__ void write_line(ELEMENT* line, int stride, int at, int extent, const COMPUTE (&values)[COUNT][LANES], COMPUTE beta) {
+// Writes alpha * values, blended, to COUNT positions along axis 2, of which `left` exist. PLAIN: alpha is 1, beta 0.
+template <bool PLAIN, int PACK, int COUNT, int LANES>
+__device__ __forceinline__ void write_packs(ELEMENT* line, int stride, int left, const COMPUTE (&values)[COUNT][LANES], COMPUTE alpha, COMPUTE beta) {
   constexpr int N = LANES == 1 ? PACK : LANES, STEP = LANES == 1 ? PACK : 1;
 #pragma unroll
   for (int k = 0; k < COUNT; k += STEP) {
-    if (at + k >= extent) continue;
+    if (k >= left) continue;
     Pack<ELEMENT, N>* target = reinterpret_cast<Pack<ELEMENT, N>*>(line + (LANES == 1 && PACK > 1 ? k : k * stride));
     Pack<ELEMENT, N> pack;
     COMPUTE result[N];
 #pragma unroll
     for (int i = 0; i < N; i++) result[i] = LANES == 1 ? values[k + i][0] : values[k][i];
-    if (beta != COMPUTE(0)) {
-      pack = *target;
+    if (!PLAIN) {
 #pragma unroll
-      for (int i = 0; i < N; i++) result[i] += beta * load<COMPUTE>(pack.item[i]);
+      for (int i = 0; i < N; i++) result[i] *= alpha;
+      if (beta != COMPUTE(0)) {
+        pack = *target;
+#pragma unroll
+        for (int i = 0; i < N; i++) result[i] += beta * load<COMPUTE>(pack.item[i]);
+      }
     }
 #pragma unroll
     for (int i = 0; i < N; i++) pack.item[i] = store<ELEMENT>(result[i]);
     *target = pack;
   }
+}
+// The plain case apart: the compiler would compute the blended values for it, too, and drop them.
+template <int PACK, int COUNT, int LANES>
+__device__ __forceinline__ void write_line(ELEMENT* line, int stride, int left, const COMPUTE (&values)[COUNT][LANES], COMPUTE alpha, COMPUTE beta) {
+  alpha == COMPUTE(1) && beta == COMPUTE(0) ? write_packs<true, PACK>(line, stride, left, values, alpha, beta)
+                                            : write_packs<false, PACK>(line, stride, left, values, alpha, beta);
 }
 
 // How many positions of a window an average counts, along one axis.

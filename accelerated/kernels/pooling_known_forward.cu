@@ -51,13 +51,11 @@ template <class Access, class Pool, bool SAME> __device__ __forceinline__ void f
     COMPUTE result[TILE2][LANES];
 #pragma unroll
     for (int u = 0; u < TILE2; u++) {
-      COMPUTE factor = a.alpha;
+      COMPUTE reciprocal = a.reciprocal;
       if constexpr (Pool::AVERAGE) {
-        COMPUTE reciprocal = a.reciprocal;
         if (!SAME)
           reciprocal = COMPUTE(1) / (COMPUTE(counted<Axis0>(o0, box.input[0], exclude)) * COMPUTE(counted<Axis1>(o1 + row, box.input[1], exclude)) *
                                      COMPUTE(counted<Axis2>(o2 + u, box.input[2], exclude)));
-        factor = reciprocal;
       }
 #pragma unroll
       for (int i = 0; i < LANES; i++) {
@@ -65,12 +63,12 @@ template <class Access, class Pool, bool SAME> __device__ __forceinline__ void f
 #pragma unroll
         for (int k2 = 1; k2 < K2; k2++) pool = Pool::both(pool, pooled[row][u * S2 + k2][i]);
         COMPUTE value = Pool::result(COMPUTE(pool));
-        result[u][i] = Pool::AVERAGE ? a.alpha * (value * factor) : factor * value;
+        result[u][i] = Pool::AVERAGE ? value * reciprocal : value;
       }
     }
     ELEMENT* to = y + row * box.y_stride[1];
-    box.y_packed ? write_line<TILE2>(to, Access::along(box.y_stride[2]), o2, box.output[2], result, a.beta)
-                 : write_line<1>(to, Access::along(box.y_stride[2]), o2, box.output[2], result, a.beta);
+    box.y_packed ? write_line<TILE2>(to, Access::along(box.y_stride[2]), box.output[2] - o2, result, a.alpha, a.beta)
+                 : write_line<1>(to, Access::along(box.y_stride[2]), box.output[2] - o2, result, a.alpha, a.beta);
   }
 }
 

@@ -277,28 +277,6 @@ template <class Access> struct Lines {
   }
 };
 
-// A line of a strip.
-template <class Access>
-__device__ __forceinline__ void write(const MaximumArguments& a, ELEMENT* line, int i2, bool written,
-                                      COMPUTE (&sums)[Strip<Access>::COLUMNS][Access::LANES]) {
-  constexpr int COLUMNS = Strip<Access>::COLUMNS, N = Access::LANES == 1 ? Access::X_PACK : Access::LANES, STEP = Access::LANES == 1 ? N : 1;
-  const March& march = a.march;
-  int stride = Access::along(march.x_stride[2]);
-  if (a.alpha == COMPUTE(1) && a.beta == COMPUTE(0)) {
-#pragma unroll
-    for (int c = 0; c < COLUMNS; c += STEP) {
-      Pack<ELEMENT, N> pack;
-#pragma unroll
-      for (int n = 0; n < N; n++) pack.item[n] = store<ELEMENT>(Access::LANES == 1 ? sums[c + n][0] : sums[c][n]);
-      if (written && i2 + c < march.input[2]) *reinterpret_cast<Pack<ELEMENT, N>*>(line + c * stride) = pack;
-    }
-  } else if (written) {
-#pragma unroll
-    for (int n = 0; n < COLUMNS * Access::LANES; n++) (&sums[0][0])[n] *= a.alpha;
-    write_line<Access::X_PACK>(line, stride, i2, march.input[2], sums, a.beta);
-  }
-}
-
 template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_on(const MaximumArguments& a) {
   using S = Strip<Access>;
   using Axis1 = typename S::Axis1;
@@ -453,7 +431,8 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
 #pragma unroll
         for (int line = 0; line < LINES; line++) {
           bool written = writes && plane_exists(i0 + k) && unsigned(i1 + line) < unsigned(march.input[1]);
-          write<Access>(a, a.dx + (x_offset + (i0 + k) * march.x_stride[0] + line * march.x_stride[1]), i2, written, sums[k][line]);
+          ELEMENT* dx = a.dx + (x_offset + (i0 + k) * march.x_stride[0] + line * march.x_stride[1]);
+          write_line<Access::X_PACK>(dx, Access::along(march.x_stride[2]), written ? march.input[2] - i2 : 0, sums[k][line], a.alpha, a.beta);
         }
     }
 #pragma unroll
