@@ -17,13 +17,11 @@ from .pooling_geometry import PACK_BYTES, Axis, Shape
 
 # (window, stride, padding), the same of every axis: what networks use. Other windows take the kernels for any of them.
 WINDOWS = {(2, 2, 0), (3, 2, 0), (3, 2, 1)}
-WIDE_WINDOWS = {(7, 7, 0)}  # of images in rows, forward
 FARTHEST = 2**31 - 2**24  # distances below this stay 32-bit numbers, those of the padding around them too
 MOST_OUTER = 3
 ROW_BYTES = {"wide": 16, "narrow": 8}  # of accesses along rows
 MOST_PACK = 8  # elements of rows
 MOST_TILE = 4  # windows of a thread, for accesses to be as wide as they may be
-ENOUGH_THREADS = 2**16  # that take more than a window
 
 
 @dataclass
@@ -120,7 +118,7 @@ def _plan(
     operands: tuple[str, str],
     extra: list[tuple[str, Any]],
 ) -> Plan | None:
-    place = place_of(shape, wide=kind == "forward")
+    place = place_of(shape)
     if place is None:
         return None
     volume = place.axes[0].window > 1
@@ -145,17 +143,13 @@ def _plan(
     return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)
 
 
-def place_of(shape: Shape, wide: bool = False) -> Place | None:
-    """Three axes with a known window, rows of images in axis 1; None where windows are others, or empty.
-
-    wide: windows that only forward kernels know count, too.
-    """
+def place_of(shape: Shape, known: set[tuple[int, int, int]] = WINDOWS) -> Place | None:
+    """Three axes with one of the ``known`` windows, rows of images in axis 1; None where windows are others, or empty."""
     a0, a1, a2 = shape.axes
     image = _single(a1)
     axes = [a1, a0, a2] if image else [a0, a1, a2]
     pooled = axes[1:] if image or _single(a0) else axes
     windows = {(axis.window, axis.stride, axis.padding) for axis in pooled}
-    known = WINDOWS | WIDE_WINDOWS if wide and len(pooled) < len(axes) and not shape.channels_last else WINDOWS
     if len(windows) != 1 or not windows <= known:
         return None
     if any((axis.output - 1) * axis.stride - axis.padding >= axis.input for axis in axes):
@@ -198,19 +192,9 @@ def access_of(place: Place, settings: Settings) -> Access:
     for kind, nbytes in ROW_BYTES.items():
         pack = min(nbytes // place.scalar_bytes, MOST_PACK)
         tile = pack // gcd(pack, along.stride)
-        if pack > 1 and tile <= MOST_TILE and place.divided_by(pack, False)[0] and _worth(place, pack, tile):
+        if pack > 1 and tile <= MOST_TILE and place.divided_by(pack, False)[0]:
             return Access(kind, tile, 1, pack, place.divided_by(tile, False)[1], 1)
     return Access("loose", settings.loose_tile, 1, 1, place.divided_by(settings.loose_tile, False)[1], 1)
-
-
-def _worth(place: Place, pack: int, tile: int) -> bool:
-    """Whether packs are faster than elements. Where packs and windows do not begin together a thread reads a lot: it has to
-    be one of many, and elements small.
-    """
-    if place.axes[2].stride % pack == 0 or pack % place.axes[2].stride == 0:
-        return True
-    windows = prod(place.extents) * prod(axis.output for axis in place.axes)
-    return place.scalar_bytes < 4 and windows >= ENOUGH_THREADS * tile
 
 
 def function_of(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import pooling_known, pooling_maximum
+from dualdnn.accelerated import pooling_columns, pooling_known, pooling_maximum
 from dualdnn.accelerated.backend import AcceleratedBackend, DeviceOperand
 from dualdnn.accelerated.plans import AlignedPlan, plan
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
@@ -88,7 +88,9 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
     """Blocks of one step and of many, of one row and of all, with NaN, infinities and equal maxima."""
     backend = AcceleratedBackend("emulated")
     mode = Mode.CUDNN_POOLING_MAX if kind != "average" else Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
-    for data_type, nan, few in product((FLOAT, HALF), (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN), (True, False)):
+    for data_type, nan, few in product(
+        (FLOAT, HALF), (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN), (True, False)
+    ):
         monkeypatch.setattr(pooling_maximum, "WANTED_BLOCKS", 10**6 if few else 1)
         monkeypatch.setattr(pooling_maximum, "LEAST_STEPS", 1 if few else 3)
         monkeypatch.setattr(pooling_maximum, "GROUP_BYTES", 8 if few else 64)
@@ -105,6 +107,26 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
         found, expected = (result_of(backend, operation, made, memory) for made in (known, known.otherwise()))
         same = np.array_equal if kind != "average" else partial(np.allclose, rtol=2e-3, atol=1e-3)
         assert same(found.view(x.dtype), expected.view(x.dtype), equal_nan=True)
+
+
+@pytest.mark.parametrize("layout", ["nchw", "gaps"])
+@pytest.mark.parametrize("dims", [(2, 3, 14, 56), (1, 2, 29, 30), (3, 2, 21, 28)], ids=str)
+@pytest.mark.parametrize("mode", [Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING])
+def test_columns_give_what_kernels_for_any_window_give(monkeypatch, mode, dims, layout):
+    """Blocks of all rows of windows and of one, packs of any width, with NaN and infinities."""
+    backend = AcceleratedBackend("emulated")
+    nans = (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN)
+    for data_type, nan, shared in product((FLOAT, HALF), nans, (1024, 300)):
+        monkeypatch.setattr(pooling_columns, "MOST_SHARED_BYTES", shared)
+        operation = operation_of(False, mode, dims, 7, 7, 0, layout, data_type)
+        operation = replace(operation, pooling=replace(operation.pooling, nan=nan), beta=0.5)
+        memory = prepare(operation, "ties", 0)
+        x = memory["x"].view(np.float32 if data_type == FLOAT else np.float16)
+        x[:40], x[::5], x[1::7] = np.nan, np.nan, -np.inf
+        known = plan(operation, backend.device)
+        assert isinstance(known, AlignedPlan)
+        found, expected = (result_of(backend, operation, made, memory) for made in (known, known.otherwise()))
+        assert np.allclose(found.view(x.dtype), expected.view(x.dtype), rtol=2e-3, atol=1e-3, equal_nan=True)
 
 
 def result_of(backend: Any, operation: Any, made: Any, memory: dict[str, Any]) -> Any:
