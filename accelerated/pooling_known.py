@@ -34,6 +34,7 @@ class Settings:
     lane_bytes: int  # channels of a thread
     channel_tile: int  # windows of a thread along axis 2 where it has channels
     loose_tile: int  # the same where rows are not read in packs
+    row_lanes: int = 1  # channels of a position of rows in packs
 
     def definitions(self) -> dict[str, int]:
         """Of the kernels."""
@@ -44,6 +45,7 @@ class Settings:
             "LANE_BYTES": self.lane_bytes,
             "CHANNEL_TILE": self.channel_tile,
             "LOOSE_TILE": self.loose_tile,
+            "ROW_LANES": self.row_lanes,
         }
 
 
@@ -89,12 +91,12 @@ class Access:
     @property
     def x_elements(self) -> int:
         """Elements of an access to x."""
-        return max(self.lanes, self.x_pack)
+        return self.lanes if self.x_pack == 1 else self.x_pack
 
     @property
     def y_elements(self) -> int:
         """Elements of an access to y."""
-        return max(self.lanes, self.tile if self.y_packed else 1)
+        return self.tile if self.y_packed else self.lanes if self.x_pack == 1 else 1
 
 
 def forward_plan(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from ctypes import c_int, c_uint
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from dualdnn.api.operations import PoolingBackward
@@ -17,6 +17,9 @@ from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_geometry import Axis, Shape
 from .pooling_known import (
     MOST_OUTER,
+    MOST_PACK,
+    MOST_TILE,
+    ROW_BYTES,
     Access,
     Place,
     Settings,
@@ -28,6 +31,7 @@ from .pooling_known import (
 )
 
 WARP = 32
+MOST_ROW_LANES = 4  # channels side by side that are taken with their rows
 MOST_SHARED_BYTES = 100 * 1024
 GROUP_BYTES = 32  # of channels of a block: what memory is read in
 WANTED_BLOCKS = 4  # for every multiprocessor, as long as each marches on for some steps
@@ -49,6 +53,8 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
         place = replace(place, axes=[a1, a0, a2])
     settings = settings_of(place)
     access = access_of(place, settings)
+    if dense := _dense(place):
+        access, settings = dense, replace(settings, row_lanes=dense.lanes)
     found = _march(place, access, settings, SCALAR_BYTES[operation.compute_type], device)
     if found is None:
         return None
@@ -64,6 +70,21 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
     threads = -(-march.items // WARP) * WARP
     launch = Launch(function, arguments, operands, (blocks, 1, 1), (threads, 1, 1), shared_bytes)
     return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)
+
+
+def _dense(place: Place) -> Access | None:
+    """The access to rows of a few channels side by side; None where they are many or packs do not fit."""
+    along, lanes = place.axes[2], place.channels
+    if not 1 < lanes <= MOST_ROW_LANES or (along.x_stride, along.y_stride) != (lanes, lanes):
+        return None
+    for kind, nbytes in ROW_BYTES.items():
+        pack = min(nbytes // place.scalar_bytes, MOST_PACK)
+        tile = pack // gcd(pack, along.stride)
+        strides = (*place.x_steps, *(axis.x_stride for axis in place.axes[:2] if axis.input > 1))
+        whole = along.input % (tile * along.stride) == 0 and all(step % pack == 0 for step in strides)
+        if pack > 1 and tile <= MOST_TILE and whole:
+            return Access(kind, tile, lanes, pack, False, 1)
+    return None
 
 
 class MarchStruct(ctypes.Structure):

@@ -182,8 +182,8 @@ template <class Access> struct Maxima {
 // changes no maximum; the place is that of the neighbour.
 template <class Access> struct View {
   using Axis2 = typename Access::Axis2;
-  static constexpr int PACK = Access::LANES == 1 ? Access::X_PACK : 1;
-  int line[K1], column[Axis2::COUNT];  // distances in memory; of columns in packs only the first
+  static constexpr int LANES = Access::LANES, PACK = Access::X_PACK, ITEMS = Axis2::COUNT * LANES;
+  int line[K1], item[ITEMS];  // distances in memory; of those in one access only the first
   int before1, before2;                // how many lines and columns of the first window lie outside
 
   __device__ __forceinline__ View(const March& march, int tile1, int tile2) {
@@ -191,14 +191,18 @@ template <class Access> struct View {
 #pragma unroll
     for (int k1 = 0; k1 < K1; k1++) line[k1] = min(max(i1 + k1, 0), march.input[1] - 1) * march.x_stride[1];
 #pragma unroll
-    for (int k = 0; k < Axis2::COUNT; k++)
-      column[k] = min(max(i2 + k, 0), packed(k) ? march.input[2] - PACK : march.input[2] - 1) * Access::along(march.x_stride[2]);
+    for (int n = 0; n < ITEMS; n++)
+      if (packed(n))  // of a strip that exists as a whole, or not at all
+        item[n] = min(max(i2 * LANES + n, 0), march.input[2] * LANES - PACK);
+      else
+        item[n] = min(max(i2 + n / LANES, 0), march.input[2] - 1) * Access::along(march.x_stride[2]) + n % LANES;
     before1 = max(-i1, 0), before2 = max(-i2, 0);
   }
-  // Whether a pack begins, or goes on, at a column.
-  static constexpr __host__ __device__ int first(int k) { return (k + Axis2::BEGIN + 8 * PACK) / PACK * PACK - 8 * PACK - Axis2::BEGIN; }
-  static constexpr __host__ __device__ bool packed(int k) {
-    return PACK > 1 && first(k) >= 0 && first(k) + PACK <= Axis2::COUNT && k + Axis2::BEGIN >= 0 && first(k) + PACK + Axis2::BEGIN <= Axis2::INPUTS;
+  // Where the pack of an item begins, and whether it is read as a whole.
+  static constexpr __host__ __device__ int first(int n) { return floor_divided(n + Axis2::BEGIN * LANES, PACK) * PACK - Axis2::BEGIN * LANES; }
+  static constexpr __host__ __device__ bool packed(int n) {
+    int begin = first(n) + Axis2::BEGIN * LANES;
+    return PACK > 1 && first(n) >= 0 && first(n) + PACK <= ITEMS && begin >= 0 && begin + PACK <= Axis2::INPUTS * LANES;
   }
   // The place of an input in its line, for window `w` of the strip; that of a line in its plane.
   __device__ __forceinline__ int place(int w, int k2) const { return w * S2 - P2 + k2 < 0 ? max(k2, before2) : k2; }
@@ -218,12 +222,12 @@ template <class Access> struct Lines {
 #pragma unroll
     for (int k1 = 0; k1 < K1; k1++)
 #pragma unroll
-      for (int k = 0; k < Axis2::COUNT; k++) {
-        const ELEMENT* from = x + (plane + view.line[k1] + view.column[k]);
-        if (!Where::packed(k))
-          copy<Access::LANES>(from, &item[k1][k][0]);
-        else if (k == Where::first(k))
-          copy<Where::PACK>(from, &item[k1][k][0]);
+      for (int n = 0; n < Where::ITEMS; n++) {
+        const ELEMENT* from = x + (plane + view.line[k1] + view.item[n]);
+        ELEMENT* to = &item[k1][n / Access::LANES][n % Access::LANES];
+        constexpr int N = Access::ROWS ? 1 : Access::LANES;
+        if (Where::packed(n) && n == Where::first(n)) copy<Where::PACK>(from, to);
+        if (!Where::packed(n) && n % N == 0) copy<N>(from, to);
       }
   }
   template <bool PROPAGATES> __device__ __forceinline__ void scan(const Where& view, Maxima<Access>& maxima) const {
@@ -328,7 +332,9 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
   bool gives = exists && unsigned(tile1) < unsigned(march.output[1]);
 
   Lines<Access> lines[S0];
-  Line<LANES, 0, TILE2> coming;
+  // What windows give: of rows one after the other, of their channels, too.
+  constexpr int GIFTS = Access::ROWS ? TILE2 * LANES : TILE2, GIFT_LANES = Access::ROWS ? 1 : LANES, EACH = Access::ROWS ? LANES : 1;
+  Line<GIFT_LANES, 0, GIFTS> coming;
   Maxima<Access> carried[CARRIED ? CARRIED : 1];
   COMPUTE sums[K0][LINES][COLUMNS][LANES];
 #pragma unroll
@@ -343,10 +349,11 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
     }
     const ELEMENT* from = a.dy + (y_offset + o0 * march.y_stride[0]);
     bool given = gives && unsigned(o0) < unsigned(march.output[0]);
-    if (TILE2 > 1 && march.y_packed)
-      coming.template read<TILE2, TILE2>(from, Access::along(march.y_stride[2]), o2, march.output[2], given, ELEMENT(0));
+    int along = Access::ROWS ? 1 : march.y_stride[2], at = o2 * EACH, extent = march.output[2] * EACH;
+    if (TILE2 > 1 && LANES == 1 && march.y_packed)
+      coming.template read<GIFTS, TILE2>(from, along, at, extent, given, ELEMENT(0));
     else
-      coming.template read<TILE2, 1>(from, Access::along(march.y_stride[2]), o2, march.output[2], given, ELEMENT(0));
+      coming.template read<GIFTS, 1>(from, along, at, extent, given, ELEMENT(0));
   };
 #pragma unroll
   for (int k = 0; k < CARRIED; k++) {
@@ -385,7 +392,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
       if (!PROPAGATES) where = Group::known(value, where);
       ELEMENT items[S::SIZE];
 #pragma unroll
-      for (int n = 0; n < S::SIZE; n++) items[n] = coming.item[(g * S::SIZE + n) / LANES][(g * S::SIZE + n) % LANES];
+      for (int n = 0; n < S::SIZE; n++) items[n] = coming.item[(g * S::SIZE + n) / GIFT_LANES][(g * S::SIZE + n) % GIFT_LANES];
       cells.of[g] = {where, Group::gift(items)};
     }
     if (S::ROWS * S::STRIPS > 1 && exists) told[mine] = cells;
@@ -432,7 +439,11 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
         for (int line = 0; line < LINES; line++) {
           bool written = writes && plane_exists(i0 + k) && unsigned(i1 + line) < unsigned(march.input[1]);
           ELEMENT* dx = a.dx + (x_offset + (i0 + k) * march.x_stride[0] + line * march.x_stride[1]);
-          write_line<Access::X_PACK>(dx, Access::along(march.x_stride[2]), written ? march.input[2] - i2 : 0, sums[k][line], a.alpha, a.beta);
+          int left = written ? march.input[2] - i2 : 0;
+          if constexpr (Access::ROWS)
+            write_line<Access::X_PACK>(dx, 1, left * LANES, reinterpret_cast<COMPUTE(&)[COLUMNS * LANES][1]>(sums[k][line]), a.alpha, a.beta);
+          else
+            write_line<1>(dx, march.x_stride[2], left, sums[k][line], a.alpha, a.beta);
         }
     }
 #pragma unroll
