@@ -15,6 +15,7 @@ from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_geometry import Shape
 from .pooling_known import (
+    LARGE_WINDOWS,
     MOST_OUTER,
     MOST_PACK,
     ROW_BYTES,
@@ -28,7 +29,6 @@ from .pooling_known import (
 )
 
 WARP = 32
-WINDOWS = {(7, 7, 0)}  # (window, stride, padding), the same of both axes
 SETTINGS = Settings(threads=256, blocks=4, rows=1, lane_bytes=16, channel_tile=1, loose_tile=1)
 MOST_SHARED_BYTES = 32 * 1024  # of a block; several share a multiprocessor
 
@@ -56,11 +56,13 @@ class RowsStruct(ctypes.Structure):
 
 def plan(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
     """The plan of a call with a known window; ``otherwise`` makes that of any call."""
-    place = None if shape.channels_last else place_of(shape, WINDOWS)
+    place = None if shape.channels_last else place_of(shape, LARGE_WINDOWS)
     if place is None or place.axes[0].input > 1:
         return None
     _, lines, along = place.axes
     access = _access(place)
+    if access is None:
+        return None
     packs = along.input // access.x_pack
     held_bytes = along.input * SCALAR_BYTES[operation.compute_type]
     total = prod(place.extents) * lines.output
@@ -89,10 +91,10 @@ def plan(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callab
     return AlignedPlan(operation, [launch], alignment_of(place, access, ("x", "y")), otherwise)
 
 
-def _access(place: Place) -> Access:
-    """The widest packs of columns."""
+def _access(place: Place) -> Access | None:
+    """The widest packs of columns; None where there are none."""
     for kind, nbytes in ROW_BYTES.items():
         pack = min(nbytes // place.scalar_bytes, MOST_PACK)
         if pack > 1 and place.divided_by(pack, False)[0]:
             return Access(kind, 1, 1, pack, False, 1)
-    return Access("loose", 1, 1, 1, False, 1)
+    return None

@@ -17,7 +17,9 @@ from .pooling_geometry import PACK_BYTES, Axis, Shape
 
 # (window, stride, padding), the same of every axis: what networks use. Other windows take the kernels for any of them.
 WINDOWS = {(2, 2, 0), (3, 2, 0), (3, 2, 1)}
+LARGE_WINDOWS = {(7, 7, 0)}  # of images, forward
 FARTHEST = 2**31 - 2**24  # distances below this stay 32-bit numbers, those of the padding around them too
+MOST_WINDOW = 3  # others are large
 MOST_OUTER = 3
 ROW_BYTES = {"wide": 16, "narrow": 8}  # of accesses along rows
 MOST_PACK = 8  # elements of rows
@@ -35,6 +37,7 @@ class Settings:
     channel_tile: int  # windows of a thread along axis 2 where it has channels
     loose_tile: int  # the same where rows are not read in packs
     row_lanes: int = 1  # channels of a position of rows in packs
+    depth: int = 1  # windows of a thread along axis 0, forward
 
     def definitions(self) -> dict[str, int]:
         """Of the kernels."""
@@ -52,7 +55,8 @@ class Settings:
 SETTINGS = {
     "forward": Settings(128, 5, 2, 16, 1, 1),
     "average": Settings(128, 6, 1, 16, 1, 1),
-    "forward of volumes": Settings(128, 5, 1, 8, 1, 1),
+    "forward of large windows": Settings(128, 8, 1, 8, 1, 1),
+    "forward of volumes": Settings(128, 5, 1, 8, 1, 1, depth=4),
     "average of volumes": Settings(128, 8, 1, 16, 1, 1),
 }
 
@@ -120,15 +124,19 @@ def _plan(
     operands: tuple[str, str],
     extra: list[tuple[str, Any]],
 ) -> Plan | None:
-    place = place_of(shape)
+    forward = kind == "forward"
+    place = place_of(shape, WINDOWS | LARGE_WINDOWS if forward else WINDOWS)
     if place is None:
         return None
     volume = place.axes[0].window > 1
-    settings = SETTINGS[kind + " of volumes" * volume]
+    large = forward and place.axes[1].window > MOST_WINDOW
+    if volume and large:
+        return None
+    settings = SETTINGS[kind + (" of volumes" if volume else " of large windows" if large else "")]
     if place.axes[1].window <= place.axes[1].stride:  # lines have nothing in common
         settings = replace(settings, rows=1)
     access = access_of(place, settings)
-    box = box_of(place, access, settings.rows, kind)
+    box = box_of(place, access, settings, kind)
     if box is None:
         return None
     divisor = prod(axis.divisor(operation.pooling.mode) for axis in place.axes)
@@ -137,6 +145,7 @@ def _plan(
         ("box", box),
         *factors(operation, alpha=operation.alpha, beta=operation.beta, reciprocal=1 / divisor if divisor else 0.0),
         *extra,
+        *([("depth", c_int(settings.depth))] if forward else []),
     )
     function = function_of(operation, place, f"pooling_known_{kind}", access, settings, device)
     launch = Launch(
@@ -248,13 +257,12 @@ def write_place(value: Any, place: Place, access: Access) -> None:
         value.x_stride[d], value.y_stride[d] = axis.x_stride, axis.y_stride
 
 
-def box_of(place: Place, access: Access, tile1: int, kind: str) -> BoxStruct | None:
+def box_of(place: Place, access: Access, settings: Settings, kind: str) -> BoxStruct | None:
     """How threads share the work; None if there would be too many."""
     forward = kind == "forward"
     outputs = [axis.output if forward else -(-axis.input // axis.stride) for axis in place.axes]
-    tiles = [
-        outputs[0] if forward else place.axes[0].input, -(-outputs[1] // tile1), -(-outputs[2] // access.tile)
-    ]  # fmt: skip
+    along0 = -(-outputs[0] // settings.depth) if forward else place.axes[0].input
+    tiles = [along0, -(-outputs[1] // settings.rows), -(-outputs[2] // access.tile)]
     threads = access.packs * prod(tiles) * prod(place.extents)
     if threads >= 2**31 - 2**10:
         return None

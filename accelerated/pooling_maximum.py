@@ -34,8 +34,7 @@ WARP = 32
 MOST_ROW_LANES = 4  # channels side by side that are taken with their rows
 MOST_SHARED_BYTES = 100 * 1024
 GROUP_BYTES = 32  # of channels of a block: what memory is read in
-WANTED_BLOCKS = 4  # for every multiprocessor, as long as each marches on for some steps
-LEAST_STEPS = 4
+START_STEPS = 2  # about the steps that a block could do while it starts
 
 
 def settings_of(place: Place) -> Settings:
@@ -174,6 +173,15 @@ def _sides(place: Place, access: Access, room: int) -> tuple[Side, Side] | None:
     return best and best[1:]
 
 
+def _block_steps(steps: int, blocks: int, at_once: int) -> int:
+    """Of ``steps``, how many a block does: few enough that multiprocessors have as much to do as each other."""
+
+    def cost(segments: int) -> tuple[int, int]:
+        return -(-blocks * segments // at_once) * (-(-steps // segments) + START_STEPS), segments
+
+    return -(-steps // min(range(1, steps + 1), key=cost))
+
+
 def _march(
     place: Place, access: Access, settings: Settings, compute_bytes: int, device: Any
 ) -> tuple[MarchStruct, int, int] | None:
@@ -190,7 +198,8 @@ def _march(
     items = access.tile * access.lanes
     cell_bytes = items * (4 if place.scalar_bytes == 2 and items % 2 == 0 else 2 * compute_bytes)
     cells = (rows.taken + rows.around) * (strips.taken + strips.around) * lanes
-    wanted = max(WARP // threads, planes // (WANTED_BLOCKS * device.multiprocessors))
+    at_once = settings.blocks * device.multiprocessors
+    wanted = max(WARP // threads, -(-planes // at_once))
     possible = min(settings.threads // threads, MOST_SHARED_BYTES // (2 * cells * cell_bytes), planes)
     block_planes = max(1, min(possible, wanted)) if rows.parts == strips.parts == 1 else 1
     shared_bytes = 2 * cells * cell_bytes * block_planes
@@ -199,8 +208,7 @@ def _march(
     groups = -(-access.packs // lanes)
     blocks = groups * strips.parts * rows.parts * -(-planes // block_planes)
     steps = -(-(a0.input + a0.padding) // a0.stride)
-    segments = max(1, min(-(-WANTED_BLOCKS * device.multiprocessors // blocks), steps // LEAST_STEPS))
-    block_steps = -(-steps // segments)
+    block_steps = _block_steps(steps, blocks, at_once)
     segments = -(-steps // block_steps)
     march = MarchStruct(
         items=threads * block_planes,

@@ -91,8 +91,7 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
     for data_type, nan, few in product(
         (FLOAT, HALF), (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN), (True, False)
     ):
-        monkeypatch.setattr(pooling_maximum, "WANTED_BLOCKS", 10**6 if few else 1)
-        monkeypatch.setattr(pooling_maximum, "LEAST_STEPS", 1 if few else 3)
+        monkeypatch.setattr(pooling_maximum, "START_STEPS", 0 if few else 5)
         monkeypatch.setattr(pooling_maximum, "GROUP_BYTES", 8 if few else 64)
         settings = replace(pooling_maximum.settings_of(Any), threads=32 if few else 256)
         monkeypatch.setattr(pooling_maximum, "settings_of", lambda _place, settings=settings: settings)

@@ -100,7 +100,3 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_colu
   wait_for_earlier_kernels();
   pool_columns<row_pack(8)>(a);
 }
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_columns_loose(const RowsArguments a) {
-  wait_for_earlier_kernels();
-  pool_columns<1>(a);
-}
