@@ -38,6 +38,7 @@ class Settings:
     loose_tile: int  # the same where rows are not read in packs
     row_lanes: int = 1  # channels of a position of rows in packs
     depth: int = 1  # windows of a thread along axis 0, forward
+    ahead: bool = False  # whether what is needed next is on its way while a window is looked at, for maxima backward
 
     def definitions(self) -> dict[str, int]:
         """Of the kernels."""
@@ -49,6 +50,7 @@ class Settings:
             "CHANNEL_TILE": self.channel_tile,
             "LOOSE_TILE": self.loose_tile,
             "ROW_LANES": self.row_lanes,
+            "AHEAD": int(self.ahead),
         }
 
 

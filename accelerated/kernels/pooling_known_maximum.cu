@@ -341,11 +341,11 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
   for (int n = 0; n < K0 * LINES * COLUMNS * LANES; n++) (&sums[0][0][0][0])[n] = 0;
   int own = segment * march.block_steps, step = max(own - BEFORE0, 0), end = min(own + march.block_steps, march.steps);
   auto plane_exists = [&](int i0) { return unsigned(i0) < unsigned(march.input[0]); };
-  auto read_step = [&](int o0) {
+  auto read_step = [&](int o0, auto& into) {
 #pragma unroll
     for (int k = 0; k < S0; k++) {
       int i0 = o0 * S0 - P0 + CARRIED + k;
-      if (plane_exists(i0)) lines[k].read(a.x, x_plane + i0 * march.x_stride[0], view);
+      if (plane_exists(i0)) into[k].read(a.x, x_plane + i0 * march.x_stride[0], view);
     }
     const ELEMENT* from = a.dy + (y_offset + o0 * march.y_stride[0]);
     bool given = gives && unsigned(o0) < unsigned(march.output[0]);
@@ -365,11 +365,14 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
       Lines<Access>::template skip<PROPAGATES>(carried[k]);
     }
   }
-  read_step(step);
+  read_step(step, lines);
   __syncthreads();
 #pragma unroll 1
   for (; step < end; step++) {
     int i0 = step * S0 - P0;
+    Lines<Access> next[S0];
+    Line<GIFT_LANES, 0, GIFTS> gifts = coming;
+    if (AHEAD && step + 1 < end) read_step(step + 1, next);
     Maxima<Access> planes[K0];
 #pragma unroll
     for (int k = 0; k < K0; k++)
@@ -392,11 +395,11 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
       if (!PROPAGATES) where = Group::known(value, where);
       ELEMENT items[S::SIZE];
 #pragma unroll
-      for (int n = 0; n < S::SIZE; n++) items[n] = coming.item[(g * S::SIZE + n) / GIFT_LANES][(g * S::SIZE + n) % GIFT_LANES];
+      for (int n = 0; n < S::SIZE; n++) items[n] = gifts.item[(g * S::SIZE + n) / GIFT_LANES][(g * S::SIZE + n) % GIFT_LANES];
       cells.of[g] = {where, Group::gift(items)};
     }
     if (S::ROWS * S::STRIPS > 1 && exists) told[mine] = cells;
-    if (step + 1 < end) read_step(step + 1);  // on its way meanwhile
+    if (!AHEAD && step + 1 < end) read_step(step + 1, lines);
     if (S::ROWS * S::STRIPS > 1) __syncthreads();
 
 #pragma unroll
@@ -454,6 +457,9 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
         for (int c = 0; c < COLUMNS; c++)
 #pragma unroll
           for (int i = 0; i < LANES; i++) sums[k][line][c][i] = k + S0 < K0 ? sums[k + S0 < K0 ? k + S0 : k][line][c][i] : COMPUTE(0);
+    if (AHEAD)
+#pragma unroll
+      for (int k = 0; k < S0; k++) lines[k] = next[k];
     told = told == first_told ? first_told + count : first_told;
   }
 }
