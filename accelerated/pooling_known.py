@@ -19,6 +19,7 @@ from .pooling_geometry import PACK_BYTES, Axis, Shape
 WINDOWS = {(2, 2, 0), (3, 2, 0), (3, 2, 1)}
 LARGE_WINDOWS = {(7, 7, 0)}  # of images, forward
 FARTHEST = 2**31 - 2**24  # distances below this stay 32-bit numbers, those of the padding around them too
+ENOUGH_THREADS = 2**16  # that march along axis 0
 MOST_WINDOW = 3  # others are large
 MOST_OUTER = 3
 ROW_BYTES = {"wide": 16, "narrow": 8}  # of accesses along rows
@@ -37,7 +38,8 @@ class Settings:
     channel_tile: int  # windows of a thread along axis 2 where it has channels
     loose_tile: int  # the same where rows are not read in packs
     row_lanes: int = 1  # channels of a position of rows in packs
-    depth: int = 1  # windows of a thread along axis 0, forward
+    group_bytes: int = 32  # of channels of a block, for maxima backward
+    depth: int = 1  # windows of a thread along axis 0, forward, where there are enough threads
     ahead: bool = False  # whether what is needed next is on its way while a window is looked at, for maxima backward
 
     def definitions(self) -> dict[str, int]:
@@ -58,8 +60,8 @@ SETTINGS = {
     "forward": Settings(128, 5, 2, 16, 1, 1),
     "average": Settings(128, 6, 1, 16, 1, 1),
     "forward of large windows": Settings(128, 8, 1, 8, 1, 1),
-    "forward of volumes": Settings(128, 5, 1, 8, 1, 1, depth=4),
-    "average of volumes": Settings(128, 8, 1, 16, 1, 1),
+    "forward of volumes": Settings(128, 5, 1, 8, 1, 1, depth=8),
+    "average of volumes": Settings(128, 6, 2, 16, 1, 1),
 }
 
 
@@ -138,6 +140,8 @@ def _plan(
     if place.axes[1].window <= place.axes[1].stride:  # lines have nothing in common
         settings = replace(settings, rows=1)
     access = access_of(place, settings)
+    while settings.depth > 1 and _threads(place, access, settings, kind) < ENOUGH_THREADS:
+        settings = replace(settings, depth=settings.depth // 2)
     box = box_of(place, access, settings, kind)
     if box is None:
         return None
@@ -259,17 +263,25 @@ def write_place(value: Any, place: Place, access: Access) -> None:
         value.x_stride[d], value.y_stride[d] = axis.x_stride, axis.y_stride
 
 
-def box_of(place: Place, access: Access, settings: Settings, kind: str) -> BoxStruct | None:
-    """How threads share the work; None if there would be too many."""
+def _tiles(place: Place, access: Access, settings: Settings, kind: str) -> list[int]:
+    """How many tiles of each axis threads take."""
     forward = kind == "forward"
     outputs = [axis.output if forward else -(-axis.input // axis.stride) for axis in place.axes]
     along0 = -(-outputs[0] // settings.depth) if forward else place.axes[0].input
-    tiles = [along0, -(-outputs[1] // settings.rows), -(-outputs[2] // access.tile)]
-    threads = access.packs * prod(tiles) * prod(place.extents)
+    return [along0, -(-outputs[1] // settings.rows), -(-outputs[2] // access.tile)]
+
+
+def _threads(place: Place, access: Access, settings: Settings, kind: str) -> int:
+    return access.packs * prod(_tiles(place, access, settings, kind)) * prod(place.extents)
+
+
+def box_of(place: Place, access: Access, settings: Settings, kind: str) -> BoxStruct | None:
+    """How threads share the work; None if there would be too many."""
+    threads = _threads(place, access, settings, kind)
     if threads >= 2**31 - 2**10:
         return None
     box = BoxStruct(threads=threads, lanes=Divisor.of(access.packs))
-    for d, count in enumerate(tiles):
+    for d, count in enumerate(_tiles(place, access, settings, kind)):
         box.tiles[d] = Divisor.of(count)
     write_place(box, place, access)
     return box

@@ -12,6 +12,7 @@ from typing import Any
 from dualdnn.api.operations import PoolingBackward
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
+from . import pooling_maximum_rows
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_geometry import Axis, Shape
@@ -32,14 +33,24 @@ from .pooling_known import (
 
 WARP = 32
 MOST_ROW_LANES = 4  # channels side by side that are taken with their rows
+ROW_LANE_BYTES = "narrow"  # the access that they take
 MOST_SHARED_BYTES = 100 * 1024
-GROUP_BYTES = 32  # of channels of a block: what memory is read in
 START_STEPS = 2  # about the steps that a block could do while it starts
 
 
-def settings_of(place: Place) -> Settings:
-    """Of the kernel."""
-    return Settings(threads=256, blocks=2, rows=1, lane_bytes=8, channel_tile=1, loose_tile=1)
+# By what is pooled and how it lies, and by whether elements take 4 bytes or more: as measured.
+SETTINGS = {
+    ("volumes in rows", False): Settings(128, 4, 1, 8, 1, 1),
+    ("volumes in rows", True): Settings(192, 3, 1, 8, 1, 1),
+    ("volumes of channels", False): Settings(256, 2, 1, 8, 1, 1),
+    ("volumes of channels", True): Settings(192, 3, 1, 8, 1, 1, group_bytes=64),
+    ("images in rows", False): Settings(256, 4, 1, 8, 1, 1),
+    ("images in rows", True): Settings(256, 4, 1, 8, 1, 1),
+    ("images of channels", False): Settings(128, 8, 1, 8, 1, 1, ahead=True, group_bytes=128),
+    ("images of channels", True): Settings(128, 8, 1, 8, 1, 1, ahead=True, group_bytes=128),
+    ("rows of channels", False): Settings(128, 6, 1, 8, 1, 1),
+    ("rows of channels", True): Settings(128, 6, 1, 8, 1, 1),
+}
 
 
 def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
@@ -48,12 +59,18 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
     if place is None:
         return None
     a0, a1, a2 = place.axes
-    if a0.window == 1:  # images: threads march down their height
+    image = a0.window == 1
+    if image and (rows := pooling_maximum_rows.plan(operation, place, device, otherwise)):
+        return rows
+    if image:  # threads march down their height
         place = replace(place, axes=[a1, a0, a2])
-    settings = settings_of(place)
-    access = access_of(place, settings)
-    if dense := _dense(place):
-        access, settings = dense, replace(settings, row_lanes=dense.lanes)
+    lie = "of channels" if place.channels > 1 else "in rows"
+    dense = _dense(place)
+    name = "rows of channels" if dense else f"{'images' if image else 'volumes'} {lie}"
+    settings = SETTINGS[name, place.scalar_bytes >= 4]
+    if dense:
+        settings = replace(settings, row_lanes=dense.lanes)
+    access = dense or access_of(place, settings)
     found = _march(place, access, settings, SCALAR_BYTES[operation.compute_type], device)
     if found is None:
         return None
@@ -76,14 +93,11 @@ def _dense(place: Place) -> Access | None:
     along, lanes = place.axes[2], place.channels
     if not 1 < lanes <= MOST_ROW_LANES or (along.x_stride, along.y_stride) != (lanes, lanes):
         return None
-    for kind, nbytes in ROW_BYTES.items():
-        pack = min(nbytes // place.scalar_bytes, MOST_PACK)
-        tile = pack // gcd(pack, along.stride)
-        strides = (*place.x_steps, *(axis.x_stride for axis in place.axes[:2] if axis.input > 1))
-        whole = along.input % (tile * along.stride) == 0 and all(step % pack == 0 for step in strides)
-        if pack > 1 and tile <= MOST_TILE and whole:
-            return Access(kind, tile, lanes, pack, False, 1)
-    return None
+    pack = min(ROW_BYTES[ROW_LANE_BYTES] // place.scalar_bytes, MOST_PACK)
+    tile = pack // gcd(pack, along.stride)
+    strides = (*place.x_steps, *(axis.x_stride for axis in place.axes[:2] if axis.input > 1))
+    whole = along.input % (tile * along.stride) == 0 and all(step % pack == 0 for step in strides)
+    return Access(ROW_LANE_BYTES, tile, lanes, pack, False, 1) if pack > 1 and tile <= MOST_TILE and whole else None
 
 
 class MarchStruct(ctypes.Structure):
@@ -188,7 +202,7 @@ def _march(
     """(how blocks share the work, their number, shared memory of each in bytes); None if a block cannot hold its part."""
     a0 = place.axes[0]
     planes = prod(place.extents)
-    lanes = min(access.packs, max(1, GROUP_BYTES // (access.lanes * place.scalar_bytes)))
+    lanes = min(access.packs, max(1, settings.group_bytes // (access.lanes * place.scalar_bytes)))
     found = _sides(place, access, settings.threads // lanes)
     if found is None:
         return None

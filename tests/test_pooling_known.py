@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import pooling_columns, pooling_known, pooling_maximum
+from dualdnn.accelerated import pooling_columns, pooling_known, pooling_maximum, pooling_maximum_rows
 from dualdnn.accelerated.backend import AcceleratedBackend, DeviceOperand
 from dualdnn.accelerated.plans import AlignedPlan, plan
+from dualdnn.accelerated.pooling_known import Settings
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
@@ -92,9 +93,13 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
         (FLOAT, HALF), (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN), (True, False)
     ):
         monkeypatch.setattr(pooling_maximum, "START_STEPS", 0 if few else 5)
-        monkeypatch.setattr(pooling_maximum, "GROUP_BYTES", 8 if few else 64)
-        settings = replace(pooling_maximum.settings_of(Any), threads=32 if few else 256)
-        monkeypatch.setattr(pooling_maximum, "settings_of", lambda _place, settings=settings: settings)
+        monkeypatch.setattr(pooling_maximum_rows, "ENOUGH_THREADS", 10**6 if few else 1)
+        monkeypatch.setattr(pooling_maximum_rows, "LEAST_STEPS", 1 if few else 3)
+        monkeypatch.setattr(pooling_known, "ENOUGH_THREADS", 1)
+        maxima = Settings(32, 1, 1, 8, 1, 1, group_bytes=8) if few else Settings(256, 1, 1, 8, 1, 1, ahead=True)
+        monkeypatch.setattr(pooling_maximum, "SETTINGS", dict.fromkeys(pooling_maximum.SETTINGS, maxima))
+        volumes = replace(pooling_known.SETTINGS["forward of volumes"], depth=2 if few else 8)
+        monkeypatch.setitem(pooling_known.SETTINGS, "forward of volumes", volumes)
         operation = operation_of(kind != "forward", mode, dims, *window, layout, data_type)
         operation = replace(operation, pooling=replace(operation.pooling, nan=nan), beta=0.5)
         memory = prepare(operation, "ties", 0)
