@@ -48,7 +48,7 @@ SETTINGS = {
     ("images in rows", True): Settings(256, 4, 1, 8, 1, 1),
     ("images of channels", False): Settings(128, 8, 1, 8, 1, 1, ahead=True, group_bytes=128),
     ("images of channels", True): Settings(128, 8, 1, 8, 1, 1, ahead=True, group_bytes=128),
-    ("rows of channels", False): Settings(128, 6, 1, 8, 1, 1),
+    ("rows of channels", False): Settings(128, 4, 1, 8, 1, 1),
     ("rows of channels", True): Settings(128, 6, 1, 8, 1, 1),
 }
 

@@ -4,6 +4,7 @@
 // own would read what lies far from what its neighbours read. Here a thread pools a pack of columns over the lines of a row of
 // windows, all of them in flight together; then, in shared memory, windows pool columns. What limits before the bytes is
 // instructions: an H200 issues 17 for an input in the time of its bytes in half; here it takes about 3.
+// Measured on it: 94 to 101 % of the copy.
 #include "pooling_known.cuh"
 
 struct Rows {

@@ -3,8 +3,9 @@
 // Floor: bytes, x read and y written once (y is a quarter of x for a stride of 2). What limits before that is instructions: an
 // H200 issues 142 for an output of a 3x3 window with stride 2 in the time of its bytes in float, 70 in half. Compiled for
 // sm_90 a thread of 4 outputs (float rows) has 78 an output, of 8 (half rows) 43, of 8 channels and two rows (half) 31: a column
-// is pooled once for the outputs that share it, maxima of half in pairs. Measured
-// on it: 87 to 100 % of the copy, volumes 71 to 88 %.
+// is pooled once for the outputs that share it, maxima of half in pairs. A thread
+// with a window of a volume marches along axis 0, so that a plane that windows share is read once. Measured on it: 87 to 100 %
+// of the copy, volumes 80 to 94 %.
 #include "pooling_known.cuh"
 
 struct ForwardArguments {
