@@ -10,7 +10,7 @@ from typing import Any
 from dualdnn.api.operations import PoolingBackward, PoolingForward
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
-from . import pooling_known, pooling_maximum, pooling_whole
+from . import pooling_columns, pooling_known, pooling_maximum, pooling_whole
 from .geometry import THREADS, Divisor, blocks, elementwise
 from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 from .pooling_geometry import (
@@ -57,8 +57,8 @@ def pooling_forward(operation: PoolingForward, device: Any) -> Plan:
     def otherwise() -> Plan:
         return _forward_of_any(operation, shape, device)
 
-    whole = pooling_whole.forward_plan(operation, shape, device, otherwise)
-    return whole or pooling_known.forward_plan(operation, shape, device, otherwise) or otherwise()
+    special = (pooling_whole.forward_plan, pooling_columns.plan, pooling_known.forward_plan)
+    return next(filter(None, (one(operation, shape, device, otherwise) for one in special)), None) or otherwise()
 
 
 def _forward_of_any(operation: PoolingForward, shape: Shape, device: Any) -> Plan:

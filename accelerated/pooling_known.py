@@ -17,13 +17,14 @@ from .pooling_geometry import PACK_BYTES, Axis, Shape
 
 # (window, stride, padding), the same of every axis: what networks use. Other windows take the kernels for any of them.
 WINDOWS = {(2, 2, 0), (3, 2, 0), (3, 2, 1)}
-WIDE_WINDOWS = {(7, 7, 0)}  # of images in rows, forward
+LARGE_WINDOWS = {(7, 7, 0)}  # of images, forward
 FARTHEST = 2**31 - 2**24  # distances below this stay 32-bit numbers, those of the padding around them too
+ENOUGH_THREADS = 2**16  # that march along axis 0
+MOST_WINDOW = 3  # others are large
 MOST_OUTER = 3
 ROW_BYTES = {"wide": 16, "narrow": 8}  # of accesses along rows
 MOST_PACK = 8  # elements of rows
 MOST_TILE = 4  # windows of a thread, for accesses to be as wide as they may be
-ENOUGH_THREADS = 2**16  # that take more than a window
 
 
 @dataclass
@@ -36,6 +37,10 @@ class Settings:
     lane_bytes: int  # channels of a thread
     channel_tile: int  # windows of a thread along axis 2 where it has channels
     loose_tile: int  # the same where rows are not read in packs
+    row_lanes: int = 1  # channels of a position of rows in packs
+    group_bytes: int = 32  # of channels of a block, for maxima backward
+    depth: int = 1  # windows of a thread along axis 0, forward, where there are enough threads
+    ahead: bool = False  # whether what is needed next is on its way while a window is looked at, for maxima backward
 
     def definitions(self) -> dict[str, int]:
         """Of the kernels."""
@@ -46,14 +51,17 @@ class Settings:
             "LANE_BYTES": self.lane_bytes,
             "CHANNEL_TILE": self.channel_tile,
             "LOOSE_TILE": self.loose_tile,
+            "ROW_LANES": self.row_lanes,
+            "AHEAD": int(self.ahead),
         }
 
 
 SETTINGS = {
     "forward": Settings(128, 5, 2, 16, 1, 1),
     "average": Settings(128, 6, 1, 16, 1, 1),
-    "forward of volumes": Settings(128, 5, 1, 8, 1, 1),
-    "average of volumes": Settings(128, 8, 1, 16, 1, 1),
+    "forward of large windows": Settings(128, 8, 1, 8, 1, 1),
+    "forward of volumes": Settings(128, 5, 1, 8, 1, 1, depth=8),
+    "average of volumes": Settings(128, 6, 2, 16, 1, 1),
 }
 
 
@@ -91,12 +99,12 @@ class Access:
     @property
     def x_elements(self) -> int:
         """Elements of an access to x."""
-        return max(self.lanes, self.x_pack)
+        return self.lanes if self.x_pack == 1 else self.x_pack
 
     @property
     def y_elements(self) -> int:
         """Elements of an access to y."""
-        return max(self.lanes, self.tile if self.y_packed else 1)
+        return self.tile if self.y_packed else self.lanes if self.x_pack == 1 else 1
 
 
 def forward_plan(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
@@ -120,15 +128,21 @@ def _plan(
     operands: tuple[str, str],
     extra: list[tuple[str, Any]],
 ) -> Plan | None:
-    place = place_of(shape, wide=kind == "forward")
+    forward = kind == "forward"
+    place = place_of(shape, WINDOWS | LARGE_WINDOWS if forward else WINDOWS)
     if place is None:
         return None
     volume = place.axes[0].window > 1
-    settings = SETTINGS[kind + " of volumes" * volume]
+    large = forward and place.axes[1].window > MOST_WINDOW
+    if volume and large:
+        return None
+    settings = SETTINGS[kind + (" of volumes" if volume else " of large windows" if large else "")]
     if place.axes[1].window <= place.axes[1].stride:  # lines have nothing in common
         settings = replace(settings, rows=1)
     access = access_of(place, settings)
-    box = box_of(place, access, settings.rows, kind)
+    while settings.depth > 1 and _threads(place, access, settings, kind) < ENOUGH_THREADS:
+        settings = replace(settings, depth=settings.depth // 2)
+    box = box_of(place, access, settings, kind)
     if box is None:
         return None
     divisor = prod(axis.divisor(operation.pooling.mode) for axis in place.axes)
@@ -137,6 +151,7 @@ def _plan(
         ("box", box),
         *factors(operation, alpha=operation.alpha, beta=operation.beta, reciprocal=1 / divisor if divisor else 0.0),
         *extra,
+        *([("depth", c_int(settings.depth))] if forward else []),
     )
     function = function_of(operation, place, f"pooling_known_{kind}", access, settings, device)
     launch = Launch(
@@ -145,17 +160,13 @@ def _plan(
     return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)
 
 
-def place_of(shape: Shape, wide: bool = False) -> Place | None:
-    """Three axes with a known window, rows of images in axis 1; None where windows are others, or empty.
-
-    wide: windows that only forward kernels know count, too.
-    """
+def place_of(shape: Shape, known: set[tuple[int, int, int]] = WINDOWS) -> Place | None:
+    """Three axes with one of the ``known`` windows, rows of images in axis 1; None where windows are others, or empty."""
     a0, a1, a2 = shape.axes
     image = _single(a1)
     axes = [a1, a0, a2] if image else [a0, a1, a2]
     pooled = axes[1:] if image or _single(a0) else axes
     windows = {(axis.window, axis.stride, axis.padding) for axis in pooled}
-    known = WINDOWS | WIDE_WINDOWS if wide and len(pooled) < len(axes) and not shape.channels_last else WINDOWS
     if len(windows) != 1 or not windows <= known:
         return None
     if any((axis.output - 1) * axis.stride - axis.padding >= axis.input for axis in axes):
@@ -198,19 +209,9 @@ def access_of(place: Place, settings: Settings) -> Access:
     for kind, nbytes in ROW_BYTES.items():
         pack = min(nbytes // place.scalar_bytes, MOST_PACK)
         tile = pack // gcd(pack, along.stride)
-        if pack > 1 and tile <= MOST_TILE and place.divided_by(pack, False)[0] and _worth(place, pack, tile):
+        if pack > 1 and tile <= MOST_TILE and place.divided_by(pack, False)[0]:
             return Access(kind, tile, 1, pack, place.divided_by(tile, False)[1], 1)
     return Access("loose", settings.loose_tile, 1, 1, place.divided_by(settings.loose_tile, False)[1], 1)
-
-
-def _worth(place: Place, pack: int, tile: int) -> bool:
-    """Whether packs are faster than elements. Where packs and windows do not begin together a thread reads a lot: it has to
-    be one of many, and elements small.
-    """
-    if place.axes[2].stride % pack == 0 or pack % place.axes[2].stride == 0:
-        return True
-    windows = prod(place.extents) * prod(axis.output for axis in place.axes)
-    return place.scalar_bytes < 4 and windows >= ENOUGH_THREADS * tile
 
 
 def function_of(
@@ -262,18 +263,25 @@ def write_place(value: Any, place: Place, access: Access) -> None:
         value.x_stride[d], value.y_stride[d] = axis.x_stride, axis.y_stride
 
 
-def box_of(place: Place, access: Access, tile1: int, kind: str) -> BoxStruct | None:
-    """How threads share the work; None if there would be too many."""
+def _tiles(place: Place, access: Access, settings: Settings, kind: str) -> list[int]:
+    """How many tiles of each axis threads take."""
     forward = kind == "forward"
     outputs = [axis.output if forward else -(-axis.input // axis.stride) for axis in place.axes]
-    tiles = [
-        outputs[0] if forward else place.axes[0].input, -(-outputs[1] // tile1), -(-outputs[2] // access.tile)
-    ]  # fmt: skip
-    threads = access.packs * prod(tiles) * prod(place.extents)
+    along0 = -(-outputs[0] // settings.depth) if forward else place.axes[0].input
+    return [along0, -(-outputs[1] // settings.rows), -(-outputs[2] // access.tile)]
+
+
+def _threads(place: Place, access: Access, settings: Settings, kind: str) -> int:
+    return access.packs * prod(_tiles(place, access, settings, kind)) * prod(place.extents)
+
+
+def box_of(place: Place, access: Access, settings: Settings, kind: str) -> BoxStruct | None:
+    """How threads share the work; None if there would be too many."""
+    threads = _threads(place, access, settings, kind)
     if threads >= 2**31 - 2**10:
         return None
     box = BoxStruct(threads=threads, lanes=Divisor.of(access.packs))
-    for d, count in enumerate(tiles):
+    for d, count in enumerate(_tiles(place, access, settings, kind)):
         box.tiles[d] = Divisor.of(count)
     write_place(box, place, access)
     return box

@@ -1,27 +1,56 @@
-"""Gradients of maxima with known windows: of images (kernels/pooling_known_maximum.cu), of volumes (pooling_volume.py)."""
+"""Gradients of maxima with known windows (kernels/pooling_known_maximum.cu)."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
-from ctypes import c_int
-from dataclasses import replace
+from ctypes import c_int, c_uint
+from dataclasses import dataclass, replace
+from math import gcd, prod
 from typing import Any
 
 from dualdnn.api.operations import PoolingBackward
-from dualdnn.api.operations.specs import HALF
+from dualdnn.api.operations.specs import SCALAR_BYTES
 
-from . import pooling_volume
+from . import pooling_maximum_rows
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
-from .pooling_geometry import Shape
-from .pooling_known import Settings, access_of, alignment_of, box_of, function_of, place_of
+from .pooling_geometry import Axis, Shape
+from .pooling_known import (
+    MOST_OUTER,
+    MOST_PACK,
+    MOST_TILE,
+    ROW_BYTES,
+    Access,
+    Place,
+    Settings,
+    access_of,
+    alignment_of,
+    function_of,
+    place_of,
+    write_place,
+)
 
-SETTINGS = Settings(threads=128, blocks=4, rows=2, lane_bytes=8, channel_tile=2, loose_tile=1)
-LANES = 2  # channels of a thread
-BLOCKS = {HALF: 5}  # of other data types than in the settings
-ENOUGH_THREADS = {"channels": 2**18}  # from which on they march as far as they can
-ENOUGH_OTHERS = 2**20
-LEAST_STEPS = 2  # that they march
+WARP = 32
+MOST_ROW_LANES = 4  # channels side by side that are taken with their rows
+ROW_LANE_BYTES = "narrow"  # the access that they take
+MOST_SHARED_BYTES = 100 * 1024
+START_STEPS = 2  # about the steps that a block could do while it starts
+
+
+# By what is pooled and how it lies, and by whether elements take 4 bytes or more: as measured.
+SETTINGS = {
+    ("volumes in rows", False): Settings(128, 4, 1, 8, 1, 1),
+    ("volumes in rows", True): Settings(192, 3, 1, 8, 1, 1),
+    ("volumes of channels", False): Settings(256, 2, 1, 8, 1, 1),
+    ("volumes of channels", True): Settings(192, 3, 1, 8, 1, 1, group_bytes=64),
+    ("images in rows", False): Settings(256, 4, 1, 8, 1, 1),
+    ("images in rows", True): Settings(256, 4, 1, 8, 1, 1),
+    ("images of channels", False): Settings(128, 8, 1, 8, 1, 1, ahead=True, group_bytes=128),
+    ("images of channels", True): Settings(128, 8, 1, 8, 1, 1, ahead=True, group_bytes=128),
+    ("rows of channels", False): Settings(128, 4, 1, 8, 1, 1),
+    ("rows of channels", True): Settings(128, 6, 1, 8, 1, 1),
+}
 
 
 def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
@@ -29,35 +58,190 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
     place = place_of(shape)
     if place is None:
         return None
-    if place.axes[0].window > 1:
-        return pooling_volume.plan(operation, place, device, otherwise)
-    data_type = operation.x.scalar_type
-    settings = replace(SETTINGS, lane_bytes=LANES * place.scalar_bytes, blocks=BLOCKS.get(data_type, SETTINGS.blocks))
-    access = access_of(place, settings)
-    box = box_of(place, access, 1, "maximum")
-    if box is None:
+    a0, a1, a2 = place.axes
+    image = a0.window == 1
+    if image and (rows := pooling_maximum_rows.plan(operation, place, device, otherwise)):
+        return rows
+    if image:  # threads march down their height
+        place = replace(place, axes=[a1, a0, a2])
+    lie = "of channels" if place.channels > 1 else "in rows"
+    dense = _dense(place)
+    name = "rows of channels" if dense else f"{'images' if image else 'volumes'} {lie}"
+    settings = SETTINGS[name, place.scalar_bytes >= 4]
+    if dense:
+        settings = replace(settings, row_lanes=dense.lanes)
+    access = dense or access_of(place, settings)
+    found = _march(place, access, settings, SCALAR_BYTES[operation.compute_type], device)
+    if found is None:
         return None
-    # A thread marches down some of the rows of windows, and of the lines that begin there, or takes a few lines at once.
-    rows = place.axes[1]
-    strips = box.threads // box.tiles[1].divisor
-    if data_type == HALF and access.kind == "wide":
-        steps, own_steps = -(-rows.input // rows.stride), SETTINGS.rows
-    else:
-        steps = -(-(rows.input + rows.padding) // rows.stride)
-        segments = max(1, min(-(-ENOUGH_THREADS.get(access.kind, ENOUGH_OTHERS) // strips), steps // LEAST_STEPS))
-        own_steps = -(-steps // segments)
-    segments = -(-steps // own_steps)
-    box.threads, box.tiles[1] = strips * segments, Divisor.of(segments)
+    march, blocks, shared_bytes = found
+    function = function_of(operation, place, "pooling_known_maximum", access, settings, device)
     arguments = structure(
         *pointers(3),
-        ("box", box),
-        ("steps", c_int(steps)),
-        ("own_steps", c_int(own_steps)),
+        ("march", march),
         *factors(operation, alpha=operation.alpha, beta=operation.beta),
         ("propagate", c_int(operation.pooling.nan)),
     )
     operands = ("dy", "x", "dx")
-    function = function_of(operation, place, "pooling_known_maximum", access, settings, device)
-    grid = (-(-box.threads // SETTINGS.threads), 1, 1)
-    launch = Launch(function, arguments, operands, grid, (SETTINGS.threads, 1, 1))
+    threads = -(-march.items // WARP) * WARP
+    launch = Launch(function, arguments, operands, (blocks, 1, 1), (threads, 1, 1), shared_bytes)
     return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)
+
+
+def _dense(place: Place) -> Access | None:
+    """The access to rows of a few channels side by side; None where they are many or packs do not fit."""
+    along, lanes = place.axes[2], place.channels
+    if not 1 < lanes <= MOST_ROW_LANES or (along.x_stride, along.y_stride) != (lanes, lanes):
+        return None
+    pack = min(ROW_BYTES[ROW_LANE_BYTES] // place.scalar_bytes, MOST_PACK)
+    tile = pack // gcd(pack, along.stride)
+    strides = (*place.x_steps, *(axis.x_stride for axis in place.axes[:2] if axis.input > 1))
+    whole = along.input % (tile * along.stride) == 0 and all(step % pack == 0 for step in strides)
+    return Access(ROW_LANE_BYTES, tile, lanes, pack, False, 1) if pack > 1 and tile <= MOST_TILE and whole else None
+
+
+class MarchStruct(ctypes.Structure):
+    """The ``March`` of the kernel."""
+
+    _fields_ = [
+        ("items", c_uint),
+        ("lanes", Divisor),
+        ("strips", Divisor),
+        ("rows", Divisor),
+        ("lane_groups", Divisor),
+        ("strip_parts", Divisor),
+        ("row_parts", Divisor),
+        ("segments", Divisor),
+        ("packs", c_uint),
+        ("planes", c_uint),
+        ("block_planes", c_uint),
+        ("steps", c_int),
+        ("block_steps", c_int),
+        ("block_rows", c_int),
+        ("block_strips", c_int),
+        ("rows_before", c_int),
+        ("strips_before", c_int),
+        ("outer_rank", c_int),
+        ("outer", Divisor * MOST_OUTER),
+        ("x_outer", c_int * MOST_OUTER),
+        ("y_outer", c_int * MOST_OUTER),
+        ("input", c_int * 3),
+        ("output", c_int * 3),
+        ("x_stride", c_int * 3),
+        ("y_stride", c_int * 3),
+        ("y_packed", c_int),
+    ]
+
+
+@dataclass
+class Side:
+    """Tiles of an axis, and how blocks share them: those that a block writes, and those around it that it looks at."""
+
+    before: int  # tiles whose windows reach into the next ones
+    after: int
+    parts: int
+    written: int  # of a block
+
+    @classmethod
+    def of(cls, axis: Axis, tile: int, parts: int) -> Side:
+        """An axis in ``parts`` blocks of tiles of ``tile`` windows."""
+        first = (axis.padding - axis.window) // axis.stride + 1
+        last = (tile * axis.stride - 1 + axis.padding) // axis.stride
+        tiles = max(-(-axis.output // tile), -(-axis.input // (tile * axis.stride)))
+        written = -(-tiles // parts)
+        return cls(-(first // tile), last // tile, -(-tiles // written), written)
+
+    @property
+    def around(self) -> int:
+        """Tiles around a block."""
+        return self.before + self.after
+
+    @property
+    def taken(self) -> int:
+        """Tiles that a block looks at."""
+        return self.written + (self.around if self.parts > 1 else 0)
+
+    @property
+    def first(self) -> int:
+        """Tiles that a block looks at before those that it writes."""
+        return self.before if self.parts > 1 else 0
+
+
+def _sides(place: Place, access: Access, room: int) -> tuple[Side, Side] | None:
+    """How blocks of at most ``room`` tiles share axes 1 and 2: with the fewest tiles that are looked at twice."""
+    _, a1, a2 = place.axes
+    best = None
+    for parts2 in range(1, a2.input + 1):
+        strips = Side.of(a2, access.tile, parts2)
+        if strips.parts != parts2:
+            continue
+        possible = room // strips.taken
+        rows = Side.of(a1, 1, 1)
+        if rows.written > possible:
+            if possible <= rows.around:
+                continue
+            rows = Side.of(a1, 1, -(-rows.written // (possible - rows.around)))
+        cost = rows.parts * rows.taken * strips.parts * strips.taken
+        if best is None or cost < best[0]:
+            best = cost, rows, strips
+    return best and best[1:]
+
+
+def _block_steps(steps: int, blocks: int, at_once: int) -> int:
+    """Of ``steps``, how many a block does: few enough that multiprocessors have as much to do as each other."""
+
+    def cost(segments: int) -> tuple[int, int]:
+        return -(-blocks * segments // at_once) * (-(-steps // segments) + START_STEPS), segments
+
+    return -(-steps // min(range(1, steps + 1), key=cost))
+
+
+def _march(
+    place: Place, access: Access, settings: Settings, compute_bytes: int, device: Any
+) -> tuple[MarchStruct, int, int] | None:
+    """(how blocks share the work, their number, shared memory of each in bytes); None if a block cannot hold its part."""
+    a0 = place.axes[0]
+    planes = prod(place.extents)
+    lanes = min(access.packs, max(1, settings.group_bytes // (access.lanes * place.scalar_bytes)))
+    found = _sides(place, access, settings.threads // lanes)
+    if found is None:
+        return None
+    rows, strips = found
+    threads = rows.taken * strips.taken * lanes
+    # Small planes share a block: as many as leave enough blocks, but a warp of threads at least.
+    items = access.tile * access.lanes
+    cell_bytes = items * (4 if place.scalar_bytes == 2 and items % 2 == 0 else 2 * compute_bytes)
+    cells = (rows.taken + rows.around) * (strips.taken + strips.around) * lanes
+    at_once = settings.blocks * device.multiprocessors
+    wanted = max(WARP // threads, -(-planes // at_once))
+    possible = min(settings.threads // threads, MOST_SHARED_BYTES // (2 * cells * cell_bytes), planes)
+    block_planes = max(1, min(possible, wanted)) if rows.parts == strips.parts == 1 else 1
+    shared_bytes = 2 * cells * cell_bytes * block_planes
+    if shared_bytes > MOST_SHARED_BYTES:
+        return None
+    groups = -(-access.packs // lanes)
+    blocks = groups * strips.parts * rows.parts * -(-planes // block_planes)
+    steps = -(-(a0.input + a0.padding) // a0.stride)
+    block_steps = _block_steps(steps, blocks, at_once)
+    segments = -(-steps // block_steps)
+    march = MarchStruct(
+        items=threads * block_planes,
+        lanes=Divisor.of(lanes),
+        strips=Divisor.of(strips.taken),
+        rows=Divisor.of(rows.taken),
+        lane_groups=Divisor.of(groups),
+        strip_parts=Divisor.of(strips.parts),
+        row_parts=Divisor.of(rows.parts),
+        segments=Divisor.of(segments),
+        packs=access.packs,
+        planes=planes,
+        block_planes=block_planes,
+        steps=steps,
+        block_steps=block_steps,
+        block_rows=rows.written,
+        block_strips=strips.written,
+        rows_before=rows.first,
+        strips_before=strips.first,
+    )
+    write_place(march, place, access)
+    return march, blocks * segments, shared_bytes

@@ -87,8 +87,8 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
     timed = set().union(*(modules_of(operation, device) for operation in build_ahead.timed(device)))
     assert specialised == {module for module in timed if not build_ahead.takes_any_shape(module)}
     assert {source for source, _ in specialised} == {
-        "convolution_depthwise.cu", "pooling_known_forward.cu", "pooling_known_average.cu", "pooling_known_maximum.cu",
-        "pooling_known_volume.cu",
+        "convolution_depthwise.cu", "pooling_known_forward.cu", "pooling_known_average.cu", "pooling_known_columns.cu",
+        "pooling_known_maximum.cu", "pooling_known_maximum_rows.cu",
     }  # fmt: skip
 
 

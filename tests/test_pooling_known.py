@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
+from math import prod
 from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import pooling_known, pooling_maximum, pooling_volume
+from dualdnn.accelerated import pooling_columns, pooling_known, pooling_maximum, pooling_maximum_rows
 from dualdnn.accelerated.backend import AcceleratedBackend, DeviceOperand
 from dualdnn.accelerated.plans import AlignedPlan, plan
+from dualdnn.accelerated.pooling_known import Settings
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
@@ -64,8 +67,7 @@ def test_accesses_are_aligned(kind, window, data_type, dims, layout):
     mode = Mode.CUDNN_POOLING_MAX if kind == "maximum" else Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
     operation = operation_of(kind != "forward", mode, dims, *window, layout, data_type)
     kernel, definitions, found = definitions_of(operation)
-    source = "volume" if kind == "maximum" and len(dims) == 5 else kind
-    assert kernel.startswith(f"pooling_known_{source}_")
+    assert kernel.startswith(f"pooling_known_{kind}_")
     lane_bytes = int(definitions["LANE_BYTES"])
     widest = {"wide": 16, "narrow": 8, "channels": lane_bytes}.get(kernel.rsplit("_")[-1], 0)
     for name in ("x", "y") if kind == "forward" else ("dx", "dy"):
@@ -74,28 +76,33 @@ def test_accesses_are_aligned(kind, window, data_type, dims, layout):
         assert nbytes <= max(widest, tensor.scalar_bytes)
         assert name in ("y", "dy") or nbytes == max(widest, tensor.scalar_bytes)
         pack = nbytes // tensor.scalar_bytes
-        contiguous = next(i for i, stride in enumerate(tensor.strides) if stride == 1 and tensor.dims[i] > 1)
-        assert pack == 1 or tensor.dims[contiguous] % pack == 0
-        others = [s for i, s in enumerate(tensor.strides) if i != contiguous and tensor.dims[i] > 1]
+        inner = [next(i for i, stride in enumerate(tensor.strides) if stride == 1 and tensor.dims[i] > 1)]
+        if tensor.dims[inner[0]] % pack:  # a few channels side by side: their rows are contiguous
+            inner.append(tensor.strides.index(tensor.dims[inner[0]]))
+        assert prod(tensor.dims[i] for i in inner) % pack == 0
+        others = [s for i, s in enumerate(tensor.strides) if i not in inner and tensor.dims[i] > 1]
         assert pack == 1 or all(stride % pack == 0 for stride in others)
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps"])
-@pytest.mark.parametrize("dims", [(2, 3, 9, 13), (1, 2, 20, 64), (1, 8, 6, 8, 10)], ids=str)
+@pytest.mark.parametrize("dims", [(2, 3, 9, 13), (1, 3, 10, 64), (1, 8, 6, 8, 10)], ids=str)
 @pytest.mark.parametrize("window", sorted(pooling_known.WINDOWS), ids=str)
 @pytest.mark.parametrize("kind", ["forward", "average", "maximum"])
 def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, window, dims, layout):
     """Blocks of one step and of many, of one row and of all, with NaN, infinities and equal maxima."""
     backend = AcceleratedBackend("emulated")
     mode = Mode.CUDNN_POOLING_MAX if kind != "average" else Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
-    for data_type, nan, few in ((FLOAT, Nan.CUDNN_PROPAGATE_NAN, True), (HALF, Nan.CUDNN_NOT_PROPAGATE_NAN, False)):
-        monkeypatch.setattr(pooling_maximum, "ENOUGH_THREADS", {})
-        monkeypatch.setattr(pooling_maximum, "ENOUGH_OTHERS", 10**6 if few else 1)
-        monkeypatch.setattr(pooling_maximum, "LEAST_STEPS", 1 if few else 3)
-        monkeypatch.setattr(pooling_volume, "WANTED_BLOCKS", 10**6 if few else 1)
-        monkeypatch.setattr(pooling_volume, "LEAST_STEPS", 1 if few else 3)
-        monkeypatch.setattr(pooling_volume, "BLOCK", {})
-        monkeypatch.setattr(pooling_volume, "OTHER_BLOCK", 32 if few else 256)
+    for data_type, nan, few in product(
+        (FLOAT, HALF), (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN), (True, False)
+    ):
+        monkeypatch.setattr(pooling_maximum, "START_STEPS", 0 if few else 5)
+        monkeypatch.setattr(pooling_maximum_rows, "ENOUGH_THREADS", 10**6 if few else 1)
+        monkeypatch.setattr(pooling_maximum_rows, "LEAST_STEPS", 1 if few else 3)
+        monkeypatch.setattr(pooling_known, "ENOUGH_THREADS", 1)
+        maxima = Settings(32, 1, 1, 8, 1, 1, group_bytes=8) if few else Settings(256, 1, 1, 8, 1, 1, ahead=True)
+        monkeypatch.setattr(pooling_maximum, "SETTINGS", dict.fromkeys(pooling_maximum.SETTINGS, maxima))
+        volumes = replace(pooling_known.SETTINGS["forward of volumes"], depth=2 if few else 8)
+        monkeypatch.setitem(pooling_known.SETTINGS, "forward of volumes", volumes)
         operation = operation_of(kind != "forward", mode, dims, *window, layout, data_type)
         operation = replace(operation, pooling=replace(operation.pooling, nan=nan), beta=0.5)
         memory = prepare(operation, "ties", 0)
@@ -107,6 +114,26 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
         found, expected = (result_of(backend, operation, made, memory) for made in (known, known.otherwise()))
         same = np.array_equal if kind != "average" else partial(np.allclose, rtol=2e-3, atol=1e-3)
         assert same(found.view(x.dtype), expected.view(x.dtype), equal_nan=True)
+
+
+@pytest.mark.parametrize("layout", ["nchw", "gaps"])
+@pytest.mark.parametrize("dims", [(2, 3, 14, 56), (1, 2, 29, 30), (3, 2, 21, 28)], ids=str)
+@pytest.mark.parametrize("mode", [Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING])
+def test_columns_give_what_kernels_for_any_window_give(monkeypatch, mode, dims, layout):
+    """Blocks of all rows of windows and of one, packs of any width, with NaN and infinities."""
+    backend = AcceleratedBackend("emulated")
+    nans = (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN)
+    for data_type, nan, shared in product((FLOAT, HALF), nans, (1024, 300)):
+        monkeypatch.setattr(pooling_columns, "MOST_SHARED_BYTES", shared)
+        operation = operation_of(False, mode, dims, 7, 7, 0, layout, data_type)
+        operation = replace(operation, pooling=replace(operation.pooling, nan=nan), beta=0.5)
+        memory = prepare(operation, "ties", 0)
+        x = memory["x"].view(np.float32 if data_type == FLOAT else np.float16)
+        x[:40], x[::5], x[1::7] = np.nan, np.nan, -np.inf
+        known = plan(operation, backend.device)
+        assert isinstance(known, AlignedPlan)
+        found, expected = (result_of(backend, operation, made, memory) for made in (known, known.otherwise()))
+        assert np.allclose(found.view(x.dtype), expected.view(x.dtype), rtol=2e-3, atol=1e-3, equal_nan=True)
 
 
 def result_of(backend: Any, operation: Any, made: Any, memory: dict[str, Any]) -> Any:

@@ -5,7 +5,7 @@
 // comparisons and sums of windows that overlap are shared too. Which element a register holds is known to the compiler.
 //
 // Definitions: K0 S0 P0, K1 S1 P1, K2 S2 P2 (window, stride, padding of each axis; images have axis 0 of one position),
-// THREADS and BLOCKS (of a multiprocessor), TILE1, LANE_BYTES (channels of a thread), LOOSE_TILE and CHANNEL_TILE (windows of a
+// THREADS and BLOCKS (of a multiprocessor), TILE1, ROW_LANES (channels of a position of rows in packs), LANE_BYTES (channels of a thread), LOOSE_TILE and CHANNEL_TILE (windows of a
 // thread along axis 2 where rows are not read in packs, and of packs of channels).
 #pragma once
 #include <cstring>
@@ -31,12 +31,13 @@ template <int K, int S, int P, int TILE> struct Known {
 };
 using Axis0 = Known<K0, S0, P0, 1>;
 
-// How a kernel accesses memory: along rows (ROWS) in packs, or packs of channels; and how many windows a thread takes.
+// How a kernel accesses memory: along rows (ROWS) in packs, whose positions may be some channels (LANES), or packs of channels; and
+// how many windows a thread takes.
 template <bool ROWS_, int TILE2_, int LANES_, int X_PACK_> struct Access {
   static constexpr bool ROWS = ROWS_;
   static constexpr int TILE2 = TILE2_, LANES = LANES_, X_PACK = X_PACK_;
   // From one position along axis 2 to the next.
-  static __device__ __forceinline__ int along(int stride) { return ROWS ? 1 : stride; }
+  static __device__ __forceinline__ int along(int stride) { return ROWS ? LANES : stride; }
   using Axis1 = Known<K1, S1, P1, TILE1>;
   using Axis2 = Known<K2, S2, P2, TILE2>;
 };
@@ -50,8 +51,8 @@ constexpr int row_tile(int bytes) {
   return windows <= MOST_TILE ? windows : 1;
 }
 constexpr int LANES_OF_BYTES = LANE_BYTES / sizeof(ELEMENT);
-using Wide = Access<true, row_tile(16), 1, row_pack(16)>;  // rows in packs of 16 bytes
-using Narrow = Access<true, row_tile(8), 1, row_pack(8)>;  // of 8 bytes
+using Wide = Access<true, row_tile(16), ROW_LANES, row_pack(16)>;  // rows in packs of 16 bytes
+using Narrow = Access<true, row_tile(8), ROW_LANES, row_pack(8)>;  // of 8 bytes
 using Loose = Access<true, LOOSE_TILE, 1, 1>;              // element by element
 using Channels = Access<false, CHANNEL_TILE, LANES_OF_BYTES ? LANES_OF_BYTES : 1, 1>;
 using Scattered = Access<false, LOOSE_TILE, 1, 1>;         // channels, one by one
@@ -134,27 +135,37 @@ template <int LANES, int BEGIN, int COUNT> struct Line {
   }
 };
 
-// Writes COUNT positions along axis 2, blended; those past the extent do not exist.
-template <int PACK, int COUNT, int LANES>
-__device__ __forceinline__ void write_line(ELEMENT* line, int stride, int at, int extent, const COMPUTE (&values)[COUNT][LANES], COMPUTE beta) {
+// Writes alpha * values, blended, to COUNT positions along axis 2, of which `left` exist. PLAIN: alpha is 1, beta 0.
+template <bool PLAIN, int PACK, int COUNT, int LANES>
+__device__ __forceinline__ void write_packs(ELEMENT* line, int stride, int left, const COMPUTE (&values)[COUNT][LANES], COMPUTE alpha, COMPUTE beta) {
   constexpr int N = LANES == 1 ? PACK : LANES, STEP = LANES == 1 ? PACK : 1;
 #pragma unroll
   for (int k = 0; k < COUNT; k += STEP) {
-    if (at + k >= extent) continue;
+    if (k >= left) continue;
     Pack<ELEMENT, N>* target = reinterpret_cast<Pack<ELEMENT, N>*>(line + (LANES == 1 && PACK > 1 ? k : k * stride));
     Pack<ELEMENT, N> pack;
     COMPUTE result[N];
 #pragma unroll
     for (int i = 0; i < N; i++) result[i] = LANES == 1 ? values[k + i][0] : values[k][i];
-    if (beta != COMPUTE(0)) {
-      pack = *target;
+    if (!PLAIN) {
 #pragma unroll
-      for (int i = 0; i < N; i++) result[i] += beta * load<COMPUTE>(pack.item[i]);
+      for (int i = 0; i < N; i++) result[i] *= alpha;
+      if (beta != COMPUTE(0)) {
+        pack = *target;
+#pragma unroll
+        for (int i = 0; i < N; i++) result[i] += beta * load<COMPUTE>(pack.item[i]);
+      }
     }
 #pragma unroll
     for (int i = 0; i < N; i++) pack.item[i] = store<ELEMENT>(result[i]);
     *target = pack;
   }
+}
+// The plain case apart: the compiler would compute the blended values for it, too, and drop them.
+template <int PACK, int COUNT, int LANES>
+__device__ __forceinline__ void write_line(ELEMENT* line, int stride, int left, const COMPUTE (&values)[COUNT][LANES], COMPUTE alpha, COMPUTE beta) {
+  alpha == COMPUTE(1) && beta == COMPUTE(0) ? write_packs<true, PACK>(line, stride, left, values, alpha, beta)
+                                            : write_packs<false, PACK>(line, stride, left, values, alpha, beta);
 }
 
 // How many positions of a window an average counts, along one axis.

@@ -3,7 +3,7 @@
 // Floor: bytes; dy is read, dx written. Every thread gathers what the windows over its inputs give them, in the order of the
 // windows, without atomics or shared memory. What limits before the bytes is instructions: an H200 issues 35 for an input (3x3,
 // stride 2) in the time of its bytes in float, 17 in half; compiled for sm_90 an average has 13 (half) to 19.
-// Measured on it: 82 to 97 % of the copy, volumes 64 to 90 %.
+// Measured on it: 84 to 97 % of the copy, volumes 70 to 91 %.
 #include "pooling_known.cuh"
 
 struct AverageArguments {
@@ -77,12 +77,8 @@ template <class Access, bool SAME, bool PACKED> __device__ __forceinline__ void 
 #pragma unroll
   for (int line = 0; line < LINES; line++) {
     if (i1 + line >= box.input[1]) break;
-#pragma unroll
-    for (int c = 0; c < COLUMNS; c++)
-#pragma unroll
-      for (int i = 0; i < LANES; i++) sums[line][c][i] *= a.alpha;
     ELEMENT* dx = a.dx + (tile.x + i0 * box.x_stride[0] + (i1 + line) * box.x_stride[1] + i2 * Access::along(box.x_stride[2]));
-    write_line<Access::X_PACK>(dx, Access::along(box.x_stride[2]), i2, box.input[2], sums[line], a.beta);
+    write_line<Access::X_PACK>(dx, Access::along(box.x_stride[2]), box.input[2] - i2, sums[line], a.alpha, a.beta);
   }
 }
 

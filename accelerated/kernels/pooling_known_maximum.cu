@@ -1,182 +1,493 @@
-// Pooling backward (4.1.18) of maxima of images with a known window: see pooling_known.cuh; volumes have
-// pooling_known_volume.cu.
+// Pooling backward (4.1.18) of maxima with a known window: see pooling_known.cuh; images whose rows are
+// read in packs have pooling_known_maximum_rows.cu.
 //
-// Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A thread takes a strip of columns and
-// marches down the rows: lines and sums that the next row of windows has, too, stay in registers, and what is needed next is on
-// its way meanwhile. Of the windows of a row those that reach into the neighbouring strip are looked at twice, without shared
-// memory or barriers. Threads that read half in packs of 16 bytes take a few lines at once instead, which is faster. A window's
-// maximum is pooled column by column; then each input needs a comparison and an addition.
-// What limits before the bytes is that comparisons run at half the rate of additions and wait for each other: an H200 makes 32
-// for an input in the time of its bytes in float, 16 in half (3x3, stride 2); here it takes about 6. Measured on it: 81 to 89 % of
-// the copy in float; half is bound by instructions, 50 to 75 %.
+// Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A block takes some windows of axes 1
+// and 2 of some planes and marches along axis 0 (the height of images); a thread takes a strip of windows along axis 2, of
+// LANES channels. Of each window it finds the first maximum, once; what planes of a window have in common with those of the
+// next one stays in registers. Then every thread tells those around it the places of its maxima and what they get, in shared
+// memory, and every input is given what the windows over it leave there: a comparison and an addition for each. The order of
+// these additions is fixed. Only windows at the rim of a block are looked at twice. Half takes two windows at once, neighbours
+// in memory: values are chosen by masks, and a comparison makes two predicates.
+//
+// What limits before the bytes is instructions and the time that loads take: an H200 issues 60 for an input in the time of its
+// bytes in float, 30 in half (3x3x3, stride 2); here it takes 15 to 20, but registers leave room for 16 warps or so. Measured on
+// it: volumes 87 % of the copy in float rows, 69 % in float channels, 58 % in half; images of channels 89 % in float, 80 % in
+// half, rows of three channels 85 %.
 #include "pooling_known.cuh"
 
-static_assert(K0 == 1 && K1 >= S1 && K2 >= S2, "images, whose every input lies in a window");
+static_assert(K0 >= S0 && K1 >= S1 && K2 >= S2, "every input lies in a window");
+
+struct March {
+  unsigned items;                                          // threads of a block that have something to do
+  Divisor lanes, strips, rows;                             // of a block: packs of channels, strips along axis 2, windows along axis 1
+  Divisor lane_groups, strip_parts, row_parts, segments;   // blocks along channels, axis 2, axis 1, axis 0
+  unsigned packs;                                          // of channels in all
+  unsigned planes, block_planes;
+  int steps, block_steps;        // along axis 0, in all and of a block
+  int block_rows, block_strips;  // of a block: those that it writes
+  int rows_before, strips_before;  // that it only looks at: before those
+  int outer_rank;                // the planes: the fastest first
+  Divisor outer[3];
+  int x_outer[3], y_outer[3];
+  int input[3], output[3];
+  int x_stride[3], y_stride[3];
+  int y_packed;  // whether the windows of a thread lie in one access
+};
 
 struct MaximumArguments {
   const ELEMENT* dy;
   const ELEMENT* x;
   ELEMENT* dx;
-  Box box;               // tiles of axis 1: segments
-  int steps, own_steps;  // rows of windows, and the rows that begin there: in all, of a thread
+  March march;
   COMPUTE alpha, beta;
   int propagate;
 };
 
-constexpr int CARRIED = K1 - S1;          // lines of a window that the next one has, too
-constexpr int BEFORE = (K1 - 1) / S1;     // rows of windows before a line's own that may cover it
+constexpr int CARRIED = K0 - S0;         // planes of a window that the next one has, too
+constexpr int BEFORE0 = (K0 - 1) / S0;   // windows before a position's own that may cover it
 
-// The lines of a row of windows: an input that equals the maximum and is the first to do so gets what there is.
-template <class Access, class Pool, int ROWS> struct Lines {
-  using Axis2 = typename Access::Axis2;
-  static constexpr int LANES = Access::LANES, READ = Axis2::READ, COLUMNS = Axis2::INPUTS;
-  static constexpr int LINES = (ROWS - 1) * S1 + K1, NEW = ROWS * S1;  // of a step: in all, and that the last one had not
-  Line<LANES, Axis2::AROUND, READ> line[LINES];
+constexpr int place_of(int k0, int k1, int k2) { return (k0 * K1 + k1) * K2 + k2; }  // in a window, in row-major order
 
-  __device__ __forceinline__ void enter(int k, const Line<LANES, Axis2::AROUND, READ>& met) { line[k] = met; }
-  __device__ __forceinline__ void move_on() {
-#pragma unroll
-    for (int k = 0; k < CARRIED; k++) line[k] = line[k + NEW];
+// ---- the first maximum of one window, or of two at once ----
+
+// NONE: no place, whatever is added to it.
+struct One {
+  static constexpr int SIZE = 1;
+  static constexpr int NONE = -(1 << 16);
+  using Value = COMPUTE;
+  using Gift = COMPUTE;
+  using Places = int;
+  static __device__ __forceinline__ Value values(const ELEMENT (&items)[1]) { return load<COMPUTE>(items[0]); }
+  static __device__ __forceinline__ Gift gift(const ELEMENT (&items)[1]) { return load<COMPUTE>(items[0]); }
+  static __device__ __forceinline__ Places places(const int (&places)[1]) { return places[0]; }
+  static __device__ __forceinline__ Places everywhere(int place) { return place; }
+
+  // Takes what was met where it comes first: it is larger, or NaN.
+  template <bool PROPAGATES> static __device__ __forceinline__ void take(Value& value, Places& where, Value met, Places place) {
+    if constexpr (PROPAGATES) {
+      bool better = where < 0 || met > value || (met != met && value == value);
+      value = better ? met : value;
+      where = better ? place : where;
+    } else {
+      COMPUTE larger = fmax(value, met);
+      where = larger == value ? where : place;
+      value = larger;
+    }
   }
-  // The windows that begin at line `first`, which is row i1 of x.
-  __device__ __forceinline__ void give(int first, const Line<LANES, Axis2::FIRST, Axis2::WINDOWS>& gifts, COMPUTE (&sums)[LINES][COLUMNS][LANES],
-                                       const Box& box, int i1, int i2) const {
-    using Held = typename Pool::Held;
-    Held columns[READ][LANES];  // the maxima over the lines
-#pragma unroll
-    for (int k1 = 0; k1 < K1; k1++) pool_line<Pool>(columns, line[first + k1], k1 == 0);
-#pragma unroll
-    for (int w2 = 0; w2 < Axis2::WINDOWS; w2++)
-#pragma unroll
-      for (int i = 0; i < LANES; i++) {
-        COMPUTE gift = load<COMPUTE>(gifts.item[w2][i]);
-        Held highest = columns[w2 * S2][i];
-#pragma unroll
-        for (int k2 = 1; k2 < K2; k2++) highest = Pool::both(highest, columns[w2 * S2 + k2][i]);
-        COMPUTE most = COMPUTE(highest);
-        bool open = true;  // until the first input that equals the maximum
-#pragma unroll
-        for (int k1 = 0; k1 < K1; k1++)
-#pragma unroll
-          for (int k2 = 0; k2 < K2; k2++) {
-            int c = w2 * S2 + k2, column = c + Axis2::AROUND;
-            COMPUTE value = load<COMPUTE>(line[first + k1].item[c][i]);
-            bool equal = value == most;
-            if (Pool::PROPAGATES)
-              equal = (equal || !(value == value)) && unsigned(i1 + k1) < unsigned(box.input[1]) && unsigned(i2 + column) < unsigned(box.input[2]);
-            if (0 <= column && column < COLUMNS && open && equal) sums[first + k1][column][i] += gift;
-            open = open && !equal;
-          }
-      }
+  static __device__ __forceinline__ Places known(Value value, Places where) { return value == value ? where : NONE; }
+  // Adds the gift to the sums of the windows whose maximum is at a place.
+  static __device__ __forceinline__ void give(Places where, int place, const COMPUTE (&gifts)[1], COMPUTE* const (&sums)[1]) {
+    if (where == place) *sums[0] += gifts[0];
+  }
+  static __device__ __forceinline__ void numbers(Gift gift, COMPUTE (&gifts)[1]) { gifts[0] = gift; }
+};
+
+// Places are bits of half numbers, those without one NaN, so that a comparison makes two predicates.
+struct Two {
+  static constexpr int SIZE = 2;
+  static constexpr unsigned NONE = 0x7e00;
+  using Value = unsigned;
+  using Gift = unsigned;
+  using Places = unsigned;
+  static __device__ __forceinline__ half2 pair(unsigned bits) {
+    half2 result;
+    memcpy(&result, &bits, sizeof bits);
+    return result;
+  }
+  static __device__ __forceinline__ unsigned bits(half2 pair) {
+    unsigned result;
+    memcpy(&result, &pair, sizeof result);
+    return result;
+  }
+  template <class Item> static __device__ __forceinline__ Value values(const Item (&items)[2]) { return bits(__halves2half2(items[0], items[1])); }
+  template <class Item> static __device__ __forceinline__ Gift gift(const Item (&items)[2]) { return values(items); }
+  static __device__ __forceinline__ Places places(const int (&places)[2]) { return places[0] | places[1] << 16; }
+  static __device__ __forceinline__ Places everywhere(int place) { return place * 0x10001u; }
+  static __device__ __forceinline__ unsigned chosen(unsigned mask, unsigned a, unsigned b) { return (mask & a) | (~mask & b); }
+
+  template <bool PROPAGATES> static __device__ __forceinline__ void take(Value& value, Places& where, Value met, Places place) {
+    if constexpr (PROPAGATES) {
+      unsigned nan = __hneu2_mask(pair(value), pair(value)), none = __hneu2_mask(pair(where), pair(where));
+      unsigned better = (__hgtu2_mask(pair(met), pair(value)) & ~nan) | none;
+      value = chosen(better, met, value);
+      where = chosen(better, place, where);
+    } else {
+      unsigned larger = bits(__hmax2(pair(value), pair(met)));
+      where = chosen(__heq2_mask(pair(larger), pair(value)), where, place);
+      value = larger;
+    }
+  }
+  static __device__ __forceinline__ Places known(Value value, Places where) { return where | __hneu2_mask(pair(value), pair(value)); }
+  // A sum that does not exist is null, known when compiled.
+  static __device__ __forceinline__ void give(Places where, int place, const COMPUTE (&gifts)[2], COMPUTE* const (&sums)[2]) {
+    unsigned here = everywhere(place);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 530
+    if constexpr (sizeof(COMPUTE) == sizeof(float)) {
+      if (sums[0] && sums[1])
+        asm("{.reg .pred p, q; setp.eq.f16x2 p|q, %2, %3; @p add.f32 %0, %0, %4; @q add.f32 %1, %1, %5;}"
+            : "+f"(*sums[0]), "+f"(*sums[1])
+            : "r"(where), "r"(here), "f"(gifts[0]), "f"(gifts[1]));
+      else if (sums[0])
+        asm("{.reg .pred p, q; setp.eq.f16x2 p|q, %1, %2; @p add.f32 %0, %0, %3;}" : "+f"(*sums[0]) : "r"(where), "r"(here), "f"(gifts[0]));
+      else if (sums[1])
+        asm("{.reg .pred p, q; setp.eq.f16x2 p|q, %1, %2; @q add.f32 %0, %0, %3;}" : "+f"(*sums[1]) : "r"(where), "r"(here), "f"(gifts[1]));
+      return;
+    }
+#endif
+    unsigned equal = __heq2_mask(pair(where), pair(here));
+    if (sums[0] && (equal & 1)) *sums[0] += gifts[0];
+    if (sums[1] && (equal >> 16)) *sums[1] += gifts[1];
+  }
+  static __device__ __forceinline__ void numbers(Gift gift, COMPUTE (&gifts)[2]) {
+    gifts[0] = load<COMPUTE>(__low2half(pair(gift))), gifts[1] = load<COMPUTE>(__high2half(pair(gift)));
   }
 };
 
-// ROWS: of windows, of a step. More than one are a single step: all windows that reach into TILE1 * S1 lines.
-template <class Access, class Pool, int ROWS> __device__ __forceinline__ void march(const MaximumArguments& a, const Tile& tile) {
+// What a thread does: windows w, channels i of its strip, SIZE of them in a group.
+template <class Access> struct Strip {
+  using Axis1 = Known<K1, S1, P1, 1>;
   using Axis2 = typename Access::Axis2;
-  constexpr int TILE2 = Access::TILE2, LANES = Access::LANES, COLUMNS = Axis2::INPUTS;
-  const Box& box = a.box;
-  int i2 = tile.tile[2] * COLUMNS, o2 = tile.tile[2] * TILE2;
-  const ELEMENT* x = a.x + (tile.x + i2 * Access::along(box.x_stride[2]));
-  const ELEMENT* dy = a.dy + (tile.y + o2 * Access::along(box.y_stride[2]));
-  ELEMENT* dx = a.dx + (tile.x + i2 * Access::along(box.x_stride[2]));
-  using Axis1 = typename Access::Axis1;
-  constexpr bool SINGLE = ROWS > 1;
-  int own = tile.tile[1] * a.own_steps, step = SINGLE ? own + Axis1::FIRST : max(own - BEFORE, 0);
-  int end = SINGLE ? step + 1 : min(own + a.own_steps, a.steps);
+  static constexpr int TILE2 = Access::TILE2, LANES = Access::LANES, ITEMS = TILE2 * LANES;
+  using Group = typename std::conditional<PAIRS && ITEMS % 2 == 0, Two, One>::type;
+  static constexpr int SIZE = Group::SIZE, GROUPS = ITEMS / SIZE;
+  static constexpr int LINES = Axis1::INPUTS, COLUMNS = Axis2::INPUTS;  // of inputs, of a plane
+  static constexpr int ROWS_BEFORE = -Axis1::FIRST, ROWS = Axis1::WINDOWS;  // of windows over those
+  static constexpr int STRIPS_BEFORE = (-Axis2::FIRST + TILE2 - 1) / TILE2;
+  static constexpr int STRIPS = STRIPS_BEFORE + (Axis2::FIRST + Axis2::WINDOWS + TILE2 - 1) / TILE2;
 
-  using Held = Lines<Access, Pool, ROWS>;
-  constexpr int LINES = Held::LINES, NEW = Held::NEW;
-  Held lines;
-  Line<LANES, Axis2::AROUND, Axis2::READ> coming[NEW];
-  Line<LANES, Axis2::FIRST, Axis2::WINDOWS> gifts[ROWS], coming_gifts[ROWS];
-  COMPUTE sums[LINES][COLUMNS][LANES];
-#pragma unroll
-  for (int k = 0; k < LINES; k++)
-#pragma unroll
-    for (int c = 0; c < COLUMNS; c++)
-#pragma unroll
-      for (int i = 0; i < LANES; i++) sums[k][c][i] = 0;
-  auto read_line = [&](int row, auto& into) {
-    into.template read<COLUMNS, Access::X_PACK>(x + row * box.x_stride[1], Access::along(box.x_stride[2]), i2, box.input[2],
-                                                unsigned(row) < unsigned(box.input[1]), Pool::nothing());
+  struct Cell {
+    typename Group::Places where;
+    typename Group::Gift gift;
   };
-  auto read_step = [&](int o1) {
+  struct alignas(GROUPS * sizeof(Cell) % 16 == 0 ? 16 : sizeof(Cell)) Cells { Cell of[GROUPS]; };
+
+  // Column of an input, for a window of a strip and a place in it.
+  static constexpr __host__ __device__ int column(int strip, int item, int k2) { return (strip * TILE2 + item / LANES) * S2 - P2 + k2; }
+  static constexpr __host__ __device__ bool inside(int strip, int item, int k2) {
+    return column(strip, item, k2) >= 0 && column(strip, item, k2) < COLUMNS;
+  }
+  static constexpr __host__ __device__ bool reaches(int strip, int group) {
+    for (int n = 0; n < SIZE; n++)
+      for (int k2 = 0; k2 < K2; k2++)
+        if (inside(strip, group * SIZE + n, k2)) return true;
+    return false;
+  }
+};
+
+// The first maxima of a strip.
+template <class Access> struct Maxima {
+  using Group = typename Strip<Access>::Group;
+  typename Group::Value value[Strip<Access>::GROUPS];
+  typename Group::Places where[Strip<Access>::GROUPS];
+};
+
+// Where a thread reads, and the places of what it reads. What lies outside of x is replaced by its neighbour inside, which
+// changes no maximum; the place is that of the neighbour.
+template <class Access> struct View {
+  using Axis2 = typename Access::Axis2;
+  static constexpr int LANES = Access::LANES, PACK = Access::X_PACK, ITEMS = Axis2::COUNT * LANES;
+  int line[K1], item[ITEMS];  // distances in memory; of those in one access only the first
+  int before1, before2;                // how many lines and columns of the first window lie outside
+
+  __device__ __forceinline__ View(const March& march, int tile1, int tile2) {
+    int i1 = tile1 * S1 - P1, i2 = tile2 * Axis2::INPUTS + Axis2::BEGIN;
 #pragma unroll
-    for (int k = 0; k < NEW; k++) read_line(o1 * S1 - P1 + CARRIED + k, coming[k]);
+    for (int k1 = 0; k1 < K1; k1++) line[k1] = min(max(i1 + k1, 0), march.input[1] - 1) * march.x_stride[1];
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-      const ELEMENT* from = dy + (o1 + r) * box.y_stride[1];
-      bool present = unsigned(o1 + r) < unsigned(box.output[1]);
-      if (TILE2 > 1 && box.y_packed)
-        coming_gifts[r].template read<TILE2, TILE2>(from, Access::along(box.y_stride[2]), o2, box.output[2], present, ELEMENT(0));
+    for (int n = 0; n < ITEMS; n++)
+      if (packed(n))  // of a strip that exists as a whole, or not at all
+        item[n] = min(max(i2 * LANES + n, 0), march.input[2] * LANES - PACK);
       else
-        coming_gifts[r].template read<TILE2, 1>(from, Access::along(box.y_stride[2]), o2, box.output[2], present, ELEMENT(0));
+        item[n] = min(max(i2 + n / LANES, 0), march.input[2] - 1) * Access::along(march.x_stride[2]) + n % LANES;
+    before1 = max(-i1, 0), before2 = max(-i2, 0);
+  }
+  // Where the pack of an item begins, and whether it is read as a whole.
+  static constexpr __host__ __device__ int first(int n) { return floor_divided(n + Axis2::BEGIN * LANES, PACK) * PACK - Axis2::BEGIN * LANES; }
+  static constexpr __host__ __device__ bool packed(int n) {
+    int begin = first(n) + Axis2::BEGIN * LANES;
+    return PACK > 1 && first(n) >= 0 && first(n) + PACK <= ITEMS && begin >= 0 && begin + PACK <= Axis2::INPUTS * LANES;
+  }
+  // The place of an input in its line, for window `w` of the strip; that of a line in its plane.
+  __device__ __forceinline__ int place(int w, int k2) const { return w * S2 - P2 + k2 < 0 ? max(k2, before2) : k2; }
+  __device__ __forceinline__ int place(int k1) const { return (k1 < P1 ? max(k1, before1) : k1) * K2; }
+};
+
+// The lines of a plane that the windows of a strip cover.
+template <class Access> struct Lines {
+  using S = Strip<Access>;
+  using Axis2 = typename Access::Axis2;
+  using Group = typename S::Group;
+  using Where = View<Access>;
+  ELEMENT item[K1][Axis2::COUNT][Access::LANES];
+
+  // `plane`: where it begins, for the channels of the thread.
+  __device__ __forceinline__ void read(const ELEMENT* x, int plane, const Where& view) {
+#pragma unroll
+    for (int k1 = 0; k1 < K1; k1++)
+#pragma unroll
+      for (int n = 0; n < Where::ITEMS; n++) {
+        const ELEMENT* from = x + (plane + view.line[k1] + view.item[n]);
+        ELEMENT* to = &item[k1][n / Access::LANES][n % Access::LANES];
+        constexpr int N = Access::ROWS ? 1 : Access::LANES;
+        if (Where::packed(n) && n == Where::first(n)) copy<Where::PACK>(from, to);
+        if (!Where::packed(n) && n % N == 0) copy<N>(from, to);
+      }
+  }
+  template <bool PROPAGATES> __device__ __forceinline__ void scan(const Where& view, Maxima<Access>& maxima) const {
+#pragma unroll
+    for (int g = 0; g < S::GROUPS; g++)
+#pragma unroll
+      for (int k1 = 0; k1 < K1; k1++) {
+        typename Group::Value value;
+        typename Group::Places where;
+#pragma unroll
+        for (int k2 = 0; k2 < K2; k2++) {
+          ELEMENT items[S::SIZE];
+          int places[S::SIZE];
+#pragma unroll
+          for (int n = 0; n < S::SIZE; n++) {
+            int one = g * S::SIZE + n, w = one / Access::LANES;
+            items[n] = item[k1][w * S2 + k2][one % Access::LANES];
+            places[n] = view.place(w, k2);
+          }
+          typename Group::Value met = Group::values(items);
+          typename Group::Places place = Group::places(places);
+          if (k2 == 0)
+            value = met, where = place;
+          else
+            Group::template take<PROPAGATES>(value, where, met, place);
+        }
+        where += Group::everywhere(view.place(k1));
+        if (k1 == 0)
+          maxima.value[g] = value, maxima.where[g] = where;
+        else
+          Group::template take<PROPAGATES>(maxima.value[g], maxima.where[g], value, where);
+      }
+  }
+  // A plane outside of x.
+  template <bool PROPAGATES> static __device__ __forceinline__ void skip(Maxima<Access>& maxima) {
+    ELEMENT nothing[2] = {element<ELEMENT>(PROPAGATES ? COMPUTE(-INFINITY) : COMPUTE(NAN)), element<ELEMENT>(PROPAGATES ? COMPUTE(-INFINITY) : COMPUTE(NAN))};
+    ELEMENT items[S::SIZE];
+#pragma unroll
+    for (int n = 0; n < S::SIZE; n++) items[n] = nothing[n];
+#pragma unroll
+    for (int g = 0; g < S::GROUPS; g++) maxima.value[g] = Group::values(items), maxima.where[g] = Group::everywhere(Group::NONE);
+  }
+
+ private:
+  template <int N> static __device__ __forceinline__ void copy(const ELEMENT* from, ELEMENT* to) {
+    constexpr int BYTES = N * sizeof(ELEMENT), WORD = BYTES < 4 ? BYTES : 4;
+    using Small = typename std::conditional<WORD == 1, unsigned char, unsigned short>::type;
+    using Word = typename std::conditional<WORD == 4, unsigned, Small>::type;
+    Pack<Word, BYTES / WORD> words = *reinterpret_cast<const Pack<Word, BYTES / WORD>*>(from);
+    memcpy(to, &words, BYTES);
+  }
+};
+
+template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_on(const MaximumArguments& a) {
+  using S = Strip<Access>;
+  using Axis1 = typename S::Axis1;
+  using Axis2 = typename S::Axis2;
+  using Group = typename S::Group;
+  using Cells = typename S::Cells;
+  constexpr int TILE2 = Access::TILE2, LANES = Access::LANES, LINES = S::LINES, COLUMNS = S::COLUMNS;
+  const March& march = a.march;
+
+  // The block, and the place of the thread in it.
+  unsigned segment, row_part, strip_part, group, lane, strip, row, rest;
+  rest = march.lane_groups.divide(blockIdx.x, group);
+  rest = march.strip_parts.divide(rest, strip_part);
+  rest = march.row_parts.divide(rest, row_part);
+  unsigned plane_of_block = march.segments.divide(rest, segment) * march.block_planes;
+  rest = march.lanes.divide(threadIdx.x, lane);
+  rest = march.strips.divide(rest, strip);
+  unsigned plane = march.rows.divide(rest, row);
+  unsigned pack = group * march.lanes.divisor + lane;
+  bool exists = threadIdx.x < march.items && pack < march.packs && plane_of_block + plane < march.planes;
+  int own_row = int(row) - march.rows_before, own_strip = int(strip) - march.strips_before;
+  bool writes = exists && unsigned(own_row) < unsigned(march.block_rows) && unsigned(own_strip) < unsigned(march.block_strips);
+  int tile1 = int(row_part) * march.block_rows + own_row, tile2 = int(strip_part) * march.block_strips + own_strip;
+
+  // What threads tell each other: twice, so that one is written while the other is read; around it those that do not exist.
+  unsigned pitch = march.lanes.divisor, line_pitch = pitch * (march.strips.divisor + S::STRIPS - 1);
+  unsigned count = march.block_planes * (march.rows.divisor + S::ROWS - 1) * line_pitch;
+  Cells *const first_told = reinterpret_cast<Cells*>(shared_memory), *told = first_told;
+  for (unsigned k = threadIdx.x; k < 2 * count; k += blockDim.x)
+#pragma unroll
+    for (int g = 0; g < S::GROUPS; g++) told[k].of[g] = {Group::everywhere(Group::NONE), 0};
+  unsigned corner = exists || threadIdx.x < march.items ? (plane * (march.rows.divisor + S::ROWS - 1) + row) * line_pitch + strip * pitch + lane : 0;
+  unsigned mine = corner + S::ROWS_BEFORE * line_pitch + S::STRIPS_BEFORE * pitch;
+
+  int x_offset = int(min(pack, march.packs - 1)) * LANES, y_offset = x_offset;
+  rest = min(plane_of_block + plane, march.planes - 1);
+#pragma unroll 1
+  for (int d = 0; d < march.outer_rank; d++) {
+    unsigned here;
+    rest = march.outer[d].divide(rest, here);
+    x_offset += int(here) * march.x_outer[d];
+    y_offset += int(here) * march.y_outer[d];
+  }
+  const View<Access> view(march, tile1, tile2);
+  const int x_plane = x_offset;
+  int o2 = tile2 * TILE2, i1 = tile1 * S1, i2 = tile2 * COLUMNS;
+  x_offset += i1 * march.x_stride[1] + i2 * Access::along(march.x_stride[2]);
+  y_offset += tile1 * march.y_stride[1] + o2 * Access::along(march.y_stride[2]);
+  bool gives = exists && unsigned(tile1) < unsigned(march.output[1]);
+
+  Lines<Access> lines[S0];
+  // What windows give: of rows one after the other, of their channels, too.
+  constexpr int GIFTS = Access::ROWS ? TILE2 * LANES : TILE2, GIFT_LANES = Access::ROWS ? 1 : LANES, EACH = Access::ROWS ? LANES : 1;
+  Line<GIFT_LANES, 0, GIFTS> coming;
+  Maxima<Access> carried[CARRIED ? CARRIED : 1];
+  COMPUTE sums[K0][LINES][COLUMNS][LANES];
+#pragma unroll
+  for (int n = 0; n < K0 * LINES * COLUMNS * LANES; n++) (&sums[0][0][0][0])[n] = 0;
+  int own = segment * march.block_steps, step = max(own - BEFORE0, 0), end = min(own + march.block_steps, march.steps);
+  auto plane_exists = [&](int i0) { return unsigned(i0) < unsigned(march.input[0]); };
+  auto read_step = [&](int o0, auto& into) {
+#pragma unroll
+    for (int k = 0; k < S0; k++) {
+      int i0 = o0 * S0 - P0 + CARRIED + k;
+      if (plane_exists(i0)) into[k].read(a.x, x_plane + i0 * march.x_stride[0], view);
     }
+    const ELEMENT* from = a.dy + (y_offset + o0 * march.y_stride[0]);
+    bool given = gives && unsigned(o0) < unsigned(march.output[0]);
+    int along = Access::ROWS ? 1 : march.y_stride[2], at = o2 * EACH, extent = march.output[2] * EACH;
+    if (TILE2 > 1 && LANES == 1 && march.y_packed)
+      coming.template read<GIFTS, TILE2>(from, along, at, extent, given, ELEMENT(0));
+    else
+      coming.template read<GIFTS, 1>(from, along, at, extent, given, ELEMENT(0));
   };
 #pragma unroll
   for (int k = 0; k < CARRIED; k++) {
-    int row = step * S1 - P1 + k;
-    read_line(row, coming[0]);
-    lines.enter(k, coming[0]);
-  }
-  read_step(step);
-#pragma unroll 1
-  for (; step < end; step += ROWS) {
-    int i1 = step * S1 - P1;
-#pragma unroll
-    for (int k = 0; k < NEW; k++) lines.enter(CARRIED + k, coming[k]);
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) gifts[r] = coming_gifts[r];
-    if (!SINGLE && step + ROWS < end) read_step(step + ROWS);
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) lines.give(r * S1, gifts[r], sums, box, i1 + r * S1, i2);
-    // What no later window reaches is written, the rest moves on.
-#pragma unroll
-    for (int k = 0; k < LINES; k++) {
-      int row = i1 + k;
-      bool mine = SINGLE ? k >= -Axis1::AROUND && k < Axis1::INPUTS - Axis1::AROUND : k < NEW && step >= own;
-      if (!mine || unsigned(row) >= unsigned(box.input[1])) continue;
-#pragma unroll
-      for (int c = 0; c < COLUMNS; c++)
-#pragma unroll
-        for (int i = 0; i < LANES; i++) sums[k][c][i] *= a.alpha;
-      write_line<Access::X_PACK>(dx + row * box.x_stride[1], Access::along(box.x_stride[2]), i2, box.input[2], sums[k], a.beta);
+    int i0 = step * S0 - P0 + k;
+    if (plane_exists(i0)) {
+      lines[0].read(a.x, x_plane + i0 * march.x_stride[0], view);
+      lines[0].template scan<PROPAGATES>(view, carried[k]);
+    } else {
+      Lines<Access>::template skip<PROPAGATES>(carried[k]);
     }
-    if (SINGLE) return;
+  }
+  read_step(step, lines);
+  __syncthreads();
+#pragma unroll 1
+  for (; step < end; step++) {
+    int i0 = step * S0 - P0;
+    Lines<Access> next[S0];
+    Line<GIFT_LANES, 0, GIFTS> gifts = coming;
+    if (AHEAD && step + 1 < end) read_step(step + 1, next);
+    Maxima<Access> planes[K0];
 #pragma unroll
-    for (int k = 0; k < LINES; k++)
+    for (int k = 0; k < K0; k++)
+      if (k < CARRIED)
+        planes[k] = carried[k];
+      else if (plane_exists(i0 + k))
+        lines[k - CARRIED].template scan<PROPAGATES>(view, planes[k]);
+      else
+        Lines<Access>::template skip<PROPAGATES>(planes[k]);
 #pragma unroll
-      for (int c = 0; c < COLUMNS; c++)
+    for (int k = 0; k < CARRIED; k++) carried[k] = planes[S0 + k];
+    Cells cells;
 #pragma unroll
-        for (int i = 0; i < LANES; i++) sums[k][c][i] = k < CARRIED ? sums[k + NEW][c][i] : COMPUTE(0);
-    lines.move_on();
+    for (int g = 0; g < S::GROUPS; g++) {
+      auto value = planes[0].value[g];
+      auto where = planes[0].where[g];
+#pragma unroll
+      for (int k = 1; k < K0; k++)
+        Group::template take<PROPAGATES>(value, where, planes[k].value[g], planes[k].where[g] + Group::everywhere(place_of(k, 0, 0)));
+      if (!PROPAGATES) where = Group::known(value, where);
+      ELEMENT items[S::SIZE];
+#pragma unroll
+      for (int n = 0; n < S::SIZE; n++) items[n] = gifts.item[(g * S::SIZE + n) / GIFT_LANES][(g * S::SIZE + n) % GIFT_LANES];
+      cells.of[g] = {where, Group::gift(items)};
+    }
+    if (S::ROWS * S::STRIPS > 1 && exists) told[mine] = cells;
+    if (!AHEAD && step + 1 < end) read_step(step + 1, lines);
+    if (S::ROWS * S::STRIPS > 1) __syncthreads();
+
+#pragma unroll
+    for (int w1 = 0; w1 < S::ROWS; w1++)
+#pragma unroll
+      for (int s = 0; s < S::STRIPS; s++)
+#pragma unroll
+        for (int g = 0; g < S::GROUPS; g++) {
+          const int strip_distance = s - S::STRIPS_BEFORE;
+          if (!S::reaches(strip_distance, g)) continue;
+          bool is_mine = w1 == S::ROWS_BEFORE && strip_distance == 0;
+          typename S::Cell cell = is_mine ? cells.of[g] : told[corner + w1 * line_pitch + s * pitch].of[g];
+          COMPUTE gifts[S::SIZE];
+          Group::numbers(cell.gift, gifts);
+#pragma unroll
+          for (int k0 = 0; k0 < K0; k0++)
+#pragma unroll
+            for (int k1 = 0; k1 < K1; k1++) {
+              int line = (Axis1::FIRST + w1) * S1 - P1 + k1;
+              if (line < 0 || line >= LINES) continue;
+#pragma unroll
+              for (int k2 = 0; k2 < K2; k2++) {
+                COMPUTE* into[S::SIZE];
+#pragma unroll
+                for (int n = 0; n < S::SIZE; n++) {
+                  int item = g * S::SIZE + n, column = S::column(strip_distance, item, k2);
+                  into[n] = S::inside(strip_distance, item, k2) ? &sums[k0][line][column][item % LANES] : nullptr;
+                }
+                if (S::inside(strip_distance, g * S::SIZE, k2) || S::inside(strip_distance, g * S::SIZE + S::SIZE - 1, k2))
+                  Group::give(cell.where, place_of(k0, k1, k2), gifts, into);
+              }
+            }
+        }
+
+    // What no later window reaches is written, the rest moves on.
+    if (step >= own) {
+#pragma unroll
+      for (int k = 0; k < S0; k++)
+#pragma unroll
+        for (int line = 0; line < LINES; line++) {
+          bool written = writes && plane_exists(i0 + k) && unsigned(i1 + line) < unsigned(march.input[1]);
+          ELEMENT* dx = a.dx + (x_offset + (i0 + k) * march.x_stride[0] + line * march.x_stride[1]);
+          int left = written ? march.input[2] - i2 : 0;
+          if constexpr (Access::ROWS)
+            write_line<Access::X_PACK>(dx, 1, left * LANES, reinterpret_cast<COMPUTE(&)[COLUMNS * LANES][1]>(sums[k][line]), a.alpha, a.beta);
+          else
+            write_line<1>(dx, march.x_stride[2], left, sums[k][line], a.alpha, a.beta);
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < K0; k++)
+#pragma unroll
+      for (int line = 0; line < LINES; line++)
+#pragma unroll
+        for (int c = 0; c < COLUMNS; c++)
+#pragma unroll
+          for (int i = 0; i < LANES; i++) sums[k][line][c][i] = k + S0 < K0 ? sums[k + S0 < K0 ? k + S0 : k][line][c][i] : COMPUTE(0);
+    if (AHEAD)
+#pragma unroll
+      for (int k = 0; k < S0; k++) lines[k] = next[k];
+    told = told == first_told ? first_told + count : first_told;
   }
 }
 
-template <class Access, int ROWS = 1> __device__ __forceinline__ void march(const MaximumArguments& a) {
-  Tile tile(a.box, Access::LANES);
-  if (!tile.exists) return;
-  a.propagate ? march<Access, NumbersAndNan, ROWS>(a, tile) : march<Access, Numbers, ROWS>(a, tile);
+template <class Access> __device__ __forceinline__ void march_on(const MaximumArguments& a) {
+  a.propagate ? march_on<Access, true>(a) : march_on<Access, false>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_wide(const MaximumArguments a) {
   wait_for_earlier_kernels();
-  march<Wide, (PAIRS ? Wide::Axis1::WINDOWS : 1)>(a);
+  march_on<Wide>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_narrow(const MaximumArguments a) {
   wait_for_earlier_kernels();
-  march<Narrow>(a);
+  march_on<Narrow>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_loose(const MaximumArguments a) {
   wait_for_earlier_kernels();
-  march<Loose>(a);
+  march_on<Loose>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_channels(const MaximumArguments a) {
   wait_for_earlier_kernels();
-  march<Channels>(a);
+  march_on<Channels>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_scattered(const MaximumArguments a) {
   wait_for_earlier_kernels();
-  march<Scattered>(a);
+  march_on<Scattered>(a);
 }
