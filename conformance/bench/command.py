@@ -119,7 +119,9 @@ def summary(results: list[dict[str, Any]]) -> str:
         lines.append(f"{reached} of {len(large)} large packed rows reach 85 % of the copy bandwidth")
     small = [r["ours_us"] for r in results if r["bytes"] < SMALL_BYTES and not r["flops"] and r["ours_us"]]
     if small:
-        lines.append(f"{len(small)} small rows: {statistics.median(small):.2f} us in the median, {min(small):.2f} the least")
+        lines.append(
+            f"{len(small)} small rows: {statistics.median(small):.2f} us in the median, {min(small):.2f} the least"
+        )
     families = dict.fromkeys(r["family"] for r in results if r["flops"])
     lines += [f"{name}: {against_vendor([r for r in results if r['family'] == name])}" for name in families]
     if ranked := [r for r in results if r["family"] == "convolution" and r.get("v7_ratio")]:

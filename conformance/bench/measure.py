@@ -37,7 +37,7 @@ FINALISTS = 2  # of those, timed as everything else
 LAUNCHES = Path(__file__).with_name("launches.cu")
 SHORT_LAUNCHES = 200  # of a graph
 SMALL_BYTES = 8 * 64 * 14 * 14 * 4  # of the small shape in float
-PACK_BYTES, COPY_THREADS = 16, 128  # of a thread, of a block of the small copy
+PACK_BYTES, COPY_THREADS = 16, 256  # of a thread, of a block of the small copy
 SCRATCH_BYTES = 1 << 20  # at least: a library is never handed NULL for a workspace
 
 Work = Callable[[], Any]
