@@ -26,7 +26,7 @@ LOG_BLOCK, LOG_WARP = 8, 5  # threads of a block of elements, of a warp
 TILE_BYTES = 8192  # about the most that goes through shared memory: what a block's threads have on their way at once
 NARROW = (16, 8)  # of its shorter side: the most of which there are enough blocks
 SIDES = (*range(20, 64), *range(64, 257, 32))  # at most, of other tiles: shorter ones would not move in whole sectors
-MOST_JOINED, RUN_BYTES = 128, 16384  # elements of rows that make up a run of memory, and about the most of a run
+LEAST_JOINED, MOST_JOINED, RUN = 33, 128, 4096  # elements of rows that make up a run of memory, of the run
 WORD_BYTES = 4  # of a bank of shared memory
 BLOCK_COST = 512  # of starting a block, in elements
 
@@ -114,9 +114,10 @@ def turned(
             joined = along.source == across.extent, across.destination == along.extent
             sides = _sides(extents, outer, joined, source_bytes, multiprocessors)
             # Rows that follow each other in shared memory as they do in the source would fall into a few of its banks.
-            odd = sides[0] * source_bytes % 8 != 0
-            argument.joined_in = joined[0] and sides[0] == across.extent and odd
-            argument.joined_out = joined[1] and sides[1] == along.extent
+            odd = sides[0] * source_bytes % (2 * WORD_BYTES) != 0
+            short = LEAST_JOINED <= min(extents) <= MOST_JOINED
+            argument.joined_in = short and joined[0] and sides[0] == across.extent and odd
+            argument.joined_out = short and joined[1] and sides[1] == along.extent
         tiles = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
         argument.in_across, argument.in_along = map(Divisor.of, sides)
         lanes = _lanes(*sides)[0], _lanes(*sides[::-1])[0]
@@ -125,7 +126,10 @@ def turned(
     argument.tile_across, argument.tile_along = sides
     argument.log_across, argument.log_along = lanes
     argument.tiles_across, argument.tiles_along = map(Divisor.of, tiles)
-    kernel = "packs" if squares and moves else "packs_blend" if squares else "runs" if runs else "elements"
+    if squares:
+        kernel = "packs" if moves else "packs_blend"
+    else:
+        kernel = "runs" if runs else "joined" if argument.joined_in or argument.joined_out else "elements"
     return Turned(f"transform_turn_{kernel}", argument, prod(tiles) * outer, threads, shared_bytes)
 
 
@@ -188,8 +192,8 @@ def _sides(
         return -(-blocks // multiprocessors) * (_lanes(*tile)[1] + _lanes(*tile[::-1])[1] + BLOCK_COST)
 
     narrow = min(range(2), key=lambda side: extents[side])
-    if joined[narrow] and extents[narrow] <= MOST_JOINED:
-        wide, most = extents[1 - narrow], max(1, RUN_BYTES // element_bytes // extents[narrow])
+    if joined[narrow] and LEAST_JOINED <= extents[narrow] <= MOST_JOINED:
+        wide, most = extents[1 - narrow], max(1, RUN // extents[narrow])
         least = -(-wide // most)
         lengths = sorted({-(-wide // count) for count in range(least, 2 * least + 1)})
         tiles = [(extents[0], length) if narrow == 0 else (length, extents[1]) for length in lengths]

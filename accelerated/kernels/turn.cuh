@@ -161,6 +161,11 @@ template <class S, class D> __device__ __forceinline__ unsigned copy_run(const T
   constexpr unsigned IN = 16 / sizeof(S), BATCH = 4;
   const unsigned shift = reinterpret_cast<uintptr_t>(at.source) / sizeof(S) % IN, end = shift + at.across * at.along, whole = end / IN;
   const S* start = at.source - shift;
+  const unsigned head = threadIdx.x, tail = whole * IN + threadIdx.x;
+  const bool in_head = shift <= head && head < min(IN, end), in_tail = shift <= tail && tail < end;
+  S at_head, at_tail;
+  if (in_head) at_head = start[head];
+  if (in_tail) at_tail = start[tail];
   for (unsigned first = threadIdx.x + (shift != 0); first < whole; first += BATCH * TURN_THREADS) {
     Pack<S, IN> loaded[BATCH];
 #pragma unroll
@@ -170,9 +175,8 @@ template <class S, class D> __device__ __forceinline__ unsigned copy_run(const T
     for (unsigned k = 0; k < BATCH; k++)
       if (first + k * TURN_THREADS < whole) reinterpret_cast<Pack<S, IN>*>(tile)[first + k * TURN_THREADS] = loaded[k];
   }
-  const unsigned head = threadIdx.x, tail = whole * IN + threadIdx.x;
-  if (shift <= head && head < min(IN, end)) tile[head] = start[head];
-  if (shift <= tail && tail < end) tile[tail] = start[tail];
+  if (in_head) tile[head] = at_head;
+  if (in_tail) tile[tail] = at_tail;
   return shift;
 }
 
@@ -237,8 +241,8 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_ru
   }
 }
 
-// Any tiles: element by element, but for what is copied as it lies.
-template <class S, class D, class Write> __device__ __forceinline__ void turn_elements(const Turn& turn, const S* source, D* destination, Write write) {
+// Tiles of which a side or both are one run of memory: what is copied as it lies moves in packs.
+template <class S, class D, class Write> __device__ __forceinline__ void turn_joined(const Turn& turn, const S* source, D* destination, Write write) {
   const Tile<S, D> at(turn, source, destination);
   S* tile = reinterpret_cast<S*>(shared_memory);
   wait_to_touch(at.source, at.destination);
@@ -248,4 +252,15 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_el
   __syncthreads();
   if (turn.joined_out) write_run(turn, at, tile, write);
   else write_rows(turn, at, tile, write);
+}
+
+// Any tiles: element by element.
+template <class S, class D, class Write> __device__ __forceinline__ void turn_elements(const Turn& turn, const S* source, D* destination, Write write) {
+  const Tile<S, D> at(turn, source, destination);
+  S* tile = reinterpret_cast<S*>(shared_memory);
+  wait_to_touch(at.source, at.destination);
+  copy_rows(turn, at, tile);
+  let_next_kernel_begin();
+  __syncthreads();
+  write_rows(turn, at, tile, write);
 }

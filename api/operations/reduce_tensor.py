@@ -105,7 +105,7 @@ def divided(A: TensorSpec, C: TensorSpec) -> Division:
     if innermost in reduced:
         return _rows(length, C.count, pack_width(A), resident)
     packed = A.count == 1 + sum((extent - 1) * stride for extent, stride in zip(A.dims, A.strides, strict=True))
-    in_line = packed and C.strides[innermost : innermost + 1] == (1,)
+    in_line = packed and C.count % pack_width(A) == 0 and C.strides[innermost : innermost + 1] == (1,)
     return _columns(length, -(-C.count // pack_width(A)), resident, in_line)
 
 
@@ -125,7 +125,8 @@ def _rows(length: int, count: int, width: int, resident: int) -> Division:
 
 
 def _columns(length: int, packs: int, resident: int, in_line: bool) -> Division:
-    """Threads walk across packs of C. in_line: packs of A are packs of C, so that a thread can write a whole one."""
+    """Threads walk across packs of C. in_line: packs of A are whole packs of C, so that a thread reads and
+    can write them at once; others take longer, and their partial results are worth their way sooner."""
     each = _READS if in_line else _READS // 2
     most = min(BLOCK // min(_LEAST_BLOCK_ROW, _power_of_two(packs)), _power_of_two(-(-length // each)))
     # No more lanes than give some rounds of blocks: a pack of C costs each of its lanes a merge.
@@ -134,7 +135,7 @@ def _columns(length: int, packs: int, resident: int, in_line: bool) -> Division:
         wide = max(lanes, min(BLOCK, _power_of_two(length), _enough_lanes(packs)))
         if wide > lanes and length <= 2 * _READS * wide:
             return Division(False, wide, 1)
-    longest = -(-length // (lanes * _LEAST_SEGMENT))
+    longest = -(-length // (lanes * (_LEAST_SEGMENT if in_line else _LEAST_SEGMENT // 3)))
     return Division(False, lanes, _segments(-(-packs * lanes // BLOCK), longest, resident))
 
 
