@@ -200,7 +200,7 @@ struct Add {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(256) add_tensor(const AddArguments x) {
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) add_tensor(const AddArguments x) {
   find_place_before_waiting();
   Elementwise<ELEMENT, 1, ELEMENT, Add>{{x.a}, x.c, x.beta != COMPUTE(0), {x.alpha, x.beta}}.run<WIDTH>(x.geometry);
 }
