@@ -18,9 +18,12 @@ BATCH = 2
 LONG_BATCH = 4  # of functions of many instructions: a block lives longer than it takes to start one
 BUSY_BLOCKS = 4
 
-# Single elements of a thread, and about what finding the first costs, as many times as each
-MOST_ITEMS = 8
+# Single elements of a thread and their bytes, at most; about what finding the first costs, as many times as each
+MOST_ITEMS, ITEM_BYTES = 8, 16
 PLACE_COST = 5
+
+PACK_BYTES = 16
+CACHED_BYTES = 32 << 20  # read and written, that stay in the cache
 
 
 class Divisor(ctypes.Structure):
@@ -55,6 +58,7 @@ def _geometry_type(operands: int) -> type[ctypes.Structure]:
             ("split", ctypes.c_int),
             ("apart", ctypes.c_uint),
             ("limit", ctypes.c_uint),
+            ("holes", ctypes.c_uint),
             ("item_stride", ctypes.c_int * operands),
             ("row_stride", ctypes.c_int * operands),
             ("packs_per_row", Divisor),
@@ -130,19 +134,19 @@ def elementwise(
     flat = value.outer_rank == 0 and value.vectorised == (1 << len(strides)) - 1
     packed = all(value.vectorised >> i & 1 or value.row_stride[i] == 0 for i in range(len(strides)))
     if value.row < width or not (flat or (packed and value.row % width == 0)):
-        value = _single(extents, steps, device)
+        value = _single(extents, steps, device, PACK_BYTES // width)
         return value, blocks(value.packs)
     value.batch = batch(value.packs, device, most)
     value.flat = value.batch if flat else 0
     return value, blocks(value.packs, THREADS * value.batch)
 
 
-def _single(extents: list[int], steps: list[list[int]], device: Any) -> Any:
+def _single(extents: list[int], steps: list[list[int]], device: Any, element_bytes: int) -> Any:
     """Single elements: a thread's lie along one dimension, not the row if there are others, so that a warp's accesses are
     contiguous. The dimension and the number are those that waste least.
     """
     # A multiprocessor has enough with one block: to start a second takes as long as another element.
-    most = batch(prod(extents) * BUSY_BLOCKS, device, MOST_ITEMS)
+    most = batch(prod(extents) * BUSY_BLOCKS, device, min(MOST_ITEMS, ITEM_BYTES // element_bytes))
 
     def cost(choice: tuple[int, int]) -> tuple[float, int]:
         d, apart = choice
@@ -155,6 +159,8 @@ def _single(extents: list[int], steps: list[list[int]], device: Any) -> Any:
     value = _described([*extents[:d], apart, *extents[d + 1 :]], steps, 1)
     value.items, value.apart, value.limit = -(-extents[d] // apart), apart, extents[d]
     value.split = len(extents) - 2 - d
+    dense = prod(extents) == 1 + sum((e - 1) * s for e, s in zip(extents, steps[-1], strict=True))
+    value.holes = not dense and prod(extents) * len(steps) * element_bytes > CACHED_BYTES
     for operand, step in enumerate(steps):
         value.item_stride[operand] = apart * step[d]
     return value

@@ -14,19 +14,31 @@ from dualdnn.api.operations.reduce_tensor import BLOCK, INDEX_BYTES, WORKSPACE_A
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from .geometry import Divisor, geometry
-from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
+from .plans import AlignedPlan, Launch, Plan, factors, implements, pointers, structure, type_definitions
 
 OPERANDS = ("A", "C", "indices", "workspace")
-WARPS = BLOCK // 32
+WARP = 32
+WARPS = BLOCK // WARP
+READS = 8  # of a thread that are on their way together
 pack_addresses = Struct(f"{len(OPERANDS) + 1}Q").pack_into
 COUNTS = 512  # that the kernels have room for
 NOT_COUNTED = 2**32 - 1
 MOST_PARTIALS = 32 * BLOCK  # that one block merges before another launch would have
+PACK_BYTES = 16  # that A starts at a multiple of where rows are short
 ACROSS = 8  # packs of a row of A that a block reads side by side, where C runs across its rows
 
 
 @implements(ReduceTensor)
 def reduce_tensor(operation: ReduceTensor, device: Any) -> Plan:
+    """One launch of rows that are short; else any."""
+    reduced, kept, windows = _Walk(operation).rows(pack_width(operation.A))
+    if not _short(operation, reduced, kept, windows):
+        return _any(operation, device)
+    launch = _short_rows(operation, reduced, kept, device)
+    return AlignedPlan(operation, [launch], {"A": PACK_BYTES}, lambda: _any(operation, device))
+
+
+def _any(operation: ReduceTensor, device: Any) -> Plan:
     """One launch. Where reductions are split into segments, the last blocks to arrive merge the partial results, or,
     if these are many, the blocks of a second launch.
     """
@@ -64,6 +76,29 @@ def reduce_tensor(operation: ReduceTensor, device: Any) -> Plan:
     if division.segments * items > MOST_PARTIALS:
         return Plan(operation, [reduce, merge])
     return _SegmentedPlan(operation, reduce, merge, device.__dict__.setdefault("reduction_counts", _Counts()))
+
+
+def _short(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool) -> bool:
+    """Whether elements of C reduce rows of few packs that follow each other in memory."""
+    rows = operation.division.rows and operation.division.lanes < WARP and _even(operation, reduced, kept, windows)
+    return rows and kept.outer_rank == 0 and bool(kept.row_stride[2] == reduced.row)
+
+
+def _short_rows(operation: ReduceTensor, reduced: Any, kept: Any, device: Any) -> Launch:
+    """Blocks of as many rows as their threads read at once."""
+    lanes = 1 << (-(-reduced.packs // READS) - 1).bit_length()
+    suffix = "_indexed" if operation.wants_indices else ""
+    state_bytes = SCALAR_BYTES[operation.compute_type] * (2 if operation.wants_indices else 1)
+    rows = BLOCK // lanes
+    types = type_definitions(operation.A.scalar_type, operation)
+    return Launch(
+        device.function("reduce_tensor.cu", f"reduce_tensor_short_rows{suffix}", types),
+        _arguments(operation, reduced, kept, windows=False, lanes=lanes),
+        OPERANDS,
+        (-(-operation.C.count // rows), 1, 1),
+        (BLOCK, 1, 1),
+        state_bytes * rows * reduced.packs,
+    )
 
 
 class _Tiles(NamedTuple):

@@ -42,8 +42,8 @@ def module(source_name: str | Path, definitions: Definitions = ()) -> Module:
 
 
 class Kernel(NamedTuple):
-    """``launch_bounds``: the arguments of __launch_bounds__, empty without it; ``waits``: whether it begins with
-    wait_for_earlier_kernels() (kernels/launch.cuh), so that it may be launched before those have finished."""
+    """``launch_bounds``: the arguments of __launch_bounds__, empty without it; ``waits``: whether its first statement
+    says that it waits for earlier kernels (kernels/launch.cuh), so that it may be launched before those have finished."""
 
     name: str
     launch_bounds: str
@@ -53,7 +53,7 @@ class Kernel(NamedTuple):
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<[^>]+>).*$', re.MULTILINE)
 LAUNCH_BOUNDS = r"(?:__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)\s*)?"
 KERNEL = re.compile(
-    rf'extern\s+"C"\s+__global__\s+{LAUNCH_BOUNDS}void\s+{LAUNCH_BOUNDS}(\w+)\s*\([^)]*\)\s*(?:\{{\s*(wait_for_earlier_kernels\(\);))?'
+    rf'extern\s+"C"\s+__global__\s+{LAUNCH_BOUNDS}void\s+{LAUNCH_BOUNDS}(\w+)\s*\([^)]*\)\s*(?:\{{\s*((?:wait_for_earlier_kernels|find_place_before_waiting)\(\);))?'
 )
 
 

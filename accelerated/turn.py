@@ -26,6 +26,8 @@ LOG_BLOCK, LOG_WARP = 8, 5  # threads of a block of elements, of a warp
 TILE_BYTES = 8192  # about the most that goes through shared memory: what a block's threads have on their way at once
 NARROW = (16, 8)  # of its shorter side: the most of which there are enough blocks
 SIDES = (*range(20, 64), *range(64, 257, 32))  # at most, of other tiles: shorter ones would not move in whole sectors
+LEAST_JOINED, MOST_JOINED, RUN = 33, 128, 4096  # elements of rows that make up a run of memory, of the run
+WORD_BYTES = 4  # of a bank of shared memory
 BLOCK_COST = 512  # of starting a block, in elements
 
 
@@ -47,9 +49,11 @@ class TurnArgument(ctypes.Structure):
         ("tile_along", c_uint),
         ("log_across", c_uint),
         ("log_along", c_uint),
-        ("packs", c_int),
         ("in_across", Divisor),
         ("in_along", Divisor),
+        ("joined_in", c_int),
+        ("joined_out", c_int),
+        ("pitch", c_uint),
         ("rank", c_int),
         ("dimension", _Dimension * DIMENSIONS),
     ]
@@ -103,19 +107,29 @@ def turned(
             sides = _narrow_sides(*extents, narrow, TILE_BYTES // source_bytes, widths)
             if prod(-(-extent // side) for extent, side in zip(extents, sides, strict=True)) * outer >= multiprocessors:
                 break
-        argument.packs = _packs(walk, "source", across, along, sides, widths[0]) and _packs(
+        runs = _packs(walk, "source", across, along, sides, widths[0]) and _packs(
             walk, "destination", along, across, sides[::-1], widths[1]
         )
-        if not argument.packs:
-            sides = _sides(*extents, outer, TILE_BYTES // source_bytes, multiprocessors)
+        if not runs:
+            joined = along.source == across.extent, across.destination == along.extent
+            sides = _sides(extents, outer, joined, source_bytes, multiprocessors)
+            # Rows that follow each other in shared memory as they do in the source would fall into a few of its banks.
+            odd = sides[0] * source_bytes % (2 * WORD_BYTES) != 0
+            short = LEAST_JOINED <= min(extents) <= MOST_JOINED
+            argument.joined_in = short and joined[0] and sides[0] == across.extent and odd
+            argument.joined_out = short and joined[1] and sides[1] == along.extent
         tiles = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
         argument.in_across, argument.in_along = map(Divisor.of, sides)
         lanes = _lanes(*sides)[0], _lanes(*sides[::-1])[0]
-        threads, shared_bytes = 1 << LOG_BLOCK, (sides[0] | 1) * sides[1] * source_bytes
+        argument.pitch = sides[0] if argument.joined_in else sides[0] | 1 if runs else _pitch(sides[0], source_bytes)
+        threads, shared_bytes = 1 << LOG_BLOCK, argument.pitch * sides[1] * source_bytes + 2 * PACK_BYTES
     argument.tile_across, argument.tile_along = sides
     argument.log_across, argument.log_along = lanes
     argument.tiles_across, argument.tiles_along = map(Divisor.of, tiles)
-    kernel = "packs" if squares and moves else "packs_blend" if squares else "elements"
+    if squares:
+        kernel = "packs" if moves else "packs_blend"
+    else:
+        kernel = "runs" if runs else "joined" if argument.joined_in or argument.joined_out else "elements"
     return Turned(f"transform_turn_{kernel}", argument, prod(tiles) * outer, threads, shared_bytes)
 
 
@@ -161,17 +175,37 @@ def _part(extent: int, most: int, width: int) -> int:
     return min(extent, -(-part // width) * width)
 
 
-def _sides(across: int, along: int, outer: int, most: int, multiprocessors: int) -> tuple[int, int]:
-    """The sides of a tile of at most so many elements for which the busiest multiprocessor has least to do."""
+def _sides(
+    extents: tuple[int, int], outer: int, joined: tuple[bool, bool], element_bytes: int, multiprocessors: int
+) -> tuple[int, int]:
+    """The sides of a tile for which the busiest multiprocessor has least to do. Where short rows follow each other in
+    memory a tile is a run of them, which leaves no pieces of sectors behind.
+
+    joined: of either side, whether rows follow each other.
+    """
 
     def parts(extent: int) -> list[int]:
         return sorted({-(-extent // -(-extent // side)) for side in SIDES})
 
     def cost(tile: tuple[int, int]) -> int:
-        blocks = -(-across // tile[0]) * -(-along // tile[1]) * outer
+        blocks = -(-extents[0] // tile[0]) * -(-extents[1] // tile[1]) * outer
         return -(-blocks // multiprocessors) * (_lanes(*tile)[1] + _lanes(*tile[::-1])[1] + BLOCK_COST)
 
-    return min((tile for tile in product(parts(across), parts(along)) if prod(tile) <= most), key=cost)
+    narrow = min(range(2), key=lambda side: extents[side])
+    if joined[narrow] and LEAST_JOINED <= extents[narrow] <= MOST_JOINED:
+        wide, most = extents[1 - narrow], max(1, RUN // extents[narrow])
+        least = -(-wide // most)
+        lengths = sorted({-(-wide // count) for count in range(least, 2 * least + 1)})
+        tiles = [(extents[0], length) if narrow == 0 else (length, extents[1]) for length in lengths]
+        return min(tiles, key=cost)
+    most = TILE_BYTES // element_bytes
+    return min((tile for tile in product(parts(extents[0]), parts(extents[1])) if prod(tile) <= most), key=cost)
+
+
+def _pitch(elements: int, element_bytes: int) -> int:
+    """Of rows in shared memory: an odd number of words, so that a column lies in all banks."""
+    words = -(-elements * element_bytes // WORD_BYTES) | 1
+    return words * WORD_BYTES // element_bytes if element_bytes <= WORD_BYTES else elements | 1
 
 
 def _lanes(run: int, rows: int) -> tuple[int, int]:

@@ -45,6 +45,7 @@ def test_a_few_rows(tmp_path):
     shown = bench("-k", "8x64x14x14 half NHWC", "--limit", "2", "--out", str(tmp_path))
     written = json.loads((tmp_path / "benchmarks.json").read_text())
     assert len(written["rows"]) == 2 and written["copy_GBps"] > 0
+    assert written["small_copy_us"] > 0 and "copy of 0.4 MB" in shown and "2 small rows" in shown
     assert all(row["name"] in shown and row["ours_us"] > 0 and row["vendor_us"] is None for row in written["rows"])
 
 

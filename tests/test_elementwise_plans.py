@@ -84,6 +84,15 @@ def test_gaps_of_other_types_and_blended(backend):
         check(backend, rows.ActivationForward(rows.ActivationSpec(1, rows.NAN, 1.0), 1.0, 0.5, y, y), shift)
 
 
+def test_holes_of_tensors_that_the_cache_does_not_keep(backend, monkeypatch):
+    monkeypatch.setattr(geometry, "CACHED_BYTES", 1000)
+    kept, left = (laid_out(HALF, (1, channels, 3, 11), "gaps") for channels in (2, 40))
+    packed = TensorSpec.packed(HALF, left.dims)
+    for x, y, holes in ((kept, kept, 0), (left, left, 1), (packed, left, 1), (left, packed, 0)):
+        assert geometry.elementwise(y.dims, [x.strides, y.strides], 8, backend.device)[0].holes == holes
+    check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.0, 0.0, left, left))
+
+
 @pytest.mark.parametrize("batch", [1, 3, 8])
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_thread_takes_several_elements(backend, monkeypatch, name, batch):

@@ -237,12 +237,13 @@ def test_which_kernels_wait_for_earlier_ones() -> None:
         "begins": "{0} begins{1}\n  {2}\n  work(a); }}",
         "late": "{0} late{1} work(a); {2} }}",
         "never": "{0} __launch_bounds__(f(2)) never{1} }}",
+        "place": "{0} place{1} find_place_before_waiting(); work(a); }}",
         "line": "{0} __launch_bounds__(128, 2) line{1} {2} work(a); }}",
     }
     source = "\n".join(text.format(*parts) for text in names.values())
     found = sources.find_kernels(sources.Module(Path("x.cu")), source, [])
     assert {kernel.name: kernel.waits for kernel in found} == {
-        "begins": True, "late": False, "never": False, "line": True,
+        "begins": True, "late": False, "never": False, "place": True, "line": True,
     }  # fmt: skip
     written = nvcc.Nvcc("sm_90").wrap(sources.Module(Path("x.cu")), found)
     assert "about_begins[2] = {ArgumentBytes<decltype(begins)>::value, 1};" in written

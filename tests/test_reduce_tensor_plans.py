@@ -169,5 +169,28 @@ def test_a_thread_has_a_pack_of_c_to_itself(backend, dims, alone, data_type, bet
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, data_type, dims, (1, *dims[1:]))
     operation = dataclasses.replace(operation, beta=beta)
     kept = plans._Walk(operation).columns(pack_width(operation.A))[1]
-    assert operation.division.lanes == 1 and plans._alone(operation, kept) == alone
+    assert plans._alone(operation, kept) == alone and (operation.division.lanes == 1 or not alone)
     run(backend, operation, prepare(operation, "ties", 0))
+
+
+@pytest.mark.parametrize("shift", [0, 8], ids=["aligned", "misaligned"])
+@pytest.mark.parametrize("indices", [False, True], ids=["plain", "indices"])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims", [(3, 7, 19, 56), (1, 5, 60, 8), (2, 30, 20, 104)], ids=str)
+def test_short_rows(backend, monkeypatch, dims, data_type, indices, shift):
+    """Threads read whichever packs come next, in blocks of which the last is not full; other plans serve other addresses."""
+    monkeypatch.setattr(backend, "plans", {})
+    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, data_type, dims, (*dims[:3], 1), indices=indices)
+    memory = prepare(operation, "normal", 3)
+    buffers = {name: backend.to_device(content) for name, content in memory.items()}
+    whole = backend.to_device(np.concatenate([np.zeros(shift, np.uint8), memory["A"]]))
+    buffers["A"] = whole.slice(shift, memory["A"].size)
+    backend.prepare(operation)([buffers.get(name) for name in operation.operands], None)
+    backend.synchronize(None)
+    plan = backend.plans[operation]
+    assert [step.function.name.startswith("reduce_tensor_short_rows") for step, _ in plan.steps] == [True]
+    assert (plan.other is not None) == bool(shift)
+    after = {
+        name: buffers[name].to_host(np.uint8, operation.nbytes(name)) for name in ("C", "indices") if name in memory
+    }
+    assert judge(operation, memory, after).agrees

@@ -97,7 +97,7 @@ struct Forward {
 };
 
 extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_forward(const ForwardArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   Forward function{a.alpha, a.beta, a.coefficient, a.mode, static_cast<bool>(a.propagate)};
   Elementwise<ELEMENT, 1, ELEMENT, Forward>{{a.x}, a.y, a.beta != COMPUTE(0), function}.run<WIDTH>(a.geometry);
 }
@@ -142,7 +142,7 @@ struct Backward {
 };
 
 extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_backward(const BackwardArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   Backward function{a.alpha, a.beta, a.coefficient, a.mode};
   Elementwise<ELEMENT, 2, ELEMENT, Backward>{{a.operand, a.dy}, a.dx, a.beta != COMPUTE(0), function}.run<WIDTH>(a.geometry);
 }

@@ -36,6 +36,7 @@ template <int N> struct Geometry {
   int split;            // the outer dimension along which they lie, or -1: along the row
   unsigned apart;       // positions from one to the next; that many the dimension is given here
   unsigned limit;       // positions it has
+  unsigned holes;       // whether the output's rows leave holes in the pieces that the cache keeps, and it is not kept there anyway
   int item_stride[N];   // elements from one to the next
   int row_stride[N];
   Divisor packs_per_row;

@@ -30,16 +30,30 @@ enum Walk {
 };
 constexpr int PIECE = 4;
 
-// Reads what the operand has for `count` neighbours of the output from `first` on. `spread` (of width 1) holds its rows.
-template <int N, class T>
-__device__ __forceinline__ void read_spread(int walk, const Geometry<2>& spread, const T* operand, unsigned first, unsigned count, Pack<T, N>& values) {
-  const int step = spread.row_stride[0];
+// Where the operand has what belongs to one position of the output. `spread` (of width 1) holds its rows.
+template <class T> struct Spot {
+  const T* pointer;
   unsigned position;  // in the row
-  auto at = [&](unsigned index) {
+
+  __device__ __forceinline__ Spot() {}
+  __device__ __forceinline__ Spot(const Geometry<2>& spread, const T* operand, unsigned index) {
     const unsigned row = spread.packs_per_row.divide(index, position);
-    return operand + (spread.row_offset(row, 0) + position * step);
+    pointer = operand + (spread.row_offset(row, 0) + position * spread.row_stride[0]);
+  }
+};
+
+// Reads what the operand has for `count` neighbours of the output from `first` on, whose place is `spot`.
+template <int N, class T>
+__device__ __forceinline__ void read_spread(int walk, const Geometry<2>& spread, const T* operand, const Spot<T>& spot, unsigned first, unsigned count,
+                                            Pack<T, N>& values) {
+  const int step = spread.row_stride[0];
+  const T* pointer = spot.pointer;
+  unsigned position = spot.position;
+  auto at = [&](unsigned index) {
+    const Spot<T> there(spread, operand, index);
+    position = there.position;
+    return there.pointer;
   };
-  const T* pointer = at(first);
   if (walk == UNIFORM) {
     const unsigned left = spread.row - position;
     const T near = *pointer, far = left < count ? *at(first + left) : near;
@@ -93,18 +107,25 @@ struct AddDenseArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense(const AddDenseArguments x) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   unsigned index = blockIdx.x * (blockDim.x * x.batch) + threadIdx.x;
   for (unsigned done = 0; done < x.batch; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
     Pack<ELEMENT, WIDTH> a[DENSE_BATCH] = {}, prior[DENSE_BATCH] = {};
+    Spot<ELEMENT> spot[DENSE_BATCH];
     auto first = [&](int u) { return (index + u * blockDim.x) * WIDTH; };
     auto count = [&](int u) { return x.count - first(u) < WIDTH ? x.count - first(u) : WIDTH; };
+    if (first(0) >= x.count) return;
+#pragma unroll
+    for (int u = 0; u < DENSE_BATCH; u++)
+      if (done + u < x.batch && first(u) < x.count) spot[u] = Spot<ELEMENT>(x.spread, x.a, first(u));
+    if (done == 0) wait_to_touch(x.c + first(0), spot[0].pointer);
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
       if (done + u < x.batch && first(u) < x.count && x.beta != COMPUTE(0)) read_elements<WIDTH, ELEMENT>(x.c + first(u), 1, true, count(u), prior[u]);
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
-      if (done + u < x.batch && first(u) < x.count) read_spread<WIDTH>(x.walk, x.spread, x.a, first(u), count(u), a[u]);
+      if (done + u < x.batch && first(u) < x.count) read_spread<WIDTH>(x.walk, x.spread, x.a, spot[u], first(u), count(u), a[u]);
+    if (done == 0) let_next_kernel_begin();
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
       if (done + u < x.batch && first(u) < x.count)
@@ -114,26 +135,42 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense
 
 // An operand that is UNIFORM: of a pack, the sums with one of its elements, or two.
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_uniform(const AddDenseArguments x) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   unsigned index = blockIdx.x * (blockDim.x * x.batch) + threadIdx.x;
   for (unsigned done = 0; done < x.batch; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
     Pack<ELEMENT, WIDTH> prior[DENSE_BATCH] = {};
+    const ELEMENT *pointer[DENSE_BATCH], *next[DENSE_BATCH];
     COMPUTE near[DENSE_BATCH], far[DENSE_BATCH];
     unsigned left[DENSE_BATCH];  // to the end of the row
     auto first = [&](int u) { return (index + u * blockDim.x) * WIDTH; };
     auto count = [&](int u) { return x.count - first(u) < WIDTH ? x.count - first(u) : WIDTH; };
     auto exists = [&](int u) { return done + u < x.batch && first(u) < x.count; };
+    if (!exists(0)) return;
+    auto find = [&] {
+#pragma unroll
+      for (int u = 0; u < DENSE_BATCH; u++)
+        if (exists(u)) {
+          unsigned position, row = x.spread.packs_per_row.divide(first(u), position);
+          left[u] = x.spread.row - position;
+          pointer[u] = next[u] = x.a + x.spread.row_offset(row, 0);
+          if (left[u] < count(u)) next[u] = x.a + x.spread.row_offset(row + 1, 0);
+        }
+    };
+    // Where all blocks run at once, they find their places while they wait; else reads should be on their way early.
+    const bool waits = gridDim.x <= MANY_BLOCKS;
+    if (waits) find();
+    if (done == 0) wait_to_touch(x.c + first(0), waits ? next[0] : x.a);
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
       if (exists(u) && x.beta != COMPUTE(0)) read_elements<WIDTH, ELEMENT>(x.c + first(u), 1, true, count(u), prior[u]);
+    if (!waits) find();
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
       if (exists(u)) {
-        unsigned position, row = x.spread.packs_per_row.divide(first(u), position);
-        left[u] = x.spread.row - position;
-        near[u] = far[u] = x.alpha * load<COMPUTE>(x.a[x.spread.row_offset(row, 0)]);
-        if (left[u] < count(u)) far[u] = x.alpha * load<COMPUTE>(x.a[x.spread.row_offset(row + 1, 0)]);
+        near[u] = far[u] = x.alpha * load<COMPUTE>(*pointer[u]);
+        if (left[u] < count(u)) far[u] = x.alpha * load<COMPUTE>(*next[u]);
       }
+    if (done == 0) let_next_kernel_begin();
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
       if (exists(u)) {
@@ -163,8 +200,8 @@ struct Add {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(256) add_tensor(const AddArguments x) {
-  wait_for_earlier_kernels();
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) add_tensor(const AddArguments x) {
+  find_place_before_waiting();
   Elementwise<ELEMENT, 1, ELEMENT, Add>{{x.a}, x.c, x.beta != COMPUTE(0), {x.alpha, x.beta}}.run<WIDTH>(x.geometry);
 }
 
@@ -232,9 +269,12 @@ template <class Out> struct Dense {
     Pack<ELEMENT, N> a = {}, b = {};
     Pack<Out, N> prior = {};
     Out* c = static_cast<Out*>(x.c) + first;
+    Spot<ELEMENT> spot(x.spread, x.b, first);
+    wait_to_touch(x.a + first, c, spot.pointer);
     read_elements<N>(x.a + first, 1, true, count, a);
     if (x.formula.beta != COMPUTE(0)) read_elements<N, Out>(c, 1, true, count, prior);
-    if (x.formula.operation < SQRT) read_spread<N>(x.walk, x.spread, x.b, first, count, b);
+    if (x.formula.operation < SQRT) read_spread<N>(x.walk, x.spread, x.b, spot, first, count, b);
+    let_next_kernel_begin();
     write_elements<N>(c, 1, true, count, combine<Out, N>(x.formula, a, b, prior));
   }
 };
@@ -271,9 +311,9 @@ template <template <class> class Run, class Arguments> __device__ __forceinline_
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256, BLOCKS) op_tensor_dense(const OpDenseArguments x) { wait_for_earlier_kernels(); run_to_output<Dense>(x); }
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) op_tensor_dense(const OpDenseArguments x) { find_place_before_waiting(); run_to_output<Dense>(x); }
 
-extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) op_tensor(const OpArguments x) { wait_for_earlier_kernels(); run_to_output<Strided>(x); }
+extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) op_tensor(const OpArguments x) { find_place_before_waiting(); run_to_output<Strided>(x); }
 
 // --- cudnnSetTensor; cudnnScaleTensor is add_tensor in place ---
 
@@ -294,7 +334,7 @@ struct Set {
 };
 
 extern "C" __global__ void __launch_bounds__(256) set_tensor(const SetArguments x) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   ELEMENT value = store<ELEMENT>(x.value);  // one rounding, from the value as it was given
   Elementwise<ELEMENT, 0, ELEMENT, Set>{{nullptr}, x.y, false, {value}}.run<WIDTH>(x.geometry);
 }

@@ -14,6 +14,7 @@ constexpr int WIDTH = 16 / (sizeof(SOURCE) > sizeof(ELEMENT) ? sizeof(SOURCE) : 
 // Blocks per multiprocessor: as many as the registers of a pack allow, for enough loads in flight.
 constexpr int ROWS_BLOCKS = sizeof(SOURCE) > 2 ? 8 : sizeof(SOURCE) == 2 ? 5 : 4;
 constexpr int TILES_BLOCKS = !same_type<SOURCE, ELEMENT> ? 3 : sizeof(SOURCE) == 4 ? 6 : sizeof(SOURCE) == 2 ? 5 : 4;
+constexpr int RUN_BLOCKS = sizeof(SOURCE) > 1 ? 8 : 4, ELEMENT_BLOCKS = 8;
 using Move = Writer<true, COMPUTE, SOURCE, ELEMENT>;
 using Blend = Writer<false, COMPUTE, SOURCE, ELEMENT>;
 
@@ -60,18 +61,32 @@ struct TurnArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(TURN_THREADS, TURN_BLOCKS) transform_turn_packs(const TurnArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   if constexpr (same_type<SOURCE, ELEMENT>) turn_packs(a.turn, a.source, a.destination, Move{});
 }
 
 // Blending needs more registers than a move.
 extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_packs_blend(const TurnArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   turn_packs(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});
 }
 
-extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_elements(const TurnArguments a) {
-  wait_for_earlier_kernels();
+extern "C" __global__ void __launch_bounds__(TURN_THREADS, RUN_BLOCKS) transform_turn_runs(const TurnArguments a) {
+  find_place_before_waiting();
+  if constexpr (same_type<SOURCE, ELEMENT>)
+    if (a.move) return turn_runs(a.turn, a.source, a.destination, Move{});
+  turn_runs(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});
+}
+
+extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_joined(const TurnArguments a) {
+  find_place_before_waiting();
+  if constexpr (same_type<SOURCE, ELEMENT>)
+    if (a.move) return turn_joined(a.turn, a.source, a.destination, Move{});
+  turn_joined(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});
+}
+
+extern "C" __global__ void __launch_bounds__(TURN_THREADS, ELEMENT_BLOCKS) transform_turn_elements(const TurnArguments a) {
+  find_place_before_waiting();
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return turn_elements(a.turn, a.source, a.destination, Move{});
   turn_elements(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});

@@ -22,8 +22,9 @@ struct Turn {
   Divisor tiles_across, tiles_along;
   unsigned tile_across, tile_along;  // packs: logarithms, in squares; else elements
   unsigned log_across, log_along;    // logarithms of threads side by side: across in a warp's squares; in both directions of a tile of elements
-  int packs;                         // of a tile of elements: whether both sides are runs of packs, aligned where the addresses are
-  Divisor in_across, in_along;       // then: by the extents of the tile
+  Divisor in_across, in_along;       // by the extents of the tile
+  int joined_in, joined_out;         // of a tile of elements: whether it is one run there, row after row
+  unsigned pitch;                    // from row to row in shared memory
   int rank;
   Dimension dimension[TURN_DIMENSIONS];
 
@@ -65,6 +66,7 @@ template <class T, class Write> __device__ __forceinline__ void turn_squares(con
   from += a + b * turn.source_along;
   to += b + a * turn.destination_across;
   Words rows[SIDE] = {}, columns[SIDE];
+  wait_to_touch(source + from, destination + to);
   if (across == SIDE && along == SIDE && reinterpret_cast<uintptr_t>(source) % 16 == 0) {
 #pragma unroll
     for (unsigned i = 0; i < SIDE; i++) rows[i] = *reinterpret_cast<const Words*>(source + from + static_cast<int>(i) * turn.source_along);
@@ -73,6 +75,7 @@ template <class T, class Write> __device__ __forceinline__ void turn_squares(con
     for (unsigned i = 0; i < SIDE; i++)
       if (i < along) rows[i] = gather_words(source + from + static_cast<int>(i) * turn.source_along, 1, (1u << across) - 1);
   }
+  let_next_kernel_begin();
   turn_square(rows, columns);
 #pragma unroll
   for (unsigned i = 0; i < SIDE; i++) {
@@ -98,17 +101,16 @@ template <class S, class D> struct Tile {
     turn.locate(tile_x, tile_y, from, to);
     const unsigned first_a = tile_x * turn.tile_across, first_b = tile_y * turn.tile_along;
     across = min(turn.tile_across, turn.across - first_a), along = min(turn.tile_along, turn.along - first_b);
-    pitch = turn.tile_across | 1;
+    pitch = turn.pitch;
     source = source_start + (from + static_cast<int>(first_a) + static_cast<int>(first_b) * turn.source_along);
     destination = destination_start + (to + static_cast<int>(first_b) + static_cast<int>(first_a) * turn.destination_across);
   }
 };
 
-// Packs on both sides. They may reach over the end of a row of the tile where the next one follows it in memory.
-template <class S, class D, class Write> __device__ __forceinline__ void turn_runs(const Turn& turn, const Tile<S, D>& at, Write write) {
-  constexpr unsigned IN = 16 / sizeof(S), OUT = 16 / sizeof(D), BATCH = 2;  // reads of a thread that are on their way together
-  S* tile = reinterpret_cast<S*>(shared_memory);
-  const unsigned ends_in = at.along * turn.tile_across, ends_out = at.across * turn.tile_along;
+// Copies a tile pack by pack. They may reach over the end of a row of the tile where the next one follows it in memory.
+template <class S, class D> __device__ __forceinline__ void copy_packs(const Turn& turn, const Tile<S, D>& at, S* tile) {
+  constexpr unsigned IN = 16 / sizeof(S), BATCH = 2;  // reads of a thread that are on their way together
+  const unsigned ends_in = at.along * turn.tile_across;
   for (unsigned first = threadIdx.x * IN; first < ends_in; first += BATCH * TURN_THREADS * IN) {
     Pack<S, IN> loaded[BATCH];
     unsigned place[BATCH], left[BATCH];  // to the end of the row
@@ -131,7 +133,12 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_ru
         }
       }
   }
-  __syncthreads();
+}
+
+// Writes a tile pack by pack.
+template <class S, class D, class Write> __device__ __forceinline__ void write_packs(const Turn& turn, const Tile<S, D>& at, const S* tile, Write write) {
+  constexpr unsigned OUT = 16 / sizeof(D);
+  const unsigned ends_out = at.across * turn.tile_along;
   for (unsigned element = threadIdx.x * OUT; element < ends_out; element += TURN_THREADS * OUT) {
     unsigned b, a = turn.in_along.divide(element, b);
     if (b >= at.along) continue;
@@ -148,28 +155,65 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_ru
   }
 }
 
-// Element by element.
-template <class S, class D, class Write> __device__ __forceinline__ void turn_rows(const Turn& turn, const Tile<S, D>& at, Write write) {
+// Copies a tile that is one run of memory: whole packs, and the elements before and behind them. Returns where it begins in shared
+// memory.
+template <class S, class D> __device__ __forceinline__ unsigned copy_run(const Tile<S, D>& at, S* tile) {
+  constexpr unsigned IN = 16 / sizeof(S), BATCH = 4;
+  const unsigned shift = reinterpret_cast<uintptr_t>(at.source) / sizeof(S) % IN, end = shift + at.across * at.along, whole = end / IN;
+  const S* start = at.source - shift;
+  const unsigned head = threadIdx.x, tail = whole * IN + threadIdx.x;
+  const bool in_head = shift <= head && head < min(IN, end), in_tail = shift <= tail && tail < end;
+  S at_head, at_tail;
+  if (in_head) at_head = start[head];
+  if (in_tail) at_tail = start[tail];
+  for (unsigned first = threadIdx.x + (shift != 0); first < whole; first += BATCH * TURN_THREADS) {
+    Pack<S, IN> loaded[BATCH];
+#pragma unroll
+    for (unsigned k = 0; k < BATCH; k++)
+      if (first + k * TURN_THREADS < whole) loaded[k] = reinterpret_cast<const Pack<S, IN>*>(start)[first + k * TURN_THREADS];
+#pragma unroll
+    for (unsigned k = 0; k < BATCH; k++)
+      if (first + k * TURN_THREADS < whole) reinterpret_cast<Pack<S, IN>*>(tile)[first + k * TURN_THREADS] = loaded[k];
+  }
+  if (in_head) tile[head] = at_head;
+  if (in_tail) tile[tail] = at_tail;
+  return shift;
+}
+
+// Copies a tile row by row.
+template <class S, class D> __device__ __forceinline__ void copy_rows(const Turn& turn, const Tile<S, D>& at, S* tile) {
   constexpr unsigned BATCH = 8;  // reads of a thread that are on their way together
-  S* tile = reinterpret_cast<S*>(shared_memory);
-  {
-    const unsigned lanes = 1u << turn.log_across, groups = TURN_THREADS >> turn.log_across, group = threadIdx.x >> turn.log_across;
-    const int step = static_cast<int>(groups) * turn.source_along;
-    for (unsigned a = threadIdx.x & (lanes - 1); a < at.across; a += lanes) {
-      const S* from = at.source + (static_cast<int>(a) + static_cast<int>(group) * turn.source_along);
-      S* place = tile + (group * at.pitch + a);
-      for (unsigned b = group; b < at.along; b += BATCH * groups, place += BATCH * groups * at.pitch) {
-        S loaded[BATCH];
+  const unsigned lanes = 1u << turn.log_across, groups = TURN_THREADS >> turn.log_across, group = threadIdx.x >> turn.log_across;
+  const int step = static_cast<int>(groups) * turn.source_along;
+  for (unsigned a = threadIdx.x & (lanes - 1); a < at.across; a += lanes) {
+    const S* from = at.source + (static_cast<int>(a) + static_cast<int>(group) * turn.source_along);
+    S* place = tile + (group * at.pitch + a);
+    for (unsigned b = group; b < at.along; b += BATCH * groups, place += BATCH * groups * at.pitch) {
+      S loaded[BATCH];
 #pragma unroll
-        for (unsigned k = 0; k < BATCH; k++, from += step)
-          if (b + k * groups < at.along) loaded[k] = *from;
+      for (unsigned k = 0; k < BATCH; k++, from += step)
+        if (b + k * groups < at.along) loaded[k] = *from;
 #pragma unroll
-        for (unsigned k = 0; k < BATCH; k++)
-          if (b + k * groups < at.along) place[k * groups * at.pitch] = loaded[k];
-      }
+      for (unsigned k = 0; k < BATCH; k++)
+        if (b + k * groups < at.along) place[k * groups * at.pitch] = loaded[k];
     }
   }
-  __syncthreads();
+}
+
+// Writes a tile that is one run of memory.
+template <class S, class D, class Write> __device__ __forceinline__ void write_run(const Turn& turn, const Tile<S, D>& at, const S* tile, Write write) {
+  const unsigned length = at.across * at.along, height = turn.tile_along;
+  unsigned b, a = turn.in_along.divide(threadIdx.x, b), step_b, step_a = turn.in_along.divide(TURN_THREADS, step_b);
+#pragma unroll 4
+  for (unsigned element = threadIdx.x; element < length; element += TURN_THREADS) {
+    write(at.destination + element, 1, 1, Pack<S, 1>{tile[b * at.pitch + a]});
+    a += step_a, b += step_b;
+    if (b >= height) b -= height, a++;
+  }
+}
+
+// Writes a tile row by row.
+template <class S, class D, class Write> __device__ __forceinline__ void write_rows(const Turn& turn, const Tile<S, D>& at, const S* tile, Write write) {
   const unsigned lanes = 1u << turn.log_along, groups = TURN_THREADS >> turn.log_along, group = threadIdx.x >> turn.log_along;
   const int step = static_cast<int>(groups) * turn.destination_across;
   for (unsigned b = threadIdx.x & (lanes - 1); b < at.along; b += lanes) {
@@ -180,8 +224,43 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_ro
   }
 }
 
+// Tiles whose sides are both runs of packs; element by element where the address is not aligned.
+template <class S, class D, class Write> __device__ __forceinline__ void turn_runs(const Turn& turn, const S* source, D* destination, Write write) {
+  const Tile<S, D> at(turn, source, destination);
+  S* tile = reinterpret_cast<S*>(shared_memory);
+  wait_to_touch(at.source, at.destination);
+  if (reinterpret_cast<uintptr_t>(source) % 16 == 0) {
+    copy_packs(turn, at, tile);
+    let_next_kernel_begin();
+    __syncthreads();
+    write_packs(turn, at, tile, write);
+  } else {
+    copy_rows(turn, at, tile);
+    __syncthreads();
+    write_rows(turn, at, tile, write);
+  }
+}
+
+// Tiles of which a side or both are one run of memory: what is copied as it lies moves in packs.
+template <class S, class D, class Write> __device__ __forceinline__ void turn_joined(const Turn& turn, const S* source, D* destination, Write write) {
+  const Tile<S, D> at(turn, source, destination);
+  S* tile = reinterpret_cast<S*>(shared_memory);
+  wait_to_touch(at.source, at.destination);
+  if (turn.joined_in) tile += copy_run(at, tile);
+  else copy_rows(turn, at, tile);
+  let_next_kernel_begin();
+  __syncthreads();
+  if (turn.joined_out) write_run(turn, at, tile, write);
+  else write_rows(turn, at, tile, write);
+}
+
+// Any tiles: element by element.
 template <class S, class D, class Write> __device__ __forceinline__ void turn_elements(const Turn& turn, const S* source, D* destination, Write write) {
   const Tile<S, D> at(turn, source, destination);
-  if (turn.packs && reinterpret_cast<uintptr_t>(source) % 16 == 0) turn_runs(turn, at, write);
-  else turn_rows(turn, at, write);
+  S* tile = reinterpret_cast<S*>(shared_memory);
+  wait_to_touch(at.source, at.destination);
+  copy_rows(turn, at, tile);
+  let_next_kernel_begin();
+  __syncthreads();
+  write_rows(turn, at, tile, write);
 }

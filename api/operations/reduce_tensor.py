@@ -23,7 +23,9 @@ BLOCK = 256  # threads of a block
 _PROCESSORS = 132  # of the device that the division suits
 _MOST_ROUNDS = 4  # of blocks, as many at a time as the device holds
 _LEAST_BLOCK_ROW = 8  # packs side by side that a block of columns reads: 128 contiguous bytes
-_LEAST_SEGMENT = 4  # loads of a thread of columns that make its partial results worth their way through memory
+_READS = 8  # of a thread of columns that are on their way together
+# Loads of a thread that make its partial results worth their way through memory: of rows, of columns
+_LEAST_SEGMENT_PACKS, _LEAST_SEGMENT = 4, 12
 _WARP = 32
 WORKSPACE_ALIGNMENT = 8  # of the partial results; the workspace has room to start there
 
@@ -98,23 +100,48 @@ def divided(A: TensorSpec, C: TensorSpec) -> Division:
     """Enough blocks to fill a device, each with enough work to be worth it."""
     reduced = reduced_dimensions(A, C)
     length = prod(A.dims[i] for i in reduced)
-    width = pack_width(A)
     resident = _PROCESSORS * (2 if A.scalar_bytes == 1 else 4)
-    if _innermost(A) in reduced:
-        lanes = min(BLOCK, _power_of_two(-(-length // (4 * width))))
-        # The threads of a warp share without waiting for others.
-        while lanes > _WARP and C.count * lanes >= 4 * resident * BLOCK:
-            lanes //= 2
-        blocks = -(-C.count * lanes // BLOCK)
-        longest = -(-length // (BLOCK * width)) if lanes == BLOCK else 1
-    else:
-        packs = -(-C.count // width)
-        most = min(BLOCK // min(_LEAST_BLOCK_ROW, _power_of_two(packs)), _power_of_two(-(-length // 4)))
-        # No more lanes than give some rounds of blocks: a pack of C costs each of its lanes a merge.
-        lanes = min(most, _power_of_two(-(-5 * resident * BLOCK // (2 * packs))))
-        blocks = -(-packs * lanes // BLOCK)
-        longest = -(-length // (lanes * _LEAST_SEGMENT))
-    return Division(_innermost(A) in reduced, lanes, _segments(blocks, longest, resident))
+    innermost = _innermost(A)
+    if innermost in reduced:
+        return _rows(length, C.count, pack_width(A), resident)
+    packed = A.count == 1 + sum((extent - 1) * stride for extent, stride in zip(A.dims, A.strides, strict=True))
+    in_line = packed and C.count % pack_width(A) == 0 and C.strides[innermost : innermost + 1] == (1,)
+    return _columns(length, -(-C.count // pack_width(A)), resident, in_line)
+
+
+def _rows(length: int, count: int, width: int, resident: int) -> Division:
+    """Threads walk along what each of ``count`` elements of C reduces."""
+    lanes = min(BLOCK, _power_of_two(-(-length // (4 * width))))
+    # The threads of a warp share without waiting for others.
+    while lanes > _WARP and count * lanes >= 4 * resident * BLOCK:
+        lanes //= 2
+    most = min(
+        BLOCK, _power_of_two((length + 2 * width - 2) // width)
+    )  # rows that start anywhere reach into a pack more
+    lanes = max(lanes, min(most, _enough_lanes(count)))
+    packs = -(-length // (BLOCK * width))  # of a thread
+    longest = packs if lanes == BLOCK and packs > _LEAST_SEGMENT_PACKS else 1
+    return Division(True, lanes, _segments(-(-count * lanes // BLOCK), longest, resident))
+
+
+def _columns(length: int, packs: int, resident: int, in_line: bool) -> Division:
+    """Threads walk across packs of C. in_line: packs of A are whole packs of C, so that a thread reads and
+    can write them at once; others take longer, and their partial results are worth their way sooner."""
+    each = _READS if in_line else _READS // 2
+    most = min(BLOCK // min(_LEAST_BLOCK_ROW, _power_of_two(packs)), _power_of_two(-(-length // each)))
+    # No more lanes than give some rounds of blocks: a pack of C costs each of its lanes a merge.
+    lanes = min(most, _power_of_two(-(-5 * resident * BLOCK // (2 * packs))))
+    if length > _READS or not in_line:
+        wide = max(lanes, min(BLOCK, _power_of_two(length), _enough_lanes(packs)))
+        if wide > lanes and length <= 2 * _READS * wide:
+            return Division(False, wide, 1)
+    longest = -(-length // (lanes * (_LEAST_SEGMENT if in_line else _LEAST_SEGMENT // 3)))
+    return Division(False, lanes, _segments(-(-packs * lanes // BLOCK), longest, resident))
+
+
+def _enough_lanes(count: int) -> int:
+    """So many for each of a few that half of the processors have a block."""
+    return _power_of_two(-(-_PROCESSORS * BLOCK // (2 * count)))
 
 
 def _segments(blocks: int, longest: int, resident: int) -> int:

@@ -14,12 +14,14 @@ DATA_SHEETS: dict[str, Mapping[str, float]] = {"H200": HOPPER, "H100": HOPPER}
 @dataclass(frozen=True)
 class Ceilings:
     """``bandwidth``: bytes per second of a copy, reads and writes counted; ``launch``: seconds of an empty kernel;
-    ``paces``: operations per second by data type, from ``source``."""
+    ``paces``: operations per second by data type, from ``source``; ``small_copy``: seconds of the least kernel that reads and
+    writes a small tensor."""
 
     bandwidth: float
     launch: float
     paces: Mapping[str, float] = field(default_factory=dict)
     source: str | None = None
+    small_copy: float | None = None
 
     def floor(self, nbytes: int, flops: int = 0, pace: str | None = None) -> float:
         """Seconds that no implementation of the direct sum goes below."""
@@ -31,6 +33,7 @@ class Ceilings:
         return {
             "copy_GBps": self.bandwidth / 1e9,
             "launch_us": self.launch * 1e6,
+            "small_copy_us": None if self.small_copy is None else self.small_copy * 1e6,
             "ceilings_TFLOPS": {name: pace / 1e12 for name, pace in self.paces.items()},
             "ceilings_source": self.source,
         }

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import os
+import statistics
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +22,7 @@ from .measure import Bench
 from .rows import rows
 from .timed import BenchPlugin
 
+SMALL_BYTES = 2e6  # rows that move less take little more than a launch
 NEAR_BEST = 1.1  # what the heuristic may take more than the best
 
 
@@ -104,7 +106,8 @@ def ceilings_text(facts: dict[str, Any]) -> str:
     """The ceilings in a line."""
     paces = ", ".join(f"{name} {pace:.0f}" for name, pace in facts["ceilings_TFLOPS"].items())
     arithmetic = f", TFLOP/s {paces} ({facts['ceilings_source']})" if paces else ""
-    return f"copy {facts['copy_GBps']:.0f} GB/s, empty launch {facts['launch_us']:.2f} us{arithmetic}"
+    launches = f"empty launch {facts['launch_us']:.2f} us, copy of 0.4 MB {facts['small_copy_us']:.2f} us"
+    return f"copy {facts['copy_GBps']:.0f} GB/s, {launches}{arithmetic}"
 
 
 def summary(results: list[dict[str, Any]]) -> str:
@@ -114,6 +117,11 @@ def summary(results: list[dict[str, Any]]) -> str:
     if large:
         reached = sum((r["fraction"] or 0) >= 0.85 for r in large)
         lines.append(f"{reached} of {len(large)} large packed rows reach 85 % of the copy bandwidth")
+    small = [r["ours_us"] for r in results if r["bytes"] < SMALL_BYTES and not r["flops"] and r["ours_us"]]
+    if small:
+        lines.append(
+            f"{len(small)} small rows: {statistics.median(small):.2f} us in the median, {min(small):.2f} the least"
+        )
     families = dict.fromkeys(r["family"] for r in results if r["flops"])
     lines += [f"{name}: {against_vendor([r for r in results if r['family'] == name])}" for name in families]
     if ranked := [r for r in results if r["family"] == "convolution" and r.get("v7_ratio")]:

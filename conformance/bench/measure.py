@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import statistics
+import struct
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -33,7 +34,10 @@ REST_SECONDS = 0.01
 BLOCK_ELEMENTS = 1 << 18
 QUICK_RUNS = 3  # of an algorithm of the vendor's, to find the fastest ones
 FINALISTS = 2  # of those, timed as everything else
-EMPTY = Path(__file__).with_name("empty.cu")
+LAUNCHES = Path(__file__).with_name("launches.cu")
+SHORT_LAUNCHES = 200  # of a graph
+SMALL_BYTES = 8 * 64 * 14 * 14 * 4  # of the small shape in float
+PACK_BYTES, COPY_THREADS = 16, 256  # of a thread, of a block of the small copy
 SCRATCH_BYTES = 1 << 20  # at least: a library is never handed NULL for a workspace
 
 Work = Callable[[], Any]
@@ -97,7 +101,7 @@ class Bench:
             with contextlib.suppress(Exception):
                 paces, source = self.graph_path.paces(self.clock), "torch.matmul in this run"
                 self.graph_path.release()
-        return Ceilings(self.copy_bandwidth(), self.launch_seconds(), paces, source)
+        return Ceilings(self.copy_bandwidth(), self.launch_seconds(), paces, source, self.small_copy_seconds())
 
     def copy_bandwidth(self, nbytes: int = 1 << 30) -> float:
         """Bytes per second of a device-to-device copy, reads and writes counted."""
@@ -113,9 +117,21 @@ class Bench:
 
     def launch_seconds(self) -> float:
         """Device time of a kernel that does nothing and overlaps with no other, in a graph of many."""
-        function = self.device.function(EMPTY, "empty")
+        function = self.device.function(LAUNCHES, "empty")
         stream = self.clock.stream
-        return self.clock.median(lambda: function.launch(bytes(8), (1,), (32,), 0, stream), 200)
+        return self.clock.median(lambda: function.launch(bytes(8), (1,), (32,), 0, stream), SHORT_LAUNCHES)
+
+    def small_copy_seconds(self) -> float:
+        """Device time of the least kernel that reads and writes a small tensor, in a graph of many, which overlap as ours do."""
+        function, stream = self.device.function(LAUNCHES, "copy"), self.clock.stream
+        source, target = self.handle.allocate(SMALL_BYTES), self.handle.allocate(SMALL_BYTES)
+        self.device.fill(source.address, SMALL_BYTES, 7)
+        packs = SMALL_BYTES // PACK_BYTES
+        arguments = struct.pack("<QQQ", source.address, target.address, packs)
+        grid = (-(-packs // COPY_THREADS), 1, 1)
+        return self.clock.median(
+            lambda: function.launch(arguments, grid, (COPY_THREADS, 1, 1), 0, stream), SHORT_LAUNCHES
+        )
 
     def measure(self, row: Row, benchmark: Any) -> dict[str, Any]:
         """Times of one row in microseconds; None, and a message, where something could not be timed.

@@ -1,0 +1,32 @@
+// What every launch takes, and every launch that reads and writes.
+#include "../../accelerated/kernels/launch.cuh"
+
+struct Nothing {
+  long long unused;
+};
+
+// It does not let the next one begin early, as the kernels of accelerated/ do.
+extern "C" __global__ void empty(const Nothing a) {}
+
+struct alignas(16) Pack {
+  unsigned word[4];
+};
+struct Copy {
+  const Pack* source;
+  Pack* destination;
+  unsigned count;
+};
+
+// The least that an operation on a small tensor does: it reads 16 bytes a thread and writes them, and follows the kernels before it as
+// ours do.
+extern "C" __global__ void copy(const Copy a) {
+  find_place_before_waiting();
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= a.count) return;
+  const Pack* from = a.source + i;
+  Pack* to = a.destination + i;
+  wait_to_touch(from, to);
+  const Pack pack = *from;
+  let_next_kernel_begin();
+  *to = pack;
+}
