@@ -119,10 +119,10 @@ struct Two {
   }
   static __device__ __forceinline__ Places known(Value value, Places where) { return where | __hneu2_mask(pair(value), pair(value)); }
   // A sum that does not exist is null, known when compiled.
-  static __device__ __forceinline__ void give(Places where, int place, const COMPUTE (&gifts)[2], COMPUTE* const (&sums)[2]) {
+  template <class C> static __device__ __forceinline__ void give(Places where, int place, const C (&gifts)[2], C* const (&sums)[2]) {
     unsigned here = everywhere(place);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 530
-    if constexpr (sizeof(COMPUTE) == sizeof(float)) {
+    if constexpr (sizeof(C) == sizeof(float)) {
       if (sums[0] && sums[1])
         asm("{.reg .pred p, q; setp.eq.f16x2 p|q, %2, %3; @p add.f32 %0, %0, %4; @q add.f32 %1, %1, %5;}"
             : "+f"(*sums[0]), "+f"(*sums[1])
