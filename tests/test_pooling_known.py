@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -12,12 +13,13 @@ import numpy as np
 import pytest
 from dualdnn.accelerated import pooling_columns, pooling_known, pooling_maximum, pooling_maximum_rows
 from dualdnn.accelerated.backend import AcceleratedBackend, DeviceOperand
+from dualdnn.accelerated.compiler import compile_all
 from dualdnn.accelerated.plans import AlignedPlan, plan
 from dualdnn.accelerated.pooling_known import Settings
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
-from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.trial import prepare
 
@@ -29,9 +31,11 @@ class Listing:
 
     def __init__(self) -> None:
         self.kernels: list[tuple[str, dict[str, str]]] = []
+        self.modules: set[tuple[str, Any]] = set()
 
-    def function(self, _source: str, kernel: str, definitions: Any) -> None:
+    def function(self, source: str, kernel: str, definitions: Any) -> None:
         self.kernels.append((kernel, dict(definitions)))
+        self.modules.add((source, definitions))
 
 
 def operation_of(
@@ -188,3 +192,16 @@ def test_operands_at_any_address(layout, offset):
         backend.prepare(operation)(operands, backend.device.default_stream)
         results.append(y.to_host(np.float32, operation.y.count + 4)[shift : shift + operation.y.count])
     assert np.array_equal(*results)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+@pytest.mark.parametrize("data_type", [DOUBLE, HALF], ids=lambda t: t.name)
+def test_they_compile_for_a_gpu(data_type):
+    """Nothing that is built ahead, or timed, has them for double; instructions of one type do not fit another."""
+    listing = Listing()
+    average = Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
+    kinds = ((False, Mode.CUDNN_POOLING_MAX), (True, average), (True, Mode.CUDNN_POOLING_MAX))
+    for (backward, mode), layout in product(kinds, ("nchw", "nhwc")):
+        plan(operation_of(backward, mode, (2, 24, 9, 12), 3, 2, 1, layout, data_type), listing)
+    assert {source for source, _ in listing.modules} >= {"pooling_known_maximum.cu", "pooling_known_average.cu"}
+    assert len(compile_all(sorted(listing.modules), "sm_90", jobs=2)) == len(listing.modules)
