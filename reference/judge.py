@@ -103,7 +103,7 @@ def bounds(
         scaled = abs(alpha) * terms
         bound = unit * roundings * scaled * (1 + roundings * unit) + smallest * (1 + abs(alpha))
         if (alpha, beta) != (1, 0):
-            prior = np.abs(read(spec, before[name], wide)) if beta != 0 else np.zeros((), wide)
+            prior = np.abs(read(spec, before[name], wide, place)) if beta != 0 else np.zeros((), wide)
             total = np.abs(alpha * exact.value) + abs(beta) * prior
             bound = bound + unit * BLEND_ROUNDINGS * np.where(np.isfinite(total), total, 0)
         # Where an intermediate leaves the range of the compute type, the result is not determined.

@@ -369,6 +369,26 @@ def test_the_worst_element_of_all_parts_is_named(monkeypatch):
     assert verdict.wrong == 3 and verdict.worst.index == (1, 3, 7, 6) and verdict.checked == values.size
 
 
+@pytest.mark.parametrize("groups", [1, 4])
+def test_parts_are_blended_with_what_lies_there(monkeypatch, groups):
+    """By the backend and by the judge: each part with its own prior values."""
+    monkeypatch.setattr(convolution_product, "LIMITS", convolution_product.Limits(block_bytes=500))
+    monkeypatch.setattr(convolution_taps, "BLOCK_BYTES", 500)
+    random = np.random.default_rng(6)
+    x, w = (random.integers(-9, 10, dims).astype(np.float32) for dims in ((2, 4, 9, 8), (4, 4 // groups, 3, 3)))
+    prior = random.integers(-9, 10, (2, 4, 9, 8)).astype(np.float32)
+    operation = replace(forward(x, w, spec((1, 1), groups=groups)), alpha=0.5, beta=-2.0)
+    before = {"x": bytes_of(x), "w": bytes_of(w), "y": bytes_of(prior)}
+    after = {operand: memory.copy() for operand, memory in before.items()}
+    run(operation, after)
+    values = after["y"].view(np.float32).reshape(prior.shape)
+    assert np.array_equal(values, by_loops(x, w, operation.convolution).astype(np.float64) / 2 - 2 * prior)
+    verdict = judge(operation, before, after)
+    assert verdict.agrees and verdict.checked == values.size
+    values[1, 3, 8, 7] += 0.5
+    assert judge(operation, before, after).wrong == 1
+
+
 def test_bias_activation():
     random = np.random.default_rng(4)
     x, w, c = (
