@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
-from ..device import Device, Stream, bytes_of, check_range
-from ..errors import DeviceUnavailable
+from ..device import Device, Dimensions, Function, Stream, bytes_of, check_range
+from ..errors import DeviceError, DeviceUnavailable
 from ..programs import host_compiler
 from ..tensor_maps import TensorMap, emulated_map
-from .library import EmulatedFunction, EmulatedLibrary
+from .library import EmulatedLibrary, HostLaunch
 from .memory import GuardedMemory, GuardedPool
 from .toolchain import EmulatedToolchain
 
@@ -35,6 +37,64 @@ class EmulatedStream(Stream):
 
     def done(self) -> bool:
         return True
+
+
+class EmulatedFunction(Function):
+    static_shared_bytes = 0
+
+    def __init__(self, device: EmulatedDevice, library: EmulatedLibrary, name: str) -> None:
+        super().__init__()
+        if name not in library.kernels:
+            raise KeyError(f"{library.path.name} has no kernel {name}, it has {sorted(library.kernels)}")
+        self.device: EmulatedDevice = device
+        self.name, self._library = name, library
+        self._kernel = library.kernels[name]
+        self.argument_bytes = self._kernel.argument_bytes
+        self.maximum_threads = self._kernel.maximum_block_threads
+        self._words = struct.Struct(f"={self.argument_bytes // 8}Q")
+
+    def _launch(
+        self,
+        arguments: bytes | bytearray,
+        grid: Dimensions,
+        block: Dimensions,
+        shared_bytes: int,
+        stream: Stream | None,
+        cooperative: bool,
+    ) -> None:
+        if cooperative and math.prod(grid) > 1:
+            raise DeviceError(f"{self.name}: a cooperative launch of grid={grid}; this device runs one block at a time")
+        launch = HostLaunch(
+            ctypes.pointer(self._kernel),
+            bytes(arguments),
+            (*grid, 1, 1)[:3],
+            (*block, 1, 1)[:3],
+            shared_bytes,
+            self.device.seed,
+        )
+        self._library.launch(launch)
+        if launch.failed:
+            raise DeviceError(self._describe(launch))
+        self._check_padding(arguments)
+
+    def _describe(self, launch: HostLaunch) -> str:
+        where = f"{self.name} failed in block {tuple(launch.block_index)}"
+        if launch.failed == 2:
+            where += f", thread {tuple(launch.thread_index)}"
+        if line := self._library.source_line(launch.instruction):
+            where += f", at {line}"
+        message = launch.message.decode(errors="replace")
+        if launch.address:
+            message += f", {self.device.pool.describe(launch.address)}"
+        return f"{where}: {message}"
+
+    def _check_padding(self, arguments: bytes | bytearray) -> None:
+        """Looks beside the allocations that the arguments point into."""
+        pool = self.device.pool
+        for word in set(self._words.unpack_from(arguments)):
+            allocation = pool.find(word)
+            if allocation and (changed := allocation.changed_padding()) is not None:
+                raise DeviceError(f"{self.name} wrote {allocation.describe(changed)}")
 
 
 class EmulatedDevice(Device):
