@@ -332,6 +332,18 @@ FAULTS = {
         "failed_assertion: assert",
         r"thread \(33, 0, 0\).*threadIdx.x < arguments.number",
     ),
+    "no wait for earlier kernels": (
+        "forgets_to_wait",
+        0,
+        "forgets_to_wait: write",
+        "before wait_to_touch.*at byte 0 of the 256",
+    ),
+    "wait for earlier kernels too late": (
+        "reads_before_it_waits",
+        3,
+        "reads_before_it_waits: read",
+        "before wait_to_touch.*at byte 12 of the 256",
+    ),
     "division by zero": ("divide", 0, "divide: division", "division by zero"),
     "shift too far": ("shift", 40, "shift: shift", "shift of 'unsigned int' by 40"),
 }

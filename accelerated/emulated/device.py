@@ -13,8 +13,8 @@ from ..device import Device, Dimensions, Function, Stream, bytes_of, check_range
 from ..errors import DeviceError, DeviceUnavailable
 from ..programs import host_compiler
 from ..tensor_maps import TensorMap, emulated_map
-from .library import EmulatedLibrary, HostLaunch
-from .memory import GuardedMemory, GuardedPool
+from .library import EmulatedLibrary, HostLaunch, HostPages, launching
+from .memory import Allocation, GuardedMemory, GuardedPool
 from .toolchain import EmulatedToolchain
 
 GUARDS = ("end", "start")
@@ -64,6 +64,8 @@ class EmulatedFunction(Function):
     ) -> None:
         if cooperative and math.prod(grid) > 1:
             raise DeviceError(f"{self.name}: a cooperative launch of grid={grid}; this device runs one block at a time")
+        memory = self._memory_of(arguments)
+        pages = (HostPages * len(memory))(*(HostPages(each.first, each.last - each.first) for each in memory))
         launch = HostLaunch(
             ctypes.pointer(self._kernel),
             bytes(arguments),
@@ -71,11 +73,15 @@ class EmulatedFunction(Function):
             (*block, 1, 1)[:3],
             shared_bytes,
             self.device.seed,
+            pages,
+            len(memory),
         )
         self._library.launch(launch)
         if launch.failed:
             raise DeviceError(self._describe(launch))
-        self._check_padding(arguments)
+        for each in memory:
+            if (changed := each.changed_padding()) is not None:
+                raise DeviceError(f"{self.name} wrote {each.describe(changed)}")
 
     def _describe(self, launch: HostLaunch) -> str:
         where = f"{self.name} failed in block {tuple(launch.block_index)}"
@@ -88,13 +94,11 @@ class EmulatedFunction(Function):
             message += f", {self.device.pool.describe(launch.address)}"
         return f"{where}: {message}"
 
-    def _check_padding(self, arguments: bytes | bytearray) -> None:
-        """Looks beside the allocations that the arguments point into."""
+    def _memory_of(self, arguments: bytes | bytearray) -> list[Allocation]:
+        """The allocations that the arguments point into, or beside."""
         pool = self.device.pool
-        for word in set(self._words.unpack_from(arguments)):
-            allocation = pool.find(word)
-            if allocation and (changed := allocation.changed_padding()) is not None:
-                raise DeviceError(f"{self.name} wrote {allocation.describe(changed)}")
+        found = {pool.find(word) for word in set(self._words.unpack_from(arguments))}
+        return [allocation for allocation in found if allocation]
 
 
 class EmulatedDevice(Device):
@@ -132,23 +136,29 @@ class EmulatedDevice(Device):
     def upload(self, address: int, data: Any, stream: Stream | None = None) -> None:
         view = bytes_of(data)
         if view:
-            self._target(address, len(view), "upload")[:] = view
+            with launching:
+                self._target(address, len(view), "upload")[:] = view
 
     def download(self, address: int, nbytes: int, stream: Stream | None = None) -> bytearray:
         check_range(address, nbytes)
-        return bytearray(self._target(address, nbytes, "download")) if nbytes else bytearray()
+        if not nbytes:
+            return bytearray()
+        with launching:
+            return bytearray(self._target(address, nbytes, "download"))
 
     def fill(self, address: int, nbytes: int, byte: int, stream: Stream | None = None) -> None:
         check_range(address, nbytes)
         if nbytes:
             self.pool.check(address, nbytes, "fill")
-            ctypes.memset(address, byte, nbytes)
+            with launching:
+                ctypes.memset(address, byte, nbytes)
 
     def copy(self, destination: int, source: int, nbytes: int, stream: Stream | None = None) -> None:
         check_range(destination, nbytes, "destination")
         check_range(source, nbytes, "source")
         if nbytes:
-            self._target(destination, nbytes, "copy")[:] = self._target(source, nbytes, "copy")
+            with launching:
+                self._target(destination, nbytes, "copy")[:] = self._target(source, nbytes, "copy")
 
     def _target(self, address: int, nbytes: int, action: str) -> memoryview:
         check_range(address, nbytes)

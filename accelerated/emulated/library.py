@@ -11,9 +11,9 @@ from pathlib import Path
 
 from ..errors import DeviceError
 
-_launching = (
-    threading.Lock()
-)  # a module's scheduler runs one launch at a time, and signal handlers belong to the process
+# A module's scheduler runs one launch at a time, signal handlers belong to the process, and memory is inaccessible for a while
+# in a launch.
+launching = threading.Lock()
 _KERNEL_SOURCES = (".cu", ".cuh")
 
 
@@ -23,7 +23,12 @@ class HostKernel(ctypes.Structure):
         ("call", ctypes.c_void_p),
         ("argument_bytes", ctypes.c_size_t),
         ("maximum_block_threads", ctypes.c_uint),
+        ("waits", ctypes.c_uint),
     )
+
+
+class HostPages(ctypes.Structure):
+    _fields_ = (("first", ctypes.c_void_p), ("bytes", ctypes.c_size_t))
 
 
 class HostLaunch(ctypes.Structure):
@@ -34,6 +39,8 @@ class HostLaunch(ctypes.Structure):
         ("block", ctypes.c_uint * 3),
         ("shared_bytes", ctypes.c_uint),
         ("seed", ctypes.c_uint),
+        ("memory", ctypes.POINTER(HostPages)),
+        ("memory_count", ctypes.c_size_t),
         ("failed", ctypes.c_uint),
         ("block_index", ctypes.c_uint * 3),
         ("thread_index", ctypes.c_uint * 3),
@@ -59,7 +66,7 @@ class EmulatedLibrary:
             address += ctypes.sizeof(HostKernel)
 
     def launch(self, launch: HostLaunch) -> None:
-        with _launching:
+        with launching:
             self._launch(ctypes.byref(launch))
 
     def source_line(self, instruction: int) -> str | None:

@@ -32,13 +32,20 @@ struct Kernel {
   const char* name;
   void (*call)(const void* arguments);
   size_t argument_bytes;
-  unsigned maximum_block_threads;
+  unsigned maximum_block_threads, waits;  // waits: for earlier kernels, before it touches memory
 };
 
-struct Launch {  // emulated/module.py has the same structure
+struct Pages {
+  void* first;
+  size_t bytes;
+};
+
+struct Launch {  // library.py has the same structure
   const Kernel* kernel;
   const void* arguments;
   unsigned grid[3], block[3], shared_bytes, seed;
+  const Pages* memory;  // what the arguments point into
+  size_t memory_count;
   // What went wrong: failed is 1, or 2 if the thread is known. The instruction is an offset into this library; 0: not known.
   unsigned failed, block_index[3], thread_index[3];
   uint64_t instruction, address;
@@ -146,6 +153,22 @@ template <class... Values>
 
 template <class... Values>
 [[noreturn]] inline void fail_at(const void* instruction, const void* address, const char* format, Values... values);
+
+// --- memory that earlier kernels may still write: inaccessible until a thread of the launch has waited for them ---
+
+inline bool memory_held;
+
+inline void hold_memory(bool hold) {
+  memory_held = hold;
+  for (size_t i = 0; i < block.launch->memory_count; i++) {
+    const Pages& pages = block.launch->memory[i];
+    mprotect(pages.first, pages.bytes, hold ? PROT_NONE : PROT_READ | PROT_WRITE);
+  }
+}
+
+inline void earlier_kernels_have_finished() {
+  if (memory_held) hold_memory(false);
+}
 
 // --- threads ---
 
@@ -381,7 +404,8 @@ inline void on_signal(int number, siginfo_t* info, void* context) {
   if (number == SIGFPE) fail_at(instruction, nullptr, "division by zero or overflow of an integer division");
   if (number == SIGILL) fail_at(instruction, nullptr, "illegal instruction or __trap()");
   if (info->si_code == SI_KERNEL) fail_at(instruction, nullptr, "misaligned vector access or an address that cannot exist");
-  fail_at(instruction, address, "invalid memory access at address %p", static_cast<const void*>(address));
+  const char* cause = memory_held ? "invalid memory access, before wait_to_touch()," : "invalid memory access";
+  fail_at(instruction, address, "%s at address %p", cause, static_cast<const void*>(address));
 }
 
 struct SignalGuard {  // handlers are ours during a launch only
@@ -478,6 +502,7 @@ inline void launch(Launch& request) {
     block.thread[i].index = {i % block.size.x, i / block.size.x % block.size.y, i / block.size.x / block.size.y};
     block.thread[i].rank = i;
   }
+  if (request.kernel->waits) hold_memory(true);
   const uint64_t blocks = uint64_t(block.grid.x) * block.grid.y * block.grid.z;
   for (uint64_t step = 0; step < blocks && !request.failed; step++) {
     const uint64_t number = request.seed ? blocks - 1 - step : step;
@@ -487,6 +512,7 @@ inline void launch(Launch& request) {
     run_block();
     check_shared_guard();
   }
+  earlier_kernels_have_finished();
   block.launch = nullptr;
   if (!request.failed) return;
   fibers_idle = 0;  // the stacks of abandoned threads start afresh
@@ -506,10 +532,10 @@ struct KernelCall<void (*)(Arguments)> {
 };
 
 template <auto kernel>
-constexpr Kernel describe(const char* name, unsigned maximum_block_threads, ...) {
+constexpr Kernel describe(const char* name, bool waits, unsigned maximum_block_threads, ...) {
   using Call = KernelCall<decltype(kernel)>;
   static_assert(Call::argument_bytes <= maximum_argument_bytes);
-  return {name, Call::template call<kernel>, Call::argument_bytes, maximum_block_threads};
+  return {name, Call::template call<kernel>, Call::argument_bytes, maximum_block_threads, waits};
 }
 
 }  // namespace emulated

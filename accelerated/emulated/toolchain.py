@@ -93,8 +93,8 @@ class EmulatedToolchain:
 
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
         table = "".join(
-            f'emulated::describe<{name}>("{name}", {bounds or "emulated::maximum_threads"}),\n'
-            for name, bounds, _ in kernels
+            f'emulated::describe<{name}>("{name}", {int(waits)}, {bounds or "emulated::maximum_threads"}),\n'
+            for name, bounds, waits in kernels
         )
         return (
             f'#include "{HEADER}"\n{module.preamble}#include "{module.source}"\n'

@@ -23,19 +23,24 @@ __device__ __forceinline__ void let_next_kernel_begin(unsigned most_blocks = MAN
 
 // The first statement of a kernel that has little to find out.
 __device__ __forceinline__ void wait_for_earlier_kernels() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#ifdef EMULATED_CUDA
+  emulated::earlier_kernels_have_finished();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
   let_next_kernel_begin(MANY_BLOCKS_BEFORE_READS);
 }
 
-// The first statement of another kernel: it calls wait_to_touch() before it touches memory.
+// The first statement of another kernel: it calls wait_to_touch() before it touches memory. On the emulated device memory is
+// inaccessible until the first thread has done so.
 __device__ __forceinline__ void find_place_before_waiting() {}
 
 // Waits for the earlier kernels. addresses: of what is touched first. That one of them is not 0 is a condition of the wait, so that
 // the compiler finds them before it.
 template <class... T> __device__ __forceinline__ void wait_to_touch(const T*... addresses) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#ifdef EMULATED_CUDA
+  emulated::earlier_kernels_have_finished();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("{ .reg .pred some; setp.ne.u64 some, %0, 0; @some griddepcontrol.wait; }" ::"l"((reinterpret_cast<uintptr_t>(addresses) | ...)) : "memory");
 #endif
 }

@@ -1,6 +1,8 @@
 // Kernels that are wrong, each in one way; the emulated device has to say so.
 #include <cassert>
 
+#include "../../accelerated/kernels/launch.cuh"
+
 struct Arguments {
   float* values;
   int number;
@@ -106,4 +108,23 @@ extern "C" __global__ void shift(const Arguments arguments) {
 
 extern "C" __global__ void helper_load(const Arguments arguments) {
   arguments.values[0] = __ldg(arguments.values + arguments.number);  // helper_load: load
+}
+
+extern "C" __global__ void forgets_to_wait(const Arguments arguments) {
+  find_place_before_waiting();
+  arguments.values[threadIdx.x] = 1.0f;  // forgets_to_wait: write
+}
+
+extern "C" __global__ void reads_before_it_waits(const Arguments arguments) {
+  find_place_before_waiting();
+  const float value = arguments.values[arguments.number];  // reads_before_it_waits: read
+  wait_to_touch(arguments.values);
+  arguments.values[threadIdx.x] = value;
+}
+
+extern "C" __global__ void waits_in_time(const Arguments arguments) {
+  find_place_before_waiting();
+  if ((int)threadIdx.x < arguments.number) return;
+  wait_to_touch(arguments.values + threadIdx.x);
+  arguments.values[threadIdx.x] = 1.0f;
 }
