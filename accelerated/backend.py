@@ -42,7 +42,7 @@ class DeviceBuffer:
         if wanted > self.nbytes:
             raise ValueError(f"shape {dims} of {dtype} needs {wanted} bytes, the buffer has {self.nbytes}")
         self.device.synchronize()
-        return np.frombuffer(self.device.download(self.address, wanted), dtype).reshape(dims).copy()
+        return np.frombuffer(self.device.download(self.address, wanted), dtype).reshape(dims)
 
     def slice(self, offset: int, nbytes: int) -> DeviceOperand:
         """``nbytes`` bytes of the buffer from ``offset``, as an operand; it keeps the memory until the buffer is freed."""
@@ -83,7 +83,13 @@ class AcceleratedBackend:
 
     def to_device(self, array: Any) -> DeviceBuffer:
         buffer = DeviceBuffer(self.device, array.nbytes)
-        self.device.upload(buffer.address, array.tobytes())
+        self.device.upload(buffer.address, array.reshape(-1).view(np.uint8))
+        self.device.default_stream.synchronize()  # the caller may change pinned memory from here on
+        return buffer
+
+    def zeros(self, nbytes: int) -> DeviceBuffer:
+        buffer = DeviceBuffer(self.device, nbytes)
+        self.device.fill(buffer.address, nbytes, 0)
         return buffer
 
     def operand(self, value: Any) -> Any:

@@ -43,6 +43,7 @@ class CrosscheckBackend:
         for passed_on in (
             "allocate",
             "to_device",
+            "zeros",
             "operand",
             "new_stream",
             "stream",

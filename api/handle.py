@@ -38,9 +38,11 @@ class Handle:
 
     def allocate(self, nbytes: int) -> Buffer:
         """A buffer of ``nbytes`` bytes with undefined contents."""
-        if nbytes < 0:
-            raise ValueError(f"nbytes is {nbytes}, a size cannot be negative")
-        return self._allocated(lambda: self.backend.allocate(nbytes))
+        return self._allocated(lambda: self.backend.allocate(_size(nbytes)))
+
+    def zeros(self, nbytes: int) -> Buffer:
+        """A buffer of ``nbytes`` bytes that are zero."""
+        return self._allocated(lambda: self.backend.zeros(_size(nbytes)))
 
     def new_stream(self) -> Any:
         """A stream of the handle's device."""
@@ -66,6 +68,12 @@ class Handle:
 
     def __repr__(self) -> str:
         return f"<cudnnHandle_t {self.backend.description}{'' if self.alive else ', destroyed'}>"
+
+
+def _size(nbytes: int) -> int:
+    if nbytes < 0:
+        raise ValueError(f"nbytes is {nbytes}, a size cannot be negative")
+    return nbytes
 
 
 def open_backend(backend: str | None, device: str | None) -> Any:

@@ -81,7 +81,13 @@ class ReferenceBackend:
     def to_device(self, array: Any) -> HostBuffer:
         buffer = HostBuffer(array.nbytes)
         assert buffer.memory is not None
-        buffer.memory[:] = np.frombuffer(array.tobytes(), np.uint8)
+        buffer.memory[:] = array.reshape(-1).view(np.uint8)
+        return buffer
+
+    def zeros(self, nbytes: int) -> HostBuffer:
+        buffer = HostBuffer(nbytes)
+        assert buffer.memory is not None
+        buffer.memory[:] = 0
         return buffer
 
     def operand(self, value: Any) -> Any:

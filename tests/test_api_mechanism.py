@@ -100,6 +100,24 @@ def test_disjoint_slices_of_one_buffer_are_no_overlap(handle):
 @pytest.mark.parametrize(
     "backend, device", [("reference", None), ("accelerated", "emulated"), ("crosscheck", "emulated")]
 )
+def test_contents_of_new_buffers(backend, device):
+    """Arrays of any element type and order arrive in row-major order, as copies in both directions."""
+    handle = cudnn.cudnnCreate(backend=backend, device=device)
+    for array in (np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1), np.float16(2.5), np.array([[7]], ">i4"), np.array([1 + 2j])):  # fmt: skip
+        buffer = handle.to_device(array)
+        assert buffer.nbytes == array.nbytes
+        np.testing.assert_array_equal(buffer.to_host(array.dtype, array.shape), array)
+        buffer.to_host(np.uint8, array.nbytes)[:] = 0
+        np.testing.assert_array_equal(buffer.to_host(array.dtype, array.shape), array)
+    assert (handle.zeros(1001).to_host(np.uint8, 1001) == 0).all()
+    for make in (handle.zeros, handle.allocate):
+        with pytest.raises(ValueError, match="nbytes is -1"):
+            make(-1)
+
+
+@pytest.mark.parametrize(
+    "backend, device", [("reference", None), ("accelerated", "emulated"), ("crosscheck", "emulated")]
+)
 def test_a_slice_keeps_its_memory(backend, device):
     handle = cudnn.cudnnCreate(backend=backend, device=device)
     relu, x = descriptors()

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from ..enumerations import cudnnConvolutionFwdAlgo_t, cudnnDeterminism_t, cudnnMathType_t, cudnnStatus_t
 from ..functions import documented
 from ..operations import BackendError, ConvolutionForward
@@ -231,7 +229,7 @@ def _first(results, count):
 def _zeros(handle, nbytes, clause):
     """Device memory that holds zeros: numbers in every type."""
     try:
-        return handle.to_device(np.zeros(nbytes, np.uint8))
+        return handle.zeros(nbytes)
     except CudnnError as error:
         raise CudnnError(error.status, clause, error.message) from error
 

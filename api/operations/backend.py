@@ -50,7 +50,11 @@ class Backend(Protocol):
 
     def allocate(self, nbytes: int) -> Buffer: ...
 
-    def to_device(self, array: Any) -> Buffer: ...
+    def to_device(self, array: Any) -> Buffer:
+        """A buffer with the bytes of a contiguous array of at least one dimension."""
+
+    def zeros(self, nbytes: int) -> Buffer:
+        """A buffer of zeros, numbers in every type."""
 
     def operand(self, value: Any) -> Operand: ...
 

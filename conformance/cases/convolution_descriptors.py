@@ -329,6 +329,19 @@ def test_output_dimensions_refuse_what_does_not_fit(cudnn, refuses, layer):
         refuses(BAD_PARAM, f"{OUT_ND}/c11", many, *made, rank)
 
 
+@shows(f"{OUT_2D}/c02")
+def test_output_dimensions_fit_an_int(subject, cudnn, refuses, layer):
+    two, many = cudnn.cudnnGetConvolution2dForwardOutputDim, cudnn.cudnnGetConvolutionNdForwardOutputDim
+    largest = layer((1, 1, 1, 4), (1, 1, 1, 1), (2**30 - 1, 0), ONE, ONE)
+    assert tuple(two(*largest)) == tuple(many(*largest, 4)) == (1, 1, 2**31 - 1, 4)
+    if not subject.ours:
+        return  # the document does not say what becomes of a size that an int cannot hold
+    for image, padding in ((1, 2**30), (2**31 - 1, 1), (4, 2**31 - 1)):
+        larger = layer((1, 1, image, 1), (1, 1, 1, 1), (padding, 0), ONE, ONE)
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", two, *larger)
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", many, *larger, 4)
+
+
 @pytest.mark.parametrize("position", range(3))
 def test_output_dimensions_need_descriptors(cudnn, refuses, layer, position):
     made = list(layer((1, 4, 5, 5), (6, 4, 1, 1), (0, 0), ONE, ONE))
