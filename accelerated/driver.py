@@ -1,4 +1,5 @@
-"""The CUDA driver's library, for what PyCUDA does not offer: launches with attributes, work on streams of others."""
+"""The CUDA driver's library, for what PyCUDA does not offer: launches with attributes, work on streams of others,
+allocations during which other Python threads run (PyCUDA keeps Python's lock, although both may wait for the device)."""
 
 from __future__ import annotations
 
@@ -23,6 +24,9 @@ _SIGNATURES = {
     "cuFuncSetAttribute": (_POINTER, _INT, _INT),
     "cuLaunchKernelEx": (_POINTER, _POINTER, _POINTER, _POINTER),
     "cuOccupancyMaxActiveClusters": (_POINTER, _POINTER, _POINTER),
+    "cuMemAlloc_v2": (_POINTER, _SIZE),
+    "cuMemFree_v2": (_ADDRESS,),
+    "cuCtxSynchronize": (),
     "cuStreamSynchronize": (_POINTER,),
     "cuStreamQuery": (_POINTER,),
     "cuMemcpyDtoH_v2": (_POINTER, _ADDRESS, _SIZE),
@@ -56,6 +60,12 @@ class Driver:
     def call(self, name: str, *arguments: object) -> None:
         if code := self.functions[name](*arguments):
             raise self.error(name, code)
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of new memory."""
+        address = _ADDRESS()
+        self.call("cuMemAlloc_v2", ctypes.byref(address), nbytes)
+        return address.value
 
     def stream_is_done(self, handle: int) -> bool:
         code = self.functions["cuStreamQuery"](handle)

@@ -1,4 +1,4 @@
-"""A GPU as a device, through PyCUDA and, for what PyCUDA has no call for, the driver.
+"""A GPU as a device: PyCUDA has the context and makes streams, the driver (driver.py) does the rest.
 
 Only this file touches PyCUDA. Work on a stream is asynchronous; its errors surface as DeviceError in a later synchronize
 or download.
@@ -59,9 +59,8 @@ _thread = _ThreadState()
 class GpuMemory(Memory):
     def __init__(self, device: GpuDevice, nbytes: int) -> None:
         self.nbytes, self._device = nbytes, device
-        with device.errors(f"allocating {nbytes} bytes"):
-            self._allocation = device.cuda.mem_alloc(max(nbytes, 1))
-        self.address = int(self._allocation)
+        with device.errors(f"allocating {nbytes} bytes"):  # not by PyCUDA, whose other threads stand still meanwhile
+            self.address = device.driver.allocate(max(nbytes, 1))
 
     def _release(self) -> None:
         if self._device.closed:  # the process ends, and its memory with it
@@ -70,45 +69,19 @@ class GpuMemory(Memory):
             contextlib.suppress(DeviceError),
             self._device.errors("freeing memory"),
         ):  # after a fault nothing can be freed
-            self._allocation.free()
+            self._device.driver.call("cuMemFree_v2", self.address)
 
 
 class GpuStream(Stream):
-    """A stream of PyCUDA's."""
+    """A stream by its handle, which is whoever made it; 0 is the default stream. ``owner`` is kept alive with it.
+
+    The driver serves it: PyCUDA cannot wrap another's stream.
+    """
 
     device: GpuDevice
 
-    def __init__(self, device: GpuDevice, stream: Any) -> None:
-        self.device, self.stream, self.handle = device, stream, stream.handle
-
-    def synchronize(self) -> None:
-        with self.device.errors("synchronizing a stream"):
-            self.stream.synchronize()
-
-    def done(self) -> bool:
-        with self.device.errors("querying a stream"):
-            return bool(self.stream.is_done())
-
-    def upload(self, address: int, data: memoryview) -> None:
-        self.device.cuda.memcpy_htod_async(address, data, self.stream)
-
-    def download(self, data: bytearray, address: int) -> None:
-        self.device.cuda.memcpy_dtoh_async(data, address, self.stream)
-
-    def fill(self, address: int, byte: int, nbytes: int) -> None:
-        self.device.cuda.memset_d8_async(address, byte, nbytes, self.stream)
-
-    def copy(self, destination: int, source: int, nbytes: int) -> None:
-        self.device.cuda.memcpy_dtod_async(destination, source, nbytes, self.stream)
-
-
-class ForeignStream(Stream):
-    """A stream that PyCUDA did not make and cannot wrap: the driver itself serves it. 0 is the default stream."""
-
-    device: GpuDevice
-
-    def __init__(self, device: GpuDevice, handle: int) -> None:
-        self.device, self.handle = device, handle
+    def __init__(self, device: GpuDevice, handle: int, owner: Any = None) -> None:
+        self.device, self.handle, self._owner = device, handle, owner
 
     def synchronize(self) -> None:
         with self.device.errors("synchronizing a stream"):
@@ -230,7 +203,7 @@ class GpuDevice(Device):
         self.multiprocessors = gpu.get_attribute(attributes.MULTIPROCESSOR_COUNT)
         self.shared_bytes_per_block = gpu.get_attribute(attributes.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
         self._context = self._choose_context(gpu)
-        self.default_stream: ForeignStream = ForeignStream(self, 0)
+        self.default_stream: GpuStream = GpuStream(self, 0)
         self.make_current()
         atexit.register(self._close)
 
@@ -298,14 +271,15 @@ class GpuDevice(Device):
 
     def new_stream(self) -> GpuStream:
         with self.errors("making a stream"):
-            return GpuStream(self, self.cuda.Stream())
+            stream = self.cuda.Stream()
+            return GpuStream(self, stream.handle, stream)
 
     def adopt_stream(self, handle: int) -> Stream:
-        return ForeignStream(self, handle) if handle else self.default_stream
+        return GpuStream(self, handle) if handle else self.default_stream
 
     def synchronize(self) -> None:
         with self.errors("synchronizing the device"):
-            self.cuda.Context.synchronize()
+            self.driver.call("cuCtxSynchronize")
 
     def tensor_map(self, wanted: TensorMap, address: int) -> bytes:
         with self.errors(f"describing {wanted} at {address:#x}"):
