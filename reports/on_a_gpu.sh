@@ -29,18 +29,20 @@ keep_report() {
     gzip -9n >"$out/compliance.json.gz"
 }
 
-# Each tool watches every process of the suite; kernels are compiled already, from the conformance step. A refused call
-# of the driver is no finding: cases ask for more memory than there is. Two tools must be told how many barriers a block may
-# have: of their own they count too few, as they do with 64 (no block has more than 51), and with 65536 they run out of memory.
-# The case that asks for 2**62 bytes is left out: by the counts it is where all of them stopped.
+# Each tool watches every process of the suite, on a GPU of its own where there are several; kernels are compiled already, from
+# the conformance step. A refused call of the driver is no finding: cases ask for more memory than there is. Two tools must be told how
+# many barriers a block may have: of their own they count too few, as they do with 64 (no block has more than 51), and with 65536
+# they run out of memory. A case that takes two minutes shows where its threads are.
 run_sanitize() {
-  local suite pids=() tools=${TOOLS:-memcheck racecheck initcheck synccheck}
+  local suite gpus pids=() tools=${TOOLS:-memcheck racecheck initcheck synccheck}
   local -A options=([memcheck]="--report-api-errors no" [racecheck]="--num-cuda-barriers 1024" [synccheck]="--num-cuda-barriers 1024")
   suite=$(python3 -c 'import dualdnn.conformance.cases, os; print(os.path.dirname(dualdnn.conformance.cases.__file__))')
+  gpus=$(nvidia-smi -L | wc -l)
   for tool in $tools; do
-    (timeout "${SANITIZE_SECONDS:-400}" compute-sanitizer --tool "$tool" ${options[$tool]:-} --error-exitcode 9 --target-processes all \
-      python3 -m pytest -q -p dualdnn.conformance.plugin -p no:cacheprovider -n "${SANITIZE_JOBS:-4}" --dist worksteal \
-      --subject accelerated:gpu -k "${SANITIZE:-not recorded and not memory_that_cannot_be_had}" "$suite"/[a-z]*.py >"$out/sanitizer_$tool.log" 2>&1
+    (export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-$((${#pids[@]} % gpus))}
+    timeout "${SANITIZE_SECONDS:-400}" compute-sanitizer --tool "$tool" ${options[$tool]:-} --error-exitcode 9 --target-processes all \
+      python3 -m pytest -q -p dualdnn.conformance.plugin -p no:cacheprovider -o faulthandler_timeout=120 -n "${SANITIZE_JOBS:-4}" --dist worksteal \
+      --subject accelerated:gpu -k "${SANITIZE:-not recorded}" "$suite"/[a-z]*.py >"$out/sanitizer_$tool.log" 2>&1
     echo $? >"$out/sanitizer_$tool.status") &
     pids+=($!)
   done
