@@ -8,7 +8,7 @@ convolution_taps.py. Double data in extended precision: precise_product.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain, product
 from math import prod
@@ -26,6 +26,7 @@ from .convolution_blocks import (
     axis,
     cuts,
     gather,
+    in_runs,
     local_input,
     ranges,
     windows,
@@ -43,6 +44,8 @@ class Limits(NamedTuple):
 
     A product has ``filters`` filters though their weights are more than ``weights``: every block of filters brings the
     input together anew. It has ``inputs`` in its matrix, if its weights allow it: few positions take more terms.
+    Weights that are not kept are converted and multiplied ``converted`` at a time.
+    A row of the matrix may be multiplied with what lies between the positions, up to ``run`` products an end of a row.
     """
 
     block_bytes: int = 2**23  # larger blocks leave the cache before they are multiplied
@@ -51,19 +54,24 @@ class Limits(NamedTuple):
     filters: int = 2**8
     inputs: int = 2**16
     kept_weights: int = 2**24
+    converted: int = 2**17  # which stay in the second-level cache
+    run: int = 2**6  # as many take as long as it takes to begin another run of the copy
 
 
 LIMITS = Limits()
+# Extended precision: products are slow, and begin by splitting the input.
+OF_EXTENDED: dict[str, int] = {"converted": 2**63, "run": 0}
 
 
 def convolve(x: Array, w: Array, convolution: ConvolutionSpec) -> Array:
     """The cross-correlation of x (N, C, spatial ...) with w (K, C / groups, spatial ...) in the type of w, as a whole."""
     result = np.empty(convolution.output_dims(x.shape, w.shape), w.dtype)
+    channels_first = x.swapaxes(0, 1)
 
     def read_filter(place: Place, wide: Any) -> Array:
         return w[place].astype(wide, copy=False)
 
-    for part in in_parts(x.shape, w.shape, convolution, 1, w.dtype.type)(x, read_filter):
+    for part in in_parts(x.shape, w.shape, convolution, 1, w.dtype.type)(channels_first, read_filter):
         result[part.place] = part.sums
     return result
 
@@ -77,31 +85,33 @@ def in_parts(
 ) -> Convolve:
     """The cross-correlation of an input with a filter (K, C / groups, spatial ...), zeros outside the input, part by part.
 
-    The input is given where it is stored, of any type, (N, C or C / v and v, spatial ...) for vectors of v channels.
+    The input is given where it is stored, of any type, as (C or C / v and v, N, spatial ...) for vectors of v channels.
     In float64, products of up to 26 bits are exact, so that float, half and integer data lose at most 2**-53 of the sum
     of absolute terms per term, double data twice that. In extended precision (np.longdouble) all must be doubles.
     """
     if suits(input_dims, filter_dims, convolution):
         return partial(convolve_by_taps, filter_dims, convolution, wide)
-    multiply = precise_product if wide is np.longdouble else np.matmul
-    plan = _Plan((input_dims[0], *input_dims[2:]), filter_dims, convolution, vector_length, LIMITS)
-    return partial(_by_matrix, plan, multiply)
+    extended = wide is np.longdouble
+    limits = LIMITS._replace(**OF_EXTENDED) if extended else LIMITS
+    plan = _Plan((input_dims[0], *input_dims[2:]), filter_dims, convolution, vector_length, limits)
+    return partial(_by_matrix, plan, precise_product if extended else np.matmul)
 
 
 class _Terms(NamedTuple):
-    """A block of the terms of a sum: where in the filter, the input under it, and both as matrices."""
+    """A block of the terms of a sum: where its weights are (some filters after the other), the input, both as matrices."""
 
-    weights: Place
+    weights: list[Place]
     input: Gather
     weights_dims: tuple[int, ...]
     matrix_dims: tuple[int, ...]
 
 
 class _Block(NamedTuple):
-    """A block of the output. dims: (filters, images, positions ...). keeps: its converted weights may stay."""
+    """A block of the output. dims, strides: where it is among the sums. keeps: its converted weights may stay."""
 
     place: Place
     dims: tuple[int, ...]
+    strides: tuple[int, ...]
     keeps: bool
     terms: list[_Terms]
 
@@ -141,9 +151,13 @@ class _Plan:
         ]
         blocks_of_input = len(images) * prod(len(positions) for positions in axes)
         self.keeps = blocks_of_input > 1 and many * most * terms <= limits.kept_weights
+        # Filters of several groups are converted at once, those of one group a few at a time if they are not kept.
+        self.converted = None if self.keeps or many > 1 else limits.converted
         self.options: list[list[Any]] = [ranges(groups, many), ranges(self.per_group, most), images, *axes]
         self.count = prod(len(options) for options in self.options)
         blocks_of_terms = len(self.channels) * prod(len(part) for part in taps)
+        # The rows of all blocks of terms must be alike.
+        self.most_between = limits.run // most if blocks_of_terms == len(self.channels) else -1
         self.kept = [self._block(number) for number in range(min(self.count, MOST_KEPT // blocks_of_terms))]
 
     def __iter__(self) -> Iterator[_Block]:
@@ -158,16 +172,19 @@ class _Plan:
         positions = [of_taps[0].positions for of_taps in reversed(axes)]
         first, last = groups.start, groups.stop - 1
         together = slice(first * self.per_group + filters.start, last * self.per_group + filters.stop)
-        terms = []
+        count, terms = groups.stop - first, []
         for chosen, channels in product(product(*reversed(axes)), self.channels):
             of_input = slice(first * self.depth + channels.start, last * self.depth + channels.stop)
-            place = (channels, *(one.taps for one in chosen))
-            count = prod(part.stop - part.start for part in place)
+            of_weights = (channels, *(one.taps for one in chosen))
+            length = prod(part.stop - part.start for part in of_weights)
             how = gather(of_input, images, chosen, self.vector_length)
-            matrices = [(groups.stop - first, dim, -1) for dim in (filters.stop - filters.start, count)]
-            terms.append(_Terms((together, *place), how, *matrices))
-        dims = [part.stop - part.start for part in (together, images, *positions)]
-        return _Block((images, together, *positions), tuple(dims), self.keeps, terms)
+            how, columns, apart = in_runs(how, self.most_between)
+            some = max(1, self.converted // length) if self.converted else together.stop - together.start
+            weights = [(which, *of_weights) for which in ranges(together.stop, some, together.start)]
+            terms.append(_Terms(weights, how, (count, -1, length), (count, length, columns)))
+        place = (images, together, *positions)
+        strides = (apart[0], columns, *apart[1:])
+        return _Block(place, tuple(part.stop - part.start for part in place), strides, self.keeps, terms)
 
 
 def _by_matrix(
@@ -187,27 +204,30 @@ class _Weights:
         self.filters: slice | None = None
         self.kept: list[Array] = []
 
-    def __call__(self, block: _Block, number: int) -> Array:
-        """Those of a block's block of terms."""
+    def __call__(self, block: _Block, number: int) -> Iterable[Array]:
+        """Those of a block's block of terms, some filters after the other."""
+        terms = block.terms[number]
         if not block.keeps:
-            return self._converted(block.terms[number])
+            return (self._converted(place, terms) for place in terms.weights)
         if self.filters != block.place[1]:
             self.kept.clear()  # before others take its place
-            self.filters, self.kept = block.place[1], [self._converted(terms) for terms in block.terms]
-        return self.kept[number]
+            self.filters = block.place[1]
+            self.kept.extend(self._converted(terms.weights[0], terms) for terms in block.terms)
+        return self.kept[number : number + 1]
 
-    def _converted(self, terms: _Terms) -> Array:
-        return self.read_filter(terms.weights, np.float64).reshape(terms.weights_dims)
+    def _converted(self, place: Place, terms: _Terms) -> Array:
+        return self.read_filter(place, np.float64).reshape(terms.weights_dims)
 
 
 def _summed(x: Array, weights: _Weights, block: _Block, multiply: Callable[[Array, Array], Array]) -> Array:
     """The products of all its blocks of terms, added: (images, filters, positions ...)."""
     sums: Any = None
     for number, (_, how, _, dims) in enumerate(block.terms):
-        products = multiply(weights(block, number), windows(local_input(x, how), how).reshape(dims))
+        matrix = windows(local_input(x, how), how).reshape(dims)
+        found = [multiply(some, matrix) for some in weights(block, number)]
+        products = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
         sums = products if number == 0 else np.add(sums, products, out=sums)
-    summed: Array = sums.reshape(block.dims).swapaxes(0, 1)
-    return summed
+    return np.ndarray(block.dims, sums.dtype, sums, 0, [sums.itemsize * stride for stride in block.strides])
 
 
 def _product_of_sizes(a: Array, b: Array) -> Array:
