@@ -26,7 +26,7 @@ from dualdnn.api.operations import (
 from .convolution_blocks import FLOAT64_BYTES, Part, ReadFilter, axis, blocks, gather, local_input, windows
 from .convolution_bounds import Convolution, Magnitudes, roundings
 from .convolution_product import in_parts
-from .engine import Exact, InParts, Wide, implements, implements_in_parts
+from .engine import Exact, Result, Results, Wide, implements, implements_in_parts
 from .view import Array, Layout, Place, layout, read, stored
 
 RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
@@ -42,23 +42,23 @@ REORDERED_BIAS_AXES = (0, 2, 1, 3)
 
 
 @implements_in_parts(ConvolutionForward)
-def convolution_forward(operation: ConvolutionForward, wide: Wide) -> InParts:
+def convolution_forward(operation: ConvolutionForward, wide: Wide) -> Results:
     """conv(x, w)"""
     operands = _operands(operation)
     convolve_parts = in_parts(operation.x.dims, operation.w.dims, operation.convolution, operands.vector_length, wide)
     allowed = partial(roundings, operation)
 
-    def parts(memory: Mapping[str, Array]) -> Iterator[tuple[Place, Exact]]:
+    def parts(memory: Mapping[str, Array]) -> Iterator[Result]:
         x, read_filter = operands.of(memory)
         magnitude = Magnitudes(operation, x, read_filter)
         for part in convolve_parts(x, read_filter):
-            yield part.place, Exact(part.sums, partial(magnitude, part), allowed)
+            yield "y", part.place, Exact(part.sums, partial(magnitude, part), allowed)
 
     return parts
 
 
 @implements_in_parts(ConvolutionBiasActivationForward)
-def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForward, wide: Wide) -> InParts:
+def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForward, wide: Wide) -> Results:
     """activation(alpha1 * conv(x, w) + alpha2 * z + bias)"""
     operands = _operands(operation)
     convolve_parts = in_parts(operation.x.dims, operation.w.dims, operation.convolution, operands.vector_length, wide)
@@ -67,7 +67,7 @@ def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForw
     def allowed() -> float:
         return roundings(operation) + EPILOGUE_ROUNDINGS
 
-    def parts(memory: Mapping[str, Array]) -> Iterator[tuple[Place, Exact]]:
+    def parts(memory: Mapping[str, Array]) -> Iterator[Result]:
         x, read_filter = operands.of(memory)
         magnitude = Magnitudes(operation, x, read_filter)
         all_bias = read(operation.bias, memory["bias"], wide)
@@ -86,20 +86,20 @@ def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForw
                 value = value + residual
             if operation.activation.mode == RELU:
                 value = np.fmax(value, 0)  # NaN gives 0: only CUDNN_NOT_PROPAGATE_NAN is supported
-            yield part.place, Exact(value, partial(terms, part, bias, residual), allowed)
+            yield "y", part.place, Exact(value, partial(terms, part, bias, residual), allowed)
 
     return parts
 
 
 @implements_in_parts(Im2Col)
-def im2col(operation: Im2Col, _wide: Wide) -> InParts:
+def im2col(operation: Im2Col, _wide: Wide) -> Results:
     """The values that meet each filter position at each output position: rows (n, p, q), columns (c, r, s)."""
     convolution, (_, channels, *sizes) = operation.convolution, operation.filter.dims
     images, _, *outputs = convolution.output_dims(operation.srcData.dims, operation.filter.dims)
     columns = channels * prod(sizes)
     where = _channels_first(operation.srcData)
 
-    def parts(memory: Mapping[str, Array]) -> Iterator[tuple[Place, Exact]]:
+    def parts(memory: Mapping[str, Array]) -> Iterator[Result]:
         x = where.of(memory["srcData"])
         for some, *positions in blocks((images, *outputs), FLOAT64_BYTES * columns, IM2COL_BYTES):
             geometry = zip(x.shape[-len(sizes) :], convolution.padding, convolution.stride, convolution.dilation, strict=True)
@@ -115,7 +115,7 @@ def im2col(operation: Im2Col, _wide: Wide) -> InParts:
             # A block's positions follow each other.
             first = int(np.ravel_multi_index([part.start for part in (some, *positions)], (images, *outputs)))
             place = (slice(first, first + len(matrix)), slice(0, columns))
-            yield place, Exact(matrix, partial(np.abs, matrix))
+            yield "colBuffer", place, Exact(matrix, partial(np.abs, matrix))
 
     return parts
 
@@ -165,7 +165,8 @@ def _operands(operation: Convolution) -> _Operands:
             w = applied(w, operation.convolution)
 
         def read_filter(place: Place, wide: Any) -> Array:
-            return w[place].astype(wide, copy=False)
+            part = w[place]
+            return part if part.dtype.type is wide else part.astype(wide)
 
         return x, read_filter
 

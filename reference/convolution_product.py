@@ -8,7 +8,7 @@ convolution_taps.py. Double data in extended precision: precise_product.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, product
 from math import prod
@@ -107,12 +107,11 @@ class _Terms(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A block of the output. dims, strides: where it is among the sums. keeps: its converted weights may stay."""
+    """A block of the output. dims, strides: where it is among the sums."""
 
     place: Place
     dims: tuple[int, ...]
     strides: tuple[int, ...]
-    keeps: bool
     terms: list[_Terms]
 
 
@@ -161,7 +160,8 @@ class _Plan:
         self.kept = [self._block(number) for number in range(min(self.count, MOST_KEPT // blocks_of_terms))]
 
     def __iter__(self) -> Iterator[_Block]:
-        return chain(self.kept, map(self._block, range(len(self.kept), self.count)))
+        others = range(len(self.kept), self.count)
+        return chain(self.kept, map(self._block, others)) if others else iter(self.kept)
 
     def _block(self, number: int) -> _Block:
         chosen = []
@@ -184,49 +184,45 @@ class _Plan:
             terms.append(_Terms(weights, how, (count, -1, length), (count, length, columns)))
         place = (images, together, *positions)
         strides = (apart[0], columns, *apart[1:])
-        return _Block(place, tuple(part.stop - part.start for part in place), strides, self.keeps, terms)
+        return _Block(place, tuple(part.stop - part.start for part in place), strides, terms)
 
 
 def _by_matrix(
     plan: _Plan, multiply: Callable[[Array, Array], Array], x: Array, read_filter: ReadFilter
 ) -> Iterator[Part]:
-    weights = _Weights(read_filter)
+    if plan.keeps:
+        read_filter = _Kept(read_filter)
     for block in plan:
-        summed = partial(_summed, x, weights, block)
-        yield Part(block.place, summed(multiply), partial(summed, _product_of_sizes))
+        sizes = partial(_summed, x, read_filter, block, _product_of_sizes)
+        yield Part(block.place, _summed(x, read_filter, block, multiply), sizes)
 
 
-class _Weights:
-    """The filter's weights as matrices (groups, filters, terms); those of the last filters stay converted."""
+class _Kept:
+    """A filter that keeps what was read of the last filters."""
 
     def __init__(self, read_filter: ReadFilter) -> None:
         self.read_filter = read_filter
         self.filters: slice | None = None
-        self.kept: list[Array] = []
+        self.kept: dict[str, Array] = {}
 
-    def __call__(self, block: _Block, number: int) -> Iterable[Array]:
-        """Those of a block's block of terms, some filters after the other."""
-        terms = block.terms[number]
-        if not block.keeps:
-            return (self._converted(place, terms) for place in terms.weights)
-        if self.filters != block.place[1]:
+    def __call__(self, place: Place, wide: Any) -> Array:
+        if self.filters != place[0]:
             self.kept.clear()  # before others take its place
-            self.filters = block.place[1]
-            self.kept.extend(self._converted(terms.weights[0], terms) for terms in block.terms)
-        return self.kept[number : number + 1]
+            self.filters = place[0]
+        name = str(place)  # slices are no keys
+        if name not in self.kept:
+            self.kept[name] = self.read_filter(place, wide)
+        return self.kept[name]
 
-    def _converted(self, place: Place, terms: _Terms) -> Array:
-        return self.read_filter(place, np.float64).reshape(terms.weights_dims)
 
-
-def _summed(x: Array, weights: _Weights, block: _Block, multiply: Callable[[Array, Array], Array]) -> Array:
+def _summed(x: Array, read_filter: ReadFilter, block: _Block, multiply: Callable[[Array, Array], Array]) -> Array:
     """The products of all its blocks of terms, added: (images, filters, positions ...)."""
     sums: Any = None
-    for number, (_, how, _, dims) in enumerate(block.terms):
-        matrix = windows(local_input(x, how), how).reshape(dims)
-        found = [multiply(some, matrix) for some in weights(block, number)]
+    for places, how, weights_dims, matrix_dims in block.terms:
+        matrix = windows(local_input(x, how), how).reshape(matrix_dims)
+        found = [multiply(read_filter(place, np.float64).reshape(weights_dims), matrix) for place in places]
         products = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
-        sums = products if number == 0 else np.add(sums, products, out=sums)
+        sums = products if sums is None else np.add(sums, products, out=sums)
     return np.ndarray(block.dims, sums.dtype, sums, 0, [sums.itemsize * stride for stride in block.strides])
 
 

@@ -77,9 +77,13 @@ def read(spec: TensorSpec, memory: Array, wide: type[np.floating[Any]] | None = 
 
 def write(spec: TensorSpec, memory: Array, values: Array, place: Place = WHOLE) -> None:
     """Round ``values`` once into the tensor's data type and store them at ``place``; gaps keep their bytes."""
-    target = strided(spec, memory)[_among_vectors(spec, place)]
     narrow = values if _numpy_rounds_once(values, spec.scalar_type) else rounded(values, spec.scalar_type)
-    target[...] = narrow.reshape(target.shape)
+    target = strided(spec, memory)
+    if spec.vector_length == 1:
+        target[place] = narrow
+    else:
+        part = target[_among_vectors(spec, place)]
+        part[...] = narrow.reshape(part.shape)
 
 
 def _among_vectors(spec: TensorSpec, place: Place) -> Place:

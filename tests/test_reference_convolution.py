@@ -76,9 +76,12 @@ def by_loops(x, w, c):
 @pytest.fixture(autouse=True)
 def nothing_prepared():
     """Tests change what preparations depend on."""
-    engine._prepared.cache_clear()
+    prepared = (engine.results_of, engine.launcher)
+    for cache in prepared:
+        cache.cache_clear()
     yield
-    engine._prepared.cache_clear()
+    for cache in prepared:
+        cache.cache_clear()
 
 
 PROBLEMS = {
