@@ -102,7 +102,9 @@ def im2col(operation: Im2Col, _wide: Wide) -> Results:
     def parts(memory: Mapping[str, Array]) -> Iterator[Result]:
         x = where.of(memory["srcData"])
         for some, *positions in blocks((images, *outputs), FLOAT64_BYTES * columns, IM2COL_BYTES):
-            geometry = zip(x.shape[-len(sizes) :], convolution.padding, convolution.stride, convolution.dilation, strict=True)
+            geometry = zip(
+                x.shape[-len(sizes) :], convolution.padding, convolution.stride, convolution.dilation, strict=True
+            )
             axes = [
                 axis(*one, (p.start, p.stop), (0, size))
                 for one, p, size in zip(geometry, positions, sizes, strict=True)
@@ -151,7 +153,9 @@ class _Operands(NamedTuple):
 
 
 def _operands(operation: Convolution) -> _Operands:
-    in_place = operation.x.vector_length == 1 or operation.convolution.group_count == 1  # groups may begin inside vectors
+    in_place = (
+        operation.x.vector_length == 1 or operation.convolution.group_count == 1
+    )  # groups may begin inside vectors
     of_input, of_filter = _channels_first(operation.x), layout(operation.w.tensor)
     in_vectors = operation.w.tensor.vector_length > 1
     reordered, flipped = operation.filter_is_reordered, operation.convolution.is_flipped

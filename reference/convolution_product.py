@@ -33,7 +33,7 @@ from .convolution_blocks import (
 )
 from .convolution_taps import convolve_by_taps, suits
 from .precise_product import precise_product
-from .view import Array, Place
+from .view import Array, Layout, Place
 
 WHOLE_VECTORS = 32  # filters: part of a vectorised output begins and ends between vectors
 MOST_KEPT = 64  # blocks of terms of a plan
@@ -93,8 +93,8 @@ def in_parts(
         return partial(convolve_by_taps, filter_dims, convolution, wide)
     extended = wide is np.longdouble
     limits = LIMITS._replace(**OF_EXTENDED) if extended else LIMITS
-    plan = _Plan((input_dims[0], *input_dims[2:]), filter_dims, convolution, vector_length, limits)
-    return partial(_by_matrix, plan, precise_product if extended else np.matmul)
+    plan = _Plan((input_dims[0], *input_dims[2:]), filter_dims, convolution, vector_length, limits, extended)
+    return partial(_by_matrix, plan)
 
 
 class _Terms(NamedTuple):
@@ -107,11 +107,11 @@ class _Terms(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """A block of the output. dims, strides: where it is among the sums."""
+    """A block of the output. sums, sizes: where it lies in what its products add up to, and those of absolute values."""
 
     place: Place
-    dims: tuple[int, ...]
-    strides: tuple[int, ...]
+    sums: Layout
+    sizes: Layout
     terms: list[_Terms]
 
 
@@ -125,6 +125,7 @@ class _Plan:
         convolution: ConvolutionSpec,
         vector_length: int,
         limits: Limits,
+        extended: bool,
     ) -> None:
         all_filters, self.depth, *sizes = filter_dims
         groups, terms = convolution.group_count, prod(filter_dims[1:])
@@ -140,6 +141,9 @@ class _Plan:
         longest = max(limits.terms, at_once)
         planes, *taps = cuts((self.depth // vector_length, *sizes), vector_length, longest)
         self.channels = [slice(part.start * vector_length, part.stop * vector_length) for part in planes]
+        self.of_one_group = many == 1  # every matrix: it has no axis for the groups
+        self.multiply = precise_product if extended else np.dot if many == 1 else np.matmul
+        self.sums = np.dtype(np.longdouble if extended else np.float64)
         per_position = FLOAT64_BYTES * many * max(min(terms, longest), most)
         images, *positions = cuts((input_dims[0], *outputs), per_position, limits.block_bytes)
         geometry = zip(input_dims[1:], convolution.padding, convolution.stride, convolution.dilation, strict=True)
@@ -181,20 +185,23 @@ class _Plan:
             how, columns, apart = in_runs(how, self.most_between)
             some = max(1, self.converted // length) if self.converted else together.stop - together.start
             weights = [(which, *of_weights) for which in ranges(together.stop, some, together.start)]
-            terms.append(_Terms(weights, how, (count, -1, length), (count, length, columns)))
+            of_groups = () if self.of_one_group else (count,)
+            terms.append(_Terms(weights, how, (*of_groups, -1, length), (*of_groups, length, columns)))
         place = (images, together, *positions)
-        strides = (apart[0], columns, *apart[1:])
-        return _Block(place, tuple(part.stop - part.start for part in place), strides, terms)
+        dims, strides = tuple(part.stop - part.start for part in place), (apart[0], columns, *apart[1:])
+        layouts = [
+            Layout(dims, dtype, tuple(stride * dtype.itemsize for stride in strides))
+            for dtype in (self.sums, np.dtype(np.float64))
+        ]
+        return _Block(place, *layouts, terms)
 
 
-def _by_matrix(
-    plan: _Plan, multiply: Callable[[Array, Array], Array], x: Array, read_filter: ReadFilter
-) -> Iterator[Part]:
+def _by_matrix(plan: _Plan, x: Array, read_filter: ReadFilter) -> Iterator[Part]:
     if plan.keeps:
         read_filter = _Kept(read_filter)
     for block in plan:
-        sizes = partial(_summed, x, read_filter, block, _product_of_sizes)
-        yield Part(block.place, _summed(x, read_filter, block, multiply), sizes)
+        sizes = partial(_summed, x, read_filter, block.terms, block.sizes, _product_of_sizes)
+        yield Part(block.place, _summed(x, read_filter, block.terms, block.sums, plan.multiply), sizes)
 
 
 class _Kept:
@@ -215,15 +222,17 @@ class _Kept:
         return self.kept[name]
 
 
-def _summed(x: Array, read_filter: ReadFilter, block: _Block, multiply: Callable[[Array, Array], Array]) -> Array:
-    """The products of all its blocks of terms, added: (images, filters, positions ...)."""
+def _summed(
+    x: Array, read_filter: ReadFilter, terms: list[_Terms], layout: Layout, multiply: Callable[[Array, Array], Array]
+) -> Array:
+    """The products of all blocks of terms, added: (images, filters, positions ...)."""
     sums: Any = None
-    for places, how, weights_dims, matrix_dims in block.terms:
+    for places, how, weights_dims, matrix_dims in terms:
         matrix = windows(local_input(x, how), how).reshape(matrix_dims)
         found = [multiply(read_filter(place, np.float64).reshape(weights_dims), matrix) for place in places]
-        products = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
+        products = found[0] if len(found) == 1 else np.concatenate(found, axis=-2)
         sums = products if sums is None else np.add(sums, products, out=sums)
-    return np.ndarray(block.dims, sums.dtype, sums, 0, [sums.itemsize * stride for stride in block.strides])
+    return layout.of(sums)
 
 
 def _product_of_sizes(a: Array, b: Array) -> Array:

@@ -41,7 +41,7 @@ class Layout(NamedTuple):
     strides: tuple[int, ...]
 
     def of(self, memory: Array) -> Array:
-        """A view of the elements inside ``memory`` (bytes)."""
+        """A view of the elements inside ``memory``."""
         return np.ndarray(self.dims, self.dtype, memory, 0, self.strides)
 
     def transposed(self, order: Sequence[int]) -> Layout:

@@ -118,7 +118,9 @@ LIMITS = {
         block_bytes=500, terms=1, weights=1, filters=1, inputs=1, kept_weights=0
     ),
     "two filters": convolution_product.Limits(weights=1, filters=2),
-    "one filter after the other": convolution_product.Limits(block_bytes=500, terms=5, inputs=1, kept_weights=0, converted=1),
+    "one filter after the other": convolution_product.Limits(
+        block_bytes=500, terms=5, inputs=1, kept_weights=0, converted=1
+    ),
     "long runs": convolution_product.Limits(run=2**30),
     "long runs in blocks": convolution_product.Limits(block_bytes=900, run=2**30),
     "short runs": convolution_product.Limits(run=-(2**30)),
@@ -144,7 +146,9 @@ def test_formula(monkeypatch, problem, taps, limits):
     )
     sizes = by_loops(abs(x), abs(w), c).astype(np.float64)
     parts = convolution_product.in_parts(x.shape, w.shape, c, 1, np.float64)
-    for part in list(parts(x.swapaxes(0, 1), lambda place, _: flipped[place])):  # a part may be asked when others have been computed
+    for part in list(
+        parts(x.swapaxes(0, 1), lambda place, _: flipped[place])
+    ):  # a part may be asked when others have been computed
         assert np.array_equal(part.sizes(), sizes[part.place])
 
 
@@ -177,7 +181,9 @@ def test_taps_take_little_memory(images, size):
     result, buffer = np.empty((images, 4, size - 4, size - 4)), np.setbufsize(4096)
     tracemalloc.start()
     channels_first = x.swapaxes(0, 1)
-    for place, sums, _ in convolution_taps.convolve_by_taps(w.shape, c, np.float64, channels_first, lambda place, _: w[place]):
+    for place, sums, _ in convolution_taps.convolve_by_taps(
+        w.shape, c, np.float64, channels_first, lambda place, _: w[place]
+    ):
         result[place] = sums
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
