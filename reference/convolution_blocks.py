@@ -112,8 +112,9 @@ def gather(channels: slice, images: slice, axes: Sequence[Axis], vector_length: 
 def in_runs(how: Gather, most_between: int) -> tuple[Gather, int, tuple[int, ...]]:
     """The same input seen in longer runs: positions that are the same step apart as those before are one dimension.
 
-    What lies between the rows of the local input is seen too, if it is at most ``most_between`` elements a row. Returns
-    also how many elements are seen under each filter position, and how far apart the positions (N, spatial ...) are there.
+    What lies between the rows of the local input is seen too, if it is at most ``most_between`` elements a row and half as
+    many as the row has. Returns also how many elements are seen under each filter position, and how far apart the positions
+    (N, spatial ...) are there.
     """
     leading = len(how.window_dims) // 2
     dims, strides = list(how.window_dims), list(how.window_strides)
@@ -121,7 +122,7 @@ def in_runs(how: Gather, most_between: int) -> tuple[Gather, int, tuple[int, ...
     while len(dims) > leading:
         count, stride = dims[-1], strides[-1]
         if count > 1:
-            if step and (stride % step or stride // step - length > most_between):
+            if step and (stride % step or stride // step - length > min(most_between, length // 2)):
                 break
             step = step or stride
             length += (count - 1) * (stride // step)

@@ -44,7 +44,8 @@ class Limits(NamedTuple):
 
     A product has ``filters`` filters though their weights are more than ``weights``: every block of filters brings the
     input together anew. It has ``inputs`` in its matrix, if its weights allow it: few positions take more terms.
-    Weights that are not kept are converted and multiplied ``converted`` at a time.
+    Weights that are not kept are converted and multiplied ``converted`` at a time, of ``filters_per_column`` filters for each
+    column of the matrix at least: BLAS rearranges the matrix for every product.
     A row of the matrix may be multiplied with what lies between the positions, up to ``run`` products an end of a row.
     """
 
@@ -55,6 +56,7 @@ class Limits(NamedTuple):
     inputs: int = 2**16
     kept_weights: int = 2**24
     converted: int = 2**17  # which stay in the second-level cache
+    filters_per_column: int = 4
     run: int = 2**6  # as many take as long as it takes to begin another run of the copy
 
 
@@ -154,8 +156,7 @@ class _Plan:
         ]
         blocks_of_input = len(images) * prod(len(positions) for positions in axes)
         self.keeps = blocks_of_input > 1 and many * most * terms <= limits.kept_weights
-        # Filters of several groups are converted at once, those of one group a few at a time if they are not kept.
-        self.converted = None if self.keeps or many > 1 else limits.converted
+        self.limits = limits
         self.options: list[list[Any]] = [ranges(groups, many), ranges(self.per_group, most), images, *axes]
         self.count = prod(len(options) for options in self.options)
         blocks_of_terms = len(self.channels) * prod(len(part) for part in taps)
@@ -183,17 +184,20 @@ class _Plan:
             length = prod(part.stop - part.start for part in of_weights)
             how = gather(of_input, images, chosen, self.vector_length)
             how, columns, apart = in_runs(how, self.most_between)
-            some = max(1, self.converted // length) if self.converted else together.stop - together.start
+            # Filters of several groups are converted at once, those of one group a few at a time if they are not kept.
+            some = together.stop - together.start
+            if self.of_one_group and not self.keeps:
+                some = max(1, self.limits.converted // length, columns * self.limits.filters_per_column)
             weights = [(which, *of_weights) for which in ranges(together.stop, some, together.start)]
             of_groups = () if self.of_one_group else (count,)
             terms.append(_Terms(weights, how, (*of_groups, -1, length), (*of_groups, length, columns)))
         place = (images, together, *positions)
         dims, strides = tuple(part.stop - part.start for part in place), (apart[0], columns, *apart[1:])
-        layouts = [
+        sums, sizes = (
             Layout(dims, dtype, tuple(stride * dtype.itemsize for stride in strides))
             for dtype in (self.sums, np.dtype(np.float64))
-        ]
-        return _Block(place, *layouts, terms)
+        )
+        return _Block(place, sums, sizes, terms)
 
 
 def _by_matrix(plan: _Plan, x: Array, read_filter: ReadFilter) -> Iterator[Part]:

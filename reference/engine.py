@@ -79,12 +79,16 @@ def implemented() -> tuple[type[Operation], ...]:
     return (*_IMPLEMENTATIONS, *_IN_PARTS)
 
 
-@lru_cache(maxsize=1024)
 def results_of(operation: Operation, wide: Wide) -> Results:
     """What computes the results from the bytes of the operation's inputs; all that depends on the operation is prepared.
 
     The consumer ignores floating-point errors: an operand that does not count, as beta or alpha2 is 0, may hold anything.
     """
+    return _prepared(operation, wide)  # type: ignore[arg-type]  # types are hashable
+
+
+@lru_cache(maxsize=1024)
+def _prepared(operation: Operation, wide: Wide) -> Results:
     in_parts = _IN_PARTS.get(type(operation))
     return in_parts(operation, wide) if in_parts else partial(_as_a_whole, operation, wide)
 
@@ -140,7 +144,7 @@ def run(operation: Operation, memory: Mapping[str, Array]) -> None:
 @lru_cache(maxsize=1024)
 def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
     """What computes the operation on its memory."""
-    wide = np.float64 if type(operation) in _IN_PARTS else wide_type(operation.compute_type)
+    wide: Wide = np.float64 if type(operation) in _IN_PARTS else wide_type(operation.compute_type)
     results = results_of(operation, wide)
     specs = {name: operation.tensor(name) for name in operation.outputs if name not in operation.raw}
 

@@ -76,7 +76,7 @@ def by_loops(x, w, c):
 @pytest.fixture(autouse=True)
 def nothing_prepared():
     """Tests change what preparations depend on."""
-    prepared = (engine.results_of, engine.launcher)
+    prepared = (engine._prepared, engine.launcher)
     for cache in prepared:
         cache.cache_clear()
     yield
@@ -119,7 +119,7 @@ LIMITS = {
     ),
     "two filters": convolution_product.Limits(weights=1, filters=2),
     "one filter after the other": convolution_product.Limits(
-        block_bytes=500, terms=5, inputs=1, kept_weights=0, converted=1
+        block_bytes=500, terms=5, inputs=1, kept_weights=0, converted=1, filters_per_column=0
     ),
     "long runs": convolution_product.Limits(run=2**30),
     "long runs in blocks": convolution_product.Limits(block_bytes=900, run=2**30),
