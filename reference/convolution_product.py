@@ -56,7 +56,7 @@ class Limits(NamedTuple):
     inputs: int = 2**16
     kept_weights: int = 2**24
     converted: int = 2**17  # which stay in the second-level cache
-    filters_per_column: int = 4
+    filters_per_column: int = 16
     run: int = 2**6  # as many take as long as it takes to begin another run of the copy
 
 
@@ -144,8 +144,6 @@ class _Plan:
         planes, *taps = cuts((self.depth // vector_length, *sizes), vector_length, longest)
         self.channels = [slice(part.start * vector_length, part.stop * vector_length) for part in planes]
         self.of_one_group = many == 1  # every matrix: it has no axis for the groups
-        self.multiply = precise_product if extended else np.dot if many == 1 else np.matmul
-        self.sums = np.dtype(np.longdouble if extended else np.float64)
         per_position = FLOAT64_BYTES * many * max(min(terms, longest), most)
         images, *positions = cuts((input_dims[0], *outputs), per_position, limits.block_bytes)
         geometry = zip(input_dims[1:], convolution.padding, convolution.stride, convolution.dilation, strict=True)
@@ -160,6 +158,10 @@ class _Plan:
         self.options: list[list[Any]] = [ranges(groups, many), ranges(self.per_group, most), images, *axes]
         self.count = prod(len(options) for options in self.options)
         blocks_of_terms = len(self.channels) * prod(len(part) for part in taps)
+        self.sums = np.dtype(np.longdouble if extended else np.float64)
+        # np.dot begins sooner, but copies weights with gaps between their rows.
+        product_of_two = np.dot if self.of_one_group and blocks_of_terms == 1 else np.matmul
+        self.multiply = precise_product if extended else product_of_two
         # The rows of all blocks of terms must be alike.
         self.most_between = limits.run // most if blocks_of_terms == len(self.channels) else -1
         self.kept = [self._block(number) for number in range(min(self.count, MOST_KEPT // blocks_of_terms))]
