@@ -37,6 +37,7 @@ from .view import Array, Layout, Place
 
 WHOLE_VECTORS = 32  # filters: part of a vectorised output begins and ends between vectors
 MOST_KEPT = 64  # blocks of terms of a plan
+NO_RUNS = -(2**62)
 
 
 class Limits(NamedTuple):
@@ -163,7 +164,7 @@ class _Plan:
         product_of_two = np.dot if self.of_one_group and blocks_of_terms == 1 else np.matmul
         self.multiply = precise_product if extended else product_of_two
         # The rows of all blocks of terms must be alike.
-        self.most_between = limits.run // most if blocks_of_terms == len(self.channels) else -1
+        self.most_between = limits.run // most if blocks_of_terms == len(self.channels) else NO_RUNS
         self.kept = [self._block(number) for number in range(min(self.count, MOST_KEPT // blocks_of_terms))]
 
     def __iter__(self) -> Iterator[_Block]:
