@@ -228,12 +228,12 @@ def test_precise_products_of_values_that_are_not_finite(monkeypatch, dims):
     b[..., 3, 1] = 0
     plain = precise_product.precise_product(a, b)
     assert np.abs(plain - np.matmul(a.astype(np.longdouble), b.astype(np.longdouble))).max() < 2.0**-56
-    a[..., 0, 3], a[..., 1, 0], a[..., 4, 5] = np.inf, np.nan, -np.inf
+    a[..., 0, 3], a[..., 2, 0], a[..., 4, 5] = np.inf, np.nan, -np.inf
     with np.errstate(invalid="ignore"):
         found, expected = precise_product.precise_product(a, b), a @ b
     np.testing.assert_allclose(found.astype(np.float64), expected, rtol=0, atol=1e-13)
-    assert np.isnan(found[..., 1, :]).all() and np.isnan(found[..., 0, 1]).all() and np.isinf(found[..., 4, :]).all()
-    assert np.array_equal(found[..., 2:4, :], plain[..., 2:4, :])
+    assert np.isnan(found[..., 2, :]).all() and np.isnan(found[..., 0, 1]).all() and np.isinf(found[..., 4, :]).all()
+    assert np.array_equal(found[..., 6, :], plain[..., 6, :])
 
 
 def test_blocks_bound_the_memory():
