@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from dualdnn.api.operations import Operation
 
-from .engine import launcher
+from .engine import run
 from .view import Array
 
 
@@ -98,10 +98,10 @@ class ReferenceBackend:
             ) from None
 
     def prepare(self, operation: Operation) -> Callable[[Sequence[Any], Any], None]:
-        names, compute = operation.operands, launcher(operation)
+        names = operation.operands
 
         def launch(operands: Sequence[Any], _stream: Any) -> None:
-            compute({name: o.memory for name, o in zip(names, operands, strict=True) if o is not None})
+            run(operation, {name: o.memory for name, o in zip(names, operands, strict=True) if o is not None})
 
         return launch
 

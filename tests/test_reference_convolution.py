@@ -78,11 +78,11 @@ def by_loops(x, w, c):
 def nothing_prepared():
     """Tests change what preparations depend on."""
     prepared = (engine._prepared, engine.launcher)
-    for cache in prepared:
-        cache.cache_clear()
+    for kept in prepared:
+        kept.cache_clear()
     yield
-    for cache in prepared:
-        cache.cache_clear()
+    for kept in prepared:
+        kept.cache_clear()
 
 
 PROBLEMS = {
