@@ -20,13 +20,14 @@ from dualdnn.api.operations import (
     Im2Col,
     ReorderFilter,
     ReorderFilterAndBias,
+    TensorSpec,
 )
 
 from .convolution_blocks import FLOAT64_BYTES, Part, ReadFilter, axis, blocks, gather, local_input, windows
 from .convolution_bounds import Convolution, Magnitudes, roundings
 from .convolution_product import in_parts
-from .engine import Exact, InParts, Wide, implements, implements_in_parts
-from .view import Array, Place, read, stored, strided
+from .engine import Exact, Result, Results, Wide, implements, implements_in_parts
+from .view import Array, Layout, Place, layout, read, stored
 
 RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
 # alpha1 * conv, alpha2 * z, and two sums
@@ -41,23 +42,23 @@ REORDERED_BIAS_AXES = (0, 2, 1, 3)
 
 
 @implements_in_parts(ConvolutionForward)
-def convolution_forward(operation: ConvolutionForward, wide: Wide) -> InParts:
+def convolution_forward(operation: ConvolutionForward, wide: Wide) -> Results:
     """conv(x, w)"""
     operands = _operands(operation)
     convolve_parts = in_parts(operation.x.dims, operation.w.dims, operation.convolution, operands.vector_length, wide)
     allowed = partial(roundings, operation)
 
-    def parts(memory: Mapping[str, Array]) -> Iterator[tuple[Place, Exact]]:
+    def parts(memory: Mapping[str, Array]) -> Iterator[Result]:
         x, read_filter = operands.of(memory)
         magnitude = Magnitudes(operation, x, read_filter)
         for part in convolve_parts(x, read_filter):
-            yield part.place, Exact(part.sums, partial(magnitude, part), allowed)
+            yield "y", part.place, Exact(part.sums, partial(magnitude, part), allowed)
 
     return parts
 
 
 @implements_in_parts(ConvolutionBiasActivationForward)
-def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForward, wide: Wide) -> InParts:
+def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForward, wide: Wide) -> Results:
     """activation(alpha1 * conv(x, w) + alpha2 * z + bias)"""
     operands = _operands(operation)
     convolve_parts = in_parts(operation.x.dims, operation.w.dims, operation.convolution, operands.vector_length, wide)
@@ -66,7 +67,7 @@ def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForw
     def allowed() -> float:
         return roundings(operation) + EPILOGUE_ROUNDINGS
 
-    def parts(memory: Mapping[str, Array]) -> Iterator[tuple[Place, Exact]]:
+    def parts(memory: Mapping[str, Array]) -> Iterator[Result]:
         x, read_filter = operands.of(memory)
         magnitude = Magnitudes(operation, x, read_filter)
         all_bias = read(operation.bias, memory["bias"], wide)
@@ -85,22 +86,25 @@ def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForw
                 value = value + residual
             if operation.activation.mode == RELU:
                 value = np.fmax(value, 0)  # NaN gives 0: only CUDNN_NOT_PROPAGATE_NAN is supported
-            yield part.place, Exact(value, partial(terms, part, bias, residual), allowed)
+            yield "y", part.place, Exact(value, partial(terms, part, bias, residual), allowed)
 
     return parts
 
 
 @implements_in_parts(Im2Col)
-def im2col(operation: Im2Col, _wide: Wide) -> InParts:
+def im2col(operation: Im2Col, _wide: Wide) -> Results:
     """The values that meet each filter position at each output position: rows (n, p, q), columns (c, r, s)."""
     convolution, (_, channels, *sizes) = operation.convolution, operation.filter.dims
     images, _, *outputs = convolution.output_dims(operation.srcData.dims, operation.filter.dims)
     columns = channels * prod(sizes)
+    where = _channels_first(operation.srcData)
 
-    def parts(memory: Mapping[str, Array]) -> Iterator[tuple[Place, Exact]]:
-        x = strided(operation.srcData, memory["srcData"])
+    def parts(memory: Mapping[str, Array]) -> Iterator[Result]:
+        x = where.of(memory["srcData"])
         for some, *positions in blocks((images, *outputs), FLOAT64_BYTES * columns, IM2COL_BYTES):
-            geometry = zip(x.shape[2:], convolution.padding, convolution.stride, convolution.dilation, strict=True)
+            geometry = zip(
+                x.shape[-len(sizes) :], convolution.padding, convolution.stride, convolution.dilation, strict=True
+            )
             axes = [
                 axis(*one, (p.start, p.stop), (0, size))
                 for one, p, size in zip(geometry, positions, sizes, strict=True)
@@ -113,7 +117,7 @@ def im2col(operation: Im2Col, _wide: Wide) -> InParts:
             # A block's positions follow each other.
             first = int(np.ravel_multi_index([part.start for part in (some, *positions)], (images, *outputs)))
             place = (slice(first, first + len(matrix)), slice(0, columns))
-            yield place, Exact(matrix, partial(np.abs, matrix))
+            yield "colBuffer", place, Exact(matrix, partial(np.abs, matrix))
 
     return parts
 
@@ -142,31 +146,42 @@ def applied(w: Array, convolution: ConvolutionSpec) -> Array:
 
 
 class _Operands(NamedTuple):
-    """of: from the memory, the input where it is stored and the filter as a cross-correlation applies it."""
+    """of: from the memory, the input where it is stored, channels first, and the filter as a cross-correlation applies it."""
 
     vector_length: int
     of: Callable[[Mapping[str, Array]], tuple[Array, ReadFilter]]
 
 
 def _operands(operation: Convolution) -> _Operands:
-    in_place = operation.convolution.group_count == 1  # groups may begin inside vectors
-    of_input, of_filter = operation.x, operation.w.tensor
+    in_place = (
+        operation.x.vector_length == 1 or operation.convolution.group_count == 1
+    )  # groups may begin inside vectors
+    of_input, of_filter = _channels_first(operation.x), layout(operation.w.tensor)
+    in_vectors = operation.w.tensor.vector_length > 1
     reordered, flipped = operation.filter_is_reordered, operation.convolution.is_flipped
 
     def of(memory: Mapping[str, Array]) -> tuple[Array, ReadFilter]:
-        x = strided(of_input, memory["x"]) if in_place else stored(of_input, memory["x"])
-        w = stored(of_filter, memory["w"])
+        x = of_input.of(memory["x"]) if in_place else stored(operation.x, memory["x"]).swapaxes(0, 1)
+        w = stored(operation.w.tensor, memory["w"]) if in_vectors else of_filter.of(memory["w"])
         if reordered:
             w = _in_plain_order(w)
         if flipped:
             w = applied(w, operation.convolution)
 
         def read_filter(place: Place, wide: Any) -> Array:
-            return w[place].astype(wide, copy=False)
+            part = w[place]
+            return part if part.dtype.type is wide else part.astype(wide)
 
         return x, read_filter
 
-    return _Operands(of_input.vector_length if in_place else 1, of)
+    return _Operands(operation.x.vector_length if in_place else 1, of)
+
+
+def _channels_first(spec: TensorSpec) -> Layout:
+    """As (C or C / v and v, N, spatial ...)."""
+    where = layout(spec)
+    before_images = (1,) if spec.vector_length == 1 else (1, 2)
+    return where.transposed((*before_images, 0, *range(1 + len(before_images), len(where.dims))))
 
 
 def _copies(reorder_type: cudnnReorderType_t) -> bool:

@@ -75,13 +75,11 @@ def axis(
 class Gather(NamedTuple):
     """How the input that a block meets, (C, N, spatial ...), is laid out and seen.
 
-    target_dims: the local array's with its channels split into vectors. order: the axes of the stored input as they are
-    there. moves: which of those inputs go where. covered: nothing is left zero.
-    window_dims, window_strides: of the view (C, filter ..., N, positions ...), in bytes.
+    target_dims: the local array's with its channels split into vectors. moves: which of the stored inputs go where.
+    covered: nothing is left zero. window_dims, window_strides: of the view (C, filter ..., N, positions ...), in bytes.
     """
 
     target_dims: tuple[int, ...]
-    order: tuple[int, ...]
     moves: tuple[tuple[tuple[Any, ...], Place], ...]
     covered: bool
     window_dims: tuple[int, ...]
@@ -104,7 +102,6 @@ def gather(channels: slice, images: slice, axes: Sequence[Axis], vector_length: 
     moves = [tuple(zip(*pieces, strict=True)) for pieces in product(*(one.pieces for one in axes))]
     return Gather(
         (depth // vector_length, *vector, count, *sizes),
-        (1, *range(2, 2 + len(vector)), 0, *range(2 + len(vector), 2 + len(vector) + len(sizes))),
         tuple(((..., *there), (*stored, images, *here)) for there, here in moves),
         all(there == slice(0, one.size) for one in axes for there, _ in one.pieces),
         tuple(dim for dim, _ in window),
@@ -112,17 +109,49 @@ def gather(channels: slice, images: slice, axes: Sequence[Axis], vector_length: 
     )
 
 
+def in_runs(how: Gather, most_between: int) -> tuple[Gather, int, tuple[int, ...]]:
+    """The same input seen in longer runs: positions that are the same step apart as those before are one dimension.
+
+    What lies between the rows of the local input is seen too, if it is at most ``most_between`` elements a row and half as
+    many as the row has. Returns also how many elements are seen under each filter position, and how far apart the positions
+    (N, spatial ...) are there.
+    """
+    leading = len(how.window_dims) // 2
+    dims, strides = list(how.window_dims), list(how.window_strides)
+    length, step, apart = 1, 0, []
+    while len(dims) > leading:
+        count, stride = dims[-1], strides[-1]
+        if count > 1:
+            if step and (stride % step or stride // step - length > min(most_between, length // 2)):
+                break
+            step = step or stride
+            length += (count - 1) * (stride // step)
+        apart.append(stride // step if count > 1 else 0)
+        dims.pop()
+        strides.pop()
+    columns = length
+    for count in reversed(dims[leading:]):
+        apart.append(columns)
+        columns *= count
+    return (
+        how._replace(window_dims=(*dims, length), window_strides=(*strides, step or FLOAT64_BYTES)),
+        columns,
+        tuple(reversed(apart)),
+    )
+
+
 def local_input(x: Array, how: Gather) -> Array:
-    """What a block meets of x (N, C or C / v and v, spatial ...), in float64, with zeros where x ends."""
+    """What a block meets of x (C or C / v and v, N, spatial ...), in float64, with zeros where x ends."""
     local = np.empty(how.target_dims) if how.covered else np.zeros(how.target_dims)
-    stored = x.transpose(how.order)
     for there, here in how.moves:
-        local[there] = stored[here]
+        local[there] = x[here]
     return local
 
 
 def windows(local: Array, how: Gather) -> Array:
-    """The local input under each filter position at each output position: a view (C, filter ..., N, positions ...)."""
+    """The local input under each filter position at each output position: a view (C, filter ..., N, positions ...).
+
+    Or in longer runs (``in_runs``)."""
     return np.ndarray(how.window_dims, np.float64, local, 0, how.window_strides)
 
 
@@ -141,8 +170,8 @@ def cuts(extents: tuple[int, ...], bytes_each: int, block_bytes: int) -> list[li
     return found[::-1]
 
 
-def ranges(extent: int, step: int) -> list[slice]:
-    return [slice(start, min(start + step, extent)) for start in range(0, extent, step)]
+def ranges(end: int, step: int, start: int = 0) -> list[slice]:
+    return [slice(first, min(first + step, end)) for first in range(start, end, step)]
 
 
 def meeting(offset: int, stride: int, extent: int, positions: slice) -> tuple[slice, slice]:

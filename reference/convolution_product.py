@@ -26,16 +26,18 @@ from .convolution_blocks import (
     axis,
     cuts,
     gather,
+    in_runs,
     local_input,
     ranges,
     windows,
 )
 from .convolution_taps import convolve_by_taps, suits
 from .precise_product import precise_product
-from .view import Array, Place
+from .view import Array, Layout, Place
 
 WHOLE_VECTORS = 32  # filters: part of a vectorised output begins and ends between vectors
 MOST_KEPT = 64  # blocks of terms of a plan
+NO_RUNS = -(2**62)
 
 
 class Limits(NamedTuple):
@@ -43,6 +45,9 @@ class Limits(NamedTuple):
 
     A product has ``filters`` filters though their weights are more than ``weights``: every block of filters brings the
     input together anew. It has ``inputs`` in its matrix, if its weights allow it: few positions take more terms.
+    Weights that are not kept are converted and multiplied ``converted`` at a time, of ``filters_per_column`` filters for each
+    column of the matrix at least: BLAS rearranges the matrix for every product.
+    A row of the matrix may be multiplied with what lies between the positions, up to ``run`` products an end of a row.
     """
 
     block_bytes: int = 2**23  # larger blocks leave the cache before they are multiplied
@@ -51,19 +56,25 @@ class Limits(NamedTuple):
     filters: int = 2**8
     inputs: int = 2**16
     kept_weights: int = 2**24
+    converted: int = 2**17  # which stay in the second-level cache
+    filters_per_column: int = 16
+    run: int = 2**6  # as many take as long as it takes to begin another run of the copy
 
 
 LIMITS = Limits()
+# Extended precision: products are slow, and begin by splitting the input.
+OF_EXTENDED: dict[str, int] = {"converted": 2**63, "run": 0}
 
 
 def convolve(x: Array, w: Array, convolution: ConvolutionSpec) -> Array:
     """The cross-correlation of x (N, C, spatial ...) with w (K, C / groups, spatial ...) in the type of w, as a whole."""
     result = np.empty(convolution.output_dims(x.shape, w.shape), w.dtype)
+    channels_first = x.swapaxes(0, 1)
 
     def read_filter(place: Place, wide: Any) -> Array:
         return w[place].astype(wide, copy=False)
 
-    for part in in_parts(x.shape, w.shape, convolution, 1, w.dtype.type)(x, read_filter):
+    for part in in_parts(x.shape, w.shape, convolution, 1, w.dtype.type)(channels_first, read_filter):
         result[part.place] = part.sums
     return result
 
@@ -77,32 +88,33 @@ def in_parts(
 ) -> Convolve:
     """The cross-correlation of an input with a filter (K, C / groups, spatial ...), zeros outside the input, part by part.
 
-    The input is given where it is stored, of any type, (N, C or C / v and v, spatial ...) for vectors of v channels.
+    The input is given where it is stored, of any type, as (C or C / v and v, N, spatial ...) for vectors of v channels.
     In float64, products of up to 26 bits are exact, so that float, half and integer data lose at most 2**-53 of the sum
     of absolute terms per term, double data twice that. In extended precision (np.longdouble) all must be doubles.
     """
     if suits(input_dims, filter_dims, convolution):
         return partial(convolve_by_taps, filter_dims, convolution, wide)
-    multiply = precise_product if wide is np.longdouble else np.matmul
-    plan = _Plan((input_dims[0], *input_dims[2:]), filter_dims, convolution, vector_length, LIMITS)
-    return partial(_by_matrix, plan, multiply)
+    extended = wide is np.longdouble
+    limits = LIMITS._replace(**OF_EXTENDED) if extended else LIMITS
+    plan = _Plan((input_dims[0], *input_dims[2:]), filter_dims, convolution, vector_length, limits, extended)
+    return partial(_by_matrix, plan)
 
 
 class _Terms(NamedTuple):
-    """A block of the terms of a sum: where in the filter, the input under it, and both as matrices."""
+    """A block of the terms of a sum: where its weights are (some filters after the other), the input, both as matrices."""
 
-    weights: Place
+    weights: list[Place]
     input: Gather
     weights_dims: tuple[int, ...]
     matrix_dims: tuple[int, ...]
 
 
 class _Block(NamedTuple):
-    """A block of the output. dims: (filters, images, positions ...). keeps: its converted weights may stay."""
+    """A block of the output. sums, sizes: where it lies in what its products add up to, and those of absolute values."""
 
     place: Place
-    dims: tuple[int, ...]
-    keeps: bool
+    sums: Layout
+    sizes: Layout
     terms: list[_Terms]
 
 
@@ -116,6 +128,7 @@ class _Plan:
         convolution: ConvolutionSpec,
         vector_length: int,
         limits: Limits,
+        extended: bool,
     ) -> None:
         all_filters, self.depth, *sizes = filter_dims
         groups, terms = convolution.group_count, prod(filter_dims[1:])
@@ -131,6 +144,7 @@ class _Plan:
         longest = max(limits.terms, at_once)
         planes, *taps = cuts((self.depth // vector_length, *sizes), vector_length, longest)
         self.channels = [slice(part.start * vector_length, part.stop * vector_length) for part in planes]
+        self.of_one_group = many == 1  # every matrix: it has no axis for the groups
         per_position = FLOAT64_BYTES * many * max(min(terms, longest), most)
         images, *positions = cuts((input_dims[0], *outputs), per_position, limits.block_bytes)
         geometry = zip(input_dims[1:], convolution.padding, convolution.stride, convolution.dilation, strict=True)
@@ -141,13 +155,21 @@ class _Plan:
         ]
         blocks_of_input = len(images) * prod(len(positions) for positions in axes)
         self.keeps = blocks_of_input > 1 and many * most * terms <= limits.kept_weights
+        self.limits = limits
         self.options: list[list[Any]] = [ranges(groups, many), ranges(self.per_group, most), images, *axes]
         self.count = prod(len(options) for options in self.options)
         blocks_of_terms = len(self.channels) * prod(len(part) for part in taps)
+        self.sums = np.dtype(np.longdouble if extended else np.float64)
+        # np.dot begins sooner, but copies weights with gaps between their rows.
+        product_of_two = np.dot if self.of_one_group and blocks_of_terms == 1 else np.matmul
+        self.multiply = precise_product if extended else product_of_two
+        # The rows of all blocks of terms must be alike.
+        self.most_between = limits.run // most if blocks_of_terms == len(self.channels) else NO_RUNS
         self.kept = [self._block(number) for number in range(min(self.count, MOST_KEPT // blocks_of_terms))]
 
     def __iter__(self) -> Iterator[_Block]:
-        return chain(self.kept, map(self._block, range(len(self.kept), self.count)))
+        others = range(len(self.kept), self.count)
+        return chain(self.kept, map(self._block, others)) if others else iter(self.kept)
 
     def _block(self, number: int) -> _Block:
         chosen = []
@@ -158,56 +180,66 @@ class _Plan:
         positions = [of_taps[0].positions for of_taps in reversed(axes)]
         first, last = groups.start, groups.stop - 1
         together = slice(first * self.per_group + filters.start, last * self.per_group + filters.stop)
-        terms = []
+        count, terms = groups.stop - first, []
         for chosen, channels in product(product(*reversed(axes)), self.channels):
             of_input = slice(first * self.depth + channels.start, last * self.depth + channels.stop)
-            place = (channels, *(one.taps for one in chosen))
-            count = prod(part.stop - part.start for part in place)
+            of_weights = (channels, *(one.taps for one in chosen))
+            length = prod(part.stop - part.start for part in of_weights)
             how = gather(of_input, images, chosen, self.vector_length)
-            matrices = [(groups.stop - first, dim, -1) for dim in (filters.stop - filters.start, count)]
-            terms.append(_Terms((together, *place), how, *matrices))
-        dims = [part.stop - part.start for part in (together, images, *positions)]
-        return _Block((images, together, *positions), tuple(dims), self.keeps, terms)
+            how, columns, apart = in_runs(how, self.most_between)
+            # Filters of several groups are converted at once, those of one group a few at a time if they are not kept.
+            some = together.stop - together.start
+            if self.of_one_group and not self.keeps:
+                some = max(1, self.limits.converted // length, columns * self.limits.filters_per_column)
+            weights = [(which, *of_weights) for which in ranges(together.stop, some, together.start)]
+            of_groups = () if self.of_one_group else (count,)
+            terms.append(_Terms(weights, how, (*of_groups, -1, length), (*of_groups, length, columns)))
+        place = (images, together, *positions)
+        dims, strides = tuple(part.stop - part.start for part in place), (apart[0], columns, *apart[1:])
+        sums, sizes = (
+            Layout(dims, dtype, tuple(stride * dtype.itemsize for stride in strides))
+            for dtype in (self.sums, np.dtype(np.float64))
+        )
+        return _Block(place, sums, sizes, terms)
 
 
-def _by_matrix(
-    plan: _Plan, multiply: Callable[[Array, Array], Array], x: Array, read_filter: ReadFilter
-) -> Iterator[Part]:
-    weights = _Weights(read_filter)
+def _by_matrix(plan: _Plan, x: Array, read_filter: ReadFilter) -> Iterator[Part]:
+    if plan.keeps:
+        read_filter = _Kept(read_filter)
     for block in plan:
-        summed = partial(_summed, x, weights, block)
-        yield Part(block.place, summed(multiply), partial(summed, _product_of_sizes))
+        sizes = partial(_summed, x, read_filter, block.terms, block.sizes, _product_of_sizes)
+        yield Part(block.place, _summed(x, read_filter, block.terms, block.sums, plan.multiply), sizes)
 
 
-class _Weights:
-    """The filter's weights as matrices (groups, filters, terms); those of the last filters stay converted."""
+class _Kept:
+    """A filter that keeps what was read of the last filters."""
 
     def __init__(self, read_filter: ReadFilter) -> None:
         self.read_filter = read_filter
         self.filters: slice | None = None
-        self.kept: list[Array] = []
+        self.kept: dict[str, Array] = {}
 
-    def __call__(self, block: _Block, number: int) -> Array:
-        """Those of a block's block of terms."""
-        if not block.keeps:
-            return self._converted(block.terms[number])
-        if self.filters != block.place[1]:
+    def __call__(self, place: Place, wide: Any) -> Array:
+        if self.filters != place[0]:
             self.kept.clear()  # before others take its place
-            self.filters, self.kept = block.place[1], [self._converted(terms) for terms in block.terms]
-        return self.kept[number]
+            self.filters = place[0]
+        name = str(place)  # slices are no keys
+        if name not in self.kept:
+            self.kept[name] = self.read_filter(place, wide)
+        return self.kept[name]
 
-    def _converted(self, terms: _Terms) -> Array:
-        return self.read_filter(terms.weights, np.float64).reshape(terms.weights_dims)
 
-
-def _summed(x: Array, weights: _Weights, block: _Block, multiply: Callable[[Array, Array], Array]) -> Array:
-    """The products of all its blocks of terms, added: (images, filters, positions ...)."""
+def _summed(
+    x: Array, read_filter: ReadFilter, terms: list[_Terms], layout: Layout, multiply: Callable[[Array, Array], Array]
+) -> Array:
+    """The products of all blocks of terms, added: (images, filters, positions ...)."""
     sums: Any = None
-    for number, (_, how, _, dims) in enumerate(block.terms):
-        products = multiply(weights(block, number), windows(local_input(x, how), how).reshape(dims))
-        sums = products if number == 0 else np.add(sums, products, out=sums)
-    summed: Array = sums.reshape(block.dims).swapaxes(0, 1)
-    return summed
+    for places, how, weights_dims, matrix_dims in terms:
+        matrix = windows(local_input(x, how), how).reshape(matrix_dims)
+        found = [multiply(read_filter(place, np.float64).reshape(weights_dims), matrix) for place in places]
+        products = found[0] if len(found) == 1 else np.concatenate(found, axis=-2)
+        sums = products if sums is None else np.add(sums, products, out=sums)
+    return layout.of(sums)
 
 
 def _product_of_sizes(a: Array, b: Array) -> Array:

@@ -42,22 +42,23 @@ def convolve_by_taps(
     x: Array,
     read_filter: ReadFilter,
 ) -> Iterator[Part]:
-    """The cross-correlation of x (N, C, spatial ...) and the filter (groups, C / groups, spatial ...), part by part.
+    """The cross-correlation of x (C, N, spatial ...) and the filter (groups, C / groups, spatial ...), part by part.
 
     Products and sums are rounded to ``wide``."""
     groups, channels, *sizes = filter_dims
-    inputs = x.reshape(x.shape[0], groups, channels, *x.shape[2:])
+    of_images = x.swapaxes(0, 1)
+    inputs = of_images.reshape(len(of_images), groups, channels, *x.shape[2:])
     reach = _reach(filter_dims, convolution)
     taps = [
         [divmod(tap * dilation, stride) for tap in range(size)]
         for size, dilation, stride in zip(sizes, convolution.dilation, convolution.stride, strict=True)
     ]
     phases = list(product(*(sorted({phase for _, phase in dimension}) for dimension in taps)))
-    _, _, *outputs = convolution.output_dims(x.shape, filter_dims)
+    images, _, *outputs = convolution.output_dims(of_images.shape, filter_dims)
     whole = prod(size + beyond for size, beyond in zip(outputs, reach, strict=True))
     arrays = len(phases) * channels + 2  # the phases, the sums, the products of a tap
     per_position = np.dtype(wide).itemsize * arrays * whole // prod(outputs)
-    for place in blocks((x.shape[0], groups, *outputs), per_position, BLOCK_BYTES):
+    for place in blocks((images, groups, *outputs), per_position, BLOCK_BYTES):
         block = partial(_summed, inputs, read_filter, convolution, taps, phases, reach, place)
         yield Part(place, block(wide, np.asarray), partial(block, np.float64, np.abs))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -45,9 +45,10 @@ class Exact:
 
 
 Implementation = Callable[..., Exact | dict[str, Exact]]
-# The operation's memory -> what each part of the output is; together the parts are the output.
-InParts = Callable[[Mapping[str, Array]], Iterator[tuple[Place, Exact]]]
-ImplementationInParts = Callable[[Any, Wide], InParts]
+Result = tuple[str, Place, Exact]  # an output, a place in it, what it is there
+# The operation's memory -> what each part of its outputs is; together the parts are the outputs.
+Results = Callable[[Mapping[str, Array]], Iterator[Result]]
+ImplementationInParts = Callable[[Any, Wide], Results]
 _IMPLEMENTATIONS: dict[type[Operation], Implementation] = {}
 _IN_PARTS: dict[type[Operation], ImplementationInParts] = {}
 
@@ -65,7 +66,7 @@ def implements(operation_type: type[Operation]) -> Callable[[Implementation], Im
 def implements_in_parts(
     operation_type: type[Operation],
 ) -> Callable[[ImplementationInParts], ImplementationInParts]:
-    """Register the reference of an operation of one output: a function of (operation, the arithmetic)."""
+    """Register the reference of an operation part by part: a function of (operation, the arithmetic)."""
 
     def register(implementation: ImplementationInParts) -> ImplementationInParts:
         _IN_PARTS[operation_type] = implementation
@@ -78,22 +79,21 @@ def implemented() -> tuple[type[Operation], ...]:
     return (*_IMPLEMENTATIONS, *_IN_PARTS)
 
 
-@lru_cache(maxsize=1024)
-def _prepared(operation: Operation, wide: Wide) -> InParts | None:
-    in_parts = _IN_PARTS.get(type(operation))
-    return in_parts(operation, wide) if in_parts else None
-
-
-def results(operation: Operation, memory: Mapping[str, Array], wide: Wide) -> Iterator[tuple[str, Place, Exact]]:
-    """(output, place in it, what it is there), from the bytes of the operation's inputs.
+def results_of(operation: Operation, wide: Wide) -> Results:
+    """What computes the results from the bytes of the operation's inputs; all that depends on the operation is prepared.
 
     The consumer ignores floating-point errors: an operand that does not count, as beta or alpha2 is 0, may hold anything.
     """
-    in_parts = _prepared(operation, wide)  # type: ignore[arg-type]  # types are hashable
-    if in_parts:
-        for place, exact in in_parts(memory):
-            yield operation.outputs[0], place, exact
-        return
+    return _prepared(operation, wide)  # type: ignore[arg-type]  # types are hashable
+
+
+@lru_cache(maxsize=1024)
+def _prepared(operation: Operation, wide: Wide) -> Results:
+    in_parts = _IN_PARTS.get(type(operation))
+    return in_parts(operation, wide) if in_parts else partial(_as_a_whole, operation, wide)
+
+
+def _as_a_whole(operation: Operation, wide: Wide, memory: Mapping[str, Array]) -> Iterator[Result]:
     inputs = [read(operation.tensor(name), memory[name], wide) for name in operation.inputs]
     found = _IMPLEMENTATIONS[type(operation)](operation, *inputs)
     for name, exact in (found if isinstance(found, dict) else {operation.outputs[0]: found}).items():
@@ -104,7 +104,7 @@ def evaluate(operation: Operation, memory: Mapping[str, Array]) -> dict[str, Exa
     """The exact results of every output as a whole, in the judge's arithmetic."""
     with np.errstate(all="ignore"):
         found: dict[str, list[tuple[Place, Exact]]] = {}
-        for name, place, exact in results(operation, memory, wide_type(operation.compute_type)):
+        for name, place, exact in results_of(operation, wide_type(operation.compute_type))(memory):
             found.setdefault(name, []).append((place, exact))
         return {name: _joined(operation, name, parts) for name, parts in found.items()}
 
@@ -138,15 +138,26 @@ def blended(
 
 def run(operation: Operation, memory: Mapping[str, Array]) -> None:
     """Compute the operation on ``memory``: operand name -> its bytes."""
-    wide = np.float64 if type(operation) in _IN_PARTS else wide_type(operation.compute_type)
-    with np.errstate(all="ignore"):
-        for name, place, exact in results(operation, memory, wide):
+    launcher(operation)(memory)
+
+
+@lru_cache(maxsize=1024)
+def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
+    """What computes the operation on its memory."""
+    wide: Wide = np.float64 if type(operation) in _IN_PARTS else wide_type(operation.compute_type)
+    results = results_of(operation, wide)
+    specs = {name: operation.tensor(name) for name in operation.outputs if name not in operation.raw}
+
+    @np.errstate(all="ignore")
+    def launch(memory: Mapping[str, Array]) -> None:
+        for name, place, exact in results(memory):
             if exact.raw:
                 memory[name][: exact.value.nbytes] = np.frombuffer(exact.value.tobytes(), np.uint8)
                 continue
-            spec = operation.tensor(name)
-            values = blended(operation, name, exact, memory, wide, place)
+            spec, values = specs[name], blended(operation, name, exact, memory, wide, place)
             write(spec, memory[name], values if place else np.broadcast_to(values, spec.dims), place)
+
+    return launch
 
 
 def in_compute_type(operation: Operation, value: float) -> float:

@@ -14,7 +14,7 @@ from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
-from .engine import Exact, blended, magnitude_of, results, roundings_of
+from .engine import Exact, blended, magnitude_of, results_of, roundings_of
 from .view import NUMPY_TYPES, WHOLE, Array, Place, read, rounded, stored, strided, wide_type
 
 # (unit roundoff, smallest normal number, largest finite number)
@@ -79,7 +79,7 @@ def judge(operation: Operation, before: Mapping[str, Array], after: Mapping[str,
     """
     verdict = Verdict(stray=_stray_writes(operation, before, after))
     with np.errstate(all="ignore"):
-        for name, place, exact in results(operation, before, wide_type(operation.compute_type)):
+        for name, place, exact in results_of(operation, wide_type(operation.compute_type))(before):
             if exact.raw:
                 _judge_raw(name, exact, after[name], verdict)
             else:

@@ -30,8 +30,8 @@ def precise_product(a: Array, b: Array) -> Array:
     bits = (DOUBLE_BITS - ceil(log2(terms * MOST_SLICES))) // 2
     right = _slices(b, -2, bits)
     total = np.empty((*a.shape[:-1], b.shape[-1]), np.longdouble)
-    for _, rows in blocks((1, a.shape[-2]), 8 * a.shape[0] * terms, BLOCK_BYTES):
-        part: Any = (slice(None), rows)
+    for (rows,) in blocks(a.shape[-2:-1], a.itemsize * a.size // a.shape[-2], BLOCK_BYTES):
+        part: Any = (..., rows, slice(None))
         left = _slices(a[part], -1, bits)
         if left is None or right is None:
             total[part] = np.matmul(a[part].astype(np.longdouble), b.astype(np.longdouble))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -32,17 +33,32 @@ def wide_type(data_type: cudnnDataType_t) -> type[np.floating[Any]]:
     return np.longdouble if data_type == DOUBLE else np.float64
 
 
-def strided(spec: TensorSpec, memory: Array) -> Array:
-    """The tensor's elements inside ``memory`` (bytes): a view with the dimensions of ``spec.scalar_layout()``."""
-    dims, dtype, bytes_apart = _layout(spec)
-    return np.ndarray(dims, dtype, memory, 0, bytes_apart)
+class Layout(NamedTuple):
+    """Where elements lie in memory; strides in bytes."""
+
+    dims: tuple[int, ...]
+    dtype: np.dtype[Any]
+    strides: tuple[int, ...]
+
+    def of(self, memory: Array) -> Array:
+        """A view of the elements inside ``memory``."""
+        return np.ndarray(self.dims, self.dtype, memory, 0, self.strides)
+
+    def transposed(self, order: Sequence[int]) -> Layout:
+        return Layout(tuple(self.dims[axis] for axis in order), self.dtype, tuple(self.strides[axis] for axis in order))
 
 
 @lru_cache(maxsize=4096)
-def _layout(spec: TensorSpec) -> tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...]]:
+def layout(spec: TensorSpec) -> Layout:
+    """With the dimensions of ``spec.scalar_layout()``."""
     dtype = NUMPY_TYPES[spec.scalar_type]
     dims, strides = spec.scalar_layout()
-    return dims, dtype, tuple(stride * dtype.itemsize for stride in strides)
+    return Layout(dims, dtype, tuple(stride * dtype.itemsize for stride in strides))
+
+
+def strided(spec: TensorSpec, memory: Array) -> Array:
+    """The tensor's elements inside ``memory`` (bytes): a view with the dimensions of ``spec.scalar_layout()``."""
+    return layout(spec).of(memory)
 
 
 def stored(spec: TensorSpec, memory: Array, place: Place = WHOLE) -> Array:
@@ -61,9 +77,13 @@ def read(spec: TensorSpec, memory: Array, wide: type[np.floating[Any]] | None = 
 
 def write(spec: TensorSpec, memory: Array, values: Array, place: Place = WHOLE) -> None:
     """Round ``values`` once into the tensor's data type and store them at ``place``; gaps keep their bytes."""
-    target = strided(spec, memory)[_among_vectors(spec, place)]
     narrow = values if _numpy_rounds_once(values, spec.scalar_type) else rounded(values, spec.scalar_type)
-    target[...] = narrow.reshape(target.shape)
+    target = strided(spec, memory)
+    if spec.vector_length == 1:
+        target[place] = narrow
+    else:
+        part = target[_among_vectors(spec, place)]
+        part[...] = narrow.reshape(part.shape)
 
 
 def _among_vectors(spec: TensorSpec, place: Place) -> Place:

@@ -6,6 +6,7 @@ import tracemalloc
 import warnings
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from math import prod
 
@@ -76,9 +77,12 @@ def by_loops(x, w, c):
 @pytest.fixture(autouse=True)
 def nothing_prepared():
     """Tests change what preparations depend on."""
-    engine._prepared.cache_clear()
+    prepared = (engine._prepared, engine.launcher)
+    for kept in prepared:
+        kept.cache_clear()
     yield
-    engine._prepared.cache_clear()
+    for kept in prepared:
+        kept.cache_clear()
 
 
 PROBLEMS = {
@@ -114,8 +118,23 @@ LIMITS = {
     "one term, one filter": convolution_product.Limits(
         block_bytes=500, terms=1, weights=1, filters=1, inputs=1, kept_weights=0
     ),
-    "two filters": convolution_product.Limits(weights=1, filters=2),
+    "two filters": convolution_product.Limits(block_bytes=500, weights=1, filters=2),
+    "one filter after the other": convolution_product.Limits(
+        block_bytes=500, terms=5, inputs=1, kept_weights=0, converted=1, filters_per_column=0
+    ),
+    "long runs": convolution_product.Limits(run=2**30),
+    "long runs in blocks": convolution_product.Limits(block_bytes=900, run=2**30),
+    "short runs": convolution_product.Limits(run=-(2**30)),
 }
+
+
+@cache
+def sums_and_sizes(problem):
+    """(x, w, their convolution, that of their absolute values)"""
+    x_dims, w_dims, c = PROBLEMS[problem]
+    random = np.random.default_rng(1)
+    x, w = (random.integers(-9, 10, dims).astype(np.float64) for dims in (x_dims, w_dims))
+    return x, w, *(by_loops(*factors, c).astype(np.float64) for factors in ((x, w), (abs(x), abs(w))))
 
 
 @pytest.mark.parametrize("limits", LIMITS)
@@ -126,18 +145,15 @@ def test_formula(monkeypatch, problem, taps, limits):
     monkeypatch.setattr(convolution_taps, "FEWEST_INPUTS", 0 if taps else 2**30)
     monkeypatch.setattr(convolution_taps, "BLOCK_BYTES", LIMITS[limits].block_bytes)
     monkeypatch.setattr(convolution_product, "LIMITS", LIMITS[limits])
-    x_dims, w_dims, c = PROBLEMS[problem]
-    random = np.random.default_rng(1)
-    x, w = (random.integers(-9, 10, dims).astype(np.float64) for dims in (x_dims, w_dims))
+    x, w, expected, sizes = sums_and_sizes(problem)
+    c = PROBLEMS[problem][2]
     flipped = convolution.applied(w, c)
-    expected = by_loops(x, w, c)
-    assert np.array_equal(convolution_product.convolve(x, flipped, c), expected.astype(np.float64))
-    assert np.array_equal(
-        convolution_product.convolve(x, flipped.astype(np.longdouble), c), expected.astype(np.float64)
-    )
-    sizes = by_loops(abs(x), abs(w), c).astype(np.float64)
+    assert np.array_equal(convolution_product.convolve(x, flipped, c), expected)
+    assert np.array_equal(convolution_product.convolve(x, flipped.astype(np.longdouble), c), expected)
     parts = convolution_product.in_parts(x.shape, w.shape, c, 1, np.float64)
-    for part in list(parts(x, lambda place, _: flipped[place])):  # a part may be asked when others have been computed
+    for part in list(
+        parts(x.swapaxes(0, 1), lambda place, _: flipped[place])
+    ):  # a part may be asked when others have been computed
         assert np.array_equal(part.sizes(), sizes[part.place])
 
 
@@ -169,7 +185,10 @@ def test_taps_take_little_memory(images, size):
     x, w, c = np.ones((images, 4, size, size)), np.ones((4, 1, 5, 5)), spec((2, 2), dilation=(2, 2), groups=4)
     result, buffer = np.empty((images, 4, size - 4, size - 4)), np.setbufsize(4096)
     tracemalloc.start()
-    for place, sums, _ in convolution_taps.convolve_by_taps(w.shape, c, np.float64, x, lambda place, _: w[place]):
+    channels_first = x.swapaxes(0, 1)
+    for place, sums, _ in convolution_taps.convolve_by_taps(
+        w.shape, c, np.float64, channels_first, lambda place, _: w[place]
+    ):
         result[place] = sums
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -197,6 +216,24 @@ def test_doubles_are_summed_in_extended_precision(monkeypatch, spread, slices, f
         high = float(value)
         error = abs(Fraction(high) + Fraction(float(value - np.longdouble(high))) - sum_)
         assert error <= size * 180 * Fraction(1, 2**64)
+
+
+@pytest.mark.parametrize("dims", [(7, 40), (3, 7, 40)], ids=str)
+def test_precise_products_of_values_that_are_not_finite(monkeypatch, dims):
+    """Blocks of rows that no slices hold, beside others; what is not finite spreads as in any product."""
+    monkeypatch.setattr(precise_product, "UNSPLIT_PRODUCTS", 0)
+    monkeypatch.setattr(precise_product, "BLOCK_BYTES", 2 * 8 * prod(dims) // 7)  # two rows, of every group
+    random = np.random.default_rng(12)
+    a, b = random.standard_normal(dims), random.standard_normal((*dims[:-2], 40, 5))
+    b[..., 3, 1] = 0
+    plain = precise_product.precise_product(a, b)
+    assert np.abs(plain - np.matmul(a.astype(np.longdouble), b.astype(np.longdouble))).max() < 2.0**-56
+    a[..., 0, 3], a[..., 2, 0], a[..., 4, 5] = np.inf, np.nan, -np.inf
+    with np.errstate(invalid="ignore"):
+        found, expected = precise_product.precise_product(a, b), a @ b
+    np.testing.assert_allclose(found.astype(np.float64), expected, rtol=0, atol=1e-13)
+    assert np.isnan(found[..., 2, :]).all() and np.isnan(found[..., 0, 1]).all() and np.isinf(found[..., 4, :]).all()
+    assert np.array_equal(found[..., 6, :], plain[..., 6, :])
 
 
 def test_blocks_bound_the_memory():
@@ -389,7 +426,25 @@ def test_parts_are_blended_with_what_lies_there(monkeypatch, groups):
     assert judge(operation, before, after).wrong == 1
 
 
-def test_bias_activation():
+def test_results_are_rounded_once():
+    """Just beside the middle of two halves, which a rounding to float in between would miss; beyond the largest half."""
+    steps = np.array([1, 2.0**-11, 2.0**-15, 0], np.float16), np.array([1, 2.0**-11, -(2.0**-15), 0], np.float16)
+    large = np.array([60000, 5504, 16, 0], np.float16), np.array([60000, 5504, 16, -(2.0**-15)], np.float16)
+    x = np.stack([*steps, *large], axis=-1).reshape(1, 4, 2, 2)
+    w = np.array([1, 1, 2.0**-15, 0], np.float16)
+    for factors, expected in ((w, [1 + 2.0**-10, 1]), (np.array([1, 1, 1, 2.0**-15], np.float16), [np.inf, 65504])):
+        operation = forward(x, factors.reshape(1, 4, 1, 1), spec((0, 0)), data_type=HALF)
+        memory = {"x": bytes_of(x), "w": bytes_of(factors), "y": np.zeros(operation.y.nbytes, np.uint8)}
+        run(operation, memory)
+        found = memory["y"].view(np.float16)
+        assert list(found[:2] if factors is w else found[2:]) == expected
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_bias_activation(monkeypatch, cut):
+    if cut:
+        limits = convolution_product.Limits(block_bytes=500, weights=1, filters=2)
+        monkeypatch.setattr(convolution_product, "LIMITS", limits)
     random = np.random.default_rng(4)
     x, w, c = (
         random.standard_normal((2, 3, 4, 4)),

@@ -41,7 +41,7 @@ class Operation:
         """Bytes of which the operand's address must be a multiple: those of its elements. Workspaces may begin anywhere."""
         return 1 if operand in self.raw else self.tensor(operand).scalar_bytes
 
-    @property
+    @cached_property
     def blend(self) -> tuple[float, float]:
         """(alpha, beta) of output = alpha * result + beta * prior output."""
         return getattr(self, "alpha", 1.0), getattr(self, "beta", 0.0)
