@@ -259,17 +259,28 @@ __device__ __forceinline__ void merge_neighbours(const Reduction& reduction, Sta
   State* warps = reinterpret_cast<State*>(shared_memory);
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = state;
   __syncthreads();
-  if (threadIdx.x % lanes == 0)
-    for (unsigned warp = 1; warp < lanes / 32; warp++) reduction.merge(state, warps[threadIdx.x / 32 + warp]);
+  if (threadIdx.x % lanes == 0) {
+#pragma unroll
+    for (unsigned warp = 1; warp < BLOCK / 32; warp++)
+      if (warp < lanes / 32) reduction.merge(state, warps[threadIdx.x / 32 + warp]);
+  }
 }
 
 // Merges tile[lane][item] of all lanes (a power of two) into tile[0][item]. All threads of the block take part.
 template <class Reduction, class State>
 __device__ __forceinline__ void merge_lanes(const Reduction& reduction, State* tile, unsigned items, unsigned lanes) {
+  constexpr unsigned AT_ONCE = 8;
   __syncthreads();
   while (lanes > 1) {
-    lanes /= 2;
-    for (unsigned slot = threadIdx.x; slot < lanes * items; slot += BLOCK) reduction.merge(tile[slot], tile[slot + lanes * items]);
+    const unsigned parts = min(lanes, AT_ONCE);
+    lanes /= parts;
+    for (unsigned slot = threadIdx.x; slot < lanes * items; slot += BLOCK) {
+      State state = tile[slot];
+#pragma unroll
+      for (unsigned part = 1; part < AT_ONCE; part++)
+        if (part < parts) reduction.merge(state, tile[slot + part * lanes * items]);
+      tile[slot] = state;
+    }
     __syncthreads();
   }
 }
@@ -387,11 +398,13 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
     a.kept.locate(output, place);
     source += place[2];
   }
-  wait_to_touch(source);
+  unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
+  const bool even = a.even && aligned(a.a);
+  const bool few = gridDim.x <= MANY_BLOCKS_BEFORE_READS;  // which have the time to find more than where their rows are
+  wait_to_touch(source, even ? source + (first + lane) * WIDTH : few ? locate(a, source, first + lane).pointer : source);
   if (output < a.outputs) {
     unsigned index_step = a.reduced.row_stride[0];
-    unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
-    if (a.even && aligned(a.a)) {
+    if (even) {
       const unsigned from = first + lane, step = lanes * WIDTH;
       reduce_even(reduction, state, source + from * WIDTH, step, share(a, from, last), from * WIDTH * index_step, step * index_step, index_step);
       first = last;
@@ -521,11 +534,14 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
   if (own < a.kept.packs) {  // the others of the block wait for these
     unsigned place[3], count = a.kept.locate(own, place);
     const ELEMENT* source = a.a + place[2];
-    wait_to_touch(source);
     const int step = a.kept.row_stride[2];
     bool contiguous = count == WIDTH && step == 1;
     unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
-    if (a.even && aligned(a.a)) {
+    const bool even = a.even && aligned(a.a);
+    unsigned index;
+    const bool few = gridDim.x <= MANY_BLOCKS_BEFORE_READS;
+    wait_to_touch(source, source + (even ? (first + lane) * a.reduced.row_stride[1] : few ? locate(a, first + lane, index) : 0));
+    if (even) {
       const unsigned from = first + lane, step = a.reduced.row_stride[1], index_step = a.reduced.row_stride[0];
       reduce_even(reduction, state, source + from * step, lanes * step, share(a, from, last), from * index_step, lanes * index_step, 0);
       first = last;
@@ -542,7 +558,6 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
         }
       batch.reduce(reduction, state, 0);
       for (; partial; partial &= partial - 1) {
-        unsigned index;
         const ELEMENT* pointer = source + locate(a, position + (__ffs(partial) - 1) * lanes, index);
         reduce_partial(reduction, state, pointer, step, 0, count, index, 0);
       }
