@@ -121,8 +121,10 @@ def _rows(length: int, count: int, width: int, resident: int) -> Division:
     lanes = max(lanes, min(most, _enough_lanes(count)))
     blocks = -(-count * lanes // BLOCK)
     packs = -(-length // (BLOCK * width))  # of a thread
-    longest = max(-(-packs // _LEAST_SEGMENT_PACKS), min(packs, -(-_PROCESSORS // blocks))) if packs > _LEAST_SEGMENT_PACKS else 1
-    return Division(True, lanes, _segments(blocks, longest if lanes == BLOCK else 1, resident))
+    if lanes < BLOCK or packs <= _LEAST_SEGMENT_PACKS:
+        return Division(True, lanes, 1)
+    longest = max(-(-packs // _LEAST_SEGMENT_PACKS), min(packs, -(-_PROCESSORS // blocks)))
+    return Division(True, lanes, _segments(blocks, longest, resident))
 
 
 def _columns(length: int, packs: int, resident: int, in_line: bool) -> Division:
