@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_int, c_uint
+from ctypes import c_int
 from math import gcd, prod
 from typing import Any
 
@@ -19,7 +19,6 @@ LEAST_RUN = 512  # bytes of a row of the matrix that a block writes side by side
 MOST_SHARED = 40 * 1024  # so that several blocks share a multiprocessor
 ENOUGH_BLOCKS = 8  # of a multiprocessor
 LINE_BYTES, TERM_BYTES = 8, 4
-LOG_WARP = 5
 
 Integers = c_int * AXES
 Divisors = Divisor * AXES
@@ -79,7 +78,7 @@ def im2col(operation: Im2Col, device: Any) -> Plan:
         ("chunk", c_int(chunk)), ("tile", (c_int * 2)(rows, columns)),
         ("blocks", Divisors(*map(Divisor.of, counts()[:AXES]))),
         ("patch", Divisors(*map(Divisor.of, extents))), ("taps", Divisors(*map(Divisor.of, taps))),
-        ("pitch", c_int(_pitch(prod(extents), size))), ("log_lanes", c_uint(min(LOG_WARP, (extents[2] - 1).bit_length()))),
+        ("pitch", c_int(_pitch(prod(extents), size))),
     )  # fmt: skip
     function = device.function("im2col.cu", "im2col", type_definitions(o.srcData.data_type, o))
     shape = (prod(counts()), 1, 1), (THREADS, 1, 1), shared_bytes(chunk, rows, columns)

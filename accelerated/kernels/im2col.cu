@@ -24,7 +24,6 @@ struct Arguments {
   Divisor chunks, across, down;  // blocks along the channels, the columns, the rows
   Divisor patch[3], taps[3];     // extents
   int pitch;                     // from one channel of the patch to the next, in elements
-  unsigned log_lanes;            // threads side by side along a row of the patch
 };
 
 // A row of the patch: where it begins in x, below 0 in the padding, and in the patch.
@@ -93,28 +92,23 @@ extern "C" __global__ void __launch_bounds__(BLOCK) im2col(const Arguments a) {
   wait_to_touch(a.x, a.matrix);
   const ELEMENT zero = store<ELEMENT>(COMPUTE(0));
   const ELEMENT* x = a.x + (static_cast<long long>(image) * a.image + static_cast<long long>(first_channel) * a.channel);
-  // Neighbouring threads on neighbouring columns of a line, so that a thread finds what belongs to a column once.
-  const unsigned width = a.patch[2].divisor, lanes = 1u << a.log_lanes, groups = BLOCK >> a.log_lanes, all = channels * lines;
-  for (unsigned column = threadIdx.x & (lanes - 1); column < width; column += lanes) {
-    const int across = at[2] + static_cast<int>(column);
-    const bool exists = inside(2, across);
-    const ELEMENT* from = x + across * a.axis[2];
-    for (unsigned first = threadIdx.x >> a.log_lanes; first < all; first += AT_ONCE * groups) {
-      ELEMENT value[AT_ONCE];
-      int place[AT_ONCE];
+  const unsigned elements = channels * lines * a.patch[2].divisor;
+  for (unsigned first = threadIdx.x; first < elements; first += AT_ONCE * BLOCK) {
+    ELEMENT value[AT_ONCE];
+    int place[AT_ONCE];
 #pragma unroll
-      for (unsigned u = 0; u < AT_ONCE; u++) {
-        if (first + u * groups >= all) continue;
-        const Line found = line[first + u * groups];
-        place[u] = found.place + column;
-        value[u] = exists && found.source >= 0 ? from[found.source] : zero;
-      }
-#pragma unroll
-      for (unsigned u = 0; u < AT_ONCE; u++)
-        if (first + u * groups < all) patch[place[u]] = value[u];
+    for (unsigned u = 0; u < AT_ONCE; u++) {
+      if (first + u * BLOCK >= elements) continue;
+      unsigned column;
+      const Line found = line[a.patch[2].divide(first + u * BLOCK, column)];
+      const int width = at[2] + static_cast<int>(column);
+      place[u] = found.place + column;
+      value[u] = found.source >= 0 && inside(2, width) ? x[found.source + width * a.axis[2]] : zero;
     }
+#pragma unroll
+    for (unsigned u = 0; u < AT_ONCE; u++)
+      if (first + u * BLOCK < elements) patch[place[u]] = value[u];
   }
-  let_next_kernel_begin();
   __syncthreads();
 
   const unsigned rows = min(static_cast<unsigned>(a.tile[0]), a.output[1] - first_row), columns = min(static_cast<unsigned>(a.tile[1]), a.output[2] - first_column);

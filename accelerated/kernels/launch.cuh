@@ -14,6 +14,8 @@
 // each other's way, so they do it behind their reads; and of very many, telling of each takes longer than it saves.
 constexpr unsigned MANY_BLOCKS_BEFORE_READS = 264, MANY_BLOCKS = 2048;
 
+__device__ __forceinline__ unsigned blocks_of_grid() { return gridDim.x * gridDim.y; }
+
 __device__ __forceinline__ void let_next_kernel_begin_if(bool now) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if (now) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -21,14 +23,14 @@ __device__ __forceinline__ void let_next_kernel_begin_if(bool now) {
 }
 
 // Lets the next kernel in, behind the reads.
-__device__ __forceinline__ void let_next_kernel_begin() { let_next_kernel_begin_if(gridDim.x > MANY_BLOCKS_BEFORE_READS && gridDim.x <= MANY_BLOCKS); }
+__device__ __forceinline__ void let_next_kernel_begin() { let_next_kernel_begin_if(blocks_of_grid() > MANY_BLOCKS_BEFORE_READS && blocks_of_grid() <= MANY_BLOCKS); }
 
 // The first statement of a kernel that has little to find out.
 __device__ __forceinline__ void wait_for_earlier_kernels() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
-  let_next_kernel_begin_if(gridDim.x <= MANY_BLOCKS_BEFORE_READS);
+  let_next_kernel_begin_if(blocks_of_grid() <= MANY_BLOCKS_BEFORE_READS);
 }
 
 // The first statement of another kernel: it calls wait_to_touch() before it touches memory.
@@ -40,5 +42,5 @@ template <class... T> __device__ __forceinline__ void wait_to_touch(const T*... 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("{ .reg .pred some; setp.ne.u64 some, %0, 0; @some griddepcontrol.wait; }" ::"l"((reinterpret_cast<uintptr_t>(addresses) | ...)) : "memory");
 #endif
-  let_next_kernel_begin_if(gridDim.x <= MANY_BLOCKS_BEFORE_READS);
+  let_next_kernel_begin_if(blocks_of_grid() <= MANY_BLOCKS_BEFORE_READS);
 }

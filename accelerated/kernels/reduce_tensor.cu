@@ -440,8 +440,7 @@ template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduc
   const bool even = a.even && aligned(a.a);
   Value* result = reinterpret_cast<Value*>(shared_memory) + BLOCK / 32;
   const std::conditional_t<CLUSTERED, Gathered, Ungathered> gathered(result + 1, 1);
-  const bool few = gridDim.x <= MANY_BLOCKS_BEFORE_READS;  // which have the time to find more than where their rows are
-  wait_to_touch(source, even ? source + (first + lane) * WIDTH : few ? locate(a, source, first + lane).pointer : source);
+  wait_to_touch(source, even ? source + (first + lane) * WIDTH : source);
   if (output < a.outputs) {
     unsigned index_step = a.reduced.row_stride[0];
     if (even) {
@@ -584,9 +583,7 @@ template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduc
     bool contiguous = count == WIDTH && step == 1;
     unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
     const bool even = a.even && aligned(a.a);
-    unsigned index;
-    const bool few = gridDim.x <= MANY_BLOCKS_BEFORE_READS;
-    wait_to_touch(source, source + (even ? (first + lane) * a.reduced.row_stride[1] : few ? locate(a, first + lane, index) : 0));
+    wait_to_touch(source, source + (even ? (first + lane) * a.reduced.row_stride[1] : 0));
     if (even) {
       const unsigned from = first + lane, step = a.reduced.row_stride[1], index_step = a.reduced.row_stride[0];
       reduce_even(reduction, state, source + from * step, lanes * step, share(a, from, last), from * index_step, lanes * index_step, 0);
@@ -604,6 +601,7 @@ template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduc
         }
       batch.reduce(reduction, state, 0);
       for (; partial; partial &= partial - 1) {
+        unsigned index;
         const ELEMENT* pointer = source + locate(a, position + (__ffs(partial) - 1) * lanes, index);
         reduce_partial(reduction, state, pointer, step, 0, count, index, 0);
       }
