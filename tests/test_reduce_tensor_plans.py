@@ -126,12 +126,12 @@ def test_blocks_that_count_have_room(data_type, tensor_format, dims, to):
 
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 @pytest.mark.parametrize("dims", [(31, 67, 37, 41), (9, 132, 40, 40), (64, 150, 56, 56)], ids=str)
-def test_rows_that_keep_all_processors_busy_are_cut_into_long_segments(data_type, dims):
+def test_rows_are_cut_into_segments_for_one_round_of_blocks_or_into_long_ones(data_type, dims):
     """A thread reads four packs of each at least: partial results are not for free."""
     A = TensorSpec.packed(data_type, dims)
     division = divided(A, TensorSpec.packed(FLOAT, (1, dims[1], 1, 1)))
     packs = A.count // dims[1] / (256 * pack_width(A))
-    assert division.rows and packs / division.segments > 3
+    assert division.rows and (packs / division.segments > 3 or division.segments * dims[1] <= 528)
 
 
 def test_numbers_follow_the_order_of_the_strides():

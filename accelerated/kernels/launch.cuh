@@ -37,10 +37,15 @@ __device__ __forceinline__ void wait_for_earlier_kernels() {
 __device__ __forceinline__ void find_place_before_waiting() {}
 
 // Waits for the earlier kernels. addresses: of what is touched first. That one of them is not 0 is a condition of the wait, so that
-// the compiler finds them before it.
-template <class... T> __device__ __forceinline__ void wait_to_touch(const T*... addresses) {
+// the compiler finds them before it. A kernel that lets the next one in here too may need more registers for its reads: one that has
+// none to spare only waits here, and lets the next one in by let_next_kernel_begin_behind_reads().
+template <class... T> __device__ __forceinline__ void only_wait_to_touch(const T*... addresses) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("{ .reg .pred some; setp.ne.u64 some, %0, 0; @some griddepcontrol.wait; }" ::"l"((reinterpret_cast<uintptr_t>(addresses) | ...)) : "memory");
 #endif
+}
+template <class... T> __device__ __forceinline__ void wait_to_touch(const T*... addresses) {
+  only_wait_to_touch(addresses...);
   let_next_kernel_begin_if(blocks_of_grid() <= MANY_BLOCKS_BEFORE_READS);
 }
+__device__ __forceinline__ void let_next_kernel_begin_behind_reads() { let_next_kernel_begin_if(gridDim.x <= MANY_BLOCKS); }

@@ -24,7 +24,7 @@ _PROCESSORS = 132  # of the device that the division suits
 _MOST_ROUNDS = 4  # of blocks, as many at a time as the device holds
 _LEAST_BLOCK_ROW = 8  # packs side by side that a block of columns reads: 128 contiguous bytes
 _READS = 8  # of a thread of columns that are on their way together
-# Loads of a thread that make its partial results worth their way through memory: of rows, if all processors have blocks, of columns
+# Loads of a thread that make its partial results worth their way through memory: of rows, beyond one round of blocks, of columns
 _LEAST_SEGMENT_PACKS, _LEAST_SEGMENT = 4, 12
 _WARP = 32
 WORKSPACE_ALIGNMENT = 8  # of the partial results; the workspace has room to start there
@@ -123,7 +123,7 @@ def _rows(length: int, count: int, width: int, resident: int) -> Division:
     packs = -(-length // (BLOCK * width))  # of a thread
     if lanes < BLOCK or packs <= _LEAST_SEGMENT_PACKS:
         return Division(True, lanes, 1)
-    longest = max(-(-packs // _LEAST_SEGMENT_PACKS), min(packs, -(-_PROCESSORS // blocks)))
+    longest = max(-(-packs // _LEAST_SEGMENT_PACKS), min(packs, resident // blocks))
     return Division(True, lanes, _segments(blocks, longest, resident))
 
 
