@@ -91,7 +91,7 @@ def _clustered(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool, 
     if operation.wants_indices or not has_clusters(device) or (division.lanes < BLOCK and division.segments == 1):
         return None
     rows = division.rows
-    if rows and (division.segments == 1 or windows):
+    if rows and (division.segments == 1 or (windows and reduced.outer_rank)):  # finding such rows takes more blocks
         return None
     lanes = BLOCK if rows else BLOCK // CLUSTER_COLUMNS
     columns = 1 if rows else CLUSTER_COLUMNS
