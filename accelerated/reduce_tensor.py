@@ -13,6 +13,7 @@ from dualdnn.api.operations import ReduceTensor, TensorSpec
 from dualdnn.api.operations.reduce_tensor import BLOCK, INDEX_BYTES, WORKSPACE_ALIGNMENT, pack_width
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
+from .clusters import CLUSTERS, has_clusters
 from .geometry import Divisor, geometry
 from .plans import AlignedPlan, Launch, Plan, factors, implements, pointers, structure, type_definitions
 
@@ -25,6 +26,9 @@ COUNTS = 512  # that the kernels have room for
 NOT_COUNTED = 2**32 - 1
 MOST_PARTIALS = 32 * BLOCK  # that one block merges before another launch would have
 PACK_BYTES = 16  # that A starts at a multiple of where rows are short
+GATHERING_BYTES = 8  # and as much for its alignment
+CLUSTER_COLUMNS = 8  # packs side by side that a block of a cluster reads
+BUSY_BLOCKS = 264  # more than a small reduction has
 ACROSS = 8  # packs of a row of A that a block reads side by side, where C runs across its rows
 
 
@@ -46,6 +50,8 @@ def _any(operation: ReduceTensor, device: Any) -> Plan:
     width = pack_width(A)
     source = _Walk(operation)
     reduced, kept, windows = source.rows(width) if division.rows else source.columns(width)
+    if clustered := _clustered(operation, reduced, kept, windows, device):
+        return Plan(operation, [clustered])
     suffix = "_indexed" if operation.wants_indices else ""
     types = type_definitions(A.scalar_type, operation)
     name = f"reduce_tensor_{'rows' if division.rows else 'columns'}{suffix}"
@@ -76,6 +82,34 @@ def _any(operation: ReduceTensor, device: Any) -> Plan:
     if division.segments * items > MOST_PARTIALS:
         return Plan(operation, [reduce, merge])
     return _SegmentedPlan(operation, reduce, merge, device.__dict__.setdefault("reduction_counts", _Counts()))
+
+
+def _clustered(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool, device: Any) -> Launch | None:
+    """Of small tensors that a few blocks would reduce, or many that meet in memory: clusters, whose blocks meet in shared
+    memory. None where there are none, or so much to do that more blocks are worth their meeting."""
+    division, width = operation.division, pack_width(operation.A)
+    if operation.wants_indices or not has_clusters(device) or (division.lanes < BLOCK and division.segments == 1):
+        return None
+    rows = division.rows
+    if rows and (division.segments == 1 or (windows and reduced.outer_rank)):  # finding such rows takes more blocks
+        return None
+    lanes = BLOCK if rows else BLOCK // CLUSTER_COLUMNS
+    columns = 1 if rows else CLUSTER_COLUMNS
+    across = -(-kept.packs // columns)
+    for blocks in reversed(CLUSTERS):
+        if reduced.packs > blocks * lanes * READS or across * blocks > BUSY_BLOCKS:
+            continue
+        state_bytes = SCALAR_BYTES[operation.compute_type]
+        items = 1 if rows else columns * width
+        shared = WARPS + 1 if rows else BLOCK * width
+        name = f"reduce_tensor_{'rows' if rows else 'columns'}_cluster"
+        types = type_definitions(operation.A.scalar_type, operation, CLUSTER_BLOCKS=str(blocks))
+        arguments = _arguments(operation, reduced, kept, windows, lanes, segments=blocks)
+        function = device.function("reduce_tensor.cu", name, types)
+        shape = (across, blocks, 1), (BLOCK, 1, 1), state_bytes * (shared + items * blocks) + 2 * GATHERING_BYTES
+        if blocks <= CLUSTERS[0] or function.holds_clusters(*shape):
+            return Launch(function, arguments, OPERANDS, *shape)
+    return None
 
 
 def _short(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool) -> bool:
@@ -161,9 +195,16 @@ class _SegmentedPlan(Plan):
 
 
 def _arguments(
-    operation: ReduceTensor, reduced: Any, kept: Any, windows: bool, lanes: int, tiles: _Tiles | None = None
+    operation: ReduceTensor,
+    reduced: Any,
+    kept: Any,
+    windows: bool,
+    lanes: int,
+    tiles: _Tiles | None = None,
+    segments: int = 0,
 ) -> Structure:
-    reduction, segments = operation.reduction, operation.division.segments
+    """segments: of a reduction, where they are not those of its division."""
+    reduction, segments = operation.reduction, segments or operation.division.segments
     return structure(
         *pointers(len(OPERANDS)),
         ("count", c_ulonglong(NOT_COUNTED)),

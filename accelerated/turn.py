@@ -27,6 +27,7 @@ TILE_BYTES = 8192  # about the most that goes through shared memory: what a bloc
 NARROW = (16, 8)  # of its shorter side: the most of which there are enough blocks
 SIDES = (*range(20, 64), *range(64, 257, 32))  # at most, of other tiles: shorter ones would not move in whole sectors
 LEAST_JOINED, MOST_JOINED, RUN = 33, 128, 4096  # elements of rows that make up a run of memory, of the run
+SECTOR_BYTES = 32
 WORD_BYTES = 4  # of a bank of shared memory
 BLOCK_COST = 512  # of starting a block, in elements
 
@@ -111,7 +112,9 @@ def turned(
             walk, "destination", along, across, sides[::-1], widths[1]
         )
         if not runs:
-            joined = along.source == across.extent, across.destination == along.extent
+            # Rows of whole sectors leave no pieces of them behind.
+            pieces = along.extent * destination_bytes % SECTOR_BYTES != 0
+            joined = along.source == across.extent, pieces and across.destination == along.extent
             sides = _sides(extents, outer, joined, source_bytes, multiprocessors)
             # Rows that follow each other in shared memory as they do in the source would fall into a few of its banks.
             odd = sides[0] * source_bytes % (2 * WORD_BYTES) != 0

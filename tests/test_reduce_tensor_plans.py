@@ -124,6 +124,16 @@ def test_blocks_that_count_have_room(data_type, tensor_format, dims, to):
     assert blocks * division.segments >= 132
 
 
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims", [(31, 67, 37, 41), (9, 132, 40, 40), (64, 150, 56, 56)], ids=str)
+def test_rows_are_cut_into_segments_for_one_round_of_blocks_or_into_long_ones(data_type, dims):
+    """A thread reads four packs of each at least: partial results are not for free."""
+    A = TensorSpec.packed(data_type, dims)
+    division = divided(A, TensorSpec.packed(FLOAT, (1, dims[1], 1, 1)))
+    packs = A.count // dims[1] / (256 * pack_width(A))
+    assert division.rows and (packs / division.segments > 3 or division.segments * dims[1] <= 528)
+
+
 def test_numbers_follow_the_order_of_the_strides():
     packed = plans._packed_like([10, 1, 40, 5], [4, 3, 2, 2])
     assert sorted(packed) == [1, 3, 6, 24]
@@ -194,3 +204,30 @@ def test_short_rows(backend, monkeypatch, dims, data_type, indices, shift):
         name: buffers[name].to_host(np.uint8, operation.nbytes(name)) for name in ("C", "indices") if name in memory
     }
     assert judge(operation, memory, after).agrees
+
+
+@pytest.mark.parametrize("op", [Op.CUDNN_REDUCE_TENSOR_AVG, Op.CUDNN_REDUCE_TENSOR_MIN], ids=lambda op: op.name)
+@pytest.mark.parametrize("dims, to, tensor_format, kernel", [
+    ((1, 3, 25, 81), (1, 1, 1, 1), NCHW, "reduce_tensor_rows_cluster"),
+    ((1, 3, 25, 80), (1, 1, 1, 1), NCHW, "reduce_tensor_rows_cluster"),
+    ((1, 27, 15, 16), (1, 27, 1, 1), NHWC, "reduce_tensor_columns_cluster"),
+    ((1, 64, 13, 16), (1, 64, 1, 1), NHWC, "reduce_tensor_columns_cluster"),
+], ids=str)  # fmt: skip
+def test_clusters_reduce_small_tensors(backend, monkeypatch, dims, to, tensor_format, kernel, op):
+    """Here a block is a cluster of its own."""
+    monkeypatch.setattr(plans, "has_clusters", lambda device: True)
+    monkeypatch.setattr(plans, "CLUSTERS", (1,))
+    monkeypatch.setattr(backend, "plans", {})
+    operation = operation_of(op, FLOAT, dims, to, tensor_format)
+    operation = dataclasses.replace(operation, beta=0.5)
+    run(backend, operation, prepare(operation, "normal", 5))
+    assert [step.function.name for step, _ in backend.plans[operation].steps] == [kernel]
+
+
+def test_clusters_are_for_small_tensors(backend, monkeypatch):
+    monkeypatch.setattr(plans, "has_clusters", lambda device: True)
+    monkeypatch.setattr(plans, "CLUSTERS", (1,))
+    for dims, to, tensor_format in (((8, 64, 56, 56), (1, 1, 1, 1), NCHW), ((8, 64, 56, 56), (1, 64, 1, 1), NHWC)):
+        names = [step.function.name for step, _ in plans.reduce_tensor(
+            operation_of(Op.CUDNN_REDUCE_TENSOR_ADD, FLOAT, dims, to, tensor_format), backend.device).steps]  # fmt: skip
+        assert not any("cluster" in name for name in names)

@@ -5,7 +5,8 @@
 // packs move pack by pack. Others, which start anywhere or step over elements, move element by element: neighbouring
 // threads touch neighbours, and a thread's elements lie one step apart, so that it has to find only the first: finding one
 // takes some 60 instructions, a few of them at a quarter of the rate. geometry.py chooses. Kernels find their first place
-// before they wait for earlier ones: they begin with find_place_before_waiting() (launch.cuh).
+// before they wait for earlier ones: they begin with find_place_before_waiting() (launch.cuh). Small tensors are limited by the latency of
+// one read and by jumps to code that is not at hand: what has one pack for a thread goes a way of its own.
 //
 // What single elements leave in memory are holes. A sector (32 bytes) that is written in part is read when the cache gives it up, one by
 // one: a tensor that does not stay in the cache has the sectors at the ends of its rows prefetched (set tensor, 205 MB of
@@ -127,9 +128,21 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     else wait_to_touch(in[0] + of_in, out + of_out);
   }
 
+  // One pack of one row: what small tensors have for a thread. Short from the wait to the end, and without jumps to far code.
+  template <int WIDTH> __device__ __forceinline__ void run_pack(unsigned pack) const {
+    wait_for_operands(pack * WIDTH, pack * WIDTH);
+    Pack<In, WIDTH> values[VALUES];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+      if (n < reads) values[n] = reinterpret_cast<const Pack<In, WIDTH>*>(in[n])[pack];
+    let_next_kernel_begin();
+    reinterpret_cast<Pack<Out, WIDTH>*>(out)[pack] = function.template operator()<false, WIDTH>(values, Pack<Out, WIDTH>{});
+  }
+
   // One row, packs before `end`.
   template <int WIDTH> __device__ __forceinline__ void run_flat(unsigned first, unsigned batch, unsigned end) const {
     if (first >= end) return;
+    if (batch == 1) return run_pack<WIDTH>(first);
     wait_for_operands(first * WIDTH, first * WIDTH);
     for (unsigned done = 0; done < batch; done += FLAT) {
       Pack<In, WIDTH> values[FLAT][VALUES];

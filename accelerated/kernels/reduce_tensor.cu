@@ -10,7 +10,17 @@
 // a thread takes a pack of neighbouring elements of C, `lanes` threads share it. Long reductions are split into segments
 // (blockIdx.y). The last block of an element of C to arrive merges their partial results, or another launch where these
 // are many, always in the same order: the same sums on every run.
+//
+// Small tensors: latency. By clock64() a block that reduced 1568 rows of 64 channels spent 2000 cycles on its reads and 3000 on merging its
+// lanes two by two; eight lanes are merged at a time now. Blocks that meet in memory need 2.0 to 2.3 us for 0.4 MB, those of a
+// cluster, which send their results to the first one's shared memory, 1.35 (H200, the structures alone).
 // The fraction that each operation reaches on an H200 is in reports/README.md.
+#ifdef CLUSTER_BLOCKS
+#define CLUSTER_BLOCKS_WANTED  // a module of its own: each takes long to compile
+#endif
+#include <type_traits>
+
+#include "cluster.cuh"
 #include "index.cuh"
 #include "types.cuh"
 
@@ -266,13 +276,53 @@ __device__ __forceinline__ void merge_neighbours(const Reduction& reduction, Sta
 // Merges tile[lane][item] of all lanes (a power of two) into tile[0][item]. All threads of the block take part.
 template <class Reduction, class State>
 __device__ __forceinline__ void merge_lanes(const Reduction& reduction, State* tile, unsigned items, unsigned lanes) {
+  constexpr unsigned AT_ONCE = 8;
   __syncthreads();
   while (lanes > 1) {
-    lanes /= 2;
-    for (unsigned slot = threadIdx.x; slot < lanes * items; slot += BLOCK) reduction.merge(tile[slot], tile[slot + lanes * items]);
+    const unsigned parts = min(lanes, AT_ONCE);
+    lanes /= parts;
+    for (unsigned slot = threadIdx.x; slot < lanes * items; slot += BLOCK) {
+      State state = tile[slot];
+#pragma unroll
+      for (unsigned part = 1; part < AT_ONCE; part++)
+        if (part < parts) reduction.merge(state, tile[slot + part * lanes * items]);
+      tile[slot] = state;
+    }
     __syncthreads();
   }
 }
+
+// What the blocks of a cluster gave for `items` elements of C, in the first of them.
+struct Gathered {
+  Value* parts;  // room for those of all blocks
+  unsigned items;
+  Gathering* gathering;
+
+  __device__ __forceinline__ Gathered(Value* room, unsigned items) : parts(room), items(items) {
+    const uintptr_t end = reinterpret_cast<uintptr_t>(parts + CLUSTER * items);
+    gathering = reinterpret_cast<Gathering*>(end + (alignof(Gathering) - end % alignof(Gathering)) % alignof(Gathering));
+    gathering->prepare(CLUSTER * items * sizeof(Value));
+  }
+  // Merges tile[item] of all blocks into that of the first; whether this is the first. All threads of the blocks take part.
+  template <class Reduction> __device__ __forceinline__ bool merge(const Reduction& reduction, Value* tile) const {
+    const unsigned rank = rank_in_cluster();
+    for (unsigned item = threadIdx.x; item < items; item += BLOCK) gathering->send(&parts[rank * items + item].value, tile[item].value);
+    if (rank != 0) return false;
+    gathering->wait();
+    for (unsigned item = threadIdx.x; item < items; item += BLOCK) {
+      Value state = parts[item];
+#pragma unroll
+      for (unsigned block = 1; block < CLUSTER; block++) reduction.merge(state, parts[block * items + item]);
+      tile[item] = state;
+    }
+    __syncthreads();
+    return true;
+  }
+};
+
+struct Ungathered {
+  __device__ __forceinline__ Ungathered(Value*, unsigned) {}
+};
 
 __device__ __forceinline__ bool aligned(const ELEMENT* pointer) { return reinterpret_cast<uintptr_t>(pointer) % sizeof(Pack<ELEMENT, WIDTH>) == 0; }
 
@@ -374,7 +424,7 @@ __device__ __forceinline__ Window locate(const Arguments& a, const ELEMENT* sour
   return window;
 }
 
-template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arguments& a, const Reduction& reduction) {
+template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduce_rows(const Arguments& a, const Reduction& reduction) {
   using State = typename Reduction::State;
   unsigned lanes = 1u << a.lanes_log2, lane = threadIdx.x & (lanes - 1);
   unsigned output = blockIdx.x * (BLOCK >> a.lanes_log2) + (threadIdx.x >> a.lanes_log2);
@@ -387,7 +437,10 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
     a.kept.locate(output, place);
     source += place[2];
   }
-  wait_to_touch(source);
+  Value* result = reinterpret_cast<Value*>(shared_memory) + BLOCK / 32;
+  const std::conditional_t<CLUSTERED, Gathered, Ungathered> gathered(result + 1, 1);
+  if (CLUSTERED) wait_to_touch(source);
+  else only_wait_to_touch(source);
   if (output < a.outputs) {
     unsigned index_step = a.reduced.row_stride[0];
     unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
@@ -415,10 +468,15 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
       }
     }
   }
-  let_next_kernel_begin();
+  if (!CLUSTERED) let_next_kernel_begin_behind_reads();
 #pragma unroll
   for (int i = 1; i < WIDTH; i++) reduction.merge(state[0], state[i]);
   merge_neighbours(reduction, state[0], a.lanes_log2);
+  if constexpr (CLUSTERED) {  // whose blocks share one element of C
+    if (threadIdx.x == 0) *result = state[0];
+    if (gathered.merge(reduction, result) && threadIdx.x == 0) conclude(a, *result, place[0], place[1]);
+    return;
+  }
   if (lane == 0 && output < a.outputs) deliver(a, state[0], place[0], place[1]);
   if (merges(a)) {  // the whole block shares one element of C
     State merged = reduction.start();
@@ -437,7 +495,7 @@ template <class Reduction> __device__ __forceinline__ void reduce_short_rows(con
   const unsigned count = min(rows, a.outputs - first) * packs;
   const ELEMENT* source = a.a + (first * packs + threadIdx.x) * WIDTH;
   State* results = reinterpret_cast<State*>(shared_memory);
-  wait_to_touch(source);
+  only_wait_to_touch(source);
   Pack<ELEMENT, WIDTH> loaded[EVEN_BATCH];
 #pragma unroll
   for (int u = 0; u < EVEN_BATCH; u++)
@@ -453,7 +511,7 @@ template <class Reduction> __device__ __forceinline__ void reduce_short_rows(con
     for (int i = 0; i < WIDTH; i++) reduction.add(state, load<COMPUTE>(loaded[u].item[i]), (in_row * WIDTH + i) * index_step);
     results[pack] = state;
   }
-  let_next_kernel_begin();
+  let_next_kernel_begin_behind_reads();
   __syncthreads();
   State state = reduction.start();
   if (first + row < a.outputs)
@@ -509,23 +567,25 @@ template <class State> __device__ __forceinline__ void deliver_square(const Argu
   }
 }
 
-template <class Reduction> __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reduction& reduction) {
+template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reduction& reduction) {
   using State = typename Reduction::State;
   unsigned lanes = 1u << a.lanes_log2, columns = BLOCK >> a.lanes_log2;
   unsigned column = threadIdx.x & (columns - 1), lane = threadIdx.x / columns;
   State state[WIDTH];
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
+  const std::conditional_t<CLUSTERED, Gathered, Ungathered> gathered(reinterpret_cast<Value*>(shared_memory) + BLOCK * WIDTH, columns * WIDTH);
   const unsigned own = pack_of(a, column, columns);
   const bool alone = a.alone && reinterpret_cast<uintptr_t>(a.c) % 16 == 0;
   if (own < a.kept.packs) {  // the others of the block wait for these
     unsigned place[3], count = a.kept.locate(own, place);
     const ELEMENT* source = a.a + place[2];
-    wait_to_touch(source);
     const int step = a.kept.row_stride[2];
     bool contiguous = count == WIDTH && step == 1;
     unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
-    if (a.even && aligned(a.a)) {
+    const bool even = a.even && aligned(a.a);
+    wait_to_touch(source, source + (even ? (first + lane) * a.reduced.row_stride[1] : 0));
+    if (even) {
       const unsigned from = first + lane, step = a.reduced.row_stride[1], index_step = a.reduced.row_stride[0];
       reduce_even(reduction, state, source + from * step, lanes * step, share(a, from, last), from * index_step, lanes * index_step, 0);
       first = last;
@@ -556,12 +616,18 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) tile[(lane * WIDTH + i) * columns + column] = state[i];
   merge_lanes(reduction, tile, items, lanes);
+  if constexpr (CLUSTERED)
+    if (!gathered.merge(reduction, tile)) return;
   if (a.tiled) return deliver_square(a, tile, columns);
   // Neighbouring threads write neighbouring elements.
   unsigned offset, number;
   for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK)
-    if (locate_column(a, slot, columns, offset, number)) deliver(a, tile[slot % WIDTH * columns + slot / WIDTH], offset, number);
-  if (!merges(a)) return;
+    if (locate_column(a, slot, columns, offset, number)) {
+      const State& state = tile[slot % WIDTH * columns + slot / WIDTH];
+      if (CLUSTERED) conclude(a, state, offset, number);
+      else deliver(a, state, offset, number);
+    }
+  if (CLUSTERED || !merges(a)) return;
   lanes = items < BLOCK ? BLOCK / items : 1;
   for (unsigned slot = threadIdx.x; slot < lanes * items; slot += BLOCK) {
     State merged = reduction.start();
@@ -611,14 +677,24 @@ template <class Reduction> __device__ __forceinline__ void merge_partial_results
     case MAX: return run(a, FirstLargest<Itself>{propagate});  \
   }
 
+#ifdef CLUSTER_BLOCKS_WANTED
+extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(BLOCK) reduce_tensor_rows_cluster(const Arguments a) {
+  find_place_before_waiting();
+  PLAIN(reduce_rows<true>)
+}
+extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(BLOCK) reduce_tensor_columns_cluster(const Arguments a) {
+  find_place_before_waiting();
+  PLAIN(reduce_columns<true>)
+}
+#else
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_rows(const Arguments a) {
   find_place_before_waiting();
-  PLAIN(reduce_rows)
+  PLAIN(reduce_rows<false>)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_rows_indexed(const Arguments a) {
   find_place_before_waiting();
   bool propagate = a.propagate;
-  INDEXED(reduce_rows)
+  INDEXED(reduce_rows<false>)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_short_rows(const Arguments a) {
   find_place_before_waiting();
@@ -631,12 +707,12 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_ten
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_columns(const Arguments a) {
   find_place_before_waiting();
-  PLAIN(reduce_columns)
+  PLAIN(reduce_columns<false>)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_columns_indexed(const Arguments a) {
   find_place_before_waiting();
   bool propagate = a.propagate;
-  INDEXED(reduce_columns)
+  INDEXED(reduce_columns<false>)
 }
 // Partial results are sums, products or maxima already: what was done to the elements is not done again.
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_partial_results(const Arguments a) {
@@ -654,3 +730,4 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_ten
   wait_for_earlier_kernels();
   merge_partial_results(a, FirstLargest<Itself>{static_cast<bool>(a.propagate)});
 }
+#endif

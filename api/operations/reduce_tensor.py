@@ -24,7 +24,7 @@ _PROCESSORS = 132  # of the device that the division suits
 _MOST_ROUNDS = 4  # of blocks, as many at a time as the device holds
 _LEAST_BLOCK_ROW = 8  # packs side by side that a block of columns reads: 128 contiguous bytes
 _READS = 8  # of a thread of columns that are on their way together
-# Loads of a thread that make its partial results worth their way through memory: of rows, of columns
+# Loads of a thread that make its partial results worth their way through memory: of rows, beyond one round of blocks, of columns
 _LEAST_SEGMENT_PACKS, _LEAST_SEGMENT = 4, 12
 _WARP = 32
 WORKSPACE_ALIGNMENT = 8  # of the partial results; the workspace has room to start there
@@ -119,9 +119,12 @@ def _rows(length: int, count: int, width: int, resident: int) -> Division:
         BLOCK, _power_of_two((length + 2 * width - 2) // width)
     )  # rows that start anywhere reach into a pack more
     lanes = max(lanes, min(most, _enough_lanes(count)))
+    blocks = -(-count * lanes // BLOCK)
     packs = -(-length // (BLOCK * width))  # of a thread
-    longest = packs if lanes == BLOCK and packs > _LEAST_SEGMENT_PACKS else 1
-    return Division(True, lanes, _segments(-(-count * lanes // BLOCK), longest, resident))
+    if lanes < BLOCK or packs <= _LEAST_SEGMENT_PACKS:
+        return Division(True, lanes, 1)
+    longest = max(-(-packs // _LEAST_SEGMENT_PACKS), min(packs, resident // blocks))
+    return Division(True, lanes, _segments(blocks, longest, resident))
 
 
 def _columns(length: int, packs: int, resident: int, in_line: bool) -> Division:
@@ -131,7 +134,7 @@ def _columns(length: int, packs: int, resident: int, in_line: bool) -> Division:
     most = min(BLOCK // min(_LEAST_BLOCK_ROW, _power_of_two(packs)), _power_of_two(-(-length // each)))
     # No more lanes than give some rounds of blocks: a pack of C costs each of its lanes a merge.
     lanes = min(most, _power_of_two(-(-5 * resident * BLOCK // (2 * packs))))
-    if length > _READS or not in_line:
+    if length >= _READS or not in_line:
         wide = max(lanes, min(BLOCK, _power_of_two(length), _enough_lanes(packs)))
         if wide > lanes and length <= 2 * _READS * wide:
             return Division(False, wide, 1)
