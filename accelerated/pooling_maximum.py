@@ -202,7 +202,8 @@ def _march(
     """(how blocks share the work, their number, shared memory of each in bytes); None if a block cannot hold its part."""
     a0 = place.axes[0]
     planes = prod(place.extents)
-    lanes = min(access.packs, max(1, settings.group_bytes // (access.lanes * place.scalar_bytes)))
+    groups = -(-access.packs // max(1, settings.group_bytes // (access.lanes * place.scalar_bytes)))
+    lanes = -(-access.packs // groups)
     found = _sides(place, access, settings.threads // lanes)
     if found is None:
         return None
@@ -219,7 +220,7 @@ def _march(
     shared_bytes = 2 * cells * cell_bytes * block_planes
     if shared_bytes > MOST_SHARED_BYTES:
         return None
-    groups = -(-access.packs // lanes)
+    groups = -(-access.packs // lanes)  # not more than wanted
     blocks = groups * strips.parts * rows.parts * -(-planes // block_planes)
     steps = -(-(a0.input + a0.padding) // a0.stride)
     block_steps = _block_steps(steps, blocks, at_once)
