@@ -15,7 +15,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 from . import pooling_maximum_rows
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
-from .pooling_geometry import Axis, Shape
+from .pooling_geometry import PACK_BYTES, Axis, Shape
 from .pooling_known import (
     MOST_OUTER,
     MOST_PACK,
@@ -35,6 +35,7 @@ WARP = 32
 MOST_ROW_LANES = 4  # channels side by side that are taken with their rows
 ROW_LANE_BYTES = "narrow"  # the access that they take
 MOST_SHARED_BYTES = 100 * 1024
+LEAST_COPY_BYTES = 4  # that shared memory takes without registers
 START_STEPS = 2  # about the steps that a block could do while it starts
 
 
@@ -121,6 +122,9 @@ class MarchStruct(ctypes.Structure):
         ("block_strips", c_int),
         ("rows_before", c_int),
         ("strips_before", c_int),
+        ("line_items", c_int),
+        ("plane_items", c_int),
+        ("told_bytes", c_uint),
         ("outer_rank", c_int),
         ("outer", Divisor * MOST_OUTER),
         ("x_outer", c_int * MOST_OUTER),
@@ -196,6 +200,21 @@ def _block_steps(steps: int, blocks: int, at_once: int) -> int:
     return -(-steps // min(range(1, steps + 1), key=cost))
 
 
+def _held(place: Place, access: Access, rows: Side, strips: Side, lanes: int) -> tuple[int, int]:
+    """Of a plane of x that a block holds in shared memory: elements of a line, lines."""
+    _, a1, a2 = place.axes
+    if access.x_elements * place.scalar_bytes < LEAST_COPY_BYTES:
+        return 0, 0
+    lines = rows.taken * a1.stride + a1.window - a1.stride
+    before, after = a2.padding, max(0, a2.window - a2.stride - a2.padding)
+    columns = strips.taken * access.tile * a2.stride
+    if access.kind in ("channels", "scattered"):
+        return (before + columns + after) * lanes * access.lanes, lines
+    pack = access.x_pack
+    around = -(-before * access.lanes // pack) + -(-after * access.lanes // pack)
+    return columns * access.lanes + around * pack, lines
+
+
 def _march(
     place: Place, access: Access, settings: Settings, compute_bytes: int, device: Any
 ) -> tuple[MarchStruct, int, int] | None:
@@ -215,9 +234,14 @@ def _march(
     cells = (rows.taken + rows.around) * (strips.taken + strips.around) * lanes
     at_once = settings.blocks * device.multiprocessors
     wanted = max(WARP // threads, -(-planes // at_once))
-    possible = min(settings.threads // threads, MOST_SHARED_BYTES // (2 * cells * cell_bytes), planes)
+    line_items, lines = _held(place, access, rows, strips, lanes)
+    plane_bytes = 2 * cells * cell_bytes + 2 * a0.stride * lines * line_items * place.scalar_bytes + 32 * a0.stride
+    possible = min(settings.threads // threads, MOST_SHARED_BYTES // plane_bytes, planes)
     block_planes = max(1, min(possible, wanted)) if rows.parts == strips.parts == 1 else 1
-    shared_bytes = 2 * cells * cell_bytes * block_planes
+    step = PACK_BYTES // place.scalar_bytes
+    plane_items = -(-block_planes * lines * line_items // step) * step
+    told_bytes = 2 * a0.stride * plane_items * place.scalar_bytes
+    shared_bytes = told_bytes + 2 * cells * cell_bytes * block_planes
     if shared_bytes > MOST_SHARED_BYTES:
         return None
     groups = -(-access.packs // lanes)  # not more than wanted
@@ -243,6 +267,9 @@ def _march(
         block_strips=strips.written,
         rows_before=rows.first,
         strips_before=strips.first,
+        line_items=line_items,
+        plane_items=plane_items,
+        told_bytes=told_bytes,
     )
     write_place(march, place, access)
     return march, blocks * segments, shared_bytes

@@ -13,6 +13,7 @@
 // bytes in float, 30 in half (3x3x3, stride 2); here it takes 15 to 20, but registers leave room for 16 warps or so. Measured on
 // it: volumes 87 % of the copy in float rows, 69 % in float channels, 58 % in half; images of channels 89 % in float, 80 % in
 // half, rows of three channels 85 %.
+#include "async_copies.cuh"
 #include "pooling_known.cuh"
 
 static_assert(K0 >= S0 && K1 >= S1 && K2 >= S2, "every input lies in a window");
@@ -26,6 +27,8 @@ struct March {
   int steps, block_steps;        // along axis 0, in all and of a block
   int block_rows, block_strips;  // of a block: those that it writes
   int rows_before, strips_before;  // that it only looks at: before those
+  int line_items, plane_items;     // distances in shared memory, of the planes of x that a block holds there
+  unsigned told_bytes;             // where there begins what threads tell each other
   int outer_rank;                // the planes: the fastest first
   Divisor outer[3];
   int x_outer[3], y_outer[3];
@@ -189,16 +192,16 @@ template <class Access> struct View {
   int line[K1], item[ITEMS];  // distances in memory; of those in one access only the first
   int before1, before2;                // how many lines and columns of the first window lie outside
 
-  __device__ __forceinline__ View(const March& march, int tile1, int tile2) {
+  __device__ __forceinline__ View(const March& march, int stride1, int stride2, int tile1, int tile2) {
     int i1 = tile1 * S1 - P1, i2 = tile2 * Axis2::INPUTS + Axis2::BEGIN;
 #pragma unroll
-    for (int k1 = 0; k1 < K1; k1++) line[k1] = min(max(i1 + k1, 0), march.input[1] - 1) * march.x_stride[1];
+    for (int k1 = 0; k1 < K1; k1++) line[k1] = min(max(i1 + k1, 0), march.input[1] - 1) * stride1;
 #pragma unroll
     for (int n = 0; n < ITEMS; n++)
       if (packed(n))  // of a strip that exists as a whole, or not at all
         item[n] = min(max(i2 * LANES + n, 0), march.input[2] * LANES - PACK);
       else
-        item[n] = min(max(i2 + n / LANES, 0), march.input[2] - 1) * Access::along(march.x_stride[2]) + n % LANES;
+        item[n] = min(max(i2 + n / LANES, 0), march.input[2] - 1) * stride2 + n % LANES;
     before1 = max(-i1, 0), before2 = max(-i2, 0);
   }
   // Where the pack of an item begins, and whether it is read as a whole.
@@ -284,13 +287,45 @@ template <class Access> struct Lines {
   }
 };
 
+// What a block holds of a plane of x in shared memory: the lines and columns that the windows of its tiles cover. Every thread
+// copies what lies between the starts of its windows, those at the rim also what lies beside.
+template <class Access> struct Held {
+  using S = Strip<Access>;
+  static constexpr bool ROWS = Access::ROWS;
+  static constexpr int LANES = Access::LANES, CHUNK = ROWS ? Access::X_PACK : LANES, BYTES = CHUNK * sizeof(ELEMENT);
+  static constexpr bool USED = BYTES >= 4;  // the least that is copied without registers
+  // In chunks: of a thread, before and after it.
+  static constexpr int OWN = S::COLUMNS * LANES / CHUNK, SIDE = ROWS ? LANES : 1, WIDTH = ROWS ? CHUNK : 1;
+  static constexpr int BEFORE2 = (P2 * SIDE + WIDTH - 1) / WIDTH, AFTER2 = ((K2 - S2 - P2 > 0 ? K2 - S2 - P2 : 0) * SIDE + WIDTH - 1) / WIDTH;
+  static constexpr int BEFORE1 = P1, AFTER1 = K1 - S1 - P1 > 0 ? K1 - S1 - P1 : 0;
+  static constexpr int COPIES2 = BEFORE2 + OWN + AFTER2, COPIES = (BEFORE1 + S::LINES + AFTER1) * COPIES2;
+  static_assert(COPIES <= 32, "a bit for each copy");
+
+  const ELEMENT* from;  // in the first plane of x: the thread's first chunk
+  int to;               // the same in shared memory
+  int line, chunk;      // distances in x
+  int to_line, to_chunk;
+  unsigned wanted;      // which copies the thread makes
+
+  // Copies a plane at a distance from the first one.
+  __device__ __forceinline__ void copy(ELEMENT* stage, int distance) const {
+#pragma unroll
+    for (int n = 0; n < COPIES; n++) {
+      int l = n / COPIES2 - BEFORE1, c = n % COPIES2 - BEFORE2;
+      if (wanted >> n & 1) copy_async<BYTES>(stage + (to + l * to_line + c * to_chunk), from + (distance + l * line + c * chunk), true);
+    }
+  }
+};
+
 template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_on(const MaximumArguments& a) {
   using S = Strip<Access>;
   using Axis1 = typename S::Axis1;
   using Axis2 = typename S::Axis2;
   using Group = typename S::Group;
   using Cells = typename S::Cells;
+  using Stage = Held<Access>;
   constexpr int TILE2 = Access::TILE2, LANES = Access::LANES, LINES = S::LINES, COLUMNS = S::COLUMNS;
+  constexpr bool TELLS = S::ROWS * S::STRIPS > 1;
   const March& march = a.march;
 
   // The block, and the place of the thread in it.
@@ -299,23 +334,26 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
   rest = march.strip_parts.divide(rest, strip_part);
   rest = march.row_parts.divide(rest, row_part);
   unsigned plane_of_block = march.segments.divide(rest, segment) * march.block_planes;
-  rest = march.lanes.divide(threadIdx.x, lane);
+  bool exists = threadIdx.x < march.items;
+  rest = march.lanes.divide(exists ? threadIdx.x : 0, lane);
   rest = march.strips.divide(rest, strip);
   unsigned plane = march.rows.divide(rest, row);
   unsigned pack = group * march.lanes.divisor + lane;
-  bool exists = threadIdx.x < march.items && pack < march.packs && plane_of_block + plane < march.planes;
+  exists = exists && pack < march.packs && plane_of_block + plane < march.planes;
+  int first_row = int(row_part) * march.block_rows - march.rows_before, first_strip = int(strip_part) * march.block_strips - march.strips_before;
   int own_row = int(row) - march.rows_before, own_strip = int(strip) - march.strips_before;
   bool writes = exists && unsigned(own_row) < unsigned(march.block_rows) && unsigned(own_strip) < unsigned(march.block_strips);
-  int tile1 = int(row_part) * march.block_rows + own_row, tile2 = int(strip_part) * march.block_strips + own_strip;
+  int tile1 = first_row + int(row), tile2 = first_strip + int(strip);
 
   // What threads tell each other: twice, so that one is written while the other is read; around it those that do not exist.
   unsigned pitch = march.lanes.divisor, line_pitch = pitch * (march.strips.divisor + S::STRIPS - 1);
   unsigned count = march.block_planes * (march.rows.divisor + S::ROWS - 1) * line_pitch;
-  Cells *const first_told = reinterpret_cast<Cells*>(shared_memory), *told = first_told;
-  for (unsigned k = threadIdx.x; k < 2 * count; k += blockDim.x)
+  Cells *const first_told = reinterpret_cast<Cells*>(shared_memory + march.told_bytes), *told = first_told;
+  if (TELLS)
+    for (unsigned k = threadIdx.x; k < 2 * count; k += blockDim.x)
 #pragma unroll
-    for (int g = 0; g < S::GROUPS; g++) told[k].of[g] = {Group::everywhere(Group::NONE), 0};
-  unsigned corner = exists || threadIdx.x < march.items ? (plane * (march.rows.divisor + S::ROWS - 1) + row) * line_pitch + strip * pitch + lane : 0;
+      for (int g = 0; g < S::GROUPS; g++) told[k].of[g] = {Group::everywhere(Group::NONE), 0};
+  unsigned corner = (plane * (march.rows.divisor + S::ROWS - 1) + row) * line_pitch + strip * pitch + lane;
   unsigned mine = corner + S::ROWS_BEFORE * line_pitch + S::STRIPS_BEFORE * pitch;
 
   int x_offset = int(min(pack, march.packs - 1)) * LANES, y_offset = x_offset;
@@ -327,64 +365,107 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
     x_offset += int(here) * march.x_outer[d];
     y_offset += int(here) * march.y_outer[d];
   }
-  const View<Access> view(march, tile1, tile2);
-  const int x_plane = x_offset;
   int o2 = tile2 * TILE2, i1 = tile1 * S1, i2 = tile2 * COLUMNS;
+  const int x_plane = x_offset;
   x_offset += i1 * march.x_stride[1] + i2 * Access::along(march.x_stride[2]);
   y_offset += tile1 * march.y_stride[1] + o2 * Access::along(march.y_stride[2]);
   bool gives = exists && unsigned(tile1) < unsigned(march.output[1]);
 
-  Lines<Access> lines[S0];
+  ELEMENT* const stages = reinterpret_cast<ELEMENT*>(shared_memory);
+  const int stage_items = S0 * march.plane_items, along = Access::ROWS ? LANES : int(pitch) * LANES;
+  // The stage's place for line 0 and column 0 of x.
+  const int origin = (int(plane) * (int(march.rows.divisor) * S1 + K1 - S1) + Stage::BEFORE1 - first_row * S1) * march.line_items +
+                     Stage::BEFORE2 * (Access::ROWS ? Stage::CHUNK : along) - first_strip * COLUMNS * along + (Access::ROWS ? 0 : int(lane) * LANES);
+  const View<Access> view = Stage::USED ? View<Access>(march, march.line_items, along, tile1, tile2)
+                                        : View<Access>(march, march.x_stride[1], Access::along(march.x_stride[2]), tile1, tile2);
+  Stage stage;
+  if constexpr (Stage::USED) {
+    stage = {a.x + x_offset, origin + i1 * march.line_items + i2 * along, march.x_stride[1], Access::ROWS ? Stage::CHUNK : march.x_stride[2], march.line_items, Access::ROWS ? Stage::CHUNK : along, 0};
+#pragma unroll
+    for (int n = 0; n < Stage::COPIES; n++) {
+      int l = n / Stage::COPIES2 - Stage::BEFORE1, c = n % Stage::COPIES2 - Stage::BEFORE2;
+      bool mine1 = l < 0 ? row == 0 : l < LINES || row + 1 == march.rows.divisor, mine2 = c < 0 ? strip == 0 : c < Stage::OWN || strip + 1 == march.strips.divisor;
+      int chunks = march.input[2] * Stage::SIDE / Stage::WIDTH, at = tile2 * Stage::OWN + c;
+      if (exists && mine1 && mine2 && unsigned(i1 + l) < unsigned(march.input[1]) && unsigned(at) < unsigned(Access::ROWS ? chunks : march.input[2])) stage.wanted |= 1u << n;
+    }
+  }
+
   // What windows give: of rows one after the other, of their channels, too.
   constexpr int GIFTS = Access::ROWS ? TILE2 * LANES : TILE2, GIFT_LANES = Access::ROWS ? 1 : LANES, EACH = Access::ROWS ? LANES : 1;
   Line<GIFT_LANES, 0, GIFTS> coming;
+  Lines<Access> lines[S0];
   Maxima<Access> carried[CARRIED ? CARRIED : 1];
-  COMPUTE sums[K0][LINES][COLUMNS][LANES];
+  COMPUTE carried_sums[CARRIED ? CARRIED : 1][LINES][COLUMNS][LANES];
 #pragma unroll
-  for (int n = 0; n < K0 * LINES * COLUMNS * LANES; n++) (&sums[0][0][0][0])[n] = 0;
+  for (int n = 0; n < CARRIED * LINES * COLUMNS * LANES; n++) (&carried_sums[0][0][0][0])[n] = 0;
   int own = segment * march.block_steps, step = max(own - BEFORE0, 0), end = min(own + march.block_steps, march.steps);
   auto plane_exists = [&](int i0) { return unsigned(i0) < unsigned(march.input[0]); };
-  auto read_step = [&](int o0, auto& into) {
+  // The planes that are new in a step.
+  auto read_step = [&](int o0, int into) {
 #pragma unroll
     for (int k = 0; k < S0; k++) {
       int i0 = o0 * S0 - P0 + CARRIED + k;
-      if (plane_exists(i0)) into[k].read(a.x, x_plane + i0 * march.x_stride[0], view);
+      if constexpr (Stage::USED) {
+        if (o0 < end && plane_exists(i0)) stage.copy(stages + (into * stage_items + k * march.plane_items), i0 * march.x_stride[0]);
+      } else if (plane_exists(i0)) {
+        lines[k].read(a.x, x_plane + i0 * march.x_stride[0], view);
+      }
     }
+    if (Stage::USED) end_copies();
+  };
+  auto read_gifts = [&](int o0) {
     const ELEMENT* from = a.dy + (y_offset + o0 * march.y_stride[0]);
     bool given = gives && unsigned(o0) < unsigned(march.output[0]);
-    int along = Access::ROWS ? 1 : march.y_stride[2], at = o2 * EACH, extent = march.output[2] * EACH;
+    int apart = Access::ROWS ? 1 : march.y_stride[2], at = o2 * EACH, extent = march.output[2] * EACH;
     if (TILE2 > 1 && LANES == 1 && march.y_packed)
-      coming.template read<GIFTS, TILE2>(from, along, at, extent, given, ELEMENT(0));
+      coming.template read<GIFTS, TILE2>(from, apart, at, extent, given, ELEMENT(0));
     else
-      coming.template read<GIFTS, 1>(from, along, at, extent, given, ELEMENT(0));
+      coming.template read<GIFTS, 1>(from, apart, at, extent, given, ELEMENT(0));
   };
+  auto scan = [&](int k, int slot, bool there, Maxima<Access>& into) {
+    if (!there) return Lines<Access>::template skip<PROPAGATES>(into);
+    if (Stage::USED) lines[k].read(stages, slot + origin, view);
+    lines[k].template scan<PROPAGATES>(view, into);
+  };
+  int at = 0;  // the stage of a step
+  read_gifts(step);
+  if (CARRIED) {
 #pragma unroll
-  for (int k = 0; k < CARRIED; k++) {
-    int i0 = step * S0 - P0 + k;
-    if (plane_exists(i0)) {
-      lines[0].read(a.x, x_plane + i0 * march.x_stride[0], view);
-      lines[0].template scan<PROPAGATES>(view, carried[k]);
-    } else {
-      Lines<Access>::template skip<PROPAGATES>(carried[k]);
+    for (int k = 0; k < CARRIED; k++) {
+      int i0 = step * S0 - P0 + k;
+      if (!plane_exists(i0)) continue;
+      if constexpr (Stage::USED) stage.copy(stages + (stage_items + k * march.plane_items), i0 * march.x_stride[0]);
     }
+    if (Stage::USED) {
+      end_copies();
+      read_step(step, 0);
+      wait_for_copies<1>();
+      __syncthreads();
+    }
+#pragma unroll
+    for (int k = 0; k < CARRIED; k++) {
+      int i0 = step * S0 - P0 + k;
+      if (!Stage::USED && plane_exists(i0)) lines[0].read(a.x, x_plane + i0 * march.x_stride[0], view);
+      scan(Stage::USED ? k : 0, stage_items + k * march.plane_items, plane_exists(i0), carried[k]);
+    }
+    if (Stage::USED) __syncthreads();
+    else read_step(step, 0);
+  } else {
+    read_step(step, 0);
   }
-  read_step(step, lines);
+  if (Stage::USED) {
+    read_step(step + 1, 1);
+    wait_for_copies<1>();
+  }
   __syncthreads();
 #pragma unroll 1
   for (; step < end; step++) {
     int i0 = step * S0 - P0;
-    Lines<Access> next[S0];
-    Line<GIFT_LANES, 0, GIFTS> gifts = coming;
-    if (AHEAD && step + 1 < end) read_step(step + 1, next);
     Maxima<Access> planes[K0];
 #pragma unroll
     for (int k = 0; k < K0; k++)
-      if (k < CARRIED)
-        planes[k] = carried[k];
-      else if (plane_exists(i0 + k))
-        lines[k - CARRIED].template scan<PROPAGATES>(view, planes[k]);
-      else
-        Lines<Access>::template skip<PROPAGATES>(planes[k]);
+      if (k < CARRIED) planes[k] = carried[k];
+      else scan(k - CARRIED, at * stage_items + (k - CARRIED) * march.plane_items, plane_exists(i0 + k), planes[k]);
 #pragma unroll
     for (int k = 0; k < CARRIED; k++) carried[k] = planes[S0 + k];
     Cells cells;
@@ -398,27 +479,34 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
       if (!PROPAGATES) where = Group::known(value, where);
       ELEMENT items[S::SIZE];
 #pragma unroll
-      for (int n = 0; n < S::SIZE; n++) items[n] = gifts.item[(g * S::SIZE + n) / GIFT_LANES][(g * S::SIZE + n) % GIFT_LANES];
+      for (int n = 0; n < S::SIZE; n++) items[n] = coming.item[(g * S::SIZE + n) / GIFT_LANES][(g * S::SIZE + n) % GIFT_LANES];
       cells.of[g] = {where, Group::gift(items)};
     }
-    if (S::ROWS * S::STRIPS > 1 && exists) told[mine] = cells;
-    if (!AHEAD && step + 1 < end) read_step(step + 1, lines);
-    if (S::ROWS * S::STRIPS > 1) __syncthreads();
+    if (TELLS && exists) told[mine] = cells;
+    if (step + 1 < end) read_gifts(step + 1);
+    if (Stage::USED) wait_for_copies<0>();
+    if (TELLS || Stage::USED) __syncthreads();
+    if (Stage::USED ? step + 2 < end : step + 1 < end) read_step(Stage::USED ? step + 2 : step + 1, at);
+    at ^= 1;
 
+    // The windows around, plane by plane: what no later window reaches is written, the rest moves on.
 #pragma unroll
-    for (int w1 = 0; w1 < S::ROWS; w1++)
+    for (int k0 = 0; k0 < K0; k0++) {
+      COMPUTE sums[LINES][COLUMNS][LANES];
 #pragma unroll
-      for (int s = 0; s < S::STRIPS; s++)
+      for (int n = 0; n < LINES * COLUMNS * LANES; n++) (&sums[0][0][0])[n] = k0 < CARRIED ? (&carried_sums[k0 < CARRIED ? k0 : 0][0][0][0])[n] : COMPUTE(0);
 #pragma unroll
-        for (int g = 0; g < S::GROUPS; g++) {
-          const int strip_distance = s - S::STRIPS_BEFORE;
-          if (!S::reaches(strip_distance, g)) continue;
-          bool is_mine = w1 == S::ROWS_BEFORE && strip_distance == 0;
-          typename S::Cell cell = is_mine ? cells.of[g] : told[corner + w1 * line_pitch + s * pitch].of[g];
-          COMPUTE gifts[S::SIZE];
-          Group::numbers(cell.gift, gifts);
+      for (int w1 = 0; w1 < S::ROWS; w1++)
 #pragma unroll
-          for (int k0 = 0; k0 < K0; k0++)
+        for (int s = 0; s < S::STRIPS; s++)
+#pragma unroll
+          for (int g = 0; g < S::GROUPS; g++) {
+            const int strip_distance = s - S::STRIPS_BEFORE;
+            if (!S::reaches(strip_distance, g)) continue;
+            bool is_mine = w1 == S::ROWS_BEFORE && strip_distance == 0;
+            typename S::Cell cell = is_mine ? cells.of[g] : told[corner + w1 * line_pitch + s * pitch].of[g];
+            COMPUTE gifts[S::SIZE];
+            Group::numbers(cell.gift, gifts);
 #pragma unroll
             for (int k1 = 0; k1 < K1; k1++) {
               int line = (Axis1::FIRST + w1) * S1 - P1 + k1;
@@ -429,40 +517,29 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
 #pragma unroll
                 for (int n = 0; n < S::SIZE; n++) {
                   int item = g * S::SIZE + n, column = S::column(strip_distance, item, k2);
-                  into[n] = S::inside(strip_distance, item, k2) ? &sums[k0][line][column][item % LANES] : nullptr;
+                  into[n] = S::inside(strip_distance, item, k2) ? &sums[line][column][item % LANES] : nullptr;
                 }
                 if (S::inside(strip_distance, g * S::SIZE, k2) || S::inside(strip_distance, g * S::SIZE + S::SIZE - 1, k2))
                   Group::give(cell.where, place_of(k0, k1, k2), gifts, into);
               }
             }
-        }
-
-    // What no later window reaches is written, the rest moves on.
-    if (step >= own) {
+          }
+      if (k0 >= S0) {
 #pragma unroll
-      for (int k = 0; k < S0; k++)
+        for (int n = 0; n < LINES * COLUMNS * LANES; n++) (&carried_sums[k0 >= S0 ? k0 - S0 : 0][0][0][0])[n] = (&sums[0][0][0])[n];
+      } else if (step >= own) {
 #pragma unroll
         for (int line = 0; line < LINES; line++) {
-          bool written = writes && plane_exists(i0 + k) && unsigned(i1 + line) < unsigned(march.input[1]);
-          ELEMENT* dx = a.dx + (x_offset + (i0 + k) * march.x_stride[0] + line * march.x_stride[1]);
+          bool written = writes && plane_exists(i0 + k0) && unsigned(i1 + line) < unsigned(march.input[1]);
+          ELEMENT* dx = a.dx + (x_offset + (i0 + k0) * march.x_stride[0] + line * march.x_stride[1]);
           int left = written ? march.input[2] - i2 : 0;
           if constexpr (Access::ROWS)
-            write_line<Access::X_PACK>(dx, 1, left * LANES, reinterpret_cast<COMPUTE(&)[COLUMNS * LANES][1]>(sums[k][line]), a.alpha, a.beta);
+            write_line<Access::X_PACK>(dx, 1, left * LANES, reinterpret_cast<COMPUTE(&)[COLUMNS * LANES][1]>(sums[line]), a.alpha, a.beta);
           else
-            write_line<1>(dx, march.x_stride[2], left, sums[k][line], a.alpha, a.beta);
+            write_line<1>(dx, march.x_stride[2], left, sums[line], a.alpha, a.beta);
         }
+      }
     }
-#pragma unroll
-    for (int k = 0; k < K0; k++)
-#pragma unroll
-      for (int line = 0; line < LINES; line++)
-#pragma unroll
-        for (int c = 0; c < COLUMNS; c++)
-#pragma unroll
-          for (int i = 0; i < LANES; i++) sums[k][line][c][i] = k + S0 < K0 ? sums[k + S0 < K0 ? k + S0 : k][line][c][i] : COMPUTE(0);
-    if (AHEAD)
-#pragma unroll
-      for (int k = 0; k < S0; k++) lines[k] = next[k];
     told = told == first_told ? first_told + count : first_told;
   }
 }
