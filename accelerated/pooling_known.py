@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ctypes import c_int, c_uint
 from dataclasses import dataclass, replace
 from math import gcd, prod
@@ -196,8 +196,8 @@ def _spans(place: Place) -> int:
     return max(x, y) + place.channels
 
 
-def access_of(place: Place, settings: Settings) -> Access:
-    """The widest access that both tensors allow; that of y may be narrower where rows are neighbours."""
+def access_of(place: Place, settings: Settings, row_bytes: Mapping[str, int] = ROW_BYTES) -> Access:
+    """The widest access that both tensors allow, along rows one of ``row_bytes``; that of y may be narrower there."""
     if place.channels > 1:
         lanes = settings.lane_bytes // place.scalar_bytes
         if lanes > 1 and all(place.divided_by(lanes, True)):
@@ -206,7 +206,7 @@ def access_of(place: Place, settings: Settings) -> Access:
     along = place.axes[2]
     if along.y_stride != 1 and along.output > 1:
         return Access("scattered", settings.loose_tile, 1, 1, False, 1)
-    for kind, nbytes in ROW_BYTES.items():
+    for kind, nbytes in row_bytes.items():
         pack = min(nbytes // place.scalar_bytes, MOST_PACK)
         tile = pack // gcd(pack, along.stride)
         if pack > 1 and tile <= MOST_TILE and place.divided_by(pack, False)[0]:

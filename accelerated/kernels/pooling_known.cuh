@@ -73,8 +73,9 @@ struct Tile {
   bool exists;
   int tile[3];
   int x, y;
-  __device__ __forceinline__ Tile(const Box& box, int lanes) {
-    unsigned rest = blockIdx.x * THREADS + threadIdx.x, here;
+  __device__ __forceinline__ Tile(const Box& box, int lanes) : Tile(box, lanes, blockIdx.x * THREADS + threadIdx.x) {}
+  __device__ __forceinline__ Tile(const Box& box, int lanes, unsigned rest) {
+    unsigned here;
     exists = rest < box.threads;
     if (!exists) return;
     rest = box.lanes.divide(rest, here);

@@ -1,0 +1,267 @@
+// Pooling backward (4.1.18) of maxima of images of half whose rows are read in packs, with a known window: see pooling_known.cuh;
+// other data types have pooling_known_maximum_rows.cu.
+//
+// Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A thread takes a strip of columns and
+// marches down the rows, with what is needed next on its way. What limits before the bytes is instructions, most of all comparisons and
+// logic, which run at half the rate of additions: an H200 issues 30 for an input in the time of its bytes. So every window is looked
+// at once; its maximum and where that is are one number, of which the least is looked for. What the window gives is shifted to
+// that place, in words of two columns; where windows overlap, words are added. Threads tell those beside them, in their warp, what
+// they need of each other.
+#include "pooling_known.cuh"
+
+constexpr int CARRIED = K1 - S1;       // lines of a window that the next one has, too
+constexpr int BEFORE = (K1 - 1) / S1;  // rows of windows before a line's own that may cover it
+static_assert(K0 == 1 && S2 == 2 && K2 >= S2 && K2 <= 3, "images; a window lies in two words");
+static_assert(CARRIED >= 0 && CARRIED <= S1, "a line lies in windows of two rows at most");
+
+struct MaximumArguments {
+  const ELEMENT* dy;
+  const ELEMENT* x;
+  ELEMENT* dx;
+  Box box;               // tiles of axis 1: segments
+  int steps, own_steps;  // rows of windows, and the rows that begin there: in all, of a thread
+  COMPUTE alpha, beta;
+  int propagate;
+};
+
+// Columns beside a strip that its windows cover; whether windows begin in a word's second half; the words that one reaches.
+constexpr int LEFT = P2, RIGHT = K2 - S2 - P2, ODD = P2 & 1, REACH = (K2 - 1 + ODD) / 2 + 1;
+static_assert(LEFT + RIGHT <= 1, "one side");
+// The strip at one end of a warp only looks, for the one beside it; of the strip at the other end the column beside it is read.
+constexpr int WARP = 32, FIRST_USEFUL = RIGHT, USEFUL = WARP - LEFT - RIGHT;
+constexpr unsigned ALL = 0xffffffffu;
+
+// Signed numbers for the halves of a word: of two inputs the lesser one is the maximum. Last comes what is outside, and NaN that is passed over.
+constexpr unsigned LAST = 0x7fff, BOTH_LAST = LAST * 0x10001u;
+template <bool PROPAGATES> __device__ __forceinline__ unsigned ordered(unsigned bits) {
+  half2 pair, zeros = __float2half2_rn(0.0f);
+  memcpy(&pair, &bits, sizeof bits);
+  pair = PROPAGATES ? __hadd2(pair, zeros) : __hsub2(zeros, pair);  // there is one zero, and one NaN, 0x7fff
+  memcpy(&bits, &pair, sizeof bits);
+#ifdef EMULATED_CUDA
+  unsigned negative = (bits >> 15 & 0x10001u) * 0xffffu;
+#else
+  unsigned negative;
+  asm("prmt.b32 %0, %1, 0, 0xbb99;" : "=r"(negative) : "r"(bits));
+#endif
+  bits ^= negative & 0x7fff7fffu;
+  return PROPAGATES ? ~bits : bits;
+}
+
+// Below the number of an input stands its place: how far what the window gives is shifted to get there, through the words that
+// the window reaches, line by line.
+constexpr int HALF_BITS = 16, WORD_BITS = 32, LINE_BITS = 64, NO_PLACE = 255;
+template <int WHICH> __device__ __forceinline__ int number(unsigned word) { return int(WHICH ? word & 0xffff0000u : word << 16); }
+// bits << amount; 0 where that is outside of the word.
+__device__ __forceinline__ unsigned shifted(unsigned bits, int amount) {
+#ifdef EMULATED_CUDA
+  return unsigned(amount) < 32 ? bits << amount : 0;
+#else
+  unsigned result;
+  asm("shl.b32 %0, %1, %2;" : "=r"(result) : "r"(bits), "r"(amount));
+  return result;
+#endif
+}
+
+template <int N> struct alignas(N * 4) Words { unsigned word[N]; };
+
+__device__ __forceinline__ float half_of(unsigned word, int which) {
+  half2 pair;
+  memcpy(&pair, &word, sizeof word);
+  return which ? __high2float(pair) : __low2float(pair);
+}
+__device__ __forceinline__ unsigned sum_of(unsigned a, unsigned b) {
+  half2 first, second;
+  memcpy(&first, &a, sizeof a), memcpy(&second, &b, sizeof b);
+  first = __hadd2(first, second);
+  memcpy(&a, &first, sizeof a);
+  return a;
+}
+__device__ __forceinline__ unsigned word_of(COMPUTE low, COMPUTE high) {
+  half2 pair = __halves2half2(store<half>(low), store<half>(high));
+  unsigned word;
+  memcpy(&word, &pair, sizeof word);
+  return word;
+}
+
+template <class Access, bool PROPAGATES> __device__ __forceinline__ void march(const MaximumArguments& a) {
+  constexpr int PACK = Access::X_PACK, WORDS = PACK / 2, TILE2 = Access::TILE2;
+  static_assert(TILE2 == WORDS, "a window begins in each word");
+  const Box& box = a.box;
+  const int lane = threadIdx.x % WARP, index = int((blockIdx.x * THREADS + threadIdx.x) / WARP) * USEFUL + lane - FIRST_USEFUL;
+  const bool exists = unsigned(index) < box.threads;
+  const Tile tile(box, 1, exists ? index : 0);
+  const int i2 = tile.tile[2] * PACK, o2 = tile.tile[2] * TILE2, own = tile.tile[1] * a.own_steps, y_apart = box.y_packed ? 1 : box.y_stride[2];
+  const bool inside = exists && i2 < box.input[2], writes = inside && lane >= FIRST_USEFUL && lane < FIRST_USEFUL + USEFUL;
+  // The column beside the strip: whether there is one, and whether the strip that has it is in another warp.
+  const bool beside = LEFT ? tile.tile[2] > 0 && inside : RIGHT ? i2 + PACK < box.input[2] && inside : false;
+  const bool alone = beside && lane == (LEFT ? 0 : WARP - 1);
+  const bool given = LEFT ? tile.tile[2] + 1 < int(box.tiles[2].divisor) : tile.tile[2] > 0;  // something by the strip beside this one
+  const ELEMENT *x = a.x + (tile.x + i2), *dy = a.dy + (tile.y + o2 * box.y_stride[2]);
+  ELEMENT* dx = a.dx + (tile.x + i2);
+
+  unsigned word[K1][WORDS], side[K1];  // of lines, in order
+  unsigned coming[S1][WORDS], coming_side[S1], gift[WORDS];
+  constexpr unsigned NOTHING = PROPAGATES ? 0 : BOTH_LAST;
+  auto has = [&](int row) { return unsigned(row) < unsigned(box.input[1]); };
+  auto read = [&](int row, unsigned (&words)[WORDS], unsigned& beside_it) {
+    const ELEMENT* from = x + row * box.x_stride[1];
+    Words<WORDS> pack;
+#pragma unroll
+    for (int j = 0; j < WORDS; j++) pack.word[j] = NOTHING;
+    beside_it = NOTHING;
+    if (inside && has(row)) pack = *reinterpret_cast<const Words<WORDS>*>(from);
+    if (alone && has(row)) {
+      unsigned short bits = *reinterpret_cast<const unsigned short*>(from + (LEFT ? -1 : PACK));
+      beside_it = LEFT ? bits << HALF_BITS : bits;
+    }
+#pragma unroll
+    for (int j = 0; j < WORDS; j++) words[j] = pack.word[j];
+  };
+  auto enter = [&](int k, int row, const unsigned (&words)[WORDS], unsigned beside_it) {
+    unsigned from_beside = LEFT ? __shfl_up_sync(ALL, words[WORDS - 1], 1) : RIGHT ? __shfl_down_sync(ALL, words[0], 1) : 0;
+    if (!alone) beside_it = beside ? from_beside : NOTHING;
+#pragma unroll
+    for (int j = 0; j < WORDS; j++) word[k][j] = ordered<PROPAGATES>(words[j]);
+    if (LEFT + RIGHT) side[k] = ordered<PROPAGATES>(beside_it);
+    if (PROPAGATES) {
+#pragma unroll
+      for (int j = 0; j < WORDS; j++) word[k][j] = inside && has(row) ? word[k][j] : BOTH_LAST;
+      side[k] = beside && has(row) ? side[k] : BOTH_LAST;
+    }
+  };
+  auto read_step = [&](int o1) {
+#pragma unroll
+    for (int k = 0; k < S1; k++) read(o1 * S1 - P1 + CARRIED + k, coming[k], coming_side[k]);
+    const bool row = exists && unsigned(o1) < unsigned(box.output[1]);
+    const ELEMENT* from = dy + o1 * box.y_stride[1];
+    Words<(TILE2 + 1) / 2> pack;
+#pragma unroll
+    for (int j = 0; j < (TILE2 + 1) / 2; j++) pack.word[j] = 0;
+    if (TILE2 > 1 && box.y_packed) {
+      if (row && o2 < box.output[2]) pack = *reinterpret_cast<const Words<(TILE2 + 1) / 2>*>(from);
+    } else {
+#pragma unroll
+      for (int w = 0; w < TILE2; w++)
+        if (row && o2 + w < box.output[2]) pack.word[w / 2] |= unsigned(*reinterpret_cast<const unsigned short*>(from + w * box.y_stride[2])) << w % 2 * HALF_BITS;
+    }
+#pragma unroll
+    for (int w = 0; w < TILE2; w++) gift[w] = pack.word[w / 2];
+  };
+  // The number of a column, in place of line k.
+  auto column = [&](int k, int c) {
+    if (c < 0) return number<1>(side[k]);
+    if (c >= PACK) return number<0>(side[k]);
+    return c % 2 ? number<1>(word[k][c / 2]) : number<0>(word[k][c / 2]);
+  };
+
+  COMPUTE carried[CARRIED ? CARRIED : 1][PACK];  // what lines have from the row of windows above
+#pragma unroll
+  for (int n = 0; n < CARRIED * PACK; n++) (&carried[0][0])[n] = 0;
+  int step = own - BEFORE;
+#pragma unroll
+  for (int k = 0; k < CARRIED; k++) {
+    const int row = step * S1 - P1 + k;
+    read(row, coming[0], coming_side[0]);
+    enter(k, row, coming[0], coming_side[0]);
+  }
+  read_step(step);
+#pragma unroll 1
+  for (; step < own + a.own_steps; step++) {
+    const int i1 = step * S1 - P1;
+#pragma unroll
+    for (int k = 0; k < S1; k++) enter(CARRIED + k, i1 + CARRIED + k, coming[k], coming_side[k]);
+    // Of each window and, first or last, of that of the strip beside this one.
+    unsigned gifts[TILE2 + 1];
+    int places[TILE2 + 1];
+#pragma unroll
+    for (int w = 0; w < TILE2; w++) gifts[w + 1 - ODD] = w % 2 ? gift[w] >> HALF_BITS : gift[w] & 0xffff;
+    if (step + 1 < own + a.own_steps) read_step(step + 1);
+
+    int first[PACK + LEFT + RIGHT];
+#pragma unroll
+    for (int c = -LEFT; c < PACK + RIGHT; c++) {
+      first[c + LEFT] = column(0, c);
+#pragma unroll
+      for (int k = 1; k < K1; k++) first[c + LEFT] = min(column(k, c) + k * LINE_BITS, first[c + LEFT]);
+    }
+#pragma unroll
+    for (int w = 0; w < TILE2; w++) {
+      int found = first[w * S2];
+#pragma unroll
+      for (int k2 = 1; k2 < K2; k2++) found = min(first[w * S2 + k2] + k2 * HALF_BITS, found);
+      places[w + 1 - ODD] = found >= int(LAST << 16) ? NO_PLACE : found & 0xff;
+    }
+    if (REACH > 1) {
+      constexpr int MINE = ODD ? 0 : TILE2, OTHER = ODD ? TILE2 : 0;
+      unsigned told = unsigned(places[MINE]) << 16 | gifts[MINE];
+      told = ODD ? __shfl_down_sync(ALL, told, 1) : __shfl_up_sync(ALL, told, 1);
+      places[OTHER] = given ? told >> 16 : NO_PLACE, gifts[OTHER] = told & 0xffff;
+    }
+
+    // What the windows of this row give to a word of a line: that which reaches it last, and that which begins there.
+    auto part = [&](int k, int j, int t) { return shifted(gifts[j + (REACH > 1 && t == 0 ? 1 : 0) + (REACH > 1 ? 0 : 1 - ODD)], places[j + (REACH > 1 && t == 0 ? 1 : 0) + (REACH > 1 ? 0 : 1 - ODD)] + (ODD * HALF_BITS - k * LINE_BITS - t * WORD_BITS)); };
+#pragma unroll
+    for (int k = 0; k < K1; k++) {
+      const bool continues = k >= S1, plain = a.alpha == COMPUTE(1) && a.beta == COMPUTE(0);
+      const bool written = writes && step >= own && has(i1 + k);
+      unsigned late[WORDS], early[WORDS];
+#pragma unroll
+      for (int j = 0; j < WORDS; j++) late[j] = REACH > 1 ? part(k, j, 1) : 0, early[j] = part(k, j, 0);
+      auto sum = [&](int c) {
+        COMPUTE value = k < CARRIED ? carried[k < CARRIED ? k : 0][c] : COMPUTE(0);
+        const bool is_late = REACH > 1 && c % 2 <= K2 - 3 + ODD, is_early = c % 2 >= ODD;
+        if (is_late) value += half_of(late[c / 2], c % 2);
+        if (is_early) value += half_of(early[c / 2], c % 2);
+        return value;
+      };
+      if (continues) {
+#pragma unroll
+        for (int c = 0; c < PACK; c++) carried[continues ? k - S1 : 0][c] = sum(c);
+        continue;
+      }
+      if (!written) continue;
+      Words<WORDS>* to = reinterpret_cast<Words<WORDS>*>(dx + (i1 + k) * box.x_stride[1]);
+      Words<WORDS> result;
+      if (plain) {
+#pragma unroll
+        for (int j = 0; j < WORDS; j++) result.word[j] = k < CARRIED ? word_of(sum(2 * j), sum(2 * j + 1)) : REACH > 1 ? sum_of(late[j], early[j]) : early[j];
+      } else {
+        Words<WORDS> prior;
+        if (a.beta != COMPUTE(0)) prior = *to;
+#pragma unroll
+        for (int j = 0; j < WORDS; j++) {
+          COMPUTE values[2];
+#pragma unroll
+          for (int h = 0; h < 2; h++) {
+            values[h] = a.alpha * sum(2 * j + h);
+            if (a.beta != COMPUTE(0)) values[h] += a.beta * half_of(prior.word[j], h);
+          }
+          result.word[j] = word_of(values[0], values[1]);
+        }
+      }
+      *to = result;
+    }
+#pragma unroll
+    for (int k = 0; k < CARRIED; k++) {
+#pragma unroll
+      for (int j = 0; j < WORDS; j++) word[k][j] = word[k + S1][j];
+      side[k] = side[k + S1];
+    }
+  }
+}
+
+template <class Access> __device__ __forceinline__ void march(const MaximumArguments& a) { a.propagate ? march<Access, true>(a) : march<Access, false>(a); }
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_wide(const MaximumArguments a) {
+  wait_for_earlier_kernels();
+  march<Wide>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_narrow(const MaximumArguments a) {
+  wait_for_earlier_kernels();
+  march<Narrow>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_word(const MaximumArguments a) {
+  wait_for_earlier_kernels();
+  march<Access<true, row_tile(4), 1, row_pack(4)>>(a);
+}
