@@ -40,7 +40,7 @@ class Settings:
     row_lanes: int = 1  # channels of a position of rows in packs
     group_bytes: int = 32  # of channels of a block, for maxima backward
     depth: int = 1  # windows of a thread along axis 0, forward, where there are enough threads
-    ahead: bool = False  # whether what is needed next is on its way while a window is looked at, for maxima backward
+    stages: int = 2  # of planes of x on their way to shared memory, for maxima backward; less than 2: into registers
 
     def definitions(self) -> dict[str, int]:
         """Of the kernels."""
@@ -52,7 +52,7 @@ class Settings:
             "CHANNEL_TILE": self.channel_tile,
             "LOOSE_TILE": self.loose_tile,
             "ROW_LANES": self.row_lanes,
-            "AHEAD": int(self.ahead),
+            "STAGES": self.stages,
         }
 
 

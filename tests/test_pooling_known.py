@@ -103,7 +103,7 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
         monkeypatch.setattr(pooling_maximum_rows, "ENOUGH_THREADS", 10**6 if few else 1)
         monkeypatch.setattr(pooling_maximum_rows, "LEAST_STEPS", 1 if few else 3)
         monkeypatch.setattr(pooling_known, "ENOUGH_THREADS", 1)
-        maxima = Settings(32, 1, 1, 8, 1, 1, group_bytes=8) if few else Settings(256, 1, 1, 8, 1, 1, ahead=True)
+        maxima = Settings(32, 1, 1, 8, 1, 1, group_bytes=8) if few else Settings(256, 1, 1, 8, 1, 1, stages=3)
         monkeypatch.setattr(pooling_maximum, "SETTINGS", dict.fromkeys(pooling_maximum.SETTINGS, maxima))
         volumes = replace(pooling_known.SETTINGS["forward of volumes"], depth=2 if few else 8)
         monkeypatch.setitem(pooling_known.SETTINGS, "forward of volumes", volumes)

@@ -192,16 +192,17 @@ template <class Access> struct View {
   int line[K1], item[ITEMS];  // distances in memory; of those in one access only the first
   int before1, before2;                // how many lines and columns of the first window lie outside
 
-  __device__ __forceinline__ View(const March& march, int stride1, int stride2, int tile1, int tile2) {
+  // `unit`: that of the distances, for an element.
+  __device__ __forceinline__ View(const March& march, int unit, int stride1, int stride2, int tile1, int tile2) {
     int i1 = tile1 * S1 - P1, i2 = tile2 * Axis2::INPUTS + Axis2::BEGIN;
 #pragma unroll
-    for (int k1 = 0; k1 < K1; k1++) line[k1] = min(max(i1 + k1, 0), march.input[1] - 1) * stride1;
+    for (int k1 = 0; k1 < K1; k1++) line[k1] = min(max(i1 + k1, 0), march.input[1] - 1) * (stride1 * unit);
 #pragma unroll
     for (int n = 0; n < ITEMS; n++)
       if (packed(n))  // of a strip that exists as a whole, or not at all
-        item[n] = min(max(i2 * LANES + n, 0), march.input[2] * LANES - PACK);
+        item[n] = min(max(i2 * LANES + n, 0), march.input[2] * LANES - PACK) * unit;
       else
-        item[n] = min(max(i2 + n / LANES, 0), march.input[2] - 1) * stride2 + n % LANES;
+        item[n] = (min(max(i2 + n / LANES, 0), march.input[2] - 1) * stride2 + n % LANES) * unit;
     before1 = max(-i1, 0), before2 = max(-i2, 0);
   }
   // Where the pack of an item begins, and whether it is read as a whole.
@@ -223,13 +224,13 @@ template <class Access> struct Lines {
   using Where = View<Access>;
   ELEMENT item[K1][Axis2::COUNT][Access::LANES];
 
-  // `plane`: where it begins, for the channels of the thread.
-  __device__ __forceinline__ void read(const ELEMENT* x, int plane, const Where& view) {
+  // From where the plane begins, for the channels of the thread; the view in elements or bytes as that is.
+  template <class From> __device__ __forceinline__ void read(const From* plane, const Where& view) {
 #pragma unroll
     for (int k1 = 0; k1 < K1; k1++)
 #pragma unroll
       for (int n = 0; n < Where::ITEMS; n++) {
-        const ELEMENT* from = x + (plane + view.line[k1] + view.item[n]);
+        const ELEMENT* from = reinterpret_cast<const ELEMENT*>(plane + (view.line[k1] + view.item[n]));
         ELEMENT* to = &item[k1][n / Access::LANES][n % Access::LANES];
         constexpr int N = Access::ROWS ? 1 : Access::LANES;
         if (Where::packed(n) && n == Where::first(n)) copy<Where::PACK>(from, to);
@@ -293,7 +294,7 @@ template <class Access> struct Held {
   using S = Strip<Access>;
   static constexpr bool ROWS = Access::ROWS;
   static constexpr int LANES = Access::LANES, CHUNK = ROWS ? Access::X_PACK : LANES, BYTES = CHUNK * sizeof(ELEMENT);
-  static constexpr bool USED = BYTES >= 4;  // the least that is copied without registers
+  static constexpr bool USED = STAGES > 1 && BYTES >= 4;  // the least that is copied without registers
   // In chunks: of a thread, before and after it.
   static constexpr int OWN = S::COLUMNS * LANES / CHUNK, SIDE = ROWS ? LANES : 1, WIDTH = ROWS ? CHUNK : 1;
   static constexpr int BEFORE2 = (P2 * SIDE + WIDTH - 1) / WIDTH, AFTER2 = ((K2 - S2 - P2 > 0 ? K2 - S2 - P2 : 0) * SIDE + WIDTH - 1) / WIDTH;
@@ -302,18 +303,33 @@ template <class Access> struct Held {
   static_assert(COPIES <= 32, "a bit for each copy");
 
   const ELEMENT* from;  // in the first plane of x: the thread's first chunk
-  int to;               // the same in shared memory
+  int to;               // the same in shared memory, in bytes
   int line, chunk;      // distances in x
   int to_line, to_chunk;
   unsigned wanted;      // which copies the thread makes
 
+  static constexpr int line_of(int n) { return n / COPIES2 - BEFORE1; }
+  static constexpr int chunk_of(int n) { return n % COPIES2 - BEFORE2; }
+  static constexpr bool owned(int n) { return line_of(n) >= 0 && line_of(n) < S::LINES && chunk_of(n) >= 0 && chunk_of(n) < OWN; }
+  static constexpr unsigned beside() {
+    unsigned bits = 0;
+    for (int n = 0; n < COPIES; n++)
+      if (!owned(n)) bits |= 1u << n;
+    return bits;
+  }
+
   // Copies a plane at a distance from the first one.
-  __device__ __forceinline__ void copy(ELEMENT* stage, int distance) const {
+  __device__ __forceinline__ void copy(unsigned char* stage, int distance) const {
+    copy<true>(stage + to, from + distance);
+    if (wanted & beside()) copy<false>(stage + to, from + distance);
+  }
+
+ private:
+  template <bool OWNED> __device__ __forceinline__ void copy(unsigned char* stage, const ELEMENT* plane) const {
 #pragma unroll
-    for (int n = 0; n < COPIES; n++) {
-      int l = n / COPIES2 - BEFORE1, c = n % COPIES2 - BEFORE2;
-      if (wanted >> n & 1) copy_async<BYTES>(stage + (to + l * to_line + c * to_chunk), from + (distance + l * line + c * chunk), true);
-    }
+    for (int n = 0; n < COPIES; n++)
+      if (owned(n) == OWNED && (wanted >> n & 1))
+        copy_async<BYTES>(stage + (line_of(n) * to_line + chunk_of(n) * to_chunk), plane + (line_of(n) * line + chunk_of(n) * chunk), true);
   }
 };
 
@@ -371,22 +387,22 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
   y_offset += tile1 * march.y_stride[1] + o2 * Access::along(march.y_stride[2]);
   bool gives = exists && unsigned(tile1) < unsigned(march.output[1]);
 
-  ELEMENT* const stages = reinterpret_cast<ELEMENT*>(shared_memory);
-  const int stage_items = S0 * march.plane_items, along = Access::ROWS ? LANES : int(pitch) * LANES;
-  // The stage's place for line 0 and column 0 of x.
+  // Stages, each for the planes that are new in a step; where line 0 and column 0 of x are in a plane there.
+  constexpr int UNIT = sizeof(ELEMENT);
+  const int stage_bytes = S0 * march.plane_items * UNIT, plane_bytes = march.plane_items * UNIT, along = Access::ROWS ? LANES : int(pitch) * LANES;
   const int origin = (int(plane) * (int(march.rows.divisor) * S1 + K1 - S1) + Stage::BEFORE1 - first_row * S1) * march.line_items +
                      Stage::BEFORE2 * (Access::ROWS ? Stage::CHUNK : along) - first_strip * COLUMNS * along + (Access::ROWS ? 0 : int(lane) * LANES);
-  const View<Access> view = Stage::USED ? View<Access>(march, march.line_items, along, tile1, tile2)
-                                        : View<Access>(march, march.x_stride[1], Access::along(march.x_stride[2]), tile1, tile2);
+  const View<Access> view = Stage::USED ? View<Access>(march, UNIT, march.line_items, along, tile1, tile2)
+                                        : View<Access>(march, 1, march.x_stride[1], Access::along(march.x_stride[2]), tile1, tile2);
   Stage stage;
   if constexpr (Stage::USED) {
-    stage = {a.x + x_offset, origin + i1 * march.line_items + i2 * along, march.x_stride[1], Access::ROWS ? Stage::CHUNK : march.x_stride[2], march.line_items, Access::ROWS ? Stage::CHUNK : along, 0};
+    const int chunk = Access::ROWS ? Stage::CHUNK : along, chunks = march.input[2] * Stage::SIDE / Stage::WIDTH;
+    stage = {a.x + x_offset, (origin + i1 * march.line_items + i2 * along) * UNIT, march.x_stride[1], Access::ROWS ? Stage::CHUNK : march.x_stride[2], march.line_items * UNIT, chunk * UNIT, 0};
 #pragma unroll
     for (int n = 0; n < Stage::COPIES; n++) {
-      int l = n / Stage::COPIES2 - Stage::BEFORE1, c = n % Stage::COPIES2 - Stage::BEFORE2;
+      int l = Stage::line_of(n), c = Stage::chunk_of(n);
       bool mine1 = l < 0 ? row == 0 : l < LINES || row + 1 == march.rows.divisor, mine2 = c < 0 ? strip == 0 : c < Stage::OWN || strip + 1 == march.strips.divisor;
-      int chunks = march.input[2] * Stage::SIDE / Stage::WIDTH, at = tile2 * Stage::OWN + c;
-      if (exists && mine1 && mine2 && unsigned(i1 + l) < unsigned(march.input[1]) && unsigned(at) < unsigned(Access::ROWS ? chunks : march.input[2])) stage.wanted |= 1u << n;
+      if (exists && mine1 && mine2 && unsigned(i1 + l) < unsigned(march.input[1]) && unsigned(tile2 * Stage::OWN + c) < unsigned(chunks)) stage.wanted |= 1u << n;
     }
   }
 
@@ -406,9 +422,9 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
     for (int k = 0; k < S0; k++) {
       int i0 = o0 * S0 - P0 + CARRIED + k;
       if constexpr (Stage::USED) {
-        if (o0 < end && plane_exists(i0)) stage.copy(stages + (into * stage_items + k * march.plane_items), i0 * march.x_stride[0]);
+        if (o0 < end && plane_exists(i0)) stage.copy(shared_memory + (into * stage_bytes + k * plane_bytes), i0 * march.x_stride[0]);
       } else if (plane_exists(i0)) {
-        lines[k].read(a.x, x_plane + i0 * march.x_stride[0], view);
+        lines[k].read(a.x + (x_plane + i0 * march.x_stride[0]), view);
       }
     }
     if (Stage::USED) end_copies();
@@ -424,38 +440,40 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
   };
   auto scan = [&](int k, int slot, bool there, Maxima<Access>& into) {
     if (!there) return Lines<Access>::template skip<PROPAGATES>(into);
-    if (Stage::USED) lines[k].read(stages, slot + origin, view);
+    if (Stage::USED) lines[k].read(shared_memory + (slot + origin * UNIT), view);
     lines[k].template scan<PROPAGATES>(view, into);
   };
   int at = 0;  // the stage of a step
   read_gifts(step);
-  if (CARRIED) {
+  // Whether a plane that the first step shares with the one before exists: the last stage has it for a while.
+  const bool begins_inside = CARRIED > 0 && (plane_exists(step * S0 - P0) || plane_exists(step * S0 - P0 + CARRIED - 1));
+  if (Stage::USED) {
+    constexpr int LAST = STAGES > 1 ? STAGES - 1 : 1;
+    if (begins_inside) {
 #pragma unroll
-    for (int k = 0; k < CARRIED; k++) {
-      int i0 = step * S0 - P0 + k;
-      if (!plane_exists(i0)) continue;
-      if constexpr (Stage::USED) stage.copy(stages + (stage_items + k * march.plane_items), i0 * march.x_stride[0]);
-    }
-    if (Stage::USED) {
+      for (int k = 0; k < CARRIED; k++)
+        if constexpr (Stage::USED)
+          if (plane_exists(step * S0 - P0 + k)) stage.copy(shared_memory + (LAST * stage_bytes + k * plane_bytes), (step * S0 - P0 + k) * march.x_stride[0]);
       end_copies();
-      read_step(step, 0);
-      wait_for_copies<1>();
+    }
+    for (int n = 0; n < LAST; n++) read_step(step + n, n);
+    if (begins_inside) {
+      wait_for_copies<LAST>();
       __syncthreads();
     }
 #pragma unroll
+    for (int k = 0; k < CARRIED; k++) scan(k, LAST * stage_bytes + k * plane_bytes, plane_exists(step * S0 - P0 + k), carried[k]);
+    if (begins_inside) __syncthreads();
+    read_step(step + LAST, LAST);
+    wait_for_copies<LAST>();
+  } else {
+#pragma unroll
     for (int k = 0; k < CARRIED; k++) {
       int i0 = step * S0 - P0 + k;
-      if (!Stage::USED && plane_exists(i0)) lines[0].read(a.x, x_plane + i0 * march.x_stride[0], view);
-      scan(Stage::USED ? k : 0, stage_items + k * march.plane_items, plane_exists(i0), carried[k]);
+      if (!Stage::USED && plane_exists(i0)) lines[0].read(a.x + (x_plane + i0 * march.x_stride[0]), view);
+      scan(0, 0, plane_exists(i0), carried[k]);
     }
-    if (Stage::USED) __syncthreads();
-    else read_step(step, 0);
-  } else {
     read_step(step, 0);
-  }
-  if (Stage::USED) {
-    read_step(step + 1, 1);
-    wait_for_copies<1>();
   }
   __syncthreads();
 #pragma unroll 1
@@ -465,7 +483,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
 #pragma unroll
     for (int k = 0; k < K0; k++)
       if (k < CARRIED) planes[k] = carried[k];
-      else scan(k - CARRIED, at * stage_items + (k - CARRIED) * march.plane_items, plane_exists(i0 + k), planes[k]);
+      else scan(k - CARRIED, at * stage_bytes + (k - CARRIED) * plane_bytes, plane_exists(i0 + k), planes[k]);
 #pragma unroll
     for (int k = 0; k < CARRIED; k++) carried[k] = planes[S0 + k];
     Cells cells;
@@ -484,10 +502,11 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
     }
     if (TELLS && exists) told[mine] = cells;
     if (step + 1 < end) read_gifts(step + 1);
-    if (Stage::USED) wait_for_copies<0>();
+    if (Stage::USED) wait_for_copies<(STAGES > 2 ? STAGES - 2 : 0)>();
     if (TELLS || Stage::USED) __syncthreads();
-    if (Stage::USED ? step + 2 < end : step + 1 < end) read_step(Stage::USED ? step + 2 : step + 1, at);
-    at ^= 1;
+    if (Stage::USED) read_step(step + STAGES, at);
+    else if (step + 1 < end) read_step(step + 1, 0);
+    at = at + 1 == STAGES ? 0 : at + 1;
 
     // The windows around, plane by plane: what no later window reaches is written, the rest moves on.
 #pragma unroll
