@@ -121,16 +121,19 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
 
 
 @pytest.mark.parametrize("layout", ["nchw", "gaps"])
-@pytest.mark.parametrize("dims", [(2, 3, 14, 56), (1, 2, 29, 30), (3, 2, 21, 28)], ids=str)
+@pytest.mark.parametrize("dims", [(1, 5, 14, 56), (1, 2, 29, 30), (3, 2, 21, 28)], ids=str)
 @pytest.mark.parametrize("mode", [Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING])
 def test_columns_give_what_kernels_for_any_window_give(monkeypatch, mode, dims, layout):
-    """Blocks of all rows of windows and of one, packs of any width, with NaN and infinities."""
+    """Blocks of all rows of windows, of one, and of a number that leaves some over; packs of any width, windows that x
+    ends in, with NaN and infinities."""
     backend = AcceleratedBackend("emulated")
     nans = (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN)
     for data_type, nan, shared in product((FLOAT, HALF), nans, (1024, 300)):
         monkeypatch.setattr(pooling_columns, "MOST_SHARED_BYTES", shared)
         operation = operation_of(False, mode, dims, 7, 7, 0, layout, data_type)
-        operation = replace(operation, pooling=replace(operation.pooling, nan=nan), beta=0.5)
+        pooled = (*dims[:2], *(-(-size // 7) for size in dims[2:]))
+        spec, y = replace(operation.pooling, nan=nan), laid_out(data_type, pooled, layout)
+        operation = replace(operation, pooling=spec, y=y, beta=0.5)
         memory = prepare(operation, "ties", 0)
         x = memory["x"].view(np.float32 if data_type == FLOAT else np.float16)
         x[:40], x[::5], x[1::7] = np.nan, np.nan, -np.inf
