@@ -233,13 +233,10 @@ def alignment_of(place: Place, access: Access, operands: tuple[str, ...]) -> dic
     return {name: bytes_of[name] * place.scalar_bytes for name in operands}
 
 
-class BoxStruct(ctypes.Structure):
-    """The ``Box`` of kernels/pooling_known.cuh."""
+class PlaceStruct(ctypes.Structure):
+    """The ``Place`` of kernels/pooling_known.cuh; what a kernel divides follows."""
 
     _fields_ = [
-        ("threads", c_uint),
-        ("lanes", Divisor),
-        ("tiles", Divisor * 3),
         ("outer_rank", c_int),
         ("outer", Divisor * MOST_OUTER),
         ("x_outer", c_int * MOST_OUTER),
@@ -251,16 +248,20 @@ class BoxStruct(ctypes.Structure):
         ("y_packed", c_int),
     ]
 
+    def __init__(self, place: Place, access: Access, **others: Any) -> None:
+        super().__init__(outer_rank=len(place.extents), y_packed=access.y_packed, **others)
+        for i, d in enumerate(reversed(range(len(place.extents)))):
+            self.outer[i] = Divisor.of(place.extents[d])
+            self.x_outer[i], self.y_outer[i] = place.x_steps[d], place.y_steps[d]
+        for d, axis in enumerate(place.axes):
+            self.input[d], self.output[d] = axis.input, axis.output
+            self.x_stride[d], self.y_stride[d] = axis.x_stride, axis.y_stride
 
-def write_place(value: Any, place: Place, access: Access) -> None:
-    """The members that ``Box`` and ``March`` have in common."""
-    value.outer_rank, value.y_packed = len(place.extents), access.y_packed
-    for i, d in enumerate(reversed(range(len(place.extents)))):
-        value.outer[i] = Divisor.of(place.extents[d])
-        value.x_outer[i], value.y_outer[i] = place.x_steps[d], place.y_steps[d]
-    for d, axis in enumerate(place.axes):
-        value.input[d], value.output[d] = axis.input, axis.output
-        value.x_stride[d], value.y_stride[d] = axis.x_stride, axis.y_stride
+
+class BoxStruct(PlaceStruct):
+    """The ``Box`` of kernels/pooling_known.cuh."""
+
+    _fields_ = [("threads", c_uint), ("lanes", Divisor), ("tiles", Divisor * 3)]
 
 
 def _tiles(place: Place, access: Access, settings: Settings, kind: str) -> list[int]:
@@ -280,8 +281,7 @@ def box_of(place: Place, access: Access, settings: Settings, kind: str) -> BoxSt
     threads = _threads(place, access, settings, kind)
     if threads >= 2**31 - 2**10:
         return None
-    box = BoxStruct(threads=threads, lanes=Divisor.of(access.packs))
+    box = BoxStruct(place, access, threads=threads, lanes=Divisor.of(access.packs))
     for d, count in enumerate(_tiles(place, access, settings, kind)):
         box.tiles[d] = Divisor.of(count)
-    write_place(box, place, access)
     return box

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from ctypes import c_int, c_uint
 from dataclasses import dataclass, replace
@@ -18,18 +17,17 @@ from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_geometry import PACK_BYTES, Axis, Shape, power_of_two
 from .pooling_known import (
-    MOST_OUTER,
     MOST_PACK,
     MOST_TILE,
     ROW_BYTES,
     Access,
     Place,
+    PlaceStruct,
     Settings,
     access_of,
     alignment_of,
     function_of,
     place_of,
-    write_place,
 )
 
 WARP = 32
@@ -104,7 +102,7 @@ def _dense(place: Place) -> Access | None:
     return Access(ROW_LANE_BYTES, tile, lanes, pack, False, 1) if pack > 1 and tile <= MOST_TILE and whole else None
 
 
-class MarchStruct(ctypes.Structure):
+class MarchStruct(PlaceStruct):
     """The ``March`` of the kernel."""
 
     _fields_ = [
@@ -128,15 +126,6 @@ class MarchStruct(ctypes.Structure):
         ("line_items", c_int),
         ("plane_items", c_int),
         ("told_bytes", c_uint),
-        ("outer_rank", c_int),
-        ("outer", Divisor * MOST_OUTER),
-        ("x_outer", c_int * MOST_OUTER),
-        ("y_outer", c_int * MOST_OUTER),
-        ("input", c_int * 3),
-        ("output", c_int * 3),
-        ("x_stride", c_int * 3),
-        ("y_stride", c_int * 3),
-        ("y_packed", c_int),
     ]
 
 
@@ -253,6 +242,8 @@ def _march(
     segments = -(-steps // division.steps)
     blocks = groups * strips.parts * rows.parts * -(-planes // division.planes) * segments
     march = MarchStruct(
+        place,
+        access,
         items=rows.taken * strips.taken * lanes * division.planes,
         lanes=Divisor.of(lanes),
         strips=Divisor.of(strips.taken),
@@ -274,5 +265,4 @@ def _march(
         plane_items=plane_items,
         told_bytes=told_bytes,
     )
-    write_place(march, place, access)
     return march, blocks, shared_bytes

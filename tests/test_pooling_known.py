@@ -73,7 +73,7 @@ def test_accesses_are_aligned(kind, window, data_type, dims, layout):
     kernel, definitions, found = definitions_of(operation)
     assert kernel.startswith(f"pooling_known_{kind}_")
     lane_bytes = int(definitions["LANE_BYTES"])
-    widest = {"wide": 16, "narrow": 8, "channels": lane_bytes}.get(kernel.rsplit("_")[-1], 0)
+    widest = {"wide": 16, "narrow": 8, "word": 4, "channels": lane_bytes}.get(kernel.rsplit("_")[-1], 0)
     for name in ("x", "y") if kind == "forward" else ("dx", "dy"):
         tensor = operation.tensor(name)
         nbytes = found.masks[operation.operands.index(name)] + 1

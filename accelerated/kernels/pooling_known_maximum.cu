@@ -18,7 +18,7 @@
 
 static_assert(K0 >= S0 && K1 >= S1 && K2 >= S2, "every input lies in a window");
 
-struct March {
+struct March : Place {
   unsigned items;                                          // threads of a block that have something to do
   Divisor lanes, strips, rows;                             // of a block: packs of channels, strips along axis 2, windows along axis 1
   Divisor lane_groups, strip_parts, row_parts, segments;   // blocks along channels, axis 2, axis 1, axis 0
@@ -29,12 +29,6 @@ struct March {
   int rows_before, strips_before;  // that it only looks at: before those
   int line_items, plane_items;     // distances in shared memory, of the planes of x that a block holds there
   unsigned told_bytes;             // where there begins what threads tell each other
-  int outer_rank;                // the planes: the fastest first
-  Divisor outer[3];
-  int x_outer[3], y_outer[3];
-  int input[3], output[3];
-  int x_stride[3], y_stride[3];
-  int y_packed;  // whether the windows of a thread lie in one access
 };
 
 struct MaximumArguments {
@@ -373,14 +367,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
   unsigned mine = corner + S::ROWS_BEFORE * line_pitch + S::STRIPS_BEFORE * pitch;
 
   int x_offset = int(min(pack, march.packs - 1)) * LANES, y_offset = x_offset;
-  rest = min(plane_of_block + plane, march.planes - 1);
-#pragma unroll 1
-  for (int d = 0; d < march.outer_rank; d++) {
-    unsigned here;
-    rest = march.outer[d].divide(rest, here);
-    x_offset += int(here) * march.x_outer[d];
-    y_offset += int(here) * march.y_outer[d];
-  }
+  march.go_to(min(plane_of_block + plane, march.planes - 1), x_offset, y_offset);
   int o2 = tile2 * TILE2, i1 = tile1 * S1, i2 = tile2 * COLUMNS;
   const int x_plane = x_offset;
   x_offset += i1 * march.x_stride[1] + i2 * Access::along(march.x_stride[2]);
