@@ -15,7 +15,7 @@ from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_known import ROW_BYTES, Place, Settings, access_of, alignment_of, box_of, function_of
 
 ROWS, HALVES = "pooling_known_maximum_rows", "pooling_known_maximum_halves"
-SETTINGS = {ROWS: Settings(128, 4, 1, 8, 1, 1), HALVES: Settings(128, 6, 1, 8, 1, 1)}
+SETTINGS = {ROWS: Settings(128, 4, 1, 8, 1, 1), HALVES: Settings(128, 6, 2, 8, 1, 1)}
 ACCESSES = {ROWS: ROW_BYTES, HALVES: {**ROW_BYTES, "word": 4}}
 WARP = 32
 ENOUGH_THREADS = 2**20  # from which on they march as far as they can
@@ -38,14 +38,13 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
     marches = box.threads // (box.tiles[1].divisor * box.tiles[2].divisor) * strips
     steps = -(-(rows.input + rows.padding) // rows.stride)
     segments = max(1, min(-(-ENOUGH_THREADS // marches), steps // LEAST_STEPS))
-    own_steps = -(-steps // segments)
+    own_steps = settings.rows if kernel == HALVES else -(-steps // segments)
     segments = -(-steps // own_steps)
     box.threads, box.tiles[1], box.tiles[2] = marches * segments, Divisor.of(segments), Divisor.of(strips)
     arguments = structure(
         *pointers(3),
         ("box", box),
-        ("steps", c_int(steps)),
-        ("own_steps", c_int(own_steps)),
+        *([("steps", c_int(steps)), ("own_steps", c_int(own_steps))] if kernel == ROWS else []),
         *factors(operation, alpha=operation.alpha, beta=operation.beta),
         ("propagate", c_int(operation.pooling.nan)),
     )

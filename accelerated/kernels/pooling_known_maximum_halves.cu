@@ -1,8 +1,8 @@
 // Pooling backward (4.1.18) of maxima of images of half whose rows are read in packs, with a known window: see pooling_known.cuh;
 // other data types have pooling_known_maximum_rows.cu.
 //
-// Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A thread takes a strip of columns and
-// marches down the rows, with what is needed next on its way. What limits before the bytes is instructions, most of all comparisons and
+// Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A thread takes a strip of columns of
+// TILE1 rows of windows, and the row above again; all that it reads is on its way together. What limits before the bytes is instructions, most of all comparisons and
 // logic, which run at half the rate of additions: an H200 issues 30 for an input in the time of its bytes. So every window is looked
 // at once; its maximum and where that is are one number, of which the least is looked for. What the window gives is shifted to
 // that place, in words of two columns; where windows overlap, words are added. Threads tell those beside them, in their warp, what
@@ -18,8 +18,7 @@ struct MaximumArguments {
   const ELEMENT* dy;
   const ELEMENT* x;
   ELEMENT* dx;
-  Box box;               // tiles of axis 1: segments
-  int steps, own_steps;  // rows of windows, and the rows that begin there: in all, of a thread
+  Box box;
   COMPUTE alpha, beta;
   int propagate;
 };
@@ -84,14 +83,14 @@ __device__ __forceinline__ unsigned word_of(COMPUTE low, COMPUTE high) {
   return word;
 }
 
-template <class Access, bool PROPAGATES> __device__ __forceinline__ void march(const MaximumArguments& a) {
+template <class Access, bool PROPAGATES> __device__ __forceinline__ void give(const MaximumArguments& a) {
   constexpr int PACK = Access::X_PACK, WORDS = PACK / 2, TILE2 = Access::TILE2;
   static_assert(TILE2 == WORDS, "a window begins in each word");
   const Box& box = a.box;
   const int lane = threadIdx.x % WARP, index = int((blockIdx.x * THREADS + threadIdx.x) / WARP) * USEFUL + lane - FIRST_USEFUL;
   const bool exists = unsigned(index) < box.threads;
   const Tile tile(box, 1, exists ? index : 0);
-  const int i2 = tile.tile[2] * PACK, o2 = tile.tile[2] * TILE2, own = tile.tile[1] * a.own_steps, y_apart = box.y_packed ? 1 : box.y_stride[2];
+  const int i2 = tile.tile[2] * PACK, o2 = tile.tile[2] * TILE2, own = tile.tile[1] * TILE1;
   const bool inside = exists && i2 < box.input[2], writes = inside && lane >= FIRST_USEFUL && lane < FIRST_USEFUL + USEFUL;
   // The column beside the strip: whether there is one, and whether the strip that has it is in another warp.
   const bool beside = LEFT ? tile.tile[2] > 0 && inside : RIGHT ? i2 + PACK < box.input[2] && inside : false;
@@ -100,8 +99,8 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march(c
   const ELEMENT *x = a.x + (tile.x + i2), *dy = a.dy + (tile.y + o2 * box.y_stride[2]);
   ELEMENT* dx = a.dx + (tile.x + i2);
 
-  unsigned word[K1][WORDS], side[K1];  // of lines, in order
-  unsigned coming[S1][WORDS], coming_side[S1], gift[WORDS];
+  constexpr int STEPS = BEFORE + TILE1, LINES = CARRIED + STEPS * S1;  // rows of windows, the lines that they cover
+  unsigned word[LINES][WORDS], side[LINES], gift[STEPS][WORDS];
   constexpr unsigned NOTHING = PROPAGATES ? 0 : BOTH_LAST;
   auto has = [&](int row) { return unsigned(row) < unsigned(box.input[1]); };
   auto read = [&](int row, unsigned (&words)[WORDS], unsigned& beside_it) {
@@ -118,21 +117,19 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march(c
 #pragma unroll
     for (int j = 0; j < WORDS; j++) words[j] = pack.word[j];
   };
-  auto enter = [&](int k, int row, const unsigned (&words)[WORDS], unsigned beside_it) {
+  auto order = [&](int row, unsigned (&words)[WORDS], unsigned& beside_it) {
     unsigned from_beside = LEFT ? __shfl_up_sync(ALL, words[WORDS - 1], 1) : RIGHT ? __shfl_down_sync(ALL, words[0], 1) : 0;
     if (!alone) beside_it = beside ? from_beside : NOTHING;
 #pragma unroll
-    for (int j = 0; j < WORDS; j++) word[k][j] = ordered<PROPAGATES>(words[j]);
-    if (LEFT + RIGHT) side[k] = ordered<PROPAGATES>(beside_it);
+    for (int j = 0; j < WORDS; j++) words[j] = ordered<PROPAGATES>(words[j]);
+    if (LEFT + RIGHT) beside_it = ordered<PROPAGATES>(beside_it);
     if (PROPAGATES) {
 #pragma unroll
-      for (int j = 0; j < WORDS; j++) word[k][j] = inside && has(row) ? word[k][j] : BOTH_LAST;
-      side[k] = beside && has(row) ? side[k] : BOTH_LAST;
+      for (int j = 0; j < WORDS; j++) words[j] = inside && has(row) ? words[j] : BOTH_LAST;
+      beside_it = beside && has(row) ? beside_it : BOTH_LAST;
     }
   };
-  auto read_step = [&](int o1) {
-#pragma unroll
-    for (int k = 0; k < S1; k++) read(o1 * S1 - P1 + CARRIED + k, coming[k], coming_side[k]);
+  auto read_gifts = [&](int o1, unsigned (&gifts)[WORDS]) {
     const bool row = exists && unsigned(o1) < unsigned(box.output[1]);
     const ELEMENT* from = dy + o1 * box.y_stride[1];
     Words<(TILE2 + 1) / 2> pack;
@@ -146,44 +143,42 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march(c
         if (row && o2 + w < box.output[2]) pack.word[w / 2] |= unsigned(*reinterpret_cast<const unsigned short*>(from + w * box.y_stride[2])) << w % 2 * HALF_BITS;
     }
 #pragma unroll
-    for (int w = 0; w < TILE2; w++) gift[w] = pack.word[w / 2];
+    for (int w = 0; w < TILE2; w++) gifts[w] = pack.word[w / 2];
   };
-  // The number of a column, in place of line k.
+  // The number of a column of a line.
   auto column = [&](int k, int c) {
     if (c < 0) return number<1>(side[k]);
     if (c >= PACK) return number<0>(side[k]);
     return c % 2 ? number<1>(word[k][c / 2]) : number<0>(word[k][c / 2]);
   };
 
+  const int first_step = own - BEFORE, first_row = first_step * S1 - P1;
+#pragma unroll
+  for (int k = 0; k < LINES; k++) read(first_row + k, word[k], side[k]);
+#pragma unroll
+  for (int n = 0; n < STEPS; n++) read_gifts(first_step + n, gift[n]);
   COMPUTE carried[CARRIED ? CARRIED : 1][PACK];  // what lines have from the row of windows above
 #pragma unroll
   for (int n = 0; n < CARRIED * PACK; n++) (&carried[0][0])[n] = 0;
-  int step = own - BEFORE;
 #pragma unroll
-  for (int k = 0; k < CARRIED; k++) {
-    const int row = step * S1 - P1 + k;
-    read(row, coming[0], coming_side[0]);
-    enter(k, row, coming[0], coming_side[0]);
-  }
-  read_step(step);
-#pragma unroll 1
-  for (; step < own + a.own_steps; step++) {
-    const int i1 = step * S1 - P1;
+  for (int k = 0; k < CARRIED; k++) order(first_row + k, word[k], side[k]);
 #pragma unroll
-    for (int k = 0; k < S1; k++) enter(CARRIED + k, i1 + CARRIED + k, coming[k], coming_side[k]);
+  for (int n = 0; n < STEPS; n++) {
+    const int i1 = first_row + n * S1;
+#pragma unroll
+    for (int k = CARRIED; k < K1; k++) order(i1 + k, word[n * S1 + k], side[n * S1 + k]);
     // Of each window and, first or last, of that of the strip beside this one.
     unsigned gifts[TILE2 + 1];
     int places[TILE2 + 1];
 #pragma unroll
-    for (int w = 0; w < TILE2; w++) gifts[w + 1 - ODD] = w % 2 ? gift[w] >> HALF_BITS : gift[w] & 0xffff;
-    if (step + 1 < own + a.own_steps) read_step(step + 1);
+    for (int w = 0; w < TILE2; w++) gifts[w + 1 - ODD] = w % 2 ? gift[n][w] >> HALF_BITS : gift[n][w] & 0xffff;
 
     int first[PACK + LEFT + RIGHT];
 #pragma unroll
     for (int c = -LEFT; c < PACK + RIGHT; c++) {
-      first[c + LEFT] = column(0, c);
+      first[c + LEFT] = column(n * S1, c);
 #pragma unroll
-      for (int k = 1; k < K1; k++) first[c + LEFT] = min(column(k, c) + k * LINE_BITS, first[c + LEFT]);
+      for (int k = 1; k < K1; k++) first[c + LEFT] = min(column(n * S1 + k, c) + k * LINE_BITS, first[c + LEFT]);
     }
 #pragma unroll
     for (int w = 0; w < TILE2; w++) {
@@ -199,12 +194,15 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march(c
       places[OTHER] = given ? told >> 16 : NO_PLACE, gifts[OTHER] = told & 0xffff;
     }
 
-    // What the windows of this row give to a word of a line: that which reaches it last, and that which begins there.
-    auto part = [&](int k, int j, int t) { return shifted(gifts[j + (REACH > 1 && t == 0 ? 1 : 0) + (REACH > 1 ? 0 : 1 - ODD)], places[j + (REACH > 1 && t == 0 ? 1 : 0) + (REACH > 1 ? 0 : 1 - ODD)] + (ODD * HALF_BITS - k * LINE_BITS - t * WORD_BITS)); };
+    // What the windows of this row give to a word of a line: the one whose word number t that is.
+    auto part = [&](int k, int j, int t) {
+      const int w = REACH > 1 ? j + 1 - t : j + 1 - ODD;
+      return shifted(gifts[w], places[w] + (ODD * HALF_BITS - k * LINE_BITS - t * WORD_BITS));
+    };
 #pragma unroll
     for (int k = 0; k < K1; k++) {
       const bool continues = k >= S1, plain = a.alpha == COMPUTE(1) && a.beta == COMPUTE(0);
-      const bool written = writes && step >= own && has(i1 + k);
+      const bool written = writes && n >= BEFORE && has(i1 + k);
       unsigned late[WORDS], early[WORDS];
 #pragma unroll
       for (int j = 0; j < WORDS; j++) late[j] = REACH > 1 ? part(k, j, 1) : 0, early[j] = part(k, j, 0);
@@ -242,26 +240,20 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march(c
       }
       *to = result;
     }
-#pragma unroll
-    for (int k = 0; k < CARRIED; k++) {
-#pragma unroll
-      for (int j = 0; j < WORDS; j++) word[k][j] = word[k + S1][j];
-      side[k] = side[k + S1];
-    }
   }
 }
 
-template <class Access> __device__ __forceinline__ void march(const MaximumArguments& a) { a.propagate ? march<Access, true>(a) : march<Access, false>(a); }
+template <class Access> __device__ __forceinline__ void give(const MaximumArguments& a) { a.propagate ? give<Access, true>(a) : give<Access, false>(a); }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_wide(const MaximumArguments a) {
   wait_for_earlier_kernels();
-  march<Wide>(a);
+  give<Wide>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_narrow(const MaximumArguments a) {
   wait_for_earlier_kernels();
-  march<Narrow>(a);
+  give<Narrow>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_word(const MaximumArguments a) {
   wait_for_earlier_kernels();
-  march<Access<true, row_tile(4), 1, row_pack(4)>>(a);
+  give<Access<true, row_tile(4), 1, row_pack(4)>>(a);
 }
