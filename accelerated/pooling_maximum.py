@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from ctypes import c_int, c_uint
 from dataclasses import dataclass, replace
-from itertools import product
 from math import gcd, prod
 from typing import Any
 
@@ -15,7 +14,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 from . import pooling_maximum_rows
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
-from .pooling_geometry import PACK_BYTES, Axis, Shape, power_of_two
+from .pooling_geometry import PACK_BYTES, Axis, Shape
 from .pooling_known import (
     MOST_PACK,
     MOST_TILE,
@@ -36,20 +35,22 @@ ROW_LANE_BYTES = "narrow"  # the access that they take
 MOST_SHARED_BYTES = 100 * 1024
 LEAST_COPY_BYTES = 4  # that shared memory takes without registers
 START_STEPS = 2  # about the steps that a block could do while it starts
-FEW_WARPS = 12  # of a multiprocessor: fewer take as long for a step
-SOME_PLANES = (1, 2, 3, 4, 6, 8)
 
 
 # By what is pooled and how it lies, and by whether elements take 4 bytes or more: as measured.
 SETTINGS = {
-    ("volumes in rows", False): Settings(128, 4, 1, 8, 1, 1),
+    ("volumes in rows", False): Settings(224, 4, 1, 8, 1, 1, stages=2),
     ("volumes in rows", True): Settings(192, 3, 1, 8, 1, 1),
+    ("volumes in loose rows", False): Settings(256, 3, 1, 8, 1, 1),
+    ("volumes in loose rows", True): Settings(256, 3, 1, 8, 1, 1, stages=2),
     ("volumes of channels", False): Settings(256, 2, 1, 8, 1, 1),
     ("volumes of channels", True): Settings(192, 3, 1, 8, 1, 1, group_bytes=64),
     ("images in rows", False): Settings(256, 4, 1, 8, 1, 1),
     ("images in rows", True): Settings(256, 4, 1, 8, 1, 1),
-    ("images of channels", False): Settings(128, 8, 1, 8, 1, 1, group_bytes=128),
-    ("images of channels", True): Settings(128, 8, 1, 8, 1, 1, group_bytes=128),
+    ("images in loose rows", False): Settings(256, 4, 1, 8, 1, 1),
+    ("images in loose rows", True): Settings(256, 4, 1, 8, 1, 1),
+    ("images of channels", False): Settings(128, 8, 1, 8, 1, 1, stages=2, group_bytes=128),
+    ("images of channels", True): Settings(128, 8, 1, 8, 1, 1, stages=1, group_bytes=128),
     ("rows of channels", False): Settings(128, 4, 1, 8, 1, 1),
     ("rows of channels", True): Settings(128, 6, 1, 8, 1, 1),
 }
@@ -66,13 +67,15 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
         return rows
     if image:  # threads march down their height
         place = replace(place, axes=[a1, a0, a2])
-    lie = "of channels" if place.channels > 1 else "in rows"
     dense = _dense(place)
-    name = "rows of channels" if dense else f"{'images' if image else 'volumes'} {lie}"
-    settings = SETTINGS[name, place.scalar_bytes >= 4]
+    kind, data = "images" if image else "volumes", place.scalar_bytes >= 4
+    lie = "of channels" if place.channels > 1 else "in rows"
+    settings = SETTINGS["rows of channels" if dense else f"{kind} {lie}", data]
     if dense:
         settings = replace(settings, row_lanes=dense.lanes)
     access = dense or access_of(place, settings)
+    if access.kind == "loose":
+        settings = SETTINGS[f"{kind} in loose rows", data]
     found = _march(place, access, settings, SCALAR_BYTES[operation.compute_type], device)
     if found is None:
         return None
@@ -163,56 +166,45 @@ class Side:
         return self.before if self.parts > 1 else 0
 
 
-@dataclass
-class Division:
-    """What a block does."""
-
-    rows: Side
-    strips: Side
-    lanes: int  # packs of channels
-    planes: int
-    steps: int
-
-
-def _division(place: Place, access: Access, settings: Settings, device: Any) -> Division | None:
-    """How blocks share the work: so that a multiprocessor has the least to do, in steps of a warp, what is looked at twice
-    included; None if a block is too small for it."""
-    a0, a1, a2 = place.axes
-    planes, steps = prod(place.extents), -(-(a0.input + a0.padding) // a0.stride)
-    groups = -(-access.packs // max(1, settings.group_bytes // (access.lanes * place.scalar_bytes)))
-    lanes = -(-access.packs // groups)
-    best: tuple[tuple[int, int, int], Division] | None = None
-    for strips, rows in product(_sides(a2, access.tile), _sides(a1, 1)):
-        threads, parts = rows.taken * strips.taken * lanes, rows.parts * strips.parts
-        most_planes = min(settings.threads // threads, planes if parts == 1 else 1)
-        for block_planes in {power_of_two(most_planes), *SOME_PLANES} if most_planes else ():
-            if block_planes > most_planes:
+def _sides(place: Place, access: Access, room: int) -> tuple[Side, Side] | None:
+    """How blocks of at most ``room`` tiles share axes 1 and 2: with the fewest tiles that are looked at twice."""
+    _, a1, a2 = place.axes
+    best = None
+    for parts2 in range(1, a2.input + 1):
+        strips = Side.of(a2, access.tile, parts2)
+        if strips.parts != parts2:
+            continue
+        possible = room // strips.taken
+        rows = Side.of(a1, 1, 1)
+        if rows.written > possible:
+            if possible <= rows.around:
                 continue
-            warps, blocks = -(-threads * block_planes // WARP), groups * parts * -(-planes // block_planes)
-            for segments in range(1, steps + 1):
-                share = -(-blocks * segments // device.multiprocessors) * warps
-                cost = max(share, FEW_WARPS) * (-(-steps // segments) + START_STEPS), warps, segments
-                if best is None or cost < best[0]:
-                    best = cost, Division(rows, strips, lanes, block_planes, -(-steps // segments))
-    return best and best[1]
+            rows = Side.of(a1, 1, -(-rows.written // (possible - rows.around)))
+        cost = rows.parts * rows.taken * strips.parts * strips.taken
+        if best is None or cost < best[0]:
+            best = cost, rows, strips
+    return best and best[1:]
 
 
-def _sides(axis: Axis, tile: int) -> list[Side]:
-    """The ways to share an axis."""
-    sides = (Side.of(axis, tile, parts) for parts in range(1, axis.input + 1))
-    return list({(side.parts, side.written): side for side in sides}.values())
+def _block_steps(steps: int, blocks: int, at_once: int) -> int:
+    """Of ``steps``, how many a block does: few enough that multiprocessors have as much to do as each other."""
+
+    def cost(segments: int) -> tuple[int, int]:
+        return -(-blocks * segments // at_once) * (-(-steps // segments) + START_STEPS), segments
+
+    return -(-steps // min(range(1, steps + 1), key=cost))
 
 
-def _held(place: Place, access: Access, division: Division) -> tuple[int, int]:
+def _held(place: Place, access: Access, rows: Side, strips: Side, lanes: int) -> tuple[int, int]:
     """Of a plane of x that a block holds in shared memory: elements of a line, lines."""
     _, a1, a2 = place.axes
     if access.x_elements * place.scalar_bytes < LEAST_COPY_BYTES:
         return 0, 0
-    lines = division.rows.taken * a1.stride + a1.window - a1.stride
+    lines = rows.taken * a1.stride + a1.window - a1.stride
     before, after = a2.padding, max(0, a2.window - a2.stride - a2.padding)
-    columns = division.strips.taken * access.tile * a2.stride
+    columns = strips.taken * access.tile * a2.stride
     if access.kind in ("channels", "scattered"):
-        return (before + columns + after) * division.lanes * access.lanes, lines
+        return (before + columns + after) * lanes * access.lanes, lines
     pack = access.x_pack
     around = -(-before * access.lanes // pack) + -(-after * access.lanes // pack)
     return columns * access.lanes + around * pack, lines
@@ -222,29 +214,39 @@ def _march(
     place: Place, access: Access, settings: Settings, compute_bytes: int, device: Any
 ) -> tuple[MarchStruct, int, int] | None:
     """(how blocks share the work, their number, shared memory of each in bytes); None if a block cannot hold its part."""
-    division = _division(place, access, settings, device)
-    if division is None:
-        return None
     a0, planes = place.axes[0], prod(place.extents)
-    rows, strips, lanes = division.rows, division.strips, division.lanes
-    line_items, lines = _held(place, access, division) if settings.stages > 1 else (0, 0)
+    groups = -(-access.packs // max(1, settings.group_bytes // (access.lanes * place.scalar_bytes)))
+    lanes = -(-access.packs // groups)  # the same of all groups, about
+    groups = -(-access.packs // lanes)
+    found = _sides(place, access, settings.threads // lanes)
+    if found is None:
+        return None
+    rows, strips = found
+    threads = rows.taken * strips.taken * lanes
+    at_once = settings.blocks * device.multiprocessors
+    stages = settings.stages if settings.stages > 1 else 0
+    line_items, lines = _held(place, access, rows, strips, lanes) if stages else (0, 0)
     pack = PACK_BYTES // place.scalar_bytes
-    plane_items = -(-division.planes * lines * line_items // pack) * pack
-    told_bytes = settings.stages * a0.stride * plane_items * place.scalar_bytes
+    plane_items = -(-lines * line_items // pack) * pack
     items = access.tile * access.lanes
     cell_bytes = items * (4 if place.scalar_bytes == 2 and items % 2 == 0 else 2 * compute_bytes)
-    cells = (rows.taken + rows.around) * (strips.taken + strips.around) * lanes * division.planes
-    shared_bytes = told_bytes + 2 * cells * cell_bytes
-    if shared_bytes > MOST_SHARED_BYTES:
+    cells = (rows.taken + rows.around) * (strips.taken + strips.around) * lanes
+    plane_bytes = stages * a0.stride * plane_items * place.scalar_bytes + 2 * cells * cell_bytes
+    # Small planes share a block: as many as leave enough blocks, but a warp of threads at least.
+    wanted = max(WARP // threads, -(-planes // at_once))
+    possible = min(settings.threads // threads, MOST_SHARED_BYTES // plane_bytes, planes)
+    if possible == 0:
         return None
-    groups = -(-access.packs // lanes)
+    block_planes = max(1, min(possible, wanted)) if rows.parts == strips.parts == 1 else 1
+    blocks = groups * strips.parts * rows.parts * -(-planes // block_planes)
     steps = -(-(a0.input + a0.padding) // a0.stride)
-    segments = -(-steps // division.steps)
-    blocks = groups * strips.parts * rows.parts * -(-planes // division.planes) * segments
+    block_steps = _block_steps(steps, blocks, at_once)
+    segments = -(-steps // block_steps)
+    told_bytes = block_planes * stages * a0.stride * plane_items * place.scalar_bytes
     march = MarchStruct(
         place,
         access,
-        items=rows.taken * strips.taken * lanes * division.planes,
+        items=threads * block_planes,
         lanes=Divisor.of(lanes),
         strips=Divisor.of(strips.taken),
         rows=Divisor.of(rows.taken),
@@ -254,15 +256,15 @@ def _march(
         segments=Divisor.of(segments),
         packs=access.packs,
         planes=planes,
-        block_planes=division.planes,
+        block_planes=block_planes,
         steps=steps,
-        block_steps=division.steps,
+        block_steps=block_steps,
         block_rows=rows.written,
         block_strips=strips.written,
         rows_before=rows.first,
         strips_before=strips.first,
         line_items=line_items,
-        plane_items=plane_items,
+        plane_items=block_planes * plane_items,
         told_bytes=told_bytes,
     )
-    return march, blocks, shared_bytes
+    return march, blocks * segments, block_planes * plane_bytes

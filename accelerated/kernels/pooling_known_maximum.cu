@@ -218,13 +218,13 @@ template <class Access> struct Lines {
   using Where = View<Access>;
   ELEMENT item[K1][Axis2::COUNT][Access::LANES];
 
-  // From where the plane begins, for the channels of the thread; the view in elements or bytes as that is.
-  template <class From> __device__ __forceinline__ void read(const From* plane, const Where& view) {
+  // `plane`: where it begins, for the channels of the thread; in elements or bytes, as the view.
+  template <class From> __device__ __forceinline__ void read(const From* x, int plane, const Where& view) {
 #pragma unroll
     for (int k1 = 0; k1 < K1; k1++)
 #pragma unroll
       for (int n = 0; n < Where::ITEMS; n++) {
-        const ELEMENT* from = reinterpret_cast<const ELEMENT*>(plane + (view.line[k1] + view.item[n]));
+        const ELEMENT* from = reinterpret_cast<const ELEMENT*>(x + (plane + view.line[k1] + view.item[n]));
         ELEMENT* to = &item[k1][n / Access::LANES][n % Access::LANES];
         constexpr int N = Access::ROWS ? 1 : Access::LANES;
         if (Where::packed(n) && n == Where::first(n)) copy<Where::PACK>(from, to);
@@ -336,6 +336,9 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
   using Stage = Held<Access>;
   constexpr int TILE2 = Access::TILE2, LANES = Access::LANES, LINES = S::LINES, COLUMNS = S::COLUMNS;
   constexpr bool TELLS = S::ROWS * S::STRIPS > 1;
+  // Registers: whether lines are read into them while windows are looked at, and of how many planes they hold sums.
+  constexpr bool AHEAD = STAGES == 1;
+  constexpr int AT_ONCE = Stage::USED ? 1 : K0;
   const March& march = a.march;
 
   // The block, and the place of the thread in it.
@@ -404,14 +407,14 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
   int own = segment * march.block_steps, step = max(own - BEFORE0, 0), end = min(own + march.block_steps, march.steps);
   auto plane_exists = [&](int i0) { return unsigned(i0) < unsigned(march.input[0]); };
   // The planes that are new in a step.
-  auto read_step = [&](int o0, int into) {
+  auto read_step = [&](int o0, int into, auto& lines) {
 #pragma unroll
     for (int k = 0; k < S0; k++) {
       int i0 = o0 * S0 - P0 + CARRIED + k;
       if constexpr (Stage::USED) {
         if (o0 < end && plane_exists(i0)) stage.copy(shared_memory + (into * stage_bytes + k * plane_bytes), i0 * march.x_stride[0]);
       } else if (plane_exists(i0)) {
-        lines[k].read(a.x + (x_plane + i0 * march.x_stride[0]), view);
+        lines[k].read(a.x, x_plane + i0 * march.x_stride[0], view);
       }
     }
     if (Stage::USED) end_copies();
@@ -427,7 +430,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
   };
   auto scan = [&](int k, int slot, bool there, Maxima<Access>& into) {
     if (!there) return Lines<Access>::template skip<PROPAGATES>(into);
-    if (Stage::USED) lines[k].read(shared_memory + (slot + origin * UNIT), view);
+    if (Stage::USED) lines[k].read(shared_memory, slot + origin * UNIT, view);
     lines[k].template scan<PROPAGATES>(view, into);
   };
   int at = 0;  // the stage of a step
@@ -443,7 +446,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
           if (plane_exists(step * S0 - P0 + k)) stage.copy(shared_memory + (LAST * stage_bytes + k * plane_bytes), (step * S0 - P0 + k) * march.x_stride[0]);
       end_copies();
     }
-    for (int n = 0; n < LAST; n++) read_step(step + n, n);
+    for (int n = 0; n < LAST; n++) read_step(step + n, n, lines);
     if (begins_inside) {
       wait_for_copies<LAST>();
       __syncthreads();
@@ -451,21 +454,24 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
 #pragma unroll
     for (int k = 0; k < CARRIED; k++) scan(k, LAST * stage_bytes + k * plane_bytes, plane_exists(step * S0 - P0 + k), carried[k]);
     if (begins_inside) __syncthreads();
-    read_step(step + LAST, LAST);
+    read_step(step + LAST, LAST, lines);
     wait_for_copies<LAST>();
   } else {
 #pragma unroll
     for (int k = 0; k < CARRIED; k++) {
       int i0 = step * S0 - P0 + k;
-      if (!Stage::USED && plane_exists(i0)) lines[0].read(a.x + (x_plane + i0 * march.x_stride[0]), view);
+      if (!Stage::USED && plane_exists(i0)) lines[0].read(a.x, x_plane + i0 * march.x_stride[0], view);
       scan(0, 0, plane_exists(i0), carried[k]);
     }
-    read_step(step, 0);
+    read_step(step, 0, lines);
   }
   __syncthreads();
 #pragma unroll 1
   for (; step < end; step++) {
     int i0 = step * S0 - P0;
+    Lines<Access> next[S0];
+    Line<GIFT_LANES, 0, GIFTS> gifts = coming;
+    if (AHEAD && step + 1 < end) read_step(step + 1, 0, next), read_gifts(step + 1);
     Maxima<Access> planes[K0];
 #pragma unroll
     for (int k = 0; k < K0; k++)
@@ -484,23 +490,25 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
       if (!PROPAGATES) where = Group::known(value, where);
       ELEMENT items[S::SIZE];
 #pragma unroll
-      for (int n = 0; n < S::SIZE; n++) items[n] = coming.item[(g * S::SIZE + n) / GIFT_LANES][(g * S::SIZE + n) % GIFT_LANES];
+      for (int n = 0; n < S::SIZE; n++) items[n] = gifts.item[(g * S::SIZE + n) / GIFT_LANES][(g * S::SIZE + n) % GIFT_LANES];
       cells.of[g] = {where, Group::gift(items)};
     }
     if (TELLS && exists) told[mine] = cells;
-    if (step + 1 < end) read_gifts(step + 1);
+    if (!AHEAD && step + 1 < end) read_gifts(step + 1);
     if (Stage::USED) wait_for_copies<(STAGES > 2 ? STAGES - 2 : 0)>();
+    if (!Stage::USED && !AHEAD && step + 1 < end) read_step(step + 1, 0, lines);
     if (TELLS || Stage::USED) __syncthreads();
-    if (Stage::USED) read_step(step + STAGES, at);
-    else if (step + 1 < end) read_step(step + 1, 0);
+    if (Stage::USED) read_step(step + STAGES, at, lines);
     at = at + 1 == STAGES ? 0 : at + 1;
 
-    // The windows around, plane by plane: what no later window reaches is written, the rest moves on.
+    // What the windows around give to AT_ONCE planes. What no later window reaches is written, the rest moves on.
 #pragma unroll
-    for (int k0 = 0; k0 < K0; k0++) {
-      COMPUTE sums[LINES][COLUMNS][LANES];
+    for (int first = 0; first < K0; first += AT_ONCE) {
+      COMPUTE sums[AT_ONCE][LINES][COLUMNS][LANES];
 #pragma unroll
-      for (int n = 0; n < LINES * COLUMNS * LANES; n++) (&sums[0][0][0])[n] = k0 < CARRIED ? (&carried_sums[k0 < CARRIED ? k0 : 0][0][0][0])[n] : COMPUTE(0);
+      for (int k = 0; k < AT_ONCE; k++)
+#pragma unroll
+        for (int n = 0; n < LINES * COLUMNS * LANES; n++) (&sums[k][0][0][0])[n] = first + k < CARRIED ? (&carried_sums[first + k < CARRIED ? first + k : 0][0][0][0])[n] : COMPUTE(0);
 #pragma unroll
       for (int w1 = 0; w1 < S::ROWS; w1++)
 #pragma unroll
@@ -514,38 +522,47 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
             COMPUTE gifts[S::SIZE];
             Group::numbers(cell.gift, gifts);
 #pragma unroll
-            for (int k1 = 0; k1 < K1; k1++) {
-              int line = (Axis1::FIRST + w1) * S1 - P1 + k1;
-              if (line < 0 || line >= LINES) continue;
+            for (int k = 0; k < AT_ONCE; k++)
 #pragma unroll
-              for (int k2 = 0; k2 < K2; k2++) {
-                COMPUTE* into[S::SIZE];
+              for (int k1 = 0; k1 < K1; k1++) {
+                int line = (Axis1::FIRST + w1) * S1 - P1 + k1;
+                if (line < 0 || line >= LINES) continue;
 #pragma unroll
-                for (int n = 0; n < S::SIZE; n++) {
-                  int item = g * S::SIZE + n, column = S::column(strip_distance, item, k2);
-                  into[n] = S::inside(strip_distance, item, k2) ? &sums[line][column][item % LANES] : nullptr;
+                for (int k2 = 0; k2 < K2; k2++) {
+                  COMPUTE* into[S::SIZE];
+#pragma unroll
+                  for (int n = 0; n < S::SIZE; n++) {
+                    int item = g * S::SIZE + n, column = S::column(strip_distance, item, k2);
+                    into[n] = S::inside(strip_distance, item, k2) ? &sums[k][line][column][item % LANES] : nullptr;
+                  }
+                  if (S::inside(strip_distance, g * S::SIZE, k2) || S::inside(strip_distance, g * S::SIZE + S::SIZE - 1, k2))
+                    Group::give(cell.where, place_of(first + k, k1, k2), gifts, into);
                 }
-                if (S::inside(strip_distance, g * S::SIZE, k2) || S::inside(strip_distance, g * S::SIZE + S::SIZE - 1, k2))
-                  Group::give(cell.where, place_of(k0, k1, k2), gifts, into);
               }
-            }
           }
-      if (k0 >= S0) {
 #pragma unroll
-        for (int n = 0; n < LINES * COLUMNS * LANES; n++) (&carried_sums[k0 >= S0 ? k0 - S0 : 0][0][0][0])[n] = (&sums[0][0][0])[n];
-      } else if (step >= own) {
+      for (int k = 0; k < AT_ONCE; k++) {
+        const int k0 = first + k;
+        if (k0 >= S0) {
 #pragma unroll
-        for (int line = 0; line < LINES; line++) {
-          bool written = writes && plane_exists(i0 + k0) && unsigned(i1 + line) < unsigned(march.input[1]);
-          ELEMENT* dx = a.dx + (x_offset + (i0 + k0) * march.x_stride[0] + line * march.x_stride[1]);
-          int left = written ? march.input[2] - i2 : 0;
-          if constexpr (Access::ROWS)
-            write_line<Access::X_PACK>(dx, 1, left * LANES, reinterpret_cast<COMPUTE(&)[COLUMNS * LANES][1]>(sums[line]), a.alpha, a.beta);
-          else
-            write_line<1>(dx, march.x_stride[2], left, sums[line], a.alpha, a.beta);
+          for (int n = 0; n < LINES * COLUMNS * LANES; n++) (&carried_sums[k0 >= S0 ? k0 - S0 : 0][0][0][0])[n] = (&sums[k][0][0][0])[n];
+        } else if (step >= own) {
+#pragma unroll
+          for (int line = 0; line < LINES; line++) {
+            bool written = writes && plane_exists(i0 + k0) && unsigned(i1 + line) < unsigned(march.input[1]);
+            ELEMENT* dx = a.dx + (x_offset + (i0 + k0) * march.x_stride[0] + line * march.x_stride[1]);
+            int left = written ? march.input[2] - i2 : 0;
+            if constexpr (Access::ROWS)
+              write_line<Access::X_PACK>(dx, 1, left * LANES, reinterpret_cast<COMPUTE(&)[COLUMNS * LANES][1]>(sums[k][line]), a.alpha, a.beta);
+            else
+              write_line<1>(dx, march.x_stride[2], left, sums[k][line], a.alpha, a.beta);
+          }
         }
       }
     }
+    if (AHEAD)
+#pragma unroll
+      for (int k = 0; k < S0; k++) lines[k] = next[k];
     told = told == first_told ? first_told + count : first_told;
   }
 }
