@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from ctypes import c_int, c_uint
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from dualdnn.api.operations import PoolingForward
 from dualdnn.api.operations.specs import SCALAR_BYTES
@@ -34,7 +34,7 @@ MOST_SHARED_BYTES = 32 * 1024  # of a block; several share a multiprocessor
 class RowsStruct(PlaceStruct):
     """The ``Rows`` of the kernel."""
 
-    _fields_ = [
+    _fields_: ClassVar = [
         ("total", c_uint),
         ("slots", c_uint),
         ("packs", Divisor),

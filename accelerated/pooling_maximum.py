@@ -6,7 +6,7 @@ from collections.abc import Callable
 from ctypes import c_int, c_uint
 from dataclasses import dataclass, replace
 from math import gcd, prod
-from typing import Any
+from typing import Any, ClassVar
 
 from dualdnn.api.operations import PoolingBackward
 from dualdnn.api.operations.specs import SCALAR_BYTES
@@ -108,7 +108,7 @@ def _dense(place: Place) -> Access | None:
 class MarchStruct(PlaceStruct):
     """The ``March`` of the kernel."""
 
-    _fields_ = [
+    _fields_: ClassVar = [
         ("items", c_uint),
         ("lanes", Divisor),
         ("strips", Divisor),
