@@ -1,5 +1,5 @@
 // Pooling backward (4.1.18) of maxima with a known window: see pooling_known.cuh; images whose rows are
-// read in packs have pooling_known_maximum_rows.cu.
+// read in packs have pooling_known_maximum_rows.cu and pooling_known_maximum_halves.cu.
 //
 // Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A block takes some windows of axes 1
 // and 2 of some planes and marches along axis 0 (the height of images); a thread takes a strip of windows along axis 2, of
