@@ -42,18 +42,23 @@ SETTINGS = {
     ("volumes in rows", False): Settings(224, 4, 1, 8, 1, 1, stages=2),
     ("volumes in rows", True): Settings(192, 3, 1, 8, 1, 1),
     ("volumes in loose rows", False): Settings(256, 3, 1, 8, 1, 1),
-    ("volumes in loose rows", True): Settings(256, 3, 1, 8, 1, 1, stages=2),
+    ("volumes in loose rows", True): Settings(256, 3, 1, 8, 1, 1),
     ("volumes of channels", False): Settings(256, 2, 1, 8, 1, 1),
     ("volumes of channels", True): Settings(192, 3, 1, 8, 1, 1, group_bytes=64),
+    ("volumes of loose channels", False): Settings(256, 2, 1, 8, 1, 1),
+    ("volumes of loose channels", True): Settings(192, 3, 1, 8, 1, 1, group_bytes=64),
     ("images in rows", False): Settings(256, 4, 1, 8, 1, 1),
     ("images in rows", True): Settings(256, 4, 1, 8, 1, 1),
     ("images in loose rows", False): Settings(256, 4, 1, 8, 1, 1),
     ("images in loose rows", True): Settings(256, 4, 1, 8, 1, 1),
-    ("images of channels", False): Settings(128, 8, 1, 8, 1, 1, stages=2, group_bytes=128),
+    ("images of channels", False): Settings(128, 6, 1, 8, 1, 1, stages=2, group_bytes=128),
     ("images of channels", True): Settings(128, 8, 1, 8, 1, 1, stages=1, group_bytes=128),
-    ("rows of channels", False): Settings(128, 4, 1, 8, 1, 1),
+    ("images of loose channels", False): Settings(256, 4, 1, 8, 1, 1, stages=1, group_bytes=128),
+    ("images of loose channels", True): Settings(256, 4, 1, 8, 1, 1, stages=1, group_bytes=128),
+    ("rows of channels", False): Settings(128, 4, 1, 8, 1, 1, stages=1),
     ("rows of channels", True): Settings(128, 6, 1, 8, 1, 1),
 }
+LOOSE = ("loose", "scattered")  # accesses to single elements
 
 
 def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
@@ -68,14 +73,14 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
     if image:  # threads march down their height
         place = replace(place, axes=[a1, a0, a2])
     dense = _dense(place)
-    kind, data = "images" if image else "volumes", place.scalar_bytes >= 4
-    lie = "of channels" if place.channels > 1 else "in rows"
-    settings = SETTINGS["rows of channels" if dense else f"{kind} {lie}", data]
+    channels, large = place.channels > 1, place.scalar_bytes >= 4
+    kind, lie = "images" if image else "volumes", "of channels" if channels else "in rows"
+    settings = SETTINGS["rows of channels" if dense else f"{kind} {lie}", large]
     if dense:
         settings = replace(settings, row_lanes=dense.lanes)
     access = dense or access_of(place, settings)
-    if access.kind == "loose":
-        settings = SETTINGS[f"{kind} in loose rows", data]
+    if access.kind in LOOSE:
+        settings = SETTINGS[f"{kind} of loose channels" if channels else f"{kind} in loose rows", large]
     found = _march(place, access, settings, SCALAR_BYTES[operation.compute_type], device)
     if found is None:
         return None

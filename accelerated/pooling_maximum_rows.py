@@ -8,18 +8,19 @@ from ctypes import c_int
 from typing import Any
 
 from dualdnn.api.operations import PoolingBackward
-from dualdnn.api.operations.specs import HALF
+from dualdnn.api.operations.specs import HALF, SCALAR_BYTES
 
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_known import ROW_BYTES, Place, Settings, access_of, alignment_of, box_of, function_of
 
 ROWS, HALVES = "pooling_known_maximum_rows", "pooling_known_maximum_halves"
-SETTINGS = {ROWS: Settings(128, 4, 1, 8, 1, 1), HALVES: Settings(128, 6, 2, 8, 1, 1)}
+SETTINGS = {ROWS: Settings(128, 4, 1, 8, 1, 1), HALVES: Settings(256, 5, 1, 8, 1, 1)}
 ACCESSES = {ROWS: ROW_BYTES, HALVES: {**ROW_BYTES, "word": 4}}
 WARP = 32
 ENOUGH_THREADS = 2**20  # from which on they march as far as they can
 LEAST_STEPS = 2  # that they march
+LEAST_USEFUL = 4  # a part of the threads of a block that has to write
 
 
 def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
@@ -50,8 +51,12 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
     )
     operands = ("dy", "x", "dx")
     function = function_of(operation, place, kernel, access, settings, device)
-    # Where strips tell each other something, one of a warp does not write.
-    useful = WARP - 1 if kernel == HALVES and columns.window > columns.stride else WARP
-    grid = (-(-(-(-box.threads // useful) * WARP) // settings.threads), 1, 1)
-    launch = Launch(function, arguments, operands, grid, (settings.threads, 1, 1))
+    useful, shared_bytes = settings.threads, 0
+    if kernel == HALVES and columns.window > columns.stride:
+        # Strips tell those beside them and below something: one of a warp, and a row of them of a block, does not write.
+        told = settings.threads // WARP * (WARP - 1)
+        useful, shared_bytes = told - strips, told * access.x_pack * SCALAR_BYTES[operation.compute_type]
+    if useful < settings.threads // LEAST_USEFUL:
+        return None
+    launch = Launch(function, arguments, operands, (-(-box.threads // useful), 1, 1), (settings.threads, 1, 1), shared_bytes)
     return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)

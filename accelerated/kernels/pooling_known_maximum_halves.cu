@@ -2,15 +2,14 @@
 // other data types have pooling_known_maximum_rows.cu.
 //
 // Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A thread takes a strip of columns of
-// TILE1 rows of windows, and the row above again; all that it reads is on its way together. What limits before the bytes is instructions, most of all comparisons and
+// TILE1 rows of windows; all that it reads is on its way together. What limits before the bytes is instructions, most of all comparisons and
 // logic, which run at half the rate of additions: an H200 issues 30 for an input in the time of its bytes. So every window is looked
 // at once; its maximum and where that is are one number, of which the least is looked for. What the window gives is shifted to
-// that place, in words of two columns; where windows overlap, words are added. Threads tell those beside them, in their warp, what
-// they need of each other.
+// that place, in words of two columns; where windows overlap, words are added. Threads tell those beside them, in their warp, and
+// those below, in their block, what they need.
 #include "pooling_known.cuh"
 
 constexpr int CARRIED = K1 - S1;       // lines of a window that the next one has, too
-constexpr int BEFORE = (K1 - 1) / S1;  // rows of windows before a line's own that may cover it
 static_assert(K0 == 1 && S2 == 2 && K2 >= S2 && K2 <= 3, "images; a window lies in two words");
 static_assert(CARRIED >= 0 && CARRIED <= S1, "a line lies in windows of two rows at most");
 
@@ -27,7 +26,7 @@ struct MaximumArguments {
 constexpr int LEFT = P2, RIGHT = K2 - S2 - P2, ODD = P2 & 1, REACH = (K2 - 1 + ODD) / 2 + 1;
 static_assert(LEFT + RIGHT <= 1, "one side");
 // The strip at one end of a warp only looks, for the one beside it; of the strip at the other end the column beside it is read.
-constexpr int WARP = 32, FIRST_USEFUL = RIGHT, USEFUL = WARP - LEFT - RIGHT;
+constexpr int WARP = 32, FIRST_USEFUL = RIGHT, USEFUL = WARP - LEFT - RIGHT, STRIPS = THREADS / WARP * USEFUL;  // of a block
 constexpr unsigned ALL = 0xffffffffu;
 
 // Signed numbers for the halves of a word: of two inputs the lesser one is the maximum. Last comes what is outside, and NaN that is passed over.
@@ -83,24 +82,34 @@ __device__ __forceinline__ unsigned word_of(COMPUTE low, COMPUTE high) {
   return word;
 }
 
+// What half of a word gets: what it has, what the window gives whose second word it is, and the one whose first it is.
+__device__ __forceinline__ COMPUTE sum(bool some, COMPUTE has, unsigned late, unsigned early, int which) {
+  const bool is_late = REACH > 1 && which <= K2 - 3 + ODD, is_early = which >= ODD;
+  COMPUTE value = is_late ? half_of(late, which) : half_of(early, which);
+  if (some) value = has + value;
+  return is_late && is_early ? value + half_of(early, which) : value;
+}
+
 template <class Access, bool PROPAGATES> __device__ __forceinline__ void give(const MaximumArguments& a) {
   constexpr int PACK = Access::X_PACK, WORDS = PACK / 2, TILE2 = Access::TILE2;
   static_assert(TILE2 == WORDS, "a window begins in each word");
   const Box& box = a.box;
-  const int lane = threadIdx.x % WARP, index = int((blockIdx.x * THREADS + threadIdx.x) / WARP) * USEFUL + lane - FIRST_USEFUL;
-  const bool exists = unsigned(index) < box.threads;
+  // Of a block's strips those of the first row only look, for those below them.
+  const int strips = box.tiles[2].divisor, above = CARRIED ? strips : 0, lane = threadIdx.x % WARP;
+  const int at = threadIdx.x / WARP * USEFUL + lane - FIRST_USEFUL, index = int(blockIdx.x) * (STRIPS - above) - above + at;
+  const bool exists = unsigned(index) < box.threads, useful = lane >= FIRST_USEFUL && lane < FIRST_USEFUL + USEFUL;
   const Tile tile(box, 1, exists ? index : 0);
   const int i2 = tile.tile[2] * PACK, o2 = tile.tile[2] * TILE2, own = tile.tile[1] * TILE1;
-  const bool inside = exists && i2 < box.input[2], writes = inside && lane >= FIRST_USEFUL && lane < FIRST_USEFUL + USEFUL;
+  const bool inside = exists && i2 < box.input[2], writes = inside && useful && at >= above;
   // The column beside the strip: whether there is one, and whether the strip that has it is in another warp.
   const bool beside = LEFT ? tile.tile[2] > 0 && inside : RIGHT ? i2 + PACK < box.input[2] && inside : false;
   const bool alone = beside && lane == (LEFT ? 0 : WARP - 1);
-  const bool given = LEFT ? tile.tile[2] + 1 < int(box.tiles[2].divisor) : tile.tile[2] > 0;  // something by the strip beside this one
+  const bool given = LEFT ? tile.tile[2] + 1 < strips : tile.tile[2] > 0;  // something by the strip beside this one
   const ELEMENT *x = a.x + (tile.x + i2), *dy = a.dy + (tile.y + o2 * box.y_stride[2]);
   ELEMENT* dx = a.dx + (tile.x + i2);
 
-  constexpr int STEPS = BEFORE + TILE1, LINES = CARRIED + STEPS * S1;  // rows of windows, the lines that they cover
-  unsigned word[LINES][WORDS], side[LINES], gift[STEPS][WORDS];
+  constexpr int LINES = CARRIED + TILE1 * S1;  // that the windows cover
+  unsigned word[LINES][WORDS], side[LINES], gift[TILE1][WORDS];
   constexpr unsigned NOTHING = PROPAGATES ? 0 : BOTH_LAST;
   auto has = [&](int row) { return unsigned(row) < unsigned(box.input[1]); };
   auto read = [&](int row, unsigned (&words)[WORDS], unsigned& beside_it) {
@@ -145,6 +154,32 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void give(co
 #pragma unroll
     for (int w = 0; w < TILE2; w++) gifts[w] = pack.word[w / 2];
   };
+  // Writes a line: what it has, if `has_some`, and what the windows of a row give to it.
+  auto write = [&](int row, const COMPUTE (&some)[PACK], const unsigned (&late)[WORDS], const unsigned (&early)[WORDS], bool has_some) {
+    if (!writes || !has(row)) return;
+    Words<WORDS>* to = reinterpret_cast<Words<WORDS>*>(dx + row * box.x_stride[1]);
+    Words<WORDS> result;
+    if (a.alpha == COMPUTE(1) && a.beta == COMPUTE(0)) {
+#pragma unroll
+      for (int j = 0; j < WORDS; j++)
+        result.word[j] = has_some ? word_of(sum(has_some, some[2 * j], late[j], early[j], 0), sum(has_some, some[2 * j + 1], late[j], early[j], 1))
+                              : REACH > 1 ? sum_of(late[j], early[j]) : early[j];
+    } else {
+      Words<WORDS> prior;
+      if (a.beta != COMPUTE(0)) prior = *to;
+#pragma unroll
+      for (int j = 0; j < WORDS; j++) {
+        COMPUTE values[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+          values[h] = a.alpha * sum(has_some, some[2 * j + h], late[j], early[j], h);
+          if (a.beta != COMPUTE(0)) values[h] += a.beta * half_of(prior.word[j], h);
+        }
+        result.word[j] = word_of(values[0], values[1]);
+      }
+    }
+    *to = result;
+  };
   // The number of a column of a line.
   auto column = [&](int k, int c) {
     if (c < 0) return number<1>(side[k]);
@@ -152,18 +187,17 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void give(co
     return c % 2 ? number<1>(word[k][c / 2]) : number<0>(word[k][c / 2]);
   };
 
-  const int first_step = own - BEFORE, first_row = first_step * S1 - P1;
+  const int first_row = own * S1 - P1;
 #pragma unroll
   for (int k = 0; k < LINES; k++) read(first_row + k, word[k], side[k]);
 #pragma unroll
-  for (int n = 0; n < STEPS; n++) read_gifts(first_step + n, gift[n]);
+  for (int n = 0; n < TILE1; n++) read_gifts(own + n, gift[n]);
+  unsigned first_late[CARRIED ? CARRIED : 1][WORDS], first_early[CARRIED ? CARRIED : 1][WORDS];
   COMPUTE carried[CARRIED ? CARRIED : 1][PACK];  // what lines have from the row of windows above
-#pragma unroll
-  for (int n = 0; n < CARRIED * PACK; n++) (&carried[0][0])[n] = 0;
 #pragma unroll
   for (int k = 0; k < CARRIED; k++) order(first_row + k, word[k], side[k]);
 #pragma unroll
-  for (int n = 0; n < STEPS; n++) {
+  for (int n = 0; n < TILE1; n++) {
     const int i1 = first_row + n * S1;
 #pragma unroll
     for (int k = CARRIED; k < K1; k++) order(i1 + k, word[n * S1 + k], side[n * S1 + k]);
@@ -201,46 +235,33 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void give(co
     };
 #pragma unroll
     for (int k = 0; k < K1; k++) {
-      const bool continues = k >= S1, plain = a.alpha == COMPUTE(1) && a.beta == COMPUTE(0);
-      const bool written = writes && n >= BEFORE && has(i1 + k);
       unsigned late[WORDS], early[WORDS];
 #pragma unroll
       for (int j = 0; j < WORDS; j++) late[j] = REACH > 1 ? part(k, j, 1) : 0, early[j] = part(k, j, 0);
-      auto sum = [&](int c) {
-        COMPUTE value = k < CARRIED ? carried[k < CARRIED ? k : 0][c] : COMPUTE(0);
-        const bool is_late = REACH > 1 && c % 2 <= K2 - 3 + ODD, is_early = c % 2 >= ODD;
-        if (is_late) value += half_of(late[c / 2], c % 2);
-        if (is_early) value += half_of(early[c / 2], c % 2);
-        return value;
-      };
-      if (continues) {
+      if (k >= S1) {
 #pragma unroll
-        for (int c = 0; c < PACK; c++) carried[continues ? k - S1 : 0][c] = sum(c);
-        continue;
-      }
-      if (!written) continue;
-      Words<WORDS>* to = reinterpret_cast<Words<WORDS>*>(dx + (i1 + k) * box.x_stride[1]);
-      Words<WORDS> result;
-      if (plain) {
-#pragma unroll
-        for (int j = 0; j < WORDS; j++) result.word[j] = k < CARRIED ? word_of(sum(2 * j), sum(2 * j + 1)) : REACH > 1 ? sum_of(late[j], early[j]) : early[j];
+        for (int c = 0; c < PACK; c++) carried[k >= S1 ? k - S1 : 0][c] = sum(false, COMPUTE(0), late[c / 2], early[c / 2], c % 2);
+      } else if (k >= CARRIED) {
+        write(i1 + k, carried[0], late, early, false);
+      } else if (n > 0) {
+        write(i1 + k, carried[k < CARRIED ? k : 0], late, early, true);
       } else {
-        Words<WORDS> prior;
-        if (a.beta != COMPUTE(0)) prior = *to;
 #pragma unroll
-        for (int j = 0; j < WORDS; j++) {
-          COMPUTE values[2];
-#pragma unroll
-          for (int h = 0; h < 2; h++) {
-            values[h] = a.alpha * sum(2 * j + h);
-            if (a.beta != COMPUTE(0)) values[h] += a.beta * half_of(prior.word[j], h);
-          }
-          result.word[j] = word_of(values[0], values[1]);
-        }
+        for (int j = 0; j < WORDS; j++) first_late[k < CARRIED ? k : 0][j] = late[j], first_early[k < CARRIED ? k : 0][j] = early[j];
       }
-      *to = result;
     }
   }
+  if (CARRIED == 0) return;
+  // What the last row gives to the lines that it shares with the strip below.
+  using Told = Pack<COMPUTE, CARRIED ? CARRIED * PACK : 1>;
+  Told* told = reinterpret_cast<Told*>(shared_memory);
+  if (useful) memcpy(&told[at], carried, sizeof carried);
+  __syncthreads();
+#pragma unroll
+  for (int n = 0; n < CARRIED * PACK; n++) (&carried[0][0])[n] = 0;
+  if (writes && own > 0) memcpy(carried, &told[at - above], sizeof carried);
+#pragma unroll
+  for (int k = 0; k < CARRIED; k++) write(first_row + k, carried[k], first_late[k], first_early[k], true);
 }
 
 template <class Access> __device__ __forceinline__ void give(const MaximumArguments& a) { a.propagate ? give<Access, true>(a) : give<Access, false>(a); }
