@@ -50,7 +50,6 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
         ("propagate", c_int(operation.pooling.nan)),
     )
     operands = ("dy", "x", "dx")
-    function = function_of(operation, place, kernel, access, settings, device)
     useful, shared_bytes = settings.threads, 0
     if kernel == HALVES and columns.window > columns.stride:
         # Strips tell those beside them and below something: one of a warp, and a row of them of a block, does not write.
@@ -58,5 +57,8 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
         useful, shared_bytes = told - strips, told * access.x_pack * SCALAR_BYTES[operation.compute_type]
     if useful < settings.threads // LEAST_USEFUL:
         return None
-    launch = Launch(function, arguments, operands, (-(-box.threads // useful), 1, 1), (settings.threads, 1, 1), shared_bytes)
+    function = function_of(operation, place, kernel, access, settings, device)
+    launch = Launch(
+        function, arguments, operands, (-(-box.threads // useful), 1, 1), (settings.threads, 1, 1), shared_bytes
+    )
     return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)

@@ -105,7 +105,7 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
         monkeypatch.setattr(pooling_known, "ENOUGH_THREADS", 1)
         stages = (0 if few else 3) if data_type == FLOAT else (1 if few else 2)
         maxima = Settings(32 if few else 256, 1, 1, 8, 1, 1, group_bytes=8 if few else 32, stages=stages)
-        halves = Settings(128, 1, 1 if few else 3, 8, 1, 1)
+        halves = Settings(64 if few else 128, 1, 1 if few else 3, 8, 1, 1)
         monkeypatch.setitem(pooling_maximum_rows.SETTINGS, pooling_maximum_rows.HALVES, halves)
         monkeypatch.setattr(pooling_maximum, "SETTINGS", dict.fromkeys(pooling_maximum.SETTINGS, maxima))
         volumes = replace(pooling_known.SETTINGS["forward of volumes"], depth=2 if few else 8)
@@ -162,6 +162,12 @@ def test_other_windows_have_other_kernels():
         listing = Listing()
         plan(operation_of(False, Mode.CUDNN_POOLING_MAX, (2, 3, 20, 20), window, stride, padding, "nchw"), listing)
         assert "known" not in listing.kernels[0][0]
+
+
+def test_rows_that_a_block_cannot_hold_are_left_to_the_kernel_for_parts_of_them():
+    for width, kernel in ((512, "pooling_known_maximum_halves_wide"), (4096, "pooling_known_maximum_wide")):
+        operation = operation_of(True, Mode.CUDNN_POOLING_MAX, (2, 3, 20, width), 3, 2, 1, "nchw", HALF)
+        assert definitions_of(operation)[0] == kernel
 
 
 def test_windows_without_inputs_are_left_to_the_other_kernels():
