@@ -50,7 +50,7 @@ SETTINGS = {
     ("images in rows", False): Settings(256, 4, 1, 8, 1, 1),
     ("images in rows", True): Settings(256, 4, 1, 8, 1, 1),
     ("images in loose rows", False): Settings(256, 4, 1, 8, 1, 1),
-    ("images in loose rows", True): Settings(256, 4, 1, 8, 1, 1),
+    ("images in loose rows", True): Settings(256, 4, 1, 8, 1, 1, stages=1),
     ("images of channels", False): Settings(128, 6, 1, 8, 1, 1, stages=2, group_bytes=128),
     ("images of channels", True): Settings(128, 8, 1, 8, 1, 1, stages=1, group_bytes=128),
     ("images of loose channels", False): Settings(256, 4, 1, 8, 1, 1, stages=1, group_bytes=128),

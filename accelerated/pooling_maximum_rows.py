@@ -15,7 +15,7 @@ from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_known import ROW_BYTES, Place, Settings, access_of, alignment_of, box_of, function_of
 
 ROWS, HALVES = "pooling_known_maximum_rows", "pooling_known_maximum_halves"
-SETTINGS = {ROWS: Settings(128, 4, 1, 8, 1, 1), HALVES: Settings(256, 5, 1, 8, 1, 1)}
+SETTINGS = {ROWS: Settings(128, 4, 1, 8, 1, 1), HALVES: Settings(256, 6, 1, 8, 1, 1)}
 ACCESSES = {ROWS: ROW_BYTES, HALVES: {**ROW_BYTES, "word": 4}}
 WARP = 32
 ENOUGH_THREADS = 2**20  # from which on they march as far as they can
