@@ -1,4 +1,4 @@
-"""Gradients of maxima with known windows (kernels/pooling_known_maximum.cu)."""
+"""Gradients of maxima with known windows (kernels/pooling_known_maximum.cu, pooling_known_maximum_staged.cu)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ WARP = 32
 MOST_ROW_LANES = 4  # channels side by side that are taken with their rows
 ROW_LANE_BYTES = "narrow"  # the access that they take
 MOST_SHARED_BYTES = 100 * 1024
-LEAST_COPY_BYTES = 4  # that shared memory takes without registers
 START_STEPS = 2  # about the steps that a block could do while it starts
 
 
@@ -81,11 +80,13 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
     access = dense or access_of(place, settings)
     if access.kind in LOOSE:
         settings = SETTINGS[f"{kind} of loose channels" if channels else f"{kind} in loose rows", large]
+        settings = replace(settings, stages=min(settings.stages, 1))  # what is copied has 4 bytes at least
+    source = "pooling_known_maximum_staged" if settings.stages > 1 else "pooling_known_maximum"
     found = _march(place, access, settings, SCALAR_BYTES[operation.compute_type], device)
     if found is None:
         return None
     march, blocks, shared_bytes = found
-    function = function_of(operation, place, "pooling_known_maximum", access, settings, device)
+    function = function_of(operation, place, source, access, settings, device)
     arguments = structure(
         *pointers(3),
         ("march", march),
@@ -203,8 +204,6 @@ def _block_steps(steps: int, blocks: int, at_once: int) -> int:
 def _held(place: Place, access: Access, rows: Side, strips: Side, lanes: int) -> tuple[int, int]:
     """Of a plane of x that a block holds in shared memory: elements of a line, lines."""
     _, a1, a2 = place.axes
-    if access.x_elements * place.scalar_bytes < LEAST_COPY_BYTES:
-        return 0, 0
     lines = rows.taken * a1.stride + a1.window - a1.stride
     before, after = a2.padding, max(0, a2.window - a2.stride - a2.padding)
     columns = strips.taken * access.tile * a2.stride
