@@ -52,7 +52,7 @@ SETTINGS = {
     ("images in loose rows", True): Settings(256, 4, 1, 8, 1, 1, stages=1),
     ("images of channels", False): Settings(128, 6, 1, 8, 1, 1, stages=2, group_bytes=128),
     ("images of channels", True): Settings(128, 8, 1, 8, 1, 1, stages=1, group_bytes=128),
-    ("images of loose channels", False): Settings(256, 4, 1, 8, 1, 1, stages=1, group_bytes=128),
+    ("images of loose channels", False): Settings(256, 4, 1, 8, 1, 1, group_bytes=128),
     ("images of loose channels", True): Settings(256, 4, 1, 8, 1, 1, stages=1, group_bytes=128),
     ("rows of channels", False): Settings(128, 4, 1, 8, 1, 1, stages=1),
     ("rows of channels", True): Settings(128, 6, 1, 8, 1, 1),
