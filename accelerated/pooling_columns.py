@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from ctypes import c_int, c_uint
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from dualdnn.api.operations import PoolingForward
 from dualdnn.api.operations.specs import SCALAR_BYTES
@@ -16,16 +15,15 @@ from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_geometry import Shape
 from .pooling_known import (
     LARGE_WINDOWS,
-    MOST_OUTER,
     MOST_PACK,
     ROW_BYTES,
     Access,
     Place,
+    PlaceStruct,
     Settings,
     alignment_of,
     function_of,
     place_of,
-    write_place,
 )
 
 WARP = 32
@@ -33,24 +31,15 @@ SETTINGS = Settings(threads=256, blocks=4, rows=1, lane_bytes=16, channel_tile=1
 MOST_SHARED_BYTES = 32 * 1024  # of a block; several share a multiprocessor
 
 
-class RowsStruct(ctypes.Structure):
+class RowsStruct(PlaceStruct):
     """The ``Rows`` of the kernel."""
 
-    _fields_ = [
+    _fields_: ClassVar = [
         ("total", c_uint),
         ("slots", c_uint),
         ("packs", Divisor),
         ("outputs", Divisor),
         ("lines", Divisor),
-        ("outer_rank", c_int),
-        ("outer", Divisor * MOST_OUTER),
-        ("x_outer", c_int * MOST_OUTER),
-        ("y_outer", c_int * MOST_OUTER),
-        ("input", c_int * 3),
-        ("output", c_int * 3),
-        ("x_stride", c_int * 3),
-        ("y_stride", c_int * 3),
-        ("y_packed", c_int),
     ]
 
 
@@ -70,13 +59,14 @@ def plan(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callab
     if slots == 0:
         return None
     rows = RowsStruct(
+        place,
+        access,
         total=total,
         slots=slots,
         packs=Divisor.of(packs),
         outputs=Divisor.of(along.output),
         lines=Divisor.of(lines.output),
     )
-    write_place(rows, place, access)
     divisor = prod(axis.divisor(operation.pooling.mode) for axis in place.axes)
     arguments = structure(
         *pointers(2),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ctypes import c_int, c_uint
 from dataclasses import dataclass, replace
 from math import gcd, prod
@@ -40,7 +40,7 @@ class Settings:
     row_lanes: int = 1  # channels of a position of rows in packs
     group_bytes: int = 32  # of channels of a block, for maxima backward
     depth: int = 1  # windows of a thread along axis 0, forward, where there are enough threads
-    ahead: bool = False  # whether what is needed next is on its way while a window is looked at, for maxima backward
+    stages: int = 0  # of planes of x in shared memory, for maxima backward; 1: on their way in registers while a window is looked at
 
     def definitions(self) -> dict[str, int]:
         """Of the kernels."""
@@ -52,7 +52,7 @@ class Settings:
             "CHANNEL_TILE": self.channel_tile,
             "LOOSE_TILE": self.loose_tile,
             "ROW_LANES": self.row_lanes,
-            "AHEAD": int(self.ahead),
+            "STAGES": self.stages,
         }
 
 
@@ -196,8 +196,8 @@ def _spans(place: Place) -> int:
     return max(x, y) + place.channels
 
 
-def access_of(place: Place, settings: Settings) -> Access:
-    """The widest access that both tensors allow; that of y may be narrower where rows are neighbours."""
+def access_of(place: Place, settings: Settings, row_bytes: Mapping[str, int] = ROW_BYTES) -> Access:
+    """The widest access that both tensors allow, along rows one of ``row_bytes``; that of y may be narrower there."""
     if place.channels > 1:
         lanes = settings.lane_bytes // place.scalar_bytes
         if lanes > 1 and all(place.divided_by(lanes, True)):
@@ -206,7 +206,7 @@ def access_of(place: Place, settings: Settings) -> Access:
     along = place.axes[2]
     if along.y_stride != 1 and along.output > 1:
         return Access("scattered", settings.loose_tile, 1, 1, False, 1)
-    for kind, nbytes in ROW_BYTES.items():
+    for kind, nbytes in row_bytes.items():
         pack = min(nbytes // place.scalar_bytes, MOST_PACK)
         tile = pack // gcd(pack, along.stride)
         if pack > 1 and tile <= MOST_TILE and place.divided_by(pack, False)[0]:
@@ -233,13 +233,10 @@ def alignment_of(place: Place, access: Access, operands: tuple[str, ...]) -> dic
     return {name: bytes_of[name] * place.scalar_bytes for name in operands}
 
 
-class BoxStruct(ctypes.Structure):
-    """The ``Box`` of kernels/pooling_known.cuh."""
+class PlaceStruct(ctypes.Structure):
+    """The ``Place`` of kernels/pooling_known.cuh; what a kernel divides follows."""
 
     _fields_ = [
-        ("threads", c_uint),
-        ("lanes", Divisor),
-        ("tiles", Divisor * 3),
         ("outer_rank", c_int),
         ("outer", Divisor * MOST_OUTER),
         ("x_outer", c_int * MOST_OUTER),
@@ -251,16 +248,20 @@ class BoxStruct(ctypes.Structure):
         ("y_packed", c_int),
     ]
 
+    def __init__(self, place: Place, access: Access, **others: Any) -> None:
+        super().__init__(outer_rank=len(place.extents), y_packed=access.y_packed, **others)
+        for i, d in enumerate(reversed(range(len(place.extents)))):
+            self.outer[i] = Divisor.of(place.extents[d])
+            self.x_outer[i], self.y_outer[i] = place.x_steps[d], place.y_steps[d]
+        for d, axis in enumerate(place.axes):
+            self.input[d], self.output[d] = axis.input, axis.output
+            self.x_stride[d], self.y_stride[d] = axis.x_stride, axis.y_stride
 
-def write_place(value: Any, place: Place, access: Access) -> None:
-    """The members that ``Box`` and ``March`` have in common."""
-    value.outer_rank, value.y_packed = len(place.extents), access.y_packed
-    for i, d in enumerate(reversed(range(len(place.extents)))):
-        value.outer[i] = Divisor.of(place.extents[d])
-        value.x_outer[i], value.y_outer[i] = place.x_steps[d], place.y_steps[d]
-    for d, axis in enumerate(place.axes):
-        value.input[d], value.output[d] = axis.input, axis.output
-        value.x_stride[d], value.y_stride[d] = axis.x_stride, axis.y_stride
+
+class BoxStruct(PlaceStruct):
+    """The ``Box`` of kernels/pooling_known.cuh."""
+
+    _fields_ = [("threads", c_uint), ("lanes", Divisor), ("tiles", Divisor * 3)]
 
 
 def _tiles(place: Place, access: Access, settings: Settings, kind: str) -> list[int]:
@@ -280,8 +281,7 @@ def box_of(place: Place, access: Access, settings: Settings, kind: str) -> BoxSt
     threads = _threads(place, access, settings, kind)
     if threads >= 2**31 - 2**10:
         return None
-    box = BoxStruct(threads=threads, lanes=Divisor.of(access.packs))
+    box = BoxStruct(place, access, threads=threads, lanes=Divisor.of(access.packs))
     for d, count in enumerate(_tiles(place, access, settings, kind)):
         box.tiles[d] = Divisor.of(count)
-    write_place(box, place, access)
     return box

@@ -1,13 +1,12 @@
-"""Gradients of maxima with known windows (kernels/pooling_known_maximum.cu)."""
+"""Gradients of maxima with known windows (kernels/pooling_known_maximum.cu, pooling_known_maximum_staged.cu)."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from ctypes import c_int, c_uint
 from dataclasses import dataclass, replace
 from math import gcd, prod
-from typing import Any
+from typing import Any, ClassVar
 
 from dualdnn.api.operations import PoolingBackward
 from dualdnn.api.operations.specs import SCALAR_BYTES
@@ -15,20 +14,19 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 from . import pooling_maximum_rows
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
-from .pooling_geometry import Axis, Shape
+from .pooling_geometry import PACK_BYTES, Axis, Shape
 from .pooling_known import (
-    MOST_OUTER,
     MOST_PACK,
     MOST_TILE,
     ROW_BYTES,
     Access,
     Place,
+    PlaceStruct,
     Settings,
     access_of,
     alignment_of,
     function_of,
     place_of,
-    write_place,
 )
 
 WARP = 32
@@ -40,17 +38,26 @@ START_STEPS = 2  # about the steps that a block could do while it starts
 
 # By what is pooled and how it lies, and by whether elements take 4 bytes or more: as measured.
 SETTINGS = {
-    ("volumes in rows", False): Settings(128, 4, 1, 8, 1, 1),
+    ("volumes in rows", False): Settings(224, 4, 1, 8, 1, 1, stages=2),
     ("volumes in rows", True): Settings(192, 3, 1, 8, 1, 1),
+    ("volumes in loose rows", False): Settings(256, 3, 1, 8, 1, 1),
+    ("volumes in loose rows", True): Settings(256, 3, 1, 8, 1, 1),
     ("volumes of channels", False): Settings(256, 2, 1, 8, 1, 1),
     ("volumes of channels", True): Settings(192, 3, 1, 8, 1, 1, group_bytes=64),
+    ("volumes of loose channels", False): Settings(256, 2, 1, 8, 1, 1),
+    ("volumes of loose channels", True): Settings(192, 3, 1, 8, 1, 1, group_bytes=64),
     ("images in rows", False): Settings(256, 4, 1, 8, 1, 1),
     ("images in rows", True): Settings(256, 4, 1, 8, 1, 1),
-    ("images of channels", False): Settings(128, 8, 1, 8, 1, 1, ahead=True, group_bytes=128),
-    ("images of channels", True): Settings(128, 8, 1, 8, 1, 1, ahead=True, group_bytes=128),
-    ("rows of channels", False): Settings(128, 4, 1, 8, 1, 1),
+    ("images in loose rows", False): Settings(256, 4, 1, 8, 1, 1),
+    ("images in loose rows", True): Settings(256, 4, 1, 8, 1, 1, stages=1),
+    ("images of channels", False): Settings(128, 6, 1, 8, 1, 1, stages=2, group_bytes=128),
+    ("images of channels", True): Settings(128, 8, 1, 8, 1, 1, stages=1, group_bytes=128),
+    ("images of loose channels", False): Settings(256, 4, 1, 8, 1, 1, group_bytes=128),
+    ("images of loose channels", True): Settings(256, 4, 1, 8, 1, 1, stages=1, group_bytes=128),
+    ("rows of channels", False): Settings(128, 4, 1, 8, 1, 1, stages=1),
     ("rows of channels", True): Settings(128, 6, 1, 8, 1, 1),
 }
+LOOSE = ("loose", "scattered")  # accesses to single elements
 
 
 def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
@@ -64,18 +71,22 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
         return rows
     if image:  # threads march down their height
         place = replace(place, axes=[a1, a0, a2])
-    lie = "of channels" if place.channels > 1 else "in rows"
     dense = _dense(place)
-    name = "rows of channels" if dense else f"{'images' if image else 'volumes'} {lie}"
-    settings = SETTINGS[name, place.scalar_bytes >= 4]
+    channels, large = place.channels > 1, place.scalar_bytes >= 4
+    kind, lie = "images" if image else "volumes", "of channels" if channels else "in rows"
+    settings = SETTINGS["rows of channels" if dense else f"{kind} {lie}", large]
     if dense:
         settings = replace(settings, row_lanes=dense.lanes)
     access = dense or access_of(place, settings)
+    if access.kind in LOOSE:
+        settings = SETTINGS[f"{kind} of loose channels" if channels else f"{kind} in loose rows", large]
+        settings = replace(settings, stages=min(settings.stages, 1))  # what is copied has 4 bytes at least
+    source = "pooling_known_maximum_staged" if settings.stages > 1 else "pooling_known_maximum"
     found = _march(place, access, settings, SCALAR_BYTES[operation.compute_type], device)
     if found is None:
         return None
     march, blocks, shared_bytes = found
-    function = function_of(operation, place, "pooling_known_maximum", access, settings, device)
+    function = function_of(operation, place, source, access, settings, device)
     arguments = structure(
         *pointers(3),
         ("march", march),
@@ -100,10 +111,10 @@ def _dense(place: Place) -> Access | None:
     return Access(ROW_LANE_BYTES, tile, lanes, pack, False, 1) if pack > 1 and tile <= MOST_TILE and whole else None
 
 
-class MarchStruct(ctypes.Structure):
+class MarchStruct(PlaceStruct):
     """The ``March`` of the kernel."""
 
-    _fields_ = [
+    _fields_: ClassVar = [
         ("items", c_uint),
         ("lanes", Divisor),
         ("strips", Divisor),
@@ -121,15 +132,9 @@ class MarchStruct(ctypes.Structure):
         ("block_strips", c_int),
         ("rows_before", c_int),
         ("strips_before", c_int),
-        ("outer_rank", c_int),
-        ("outer", Divisor * MOST_OUTER),
-        ("x_outer", c_int * MOST_OUTER),
-        ("y_outer", c_int * MOST_OUTER),
-        ("input", c_int * 3),
-        ("output", c_int * 3),
-        ("x_stride", c_int * 3),
-        ("y_stride", c_int * 3),
-        ("y_packed", c_int),
+        ("line_items", c_int),
+        ("plane_items", c_int),
+        ("told_bytes", c_uint),
     ]
 
 
@@ -196,35 +201,55 @@ def _block_steps(steps: int, blocks: int, at_once: int) -> int:
     return -(-steps // min(range(1, steps + 1), key=cost))
 
 
+def _held(place: Place, access: Access, rows: Side, strips: Side, lanes: int) -> tuple[int, int]:
+    """Of a plane of x that a block holds in shared memory: elements of a line, lines."""
+    _, a1, a2 = place.axes
+    lines = rows.taken * a1.stride + a1.window - a1.stride
+    before, after = a2.padding, max(0, a2.window - a2.stride - a2.padding)
+    columns = strips.taken * access.tile * a2.stride
+    if access.kind in ("channels", "scattered"):
+        return (before + columns + after) * lanes * access.lanes, lines
+    pack = access.x_pack
+    around = -(-before * access.lanes // pack) + -(-after * access.lanes // pack)
+    return columns * access.lanes + around * pack, lines
+
+
 def _march(
     place: Place, access: Access, settings: Settings, compute_bytes: int, device: Any
 ) -> tuple[MarchStruct, int, int] | None:
     """(how blocks share the work, their number, shared memory of each in bytes); None if a block cannot hold its part."""
-    a0 = place.axes[0]
-    planes = prod(place.extents)
-    lanes = min(access.packs, max(1, settings.group_bytes // (access.lanes * place.scalar_bytes)))
+    a0, planes = place.axes[0], prod(place.extents)
+    groups = -(-access.packs // max(1, settings.group_bytes // (access.lanes * place.scalar_bytes)))
+    lanes = -(-access.packs // groups)  # the same of all groups, about
+    groups = -(-access.packs // lanes)
     found = _sides(place, access, settings.threads // lanes)
     if found is None:
         return None
     rows, strips = found
     threads = rows.taken * strips.taken * lanes
-    # Small planes share a block: as many as leave enough blocks, but a warp of threads at least.
+    at_once = settings.blocks * device.multiprocessors
+    stages = settings.stages if settings.stages > 1 else 0
+    line_items, lines = _held(place, access, rows, strips, lanes) if stages else (0, 0)
+    pack = PACK_BYTES // place.scalar_bytes
+    plane_items = -(-lines * line_items // pack) * pack
     items = access.tile * access.lanes
     cell_bytes = items * (4 if place.scalar_bytes == 2 and items % 2 == 0 else 2 * compute_bytes)
     cells = (rows.taken + rows.around) * (strips.taken + strips.around) * lanes
-    at_once = settings.blocks * device.multiprocessors
+    plane_bytes = stages * a0.stride * plane_items * place.scalar_bytes + 2 * cells * cell_bytes
+    # Small planes share a block: as many as leave enough blocks, but a warp of threads at least.
     wanted = max(WARP // threads, -(-planes // at_once))
-    possible = min(settings.threads // threads, MOST_SHARED_BYTES // (2 * cells * cell_bytes), planes)
-    block_planes = max(1, min(possible, wanted)) if rows.parts == strips.parts == 1 else 1
-    shared_bytes = 2 * cells * cell_bytes * block_planes
-    if shared_bytes > MOST_SHARED_BYTES:
+    possible = min(settings.threads // threads, MOST_SHARED_BYTES // plane_bytes, planes)
+    if possible == 0:
         return None
-    groups = -(-access.packs // lanes)
+    block_planes = max(1, min(possible, wanted)) if rows.parts == strips.parts == 1 else 1
     blocks = groups * strips.parts * rows.parts * -(-planes // block_planes)
     steps = -(-(a0.input + a0.padding) // a0.stride)
     block_steps = _block_steps(steps, blocks, at_once)
     segments = -(-steps // block_steps)
+    told_bytes = block_planes * stages * a0.stride * plane_items * place.scalar_bytes
     march = MarchStruct(
+        place,
+        access,
         items=threads * block_planes,
         lanes=Divisor.of(lanes),
         strips=Divisor.of(strips.taken),
@@ -242,6 +267,8 @@ def _march(
         block_strips=strips.written,
         rows_before=rows.first,
         strips_before=strips.first,
+        line_items=line_items,
+        plane_items=block_planes * plane_items,
+        told_bytes=told_bytes,
     )
-    write_place(march, place, access)
-    return march, blocks * segments, shared_bytes
+    return march, blocks * segments, block_planes * plane_bytes

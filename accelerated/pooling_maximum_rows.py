@@ -1,54 +1,64 @@
-"""Gradients of maxima of images whose rows are read in packs, with known windows (kernels/pooling_known_maximum_rows.cu)."""
+"""Gradients of maxima of images whose rows are read in packs, with known windows (kernels/pooling_known_maximum_rows.cu, of half
+kernels/pooling_known_maximum_halves.cu)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import c_int
-from dataclasses import replace
 from typing import Any
 
 from dualdnn.api.operations import PoolingBackward
-from dualdnn.api.operations.specs import HALF
+from dualdnn.api.operations.specs import HALF, SCALAR_BYTES
 
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_known import ROW_BYTES, Place, Settings, access_of, alignment_of, box_of, function_of
 
-SETTINGS = Settings(threads=128, blocks=4, rows=2, lane_bytes=8, channel_tile=2, loose_tile=1)
-BLOCKS = {HALF: 5}  # of other data types than in the settings
+ROWS, HALVES = "pooling_known_maximum_rows", "pooling_known_maximum_halves"
+SETTINGS = {ROWS: Settings(128, 4, 1, 8, 1, 1), HALVES: Settings(256, 6, 1, 8, 1, 1)}
+ACCESSES = {ROWS: ROW_BYTES, HALVES: {**ROW_BYTES, "word": 4}}
+WARP = 32
 ENOUGH_THREADS = 2**20  # from which on they march as far as they can
 LEAST_STEPS = 2  # that they march
+LEAST_USEFUL = 4  # a part of the threads of a block that has to write
 
 
 def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
     """The plan of a call with a known window; None for other accesses. ``otherwise`` makes the plan of any call."""
-    data_type = operation.x.scalar_type
-    settings = replace(SETTINGS, blocks=BLOCKS.get(data_type, SETTINGS.blocks))
-    access = access_of(place, settings)
-    box = box_of(place, access, replace(settings, rows=1), "maximum") if access.kind in ROW_BYTES else None
+    kernel = HALVES if operation.x.scalar_type == HALF else ROWS
+    settings = SETTINGS[kernel]
+    access = access_of(place, settings, ACCESSES[kernel])
+    box = box_of(place, access, settings, "maximum") if access.kind in ACCESSES[kernel] else None
     if box is None:
         return None
-    # A thread marches down some of the rows of windows, and of the lines that begin there, or takes a few lines at once.
-    rows = place.axes[1]
-    strips = box.threads // box.tiles[1].divisor
-    if data_type == HALF and access.kind == "wide":
-        steps, own_steps = -(-rows.input // rows.stride), SETTINGS.rows
-    else:
-        steps = -(-(rows.input + rows.padding) // rows.stride)
-        segments = max(1, min(-(-ENOUGH_THREADS // strips), steps // LEAST_STEPS))
-        own_steps = -(-steps // segments)
+    # A thread takes a strip of columns and marches down some of the rows of windows, and of the lines that begin there.
+    _, rows, columns = place.axes
+    strips = -(-columns.input // (access.tile * columns.stride))
+    if kernel == HALVES:  # a strip's windows are told by the thread that has it
+        strips = max(strips, -(-columns.output // access.tile))
+    marches = box.threads // (box.tiles[1].divisor * box.tiles[2].divisor) * strips
+    steps = -(-(rows.input + rows.padding) // rows.stride)
+    segments = max(1, min(-(-ENOUGH_THREADS // marches), steps // LEAST_STEPS))
+    own_steps = settings.rows if kernel == HALVES else -(-steps // segments)
     segments = -(-steps // own_steps)
-    box.threads, box.tiles[1] = strips * segments, Divisor.of(segments)
+    box.threads, box.tiles[1], box.tiles[2] = marches * segments, Divisor.of(segments), Divisor.of(strips)
     arguments = structure(
         *pointers(3),
         ("box", box),
-        ("steps", c_int(steps)),
-        ("own_steps", c_int(own_steps)),
+        *([("steps", c_int(steps)), ("own_steps", c_int(own_steps))] if kernel == ROWS else []),
         *factors(operation, alpha=operation.alpha, beta=operation.beta),
         ("propagate", c_int(operation.pooling.nan)),
     )
     operands = ("dy", "x", "dx")
-    function = function_of(operation, place, "pooling_known_maximum_rows", access, settings, device)
-    grid = (-(-box.threads // SETTINGS.threads), 1, 1)
-    launch = Launch(function, arguments, operands, grid, (SETTINGS.threads, 1, 1))
+    useful, shared_bytes = settings.threads, 0
+    if kernel == HALVES and columns.window > columns.stride:
+        # Strips tell those beside them and below something: one of a warp, and a row of them of a block, does not write.
+        told = settings.threads // WARP * (WARP - 1)
+        useful, shared_bytes = told - strips, told * access.x_pack * SCALAR_BYTES[operation.compute_type]
+    if useful < settings.threads // LEAST_USEFUL:
+        return None
+    function = function_of(operation, place, kernel, access, settings, device)
+    launch = Launch(
+        function, arguments, operands, (-(-box.threads // useful), 1, 1), (settings.threads, 1, 1), shared_bytes
+    )
     return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)

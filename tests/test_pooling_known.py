@@ -73,7 +73,7 @@ def test_accesses_are_aligned(kind, window, data_type, dims, layout):
     kernel, definitions, found = definitions_of(operation)
     assert kernel.startswith(f"pooling_known_{kind}_")
     lane_bytes = int(definitions["LANE_BYTES"])
-    widest = {"wide": 16, "narrow": 8, "channels": lane_bytes}.get(kernel.rsplit("_")[-1], 0)
+    widest = {"wide": 16, "narrow": 8, "word": 4, "channels": lane_bytes}.get(kernel.rsplit("_")[-1], 0)
     for name in ("x", "y") if kind == "forward" else ("dx", "dy"):
         tensor = operation.tensor(name)
         nbytes = found.masks[operation.operands.index(name)] + 1
@@ -103,7 +103,10 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
         monkeypatch.setattr(pooling_maximum_rows, "ENOUGH_THREADS", 10**6 if few else 1)
         monkeypatch.setattr(pooling_maximum_rows, "LEAST_STEPS", 1 if few else 3)
         monkeypatch.setattr(pooling_known, "ENOUGH_THREADS", 1)
-        maxima = Settings(32, 1, 1, 8, 1, 1, group_bytes=8) if few else Settings(256, 1, 1, 8, 1, 1, ahead=True)
+        stages = (0 if few else 3) if data_type == FLOAT else (1 if few else 2)
+        maxima = Settings(32 if few else 256, 1, 1, 8, 1, 1, group_bytes=8 if few else 32, stages=stages)
+        halves = Settings(64 if few else 128, 1, 1 if few else 3, 8, 1, 1)
+        monkeypatch.setitem(pooling_maximum_rows.SETTINGS, pooling_maximum_rows.HALVES, halves)
         monkeypatch.setattr(pooling_maximum, "SETTINGS", dict.fromkeys(pooling_maximum.SETTINGS, maxima))
         volumes = replace(pooling_known.SETTINGS["forward of volumes"], depth=2 if few else 8)
         monkeypatch.setitem(pooling_known.SETTINGS, "forward of volumes", volumes)
@@ -121,16 +124,19 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
 
 
 @pytest.mark.parametrize("layout", ["nchw", "gaps"])
-@pytest.mark.parametrize("dims", [(2, 3, 14, 56), (1, 2, 29, 30), (3, 2, 21, 28)], ids=str)
+@pytest.mark.parametrize("dims", [(1, 5, 14, 56), (1, 2, 29, 30), (3, 2, 21, 28)], ids=str)
 @pytest.mark.parametrize("mode", [Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING])
 def test_columns_give_what_kernels_for_any_window_give(monkeypatch, mode, dims, layout):
-    """Blocks of all rows of windows and of one, packs of any width, with NaN and infinities."""
+    """Blocks of all rows of windows, of one, and of a number that leaves some over; packs of any width, windows that x
+    ends in, with NaN and infinities."""
     backend = AcceleratedBackend("emulated")
     nans = (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN)
     for data_type, nan, shared in product((FLOAT, HALF), nans, (1024, 300)):
         monkeypatch.setattr(pooling_columns, "MOST_SHARED_BYTES", shared)
         operation = operation_of(False, mode, dims, 7, 7, 0, layout, data_type)
-        operation = replace(operation, pooling=replace(operation.pooling, nan=nan), beta=0.5)
+        pooled = (*dims[:2], *(-(-size // 7) for size in dims[2:]))
+        spec, y = replace(operation.pooling, nan=nan), laid_out(data_type, pooled, layout)
+        operation = replace(operation, pooling=spec, y=y, beta=0.5)
         memory = prepare(operation, "ties", 0)
         x = memory["x"].view(np.float32 if data_type == FLOAT else np.float16)
         x[:40], x[::5], x[1::7] = np.nan, np.nan, -np.inf
@@ -156,6 +162,12 @@ def test_other_windows_have_other_kernels():
         listing = Listing()
         plan(operation_of(False, Mode.CUDNN_POOLING_MAX, (2, 3, 20, 20), window, stride, padding, "nchw"), listing)
         assert "known" not in listing.kernels[0][0]
+
+
+def test_rows_that_a_block_cannot_hold_are_left_to_the_kernel_for_parts_of_them():
+    for width, kernel in ((512, "pooling_known_maximum_halves_wide"), (4096, "pooling_known_maximum_wide")):
+        operation = operation_of(True, Mode.CUDNN_POOLING_MAX, (2, 3, 20, width), 3, 2, 1, "nchw", HALF)
+        assert definitions_of(operation)[0] == kernel
 
 
 def test_windows_without_inputs_are_left_to_the_other_kernels():

@@ -1,5 +1,5 @@
-// Pooling backward (4.1.18) with any window; known windows have pooling_known_average.cu, pooling_known_maximum.cu and
-// pooling_known_maximum_rows.cu, averages over everything pooling_whole_backward.cu.
+// Pooling backward (4.1.18) with any window; known windows have pooling_known_average.cu and pooling_known_maximum*.cu, averages
+// over everything pooling_whole_backward.cu.
 //
 // Floor: bytes. The average reads dy and writes dx, the maximum reads x too (y is not needed: it is the maximum of x).
 // Every sum has a fixed order, without atomics. What each kernel does to look at a window once:

@@ -57,15 +57,31 @@ using Loose = Access<true, LOOSE_TILE, 1, 1>;              // element by element
 using Channels = Access<false, CHANNEL_TILE, LANES_OF_BYTES ? LANES_OF_BYTES : 1, 1>;
 using Scattered = Access<false, LOOSE_TILE, 1, 1>;         // channels, one by one
 
-struct Box {
-  unsigned threads;         // that have something to do
-  Divisor lanes, tiles[3];  // how many packs of channels, and tiles of each axis, there are
-  int outer_rank;           // what is not pooled: the fastest first
+// Where everything is.
+struct Place {
+  int outer_rank;  // what is not pooled: the fastest first
   Divisor outer[3];
   int x_outer[3], y_outer[3];
   int input[3], output[3];
   int x_stride[3], y_stride[3];
   int y_packed;  // whether the windows of a thread lie in one access
+
+  // Adds the distances of a plane.
+  __device__ __forceinline__ void go_to(unsigned plane, int& x, int& y) const {
+    for (int d = 0; d < outer_rank - 1; d++) {
+      unsigned here;
+      plane = outer[d].divide(plane, here);
+      x += int(here) * x_outer[d];
+      y += int(here) * y_outer[d];
+    }
+    x += int(plane) * x_outer[outer_rank - 1];
+    y += int(plane) * y_outer[outer_rank - 1];
+  }
+};
+
+struct Box : Place {
+  unsigned threads;         // that have something to do
+  Divisor lanes, tiles[3];  // how many packs of channels, and tiles of each axis, there are
 };
 
 // The place of a thread: its tile of each axis, and where its channels lie.
@@ -73,8 +89,9 @@ struct Tile {
   bool exists;
   int tile[3];
   int x, y;
-  __device__ __forceinline__ Tile(const Box& box, int lanes) {
-    unsigned rest = blockIdx.x * THREADS + threadIdx.x, here;
+  __device__ __forceinline__ Tile(const Box& box, int lanes) : Tile(box, lanes, blockIdx.x * THREADS + threadIdx.x) {}
+  __device__ __forceinline__ Tile(const Box& box, int lanes, unsigned rest) {
+    unsigned here;
     exists = rest < box.threads;
     if (!exists) return;
     rest = box.lanes.divide(rest, here);
@@ -83,13 +100,7 @@ struct Tile {
     rest = box.tiles[1].divide(rest, here), tile[1] = here;
     tile[0] = 0;
     if (K0 > 1) rest = box.tiles[0].divide(rest, here), tile[0] = here;
-    for (int d = 0; d < box.outer_rank - 1; d++) {
-      rest = box.outer[d].divide(rest, here);
-      x += int(here) * box.x_outer[d];
-      y += int(here) * box.y_outer[d];
-    }
-    x += int(rest) * box.x_outer[box.outer_rank - 1];
-    y += int(rest) * box.y_outer[box.outer_rank - 1];
+    box.go_to(rest, x, y);
   }
 };
 

@@ -1,14 +1,12 @@
 // Pooling backward (4.1.18) of maxima of images whose rows are read in packs, with a known window: see pooling_known.cuh; others
-// have pooling_known_maximum.cu.
+// have pooling_known_maximum.cu, half has pooling_known_maximum_halves.cu.
 //
 // Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A thread takes a strip of columns and
 // marches down the rows: lines and sums that the next row of windows has, too, stay in registers, and what is needed next is on
 // its way meanwhile. Of the windows of a row those that reach into the neighbouring strip are looked at twice, without shared
-// memory or barriers. Threads that read half in packs of 16 bytes take a few lines at once instead, which is faster. A window's
-// maximum is pooled column by column; then each input needs a comparison and an addition.
+// memory or barriers. A window's maximum is pooled column by column; then each input needs a comparison and an addition.
 // What limits before the bytes is that comparisons run at half the rate of additions and wait for each other: an H200 makes 32
-// for an input in the time of its bytes in float, 16 in half (3x3, stride 2); here it takes about 6. Measured on it: 84 to 89 % of
-// the copy in float, 74 % in half. Strips that tell each other what their windows hold (pooling_known_maximum.cu) look at
+// for an input in the time of its bytes (3x3, stride 2); here it takes about 6. Measured on it: 84 to 89 % of the copy. Strips that tell each other what their windows hold (pooling_known_maximum.cu) look at
 // nothing twice, but take 2 to 19 % longer here.
 #include "pooling_known.cuh"
 
@@ -28,24 +26,23 @@ constexpr int CARRIED = K1 - S1;          // lines of a window that the next one
 constexpr int BEFORE = (K1 - 1) / S1;     // rows of windows before a line's own that may cover it
 
 // The lines of a row of windows: an input that equals the maximum and is the first to do so gets what there is.
-template <class Access, class Pool, int ROWS> struct Lines {
+template <class Access, class Pool> struct Lines {
   using Axis2 = typename Access::Axis2;
   static constexpr int LANES = Access::LANES, READ = Axis2::READ, COLUMNS = Axis2::INPUTS;
-  static constexpr int LINES = (ROWS - 1) * S1 + K1, NEW = ROWS * S1;  // of a step: in all, and that the last one had not
-  Line<LANES, Axis2::AROUND, READ> line[LINES];
+  Line<LANES, Axis2::AROUND, READ> line[K1];
 
   __device__ __forceinline__ void enter(int k, const Line<LANES, Axis2::AROUND, READ>& met) { line[k] = met; }
   __device__ __forceinline__ void move_on() {
 #pragma unroll
-    for (int k = 0; k < CARRIED; k++) line[k] = line[k + NEW];
+    for (int k = 0; k < CARRIED; k++) line[k] = line[k + S1];
   }
-  // The windows that begin at line `first`, which is row i1 of x.
-  __device__ __forceinline__ void give(int first, const Line<LANES, Axis2::FIRST, Axis2::WINDOWS>& gifts, COMPUTE (&sums)[LINES][COLUMNS][LANES],
+  // The windows that begin at row i1 of x.
+  __device__ __forceinline__ void give(const Line<LANES, Axis2::FIRST, Axis2::WINDOWS>& gifts, COMPUTE (&sums)[K1][COLUMNS][LANES],
                                        const Box& box, int i1, int i2) const {
     using Held = typename Pool::Held;
     Held columns[READ][LANES];  // the maxima over the lines
 #pragma unroll
-    for (int k1 = 0; k1 < K1; k1++) pool_line<Pool>(columns, line[first + k1], k1 == 0);
+    for (int k1 = 0; k1 < K1; k1++) pool_line<Pool>(columns, line[k1], k1 == 0);
 #pragma unroll
     for (int w2 = 0; w2 < Axis2::WINDOWS; w2++)
 #pragma unroll
@@ -61,19 +58,18 @@ template <class Access, class Pool, int ROWS> struct Lines {
 #pragma unroll
           for (int k2 = 0; k2 < K2; k2++) {
             int c = w2 * S2 + k2, column = c + Axis2::AROUND;
-            COMPUTE value = load<COMPUTE>(line[first + k1].item[c][i]);
+            COMPUTE value = load<COMPUTE>(line[k1].item[c][i]);
             bool equal = value == most;
             if (Pool::PROPAGATES)
               equal = (equal || !(value == value)) && unsigned(i1 + k1) < unsigned(box.input[1]) && unsigned(i2 + column) < unsigned(box.input[2]);
-            if (0 <= column && column < COLUMNS && open && equal) sums[first + k1][column][i] += gift;
+            if (0 <= column && column < COLUMNS && open && equal) sums[k1][column][i] += gift;
             open = open && !equal;
           }
       }
   }
 };
 
-// ROWS: of windows, of a step. More than one are a single step: all windows that reach into TILE1 * S1 lines.
-template <class Access, class Pool, int ROWS> __device__ __forceinline__ void march(const MaximumArguments& a, const Tile& tile) {
+template <class Access, class Pool> __device__ __forceinline__ void march(const MaximumArguments& a, const Tile& tile) {
   using Axis2 = typename Access::Axis2;
   constexpr int TILE2 = Access::TILE2, LANES = Access::LANES, COLUMNS = Axis2::INPUTS;
   const Box& box = a.box;
@@ -81,19 +77,14 @@ template <class Access, class Pool, int ROWS> __device__ __forceinline__ void ma
   const ELEMENT* x = a.x + (tile.x + i2 * Access::along(box.x_stride[2]));
   const ELEMENT* dy = a.dy + (tile.y + o2 * Access::along(box.y_stride[2]));
   ELEMENT* dx = a.dx + (tile.x + i2 * Access::along(box.x_stride[2]));
-  using Axis1 = typename Access::Axis1;
-  constexpr bool SINGLE = ROWS > 1;
-  int own = tile.tile[1] * a.own_steps, step = SINGLE ? own + Axis1::FIRST : max(own - BEFORE, 0);
-  int end = SINGLE ? step + 1 : min(own + a.own_steps, a.steps);
+  int own = tile.tile[1] * a.own_steps, step = max(own - BEFORE, 0), end = min(own + a.own_steps, a.steps);
 
-  using Held = Lines<Access, Pool, ROWS>;
-  constexpr int LINES = Held::LINES, NEW = Held::NEW;
-  Held lines;
-  Line<LANES, Axis2::AROUND, Axis2::READ> coming[NEW];
-  Line<LANES, Axis2::FIRST, Axis2::WINDOWS> gifts[ROWS], coming_gifts[ROWS];
-  COMPUTE sums[LINES][COLUMNS][LANES];
+  Lines<Access, Pool> lines;
+  Line<LANES, Axis2::AROUND, Axis2::READ> coming[S1];
+  Line<LANES, Axis2::FIRST, Axis2::WINDOWS> gifts, coming_gifts;
+  COMPUTE sums[K1][COLUMNS][LANES];
 #pragma unroll
-  for (int k = 0; k < LINES; k++)
+  for (int k = 0; k < K1; k++)
 #pragma unroll
     for (int c = 0; c < COLUMNS; c++)
 #pragma unroll
@@ -104,16 +95,13 @@ template <class Access, class Pool, int ROWS> __device__ __forceinline__ void ma
   };
   auto read_step = [&](int o1) {
 #pragma unroll
-    for (int k = 0; k < NEW; k++) read_line(o1 * S1 - P1 + CARRIED + k, coming[k]);
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-      const ELEMENT* from = dy + (o1 + r) * box.y_stride[1];
-      bool present = unsigned(o1 + r) < unsigned(box.output[1]);
-      if (TILE2 > 1 && box.y_packed)
-        coming_gifts[r].template read<TILE2, TILE2>(from, Access::along(box.y_stride[2]), o2, box.output[2], present, ELEMENT(0));
-      else
-        coming_gifts[r].template read<TILE2, 1>(from, Access::along(box.y_stride[2]), o2, box.output[2], present, ELEMENT(0));
-    }
+    for (int k = 0; k < S1; k++) read_line(o1 * S1 - P1 + CARRIED + k, coming[k]);
+    const ELEMENT* from = dy + o1 * box.y_stride[1];
+    bool present = unsigned(o1) < unsigned(box.output[1]);
+    if (TILE2 > 1 && box.y_packed)
+      coming_gifts.template read<TILE2, TILE2>(from, Access::along(box.y_stride[2]), o2, box.output[2], present, ELEMENT(0));
+    else
+      coming_gifts.template read<TILE2, 1>(from, Access::along(box.y_stride[2]), o2, box.output[2], present, ELEMENT(0));
   };
 #pragma unroll
   for (int k = 0; k < CARRIED; k++) {
@@ -123,43 +111,39 @@ template <class Access, class Pool, int ROWS> __device__ __forceinline__ void ma
   }
   read_step(step);
 #pragma unroll 1
-  for (; step < end; step += ROWS) {
+  for (; step < end; step++) {
     int i1 = step * S1 - P1;
 #pragma unroll
-    for (int k = 0; k < NEW; k++) lines.enter(CARRIED + k, coming[k]);
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) gifts[r] = coming_gifts[r];
-    if (!SINGLE && step + ROWS < end) read_step(step + ROWS);
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) lines.give(r * S1, gifts[r], sums, box, i1 + r * S1, i2);
+    for (int k = 0; k < S1; k++) lines.enter(CARRIED + k, coming[k]);
+    gifts = coming_gifts;
+    if (step + 1 < end) read_step(step + 1);
+    lines.give(gifts, sums, box, i1, i2);
     // What no later window reaches is written, the rest moves on.
 #pragma unroll
-    for (int k = 0; k < LINES; k++) {
+    for (int k = 0; k < S1; k++) {
       int row = i1 + k;
-      bool mine = SINGLE ? k >= -Axis1::AROUND && k < Axis1::INPUTS - Axis1::AROUND : k < NEW && step >= own;
-      if (!mine || unsigned(row) >= unsigned(box.input[1])) continue;
+      if (step < own || unsigned(row) >= unsigned(box.input[1])) continue;
       write_line<Access::X_PACK>(dx + row * box.x_stride[1], Access::along(box.x_stride[2]), box.input[2] - i2, sums[k], a.alpha, a.beta);
     }
-    if (SINGLE) return;
 #pragma unroll
-    for (int k = 0; k < LINES; k++)
+    for (int k = 0; k < K1; k++)
 #pragma unroll
       for (int c = 0; c < COLUMNS; c++)
 #pragma unroll
-        for (int i = 0; i < LANES; i++) sums[k][c][i] = k < CARRIED ? sums[k + NEW][c][i] : COMPUTE(0);
+        for (int i = 0; i < LANES; i++) sums[k][c][i] = k < CARRIED ? sums[k + S1][c][i] : COMPUTE(0);
     lines.move_on();
   }
 }
 
-template <class Access, int ROWS = 1> __device__ __forceinline__ void march(const MaximumArguments& a) {
+template <class Access> __device__ __forceinline__ void march(const MaximumArguments& a) {
   Tile tile(a.box, Access::LANES);
   if (!tile.exists) return;
-  a.propagate ? march<Access, NumbersAndNan, ROWS>(a, tile) : march<Access, Numbers, ROWS>(a, tile);
+  a.propagate ? march<Access, NumbersAndNan>(a, tile) : march<Access, Numbers>(a, tile);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_rows_wide(const MaximumArguments a) {
   wait_for_earlier_kernels();
-  march<Wide, (PAIRS ? Wide::Axis1::WINDOWS : 1)>(a);
+  march<Wide>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_rows_narrow(const MaximumArguments a) {
   wait_for_earlier_kernels();
