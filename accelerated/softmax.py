@@ -310,7 +310,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         if queue:
             definitions["QUEUE_TILES"] = str(queue)
         types = type_definitions(specs[-1].scalar_type, operation, **definitions)
-        source = "softmax_stream.cu" if any(stream) else "softmax.cu"
+        source = "softmax_stream.cu" if any(stream) and "tile" not in name else "softmax.cu"
         function = device.function(source, f"{kernel}_{name}", types)
         arguments = structure(
             *pointers(len(operands)),
@@ -322,8 +322,42 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             ("lines", walk.lines),
             ("along", walk.along),
         )
-        return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream))
+        return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream) and "tile" not in name)
 
+    import os
+    env = os.environ.get
+    if walk.wide and walk.aligned and env("CH_HELD") and walk.along.outer_rank == 0:
+        each, per_sm, kept = (int(part) for part in env("CH_HELD").split(","))
+        threads = int(env("CH_THREADS", "256"))
+        packs = walk.along.packs
+        if walk.columns:
+            team = threads // _power_of_two(_ceil(packs, each))
+            tiles = _ceil(lines, team) if team else 0
+            parts = threads // max(team, WARP) * team * width if team else 0
+            name = "columns_held"
+            ok = team * PACK_BYTES >= 64
+        else:
+            team = _power_of_two(_ceil(packs, each))
+            tiles = _ceil(lines, max(threads // team, 1))
+            parts, name = 0, "lines_held"
+            ok = team <= WARP
+        if ok:
+            shared = kept * each * inputs * threads * PACK_BYTES + 2 * parts * 2 * SCALAR_BYTES[operation.compute_type]
+            definitions = type_definitions(specs[-1].scalar_type, operation, HELD_PACKS=str(each), HELD_BLOCKS=str(per_sm), **({"HINT": "1"} if env("CH_HINT") else {}))
+            function = device.function("softmax_held.cu", f"{kernel}_{name}", definitions)
+            arguments = structure(
+                *pointers(len(operands)),
+                *factors(operation, alpha=operation.alpha, beta=operation.beta),
+                ("algorithm", c_int(operation.algorithm)),
+                ("team", c_uint(team)),
+                ("kept", c_uint(kept)),
+                *((name, c_uint(0)) for name in STREAM_FIELDS),
+                ("lines", walk.lines),
+                ("along", walk.along),
+            )
+            grid = min(tiles, per_sm * device.multiprocessors)
+            if env("CH_SHOW"): print(name, team, tiles, grid, shared, each, per_sm, kept)
+            return Plan(operation, [Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared)])
     pack_bytes = PACK_BYTES if walk.wide and walk.aligned else scalar_bytes
     short = Problem(lines, -(-length * scalar_bytes // pack_bytes), pack_bytes > scalar_bytes, pack_bytes, inputs)
     most = REGISTER_PACKS[short.wide][inputs - 1]
@@ -350,8 +384,22 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
 
     if walk.dense and not walk.aligned and length <= SHORT * WARP:
         lanes, of_tile = _tile(lines, length, inputs, scalar_bytes, device)
+        if env("CH_TILE"):
+            target, per_sm, ahead = (int(part) for part in env("CH_TILE").split(","))  # lines
+            whole = max(16 // scalar_bytes, WARP // lanes)
+            share = _ceil(lines, per_sm * device.multiprocessors)
+            target = max(target * 1024 // (length * scalar_bytes * inputs), 1)
+            rounds = _ceil(share, target)
+            of_tile = _ceil(_ceil(share, rounds), whole) * whole
+            tile_bytes = of_tile * length * scalar_bytes
+            brief = int(length <= 4 and not env("CH_LONG"))
+            grid = min(_ceil(lines, of_tile), per_sm * device.multiprocessors)
+            if env("CH_SHOW"): print("tile", lanes, of_tile, tile_bytes * inputs, grid, rounds)
+            tiles = launch("short_tile" if brief else "tile", TILE_THREADS, grid, lanes, of_tile, tile_bytes * inputs * ahead, stream=(0, brief, 0, ahead, 0, 0))
+            return Plan(operation, [tiles])
+        of_tile = _ceil(of_tile, 16 // scalar_bytes) * (16 // scalar_bytes)
         tile_bytes = _ceil(of_tile * length * scalar_bytes, PACK_BYTES) * PACK_BYTES
-        tiles = launch("tile", TILE_THREADS, _ceil(lines, of_tile), lanes, of_tile, tile_bytes * inputs)
+        tiles = launch("tile", TILE_THREADS, _ceil(lines, of_tile), lanes, of_tile, tile_bytes * inputs, stream=(0, 0, 0, 1, 0, 0))
         return Plan(operation, [tiles])
 
     packs = walk.along.packs

@@ -107,50 +107,113 @@ __device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a
   }
 }
 
-template <class Rule>
-__device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a) {
+// The same for lines of LENGTH elements: a thread takes so many neighbours that they fill packs.
+template <class Rule, int LENGTH>
+__device__ __forceinline__ void short_lines_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch, unsigned lines, const ELEMENT* prior) {
+  constexpr int WIDE = 16 / sizeof(ELEMENT), INPUTS = Rule::INPUTS;
+  using Held = Elements<WIDE>;
+  const Rule rule{Algorithm(a.algorithm), a.alpha};
+  for (unsigned first = threadIdx.x * WIDE; first < lines; first += blockDim.x * WIDE) {
+    COMPUTE values[INPUTS][LENGTH * WIDE], result[LENGTH * WIDE];  // number k * WIDE + i: element k of line i
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+      for (int k = 0; k < LENGTH; k++) {
+        COMPUTE of_pack[WIDE];
+        unpack(reinterpret_cast<const Held*>(tile + n * pitch + first * LENGTH) + k, of_pack);
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) values[n][(k * WIDE + i) % LENGTH * WIDE + (k * WIDE + i) / LENGTH] = of_pack[i];
+      }
+    Statistic statistic[WIDE];
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) statistic[i] = rule.empty();
+    rule.template cover<true>(statistic, values);
+    rule.template add_covered<true>(statistic, values);
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) rule.finish(statistic[i]);
+    rule.template results<true>(statistic, values, result);
+#pragma unroll
+    for (int k = 0; k < LENGTH; k++) {
+      COMPUTE of_pack[WIDE];
+#pragma unroll
+      for (int i = 0; i < WIDE; i++) {
+        const int element = k * WIDE + i;
+        of_pack[i] = result[element % LENGTH * WIDE + element / LENGTH];
+        if (a.beta != COMPUTE(0) && first + element / LENGTH < lines) of_pack[i] += a.beta * load<COMPUTE>(prior[first * LENGTH + element]);
+      }
+      pack(of_pack, reinterpret_cast<Held*>(tile + first * LENGTH) + k);
+    }
+  }
+}
+
+// Blocks stay and take tiles in turns with each other; the inputs of the next, `ahead` at a time, are on their way meanwhile.
+template <class Rule, bool SHORT> __device__ __forceinline__ void softmax_of_tiles(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
   constexpr unsigned PACK = 16 / sizeof(ELEMENT);
   using Whole = Pack<unsigned, 4>;
   const unsigned thread = threadIdx.x, threads = blockDim.x, length = a.along.row;
-  const unsigned lines = min(a.kept, a.lines.packs - blockIdx.x * a.kept), elements = lines * length;
-  const unsigned start = blockIdx.x * a.kept * length, pitch = (a.kept * length + PACK - 1) / PACK * PACK;
-  ELEMENT* tile = reinterpret_cast<ELEMENT*>(shared_memory);
-
+  const unsigned of_tile = a.kept * length, pitch = (of_tile + PACK - 1) / PACK * PACK, all = a.lines.packs * length;
+  ELEMENT* const tiles = reinterpret_cast<ELEMENT*>(shared_memory);
+  auto fetch = [&](unsigned start, ELEMENT* tile) {
+    if (start < all) {
+      const unsigned elements = min(of_tile, all - start);
 #pragma unroll
-  for (int n = 0; n < INPUTS; n++) {
-    const ELEMENT* source = a.input[n] + start;
-    ELEMENT* target = tile + n * pitch;
-    const unsigned whole = aligned<ELEMENT, PACK>(source) ? elements / PACK : 0;
-    for (unsigned i = thread; i < whole; i += threads)
-      copy(reinterpret_cast<Whole*>(target) + i, reinterpret_cast<const Whole*>(source) + i);
-    for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = source[i];
-  }
-  commit();
-  arrived<0>();
-  __syncthreads();
-
-  ELEMENT* target = a.output + start;
-  switch ((length + a.team - 1) >> exponent_of(a.team)) {
-    case 1: softmax_in_tile<Rule, 1>(a, tile, pitch, lines, target); break;
-    case 2: softmax_in_tile<Rule, 2>(a, tile, pitch, lines, target); break;
-    case 3: softmax_in_tile<Rule, 3>(a, tile, pitch, lines, target); break;
-    case 4: softmax_in_tile<Rule, 4>(a, tile, pitch, lines, target); break;
-    case 5: softmax_in_tile<Rule, 5>(a, tile, pitch, lines, target); break;
-    case 6: softmax_in_tile<Rule, 6>(a, tile, pitch, lines, target); break;
-    case 7: softmax_in_tile<Rule, 7>(a, tile, pitch, lines, target); break;
-    case 8: softmax_in_tile<Rule, 8>(a, tile, pitch, lines, target); break;
-    default:
-      if constexpr (INPUTS == 1) {  // two inputs take too many registers
-        if (length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, lines, target);
-        else softmax_in_tile<Rule, 10>(a, tile, pitch, lines, target);
+      for (int n = 0; n < INPUTS; n++) {
+        const ELEMENT* source = a.input[n] + start;
+        ELEMENT* target = tile + n * pitch;
+        const unsigned whole = aligned<ELEMENT, PACK>(source) ? elements / PACK : 0;
+        for (unsigned i = thread; i < whole; i += threads)
+          copy(reinterpret_cast<Whole*>(target) + i, reinterpret_cast<const Whole*>(source) + i);
+        for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = source[i];
       }
-  }
-  __syncthreads();
+    }
+    commit();
+  };
+  const unsigned first = blockIdx.x * of_tile, stride = gridDim.x * of_tile;
+  for (unsigned n = 0; n < a.ahead; n++) fetch(first + n * stride, tiles + n * INPUTS * pitch);
 
-  const unsigned whole = aligned<ELEMENT, PACK>(target) ? elements / PACK : 0;
-  for (unsigned i = thread; i < whole; i += threads) reinterpret_cast<Whole*>(target)[i] = reinterpret_cast<const Whole*>(tile)[i];
-  for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = tile[i];
+  // Whether a thread fetches into the places of the first input that it has written from, where tiles are whole.
+  const bool alike = aligned<ELEMENT, PACK>(a.input[0]) == aligned<ELEMENT, PACK>(a.output);
+  unsigned place = 0;
+#pragma unroll 1
+  for (unsigned start = first; start < all; start += stride) {
+    ELEMENT* const tile = tiles + place * INPUTS * pitch;
+    first_arrived(a.ahead);
+    __syncthreads();
+    ELEMENT* target = a.output + start;
+    const unsigned lines = min(a.kept, a.lines.packs - start / length), elements = lines * length;
+    if constexpr (SHORT) {
+      switch (length) {
+        case 1: short_lines_in_tile<Rule, 1>(a, tile, pitch, lines, target); break;
+        case 2: short_lines_in_tile<Rule, 2>(a, tile, pitch, lines, target); break;
+        case 3: short_lines_in_tile<Rule, 3>(a, tile, pitch, lines, target); break;
+        default: short_lines_in_tile<Rule, 4>(a, tile, pitch, lines, target);
+      }
+    } else switch ((length + a.team - 1) >> exponent_of(a.team)) {
+      case 1: softmax_in_tile<Rule, 1>(a, tile, pitch, lines, target); break;
+      case 2: softmax_in_tile<Rule, 2>(a, tile, pitch, lines, target); break;
+      case 3: softmax_in_tile<Rule, 3>(a, tile, pitch, lines, target); break;
+      case 4: softmax_in_tile<Rule, 4>(a, tile, pitch, lines, target); break;
+      case 5: softmax_in_tile<Rule, 5>(a, tile, pitch, lines, target); break;
+      case 6: softmax_in_tile<Rule, 6>(a, tile, pitch, lines, target); break;
+      case 7: softmax_in_tile<Rule, 7>(a, tile, pitch, lines, target); break;
+      case 8: softmax_in_tile<Rule, 8>(a, tile, pitch, lines, target); break;
+      default:
+        if constexpr (INPUTS == 1) {  // two inputs take too many registers
+          if (length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, lines, target);
+          else softmax_in_tile<Rule, 10>(a, tile, pitch, lines, target);
+        }
+    }
+    __syncthreads();
+
+    const unsigned whole = aligned<ELEMENT, PACK>(target) ? elements / PACK : 0;
+    for (unsigned i = thread; i < whole; i += threads) reinterpret_cast<Whole*>(target)[i] = reinterpret_cast<const Whole*>(tile)[i];
+    for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = tile[i];
+    const unsigned next = start + a.ahead * stride;
+    if (!alike || next + of_tile > all) __syncthreads();
+    fetch(next, tile);
+    place = place + 1 == a.ahead ? 0 : place + 1;
+  }
 }
 
 // --- registers: lines of a few packs for each of some lanes of a warp ---
@@ -350,8 +413,15 @@ SOFTMAX(softmax_forward_narrow, Forward, NarrowLine)
 SOFTMAX(softmax_backward_wide, Backward, WideLine)
 SOFTMAX(softmax_backward_narrow, Backward, NarrowLine)
 
-extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_forward_tile(const Arguments<1> a) { wait_for_earlier_kernels(); softmax_of_tile<Forward>(a); }
-extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_backward_tile(const Arguments<2> a) { wait_for_earlier_kernels(); softmax_of_tile<Backward>(a); }
+#define SOFTMAX_TILE(name, rule, is_short, blocks)                                                           \
+  extern "C" __global__ void __launch_bounds__(256, blocks) name(const Arguments<rule::INPUTS> a) { \
+    wait_for_earlier_kernels();                                                                     \
+    softmax_of_tiles<rule, is_short>(a);                                                               \
+  }
+SOFTMAX_TILE(softmax_forward_tile, Forward, false, TILE_BLOCKS)
+SOFTMAX_TILE(softmax_backward_tile, Backward, false, TILE_BLOCKS)
+SOFTMAX_TILE(softmax_forward_short_tile, Forward, true, 4)
+SOFTMAX_TILE(softmax_backward_short_tile, Backward, true, DOUBLE ? 2 : 3)
 
 extern "C" __global__ void __launch_bounds__(256, REGISTER_BLOCKS / 2) softmax_forward_wide_registers(const Arguments<1> a) { wait_for_earlier_kernels(); softmax_of_packs<Forward>(a); }
 extern "C" __global__ void __launch_bounds__(256, REGISTER_BLOCKS / 2) softmax_backward_wide_registers(const Arguments<2> a) { wait_for_earlier_kernels(); softmax_of_packs<Backward>(a); }

@@ -65,6 +65,13 @@ constexpr int SMALLEST_COPY = 4;  // bytes
 template <class T> __device__ __forceinline__ void copy(T* to, const T* from) {
   const unsigned address = __cvta_generic_to_shared(to);
   if constexpr (sizeof(T) < SMALLEST_COPY) *to = *from;
+#ifdef HINT
+  else if constexpr (sizeof(T) == 16) {
+    unsigned long long policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "l"(policy) : "memory");
+  }
+#endif
   else if constexpr (sizeof(T) == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
   else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(T)) : "memory");
 }
@@ -75,6 +82,16 @@ template <class T> __device__ __forceinline__ void copy(T* to, const T* from) { 
 __device__ __forceinline__ void commit() {}
 template <int LATER> __device__ __forceinline__ void arrived() {}
 #endif
+
+// Of so many groups, at most 4, the first.
+__device__ __forceinline__ void first_arrived(unsigned groups) {
+  switch (groups) {
+    case 1: return arrived<0>();
+    case 2: return arrived<1>();
+    case 3: return arrived<2>();
+    default: return arrived<3>();
+  }
+}
 
 #ifndef CLUSTER_BLOCKS
 #define CLUSTER_BLOCKS 8  // of a cluster: the most that every GPU with clusters has; softmax.py knows it
@@ -199,6 +216,10 @@ struct Forward {
       line.sum = alpha * (COMPUTE(1) / line.sum), line.top = shift;
     }
   }
+  // Makes a finished statistic one of values that were kept below another top.
+  __device__ __forceinline__ void scale(Statistic& line, COMPUTE top) const {
+    if (algorithm != LOG) line.sum *= exponential_of_difference(shift_of(top), line.top);
+  }
   // KEPT: of values that add_covered() has kept.
   template <bool KEPT = false, int LANES, int N>
   __device__ __forceinline__ void results(const Statistic (&line)[LANES], const COMPUTE (&values)[1][N], COMPUTE (&result)[N]) const {
@@ -239,6 +260,7 @@ struct Backward {
     for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
   }
   __device__ __forceinline__ void finish(Statistic&) const {}
+  __device__ __forceinline__ void scale(Statistic&, COMPUTE) const {}
   template <bool = false, int LANES, int N>
   __device__ __forceinline__ void results(const Statistic (&line)[LANES], const COMPUTE (&values)[2][N], COMPUTE (&result)[N]) const {
     if (algorithm == LOG) {
@@ -517,6 +539,9 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) unpack(place + n * distance, values[n]);
     rule.results(line, values, result);
+    write_results(index, as_whole, result);
+  }
+  __device__ __forceinline__ void write_results(unsigned index, bool as_whole, COMPUTE (&result)[WIDE]) const {
     ELEMENT* target = output + offset(index, INPUTS);
     if (as_whole) {
       if (a->beta != COMPUTE(0)) {

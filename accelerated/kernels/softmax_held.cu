@@ -1,0 +1,121 @@
+// Softmax over lines that threads hold in registers, forward (3.2.96) and backward (4.1.19), by blocks that stay.
+//
+// A team of threads takes a line, or a pack of neighbouring lines, as in softmax.cu; every thread has HELD_PACKS packs of
+// each input. A block takes the tiles of all its teams in turns with the other blocks. The packs of the next tiles are
+// on their way (cp.async) to places of the thread in shared memory, `kept` tiles at a time: while one tile is computed and
+// written, the reads of the next go on, and no block has to start for it.
+#include "softmax.cuh"
+
+#ifndef HELD_PACKS
+#define HELD_PACKS 4
+#endif
+#ifndef HELD_BLOCKS
+#define HELD_BLOCKS 3
+#endif
+template <class Rule, bool COLUMNS> __device__ __forceinline__ void softmax_held(const Arguments<Rule::INPUTS>& a) {
+  constexpr int INPUTS = Rule::INPUTS, PACKS = HELD_PACKS;
+  using Packs = WidePacks<Rule, COLUMNS, PACKS>;
+  using Place = typename Packs::Place;
+  constexpr int LANES = Packs::LANES, WIDE = Packs::WIDE;
+  const Rule rule{Algorithm(a.algorithm), a.alpha};
+  const unsigned thread = threadIdx.x, threads = blockDim.x, log_team = exponent_of(a.team);
+  const unsigned inner = thread & (a.team - 1), outer = thread >> log_team;
+  const unsigned rank = COLUMNS ? outer : inner, size = COLUMNS ? threads >> log_team : a.team;
+  const unsigned log_lines = COLUMNS ? log_team : exponent_of(threads) - log_team, mine = COLUMNS ? inner : outer;
+  const unsigned tiles = ((a.lines.packs - 1) >> log_lines) + 1;
+  auto line_of = [&](unsigned tile) {
+    const unsigned index = (tile << log_lines) + mine;
+    Packs packs(a, min(index, a.lines.packs - 1));
+    if (index >= a.lines.packs) packs.end_for_good();
+    return packs;
+  };
+  Place* const places = reinterpret_cast<Place*>(shared_memory) + thread;
+  Statistic* parts = reinterpret_cast<Statistic*>(shared_memory + a.kept * PACKS * INPUTS * threads * sizeof(Place));
+  const unsigned room = PACKS * INPUTS * threads;
+
+  for (unsigned stage = 0; stage < a.kept; stage++) {
+    const unsigned tile = blockIdx.x + stage * gridDim.x;
+    if (tile < tiles) line_of(tile).fetch(rank, size, places + stage * room, threads);
+    commit();
+  }
+  unsigned stage = 0, turn = 0;
+#pragma unroll 1
+  for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x, turn ^= 1) {
+    // Of one input the values, which become exponentials; of two the packs, which take fewer registers.
+    constexpr bool EXPONENTIALS = INPUTS == 1;
+    [[maybe_unused]] COMPUTE values[INPUTS][EXPONENTIALS ? PACKS * WIDE : 1], result[EXPONENTIALS ? PACKS * WIDE : 1];
+    [[maybe_unused]] Place held[PACKS][INPUTS];
+    Place* const place = places + stage * room;
+    first_arrived(a.kept);
+    const Packs packs = line_of(tile);
+    if constexpr (EXPONENTIALS) {
+      packs.take(0, 0, place, threads, values);
+    } else {
+#pragma unroll
+      for (int k = 0; k < PACKS; k++)
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) held[k][n] = place[(k * INPUTS + n) * threads];
+    }
+    const unsigned next = tile + a.kept * gridDim.x;
+    if (next < tiles) line_of(next).fetch(rank, size, place, threads);
+    commit();
+    stage = stage + 1 == a.kept ? 0 : stage + 1;
+
+    Statistic statistic[LANES];
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
+    if constexpr (EXPONENTIALS) {
+      rule.template cover<true>(statistic, values);
+      if constexpr (!COLUMNS) merge_tops(rule, statistic, 1, a.team);
+      rule.template add_covered<true>(statistic, values);
+    } else {
+#pragma unroll
+      for (int k = 0; k < PACKS; k++) {
+        COMPUTE of_pack[INPUTS][WIDE];
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) unpack(&held[k][n], of_pack[n]);
+        rule.add(statistic, of_pack);
+      }
+    }
+    if constexpr (COLUMNS) {
+      // Exponentials were taken below the maximum of the thread's own values.
+      COMPUTE top[LANES];
+#pragma unroll
+      for (int lane = 0; lane < LANES; lane++) top[lane] = statistic[lane].top;
+      const unsigned groups = threads >> max(log_team, 5u);
+      merge_columns<false>(rule, statistic, a.team, parts + turn * (groups * a.team * LANES));
+#pragma unroll
+      for (int lane = 0; lane < LANES; lane++) rule.scale(statistic[lane], top[lane]);
+    } else {
+      merge_sums(statistic, 1, a.team);
+      rule.finish(statistic[0]);
+    }
+    if constexpr (EXPONENTIALS) rule.template results<true>(statistic, values, result);
+    const bool whole = packs.are_whole(rank, size);
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) {
+      const unsigned pack = rank + k * size;
+      if (!whole && pack >= packs.packs) continue;
+      const bool as_whole = whole || packs.is_whole(pack);
+      if constexpr (EXPONENTIALS) {
+        COMPUTE of_pack[WIDE];
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) of_pack[i] = result[k * WIDE + i];
+        packs.write_results(pack, as_whole, of_pack);
+      } else {
+        packs.write_pack(rule, statistic, pack, as_whole, held[k], 1);
+      }
+    }
+  }
+}
+
+#define SOFTMAX_HELD(name, rule, columns)                                                              \
+  extern "C" __global__ void __launch_bounds__(256, HELD_BLOCKS) name(const Arguments<rule::INPUTS> a) { \
+    wait_for_earlier_kernels();                                                                        \
+    softmax_held<rule, columns>(a);                                                                    \
+  }
+
+SOFTMAX_HELD(softmax_forward_lines_held, Forward, false)
+SOFTMAX_HELD(softmax_backward_lines_held, Backward, false)
+SOFTMAX_HELD(softmax_forward_columns_held, Forward, true)
+SOFTMAX_HELD(softmax_backward_columns_held, Backward, true)
