@@ -295,6 +295,9 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     walk = _walk(operation, specs, width)
     lines, length = walk.lines.packs, walk.along.row
 
+    import os
+    env = os.environ.get
+
     def launch(
         name: str,
         threads: int,
@@ -307,6 +310,8 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         queue: int = 0,
     ) -> Launch:
         definitions = {"CLUSTER_BLOCKS": str(blocks)} if blocks > CLUSTERS[0] else {}
+        if env("CH_HINT"):
+            definitions["HINT"] = env("CH_HINT")
         if queue:
             definitions["QUEUE_TILES"] = str(queue)
         types = type_definitions(specs[-1].scalar_type, operation, **definitions)
@@ -324,27 +329,31 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         )
         return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream) and "tile" not in name)
 
-    import os
-    env = os.environ.get
     if walk.wide and walk.aligned and env("CH_HELD") and walk.along.outer_rank == 0:
         each, per_sm, kept = (int(part) for part in env("CH_HELD").split(","))
-        threads = int(env("CH_THREADS", "256"))
+        threads, cluster = int(env("CH_THREADS", "256")), int(env("CH_CLUSTER", "1"))
+        if not _has_clusters(device):
+            cluster = 1
         packs = walk.along.packs
         if walk.columns:
-            team = threads // _power_of_two(_ceil(packs, each))
+            team = threads // _power_of_two(_ceil(packs, each * cluster))
             tiles = _ceil(lines, team) if team else 0
-            parts = threads // max(team, WARP) * team * width if team else 0
+            parts = (threads // max(team, WARP) + cluster) * team * width if team else 0
             name = "columns_held"
-            ok = team * PACK_BYTES >= 64
+            ok = team * PACK_BYTES >= (32 if cluster > 1 else 64)
         else:
-            team = _power_of_two(_ceil(packs, each))
+            team = _power_of_two(_ceil(packs, each * cluster))
+            if cluster > 1:
+                team = max(team, WARP)
+            if team > WARP or cluster > 1:
+                threads = team
             tiles = _ceil(lines, max(threads // team, 1))
-            parts, name = 0, "lines_held"
-            ok = team <= WARP
+            parts, name = team // WARP + 1 + cluster, "lines_held"
+            ok = team <= threads <= 512
         if ok:
             shared = kept * each * inputs * threads * PACK_BYTES + 2 * parts * 2 * SCALAR_BYTES[operation.compute_type]
-            definitions = type_definitions(specs[-1].scalar_type, operation, HELD_PACKS=str(each), HELD_BLOCKS=str(per_sm), **({"HINT": "1"} if env("CH_HINT") else {}))
-            function = device.function("softmax_held.cu", f"{kernel}_{name}", definitions)
+            definitions = type_definitions(specs[-1].scalar_type, operation, HELD_PACKS=str(each), HELD_BLOCKS=str(per_sm), HELD_THREADS=str(max(threads, 256)), CLUSTER_BLOCKS=str(max(cluster, 2)), **({"HINT": env("CH_HINT")} if env("CH_HINT") else {}))
+            function = device.function("softmax_held.cu", f"{kernel}_{name}" + ("_cluster" if cluster > 1 else ""), definitions)
             arguments = structure(
                 *pointers(len(operands)),
                 *factors(operation, alpha=operation.alpha, beta=operation.beta),
@@ -355,8 +364,9 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
                 ("lines", walk.lines),
                 ("along", walk.along),
             )
-            grid = min(tiles, per_sm * device.multiprocessors)
-            if env("CH_SHOW"): print(name, team, tiles, grid, shared, each, per_sm, kept)
+            grid = min(tiles, per_sm * device.multiprocessors // cluster) * cluster
+            if cluster > 8:
+                function.holds_clusters((grid, 1, 1), (threads, 1, 1), shared)
             return Plan(operation, [Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared)])
     pack_bytes = PACK_BYTES if walk.wide and walk.aligned else scalar_bytes
     short = Problem(lines, -(-length * scalar_bytes // pack_bytes), pack_bytes > scalar_bytes, pack_bytes, inputs)

@@ -6,23 +6,30 @@
 // written, the reads of the next go on, and no block has to start for it.
 #include "softmax.cuh"
 
+// What modules are made for, as softmax.py chooses
 #ifndef HELD_PACKS
 #define HELD_PACKS 4
 #endif
-#ifndef HELD_BLOCKS
-#define HELD_BLOCKS 3
+#ifndef HELD_THREADS
+#define HELD_THREADS 256
 #endif
-template <class Rule, bool COLUMNS> __device__ __forceinline__ void softmax_held(const Arguments<Rule::INPUTS>& a) {
+#ifndef HELD_BLOCKS
+#define HELD_BLOCKS 3  // of a multiprocessor
+#endif
+
+template <class Rule, bool COLUMNS, bool CLUSTERED> __device__ __forceinline__ void softmax_held(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS, PACKS = HELD_PACKS;
   using Packs = WidePacks<Rule, COLUMNS, PACKS>;
   using Place = typename Packs::Place;
   constexpr int LANES = Packs::LANES, WIDE = Packs::WIDE;
+  constexpr unsigned BLOCKS = CLUSTERED ? CLUSTER : 1;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned thread = threadIdx.x, threads = blockDim.x, log_team = exponent_of(a.team);
   const unsigned inner = thread & (a.team - 1), outer = thread >> log_team;
-  const unsigned rank = COLUMNS ? outer : inner, size = COLUMNS ? threads >> log_team : a.team;
+  const unsigned of_block = COLUMNS ? threads >> log_team : a.team, size = of_block * BLOCKS;
+  const unsigned rank = (COLUMNS ? outer : inner) + (CLUSTERED ? rank_in_cluster() * of_block : 0);
   const unsigned log_lines = COLUMNS ? log_team : exponent_of(threads) - log_team, mine = COLUMNS ? inner : outer;
-  const unsigned tiles = ((a.lines.packs - 1) >> log_lines) + 1;
+  const unsigned tiles = ((a.lines.packs - 1) >> log_lines) + 1, first = blockIdx.x / BLOCKS, stride = gridDim.x / BLOCKS;
   auto line_of = [&](unsigned tile) {
     const unsigned index = (tile << log_lines) + mine;
     Packs packs(a, min(index, a.lines.packs - 1));
@@ -30,17 +37,19 @@ template <class Rule, bool COLUMNS> __device__ __forceinline__ void softmax_held
     return packs;
   };
   Place* const places = reinterpret_cast<Place*>(shared_memory) + thread;
-  Statistic* parts = reinterpret_cast<Statistic*>(shared_memory + a.kept * PACKS * INPUTS * threads * sizeof(Place));
   const unsigned room = PACKS * INPUTS * threads;
+  Statistic* const parts = reinterpret_cast<Statistic*>(shared_memory + a.kept * room * sizeof(Place));
+  const unsigned parts_of_turn = COLUMNS ? ((threads >> max(log_team, 5u)) + BLOCKS) * a.team * LANES : (a.team >> 5) + 1 + BLOCKS;
 
   for (unsigned stage = 0; stage < a.kept; stage++) {
-    const unsigned tile = blockIdx.x + stage * gridDim.x;
+    const unsigned tile = first + stage * stride;
     if (tile < tiles) line_of(tile).fetch(rank, size, places + stage * room, threads);
     commit();
   }
   unsigned stage = 0, turn = 0;
 #pragma unroll 1
-  for (unsigned tile = blockIdx.x; tile < tiles; tile += gridDim.x, turn ^= 1) {
+  for (unsigned tile = first; tile < tiles; tile += stride, turn ^= 1) {
+    if (CLUSTERED) announce_to_cluster();
     // Of one input the values, which become exponentials; of two the packs, which take fewer registers.
     constexpr bool EXPONENTIALS = INPUTS == 1;
     [[maybe_unused]] COMPUTE values[INPUTS][EXPONENTIALS ? PACKS * WIDE : 1], result[EXPONENTIALS ? PACKS * WIDE : 1];
@@ -56,7 +65,7 @@ template <class Rule, bool COLUMNS> __device__ __forceinline__ void softmax_held
 #pragma unroll
         for (int n = 0; n < INPUTS; n++) held[k][n] = place[(k * INPUTS + n) * threads];
     }
-    const unsigned next = tile + a.kept * gridDim.x;
+    const unsigned next = tile + a.kept * stride;
     if (next < tiles) line_of(next).fetch(rank, size, place, threads);
     commit();
     stage = stage + 1 == a.kept ? 0 : stage + 1;
@@ -66,7 +75,6 @@ template <class Rule, bool COLUMNS> __device__ __forceinline__ void softmax_held
     for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
     if constexpr (EXPONENTIALS) {
       rule.template cover<true>(statistic, values);
-      if constexpr (!COLUMNS) merge_tops(rule, statistic, 1, a.team);
       rule.template add_covered<true>(statistic, values);
     } else {
 #pragma unroll
@@ -77,19 +85,14 @@ template <class Rule, bool COLUMNS> __device__ __forceinline__ void softmax_held
         rule.add(statistic, of_pack);
       }
     }
-    if constexpr (COLUMNS) {
-      // Exponentials were taken below the maximum of the thread's own values.
-      COMPUTE top[LANES];
+    // Exponentials were taken below the maximum of the thread's own values.
+    COMPUTE top[LANES];
 #pragma unroll
-      for (int lane = 0; lane < LANES; lane++) top[lane] = statistic[lane].top;
-      const unsigned groups = threads >> max(log_team, 5u);
-      merge_columns<false>(rule, statistic, a.team, parts + turn * (groups * a.team * LANES));
+    for (int lane = 0; lane < LANES; lane++) top[lane] = statistic[lane].top;
+    if constexpr (COLUMNS) merge_columns<CLUSTERED>(rule, statistic, a.team, parts + turn * parts_of_turn);
+    else merge_lines<CLUSTERED>(rule, statistic, a.team, parts + turn * parts_of_turn);
 #pragma unroll
-      for (int lane = 0; lane < LANES; lane++) rule.scale(statistic[lane], top[lane]);
-    } else {
-      merge_sums(statistic, 1, a.team);
-      rule.finish(statistic[0]);
-    }
+    for (int lane = 0; lane < LANES; lane++) rule.scale(statistic[lane], top[lane]);
     if constexpr (EXPONENTIALS) rule.template results<true>(statistic, values, result);
     const bool whole = packs.are_whole(rank, size);
 #pragma unroll
@@ -109,13 +112,17 @@ template <class Rule, bool COLUMNS> __device__ __forceinline__ void softmax_held
   }
 }
 
-#define SOFTMAX_HELD(name, rule, columns)                                                              \
-  extern "C" __global__ void __launch_bounds__(256, HELD_BLOCKS) name(const Arguments<rule::INPUTS> a) { \
-    wait_for_earlier_kernels();                                                                        \
-    softmax_held<rule, columns>(a);                                                                    \
+#define SOFTMAX_HELD(name, rule, columns)                                                                                   \
+  extern "C" __global__ void __launch_bounds__(HELD_THREADS, HELD_BLOCKS) name##_held(const Arguments<rule::INPUTS> a) {     \
+    wait_for_earlier_kernels();                                                                                             \
+    softmax_held<rule, columns, false>(a);                                                                                  \
+  }                                                                                                                         \
+  extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(HELD_THREADS, HELD_BLOCKS) name##_held_cluster(const Arguments<rule::INPUTS> a) { \
+    wait_for_earlier_kernels();                                                                                             \
+    softmax_held<rule, columns, true>(a);                                                                                   \
   }
 
-SOFTMAX_HELD(softmax_forward_lines_held, Forward, false)
-SOFTMAX_HELD(softmax_backward_lines_held, Backward, false)
-SOFTMAX_HELD(softmax_forward_columns_held, Forward, true)
-SOFTMAX_HELD(softmax_backward_columns_held, Backward, true)
+SOFTMAX_HELD(softmax_forward_lines, Forward, false)
+SOFTMAX_HELD(softmax_backward_lines, Backward, false)
+SOFTMAX_HELD(softmax_forward_columns, Forward, true)
+SOFTMAX_HELD(softmax_backward_columns, Backward, true)
