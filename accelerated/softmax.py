@@ -312,6 +312,8 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         definitions = {"CLUSTER_BLOCKS": str(blocks)} if blocks > CLUSTERS[0] else {}
         if env("CH_HINT"):
             definitions["HINT"] = env("CH_HINT")
+        if env("CH_TB"):
+            definitions["TB"] = env("CH_TB")
         if queue:
             definitions["QUEUE_TILES"] = str(queue)
         types = type_definitions(specs[-1].scalar_type, operation, **definitions)
@@ -329,6 +331,39 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         )
         return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream) and "tile" not in name)
 
+    if walk.wide and walk.aligned and env("CH_DIRECT") and walk.along.outer_rank == 0:
+        each, per_sm, threads = (int(part) for part in env("CH_DIRECT").split(","))
+        packs = walk.along.packs
+        shares = _power_of_two(_ceil(packs, each))
+        if walk.columns:
+            team = threads // shares
+            ok = team >= 2
+            parts = 0 if threads <= max(team, WARP) else threads // max(team, WARP) * team * width
+            grid = _ceil(lines, max(team, 1))
+            name = "columns_direct"
+        else:
+            team = shares
+            if team > WARP:
+                threads = team
+            ok = team <= 512
+            parts = team // WARP
+            grid = _ceil(lines * team, threads)
+            name = "lines_direct"
+        if ok:
+            shared = parts * 2 * SCALAR_BYTES[operation.compute_type]
+            definitions = type_definitions(specs[-1].scalar_type, operation, HELD_PACKS=str(each), HELD_BLOCKS=str(per_sm), HELD_THREADS=str(threads), DIRECT_ONLY="1")
+            function = device.function("softmax_held.cu", f"{kernel}_{name}", definitions)
+            arguments = structure(
+                *pointers(len(operands)),
+                *factors(operation, alpha=operation.alpha, beta=operation.beta),
+                ("algorithm", c_int(operation.algorithm)),
+                ("team", c_uint(team)),
+                ("kept", c_uint(0)),
+                *((name, c_uint(0)) for name in STREAM_FIELDS),
+                ("lines", walk.lines),
+                ("along", walk.along),
+            )
+            return Plan(operation, [Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared)])
     if walk.wide and walk.aligned and env("CH_HELD") and walk.along.outer_rank == 0:
         each, per_sm, kept = (int(part) for part in env("CH_HELD").split(","))
         threads, cluster = int(env("CH_THREADS", "256")), int(env("CH_CLUSTER", "1"))
@@ -405,6 +440,10 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             brief = int(length <= 4 and not env("CH_LONG"))
             grid = min(_ceil(lines, of_tile), per_sm * device.multiprocessors)
             if env("CH_SHOW"): print("tile", lanes, of_tile, tile_bytes * inputs, grid, rounds)
+            if env("CH_LINES"):
+                of_tile = int(env("CH_LINES"))
+                tile_bytes, grid = of_tile * length * scalar_bytes, _ceil(lines, of_tile)
+            lanes = int(env("CH_LANES", str(lanes)))
             tiles = launch("short_tile" if brief else "tile", TILE_THREADS, grid, lanes, of_tile, tile_bytes * inputs * ahead, stream=(0, brief, 0, ahead, 0, 0))
             return Plan(operation, [tiles])
         of_tile = _ceil(of_tile, 16 // scalar_bytes) * (16 // scalar_bytes)

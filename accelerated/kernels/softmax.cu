@@ -19,6 +19,9 @@
 // hold no more than 3.6 MB.
 // The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "softmax.cuh"
+#ifndef TB
+#define TB 5
+#endif
 
 template <class Rule, template <class, bool> class Line, bool COLUMNS, bool CLUSTERED>
 __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
@@ -37,6 +40,7 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   if (CLUSTERED) rank += rank_in_cluster() * size, size *= CLUSTER;
   const Line<Rule, COLUMNS> line(a, min(index, a.lines.packs - 1));
   const unsigned packs = index < a.lines.packs ? line.packs : 0;
+  wait_to_touch(line.input[0], line.output);
 
   // Of the groups of this thread shared memory keeps all, or the first and, in turn, DEPTH others.
   const unsigned round = size * HELD, groups = packs == 0 ? 0 : ((packs - 1) >> exponent_of(round)) + 1;
@@ -61,6 +65,7 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
     if (step < groups) line.fetch(step * round + rank, size, place(step), distance);
     commit();
   }
+  let_next_kernel_begin();
 
   Statistic* parts = reinterpret_cast<Statistic*>(shared_memory + a.kept * HELD * INPUTS * threads * sizeof(Place));
   if constexpr (COLUMNS) merge_columns<CLUSTERED>(rule, statistic, a.team, parts);
@@ -170,6 +175,7 @@ template <class Rule, bool SHORT> __device__ __forceinline__ void softmax_of_til
     commit();
   };
   const unsigned first = blockIdx.x * of_tile, stride = gridDim.x * of_tile;
+  wait_to_touch(a.input[0] + first, a.output + first);
   for (unsigned n = 0; n < a.ahead; n++) fetch(first + n * stride, tiles + n * INPUTS * pitch);
 
   // Whether a thread fetches into the places of the first input that it has written from, where tiles are whole.
@@ -179,6 +185,7 @@ template <class Rule, bool SHORT> __device__ __forceinline__ void softmax_of_til
   for (unsigned start = first; start < all; start += stride) {
     ELEMENT* const tile = tiles + place * INPUTS * pitch;
     first_arrived(a.ahead);
+    if (start == first) let_next_kernel_begin();
     __syncthreads();
     ELEMENT* target = a.output + start;
     const unsigned lines = min(a.kept, a.lines.packs - start / length), elements = lines * length;
@@ -199,10 +206,8 @@ template <class Rule, bool SHORT> __device__ __forceinline__ void softmax_of_til
       case 7: softmax_in_tile<Rule, 7>(a, tile, pitch, lines, target); break;
       case 8: softmax_in_tile<Rule, 8>(a, tile, pitch, lines, target); break;
       default:
-        if constexpr (INPUTS == 1) {  // two inputs take too many registers
-          if (length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, lines, target);
-          else softmax_in_tile<Rule, 10>(a, tile, pitch, lines, target);
-        }
+        if (length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, lines, target);
+        else if constexpr (INPUTS == 1) softmax_in_tile<Rule, 10>(a, tile, pitch, lines, target);  // two inputs take too many registers
     }
     __syncthreads();
 
@@ -234,6 +239,7 @@ __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUT
   const bool last = rank + ((PACKS - 1) << log_team) < a.along.row / WIDE;
   auto exists = [&](int k) { return k < PACKS - 1 || last; };
 
+  wait_to_touch(a.input[0] + offset[0], a.output + offset[INPUTS]);
   Held held[INPUTS][PACKS];
   bool whole = true;
 #pragma unroll
@@ -252,6 +258,7 @@ __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUT
       }
     }
 
+  let_next_kernel_begin();
   COMPUTE values[INPUTS][PACKS * WIDE], result[PACKS * WIDE];
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)
@@ -328,6 +335,7 @@ __device__ __forceinline__ void softmax_of_short_columns(const Arguments<Rule::I
 #pragma unroll
   for (int n = 0; n < INPUTS; n++) whole = whole && aligned<ELEMENT, WIDE>(a.input[n] + offset[n]);
 
+  wait_to_touch(a.input[0] + offset[0], a.output + offset[INPUTS]);
   Held held[INPUTS][LENGTH];
 #pragma unroll
   for (int k = 0; k < LENGTH; k++)
@@ -341,6 +349,7 @@ __device__ __forceinline__ void softmax_of_short_columns(const Arguments<Rule::I
         for (int i = 0; i < WIDE; i++) held[n][k].item[i] = source[i < count ? i * a.lines.row_stride[n] : 0];
       }
     }
+  let_next_kernel_begin();
   COMPUTE values[INPUTS][LENGTH * WIDE];
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)
@@ -387,24 +396,24 @@ template <class Rule, int WIDE> __device__ __forceinline__ void softmax_of_short
 
 // Blocks of a multiprocessor for which the registers of a kernel should suffice.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
-constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE_BLOCKS = DOUBLE ? 2 : 5, REGISTER_BLOCKS = DOUBLE ? 4 : 8;
+constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE_BLOCKS = DOUBLE ? 2 : TB, REGISTER_BLOCKS = DOUBLE ? 4 : 8;
 constexpr int COLUMN_REGISTER_BLOCKS = DOUBLE ? 3 : 8;
 
 #define SOFTMAX(name, rule, line)                                                                                                                \
   extern "C" __global__ void __launch_bounds__(512, LINE_BLOCKS) name##_lines(const Arguments<rule::INPUTS> a) {                                 \
-  wait_for_earlier_kernels(); \
+    find_place_before_waiting();                                                                                                                 \
     softmax<rule, line, false, false>(a);                                                                                                        \
   }                                                                                                                                              \
   extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(512, LINE_BLOCKS) name##_lines_cluster(const Arguments<rule::INPUTS> a) {     \
-  wait_for_earlier_kernels(); \
+    find_place_before_waiting();                                                                                                                 \
     softmax<rule, line, false, true>(a);                                                                                                         \
   }                                                                                                                                              \
   extern "C" __global__ void __launch_bounds__(256, COLUMN_BLOCKS) name##_columns(const Arguments<rule::INPUTS> a) {                             \
-  wait_for_earlier_kernels(); \
+    find_place_before_waiting();                                                                                                                 \
     softmax<rule, line, true, false>(a);                                                                                                         \
   }                                                                                                                                              \
   extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(256, COLUMN_BLOCKS) name##_columns_cluster(const Arguments<rule::INPUTS> a) { \
-  wait_for_earlier_kernels(); \
+    find_place_before_waiting();                                                                                                                 \
     softmax<rule, line, true, true>(a);                                                                                                          \
   }
 
@@ -415,7 +424,7 @@ SOFTMAX(softmax_backward_narrow, Backward, NarrowLine)
 
 #define SOFTMAX_TILE(name, rule, is_short, blocks)                                                           \
   extern "C" __global__ void __launch_bounds__(256, blocks) name(const Arguments<rule::INPUTS> a) { \
-    wait_for_earlier_kernels();                                                                     \
+    find_place_before_waiting();                                                                     \
     softmax_of_tiles<rule, is_short>(a);                                                               \
   }
 SOFTMAX_TILE(softmax_forward_tile, Forward, false, TILE_BLOCKS)
@@ -423,30 +432,30 @@ SOFTMAX_TILE(softmax_backward_tile, Backward, false, TILE_BLOCKS)
 SOFTMAX_TILE(softmax_forward_short_tile, Forward, true, 4)
 SOFTMAX_TILE(softmax_backward_short_tile, Backward, true, DOUBLE ? 2 : 3)
 
-extern "C" __global__ void __launch_bounds__(256, REGISTER_BLOCKS / 2) softmax_forward_wide_registers(const Arguments<1> a) { wait_for_earlier_kernels(); softmax_of_packs<Forward>(a); }
-extern "C" __global__ void __launch_bounds__(256, REGISTER_BLOCKS / 2) softmax_backward_wide_registers(const Arguments<2> a) { wait_for_earlier_kernels(); softmax_of_packs<Backward>(a); }
+extern "C" __global__ void __launch_bounds__(256, REGISTER_BLOCKS / 2) softmax_forward_wide_registers(const Arguments<1> a) { find_place_before_waiting(); softmax_of_packs<Forward>(a); }
+extern "C" __global__ void __launch_bounds__(256, REGISTER_BLOCKS / 2) softmax_backward_wide_registers(const Arguments<2> a) { find_place_before_waiting(); softmax_of_packs<Backward>(a); }
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_narrow_registers(const Arguments<1> a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   softmax_of_elements<Forward>(a);
 }
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_backward_narrow_registers(const Arguments<2> a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   softmax_of_elements<Backward>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(128, COLUMN_REGISTER_BLOCKS) softmax_forward_wide_short_columns(const Arguments<1> a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   softmax_of_short_columns<Forward, WIDTH>(a);
 }
 extern "C" __global__ void __launch_bounds__(128, COLUMN_REGISTER_BLOCKS) softmax_backward_wide_short_columns(const Arguments<2> a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   softmax_of_short_columns<Backward, WIDTH>(a);
 }
 extern "C" __global__ void __launch_bounds__(128, 2 * COLUMN_REGISTER_BLOCKS) softmax_forward_narrow_short_columns(const Arguments<1> a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   softmax_of_short_columns<Forward, 1>(a);
 }
 extern "C" __global__ void __launch_bounds__(128, 2 * COLUMN_REGISTER_BLOCKS) softmax_backward_narrow_short_columns(const Arguments<2> a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   softmax_of_short_columns<Backward, 1>(a);
 }

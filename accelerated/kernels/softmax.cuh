@@ -195,11 +195,16 @@ struct Forward {
     COMPUTE sum[CHAINS<LANES>] = {}, shift[LANES];
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) shift[lane] = shift_of(line[lane].top);
+    if (KEEP && algorithm != LOG) {
 #pragma unroll
-    for (int j = 0; j < N; j++) {
-      const COMPUTE exponential = shifted_exponential(values[0][j], shift[j % LANES]);
-      sum[j % CHAINS<LANES>] += exponential;
-      if constexpr (KEEP) values[0][j] = algorithm == LOG ? values[0][j] : exponential;
+      for (int j = 0; j < N; j++) {
+        const COMPUTE exponential = shifted_exponential(values[0][j], shift[j % LANES]);
+        sum[j % CHAINS<LANES>] += exponential;
+        if constexpr (KEEP) values[0][j] = exponential;
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < N; j++) sum[j % CHAINS<LANES>] += shifted_exponential(values[0][j], shift[j % LANES]);
     }
 #pragma unroll
     for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
@@ -517,6 +522,16 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
             for (int i = 0; i < WIDE; i++)
               if (exists(first, i)) place[n * distance].item[i] = (input[n] + offset(first, n))[i * stride(n)];
         }
+  }
+  // A pack; what does not exist is neutral.
+  __device__ __forceinline__ Place read(unsigned pack, int n) const {
+    Place some;
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) {
+      some.item[i] = store<ELEMENT>(Rule::neutral());
+      if (pack < packs && exists(pack, i)) some.item[i] = (input[n] + offset(pack, n))[i * stride(n)];
+    }
+    return some;
   }
   __device__ __forceinline__ long long stride(int operand) const { return COLUMNS ? a->lines.row_stride[operand] : 1; }
 
