@@ -332,7 +332,8 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream) and "tile" not in name)
 
     if walk.wide and walk.aligned and env("CH_DIRECT") and walk.along.outer_rank == 0:
-        each, per_sm, threads = (int(part) for part in env("CH_DIRECT").split(","))
+        each, per_sm, most = (int(part) for part in env("CH_DIRECT").split(","))
+        threads = int(env("CH_RUN", str(most)))
         packs = walk.along.packs
         shares = _power_of_two(_ceil(packs, each))
         if walk.columns:
@@ -345,13 +346,13 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             team = shares
             if team > WARP:
                 threads = team
-            ok = team <= 512
+            ok = team <= most
             parts = team // WARP
             grid = _ceil(lines * team, threads)
             name = "lines_direct"
         if ok:
             shared = parts * 2 * SCALAR_BYTES[operation.compute_type]
-            definitions = type_definitions(specs[-1].scalar_type, operation, HELD_PACKS=str(each), HELD_BLOCKS=str(per_sm), HELD_THREADS=str(threads), DIRECT_ONLY="1")
+            definitions = type_definitions(specs[-1].scalar_type, operation, HELD_PACKS=str(each), HELD_BLOCKS=str(per_sm), HELD_THREADS=str(most), DIRECT_ONLY="1")
             function = device.function("softmax_held.cu", f"{kernel}_{name}", definitions)
             arguments = structure(
                 *pointers(len(operands)),
