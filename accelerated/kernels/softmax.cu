@@ -19,9 +19,6 @@
 // hold no more than 3.6 MB.
 // The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "softmax.cuh"
-#ifndef TB
-#define TB 5
-#endif
 
 template <class Rule, template <class, bool> class Line, bool COLUMNS, bool CLUSTERED>
 __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
@@ -151,52 +148,40 @@ __device__ __forceinline__ void short_lines_in_tile(const Arguments<Rule::INPUTS
   }
 }
 
-// Blocks stay and take tiles in turns with each other; the inputs of the next, `ahead` at a time, are on their way meanwhile.
-template <class Rule, bool SHORT> __device__ __forceinline__ void softmax_of_tiles(const Arguments<Rule::INPUTS>& a) {
+template <class Rule, bool SHORT> __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
   constexpr unsigned PACK = 16 / sizeof(ELEMENT);
   using Whole = Pack<unsigned, 4>;
   const unsigned thread = threadIdx.x, threads = blockDim.x, length = a.along.row;
-  const unsigned of_tile = a.kept * length, pitch = (of_tile + PACK - 1) / PACK * PACK, all = a.lines.packs * length;
-  ELEMENT* const tiles = reinterpret_cast<ELEMENT*>(shared_memory);
-  auto fetch = [&](unsigned start, ELEMENT* tile) {
-    if (start < all) {
-      const unsigned elements = min(of_tile, all - start);
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) {
-        const ELEMENT* source = a.input[n] + start;
-        ELEMENT* target = tile + n * pitch;
-        const unsigned whole = aligned<ELEMENT, PACK>(source) ? elements / PACK : 0;
-        for (unsigned i = thread; i < whole; i += threads)
-          copy(reinterpret_cast<Whole*>(target) + i, reinterpret_cast<const Whole*>(source) + i);
-        for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = source[i];
-      }
-    }
-    commit();
-  };
-  const unsigned first = blockIdx.x * of_tile, stride = gridDim.x * of_tile;
-  wait_to_touch(a.input[0] + first, a.output + first);
-  for (unsigned n = 0; n < a.ahead; n++) fetch(first + n * stride, tiles + n * INPUTS * pitch);
+  const unsigned lines = min(a.kept, a.lines.packs - blockIdx.x * a.kept), elements = lines * length;
+  const unsigned start = blockIdx.x * a.kept * length, pitch = (a.kept * length + PACK - 1) / PACK * PACK;
+  ELEMENT* tile = reinterpret_cast<ELEMENT*>(shared_memory);
 
-  // Whether a thread fetches into the places of the first input that it has written from, where tiles are whole.
-  const bool alike = aligned<ELEMENT, PACK>(a.input[0]) == aligned<ELEMENT, PACK>(a.output);
-  unsigned place = 0;
-#pragma unroll 1
-  for (unsigned start = first; start < all; start += stride) {
-    ELEMENT* const tile = tiles + place * INPUTS * pitch;
-    first_arrived(a.ahead);
-    if (start == first) let_next_kernel_begin();
-    __syncthreads();
-    ELEMENT* target = a.output + start;
-    const unsigned lines = min(a.kept, a.lines.packs - start / length), elements = lines * length;
-    if constexpr (SHORT) {
-      switch (length) {
-        case 1: short_lines_in_tile<Rule, 1>(a, tile, pitch, lines, target); break;
-        case 2: short_lines_in_tile<Rule, 2>(a, tile, pitch, lines, target); break;
-        case 3: short_lines_in_tile<Rule, 3>(a, tile, pitch, lines, target); break;
-        default: short_lines_in_tile<Rule, 4>(a, tile, pitch, lines, target);
-      }
-    } else switch ((length + a.team - 1) >> exponent_of(a.team)) {
+  wait_to_touch(a.input[0] + start, a.output + start);
+#pragma unroll
+  for (int n = 0; n < INPUTS; n++) {
+    const ELEMENT* source = a.input[n] + start;
+    ELEMENT* target = tile + n * pitch;
+    const unsigned whole = aligned<ELEMENT, PACK>(source) ? elements / PACK : 0;
+    for (unsigned i = thread; i < whole; i += threads)
+      copy(reinterpret_cast<Whole*>(target) + i, reinterpret_cast<const Whole*>(source) + i);
+    for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = source[i];
+  }
+  commit();
+  arrived<0>();
+  let_next_kernel_begin();
+  __syncthreads();
+
+  ELEMENT* target = a.output + start;
+  if constexpr (SHORT) {
+    switch (length) {
+      case 1: short_lines_in_tile<Rule, 1>(a, tile, pitch, lines, target); break;
+      case 2: short_lines_in_tile<Rule, 2>(a, tile, pitch, lines, target); break;
+      case 3: short_lines_in_tile<Rule, 3>(a, tile, pitch, lines, target); break;
+      default: short_lines_in_tile<Rule, 4>(a, tile, pitch, lines, target);
+    }
+  } else {
+    switch ((length + a.team - 1) >> exponent_of(a.team)) {
       case 1: softmax_in_tile<Rule, 1>(a, tile, pitch, lines, target); break;
       case 2: softmax_in_tile<Rule, 2>(a, tile, pitch, lines, target); break;
       case 3: softmax_in_tile<Rule, 3>(a, tile, pitch, lines, target); break;
@@ -206,69 +191,47 @@ template <class Rule, bool SHORT> __device__ __forceinline__ void softmax_of_til
       case 7: softmax_in_tile<Rule, 7>(a, tile, pitch, lines, target); break;
       case 8: softmax_in_tile<Rule, 8>(a, tile, pitch, lines, target); break;
       default:
-        if (length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, lines, target);
-        else if constexpr (INPUTS == 1) softmax_in_tile<Rule, 10>(a, tile, pitch, lines, target);  // two inputs take too many registers
+        if constexpr (INPUTS == 1) {  // two inputs take too many registers
+          if (length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, lines, target);
+          else softmax_in_tile<Rule, 10>(a, tile, pitch, lines, target);
+        }
     }
-    __syncthreads();
-
-    const unsigned whole = aligned<ELEMENT, PACK>(target) ? elements / PACK : 0;
-    for (unsigned i = thread; i < whole; i += threads) reinterpret_cast<Whole*>(target)[i] = reinterpret_cast<const Whole*>(tile)[i];
-    for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = tile[i];
-    const unsigned next = start + a.ahead * stride;
-    if (!alike || next + of_tile > all) __syncthreads();
-    fetch(next, tile);
-    place = place + 1 == a.ahead ? 0 : place + 1;
   }
+  __syncthreads();
+
+  const unsigned whole = aligned<ELEMENT, PACK>(target) ? elements / PACK : 0;
+  for (unsigned i = thread; i < whole; i += threads) reinterpret_cast<Whole*>(target)[i] = reinterpret_cast<const Whole*>(tile)[i];
+  for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = tile[i];
 }
 
-// --- registers: lines of a few packs for each of some lanes of a warp ---
+// --- registers: lines of a few elements, anywhere, for each lane of a warp; packs are in softmax_registers.cu ---
 
-// Packs of WIDE neighbours (or, WIDE 1, elements anywhere along a line), PACKS of each lane and input, all read before the
-// first is used. Values stay in registers, so that every exponential is taken once.
-template <class Rule, int WIDE, int PACKS>
-__device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUTS>& a) {
+// All elements are read before the first is used. Values stay in registers, so that every exponential is taken once.
+template <class Rule, int COUNT> __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
-  using Held = Elements<WIDE>;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned log_team = exponent_of(a.team), rank = threadIdx.x & (a.team - 1);
   const unsigned index = (blockIdx.x * blockDim.x + threadIdx.x) >> log_team;
   unsigned offset[INPUTS + 1];
   a.lines.locate(min(index, a.lines.packs - 1), offset);
-  auto step = [&](int k, int operand) { return int(rank + (k << log_team)) * (WIDE == 1 ? a.along.row_stride[operand] : WIDE); };
-  // Only the last of a lane's packs may lie behind the line.
-  const bool last = rank + ((PACKS - 1) << log_team) < a.along.row / WIDE;
-  auto exists = [&](int k) { return k < PACKS - 1 || last; };
+  auto step = [&](int k, int operand) { return int(rank + (k << log_team)) * a.along.row_stride[operand]; };
+  // Only the last of a lane's elements may lie behind the line.
+  const bool last = rank + ((COUNT - 1) << log_team) < a.along.row;
+  auto exists = [&](int k) { return k < COUNT - 1 || last; };
 
   wait_to_touch(a.input[0] + offset[0], a.output + offset[INPUTS]);
-  Held held[INPUTS][PACKS];
-  bool whole = true;
+  COMPUTE values[INPUTS][COUNT], result[COUNT];
+  ELEMENT held[INPUTS][COUNT];
 #pragma unroll
-  for (int n = 0; n < INPUTS; n++) whole = whole && aligned<ELEMENT, WIDE>(a.input[n]);
+  for (int k = 0; k < COUNT; k++)
 #pragma unroll
-  for (int k = 0; k < PACKS; k++)
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++) {
-      const ELEMENT* source = a.input[n] + offset[n] + step(k, n);
-      if (!exists(k)) continue;
-      if (whole) {
-        held[n][k] = *reinterpret_cast<const Held*>(source);
-      } else {
-#pragma unroll
-        for (int i = 0; i < WIDE; i++) held[n][k].item[i] = source[i];
-      }
-    }
-
+    for (int n = 0; n < INPUTS; n++)
+      if (exists(k)) held[n][k] = a.input[n][offset[n] + step(k, n)];
   let_next_kernel_begin();
-  COMPUTE values[INPUTS][PACKS * WIDE], result[PACKS * WIDE];
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)
 #pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-      unpack(&held[n][k], &values[n][k * WIDE]);
-#pragma unroll
-      for (int i = 0; i < WIDE; i++)
-        if (!exists(k)) values[n][k * WIDE + i] = Rule::neutral();
-    }
+    for (int k = 0; k < COUNT; k++) values[n][k] = exists(k) ? load<COMPUTE>(held[n][k]) : Rule::neutral();
   Statistic statistic[1] = {rule.empty()};
   rule.template cover<true>(statistic, values);
   merge_tops(rule, statistic, 1, a.team);
@@ -278,117 +241,66 @@ __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUT
   rule.template results<true>(statistic, values, result);
 
   if (index >= a.lines.packs) return;
-  whole = aligned<ELEMENT, WIDE>(a.output);
 #pragma unroll
-  for (int k = 0; k < PACKS; k++) {
+  for (int k = 0; k < COUNT; k++) {
     if (!exists(k)) continue;
     ELEMENT* target = a.output + offset[INPUTS] + step(k, INPUTS);
-    COMPUTE of_pack[WIDE];
-#pragma unroll
-    for (int i = 0; i < WIDE; i++) of_pack[i] = result[k * WIDE + i];
-    if (a.beta != COMPUTE(0))
-#pragma unroll
-      for (int i = 0; i < WIDE; i++) of_pack[i] += a.beta * load<COMPUTE>(target[i]);
-    if (whole) {
-      pack(of_pack, reinterpret_cast<Held*>(target));
-    } else {
-#pragma unroll
-      for (int i = 0; i < WIDE; i++) target[i] = store<ELEMENT>(of_pack[i]);
-    }
+    *target = store<ELEMENT>(a.beta != COMPUTE(0) ? result[k] + a.beta * load<COMPUTE>(*target) : result[k]);
   }
 }
 
-// `kept`: packs of a lane, at most 4 of one input or 2 of two.
-template <class Rule> __device__ __forceinline__ void softmax_of_packs(const Arguments<Rule::INPUTS>& a) {
-  if (a.kept == 1) return softmax_in_registers<Rule, WIDTH, 1>(a);
-  if (Rule::INPUTS == 2 || a.kept == 2) return softmax_in_registers<Rule, WIDTH, 2>(a);
-  if constexpr (Rule::INPUTS == 1) {
-    if (a.kept == 3) return softmax_in_registers<Rule, WIDTH, 3>(a);
-    softmax_in_registers<Rule, WIDTH, 4>(a);
-  }
-}
 template <class Rule> __device__ __forceinline__ void softmax_of_elements(const Arguments<Rule::INPUTS>& a) {
   switch (a.kept) {
-    case 1: return softmax_in_registers<Rule, 1, 1>(a);
-    case 2: return softmax_in_registers<Rule, 1, 2>(a);
-    case 3: return softmax_in_registers<Rule, 1, 3>(a);
-    case 4: return softmax_in_registers<Rule, 1, 4>(a);
-    case 5: return softmax_in_registers<Rule, 1, 5>(a);
-    case 6: return softmax_in_registers<Rule, 1, 6>(a);
-    case 7: return softmax_in_registers<Rule, 1, 7>(a);
-    default: return softmax_in_registers<Rule, 1, 8>(a);
+    case 1: return softmax_in_registers<Rule, 1>(a);
+    case 2: return softmax_in_registers<Rule, 2>(a);
+    case 3: return softmax_in_registers<Rule, 3>(a);
+    case 4: return softmax_in_registers<Rule, 4>(a);
+    case 5: return softmax_in_registers<Rule, 5>(a);
+    case 6: return softmax_in_registers<Rule, 6>(a);
+    case 7: return softmax_in_registers<Rule, 7>(a);
+    default: return softmax_in_registers<Rule, 8>(a);
   }
 }
 
-// --- columns of a few positions: a thread has all of a pack of lines in registers ---
+// --- columns of a few positions: a thread has all of a line in registers ---
 
-template <class Rule, int WIDE, int LENGTH>
-__device__ __forceinline__ void softmax_of_short_columns(const Arguments<Rule::INPUTS>& a) {
+template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_short_column(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
-  using Held = Elements<WIDE>;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index >= a.lines.packs) return;
   unsigned offset[INPUTS + 1];
-  const unsigned count = a.lines.locate(index, offset);
-  bool whole = count == WIDE && aligned<ELEMENT, WIDE>(a.output + offset[INPUTS]);
-#pragma unroll
-  for (int n = 0; n < INPUTS; n++) whole = whole && aligned<ELEMENT, WIDE>(a.input[n] + offset[n]);
+  a.lines.locate(index, offset);
 
   wait_to_touch(a.input[0] + offset[0], a.output + offset[INPUTS]);
-  Held held[INPUTS][LENGTH];
+  ELEMENT held[INPUTS][LENGTH];
 #pragma unroll
   for (int k = 0; k < LENGTH; k++)
 #pragma unroll
-    for (int n = 0; n < INPUTS; n++) {
-      const ELEMENT* source = a.input[n] + offset[n] + k * a.along.row_stride[n];
-      if (whole) {
-        held[n][k] = *reinterpret_cast<const Held*>(source);
-      } else {
-#pragma unroll
-        for (int i = 0; i < WIDE; i++) held[n][k].item[i] = source[i < count ? i * a.lines.row_stride[n] : 0];
-      }
-    }
+    for (int n = 0; n < INPUTS; n++) held[n][k] = (a.input[n] + offset[n])[k * a.along.row_stride[n]];
   let_next_kernel_begin();
-  COMPUTE values[INPUTS][LENGTH * WIDE];
+  COMPUTE values[INPUTS][LENGTH], result[LENGTH];
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)
 #pragma unroll
-    for (int k = 0; k < LENGTH; k++) unpack(&held[n][k], &values[n][k * WIDE]);
-  Statistic statistic[WIDE];
-#pragma unroll
-  for (int i = 0; i < WIDE; i++) statistic[i] = rule.empty();
-  rule.template add<true>(statistic, values);
-#pragma unroll
-  for (int i = 0; i < WIDE; i++) rule.finish(statistic[i]);
-
+    for (int k = 0; k < LENGTH; k++) values[n][k] = load<COMPUTE>(held[n][k]);
+  Statistic statistic[1] = {rule.empty()};
+  rule.template cover<true>(statistic, values);
+  rule.template add_covered<true>(statistic, values);
+  rule.finish(statistic[0]);
+  rule.template results<true>(statistic, values, result);
 #pragma unroll
   for (int k = 0; k < LENGTH; k++) {
-    COMPUTE of_position[INPUTS][WIDE], result[WIDE];
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++) unpack(&held[n][k], of_position[n]);
-    rule.results(statistic, of_position, result);
     ELEMENT* target = a.output + offset[INPUTS] + k * a.along.row_stride[INPUTS];
-    const int stride = whole ? 1 : a.lines.row_stride[INPUTS];
-    if (a.beta != COMPUTE(0))
-#pragma unroll
-      for (int i = 0; i < WIDE; i++)
-        if (i < count) result[i] += a.beta * load<COMPUTE>(target[i * stride]);
-    if (whole) {
-      pack(result, reinterpret_cast<Held*>(target));
-    } else {
-#pragma unroll
-      for (int i = 0; i < WIDE; i++)
-        if (i < count) target[i * stride] = store<ELEMENT>(result[i]);
-    }
+    *target = store<ELEMENT>(a.beta != COMPUTE(0) ? result[k] + a.beta * load<COMPUTE>(*target) : result[k]);
   }
 }
-template <class Rule, int WIDE> __device__ __forceinline__ void softmax_of_short_columns(const Arguments<Rule::INPUTS>& a) {
+template <class Rule> __device__ __forceinline__ void softmax_of_short_columns(const Arguments<Rule::INPUTS>& a) {
   switch (a.kept) {
-    case 1: return softmax_of_short_columns<Rule, WIDE, 1>(a);
-    case 2: return softmax_of_short_columns<Rule, WIDE, 2>(a);
-    case 3: return softmax_of_short_columns<Rule, WIDE, 3>(a);
-    default: return softmax_of_short_columns<Rule, WIDE, 4>(a);
+    case 1: return softmax_of_short_column<Rule, 1>(a);
+    case 2: return softmax_of_short_column<Rule, 2>(a);
+    case 3: return softmax_of_short_column<Rule, 3>(a);
+    default: return softmax_of_short_column<Rule, 4>(a);
   }
 }
 
@@ -396,8 +308,7 @@ template <class Rule, int WIDE> __device__ __forceinline__ void softmax_of_short
 
 // Blocks of a multiprocessor for which the registers of a kernel should suffice.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
-constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE_BLOCKS = DOUBLE ? 2 : TB, REGISTER_BLOCKS = DOUBLE ? 4 : 8;
-constexpr int COLUMN_REGISTER_BLOCKS = DOUBLE ? 3 : 8;
+constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE_BLOCKS = DOUBLE ? 2 : 6, SHORT_BLOCKS = DOUBLE ? 2 : 4, REGISTER_BLOCKS = DOUBLE ? 4 : 8;
 
 #define SOFTMAX(name, rule, line)                                                                                                                \
   extern "C" __global__ void __launch_bounds__(512, LINE_BLOCKS) name##_lines(const Arguments<rule::INPUTS> a) {                                 \
@@ -425,15 +336,13 @@ SOFTMAX(softmax_backward_narrow, Backward, NarrowLine)
 #define SOFTMAX_TILE(name, rule, is_short, blocks)                                                           \
   extern "C" __global__ void __launch_bounds__(256, blocks) name(const Arguments<rule::INPUTS> a) { \
     find_place_before_waiting();                                                                     \
-    softmax_of_tiles<rule, is_short>(a);                                                               \
+    softmax_of_tile<rule, is_short>(a);                                                             \
   }
 SOFTMAX_TILE(softmax_forward_tile, Forward, false, TILE_BLOCKS)
 SOFTMAX_TILE(softmax_backward_tile, Backward, false, TILE_BLOCKS)
-SOFTMAX_TILE(softmax_forward_short_tile, Forward, true, 4)
-SOFTMAX_TILE(softmax_backward_short_tile, Backward, true, DOUBLE ? 2 : 3)
+SOFTMAX_TILE(softmax_forward_short_tile, Forward, true, SHORT_BLOCKS)
+SOFTMAX_TILE(softmax_backward_short_tile, Backward, true, SHORT_BLOCKS - 1)
 
-extern "C" __global__ void __launch_bounds__(256, REGISTER_BLOCKS / 2) softmax_forward_wide_registers(const Arguments<1> a) { find_place_before_waiting(); softmax_of_packs<Forward>(a); }
-extern "C" __global__ void __launch_bounds__(256, REGISTER_BLOCKS / 2) softmax_backward_wide_registers(const Arguments<2> a) { find_place_before_waiting(); softmax_of_packs<Backward>(a); }
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_narrow_registers(const Arguments<1> a) {
   find_place_before_waiting();
   softmax_of_elements<Forward>(a);
@@ -443,19 +352,11 @@ extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_backw
   softmax_of_elements<Backward>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(128, COLUMN_REGISTER_BLOCKS) softmax_forward_wide_short_columns(const Arguments<1> a) {
+extern "C" __global__ void __launch_bounds__(128, 2 * REGISTER_BLOCKS) softmax_forward_narrow_short_columns(const Arguments<1> a) {
   find_place_before_waiting();
-  softmax_of_short_columns<Forward, WIDTH>(a);
+  softmax_of_short_columns<Forward>(a);
 }
-extern "C" __global__ void __launch_bounds__(128, COLUMN_REGISTER_BLOCKS) softmax_backward_wide_short_columns(const Arguments<2> a) {
+extern "C" __global__ void __launch_bounds__(128, 2 * REGISTER_BLOCKS) softmax_backward_narrow_short_columns(const Arguments<2> a) {
   find_place_before_waiting();
-  softmax_of_short_columns<Backward, WIDTH>(a);
-}
-extern "C" __global__ void __launch_bounds__(128, 2 * COLUMN_REGISTER_BLOCKS) softmax_forward_narrow_short_columns(const Arguments<1> a) {
-  find_place_before_waiting();
-  softmax_of_short_columns<Forward, 1>(a);
-}
-extern "C" __global__ void __launch_bounds__(128, 2 * COLUMN_REGISTER_BLOCKS) softmax_backward_narrow_short_columns(const Arguments<2> a) {
-  find_place_before_waiting();
-  softmax_of_short_columns<Backward, 1>(a);
+  softmax_of_short_columns<Backward>(a);
 }

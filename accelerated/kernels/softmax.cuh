@@ -7,9 +7,12 @@
 enum Algorithm { FAST = 0, ACCURATE = 1, LOG = 2 };  // cudnnSoftmaxAlgorithm_t
 
 // As in softmax.py. Packs of 8-bit integers hold one element: no integer fills them up without changing a maximum.
-constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : 16 / sizeof(ELEMENT);  // of a wide pack
-template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;             // packs of each input in a group
-constexpr int DEPTH = 4;                                                // groups on their way to a thread
+#ifndef PACK_BYTES
+#define PACK_BYTES 16  // of a wide pack; fewer for lines in registers whose rows are no multiple of that
+#endif
+constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : PACK_BYTES / sizeof(ELEMENT);  // of a wide pack
+template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;                     // packs of each input in a group
+constexpr int DEPTH = 4;                                                        // groups on their way to a thread
 
 template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements { ELEMENT item[WIDE]; };
 
@@ -65,17 +68,6 @@ constexpr int SMALLEST_COPY = 4;  // bytes
 template <class T> __device__ __forceinline__ void copy(T* to, const T* from) {
   const unsigned address = __cvta_generic_to_shared(to);
   if constexpr (sizeof(T) < SMALLEST_COPY) *to = *from;
-#ifdef HINT
-  else if constexpr (sizeof(T) == 16) {
-    unsigned long long policy;
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-#if HINT == 2
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::128B [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "l"(policy) : "memory");
-#else
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "l"(policy) : "memory");
-#endif
-  }
-#endif
   else if constexpr (sizeof(T) == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
   else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(T)) : "memory");
 }
@@ -86,16 +78,6 @@ template <class T> __device__ __forceinline__ void copy(T* to, const T* from) { 
 __device__ __forceinline__ void commit() {}
 template <int LATER> __device__ __forceinline__ void arrived() {}
 #endif
-
-// Of so many groups, at most 4, the first.
-__device__ __forceinline__ void first_arrived(unsigned groups) {
-  switch (groups) {
-    case 1: return arrived<0>();
-    case 2: return arrived<1>();
-    case 3: return arrived<2>();
-    default: return arrived<3>();
-  }
-}
 
 #ifndef CLUSTER_BLOCKS
 #define CLUSTER_BLOCKS 8  // of a cluster: the most that every GPU with clusters has; softmax.py knows it
@@ -399,14 +381,25 @@ __device__ __forceinline__ void merge_columns(const Rule& rule, Statistic (&line
   __syncthreads();
   Statistic* of_blocks = parts + groups * lines;
   if (CLUSTERED) wait_cluster();
-  // One thread a line; each touches that line alone.
-  for (unsigned i = thread; i < lines; i += blockDim.x) {
-    Statistic total = merged(rule, parts + i, groups, lines);
-    if (CLUSTERED) {
-      for (unsigned block = 0; block < CLUSTER; block++) store_remote(&of_blocks[rank_in_cluster() * lines + i], block, total);
-    } else {
-      rule.finish(total);
-      parts[i] = total;
+  const unsigned each = min(blockDim.x >> exponent_of(lines), groups);  // threads of a line
+  if (!CLUSTERED && each > 1) {
+    const unsigned first = thread & (each - 1), i = thread >> exponent_of(each) & (lines - 1);
+    if (thread < max(lines * each, 32u)) {  // whole warps; what two of their lanes do alike they read before they write
+      Statistic total[1] = {merged(rule, parts + first * lines + i, groups >> exponent_of(each), lines * each)};
+      merge_lanes(rule, total, 1, each);
+      rule.finish(total[0]);
+      if (first == 0) parts[i] = total[0];
+    }
+  } else {
+    // One thread a line; each touches that line alone.
+    for (unsigned i = thread; i < lines; i += blockDim.x) {
+      Statistic total = merged(rule, parts + i, groups, lines);
+      if (CLUSTERED) {
+        for (unsigned block = 0; block < CLUSTER; block++) store_remote(&of_blocks[rank_in_cluster() * lines + i], block, total);
+      } else {
+        rule.finish(total);
+        parts[i] = total;
+      }
     }
   }
   if (CLUSTERED) {
