@@ -30,10 +30,11 @@ LEAST_REGISTER_BYTES = 4  # and so do smaller elements
 # As in kernels/softmax_registers.cu
 REGISTER_PACKS = 4  # of a thread
 MOST_REGISTER_PACKS = (4, 2)  # of a lane, by inputs, of lines for which a warp suffices
-COLUMN_PACKS, COLUMN_BYTES = 8, (2,)  # of a thread, of columns; of elements of which a multiprocessor computes more
+COLUMN_PACKS = 8  # of a thread, where columns are many
 REGISTER_THREADS, MOST_REGISTER_THREADS = 128, 256
 RESIDENT = 1024  # threads of a multiprocessor
-FEW, MANY = 0.25, 3  # threads that a tensor has, with four packs each, of those that fit the device
+# Threads that a tensor has, with four packs each, of those that fit the device
+FEW_COLUMNS, FEW_LINES, MANY_LINES = 0.25, 1, 3
 
 WARP = 32
 LANES_THREADS = 128
@@ -133,6 +134,8 @@ def _line_team(problem: Problem, device: Any, blocks: int) -> Team:
     clustered = length * problem.pack_bytes * problem.inputs > BLOCK_BYTES or (idle and blocks > 1)
     if not clustered:
         blocks = 1
+    elif not idle and length * problem.pack_bytes * problem.inputs <= 2 * BLOCK_BYTES:
+        blocks = min(blocks, 2)
     most = BLOCK_THREADS[1]
     ring = DEPTH * HELD[problem.wide] * problem.inputs * problem.pack_bytes  # the least that a thread keeps
     while most * ring > device.shared_bytes_per_block * 7 // 8:
@@ -214,11 +217,11 @@ def _registers(walk: Walk, scalar_bytes: int, inputs: int, device: Any) -> Regis
         if walk.along.row <= SHORT_LINE:
             threads = REGISTER_THREADS if scalar_bytes >= 4 else MOST_REGISTER_THREADS
             return Registers("columns", threads, walk.along.row, threads, _ceil(lines, threads), 0)
-        few = filled <= FEW
+        few = filled <= FEW_COLUMNS
         packs = REGISTER_PACKS if few else COLUMN_PACKS
         shares = _power_of_two(_ceil(length, packs))
         threads = max(WARP, 2 * shares) if few else max(REGISTER_THREADS, shares * ROW_BYTES // PACK_BYTES)
-        if threads > MOST_REGISTER_THREADS or not (few or (inputs == 1 and scalar_bytes in COLUMN_BYTES)):
+        if threads > MOST_REGISTER_THREADS or (inputs == 2 and not few):
             return None
         team = threads // shares
         parts = threads // max(team, WARP) * team * walk.lines.width
@@ -226,7 +229,7 @@ def _registers(walk: Walk, scalar_bytes: int, inputs: int, device: Any) -> Regis
     if length > WARP * MOST_REGISTER_PACKS[inputs - 1] or walk.along.row % walk.along.width:
         return None
     # Where blocks come one after the other, more of them at a time; where all of them run at once, fewer.
-    packs = REGISTER_PACKS if FEW < filled <= MANY else 1 if inputs == 2 and filled > MANY and scalar_bytes >= 4 else 2
+    packs = REGISTER_PACKS if FEW_LINES < filled <= MANY_LINES else 1 if inputs == 2 and filled > MANY_LINES else 2
     packs = max(packs, _power_of_two(_ceil(length, WARP)))
     team = _power_of_two(_ceil(length, packs))
     return Registers("lines", team, packs, REGISTER_THREADS, _ceil(lines * team, REGISTER_THREADS), 0)
@@ -389,10 +392,10 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     for of in (walk, *narrower):
         held = _registers(of, scalar_bytes, inputs, device)
         if held:
-            name, shared_bytes = f"{held.kind}_registers", held.parts * statistic_bytes
-            packs = {"REGISTER_PACKS": held.packs} | ({"PACK_BYTES": PACK_BYTES // 2} if of is not walk else {})
+            name, shared_bytes = f"{held.kind}_of_{held.packs}", held.parts * statistic_bytes
+            smaller = {"PACK_BYTES": PACK_BYTES // 2} if of is not walk else {}
             step = launch(
-                "softmax_registers.cu", name, held.threads, held.grid, held.team, 0, shared_bytes, of=of, **packs
+                "softmax_registers.cu", name, held.threads, held.grid, held.team, 0, shared_bytes, of=of, **smaller
             )
             return Plan(operation, [step])
 
@@ -444,7 +447,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         kept = min(team.groups, (device.shared_bytes_per_block - parts_bytes) // group_bytes)
         name = f"{'wide' if walk.wide else 'narrow'}_{team.kind}"
         usual = team.cluster <= CLUSTERS[0]
-        cluster = {} if usual else {"CLUSTER_BLOCKS": team.cluster}
+        cluster = {"CLUSTER_BLOCKS": team.cluster} if team.cluster not in (1, CLUSTERS[0]) else {}
         shared_bytes = kept * group_bytes + parts_bytes
         step = launch("softmax.cu", name, team.threads, team.grid, team.size, kept, shared_bytes, **cluster)
         if usual or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):

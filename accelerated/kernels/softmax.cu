@@ -105,7 +105,11 @@ __device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a
         if (j < N - 1 || last_exists) result[j] += a.beta * load<COMPUTE>(prior[first + (j << log_team)]);
 #pragma unroll
     for (int j = 0; j < N; j++)
+#ifdef TD
+      if (j < N - 1 || last_exists) const_cast<ELEMENT*>(prior)[first + (j << log_team)] = store<ELEMENT>(result[j]);
+#else
       if (j < N - 1 || last_exists) tile[first + (j << log_team)] = store<ELEMENT>(result[j]);
+#endif
   }
 }
 
@@ -196,6 +200,9 @@ template <class Rule, bool SHORT> __device__ __forceinline__ void softmax_of_til
           else softmax_in_tile<Rule, 10>(a, tile, pitch, lines, target);
         }
     }
+#ifdef TD
+    return;
+#endif
   }
   __syncthreads();
 
@@ -308,7 +315,10 @@ template <class Rule> __device__ __forceinline__ void softmax_of_short_columns(c
 
 // Blocks of a multiprocessor for which the registers of a kernel should suffice.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
-constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE_BLOCKS = DOUBLE ? 2 : 6, SHORT_BLOCKS = DOUBLE ? 2 : 4, REGISTER_BLOCKS = DOUBLE ? 4 : 8;
+#ifndef TILES
+#define TILES 8
+#endif
+constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE_BLOCKS = DOUBLE ? 2 : TILES, SHORT_BLOCKS = DOUBLE ? 2 : 4, REGISTER_BLOCKS = DOUBLE ? 4 : 8;
 
 #define SOFTMAX(name, rule, line)                                                                                                                \
   extern "C" __global__ void __launch_bounds__(512, LINE_BLOCKS) name##_lines(const Arguments<rule::INPUTS> a) {                                 \

@@ -1,7 +1,7 @@
 // Softmax over lines that the threads of a warp or of a block hold in registers, forward (3.2.96) and backward (4.1.19).
 //
-// A team of threads takes a line, or a pack of neighbouring lines (columns), and every thread REGISTER_PACKS packs of it, of
-// each input. All are read before any is used, nothing moves through shared memory, and every exponential is taken once: a
+// A team of threads takes a line, or a pack of neighbouring lines (columns), and every thread PACKS packs of it, of each
+// input. All are read before any is used, nothing moves through shared memory, and every exponential is taken once: a
 // thread takes those of its values below their maximum, and its team, when it has agreed on the line's, scales them.
 //
 // Floor: bytes, as in softmax.cu. What limits: blocks that start together read, compute and write together, so that what a
@@ -9,16 +9,6 @@
 // of an element forward in half 10 instructions are left, where 16 (lines) and 28 (columns) took 20 % longer on an H200.
 // Blocks that stay and read ahead were slower in all shapes (float 13 %): their reads and writes mix.
 #include "softmax.cuh"
-
-#ifndef REGISTER_PACKS
-#define REGISTER_PACKS 4  // 1 to 4, or 8; softmax.py chooses
-#endif
-
-// Blocks of a multiprocessor for which the registers should suffice.
-constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
-constexpr int BLOCKS_OF_PAIRS = PAIRED ? 4 : 3;
-constexpr int COLUMN_BLOCKS = DOUBLE ? 2 : REGISTER_PACKS > 4 ? BLOCKS_OF_PAIRS : 4;
-constexpr int LINE_BLOCKS = REGISTER_PACKS <= 2 && !DOUBLE ? 6 : COLUMN_BLOCKS;
 
 using Held = Pack<unsigned, PACK_BYTES / 4>;
 union HeldElements {
@@ -55,8 +45,8 @@ __device__ __forceinline__ void cover_packs(const Rule& rule, Statistic (&line)[
   }
 }
 
-template <class Rule, bool COLUMNS> __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUTS>& a) {
-  constexpr int INPUTS = Rule::INPUTS, PACKS = REGISTER_PACKS;
+template <class Rule, bool COLUMNS, int PACKS> __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUTS>& a) {
+  constexpr int INPUTS = Rule::INPUTS;
   using Packs = WidePacks<Rule, COLUMNS, PACKS>;
   constexpr int LANES = Packs::LANES;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
@@ -141,13 +131,30 @@ template <class Rule, bool COLUMNS> __device__ __forceinline__ void softmax_in_r
   }
 }
 
-#define SOFTMAX_IN_REGISTERS(name, rule, columns)                                                \
-  extern "C" __global__ void __launch_bounds__(256, columns ? COLUMN_BLOCKS : LINE_BLOCKS) name(const Arguments<rule::INPUTS> a) { \
-    find_place_before_waiting();                                                                 \
-    softmax_in_registers<rule, columns>(a);                                                      \
-  }
+// Blocks of a multiprocessor for which the registers should suffice.
+constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
+#ifndef CB
+#define CB (3 + PAIRED)
+#endif
+constexpr int most_blocks(bool columns, int packs) { return DOUBLE ? 2 : packs > 4 ? CB : columns || packs > 2 ? 4 : 6; }
 
-SOFTMAX_IN_REGISTERS(softmax_forward_lines_registers, Forward, false)
-SOFTMAX_IN_REGISTERS(softmax_backward_lines_registers, Backward, false)
-SOFTMAX_IN_REGISTERS(softmax_forward_columns_registers, Forward, true)
-SOFTMAX_IN_REGISTERS(softmax_backward_columns_registers, Backward, true)
+#define SOFTMAX_IN_REGISTERS(name, rule, columns, packs)                                                                     \
+  extern "C" __global__ void __launch_bounds__(256, most_blocks(columns, packs)) name##_of_##packs(const Arguments<rule::INPUTS> a) { \
+    find_place_before_waiting();                                                                                             \
+    softmax_in_registers<rule, columns, packs>(a);                                                                           \
+  }
+#define SOFTMAX_LINES(packs)                                            \
+  SOFTMAX_IN_REGISTERS(softmax_forward_lines, Forward, false, packs)   \
+  SOFTMAX_IN_REGISTERS(softmax_backward_lines, Backward, false, packs)
+#define SOFTMAX_COLUMNS(packs)                                           \
+  SOFTMAX_IN_REGISTERS(softmax_forward_columns, Forward, true, packs)   \
+  SOFTMAX_IN_REGISTERS(softmax_backward_columns, Backward, true, packs)
+
+SOFTMAX_LINES(1)
+SOFTMAX_LINES(2)
+SOFTMAX_LINES(4)
+SOFTMAX_COLUMNS(1)
+SOFTMAX_COLUMNS(2)
+SOFTMAX_COLUMNS(3)
+SOFTMAX_COLUMNS(4)
+SOFTMAX_IN_REGISTERS(softmax_forward_columns, Forward, true, 8)
