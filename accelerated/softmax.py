@@ -131,10 +131,11 @@ def _line_team(problem: Problem, device: Any, blocks: int) -> Team:
     if length <= WARP * each:
         return _lanes_team(problem, device)
     idle = problem.lines < 2 * device.multiprocessors and length >= blocks * BLOCK_THREADS[0] * each // 4
-    clustered = length * problem.pack_bytes * problem.inputs > BLOCK_BYTES or (idle and blocks > 1)
+    line_bytes = length * problem.pack_bytes * problem.inputs
+    clustered = line_bytes > BLOCK_BYTES or (idle and blocks > 1)
     if not clustered:
         blocks = 1
-    elif not idle and length * problem.pack_bytes * problem.inputs <= 2 * BLOCK_BYTES:
+    elif problem.lines >= device.multiprocessors and BLOCK_BYTES < line_bytes <= 2 * BLOCK_BYTES:
         blocks = min(blocks, 2)
     most = BLOCK_THREADS[1]
     ring = DEPTH * HELD[problem.wide] * problem.inputs * problem.pack_bytes  # the least that a thread keeps

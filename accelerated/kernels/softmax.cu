@@ -9,9 +9,10 @@
 // Teams: "lines" are some lanes of a warp or a block; "columns" are blocks over packs of lines (a C that is not
 // innermost); both exist for clusters of blocks (few or very long lines: all multiprocessors work, and no workspace is
 // needed). Packs are 16 bytes (wide) or, where rows start anywhere, single elements (narrow). Short lines of any length
-// that lie one after the other are "tiles": a block moves many of them in whole accesses. Lines of so few packs that
-// some lanes of a warp hold them stay in "registers", "short columns" in those of one thread. Long lines of large tensors
-// are in softmax_stream.cu.
+// that lie one after the other are "tiles": a block moves many of them in whole accesses, all of them at once where they
+// fit the device; of the shortest a thread takes so many that they fill packs. Single elements of lines that some lanes
+// of a warp hold stay in "registers", "short columns" in those of one thread; packs that do are in softmax_registers.cu,
+// long lines of large tensors in softmax_stream.cu.
 //
 // Floor: bytes. Forward moves 2 elements, backward 3; at 4.2 TB/s a float costs 1.9 ps forward, a half 1.0 ps. The
 // arithmetic is near: two exponentials and some 12 instructions an element are 0.4 ps on 132 multiprocessors. What limits

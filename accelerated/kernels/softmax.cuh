@@ -452,6 +452,14 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
     packs = min(all_packs, end);
     wholes = min(all_wholes, max(packs, whole) - whole);
   }
+  // Packs that begin where the line does, of which none is whole.
+  __device__ __forceinline__ void begin_with_line() {
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) input[n] += lead;
+    output += lead;
+    all_packs = packs = (a->along.row + WIDE - 1) / WIDE;
+    all_wholes = wholes = whole = lead = 0;
+  }
   __device__ __forceinline__ void end_for_good() { all_packs = all_wholes = packs = wholes = 0; }
   __device__ __forceinline__ void begin_at(const unsigned (&offset)[INPUTS + 1]) {
     output = a->output + offset[INPUTS];

@@ -55,6 +55,7 @@ template <class Rule, bool COLUMNS, int PACKS> __device__ __forceinline__ void s
   const unsigned size = COLUMNS ? blockDim.x >> log_team : a.team, rank = COLUMNS ? outer : inner;
   const unsigned index = COLUMNS ? (blockIdx.x << log_team) + inner : (blockIdx.x * blockDim.x + thread) >> log_team;
   Packs line(a, min(index, a.lines.packs - 1));
+  if (!COLUMNS && line.lead != 0) line.begin_with_line();
   if (index >= a.lines.packs) line.end_for_good();
   wait_to_touch(line.input[0] + line.offset(rank, 0), line.output);
 
