@@ -371,9 +371,9 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         shared_bytes: int,
         stream: Sequence[int] = (0,) * len(STREAM_FIELDS),
         of: Walk = walk,
-        **definitions: int,
+        definitions: dict[str, int] | None = None,
     ) -> Launch:
-        chosen = {name: str(value) for name, value in definitions.items()}
+        chosen = {name: str(value) for name, value in (definitions or {}).items()}
         types = type_definitions(specs[-1].scalar_type, operation, **chosen)
         function = device.function(source, f"{kernel}_{name}", types)
         arguments = structure(
@@ -396,7 +396,15 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             name, shared_bytes = f"{held.kind}_of_{held.packs}", held.parts * statistic_bytes
             smaller = {"PACK_BYTES": PACK_BYTES // 2} if of is not walk else {}
             step = launch(
-                "softmax_registers.cu", name, held.threads, held.grid, held.team, 0, shared_bytes, of=of, **smaller
+                "softmax_registers.cu",
+                name,
+                held.threads,
+                held.grid,
+                held.team,
+                0,
+                shared_bytes,
+                of=of,
+                definitions=smaller,
             )
             return Plan(operation, [step])
 
@@ -436,7 +444,15 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             queue = {"QUEUE_TILES": way.queue} if way.queue else {}
             grid = device.multiprocessors
             step = launch(
-                "softmax_stream.cu", name, threads, grid, way.blocks, way.tiles, way.shared_bytes, numbers, **queue
+                "softmax_stream.cu",
+                name,
+                threads,
+                grid,
+                way.blocks,
+                way.tiles,
+                way.shared_bytes,
+                numbers,
+                definitions=queue,
             )
             return Plan(operation, [step])
     most = CLUSTERS[0] * device.shared_bytes_per_block  # of a line, by a cluster
@@ -450,7 +466,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         usual = team.cluster <= CLUSTERS[0]
         cluster = {"CLUSTER_BLOCKS": team.cluster} if team.cluster not in (1, CLUSTERS[0]) else {}
         shared_bytes = kept * group_bytes + parts_bytes
-        step = launch("softmax.cu", name, team.threads, team.grid, team.size, kept, shared_bytes, **cluster)
+        step = launch("softmax.cu", name, team.threads, team.grid, team.size, kept, shared_bytes, definitions=cluster)
         if usual or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
             break
     return Plan(operation, [step])
