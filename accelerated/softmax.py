@@ -46,8 +46,8 @@ PER_THREAD = {True: 4, False: 8}  # of a longer line, a thread: wide, narrow
 ROW_BYTES, LEAST_ROW_BYTES = 128, 32  # of a row that a block over columns takes
 LONG_COLUMN = 1024  # positions from which on a cluster shares a column
 TILE_BYTES = {False: 16 * 1024, True: 20 * 1024}  # of all inputs; of two of at least 4 bytes an element
-TILE_BLOCKS = 6  # of a multiprocessor, all at once where their tiles are no larger than
-MOST_TILE_BYTES = 35 * 1024
+TILE_BLOCKS = (6, 8)  # of a multiprocessor, by inputs: all tiles at once, where they fit
+RESERVED_BYTES = 1024  # of a block's shared memory
 SHORT_TILE_BYTES = 24 * 1024
 BUSY_THREADS = 4 * 128  # of a multiprocessor, from which on lines need no more lanes
 BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks of a multiprocessor overlap reads and writes
@@ -177,8 +177,10 @@ def _tile(lines: int, length: int, inputs: int, scalar_bytes: int, device: Any) 
     if inputs == 1 and lanes > LEAST_LANES and length <= MORE * lanes // 2:
         lanes //= 2
     at_once, line_bytes = TILE_THREADS // lanes, length * scalar_bytes * inputs
-    share = _ceil(lines, TILE_BLOCKS * device.multiprocessors * at_once) * at_once
-    if lines >= 4 * device.multiprocessors * at_once and share * line_bytes <= MOST_TILE_BYTES:
+    blocks = TILE_BLOCKS[inputs - 1]
+    share = _ceil(lines, blocks * device.multiprocessors * at_once) * at_once
+    room = device.shared_bytes_per_block // blocks - RESERVED_BYTES
+    if lines >= 4 * device.multiprocessors * at_once and share * line_bytes <= room:
         return lanes, share
     tile_bytes = TILE_BYTES[inputs == 2 and scalar_bytes >= 4]
     rounds = min(tile_bytes // (at_once * line_bytes), _ceil(lines, at_once) // (4 * device.multiprocessors))

@@ -5,9 +5,11 @@
 // thread takes those of its values below their maximum, and its team, when it has agreed on the line's, scales them.
 //
 // Floor: bytes, as in softmax.cu. What limits: blocks that start together read, compute and write together, so that what a
-// block computes comes on top of what it moves. Pairs are compared as they are, and nothing is selected element by element:
-// of an element forward in half 10 instructions are left, where 16 (lines) and 28 (columns) took 20 % longer on an H200.
-// Blocks that stay and read ahead were slower in all shapes (float 13 %): their reads and writes mix.
+// block computes comes on top of what it moves. So nothing comes between the reads (where two ways of reading met, the
+// first read was waited for before the last began: lines of halves took 20 % longer on an H200), pairs are compared as they
+// are, and nothing is selected element by element. Columns of halves have 64 values a thread: with room for three blocks
+// they take 84 % of the copy's pace; registers for two, or four with spills, took 25 and 7 % longer. Blocks that stay and
+// read ahead took longer in all shapes, floats 13 %.
 #include "softmax.cuh"
 
 using Held = Pack<unsigned, PACK_BYTES / 4>;
@@ -134,10 +136,7 @@ template <class Rule, bool COLUMNS, int PACKS> __device__ __forceinline__ void s
 
 // Blocks of a multiprocessor for which the registers should suffice.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
-#ifndef CB
-#define CB (3 + PAIRED)
-#endif
-constexpr int most_blocks(bool columns, int packs) { return DOUBLE ? 2 : packs > 4 ? CB : columns || packs > 2 ? 4 : 6; }
+constexpr int most_blocks(bool columns, int packs) { return DOUBLE ? 2 : packs > 4 ? 3 : columns || packs > 2 ? 4 : 6; }
 
 #define SOFTMAX_IN_REGISTERS(name, rule, columns, packs)                                                                     \
   extern "C" __global__ void __launch_bounds__(256, most_blocks(columns, packs)) name##_of_##packs(const Arguments<rule::INPUTS> a) { \
