@@ -1,4 +1,4 @@
-"""Softmax on the device (kernels/softmax.cu)."""
+"""Softmax on the device (kernels/softmax.cu, softmax_registers.cu, softmax_stream.cu)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,23 @@ DEPTH = 4  # groups on their way to a thread
 CLUSTERS = (8, 16)  # blocks of a cluster: what every GPU with clusters has, and what some have
 SHORT = 8  # most elements of a lane in a tile
 MORE, LEAST_LANES = 10, 8  # of one input more, where the lanes are that many
-SHORT_COLUMN, MOST_VALUES = 4, 32  # most positions and values that a thread has in registers
+SHORT_LINE = 4  # elements of a line in a tile, or of a column, of which a thread has all
 
-REGISTER_PACKS = {True: (4, 2), False: (8, 8)}  # most packs of a lane in registers: wide, narrow; by inputs
-LEAST_REGISTER_LINE = 97  # elements from which narrow lines stay in registers; shorter ones make tiles,
+MOST_ELEMENTS = 8  # of a lane in registers, where they are no packs
+LEAST_REGISTER_LINE = 97  # elements from which lines of single elements stay in registers; shorter ones make tiles,
 LEAST_REGISTER_BYTES = 4  # and so do smaller elements
 
+# As in kernels/softmax_registers.cu
+REGISTER_PACKS = 4  # of a thread
+MOST_REGISTER_PACKS = (4, 2)  # of a lane, by inputs, of lines for which a warp suffices
+COLUMN_PACKS = 8  # of a thread, where columns are many
+REGISTER_THREADS, MOST_REGISTER_THREADS = 128, 256
+RESIDENT = 1024  # threads of a multiprocessor
+# Threads that a tensor has, with four packs each, of those that fit the device
+FEW_COLUMNS, FEW_LINES, MANY_LINES = 0.25, 1, 3
+
 WARP = 32
-LANES_THREADS, MORE_LANES_THREADS = 128, 256  # more for lines of which a lane has one pack of each of two inputs
+LANES_THREADS = 128
 TILE_THREADS = 256
 BLOCK_THREADS = (128, 512)  # fewest and most
 COLUMNS_THREADS, FEW_SHARES = 256, 8  # half as many threads where so few or fewer share a column
@@ -37,6 +46,9 @@ PER_THREAD = {True: 4, False: 8}  # of a longer line, a thread: wide, narrow
 ROW_BYTES, LEAST_ROW_BYTES = 128, 32  # of a row that a block over columns takes
 LONG_COLUMN = 1024  # positions from which on a cluster shares a column
 TILE_BYTES = {False: 16 * 1024, True: 20 * 1024}  # of all inputs; of two of at least 4 bytes an element
+TILE_BLOCKS = (6, 8)  # of a multiprocessor, by inputs: all tiles at once, where they fit
+RESERVED_BYTES = 1024  # of a block's shared memory
+SHORT_TILE_BYTES = 24 * 1024
 BUSY_THREADS = 4 * 128  # of a multiprocessor, from which on lines need no more lanes
 BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks of a multiprocessor overlap reads and writes
 
@@ -119,9 +131,12 @@ def _line_team(problem: Problem, device: Any, blocks: int) -> Team:
     if length <= WARP * each:
         return _lanes_team(problem, device)
     idle = problem.lines < 2 * device.multiprocessors and length >= blocks * BLOCK_THREADS[0] * each // 4
-    clustered = length * problem.pack_bytes * problem.inputs > BLOCK_BYTES or (idle and blocks > 1)
+    line_bytes = length * problem.pack_bytes * problem.inputs
+    clustered = line_bytes > BLOCK_BYTES or (idle and blocks > 1)
     if not clustered:
         blocks = 1
+    elif problem.lines >= device.multiprocessors and BLOCK_BYTES < line_bytes <= 2 * BLOCK_BYTES:
+        blocks = min(blocks, 2)
     most = BLOCK_THREADS[1]
     ring = DEPTH * HELD[problem.wide] * problem.inputs * problem.pack_bytes  # the least that a thread keeps
     while most * ring > device.shared_bytes_per_block * 7 // 8:
@@ -161,12 +176,66 @@ def _tile(lines: int, length: int, inputs: int, scalar_bytes: int, device: Any) 
     lanes = _power_of_two(_ceil(length, SHORT))
     if inputs == 1 and lanes > LEAST_LANES and length <= MORE * lanes // 2:
         lanes //= 2
-    at_once = TILE_THREADS // lanes
+    at_once, line_bytes = TILE_THREADS // lanes, length * scalar_bytes * inputs
+    blocks = TILE_BLOCKS[inputs - 1]
+    share = _ceil(lines, blocks * device.multiprocessors * at_once) * at_once
+    room = device.shared_bytes_per_block // blocks - RESERVED_BYTES
+    if lines >= 4 * device.multiprocessors * at_once and share * line_bytes <= room:
+        return lanes, share
     tile_bytes = TILE_BYTES[inputs == 2 and scalar_bytes >= 4]
-    rounds = min(
-        tile_bytes // (at_once * length * scalar_bytes * inputs), _ceil(lines, at_once) // (4 * device.multiprocessors)
-    )
+    rounds = min(tile_bytes // (at_once * line_bytes), _ceil(lines, at_once) // (4 * device.multiprocessors))
     return lanes, at_once * max(rounds, 1)
+
+
+def _short_tile(lines: int, length: int, inputs: int, scalar_bytes: int, device: Any) -> int:
+    """Lines of a tile of which a thread takes packs at a time."""
+    at_once = TILE_THREADS * PACK_BYTES // scalar_bytes
+    rounds = min(
+        SHORT_TILE_BYTES // (at_once * length * scalar_bytes * inputs),
+        _ceil(lines, at_once) // (4 * device.multiprocessors),
+    )
+    return at_once * max(rounds, 1)
+
+
+@dataclass(frozen=True)
+class Registers:
+    """kind: lines or columns. team: lanes of a line, or packs of lines side by side. packs: of a thread."""
+
+    kind: str
+    team: int
+    packs: int
+    threads: int
+    grid: int
+    parts: int  # statistics in shared memory
+
+
+def _registers(walk: Walk, scalar_bytes: int, inputs: int, device: Any) -> Registers | None:
+    """Packs in registers: lines for which a warp suffices; columns of a few positions, or so few that no other way fills
+    the device."""
+    if not (walk.wide and walk.aligned and walk.along.outer_rank == 0):
+        return None
+    lines, length = walk.lines.packs, walk.along.packs
+    filled = lines * length / REGISTER_PACKS / (device.multiprocessors * RESIDENT)
+    if walk.columns:
+        if walk.along.row <= SHORT_LINE:
+            threads = REGISTER_THREADS if scalar_bytes >= 4 else MOST_REGISTER_THREADS
+            return Registers("columns", threads, walk.along.row, threads, _ceil(lines, threads), 0)
+        few = filled <= FEW_COLUMNS
+        packs = REGISTER_PACKS if few else COLUMN_PACKS
+        shares = _power_of_two(_ceil(length, packs))
+        threads = max(WARP, 2 * shares) if few else max(REGISTER_THREADS, shares * ROW_BYTES // PACK_BYTES)
+        if threads > MOST_REGISTER_THREADS or (inputs == 2 and not few):
+            return None
+        team = threads // shares
+        parts = threads // max(team, WARP) * team * walk.lines.width
+        return Registers("columns", team, packs, threads, _ceil(lines, team), parts)
+    if length > WARP * MOST_REGISTER_PACKS[inputs - 1] or walk.along.row % walk.along.width:
+        return None
+    # Where blocks come one after the other, more of them at a time; where all of them run at once, fewer.
+    packs = REGISTER_PACKS if FEW_LINES < filled <= MANY_LINES else 1 if inputs == 2 and filled > MANY_LINES else 2
+    packs = max(packs, _power_of_two(_ceil(length, WARP)))
+    team = _power_of_two(_ceil(length, packs))
+    return Registers("lines", team, packs, REGISTER_THREADS, _ceil(lines * team, REGISTER_THREADS), 0)
 
 
 @dataclass(frozen=True)
@@ -293,24 +362,21 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     inputs, scalar_bytes = len(specs) - 1, specs[-1].scalar_bytes
     width = 1 if scalar_bytes == 1 else PACK_BYTES // scalar_bytes
     walk = _walk(operation, specs, width)
-    lines, length = walk.lines.packs, walk.along.row
 
     def launch(
+        source: str,
         name: str,
         threads: int,
         grid: int,
         team: int,
         kept: int,
         shared_bytes: int,
-        blocks: int = 1,
-        stream: tuple[int, ...] = (0, 0, 0, 0, 0, 0),
-        queue: int = 0,
+        stream: Sequence[int] = (0,) * len(STREAM_FIELDS),
+        of: Walk = walk,
+        definitions: dict[str, int] | None = None,
     ) -> Launch:
-        definitions = {"CLUSTER_BLOCKS": str(blocks)} if blocks > CLUSTERS[0] else {}
-        if queue:
-            definitions["QUEUE_TILES"] = str(queue)
-        types = type_definitions(specs[-1].scalar_type, operation, **definitions)
-        source = "softmax_stream.cu" if any(stream) else "softmax.cu"
+        chosen = {name: str(value) for name, value in (definitions or {}).items()}
+        types = type_definitions(specs[-1].scalar_type, operation, **chosen)
         function = device.function(source, f"{kernel}_{name}", types)
         arguments = structure(
             *pointers(len(operands)),
@@ -319,40 +385,50 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             ("team", c_uint(team)),
             ("kept", c_uint(kept)),
             *((name, c_uint(value)) for name, value in zip(STREAM_FIELDS, stream, strict=True)),
-            ("lines", walk.lines),
-            ("along", walk.along),
+            ("lines", of.lines),
+            ("along", of.along),
         )
         return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream))
 
-    pack_bytes = PACK_BYTES if walk.wide and walk.aligned else scalar_bytes
-    short = Problem(lines, -(-length * scalar_bytes // pack_bytes), pack_bytes > scalar_bytes, pack_bytes, inputs)
-    most = REGISTER_PACKS[short.wide][inputs - 1]
-    whole = length * scalar_bytes % pack_bytes == 0 and walk.along.outer_rank == 0
-    held = length >= LEAST_REGISTER_LINE and (scalar_bytes >= LEAST_REGISTER_BYTES or not walk.dense)
-    if not walk.columns and whole and short.length <= WARP * most and (short.wide or held):
-        single = short.wide and inputs == 2 and scalar_bytes >= 4 and short.length <= WARP // 2
-        lanes = _lanes(short, device, 1 if single else most)
-        threads = MORE_LANES_THREADS if single else LANES_THREADS
-        name = f"{'wide' if short.wide else 'narrow'}_registers"
-        return Plan(
-            operation, [launch(name, threads, _ceil(lines * lanes, threads), lanes, _ceil(short.length, lanes), 0)]
-        )
+    statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
+    narrower = [_walk(operation, specs, width // 2)] if walk.columns and not walk.wide and scalar_bytes == 2 else []
+    for of in (walk, *narrower):
+        held = _registers(of, scalar_bytes, inputs, device)
+        if held:
+            name, shared_bytes = f"{held.kind}_of_{held.packs}", held.parts * statistic_bytes
+            smaller = {"PACK_BYTES": PACK_BYTES // 2} if of is not walk else {}
+            step = launch(
+                "softmax_registers.cu",
+                name,
+                held.threads,
+                held.grid,
+                held.team,
+                0,
+                shared_bytes,
+                of=of,
+                definitions=smaller,
+            )
+            return Plan(operation, [step])
 
-    lanes = width if walk.wide else 1
-    if (
-        walk.columns
-        and length <= SHORT_COLUMN
-        and length * lanes * inputs <= MOST_VALUES
-        and walk.along.outer_rank == 0
-    ):
-        name = f"{'wide' if walk.wide else 'narrow'}_short_columns"
-        return Plan(operation, [launch(name, LANES_THREADS, _ceil(lines, LANES_THREADS), 1, length, 0)])
+    lines, length = walk.lines.packs, walk.along.row
+    simple = walk.along.outer_rank == 0
+    long = length >= LEAST_REGISTER_LINE and (scalar_bytes >= LEAST_REGISTER_BYTES or not walk.dense)
+    if not walk.columns and not (walk.wide and walk.aligned) and simple and long and length <= WARP * MOST_ELEMENTS:
+        lanes = _lanes(Problem(lines, length, False, scalar_bytes, inputs), device, MOST_ELEMENTS)
+        grid, each = _ceil(lines * lanes, LANES_THREADS), _ceil(length, lanes)
+        return Plan(operation, [launch("softmax.cu", "narrow_registers", LANES_THREADS, grid, lanes, each, 0)])
+    if walk.columns and not walk.wide and simple and length <= SHORT_LINE:
+        grid = _ceil(lines, LANES_THREADS)
+        return Plan(operation, [launch("softmax.cu", "narrow_short_columns", LANES_THREADS, grid, 1, length, 0)])
 
     if walk.dense and not walk.aligned and length <= SHORT * WARP:
-        lanes, of_tile = _tile(lines, length, inputs, scalar_bytes, device)
+        if length <= SHORT_LINE and scalar_bytes > 1:
+            name, lanes, of_tile = "short_tile", 1, _short_tile(lines, length, inputs, scalar_bytes, device)
+        else:
+            name, (lanes, of_tile) = "tile", _tile(lines, length, inputs, scalar_bytes, device)
         tile_bytes = _ceil(of_tile * length * scalar_bytes, PACK_BYTES) * PACK_BYTES
-        tiles = launch("tile", TILE_THREADS, _ceil(lines, of_tile), lanes, of_tile, tile_bytes * inputs)
-        return Plan(operation, [tiles])
+        grid = _ceil(lines, of_tile)
+        return Plan(operation, [launch("softmax.cu", name, TILE_THREADS, grid, lanes, of_tile, tile_bytes * inputs)])
 
     packs = walk.along.packs
     if walk.wide and not walk.aligned:
@@ -361,34 +437,38 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
     if _streams(walk, problem, scalar_bytes, device):
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
-        statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
         queues = not walk.columns and specs[-1].scalar_type == FLOAT
         way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0, queues)
         if way:
             name, workers = f"{'columns' if walk.columns else 'lines'}_stream", way.warps * WARP
             numbers = (way.across, way.part, way.steps, way.ahead, way.delay, workers)
             threads = workers + STREAM_HELPERS * WARP
+            queue = {"QUEUE_TILES": way.queue} if way.queue else {}
+            grid = device.multiprocessors
             step = launch(
+                "softmax_stream.cu",
                 name,
                 threads,
-                device.multiprocessors,
+                grid,
                 way.blocks,
                 way.tiles,
                 way.shared_bytes,
-                stream=numbers,
-                queue=way.queue,
+                numbers,
+                definitions=queue,
             )
             return Plan(operation, [step])
-    held = CLUSTERS[0] * device.shared_bytes_per_block  # of a line, by a cluster
-    large = walk.columns or packs * pack_bytes * inputs > held or lines * CLUSTERS[0] < device.multiprocessors
+    most = CLUSTERS[0] * device.shared_bytes_per_block  # of a line, by a cluster
+    large = walk.columns or packs * pack_bytes * inputs > most or lines * CLUSTERS[0] < device.multiprocessors
     for blocks in reversed(CLUSTERS[: 1 + large]) if _has_clusters(device) else (1,):
         team = _column_team(problem, device, width, blocks) if walk.columns else _line_team(problem, device, blocks)
         group_bytes = HELD[walk.wide] * inputs * team.threads * pack_bytes
-        parts_bytes = team.parts * 2 * SCALAR_BYTES[operation.compute_type]
+        parts_bytes = team.parts * statistic_bytes
         kept = min(team.groups, (device.shared_bytes_per_block - parts_bytes) // group_bytes)
         name = f"{'wide' if walk.wide else 'narrow'}_{team.kind}"
-        step = launch(name, team.threads, team.grid, team.size, kept, kept * group_bytes + parts_bytes, team.cluster)
         usual = team.cluster <= CLUSTERS[0]
+        cluster = {"CLUSTER_BLOCKS": team.cluster} if team.cluster not in (1, CLUSTERS[0]) else {}
+        shared_bytes = kept * group_bytes + parts_bytes
+        step = launch("softmax.cu", name, team.threads, team.grid, team.size, kept, shared_bytes, definitions=cluster)
         if usual or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
             break
     return Plan(operation, [step])

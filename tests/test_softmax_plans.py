@@ -1,4 +1,4 @@
-"""Softmax over long lines in a stream: how the blocks of a device share them."""
+"""How threads, blocks and devices share the lines of a softmax."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 from dualdnn.accelerated import softmax as plans
-from dualdnn.accelerated.softmax import Problem, _stream
+from dualdnn.accelerated.softmax import Problem, _registers, _short_tile, _stream, _tile, _walk
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
+from dualdnn.api.operations import SoftmaxForward, TensorSpec
+from dualdnn.api.operations.specs import NCHW, NHWC
 
 H200 = SimpleNamespace(multiprocessors=132, shared_bytes_per_block=227 * 1024, architecture="sm_90")
 SMALL = SimpleNamespace(multiprocessors=20, shared_bytes_per_block=99 * 1024, architecture="sm_86")
@@ -44,3 +47,58 @@ def test_streams_fit_the_device_and_cover_every_line(device, inputs, queues, wid
         assert stream.delay <= plans.OPEN[width > 0] * stream.steps - 2
         assert device.shared_bytes_per_block / 2 < stream.shared_bytes <= device.shared_bytes_per_block
     assert found
+
+
+def channels(dims, data_type, tensor_format):
+    spec = TensorSpec.packed(cudnnDataType_t[f"CUDNN_DATA_{data_type}"], dims, tensor_format)
+    algorithm, mode = cudnnSoftmaxAlgorithm_t.CUDNN_SOFTMAX_ACCURATE, cudnnSoftmaxMode_t.CUDNN_SOFTMAX_MODE_CHANNEL
+    return SoftmaxForward(algorithm, mode, 1.0, 0.0, spec, spec), spec
+
+
+@pytest.mark.parametrize("data_type, width", [("FLOAT", 4), ("HALF", 8), ("HALF", 4), ("DOUBLE", 2)])
+@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("device", [H200, SMALL], ids=["H200", "small"])
+def test_registers_hold_every_pack_once(device, inputs, tensor_format, data_type, width):
+    found = 0
+    for images, length, side in product((1, 8, 64), (1, 3, 4, 8, 64, 72, 128, 256, 512), (2, 14, 56, 224)):
+        operation, spec = channels((images, length, side, side), data_type, tensor_format)
+        walk = _walk(operation, [spec] * (inputs + 1), width)
+        held = _registers(walk, spec.scalar_bytes, inputs, device)
+        if held is None:
+            continue
+        found += 1
+        packs = walk.along.row if walk.columns else walk.along.row // width
+        shares = held.threads // held.team if walk.columns else held.team
+        assert shares * held.packs >= packs > 0 and held.packs <= plans.COLUMN_PACKS
+        assert held.threads in (32, 64, 128, 256) and held.team & (held.team - 1) == 0
+        # the blocks have all lines, and none of them nothing
+        at_once = held.team if walk.columns else held.threads // held.team
+        assert (held.grid - 1) * at_once < walk.lines.packs <= held.grid * at_once
+        # what warps hand over, where several share lines: a statistic of every line
+        warps = held.threads // max(held.team, 32) if walk.columns else 1
+        assert warps == 1 or held.parts == warps * held.team * width
+    assert found > 10
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("scalar_bytes", [2, 4])
+def test_tiles_are_whole_warps_of_lines(scalar_bytes, inputs):
+    for lines, length in product((1, 1000, 47027, 10**6), (3, 4, 5, 31, 67, 131, 255)):
+        lanes, of_tile = _tile(lines, length, inputs, scalar_bytes, H200)
+        assert lanes * (plans.MORE if inputs == 1 else plans.SHORT) >= length
+        assert (
+            of_tile % (plans.TILE_THREADS // lanes) == 0
+        )  # so that all lanes of a warp agree, and tiles begin at packs
+        if length <= plans.SHORT_LINE:
+            of_tile = _short_tile(lines, length, inputs, scalar_bytes, H200)
+            assert of_tile % (plans.TILE_THREADS * 16 // scalar_bytes) == 0
+        assert of_tile * length * scalar_bytes * inputs <= max(
+            H200.shared_bytes_per_block // 6, plans.TILE_THREADS * 16 * length * inputs
+        )
+
+
+def test_tiles_of_a_large_tensor_run_at_once():
+    lines, length = 31 * 37 * 41, 67
+    _, of_tile = _tile(lines, length, 2, 4, H200)
+    assert -(-lines // of_tile) <= plans.TILE_BLOCKS[1] * H200.multiprocessors < -(-lines // (of_tile // 2))

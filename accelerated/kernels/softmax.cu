@@ -9,9 +9,10 @@
 // Teams: "lines" are some lanes of a warp or a block; "columns" are blocks over packs of lines (a C that is not
 // innermost); both exist for clusters of blocks (few or very long lines: all multiprocessors work, and no workspace is
 // needed). Packs are 16 bytes (wide) or, where rows start anywhere, single elements (narrow). Short lines of any length
-// that lie one after the other are "tiles": a block moves many of them in whole accesses. Lines of so few packs that
-// some lanes of a warp hold them stay in "registers", "short columns" in those of one thread. Long lines of large tensors
-// are in softmax_stream.cu.
+// that lie one after the other are "tiles": a block moves many of them in whole accesses, all of them at once where they
+// fit the device; of the shortest a thread takes so many that they fill packs. Single elements of lines that some lanes
+// of a warp hold stay in "registers", "short columns" in those of one thread; packs that do are in softmax_registers.cu,
+// long lines of large tensors in softmax_stream.cu.
 //
 // Floor: bytes. Forward moves 2 elements, backward 3; at 4.2 TB/s a float costs 1.9 ps forward, a half 1.0 ps. The
 // arithmetic is near: two exponentials and some 12 instructions an element are 0.4 ps on 132 multiprocessors. What limits
@@ -37,6 +38,7 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   if (CLUSTERED) rank += rank_in_cluster() * size, size *= CLUSTER;
   const Line<Rule, COLUMNS> line(a, min(index, a.lines.packs - 1));
   const unsigned packs = index < a.lines.packs ? line.packs : 0;
+  wait_to_touch(line.input[0], line.output);
 
   // Of the groups of this thread shared memory keeps all, or the first and, in turn, DEPTH others.
   const unsigned round = size * HELD, groups = packs == 0 ? 0 : ((packs - 1) >> exponent_of(round)) + 1;
@@ -61,6 +63,7 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
     if (step < groups) line.fetch(step * round + rank, size, place(step), distance);
     commit();
   }
+  let_next_kernel_begin();
 
   Statistic* parts = reinterpret_cast<Statistic*>(shared_memory + a.kept * HELD * INPUTS * threads * sizeof(Place));
   if constexpr (COLUMNS) merge_columns<CLUSTERED>(rule, statistic, a.team, parts);
@@ -77,9 +80,13 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
 
 // --- tiles: lines of one length that follow each other without gaps, in all operands ---
 
-// The lines of a tile in shared memory (the inputs lie `pitch` apart), N elements a lane; results replace the first input.
+// Whether results go to memory from registers: of two inputs, and not as halves, that took less time on an H200.
+template <class Rule> constexpr bool straight = Rule::INPUTS == 2 && sizeof(ELEMENT) >= 4;
+
+// The lines of a tile in shared memory (the inputs lie `pitch` apart), N elements a lane; results replace the first input,
+// or are written.
 template <class Rule, int N>
-__device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch, unsigned lines, const ELEMENT* prior) {
+__device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch, unsigned lines, ELEMENT* output) {
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned log_team = exponent_of(a.team), rank = threadIdx.x & (a.team - 1), length = a.along.row;
   const bool last_exists = rank + ((N - 1) << log_team) < length;
@@ -100,15 +107,53 @@ __device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a
     if (a.beta != COMPUTE(0))
 #pragma unroll
       for (int j = 0; j < N; j++)
-        if (j < N - 1 || last_exists) result[j] += a.beta * load<COMPUTE>(prior[first + (j << log_team)]);
+        if (j < N - 1 || last_exists) result[j] += a.beta * load<COMPUTE>(output[first + (j << log_team)]);
 #pragma unroll
     for (int j = 0; j < N; j++)
-      if (j < N - 1 || last_exists) tile[first + (j << log_team)] = store<ELEMENT>(result[j]);
+      if (j < N - 1 || last_exists) (straight<Rule> ? output : tile)[first + (j << log_team)] = store<ELEMENT>(result[j]);
   }
 }
 
-template <class Rule>
-__device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a) {
+// The same for lines of LENGTH elements: a thread takes so many neighbours that they fill packs.
+template <class Rule, int LENGTH>
+__device__ __forceinline__ void short_lines_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch, unsigned lines, const ELEMENT* prior) {
+  constexpr int WIDE = 16 / sizeof(ELEMENT), INPUTS = Rule::INPUTS;
+  using Held = Elements<WIDE>;
+  const Rule rule{Algorithm(a.algorithm), a.alpha};
+  for (unsigned first = threadIdx.x * WIDE; first < lines; first += blockDim.x * WIDE) {
+    COMPUTE values[INPUTS][LENGTH * WIDE], result[LENGTH * WIDE];  // number k * WIDE + i: element k of line i
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+      for (int k = 0; k < LENGTH; k++) {
+        COMPUTE of_pack[WIDE];
+        unpack(reinterpret_cast<const Held*>(tile + n * pitch + first * LENGTH) + k, of_pack);
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) values[n][(k * WIDE + i) % LENGTH * WIDE + (k * WIDE + i) / LENGTH] = of_pack[i];
+      }
+    Statistic statistic[WIDE];
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) statistic[i] = rule.empty();
+    rule.template cover<true>(statistic, values);
+    rule.template add_covered<true>(statistic, values);
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) rule.finish(statistic[i]);
+    rule.template results<true>(statistic, values, result);
+#pragma unroll
+    for (int k = 0; k < LENGTH; k++) {
+      COMPUTE of_pack[WIDE];
+#pragma unroll
+      for (int i = 0; i < WIDE; i++) {
+        const int element = k * WIDE + i;
+        of_pack[i] = result[element % LENGTH * WIDE + element / LENGTH];
+        if (a.beta != COMPUTE(0) && first + element / LENGTH < lines) of_pack[i] += a.beta * load<COMPUTE>(prior[first * LENGTH + element]);
+      }
+      pack(of_pack, reinterpret_cast<Held*>(tile + first * LENGTH) + k);
+    }
+  }
+}
+
+template <class Rule, bool SHORT> __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
   constexpr unsigned PACK = 16 / sizeof(ELEMENT);
   using Whole = Pack<unsigned, 4>;
@@ -117,6 +162,7 @@ __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a
   const unsigned start = blockIdx.x * a.kept * length, pitch = (a.kept * length + PACK - 1) / PACK * PACK;
   ELEMENT* tile = reinterpret_cast<ELEMENT*>(shared_memory);
 
+  wait_to_touch(a.input[0] + start, a.output + start);
 #pragma unroll
   for (int n = 0; n < INPUTS; n++) {
     const ELEMENT* source = a.input[n] + start;
@@ -128,23 +174,34 @@ __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a
   }
   commit();
   arrived<0>();
+  let_next_kernel_begin();
   __syncthreads();
 
   ELEMENT* target = a.output + start;
-  switch ((length + a.team - 1) >> exponent_of(a.team)) {
-    case 1: softmax_in_tile<Rule, 1>(a, tile, pitch, lines, target); break;
-    case 2: softmax_in_tile<Rule, 2>(a, tile, pitch, lines, target); break;
-    case 3: softmax_in_tile<Rule, 3>(a, tile, pitch, lines, target); break;
-    case 4: softmax_in_tile<Rule, 4>(a, tile, pitch, lines, target); break;
-    case 5: softmax_in_tile<Rule, 5>(a, tile, pitch, lines, target); break;
-    case 6: softmax_in_tile<Rule, 6>(a, tile, pitch, lines, target); break;
-    case 7: softmax_in_tile<Rule, 7>(a, tile, pitch, lines, target); break;
-    case 8: softmax_in_tile<Rule, 8>(a, tile, pitch, lines, target); break;
-    default:
-      if constexpr (INPUTS == 1) {  // two inputs take too many registers
-        if (length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, lines, target);
-        else softmax_in_tile<Rule, 10>(a, tile, pitch, lines, target);
-      }
+  if constexpr (SHORT) {
+    switch (length) {
+      case 1: short_lines_in_tile<Rule, 1>(a, tile, pitch, lines, target); break;
+      case 2: short_lines_in_tile<Rule, 2>(a, tile, pitch, lines, target); break;
+      case 3: short_lines_in_tile<Rule, 3>(a, tile, pitch, lines, target); break;
+      default: short_lines_in_tile<Rule, 4>(a, tile, pitch, lines, target);
+    }
+  } else {
+    switch ((length + a.team - 1) >> exponent_of(a.team)) {
+      case 1: softmax_in_tile<Rule, 1>(a, tile, pitch, lines, target); break;
+      case 2: softmax_in_tile<Rule, 2>(a, tile, pitch, lines, target); break;
+      case 3: softmax_in_tile<Rule, 3>(a, tile, pitch, lines, target); break;
+      case 4: softmax_in_tile<Rule, 4>(a, tile, pitch, lines, target); break;
+      case 5: softmax_in_tile<Rule, 5>(a, tile, pitch, lines, target); break;
+      case 6: softmax_in_tile<Rule, 6>(a, tile, pitch, lines, target); break;
+      case 7: softmax_in_tile<Rule, 7>(a, tile, pitch, lines, target); break;
+      case 8: softmax_in_tile<Rule, 8>(a, tile, pitch, lines, target); break;
+      default:
+        if constexpr (INPUTS == 1) {  // two inputs take too many registers
+          if (length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, lines, target);
+          else softmax_in_tile<Rule, 10>(a, tile, pitch, lines, target);
+        }
+    }
+    if (straight<Rule>) return;
   }
   __syncthreads();
 
@@ -153,52 +210,34 @@ __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a
   for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = tile[i];
 }
 
-// --- registers: lines of a few packs for each of some lanes of a warp ---
+// --- registers: lines of a few elements, anywhere, for each lane of a warp; packs are in softmax_registers.cu ---
 
-// Packs of WIDE neighbours (or, WIDE 1, elements anywhere along a line), PACKS of each lane and input, all read before the
-// first is used. Values stay in registers, so that every exponential is taken once.
-template <class Rule, int WIDE, int PACKS>
-__device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUTS>& a) {
+// All elements are read before the first is used. Values stay in registers, so that every exponential is taken once.
+template <class Rule, int COUNT> __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
-  using Held = Elements<WIDE>;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned log_team = exponent_of(a.team), rank = threadIdx.x & (a.team - 1);
   const unsigned index = (blockIdx.x * blockDim.x + threadIdx.x) >> log_team;
   unsigned offset[INPUTS + 1];
   a.lines.locate(min(index, a.lines.packs - 1), offset);
-  auto step = [&](int k, int operand) { return int(rank + (k << log_team)) * (WIDE == 1 ? a.along.row_stride[operand] : WIDE); };
-  // Only the last of a lane's packs may lie behind the line.
-  const bool last = rank + ((PACKS - 1) << log_team) < a.along.row / WIDE;
-  auto exists = [&](int k) { return k < PACKS - 1 || last; };
+  auto step = [&](int k, int operand) { return int(rank + (k << log_team)) * a.along.row_stride[operand]; };
+  // Only the last of a lane's elements may lie behind the line.
+  const bool last = rank + ((COUNT - 1) << log_team) < a.along.row;
+  auto exists = [&](int k) { return k < COUNT - 1 || last; };
 
-  Held held[INPUTS][PACKS];
-  bool whole = true;
+  wait_to_touch(a.input[0] + offset[0], a.output + offset[INPUTS]);
+  COMPUTE values[INPUTS][COUNT], result[COUNT];
+  ELEMENT held[INPUTS][COUNT];
 #pragma unroll
-  for (int n = 0; n < INPUTS; n++) whole = whole && aligned<ELEMENT, WIDE>(a.input[n]);
+  for (int k = 0; k < COUNT; k++)
 #pragma unroll
-  for (int k = 0; k < PACKS; k++)
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++) {
-      const ELEMENT* source = a.input[n] + offset[n] + step(k, n);
-      if (!exists(k)) continue;
-      if (whole) {
-        held[n][k] = *reinterpret_cast<const Held*>(source);
-      } else {
-#pragma unroll
-        for (int i = 0; i < WIDE; i++) held[n][k].item[i] = source[i];
-      }
-    }
-
-  COMPUTE values[INPUTS][PACKS * WIDE], result[PACKS * WIDE];
+    for (int n = 0; n < INPUTS; n++)
+      if (exists(k)) held[n][k] = a.input[n][offset[n] + step(k, n)];
+  let_next_kernel_begin();
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)
 #pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-      unpack(&held[n][k], &values[n][k * WIDE]);
-#pragma unroll
-      for (int i = 0; i < WIDE; i++)
-        if (!exists(k)) values[n][k * WIDE + i] = Rule::neutral();
-    }
+    for (int k = 0; k < COUNT; k++) values[n][k] = exists(k) ? load<COMPUTE>(held[n][k]) : Rule::neutral();
   Statistic statistic[1] = {rule.empty()};
   rule.template cover<true>(statistic, values);
   merge_tops(rule, statistic, 1, a.team);
@@ -208,115 +247,66 @@ __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUT
   rule.template results<true>(statistic, values, result);
 
   if (index >= a.lines.packs) return;
-  whole = aligned<ELEMENT, WIDE>(a.output);
 #pragma unroll
-  for (int k = 0; k < PACKS; k++) {
+  for (int k = 0; k < COUNT; k++) {
     if (!exists(k)) continue;
     ELEMENT* target = a.output + offset[INPUTS] + step(k, INPUTS);
-    COMPUTE of_pack[WIDE];
-#pragma unroll
-    for (int i = 0; i < WIDE; i++) of_pack[i] = result[k * WIDE + i];
-    if (a.beta != COMPUTE(0))
-#pragma unroll
-      for (int i = 0; i < WIDE; i++) of_pack[i] += a.beta * load<COMPUTE>(target[i]);
-    if (whole) {
-      pack(of_pack, reinterpret_cast<Held*>(target));
-    } else {
-#pragma unroll
-      for (int i = 0; i < WIDE; i++) target[i] = store<ELEMENT>(of_pack[i]);
-    }
+    *target = store<ELEMENT>(a.beta != COMPUTE(0) ? result[k] + a.beta * load<COMPUTE>(*target) : result[k]);
   }
 }
 
-// `kept`: packs of a lane, at most 4 of one input or 2 of two.
-template <class Rule> __device__ __forceinline__ void softmax_of_packs(const Arguments<Rule::INPUTS>& a) {
-  if (a.kept == 1) return softmax_in_registers<Rule, WIDTH, 1>(a);
-  if (Rule::INPUTS == 2 || a.kept == 2) return softmax_in_registers<Rule, WIDTH, 2>(a);
-  if constexpr (Rule::INPUTS == 1) {
-    if (a.kept == 3) return softmax_in_registers<Rule, WIDTH, 3>(a);
-    softmax_in_registers<Rule, WIDTH, 4>(a);
-  }
-}
 template <class Rule> __device__ __forceinline__ void softmax_of_elements(const Arguments<Rule::INPUTS>& a) {
   switch (a.kept) {
-    case 1: return softmax_in_registers<Rule, 1, 1>(a);
-    case 2: return softmax_in_registers<Rule, 1, 2>(a);
-    case 3: return softmax_in_registers<Rule, 1, 3>(a);
-    case 4: return softmax_in_registers<Rule, 1, 4>(a);
-    case 5: return softmax_in_registers<Rule, 1, 5>(a);
-    case 6: return softmax_in_registers<Rule, 1, 6>(a);
-    case 7: return softmax_in_registers<Rule, 1, 7>(a);
-    default: return softmax_in_registers<Rule, 1, 8>(a);
+    case 1: return softmax_in_registers<Rule, 1>(a);
+    case 2: return softmax_in_registers<Rule, 2>(a);
+    case 3: return softmax_in_registers<Rule, 3>(a);
+    case 4: return softmax_in_registers<Rule, 4>(a);
+    case 5: return softmax_in_registers<Rule, 5>(a);
+    case 6: return softmax_in_registers<Rule, 6>(a);
+    case 7: return softmax_in_registers<Rule, 7>(a);
+    default: return softmax_in_registers<Rule, 8>(a);
   }
 }
 
-// --- columns of a few positions: a thread has all of a pack of lines in registers ---
+// --- columns of a few positions: a thread has all of a line in registers ---
 
-template <class Rule, int WIDE, int LENGTH>
-__device__ __forceinline__ void softmax_of_short_columns(const Arguments<Rule::INPUTS>& a) {
+template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_short_column(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
-  using Held = Elements<WIDE>;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index >= a.lines.packs) return;
   unsigned offset[INPUTS + 1];
-  const unsigned count = a.lines.locate(index, offset);
-  bool whole = count == WIDE && aligned<ELEMENT, WIDE>(a.output + offset[INPUTS]);
-#pragma unroll
-  for (int n = 0; n < INPUTS; n++) whole = whole && aligned<ELEMENT, WIDE>(a.input[n] + offset[n]);
+  a.lines.locate(index, offset);
 
-  Held held[INPUTS][LENGTH];
+  wait_to_touch(a.input[0] + offset[0], a.output + offset[INPUTS]);
+  ELEMENT held[INPUTS][LENGTH];
 #pragma unroll
   for (int k = 0; k < LENGTH; k++)
 #pragma unroll
-    for (int n = 0; n < INPUTS; n++) {
-      const ELEMENT* source = a.input[n] + offset[n] + k * a.along.row_stride[n];
-      if (whole) {
-        held[n][k] = *reinterpret_cast<const Held*>(source);
-      } else {
-#pragma unroll
-        for (int i = 0; i < WIDE; i++) held[n][k].item[i] = source[i < count ? i * a.lines.row_stride[n] : 0];
-      }
-    }
-  COMPUTE values[INPUTS][LENGTH * WIDE];
+    for (int n = 0; n < INPUTS; n++) held[n][k] = (a.input[n] + offset[n])[k * a.along.row_stride[n]];
+  let_next_kernel_begin();
+  COMPUTE values[INPUTS][LENGTH], result[LENGTH];
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)
 #pragma unroll
-    for (int k = 0; k < LENGTH; k++) unpack(&held[n][k], &values[n][k * WIDE]);
-  Statistic statistic[WIDE];
-#pragma unroll
-  for (int i = 0; i < WIDE; i++) statistic[i] = rule.empty();
-  rule.template add<true>(statistic, values);
-#pragma unroll
-  for (int i = 0; i < WIDE; i++) rule.finish(statistic[i]);
-
+    for (int k = 0; k < LENGTH; k++) values[n][k] = load<COMPUTE>(held[n][k]);
+  Statistic statistic[1] = {rule.empty()};
+  rule.template cover<true>(statistic, values);
+  rule.template add_covered<true>(statistic, values);
+  rule.finish(statistic[0]);
+  rule.template results<true>(statistic, values, result);
 #pragma unroll
   for (int k = 0; k < LENGTH; k++) {
-    COMPUTE of_position[INPUTS][WIDE], result[WIDE];
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++) unpack(&held[n][k], of_position[n]);
-    rule.results(statistic, of_position, result);
     ELEMENT* target = a.output + offset[INPUTS] + k * a.along.row_stride[INPUTS];
-    const int stride = whole ? 1 : a.lines.row_stride[INPUTS];
-    if (a.beta != COMPUTE(0))
-#pragma unroll
-      for (int i = 0; i < WIDE; i++)
-        if (i < count) result[i] += a.beta * load<COMPUTE>(target[i * stride]);
-    if (whole) {
-      pack(result, reinterpret_cast<Held*>(target));
-    } else {
-#pragma unroll
-      for (int i = 0; i < WIDE; i++)
-        if (i < count) target[i * stride] = store<ELEMENT>(result[i]);
-    }
+    *target = store<ELEMENT>(a.beta != COMPUTE(0) ? result[k] + a.beta * load<COMPUTE>(*target) : result[k]);
   }
 }
-template <class Rule, int WIDE> __device__ __forceinline__ void softmax_of_short_columns(const Arguments<Rule::INPUTS>& a) {
+template <class Rule> __device__ __forceinline__ void softmax_of_short_columns(const Arguments<Rule::INPUTS>& a) {
   switch (a.kept) {
-    case 1: return softmax_of_short_columns<Rule, WIDE, 1>(a);
-    case 2: return softmax_of_short_columns<Rule, WIDE, 2>(a);
-    case 3: return softmax_of_short_columns<Rule, WIDE, 3>(a);
-    default: return softmax_of_short_columns<Rule, WIDE, 4>(a);
+    case 1: return softmax_of_short_column<Rule, 1>(a);
+    case 2: return softmax_of_short_column<Rule, 2>(a);
+    case 3: return softmax_of_short_column<Rule, 3>(a);
+    default: return softmax_of_short_column<Rule, 4>(a);
   }
 }
 
@@ -324,24 +314,23 @@ template <class Rule, int WIDE> __device__ __forceinline__ void softmax_of_short
 
 // Blocks of a multiprocessor for which the registers of a kernel should suffice.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
-constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE_BLOCKS = DOUBLE ? 2 : 5, REGISTER_BLOCKS = DOUBLE ? 4 : 8;
-constexpr int COLUMN_REGISTER_BLOCKS = DOUBLE ? 3 : 8;
+constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, FORWARD_TILES = DOUBLE ? 2 : 6, BACKWARD_TILES = DOUBLE ? 2 : 8, SHORT_BLOCKS = DOUBLE ? 2 : 4, REGISTER_BLOCKS = DOUBLE ? 4 : 8;
 
 #define SOFTMAX(name, rule, line)                                                                                                                \
   extern "C" __global__ void __launch_bounds__(512, LINE_BLOCKS) name##_lines(const Arguments<rule::INPUTS> a) {                                 \
-  wait_for_earlier_kernels(); \
+    find_place_before_waiting();                                                                                                                 \
     softmax<rule, line, false, false>(a);                                                                                                        \
   }                                                                                                                                              \
   extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(512, LINE_BLOCKS) name##_lines_cluster(const Arguments<rule::INPUTS> a) {     \
-  wait_for_earlier_kernels(); \
+    find_place_before_waiting();                                                                                                                 \
     softmax<rule, line, false, true>(a);                                                                                                         \
   }                                                                                                                                              \
   extern "C" __global__ void __launch_bounds__(256, COLUMN_BLOCKS) name##_columns(const Arguments<rule::INPUTS> a) {                             \
-  wait_for_earlier_kernels(); \
+    find_place_before_waiting();                                                                                                                 \
     softmax<rule, line, true, false>(a);                                                                                                         \
   }                                                                                                                                              \
   extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(256, COLUMN_BLOCKS) name##_columns_cluster(const Arguments<rule::INPUTS> a) { \
-  wait_for_earlier_kernels(); \
+    find_place_before_waiting();                                                                                                                 \
     softmax<rule, line, true, true>(a);                                                                                                          \
   }
 
@@ -350,33 +339,30 @@ SOFTMAX(softmax_forward_narrow, Forward, NarrowLine)
 SOFTMAX(softmax_backward_wide, Backward, WideLine)
 SOFTMAX(softmax_backward_narrow, Backward, NarrowLine)
 
-extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_forward_tile(const Arguments<1> a) { wait_for_earlier_kernels(); softmax_of_tile<Forward>(a); }
-extern "C" __global__ void __launch_bounds__(256, TILE_BLOCKS) softmax_backward_tile(const Arguments<2> a) { wait_for_earlier_kernels(); softmax_of_tile<Backward>(a); }
+#define SOFTMAX_TILE(name, rule, is_short, blocks)                                                           \
+  extern "C" __global__ void __launch_bounds__(256, blocks) name(const Arguments<rule::INPUTS> a) { \
+    find_place_before_waiting();                                                                     \
+    softmax_of_tile<rule, is_short>(a);                                                             \
+  }
+SOFTMAX_TILE(softmax_forward_tile, Forward, false, FORWARD_TILES)
+SOFTMAX_TILE(softmax_backward_tile, Backward, false, BACKWARD_TILES)
+SOFTMAX_TILE(softmax_forward_short_tile, Forward, true, SHORT_BLOCKS)
+SOFTMAX_TILE(softmax_backward_short_tile, Backward, true, SHORT_BLOCKS - 1)
 
-extern "C" __global__ void __launch_bounds__(256, REGISTER_BLOCKS / 2) softmax_forward_wide_registers(const Arguments<1> a) { wait_for_earlier_kernels(); softmax_of_packs<Forward>(a); }
-extern "C" __global__ void __launch_bounds__(256, REGISTER_BLOCKS / 2) softmax_backward_wide_registers(const Arguments<2> a) { wait_for_earlier_kernels(); softmax_of_packs<Backward>(a); }
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_narrow_registers(const Arguments<1> a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   softmax_of_elements<Forward>(a);
 }
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_backward_narrow_registers(const Arguments<2> a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   softmax_of_elements<Backward>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(128, COLUMN_REGISTER_BLOCKS) softmax_forward_wide_short_columns(const Arguments<1> a) {
-  wait_for_earlier_kernels();
-  softmax_of_short_columns<Forward, WIDTH>(a);
+extern "C" __global__ void __launch_bounds__(128, 2 * REGISTER_BLOCKS) softmax_forward_narrow_short_columns(const Arguments<1> a) {
+  find_place_before_waiting();
+  softmax_of_short_columns<Forward>(a);
 }
-extern "C" __global__ void __launch_bounds__(128, COLUMN_REGISTER_BLOCKS) softmax_backward_wide_short_columns(const Arguments<2> a) {
-  wait_for_earlier_kernels();
-  softmax_of_short_columns<Backward, WIDTH>(a);
-}
-extern "C" __global__ void __launch_bounds__(128, 2 * COLUMN_REGISTER_BLOCKS) softmax_forward_narrow_short_columns(const Arguments<1> a) {
-  wait_for_earlier_kernels();
-  softmax_of_short_columns<Forward, 1>(a);
-}
-extern "C" __global__ void __launch_bounds__(128, 2 * COLUMN_REGISTER_BLOCKS) softmax_backward_narrow_short_columns(const Arguments<2> a) {
-  wait_for_earlier_kernels();
-  softmax_of_short_columns<Backward, 1>(a);
+extern "C" __global__ void __launch_bounds__(128, 2 * REGISTER_BLOCKS) softmax_backward_narrow_short_columns(const Arguments<2> a) {
+  find_place_before_waiting();
+  softmax_of_short_columns<Backward>(a);
 }

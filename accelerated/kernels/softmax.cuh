@@ -7,9 +7,12 @@
 enum Algorithm { FAST = 0, ACCURATE = 1, LOG = 2 };  // cudnnSoftmaxAlgorithm_t
 
 // As in softmax.py. Packs of 8-bit integers hold one element: no integer fills them up without changing a maximum.
-constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : 16 / sizeof(ELEMENT);  // of a wide pack
-template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;             // packs of each input in a group
-constexpr int DEPTH = 4;                                                // groups on their way to a thread
+#ifndef PACK_BYTES
+#define PACK_BYTES 16  // of a wide pack; fewer for lines in registers whose rows are no multiple of that
+#endif
+constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : PACK_BYTES / sizeof(ELEMENT);  // of a wide pack
+template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;                     // packs of each input in a group
+constexpr int DEPTH = 4;                                                        // groups on their way to a thread
 
 template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements { ELEMENT item[WIDE]; };
 
@@ -174,11 +177,16 @@ struct Forward {
     COMPUTE sum[CHAINS<LANES>] = {}, shift[LANES];
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) shift[lane] = shift_of(line[lane].top);
+    if (KEEP && algorithm != LOG) {
 #pragma unroll
-    for (int j = 0; j < N; j++) {
-      const COMPUTE exponential = shifted_exponential(values[0][j], shift[j % LANES]);
-      sum[j % CHAINS<LANES>] += exponential;
-      if constexpr (KEEP) values[0][j] = algorithm == LOG ? values[0][j] : exponential;
+      for (int j = 0; j < N; j++) {
+        const COMPUTE exponential = shifted_exponential(values[0][j], shift[j % LANES]);
+        sum[j % CHAINS<LANES>] += exponential;
+        if constexpr (KEEP) values[0][j] = exponential;
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < N; j++) sum[j % CHAINS<LANES>] += shifted_exponential(values[0][j], shift[j % LANES]);
     }
 #pragma unroll
     for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
@@ -198,6 +206,10 @@ struct Forward {
     } else {
       line.sum = alpha * (COMPUTE(1) / line.sum), line.top = shift;
     }
+  }
+  // Makes a finished statistic one of values that were kept below another top.
+  __device__ __forceinline__ void scale(Statistic& line, COMPUTE top) const {
+    if (algorithm != LOG) line.sum *= exponential_of_difference(shift_of(top), line.top);
   }
   // KEPT: of values that add_covered() has kept.
   template <bool KEPT = false, int LANES, int N>
@@ -239,6 +251,7 @@ struct Backward {
     for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
   }
   __device__ __forceinline__ void finish(Statistic&) const {}
+  __device__ __forceinline__ void scale(Statistic&, COMPUTE) const {}
   template <bool = false, int LANES, int N>
   __device__ __forceinline__ void results(const Statistic (&line)[LANES], const COMPUTE (&values)[2][N], COMPUTE (&result)[N]) const {
     if (algorithm == LOG) {
@@ -368,14 +381,25 @@ __device__ __forceinline__ void merge_columns(const Rule& rule, Statistic (&line
   __syncthreads();
   Statistic* of_blocks = parts + groups * lines;
   if (CLUSTERED) wait_cluster();
-  // One thread a line; each touches that line alone.
-  for (unsigned i = thread; i < lines; i += blockDim.x) {
-    Statistic total = merged(rule, parts + i, groups, lines);
-    if (CLUSTERED) {
-      for (unsigned block = 0; block < CLUSTER; block++) store_remote(&of_blocks[rank_in_cluster() * lines + i], block, total);
-    } else {
-      rule.finish(total);
-      parts[i] = total;
+  const unsigned each = min(blockDim.x >> exponent_of(lines), groups);  // threads of a line
+  if (!CLUSTERED && each > 1) {
+    const unsigned first = thread & (each - 1), i = thread >> exponent_of(each) & (lines - 1);
+    if (thread < max(lines * each, 32u)) {  // whole warps; what two of their lanes do alike they read before they write
+      Statistic total[1] = {merged(rule, parts + first * lines + i, groups >> exponent_of(each), lines * each)};
+      merge_lanes(rule, total, 1, each);
+      rule.finish(total[0]);
+      if (first == 0) parts[i] = total[0];
+    }
+  } else {
+    // One thread a line; each touches that line alone.
+    for (unsigned i = thread; i < lines; i += blockDim.x) {
+      Statistic total = merged(rule, parts + i, groups, lines);
+      if (CLUSTERED) {
+        for (unsigned block = 0; block < CLUSTER; block++) store_remote(&of_blocks[rank_in_cluster() * lines + i], block, total);
+      } else {
+        rule.finish(total);
+        parts[i] = total;
+      }
     }
   }
   if (CLUSTERED) {
@@ -427,6 +451,14 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
   __device__ __forceinline__ void end_at(unsigned end) {
     packs = min(all_packs, end);
     wholes = min(all_wholes, max(packs, whole) - whole);
+  }
+  // Packs that begin where the line does, of which none is whole.
+  __device__ __forceinline__ void begin_with_line() {
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) input[n] += lead;
+    output += lead;
+    all_packs = packs = (a->along.row + WIDE - 1) / WIDE;
+    all_wholes = wholes = whole = lead = 0;
   }
   __device__ __forceinline__ void end_for_good() { all_packs = all_wholes = packs = wholes = 0; }
   __device__ __forceinline__ void begin_at(const unsigned (&offset)[INPUTS + 1]) {
@@ -492,6 +524,16 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
               if (exists(first, i)) place[n * distance].item[i] = (input[n] + offset(first, n))[i * stride(n)];
         }
   }
+  // A pack; what does not exist is neutral.
+  __device__ __forceinline__ Place read(unsigned pack, int n) const {
+    Place some;
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) {
+      some.item[i] = store<ELEMENT>(Rule::neutral());
+      if (pack < packs && exists(pack, i)) some.item[i] = (input[n] + offset(pack, n))[i * stride(n)];
+    }
+    return some;
+  }
   __device__ __forceinline__ long long stride(int operand) const { return COLUMNS ? a->lines.row_stride[operand] : 1; }
 
   __device__ __forceinline__ void take(unsigned, unsigned, const Place* place, unsigned distance, COMPUTE (&values)[INPUTS][HELD * WIDE]) const {
@@ -517,6 +559,9 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) unpack(place + n * distance, values[n]);
     rule.results(line, values, result);
+    write_results(index, as_whole, result);
+  }
+  __device__ __forceinline__ void write_results(unsigned index, bool as_whole, COMPUTE (&result)[WIDE]) const {
     ELEMENT* target = output + offset(index, INPUTS);
     if (as_whole) {
       if (a->beta != COMPUTE(0)) {
