@@ -55,6 +55,9 @@ MANY_STREAM_BYTES, LEAST_STREAM_BYTES, LEAST_STREAM_HALVES = 700 * 1024, (120 * 
 AGREEMENT_BYTES = 96 * 1024  # that a multiprocessor reads while blocks agree
 # Measured costs of a bundle beside its tiles, in bytes: lines that start anywhere, lines at whole packs, columns
 LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
+WHOLE = True
+FORCE: dict[str, int] = {}
+WHOLE_WORKERS, MOST_TILES, WHOLE_AHEAD_BYTES, WHOLE_LINE_BYTES = 512, 48, 48 * 1024, 2 * 1024
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
 
 
@@ -231,6 +234,44 @@ def _stream(
 
 
 @dataclass(frozen=True)
+class WholeStream:
+    """blocks: of a group. part: packs of a line in a tile, of which a block takes so many steps; tiles: that shared memory
+    holds. delay: steps between the statistic and the result of a tile."""
+
+    blocks: int
+    part: int
+    steps: int
+    tiles: int
+    delay: int
+    shared_bytes: int
+
+
+def _whole_stream(problem: Problem, device: Any, statistic_bytes: int) -> WholeStream | None:
+    """The way on which the block that has most to do has least."""
+    exchange = (2 * WHOLE_WORKERS + OPEN[False]) * statistic_bytes + (3 * OPEN[False] + 4) * 8
+    ring = MOST_TILES * 2 * 8
+    available = device.shared_bytes_per_block - exchange - ring
+    most = WHOLE_WORKERS * STREAM_PACKS // problem.inputs
+    best: tuple[float, WholeStream] | None = None
+    forced = FORCE.get("blocks")
+    for blocks in [forced] if forced else range(1, min(device.multiprocessors, MOST_BLOCKS) + 1):
+        steps = max(_ceil(problem.length, blocks * most), FORCE.get("steps", 1))
+        part = _ceil(problem.length, WARP * blocks * steps) * WARP
+        tile_bytes = part * problem.inputs * PACK_BYTES
+        tiles = min(available // tile_bytes, MOST_TILES, FORCE.get("tiles", MOST_TILES))
+        ahead = _ceil(FORCE.get("ahead", WHOLE_AHEAD_BYTES), tile_bytes)
+        delay = min(steps + _ceil(FORCE.get("agreement", AGREEMENT_BYTES), tile_bytes), tiles - ahead, OPEN[False] * steps - 2)
+        if delay < steps:
+            continue
+        rounds = _ceil(problem.lines, device.multiprocessors // blocks)
+        time = rounds * (steps * tile_bytes + WHOLE_LINE_BYTES)
+        if best is None or time < best[0]:
+            shared = tiles * tile_bytes + ring + exchange
+            best = time, WholeStream(blocks, part, steps, tiles, delay, shared)
+    return best[1] if best else None
+
+
+@dataclass(frozen=True)
 class Walk:
     """Lines and what is along them, as the kernels walk them, and whether lines follow each other without gaps."""
 
@@ -362,6 +403,12 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     if _streams(walk, problem, scalar_bytes, device):
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
         statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
+        whole = not walk.columns and walk.aligned and length % width == 0
+        if whole and WHOLE and (stream := _whole_stream(problem, device, statistic_bytes)):
+            numbers = (1, stream.part, stream.steps, 0, stream.delay, WHOLE_WORKERS)
+            threads = WHOLE_WORKERS + (STREAM_HELPERS + 1) * WARP
+            step = launch("whole_stream", threads, device.multiprocessors, stream.blocks, stream.tiles, stream.shared_bytes, stream=numbers)
+            return Plan(operation, [step])
         queues = not walk.columns and specs[-1].scalar_type == FLOAT
         way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0, queues)
         if way:

@@ -28,6 +28,7 @@ constexpr unsigned REST = 100;                                // nanoseconds, of
 #ifndef QUEUE_TILES
 #define QUEUE_TILES 0  // softmax.py knows when some are needed
 #endif
+constexpr unsigned WORKERS = 512, MOST_TILES = 48;  // of streams of whole packs
 constexpr int QUEUE = QUEUE_TILES;  // of a block, in registers until they are written
 // Bundles of a block between the first read and the last write.
 template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
@@ -137,9 +138,9 @@ template <class Rule, bool COLUMNS> struct Stream {
   unsigned log_across, columns;    // lines of a bundle
   unsigned parts;                  // statistics of every line that workers hand over
 
-  __device__ __forceinline__ Stream(const Arguments<INPUTS>& arguments)
-      : a(arguments), rule{Algorithm(a.algorithm), a.alpha},
-        exchange(*reinterpret_cast<Exchange*>(shared_memory + a.kept * STREAM_PACKS * a.workers * sizeof(Place))),
+  // exchange_at: bytes of shared memory before what the warps share.
+  __device__ __forceinline__ Stream(const Arguments<INPUTS>& arguments, unsigned exchange_at)
+      : a(arguments), rule{Algorithm(a.algorithm), a.alpha}, exchange(*reinterpret_cast<Exchange*>(shared_memory + exchange_at)),
         group(blockIdx.x / a.team), groups(gridDim.x / a.team), member(blockIdx.x - group * a.team), log_across(exponent_of(a.across)) {
     const unsigned all = (a.lines.packs + a.across - 1) >> log_across;
     bundles = group < groups && group < all ? (all - group - 1) / groups + 1 : 0;
@@ -405,34 +406,192 @@ template <class Rule, bool COLUMNS> struct Stream {
     atomicAdd(&board.departures, 1ull);
   }
 
+  // All threads: the barriers.
+  __device__ __forceinline__ void begin() const {
+    const unsigned i = threadIdx.x;
+    // Every thread arrives for itself where others read what it wrote or write what it read.
+    if (i < OPEN) {
+      barrier_init(&exchange.published[i], 32);
+      barrier_init(&exchange.merged[i], COLLECTORS);
+      barrier_init(&exchange.agreed[i], COLUMNS ? COLLECTORS * 32 : 32);
+      if (i < 2) barrier_init(&exchange.reduced[i], a.workers);
+      if (i == 0) barrier_init(&exchange.opened, 1);
+    }
+    publish_barriers();
+    __syncthreads();
+  }
+  // A warp beside the workers.
+  __device__ __forceinline__ void help(unsigned helper) const {
+    if (helper == 0) publish();
+    else collect(helper - 1);
+    leave();
+  }
   __device__ __forceinline__ void run() const {
     const unsigned warp = threadIdx.x >> 5, warps = a.workers >> 5;
-    if (threadIdx.x == 0) {
-      // Every thread arrives for itself where others read what it wrote or write what it read.
-      for (unsigned i = 0; i < 2; i++) barrier_init(&exchange.reduced[i], a.workers);
-      for (unsigned i = 0; i < OPEN; i++) {
-        barrier_init(&exchange.published[i], 32);
-        barrier_init(&exchange.merged[i], COLLECTORS);
-        barrier_init(&exchange.agreed[i], COLUMNS ? COLLECTORS * 32 : 32);
-      }
-      barrier_init(&exchange.opened, 1);
-      publish_barriers();
+    begin();
+    if (warp < warps) work();
+    else help(warp - warps);
+  }
+};
+
+// --- lines of whole packs that lie at the same places in all operands ---
+
+// The copy engine brings the tiles: a warp asks for each as soon as its place is free, and the workers spend instructions on
+// arithmetic alone. A tile is written `delay` steps after it took part in the statistic, as above.
+template <class Rule> struct WholeStream : Stream<Rule, false> {
+  using Base = Stream<Rule, false>;
+  using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member;
+  using typename Base::Place;
+  static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;
+  struct Ring { Barrier full[MOST_TILES], empty[MOST_TILES]; };
+
+  Ring& ring;
+  unsigned packs;  // of a line
+
+  static __device__ __forceinline__ unsigned bytes_of_tiles(const Arguments<INPUTS>& a) { return a.kept * INPUTS * a.part * unsigned(sizeof(Place)); }
+  __device__ __forceinline__ WholeStream(const Arguments<INPUTS>& a)
+      : Base(a, bytes_of_tiles(a) + sizeof(Ring)), ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))), packs(a.along.row / WIDTH) {}
+
+  // A walk through the tiles of the block.
+  struct Cursor {
+    unsigned bundle = 0, step = 0, slot = 0, parity = 0, begin;  // first pack of the tile
+    __device__ __forceinline__ Cursor(unsigned start) : begin(start) {}
+    __device__ __forceinline__ void advance(const Arguments<INPUTS>& a, unsigned start) {
+      begin += a.team * a.part;
+      if (++step == a.steps) step = 0, bundle++, begin = start;
+      if (++slot == a.kept) slot = 0, parity ^= 1;
     }
-    __syncthreads();
-    if (warp < warps) return work();
-    if (warp == warps) publish();
-    else collect(warp - warps - 1);
-    leave();
+  };
+  __device__ __forceinline__ unsigned start() const { return member * a.part; }
+  __device__ __forceinline__ unsigned count(const Cursor& at) const { return at.begin < packs ? min(a.part, packs - at.begin) : 0; }
+  __device__ __forceinline__ Place* tile(const Cursor& at) const { return reinterpret_cast<Place*>(shared_memory) + at.slot * INPUTS * a.part; }
+  __device__ __forceinline__ unsigned line(const Cursor& at, int operand) const { return (group + at.bundle * groups) * a.lines.row_stride[operand]; }
+
+  __device__ __forceinline__ void read() const {
+    if ((threadIdx.x & 31) != 0) return;
+    Cursor at(start());
+#pragma unroll 1
+    for (unsigned i = 0; i < bundles * a.steps; i++) {
+      if (i >= a.kept) barrier_wait(&ring.empty[at.slot], at.parity ^ 1);
+      const unsigned bytes = count(at) * unsigned(sizeof(Place));
+      if (bytes != 0) {
+        barrier_arrive_with(&ring.full[at.slot], INPUTS * bytes);
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) load_bytes(tile(at) + n * a.part, a.input[n] + line(at, n) + at.begin * WIDTH, bytes, &ring.full[at.slot]);
+      } else {
+        barrier_arrive(&ring.full[at.slot]);
+      }
+      at.advance(a, start());
+    }
+  }
+
+  // Adds packs that may raise the maximum; that of pairs is found in pairs.
+  __device__ __forceinline__ void add(Statistic (&statistic)[1], const Place (&held)[INPUTS][HELD]) const {
+    COMPUTE values[INPUTS][HELD * WIDTH];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+      for (int k = 0; k < HELD; k++) unpack(&held[n][k], &values[n][k * WIDTH]);
+    if constexpr (PAIRED && INPUTS == 1) {
+      Words<WIDTH> words[HELD];
+      memcpy(words, held, sizeof words);
+      Pair top(words[0].item[0]);
+#pragma unroll
+      for (int i = 1; i < HELD * WIDTH / 2; i++) top.pair = __hmax2(top.pair, Pair(words[i / (WIDTH / 2)].item[i % (WIDTH / 2)]).pair);
+      const float2 tops = both(top.pair);
+      const COMPUTE greatest[1][1] = {{max(tops.x, tops.y)}};
+      rule.cover(statistic, greatest);
+      rule.add_covered(statistic, values);
+    } else {
+      rule.add(statistic, values);
+    }
+  }
+
+  __device__ __forceinline__ void work() const {
+    const unsigned tiles = bundles * a.steps;
+    Place nothing;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
+
+    Cursor reduced(start()), written(start());
+    Statistic statistic[1] = {rule.empty()}, agreed[1] = {rule.empty()};
+    ELEMENT* target = a.output;
+#pragma unroll 1
+    for (unsigned step = 0; step < tiles + a.delay; step++) {
+      if (step < tiles) {
+        const unsigned exist = count(reduced);
+        const Place* const places = tile(reduced);
+        Place held[INPUTS][HELD];
+        barrier_wait(&ring.full[reduced.slot], reduced.parity);
+#pragma unroll
+        for (int k = 0; k < HELD; k++)
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++) {
+            const unsigned pack = threadIdx.x + k * WORKERS;
+            held[n][k] = pack < exist ? places[n * a.part + pack] : nothing;
+          }
+        add(statistic, held);
+        if (reduced.step == a.steps - 1) this->hand_over(statistic, reduced.bundle);
+        reduced.advance(a, start());
+      }
+      if (step >= a.delay) {
+        if (written.step == 0) {
+          barrier_wait(&exchange.agreed[written.bundle % Base::OPEN], this->phase(written.bundle, Base::OPEN));
+          agreed[0] = this->lines_of(written.bundle)[0];
+          target = a.output + line(written, INPUTS);
+        }
+        const unsigned exist = count(written);
+        const Place* const places = tile(written);
+#pragma unroll
+        for (int k = 0; k < HELD; k++) {
+          const unsigned pack = threadIdx.x + k * WORKERS;
+          if (pack >= exist) continue;
+          COMPUTE values[INPUTS][WIDTH], result[WIDTH];
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++) unpack(&places[n * a.part + pack], values[n]);
+          rule.results(agreed, values, result);
+          Place* const place = reinterpret_cast<Place*>(target + written.begin * WIDTH) + pack;
+          if (a.beta != COMPUTE(0)) {
+            COMPUTE prior[WIDTH];
+            unpack(place, prior);
+#pragma unroll
+            for (int i = 0; i < WIDTH; i++) result[i] += a.beta * prior[i];
+          }
+          ::pack(result, place);
+        }
+        __syncwarp();
+        if ((threadIdx.x & 31) == 0) barrier_arrive(&ring.empty[written.slot]);
+        written.advance(a, start());
+      }
+    }
+  }
+
+  __device__ __forceinline__ void run() const {
+    const unsigned warp = threadIdx.x / 32;
+    if (threadIdx.x < a.kept) barrier_init(&ring.full[threadIdx.x], 1), barrier_init(&ring.empty[threadIdx.x], WORKERS / 32);
+    this->begin();
+    if (warp < WORKERS / 32) return work();
+    if (warp == WORKERS / 32 + HELPERS) return read();
+    this->help(warp - WORKERS / 32);
   }
 };
 
 #define SOFTMAX_STREAM(name, rule, columns)                                                                         \
   extern "C" __global__ void __launch_bounds__(STREAM_THREADS, 1) name(const Arguments<rule::INPUTS> a) {           \
     wait_for_earlier_kernels();                                                                                     \
-    Stream<rule, columns>(a).run();                                                                                 \
+    Stream<rule, columns>(a, a.kept * STREAM_PACKS * a.workers * 16).run();                                                                               \
   }
 
 SOFTMAX_STREAM(softmax_forward_lines_stream, Forward, false)
 SOFTMAX_STREAM(softmax_backward_lines_stream, Backward, false)
 SOFTMAX_STREAM(softmax_forward_columns_stream, Forward, true)
 SOFTMAX_STREAM(softmax_backward_columns_stream, Backward, true)
+
+#define SOFTMAX_WHOLE_STREAM(name, rule)                                                                      \
+  extern "C" __global__ void __launch_bounds__(STREAM_THREADS + 32, 1) name(const Arguments<rule::INPUTS> a) { \
+    wait_for_earlier_kernels();                                                                               \
+    WholeStream<rule>(a).run();                                                                               \
+  }
+
+SOFTMAX_WHOLE_STREAM(softmax_forward_whole_stream, Forward)
+SOFTMAX_WHOLE_STREAM(softmax_backward_whole_stream, Backward)
