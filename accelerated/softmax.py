@@ -57,6 +57,8 @@ AGREEMENT_BYTES = 96 * 1024  # that a multiprocessor reads while blocks agree
 LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
 WHOLE = True
 FORCE: dict[str, int] = {}
+EXTRA: dict[str, str] = {}
+MOST_BLOCK_THREADS, BLOCK_VALUES = 800, 32
 WHOLE_WORKERS, MOST_TILES, WHOLE_AHEAD_BYTES, WHOLE_LINE_BYTES = 512, 48, 48 * 1024, 2 * 1024
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
 
@@ -70,6 +72,7 @@ class Problem:
     wide: bool
     pack_bytes: int
     inputs: int
+    scalar_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,17 @@ def _line_team(problem: Problem, device: Any, blocks: int) -> Team:
     return Team(
         "lines_cluster" if clustered else "lines", threads, problem.lines * blocks, threads, groups, parts, blocks
     )
+
+
+def _block_team(problem: Problem, device: Any, blocks: int) -> Team | None:
+    """Lines that the registers of a cluster of so many blocks hold, or of a block."""
+    each = _ceil(problem.length, blocks)
+    most = BLOCK_VALUES * problem.scalar_bytes // PACK_BYTES // problem.inputs
+    packs = _power_of_two(_ceil(each, MOST_BLOCK_THREADS))
+    if packs > most:
+        return None
+    threads = _ceil(each, WARP * packs) * WARP
+    return Team("block_cluster" if blocks > 1 else "block", threads, problem.lines * blocks, threads, packs, 2 * WARP, blocks)
 
 
 def _column_team(problem: Problem, device: Any, width: int, blocks: int) -> Team:
@@ -260,11 +274,13 @@ def _whole_stream(problem: Problem, device: Any, statistic_bytes: int) -> WholeS
         tile_bytes = part * problem.inputs * PACK_BYTES
         tiles = min(available // tile_bytes, MOST_TILES, FORCE.get("tiles", MOST_TILES))
         ahead = _ceil(FORCE.get("ahead", WHOLE_AHEAD_BYTES), tile_bytes)
-        delay = min(steps + _ceil(FORCE.get("agreement", AGREEMENT_BYTES), tile_bytes), tiles - ahead, OPEN[False] * steps - 2)
-        if delay < steps:
+        wanted = steps + _ceil(FORCE.get("agreement", AGREEMENT_BYTES), tile_bytes)
+        delay = min(max(min(wanted, tiles - ahead), steps), OPEN[False] * steps - 2)
+        if not steps <= delay < tiles:
             continue
         rounds = _ceil(problem.lines, device.multiprocessors // blocks)
-        time = rounds * (steps * tile_bytes + WHOLE_LINE_BYTES)
+        lacking = max(wanted + ahead - tiles, 0) * tile_bytes
+        time = rounds * (steps * tile_bytes + WHOLE_LINE_BYTES + lacking / 4)
         if best is None or time < best[0]:
             shared = tiles * tile_bytes + ring + exchange
             best = time, WholeStream(blocks, part, steps, tiles, delay, shared)
@@ -347,7 +363,8 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         stream: tuple[int, ...] = (0, 0, 0, 0, 0, 0),
         queue: int = 0,
     ) -> Launch:
-        definitions = {"CLUSTER_BLOCKS": str(blocks)} if blocks > CLUSTERS[0] else {}
+        definitions = {"CLUSTER_BLOCKS": str(blocks)} if blocks not in (1, CLUSTERS[0]) else {}
+        definitions |= EXTRA
         if queue:
             definitions["QUEUE_TILES"] = str(queue)
         types = type_definitions(specs[-1].scalar_type, operation, **definitions)
@@ -363,7 +380,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             ("lines", walk.lines),
             ("along", walk.along),
         )
-        return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream))
+        return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream) and FORCE.get('cooperative', 1))
 
     pack_bytes = PACK_BYTES if walk.wide and walk.aligned else scalar_bytes
     short = Problem(lines, -(-length * scalar_bytes // pack_bytes), pack_bytes > scalar_bytes, pack_bytes, inputs)
@@ -395,6 +412,12 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         tiles = launch("tile", TILE_THREADS, _ceil(lines, of_tile), lanes, of_tile, tile_bytes * inputs)
         return Plan(operation, [tiles])
 
+    if "cluster" in FORCE and not walk.columns and walk.aligned and length % width == 0 and walk.along.outer_rank == 0:
+        blocks = FORCE["cluster"]
+        problem = Problem(lines, length // width, True, PACK_BYTES, inputs, scalar_bytes)
+        if team := _block_team(problem, device, blocks):
+            parts_bytes = team.parts * 2 * SCALAR_BYTES[operation.compute_type]
+            return Plan(operation, [launch(f"wide_{team.kind}", team.threads, team.grid, 1, team.groups, parts_bytes, blocks)])
     packs = walk.along.packs
     if walk.wide and not walk.aligned:
         packs += 1  # a line that starts anywhere

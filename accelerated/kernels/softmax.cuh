@@ -10,6 +10,7 @@ enum Algorithm { FAST = 0, ACCURATE = 1, LOG = 2 };  // cudnnSoftmaxAlgorithm_t
 constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : 16 / sizeof(ELEMENT);  // of a wide pack
 template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;             // packs of each input in a group
 constexpr int DEPTH = 4;                                                // groups on their way to a thread
+constexpr int MOST_BLOCK_THREADS = 800, MOST_BLOCK_VALUES = 32;         // of lines in the registers of a block
 
 template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements { ELEMENT item[WIDE]; };
 
@@ -199,6 +200,10 @@ struct Forward {
       line.sum = alpha * (COMPUTE(1) / line.sum), line.top = shift;
     }
   }
+  // Before results() of values kept when the maximum was `top`: `line` is finished.
+  __device__ __forceinline__ void keep_up(Statistic& line, COMPUTE top) const {
+    if (algorithm != LOG) line.sum *= exponential_of_difference(shift_of(top), line.top);
+  }
   // KEPT: of values that add_covered() has kept.
   template <bool KEPT = false, int LANES, int N>
   __device__ __forceinline__ void results(const Statistic (&line)[LANES], const COMPUTE (&values)[1][N], COMPUTE (&result)[N]) const {
@@ -239,6 +244,7 @@ struct Backward {
     for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
   }
   __device__ __forceinline__ void finish(Statistic&) const {}
+  __device__ __forceinline__ void keep_up(Statistic&, COMPUTE) const {}
   template <bool = false, int LANES, int N>
   __device__ __forceinline__ void results(const Statistic (&line)[LANES], const COMPUTE (&values)[2][N], COMPUTE (&result)[N]) const {
     if (algorithm == LOG) {

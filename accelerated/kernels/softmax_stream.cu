@@ -438,6 +438,15 @@ template <class Rule, bool COLUMNS> struct Stream {
 
 // The copy engine brings the tiles: a warp asks for each as soon as its place is free, and the workers spend instructions on
 // arithmetic alone. A tile is written `delay` steps after it took part in the statistic, as above.
+#ifdef STREAM_TRACE
+
+extern "C" { __device__ unsigned long long stream_trace[2 * 192 * 16];
+}
+__device__ __forceinline__ unsigned long long now() { unsigned long long t; asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)::"memory"); return t; }
+#define TRACE(...) __VA_ARGS__
+#else
+#define TRACE(...)
+#endif
 template <class Rule> struct WholeStream : Stream<Rule, false> {
   using Base = Stream<Rule, false>;
   using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member;
@@ -507,7 +516,8 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
     }
   }
 
-  __device__ __forceinline__ void work() const {
+  __device__ __forceinline__ void work(TRACE(unsigned long long t0, unsigned long long t1)) const {
+    TRACE(unsigned long long ev[16] = {t0, t1, now()}; long long c;)
     const unsigned tiles = bundles * a.steps;
     Place nothing;
 #pragma unroll
@@ -522,7 +532,9 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
         const unsigned exist = count(reduced);
         const Place* const places = tile(reduced);
         Place held[INPUTS][HELD];
+        TRACE(c = clock64();)
         barrier_wait(&ring.full[reduced.slot], reduced.parity);
+        TRACE(ev[step < a.delay ? 10 : 11] += clock64() - c; if (step == 0) ev[3] = now(); if (step == tiles - 1) ev[4] = now();)
 #pragma unroll
         for (int k = 0; k < HELD; k++)
 #pragma unroll
@@ -531,12 +543,16 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
             held[n][k] = pack < exist ? places[n * a.part + pack] : nothing;
           }
         add(statistic, held);
+        TRACE(c = clock64();)
         if (reduced.step == a.steps - 1) this->hand_over(statistic, reduced.bundle);
+        TRACE(ev[12] += clock64() - c;)
         reduced.advance(a, start());
       }
       if (step >= a.delay) {
         if (written.step == 0) {
+          TRACE(c = clock64(); if (written.bundle == 0) ev[5] = now(); if (written.bundle == bundles - 1) ev[8] = now();)
           barrier_wait(&exchange.agreed[written.bundle % Base::OPEN], this->phase(written.bundle, Base::OPEN));
+          TRACE(ev[step < tiles ? 13 : 14] += clock64() - c; if (written.bundle == 0) ev[6] = now(); if (written.bundle == bundles - 1) ev[7] = now();)
           agreed[0] = this->lines_of(written.bundle)[0];
           target = a.output + line(written, INPUTS);
         }
@@ -557,20 +573,31 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
 #pragma unroll
             for (int i = 0; i < WIDTH; i++) result[i] += a.beta * prior[i];
           }
+#if defined(STORE_HINT) && defined(__CUDA_ARCH__)
+          Place out;
+          ::pack(result, &out);
+          __stcs(reinterpret_cast<uint4*>(place), *reinterpret_cast<uint4*>(&out));
+#else
           ::pack(result, place);
+#endif
         }
         __syncwarp();
         if ((threadIdx.x & 31) == 0) barrier_arrive(&ring.empty[written.slot]);
         written.advance(a, start());
       }
     }
+    TRACE(ev[9] = now(); if (threadIdx.x == 0) { barrier_wait(&exchange.opened, 0); for (int i = 0; i < 16; i++) stream_trace[((exchange.launch & 1) * 192 + blockIdx.x) * 16 + i] = ev[i]; })
   }
 
   __device__ __forceinline__ void run() const {
     const unsigned warp = threadIdx.x / 32;
+    TRACE(unsigned long long t0 = now();)
     if (threadIdx.x < a.kept) barrier_init(&ring.full[threadIdx.x], 1), barrier_init(&ring.empty[threadIdx.x], WORKERS / 32);
     this->begin();
-    if (warp < WORKERS / 32) return work();
+    TRACE(unsigned long long t1 = now();)
+    wait_to_touch(a.output);
+    let_next_kernel_begin();
+    if (warp < WORKERS / 32) return work(TRACE(t0, t1));
     if (warp == WORKERS / 32 + HELPERS) return read();
     this->help(warp - WORKERS / 32);
   }
@@ -589,7 +616,7 @@ SOFTMAX_STREAM(softmax_backward_columns_stream, Backward, true)
 
 #define SOFTMAX_WHOLE_STREAM(name, rule)                                                                      \
   extern "C" __global__ void __launch_bounds__(STREAM_THREADS + 32, 1) name(const Arguments<rule::INPUTS> a) { \
-    wait_for_earlier_kernels();                                                                               \
+    find_place_before_waiting();                                                                               \
     WholeStream<rule>(a).run();                                                                               \
   }
 

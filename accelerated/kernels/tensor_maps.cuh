@@ -272,8 +272,15 @@ __device__ __forceinline__ void load_dense_box(unsigned char* to, const TensorMa
 }
 // Bytes as they lie: 16, or a multiple, from a multiple of 16 on.
 __device__ __forceinline__ void load_bytes(void* to, const void* from, unsigned bytes, Barrier* barrier) {
+#ifdef LOAD_HINT
+  unsigned long long policy;
+  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
+               ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy) : "memory");
+#else
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
                ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)) : "memory");
+#endif
 }
 // Writes a box from rows in shared memory; what lies outside the tensor is left out. The rows were published by all who
 // wrote them. commit_stores() closes a group; wait_for_stores() before the rows are written again, or the thread ends.
