@@ -451,7 +451,8 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
   using Base = Stream<Rule, false>;
   using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member;
   using typename Base::Place;
-  static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;
+  using Held = Pack<unsigned, 4>;  // a pack as it lies
+  static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;  // packs of each input that a worker has in a tile
   struct Ring { Barrier full[MOST_TILES], empty[MOST_TILES]; };
 
   Ring& ring;
@@ -461,52 +462,58 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
   __device__ __forceinline__ WholeStream(const Arguments<INPUTS>& a)
       : Base(a, bytes_of_tiles(a) + sizeof(Ring)), ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))), packs(a.along.row / WIDTH) {}
 
-  // A walk through the tiles of the block.
+  // A walk through the tiles of the block, as the warp that reads sees them, or a worker, from its first pack on.
   struct Cursor {
-    unsigned bundle = 0, step = 0, slot = 0, parity = 0, begin;  // first pack of the tile
-    __device__ __forceinline__ Cursor(unsigned start) : begin(start) {}
-    __device__ __forceinline__ void advance(const Arguments<INPUTS>& a, unsigned start) {
-      begin += a.team * a.part;
-      if (++step == a.steps) step = 0, bundle++, begin = start;
-      if (++slot == a.kept) slot = 0, parity ^= 1;
+    unsigned bundle = 0, step = 0, slot = 0, parity = 0;
+    int left;      // packs of the line from here on
+    Held* places;  // in shared memory
+    __device__ __forceinline__ Cursor(const WholeStream& stream, unsigned first)
+        : left(stream.left_from(first)), places(reinterpret_cast<Held*>(shared_memory) + first) {}
+    __device__ __forceinline__ void advance(const WholeStream& stream, unsigned first) {
+      const unsigned part = stream.a.part;
+      left -= int(stream.a.team * part), places += INPUTS * part;
+      if (++step == stream.a.steps) step = 0, bundle++, left = stream.left_from(first);
+      if (++slot == stream.a.kept) slot = 0, parity ^= 1, places -= stream.a.kept * INPUTS * part;
     }
   };
-  __device__ __forceinline__ unsigned start() const { return member * a.part; }
-  __device__ __forceinline__ unsigned count(const Cursor& at) const { return at.begin < packs ? min(a.part, packs - at.begin) : 0; }
-  __device__ __forceinline__ Place* tile(const Cursor& at) const { return reinterpret_cast<Place*>(shared_memory) + at.slot * INPUTS * a.part; }
-  __device__ __forceinline__ unsigned line(const Cursor& at, int operand) const { return (group + at.bundle * groups) * a.lines.row_stride[operand]; }
+  __device__ __forceinline__ int left_from(unsigned first) const { return int(packs) - int(member * a.part + first); }
+  // The packs of the line that the block has first of all.
+  template <class T> __device__ __forceinline__ auto packs_of(T* tensor, unsigned bundle, int operand) const {
+    using Packs = std::conditional_t<std::is_const_v<T>, const Held, Held>;
+    return reinterpret_cast<Packs*>(tensor + (group + bundle * groups) * a.lines.row_stride[operand]) + member * a.part;
+  }
 
   __device__ __forceinline__ void read() const {
     if ((threadIdx.x & 31) != 0) return;
-    Cursor at(start());
+    Cursor at(*this, 0);
 #pragma unroll 1
     for (unsigned i = 0; i < bundles * a.steps; i++) {
+      Barrier* const full = &ring.full[at.slot];
       if (i >= a.kept) barrier_wait(&ring.empty[at.slot], at.parity ^ 1);
-      const unsigned bytes = count(at) * unsigned(sizeof(Place));
-      if (bytes != 0) {
-        barrier_arrive_with(&ring.full[at.slot], INPUTS * bytes);
+      const int count = min(int(a.part), at.left);
+      if (count > 0) {
+        const unsigned bytes = count * unsigned(sizeof(Held));
+        barrier_arrive_with(full, INPUTS * bytes);
 #pragma unroll
-        for (int n = 0; n < INPUTS; n++) load_bytes(tile(at) + n * a.part, a.input[n] + line(at, n) + at.begin * WIDTH, bytes, &ring.full[at.slot]);
+        for (int n = 0; n < INPUTS; n++) load_bytes(at.places + n * a.part, packs_of(a.input[n], at.bundle, n) + at.step * a.team * a.part, bytes, full);
       } else {
-        barrier_arrive(&ring.full[at.slot]);
+        barrier_arrive(full);
       }
-      at.advance(a, start());
+      at.advance(*this, 0);
     }
   }
 
   // Adds packs that may raise the maximum; that of pairs is found in pairs.
-  __device__ __forceinline__ void add(Statistic (&statistic)[1], const Place (&held)[INPUTS][HELD]) const {
+  __device__ __forceinline__ void add(Statistic (&statistic)[1], const Held (&held)[INPUTS][HELD]) const {
     COMPUTE values[INPUTS][HELD * WIDTH];
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
 #pragma unroll
-      for (int k = 0; k < HELD; k++) unpack(&held[n][k], &values[n][k * WIDTH]);
+      for (int k = 0; k < HELD; k++) unpack(reinterpret_cast<const Place*>(&held[n][k]), &values[n][k * WIDTH]);
     if constexpr (PAIRED && INPUTS == 1) {
-      Words<WIDTH> words[HELD];
-      memcpy(words, held, sizeof words);
-      Pair top(words[0].item[0]);
+      Pair top(held[0][0].item[0]);
 #pragma unroll
-      for (int i = 1; i < HELD * WIDTH / 2; i++) top.pair = __hmax2(top.pair, Pair(words[i / (WIDTH / 2)].item[i % (WIDTH / 2)]).pair);
+      for (int i = 1; i < HELD * 4; i++) top.pair = __hmax2(top.pair, Pair(held[0][i / 4].item[i % 4]).pair);
       const float2 tops = both(top.pair);
       const COMPUTE greatest[1][1] = {{max(tops.x, tops.y)}};
       rule.cover(statistic, greatest);
@@ -515,23 +522,48 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
       rule.add(statistic, values);
     }
   }
+  __device__ __forceinline__ void write(const Statistic (&line)[1], const Held* places, Held* target) const {
+    COMPUTE values[INPUTS][WIDTH], result[WIDTH];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) unpack(reinterpret_cast<const Place*>(places + n * a.part), values[n]);
+    rule.results(line, values, result);
+    if (a.beta != COMPUTE(0)) {
+      COMPUTE prior[WIDTH];
+      unpack(reinterpret_cast<const Place*>(target), prior);
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) result[i] += a.beta * prior[i];
+    }
+#if defined(STORE_HINT) && defined(__CUDA_ARCH__)
+    Place out;
+    ::pack(result, &out);
+    __stcs(reinterpret_cast<uint4*>(target), *reinterpret_cast<uint4*>(&out));
+#else
+    ::pack(result, reinterpret_cast<Place*>(target));
+#endif
+  }
 
   __device__ __forceinline__ void work(TRACE(unsigned long long t0, unsigned long long t1)) const {
     TRACE(unsigned long long ev[16] = {t0, t1, now()}; long long c;)
-    const unsigned tiles = bundles * a.steps;
-    Place nothing;
+    const unsigned tiles = bundles * a.steps, first = threadIdx.x;
+    const int of_tile = int(a.part) - int(first);
+    union Nothing {
+      Held held;
+      Place place;
+      __device__ __forceinline__ Nothing() {
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
+        for (int i = 0; i < WIDTH; i++) place.item[i] = store<ELEMENT>(Rule::neutral());
+      }
+    };
+    const Held nothing = Nothing().held;
 
-    Cursor reduced(start()), written(start());
+    Cursor reduced(*this, first), written(*this, first);
     Statistic statistic[1] = {rule.empty()}, agreed[1] = {rule.empty()};
-    ELEMENT* target = a.output;
+    Held* target = nullptr;
 #pragma unroll 1
     for (unsigned step = 0; step < tiles + a.delay; step++) {
       if (step < tiles) {
-        const unsigned exist = count(reduced);
-        const Place* const places = tile(reduced);
-        Place held[INPUTS][HELD];
+        const int exist = min(reduced.left, of_tile);
+        Held held[INPUTS][HELD];
         TRACE(c = clock64();)
         barrier_wait(&ring.full[reduced.slot], reduced.parity);
         TRACE(ev[step < a.delay ? 10 : 11] += clock64() - c; if (step == 0) ev[3] = now(); if (step == tiles - 1) ev[4] = now();)
@@ -539,14 +571,14 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
         for (int k = 0; k < HELD; k++)
 #pragma unroll
           for (int n = 0; n < INPUTS; n++) {
-            const unsigned pack = threadIdx.x + k * WORKERS;
-            held[n][k] = pack < exist ? places[n * a.part + pack] : nothing;
+            held[n][k] = nothing;
+            if (int(k * WORKERS) < exist) held[n][k] = reduced.places[n * a.part + k * WORKERS];
           }
         add(statistic, held);
         TRACE(c = clock64();)
         if (reduced.step == a.steps - 1) this->hand_over(statistic, reduced.bundle);
         TRACE(ev[12] += clock64() - c;)
-        reduced.advance(a, start());
+        reduced.advance(*this, first);
       }
       if (step >= a.delay) {
         if (written.step == 0) {
@@ -554,36 +586,16 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
           barrier_wait(&exchange.agreed[written.bundle % Base::OPEN], this->phase(written.bundle, Base::OPEN));
           TRACE(ev[step < tiles ? 13 : 14] += clock64() - c; if (written.bundle == 0) ev[6] = now(); if (written.bundle == bundles - 1) ev[7] = now();)
           agreed[0] = this->lines_of(written.bundle)[0];
-          target = a.output + line(written, INPUTS);
+          target = packs_of(a.output, written.bundle, INPUTS) + first;
         }
-        const unsigned exist = count(written);
-        const Place* const places = tile(written);
+        const int exist = min(written.left, of_tile);
 #pragma unroll
-        for (int k = 0; k < HELD; k++) {
-          const unsigned pack = threadIdx.x + k * WORKERS;
-          if (pack >= exist) continue;
-          COMPUTE values[INPUTS][WIDTH], result[WIDTH];
-#pragma unroll
-          for (int n = 0; n < INPUTS; n++) unpack(&places[n * a.part + pack], values[n]);
-          rule.results(agreed, values, result);
-          Place* const place = reinterpret_cast<Place*>(target + written.begin * WIDTH) + pack;
-          if (a.beta != COMPUTE(0)) {
-            COMPUTE prior[WIDTH];
-            unpack(place, prior);
-#pragma unroll
-            for (int i = 0; i < WIDTH; i++) result[i] += a.beta * prior[i];
-          }
-#if defined(STORE_HINT) && defined(__CUDA_ARCH__)
-          Place out;
-          ::pack(result, &out);
-          __stcs(reinterpret_cast<uint4*>(place), *reinterpret_cast<uint4*>(&out));
-#else
-          ::pack(result, place);
-#endif
-        }
+        for (int k = 0; k < HELD; k++)
+          if (int(k * WORKERS) < exist) write(agreed, written.places + k * WORKERS, target + k * WORKERS);
         __syncwarp();
         if ((threadIdx.x & 31) == 0) barrier_arrive(&ring.empty[written.slot]);
-        written.advance(a, start());
+        target += a.team * a.part;
+        written.advance(*this, first);
       }
     }
     TRACE(ev[9] = now(); if (threadIdx.x == 0) { barrier_wait(&exchange.opened, 0); for (int i = 0; i < 16; i++) stream_trace[((exchange.launch & 1) * 192 + blockIdx.x) * 16 + i] = ev[i]; })
