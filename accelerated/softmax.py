@@ -59,6 +59,7 @@ WHOLE = True
 FORCE: dict[str, int] = {}
 EXTRA: dict[str, str] = {}
 MOST_BLOCK_THREADS, BLOCK_VALUES = 800, 32
+MOST_OF_CLUSTER, CLUSTER_AGREEMENT_BYTES = 16, 24 * 1024
 WHOLE_WORKERS, MOST_TILES, WHOLE_AHEAD_BYTES, WHOLE_LINE_BYTES = 512, 48, 48 * 1024, 2 * 1024
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
 
@@ -260,22 +261,24 @@ class WholeStream:
     shared_bytes: int
 
 
-def _whole_stream(problem: Problem, device: Any, statistic_bytes: int) -> WholeStream | None:
-    """The way on which the block that has most to do has least."""
-    exchange = (2 * WHOLE_WORKERS + OPEN[False]) * statistic_bytes + (3 * OPEN[False] + 4) * 8
-    ring = MOST_TILES * 2 * 8
-    available = device.shared_bytes_per_block - exchange - ring
-    most = WHOLE_WORKERS * STREAM_PACKS // problem.inputs
+def _whole_stream(problem: Problem, device: Any, statistic_bytes: int, cluster: int = 0) -> WholeStream | None:
+    """The way on which the block that has most to do has least. cluster: blocks of a cluster, 0: groups of any size."""
+    workers = FORCE.get("workers", WHOLE_WORKERS)
+    exchange = (2 * workers + OPEN[False]) * statistic_bytes + (3 * OPEN[False] + 4) * 8
+    ring = (MOST_TILES * 2 + OPEN[False]) * 8 + OPEN[False] * MOST_OF_CLUSTER * statistic_bytes
+    available = FORCE.get("shared", device.shared_bytes_per_block) - exchange - ring
+    most = workers * FORCE.get("packs", STREAM_PACKS) // problem.inputs
     best: tuple[float, WholeStream] | None = None
-    forced = FORCE.get("blocks")
+    forced = cluster or FORCE.get("blocks")
+    latency = FORCE.get("agreement", CLUSTER_AGREEMENT_BYTES if cluster else AGREEMENT_BYTES)
     for blocks in [forced] if forced else range(1, min(device.multiprocessors, MOST_BLOCKS) + 1):
         steps = max(_ceil(problem.length, blocks * most), FORCE.get("steps", 1))
         part = _ceil(problem.length, WARP * blocks * steps) * WARP
         tile_bytes = part * problem.inputs * PACK_BYTES
         tiles = min(available // tile_bytes, MOST_TILES, FORCE.get("tiles", MOST_TILES))
         ahead = _ceil(FORCE.get("ahead", WHOLE_AHEAD_BYTES), tile_bytes)
-        wanted = steps + _ceil(FORCE.get("agreement", AGREEMENT_BYTES), tile_bytes)
-        delay = min(max(min(wanted, tiles - ahead), steps), OPEN[False] * steps - 2)
+        wanted = steps + _ceil(latency, tile_bytes)
+        delay = min(max(min(wanted, tiles - ahead), steps), (7 if cluster else OPEN[False]) * steps - 2)
         if not steps <= delay < tiles:
             continue
         rounds = _ceil(problem.lines, device.multiprocessors // blocks)
@@ -380,7 +383,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             ("lines", walk.lines),
             ("along", walk.along),
         )
-        return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream) and FORCE.get('cooperative', 1))
+        return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream) and blocks == 1 and bool(FORCE.get('cooperative', 1)))
 
     pack_bytes = PACK_BYTES if walk.wide and walk.aligned else scalar_bytes
     short = Problem(lines, -(-length * scalar_bytes // pack_bytes), pack_bytes > scalar_bytes, pack_bytes, inputs)
@@ -427,11 +430,19 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
         statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
         whole = not walk.columns and walk.aligned and length % width == 0
-        if whole and WHOLE and (stream := _whole_stream(problem, device, statistic_bytes)):
-            numbers = (1, stream.part, stream.steps, 0, stream.delay, WHOLE_WORKERS)
-            threads = WHOLE_WORKERS + (STREAM_HELPERS + 1) * WARP
-            step = launch("whole_stream", threads, device.multiprocessors, stream.blocks, stream.tiles, stream.shared_bytes, stream=numbers)
-            return Plan(operation, [step])
+        cluster = FORCE.get("stream_cluster", 0)
+        if whole and WHOLE and (stream := _whole_stream(problem, device, statistic_bytes, cluster)):
+            workers = FORCE.get("workers", WHOLE_WORKERS)
+            numbers = (1, stream.part, stream.steps, 0, stream.delay, workers)
+            threads = workers + (3 if cluster else STREAM_HELPERS + 1) * WARP
+            groups = min(device.multiprocessors // stream.blocks, lines) if cluster else 0
+            step = launch(
+                "whole_stream_cluster" if cluster else "whole_stream", threads,
+                groups * cluster or device.multiprocessors, stream.blocks, stream.tiles, stream.shared_bytes,
+                blocks=cluster or 1, stream=numbers,
+            )
+            if cluster <= CLUSTERS[0] or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
+                return Plan(operation, [step])
         queues = not walk.columns and specs[-1].scalar_type == FLOAT
         way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0, queues)
         if way:

@@ -28,7 +28,14 @@ constexpr unsigned REST = 100;                                // nanoseconds, of
 #ifndef QUEUE_TILES
 #define QUEUE_TILES 0  // softmax.py knows when some are needed
 #endif
-constexpr unsigned WORKERS = 512, MOST_TILES = 48;  // of streams of whole packs
+// Of streams of whole packs
+#ifndef WHOLE_PACKS
+#define WHOLE_PACKS 2
+#endif
+#ifndef WHOLE_WORKERS
+#define WHOLE_WORKERS 512
+#endif
+constexpr unsigned WORKERS = WHOLE_WORKERS, MOST_TILES = 48, MOST_OF_CLUSTER = 16;
 constexpr int QUEUE = QUEUE_TILES;  // of a block, in registers until they are written
 // Bundles of a block between the first read and the last write.
 template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
@@ -75,6 +82,22 @@ __device__ __forceinline__ unsigned long long count_of(const unsigned long long*
   asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(counter) : "memory");
   return value;
 }
+#endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+// Arrives at the same barrier of another block of the cluster; what this thread wrote there can be seen by who waits for it so.
+__device__ __forceinline__ void arrive_remote(Barrier* barrier, unsigned block) {
+  asm volatile("{.reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];}"
+               ::"r"(shared_address(barrier)), "r"(block) : "memory");
+}
+__device__ __forceinline__ void wait_for_cluster(Barrier* barrier, int parity) {
+  asm volatile(
+      "{.reg .pred done; again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1; @done bra finished; bra again; finished:}"
+      ::"r"(shared_address(barrier)), "r"(parity) : "memory");
+}
+#else
+__device__ __forceinline__ void arrive_remote(Barrier* barrier, unsigned) { barrier_arrive(barrier); }
+__device__ __forceinline__ void wait_for_cluster(Barrier* barrier, int parity) { barrier_wait(barrier, parity); }
 #endif
 
 union StatisticWords {
@@ -292,7 +315,7 @@ template <class Rule, bool COLUMNS> struct Stream {
 
   // Of the parts of the block those from `first` on that lie `stride` apart.
   __device__ __forceinline__ Statistic of_block(unsigned i, unsigned first, unsigned stride) const {
-    constexpr int MOST = STREAM_THREADS / 32 - HELPERS;
+    constexpr int MOST = STREAM_THREADS / 32 - HELPERS > WORKERS / 32 ? STREAM_THREADS / 32 - HELPERS : WORKERS / 32;
     Statistic total = rule.empty(), part[MOST];
 #pragma unroll
     for (int j = 0; j < MOST; j++) part[j] = first + j * stride < parts * columns ? parts_of(i)[first + j * stride] : rule.empty();
@@ -442,18 +465,26 @@ template <class Rule, bool COLUMNS> struct Stream {
 
 extern "C" { __device__ unsigned long long stream_trace[2 * 192 * 16];
 }
-__device__ __forceinline__ unsigned long long now() { unsigned long long t; asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)::"memory"); return t; }
+__device__ __forceinline__ unsigned long long now() { return threadIdx.x == 0 ? clock64() : 0; }
+__device__ __forceinline__ unsigned long long now_on_all() { unsigned long long t; asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)::"memory"); return t; }
+__device__ unsigned trace_launches[192];
 #define TRACE(...) __VA_ARGS__
 #else
 #define TRACE(...)
 #endif
-template <class Rule> struct WholeStream : Stream<Rule, false> {
+// CLUSTERED: a cluster of blocks shares a line, and they agree through their shared memory. Else the groups and the board
+// are as above.
+template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
   using Base = Stream<Rule, false>;
-  using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member;
+  using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member, Base::OPEN, Base::phase;
   using typename Base::Place;
   using Held = Pack<unsigned, 4>;  // a pack as it lies
-  static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;  // packs of each input that a worker has in a tile
-  struct Ring { Barrier full[MOST_TILES], empty[MOST_TILES]; };
+  static constexpr int INPUTS = Rule::INPUTS, HELD = WHOLE_PACKS / INPUTS;  // packs of each input that a worker has in a tile
+  // collected: all parts of a line are in of_blocks.
+  struct Ring {
+    Barrier full[MOST_TILES], empty[MOST_TILES], collected[OPEN];
+    Statistic of_blocks[OPEN][MOST_OF_CLUSTER];
+  };
 
   Ring& ring;
   unsigned packs;  // of a line
@@ -564,9 +595,9 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
       if (step < tiles) {
         const int exist = min(reduced.left, of_tile);
         Held held[INPUTS][HELD];
-        TRACE(c = clock64();)
+        TRACE(c = now();)
         barrier_wait(&ring.full[reduced.slot], reduced.parity);
-        TRACE(ev[step < a.delay ? 10 : 11] += clock64() - c; if (step == 0) ev[3] = now(); if (step == tiles - 1) ev[4] = now();)
+        TRACE(ev[step < a.delay ? 10 : 11] += now() - c; if (step == 0) ev[3] = now(); if (step == tiles - 1) ev[4] = now();)
 #pragma unroll
         for (int k = 0; k < HELD; k++)
 #pragma unroll
@@ -575,16 +606,16 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
             if (int(k * WORKERS) < exist) held[n][k] = reduced.places[n * a.part + k * WORKERS];
           }
         add(statistic, held);
-        TRACE(c = clock64();)
+        TRACE(c = now();)
         if (reduced.step == a.steps - 1) this->hand_over(statistic, reduced.bundle);
-        TRACE(ev[12] += clock64() - c;)
+        TRACE(ev[12] += now() - c;)
         reduced.advance(*this, first);
       }
       if (step >= a.delay) {
         if (written.step == 0) {
-          TRACE(c = clock64(); if (written.bundle == 0) ev[5] = now(); if (written.bundle == bundles - 1) ev[8] = now();)
+          TRACE(c = now(); if (written.bundle == 0) ev[5] = now(); if (written.bundle == bundles - 1) ev[8] = now();)
           barrier_wait(&exchange.agreed[written.bundle % Base::OPEN], this->phase(written.bundle, Base::OPEN));
-          TRACE(ev[step < tiles ? 13 : 14] += clock64() - c; if (written.bundle == 0) ev[6] = now(); if (written.bundle == bundles - 1) ev[7] = now();)
+          TRACE(ev[step < tiles ? 13 : 14] += now() - c; if (written.bundle == 0) ev[6] = now(); if (written.bundle == bundles - 1) ev[7] = now();)
           agreed[0] = this->lines_of(written.bundle)[0];
           target = packs_of(a.output, written.bundle, INPUTS) + first;
         }
@@ -598,20 +629,64 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
         written.advance(*this, first);
       }
     }
-    TRACE(ev[9] = now(); if (threadIdx.x == 0) { barrier_wait(&exchange.opened, 0); for (int i = 0; i < 16; i++) stream_trace[((exchange.launch & 1) * 192 + blockIdx.x) * 16 + i] = ev[i]; })
+    TRACE(if (threadIdx.x == 0) {
+      ev[9] = now();
+      const unsigned long long all = now_on_all(), own = clock64();
+      const unsigned launch = trace_launches[blockIdx.x]++;
+      for (int i = 0; i < 16; i++) stream_trace[((launch & 1) * 192 + blockIdx.x) * 16 + i] = i < 10 ? all - (unsigned long long)((own - ev[i]) / 1.755f) : ev[i];
+    })
+  }
+
+  // A warp: the block's part of every line, to all blocks of the cluster.
+  __device__ __forceinline__ void publish_to_cluster() const {
+    const unsigned lane = threadIdx.x & 31;
+#pragma unroll 1
+    for (unsigned i = 0; i < bundles; i++) {
+      barrier_wait(&exchange.reduced[i % 2], phase(i, 2));
+      Statistic total[1] = {this->of_block(i, lane, 32)};
+      merge_lanes(rule, total, 1, 32);
+      if (lane < CLUSTER) {
+        store_remote(&ring.of_blocks[i % OPEN][member], lane, total[0]);
+        arrive_remote(&ring.collected[i % OPEN], lane);
+      }
+      barrier_arrive(&exchange.published[i % OPEN]);
+    }
+  }
+  // A warp: the statistic of every line.
+  __device__ __forceinline__ void collect_from_cluster() const {
+    const unsigned lane = threadIdx.x & 31;
+#pragma unroll 1
+    for (unsigned i = 0; i < bundles; i++) {
+      wait_for_cluster(&ring.collected[i % OPEN], phase(i, OPEN));
+      Statistic total[1] = {ring.of_blocks[i % OPEN][lane % CLUSTER]};
+      merge_lanes(rule, total, 1, CLUSTER);
+      rule.finish(total[0]);
+      if (lane == 0) this->lines_of(i)[0] = total[0];
+      barrier_arrive(&exchange.agreed[i % OPEN]);
+    }
   }
 
   __device__ __forceinline__ void run() const {
-    const unsigned warp = threadIdx.x / 32;
+    const unsigned helper = threadIdx.x / 32 - WORKERS / 32;
     TRACE(unsigned long long t0 = now();)
     if (threadIdx.x < a.kept) barrier_init(&ring.full[threadIdx.x], 1), barrier_init(&ring.empty[threadIdx.x], WORKERS / 32);
+    if (CLUSTERED && threadIdx.x < OPEN) barrier_init(&ring.collected[threadIdx.x], CLUSTER);
     this->begin();
+    if constexpr (CLUSTERED) arrive_cluster(), wait_cluster();  // all barriers exist
     TRACE(unsigned long long t1 = now();)
     wait_to_touch(a.output);
     let_next_kernel_begin();
-    if (warp < WORKERS / 32) return work(TRACE(t0, t1));
-    if (warp == WORKERS / 32 + HELPERS) return read();
-    this->help(warp - WORKERS / 32);
+    if (threadIdx.x < WORKERS) {
+      work(TRACE(t0, t1));
+    } else if (helper == 0) {
+      read();
+    } else if constexpr (CLUSTERED) {
+      if (helper == 1) publish_to_cluster();
+      else collect_from_cluster();
+    } else {
+      this->help(helper - 1);
+    }
+    if constexpr (CLUSTERED) __syncwarp(), arrive_cluster(), wait_cluster();  // nobody writes to a block that has ended
   }
 };
 
@@ -626,10 +701,14 @@ SOFTMAX_STREAM(softmax_backward_lines_stream, Backward, false)
 SOFTMAX_STREAM(softmax_forward_columns_stream, Forward, true)
 SOFTMAX_STREAM(softmax_backward_columns_stream, Backward, true)
 
-#define SOFTMAX_WHOLE_STREAM(name, rule)                                                                      \
-  extern "C" __global__ void __launch_bounds__(STREAM_THREADS + 32, 1) name(const Arguments<rule::INPUTS> a) { \
-    find_place_before_waiting();                                                                               \
-    WholeStream<rule>(a).run();                                                                               \
+#define SOFTMAX_WHOLE_STREAM(name, rule)                                                                                                 \
+  extern "C" __global__ void __launch_bounds__(WORKERS + (1 + HELPERS) * 32, 1) name(const Arguments<rule::INPUTS> a) {                   \
+    find_place_before_waiting();                                                                                                          \
+    WholeStream<rule, false>(a).run();                                                                                                    \
+  }                                                                                                                                       \
+  extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(WORKERS + 96, 1) name##_cluster(const Arguments<rule::INPUTS> a) { \
+    find_place_before_waiting();                                                                                                          \
+    WholeStream<rule, true>(a).run();                                                                                                     \
   }
 
 SOFTMAX_WHOLE_STREAM(softmax_forward_whole_stream, Forward)
