@@ -426,7 +426,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         packs += 1  # a line that starts anywhere
     pack_bytes = PACK_BYTES if walk.wide else scalar_bytes
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
-    if _streams(walk, problem, scalar_bytes, device):
+    if FORCE.get('stream_cluster') or _streams(walk, problem, scalar_bytes, device):
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
         statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
         whole = not walk.columns and walk.aligned and length % width == 0
@@ -435,7 +435,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
             workers = FORCE.get("workers", WHOLE_WORKERS)
             numbers = (1, stream.part, stream.steps, 0, stream.delay, workers)
             threads = workers + (3 if cluster else STREAM_HELPERS + 1) * WARP
-            groups = min(device.multiprocessors // stream.blocks, lines) if cluster else 0
+            groups = min(device.multiprocessors // stream.blocks * FORCE.get('groups', 1), lines) if cluster else 0
             step = launch(
                 "whole_stream_cluster" if cluster else "whole_stream", threads,
                 groups * cluster or device.multiprocessors, stream.blocks, stream.tiles, stream.shared_bytes,

@@ -553,24 +553,34 @@ template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
       rule.add(statistic, values);
     }
   }
-  __device__ __forceinline__ void write(const Statistic (&line)[1], const Held* places, Held* target) const {
-    COMPUTE values[INPUTS][WIDTH], result[WIDTH];
+  // Writes N packs, WORKERS apart.
+  template <int N> __device__ __forceinline__ void write(const Statistic (&line)[1], const Held* places, Held* target) const {
+    COMPUTE values[INPUTS][N * WIDTH], result[N * WIDTH];
 #pragma unroll
-    for (int n = 0; n < INPUTS; n++) unpack(reinterpret_cast<const Place*>(places + n * a.part), values[n]);
+    for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+      for (int k = 0; k < N; k++) unpack(reinterpret_cast<const Place*>(places + n * a.part + k * WORKERS), &values[n][k * WIDTH]);
     rule.results(line, values, result);
     if (a.beta != COMPUTE(0)) {
-      COMPUTE prior[WIDTH];
-      unpack(reinterpret_cast<const Place*>(target), prior);
+      COMPUTE prior[N * WIDTH];
 #pragma unroll
-      for (int i = 0; i < WIDTH; i++) result[i] += a.beta * prior[i];
+      for (int k = 0; k < N; k++) unpack(reinterpret_cast<const Place*>(target + k * WORKERS), &prior[k * WIDTH]);
+#pragma unroll
+      for (int i = 0; i < N * WIDTH; i++) result[i] += a.beta * prior[i];
     }
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+      COMPUTE of_pack[WIDTH];
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) of_pack[i] = result[k * WIDTH + i];
 #if defined(STORE_HINT) && defined(__CUDA_ARCH__)
-    Place out;
-    ::pack(result, &out);
-    __stcs(reinterpret_cast<uint4*>(target), *reinterpret_cast<uint4*>(&out));
+      Place out;
+      ::pack(of_pack, &out);
+      __stcs(reinterpret_cast<uint4*>(target + k * WORKERS), *reinterpret_cast<uint4*>(&out));
 #else
-    ::pack(result, reinterpret_cast<Place*>(target));
+      ::pack(of_pack, reinterpret_cast<Place*>(target + k * WORKERS));
 #endif
+    }
   }
 
   __device__ __forceinline__ void work(TRACE(unsigned long long t0, unsigned long long t1)) const {
@@ -620,9 +630,10 @@ template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
           target = packs_of(a.output, written.bundle, INPUTS) + first;
         }
         const int exist = min(written.left, of_tile);
-#pragma unroll
-        for (int k = 0; k < HELD; k++)
-          if (int(k * WORKERS) < exist) write(agreed, written.places + k * WORKERS, target + k * WORKERS);
+        if (int((HELD - 1) * WORKERS) < exist) write<HELD>(agreed, written.places, target);
+        else
+#pragma unroll 1
+          for (int k = 0; k * int(WORKERS) < exist; k++) write<1>(agreed, written.places + k * WORKERS, target + k * WORKERS);
         __syncwarp();
         if ((threadIdx.x & 31) == 0) barrier_arrive(&ring.empty[written.slot]);
         target += a.team * a.part;
@@ -696,10 +707,12 @@ template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
     Stream<rule, columns>(a, a.kept * STREAM_PACKS * a.workers * 16).run();                                                                               \
   }
 
+#ifndef WHOLE_ONLY
 SOFTMAX_STREAM(softmax_forward_lines_stream, Forward, false)
 SOFTMAX_STREAM(softmax_backward_lines_stream, Backward, false)
 SOFTMAX_STREAM(softmax_forward_columns_stream, Forward, true)
 SOFTMAX_STREAM(softmax_backward_columns_stream, Backward, true)
+#endif
 
 #define SOFTMAX_WHOLE_STREAM(name, rule)                                                                                                 \
   extern "C" __global__ void __launch_bounds__(WORKERS + (1 + HELPERS) * 32, 1) name(const Arguments<rule::INPUTS> a) {                   \
