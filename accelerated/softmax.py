@@ -278,8 +278,8 @@ def _whole_stream(problem: Problem, device: Any, statistic_bytes: int, cluster: 
         tiles = min(available // tile_bytes, MOST_TILES, FORCE.get("tiles", MOST_TILES))
         ahead = _ceil(FORCE.get("ahead", WHOLE_AHEAD_BYTES), tile_bytes)
         wanted = steps + _ceil(latency, tile_bytes)
-        delay = min(max(min(wanted, tiles - ahead), steps), (7 if cluster else OPEN[False]) * steps - 2)
-        if not steps <= delay < tiles:
+        delay = min(tiles, (7 if cluster else OPEN[False]) * steps - 2, FORCE.get("cap", MOST_TILES))
+        if not steps <= delay:
             continue
         rounds = _ceil(problem.lines, device.multiprocessors // blocks)
         lacking = max(wanted + ahead - tiles, 0) * tile_bytes

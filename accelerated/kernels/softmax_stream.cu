@@ -24,7 +24,7 @@ constexpr int STREAM_PACKS = 2;                               // that a worker t
 constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;      // lines of a bundle
 constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
 constexpr int STREAM_THREADS = 640;                           // at most
-constexpr unsigned REST = 100;                                // nanoseconds, of who waits for a result
+constexpr unsigned POLL = 20, REST = 100;                                // nanoseconds, of who waits for a result
 #ifndef QUEUE_TILES
 #define QUEUE_TILES 0  // softmax.py knows when some are needed
 #endif
@@ -583,6 +583,13 @@ template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
     }
   }
 
+  // Whether a barrier's phase has ended, for a whole warp; `waits`: it has nothing else to do.
+  static __device__ __forceinline__ bool is_past(Barrier* barrier, int parity, bool waits) {
+    if (!waits) return __all_sync(~0u, barrier_is_past(barrier, parity));
+    barrier_wait(barrier, parity);
+    return true;
+  }
+
   __device__ __forceinline__ void work(TRACE(unsigned long long t0, unsigned long long t1)) const {
     TRACE(unsigned long long ev[16] = {t0, t1, now()}; long long c;)
     const unsigned tiles = bundles * a.steps, first = threadIdx.x;
@@ -600,14 +607,16 @@ template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
     Cursor reduced(*this, first), written(*this, first);
     Statistic statistic[1] = {rule.empty()}, agreed[1] = {rule.empty()};
     Held* target = nullptr;
+    // Each warp goes on for itself, with what comes first: the next tile, or the statistic of the line that it writes next.
+    unsigned held_tiles = 0, left = tiles;
 #pragma unroll 1
-    for (unsigned step = 0; step < tiles + a.delay; step++) {
-      if (step < tiles) {
+    while (left != 0 || held_tiles != 0) {
+      const bool takes = left != 0 && held_tiles < a.delay, gives = written.bundle != reduced.bundle;
+      const bool taken = takes && is_past(&ring.full[reduced.slot], reduced.parity, !gives);
+      if (taken) {
         const int exist = min(reduced.left, of_tile);
         Held held[INPUTS][HELD];
-        TRACE(c = now();)
-        barrier_wait(&ring.full[reduced.slot], reduced.parity);
-        TRACE(ev[step < a.delay ? 10 : 11] += now() - c; if (step == 0) ev[3] = now(); if (step == tiles - 1) ev[4] = now();)
+        TRACE(if (left == tiles) ev[3] = now(); if (left == 1) ev[4] = now();)
 #pragma unroll
         for (int k = 0; k < HELD; k++)
 #pragma unroll
@@ -616,16 +625,14 @@ template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
             if (int(k * WORKERS) < exist) held[n][k] = reduced.places[n * a.part + k * WORKERS];
           }
         add(statistic, held);
-        TRACE(c = now();)
         if (reduced.step == a.steps - 1) this->hand_over(statistic, reduced.bundle);
-        TRACE(ev[12] += now() - c;)
         reduced.advance(*this, first);
+        left--, held_tiles++;
       }
-      if (step >= a.delay) {
+      TRACE(if (gives && written.step == 0 && written.bundle == bundles - 1 && ev[8] == 0) ev[8] = now(); if (gives && ev[5] == 0) ev[5] = now();)
+      if (gives && (written.step != 0 || is_past(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN), !takes))) {
         if (written.step == 0) {
-          TRACE(c = now(); if (written.bundle == 0) ev[5] = now(); if (written.bundle == bundles - 1) ev[8] = now();)
-          barrier_wait(&exchange.agreed[written.bundle % Base::OPEN], this->phase(written.bundle, Base::OPEN));
-          TRACE(ev[step < tiles ? 13 : 14] += now() - c; if (written.bundle == 0) ev[6] = now(); if (written.bundle == bundles - 1) ev[7] = now();)
+          TRACE(if (written.bundle == 0) ev[6] = now(); if (written.bundle == bundles - 1) ev[7] = now();)
           agreed[0] = this->lines_of(written.bundle)[0];
           target = packs_of(a.output, written.bundle, INPUTS) + first;
         }
@@ -638,6 +645,10 @@ template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
         if ((threadIdx.x & 31) == 0) barrier_arrive(&ring.empty[written.slot]);
         target += a.team * a.part;
         written.advance(*this, first);
+        held_tiles--;
+      } else if (!taken) {
+        TRACE(ev[10]++;)
+        __nanosleep(POLL);
       }
     }
     TRACE(if (threadIdx.x == 0) {

@@ -186,6 +186,10 @@ inline void barrier_wait(Barrier* barrier, int parity, EMULATED_SITE_PARAMETERS)
     emulated::finish_loads(barrier);
   }
 }
+inline bool barrier_is_past(Barrier* barrier, int parity) {
+  emulated::finish_loads(barrier);
+  return emulated::state_of(barrier).phase != parity;
+}
 inline void load_columns(unsigned char* to, const TensorMap& map, Barrier* barrier, int channel, int column, int row, int image, int right, int down) {
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {channel, column, row, image}, {right, down}});
 }
@@ -251,6 +255,13 @@ __device__ __forceinline__ void barrier_wait(Barrier* barrier, int parity) {
   asm volatile(
       "{.reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @done bra finished; bra again; finished:}"
       ::"r"(shared_address(barrier)), "r"(parity) : "memory");
+}
+// Whether barrier_wait() would not wait.
+__device__ __forceinline__ bool barrier_is_past(Barrier* barrier, int parity) {
+  unsigned past;
+  asm volatile("{.reg .pred done; mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2; selp.u32 %0, 1, 0, done;}"
+               : "=r"(past) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+  return past;
 }
 // Rows of 128 bytes: channels from `channel` on of the pixels from (column, row) of an image on, each shifted by a tap.
 __device__ __forceinline__ void load_columns(unsigned char* to, const TensorMap& map, Barrier* barrier, int channel, int column, int row, int image, int right, int down) {
