@@ -12,7 +12,7 @@ from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
 from dualdnn.api.operations.specs import FLOAT, SCALAR_BYTES, TensorSpec
 
 from .geometry import geometry
-from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
+from .plans import AlignedPlan, Launch, Plan, factors, implements, pointers, structure, type_definitions
 
 # As in kernels/softmax.cu
 PACK_BYTES = 16
@@ -101,6 +101,10 @@ def _has_clusters(device: Any) -> bool:
     """GPUs before compute capability 9.0 and the emulated device have no clusters."""
     generation = device.architecture.removeprefix("sm_")
     return generation.isdigit() and int(generation) >= 90
+
+
+def _has_copy_engine(device: Any) -> bool:
+    return _has_clusters(device) or device.kind == "emulated"
 
 
 def _lanes(problem: Problem, device: Any, per_lane: int) -> int:
@@ -347,7 +351,8 @@ def _streams(walk: Walk, problem: Problem, scalar_bytes: int, device: Any) -> bo
     return walk.wide and walk.lines.outer_rank == 0 and line_bytes > BLOCK_BYTES and share >= least
 
 
-def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str) -> Plan:
+def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str, aligned: bool = True) -> Plan:
+    """aligned: whether operands lie at whole packs; where a kernel needs that, the plan has another for other operands."""
     operands = operation.operands
     specs = [operation.tensor(name) for name in operands]
     inputs, scalar_bytes = len(specs) - 1, specs[-1].scalar_bytes
@@ -385,6 +390,12 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         )
         return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream) and blocks == 1 and bool(FORCE.get('cooperative', 1)))
 
+    whole_lines = aligned and not walk.columns and walk.aligned and length % width == 0 and _has_copy_engine(device)
+
+    def aligned_plan(step: Launch) -> Plan:
+        places = dict.fromkeys(operands, PACK_BYTES)
+        return AlignedPlan(operation, [step], places, lambda: _plan(operation, device, kernel, aligned=False))
+
     pack_bytes = PACK_BYTES if walk.wide and walk.aligned else scalar_bytes
     short = Problem(lines, -(-length * scalar_bytes // pack_bytes), pack_bytes > scalar_bytes, pack_bytes, inputs)
     most = REGISTER_PACKS[short.wide][inputs - 1]
@@ -415,12 +426,12 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         tiles = launch("tile", TILE_THREADS, _ceil(lines, of_tile), lanes, of_tile, tile_bytes * inputs)
         return Plan(operation, [tiles])
 
-    if "cluster" in FORCE and not walk.columns and walk.aligned and length % width == 0 and walk.along.outer_rank == 0:
+    if "cluster" in FORCE and whole_lines:
         blocks = FORCE["cluster"]
         problem = Problem(lines, length // width, True, PACK_BYTES, inputs, scalar_bytes)
         if team := _block_team(problem, device, blocks):
             parts_bytes = team.parts * 2 * SCALAR_BYTES[operation.compute_type]
-            return Plan(operation, [launch(f"wide_{team.kind}", team.threads, team.grid, 1, team.groups, parts_bytes, blocks)])
+            return aligned_plan(launch(f"wide_{team.kind}", team.threads, team.grid, 1, team.groups, parts_bytes, blocks))
     packs = walk.along.packs
     if walk.wide and not walk.aligned:
         packs += 1  # a line that starts anywhere
@@ -429,11 +440,12 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     if FORCE.get('stream_cluster') or _streams(walk, problem, scalar_bytes, device):
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
         statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
-        whole = not walk.columns and walk.aligned and length % width == 0
         cluster = FORCE.get("stream_cluster", 0)
-        if whole and WHOLE and (stream := _whole_stream(problem, device, statistic_bytes, cluster)):
+        if whole_lines and walk.lines.outer_rank == 0 and WHOLE and (stream := _whole_stream(problem, device, statistic_bytes, cluster)):
             workers = FORCE.get("workers", WHOLE_WORKERS)
-            numbers = (1, stream.part, stream.steps, 0, stream.delay, workers)
+            flight = FORCE.get('flight', 64 * 1024)
+            ahead = max(2, _ceil(flight, stream.part * inputs * PACK_BYTES))
+            numbers = (1, stream.part, stream.steps, ahead, stream.delay, workers)
             threads = workers + (3 if cluster else STREAM_HELPERS + 1) * WARP
             groups = min(device.multiprocessors // stream.blocks * FORCE.get('groups', 1), lines) if cluster else 0
             step = launch(
@@ -442,7 +454,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
                 blocks=cluster or 1, stream=numbers,
             )
             if cluster <= CLUSTERS[0] or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
-                return Plan(operation, [step])
+                return aligned_plan(step)
         queues = not walk.columns and specs[-1].scalar_type == FLOAT
         way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0, queues)
         if way:

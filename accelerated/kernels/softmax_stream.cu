@@ -516,9 +516,11 @@ template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
 
   __device__ __forceinline__ void read() const {
     if ((threadIdx.x & 31) != 0) return;
-    Cursor at(*this, 0);
+    Cursor at(*this, 0), arriving = at;
 #pragma unroll 1
     for (unsigned i = 0; i < bundles * a.steps; i++) {
+      // More on their way at once would be brought in turns, the first of them late.
+      if (i >= a.ahead) barrier_wait(&ring.full[arriving.slot], arriving.parity), arriving.advance(*this, 0);
       Barrier* const full = &ring.full[at.slot];
       if (i >= a.kept) barrier_wait(&ring.empty[at.slot], at.parity ^ 1);
       const int count = min(int(a.part), at.left);
