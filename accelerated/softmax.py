@@ -31,6 +31,7 @@ WARP = 32
 LANES_THREADS, MORE_LANES_THREADS = 128, 256  # more for lines of which a lane has one pack of each of two inputs
 TILE_THREADS = 256
 BLOCK_THREADS = (128, 512)  # fewest and most
+CLUSTER_THREADS = 256  # most of a block: more blocks of a multiprocessor overlap reads and writes
 COLUMNS_THREADS, FEW_SHARES = 256, 8  # half as many threads where so few or fewer share a column
 PER_LANE = 8  # packs of a short line that a lane should take
 PER_THREAD = {True: 4, False: 8}  # of a longer line, a thread: wide, narrow
@@ -47,7 +48,7 @@ AHEAD, FEWER_AHEAD = 4, {False: 2, True: 3}  # tiles on their way; fewer where t
 QUEUE = 4  # tiles of float lines that registers hold where shared memory lacks some; with halves that took longer
 STREAM_HELPERS = 4  # warps
 LEAST_ROUNDS = 2  # of bundles of a group: one alone is read, then written
-STREAM_FIELDS = ("across", "part", "steps", "ahead", "delay", "workers")
+STREAM_FIELDS = ("across", "part", "steps", "ahead", "delay", "workers", "passing")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
 LEAST_STREAM_LINE = 300 * 1000  # bytes of all inputs; clusters serve shorter lines as well, unless there are many
 # Of all inputs, a multiprocessor: many lines; long lines by inputs; of halves with two inputs
@@ -55,13 +56,16 @@ MANY_STREAM_BYTES, LEAST_STREAM_BYTES, LEAST_STREAM_HALVES = 700 * 1024, (120 * 
 AGREEMENT_BYTES = 96 * 1024  # that a multiprocessor reads while blocks agree
 # Measured costs of a bundle beside its tiles, in bytes: lines that start anywhere, lines at whole packs, columns
 LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
-WHOLE = True
-FORCE: dict[str, int] = {}
-EXTRA: dict[str, str] = {}
-MOST_BLOCK_THREADS, BLOCK_VALUES = 800, 32
-MOST_OF_CLUSTER, CLUSTER_AGREEMENT_BYTES = 16, 24 * 1024
-WHOLE_WORKERS, MOST_TILES, WHOLE_AHEAD_BYTES, WHOLE_LINE_BYTES = 512, 48, 48 * 1024, 2 * 1024
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
+# Streams of whole packs
+WHOLE_WORKERS, MOST_TILES = 512, 48
+FLIGHT_BYTES = 64 * 1024  # on their way to a block
+ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
+WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
+PASSING_BYTES = 64 << 20  # read and written: so many do not stay in the cache
+
+# Lines in the registers of a block: threads, values of a thread, and lines that clusters of blocks share
+MOST_BLOCK_THREADS, BLOCK_VALUE_BYTES, FEW_LINES = 800, 128, 16
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,6 @@ class Problem:
     wide: bool
     pack_bytes: int
     inputs: int
-    scalar_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,7 @@ def _line_team(problem: Problem, device: Any, blocks: int) -> Team:
     clustered = length * problem.pack_bytes * problem.inputs > BLOCK_BYTES or (idle and blocks > 1)
     if not clustered:
         blocks = 1
-    most = BLOCK_THREADS[1]
+    most = CLUSTER_THREADS if clustered else BLOCK_THREADS[1]
     ring = DEPTH * HELD[problem.wide] * problem.inputs * problem.pack_bytes  # the least that a thread keeps
     while most * ring > device.shared_bytes_per_block * 7 // 8:
         most //= 2
@@ -145,15 +148,17 @@ def _line_team(problem: Problem, device: Any, blocks: int) -> Team:
     )
 
 
-def _block_team(problem: Problem, device: Any, blocks: int) -> Team | None:
-    """Lines that the registers of a cluster of so many blocks hold, or of a block."""
-    each = _ceil(problem.length, blocks)
-    most = BLOCK_VALUES * problem.scalar_bytes // PACK_BYTES // problem.inputs
-    packs = _power_of_two(_ceil(each, MOST_BLOCK_THREADS))
-    if packs > most:
+def _block_team(problem: Problem, device: Any, pack_values_bytes: int) -> Team | None:
+    """Lines that the registers of a block hold, if all blocks run at once. Of few lines a cluster takes each."""
+    most = BLOCK_VALUE_BYTES // pack_values_bytes // problem.inputs
+    if problem.lines > max(device.multiprocessors, FEW_LINES) or problem.length > most * MOST_BLOCK_THREADS:
         return None
+    blocks = CLUSTERS[0] if problem.lines <= FEW_LINES and _has_clusters(device) else 1
+    each = _ceil(problem.length, blocks)
+    packs = _power_of_two(_ceil(each, MOST_BLOCK_THREADS))
     threads = _ceil(each, WARP * packs) * WARP
-    return Team("block_cluster" if blocks > 1 else "block", threads, problem.lines * blocks, threads, packs, 2 * WARP, blocks)
+    kind = "block_cluster" if blocks > 1 else "block"
+    return Team(kind, threads, problem.lines * blocks, threads, packs, 2 * WARP, blocks)
 
 
 def _column_team(problem: Problem, device: Any, width: int, blocks: int) -> Team:
@@ -255,42 +260,38 @@ def _stream(
 @dataclass(frozen=True)
 class WholeStream:
     """blocks: of a group. part: packs of a line in a tile, of which a block takes so many steps; tiles: that shared memory
-    holds. delay: steps between the statistic and the result of a tile."""
+    holds; ahead: of them on their way. delay: steps between the statistic and the result of a tile."""
 
     blocks: int
     part: int
     steps: int
     tiles: int
+    ahead: int
     delay: int
     shared_bytes: int
 
 
-def _whole_stream(problem: Problem, device: Any, statistic_bytes: int, cluster: int = 0) -> WholeStream | None:
-    """The way on which the block that has most to do has least. cluster: blocks of a cluster, 0: groups of any size."""
-    workers = FORCE.get("workers", WHOLE_WORKERS)
-    exchange = (2 * workers + OPEN[False]) * statistic_bytes + (3 * OPEN[False] + 4) * 8
-    ring = (MOST_TILES * 2 + OPEN[False]) * 8 + OPEN[False] * MOST_OF_CLUSTER * statistic_bytes
-    available = FORCE.get("shared", device.shared_bytes_per_block) - exchange - ring
-    most = workers * FORCE.get("packs", STREAM_PACKS) // problem.inputs
+def _whole_stream(problem: Problem, device: Any, statistic_bytes: int) -> WholeStream | None:
+    """The way on which the block that has most to do has least, of those that leave time for blocks to agree."""
+    if device.multiprocessors > MOST_BLOCKS:
+        return None
+    exchange = (2 * WHOLE_WORKERS + OPEN[False]) * statistic_bytes + (3 * OPEN[False] + 4 + 2 * MOST_TILES) * 8
+    most = WHOLE_WORKERS * STREAM_PACKS // problem.inputs
     best: tuple[float, WholeStream] | None = None
-    forced = cluster or FORCE.get("blocks")
-    latency = FORCE.get("agreement", CLUSTER_AGREEMENT_BYTES if cluster else AGREEMENT_BYTES)
-    for blocks in [forced] if forced else range(1, min(device.multiprocessors, MOST_BLOCKS) + 1):
-        steps = max(_ceil(problem.length, blocks * most), FORCE.get("steps", 1))
+    for blocks in range(1, device.multiprocessors + 1):
+        steps = _ceil(problem.length, blocks * most)
         part = _ceil(problem.length, WARP * blocks * steps) * WARP
         tile_bytes = part * problem.inputs * PACK_BYTES
-        tiles = min(available // tile_bytes, MOST_TILES, FORCE.get("tiles", MOST_TILES))
-        ahead = _ceil(FORCE.get("ahead", WHOLE_AHEAD_BYTES), tile_bytes)
-        wanted = steps + _ceil(latency, tile_bytes)
-        delay = min(tiles, (7 if cluster else OPEN[False]) * steps - 2, FORCE.get("cap", MOST_TILES))
-        if not steps <= delay:
+        tiles = min((device.shared_bytes_per_block - exchange) // tile_bytes, MOST_TILES)
+        ahead = max(_ceil(FLIGHT_BYTES, tile_bytes), 2)
+        agreement = AGREEMENT_BYTES if blocks > 1 else ALONE_BYTES
+        delay = min(steps + _ceil(agreement, tile_bytes), OPEN[False] * steps - 2)
+        if delay + ahead > tiles:
             continue
         rounds = _ceil(problem.lines, device.multiprocessors // blocks)
-        lacking = max(wanted + ahead - tiles, 0) * tile_bytes
-        time = rounds * (steps * tile_bytes + WHOLE_LINE_BYTES + lacking / 4)
+        time = rounds * (steps * tile_bytes + WHOLE_LINE_BYTES)
         if best is None or time < best[0]:
-            shared = tiles * tile_bytes + ring + exchange
-            best = time, WholeStream(blocks, part, steps, tiles, delay, shared)
+            best = time, WholeStream(blocks, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
     return best[1] if best else None
 
 
@@ -368,11 +369,10 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         kept: int,
         shared_bytes: int,
         blocks: int = 1,
-        stream: tuple[int, ...] = (0, 0, 0, 0, 0, 0),
+        stream: tuple[int, ...] = (0,) * len(STREAM_FIELDS),
         queue: int = 0,
     ) -> Launch:
         definitions = {"CLUSTER_BLOCKS": str(blocks)} if blocks not in (1, CLUSTERS[0]) else {}
-        definitions |= EXTRA
         if queue:
             definitions["QUEUE_TILES"] = str(queue)
         types = type_definitions(specs[-1].scalar_type, operation, **definitions)
@@ -388,7 +388,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
             ("lines", walk.lines),
             ("along", walk.along),
         )
-        return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream) and blocks == 1 and bool(FORCE.get('cooperative', 1)))
+        return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream))
 
     whole_lines = aligned and not walk.columns and walk.aligned and length % width == 0 and _has_copy_engine(device)
 
@@ -426,40 +426,34 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         tiles = launch("tile", TILE_THREADS, _ceil(lines, of_tile), lanes, of_tile, tile_bytes * inputs)
         return Plan(operation, [tiles])
 
-    if "cluster" in FORCE and whole_lines:
-        blocks = FORCE["cluster"]
-        problem = Problem(lines, length // width, True, PACK_BYTES, inputs, scalar_bytes)
-        if team := _block_team(problem, device, blocks):
+    if whole_lines:
+        problem = Problem(lines, length // width, True, PACK_BYTES, inputs)
+        if team := _block_team(problem, device, width * SCALAR_BYTES[operation.compute_type]):
             parts_bytes = team.parts * 2 * SCALAR_BYTES[operation.compute_type]
-            return aligned_plan(launch(f"wide_{team.kind}", team.threads, team.grid, 1, team.groups, parts_bytes, blocks))
+            name = f"wide_{team.kind}"
+            return aligned_plan(launch(name, team.threads, team.grid, 1, team.groups, parts_bytes, team.cluster))
     packs = walk.along.packs
     if walk.wide and not walk.aligned:
         packs += 1  # a line that starts anywhere
     pack_bytes = PACK_BYTES if walk.wide else scalar_bytes
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
-    if FORCE.get('stream_cluster') or _streams(walk, problem, scalar_bytes, device):
+    if _streams(walk, problem, scalar_bytes, device):
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
         statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
-        cluster = FORCE.get("stream_cluster", 0)
-        if whole_lines and walk.lines.outer_rank == 0 and WHOLE and (stream := _whole_stream(problem, device, statistic_bytes, cluster)):
-            workers = FORCE.get("workers", WHOLE_WORKERS)
-            flight = FORCE.get('flight', 64 * 1024)
-            ahead = max(2, _ceil(flight, stream.part * inputs * PACK_BYTES))
-            numbers = (1, stream.part, stream.steps, ahead, stream.delay, workers)
-            threads = workers + (3 if cluster else STREAM_HELPERS + 1) * WARP
-            groups = min(device.multiprocessors // stream.blocks * FORCE.get('groups', 1), lines) if cluster else 0
-            step = launch(
-                "whole_stream_cluster" if cluster else "whole_stream", threads,
-                groups * cluster or device.multiprocessors, stream.blocks, stream.tiles, stream.shared_bytes,
-                blocks=cluster or 1, stream=numbers,
+        if whole_lines and walk.lines.outer_rank == 0 and (whole := _whole_stream(problem, device, statistic_bytes)):
+            passing = lines * length * scalar_bytes * (inputs + 1) > PASSING_BYTES
+            numbers = (1, whole.part, whole.steps, whole.ahead, whole.delay, WHOLE_WORKERS, passing)
+            threads, grid = WHOLE_WORKERS + (STREAM_HELPERS + 1) * WARP, device.multiprocessors
+            return aligned_plan(
+                launch(
+                    "whole_stream", threads, grid, whole.blocks, whole.tiles, whole.shared_bytes, stream=numbers
+                )
             )
-            if cluster <= CLUSTERS[0] or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
-                return aligned_plan(step)
         queues = not walk.columns and specs[-1].scalar_type == FLOAT
         way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0, queues)
         if way:
             name, workers = f"{'columns' if walk.columns else 'lines'}_stream", way.warps * WARP
-            numbers = (way.across, way.part, way.steps, way.ahead, way.delay, workers)
+            numbers = (way.across, way.part, way.steps, way.ahead, way.delay, workers, 0)
             threads = workers + STREAM_HELPERS * WARP
             step = launch(
                 name,

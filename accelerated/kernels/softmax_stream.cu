@@ -24,18 +24,11 @@ constexpr int STREAM_PACKS = 2;                               // that a worker t
 constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;      // lines of a bundle
 constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
 constexpr int STREAM_THREADS = 640;                           // at most
-constexpr unsigned POLL = 20, REST = 100;                                // nanoseconds, of who waits for a result
+constexpr unsigned REST = 100;                                // nanoseconds, of who waits for a result
 #ifndef QUEUE_TILES
 #define QUEUE_TILES 0  // softmax.py knows when some are needed
 #endif
-// Of streams of whole packs
-#ifndef WHOLE_PACKS
-#define WHOLE_PACKS 2
-#endif
-#ifndef WHOLE_WORKERS
-#define WHOLE_WORKERS 512
-#endif
-constexpr unsigned WORKERS = WHOLE_WORKERS, MOST_TILES = 48, MOST_OF_CLUSTER = 16;
+constexpr unsigned WORKERS = 512, MOST_TILES = 48;  // of streams of whole packs
 constexpr int QUEUE = QUEUE_TILES;  // of a block, in registers until they are written
 // Bundles of a block between the first read and the last write.
 template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
@@ -84,20 +77,14 @@ __device__ __forceinline__ unsigned long long count_of(const unsigned long long*
 }
 #endif
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-// Arrives at the same barrier of another block of the cluster; what this thread wrote there can be seen by who waits for it so.
-__device__ __forceinline__ void arrive_remote(Barrier* barrier, unsigned block) {
-  asm volatile("{.reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote];}"
-               ::"r"(shared_address(barrier)), "r"(block) : "memory");
-}
-__device__ __forceinline__ void wait_for_cluster(Barrier* barrier, int parity) {
-  asm volatile(
-      "{.reg .pred done; again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1; @done bra finished; bra again; finished:}"
-      ::"r"(shared_address(barrier)), "r"(parity) : "memory");
-}
+// Writes a pack as the policy says.
+#ifdef EMULATED_CUDA
+inline void store_with(CachePolicy, Pack<unsigned, 4>* target, Pack<unsigned, 4> pack) { *target = pack; }
 #else
-__device__ __forceinline__ void arrive_remote(Barrier* barrier, unsigned) { barrier_arrive(barrier); }
-__device__ __forceinline__ void wait_for_cluster(Barrier* barrier, int parity) { barrier_wait(barrier, parity); }
+__device__ __forceinline__ void store_with(CachePolicy policy, Pack<unsigned, 4>* target, Pack<unsigned, 4> pack) {
+  asm volatile("st.global.L2::cache_hint.v4.b32 [%0], {%1, %2, %3, %4}, %5;"
+               ::"l"(target), "r"(pack.item[0]), "r"(pack.item[1]), "r"(pack.item[2]), "r"(pack.item[3]), "l"(policy.bits) : "memory");
+}
 #endif
 
 union StatisticWords {
@@ -315,7 +302,7 @@ template <class Rule, bool COLUMNS> struct Stream {
 
   // Of the parts of the block those from `first` on that lie `stride` apart.
   __device__ __forceinline__ Statistic of_block(unsigned i, unsigned first, unsigned stride) const {
-    constexpr int MOST = STREAM_THREADS / 32 - HELPERS > WORKERS / 32 ? STREAM_THREADS / 32 - HELPERS : WORKERS / 32;
+    constexpr int MOST = STREAM_THREADS / 32 - HELPERS;
     Statistic total = rule.empty(), part[MOST];
 #pragma unroll
     for (int j = 0; j < MOST; j++) part[j] = first + j * stride < parts * columns ? parts_of(i)[first + j * stride] : rule.empty();
@@ -439,8 +426,8 @@ template <class Rule, bool COLUMNS> struct Stream {
       barrier_init(&exchange.agreed[i], COLUMNS ? COLLECTORS * 32 : 32);
       if (i < 2) barrier_init(&exchange.reduced[i], a.workers);
       if (i == 0) barrier_init(&exchange.opened, 1);
+      publish_barriers();
     }
-    publish_barriers();
     __syncthreads();
   }
   // A warp beside the workers.
@@ -461,37 +448,22 @@ template <class Rule, bool COLUMNS> struct Stream {
 
 // The copy engine brings the tiles: a warp asks for each as soon as its place is free, and the workers spend instructions on
 // arithmetic alone. A tile is written `delay` steps after it took part in the statistic, as above.
-#ifdef STREAM_TRACE
-
-extern "C" { __device__ unsigned long long stream_trace[2 * 192 * 16];
-}
-__device__ __forceinline__ unsigned long long now() { return threadIdx.x == 0 ? clock64() : 0; }
-__device__ __forceinline__ unsigned long long now_on_all() { unsigned long long t; asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)::"memory"); return t; }
-__device__ unsigned trace_launches[192];
-#define TRACE(...) __VA_ARGS__
-#else
-#define TRACE(...)
-#endif
-// CLUSTERED: a cluster of blocks shares a line, and they agree through their shared memory. Else the groups and the board
-// are as above.
-template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
+template <class Rule> struct WholeStream : Stream<Rule, false> {
   using Base = Stream<Rule, false>;
   using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member, Base::OPEN, Base::phase;
   using typename Base::Place;
   using Held = Pack<unsigned, 4>;  // a pack as it lies
-  static constexpr int INPUTS = Rule::INPUTS, HELD = WHOLE_PACKS / INPUTS;  // packs of each input that a worker has in a tile
-  // collected: all parts of a line are in of_blocks.
-  struct Ring {
-    Barrier full[MOST_TILES], empty[MOST_TILES], collected[OPEN];
-    Statistic of_blocks[OPEN][MOST_OF_CLUSTER];
-  };
+  static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;  // packs of each input that a worker has in a tile
+  struct Ring { Barrier full[MOST_TILES], empty[MOST_TILES]; };
 
   Ring& ring;
+  const CachePolicy policy;
   unsigned packs;  // of a line
 
-  static __device__ __forceinline__ unsigned bytes_of_tiles(const Arguments<INPUTS>& a) { return a.kept * INPUTS * a.part * unsigned(sizeof(Place)); }
+  static __device__ __forceinline__ unsigned bytes_of_tiles(const Arguments<INPUTS>& a) { return a.kept * INPUTS * a.part * unsigned(sizeof(Held)); }
   __device__ __forceinline__ WholeStream(const Arguments<INPUTS>& a)
-      : Base(a, bytes_of_tiles(a) + sizeof(Ring)), ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))), packs(a.along.row / WIDTH) {}
+      : Base(a, bytes_of_tiles(a) + sizeof(Ring)), ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))),
+        policy(cache_policy(a.passing)), packs(a.along.row / WIDTH) {}
 
   // A walk through the tiles of the block, as the warp that reads sees them, or a worker, from its first pack on.
   struct Cursor {
@@ -508,27 +480,34 @@ template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
     }
   };
   __device__ __forceinline__ int left_from(unsigned first) const { return int(packs) - int(member * a.part + first); }
-  // The packs of the line that the block has first of all.
+  __device__ __forceinline__ unsigned tiles() const { return bundles * a.steps; }
+  // The packs of a line that the block has first of all.
   template <class T> __device__ __forceinline__ auto packs_of(T* tensor, unsigned bundle, int operand) const {
     using Packs = std::conditional_t<std::is_const_v<T>, const Held, Held>;
     return reinterpret_cast<Packs*>(tensor + (group + bundle * groups) * a.lines.row_stride[operand]) + member * a.part;
   }
 
-  __device__ __forceinline__ void read() const {
-    if ((threadIdx.x & 31) != 0) return;
-    Cursor at(*this, 0), arriving = at;
+  // One thread asks for tiles.
+  struct Reader {
+    Cursor at, arriving;
+    unsigned next = 0;
+    __device__ __forceinline__ explicit Reader(const WholeStream& stream) : at(stream, 0), arriving(at) {}
+  };
+  __device__ __forceinline__ void read(Reader& reader, unsigned end) const {
+    Cursor& at = reader.at;
 #pragma unroll 1
-    for (unsigned i = 0; i < bundles * a.steps; i++) {
+    for (; reader.next < end; reader.next++) {
       // More on their way at once would be brought in turns, the first of them late.
-      if (i >= a.ahead) barrier_wait(&ring.full[arriving.slot], arriving.parity), arriving.advance(*this, 0);
+      if (reader.next >= a.ahead) barrier_wait(&ring.full[reader.arriving.slot], reader.arriving.parity), reader.arriving.advance(*this, 0);
+      if (reader.next >= a.kept) barrier_wait(&ring.empty[at.slot], at.parity ^ 1);
       Barrier* const full = &ring.full[at.slot];
-      if (i >= a.kept) barrier_wait(&ring.empty[at.slot], at.parity ^ 1);
       const int count = min(int(a.part), at.left);
       if (count > 0) {
         const unsigned bytes = count * unsigned(sizeof(Held));
         barrier_arrive_with(full, INPUTS * bytes);
 #pragma unroll
-        for (int n = 0; n < INPUTS; n++) load_bytes(at.places + n * a.part, packs_of(a.input[n], at.bundle, n) + at.step * a.team * a.part, bytes, full);
+        for (int n = 0; n < INPUTS; n++)
+          load_bytes(at.places + n * a.part, packs_of(a.input[n], at.bundle, n) + at.step * a.team * a.part, bytes, full, policy);
       } else {
         barrier_arrive(full);
       }
@@ -575,50 +554,30 @@ template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
       COMPUTE of_pack[WIDTH];
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) of_pack[i] = result[k * WIDTH + i];
-#if defined(STORE_HINT) && defined(__CUDA_ARCH__)
-      Place out;
-      ::pack(of_pack, &out);
-      __stcs(reinterpret_cast<uint4*>(target + k * WORKERS), *reinterpret_cast<uint4*>(&out));
-#else
-      ::pack(of_pack, reinterpret_cast<Place*>(target + k * WORKERS));
-#endif
+      Held pack;
+      ::pack(of_pack, reinterpret_cast<Place*>(&pack));
+      store_with(policy, target + k * WORKERS, pack);
     }
   }
 
-  // Whether a barrier's phase has ended, for a whole warp; `waits`: it has nothing else to do.
-  static __device__ __forceinline__ bool is_past(Barrier* barrier, int parity, bool waits) {
-    if (!waits) return __all_sync(~0u, barrier_is_past(barrier, parity));
-    barrier_wait(barrier, parity);
-    return true;
-  }
-
-  __device__ __forceinline__ void work(TRACE(unsigned long long t0, unsigned long long t1)) const {
-    TRACE(unsigned long long ev[16] = {t0, t1, now()}; long long c;)
-    const unsigned tiles = bundles * a.steps, first = threadIdx.x;
+  __device__ __forceinline__ void work() const {
+    const unsigned first = threadIdx.x;
     const int of_tile = int(a.part) - int(first);
-    union Nothing {
-      Held held;
-      Place place;
-      __device__ __forceinline__ Nothing() {
+    Place neutral;
 #pragma unroll
-        for (int i = 0; i < WIDTH; i++) place.item[i] = store<ELEMENT>(Rule::neutral());
-      }
-    };
-    const Held nothing = Nothing().held;
+    for (int i = 0; i < WIDTH; i++) neutral.item[i] = store<ELEMENT>(Rule::neutral());
+    Held nothing;
+    memcpy(&nothing, &neutral, sizeof nothing);
 
     Cursor reduced(*this, first), written(*this, first);
     Statistic statistic[1] = {rule.empty()}, agreed[1] = {rule.empty()};
     Held* target = nullptr;
-    // Each warp goes on for itself, with what comes first: the next tile, or the statistic of the line that it writes next.
-    unsigned held_tiles = 0, left = tiles;
 #pragma unroll 1
-    while (left != 0 || held_tiles != 0) {
-      const bool takes = left != 0 && held_tiles < a.delay, gives = written.bundle != reduced.bundle;
-      const bool taken = takes && is_past(&ring.full[reduced.slot], reduced.parity, !gives);
-      if (taken) {
+    for (unsigned step = 0; step < tiles() + a.delay; step++) {
+      if (step < tiles()) {
         const int exist = min(reduced.left, of_tile);
         Held held[INPUTS][HELD];
-        TRACE(if (left == tiles) ev[3] = now(); if (left == 1) ev[4] = now();)
+        barrier_wait(&ring.full[reduced.slot], reduced.parity);
 #pragma unroll
         for (int k = 0; k < HELD; k++)
 #pragma unroll
@@ -629,12 +588,10 @@ template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
         add(statistic, held);
         if (reduced.step == a.steps - 1) this->hand_over(statistic, reduced.bundle);
         reduced.advance(*this, first);
-        left--, held_tiles++;
       }
-      TRACE(if (gives && written.step == 0 && written.bundle == bundles - 1 && ev[8] == 0) ev[8] = now(); if (gives && ev[5] == 0) ev[5] = now();)
-      if (gives && (written.step != 0 || is_past(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN), !takes))) {
+      if (step >= a.delay) {
         if (written.step == 0) {
-          TRACE(if (written.bundle == 0) ev[6] = now(); if (written.bundle == bundles - 1) ev[7] = now();)
+          barrier_wait(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
           agreed[0] = this->lines_of(written.bundle)[0];
           target = packs_of(a.output, written.bundle, INPUTS) + first;
         }
@@ -647,70 +604,30 @@ template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
         if ((threadIdx.x & 31) == 0) barrier_arrive(&ring.empty[written.slot]);
         target += a.team * a.part;
         written.advance(*this, first);
-        held_tiles--;
-      } else if (!taken) {
-        TRACE(ev[10]++;)
-        __nanosleep(POLL);
       }
-    }
-    TRACE(if (threadIdx.x == 0) {
-      ev[9] = now();
-      const unsigned long long all = now_on_all(), own = clock64();
-      const unsigned launch = trace_launches[blockIdx.x]++;
-      for (int i = 0; i < 16; i++) stream_trace[((launch & 1) * 192 + blockIdx.x) * 16 + i] = i < 10 ? all - (unsigned long long)((own - ev[i]) / 1.755f) : ev[i];
-    })
-  }
-
-  // A warp: the block's part of every line, to all blocks of the cluster.
-  __device__ __forceinline__ void publish_to_cluster() const {
-    const unsigned lane = threadIdx.x & 31;
-#pragma unroll 1
-    for (unsigned i = 0; i < bundles; i++) {
-      barrier_wait(&exchange.reduced[i % 2], phase(i, 2));
-      Statistic total[1] = {this->of_block(i, lane, 32)};
-      merge_lanes(rule, total, 1, 32);
-      if (lane < CLUSTER) {
-        store_remote(&ring.of_blocks[i % OPEN][member], lane, total[0]);
-        arrive_remote(&ring.collected[i % OPEN], lane);
-      }
-      barrier_arrive(&exchange.published[i % OPEN]);
-    }
-  }
-  // A warp: the statistic of every line.
-  __device__ __forceinline__ void collect_from_cluster() const {
-    const unsigned lane = threadIdx.x & 31;
-#pragma unroll 1
-    for (unsigned i = 0; i < bundles; i++) {
-      wait_for_cluster(&ring.collected[i % OPEN], phase(i, OPEN));
-      Statistic total[1] = {ring.of_blocks[i % OPEN][lane % CLUSTER]};
-      merge_lanes(rule, total, 1, CLUSTER);
-      rule.finish(total[0]);
-      if (lane == 0) this->lines_of(i)[0] = total[0];
-      barrier_arrive(&exchange.agreed[i % OPEN]);
     }
   }
 
   __device__ __forceinline__ void run() const {
-    const unsigned helper = threadIdx.x / 32 - WORKERS / 32;
-    TRACE(unsigned long long t0 = now();)
-    if (threadIdx.x < a.kept) barrier_init(&ring.full[threadIdx.x], 1), barrier_init(&ring.empty[threadIdx.x], WORKERS / 32);
-    if (CLUSTERED && threadIdx.x < OPEN) barrier_init(&ring.collected[threadIdx.x], CLUSTER);
+    const unsigned helper = threadIdx.x / 32 - WORKERS / 32, lane = threadIdx.x & 31;
+    Reader reader(*this);
+    if (helper == HELPERS) {  // reads at once
+      for (unsigned i = lane; i < a.kept; i += 32) barrier_init(&ring.full[i], 1), barrier_init(&ring.empty[i], WORKERS / 32);
+      publish_barriers();
+      __syncwarp();
+      wait_to_touch(a.output);
+      if (lane == 0) read(reader, min(a.ahead, tiles()));
+    }
     this->begin();
-    if constexpr (CLUSTERED) arrive_cluster(), wait_cluster();  // all barriers exist
-    TRACE(unsigned long long t1 = now();)
     wait_to_touch(a.output);
     let_next_kernel_begin();
     if (threadIdx.x < WORKERS) {
-      work(TRACE(t0, t1));
-    } else if (helper == 0) {
-      read();
-    } else if constexpr (CLUSTERED) {
-      if (helper == 1) publish_to_cluster();
-      else collect_from_cluster();
-    } else {
-      this->help(helper - 1);
+      work();
+    } else if (helper < HELPERS) {
+      this->help(helper);
+    } else if (lane == 0) {
+      read(reader, tiles());
     }
-    if constexpr (CLUSTERED) __syncwarp(), arrive_cluster(), wait_cluster();  // nobody writes to a block that has ended
   }
 };
 
@@ -720,21 +637,15 @@ template <class Rule, bool CLUSTERED> struct WholeStream : Stream<Rule, false> {
     Stream<rule, columns>(a, a.kept * STREAM_PACKS * a.workers * 16).run();                                                                               \
   }
 
-#ifndef WHOLE_ONLY
 SOFTMAX_STREAM(softmax_forward_lines_stream, Forward, false)
 SOFTMAX_STREAM(softmax_backward_lines_stream, Backward, false)
 SOFTMAX_STREAM(softmax_forward_columns_stream, Forward, true)
 SOFTMAX_STREAM(softmax_backward_columns_stream, Backward, true)
-#endif
 
-#define SOFTMAX_WHOLE_STREAM(name, rule)                                                                                                 \
-  extern "C" __global__ void __launch_bounds__(WORKERS + (1 + HELPERS) * 32, 1) name(const Arguments<rule::INPUTS> a) {                   \
-    find_place_before_waiting();                                                                                                          \
-    WholeStream<rule, false>(a).run();                                                                                                    \
-  }                                                                                                                                       \
-  extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(WORKERS + 96, 1) name##_cluster(const Arguments<rule::INPUTS> a) { \
-    find_place_before_waiting();                                                                                                          \
-    WholeStream<rule, true>(a).run();                                                                                                     \
+#define SOFTMAX_WHOLE_STREAM(name, rule)                                                                                    \
+  extern "C" __global__ void __launch_bounds__(WORKERS + (HELPERS + 1) * 32, 1) name(const Arguments<rule::INPUTS> a) { \
+    find_place_before_waiting();                                                                                            \
+    WholeStream<rule>(a).run();                                                                                             \
   }
 
 SOFTMAX_WHOLE_STREAM(softmax_forward_whole_stream, Forward)

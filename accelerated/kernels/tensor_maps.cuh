@@ -9,6 +9,7 @@
 
 struct alignas(64) TensorMap { unsigned char bytes[128]; };  // a __grid_constant__ argument
 struct Barrier { unsigned long long state; };
+struct CachePolicy { unsigned long long bits; };  // how long the cache keeps what passes through it: `passing`, no longer than it must
 
 #ifdef EMULATED_CUDA
 
@@ -186,10 +187,6 @@ inline void barrier_wait(Barrier* barrier, int parity, EMULATED_SITE_PARAMETERS)
     emulated::finish_loads(barrier);
   }
 }
-inline bool barrier_is_past(Barrier* barrier, int parity) {
-  emulated::finish_loads(barrier);
-  return emulated::state_of(barrier).phase != parity;
-}
 inline void load_columns(unsigned char* to, const TensorMap& map, Barrier* barrier, int channel, int column, int row, int image, int right, int down) {
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {channel, column, row, image}, {right, down}});
 }
@@ -201,7 +198,8 @@ inline void load_dense_box(unsigned char* to, const TensorMap& map, Barrier* bar
   emulated::require_whole_packs(map, first);
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}, {}});
 }
-inline void load_bytes(void* to, const void* from, unsigned bytes, Barrier* barrier) {
+inline CachePolicy cache_policy(bool) { return {}; }
+inline void load_bytes(void* to, const void* from, unsigned bytes, Barrier* barrier, CachePolicy) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16) emulated::fail("the copy engine was asked for %u bytes, not in whole packs", bytes);
   emulated::Map map = {};
   map.base = static_cast<const unsigned char*>(from), map.extent[0] = map.box[0] = int(bytes), map.element_bytes = map.dense = 1;
@@ -256,13 +254,6 @@ __device__ __forceinline__ void barrier_wait(Barrier* barrier, int parity) {
       "{.reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @done bra finished; bra again; finished:}"
       ::"r"(shared_address(barrier)), "r"(parity) : "memory");
 }
-// Whether barrier_wait() would not wait.
-__device__ __forceinline__ bool barrier_is_past(Barrier* barrier, int parity) {
-  unsigned past;
-  asm volatile("{.reg .pred done; mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2; selp.u32 %0, 1, 0, done;}"
-               : "=r"(past) : "r"(shared_address(barrier)), "r"(parity) : "memory");
-  return past;
-}
 // Rows of 128 bytes: channels from `channel` on of the pixels from (column, row) of an image on, each shifted by a tap.
 __device__ __forceinline__ void load_columns(unsigned char* to, const TensorMap& map, Barrier* barrier, int channel, int column, int row, int image, int right, int down) {
   asm volatile(
@@ -281,17 +272,16 @@ __device__ __forceinline__ void load_dense_box(unsigned char* to, const TensorMa
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
       ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third), "r"(fourth) : "memory");
 }
+__device__ __forceinline__ CachePolicy cache_policy(bool passing) {
+  CachePolicy first, normal;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first.bits));
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal.bits));
+  return passing ? first : normal;
+}
 // Bytes as they lie: 16, or a multiple, from a multiple of 16 on.
-__device__ __forceinline__ void load_bytes(void* to, const void* from, unsigned bytes, Barrier* barrier) {
-#ifdef LOAD_HINT
-  unsigned long long policy;
-  asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+__device__ __forceinline__ void load_bytes(void* to, const void* from, unsigned bytes, Barrier* barrier, CachePolicy policy) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
-               ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy) : "memory");
-#else
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-               ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)) : "memory");
-#endif
+               ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy.bits) : "memory");
 }
 // Writes a box from rows in shared memory; what lies outside the tensor is left out. The rows were published by all who
 // wrote them. commit_stores() closes a group; wait_for_stores() before the rows are written again, or the thread ends.
