@@ -445,9 +445,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
             numbers = (1, whole.part, whole.steps, whole.ahead, whole.delay, WHOLE_WORKERS, passing)
             threads, grid = WHOLE_WORKERS + (STREAM_HELPERS + 1) * WARP, device.multiprocessors
             return aligned_plan(
-                launch(
-                    "whole_stream", threads, grid, whole.blocks, whole.tiles, whole.shared_bytes, stream=numbers
-                )
+                launch("whole_stream", threads, grid, whole.blocks, whole.tiles, whole.shared_bytes, stream=numbers)
             )
         queues = not walk.columns and specs[-1].scalar_type == FLOAT
         way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0, queues)
