@@ -31,7 +31,7 @@ WARP = 32
 LANES_THREADS, MORE_LANES_THREADS = 128, 256  # more for lines of which a lane has one pack of each of two inputs
 TILE_THREADS = 256
 BLOCK_THREADS = (128, 512)  # fewest and most
-CLUSTER_THREADS = 256  # most of a block: more blocks of a multiprocessor overlap reads and writes
+CLUSTER_THREADS = 256  # most of a cluster's block where all run at once
 COLUMNS_THREADS, FEW_SHARES = 256, 8  # half as many threads where so few or fewer share a column
 PER_LANE = 8  # packs of a short line that a lane should take
 PER_THREAD = {True: 4, False: 8}  # of a longer line, a thread: wide, narrow
@@ -54,15 +54,18 @@ LEAST_STREAM_LINE = 300 * 1000  # bytes of all inputs; clusters serve shorter li
 # Of all inputs, a multiprocessor: many lines; long lines by inputs; of halves with two inputs
 MANY_STREAM_BYTES, LEAST_STREAM_BYTES, LEAST_STREAM_HALVES = 700 * 1024, (120 * 1024, 180 * 1024), 384 * 1024
 AGREEMENT_BYTES = 96 * 1024  # that a multiprocessor reads while blocks agree
+LEAST_STREAM_LINES = (120 * 1024, 256 * 1024)  # of lines, by inputs
 # Measured costs of a bundle beside its tiles, in bytes: lines that start anywhere, lines at whole packs, columns
 LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
 # Streams of whole packs
 WHOLE_WORKERS, MOST_TILES = 512, 48
-FLIGHT_BYTES = 64 * 1024  # on their way to a block
+# Bytes that a block reads while blocks agree, and that are on their way to it: usually, and where that was measured to take
+# less time: tensors that the cache keeps, halves of which shared memory does not hold so many
+LEADS = ((AGREEMENT_BYTES, 48 * 1024), (64 * 1024, 32 * 1024))
 ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
 WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
-PASSING_BYTES = 64 << 20  # read and written: so many do not stay in the cache
+PASSING_BYTES = (64 << 20, 128 << 20)  # read and written: fewer stay in the cache; giving up more at once took longer
 
 # Lines in the registers of a block: threads, values of a thread, and lines that clusters of blocks share
 MOST_BLOCK_THREADS, BLOCK_VALUE_BYTES, FEW_LINES = 800, 128, 16
@@ -136,7 +139,8 @@ def _line_team(problem: Problem, device: Any, blocks: int) -> Team:
     clustered = length * problem.pack_bytes * problem.inputs > BLOCK_BYTES or (idle and blocks > 1)
     if not clustered:
         blocks = 1
-    most = CLUSTER_THREADS if clustered else BLOCK_THREADS[1]
+    at_once = clustered and problem.lines * blocks <= 2 * device.multiprocessors
+    most = CLUSTER_THREADS if at_once else BLOCK_THREADS[1]
     ring = DEPTH * HELD[problem.wide] * problem.inputs * problem.pack_bytes  # the least that a thread keeps
     while most * ring > device.shared_bytes_per_block * 7 // 8:
         most //= 2
@@ -271,7 +275,9 @@ class WholeStream:
     shared_bytes: int
 
 
-def _whole_stream(problem: Problem, device: Any, statistic_bytes: int) -> WholeStream | None:
+def _whole_stream(
+    problem: Problem, device: Any, statistic_bytes: int, lead: tuple[int, int] = LEADS[0]
+) -> WholeStream | None:
     """The way on which the block that has most to do has least, of those that leave time for blocks to agree."""
     if device.multiprocessors > MOST_BLOCKS:
         return None
@@ -283,8 +289,8 @@ def _whole_stream(problem: Problem, device: Any, statistic_bytes: int) -> WholeS
         part = _ceil(problem.length, WARP * blocks * steps) * WARP
         tile_bytes = part * problem.inputs * PACK_BYTES
         tiles = min((device.shared_bytes_per_block - exchange) // tile_bytes, MOST_TILES)
-        ahead = max(_ceil(FLIGHT_BYTES, tile_bytes), 2)
-        agreement = AGREEMENT_BYTES if blocks > 1 else ALONE_BYTES
+        ahead = max(_ceil(lead[1], tile_bytes), 2)
+        agreement = lead[0] if blocks > 1 else ALONE_BYTES
         delay = min(steps + _ceil(agreement, tile_bytes), OPEN[False] * steps - 2)
         if delay + ahead > tiles:
             continue
@@ -342,9 +348,9 @@ def _streams(walk: Walk, problem: Problem, scalar_bytes: int, device: Any) -> bo
     """Whether lines are so long, equally far apart and so many that a stream was measured to take less time."""
     line_bytes = problem.length * problem.pack_bytes * problem.inputs
     share = problem.lines * line_bytes // device.multiprocessors
-    least = LEAST_STREAM_BYTES[problem.inputs - 1]
     if walk.columns:
-        return walk.wide and problem.length >= LONG_COLUMN and share >= least
+        return walk.wide and problem.length >= LONG_COLUMN and share >= LEAST_STREAM_BYTES[problem.inputs - 1]
+    least = LEAST_STREAM_LINES[problem.inputs - 1]
     if line_bytes <= LEAST_STREAM_LINE:
         least = MANY_STREAM_BYTES
     elif problem.inputs == 2 and scalar_bytes == 2:
@@ -440,13 +446,16 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
     if _streams(walk, problem, scalar_bytes, device):
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
         statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
-        if whole_lines and walk.lines.outer_rank == 0 and (whole := _whole_stream(problem, device, statistic_bytes)):
-            passing = lines * length * scalar_bytes * (inputs + 1) > PASSING_BYTES
-            numbers = (1, whole.part, whole.steps, whole.ahead, whole.delay, WHOLE_WORKERS, passing)
-            threads, grid = WHOLE_WORKERS + (STREAM_HELPERS + 1) * WARP, device.multiprocessors
-            return aligned_plan(
-                launch("whole_stream", threads, grid, whole.blocks, whole.tiles, whole.shared_bytes, stream=numbers)
-            )
+        moved = lines * length * scalar_bytes * (inputs + 1)
+        leads = LEADS[moved <= PASSING_BYTES[0] :] if scalar_bytes == 2 else LEADS[:1]
+        for lead in leads if whole_lines and walk.lines.outer_rank == 0 else ():
+            if whole := _whole_stream(problem, device, statistic_bytes, lead):
+                passing = PASSING_BYTES[0] < moved <= PASSING_BYTES[1]
+                numbers = (1, whole.part, whole.steps, whole.ahead, whole.delay, WHOLE_WORKERS, passing)
+                threads, grid = WHOLE_WORKERS + (STREAM_HELPERS + 1) * WARP, device.multiprocessors
+                tiles, shared_bytes = whole.tiles, whole.shared_bytes
+                step = launch("whole_stream", threads, grid, whole.blocks, tiles, shared_bytes, stream=numbers)
+                return aligned_plan(step)
         queues = not walk.columns and specs[-1].scalar_type == FLOAT
         way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0, queues)
         if way:

@@ -46,11 +46,12 @@ def test_streams_fit_the_device_and_cover_every_line(device, inputs, queues, wid
     assert found
 
 
+@pytest.mark.parametrize("lead", plans.LEADS)
 @pytest.mark.parametrize("inputs", [1, 2])
-def test_streams_of_whole_packs_fit_and_cover_every_line(inputs):
+def test_streams_of_whole_packs_fit_and_cover_every_line(inputs, lead):
     found, device = 0, H200
     for lines, packs in product(LINES, PACKS):
-        stream = _whole_stream(Problem(lines, packs, True, 16, inputs), device, 8)
+        stream = _whole_stream(Problem(lines, packs, True, 16, inputs), device, 8, lead)
         if stream is None:
             continue
         found += 1
