@@ -447,14 +447,21 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
         statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
         moved = lines * length * scalar_bytes * (inputs + 1)
-        leads = LEADS[moved <= PASSING_BYTES[0] :] if scalar_bytes == 2 else LEADS[:1]
+        stays = moved <= PASSING_BYTES[0]
+        leads = LEADS[1 if stays else 0 :] if scalar_bytes == 2 else LEADS[:1]
         for lead in leads if whole_lines and walk.lines.outer_rank == 0 else ():
             if whole := _whole_stream(problem, device, statistic_bytes, lead):
-                passing = PASSING_BYTES[0] < moved <= PASSING_BYTES[1]
+                passing = not stays and moved <= PASSING_BYTES[1]
                 numbers = (1, whole.part, whole.steps, whole.ahead, whole.delay, WHOLE_WORKERS, passing)
-                threads, grid = WHOLE_WORKERS + (STREAM_HELPERS + 1) * WARP, device.multiprocessors
-                tiles, shared_bytes = whole.tiles, whole.shared_bytes
-                step = launch("whole_stream", threads, grid, whole.blocks, tiles, shared_bytes, stream=numbers)
+                step = launch(
+                    "whole_stream",
+                    WHOLE_WORKERS + (STREAM_HELPERS + 1) * WARP,
+                    device.multiprocessors,
+                    whole.blocks,
+                    whole.tiles,
+                    whole.shared_bytes,
+                    stream=numbers,
+                )
                 return aligned_plan(step)
         queues = not walk.columns and specs[-1].scalar_type == FLOAT
         way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0, queues)

@@ -10,8 +10,8 @@
 // innermost); both exist for clusters of blocks (few or very long lines: all multiprocessors work, and no workspace is
 // needed). Packs are 16 bytes (wide) or, where rows start anywhere, single elements (narrow). Short lines of any length
 // that lie one after the other are "tiles": a block moves many of them in whole accesses. Lines of so few packs that
-// some lanes of a warp hold them stay in "registers", "short columns" in those of one thread. Long lines of large tensors
-// are in softmax_stream.cu.
+// some lanes of a warp hold them stay in "registers", "short columns" in those of one thread, "blocks" are lines in those
+// of a block, or of the blocks of a cluster, where all run at once. Long lines of large tensors are in softmax_stream.cu.
 //
 // Floor: bytes. Forward moves 2 elements, backward 3; at 4.2 TB/s a float costs 1.9 ps forward, a half 1.0 ps. The
 // arithmetic is near: two exponentials and some 12 instructions an element are 0.4 ps on 132 multiprocessors. What limits
