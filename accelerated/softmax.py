@@ -65,7 +65,7 @@ WHOLE_WORKERS, MOST_TILES = 512, 48
 LEADS = ((AGREEMENT_BYTES, 48 * 1024), (64 * 1024, 32 * 1024))
 ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
 WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
-PASSING_BYTES = (64 << 20, 128 << 20)  # read and written: fewer stay in the cache; giving up more at once took longer
+PASSING_BYTES = (64 << 20, 160 << 20)  # read and written: fewer stay in the cache; giving up more at once took longer
 
 # Lines in the registers of a block: threads, values of a thread, and lines that clusters of blocks share
 MOST_BLOCK_THREADS, BLOCK_VALUE_BYTES, FEW_LINES = 800, 128, 16
