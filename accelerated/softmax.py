@@ -12,7 +12,7 @@ from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
 from dualdnn.api.operations.specs import FLOAT, SCALAR_BYTES, TensorSpec
 
 from .geometry import geometry
-from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
+from .plans import AlignedPlan, Launch, Plan, factors, implements, pointers, structure, type_definitions
 
 # As in kernels/softmax.cu
 PACK_BYTES = 16
@@ -40,6 +40,7 @@ WARP = 32
 LANES_THREADS = 128
 TILE_THREADS = 256
 BLOCK_THREADS = (128, 512)  # fewest and most
+CLUSTER_THREADS = 256  # most of a cluster's block where all run at once
 COLUMNS_THREADS, FEW_SHARES = 256, 8  # half as many threads where so few or fewer share a column
 PER_LANE = 8  # packs of a short line that a lane should take
 PER_THREAD = {True: 4, False: 8}  # of a longer line, a thread: wide, narrow
@@ -59,15 +60,27 @@ AHEAD, FEWER_AHEAD = 4, {False: 2, True: 3}  # tiles on their way; fewer where t
 QUEUE = 4  # tiles of float lines that registers hold where shared memory lacks some; with halves that took longer
 STREAM_HELPERS = 4  # warps
 LEAST_ROUNDS = 2  # of bundles of a group: one alone is read, then written
-STREAM_FIELDS = ("across", "part", "steps", "ahead", "delay", "workers")
+STREAM_FIELDS = ("across", "part", "steps", "ahead", "delay", "workers", "passing")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
 LEAST_STREAM_LINE = 300 * 1000  # bytes of all inputs; clusters serve shorter lines as well, unless there are many
 # Of all inputs, a multiprocessor: many lines; long lines by inputs; of halves with two inputs
 MANY_STREAM_BYTES, LEAST_STREAM_BYTES, LEAST_STREAM_HALVES = 700 * 1024, (120 * 1024, 180 * 1024), 384 * 1024
 AGREEMENT_BYTES = 96 * 1024  # that a multiprocessor reads while blocks agree
+LEAST_STREAM_LINES = (120 * 1024, 256 * 1024)  # of lines, by inputs
 # Measured costs of a bundle beside its tiles, in bytes: lines that start anywhere, lines at whole packs, columns
 LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
+# Streams of whole packs
+WHOLE_WORKERS, MOST_TILES = 512, 48
+# Bytes that a block reads while blocks agree, and that are on their way to it: usually, and where that was measured to take
+# less time: tensors that the cache keeps, halves of which shared memory does not hold so many
+LEADS = ((AGREEMENT_BYTES, 48 * 1024), (64 * 1024, 32 * 1024))
+ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
+WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
+PASSING_BYTES = (64 << 20, 160 << 20)  # read and written: fewer stay in the cache; giving up more at once took longer
+
+# Lines in the registers of a block: threads, values of a thread, and lines that clusters of blocks share
+MOST_BLOCK_THREADS, BLOCK_VALUE_BYTES, FEW_LINES = 800, 128, 16
 
 
 @dataclass(frozen=True)
@@ -108,6 +121,10 @@ def _has_clusters(device: Any) -> bool:
     return generation.isdigit() and int(generation) >= 90
 
 
+def _has_copy_engine(device: Any) -> bool:
+    return _has_clusters(device) or device.kind == "emulated"
+
+
 def _lanes(problem: Problem, device: Any, per_lane: int) -> int:
     """Up to a warp for each line, as few lanes as keep the device busy."""
     length = problem.length
@@ -137,7 +154,8 @@ def _line_team(problem: Problem, device: Any, blocks: int) -> Team:
         blocks = 1
     elif problem.lines >= device.multiprocessors and BLOCK_BYTES < line_bytes <= 2 * BLOCK_BYTES:
         blocks = min(blocks, 2)
-    most = BLOCK_THREADS[1]
+    at_once = clustered and problem.lines * blocks <= 2 * device.multiprocessors
+    most = CLUSTER_THREADS if at_once else BLOCK_THREADS[1]
     ring = DEPTH * HELD[problem.wide] * problem.inputs * problem.pack_bytes  # the least that a thread keeps
     while most * ring > device.shared_bytes_per_block * 7 // 8:
         most //= 2
@@ -147,6 +165,19 @@ def _line_team(problem: Problem, device: Any, blocks: int) -> Team:
     return Team(
         "lines_cluster" if clustered else "lines", threads, problem.lines * blocks, threads, groups, parts, blocks
     )
+
+
+def _block_team(problem: Problem, device: Any, pack_values_bytes: int) -> Team | None:
+    """Lines that the registers of a block hold, if all blocks run at once. Of few lines a cluster takes each."""
+    most = BLOCK_VALUE_BYTES // pack_values_bytes // problem.inputs
+    if problem.lines > max(device.multiprocessors, FEW_LINES) or problem.length > most * MOST_BLOCK_THREADS:
+        return None
+    blocks = CLUSTERS[0] if problem.lines <= FEW_LINES and _has_clusters(device) else 1
+    each = _ceil(problem.length, blocks)
+    packs = _power_of_two(_ceil(each, MOST_BLOCK_THREADS))
+    threads = _ceil(each, WARP * packs) * WARP
+    kind = "block_cluster" if blocks > 1 else "block"
+    return Team(kind, threads, problem.lines * blocks, threads, packs, 2 * WARP, blocks)
 
 
 def _column_team(problem: Problem, device: Any, width: int, blocks: int) -> Team:
@@ -300,6 +331,46 @@ def _stream(
 
 
 @dataclass(frozen=True)
+class WholeStream:
+    """blocks: of a group. part: packs of a line in a tile, of which a block takes so many steps; tiles: that shared memory
+    holds; ahead: of them on their way. delay: steps between the statistic and the result of a tile."""
+
+    blocks: int
+    part: int
+    steps: int
+    tiles: int
+    ahead: int
+    delay: int
+    shared_bytes: int
+
+
+def _whole_stream(
+    problem: Problem, device: Any, statistic_bytes: int, lead: tuple[int, int] = LEADS[0]
+) -> WholeStream | None:
+    """The way on which the block that has most to do has least, of those that leave time for blocks to agree."""
+    if device.multiprocessors > MOST_BLOCKS:
+        return None
+    exchange = (2 * WHOLE_WORKERS + OPEN[False]) * statistic_bytes + (3 * OPEN[False] + 4 + 2 * MOST_TILES) * 8
+    most = WHOLE_WORKERS * STREAM_PACKS // problem.inputs
+    best: tuple[float, WholeStream] | None = None
+    for blocks in range(1, device.multiprocessors + 1):
+        steps = _ceil(problem.length, blocks * most)
+        part = _ceil(problem.length, WARP * blocks * steps) * WARP
+        tile_bytes = part * problem.inputs * PACK_BYTES
+        tiles = min((device.shared_bytes_per_block - exchange) // tile_bytes, MOST_TILES)
+        ahead = max(_ceil(lead[1], tile_bytes), 2)
+        agreement = lead[0] if blocks > 1 else ALONE_BYTES
+        delay = min(steps + _ceil(agreement, tile_bytes), OPEN[False] * steps - 2)
+        if delay + ahead > tiles:
+            continue
+        rounds = _ceil(problem.lines, device.multiprocessors // blocks)
+        time = rounds * (steps * tile_bytes + WHOLE_LINE_BYTES)
+        if best is None or time < best[0]:
+            best = time, WholeStream(blocks, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
+    return best[1] if best else None
+
+
+@dataclass(frozen=True)
 class Walk:
     """Lines and what is along them, as the kernels walk them, and whether lines follow each other without gaps."""
 
@@ -346,9 +417,9 @@ def _streams(walk: Walk, problem: Problem, scalar_bytes: int, device: Any) -> bo
     """Whether lines are so long, equally far apart and so many that a stream was measured to take less time."""
     line_bytes = problem.length * problem.pack_bytes * problem.inputs
     share = problem.lines * line_bytes // device.multiprocessors
-    least = LEAST_STREAM_BYTES[problem.inputs - 1]
     if walk.columns:
-        return walk.wide and problem.length >= LONG_COLUMN and share >= least
+        return walk.wide and problem.length >= LONG_COLUMN and share >= LEAST_STREAM_BYTES[problem.inputs - 1]
+    least = LEAST_STREAM_LINES[problem.inputs - 1]
     if line_bytes <= LEAST_STREAM_LINE:
         least = MANY_STREAM_BYTES
     elif problem.inputs == 2 and scalar_bytes == 2:
@@ -356,7 +427,8 @@ def _streams(walk: Walk, problem: Problem, scalar_bytes: int, device: Any) -> bo
     return walk.wide and walk.lines.outer_rank == 0 and line_bytes > BLOCK_BYTES and share >= least
 
 
-def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str) -> Plan:
+def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str, aligned: bool = True) -> Plan:
+    """aligned: whether operands lie at whole packs; where a kernel needs that, the plan has another for other operands."""
     operands = operation.operands
     specs = [operation.tensor(name) for name in operands]
     inputs, scalar_bytes = len(specs) - 1, specs[-1].scalar_bytes
@@ -430,6 +502,28 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         grid = _ceil(lines, of_tile)
         return Plan(operation, [launch("softmax.cu", name, TILE_THREADS, grid, lanes, of_tile, tile_bytes * inputs)])
 
+    def aligned_plan(step: Launch) -> Plan:
+        places = dict.fromkeys(operands, PACK_BYTES)
+        return AlignedPlan(operation, [step], places, lambda: _plan(operation, device, kernel, aligned=False))
+
+    def clusters_of(blocks: int) -> dict[str, int]:
+        return {"CLUSTER_BLOCKS": blocks} if blocks not in (1, CLUSTERS[0]) else {}
+
+    whole_lines = aligned and not walk.columns and walk.aligned and length % width == 0 and _has_copy_engine(device)
+    if whole_lines:
+        problem = Problem(lines, length // width, True, PACK_BYTES, inputs)
+        if team := _block_team(problem, device, width * SCALAR_BYTES[operation.compute_type]):
+            step = launch(
+                "softmax.cu",
+                f"wide_{team.kind}",
+                team.threads,
+                team.grid,
+                1,
+                team.groups,
+                team.parts * statistic_bytes,
+                definitions=clusters_of(team.cluster),
+            )
+            return aligned_plan(step)
     packs = walk.along.packs
     if walk.wide and not walk.aligned:
         packs += 1  # a line that starts anywhere
@@ -437,11 +531,29 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
     if _streams(walk, problem, scalar_bytes, device):
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
+        moved = lines * length * scalar_bytes * (inputs + 1)
+        stays = moved <= PASSING_BYTES[0]
+        leads = LEADS[1 if stays else 0 :] if scalar_bytes == 2 else LEADS[:1]
+        for lead in leads if whole_lines and walk.lines.outer_rank == 0 else ():
+            if whole := _whole_stream(problem, device, statistic_bytes, lead):
+                passing = not stays and moved <= PASSING_BYTES[1]
+                numbers = (1, whole.part, whole.steps, whole.ahead, whole.delay, WHOLE_WORKERS, passing)
+                step = launch(
+                    "softmax_stream.cu",
+                    "whole_stream",
+                    WHOLE_WORKERS + (STREAM_HELPERS + 1) * WARP,
+                    device.multiprocessors,
+                    whole.blocks,
+                    whole.tiles,
+                    whole.shared_bytes,
+                    numbers,
+                )
+                return aligned_plan(step)
         queues = not walk.columns and specs[-1].scalar_type == FLOAT
         way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0, queues)
         if way:
             name, workers = f"{'columns' if walk.columns else 'lines'}_stream", way.warps * WARP
-            numbers = (way.across, way.part, way.steps, way.ahead, way.delay, workers)
+            numbers = (way.across, way.part, way.steps, way.ahead, way.delay, workers, 0)
             threads = workers + STREAM_HELPERS * WARP
             queue = {"QUEUE_TILES": way.queue} if way.queue else {}
             grid = device.multiprocessors
@@ -466,9 +578,16 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str)
         kept = min(team.groups, (device.shared_bytes_per_block - parts_bytes) // group_bytes)
         name = f"{'wide' if walk.wide else 'narrow'}_{team.kind}"
         usual = team.cluster <= CLUSTERS[0]
-        cluster = {"CLUSTER_BLOCKS": team.cluster} if team.cluster not in (1, CLUSTERS[0]) else {}
-        shared_bytes = kept * group_bytes + parts_bytes
-        step = launch("softmax.cu", name, team.threads, team.grid, team.size, kept, shared_bytes, definitions=cluster)
+        step = launch(
+            "softmax.cu",
+            name,
+            team.threads,
+            team.grid,
+            team.size,
+            kept,
+            kept * group_bytes + parts_bytes,
+            definitions=clusters_of(team.cluster),
+        )
         if usual or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
             break
     return Plan(operation, [step])

@@ -7,7 +7,16 @@ from types import SimpleNamespace
 
 import pytest
 from dualdnn.accelerated import softmax as plans
-from dualdnn.accelerated.softmax import Problem, _registers, _short_tile, _stream, _tile, _walk
+from dualdnn.accelerated.softmax import (
+    Problem,
+    _block_team,
+    _registers,
+    _short_tile,
+    _stream,
+    _tile,
+    _walk,
+    _whole_stream,
+)
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxForward, TensorSpec
 from dualdnn.api.operations.specs import NCHW, NHWC
@@ -102,3 +111,40 @@ def test_tiles_of_a_large_tensor_run_at_once():
     lines, length = 31 * 37 * 41, 67
     _, of_tile = _tile(lines, length, 2, 4, H200)
     assert -(-lines // of_tile) <= plans.TILE_BLOCKS[1] * H200.multiprocessors < -(-lines // (of_tile // 2))
+
+
+@pytest.mark.parametrize("lead", plans.LEADS)
+@pytest.mark.parametrize("inputs", [1, 2])
+def test_streams_of_whole_packs_fit_and_cover_every_line(inputs, lead):
+    found, device = 0, H200
+    for lines, packs in product(LINES, PACKS):
+        stream = _whole_stream(Problem(lines, packs, True, 16, inputs), device, 8, lead)
+        if stream is None:
+            continue
+        found += 1
+        # parts of a line: enough, whole warps, and no more than the workers of a block take
+        assert stream.blocks * stream.steps * stream.part >= packs and stream.part % 32 == 0
+        assert stream.part * inputs <= plans.WHOLE_WORKERS * plans.STREAM_PACKS
+        # a tile has a place until it was written, others are on their way meanwhile
+        assert stream.steps <= stream.delay and stream.delay + stream.ahead <= stream.tiles <= plans.MOST_TILES
+        # the lines between reading and writing have places of their own on the board
+        assert stream.delay <= plans.OPEN[False] * stream.steps - 2
+        assert stream.tiles * stream.part * inputs * 16 < stream.shared_bytes <= device.shared_bytes_per_block
+    assert found
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("pack_bytes", [16, 32], ids=["float", "half"])
+def test_lines_in_the_registers_of_a_block(pack_bytes, inputs):
+    """Every pack has a thread, in as few threads as whole warps allow; few lines are shared by clusters."""
+    for lines, packs in product(LINES, (129, 1568, 3136, 6400, 12544)):
+        team = _block_team(Problem(lines, packs, True, 16, inputs), H200, pack_bytes)
+        values = packs * pack_bytes * inputs / plans.MOST_BLOCK_THREADS  # bytes of a thread
+        assert (team is not None) == (lines <= H200.multiprocessors and values <= plans.BLOCK_VALUE_BYTES)
+        if team is None:
+            continue
+        assert team.grid == lines * team.cluster and team.cluster == (8 if lines <= plans.FEW_LINES else 1)
+        assert team.threads % 32 == 0 and team.threads <= plans.MOST_BLOCK_THREADS
+        assert team.cluster * team.groups * team.threads >= packs
+        assert team.cluster * team.groups * (team.threads - 32) < packs
+        assert team.groups in (1, 2, 4, 8) and team.groups * pack_bytes * inputs <= plans.BLOCK_VALUE_BYTES

@@ -11,8 +11,9 @@
 // needed). Packs are 16 bytes (wide) or, where rows start anywhere, single elements (narrow). Short lines of any length
 // that lie one after the other are "tiles": a block moves many of them in whole accesses, all of them at once where they
 // fit the device; of the shortest a thread takes so many that they fill packs. Single elements of lines that some lanes
-// of a warp hold stay in "registers", "short columns" in those of one thread; packs that do are in softmax_registers.cu,
-// long lines of large tensors in softmax_stream.cu.
+// of a warp hold stay in "registers", "short columns" in those of one thread, "blocks" are lines in those of a block, or of the
+// blocks of a cluster, where all run at once; packs that some lanes hold are in softmax_registers.cu, long lines of large tensors in
+// softmax_stream.cu.
 //
 // Floor: bytes. Forward moves 2 elements, backward 3; at 4.2 TB/s a float costs 1.9 ps forward, a half 1.0 ps. The
 // arithmetic is near: two exponentials and some 12 instructions an element are 0.4 ps on 132 multiprocessors. What limits
@@ -268,6 +269,90 @@ template <class Rule> __device__ __forceinline__ void softmax_of_elements(const 
   }
 }
 
+// --- blocks: lines that the registers of a block, or of a cluster, hold ---
+
+// Packs of neighbours, PACKS of each thread and input, all read before the first is used; a line takes packs of all threads.
+// The first exponentials are relative to the maximum of a warp, whose statistic takes part in one exchange. They stay in
+// registers; one factor for each thread makes results of them.
+template <class Rule, int PACKS, bool CLUSTERED>
+__device__ __forceinline__ void softmax_in_block(const Arguments<Rule::INPUTS>& a) {
+  constexpr int INPUTS = Rule::INPUTS, VALUES = PACKS * WIDTH;
+  using Held = Elements<WIDTH>;
+  if (CLUSTERED) announce_to_cluster();
+  const Rule rule{Algorithm(a.algorithm), a.alpha};
+  const unsigned blocks = CLUSTERED ? CLUSTER : 1, threads = blockDim.x, lane = threadIdx.x & 31, warps = threads / 32;
+  const unsigned packs = a.along.row / WIDTH, first = (CLUSTERED ? rank_in_cluster() : 0) * PACKS * threads + threadIdx.x;
+  unsigned offset[INPUTS + 1];
+  a.lines.locate(CLUSTERED ? blockIdx.x / blocks : blockIdx.x, offset);
+  wait_to_touch(a.input[0] + offset[0]);
+
+  Held held[INPUTS][PACKS];
+#pragma unroll
+  for (int k = 0; k < PACKS; k++)
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) {
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) held[n][k].item[i] = store<ELEMENT>(Rule::neutral());
+      if (first + k * threads < packs) held[n][k] = reinterpret_cast<const Held*>(a.input[n] + offset[n])[first + k * threads];
+    }
+  let_next_kernel_begin();
+
+  COMPUTE values[INPUTS][VALUES], result[VALUES];
+#pragma unroll
+  for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) unpack(&held[n][k], &values[n][k * WIDTH]);
+  Statistic line[1] = {rule.empty()};
+  rule.template cover<true>(line, values);
+  merge_tops(rule, line, 1, 32);
+  rule.template add_covered<true>(line, values);
+  merge_sums(line, 1, 32);
+
+  const COMPUTE own_top = line[0].top;
+  Statistic* const parts = reinterpret_cast<Statistic*>(shared_memory);  // of every warp of the block, or of every block
+  if (lane == 0) parts[threadIdx.x / 32] = line[0];
+  __syncthreads();
+  line[0] = lane < warps ? parts[lane] : rule.empty();
+  merge_lanes(rule, line, 1, 32);
+  if (CLUSTERED) {
+    Statistic* const of_blocks = parts + 32;
+    wait_cluster();
+    if (threadIdx.x < blocks) store_remote(&of_blocks[rank_in_cluster()], threadIdx.x, line[0]);
+    arrive_cluster();
+    wait_cluster();
+    line[0] = of_blocks[lane & (blocks - 1)];
+    merge_lanes(rule, line, 1, blocks);
+  }
+  rule.finish(line[0]);
+  rule.scale(line[0], own_top);
+  rule.template results<true>(line, values, result);
+
+#pragma unroll
+  for (int k = 0; k < PACKS; k++) {
+    if (first + k * threads >= packs) continue;
+    Held* const target = reinterpret_cast<Held*>(a.output + offset[INPUTS]) + first + k * threads;
+    COMPUTE of_pack[WIDTH];
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) of_pack[i] = result[k * WIDTH + i];
+    if (a.beta != COMPUTE(0)) {
+      COMPUTE prior[WIDTH];
+      unpack(target, prior);
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) of_pack[i] += a.beta * prior[i];
+    }
+    pack(of_pack, target);
+  }
+}
+template <class Rule, bool CLUSTERED> __device__ __forceinline__ void softmax_of_block(const Arguments<Rule::INPUTS>& a) {
+  constexpr int MOST = MOST_BLOCK_VALUES / WIDTH / Rule::INPUTS;
+  if (a.kept == 1) softmax_in_block<Rule, 1, CLUSTERED>(a);
+  else if (MOST == 2 || a.kept == 2) softmax_in_block<Rule, 2, CLUSTERED>(a);
+  else if constexpr (MOST > 2) {
+    if (MOST == 4 || a.kept <= 4) softmax_in_block<Rule, 4, CLUSTERED>(a);
+    else if constexpr (MOST > 4) softmax_in_block<Rule, 8, CLUSTERED>(a);
+  }
+}
+
 // --- columns of a few positions: a thread has all of a line in registers ---
 
 template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_short_column(const Arguments<Rule::INPUTS>& a) {
@@ -366,3 +451,16 @@ extern "C" __global__ void __launch_bounds__(128, 2 * REGISTER_BLOCKS) softmax_b
   find_place_before_waiting();
   softmax_of_short_columns<Backward>(a);
 }
+
+#define SOFTMAX_BLOCK(name, rule)                                                                                                       \
+  extern "C" __global__ void __launch_bounds__(MOST_BLOCK_THREADS, 1) name##_block(const Arguments<rule::INPUTS> a) {                   \
+    find_place_before_waiting();                                                                                                        \
+    softmax_of_block<rule, false>(a);                                                                                                   \
+  }                                                                                                                                     \
+  extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(MOST_BLOCK_THREADS, 1) name##_block_cluster(const Arguments<rule::INPUTS> a) { \
+    find_place_before_waiting();                                                                                                        \
+    softmax_of_block<rule, true>(a);                                                                                                    \
+  }
+
+SOFTMAX_BLOCK(softmax_forward_wide, Forward)
+SOFTMAX_BLOCK(softmax_backward_wide, Backward)

@@ -13,9 +13,13 @@
 // each takes most of the shared memory of its multiprocessor. So the board through which blocks agree belongs to one launch
 // at a time, whatever stream it is in.
 //
-// Floor: bytes, as in softmax.cu, and each moves once. What limits: the first line is read before anything is written, the
-// last is written after everything is read, and lines of more than the shared memory of all multiprocessors do not fit.
-// Forward in half: the instructions of 16 warps, some 340 of each for a tile of a microsecond.
+// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, clocks read in the kernel): some 6 to 9 us of each
+// launch in which memory is not busy, whatever the size. The cooperative launch takes 0.4 to 2 us of them (measured without
+// it), the blocks' first steps 2.6 us until another warp reads before the others have begun; the first tile is there 1 to 4
+// us later, because the cache first writes what the kernel before has left in it, and later the more is asked for at once;
+// between the last tile's arrival and the last line's result lie 2 to 5 us, because blocks are served unevenly. Lines of
+// more than the shared memory of all multiprocessors do not fit. Forward in half issues on half of all cycles (ncu), with
+// the special function unit busy on 46 %; more warps or packs of a worker took longer.
 #include "softmax.cuh"
 #include "tensor_maps.cuh"
 
@@ -28,6 +32,7 @@ constexpr unsigned REST = 100;                                // nanoseconds, of
 #ifndef QUEUE_TILES
 #define QUEUE_TILES 0  // softmax.py knows when some are needed
 #endif
+constexpr unsigned WORKERS = 512, MOST_TILES = 48;  // of streams of whole packs
 constexpr int QUEUE = QUEUE_TILES;  // of a block, in registers until they are written
 // Bundles of a block between the first read and the last write.
 template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
@@ -73,6 +78,16 @@ __device__ __forceinline__ unsigned long long count_of(const unsigned long long*
   unsigned long long value;
   asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(counter) : "memory");
   return value;
+}
+#endif
+
+// Writes a pack as the policy says.
+#ifdef EMULATED_CUDA
+inline void store_with(CachePolicy, Pack<unsigned, 4>* target, Pack<unsigned, 4> pack) { *target = pack; }
+#else
+__device__ __forceinline__ void store_with(CachePolicy policy, Pack<unsigned, 4>* target, Pack<unsigned, 4> pack) {
+  asm volatile("st.global.L2::cache_hint.v4.b32 [%0], {%1, %2, %3, %4}, %5;"
+               ::"l"(target), "r"(pack.item[0]), "r"(pack.item[1]), "r"(pack.item[2]), "r"(pack.item[3]), "l"(policy.bits) : "memory");
 }
 #endif
 
@@ -137,9 +152,9 @@ template <class Rule, bool COLUMNS> struct Stream {
   unsigned log_across, columns;    // lines of a bundle
   unsigned parts;                  // statistics of every line that workers hand over
 
-  __device__ __forceinline__ Stream(const Arguments<INPUTS>& arguments)
-      : a(arguments), rule{Algorithm(a.algorithm), a.alpha},
-        exchange(*reinterpret_cast<Exchange*>(shared_memory + a.kept * STREAM_PACKS * a.workers * sizeof(Place))),
+  // exchange_at: bytes of shared memory before what the warps share.
+  __device__ __forceinline__ Stream(const Arguments<INPUTS>& arguments, unsigned exchange_at)
+      : a(arguments), rule{Algorithm(a.algorithm), a.alpha}, exchange(*reinterpret_cast<Exchange*>(shared_memory + exchange_at)),
         group(blockIdx.x / a.team), groups(gridDim.x / a.team), member(blockIdx.x - group * a.team), log_across(exponent_of(a.across)) {
     const unsigned all = (a.lines.packs + a.across - 1) >> log_across;
     bundles = group < groups && group < all ? (all - group - 1) / groups + 1 : 0;
@@ -405,34 +420,240 @@ template <class Rule, bool COLUMNS> struct Stream {
     atomicAdd(&board.departures, 1ull);
   }
 
-  __device__ __forceinline__ void run() const {
-    const unsigned warp = threadIdx.x >> 5, warps = a.workers >> 5;
-    if (threadIdx.x == 0) {
-      // Every thread arrives for itself where others read what it wrote or write what it read.
-      for (unsigned i = 0; i < 2; i++) barrier_init(&exchange.reduced[i], a.workers);
-      for (unsigned i = 0; i < OPEN; i++) {
-        barrier_init(&exchange.published[i], 32);
-        barrier_init(&exchange.merged[i], COLLECTORS);
-        barrier_init(&exchange.agreed[i], COLUMNS ? COLLECTORS * 32 : 32);
-      }
-      barrier_init(&exchange.opened, 1);
+  // All threads: the barriers.
+  __device__ __forceinline__ void begin() const {
+    const unsigned i = threadIdx.x;
+    // Every thread arrives for itself where others read what it wrote or write what it read.
+    if (i < OPEN) {
+      barrier_init(&exchange.published[i], 32);
+      barrier_init(&exchange.merged[i], COLLECTORS);
+      barrier_init(&exchange.agreed[i], COLUMNS ? COLLECTORS * 32 : 32);
+      if (i < 2) barrier_init(&exchange.reduced[i], a.workers);
+      if (i == 0) barrier_init(&exchange.opened, 1);
       publish_barriers();
     }
     __syncthreads();
-    if (warp < warps) return work();
-    if (warp == warps) publish();
-    else collect(warp - warps - 1);
+  }
+  // A warp beside the workers.
+  __device__ __forceinline__ void help(unsigned helper) const {
+    if (helper == 0) publish();
+    else collect(helper - 1);
     leave();
+  }
+  __device__ __forceinline__ void run() const {
+    const unsigned warp = threadIdx.x >> 5, warps = a.workers >> 5;
+    begin();
+    if (warp < warps) work();
+    else help(warp - warps);
+  }
+};
+
+// --- lines of whole packs that lie at the same places in all operands ---
+
+// The copy engine brings the tiles: a warp asks for each as soon as its place is free and few others are on their way, and
+// the workers spend instructions on arithmetic alone: 250 of a warp for a tile of halves instead of 340. A tile is written
+// `delay` steps after it took part in the statistic, as above; writing as soon as a result was there took up to 5 % longer
+// (one row of ten: 1 % less). Clusters that agree through their shared memory took up to twice as long: of those that the
+// multiprocessors would make up some began when others had ended.
+template <class Rule> struct WholeStream : Stream<Rule, false> {
+  using Base = Stream<Rule, false>;
+  using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member, Base::OPEN, Base::phase;
+  using typename Base::Place;
+  using Held = Pack<unsigned, 4>;  // a pack as it lies
+  static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;  // packs of each input that a worker has in a tile
+  struct Ring { Barrier full[MOST_TILES], empty[MOST_TILES]; };
+
+  Ring& ring;
+  const CachePolicy policy;
+  unsigned packs;  // of a line
+
+  static __device__ __forceinline__ unsigned bytes_of_tiles(const Arguments<INPUTS>& a) { return a.kept * INPUTS * a.part * unsigned(sizeof(Held)); }
+  __device__ __forceinline__ WholeStream(const Arguments<INPUTS>& a)
+      : Base(a, bytes_of_tiles(a) + sizeof(Ring)), ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))),
+        policy(cache_policy(a.passing)), packs(a.along.row / WIDTH) {}
+
+  // A walk through the tiles of the block, as the warp that reads sees them, or a worker, from its first pack on.
+  struct Cursor {
+    unsigned bundle = 0, step = 0, slot = 0, parity = 0;
+    int left;      // packs of the line from here on
+    Held* places;  // in shared memory
+    __device__ __forceinline__ Cursor(const WholeStream& stream, unsigned first)
+        : left(stream.left_from(first)), places(reinterpret_cast<Held*>(shared_memory) + first) {}
+    __device__ __forceinline__ void advance(const WholeStream& stream, unsigned first) {
+      const unsigned part = stream.a.part;
+      left -= int(stream.a.team * part), places += INPUTS * part;
+      if (++step == stream.a.steps) step = 0, bundle++, left = stream.left_from(first);
+      if (++slot == stream.a.kept) slot = 0, parity ^= 1, places -= stream.a.kept * INPUTS * part;
+    }
+  };
+  __device__ __forceinline__ int left_from(unsigned first) const { return int(packs) - int(member * a.part + first); }
+  __device__ __forceinline__ unsigned tiles() const { return bundles * a.steps; }
+  // The packs of a line that the block has first of all.
+  template <class T> __device__ __forceinline__ auto packs_of(T* tensor, unsigned bundle, int operand) const {
+    using Packs = std::conditional_t<std::is_const_v<T>, const Held, Held>;
+    return reinterpret_cast<Packs*>(tensor + (group + bundle * groups) * a.lines.row_stride[operand]) + member * a.part;
+  }
+
+  // One thread asks for tiles.
+  struct Reader {
+    Cursor at, arriving;
+    unsigned next = 0;
+    __device__ __forceinline__ explicit Reader(const WholeStream& stream) : at(stream, 0), arriving(at) {}
+  };
+  __device__ __forceinline__ void read(Reader& reader, unsigned end) const {
+    Cursor& at = reader.at;
+#pragma unroll 1
+    for (; reader.next < end; reader.next++) {
+      // More on their way at once would be brought in turns, the first of them late.
+      if (reader.next >= a.ahead) barrier_wait(&ring.full[reader.arriving.slot], reader.arriving.parity), reader.arriving.advance(*this, 0);
+      if (reader.next >= a.kept) barrier_wait(&ring.empty[at.slot], at.parity ^ 1);
+      Barrier* const full = &ring.full[at.slot];
+      const int count = min(int(a.part), at.left);
+      if (count > 0) {
+        const unsigned bytes = count * unsigned(sizeof(Held));
+        barrier_arrive_with(full, INPUTS * bytes);
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++)
+          load_bytes(at.places + n * a.part, packs_of(a.input[n], at.bundle, n) + at.step * a.team * a.part, bytes, full, policy);
+      } else {
+        barrier_arrive(full);
+      }
+      at.advance(*this, 0);
+    }
+  }
+
+  // Adds packs that may raise the maximum; that of pairs is found in pairs.
+  __device__ __forceinline__ void add(Statistic (&statistic)[1], const Held (&held)[INPUTS][HELD]) const {
+    COMPUTE values[INPUTS][HELD * WIDTH];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+      for (int k = 0; k < HELD; k++) unpack(reinterpret_cast<const Place*>(&held[n][k]), &values[n][k * WIDTH]);
+    if constexpr (PAIRED && INPUTS == 1) {
+      Pair top(held[0][0].item[0]);
+#pragma unroll
+      for (int i = 1; i < HELD * 4; i++) top.pair = __hmax2(top.pair, Pair(held[0][i / 4].item[i % 4]).pair);
+      const float2 tops = both(top.pair);
+      const COMPUTE greatest[1][1] = {{max(tops.x, tops.y)}};
+      rule.cover(statistic, greatest);
+      rule.add_covered(statistic, values);
+    } else {
+      rule.add(statistic, values);
+    }
+  }
+  // Writes N packs, WORKERS apart.
+  template <int N> __device__ __forceinline__ void write(const Statistic (&line)[1], const Held* places, Held* target) const {
+    COMPUTE values[INPUTS][N * WIDTH], result[N * WIDTH];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+      for (int k = 0; k < N; k++) unpack(reinterpret_cast<const Place*>(places + n * a.part + k * WORKERS), &values[n][k * WIDTH]);
+    rule.results(line, values, result);
+    if (a.beta != COMPUTE(0)) {
+      COMPUTE prior[N * WIDTH];
+#pragma unroll
+      for (int k = 0; k < N; k++) unpack(reinterpret_cast<const Place*>(target + k * WORKERS), &prior[k * WIDTH]);
+#pragma unroll
+      for (int i = 0; i < N * WIDTH; i++) result[i] += a.beta * prior[i];
+    }
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+      COMPUTE of_pack[WIDTH];
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) of_pack[i] = result[k * WIDTH + i];
+      Held pack;
+      ::pack(of_pack, reinterpret_cast<Place*>(&pack));
+      store_with(policy, target + k * WORKERS, pack);
+    }
+  }
+
+  __device__ __forceinline__ void work() const {
+    const unsigned first = threadIdx.x;
+    const int of_tile = int(a.part) - int(first);
+    Place neutral;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) neutral.item[i] = store<ELEMENT>(Rule::neutral());
+    Held nothing;
+    memcpy(&nothing, &neutral, sizeof nothing);
+
+    Cursor reduced(*this, first), written(*this, first);
+    Statistic statistic[1] = {rule.empty()}, agreed[1] = {rule.empty()};
+    Held* target = nullptr;
+#pragma unroll 1
+    for (unsigned step = 0; step < tiles() + a.delay; step++) {
+      if (step < tiles()) {
+        const int exist = min(reduced.left, of_tile);
+        Held held[INPUTS][HELD];
+        barrier_wait(&ring.full[reduced.slot], reduced.parity);
+#pragma unroll
+        for (int k = 0; k < HELD; k++)
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++) {
+            held[n][k] = nothing;
+            if (int(k * WORKERS) < exist) held[n][k] = reduced.places[n * a.part + k * WORKERS];
+          }
+        add(statistic, held);
+        if (reduced.step == a.steps - 1) this->hand_over(statistic, reduced.bundle);
+        reduced.advance(*this, first);
+      }
+      if (step >= a.delay) {
+        if (written.step == 0) {
+          barrier_wait(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
+          agreed[0] = this->lines_of(written.bundle)[0];
+          target = packs_of(a.output, written.bundle, INPUTS) + first;
+        }
+        const int exist = min(written.left, of_tile);
+        if (int((HELD - 1) * WORKERS) < exist) write<HELD>(agreed, written.places, target);
+        else
+#pragma unroll 1
+          for (int k = 0; k * int(WORKERS) < exist; k++) write<1>(agreed, written.places + k * WORKERS, target + k * WORKERS);
+        __syncwarp();
+        if ((threadIdx.x & 31) == 0) barrier_arrive(&ring.empty[written.slot]);
+        target += a.team * a.part;
+        written.advance(*this, first);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void run() const {
+    const unsigned helper = threadIdx.x / 32 - WORKERS / 32, lane = threadIdx.x & 31;
+    Reader reader(*this);
+    if (helper == HELPERS) {  // reads at once
+      for (unsigned i = lane; i < a.kept; i += 32) barrier_init(&ring.full[i], 1), barrier_init(&ring.empty[i], WORKERS / 32);
+      publish_barriers();
+      __syncwarp();
+      wait_to_touch(a.output);
+      if (lane == 0) read(reader, min(a.ahead, tiles()));
+    }
+    this->begin();
+    wait_to_touch(a.output);
+    let_next_kernel_begin();
+    if (threadIdx.x < WORKERS) {
+      work();
+    } else if (helper < HELPERS) {
+      this->help(helper);
+    } else if (lane == 0) {
+      read(reader, tiles());
+    }
   }
 };
 
 #define SOFTMAX_STREAM(name, rule, columns)                                                                         \
   extern "C" __global__ void __launch_bounds__(STREAM_THREADS, 1) name(const Arguments<rule::INPUTS> a) {           \
     wait_for_earlier_kernels();                                                                                     \
-    Stream<rule, columns>(a).run();                                                                                 \
+    Stream<rule, columns>(a, a.kept * STREAM_PACKS * a.workers * 16).run();                                                                               \
   }
 
 SOFTMAX_STREAM(softmax_forward_lines_stream, Forward, false)
 SOFTMAX_STREAM(softmax_backward_lines_stream, Backward, false)
 SOFTMAX_STREAM(softmax_forward_columns_stream, Forward, true)
 SOFTMAX_STREAM(softmax_backward_columns_stream, Backward, true)
+
+#define SOFTMAX_WHOLE_STREAM(name, rule)                                                                                    \
+  extern "C" __global__ void __launch_bounds__(WORKERS + (HELPERS + 1) * 32, 1) name(const Arguments<rule::INPUTS> a) { \
+    find_place_before_waiting();                                                                                            \
+    WholeStream<rule>(a).run();                                                                                             \
+  }
+
+SOFTMAX_WHOLE_STREAM(softmax_forward_whole_stream, Forward)
+SOFTMAX_WHOLE_STREAM(softmax_backward_whole_stream, Backward)

@@ -9,6 +9,7 @@
 
 struct alignas(64) TensorMap { unsigned char bytes[128]; };  // a __grid_constant__ argument
 struct Barrier { unsigned long long state; };
+struct CachePolicy { unsigned long long bits; };  // how long the cache keeps what passes through it: `passing`, no longer than it must
 
 #ifdef EMULATED_CUDA
 
@@ -197,6 +198,14 @@ inline void load_dense_box(unsigned char* to, const TensorMap& map, Barrier* bar
   emulated::require_whole_packs(map, first);
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}, {}});
 }
+inline CachePolicy cache_policy(bool) { return {}; }
+inline void load_bytes(void* to, const void* from, unsigned bytes, Barrier* barrier, CachePolicy) {
+  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16) emulated::fail("the copy engine was asked for %u bytes, not in whole packs", bytes);
+  emulated::Map map = {};
+  map.base = static_cast<const unsigned char*>(from), map.extent[0] = map.box[0] = int(bytes), map.element_bytes = map.dense = 1;
+  for (int d = 1; d < 4; d++) map.extent[d] = map.box[d] = 1;
+  emulated::begin_load({barrier, static_cast<unsigned char*>(to), map, {}, {}});
+}
 inline void store_box(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
   emulated::require_whole_packs(map, first);
   emulated::writes[emulated::current->rank].push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third}});
@@ -262,6 +271,17 @@ __device__ __forceinline__ void load_dense_box(unsigned char* to, const TensorMa
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
       ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third), "r"(fourth) : "memory");
+}
+__device__ __forceinline__ CachePolicy cache_policy(bool passing) {
+  CachePolicy first, normal;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first.bits));
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal.bits));
+  return passing ? first : normal;
+}
+// Bytes as they lie: 16, or a multiple, from a multiple of 16 on.
+__device__ __forceinline__ void load_bytes(void* to, const void* from, unsigned bytes, Barrier* barrier, CachePolicy policy) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
+               ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy.bits) : "memory");
 }
 // Writes a box from rows in shared memory; what lies outside the tensor is left out. The rows were published by all who
 // wrote them. commit_stores() closes a group; wait_for_stores() before the rows are written again, or the thread ends.

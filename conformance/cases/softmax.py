@@ -13,6 +13,8 @@ from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, IN
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference import judge
 from dualdnn.reference.view import rounded, stored
 
 FAST, ACCURATE, LOG = Algorithm.CUDNN_SOFTMAX_FAST, Algorithm.CUDNN_SOFTMAX_ACCURATE, Algorithm.CUDNN_SOFTMAX_LOG
@@ -114,7 +116,7 @@ def test_more_than_threads_can_keep(trial, mode):
 
 
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
-@pytest.mark.parametrize("dims", [(8, 2, 131, 132), (19, 3, 109, 107), (34, 1, 197, 187)],
+@pytest.mark.parametrize("dims", [(8, 2, 131, 132), (9, 2, 114, 116), (19, 3, 109, 107), (34, 1, 197, 187)],
                          ids=lambda d: "x".join(map(str, d)))  # fmt: skip
 def test_many_long_lines(trial, dims, data_type):
     """So many that they pass through shared memory in a stream, more than are on their way at once; some start anywhere."""
@@ -124,6 +126,24 @@ def test_many_long_lines(trial, dims, data_type):
     trial(forward(LOG, INSTANCE, spec), inputs={"x": "special"})
     trial(backward(ACCURATE, INSTANCE, spec, alpha=0.25))
     trial(backward(LOG, INSTANCE, spec, alpha=2**-10, beta=1.0), aliases={"dx": "dy"})
+
+
+@pytest.mark.parametrize("dims", [(2, 3, 20, 24), (12, 2, 131, 132)], ids=lambda d: "x".join(map(str, d)))
+def test_lines_at_any_address(caller, dims):
+    """Operands need only the alignment of an element; whole packs before, and after, are none of those."""
+    spec = TensorSpec.packed(HALF, dims)
+    for operation in (forward(ACCURATE, INSTANCE, spec, alpha=1024.0), backward(ACCURATE, INSTANCE, spec, alpha=0.25)):
+        before = prepare(operation, "normal", 0)
+        for shifted in (None, *operation.operands, None):
+            offset = {name: spec.scalar_bytes if name == shifted else 0 for name in before}
+            buffers = {
+                name: caller.handle.to_device(np.append(np.zeros(offset[name], np.uint8), before[name]))
+                for name in before
+            }
+            caller(operation, {name: buffer.slice(offset[name], before[name].size) for name, buffer in buffers.items()})
+            after = {name: buffer.to_host(np.uint8, buffer.nbytes)[offset[name] :] for name, buffer in buffers.items()}
+            verdict = judge(operation, before, after)
+            assert verdict.agrees, f"{verdict.worst} {operation} {shifted}"
 
 
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
