@@ -11,6 +11,7 @@ from dualdnn.api.enumerations import cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
 from dualdnn.api.operations.specs import FLOAT, SCALAR_BYTES, TensorSpec
 
+from .clusters import CLUSTERS, has_clusters
 from .geometry import geometry
 from .plans import AlignedPlan, Launch, Plan, factors, implements, pointers, structure, type_definitions
 
@@ -18,7 +19,6 @@ from .plans import AlignedPlan, Launch, Plan, factors, implements, pointers, str
 PACK_BYTES = 16
 HELD = {True: 2, False: 8}  # packs of a group: wide, narrow
 DEPTH = 4  # groups on their way to a thread
-CLUSTERS = (8, 16)  # blocks of a cluster: what every GPU with clusters has, and what some have
 SHORT = 8  # most elements of a lane in a tile
 MORE, LEAST_LANES = 10, 8  # of one input more, where the lanes are that many
 SHORT_LINE = 4  # elements of a line in a tile, or of a column, of which a thread has all
@@ -115,14 +115,8 @@ def _ceil(dividend: int, divisor: int) -> int:
     return -(-dividend // divisor)
 
 
-def _has_clusters(device: Any) -> bool:
-    """GPUs before compute capability 9.0 and the emulated device have no clusters."""
-    generation = device.architecture.removeprefix("sm_")
-    return generation.isdigit() and int(generation) >= 90
-
-
 def _has_copy_engine(device: Any) -> bool:
-    return _has_clusters(device) or device.kind == "emulated"
+    return has_clusters(device) or device.kind == "emulated"
 
 
 def _lanes(problem: Problem, device: Any, per_lane: int) -> int:
@@ -172,7 +166,7 @@ def _block_team(problem: Problem, device: Any, pack_values_bytes: int) -> Team |
     most = BLOCK_VALUE_BYTES // pack_values_bytes // problem.inputs
     if problem.lines > max(device.multiprocessors, FEW_LINES) or problem.length > most * MOST_BLOCK_THREADS:
         return None
-    blocks = CLUSTERS[0] if problem.lines <= FEW_LINES and _has_clusters(device) else 1
+    blocks = CLUSTERS[0] if problem.lines <= FEW_LINES and has_clusters(device) else 1
     each = _ceil(problem.length, blocks)
     packs = _power_of_two(_ceil(each, MOST_BLOCK_THREADS))
     threads = _ceil(each, WARP * packs) * WARP
@@ -571,7 +565,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
             return Plan(operation, [step])
     most = CLUSTERS[0] * device.shared_bytes_per_block  # of a line, by a cluster
     large = walk.columns or packs * pack_bytes * inputs > most or lines * CLUSTERS[0] < device.multiprocessors
-    for blocks in reversed(CLUSTERS[: 1 + large]) if _has_clusters(device) else (1,):
+    for blocks in reversed(CLUSTERS[: 1 + large]) if has_clusters(device) else (1,):
         team = _column_team(problem, device, width, blocks) if walk.columns else _line_team(problem, device, blocks)
         group_bytes = HELD[walk.wide] * inputs * team.threads * pack_bytes
         parts_bytes = team.parts * statistic_bytes

@@ -7,13 +7,28 @@
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 constexpr unsigned CLUSTER = CLUSTER_BLOCKS;
-#define BLOCKS_OF_A_CLUSTER __cluster_dims__(1, CLUSTER_BLOCKS, 1)  // those of a column of the grid
+#define CLUSTER_ALONG_X __cluster_dims__(CLUSTER_BLOCKS, 1, 1)
+#define CLUSTER_ALONG_Y __cluster_dims__(1, CLUSTER_BLOCKS, 1)
 #define SEND(type) "st.async.shared::cluster.mbarrier::complete_tx::bytes." #type " [%0], %1, [%2];"
 
 __device__ __forceinline__ unsigned rank_in_cluster() {
   unsigned rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
+}
+
+__device__ __forceinline__ void announce_to_cluster() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+__device__ __forceinline__ void arrive_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+__device__ __forceinline__ void wait_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+
+// Writes to the same variable of another block.
+__device__ __forceinline__ void store_remote(float* variable, unsigned block, float value) {
+  unsigned address = __cvta_generic_to_shared(variable);
+  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;\n st.shared::cluster.f32 [%0], %2;" : "+r"(address) : "r"(block), "f"(value) : "memory");
+}
+__device__ __forceinline__ void store_remote(double* variable, unsigned block, double value) {
+  unsigned address = __cvta_generic_to_shared(variable);
+  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;\n st.shared::cluster.f64 [%0], %2;" : "+r"(address) : "r"(block), "d"(value) : "memory");
 }
 
 // In the shared memory of the first block: what all blocks send there. Every block calls prepare() with the same bytes, in the place
@@ -27,7 +42,8 @@ struct alignas(8) Gathering {
   __device__ __forceinline__ void prepare(unsigned bytes) {
     if (threadIdx.x == 0 && rank_in_cluster() == 0)
       asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n fence.mbarrier_init.release.cluster;" ::"r"(address()), "r"(bytes) : "memory");
-    asm volatile("barrier.cluster.arrive.release;\n barrier.cluster.wait.acquire;" ::: "memory");
+    arrive_cluster();
+    wait_cluster();
   }
   // To the same variable of the first block.
   __device__ __forceinline__ void send(float* variable, float value) { asm volatile(SEND(f32) ::"r"(first(variable)), "f"(value), "r"(first(&barrier)) : "memory"); }
@@ -46,9 +62,14 @@ struct alignas(8) Gathering {
 };
 #else
 constexpr unsigned CLUSTER = 1;
-#define BLOCKS_OF_A_CLUSTER
+#define CLUSTER_ALONG_X
+#define CLUSTER_ALONG_Y
 
 __device__ __forceinline__ unsigned rank_in_cluster() { return 0; }
+__device__ __forceinline__ void announce_to_cluster() {}
+__device__ __forceinline__ void arrive_cluster() {}
+__device__ __forceinline__ void wait_cluster() { __syncthreads(); }
+template <class T> __device__ __forceinline__ void store_remote(T* variable, unsigned, T value) { *variable = value; }
 
 struct alignas(8) Gathering {
   unsigned long long barrier;

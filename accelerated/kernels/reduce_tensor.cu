@@ -678,11 +678,11 @@ template <class Reduction> __device__ __forceinline__ void merge_partial_results
   }
 
 #ifdef CLUSTER_BLOCKS_WANTED
-extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(BLOCK) reduce_tensor_rows_cluster(const Arguments a) {
+extern "C" __global__ void CLUSTER_ALONG_Y __launch_bounds__(BLOCK) reduce_tensor_rows_cluster(const Arguments a) {
   find_place_before_waiting();
   PLAIN(reduce_rows<true>)
 }
-extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(BLOCK) reduce_tensor_columns_cluster(const Arguments a) {
+extern "C" __global__ void CLUSTER_ALONG_Y __launch_bounds__(BLOCK) reduce_tensor_columns_cluster(const Arguments a) {
   find_place_before_waiting();
   PLAIN(reduce_columns<true>)
 }

@@ -406,7 +406,7 @@ constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, FORW
     find_place_before_waiting();                                                                                                                 \
     softmax<rule, line, false, false>(a);                                                                                                        \
   }                                                                                                                                              \
-  extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(512, LINE_BLOCKS) name##_lines_cluster(const Arguments<rule::INPUTS> a) {     \
+  extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(512, LINE_BLOCKS) name##_lines_cluster(const Arguments<rule::INPUTS> a) {     \
     find_place_before_waiting();                                                                                                                 \
     softmax<rule, line, false, true>(a);                                                                                                         \
   }                                                                                                                                              \
@@ -414,7 +414,7 @@ constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, FORW
     find_place_before_waiting();                                                                                                                 \
     softmax<rule, line, true, false>(a);                                                                                                         \
   }                                                                                                                                              \
-  extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(256, COLUMN_BLOCKS) name##_columns_cluster(const Arguments<rule::INPUTS> a) { \
+  extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(256, COLUMN_BLOCKS) name##_columns_cluster(const Arguments<rule::INPUTS> a) { \
     find_place_before_waiting();                                                                                                                 \
     softmax<rule, line, true, true>(a);                                                                                                          \
   }
@@ -457,7 +457,7 @@ extern "C" __global__ void __launch_bounds__(128, 2 * REGISTER_BLOCKS) softmax_b
     find_place_before_waiting();                                                                                                        \
     softmax_of_block<rule, false>(a);                                                                                                   \
   }                                                                                                                                     \
-  extern "C" __global__ void BLOCKS_OF_A_CLUSTER __launch_bounds__(MOST_BLOCK_THREADS, 1) name##_block_cluster(const Arguments<rule::INPUTS> a) { \
+  extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MOST_BLOCK_THREADS, 1) name##_block_cluster(const Arguments<rule::INPUTS> a) { \
     find_place_before_waiting();                                                                                                        \
     softmax_of_block<rule, true>(a);                                                                                                    \
   }

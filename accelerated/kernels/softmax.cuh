@@ -1,5 +1,6 @@
 // Softmax: its statistics, how threads agree on them, and the packs of a line (softmax.cu, softmax_stream.cu).
 #pragma once
+#include "cluster.cuh"
 #include "elementwise.cuh"
 
 #include <type_traits>
@@ -78,17 +79,6 @@ template <int LATER> __device__ __forceinline__ void arrived() { asm volatile("c
 template <class T> __device__ __forceinline__ void copy(T* to, const T* from) { *to = *from; }
 __device__ __forceinline__ void commit() {}
 template <int LATER> __device__ __forceinline__ void arrived() {}
-#endif
-
-#ifndef CLUSTER_BLOCKS
-#define CLUSTER_BLOCKS 8  // of a cluster: the most that every GPU with clusters has; softmax.py knows it
-#endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-constexpr unsigned CLUSTER = CLUSTER_BLOCKS;
-#define BLOCKS_OF_A_CLUSTER __cluster_dims__(CLUSTER_BLOCKS, 1, 1)
-#else
-constexpr unsigned CLUSTER = 1;
-#define BLOCKS_OF_A_CLUSTER
 #endif
 
 // What short lines need comes first: it arrives with the pointers.
@@ -308,31 +298,6 @@ __device__ __forceinline__ Statistic merged(const Rule& rule, const Statistic* p
   return total;
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-__device__ __forceinline__ unsigned rank_in_cluster() {
-  unsigned rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}
-__device__ __forceinline__ void announce_to_cluster() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
-__device__ __forceinline__ void arrive_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
-__device__ __forceinline__ void wait_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
-// Writes to the same variable of another block.
-__device__ __forceinline__ void store_remote(float* variable, unsigned block, float value) {
-  unsigned address = __cvta_generic_to_shared(variable);
-  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;\n st.shared::cluster.f32 [%0], %2;" : "+r"(address) : "r"(block), "f"(value) : "memory");
-}
-__device__ __forceinline__ void store_remote(double* variable, unsigned block, double value) {
-  unsigned address = __cvta_generic_to_shared(variable);
-  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;\n st.shared::cluster.f64 [%0], %2;" : "+r"(address) : "r"(block), "d"(value) : "memory");
-}
-#else
-__device__ __forceinline__ unsigned rank_in_cluster() { return 0; }
-__device__ __forceinline__ void announce_to_cluster() {}
-__device__ __forceinline__ void arrive_cluster() {}
-__device__ __forceinline__ void wait_cluster() { __syncthreads(); }
-__device__ __forceinline__ void store_remote(COMPUTE* variable, unsigned, COMPUTE value) { *variable = value; }
-#endif
 __device__ __forceinline__ void store_remote(Statistic* variable, unsigned block, Statistic value) {
   store_remote(&variable->top, block, value.top);
   store_remote(&variable->sum, block, value.sum);
