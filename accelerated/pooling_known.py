@@ -60,7 +60,7 @@ SETTINGS = {
     "forward": Settings(128, 5, 2, 16, 1, 1),
     "average": Settings(128, 6, 1, 16, 1, 1),
     "forward of large windows": Settings(128, 8, 1, 8, 1, 1),
-    "forward of volumes": Settings(128, 5, 1, 8, 1, 1, depth=8),
+    "forward of volumes": Settings(128, 6, 1, 8, 1, 1, depth=8),
     "average of volumes": Settings(128, 6, 2, 16, 1, 1),
 }
 

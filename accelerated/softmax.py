@@ -80,7 +80,7 @@ WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
 PASSING_BYTES = (64 << 20, 160 << 20)  # read and written: fewer stay in the cache; giving up more at once took longer
 
 # Lines in the registers of a block: threads, values of a thread, and lines that clusters of blocks share
-MOST_BLOCK_THREADS, BLOCK_VALUE_BYTES, FEW_LINES = 800, 128, 16
+MOST_BLOCK_THREADS, BLOCK_VALUE_BYTES, CLUSTER_LINES = 800, 128, 16
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,8 @@ def _line_team(problem: Problem, device: Any, blocks: int) -> Team:
         blocks = 1
     elif problem.lines >= device.multiprocessors and BLOCK_BYTES < line_bytes <= 2 * BLOCK_BYTES:
         blocks = min(blocks, 2)
-    at_once = clustered and problem.lines * blocks <= 2 * device.multiprocessors
+    short = line_bytes <= blocks * device.shared_bytes_per_block  # a cluster keeps it
+    at_once = clustered and short and problem.lines * blocks <= 2 * device.multiprocessors
     most = CLUSTER_THREADS if at_once else BLOCK_THREADS[1]
     ring = DEPTH * HELD[problem.wide] * problem.inputs * problem.pack_bytes  # the least that a thread keeps
     while most * ring > device.shared_bytes_per_block * 7 // 8:
@@ -164,9 +165,9 @@ def _line_team(problem: Problem, device: Any, blocks: int) -> Team:
 def _block_team(problem: Problem, device: Any, pack_values_bytes: int) -> Team | None:
     """Lines that the registers of a block hold, if all blocks run at once. Of few lines a cluster takes each."""
     most = BLOCK_VALUE_BYTES // pack_values_bytes // problem.inputs
-    if problem.lines > max(device.multiprocessors, FEW_LINES) or problem.length > most * MOST_BLOCK_THREADS:
+    if problem.lines > max(device.multiprocessors, CLUSTER_LINES) or problem.length > most * MOST_BLOCK_THREADS:
         return None
-    blocks = CLUSTERS[0] if problem.lines <= FEW_LINES and has_clusters(device) else 1
+    blocks = CLUSTERS[0] if problem.lines <= CLUSTER_LINES and has_clusters(device) else 1
     each = _ceil(problem.length, blocks)
     packs = _power_of_two(_ceil(each, MOST_BLOCK_THREADS))
     threads = _ceil(each, WARP * packs) * WARP

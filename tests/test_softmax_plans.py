@@ -143,7 +143,7 @@ def test_lines_in_the_registers_of_a_block(pack_bytes, inputs):
         assert (team is not None) == (lines <= H200.multiprocessors and values <= plans.BLOCK_VALUE_BYTES)
         if team is None:
             continue
-        assert team.grid == lines * team.cluster and team.cluster == (8 if lines <= plans.FEW_LINES else 1)
+        assert team.grid == lines * team.cluster and team.cluster == (8 if lines <= plans.CLUSTER_LINES else 1)
         assert team.threads % 32 == 0 and team.threads <= plans.MOST_BLOCK_THREADS
         assert team.cluster * team.groups * team.threads >= packs
         assert team.cluster * team.groups * (team.threads - 32) < packs

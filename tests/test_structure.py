@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import collections
 import re
 from pathlib import Path
 
@@ -68,6 +69,22 @@ def test_every_operation_is_implemented_and_callable():
     assert set(reference.implemented()) == operations
     assert set(accelerated.implemented()) == operations
     assert set(CALLS) == operations
+
+
+def test_a_module_names_a_thing_once():
+    """A second constant of one name would quietly change what the first one decides."""
+    for path in sorted(
+        part for folder in ("api", "reference", "accelerated", "conformance") for part in (ROOT / folder).rglob("*.py")
+    ):
+        names = collections.Counter(
+            name.id
+            for statement in ast.parse(path.read_text()).body
+            if isinstance(statement, ast.Assign | ast.AnnAssign)
+            for target in (statement.targets if isinstance(statement, ast.Assign) else [statement.target])
+            for name in ast.walk(target)
+            if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
+        )
+        assert not [name for name, count in names.items() if count > 1], path
 
 
 def test_kernels_begin_by_waiting_for_earlier_ones():

@@ -38,12 +38,13 @@ struct alignas(8) Gathering {
   unsigned long long barrier;
 
   __device__ __forceinline__ unsigned address() const { return __cvta_generic_to_shared(&barrier); }
-  // bytes: that all blocks send.
+  // bytes: that all blocks send. Some may be there before they are expected: the phase ends with the one arrival.
   __device__ __forceinline__ void prepare(unsigned bytes) {
-    if (threadIdx.x == 0 && rank_in_cluster() == 0)
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n fence.mbarrier_init.release.cluster;" ::"r"(address()), "r"(bytes) : "memory");
+    const bool first = threadIdx.x == 0 && rank_in_cluster() == 0;
+    if (first) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address()) : "memory");
     arrive_cluster();
     wait_cluster();
+    if (first) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
   }
   // To the same variable of the first block.
   __device__ __forceinline__ void send(float* variable, float value) { asm volatile(SEND(f32) ::"r"(first(variable)), "f"(value), "r"(first(&barrier)) : "memory"); }

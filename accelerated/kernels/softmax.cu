@@ -39,7 +39,8 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   if (CLUSTERED) rank += rank_in_cluster() * size, size *= CLUSTER;
   const Line<Rule, COLUMNS> line(a, min(index, a.lines.packs - 1));
   const unsigned packs = index < a.lines.packs ? line.packs : 0;
-  wait_to_touch(line.input[0], line.output);
+  if constexpr (COLUMNS) wait_to_touch(a.input[0]);  // their places would take registers that another block needs
+  else wait_to_touch(line.input[0], line.output);
 
   // Of the groups of this thread shared memory keeps all, or the first and, in turn, DEPTH others.
   const unsigned round = size * HELD, groups = packs == 0 ? 0 : ((packs - 1) >> exponent_of(round)) + 1;
@@ -67,7 +68,7 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   let_next_kernel_begin();
 
   Statistic* parts = reinterpret_cast<Statistic*>(shared_memory + a.kept * HELD * INPUTS * threads * sizeof(Place));
-  if constexpr (COLUMNS) merge_columns<CLUSTERED>(rule, statistic, a.team, parts);
+  if constexpr (COLUMNS) merge_columns<CLUSTERED, false>(rule, statistic, a.team, parts);
   else merge_lines<CLUSTERED>(rule, statistic, a.team, parts);
 
 #pragma unroll 1

@@ -330,8 +330,9 @@ __device__ __forceinline__ void merge_lines(const Rule& rule, Statistic (&line)[
 
 // Merges the statistics of all threads of a block (and of its cluster) that have the same column, and finishes them.
 // There are `across` columns of LANES lines, the fastest index of the threads. `parts`: a statistic of every line and
-// warp (or thread, from 32 columns on), then of every line and block of the cluster.
-template <bool CLUSTERED, class Rule, int LANES>
+// warp (or thread, from 32 columns on), then of every line and block of the cluster. SHARED: several threads merge a line's, which
+// pays where a thread has many lines and takes registers elsewhere.
+template <bool CLUSTERED, bool SHARED, class Rule, int LANES>
 __device__ __forceinline__ void merge_columns(const Rule& rule, Statistic (&line)[LANES], unsigned across, Statistic* parts) {
   const unsigned thread = threadIdx.x, stride = max(across, 32u), lines = across * LANES, groups = blockDim.x >> exponent_of(stride);
   Statistic* column = parts + (thread & (across - 1)) * LANES;
@@ -347,13 +348,14 @@ __device__ __forceinline__ void merge_columns(const Rule& rule, Statistic (&line
   __syncthreads();
   Statistic* of_blocks = parts + groups * lines;
   if (CLUSTERED) wait_cluster();
-  const unsigned each = min(blockDim.x >> exponent_of(lines), groups);  // threads of a line
-  if (!CLUSTERED && each > 1) {
+  const unsigned each = SHARED ? min(blockDim.x >> exponent_of(lines), groups) : 1;  // threads of a line
+  if (SHARED && each > 1) {
     const unsigned first = thread & (each - 1), i = thread >> exponent_of(each) & (lines - 1);
-    if (thread < max(lines * each, 32u)) {  // whole warps; what two of their lanes do alike they read before they write
+    if (thread < max(lines * each, 32u)) {  // whole warps, some of whose lanes may do the same
       Statistic total[1] = {merged(rule, parts + first * lines + i, groups >> exponent_of(each), lines * each)};
       merge_lanes(rule, total, 1, each);
       rule.finish(total[0]);
+      __syncwarp();
       if (first == 0) parts[i] = total[0];
     }
   } else {

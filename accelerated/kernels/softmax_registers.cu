@@ -109,7 +109,7 @@ template <class Rule, bool COLUMNS, int PACKS> __device__ __forceinline__ void s
 #pragma unroll
   for (int lane = 0; lane < LANES; lane++) top[lane] = statistic[lane].top;
   Statistic* const parts = reinterpret_cast<Statistic*>(shared_memory);
-  if constexpr (COLUMNS) merge_columns<false>(rule, statistic, a.team, parts);
+  if constexpr (COLUMNS) merge_columns<false, true>(rule, statistic, a.team, parts);
   else merge_lines<false>(rule, statistic, a.team, parts);
   if constexpr (STAY) {
 #pragma unroll
