@@ -11,7 +11,7 @@
 // variants of it issue 46 to 50 million instructions of a warp and have 38 to 59 % of the warps. With most warps comparisons are busy 59 %,
 // memory 56 % of the time, and warps wait for what they read (7 of 16 cycles between two instructions) and for each other (2): why is
 // not known. Shorter rows gain: 28 take 0.76, 14 take 0.57 of the time.
-#include "pooling_known.cuh"
+#include "pooling_ordered.cuh"
 
 constexpr int CARRIED = K1 - S1;       // lines of a window that the next one has, too
 static_assert(K0 == 1 && S2 == 2 && K2 >= S2 && K2 <= 3, "images; a window lies in two words");
@@ -32,23 +32,6 @@ static_assert(LEFT + RIGHT <= 1, "one side");
 // The strip at one end of a warp only looks, for the one beside it; of the strip at the other end the column beside it is read.
 constexpr int WARP = 32, FIRST_USEFUL = RIGHT, USEFUL = WARP - LEFT - RIGHT, STRIPS = THREADS / WARP * USEFUL;  // of a block
 constexpr unsigned ALL = 0xffffffffu;
-
-// Signed numbers for the halves of a word: of two inputs the lesser one is the maximum. Last comes what is outside, and NaN that is passed over.
-constexpr unsigned LAST = 0x7fff, BOTH_LAST = LAST * 0x10001u;
-template <bool PROPAGATES> __device__ __forceinline__ unsigned ordered(unsigned bits) {
-  half2 pair, zeros = __float2half2_rn(0.0f);
-  memcpy(&pair, &bits, sizeof bits);
-  pair = PROPAGATES ? __hadd2(pair, zeros) : __hsub2(zeros, pair);  // there is one zero, and one NaN, 0x7fff
-  memcpy(&bits, &pair, sizeof bits);
-#ifdef EMULATED_CUDA
-  unsigned negative = (bits >> 15 & 0x10001u) * 0xffffu;
-#else
-  unsigned negative;
-  asm("prmt.b32 %0, %1, 0, 0xbb99;" : "=r"(negative) : "r"(bits));
-#endif
-  bits ^= negative & 0x7fff7fffu;
-  return PROPAGATES ? ~bits : bits;
-}
 
 // Below the number of an input stands its place: how far what the window gives is shifted to get there, through the words that
 // the window reaches, line by line.
