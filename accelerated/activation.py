@@ -18,7 +18,9 @@ RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.
 def activation_forward(operation: ActivationForward, device: Any) -> Plan:
     """16 bytes of output a thread, or a few times as many."""
     x, y, activation = operation.x, operation.y, operation.activation
-    most = BATCH if activation.mode in RECTIFIED else LONG_BATCH
+    short = activation.mode in RECTIFIED
+    kernel = "activation_forward_long" if not short and x.scalar_bytes == 2 else "activation_forward"
+    most = BATCH if short else LONG_BATCH[x.scalar_bytes == 2]
     layout, grid = elementwise(x.dims, [x.strides, y.strides], 16 // x.scalar_bytes, device, most)
     arguments = structure(
         *pointers(2),
@@ -27,7 +29,7 @@ def activation_forward(operation: ActivationForward, device: Any) -> Plan:
         ("propagate", c_int(activation.relu_nan)),
         ("geometry", layout),
     )
-    function = device.function("activation.cu", "activation_forward", type_definitions(x.scalar_type, operation))
+    function = device.function("activation.cu", kernel, type_definitions(x.scalar_type, operation))
     return Plan(operation, [Launch(function, arguments, ("x", "y"), grid)])
 
 
