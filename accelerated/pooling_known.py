@@ -23,6 +23,7 @@ ENOUGH_THREADS = 2**16  # that march along axis 0
 MOST_WINDOW = 3  # others are large
 MOST_OUTER = 3
 ROW_BYTES = {"wide": 16, "narrow": 8}  # of accesses along rows
+SECTOR_BYTES = 32  # of memory, that a store should not leave half written
 MOST_PACK = 8  # elements of rows
 MOST_TILE = 4  # windows of a thread, for accesses to be as wide as they may be
 
@@ -146,17 +147,21 @@ def _plan(
     if box is None:
         return None
     divisor = prod(axis.divisor(operation.pooling.mode) for axis in place.axes)
+    gathered = 0 if forward or operation.beta != 0 else _gathered(place, access, settings)
+    of_block = gathered or settings.threads
     arguments = structure(
         *pointers(len(operands)),
         ("box", box),
         *factors(operation, alpha=operation.alpha, beta=operation.beta, reciprocal=1 / divisor if divisor else 0.0),
         *extra,
-        *([("depth", c_int(settings.depth))] if forward else []),
+        *(
+            [("depth", c_int(settings.depth))]
+            if forward
+            else [("tiles", c_uint(of_block)), ("gathers", c_int(gathered > 0))]
+        ),
     )
     function = function_of(operation, place, f"pooling_known_{kind}", access, settings, device)
-    launch = Launch(
-        function, arguments, operands, (-(-box.threads // settings.threads), 1, 1), (settings.threads, 1, 1)
-    )
+    launch = Launch(function, arguments, operands, (-(-box.threads // of_block), 1, 1), (settings.threads, 1, 1))
     return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)
 
 
@@ -270,6 +275,25 @@ def _tiles(place: Place, access: Access, settings: Settings, kind: str) -> list[
     outputs = [axis.output if forward else -(-axis.input // axis.stride) for axis in place.axes]
     along0 = -(-outputs[0] // settings.depth) if forward else place.axes[0].input
     return [along0, -(-outputs[1] // settings.rows), -(-outputs[2] // access.tile)]
+
+
+def _gathered(place: Place, access: Access, settings: Settings) -> int:
+    """Of how many tiles a block writes the results together: whole rows of them that are one piece of dx. 0: where they are not,
+    or rows are whole sectors already.
+    """
+    _, a1, a2 = place.axes
+    columns, lines = access.tile * a2.stride, settings.rows * a1.stride
+    row, sector = a2.input, SECTOR_BYTES // place.scalar_bytes
+    tiles = row // columns
+    if access.x_pack == 1 or row % sector == 0 or row % columns or a1.input % lines or tiles > settings.threads:
+        return 0
+    steps = [(axis.input, axis.x_stride) for axis in place.axes] + list(zip(place.extents, place.x_steps, strict=True))
+    piece = 1
+    for extent, step in sorted((step for step in steps if step[0] > 1), key=lambda step: step[1]):
+        if step != piece:
+            return 0
+        piece *= extent
+    return settings.threads // tiles * tiles
 
 
 def _threads(place: Place, access: Access, settings: Settings, kind: str) -> int:

@@ -123,6 +123,33 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
         assert same(found.view(x.dtype), expected.view(x.dtype), equal_nan=True)
 
 
+@pytest.mark.parametrize(
+    ("data_type", "dims", "of_block"),
+    [
+        (HALF, (7, 3, 10, 56), 18 * 7),  # rows of 3.5 sectors; the last block has fewer
+        (FLOAT, (2, 5, 12, 12), 21 * 6),
+        (HALF, (2, 3, 4, 8, 24), 42 * 3),
+        (HALF, (2, 3, 9, 56), 0),  # the last line of windows ends in one of x
+        (HALF, (2, 3, 10, 64), 0),  # whole sectors
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("layout", ["nchw", "gaps"])
+def test_rows_that_end_within_sectors_are_written_together(monkeypatch, data_type, dims, of_block, layout):
+    backend, gathered = AcceleratedBackend("emulated"), []
+    decide = pooling_known._gathered
+    monkeypatch.setattr(pooling_known, "_gathered", lambda *of: gathered.append(decide(*of)) or gathered[-1])
+    mode = Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
+    operation = replace(operation_of(True, mode, dims, 3, 2, 1, layout, data_type), alpha=1.5)
+    known = plan(operation, backend.device)
+    assert isinstance(known, AlignedPlan)
+    assert gathered == [of_block if layout == "nchw" else 0]
+    memory = prepare(operation, "normal", 0)
+    found, expected = (result_of(backend, operation, made, memory) for made in (known, known.otherwise()))
+    kind = np.float32 if data_type == FLOAT else np.float16
+    assert np.allclose(found.view(kind), expected.view(kind), rtol=2e-3, atol=1e-3, equal_nan=True)
+
+
 @pytest.mark.parametrize("layout", ["nchw", "gaps"])
 @pytest.mark.parametrize("dims", [(1, 5, 14, 56), (1, 2, 29, 30), (3, 2, 21, 28)], ids=str)
 @pytest.mark.parametrize("mode", [Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING])
