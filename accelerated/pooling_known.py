@@ -24,6 +24,7 @@ MOST_WINDOW = 3  # others are large
 MOST_OUTER = 3
 ROW_BYTES = {"wide": 16, "narrow": 8}  # of accesses along rows
 SECTOR_BYTES = 32  # of memory, that a store should not leave half written
+LEAST_GATHERED_BYTES = 2**20  # of results, from which on that counts more than a barrier
 MOST_PACK = 8  # elements of rows
 MOST_TILE = 4  # windows of a thread, for accesses to be as wide as they may be
 
@@ -63,6 +64,8 @@ SETTINGS = {
     "forward of large windows": Settings(128, 8, 1, 8, 1, 1),
     "forward of volumes": Settings(128, 6, 1, 8, 1, 1, depth=8),
     "average of volumes": Settings(128, 6, 2, 16, 1, 1),
+    "average gathered": Settings(128, 16, 1, 16, 1, 1),
+    "average of volumes gathered": Settings(128, 10, 1, 16, 1, 1),
 }
 
 
@@ -138,6 +141,11 @@ def _plan(
     if volume and large:
         return None
     settings = SETTINGS[kind + (" of volumes" if volume else " of large windows" if large else "")]
+    gathered = 0
+    if not forward and operation.beta == 0:
+        together = SETTINGS["average of volumes gathered" if volume else "average gathered"]
+        gathered = _gathered(place, access_of(place, together), together)
+        settings = together if gathered else settings
     if place.axes[1].window <= place.axes[1].stride:  # lines have nothing in common
         settings = replace(settings, rows=1)
     access = access_of(place, settings)
@@ -147,7 +155,6 @@ def _plan(
     if box is None:
         return None
     divisor = prod(axis.divisor(operation.pooling.mode) for axis in place.axes)
-    gathered = 0 if forward or operation.beta != 0 else _gathered(place, access, settings)
     of_block = gathered or settings.threads
     arguments = structure(
         *pointers(len(operands)),
@@ -286,6 +293,8 @@ def _gathered(place: Place, access: Access, settings: Settings) -> int:
     row, sector = a2.input, SECTOR_BYTES // place.scalar_bytes
     tiles = row // columns
     if access.x_pack == 1 or row % sector == 0 or row % columns or a1.input % lines or tiles > settings.threads:
+        return 0
+    if prod(place.extents) * prod(axis.input for axis in place.axes) * place.scalar_bytes < LEAST_GATHERED_BYTES:
         return 0
     steps = [(axis.input, axis.x_stride) for axis in place.axes] + list(zip(place.extents, place.x_steps, strict=True))
     piece = 1
