@@ -18,9 +18,11 @@ RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.
 def activation_forward(operation: ActivationForward, device: Any) -> Plan:
     """16 bytes of output a thread, or a few times as many."""
     x, y, activation = operation.x, operation.y, operation.activation
-    short = activation.mode in RECTIFIED
-    kernel = "activation_forward_long" if not short and x.scalar_bytes == 2 else "activation_forward"
-    most = BATCH if short else LONG_BATCH[x.scalar_bytes == 2]
+    rectifies, halves = activation.mode in RECTIFIED, x.scalar_bytes == 2
+    kernel = (
+        "activation_forward_rectified" if rectifies else "activation_forward_long" if halves else "activation_forward"
+    )
+    most = BATCH if rectifies else LONG_BATCH[halves]
     layout, grid = elementwise(x.dims, [x.strides, y.strides], 16 // x.scalar_bytes, device, most)
     arguments = structure(
         *pointers(2),
