@@ -18,7 +18,7 @@ from .pooling_known import Access, Place, PlaceStruct, Settings, access_of, alig
 
 SOURCE = "pooling_known_maximum_channels"
 WORD_BYTES = 4  # of channels of a thread, or one channel
-MOST_PLACES = 0x7C00  # in the sums: as half numbers they are no NaN
+MOST_PLACES = 1 << 14  # in the sums of a block
 START_STEPS = 2  # about the steps that a block could do while it starts
 LEAST_USED = 0.75  # of the threads
 SHARED_BYTES = 227 * 1024  # of a multiprocessor
@@ -48,9 +48,6 @@ class ScatterStruct(PlaceStruct):
         ("tile", c_int * 2),
         ("before", c_int * 2),
         ("windows", c_int * 2),
-        ("border", c_int * 2),
-        ("pitch", c_int),
-        ("plane_items", c_int),
         ("steps", c_int),
         ("block_steps", c_int),
     ]
@@ -64,9 +61,8 @@ class Side:
     tile: int
     before: int  # windows before those
     windows: int
-    border: int  # sums around what is written, for what is lost
     threads: int  # of ``each`` windows
-    items: int  # sums
+    written: int  # inputs
 
     @classmethod
     def of(cls, axis: Axis, parts: int, each: int) -> Side:
@@ -74,8 +70,8 @@ class Side:
         whole = parts == 1
         first = 0 if whole else (axis.padding - axis.window) // axis.stride + 1
         last = axis.output - 1 if whole else (tile * axis.stride - 1 + axis.padding) // axis.stride
-        windows, border = last + 1 - first, int(not whole and axis.window > axis.stride)
-        return cls(parts, tile, -first, windows, border, -(-windows // each), tile * axis.stride + 2 * border)
+        windows = last + 1 - first
+        return cls(parts, tile, -first, windows, -(-windows // each), tile * axis.stride)
 
 
 def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
@@ -115,7 +111,7 @@ def _sides(place: Place, settings: Settings, lanes: int, most_places: int) -> tu
             continue
         for parts1 in range(1, a1.input + 1):
             rows = Side.of(a1, parts1, each1)
-            if rows.threads * columns.threads <= room and a0.window * rows.items * columns.items <= most_places:
+            if rows.threads * columns.threads <= room and a0.window * rows.written * columns.written <= most_places:
                 break
         else:
             continue
@@ -154,7 +150,6 @@ def _scatter(
     steps = -(-(a0.input + a0.padding) // a0.stride)
     block_steps = _block_steps(steps, blocks, settings.blocks * device.multiprocessors)
     segments = -(-steps // block_steps)
-    plane_items = rows.items * columns.items
     scatter = ScatterStruct(
         place,
         access,
@@ -163,16 +158,13 @@ def _scatter(
         parts1=Divisor.of(rows.parts),
         segments=Divisor.of(segments),
         threads2=Divisor.of(columns.threads),
-        columns=Divisor.of(columns.tile * place.axes[2].stride),
+        columns=Divisor.of(columns.written),
         packs=packs,
         channels=place.channels,
-        pitch=columns.items,
-        plane_items=plane_items,
         steps=steps,
         block_steps=block_steps,
     )
     for d, side in enumerate((rows, columns)):
-        scatter.tile[d], scatter.before[d] = side.tile, side.before
-        scatter.windows[d], scatter.border[d] = side.windows, side.border
-    shared_bytes = a0.window * plane_items * place_bytes
+        scatter.tile[d], scatter.before[d], scatter.windows[d] = side.tile, side.before, side.windows
+    shared_bytes = a0.window * rows.written * columns.written * place_bytes
     return scatter, blocks * segments, rows.threads * columns.threads * lanes, shared_bytes

@@ -6,7 +6,7 @@
 // windows of a plane share is found once, the maxima of planes that two windows have are kept in registers. What the window gives
 // is added to that place, in shared memory, where the block has sums for the planes that a window covers: windows that may meet do so
 // one after the other, behind barriers. So the order of additions is fixed. Planes that no later window reaches are written in packs.
-// Windows at the rim of a block are looked at twice, what they give beyond the rim is lost in a border of the sums.
+// Windows at the rim of a block are looked at twice, by all blocks that have something of them to write.
 #include "pooling_maximum.cuh"
 
 constexpr int TILE2 = CHANNEL_TILE, CHANNELS = sizeof(ELEMENT) < 4 ? 4 / sizeof(ELEMENT) : 1;  // of a word
@@ -23,12 +23,13 @@ static_assert(K1 <= 2 * S1 && K2 <= 2 * S2 && TILE1 % TURNS1 == 0 && TILE2 % TUR
 constexpr int PACK = 16 / sizeof(ELEMENT), PACK_LANES = PACK / CHANNELS, PACKS = BLOCK_LANES / PACK_LANES;  // of channels that are written
 static_assert(BLOCK_LANES % PACK_LANES == 0, "whole packs");
 
+constexpr int BEYOND = 1 << 14;  // the place of a line or column that another block writes: more than there are, in 16 bits when added twice
+
 struct Scatter : Place {
   Divisor groups, parts2, parts1, segments;  // blocks along channels, axis 2, axis 1, axis 0
   Divisor threads2, columns;                 // of a block along axis 2: threads, columns of x
   unsigned packs, channels;                  // words of channels, channels
-  int tile[2], before[2], windows[2], border[2];  // of a block along axes 1 and 2: windows that begin where it writes, those before, all; lines around
-  int pitch, plane_items;  // of the sums, in positions
+  int tile[2], before[2], windows[2];        // of a block along axes 1 and 2: windows that begin where it writes, those before, all
   int steps, block_steps;
 };
 
@@ -45,21 +46,6 @@ struct ScatterArguments {
 struct Found {
   typename Group::Value value[TILE1][TILE2][GROUPS];
   typename Group::Places where[TILE1][TILE2][GROUPS];
-
-  // What follows, with places that far from these.
-  template <bool PROPAGATES> __device__ __forceinline__ void take(const Found& next, int apart) {
-#pragma unroll
-    for (int n = 0; n < TILE1 * TILE2 * GROUPS; n++)
-      Group::template take<PROPAGATES>((&value[0][0][0])[n], (&where[0][0][0])[n], (&next.value[0][0][0])[n], (&next.where[0][0][0])[n] + Group::everywhere(apart));
-  }
-  template <bool PROPAGATES> __device__ __forceinline__ void nothing() {
-    const COMPUTE outside = PROPAGATES ? COMPUTE(-INFINITY) : COMPUTE(NAN);
-    ELEMENT items[SIZE];
-#pragma unroll
-    for (int n = 0; n < SIZE; n++) items[n] = element<ELEMENT>(outside);
-#pragma unroll
-    for (int n = 0; n < TILE1 * TILE2 * GROUPS; n++) (&value[0][0][0])[n] = Group::values(items), (&where[0][0][0])[n] = Group::everywhere(Group::NONE);
-  }
 };
 
 __device__ __forceinline__ typename Group::Value value_of(Word word, int group) {
@@ -77,31 +63,30 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
   rest = block.groups.divide(blockIdx.x, group);
   rest = block.parts2.divide(rest, part2);
   rest = block.parts1.divide(rest, part1);
-  const unsigned plane = block.segments.divide(rest, segment), lane = threadIdx.x % BLOCK_LANES, q1 = block.threads2.divide(threadIdx.x / BLOCK_LANES, q2);
-  const unsigned word = group * BLOCK_LANES + lane;
-  const bool exists = word < block.packs;
+  const unsigned plane = block.segments.divide(rest, segment), lane = threadIdx.x % BLOCK_LANES;
+  const unsigned q1 = block.threads2.divide(threadIdx.x / BLOCK_LANES, q2), word = group * BLOCK_LANES + lane;
   int x_offset = 0, y_offset = 0;
   block.go_to(plane, x_offset, y_offset);
   const int channel = int(min(word, block.packs - 1)) * CHANNELS;
-  const ELEMENT *x = a.x + x_offset + channel, *dy = a.dy + y_offset + channel;
   const int own1 = int(q1) * TILE1, own2 = int(q2) * TILE2, origin1 = int(part1) * block.tile[0] * S1, origin2 = int(part2) * block.tile[1] * S2;
   const int window1 = int(part1) * block.tile[0] - block.before[0] + own1, window2 = int(part2) * block.tile[1] - block.before[1] + own2;
+  const int columns = block.columns.divisor;  // that the block writes
 
   // Lines and columns: distances in x, and places among the sums. What lies outside of x is replaced by its neighbour inside,
   // which changes no maximum; the place is that of the neighbour.
-  int line[LINES], column[COLUMNS];
+  int line[LINES], column[COLUMNS];  // in elements
   typename Group::Places line_place[LINES], column_place[COLUMNS];
 #pragma unroll
   for (int l = 0; l < LINES; l++) {
-    const int at = min(max(window1 * S1 - P1 + l, 0), block.input[1] - 1), border = block.border[0];
+    const int at = min(max(window1 * S1 - P1 + l, 0), block.input[1] - 1);
     line[l] = at * block.x_stride[1];
-    line_place[l] = Group::everywhere((min(max(at - origin1, -border), block.tile[0] * S1 - 1 + border) + border) * block.pitch);
+    line_place[l] = Group::everywhere(unsigned(at - origin1) < unsigned(block.tile[0] * S1) ? (at - origin1) * columns : BEYOND);
   }
 #pragma unroll
   for (int c = 0; c < COLUMNS; c++) {
-    const int at = min(max(window2 * S2 - P2 + c, 0), block.input[2] - 1), border = block.border[1];
-    column[c] = at * block.x_stride[2];
-    column_place[c] = Group::everywhere(min(max(at - origin2, -border), block.tile[1] * S2 - 1 + border) + border);
+    const int at = min(max(window2 * S2 - P2 + c, 0), block.input[2] - 1);
+    column[c] = at * block.x_stride[2] + channel;
+    column_place[c] = Group::everywhere(unsigned(at - origin2) < unsigned(columns) ? at - origin2 : BEYOND);
   }
   unsigned gives = 0;  // which windows there are
 #pragma unroll
@@ -109,24 +94,28 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     const int w1 = n / TILE2, w2 = n % TILE2;
     const bool inside1 = own1 + w1 < block.windows[0] && unsigned(window1 + w1) < unsigned(block.output[1]);
     const bool inside2 = own2 + w2 < block.windows[1] && unsigned(window2 + w2) < unsigned(block.output[2]);
-    if (exists && inside1 && inside2) gives |= 1u << n;
+    if (word < block.packs && inside1 && inside2) gives |= 1u << n;
   }
 
   // Sums: of each channel of words, of the planes that a window covers, in a ring.
   COMPUTE* const sums = reinterpret_cast<COMPUTE*>(shared_memory);
-  const unsigned ring_items = K0 * block.plane_items, channel_pitch = ring_items * BLOCK_LANES;
+  const unsigned plane_items = block.tile[0] * S1 * columns, ring_items = K0 * plane_items, channel_pitch = ring_items * BLOCK_LANES;
   using Sums = Pack<COMPUTE, PACK_LANES>;
   for (unsigned n = threadIdx.x; n < CHANNELS * channel_pitch / PACK_LANES; n += blockDim.x) reinterpret_cast<Sums*>(sums)[n] = {};
   unsigned begin = 0;  // of the ring: the place of the first plane
+  auto place_of_plane = [&](int k) {
+    const unsigned place = begin + k * plane_items;
+    return CARRIED && place >= ring_items ? place - ring_items : place;
+  };
 
   const int own = segment * block.block_steps, end = min(own + block.block_steps, block.steps);
   int step = max(own - BEFORE0, 0);
   const int beyond = min(block.input[0], end * S0 - P0 + CARRIED);  // the first plane that the block does not need
   Word coming[AHEAD][COLUMNS] = {};
   auto read = [&](int i0, int l, Word (&words)[COLUMNS]) {
-    const ELEMENT* from = x + (i0 * block.x_stride[0] + line[l]);
+    const unsigned from = x_offset + i0 * block.x_stride[0] + line[l];
 #pragma unroll
-    for (int c = 0; c < COLUMNS; c++) words[c] = *reinterpret_cast<const Word*>(from + column[c]);
+    for (int c = 0; c < COLUMNS; c++) words[c] = *reinterpret_cast<const Word*>(a.x + (from + unsigned(column[c])));
   };
   // Line n of those of a step and the next ones.
   auto fetch = [&](int o0, int n) {
@@ -151,19 +140,25 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
         }
       }
   };
+  // Takes what a plane has, where `some` were before it.
+  auto take = [&](Found& found, const Found& next, bool some, int k) {
+    const auto apart = Group::everywhere(place_of_plane(k));
+#pragma unroll
+    for (int n = 0; n < TILE1 * TILE2 * GROUPS; n++) {
+      auto &value = (&found.value[0][0][0])[n], met = (&next.value[0][0][0])[n];
+      auto &where = (&found.where[0][0][0])[n], place = (&next.where[0][0][0])[n] + apart;
+      if (some) Group::template take<PROPAGATES>(value, where, met, place);
+      else value = met, where = place;
+    }
+  };
 
   Found carried;
-  if (CARRIED) {
-    const int i0 = step * S0 - P0;
-    if (unsigned(i0) < unsigned(beyond)) {
+  if (CARRIED && step * S0 - P0 >= 0) {
 #pragma unroll
-      for (int l = 0; l < LINES; l++) {
-        Word words[COLUMNS];
-        read(i0, l, words);
-        look(words, l, carried);
-      }
-    } else {
-      carried.template nothing<PROPAGATES>();
+    for (int l = 0; l < LINES; l++) {
+      Word words[COLUMNS];
+      read(step * S0 - P0, l, words);
+      look(words, l, carried);
     }
   }
 #pragma unroll
@@ -172,77 +167,74 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
 #pragma unroll 1
   for (; step < end; step++) {
     const int i0 = step * S0 - P0;
+    const bool given = step < block.output[0];
     Word gift[TILE1][TILE2] = {};
-    if (step < block.output[0]) {
-      const ELEMENT* from = dy + (step * block.y_stride[0] + window1 * block.y_stride[1] + window2 * block.y_stride[2]);
+    if (given) {
+      const unsigned from = y_offset + channel + step * block.y_stride[0] + window1 * block.y_stride[1] + window2 * block.y_stride[2];
 #pragma unroll
       for (int w1 = 0; w1 < TILE1; w1++)
 #pragma unroll
         for (int w2 = 0; w2 < TILE2; w2++)
-          if (gives >> (w1 * TILE2 + w2) & 1) gift[w1][w2] = *reinterpret_cast<const Word*>(from + (w1 * block.y_stride[1] + w2 * block.y_stride[2]));
+          if (gives >> (w1 * TILE2 + w2) & 1) gift[w1][w2] = *reinterpret_cast<const Word*>(a.dy + (from + unsigned(w1 * block.y_stride[1] + w2 * block.y_stride[2])));
     }
-    Found found = carried;
+    Found found;
+    bool some = CARRIED && i0 >= 0;
+    if (some) take(found, carried, false, 0);
 #pragma unroll
-    for (int k = 0; k < S0; k++) {
+    for (int k = CARRIED; k < K0; k++) {
       Found now;
 #pragma unroll
       for (int l = 0; l < LINES; l++) {
-        look(coming[(k * LINES + l) % AHEAD], l, now);
-        fetch(step, k * LINES + l + AHEAD);
+        look(coming[((k - CARRIED) * LINES + l) % AHEAD], l, now);
+        fetch(step, (k - CARRIED) * LINES + l + AHEAD);
       }
-      const bool there = i0 + CARRIED + k < block.input[0];
-      if (!there) now.template nothing<PROPAGATES>();
-      if (CARRIED + k == 0) found = now;
-      else if (there) found.template take<PROPAGATES>(now, (CARRIED + k) * block.plane_items);
-      if (CARRIED && k == S0 - 1) carried = now;
+      if (i0 + k < block.input[0]) {
+        take(found, now, k > CARRIED || some, k);
+        if (k == K0 - 1) carried = now;
+      }
     }
     __syncthreads();  // sums are written, and cleared
-    const unsigned limit = ring_items - begin;  // places from here on are at the ring's beginning
-    COMPUTE* const mine = sums + lane;
+    if (given)
 #pragma unroll
-    for (int turn = 0; turn < TURNS1 * TURNS2; turn++) {
-      COMPUTE value[AT_ONCE][CHANNELS];
-      COMPUTE* at[AT_ONCE][CHANNELS];
+      for (int turn = 0; turn < TURNS1 * TURNS2; turn++) {
+        COMPUTE value[AT_ONCE][CHANNELS];
+        unsigned at[AT_ONCE][CHANNELS];
+        bool there[AT_ONCE][CHANNELS];
 #pragma unroll
-      for (int n = 0; n < AT_ONCE; n++) {
-        const int w1 = n / (TILE2 / TURNS2) * TURNS1 + turn / TURNS2, w2 = n % (TILE2 / TURNS2) * TURNS2 + turn % TURNS2;
-        ELEMENT items[CHANNELS];
-        memcpy(items, &gift[w1][w2], sizeof(Word));
+        for (int n = 0; n < AT_ONCE; n++) {
+          const int w1 = n / (TILE2 / TURNS2) * TURNS1 + turn / TURNS2, w2 = n % (TILE2 / TURNS2) * TURNS2 + turn % TURNS2;
+          ELEMENT items[CHANNELS];
+          memcpy(items, &gift[w1][w2], sizeof(Word));
 #pragma unroll
-        for (int i = 0; i < CHANNELS; i++) {
-          auto where = found.where[w1][w2][i / SIZE];
-          if (!PROPAGATES) where = Group::known(found.value[w1][w2][i / SIZE], where);
-          unsigned place = unsigned(where);
-          if (SIZE == 2) place = i % 2 ? place >> 16 : place & 0xffff;
-          at[n][i] = nullptr;
-          if (place < ring_items && (gives >> (w1 * TILE2 + w2) & 1)) {
-            if (CARRIED && place >= limit) place -= ring_items;
-            at[n][i] = mine + (int(begin + place) * BLOCK_LANES + int(i * channel_pitch));
-            value[n][i] = *at[n][i] + load<COMPUTE>(items[i]);
+          for (int i = 0; i < CHANNELS; i++) {
+            auto where = found.where[w1][w2][i / SIZE];
+            if (!PROPAGATES) where = Group::known(found.value[w1][w2][i / SIZE], where);
+            unsigned place = unsigned(where);
+            if (SIZE == 2) place = i % 2 ? place >> 16 : place & 0xffff;
+            there[n][i] = place < ring_items && (gives >> (w1 * TILE2 + w2) & 1);
+            at[n][i] = place * BLOCK_LANES + (lane + i * channel_pitch);
+            if (there[n][i]) value[n][i] = sums[at[n][i]] + load<COMPUTE>(items[i]);
           }
         }
+#pragma unroll
+        for (int n = 0; n < AT_ONCE; n++)
+#pragma unroll
+          for (int i = 0; i < CHANNELS; i++)
+            if (there[n][i]) sums[at[n][i]] = value[n][i];
+        __syncthreads();
       }
-#pragma unroll
-      for (int n = 0; n < AT_ONCE; n++)
-#pragma unroll
-        for (int i = 0; i < CHANNELS; i++)
-          if (at[n][i]) *at[n][i] = value[n][i];
-      __syncthreads();
-    }
 
     // What no later window reaches is written.
-    for (unsigned item = threadIdx.x; item < block.tile[0] * S1 * block.columns.divisor * PACKS; item += blockDim.x) {
-      unsigned c, l = block.columns.divide(item / PACKS, c);
+    for (unsigned item = threadIdx.x; item < plane_items * PACKS; item += blockDim.x) {
+      const unsigned position = item / PACKS;
+      unsigned c, l = block.columns.divide(position, c);
       const int i1 = origin1 + int(l), i2 = origin2 + int(c);
       const unsigned first = (group * BLOCK_LANES + item % PACKS * PACK_LANES) * CHANNELS;
       if (i1 >= block.input[1] || i2 >= block.input[2] || first >= block.channels) continue;
-      const unsigned position = (int(l) + block.border[0]) * block.pitch + c + block.border[1];
-      ELEMENT* dx = a.dx + (x_offset + int(first) + i1 * block.x_stride[1] + i2 * block.x_stride[2]);
+      const unsigned to = x_offset + first + i0 * block.x_stride[0] + i1 * block.x_stride[1] + i2 * block.x_stride[2];
 #pragma unroll
       for (int k = 0; k < S0; k++) {
-        unsigned place = begin + k * block.plane_items;
-        if (CARRIED && place >= ring_items) place -= ring_items;
-        Sums* from = reinterpret_cast<Sums*>(sums + ((place + position) * BLOCK_LANES + item % PACKS * PACK_LANES));
+        Sums* from = reinterpret_cast<Sums*>(sums + ((place_of_plane(k) + position) * BLOCK_LANES + item % PACKS * PACK_LANES));
         COMPUTE values[1][PACK];
 #pragma unroll
         for (int i = 0; i < CHANNELS; i++) {
@@ -253,11 +245,10 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
           for (int n = 0; n < PACK_LANES; n++) values[0][n * CHANNELS + i] = taken.item[n];
         }
         if (step >= own && unsigned(i0 + k) < unsigned(block.input[0]))
-          write_line<1>(dx + (i0 + k) * block.x_stride[0], 0, 1, values, a.alpha, a.beta);
+          write_line<1>(a.dx + (to + unsigned(k * block.x_stride[0])), 0, 1, values, a.alpha, a.beta);
       }
     }
-    begin += S0 * block.plane_items;
-    if (begin >= ring_items) begin -= ring_items;
+    if (CARRIED) begin = place_of_plane(S0);
   }
 }
 
