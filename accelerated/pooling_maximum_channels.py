@@ -13,23 +13,23 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
-from .pooling_geometry import Axis
+from .pooling_geometry import PACK_BYTES, Axis
 from .pooling_known import Access, Place, PlaceStruct, Settings, access_of, alignment_of, function_of
 
 SOURCE = "pooling_known_maximum_channels"
 WORD_BYTES = 4  # of channels of a thread, or one channel
-MOST_PLACES = 1 << 14  # in the sums of a block
+MOST_COPIES = 5  # of a thread, of a plane of x
 START_STEPS = 2  # about the steps that a block could do while it starts
 LEAST_USED = 0.75  # of the threads
-SHARED_BYTES = 227 * 1024  # of a multiprocessor
+SHARED_BYTES = 228 * 1024  # of a multiprocessor
 BLOCK_BYTES = 1024  # that every block takes of them
 
 # By what is pooled, and by whether elements take 4 bytes or more: as measured.
 SETTINGS = {
-    ("volumes", False): Settings(256, 2, 2, 16, 2, 1, group_bytes=64, stages=5),
-    ("volumes", True): Settings(256, 2, 2, 16, 4, 1, group_bytes=128, stages=2),
-    ("images", False): Settings(256, 4, 1, 16, 2, 1, group_bytes=64, stages=2),
-    ("images", True): Settings(256, 4, 1, 16, 2, 1, group_bytes=64, stages=2),
+    ("volumes", False): Settings(512, 1, 2, 16, 2, 1, group_bytes=128, stages=2),
+    ("volumes", True): Settings(512, 1, 2, 16, 2, 1, group_bytes=128, stages=3),
+    ("images", False): Settings(512, 2, 1, 16, 2, 1, group_bytes=128, stages=4),
+    ("images", True): Settings(512, 2, 1, 16, 2, 1, group_bytes=128, stages=4),
 }
 
 
@@ -43,8 +43,9 @@ class ScatterStruct(PlaceStruct):
         ("segments", Divisor),
         ("threads2", Divisor),
         ("columns", Divisor),
-        ("packs", c_uint),
-        ("channels", c_uint),
+        ("stage_columns", Divisor),
+        ("words", c_uint),
+        ("stage_packs", c_uint),
         ("tile", c_int * 2),
         ("before", c_int * 2),
         ("windows", c_int * 2),
@@ -63,6 +64,7 @@ class Side:
     windows: int
     threads: int  # of ``each`` windows
     written: int  # inputs
+    covered: int  # by the windows of all threads
 
     @classmethod
     def of(cls, axis: Axis, parts: int, each: int) -> Side:
@@ -71,7 +73,9 @@ class Side:
         first = 0 if whole else (axis.padding - axis.window) // axis.stride + 1
         last = axis.output - 1 if whole else (tile * axis.stride - 1 + axis.padding) // axis.stride
         windows = last + 1 - first
-        return cls(parts, tile, -first, windows, -(-windows // each), tile * axis.stride)
+        threads = -(-windows // each)
+        covered = (threads * each - 1) * axis.stride + axis.window
+        return cls(parts, tile, -first, windows, threads, tile * axis.stride, covered)
 
 
 def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
@@ -81,13 +85,11 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
     access = access_of(place, settings)
     if access.kind != "channels":
         return None
-    word_bytes = max(WORD_BYTES, place.scalar_bytes)
-    lanes = settings.group_bytes // word_bytes
-    found = _scatter(place, access, settings, lanes, SCALAR_BYTES[operation.compute_type], device)
+    found = _scatter(place, access, settings, SCALAR_BYTES[operation.compute_type], device)
     if found is None:
         return None
-    scatter, blocks, threads, shared_bytes = found
-    function = function_of(operation, place, SOURCE, access, settings, device, BLOCK_LANES=lanes)
+    scatter, blocks, lanes, threads, shared_bytes = found
+    function = function_of(operation, place, SOURCE, access, settings, device, BLOCK_LANES=lanes, COPIES=MOST_COPIES)
     arguments = structure(
         *pointers(3),
         ("scatter", scatter),
@@ -99,28 +101,50 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
     return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)
 
 
-def _sides(place: Place, settings: Settings, lanes: int, most_places: int) -> tuple[Side, Side] | None:
+@dataclass
+class Part:
+    """What a block has of axes 1 and 2, and what it takes: threads of a word, packs of a plane of x, bytes of shared memory."""
+
+    rows: Side
+    columns: Side
+    threads: int
+    stage_packs: int
+    shared_bytes: int
+
+    @classmethod
+    def of(cls, a0: Axis, rows: Side, columns: Side, stages: int, word_bytes: int, sum_bytes: int) -> Part:
+        """``word_bytes``, ``sum_bytes``: of a position of x, of its sums."""
+        stage_bytes = rows.covered * columns.covered * word_bytes
+        shared_bytes = a0.window * rows.written * columns.written * sum_bytes + stages * stage_bytes
+        return cls(rows, columns, rows.threads * columns.threads, stage_bytes // PACK_BYTES, shared_bytes)
+
+    @property
+    def looked_at(self) -> int:
+        """Windows of all blocks."""
+        return self.rows.parts * self.rows.windows * self.columns.parts * self.columns.windows
+
+
+def _part(place: Place, settings: Settings, lanes: int, word_bytes: int, sum_bytes: int) -> Part | None:
     """How blocks share axes 1 and 2: so that the fewest windows are looked at twice."""
     a0, a1, a2 = place.axes
     each1 = settings.rows if a1.window > a1.stride else 1
-    room = settings.threads // lanes
+    shared_bytes = SHARED_BYTES // settings.blocks - BLOCK_BYTES
     best = None
     for parts2 in range(1, a2.input + 1):
         columns = Side.of(a2, parts2, settings.channel_tile)
-        if columns.threads > room:
-            continue
         for parts1 in range(1, a1.input + 1):
             rows = Side.of(a1, parts1, each1)
-            if rows.threads * columns.threads <= room and a0.window * rows.written * columns.written <= most_places:
+            part = Part.of(a0, rows, columns, settings.stages, lanes * word_bytes, lanes * sum_bytes)
+            fits = part.threads * lanes <= settings.threads and part.shared_bytes <= shared_bytes
+            if fits and part.stage_packs <= MOST_COPIES * part.threads * lanes:
+                if best is None or part.looked_at < best.looked_at:
+                    best = part
                 break
-        else:
-            continue
-        cost = parts1 * rows.windows * parts2 * columns.windows
-        if best is None or cost < best[0]:
-            best = cost, rows, columns
+            if rows.threads == 1:
+                break
         if columns.threads == 1:
             break
-    return best and best[1:]
+    return best
 
 
 def _block_steps(steps: int, blocks: int, at_once: int) -> int:
@@ -133,19 +157,19 @@ def _block_steps(steps: int, blocks: int, at_once: int) -> int:
 
 
 def _scatter(
-    place: Place, access: Access, settings: Settings, lanes: int, compute_bytes: int, device: Any
-) -> tuple[ScatterStruct, int, int, int] | None:
-    """(how blocks share the work, their number, threads and bytes of shared memory of each); None if that does badly."""
+    place: Place, access: Access, settings: Settings, compute_bytes: int, device: Any
+) -> tuple[ScatterStruct, int, int, int, int] | None:
+    """(how blocks share the work, their number; words of channels, threads and bytes of shared memory of each); None if
+    that does badly."""
     a0 = place.axes[0]
-    channels = max(1, WORD_BYTES // place.scalar_bytes)
-    packs = place.channels // channels
-    place_bytes = lanes * channels * compute_bytes
-    most_places = min((SHARED_BYTES // settings.blocks - BLOCK_BYTES) // place_bytes, MOST_PLACES)
-    found = _sides(place, settings, lanes, most_places)
-    groups = -(-packs // lanes)
-    if found is None or packs < LEAST_USED * groups * lanes:
+    word_bytes = max(WORD_BYTES, place.scalar_bytes)
+    channels = word_bytes // place.scalar_bytes
+    words, lanes = place.channels // channels, settings.group_bytes // word_bytes
+    groups = -(-words // lanes)
+    part = _part(place, settings, lanes, word_bytes, channels * compute_bytes)
+    if part is None or words < LEAST_USED * groups * lanes:
         return None
-    rows, columns = found
+    rows, columns = part.rows, part.columns
     blocks = groups * rows.parts * columns.parts * prod(place.extents)
     steps = -(-(a0.input + a0.padding) // a0.stride)
     block_steps = _block_steps(steps, blocks, settings.blocks * device.multiprocessors)
@@ -159,12 +183,12 @@ def _scatter(
         segments=Divisor.of(segments),
         threads2=Divisor.of(columns.threads),
         columns=Divisor.of(columns.written),
-        packs=packs,
-        channels=place.channels,
+        stage_columns=Divisor.of(columns.covered),
+        words=words,
+        stage_packs=part.stage_packs,
         steps=steps,
         block_steps=block_steps,
     )
     for d, side in enumerate((rows, columns)):
         scatter.tile[d], scatter.before[d], scatter.windows[d] = side.tile, side.before, side.windows
-    shared_bytes = a0.window * rows.written * columns.written * place_bytes
-    return scatter, blocks * segments, rows.threads * columns.threads * lanes, shared_bytes
+    return scatter, blocks * segments, lanes, part.threads * lanes, part.shared_bytes

@@ -7,6 +7,7 @@
 // is added to that place, in shared memory, where the block has sums for the planes that a window covers: windows that may meet do so
 // one after the other, behind barriers. So the order of additions is fixed. Planes that no later window reaches are written in packs.
 // Windows at the rim of a block are looked at twice, by all blocks that have something of them to write.
+#include "async_copies.cuh"
 #include "pooling_maximum.cuh"
 
 constexpr int TILE2 = CHANNEL_TILE, CHANNELS = sizeof(ELEMENT) < 4 ? 4 / sizeof(ELEMENT) : 1;  // of a word
@@ -14,21 +15,19 @@ using Word = std::conditional<sizeof(ELEMENT) == 8, double, unsigned>::type;
 using Group = std::conditional<PAIRS, Two, One>::type;
 constexpr int SIZE = Group::SIZE, GROUPS = CHANNELS / SIZE;
 constexpr int LINES = (TILE1 - 1) * S1 + K1, COLUMNS = (TILE2 - 1) * S2 + K2;  // that the windows of a thread cover
-constexpr int AHEAD = STAGES, STEP_LINES = S0 * LINES;  // lines that are on their way to a thread; those of a step
-static_assert(AHEAD > 0 && STEP_LINES % AHEAD == 0, "registers of a line are known when compiled");
-static_assert(CARRIED <= 1, "of one plane the maxima are kept");
+static_assert(STAGES > 1 && CARRIED <= 1, "a plane is on its way while another is looked at; of one the maxima are kept");
 // Windows that may meet: every second one does not.
-constexpr int TURNS1 = K1 > S1 ? 2 : 1, TURNS2 = K2 > S2 ? 2 : 1, AT_ONCE = (TILE1 / TURNS1) * (TILE2 / TURNS2);
-static_assert(K1 <= 2 * S1 && K2 <= 2 * S2 && TILE1 % TURNS1 == 0 && TILE2 % TURNS2 == 0, "every second window");
-constexpr int PACK = 16 / sizeof(ELEMENT), PACK_LANES = PACK / CHANNELS, PACKS = BLOCK_LANES / PACK_LANES;  // of channels that are written
+constexpr int TURNS1 = K1 > S1 ? 2 : 1, TURNS2 = K2 > S2 ? 2 : 1;
+constexpr int AT_ONCE1 = (TILE1 + TURNS1 - 1) / TURNS1, AT_ONCE2 = (TILE2 + TURNS2 - 1) / TURNS2, AT_ONCE = AT_ONCE1 * AT_ONCE2;
+static_assert(K1 <= 2 * S1 && K2 <= 2 * S2 && (TILE1 == 1 || TILE1 % TURNS1 == 0) && (TILE2 == 1 || TILE2 % TURNS2 == 0), "every second window");
+constexpr int PACK = 16 / sizeof(ELEMENT), PACK_LANES = PACK / CHANNELS, PACKS = BLOCK_LANES / PACK_LANES;  // of channels, in 16 bytes
 static_assert(BLOCK_LANES % PACK_LANES == 0, "whole packs");
-
 constexpr int BEYOND = 1 << 14;  // the place of a line or column that another block writes: more than there are, in 16 bits when added twice
 
 struct Scatter : Place {
   Divisor groups, parts2, parts1, segments;  // blocks along channels, axis 2, axis 1, axis 0
-  Divisor threads2, columns;                 // of a block along axis 2: threads, columns of x
-  unsigned packs, channels;                  // words of channels, channels
+  Divisor threads2, columns, stage_columns;  // of a block along axis 2: threads, columns of x that it writes, that it looks at
+  unsigned words, stage_packs;               // of channels in all; of a plane that a block looks at
   int tile[2], before[2], windows[2];        // of a block along axes 1 and 2: windows that begin where it writes, those before, all
   int steps, block_steps;
 };
@@ -67,37 +66,13 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
   const unsigned q1 = block.threads2.divide(threadIdx.x / BLOCK_LANES, q2), word = group * BLOCK_LANES + lane;
   int x_offset = 0, y_offset = 0;
   block.go_to(plane, x_offset, y_offset);
-  const int channel = int(min(word, block.packs - 1)) * CHANNELS;
   const int own1 = int(q1) * TILE1, own2 = int(q2) * TILE2, origin1 = int(part1) * block.tile[0] * S1, origin2 = int(part2) * block.tile[1] * S2;
-  const int window1 = int(part1) * block.tile[0] - block.before[0] + own1, window2 = int(part2) * block.tile[1] - block.before[1] + own2;
-  const int columns = block.columns.divisor;  // that the block writes
+  const int first1 = int(part1) * block.tile[0] - block.before[0], first2 = int(part2) * block.tile[1] - block.before[1];
+  const int window1 = first1 + own1, window2 = first2 + own2;
+  const int columns = block.columns.divisor, most_channels = block.words * CHANNELS;
 
-  // Lines and columns: distances in x, and places among the sums. What lies outside of x is replaced by its neighbour inside,
-  // which changes no maximum; the place is that of the neighbour.
-  int line[LINES], column[COLUMNS];  // in elements
-  typename Group::Places line_place[LINES], column_place[COLUMNS];
-#pragma unroll
-  for (int l = 0; l < LINES; l++) {
-    const int at = min(max(window1 * S1 - P1 + l, 0), block.input[1] - 1);
-    line[l] = at * block.x_stride[1];
-    line_place[l] = Group::everywhere(unsigned(at - origin1) < unsigned(block.tile[0] * S1) ? (at - origin1) * columns : BEYOND);
-  }
-#pragma unroll
-  for (int c = 0; c < COLUMNS; c++) {
-    const int at = min(max(window2 * S2 - P2 + c, 0), block.input[2] - 1);
-    column[c] = at * block.x_stride[2] + channel;
-    column_place[c] = Group::everywhere(unsigned(at - origin2) < unsigned(columns) ? at - origin2 : BEYOND);
-  }
-  unsigned gives = 0;  // which windows there are
-#pragma unroll
-  for (int n = 0; n < TILE1 * TILE2; n++) {
-    const int w1 = n / TILE2, w2 = n % TILE2;
-    const bool inside1 = own1 + w1 < block.windows[0] && unsigned(window1 + w1) < unsigned(block.output[1]);
-    const bool inside2 = own2 + w2 < block.windows[1] && unsigned(window2 + w2) < unsigned(block.output[2]);
-    if (word < block.packs && inside1 && inside2) gives |= 1u << n;
-  }
-
-  // Sums: of each channel of words, of the planes that a window covers, in a ring.
+  // Sums: of each channel of words, of the planes that a window covers, in a ring. Behind them planes of x, what a block looks at: what lies
+  // outside is replaced by its neighbour inside, which changes no maximum; the place is that of the neighbour.
   COMPUTE* const sums = reinterpret_cast<COMPUTE*>(shared_memory);
   const unsigned plane_items = block.tile[0] * S1 * columns, ring_items = K0 * plane_items, channel_pitch = ring_items * BLOCK_LANES;
   using Sums = Pack<COMPUTE, PACK_LANES>;
@@ -107,38 +82,84 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     const unsigned place = begin + k * plane_items;
     return CARRIED && place >= ring_items ? place - ring_items : place;
   };
+  typename Group::Places line_place[LINES], column_place[COLUMNS];
+#pragma unroll
+  for (int l = 0; l < LINES; l++) {
+    const int at = min(max(window1 * S1 - P1 + l, 0), block.input[1] - 1) - origin1;
+    line_place[l] = Group::everywhere(unsigned(at) < unsigned(block.tile[0] * S1) ? at * columns : BEYOND);
+  }
+#pragma unroll
+  for (int c = 0; c < COLUMNS; c++) {
+    const int at = min(max(window2 * S2 - P2 + c, 0), block.input[2] - 1) - origin2;
+    column_place[c] = Group::everywhere(unsigned(at) < unsigned(columns) ? at : BEYOND);
+  }
+  unsigned gives = 0;  // which windows there are
+#pragma unroll
+  for (int n = 0; n < TILE1 * TILE2; n++) {
+    const int w1 = n / TILE2, w2 = n % TILE2;
+    const bool inside1 = own1 + w1 < block.windows[0] && unsigned(window1 + w1) < unsigned(block.output[1]);
+    const bool inside2 = own2 + w2 < block.windows[1] && unsigned(window2 + w2) < unsigned(block.output[2]);
+    if (word < block.words && inside1 && inside2) gives |= 1u << n;
+  }
 
   const int own = segment * block.block_steps, end = min(own + block.block_steps, block.steps);
   int step = max(own - BEFORE0, 0);
   const int beyond = min(block.input[0], end * S0 - P0 + CARRIED);  // the first plane that the block does not need
-  Word coming[AHEAD][COLUMNS] = {};
-  auto read = [&](int i0, int l, Word (&words)[COLUMNS]) {
-    const unsigned from = x_offset + i0 * block.x_stride[0] + line[l];
+
+  // Planes of x come in packs, each thread brings some.
+  unsigned char* const stages = shared_memory + CHANNELS * channel_pitch * sizeof(COMPUTE);
+  const unsigned stage_bytes = block.stage_packs * 16;
+  unsigned from[COPIES];  // in a plane
 #pragma unroll
-    for (int c = 0; c < COLUMNS; c++) words[c] = *reinterpret_cast<const Word*>(a.x + (from + unsigned(column[c])));
+  for (int n = 0; n < COPIES; n++) {
+    const unsigned pack = threadIdx.x + n * blockDim.x;
+    unsigned c, l = block.stage_columns.divide(pack / PACKS, c);
+    const int i1 = min(max(first1 * S1 - P1 + int(l), 0), block.input[1] - 1), i2 = min(max(first2 * S2 - P2 + int(c), 0), block.input[2] - 1);
+    const int channel = min(int(group * BLOCK_LANES * CHANNELS + pack % PACKS * PACK), most_channels - PACK);
+    from[n] = x_offset + i1 * block.x_stride[1] + i2 * block.x_stride[2] + channel;
+  }
+  const unsigned copies = (block.stage_packs - threadIdx.x + blockDim.x - 1) / blockDim.x;  // fewer packs than threads: plan
+  int coming = max(step * S0 - P0, 0);
+  unsigned coming_stage = 0, stage = 0;
+  auto bring = [&] {
+    if (coming < beyond) {
+      unsigned char* to = stages + coming_stage * stage_bytes + threadIdx.x * 16;
+      const unsigned distance = coming * block.x_stride[0];
+#pragma unroll
+      for (int n = 0; n < COPIES; n++)
+        if (n < copies) copy_async<16>(to + n * blockDim.x * 16, a.x + (distance + from[n]), true);
+    }
+    end_copies();
+    coming++;
+    coming_stage = coming_stage + 1 == STAGES ? 0 : coming_stage + 1;
   };
-  // Line n of those of a step and the next ones.
-  auto fetch = [&](int o0, int n) {
-    const int i0 = o0 * S0 - P0 + CARRIED + n / LINES;
-    if (i0 < beyond) read(i0, n % LINES, coming[n % AHEAD]);
-  };
-  auto look = [&](const Word (&words)[COLUMNS], int l, Found& found) {
+  const unsigned line_bytes = block.stage_columns.divisor * (BLOCK_LANES * sizeof(Word));
+  const unsigned mine_bytes = own1 * S1 * line_bytes + (own2 * S2 * BLOCK_LANES + lane) * sizeof(Word);
+  auto look = [&](Found& found) {
+    const unsigned char* plane_of_x = stages + stage * stage_bytes + mine_bytes;
+    stage = stage + 1 == STAGES ? 0 : stage + 1;
 #pragma unroll
-    for (int w2 = 0; w2 < TILE2; w2++)
+    for (int l = 0; l < LINES; l++) {
+      Word words[COLUMNS];
 #pragma unroll
-      for (int g = 0; g < GROUPS; g++) {
-        auto value = value_of(words[w2 * S2], g);
-        auto where = column_place[w2 * S2];
+      for (int c = 0; c < COLUMNS; c++) words[c] = reinterpret_cast<const Word*>(plane_of_x + l * line_bytes)[c * BLOCK_LANES];
 #pragma unroll
-        for (int k2 = 1; k2 < K2; k2++) Group::template take<PROPAGATES>(value, where, value_of(words[w2 * S2 + k2], g), column_place[w2 * S2 + k2]);
-        where += line_place[l];
+      for (int w2 = 0; w2 < TILE2; w2++)
 #pragma unroll
-        for (int w1 = 0; w1 < TILE1; w1++) {
-          const int k1 = l - w1 * S1;
-          if (k1 == 0) found.value[w1][w2][g] = value, found.where[w1][w2][g] = where;
-          if (k1 > 0 && k1 < K1) Group::template take<PROPAGATES>(found.value[w1][w2][g], found.where[w1][w2][g], value, where);
+        for (int g = 0; g < GROUPS; g++) {
+          auto value = value_of(words[w2 * S2], g);
+          auto where = column_place[w2 * S2];
+#pragma unroll
+          for (int k2 = 1; k2 < K2; k2++) Group::template take<PROPAGATES>(value, where, value_of(words[w2 * S2 + k2], g), column_place[w2 * S2 + k2]);
+          where += line_place[l];
+#pragma unroll
+          for (int w1 = 0; w1 < TILE1; w1++) {
+            const int k1 = l - w1 * S1;
+            if (k1 == 0) found.value[w1][w2][g] = value, found.where[w1][w2][g] = where;
+            if (k1 > 0 && k1 < K1) Group::template take<PROPAGATES>(found.value[w1][w2][g], found.where[w1][w2][g], value, where);
+          }
         }
-      }
+    }
   };
   // Takes what a plane has, where `some` were before it.
   auto take = [&](Found& found, const Found& next, bool some, int k) {
@@ -152,17 +173,21 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     }
   };
 
+#pragma unroll
+  for (int n = 0; n < STAGES; n++) bring();
   Found carried;
   if (CARRIED && step * S0 - P0 >= 0) {
-#pragma unroll
-    for (int l = 0; l < LINES; l++) {
-      Word words[COLUMNS];
-      read(step * S0 - P0, l, words);
-      look(words, l, carried);
-    }
+    wait_for_copies<STAGES - 1>();
+    __syncthreads();
+    look(carried);
+    __syncthreads();
+    bring();
   }
-#pragma unroll
-  for (int n = 0; n < AHEAD; n++) fetch(step, n);
+
+  // What a thread writes: packs of lines and columns that many apart.
+  const unsigned write_pack = threadIdx.x % PACKS, write_channel = (group * BLOCK_LANES * CHANNELS) + write_pack * PACK, apart = blockDim.x / PACKS;
+  unsigned write_column, columns_apart;
+  const unsigned write_row = block.columns.divide(threadIdx.x / PACKS, write_column), lines_apart = block.columns.divide(apart, columns_apart);
 
 #pragma unroll 1
   for (; step < end; step++) {
@@ -170,30 +195,31 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     const bool given = step < block.output[0];
     Word gift[TILE1][TILE2] = {};
     if (given) {
-      const unsigned from = y_offset + channel + step * block.y_stride[0] + window1 * block.y_stride[1] + window2 * block.y_stride[2];
+      const unsigned at = y_offset + word * CHANNELS + step * block.y_stride[0] + window1 * block.y_stride[1] + window2 * block.y_stride[2];
 #pragma unroll
       for (int w1 = 0; w1 < TILE1; w1++)
 #pragma unroll
         for (int w2 = 0; w2 < TILE2; w2++)
-          if (gives >> (w1 * TILE2 + w2) & 1) gift[w1][w2] = *reinterpret_cast<const Word*>(a.dy + (from + unsigned(w1 * block.y_stride[1] + w2 * block.y_stride[2])));
+          if (gives >> (w1 * TILE2 + w2) & 1) gift[w1][w2] = *reinterpret_cast<const Word*>(a.dy + (at + unsigned(w1 * block.y_stride[1] + w2 * block.y_stride[2])));
     }
     Found found;
     bool some = CARRIED && i0 >= 0;
     if (some) take(found, carried, false, 0);
 #pragma unroll
     for (int k = CARRIED; k < K0; k++) {
+      if (k == CARRIED) wait_for_copies<STAGES - 1>();
+      else wait_for_copies<STAGES - 2>();
+      __syncthreads();  // the plane is there, and the one before it is no longer looked at
+      if (k > CARRIED) bring();
       Found now;
-#pragma unroll
-      for (int l = 0; l < LINES; l++) {
-        look(coming[((k - CARRIED) * LINES + l) % AHEAD], l, now);
-        fetch(step, (k - CARRIED) * LINES + l + AHEAD);
-      }
+      look(now);
       if (i0 + k < block.input[0]) {
         take(found, now, k > CARRIED || some, k);
         if (k == K0 - 1) carried = now;
       }
     }
-    __syncthreads();  // sums are written, and cleared
+    __syncthreads();  // sums are written and cleared, too
+    bring();
     if (given)
 #pragma unroll
       for (int turn = 0; turn < TURNS1 * TURNS2; turn++) {
@@ -202,7 +228,9 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
         bool there[AT_ONCE][CHANNELS];
 #pragma unroll
         for (int n = 0; n < AT_ONCE; n++) {
-          const int w1 = n / (TILE2 / TURNS2) * TURNS1 + turn / TURNS2, w2 = n % (TILE2 / TURNS2) * TURNS2 + turn % TURNS2;
+          const int turn1 = turn / TURNS2, turn2 = turn % TURNS2;
+          const int w1 = TILE1 == 1 ? 0 : n / AT_ONCE2 * TURNS1 + turn1, w2 = TILE2 == 1 ? 0 : n % AT_ONCE2 * TURNS2 + turn2;
+          const bool turns = (TILE1 > 1 || TURNS1 == 1 || own1 % 2 == turn1) && (TILE2 > 1 || TURNS2 == 1 || own2 % 2 == turn2);
           ELEMENT items[CHANNELS];
           memcpy(items, &gift[w1][w2], sizeof(Word));
 #pragma unroll
@@ -211,7 +239,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
             if (!PROPAGATES) where = Group::known(found.value[w1][w2][i / SIZE], where);
             unsigned place = unsigned(where);
             if (SIZE == 2) place = i % 2 ? place >> 16 : place & 0xffff;
-            there[n][i] = place < ring_items && (gives >> (w1 * TILE2 + w2) & 1);
+            there[n][i] = place < ring_items && turns && (gives >> (w1 * TILE2 + w2) & 1);
             at[n][i] = place * BLOCK_LANES + (lane + i * channel_pitch);
             if (there[n][i]) value[n][i] = sums[at[n][i]] + load<COMPUTE>(items[i]);
           }
@@ -225,28 +253,30 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
       }
 
     // What no later window reaches is written.
-    for (unsigned item = threadIdx.x; item < plane_items * PACKS; item += blockDim.x) {
-      const unsigned position = item / PACKS;
-      unsigned c, l = block.columns.divide(position, c);
+    unsigned l = write_row, c = write_column;
+    for (unsigned position = threadIdx.x / PACKS; position < plane_items; position += apart) {
       const int i1 = origin1 + int(l), i2 = origin2 + int(c);
-      const unsigned first = (group * BLOCK_LANES + item % PACKS * PACK_LANES) * CHANNELS;
-      if (i1 >= block.input[1] || i2 >= block.input[2] || first >= block.channels) continue;
-      const unsigned to = x_offset + first + i0 * block.x_stride[0] + i1 * block.x_stride[1] + i2 * block.x_stride[2];
+      COMPUTE values[S0][1][PACK];
 #pragma unroll
       for (int k = 0; k < S0; k++) {
-        Sums* from = reinterpret_cast<Sums*>(sums + ((place_of_plane(k) + position) * BLOCK_LANES + item % PACKS * PACK_LANES));
-        COMPUTE values[1][PACK];
+        Sums* of = reinterpret_cast<Sums*>(sums + ((place_of_plane(k) + position) * BLOCK_LANES + write_pack * PACK_LANES));
 #pragma unroll
         for (int i = 0; i < CHANNELS; i++) {
-          Sums& some = from[i * (channel_pitch / PACK_LANES)];
-          const Sums taken = some;
-          some = {};
+          Sums& sum = of[i * (channel_pitch / PACK_LANES)];
+          const Sums taken = sum;
+          sum = {};
 #pragma unroll
-          for (int n = 0; n < PACK_LANES; n++) values[0][n * CHANNELS + i] = taken.item[n];
+          for (int n = 0; n < PACK_LANES; n++) values[k][0][n * CHANNELS + i] = taken.item[n];
         }
-        if (step >= own && unsigned(i0 + k) < unsigned(block.input[0]))
-          write_line<1>(a.dx + (to + unsigned(k * block.x_stride[0])), 0, 1, values, a.alpha, a.beta);
       }
+      if (step >= own && i1 < block.input[1] && i2 < block.input[2] && write_channel < most_channels) {
+        const unsigned to = x_offset + write_channel + i0 * block.x_stride[0] + i1 * block.x_stride[1] + i2 * block.x_stride[2];
+#pragma unroll
+        for (int k = 0; k < S0; k++)
+          if (unsigned(i0 + k) < unsigned(block.input[0])) write_line<1>(a.dx + (to + unsigned(k * block.x_stride[0])), 0, 1, values[k], a.alpha, a.beta);
+      }
+      l += lines_apart, c += columns_apart;
+      if (c >= columns) c -= columns, l++;
     }
     if (CARRIED) begin = place_of_plane(S0);
   }
