@@ -18,7 +18,7 @@ from .pooling_known import Access, Place, PlaceStruct, Settings, access_of, alig
 
 SOURCE = "pooling_known_maximum_channels"
 WORD_BYTES = 4  # of channels of a thread, or one channel
-MOST_COPIES = 5  # of a thread, of a plane of x
+PACKS = {"COPIES": 5, "WRITES": 4}  # of a plane, that a thread brings and writes, at most
 START_STEPS = 2  # about the steps that a block could do while it starts
 LEAST_USED = 0.75  # of the threads
 SHARED_BYTES = 228 * 1024  # of a multiprocessor
@@ -89,7 +89,7 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
     if found is None:
         return None
     scatter, blocks, lanes, threads, shared_bytes = found
-    function = function_of(operation, place, SOURCE, access, settings, device, BLOCK_LANES=lanes, COPIES=MOST_COPIES)
+    function = function_of(operation, place, SOURCE, access, settings, device, BLOCK_LANES=lanes, **PACKS)
     arguments = structure(
         *pointers(3),
         ("scatter", scatter),
@@ -103,20 +103,25 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
 
 @dataclass
 class Part:
-    """What a block has of axes 1 and 2, and what it takes: threads of a word, packs of a plane of x, bytes of shared memory."""
+    """What a block has of axes 1 and 2, and what it takes: threads, packs of a plane of x, bytes of shared memory."""
 
     rows: Side
     columns: Side
     threads: int
     stage_packs: int
     shared_bytes: int
+    brought: int  # packs of a thread, of a plane
+    written: int
 
     @classmethod
-    def of(cls, a0: Axis, rows: Side, columns: Side, stages: int, word_bytes: int, sum_bytes: int) -> Part:
-        """``word_bytes``, ``sum_bytes``: of a position of x, of its sums."""
-        stage_bytes = rows.covered * columns.covered * word_bytes
-        shared_bytes = a0.window * rows.written * columns.written * sum_bytes + stages * stage_bytes
-        return cls(rows, columns, rows.threads * columns.threads, stage_bytes // PACK_BYTES, shared_bytes)
+    def of(cls, a0: Axis, rows: Side, columns: Side, stages: int, lanes: int, word_bytes: int, sum_bytes: int) -> Part:
+        """``word_bytes``, ``sum_bytes``: of a word of x, of its sums."""
+        threads, packs = rows.threads * columns.threads * lanes, lanes * word_bytes // PACK_BYTES
+        stage_packs, written = rows.covered * columns.covered * packs, rows.written * columns.written
+        shared_bytes = a0.window * written * lanes * sum_bytes + stages * stage_packs * PACK_BYTES
+        return cls(
+            rows, columns, threads, stage_packs, shared_bytes, -(-stage_packs // threads), -(-written * packs // threads)
+        )
 
     @property
     def looked_at(self) -> int:
@@ -134,9 +139,9 @@ def _part(place: Place, settings: Settings, lanes: int, word_bytes: int, sum_byt
         columns = Side.of(a2, parts2, settings.channel_tile)
         for parts1 in range(1, a1.input + 1):
             rows = Side.of(a1, parts1, each1)
-            part = Part.of(a0, rows, columns, settings.stages, lanes * word_bytes, lanes * sum_bytes)
-            fits = part.threads * lanes <= settings.threads and part.shared_bytes <= shared_bytes
-            if fits and part.stage_packs <= MOST_COPIES * part.threads * lanes:
+            part = Part.of(a0, rows, columns, settings.stages, lanes, word_bytes, sum_bytes)
+            fits = part.threads <= settings.threads and part.shared_bytes <= shared_bytes
+            if fits and part.brought <= PACKS["COPIES"] and part.written <= PACKS["WRITES"]:
                 if best is None or part.looked_at < best.looked_at:
                     best = part
                 break
@@ -191,4 +196,4 @@ def _scatter(
     )
     for d, side in enumerate((rows, columns)):
         scatter.tile[d], scatter.before[d], scatter.windows[d] = side.tile, side.before, side.windows
-    return scatter, blocks * segments, lanes, part.threads * lanes, part.shared_bytes
+    return scatter, blocks * segments, lanes, part.threads, part.shared_bytes

@@ -45,6 +45,15 @@ struct ScatterArguments {
 struct Found {
   typename Group::Value value[TILE1][TILE2][GROUPS];
   typename Group::Places where[TILE1][TILE2][GROUPS];
+
+  // Of a plane outside of x.
+  template <bool PROPAGATES> __device__ __forceinline__ void nothing() {
+    ELEMENT items[SIZE];
+#pragma unroll
+    for (int n = 0; n < SIZE; n++) items[n] = element<ELEMENT>(PROPAGATES ? COMPUTE(-INFINITY) : COMPUTE(NAN));
+#pragma unroll
+    for (int n = 0; n < TILE1 * TILE2 * GROUPS; n++) (&value[0][0][0])[n] = Group::values(items), (&where[0][0][0])[n] = Group::everywhere(Group::NONE);
+  }
 };
 
 __device__ __forceinline__ typename Group::Value value_of(Word word, int group) {
@@ -53,6 +62,14 @@ __device__ __forceinline__ typename Group::Value value_of(Word word, int group) 
 #pragma unroll
   for (int n = 0; n < SIZE; n++) some[n] = items[group * SIZE + n];
   return Group::values(some);
+}
+
+// Stays in its register: the compiler would find it again, in every step.
+template <class T> __device__ __forceinline__ void keep(T& value) {
+#ifndef EMULATED_CUDA
+  if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value));
+  else asm volatile("" : "+r"(value));
+#endif
 }
 
 template <bool PROPAGATES> __device__ __forceinline__ void march_on(const ScatterArguments& a) {
@@ -87,11 +104,13 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
   for (int l = 0; l < LINES; l++) {
     const int at = min(max(window1 * S1 - P1 + l, 0), block.input[1] - 1) - origin1;
     line_place[l] = Group::everywhere(unsigned(at) < unsigned(block.tile[0] * S1) ? at * columns : BEYOND);
+    keep(line_place[l]);
   }
 #pragma unroll
   for (int c = 0; c < COLUMNS; c++) {
     const int at = min(max(window2 * S2 - P2 + c, 0), block.input[2] - 1) - origin2;
     column_place[c] = Group::everywhere(unsigned(at) < unsigned(columns) ? at : BEYOND);
+    keep(column_place[c]);
   }
   unsigned gives = 0;  // which windows there are
 #pragma unroll
@@ -117,6 +136,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     const int i1 = min(max(first1 * S1 - P1 + int(l), 0), block.input[1] - 1), i2 = min(max(first2 * S2 - P2 + int(c), 0), block.input[2] - 1);
     const int channel = min(int(group * BLOCK_LANES * CHANNELS + pack % PACKS * PACK), most_channels - PACK);
     from[n] = x_offset + i1 * block.x_stride[1] + i2 * block.x_stride[2] + channel;
+    keep(from[n]);
   }
   const unsigned copies = (block.stage_packs - threadIdx.x + blockDim.x - 1) / blockDim.x;  // fewer packs than threads: plan
   int coming = max(step * S0 - P0, 0);
@@ -124,10 +144,11 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
   auto bring = [&] {
     if (coming < beyond) {
       unsigned char* to = stages + coming_stage * stage_bytes + threadIdx.x * 16;
-      const unsigned distance = coming * block.x_stride[0];
+      const ELEMENT* x = a.x + coming * block.x_stride[0];
+      keep(x);
 #pragma unroll
       for (int n = 0; n < COPIES; n++)
-        if (n < copies) copy_async<16>(to + n * blockDim.x * 16, a.x + (distance + from[n]), true);
+        if (n < copies) copy_async<16>(to + n * blockDim.x * 16, x + from[n], true);
     }
     end_copies();
     coming++;
@@ -161,14 +182,14 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
         }
     }
   };
-  // Takes what a plane has, where `some` were before it.
-  auto take = [&](Found& found, const Found& next, bool some, int k) {
+  // Takes what plane k of a window has.
+  auto take = [&](Found& found, const Found& next, int k) {
     const auto apart = Group::everywhere(place_of_plane(k));
 #pragma unroll
     for (int n = 0; n < TILE1 * TILE2 * GROUPS; n++) {
       auto &value = (&found.value[0][0][0])[n], met = (&next.value[0][0][0])[n];
       auto &where = (&found.where[0][0][0])[n], place = (&next.where[0][0][0])[n] + apart;
-      if (some) Group::template take<PROPAGATES>(value, where, met, place);
+      if (k > 0) Group::template take<PROPAGATES>(value, where, met, place);
       else value = met, where = place;
     }
   };
@@ -182,12 +203,51 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     look(carried);
     __syncthreads();
     bring();
+  } else {
+    carried.template nothing<PROPAGATES>();
   }
 
-  // What a thread writes: packs of lines and columns that many apart.
-  const unsigned write_pack = threadIdx.x % PACKS, write_channel = (group * BLOCK_LANES * CHANNELS) + write_pack * PACK, apart = blockDim.x / PACKS;
-  unsigned write_column, columns_apart;
-  const unsigned write_row = block.columns.divide(threadIdx.x / PACKS, write_column), lines_apart = block.columns.divide(apart, columns_apart);
+  // What a thread writes: where its packs lie in a plane of dx, -1 where there is none.
+  const unsigned write_pack = threadIdx.x % PACKS, position = threadIdx.x / PACKS, apart = blockDim.x / PACKS;
+  int to[WRITES];
+#pragma unroll
+  for (int n = 0; n < WRITES; n++) {
+    unsigned c, l = block.columns.divide(position + n * apart, c);
+    const int i1 = origin1 + int(l), i2 = origin2 + int(c), channel = (group * BLOCK_LANES + write_pack * PACK_LANES) * CHANNELS;
+    const bool inside = position + n * apart < plane_items && i1 < block.input[1] && i2 < block.input[2] && channel < most_channels;
+    to[n] = inside ? x_offset + i1 * block.x_stride[1] + i2 * block.x_stride[2] + channel : -1;
+    keep(to[n]);
+  }
+  // Writes planes that no later window reaches, and clears their sums.
+  auto write = [&](int i0, bool writes, auto plain) {
+    constexpr bool PLAIN = decltype(plain)::value;
+    unsigned at[S0];
+    ELEMENT* dx[S0];
+#pragma unroll
+    for (int k = 0; k < S0; k++) {
+      at[k] = (place_of_plane(k) + position) * BLOCK_LANES + write_pack * PACK_LANES;
+      dx[k] = a.dx + (i0 + k) * block.x_stride[0];
+    }
+#pragma unroll
+    for (int n = 0; n < WRITES; n++) {
+      if (to[n] < 0) continue;
+      COMPUTE values[S0][1][PACK];
+#pragma unroll
+      for (int k = 0; k < S0; k++)
+#pragma unroll
+        for (int i = 0; i < CHANNELS; i++) {
+          Sums& sum = *reinterpret_cast<Sums*>(sums + (at[k] + n * apart * BLOCK_LANES + i * channel_pitch));
+          const Sums taken = sum;
+          sum = {};
+#pragma unroll
+          for (int m = 0; m < PACK_LANES; m++) values[k][0][m * CHANNELS + i] = taken.item[m];
+        }
+#pragma unroll
+      for (int k = 0; k < S0; k++)
+        if (writes && unsigned(i0 + k) < unsigned(block.input[0])) write_packs<PLAIN, 1>(dx[k] + unsigned(to[n]), 0, 1, values[k], a.alpha, a.beta);
+    }
+  };
+  const bool plain = a.alpha == COMPUTE(1) && a.beta == COMPUTE(0);
 
 #pragma unroll 1
   for (; step < end; step++) {
@@ -203,8 +263,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
           if (gives >> (w1 * TILE2 + w2) & 1) gift[w1][w2] = *reinterpret_cast<const Word*>(a.dy + (at + unsigned(w1 * block.y_stride[1] + w2 * block.y_stride[2])));
     }
     Found found;
-    bool some = CARRIED && i0 >= 0;
-    if (some) take(found, carried, false, 0);
+    if (CARRIED) take(found, carried, 0);
 #pragma unroll
     for (int k = CARRIED; k < K0; k++) {
       if (k == CARRIED) wait_for_copies<STAGES - 1>();
@@ -214,7 +273,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
       Found now;
       look(now);
       if (i0 + k < block.input[0]) {
-        take(found, now, k > CARRIED || some, k);
+        take(found, now, k);
         if (k == K0 - 1) carried = now;
       }
     }
@@ -252,32 +311,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
         __syncthreads();
       }
 
-    // What no later window reaches is written.
-    unsigned l = write_row, c = write_column;
-    for (unsigned position = threadIdx.x / PACKS; position < plane_items; position += apart) {
-      const int i1 = origin1 + int(l), i2 = origin2 + int(c);
-      COMPUTE values[S0][1][PACK];
-#pragma unroll
-      for (int k = 0; k < S0; k++) {
-        Sums* of = reinterpret_cast<Sums*>(sums + ((place_of_plane(k) + position) * BLOCK_LANES + write_pack * PACK_LANES));
-#pragma unroll
-        for (int i = 0; i < CHANNELS; i++) {
-          Sums& sum = of[i * (channel_pitch / PACK_LANES)];
-          const Sums taken = sum;
-          sum = {};
-#pragma unroll
-          for (int n = 0; n < PACK_LANES; n++) values[k][0][n * CHANNELS + i] = taken.item[n];
-        }
-      }
-      if (step >= own && i1 < block.input[1] && i2 < block.input[2] && write_channel < most_channels) {
-        const unsigned to = x_offset + write_channel + i0 * block.x_stride[0] + i1 * block.x_stride[1] + i2 * block.x_stride[2];
-#pragma unroll
-        for (int k = 0; k < S0; k++)
-          if (unsigned(i0 + k) < unsigned(block.input[0])) write_line<1>(a.dx + (to + unsigned(k * block.x_stride[0])), 0, 1, values[k], a.alpha, a.beta);
-      }
-      l += lines_apart, c += columns_apart;
-      if (c >= columns) c -= columns, l++;
-    }
+    plain ? write(i0, step >= own, std::true_type()) : write(i0, step >= own, std::false_type());
     if (CARRIED) begin = place_of_plane(S0);
   }
 }
