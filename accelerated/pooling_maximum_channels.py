@@ -18,7 +18,7 @@ from .pooling_known import Access, Place, PlaceStruct, Settings, access_of, alig
 
 SOURCE = "pooling_known_maximum_channels"
 WORD_BYTES = 4  # of channels of a thread, or one channel
-PACKS = {"COPIES": 5, "WRITES": 4}  # of a plane, that a thread brings and writes, at most
+PACKS = {"COPIES": 5, "WRITES": 4, "CACHE_AHEAD": 1}  # of a plane, that a thread brings and writes, at most
 START_STEPS = 2  # about the steps that a block could do while it starts
 LEAST_USED = 0.75  # of the threads
 SHARED_BYTES = 228 * 1024  # of a multiprocessor

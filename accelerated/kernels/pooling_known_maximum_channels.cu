@@ -86,7 +86,8 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
   const int own1 = int(q1) * TILE1, own2 = int(q2) * TILE2, origin1 = int(part1) * block.tile[0] * S1, origin2 = int(part2) * block.tile[1] * S2;
   const int first1 = int(part1) * block.tile[0] - block.before[0], first2 = int(part2) * block.tile[1] - block.before[1];
   const int window1 = first1 + own1, window2 = first2 + own2;
-  const int columns = block.columns.divisor, most_channels = block.words * CHANNELS;
+  const int columns = block.columns.divisor;
+  const unsigned most_channels = block.words * CHANNELS;
 
   // Sums: of each channel of words, of the planes that a window covers, in a ring. Behind them planes of x, what a block looks at: what lies
   // outside is replaced by its neighbour inside, which changes no maximum; the place is that of the neighbour.
@@ -128,16 +129,22 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
   // Planes of x come in packs, each thread brings some.
   unsigned char* const stages = shared_memory + CHANNELS * channel_pitch * sizeof(COMPUTE);
   const unsigned stage_bytes = block.stage_packs * 16;
+  const unsigned first_channel = group * BLOCK_LANES * CHANNELS;
+  auto position_in_plane = [&](unsigned position) {
+    unsigned c, l = block.stage_columns.divide(position, c);
+    const int i1 = min(max(first1 * S1 - P1 + int(l), 0), block.input[1] - 1), i2 = min(max(first2 * S2 - P2 + int(c), 0), block.input[2] - 1);
+    return x_offset + i1 * block.x_stride[1] + i2 * block.x_stride[2];
+  };
   unsigned from[COPIES];  // in a plane
 #pragma unroll
   for (int n = 0; n < COPIES; n++) {
     const unsigned pack = threadIdx.x + n * blockDim.x;
-    unsigned c, l = block.stage_columns.divide(pack / PACKS, c);
-    const int i1 = min(max(first1 * S1 - P1 + int(l), 0), block.input[1] - 1), i2 = min(max(first2 * S2 - P2 + int(c), 0), block.input[2] - 1);
-    const int channel = min(int(group * BLOCK_LANES * CHANNELS + pack % PACKS * PACK), most_channels - PACK);
-    from[n] = x_offset + i1 * block.x_stride[1] + i2 * block.x_stride[2] + channel;
+    from[n] = position_in_plane(pack / PACKS) + min(first_channel + pack % PACKS * PACK, most_channels - PACK);
     keep(from[n]);
   }
+  // The cache has planes before: each thread asks for a position.
+  const unsigned position_ahead = position_in_plane(threadIdx.x) + first_channel;
+  const unsigned bytes_ahead = threadIdx.x * PACKS < block.stage_packs ? min(BLOCK_LANES * CHANNELS, most_channels - first_channel) * sizeof(ELEMENT) : 0;
   const unsigned copies = (block.stage_packs - threadIdx.x + blockDim.x - 1) / blockDim.x;  // fewer packs than threads: plan
   int coming = max(step * S0 - P0, 0);
   unsigned coming_stage = 0, stage = 0;
@@ -149,6 +156,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
 #pragma unroll
       for (int n = 0; n < COPIES; n++)
         if (n < copies) copy_async<16>(to + n * blockDim.x * 16, x + from[n], true);
+      if (CACHE_AHEAD > 0 && coming + CACHE_AHEAD < beyond && bytes_ahead) bring_to_cache(x + (position_ahead + unsigned(CACHE_AHEAD * block.x_stride[0])), bytes_ahead);
     }
     end_copies();
     coming++;
@@ -194,6 +202,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     }
   };
 
+  wait_to_touch(a.x + from[0], a.dy, a.dx);
 #pragma unroll
   for (int n = 0; n < STAGES; n++) bring();
   Found carried;
@@ -213,9 +222,10 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
 #pragma unroll
   for (int n = 0; n < WRITES; n++) {
     unsigned c, l = block.columns.divide(position + n * apart, c);
-    const int i1 = origin1 + int(l), i2 = origin2 + int(c), channel = (group * BLOCK_LANES + write_pack * PACK_LANES) * CHANNELS;
+    const int i1 = origin1 + int(l), i2 = origin2 + int(c);
+    const unsigned channel = first_channel + write_pack * PACK;
     const bool inside = position + n * apart < plane_items && i1 < block.input[1] && i2 < block.input[2] && channel < most_channels;
-    to[n] = inside ? x_offset + i1 * block.x_stride[1] + i2 * block.x_stride[2] + channel : -1;
+    to[n] = inside ? x_offset + i1 * block.x_stride[1] + i2 * block.x_stride[2] + channel : ~0u;
     keep(to[n]);
   }
   // Writes planes that no later window reaches, and clears their sums.
@@ -317,6 +327,6 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_channels_channels(const ScatterArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   a.propagate ? march_on<true>(a) : march_on<false>(a);
 }
