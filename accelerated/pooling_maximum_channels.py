@@ -18,7 +18,7 @@ from .pooling_known import Access, Place, PlaceStruct, Settings, access_of, alig
 
 SOURCE = "pooling_known_maximum_channels"
 WORD_BYTES = 4  # of channels of a thread, or one channel
-PACKS = {"COPIES": 5, "WRITES": 4, "CACHE_AHEAD": 1}  # of a plane, that a thread brings and writes, at most
+PACKS = {"COPIES": 5, "WRITES": 4, "CACHE_AHEAD": 0}  # of a plane, that a thread brings and writes, at most
 START_STEPS = 2  # about the steps that a block could do while it starts
 LEAST_USED = 0.75  # of the threads
 SHARED_BYTES = 228 * 1024  # of a multiprocessor
@@ -118,7 +118,7 @@ class Part:
         """``word_bytes``, ``sum_bytes``: of a word of x, of its sums."""
         threads, packs = rows.threads * columns.threads * lanes, lanes * word_bytes // PACK_BYTES
         stage_packs, written = rows.covered * columns.covered * packs, rows.written * columns.written
-        shared_bytes = a0.window * written * lanes * sum_bytes + stages * stage_packs * PACK_BYTES
+        shared_bytes = a0.stride * written * lanes * sum_bytes + stages * stage_packs * PACK_BYTES
         return cls(
             rows, columns, threads, stage_packs, shared_bytes, -(-stage_packs // threads), -(-written * packs // threads)
         )

@@ -52,9 +52,9 @@ template <int PENDING> __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
-// Has the cache read some packs of 16 bytes (compute capability 9.0).
-__device__ __forceinline__ void bring_to_cache(const void* from, unsigned bytes) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+// Has the cache read what lies around an address.
+__device__ __forceinline__ void bring_to_cache(const void* from) {
+#ifndef EMULATED_CUDA
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 #endif
 }

@@ -4,8 +4,9 @@
 // and 2, of BLOCK_LANES words of channels, and marches along axis 0 (the height of images); a thread takes TILE1 x TILE2 windows of one
 // word. Of each window it finds the first maximum, once, with its place: the position in the block's part of a plane. What
 // windows of a plane share is found once, the maxima of planes that two windows have are kept in registers. What the window gives
-// is added to that place, in shared memory, where the block has sums for the planes that a window covers: windows that may meet do so
-// one after the other, behind barriers. So the order of additions is fixed. Planes that no later window reaches are written in packs.
+// is added to that place, in shared memory, where the block has sums for the planes that begin with the window; what lies in a plane
+// of the next one is added with what that gives. Windows that may meet add one after the other, behind barriers, so the order of
+// additions is fixed. Then these planes are written, in packs.
 // Windows at the rim of a block are looked at twice, by all blocks that have something of them to write.
 #include "async_copies.cuh"
 #include "pooling_maximum.cuh"
@@ -89,17 +90,12 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
   const int columns = block.columns.divisor;
   const unsigned most_channels = block.words * CHANNELS;
 
-  // Sums: of each channel of words, of the planes that a window covers, in a ring. Behind them planes of x, what a block looks at: what lies
+  // Sums: of each channel of words, of the planes that begin with a window. Behind them planes of x, what a block looks at: what lies
   // outside is replaced by its neighbour inside, which changes no maximum; the place is that of the neighbour.
   COMPUTE* const sums = reinterpret_cast<COMPUTE*>(shared_memory);
-  const unsigned plane_items = block.tile[0] * S1 * columns, ring_items = K0 * plane_items, channel_pitch = ring_items * BLOCK_LANES;
+  const unsigned plane_items = block.tile[0] * S1 * columns, own_items = S0 * plane_items, channel_pitch = own_items * BLOCK_LANES;
   using Sums = Pack<COMPUTE, PACK_LANES>;
   for (unsigned n = threadIdx.x; n < CHANNELS * channel_pitch / PACK_LANES; n += blockDim.x) reinterpret_cast<Sums*>(sums)[n] = {};
-  unsigned begin = 0;  // of the ring: the place of the first plane
-  auto place_of_plane = [&](int k) {
-    const unsigned place = begin + k * plane_items;
-    return CARRIED && place >= ring_items ? place - ring_items : place;
-  };
   typename Group::Places line_place[LINES], column_place[COLUMNS];
 #pragma unroll
   for (int l = 0; l < LINES; l++) {
@@ -142,9 +138,6 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     from[n] = position_in_plane(pack / PACKS) + min(first_channel + pack % PACKS * PACK, most_channels - PACK);
     keep(from[n]);
   }
-  // The cache has planes before: each thread asks for a position.
-  const unsigned position_ahead = position_in_plane(threadIdx.x) + first_channel;
-  const unsigned bytes_ahead = threadIdx.x * PACKS < block.stage_packs ? min(BLOCK_LANES * CHANNELS, most_channels - first_channel) * sizeof(ELEMENT) : 0;
   const unsigned copies = (block.stage_packs - threadIdx.x + blockDim.x - 1) / blockDim.x;  // fewer packs than threads: plan
   int coming = max(step * S0 - P0, 0);
   unsigned coming_stage = 0, stage = 0;
@@ -156,7 +149,10 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
 #pragma unroll
       for (int n = 0; n < COPIES; n++)
         if (n < copies) copy_async<16>(to + n * blockDim.x * 16, x + from[n], true);
-      if (CACHE_AHEAD > 0 && coming + CACHE_AHEAD < beyond && bytes_ahead) bring_to_cache(x + (position_ahead + unsigned(CACHE_AHEAD * block.x_stride[0])), bytes_ahead);
+      if (CACHE_AHEAD > 0 && coming + CACHE_AHEAD < beyond && threadIdx.x % 2 == 0)
+#pragma unroll
+        for (int n = 0; n < COPIES; n++)
+          if (n < copies) bring_to_cache(x + (from[n] + unsigned(CACHE_AHEAD * block.x_stride[0])));
     }
     end_copies();
     coming++;
@@ -192,7 +188,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
   };
   // Takes what plane k of a window has.
   auto take = [&](Found& found, const Found& next, int k) {
-    const auto apart = Group::everywhere(place_of_plane(k));
+    const auto apart = Group::everywhere(k * plane_items);
 #pragma unroll
     for (int n = 0; n < TILE1 * TILE2 * GROUPS; n++) {
       auto &value = (&found.value[0][0][0])[n], met = (&next.value[0][0][0])[n];
@@ -228,14 +224,14 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     to[n] = inside ? x_offset + i1 * block.x_stride[1] + i2 * block.x_stride[2] + channel : ~0u;
     keep(to[n]);
   }
-  // Writes planes that no later window reaches, and clears their sums.
+  // Writes the planes, and clears their sums.
   auto write = [&](int i0, bool writes, auto plain) {
     constexpr bool PLAIN = decltype(plain)::value;
     unsigned at[S0];
     ELEMENT* dx[S0];
 #pragma unroll
     for (int k = 0; k < S0; k++) {
-      at[k] = (place_of_plane(k) + position) * BLOCK_LANES + write_pack * PACK_LANES;
+      at[k] = (k * plane_items + position) * BLOCK_LANES + write_pack * PACK_LANES;
       dx[k] = a.dx + (i0 + k) * block.x_stride[0];
     }
 #pragma unroll
@@ -258,6 +254,13 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     }
   };
   const bool plain = a.alpha == COMPUTE(1) && a.beta == COMPUTE(0);
+
+  // What windows give to a plane that later ones cover, too, they give in the next step.
+  typename Group::Places late[TILE1][TILE2][GROUPS];
+  Word late_gift[TILE1][TILE2] = {};
+#pragma unroll
+  for (int n = 0; n < TILE1 * TILE2 * GROUPS; n++) (&late[0][0][0])[n] = Group::everywhere(Group::NONE);
+  auto place_of = [](typename Group::Places where, int channel) { return SIZE == 1 ? unsigned(where) : channel % 2 ? unsigned(where) >> 16 : unsigned(where) & 0xffff; };
 
 #pragma unroll 1
   for (; step < end; step++) {
@@ -289,40 +292,53 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     }
     __syncthreads();  // sums are written and cleared, too
     bring();
-    if (given)
+    if (!PROPAGATES)
 #pragma unroll
-      for (int turn = 0; turn < TURNS1 * TURNS2; turn++) {
-        COMPUTE value[AT_ONCE][CHANNELS];
-        unsigned at[AT_ONCE][CHANNELS];
-        bool there[AT_ONCE][CHANNELS];
+      for (int n = 0; n < TILE1 * TILE2 * GROUPS; n++) (&found.where[0][0][0])[n] = Group::known((&found.value[0][0][0])[n], (&found.where[0][0][0])[n]);
 #pragma unroll
-        for (int n = 0; n < AT_ONCE; n++) {
-          const int turn1 = turn / TURNS2, turn2 = turn % TURNS2;
-          const int w1 = TILE1 == 1 ? 0 : n / AT_ONCE2 * TURNS1 + turn1, w2 = TILE2 == 1 ? 0 : n % AT_ONCE2 * TURNS2 + turn2;
-          const bool turns = (TILE1 > 1 || TURNS1 == 1 || own1 % 2 == turn1) && (TILE2 > 1 || TURNS2 == 1 || own2 % 2 == turn2);
-          ELEMENT items[CHANNELS];
-          memcpy(items, &gift[w1][w2], sizeof(Word));
+    for (int turn = 0; turn < TURNS1 * TURNS2; turn++) {
+      // Of each window and channel: what it gives late, and what now.
+      COMPUTE value[AT_ONCE][CHANNELS][2];
+      unsigned at[AT_ONCE][CHANNELS][2];
+      bool there[AT_ONCE][CHANNELS][2];
 #pragma unroll
-          for (int i = 0; i < CHANNELS; i++) {
-            auto where = found.where[w1][w2][i / SIZE];
-            if (!PROPAGATES) where = Group::known(found.value[w1][w2][i / SIZE], where);
-            unsigned place = unsigned(where);
-            if (SIZE == 2) place = i % 2 ? place >> 16 : place & 0xffff;
-            there[n][i] = place < ring_items && turns && (gives >> (w1 * TILE2 + w2) & 1);
-            at[n][i] = place * BLOCK_LANES + (lane + i * channel_pitch);
-            if (there[n][i]) value[n][i] = sums[at[n][i]] + load<COMPUTE>(items[i]);
+      for (int n = 0; n < AT_ONCE; n++) {
+        const int turn1 = turn / TURNS2, turn2 = turn % TURNS2;
+        const int w1 = TILE1 == 1 ? 0 : n / AT_ONCE2 * TURNS1 + turn1, w2 = TILE2 == 1 ? 0 : n % AT_ONCE2 * TURNS2 + turn2;
+        const bool turns = (TILE1 > 1 || TURNS1 == 1 || own1 % 2 == turn1) && (TILE2 > 1 || TURNS2 == 1 || own2 % 2 == turn2);
+        const bool may = turns && (gives >> (w1 * TILE2 + w2) & 1);
+        ELEMENT items[2][CHANNELS];
+        memcpy(items[0], &late_gift[w1][w2], sizeof(Word)), memcpy(items[1], &gift[w1][w2], sizeof(Word));
+#pragma unroll
+        for (int i = 0; i < CHANNELS; i++) {
+          const unsigned place[2] = {place_of(late[w1][w2][i / SIZE], i) - own_items, place_of(found.where[w1][w2][i / SIZE], i)};
+          there[n][i][0] = CARRIED && may && place[0] < CARRIED * plane_items;
+          there[n][i][1] = may && given && place[1] < own_items;
+#pragma unroll
+          for (int d = 0; d < 2; d++) {
+            at[n][i][d] = place[d] * BLOCK_LANES + (lane + i * channel_pitch);
+            if (there[n][i][d]) value[n][i][d] = sums[at[n][i][d]];
           }
+          value[n][i][0] += load<COMPUTE>(items[0][i]);
+          if (there[n][i][0] && at[n][i][0] == at[n][i][1]) value[n][i][1] = value[n][i][0];
+          value[n][i][1] += load<COMPUTE>(items[1][i]);
         }
-#pragma unroll
-        for (int n = 0; n < AT_ONCE; n++)
-#pragma unroll
-          for (int i = 0; i < CHANNELS; i++)
-            if (there[n][i]) sums[at[n][i]] = value[n][i];
-        __syncthreads();
       }
+#pragma unroll
+      for (int n = 0; n < AT_ONCE; n++)
+#pragma unroll
+        for (int i = 0; i < CHANNELS; i++)
+#pragma unroll
+          for (int d = 0; d < 2; d++)
+            if (there[n][i][d]) sums[at[n][i][d]] = value[n][i][d];
+      __syncthreads();
+    }
+#pragma unroll
+    for (int n = 0; n < TILE1 * TILE2 * GROUPS; n++) (&late[0][0][0])[n] = given ? (&found.where[0][0][0])[n] : Group::everywhere(Group::NONE);
+#pragma unroll
+    for (int n = 0; n < TILE1 * TILE2; n++) (&late_gift[0][0])[n] = (&gift[0][0])[n];
 
     plain ? write(i0, step >= own, std::true_type()) : write(i0, step >= own, std::false_type());
-    if (CARRIED) begin = place_of_plane(S0);
   }
 }
 
