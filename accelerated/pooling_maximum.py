@@ -71,8 +71,8 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
         return rows
     if image:  # threads march down their height
         place = replace(place, axes=[a1, a0, a2])
-    if channels := pooling_maximum_channels.plan(operation, place, device, otherwise):
-        return channels
+    elif volume := pooling_maximum_channels.plan(operation, place, device, otherwise):
+        return volume
     dense = _dense(place)
     channels, large = place.channels > 1, place.scalar_bytes >= 4
     kind, lie = "images" if image else "volumes", "of channels" if channels else "in rows"

@@ -51,10 +51,3 @@ template <int PENDING> __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 #endif
 }
-
-// Has the cache read what lies around an address.
-__device__ __forceinline__ void bring_to_cache(const void* from) {
-#ifndef EMULATED_CUDA
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
-#endif
-}

@@ -1,36 +1,44 @@
-// Pooling backward (4.1.18) of maxima with a known window, of channels side by side: see pooling_known.cuh.
+// Pooling backward (4.1.18) of maxima of volumes with a known window, whose channels lie side by side: see pooling_known.cuh; what
+// would leave threads without work has pooling_known_maximum.cu (accelerated/pooling_maximum_channels.py).
 //
 // Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A block takes some windows of axes 1
-// and 2, of BLOCK_LANES words of channels, and marches along axis 0 (the height of images); a thread takes TILE1 x TILE2 windows of one
-// word. Of each window it finds the first maximum, once, with its place: the position in the block's part of a plane. What
-// windows of a plane share is found once, the maxima of planes that two windows have are kept in registers. What the window gives
-// is added to that place, in shared memory, where the block has sums for the planes that begin with the window; what lies in a plane
-// of the next one is added with what that gives. Windows that may meet add one after the other, behind barriers, so the order of
-// additions is fixed. Then these planes are written, in packs.
-// Windows at the rim of a block are looked at twice, by all blocks that have something of them to write.
+// and 2, of BLOCK_LANES words of channels, and marches along axis 0; a thread takes TILE1 x TILE2 windows of one word. Planes of x come
+// to shared memory, STAGES at a time. Of each window the thread finds the first maximum, once, with its place: the position in the
+// block's part of a plane. What windows of a plane share is found once; the maxima of a plane that two windows have stay in registers. What the
+// window gives is added to that place, in shared memory, where the block has sums for the planes that a window covers: windows that may
+// meet do so one after the other, behind barriers, so that the order of additions is fixed. Planes that no later window reaches are written in
+// packs. Windows at the rim of a block are looked at by all blocks that have something of them to write.
+//
+// Measured on an H200, 8x64x16x56x56: half 33.5 us (every input comparing its place with all windows over it: 48.6), float 61.5 (76.3); 80 and
+// 87 % of a copy of as many bytes. A block fills a multiprocessor: 16 warps, which issue in 46 % (half) and 39 % (float) of the cycles, shared memory is busy 47
+// and 35 %, the second cache 70 and 81 %. No one of these is full: with half 10 % fewer instructions (15.6 to 14.1 million of a warp) took as long. Warps wait
+// for shared memory, for arithmetic, and for barriers, in about equal parts. Longer, or as long: 2 blocks of 64 bytes of channels (36.2), x in
+// registers (38.0), 32 warps of fewer windows each (40.4), 8 warps of more (34.3), sums of two planes and a third plane of x on its way (34.0), the
+// cache asked for planes ahead (34.8). Images took 69.8 (half) and 130 (float), as long as or longer than the kernels that they have.
 #include "async_copies.cuh"
 #include "pooling_maximum.cuh"
 
-constexpr int TILE2 = CHANNEL_TILE, CHANNELS = sizeof(ELEMENT) < 4 ? 4 / sizeof(ELEMENT) : 1;  // of a word
-using Word = std::conditional<sizeof(ELEMENT) == 8, double, unsigned>::type;
+using Word = unsigned;
+constexpr int TILE2 = CHANNEL_TILE, CHANNELS = sizeof(Word) / sizeof(ELEMENT);  // of a word
 using Group = std::conditional<PAIRS, Two, One>::type;
 constexpr int SIZE = Group::SIZE, GROUPS = CHANNELS / SIZE;
 constexpr int LINES = (TILE1 - 1) * S1 + K1, COLUMNS = (TILE2 - 1) * S2 + K2;  // that the windows of a thread cover
 static_assert(STAGES > 1 && CARRIED <= 1, "a plane is on its way while another is looked at; of one the maxima are kept");
 // Windows that may meet: every second one does not.
 constexpr int TURNS1 = K1 > S1 ? 2 : 1, TURNS2 = K2 > S2 ? 2 : 1;
-constexpr int AT_ONCE1 = (TILE1 + TURNS1 - 1) / TURNS1, AT_ONCE2 = (TILE2 + TURNS2 - 1) / TURNS2, AT_ONCE = AT_ONCE1 * AT_ONCE2;
-static_assert(K1 <= 2 * S1 && K2 <= 2 * S2 && (TILE1 == 1 || TILE1 % TURNS1 == 0) && (TILE2 == 1 || TILE2 % TURNS2 == 0), "every second window");
+constexpr int AT_ONCE2 = TILE2 / TURNS2, AT_ONCE = TILE1 / TURNS1 * AT_ONCE2;  // of a thread
+static_assert(K1 <= 2 * S1 && K2 <= 2 * S2 && TILE1 % TURNS1 == 0 && TILE2 % TURNS2 == 0, "every second window");
 constexpr int PACK = 16 / sizeof(ELEMENT), PACK_LANES = PACK / CHANNELS, PACKS = BLOCK_LANES / PACK_LANES;  // of channels, in 16 bytes
-static_assert(BLOCK_LANES % PACK_LANES == 0, "whole packs");
+static_assert(CHANNELS > 0 && BLOCK_LANES % PACK_LANES == 0, "whole packs");
 constexpr int BEYOND = 1 << 14;  // the place of a line or column that another block writes: more than there are, in 16 bits when added twice
+static_assert(BEYOND * BLOCK_LANES * CHANNELS * sizeof(COMPUTE) >= 228 * 1024, "the sums of a block have fewer places");
 
 struct Scatter : Place {
-  Divisor groups, parts2, parts1, segments;  // blocks along channels, axis 2, axis 1, axis 0
+  Divisor groups, parts2, parts1;            // blocks along channels, axis 2, axis 1
   Divisor threads2, columns, stage_columns;  // of a block along axis 2: threads, columns of x that it writes, that it looks at
   unsigned words, stage_packs;               // of channels in all; of a plane that a block looks at
   int tile[2], before[2], windows[2];        // of a block along axes 1 and 2: windows that begin where it writes, those before, all
-  int steps, block_steps;
+  int steps;                                 // along axis 0
 };
 
 struct ScatterArguments {
@@ -76,11 +84,10 @@ template <class T> __device__ __forceinline__ void keep(T& value) {
 template <bool PROPAGATES> __device__ __forceinline__ void march_on(const ScatterArguments& a) {
   const Scatter& block = a.scatter;
   // The block, and the place of the thread in it.
-  unsigned segment, part1, part2, group, q2, rest;
+  unsigned part1, part2, group, q2, rest;
   rest = block.groups.divide(blockIdx.x, group);
   rest = block.parts2.divide(rest, part2);
-  rest = block.parts1.divide(rest, part1);
-  const unsigned plane = block.segments.divide(rest, segment), lane = threadIdx.x % BLOCK_LANES;
+  const unsigned plane = block.parts1.divide(rest, part1), lane = threadIdx.x % BLOCK_LANES;
   const unsigned q1 = block.threads2.divide(threadIdx.x / BLOCK_LANES, q2), word = group * BLOCK_LANES + lane;
   int x_offset = 0, y_offset = 0;
   block.go_to(plane, x_offset, y_offset);
@@ -90,12 +97,17 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
   const int columns = block.columns.divisor;
   const unsigned most_channels = block.words * CHANNELS;
 
-  // Sums: of each channel of words, of the planes that begin with a window. Behind them planes of x, what a block looks at: what lies
+  // Sums: of each channel of words, of the planes that a window covers, in a ring. Behind them planes of x, what a block looks at: what lies
   // outside is replaced by its neighbour inside, which changes no maximum; the place is that of the neighbour.
   COMPUTE* const sums = reinterpret_cast<COMPUTE*>(shared_memory);
-  const unsigned plane_items = block.tile[0] * S1 * columns, own_items = S0 * plane_items, channel_pitch = own_items * BLOCK_LANES;
+  const unsigned plane_items = block.tile[0] * S1 * columns, ring_items = K0 * plane_items, channel_pitch = ring_items * BLOCK_LANES;
   using Sums = Pack<COMPUTE, PACK_LANES>;
   for (unsigned n = threadIdx.x; n < CHANNELS * channel_pitch / PACK_LANES; n += blockDim.x) reinterpret_cast<Sums*>(sums)[n] = {};
+  unsigned begin = 0;  // of the ring: the place of the first plane
+  auto place_of_plane = [&](int k) {
+    const unsigned place = begin + k * plane_items;
+    return CARRIED && place >= ring_items ? place - ring_items : place;
+  };
   typename Group::Places line_place[LINES], column_place[COLUMNS];
 #pragma unroll
   for (int l = 0; l < LINES; l++) {
@@ -118,10 +130,6 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     if (word < block.words && inside1 && inside2) gives |= 1u << n;
   }
 
-  const int own = segment * block.block_steps, end = min(own + block.block_steps, block.steps);
-  int step = max(own - BEFORE0, 0);
-  const int beyond = min(block.input[0], end * S0 - P0 + CARRIED);  // the first plane that the block does not need
-
   // Planes of x come in packs, each thread brings some.
   unsigned char* const stages = shared_memory + CHANNELS * channel_pitch * sizeof(COMPUTE);
   const unsigned stage_bytes = block.stage_packs * 16;
@@ -138,21 +146,17 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     from[n] = position_in_plane(pack / PACKS) + min(first_channel + pack % PACKS * PACK, most_channels - PACK);
     keep(from[n]);
   }
-  const unsigned copies = (block.stage_packs - threadIdx.x + blockDim.x - 1) / blockDim.x;  // fewer packs than threads: plan
-  int coming = max(step * S0 - P0, 0);
+  const unsigned copies = (block.stage_packs - threadIdx.x + blockDim.x - 1) / blockDim.x;
+  int coming = 0;
   unsigned coming_stage = 0, stage = 0;
   auto bring = [&] {
-    if (coming < beyond) {
+    if (coming < block.input[0]) {
       unsigned char* to = stages + coming_stage * stage_bytes + threadIdx.x * 16;
       const ELEMENT* x = a.x + coming * block.x_stride[0];
       keep(x);
 #pragma unroll
       for (int n = 0; n < COPIES; n++)
         if (n < copies) copy_async<16>(to + n * blockDim.x * 16, x + from[n], true);
-      if (CACHE_AHEAD > 0 && coming + CACHE_AHEAD < beyond && threadIdx.x % 2 == 0)
-#pragma unroll
-        for (int n = 0; n < COPIES; n++)
-          if (n < copies) bring_to_cache(x + (from[n] + unsigned(CACHE_AHEAD * block.x_stride[0])));
     }
     end_copies();
     coming++;
@@ -188,7 +192,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
   };
   // Takes what plane k of a window has.
   auto take = [&](Found& found, const Found& next, int k) {
-    const auto apart = Group::everywhere(k * plane_items);
+    const auto apart = Group::everywhere(place_of_plane(k));
 #pragma unroll
     for (int n = 0; n < TILE1 * TILE2 * GROUPS; n++) {
       auto &value = (&found.value[0][0][0])[n], met = (&next.value[0][0][0])[n];
@@ -202,7 +206,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
 #pragma unroll
   for (int n = 0; n < STAGES; n++) bring();
   Found carried;
-  if (CARRIED && step * S0 - P0 >= 0) {
+  if (CARRIED && P0 == 0) {
     wait_for_copies<STAGES - 1>();
     __syncthreads();
     look(carried);
@@ -212,7 +216,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     carried.template nothing<PROPAGATES>();
   }
 
-  // What a thread writes: where its packs lie in a plane of dx, -1 where there is none.
+  // What a thread writes: where its packs lie in a plane of dx; -1: there is none.
   const unsigned write_pack = threadIdx.x % PACKS, position = threadIdx.x / PACKS, apart = blockDim.x / PACKS;
   int to[WRITES];
 #pragma unroll
@@ -224,14 +228,14 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     to[n] = inside ? x_offset + i1 * block.x_stride[1] + i2 * block.x_stride[2] + channel : ~0u;
     keep(to[n]);
   }
-  // Writes the planes, and clears their sums.
-  auto write = [&](int i0, bool writes, auto plain) {
+  // Writes planes that no later window reaches, and clears their sums.
+  auto write = [&](int i0, auto plain) {
     constexpr bool PLAIN = decltype(plain)::value;
     unsigned at[S0];
     ELEMENT* dx[S0];
 #pragma unroll
     for (int k = 0; k < S0; k++) {
-      at[k] = (k * plane_items + position) * BLOCK_LANES + write_pack * PACK_LANES;
+      at[k] = (place_of_plane(k) + position) * BLOCK_LANES + write_pack * PACK_LANES;
       dx[k] = a.dx + (i0 + k) * block.x_stride[0];
     }
 #pragma unroll
@@ -250,20 +254,13 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
         }
 #pragma unroll
       for (int k = 0; k < S0; k++)
-        if (writes && unsigned(i0 + k) < unsigned(block.input[0])) write_packs<PLAIN, 1>(dx[k] + unsigned(to[n]), 0, 1, values[k], a.alpha, a.beta);
+        if (unsigned(i0 + k) < unsigned(block.input[0])) write_packs<PLAIN, 1>(dx[k] + unsigned(to[n]), 0, 1, values[k], a.alpha, a.beta);
     }
   };
   const bool plain = a.alpha == COMPUTE(1) && a.beta == COMPUTE(0);
 
-  // What windows give to a plane that later ones cover, too, they give in the next step.
-  typename Group::Places late[TILE1][TILE2][GROUPS];
-  Word late_gift[TILE1][TILE2] = {};
-#pragma unroll
-  for (int n = 0; n < TILE1 * TILE2 * GROUPS; n++) (&late[0][0][0])[n] = Group::everywhere(Group::NONE);
-  auto place_of = [](typename Group::Places where, int channel) { return SIZE == 1 ? unsigned(where) : channel % 2 ? unsigned(where) >> 16 : unsigned(where) & 0xffff; };
-
 #pragma unroll 1
-  for (; step < end; step++) {
+  for (int step = 0; step < block.steps; step++) {
     const int i0 = step * S0 - P0;
     const bool given = step < block.output[0];
     Word gift[TILE1][TILE2] = {};
@@ -292,53 +289,38 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     }
     __syncthreads();  // sums are written and cleared, too
     bring();
-    if (!PROPAGATES)
+    if (given)
 #pragma unroll
-      for (int n = 0; n < TILE1 * TILE2 * GROUPS; n++) (&found.where[0][0][0])[n] = Group::known((&found.value[0][0][0])[n], (&found.where[0][0][0])[n]);
+      for (int turn = 0; turn < TURNS1 * TURNS2; turn++) {
+        COMPUTE value[AT_ONCE][CHANNELS];
+        unsigned at[AT_ONCE][CHANNELS];
+        bool there[AT_ONCE][CHANNELS];
 #pragma unroll
-    for (int turn = 0; turn < TURNS1 * TURNS2; turn++) {
-      // Of each window and channel: what it gives late, and what now.
-      COMPUTE value[AT_ONCE][CHANNELS][2];
-      unsigned at[AT_ONCE][CHANNELS][2];
-      bool there[AT_ONCE][CHANNELS][2];
+        for (int n = 0; n < AT_ONCE; n++) {
+          const int w1 = n / AT_ONCE2 * TURNS1 + turn / TURNS2, w2 = n % AT_ONCE2 * TURNS2 + turn % TURNS2;
+          ELEMENT items[CHANNELS];
+          memcpy(items, &gift[w1][w2], sizeof(Word));
 #pragma unroll
-      for (int n = 0; n < AT_ONCE; n++) {
-        const int turn1 = turn / TURNS2, turn2 = turn % TURNS2;
-        const int w1 = TILE1 == 1 ? 0 : n / AT_ONCE2 * TURNS1 + turn1, w2 = TILE2 == 1 ? 0 : n % AT_ONCE2 * TURNS2 + turn2;
-        const bool turns = (TILE1 > 1 || TURNS1 == 1 || own1 % 2 == turn1) && (TILE2 > 1 || TURNS2 == 1 || own2 % 2 == turn2);
-        const bool may = turns && (gives >> (w1 * TILE2 + w2) & 1);
-        ELEMENT items[2][CHANNELS];
-        memcpy(items[0], &late_gift[w1][w2], sizeof(Word)), memcpy(items[1], &gift[w1][w2], sizeof(Word));
-#pragma unroll
-        for (int i = 0; i < CHANNELS; i++) {
-          const unsigned place[2] = {place_of(late[w1][w2][i / SIZE], i) - own_items, place_of(found.where[w1][w2][i / SIZE], i)};
-          there[n][i][0] = CARRIED && may && place[0] < CARRIED * plane_items;
-          there[n][i][1] = may && given && place[1] < own_items;
-#pragma unroll
-          for (int d = 0; d < 2; d++) {
-            at[n][i][d] = place[d] * BLOCK_LANES + (lane + i * channel_pitch);
-            if (there[n][i][d]) value[n][i][d] = sums[at[n][i][d]];
+          for (int i = 0; i < CHANNELS; i++) {
+            auto where = found.where[w1][w2][i / SIZE];
+            if (!PROPAGATES) where = Group::known(found.value[w1][w2][i / SIZE], where);
+            unsigned place = unsigned(where);
+            if (SIZE == 2) place = i % 2 ? place >> 16 : place & 0xffff;
+            there[n][i] = place < ring_items && (gives >> (w1 * TILE2 + w2) & 1);
+            at[n][i] = place * BLOCK_LANES + (lane + i * channel_pitch);
+            if (there[n][i]) value[n][i] = sums[at[n][i]] + load<COMPUTE>(items[i]);
           }
-          value[n][i][0] += load<COMPUTE>(items[0][i]);
-          if (there[n][i][0] && at[n][i][0] == at[n][i][1]) value[n][i][1] = value[n][i][0];
-          value[n][i][1] += load<COMPUTE>(items[1][i]);
         }
+#pragma unroll
+        for (int n = 0; n < AT_ONCE; n++)
+#pragma unroll
+          for (int i = 0; i < CHANNELS; i++)
+            if (there[n][i]) sums[at[n][i]] = value[n][i];
+        __syncthreads();
       }
-#pragma unroll
-      for (int n = 0; n < AT_ONCE; n++)
-#pragma unroll
-        for (int i = 0; i < CHANNELS; i++)
-#pragma unroll
-          for (int d = 0; d < 2; d++)
-            if (there[n][i][d]) sums[at[n][i][d]] = value[n][i][d];
-      __syncthreads();
-    }
-#pragma unroll
-    for (int n = 0; n < TILE1 * TILE2 * GROUPS; n++) (&late[0][0][0])[n] = given ? (&found.where[0][0][0])[n] : Group::everywhere(Group::NONE);
-#pragma unroll
-    for (int n = 0; n < TILE1 * TILE2; n++) (&late_gift[0][0])[n] = (&gift[0][0])[n];
 
-    plain ? write(i0, step >= own, std::true_type()) : write(i0, step >= own, std::false_type());
+    plain ? write(i0, std::true_type()) : write(i0, std::false_type());
+    if (CARRIED) begin = place_of_plane(S0);
   }
 }
 
