@@ -287,7 +287,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
         if (k == K0 - 1) carried = now;
       }
     }
-    __syncthreads();  // sums are written and cleared, too
+    __syncthreads();  // that plane is no longer looked at
     bring();
     if (given)
 #pragma unroll
