@@ -227,14 +227,14 @@ def access_of(place: Place, settings: Settings, row_bytes: Mapping[str, int] = R
 
 
 def function_of(
-    operation: Operation, place: Place, source: str, access: Access, settings: Settings, device: Any
+    operation: Operation, place: Place, source: str, access: Access, settings: Settings, device: Any, **others: int
 ) -> Any:
-    """The kernel for a window, compiled for K0, S0, P0, ..., settings and data types."""
+    """The kernel for a window, compiled for K0, S0, P0, ..., settings, ``others`` and data types."""
     numbers = {"K": "window", "S": "stride", "P": "padding"}
     window = {
         f"{name}{d}": getattr(axis, field) for d, axis in enumerate(place.axes) for name, field in numbers.items()
     }
-    definitions = {name: str(value) for name, value in (window | settings.definitions()).items()}
+    definitions = {name: str(value) for name, value in (window | settings.definitions() | others).items()}
     types = type_definitions(operation.tensor("x").scalar_type, operation, **definitions)
     return device.function(f"{source}.cu", f"{source}_{access.kind}", types)
 
