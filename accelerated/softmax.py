@@ -366,6 +366,61 @@ def _whole_stream(
 
 
 @dataclass(frozen=True)
+class ColumnStream:
+    """blocks: of a group. across: packs of lines side by side. part: rows of a tile, of which a block takes so many steps;
+    tiles: that shared memory holds; ahead: of them on their way. delay: steps between the statistic and the result of a
+    tile."""
+
+    blocks: int
+    across: int
+    part: int
+    steps: int
+    tiles: int
+    ahead: int
+    delay: int
+    shared_bytes: int
+
+
+import os
+CS = dict(kv.split("=") for kv in os.environ.get("CS", "").split(",") if kv)
+COLUMN_WORKERS, TILE_PACKS = int(CS.get("W", 256)), int(CS.get("P", 4))
+COLUMN_LEAD = int(CS.get("lead", 96)) * 1024, int(CS.get("flight", 48)) * 1024
+
+
+def _column_stream(
+    problem: Problem, walk: Walk, device: Any, statistic_bytes: int, width: int
+) -> ColumnStream | None:
+    """The way on which the block that has most to do has least, its first line counted twice: nothing is written meanwhile."""
+    row = walk.lines.row // width
+    across = min(2 * ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, row & -row)
+    if device.multiprocessors > MOST_BLOCKS or walk.lines.row % width or across * PACK_BYTES < LEAST_ROW_BYTES:
+        return None
+    columns, opened = across * width, OPEN[True]
+    parts = COLUMN_WORKERS // max(across, WARP)
+    exchange = (2 * parts + opened) * columns * statistic_bytes + (3 * opened + 4 + 2 * MOST_TILES) * 8
+    places = COLUMN_WORKERS * TILE_PACKS // problem.inputs // across  # rows
+    bundles = problem.lines // across
+    best: tuple[float, ColumnStream] | None = None
+    for blocks in range(1, device.multiprocessors + 1):
+        if "blocks" in CS and blocks != int(CS["blocks"]): continue
+        steps = _ceil(problem.length, blocks * places)
+        part = _ceil(problem.length, blocks * steps)
+        tile_bytes = part * across * problem.inputs * PACK_BYTES
+        tiles = min((device.shared_bytes_per_block - exchange) // tile_bytes, MOST_TILES)
+        ahead = max(_ceil(COLUMN_LEAD[1], tile_bytes), 2)
+        agreement = COLUMN_LEAD[0] if blocks > 1 else ALONE_BYTES
+        delay = min(steps + _ceil(agreement, tile_bytes), opened * steps - 2, tiles - ahead)
+        if delay < steps:
+            continue
+        rounds = _ceil(bundles, device.multiprocessors // blocks)
+        time = (rounds + 1) * steps * tile_bytes
+        if best is None or time < best[0]:
+            shared_bytes = tiles * tile_bytes + exchange
+            best = time, ColumnStream(blocks, across, part, steps, tiles, ahead, delay, shared_bytes)
+    return best[1] if best else None
+
+
+@dataclass(frozen=True)
 class Walk:
     """Lines and what is along them, as the kernels walk them, and whether lines follow each other without gaps."""
 
@@ -493,8 +548,16 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
             name, lanes, of_tile = "short_tile", 1, _short_tile(lines, length, inputs, scalar_bytes, device)
         else:
             name, (lanes, of_tile) = "tile", _tile(lines, length, inputs, scalar_bytes, device)
+        tile_threads = TILE_THREADS
+        if CS.get("walk"):  # lanes, blocks of a multiprocessor
+            lanes, blocks = (int(i) for i in CS["walk"].split("/"))
+            unit = PACK_BYTES // scalar_bytes
+            of_tile = _ceil(_ceil(lines, blocks * device.multiprocessors), unit) * unit
+            name, tile_threads = "walk_tile", min(_ceil(of_tile * lanes, WARP) * WARP, 256)
         tile_bytes = _ceil(of_tile * length * scalar_bytes, PACK_BYTES) * PACK_BYTES
         grid = _ceil(lines, of_tile)
+        if CS.get("walk"):
+            return Plan(operation, [launch("softmax.cu", name, tile_threads, grid, lanes, of_tile, tile_bytes * inputs)])
         return Plan(operation, [launch("softmax.cu", name, TILE_THREADS, grid, lanes, of_tile, tile_bytes * inputs)])
 
     def aligned_plan(step: Launch) -> Plan:
@@ -542,6 +605,21 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
                     whole.tiles,
                     whole.shared_bytes,
                     numbers,
+                )
+                return aligned_plan(step)
+        if aligned and walk.columns and _has_copy_engine(device) and not CS.get("old"):
+            if found := _column_stream(problem, walk, device, statistic_bytes, width):
+                numbers = (found.across, found.part, found.steps, found.ahead, found.delay, COLUMN_WORKERS, int(CS.get("passing", 5)))
+                step = launch(
+                    "softmax_stream.cu",
+                    "column_stream",
+                    COLUMN_WORKERS + (STREAM_HELPERS + 1) * WARP,
+                    device.multiprocessors,
+                    found.blocks,
+                    found.tiles,
+                    found.shared_bytes,
+                    numbers,
+                    definitions={} if (COLUMN_WORKERS, TILE_PACKS) == (256, 4) else {"COLUMN_WORKERS": COLUMN_WORKERS, "TILE_PACKS": TILE_PACKS},
                 )
                 return aligned_plan(step)
         queues = not walk.columns and specs[-1].scalar_type == FLOAT

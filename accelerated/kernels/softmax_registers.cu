@@ -74,7 +74,7 @@ template <class Rule, bool COLUMNS, int PACKS> __device__ __forceinline__ void s
       for (int n = 0; n < INPUTS; n++) {
         const unsigned pack = rank + k * size;
         held[k][n] = held_of(nothing);
-        if (pack < line.packs) held[k][n] = *reinterpret_cast<const Held*>(line.input[n] + line.offset(pack, n));
+        if (pack < line.packs) load_pack(held[k][n], reinterpret_cast<const Held*>(line.input[n] + line.offset(pack, n)));
       }
   } else {
 #pragma unroll
@@ -134,12 +134,15 @@ template <class Rule, bool COLUMNS, int PACKS> __device__ __forceinline__ void s
   }
 }
 
+#ifndef BOUNDS
+#define BOUNDS(columns, packs) 256, most_blocks(columns, packs)
+#endif
 // Blocks of a multiprocessor for which the registers should suffice.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 constexpr int most_blocks(bool columns, int packs) { return DOUBLE ? 2 : packs > 4 ? 3 : columns || packs > 2 ? 4 : 6; }
 
 #define SOFTMAX_IN_REGISTERS(name, rule, columns, packs)                                                                     \
-  extern "C" __global__ void __launch_bounds__(256, most_blocks(columns, packs)) name##_of_##packs(const Arguments<rule::INPUTS> a) { \
+  extern "C" __global__ void __launch_bounds__(BOUNDS(columns, packs)) name##_of_##packs(const Arguments<rule::INPUTS> a) { \
     find_place_before_waiting();                                                                                             \
     softmax_in_registers<rule, columns, packs>(a);                                                                           \
   }

@@ -638,6 +638,202 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
   }
 };
 
+// --- columns of whole packs: bundles of neighbouring lines, whose rows the copy engine brings ---
+
+#ifdef EMULATED_CUDA
+inline CachePolicy numbered(unsigned) { return {}; }
+#else
+__device__ __forceinline__ CachePolicy numbered(unsigned i) {
+  CachePolicy first = cache_policy(true), normal = cache_policy(false), last;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last.bits));
+  return i == 0 ? normal : i == 1 ? first : last;
+}
+#endif
+#ifndef COLUMN_WORKERS
+#define COLUMN_WORKERS 256
+#endif
+#ifndef TILE_PACKS
+#define TILE_PACKS 4
+#endif
+// A tile is `part` rows of a bundle, `across` packs each; it has a place until it was written.
+template <class Rule> struct ColumnStream : Stream<Rule, true> {
+  using Base = Stream<Rule, true>;
+  using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member, Base::OPEN, Base::phase, Base::LANES, Base::log_across;
+  using typename Base::Place;
+  using Held = Pack<unsigned, 4>;  // a pack as it lies
+  static constexpr int INPUTS = Rule::INPUTS, HELD = TILE_PACKS / INPUTS;  // packs of each input that a worker has in a tile
+  static constexpr unsigned WORKERS = COLUMN_WORKERS;
+  struct Ring { Barrier full[MOST_TILES], empty[MOST_TILES]; };
+
+  Ring& ring;
+  const CachePolicy reads, writes;
+  const unsigned tile_packs;  // of an input
+
+  static __device__ __forceinline__ unsigned bytes_of_tiles(const Arguments<INPUTS>& a) { return a.kept * INPUTS * a.part * a.across * unsigned(sizeof(Held)); }
+  __device__ __forceinline__ ColumnStream(const Arguments<INPUTS>& a)
+      : Base(a, bytes_of_tiles(a) + sizeof(Ring)), ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))),
+        reads(numbered(a.passing & 3)), writes(numbered(a.passing >> 2)), tile_packs(a.part * a.across) {}
+
+  // A walk through the tiles of the block: `left` rows of the lines from the tile on.
+  struct Cursor {
+    unsigned bundle = 0, step = 0, slot = 0, parity = 0;
+    int left;
+    Held* places;  // in shared memory
+    __device__ __forceinline__ Cursor(const ColumnStream& stream, unsigned first)
+        : left(stream.rows()), places(reinterpret_cast<Held*>(shared_memory) + first) {}
+    __device__ __forceinline__ void advance(const ColumnStream& stream) {
+      left -= int(stream.a.team * stream.a.part), places += INPUTS * stream.tile_packs;
+      if (++step == stream.a.steps) step = 0, bundle++, left = stream.rows();
+      if (++slot == stream.a.kept) slot = 0, parity ^= 1, places -= stream.a.kept * INPUTS * stream.tile_packs;
+    }
+  };
+  __device__ __forceinline__ int rows() const { return int(a.along.row) - int(member * a.part); }
+  __device__ __forceinline__ unsigned tiles() const { return bundles * a.steps; }
+  // Elements before the rows of a bundle that the block has first of all.
+  __device__ __forceinline__ void locate(unsigned bundle, unsigned (&offset)[INPUTS + 1]) const {
+    a.lines.locate((group + bundle * groups) << log_across, offset);
+#pragma unroll
+    for (int n = 0; n <= INPUTS; n++) offset[n] += member * a.part * a.along.row_stride[n];
+  }
+
+  // A warp asks for tiles: each is one piece of memory, or as many as it has rows.
+  struct Reader {
+    Cursor at, arriving;
+    unsigned next = 0, offset[INPUTS + 1];
+    __device__ __forceinline__ explicit Reader(const ColumnStream& stream) : at(stream, 0), arriving(at) {}
+  };
+  __device__ __forceinline__ void read(Reader& reader, unsigned end) const {
+    Cursor& at = reader.at;
+    const unsigned lane = threadIdx.x & 31;
+#pragma unroll 1
+    for (; reader.next < end; reader.next++) {
+      // More on their way at once would be brought in turns, the first of them late.
+      if (reader.next >= a.ahead) barrier_wait(&ring.full[reader.arriving.slot], reader.arriving.parity), reader.arriving.advance(*this);
+      if (reader.next >= a.kept) barrier_wait(&ring.empty[at.slot], at.parity ^ 1);
+      if (at.step == 0) locate(at.bundle, reader.offset);
+      Barrier* const full = &ring.full[at.slot];
+      const int count = min(int(a.part), at.left);
+      if (lane == 0) {
+        if (count > 0) barrier_arrive_with(full, INPUTS * count * a.across * unsigned(sizeof(Held)));
+        else barrier_arrive(full);
+      }
+      __syncwarp();
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        const unsigned pitch = a.along.row_stride[n];
+        const bool packed = pitch == a.across * WIDTH;
+        const int copies = packed ? min(count, 1) : count;
+        const unsigned bytes = (packed ? count : 1) * a.across * unsigned(sizeof(Held));
+#pragma unroll 1
+        for (int i = lane; i < copies; i += 32)
+          load_bytes(at.places + n * tile_packs + i * a.across, a.input[n] + reader.offset[n] + i * pitch, bytes, full, reads);
+        reader.offset[n] += a.team * a.part * pitch;
+      }
+      at.advance(*this);
+    }
+  }
+
+  // Writes N packs, `size` rows apart.
+  template <int N>
+  __device__ __forceinline__ void write(const Statistic (&line)[LANES], const Held* places, ELEMENT* target, unsigned size) const {
+    COMPUTE values[INPUTS][N * WIDTH], result[N * WIDTH];
+    auto row = [&](int k) { return reinterpret_cast<Held*>(target + k * size * a.along.row_stride[INPUTS]); };
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+      for (int k = 0; k < N; k++) unpack(reinterpret_cast<const Place*>(places + n * tile_packs + k * WORKERS), &values[n][k * WIDTH]);
+    rule.results(line, values, result);
+    if (a.beta != COMPUTE(0)) {
+      COMPUTE prior[N * WIDTH];
+#pragma unroll
+      for (int k = 0; k < N; k++) unpack(reinterpret_cast<const Place*>(row(k)), &prior[k * WIDTH]);
+#pragma unroll
+      for (int i = 0; i < N * WIDTH; i++) result[i] += a.beta * prior[i];
+    }
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+      COMPUTE of_pack[WIDTH];
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) of_pack[i] = result[k * WIDTH + i];
+      Held pack;
+      ::pack(of_pack, reinterpret_cast<Place*>(&pack));
+      store_with(writes, row(k), pack);
+    }
+  }
+
+  __device__ __forceinline__ void work() const {
+    const unsigned column = threadIdx.x & (a.across - 1), row = threadIdx.x >> log_across, size = WORKERS >> log_across;
+    Place neutral;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) neutral.item[i] = store<ELEMENT>(Rule::neutral());
+    Held nothing;
+    memcpy(&nothing, &neutral, sizeof nothing);
+
+    Cursor reduced(*this, threadIdx.x), written(*this, threadIdx.x);
+    Statistic statistic[LANES], agreed[LANES];
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) statistic[lane] = agreed[lane] = rule.empty();
+    ELEMENT* target = nullptr;
+#pragma unroll 1
+    for (unsigned step = 0; step < tiles() + a.delay; step++) {
+      if (step < tiles()) {
+        const int exist = min(reduced.left, int(a.part)) - int(row);
+        COMPUTE values[INPUTS][HELD * WIDTH];
+        barrier_wait(&ring.full[reduced.slot], reduced.parity);
+#pragma unroll
+        for (int k = 0; k < HELD; k++)
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++) {
+            Held held = nothing;
+            if (int(k * size) < exist) held = reduced.places[n * tile_packs + k * WORKERS];
+            unpack(reinterpret_cast<const Place*>(&held), &values[n][k * WIDTH]);
+          }
+        rule.add(statistic, values);
+        if (reduced.step == a.steps - 1) this->hand_over(statistic, reduced.bundle);
+        reduced.advance(*this);
+      }
+      if (step >= a.delay) {
+        if (written.step == 0) {
+          unsigned offset[INPUTS + 1];
+          locate(written.bundle, offset);
+          target = a.output + offset[INPUTS] + row * a.along.row_stride[INPUTS] + column * WIDTH;
+          barrier_wait(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
+#pragma unroll
+          for (int lane = 0; lane < LANES; lane++) agreed[lane] = this->lines_of(written.bundle)[column * LANES + lane];
+        }
+        const int exist = min(written.left, int(a.part)) - int(row);
+        if (int((HELD - 1) * size) < exist) write<HELD>(agreed, written.places, target, size);
+        else
+#pragma unroll 1
+          for (int k = 0; int(k * size) < exist; k++)
+            write<1>(agreed, written.places + k * WORKERS, target + k * size * a.along.row_stride[INPUTS], size);
+        __syncwarp();
+        if ((threadIdx.x & 31) == 0) barrier_arrive(&ring.empty[written.slot]);
+        target += a.team * a.part * a.along.row_stride[INPUTS];
+        written.advance(*this);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void run() const {
+    const unsigned helper = threadIdx.x / 32 - WORKERS / 32, lane = threadIdx.x & 31;
+    Reader reader(*this);
+    if (helper == HELPERS) {  // reads at once
+      for (unsigned i = lane; i < a.kept; i += 32) barrier_init(&ring.full[i], 1), barrier_init(&ring.empty[i], WORKERS / 32);
+      publish_barriers();
+      __syncwarp();
+      wait_to_touch(a.output);
+      read(reader, min(a.ahead, tiles()));
+    }
+    this->begin();
+    wait_to_touch(a.output);
+    let_next_kernel_begin();
+    if (threadIdx.x < WORKERS) work();
+    else if (helper < HELPERS) this->help(helper);
+    else read(reader, tiles());
+  }
+};
+
 #define SOFTMAX_STREAM(name, rule, columns)                                                                         \
   extern "C" __global__ void __launch_bounds__(STREAM_THREADS, 1) name(const Arguments<rule::INPUTS> a) {           \
     wait_for_earlier_kernels();                                                                                     \
@@ -657,3 +853,12 @@ SOFTMAX_STREAM(softmax_backward_columns_stream, Backward, true)
 
 SOFTMAX_WHOLE_STREAM(softmax_forward_whole_stream, Forward)
 SOFTMAX_WHOLE_STREAM(softmax_backward_whole_stream, Backward)
+
+#define SOFTMAX_COLUMN_STREAM(name, rule)                                                                                          \
+  extern "C" __global__ void __launch_bounds__(COLUMN_WORKERS + (HELPERS + 1) * 32, 1) name(const Arguments<rule::INPUTS> a) { \
+    find_place_before_waiting();                                                                                                   \
+    ColumnStream<rule>(a).run();                                                                                                   \
+  }
+
+SOFTMAX_COLUMN_STREAM(softmax_forward_column_stream, Forward)
+SOFTMAX_COLUMN_STREAM(softmax_backward_column_stream, Backward)
