@@ -30,6 +30,7 @@ LEAST_REGISTER_BYTES = 4  # and so do smaller elements
 # As in kernels/softmax_registers.cu
 REGISTER_PACKS = 4  # of a thread
 MOST_REGISTER_PACKS = (4, 2)  # of a lane, by inputs, of lines for which a warp suffices
+NARROW_PACKS = (4, 8, 10, 12, 16)
 COLUMN_PACKS = 8  # of a thread, where columns are many
 REGISTER_THREADS, MOST_REGISTER_THREADS = 128, 256
 RESIDENT = 1024  # threads of a multiprocessor
@@ -262,6 +263,23 @@ def _registers(walk: Walk, scalar_bytes: int, inputs: int, device: Any) -> Regis
     packs = max(packs, _power_of_two(_ceil(length, WARP)))
     team = _power_of_two(_ceil(length, packs))
     return Registers("lines", team, packs, REGISTER_THREADS, _ceil(lines * team, REGISTER_THREADS), 0)
+
+
+def _narrow_registers(walk: Walk, scalar_bytes: int, device: Any) -> Registers | None:
+    """Columns of single elements in registers, where rows of them are long enough."""
+    if not walk.columns or walk.wide or walk.along.outer_rank or walk.along.row <= SHORT_LINE:
+        return None
+    length, lines = walk.along.row, walk.lines.packs
+    if "nr" in CS:
+        packs, threads = (int(i) for i in CS["nr"].split("/"))
+    else:
+        packs, threads = min(NARROW_PACKS, key=lambda packs: (packs * _power_of_two(_ceil(length, packs)), -packs)), MOST_REGISTER_THREADS
+    shares = _power_of_two(_ceil(length, packs))
+    team = threads // shares
+    if team * scalar_bytes < LEAST_ROW_BYTES:
+        return None
+    parts = threads // max(team, WARP) * team
+    return Registers("columns", team, packs, threads, _ceil(lines, team), parts)
 
 
 @dataclass(frozen=True)
@@ -513,6 +531,10 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream))
 
     statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
+    if "nr" in CS and (held := _narrow_registers(walk, scalar_bytes, device)):
+        step = launch("softmax_registers.cu", f"columns_of_{held.packs}", held.threads, held.grid, held.team, 0, held.parts * statistic_bytes,
+                      definitions={"PACK_BYTES": scalar_bytes})
+        return Plan(operation, [step])
     narrower = [_walk(operation, specs, width // 2)] if walk.columns and not walk.wide and scalar_bytes == 2 else []
     for of in (walk, *narrower):
         held = _registers(of, scalar_bytes, inputs, device)

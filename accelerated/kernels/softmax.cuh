@@ -194,22 +194,23 @@ struct Forward {
   // Adds values that no maximum is below. KEEP: their exponentials take their places where results() needs no more.
   template <bool KEEP = false, int LANES, int N>
   __device__ __forceinline__ void add_covered(Statistic (&line)[LANES], std::conditional_t<KEEP, COMPUTE, const COMPUTE> (&values)[1][N]) const {
-    COMPUTE sum[CHAINS<LANES>] = {}, shift[LANES];
+    COMPUTE sum[CHAINS<LANES>], shift[LANES];
+    auto add_to_chain = [&](int j, COMPUTE value) { sum[j % CHAINS<LANES>] = j < CHAINS<LANES> ? value : sum[j % CHAINS<LANES>] + value; };
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) shift[lane] = shift_of(line[lane].top);
     if (KEEP && algorithm != LOG) {
 #pragma unroll
       for (int j = 0; j < N; j++) {
         const COMPUTE exponential = shifted_exponential(values[0][j], shift[j % LANES]);
-        sum[j % CHAINS<LANES>] += exponential;
+        add_to_chain(j, exponential);
         if constexpr (KEEP) values[0][j] = exponential;
       }
     } else {
 #pragma unroll
-      for (int j = 0; j < N; j++) sum[j % CHAINS<LANES>] += shifted_exponential(values[0][j], shift[j % LANES]);
+      for (int j = 0; j < N; j++) add_to_chain(j, shifted_exponential(values[0][j], shift[j % LANES]));
     }
 #pragma unroll
-    for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
+    for (int chain = 0; chain < CHAINS<LANES> && chain < N; chain++) line[chain % LANES].sum += sum[chain];
   }
   // Adds values that may be above the maxima.
   template <bool FIRST = false, int LANES, int N>
@@ -264,11 +265,14 @@ struct Backward {
   }
   template <bool = false, int LANES, int N>
   __device__ __forceinline__ void add(Statistic (&line)[LANES], const COMPUTE (&values)[2][N]) const {
-    COMPUTE sum[CHAINS<LANES>] = {};
+    COMPUTE sum[CHAINS<LANES>];
 #pragma unroll
-    for (int j = 0; j < N; j++) sum[j % CHAINS<LANES>] += algorithm == LOG ? values[1][j] : values[0][j] * values[1][j];
+    for (int j = 0; j < N; j++) {
+      const COMPUTE term = algorithm == LOG ? values[1][j] : values[0][j] * values[1][j];
+      sum[j % CHAINS<LANES>] = j < CHAINS<LANES> ? term : sum[j % CHAINS<LANES>] + term;
+    }
 #pragma unroll
-    for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
+    for (int chain = 0; chain < CHAINS<LANES> && chain < N; chain++) line[chain % LANES].sum += sum[chain];
   }
   __device__ __forceinline__ void finish(Statistic&) const {}
   __device__ __forceinline__ void scale(Statistic&, COMPUTE) const {}
@@ -424,6 +428,7 @@ __device__ __forceinline__ void merge_columns(const Rule& rule, Statistic (&line
 template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
   static constexpr int INPUTS = Rule::INPUTS, WIDE = WIDTH, HELD = PACKS, LANES = COLUMNS ? WIDE : 1;
   using Place = Elements<WIDE>;
+  static __device__ __forceinline__ COMPUTE neutral() { return Rule::neutral(); }
   const Arguments<INPUTS>* a;
   const ELEMENT* input[INPUTS];  // pack 0, which may start before the line, so that packs are aligned
   ELEMENT* output;
