@@ -439,6 +439,41 @@ def _column_stream(
 
 
 @dataclass(frozen=True)
+class HeldColumns:
+    blocks: int
+    across: int
+    part: int
+    kept: int
+    shared_bytes: int
+
+
+HELD_THREADS, REGISTER_GROUPS = int(CS.get("HT", 512)), int(CS.get("RG", 2))
+
+
+def _held_columns(problem: Problem, walk: Walk, device: Any, statistic_bytes: int, width: int) -> HeldColumns | None:
+    packs = problem.lines
+    across = min(2 * ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, packs & -packs)
+    if "across" in CS: across = int(CS["across"])
+    if device.multiprocessors > MOST_BLOCKS or walk.lines.row % width or across * PACK_BYTES < LEAST_ROW_BYTES:
+        return None
+    bundles = packs // across
+    group_bytes = HELD_THREADS * 4 * PACK_BYTES
+    exchange = (HELD_THREADS // WARP + 1) * across * width * statistic_bytes + 16
+    most = min((device.shared_bytes_per_block - exchange) // group_bytes, 7)
+    for rounds in range(1, 5):
+        groups = _ceil(bundles, rounds)
+        if groups > device.multiprocessors:
+            continue
+        blocks = device.multiprocessors // groups
+        part = _ceil(problem.length, blocks)
+        n = _ceil(part, 4 // problem.inputs * HELD_THREADS // across)
+        if n <= most + REGISTER_GROUPS:
+            kept = min(max(n - REGISTER_GROUPS, 0) if "smem" not in CS else n, most)
+            return HeldColumns(blocks, across, part, kept, kept * group_bytes + exchange)
+    return None
+
+
+@dataclass(frozen=True)
 class Walk:
     """Lines and what is along them, as the kernels walk them, and whether lines follow each other without gaps."""
 
@@ -628,6 +663,12 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
                     whole.shared_bytes,
                     numbers,
                 )
+                return aligned_plan(step)
+        if aligned and walk.columns and _has_copy_engine(device) and CS.get("held"):
+            if held := _held_columns(problem, walk, device, statistic_bytes, width):
+                numbers = (held.across, held.part, 1, 0, 0, 0, int(CS.get("passing", 5)))
+                step = launch("softmax_stream.cu", "held_columns", HELD_THREADS, device.multiprocessors, held.blocks, held.kept, held.shared_bytes, numbers,
+                    definitions={} if (HELD_THREADS, REGISTER_GROUPS) == (512, 2) else {"HELD_THREADS": HELD_THREADS, "REGISTER_GROUPS": REGISTER_GROUPS})
                 return aligned_plan(step)
         if aligned and walk.columns and _has_copy_engine(device) and not CS.get("old"):
             if found := _column_stream(problem, walk, device, statistic_bytes, width):

@@ -194,7 +194,7 @@ struct Forward {
   // Adds values that no maximum is below. KEEP: their exponentials take their places where results() needs no more.
   template <bool KEEP = false, int LANES, int N>
   __device__ __forceinline__ void add_covered(Statistic (&line)[LANES], std::conditional_t<KEEP, COMPUTE, const COMPUTE> (&values)[1][N]) const {
-    COMPUTE sum[CHAINS<LANES>], shift[LANES];
+    COMPUTE sum[CHAINS<LANES>] = {}, shift[LANES];
     auto add_to_chain = [&](int j, COMPUTE value) { sum[j % CHAINS<LANES>] = j < CHAINS<LANES> ? value : sum[j % CHAINS<LANES>] + value; };
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) shift[lane] = shift_of(line[lane].top);
@@ -265,7 +265,7 @@ struct Backward {
   }
   template <bool = false, int LANES, int N>
   __device__ __forceinline__ void add(Statistic (&line)[LANES], const COMPUTE (&values)[2][N]) const {
-    COMPUTE sum[CHAINS<LANES>];
+    COMPUTE sum[CHAINS<LANES>] = {};
 #pragma unroll
     for (int j = 0; j < N; j++) {
       const COMPUTE term = algorithm == LOG ? values[1][j] : values[0][j] * values[1][j];
@@ -428,7 +428,6 @@ __device__ __forceinline__ void merge_columns(const Rule& rule, Statistic (&line
 template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
   static constexpr int INPUTS = Rule::INPUTS, WIDE = WIDTH, HELD = PACKS, LANES = COLUMNS ? WIDE : 1;
   using Place = Elements<WIDE>;
-  static __device__ __forceinline__ COMPUTE neutral() { return Rule::neutral(); }
   const Arguments<INPUTS>* a;
   const ELEMENT* input[INPUTS];  // pack 0, which may start before the line, so that packs are aligned
   ELEMENT* output;

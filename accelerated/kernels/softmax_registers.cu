@@ -62,13 +62,24 @@ __device__ __forceinline__ Held shuffled(Held held, unsigned lanes) {
   return held;
 }
 
-// All packs of a thread, before any is used. Two ways, so that in the usual one nothing comes between the reads.
-template <class Packs, int PACKS, int INPUTS>
-__device__ __forceinline__ void read_packs(const Packs& line, unsigned rank, unsigned size, bool whole, Held (&held)[PACKS][INPUTS]) {
+template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_lines(const Arguments<Rule::INPUTS>& a) {
+  constexpr int INPUTS = Rule::INPUTS;
+  using Packs = WidePacks<Rule, false, PACKS>;
+  const Rule rule{Algorithm(a.algorithm), a.alpha};
+  const unsigned thread = threadIdx.x, rank = thread & (a.team - 1), size = a.team;
+  const unsigned index = (blockIdx.x * blockDim.x + thread) >> exponent_of(a.team);
+  Packs line(a, min(index, a.lines.packs - 1));
+  if (line.lead != 0) line.begin_with_line();
+  if (index >= a.lines.packs) line.end_for_good();
+  wait_to_touch(line.input[0] + line.offset(rank, 0), line.output);
+
+  // Two ways, so that in the usual one nothing comes between the reads.
+  Held held[PACKS][INPUTS];
+  const bool whole = line.wholes == line.packs;
   if (whole) {
     Elements<WIDTH> nothing;
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++) nothing.item[i] = store<ELEMENT>(Packs::neutral());
+    for (int i = 0; i < WIDTH; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
 #pragma unroll
     for (int k = 0; k < PACKS; k++)
 #pragma unroll
@@ -83,22 +94,6 @@ __device__ __forceinline__ void read_packs(const Packs& line, unsigned rank, uns
 #pragma unroll
       for (int n = 0; n < INPUTS; n++) held[k][n] = held_of(line.read(rank + k * size, n));
   }
-}
-
-template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_lines(const Arguments<Rule::INPUTS>& a) {
-  constexpr int INPUTS = Rule::INPUTS;
-  using Packs = WidePacks<Rule, false, PACKS>;
-  const Rule rule{Algorithm(a.algorithm), a.alpha};
-  const unsigned thread = threadIdx.x, rank = thread & (a.team - 1), size = a.team;
-  const unsigned index = (blockIdx.x * blockDim.x + thread) >> exponent_of(a.team);
-  Packs line(a, min(index, a.lines.packs - 1));
-  if (line.lead != 0) line.begin_with_line();
-  if (index >= a.lines.packs) line.end_for_good();
-  wait_to_touch(line.input[0] + line.offset(rank, 0), line.output);
-
-  Held held[PACKS][INPUTS];
-  const bool whole = line.wholes == line.packs;
-  read_packs(line, rank, size, whole, held);
   let_next_kernel_begin();
 
   Statistic statistic[1] = {rule.empty()};
@@ -152,10 +147,9 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_line
 
 // Columns: the team agrees on the maxima first, as packs, so that every exponential is taken once, below its line's maximum, and
 // sums need no more than to be added.
-template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_columns(const Arguments<Rule::INPUTS>& a) {
+template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_columns_by(const Arguments<Rule::INPUTS>& a, const Rule rule) {
   constexpr int INPUTS = Rule::INPUTS, LANES = WIDTH, VALUES = PACKS * WIDTH;
   using Packs = WidePacks<Rule, true, PACKS>;
-  const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned thread = threadIdx.x, log_team = exponent_of(a.team), across = a.team;
   const unsigned inner = thread & (across - 1), rank = thread >> log_team, size = blockDim.x >> log_team;
   const unsigned index = (blockIdx.x << log_team) + inner;
@@ -163,9 +157,33 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
   if (index >= a.lines.packs) line.end_for_good();
   wait_to_touch(line.input[0] + line.offset(rank, 0), line.output);
 
-  Held held[PACKS][INPUTS];
+  // Places one after the other take fewer instructions than places that are found by their numbers.
   const bool whole = line.wholes == line.packs;
-  read_packs(line, rank, size, whole, held);
+  size_t step[INPUTS + 1];
+#pragma unroll
+  for (int n = 0; n <= INPUTS; n++) step[n] = size_t(size) * unsigned(a.along.row_stride[n]);
+  Held held[PACKS][INPUTS];
+  if (whole) {
+    HeldElements nothing;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) nothing.elements.item[i] = store<ELEMENT>(Rule::neutral());
+    const ELEMENT* from[INPUTS];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) from[n] = line.input[n] + line.offset(rank, n);
+#pragma unroll
+    for (int k = 0; k < PACKS; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        held[k][n] = nothing.words;
+        if (rank + k * size < line.packs) load_pack(held[k][n], reinterpret_cast<const Held*>(from[n]));
+        from[n] += step[n];
+      }
+  } else {
+#pragma unroll
+    for (int k = 0; k < PACKS; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) held[k][n] = held_of(line.read(rank + k * size, n));
+  }
   let_next_kernel_begin();
 
   // Warps (or, from 32 columns on, as many threads) hand over what they have of each column.
@@ -215,14 +233,14 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
     for (unsigned i = thread; i < lines; i += blockDim.x) {
       Statistic total = {COMPUTE(0), sums[i]};
       for (unsigned j = 1; j < groups; j++) total.sum += sums[j * lines + i];
-      if (INPUTS == 1 && a.algorithm != LOG) rule.finish(total);
+      if (INPUTS == 1 && rule.algorithm != LOG) rule.finish(total);
       sums[i] = total.sum;
     }
     __syncthreads();
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) statistic[lane].sum = sums[inner * LANES + lane];
   }
-  if (groups == 1 || a.algorithm == LOG)
+  if (groups == 1 || rule.algorithm == LOG)
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) rule.finish(statistic[lane]);
 
@@ -238,14 +256,15 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
     rule.template results<INPUTS == 1>(statistic, of_pack, result);
   };
   if (whole && a.beta == COMPUTE(0)) {
+    ELEMENT* target = line.output + line.offset(rank, INPUTS);
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
-      const unsigned pack = rank + k * size;
       COMPUTE result[WIDTH];
       result_of(k, result);
-      HeldElements target;
-      pack_elements(result, target.elements);
-      if (pack < line.packs) store_pack(reinterpret_cast<Held*>(line.output + line.offset(pack, INPUTS)), target.words);
+      HeldElements pack;
+      pack_elements(result, pack.elements);
+      if (rank + k * size < line.packs) store_pack(reinterpret_cast<Held*>(target), pack.words);
+      target += step[INPUTS];
     }
   } else {
 #pragma unroll
@@ -256,6 +275,12 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
       if (pack < line.packs) line.write_results(pack, whole || line.is_whole(pack), result);
     }
   }
+}
+
+// Whether results are logarithms, whose values stay as they are, is known to the code.
+template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_columns(const Arguments<Rule::INPUTS>& a) {
+  if (a.algorithm == LOG) softmax_of_columns_by<Rule, PACKS>(a, Rule{LOG, a.alpha});
+  else softmax_of_columns_by<Rule, PACKS>(a, Rule{a.algorithm == FAST ? FAST : ACCURATE, a.alpha});
 }
 
 #ifndef BOUNDS

@@ -91,6 +91,20 @@ __device__ __forceinline__ void store_with(CachePolicy policy, Pack<unsigned, 4>
 }
 #endif
 
+// Reads a pack, or copies it to shared memory without waiting.
+#ifdef EMULATED_CUDA
+inline void load_with(CachePolicy, Pack<unsigned, 4>& pack, const Pack<unsigned, 4>* source) { pack = *source; }
+inline void copy_with(CachePolicy, Pack<unsigned, 4>* to, const Pack<unsigned, 4>* from) { copy(to, from); }
+#else
+__device__ __forceinline__ void load_with(CachePolicy policy, Pack<unsigned, 4>& pack, const Pack<unsigned, 4>* source) {
+  asm volatile("ld.global.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=r"(pack.item[0]), "=r"(pack.item[1]), "=r"(pack.item[2]), "=r"(pack.item[3]) : "l"(source), "l"(policy.bits) : "memory");
+}
+__device__ __forceinline__ void copy_with(CachePolicy policy, Pack<unsigned, 4>* to, const Pack<unsigned, 4>* from) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "l"(policy.bits) : "memory");
+}
+#endif
+
 union StatisticWords {
   unsigned word[WORDS];
   Statistic statistic;
@@ -834,6 +848,260 @@ template <class Rule> struct ColumnStream : Stream<Rule, true> {
   }
 };
 
+// --- columns that all multiprocessors together hold ---
+
+#if defined(TRACE) && !defined(EMULATED_CUDA)
+extern "C" __device__ unsigned long long trace[192][16] = {};
+#define MARK(i) if (threadIdx.x == 0) { long long t; asm volatile("mov.u64 %0, %%clock64;" : "=l"(t) :: "memory"); trace[blockIdx.x][i] = t; }
+#else
+#define MARK(i)
+#endif
+
+#ifndef HELD_THREADS
+#define HELD_THREADS 512
+#endif
+#ifndef REGISTER_GROUPS
+#define REGISTER_GROUPS 2
+#endif
+constexpr unsigned HELD_GROUPS = 7;  // that shared memory holds, at most
+
+constexpr unsigned MOST_ROUNDS = 4;
+// A block publishes its next part when it has seen the last one of all, so that two places suffice.
+struct HeldBoard {
+  Slot parts[2][MOST_BLOCKS][MOST_COLUMNS];
+  unsigned long long arrivals, departures;  // of blocks, of all launches ever
+};
+__device__ HeldBoard board_of_held;
+
+// A group of blocks takes a bundle of neighbouring lines; each block holds its rows, every thread packs of its own, most of them in
+// shared memory, the last ones in registers. All are asked for at once; the group agrees once; where a place is free again, that of the
+// group's next bundle is asked for.
+template <class Rule> struct HeldColumns {
+  static constexpr int INPUTS = Rule::INPUTS, HELD = 4 / INPUTS, LANES = WIDTH;
+  static constexpr unsigned THREADS = HELD_THREADS;
+  using Packs = WidePacks<Rule, true, HELD>;
+  using Place = typename Packs::Place;
+  using Held = Pack<unsigned, 4>;
+
+  const Arguments<INPUTS>& a;
+  const Rule rule;
+  const CachePolicy reads, writes;
+  unsigned log_across, column, row, size;  // of the thread; rows of the block at a time
+  unsigned begin, count;                   // rows of the block
+  Held* places;
+
+  __device__ __forceinline__ HeldColumns(const Arguments<INPUTS>& arguments)
+      : a(arguments), rule{Algorithm(a.algorithm), a.alpha}, reads(numbered(a.passing & 3)), writes(numbered(a.passing >> 2)), log_across(exponent_of(a.across)),
+        column(threadIdx.x & (a.across - 1)), row(threadIdx.x >> log_across), size(THREADS >> log_across),
+        places(reinterpret_cast<Held*>(shared_memory) + threadIdx.x) {}
+
+  __device__ __forceinline__ Held* place(unsigned group, int k, int n) const { return places + ((group * HELD + k) * INPUTS + n) * THREADS; }
+  __device__ __forceinline__ unsigned row_of(unsigned group, int k) const { return (group * HELD + k) * size + row; }
+  struct Bundle { const ELEMENT* input[INPUTS]; ELEMENT* output; };  // first row of the thread
+  __device__ __forceinline__ Bundle bundle(unsigned index) const {
+    unsigned offset[INPUTS + 1];
+    a.lines.locate((index << log_across) + column, offset);
+    Bundle result;
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) result.input[n] = a.input[n] + offset[n] + begin * unsigned(a.along.row_stride[n]);
+    result.output = a.output + offset[INPUTS] + begin * unsigned(a.along.row_stride[INPUTS]);
+    return result;
+  }
+  __device__ __forceinline__ const Held* source(const Bundle& bundle, unsigned row, int n) const {
+    return reinterpret_cast<const Held*>(bundle.input[n] + row * unsigned(a.along.row_stride[n]));
+  }
+  __device__ __forceinline__ void fetch(const Bundle& bundle, unsigned group) const {
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+      if (row_of(group, k) < count)
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) copy_with(reads, place(group, k, n), source(bundle, row_of(group, k), n));
+  }
+  __device__ __forceinline__ void fetch(const Bundle& bundle, unsigned group, Held (&held)[HELD][INPUTS]) const {
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+      if (row_of(group, k) < count)
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) load_with(reads, held[k][n], source(bundle, row_of(group, k), n));
+  }
+  __device__ __forceinline__ void add(Statistic (&statistic)[LANES], unsigned group, const Held (&held)[HELD][INPUTS]) const {
+    COMPUTE values[INPUTS][HELD * WIDTH];
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        unpack(reinterpret_cast<const Place*>(&held[k][n]), &values[n][k * WIDTH]);
+        if (row_of(group, k) >= count)
+#pragma unroll
+          for (int i = 0; i < WIDTH; i++) values[n][k * WIDTH + i] = Rule::neutral();
+      }
+    rule.add(statistic, values);
+  }
+  __device__ __forceinline__ void take(unsigned group, Held (&held)[HELD][INPUTS]) const {
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) held[k][n] = *place(group, k, n);
+  }
+  __device__ __forceinline__ void write(const Statistic (&line)[LANES], const Bundle& bundle, unsigned group, const Held (&held)[HELD][INPUTS]) const {
+#pragma unroll
+    for (int k = 0; k < HELD; k++) {
+      if (row_of(group, k) >= count) continue;
+      COMPUTE values[INPUTS][WIDTH], result[WIDTH];
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) unpack(reinterpret_cast<const Place*>(&held[k][n]), values[n]);
+      rule.results(line, values, result);
+      Held* const target = reinterpret_cast<Held*>(bundle.output + row_of(group, k) * unsigned(a.along.row_stride[INPUTS]));
+      if (a.beta != COMPUTE(0)) {
+        COMPUTE prior[WIDTH];
+        unpack(reinterpret_cast<const Place*>(target), prior);
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) result[i] += a.beta * prior[i];
+      }
+      Held pack;
+      ::pack(result, reinterpret_cast<Place*>(&pack));
+      store_with(writes, target, pack);
+    }
+  }
+
+  // Agrees with the other blocks of the group. exchange: statistics of all warps, then of all lines.
+  __device__ __forceinline__ void agree(Statistic (&statistic)[LANES], Statistic* exchange, unsigned first_block, unsigned number) const {
+    const unsigned columns = a.across * LANES, each = min(THREADS / columns, 32u), log_each = exponent_of(each);
+    constexpr unsigned WARPS = THREADS / 32;
+    Statistic* const lines = exchange + THREADS / max(a.across, 32u) * columns;
+    merge_lanes(rule, statistic, a.across, 32);
+    if ((threadIdx.x & (max(a.across, 32u) - 1)) < a.across)
+#pragma unroll
+      for (int lane = 0; lane < LANES; lane++) exchange[(threadIdx.x >> max(log_across, 5u)) * columns + column * LANES + lane] = statistic[lane];
+    __syncthreads();
+    // `each` threads a line
+    const unsigned line = threadIdx.x >> log_each, rank = threadIdx.x & (each - 1);
+    if (line < columns) {
+      constexpr int MOST = 4;
+      Statistic total[1] = {rule.empty()}, part[MOST];
+      for (unsigned j = rank; j < WARPS; j += each * MOST) {
+#pragma unroll
+        for (int i = 0; i < MOST; i++) part[i] = j + i * each < WARPS ? exchange[(j + i * each) * columns + line] : rule.empty();
+        merge(rule, total[0], part);
+      }
+      merge_lanes(rule, total, 1, each);
+      HeldBoard& board = board_of_held;
+      MARK(6)
+      if (rank == 0) write_slot(&board.parts[number & 1][blockIdx.x][line], to_slot(total[0], number));
+      total[0] = rule.empty();
+      constexpr int BATCH = 5;
+#pragma unroll 1
+      for (unsigned block = rank; block < a.team; block += each * BATCH) {
+        Slot slot[BATCH];
+        bool complete;
+        do {
+          complete = true;
+#pragma unroll
+          for (int j = 0; j < BATCH; j++)
+            if (block + each * j < a.team) slot[j] = read_slot(&board.parts[number & 1][first_block + block + each * j][line]);
+#pragma unroll
+          for (int j = 0; j < BATCH; j++)
+            if (block + each * j < a.team) complete = complete && holds(slot[j], number);
+        } while (!complete);
+        Statistic of_block[BATCH];
+#pragma unroll
+        for (int j = 0; j < BATCH; j++) of_block[j] = block + each * j < a.team ? from_slot(slot[j]) : rule.empty();
+        merge(rule, total[0], of_block);
+      }
+      __syncwarp();
+      merge_lanes(rule, total, 1, each);
+      rule.finish(total[0]);
+      if (rank == 0) lines[line] = total[0];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) statistic[lane] = lines[column * LANES + lane];
+  }
+
+  __device__ __forceinline__ void run() {
+    const unsigned groups = gridDim.x / a.team, group = blockIdx.x / a.team, member = blockIdx.x - group * a.team;
+    const unsigned all = a.lines.packs >> log_across, kept = a.kept;
+    begin = member * a.part;
+    count = group < groups && begin < a.along.row ? min(a.part, a.along.row - begin) : 0;
+    Bundle now = bundle(min(group, all - 1));
+    Statistic* const exchange = reinterpret_cast<Statistic*>(shared_memory + kept * HELD * INPUTS * THREADS * sizeof(Held));
+    unsigned* const number_of_launch = reinterpret_cast<unsigned*>(exchange + (THREADS / max(a.across, 32u) + 1) * a.across * LANES);
+    MARK(0)
+    wait_to_touch(now.input[0], now.output);
+    MARK(1)
+
+    Held in_registers[REGISTER_GROUPS][HELD][INPUTS];
+    if (group < all)
+#pragma unroll
+      for (unsigned g = 0; g < HELD_GROUPS; g++) {
+        if (g < kept) fetch(now, g);
+        commit();
+      }
+#pragma unroll
+    for (int g = 0; g < REGISTER_GROUPS; g++)
+      if (group < all) fetch(now, kept + g, in_registers[g]);
+    unsigned long long launch = 0;
+    if (threadIdx.x == 0) {
+      launch = atomicAdd(&board_of_held.arrivals, 1ull) / gridDim.x;
+      while (count_of(&board_of_held.departures) < launch * gridDim.x) {}
+      *number_of_launch = unsigned(launch) * MOST_ROUNDS;
+    }
+    let_next_kernel_begin();
+    MARK(2)
+
+    for (unsigned i = 0, index = group; index < all && group < groups; i++, index += groups) {
+      Statistic statistic[LANES];
+#pragma unroll
+      for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
+      add_groups(statistic, std::integral_constant<int, 0>());
+#pragma unroll
+      for (int g = 0; g < REGISTER_GROUPS; g++)
+        if (row_of(kept + g, 0) < count) add(statistic, kept + g, in_registers[g]);
+      MARK(4)
+      __syncthreads();  // who reads the number finds it
+      MARK(5)
+      agree(statistic, exchange, blockIdx.x - member, *number_of_launch + i + 1);
+      MARK(7)
+      const bool more = index + groups < all;
+      const Bundle next = more ? bundle(index + groups) : now;
+#pragma unroll 1
+      for (unsigned g = 0; g < HELD_GROUPS; g++) {
+        if (g < kept && row_of(g, 0) < count) {
+          Held held[HELD][INPUTS];
+          take(g, held);
+          write(statistic, now, g, held);
+          if (more) fetch(next, g);
+        }
+        commit();
+      }
+#pragma unroll
+      for (int g = 0; g < REGISTER_GROUPS; g++) {
+        write(statistic, now, kept + g, in_registers[g]);
+        if (more) fetch(next, kept + g, in_registers[g]);
+      }
+      now = next;
+    }
+    MARK(8)
+    if (threadIdx.x == 0) {
+      while (count_of(&board_of_held.arrivals) < (launch + 1) * gridDim.x) {}
+      __threadfence();
+      atomicAdd(&board_of_held.departures, 1ull);
+    }
+  }
+  template <int G> __device__ __forceinline__ void add_groups(Statistic (&statistic)[LANES], std::integral_constant<int, G>) const {
+    if constexpr (G < HELD_GROUPS) {
+      arrived<HELD_GROUPS - 1 - G>();
+      if (G == 0) MARK(3)
+      if (G < a.kept && row_of(G, 0) < count) {
+        Held held[HELD][INPUTS];
+        take(G, held);
+        add(statistic, G, held);
+      }
+      add_groups(statistic, std::integral_constant<int, G + 1>());
+    }
+  }
+};
+
 #define SOFTMAX_STREAM(name, rule, columns)                                                                         \
   extern "C" __global__ void __launch_bounds__(STREAM_THREADS, 1) name(const Arguments<rule::INPUTS> a) {           \
     wait_for_earlier_kernels();                                                                                     \
@@ -862,3 +1130,12 @@ SOFTMAX_WHOLE_STREAM(softmax_backward_whole_stream, Backward)
 
 SOFTMAX_COLUMN_STREAM(softmax_forward_column_stream, Forward)
 SOFTMAX_COLUMN_STREAM(softmax_backward_column_stream, Backward)
+
+#define SOFTMAX_HELD_COLUMNS(name, rule)                                                                           \
+  extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1) name(const Arguments<rule::INPUTS> a) { \
+    find_place_before_waiting();                                                                                   \
+    HeldColumns<rule>(a).run();                                                                                    \
+  }
+
+SOFTMAX_HELD_COLUMNS(softmax_forward_held_columns, Forward)
+SOFTMAX_HELD_COLUMNS(softmax_backward_held_columns, Backward)
