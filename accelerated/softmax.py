@@ -447,30 +447,29 @@ class HeldColumns:
     shared_bytes: int
 
 
-HELD_THREADS, REGISTER_GROUPS = int(CS.get("HT", 512)), int(CS.get("RG", 2))
+HELD_THREADS, SHARED_GROUPS, SET_GROUPS, MOST_ROUNDS = 512, 6, 4, 64
 
 
 def _held_columns(problem: Problem, walk: Walk, device: Any, statistic_bytes: int, width: int) -> HeldColumns | None:
-    packs = problem.lines
-    across = min(2 * ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, packs & -packs)
+    across = min(2 * ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, problem.lines & -problem.lines)
     if "across" in CS: across = int(CS["across"])
     if device.multiprocessors > MOST_BLOCKS or walk.lines.row % width or across * PACK_BYTES < LEAST_ROW_BYTES:
         return None
-    bundles = packs // across
-    group_bytes = HELD_THREADS * 4 * PACK_BYTES
     exchange = (HELD_THREADS // WARP + 1) * across * width * statistic_bytes + 16
-    most = min((device.shared_bytes_per_block - exchange) // group_bytes, 7)
-    for rounds in range(1, 5):
-        groups = _ceil(bundles, rounds)
-        if groups > device.multiprocessors:
-            continue
-        blocks = device.multiprocessors // groups
-        part = _ceil(problem.length, blocks)
-        n = _ceil(part, 4 // problem.inputs * HELD_THREADS // across)
-        if n <= most + REGISTER_GROUPS:
-            kept = min(max(n - REGISTER_GROUPS, 0) if "smem" not in CS else n, most)
-            return HeldColumns(blocks, across, part, kept, kept * group_bytes + exchange)
-    return None
+    shared_bytes = SHARED_GROUPS * 4 * HELD_THREADS * PACK_BYTES + exchange
+    if shared_bytes > device.shared_bytes_per_block:
+        return None
+    bundles, most = problem.lines // across, SET_GROUPS * 4 // problem.inputs * HELD_THREADS // across  # rows of a set
+    least = _ceil(problem.length, most)  # blocks
+    if least > device.multiprocessors:
+        return None
+    rounds = max(_ceil(bundles, device.multiprocessors // least), min(bundles, 2))
+    if "rounds" in CS: rounds = int(CS["rounds"])
+    blocks = device.multiprocessors // _ceil(bundles, rounds)
+    if rounds > MOST_ROUNDS or blocks == 0: return None
+    part = _ceil(problem.length, blocks)
+    if part > most: return None
+    return HeldColumns(blocks, across, part, 0, shared_bytes)
 
 
 @dataclass(frozen=True)
@@ -600,6 +599,10 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         grid = _ceil(lines, LANES_THREADS)
         return Plan(operation, [launch("softmax.cu", "narrow_short_columns", LANES_THREADS, grid, 1, length, 0)])
 
+    def aligned_plan(step: Launch) -> Plan:
+        places = dict.fromkeys(operands, PACK_BYTES)
+        return AlignedPlan(operation, [step], places, lambda: _plan(operation, device, kernel, aligned=False))
+
     if walk.dense and not walk.aligned and length <= SHORT * WARP:
         if length <= SHORT_LINE and scalar_bytes > 1:
             name, lanes, of_tile = "short_tile", 1, _short_tile(lines, length, inputs, scalar_bytes, device)
@@ -613,13 +616,20 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
             name, tile_threads = "walk_tile", min(_ceil(of_tile * lanes, WARP) * WARP, 256)
         tile_bytes = _ceil(of_tile * length * scalar_bytes, PACK_BYTES) * PACK_BYTES
         grid = _ceil(lines, of_tile)
+        if CS.get("flat") and length >= PACK_BYTES // scalar_bytes and scalar_bytes > 1:
+            packs_each, of_tile = (int(i) for i in CS["flat"].split("/"))
+            per = PACK_BYTES // scalar_bytes
+            threads = _ceil(_ceil(of_tile * length, per), packs_each * WARP) * WARP
+            if threads <= 256 and (of_tile * length) % per == 0:
+                compute = SCALAR_BYTES[operation.compute_type]
+                lanes_of_line = 1
+                while lanes_of_line < 32 and 2 * lanes_of_line * of_tile <= threads:
+                    lanes_of_line *= 2
+                step = launch("softmax_flat.cu", f"flat_of_{packs_each}", threads, _ceil(lines, of_tile), lanes_of_line, of_tile, (packs_each * threads + 3 * of_tile + 1) * compute)
+                return aligned_plan(step)
         if CS.get("walk"):
             return Plan(operation, [launch("softmax.cu", name, tile_threads, grid, lanes, of_tile, tile_bytes * inputs)])
         return Plan(operation, [launch("softmax.cu", name, TILE_THREADS, grid, lanes, of_tile, tile_bytes * inputs)])
-
-    def aligned_plan(step: Launch) -> Plan:
-        places = dict.fromkeys(operands, PACK_BYTES)
-        return AlignedPlan(operation, [step], places, lambda: _plan(operation, device, kernel, aligned=False))
 
     def clusters_of(blocks: int) -> dict[str, int]:
         return {"CLUSTER_BLOCKS": blocks} if blocks not in (1, CLUSTERS[0]) else {}
@@ -667,8 +677,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         if aligned and walk.columns and _has_copy_engine(device) and CS.get("held"):
             if held := _held_columns(problem, walk, device, statistic_bytes, width):
                 numbers = (held.across, held.part, 1, 0, 0, 0, int(CS.get("passing", 5)))
-                step = launch("softmax_stream.cu", "held_columns", HELD_THREADS, device.multiprocessors, held.blocks, held.kept, held.shared_bytes, numbers,
-                    definitions={} if (HELD_THREADS, REGISTER_GROUPS) == (512, 2) else {"HELD_THREADS": HELD_THREADS, "REGISTER_GROUPS": REGISTER_GROUPS})
+                step = launch("softmax_stream.cu", "held_columns", HELD_THREADS, device.multiprocessors, held.blocks, held.kept, held.shared_bytes, numbers)
                 return aligned_plan(step)
         if aligned and walk.columns and _has_copy_engine(device) and not CS.get("old"):
             if found := _column_stream(problem, walk, device, statistic_bytes, width):

@@ -175,8 +175,12 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
 #pragma unroll
       for (int n = 0; n < INPUTS; n++) {
         held[k][n] = nothing.words;
+#ifdef BY_OFFSETS
+        if (rank + k * size < line.packs) load_pack(held[k][n], reinterpret_cast<const Held*>(line.input[n] + line.offset(rank + k * size, n)));
+#else
         if (rank + k * size < line.packs) load_pack(held[k][n], reinterpret_cast<const Held*>(from[n]));
         from[n] += step[n];
+#endif
       }
   } else {
 #pragma unroll
@@ -229,12 +233,17 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
 #pragma unroll
       for (int lane = 0; lane < LANES; lane++) sums[group * lines + inner * LANES + lane] = statistic[lane].sum;
     __syncthreads();
-    // One thread a line; of logarithms the rest is the line's own.
-    for (unsigned i = thread; i < lines; i += blockDim.x) {
-      Statistic total = {COMPUTE(0), sums[i]};
-      for (unsigned j = 1; j < groups; j++) total.sum += sums[j * lines + i];
+    // Some threads a line; of logarithms the rest is the line's own.
+    const unsigned each = min(max(blockDim.x >> exponent_of(lines), 1u), groups), log_each = exponent_of(each), first = thread & (each - 1);
+    // Whole warps, some of whose lanes may do the same.
+    for (unsigned j = thread; j < max(lines * each, 32u); j += blockDim.x) {
+      const unsigned i = j >> log_each & (lines - 1);
+      Statistic total = {COMPUTE(0), sums[first * lines + i]};
+      for (unsigned k = first + each; k < groups; k += each) total.sum += sums[k * lines + i];
+      for (unsigned lane = 1; lane < each; lane *= 2) total.sum += __shfl_xor_sync(~0u, total.sum, lane);
       if (INPUTS == 1 && rule.algorithm != LOG) rule.finish(total);
-      sums[i] = total.sum;
+      __syncwarp();
+      if (first == 0) sums[i] = total.sum;
     }
     __syncthreads();
 #pragma unroll
@@ -263,8 +272,12 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
       result_of(k, result);
       HeldElements pack;
       pack_elements(result, pack.elements);
+#ifdef BY_OFFSETS
+      if (rank + k * size < line.packs) store_pack(reinterpret_cast<Held*>(line.output + line.offset(rank + k * size, INPUTS)), pack.words);
+#else
       if (rank + k * size < line.packs) store_pack(reinterpret_cast<Held*>(target), pack.words);
       target += step[INPUTS];
+#endif
     }
   } else {
 #pragma unroll
@@ -279,8 +292,12 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
 
 // Whether results are logarithms, whose values stay as they are, is known to the code.
 template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_columns(const Arguments<Rule::INPUTS>& a) {
+#ifdef TOGETHER
+  softmax_of_columns_by<Rule, PACKS>(a, Rule{Algorithm(a.algorithm), a.alpha});
+#else
   if (a.algorithm == LOG) softmax_of_columns_by<Rule, PACKS>(a, Rule{LOG, a.alpha});
   else softmax_of_columns_by<Rule, PACKS>(a, Rule{a.algorithm == FAST ? FAST : ACCURATE, a.alpha});
+#endif
 }
 
 #ifndef BOUNDS

@@ -654,6 +654,16 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
 
 // --- columns of whole packs: bundles of neighbouring lines, whose rows the copy engine brings ---
 
+// Without order: who finds that enough have left needs none.
+#ifdef EMULATED_CUDA
+inline unsigned long long loosely(const unsigned long long* counter) { return *counter; }
+#else
+__device__ __forceinline__ unsigned long long loosely(const unsigned long long* counter) {
+  unsigned long long value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(counter) : "memory");
+  return value;
+}
+#endif
 #ifdef EMULATED_CUDA
 inline CachePolicy numbered(unsigned) { return {}; }
 #else
@@ -854,142 +864,144 @@ template <class Rule> struct ColumnStream : Stream<Rule, true> {
 extern "C" __device__ unsigned long long trace[192][16] = {};
 #define MARK(i) if (threadIdx.x == 0) { long long t; asm volatile("mov.u64 %0, %%clock64;" : "=l"(t) :: "memory"); trace[blockIdx.x][i] = t; }
 #else
-#define MARK(i)
+#define MARK(i) {}
 #endif
 
 #ifndef HELD_THREADS
 #define HELD_THREADS 512
 #endif
-#ifndef REGISTER_GROUPS
-#define REGISTER_GROUPS 2
-#endif
-constexpr unsigned HELD_GROUPS = 7;  // that shared memory holds, at most
+// As in softmax.py
+constexpr unsigned MOST_ROUNDS = 64;  // of a launch
+constexpr int SHARED_GROUPS = 6, REGISTER_GROUPS = 2, SET_GROUPS = 4;  // of packs of a thread, four each
 
-constexpr unsigned MOST_ROUNDS = 4;
-// A block publishes its next part when it has seen the last one of all, so that two places suffice.
+// A block publishes its part of round i + 4 after it has collected those of round i + 2, which others published after they had collected
+// those of round i: four places suffice.
 struct HeldBoard {
-  Slot parts[2][MOST_BLOCKS][MOST_COLUMNS];
+  Slot parts[4][MOST_BLOCKS][MOST_COLUMNS];
   unsigned long long arrivals, departures;  // of blocks, of all launches ever
 };
 __device__ HeldBoard board_of_held;
 
-// A group of blocks takes a bundle of neighbouring lines; each block holds its rows, every thread packs of its own, most of them in
-// shared memory, the last ones in registers. All are asked for at once; the group agrees once; where a place is free again, that of the
-// group's next bundle is asked for.
+// A group of blocks takes a bundle of neighbouring lines a round; each of its blocks some rows, every thread packs of its own, in one of
+// two sets. A set is asked for at once, where its places are free again; while its blocks agree about a round, the next one is read.
 template <class Rule> struct HeldColumns {
   static constexpr int INPUTS = Rule::INPUTS, HELD = 4 / INPUTS, LANES = WIDTH;
-  static constexpr unsigned THREADS = HELD_THREADS;
-  using Packs = WidePacks<Rule, true, HELD>;
-  using Place = typename Packs::Place;
+  static constexpr unsigned THREADS = HELD_THREADS, WARPS = THREADS / 32;
+  using Place = typename WidePacks<Rule, true, HELD>::Place;
   using Held = Pack<unsigned, 4>;
 
   const Arguments<INPUTS>& a;
   const Rule rule;
   const CachePolicy reads, writes;
-  unsigned log_across, column, row, size;  // of the thread; rows of the block at a time
-  unsigned begin, count;                   // rows of the block
-  Held* places;
+  const unsigned log_across, column, row, size;  // of the thread; rows of the block at a time
+  unsigned group, groups, member, begin, count;  // of blocks; rows of the block
+  Held* const places;
+  Statistic *const parts, *const lines;          // of warps, of lines
+  Held in_registers[REGISTER_GROUPS][HELD][INPUTS];
 
+  static constexpr unsigned SHARED_BYTES = SHARED_GROUPS * 4 * THREADS * sizeof(Held);
   __device__ __forceinline__ HeldColumns(const Arguments<INPUTS>& arguments)
       : a(arguments), rule{Algorithm(a.algorithm), a.alpha}, reads(numbered(a.passing & 3)), writes(numbered(a.passing >> 2)), log_across(exponent_of(a.across)),
-        column(threadIdx.x & (a.across - 1)), row(threadIdx.x >> log_across), size(THREADS >> log_across),
-        places(reinterpret_cast<Held*>(shared_memory) + threadIdx.x) {}
+        column(threadIdx.x & (a.across - 1)), row(threadIdx.x >> log_across), size(THREADS >> log_across), group(blockIdx.x / a.team), groups(gridDim.x / a.team),
+        member(blockIdx.x - group * a.team), begin(member * a.part), count(group < groups && begin < a.along.row ? min(a.part, a.along.row - begin) : 0),
+        places(reinterpret_cast<Held*>(shared_memory) + threadIdx.x), parts(reinterpret_cast<Statistic*>(shared_memory + SHARED_BYTES)),
+        lines(parts + WARPS * a.across * LANES) {}
 
-  __device__ __forceinline__ Held* place(unsigned group, int k, int n) const { return places + ((group * HELD + k) * INPUTS + n) * THREADS; }
-  __device__ __forceinline__ unsigned row_of(unsigned group, int k) const { return (group * HELD + k) * size + row; }
-  struct Bundle { const ELEMENT* input[INPUTS]; ELEMENT* output; };  // first row of the thread
-  __device__ __forceinline__ Bundle bundle(unsigned index) const {
-    unsigned offset[INPUTS + 1];
-    a.lines.locate((index << log_across) + column, offset);
+  // First row of the thread in a bundle.
+  struct Bundle { unsigned offset[INPUTS + 1]; };
+  __device__ __forceinline__ Bundle bundle(unsigned round) const {
     Bundle result;
+    a.lines.locate(((group + round * groups) << log_across) + column, result.offset);
 #pragma unroll
-    for (int n = 0; n < INPUTS; n++) result.input[n] = a.input[n] + offset[n] + begin * unsigned(a.along.row_stride[n]);
-    result.output = a.output + offset[INPUTS] + begin * unsigned(a.along.row_stride[INPUTS]);
+    for (int n = 0; n <= INPUTS; n++) result.offset[n] += (begin + row) * unsigned(a.along.row_stride[n]);
     return result;
   }
-  __device__ __forceinline__ const Held* source(const Bundle& bundle, unsigned row, int n) const {
-    return reinterpret_cast<const Held*>(bundle.input[n] + row * unsigned(a.along.row_stride[n]));
-  }
-  __device__ __forceinline__ void fetch(const Bundle& bundle, unsigned group) const {
+  __device__ __forceinline__ unsigned first_row(int group) const { return group * HELD * size; }  // of all threads
+  __device__ __forceinline__ bool exists(int group, int k) const { return first_row(group) + k * size + row < count; }
+  // Where group g of a set lies: in shared memory, or from SHARED_GROUPS on in registers.
+  template <int SET> static constexpr int place_of(int g) { return SET * SET_GROUPS + g; }
+  __device__ __forceinline__ Held* place(int place, int k, int n) const { return places + ((place * HELD + k) * INPUTS + n) * THREADS; }
+
+  template <int SET, int G> __device__ __forceinline__ void fetch(const Bundle& bundle) {
+    constexpr int PLACE = place_of<SET>(G);
 #pragma unroll
     for (int k = 0; k < HELD; k++)
-      if (row_of(group, k) < count)
+      if (exists(G, k))
 #pragma unroll
-        for (int n = 0; n < INPUTS; n++) copy_with(reads, place(group, k, n), source(bundle, row_of(group, k), n));
+        for (int n = 0; n < INPUTS; n++) {
+          const auto* from = reinterpret_cast<const Held*>(a.input[n] + bundle.offset[n] + (first_row(G) + k * size) * unsigned(a.along.row_stride[n]));
+          if constexpr (PLACE < SHARED_GROUPS) copy_with(reads, place(PLACE, k, n), from);
+          else load_with(reads, in_registers[PLACE - SHARED_GROUPS][k][n], from);
+        }
+    if constexpr (PLACE < SHARED_GROUPS) commit();
   }
-  __device__ __forceinline__ void fetch(const Bundle& bundle, unsigned group, Held (&held)[HELD][INPUTS]) const {
+  template <int SET> __device__ __forceinline__ void fetch(const Bundle& bundle) {
+    fetch<SET, 0>(bundle), fetch<SET, 1>(bundle), fetch<SET, 2>(bundle), fetch<SET, 3>(bundle);
+  }
+  template <int PLACE> __device__ __forceinline__ void take(Held (&held)[HELD][INPUTS]) const {
 #pragma unroll
     for (int k = 0; k < HELD; k++)
-      if (row_of(group, k) < count)
 #pragma unroll
-        for (int n = 0; n < INPUTS; n++) load_with(reads, held[k][n], source(bundle, row_of(group, k), n));
+      for (int n = 0; n < INPUTS; n++) {
+        if constexpr (PLACE < SHARED_GROUPS) held[k][n] = *place(PLACE, k, n);
+        else held[k][n] = in_registers[PLACE - SHARED_GROUPS][k][n];
+      }
   }
-  __device__ __forceinline__ void add(Statistic (&statistic)[LANES], unsigned group, const Held (&held)[HELD][INPUTS]) const {
+  // LATER: groups that were asked for after this set.
+  template <int SET, int G, int LATER> __device__ __forceinline__ void add(Statistic (&statistic)[LANES]) const {
+    constexpr int PLACE = place_of<SET>(G), LAST = min_of(place_of<SET>(SET_GROUPS), SHARED_GROUPS) - 1;
+    if constexpr (PLACE < SHARED_GROUPS) arrived<LAST - PLACE + LATER>();
+    if (first_row(G) >= count) return;
+    Held held[HELD][INPUTS];
+    take<PLACE>(held);
     COMPUTE values[INPUTS][HELD * WIDTH];
 #pragma unroll
     for (int k = 0; k < HELD; k++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++) {
         unpack(reinterpret_cast<const Place*>(&held[k][n]), &values[n][k * WIDTH]);
-        if (row_of(group, k) >= count)
+        if (!exists(G, k))
 #pragma unroll
           for (int i = 0; i < WIDTH; i++) values[n][k * WIDTH + i] = Rule::neutral();
       }
     rule.add(statistic, values);
   }
-  __device__ __forceinline__ void take(unsigned group, Held (&held)[HELD][INPUTS]) const {
-#pragma unroll
-    for (int k = 0; k < HELD; k++)
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) held[k][n] = *place(group, k, n);
-  }
-  __device__ __forceinline__ void write(const Statistic (&line)[LANES], const Bundle& bundle, unsigned group, const Held (&held)[HELD][INPUTS]) const {
-#pragma unroll
-    for (int k = 0; k < HELD; k++) {
-      if (row_of(group, k) >= count) continue;
-      COMPUTE values[INPUTS][WIDTH], result[WIDTH];
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) unpack(reinterpret_cast<const Place*>(&held[k][n]), values[n]);
-      rule.results(line, values, result);
-      Held* const target = reinterpret_cast<Held*>(bundle.output + row_of(group, k) * unsigned(a.along.row_stride[INPUTS]));
-      if (a.beta != COMPUTE(0)) {
-        COMPUTE prior[WIDTH];
-        unpack(reinterpret_cast<const Place*>(target), prior);
-#pragma unroll
-        for (int i = 0; i < WIDTH; i++) result[i] += a.beta * prior[i];
-      }
-      Held pack;
-      ::pack(result, reinterpret_cast<Place*>(&pack));
-      store_with(writes, target, pack);
-    }
-  }
+  static constexpr int min_of(int a, int b) { return a < b ? a : b; }
 
-  // Agrees with the other blocks of the group. exchange: statistics of all warps, then of all lines.
-  __device__ __forceinline__ void agree(Statistic (&statistic)[LANES], Statistic* exchange, unsigned first_block, unsigned number) const {
-    const unsigned columns = a.across * LANES, each = min(THREADS / columns, 32u), log_each = exponent_of(each);
-    constexpr unsigned WARPS = THREADS / 32;
-    Statistic* const lines = exchange + THREADS / max(a.across, 32u) * columns;
-    merge_lanes(rule, statistic, a.across, 32);
-    if ((threadIdx.x & (max(a.across, 32u) - 1)) < a.across)
+  // Adds a set and publishes what the block has of each line.
+  template <int SET, int LATER> __device__ __forceinline__ void reduce(unsigned number) const {
+    Statistic statistic[LANES];
 #pragma unroll
-      for (int lane = 0; lane < LANES; lane++) exchange[(threadIdx.x >> max(log_across, 5u)) * columns + column * LANES + lane] = statistic[lane];
+    for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
+    add<SET, 0, LATER>(statistic), add<SET, 1, LATER>(statistic), add<SET, 2, LATER>(statistic), add<SET, 3, LATER>(statistic);
+    MARK(3 + 3 * SET)
+    const unsigned columns = a.across * LANES, each = min(THREADS / columns, 32u), log_each = exponent_of(each);
+    merge_lanes(rule, statistic, a.across, 32);
+    if ((threadIdx.x & 31) < a.across)
+#pragma unroll
+      for (int lane = 0; lane < LANES; lane++) parts[(threadIdx.x >> 5) * columns + column * LANES + lane] = statistic[lane];
     __syncthreads();
-    // `each` threads a line
-    const unsigned line = threadIdx.x >> log_each, rank = threadIdx.x & (each - 1);
+    const unsigned line = threadIdx.x >> log_each, rank = threadIdx.x & (each - 1);  // `each` threads a line
     if (line < columns) {
-      constexpr int MOST = 4;
+      constexpr int MOST = 2;
       Statistic total[1] = {rule.empty()}, part[MOST];
       for (unsigned j = rank; j < WARPS; j += each * MOST) {
 #pragma unroll
-        for (int i = 0; i < MOST; i++) part[i] = j + i * each < WARPS ? exchange[(j + i * each) * columns + line] : rule.empty();
+        for (int i = 0; i < MOST; i++) part[i] = j + i * each < WARPS ? parts[(j + i * each) * columns + line] : rule.empty();
         merge(rule, total[0], part);
       }
       merge_lanes(rule, total, 1, each);
-      HeldBoard& board = board_of_held;
-      MARK(6)
-      if (rank == 0) write_slot(&board.parts[number & 1][blockIdx.x][line], to_slot(total[0], number));
-      total[0] = rule.empty();
+      if (rank == 0) write_slot(&board_of_held.parts[number & 3][blockIdx.x][line], to_slot(total[0], number));
+    }
+    MARK(4 + 3 * SET)
+  }
+  // What the group has.
+  __device__ __forceinline__ void collect(Statistic (&statistic)[LANES], unsigned number) const {
+    const unsigned columns = a.across * LANES, each = min(THREADS / columns, 32u), log_each = exponent_of(each);
+    const unsigned line = threadIdx.x >> log_each, rank = threadIdx.x & (each - 1);
+    if (line < columns) {
       constexpr int BATCH = 5;
+      Statistic total[1] = {rule.empty()};
 #pragma unroll 1
       for (unsigned block = rank; block < a.team; block += each * BATCH) {
         Slot slot[BATCH];
@@ -998,7 +1010,7 @@ template <class Rule> struct HeldColumns {
           complete = true;
 #pragma unroll
           for (int j = 0; j < BATCH; j++)
-            if (block + each * j < a.team) slot[j] = read_slot(&board.parts[number & 1][first_block + block + each * j][line]);
+            if (block + each * j < a.team) slot[j] = read_slot(&board_of_held.parts[number & 3][blockIdx.x - member + block + each * j][line]);
 #pragma unroll
           for (int j = 0; j < BATCH; j++)
             if (block + each * j < a.team) complete = complete && holds(slot[j], number);
@@ -1017,87 +1029,76 @@ template <class Rule> struct HeldColumns {
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) statistic[lane] = lines[column * LANES + lane];
   }
+  // Writes a group of a set, and asks for what comes next in its place.
+  template <int SET, int G> __device__ __forceinline__ void write(const Statistic (&line)[LANES], const Bundle& now, bool more, const Bundle& next) {
+    if (first_row(G) < count) {
+      Held held[HELD][INPUTS];
+      take<place_of<SET>(G)>(held);
+#pragma unroll
+      for (int k = 0; k < HELD; k++) {
+        if (!exists(G, k)) continue;
+        COMPUTE values[INPUTS][WIDTH], result[WIDTH];
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) unpack(reinterpret_cast<const Place*>(&held[k][n]), values[n]);
+        rule.results(line, values, result);
+        Held* const target = reinterpret_cast<Held*>(a.output + now.offset[INPUTS] + (first_row(G) + k * size) * unsigned(a.along.row_stride[INPUTS]));
+        if (a.beta != COMPUTE(0)) {
+          COMPUTE prior[WIDTH];
+          unpack(reinterpret_cast<const Place*>(target), prior);
+#pragma unroll
+          for (int i = 0; i < WIDTH; i++) result[i] += a.beta * prior[i];
+        }
+        Held pack;
+        ::pack(result, reinterpret_cast<Place*>(&pack));
+        store_with(writes, target, pack);
+      }
+    }
+    if (more) fetch<SET, G>(next);
+  }
+  // Round `round` is in set SET: the next one is added, then this one's results are written. LATER: as the next one's set sees it.
+  template <int SET> __device__ __forceinline__ void turn(unsigned round, unsigned rounds, unsigned number) {
+    if (round + 1 < rounds) reduce<1 - SET, 0>(number + 1);
+    const bool more = round + 2 < rounds;
+    const Bundle now = bundle(round), next = more ? bundle(round + 2) : now;
+    Statistic line[LANES];
+    collect(line, number);
+    MARK(9 + 2 * SET)
+    write<SET, 0>(line, now, more, next), write<SET, 1>(line, now, more, next), write<SET, 2>(line, now, more, next), write<SET, 3>(line, now, more, next);
+    MARK(10 + 2 * SET)
+  }
 
   __device__ __forceinline__ void run() {
-    const unsigned groups = gridDim.x / a.team, group = blockIdx.x / a.team, member = blockIdx.x - group * a.team;
-    const unsigned all = a.lines.packs >> log_across, kept = a.kept;
-    begin = member * a.part;
-    count = group < groups && begin < a.along.row ? min(a.part, a.along.row - begin) : 0;
-    Bundle now = bundle(min(group, all - 1));
-    Statistic* const exchange = reinterpret_cast<Statistic*>(shared_memory + kept * HELD * INPUTS * THREADS * sizeof(Held));
-    unsigned* const number_of_launch = reinterpret_cast<unsigned*>(exchange + (THREADS / max(a.across, 32u) + 1) * a.across * LANES);
+    const unsigned all = a.lines.packs >> log_across, rounds = group < groups && group < all ? (all - group - 1) / groups + 1 : 0;
+    unsigned* const launch_number = reinterpret_cast<unsigned*>(lines + a.across * LANES);
+    const Bundle first = bundle(0);
     MARK(0)
-    wait_to_touch(now.input[0], now.output);
+    wait_to_touch(a.input[0] + first.offset[0], a.output);
     MARK(1)
-
-    Held in_registers[REGISTER_GROUPS][HELD][INPUTS];
-    if (group < all)
-#pragma unroll
-      for (unsigned g = 0; g < HELD_GROUPS; g++) {
-        if (g < kept) fetch(now, g);
-        commit();
-      }
-#pragma unroll
-    for (int g = 0; g < REGISTER_GROUPS; g++)
-      if (group < all) fetch(now, kept + g, in_registers[g]);
-    unsigned long long launch = 0;
-    if (threadIdx.x == 0) {
-      launch = atomicAdd(&board_of_held.arrivals, 1ull) / gridDim.x;
-      while (count_of(&board_of_held.departures) < launch * gridDim.x) {}
-      *number_of_launch = unsigned(launch) * MOST_ROUNDS;
-    }
+    // The number of the launch, and how many blocks of earlier ones have left the board, are needed later.
+    unsigned long long launch = 0, left = 0;
+    if (threadIdx.x == 0) launch = atomicAdd(&board_of_held.arrivals, 1ull), left = loosely(&board_of_held.departures);
+    if (rounds > 0) fetch<0>(first);
+    if (rounds > 1) fetch<1>(bundle(1));
     let_next_kernel_begin();
     MARK(2)
-
-    for (unsigned i = 0, index = group; index < all && group < groups; i++, index += groups) {
-      Statistic statistic[LANES];
-#pragma unroll
-      for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
-      add_groups(statistic, std::integral_constant<int, 0>());
-#pragma unroll
-      for (int g = 0; g < REGISTER_GROUPS; g++)
-        if (row_of(kept + g, 0) < count) add(statistic, kept + g, in_registers[g]);
-      MARK(4)
-      __syncthreads();  // who reads the number finds it
-      MARK(5)
-      agree(statistic, exchange, blockIdx.x - member, *number_of_launch + i + 1);
-      MARK(7)
-      const bool more = index + groups < all;
-      const Bundle next = more ? bundle(index + groups) : now;
-#pragma unroll 1
-      for (unsigned g = 0; g < HELD_GROUPS; g++) {
-        if (g < kept && row_of(g, 0) < count) {
-          Held held[HELD][INPUTS];
-          take(g, held);
-          write(statistic, now, g, held);
-          if (more) fetch(next, g);
-        }
-        commit();
-      }
-#pragma unroll
-      for (int g = 0; g < REGISTER_GROUPS; g++) {
-        write(statistic, now, kept + g, in_registers[g]);
-        if (more) fetch(next, kept + g, in_registers[g]);
-      }
-      now = next;
+    if (threadIdx.x == 0) {
+      launch /= gridDim.x;
+      while (left < launch * gridDim.x) left = count_of(&board_of_held.departures);
+      *launch_number = unsigned(launch) * MOST_ROUNDS + 1;
     }
-    MARK(8)
+    __syncthreads();
+    const unsigned number = *launch_number;
+    if (rounds > 1) reduce<0, SHARED_GROUPS - SET_GROUPS>(number);
+    else if (rounds > 0) reduce<0, 0>(number);
+#pragma unroll 1
+    for (unsigned round = 0; round < rounds; round += 2) {
+      turn<0>(round, rounds, number + round);
+      if (round + 1 < rounds) turn<1>(round + 1, rounds, number + round + 1);
+    }
     if (threadIdx.x == 0) {
       while (count_of(&board_of_held.arrivals) < (launch + 1) * gridDim.x) {}
       __threadfence();
       atomicAdd(&board_of_held.departures, 1ull);
-    }
-  }
-  template <int G> __device__ __forceinline__ void add_groups(Statistic (&statistic)[LANES], std::integral_constant<int, G>) const {
-    if constexpr (G < HELD_GROUPS) {
-      arrived<HELD_GROUPS - 1 - G>();
-      if (G == 0) MARK(3)
-      if (G < a.kept && row_of(G, 0) < count) {
-        Held held[HELD][INPUTS];
-        take(G, held);
-        add(statistic, G, held);
-      }
-      add_groups(statistic, std::integral_constant<int, G + 1>());
     }
   }
 };
