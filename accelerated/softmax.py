@@ -1,4 +1,4 @@
-"""Softmax on the device (kernels/softmax.cu, softmax_registers.cu, softmax_stream.cu)."""
+"""Softmax on the device (kernels/softmax.cu, softmax_registers.cu, softmax_columns.cu, softmax_stream.cu)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ SHORT_LINE = 4  # elements of a line in a tile, or of a column, of which a threa
 MOST_ELEMENTS = 8  # of a lane in registers, where they are no packs
 LEAST_REGISTER_LINE = 97  # elements from which lines of single elements stay in registers; shorter ones make tiles,
 LEAST_REGISTER_BYTES = 4  # and so do smaller elements
+SMALLEST_COPY = 4  # bytes that go to shared memory past the registers
 
 # As in kernels/softmax_registers.cu
 REGISTER_PACKS = 4  # of a thread
 MOST_REGISTER_PACKS = (4, 2)  # of a lane, by inputs, of lines for which a warp suffices
-NARROW_PACKS = (4, 8, 10, 12, 16)
 COLUMN_PACKS = 8  # of a thread, where columns are many
+NARROW_PACKS = (16, 12, 10, 8)  # single elements of a thread
+LONGEST_NARROW = {False: 128, True: 256}  # positions; of elements of fewer than four bytes
 REGISTER_THREADS, MOST_REGISTER_THREADS = 128, 256
 RESIDENT = 1024  # threads of a multiprocessor
 # Threads that a tensor has, with four packs each, of those that fit the device
@@ -40,6 +42,7 @@ FEW_COLUMNS, FEW_LINES, MANY_LINES = 0.25, 1, 3
 WARP = 32
 LANES_THREADS = 128
 TILE_THREADS = 256
+PAIR_TILE_BYTES, PER_LINE_LANE = 8800, 80  # of a tile of pairs, of all inputs; elements of a lane
 BLOCK_THREADS = (128, 512)  # fewest and most
 CLUSTER_THREADS = 256  # most of a cluster's block where all run at once
 COLUMNS_THREADS, FEW_SHARES = 256, 8  # half as many threads where so few or fewer share a column
@@ -71,6 +74,8 @@ LEAST_STREAM_LINES = (120 * 1024, 256 * 1024)  # of lines, by inputs
 # Measured costs of a bundle beside its tiles, in bytes: lines that start anywhere, lines at whole packs, columns
 LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
+# As in kernels/softmax_columns.cu
+HELD_THREADS, GROUP_PACKS, MOST_HELD_GROUPS, REGISTER_GROUPS, MOST_ROUNDS = 512, 4, 6, 2, 64
 # Streams of whole packs
 WHOLE_WORKERS, MOST_TILES = 512, 48
 # Bytes that a block reads while blocks agree, and that are on their way to it: usually, and where that was measured to take
@@ -78,6 +83,7 @@ WHOLE_WORKERS, MOST_TILES = 512, 48
 LEADS = ((AGREEMENT_BYTES, 48 * 1024), (64 * 1024, 32 * 1024))
 ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
 WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
+PASSED_BYTES = 60 << 20  # read and written, from which on what kernels of columns, and of clusters, have read leaves the cache first
 PASSING_BYTES = (64 << 20, 160 << 20)  # read and written: fewer stay in the cache; giving up more at once took longer
 
 # Lines in the registers of a block: threads, values of a thread, and lines that clusters of blocks share
@@ -214,6 +220,13 @@ def _tile(lines: int, length: int, inputs: int, scalar_bytes: int, device: Any) 
     return lanes, at_once * max(rounds, 1)
 
 
+def _pair_tile(length: int, inputs: int) -> tuple[int, int]:
+    """Lanes of a line, and lines of a tile, of elements of two bytes."""
+    lanes = _power_of_two(_ceil(length, PER_LINE_LANE))
+    warps = min(PAIR_TILE_BYTES // (WARP * length * 2 * inputs), TILE_THREADS // WARP // lanes)
+    return lanes, WARP * max(warps, 1)
+
+
 def _short_tile(lines: int, length: int, inputs: int, scalar_bytes: int, device: Any) -> int:
     """Lines of a tile of which a thread takes packs at a time."""
     at_once = TILE_THREADS * PACK_BYTES // scalar_bytes
@@ -250,9 +263,11 @@ def _registers(walk: Walk, scalar_bytes: int, inputs: int, device: Any) -> Regis
         few = filled <= FEW_COLUMNS
         packs = REGISTER_PACKS if few else COLUMN_PACKS
         shares = _power_of_two(_ceil(length, packs))
-        threads = max(WARP, 2 * shares) if few else max(REGISTER_THREADS, shares * ROW_BYTES // PACK_BYTES)
-        if threads > MOST_REGISTER_THREADS or (inputs == 2 and not few):
+        if shares * ROW_BYTES // PACK_BYTES > MOST_REGISTER_THREADS or (inputs == 2 and not few):
             return None
+        pack_bytes = walk.lines.width * scalar_bytes
+        threads = max(WARP, 2 * shares) if few else max(REGISTER_THREADS, shares * ROW_BYTES // pack_bytes)
+        threads = min(threads, MOST_REGISTER_THREADS)
         team = threads // shares
         parts = threads // max(team, WARP) * team * walk.lines.width
         return Registers("columns", team, packs, threads, _ceil(lines, team), parts)
@@ -266,18 +281,20 @@ def _registers(walk: Walk, scalar_bytes: int, inputs: int, device: Any) -> Regis
 
 
 def _narrow_registers(walk: Walk, scalar_bytes: int, device: Any) -> Registers | None:
-    """Columns of single elements in registers, where rows of them are long enough."""
-    if not walk.columns or walk.wide or walk.along.outer_rank or walk.along.row <= SHORT_LINE:
-        return None
+    """Columns of single elements in registers."""
     length, lines = walk.along.row, walk.lines.packs
-    if "nr" in CS:
-        packs, threads = (int(i) for i in CS["nr"].split("/"))
-    else:
-        packs, threads = min(NARROW_PACKS, key=lambda packs: (packs * _power_of_two(_ceil(length, packs)), -packs)), MOST_REGISTER_THREADS
-    shares = _power_of_two(_ceil(length, packs))
-    team = threads // shares
-    if team * scalar_bytes < LEAST_ROW_BYTES:
+    if not walk.columns or walk.wide or walk.along.outer_rank or scalar_bytes > SMALLEST_COPY:
         return None
+    if not SHORT_LINE < length <= LONGEST_NARROW[scalar_bytes < SMALLEST_COPY]:
+        return None
+
+    def threads_of_column(packs: int) -> int:
+        return _power_of_two(_ceil(length, packs))
+
+    packs, threads = min(NARROW_PACKS, key=lambda packs: packs * threads_of_column(packs)), MOST_REGISTER_THREADS
+    if lines * threads_of_column(packs) < device.multiprocessors * BUSY_THREADS:
+        packs, threads = NARROW_PACKS[-1], REGISTER_THREADS
+    team = threads // threads_of_column(packs)
     parts = threads // max(team, WARP) * team
     return Registers("columns", team, packs, threads, _ceil(lines, team), parts)
 
@@ -344,6 +361,38 @@ def _stream(
 
 
 @dataclass(frozen=True)
+class HeldColumns:
+    """blocks: of a group. across: packs of lines side by side. part: rows of a block. kept: groups in shared memory."""
+
+    blocks: int
+    across: int
+    part: int
+    kept: int
+    shared_bytes: int
+
+
+def _held_columns(
+    problem: Problem, walk: Walk, device: Any, statistic_bytes: int, width: int
+) -> HeldColumns | None:
+    """In as few rounds as the multiprocessors can hold, by as many of them as that leaves each bundle."""
+    lines = problem.lines
+    across = min(2 * ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, lines & -lines)
+    if device.multiprocessors > MOST_BLOCKS or walk.lines.row % width or across * PACK_BYTES < LEAST_ROW_BYTES:
+        return None
+    bundles, group_bytes = lines // across, HELD_THREADS * GROUP_PACKS * PACK_BYTES
+    exchange = (HELD_THREADS // WARP + 1) * across * width * statistic_bytes + 16
+    most = min((device.shared_bytes_per_block - exchange) // group_bytes, MOST_HELD_GROUPS)
+    for rounds in range(_ceil(bundles, device.multiprocessors), MOST_ROUNDS + 1):
+        blocks = device.multiprocessors // _ceil(bundles, rounds)
+        part = _ceil(problem.length, blocks)
+        groups = _ceil(part * across * problem.inputs, HELD_THREADS * GROUP_PACKS)
+        if groups <= most + REGISTER_GROUPS:
+            kept = max(groups - REGISTER_GROUPS, 0)
+            return HeldColumns(blocks, across, part, kept, kept * group_bytes + exchange)
+    return None
+
+
+@dataclass(frozen=True)
 class WholeStream:
     """blocks: of a group. part: packs of a line in a tile, of which a block takes so many steps; tiles: that shared memory
     holds; ahead: of them on their way. delay: steps between the statistic and the result of a tile."""
@@ -381,95 +430,6 @@ def _whole_stream(
         if best is None or time < best[0]:
             best = time, WholeStream(blocks, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
     return best[1] if best else None
-
-
-@dataclass(frozen=True)
-class ColumnStream:
-    """blocks: of a group. across: packs of lines side by side. part: rows of a tile, of which a block takes so many steps;
-    tiles: that shared memory holds; ahead: of them on their way. delay: steps between the statistic and the result of a
-    tile."""
-
-    blocks: int
-    across: int
-    part: int
-    steps: int
-    tiles: int
-    ahead: int
-    delay: int
-    shared_bytes: int
-
-
-import os
-CS = dict(kv.split("=") for kv in os.environ.get("CS", "").split(",") if kv)
-COLUMN_WORKERS, TILE_PACKS = int(CS.get("W", 256)), int(CS.get("P", 4))
-COLUMN_LEAD = int(CS.get("lead", 96)) * 1024, int(CS.get("flight", 48)) * 1024
-
-
-def _column_stream(
-    problem: Problem, walk: Walk, device: Any, statistic_bytes: int, width: int
-) -> ColumnStream | None:
-    """The way on which the block that has most to do has least, its first line counted twice: nothing is written meanwhile."""
-    row = walk.lines.row // width
-    across = min(2 * ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, row & -row)
-    if device.multiprocessors > MOST_BLOCKS or walk.lines.row % width or across * PACK_BYTES < LEAST_ROW_BYTES:
-        return None
-    columns, opened = across * width, OPEN[True]
-    parts = COLUMN_WORKERS // max(across, WARP)
-    exchange = (2 * parts + opened) * columns * statistic_bytes + (3 * opened + 4 + 2 * MOST_TILES) * 8
-    places = COLUMN_WORKERS * TILE_PACKS // problem.inputs // across  # rows
-    bundles = problem.lines // across
-    best: tuple[float, ColumnStream] | None = None
-    for blocks in range(1, device.multiprocessors + 1):
-        if "blocks" in CS and blocks != int(CS["blocks"]): continue
-        steps = _ceil(problem.length, blocks * places)
-        part = _ceil(problem.length, blocks * steps)
-        tile_bytes = part * across * problem.inputs * PACK_BYTES
-        tiles = min((device.shared_bytes_per_block - exchange) // tile_bytes, MOST_TILES)
-        ahead = max(_ceil(COLUMN_LEAD[1], tile_bytes), 2)
-        agreement = COLUMN_LEAD[0] if blocks > 1 else ALONE_BYTES
-        delay = min(steps + _ceil(agreement, tile_bytes), opened * steps - 2, tiles - ahead)
-        if delay < steps:
-            continue
-        rounds = _ceil(bundles, device.multiprocessors // blocks)
-        time = (rounds + 1) * steps * tile_bytes
-        if best is None or time < best[0]:
-            shared_bytes = tiles * tile_bytes + exchange
-            best = time, ColumnStream(blocks, across, part, steps, tiles, ahead, delay, shared_bytes)
-    return best[1] if best else None
-
-
-@dataclass(frozen=True)
-class HeldColumns:
-    blocks: int
-    across: int
-    part: int
-    kept: int
-    shared_bytes: int
-
-
-HELD_THREADS, SHARED_GROUPS, SET_GROUPS, MOST_ROUNDS = 512, 6, 4, 64
-
-
-def _held_columns(problem: Problem, walk: Walk, device: Any, statistic_bytes: int, width: int) -> HeldColumns | None:
-    across = min(2 * ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, problem.lines & -problem.lines)
-    if "across" in CS: across = int(CS["across"])
-    if device.multiprocessors > MOST_BLOCKS or walk.lines.row % width or across * PACK_BYTES < LEAST_ROW_BYTES:
-        return None
-    exchange = (HELD_THREADS // WARP + 1) * across * width * statistic_bytes + 16
-    shared_bytes = SHARED_GROUPS * 4 * HELD_THREADS * PACK_BYTES + exchange
-    if shared_bytes > device.shared_bytes_per_block:
-        return None
-    bundles, most = problem.lines // across, SET_GROUPS * 4 // problem.inputs * HELD_THREADS // across  # rows of a set
-    least = _ceil(problem.length, most)  # blocks
-    if least > device.multiprocessors:
-        return None
-    rounds = max(_ceil(bundles, device.multiprocessors // least), min(bundles, 2))
-    if "rounds" in CS: rounds = int(CS["rounds"])
-    blocks = device.multiprocessors // _ceil(bundles, rounds)
-    if rounds > MOST_ROUNDS or blocks == 0: return None
-    part = _ceil(problem.length, blocks)
-    if part > most: return None
-    return HeldColumns(blocks, across, part, 0, shared_bytes)
 
 
 @dataclass(frozen=True)
@@ -565,16 +525,18 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream))
 
     statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
-    if "nr" in CS and (held := _narrow_registers(walk, scalar_bytes, device)):
-        step = launch("softmax_registers.cu", f"columns_of_{held.packs}", held.threads, held.grid, held.team, 0, held.parts * statistic_bytes,
-                      definitions={"PACK_BYTES": scalar_bytes})
-        return Plan(operation, [step])
-    narrower = [_walk(operation, specs, width // 2)] if walk.columns and not walk.wide and scalar_bytes == 2 else []
-    for of in (walk, *narrower):
-        held = _registers(of, scalar_bytes, inputs, device)
+    # Columns of halves: packs of four, where none of eight exist, or where threads have many, so that they stay in registers.
+    ways = [(walk, _registers(walk, scalar_bytes, inputs, device))]
+    if walk.columns and scalar_bytes == 2:
+        narrower = _walk(operation, specs, width // 2)
+        way = narrower, _registers(narrower, scalar_bytes, inputs, device)
+        ways.insert(0 if way[1] and way[1].packs == COLUMN_PACKS else 1, way)
+    ways.append((walk, _narrow_registers(walk, scalar_bytes, device)))
+    for of, held in ways:
         if held:
             name, shared_bytes = f"{held.kind}_of_{held.packs}", held.parts * statistic_bytes
-            smaller = {"PACK_BYTES": PACK_BYTES // 2} if of is not walk else {}
+            pack_bytes = of.lines.width * scalar_bytes if held.kind == "columns" else PACK_BYTES
+            smaller = {"PACK_BYTES": pack_bytes} if pack_bytes < PACK_BYTES else {}
             step = launch(
                 "softmax_registers.cu",
                 name,
@@ -599,37 +561,21 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         grid = _ceil(lines, LANES_THREADS)
         return Plan(operation, [launch("softmax.cu", "narrow_short_columns", LANES_THREADS, grid, 1, length, 0)])
 
-    def aligned_plan(step: Launch) -> Plan:
-        places = dict.fromkeys(operands, PACK_BYTES)
-        return AlignedPlan(operation, [step], places, lambda: _plan(operation, device, kernel, aligned=False))
-
     if walk.dense and not walk.aligned and length <= SHORT * WARP:
         if length <= SHORT_LINE and scalar_bytes > 1:
             name, lanes, of_tile = "short_tile", 1, _short_tile(lines, length, inputs, scalar_bytes, device)
+        elif scalar_bytes == 2 and operation.compute_type == FLOAT:
+            name, (lanes, of_tile) = "pair_tile", _pair_tile(length, inputs)
         else:
             name, (lanes, of_tile) = "tile", _tile(lines, length, inputs, scalar_bytes, device)
-        tile_threads = TILE_THREADS
-        if CS.get("walk"):  # lanes, blocks of a multiprocessor
-            lanes, blocks = (int(i) for i in CS["walk"].split("/"))
-            unit = PACK_BYTES // scalar_bytes
-            of_tile = _ceil(_ceil(lines, blocks * device.multiprocessors), unit) * unit
-            name, tile_threads = "walk_tile", min(_ceil(of_tile * lanes, WARP) * WARP, 256)
         tile_bytes = _ceil(of_tile * length * scalar_bytes, PACK_BYTES) * PACK_BYTES
-        grid = _ceil(lines, of_tile)
-        if CS.get("flat") and length >= PACK_BYTES // scalar_bytes and scalar_bytes > 1:
-            packs_each, of_tile = (int(i) for i in CS["flat"].split("/"))
-            per = PACK_BYTES // scalar_bytes
-            threads = _ceil(_ceil(of_tile * length, per), packs_each * WARP) * WARP
-            if threads <= 256 and (of_tile * length) % per == 0:
-                compute = SCALAR_BYTES[operation.compute_type]
-                lanes_of_line = 1
-                while lanes_of_line < 32 and 2 * lanes_of_line * of_tile <= threads:
-                    lanes_of_line *= 2
-                step = launch("softmax_flat.cu", f"flat_of_{packs_each}", threads, _ceil(lines, of_tile), lanes_of_line, of_tile, (packs_each * threads + 3 * of_tile + 1) * compute)
-                return aligned_plan(step)
-        if CS.get("walk"):
-            return Plan(operation, [launch("softmax.cu", name, tile_threads, grid, lanes, of_tile, tile_bytes * inputs)])
-        return Plan(operation, [launch("softmax.cu", name, TILE_THREADS, grid, lanes, of_tile, tile_bytes * inputs)])
+        threads = of_tile * lanes if name == "pair_tile" else TILE_THREADS
+        step = launch("softmax.cu", name, threads, _ceil(lines, of_tile), lanes, of_tile, tile_bytes * inputs)
+        return Plan(operation, [step])
+
+    def aligned_plan(step: Launch) -> Plan:
+        places = dict.fromkeys(operands, PACK_BYTES)
+        return AlignedPlan(operation, [step], places, lambda: _plan(operation, device, kernel, aligned=False))
 
     def clusters_of(blocks: int) -> dict[str, int]:
         return {"CLUSTER_BLOCKS": blocks} if blocks not in (1, CLUSTERS[0]) else {}
@@ -654,9 +600,10 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         packs += 1  # a line that starts anywhere
     pack_bytes = PACK_BYTES if walk.wide else scalar_bytes
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
+    moved = lines * walk.along.packs * pack_bytes * (inputs + 1)
+    passing_definitions = {"PASSING": 1} if walk.wide and moved >= PASSED_BYTES else {}
     if _streams(walk, problem, scalar_bytes, device):
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
-        moved = lines * length * scalar_bytes * (inputs + 1)
         stays = moved <= PASSING_BYTES[0]
         leads = LEADS[1 if stays else 0 :] if scalar_bytes == 2 else LEADS[:1]
         for lead in leads if whole_lines and walk.lines.outer_rank == 0 else ():
@@ -674,26 +621,19 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
                     numbers,
                 )
                 return aligned_plan(step)
-        if aligned and walk.columns and _has_copy_engine(device) and CS.get("held"):
-            if held := _held_columns(problem, walk, device, statistic_bytes, width):
-                numbers = (held.across, held.part, 1, 0, 0, 0, int(CS.get("passing", 5)))
-                step = launch("softmax_stream.cu", "held_columns", HELD_THREADS, device.multiprocessors, held.blocks, held.kept, held.shared_bytes, numbers)
-                return aligned_plan(step)
-        if aligned and walk.columns and _has_copy_engine(device) and not CS.get("old"):
-            if found := _column_stream(problem, walk, device, statistic_bytes, width):
-                numbers = (found.across, found.part, found.steps, found.ahead, found.delay, COLUMN_WORKERS, int(CS.get("passing", 5)))
-                step = launch(
-                    "softmax_stream.cu",
-                    "column_stream",
-                    COLUMN_WORKERS + (STREAM_HELPERS + 1) * WARP,
-                    device.multiprocessors,
-                    found.blocks,
-                    found.tiles,
-                    found.shared_bytes,
-                    numbers,
-                    definitions={} if (COLUMN_WORKERS, TILE_PACKS) == (256, 4) else {"COLUMN_WORKERS": COLUMN_WORKERS, "TILE_PACKS": TILE_PACKS},
-                )
-                return aligned_plan(step)
+        if aligned and walk.columns and (way := _held_columns(problem, walk, device, statistic_bytes, width)):
+            step = launch(
+                "softmax_columns.cu",
+                "held_columns",
+                HELD_THREADS,
+                device.multiprocessors,
+                way.blocks,
+                way.kept,
+                way.shared_bytes,
+                (way.across, way.part, *(0,) * (len(STREAM_FIELDS) - 2)),
+                definitions=passing_definitions,
+            )
+            return aligned_plan(step)
         queues = not walk.columns and specs[-1].scalar_type == FLOAT
         way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0, queues)
         if way:
@@ -731,7 +671,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
             team.size,
             kept,
             kept * group_bytes + parts_bytes,
-            definitions=clusters_of(team.cluster),
+            definitions=clusters_of(team.cluster) | (passing_definitions if team.kind == "lines_cluster" else {}),
         )
         if usual or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
             break

@@ -158,7 +158,7 @@ __device__ __forceinline__ void short_lines_in_tile(const Arguments<Rule::INPUTS
 // A few lanes take a line of the tile in shared memory, chunk after chunk: first its statistic, then the results, which replace the
 // first input. Two-byte elements move in pairs; a lane takes what of a line is no whole pair, too.
 template <class Rule>
-__device__ __forceinline__ void walk_lines_in_tile(const Arguments<Rule::INPUTS>& a, const Rule rule, ELEMENT* tile, unsigned pitch, unsigned lines, const ELEMENT* prior) {
+__device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, const Rule rule, ELEMENT* tile, unsigned pitch, unsigned lines, const ELEMENT* prior) {
   constexpr int INPUTS = Rule::INPUTS, PAIR = PAIRED ? 2 : 1, CHUNK = 8 / PAIR, VALUES = CHUNK * PAIR, REST = VALUES + (PAIR - 1) * 2;
   using Item = Elements<PAIR>;
   const unsigned log_team = exponent_of(a.team), rank = threadIdx.x & (a.team - 1), length = a.along.row, stride = CHUNK << log_team;
@@ -239,13 +239,15 @@ __device__ __forceinline__ void walk_lines_in_tile(const Arguments<Rule::INPUTS>
 }
 // The algorithm is known to the loops.
 template <class Rule>
-__device__ __forceinline__ void lines_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch, unsigned lines, const ELEMENT* prior) {
-  if (a.algorithm == LOG) walk_lines_in_tile(a, Rule{LOG, a.alpha}, tile, pitch, lines, prior);
-  else if (a.algorithm == FAST && Rule::INPUTS == 1) walk_lines_in_tile(a, Rule{FAST, a.alpha}, tile, pitch, lines, prior);
-  else walk_lines_in_tile(a, Rule{ACCURATE, a.alpha}, tile, pitch, lines, prior);
+__device__ __forceinline__ void softmax_of_pairs(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch, unsigned lines, const ELEMENT* prior) {
+  if (a.algorithm == LOG) pairs_in_tile(a, Rule{LOG, a.alpha}, tile, pitch, lines, prior);
+  else if (a.algorithm == FAST && Rule::INPUTS == 1) pairs_in_tile(a, Rule{FAST, a.alpha}, tile, pitch, lines, prior);
+  else pairs_in_tile(a, Rule{ACCURATE, a.alpha}, tile, pitch, lines, prior);
 }
 
-template <class Rule, int SHORT> __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a) {
+enum class Tile { LANES, SHORT_LINES, PAIRS };
+
+template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
   constexpr unsigned PACK = 16 / sizeof(ELEMENT);
   using Whole = Pack<unsigned, 4>;
@@ -270,9 +272,9 @@ template <class Rule, int SHORT> __device__ __forceinline__ void softmax_of_tile
   __syncthreads();
 
   ELEMENT* target = a.output + start;
-  if constexpr (SHORT == 2) {
-    lines_in_tile<Rule>(a, tile, pitch, lines, target);
-  } else if constexpr (SHORT) {
+  if constexpr (KIND == Tile::PAIRS) {
+    softmax_of_pairs<Rule>(a, tile, pitch, lines, target);
+  } else if constexpr (KIND == Tile::SHORT_LINES) {
     switch (length) {
       case 1: short_lines_in_tile<Rule, 1>(a, tile, pitch, lines, target); break;
       case 2: short_lines_in_tile<Rule, 2>(a, tile, pitch, lines, target); break;
@@ -517,24 +519,17 @@ SOFTMAX(softmax_forward_narrow, Forward, NarrowLine)
 SOFTMAX(softmax_backward_wide, Backward, WideLine)
 SOFTMAX(softmax_backward_narrow, Backward, NarrowLine)
 
-extern "C" __global__ void __launch_bounds__(256, 4) softmax_forward_walk_tile(const Arguments<1> a) {
-  find_place_before_waiting();
-  softmax_of_tile<Forward, 2>(a);
-}
-extern "C" __global__ void __launch_bounds__(256, 4) softmax_backward_walk_tile(const Arguments<2> a) {
-  find_place_before_waiting();
-  softmax_of_tile<Backward, 2>(a);
-}
-
-#define SOFTMAX_TILE(name, rule, is_short, blocks)                                                           \
+#define SOFTMAX_TILE(name, rule, kind, blocks)                                                               \
   extern "C" __global__ void __launch_bounds__(256, blocks) name(const Arguments<rule::INPUTS> a) { \
     find_place_before_waiting();                                                                     \
-    softmax_of_tile<rule, is_short>(a);                                                             \
+    softmax_of_tile<rule, Tile::kind>(a);                                                             \
   }
-SOFTMAX_TILE(softmax_forward_tile, Forward, false, FORWARD_TILES)
-SOFTMAX_TILE(softmax_backward_tile, Backward, false, BACKWARD_TILES)
-SOFTMAX_TILE(softmax_forward_short_tile, Forward, true, SHORT_BLOCKS)
-SOFTMAX_TILE(softmax_backward_short_tile, Backward, true, SHORT_BLOCKS - 1)
+SOFTMAX_TILE(softmax_forward_tile, Forward, LANES, FORWARD_TILES)
+SOFTMAX_TILE(softmax_backward_tile, Backward, LANES, BACKWARD_TILES)
+SOFTMAX_TILE(softmax_forward_short_tile, Forward, SHORT_LINES, SHORT_BLOCKS)
+SOFTMAX_TILE(softmax_backward_short_tile, Backward, SHORT_LINES, SHORT_BLOCKS - 1)
+SOFTMAX_TILE(softmax_forward_pair_tile, Forward, PAIRS, SHORT_BLOCKS)
+SOFTMAX_TILE(softmax_backward_pair_tile, Backward, PAIRS, SHORT_BLOCKS)
 
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_narrow_registers(const Arguments<1> a) {
   find_place_before_waiting();

@@ -63,51 +63,42 @@ template <int WIDE> __device__ __forceinline__ void pack(const COMPUTE (&values)
   }
 }
 
-#define POLICY_0 "evict_normal"
-#define POLICY_1 "evict_first"
-#define POLICY_2 "evict_last"
-#define POLICY_3 "evict_unchanged"
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
 constexpr int SMALLEST_COPY = 4;  // bytes
+
+#ifndef PASSING
+#define PASSING 0  // whether more is moved than the cache keeps: what was read leaves it first, so that results stay for who reads them
+#endif
 
 // Copies to shared memory without waiting. commit() closes a group, arrived<N>() waits for all groups but the last N.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+__device__ __forceinline__ unsigned long long leaving_first() {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
 template <class T> __device__ __forceinline__ void copy(T* to, const T* from) {
   const unsigned address = __cvta_generic_to_shared(to);
   if constexpr (sizeof(T) < SMALLEST_COPY) *to = *from;
-#ifdef READ_POLICY
-  else if constexpr (sizeof(T) == 16) { unsigned long long bits; asm("createpolicy.fractional.L2::" JOIN(POLICY_, READ_POLICY) ".b64 %0, 1.0;" : "=l"(bits)); asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "l"(bits) : "memory"); }
-#endif
+  else if constexpr (sizeof(T) == 16 && PASSING)
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "l"(leaving_first()) : "memory");
   else if constexpr (sizeof(T) == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
   else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(T)) : "memory");
 }
 __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LATER> __device__ __forceinline__ void arrived() { asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory"); }
+// Reads a pack that passes the cache as copies do.
+__device__ __forceinline__ Pack<unsigned, 4> read_passing(const Pack<unsigned, 4>* from) {
+  if (!PASSING) return *from;
+  Pack<unsigned, 4> pack;
+  asm volatile("ld.global.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=r"(pack.item[0]), "=r"(pack.item[1]), "=r"(pack.item[2]), "=r"(pack.item[3]) : "l"(from), "l"(leaving_first()) : "memory");
+  return pack;
+}
 #else
 template <class T> __device__ __forceinline__ void copy(T* to, const T* from) { *to = *from; }
 __device__ __forceinline__ void commit() {}
 template <int LATER> __device__ __forceinline__ void arrived() {}
-#endif
-
-#if defined(READ_POLICY) && !defined(EMULATED_CUDA)
-__device__ __forceinline__ unsigned long long read_policy() { unsigned long long bits; asm("createpolicy.fractional.L2::" JOIN(POLICY_, READ_POLICY) ".b64 %0, 1.0;" : "=l"(bits)); return bits; }
-__device__ __forceinline__ unsigned long long write_policy() { unsigned long long bits; asm("createpolicy.fractional.L2::" JOIN(POLICY_, WRITE_POLICY) ".b64 %0, 1.0;" : "=l"(bits)); return bits; }
-__device__ __forceinline__ void load_pack(Pack<unsigned, 4>& p, const Pack<unsigned, 4>* from) {
-  asm volatile("ld.global.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;" : "=r"(p.item[0]), "=r"(p.item[1]), "=r"(p.item[2]), "=r"(p.item[3]) : "l"(from), "l"(read_policy()));
-}
-__device__ __forceinline__ void load_pack(Pack<unsigned, 2>& p, const Pack<unsigned, 2>* from) {
-  asm volatile("ld.global.L2::cache_hint.v2.b32 {%0, %1}, [%2], %3;" : "=r"(p.item[0]), "=r"(p.item[1]) : "l"(from), "l"(read_policy()));
-}
-__device__ __forceinline__ void store_pack(Pack<unsigned, 4>* to, const Pack<unsigned, 4>& p) {
-  asm volatile("st.global.L2::cache_hint.v4.b32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(to), "r"(p.item[0]), "r"(p.item[1]), "r"(p.item[2]), "r"(p.item[3]), "l"(write_policy()) : "memory");
-}
-__device__ __forceinline__ void store_pack(Pack<unsigned, 2>* to, const Pack<unsigned, 2>& p) {
-  asm volatile("st.global.L2::cache_hint.v2.b32 [%0], {%1, %2}, %3;" ::"l"(to), "r"(p.item[0]), "r"(p.item[1]), "l"(write_policy()) : "memory");
-}
-#else
-template <class T> __device__ __forceinline__ void load_pack(T& p, const T* from) { p = *from; }
-template <class T> __device__ __forceinline__ void store_pack(T* to, const T& p) { *to = p; }
+__device__ __forceinline__ Pack<unsigned, 4> read_passing(const Pack<unsigned, 4>* from) { return *from; }
 #endif
 
 // What short lines need comes first: it arrives with the pointers.
@@ -571,14 +562,7 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
 #pragma unroll
         for (int i = 0; i < WIDE; i++) result[i] += a->beta * prior[i];
       }
-      using Whole = Pack<unsigned, (sizeof(Place) >= 4 ? sizeof(Place) / 4 : 1)>;
-      if constexpr (sizeof(Place) >= 8) {
-        Whole whole;
-        pack(result, reinterpret_cast<Place*>(&whole));
-        store_pack(reinterpret_cast<Whole*>(target), whole);
-      } else {
-        pack(result, reinterpret_cast<Place*>(target));
-      }
+      pack(result, reinterpret_cast<Place*>(target));
     } else {
 #pragma unroll
       for (int i = 0; i < WIDE; i++)

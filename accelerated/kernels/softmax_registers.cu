@@ -86,7 +86,7 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_line
       for (int n = 0; n < INPUTS; n++) {
         const unsigned pack = rank + k * size;
         held[k][n] = held_of(nothing);
-        if (pack < line.packs) load_pack(held[k][n], reinterpret_cast<const Held*>(line.input[n] + line.offset(pack, n)));
+        if (pack < line.packs) held[k][n] = *reinterpret_cast<const Held*>(line.input[n] + line.offset(pack, n));
       }
   } else {
 #pragma unroll
@@ -157,30 +157,19 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
   if (index >= a.lines.packs) line.end_for_good();
   wait_to_touch(line.input[0] + line.offset(rank, 0), line.output);
 
-  // Places one after the other take fewer instructions than places that are found by their numbers.
   const bool whole = line.wholes == line.packs;
-  size_t step[INPUTS + 1];
-#pragma unroll
-  for (int n = 0; n <= INPUTS; n++) step[n] = size_t(size) * unsigned(a.along.row_stride[n]);
   Held held[PACKS][INPUTS];
   if (whole) {
     HeldElements nothing;
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) nothing.elements.item[i] = store<ELEMENT>(Rule::neutral());
-    const ELEMENT* from[INPUTS];
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++) from[n] = line.input[n] + line.offset(rank, n);
 #pragma unroll
     for (int k = 0; k < PACKS; k++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++) {
         held[k][n] = nothing.words;
-#ifdef BY_OFFSETS
-        if (rank + k * size < line.packs) load_pack(held[k][n], reinterpret_cast<const Held*>(line.input[n] + line.offset(rank + k * size, n)));
-#else
-        if (rank + k * size < line.packs) load_pack(held[k][n], reinterpret_cast<const Held*>(from[n]));
-        from[n] += step[n];
-#endif
+        const unsigned pack = rank + k * size;
+        if (pack < line.packs) held[k][n] = *reinterpret_cast<const Held*>(line.input[n] + line.offset(pack, n));
       }
   } else {
 #pragma unroll
@@ -265,19 +254,14 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
     rule.template results<INPUTS == 1>(statistic, of_pack, result);
   };
   if (whole && a.beta == COMPUTE(0)) {
-    ELEMENT* target = line.output + line.offset(rank, INPUTS);
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
+      const unsigned pack = rank + k * size;
       COMPUTE result[WIDTH];
       result_of(k, result);
-      HeldElements pack;
-      pack_elements(result, pack.elements);
-#ifdef BY_OFFSETS
-      if (rank + k * size < line.packs) store_pack(reinterpret_cast<Held*>(line.output + line.offset(rank + k * size, INPUTS)), pack.words);
-#else
-      if (rank + k * size < line.packs) store_pack(reinterpret_cast<Held*>(target), pack.words);
-      target += step[INPUTS];
-#endif
+      HeldElements of_pack;
+      pack_elements(result, of_pack.elements);
+      if (pack < line.packs) *reinterpret_cast<Held*>(line.output + line.offset(pack, INPUTS)) = of_pack.words;
     }
   } else {
 #pragma unroll
@@ -292,23 +276,19 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
 
 // Whether results are logarithms, whose values stay as they are, is known to the code.
 template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_columns(const Arguments<Rule::INPUTS>& a) {
-#ifdef TOGETHER
-  softmax_of_columns_by<Rule, PACKS>(a, Rule{Algorithm(a.algorithm), a.alpha});
-#else
   if (a.algorithm == LOG) softmax_of_columns_by<Rule, PACKS>(a, Rule{LOG, a.alpha});
   else softmax_of_columns_by<Rule, PACKS>(a, Rule{a.algorithm == FAST ? FAST : ACCURATE, a.alpha});
-#endif
 }
 
-#ifndef BOUNDS
-#define BOUNDS(columns, packs) 256, most_blocks(columns, packs)
-#endif
 // Blocks of a multiprocessor for which the registers should suffice.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
-constexpr int most_blocks(bool columns, int packs) { return DOUBLE || packs * WIDTH > 32 ? 2 : packs > 4 ? 3 : columns || packs > 2 ? 4 : 6; }
+constexpr int most_blocks(bool columns, int packs) {
+  if (DOUBLE || packs * WIDTH > 32) return 2;
+  return packs > 4 && sizeof(ELEMENT) >= 4 && WIDTH > 1 ? 3 : columns || packs > 2 ? 4 : 6;
+}
 
 #define SOFTMAX_IN_REGISTERS(name, rule, kind, columns, packs)                                                                     \
-  extern "C" __global__ void __launch_bounds__(BOUNDS(columns, packs)) name##_of_##packs(const Arguments<rule::INPUTS> a) { \
+  extern "C" __global__ void __launch_bounds__(256, most_blocks(columns, packs)) name##_of_##packs(const Arguments<rule::INPUTS> a) { \
     find_place_before_waiting();                                                                                             \
     softmax_of_##kind<rule, packs>(a);                                                                                        \
   }
@@ -319,6 +299,7 @@ constexpr int most_blocks(bool columns, int packs) { return DOUBLE || packs * WI
   SOFTMAX_IN_REGISTERS(softmax_forward_columns, Forward, columns, true, packs)   \
   SOFTMAX_IN_REGISTERS(softmax_backward_columns, Backward, columns, true, packs)
 
+#if PACK_BYTES >= 8
 SOFTMAX_LINES(1)
 SOFTMAX_LINES(2)
 SOFTMAX_LINES(4)
@@ -327,12 +308,9 @@ SOFTMAX_COLUMNS(2)
 SOFTMAX_COLUMNS(3)
 SOFTMAX_COLUMNS(4)
 SOFTMAX_IN_REGISTERS(softmax_forward_columns, Forward, columns, true, 8)
-#if PACK_BYTES <= 8
-SOFTMAX_IN_REGISTERS(softmax_forward_columns, Forward, columns, true, 16)
-#endif
-#if PACK_BYTES < 8
+#else  // single elements
+SOFTMAX_COLUMNS(8)
 SOFTMAX_COLUMNS(10)
 SOFTMAX_COLUMNS(12)
-SOFTMAX_IN_REGISTERS(softmax_backward_columns, Backward, columns, true, 8)
-SOFTMAX_IN_REGISTERS(softmax_backward_columns, Backward, columns, true, 16)
+SOFTMAX_COLUMNS(16)
 #endif
