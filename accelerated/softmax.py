@@ -1,4 +1,4 @@
-"""Softmax on the device (kernels/softmax.cu, softmax_registers.cu, softmax_columns.cu, softmax_stream.cu)."""
+"""Softmax on the device (kernels/softmax.cu, softmax_registers.cu, softmax_stream.cu)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ FEW_COLUMNS, FEW_LINES, MANY_LINES = 0.25, 1, 3
 WARP = 32
 LANES_THREADS = 128
 TILE_THREADS = 256
-PAIR_TILE_BYTES, PER_LINE_LANE = 8800, 80  # of a tile of pairs, of all inputs; elements of a lane
+# Tiles of pairs: bytes of all inputs, elements of a lane, and of the shortest line
+PAIR_TILE_BYTES, PER_LINE_LANE, LEAST_PAIR_LINE = 8800, 80, 33
 BLOCK_THREADS = (128, 512)  # fewest and most
 CLUSTER_THREADS = 256  # most of a cluster's block where all run at once
 COLUMNS_THREADS, FEW_SHARES = 256, 8  # half as many threads where so few or fewer share a column
@@ -74,7 +75,7 @@ LEAST_STREAM_LINES = (120 * 1024, 256 * 1024)  # of lines, by inputs
 # Measured costs of a bundle beside its tiles, in bytes: lines that start anywhere, lines at whole packs, columns
 LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
-# As in kernels/softmax_columns.cu
+# As in kernels/softmax_columns.cuh
 HELD_THREADS, GROUP_PACKS, MOST_HELD_GROUPS, REGISTER_GROUPS, MOST_ROUNDS = 512, 4, 6, 2, 64
 # Streams of whole packs
 WHOLE_WORKERS, MOST_TILES = 512, 48
@@ -83,7 +84,9 @@ WHOLE_WORKERS, MOST_TILES = 512, 48
 LEADS = ((AGREEMENT_BYTES, 48 * 1024), (64 * 1024, 32 * 1024))
 ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
 WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
-PASSED_BYTES = 60 << 20  # read and written, from which on what kernels of columns, and of clusters, have read leaves the cache first
+# Read and written: between these the cache gives up first what columns, and clusters forward, have read; the results stay for who
+# reads them next. Of less all stays, of more nothing that the next kernel needs.
+PASSED_BYTES = (60 << 20, 160 << 20)
 PASSING_BYTES = (64 << 20, 160 << 20)  # read and written: fewer stay in the cache; giving up more at once took longer
 
 # Lines in the registers of a block: threads, values of a thread, and lines that clusters of blocks share
@@ -371,12 +374,10 @@ class HeldColumns:
     shared_bytes: int
 
 
-def _held_columns(
-    problem: Problem, walk: Walk, device: Any, statistic_bytes: int, width: int
-) -> HeldColumns | None:
+def _held_columns(problem: Problem, walk: Walk, device: Any, statistic_bytes: int, width: int) -> HeldColumns | None:
     """In as few rounds as the multiprocessors can hold, by as many of them as that leaves each bundle."""
     lines = problem.lines
-    across = min(2 * ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, lines & -lines)
+    across = min(ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, lines & -lines)
     if device.multiprocessors > MOST_BLOCKS or walk.lines.row % width or across * PACK_BYTES < LEAST_ROW_BYTES:
         return None
     bundles, group_bytes = lines // across, HELD_THREADS * GROUP_PACKS * PACK_BYTES
@@ -529,8 +530,8 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
     ways = [(walk, _registers(walk, scalar_bytes, inputs, device))]
     if walk.columns and scalar_bytes == 2:
         narrower = _walk(operation, specs, width // 2)
-        way = narrower, _registers(narrower, scalar_bytes, inputs, device)
-        ways.insert(0 if way[1] and way[1].packs == COLUMN_PACKS else 1, way)
+        fours = _registers(narrower, scalar_bytes, inputs, device)
+        ways.insert(0 if fours and fours.packs == COLUMN_PACKS else 1, (narrower, fours))
     ways.append((walk, _narrow_registers(walk, scalar_bytes, device)))
     for of, held in ways:
         if held:
@@ -564,7 +565,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
     if walk.dense and not walk.aligned and length <= SHORT * WARP:
         if length <= SHORT_LINE and scalar_bytes > 1:
             name, lanes, of_tile = "short_tile", 1, _short_tile(lines, length, inputs, scalar_bytes, device)
-        elif scalar_bytes == 2 and operation.compute_type == FLOAT:
+        elif length >= LEAST_PAIR_LINE and scalar_bytes == 2 and operation.compute_type == FLOAT:
             name, (lanes, of_tile) = "pair_tile", _pair_tile(length, inputs)
         else:
             name, (lanes, of_tile) = "tile", _tile(lines, length, inputs, scalar_bytes, device)
@@ -601,7 +602,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
     pack_bytes = PACK_BYTES if walk.wide else scalar_bytes
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
     moved = lines * walk.along.packs * pack_bytes * (inputs + 1)
-    passing_definitions = {"PASSING": 1} if walk.wide and moved >= PASSED_BYTES else {}
+    passing_definitions = {"PASSING": 1} if PASSED_BYTES[0] <= moved < PASSED_BYTES[1] else {}
     if _streams(walk, problem, scalar_bytes, device):
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
         stays = moved <= PASSING_BYTES[0]
@@ -621,16 +622,17 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
                     numbers,
                 )
                 return aligned_plan(step)
-        if aligned and walk.columns and (way := _held_columns(problem, walk, device, statistic_bytes, width)):
+        columns = _held_columns(problem, walk, device, statistic_bytes, width) if aligned and walk.columns else None
+        if columns:
             step = launch(
-                "softmax_columns.cu",
+                "softmax_stream.cu",
                 "held_columns",
                 HELD_THREADS,
                 device.multiprocessors,
-                way.blocks,
-                way.kept,
-                way.shared_bytes,
-                (way.across, way.part, *(0,) * (len(STREAM_FIELDS) - 2)),
+                columns.blocks,
+                columns.kept,
+                columns.shared_bytes,
+                (columns.across, columns.part, *(0,) * (len(STREAM_FIELDS) - 2)),
                 definitions=passing_definitions,
             )
             return aligned_plan(step)
@@ -662,7 +664,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         parts_bytes = team.parts * statistic_bytes
         kept = min(team.groups, (device.shared_bytes_per_block - parts_bytes) // group_bytes)
         name = f"{'wide' if walk.wide else 'narrow'}_{team.kind}"
-        usual = team.cluster <= CLUSTERS[0]
+        usual, passes = team.cluster <= CLUSTERS[0], name == "wide_lines_cluster" and inputs == 1
         step = launch(
             "softmax.cu",
             name,
@@ -671,7 +673,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
             team.size,
             kept,
             kept * group_bytes + parts_bytes,
-            definitions=clusters_of(team.cluster) | (passing_definitions if team.kind == "lines_cluster" else {}),
+            definitions=clusters_of(team.cluster) | (passing_definitions if passes else {}),
         )
         if usual or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
             break

@@ -2,6 +2,8 @@
 #pragma once
 #include "softmax.cuh"
 
+constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;  // of a launch; lines of a bundle. As in softmax.py
+
 // A statistic on its way to other blocks. Each 32 bits come with the number of the bundle (within the launch, from 1 on) in
 // one access of 8 bytes: who finds the number has the value.
 constexpr int WORDS = sizeof(Statistic) / sizeof(unsigned);

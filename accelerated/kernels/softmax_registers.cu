@@ -1,15 +1,18 @@
 // Softmax over lines that the threads of a warp or of a block hold in registers, forward (3.2.96) and backward (4.1.19).
 //
 // A team of threads takes a line, or a pack of neighbouring lines (columns), and every thread PACKS packs of it, of each
-// input. All are read before any is used, nothing moves through shared memory, and every exponential is taken once: a
-// thread takes those of its values below their maximum, and its team, when it has agreed on the line's, scales them.
+// input. All are read before any is used, nothing moves through shared memory, and every exponential is taken once: of lines a
+// thread takes those of its values below their maximum, and its team, when it has agreed on the line's, scales them; of columns,
+// where a thread has parts of several lines, the team agrees on the maxima first, as packs, and then only sums are merged. Packs of one
+// element (PACK_BYTES) are columns whose rows start anywhere.
 //
 // Floor: bytes, as in softmax.cu. What limits: blocks that start together read, compute and write together, so that what a
 // block computes comes on top of what it moves. So nothing comes between the reads (where two ways of reading met, the
 // first read was waited for before the last began: lines of halves took 20 % longer on an H200), pairs are compared as they
-// are, and nothing is selected element by element. Columns of halves have 64 values a thread: with room for three blocks
-// they take 84 % of the copy's pace; registers for two, or four with spills, took 25 and 7 % longer. Blocks that stay and
-// read ahead took longer in all shapes, floats 13 %.
+// are, and nothing is selected element by element. Columns of halves are packs of four, 32 values a thread in four blocks: with packs of
+// eight and 64 values, which need twice the registers, 64 x 256 x 56 x 56 took 11 % longer, with exponentials taken twice 4 %. Of
+// single elements 16 a thread take half as long as copies to shared memory, but for floats of which a block's rows would be 64 bytes.
+// Blocks that stay and read ahead took longer in all shapes, floats 13 %.
 #include "softmax.cuh"
 
 using Held = std::conditional_t<PACK_BYTES >= 4, Pack<unsigned, (PACK_BYTES + 3) / 4>, Elements<WIDTH>>;
@@ -158,6 +161,15 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
   wait_to_touch(line.input[0] + line.offset(rank, 0), line.output);
 
   const bool whole = line.wholes == line.packs;
+  // Places of single elements are found from the one before, which takes fewer instructions; those of packs from their numbers: with
+  // steps, floats of 256 channels took 40 % longer.
+  constexpr bool STEPS = WIDTH == 1;
+  size_t step[INPUTS + 1];
+  const ELEMENT* next[INPUTS];
+#pragma unroll
+  for (int n = 0; n <= INPUTS; n++) step[n] = size_t(size) * unsigned(a.along.row_stride[n]);
+#pragma unroll
+  for (int n = 0; n < INPUTS; n++) next[n] = line.input[n] + line.offset(rank, n);
   Held held[PACKS][INPUTS];
   if (whole) {
     HeldElements nothing;
@@ -169,7 +181,9 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
       for (int n = 0; n < INPUTS; n++) {
         held[k][n] = nothing.words;
         const unsigned pack = rank + k * size;
-        if (pack < line.packs) held[k][n] = *reinterpret_cast<const Held*>(line.input[n] + line.offset(pack, n));
+        const ELEMENT* const from = STEPS ? next[n] : line.input[n] + line.offset(pack, n);
+        if (pack < line.packs) held[k][n] = *reinterpret_cast<const Held*>(from);
+        next[n] += step[n];
       }
   } else {
 #pragma unroll
@@ -254,6 +268,7 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
     rule.template results<INPUTS == 1>(statistic, of_pack, result);
   };
   if (whole && a.beta == COMPUTE(0)) {
+    ELEMENT* target = line.output + line.offset(rank, INPUTS);
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
       const unsigned pack = rank + k * size;
@@ -261,7 +276,9 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
       result_of(k, result);
       HeldElements of_pack;
       pack_elements(result, of_pack.elements);
-      if (pack < line.packs) *reinterpret_cast<Held*>(line.output + line.offset(pack, INPUTS)) = of_pack.words;
+      if (!STEPS) target = line.output + line.offset(pack, INPUTS);
+      if (pack < line.packs) *reinterpret_cast<Held*>(target) = of_pack.words;
+      target += step[INPUTS];
     }
   } else {
 #pragma unroll

@@ -20,12 +20,11 @@
 // between the last tile's arrival and the last line's result lie 2 to 5 us, because blocks are served unevenly. Lines of
 // more than the shared memory of all multiprocessors do not fit. Forward in half issues on half of all cycles (ncu), with
 // the special function unit busy on 46 %; more warps or packs of a worker took longer.
-#include "softmax_board.cuh"
+#include "softmax_columns.cuh"
 #include "tensor_maps.cuh"
 
 // As in softmax.py
 constexpr int STREAM_PACKS = 2;                               // that a worker takes in a step, of all inputs together
-constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;      // lines of a bundle
 constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
 constexpr int STREAM_THREADS = 640;                           // at most
 constexpr unsigned REST = 100;                                // nanoseconds, of who waits for a result
@@ -588,3 +587,12 @@ SOFTMAX_STREAM(softmax_backward_columns_stream, Backward, true)
 
 SOFTMAX_WHOLE_STREAM(softmax_forward_whole_stream, Forward)
 SOFTMAX_WHOLE_STREAM(softmax_backward_whole_stream, Backward)
+
+#define SOFTMAX_HELD_COLUMNS(name, rule)                                                                \
+  extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1) name(const Arguments<rule::INPUTS> a) { \
+    find_place_before_waiting();                                                                        \
+    HeldColumns<rule>(a).run();                                                                         \
+  }
+
+SOFTMAX_HELD_COLUMNS(softmax_forward_held_columns, Forward)
+SOFTMAX_HELD_COLUMNS(softmax_backward_held_columns, Backward)

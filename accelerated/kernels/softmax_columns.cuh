@@ -9,27 +9,20 @@
 // its multiprocessor, so the board through which they agree belongs to one launch at a time, whatever stream it is in.
 //
 // Floor: bytes, as in softmax.cu, and each moves once.
+#pragma once
 #include "softmax_board.cuh"
 
 // As in softmax.py
 constexpr unsigned HELD_THREADS = 512, MOST_HELD_GROUPS = 6, MOST_ROUNDS = 64;
 constexpr int GROUP_PACKS = 4, REGISTER_GROUPS = 2;
-constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;  // of a launch, lines of a bundle
 
 // A block publishes its next part when it has seen the last one of all, so that two places suffice. Numbers are those of rounds, of all
 // launches ever.
-struct Board {
+struct HeldBoard {
   Slot parts[2][MOST_BLOCKS][MOST_COLUMNS];
   unsigned long long arrivals, departures;  // of blocks, of all launches ever
 };
-__device__ Board board;
-
-#if defined(TRACE) && !defined(EMULATED_CUDA)
-extern "C" __device__ unsigned long long trace[192][16] = {};
-#define MARK(i) { if (threadIdx.x == 0) { long long t; asm volatile("mov.u64 %0, %%clock64;" : "=l"(t) :: "memory"); trace[blockIdx.x][i] = t; } }
-#else
-#define MARK(i) {}
-#endif
+__device__ HeldBoard board_of_held;
 
 // A counter, in no order: who finds that it is high enough needs none.
 #ifdef EMULATED_CUDA
@@ -144,8 +137,7 @@ template <class Rule> struct HeldColumns {
         merge(rule, total[0], part);
       }
       merge_lanes(rule, total, 1, each);
-      MARK(5)
-      if (rank == 0) write_slot(&board.parts[number & 1][blockIdx.x][line], to_slot(total[0], number));
+      if (rank == 0) write_slot(&board_of_held.parts[number & 1][blockIdx.x][line], to_slot(total[0], number));
       total[0] = rule.empty();
 #pragma unroll 1
       for (unsigned block = rank; block < a.team; block += each * BATCH) {
@@ -155,10 +147,13 @@ template <class Rule> struct HeldColumns {
           complete = true;
 #pragma unroll
           for (int j = 0; j < BATCH; j++)
-            if (block + each * j < a.team) slot[j] = read_slot(&board.parts[number & 1][blockIdx.x - member + block + each * j][line]);
+            if (block + each * j < a.team) slot[j] = read_slot(&board_of_held.parts[number & 1][blockIdx.x - member + block + each * j][line]);
 #pragma unroll
           for (int j = 0; j < BATCH; j++)
             if (block + each * j < a.team) complete = complete && holds(slot[j], number);
+#ifdef POLL_REST
+          if (!complete) __nanosleep(POLL_REST);
+#endif
         } while (!complete);
         Statistic of_block[BATCH];
 #pragma unroll
@@ -198,11 +193,10 @@ template <class Rule> struct HeldColumns {
     const unsigned all = a.lines.packs >> log_across, rounds = group < groups && group < all ? (all - group - 1) / groups + 1 : 0;
     unsigned* const number_at = reinterpret_cast<unsigned*>(lines + a.across * LANES);
     Bundle now = bundle(group);
-    MARK(0)
     wait_to_touch(a.input[0] + now.offset[0], a.output);
     // The number of the launch, and how many blocks have left the board, are not needed before all has arrived.
     unsigned long long launch = 0, left = 0;
-    if (threadIdx.x == 0) launch = atomicAdd(&board.arrivals, 1ull), left = loosely(&board.departures);
+    if (threadIdx.x == 0) launch = atomicAdd(&board_of_held.arrivals, 1ull), left = loosely(&board_of_held.departures);
     if (rounds > 0) {
 #pragma unroll
       for (unsigned g = 0; g < MOST_HELD_GROUPS; g++) {
@@ -213,7 +207,6 @@ template <class Rule> struct HeldColumns {
       for (int i = 0; i < REGISTER_GROUPS; i++) fetch_into_registers(now, i);
     }
     let_next_kernel_begin();
-    MARK(1)
 
 #pragma unroll 1
     for (unsigned round = 0; round < rounds; round++) {
@@ -221,22 +214,18 @@ template <class Rule> struct HeldColumns {
 #pragma unroll
       for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
       add_as_they_arrive<0>(statistic);
-      MARK(2)
 #pragma unroll
       for (int i = 0; i < REGISTER_GROUPS; i++)
         if (exists(a.kept + i, 0)) add(statistic, a.kept + i, in_registers[i]);
-      MARK(3)
       if (round == 0) {
         if (threadIdx.x == 0) {
           launch /= gridDim.x;
-          while (left < launch * gridDim.x) left = count_of(&board.departures);  // those of earlier launches
+          while (left < launch * gridDim.x) left = count_of(&board_of_held.departures);  // those of earlier launches
           *number_at = unsigned(launch) * MOST_ROUNDS + 1;
         }
         __syncthreads();
       }
-      MARK(4)
       agree(statistic, *number_at + round);
-      MARK(6)
       const bool more = round + 1 < rounds;
       const Bundle next = more ? bundle(group + (round + 1) * groups) : now;
 #pragma unroll 1
@@ -256,22 +245,12 @@ template <class Rule> struct HeldColumns {
       }
       now = next;
     }
-    MARK(7)
     // The next launch may have the board. It counts arrivals from where those of this one have ended.
     if (threadIdx.x == 0) {
       if (rounds == 0) launch /= gridDim.x;
-      while (count_of(&board.arrivals) < (launch + 1) * gridDim.x) {}
+      while (count_of(&board_of_held.arrivals) < (launch + 1) * gridDim.x) {}
       __threadfence();
-      atomicAdd(&board.departures, 1ull);
+      atomicAdd(&board_of_held.departures, 1ull);
     }
   }
 };
-
-#define SOFTMAX_HELD_COLUMNS(name, rule)                                                                \
-  extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1) name(const Arguments<rule::INPUTS> a) { \
-    find_place_before_waiting();                                                                        \
-    HeldColumns<rule>(a).run();                                                                         \
-  }
-
-SOFTMAX_HELD_COLUMNS(softmax_forward_held_columns, Forward)
-SOFTMAX_HELD_COLUMNS(softmax_backward_held_columns, Backward)
