@@ -151,9 +151,6 @@ template <class Rule> struct HeldColumns {
 #pragma unroll
           for (int j = 0; j < BATCH; j++)
             if (block + each * j < a.team) complete = complete && holds(slot[j], number);
-#ifdef POLL_REST
-          if (!complete) __nanosleep(POLL_REST);
-#endif
         } while (!complete);
         Statistic of_block[BATCH];
 #pragma unroll
