@@ -84,7 +84,7 @@ def _marched(operation, place, access, box, settings, device, otherwise):
     box.threads, box.tiles[1], box.tiles[2] = marches * segments, Divisor.of(segments), Divisor.of(strips)
     whole = WARP // strips * strips
     sided = columns.window > columns.stride
-    useful, first = (whole, 0) if whole >= WARP - 2 or (sided and False) else (WARP - 2, 1) if sided else (WARP, 0)
+    useful, first = (whole, 0) if whole >= WARP - 2 else (WARP - 2, 1) if sided else (WARP, 0)
     arguments = structure(
         *pointers(3),
         ("box", box),
