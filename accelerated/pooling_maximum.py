@@ -67,11 +67,11 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
         return None
     a0, a1, a2 = place.axes
     image = a0.window == 1
+    if operation.x.scalar_type == HALF and not (image and pooling_maximum_halves.IMAGES_MARCH):
+        if halves := pooling_maximum_halves.planes_plan(operation, place, device, otherwise):
+            return halves
     if image and (rows := pooling_maximum_rows.plan(operation, place, device, otherwise)):
         return rows
-    if not image and operation.x.scalar_type == HALF:
-        if halves := pooling_maximum_halves.volumes_plan(operation, place, device, otherwise):
-            return halves
     if image:  # threads march down their height
         place = replace(place, axes=[a1, a0, a2])
     dense = _dense(place)

@@ -1,10 +1,11 @@
 """Gradients of maxima of half in rows that are read in packs, with known windows (kernels/pooling_known_maximum_halves_marched.cu of
-images, kernels/pooling_known_maximum_halves_volumes.cu)."""
+images, kernels/pooling_known_maximum_halves_planes.cu)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import c_int
+from dataclasses import replace
 from math import prod
 from typing import Any, ClassVar
 
@@ -13,20 +14,23 @@ from dualdnn.api.operations.specs import FLOAT
 
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
+from .pooling_geometry import Axis
 from .pooling_known import ROW_BYTES, Access, Place, PlaceStruct, Settings, access_of, alignment_of, function_of
 
-VOLUMES = "pooling_known_maximum_halves_volumes"
-SETTINGS = {VOLUMES: Settings(448, 2, 1, 8, 1, 1, stages=1)}
-ACCESSES = {VOLUMES: {"narrow": 8, "word": 4}}
+PLANES = "pooling_known_maximum_halves_planes"
+SETTINGS = {PLANES: Settings(448, 2, 1, 8, 1, 1, stages=1)}
+ACCESSES = {PLANES: {"narrow": 8, "word": 4}}
 COLUMNS = {"wide": 8, "narrow": 4, "word": 4}  # of a thread
 WARP = 32
 START_STEPS = 1
 FORCED_SEGMENTS = 0
 USED = True
+ROUNDS = 1
+IMAGES_MARCH = False
 
 
-class VolumesStruct(PlaceStruct):
-    """The ``Volumes`` of the kernel."""
+class PlanesStruct(PlaceStruct):
+    """The ``Planes`` of the kernel."""
 
     _fields_: ClassVar = [
         ("strips", Divisor),
@@ -39,17 +43,25 @@ class VolumesStruct(PlaceStruct):
         ("before", c_int),
         ("block_steps", c_int),
         ("steps", c_int),
+        ("spacing", c_int),
+        ("advance", c_int),
     ]
 
 
-def volumes_plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
+def planes_plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
     """The plan of volumes; None for other accesses."""
     if not USED or operation.compute_type != FLOAT:
         return None
-    settings = SETTINGS[VOLUMES]
-    access = access_of(place, settings, ACCESSES[VOLUMES])
-    if access.kind not in ACCESSES[VOLUMES]:
+    settings = SETTINGS[PLANES]
+    access = access_of(place, settings, ACCESSES[PLANES])
+    if access.kind not in ACCESSES[PLANES]:
         return None
+    image = place.axes[0].window == 1
+    if image:  # a block marches from one to the next
+        last = Axis(place.extents[-1], place.extents[-1], 1, 1, 0, place.x_steps[-1], place.y_steps[-1])
+        outer = [list(steps[:-1]) for steps in (place.extents, place.x_steps, place.y_steps)]
+        outer = outer if outer[0] else [[1], [0], [0]]
+        place = replace(place, axes=[last, *place.axes[1:]], extents=outer[0], x_steps=outer[1], y_steps=outer[2])
     depth, rows, columns = place.axes
     width = COLUMNS[access.kind]
     strips = max(-(-columns.input // width), -(-columns.output * 2 // width))
@@ -71,23 +83,29 @@ def volumes_plan(operation: PoolingBackward, place: Place, device: Any, otherwis
     def cost(segments: int) -> tuple[int, int]:
         return -(-volumes * parts * segments // at_once) * (-(-steps // segments) + START_STEPS), segments
 
-    segments = FORCED_SEGMENTS or min(range(1, steps + 1), key=cost)
-    own_steps = -(-steps // segments)
-    segments = -(-steps // own_steps)
+    if image:
+        segments = max(1, min(steps, int(ROUNDS * at_once) // (volumes * parts)))
+        own_steps, spacing, advance = steps, 1, segments
+    else:
+        segments = FORCED_SEGMENTS or min(range(1, steps + 1), key=cost)
+        own_steps = -(-steps // segments)
+        segments, spacing, advance = -(-steps // own_steps), own_steps, 1
     arguments = structure(
         *pointers(3),
-        ("volumes", VolumesStruct(
+        ("planes", PlanesStruct(
             place, access, strips=Divisor.of(strips), row_parts=Divisor.of(parts), segments=Divisor.of(segments),
             warp_rows=warp_rows, block_rows=written, rows_before=around, rows=taken,
-            before=int(segments > 1 and carried > 0), block_steps=own_steps, steps=steps,
+            before=int(segments > 1 and depth.window > depth.stride), block_steps=own_steps, steps=steps,
+            spacing=spacing, advance=advance,
         )),
         *factors(operation, alpha=operation.alpha, beta=operation.beta),
         ("propagate", c_int(operation.pooling.nan)),
     )
     operands = ("dy", "x", "dx")
     pairs = width // 4
-    shared_bytes = taken * strips * (2 * 4 * pairs + 12 * pairs) if carried else 0
-    function = function_of(operation, place, VOLUMES, access, settings, device)
+    told = depth.stride + max(0, depth.window - depth.stride) + depth.stride  # words of a pair of windows
+    shared_bytes = taken * strips * 4 * pairs * told if carried else 0
+    function = function_of(operation, place, PLANES, access, settings, device)
     blocks = volumes * parts * segments
     launch = Launch(function, arguments, operands, (blocks, 1, 1), (warps * WARP, 1, 1), shared_bytes)
     return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)

@@ -1,27 +1,29 @@
-// Pooling backward (4.1.18) of maxima of volumes of half whose rows are read in packs, with a known window: see
+// Pooling backward (4.1.18) of maxima of images and volumes of half whose rows are read in packs, with a known window: see
 // pooling_known_maximum_halves.cuh.
 //
-// Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A block takes rows of a plane and marches along
-// the depth; a thread has a strip of columns of one row of windows, and of the lines that begin there. A plane's maxima under the
+// Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A block takes rows of planes, from one plane to
+// the next: along the depth of volumes, or from image to image. A thread has a strip of columns of one row of windows, and of the lines that begin there. A plane's maxima under the
 // windows of a plane are found once, and what they get is summed before it goes on to lines and columns. Of the line that two
 // rows of windows share, threads tell each other the maxima, and what the windows give.
 #include "pooling_known_maximum_halves.cuh"
 
 constexpr int CARRIED = K0 - S0;               // planes of a window that the next one has, too
 constexpr int UP = P1, DOWN = K1 - S1 - P1;    // lines of a window beside those of its thread
-static_assert(S0 == 2 && S1 == 2 && K0 == K2 && K1 == K2 && UP >= 0 && DOWN >= 0 && UP + DOWN == CARRIED, "volumes");
+constexpr bool TELLS = UP + DOWN > 0;
+static_assert(S1 == 2 && K1 == K2 && UP >= 0 && DOWN >= 0 && UP + DOWN <= 1 && (K0 == 1 ? S0 == 1 : S0 == 2 && K0 == K2), "images, volumes");
 
-struct Volumes : Place {
+struct Planes : Place {
   Divisor strips, row_parts, segments;    // of a row; blocks along axis 1, axis 0
   int warp_rows, block_rows, rows_before, rows;  // rows of windows: of a warp, those that a block writes, that it looks at before those, that it has
   int before, block_steps, steps;         // planes of windows: those that a block only looks at, and its own; all
+  int spacing, advance;                   // between the first ones of blocks; between those of a block
 };
 
 struct MaximumArguments {
   const ELEMENT* dy;
   const ELEMENT* x;
   ELEMENT* dx;
-  Volumes volumes;
+  Planes planes;
   COMPUTE alpha, beta;
   int propagate;
 };
@@ -30,7 +32,7 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
   using H = Halves<BYTES>;
   using Line = Line_<BYTES>;
   constexpr int PAIRS = H::PAIRS, WINDOWS = H::WINDOWS;
-  const Volumes& v = a.volumes;
+  const Planes& v = a.planes;
   unsigned segment, part, lane_row, strip;
   const unsigned volume = v.segments.divide(v.row_parts.divide(blockIdx.x, part), segment);
   lane_row = v.strips.divide(threadIdx.x % WARP, strip);
@@ -40,8 +42,8 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
   int x_at = 0, y_at = 0;
   v.go_to(volume, x_at, y_at);
   const int line_distance = v.x_stride[1], plane_distance = v.x_stride[0], y_distance = v.y_stride[0];
-  int step = int(segment) * v.block_steps - v.before;
-  const int own = int(segment) * v.block_steps, end = min(own + v.block_steps, v.steps);
+  const int own = int(segment) * v.spacing, end = min(own + v.block_steps, v.steps);
+  int step = own - v.before;
   x_at += i1 * line_distance + i2 + (step * S0 - P0) * plane_distance, y_at += row * v.y_stride[1] + o2 * v.y_stride[2] + step * y_distance;
   int reads[S1], writes[S1];  // columns of the thread's lines
 #pragma unroll
@@ -53,10 +55,10 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
   const Ends ends = {i2 == 0, i2 + H::COLUMNS >= v.input[2]};
 
   // What threads tell each other: maxima of a line of the planes that are new, and what windows give to one of those that are written.
-  struct Told { unsigned once[PAIRS]; float twice[WINDOWS]; };
+  constexpr int TOLD = CARRIED * WINDOWS + (S0 - CARRIED) * PAIRS;  // of the latter
   const int strips = int(v.strips.divisor), threads = v.rows * strips, mine = block_row * strips + int(strip);
   unsigned* const values = reinterpret_cast<unsigned*>(shared_memory);
-  Told* const told = reinterpret_cast<Told*>(values + S0 * PAIRS * threads);
+  unsigned* const told = values + S0 * PAIRS * threads;
   const int above = mine >= strips ? mine - strips : mine, below = block_row + 1 < v.rows ? mine + strips : mine;
   const bool is_first = row <= 0, is_last = i1 + S1 >= v.input[1];
 
@@ -75,14 +77,14 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
   auto look = [&](const unsigned (&words)[S1][H::WORDS], Plane& plane, int slot) {
 #pragma unroll
     for (int k = 0; k < S1; k++) plane.line[k].template look<PROPAGATES>(words[k], ends);
-    if (CARRIED && exists)
+    if (TELLS && exists)
 #pragma unroll
       for (int g = 0; g < PAIRS; g++) values[(slot * threads + mine) * PAIRS + g] = plane.line[UP ? S1 - 1 : 0].value[g];
   };
   auto choose_line = [&](Plane& plane, int slot) {
 #pragma unroll
     for (int g = 0; g < PAIRS; g++) {
-      unsigned other = CARRIED && exists ? values[(slot * threads + (UP ? above : below)) * PAIRS + g] : 0;
+      unsigned other = TELLS && exists ? values[(slot * threads + (UP ? above : below)) * PAIRS + g] : 0;
       if (UP ? is_first : is_last) other = NOTHING<PROPAGATES>;
       plane.value[g] = UP ? other : plane.line[0].value[g];
       plane.choice[g] = choose<K1, PROPAGATES>(plane.value[g], plane.line[UP ? 0 : 1].value[g], UP ? plane.line[1].value[g] : other, UP && is_first ? 0 : ALL);
@@ -92,8 +94,8 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
   unsigned coming[STAGES][S0][S1][H::WORDS], coming_gifts[STAGES][PAIRS], late[PAIRS];
   auto read_step = [&](int ahead, int s) {
 #pragma unroll
-    for (int k = 0; k < S0; k++) read_plane((step + ahead) * S0 - P0 + CARRIED + k, ahead * S0 + CARRIED + k, coming[s][k]);
-    read_gifts<BYTES>(a.dy + (y_at + ahead * y_distance), v.y_stride[2], unsigned(step + ahead) < unsigned(v.output[0]) ? gives : 0, v.y_packed, coming_gifts[s]);
+    for (int k = 0; k < S0; k++) read_plane((step + ahead * v.advance) * S0 - P0 + CARRIED + k, ahead * v.advance * S0 + CARRIED + k, coming[s][k]);
+    read_gifts<BYTES>(a.dy + (y_at + ahead * v.advance * y_distance), v.y_stride[2], unsigned(step + ahead * v.advance) < unsigned(v.output[0]) ? gives : 0, v.y_packed, coming_gifts[s]);
   };
   auto write = [&](int k0, int k, const float (&numbers)[H::COLUMNS]) {
     write_line<BYTES>(a.dx + (x_at + k0 * plane_distance + k * line_distance), has(step * S0 - P0 + k0) ? writes[k] : 0, numbers, a.alpha, a.beta, PLAIN);
@@ -124,72 +126,97 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
 #pragma unroll
       for (int g = 0; g < PAIRS; g++) gift[g] = coming_gifts[s][g];
       read_step(STAGES, s);
-      if (CARRIED) __syncthreads();
+      if (TELLS) __syncthreads();
 #pragma unroll
       for (int k = 0; k < S0; k++) choose_line(plane[k], k);
-      const Plane &first = CARRIED ? carried : plane[0], &second = plane[1 - CARRIED], &third = plane[1];
+      // Of the planes of a window: that which the window before has, too, comes first.
+      auto of_window = [&](int k) -> const Plane& { return k < CARRIED ? carried : plane[k < CARRIED ? 0 : k - CARRIED]; };
 #pragma unroll
       for (int g = 0; g < PAIRS; g++) {
-        unsigned value = first.value[g];
-        const Choice choice = choose<K0, PROPAGATES>(value, second.value[g], third.value[g], has(step * S0 - P0) ? ALL : 0);
+        unsigned value = of_window(0).value[g];
+        const Choice choice = K0 > 1 ? choose<K0, PROPAGATES>(value, of_window(K0 > 1 ? 1 : 0).value[g], of_window(K0 - 1).value[g], has(step * S0 - P0) ? ALL : 0) : Choice{ALL, ALL};
         if (!PROPAGATES) gift[g] &= ~not_numbers(value);
         early[0][g] = choice.template part<0>(gift[g]), early[1][g] = choice.template part<1>(gift[g]), early[2][g] = choice.template part<2>(gift[g]);
       }
       // What the windows give to the lines of the planes that no later window reaches; that to a line of another thread is told.
       constexpr int OTHER = UP ? 0 : 2, OWN = UP;
-      unsigned once[3][PAIRS];
-      float sum[WINDOWS], twice[3][WINDOWS];
-      if (CARRIED) Line::add(late, early[0], sum);
-      Told tells;
+      unsigned once[S0][3][PAIRS];
+      float twice[3][WINDOWS];
 #pragma unroll
-      for (int g = 0; g < PAIRS; g++) {
-        once[0][g] = second.choice[g].template part<0>(early[1][g]), once[1][g] = second.choice[g].template part<1>(early[1][g]);
-        once[2][g] = second.choice[g].template part<2>(early[1][g]);
-        tells.once[g] = once[OTHER][g];
-      }
+      for (int k0 = CARRIED; k0 < S0; k0++)
 #pragma unroll
-      for (int w = 0; w < WINDOWS; w++) {
-        if (!CARRIED) sum[w] = w % 2 ? high_of(early[0][w / 2]) : low_of(early[0][w / 2]);
-        const Choice one = w % 2 ? first.choice[w / 2].template one<1>() : first.choice[w / 2].template one<0>();
-        twice[0][w] = part_of<0>(sum[w], one), twice[1][w] = part_of<1>(sum[w], one), twice[2][w] = part_of<2>(sum[w], one);
-        tells.twice[w] = twice[OTHER][w];
-      }
-      Told heard = {};
+        for (int g = 0; g < PAIRS; g++) {
+          const Choice& choice = of_window(k0).choice[g];
+          once[k0][0][g] = choice.template part<0>(early[k0][g]), once[k0][1][g] = choice.template part<1>(early[k0][g]);
+          once[k0][2][g] = choice.template part<2>(early[k0][g]);
+        }
       if (CARRIED) {
-        if (exists) told[mine] = tells;
+        float sum[WINDOWS];
+        Line::add(late, early[0], sum);
+#pragma unroll
+        for (int w = 0; w < WINDOWS; w++) {
+          const Choice one = w % 2 ? carried.choice[w / 2].template one<1>() : carried.choice[w / 2].template one<0>();
+          twice[0][w] = part_of<0>(sum[w], one), twice[1][w] = part_of<1>(sum[w], one), twice[2][w] = part_of<2>(sum[w], one);
+        }
+      }
+      unsigned heard[S0][PAIRS] = {};
+      float heard_twice[WINDOWS] = {};
+      if (TELLS) {
+        unsigned* const tells = told + mine * TOLD;
+        if (exists) {
+#pragma unroll
+          for (int w = 0; w < WINDOWS; w++)
+            if (CARRIED) tells[w] = __float_as_uint(twice[OTHER][w]);
+#pragma unroll
+          for (int k0 = CARRIED; k0 < S0; k0++)
+#pragma unroll
+            for (int g = 0; g < PAIRS; g++) tells[CARRIED * WINDOWS + (k0 - CARRIED) * PAIRS + g] = once[k0][OTHER][g];
+        }
         __syncthreads();
-        if (exists && !(UP ? is_last : is_first)) heard = told[UP ? below : above];
+        const unsigned* const tellers = told + (UP ? below : above) * TOLD;
+        if (exists && !(UP ? is_last : is_first)) {
+#pragma unroll
+          for (int w = 0; w < WINDOWS; w++)
+            if (CARRIED) heard_twice[w] = __uint_as_float(tellers[w]);
+#pragma unroll
+          for (int k0 = CARRIED; k0 < S0; k0++)
+#pragma unroll
+            for (int g = 0; g < PAIRS; g++) heard[k0][g] = tellers[CARRIED * WINDOWS + (k0 - CARRIED) * PAIRS + g];
+        }
       }
       if (step >= own)
 #pragma unroll
-        for (int k = 0; k < S1; k++) {
-          const bool shared = CARRIED && k == (UP ? S1 - 1 : 0);
-          float numbers[H::COLUMNS], given[WINDOWS];
+        for (int k0 = 0; k0 < S0; k0++)
 #pragma unroll
-          for (int w = 0; w < WINDOWS; w++) given[w] = twice[OWN + k][w] + (shared ? heard.twice[w] : 0.0f);
-          first.line[k].template give_numbers<true>(given, ends, numbers);
-          write(0, k, numbers);
-          if (PLAIN) {
-            unsigned words[H::WORDS];
-            if (shared) second.line[k].give_both(once[OWN + k], heard.once, ends, words);
-            else second.line[k].give(once[OWN + k], ends, words);
-            write_line<BYTES>(a.dx + (x_at + plane_distance + k * line_distance), has(step * S0 - P0 + 1) ? writes[k] : 0, words);
-          } else {
+          for (int k = 0; k < S1; k++) {
+            const bool shared = TELLS && k == (UP ? S1 - 1 : 0);
+            const Line& line = of_window(k0).line[k];
+            float numbers[H::COLUMNS], given[WINDOWS];
+            if (k0 < CARRIED) {
 #pragma unroll
-            for (int w = 0; w < WINDOWS; w++) {
-              const unsigned own_gift = once[OWN + k][w / 2], other = shared ? heard.once[w / 2] : 0;
-              given[w] = w % 2 ? high_of(own_gift) + high_of(other) : low_of(own_gift) + low_of(other);
+              for (int w = 0; w < WINDOWS; w++) given[w] = twice[OWN + k][w] + (shared ? heard_twice[w] : 0.0f);
+            } else if (PLAIN) {
+              unsigned words[H::WORDS];
+              if (shared) line.give_both(once[k0][OWN + k], heard[k0], ends, words);
+              else line.give(once[k0][OWN + k], ends, words);
+              write_line<BYTES>(a.dx + (x_at + k0 * plane_distance + k * line_distance), has(step * S0 - P0 + k0) ? writes[k] : 0, words);
+              continue;
+            } else {
+#pragma unroll
+              for (int w = 0; w < WINDOWS; w++) {
+                const unsigned own_gift = once[k0][OWN + k][w / 2], other = shared ? heard[k0][w / 2] : 0;
+                given[w] = w % 2 ? high_of(own_gift) + high_of(other) : low_of(own_gift) + low_of(other);
+              }
             }
-            second.line[k].template give_numbers<true>(given, ends, numbers);
-            write(1, k, numbers);
+            line.template give_numbers<true>(given, ends, numbers);
+            write(k0, k, numbers);
           }
-        }
       if (CARRIED) {
-        carried = plane[1];
+        carried = plane[S0 - 1];
 #pragma unroll
         for (int g = 0; g < PAIRS; g++) late[g] = early[2][g];
       }
-      step++, x_at += S0 * plane_distance, y_at += y_distance;
+      step += v.advance, x_at += v.advance * S0 * plane_distance, y_at += v.advance * y_distance;
     }
 }
 
@@ -199,15 +226,15 @@ template <int BYTES> __device__ __forceinline__ void march(const MaximumArgument
   else plain ? march<BYTES, false, true>(a) : march<BYTES, false, false>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_volumes_wide(const MaximumArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_wide(const MaximumArguments a) {
   wait_for_earlier_kernels();
   march<16>(a);
 }
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_volumes_narrow(const MaximumArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_narrow(const MaximumArguments a) {
   wait_for_earlier_kernels();
   march<8>(a);
 }
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_volumes_word(const MaximumArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_word(const MaximumArguments a) {
   wait_for_earlier_kernels();
   march<4>(a);
 }
