@@ -14,13 +14,19 @@ from dualdnn.api.operations.specs import FLOAT
 
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
-from .pooling_geometry import Axis
+from .pooling_geometry import PACK_BYTES, Axis
 from .pooling_known import ROW_BYTES, Access, Place, PlaceStruct, Settings, access_of, alignment_of, function_of
 
 PLANES = "pooling_known_maximum_halves_planes"
-SETTINGS = {PLANES: Settings(448, 2, 1, 8, 1, 1, stages=1)}
+SETTINGS = {  # by what is pooled, and whether rows follow each other without gaps
+    ("images", True): Settings(448, 3, 1, 8, 1, 1, stages=4),
+    ("images", False): Settings(448, 2, 1, 8, 1, 1, stages=1),
+    ("volumes", True): Settings(448, 2, 1, 8, 1, 1, stages=3),
+    ("volumes", False): Settings(448, 2, 1, 8, 1, 1, stages=1),
+}
 ACCESSES = {PLANES: {"narrow": 8, "word": 4}}
-COLUMNS = {"wide": 8, "narrow": 4, "word": 4}  # of a thread
+DENSE = True
+COLUMNS = {"dense": 4, "wide": 8, "narrow": 4, "word": 4}  # of a thread
 WARP = 32
 START_STEPS = 1
 FORCED_SEGMENTS = 0
@@ -52,8 +58,7 @@ def planes_plan(operation: PoolingBackward, place: Place, device: Any, otherwise
     """The plan of volumes; None for other accesses."""
     if not USED or operation.compute_type != FLOAT:
         return None
-    settings = SETTINGS[PLANES]
-    access = access_of(place, settings, ACCESSES[PLANES])
+    access = access_of(place, SETTINGS["images", False], ACCESSES[PLANES])
     if access.kind not in ACCESSES[PLANES]:
         return None
     image = place.axes[0].window == 1
@@ -63,6 +68,10 @@ def planes_plan(operation: PoolingBackward, place: Place, device: Any, otherwise
         outer = outer if outer[0] else [[1], [0], [0]]
         place = replace(place, axes=[last, *place.axes[1:]], extents=outer[0], x_steps=outer[1], y_steps=outer[2])
     depth, rows, columns = place.axes
+    dense = DENSE and _is_dense(place, access)
+    settings = SETTINGS["images" if image else "volumes", dense]
+    if dense:
+        access = replace(access, kind="dense")
     width = COLUMNS[access.kind]
     strips = max(-(-columns.input // width), -(-columns.output * 2 // width))
     if strips > WARP:
@@ -105,7 +114,22 @@ def planes_plan(operation: PoolingBackward, place: Place, device: Any, otherwise
     pairs = width // 4
     told = depth.stride + max(0, depth.window - depth.stride) + depth.stride  # words of a pair of windows
     shared_bytes = taken * strips * 4 * pairs * told if carried else 0
+    if dense:
+        stage = (settings.stages + 1) * depth.stride * WARP * PACK_BYTES + settings.stages * WARP * 4
+        shared_bytes = -(-shared_bytes // PACK_BYTES) * PACK_BYTES + warps * stage
     function = function_of(operation, place, PLANES, access, settings, device)
     blocks = volumes * parts * segments
     launch = Launch(function, arguments, operands, (blocks, 1, 1), (warps * WARP, 1, 1), shared_bytes)
-    return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)
+    alignment = alignment_of(place, access, operands)
+    if dense:
+        alignment |= {"x": PACK_BYTES, "dx": PACK_BYTES}
+    return AlignedPlan(operation, [launch], alignment, otherwise)
+
+
+def _is_dense(place: Place, access: Access) -> bool:
+    """Whether the lines of a row of windows are whole packs of 16 bytes that follow each other in memory."""
+    _, rows, columns = place.axes
+    pack = PACK_BYTES // place.scalar_bytes
+    distances = [*place.x_steps, *(axis.x_stride for axis in place.axes[:1] if axis.input > 1)]
+    whole = rows.input % rows.stride == 0 and all(distance % pack == 0 for distance in distances)
+    return access.kind == "narrow" and access.y_packed and whole and rows.x_stride == columns.input

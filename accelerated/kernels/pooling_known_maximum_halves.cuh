@@ -201,23 +201,18 @@ template <int BYTES> __device__ __forceinline__ void write_line(ELEMENT* to, int
     *reinterpret_cast<Words<PACK>*>(to + 2 * j) = pack;
   }
 }
+// Numbers as they are written: scaled, and added to what is there.
 template <int BYTES>
-__device__ __forceinline__ void write_line(ELEMENT* to, int left, const float (&values)[Halves<BYTES>::COLUMNS], COMPUTE alpha, COMPUTE beta, bool plain) {
-  using H = Halves<BYTES>;
-  unsigned words[H::WORDS];
-  if (plain) {
+__device__ __forceinline__ void blend(const ELEMENT* at, int left, const float (&values)[Halves<BYTES>::COLUMNS], COMPUTE alpha, COMPUTE beta, bool plain,
+                                      unsigned (&words)[Halves<BYTES>::WORDS]) {
 #pragma unroll
-    for (int j = 0; j < H::WORDS; j++) words[j] = rounded(values[2 * j], values[2 * j + 1]);
-  } else {
-#pragma unroll
-    for (int j = 0; j < H::WORDS; j++) {
-      float low = alpha * values[2 * j], high = alpha * values[2 * j + 1];
-      if (beta != 0 && 2 * j < left) {
-        const unsigned prior = *reinterpret_cast<const unsigned*>(to + 2 * j);
-        low += beta * low_of(prior), high += beta * high_of(prior);
-      }
-      words[j] = rounded(low, high);
+  for (int j = 0; j < Halves<BYTES>::WORDS; j++) {
+    float low = values[2 * j], high = values[2 * j + 1];
+    if (!plain) low *= alpha, high *= alpha;
+    if (!plain && beta != 0 && 2 * j < left) {
+      const unsigned prior = *reinterpret_cast<const unsigned*>(at + 2 * j);
+      low += beta * low_of(prior), high += beta * high_of(prior);
     }
+    words[j] = rounded(low, high);
   }
-  write_line<BYTES>(to, left, words);
 }

@@ -49,11 +49,10 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
   auto write = [&](bool both, int down, const Line& line, const unsigned (&early)[PAIRS]) {
     ELEMENT* to = a.dx + (at + down * line_distance);
     const int left = has(row + down) ? writes : 0;
+    unsigned words[H::WORDS];
     if (PLAIN) {
-      unsigned words[H::WORDS];
       if (both) line.give_both(late, early, ends, words);
       else line.give(early, ends, words);
-      write_line<BYTES>(to, left, words);
     } else {
       float sum[H::WINDOWS], values[H::COLUMNS];
       if (both) Line::add(late, early, sum);
@@ -61,8 +60,9 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
       for (int w = 0; w < H::WINDOWS; w++)
         if (!both) sum[w] = w % 2 ? high_of(early[w / 2]) : low_of(early[w / 2]);
       line.template give_numbers<true>(sum, ends, values);
-      write_line<BYTES>(to, left, values, a.alpha, a.beta, false);
+      blend<BYTES>(to, left, values, a.alpha, a.beta, false, words);
     }
+    write_line<BYTES>(to, left, words);
   };
 
 #pragma unroll

@@ -2,9 +2,12 @@
 // pooling_known_maximum_halves.cuh.
 //
 // Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A block takes rows of planes, from one plane to
-// the next: along the depth of volumes, or from image to image. A thread has a strip of columns of one row of windows, and of the lines that begin there. A plane's maxima under the
-// windows of a plane are found once, and what they get is summed before it goes on to lines and columns. Of the line that two
-// rows of windows share, threads tell each other the maxima, and what the windows give.
+// the next: along the depth of volumes, or from image to image. A thread has a strip of columns of one row of windows, and of the
+// lines that begin there. A plane's maxima under the windows of a plane are found once, and what they get is summed before it goes
+// on to lines and columns. Of the line that two rows of windows share, threads tell each other the maxima, and what the windows
+// give. Where lines follow each other without gaps (DENSE), the lines of a warp come to shared memory STAGES planes or pairs of planes
+// ahead, and go from there, in packs of 16 bytes in the order of memory: half a sector of 32 bytes costs as much as a whole one.
+#include "async_copies.cuh"
 #include "pooling_known_maximum_halves.cuh"
 
 constexpr int CARRIED = K0 - S0;               // planes of a window that the next one has, too
@@ -28,23 +31,24 @@ struct MaximumArguments {
   int propagate;
 };
 
-template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ void march(const MaximumArguments& a) {
+template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ void march(const MaximumArguments& a) {
   using H = Halves<BYTES>;
   using Line = Line_<BYTES>;
   constexpr int PAIRS = H::PAIRS, WINDOWS = H::WINDOWS;
   const Planes& v = a.planes;
   unsigned segment, part, lane_row, strip;
   const unsigned volume = v.segments.divide(v.row_parts.divide(blockIdx.x, part), segment);
-  lane_row = v.strips.divide(threadIdx.x % WARP, strip);
-  const int block_row = int(threadIdx.x / WARP) * v.warp_rows + int(lane_row), row = int(part) * v.block_rows - v.rows_before + block_row;
+  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  lane_row = v.strips.divide(lane, strip);
+  const int block_row = warp * v.warp_rows + int(lane_row), row = int(part) * v.block_rows - v.rows_before + block_row;
   const bool exists = int(lane_row) < v.warp_rows && block_row < v.rows && row >= 0;
   const int i1 = row * S1, i2 = int(strip) * H::COLUMNS, o2 = int(strip) * WINDOWS;  // of the lines and columns of the thread
-  int x_at = 0, y_at = 0;
-  v.go_to(volume, x_at, y_at);
+  int plane_x = 0, y_at = 0;  // where the first plane of a step is
+  v.go_to(volume, plane_x, y_at);
   const int line_distance = v.x_stride[1], plane_distance = v.x_stride[0], y_distance = v.y_stride[0];
   const int own = int(segment) * v.spacing, end = min(own + v.block_steps, v.steps);
   int step = own - v.before;
-  x_at += i1 * line_distance + i2 + (step * S0 - P0) * plane_distance, y_at += row * v.y_stride[1] + o2 * v.y_stride[2] + step * y_distance;
+  plane_x += (step * S0 - P0) * plane_distance + i1 * line_distance, y_at += row * v.y_stride[1] + o2 * v.y_stride[2] + step * y_distance;
   int reads[S1], writes[S1];  // columns of the thread's lines
 #pragma unroll
   for (int k = 0; k < S1; k++) {
@@ -62,6 +66,13 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
   const int above = mine >= strips ? mine - strips : mine, below = block_row + 1 < v.rows ? mine + strips : mine;
   const bool is_first = row <= 0, is_last = i1 + S1 >= v.input[1];
 
+  // DENSE: what a warp has in shared memory; of a plane a pack of 16 bytes for each lane, which are the lines of its rows.
+  constexpr int PACK_BYTES = 16, PLANE_BYTES = WARP * PACK_BYTES, STAGE_BYTES = S0 * PLANE_BYTES + WARP * 4;
+  unsigned char* const stages = shared_memory + (TELLS ? v.rows * strips * (S0 * PAIRS + TOLD) * 4 + 15 & ~15 : 0) + warp * (STAGES * STAGE_BYTES + S0 * PLANE_BYTES);
+  unsigned char* const written = stages + STAGES * STAGE_BYTES;
+  const int line_at = exists ? (int(lane_row) * S1 * strips + int(strip)) * H::COLUMNS * int(sizeof(ELEMENT)) : 0, line_bytes = strips * H::COLUMNS * int(sizeof(ELEMENT));
+  const int pack_x = (int(strip) * S1 - int(strip)) * H::COLUMNS;  // the lane's pack, from the thread's own columns on
+
   // A plane under the windows of the thread.
   struct Plane {
     Line line[S1];
@@ -72,7 +83,7 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
   auto read_plane = [&](int i0, int deep, unsigned (&words)[S1][H::WORDS]) {
 #pragma unroll
     for (int k = 0; k < S1; k++)
-      read_line<BYTES, PROPAGATES>(a.x + (x_at + deep * plane_distance + k * line_distance), has(i0) ? reads[k] : 0, words[k]);
+      read_line<BYTES, PROPAGATES>(a.x + (plane_x + deep * plane_distance + k * line_distance + i2), has(i0) ? reads[k] : 0, words[k]);
   };
   auto look = [&](const unsigned (&words)[S1][H::WORDS], Plane& plane, int slot) {
 #pragma unroll
@@ -91,14 +102,64 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
     }
   };
 
-  unsigned coming[STAGES][S0][S1][H::WORDS], coming_gifts[STAGES][PAIRS], late[PAIRS];
+  constexpr int AHEAD = DENSE ? 1 : STAGES;  // in registers
+  unsigned coming[AHEAD][S0][S1][H::WORDS], coming_gifts[AHEAD][PAIRS], late[PAIRS];
   auto read_step = [&](int ahead, int s) {
+    const int far = ahead * v.advance;
+    const bool gift = step + far < end && unsigned(step + far) < unsigned(v.output[0]);
+    if (DENSE) {
+      unsigned char* const stage = stages + s * STAGE_BYTES;
 #pragma unroll
-    for (int k = 0; k < S0; k++) read_plane((step + ahead * v.advance) * S0 - P0 + CARRIED + k, ahead * v.advance * S0 + CARRIED + k, coming[s][k]);
-    read_gifts<BYTES>(a.dy + (y_at + ahead * v.advance * y_distance), v.y_stride[2], unsigned(step + ahead * v.advance) < unsigned(v.output[0]) ? gives : 0, v.y_packed, coming_gifts[s]);
+      for (int k = 0; k < S0; k++)
+        if (step + far < end && has((step + far) * S0 - P0 + CARRIED + k) && reads[0] > 0)
+          copy_async<PACK_BYTES>(stage + k * PLANE_BYTES + lane * PACK_BYTES, a.x + (plane_x + (far * S0 + CARRIED + k) * plane_distance + i2 + pack_x), true);
+      if (gift && gives > 0) copy_async<4>(stage + S0 * PLANE_BYTES + lane * 4, a.dy + (y_at + far * y_distance), true);
+      end_copies();
+    } else {
+#pragma unroll
+      for (int k = 0; k < S0; k++) read_plane((step + far) * S0 - P0 + CARRIED + k, far * S0 + CARRIED + k, coming[s][k]);
+      read_gifts<BYTES>(a.dy + (y_at + far * y_distance), v.y_stride[2], gift ? gives : 0, v.y_packed, coming_gifts[s]);
+    }
   };
-  auto write = [&](int k0, int k, const float (&numbers)[H::COLUMNS]) {
-    write_line<BYTES>(a.dx + (x_at + k0 * plane_distance + k * line_distance), has(step * S0 - P0 + k0) ? writes[k] : 0, numbers, a.alpha, a.beta, PLAIN);
+  // What came for a step.
+  auto take_step = [&](int s, unsigned (&words)[S0][S1][H::WORDS], unsigned (&gifts)[PAIRS]) {
+    const unsigned char* const stage = stages + s * STAGE_BYTES;
+    if (DENSE) {
+      wait_for_copies<STAGES - 1>();
+      __syncwarp();
+    }
+#pragma unroll
+    for (int k = 0; k < S0; k++)
+#pragma unroll
+      for (int l = 0; l < S1; l++) {
+        Words<H::WORDS> line;
+#pragma unroll
+        for (int j = 0; j < H::WORDS; j++) line.word[j] = DENSE ? NOTHING<PROPAGATES> : coming[DENSE ? 0 : s][k][l][j];
+        if (DENSE && has(step * S0 - P0 + CARRIED + k)) line = *reinterpret_cast<const Words<H::WORDS>*>(stage + k * PLANE_BYTES + l * line_bytes + line_at);
+#pragma unroll
+        for (int j = 0; j < H::WORDS; j++) words[k][l][j] = line.word[j];
+      }
+#pragma unroll
+    for (int g = 0; g < PAIRS; g++) {
+      gifts[g] = DENSE ? 0 : coming_gifts[DENSE ? 0 : s][g];
+      if (DENSE && gives > 0) gifts[g] = *reinterpret_cast<const unsigned*>(stage + S0 * PLANE_BYTES + lane * 4);
+    }
+  };
+  // Writes a line of the thread.
+  auto write = [&](int k0, int k, const unsigned (&words)[H::WORDS]) {
+    if (DENSE) {
+      Words<H::WORDS> line;
+#pragma unroll
+      for (int j = 0; j < H::WORDS; j++) line.word[j] = words[j];
+      if (exists) *reinterpret_cast<Words<H::WORDS>*>(written + k0 * PLANE_BYTES + k * line_bytes + line_at) = line;
+    } else {
+      write_line<BYTES>(a.dx + (plane_x + k0 * plane_distance + k * line_distance + i2), has(step * S0 - P0 + k0) ? writes[k] : 0, words);
+    }
+  };
+  auto write_numbers = [&](int k0, int k, const float (&numbers)[H::COLUMNS]) {
+    unsigned words[H::WORDS];
+    blend<BYTES>(a.dx + (plane_x + k0 * plane_distance + k * line_distance + i2), has(step * S0 - P0 + k0) ? writes[k] : 0, numbers, a.alpha, a.beta, PLAIN, words);
+    write(k0, k, words);
   };
 
   Plane carried;
@@ -108,25 +169,30 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
     unsigned words[S1][H::WORDS];
     read_plane(step * S0 - P0, 0, words);
     look(words, carried, 0);
-    __syncthreads();
+    if (TELLS) __syncthreads();
     choose_line(carried, 0);
-    __syncthreads();
+    if (TELLS) __syncthreads();
   }
 #pragma unroll
   for (int s = 0; s < STAGES; s++) read_step(s, s);
+  int slot = 0;
 #pragma unroll 1
   while (step < end)
 #pragma unroll
-    for (int s = 0; s < STAGES; s++) {
+    for (int s = 0; s < AHEAD; s++) {
       if (step >= end) break;
       Plane plane[S0];
       unsigned gift[PAIRS], early[3][PAIRS];
+      {
+        unsigned words[S0][S1][H::WORDS];
+        take_step(DENSE ? slot : s, words, gift);
 #pragma unroll
-      for (int k = 0; k < S0; k++) look(coming[s][k], plane[k], k);
-#pragma unroll
-      for (int g = 0; g < PAIRS; g++) gift[g] = coming_gifts[s][g];
-      read_step(STAGES, s);
+        for (int k = 0; k < S0; k++) look(words[k], plane[k], k);
+      }
       if (TELLS) __syncthreads();
+      else if (DENSE) __syncwarp();
+      read_step(STAGES, DENSE ? slot : s);
+      slot = slot + 1 == STAGES ? 0 : slot + 1;
 #pragma unroll
       for (int k = 0; k < S0; k++) choose_line(plane[k], k);
       // Of the planes of a window: that which the window before has, too, comes first.
@@ -135,6 +201,7 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
       for (int g = 0; g < PAIRS; g++) {
         unsigned value = of_window(0).value[g];
         const Choice choice = K0 > 1 ? choose<K0, PROPAGATES>(value, of_window(K0 > 1 ? 1 : 0).value[g], of_window(K0 - 1).value[g], has(step * S0 - P0) ? ALL : 0) : Choice{ALL, ALL};
+        if (unsigned(step) >= unsigned(v.output[0])) gift[g] = 0;
         if (!PROPAGATES) gift[g] &= ~not_numbers(value);
         early[0][g] = choice.template part<0>(gift[g]), early[1][g] = choice.template part<1>(gift[g]), early[2][g] = choice.template part<2>(gift[g]);
       }
@@ -184,7 +251,7 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
             for (int g = 0; g < PAIRS; g++) heard[k0][g] = tellers[CARRIED * WINDOWS + (k0 - CARRIED) * PAIRS + g];
         }
       }
-      if (step >= own)
+      if (step >= own) {
 #pragma unroll
         for (int k0 = 0; k0 < S0; k0++)
 #pragma unroll
@@ -199,7 +266,7 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
               unsigned words[H::WORDS];
               if (shared) line.give_both(once[k0][OWN + k], heard[k0], ends, words);
               else line.give(once[k0][OWN + k], ends, words);
-              write_line<BYTES>(a.dx + (x_at + k0 * plane_distance + k * line_distance), has(step * S0 - P0 + k0) ? writes[k] : 0, words);
+              write(k0, k, words);
               continue;
             } else {
 #pragma unroll
@@ -209,32 +276,40 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
               }
             }
             line.template give_numbers<true>(given, ends, numbers);
-            write(k0, k, numbers);
+            write_numbers(k0, k, numbers);
           }
+        if (DENSE) {
+          __syncwarp();
+#pragma unroll
+          for (int k0 = 0; k0 < S0; k0++)
+            if (writes[0] > 0 && has(step * S0 - P0 + k0))
+              *reinterpret_cast<Words<4>*>(a.dx + (plane_x + k0 * plane_distance + i2 + pack_x)) = *reinterpret_cast<const Words<4>*>(written + k0 * PLANE_BYTES + lane * PACK_BYTES);
+        }
+      }
       if (CARRIED) {
         carried = plane[S0 - 1];
 #pragma unroll
         for (int g = 0; g < PAIRS; g++) late[g] = early[2][g];
       }
-      step += v.advance, x_at += v.advance * S0 * plane_distance, y_at += v.advance * y_distance;
+      step += v.advance, plane_x += v.advance * S0 * plane_distance, y_at += v.advance * y_distance;
     }
 }
 
-template <int BYTES> __device__ __forceinline__ void march(const MaximumArguments& a) {
+template <int BYTES, bool DENSE> __device__ __forceinline__ void march(const MaximumArguments& a) {
   const bool plain = a.alpha == COMPUTE(1) && a.beta == COMPUTE(0);
-  if (a.propagate) plain ? march<BYTES, true, true>(a) : march<BYTES, true, false>(a);
-  else plain ? march<BYTES, false, true>(a) : march<BYTES, false, false>(a);
+  if (a.propagate) plain ? march<BYTES, DENSE, true, true>(a) : march<BYTES, DENSE, true, false>(a);
+  else plain ? march<BYTES, DENSE, false, true>(a) : march<BYTES, DENSE, false, false>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_wide(const MaximumArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_dense(const MaximumArguments a) {
   wait_for_earlier_kernels();
-  march<16>(a);
+  march<8, true>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_narrow(const MaximumArguments a) {
   wait_for_earlier_kernels();
-  march<8>(a);
+  march<8, false>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_word(const MaximumArguments a) {
   wait_for_earlier_kernels();
-  march<4>(a);
+  march<4, false>(a);
 }
