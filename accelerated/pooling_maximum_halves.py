@@ -26,6 +26,7 @@ SETTINGS = {  # by what is pooled, and whether rows follow each other without ga
 }
 ACCESSES = {PLANES: {"narrow": 8, "word": 4}}
 DENSE = True
+WIDE = {}
 COLUMNS = {"dense": 4, "wide": 8, "narrow": 4, "word": 4}  # of a thread
 WARP = 32
 START_STEPS = 1
@@ -72,6 +73,11 @@ def planes_plan(operation: PoolingBackward, place: Place, device: Any, otherwise
     settings = SETTINGS["images" if image else "volumes", dense]
     if dense:
         access = replace(access, kind="dense")
+    if dense and WIDE and place.axes[2].input % 8 == 0:
+        wide = access_of(place, settings, {"wide": 16})
+        if wide.kind == "wide" and wide.y_packed:
+            access = wide
+            settings = WIDE["images" if image else "volumes"]
     width = COLUMNS[access.kind]
     strips = max(-(-columns.input // width), -(-columns.output * 2 // width))
     if strips > WARP:
@@ -116,7 +122,7 @@ def planes_plan(operation: PoolingBackward, place: Place, device: Any, otherwise
     shared_bytes = taken * strips * 4 * pairs * told if carried else 0
     if dense:
         stage = (settings.stages + 1) * depth.stride * WARP * PACK_BYTES + settings.stages * WARP * 4
-        shared_bytes = -(-shared_bytes // PACK_BYTES) * PACK_BYTES + warps * stage
+        shared_bytes = -(-shared_bytes // PACK_BYTES) * PACK_BYTES + warps * pairs * stage
     function = function_of(operation, place, PLANES, access, settings, device)
     blocks = volumes * parts * segments
     launch = Launch(function, arguments, operands, (blocks, 1, 1), (warps * WARP, 1, 1), shared_bytes)

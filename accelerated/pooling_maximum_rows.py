@@ -22,7 +22,7 @@ SETTINGS = {ROWS: Settings(128, 4, 1, 8, 1, 1), HALVES: Settings(256, 6, 1, 8, 1
 ACCESSES = {ROWS: ROW_BYTES, HALVES: {**ROW_BYTES, "word": 4}, MARCHED: {**ROW_BYTES, "word": 4}}
 HALF_COLUMNS = {"wide": 8, "narrow": 4, "word": 4}
 HALF_THREADS = 2**17
-FORCED_SEGMENTS = 0
+FORCED_SEGMENTS = FORCED_STEPS = 0
 WARP = 32
 ENOUGH_THREADS = 2**20  # from which on they march as far as they can
 LEAST_STEPS = 2  # that they march
@@ -47,8 +47,8 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
     marches = box.threads // (box.tiles[1].divisor * box.tiles[2].divisor) * strips
     steps = -(-(rows.input + rows.padding) // rows.stride)
     segments = max(1, min(-(-ENOUGH_THREADS // marches), steps // LEAST_STEPS))
-    own_steps = settings.rows if kernel == HALVES else -(-steps // segments)
-    segments = -(-steps // own_steps)
+    own_steps = settings.rows if kernel == HALVES else FORCED_STEPS or -(-steps // segments)
+    segments = steps // own_steps + (steps % own_steps > (kernel == ROWS))  # the last one takes a step more, if that is all there is
     box.threads, box.tiles[1], box.tiles[2] = marches * segments, Divisor.of(segments), Divisor.of(strips)
     arguments = structure(
         *pointers(3),

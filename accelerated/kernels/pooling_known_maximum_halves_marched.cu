@@ -67,6 +67,7 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
 
 #pragma unroll
   for (int g = 0; g < PAIRS; g++) late[g] = 0;
+  wait_to_touch(a.x + at, a.dy + y_at);
   unsigned words[H::WORDS];
   if (CARRIED) read(0, words);
 #pragma unroll
@@ -112,14 +113,14 @@ template <int BYTES> __device__ __forceinline__ void march(const MaximumArgument
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_marched_wide(const MaximumArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   march<16>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_marched_narrow(const MaximumArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   march<8>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_marched_word(const MaximumArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   march<4>(a);
 }

@@ -12,6 +12,7 @@
 
 constexpr int CARRIED = K0 - S0;               // planes of a window that the next one has, too
 constexpr int UP = P1, DOWN = K1 - S1 - P1;    // lines of a window beside those of its thread
+#define UNROLL LOOSE_TILE
 constexpr bool TELLS = UP + DOWN > 0;
 static_assert(S1 == 2 && K1 == K2 && UP >= 0 && DOWN >= 0 && UP + DOWN <= 1 && (K0 == 1 ? S0 == 1 : S0 == 2 && K0 == K2), "images, volumes");
 
@@ -66,12 +67,15 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
   const int above = mine >= strips ? mine - strips : mine, below = block_row + 1 < v.rows ? mine + strips : mine;
   const bool is_first = row <= 0, is_last = i1 + S1 >= v.input[1];
 
-  // DENSE: what a warp has in shared memory; of a plane a pack of 16 bytes for each lane, which are the lines of its rows.
-  constexpr int PACK_BYTES = 16, PLANE_BYTES = WARP * PACK_BYTES, STAGE_BYTES = S0 * PLANE_BYTES + WARP * 4;
+  // DENSE: what a warp has in shared memory; of a plane PACKS of 16 bytes for each lane, which are the lines of its rows.
+  constexpr int PACK_BYTES = 16, PACKS = H::COLUMNS * S1 * int(sizeof(ELEMENT)) / PACK_BYTES, GIFT_BYTES = WINDOWS * int(sizeof(ELEMENT));
+  constexpr int PLANE_BYTES = WARP * PACKS * PACK_BYTES, STAGE_BYTES = S0 * PLANE_BYTES + WARP * GIFT_BYTES;
   unsigned char* const stages = shared_memory + (TELLS ? v.rows * strips * (S0 * PAIRS + TOLD) * 4 + 15 & ~15 : 0) + warp * (STAGES * STAGE_BYTES + S0 * PLANE_BYTES);
   unsigned char* const written = stages + STAGES * STAGE_BYTES;
   const int line_at = exists ? (int(lane_row) * S1 * strips + int(strip)) * H::COLUMNS * int(sizeof(ELEMENT)) : 0, line_bytes = strips * H::COLUMNS * int(sizeof(ELEMENT));
-  const int pack_x = (int(strip) * S1 - int(strip)) * H::COLUMNS;  // the lane's pack, from the thread's own columns on
+  const int first_pack = int(lane_row) * PACKS * strips + int(strip);  // and every `strips` further ones
+  auto pack_x = [&](int j) { return (int(strip) + j * strips) * (PACK_BYTES / int(sizeof(ELEMENT))); };  // from the line on
+  auto pack_at = [&](int j) { return (first_pack + j * strips) * PACK_BYTES; };
 
   // A plane under the windows of the thread.
   struct Plane {
@@ -79,11 +83,11 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
     unsigned value[PAIRS];
     Choice choice[PAIRS];
   };
-  auto has = [&](int i0) { return unsigned(i0) < unsigned(v.input[0]); };
-  auto read_plane = [&](int i0, int deep, unsigned (&words)[S1][H::WORDS]) {
+  auto has = [&](int i0) { return K0 == 1 || unsigned(i0) < unsigned(v.input[0]); };  // of the planes of a step
+  auto read_plane = [&](bool exists, int deep, unsigned (&words)[S1][H::WORDS]) {
 #pragma unroll
     for (int k = 0; k < S1; k++)
-      read_line<BYTES, PROPAGATES>(a.x + (plane_x + deep * plane_distance + k * line_distance + i2), has(i0) ? reads[k] : 0, words[k]);
+      read_line<BYTES, PROPAGATES>(a.x + (plane_x + deep * plane_distance + k * line_distance + i2), exists ? reads[k] : 0, words[k]);
   };
   auto look = [&](const unsigned (&words)[S1][H::WORDS], Plane& plane, int slot) {
 #pragma unroll
@@ -102,22 +106,24 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
     }
   };
 
-  constexpr int AHEAD = DENSE ? 1 : STAGES;  // in registers
+  constexpr int AHEAD = DENSE ? 1 : STAGES, UNROLLED = DENSE && CARRIED ? UNROLL : AHEAD;  // in registers; what is carried is not moved
   unsigned coming[AHEAD][S0][S1][H::WORDS], coming_gifts[AHEAD][PAIRS], late[PAIRS];
   auto read_step = [&](int ahead, int s) {
     const int far = ahead * v.advance;
-    const bool gift = step + far < end && unsigned(step + far) < unsigned(v.output[0]);
+    const bool gift = step + far < end && (K0 == 1 || unsigned(step + far) < unsigned(v.output[0]));
     if (DENSE) {
       unsigned char* const stage = stages + s * STAGE_BYTES;
 #pragma unroll
       for (int k = 0; k < S0; k++)
         if (step + far < end && has((step + far) * S0 - P0 + CARRIED + k) && reads[0] > 0)
-          copy_async<PACK_BYTES>(stage + k * PLANE_BYTES + lane * PACK_BYTES, a.x + (plane_x + (far * S0 + CARRIED + k) * plane_distance + i2 + pack_x), true);
-      if (gift && gives > 0) copy_async<4>(stage + S0 * PLANE_BYTES + lane * 4, a.dy + (y_at + far * y_distance), true);
+#pragma unroll
+          for (int j = 0; j < PACKS; j++)
+            copy_async<PACK_BYTES>(stage + k * PLANE_BYTES + pack_at(j), a.x + (plane_x + (far * S0 + CARRIED + k) * plane_distance + pack_x(j)), true);
+      if (gift && gives > 0) copy_async<GIFT_BYTES>(stage + S0 * PLANE_BYTES + lane * GIFT_BYTES, a.dy + (y_at + far * y_distance), true);
       end_copies();
     } else {
 #pragma unroll
-      for (int k = 0; k < S0; k++) read_plane((step + far) * S0 - P0 + CARRIED + k, far * S0 + CARRIED + k, coming[s][k]);
+      for (int k = 0; k < S0; k++) read_plane(step + far < end && has((step + far) * S0 - P0 + CARRIED + k), far * S0 + CARRIED + k, coming[s][k]);
       read_gifts<BYTES>(a.dy + (y_at + far * y_distance), v.y_stride[2], gift ? gives : 0, v.y_packed, coming_gifts[s]);
     }
   };
@@ -139,11 +145,12 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
 #pragma unroll
         for (int j = 0; j < H::WORDS; j++) words[k][l][j] = line.word[j];
       }
+    Words<PAIRS> gift;
 #pragma unroll
-    for (int g = 0; g < PAIRS; g++) {
-      gifts[g] = DENSE ? 0 : coming_gifts[DENSE ? 0 : s][g];
-      if (DENSE && gives > 0) gifts[g] = *reinterpret_cast<const unsigned*>(stage + S0 * PLANE_BYTES + lane * 4);
-    }
+    for (int g = 0; g < PAIRS; g++) gift.word[g] = DENSE ? 0 : coming_gifts[DENSE ? 0 : s][g];
+    if (DENSE && gives > 0 && (CARRIED || K0 == 1 || step < v.output[0])) gift = *reinterpret_cast<const Words<PAIRS>*>(stage + S0 * PLANE_BYTES + lane * GIFT_BYTES);
+#pragma unroll
+    for (int g = 0; g < PAIRS; g++) gifts[g] = gift.word[g];
   };
   // Writes a line of the thread.
   auto write = [&](int k0, int k, const unsigned (&words)[H::WORDS]) {
@@ -162,27 +169,109 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
     write(k0, k, words);
   };
 
+  wait_to_touch(a.x + plane_x, a.dy + y_at);
   Plane carried;
 #pragma unroll
   for (int g = 0; g < PAIRS; g++) late[g] = 0;
   if (CARRIED) {
     unsigned words[S1][H::WORDS];
-    read_plane(step * S0 - P0, 0, words);
+    read_plane(has(step * S0 - P0), 0, words);
     look(words, carried, 0);
     if (TELLS) __syncthreads();
     choose_line(carried, 0);
     if (TELLS) __syncthreads();
   }
+  // Gives what windows of a plane gave to planes that no later window reaches: numbers to the first one, if another step gave to
+  // it, too, and halves. That to a line of another thread is told.
+  constexpr int OTHER = UP ? 0 : 2, OWN = UP;
+  auto give = [&](const Plane& first, const Plane& second, const float (&sum)[WINDOWS], const unsigned (&gift)[S0][PAIRS]) {
+    unsigned once[S0][3][PAIRS], heard[S0][PAIRS] = {};
+    float twice[3][WINDOWS], heard_twice[WINDOWS] = {};
+#pragma unroll
+    for (int w = 0; w < WINDOWS; w++)
+      if (CARRIED) {
+        const Choice one = w % 2 ? first.choice[w / 2].template one<1>() : first.choice[w / 2].template one<0>();
+        twice[0][w] = part_of<0>(sum[w], one), twice[1][w] = part_of<1>(sum[w], one), twice[2][w] = part_of<2>(sum[w], one);
+      }
+#pragma unroll
+    for (int k0 = CARRIED; k0 < S0; k0++)
+#pragma unroll
+      for (int g = 0; g < PAIRS; g++) {
+        const Choice& choice = (k0 ? second : first).choice[g];
+        once[k0][0][g] = choice.template part<0>(gift[k0][g]), once[k0][1][g] = choice.template part<1>(gift[k0][g]);
+        once[k0][2][g] = choice.template part<2>(gift[k0][g]);
+      }
+    if (TELLS) {
+      unsigned* const tells = told + mine * TOLD;
+      if (exists) {
+#pragma unroll
+        for (int w = 0; w < WINDOWS; w++)
+          if (CARRIED) tells[w] = __float_as_uint(twice[OTHER][w]);
+#pragma unroll
+        for (int k0 = CARRIED; k0 < S0; k0++)
+#pragma unroll
+          for (int g = 0; g < PAIRS; g++) tells[CARRIED * WINDOWS + (k0 - CARRIED) * PAIRS + g] = once[k0][OTHER][g];
+      }
+      __syncthreads();
+      const unsigned* const tellers = told + (UP ? below : above) * TOLD;
+      if (exists && !(UP ? is_last : is_first)) {
+#pragma unroll
+        for (int w = 0; w < WINDOWS; w++)
+          if (CARRIED) heard_twice[w] = __uint_as_float(tellers[w]);
+#pragma unroll
+        for (int k0 = CARRIED; k0 < S0; k0++)
+#pragma unroll
+          for (int g = 0; g < PAIRS; g++) heard[k0][g] = tellers[CARRIED * WINDOWS + (k0 - CARRIED) * PAIRS + g];
+      }
+    }
+    if (step < own) return;
+#pragma unroll
+    for (int k0 = 0; k0 < S0; k0++)
+#pragma unroll
+      for (int k = 0; k < S1; k++) {
+        const bool shared = TELLS && k == (UP ? S1 - 1 : 0);
+        const Line& line = (k0 ? second : first).line[k];
+        float numbers[H::COLUMNS], given[WINDOWS];
+        if (k0 < CARRIED) {
+#pragma unroll
+          for (int w = 0; w < WINDOWS; w++) given[w] = shared ? twice[OWN + k][w] + heard_twice[w] : twice[OWN + k][w];
+        } else if (PLAIN) {
+          unsigned words[H::WORDS];
+          if (shared) line.give_both(once[k0][OWN + k], heard[k0], ends, words);
+          else line.give(once[k0][OWN + k], ends, words);
+          write(k0, k, words);
+          continue;
+        } else {
+#pragma unroll
+          for (int w = 0; w < WINDOWS; w++) {
+            const unsigned own_gift = once[k0][OWN + k][w / 2], other = shared ? heard[k0][w / 2] : 0;
+            given[w] = w % 2 ? high_of(own_gift) + high_of(other) : low_of(own_gift) + low_of(other);
+          }
+        }
+        line.template give_numbers<true>(given, ends, numbers);
+        write_numbers(k0, k, numbers);
+      }
+    if (!DENSE) return;
+    __syncwarp();
+#pragma unroll
+    for (int k0 = 0; k0 < S0; k0++)
+      if (writes[0] > 0 && has(step * S0 - P0 + k0))
+#pragma unroll
+        for (int j = 0; j < PACKS; j++)
+          *reinterpret_cast<Words<4>*>(a.dx + (plane_x + k0 * plane_distance + pack_x(j))) = *reinterpret_cast<const Words<4>*>(written + k0 * PLANE_BYTES + pack_at(j));
+  };
+
 #pragma unroll
   for (int s = 0; s < STAGES; s++) read_step(s, s);
   int slot = 0;
+  const int windows_end = CARRIED ? min(end, v.output[0]) : end;
 #pragma unroll 1
-  while (step < end)
+  while (step < windows_end)
 #pragma unroll
-    for (int s = 0; s < AHEAD; s++) {
-      if (step >= end) break;
+    for (int s = 0; s < UNROLLED; s++) {
+      if (step >= windows_end) break;
       Plane plane[S0];
-      unsigned gift[PAIRS], early[3][PAIRS];
+      unsigned gift[PAIRS], early[K0][PAIRS], once[S0][PAIRS];
       {
         unsigned words[S0][S1][H::WORDS];
         take_step(DENSE ? slot : s, words, gift);
@@ -195,104 +284,35 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
       slot = slot + 1 == STAGES ? 0 : slot + 1;
 #pragma unroll
       for (int k = 0; k < S0; k++) choose_line(plane[k], k);
-      // Of the planes of a window: that which the window before has, too, comes first.
-      auto of_window = [&](int k) -> const Plane& { return k < CARRIED ? carried : plane[k < CARRIED ? 0 : k - CARRIED]; };
+      const Plane &first = CARRIED ? carried : plane[0], &second = plane[K0 > 1 ? 1 - CARRIED : 0], &third = plane[S0 - 1];
 #pragma unroll
       for (int g = 0; g < PAIRS; g++) {
-        unsigned value = of_window(0).value[g];
-        const Choice choice = K0 > 1 ? choose<K0, PROPAGATES>(value, of_window(K0 > 1 ? 1 : 0).value[g], of_window(K0 - 1).value[g], has(step * S0 - P0) ? ALL : 0) : Choice{ALL, ALL};
-        if (unsigned(step) >= unsigned(v.output[0])) gift[g] = 0;
+        unsigned value = first.value[g];
+        const Choice choice = K0 > 1 ? choose<K0, PROPAGATES>(value, second.value[g], third.value[g], has(step * S0 - P0) ? ALL : 0) : Choice{ALL, ALL};
         if (!PROPAGATES) gift[g] &= ~not_numbers(value);
-        early[0][g] = choice.template part<0>(gift[g]), early[1][g] = choice.template part<1>(gift[g]), early[2][g] = choice.template part<2>(gift[g]);
+        early[0][g] = choice.template part<0>(gift[g]);
+        if (K0 > 1) early[K0 > 1 ? 1 : 0][g] = choice.template part<1>(gift[g]);
+        if (K0 > 2) early[K0 - 1][g] = choice.template part<2>(gift[g]);
+#pragma unroll
+        for (int k0 = 0; k0 < S0; k0++) once[k0][g] = early[k0][g];
       }
-      // What the windows give to the lines of the planes that no later window reaches; that to a line of another thread is told.
-      constexpr int OTHER = UP ? 0 : 2, OWN = UP;
-      unsigned once[S0][3][PAIRS];
-      float twice[3][WINDOWS];
-#pragma unroll
-      for (int k0 = CARRIED; k0 < S0; k0++)
-#pragma unroll
-        for (int g = 0; g < PAIRS; g++) {
-          const Choice& choice = of_window(k0).choice[g];
-          once[k0][0][g] = choice.template part<0>(early[k0][g]), once[k0][1][g] = choice.template part<1>(early[k0][g]);
-          once[k0][2][g] = choice.template part<2>(early[k0][g]);
-        }
+      float sum[WINDOWS];
+      if (CARRIED) Line::add(late, early[0], sum);
+      give(first, second, sum, once);
       if (CARRIED) {
-        float sum[WINDOWS];
-        Line::add(late, early[0], sum);
+        carried = third;
 #pragma unroll
-        for (int w = 0; w < WINDOWS; w++) {
-          const Choice one = w % 2 ? carried.choice[w / 2].template one<1>() : carried.choice[w / 2].template one<0>();
-          twice[0][w] = part_of<0>(sum[w], one), twice[1][w] = part_of<1>(sum[w], one), twice[2][w] = part_of<2>(sum[w], one);
-        }
-      }
-      unsigned heard[S0][PAIRS] = {};
-      float heard_twice[WINDOWS] = {};
-      if (TELLS) {
-        unsigned* const tells = told + mine * TOLD;
-        if (exists) {
-#pragma unroll
-          for (int w = 0; w < WINDOWS; w++)
-            if (CARRIED) tells[w] = __float_as_uint(twice[OTHER][w]);
-#pragma unroll
-          for (int k0 = CARRIED; k0 < S0; k0++)
-#pragma unroll
-            for (int g = 0; g < PAIRS; g++) tells[CARRIED * WINDOWS + (k0 - CARRIED) * PAIRS + g] = once[k0][OTHER][g];
-        }
-        __syncthreads();
-        const unsigned* const tellers = told + (UP ? below : above) * TOLD;
-        if (exists && !(UP ? is_last : is_first)) {
-#pragma unroll
-          for (int w = 0; w < WINDOWS; w++)
-            if (CARRIED) heard_twice[w] = __uint_as_float(tellers[w]);
-#pragma unroll
-          for (int k0 = CARRIED; k0 < S0; k0++)
-#pragma unroll
-            for (int g = 0; g < PAIRS; g++) heard[k0][g] = tellers[CARRIED * WINDOWS + (k0 - CARRIED) * PAIRS + g];
-        }
-      }
-      if (step >= own) {
-#pragma unroll
-        for (int k0 = 0; k0 < S0; k0++)
-#pragma unroll
-          for (int k = 0; k < S1; k++) {
-            const bool shared = TELLS && k == (UP ? S1 - 1 : 0);
-            const Line& line = of_window(k0).line[k];
-            float numbers[H::COLUMNS], given[WINDOWS];
-            if (k0 < CARRIED) {
-#pragma unroll
-              for (int w = 0; w < WINDOWS; w++) given[w] = twice[OWN + k][w] + (shared ? heard_twice[w] : 0.0f);
-            } else if (PLAIN) {
-              unsigned words[H::WORDS];
-              if (shared) line.give_both(once[k0][OWN + k], heard[k0], ends, words);
-              else line.give(once[k0][OWN + k], ends, words);
-              write(k0, k, words);
-              continue;
-            } else {
-#pragma unroll
-              for (int w = 0; w < WINDOWS; w++) {
-                const unsigned own_gift = once[k0][OWN + k][w / 2], other = shared ? heard[k0][w / 2] : 0;
-                given[w] = w % 2 ? high_of(own_gift) + high_of(other) : low_of(own_gift) + low_of(other);
-              }
-            }
-            line.template give_numbers<true>(given, ends, numbers);
-            write_numbers(k0, k, numbers);
-          }
-        if (DENSE) {
-          __syncwarp();
-#pragma unroll
-          for (int k0 = 0; k0 < S0; k0++)
-            if (writes[0] > 0 && has(step * S0 - P0 + k0))
-              *reinterpret_cast<Words<4>*>(a.dx + (plane_x + k0 * plane_distance + i2 + pack_x)) = *reinterpret_cast<const Words<4>*>(written + k0 * PLANE_BYTES + lane * PACK_BYTES);
-        }
-      }
-      if (CARRIED) {
-        carried = plane[S0 - 1];
-#pragma unroll
-        for (int g = 0; g < PAIRS; g++) late[g] = early[2][g];
+        for (int g = 0; g < PAIRS; g++) late[g] = early[K0 - 1][g];
       }
       step += v.advance, plane_x += v.advance * S0 * plane_distance, y_at += v.advance * y_distance;
     }
+  if (CARRIED && step < end) {  // behind the last windows
+    const unsigned nothing[S0][PAIRS] = {};
+    float sum[WINDOWS];
+    Line::add(late, nothing[0], sum);
+    if (TELLS) __syncthreads();
+    give(carried, carried, sum, nothing);
+  }
 }
 
 template <int BYTES, bool DENSE> __device__ __forceinline__ void march(const MaximumArguments& a) {
@@ -302,14 +322,18 @@ template <int BYTES, bool DENSE> __device__ __forceinline__ void march(const Max
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_dense(const MaximumArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   march<8, true>(a);
 }
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_wide(const MaximumArguments a) {
+  find_place_before_waiting();
+  march<16, true>(a);
+}
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_narrow(const MaximumArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   march<8, false>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_word(const MaximumArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   march<4, false>(a);
 }
