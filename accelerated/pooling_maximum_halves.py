@@ -69,7 +69,9 @@ def planes_plan(operation: PoolingBackward, place: Place, device: Any, otherwise
         outer = outer if outer[0] else [[1], [0], [0]]
         place = replace(place, axes=[last, *place.axes[1:]], extents=outer[0], x_steps=outer[1], y_steps=outer[2])
     depth, rows, columns = place.axes
-    dense = DENSE and _is_dense(place, access)
+    inside = (depth.output - 1) * depth.stride - depth.padding + depth.window <= depth.input
+    inside &= depth.window > depth.stride or depth.output * depth.stride == depth.input
+    dense = DENSE and inside and _is_dense(place, access)
     settings = SETTINGS["images" if image else "volumes", dense]
     if dense:
         access = replace(access, kind="dense")
@@ -118,7 +120,7 @@ def planes_plan(operation: PoolingBackward, place: Place, device: Any, otherwise
     )
     operands = ("dy", "x", "dx")
     pairs = width // 4
-    told = depth.stride + max(0, depth.window - depth.stride) + depth.stride  # words of a pair of windows
+    told = depth.stride + (4 if depth.window > depth.stride else depth.stride)  # words of a pair of windows
     shared_bytes = taken * strips * 4 * pairs * told if carried else 0
     if dense:
         stage = (settings.stages + 1) * depth.stride * WARP * PACK_BYTES + settings.stages * WARP * 4

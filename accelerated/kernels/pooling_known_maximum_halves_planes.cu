@@ -32,6 +32,12 @@ struct MaximumArguments {
   int propagate;
 };
 
+__device__ __forceinline__ void put(ELEMENT* to, uint4 pack) {
+  if (CHANNEL_TILE == 9) __stcs(reinterpret_cast<uint4*>(to), pack);
+  else if (CHANNEL_TILE == 8) __stcg(reinterpret_cast<uint4*>(to), pack);
+  else *reinterpret_cast<uint4*>(to) = pack;
+}
+
 template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ void march(const MaximumArguments& a) {
   using H = Halves<BYTES>;
   using Line = Line_<BYTES>;
@@ -48,7 +54,8 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
   v.go_to(volume, plane_x, y_at);
   const int line_distance = v.x_stride[1], plane_distance = v.x_stride[0], y_distance = v.y_stride[0];
   const int own = int(segment) * v.spacing, end = min(own + v.block_steps, v.steps);
-  int step = own - v.before;
+  const int windows_end = CARRIED ? min(end, v.output[0]) : end;
+  int step = max(own - v.before, 0);
   plane_x += (step * S0 - P0) * plane_distance + i1 * line_distance, y_at += row * v.y_stride[1] + o2 * v.y_stride[2] + step * y_distance;
   int reads[S1], writes[S1];  // columns of the thread's lines
 #pragma unroll
@@ -60,17 +67,18 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
   const Ends ends = {i2 == 0, i2 + H::COLUMNS >= v.input[2]};
 
   // What threads tell each other: maxima of a line of the planes that are new, and what windows give to one of those that are written.
-  constexpr int TOLD = CARRIED * WINDOWS + (S0 - CARRIED) * PAIRS;  // of the latter
+  using Values = Words<S0 * PAIRS>;
+  using Gifts = Words<(CARRIED ? 4 : S0) * PAIRS>;  // after the numbers for the first plane the halves
   const int strips = int(v.strips.divisor), threads = v.rows * strips, mine = block_row * strips + int(strip);
-  unsigned* const values = reinterpret_cast<unsigned*>(shared_memory);
-  unsigned* const told = values + S0 * PAIRS * threads;
+  Gifts* const told = reinterpret_cast<Gifts*>(shared_memory);
+  Values* const values = reinterpret_cast<Values*>(told + threads);
   const int above = mine >= strips ? mine - strips : mine, below = block_row + 1 < v.rows ? mine + strips : mine;
   const bool is_first = row <= 0, is_last = i1 + S1 >= v.input[1];
 
   // DENSE: what a warp has in shared memory; of a plane PACKS of 16 bytes for each lane, which are the lines of its rows.
   constexpr int PACK_BYTES = 16, PACKS = H::COLUMNS * S1 * int(sizeof(ELEMENT)) / PACK_BYTES, GIFT_BYTES = WINDOWS * int(sizeof(ELEMENT));
   constexpr int PLANE_BYTES = WARP * PACKS * PACK_BYTES, STAGE_BYTES = S0 * PLANE_BYTES + WARP * GIFT_BYTES;
-  unsigned char* const stages = shared_memory + (TELLS ? v.rows * strips * (S0 * PAIRS + TOLD) * 4 + 15 & ~15 : 0) + warp * (STAGES * STAGE_BYTES + S0 * PLANE_BYTES);
+  unsigned char* const stages = shared_memory + (TELLS ? threads * int(sizeof(Gifts) + sizeof(Values)) + 15 & ~15 : 0) + warp * (STAGES * STAGE_BYTES + S0 * PLANE_BYTES);
   unsigned char* const written = stages + STAGES * STAGE_BYTES;
   const int line_at = exists ? (int(lane_row) * S1 * strips + int(strip)) * H::COLUMNS * int(sizeof(ELEMENT)) : 0, line_bytes = strips * H::COLUMNS * int(sizeof(ELEMENT));
   const int first_pack = int(lane_row) * PACKS * strips + int(strip);  // and every `strips` further ones
@@ -89,18 +97,27 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
     for (int k = 0; k < S1; k++)
       read_line<BYTES, PROPAGATES>(a.x + (plane_x + deep * plane_distance + k * line_distance + i2), exists ? reads[k] : 0, words[k]);
   };
-  auto look = [&](const unsigned (&words)[S1][H::WORDS], Plane& plane, int slot) {
+  auto look = [&](const unsigned (&words)[S1][H::WORDS], Plane& plane) {
 #pragma unroll
     for (int k = 0; k < S1; k++) plane.line[k].template look<PROPAGATES>(words[k], ends);
-    if (TELLS && exists)
-#pragma unroll
-      for (int g = 0; g < PAIRS; g++) values[(slot * threads + mine) * PAIRS + g] = plane.line[UP ? S1 - 1 : 0].value[g];
   };
-  auto choose_line = [&](Plane& plane, int slot) {
+  // The maxima of the line of another thread, which are told by all.
+  auto tell_values = [&](const Plane (&planes)[S0]) {
+    if (!TELLS) return;
+    Values tells;
 #pragma unroll
-    for (int g = 0; g < PAIRS; g++) {
-      unsigned other = TELLS && exists ? values[(slot * threads + (UP ? above : below)) * PAIRS + g] : 0;
-      if (UP ? is_first : is_last) other = NOTHING<PROPAGATES>;
+    for (int n = 0; n < S0 * PAIRS; n++) tells.word[n] = planes[n / PAIRS].line[UP ? S1 - 1 : 0].value[n % PAIRS];
+    if (exists) values[mine] = tells;
+    __syncthreads();
+  };
+  auto choose_lines = [&](Plane (&planes)[S0]) {
+    Values heard;
+    if (TELLS) heard = values[!exists ? 0 : UP ? above : below];
+#pragma unroll
+    for (int n = 0; n < S0 * PAIRS; n++) {
+      Plane& plane = planes[n / PAIRS];
+      const int g = n % PAIRS;
+      const unsigned other = (UP ? is_first : is_last) ? NOTHING<PROPAGATES> : heard.word[n];
       plane.value[g] = UP ? other : plane.line[0].value[g];
       plane.choice[g] = choose<K1, PROPAGATES>(plane.value[g], plane.line[UP ? 0 : 1].value[g], UP ? plane.line[1].value[g] : other, UP && is_first ? 0 : ALL);
     }
@@ -110,20 +127,20 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
   unsigned coming[AHEAD][S0][S1][H::WORDS], coming_gifts[AHEAD][PAIRS], late[PAIRS];
   auto read_step = [&](int ahead, int s) {
     const int far = ahead * v.advance;
-    const bool gift = step + far < end && (K0 == 1 || unsigned(step + far) < unsigned(v.output[0]));
+    const bool some = step + far < windows_end, gift = some && (K0 == 1 || unsigned(step + far) < unsigned(v.output[0]));
     if (DENSE) {
       unsigned char* const stage = stages + s * STAGE_BYTES;
 #pragma unroll
       for (int k = 0; k < S0; k++)
-        if (step + far < end && has((step + far) * S0 - P0 + CARRIED + k) && reads[0] > 0)
+        if (some && reads[0] > 0)
 #pragma unroll
           for (int j = 0; j < PACKS; j++)
             copy_async<PACK_BYTES>(stage + k * PLANE_BYTES + pack_at(j), a.x + (plane_x + (far * S0 + CARRIED + k) * plane_distance + pack_x(j)), true);
-      if (gift && gives > 0) copy_async<GIFT_BYTES>(stage + S0 * PLANE_BYTES + lane * GIFT_BYTES, a.dy + (y_at + far * y_distance), true);
+      if (some && gives > 0) copy_async<GIFT_BYTES>(stage + S0 * PLANE_BYTES + lane * GIFT_BYTES, a.dy + (y_at + far * y_distance), true);
       end_copies();
     } else {
 #pragma unroll
-      for (int k = 0; k < S0; k++) read_plane(step + far < end && has((step + far) * S0 - P0 + CARRIED + k), far * S0 + CARRIED + k, coming[s][k]);
+      for (int k = 0; k < S0; k++) read_plane(some && has((step + far) * S0 - P0 + CARRIED + k), far * S0 + CARRIED + k, coming[s][k]);
       read_gifts<BYTES>(a.dy + (y_at + far * y_distance), v.y_stride[2], gift ? gives : 0, v.y_packed, coming_gifts[s]);
     }
   };
@@ -140,15 +157,15 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
       for (int l = 0; l < S1; l++) {
         Words<H::WORDS> line;
 #pragma unroll
-        for (int j = 0; j < H::WORDS; j++) line.word[j] = DENSE ? NOTHING<PROPAGATES> : coming[DENSE ? 0 : s][k][l][j];
-        if (DENSE && has(step * S0 - P0 + CARRIED + k)) line = *reinterpret_cast<const Words<H::WORDS>*>(stage + k * PLANE_BYTES + l * line_bytes + line_at);
+        for (int j = 0; j < H::WORDS; j++) line.word[j] = coming[DENSE ? 0 : s][k][l][j];
+        if (DENSE) line = *reinterpret_cast<const Words<H::WORDS>*>(stage + k * PLANE_BYTES + l * line_bytes + line_at);
 #pragma unroll
         for (int j = 0; j < H::WORDS; j++) words[k][l][j] = line.word[j];
       }
     Words<PAIRS> gift;
 #pragma unroll
     for (int g = 0; g < PAIRS; g++) gift.word[g] = DENSE ? 0 : coming_gifts[DENSE ? 0 : s][g];
-    if (DENSE && gives > 0 && (CARRIED || K0 == 1 || step < v.output[0])) gift = *reinterpret_cast<const Words<PAIRS>*>(stage + S0 * PLANE_BYTES + lane * GIFT_BYTES);
+    if (DENSE && gives > 0) gift = *reinterpret_cast<const Words<PAIRS>*>(stage + S0 * PLANE_BYTES + lane * GIFT_BYTES);
 #pragma unroll
     for (int g = 0; g < PAIRS; g++) gifts[g] = gift.word[g];
   };
@@ -175,11 +192,14 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
   for (int g = 0; g < PAIRS; g++) late[g] = 0;
   if (CARRIED) {
     unsigned words[S1][H::WORDS];
+    Plane planes[S0];
     read_plane(has(step * S0 - P0), 0, words);
-    look(words, carried, 0);
+    look(words, planes[0]);
+    planes[S0 - 1] = planes[0];
+    tell_values(planes);
+    choose_lines(planes);
     if (TELLS) __syncthreads();
-    choose_line(carried, 0);
-    if (TELLS) __syncthreads();
+    carried = planes[0];
   }
   // Gives what windows of a plane gave to planes that no later window reaches: numbers to the first one, if another step gave to
   // it, too, and halves. That to a line of another thread is told.
@@ -202,27 +222,24 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
         once[k0][2][g] = choice.template part<2>(gift[k0][g]);
       }
     if (TELLS) {
-      unsigned* const tells = told + mine * TOLD;
-      if (exists) {
+      Gifts tells = {}, hears = {};
 #pragma unroll
-        for (int w = 0; w < WINDOWS; w++)
-          if (CARRIED) tells[w] = __float_as_uint(twice[OTHER][w]);
+      for (int w = 0; w < WINDOWS; w++)
+        if (CARRIED) tells.word[w] = __float_as_uint(twice[OTHER][w]);
 #pragma unroll
-        for (int k0 = CARRIED; k0 < S0; k0++)
+      for (int k0 = CARRIED; k0 < S0; k0++)
 #pragma unroll
-          for (int g = 0; g < PAIRS; g++) tells[CARRIED * WINDOWS + (k0 - CARRIED) * PAIRS + g] = once[k0][OTHER][g];
-      }
+        for (int g = 0; g < PAIRS; g++) tells.word[CARRIED * WINDOWS + (k0 - CARRIED) * PAIRS + g] = once[k0][OTHER][g];
+      if (exists) told[mine] = tells;
       __syncthreads();
-      const unsigned* const tellers = told + (UP ? below : above) * TOLD;
-      if (exists && !(UP ? is_last : is_first)) {
+      if (exists && !(UP ? is_last : is_first)) hears = told[UP ? below : above];
 #pragma unroll
-        for (int w = 0; w < WINDOWS; w++)
-          if (CARRIED) heard_twice[w] = __uint_as_float(tellers[w]);
+      for (int w = 0; w < WINDOWS; w++)
+        if (CARRIED) heard_twice[w] = __uint_as_float(hears.word[w]);
 #pragma unroll
-        for (int k0 = CARRIED; k0 < S0; k0++)
+      for (int k0 = CARRIED; k0 < S0; k0++)
 #pragma unroll
-          for (int g = 0; g < PAIRS; g++) heard[k0][g] = tellers[CARRIED * WINDOWS + (k0 - CARRIED) * PAIRS + g];
-      }
+        for (int g = 0; g < PAIRS; g++) heard[k0][g] = hears.word[CARRIED * WINDOWS + (k0 - CARRIED) * PAIRS + g];
     }
     if (step < own) return;
 #pragma unroll
@@ -258,13 +275,12 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
       if (writes[0] > 0 && has(step * S0 - P0 + k0))
 #pragma unroll
         for (int j = 0; j < PACKS; j++)
-          *reinterpret_cast<Words<4>*>(a.dx + (plane_x + k0 * plane_distance + pack_x(j))) = *reinterpret_cast<const Words<4>*>(written + k0 * PLANE_BYTES + pack_at(j));
+          put(a.dx + (plane_x + k0 * plane_distance + pack_x(j)), *reinterpret_cast<const uint4*>(written + k0 * PLANE_BYTES + pack_at(j)));
   };
 
 #pragma unroll
   for (int s = 0; s < STAGES; s++) read_step(s, s);
   int slot = 0;
-  const int windows_end = CARRIED ? min(end, v.output[0]) : end;
 #pragma unroll 1
   while (step < windows_end)
 #pragma unroll
@@ -276,14 +292,14 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
         unsigned words[S0][S1][H::WORDS];
         take_step(DENSE ? slot : s, words, gift);
 #pragma unroll
-        for (int k = 0; k < S0; k++) look(words[k], plane[k], k);
+        for (int k = 0; k < S0; k++) look(words[k], plane[k]);
       }
-      if (TELLS) __syncthreads();
-      else if (DENSE) __syncwarp();
-      read_step(STAGES, DENSE ? slot : s);
+      if (DENSE) __syncwarp();
+      if (LANE_BYTES == 8) read_step(STAGES, DENSE ? slot : s);
+      tell_values(plane);
+      if (LANE_BYTES != 8) read_step(STAGES, DENSE ? slot : s);
       slot = slot + 1 == STAGES ? 0 : slot + 1;
-#pragma unroll
-      for (int k = 0; k < S0; k++) choose_line(plane[k], k);
+      choose_lines(plane);
       const Plane &first = CARRIED ? carried : plane[0], &second = plane[K0 > 1 ? 1 - CARRIED : 0], &third = plane[S0 - 1];
 #pragma unroll
       for (int g = 0; g < PAIRS; g++) {
@@ -324,10 +340,6 @@ template <int BYTES, bool DENSE> __device__ __forceinline__ void march(const Max
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_dense(const MaximumArguments a) {
   find_place_before_waiting();
   march<8, true>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_wide(const MaximumArguments a) {
-  find_place_before_waiting();
-  march<16, true>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_narrow(const MaximumArguments a) {
   find_place_before_waiting();
