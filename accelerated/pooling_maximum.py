@@ -67,9 +67,9 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
         return None
     a0, a1, a2 = place.axes
     image = a0.window == 1
-    if operation.x.scalar_type == HALF and not (image and pooling_maximum_halves.IMAGES_MARCH):
-        if halves := pooling_maximum_halves.planes_plan(operation, place, device, otherwise):
-            return halves
+    half = operation.x.scalar_type == HALF
+    if half and (halves := pooling_maximum_halves.plan(operation, place, device, otherwise)):
+        return halves
     if image and (rows := pooling_maximum_rows.plan(operation, place, device, otherwise)):
         return rows
     if image:  # threads march down their height

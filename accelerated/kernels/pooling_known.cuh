@@ -169,8 +169,7 @@ __device__ __forceinline__ void write_packs(ELEMENT* line, int stride, int left,
     }
 #pragma unroll
     for (int i = 0; i < N; i++) pack.item[i] = store<ELEMENT>(result[i]);
-    if constexpr (CHANNEL_TILE == 9 && sizeof(pack) == 16) __stcs(reinterpret_cast<uint4*>(target), *reinterpret_cast<const uint4*>(&pack));
-    else *target = pack;
+    *target = pack;
   }
 }
 // The plain case apart: the compiler would compute the blended values for it, too, and drop them.

@@ -12,7 +12,6 @@
 
 constexpr int CARRIED = K0 - S0;               // planes of a window that the next one has, too
 constexpr int UP = P1, DOWN = K1 - S1 - P1;    // lines of a window beside those of its thread
-#define UNROLL LOOSE_TILE
 constexpr bool TELLS = UP + DOWN > 0;
 static_assert(S1 == 2 && K1 == K2 && UP >= 0 && DOWN >= 0 && UP + DOWN <= 1 && (K0 == 1 ? S0 == 1 : S0 == 2 && K0 == K2), "images, volumes");
 
@@ -31,12 +30,6 @@ struct MaximumArguments {
   COMPUTE alpha, beta;
   int propagate;
 };
-
-__device__ __forceinline__ void put(ELEMENT* to, uint4 pack) {
-  if (CHANNEL_TILE == 9) __stcs(reinterpret_cast<uint4*>(to), pack);
-  else if (CHANNEL_TILE == 8) __stcg(reinterpret_cast<uint4*>(to), pack);
-  else *reinterpret_cast<uint4*>(to) = pack;
-}
 
 template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ void march(const MaximumArguments& a) {
   using H = Halves<BYTES>;
@@ -123,7 +116,7 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
     }
   };
 
-  constexpr int AHEAD = DENSE ? 1 : STAGES, UNROLLED = DENSE && CARRIED ? UNROLL : AHEAD;  // in registers; what is carried is not moved
+  constexpr int AHEAD = DENSE ? 1 : STAGES;  // in registers
   unsigned coming[AHEAD][S0][S1][H::WORDS], coming_gifts[AHEAD][PAIRS], late[PAIRS];
   auto read_step = [&](int ahead, int s) {
     const int far = ahead * v.advance;
@@ -275,7 +268,7 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
       if (writes[0] > 0 && has(step * S0 - P0 + k0))
 #pragma unroll
         for (int j = 0; j < PACKS; j++)
-          put(a.dx + (plane_x + k0 * plane_distance + pack_x(j)), *reinterpret_cast<const uint4*>(written + k0 * PLANE_BYTES + pack_at(j)));
+          *reinterpret_cast<Words<4>*>(a.dx + (plane_x + k0 * plane_distance + pack_x(j))) = *reinterpret_cast<const Words<4>*>(written + k0 * PLANE_BYTES + pack_at(j));
   };
 
 #pragma unroll
@@ -284,7 +277,7 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
 #pragma unroll 1
   while (step < windows_end)
 #pragma unroll
-    for (int s = 0; s < UNROLLED; s++) {
+    for (int s = 0; s < AHEAD; s++) {
       if (step >= windows_end) break;
       Plane plane[S0];
       unsigned gift[PAIRS], early[K0][PAIRS], once[S0][PAIRS];
@@ -295,9 +288,8 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
         for (int k = 0; k < S0; k++) look(words[k], plane[k]);
       }
       if (DENSE) __syncwarp();
-      if (LANE_BYTES == 8) read_step(STAGES, DENSE ? slot : s);
+      read_step(STAGES, DENSE ? slot : s);
       tell_values(plane);
-      if (LANE_BYTES != 8) read_step(STAGES, DENSE ? slot : s);
       slot = slot + 1 == STAGES ? 0 : slot + 1;
       choose_lines(plane);
       const Plane &first = CARRIED ? carried : plane[0], &second = plane[K0 > 1 ? 1 - CARRIED : 0], &third = plane[S0 - 1];
@@ -348,4 +340,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maxi
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_word(const MaximumArguments a) {
   find_place_before_waiting();
   march<4, false>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_loose(const MaximumArguments a) {
+  find_place_before_waiting();
+  march<2, false>(a);
 }

@@ -77,7 +77,7 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
   const ELEMENT* x = a.x + (tile.x + i2 * Access::along(box.x_stride[2]));
   const ELEMENT* dy = a.dy + (tile.y + o2 * Access::along(box.y_stride[2]));
   ELEMENT* dx = a.dx + (tile.x + i2 * Access::along(box.x_stride[2]));
-  int own = tile.tile[1] * a.own_steps, step = max(own - BEFORE, 0), end = tile.tile[1] + 1 < int(box.tiles[1].divisor) ? own + a.own_steps : a.steps;
+  int own = tile.tile[1] * a.own_steps, step = max(own - BEFORE, 0), end = min(own + a.own_steps, a.steps);
 
   Lines<Access, Pool> lines;
   Line<LANES, Axis2::AROUND, Axis2::READ> coming[S1];
