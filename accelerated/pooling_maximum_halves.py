@@ -19,7 +19,7 @@ from .pooling_known import ROW_BYTES, Access, Place, PlaceStruct, Settings, acce
 MARCHED, PLANES = "pooling_known_maximum_halves", "pooling_known_maximum_halves_planes"
 SETTINGS = {  # of planes by what is pooled, and whether lines go through shared memory
     MARCHED: Settings(128, 8, 1, 8, 1, 1, stages=1),
-    ("images", True): Settings(448, 3, 1, 8, 1, 1, stages=2),
+    ("images", True): Settings(448, 2, 1, 8, 1, 1, stages=2),
     ("images", False): Settings(448, 2, 1, 8, 1, 1, stages=1),
     ("volumes", True): Settings(448, 2, 1, 8, 1, 1, stages=2),
     ("volumes", False): Settings(448, 2, 1, 8, 1, 1, stages=1),

@@ -72,6 +72,7 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
   if (CARRIED) read(0, words);
 #pragma unroll
   for (int s = 0; s < STAGES; s++) read_step(s, s);
+  let_next_kernel_begin();
   if (CARRIED) top.template look<PROPAGATES>(words, ends);
 #pragma unroll 1
   for (int n = -a.before; n < a.own_steps; n += STAGES)

@@ -273,6 +273,7 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
 
 #pragma unroll
   for (int s = 0; s < STAGES; s++) read_step(s, s);
+  let_next_kernel_begin();
   int slot = 0;
 #pragma unroll 1
   while (step < windows_end)

@@ -77,8 +77,9 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
   const ELEMENT* x = a.x + (tile.x + i2 * Access::along(box.x_stride[2]));
   const ELEMENT* dy = a.dy + (tile.y + o2 * Access::along(box.y_stride[2]));
   ELEMENT* dx = a.dx + (tile.x + i2 * Access::along(box.x_stride[2]));
-  int own = tile.tile[1] * a.own_steps, step = max(own - BEFORE, 0), end = min(own + a.own_steps, a.steps);
+  int own = tile.tile[1] * a.own_steps, step = max(own - BEFORE, 0), end = tile.tile[1] + 1 < int(box.tiles[1].divisor) ? own + a.own_steps : a.steps;
 
+  wait_to_touch(x, dy);
   Lines<Access, Pool> lines;
   Line<LANES, Axis2::AROUND, Axis2::READ> coming[S1];
   Line<LANES, Axis2::FIRST, Axis2::WINDOWS> gifts, coming_gifts;
@@ -110,6 +111,8 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
     lines.enter(k, coming[0]);
   }
   read_step(step);
+  if (LOOSE_TILE == 1) let_next_kernel_begin();
+  else if (LOOSE_TILE == 2) let_next_kernel_begin_if(true);
 #pragma unroll 1
   for (; step < end; step++) {
     int i1 = step * S1 - P1;
@@ -142,10 +145,10 @@ template <class Access> __device__ __forceinline__ void march(const MaximumArgum
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_rows_wide(const MaximumArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   march<Wide>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_rows_narrow(const MaximumArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   march<Narrow>(a);
 }
