@@ -24,12 +24,11 @@ SETTINGS = {  # of planes by what is pooled, and whether lines go through shared
     ("volumes", True): Settings(448, 2, 1, 8, 1, 1, stages=2),
     ("volumes", False): Settings(448, 2, 1, 8, 1, 1, stages=1),
 }
-SMALL_BYTES = {"word": 4, "loose": 2}
-PLANES_BYTES = {"narrow": ROW_BYTES["narrow"], **SMALL_BYTES}
-MARCHED_BYTES = {**ROW_BYTES, **SMALL_BYTES}
-COLUMNS = {"dense": 4, "wide": 8, "narrow": 4, "word": 4, "loose": 4}  # of a thread
+MARCHED_BYTES = {**ROW_BYTES, "word": 4}
+PLANES_BYTES = {kind: nbytes for kind, nbytes in MARCHED_BYTES.items() if kind != "wide"}
+COLUMNS = {"dense": 4, "wide": 8, "narrow": 4, "word": 4}  # of a thread
 WARP = 32
-LEAST_STEPS, MOST_STEPS = 2, 5  # rows of windows that a thread marches down
+LEAST_STEPS, MOST_STEPS = 1, 5  # rows of windows that a thread marches down
 START_STEPS = 1  # about the steps that a block could do while it starts
 CACHED_BYTES = 2**25  # of x, up to which half-written sectors meet in the cache
 

@@ -15,9 +15,8 @@ from .pooling_known import ROW_BYTES, Place, Settings, access_of, alignment_of, 
 
 KERNEL = "pooling_known_maximum_rows"
 SETTINGS = Settings(128, 4, 1, 8, 1, 1)
-ENOUGH_THREADS = 2**20  # from which on they march as far as they can
+ENOUGH_THREADS = 2**16  # from which on they march as far as they can
 LEAST_STEPS, MOST_STEPS = 2, 4  # that they march
-FORCED_STEPS = 0
 
 
 def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
@@ -32,7 +31,7 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
     marches = box.threads // (box.tiles[1].divisor * box.tiles[2].divisor) * strips
     steps = -(-(rows.input + rows.padding) // rows.stride)
     segments = max(1, min(-(-ENOUGH_THREADS // marches), steps // LEAST_STEPS))
-    own_steps = FORCED_STEPS or min(-(-steps // segments), MOST_STEPS)
+    own_steps = min(-(-steps // segments), MOST_STEPS)
     segments = max(1, steps // own_steps + (steps % own_steps > 1))  # the last one takes a step more, if that is all there is
     box.threads, box.tiles[1], box.tiles[2] = marches * segments, Divisor.of(segments), Divisor.of(strips)
     arguments = structure(

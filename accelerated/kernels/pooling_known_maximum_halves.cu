@@ -21,7 +21,7 @@ struct MaximumArguments {
 
 template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ void march(const MaximumArguments& a) {
   using H = Halves<BYTES>;
-  using Line = Line_<BYTES>;
+  using Line = FirstMaxima<BYTES>;
   constexpr int PAIRS = H::PAIRS;
   const Box& box = a.box;
   const int lane = threadIdx.x % WARP, index = int(blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP) * a.useful + lane - a.first_useful;
@@ -72,7 +72,6 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
   if (CARRIED) read(0, words);
 #pragma unroll
   for (int s = 0; s < STAGES; s++) read_step(s, s);
-  let_next_kernel_begin();
   if (CARRIED) top.template look<PROPAGATES>(words, ends);
 #pragma unroll 1
   for (int n = -a.before; n < a.own_steps; n += STAGES)
@@ -124,8 +123,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maxi
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_word(const MaximumArguments a) {
   find_place_before_waiting();
   march<4>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_loose(const MaximumArguments a) {
-  find_place_before_waiting();
-  march<2>(a);
 }

@@ -15,7 +15,7 @@ static_assert(LEFT >= 0 && RIGHT >= 0, "one side");
 constexpr int WARP = 32;
 constexpr unsigned ALL = 0xffffffffu;
 
-// A strip, by the bytes of an access: columns, their words, pairs of windows; the words of an access, 0 where it is half a word.
+// A strip, by the bytes of an access: columns, their words, pairs of windows; the words of an access.
 template <int BYTES> struct Halves {
   static constexpr int COLUMNS = BYTES > 8 ? 8 : 4, WORDS = COLUMNS / 2, PAIRS = COLUMNS / 4, WINDOWS = COLUMNS / 2, PACK = BYTES / 4;
 };
@@ -75,7 +75,7 @@ template <int K> __device__ __forceinline__ float part_of(float given, const Cho
 struct Ends { bool leftmost, rightmost; };
 
 // A line under the windows of a strip.
-template <int BYTES> struct Line_ {
+template <int BYTES> struct FirstMaxima {
   using H = Halves<BYTES>;
   static constexpr int PAIRS = H::PAIRS, WINDOWS = H::WINDOWS;
   // Columns that lie in one window, and those that may lie in two: in which half of a word, and in which place of the window
@@ -162,22 +162,12 @@ template <int BYTES> struct Line_ {
 template <int BYTES, bool PROPAGATES>
 __device__ __forceinline__ void read_line(const ELEMENT* from, int left, unsigned (&words)[Halves<BYTES>::WORDS]) {
   constexpr int PACK = Halves<BYTES>::PACK;
-  if (PACK == 0) {
 #pragma unroll
-    for (int j = 0; j < Halves<BYTES>::WORDS; j++) {
-      unsigned short low = NOTHING<PROPAGATES> & 0xffff, high = low;
-      if (2 * j < left) low = *reinterpret_cast<const unsigned short*>(from + 2 * j);
-      if (2 * j + 1 < left) high = *reinterpret_cast<const unsigned short*>(from + 2 * j + 1);
-      words[j] = low | unsigned(high) << 16;
-    }
-    return;
-  }
-#pragma unroll
-  for (int j = 0; j < Halves<BYTES>::WORDS; j += PACK ? PACK : 1) {
-    Words<PACK ? PACK : 1> pack;
+  for (int j = 0; j < Halves<BYTES>::WORDS; j += PACK) {
+    Words<PACK> pack;
 #pragma unroll
     for (int k = 0; k < PACK; k++) pack.word[k] = NOTHING<PROPAGATES>;
-    if (2 * j < left) pack = *reinterpret_cast<const Words<PACK ? PACK : 1>*>(from + 2 * j);
+    if (2 * j < left) pack = *reinterpret_cast<const Words<PACK>*>(from + 2 * j);
 #pragma unroll
     for (int k = 0; k < PACK; k++) words[j + k] = pack.word[k];
   }
@@ -202,19 +192,13 @@ __device__ __forceinline__ void read_gifts(const ELEMENT* from, int distance, in
 // Writes columns of a line, `left` of them.
 template <int BYTES> __device__ __forceinline__ void write_line(ELEMENT* to, int left, const unsigned (&words)[Halves<BYTES>::WORDS]) {
   constexpr int PACK = Halves<BYTES>::PACK;
-  if (PACK == 0) {
 #pragma unroll
-    for (int c = 0; c < Halves<BYTES>::COLUMNS; c++)
-      if (c < left) *reinterpret_cast<unsigned short*>(to + c) = words[c / 2] >> c % 2 * 16;
-    return;
-  }
-#pragma unroll
-  for (int j = 0; j < Halves<BYTES>::WORDS; j += PACK ? PACK : 1) {
+  for (int j = 0; j < Halves<BYTES>::WORDS; j += PACK) {
     if (2 * j >= left) continue;
-    Words<PACK ? PACK : 1> pack;
+    Words<PACK> pack;
 #pragma unroll
     for (int k = 0; k < PACK; k++) pack.word[k] = words[j + k];
-    *reinterpret_cast<Words<PACK ? PACK : 1>*>(to + 2 * j) = pack;
+    *reinterpret_cast<Words<PACK>*>(to + 2 * j) = pack;
   }
 }
 // Numbers as they are written: scaled, and added to what is there.
@@ -225,9 +209,9 @@ __device__ __forceinline__ void blend(const ELEMENT* at, int left, const float (
   for (int j = 0; j < Halves<BYTES>::WORDS; j++) {
     float low = values[2 * j], high = values[2 * j + 1];
     if (!plain) low *= alpha, high *= alpha;
-    if (!plain && beta != 0) {
-      if (2 * j < left) low += beta * load<COMPUTE>(at[2 * j]);
-      if (2 * j + 1 < left) high += beta * load<COMPUTE>(at[2 * j + 1]);
+    if (!plain && beta != 0 && 2 * j < left) {
+      const unsigned prior = *reinterpret_cast<const unsigned*>(at + 2 * j);
+      low += beta * low_of(prior), high += beta * high_of(prior);
     }
     words[j] = rounded(low, high);
   }

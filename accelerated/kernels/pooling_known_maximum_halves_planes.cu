@@ -33,7 +33,7 @@ struct MaximumArguments {
 
 template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ void march(const MaximumArguments& a) {
   using H = Halves<BYTES>;
-  using Line = Line_<BYTES>;
+  using Line = FirstMaxima<BYTES>;
   constexpr int PAIRS = H::PAIRS, WINDOWS = H::WINDOWS;
   const Planes& v = a.planes;
   unsigned segment, part, lane_row, strip;
@@ -273,7 +273,7 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
 
 #pragma unroll
   for (int s = 0; s < STAGES; s++) read_step(s, s);
-  let_next_kernel_begin();
+  if (DENSE) let_next_kernel_begin();
   int slot = 0;
 #pragma unroll 1
   while (step < windows_end)
@@ -341,8 +341,4 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maxi
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_word(const MaximumArguments a) {
   find_place_before_waiting();
   march<4, false>(a);
-}
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_halves_planes_loose(const MaximumArguments a) {
-  find_place_before_waiting();
-  march<2, false>(a);
 }

@@ -111,8 +111,7 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
     lines.enter(k, coming[0]);
   }
   read_step(step);
-  if (LOOSE_TILE == 1) let_next_kernel_begin();
-  else if (LOOSE_TILE == 2) let_next_kernel_begin_if(true);
+  let_next_kernel_begin_if(true);  // of many blocks, too: it saves 1 % of 25 us
 #pragma unroll 1
   for (; step < end; step++) {
     int i1 = step * S1 - P1;
