@@ -183,9 +183,7 @@ def _planes(operation: PoolingBackward, place: Place, device: Any, otherwise: Ca
         planes_bytes = (settings.stages + 1) * depth.stride * PACK_BYTES + settings.stages * gifts
         shared_bytes += warps * WARP * planes_bytes
     launch = groups * segments, warps * WARP, shared_bytes
-    return _launched(
-        operation, place, device, otherwise, (PLANES, access, settings), [("planes", planes)], launch
-    )
+    return _launched(operation, place, device, otherwise, (PLANES, access, settings), [("planes", planes)], launch)
 
 
 def _is_dense(place: Place, access: Access) -> bool:

@@ -32,7 +32,8 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
     steps = -(-(rows.input + rows.padding) // rows.stride)
     segments = max(1, min(-(-ENOUGH_THREADS // marches), steps // LEAST_STEPS))
     own_steps = min(-(-steps // segments), MOST_STEPS)
-    segments = max(1, steps // own_steps + (steps % own_steps > 1))  # the last one takes a step more, if that is all there is
+    # The last one takes a step more, if that is all there is.
+    segments = max(1, steps // own_steps + (steps % own_steps > 1))
     box.threads, box.tiles[1], box.tiles[2] = marches * segments, Divisor.of(segments), Divisor.of(strips)
     arguments = structure(
         *pointers(3),

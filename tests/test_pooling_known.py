@@ -155,7 +155,8 @@ def test_planes_of_half_give_what_kernels_for_any_window_give(monkeypatch, windo
         listing = Listing()
         listing.multiprocessors = backend.device.multiprocessors
         plan(operation, listing)
-        kinds = {kind, "narrow"} if window == (3, 2, 0) else {kind}  # an odd number of windows: packs of y would not be whole
+        # Of an odd number of windows packs of y would not be whole.
+        kinds = {kind, "narrow"} if window == (3, 2, 0) else {kind}
         kernels = {f"pooling_known_maximum_halves_planes_{kind}" for kind in kinds}
         assert listing.kernels[0][0] in kernels or (len(dims) == 4 and not few)
         memory = prepare(operation, "ties", 0)
@@ -211,11 +212,11 @@ def test_other_windows_have_other_kernels():
 def test_rows_wider_than_a_warp_have_kernels_of_their_own():
     """Planes take rows of a warp; images of wider ones are marched down, volumes have the kernel of any strips."""
     shapes = {
-        (3, 400, 20, 128): "halves_planes_dense", (3, 400, 20, 136): "halves_wide", (2, 3, 20, 4096): "halves_wide",
+        (3, 3200, 20, 128): "halves_planes_dense", (3, 3200, 20, 136): "halves_wide", (2, 3, 20, 4096): "halves_wide",
         (2, 3, 6, 8, 128): "halves_planes_dense", (2, 3, 6, 8, 136): "staged_wide",
     }  # fmt: skip
     for dims, kernel in shapes.items():
-        operation = operation_of(True, Mode.CUDNN_POOLING_MAX, (*dims[:1], 8 * dims[1], *dims[2:]), 3, 2, 1, "nchw", HALF)
+        operation = operation_of(True, Mode.CUDNN_POOLING_MAX, dims, 3, 2, 1, "nchw", HALF)
         assert definitions_of(operation)[0] == f"pooling_known_maximum_{kernel}"
 
 
