@@ -15,7 +15,7 @@ static_assert(LEFT >= 0 && RIGHT >= 0, "one side");
 constexpr int WARP = 32;
 constexpr unsigned ALL = 0xffffffffu;
 
-// A strip, by the bytes of an access: columns, their words, pairs of windows; the words of an access.
+// A strip, by the bytes of an access: columns, their words, pairs of windows, windows; words of an access.
 template <int BYTES> struct Halves {
   static constexpr int COLUMNS = BYTES > 8 ? 8 : 4, WORDS = COLUMNS / 2, PAIRS = COLUMNS / 4, WINDOWS = COLUMNS / 2, PACK = BYTES / 4;
 };
