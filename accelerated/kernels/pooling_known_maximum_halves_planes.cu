@@ -102,12 +102,11 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
   };
   // The maxima of the line of another thread, which are told by all.
   auto tell_values = [&](const Plane (&planes)[S0]) {
-    if (!TELLS) return;
     Values tells;
 #pragma unroll
     for (int n = 0; n < S0 * PAIRS; n++) tells.word[n] = planes[n / PAIRS].line[UP ? S1 - 1 : 0].value[n % PAIRS];
-    if (exists) values[mine] = tells;
-    __syncthreads();
+    if (TELLS && exists) values[mine] = tells;
+    if (TELLS) __syncthreads();
   };
   auto choose_lines = [&](Plane (&planes)[S0]) {
     Values heard;
