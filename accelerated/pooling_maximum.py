@@ -9,9 +9,9 @@ from math import gcd, prod
 from typing import Any, ClassVar
 
 from dualdnn.api.operations import PoolingBackward
-from dualdnn.api.operations.specs import SCALAR_BYTES
+from dualdnn.api.operations.specs import HALF, SCALAR_BYTES
 
-from . import pooling_maximum_channels, pooling_maximum_rows
+from . import pooling_maximum_channels, pooling_maximum_halves, pooling_maximum_rows
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_geometry import PACK_BYTES, Axis, Shape
@@ -67,6 +67,9 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
         return None
     a0, a1, a2 = place.axes
     image = a0.window == 1
+    half = operation.x.scalar_type == HALF
+    if half and (halves := pooling_maximum_halves.plan(operation, place, device, otherwise)):
+        return halves
     if image and (rows := pooling_maximum_rows.plan(operation, place, device, otherwise)):
         return rows
     if image:  # threads march down their height

@@ -16,6 +16,7 @@ from dualdnn.accelerated import (
     pooling_known,
     pooling_maximum,
     pooling_maximum_channels,
+    pooling_maximum_halves,
     pooling_maximum_rows,
 )
 from dualdnn.accelerated.backend import AcceleratedBackend, DeviceOperand
@@ -83,7 +84,7 @@ def test_accesses_are_aligned(kind, window, data_type, dims, layout):
     kernel, definitions, found = definitions_of(operation)
     assert kernel.startswith(f"pooling_known_{kind}_")
     lane_bytes = int(definitions["LANE_BYTES"])
-    widest = {"wide": 16, "narrow": 8, "word": 4, "channels": lane_bytes}.get(kernel.rsplit("_")[-1], 0)
+    widest = {"wide": 16, "dense": 16, "narrow": 8, "word": 4, "channels": lane_bytes}.get(kernel.rsplit("_")[-1], 0)
     for name in ("x", "y") if kind == "forward" else ("dx", "dy"):
         tensor = operation.tensor(name)
         nbytes = found.masks[operation.operands.index(name)] + 1
@@ -115,8 +116,8 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
         monkeypatch.setattr(pooling_known, "ENOUGH_THREADS", 1)
         stages = (0 if few else 3) if data_type == FLOAT else (1 if few else 2)
         maxima = Settings(32 if few else 256, 1, 1, 8, 1, 1, group_bytes=8 if few else 32, stages=stages)
-        halves = Settings(64 if few else 128, 1, 1 if few else 3, 8, 1, 1)
-        monkeypatch.setitem(pooling_maximum_rows.SETTINGS, pooling_maximum_rows.HALVES, halves)
+        halves = Settings(64 if few else 128, 1, 1, 8, 1, 1, stages=1 if few else 2)
+        monkeypatch.setitem(pooling_maximum_halves.SETTINGS, pooling_maximum_halves.MARCHED, halves)
         monkeypatch.setattr(pooling_maximum, "SETTINGS", dict.fromkeys(pooling_maximum.SETTINGS, maxima))
         volumes = replace(pooling_known.SETTINGS["forward of volumes"], depth=2 if few else 8)
         monkeypatch.setitem(pooling_known.SETTINGS, "forward of volumes", volumes)
@@ -223,6 +224,45 @@ def test_blocks_look_at_all_windows_over_what_they_write():
             assert side.threads * each >= side.windows
 
 
+@pytest.mark.parametrize(
+    ("dims", "layout", "kind"),
+    [
+        ((3, 2, 12, 24), "nchw", "dense"), ((2, 2, 16, 128), "nchw", "dense"), ((3, 2, 9, 20), "nchw", "narrow"),
+        ((2, 3, 8, 30), "nchw", "word"), ((2, 2, 6, 12, 16), "nchw", "dense"),
+        ((1, 2, 5, 9, 20), "nchw", "narrow"), ((2, 1, 7, 16, 14), "nchw", "word"),
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("window", sorted(pooling_known.WINDOWS), ids=str)
+def test_planes_of_half_give_what_kernels_for_any_window_give(monkeypatch, window, dims, layout, kind):
+    """Blocks of all rows and of some, of one plane and of many, with NaN, infinities and equal maxima; sums that are scaled, and
+    those that are not."""
+    backend = AcceleratedBackend("emulated")
+    monkeypatch.setattr(pooling_maximum_halves, "CACHED_BYTES", 0)
+    nans = (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN)
+    for few, nan in ((True, nans[0]), (False, nans[1]), (True, nans[1])):
+        settings = Settings(128 if few else 448, 1 if few else 4, 1, 8, 1, 1, stages=3 if kind == "dense" else 1)
+        for key in product(("images", "volumes"), (False, True)):
+            monkeypatch.setitem(pooling_maximum_halves.SETTINGS, key, settings)
+        operation = operation_of(True, Mode.CUDNN_POOLING_MAX, dims, *window, layout, HALF)
+        scale = {} if nan == nans[1] and few else {"alpha": 2.0, "beta": 0.5}
+        operation = replace(operation, pooling=replace(operation.pooling, nan=nan), **scale)
+        listing = Listing()
+        listing.multiprocessors = backend.device.multiprocessors
+        plan(operation, listing)
+        # Of an odd number of windows packs of y would not be whole.
+        kinds = {kind, "narrow"} if window == (3, 2, 0) else {kind}
+        kernels = {f"pooling_known_maximum_halves_planes_{kind}" for kind in kinds}
+        assert listing.kernels[0][0] in kernels or (len(dims) == 4 and not few)
+        memory = prepare(operation, "ties", 0)
+        x = memory["x"].view(np.float16)
+        x[::5], x[1::7], x[: x.size // 2 : 3], x[-x.size // 4 :] = np.nan, -np.inf, 0.0, np.nan
+        known = plan(operation, backend.device)
+        assert isinstance(known, AlignedPlan)
+        found, expected = (result_of(backend, operation, made, memory) for made in (known, known.otherwise()))
+        assert np.array_equal(found.view(x.dtype), expected.view(x.dtype), equal_nan=True)
+
+
 @pytest.mark.parametrize("layout", ["nchw", "gaps"])
 @pytest.mark.parametrize("dims", [(1, 5, 14, 56), (1, 2, 29, 30), (3, 2, 21, 28)], ids=str)
 @pytest.mark.parametrize("mode", [Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING])
@@ -264,10 +304,15 @@ def test_other_windows_have_other_kernels():
         assert "known" not in listing.kernels[0][0]
 
 
-def test_rows_that_a_block_cannot_hold_are_left_to_the_kernel_for_parts_of_them():
-    for width, kernel in ((512, "pooling_known_maximum_halves_wide"), (4096, "pooling_known_maximum_wide")):
-        operation = operation_of(True, Mode.CUDNN_POOLING_MAX, (2, 3, 20, width), 3, 2, 1, "nchw", HALF)
-        assert definitions_of(operation)[0] == kernel
+def test_rows_wider_than_a_warp_have_kernels_of_their_own():
+    """Planes take rows of a warp; images of wider ones are marched down, volumes have the kernel of any strips."""
+    shapes = {
+        (3, 3200, 20, 128): "halves_planes_dense", (3, 3200, 20, 136): "halves_wide", (2, 3, 20, 4096): "halves_wide",
+        (2, 3, 6, 8, 128): "halves_planes_dense", (2, 3, 6, 8, 136): "staged_wide",
+    }  # fmt: skip
+    for dims, kernel in shapes.items():
+        operation = operation_of(True, Mode.CUDNN_POOLING_MAX, dims, 3, 2, 1, "nchw", HALF)
+        assert definitions_of(operation)[0] == f"pooling_known_maximum_{kernel}"
 
 
 def test_windows_without_inputs_are_left_to_the_other_kernels():
