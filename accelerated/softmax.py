@@ -340,12 +340,12 @@ class WholeStream:
 
 
 def _whole_stream(
-    problem: Problem, device: Any, statistic_bytes: int, lead: tuple[int, int] = LEADS[0]
+    problem: Problem, device: Any, statistic_bytes: int, lead: tuple[int, int] = LEADS[0], queue: int = 0
 ) -> WholeStream | None:
     """The way on which the block that has most to do has least, of those that leave time for blocks to agree."""
     if device.multiprocessors > MOST_BLOCKS:
         return None
-    exchange = (2 * WHOLE_WORKERS + OPEN[False]) * statistic_bytes + (3 * OPEN[False] + 4 + 2 * MOST_TILES) * 8
+    exchange = (2 * WHOLE_WORKERS // WARP + OPEN[False]) * statistic_bytes + (3 * OPEN[False] + 4 + 2 * MOST_TILES) * 8
     most = WHOLE_WORKERS * STREAM_PACKS // problem.inputs
     best: tuple[float, WholeStream] | None = None
     for blocks in range(1, device.multiprocessors + 1):
@@ -356,7 +356,7 @@ def _whole_stream(
         ahead = max(_ceil(lead[1], tile_bytes), 2)
         agreement = lead[0] if blocks > 1 else ALONE_BYTES
         delay = min(steps + _ceil(agreement, tile_bytes), OPEN[False] * steps - 2)
-        if delay + ahead > tiles:
+        if delay + ahead > tiles + queue or delay < queue:
             continue
         rounds = _ceil(problem.lines, device.multiprocessors // blocks)
         time = rounds * (steps * tile_bytes + WHOLE_LINE_BYTES)
@@ -529,9 +529,12 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         moved = lines * length * scalar_bytes * (inputs + 1)
         stays = moved <= PASSING_BYTES[0]
         leads = LEADS[1 if stays else 0 :] if scalar_bytes == 2 else LEADS[:1]
-        for lead in leads if whole_lines and walk.lines.outer_rank == 0 else ():
-            if whole := _whole_stream(problem, device, statistic_bytes, lead):
-                passing = not stays and moved <= PASSING_BYTES[1]
+        ways = [(lead, 0) for lead in leads]
+        if specs[-1].scalar_type == FLOAT:
+            ways += [(LEADS[1], 0), (LEADS[1], QUEUE)]
+        for lead, queue in ways if whole_lines and walk.lines.outer_rank == 0 else ():
+            if whole := _whole_stream(problem, device, statistic_bytes, lead, queue):
+                passing = 0x11 if not stays and moved <= PASSING_BYTES[1] else 0
                 numbers = (1, whole.part, whole.steps, whole.ahead, whole.delay, WHOLE_WORKERS, passing)
                 step = launch(
                     "softmax_stream.cu",
@@ -542,6 +545,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
                     whole.tiles,
                     whole.shared_bytes,
                     numbers,
+                    definitions={"QUEUE_TILES": queue} if queue else {},
                 )
                 return aligned_plan(step)
         queues = not walk.columns and specs[-1].scalar_type == FLOAT

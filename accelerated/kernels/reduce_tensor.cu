@@ -27,8 +27,12 @@
 constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 8 : 16 / sizeof(ELEMENT);  // elements of a pack
 constexpr int BATCH = 4, EVEN_BATCH = 8;  // accesses of a thread that are on their way together
 constexpr int BLOCK = 256;
-constexpr int RESIDENT = sizeof(ELEMENT) == 1 ? 2 : 4;  // blocks that the registers of a processor hold
+#ifndef RESIDENT_BLOCKS
+#define RESIDENT_BLOCKS 4
+#endif
+constexpr int RESIDENT = sizeof(ELEMENT) == 1 ? 2 : RESIDENT_BLOCKS;  // blocks that the registers of a processor hold
 constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) >= 4 ? 4 : 2;
+constexpr unsigned ACROSS = 8;  // packs of a row side by side in a square, as in reduce_tensor.py
 constexpr unsigned COUNTS = 512, GROUPS = 1056;  // of arrivals at once; blocks side by side that count their own
 constexpr unsigned NOT_COUNTED = 0xffffffffu;
 constexpr unsigned NOWHERE = 0xffffffffu;  // the index of an extremum of nothing
@@ -542,6 +546,10 @@ __device__ __forceinline__ unsigned pack_of(const Arguments& a, unsigned column,
   return across < per_row ? (down * (columns >> a.across_log2) + (column >> a.across_log2)) * per_row + across : ~0u;
 }
 
+// Where the states of a column lie in shared memory. Of squares a warp writes neighbouring packs and reads neighbouring rows, ACROSS packs
+// apart: both find theirs in different banks.
+__device__ __forceinline__ unsigned place_of(const Arguments& a, unsigned column) { return a.tiled ? column ^ (column / 32 % ACROSS) : column; }
+
 // Place in C of element `slot` of this block's; whether there is one.
 __device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot, unsigned columns, unsigned& offset, unsigned& number) {
   const unsigned pack = blockIdx.x * columns + slot / WIDTH, i = slot % WIDTH;
@@ -562,7 +570,7 @@ template <class State> __device__ __forceinline__ void deliver_square(const Argu
   a.kept.packs_per_row.divide(pack, position);
   const unsigned end = min(a.kept.row - position * WIDTH, static_cast<unsigned>(WIDTH) << a.across_log2);
   for (unsigned element = threadIdx.x / rows; element < end; element += BLOCK / rows) {
-    const State& state = tile[element % WIDTH * columns + (row << a.across_log2 | element / WIDTH)];
+    const State& state = tile[element % WIDTH * columns + place_of(a, row << a.across_log2 | element / WIDTH)];
     conclude(a, state, place[0] + element * a.kept.row_stride[0], place[1] + element * a.kept.row_stride[1]);
   }
 }
@@ -614,7 +622,7 @@ template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduc
   unsigned items = columns * WIDTH;
   State* tile = reinterpret_cast<State*>(shared_memory);  // [lane][i][column]
 #pragma unroll
-  for (int i = 0; i < WIDTH; i++) tile[(lane * WIDTH + i) * columns + column] = state[i];
+  for (int i = 0; i < WIDTH; i++) tile[(lane * WIDTH + i) * columns + place_of(a, column)] = state[i];
   merge_lanes(reduction, tile, items, lanes);
   if constexpr (CLUSTERED)
     if (!gathered.merge(reduction, tile)) return;

@@ -23,6 +23,20 @@
 #include "softmax.cuh"
 #include "tensor_maps.cuh"
 
+#ifdef TIMELINE
+extern "C" __device__ unsigned long long timeline[2][192][40] = {};
+__device__ __forceinline__ unsigned long long global_time() {
+  unsigned long long t;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)::"memory");
+  return t;
+}
+#define MARK(i) { if (threadIdx.x == 0) timeline[exchange.launch & 1][blockIdx.x][i] = global_time(); }
+#define NOTE(name) [[maybe_unused]] const unsigned long long name = global_time();
+#else
+#define MARK(i) {}
+#define NOTE(name)
+#endif
+
 // As in softmax.py
 constexpr int STREAM_PACKS = 2;                               // that a worker takes in a step, of all inputs together
 constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;      // lines of a bundle
@@ -151,6 +165,7 @@ template <class Rule, bool COLUMNS> struct Stream {
   unsigned bundles;                // of the group
   unsigned log_across, columns;    // lines of a bundle
   unsigned parts;                  // statistics of every line that workers hand over
+  unsigned reducers;               // threads that do so
 
   // exchange_at: bytes of shared memory before what the warps share.
   __device__ __forceinline__ Stream(const Arguments<INPUTS>& arguments, unsigned exchange_at)
@@ -160,6 +175,7 @@ template <class Rule, bool COLUMNS> struct Stream {
     bundles = group < groups && group < all ? (all - group - 1) / groups + 1 : 0;
     columns = COLUMNS ? a.across * LANES : 1;
     parts = COLUMNS ? a.workers / max(a.across, 32u) : a.workers;
+    reducers = a.workers;
   }
   __device__ __forceinline__ Statistic* lines_of(unsigned i) const { return reinterpret_cast<Statistic*>(&exchange + 1) + i % OPEN * columns; }
   __device__ __forceinline__ Statistic* parts_of(unsigned i) const { return lines_of(0) + (OPEN + i % 2 * parts) * columns; }
@@ -389,6 +405,12 @@ template <class Rule, bool COLUMNS> struct Stream {
     for (unsigned i = COLUMNS ? 0 : collector; i < bundles; i += COLUMNS ? 1 : COLLECTORS) {
       barrier_wait(&exchange.published[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
       auto* results = board<COLUMNS>().results[half][i % OPEN];
+      if (!COLUMNS && (a.passing >> 28 & 1)) {  // EXPERIMENT
+        const Statistic total = whole(half, i, 0);
+        if (lane == 0) lines_of(i)[0] = total;
+        barrier_arrive(&exchange.agreed[i % OPEN]);
+        continue;
+      }
       // Each block merges some lines, for all.
       const unsigned mine = (member + i) % a.team + (COLUMNS ? collector * a.team : 0);
 #pragma unroll 1
@@ -428,7 +450,7 @@ template <class Rule, bool COLUMNS> struct Stream {
       barrier_init(&exchange.published[i], 32);
       barrier_init(&exchange.merged[i], COLLECTORS);
       barrier_init(&exchange.agreed[i], COLUMNS ? COLLECTORS * 32 : 32);
-      if (i < 2) barrier_init(&exchange.reduced[i], a.workers);
+      if (i < 2) barrier_init(&exchange.reduced[i], reducers);
       if (i == 0) barrier_init(&exchange.opened, 1);
       publish_barriers();
     }
@@ -455,6 +477,24 @@ template <class Rule, bool COLUMNS> struct Stream {
 // `delay` steps after it took part in the statistic, as above; writing as soon as a result was there took up to 5 % longer
 // (one row of ten: 1 % less). Clusters that agree through their shared memory took up to twice as long: of those that the
 // multiprocessors would make up some began when others had ended.
+struct Policies {
+  CachePolicy below, above;
+  unsigned fraction;
+  __device__ __forceinline__ Policies(unsigned kind, unsigned fraction) : fraction(fraction) {
+#ifndef EMULATED_CUDA
+    const float part = fraction / 256.0f;
+    CachePolicy normal, first, last;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first.bits));
+    if (kind == 3) asm("createpolicy.fractional.L2::evict_normal.L2::evict_first.b64 %0, %1;" : "=l"(normal.bits) : "f"(part));
+    else asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal.bits));
+    if (kind == 2) asm("createpolicy.fractional.L2::evict_last.L2::evict_first.b64 %0, %1;" : "=l"(last.bits) : "f"(part));
+    else asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last.bits));
+    below = kind == 1 ? first : kind == 2 || kind == 5 ? last : normal;
+    above = kind == 4 || kind == 5 ? first : below;
+#endif
+  }
+};
+
 template <class Rule> struct WholeStream : Stream<Rule, false> {
   using Base = Stream<Rule, false>;
   using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member, Base::OPEN, Base::phase;
@@ -464,13 +504,19 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
   struct Ring { Barrier full[MOST_TILES], empty[MOST_TILES]; };
 
   Ring& ring;
-  const CachePolicy policy;
+  const Policies reads, writes;
   unsigned packs;  // of a line
 
   static __device__ __forceinline__ unsigned bytes_of_tiles(const Arguments<INPUTS>& a) { return a.kept * INPUTS * a.part * unsigned(sizeof(Held)); }
   __device__ __forceinline__ WholeStream(const Arguments<INPUTS>& a)
       : Base(a, bytes_of_tiles(a) + sizeof(Ring)), ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))),
-        policy(cache_policy(a.passing)), packs(a.along.row / WIDTH) {}
+        reads(a.passing & 15, a.passing >> 8 & 511), writes(a.passing >> 4 & 15, a.passing >> 17 & 511), packs(a.along.row / WIDTH) {
+    this->parts = this->reducers = WORKERS / 32;
+  }
+  // EXPERIMENT
+  template <class T> __device__ __forceinline__ const void* limit_of(T* tensor, const Policies& p) const {
+    return reinterpret_cast<const char*>(tensor) + size_t(a.lines.packs) * packs * 16 / 256 * p.fraction;
+  }
 
   // A walk through the tiles of the block, as the warp that reads sees them, or a worker, from its first pack on.
   struct Cursor {
@@ -514,7 +560,10 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
         barrier_arrive_with(full, INPUTS * bytes);
 #pragma unroll
         for (int n = 0; n < INPUTS; n++)
-          load_bytes(at.places + n * a.part, packs_of(a.input[n], at.bundle, n) + at.step * a.team * a.part, bytes, full, policy);
+        {
+          const Held* from = packs_of(a.input[n], at.bundle, n) + at.step * a.team * a.part;
+          load_bytes(at.places + n * a.part, from, bytes, full, (const void*)from < limit_of(a.input[n], reads) ? reads.below : reads.above);
+        }
       } else {
         barrier_arrive(full);
       }
@@ -541,13 +590,14 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
       rule.add(statistic, values);
     }
   }
-  // Writes N packs, WORKERS apart.
-  template <int N> __device__ __forceinline__ void write(const Statistic (&line)[1], const Held* places, Held* target) const {
+  // Writes N packs, WORKERS apart. They lie `along` apart, those of different inputs `across`.
+  template <int N> __device__ __forceinline__ void write(const Statistic (&line)[1], const Held* places, unsigned across, unsigned along, Held* target) const {
+    const CachePolicy policy = (const void*)target < limit_of(a.output, writes) ? writes.below : writes.above;
     COMPUTE values[INPUTS][N * WIDTH], result[N * WIDTH];
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
 #pragma unroll
-      for (int k = 0; k < N; k++) unpack(reinterpret_cast<const Place*>(places + n * a.part + k * WORKERS), &values[n][k * WIDTH]);
+      for (int k = 0; k < N; k++) unpack(reinterpret_cast<const Place*>(places + n * across + k * along), &values[n][k * WIDTH]);
     rule.results(line, values, result);
     if (a.beta != COMPUTE(0)) {
       COMPUTE prior[N * WIDTH];
@@ -577,6 +627,8 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
     memcpy(&nothing, &neutral, sizeof nothing);
 
     Cursor reduced(*this, first), written(*this, first);
+    [[maybe_unused]] Cursor queued(*this, first);
+    [[maybe_unused]] Held queue[QUEUE + 1][STREAM_PACKS];
     Statistic statistic[1] = {rule.empty()}, agreed[1] = {rule.empty()};
     Held* target = nullptr;
 #pragma unroll 1
@@ -593,26 +645,73 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
             if (int(k * WORKERS) < exist) held[n][k] = reduced.places[n * a.part + k * WORKERS];
           }
         add(statistic, held);
-        if (reduced.step == a.steps - 1) this->hand_over(statistic, reduced.bundle);
+        if (step == 0) MARK(2)
+        if (reduced.step == a.steps - 1) {
+          hand_over(statistic, reduced.bundle);
+          MARK(4 + 3 * min(reduced.bundle, 8u))
+        }
         reduced.advance(*this, first);
       }
       if (step >= a.delay) {
         if (written.step == 0) {
           barrier_wait(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
+          MARK(5 + 3 * min(written.bundle, 8u))
           agreed[0] = this->lines_of(written.bundle)[0];
           target = packs_of(a.output, written.bundle, INPUTS) + first;
         }
         const int exist = min(written.left, of_tile);
-        if (int((HELD - 1) * WORKERS) < exist) write<HELD>(agreed, written.places, target);
-        else
+        if constexpr (QUEUE > 0) {
+          if (int((HELD - 1) * WORKERS) < exist) write<HELD>(agreed, queue[0], HELD, 1, target);
+          else
+#pragma unroll
+            for (int k = 0; k + 1 < HELD; k++)
+              if (k * int(WORKERS) < exist) write<1>(agreed, queue[0] + k, HELD, 1, target + k * WORKERS);
+        } else {
+          if (int((HELD - 1) * WORKERS) < exist) write<HELD>(agreed, written.places, a.part, WORKERS, target);
+          else
 #pragma unroll 1
-          for (int k = 0; k * int(WORKERS) < exist; k++) write<1>(agreed, written.places + k * WORKERS, target + k * WORKERS);
-        __syncwarp();
-        if ((threadIdx.x & 31) == 0) barrier_arrive(&ring.empty[written.slot]);
+            for (int k = 0; k * int(WORKERS) < exist; k++) write<1>(agreed, written.places + k * WORKERS, a.part, WORKERS, target + k * WORKERS);
+          leave(written);
+        }
         target += a.team * a.part;
+#ifdef TIMELINE
+        if (written.step == a.steps - 1) MARK(6 + 3 * min(written.bundle, 8u))
+#endif
         written.advance(*this, first);
       }
+      if constexpr (QUEUE > 0) {
+#pragma unroll
+        for (int i = 0; i + 1 < QUEUE; i++)
+#pragma unroll
+          for (int p = 0; p < STREAM_PACKS; p++) queue[i][p] = queue[i + 1][p];
+        if (step + QUEUE >= a.delay && queued.bundle < bundles) {
+          const int exist = min(queued.left, of_tile);
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+            for (int k = 0; k < HELD; k++)
+              if (int(k * WORKERS) < exist) queue[QUEUE - 1][n * HELD + k] = queued.places[n * a.part + k * WORKERS];
+          leave(queued);
+          queued.advance(*this, first);
+        }
+      }
     }
+    MARK(3)
+  }
+  // A warp needs a tile no more.
+  __device__ __forceinline__ void leave(const Cursor& at) const {
+    __syncwarp();
+    if ((threadIdx.x & 31) == 0) barrier_arrive(&ring.empty[at.slot]);
+  }
+  // Gives a warp's statistic of a line to the warp that publishes, and begins another.
+  __device__ __forceinline__ void hand_over(Statistic (&statistic)[1], unsigned i) const {
+    if (i >= 2) barrier_wait(&exchange.published[(i - 2) % OPEN], phase(i - 2, OPEN));  // which had the same places
+    merge_lanes(rule, statistic, 1, 32);
+    if ((threadIdx.x & 31) == 0) {
+      this->parts_of(i)[threadIdx.x >> 5] = statistic[0];
+      barrier_arrive(&exchange.reduced[i % 2]);
+    }
+    statistic[0] = rule.empty();
   }
 
   __device__ __forceinline__ void run() const {
@@ -625,11 +724,16 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
       wait_to_touch(a.output);
       if (lane == 0) read(reader, min(a.ahead, tiles()));
     }
+    NOTE(entered)
     this->begin();
     wait_to_touch(a.output);
+    NOTE(allowed)
     let_next_kernel_begin();
     if (threadIdx.x < WORKERS) {
       work();
+#ifdef TIMELINE
+      if (threadIdx.x == 0) timeline[exchange.launch & 1][blockIdx.x][0] = entered, timeline[exchange.launch & 1][blockIdx.x][1] = allowed;
+#endif
     } else if (helper < HELPERS) {
       this->help(helper);
     } else if (lane == 0) {
