@@ -74,7 +74,7 @@ MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while 
 WHOLE_WORKERS, MOST_TILES = 512, 48
 # Bytes that a block reads while blocks agree, and that are on their way to it: usually, and where that was measured to take
 # less time: tensors that the cache keeps, halves of which shared memory does not hold so many
-LEADS = ((AGREEMENT_BYTES, 48 * 1024), (64 * 1024, 32 * 1024))
+LEADS = ((AGREEMENT_BYTES, 48 * 1024), (64 * 1024, 48 * 1024), (64 * 1024, 32 * 1024))
 ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
 WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
 PASSING_BYTES = (64 << 20, 160 << 20)  # read and written: fewer stay in the cache; giving up more at once took longer
@@ -347,7 +347,7 @@ def _whole_stream(
         return None
     exchange = (2 * WHOLE_WORKERS // WARP + OPEN[False]) * statistic_bytes + (3 * OPEN[False] + 4 + 2 * MOST_TILES) * 8
     most = WHOLE_WORKERS * STREAM_PACKS // problem.inputs
-    best: tuple[float, WholeStream] | None = None
+    best: tuple[tuple[float, ...], WholeStream] | None = None
     for blocks in range(1, device.multiprocessors + 1):
         steps = _ceil(problem.length, blocks * most)
         part = _ceil(problem.length, WARP * blocks * steps) * WARP
@@ -358,8 +358,9 @@ def _whole_stream(
         delay = min(steps + _ceil(agreement, tile_bytes), OPEN[False] * steps - 2)
         if delay + ahead > tiles + queue or delay < queue:
             continue
-        rounds = _ceil(problem.lines, device.multiprocessors // blocks)
-        time = rounds * (steps * tile_bytes + WHOLE_LINE_BYTES)
+        groups = device.multiprocessors // blocks
+        rounds = _ceil(problem.lines, groups)
+        time = rounds * (steps * tile_bytes + WHOLE_LINE_BYTES), -groups, -blocks
         if best is None or time < best[0]:
             best = time, WholeStream(blocks, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
     return best[1] if best else None
@@ -528,13 +529,13 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
         moved = lines * length * scalar_bytes * (inputs + 1)
         stays = moved <= PASSING_BYTES[0]
-        leads = LEADS[1 if stays else 0 :] if scalar_bytes == 2 else LEADS[:1]
+        leads = LEADS[1 if stays and scalar_bytes == 2 else 0 :]
         ways = [(lead, 0) for lead in leads]
         if specs[-1].scalar_type == FLOAT:
-            ways += [(LEADS[1], 0), (LEADS[1], QUEUE)]
+            ways += [(lead, QUEUE) for lead in leads]
         for lead, queue in ways if whole_lines and walk.lines.outer_rank == 0 else ():
             if whole := _whole_stream(problem, device, statistic_bytes, lead, queue):
-                passing = 0x11 if not stays and moved <= PASSING_BYTES[1] else 0
+                passing = 0 if stays else 1 | (8 if moved <= PASSING_BYTES[1] else 0) << 1
                 numbers = (1, whole.part, whole.steps, whole.ahead, whole.delay, WHOLE_WORKERS, passing)
                 step = launch(
                     "softmax_stream.cu",

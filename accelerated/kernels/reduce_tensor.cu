@@ -27,6 +27,12 @@
 constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 8 : 16 / sizeof(ELEMENT);  // elements of a pack
 constexpr int BATCH = 4, EVEN_BATCH = 8;  // accesses of a thread that are on their way together
 constexpr int BLOCK = 256;
+#ifndef ROLL
+#define ROLL 0
+#endif
+#ifndef EARLY
+#define EARLY 0
+#endif
 #ifndef RESIDENT_BLOCKS
 #define RESIDENT_BLOCKS 4
 #endif
@@ -382,10 +388,26 @@ __device__ __forceinline__ void reduce_partial(const Reduction& reduction, typen
     if (begin <= i && i < end) reduction.add(state[i], load<COMPUTE>(loaded[i]), index + i * index_step);
 }
 
-// Reduces `count` whole packs `step` elements apart: most reductions of packed tensors.
+// Reduces `count` whole packs `step` elements apart: most reductions of packed tensors. EVEN_BATCH of them are on their way until the last.
 template <class Reduction>
 __device__ __forceinline__ void reduce_even(const Reduction& reduction, typename Reduction::State* state, const ELEMENT* pointer, unsigned step, unsigned count,
                                             unsigned index, unsigned pack_step, unsigned index_step) {
+#if ROLL
+  using Read = Pack<ELEMENT, WIDTH>;
+  Read loaded[EVEN_BATCH];
+#pragma unroll
+  for (int u = 0; u < EVEN_BATCH; u++, pointer += step)
+    if (u < count) loaded[u] = *reinterpret_cast<const Read*>(pointer);
+  for (unsigned done = 0; done < count; done += EVEN_BATCH, index += EVEN_BATCH * pack_step) {
+#pragma unroll
+    for (int u = 0; u < EVEN_BATCH; u++, pointer += step)
+      if (done + u < count) {
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index + u * pack_step + i * index_step);
+        if (done + u + EVEN_BATCH < count) loaded[u] = *reinterpret_cast<const Read*>(pointer);
+      }
+  }
+#else
   for (unsigned done = 0; done < count; done += EVEN_BATCH, index += EVEN_BATCH * pack_step) {
     Pack<ELEMENT, WIDTH> loaded[EVEN_BATCH];
 #pragma unroll
@@ -398,6 +420,7 @@ __device__ __forceinline__ void reduce_even(const Reduction& reduction, typename
         for (int i = 0; i < WIDTH; i++) reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index + u * pack_step + i * index_step);
       }
   }
+#endif
 }
 
 // How many of the packs from `first` to `last` one of the threads that share them takes.
@@ -560,20 +583,37 @@ __device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot,
   return true;
 }
 
-// Writes what squares of A's rows and C's gave: neighbouring threads take neighbouring rows, a thread elements of one row.
-template <class State> __device__ __forceinline__ void deliver_square(const Arguments& a, const State* tile, unsigned columns) {
-  const unsigned rows = columns >> a.across_log2, row = threadIdx.x & (rows - 1);
-  const unsigned pack = pack_of(a, row << a.across_log2, columns);
-  unsigned place[3], position;
-  if (pack >= a.kept.packs) return;
-  a.kept.locate(pack, place);
-  a.kept.packs_per_row.divide(pack, position);
-  const unsigned end = min(a.kept.row - position * WIDTH, static_cast<unsigned>(WIDTH) << a.across_log2);
-  for (unsigned element = threadIdx.x / rows; element < end; element += BLOCK / rows) {
-    const State& state = tile[element % WIDTH * columns + place_of(a, row << a.across_log2 | element / WIDTH)];
-    conclude(a, state, place[0] + element * a.kept.row_stride[0], place[1] + element * a.kept.row_stride[1]);
+// What a thread writes of the results of a square: neighbouring threads take neighbouring rows, a thread elements of one row.
+struct Part {
+  unsigned row, first, step, end;  // elements
+  unsigned offset, number;
+
+  __device__ __forceinline__ Part(const Arguments& a, unsigned columns) {
+    end = 0;
+    if (!a.tiled) return;
+    const unsigned rows = columns / ACROSS;
+    row = threadIdx.x & (rows - 1), first = threadIdx.x / rows, step = BLOCK / rows;
+    const unsigned pack = pack_of(a, row * ACROSS, columns);
+    if (pack >= a.kept.packs) return;
+    unsigned place[3], position;
+    a.kept.locate(pack, place);
+    a.kept.packs_per_row.divide(pack, position);
+    offset = place[0], number = place[1], end = min(a.kept.row - position * WIDTH, unsigned(WIDTH) * ACROSS);
   }
-}
+  template <class State> __device__ __forceinline__ void deliver(const Arguments& a, const State* tile, unsigned columns) const {
+    State own[WIDTH];
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) {
+      const unsigned element = first + i * step;
+      if (element < end) own[i] = tile[element % WIDTH * columns + place_of(a, row * ACROSS + element / WIDTH)];
+    }
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) {
+      const unsigned element = first + i * step;
+      if (element < end) conclude(a, own[i], offset + element * a.kept.row_stride[0], number + element * a.kept.row_stride[1]);
+    }
+  }
+};
 
 template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reduction& reduction) {
   using State = typename Reduction::State;
@@ -584,6 +624,9 @@ template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduc
   for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
   const std::conditional_t<CLUSTERED, Gathered, Ungathered> gathered(reinterpret_cast<Value*>(shared_memory) + BLOCK * WIDTH, columns * WIDTH);
   const unsigned own = pack_of(a, column, columns);
+#if EARLY
+  const Part part(a, columns);
+#endif
   const bool alone = a.alone && reinterpret_cast<uintptr_t>(a.c) % 16 == 0;
   if (own < a.kept.packs) {  // the others of the block wait for these
     unsigned place[3], count = a.kept.locate(own, place);
@@ -626,7 +669,10 @@ template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduc
   merge_lanes(reduction, tile, items, lanes);
   if constexpr (CLUSTERED)
     if (!gathered.merge(reduction, tile)) return;
-  if (a.tiled) return deliver_square(a, tile, columns);
+#if !EARLY
+  const Part part(a, columns);
+#endif
+  if (a.tiled) return part.deliver(a, tile, columns);
   // Neighbouring threads write neighbouring elements.
   unsigned offset, number;
   for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK)

@@ -42,6 +42,7 @@ constexpr int STREAM_PACKS = 2;                               // that a worker t
 constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;      // lines of a bundle
 constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
 constexpr int STREAM_THREADS = 640;                           // at most
+constexpr unsigned FEW_BLOCKS = 8;                            // of a group: each of them merges the parts of all
 constexpr unsigned REST = 100;                                // nanoseconds, of who waits for a result
 #ifndef QUEUE_TILES
 #define QUEUE_TILES 0  // softmax.py knows when some are needed
@@ -105,6 +106,13 @@ __device__ __forceinline__ void store_with(CachePolicy policy, Pack<unsigned, 4>
 }
 #endif
 
+// The compiler keeps the values instead of finding them anew where they are used.
+template <class... T> __device__ __forceinline__ void stay_in_registers(T&... values) {
+#ifndef EMULATED_CUDA
+  (..., [](auto& value) { asm("" : "+r"(value)); }(values));
+#endif
+}
+
 union StatisticWords {
   unsigned word[WORDS];
   Statistic statistic;
@@ -165,17 +173,15 @@ template <class Rule, bool COLUMNS> struct Stream {
   unsigned bundles;                // of the group
   unsigned log_across, columns;    // lines of a bundle
   unsigned parts;                  // statistics of every line that workers hand over
-  unsigned reducers;               // threads that do so
 
-  // exchange_at: bytes of shared memory before what the warps share.
-  __device__ __forceinline__ Stream(const Arguments<INPUTS>& arguments, unsigned exchange_at)
+  // exchange_at: bytes of shared memory before what the warps share. reducers: of workers, those that hand a line's statistic over.
+  __device__ __forceinline__ Stream(const Arguments<INPUTS>& arguments, unsigned exchange_at, unsigned reducers)
       : a(arguments), rule{Algorithm(a.algorithm), a.alpha}, exchange(*reinterpret_cast<Exchange*>(shared_memory + exchange_at)),
         group(blockIdx.x / a.team), groups(gridDim.x / a.team), member(blockIdx.x - group * a.team), log_across(exponent_of(a.across)) {
     const unsigned all = (a.lines.packs + a.across - 1) >> log_across;
     bundles = group < groups && group < all ? (all - group - 1) / groups + 1 : 0;
     columns = COLUMNS ? a.across * LANES : 1;
-    parts = COLUMNS ? a.workers / max(a.across, 32u) : a.workers;
-    reducers = a.workers;
+    parts = COLUMNS ? a.workers / max(a.across, 32u) : reducers;
   }
   __device__ __forceinline__ Statistic* lines_of(unsigned i) const { return reinterpret_cast<Statistic*>(&exchange + 1) + i % OPEN * columns; }
   __device__ __forceinline__ Statistic* parts_of(unsigned i) const { return lines_of(0) + (OPEN + i % 2 * parts) * columns; }
@@ -405,7 +411,7 @@ template <class Rule, bool COLUMNS> struct Stream {
     for (unsigned i = COLUMNS ? 0 : collector; i < bundles; i += COLUMNS ? 1 : COLLECTORS) {
       barrier_wait(&exchange.published[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
       auto* results = board<COLUMNS>().results[half][i % OPEN];
-      if (!COLUMNS && (a.passing >> 28 & 1)) {  // EXPERIMENT
+      if (!COLUMNS && a.team <= FEW_BLOCKS) {  // each merges all
         const Statistic total = whole(half, i, 0);
         if (lane == 0) lines_of(i)[0] = total;
         barrier_arrive(&exchange.agreed[i % OPEN]);
@@ -450,7 +456,7 @@ template <class Rule, bool COLUMNS> struct Stream {
       barrier_init(&exchange.published[i], 32);
       barrier_init(&exchange.merged[i], COLLECTORS);
       barrier_init(&exchange.agreed[i], COLUMNS ? COLLECTORS * 32 : 32);
-      if (i < 2) barrier_init(&exchange.reduced[i], reducers);
+      if (i < 2) barrier_init(&exchange.reduced[i], a.workers);
       if (i == 0) barrier_init(&exchange.opened, 1);
       publish_barriers();
     }
@@ -477,62 +483,47 @@ template <class Rule, bool COLUMNS> struct Stream {
 // `delay` steps after it took part in the statistic, as above; writing as soon as a result was there took up to 5 % longer
 // (one row of ten: 1 % less). Clusters that agree through their shared memory took up to twice as long: of those that the
 // multiprocessors would make up some began when others had ended.
-struct Policies {
-  CachePolicy below, above;
-  unsigned fraction;
-  __device__ __forceinline__ Policies(unsigned kind, unsigned fraction) : fraction(fraction) {
-#ifndef EMULATED_CUDA
-    const float part = fraction / 256.0f;
-    CachePolicy normal, first, last;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first.bits));
-    if (kind == 3) asm("createpolicy.fractional.L2::evict_normal.L2::evict_first.b64 %0, %1;" : "=l"(normal.bits) : "f"(part));
-    else asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal.bits));
-    if (kind == 2) asm("createpolicy.fractional.L2::evict_last.L2::evict_first.b64 %0, %1;" : "=l"(last.bits) : "f"(part));
-    else asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(last.bits));
-    below = kind == 1 ? first : kind == 2 || kind == 5 ? last : normal;
-    above = kind == 4 || kind == 5 ? first : below;
-#endif
-  }
-};
-
 template <class Rule> struct WholeStream : Stream<Rule, false> {
   using Base = Stream<Rule, false>;
   using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member, Base::OPEN, Base::phase;
   using typename Base::Place;
   using Held = Pack<unsigned, 4>;  // a pack as it lies
   static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;  // packs of each input that a worker has in a tile
+  static_assert(HELD <= 2);
+  static constexpr unsigned WARPS = WORKERS / 32, TURNS = QUEUE > 0 ? QUEUE : 1;
   struct Ring { Barrier full[MOST_TILES], empty[MOST_TILES]; };
 
   Ring& ring;
-  const Policies reads, writes;
+  const CachePolicy reads, writes;
   unsigned packs;  // of a line
 
   static __device__ __forceinline__ unsigned bytes_of_tiles(const Arguments<INPUTS>& a) { return a.kept * INPUTS * a.part * unsigned(sizeof(Held)); }
   __device__ __forceinline__ WholeStream(const Arguments<INPUTS>& a)
-      : Base(a, bytes_of_tiles(a) + sizeof(Ring)), ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))),
-        reads(a.passing & 15, a.passing >> 8 & 511), writes(a.passing >> 4 & 15, a.passing >> 17 & 511), packs(a.along.row / WIDTH) {
-    this->parts = this->reducers = WORKERS / 32;
-  }
-  // EXPERIMENT
-  template <class T> __device__ __forceinline__ const void* limit_of(T* tensor, const Policies& p) const {
-    return reinterpret_cast<const char*>(tensor) + size_t(a.lines.packs) * packs * 16 / 256 * p.fraction;
-  }
+      : Base(a, bytes_of_tiles(a) + sizeof(Ring), WARPS), ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))),
+        reads(cache_policy(a.passing == 0)), writes(cache_policy(a.passing == 0, a.passing >> 1)), packs(a.along.row / WIDTH) {}
 
+  // How tiles follow each other. In registers: to find it anew for every tile takes more instructions than there are to spare.
+  struct Pace {
+    unsigned part, tile, ring, kept, steps;
+    int stride, start;  // of packs left: from tile to tile, at first
+    __device__ __forceinline__ Pace(const WholeStream& stream, unsigned first)
+        : part(stream.a.part), tile(INPUTS * part), ring(stream.a.kept * tile), kept(stream.a.kept), steps(stream.a.steps),
+          stride(stream.a.team * stream.a.part), start(int(stream.packs) - int(stream.member * stream.a.part + first)) {
+      stay_in_registers(part, tile, ring, kept, steps, stride, start);
+    }
+  };
   // A walk through the tiles of the block, as the warp that reads sees them, or a worker, from its first pack on.
   struct Cursor {
     unsigned bundle = 0, step = 0, slot = 0, parity = 0;
     int left;      // packs of the line from here on
     Held* places;  // in shared memory
-    __device__ __forceinline__ Cursor(const WholeStream& stream, unsigned first)
-        : left(stream.left_from(first)), places(reinterpret_cast<Held*>(shared_memory) + first) {}
-    __device__ __forceinline__ void advance(const WholeStream& stream, unsigned first) {
-      const unsigned part = stream.a.part;
-      left -= int(stream.a.team * part), places += INPUTS * part;
-      if (++step == stream.a.steps) step = 0, bundle++, left = stream.left_from(first);
-      if (++slot == stream.a.kept) slot = 0, parity ^= 1, places -= stream.a.kept * INPUTS * part;
+    __device__ __forceinline__ Cursor(const Pace& pace, unsigned first) : left(pace.start), places(reinterpret_cast<Held*>(shared_memory) + first) {}
+    __device__ __forceinline__ void advance(const Pace& pace) {
+      left -= pace.stride, places += pace.tile;
+      if (++step == pace.steps) step = 0, bundle++, left = pace.start;
+      if (++slot == pace.kept) slot = 0, parity ^= 1, places -= pace.ring;
     }
   };
-  __device__ __forceinline__ int left_from(unsigned first) const { return int(packs) - int(member * a.part + first); }
   __device__ __forceinline__ unsigned tiles() const { return bundles * a.steps; }
   // The packs of a line that the block has first of all.
   template <class T> __device__ __forceinline__ auto packs_of(T* tensor, unsigned bundle, int operand) const {
@@ -542,16 +533,17 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
 
   // One thread asks for tiles.
   struct Reader {
+    const Pace pace;
     Cursor at, arriving;
     unsigned next = 0;
-    __device__ __forceinline__ explicit Reader(const WholeStream& stream) : at(stream, 0), arriving(at) {}
+    __device__ __forceinline__ explicit Reader(const WholeStream& stream) : pace(stream, 0), at(pace, 0), arriving(at) {}
   };
   __device__ __forceinline__ void read(Reader& reader, unsigned end) const {
     Cursor& at = reader.at;
 #pragma unroll 1
     for (; reader.next < end; reader.next++) {
       // More on their way at once would be brought in turns, the first of them late.
-      if (reader.next >= a.ahead) barrier_wait(&ring.full[reader.arriving.slot], reader.arriving.parity), reader.arriving.advance(*this, 0);
+      if (reader.next >= a.ahead) barrier_wait(&ring.full[reader.arriving.slot], reader.arriving.parity), reader.arriving.advance(reader.pace);
       if (reader.next >= a.kept) barrier_wait(&ring.empty[at.slot], at.parity ^ 1);
       Barrier* const full = &ring.full[at.slot];
       const int count = min(int(a.part), at.left);
@@ -560,14 +552,11 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
         barrier_arrive_with(full, INPUTS * bytes);
 #pragma unroll
         for (int n = 0; n < INPUTS; n++)
-        {
-          const Held* from = packs_of(a.input[n], at.bundle, n) + at.step * a.team * a.part;
-          load_bytes(at.places + n * a.part, from, bytes, full, (const void*)from < limit_of(a.input[n], reads) ? reads.below : reads.above);
-        }
+          load_bytes(at.places + n * a.part, packs_of(a.input[n], at.bundle, n) + at.step * a.team * a.part, bytes, full, reads);
       } else {
         barrier_arrive(full);
       }
-      at.advance(*this, 0);
+      at.advance(reader.pace);
     }
   }
 
@@ -592,7 +581,6 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
   }
   // Writes N packs, WORKERS apart. They lie `along` apart, those of different inputs `across`.
   template <int N> __device__ __forceinline__ void write(const Statistic (&line)[1], const Held* places, unsigned across, unsigned along, Held* target) const {
-    const CachePolicy policy = (const void*)target < limit_of(a.output, writes) ? writes.below : writes.above;
     COMPUTE values[INPUTS][N * WIDTH], result[N * WIDTH];
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
@@ -613,90 +601,97 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
       for (int i = 0; i < WIDTH; i++) of_pack[i] = result[k * WIDTH + i];
       Held pack;
       ::pack(of_pack, reinterpret_cast<Place*>(&pack));
-      store_with(policy, target + k * WORKERS, pack);
+      store_with(writes, target + k * WORKERS, pack);
+    }
+  }
+  // The packs that a worker has in a tile, `exist` packs from its first one to the tile's end; what does not exist is neutral.
+  __device__ __forceinline__ void take(Held (&held)[INPUTS][HELD], const Held* places, unsigned part, int exist) const {
+    if (int((HELD - 1) * WORKERS) < exist) {
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+        for (int k = 0; k < HELD; k++) held[n][k] = places[n * part + k * WORKERS];
+    } else {
+      Place nothing;
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+        for (int k = 0; k < HELD; k++) {
+          memcpy(&held[n][k], &nothing, sizeof nothing);
+          if (k + 1 < HELD && int(k * WORKERS) < exist) held[n][k] = places[n * part + k * WORKERS];
+        }
     }
   }
 
   __device__ __forceinline__ void work() const {
-    const unsigned first = threadIdx.x;
-    const int of_tile = int(a.part) - int(first);
-    Place neutral;
-#pragma unroll
-    for (int i = 0; i < WIDTH; i++) neutral.item[i] = store<ELEMENT>(Rule::neutral());
-    Held nothing;
-    memcpy(&nothing, &neutral, sizeof nothing);
-
-    Cursor reduced(*this, first), written(*this, first);
-    [[maybe_unused]] Cursor queued(*this, first);
-    [[maybe_unused]] Held queue[QUEUE + 1][STREAM_PACKS];
+    const unsigned first = threadIdx.x, tiles = this->tiles();
+    const Pace pace(*this, first);
+    int of_tile = int(a.part) - int(first);
+    stay_in_registers(of_tile);
+    Cursor reduced(pace, first), written(reduced);
+    [[maybe_unused]] Cursor queued(reduced);
+    [[maybe_unused]] Held queue[TURNS][INPUTS][HELD];
     Statistic statistic[1] = {rule.empty()}, agreed[1] = {rule.empty()};
     Held* target = nullptr;
-#pragma unroll 1
-    for (unsigned step = 0; step < tiles() + a.delay; step++) {
-      if (step < tiles()) {
-        const int exist = min(reduced.left, of_tile);
-        Held held[INPUTS][HELD];
-        barrier_wait(&ring.full[reduced.slot], reduced.parity);
-#pragma unroll
-        for (int k = 0; k < HELD; k++)
-#pragma unroll
-          for (int n = 0; n < INPUTS; n++) {
-            held[n][k] = nothing;
-            if (int(k * WORKERS) < exist) held[n][k] = reduced.places[n * a.part + k * WORKERS];
-          }
-        add(statistic, held);
-        if (step == 0) MARK(2)
-        if (reduced.step == a.steps - 1) {
-          hand_over(statistic, reduced.bundle);
-          MARK(4 + 3 * min(reduced.bundle, 8u))
-        }
-        reduced.advance(*this, first);
-      }
-      if (step >= a.delay) {
-        if (written.step == 0) {
-          barrier_wait(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
-          MARK(5 + 3 * min(written.bundle, 8u))
-          agreed[0] = this->lines_of(written.bundle)[0];
-          target = packs_of(a.output, written.bundle, INPUTS) + first;
-        }
-        const int exist = min(written.left, of_tile);
-        if constexpr (QUEUE > 0) {
-          if (int((HELD - 1) * WORKERS) < exist) write<HELD>(agreed, queue[0], HELD, 1, target);
-          else
-#pragma unroll
-            for (int k = 0; k + 1 < HELD; k++)
-              if (k * int(WORKERS) < exist) write<1>(agreed, queue[0] + k, HELD, 1, target + k * WORKERS);
-        } else {
-          if (int((HELD - 1) * WORKERS) < exist) write<HELD>(agreed, written.places, a.part, WORKERS, target);
-          else
-#pragma unroll 1
-            for (int k = 0; k * int(WORKERS) < exist; k++) write<1>(agreed, written.places + k * WORKERS, a.part, WORKERS, target + k * WORKERS);
-          leave(written);
-        }
-        target += a.team * a.part;
 #ifdef TIMELINE
-        if (written.step == a.steps - 1) MARK(6 + 3 * min(written.bundle, 8u))
+    unsigned long long first_tile = 0;
 #endif
-        written.advance(*this, first);
-      }
-      if constexpr (QUEUE > 0) {
+#pragma unroll 1
+    for (unsigned begin = 0; begin < tiles + a.delay; begin += TURNS)
 #pragma unroll
-        for (int i = 0; i + 1 < QUEUE; i++)
-#pragma unroll
-          for (int p = 0; p < STREAM_PACKS; p++) queue[i][p] = queue[i + 1][p];
-        if (step + QUEUE >= a.delay && queued.bundle < bundles) {
-          const int exist = min(queued.left, of_tile);
-#pragma unroll
-          for (int n = 0; n < INPUTS; n++)
-#pragma unroll
-            for (int k = 0; k < HELD; k++)
-              if (int(k * WORKERS) < exist) queue[QUEUE - 1][n * HELD + k] = queued.places[n * a.part + k * WORKERS];
-          leave(queued);
-          queued.advance(*this, first);
+      for (unsigned turn = 0; turn < TURNS; turn++) {
+        const unsigned step = begin + turn;
+        if (step < tiles) {
+          Held held[INPUTS][HELD];
+          barrier_wait(&ring.full[reduced.slot], reduced.parity);
+#ifdef TIMELINE
+          if (step == 0) first_tile = global_time();
+#endif
+          take(held, reduced.places, pace.part, min(reduced.left, of_tile));
+          add(statistic, held);
+          if (reduced.step == pace.steps - 1) {
+            hand_over(statistic, reduced.bundle);
+            MARK(4 + 3 * min(reduced.bundle, 8u))
+          }
+          reduced.advance(pace);
+        }
+        if (step >= a.delay && (TURNS == 1 || step < tiles + a.delay)) {
+          if (written.step == 0) {
+            barrier_wait(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
+            MARK(5 + 3 * min(written.bundle, 8u))
+            agreed[0] = this->lines_of(written.bundle)[0];
+            target = packs_of(a.output, written.bundle, INPUTS) + first;
+          }
+          const int exist = min(written.left, of_tile);
+          if constexpr (QUEUE > 0) {
+            if (int((HELD - 1) * WORKERS) < exist) write<HELD>(agreed, queue[turn][0], HELD, 1, target);
+            else if (HELD > 1 && 0 < exist) write<1>(agreed, queue[turn][0], HELD, 1, target);
+          } else {
+            if (int((HELD - 1) * WORKERS) < exist) write<HELD>(agreed, written.places, pace.part, WORKERS, target);
+            else if (HELD > 1 && 0 < exist) write<1>(agreed, written.places, pace.part, WORKERS, target);
+            leave(written);
+          }
+          target += pace.stride;
+#ifdef TIMELINE
+          if (written.step == a.steps - 1) MARK(6 + 3 * min(written.bundle, 8u))
+#endif
+          written.advance(pace);
+        }
+        if constexpr (QUEUE > 0) {
+          if (step + QUEUE >= a.delay && queued.bundle < bundles) {
+            take(queue[turn], queued.places, pace.part, min(queued.left, of_tile));
+            leave(queued);
+            queued.advance(pace);
+          }
         }
       }
-    }
+#ifdef TIMELINE
+    barrier_wait(&exchange.opened, 0);
     MARK(3)
+    if (threadIdx.x == 0) timeline[exchange.launch & 1][blockIdx.x][2] = first_tile;
+#endif
   }
   // A warp needs a tile no more.
   __device__ __forceinline__ void leave(const Cursor& at) const {
@@ -714,18 +709,37 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
     statistic[0] = rule.empty();
   }
 
-  __device__ __forceinline__ void run() const {
-    const unsigned helper = threadIdx.x / 32 - WORKERS / 32, lane = threadIdx.x & 31;
-    Reader reader(*this);
-    if (helper == HELPERS) {  // reads at once
-      for (unsigned i = lane; i < a.kept; i += 32) barrier_init(&ring.full[i], 1), barrier_init(&ring.empty[i], WORKERS / 32);
+  // All barriers but those of the first tiles. A thread takes one after the other: they are set up one at a time in a warp.
+  __device__ __forceinline__ void begin() const {
+    constexpr unsigned ALL = WARPS + HELPERS + 1;
+    const unsigned warp = threadIdx.x / 32;
+    if ((threadIdx.x & 31) == 0) {
+#pragma unroll 1
+      for (unsigned i = warp; i < a.kept; i += ALL) {
+        barrier_init(&ring.empty[i], WARPS);
+        if (i >= a.ahead) barrier_init(&ring.full[i], 1);
+      }
+      if (warp < OPEN) barrier_init(&exchange.published[warp], 32), barrier_init(&exchange.agreed[warp], 32);
+      else if (warp < OPEN + 2) barrier_init(&exchange.reduced[warp - OPEN], WARPS);
+      else if (warp == OPEN + 2) barrier_init(&exchange.opened, 1);
       publish_barriers();
-      __syncwarp();
-      wait_to_touch(a.output);
-      if (lane == 0) read(reader, min(a.ahead, tiles()));
     }
+    __syncthreads();
+  }
+  __device__ __forceinline__ void run() const {
     NOTE(entered)
-    this->begin();
+    const unsigned helper = threadIdx.x / 32 - WARPS, lane = threadIdx.x & 31;
+    Reader reader(*this);
+    NOTE(set)
+    if (helper == HELPERS && lane == 0) {  // reads at once
+#pragma unroll 1
+      for (unsigned i = 0; i < a.ahead; i++) barrier_init(&ring.full[i], 1);
+      publish_barriers();
+      wait_to_touch(a.output);
+      read(reader, min(a.ahead, tiles()));
+    }
+    NOTE(asked)
+    begin();
     wait_to_touch(a.output);
     NOTE(allowed)
     let_next_kernel_begin();
@@ -738,6 +752,10 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
       this->help(helper);
     } else if (lane == 0) {
       read(reader, tiles());
+#ifdef TIMELINE
+      barrier_wait(&exchange.opened, 0);
+      timeline[exchange.launch & 1][blockIdx.x][35] = entered, timeline[exchange.launch & 1][blockIdx.x][36] = set, timeline[exchange.launch & 1][blockIdx.x][37] = asked;
+#endif
     }
   }
 };
@@ -745,7 +763,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
 #define SOFTMAX_STREAM(name, rule, columns)                                                                         \
   extern "C" __global__ void __launch_bounds__(STREAM_THREADS, 1) name(const Arguments<rule::INPUTS> a) {           \
     wait_for_earlier_kernels();                                                                                     \
-    Stream<rule, columns>(a, a.kept * STREAM_PACKS * a.workers * 16).run();                                                                               \
+    Stream<rule, columns>(a, a.kept * STREAM_PACKS * a.workers * 16, a.workers).run();                                \
   }
 
 SOFTMAX_STREAM(softmax_forward_lines_stream, Forward, false)
