@@ -58,7 +58,7 @@ STREAM_PACKS, MOST_BLOCKS, MOST_COLUMNS = 2, 192, 64
 OPEN = {False: 16, True: 4}  # bundles on their way through a block: of lines, of columns
 AHEAD, FEWER_AHEAD = 4, {False: 2, True: 3}  # tiles on their way; fewer where that leaves time for blocks to agree
 QUEUE = 4  # tiles of float lines that registers hold where shared memory lacks some; with halves that took longer
-STREAM_HELPERS = 4  # warps
+STREAM_HELPERS = 4  # warps, of whole packs too
 LEAST_ROUNDS = 2  # of bundles of a group: one alone is read, then written
 STREAM_FIELDS = ("across", "part", "steps", "ahead", "delay", "workers", "passing")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
@@ -71,13 +71,16 @@ LEAST_STREAM_LINES = (120 * 1024, 256 * 1024)  # of lines, by inputs
 LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
 # Streams of whole packs
-WHOLE_WORKERS, MOST_TILES = 512, 48
+WHOLE_WORKERS, MOST_TILES, WHOLE_QUEUE = 512, 48, 6
 # Bytes that a block reads while blocks agree, and that are on their way to it: usually, and where that was measured to take
 # less time: tensors that the cache keeps, halves of which shared memory does not hold so many
 LEADS = ((AGREEMENT_BYTES, 48 * 1024), (64 * 1024, 48 * 1024), (64 * 1024, 32 * 1024))
 ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
 WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
-PASSING_BYTES = (64 << 20, 160 << 20)  # read and written: fewer stay in the cache; giving up more at once took longer
+STAYING_BYTES = 64 << 20  # read and written: fewer stay in the cache
+# Of what is written so much stays, as the next kernel reads it, unless it is more than the second number. Of larger results all
+# pass: what would stay was found to be gone before it is read or written again, and took up to 3 % longer.
+STAYING_RESULTS, MOST_RESULTS = 24 << 20, 48 << 20
 
 # Lines in the registers of a block: threads, values of a thread, and lines that clusters of blocks share
 MOST_BLOCK_THREADS, BLOCK_VALUE_BYTES, CLUSTER_LINES = 800, 128, 16
@@ -366,6 +369,11 @@ def _whole_stream(
     return best[1] if best else None
 
 
+def _staying(output_bytes: int) -> int:
+    """Sixteenths of the results that the cache keeps."""
+    return 16 * STAYING_RESULTS // output_bytes if output_bytes <= MOST_RESULTS else 0
+
+
 @dataclass(frozen=True)
 class Walk:
     """Lines and what is along them, as the kernels walk them, and whether lines follow each other without gaps."""
@@ -528,19 +536,19 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
     if _streams(walk, problem, scalar_bytes, device):
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
         moved = lines * length * scalar_bytes * (inputs + 1)
-        stays = moved <= PASSING_BYTES[0]
+        stays = moved <= STAYING_BYTES
         leads = LEADS[1 if stays and scalar_bytes == 2 else 0 :]
         ways = [(lead, 0) for lead in leads]
         if specs[-1].scalar_type == FLOAT:
-            ways += [(lead, QUEUE) for lead in leads]
+            ways += [(lead, WHOLE_QUEUE) for lead in leads]
         for lead, queue in ways if whole_lines and walk.lines.outer_rank == 0 else ():
             if whole := _whole_stream(problem, device, statistic_bytes, lead, queue):
-                passing = 0 if stays else 1 | (8 if moved <= PASSING_BYTES[1] else 0) << 1
+                passing = 0 if stays else 1 | _staying(moved // (inputs + 1)) << 1
                 numbers = (1, whole.part, whole.steps, whole.ahead, whole.delay, WHOLE_WORKERS, passing)
                 step = launch(
                     "softmax_stream.cu",
                     "whole_stream",
-                    WHOLE_WORKERS + (STREAM_HELPERS + 1) * WARP,
+                    WHOLE_WORKERS + STREAM_HELPERS * WARP,
                     device.multiprocessors,
                     whole.blocks,
                     whole.tiles,

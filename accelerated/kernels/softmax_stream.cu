@@ -40,7 +40,7 @@ __device__ __forceinline__ unsigned long long global_time() {
 // As in softmax.py
 constexpr int STREAM_PACKS = 2;                               // that a worker takes in a step, of all inputs together
 constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;      // lines of a bundle
-constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
+constexpr unsigned HELPERS = 4;                               // warps, at most
 constexpr int STREAM_THREADS = 640;                           // at most
 constexpr unsigned FEW_BLOCKS = 8;                            // of a group: each of them merges the parts of all
 constexpr unsigned REST = 100;                                // nanoseconds, of who waits for a result
@@ -153,7 +153,9 @@ template <class Rule, int N> __device__ __forceinline__ void merge(const Rule& r
   for (int j = 0; j < N; j++) total.sum += part[j].sum;
 }
 
-template <class Rule, bool COLUMNS> struct Stream {
+// WHOLE: warps, not workers, hand statistics over.
+template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
+  static constexpr unsigned COLLECTORS = WHOLE ? 2 : 3;  // warps
   static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;
   static constexpr unsigned OPEN = ::OPEN<COLUMNS>;
   using Packs = WidePacks<Rule, COLUMNS, HELD>;
@@ -174,14 +176,14 @@ template <class Rule, bool COLUMNS> struct Stream {
   unsigned log_across, columns;    // lines of a bundle
   unsigned parts;                  // statistics of every line that workers hand over
 
-  // exchange_at: bytes of shared memory before what the warps share. reducers: of workers, those that hand a line's statistic over.
-  __device__ __forceinline__ Stream(const Arguments<INPUTS>& arguments, unsigned exchange_at, unsigned reducers)
+  // exchange_at: bytes of shared memory before what the warps share.
+  __device__ __forceinline__ Stream(const Arguments<INPUTS>& arguments, unsigned exchange_at)
       : a(arguments), rule{Algorithm(a.algorithm), a.alpha}, exchange(*reinterpret_cast<Exchange*>(shared_memory + exchange_at)),
         group(blockIdx.x / a.team), groups(gridDim.x / a.team), member(blockIdx.x - group * a.team), log_across(exponent_of(a.across)) {
     const unsigned all = (a.lines.packs + a.across - 1) >> log_across;
     bundles = group < groups && group < all ? (all - group - 1) / groups + 1 : 0;
     columns = COLUMNS ? a.across * LANES : 1;
-    parts = COLUMNS ? a.workers / max(a.across, 32u) : reducers;
+    parts = COLUMNS ? a.workers / max(a.across, 32u) : WHOLE ? WORKERS / 32 : a.workers;
   }
   __device__ __forceinline__ Statistic* lines_of(unsigned i) const { return reinterpret_cast<Statistic*>(&exchange + 1) + i % OPEN * columns; }
   __device__ __forceinline__ Statistic* parts_of(unsigned i) const { return lines_of(0) + (OPEN + i % 2 * parts) * columns; }
@@ -328,7 +330,7 @@ template <class Rule, bool COLUMNS> struct Stream {
 
   // Of the parts of the block those from `first` on that lie `stride` apart.
   __device__ __forceinline__ Statistic of_block(unsigned i, unsigned first, unsigned stride) const {
-    constexpr int MOST = STREAM_THREADS / 32 - HELPERS;
+    constexpr int MOST = STREAM_THREADS / 32 - 1 - COLLECTORS;
     Statistic total = rule.empty(), part[MOST];
 #pragma unroll
     for (int j = 0; j < MOST; j++) part[j] = first + j * stride < parts * columns ? parts_of(i)[first + j * stride] : rule.empty();
@@ -361,7 +363,7 @@ template <class Rule, bool COLUMNS> struct Stream {
       if constexpr (COLUMNS) {
         for (unsigned column = lane; column < columns; column += 32) write_slot(slots + column, to_slot(of_block(i, column, columns), i + 1));
       } else {
-        Statistic total[1] = {of_block(i, lane, 32)};
+        Statistic total[1] = {!WHOLE ? of_block(i, lane, 32) : lane < parts ? parts_of(i)[lane] : rule.empty()};
         merge_lanes(rule, total, 1, 32);
         if (lane == 0) write_slot(slots, to_slot(total[0], i + 1));
       }
@@ -439,13 +441,13 @@ template <class Rule, bool COLUMNS> struct Stream {
     }
   }
   // A helper's last act: the next launch may have the board. It counts arrivals from where those of this one have ended.
-  __device__ __forceinline__ void leave() const {
+  __device__ __forceinline__ void leave(unsigned helpers) const {
     Board<COLUMNS>& board = ::board<COLUMNS>();
     __syncwarp();
     if ((threadIdx.x & 31) != 0) return;
     while (count_of(&board.arrivals) < (exchange.launch + 1) * gridDim.x) {}
     __threadfence();
-    atomicAdd(&board.departures, 1ull);
+    atomicAdd(&board.departures, static_cast<unsigned long long>(helpers));
   }
 
   // All threads: the barriers.
@@ -466,7 +468,7 @@ template <class Rule, bool COLUMNS> struct Stream {
   __device__ __forceinline__ void help(unsigned helper) const {
     if (helper == 0) publish();
     else collect(helper - 1);
-    leave();
+    leave(helper == 0 ? HELPERS - COLLECTORS : 1);  // of a block as many leave, whatever the kernel
   }
   __device__ __forceinline__ void run() const {
     const unsigned warp = threadIdx.x >> 5, warps = a.workers >> 5;
@@ -483,9 +485,9 @@ template <class Rule, bool COLUMNS> struct Stream {
 // `delay` steps after it took part in the statistic, as above; writing as soon as a result was there took up to 5 % longer
 // (one row of ten: 1 % less). Clusters that agree through their shared memory took up to twice as long: of those that the
 // multiprocessors would make up some began when others had ended.
-template <class Rule> struct WholeStream : Stream<Rule, false> {
-  using Base = Stream<Rule, false>;
-  using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member, Base::OPEN, Base::phase;
+template <class Rule> struct WholeStream : Stream<Rule, false, true> {
+  using Base = Stream<Rule, false, true>;
+  using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member, Base::OPEN, Base::phase, Base::COLLECTORS;
   using typename Base::Place;
   using Held = Pack<unsigned, 4>;  // a pack as it lies
   static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;  // packs of each input that a worker has in a tile
@@ -499,7 +501,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
 
   static __device__ __forceinline__ unsigned bytes_of_tiles(const Arguments<INPUTS>& a) { return a.kept * INPUTS * a.part * unsigned(sizeof(Held)); }
   __device__ __forceinline__ WholeStream(const Arguments<INPUTS>& a)
-      : Base(a, bytes_of_tiles(a) + sizeof(Ring), WARPS), ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))),
+      : Base(a, bytes_of_tiles(a) + sizeof(Ring)), ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))),
         reads(cache_policy(a.passing == 0)), writes(cache_policy(a.passing == 0, a.passing >> 1)), packs(a.along.row / WIDTH) {}
 
   // How tiles follow each other. In registers: to find it anew for every tile takes more instructions than there are to spare.
@@ -711,7 +713,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
 
   // All barriers but those of the first tiles. A thread takes one after the other: they are set up one at a time in a warp.
   __device__ __forceinline__ void begin() const {
-    constexpr unsigned ALL = WARPS + HELPERS + 1;
+    constexpr unsigned ALL = WARPS + COLLECTORS + 2;
     const unsigned warp = threadIdx.x / 32;
     if ((threadIdx.x & 31) == 0) {
 #pragma unroll 1
@@ -731,7 +733,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
     const unsigned helper = threadIdx.x / 32 - WARPS, lane = threadIdx.x & 31;
     Reader reader(*this);
     NOTE(set)
-    if (helper == HELPERS && lane == 0) {  // reads at once
+    if (helper == COLLECTORS + 1 && lane == 0) {  // reads at once
 #pragma unroll 1
       for (unsigned i = 0; i < a.ahead; i++) barrier_init(&ring.full[i], 1);
       publish_barriers();
@@ -748,7 +750,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
 #ifdef TIMELINE
       if (threadIdx.x == 0) timeline[exchange.launch & 1][blockIdx.x][0] = entered, timeline[exchange.launch & 1][blockIdx.x][1] = allowed;
 #endif
-    } else if (helper < HELPERS) {
+    } else if (helper <= COLLECTORS) {
       this->help(helper);
     } else if (lane == 0) {
       read(reader, tiles());
@@ -763,7 +765,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
 #define SOFTMAX_STREAM(name, rule, columns)                                                                         \
   extern "C" __global__ void __launch_bounds__(STREAM_THREADS, 1) name(const Arguments<rule::INPUTS> a) {           \
     wait_for_earlier_kernels();                                                                                     \
-    Stream<rule, columns>(a, a.kept * STREAM_PACKS * a.workers * 16, a.workers).run();                                \
+    Stream<rule, columns>(a, a.kept * STREAM_PACKS * a.workers * 16).run();                                         \
   }
 
 SOFTMAX_STREAM(softmax_forward_lines_stream, Forward, false)
@@ -771,8 +773,9 @@ SOFTMAX_STREAM(softmax_backward_lines_stream, Backward, false)
 SOFTMAX_STREAM(softmax_forward_columns_stream, Forward, true)
 SOFTMAX_STREAM(softmax_backward_columns_stream, Backward, true)
 
+constexpr unsigned WHOLE_THREADS = WORKERS + 32 * (1 + Stream<Forward, false, true>::COLLECTORS + 1);
 #define SOFTMAX_WHOLE_STREAM(name, rule)                                                                                    \
-  extern "C" __global__ void __launch_bounds__(WORKERS + (HELPERS + 1) * 32, 1) name(const Arguments<rule::INPUTS> a) { \
+  extern "C" __global__ void __launch_bounds__(WHOLE_THREADS, 1) name(const Arguments<rule::INPUTS> a) {                \
     find_place_before_waiting();                                                                                            \
     WholeStream<rule>(a).run();                                                                                             \
   }
