@@ -58,7 +58,7 @@ STREAM_PACKS, MOST_BLOCKS, MOST_COLUMNS = 2, 192, 64
 OPEN = {False: 16, True: 4}  # bundles on their way through a block: of lines, of columns
 AHEAD, FEWER_AHEAD = 4, {False: 2, True: 3}  # tiles on their way; fewer where that leaves time for blocks to agree
 QUEUE = 4  # tiles of float lines that registers hold where shared memory lacks some; with halves that took longer
-STREAM_HELPERS = 4  # warps, of whole packs too
+STREAM_HELPERS = 4  # warps, of whole packs as many with a queue and one more without
 LEAST_ROUNDS = 2  # of bundles of a group: one alone is read, then written
 STREAM_FIELDS = ("across", "part", "steps", "ahead", "delay", "workers", "passing")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
@@ -72,9 +72,18 @@ LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
 # Streams of whole packs
 WHOLE_WORKERS, MOST_TILES, WHOLE_QUEUE = 512, 48, 6
-# Bytes that a block reads while blocks agree, and that are on their way to it: usually, and where that was measured to take
-# less time: tensors that the cache keeps, halves of which shared memory does not hold so many
-LEADS = ((AGREEMENT_BYTES, 48 * 1024), (64 * 1024, 48 * 1024), (64 * 1024, 32 * 1024))
+# Bytes that a block reads while blocks agree, of groups of few blocks, and of more, which are served less evenly, and bytes that
+# are on their way to it: by inputs, in order of preference, of those that fit; of tensors that the cache keeps
+FIRST_LEAD, KEPT_LEAD, LAST_LEAD = (
+    (80 << 10, 104 << 10, 48 << 10),
+    (80 << 10, 80 << 10, 16 << 10),
+    (64 << 10, 64 << 10, 32 << 10),
+)
+LEADS = {
+    1: (FIRST_LEAD, (64 << 10, 80 << 10, 48 << 10), LAST_LEAD),
+    2: (FIRST_LEAD, (64 << 10, 64 << 10, 48 << 10), LAST_LEAD),
+}
+SMALL_GROUP = 16
 ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
 WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
 STAYING_BYTES = 64 << 20  # read and written: fewer stay in the cache
@@ -343,27 +352,27 @@ class WholeStream:
 
 
 def _whole_stream(
-    problem: Problem, device: Any, statistic_bytes: int, lead: tuple[int, int] = LEADS[0], queue: int = 0
+    problem: Problem, device: Any, statistic_bytes: int, lead: tuple[int, int, int] = FIRST_LEAD, queue: int = 0
 ) -> WholeStream | None:
-    """The way on which the block that has most to do has least, of those that leave time for blocks to agree."""
+    """The way on which the block that has most to do has least, of those that leave time for blocks to agree. queue: tiles that
+    registers hold."""
     if device.multiprocessors > MOST_BLOCKS:
         return None
     exchange = (2 * WHOLE_WORKERS // WARP + OPEN[False]) * statistic_bytes + (3 * OPEN[False] + 4 + 2 * MOST_TILES) * 8
     most = WHOLE_WORKERS * STREAM_PACKS // problem.inputs
-    best: tuple[tuple[float, ...], WholeStream] | None = None
+    best: tuple[float, WholeStream] | None = None
     for blocks in range(1, device.multiprocessors + 1):
         steps = _ceil(problem.length, blocks * most)
         part = _ceil(problem.length, WARP * blocks * steps) * WARP
         tile_bytes = part * problem.inputs * PACK_BYTES
         tiles = min((device.shared_bytes_per_block - exchange) // tile_bytes, MOST_TILES)
-        ahead = max(_ceil(lead[1], tile_bytes), 2)
-        agreement = lead[0] if blocks > 1 else ALONE_BYTES
+        ahead = max(_ceil(lead[2], tile_bytes), 2)
+        agreement = lead[blocks > SMALL_GROUP] if blocks > 1 else ALONE_BYTES
         delay = min(steps + _ceil(agreement, tile_bytes), OPEN[False] * steps - 2)
         if delay + ahead > tiles + queue or delay < queue:
             continue
-        groups = device.multiprocessors // blocks
-        rounds = _ceil(problem.lines, groups)
-        time = rounds * (steps * tile_bytes + WHOLE_LINE_BYTES), -groups, -blocks
+        rounds = _ceil(problem.lines, device.multiprocessors // blocks)
+        time = rounds * (steps * tile_bytes + WHOLE_LINE_BYTES)
         if best is None or time < best[0]:
             best = time, WholeStream(blocks, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
     return best[1] if best else None
@@ -537,10 +546,10 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
         moved = lines * length * scalar_bytes * (inputs + 1)
         stays = moved <= STAYING_BYTES
-        leads = LEADS[1 if stays and scalar_bytes == 2 else 0 :]
-        ways = [(lead, 0) for lead in leads]
+        leads = LEADS[inputs]
+        ways = [(lead, 0) for lead in ((KEPT_LEAD, *leads[1:]) if stays else leads)]
         if specs[-1].scalar_type == FLOAT:
-            ways += [(lead, WHOLE_QUEUE) for lead in leads]
+            ways += [(lead, WHOLE_QUEUE) for lead in leads[1:]]
         for lead, queue in ways if whole_lines and walk.lines.outer_rank == 0 else ():
             if whole := _whole_stream(problem, device, statistic_bytes, lead, queue):
                 passing = 0 if stays else 1 | _staying(moved // (inputs + 1)) << 1
@@ -548,7 +557,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
                 step = launch(
                     "softmax_stream.cu",
                     "whole_stream",
-                    WHOLE_WORKERS + STREAM_HELPERS * WARP,
+                    WHOLE_WORKERS + (STREAM_HELPERS + (queue == 0)) * WARP,
                     device.multiprocessors,
                     whole.blocks,
                     whole.tiles,

@@ -155,7 +155,7 @@ template <class Rule, int N> __device__ __forceinline__ void merge(const Rule& r
 
 // WHOLE: warps, not workers, hand statistics over.
 template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
-  static constexpr unsigned COLLECTORS = WHOLE ? 2 : 3;  // warps
+  static constexpr unsigned COLLECTORS = WHOLE && QUEUE > 0 ? 2 : 3;  // warps; a queue needs their registers, and has few lines
   static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;
   static constexpr unsigned OPEN = ::OPEN<COLUMNS>;
   using Packs = WidePacks<Rule, COLUMNS, HELD>;
