@@ -67,6 +67,8 @@ LEAST_STREAM_LINE = 300 * 1000  # bytes of all inputs; clusters serve shorter li
 MANY_STREAM_BYTES, LEAST_STREAM_BYTES, LEAST_STREAM_HALVES = 700 * 1024, (120 * 1024, 180 * 1024), 384 * 1024
 AGREEMENT_BYTES = 96 * 1024  # that a multiprocessor reads while blocks agree
 LEAST_STREAM_LINES = (120 * 1024, 256 * 1024)  # of lines, by inputs
+# Of whole packs, by inputs: bytes of a line, of a multiprocessor
+LEAST_WHOLE_STREAMS = ((192 * 1000, 48 * 1000), (600 * 1000, 190 * 1000))
 # Measured costs of a bundle beside its tiles, in bytes: lines that start anywhere, lines at whole packs, columns
 LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
@@ -162,7 +164,8 @@ def _line_team(problem: Problem, device: Any, blocks: int) -> Team:
         blocks = min(blocks, 2)
     short = line_bytes <= blocks * device.shared_bytes_per_block  # a cluster keeps it
     at_once = clustered and short and problem.lines * blocks <= 2 * device.multiprocessors
-    most = CLUSTER_THREADS if at_once else BLOCK_THREADS[1]
+    instructions = not problem.wide and problem.inputs == 2 and problem.pack_bytes >= 4  # limit it, not memory
+    most = CLUSTER_THREADS if at_once and not instructions else BLOCK_THREADS[1]
     ring = DEPTH * HELD[problem.wide] * problem.inputs * problem.pack_bytes  # the least that a thread keeps
     while most * ring > device.shared_bytes_per_block * 7 // 8:
         most //= 2
@@ -380,7 +383,7 @@ def _whole_stream(
 
 def _staying(output_bytes: int) -> int:
     """Sixteenths of the results that the cache keeps."""
-    return 16 * STAYING_RESULTS // output_bytes if output_bytes <= MOST_RESULTS else 0
+    return min(16 * STAYING_RESULTS // output_bytes, 16) if output_bytes <= MOST_RESULTS else 0
 
 
 @dataclass(frozen=True)
@@ -426,16 +429,20 @@ def _walk(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec], 
     return Walk(line, layout(along, width) if wide else position, False, wide, wide and aligned, dense)
 
 
-def _streams(walk: Walk, problem: Problem, scalar_bytes: int, device: Any) -> bool:
-    """Whether lines are so long, equally far apart and so many that a stream was measured to take less time."""
+def _streams(walk: Walk, problem: Problem, scalar_bytes: int, device: Any, whole: bool) -> bool:
+    """Whether lines are so long, equally far apart and so many that a stream was measured to take less time. whole: lines of
+    whole packs."""
     line_bytes = problem.length * problem.pack_bytes * problem.inputs
     share = problem.lines * line_bytes // device.multiprocessors
     if walk.columns:
         return walk.wide and problem.length >= LONG_COLUMN and share >= LEAST_STREAM_BYTES[problem.inputs - 1]
-    least = LEAST_STREAM_LINES[problem.inputs - 1]
-    if line_bytes <= LEAST_STREAM_LINE:
+    gradients_of_halves = problem.inputs == 2 and scalar_bytes == 2
+    least, shorter = LEAST_STREAM_LINES[problem.inputs - 1], LEAST_STREAM_LINE
+    if whole and not gradients_of_halves:
+        shorter, least = LEAST_WHOLE_STREAMS[problem.inputs - 1]
+    if line_bytes <= shorter:
         least = MANY_STREAM_BYTES
-    elif problem.inputs == 2 and scalar_bytes == 2:
+    elif gradients_of_halves:
         least = LEAST_STREAM_HALVES
     return walk.wide and walk.lines.outer_rank == 0 and line_bytes > BLOCK_BYTES and share >= least
 
@@ -542,7 +549,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         packs += 1  # a line that starts anywhere
     pack_bytes = PACK_BYTES if walk.wide else scalar_bytes
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
-    if _streams(walk, problem, scalar_bytes, device):
+    if _streams(walk, problem, scalar_bytes, device, whole_lines):
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
         moved = lines * length * scalar_bytes * (inputs + 1)
         stays = moved <= STAYING_BYTES

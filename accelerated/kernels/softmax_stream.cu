@@ -7,35 +7,19 @@
 // line, and is written from there `delay` steps later; the last of these it may spend in registers (QUEUE). In between, the
 // other warps agree with those of the other blocks: one publishes the block's part of the statistic; of one block, another
 // for each line, they merge the parts of all and tell everybody the result. Few threads poll, each a place of its own: when
-// all looked at all parts, an H200 took 4 to 17 % longer.
+// all looked at all parts, an H200 took 4 to 17 % longer; where a group has few blocks, 5 % less.
 //
 // All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. They run alone:
 // each takes most of the shared memory of its multiprocessor. So the board through which blocks agree belongs to one launch
 // at a time, whatever stream it is in.
 //
-// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, clocks read in the kernel): some 6 to 9 us of each
-// launch in which memory is not busy, whatever the size. The cooperative launch takes 0.4 to 2 us of them (measured without
-// it), the blocks' first steps 2.6 us until another warp reads before the others have begun; the first tile is there 1 to 4
-// us later, because the cache first writes what the kernel before has left in it, and later the more is asked for at once;
-// between the last tile's arrival and the last line's result lie 2 to 5 us, because blocks are served unevenly. Lines of
-// more than the shared memory of all multiprocessors do not fit. Forward in half issues on half of all cycles (ncu), with
-// the special function unit busy on 46 %; more warps or packs of a worker took longer.
+// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, clocks read in the kernel): some 4 us of each launch in
+// which memory is not busy, whatever the size. 1.7 us lie between the last write of the kernel before and the end of the wait for
+// it, because each block takes most of a multiprocessor's memory: none is there earlier; half of that is the cooperative launch.
+// The first tile comes 1 us later. Between the last tile's arrival and the last line's result lie 2 to 3 us, because blocks are
+// served unevenly. Lines of more than the shared memory of all multiprocessors do not fit.
 #include "softmax.cuh"
 #include "tensor_maps.cuh"
-
-#ifdef TIMELINE
-extern "C" __device__ unsigned long long timeline[2][192][40] = {};
-__device__ __forceinline__ unsigned long long global_time() {
-  unsigned long long t;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t)::"memory");
-  return t;
-}
-#define MARK(i) { if (threadIdx.x == 0) timeline[exchange.launch & 1][blockIdx.x][i] = global_time(); }
-#define NOTE(name) [[maybe_unused]] const unsigned long long name = global_time();
-#else
-#define MARK(i) {}
-#define NOTE(name)
-#endif
 
 // As in softmax.py
 constexpr int STREAM_PACKS = 2;                               // that a worker takes in a step, of all inputs together
@@ -481,10 +465,17 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
 // --- lines of whole packs that lie at the same places in all operands ---
 
 // The copy engine brings the tiles: a warp asks for each as soon as its place is free and few others are on their way, and
-// the workers spend instructions on arithmetic alone: 250 of a warp for a tile of halves instead of 340. A tile is written
-// `delay` steps after it took part in the statistic, as above; writing as soon as a result was there took up to 5 % longer
-// (one row of ten: 1 % less). Clusters that agree through their shared memory took up to twice as long: of those that the
-// multiprocessors would make up some began when others had ended.
+// the workers spend instructions on arithmetic alone: 130 of a warp for a tile of floats, 230 for one of halves. A tile is written
+// `delay` steps after it took part in the statistic, as above. QUEUE tiles of them are in registers: a worker walks the tiles in
+// turns, each of which has registers of its own.
+//
+// Measured (H200). Barriers are set up one at a time in a warp: a warp that set up all made every launch 0.5 us longer. What is
+// read gives way in the cache to what is written: that takes 2 to 4 % less time, and the next kernel finds it there. Without the
+// cooperative launch 0.1 to 0.9 us less, but blocks of two launches could wait for each other for ever. Tried: writing as soon as a
+// result was there, up to 5 % longer (one row of ten: 1 % less); clusters that agree through their shared memory, up to twice
+// as long: of those that the multiprocessors would make up some began when others had ended; in groups of more than 8 blocks every
+// block merging all parts itself, 3 to 6 % longer; two warps that merge instead of three, 3 to 6 % longer for 64 lines; loads that
+// the cache keeps (evict_last), up to 5 % less where the same tensor is read again and again, which nobody does.
 template <class Rule> struct WholeStream : Stream<Rule, false, true> {
   using Base = Stream<Rule, false, true>;
   using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member, Base::OPEN, Base::phase, Base::COLLECTORS;
@@ -496,8 +487,8 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
   struct Ring { Barrier full[MOST_TILES], empty[MOST_TILES]; };
 
   Ring& ring;
-  const CachePolicy reads, writes;
-  unsigned packs;  // of a line
+  const CachePolicy reads, writes;  // a.passing: 0: as usual; else 1 + 2 * sixteenths of what is written that stay, all else passes
+  unsigned packs;                   // of a line
 
   static __device__ __forceinline__ unsigned bytes_of_tiles(const Arguments<INPUTS>& a) { return a.kept * INPUTS * a.part * unsigned(sizeof(Held)); }
   __device__ __forceinline__ WholeStream(const Arguments<INPUTS>& a)
@@ -637,9 +628,6 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
     [[maybe_unused]] Held queue[TURNS][INPUTS][HELD];
     Statistic statistic[1] = {rule.empty()}, agreed[1] = {rule.empty()};
     Held* target = nullptr;
-#ifdef TIMELINE
-    unsigned long long first_tile = 0;
-#endif
 #pragma unroll 1
     for (unsigned begin = 0; begin < tiles + a.delay; begin += TURNS)
 #pragma unroll
@@ -648,21 +636,16 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
         if (step < tiles) {
           Held held[INPUTS][HELD];
           barrier_wait(&ring.full[reduced.slot], reduced.parity);
-#ifdef TIMELINE
-          if (step == 0) first_tile = global_time();
-#endif
           take(held, reduced.places, pace.part, min(reduced.left, of_tile));
           add(statistic, held);
           if (reduced.step == pace.steps - 1) {
             hand_over(statistic, reduced.bundle);
-            MARK(4 + 3 * min(reduced.bundle, 8u))
           }
           reduced.advance(pace);
         }
         if (step >= a.delay && (TURNS == 1 || step < tiles + a.delay)) {
           if (written.step == 0) {
             barrier_wait(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
-            MARK(5 + 3 * min(written.bundle, 8u))
             agreed[0] = this->lines_of(written.bundle)[0];
             target = packs_of(a.output, written.bundle, INPUTS) + first;
           }
@@ -676,9 +659,6 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
             leave(written);
           }
           target += pace.stride;
-#ifdef TIMELINE
-          if (written.step == a.steps - 1) MARK(6 + 3 * min(written.bundle, 8u))
-#endif
           written.advance(pace);
         }
         if constexpr (QUEUE > 0) {
@@ -689,11 +669,6 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
           }
         }
       }
-#ifdef TIMELINE
-    barrier_wait(&exchange.opened, 0);
-    MARK(3)
-    if (threadIdx.x == 0) timeline[exchange.launch & 1][blockIdx.x][2] = first_tile;
-#endif
   }
   // A warp needs a tile no more.
   __device__ __forceinline__ void leave(const Cursor& at) const {
@@ -729,10 +704,8 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
     __syncthreads();
   }
   __device__ __forceinline__ void run() const {
-    NOTE(entered)
     const unsigned helper = threadIdx.x / 32 - WARPS, lane = threadIdx.x & 31;
     Reader reader(*this);
-    NOTE(set)
     if (helper == COLLECTORS + 1 && lane == 0) {  // reads at once
 #pragma unroll 1
       for (unsigned i = 0; i < a.ahead; i++) barrier_init(&ring.full[i], 1);
@@ -740,24 +713,15 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
       wait_to_touch(a.output);
       read(reader, min(a.ahead, tiles()));
     }
-    NOTE(asked)
     begin();
     wait_to_touch(a.output);
-    NOTE(allowed)
     let_next_kernel_begin();
     if (threadIdx.x < WORKERS) {
       work();
-#ifdef TIMELINE
-      if (threadIdx.x == 0) timeline[exchange.launch & 1][blockIdx.x][0] = entered, timeline[exchange.launch & 1][blockIdx.x][1] = allowed;
-#endif
     } else if (helper <= COLLECTORS) {
       this->help(helper);
     } else if (lane == 0) {
       read(reader, tiles());
-#ifdef TIMELINE
-      barrier_wait(&exchange.opened, 0);
-      timeline[exchange.launch & 1][blockIdx.x][35] = entered, timeline[exchange.launch & 1][blockIdx.x][36] = set, timeline[exchange.launch & 1][blockIdx.x][37] = asked;
-#endif
     }
   }
 };
