@@ -579,7 +579,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
             name, workers = f"{'columns' if walk.columns else 'lines'}_stream", way.warps * WARP
             numbers = (way.across, way.part, way.steps, way.ahead, way.delay, workers, 0)
             threads = workers + STREAM_HELPERS * WARP
-            queue = {"QUEUE_TILES": way.queue} if way.queue else {}
+            definitions = {"QUEUE_TILES": way.queue} if way.queue else {}
             grid = device.multiprocessors
             step = launch(
                 "softmax_stream.cu",
@@ -590,7 +590,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
                 way.tiles,
                 way.shared_bytes,
                 numbers,
-                definitions=queue,
+                definitions=definitions,
             )
             return Plan(operation, [step])
     most = CLUSTERS[0] * device.shared_bytes_per_block  # of a line, by a cluster
