@@ -29,6 +29,7 @@ constexpr int BATCH = 4, EVEN_BATCH = 8;  // accesses of a thread that are on th
 constexpr int BLOCK = 256;
 constexpr int RESIDENT = sizeof(ELEMENT) == 1 ? 2 : 4;  // blocks that the registers of a processor hold
 constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) >= 4 ? 4 : 2;
+constexpr bool FEW_ELEMENTS = WIDTH <= 4;  // of a pack: registers are left for what takes some
 constexpr unsigned ACROSS = 8;  // packs of a row side by side in a square, as in reduce_tensor.py
 constexpr unsigned COUNTS = 512, GROUPS = 1056;  // of arrivals at once; blocks side by side that count their own
 constexpr unsigned NOT_COUNTED = 0xffffffffu;
@@ -387,7 +388,7 @@ __device__ __forceinline__ void reduce_even(const Reduction& reduction, typename
   using Read = Pack<ELEMENT, WIDTH>;
   Read loaded[EVEN_BATCH];
   auto read = [&](unsigned done) {
-    if constexpr (WIDTH <= 4) {
+    if constexpr (FEW_ELEMENTS) {
 #pragma unroll
       for (int u = 0; u < EVEN_BATCH; u++)
         if (done + u < count) loaded[u] = *reinterpret_cast<const Read*>(pointer + u * step);
@@ -406,7 +407,7 @@ __device__ __forceinline__ void reduce_even(const Reduction& reduction, typename
         for (int i = 0; i < WIDTH; i++) reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index + (done + u) * pack_step + i * index_step);
       }
   };
-  if constexpr (WIDTH <= 4) {
+  if constexpr (FEW_ELEMENTS) {
     read(0);
     for (unsigned done = 0;;) {
       reduce(done);
@@ -569,8 +570,8 @@ __device__ __forceinline__ unsigned pack_of(const Arguments& a, unsigned column,
 }
 
 // Where the states of a column lie in shared memory. Of squares a warp writes neighbouring packs and reads neighbouring rows, ACROSS packs
-// apart: both find theirs in different banks.
-__device__ __forceinline__ unsigned place_of(const Arguments& a, unsigned column) { return a.tiled ? column ^ (column / 32 % ACROSS) : column; }
+// apart: both find theirs in different banks. With packs of more elements the kernel took 4 % longer for it (H200).
+__device__ __forceinline__ unsigned place_of(const Arguments& a, unsigned column) { return FEW_ELEMENTS && a.tiled ? column ^ (column / 32 % ACROSS) : column; }
 
 // Place in C of element `slot` of this block's; whether there is one.
 __device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot, unsigned columns, unsigned& offset, unsigned& number) {
@@ -582,37 +583,30 @@ __device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot,
   return true;
 }
 
-// What a thread writes of the results of a square: neighbouring threads take neighbouring rows, a thread elements of one row.
-struct Part {
-  unsigned row, first, step, end;  // elements
-  unsigned offset, number;
-
-  __device__ __forceinline__ Part(const Arguments& a, unsigned columns) {
-    end = 0;
-    if (!a.tiled) return;
-    const unsigned rows = columns / ACROSS;
-    row = threadIdx.x & (rows - 1), first = threadIdx.x / rows, step = BLOCK / rows;
-    const unsigned pack = pack_of(a, row * ACROSS, columns);
-    if (pack >= a.kept.packs) return;
-    unsigned place[3], position;
-    a.kept.locate(pack, place);
-    a.kept.packs_per_row.divide(pack, position);
-    offset = place[0], number = place[1], end = min(a.kept.row - position * WIDTH, unsigned(WIDTH) * ACROSS);
-  }
-  template <class State> __device__ __forceinline__ void deliver(const Arguments& a, const State* tile, unsigned columns) const {
+// Writes what squares of A's rows and C's gave: neighbouring threads take neighbouring rows, a thread elements of one row, at most WIDTH.
+template <class State> __device__ __forceinline__ void deliver_square(const Arguments& a, const State* tile, unsigned columns) {
+  const unsigned rows = columns / ACROSS, row = threadIdx.x & (rows - 1), step = BLOCK / rows;
+  const unsigned pack = pack_of(a, row * ACROSS, columns);
+  unsigned place[3], position;
+  if (pack >= a.kept.packs) return;
+  a.kept.locate(pack, place);
+  a.kept.packs_per_row.divide(pack, position);
+  const unsigned end = min(a.kept.row - position * WIDTH, WIDTH * ACROSS);
+  auto state = [&](unsigned element) -> const State& { return tile[element % WIDTH * columns + place_of(a, row * ACROSS + element / WIDTH)]; };
+  auto deliver = [&](State of, unsigned element) { conclude(a, of, place[0] + element * a.kept.row_stride[0], place[1] + element * a.kept.row_stride[1]); };
+  unsigned element = threadIdx.x / rows;
+  if constexpr (FEW_ELEMENTS) {  // their square roots do not wait for each other
     State own[WIDTH];
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++) {
-      const unsigned element = first + i * step;
-      if (element < end) own[i] = tile[element % WIDTH * columns + place_of(a, row * ACROSS + element / WIDTH)];
-    }
+    for (int i = 0; i < WIDTH; i++)
+      if (element + i * step < end) own[i] = state(element + i * step);
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++) {
-      const unsigned element = first + i * step;
-      if (element < end) conclude(a, own[i], offset + element * a.kept.row_stride[0], number + element * a.kept.row_stride[1]);
-    }
+    for (int i = 0; i < WIDTH; i++)
+      if (element + i * step < end) deliver(own[i], element + i * step);
+  } else {
+    for (; element < end; element += step) deliver(state(element), element);
   }
-};
+}
 
 template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reduction& reduction) {
   using State = typename Reduction::State;
@@ -665,7 +659,7 @@ template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduc
   merge_lanes(reduction, tile, items, lanes);
   if constexpr (CLUSTERED)
     if (!gathered.merge(reduction, tile)) return;
-  if (a.tiled) return Part(a, columns).deliver(a, tile, columns);
+  if (a.tiled) return deliver_square(a, tile, columns);
   // Neighbouring threads write neighbouring elements.
   unsigned offset, number;
   for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK)

@@ -9,7 +9,7 @@
 
 struct alignas(64) TensorMap { unsigned char bytes[128]; };  // a __grid_constant__ argument
 struct Barrier { unsigned long long state; };
-struct CachePolicy { unsigned long long bits; };  // how long the cache keeps what passes through it: `passing`, no longer than it must
+struct CachePolicy { unsigned long long bits; };  // how long the cache keeps what passes through it
 
 #ifdef EMULATED_CUDA
 
@@ -272,7 +272,7 @@ __device__ __forceinline__ void load_dense_box(unsigned char* to, const TensorMa
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
       ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third), "r"(fourth) : "memory");
 }
-// sixteenths: of what passes, those that are kept as usual.
+// stays: as usual. Else it gives way to all other, but for so many sixteenths.
 __device__ __forceinline__ CachePolicy cache_policy(bool stays, unsigned sixteenths = 0) {
   CachePolicy passing, usual;
   asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(usual.bits));
