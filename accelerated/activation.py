@@ -18,7 +18,11 @@ RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.
 def activation_forward(operation: ActivationForward, device: Any) -> Plan:
     """16 bytes of output a thread, or a few times as many."""
     x, y, activation = operation.x, operation.y, operation.activation
-    most = BATCH if activation.mode in RECTIFIED else LONG_BATCH
+    rectifies, halves = activation.mode in RECTIFIED, x.scalar_bytes == 2
+    kernel = (
+        "activation_forward_rectified" if rectifies else "activation_forward_long" if halves else "activation_forward"
+    )
+    most = BATCH if rectifies else LONG_BATCH[halves]
     layout, grid = elementwise(x.dims, [x.strides, y.strides], 16 // x.scalar_bytes, device, most)
     arguments = structure(
         *pointers(2),
@@ -27,7 +31,7 @@ def activation_forward(operation: ActivationForward, device: Any) -> Plan:
         ("propagate", c_int(activation.relu_nan)),
         ("geometry", layout),
     )
-    function = device.function("activation.cu", "activation_forward", type_definitions(x.scalar_type, operation))
+    function = device.function("activation.cu", kernel, type_definitions(x.scalar_type, operation))
     return Plan(operation, [Launch(function, arguments, ("x", "y"), grid)])
 
 

@@ -143,6 +143,7 @@ class Device(ABC):
         self._background: dict[tuple[str | Path, Definitions], threading.Thread] = {}
         self._functions: dict[tuple[str | Path, str, Definitions], Function] = {}
         self._modules: dict[tuple[str | Path, Definitions], Any] = {}
+        self._refused: dict[tuple[str | Path, Definitions], CompileError] = {}  # not compiled again
         self._finding = threading.Lock()
         self._compiling: dict[tuple[str | Path, Definitions], threading.Lock] = {}
 
@@ -189,8 +190,14 @@ class Device(ABC):
         with self._finding:
             compiling = self._compiling.setdefault(wanted, threading.Lock())
         with compiling:  # whoever needs another module does not wait
+            if refused := self._refused.get(wanted):
+                raise CompileError(refused.source, refused.definitions, refused.output)
             if wanted not in self._modules:
-                self._modules[wanted] = self._load(source_name, definitions)
+                try:
+                    self._modules[wanted] = self._load(source_name, definitions)
+                except CompileError as error:
+                    self._refused[wanted] = error
+                    raise
             if key not in self._functions:
                 self._functions[key] = self._find(self._modules[wanted], kernel_name)
         return self._functions[key]

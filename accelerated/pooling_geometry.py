@@ -96,6 +96,11 @@ class Axis:
         return self.output == 1 and self.padding == 0 and self.window >= self.input
 
     @property
+    def windows(self) -> int:
+        """How many windows there are, or would have to begin for every input to lie between the starts of some."""
+        return max(self.output, -(-self.input // self.stride))
+
+    @property
     def overlapping(self) -> int:
         """How many neighbouring windows overlap."""
         return min(-(-self.window // self.stride), self.output)

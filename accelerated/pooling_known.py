@@ -23,6 +23,8 @@ ENOUGH_THREADS = 2**16  # that march along axis 0
 MOST_WINDOW = 3  # others are large
 MOST_OUTER = 3
 ROW_BYTES = {"wide": 16, "narrow": 8}  # of accesses along rows
+SECTOR_BYTES = 32  # of memory, that a store should not leave half written
+LEAST_GATHERED_BYTES = 2**20  # of results, from which on that counts more than a barrier
 MOST_PACK = 8  # elements of rows
 MOST_TILE = 4  # windows of a thread, for accesses to be as wide as they may be
 
@@ -62,6 +64,8 @@ SETTINGS = {
     "forward of large windows": Settings(128, 8, 1, 8, 1, 1),
     "forward of volumes": Settings(128, 6, 1, 8, 1, 1, depth=8),
     "average of volumes": Settings(128, 6, 2, 16, 1, 1),
+    "average gathered": Settings(128, 16, 1, 16, 1, 1),
+    "average of volumes gathered": Settings(128, 10, 1, 16, 1, 1),
 }
 
 
@@ -137,6 +141,11 @@ def _plan(
     if volume and large:
         return None
     settings = SETTINGS[kind + (" of volumes" if volume else " of large windows" if large else "")]
+    gathered = 0
+    if not forward and operation.beta == 0:
+        together = SETTINGS["average of volumes gathered" if volume else "average gathered"]
+        gathered = _gathered(place, access_of(place, together), together)
+        settings = together if gathered else settings
     if place.axes[1].window <= place.axes[1].stride:  # lines have nothing in common
         settings = replace(settings, rows=1)
     access = access_of(place, settings)
@@ -146,17 +155,20 @@ def _plan(
     if box is None:
         return None
     divisor = prod(axis.divisor(operation.pooling.mode) for axis in place.axes)
+    of_block = gathered or settings.threads
     arguments = structure(
         *pointers(len(operands)),
         ("box", box),
         *factors(operation, alpha=operation.alpha, beta=operation.beta, reciprocal=1 / divisor if divisor else 0.0),
         *extra,
-        *([("depth", c_int(settings.depth))] if forward else []),
+        *(
+            [("depth", c_int(settings.depth))]
+            if forward
+            else [("tiles", c_uint(of_block)), ("gathers", c_int(gathered > 0))]
+        ),
     )
     function = function_of(operation, place, f"pooling_known_{kind}", access, settings, device)
-    launch = Launch(
-        function, arguments, operands, (-(-box.threads // settings.threads), 1, 1), (settings.threads, 1, 1)
-    )
+    launch = Launch(function, arguments, operands, (-(-box.threads // of_block), 1, 1), (settings.threads, 1, 1))
     return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)
 
 
@@ -215,14 +227,14 @@ def access_of(place: Place, settings: Settings, row_bytes: Mapping[str, int] = R
 
 
 def function_of(
-    operation: Operation, place: Place, source: str, access: Access, settings: Settings, device: Any
+    operation: Operation, place: Place, source: str, access: Access, settings: Settings, device: Any, **others: int
 ) -> Any:
-    """The kernel for a window, compiled for K0, S0, P0, ..., settings and data types."""
+    """The kernel for a window, compiled for K0, S0, P0, ..., settings, ``others`` and data types."""
     numbers = {"K": "window", "S": "stride", "P": "padding"}
     window = {
         f"{name}{d}": getattr(axis, field) for d, axis in enumerate(place.axes) for name, field in numbers.items()
     }
-    definitions = {name: str(value) for name, value in (window | settings.definitions()).items()}
+    definitions = {name: str(value) for name, value in (window | settings.definitions() | others).items()}
     types = type_definitions(operation.tensor("x").scalar_type, operation, **definitions)
     return device.function(f"{source}.cu", f"{source}_{access.kind}", types)
 
@@ -270,6 +282,27 @@ def _tiles(place: Place, access: Access, settings: Settings, kind: str) -> list[
     outputs = [axis.output if forward else -(-axis.input // axis.stride) for axis in place.axes]
     along0 = -(-outputs[0] // settings.depth) if forward else place.axes[0].input
     return [along0, -(-outputs[1] // settings.rows), -(-outputs[2] // access.tile)]
+
+
+def _gathered(place: Place, access: Access, settings: Settings) -> int:
+    """Of how many tiles a block writes the results together: whole rows of them that are one piece of dx. 0: where they are not,
+    or rows are whole sectors already.
+    """
+    _, a1, a2 = place.axes
+    columns, lines = access.tile * a2.stride, settings.rows * a1.stride
+    row, sector = a2.input, SECTOR_BYTES // place.scalar_bytes
+    tiles = row // columns
+    if access.x_pack == 1 or row % sector == 0 or row % columns or a1.input % lines or tiles > settings.threads:
+        return 0
+    if prod(place.extents) * prod(axis.input for axis in place.axes) * place.scalar_bytes < LEAST_GATHERED_BYTES:
+        return 0
+    steps = [(axis.input, axis.x_stride) for axis in place.axes] + list(zip(place.extents, place.x_steps, strict=True))
+    piece = 1
+    for extent, step in sorted((step for step in steps if step[0] > 1), key=lambda step: step[1]):
+        if step != piece:
+            return 0
+        piece *= extent
+    return settings.threads // tiles * tiles
 
 
 def _threads(place: Place, access: Access, settings: Settings, kind: str) -> int:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from dualdnn.api.operations import PoolingBackward
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
-from . import pooling_maximum_rows
+from . import pooling_maximum_channels, pooling_maximum_rows
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_geometry import PACK_BYTES, Axis, Shape
@@ -71,6 +71,8 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
         return rows
     if image:  # threads march down their height
         place = replace(place, axes=[a1, a0, a2])
+    elif volume := pooling_maximum_channels.plan(operation, place, device, otherwise):
+        return volume
     dense = _dense(place)
     channels, large = place.channels > 1, place.scalar_bytes >= 4
     kind, lie = "images" if image else "volumes", "of channels" if channels else "in rows"

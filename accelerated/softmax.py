@@ -26,11 +26,14 @@ SHORT_LINE = 4  # elements of a line in a tile, or of a column, of which a threa
 MOST_ELEMENTS = 8  # of a lane in registers, where they are no packs
 LEAST_REGISTER_LINE = 97  # elements from which lines of single elements stay in registers; shorter ones make tiles,
 LEAST_REGISTER_BYTES = 4  # and so do smaller elements
+SMALLEST_COPY = 4  # bytes that go to shared memory past the registers
 
 # As in kernels/softmax_registers.cu
 REGISTER_PACKS = 4  # of a thread
 MOST_REGISTER_PACKS = (4, 2)  # of a lane, by inputs, of lines for which a warp suffices
 COLUMN_PACKS = 8  # of a thread, where columns are many
+NARROW_PACKS = (16, 12, 10, 8)  # single elements of a thread
+LONGEST_NARROW = {False: 128, True: 256}  # positions; of elements of fewer than four bytes
 REGISTER_THREADS, MOST_REGISTER_THREADS = 128, 256
 RESIDENT = 1024  # threads of a multiprocessor
 # Threads that a tensor has, with four packs each, of those that fit the device
@@ -39,6 +42,8 @@ FEW_COLUMNS, FEW_LINES, MANY_LINES = 0.25, 1, 3
 WARP = 32
 LANES_THREADS = 128
 TILE_THREADS = 256
+# Tiles of pairs: bytes of all inputs, elements of a lane, and of the shortest line
+PAIR_TILE_BYTES, PER_LINE_LANE, LEAST_PAIR_LINE = 8800, 80, 33
 BLOCK_THREADS = (128, 512)  # fewest and most
 CLUSTER_THREADS = 256  # most of a cluster's block where all run at once
 COLUMNS_THREADS, FEW_SHARES = 256, 8  # half as many threads where so few or fewer share a column
@@ -72,6 +77,8 @@ LEAST_WHOLE_STREAMS = ((192 * 1000, 48 * 1000), (600 * 1000, 190 * 1000))
 # Measured costs of a bundle beside its tiles, in bytes: lines that start anywhere, lines at whole packs, columns
 LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
+# As in kernels/softmax_columns.cuh
+HELD_THREADS, GROUP_PACKS, MOST_HELD_GROUPS, REGISTER_GROUPS, MOST_ROUNDS = 512, 4, 6, 2, 64
 # Streams of whole packs
 WHOLE_WORKERS, MOST_TILES, WHOLE_QUEUE = 512, 48, 6
 # Bytes that a block reads while blocks agree, of groups of few blocks, and of more, which are served less evenly, and bytes that
@@ -92,6 +99,9 @@ STAYING_BYTES = 64 << 20  # read and written: fewer stay in the cache
 # Of what is written so much stays, as the next kernel reads it, unless it is more than the second number. Of larger results all
 # pass: what would stay was found to be gone before it is read or written again, and took up to 3 % longer.
 STAYING_RESULTS, MOST_RESULTS = 24 << 20, 48 << 20
+# Read and written: between these the cache gives up first what columns, and clusters forward, have read; the results stay for who
+# reads them next. Of less all stays, of more nothing that the next kernel needs.
+PASSED_BYTES = (60 << 20, 160 << 20)
 
 # Lines in the registers of a block: threads, values of a thread, and lines that clusters of blocks share
 MOST_BLOCK_THREADS, BLOCK_VALUE_BYTES, CLUSTER_LINES = 800, 128, 16
@@ -228,6 +238,13 @@ def _tile(lines: int, length: int, inputs: int, scalar_bytes: int, device: Any) 
     return lanes, at_once * max(rounds, 1)
 
 
+def _pair_tile(length: int, inputs: int) -> tuple[int, int]:
+    """Lanes of a line, and lines of a tile, of elements of two bytes."""
+    lanes = _power_of_two(_ceil(length, PER_LINE_LANE))
+    warps = min(PAIR_TILE_BYTES // (WARP * length * 2 * inputs), TILE_THREADS // WARP // lanes)
+    return lanes, WARP * max(warps, 1)
+
+
 def _short_tile(lines: int, length: int, inputs: int, scalar_bytes: int, device: Any) -> int:
     """Lines of a tile of which a thread takes packs at a time."""
     at_once = TILE_THREADS * PACK_BYTES // scalar_bytes
@@ -264,9 +281,11 @@ def _registers(walk: Walk, scalar_bytes: int, inputs: int, device: Any) -> Regis
         few = filled <= FEW_COLUMNS
         packs = REGISTER_PACKS if few else COLUMN_PACKS
         shares = _power_of_two(_ceil(length, packs))
-        threads = max(WARP, 2 * shares) if few else max(REGISTER_THREADS, shares * ROW_BYTES // PACK_BYTES)
-        if threads > MOST_REGISTER_THREADS or (inputs == 2 and not few):
+        if shares * ROW_BYTES // PACK_BYTES > MOST_REGISTER_THREADS or (inputs == 2 and not few):
             return None
+        pack_bytes = walk.lines.width * scalar_bytes
+        threads = max(WARP, 2 * shares) if few else max(REGISTER_THREADS, shares * ROW_BYTES // pack_bytes)
+        threads = min(threads, MOST_REGISTER_THREADS)
         team = threads // shares
         parts = threads // max(team, WARP) * team * walk.lines.width
         return Registers("columns", team, packs, threads, _ceil(lines, team), parts)
@@ -277,6 +296,25 @@ def _registers(walk: Walk, scalar_bytes: int, inputs: int, device: Any) -> Regis
     packs = max(packs, _power_of_two(_ceil(length, WARP)))
     team = _power_of_two(_ceil(length, packs))
     return Registers("lines", team, packs, REGISTER_THREADS, _ceil(lines * team, REGISTER_THREADS), 0)
+
+
+def _narrow_registers(walk: Walk, scalar_bytes: int, device: Any) -> Registers | None:
+    """Columns of single elements in registers."""
+    length, lines = walk.along.row, walk.lines.packs
+    if not walk.columns or walk.wide or walk.along.outer_rank or scalar_bytes > SMALLEST_COPY:
+        return None
+    if not SHORT_LINE < length <= LONGEST_NARROW[scalar_bytes < SMALLEST_COPY]:
+        return None
+
+    def threads_of_column(packs: int) -> int:
+        return _power_of_two(_ceil(length, packs))
+
+    packs, threads = min(NARROW_PACKS, key=lambda packs: packs * threads_of_column(packs)), MOST_REGISTER_THREADS
+    if lines * threads_of_column(packs) < device.multiprocessors * BUSY_THREADS:
+        packs, threads = NARROW_PACKS[-1], REGISTER_THREADS
+    team = threads // threads_of_column(packs)
+    parts = threads // max(team, WARP) * team
+    return Registers("columns", team, packs, threads, _ceil(lines, team), parts)
 
 
 @dataclass(frozen=True)
@@ -337,6 +375,36 @@ def _stream(
                 best = time, Stream(blocks, warps, across, part, steps, tiles, ahead, queue, delay, shared_bytes)
         if best:
             return best[1]
+    return None
+
+
+@dataclass(frozen=True)
+class HeldColumns:
+    """blocks: of a group. across: packs of lines side by side. part: rows of a block. kept: groups in shared memory."""
+
+    blocks: int
+    across: int
+    part: int
+    kept: int
+    shared_bytes: int
+
+
+def _held_columns(problem: Problem, walk: Walk, device: Any, statistic_bytes: int, width: int) -> HeldColumns | None:
+    """In as few rounds as the multiprocessors can hold, by as many of them as that leaves each bundle."""
+    lines = problem.lines
+    across = min(ROW_BYTES // PACK_BYTES, MOST_COLUMNS // width, lines & -lines)
+    if device.multiprocessors > MOST_BLOCKS or walk.lines.row % width or across * PACK_BYTES < LEAST_ROW_BYTES:
+        return None
+    bundles, group_bytes = lines // across, HELD_THREADS * GROUP_PACKS * PACK_BYTES
+    exchange = (HELD_THREADS // WARP + 1) * across * width * statistic_bytes + 16
+    most = min((device.shared_bytes_per_block - exchange) // group_bytes, MOST_HELD_GROUPS)
+    for rounds in range(_ceil(bundles, device.multiprocessors), MOST_ROUNDS + 1):
+        blocks = device.multiprocessors // _ceil(bundles, rounds)
+        part = _ceil(problem.length, blocks)
+        groups = _ceil(part * across * problem.inputs, HELD_THREADS * GROUP_PACKS)
+        if groups <= most + REGISTER_GROUPS:
+            kept = max(groups - REGISTER_GROUPS, 0)
+            return HeldColumns(blocks, across, part, kept, kept * group_bytes + exchange)
     return None
 
 
@@ -483,12 +551,18 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         return Launch(function, arguments, operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, any(stream))
 
     statistic_bytes = 2 * SCALAR_BYTES[operation.compute_type]
-    narrower = [_walk(operation, specs, width // 2)] if walk.columns and not walk.wide and scalar_bytes == 2 else []
-    for of in (walk, *narrower):
-        held = _registers(of, scalar_bytes, inputs, device)
+    # Columns of halves: packs of four, where none of eight exist, or where threads have many, so that they stay in registers.
+    ways = [(walk, _registers(walk, scalar_bytes, inputs, device))]
+    if walk.columns and scalar_bytes == 2:
+        narrower = _walk(operation, specs, width // 2)
+        fours = _registers(narrower, scalar_bytes, inputs, device)
+        ways.insert(0 if fours and fours.packs == COLUMN_PACKS else 1, (narrower, fours))
+    ways.append((walk, _narrow_registers(walk, scalar_bytes, device)))
+    for of, held in ways:
         if held:
             name, shared_bytes = f"{held.kind}_of_{held.packs}", held.parts * statistic_bytes
-            smaller = {"PACK_BYTES": PACK_BYTES // 2} if of is not walk else {}
+            pack_bytes = of.lines.width * scalar_bytes if held.kind == "columns" else PACK_BYTES
+            smaller = {"PACK_BYTES": pack_bytes} if pack_bytes < PACK_BYTES else {}
             step = launch(
                 "softmax_registers.cu",
                 name,
@@ -516,11 +590,14 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
     if walk.dense and not walk.aligned and length <= SHORT * WARP:
         if length <= SHORT_LINE and scalar_bytes > 1:
             name, lanes, of_tile = "short_tile", 1, _short_tile(lines, length, inputs, scalar_bytes, device)
+        elif length >= LEAST_PAIR_LINE and scalar_bytes == 2 and operation.compute_type == FLOAT:
+            name, (lanes, of_tile) = "pair_tile", _pair_tile(length, inputs)
         else:
             name, (lanes, of_tile) = "tile", _tile(lines, length, inputs, scalar_bytes, device)
         tile_bytes = _ceil(of_tile * length * scalar_bytes, PACK_BYTES) * PACK_BYTES
-        grid = _ceil(lines, of_tile)
-        return Plan(operation, [launch("softmax.cu", name, TILE_THREADS, grid, lanes, of_tile, tile_bytes * inputs)])
+        threads = of_tile * lanes if name == "pair_tile" else TILE_THREADS
+        step = launch("softmax.cu", name, threads, _ceil(lines, of_tile), lanes, of_tile, tile_bytes * inputs)
+        return Plan(operation, [step])
 
     def aligned_plan(step: Launch) -> Plan:
         places = dict.fromkeys(operands, PACK_BYTES)
@@ -549,15 +626,16 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         packs += 1  # a line that starts anywhere
     pack_bytes = PACK_BYTES if walk.wide else scalar_bytes
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
+    moved = lines * walk.along.packs * pack_bytes * (inputs + 1)
+    passing_definitions = {"PASSING": 1} if PASSED_BYTES[0] <= moved < PASSED_BYTES[1] else {}
     if _streams(walk, problem, scalar_bytes, device, whole_lines):
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
-        moved = lines * length * scalar_bytes * (inputs + 1)
         stays = moved <= STAYING_BYTES
         leads = LEADS[inputs]
-        ways = [(lead, 0) for lead in ((KEPT_LEAD, *leads[1:]) if stays else leads)]
+        leads_and_queues = [(lead, 0) for lead in ((KEPT_LEAD, *leads[1:]) if stays else leads)]
         if specs[-1].scalar_type == FLOAT:
-            ways += [(lead, WHOLE_QUEUE) for lead in leads[1:]]
-        for lead, queue in ways if whole_lines and walk.lines.outer_rank == 0 else ():
+            leads_and_queues += [(lead, WHOLE_QUEUE) for lead in leads[1:]]
+        for lead, queue in leads_and_queues if whole_lines and walk.lines.outer_rank == 0 else ():
             if whole := _whole_stream(problem, device, statistic_bytes, lead, queue):
                 passing = 0 if stays else 1 | _staying(moved // (inputs + 1)) << 1
                 numbers = (1, whole.part, whole.steps, whole.ahead, whole.delay, WHOLE_WORKERS, passing)
@@ -573,6 +651,20 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
                     definitions={"QUEUE_TILES": queue} if queue else {},
                 )
                 return aligned_plan(step)
+        columns = _held_columns(problem, walk, device, statistic_bytes, width) if aligned and walk.columns else None
+        if columns:
+            step = launch(
+                "softmax_stream.cu",
+                "held_columns",
+                HELD_THREADS,
+                device.multiprocessors,
+                columns.blocks,
+                columns.kept,
+                columns.shared_bytes,
+                (columns.across, columns.part, *(0,) * (len(STREAM_FIELDS) - 2)),
+                definitions=passing_definitions,
+            )
+            return aligned_plan(step)
         queues = not walk.columns and specs[-1].scalar_type == FLOAT
         way = _stream(problem, device, statistic_bytes, line_bytes, width if walk.columns else 0, queues)
         if way:
@@ -601,7 +693,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
         parts_bytes = team.parts * statistic_bytes
         kept = min(team.groups, (device.shared_bytes_per_block - parts_bytes) // group_bytes)
         name = f"{'wide' if walk.wide else 'narrow'}_{team.kind}"
-        usual = team.cluster <= CLUSTERS[0]
+        usual, passes = team.cluster <= CLUSTERS[0], name == "wide_lines_cluster" and inputs == 1
         step = launch(
             "softmax.cu",
             name,
@@ -610,7 +702,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
             team.size,
             kept,
             kept * group_bytes + parts_bytes,
-            definitions=clusters_of(team.cluster),
+            definitions=clusters_of(team.cluster) | (passing_definitions if passes else {}),
         )
         if usual or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
             break

@@ -18,7 +18,7 @@ DIMENSIONS = 8  # as in kernels/turn.cuh
 PACK_BYTES = 16
 LOG_LANES, LOG_LANES_CACHED = (3, 2), (2, 3)  # bits of a warp's threads across and along, in squares
 CACHED_BYTES = 32 << 20  # read and written, that stay in the cache
-LOG_THREADS = (7, 6)  # of a block of squares: the most of which there are enough blocks
+LOG_THREADS, LOG_THREADS_CACHED = (7, 6), (6,)  # of a block of squares: the most of which there are enough blocks
 LOG_SQUARES = 4  # most of a tile across, where there are enough along
 ENOUGH_TILES = 8  # of a multiprocessor
 
@@ -96,8 +96,9 @@ def turned(
     extents = across.extent, along.extent
     if squares:
         counts = [-(-extent // widths[0]) for extent in extents]
-        lanes = LOG_LANES_CACHED if prod(extents) * outer * 2 * source_bytes <= CACHED_BYTES else LOG_LANES
-        for log_threads in LOG_THREADS:
+        cached = prod(extents) * outer * 2 * source_bytes <= CACHED_BYTES
+        lanes = LOG_LANES_CACHED if cached else LOG_LANES
+        for log_threads in LOG_THREADS_CACHED if cached else LOG_THREADS:
             sides = _log_squares(counts[0], counts[1], lanes, log_threads)
             tiles = [-(-count >> log) for count, log in zip(counts, sides, strict=True)]
             if prod(tiles) * outer >= ENOUGH_TILES * multiprocessors:

@@ -75,6 +75,16 @@ def test_an_error_of_the_compiler_is_not_lost(device, tmp_path):
         device.function_when_ready(path, "store_three")
 
 
+def test_a_source_that_was_refused_is_not_compiled_again(device, tmp_path, monkeypatch):
+    path, builds = kernel(tmp_path, SOURCE.replace("= 3", "= nothing")), []
+    build = device_module.build
+    monkeypatch.setattr(device_module, "build", lambda *of: builds.append(of) or build(*of))
+    for _ in range(2):
+        with pytest.raises(CompileError, match="nothing"):
+            device.function(path, "store_three")
+    assert len(builds) == 1
+
+
 def test_another_launch_serves_meanwhile(device, gate, tmp_path):
     served = []
 

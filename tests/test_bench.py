@@ -6,9 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 
 import pytest
+from dualdnn.accelerated.timing import Clock
 from dualdnn.conformance.bench.ceilings import Ceilings
+from dualdnn.conformance.bench.command import summary
 from dualdnn.conformance.bench.measure import with_floor
 from dualdnn.conformance.bench.rows import rows
 from dualdnn.conformance.command_line import main
@@ -32,6 +36,56 @@ def test_the_floor_is_bytes_or_a_launch():
     assert with_floor(result, Ceilings(4e12, 5e-6))["floor_us"] == pytest.approx(5.0)
 
 
+def test_a_call_alone_is_counted_in_launches():
+    result = {
+        "bytes": 4,
+        "flops": 0,
+        "pace": None,
+        "ours_us": 1.0,
+        "vendor_us": 3.0,
+        "graph_us": None,
+        "ours_alone_us": 6.0,
+        "family": "activation",
+    }
+    assert with_floor(result, Ceilings(4e12, 1e-7, launch_alone=4e-6))["launches"] == pytest.approx(1.5)
+    counts = {"a": 1.19, "b": 1.21, "with gaps": 1.0}
+    rows = [
+        {**result, "name": name, "wall_s": 0.0, "launches": count, "speedup": None} for name, count in counts.items()
+    ]
+    assert "alone 1 of 2 packed ones within 1.2 of an empty launch" in summary(rows)
+
+
+class Driver:
+    """Counts what is put on the stream; the device's time is that of a clock of its own."""
+
+    def __init__(self):
+        self.calls = []
+
+    def require(self, signatures):
+        pass
+
+    def call(self, name, *arguments):
+        self.calls.append(name)
+
+
+def test_a_stream_is_held_until_what_is_measured_was_queued():
+    driver, held = Driver(), []
+    device = SimpleNamespace(kind="gpu", driver=driver, make_current=lambda: None)
+    clock = Clock(
+        device, SimpleNamespace(handle=None), lambda seconds: (held.append(seconds), driver.calls.append("hold"))
+    )
+    slow = iter([2.5e-4, 0.0, 0.0])  # seconds that the host takes to queue the work
+    driver.calls.clear()
+    clock.seconds(lambda: time.sleep(next(slow)))
+    assert held == [1e-4, 4e-4]
+    measured = ["hold", "cuEventRecord", "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime"]
+    assert driver.calls == measured * 2
+    before = clock.now()
+    clock._recorded = lambda: 3.0
+    clock.spend(lambda: None)
+    assert clock.now() - before == 3.0
+
+
 def bench(*arguments):
     """The command in a process of its own: pytest-benchmark measures nothing inside a parallel run."""
     command = [sys.executable, "-m", "dualdnn.conformance", "bench", "--device", "emulated", *arguments]
@@ -46,6 +100,7 @@ def test_a_few_rows(tmp_path):
     written = json.loads((tmp_path / "benchmarks.json").read_text())
     assert len(written["rows"]) == 2 and written["copy_GBps"] > 0
     assert written["small_copy_us"] > 0 and "copy of 0.4 MB" in shown and "2 small rows" in shown
+    assert all(row["ours_alone_us"] > 0 and row["launches"] > 0 for row in written["rows"])
     assert all(row["name"] in shown and row["ours_us"] > 0 and row["vendor_us"] is None for row in written["rows"])
 
 

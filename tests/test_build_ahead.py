@@ -88,8 +88,8 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
     assert specialised == {module for module in timed if not build_ahead.takes_any_shape(module)}
     assert {source for source, _ in specialised} == {
         "convolution_depthwise.cu", "pooling_known_forward.cu", "pooling_known_average.cu", "pooling_known_columns.cu",
-        "pooling_known_maximum.cu", "pooling_known_maximum_halves.cu", "pooling_known_maximum_rows.cu", "pooling_known_maximum_staged.cu",
-        "softmax_registers.cu", "softmax_stream.cu",
+        "pooling_known_maximum.cu", "pooling_known_maximum_channels.cu", "pooling_known_maximum_halves.cu", "pooling_known_maximum_rows.cu", "pooling_known_maximum_staged.cu",
+        "softmax.cu", "softmax_stream.cu",
     }  # fmt: skip
 
 

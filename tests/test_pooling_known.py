@@ -11,15 +11,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import pooling_columns, pooling_known, pooling_maximum, pooling_maximum_rows
+from dualdnn.accelerated import (
+    pooling_columns,
+    pooling_known,
+    pooling_maximum,
+    pooling_maximum_channels,
+    pooling_maximum_rows,
+)
 from dualdnn.accelerated.backend import AcceleratedBackend, DeviceOperand
 from dualdnn.accelerated.compiler import compile_all
 from dualdnn.accelerated.plans import AlignedPlan, plan
+from dualdnn.accelerated.pooling_geometry import Axis
 from dualdnn.accelerated.pooling_known import Settings
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.trial import prepare
 
@@ -58,7 +65,10 @@ def definitions_of(operation: Any) -> tuple[str, dict[str, str], AlignedPlan]:
     return kernel, definitions, found
 
 
-DIMS = [(64, 256, 56, 56), (8, 64, 14, 14), (31, 67, 37, 41), (3, 5, 6, 62), (64, 3, 224, 224), (2, 24, 9, 12, 20)]
+DIMS = [
+    (64, 256, 56, 56), (8, 64, 14, 14), (31, 67, 37, 41), (3, 5, 6, 62), (64, 3, 224, 224),
+    (2, 24, 9, 12, 20), (8, 64, 16, 56, 56),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps", "chwn"])
@@ -121,6 +131,96 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
         found, expected = (result_of(backend, operation, made, memory) for made in (known, known.otherwise()))
         same = np.array_equal if kind != "average" else partial(np.allclose, rtol=2e-3, atol=1e-3)
         assert same(found.view(x.dtype), expected.view(x.dtype), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "dims", "of_block"),
+    [
+        (HALF, (7, 3, 10, 56), 18 * 7),  # rows of 3.5 sectors; the last block has fewer
+        (FLOAT, (2, 5, 12, 12), 21 * 6),
+        (HALF, (2, 3, 4, 6, 24), 42 * 3),
+        (HALF, (2, 3, 9, 56), 0),  # the last line of windows ends in one of x
+        (HALF, (2, 3, 10, 64), 0),  # whole sectors
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("layout", ["nchw", "gaps"])
+def test_rows_that_end_within_sectors_are_written_together(monkeypatch, data_type, dims, of_block, layout):
+    backend, gathered = AcceleratedBackend("emulated"), []
+    monkeypatch.setattr(pooling_known, "LEAST_GATHERED_BYTES", 0)
+    decide = pooling_known._gathered
+    monkeypatch.setattr(pooling_known, "_gathered", lambda *of: gathered.append(decide(*of)) or gathered[-1])
+    mode = Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
+    operation = replace(operation_of(True, mode, dims, 3, 2, 1, layout, data_type), alpha=1.5)
+    known = plan(operation, backend.device)
+    assert isinstance(known, AlignedPlan)
+    assert gathered == [of_block if layout == "nchw" else 0]
+    memory = prepare(operation, "normal", 0)
+    found, expected = (result_of(backend, operation, made, memory) for made in (known, known.otherwise()))
+    kind = np.float32 if data_type == FLOAT else np.float16
+    assert np.allclose(found.view(kind), expected.view(kind), rtol=2e-3, atol=1e-3, equal_nan=True)
+
+
+@pytest.mark.parametrize("dims", [(2, 24, 5, 9, 14), (1, 16, 6, 12, 7)], ids=str)
+@pytest.mark.parametrize("window", sorted(pooling_known.WINDOWS), ids=str)
+def test_channels_of_volumes_give_what_kernels_for_any_window_give(monkeypatch, window, dims):
+    """Blocks of some rows and columns and of all, groups of channels that are not full, with NaN, infinities and equal maxima."""
+    backend = AcceleratedBackend("emulated")
+    monkeypatch.setattr(pooling_maximum_channels, "LEAST_USED", 0.0)
+    monkeypatch.setattr(pooling_maximum_channels, "MOST_PACKS", {"COPIES": 12, "WRITES": 6})
+    divisions = [(FLOAT, 128, 2), (HALF, 32, 3)] + [(FLOAT, 32, 3), (HALF, 128, 2), (BFLOAT16, 64, 2)] * (
+        window == (3, 2, 1)
+    )
+    for (data_type, threads, stages), nan in product(divisions, (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN)):
+        settings = Settings(threads, 1, 2, 16, 2, 1, group_bytes=32, stages=stages)
+        monkeypatch.setattr(pooling_maximum_channels, "SETTINGS", dict.fromkeys((2, 4), settings))
+        operation = operation_of(True, Mode.CUDNN_POOLING_MAX, dims, *window, "nhwc", data_type)
+        blend = {"alpha": -1.5, "beta": 0.5} if threads > 32 else {}
+        operation = replace(operation, pooling=replace(operation.pooling, nan=nan), **blend)
+        assert definitions_of(operation)[0] == "pooling_known_maximum_channels_channels"
+        memory = prepare(operation, "ties", 0)
+        types = {
+            FLOAT: (np.float32, np.nan, -np.inf),
+            HALF: (np.float16, np.nan, -np.inf),
+            BFLOAT16: (np.uint16, 0x7FC0, 0xFF80),
+        }
+        held, not_a_number, lowest = types[data_type]
+        x = memory["x"].view(held)
+        x[::5], x[1::7], x[: x.size // 2] = not_a_number, lowest, not_a_number
+        known = plan(operation, backend.device)
+        assert isinstance(known, AlignedPlan)
+        found, expected = (
+            result_of(backend, operation, made, memory).view(held) for made in (known, known.otherwise())
+        )
+        assert np.array_equal(found, expected, equal_nan=data_type != BFLOAT16)
+
+
+@pytest.mark.parametrize(
+    ("dims", "serves"), [((8, 64, 16, 56, 56), True), ((1, 64, 16, 14, 14), False), ((8, 24, 16, 56, 56), False)]
+)
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_volumes_that_would_leave_threads_without_work_are_left_to_threads_that_tell_each_other(
+    data_type, dims, serves
+):
+    operation = operation_of(True, Mode.CUDNN_POOLING_MAX, dims, 3, 2, 1, "nhwc", data_type)
+    assert (definitions_of(operation)[0] == "pooling_known_maximum_channels_channels") == serves
+
+
+def test_blocks_look_at_all_windows_over_what_they_write():
+    random = np.random.default_rng(0)
+    for size, parts, each in random.integers((1, 1, 1), (60, 9, 4), (300, 3)).tolist():
+        for window, stride, padding in pooling_known.WINDOWS:
+            output = 1 + (size + 2 * padding - window) // stride
+            if output < 1:
+                continue
+            side = pooling_maximum_channels.Side.of(Axis(size, output, window, stride, padding, 1, 1), parts, each)
+            assert side.tile * stride * parts >= size
+            for i in range(size):
+                part = i // side.written
+                first = part * side.tile - side.before
+                over = [w for w in range(output) if w * stride - padding <= i < w * stride - padding + window]
+                assert all(first <= w < first + side.windows for w in over)
+            assert side.threads * each >= side.windows
 
 
 @pytest.mark.parametrize("layout", ["nchw", "gaps"])
@@ -208,11 +308,14 @@ def test_operands_at_any_address(layout, offset):
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
 def test_they_compile_for_a_gpu():
-    """Nothing that is built ahead, or timed, has them for double; instructions of one type do not fit another."""
+    """Nothing that is built ahead, or timed, has them for double, or volumes for bfloat16; instructions of one type do not fit another."""
     listing = Listing()
     average = Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
     kinds = ((False, Mode.CUDNN_POOLING_MAX), (True, average), (True, Mode.CUDNN_POOLING_MAX))
     for (backward, mode), layout in product(kinds, ("nchw", "nhwc")):
         plan(operation_of(backward, mode, (2, 24, 9, 12), 3, 2, 1, layout, DOUBLE), listing)
-    assert {source for source, _ in listing.modules} >= {"pooling_known_maximum.cu", "pooling_known_average.cu"}
+    plan(operation_of(True, Mode.CUDNN_POOLING_MAX, (8, 64, 4, 56, 56), 3, 2, 1, "nhwc", BFLOAT16), listing)
+    assert {source for source, _ in listing.modules} >= {
+        "pooling_known_maximum.cu", "pooling_known_maximum_channels.cu", "pooling_known_average.cu",
+    }  # fmt: skip
     assert len(compile_all(sorted(listing.modules), "sm_90", jobs=2)) == len(listing.modules)

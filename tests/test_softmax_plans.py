@@ -10,6 +10,9 @@ from dualdnn.accelerated import softmax as plans
 from dualdnn.accelerated.softmax import (
     Problem,
     _block_team,
+    _held_columns,
+    _narrow_registers,
+    _pair_tile,
     _registers,
     _short_tile,
     _stream,
@@ -105,6 +108,60 @@ def test_tiles_are_whole_warps_of_lines(scalar_bytes, inputs):
         assert of_tile * length * scalar_bytes * inputs <= max(
             H200.shared_bytes_per_block // 6, plans.TILE_THREADS * 16 * length * inputs
         )
+
+
+@pytest.mark.parametrize("data_type", ["FLOAT", "HALF"])
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("device", [H200, SMALL], ids=["H200", "small"])
+def test_columns_that_all_multiprocessors_hold(device, inputs, data_type):
+    found = 0
+    for dims in product((1, 2, 4, 16, 48), (1030, 8000, 32000, 65536), ((8, 8), (4, 4), (14, 14), (16, 16))):
+        operation, spec = channels((*dims[:2], *dims[2]), data_type, NCHW)
+        width = 16 // spec.scalar_bytes
+        walk = _walk(operation, [spec] * (inputs + 1), width)
+        problem = Problem(walk.lines.packs, walk.along.row, True, 16, inputs)
+        held = _held_columns(problem, walk, device, 8, width)
+        if held is None:
+            continue
+        found += 1
+        assert 1 <= held.blocks <= device.multiprocessors and held.across * width <= plans.MOST_COLUMNS
+        # every row has a block, and the groups of packs that a block's rows take have places
+        assert held.blocks * held.part >= walk.along.row > (held.blocks - 1) * (held.part - 1)
+        rows_of_group = plans.HELD_THREADS // held.across * plans.GROUP_PACKS // inputs
+        assert (held.kept + plans.REGISTER_GROUPS) * rows_of_group >= held.part
+        assert held.kept <= plans.MOST_HELD_GROUPS and held.shared_bytes <= device.shared_bytes_per_block
+        bundles, groups = -(-walk.lines.packs // held.across), device.multiprocessors // held.blocks
+        assert -(-bundles // groups) <= plans.MOST_ROUNDS
+    assert found > 10
+
+
+@pytest.mark.parametrize("data_type", ["FLOAT", "HALF"])
+def test_single_elements_in_registers_hold_every_position_once(data_type):
+    found = 0
+    for images, length, side in product((1, 8, 64), (1, 4, 5, 21, 64, 67, 90, 128, 129, 256, 300), (5, 29, 57)):
+        operation, spec = channels((images, length, side, side), data_type, NCHW)
+        walk = _walk(operation, [spec, spec], 16 // spec.scalar_bytes)
+        held = _narrow_registers(walk, spec.scalar_bytes, H200)
+        longest = plans.LONGEST_NARROW[data_type == "HALF"]
+        assert (held is not None) == (plans.SHORT_LINE < length <= longest and not walk.wide)
+        if held is None:
+            continue
+        found += 1
+        shares = held.threads // held.team
+        assert held.packs in plans.NARROW_PACKS and shares * held.packs >= length
+        assert held.threads in (128, 256) and held.team & (held.team - 1) == 0
+        assert (held.grid - 1) * held.team < walk.lines.packs <= held.grid * held.team
+    assert found > 10
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+def test_tiles_of_pairs(inputs):
+    """Whole packs, whole warps of lanes, and no more threads than a block has."""
+    for length in range(5, 257):
+        lanes, of_tile = _pair_tile(length, inputs)
+        assert lanes * plans.PER_LINE_LANE >= length and lanes & (lanes - 1) == 0
+        assert of_tile * lanes <= plans.TILE_THREADS and of_tile % 32 == 0
+        assert of_tile * length * 2 * inputs <= max(plans.PAIR_TILE_BYTES, 32 * length * 2 * inputs)
 
 
 def test_tiles_of_a_large_tensor_run_at_once():

@@ -12,8 +12,9 @@
 // What limits before the bytes is instructions and the time that loads take: an H200 issues 60 for an input in the time of its
 // bytes in float, 30 in half (3x3x3, stride 2); here it takes 15 to 20, but registers leave room for 16 warps or so, which issue in
 // 46 % (half) to 60 % (float) of the cycles. More warps with sums of fewer planes, or planes in shared memory, took longer in
-// channels (up to 19 %): see pooling_known_maximum_staged.cu for where they do not. Measured on it: volumes 86 % of the copy in float rows, 68 % in
-// float channels, 58 % in half; images of channels 90 % in float, rows of three channels 85 %.
+// channels (up to 19 %): see pooling_known_maximum_staged.cu for where they do not. Measured on it: volumes 86 % of the copy in float rows,
+// images of channels 90 % in float, rows of three channels 85 %. Volumes of channels, 70 % in float and 55 % in half here, have
+// pooling_known_maximum_channels.cu where they are large enough to fill the device.
 #include "pooling_maximum.cuh"
 
 constexpr bool AHEAD = STAGES == 1;  // whether what is needed next is on its way while windows are looked at

@@ -65,20 +65,40 @@ template <int WIDE> __device__ __forceinline__ void pack(const COMPUTE (&values)
 
 constexpr int SMALLEST_COPY = 4;  // bytes
 
+#ifndef PASSING
+#define PASSING 0  // whether more is moved than the cache keeps: what was read leaves it first, so that results stay for who reads them
+#endif
+
 // Copies to shared memory without waiting. commit() closes a group, arrived<N>() waits for all groups but the last N.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+__device__ __forceinline__ unsigned long long leaving_first() {
+  unsigned long long policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
 template <class T> __device__ __forceinline__ void copy(T* to, const T* from) {
   const unsigned address = __cvta_generic_to_shared(to);
   if constexpr (sizeof(T) < SMALLEST_COPY) *to = *from;
+  else if constexpr (sizeof(T) == 16 && PASSING)
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "l"(leaving_first()) : "memory");
   else if constexpr (sizeof(T) == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
   else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(T)) : "memory");
 }
 __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LATER> __device__ __forceinline__ void arrived() { asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory"); }
+// Reads a pack that passes the cache as copies do.
+__device__ __forceinline__ Pack<unsigned, 4> read_passing(const Pack<unsigned, 4>* from) {
+  if (!PASSING) return *from;
+  Pack<unsigned, 4> pack;
+  asm volatile("ld.global.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=r"(pack.item[0]), "=r"(pack.item[1]), "=r"(pack.item[2]), "=r"(pack.item[3]) : "l"(from), "l"(leaving_first()) : "memory");
+  return pack;
+}
 #else
 template <class T> __device__ __forceinline__ void copy(T* to, const T* from) { *to = *from; }
 __device__ __forceinline__ void commit() {}
 template <int LATER> __device__ __forceinline__ void arrived() {}
+__device__ __forceinline__ Pack<unsigned, 4> read_passing(const Pack<unsigned, 4>* from) { return *from; }
 #endif
 
 // What short lines need comes first: it arrives with the pointers.
@@ -166,21 +186,22 @@ struct Forward {
   template <bool KEEP = false, int LANES, int N>
   __device__ __forceinline__ void add_covered(Statistic (&line)[LANES], std::conditional_t<KEEP, COMPUTE, const COMPUTE> (&values)[1][N]) const {
     COMPUTE sum[CHAINS<LANES>] = {}, shift[LANES];
+    auto add_to_chain = [&](int j, COMPUTE value) { sum[j % CHAINS<LANES>] = j < CHAINS<LANES> ? value : sum[j % CHAINS<LANES>] + value; };
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) shift[lane] = shift_of(line[lane].top);
     if (KEEP && algorithm != LOG) {
 #pragma unroll
       for (int j = 0; j < N; j++) {
         const COMPUTE exponential = shifted_exponential(values[0][j], shift[j % LANES]);
-        sum[j % CHAINS<LANES>] += exponential;
+        add_to_chain(j, exponential);
         if constexpr (KEEP) values[0][j] = exponential;
       }
     } else {
 #pragma unroll
-      for (int j = 0; j < N; j++) sum[j % CHAINS<LANES>] += shifted_exponential(values[0][j], shift[j % LANES]);
+      for (int j = 0; j < N; j++) add_to_chain(j, shifted_exponential(values[0][j], shift[j % LANES]));
     }
 #pragma unroll
-    for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
+    for (int chain = 0; chain < CHAINS<LANES> && chain < N; chain++) line[chain % LANES].sum += sum[chain];
   }
   // Adds values that may be above the maxima.
   template <bool FIRST = false, int LANES, int N>
@@ -237,9 +258,12 @@ struct Backward {
   __device__ __forceinline__ void add(Statistic (&line)[LANES], const COMPUTE (&values)[2][N]) const {
     COMPUTE sum[CHAINS<LANES>] = {};
 #pragma unroll
-    for (int j = 0; j < N; j++) sum[j % CHAINS<LANES>] += algorithm == LOG ? values[1][j] : values[0][j] * values[1][j];
+    for (int j = 0; j < N; j++) {
+      const COMPUTE term = algorithm == LOG ? values[1][j] : values[0][j] * values[1][j];
+      sum[j % CHAINS<LANES>] = j < CHAINS<LANES> ? term : sum[j % CHAINS<LANES>] + term;
+    }
 #pragma unroll
-    for (int chain = 0; chain < CHAINS<LANES>; chain++) line[chain % LANES].sum += sum[chain];
+    for (int chain = 0; chain < CHAINS<LANES> && chain < N; chain++) line[chain % LANES].sum += sum[chain];
   }
   __device__ __forceinline__ void finish(Statistic&) const {}
   __device__ __forceinline__ void scale(Statistic&, COMPUTE) const {}

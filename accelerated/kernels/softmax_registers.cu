@@ -1,18 +1,21 @@
 // Softmax over lines that the threads of a warp or of a block hold in registers, forward (3.2.96) and backward (4.1.19).
 //
 // A team of threads takes a line, or a pack of neighbouring lines (columns), and every thread PACKS packs of it, of each
-// input. All are read before any is used, nothing moves through shared memory, and every exponential is taken once: a
-// thread takes those of its values below their maximum, and its team, when it has agreed on the line's, scales them.
+// input. All are read before any is used, nothing moves through shared memory, and every exponential is taken once: of lines a
+// thread takes those of its values below their maximum, and its team, when it has agreed on the line's, scales them; of columns,
+// where a thread has parts of several lines, the team agrees on the maxima first, as packs, and then only sums are merged. Packs of one
+// element (PACK_BYTES) are columns whose rows start anywhere.
 //
 // Floor: bytes, as in softmax.cu. What limits: blocks that start together read, compute and write together, so that what a
 // block computes comes on top of what it moves. So nothing comes between the reads (where two ways of reading met, the
 // first read was waited for before the last began: lines of halves took 20 % longer on an H200), pairs are compared as they
-// are, and nothing is selected element by element. Columns of halves have 64 values a thread: with room for three blocks
-// they take 84 % of the copy's pace; registers for two, or four with spills, took 25 and 7 % longer. Blocks that stay and
-// read ahead took longer in all shapes, floats 13 %.
+// are, and nothing is selected element by element. Columns of halves are packs of four, 32 values a thread in four blocks: with packs of
+// eight and 64 values, which need twice the registers, 64 x 256 x 56 x 56 took 11 % longer, with exponentials taken twice 4 %. Of
+// single elements 16 a thread take half as long as copies to shared memory, but for floats of which a block's rows would be 64 bytes.
+// Blocks that stay and read ahead took longer in all shapes, floats 13 %.
 #include "softmax.cuh"
 
-using Held = Pack<unsigned, PACK_BYTES / 4>;
+using Held = std::conditional_t<PACK_BYTES >= 4, Pack<unsigned, (PACK_BYTES + 3) / 4>, Elements<WIDTH>>;
 union HeldElements {
   Held words;
   Elements<WIDTH> elements;
@@ -25,39 +28,51 @@ __device__ __forceinline__ Held held_of(const Elements<WIDTH>& elements) {
 }
 __device__ __forceinline__ void unpack(const Held& held, COMPUTE* values) { unpack(reinterpret_cast<const Elements<WIDTH>*>(&held), values); }
 
-// Raises the maxima of empty statistics to those of packs; pairs are compared as they are.
-template <class Rule, int LANES, int PACKS>
-__device__ __forceinline__ void cover_packs(const Rule& rule, Statistic (&line)[LANES], const Held (&held)[PACKS][1]) {
-  if (!rule.has_top()) return;
-  if constexpr (PAIRED) {
+// The greater ones of two packs, exactly: pairs are compared as they are.
+__device__ __forceinline__ void raise(Held& top, const Held& other) {
+  if constexpr (PAIRED && WIDTH > 1) {
 #pragma unroll
     for (int word = 0; word < WIDTH / 2; word++) {
-      Pair top(held[0][0].item[word]);
-#pragma unroll
-      for (int k = 1; k < PACKS; k++) top.pair = __hmax2(top.pair, Pair(held[k][0].item[word]).pair);
-      const float2 two = both(top.pair);
-      line[2 * word % LANES].top = max(line[2 * word % LANES].top, two.x);
-      line[(2 * word + 1) % LANES].top = max(line[(2 * word + 1) % LANES].top, two.y);
+      Pair greater;
+      greater.pair = __hmax2(Pair(top.item[word]).pair, Pair(other.item[word]).pair);
+      top.item[word] = greater.word;
     }
   } else {
-    COMPUTE values[1][PACKS * WIDTH];
+    COMPUTE tops[WIDTH], others[WIDTH];
+    unpack(top, tops), unpack(other, others);
+    HeldElements greater;
 #pragma unroll
-    for (int k = 0; k < PACKS; k++) unpack(held[k][0], &values[0][k * WIDTH]);
-    rule.template cover<true>(line, values);
+    for (int i = 0; i < WIDTH; i++) greater.elements.item[i] = store<ELEMENT>(max(tops[i], others[i]));
+    top = greater.words;
   }
 }
+template <int PACKS> __device__ __forceinline__ Held top_of(const Held (&held)[PACKS][1]) {
+  Held top = held[0][0];
+#pragma unroll
+  for (int k = 1; k < PACKS; k++) raise(top, held[k][0]);
+  return top;
+}
 
-template <class Rule, bool COLUMNS, int PACKS> __device__ __forceinline__ void softmax_in_registers(const Arguments<Rule::INPUTS>& a) {
+__device__ __forceinline__ void pack_elements(const COMPUTE (&values)[WIDTH], Elements<WIDTH>& target) { pack(values, &target); }
+// Of the lane whose number differs in these bits.
+__device__ __forceinline__ Held shuffled(Held held, unsigned lanes) {
+  constexpr int WORDS = (sizeof(Held) + 3) / 4;
+  unsigned word[WORDS] = {};
+  memcpy(word, &held, sizeof held);
+#pragma unroll
+  for (int i = 0; i < WORDS; i++) word[i] = __shfl_xor_sync(~0u, word[i], lanes);
+  memcpy(&held, word, sizeof held);
+  return held;
+}
+
+template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_lines(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
-  using Packs = WidePacks<Rule, COLUMNS, PACKS>;
-  constexpr int LANES = Packs::LANES;
+  using Packs = WidePacks<Rule, false, PACKS>;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
-  const unsigned thread = threadIdx.x, log_team = exponent_of(a.team);
-  const unsigned inner = thread & (a.team - 1), outer = thread >> log_team;
-  const unsigned size = COLUMNS ? blockDim.x >> log_team : a.team, rank = COLUMNS ? outer : inner;
-  const unsigned index = COLUMNS ? (blockIdx.x << log_team) + inner : (blockIdx.x * blockDim.x + thread) >> log_team;
+  const unsigned thread = threadIdx.x, rank = thread & (a.team - 1), size = a.team;
+  const unsigned index = (blockIdx.x * blockDim.x + thread) >> exponent_of(a.team);
   Packs line(a, min(index, a.lines.packs - 1));
-  if (!COLUMNS && line.lead != 0) line.begin_with_line();
+  if (line.lead != 0) line.begin_with_line();
   if (index >= a.lines.packs) line.end_for_good();
   wait_to_touch(line.input[0] + line.offset(rank, 0), line.output);
 
@@ -84,14 +99,18 @@ template <class Rule, bool COLUMNS, int PACKS> __device__ __forceinline__ void s
   }
   let_next_kernel_begin();
 
-  Statistic statistic[LANES];
-#pragma unroll
-  for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
+  Statistic statistic[1] = {rule.empty()};
   // Values become exponentials, which stay; two inputs, and many pairs, stay packs, which take fewer registers.
   constexpr bool STAY = INPUTS == 1 && PACKS * WIDTH <= 32;
   constexpr int KEPT = STAY ? PACKS * WIDTH : 1;
   [[maybe_unused]] COMPUTE values[1][KEPT], kept[KEPT];
-  if constexpr (INPUTS == 1) cover_packs(rule, statistic, held);
+  if constexpr (INPUTS == 1) {
+    if (rule.has_top()) {
+      COMPUTE top[1][WIDTH];
+      unpack(top_of(held), top[0]);
+      rule.template cover<true>(statistic, top);
+    }
+  }
   if constexpr (STAY) {
 #pragma unroll
     for (int k = 0; k < PACKS; k++) unpack(held[k][0], &values[0][k * WIDTH]);
@@ -105,15 +124,10 @@ template <class Rule, bool COLUMNS, int PACKS> __device__ __forceinline__ void s
       rule.add_covered(statistic, of_pack);
     }
   }
-  [[maybe_unused]] COMPUTE top[LANES];
-#pragma unroll
-  for (int lane = 0; lane < LANES; lane++) top[lane] = statistic[lane].top;
-  Statistic* const parts = reinterpret_cast<Statistic*>(shared_memory);
-  if constexpr (COLUMNS) merge_columns<false, true>(rule, statistic, a.team, parts);
-  else merge_lines<false>(rule, statistic, a.team, parts);
+  [[maybe_unused]] const COMPUTE top = statistic[0].top;
+  merge_lines<false>(rule, statistic, a.team, reinterpret_cast<Statistic*>(shared_memory));
   if constexpr (STAY) {
-#pragma unroll
-    for (int lane = 0; lane < LANES; lane++) rule.scale(statistic[lane], top[lane]);
+    rule.scale(statistic[0], top);
     rule.template results<true>(statistic, values, kept);
   }
 
@@ -134,22 +148,175 @@ template <class Rule, bool COLUMNS, int PACKS> __device__ __forceinline__ void s
   }
 }
 
+// Columns: the team agrees on the maxima first, as packs, so that every exponential is taken once, below its line's maximum, and
+// sums need no more than to be added.
+template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_columns_by(const Arguments<Rule::INPUTS>& a, const Rule rule) {
+  constexpr int INPUTS = Rule::INPUTS, LANES = WIDTH, VALUES = PACKS * WIDTH;
+  using Packs = WidePacks<Rule, true, PACKS>;
+  const unsigned thread = threadIdx.x, log_team = exponent_of(a.team), across = a.team;
+  const unsigned inner = thread & (across - 1), rank = thread >> log_team, size = blockDim.x >> log_team;
+  const unsigned index = (blockIdx.x << log_team) + inner;
+  Packs line(a, min(index, a.lines.packs - 1));
+  if (index >= a.lines.packs) line.end_for_good();
+  wait_to_touch(line.input[0] + line.offset(rank, 0), line.output);
+
+  const bool whole = line.wholes == line.packs;
+  // Places of single elements are found from the one before, which takes fewer instructions; those of packs from their numbers: with
+  // steps, floats of 256 channels took 40 % longer.
+  constexpr bool STEPS = WIDTH == 1;
+  size_t step[INPUTS + 1];
+  const ELEMENT* next[INPUTS];
+#pragma unroll
+  for (int n = 0; n <= INPUTS; n++) step[n] = size_t(size) * unsigned(a.along.row_stride[n]);
+#pragma unroll
+  for (int n = 0; n < INPUTS; n++) next[n] = line.input[n] + line.offset(rank, n);
+  Held held[PACKS][INPUTS];
+  if (whole) {
+    HeldElements nothing;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) nothing.elements.item[i] = store<ELEMENT>(Rule::neutral());
+#pragma unroll
+    for (int k = 0; k < PACKS; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        held[k][n] = nothing.words;
+        const unsigned pack = rank + k * size;
+        const ELEMENT* const from = STEPS ? next[n] : line.input[n] + line.offset(pack, n);
+        if (pack < line.packs) held[k][n] = *reinterpret_cast<const Held*>(from);
+        next[n] += step[n];
+      }
+  } else {
+#pragma unroll
+    for (int k = 0; k < PACKS; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) held[k][n] = held_of(line.read(rank + k * size, n));
+  }
+  let_next_kernel_begin();
+
+  // Warps (or, from 32 columns on, as many threads) hand over what they have of each column.
+  const unsigned stride = max(across, 32u), group = thread >> exponent_of(stride), groups = blockDim.x >> exponent_of(stride);
+  const bool hands_over = (thread & (stride - 1)) < across;
+  Held* const tops = reinterpret_cast<Held*>(shared_memory) + inner;
+  COMPUTE* const sums = reinterpret_cast<COMPUTE*>(shared_memory + groups * across * sizeof(Held));
+
+  Statistic statistic[LANES];
+#pragma unroll
+  for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
+  [[maybe_unused]] COMPUTE values[1][INPUTS == 1 ? VALUES : 1];
+  if constexpr (INPUTS == 1) {
+    if (rule.has_top()) {
+      Held top = top_of(held);
+      for (unsigned lanes = across; lanes < 32; lanes *= 2) raise(top, shuffled(top, lanes));
+      if (groups > 1) {
+        if (hands_over) tops[group * across] = top;
+        __syncthreads();
+        for (unsigned i = 0; i < groups; i++) raise(top, tops[i * across]);
+      }
+      COMPUTE of_lanes[LANES];
+      unpack(top, of_lanes);
+#pragma unroll
+      for (int lane = 0; lane < LANES; lane++) statistic[lane].top = max(statistic[lane].top, of_lanes[lane]);
+    }
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) unpack(held[k][0], &values[0][k * WIDTH]);
+    rule.template add_covered<true>(statistic, values);
+  } else {
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) {
+      COMPUTE of_pack[INPUTS][WIDTH];
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) unpack(held[k][n], of_pack[n]);
+      rule.add_covered(statistic, of_pack);
+    }
+  }
+  merge_sums(statistic, across, 32);
+  if (groups > 1) {
+    const unsigned lines = across * LANES;
+    if (hands_over)
+#pragma unroll
+      for (int lane = 0; lane < LANES; lane++) sums[group * lines + inner * LANES + lane] = statistic[lane].sum;
+    __syncthreads();
+    // Some threads a line; of logarithms the rest is the line's own.
+    const unsigned each = min(max(blockDim.x >> exponent_of(lines), 1u), groups), log_each = exponent_of(each), first = thread & (each - 1);
+    // Whole warps, some of whose lanes may do the same.
+    for (unsigned j = thread; j < max(lines * each, 32u); j += blockDim.x) {
+      const unsigned i = j >> log_each & (lines - 1);
+      Statistic total = {COMPUTE(0), sums[first * lines + i]};
+      for (unsigned k = first + each; k < groups; k += each) total.sum += sums[k * lines + i];
+      for (unsigned lane = 1; lane < each; lane *= 2) total.sum += __shfl_xor_sync(~0u, total.sum, lane);
+      if (INPUTS == 1 && rule.algorithm != LOG) rule.finish(total);
+      __syncwarp();
+      if (first == 0) sums[i] = total.sum;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) statistic[lane].sum = sums[inner * LANES + lane];
+  }
+  if (groups == 1 || rule.algorithm == LOG)
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) rule.finish(statistic[lane]);
+
+  auto result_of = [&](int k, COMPUTE (&result)[WIDTH]) {
+    COMPUTE of_pack[INPUTS][WIDTH];
+    if constexpr (INPUTS == 1) {
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) of_pack[0][i] = values[0][k * WIDTH + i];
+    } else {
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) unpack(held[k][n], of_pack[n]);
+    }
+    rule.template results<INPUTS == 1>(statistic, of_pack, result);
+  };
+  if (whole && a.beta == COMPUTE(0)) {
+    ELEMENT* target = line.output + line.offset(rank, INPUTS);
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) {
+      const unsigned pack = rank + k * size;
+      COMPUTE result[WIDTH];
+      result_of(k, result);
+      HeldElements of_pack;
+      pack_elements(result, of_pack.elements);
+      if (!STEPS) target = line.output + line.offset(pack, INPUTS);
+      if (pack < line.packs) *reinterpret_cast<Held*>(target) = of_pack.words;
+      target += step[INPUTS];
+    }
+  } else {
+#pragma unroll
+    for (int k = 0; k < PACKS; k++) {
+      const unsigned pack = rank + k * size;
+      COMPUTE result[WIDTH];
+      result_of(k, result);
+      if (pack < line.packs) line.write_results(pack, whole || line.is_whole(pack), result);
+    }
+  }
+}
+
+// Whether results are logarithms, whose values stay as they are, is known to the code.
+template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_columns(const Arguments<Rule::INPUTS>& a) {
+  if (a.algorithm == LOG) softmax_of_columns_by<Rule, PACKS>(a, Rule{LOG, a.alpha});
+  else softmax_of_columns_by<Rule, PACKS>(a, Rule{a.algorithm == FAST ? FAST : ACCURATE, a.alpha});
+}
+
 // Blocks of a multiprocessor for which the registers should suffice.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
-constexpr int most_blocks(bool columns, int packs) { return DOUBLE ? 2 : packs > 4 ? 3 : columns || packs > 2 ? 4 : 6; }
+constexpr int most_blocks(bool columns, int packs) {
+  if (DOUBLE || packs * WIDTH > 32) return 2;
+  return packs > 4 && sizeof(ELEMENT) >= 4 && WIDTH > 1 ? 3 : columns || packs > 2 ? 4 : 6;
+}
 
-#define SOFTMAX_IN_REGISTERS(name, rule, columns, packs)                                                                     \
+#define SOFTMAX_IN_REGISTERS(name, rule, kind, columns, packs)                                                                     \
   extern "C" __global__ void __launch_bounds__(256, most_blocks(columns, packs)) name##_of_##packs(const Arguments<rule::INPUTS> a) { \
     find_place_before_waiting();                                                                                             \
-    softmax_in_registers<rule, columns, packs>(a);                                                                           \
+    softmax_of_##kind<rule, packs>(a);                                                                                        \
   }
 #define SOFTMAX_LINES(packs)                                            \
-  SOFTMAX_IN_REGISTERS(softmax_forward_lines, Forward, false, packs)   \
-  SOFTMAX_IN_REGISTERS(softmax_backward_lines, Backward, false, packs)
+  SOFTMAX_IN_REGISTERS(softmax_forward_lines, Forward, lines, false, packs)   \
+  SOFTMAX_IN_REGISTERS(softmax_backward_lines, Backward, lines, false, packs)
 #define SOFTMAX_COLUMNS(packs)                                           \
-  SOFTMAX_IN_REGISTERS(softmax_forward_columns, Forward, true, packs)   \
-  SOFTMAX_IN_REGISTERS(softmax_backward_columns, Backward, true, packs)
+  SOFTMAX_IN_REGISTERS(softmax_forward_columns, Forward, columns, true, packs)   \
+  SOFTMAX_IN_REGISTERS(softmax_backward_columns, Backward, columns, true, packs)
 
+#if PACK_BYTES >= 8
 SOFTMAX_LINES(1)
 SOFTMAX_LINES(2)
 SOFTMAX_LINES(4)
@@ -157,4 +324,10 @@ SOFTMAX_COLUMNS(1)
 SOFTMAX_COLUMNS(2)
 SOFTMAX_COLUMNS(3)
 SOFTMAX_COLUMNS(4)
-SOFTMAX_IN_REGISTERS(softmax_forward_columns, Forward, true, 8)
+SOFTMAX_IN_REGISTERS(softmax_forward_columns, Forward, columns, true, 8)
+#else  // single elements
+SOFTMAX_COLUMNS(8)
+SOFTMAX_COLUMNS(10)
+SOFTMAX_COLUMNS(12)
+SOFTMAX_COLUMNS(16)
+#endif

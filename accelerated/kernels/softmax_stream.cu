@@ -18,12 +18,11 @@
 // it, because each block takes most of a multiprocessor's memory: none is there earlier; half of that is the cooperative launch.
 // The first tile comes 1 us later. Between the last tile's arrival and the last line's result lie 2 to 3 us, because blocks are
 // served unevenly. Lines of more than the shared memory of all multiprocessors do not fit.
-#include "softmax.cuh"
+#include "softmax_columns.cuh"
 #include "tensor_maps.cuh"
 
 // As in softmax.py
 constexpr int STREAM_PACKS = 2;                               // that a worker takes in a step, of all inputs together
-constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;      // lines of a bundle
 constexpr unsigned HELPERS = 4;                               // warps, at most
 constexpr int STREAM_THREADS = 640;                           // at most
 constexpr unsigned FEW_BLOCKS = 8;                            // of a group: each of them merges the parts of all
@@ -35,11 +34,6 @@ constexpr unsigned WORKERS = 512, MOST_TILES = 48;  // of streams of whole packs
 constexpr int QUEUE = QUEUE_TILES;  // of a block, in registers until they are written
 // Bundles of a block between the first read and the last write.
 template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
-
-// A statistic on its way to other blocks. Each 32 bits come with the number of the bundle (within the launch, from 1 on) in
-// one access of 8 bytes: who finds the number has the value.
-constexpr int WORDS = sizeof(Statistic) / sizeof(unsigned);
-struct alignas(16) Slot { unsigned long long word[WORDS]; };
 
 // Launches take the halves in turns, and each leaves the other one cleared. All zero at first. A place is free again when it
 // is used: a block publishes bundle i + OPEN when it has begun to write bundle i, for which all had published, and it is told
@@ -56,30 +50,6 @@ template <bool COLUMNS> __device__ __forceinline__ Board<COLUMNS>& board() {
   else return board_of_lines;
 }
 
-#ifdef EMULATED_CUDA
-inline void write_slot(Slot* slot, Slot value) { *slot = value; }
-inline Slot read_slot(const Slot* slot) { return *slot; }
-inline unsigned long long count_of(const unsigned long long* counter) { return *counter; }
-#else
-__device__ __forceinline__ void write_slot(Slot* slot, const Slot& value) {
-#pragma unroll
-  for (int i = 0; i < WORDS; i += 2)
-    asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(&slot->word[i]), "l"(value.word[i]), "l"(value.word[i + 1]) : "memory");
-}
-__device__ __forceinline__ Slot read_slot(const Slot* slot) {
-  Slot value;
-#pragma unroll
-  for (int i = 0; i < WORDS; i += 2)
-    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(value.word[i]), "=l"(value.word[i + 1]) : "l"(&slot->word[i]) : "memory");
-  return value;
-}
-__device__ __forceinline__ unsigned long long count_of(const unsigned long long* counter) {
-  unsigned long long value;
-  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(counter) : "memory");
-  return value;
-}
-#endif
-
 // Writes a pack as the policy says.
 #ifdef EMULATED_CUDA
 inline void store_with(CachePolicy, Pack<unsigned, 4>* target, Pack<unsigned, 4> pack) { *target = pack; }
@@ -95,46 +65,6 @@ template <class... T> __device__ __forceinline__ void stay_in_registers(T&... va
 #ifndef EMULATED_CUDA
   (..., [](auto& value) { asm("" : "+r"(value)); }(values));
 #endif
-}
-
-union StatisticWords {
-  unsigned word[WORDS];
-  Statistic statistic;
-  __device__ __forceinline__ StatisticWords() {}
-};
-__device__ __forceinline__ Slot to_slot(Statistic statistic, unsigned number) {
-  StatisticWords words;
-  words.statistic = statistic;
-  Slot slot;
-#pragma unroll
-  for (int i = 0; i < WORDS; i++) slot.word[i] = static_cast<unsigned long long>(number) << 32 | words.word[i];
-  return slot;
-}
-__device__ __forceinline__ bool holds(const Slot& slot, unsigned number) {
-  bool all = true;
-#pragma unroll
-  for (int i = 0; i < WORDS; i++) all = all && slot.word[i] >> 32 == number;
-  return all;
-}
-__device__ __forceinline__ Statistic from_slot(const Slot& slot) {
-  StatisticWords words;
-#pragma unroll
-  for (int i = 0; i < WORDS; i++) words.word[i] = static_cast<unsigned>(slot.word[i]);
-  return words.statistic;
-}
-
-// Merges parts at once: their exponentials do not wait for each other, and lines wait for this.
-template <class Rule, int N> __device__ __forceinline__ void merge(const Rule& rule, Statistic& total, Statistic (&part)[N]) {
-  if (rule.has_top()) {
-    COMPUTE top = total.top;
-#pragma unroll
-    for (int j = 0; j < N; j++) top = max(top, part[j].top);
-    rule.raise(total, top);
-#pragma unroll
-    for (int j = 0; j < N; j++) rule.raise(part[j], top);
-  }
-#pragma unroll
-  for (int j = 0; j < N; j++) total.sum += part[j].sum;
 }
 
 // WHOLE: warps, not workers, hand statistics over.
@@ -746,3 +676,12 @@ constexpr unsigned WHOLE_THREADS = WORKERS + 32 * (1 + Stream<Forward, false, tr
 
 SOFTMAX_WHOLE_STREAM(softmax_forward_whole_stream, Forward)
 SOFTMAX_WHOLE_STREAM(softmax_backward_whole_stream, Backward)
+
+#define SOFTMAX_HELD_COLUMNS(name, rule)                                                                \
+  extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1) name(const Arguments<rule::INPUTS> a) { \
+    find_place_before_waiting();                                                                        \
+    HeldColumns<rule>(a).run();                                                                         \
+  }
+
+SOFTMAX_HELD_COLUMNS(softmax_forward_held_columns, Forward)
+SOFTMAX_HELD_COLUMNS(softmax_backward_held_columns, Backward)

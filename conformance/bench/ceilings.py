@@ -15,13 +15,14 @@ DATA_SHEETS: dict[str, Mapping[str, float]] = {"H200": HOPPER, "H100": HOPPER}
 class Ceilings:
     """``bandwidth``: bytes per second of a copy, reads and writes counted; ``launch``: seconds of an empty kernel;
     ``paces``: operations per second by data type, from ``source``; ``small_copy``: seconds of the least kernel that reads and
-    writes a small tensor."""
+    writes a small tensor; ``launch_alone``: seconds of an empty kernel that follows and precedes no other."""
 
     bandwidth: float
     launch: float
     paces: Mapping[str, float] = field(default_factory=dict)
     source: str | None = None
     small_copy: float | None = None
+    launch_alone: float | None = None
 
     def floor(self, nbytes: int, flops: int = 0, pace: str | None = None) -> float:
         """Seconds that no implementation of the direct sum goes below."""
@@ -34,6 +35,7 @@ class Ceilings:
             "copy_GBps": self.bandwidth / 1e9,
             "launch_us": self.launch * 1e6,
             "small_copy_us": None if self.small_copy is None else self.small_copy * 1e6,
+            "launch_alone_us": None if self.launch_alone is None else self.launch_alone * 1e6,
             "ceilings_TFLOPS": {name: pace / 1e12 for name, pace in self.paces.items()},
             "ceilings_source": self.source,
         }

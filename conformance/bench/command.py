@@ -18,11 +18,11 @@ from ..report import Report, read_json, write_report
 from ..subjects import open_subject
 from . import timed
 from .graph_path import open_torch
-from .measure import Bench
+from .measure import SMALL_ROW_BYTES, Bench
 from .rows import rows
 from .timed import BenchPlugin
 
-SMALL_BYTES = 2e6  # rows that move less take little more than a launch
+NEAR_LAUNCH = 1.2  # launches of an empty kernel that a small row should take
 NEAR_BEST = 1.1  # what the heuristic may take more than the best
 
 
@@ -106,7 +106,8 @@ def ceilings_text(facts: dict[str, Any]) -> str:
     """The ceilings in a line."""
     paces = ", ".join(f"{name} {pace:.0f}" for name, pace in facts["ceilings_TFLOPS"].items())
     arithmetic = f", TFLOP/s {paces} ({facts['ceilings_source']})" if paces else ""
-    launches = f"empty launch {facts['launch_us']:.2f} us, copy of 0.4 MB {facts['small_copy_us']:.2f} us"
+    alone = f"(alone {facts['launch_alone_us']:.2f})"
+    launches = f"empty launch {facts['launch_us']:.2f} us {alone}, copy of 0.4 MB {facts['small_copy_us']:.2f} us"
     return f"copy {facts['copy_GBps']:.0f} GB/s, {launches}{arithmetic}"
 
 
@@ -117,10 +118,14 @@ def summary(results: list[dict[str, Any]]) -> str:
     if large:
         reached = sum((r["fraction"] or 0) >= 0.85 for r in large)
         lines.append(f"{reached} of {len(large)} large packed rows reach 85 % of the copy bandwidth")
-    small = [r["ours_us"] for r in results if r["bytes"] < SMALL_BYTES and not r["flops"] and r["ours_us"]]
+    small = [r for r in results if r["bytes"] < SMALL_ROW_BYTES and not r["flops"] and r["ours_us"]]
     if small:
+        times = [r["ours_us"] for r in small]
+        alone = [r["launches"] for r in small if r.get("launches") and "gaps" not in r["name"]]
+        near = sum(launches <= NEAR_LAUNCH for launches in alone)
         lines.append(
-            f"{len(small)} small rows: {statistics.median(small):.2f} us in the median, {min(small):.2f} the least"
+            f"{len(small)} small rows: {statistics.median(times):.2f} us in the median, {min(times):.2f} the least; "
+            f"alone {near} of {len(alone)} packed ones within {NEAR_LAUNCH} of an empty launch"
         )
     families = dict.fromkeys(r["family"] for r in results if r["flops"])
     lines += [f"{name}: {against_vendor([r for r in results if r['family'] == name])}" for name in families]

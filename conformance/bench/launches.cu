@@ -8,6 +8,20 @@ struct Nothing {
 // It does not let the next one begin early, as the kernels of accelerated/ do.
 extern "C" __global__ void empty(const Nothing a) {}
 
+struct Hold {
+  unsigned long long nanoseconds;
+};
+
+// Takes so long, so that the host can queue what follows.
+extern "C" __global__ void hold(const Hold a) {
+#ifndef EMULATED_CUDA
+  unsigned long long begun, now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(begun));
+  do asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  while (now - begun < a.nanoseconds);
+#endif
+}
+
 struct alignas(16) Pack {
   unsigned word[4];
 };

@@ -36,6 +36,8 @@ QUICK_RUNS = 3  # of an algorithm of the vendor's, to find the fastest ones
 FINALISTS = 2  # of those, timed as everything else
 LAUNCHES = Path(__file__).with_name("launches.cu")
 SHORT_LAUNCHES = 200  # of a graph
+ALONE_ROUNDS = 31
+SMALL_ROW_BYTES = 2e6  # rows that move less take little more than a launch
 SMALL_BYTES = 8 * 64 * 14 * 14 * 4  # of the small shape in float
 PACK_BYTES, COPY_THREADS = 16, 256  # of a thread, of a block of the small copy
 SCRATCH_BYTES = 1 << 20  # at least: a library is never handed NULL for a workspace
@@ -89,7 +91,7 @@ class Bench:
         cudnn.cudnnSetStream(self.handle, stream)
         if vendor is not None:
             vendor.cudnn.cudnnSetStream(self.vendor_handle, stream)
-        self.clock = Clock(self.device, self.handle.stream or self.device.default_stream)
+        self.clock = Clock(self.device, self.handle.stream or self.device.default_stream, self._hold)
         self.graph_path = GraphPath(torch, self.clock.stream.handle) if torch is not None else None
         self.kept_stream = stream
         self.blocks: dict[cudnnDataType_t, np.ndarray[Any, Any]] = {}
@@ -101,7 +103,9 @@ class Bench:
             with contextlib.suppress(Exception):
                 paces, source = self.graph_path.paces(self.clock), "torch.matmul in this run"
                 self.graph_path.release()
-        return Ceilings(self.copy_bandwidth(), self.launch_seconds(), paces, source, self.small_copy_seconds())
+        bandwidth, launch, small_copy = self.copy_bandwidth(), self.launch_seconds(), self.small_copy_seconds()
+        (alone,) = self._alone([self._empty()])  # behind the others: the device's clocks have risen
+        return Ceilings(bandwidth, launch, paces, source, small_copy, alone)
 
     def copy_bandwidth(self, nbytes: int = 1 << 30) -> float:
         """Bytes per second of a device-to-device copy, reads and writes counted."""
@@ -117,9 +121,21 @@ class Bench:
 
     def launch_seconds(self) -> float:
         """Device time of a kernel that does nothing and overlaps with no other, in a graph of many."""
-        function = self.device.function(LAUNCHES, "empty")
-        stream = self.clock.stream
-        return self.clock.median(lambda: function.launch(bytes(8), (1,), (32,), 0, stream), SHORT_LAUNCHES)
+        return self.clock.median(self._empty(), SHORT_LAUNCHES)
+
+    def _empty(self) -> Work:
+        function, stream = self.device.function(LAUNCHES, "empty"), self.clock.stream
+        return lambda: function.launch(bytes(8), (1,), (32,), 0, stream)
+
+    def _hold(self, seconds: float) -> None:
+        """Keep the stream busy."""
+        function = self.device.function(LAUNCHES, "hold")
+        function.launch(struct.pack("<Q", int(seconds * 1e9)), (1,), (1,), 0, self.clock.stream)
+
+    def _alone(self, works: list[Work]) -> list[float]:
+        """Median device time of single calls, in turns: from an event before to one after, with nothing else on the device."""
+        times = [[self.clock.seconds(work) for work in works] for _ in range(ALONE_ROUNDS)]
+        return [statistics.median(of_work) for of_work in zip(*times, strict=True)]
 
     def small_copy_seconds(self) -> float:
         """Device time of the least kernel that reads and writes a small tensor, in a graph of many, which overlap as ours do."""
@@ -146,14 +162,13 @@ class Bench:
         }  # fmt: skip
         messages: list[str] = []
         with self._told("row", messages), self._memory(row.operation) as memory, self._told("ours", messages):
-            result |= self._rounds(row.operation, memory, benchmark, messages)
+            result |= self._rounds(row, memory, benchmark, messages)
         return {**result, "wall_s": time.perf_counter() - begun, "message": "; ".join(messages) or None}
 
-    def _rounds(
-        self, operation: Operation, memory: dict[str, Any], benchmark: Any, messages: list[str]
-    ) -> dict[str, Any]:
-        """Medians of all. Everybody has a turn in every round and, where arithmetic heats the device so that its clocks fall,
-        a rest before it, so that nobody begins with the heat of another."""
+    def _rounds(self, row: Row, memory: dict[str, Any], benchmark: Any, messages: list[str]) -> dict[str, Any]:
+        """Medians of all; of small rows those of single calls, too. Everybody has a turn in every round and, where arithmetic
+        heats the device so that its clocks fall, a rest before it, so that nobody begins with the heat of another."""
+        operation = row.operation
         rivals: dict[str, Contender] = {}
         with self._told("vendor", messages):
             rivals |= self._vendor(operation, memory)
@@ -177,14 +192,21 @@ class Bench:
                         times[name].append(self.clock.seconds(theirs) / theirs.repetitions)
                 time.sleep(rest)
 
-            self.clock.start()
-            benchmark.pedantic(graph, setup=rivals_turn, rounds=ROUNDS, warmup_rounds=1)
+            def our_turn() -> None:
+                self.clock.spend(graph)
+
+            benchmark.pedantic(our_turn, setup=rivals_turn, rounds=ROUNDS, warmup_rounds=1)
             seconds = benchmark.stats.stats.median / graph.repetitions
         result = {"ours_us": seconds * 1e6, "host_us": self._host_seconds(ours.work, seconds) * 1e6, **found}
         for name, rival in rivals.items():
             result[f"{name}_us"] = statistics.median(times[name]) * 1e6 if times[name] else None
             if rival.name:
                 result[f"{name}_algorithm"] = rival.name
+        if row.nbytes < SMALL_ROW_BYTES and not row.flops:
+            works = {"ours": ours.work, **{name: rival.work for name, rival in rivals.items()}}
+            with self._told("alone", messages):
+                alone = zip(works, self._alone([*works.values()]), strict=True)
+                result |= {f"{name}_alone_us": seconds * 1e6 for name, seconds in alone}
         return result
 
     def _ours(self, operation: Operation, memory: dict[str, Any]) -> tuple[Contender, dict[str, Any]]:
@@ -346,13 +368,16 @@ class Bench:
 
 
 def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
-    """The row with its floor, what it reaches, the ratio to the better of the vendor's two."""
+    """The row with its floor, what it reaches, the ratio to the better of the vendor's two; of a call alone, how many launches
+    of an empty kernel it takes."""
     floor = ceilings.floor(result["bytes"], result["flops"], result["pace"]) * 1e6
     ours = result["ours_us"]
     rivals = [time for time in (result["vendor_us"], result["graph_us"]) if time is not None]
+    alone, launch = result.get("ours_alone_us"), ceilings.launch_alone
     return {
         **result,
         "floor_us": floor,
         "fraction": None if ours is None else floor / ours,
         "speedup": None if ours is None or not rivals else min(rivals) / ours,
+        "launches": None if alone is None or launch is None else alone / (launch * 1e6),
     }

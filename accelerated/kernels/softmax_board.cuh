@@ -1,0 +1,74 @@
+// Statistics that blocks of a launch publish for each other (softmax_stream.cu, softmax_columns.cu). Boards belong to modules.
+#pragma once
+#include "softmax.cuh"
+
+constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;  // of a launch; lines of a bundle. As in softmax.py
+
+// A statistic on its way to other blocks. Each 32 bits come with the number of the bundle (within the launch, from 1 on) in
+// one access of 8 bytes: who finds the number has the value.
+constexpr int WORDS = sizeof(Statistic) / sizeof(unsigned);
+struct alignas(16) Slot { unsigned long long word[WORDS]; };
+
+#ifdef EMULATED_CUDA
+inline void write_slot(Slot* slot, Slot value) { *slot = value; }
+inline Slot read_slot(const Slot* slot) { return *slot; }
+inline unsigned long long count_of(const unsigned long long* counter) { return *counter; }
+#else
+__device__ __forceinline__ void write_slot(Slot* slot, const Slot& value) {
+#pragma unroll
+  for (int i = 0; i < WORDS; i += 2)
+    asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(&slot->word[i]), "l"(value.word[i]), "l"(value.word[i + 1]) : "memory");
+}
+__device__ __forceinline__ Slot read_slot(const Slot* slot) {
+  Slot value;
+#pragma unroll
+  for (int i = 0; i < WORDS; i += 2)
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(value.word[i]), "=l"(value.word[i + 1]) : "l"(&slot->word[i]) : "memory");
+  return value;
+}
+__device__ __forceinline__ unsigned long long count_of(const unsigned long long* counter) {
+  unsigned long long value;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(counter) : "memory");
+  return value;
+}
+#endif
+
+union StatisticWords {
+  unsigned word[WORDS];
+  Statistic statistic;
+  __device__ __forceinline__ StatisticWords() {}
+};
+__device__ __forceinline__ Slot to_slot(Statistic statistic, unsigned number) {
+  StatisticWords words;
+  words.statistic = statistic;
+  Slot slot;
+#pragma unroll
+  for (int i = 0; i < WORDS; i++) slot.word[i] = static_cast<unsigned long long>(number) << 32 | words.word[i];
+  return slot;
+}
+__device__ __forceinline__ bool holds(const Slot& slot, unsigned number) {
+  bool all = true;
+#pragma unroll
+  for (int i = 0; i < WORDS; i++) all = all && slot.word[i] >> 32 == number;
+  return all;
+}
+__device__ __forceinline__ Statistic from_slot(const Slot& slot) {
+  StatisticWords words;
+#pragma unroll
+  for (int i = 0; i < WORDS; i++) words.word[i] = static_cast<unsigned>(slot.word[i]);
+  return words.statistic;
+}
+
+// Merges parts at once: their exponentials do not wait for each other, and lines wait for this.
+template <class Rule, int N> __device__ __forceinline__ void merge(const Rule& rule, Statistic& total, Statistic (&part)[N]) {
+  if (rule.has_top()) {
+    COMPUTE top = total.top;
+#pragma unroll
+    for (int j = 0; j < N; j++) top = max(top, part[j].top);
+    rule.raise(total, top);
+#pragma unroll
+    for (int j = 0; j < N; j++) rule.raise(part[j], top);
+  }
+#pragma unroll
+  for (int j = 0; j < N; j++) total.sum += part[j].sum;
+}

@@ -1,0 +1,259 @@
+// Softmax over columns that all multiprocessors together hold, forward (3.2.96) and backward (4.1.19): thousands of positions of few lines.
+//
+// There is one block a multiprocessor. Groups of blocks (`team`) take bundles of neighbouring lines, `across` packs side by side. Each
+// block has `part` rows of a bundle, every thread packs of its own: `kept` groups of them in shared memory, the last ones in registers. All
+// are asked for at once, take part in the statistics as they arrive, and the group agrees once: every block publishes what it has of
+// each line and reads what the others have. As results are written, the next bundle's rows are asked for in their places.
+//
+// All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. Each takes all registers of
+// its multiprocessor, so the board through which they agree belongs to one launch at a time, whatever stream it is in.
+//
+// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, 4 x 32000 x 8 x 8 float forward, 24.3 us, clocks read in the
+// kernel): 8.5 to 12 us of reads, at the memory's pace because the cache writes meanwhile what the launch before has left in it; 1 us in
+// which a block merges, 3 until the slowest of the group was heard of; 6.6 us of writes at the cache's pace, in which memory idles half
+// the time. Rings of tiles that copies or the copy engine bring, with agreements while the next bundle is read, took 26 to 29 us: an
+// agreement takes 3 to 4 us under load, wherever it is put, and the more is asked for at once the less evenly blocks are served. Two sets
+// of rows, one read while the other is agreed on: 30 us. Rows of 64 or 256 bytes side by side, 10 % longer; pauses between looks at the
+// board changed nothing.
+#pragma once
+#include "softmax_board.cuh"
+
+// As in softmax.py
+constexpr unsigned HELD_THREADS = 512, MOST_HELD_GROUPS = 6, MOST_ROUNDS = 64;
+constexpr int GROUP_PACKS = 4, REGISTER_GROUPS = 2;
+
+// A block publishes its next part when it has seen the last one of all, so that two places suffice. Numbers are those of rounds, of all
+// launches ever.
+struct HeldBoard {
+  Slot parts[2][MOST_BLOCKS][MOST_COLUMNS];
+  unsigned long long arrivals, departures;  // of blocks, of all launches ever
+};
+__device__ HeldBoard board_of_held;
+
+// A counter, in no order: who finds that it is high enough needs none.
+#ifdef EMULATED_CUDA
+inline unsigned long long loosely(const unsigned long long* counter) { return *counter; }
+#else
+__device__ __forceinline__ unsigned long long loosely(const unsigned long long* counter) {
+  unsigned long long value;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(counter) : "memory");
+  return value;
+}
+#endif
+
+template <class Rule> struct HeldColumns {
+  static constexpr int INPUTS = Rule::INPUTS, ROWS = GROUP_PACKS / INPUTS, LANES = WIDTH;  // rows of a thread in a group
+  static constexpr unsigned THREADS = HELD_THREADS, WARPS = THREADS / 32;
+  using Place = Elements<WIDTH>;
+  using Held = Pack<unsigned, 4>;
+
+  const Arguments<INPUTS>& a;
+  const Rule rule;
+  const unsigned log_across, column, size;       // pack of the thread in a row; rows of the block at a time
+  const unsigned group, groups, member;          // of blocks
+  const unsigned begin, count;                   // rows of the block: from there on, so many from the thread's first on
+  Held* const places;
+  Statistic *const parts, *const lines;          // of warps, of lines
+  Held in_registers[REGISTER_GROUPS][ROWS][INPUTS];
+
+  __device__ __forceinline__ HeldColumns(const Arguments<INPUTS>& arguments)
+      : a(arguments), rule{Algorithm(a.algorithm), a.alpha}, log_across(exponent_of(a.across)), column(threadIdx.x & (a.across - 1)),
+        size(THREADS >> log_across), group(blockIdx.x / a.team), groups(gridDim.x / a.team), member(blockIdx.x - group * a.team),
+        begin(member * a.part + (threadIdx.x >> log_across)), count(group < groups ? below(begin, min((member + 1) * a.part, a.along.row)) : 0),
+        places(reinterpret_cast<Held*>(shared_memory) + threadIdx.x),
+        parts(reinterpret_cast<Statistic*>(shared_memory + a.kept * GROUP_PACKS * THREADS * sizeof(Held))), lines(parts + WARPS * a.across * LANES) {}
+  static __device__ __forceinline__ unsigned below(unsigned first, unsigned end) { return end > first ? end - first : 0; }
+
+  // Where the thread's first row of a bundle lies.
+  struct Bundle { unsigned offset[INPUTS + 1]; };
+  __device__ __forceinline__ Bundle bundle(unsigned index) const {
+    Bundle result;
+    a.lines.locate((index << log_across) + column, result.offset);
+#pragma unroll
+    for (int n = 0; n <= INPUTS; n++) result.offset[n] += begin * unsigned(a.along.row_stride[n]);
+    return result;
+  }
+  __device__ __forceinline__ unsigned row(unsigned g, int k) const { return (g * ROWS + k) * size; }
+  __device__ __forceinline__ bool exists(unsigned g, int k) const { return row(g, k) < count; }
+  __device__ __forceinline__ Held* place(unsigned g, int k, int n) const { return places + ((g * ROWS + k) * INPUTS + n) * THREADS; }
+  __device__ __forceinline__ const Held* source(const Bundle& bundle, unsigned g, int k, int n) const {
+    return reinterpret_cast<const Held*>(a.input[n] + bundle.offset[n] + row(g, k) * unsigned(a.along.row_stride[n]));
+  }
+  __device__ __forceinline__ void fetch(const Bundle& bundle, unsigned g) const {
+#pragma unroll
+    for (int k = 0; k < ROWS; k++)
+      if (exists(g, k))
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) copy(place(g, k, n), source(bundle, g, k, n));
+  }
+  __device__ __forceinline__ void fetch_into_registers(const Bundle& bundle, int i) {
+#pragma unroll
+    for (int k = 0; k < ROWS; k++)
+      if (exists(a.kept + i, k))
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) in_registers[i][k][n] = read_passing(source(bundle, a.kept + i, k, n));
+  }
+  __device__ __forceinline__ void take(unsigned g, Held (&held)[ROWS][INPUTS]) const {
+#pragma unroll
+    for (int k = 0; k < ROWS; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) held[k][n] = *place(g, k, n);
+  }
+
+  __device__ __forceinline__ void add(Statistic (&statistic)[LANES], unsigned g, const Held (&held)[ROWS][INPUTS]) const {
+    COMPUTE values[INPUTS][ROWS * WIDTH];
+#pragma unroll
+    for (int k = 0; k < ROWS; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        unpack(reinterpret_cast<const Place*>(&held[k][n]), &values[n][k * WIDTH]);
+        if (!exists(g, k))
+#pragma unroll
+          for (int i = 0; i < WIDTH; i++) values[n][k * WIDTH + i] = Rule::neutral();
+      }
+    rule.add(statistic, values);
+  }
+  // The groups in shared memory from number G on, as they arrive.
+  template <unsigned G> __device__ __forceinline__ void add_as_they_arrive(Statistic (&statistic)[LANES]) const {
+    if constexpr (G < MOST_HELD_GROUPS) {
+      arrived<MOST_HELD_GROUPS - 1 - G>();
+      if (G < a.kept && exists(G, 0)) {
+        Held held[ROWS][INPUTS];
+        take(G, held);
+        add(statistic, G, held);
+      }
+      add_as_they_arrive<G + 1>(statistic);
+    }
+  }
+  // The group's statistics of the lines of the thread.
+  __device__ __forceinline__ void agree(Statistic (&statistic)[LANES], unsigned number) const {
+    const unsigned columns = a.across * LANES, each = min(THREADS / columns, 32u), log_each = exponent_of(each);  // threads of a line
+    merge_lanes(rule, statistic, a.across, 32);
+    if ((threadIdx.x & 31) < a.across)
+#pragma unroll
+      for (int lane = 0; lane < LANES; lane++) parts[(threadIdx.x >> 5) * columns + column * LANES + lane] = statistic[lane];
+    __syncthreads();
+    const unsigned line = threadIdx.x >> log_each, rank = threadIdx.x & (each - 1);
+    if (line < columns) {
+      constexpr int MOST = 2, BATCH = 5;
+      Statistic total[1] = {rule.empty()}, part[MOST];
+      for (unsigned j = rank; j < WARPS; j += each * MOST) {
+#pragma unroll
+        for (int i = 0; i < MOST; i++) part[i] = j + i * each < WARPS ? parts[(j + i * each) * columns + line] : rule.empty();
+        merge(rule, total[0], part);
+      }
+      merge_lanes(rule, total, 1, each);
+      if (rank == 0) write_slot(&board_of_held.parts[number & 1][blockIdx.x][line], to_slot(total[0], number));
+      total[0] = rule.empty();
+#pragma unroll 1
+      for (unsigned block = rank; block < a.team; block += each * BATCH) {
+        Slot slot[BATCH];
+        bool complete;
+        do {
+          complete = true;
+#pragma unroll
+          for (int j = 0; j < BATCH; j++)
+            if (block + each * j < a.team) slot[j] = read_slot(&board_of_held.parts[number & 1][blockIdx.x - member + block + each * j][line]);
+#pragma unroll
+          for (int j = 0; j < BATCH; j++)
+            if (block + each * j < a.team) complete = complete && holds(slot[j], number);
+        } while (!complete);
+        Statistic of_block[BATCH];
+#pragma unroll
+        for (int j = 0; j < BATCH; j++) of_block[j] = block + each * j < a.team ? from_slot(slot[j]) : rule.empty();
+        merge(rule, total[0], of_block);
+      }
+      __syncwarp();
+      merge_lanes(rule, total, 1, each);
+      rule.finish(total[0]);
+      if (rank == 0) lines[line] = total[0];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) statistic[lane] = lines[column * LANES + lane];
+  }
+
+  __device__ __forceinline__ void write(const Statistic (&line)[LANES], const Bundle& bundle, unsigned g, const Held (&held)[ROWS][INPUTS]) const {
+#pragma unroll
+    for (int k = 0; k < ROWS; k++) {
+      if (!exists(g, k)) continue;
+      COMPUTE values[INPUTS][WIDTH], result[WIDTH];
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) unpack(reinterpret_cast<const Place*>(&held[k][n]), values[n]);
+      rule.results(line, values, result);
+      Held* const target = reinterpret_cast<Held*>(a.output + bundle.offset[INPUTS] + row(g, k) * unsigned(a.along.row_stride[INPUTS]));
+      if (a.beta != COMPUTE(0)) {
+        COMPUTE prior[WIDTH];
+        unpack(reinterpret_cast<const Place*>(target), prior);
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) result[i] += a.beta * prior[i];
+      }
+      pack(result, reinterpret_cast<Place*>(target));
+    }
+  }
+
+  __device__ __forceinline__ void run() {
+    const unsigned all = a.lines.packs >> log_across, rounds = group < groups && group < all ? (all - group - 1) / groups + 1 : 0;
+    unsigned* const number_at = reinterpret_cast<unsigned*>(lines + a.across * LANES);
+    Bundle now = bundle(group);
+    wait_to_touch(a.input[0] + now.offset[0], a.output);
+    // The number of the launch, and how many blocks have left the board, are not needed before all has arrived.
+    unsigned long long launch = 0, left = 0;
+    if (threadIdx.x == 0) launch = atomicAdd(&board_of_held.arrivals, 1ull), left = loosely(&board_of_held.departures);
+    if (rounds > 0) {
+#pragma unroll
+      for (unsigned g = 0; g < MOST_HELD_GROUPS; g++) {
+        if (g < a.kept) fetch(now, g);
+        commit();
+      }
+#pragma unroll
+      for (int i = 0; i < REGISTER_GROUPS; i++) fetch_into_registers(now, i);
+    }
+    let_next_kernel_begin();
+
+#pragma unroll 1
+    for (unsigned round = 0; round < rounds; round++) {
+      Statistic statistic[LANES];
+#pragma unroll
+      for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
+      add_as_they_arrive<0>(statistic);
+#pragma unroll
+      for (int i = 0; i < REGISTER_GROUPS; i++)
+        if (exists(a.kept + i, 0)) add(statistic, a.kept + i, in_registers[i]);
+      if (round == 0) {
+        if (threadIdx.x == 0) {
+          launch /= gridDim.x;
+          while (left < launch * gridDim.x) left = count_of(&board_of_held.departures);  // those of earlier launches
+          *number_at = unsigned(launch) * MOST_ROUNDS + 1;
+        }
+        __syncthreads();
+      }
+      agree(statistic, *number_at + round);
+      const bool more = round + 1 < rounds;
+      const Bundle next = more ? bundle(group + (round + 1) * groups) : now;
+#pragma unroll 1
+      for (unsigned g = 0; g < MOST_HELD_GROUPS; g++) {
+        if (g < a.kept && exists(g, 0)) {
+          Held held[ROWS][INPUTS];
+          take(g, held);
+          write(statistic, now, g, held);
+          if (more) fetch(next, g);
+        }
+        commit();
+      }
+#pragma unroll
+      for (int i = 0; i < REGISTER_GROUPS; i++) {
+        write(statistic, now, a.kept + i, in_registers[i]);
+        if (more) fetch_into_registers(next, i);
+      }
+      now = next;
+    }
+    // The next launch may have the board. It counts arrivals from where those of this one have ended.
+    if (threadIdx.x == 0) {
+      if (rounds == 0) launch /= gridDim.x;
+      while (count_of(&board_of_held.arrivals) < (launch + 1) * gridDim.x) {}
+      __threadfence();
+      atomicAdd(&board_of_held.departures, 1ull);
+    }
+  }
+};
