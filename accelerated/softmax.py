@@ -63,7 +63,7 @@ STREAM_PACKS, MOST_BLOCKS, MOST_COLUMNS = 2, 192, 64
 OPEN = {False: 16, True: 4}  # bundles on their way through a block: of lines, of columns
 AHEAD, FEWER_AHEAD = 4, {False: 2, True: 3}  # tiles on their way; fewer where that leaves time for blocks to agree
 QUEUE = 4  # tiles of float lines that registers hold where shared memory lacks some; with halves that took longer
-STREAM_HELPERS = 4  # warps
+STREAM_HELPERS = 4  # warps, of whole packs as many with a queue and one more without
 LEAST_ROUNDS = 2  # of bundles of a group: one alone is read, then written
 STREAM_FIELDS = ("across", "part", "steps", "ahead", "delay", "workers", "passing")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
@@ -72,22 +72,36 @@ LEAST_STREAM_LINE = 300 * 1000  # bytes of all inputs; clusters serve shorter li
 MANY_STREAM_BYTES, LEAST_STREAM_BYTES, LEAST_STREAM_HALVES = 700 * 1024, (120 * 1024, 180 * 1024), 384 * 1024
 AGREEMENT_BYTES = 96 * 1024  # that a multiprocessor reads while blocks agree
 LEAST_STREAM_LINES = (120 * 1024, 256 * 1024)  # of lines, by inputs
+# Of whole packs, by inputs: bytes of a line, of a multiprocessor
+LEAST_WHOLE_STREAMS = ((192 * 1000, 48 * 1000), (600 * 1000, 190 * 1000))
 # Measured costs of a bundle beside its tiles, in bytes: lines that start anywhere, lines at whole packs, columns
 LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
 # As in kernels/softmax_columns.cuh
 HELD_THREADS, GROUP_PACKS, MOST_HELD_GROUPS, REGISTER_GROUPS, MOST_ROUNDS = 512, 4, 6, 2, 64
 # Streams of whole packs
-WHOLE_WORKERS, MOST_TILES = 512, 48
-# Bytes that a block reads while blocks agree, and that are on their way to it: usually, and where that was measured to take
-# less time: tensors that the cache keeps, halves of which shared memory does not hold so many
-LEADS = ((AGREEMENT_BYTES, 48 * 1024), (64 * 1024, 32 * 1024))
+WHOLE_WORKERS, MOST_TILES, WHOLE_QUEUE = 512, 48, 6
+# Bytes that a block reads while blocks agree, of groups of few blocks, and of more, which are served less evenly, and bytes that
+# are on their way to it: by inputs, in order of preference, of those that fit; of tensors that the cache keeps
+FIRST_LEAD, KEPT_LEAD, LAST_LEAD = (
+    (80 << 10, 104 << 10, 48 << 10),
+    (80 << 10, 80 << 10, 16 << 10),
+    (64 << 10, 64 << 10, 32 << 10),
+)
+LEADS = {
+    1: (FIRST_LEAD, (64 << 10, 80 << 10, 48 << 10), LAST_LEAD),
+    2: (FIRST_LEAD, (64 << 10, 64 << 10, 48 << 10), LAST_LEAD),
+}
+SMALL_GROUP = 16
 ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
 WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
+STAYING_BYTES = 64 << 20  # read and written: fewer stay in the cache
+# Of what is written so much stays, as the next kernel reads it, unless it is more than the second number. Of larger results all
+# pass: what would stay was found to be gone before it is read or written again, and took up to 3 % longer.
+STAYING_RESULTS, MOST_RESULTS = 24 << 20, 48 << 20
 # Read and written: between these the cache gives up first what columns, and clusters forward, have read; the results stay for who
 # reads them next. Of less all stays, of more nothing that the next kernel needs.
 PASSED_BYTES = (60 << 20, 160 << 20)
-PASSING_BYTES = (64 << 20, 160 << 20)  # read and written: fewer stay in the cache; giving up more at once took longer
 
 # Lines in the registers of a block: threads, values of a thread, and lines that clusters of blocks share
 MOST_BLOCK_THREADS, BLOCK_VALUE_BYTES, CLUSTER_LINES = 800, 128, 16
@@ -160,7 +174,8 @@ def _line_team(problem: Problem, device: Any, blocks: int) -> Team:
         blocks = min(blocks, 2)
     short = line_bytes <= blocks * device.shared_bytes_per_block  # a cluster keeps it
     at_once = clustered and short and problem.lines * blocks <= 2 * device.multiprocessors
-    most = CLUSTER_THREADS if at_once else BLOCK_THREADS[1]
+    instructions = not problem.wide and problem.inputs == 2 and problem.pack_bytes >= 4  # limit it, not memory
+    most = CLUSTER_THREADS if at_once and not instructions else BLOCK_THREADS[1]
     ring = DEPTH * HELD[problem.wide] * problem.inputs * problem.pack_bytes  # the least that a thread keeps
     while most * ring > device.shared_bytes_per_block * 7 // 8:
         most //= 2
@@ -408,12 +423,13 @@ class WholeStream:
 
 
 def _whole_stream(
-    problem: Problem, device: Any, statistic_bytes: int, lead: tuple[int, int] = LEADS[0]
+    problem: Problem, device: Any, statistic_bytes: int, lead: tuple[int, int, int] = FIRST_LEAD, queue: int = 0
 ) -> WholeStream | None:
-    """The way on which the block that has most to do has least, of those that leave time for blocks to agree."""
+    """The way on which the block that has most to do has least, of those that leave time for blocks to agree. queue: tiles that
+    registers hold."""
     if device.multiprocessors > MOST_BLOCKS:
         return None
-    exchange = (2 * WHOLE_WORKERS + OPEN[False]) * statistic_bytes + (3 * OPEN[False] + 4 + 2 * MOST_TILES) * 8
+    exchange = (2 * WHOLE_WORKERS // WARP + OPEN[False]) * statistic_bytes + (3 * OPEN[False] + 4 + 2 * MOST_TILES) * 8
     most = WHOLE_WORKERS * STREAM_PACKS // problem.inputs
     best: tuple[float, WholeStream] | None = None
     for blocks in range(1, device.multiprocessors + 1):
@@ -421,16 +437,21 @@ def _whole_stream(
         part = _ceil(problem.length, WARP * blocks * steps) * WARP
         tile_bytes = part * problem.inputs * PACK_BYTES
         tiles = min((device.shared_bytes_per_block - exchange) // tile_bytes, MOST_TILES)
-        ahead = max(_ceil(lead[1], tile_bytes), 2)
-        agreement = lead[0] if blocks > 1 else ALONE_BYTES
+        ahead = max(_ceil(lead[2], tile_bytes), 2)
+        agreement = lead[blocks > SMALL_GROUP] if blocks > 1 else ALONE_BYTES
         delay = min(steps + _ceil(agreement, tile_bytes), OPEN[False] * steps - 2)
-        if delay + ahead > tiles:
+        if delay + ahead > tiles + queue or delay < queue:
             continue
         rounds = _ceil(problem.lines, device.multiprocessors // blocks)
         time = rounds * (steps * tile_bytes + WHOLE_LINE_BYTES)
         if best is None or time < best[0]:
             best = time, WholeStream(blocks, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
     return best[1] if best else None
+
+
+def _staying(output_bytes: int) -> int:
+    """Sixteenths of the results that the cache keeps."""
+    return min(16 * STAYING_RESULTS // output_bytes, 16) if output_bytes <= MOST_RESULTS else 0
 
 
 @dataclass(frozen=True)
@@ -476,16 +497,20 @@ def _walk(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec], 
     return Walk(line, layout(along, width) if wide else position, False, wide, wide and aligned, dense)
 
 
-def _streams(walk: Walk, problem: Problem, scalar_bytes: int, device: Any) -> bool:
-    """Whether lines are so long, equally far apart and so many that a stream was measured to take less time."""
+def _streams(walk: Walk, problem: Problem, scalar_bytes: int, device: Any, whole: bool) -> bool:
+    """Whether lines are so long, equally far apart and so many that a stream was measured to take less time. whole: lines of
+    whole packs."""
     line_bytes = problem.length * problem.pack_bytes * problem.inputs
     share = problem.lines * line_bytes // device.multiprocessors
     if walk.columns:
         return walk.wide and problem.length >= LONG_COLUMN and share >= LEAST_STREAM_BYTES[problem.inputs - 1]
-    least = LEAST_STREAM_LINES[problem.inputs - 1]
-    if line_bytes <= LEAST_STREAM_LINE:
+    gradients_of_halves = problem.inputs == 2 and scalar_bytes == 2
+    least, shorter = LEAST_STREAM_LINES[problem.inputs - 1], LEAST_STREAM_LINE
+    if whole and not gradients_of_halves:
+        shorter, least = LEAST_WHOLE_STREAMS[problem.inputs - 1]
+    if line_bytes <= shorter:
         least = MANY_STREAM_BYTES
-    elif problem.inputs == 2 and scalar_bytes == 2:
+    elif gradients_of_halves:
         least = LEAST_STREAM_HALVES
     return walk.wide and walk.lines.outer_rank == 0 and line_bytes > BLOCK_BYTES and share >= least
 
@@ -603,23 +628,27 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
     problem = Problem(lines, packs, walk.wide, pack_bytes, inputs)
     moved = lines * walk.along.packs * pack_bytes * (inputs + 1)
     passing_definitions = {"PASSING": 1} if PASSED_BYTES[0] <= moved < PASSED_BYTES[1] else {}
-    if _streams(walk, problem, scalar_bytes, device):
+    if _streams(walk, problem, scalar_bytes, device, whole_lines):
         line_bytes = LINE_BYTES[2 if walk.columns else walk.aligned]
-        stays = moved <= PASSING_BYTES[0]
-        leads = LEADS[1 if stays else 0 :] if scalar_bytes == 2 else LEADS[:1]
-        for lead in leads if whole_lines and walk.lines.outer_rank == 0 else ():
-            if whole := _whole_stream(problem, device, statistic_bytes, lead):
-                passing = not stays and moved <= PASSING_BYTES[1]
+        stays = moved <= STAYING_BYTES
+        leads = LEADS[inputs]
+        leads_and_queues = [(lead, 0) for lead in ((KEPT_LEAD, *leads[1:]) if stays else leads)]
+        if specs[-1].scalar_type == FLOAT:
+            leads_and_queues += [(lead, WHOLE_QUEUE) for lead in leads[1:]]
+        for lead, queue in leads_and_queues if whole_lines and walk.lines.outer_rank == 0 else ():
+            if whole := _whole_stream(problem, device, statistic_bytes, lead, queue):
+                passing = 0 if stays else 1 | _staying(moved // (inputs + 1)) << 1
                 numbers = (1, whole.part, whole.steps, whole.ahead, whole.delay, WHOLE_WORKERS, passing)
                 step = launch(
                     "softmax_stream.cu",
                     "whole_stream",
-                    WHOLE_WORKERS + (STREAM_HELPERS + 1) * WARP,
+                    WHOLE_WORKERS + (STREAM_HELPERS + (queue == 0)) * WARP,
                     device.multiprocessors,
                     whole.blocks,
                     whole.tiles,
                     whole.shared_bytes,
                     numbers,
+                    definitions={"QUEUE_TILES": queue} if queue else {},
                 )
                 return aligned_plan(step)
         columns = _held_columns(problem, walk, device, statistic_bytes, width) if aligned and walk.columns else None
@@ -642,7 +671,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
             name, workers = f"{'columns' if walk.columns else 'lines'}_stream", way.warps * WARP
             numbers = (way.across, way.part, way.steps, way.ahead, way.delay, workers, 0)
             threads = workers + STREAM_HELPERS * WARP
-            queue = {"QUEUE_TILES": way.queue} if way.queue else {}
+            definitions = {"QUEUE_TILES": way.queue} if way.queue else {}
             grid = device.multiprocessors
             step = launch(
                 "softmax_stream.cu",
@@ -653,7 +682,7 @@ def _plan(operation: SoftmaxForward | SoftmaxBackward, device: Any, kernel: str,
                 way.tiles,
                 way.shared_bytes,
                 numbers,
-                definitions=queue,
+                definitions=definitions,
             )
             return Plan(operation, [step])
     most = CLUSTERS[0] * device.shared_bytes_per_block  # of a line, by a cluster

@@ -170,24 +170,38 @@ def test_tiles_of_a_large_tensor_run_at_once():
     assert -(-lines // of_tile) <= plans.TILE_BLOCKS[1] * H200.multiprocessors < -(-lines // (of_tile // 2))
 
 
-@pytest.mark.parametrize("lead", plans.LEADS)
-@pytest.mark.parametrize("inputs", [1, 2])
-def test_streams_of_whole_packs_fit_and_cover_every_line(inputs, lead):
+@pytest.mark.parametrize("queue", [0, plans.WHOLE_QUEUE])
+@pytest.mark.parametrize("inputs, lead", [(n, lead) for n in (1, 2) for lead in (plans.KEPT_LEAD, *plans.LEADS[n])])
+def test_streams_of_whole_packs_fit_and_cover_every_line(inputs, lead, queue):
     found, device = 0, H200
     for lines, packs in product(LINES, PACKS):
-        stream = _whole_stream(Problem(lines, packs, True, 16, inputs), device, 8, lead)
+        stream = _whole_stream(Problem(lines, packs, True, 16, inputs), device, 8, lead, queue)
         if stream is None:
             continue
         found += 1
         # parts of a line: enough, whole warps, and no more than the workers of a block take
         assert stream.blocks * stream.steps * stream.part >= packs and stream.part % 32 == 0
         assert stream.part * inputs <= plans.WHOLE_WORKERS * plans.STREAM_PACKS
-        # a tile has a place until it was written, others are on their way meanwhile
-        assert stream.steps <= stream.delay and stream.delay + stream.ahead <= stream.tiles <= plans.MOST_TILES
+        # a tile has a place until it was written, in registers at last, others are on their way meanwhile
+        assert max(stream.steps, queue) <= stream.delay and stream.tiles <= plans.MOST_TILES
+        assert stream.delay - queue + stream.ahead <= stream.tiles
         # the lines between reading and writing have places of their own on the board
         assert stream.delay <= plans.OPEN[False] * stream.steps - 2
         assert stream.tiles * stream.part * inputs * 16 < stream.shared_bytes <= device.shared_bytes_per_block
     assert found
+
+
+def test_a_queue_holds_lines_that_shared_memory_does_not():
+    problem = Problem(8, 802816, True, 16, 2)  # gradients of 8x64x16x56x56 in float
+    assert all(_whole_stream(problem, H200, 8, lead) is None for lead in plans.LEADS[2])
+    assert any(_whole_stream(problem, H200, 8, lead, plans.WHOLE_QUEUE) for lead in plans.LEADS[2])
+
+
+def test_what_stays_in_the_cache_is_less_than_it_holds():
+    for nbytes in (1 << 20, 24 << 20, 38 << 20, 48 << 20, 49 << 20, 1 << 30):
+        sixteenths = plans._staying(nbytes)
+        assert 0 <= sixteenths <= 16 and sixteenths * nbytes <= 16 * plans.STAYING_RESULTS
+        assert (sixteenths > 0) == (nbytes <= plans.MOST_RESULTS)
 
 
 @pytest.mark.parametrize("inputs", [1, 2])

@@ -23,6 +23,11 @@
 // The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "softmax.cuh"
 
+// Gradients in float of many short lines took 1.2 (single elements) to 1.3 times as long (tiles) with blocks of the next kernel beside
+// theirs (H200); others take less with them.
+template <class Rule> constexpr bool SLOW_BESIDE = Rule::INPUTS == 2 && sizeof(ELEMENT) >= 4;
+constexpr unsigned MANY_BESIDE = 1024;  // blocks, of single elements
+
 template <class Rule, template <class, bool> class Line, bool COLUMNS, bool CLUSTERED>
 __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   using Place = typename Line<Rule, COLUMNS>::Place;
@@ -66,7 +71,7 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
     if (step < groups) line.fetch(step * round + rank, size, place(step), distance);
     commit();
   }
-  let_next_kernel_begin();
+  if (COLUMNS || !SLOW_BESIDE<Rule> || sizeof(Place) > sizeof(ELEMENT) || blocks_of_grid() <= MANY_BESIDE) let_next_kernel_begin();
 
   Statistic* parts = reinterpret_cast<Statistic*>(shared_memory + a.kept * HELD * INPUTS * threads * sizeof(Place));
   if constexpr (COLUMNS) merge_columns<CLUSTERED, false>(rule, statistic, a.team, parts);
@@ -83,13 +88,9 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
 
 // --- tiles: lines of one length that follow each other without gaps, in all operands ---
 
-// Whether results go to memory from registers: of two inputs, and not as halves, that took less time on an H200.
-template <class Rule> constexpr bool straight = Rule::INPUTS == 2 && sizeof(ELEMENT) >= 4;
-
-// The lines of a tile in shared memory (the inputs lie `pitch` apart), N elements a lane; results replace the first input,
-// or are written.
+// The lines of a tile in shared memory (the inputs lie `pitch` apart), N elements a lane; results replace the first input.
 template <class Rule, int N>
-__device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch, unsigned lines, ELEMENT* output) {
+__device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch, unsigned lines, const ELEMENT* prior) {
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned log_team = exponent_of(a.team), rank = threadIdx.x & (a.team - 1), length = a.along.row;
   const bool last_exists = rank + ((N - 1) << log_team) < length;
@@ -110,10 +111,10 @@ __device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a
     if (a.beta != COMPUTE(0))
 #pragma unroll
       for (int j = 0; j < N; j++)
-        if (j < N - 1 || last_exists) result[j] += a.beta * load<COMPUTE>(output[first + (j << log_team)]);
+        if (j < N - 1 || last_exists) result[j] += a.beta * load<COMPUTE>(prior[first + (j << log_team)]);
 #pragma unroll
     for (int j = 0; j < N; j++)
-      if (j < N - 1 || last_exists) (straight<Rule> ? output : tile)[first + (j << log_team)] = store<ELEMENT>(result[j]);
+      if (j < N - 1 || last_exists) tile[first + (j << log_team)] = store<ELEMENT>(result[j]);
   }
 }
 
@@ -270,7 +271,7 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
   }
   commit();
   arrived<0>();
-  let_next_kernel_begin();
+  if (!SLOW_BESIDE<Rule>) let_next_kernel_begin();
   __syncthreads();
 
   ELEMENT* target = a.output + start;
@@ -299,7 +300,6 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
           else softmax_in_tile<Rule, 10>(a, tile, pitch, lines, target);
         }
     }
-    if (straight<Rule>) return;
   }
   __syncthreads();
 

@@ -7,26 +7,25 @@
 // line, and is written from there `delay` steps later; the last of these it may spend in registers (QUEUE). In between, the
 // other warps agree with those of the other blocks: one publishes the block's part of the statistic; of one block, another
 // for each line, they merge the parts of all and tell everybody the result. Few threads poll, each a place of its own: when
-// all looked at all parts, an H200 took 4 to 17 % longer.
+// all looked at all parts, an H200 took 4 to 17 % longer; where a group has few blocks, 5 % less.
 //
 // All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. They run alone:
 // each takes most of the shared memory of its multiprocessor. So the board through which blocks agree belongs to one launch
 // at a time, whatever stream it is in.
 //
-// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, clocks read in the kernel): some 6 to 9 us of each
-// launch in which memory is not busy, whatever the size. The cooperative launch takes 0.4 to 2 us of them (measured without
-// it), the blocks' first steps 2.6 us until another warp reads before the others have begun; the first tile is there 1 to 4
-// us later, because the cache first writes what the kernel before has left in it, and later the more is asked for at once;
-// between the last tile's arrival and the last line's result lie 2 to 5 us, because blocks are served unevenly. Lines of
-// more than the shared memory of all multiprocessors do not fit. Forward in half issues on half of all cycles (ncu), with
-// the special function unit busy on 46 %; more warps or packs of a worker took longer.
+// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, clocks read in the kernel): some 4 us of each launch in
+// which memory is not busy, whatever the size. 1.7 us lie between the last write of the kernel before and the end of the wait for
+// it, because each block takes most of a multiprocessor's memory: none is there earlier; half of that is the cooperative launch.
+// The first tile comes 1 us later. Between the last tile's arrival and the last line's result lie 2 to 3 us, because blocks are
+// served unevenly. Lines of more than the shared memory of all multiprocessors do not fit.
 #include "softmax_columns.cuh"
 #include "tensor_maps.cuh"
 
 // As in softmax.py
 constexpr int STREAM_PACKS = 2;                               // that a worker takes in a step, of all inputs together
-constexpr unsigned COLLECTORS = 3, HELPERS = 1 + COLLECTORS;  // warps
+constexpr unsigned HELPERS = 4;                               // warps, at most
 constexpr int STREAM_THREADS = 640;                           // at most
+constexpr unsigned FEW_BLOCKS = 8;                            // of a group: each of them merges the parts of all
 constexpr unsigned REST = 100;                                // nanoseconds, of who waits for a result
 #ifndef QUEUE_TILES
 #define QUEUE_TILES 0  // softmax.py knows when some are needed
@@ -61,7 +60,16 @@ __device__ __forceinline__ void store_with(CachePolicy policy, Pack<unsigned, 4>
 }
 #endif
 
-template <class Rule, bool COLUMNS> struct Stream {
+// The compiler keeps the values instead of finding them anew where they are used.
+template <class... T> __device__ __forceinline__ void stay_in_registers(T&... values) {
+#ifndef EMULATED_CUDA
+  (..., [](auto& value) { asm("" : "+r"(value)); }(values));
+#endif
+}
+
+// WHOLE: warps, not workers, hand statistics over.
+template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
+  static constexpr unsigned COLLECTORS = WHOLE && QUEUE > 0 ? 2 : 3;  // warps; a queue needs their registers, and has few lines
   static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;
   static constexpr unsigned OPEN = ::OPEN<COLUMNS>;
   using Packs = WidePacks<Rule, COLUMNS, HELD>;
@@ -89,7 +97,7 @@ template <class Rule, bool COLUMNS> struct Stream {
     const unsigned all = (a.lines.packs + a.across - 1) >> log_across;
     bundles = group < groups && group < all ? (all - group - 1) / groups + 1 : 0;
     columns = COLUMNS ? a.across * LANES : 1;
-    parts = COLUMNS ? a.workers / max(a.across, 32u) : a.workers;
+    parts = COLUMNS ? a.workers / max(a.across, 32u) : WHOLE ? WORKERS / 32 : a.workers;
   }
   __device__ __forceinline__ Statistic* lines_of(unsigned i) const { return reinterpret_cast<Statistic*>(&exchange + 1) + i % OPEN * columns; }
   __device__ __forceinline__ Statistic* parts_of(unsigned i) const { return lines_of(0) + (OPEN + i % 2 * parts) * columns; }
@@ -236,7 +244,7 @@ template <class Rule, bool COLUMNS> struct Stream {
 
   // Of the parts of the block those from `first` on that lie `stride` apart.
   __device__ __forceinline__ Statistic of_block(unsigned i, unsigned first, unsigned stride) const {
-    constexpr int MOST = STREAM_THREADS / 32 - HELPERS;
+    constexpr int MOST = STREAM_THREADS / 32 - 1 - COLLECTORS;
     Statistic total = rule.empty(), part[MOST];
 #pragma unroll
     for (int j = 0; j < MOST; j++) part[j] = first + j * stride < parts * columns ? parts_of(i)[first + j * stride] : rule.empty();
@@ -269,7 +277,7 @@ template <class Rule, bool COLUMNS> struct Stream {
       if constexpr (COLUMNS) {
         for (unsigned column = lane; column < columns; column += 32) write_slot(slots + column, to_slot(of_block(i, column, columns), i + 1));
       } else {
-        Statistic total[1] = {of_block(i, lane, 32)};
+        Statistic total[1] = {!WHOLE ? of_block(i, lane, 32) : lane < parts ? parts_of(i)[lane] : rule.empty()};
         merge_lanes(rule, total, 1, 32);
         if (lane == 0) write_slot(slots, to_slot(total[0], i + 1));
       }
@@ -319,6 +327,12 @@ template <class Rule, bool COLUMNS> struct Stream {
     for (unsigned i = COLUMNS ? 0 : collector; i < bundles; i += COLUMNS ? 1 : COLLECTORS) {
       barrier_wait(&exchange.published[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
       auto* results = board<COLUMNS>().results[half][i % OPEN];
+      if (!COLUMNS && a.team <= FEW_BLOCKS) {  // each merges all
+        const Statistic total = whole(half, i, 0);
+        if (lane == 0) lines_of(i)[0] = total;
+        barrier_arrive(&exchange.agreed[i % OPEN]);
+        continue;
+      }
       // Each block merges some lines, for all.
       const unsigned mine = (member + i) % a.team + (COLUMNS ? collector * a.team : 0);
 #pragma unroll 1
@@ -341,13 +355,13 @@ template <class Rule, bool COLUMNS> struct Stream {
     }
   }
   // A helper's last act: the next launch may have the board. It counts arrivals from where those of this one have ended.
-  __device__ __forceinline__ void leave() const {
+  __device__ __forceinline__ void leave(unsigned helpers) const {
     Board<COLUMNS>& board = ::board<COLUMNS>();
     __syncwarp();
     if ((threadIdx.x & 31) != 0) return;
     while (count_of(&board.arrivals) < (exchange.launch + 1) * gridDim.x) {}
     __threadfence();
-    atomicAdd(&board.departures, 1ull);
+    atomicAdd(&board.departures, static_cast<unsigned long long>(helpers));
   }
 
   // All threads: the barriers.
@@ -368,7 +382,7 @@ template <class Rule, bool COLUMNS> struct Stream {
   __device__ __forceinline__ void help(unsigned helper) const {
     if (helper == 0) publish();
     else collect(helper - 1);
-    leave();
+    leave(helper == 0 ? HELPERS - COLLECTORS : 1);  // of a block as many leave, whatever the kernel
   }
   __device__ __forceinline__ void run() const {
     const unsigned warp = threadIdx.x >> 5, warps = a.workers >> 5;
@@ -381,42 +395,58 @@ template <class Rule, bool COLUMNS> struct Stream {
 // --- lines of whole packs that lie at the same places in all operands ---
 
 // The copy engine brings the tiles: a warp asks for each as soon as its place is free and few others are on their way, and
-// the workers spend instructions on arithmetic alone: 250 of a warp for a tile of halves instead of 340. A tile is written
-// `delay` steps after it took part in the statistic, as above; writing as soon as a result was there took up to 5 % longer
-// (one row of ten: 1 % less). Clusters that agree through their shared memory took up to twice as long: of those that the
-// multiprocessors would make up some began when others had ended.
-template <class Rule> struct WholeStream : Stream<Rule, false> {
-  using Base = Stream<Rule, false>;
-  using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member, Base::OPEN, Base::phase;
+// the workers spend instructions on arithmetic alone: 130 of a warp for a tile of floats, 230 for one of halves. A tile is written
+// `delay` steps after it took part in the statistic, as above. QUEUE tiles of them are in registers: a worker walks the tiles in
+// turns, each of which has registers of its own.
+//
+// Measured (H200). Barriers are set up one at a time in a warp: a warp that set up all made every launch 0.5 us longer. What is
+// read gives way in the cache to what is written: that takes 2 to 4 % less time, and the next kernel finds it there. Without the
+// cooperative launch 0.1 to 0.9 us less, but blocks of two launches could wait for each other for ever. Tried: writing as soon as a
+// result was there, up to 5 % longer (one row of ten: 1 % less); clusters that agree through their shared memory, up to twice
+// as long: of those that the multiprocessors would make up some began when others had ended; in groups of more than 8 blocks every
+// block merging all parts itself, 3 to 6 % longer; two warps that merge instead of three, 3 to 6 % longer for 64 lines; loads that
+// the cache keeps (evict_last), up to 5 % less where the same tensor is read again and again, which nobody does.
+template <class Rule> struct WholeStream : Stream<Rule, false, true> {
+  using Base = Stream<Rule, false, true>;
+  using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member, Base::OPEN, Base::phase, Base::COLLECTORS;
   using typename Base::Place;
   using Held = Pack<unsigned, 4>;  // a pack as it lies
   static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;  // packs of each input that a worker has in a tile
+  static_assert(HELD <= 2);
+  static constexpr unsigned WARPS = WORKERS / 32, TURNS = QUEUE > 0 ? QUEUE : 1;
   struct Ring { Barrier full[MOST_TILES], empty[MOST_TILES]; };
 
   Ring& ring;
-  const CachePolicy policy;
-  unsigned packs;  // of a line
+  const CachePolicy reads, writes;  // a.passing: 0: as usual; else 1 + 2 * sixteenths of what is written that stay, all else passes
+  unsigned packs;                   // of a line
 
   static __device__ __forceinline__ unsigned bytes_of_tiles(const Arguments<INPUTS>& a) { return a.kept * INPUTS * a.part * unsigned(sizeof(Held)); }
   __device__ __forceinline__ WholeStream(const Arguments<INPUTS>& a)
       : Base(a, bytes_of_tiles(a) + sizeof(Ring)), ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))),
-        policy(cache_policy(a.passing)), packs(a.along.row / WIDTH) {}
+        reads(cache_policy(a.passing == 0)), writes(cache_policy(a.passing == 0, a.passing >> 1)), packs(a.along.row / WIDTH) {}
 
+  // How tiles follow each other. In registers: to find it anew for every tile takes more instructions than there are to spare.
+  struct Pace {
+    unsigned part, tile, ring, kept, steps;
+    int stride, start;  // of packs left: from tile to tile, at first
+    __device__ __forceinline__ Pace(const WholeStream& stream, unsigned first)
+        : part(stream.a.part), tile(INPUTS * part), ring(stream.a.kept * tile), kept(stream.a.kept), steps(stream.a.steps),
+          stride(stream.a.team * stream.a.part), start(int(stream.packs) - int(stream.member * stream.a.part + first)) {
+      stay_in_registers(part, tile, ring, kept, steps, stride, start);
+    }
+  };
   // A walk through the tiles of the block, as the warp that reads sees them, or a worker, from its first pack on.
   struct Cursor {
     unsigned bundle = 0, step = 0, slot = 0, parity = 0;
     int left;      // packs of the line from here on
     Held* places;  // in shared memory
-    __device__ __forceinline__ Cursor(const WholeStream& stream, unsigned first)
-        : left(stream.left_from(first)), places(reinterpret_cast<Held*>(shared_memory) + first) {}
-    __device__ __forceinline__ void advance(const WholeStream& stream, unsigned first) {
-      const unsigned part = stream.a.part;
-      left -= int(stream.a.team * part), places += INPUTS * part;
-      if (++step == stream.a.steps) step = 0, bundle++, left = stream.left_from(first);
-      if (++slot == stream.a.kept) slot = 0, parity ^= 1, places -= stream.a.kept * INPUTS * part;
+    __device__ __forceinline__ Cursor(const Pace& pace, unsigned first) : left(pace.start), places(reinterpret_cast<Held*>(shared_memory) + first) {}
+    __device__ __forceinline__ void advance(const Pace& pace) {
+      left -= pace.stride, places += pace.tile;
+      if (++step == pace.steps) step = 0, bundle++, left = pace.start;
+      if (++slot == pace.kept) slot = 0, parity ^= 1, places -= pace.ring;
     }
   };
-  __device__ __forceinline__ int left_from(unsigned first) const { return int(packs) - int(member * a.part + first); }
   __device__ __forceinline__ unsigned tiles() const { return bundles * a.steps; }
   // The packs of a line that the block has first of all.
   template <class T> __device__ __forceinline__ auto packs_of(T* tensor, unsigned bundle, int operand) const {
@@ -426,16 +456,17 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
 
   // One thread asks for tiles.
   struct Reader {
+    const Pace pace;
     Cursor at, arriving;
     unsigned next = 0;
-    __device__ __forceinline__ explicit Reader(const WholeStream& stream) : at(stream, 0), arriving(at) {}
+    __device__ __forceinline__ explicit Reader(const WholeStream& stream) : pace(stream, 0), at(pace, 0), arriving(at) {}
   };
   __device__ __forceinline__ void read(Reader& reader, unsigned end) const {
     Cursor& at = reader.at;
 #pragma unroll 1
     for (; reader.next < end; reader.next++) {
       // More on their way at once would be brought in turns, the first of them late.
-      if (reader.next >= a.ahead) barrier_wait(&ring.full[reader.arriving.slot], reader.arriving.parity), reader.arriving.advance(*this, 0);
+      if (reader.next >= a.ahead) barrier_wait(&ring.full[reader.arriving.slot], reader.arriving.parity), reader.arriving.advance(reader.pace);
       if (reader.next >= a.kept) barrier_wait(&ring.empty[at.slot], at.parity ^ 1);
       Barrier* const full = &ring.full[at.slot];
       const int count = min(int(a.part), at.left);
@@ -444,11 +475,11 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
         barrier_arrive_with(full, INPUTS * bytes);
 #pragma unroll
         for (int n = 0; n < INPUTS; n++)
-          load_bytes(at.places + n * a.part, packs_of(a.input[n], at.bundle, n) + at.step * a.team * a.part, bytes, full, policy);
+          load_bytes(at.places + n * a.part, packs_of(a.input[n], at.bundle, n) + at.step * a.team * a.part, bytes, full, reads);
       } else {
         barrier_arrive(full);
       }
-      at.advance(*this, 0);
+      at.advance(reader.pace);
     }
   }
 
@@ -471,13 +502,13 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
       rule.add(statistic, values);
     }
   }
-  // Writes N packs, WORKERS apart.
-  template <int N> __device__ __forceinline__ void write(const Statistic (&line)[1], const Held* places, Held* target) const {
+  // Writes N packs, WORKERS apart. They lie `along` apart, those of different inputs `across`.
+  template <int N> __device__ __forceinline__ void write(const Statistic (&line)[1], const Held* places, unsigned across, unsigned along, Held* target) const {
     COMPUTE values[INPUTS][N * WIDTH], result[N * WIDTH];
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
 #pragma unroll
-      for (int k = 0; k < N; k++) unpack(reinterpret_cast<const Place*>(places + n * a.part + k * WORKERS), &values[n][k * WIDTH]);
+      for (int k = 0; k < N; k++) unpack(reinterpret_cast<const Place*>(places + n * across + k * along), &values[n][k * WIDTH]);
     rule.results(line, values, result);
     if (a.beta != COMPUTE(0)) {
       COMPUTE prior[N * WIDTH];
@@ -493,74 +524,131 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
       for (int i = 0; i < WIDTH; i++) of_pack[i] = result[k * WIDTH + i];
       Held pack;
       ::pack(of_pack, reinterpret_cast<Place*>(&pack));
-      store_with(policy, target + k * WORKERS, pack);
+      store_with(writes, target + k * WORKERS, pack);
+    }
+  }
+  // The packs that a worker has in a tile, `exist` packs from its first one to the tile's end; what does not exist is neutral.
+  __device__ __forceinline__ void take(Held (&held)[INPUTS][HELD], const Held* places, unsigned part, int exist) const {
+    if (int((HELD - 1) * WORKERS) < exist) {
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+        for (int k = 0; k < HELD; k++) held[n][k] = places[n * part + k * WORKERS];
+    } else {
+      Place nothing;
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+        for (int k = 0; k < HELD; k++) {
+          memcpy(&held[n][k], &nothing, sizeof nothing);
+          if (k + 1 < HELD && int(k * WORKERS) < exist) held[n][k] = places[n * part + k * WORKERS];
+        }
     }
   }
 
   __device__ __forceinline__ void work() const {
-    const unsigned first = threadIdx.x;
-    const int of_tile = int(a.part) - int(first);
-    Place neutral;
-#pragma unroll
-    for (int i = 0; i < WIDTH; i++) neutral.item[i] = store<ELEMENT>(Rule::neutral());
-    Held nothing;
-    memcpy(&nothing, &neutral, sizeof nothing);
-
-    Cursor reduced(*this, first), written(*this, first);
+    const unsigned first = threadIdx.x, tiles = this->tiles();
+    const Pace pace(*this, first);
+    int of_tile = int(a.part) - int(first);
+    stay_in_registers(of_tile);
+    Cursor reduced(pace, first), written(reduced);
+    [[maybe_unused]] Cursor queued(reduced);
+    [[maybe_unused]] Held queue[TURNS][INPUTS][HELD];
     Statistic statistic[1] = {rule.empty()}, agreed[1] = {rule.empty()};
     Held* target = nullptr;
 #pragma unroll 1
-    for (unsigned step = 0; step < tiles() + a.delay; step++) {
-      if (step < tiles()) {
-        const int exist = min(reduced.left, of_tile);
-        Held held[INPUTS][HELD];
-        barrier_wait(&ring.full[reduced.slot], reduced.parity);
+    for (unsigned begin = 0; begin < tiles + a.delay; begin += TURNS)
 #pragma unroll
-        for (int k = 0; k < HELD; k++)
-#pragma unroll
-          for (int n = 0; n < INPUTS; n++) {
-            held[n][k] = nothing;
-            if (int(k * WORKERS) < exist) held[n][k] = reduced.places[n * a.part + k * WORKERS];
+      for (unsigned turn = 0; turn < TURNS; turn++) {
+        const unsigned step = begin + turn;
+        if (step < tiles) {
+          Held held[INPUTS][HELD];
+          barrier_wait(&ring.full[reduced.slot], reduced.parity);
+          take(held, reduced.places, pace.part, min(reduced.left, of_tile));
+          add(statistic, held);
+          if (reduced.step == pace.steps - 1) {
+            hand_over(statistic, reduced.bundle);
           }
-        add(statistic, held);
-        if (reduced.step == a.steps - 1) this->hand_over(statistic, reduced.bundle);
-        reduced.advance(*this, first);
-      }
-      if (step >= a.delay) {
-        if (written.step == 0) {
-          barrier_wait(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
-          agreed[0] = this->lines_of(written.bundle)[0];
-          target = packs_of(a.output, written.bundle, INPUTS) + first;
+          reduced.advance(pace);
         }
-        const int exist = min(written.left, of_tile);
-        if (int((HELD - 1) * WORKERS) < exist) write<HELD>(agreed, written.places, target);
-        else
-#pragma unroll 1
-          for (int k = 0; k * int(WORKERS) < exist; k++) write<1>(agreed, written.places + k * WORKERS, target + k * WORKERS);
-        __syncwarp();
-        if ((threadIdx.x & 31) == 0) barrier_arrive(&ring.empty[written.slot]);
-        target += a.team * a.part;
-        written.advance(*this, first);
+        if (step >= a.delay && (TURNS == 1 || step < tiles + a.delay)) {
+          if (written.step == 0) {
+            barrier_wait(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
+            agreed[0] = this->lines_of(written.bundle)[0];
+            target = packs_of(a.output, written.bundle, INPUTS) + first;
+          }
+          const int exist = min(written.left, of_tile);
+          if constexpr (QUEUE > 0) {
+            if (int((HELD - 1) * WORKERS) < exist) write<HELD>(agreed, queue[turn][0], HELD, 1, target);
+            else if (HELD > 1 && 0 < exist) write<1>(agreed, queue[turn][0], HELD, 1, target);
+          } else {
+            if (int((HELD - 1) * WORKERS) < exist) write<HELD>(agreed, written.places, pace.part, WORKERS, target);
+            else if (HELD > 1 && 0 < exist) write<1>(agreed, written.places, pace.part, WORKERS, target);
+            leave(written);
+          }
+          target += pace.stride;
+          written.advance(pace);
+        }
+        if constexpr (QUEUE > 0) {
+          if (step + QUEUE >= a.delay && queued.bundle < bundles) {
+            take(queue[turn], queued.places, pace.part, min(queued.left, of_tile));
+            leave(queued);
+            queued.advance(pace);
+          }
+        }
       }
+  }
+  // A warp needs a tile no more.
+  __device__ __forceinline__ void leave(const Cursor& at) const {
+    __syncwarp();
+    if ((threadIdx.x & 31) == 0) barrier_arrive(&ring.empty[at.slot]);
+  }
+  // Gives a warp's statistic of a line to the warp that publishes, and begins another.
+  __device__ __forceinline__ void hand_over(Statistic (&statistic)[1], unsigned i) const {
+    if (i >= 2) barrier_wait(&exchange.published[(i - 2) % OPEN], phase(i - 2, OPEN));  // which had the same places
+    merge_lanes(rule, statistic, 1, 32);
+    if ((threadIdx.x & 31) == 0) {
+      this->parts_of(i)[threadIdx.x >> 5] = statistic[0];
+      barrier_arrive(&exchange.reduced[i % 2]);
     }
+    statistic[0] = rule.empty();
   }
 
-  __device__ __forceinline__ void run() const {
-    const unsigned helper = threadIdx.x / 32 - WORKERS / 32, lane = threadIdx.x & 31;
-    Reader reader(*this);
-    if (helper == HELPERS) {  // reads at once
-      for (unsigned i = lane; i < a.kept; i += 32) barrier_init(&ring.full[i], 1), barrier_init(&ring.empty[i], WORKERS / 32);
+  // All barriers but those of the first tiles. A thread takes one after the other: they are set up one at a time in a warp.
+  __device__ __forceinline__ void begin() const {
+    constexpr unsigned ALL = WARPS + COLLECTORS + 2;
+    const unsigned warp = threadIdx.x / 32;
+    if ((threadIdx.x & 31) == 0) {
+#pragma unroll 1
+      for (unsigned i = warp; i < a.kept; i += ALL) {
+        barrier_init(&ring.empty[i], WARPS);
+        if (i >= a.ahead) barrier_init(&ring.full[i], 1);
+      }
+      if (warp < OPEN) barrier_init(&exchange.published[warp], 32), barrier_init(&exchange.agreed[warp], 32);
+      else if (warp < OPEN + 2) barrier_init(&exchange.reduced[warp - OPEN], WARPS);
+      else if (warp == OPEN + 2) barrier_init(&exchange.opened, 1);
       publish_barriers();
-      __syncwarp();
-      wait_to_touch(a.output);
-      if (lane == 0) read(reader, min(a.ahead, tiles()));
     }
-    this->begin();
+    __syncthreads();
+  }
+  __device__ __forceinline__ void run() const {
+    const unsigned helper = threadIdx.x / 32 - WARPS, lane = threadIdx.x & 31;
+    Reader reader(*this);
+    if (helper == COLLECTORS + 1 && lane == 0) {  // reads at once
+#pragma unroll 1
+      for (unsigned i = 0; i < a.ahead; i++) barrier_init(&ring.full[i], 1);
+      publish_barriers();
+      wait_to_touch(a.output);
+      read(reader, min(a.ahead, tiles()));
+    }
+    begin();
     wait_to_touch(a.output);
     let_next_kernel_begin();
     if (threadIdx.x < WORKERS) {
       work();
-    } else if (helper < HELPERS) {
+    } else if (helper <= COLLECTORS) {
       this->help(helper);
     } else if (lane == 0) {
       read(reader, tiles());
@@ -571,7 +659,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false> {
 #define SOFTMAX_STREAM(name, rule, columns)                                                                         \
   extern "C" __global__ void __launch_bounds__(STREAM_THREADS, 1) name(const Arguments<rule::INPUTS> a) {           \
     wait_for_earlier_kernels();                                                                                     \
-    Stream<rule, columns>(a, a.kept * STREAM_PACKS * a.workers * 16).run();                                                                               \
+    Stream<rule, columns>(a, a.kept * STREAM_PACKS * a.workers * 16).run();                                         \
   }
 
 SOFTMAX_STREAM(softmax_forward_lines_stream, Forward, false)
@@ -579,8 +667,9 @@ SOFTMAX_STREAM(softmax_backward_lines_stream, Backward, false)
 SOFTMAX_STREAM(softmax_forward_columns_stream, Forward, true)
 SOFTMAX_STREAM(softmax_backward_columns_stream, Backward, true)
 
+constexpr unsigned WHOLE_THREADS = WORKERS + 32 * (1 + Stream<Forward, false, true>::COLLECTORS + 1);
 #define SOFTMAX_WHOLE_STREAM(name, rule)                                                                                    \
-  extern "C" __global__ void __launch_bounds__(WORKERS + (HELPERS + 1) * 32, 1) name(const Arguments<rule::INPUTS> a) { \
+  extern "C" __global__ void __launch_bounds__(WHOLE_THREADS, 1) name(const Arguments<rule::INPUTS> a) {                \
     find_place_before_waiting();                                                                                            \
     WholeStream<rule>(a).run();                                                                                             \
   }

@@ -9,7 +9,7 @@
 
 struct alignas(64) TensorMap { unsigned char bytes[128]; };  // a __grid_constant__ argument
 struct Barrier { unsigned long long state; };
-struct CachePolicy { unsigned long long bits; };  // how long the cache keeps what passes through it: `passing`, no longer than it must
+struct CachePolicy { unsigned long long bits; };  // how long the cache keeps what passes through it
 
 #ifdef EMULATED_CUDA
 
@@ -198,7 +198,7 @@ inline void load_dense_box(unsigned char* to, const TensorMap& map, Barrier* bar
   emulated::require_whole_packs(map, first);
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}, {}});
 }
-inline CachePolicy cache_policy(bool) { return {}; }
+inline CachePolicy cache_policy(bool, unsigned = 0) { return {}; }
 inline void load_bytes(void* to, const void* from, unsigned bytes, Barrier* barrier, CachePolicy) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16) emulated::fail("the copy engine was asked for %u bytes, not in whole packs", bytes);
   emulated::Map map = {};
@@ -272,11 +272,13 @@ __device__ __forceinline__ void load_dense_box(unsigned char* to, const TensorMa
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
       ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third), "r"(fourth) : "memory");
 }
-__device__ __forceinline__ CachePolicy cache_policy(bool passing) {
-  CachePolicy first, normal;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first.bits));
-  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal.bits));
-  return passing ? first : normal;
+// stays: as usual. Else it gives way to all other, but for so many sixteenths.
+__device__ __forceinline__ CachePolicy cache_policy(bool stays, unsigned sixteenths = 0) {
+  CachePolicy passing, usual;
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(usual.bits));
+  if (sixteenths == 0) asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(passing.bits));
+  else asm("createpolicy.fractional.L2::evict_normal.L2::evict_first.b64 %0, %1;" : "=l"(passing.bits) : "f"(sixteenths / 16.0f));
+  return stays ? usual : passing;
 }
 // Bytes as they lie: 16, or a multiple, from a multiple of 16 on.
 __device__ __forceinline__ void load_bytes(void* to, const void* from, unsigned bytes, Barrier* barrier, CachePolicy policy) {
