@@ -8,9 +8,12 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnActivationMode_t
 from dualdnn.api.operations import ActivationBackward, ActivationForward
 
-from .geometry import BATCH, LONG_BATCH, elementwise
+from .geometry import BATCH, LONG_BATCH, LONGEST_BATCH, PACK_BYTES, elementwise
 from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 
+LONGEST_BYTES = (
+    64 << 20
+)  # read and written, from which on halves had better more packs of a thread; fewer, and rows with gaps, took longer
 RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU)
 
 
@@ -18,12 +21,12 @@ RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.
 def activation_forward(operation: ActivationForward, device: Any) -> Plan:
     """16 bytes of output a thread, or a few times as many."""
     x, y, activation = operation.x, operation.y, operation.activation
-    rectifies, halves = activation.mode in RECTIFIED, x.scalar_bytes == 2
-    kernel = (
-        "activation_forward_rectified" if rectifies else "activation_forward_long" if halves else "activation_forward"
-    )
-    most = BATCH if rectifies else LONG_BATCH[halves]
-    layout, grid = elementwise(x.dims, [x.strides, y.strides], 16 // x.scalar_bytes, device, most)
+    width, strides = PACK_BYTES // x.scalar_bytes, [x.strides, y.strides]
+    rectifies = activation.mode in RECTIFIED
+    kernel = "activation_forward_rectified" if rectifies else "activation_forward"
+    layout, grid = elementwise(x.dims, strides, width, device, BATCH if rectifies else LONG_BATCH)
+    if not rectifies and x.scalar_bytes == 2 and layout.flat and 2 * x.nbytes >= LONGEST_BYTES:
+        kernel, (layout, grid) = "activation_forward_long", elementwise(x.dims, strides, width, device, LONGEST_BATCH)
     arguments = structure(
         *pointers(2),
         *factors(operation, alpha=operation.alpha, beta=operation.beta, coefficient=activation.coefficient),

@@ -15,8 +15,7 @@ THREADS = 256  # a block of the element-by-element kernels
 
 # Packs of a thread, where there are enough that each multiprocessor holds some blocks
 BATCH = 2
-# The same of functions of many instructions, by whether elements are halves: a block lives longer than it takes to start one
-LONG_BATCH = {False: 4, True: 8}
+LONG_BATCH, LONGEST_BATCH = 4, 8  # of functions of many instructions: a block lives longer than it takes to start one
 BUSY_BLOCKS = 4
 
 # Single elements of a thread and their bytes, at most; about what finding the first costs, as many times as each

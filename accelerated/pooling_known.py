@@ -65,7 +65,7 @@ SETTINGS = {
     "forward of volumes": Settings(128, 6, 1, 8, 1, 1, depth=8),
     "average of volumes": Settings(128, 6, 2, 16, 1, 1),
     "average gathered": Settings(128, 16, 1, 16, 1, 1),
-    "average of volumes gathered": Settings(128, 10, 1, 16, 1, 1),
+    "average of volumes gathered": Settings(128, 10, 2, 16, 1, 1),
 }
 
 

@@ -6,9 +6,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import geometry
+from dualdnn.accelerated import activation, geometry
 from dualdnn.accelerated import tensor_arithmetic as arithmetic
 from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.accelerated.plans import plan, type_definitions
 from dualdnn.api.operations import AddTensor, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8, NCHW, NHWC
 from dualdnn.conformance.bench import rows
@@ -58,6 +59,24 @@ def test_a_thread_takes_several_packs(backend, monkeypatch, name, packs, shift):
     # more than one block of 256 threads with 7 packs of 8 halves, the last one short, the last pack partial
     operation = MAKERS[name](HALF, (3, 7, 31, 37), "nchw")
     check(backend, operation, shift)
+
+
+@pytest.mark.parametrize("mode", ["TANH", "SIGMOID", "ELU"])
+@pytest.mark.parametrize("shift", [0, 4], ids=["aligned", "misaligned"])
+def test_large_tensors_of_halves_have_a_kernel_of_their_own(backend, monkeypatch, mode, shift):
+    monkeypatch.setattr(activation, "LONGEST_BYTES", 0)
+    monkeypatch.setattr(geometry, "batch", lambda *_: activation.LONGEST_BATCH)
+    operation = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "nchw")
+    ((launch, _),) = plan(operation, backend.device).steps
+    assert launch.function is backend.device.function(
+        "activation.cu", "activation_forward_long", type_definitions(HALF, operation)
+    )
+    check(backend, operation, shift)
+    small = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "gaps")
+    ((launch, _),) = plan(small, backend.device).steps
+    assert launch.function is backend.device.function(
+        "activation.cu", "activation_forward", type_definitions(HALF, small)
+    )
 
 
 def test_blending_takes_several_packs(backend, monkeypatch):

@@ -139,7 +139,7 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
     [
         (HALF, (7, 3, 10, 56), 18 * 7),  # rows of 3.5 sectors; the last block has fewer
         (FLOAT, (2, 5, 12, 12), 21 * 6),
-        (HALF, (2, 3, 4, 6, 24), 42 * 3),
+        (HALF, (2, 3, 4, 8, 24), 42 * 3),
         (HALF, (2, 3, 9, 56), 0),  # the last line of windows ends in one of x
         (HALF, (2, 3, 10, 64), 0),  # whole sectors
     ],

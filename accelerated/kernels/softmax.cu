@@ -201,6 +201,7 @@ __device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, 
     }
     merge_lanes(rule, statistic, 1, a.team);
     rule.finish(statistic[0]);
+    __syncwarp();  // lanes without a line have read the last one
     if (line >= lines) continue;
 #pragma unroll 1
     for (unsigned i = first; i != full; i += stride) {
