@@ -7,7 +7,7 @@
 
 enum Algorithm { FAST = 0, ACCURATE = 1, LOG = 2 };  // cudnnSoftmaxAlgorithm_t
 
-// As in softmax.py. Packs of 8-bit integers hold one element: no integer fills them up without changing a maximum.
+// As in softmax_walk.py and softmax_teams.py. Packs of 8-bit integers hold one element: no integer fills them up without changing a maximum.
 #ifndef PACK_BYTES
 #define PACK_BYTES 16  // of a wide pack; fewer for lines in registers whose rows are no multiple of that
 #endif

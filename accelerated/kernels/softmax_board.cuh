@@ -2,7 +2,7 @@
 #pragma once
 #include "softmax.cuh"
 
-constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;  // of a launch; lines of a bundle. As in softmax.py
+constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;  // of a launch; lines of a bundle. As in softmax_streams.py
 
 // A statistic on its way to other blocks. Each 32 bits come with the number of the bundle (within the launch, from 1 on) in
 // one access of 8 bytes: who finds the number has the value.

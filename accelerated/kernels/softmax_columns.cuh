@@ -18,7 +18,7 @@
 #pragma once
 #include "softmax_board.cuh"
 
-// As in softmax.py
+// As in softmax_streams.py
 constexpr unsigned HELD_THREADS = 512, MOST_HELD_GROUPS = 6, MOST_ROUNDS = 64;
 constexpr int GROUP_PACKS = 4, REGISTER_GROUPS = 2;
 

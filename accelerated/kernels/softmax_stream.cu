@@ -21,14 +21,14 @@
 #include "softmax_columns.cuh"
 #include "tensor_maps.cuh"
 
-// As in softmax.py
+// As in softmax_streams.py
 constexpr int STREAM_PACKS = 2;                               // that a worker takes in a step, of all inputs together
 constexpr unsigned HELPERS = 4;                               // warps, at most
 constexpr int STREAM_THREADS = 640;                           // at most
 constexpr unsigned FEW_BLOCKS = 8;                            // of a group: each of them merges the parts of all
 constexpr unsigned REST = 100;                                // nanoseconds, of who waits for a result
 #ifndef QUEUE_TILES
-#define QUEUE_TILES 0  // softmax.py knows when some are needed
+#define QUEUE_TILES 0  // softmax_streams.py knows when some are needed
 #endif
 constexpr unsigned WORKERS = 512, MOST_TILES = 48;  // of streams of whole packs
 constexpr int QUEUE = QUEUE_TILES;  // of a block, in registers until they are written
