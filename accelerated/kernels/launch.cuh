@@ -11,7 +11,9 @@
 #include <cstdint>
 
 // Up to so many blocks let the next kernel in before their reads: its blocks find their places meanwhile. The blocks of more are in
-// each other's way, so they do it behind their reads; and of very many, telling of each takes longer than it saves.
+// each other's way, so they do it behind their reads. It begins when every block has let it in or has ended. So of very many blocks only the
+// last MANY_BLOCKS, more than run at a time, say so: telling of each takes longer than it saves. (Large element-by-element operations
+// take 2 % less than where none says it.)
 constexpr unsigned MANY_BLOCKS_BEFORE_READS = 264, MANY_BLOCKS = 2048;
 
 __device__ __forceinline__ unsigned blocks_of_grid() { return gridDim.x * gridDim.y; }
@@ -23,7 +25,7 @@ __device__ __forceinline__ void let_next_kernel_begin_if(bool now) {
 }
 
 // Lets the next kernel in, behind the reads.
-__device__ __forceinline__ void let_next_kernel_begin() { let_next_kernel_begin_if(blocks_of_grid() > MANY_BLOCKS_BEFORE_READS && blocks_of_grid() <= MANY_BLOCKS); }
+__device__ __forceinline__ void let_next_kernel_begin() { let_next_kernel_begin_if(blocks_of_grid() > MANY_BLOCKS_BEFORE_READS && blockIdx.x + MANY_BLOCKS >= gridDim.x); }
 
 // The first statement of a kernel that has little to find out.
 __device__ __forceinline__ void wait_for_earlier_kernels() {
@@ -54,3 +56,11 @@ template <class... T> __device__ __forceinline__ void wait_to_touch(const T*... 
   let_next_kernel_begin_if(blocks_of_grid() <= MANY_BLOCKS_BEFORE_READS);
 }
 __device__ __forceinline__ void let_next_kernel_begin_behind_reads() { let_next_kernel_begin_if(gridDim.x <= MANY_BLOCKS); }
+
+// Has the cache that all multiprocessors share read a multiple of 16 bytes, from the one before `begin` on. That may come before the wait:
+// what earlier kernels write goes to that cache, too, so nothing that is read later is older for it.
+__device__ __forceinline__ void fetch_ahead(const void* begin, unsigned bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(reinterpret_cast<uintptr_t>(begin) & ~uintptr_t(15)), "r"(bytes) : "memory");
+#endif
+}

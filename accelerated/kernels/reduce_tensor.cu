@@ -651,7 +651,7 @@ template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduc
     if (alone) conclude_pack(a, state, place[0]);
   }
   if (alone) return;
-  let_next_kernel_begin();
+  let_next_kernel_begin_behind_reads();
   unsigned items = columns * WIDTH;
   State* tile = reinterpret_cast<State*>(shared_memory);  // [lane][i][column]
 #pragma unroll
