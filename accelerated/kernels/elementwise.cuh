@@ -121,7 +121,6 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   // Packs, or elements, whose reads are on their way together.
   static constexpr int FLAT = INPUTS == 2 ? 2 : 4, PACKS = INPUTS == 2 ? 1 : 2, ITEMS = 4;
   static constexpr int OPERANDS = INPUTS + 1, VALUES = INPUTS == 0 ? 1 : INPUTS;
-  static constexpr unsigned FETCHING_BLOCKS = 1056, MOST_CACHED_BYTES = 64 << 20;  // those that run first; of all operands
 
   // Waits for earlier kernels; the offsets are those of the first elements.
   __device__ __forceinline__ void wait_for_operands(unsigned of_in, unsigned of_out) const {
@@ -259,20 +258,8 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     }
   }
 
-  // The first blocks have what they read of one long row brought while they wait, unless the cache may hold it (1 to 2 % less time).
-  template <int WIDTH> __device__ __forceinline__ void fetch_while_waiting(const Geometry<OPERANDS>& geometry) const {
-    constexpr unsigned BYTES = sizeof(Pack<In, WIDTH>);
-    if (!geometry.flat || geometry.row <= MOST_CACHED_BYTES / OPERANDS / sizeof(In)) return;
-    if (blockIdx.x >= min(FETCHING_BLOCKS, gridDim.x - 1) || threadIdx.x != 0) return;  // the last block's may end early
-    const unsigned bytes = blockDim.x * geometry.flat * BYTES;
-#pragma unroll
-    for (int n = 0; n < INPUTS; n++)
-      if (n < reads) fetch_ahead(reinterpret_cast<const char*>(in[n]) + blockIdx.x * bytes, bytes);
-  }
-
   // WIDTH: elements of a pack of neighbours.
   template <int WIDTH> __device__ __forceinline__ void run(const Geometry<OPERANDS>& geometry) const {
-    if (INPUTS > 0) fetch_while_waiting<WIDTH>(geometry);
     const unsigned batch = geometry.flat ? geometry.flat : geometry.batch;
     const unsigned first = blockIdx.x * (blockDim.x * batch) + threadIdx.x;
     if (!geometry.flat && geometry.width == 1) return run_items(geometry);

@@ -56,11 +56,3 @@ template <class... T> __device__ __forceinline__ void wait_to_touch(const T*... 
   let_next_kernel_begin_if(blocks_of_grid() <= MANY_BLOCKS_BEFORE_READS);
 }
 __device__ __forceinline__ void let_next_kernel_begin_behind_reads() { let_next_kernel_begin_if(gridDim.x <= MANY_BLOCKS); }
-
-// Has the cache that all multiprocessors share read a multiple of 16 bytes, from the one before `begin` on. That may come before the wait:
-// what earlier kernels write goes to that cache, too, so nothing that is read later is older for it.
-__device__ __forceinline__ void fetch_ahead(const void* begin, unsigned bytes) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(reinterpret_cast<uintptr_t>(begin) & ~uintptr_t(15)), "r"(bytes) : "memory");
-#endif
-}
