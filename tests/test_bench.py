@@ -36,7 +36,7 @@ def test_the_floor_is_bytes_or_a_launch():
     assert with_floor(result, Ceilings(4e12, 5e-6))["floor_us"] == pytest.approx(5.0)
 
 
-def test_a_call_alone_is_counted_in_launches():
+def test_small_rows_are_counted_in_launches():
     result = {
         "bytes": 4,
         "flops": 0,
@@ -44,15 +44,20 @@ def test_a_call_alone_is_counted_in_launches():
         "ours_us": 1.0,
         "vendor_us": 3.0,
         "graph_us": None,
+        "ours_stream_us": 2.0,
         "ours_alone_us": 6.0,
         "family": "activation",
     }
-    assert with_floor(result, Ceilings(4e12, 1e-7, launch_alone=4e-6))["launches"] == pytest.approx(1.5)
-    counts = {"a": 1.19, "b": 1.21, "with gaps": 1.0}
+    ceilings = Ceilings(4e12, 1e-6 / 2, launch_stream=1e-6, launch_alone=4e-6)
+    assert with_floor(result, ceilings)["launches"] == pytest.approx({"graph": 2.0, "stream": 2.0, "alone": 1.5})
+    large = {key: value for key, value in result.items() if key not in ("ours_stream_us", "ours_alone_us")}
+    assert with_floor(large, ceilings)["launches"] == {}
+    counts = {"a": (1.19, 1.19), "b": (1.19, 1.21), "with gaps": (1.0, 1.0)}
     rows = [
-        {**result, "name": name, "wall_s": 0.0, "launches": count, "speedup": None} for name, count in counts.items()
+        {**result, "name": name, "wall_s": 0.0, "launches": {"stream": of_stream, "alone": alone}, "speedup": None}
+        for name, (of_stream, alone) in counts.items()
     ]
-    assert "alone 1 of 2 packed ones within 1.2 of an empty launch" in summary(rows)
+    assert "within 1.2 of an empty launch, packed: 2 of 2 stream, 1 of 2 alone" in summary(rows)
 
 
 class Driver:
@@ -100,7 +105,8 @@ def test_a_few_rows(tmp_path):
     written = json.loads((tmp_path / "benchmarks.json").read_text())
     assert len(written["rows"]) == 2 and written["copy_GBps"] > 0
     assert written["small_copy_us"] > 0 and "copy of 0.4 MB" in shown and "2 small rows" in shown
-    assert all(row["ours_alone_us"] > 0 and row["launches"] > 0 for row in written["rows"])
+    assert all(row[f"ours_{way}_us"] > 0 for row in written["rows"] for way in ("stream", "alone"))
+    assert all(set(row["launches"]) == {"graph", "stream", "alone"} for row in written["rows"])
     assert all(row["name"] in shown and row["ours_us"] > 0 and row["vendor_us"] is None for row in written["rows"])
 
 

@@ -13,15 +13,17 @@ DATA_SHEETS: dict[str, Mapping[str, float]] = {"H200": HOPPER, "H100": HOPPER}
 
 @dataclass(frozen=True)
 class Ceilings:
-    """``bandwidth``: bytes per second of a copy, reads and writes counted; ``launch``: seconds of an empty kernel;
-    ``paces``: operations per second by data type, from ``source``; ``small_copy``: seconds of the least kernel that reads and
-    writes a small tensor; ``launch_alone``: seconds of an empty kernel that follows and precedes no other."""
+    """``bandwidth``: bytes per second of a copy, reads and writes counted; ``launch``: seconds of an empty kernel, of many in a
+    graph; ``paces``: operations per second by data type, from ``source``; ``small_copy``: seconds of the least kernel that reads
+    and writes a small tensor; ``launch_stream``: seconds of an empty kernel, of many that a program puts on a stream one by one;
+    ``launch_alone``: of one that follows and precedes no other."""
 
     bandwidth: float
     launch: float
     paces: Mapping[str, float] = field(default_factory=dict)
     source: str | None = None
     small_copy: float | None = None
+    launch_stream: float | None = None
     launch_alone: float | None = None
 
     def floor(self, nbytes: int, flops: int = 0, pace: str | None = None) -> float:
@@ -34,11 +36,16 @@ class Ceilings:
         return {
             "copy_GBps": self.bandwidth / 1e9,
             "launch_us": self.launch * 1e6,
-            "small_copy_us": None if self.small_copy is None else self.small_copy * 1e6,
-            "launch_alone_us": None if self.launch_alone is None else self.launch_alone * 1e6,
+            "small_copy_us": microseconds(self.small_copy),
+            "launch_stream_us": microseconds(self.launch_stream),
+            "launch_alone_us": microseconds(self.launch_alone),
             "ceilings_TFLOPS": {name: pace / 1e12 for name, pace in self.paces.items()},
             "ceilings_source": self.source,
         }
+
+
+def microseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e6
 
 
 def data_sheet(device: str) -> tuple[Mapping[str, float], str | None]:

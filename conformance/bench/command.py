@@ -106,8 +106,8 @@ def ceilings_text(facts: dict[str, Any]) -> str:
     """The ceilings in a line."""
     paces = ", ".join(f"{name} {pace:.0f}" for name, pace in facts["ceilings_TFLOPS"].items())
     arithmetic = f", TFLOP/s {paces} ({facts['ceilings_source']})" if paces else ""
-    alone = f"(alone {facts['launch_alone_us']:.2f})"
-    launches = f"empty launch {facts['launch_us']:.2f} us {alone}, copy of 0.4 MB {facts['small_copy_us']:.2f} us"
+    ways = f"(in a stream {facts['launch_stream_us']:.2f}, alone {facts['launch_alone_us']:.2f})"
+    launches = f"empty launch {facts['launch_us']:.2f} us {ways}, copy of 0.4 MB {facts['small_copy_us']:.2f} us"
     return f"copy {facts['copy_GBps']:.0f} GB/s, {launches}{arithmetic}"
 
 
@@ -121,11 +121,12 @@ def summary(results: list[dict[str, Any]]) -> str:
     small = [r for r in results if r["bytes"] < SMALL_ROW_BYTES and not r["flops"] and r["ours_us"]]
     if small:
         times = [r["ours_us"] for r in small]
-        alone = [r["launches"] for r in small if r.get("launches") and "gaps" not in r["name"]]
-        near = sum(launches <= NEAR_LAUNCH for launches in alone)
+        packed = [r["launches"] for r in small if r.get("launches") and "gaps" not in r["name"]]
+        near = {way: sum(launches[way] <= NEAR_LAUNCH for launches in packed) for way in packed[0]} if packed else {}
+        counts = ", ".join(f"{count} of {len(packed)} {way}" for way, count in near.items())
         lines.append(
             f"{len(small)} small rows: {statistics.median(times):.2f} us in the median, {min(times):.2f} the least; "
-            f"alone {near} of {len(alone)} packed ones within {NEAR_LAUNCH} of an empty launch"
+            f"within {NEAR_LAUNCH} of an empty launch, packed: {counts or '-'}"
         )
     families = dict.fromkeys(r["family"] for r in results if r["flops"])
     lines += [f"{name}: {against_vendor([r for r in results if r['family'] == name])}" for name in families]

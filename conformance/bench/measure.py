@@ -36,6 +36,7 @@ QUICK_RUNS = 3  # of an algorithm of the vendor's, to find the fastest ones
 FINALISTS = 2  # of those, timed as everything else
 LAUNCHES = Path(__file__).with_name("launches.cu")
 SHORT_LAUNCHES = 200  # of a graph
+STREAM_CALLS = 50  # one by one
 ALONE_ROUNDS = 31
 SMALL_ROW_BYTES = 2e6  # rows that move less take little more than a launch
 SMALL_BYTES = 8 * 64 * 14 * 14 * 4  # of the small shape in float
@@ -104,8 +105,9 @@ class Bench:
                 paces, source = self.graph_path.paces(self.clock), "torch.matmul in this run"
                 self.graph_path.release()
         bandwidth, launch, small_copy = self.copy_bandwidth(), self.launch_seconds(), self.small_copy_seconds()
-        (alone,) = self._alone([self._empty()])  # behind the others: the device's clocks have risen
-        return Ceilings(bandwidth, launch, paces, source, small_copy, alone)
+        (in_stream,) = self._in_stream([self._empty()])  # behind the others: the device's clocks have risen
+        (alone,) = self._alone([self._empty()])
+        return Ceilings(bandwidth, launch, paces, source, small_copy, in_stream, alone)
 
     def copy_bandwidth(self, nbytes: int = 1 << 30) -> float:
         """Bytes per second of a device-to-device copy, reads and writes counted."""
@@ -135,6 +137,21 @@ class Bench:
     def _alone(self, works: list[Work]) -> list[float]:
         """Median device time of single calls, in turns: from an event before to one after, with nothing else on the device."""
         times = [[self.clock.seconds(work) for work in works] for _ in range(ALONE_ROUNDS)]
+        return [statistics.median(of_work) for of_work in zip(*times, strict=True)]
+
+    def _in_stream(self, works: list[Work]) -> list[float]:
+        """Median device time of calls that a program makes one after the other, in turns: all of them are queued before the first
+        begins, each is launched by itself."""
+        calls = STREAM_CALLS if self.device.kind == "gpu" else 1
+
+        def seconds(work: Work) -> float:
+            def program() -> None:
+                for _ in range(calls):
+                    work()
+
+            return self.clock.seconds(program) / calls
+
+        times = [[seconds(work) for work in works] for _ in range(ROUNDS)]
         return [statistics.median(of_work) for of_work in zip(*times, strict=True)]
 
     def small_copy_seconds(self) -> float:
@@ -204,9 +221,10 @@ class Bench:
                 result[f"{name}_algorithm"] = rival.name
         if row.nbytes < SMALL_ROW_BYTES and not row.flops:
             works = {"ours": ours.work, **{name: rival.work for name, rival in rivals.items()}}
-            with self._told("alone", messages):
-                alone = zip(works, self._alone([*works.values()]), strict=True)
-                result |= {f"{name}_alone_us": seconds * 1e6 for name, seconds in alone}
+            for way, measured in (("stream", self._in_stream), ("alone", self._alone)):
+                with self._told(way, messages):
+                    times_of = zip(works, measured([*works.values()]), strict=True)
+                    result |= {f"{name}_{way}_us": seconds * 1e6 for name, seconds in times_of}
         return result
 
     def _ours(self, operation: Operation, memory: dict[str, Any]) -> tuple[Contender, dict[str, Any]]:
@@ -368,16 +386,20 @@ class Bench:
 
 
 def with_floor(result: dict[str, Any], ceilings: Ceilings) -> dict[str, Any]:
-    """The row with its floor, what it reaches, the ratio to the better of the vendor's two; of a call alone, how many launches
-    of an empty kernel it takes."""
+    """The row with its floor, what it reaches, the ratio to the better of the vendor's two; of small rows, how many launches of an
+    empty kernel a call takes in a graph, in a stream, and alone."""
     floor = ceilings.floor(result["bytes"], result["flops"], result["pace"]) * 1e6
     ours = result["ours_us"]
     rivals = [time for time in (result["vendor_us"], result["graph_us"]) if time is not None]
-    alone, launch = result.get("ours_alone_us"), ceilings.launch_alone
+    ways = {
+        "graph": (ours if "ours_alone_us" in result else None, ceilings.launch),
+        "stream": (result.get("ours_stream_us"), ceilings.launch_stream),
+        "alone": (result.get("ours_alone_us"), ceilings.launch_alone),
+    }
     return {
         **result,
         "floor_us": floor,
         "fraction": None if ours is None else floor / ours,
         "speedup": None if ours is None or not rivals else min(rivals) / ours,
-        "launches": None if alone is None or launch is None else alone / (launch * 1e6),
+        "launches": {way: time / (launch * 1e6) for way, (time, launch) in ways.items() if time and launch},
     }
