@@ -47,7 +47,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Measure and report; the exit status is 1 when a row could not be measured."""
-    wanted = list(rows(chosen.k))
+    # Small rows first: what large ones leave behind in the device's memory costs every small call 0.16 us more, ours and the vendor's.
+    wanted = sorted(rows(chosen.k), key=lambda row: row.nbytes >= SMALL_ROW_BYTES or row.flops > 0)
     wanted = wanted[: chosen.limit] if chosen.limit else wanted
     if not wanted:
         raise ValueError(f"no row's name contains {chosen.k!r}")
