@@ -11,6 +11,7 @@ enum Mode { SIGMOID = 0, RELU = 1, TANH = 2, CLIPPED_RELU = 3, ELU = 4 };  // cu
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
 constexpr int BLOCKS = sizeof(COMPUTE) == 8 || sizeof(ELEMENT) == 1 ? 3 : 5;  // of 256 threads on a multiprocessor: as many as registers allow
 constexpr int SHORT_BLOCKS = BLOCKS == 5 ? 6 : BLOCKS, LONG_BLOCKS = BLOCKS == 5 ? 4 : BLOCKS;
+constexpr int BACKWARD_BLOCKS = same_type<ELEMENT, bfloat16> ? BLOCKS : SHORT_BLOCKS;  // which takes more registers
 
 template <int N> struct Of { static constexpr int INPUTS = N; };
 
@@ -156,7 +157,7 @@ struct Backward {
   }
 };
 
-extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_backward(const BackwardArguments a) {
+extern "C" __global__ void __launch_bounds__(256, BACKWARD_BLOCKS) activation_backward(const BackwardArguments a) {
   find_place_before_waiting();
   Backward function{a.alpha, a.beta, a.coefficient, a.mode};
   Elementwise<ELEMENT, 2, ELEMENT, Backward>{{a.operand, a.dy}, a.dx, a.beta != COMPUTE(0), function}.run<WIDTH>(a.geometry);

@@ -130,6 +130,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
 
   // One pack of one row: what small tensors have for a thread. Short from the wait to the end, and without jumps to far code.
   template <int WIDTH> __device__ __forceinline__ void run_pack(unsigned pack) const {
+    let_next_kernel_begin_at_once();
     wait_for_operands(pack * WIDTH, pack * WIDTH);
     Pack<In, WIDTH> values[VALUES];
 #pragma unroll
@@ -222,6 +223,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
 
   // Single elements.
   __device__ __forceinline__ void run_items(const Geometry<OPERANDS>& geometry) const {
+    let_next_kernel_begin_at_once(FEW_BLOCKS_OF_ITEMS);
     const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= geometry.packs) return;
     unsigned offset[OPERANDS], position, in_row;

@@ -118,9 +118,6 @@ template <class T, int WIDTH> __device__ __forceinline__ void scatter(T* pointer
     if (mask >> i & 1) pointer[i * step] = pack.item[i];
 }
 
-template <class T, class U> constexpr bool same_type = false;
-template <class T> constexpr bool same_type<T, T> = true;
-
 // Stores packs: as they are (MOVE), or alpha * value + beta * prior.
 template <bool MOVE, class C, class S, class D> struct Writer {
   C alpha, beta;

@@ -18,6 +18,9 @@ using int8 = signed char;
 using uint8 = unsigned char;
 using int32 = int;
 
+template <class T, class U> constexpr bool same_type = false;
+template <class T> constexpr bool same_type<T, T> = true;
+
 // Stored element -> arithmetic type.
 template <class C, class T> __device__ __forceinline__ C load(T value) { return static_cast<C>(value); }
 template <> __device__ __forceinline__ float load<float, half>(half value) { return __half2float(value); }
