@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from dualdnn.accelerated.timing import Clock
 from dualdnn.conformance.bench.ceilings import Ceilings
-from dualdnn.conformance.bench.command import summary
+from dualdnn.conformance.bench.command import in_turn, summary
 from dualdnn.conformance.bench.measure import with_floor
 from dualdnn.conformance.bench.rows import rows
 from dualdnn.conformance.command_line import main
@@ -27,6 +27,14 @@ def test_rows_are_distinct_and_count_their_bytes():
     assert relu.nbytes == 3 * 4 * 64 * 256 * 56 * 56  # x and dy are read, dx is written, y is not needed
     fill = next(row for row in every if row.name == "set tensor 8x64x14x14 half NHWC")
     assert fill.nbytes == 2 * 8 * 64 * 14 * 14
+
+
+def test_small_rows_come_first():
+    every = list(rows())
+    ordered = in_turn(every)
+    small = [row.nbytes < 2e6 and not row.flops for row in ordered]
+    assert small == sorted(small, reverse=True) and 100 < sum(small) < len(every)
+    assert [row.name for row in ordered if row.flops] == [row.name for row in every if row.flops]
 
 
 def test_the_floor_is_bytes_or_a_launch():
