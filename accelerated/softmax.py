@@ -9,6 +9,7 @@ from typing import Any
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
 from dualdnn.api.operations.specs import FLOAT, SCALAR_BYTES
 
+from . import softmax_scattered as scattered
 from . import softmax_streams as streams
 from . import softmax_teams as teams
 from .clusters import CLUSTERS, has_clusters
@@ -56,7 +57,7 @@ class Choice:
 
     def plan(self) -> Plan:
         """That of the first way that serves."""
-        ways = (self.in_registers, self.single_elements, self.in_tiles, self.by_blocks, self.by_streams)
+        ways = (self.in_registers, self.single_elements, self.in_tiles, self.by_blocks, self.by_streams, self.scattered)
         return next((plan for way in ways if (plan := way()) is not None), None) or self.by_teams()
 
     def launch(
@@ -254,6 +255,26 @@ class Choice:
             definitions={"QUEUE_TILES": way.queue} if way.queue else {},
         )
         return Plan(self.operation, [step])
+
+    def scattered(self) -> Plan | None:
+        """Few lines of single elements, in the registers of clusters."""
+        if self.walk.columns or self.walk.wide or self.problem.length < scattered.LEAST_LINE:
+            return None
+        for way in scattered.scattered_of(self.problem, self.device):
+            step = self.launch(
+                "softmax_scattered.cu",
+                f"scattered_of_{way.each}",
+                way.threads,
+                self.lines * way.blocks,
+                1,
+                way.each,
+                way.parts * self.statistic_bytes + scattered.GATHERING_BYTES,
+                definitions=_clusters_of(way.blocks),
+            )
+            usual = way.blocks <= CLUSTERS[0]
+            if usual or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
+                return Plan(self.operation, [step])
+        return None
 
     def by_teams(self) -> Plan:
         """Whatever is left: lanes, blocks or clusters share a line."""

@@ -27,6 +27,12 @@ constexpr unsigned BLOCKS = 1;
 #endif
 
 using Access = Pack<ELEMENT, PACK>;
+#ifdef STAMPS
+__device__ long long stamps[600 * 8];
+#define STAMP(i) if (threadIdx.x == 0) stamps[(blockIdx.y * gridDim.x + blockIdx.x) % 600 * 8 + i] = clock64();
+#else
+#define STAMP(i)
+#endif
 
 // What a thread reads and where its results go.
 template <bool COLUMNS> struct Share {
@@ -101,6 +107,7 @@ __device__ __forceinline__ void merge_lanes(const Arguments& a, const Reduction&
 
 template <bool COLUMNS> __device__ __forceinline__ void reduce_small(const Arguments& a) {
   constexpr unsigned STATES = Share<COLUMNS>::STATES;
+  STAMP(0)
   const unsigned rank = BLOCKS > 1 ? rank_in_cluster() : 0;
   const Share<COLUMNS> share(a, rank);
   // Of a cluster: what its blocks gave for the items, in the first one's shared memory, behind what its own lanes need.
@@ -110,7 +117,15 @@ template <bool COLUMNS> __device__ __forceinline__ void reduce_small(const Argum
   if (BLOCKS > 1) gathering->prepare(BLOCKS * states * sizeof(Value));
   auto run = [&](const Arguments& a, const auto& reduction) {
     using State = typename std::decay_t<decltype(reduction)>::State;
+    STAMP(1)
+#ifdef EARLY
+    let_next_kernel_begin_if(true);
+#endif
+#ifdef TAIL
+    asm volatile("" ::"f"(a.alpha), "f"(a.beta), "r"(a.c_type), "r"(a.kept.row_stride[0]) : "memory");
+#endif
     wait_to_touch(share.place[0], share.place[1], share.place[2], share.place[3], share.place[4], share.place[5], share.place[6], share.place[7]);
+    STAMP(2)
     Access loaded[READS];
 #pragma unroll
     for (unsigned u = 0; u < READS; u++)
@@ -130,7 +145,9 @@ template <bool COLUMNS> __device__ __forceinline__ void reduce_small(const Argum
     for (unsigned i = 0; i < PACK; i++)
       if (i < STATES) own[i] = state[i];
       else reduction.merge(own[0], state[i]);
+    STAMP(3)
     merge_lanes<COLUMNS>(a, reduction, share, own);
+    STAMP(4)
     auto mine = [&](unsigned s) { return share.lane == (s & (share.lanes - 1)); };
     if constexpr (BLOCKS > 1) {
 #pragma unroll
@@ -150,11 +167,13 @@ template <bool COLUMNS> __device__ __forceinline__ void reduce_small(const Argum
           for (unsigned block = 1; block < BLOCKS; block++) reduction.merge(own[s], next[block]);
         }
     }
+    STAMP(5)
     if constexpr (COLUMNS && PACK == WIDTH)
       if (a.alone && share.lanes == 1 && share.elements == PACK && reinterpret_cast<uintptr_t>(a.c) % 16 == 0) return conclude_pack(a, own, share.of_c[0]);
 #pragma unroll
     for (unsigned s = 0; s < STATES; s++)
       if (mine(s) && s < share.elements) conclude(a, own[s], share.of_c[0] + s * a.kept.row_stride[0], 0);
+    STAMP(6)
   };
   PLAIN(run)
 }
