@@ -16,6 +16,7 @@ from .reduce_tensor_walk import OPERANDS, Walk, arguments
 READS = 8  # of a thread
 WARP = 32
 MOST_THREADS, MOST_BLOCKS = 1024, 528  # of a block; and of these, as many as run at a time with room to spare
+MOST_BYTES = 4 << 20  # of A
 GATHERING_BYTES = 8  # and as much for its alignment
 
 
@@ -46,7 +47,7 @@ def access_bytes(operation: ReduceTensor) -> int:
 
 def launch(operation: ReduceTensor, device: Any) -> Launch | None:
     """None for what is too large, and where indices are wanted."""
-    if operation.wants_indices:
+    if operation.wants_indices or operation.A.nbytes > MOST_BYTES:
         return None
     layout = _layout(operation)
     ways = [way for way in _ways(layout, operation.division.rows, has_clusters(device))]
