@@ -15,9 +15,18 @@ from .reduce_tensor_walk import OPERANDS, Walk, arguments
 
 READS = 8  # of a thread
 WARP = 32
-MOST_THREADS, MOST_BLOCKS = 1024, 528  # of a block; and of these, as many as run at a time with room to spare
+MOST_THREADS, MOST_BLOCKS = 1024, 264  # of a block; and of these
 MOST_BYTES = 4 << 20  # of A
+PROCESSORS = 132
 GATHERING_BYTES = 8  # and as much for its alignment
+
+
+class Reading(NamedTuple):
+    """Accesses of ``width`` elements. reduced, kept: as the kernel walks them; the accesses of a thread are split from the first."""
+
+    width: int
+    reduced: Any
+    kept: Any
 
 
 class Way(NamedTuple):
@@ -32,72 +41,78 @@ class Way(NamedTuple):
         return self.lanes * self.items
 
 
-class _Layout(NamedTuple):
-    """width: elements of an access."""
-
-    width: int
-    reduced: Any
-    kept: Any
-
-
-def access_bytes(operation: ReduceTensor) -> int:
-    """That A has to start at a multiple of."""
-    return _layout(operation).width * operation.A.scalar_bytes
-
-
 def launch(operation: ReduceTensor, device: Any) -> Launch | None:
     """None for what is too large, and where indices are wanted."""
     if operation.wants_indices or operation.A.nbytes > MOST_BYTES:
         return None
-    layout = _layout(operation)
-    ways = [way for way in _ways(layout, operation.division.rows, has_clusters(device))]
-    for way in sorted(ways, key=lambda way: _cost(way, layout)):
-        made = launch_of(operation, device, layout, way)
+    for way, reading in choices(operation, has_clusters(device)):
+        made = launch_of(operation, device, reading, way)
         if way.blocks <= CLUSTERS[0] or made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
             return made
     return None
 
 
-def _layout(operation: ReduceTensor) -> _Layout:
-    """Of the widest accesses of which A consists."""
-    walk, rows = Walk(operation), operation.division.rows
-    width = pack_width(operation.A)
-    while True:
-        reduced, kept = walk.reduced(width if rows else 1), walk.kept(1 if rows else width)
-        row, step = (reduced.row, reduced.row_stride[1]) if rows else (kept.row, kept.row_stride[2])
-        steps = [reduced.outer[d].stride[1] for d in range(reduced.outer_rank)]
+def choices(operation: ReduceTensor, clusters: bool) -> list[tuple[Way, Reading]]:
+    """The one that should take least time first."""
+    rows, scalar_bytes = operation.division.rows, operation.A.scalar_bytes
+    found = [(way, reading) for reading in readings(operation) for way in ways(reading, rows, clusters)]
+    return sorted(found, key=lambda choice: cost(*choice, rows, scalar_bytes))
+
+
+def access_bytes(operation: ReduceTensor) -> int:
+    """That A has to start at a multiple of."""
+    return max(reading.width for reading in readings(operation)) * operation.A.scalar_bytes
+
+
+def readings(operation: ReduceTensor) -> Iterator[Reading]:
+    """By accesses of all widths of which A consists, and split in all ways."""
+    walk, rows, width = Walk(operation), operation.division.rows, pack_width(operation.A)
+    while width:
+        kept, whole = walk.kept(1 if rows else width), walk.reduced(width if rows else 1)
+        row, step = (whole.row, whole.row_stride[1]) if rows else (kept.row, kept.row_stride[2])
+        steps = [whole.outer[d].stride[1] for d in range(whole.outer_rank)]
         steps += [kept.outer[d].stride[2] for d in range(kept.outer_rank)]
         if kept.packs > 1:
-            steps.append(kept.row_stride[2] if rows else reduced.row_stride[1])
+            steps.append(kept.row_stride[2] if rows else whole.row_stride[1])
         if width == 1 or (step == 1 and not any(extent % width for extent in (row, *steps))):
-            return _Layout(width, reduced, kept)
+            yield from (Reading(width, reduced, kept) for reduced in walk.split(width if rows else 1, READS))
         width //= 2
 
 
-def _ways(layout: _Layout, rows: bool, clusters: bool) -> Iterator[Way]:
+def ways(reading: Reading, rows: bool, clusters: bool) -> Iterator[Way]:
     """Those that read everything at once."""
     for blocks in (1, *CLUSTERS) if clusters else (1,):
-        for log_lanes in range(MOST_THREADS.bit_length()):
-            for log_items in range(MOST_THREADS.bit_length() - log_lanes):
-                way = Way(blocks, 1 << log_lanes, 1 << log_items)
-                grid = -(-layout.kept.packs // way.items) * blocks
-                enough = layout.reduced.packs <= blocks * way.lanes * READS
-                alone = blocks == 1 or way.lanes >= WARP or not rows
-                if WARP <= way.threads and enough and alone and grid <= MOST_BLOCKS:
-                    yield way
+        lanes = max(1, 1 << (-(-reading.reduced.packs // blocks) - 1).bit_length())
+        items = 1
+        while lanes * items <= MOST_THREADS:
+            grid = -(-reading.kept.packs // items) * blocks
+            if lanes * items >= WARP and grid <= MOST_BLOCKS:
+                yield Way(blocks, lanes, items)
+            items *= 2
 
 
-def _cost(way: Way, layout: _Layout) -> tuple[float, ...]:
-    return way.blocks, abs(way.lanes * 4 - layout.reduced.packs), abs(way.threads - 128)
+def cost(way: Way, reading: Reading, rows: bool, scalar_bytes: int) -> float:
+    """About how many cycles a choice takes beside what all of them do."""
+    states, accesses = 1 if rows else reading.width, reading.reduced.items
+    grid = -(-reading.kept.packs // way.items) * way.blocks
+    warps = -(-grid // PROCESSORS) * way.threads / WARP  # of a multiprocessor
+    merged = WARP if rows else max(1, WARP // way.items)
+    shuffles = (min(way.lanes, merged) - 1).bit_length()
+    parts = way.lanes // merged if way.lanes > merged else 0
+    instructions = 80 + accesses * (5 + 2 * reading.width) + states * 3 * shuffles + (40 + 6 * states if parts else 0)
+    cycles = instructions * max(3, warps / 4) + 28 * shuffles + (100 + 10 * parts if parts else 0) + grid
+    read = way.threads * -(-grid // PROCESSORS) * accesses * reading.width * scalar_bytes
+    return cycles + read / 50 + (900 if way.blocks > 1 else 0)
 
 
-def launch_of(operation: ReduceTensor, device: Any, layout: _Layout, way: Way) -> Launch:
+def launch_of(operation: ReduceTensor, device: Any, reading: Reading, way: Way) -> Launch:
+    """As planned."""
     rows, state_bytes = operation.division.rows, SCALAR_BYTES[operation.compute_type]
-    states = way.items * (1 if rows else layout.width)
-    parts = way.lanes if not rows and way.items >= WARP else -(-way.threads // WARP) if not rows else -(-way.lanes // WARP)
-    gathered_at = parts * states
-    parts += way.blocks if way.blocks > 1 else 0
-    definitions = {"PACK": str(layout.width)} | ({"CLUSTER_BLOCKS": str(way.blocks)} if way.blocks > 1 else {})
+    states = way.items * (1 if rows else reading.width)
+    merged = WARP if rows else max(1, WARP // way.items)  # lanes of a warp
+    parts = way.lanes // merged if way.lanes > merged else 0
+    gathered_at, gathered = parts * states, (way.blocks if way.blocks > 1 else 0)
+    definitions = {"PACK": str(reading.width)} | ({"CLUSTER_BLOCKS": str(way.blocks)} if way.blocks > 1 else {})
     function = device.function(
         "reduce_tensor_small.cu",
         f"reduce_tensor_small_{'rows' if rows else 'columns'}",
@@ -105,9 +120,9 @@ def launch_of(operation: ReduceTensor, device: Any, layout: _Layout, way: Way) -
     )
     return Launch(
         function,
-        arguments(operation, layout.reduced, layout.kept, windows=False, lanes=way.lanes, gathered_at=gathered_at),
+        arguments(operation, reading.reduced, reading.kept, windows=False, lanes=way.lanes, gathered_at=gathered_at),
         OPERANDS,
-        (-(-layout.kept.packs // way.items), way.blocks, 1),
+        (-(-reading.kept.packs // way.items), way.blocks, 1),
         (way.threads, 1, 1),
-        state_bytes * parts * states + 2 * GATHERING_BYTES,
+        state_bytes * (parts + gathered) * states + 2 * GATHERING_BYTES,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from ctypes import Structure, c_int, c_uint, c_ulonglong
 from math import prod
 from typing import Any, NamedTuple
@@ -9,11 +10,12 @@ from typing import Any, NamedTuple
 from dualdnn.api.operations import ReduceTensor, TensorSpec
 from dualdnn.api.operations.reduce_tensor import INDEX_BYTES, pack_width
 
-from .geometry import Divisor, geometry
+from .geometry import Divisor, geometry, merged
 from .plans import factors, pointers, structure
 
 OPERANDS = ("A", "C", "indices", "workspace")
 NOT_COUNTED = 2**32 - 1
+ALL = 2**31 - 1
 ACROSS = 8  # packs of a row of A that a block reads side by side, where C runs across its rows
 
 
@@ -57,6 +59,28 @@ class Walk:
             packs_per_row = -(-(reduced.row + width - 1) // width)
             reduced.packs, reduced.packs_per_row = rows * packs_per_row, Divisor.of(packs_per_row)
         return reduced, kept, windows
+
+    def split(self, width: int, most: int) -> Iterator[Any]:
+        """As reduced(), with up to ``most`` accesses for a thread, one step apart along one of the dimensions."""
+        inside = [self.dims[d] if d in self.reduced_dims else 1 for d in range(len(self.dims))]
+        positions = _row_major(inside) if self.indexed else [0] * len(inside)
+        dims, strides = self.reduced_dims, [positions, self.in_a]
+        extents, steps = merged([self.dims[d] for d in dims], [[s[d] for d in dims] for s in strides])
+        for d, extent in enumerate(extents):
+            unit = width if d == len(extents) - 1 else 1
+            for apart in sorted({-(-extent // unit // n) * unit for n in range(1, most + 1)}):
+                items = -(-extent // apart)
+                rest = [*extents[:d], apart, *extents[d + 1 :]]
+                left = [i for i, e in enumerate(rest) if e > 1] or [len(rest) - 1]
+                value = geometry([rest[i] for i in left], [[step[i] for i in left] for step in steps], width)
+                if value.outer_rank != len(left) - 1:
+                    continue
+                value.items, value.apart = items, apart
+                # Of a dimension that is all in a thread everything exists.
+                value.limit, value.split = (extent, len(left) - 2 - left.index(d)) if d in left else (ALL, -1)
+                for operand, step in enumerate(steps):
+                    value.item_stride[operand] = apart * step[d]
+                yield value
 
     def _geometry(self, dimensions: list[int], strides: list[list[int]], width: int) -> Any:
         return geometry([self.dims[d] for d in dimensions], [[s[d] for d in dimensions] for s in strides], width)

@@ -128,12 +128,11 @@ __device__ __forceinline__ COMPUTE finished(const Arguments& a, COMPUTE value) {
 
 __device__ __forceinline__ void store_result(const Arguments& a, COMPUTE value, long long offset) {
   value = finished(a, value);
-  switch (a.c_type) {
-    case FLOAT: return blend_into<float>(a.c, offset, a, value);
-    case DOUBLE: return blend_into<double>(a.c, offset, a, value);
-    case HALF: return blend_into<half>(a.c, offset, a, value);
-    case INT8: return blend_into<int8>(a.c, offset, a, value);
-  }
+  // Comparisons, not a jump through a table in memory.
+  if (a.c_type == FLOAT) blend_into<float>(a.c, offset, a, value);
+  else if (a.c_type == HALF) blend_into<half>(a.c, offset, a, value);
+  else if (a.c_type == DOUBLE) blend_into<double>(a.c, offset, a, value);
+  else blend_into<int8>(a.c, offset, a, value);
 }
 
 // A pack of results side by side.
