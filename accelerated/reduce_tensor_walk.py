@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from ctypes import Structure, c_int, c_uint, c_ulonglong
 from math import prod
 from typing import Any, NamedTuple
@@ -15,8 +14,9 @@ from .plans import factors, pointers, structure
 
 OPERANDS = ("A", "C", "indices", "workspace")
 NOT_COUNTED = 2**32 - 1
-ALL = 2**31 - 1
 ACROSS = 8  # packs of a row of A that a block reads side by side, where C runs across its rows
+
+Axes = tuple[list[int], list[list[int]]]  # extents, and for every operand its strides
 
 
 class Walk:
@@ -60,27 +60,14 @@ class Walk:
             reduced.packs, reduced.packs_per_row = rows * packs_per_row, Divisor.of(packs_per_row)
         return reduced, kept, windows
 
-    def split(self, width: int, most: int) -> Iterator[Any]:
-        """As reduced(), with up to ``most`` accesses for a thread, one step apart along one of the dimensions."""
-        inside = [self.dims[d] if d in self.reduced_dims else 1 for d in range(len(self.dims))]
-        positions = _row_major(inside) if self.indexed else [0] * len(inside)
-        dims, strides = self.reduced_dims, [positions, self.in_a]
-        extents, steps = merged([self.dims[d] for d in dims], [[s[d] for d in dims] for s in strides])
-        for d, extent in enumerate(extents):
-            unit = width if d == len(extents) - 1 else 1
-            for apart in sorted({-(-extent // unit // n) * unit for n in range(1, most + 1)}):
-                items = -(-extent // apart)
-                rest = [*extents[:d], apart, *extents[d + 1 :]]
-                left = [i for i, e in enumerate(rest) if e > 1] or [len(rest) - 1]
-                value = geometry([rest[i] for i in left], [[step[i] for i in left] for step in steps], width)
-                if value.outer_rank != len(left) - 1:
-                    continue
-                value.items, value.apart = items, apart
-                # Of a dimension that is all in a thread everything exists.
-                value.limit, value.split = (extent, len(left) - 2 - left.index(d)) if d in left else (ALL, -1)
-                for operand, step in enumerate(steps):
-                    value.item_stride[operand] = apart * step[d]
-                yield value
+    def axes(self) -> tuple[Axes, Axes]:
+        """Of what one element of C reduces, (A), and of the elements of C, (A, C): merged, the outermost first."""
+
+        def along(dimensions: list[int], strides: list[list[int]]) -> Axes:
+            extents, steps = merged([self.dims[d] for d in dimensions], [[s[d] for d in dimensions] for s in strides])
+            return extents, steps[::-1]
+
+        return along(self.reduced_dims, [self.in_a]), along(self.kept_dims, [self.in_c, self.in_a])
 
     def _geometry(self, dimensions: list[int], strides: list[list[int]], width: int) -> Any:
         return geometry([self.dims[d] for d in dimensions], [[s[d] for d in dimensions] for s in strides], width)
@@ -140,10 +127,8 @@ def arguments(
     windows: bool,
     lanes: int,
     tiles: Tiles | None = None,
-    *,
-    gathered_at: int = 0,
 ) -> Structure:
-    """What every kernel takes. gathered_at: where in shared memory a cluster meets."""
+    """What the kernels of any tensor take."""
     reduction, segments = operation.reduction, operation.division.segments
     return structure(
         *pointers(len(OPERANDS)),
@@ -166,7 +151,6 @@ def arguments(
         ("propagate", c_int(reduction.nan)),
         ("c_type", c_int(operation.C.scalar_type)),
         ("index_bytes", c_int(INDEX_BYTES[reduction.indices_type])),
-        ("gathered_at", c_uint(gathered_at)),
     )
 
 
