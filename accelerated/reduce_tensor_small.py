@@ -19,7 +19,7 @@ from .reduce_tensor_walk import Axes, Walk
 
 # As in the kernel
 MOST_READS, REDUCED_DIGITS, KEPT_DIGITS = 8, 4, 3
-MOST_THREADS, MOST_BLOCKS = 1024, 264  # of a block; and of these
+LEAST_THREADS, MOST_THREADS, MOST_BLOCKS = 64, 1024, 264  # of a block; and of these
 MOST_BYTES = 4 << 20  # of A
 WARP = 32
 PROCESSORS = 132  # of the device that costs were measured on
@@ -141,7 +141,7 @@ def ways(reading: Reading, rows: bool, clusters: bool) -> Iterator[Way]:
         lanes = 1 << (-(-reading.shares // max(1, blocks)) - 1).bit_length()
         items = 1
         while lanes * items <= MOST_THREADS:
-            if lanes * items >= WARP and -(-reading.packs // items) * max(1, blocks) <= MOST_BLOCKS:
+            if lanes * items >= LEAST_THREADS and -(-reading.packs // items) * max(1, blocks) <= MOST_BLOCKS:
                 yield Way(blocks, lanes, items)
             items *= 2
 
