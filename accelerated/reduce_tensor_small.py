@@ -105,7 +105,12 @@ def readings(operation: ReduceTensor) -> Iterator[Reading]:
     reduced, kept = Walk(operation).axes()
     while width:
         if _consists(reduced, kept, width) if rows else _consists(kept, reduced, width):
-            yield from _split(_packs(reduced, width) if rows else reduced, kept if rows else _packs(kept, width), width, kept[1][1][-1])
+            yield from _split(
+                _packs(reduced, width) if rows else reduced,
+                kept if rows else _packs(kept, width),
+                width,
+                kept[1][1][-1],
+            )
         width //= 2
 
 
@@ -158,7 +163,9 @@ def cost(way: Way, reading: Reading, rows: bool, scalar_bytes: int) -> float:
     grid = -(-reading.packs // way.items) * max(1, way.blocks)
     warps = -(-grid // PROCESSORS) * way.threads / WARP  # of a multiprocessor
     shuffles = (of_warp - 1).bit_length()
-    instructions = 80 + reading.accesses * (5 + 2 * reading.width) + states * 3 * shuffles + (40 + 6 * states if parts else 0)
+    instructions = (
+        80 + reading.accesses * (5 + 2 * reading.width) + states * 3 * shuffles + (40 + 6 * states if parts else 0)
+    )
     cycles = instructions * max(3, warps / 4) + 28 * shuffles + (100 + 10 * parts if parts else 0) + grid
     # An access of a warp takes a cycle for every run of neighbours; a multiprocessor gets 50 bytes in one.
     runs = 1 if rows else max(1, WARP // way.items)

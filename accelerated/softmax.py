@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import c_int, c_uint
+from dataclasses import replace
 from typing import Any
 
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
@@ -15,7 +16,7 @@ from . import softmax_teams as teams
 from .clusters import CLUSTERS, has_clusters
 from .plans import AlignedPlan, Launch, Plan, factors, implements, pointers, structure, type_definitions
 from .softmax_registers import COLUMN_PACKS, narrow_registers_of, registers_of
-from .softmax_walk import PACK_BYTES, SHORT_LINE, WARP, Problem, Walk, ceiling, walk_of
+from .softmax_walk import PACK_BYTES, SHORT_LINE, WARP, Problem, Walk, along_of, ceiling, walk_of
 
 # Single elements in registers: of a lane; the shortest line of them, shorter ones make tiles, and so do smaller elements
 MOST_ELEMENTS, LEAST_REGISTER_LINE, LEAST_REGISTER_BYTES = 8, 97, 4
@@ -260,7 +261,8 @@ class Choice:
         """Few lines of single elements, in the registers of clusters."""
         if self.walk.columns or self.walk.wide or self.problem.length < scattered.LEAST_LINE:
             return None
-        for way in scattered.scattered_of(self.problem, self.device):
+        dims, strides = along_of(self.operation, self.specs)
+        for way in scattered.scattered_of(dims, strides, self.lines, self.device):
             step = self.launch(
                 "softmax_scattered.cu",
                 f"scattered_of_{way.each}",
@@ -269,6 +271,7 @@ class Choice:
                 1,
                 way.each,
                 way.parts * self.statistic_bytes + scattered.GATHERING_BYTES,
+                of=replace(self.walk, along=way.along),
                 definitions=_clusters_of(way.blocks),
             )
             usual = way.blocks <= CLUSTERS[0]

@@ -13,40 +13,35 @@ constexpr unsigned MOST_THREADS = 512;
 template <class Rule, int N> __device__ __forceinline__ void softmax_of_scattered(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
-  const unsigned threads = blockDim.x, lane = threadIdx.x % 32, warps = threads / 32, length = a.along.packs;
-  const unsigned first = rank_in_cluster() * N * threads + threadIdx.x;
+  const unsigned lane = threadIdx.x % 32, warps = blockDim.x / 32, share = rank_in_cluster() * blockDim.x + threadIdx.x;
   Statistic* const parts = reinterpret_cast<Statistic*>(shared_memory);  // of every warp of the block, then of every block
   Statistic* const of_blocks = parts + 32;
   Exchange* const exchange = reinterpret_cast<Exchange*>(of_blocks + CLUSTER);
   exchange->prepare(CLUSTER * sizeof(Statistic));
 
-  unsigned line_offset[INPUTS + 1], offset[N][INPUTS + 1];
+  // The elements of a thread lie one step apart along one dimension; only the last may lie beyond its end.
+  unsigned line_offset[INPUTS + 1], offset[INPUTS + 1], position, count = 0;
   a.lines.locate(blockIdx.x / CLUSTER, line_offset);
+  a.along.locate(share, offset, position);
 #pragma unroll
-  for (int k = 0; k < N; k++) {
-    a.along.locate(min(first + k * threads, length - 1), offset[k]);
-#pragma unroll
-    for (int n = 0; n <= INPUTS; n++) offset[k][n] += line_offset[n];
-  }
-  auto exists = [&](int k) { return first + k * threads < length; };
-  if constexpr (N == 2) wait_to_touch(a.input[0] + offset[0][0], a.input[0] + offset[1][0], a.output + offset[0][INPUTS], a.output + offset[1][INPUTS]);
-  else
-    wait_to_touch(a.input[0] + offset[0][0], a.input[0] + offset[1][0], a.input[0] + offset[2][0], a.input[0] + offset[3][0], a.output + offset[0][INPUTS],
-                  a.output + offset[1][INPUTS], a.output + offset[2][INPUTS], a.output + offset[3][INPUTS]);
+  for (int n = 0; n <= INPUTS; n++) offset[n] += line_offset[n];
+  if (share < a.along.packs) count = a.along.items - (position + (a.along.items - 1) * a.along.apart >= a.along.limit);
+  else offset[0] = offset[INPUTS] = 0;
+  wait_to_touch(a.input[0] + offset[0], a.output + offset[INPUTS]);
 
   ELEMENT held[INPUTS][N];
 #pragma unroll
   for (int k = 0; k < N; k++)
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
-      if (exists(k)) held[n][k] = a.input[n][offset[k][n]];
+      if (k < count) held[n][k] = a.input[n][offset[n] + k * a.along.item_stride[n]];
   let_next_kernel_begin();
 
   COMPUTE values[INPUTS][N], result[N];
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)
 #pragma unroll
-    for (int k = 0; k < N; k++) values[n][k] = exists(k) ? load<COMPUTE>(held[n][k]) : Rule::neutral();
+    for (int k = 0; k < N; k++) values[n][k] = k < count ? load<COMPUTE>(held[n][k]) : Rule::neutral();
   Statistic line[1] = {rule.empty()};
   rule.template cover<true>(line, values);
   merge_tops(rule, line, 1, 32);
@@ -72,8 +67,8 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_scattere
   rule.template results<true>(line, values, result);
 #pragma unroll
   for (int k = 0; k < N; k++) {
-    if (!exists(k)) continue;
-    ELEMENT* const target = a.output + offset[k][INPUTS];
+    if (k >= count) continue;
+    ELEMENT* const target = a.output + (offset[INPUTS] + k * a.along.item_stride[INPUTS]);
     *target = store<ELEMENT>(a.beta != COMPUTE(0) ? result[k] + a.beta * load<COMPUTE>(*target) : result[k]);
   }
 }
