@@ -91,7 +91,7 @@ def choices(operation: ReduceTensor, clusters: bool) -> list[tuple[Way, Reading]
     """The one that should take least time first."""
     rows, scalar_bytes = operation.division.rows, operation.A.scalar_bytes
     found = [(way, reading) for reading in readings(operation) for way in ways(reading, rows, clusters)]
-    return sorted(found, key=lambda choice: cost(*choice, rows, scalar_bytes))
+    return sorted(found, key=lambda choice: cost(choice[0], choice[1], rows, scalar_bytes))
 
 
 def access_bytes(operation: ReduceTensor) -> int:

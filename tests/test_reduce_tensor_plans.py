@@ -155,7 +155,7 @@ def test_numbers_follow_the_order_of_the_strides():
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 @pytest.mark.parametrize("dims, to", [((5, 55, 9, 11), (1, 55, 9, 11)), ((3, 60, 21, 6), (3, 60, 21, 1))],
                          ids=lambda d: "x".join(map(str, d)))  # fmt: skip
-def test_results_across_the_rows_of_a(backend, monkeypatch, dims, to, data_type, indices):
+def test_results_across_the_rows_of_a(backend, large, monkeypatch, dims, to, data_type, indices):
     """A lies by channels, C by images: blocks cover squares of both."""
     chosen = []
 

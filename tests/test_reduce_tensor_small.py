@@ -33,7 +33,9 @@ def backend():
 
 def operation_of(op, data_type, dims, kept, layout, beta=0.0):
     A = laid_out(data_type, dims, layout)
-    C = TensorSpec.packed(data_type if data_type != INT8 else FLOAT, tuple(d if i in kept else 1 for i, d in enumerate(dims)))
+    C = TensorSpec.packed(
+        data_type if data_type != INT8 else FLOAT, tuple(d if i in kept else 1 for i, d in enumerate(dims))
+    )
     spec = ReduceTensorSpec(op, DOUBLE if data_type == DOUBLE else FLOAT, cudnnNanPropagation_t(1), cudnnReduceTensorIndices_t(0),
                             cudnnIndicesType_t(0))  # fmt: skip
     return ReduceTensor(spec, 0, required_workspace(A, C), 1.0, beta, A, C)
@@ -57,7 +59,9 @@ def test_every_way(backend, monkeypatch, data_type, kept, layout):
     monkeypatch.setattr(small, "CLUSTERS", (1,))
     chance = random.Random(f"{data_type}{kept}{layout}")
     op = OPS[chance.randrange(len(OPS))]
-    operation = operation_of(op, data_type, chance.choice([(4, 16, 3, 8), (3, 6, 7, 14)]), KEPT[kept], layout, chance.choice([0.0, 0.5]))
+    operation = operation_of(
+        op, data_type, chance.choice([(4, 16, 3, 8), (3, 6, 7, 14)]), KEPT[kept], layout, chance.choice([0.0, 0.5])
+    )
     found = small.choices(operation, True)
     assert {way.blocks for way, _ in found} == {0, 1}
     for way, reading in chance.sample(found, min(MOST_WAYS, len(found))):
