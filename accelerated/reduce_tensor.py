@@ -28,9 +28,9 @@ PACK_BYTES = 16  # that A starts at a multiple of where rows are short
 @implements(ReduceTensor)
 def reduce_tensor(operation: ReduceTensor, device: Any) -> Plan:
     """One launch of what is small, or of rows that are short; else any."""
-    if launch := small.launch(operation, device):
-        otherwise = partial(_not_small, operation, device)
-        return AlignedPlan(operation, [launch], {"A": small.access_bytes(operation)}, otherwise)
+    if made := small.launch(operation, device):
+        launch, access_bytes = made
+        return AlignedPlan(operation, [launch], {"A": access_bytes}, partial(_not_small, operation, device))
     return _not_small(operation, device)
 
 

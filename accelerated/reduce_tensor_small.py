@@ -20,9 +20,10 @@ from .reduce_tensor_walk import Axes, Walk
 # As in the kernel
 MOST_READS, REDUCED_DIGITS, KEPT_DIGITS = 8, 4, 3
 LEAST_THREADS, MOST_THREADS, MOST_BLOCKS = 64, 1024, 264  # of a block; and of these
-MOST_BYTES = 4 << 20  # of A
+MOST_BYTES, MOST_SCATTERED_BYTES = 4 << 20, 2 << 20  # of A; where neighbours in A are no neighbours in C
 WARP = 32
 PROCESSORS = 132  # of the device that costs were measured on
+CLUSTER_CYCLES, CLUSTER_BLOCK_CYCLES = 450, 31  # that the blocks of a cluster take to begin and to meet, each of them
 GATHERING_BYTES = 8  # and as much for its alignment
 
 
@@ -76,14 +77,15 @@ class Way(NamedTuple):
         return self.lanes * self.items
 
 
-def launch(operation: ReduceTensor, device: Any) -> Launch | None:
-    """None for what is too large, and where indices are wanted."""
-    if operation.wants_indices or operation.A.nbytes > MOST_BYTES:
+def launch(operation: ReduceTensor, device: Any) -> tuple[Launch, int] | None:
+    """And what A has to start at a multiple of. None for what is too large, and where indices are wanted."""
+    scattered = not operation.division.rows and Walk(operation).axes()[1][1][1][-1] != 1
+    if operation.wants_indices or operation.A.nbytes > (MOST_SCATTERED_BYTES if scattered else MOST_BYTES):
         return None
     for way, reading in choices(operation, has_clusters(device)):
         made = launch_of(operation, device, reading, way)
         if way.blocks <= CLUSTERS[0] or made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
-            return made
+            return made, reading.width * operation.A.scalar_bytes
     return None
 
 
@@ -92,11 +94,6 @@ def choices(operation: ReduceTensor, clusters: bool) -> list[tuple[Way, Reading]
     rows, scalar_bytes = operation.division.rows, operation.A.scalar_bytes
     found = [(way, reading) for reading in readings(operation) for way in ways(reading, rows, clusters)]
     return sorted(found, key=lambda choice: cost(choice[0], choice[1], rows, scalar_bytes))
-
-
-def access_bytes(operation: ReduceTensor) -> int:
-    """That A has to start at a multiple of."""
-    return max(reading.width for reading in readings(operation)) * operation.A.scalar_bytes
 
 
 def readings(operation: ReduceTensor) -> Iterator[Reading]:
@@ -163,14 +160,15 @@ def cost(way: Way, reading: Reading, rows: bool, scalar_bytes: int) -> float:
     grid = -(-reading.packs // way.items) * max(1, way.blocks)
     warps = -(-grid // PROCESSORS) * way.threads / WARP  # of a multiprocessor
     shuffles = (of_warp - 1).bit_length()
-    instructions = (
-        80 + reading.accesses * (5 + 2 * reading.width) + states * 3 * shuffles + (40 + 6 * states if parts else 0)
-    )
-    cycles = instructions * max(3, warps / 4) + 28 * shuffles + (100 + 10 * parts if parts else 0) + grid
+    instructions = 80 + reading.accesses * (5 + 1.5 * reading.width) + (40 + 6 * states if parts else 0)
+    merging = 70 * states**0.5 * shuffles + (100 + 10 * parts if parts else 0)
     # An access of a warp takes a cycle for every run of neighbours; a multiprocessor gets 50 bytes in one.
     runs = 1 if rows else max(1, WARP // way.items)
     read = warps * reading.accesses * max(runs, WARP * reading.width * scalar_bytes / 50)
-    return cycles + read + (900 if way.blocks else 0)
+    # Blocks write pieces of the same sectors where neighbours in A are none in C.
+    scattered = 0 if rows or reading.c_step == 1 else 500 / reading.width**0.6
+    meeting = CLUSTER_CYCLES + CLUSTER_BLOCK_CYCLES * way.blocks if way.blocks else 0
+    return instructions * (2.6 + warps / 10) + merging + meeting + read + scattered + 2.5 * grid
 
 
 def launch_of(operation: ReduceTensor, device: Any, reading: Reading, way: Way) -> Launch:

@@ -1,7 +1,10 @@
-// Softmax of few lines whose elements lie anywhere (rows with gaps, any strides): the registers of a cluster's blocks hold a line.
+// Softmax of few lines (3.2.96, 4.1.19) whose elements lie anywhere (rows with gaps, any strides): the registers of a cluster's blocks hold
+// a line.
 //
-// Floor: a launch and one way to the memory and back. Every thread finds the places of its elements before it waits for earlier
-// kernels; then all reads are on their way at once. The blocks agree once: each sends its statistic to all.
+// Floor: a launch and one way to the memory and back; bytes hardly matter. A thread finds the place of its first element before it waits
+// for earlier kernels; the others lie one step apart along one dimension, so that all reads are on their way at once. The blocks agree
+// once: each sends its statistic to all. Eight lines of 12544 elements took 1.7 to 1.85 us (H200; with clusters of 16 blocks 0.1 longer),
+// copies of single elements to shared memory and barriers of the cluster 4.5 to 5.1.
 #ifdef CLUSTER_BLOCKS
 #define CLUSTER_BLOCKS_WANTED
 #endif
