@@ -1,13 +1,14 @@
 // Reductions of small tensors (3.2.71), so small that everything is read at once.
 //
 // Floor: a launch (0.51 us on an H200 in a graph of many, with one way to the second cache and back 0.71); bytes hardly matter. What limits
-// it are instructions and steps that wait for each other: by clock64() a kernel for any tensor took 1000 cycles to find its places, 450
-// for its reads, 400 to merge and 350 to write. What comes before the wait for earlier kernels costs as much as what comes behind it,
-// because the next kernel is let in between (a copy took 0.24 us longer for 256 multiplications on either side of the wait; letting the
-// next one in at the very beginning made some kernels faster and others, whose blocks then crowd on few multiprocessors, up to twice as slow). So
+// it are instructions and steps that wait for each other: by clock64() this kernel, with the arguments and the walks of that for any tensor,
+// took 1000 cycles to find its places, 450 for its reads, 400 to merge and 340 to write. What comes before the wait for earlier kernels
+// costs as much as what comes behind it, because the next kernel is let in between (a copy took 0.24 us longer for 256 multiplications
+// on either side of the wait; letting the next one in at the very beginning made some kernels faster and others up to twice as slow,
+// probably because the blocks of many kernels wait side by side and then crowd on few multiprocessors). So
 // arguments are few, a thread finds one place, and its accesses, at most MOST_READS, lie one step apart along one dimension, all on
 // their way together. Lanes, threads that share elements of C, merge in their warp by shuffles, then through shared memory, then,
-// where a cluster shares elements of C, in its first block's. 0.4 MB took 1.0 to 1.3 us so, 1.5 to 2.1 with clusters, before 1.7 to 4.4.
+// where a cluster shares elements of C, in its first block's. 0.4 MB took 1.0 to 1.4 us so, 1.5 to 2.1 with clusters, before 1.7 to 4.4.
 //
 // Rows: lanes are neighbours, and what an access brings belongs to one element of C. Columns: items (accesses side by side) are
 // neighbours, and every element that an access brings belongs to another element of C.
