@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import c_int, c_uint
+from dataclasses import replace
 from typing import Any
 
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
 from dualdnn.api.operations.specs import FLOAT, SCALAR_BYTES
 
+from . import softmax_scattered as scattered
 from . import softmax_streams as streams
 from . import softmax_teams as teams
 from .clusters import CLUSTERS, has_clusters
 from .plans import AlignedPlan, Launch, Plan, factors, implements, pointers, structure, type_definitions
 from .softmax_registers import COLUMN_PACKS, narrow_registers_of, registers_of
-from .softmax_walk import PACK_BYTES, SHORT_LINE, WARP, Problem, Walk, ceiling, walk_of
+from .softmax_walk import PACK_BYTES, SHORT_LINE, WARP, Problem, Walk, along_of, ceiling, walk_of
 
 # Single elements in registers: of a lane; the shortest line of them, shorter ones make tiles, and so do smaller elements
 MOST_ELEMENTS, LEAST_REGISTER_LINE, LEAST_REGISTER_BYTES = 8, 97, 4
@@ -56,7 +58,7 @@ class Choice:
 
     def plan(self) -> Plan:
         """That of the first way that serves."""
-        ways = (self.in_registers, self.single_elements, self.in_tiles, self.by_blocks, self.by_streams)
+        ways = (self.in_registers, self.single_elements, self.in_tiles, self.by_blocks, self.by_streams, self.scattered)
         return next((plan for way in ways if (plan := way()) is not None), None) or self.by_teams()
 
     def launch(
@@ -254,6 +256,28 @@ class Choice:
             definitions={"QUEUE_TILES": way.queue} if way.queue else {},
         )
         return Plan(self.operation, [step])
+
+    def scattered(self) -> Plan | None:
+        """Few lines of single elements, in the registers of clusters."""
+        if self.walk.columns or self.walk.wide or self.problem.length < scattered.LEAST_LINE:
+            return None
+        dims, strides = along_of(self.operation, self.specs)
+        for way in scattered.scattered_of(dims, strides, self.lines, self.device):
+            step = self.launch(
+                "softmax_scattered.cu",
+                f"scattered_of_{way.each}",
+                way.threads,
+                self.lines * way.blocks,
+                1,
+                way.each,
+                way.parts * self.statistic_bytes + scattered.GATHERING_BYTES,
+                of=replace(self.walk, along=way.along),
+                definitions=_clusters_of(way.blocks),
+            )
+            usual = way.blocks <= CLUSTERS[0]
+            if usual or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
+                return Plan(self.operation, [step])
+        return None
 
     def by_teams(self) -> Plan:
         """Whatever is left: lanes, blocks or clusters share a line."""

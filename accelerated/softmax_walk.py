@@ -45,8 +45,7 @@ class Walk:
 
 def walk_of(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec], width: int) -> Walk:
     output = specs[-1]
-    instance = operation.mode == cudnnSoftmaxMode_t.CUDNN_SOFTMAX_MODE_INSTANCE
-    along = tuple(range(1, output.rank)) if instance else (1,)
+    along = _dimensions_along(operation, output)
     others = tuple(d for d in range(output.rank) if d not in along)
     extended = [d for d in range(output.rank) if output.dims[d] > 1]
     innermost = min(extended, key=lambda d: output.strides[d], default=1)
@@ -72,6 +71,17 @@ def walk_of(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec]
     follow = line.packs == 1 or all(step == position.row for step in line.row_stride)
     dense = simple and line.outer_rank == 0 and follow
     return Walk(line, layout(along, width) if wide else position, False, wide, wide and aligned, dense)
+
+
+def along_of(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec]) -> tuple[list[int], list[list[int]]]:
+    """Extents along a line and, for every operand, strides."""
+    along = _dimensions_along(operation, specs[-1])
+    return [specs[-1].dims[d] for d in along], [[spec.strides[d] for d in along] for spec in specs]
+
+
+def _dimensions_along(operation: SoftmaxForward | SoftmaxBackward, output: TensorSpec) -> tuple[int, ...]:
+    instance = operation.mode == cudnnSoftmaxMode_t.CUDNN_SOFTMAX_MODE_INSTANCE
+    return tuple(range(1, output.rank)) if instance else (1,)
 
 
 def power_of_two(at_least: int) -> int:

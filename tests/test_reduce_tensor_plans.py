@@ -8,7 +8,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from dualdnn.accelerated import reduce_tensor as plans
+from dualdnn.accelerated import reduce_tensor_walk as walks
 from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.accelerated.reduce_tensor_walk import Tiles, Walk
+from dualdnn.accelerated.reduce_tensor_walk import alone as alone_in_c
 from dualdnn.api.enumerations import cudnnIndicesType_t, cudnnNanPropagation_t, cudnnReduceTensorIndices_t
 from dualdnn.api.enumerations import cudnnReduceTensorOp_t as Op
 from dualdnn.api.operations import ReduceTensor, ReduceTensorSpec, TensorSpec
@@ -33,7 +36,14 @@ def backend():
 
 
 @pytest.fixture
-def counts(backend, monkeypatch):
+def large(backend, monkeypatch):
+    """Nothing is small, and no plan that thought otherwise is left."""
+    monkeypatch.setattr(plans.small, "launch", lambda *_: None)
+    monkeypatch.setattr(backend, "plans", {})
+
+
+@pytest.fixture
+def counts(backend, large, monkeypatch):
     """Counts of this test alone, and no plan that knows others."""
     fresh = plans._Counts()
     monkeypatch.setitem(backend.device.__dict__, "reduction_counts", fresh)
@@ -135,7 +145,7 @@ def test_rows_are_cut_into_segments_for_one_round_of_blocks_or_into_long_ones(da
 
 
 def test_numbers_follow_the_order_of_the_strides():
-    packed = plans._packed_like([10, 1, 40, 5], [4, 3, 2, 2])
+    packed = walks._packed_like([10, 1, 40, 5], [4, 3, 2, 2])
     assert sorted(packed) == [1, 3, 6, 24]
     order = sorted(range(4), key=lambda d: -packed[d])
     assert all(packed[a] == packed[b] * [4, 3, 2, 2][b] for a, b in pairwise(order))
@@ -145,17 +155,17 @@ def test_numbers_follow_the_order_of_the_strides():
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 @pytest.mark.parametrize("dims, to", [((5, 55, 9, 11), (1, 55, 9, 11)), ((3, 60, 21, 6), (3, 60, 21, 1))],
                          ids=lambda d: "x".join(map(str, d)))  # fmt: skip
-def test_results_across_the_rows_of_a(backend, monkeypatch, dims, to, data_type, indices):
+def test_results_across_the_rows_of_a(backend, large, monkeypatch, dims, to, data_type, indices):
     """A lies by channels, C by images: blocks cover squares of both."""
     chosen = []
 
-    class Noted(plans._Tiles):
+    class Noted(Tiles):
         @classmethod
         def of(cls, kept, columns):
             chosen.append(super().of(kept, columns))
             return chosen[-1]
 
-    monkeypatch.setattr(plans, "_Tiles", Noted)
+    monkeypatch.setattr(plans, "Tiles", Noted)
     monkeypatch.setattr(backend, "plans", {})
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, data_type, dims, to, NHWC, indices)
     assert not operation.division.rows and operation.division.segments == 1
@@ -164,22 +174,22 @@ def test_results_across_the_rows_of_a(backend, monkeypatch, dims, to, data_type,
 
 
 @pytest.mark.parametrize("channels", [3, 67])
-def test_squares_that_would_leave_threads_idle(backend, channels):
+def test_squares_that_would_leave_threads_idle(backend, large, channels):
     """A row of few packs, or one that ends soon after a square begins: a block of rows is wider then."""
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, channels, 9, 11), (1, channels, 9, 11), NHWC)
-    kept = plans._Walk(operation).columns(pack_width(operation.A))[1]
-    assert plans._Tiles.of(kept, 32) is None
+    kept = Walk(operation).columns(pack_width(operation.A))[1]
+    assert Tiles.of(kept, 32) is None
     run(backend, operation, prepare(operation, "ties", 0))
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
 @pytest.mark.parametrize("dims, alone", [((3, 16, 5, 9), True), ((3, 5, 5, 9), False)], ids=["packs", "no packs"])
-def test_a_thread_has_a_pack_of_c_to_itself(backend, dims, alone, data_type, beta):
+def test_a_thread_has_a_pack_of_c_to_itself(backend, large, dims, alone, data_type, beta):
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, data_type, dims, (1, *dims[1:]))
     operation = dataclasses.replace(operation, beta=beta)
-    kept = plans._Walk(operation).columns(pack_width(operation.A))[1]
-    assert plans._alone(operation, kept) == alone and (operation.division.lanes == 1 or not alone)
+    kept = Walk(operation).columns(pack_width(operation.A))[1]
+    assert alone_in_c(operation, kept) == alone and (operation.division.lanes == 1 or not alone)
     run(backend, operation, prepare(operation, "ties", 0))
 
 
@@ -187,9 +197,8 @@ def test_a_thread_has_a_pack_of_c_to_itself(backend, dims, alone, data_type, bet
 @pytest.mark.parametrize("indices", [False, True], ids=["plain", "indices"])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
 @pytest.mark.parametrize("dims", [(3, 7, 19, 56), (1, 5, 60, 8), (2, 30, 20, 104)], ids=str)
-def test_short_rows(backend, monkeypatch, dims, data_type, indices, shift):
+def test_short_rows(backend, large, dims, data_type, indices, shift):
     """Threads read whichever packs come next, in blocks of which the last is not full; other plans serve other addresses."""
-    monkeypatch.setattr(backend, "plans", {})
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, data_type, dims, (*dims[:3], 1), indices=indices)
     memory = prepare(operation, "normal", 3)
     buffers = {name: backend.to_device(content) for name, content in memory.items()}
@@ -204,30 +213,3 @@ def test_short_rows(backend, monkeypatch, dims, data_type, indices, shift):
         name: buffers[name].to_host(np.uint8, operation.nbytes(name)) for name in ("C", "indices") if name in memory
     }
     assert judge(operation, memory, after).agrees
-
-
-@pytest.mark.parametrize("op", [Op.CUDNN_REDUCE_TENSOR_AVG, Op.CUDNN_REDUCE_TENSOR_MIN], ids=lambda op: op.name)
-@pytest.mark.parametrize("dims, to, tensor_format, kernel", [
-    ((1, 3, 25, 81), (1, 1, 1, 1), NCHW, "reduce_tensor_rows_cluster"),
-    ((1, 3, 25, 80), (1, 1, 1, 1), NCHW, "reduce_tensor_rows_cluster"),
-    ((1, 27, 15, 16), (1, 27, 1, 1), NHWC, "reduce_tensor_columns_cluster"),
-    ((1, 64, 13, 16), (1, 64, 1, 1), NHWC, "reduce_tensor_columns_cluster"),
-], ids=str)  # fmt: skip
-def test_clusters_reduce_small_tensors(backend, monkeypatch, dims, to, tensor_format, kernel, op):
-    """Here a block is a cluster of its own."""
-    monkeypatch.setattr(plans, "has_clusters", lambda device: True)
-    monkeypatch.setattr(plans, "CLUSTERS", (1,))
-    monkeypatch.setattr(backend, "plans", {})
-    operation = operation_of(op, FLOAT, dims, to, tensor_format)
-    operation = dataclasses.replace(operation, beta=0.5)
-    run(backend, operation, prepare(operation, "normal", 5))
-    assert [step.function.name for step, _ in backend.plans[operation].steps] == [kernel]
-
-
-def test_clusters_are_for_small_tensors(backend, monkeypatch):
-    monkeypatch.setattr(plans, "has_clusters", lambda device: True)
-    monkeypatch.setattr(plans, "CLUSTERS", (1,))
-    for dims, to, tensor_format in (((8, 64, 56, 56), (1, 1, 1, 1), NCHW), ((8, 64, 56, 56), (1, 64, 1, 1), NHWC)):
-        names = [step.function.name for step, _ in plans.reduce_tensor(
-            operation_of(Op.CUDNN_REDUCE_TENSOR_ADD, FLOAT, dims, to, tensor_format), backend.device).steps]  # fmt: skip
-        assert not any("cluster" in name for name in names)

@@ -61,6 +61,34 @@ struct alignas(8) Gathering {
     return remote;
   }
 };
+
+// In the shared memory of every block: what each block sends to all. Used as a Gathering is.
+struct alignas(8) Exchange {
+  unsigned long long barrier;
+
+  __device__ __forceinline__ unsigned address() const { return __cvta_generic_to_shared(&barrier); }
+  // bytes: that arrive in a block.
+  __device__ __forceinline__ void prepare(unsigned bytes) {
+    if (threadIdx.x == 0)
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;\n mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
+    arrive_cluster();
+    wait_cluster();
+  }
+  // To the same variable of a block.
+  __device__ __forceinline__ void send(float* variable, unsigned block, float value) { asm volatile(SEND(f32) ::"r"(remote(variable, block)), "f"(value), "r"(remote(&barrier, block)) : "memory"); }
+  __device__ __forceinline__ void send(double* variable, unsigned block, double value) { asm volatile(SEND(f64) ::"r"(remote(variable, block)), "d"(value), "r"(remote(&barrier, block)) : "memory"); }
+  // Until everything is there.
+  __device__ __forceinline__ void wait() const {
+    unsigned done = 0;
+    while (!done)
+      asm volatile("{ .reg .pred there; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0; selp.u32 %0, 1, 0, there; }" : "=r"(done) : "r"(address()) : "memory");
+  }
+  template <class T> static __device__ __forceinline__ unsigned remote(const T* variable, unsigned block) {
+    unsigned there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(static_cast<unsigned>(__cvta_generic_to_shared(variable))), "r"(block));
+    return there;
+  }
+};
 #else
 constexpr unsigned CLUSTER = 1;
 #define CLUSTER_ALONG_X
@@ -77,6 +105,14 @@ struct alignas(8) Gathering {
 
   __device__ __forceinline__ void prepare(unsigned) {}
   template <class T> __device__ __forceinline__ void send(T* variable, T value) { *variable = value; }
+  __device__ __forceinline__ void wait() const { __syncthreads(); }
+};
+
+struct alignas(8) Exchange {
+  unsigned long long barrier;
+
+  __device__ __forceinline__ void prepare(unsigned) {}
+  template <class T> __device__ __forceinline__ void send(T* variable, unsigned, T value) { *variable = value; }
   __device__ __forceinline__ void wait() const { __syncthreads(); }
 };
 #endif

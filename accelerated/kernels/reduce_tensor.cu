@@ -11,20 +11,11 @@
 // (blockIdx.y). The last block of an element of C to arrive merges their partial results, or another launch where these
 // are many, always in the same order: the same sums on every run.
 //
-// Small tensors: latency. By clock64() a block that reduced 1568 rows of 64 channels spent 2000 cycles on its reads and 3000 on merging its
-// lanes two by two; eight lanes are merged at a time now. Blocks that meet in memory need 2.0 to 2.3 us for 0.4 MB, those of a
-// cluster, which send their results to the first one's shared memory, 1.35 (H200, the structures alone).
+// Small tensors: latency. Those without indices have a kernel of their own (reduce_tensor_small.cu). Blocks that meet in memory needed 2.0
+// to 2.3 us for 0.4 MB (H200). Eight lanes are merged at a time: two by two took a block of 1568 rows of 64 channels 3000 cycles.
 // The fraction that each operation reaches on an H200 is in reports/README.md.
-#ifdef CLUSTER_BLOCKS
-#define CLUSTER_BLOCKS_WANTED  // a module of its own: each takes long to compile
-#endif
-#include <type_traits>
+#include "reduction.cuh"
 
-#include "cluster.cuh"
-#include "index.cuh"
-#include "types.cuh"
-
-constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 8 : 16 / sizeof(ELEMENT);  // elements of a pack
 constexpr int BATCH = 4, EVEN_BATCH = 8;  // accesses of a thread that are on their way together
 constexpr int BLOCK = 256;
 constexpr int RESIDENT = sizeof(ELEMENT) == 1 ? 2 : 4;  // blocks that the registers of a processor hold
@@ -33,10 +24,6 @@ constexpr bool FEW_ELEMENTS = WIDTH <= 4;  // of a pack: registers are left for 
 constexpr unsigned ACROSS = 8;  // packs of a row side by side in a square, as in reduce_tensor.py
 constexpr unsigned COUNTS = 512, GROUPS = 1056;  // of arrivals at once; blocks side by side that count their own
 constexpr unsigned NOT_COUNTED = 0xffffffffu;
-constexpr unsigned NOWHERE = 0xffffffffu;  // the index of an extremum of nothing
-
-enum Op { ADD = 0, MUL = 1, MIN = 2, MAX = 3, AMAX = 4, AVG = 5, NORM1 = 6, NORM2 = 7, MUL_NO_ZEROS = 8 };  // cudnnReduceTensorOp_t
-enum Type { FLOAT = 0, DOUBLE = 1, HALF = 2, INT8 = 3 };  // cudnnDataType_t
 
 struct Arguments {
   const ELEMENT* a;
@@ -58,72 +45,6 @@ struct Arguments {
   int even;     // packs of A are one step apart, whole, and at multiples of 16 bytes if A is
   int windows;  // rows start anywhere: their packs start at multiples of 16 bytes, the outer ones reach over the ends
   int op, propagate, c_type, index_bytes;
-};
-
-// --- what is accumulated ---
-
-struct Itself {
-  static constexpr bool signless = false;
-  static __device__ __forceinline__ COMPUTE of(COMPUTE x) { return x; }
-};
-struct Negative {
-  static constexpr bool signless = false;
-  static __device__ __forceinline__ COMPUTE of(COMPUTE x) { return -x; }
-};
-struct Absolute {
-  static constexpr bool signless = true;
-  static __device__ __forceinline__ COMPUTE of(COMPUTE x) { return fabs(x); }
-};
-struct Square {
-  static __device__ __forceinline__ COMPUTE of(COMPUTE x) { return x * x; }
-};
-struct OneForZero {
-  static __device__ __forceinline__ COMPUTE of(COMPUTE x) { return x == COMPUTE(0) ? COMPUTE(1) : x; }
-};
-
-struct Value {
-  COMPUTE value;
-};
-struct Ranked {
-  COMPUTE value;
-  unsigned index;
-};
-
-template <class Map> struct Sum {
-  using State = Value;
-  __device__ __forceinline__ State start() const { return {COMPUTE(0)}; }
-  __device__ __forceinline__ void add(State& state, COMPUTE x, unsigned) const { state.value += Map::of(x); }
-  __device__ __forceinline__ void merge(State& state, State other) const { state.value += other.value; }
-};
-
-template <class Map> struct Product {
-  using State = Value;
-  __device__ __forceinline__ State start() const { return {COMPUTE(1)}; }
-  __device__ __forceinline__ void add(State& state, COMPUTE x, unsigned) const { state.value *= Map::of(x); }
-  __device__ __forceinline__ void merge(State& state, State other) const { state.value *= other.value; }
-};
-
-template <class Map, bool PROPAGATE> struct Largest {
-  using State = Value;
-  __device__ __forceinline__ State start() const { return {Map::signless ? COMPUTE(0) : COMPUTE(-INFINITY)}; }
-  __device__ __forceinline__ void add(State& state, COMPUTE x, unsigned) const { merge(state, {Map::of(x)}); }
-  __device__ __forceinline__ void merge(State& state, State other) const {
-    if (!PROPAGATE) state.value = fmax(state.value, other.value);  // passes over NaN
-    // Comparisons with NaN are false: once in `state` it stays.
-    else if (other.value > state.value || other.value != other.value) state.value = other.value;
-  }
-};
-
-template <class Map> struct FirstLargest {
-  using State = Ranked;
-  bool propagate;
-  __device__ __forceinline__ State start() const { return {COMPUTE(-INFINITY), NOWHERE}; }
-  __device__ __forceinline__ void add(State& state, COMPUTE x, unsigned index) const { merge(state, {Map::of(x), index}); }
-  __device__ __forceinline__ void merge(State& state, State other) const {
-    bool earlier = other.index < state.index;
-    bool nan = propagate && other.value != other.value && (earlier || state.value == state.value);
-    if (other.value > state.value || (other.value == state.value && earlier) || nan) state = other;
-  }
 };
 
 // --- results ---
@@ -257,11 +178,6 @@ __device__ __forceinline__ bool merges(const Arguments& a) {
 
 // --- threads of a block ---
 
-__device__ __forceinline__ Value from_lane(Value state, int lanes) { return {__shfl_xor_sync(~0u, state.value, lanes)}; }
-__device__ __forceinline__ Ranked from_lane(Ranked state, int lanes) {
-  return {__shfl_xor_sync(~0u, state.value, lanes), __shfl_xor_sync(~0u, state.index, lanes)};
-}
-
 // Merges the states of 2 ** lanes_log2 neighbouring threads into that of the first. All threads of the block take part.
 template <class Reduction, class State>
 __device__ __forceinline__ void merge_neighbours(const Reduction& reduction, State& state, unsigned lanes_log2) {
@@ -293,38 +209,6 @@ __device__ __forceinline__ void merge_lanes(const Reduction& reduction, State* t
     __syncthreads();
   }
 }
-
-// What the blocks of a cluster gave for `items` elements of C, in the first of them.
-struct Gathered {
-  Value* parts;  // room for those of all blocks
-  unsigned items;
-  Gathering* gathering;
-
-  __device__ __forceinline__ Gathered(Value* room, unsigned items) : parts(room), items(items) {
-    const uintptr_t end = reinterpret_cast<uintptr_t>(parts + CLUSTER * items);
-    gathering = reinterpret_cast<Gathering*>(end + (alignof(Gathering) - end % alignof(Gathering)) % alignof(Gathering));
-    gathering->prepare(CLUSTER * items * sizeof(Value));
-  }
-  // Merges tile[item] of all blocks into that of the first; whether this is the first. All threads of the blocks take part.
-  template <class Reduction> __device__ __forceinline__ bool merge(const Reduction& reduction, Value* tile) const {
-    const unsigned rank = rank_in_cluster();
-    for (unsigned item = threadIdx.x; item < items; item += BLOCK) gathering->send(&parts[rank * items + item].value, tile[item].value);
-    if (rank != 0) return false;
-    gathering->wait();
-    for (unsigned item = threadIdx.x; item < items; item += BLOCK) {
-      Value state = parts[item];
-#pragma unroll
-      for (unsigned block = 1; block < CLUSTER; block++) reduction.merge(state, parts[block * items + item]);
-      tile[item] = state;
-    }
-    __syncthreads();
-    return true;
-  }
-};
-
-struct Ungathered {
-  __device__ __forceinline__ Ungathered(Value*, unsigned) {}
-};
 
 __device__ __forceinline__ bool aligned(const ELEMENT* pointer) { return reinterpret_cast<uintptr_t>(pointer) % sizeof(Pack<ELEMENT, WIDTH>) == 0; }
 
@@ -451,7 +335,7 @@ __device__ __forceinline__ Window locate(const Arguments& a, const ELEMENT* sour
   return window;
 }
 
-template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduce_rows(const Arguments& a, const Reduction& reduction) {
+template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arguments& a, const Reduction& reduction) {
   using State = typename Reduction::State;
   unsigned lanes = 1u << a.lanes_log2, lane = threadIdx.x & (lanes - 1);
   unsigned output = blockIdx.x * (BLOCK >> a.lanes_log2) + (threadIdx.x >> a.lanes_log2);
@@ -464,10 +348,7 @@ template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduc
     a.kept.locate(output, place);
     source += place[2];
   }
-  Value* result = reinterpret_cast<Value*>(shared_memory) + BLOCK / 32;
-  const std::conditional_t<CLUSTERED, Gathered, Ungathered> gathered(result + 1, 1);
-  if (CLUSTERED) wait_to_touch(source);
-  else only_wait_to_touch(source);
+  only_wait_to_touch(source);
   if (output < a.outputs) {
     unsigned index_step = a.reduced.row_stride[0];
     unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
@@ -495,15 +376,10 @@ template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduc
       }
     }
   }
-  if (!CLUSTERED) let_next_kernel_begin_behind_reads();
+  let_next_kernel_begin_behind_reads();
 #pragma unroll
   for (int i = 1; i < WIDTH; i++) reduction.merge(state[0], state[i]);
   merge_neighbours(reduction, state[0], a.lanes_log2);
-  if constexpr (CLUSTERED) {  // whose blocks share one element of C
-    if (threadIdx.x == 0) *result = state[0];
-    if (gathered.merge(reduction, result) && threadIdx.x == 0) conclude(a, *result, place[0], place[1]);
-    return;
-  }
   if (lane == 0 && output < a.outputs) deliver(a, state[0], place[0], place[1]);
   if (merges(a)) {  // the whole block shares one element of C
     State merged = reduction.start();
@@ -608,14 +484,13 @@ template <class State> __device__ __forceinline__ void deliver_square(const Argu
   }
 }
 
-template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reduction& reduction) {
+template <class Reduction> __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reduction& reduction) {
   using State = typename Reduction::State;
   unsigned lanes = 1u << a.lanes_log2, columns = BLOCK >> a.lanes_log2;
   unsigned column = threadIdx.x & (columns - 1), lane = threadIdx.x / columns;
   State state[WIDTH];
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
-  const std::conditional_t<CLUSTERED, Gathered, Ungathered> gathered(reinterpret_cast<Value*>(shared_memory) + BLOCK * WIDTH, columns * WIDTH);
   const unsigned own = pack_of(a, column, columns);
   const bool alone = a.alone && reinterpret_cast<uintptr_t>(a.c) % 16 == 0;
   if (own < a.kept.packs) {  // the others of the block wait for these
@@ -657,18 +532,12 @@ template <bool CLUSTERED, class Reduction> __device__ __forceinline__ void reduc
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) tile[(lane * WIDTH + i) * columns + place_of(a, column)] = state[i];
   merge_lanes(reduction, tile, items, lanes);
-  if constexpr (CLUSTERED)
-    if (!gathered.merge(reduction, tile)) return;
   if (a.tiled) return deliver_square(a, tile, columns);
   // Neighbouring threads write neighbouring elements.
   unsigned offset, number;
   for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK)
-    if (locate_column(a, slot, columns, offset, number)) {
-      const State& state = tile[slot % WIDTH * columns + slot / WIDTH];
-      if (CLUSTERED) conclude(a, state, offset, number);
-      else deliver(a, state, offset, number);
-    }
-  if (CLUSTERED || !merges(a)) return;
+    if (locate_column(a, slot, columns, offset, number)) deliver(a, tile[slot % WIDTH * columns + slot / WIDTH], offset, number);
+  if (!merges(a)) return;
   lanes = items < BLOCK ? BLOCK / items : 1;
   for (unsigned slot = threadIdx.x; slot < lanes * items; slot += BLOCK) {
     State merged = reduction.start();
@@ -697,45 +566,20 @@ template <class Reduction> __device__ __forceinline__ void merge_partial_results
 
 // --- kernels ---
 
-#define EXTREMUM(run, map) \
-  if (a.propagate) return run(a, Largest<map, true>{}); \
-  else return run(a, Largest<map, false>{});
-#define PLAIN(run)                                             \
-  switch (a.op) {                                              \
-    case ADD:                                                  \
-    case AVG: return run(a, Sum<Itself>{});                    \
-    case NORM1: return run(a, Sum<Absolute>{});                \
-    case NORM2: return run(a, Sum<Square>{});                  \
-    case MUL: return run(a, Product<Itself>{});                \
-    case MUL_NO_ZEROS: return run(a, Product<OneForZero>{});   \
-    case MIN: EXTREMUM(run, Negative)                          \
-    case MAX: EXTREMUM(run, Itself)                            \
-    case AMAX: EXTREMUM(run, Absolute)                         \
-  }
 #define INDEXED(run)                                           \
   switch (a.op) {                                              \
     case MIN: return run(a, FirstLargest<Negative>{propagate}); \
     case MAX: return run(a, FirstLargest<Itself>{propagate});  \
   }
 
-#ifdef CLUSTER_BLOCKS_WANTED
-extern "C" __global__ void CLUSTER_ALONG_Y __launch_bounds__(BLOCK) reduce_tensor_rows_cluster(const Arguments a) {
-  find_place_before_waiting();
-  PLAIN(reduce_rows<true>)
-}
-extern "C" __global__ void CLUSTER_ALONG_Y __launch_bounds__(BLOCK) reduce_tensor_columns_cluster(const Arguments a) {
-  find_place_before_waiting();
-  PLAIN(reduce_columns<true>)
-}
-#else
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_rows(const Arguments a) {
   find_place_before_waiting();
-  PLAIN(reduce_rows<false>)
+  PLAIN(reduce_rows)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_rows_indexed(const Arguments a) {
   find_place_before_waiting();
   bool propagate = a.propagate;
-  INDEXED(reduce_rows<false>)
+  INDEXED(reduce_rows)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_short_rows(const Arguments a) {
   find_place_before_waiting();
@@ -748,12 +592,12 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_ten
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_columns(const Arguments a) {
   find_place_before_waiting();
-  PLAIN(reduce_columns<false>)
+  PLAIN(reduce_columns)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_columns_indexed(const Arguments a) {
   find_place_before_waiting();
   bool propagate = a.propagate;
-  INDEXED(reduce_columns<false>)
+  INDEXED(reduce_columns)
 }
 // Partial results are sums, products or maxima already: what was done to the elements is not done again.
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_partial_results(const Arguments a) {
@@ -771,4 +615,3 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_ten
   wait_for_earlier_kernels();
   merge_partial_results(a, FirstLargest<Itself>{static_cast<bool>(a.propagate)});
 }
-#endif

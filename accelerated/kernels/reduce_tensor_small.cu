@@ -1,0 +1,216 @@
+// Reductions of small tensors (3.2.71), so small that everything is read at once.
+//
+// Floor: a launch (0.51 us on an H200 in a graph of many, with one way to the second cache and back 0.71); bytes hardly matter. What limits
+// it are instructions and steps that wait for each other: by clock64() this kernel, with the arguments and the walks of that for any tensor,
+// took 1000 cycles to find its places, 450 for its reads, 400 to merge and 340 to write. What comes before the wait for earlier kernels
+// costs as much as what comes behind it, because the next kernel is let in between (a copy took 0.24 us longer for 256 multiplications
+// on either side of the wait; letting the next one in at the very beginning made some kernels faster and others up to twice as slow,
+// probably because the blocks of many kernels wait side by side and then crowd on few multiprocessors). So
+// arguments are few, a thread finds one place, and its accesses, at most MOST_READS, lie one step apart along one dimension, all on
+// their way together. Lanes, threads that share elements of C, merge in their warp by shuffles, then through shared memory, then,
+// where a cluster shares elements of C, in its first block's. 0.4 MB took 1.0 to 1.4 us so, 1.5 to 2.1 with clusters, before 1.7 to 4.4.
+//
+// Rows: lanes are neighbours, and what an access brings belongs to one element of C. Columns: items (accesses side by side) are
+// neighbours, and every element that an access brings belongs to another element of C.
+#ifdef CLUSTER_BLOCKS
+#define CLUSTER_BLOCKS_WANTED
+#endif
+#include "cluster.cuh"
+#include "reduction.cuh"
+
+#ifndef PACK_BYTES
+#define PACK_BYTES 16
+#endif
+constexpr unsigned PACK = PACK_BYTES / sizeof(ELEMENT);  // elements of an access
+constexpr unsigned FEW_READS = 2, MOST_READS = 8;         // of a thread, as in reduce_tensor_small.py
+constexpr unsigned LOG_WARP = 5, MOST_THREADS = 1024;
+#ifdef CLUSTER_BLOCKS_WANTED
+constexpr bool CLUSTERED = true;
+#define ACROSS_CLUSTER CLUSTER_ALONG_Y
+#else
+constexpr bool CLUSTERED = false;
+#define ACROSS_CLUSTER
+#endif
+
+// Positions of at most D dimensions, the fastest first, and their offsets in N operands.
+template <int N, int D> struct Digits {
+  struct {
+    Divisor extent;
+    unsigned stride[N];
+  } digit[D];
+
+  __device__ __forceinline__ void locate(unsigned index, unsigned (&offset)[N], unsigned (&position)[D]) const {
+    unsigned rest = index;
+#pragma unroll
+    for (int d = 0; d < D - 1; d++) rest = digit[d].extent.divide(rest, position[d]);
+    position[D - 1] = rest;
+#pragma unroll
+    for (int n = 0; n < N; n++) offset[n] = 0;
+#pragma unroll
+    for (int d = 0; d < D; d++)
+#pragma unroll
+      for (int n = 0; n < N; n++) offset[n] += position[d] * digit[d].stride[n];
+  }
+};
+
+struct Arguments {
+  const ELEMENT* a;
+  void* c;
+  unsigned lanes_log2, items_log2;
+  unsigned packs;                 // of C: accesses side by side, or elements
+  unsigned shares;                // of a reduction: what its threads read first
+  unsigned accesses, step;        // of a thread: how many, and elements from one to the next
+  unsigned split, last;           // the dimension along which they lie; from which position on the last one is missing
+  Digits<1, 4> reduced;             // offsets in A
+  Digits<2, 3> kept;              // offsets in A and C
+  COMPUTE alpha, beta;
+  unsigned length;                // elements of A that one element of C reduces
+  int op, propagate, c_type;
+  unsigned c_step;                // columns: from one element of C to the next
+  unsigned gathered_at;           // where in shared memory a cluster meets: so many states behind its start
+};
+
+// What a thread reads (offset in A) and where its results go.
+template <bool COLUMNS> struct Share {
+  unsigned lane, item, first = 0, of_c = 0;
+  unsigned count = 0;   // of accesses
+  bool exists = false;  // the element of C
+
+  __device__ __forceinline__ Share(const Arguments& a, unsigned rank) {
+    lane = COLUMNS ? threadIdx.x >> a.items_log2 : threadIdx.x & ((1u << a.lanes_log2) - 1);
+    item = COLUMNS ? threadIdx.x & ((1u << a.items_log2) - 1) : threadIdx.x >> a.lanes_log2;
+    const unsigned which = (blockIdx.x << a.items_log2) + item, share = rank << a.lanes_log2 | lane;
+    unsigned kept[2], reduced[1], of_kept[3], position[4];
+    a.kept.locate(which, kept, of_kept);
+    a.reduced.locate(share, reduced, position);
+    exists = which < a.packs;
+    if (exists) of_c = kept[1];
+    if (!exists || share >= a.shares) return;
+    first = kept[0] + reduced[0];
+    count = a.accesses - ((a.split == 0 ? position[0] : a.split == 1 ? position[1] : a.split == 2 ? position[2] : position[3]) >= a.last);
+  }
+};
+
+// Merges every state of an item across its lanes; then the thread whose lane is s, or s less a multiple of the lanes, has state s.
+template <bool COLUMNS, class Reduction, unsigned STATES>
+__device__ __forceinline__ void merge_lanes(const Arguments& a, const Reduction& reduction, const Share<COLUMNS>& share, typename Reduction::State (&state)[STATES]) {
+  using State = typename Reduction::State;
+  const unsigned low = COLUMNS ? a.items_log2 : 0, high = low + a.lanes_log2;  // the bits of a thread's number that are its lane's
+#pragma unroll
+  for (unsigned bit = 0; bit < LOG_WARP; bit++)
+    if (bit >= low && bit < high) {
+#pragma unroll
+      for (unsigned s = 0; s < STATES; s++) reduction.merge(state[s], from_lane(state[s], 1 << bit));
+    }
+  const unsigned merged = low < LOG_WARP ? LOG_WARP - low : 0;
+  if (a.lanes_log2 <= merged) return;
+  constexpr unsigned AT_ONCE = 8;
+  const unsigned parts = 1u << (a.lanes_log2 - merged), pitch = STATES << a.items_log2;
+  State* shared = reinterpret_cast<State*>(shared_memory) + share.item;  // [part][state][item]
+  if ((share.lane & ((1u << merged) - 1)) == 0) {
+#pragma unroll
+    for (unsigned s = 0; s < STATES; s++) shared[(share.lane >> merged) * pitch + (s << a.items_log2)] = state[s];
+  }
+  __syncthreads();
+#pragma unroll
+  for (unsigned s = 0; s < STATES; s++)
+    if (share.lane == (s & ((1u << a.lanes_log2) - 1))) {
+      const State* part = shared + (s << a.items_log2);
+      State sum = *part;
+      for (unsigned p = 1; p < parts; p += AT_ONCE) {
+        State next[AT_ONCE];
+#pragma unroll
+        for (unsigned u = 0; u < AT_ONCE; u++)
+          if (p + u < parts) next[u] = part[(p + u) * pitch];
+#pragma unroll
+        for (unsigned u = 0; u < AT_ONCE; u++)
+          if (p + u < parts) reduction.merge(sum, next[u]);
+      }
+      state[s] = sum;
+    }
+}
+
+// The result of a reduction, which is known here: no choice is left for the end.
+template <class Reduction> __device__ __forceinline__ COMPUTE result(const Arguments& a, const Reduction&, Value state) {
+  if constexpr (std::is_same_v<Reduction, Sum<Square>>) return sqrt(state.value);
+  else if constexpr (std::is_same_v<Reduction, Largest<Negative, false>> || std::is_same_v<Reduction, Largest<Negative, true>>) return -state.value;
+  else if constexpr (std::is_same_v<Reduction, Sum<Itself>>) return a.op == AVG ? state.value / COMPUTE(a.length) : state.value;
+  else return state.value;
+}
+
+template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_small(const Arguments& a) {
+  constexpr unsigned STATES = COLUMNS ? PACK : 1;
+  const unsigned rank = CLUSTERED ? rank_in_cluster() : 0, states = STATES << a.items_log2;
+  // Of a cluster: what its blocks gave for the items, in the first one's shared memory, behind what its own lanes need.
+  Value* gathered = reinterpret_cast<Value*>(shared_memory) + a.gathered_at;
+  Gathering* gathering = reinterpret_cast<Gathering*>(gathered + CLUSTER * states + (CLUSTER * states & 1));
+  if (CLUSTERED) gathering->prepare(CLUSTER * states * sizeof(Value));
+  const Share<COLUMNS> share(a, rank);
+  auto run = [&](const Arguments& a, const auto& reduction) {
+    using State = Value;
+    wait_to_touch(a.a + share.first, static_cast<const char*>(a.c) + share.of_c);
+    Pack<ELEMENT, PACK> loaded[READS];
+#pragma unroll
+    for (unsigned u = 0; u < READS; u++)
+      if (u < share.count) loaded[u] = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(a.a + (share.first + u * a.step));
+    let_next_kernel_begin();
+    State state[PACK], own[STATES];
+#pragma unroll
+    for (unsigned i = 0; i < PACK; i++) state[i] = reduction.start();
+#pragma unroll
+    for (unsigned u = 0; u < READS; u++)
+      if (u < share.count) {
+#pragma unroll
+        for (unsigned i = 0; i < PACK; i++) reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), 0);
+      }
+#pragma unroll
+    for (unsigned i = 0; i < PACK; i++)
+      if (i < STATES) own[i] = state[i];
+      else reduction.merge(own[0], state[i]);
+    merge_lanes<COLUMNS>(a, reduction, share, own);
+    auto mine = [&](unsigned s) { return share.lane == (s & ((1u << a.lanes_log2) - 1)); };
+    if constexpr (CLUSTERED) {
+#pragma unroll
+      for (unsigned s = 0; s < STATES; s++)
+        if (mine(s)) gathering->send(&gathered[rank * states + (s << a.items_log2) + share.item].value, own[s].value);
+      if (rank != 0) return;
+      gathering->wait();
+#pragma unroll
+      for (unsigned s = 0; s < STATES; s++)
+        if (mine(s)) {
+          const Value* part = gathered + (s << a.items_log2) + share.item;
+          Value next[CLUSTER];
+#pragma unroll
+          for (unsigned block = 0; block < CLUSTER; block++) next[block] = part[block * states];
+          own[s] = next[0];
+#pragma unroll
+          for (unsigned block = 1; block < CLUSTER; block++) reduction.merge(own[s], next[block]);
+        }
+    }
+    if (!share.exists) return;
+    auto write = [&](auto* c) {
+#pragma unroll
+      for (unsigned s = 0; s < STATES; s++) {
+        auto* place = c + (share.of_c + s * a.c_step);
+        if (mine(s)) *place = blend<COMPUTE>(a.alpha, result(a, reduction, own[s]), a.beta, place);
+      }
+    };
+    if (a.c_type == OWN_TYPE) write(static_cast<ELEMENT*>(a.c));
+    else if (a.c_type == FLOAT) write(static_cast<float*>(a.c));
+    else if (a.c_type == HALF) write(static_cast<half*>(a.c));
+    else if (a.c_type == DOUBLE) write(static_cast<double*>(a.c));
+    else write(static_cast<int8*>(a.c));
+  };
+  PLAIN(run)
+}
+
+extern "C" __global__ void ACROSS_CLUSTER __launch_bounds__(MOST_THREADS, 1) reduce_tensor_small_rows(const Arguments a) {
+  find_place_before_waiting();
+  if (a.accesses <= FEW_READS) reduce_small<false, FEW_READS>(a);
+  else reduce_small<false, MOST_READS>(a);
+}
+extern "C" __global__ void ACROSS_CLUSTER __launch_bounds__(MOST_THREADS, 1) reduce_tensor_small_columns(const Arguments a) {
+  find_place_before_waiting();
+  if (a.accesses <= FEW_READS) reduce_small<true, FEW_READS>(a);
+  else reduce_small<true, MOST_READS>(a);
+}
