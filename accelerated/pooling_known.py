@@ -42,7 +42,7 @@ class Settings:
     row_lanes: int = 1  # channels of a position of rows in packs
     group_bytes: int = 32  # of channels of a block, for maxima backward
     depth: int = 1  # windows of a thread along axis 0, forward, where there are enough threads
-    stages: int = 0  # of planes of x in shared memory, for maxima backward; 1: on their way in registers while a window is looked at
+    stages: int = 0  # of what maxima backward read next: steps that are on their way while windows are looked at
 
     def definitions(self) -> dict[str, int]:
         """Of the kernels."""

@@ -1,4 +1,4 @@
-"""Gradients of maxima with known windows (kernels/pooling_known_maximum.cu, pooling_known_maximum_staged.cu)."""
+"""Gradients of maxima with known windows (kernels/pooling_known_maximum.cu)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dualdnn.api.operations.specs import HALF, SCALAR_BYTES
 from . import pooling_maximum_channels, pooling_maximum_halves, pooling_maximum_rows
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
-from .pooling_geometry import PACK_BYTES, Axis, Shape
+from .pooling_geometry import Axis, Shape
 from .pooling_known import (
     MOST_PACK,
     MOST_TILE,
@@ -33,12 +33,13 @@ WARP = 32
 MOST_ROW_LANES = 4  # channels side by side that are taken with their rows
 ROW_LANE_BYTES = "narrow"  # the access that they take
 MOST_SHARED_BYTES = 100 * 1024
+CACHED_BYTES = 2**25  # of x, up to which most of it is in the cache already
 START_STEPS = 2  # about the steps that a block could do while it starts
 
 
 # By what is pooled and how it lies, and by whether elements take 4 bytes or more: as measured.
 SETTINGS = {
-    ("volumes in rows", False): Settings(224, 4, 1, 8, 1, 1, stages=2),
+    ("volumes in rows", False): Settings(128, 4, 1, 8, 1, 1),
     ("volumes in rows", True): Settings(192, 3, 1, 8, 1, 1),
     ("volumes in loose rows", False): Settings(256, 3, 1, 8, 1, 1),
     ("volumes in loose rows", True): Settings(256, 3, 1, 8, 1, 1),
@@ -50,8 +51,9 @@ SETTINGS = {
     ("images in rows", True): Settings(256, 4, 1, 8, 1, 1),
     ("images in loose rows", False): Settings(256, 4, 1, 8, 1, 1),
     ("images in loose rows", True): Settings(256, 4, 1, 8, 1, 1, stages=1),
-    ("images of channels", False): Settings(128, 6, 1, 8, 1, 1, stages=2, group_bytes=128),
-    ("images of channels", True): Settings(128, 8, 1, 8, 1, 1, stages=1, group_bytes=128),
+    ("images of channels", False): Settings(128, 8, 1, 8, 1, 1, stages=1, group_bytes=128),
+    ("images of channels", True): Settings(256, 4, 1, 8, 1, 1, stages=1, group_bytes=128),
+    ("large images of channels", True): Settings(256, 4, 1, 8, 1, 1, stages=1, group_bytes=256),
     ("images of loose channels", False): Settings(256, 4, 1, 8, 1, 1, group_bytes=128),
     ("images of loose channels", True): Settings(256, 4, 1, 8, 1, 1, stages=1, group_bytes=128),
     ("rows of channels", False): Settings(128, 4, 1, 8, 1, 1, stages=1),
@@ -79,19 +81,20 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
     dense = _dense(place)
     channels, large = place.channels > 1, place.scalar_bytes >= 4
     kind, lie = "images" if image else "volumes", "of channels" if channels else "in rows"
-    settings = SETTINGS["rows of channels" if dense else f"{kind} {lie}", large]
+    fetches = operation.nbytes("x") > CACHED_BYTES
+    usual = SETTINGS["rows of channels" if dense else f"{kind} {lie}", large]
+    settings = SETTINGS.get((f"large {kind} {lie}", large), usual) if fetches and not dense else usual
     if dense:
         settings = replace(settings, row_lanes=dense.lanes)
     access = dense or access_of(place, settings)
     if access.kind in LOOSE:
         settings = SETTINGS[f"{kind} of loose channels" if channels else f"{kind} in loose rows", large]
-        settings = replace(settings, stages=min(settings.stages, 1))  # what is copied has 4 bytes at least
-    source = "pooling_known_maximum_staged" if settings.stages > 1 else "pooling_known_maximum"
-    found = _march(place, access, settings, SCALAR_BYTES[operation.compute_type], device)
+    cell_bytes = _cell_bytes(operation, access.tile * access.lanes)
+    found = _march(place, access, settings, cell_bytes, fetches and access.kind not in LOOSE, device)
     if found is None:
         return None
     march, blocks, shared_bytes = found
-    function = function_of(operation, place, source, access, settings, device)
+    function = function_of(operation, place, "pooling_known_maximum", access, settings, device)
     arguments = structure(
         *pointers(3),
         ("march", march),
@@ -137,9 +140,7 @@ class MarchStruct(PlaceStruct):
         ("block_strips", c_int),
         ("rows_before", c_int),
         ("strips_before", c_int),
-        ("line_items", c_int),
-        ("plane_items", c_int),
-        ("told_bytes", c_uint),
+        ("fetches", c_int),
     ]
 
 
@@ -206,21 +207,14 @@ def _block_steps(steps: int, blocks: int, at_once: int) -> int:
     return -(-steps // min(range(1, steps + 1), key=cost))
 
 
-def _held(place: Place, access: Access, rows: Side, strips: Side, lanes: int) -> tuple[int, int]:
-    """Of a plane of x that a block holds in shared memory: elements of a line, lines."""
-    _, a1, a2 = place.axes
-    lines = rows.taken * a1.stride + a1.window - a1.stride
-    before, after = a2.padding, max(0, a2.window - a2.stride - a2.padding)
-    columns = strips.taken * access.tile * a2.stride
-    if access.kind in ("channels", "scattered"):
-        return (before + columns + after) * lanes * access.lanes, lines
-    pack = access.x_pack
-    around = -(-before * access.lanes // pack) + -(-after * access.lanes // pack)
-    return columns * access.lanes + around * pack, lines
+def _cell_bytes(operation: PoolingBackward, items: int) -> int:
+    """Of what a thread tells the others: places and what they get, of half for two windows at once (the kernels' ``Strip``)."""
+    pairs = operation.x.scalar_type == HALF and items % 2 == 0
+    return items * (4 if pairs else 2 * SCALAR_BYTES[operation.compute_type])
 
 
 def _march(
-    place: Place, access: Access, settings: Settings, compute_bytes: int, device: Any
+    place: Place, access: Access, settings: Settings, cell_bytes: int, fetches: bool, device: Any
 ) -> tuple[MarchStruct, int, int] | None:
     """(how blocks share the work, their number, shared memory of each in bytes); None if a block cannot hold its part."""
     a0, planes = place.axes[0], prod(place.extents)
@@ -233,14 +227,8 @@ def _march(
     rows, strips = found
     threads = rows.taken * strips.taken * lanes
     at_once = settings.blocks * device.multiprocessors
-    stages = settings.stages if settings.stages > 1 else 0
-    line_items, lines = _held(place, access, rows, strips, lanes) if stages else (0, 0)
-    pack = PACK_BYTES // place.scalar_bytes
-    plane_items = -(-lines * line_items // pack) * pack
-    items = access.tile * access.lanes
-    cell_bytes = items * (4 if place.scalar_bytes == 2 and items % 2 == 0 else 2 * compute_bytes)
     cells = (rows.taken + rows.around) * (strips.taken + strips.around) * lanes
-    plane_bytes = stages * a0.stride * plane_items * place.scalar_bytes + 2 * cells * cell_bytes
+    plane_bytes = 2 * cells * cell_bytes
     # Small planes share a block: as many as leave enough blocks, but a warp of threads at least.
     wanted = max(WARP // threads, -(-planes // at_once))
     possible = min(settings.threads // threads, MOST_SHARED_BYTES // plane_bytes, planes)
@@ -251,7 +239,6 @@ def _march(
     steps = -(-(a0.input + a0.padding) // a0.stride)
     block_steps = _block_steps(steps, blocks, at_once)
     segments = -(-steps // block_steps)
-    told_bytes = block_planes * stages * a0.stride * plane_items * place.scalar_bytes
     march = MarchStruct(
         place,
         access,
@@ -272,8 +259,6 @@ def _march(
         block_strips=strips.written,
         rows_before=rows.first,
         strips_before=strips.first,
-        line_items=line_items,
-        plane_items=block_planes * plane_items,
-        told_bytes=told_bytes,
+        fetches=fetches,
     )
     return march, blocks * segments, block_planes * plane_bytes

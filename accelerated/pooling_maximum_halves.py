@@ -1,5 +1,5 @@
-"""Gradients of maxima of half in rows that are read in packs, with known windows (kernels/pooling_known_maximum_halves.cu,
-kernels/pooling_known_maximum_halves_planes.cu)."""
+"""Gradients of maxima of half in packs, of rows or of channels, with known windows (kernels/pooling_known_maximum_halves.cu,
+pooling_known_maximum_halves_planes.cu, pooling_known_maximum_halves_channels.cu)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,24 @@ from dualdnn.api.operations import PoolingBackward
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_geometry import PACK_BYTES, Axis
-from .pooling_known import ROW_BYTES, Access, Place, PlaceStruct, Settings, access_of, alignment_of, box_of, function_of
+from .pooling_known import (
+    MOST_OUTER,
+    ROW_BYTES,
+    Access,
+    Place,
+    PlaceStruct,
+    Settings,
+    access_of,
+    alignment_of,
+    box_of,
+    function_of,
+)
 
-MARCHED, PLANES = "pooling_known_maximum_halves", "pooling_known_maximum_halves_planes"
+MARCHED, PLANES, CHANNELS = (f"pooling_known_maximum_halves{kind}" for kind in ("", "_planes", "_channels"))
 SETTINGS = {  # of planes by what is pooled, and whether lines go through shared memory
     MARCHED: Settings(128, 8, 1, 8, 1, 1, stages=1),
+    (CHANNELS, "many"): Settings(128, 4, 1, 8, 2, 1, stages=1, group_bytes=256),
+    (CHANNELS, "few"): Settings(128, 8, 1, 4, 1, 1, stages=1, group_bytes=256),
     ("images", True): Settings(448, 2, 1, 8, 1, 1, stages=2),
     ("images", False): Settings(448, 2, 1, 8, 1, 1, stages=1),
     ("volumes", True): Settings(448, 2, 1, 8, 1, 1, stages=2),
@@ -29,16 +42,67 @@ PLANES_BYTES = {kind: nbytes for kind, nbytes in MARCHED_BYTES.items() if kind !
 COLUMNS = {"dense": 4, "wide": 8, "narrow": 4, "word": 4}  # of a thread
 WARP = 32
 LEAST_STEPS, MOST_STEPS = 1, 5  # rows of windows that a thread marches down
+ENOUGH_THREADS = 2**16  # of one row of windows, for those to take more channels and columns
+EAGER_BLOCKS = 264  # that let the next kernel in before they read (kernels/launch.cuh)
 START_STEPS = 1  # about the steps that a block could do while it starts
 CACHED_BYTES = 2**25  # of x, up to which half-written sectors meet in the cache
 
 
 def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
     """The plan of a call with a known window; None for other accesses. ``otherwise`` makes the plan of any call."""
+    image = place.axes[0].window == 1
+    if place.channels > 1:
+        return _channels(operation, place, device, otherwise) if image else None
     planes = _planes(operation, place, device, otherwise)
-    if planes is None and place.axes[0].window == 1:
-        return _marched(operation, place, device, otherwise)
-    return planes
+    return _marched(operation, place, device, otherwise) if planes is None and image else planes
+
+
+def _channels(operation: PoolingBackward, place: Place, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
+    """Images of channels: a thread marches down some rows of windows, for a strip of columns and some channels."""
+    _, rows, columns = place.axes
+    steps = max(-(-(rows.input + rows.padding) // rows.stride), rows.output)
+    for amount in ("many", "few"):
+        settings = SETTINGS[CHANNELS, amount]
+        access = access_of(place, settings)
+        if access.kind != "channels" or len(place.extents) >= MOST_OUTER:
+            return None
+        strips = max(-(-columns.input // (access.tile * columns.stride)), -(-columns.output // access.tile))
+        marches = prod(place.extents) * strips * access.packs
+        if marches * steps >= ENOUGH_THREADS:
+            break
+    # Channels of a block side by side, its strips beside each other; then rows, then other channels.
+    lanes = min(access.packs, settings.group_bytes // (access.lanes * place.scalar_bytes))
+    while access.packs % lanes:
+        lanes -= 1
+    groups, apart = access.packs // lanes, lanes * access.lanes
+    place = replace(
+        place,
+        extents=[*place.extents, groups],
+        x_steps=[*place.x_steps, apart],
+        y_steps=[*place.y_steps, apart],
+    )
+    access = replace(access, packs=lanes)
+    box = box_of(place, access, settings, "maximum")
+    if box is None:
+        return None
+    fetches = operation.nbytes("x") > CACHED_BYTES
+    at_once = settings.blocks * device.multiprocessors if fetches else EAGER_BLOCKS
+    before = int(rows.window > rows.stride)
+
+    def cost(segments: int) -> tuple[int, int]:
+        rounds = -(-marches * segments // (at_once * settings.threads))
+        return rounds * (-(-steps // segments) + (before if segments > 1 else 0) + START_STEPS), segments
+
+    segments = min(range(1, steps + 1), key=cost)
+    box.threads, box.tiles[1], box.tiles[2] = marches * segments, Divisor.of(segments), Divisor.of(strips)
+    fields = [
+        ("box", box),
+        ("steps", c_int(steps)),
+        ("before", c_int(before if segments > 1 else 0)),
+        ("fetches", c_int(fetches)),
+    ]
+    launch = -(-box.threads // settings.threads), settings.threads, 0
+    return _launched(operation, place, device, otherwise, (CHANNELS, access, settings), fields, launch)
 
 
 def _strips(columns: Axis, access: Access) -> int:

@@ -1,50 +1,80 @@
-"""Gradients of maxima of images whose rows are read in packs, with known windows (kernels/pooling_known_maximum_rows.cu); half has
-pooling_maximum_halves.py."""
+"""Gradients of maxima of images that threads march down, with known windows (kernels/pooling_known_maximum_rows.cu); half in rows that
+are read in packs has pooling_maximum_halves.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import c_int
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from dualdnn.api.operations import PoolingBackward
 
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
-from .pooling_known import ROW_BYTES, Place, Settings, access_of, alignment_of, box_of, function_of
+from .pooling_known import Access, Place, Settings, access_of, alignment_of, box_of, function_of
 
 KERNEL = "pooling_known_maximum_rows"
-SETTINGS = Settings(128, 4, 1, 8, 1, 1)
-ENOUGH_THREADS = 2**16  # from which on they march as far as they can
-LEAST_STEPS, MOST_STEPS = 2, 4  # that they march
+ENOUGH_THREADS = 2**16  # from which on they march as far as they usually do
+LEAST_CHANNELS = 32  # one by one: those of a warp
+CACHED_BYTES = 2**25  # of x, up to which most of it is in the cache already
+
+
+@dataclass
+class March:
+    """How threads march with one kind of access: as measured."""
+
+    settings: Settings
+    least_steps: int  # where threads are few
+    usual_steps: float
+
+
+MARCHES = {
+    "wide": March(Settings(128, 4, 1, 8, 1, 1), 2, 3.9),
+    "narrow": March(Settings(128, 4, 1, 8, 1, 1), 2, 3.9),
+    "loose": March(Settings(128, 8, 1, 8, 1, 1), 1, 3.9),
+    "scattered": March(Settings(128, 6, 1, 8, 1, 2), 2, 9.5),
+}
+
+
+def _serves(place: Place, access: Access, threads: int) -> bool:
+    """Packs of rows; single elements of them where threads that tell each other (pooling_known_maximum.cu) would be few; many channels
+    one by one, of 4 bytes or more."""
+    if access.kind == "scattered":
+        return place.channels >= LEAST_CHANNELS and place.scalar_bytes >= 4
+    return access.kind in MARCHES and (access.kind != "loose" or threads < ENOUGH_THREADS)
 
 
 def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
     """The plan of a call with a known window; None for other accesses. ``otherwise`` makes the plan of any call."""
-    access = access_of(place, SETTINGS)
-    box = box_of(place, access, SETTINGS, "maximum") if access.kind in ROW_BYTES else None
-    if box is None:
+    access = access_of(place, MARCHES["wide"].settings)
+    if access.kind not in MARCHES:
         return None
+    march = MARCHES[access.kind]
+    settings = march.settings
+    access = access_of(place, settings)
     # A thread takes a strip of columns and marches down some of the rows of windows, and of the lines that begin there.
     _, rows, columns = place.axes
     strips = -(-columns.input // (access.tile * columns.stride))
-    marches = box.threads // (box.tiles[1].divisor * box.tiles[2].divisor) * strips
+    marches = access.packs * prod(place.extents) * strips
     steps = -(-(rows.input + rows.padding) // rows.stride)
-    segments = max(1, min(-(-ENOUGH_THREADS // marches), steps // LEAST_STEPS))
-    own_steps = min(-(-steps // segments), MOST_STEPS)
-    # The last one takes a step more, if that is all there is.
-    segments = max(1, steps // own_steps + (steps % own_steps > 1))
+    box = box_of(place, access, settings, "maximum") if _serves(place, access, marches * steps) else None
+    if box is None:
+        return None
+    least = max(1, min(-(-ENOUGH_THREADS // marches), steps // march.least_steps))
+    segments = max(least, round(steps / march.usual_steps))
     box.threads, box.tiles[1], box.tiles[2] = marches * segments, Divisor.of(segments), Divisor.of(strips)
     arguments = structure(
         *pointers(3),
         ("box", box),
         ("steps", c_int(steps)),
-        ("own_steps", c_int(own_steps)),
+        ("fetches", c_int(operation.nbytes("x") > CACHED_BYTES)),
         *factors(operation, alpha=operation.alpha, beta=operation.beta),
         ("propagate", c_int(operation.pooling.nan)),
     )
     operands = ("dy", "x", "dx")
-    function = function_of(operation, place, KERNEL, access, SETTINGS, device)
-    blocks = -(-box.threads // SETTINGS.threads)
-    launch = Launch(function, arguments, operands, (blocks, 1, 1), (SETTINGS.threads, 1, 1))
+    function = function_of(operation, place, KERNEL, access, settings, device)
+    blocks = -(-box.threads // settings.threads)
+    launch = Launch(function, arguments, operands, (blocks, 1, 1), (settings.threads, 1, 1))
     return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)

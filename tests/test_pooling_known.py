@@ -121,9 +121,13 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
     for (data_type, few), nan in product(divisions, (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN)):
         monkeypatch.setattr(pooling_maximum, "START_STEPS", 0 if few else 5)
         monkeypatch.setattr(pooling_maximum_rows, "ENOUGH_THREADS", 10**6 if few else 1)
-        monkeypatch.setattr(pooling_maximum_rows, "LEAST_STEPS", 1 if few else 3)
+        marches = {
+            kind: replace(march, least_steps=1 if few else 3) for kind, march in pooling_maximum_rows.MARCHES.items()
+        }
+        monkeypatch.setattr(pooling_maximum_rows, "MARCHES", marches)
+        monkeypatch.setattr(pooling_maximum_rows, "LEAST_CHANNELS", 2 if few else 32)
         monkeypatch.setattr(pooling_known, "ENOUGH_THREADS", 1)
-        stages = (0 if few else 3) if data_type == FLOAT else (1 if few else 2)
+        stages = int(few == (data_type == HALF))
         maxima = Settings(32 if few else 256, 1, 1, 8, 1, 1, group_bytes=8 if few else 32, stages=stages)
         halves = Settings(64 if few else 128, 1, 1, 8, 1, 1, stages=1 if few else 2)
         monkeypatch.setitem(pooling_maximum_halves.SETTINGS, pooling_maximum_halves.MARCHED, halves)
@@ -273,6 +277,47 @@ def test_planes_of_half_give_what_kernels_for_any_window_give(monkeypatch, windo
         assert np.array_equal(found.view(x.dtype), expected.view(x.dtype), equal_nan=True)
 
 
+@pytest.mark.parametrize("dims", [(2, 24, 9, 14), (1, 8, 14, 5), (2, 4, 1, 1), (3, 20, 2, 9)], ids=str)
+@pytest.mark.parametrize("window", sorted(pooling_known.WINDOWS), ids=str)
+def test_channels_of_half_give_what_kernels_for_any_window_give(monkeypatch, window, dims):
+    """Threads that march down everything and some rows of windows, with strips that end beyond x; NaN, infinities and equal maxima;
+    sums that are scaled, and those that are not."""
+    backend = AcceleratedBackend("emulated")
+    nans = (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN)
+    kernel = pooling_maximum_halves.CHANNELS
+    if dims[2] + 2 * window[2] < window[0]:
+        return
+    for (tile, lane_bytes, group_bytes, eager_blocks), nan in product(((2, 8, 16, 264), (3, 4, 64, 1)), nans):
+        settings = Settings(64, 1, 1, lane_bytes, tile, 1, stages=1, group_bytes=group_bytes)
+        for amount in ("many", "few"):
+            monkeypatch.setitem(pooling_maximum_halves.SETTINGS, (kernel, amount), settings)
+        monkeypatch.setattr(pooling_maximum_halves, "EAGER_BLOCKS", eager_blocks)
+        operation = operation_of(True, Mode.CUDNN_POOLING_MAX, dims, *window, "nhwc", HALF)
+        scale = {"alpha": 2.0, "beta": 0.5} if nan == nans[0] else {}
+        operation = replace(operation, pooling=replace(operation.pooling, nan=nan), **scale)
+        assert definitions_of(operation)[0] == f"{kernel}_channels"
+        memory = prepare(operation, "ties", 0)
+        x = memory["x"].view(np.float16)
+        x[::5], x[1::7], x[: x.size // 2 : 3], x[-x.size // 4 :] = np.nan, -np.inf, 0.0, np.nan
+        known = plan(operation, backend.device)
+        assert isinstance(known, AlignedPlan)
+        found, expected = (result_of(backend, operation, made, memory) for made in (known, known.otherwise()))
+        assert np.array_equal(found.view(x.dtype), expected.view(x.dtype), equal_nan=True)
+
+
+@pytest.mark.parametrize("dims", [(2, 8, 12, 14), (1, 8, 6, 8, 16)], ids=str)
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_maxima_of_bfloat16_give_what_kernels_for_any_window_give(dims, layout):
+    """Two bytes, but not two windows at a time: blocks have room for what threads tell each other one by one."""
+    backend = AcceleratedBackend("emulated")
+    operation = operation_of(True, Mode.CUDNN_POOLING_MAX, dims, 3, 2, 1, layout, BFLOAT16)
+    memory = prepare(operation, "ties", 0)
+    known = plan(operation, backend.device)
+    assert isinstance(known, AlignedPlan)
+    found, expected = (result_of(backend, operation, made, memory) for made in (known, known.otherwise()))
+    assert np.array_equal(found, expected)
+
+
 @pytest.mark.parametrize("layout", ["nchw", "gaps"])
 @pytest.mark.parametrize("dims", [(1, 5, 14, 56), (1, 2, 29, 30), (3, 2, 21, 28)], ids=str)
 @pytest.mark.parametrize("mode", [Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING])
@@ -318,7 +363,7 @@ def test_rows_wider_than_a_warp_have_kernels_of_their_own():
     """Planes take rows of a warp; images of wider ones are marched down, volumes have the kernel of any strips."""
     shapes = {
         (3, 3200, 20, 128): "halves_planes_dense", (3, 3200, 20, 136): "halves_wide", (2, 3, 20, 4096): "halves_wide",
-        (2, 3, 6, 8, 128): "halves_planes_dense", (2, 3, 6, 8, 136): "staged_wide",
+        (2, 3, 6, 8, 128): "halves_planes_dense", (2, 3, 6, 8, 136): "wide",
     }  # fmt: skip
     for dims, kernel in shapes.items():
         operation = operation_of(True, Mode.CUDNN_POOLING_MAX, dims, 3, 2, 1, "nchw", HALF)

@@ -62,4 +62,14 @@ template <class... T> __device__ __forceinline__ void wait_to_touch(const T*... 
   only_wait_to_touch(addresses...);
   let_next_kernel_begin_if(blocks_of_grid() <= MANY_BLOCKS_BEFORE_READS);
 }
+
+// Before the wait: has the second cache read what is touched first, while earlier kernels still run. It is where memory is the same
+// for all, so that what they write later is not missed. Addresses lie in allocated memory.
+template <class... T> __device__ __forceinline__ void fetch_ahead(const T*... addresses) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const uintptr_t all[] = {reinterpret_cast<uintptr_t>(addresses)...};
+#pragma unroll
+  for (const uintptr_t address : all) asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+#endif
+}
 __device__ __forceinline__ void let_next_kernel_begin_behind_reads() { let_next_kernel_begin_if(gridDim.x <= MANY_BLOCKS); }

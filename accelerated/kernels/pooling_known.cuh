@@ -14,6 +14,14 @@
 #include "elementwise.cuh"
 #include "pooling_values.cuh"
 
+// Stays in its register: the compiler would find it again, in every step.
+template <class T> __device__ __forceinline__ void keep(T& value) {
+#ifndef EMULATED_CUDA
+  if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value));
+  else asm volatile("" : "+r"(value));
+#endif
+}
+
 constexpr int floor_divided(int n, int by) { return n >= 0 ? n / by : -((by - 1 - n) / by); }
 
 // One axis. From the first input of a tile, in inputs: where the windows of the tile begin and end; from its first window, in

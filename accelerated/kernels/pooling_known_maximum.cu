@@ -12,10 +12,12 @@
 // What limits before the bytes is instructions and the time that loads take: an H200 issues 60 for an input in the time of its
 // bytes in float, 30 in half (3x3x3, stride 2); here it takes 15 to 20, but registers leave room for 16 warps or so, which issue in
 // 46 % (half) to 60 % (float) of the cycles. More warps with sums of fewer planes, or planes in shared memory, took longer in
-// channels (up to 19 %): see pooling_known_maximum_staged.cu for where they do not. Measured on it: volumes 86 % of the copy in float rows,
-// images of channels 90 % in float, rows of three channels 85 %. Volumes of channels, 70 % in float and 55 % in half here, have
+// channels (up to 19 %). Half in volumes of rows that other kernels leave to this one had 63 % of the copy with planes in shared memory. Measured on it: volumes
+// 86 % of the copy in float rows, large images of channels 93 % in float (256 bytes of channels and all columns of windows of a row side by side; 88 % with half of
+// both), rows of three channels 85 %. The next kernel is let in behind the first reads: 5 % of 25 us, 2 % of 60; fetching ahead saves 1 to 3 %.
+// Where rows are read element by element, letting it in costs 12 % of 31x67x37x41 in float and saves 8 % in half. Volumes of channels, 70 % in float and 55 % in half here, have
 // pooling_known_maximum_channels.cu where they are large enough to fill the device.
-#include "pooling_maximum.cuh"
+#include "pooling_strips.cuh"
 
 constexpr bool AHEAD = STAGES == 1;  // whether what is needed next is on its way while windows are looked at
 
@@ -26,6 +28,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
   using Group = typename S::Group;
   using Cells = typename S::Cells;
   constexpr int TILE2 = Access::TILE2, LANES = Access::LANES, LINES = S::LINES, COLUMNS = S::COLUMNS;
+  constexpr bool SINGLE = Access::ROWS && Access::X_PACK == 1;  // elements of rows: of float the next kernel would be in the way
   const March& march = a.march;
 
   // The block, and the place of the thread in it.
@@ -86,6 +89,8 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
     else
       coming.template read<GIFTS, 1>(from, along, at, extent, given, ELEMENT(0));
   };
+  if (march.fetches) fetch_steps<Access>(a, step, exists, gives, x_offset, y_offset, tile1, tile2);
+  wait_to_touch(a.x + x_plane, a.dy + y_offset);
 #pragma unroll
   for (int k = 0; k < CARRIED; k++) {
     int i0 = step * S0 - P0 + k;
@@ -97,6 +102,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
     }
   }
   read_step(step, lines);
+  if (!SINGLE) let_next_kernel_begin();
   __syncthreads();
 #pragma unroll 1
   for (; step < end; step++) {
@@ -200,22 +206,22 @@ template <class Access> __device__ __forceinline__ void march_on(const MaximumAr
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_wide(const MaximumArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   march_on<Wide>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_narrow(const MaximumArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   march_on<Narrow>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_loose(const MaximumArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   march_on<Loose>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_channels(const MaximumArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   march_on<Channels>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_scattered(const MaximumArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   march_on<Scattered>(a);
 }

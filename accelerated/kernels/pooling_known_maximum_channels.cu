@@ -2,19 +2,21 @@
 // would leave threads without work has pooling_known_maximum.cu (accelerated/pooling_maximum_channels.py).
 //
 // Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A block takes some windows of axes 1
-// and 2, of BLOCK_LANES words of channels, and marches along axis 0; a thread takes TILE1 x TILE2 windows of one word. Planes of x come
-// to shared memory, STAGES at a time. Of each window the thread finds the first maximum, once, with its place: the position in the
-// block's part of a plane. What windows of a plane share is found once; the maxima of a plane that two windows have stay in registers. What the
-// window gives is added to that place, in shared memory, where the block has sums for the planes that a window covers: windows that may
+// and 2, of BLOCK_LANES words of channels, and marches along axis 0. CARRIERS threads bring planes of x to shared memory, STAGES at a time; of
+// the others each looks at TILE1 x TILE2 windows of one word. Of each window it finds the first maximum, once, with its place: the position in
+// the block's part of a plane. What windows of a plane share is found once; the maxima of a plane that two windows have stay in registers. What
+// the window gives is added to that place, in shared memory, where the block has sums for the planes that a window covers: windows that may
 // meet do so one after the other, behind barriers, so that the order of additions is fixed. Planes that no later window reaches are written in
-// packs. Windows at the rim of a block are looked at by all blocks that have something of them to write.
+// packs, by the carriers, while the others look at the next ones. Windows at the rim of a block are looked at by all blocks that have something
+// of them to write.
 //
-// Measured on an H200, 8x64x16x56x56: half 33.5 us (every input comparing its place with all windows over it: 48.6), float 61.5 (76.3); 80 and
-// 87 % of a copy of as many bytes. A block fills a multiprocessor: 16 warps, which issue in 46 % (half) and 39 % (float) of the cycles, shared memory is busy 47
-// and 35 %, the second cache 70 and 81 %. No one of these is full: with half 10 % fewer instructions (15.6 to 14.1 million of a warp) took as long. Warps wait
-// for shared memory, for arithmetic, and for barriers, in about equal parts. Longer, or as long: 2 blocks of 64 bytes of channels (36.2), x in
-// registers (38.0), 32 warps of fewer windows each (40.4), 8 warps of more (34.3), sums of two planes and a third plane of x on its way (34.0), the
-// cache asked for planes ahead (34.8). Images took 69.8 (half) and 130 (float), as long as or longer than the kernels that they have.
+// Measured on an H200, 8x64x16x56x56: half 30.5 us (all threads doing everything, one after the other: 33.3; every input comparing its place with all
+// windows over it: 48.6), float 58 (60.9; 76.3); 84 and 88 % of the copy. A block fills a multiprocessor. The first planes fetched ahead save 1.5 us,
+// a third and more nothing; the cache asked for later planes ahead takes longer (30.9 to 32). Carriers: 224 and 320
+// take 31.0, 256 once 33.5, with 2.5 of 15 cycles spent without an instruction: what they do, unrolled, is the longest there. What remains are barriers
+// (5 of 15 cycles), six in a step. Profiled, 13.5 million warp instructions are issued in 37 % of the cycles, shared memory is busy
+// 43 %, the second cache 63 %. Longer, when all threads did everything: 2 blocks of 64 bytes of channels (36.2), x in registers (38.0), 32 warps of fewer
+// windows each (40.4), 8 of more (34.3), sums of two planes and a third plane of x on its way (34.0).
 #include "async_copies.cuh"
 #include "pooling_maximum.cuh"
 
@@ -73,51 +75,177 @@ __device__ __forceinline__ typename Group::Value value_of(Word word, int group) 
   return Group::values(some);
 }
 
-// Stays in its register: the compiler would find it again, in every step.
-template <class T> __device__ __forceinline__ void keep(T& value) {
-#ifndef EMULATED_CUDA
-  if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value));
-  else asm volatile("" : "+r"(value));
-#endif
-}
-
-template <bool PROPAGATES> __device__ __forceinline__ void march_on(const ScatterArguments& a) {
-  const Scatter& block = a.scatter;
-  // The block, and the place of the thread in it.
-  unsigned part1, part2, group, q2, rest;
-  rest = block.groups.divide(blockIdx.x, group);
-  rest = block.parts2.divide(rest, part2);
-  const unsigned plane = block.parts1.divide(rest, part1), lane = threadIdx.x % BLOCK_LANES;
-  const unsigned q1 = block.threads2.divide(threadIdx.x / BLOCK_LANES, q2), word = group * BLOCK_LANES + lane;
+// Of a block: where its part of the tensors lies, what it has in shared memory.
+struct Part {
+  using Sums = Pack<COMPUTE, PACK_LANES>;
+  const Scatter& scatter;
+  unsigned group, words;
   int x_offset = 0, y_offset = 0;
-  block.go_to(plane, x_offset, y_offset);
-  const int own1 = int(q1) * TILE1, own2 = int(q2) * TILE2, origin1 = int(part1) * block.tile[0] * S1, origin2 = int(part2) * block.tile[1] * S2;
-  const int first1 = int(part1) * block.tile[0] - block.before[0], first2 = int(part2) * block.tile[1] - block.before[1];
-  const int window1 = first1 + own1, window2 = first2 + own2;
-  const int columns = block.columns.divisor;
-  const unsigned most_channels = block.words * CHANNELS;
-
+  int first[2], origin[2];  // along axes 1 and 2: the first window that is looked at, the first input that is written
   // Sums: of each channel of words, of the planes that a window covers, in a ring. Behind them planes of x, what a block looks at: what lies
   // outside is replaced by its neighbour inside, which changes no maximum; the place is that of the neighbour.
-  COMPUTE* const sums = reinterpret_cast<COMPUTE*>(shared_memory);
-  const unsigned plane_items = block.tile[0] * S1 * columns, ring_items = K0 * plane_items, channel_pitch = ring_items * BLOCK_LANES;
-  using Sums = Pack<COMPUTE, PACK_LANES>;
-  for (unsigned n = threadIdx.x; n < CHANNELS * channel_pitch / PACK_LANES; n += blockDim.x) reinterpret_cast<Sums*>(sums)[n] = {};
+  unsigned plane_items, ring_items, channel_pitch, stage_bytes;
+  COMPUTE* sums;
+  unsigned char* stages;
   unsigned begin = 0;  // of the ring: the place of the first plane
-  auto place_of_plane = [&](int k) {
+
+  __device__ __forceinline__ Part(const Scatter& scatter) : scatter(scatter), words(scatter.words) {
+    unsigned part1, part2, rest;
+    rest = scatter.groups.divide(blockIdx.x, group);
+    rest = scatter.parts2.divide(rest, part2);
+    const unsigned plane = scatter.parts1.divide(rest, part1);
+    scatter.go_to(plane, x_offset, y_offset);
+    first[0] = int(part1) * scatter.tile[0] - scatter.before[0], first[1] = int(part2) * scatter.tile[1] - scatter.before[1];
+    origin[0] = int(part1) * scatter.tile[0] * S1, origin[1] = int(part2) * scatter.tile[1] * S2;
+    plane_items = scatter.tile[0] * S1 * scatter.columns.divisor, ring_items = K0 * plane_items, channel_pitch = ring_items * BLOCK_LANES;
+    stage_bytes = scatter.stage_packs * 16;
+    sums = reinterpret_cast<COMPUTE*>(shared_memory), stages = shared_memory + CHANNELS * channel_pitch * sizeof(COMPUTE);
+  }
+  __device__ __forceinline__ void clear(unsigned threads) {
+    for (unsigned n = threadIdx.x; n < CHANNELS * channel_pitch / PACK_LANES; n += threads) reinterpret_cast<Sums*>(sums)[n] = {};
+  }
+  __device__ __forceinline__ unsigned first_channel() const { return group * BLOCK_LANES * CHANNELS; }
+  __device__ __forceinline__ unsigned place_of_plane(int k) const {
     const unsigned place = begin + k * plane_items;
     return CARRIED && place >= ring_items ? place - ring_items : place;
-  };
+  }
+  __device__ __forceinline__ void move_on() {
+    if (CARRIED) begin = place_of_plane(S0);
+  }
+  // Of all threads, wherever they are.
+  static __device__ __forceinline__ void meet() { __syncthreads(); }
+};
+
+// Threads that bring planes of x, and write what the others found. Between two meetings of all they do a part of that.
+struct Carrier {
+  using Sums = Part::Sums;
+  static constexpr int POSITIONS = CARRIERS / PACKS, APART = POSITIONS * BLOCK_LANES;  // at a time; sums between two packs of a thread
+  const ScatterArguments& a;
+  const Scatter& scatter;
+  Part& part;
+  unsigned carrier, whole, rest;  // copies of every thread, and of how many another one
+  unsigned from[COPIES];          // in a plane
+  int to[WRITES];                 // where its packs lie in a plane of dx; -1: there is none
+  unsigned sum_at;                // of its first pack, in a plane
+  int coming = 0;
+  unsigned char *coming_to, *stages_end;
+  const ELEMENT* coming_plane;
+
+  __device__ __forceinline__ Carrier(const ScatterArguments& a, Part& part, unsigned thread) : a(a), scatter(a.scatter), part(part), carrier(thread) {
+    keep(carrier);
+    whole = scatter.stage_packs / CARRIERS, rest = scatter.stage_packs % CARRIERS;
+    const unsigned most_channels = scatter.words * CHANNELS, first_channel = part.first_channel();
+#pragma unroll
+    for (int n = 0; n < COPIES; n++) {
+      const unsigned pack = carrier + n * CARRIERS;
+      unsigned c, l = scatter.stage_columns.divide(pack / PACKS, c);
+      const int i1 = min(max(part.first[0] * S1 - P1 + int(l), 0), scatter.input[1] - 1), i2 = min(max(part.first[1] * S2 - P2 + int(c), 0), scatter.input[2] - 1);
+      from[n] = part.x_offset + i1 * scatter.x_stride[1] + i2 * scatter.x_stride[2] + min(first_channel + pack % PACKS * PACK, most_channels - PACK);
+      keep(from[n]);
+    }
+    coming_to = part.stages + carrier * 16, stages_end = coming_to + STAGES * part.stage_bytes;
+    coming_plane = a.x;
+  }
+  template <class Visit> __device__ __forceinline__ void for_copies(Visit visit) const {
+#pragma unroll
+    for (int n = 0; n < COPIES; n++)
+      if (n < whole || (n == whole && carrier < rest)) visit(n);
+  }
+  // Asks the second cache for the first planes.
+  __device__ __forceinline__ void fetch_planes() {
+#pragma unroll
+    for (int p = 0; p < STAGES; p++)
+      if (p < scatter.input[0]) for_copies([&](int n) { fetch_ahead(a.x + (p * scatter.x_stride[0] + int(from[n]))); });
+  }
+  __device__ __forceinline__ void bring() {
+    if (coming < scatter.input[0]) for_copies([&](int n) { copy_async<16>(coming_to + n * CARRIERS * 16, coming_plane + from[n], true); });
+    end_copies();
+    coming++;
+    coming_plane += scatter.x_stride[0];
+    coming_to += part.stage_bytes;
+    if (coming_to == stages_end) coming_to -= STAGES * part.stage_bytes;
+  }
+  __device__ __forceinline__ void find_places_to_write() {
+    const unsigned most_channels = scatter.words * CHANNELS, position = carrier / PACKS, channel = part.first_channel() + carrier % PACKS * PACK;
+    sum_at = position * BLOCK_LANES + carrier % PACKS * PACK_LANES;
+    keep(sum_at);
+#pragma unroll
+    for (int n = 0; n < WRITES; n++) {
+      unsigned c, l = scatter.columns.divide(position + n * POSITIONS, c);
+      const int i1 = part.origin[0] + int(l), i2 = part.origin[1] + int(c);
+      const bool inside = position + n * POSITIONS < part.plane_items && i1 < scatter.input[1] && i2 < scatter.input[2] && channel < most_channels;
+      to[n] = inside ? part.x_offset + i1 * scatter.x_stride[1] + i2 * scatter.x_stride[2] + channel : ~0u;
+      keep(to[n]);
+    }
+  }
+  // Writes a share of the planes that no later window reaches, from i0 on, and clears their sums.
+  template <bool PLAIN, int SHARE> __device__ __forceinline__ void write(int i0) {
+#pragma unroll
+    for (int k = 0; k < S0; k++) {
+      const bool there = unsigned(i0 + k) < unsigned(scatter.input[0]);
+      COMPUTE* const sums = part.sums + (part.place_of_plane(k) * BLOCK_LANES + sum_at);
+      ELEMENT* const dx = a.dx + (i0 + k) * scatter.x_stride[0];
+#pragma unroll
+      for (int n = SHARE * WRITES / S0; n < (SHARE + 1) * WRITES / S0; n++) {
+        if (to[n] < 0) continue;
+        COMPUTE values[1][PACK];
+#pragma unroll
+        for (int i = 0; i < CHANNELS; i++) {
+          Sums& sum = *reinterpret_cast<Sums*>(sums + (i * part.channel_pitch + n * APART));
+          const Sums taken = sum;
+          sum = {};
+#pragma unroll
+          for (int m = 0; m < PACK_LANES; m++) values[0][m * CHANNELS + i] = taken.item[m];
+        }
+        if (there) write_packs<PLAIN, 1>(dx + to[n], 0, 1, values, a.alpha, a.beta);
+      }
+    }
+  }
+  template <bool PLAIN> __device__ __forceinline__ void carry() {
+    constexpr int LAST = S0 - 1;
+#pragma unroll 1
+    for (int step = 0; step < scatter.steps; step++) {
+      const int before = (step - 1) * S0 - P0;
+      wait_for_copies<STAGES - 1>();
+      part.meet();
+      if (step > 0) write<PLAIN, 0>(before);
+      if (LAST > 0) {
+        wait_for_copies<STAGES - 2>();
+        part.meet();
+        bring();
+        if (step > 0) write<PLAIN, LAST>(before);
+      }
+      part.meet();
+      bring();
+      if (step > 0) part.move_on();
+      if (step < scatter.output[0])
+        for (int turn = 1; turn < TURNS1 * TURNS2; turn++) part.meet();
+    }
+    part.meet();
+    write<PLAIN, 0>((scatter.steps - 1) * S0 - P0);
+    if (LAST > 0) write<PLAIN, LAST>((scatter.steps - 1) * S0 - P0);
+  }
+};
+static_assert(S0 <= 2, "planes that are new in a step");
+
+// Threads that look at windows.
+template <bool PROPAGATES> __device__ __forceinline__ void look_at_windows(const ScatterArguments& a, Part& part) {
+  const Scatter& scatter = a.scatter;
+  const unsigned lane = threadIdx.x % BLOCK_LANES, word = part.group * BLOCK_LANES + lane;
+  unsigned q2;
+  const unsigned q1 = scatter.threads2.divide(threadIdx.x / BLOCK_LANES, q2);
+  const int own1 = int(q1) * TILE1, own2 = int(q2) * TILE2, window1 = part.first[0] + own1, window2 = part.first[1] + own2;
+  const int columns = scatter.columns.divisor;
   typename Group::Places line_place[LINES], column_place[COLUMNS];
 #pragma unroll
   for (int l = 0; l < LINES; l++) {
-    const int at = min(max(window1 * S1 - P1 + l, 0), block.input[1] - 1) - origin1;
-    line_place[l] = Group::everywhere(unsigned(at) < unsigned(block.tile[0] * S1) ? at * columns : BEYOND);
+    const int at = min(max(window1 * S1 - P1 + l, 0), scatter.input[1] - 1) - part.origin[0];
+    line_place[l] = Group::everywhere(unsigned(at) < unsigned(scatter.tile[0] * S1) ? at * columns : BEYOND);
     keep(line_place[l]);
   }
 #pragma unroll
   for (int c = 0; c < COLUMNS; c++) {
-    const int at = min(max(window2 * S2 - P2 + c, 0), block.input[2] - 1) - origin2;
+    const int at = min(max(window2 * S2 - P2 + c, 0), scatter.input[2] - 1) - part.origin[1];
     column_place[c] = Group::everywhere(unsigned(at) < unsigned(columns) ? at : BEYOND);
     keep(column_place[c]);
   }
@@ -125,47 +253,15 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
 #pragma unroll
   for (int n = 0; n < TILE1 * TILE2; n++) {
     const int w1 = n / TILE2, w2 = n % TILE2;
-    const bool inside1 = own1 + w1 < block.windows[0] && unsigned(window1 + w1) < unsigned(block.output[1]);
-    const bool inside2 = own2 + w2 < block.windows[1] && unsigned(window2 + w2) < unsigned(block.output[2]);
-    if (word < block.words && inside1 && inside2) gives |= 1u << n;
+    const bool inside1 = own1 + w1 < scatter.windows[0] && unsigned(window1 + w1) < unsigned(scatter.output[1]);
+    const bool inside2 = own2 + w2 < scatter.windows[1] && unsigned(window2 + w2) < unsigned(scatter.output[2]);
+    if (word < part.words && inside1 && inside2) gives |= 1u << n;
   }
-
-  // Planes of x come in packs, each thread brings some.
-  unsigned char* const stages = shared_memory + CHANNELS * channel_pitch * sizeof(COMPUTE);
-  const unsigned stage_bytes = block.stage_packs * 16;
-  const unsigned first_channel = group * BLOCK_LANES * CHANNELS;
-  auto position_in_plane = [&](unsigned position) {
-    unsigned c, l = block.stage_columns.divide(position, c);
-    const int i1 = min(max(first1 * S1 - P1 + int(l), 0), block.input[1] - 1), i2 = min(max(first2 * S2 - P2 + int(c), 0), block.input[2] - 1);
-    return x_offset + i1 * block.x_stride[1] + i2 * block.x_stride[2];
-  };
-  unsigned from[COPIES];  // in a plane
-#pragma unroll
-  for (int n = 0; n < COPIES; n++) {
-    const unsigned pack = threadIdx.x + n * blockDim.x;
-    from[n] = position_in_plane(pack / PACKS) + min(first_channel + pack % PACKS * PACK, most_channels - PACK);
-    keep(from[n]);
-  }
-  const unsigned copies = (block.stage_packs - threadIdx.x + blockDim.x - 1) / blockDim.x;
-  int coming = 0;
-  unsigned coming_stage = 0, stage = 0;
-  auto bring = [&] {
-    if (coming < block.input[0]) {
-      unsigned char* to = stages + coming_stage * stage_bytes + threadIdx.x * 16;
-      const ELEMENT* x = a.x + coming * block.x_stride[0];
-      keep(x);
-#pragma unroll
-      for (int n = 0; n < COPIES; n++)
-        if (n < copies) copy_async<16>(to + n * blockDim.x * 16, x + from[n], true);
-    }
-    end_copies();
-    coming++;
-    coming_stage = coming_stage + 1 == STAGES ? 0 : coming_stage + 1;
-  };
-  const unsigned line_bytes = block.stage_columns.divisor * (BLOCK_LANES * sizeof(Word));
+  const unsigned line_bytes = scatter.stage_columns.divisor * (BLOCK_LANES * sizeof(Word));
   const unsigned mine_bytes = own1 * S1 * line_bytes + (own2 * S2 * BLOCK_LANES + lane) * sizeof(Word);
+  unsigned stage = 0;
   auto look = [&](Found& found) {
-    const unsigned char* plane_of_x = stages + stage * stage_bytes + mine_bytes;
+    const unsigned char* plane_of_x = part.stages + stage * part.stage_bytes + mine_bytes;
     stage = stage + 1 == STAGES ? 0 : stage + 1;
 #pragma unroll
     for (int l = 0; l < LINES; l++) {
@@ -192,7 +288,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
   };
   // Takes what plane k of a window has.
   auto take = [&](Found& found, const Found& next, int k) {
-    const auto apart = Group::everywhere(place_of_plane(k));
+    const auto apart = Group::everywhere(part.place_of_plane(k));
 #pragma unroll
     for (int n = 0; n < TILE1 * TILE2 * GROUPS; n++) {
       auto &value = (&found.value[0][0][0])[n], met = (&next.value[0][0][0])[n];
@@ -202,93 +298,40 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     }
   };
 
-  wait_to_touch(a.x + from[0], a.dy, a.dx);
-#pragma unroll
-  for (int n = 0; n < STAGES; n++) bring();
   Found carried;
   if (CARRIED && P0 == 0) {
-    wait_for_copies<STAGES - 1>();
-    __syncthreads();
+    part.meet();
     look(carried);
-    __syncthreads();
-    bring();
+    part.meet();
   } else {
     carried.template nothing<PROPAGATES>();
   }
-
-  // What a thread writes: where its packs lie in a plane of dx; -1: there is none.
-  const unsigned write_pack = threadIdx.x % PACKS, position = threadIdx.x / PACKS, apart = blockDim.x / PACKS;
-  int to[WRITES];
-#pragma unroll
-  for (int n = 0; n < WRITES; n++) {
-    unsigned c, l = block.columns.divide(position + n * apart, c);
-    const int i1 = origin1 + int(l), i2 = origin2 + int(c);
-    const unsigned channel = first_channel + write_pack * PACK;
-    const bool inside = position + n * apart < plane_items && i1 < block.input[1] && i2 < block.input[2] && channel < most_channels;
-    to[n] = inside ? x_offset + i1 * block.x_stride[1] + i2 * block.x_stride[2] + channel : ~0u;
-    keep(to[n]);
-  }
-  // Writes planes that no later window reaches, and clears their sums.
-  auto write = [&](int i0, auto plain) {
-    constexpr bool PLAIN = decltype(plain)::value;
-    unsigned at[S0];
-    ELEMENT* dx[S0];
-#pragma unroll
-    for (int k = 0; k < S0; k++) {
-      at[k] = (place_of_plane(k) + position) * BLOCK_LANES + write_pack * PACK_LANES;
-      dx[k] = a.dx + (i0 + k) * block.x_stride[0];
-    }
-#pragma unroll
-    for (int n = 0; n < WRITES; n++) {
-      if (to[n] < 0) continue;
-      COMPUTE values[S0][1][PACK];
-#pragma unroll
-      for (int k = 0; k < S0; k++)
-#pragma unroll
-        for (int i = 0; i < CHANNELS; i++) {
-          Sums& sum = *reinterpret_cast<Sums*>(sums + (at[k] + n * apart * BLOCK_LANES + i * channel_pitch));
-          const Sums taken = sum;
-          sum = {};
-#pragma unroll
-          for (int m = 0; m < PACK_LANES; m++) values[k][0][m * CHANNELS + i] = taken.item[m];
-        }
-#pragma unroll
-      for (int k = 0; k < S0; k++)
-        if (unsigned(i0 + k) < unsigned(block.input[0])) write_packs<PLAIN, 1>(dx[k] + unsigned(to[n]), 0, 1, values[k], a.alpha, a.beta);
-    }
-  };
-  const bool plain = a.alpha == COMPUTE(1) && a.beta == COMPUTE(0);
-
 #pragma unroll 1
-  for (int step = 0; step < block.steps; step++) {
+  for (int step = 0; step < scatter.steps; step++) {
     const int i0 = step * S0 - P0;
-    const bool given = step < block.output[0];
+    const bool given = step < scatter.output[0];
     Word gift[TILE1][TILE2] = {};
     if (given) {
-      const unsigned at = y_offset + word * CHANNELS + step * block.y_stride[0] + window1 * block.y_stride[1] + window2 * block.y_stride[2];
+      const unsigned at = part.y_offset + word * CHANNELS + step * scatter.y_stride[0] + window1 * scatter.y_stride[1] + window2 * scatter.y_stride[2];
 #pragma unroll
       for (int w1 = 0; w1 < TILE1; w1++)
 #pragma unroll
         for (int w2 = 0; w2 < TILE2; w2++)
-          if (gives >> (w1 * TILE2 + w2) & 1) gift[w1][w2] = *reinterpret_cast<const Word*>(a.dy + (at + unsigned(w1 * block.y_stride[1] + w2 * block.y_stride[2])));
+          if (gives >> (w1 * TILE2 + w2) & 1) gift[w1][w2] = *reinterpret_cast<const Word*>(a.dy + (at + unsigned(w1 * scatter.y_stride[1] + w2 * scatter.y_stride[2])));
     }
     Found found;
     if (CARRIED) take(found, carried, 0);
 #pragma unroll
     for (int k = CARRIED; k < K0; k++) {
-      if (k == CARRIED) wait_for_copies<STAGES - 1>();
-      else wait_for_copies<STAGES - 2>();
-      __syncthreads();  // the plane is there, and the one before it is no longer looked at
-      if (k > CARRIED) bring();
+      part.meet();  // the plane is there, the one before it is no longer looked at, and what windows of the step before gave is there
       Found now;
       look(now);
-      if (i0 + k < block.input[0]) {
+      if (i0 + k < scatter.input[0]) {
         take(found, now, k);
         if (k == K0 - 1) carried = now;
       }
     }
-    __syncthreads();  // that plane is no longer looked at
-    bring();
+    part.meet();  // that plane is no longer looked at, and what the step before left is written
     if (given)
 #pragma unroll
       for (int turn = 0; turn < TURNS1 * TURNS2; turn++) {
@@ -306,25 +349,50 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
             if (!PROPAGATES) where = Group::known(found.value[w1][w2][i / SIZE], where);
             unsigned place = unsigned(where);
             if (SIZE == 2) place = i % 2 ? place >> 16 : place & 0xffff;
-            there[n][i] = place < ring_items && (gives >> (w1 * TILE2 + w2) & 1);
-            at[n][i] = place * BLOCK_LANES + (lane + i * channel_pitch);
-            if (there[n][i]) value[n][i] = sums[at[n][i]] + load<COMPUTE>(items[i]);
+            there[n][i] = place < part.ring_items && (gives >> (w1 * TILE2 + w2) & 1);
+            at[n][i] = place * BLOCK_LANES + (lane + i * part.channel_pitch);
+            if (there[n][i]) value[n][i] = part.sums[at[n][i]] + load<COMPUTE>(items[i]);
           }
         }
 #pragma unroll
         for (int n = 0; n < AT_ONCE; n++)
 #pragma unroll
           for (int i = 0; i < CHANNELS; i++)
-            if (there[n][i]) sums[at[n][i]] = value[n][i];
-        __syncthreads();
+            if (there[n][i]) part.sums[at[n][i]] = value[n][i];
+        if (turn + 1 < TURNS1 * TURNS2) part.meet();
       }
-
-    plain ? write(i0, std::true_type()) : write(i0, std::false_type());
-    if (CARRIED) begin = place_of_plane(S0);
+    part.move_on();
   }
+  part.meet();  // the last sums are there
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_channels_channels(const ScatterArguments a) {
+template <bool PROPAGATES> __device__ __forceinline__ void march_on(const ScatterArguments& a) {
+  Part part(a.scatter);
+  const unsigned lookers = blockDim.x - CARRIERS;
+  if (threadIdx.x < lookers) {
+    part.clear(lookers);
+    wait_to_touch(a.dy + part.y_offset);
+    let_next_kernel_begin();
+    look_at_windows<PROPAGATES>(a, part);
+    return;
+  }
+  Carrier carrier(a, part, threadIdx.x - lookers);
+  carrier.fetch_planes();
+  wait_to_touch(a.x + carrier.from[0], a.dx);
+#pragma unroll
+  for (int n = 0; n < STAGES; n++) carrier.bring();
+  carrier.find_places_to_write();
+  if (CARRIED && P0 == 0) {
+    wait_for_copies<STAGES - 1>();
+    part.meet();
+    part.meet();
+    carrier.bring();
+  }
+  if (a.alpha == COMPUTE(1) && a.beta == COMPUTE(0)) carrier.carry<true>();
+  else carrier.carry<false>();
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS + CARRIERS, BLOCKS) pooling_known_maximum_channels_channels(const ScatterArguments a) {
   find_place_before_waiting();
   a.propagate ? march_on<true>(a) : march_on<false>(a);
 }

@@ -8,10 +8,10 @@
 // threads tell each other the maxima, and what the windows give. Where lines follow each other without gaps (DENSE), those of a warp
 // come to shared memory STAGES steps ahead, and go from there in packs of 16 bytes in the order of memory: half a sector of 32 bytes
 // costs about as much as a whole one.
-// Measured on an H200: images of 64x256x56x56 58 us (by lines 66 to 76), 93 % of the copy. 32x128x28x28 4.2 us
-// by lines, 4.9 DENSE: half-written sectors meet in the cache. Volumes of 8x64x16x56x56 31 us: 15.5 million warp instructions are issued in
-// 53 % of the cycles, arithmetic on integers is busy 55 %, with 26 warps of a multiprocessor (72 registers); they wait for each other
-// (barriers 1.9 of 11.8 cycles), for arithmetic (1.6), shared memory (1.3) and what they read (1.5). Slower: 42 warps, which spill (46 us); strips
+// Measured on an H200: images of 64x256x56x56 57.7 us (by lines 66 to 76), 94 % of the copy. 32x128x28x28 4.2 us
+// by lines, 4.9 DENSE: half-written sectors meet in the cache. Volumes of 8x64x16x56x56 29.9 us, 86 % (31.2 without the first two steps fetched ahead):
+// 16.5 million warp instructions are issued in 56 % of the cycles, arithmetic on integers is busy 57 %, the second cache 79 %, with 25 warps of a multiprocessor; they
+// wait for each other (barriers 2.1 of 12 cycles), for arithmetic (1.6), shared memory (1.3) and what they read (1.2). Slower: 42 warps, which spill (46 us); strips
 // of 8 columns, which take a fifth fewer instructions but 119 registers (35 us); the depth in two segments (36 us); more stages; stores that do not stay in the cache.
 #include "async_copies.cuh"
 #include "pooling_known_maximum_halves.cuh"
@@ -184,6 +184,16 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
     write(k0, k, words);
   };
 
+  if (DENSE) {  // of two steps
+#pragma unroll
+    for (int k = 0; k < CARRIED + 2 * S0; k++)
+#pragma unroll
+      for (int l = 0; l < S1; l++)
+        if (reads[l] > 0 && has(step * S0 - P0 + k)) fetch_ahead(a.x + (plane_x + k * plane_distance + l * line_distance + i2));
+#pragma unroll
+    for (int k = 0; k < 2; k++)
+      if (gives > 0 && step + k < windows_end) fetch_ahead(a.dy + (y_at + k * y_distance));
+  }
   wait_to_touch(a.x + plane_x, a.dy + y_at);
   Plane carried;
 #pragma unroll

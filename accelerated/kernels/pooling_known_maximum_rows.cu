@@ -1,14 +1,16 @@
-// Pooling backward (4.1.18) of maxima of images whose rows are read in packs, with a known window: see pooling_known.cuh; others
-// have pooling_known_maximum.cu, half has pooling_known_maximum_halves.cu.
+// Pooling backward (4.1.18) of maxima of images whose rows are read in packs, or which are small, and of many channels one by one, with a known
+// window: see pooling_known.cuh; others have pooling_known_maximum.cu, half in packs pooling_known_maximum_halves.cu.
 //
 // Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A thread takes a strip of columns and
 // marches down the rows: lines and sums that the next row of windows has, too, stay in registers, and what is needed next is on
 // its way meanwhile. Of the windows of a row those that reach into the neighbouring strip are looked at twice, without shared
 // memory or barriers. A window's maximum is pooled column by column; then each input needs a comparison and an addition.
 // What limits before the bytes is that comparisons run at half the rate of additions and wait for each other: an H200 makes 32
-// for an input in the time of its bytes (3x3, stride 2); here it takes about 6. Measured on it: 82 to 89 % of the copy with four rows of
-// windows of a thread. 64x3x224x224 takes 24.8 us with them, 25.1 with three, 26 with five and more, with 16 to 28 warps of a multiprocessor;
-// they wait for what they read (5.8 of 10.8 cycles). Strips that tell each other what their windows hold (pooling_known_maximum.cu) look at
+// for an input in the time of its bytes (3x3, stride 2); here it takes about 6. Measured on it: 84 to 90 % of the copy with about four
+// rows of windows of a thread. 64x3x224x224 takes 24.1 us in 29 or 30 segments, 24.2 in 11, which run at the same time, 24.4 to 28 in others, with 28 warps of a
+// multiprocessor; they wait for what they read (6.2 of 11.7 cycles), 53 % of the cycles issue an instruction, the second cache is busy 79 %. The first lines
+// fetched ahead save 1 %, more of them cost 2 %. 31x67x37x41 of float channels takes 8.8 us (in blocks 11.1), 8x64x14x14 with gaps 1.4 to 1.6 (1.8); large
+// images with gaps take 5 to 20 % longer than in blocks. Strips that tell each other what their windows hold (pooling_known_maximum.cu) look at
 // nothing twice, but take 2 to 19 % longer here.
 #include "pooling_known.cuh"
 
@@ -19,7 +21,7 @@ struct MaximumArguments {
   const ELEMENT* x;
   ELEMENT* dx;
   Box box;               // tiles of axis 1: segments
-  int steps, own_steps;  // rows of windows, and the rows that begin there: in all, of a thread
+  int steps, fetches;    // rows of windows, and the lines that begin there; whether the second cache is asked for the first ones ahead
   COMPUTE alpha, beta;
   int propagate;
 };
@@ -79,8 +81,16 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
   const ELEMENT* x = a.x + (tile.x + i2 * Access::along(box.x_stride[2]));
   const ELEMENT* dy = a.dy + (tile.y + o2 * Access::along(box.y_stride[2]));
   ELEMENT* dx = a.dx + (tile.x + i2 * Access::along(box.x_stride[2]));
-  int own = tile.tile[1] * a.own_steps, step = max(own - BEFORE, 0), end = tile.tile[1] + 1 < int(box.tiles[1].divisor) ? own + a.own_steps : a.steps;
+  unsigned rest;  // segments are about as long as each other
+  const int own = box.tiles[1].divide(tile.tile[1] * a.steps, rest), end = box.tiles[1].divide((tile.tile[1] + 1) * a.steps, rest);
+  int step = max(own - BEFORE, 0);
 
+  if (a.fetches) {
+#pragma unroll
+    for (int k = 0; k < CARRIED + S1; k++)
+      if (unsigned(step * S1 - P1 + k) < unsigned(box.input[1]) && i2 < box.input[2]) fetch_ahead(x + (step * S1 - P1 + k) * box.x_stride[1]);
+    if (step < box.output[1] && o2 < box.output[2]) fetch_ahead(dy + step * box.y_stride[1]);
+  }
   wait_to_touch(x, dy);
   Lines<Access, Pool> lines;
   Line<LANES, Axis2::AROUND, Axis2::READ> coming[S1];
@@ -152,4 +162,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maxi
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_rows_narrow(const MaximumArguments a) {
   find_place_before_waiting();
   march<Narrow>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_rows_scattered(const MaximumArguments a) {
+  find_place_before_waiting();
+  march<Scattered>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_rows_loose(const MaximumArguments a) {
+  find_place_before_waiting();
+  march<Loose>(a);
 }

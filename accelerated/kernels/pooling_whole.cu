@@ -40,11 +40,12 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const WholeArgum
   long long x_offset = 0, y_offset = 0;
   whole.offsets(present ? plane : 0, x_offset, y_offset);
   const ELEMENT* x = a.x + x_offset;
+  const Stretch stretch(x, whole.over_gaps ? (whole.lines - 1) * whole.pitch.divisor + whole.columns : whole.columns);
+  const Wide* from = reinterpret_cast<const Wide*>(x + stretch.head);
+  wait_to_touch(from + member, a.y + y_offset);
   COMPUTE pooled = load<COMPUTE>(Pool::nothing());
   auto take = [&](ELEMENT met) { pooled = Pool::both(pooled, load<COMPUTE>(met)); };
   if (whole.over_gaps) {
-    Stretch stretch(x, (whole.lines - 1) * whole.pitch.divisor + whole.columns);
-    const Wide* from = reinterpret_cast<const Wide*>(x + stretch.head);
 #pragma unroll 1
     for (unsigned k = member; k < stretch.packs; k += FLIGHT * team) {
       Wide taken[FLIGHT];
@@ -68,8 +69,6 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const WholeArgum
       if (column < whole.columns) take(x[k]);
     });
   } else if (whole.lines == 1) {
-    Stretch stretch(x, whole.columns);
-    const Wide* from = reinterpret_cast<const Wide*>(x + stretch.head);
 #pragma unroll 1
     for (unsigned k = member; k < stretch.packs; k += FLIGHT * team) {
       Wide taken[FLIGHT];
@@ -110,7 +109,7 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const WholeArgum
 }
 
 extern "C" __global__ void __launch_bounds__(1024) pooling_whole_rows(const WholeArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   __shared__ COMPUTE of_warps[MOST_WARPS];
   with_pool(a, [&](auto pool) { pool_rows<decltype(pool)>(a, of_warps); });
 }
@@ -123,6 +122,7 @@ template <class Pool> __device__ __forceinline__ void pool_channels(const WholeA
   long long x_offset, y_offset;
   whole.pack_offsets(present ? index : 0, x_offset, y_offset);
   const ELEMENT* x = a.x + x_offset;
+  wait_to_touch(x + slice * whole.line_stride, a.y + y_offset);
   Pack<COMPUTE, WIDTH> pooled;
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) pooled.item[i] = load<COMPUTE>(Pool::nothing());
@@ -159,6 +159,6 @@ template <class Pool> __device__ __forceinline__ void pool_channels(const WholeA
 
 // The packs of a block: shared memory of (threads / 32) * min(packs, 32) packs of COMPUTE.
 extern "C" __global__ void __launch_bounds__(512) pooling_whole_channels(const WholeArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   with_pool(a, [&](auto pool) { pool_channels<decltype(pool)>(a, reinterpret_cast<Pack<COMPUTE, WIDTH>*>(shared_memory)); });
 }
