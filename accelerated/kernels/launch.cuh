@@ -25,6 +25,14 @@ __device__ __forceinline__ void let_next_kernel_begin_if(bool now) {
 // Lets the next kernel in, behind the reads.
 __device__ __forceinline__ void let_next_kernel_begin() { let_next_kernel_begin_if(blocks_of_grid() > MANY_BLOCKS_BEFORE_READS && blocks_of_grid() <= MANY_BLOCKS); }
 
+// Asks the second cache for what is read first, before the wait. That cache is where all multiprocessors see the same, so that nothing
+// read later is old.
+template <class... T> __device__ __forceinline__ void fetch_ahead(const T*... addresses) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  (..., [](const void* address) { asm volatile("prefetch.global.L2 [%0];" ::"l"(address) : "memory"); }(addresses));
+#endif
+}
+
 // The first statement of a kernel that has little to find out.
 __device__ __forceinline__ void wait_for_earlier_kernels() {
 #ifdef EMULATED_CUDA
