@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_int, c_uint
 from typing import Any
 
@@ -21,8 +21,7 @@ MOST_ELEMENTS, LEAST_REGISTER_LINE, LEAST_REGISTER_BYTES = 8, 97, 4
 # Read and written: between these the cache gives up first what columns, and clusters forward, have read; the results stay for who
 # reads them next. Of less all stays, of more nothing that the next kernel needs.
 PASSED_BYTES = (60 << 20, 160 << 20)
-STREAM_FIELDS = ("across", "part", "steps", "ahead", "delay", "workers", "passing")
-NO_STREAM = (0,) * len(STREAM_FIELDS)
+NO_STREAM = (0,) * len(streams.FIELDS)
 
 
 class Choice:
@@ -57,7 +56,8 @@ class Choice:
     def plan(self) -> Plan:
         """That of the first way that serves."""
         ways = (self.in_registers, self.single_elements, self.in_tiles, self.by_blocks, self.by_streams)
-        return next((plan for way in ways if (plan := way()) is not None), None) or self.by_teams()
+        plans = (way() for way in (*ways, self.by_clusters, self.by_teams))
+        return next(plan for plan in plans if plan is not None)
 
     def launch(
         self,
@@ -83,7 +83,7 @@ class Choice:
             ("algorithm", c_int(operation.algorithm)),
             ("team", c_uint(team)),
             ("kept", c_uint(kept)),
-            *((name, c_uint(value)) for name, value in zip(STREAM_FIELDS, stream, strict=True)),
+            *((name, c_uint(value)) for name, value in zip(streams.FIELDS, stream, strict=True)),
             ("lines", walk.lines),
             ("along", walk.along),
         )
@@ -160,11 +160,18 @@ class Choice:
         return Plan(self.operation, [step])
 
     def by_blocks(self) -> Plan | None:
-        """Lines that the registers of a block, or of a cluster, hold."""
+        """Lines that the registers of a block, or of a cluster, hold, all at once."""
+        return self.held_by(teams.block_team)
+
+    def by_clusters(self) -> Plan | None:
+        """More of them, one after the other."""
+        return self.held_by(teams.many_team) if has_clusters(self.device) else None
+
+    def held_by(self, team_of: Callable[[Problem, Any, int], teams.Team | None]) -> Plan | None:
         if not self.whole_lines:
             return None
         problem = Problem(self.lines, self.length // self.width, True, PACK_BYTES, self.inputs)
-        team = teams.block_team(problem, self.device, self.width * SCALAR_BYTES[self.operation.compute_type])
+        team = team_of(problem, self.device, self.width * SCALAR_BYTES[self.operation.compute_type])
         if team is None:
             return None
         step = self.launch(
@@ -175,7 +182,7 @@ class Choice:
             1,
             team.groups,
             team.parts * self.statistic_bytes,
-            definitions=_clusters_of(team.cluster),
+            definitions=_clusters_of(team.cluster) | self.passing,
         )
         return self.aligned_plan(step)
 
@@ -197,6 +204,7 @@ class Choice:
             whole = streams.whole_stream_of(self.problem, self.device, self.statistic_bytes, lead, queue)
             if whole is None:
                 continue
+            asked = streams.ASKED_TILES if self.passing else 0
             passing = 0 if stays else 1 | streams.staying(self.moved // (self.inputs + 1)) << 1
             step = self.launch(
                 "softmax_stream.cu",
@@ -206,7 +214,7 @@ class Choice:
                 whole.blocks,
                 whole.tiles,
                 whole.shared_bytes,
-                (1, whole.part, whole.steps, whole.ahead, whole.delay, streams.WHOLE_WORKERS, passing),
+                (1, whole.part, whole.steps, whole.ahead, whole.delay, streams.WHOLE_WORKERS, passing, asked),
                 definitions={"QUEUE_TILES": queue} if queue else {},
             )
             return self.aligned_plan(step)
@@ -250,7 +258,7 @@ class Choice:
             way.blocks,
             way.tiles,
             way.shared_bytes,
-            (way.across, way.part, way.steps, way.ahead, way.delay, workers, 0),
+            (way.across, way.part, way.steps, way.ahead, way.delay, workers, 0, 0),
             definitions={"QUEUE_TILES": way.queue} if way.queue else {},
         )
         return Plan(self.operation, [step])

@@ -14,7 +14,7 @@ enum Algorithm { FAST = 0, ACCURATE = 1, LOG = 2 };  // cudnnSoftmaxAlgorithm_t
 constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : PACK_BYTES / sizeof(ELEMENT);  // of a wide pack
 template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;                     // packs of each input in a group
 constexpr int DEPTH = 4;                                                        // groups on their way to a thread
-constexpr int MOST_BLOCK_THREADS = 800, MOST_BLOCK_VALUES = 128 / sizeof(COMPUTE);  // of lines in the registers of a block
+constexpr int MOST_BLOCK_THREADS = 800, MANY_THREADS = 512, MOST_BLOCK_VALUES = 128 / sizeof(COMPUTE);  // of lines in the registers of a block
 
 template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements { ELEMENT item[WIDE]; };
 
@@ -109,7 +109,7 @@ template <int INPUTS> struct Arguments {
   int algorithm;
   unsigned team;  // threads of a block that share a line; columns: packs of lines of a block; a power of two
   unsigned kept;  // groups of a thread that shared memory holds; packs of a lane; tiles: lines of a block
-  unsigned across, part, steps, ahead, delay, workers, passing;  // streams only, see there
+  unsigned across, part, steps, ahead, delay, workers, passing, asked;  // streams only, see there
   Geometry<INPUTS + 1> lines;                           // columns: packs of lines, else single lines
   Geometry<INPUTS + 1> along;                           // columns: single positions, else packs
 };
@@ -495,6 +495,14 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
   __device__ __forceinline__ void fetch_whole(unsigned pack, Place* place, unsigned distance) const {
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) copy(place + n * distance, reinterpret_cast<const Place*>(input[n] + offset(pack, n)));
+  }
+  // Asks the second cache for a group, before the wait (launch.cuh).
+  __device__ __forceinline__ void ask_ahead(unsigned first, unsigned size) const {
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        if (first + k * size < packs) fetch_ahead(input[n] + offset(first + k * size, n));
   }
   __device__ __forceinline__ void fetch(unsigned first, unsigned size, Place* place, unsigned distance) const {
 #pragma unroll
