@@ -273,7 +273,6 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
   const unsigned lines = min(a.kept, a.lines.packs - blockIdx.x * a.kept), elements = lines * length;
   const unsigned start = blockIdx.x * a.kept * length, pitch = (a.kept * length + PACK - 1) / PACK * PACK;
   ELEMENT* tile = reinterpret_cast<ELEMENT*>(shared_memory);
-  const unsigned first_line = KIND == Tile::LANES ? first_line_of_tile(exponent_of(a.team), length) : 0;
 
   wait_to_touch(a.input[0] + start, a.output + start);
 #pragma unroll
@@ -286,6 +285,7 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
     for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = source[i];
   }
   commit();
+  const unsigned first_line = KIND == Tile::LANES ? first_line_of_tile(exponent_of(a.team), length) : 0;  // while they come
   arrived<0>();
   let_next_kernel_begin();
   __syncthreads();
