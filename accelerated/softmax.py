@@ -19,7 +19,8 @@ from .softmax_walk import PACK_BYTES, SHORT_LINE, WARP, Problem, Walk, ceiling, 
 # Single elements in registers: of a lane; the shortest line of them, shorter ones make tiles, and so do smaller elements
 MOST_ELEMENTS, LEAST_REGISTER_LINE, LEAST_REGISTER_BYTES = 8, 97, 4
 # Read and written: between these the cache gives up first what columns, and clusters forward, have read; the results stay for who
-# reads them next. Of less all stays, of more nothing that the next kernel needs.
+# reads them next; and kernels ask it for what they read first before those before them have ended. Of less all stays, of more
+# nothing that the next kernel needs.
 PASSED_BYTES = (60 << 20, 160 << 20)
 NO_STREAM = (0,) * len(streams.FIELDS)
 
@@ -204,7 +205,6 @@ class Choice:
             whole = streams.whole_stream_of(self.problem, self.device, self.statistic_bytes, lead, queue)
             if whole is None:
                 continue
-            asked = streams.ASKED_TILES if self.passing else 0
             passing = 0 if stays else 1 | streams.staying(self.moved // (self.inputs + 1)) << 1
             step = self.launch(
                 "softmax_stream.cu",
@@ -214,8 +214,8 @@ class Choice:
                 whole.blocks,
                 whole.tiles,
                 whole.shared_bytes,
-                (1, whole.part, whole.steps, whole.ahead, whole.delay, streams.WHOLE_WORKERS, passing, asked),
-                definitions={"QUEUE_TILES": queue} if queue else {},
+                (1, whole.part, whole.steps, whole.ahead, whole.delay, streams.WHOLE_WORKERS, passing),
+                definitions=self.passing | ({"QUEUE_TILES": queue} if queue else {}),
             )
             return self.aligned_plan(step)
         return None
@@ -258,7 +258,7 @@ class Choice:
             way.blocks,
             way.tiles,
             way.shared_bytes,
-            (way.across, way.part, way.steps, way.ahead, way.delay, workers, 0, 0),
+            (way.across, way.part, way.steps, way.ahead, way.delay, workers, 0),
             definitions={"QUEUE_TILES": way.queue} if way.queue else {},
         )
         return Plan(self.operation, [step])

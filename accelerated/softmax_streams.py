@@ -26,7 +26,7 @@ AHEAD, FEWER_AHEAD = 4, {False: 2, True: 3}  # tiles on their way; fewer where t
 QUEUE = 4  # tiles of float lines that registers hold where shared memory lacks some; with halves that took longer
 STREAM_HELPERS = 4  # warps, of whole packs as many with a queue and one more without
 LEAST_ROUNDS = 2  # of bundles of a group: one alone is read, then written
-FIELDS = ("across", "part", "steps", "ahead", "delay", "workers", "passing", "asked")
+FIELDS = ("across", "part", "steps", "ahead", "delay", "workers", "passing")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
 LEAST_STREAM_LINE = 300 * 1000  # bytes of all inputs; clusters serve shorter lines as well, unless there are many
 # Of all inputs, a multiprocessor: many lines; long lines by inputs; of halves with two inputs
@@ -54,7 +54,6 @@ LEADS = {
     2: (FIRST_LEAD, (64 << 10, 64 << 10, 48 << 10), LAST_LEAD),
 }
 SMALL_GROUP = 16
-ASKED_TILES = 3  # that a block asks the cache for before the kernel before has ended
 ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
 WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
 STAYING_BYTES = 64 << 20  # read and written: fewer stay in the cache

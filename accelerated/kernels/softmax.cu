@@ -389,7 +389,6 @@ template <class Rule, int PACKS, bool CLUSTERED>
 __device__ __forceinline__ void softmax_in_block(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS, VALUES = PACKS * WIDTH;
   using Held = Elements<WIDTH>;
-  using Whole = Pack<unsigned, 4>;
   if (CLUSTERED) announce_to_cluster();
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned blocks = CLUSTERED ? CLUSTER : 1, threads = blockDim.x, lane = threadIdx.x & 31, warps = threads / 32;
@@ -412,12 +411,7 @@ __device__ __forceinline__ void softmax_in_block(const Arguments<Rule::INPUTS>& 
     for (int n = 0; n < INPUTS; n++) {
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) held[n][k].item[i] = store<ELEMENT>(Rule::neutral());
-      if (first + k * threads < packs) {
-        if constexpr (sizeof(Held) == 16) {
-        const Whole whole = read_passing(reinterpret_cast<const Whole*>(a.input[n] + offset[n]) + first + k * threads);
-        memcpy(&held[n][k], &whole, sizeof whole);
-        } else held[n][k] = reinterpret_cast<const Held*>(a.input[n] + offset[n])[first + k * threads];
-      }
+      if (first + k * threads < packs) held[n][k] = read_passing(reinterpret_cast<const Held*>(a.input[n] + offset[n]) + first + k * threads);
     }
   let_next_kernel_begin();
 

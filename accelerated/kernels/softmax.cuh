@@ -66,7 +66,7 @@ template <int WIDE> __device__ __forceinline__ void pack(const COMPUTE (&values)
 constexpr int SMALLEST_COPY = 4;  // bytes
 
 #ifndef PASSING
-#define PASSING 0  // whether more is moved than the cache keeps: what was read leaves it first, so that results stay for who reads them
+#define PASSING 0  // whether more is moved than the cache keeps: what was read leaves it first, so that results stay for who reads them; PASSED_BYTES
 #endif
 
 // Copies to shared memory without waiting. commit() closes a group, arrived<N>() waits for all groups but the last N.
@@ -101,6 +101,19 @@ template <int LATER> __device__ __forceinline__ void arrived() {}
 __device__ __forceinline__ Pack<unsigned, 4> read_passing(const Pack<unsigned, 4>* from) { return *from; }
 #endif
 
+// The same of elements.
+template <int WIDE> __device__ __forceinline__ Elements<WIDE> read_passing(const Elements<WIDE>* from) {
+  using Whole = Pack<unsigned, 4>;
+  if constexpr (PASSING && sizeof(Elements<WIDE>) == sizeof(Whole)) {
+    const Whole whole = read_passing(reinterpret_cast<const Whole*>(from));
+    Elements<WIDE> elements;
+    memcpy(&elements, &whole, sizeof whole);
+    return elements;
+  } else {
+    return *from;
+  }
+}
+
 // What short lines need comes first: it arrives with the pointers.
 template <int INPUTS> struct Arguments {
   const ELEMENT* input[INPUTS];
@@ -109,7 +122,7 @@ template <int INPUTS> struct Arguments {
   int algorithm;
   unsigned team;  // threads of a block that share a line; columns: packs of lines of a block; a power of two
   unsigned kept;  // groups of a thread that shared memory holds; packs of a lane; tiles: lines of a block
-  unsigned across, part, steps, ahead, delay, workers, passing, asked;  // streams only, see there
+  unsigned across, part, steps, ahead, delay, workers, passing;  // streams only, see there
   Geometry<INPUTS + 1> lines;                           // columns: packs of lines, else single lines
   Geometry<INPUTS + 1> along;                           // columns: single positions, else packs
 };

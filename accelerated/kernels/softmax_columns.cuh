@@ -15,8 +15,8 @@
 // agreement takes 3 to 4 us under load, wherever it is put, and the more is asked for at once the less evenly blocks are served. Two sets
 // of rows, one read while the other is agreed on: 30 us; bundles as stages, all asked for at once and agreed on one after the other by
 // twice, four and eight times as many blocks: 27, 35 and 60 us. Rows of 64 or 256 bytes side by side, 10 % longer; results that leave
-// the cache first, 4 %; pauses between looks at the board changed nothing. Groups that begin in turns take 22.5 us, with half as long
-// or longer turns, or twice as many, 23.4 to 26.
+// the cache first, 4 %; pauses between looks at the board changed nothing. Groups that begin in turns take 22.5 to 22.8 us, with turns
+// half or twice as long, or twice as many, 23.3 to 26.
 #pragma once
 #include "softmax_board.cuh"
 

@@ -30,7 +30,7 @@ constexpr unsigned REST = 100;                                // nanoseconds, of
 #ifndef QUEUE_TILES
 #define QUEUE_TILES 0  // softmax_streams.py knows when some are needed
 #endif
-constexpr unsigned WORKERS = 512, MOST_TILES = 48;  // of streams of whole packs
+constexpr unsigned WORKERS = 512, MOST_TILES = 48, ASKED_TILES = 3;  // of streams of whole packs
 constexpr int QUEUE = QUEUE_TILES;  // of a block, in registers until they are written
 // Bundles of a block between the first read and the last write.
 template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
@@ -413,8 +413,8 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
 // as long: of those that the multiprocessors would make up some began when others had ended; in groups of more than 8 blocks every
 // block merging all parts itself, 3 to 6 % longer; two warps that merge instead of three, 3 to 6 % longer for 64 lines; loads that
 // the cache keeps (evict_last), up to 5 % less where the same tensor is read again and again, which nobody does. The link between
-// the halves of the cache is busy for 88 % of the time (8 x 64 x 16 x 56 x 56 halves backward), warps issue in half of all cycles. What
-// the first tiles ask of the cache before the wait saves 0.4 to 0.6 us of tensors of 60 to 160 MB; of others it costs up to 3 %.
+// the halves of the cache is busy for 88 % of the time (8 x 64 x 16 x 56 x 56 halves backward), warps issue in half of all cycles. To ask
+// the cache for the first tiles before the wait saves 0.4 to 0.6 us of tensors of 60 to 160 MB (PASSING); of others it costs up to 3 %.
 template <class Rule> struct WholeStream : Stream<Rule, false, true> {
   using Base = Stream<Rule, false, true>;
   using Base::a, Base::rule, Base::exchange, Base::bundles, Base::group, Base::groups, Base::member, Base::OPEN, Base::phase, Base::COLLECTORS;
@@ -496,7 +496,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
   __device__ __forceinline__ void ask_ahead(const Pace& pace) const {
     Cursor at(pace, 0);
 #pragma unroll 1
-    for (unsigned i = 0; i < min(a.asked, tiles()); i++) {
+    for (unsigned i = 0; i < min(ASKED_TILES, tiles()); i++) {
       const int packs = min(int(a.part), at.left);
       if (packs > 0)
 #pragma unroll
@@ -659,7 +659,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
     const unsigned helper = threadIdx.x / 32 - WARPS, lane = threadIdx.x & 31;
     Reader reader(*this);
     if (helper == COLLECTORS + 1 && lane == 0) {  // reads at once
-      ask_ahead(reader.pace);
+      if constexpr (PASSING) ask_ahead(reader.pace);
 #pragma unroll 1
       for (unsigned i = 0; i < a.ahead; i++) barrier_init(&ring.full[i], 1);
       publish_barriers();
