@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import c_int, c_uint
 from dataclasses import replace
 from typing import Any
@@ -21,10 +21,10 @@ from .softmax_walk import PACK_BYTES, SHORT_LINE, WARP, Problem, Walk, along_of,
 # Single elements in registers: of a lane; the shortest line of them, shorter ones make tiles, and so do smaller elements
 MOST_ELEMENTS, LEAST_REGISTER_LINE, LEAST_REGISTER_BYTES = 8, 97, 4
 # Read and written: between these the cache gives up first what columns, and clusters forward, have read; the results stay for who
-# reads them next. Of less all stays, of more nothing that the next kernel needs.
+# reads them next; and kernels ask it for what they read first before those before them have ended. Of less all stays, of more
+# nothing that the next kernel needs.
 PASSED_BYTES = (60 << 20, 160 << 20)
-STREAM_FIELDS = ("across", "part", "steps", "ahead", "delay", "workers", "passing")
-NO_STREAM = (0,) * len(STREAM_FIELDS)
+NO_STREAM = (0,) * len(streams.FIELDS)
 
 
 class Choice:
@@ -58,8 +58,9 @@ class Choice:
 
     def plan(self) -> Plan:
         """That of the first way that serves."""
-        ways = (self.in_registers, self.single_elements, self.in_tiles, self.by_blocks, self.by_streams, self.scattered)
-        return next((plan for way in ways if (plan := way()) is not None), None) or self.by_teams()
+        ways = (self.in_registers, self.single_elements, self.in_tiles, self.by_blocks, self.by_streams)
+        plans = (way() for way in (*ways, self.by_clusters, self.scattered, self.by_teams))
+        return next(plan for plan in plans if plan is not None)
 
     def launch(
         self,
@@ -85,7 +86,7 @@ class Choice:
             ("algorithm", c_int(operation.algorithm)),
             ("team", c_uint(team)),
             ("kept", c_uint(kept)),
-            *((name, c_uint(value)) for name, value in zip(STREAM_FIELDS, stream, strict=True)),
+            *((name, c_uint(value)) for name, value in zip(streams.FIELDS, stream, strict=True)),
             ("lines", walk.lines),
             ("along", walk.along),
         )
@@ -162,11 +163,18 @@ class Choice:
         return Plan(self.operation, [step])
 
     def by_blocks(self) -> Plan | None:
-        """Lines that the registers of a block, or of a cluster, hold."""
+        """Lines that the registers of a block, or of a cluster, hold, all at once."""
+        return self.held_by(teams.block_team)
+
+    def by_clusters(self) -> Plan | None:
+        """More of them, one after the other."""
+        return self.held_by(teams.many_team) if has_clusters(self.device) else None
+
+    def held_by(self, team_of: Callable[[Problem, Any, int], teams.Team | None]) -> Plan | None:
         if not self.whole_lines:
             return None
         problem = Problem(self.lines, self.length // self.width, True, PACK_BYTES, self.inputs)
-        team = teams.block_team(problem, self.device, self.width * SCALAR_BYTES[self.operation.compute_type])
+        team = team_of(problem, self.device, self.width * SCALAR_BYTES[self.operation.compute_type])
         if team is None:
             return None
         step = self.launch(
@@ -177,7 +185,7 @@ class Choice:
             1,
             team.groups,
             team.parts * self.statistic_bytes,
-            definitions=_clusters_of(team.cluster),
+            definitions=_clusters_of(team.cluster) | self.passing,
         )
         return self.aligned_plan(step)
 
@@ -209,7 +217,7 @@ class Choice:
                 whole.tiles,
                 whole.shared_bytes,
                 (1, whole.part, whole.steps, whole.ahead, whole.delay, streams.WHOLE_WORKERS, passing),
-                definitions={"QUEUE_TILES": queue} if queue else {},
+                definitions=self.passing | ({"QUEUE_TILES": queue} if queue else {}),
             )
             return self.aligned_plan(step)
         return None

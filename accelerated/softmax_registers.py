@@ -17,6 +17,8 @@ REGISTER_THREADS, MOST_REGISTER_THREADS = 128, 256
 RESIDENT = 1024  # threads of a multiprocessor
 # Threads that a tensor has, with four packs each, of those that fit the device
 FEW_COLUMNS, FEW_LINES, MANY_LINES = 0.25, 1, 3
+# Blocks of REGISTER_THREADS for a multiprocessor, from which on half as many, twice as large, took less time where all run at once
+LARGE_BLOCKS = 8
 SMALLEST_COPY = 4  # bytes that go to shared memory past the registers
 
 
@@ -60,7 +62,9 @@ def registers_of(walk: Walk, scalar_bytes: int, inputs: int, device: Any) -> Reg
     packs = REGISTER_PACKS if FEW_LINES < filled <= MANY_LINES else 1 if inputs == 2 and filled > MANY_LINES else 2
     packs = max(packs, power_of_two(ceiling(length, WARP)))
     team = power_of_two(ceiling(length, packs))
-    return Registers("lines", team, packs, REGISTER_THREADS, ceiling(lines * team, REGISTER_THREADS), 0)
+    at_once = filled <= FEW_LINES and lines * team >= LARGE_BLOCKS * REGISTER_THREADS * device.multiprocessors
+    threads = MOST_REGISTER_THREADS if packs == 1 or at_once else REGISTER_THREADS
+    return Registers("lines", team, packs, threads, ceiling(lines * team, threads), 0)
 
 
 def narrow_registers_of(walk: Walk, scalar_bytes: int, device: Any) -> Registers | None:

@@ -26,7 +26,7 @@ AHEAD, FEWER_AHEAD = 4, {False: 2, True: 3}  # tiles on their way; fewer where t
 QUEUE = 4  # tiles of float lines that registers hold where shared memory lacks some; with halves that took longer
 STREAM_HELPERS = 4  # warps, of whole packs as many with a queue and one more without
 LEAST_ROUNDS = 2  # of bundles of a group: one alone is read, then written
-STREAM_FIELDS = ("across", "part", "steps", "ahead", "delay", "workers", "passing")
+FIELDS = ("across", "part", "steps", "ahead", "delay", "workers", "passing")
 STREAM_WARPS = (16, 12, 8)  # of workers, in order of preference
 LEAST_STREAM_LINE = 300 * 1000  # bytes of all inputs; clusters serve shorter lines as well, unless there are many
 # Of all inputs, a multiprocessor: many lines; long lines by inputs; of halves with two inputs
@@ -34,7 +34,7 @@ MANY_STREAM_BYTES, LEAST_STREAM_BYTES, LEAST_STREAM_HALVES = 700 * 1024, (120 * 
 AGREEMENT_BYTES = 96 * 1024  # that a multiprocessor reads while blocks agree
 LEAST_STREAM_LINES = (120 * 1024, 256 * 1024)  # of lines, by inputs
 # Of whole packs, by inputs: bytes of a line, of a multiprocessor
-LEAST_WHOLE_STREAMS = ((192 * 1000, 48 * 1000), (600 * 1000, 190 * 1000))
+LEAST_WHOLE_STREAMS = ((192 * 1000, 48 * 1000), (250 * 1000, 190 * 1000))
 # Measured costs of a bundle beside its tiles, in bytes: lines that start anywhere, lines at whole packs, columns
 LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these

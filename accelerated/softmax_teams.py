@@ -23,7 +23,7 @@ from .softmax_walk import (
 HELD = {True: 2, False: 8}  # packs of a group: wide, narrow
 DEPTH = 4  # groups on their way to a thread
 SHORT = 8  # most elements of a lane in a tile
-MORE, LEAST_LANES = 10, 8  # of one input more, where the lanes are that many
+MORE, LEAST_LANES = (10, 9), 8  # more, by inputs, where the lanes are that many
 LANES_THREADS = 128
 TILE_THREADS = 256
 # Tiles of pairs: bytes of all inputs, elements of a lane, and of the shortest line
@@ -34,12 +34,12 @@ COLUMNS_THREADS, FEW_SHARES = 256, 8  # half as many threads where so few or few
 PER_LANE = 8  # packs of a short line that a lane should take
 PER_THREAD = {True: 4, False: 8}  # of a longer line, a thread: wide, narrow
 TILE_BYTES = {False: 16 * 1024, True: 20 * 1024}  # of all inputs; of two of at least 4 bytes an element
-TILE_BLOCKS = (6, 8)  # of a multiprocessor, by inputs: all tiles at once, where they fit
+TILE_BLOCKS = 6  # of a multiprocessor: all tiles at once, where they fit
 RESERVED_BYTES = 1024  # of a block's shared memory
 SHORT_TILE_BYTES = 24 * 1024
 
 # Lines in the registers of a block: threads, values of a thread, and lines that clusters of blocks share
-MOST_BLOCK_THREADS, BLOCK_VALUE_BYTES, CLUSTER_LINES = 800, 128, 16
+MOST_BLOCK_THREADS, BLOCK_VALUE_BYTES, CLUSTER_LINES, MANY_THREADS = 800, 128, 16, 512
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,16 @@ def block_team(problem: Problem, device: Any, pack_values_bytes: int) -> Team | 
     return Team(kind, threads, problem.lines * blocks, threads, packs, 2 * WARP, blocks)
 
 
+def many_team(problem: Problem, device: Any, pack_values_bytes: int) -> Team | None:
+    """Lines of the registers of a cluster, of one input, more of them than run at once."""
+    packs = BLOCK_VALUE_BYTES // pack_values_bytes
+    blocks = power_of_two(ceiling(problem.length, MANY_THREADS * packs))
+    if problem.inputs > 1 or problem.lines <= device.multiprocessors or not 2 <= blocks <= CLUSTERS[0]:
+        return None
+    threads = ceiling(ceiling(problem.length, blocks), WARP * packs) * WARP
+    return Team("many_cluster", threads, problem.lines * blocks, threads, packs, 2 * WARP, blocks)
+
+
 def column_team(problem: Problem, device: Any, width: int, blocks: int) -> Team:
     """Packs of lines: the threads of a block stand side by side over neighbouring packs and share their length."""
     clustered = problem.length >= LONG_COLUMN
@@ -137,12 +147,11 @@ def column_team(problem: Problem, device: Any, width: int, blocks: int) -> Team:
 def tile_of(lines: int, length: int, inputs: int, scalar_bytes: int, device: Any) -> tuple[int, int]:
     """Lanes of a line, and lines of a tile."""
     lanes = power_of_two(ceiling(length, SHORT))
-    if inputs == 1 and lanes > LEAST_LANES and length <= MORE * lanes // 2:
+    if lanes > LEAST_LANES and length <= MORE[inputs - 1] * lanes // 2:
         lanes //= 2
     at_once, line_bytes = TILE_THREADS // lanes, length * scalar_bytes * inputs
-    blocks = TILE_BLOCKS[inputs - 1]
-    share = ceiling(lines, blocks * device.multiprocessors * at_once) * at_once
-    room = device.shared_bytes_per_block // blocks - RESERVED_BYTES
+    share = ceiling(lines, TILE_BLOCKS * device.multiprocessors * at_once) * at_once
+    room = device.shared_bytes_per_block // TILE_BLOCKS - RESERVED_BYTES
     if lines >= 4 * device.multiprocessors * at_once and share * line_bytes <= room:
         return lanes, share
     tile_bytes = TILE_BYTES[inputs == 2 and scalar_bytes >= 4]

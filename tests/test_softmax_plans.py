@@ -9,7 +9,7 @@ import pytest
 from dualdnn.accelerated import softmax_registers, softmax_streams, softmax_teams, softmax_walk
 from dualdnn.accelerated.softmax_registers import narrow_registers_of, registers_of
 from dualdnn.accelerated.softmax_streams import held_columns_of, stream_of, whole_stream_of
-from dualdnn.accelerated.softmax_teams import block_team, pair_tile, short_tile, tile_of
+from dualdnn.accelerated.softmax_teams import block_team, many_team, pair_tile, short_tile, tile_of
 from dualdnn.accelerated.softmax_walk import Problem, walk_of
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxForward, TensorSpec
@@ -91,7 +91,7 @@ def test_registers_hold_every_pack_once(device, inputs, tensor_format, data_type
 def test_tiles_are_whole_warps_of_lines(scalar_bytes, inputs):
     for lines, length in product((1, 1000, 47027, 10**6), (3, 4, 5, 31, 67, 131, 255)):
         lanes, of_tile = tile_of(lines, length, inputs, scalar_bytes, H200)
-        assert lanes * (softmax_teams.MORE if inputs == 1 else softmax_teams.SHORT) >= length
+        assert lanes * softmax_teams.MORE[inputs - 1] >= length
         assert (
             of_tile % (softmax_teams.TILE_THREADS // lanes) == 0
         )  # so that all lanes of a warp agree, and tiles begin at packs
@@ -160,7 +160,7 @@ def test_tiles_of_pairs(inputs):
 def test_tiles_of_a_large_tensor_run_at_once():
     lines, length = 31 * 37 * 41, 67
     _, of_tile = tile_of(lines, length, 2, 4, H200)
-    assert -(-lines // of_tile) <= softmax_teams.TILE_BLOCKS[1] * H200.multiprocessors < -(-lines // (of_tile // 2))
+    assert -(-lines // of_tile) <= softmax_teams.TILE_BLOCKS * H200.multiprocessors < -(-lines // (of_tile // 2))
 
 
 @pytest.mark.parametrize("queue", [0, softmax_streams.WHOLE_QUEUE])
@@ -216,3 +216,21 @@ def test_lines_in_the_registers_of_a_block(pack_bytes, inputs):
         assert team.cluster * team.groups * team.threads >= packs
         assert team.cluster * team.groups * (team.threads - 32) < packs
         assert team.groups in (1, 2, 4, 8) and team.groups * pack_bytes * inputs <= softmax_teams.BLOCK_VALUE_BYTES
+
+
+@pytest.mark.parametrize("pack_bytes", [16, 32], ids=["float", "half"])
+def test_lines_in_the_registers_of_clusters(pack_bytes):
+    """Of more lines than there are multiprocessors, longer than what a block holds, every pack has a thread."""
+    found, held = 0, softmax_teams.MANY_THREADS * softmax_teams.BLOCK_VALUE_BYTES // pack_bytes  # by a block
+    for lines, packs in product(LINES, (500, 1025, 2048, 4000, 4097, 8000, 16000, 32769)):
+        team = many_team(Problem(lines, packs, True, 16, 1), H200, pack_bytes)
+        assert (team is not None) == (lines > H200.multiprocessors and held < packs <= 8 * held)
+        assert many_team(Problem(lines, packs, True, 16, 2), H200, pack_bytes) is None
+        if team is None:
+            continue
+        found += 1
+        assert team.cluster in (2, 4, 8) and team.grid == lines * team.cluster
+        assert team.threads % 32 == 0 and team.threads <= softmax_teams.MANY_THREADS
+        assert team.groups * pack_bytes <= softmax_teams.BLOCK_VALUE_BYTES
+        assert team.cluster * team.groups * (team.threads - 32) < packs <= team.cluster * team.groups * team.threads
+    assert found > 5

@@ -99,13 +99,6 @@ __device__ __forceinline__ void write_elements(T* pointer, int stride, bool vect
   }
 }
 
-// Has the cache read what lies around an element: a store that leaves holes there costs the memory more than this.
-template <class T> __device__ __forceinline__ void prefetch(const T* pointer) {
-#ifndef EMULATED_CUDA
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(pointer));
-#endif
-}
-
 // --- the loop ---
 
 // What a kernel does to every element. Its function takes packs of the inputs and of the prior values of the output (of
@@ -213,7 +206,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
       for (int u = 0; u < N; u++) prior.item[u] = out[place(u, INPUTS)];
     } else if (edge) {
 #pragma unroll
-      for (int u = 0; u < N; u++) prefetch(out + place(u, INPUTS));
+      for (int u = 0; u < N; u++) prefetch(out + place(u, INPUTS));  // a store that leaves holes there costs the memory more than this
     }
     if (done == 0) let_next_kernel_begin();
     const Pack<Out, N> results = function.template operator()<true, N>(values, prior);

@@ -526,7 +526,7 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
     if (alone) conclude_pack(a, state, place[0]);
   }
   if (alone) return;
-  let_next_kernel_begin_behind_reads();
+  let_next_kernel_begin_unless_many();
   unsigned items = columns * WIDTH;
   State* tile = reinterpret_cast<State*>(shared_memory);  // [lane][i][column]
 #pragma unroll

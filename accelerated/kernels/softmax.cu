@@ -13,18 +13,21 @@
 // fit the device; of the shortest a thread takes so many that they fill packs, of elements
 // of two bytes a few lanes walk along a line, pair by pair. Single elements of lines that some lanes
 // of a warp hold stay in "registers", "short columns" in those of one thread, "blocks" are lines in those of a block, or of the
-// blocks of a cluster, where all run at once; packs that some lanes hold are in softmax_registers.cu, long lines of large tensors in
-// softmax_stream.cu.
+// blocks of a cluster, where all run at once, "many" are more lines of one input in those of clusters that follow each other; packs that
+// some lanes hold are in softmax_registers.cu, long lines of large tensors in softmax_stream.cu.
 //
 // Floor: bytes. Forward moves 2 elements, backward 3; at 4.2 TB/s a float costs 1.9 ps forward, a half 1.0 ps. The
 // arithmetic is near: two exponentials and some 12 instructions an element are 0.4 ps on 132 multiprocessors. What limits
 // lines that clusters share is that all blocks read, agree and write at the same time, and that sixteen multiprocessors
-// hold no more than 3.6 MB.
+// hold no more than 3.6 MB. Through shared memory an element takes 45 instructions (warps issue in 57 % of all cycles), of which lines
+// in registers save half: 256 lines of 32000 halves take 9.2 us instead of 13.5, of floats, whose next kernel's first packs are asked
+// for early, 18.0 instead of 19.5; there warps wait for reads for a quarter of the time and for each other as long. Gradients took
+// longer so. Tiles: 191 KB of a multiprocessor arrive, are read twice and written, which keeps its shared memory busy for 2.9 of 6.8 us.
 // The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "softmax.cuh"
 
-// Gradients in float of many short lines took 1.2 (single elements) to 1.3 times as long (tiles) with blocks of the next kernel beside
-// theirs (H200); others take less with them.
+// Gradients in float of many single elements took 1.2 times as long with blocks of the next kernel beside theirs (H200); others take
+// less with them.
 template <class Rule> constexpr bool SLOW_BESIDE = Rule::INPUTS == 2 && sizeof(ELEMENT) >= 4;
 constexpr unsigned MANY_BESIDE = 1024;  // blocks, of single elements
 
@@ -45,6 +48,8 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   if (CLUSTERED) rank += rank_in_cluster() * size, size *= CLUSTER;
   const Line<Rule, COLUMNS> line(a, min(index, a.lines.packs - 1));
   const unsigned packs = index < a.lines.packs ? line.packs : 0;
+  // Of gradients, and of more than one group, that took as long or longer.
+  if constexpr (CLUSTERED && !COLUMNS && INPUTS == 1 && sizeof(Place) > sizeof(ELEMENT)) line.ask_ahead(rank, size);
   if constexpr (COLUMNS) wait_to_touch(a.input[0]);  // their places would take registers that another block needs
   else wait_to_touch(line.input[0], line.output);
 
@@ -88,13 +93,22 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
 
 // --- tiles: lines of one length that follow each other without gaps, in all operands ---
 
+// The line that a thread takes first. The lines of a warp lie so far apart that its lanes find their elements in different banks: beside
+// each other, odd ones took up to three times as many accesses, gradients of 67 floats 20 % longer (H200).
+__device__ __forceinline__ unsigned first_line_of_tile(unsigned log_team, unsigned length) {
+  constexpr unsigned LOG_WARPS = 3;  // of a block
+  const unsigned most = min(log_team, LOG_WARPS), log_apart = most - min(most, unsigned(__ffs(length) - 1)), log_lines = 5 - log_team;
+  const unsigned warp = threadIdx.x >> 5, of_warp = (threadIdx.x & 31) >> log_team;
+  return (warp >> log_apart << (log_lines + log_apart)) + (of_warp << log_apart) + (warp & ((1u << log_apart) - 1));
+}
+
 // The lines of a tile in shared memory (the inputs lie `pitch` apart), N elements a lane; results replace the first input.
 template <class Rule, int N>
-__device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch, unsigned lines, const ELEMENT* prior) {
+__device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch, unsigned first_line, unsigned lines, const ELEMENT* prior) {
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned log_team = exponent_of(a.team), rank = threadIdx.x & (a.team - 1), length = a.along.row;
   const bool last_exists = rank + ((N - 1) << log_team) < length;
-  for (unsigned line = threadIdx.x >> log_team; line < a.kept; line += blockDim.x >> log_team) {
+  for (unsigned line = first_line; line < a.kept; line += blockDim.x >> log_team) {
     const unsigned first = line * length + rank;
     COMPUTE values[Rule::INPUTS][N], result[N];
 #pragma unroll
@@ -271,8 +285,9 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
     for (unsigned i = whole * PACK + thread; i < elements; i += threads) target[i] = source[i];
   }
   commit();
+  const unsigned first_line = KIND == Tile::LANES ? first_line_of_tile(exponent_of(a.team), length) : 0;  // while they come
   arrived<0>();
-  if (!SLOW_BESIDE<Rule>) let_next_kernel_begin();
+  let_next_kernel_begin_unless_many();
   __syncthreads();
 
   ELEMENT* target = a.output + start;
@@ -287,19 +302,17 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
     }
   } else {
     switch ((length + a.team - 1) >> exponent_of(a.team)) {
-      case 1: softmax_in_tile<Rule, 1>(a, tile, pitch, lines, target); break;
-      case 2: softmax_in_tile<Rule, 2>(a, tile, pitch, lines, target); break;
-      case 3: softmax_in_tile<Rule, 3>(a, tile, pitch, lines, target); break;
-      case 4: softmax_in_tile<Rule, 4>(a, tile, pitch, lines, target); break;
-      case 5: softmax_in_tile<Rule, 5>(a, tile, pitch, lines, target); break;
-      case 6: softmax_in_tile<Rule, 6>(a, tile, pitch, lines, target); break;
-      case 7: softmax_in_tile<Rule, 7>(a, tile, pitch, lines, target); break;
-      case 8: softmax_in_tile<Rule, 8>(a, tile, pitch, lines, target); break;
+      case 1: softmax_in_tile<Rule, 1>(a, tile, pitch, first_line, lines, target); break;
+      case 2: softmax_in_tile<Rule, 2>(a, tile, pitch, first_line, lines, target); break;
+      case 3: softmax_in_tile<Rule, 3>(a, tile, pitch, first_line, lines, target); break;
+      case 4: softmax_in_tile<Rule, 4>(a, tile, pitch, first_line, lines, target); break;
+      case 5: softmax_in_tile<Rule, 5>(a, tile, pitch, first_line, lines, target); break;
+      case 6: softmax_in_tile<Rule, 6>(a, tile, pitch, first_line, lines, target); break;
+      case 7: softmax_in_tile<Rule, 7>(a, tile, pitch, first_line, lines, target); break;
+      case 8: softmax_in_tile<Rule, 8>(a, tile, pitch, first_line, lines, target); break;
       default:
-        if constexpr (INPUTS == 1) {  // two inputs take too many registers
-          if (length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, lines, target);
-          else softmax_in_tile<Rule, 10>(a, tile, pitch, lines, target);
-        }
+        if (INPUTS == 2 || length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, first_line, lines, target);
+        else if constexpr (INPUTS == 1) softmax_in_tile<Rule, 10>(a, tile, pitch, first_line, lines, target);  // two inputs take too many registers
     }
   }
   __syncthreads();
@@ -382,6 +395,13 @@ __device__ __forceinline__ void softmax_in_block(const Arguments<Rule::INPUTS>& 
   const unsigned packs = a.along.row / WIDTH, first = (CLUSTERED ? rank_in_cluster() : 0) * PACKS * threads + threadIdx.x;
   unsigned offset[INPUTS + 1];
   a.lines.locate(CLUSTERED ? blockIdx.x / blocks : blockIdx.x, offset);
+  if constexpr (PASSING) {  // half of the packs: fewer and more took up to 6 % longer; of tensors that the cache keeps any do
+#pragma unroll
+    for (int k = 0; k < PACKS / 2; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        if (first + k * threads < packs) fetch_ahead(reinterpret_cast<const Held*>(a.input[n] + offset[n]) + first + k * threads);
+  }
   wait_to_touch(a.input[0] + offset[0]);
 
   Held held[INPUTS][PACKS];
@@ -391,7 +411,7 @@ __device__ __forceinline__ void softmax_in_block(const Arguments<Rule::INPUTS>& 
     for (int n = 0; n < INPUTS; n++) {
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) held[n][k].item[i] = store<ELEMENT>(Rule::neutral());
-      if (first + k * threads < packs) held[n][k] = reinterpret_cast<const Held*>(a.input[n] + offset[n])[first + k * threads];
+      if (first + k * threads < packs) held[n][k] = read_passing(reinterpret_cast<const Held*>(a.input[n] + offset[n]) + first + k * threads);
     }
   let_next_kernel_begin();
 
@@ -497,7 +517,7 @@ template <class Rule> __device__ __forceinline__ void softmax_of_short_columns(c
 
 // Blocks of a multiprocessor for which the registers of a kernel should suffice.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
-constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, FORWARD_TILES = DOUBLE ? 2 : 6, BACKWARD_TILES = DOUBLE ? 2 : 8, SHORT_BLOCKS = DOUBLE ? 2 : 4, REGISTER_BLOCKS = DOUBLE ? 4 : 8;
+constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE_BLOCKS = DOUBLE ? 2 : 6, SHORT_BLOCKS = DOUBLE ? 2 : 4, REGISTER_BLOCKS = DOUBLE ? 4 : 8;
 
 #define SOFTMAX(name, rule, line)                                                                                                                \
   extern "C" __global__ void __launch_bounds__(512, LINE_BLOCKS) name##_lines(const Arguments<rule::INPUTS> a) {                                 \
@@ -527,8 +547,8 @@ SOFTMAX(softmax_backward_narrow, Backward, NarrowLine)
     find_place_before_waiting();                                                                     \
     softmax_of_tile<rule, Tile::kind>(a);                                                             \
   }
-SOFTMAX_TILE(softmax_forward_tile, Forward, LANES, FORWARD_TILES)
-SOFTMAX_TILE(softmax_backward_tile, Backward, LANES, BACKWARD_TILES)
+SOFTMAX_TILE(softmax_forward_tile, Forward, LANES, TILE_BLOCKS)
+SOFTMAX_TILE(softmax_backward_tile, Backward, LANES, TILE_BLOCKS)
 SOFTMAX_TILE(softmax_forward_short_tile, Forward, SHORT_LINES, SHORT_BLOCKS)
 SOFTMAX_TILE(softmax_backward_short_tile, Backward, SHORT_LINES, SHORT_BLOCKS - 1)
 SOFTMAX_TILE(softmax_forward_pair_tile, Forward, PAIRS, SHORT_BLOCKS)
@@ -564,3 +584,8 @@ extern "C" __global__ void __launch_bounds__(128, 2 * REGISTER_BLOCKS) softmax_b
 
 SOFTMAX_BLOCK(softmax_forward_wide, Forward)
 SOFTMAX_BLOCK(softmax_backward_wide, Backward)
+
+extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MANY_THREADS, DOUBLE ? 1 : 2) softmax_forward_wide_many_cluster(const Arguments<1> a) {
+  find_place_before_waiting();
+  softmax_of_block<Forward, true>(a);
+}

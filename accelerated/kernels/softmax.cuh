@@ -14,7 +14,7 @@ enum Algorithm { FAST = 0, ACCURATE = 1, LOG = 2 };  // cudnnSoftmaxAlgorithm_t
 constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : PACK_BYTES / sizeof(ELEMENT);  // of a wide pack
 template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;                     // packs of each input in a group
 constexpr int DEPTH = 4;                                                        // groups on their way to a thread
-constexpr int MOST_BLOCK_THREADS = 800, MOST_BLOCK_VALUES = 128 / sizeof(COMPUTE);  // of lines in the registers of a block
+constexpr int MOST_BLOCK_THREADS = 800, MANY_THREADS = 512, MOST_BLOCK_VALUES = 128 / sizeof(COMPUTE);  // of lines in the registers of a block
 
 template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements { ELEMENT item[WIDE]; };
 
@@ -66,7 +66,7 @@ template <int WIDE> __device__ __forceinline__ void pack(const COMPUTE (&values)
 constexpr int SMALLEST_COPY = 4;  // bytes
 
 #ifndef PASSING
-#define PASSING 0  // whether more is moved than the cache keeps: what was read leaves it first, so that results stay for who reads them
+#define PASSING 0  // whether more is moved than the cache keeps: what was read leaves it first, so that results stay for who reads them; PASSED_BYTES
 #endif
 
 // Copies to shared memory without waiting. commit() closes a group, arrived<N>() waits for all groups but the last N.
@@ -100,6 +100,19 @@ __device__ __forceinline__ void commit() {}
 template <int LATER> __device__ __forceinline__ void arrived() {}
 __device__ __forceinline__ Pack<unsigned, 4> read_passing(const Pack<unsigned, 4>* from) { return *from; }
 #endif
+
+// The same of elements.
+template <int WIDE> __device__ __forceinline__ Elements<WIDE> read_passing(const Elements<WIDE>* from) {
+  using Whole = Pack<unsigned, 4>;
+  if constexpr (PASSING && sizeof(Elements<WIDE>) == sizeof(Whole)) {
+    const Whole whole = read_passing(reinterpret_cast<const Whole*>(from));
+    Elements<WIDE> elements;
+    memcpy(&elements, &whole, sizeof whole);
+    return elements;
+  } else {
+    return *from;
+  }
+}
 
 // What short lines need comes first: it arrives with the pointers.
 template <int INPUTS> struct Arguments {
@@ -495,6 +508,14 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
   __device__ __forceinline__ void fetch_whole(unsigned pack, Place* place, unsigned distance) const {
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) copy(place + n * distance, reinterpret_cast<const Place*>(input[n] + offset(pack, n)));
+  }
+  // Asks the second cache for a group, before the wait (launch.cuh).
+  __device__ __forceinline__ void ask_ahead(unsigned first, unsigned size) const {
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        if (first + k * size < packs) fetch_ahead(input[n] + offset(first + k * size, n));
   }
   __device__ __forceinline__ void fetch(unsigned first, unsigned size, Place* place, unsigned distance) const {
 #pragma unroll

@@ -12,7 +12,9 @@
 // are, and nothing is selected element by element. Columns of halves are packs of four, 32 values a thread in four blocks: with packs of
 // eight and 64 values, which need twice the registers, 64 x 256 x 56 x 56 took 11 % longer, with exponentials taken twice 4 %. Of
 // single elements 16 a thread take half as long as copies to shared memory, but for floats of which a block's rows would be 64 bytes.
-// Blocks that stay and read ahead took longer in all shapes, floats 13 %.
+// Blocks that stay and read ahead took longer in all shapes, floats 13 %. Columns of these halves: warps issue in 57 % of all cycles and
+// wait for reads for a third of the time, while the link between the halves of the cache is busy for 86 % (57 us; with blocks of 512
+// threads, whose rows are 128 bytes, 66 us).
 #include "softmax.cuh"
 
 using Held = std::conditional_t<PACK_BYTES >= 4, Pack<unsigned, (PACK_BYTES + 3) / 4>, Elements<WIDTH>>;
@@ -65,85 +67,132 @@ __device__ __forceinline__ Held shuffled(Held held, unsigned lanes) {
   return held;
 }
 
+// Places of single elements are found from the one before, which takes fewer instructions; those of packs from their numbers: with steps,
+// floats of 256 channels took 40 % longer.
+constexpr bool STEPS = WIDTH == 1;
+
+// What a thread has of a line: packs as they lie, KEEP: and their values, whose places exponentials take.
+template <class Rule, int PACKS, bool KEEP> struct Share {
+  static constexpr int INPUTS = Rule::INPUTS;
+  static_assert(!KEEP || INPUTS == 1);
+  Held held[PACKS][INPUTS];
+  COMPUTE values[1][KEEP ? PACKS * WIDTH : 1];
+
+  // Asks for all packs, from number `rank` on, `size` apart; what does not exist is neutral. Two ways, so that in the usual one, of whole
+  // packs, nothing comes between the reads; says which.
+  template <class Packs> __device__ __forceinline__ bool read(const Packs& line, unsigned rank, unsigned size) {
+    const bool whole = line.wholes == line.packs;
+    const ELEMENT* next[INPUTS];
+    size_t step[INPUTS];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) next[n] = line.input[n] + line.offset(rank, n), step[n] = line.offset(size, n);
+    if (whole) {
+      HeldElements nothing;
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) nothing.elements.item[i] = store<ELEMENT>(Rule::neutral());
+#pragma unroll
+      for (int k = 0; k < PACKS; k++)
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) {
+          const unsigned pack = rank + k * size;
+          held[k][n] = nothing.words;
+          if (pack < line.packs) held[k][n] = *reinterpret_cast<const Held*>(STEPS ? next[n] : line.input[n] + line.offset(pack, n));
+          next[n] += step[n];
+        }
+    } else {
+#pragma unroll
+      for (int k = 0; k < PACKS; k++)
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) held[k][n] = held_of(line.read(rank + k * size, n));
+    }
+    return whole;
+  }
+  // Adds all to statistics that no value is above.
+  template <int LANES> __device__ __forceinline__ void add(const Rule& rule, Statistic (&statistic)[LANES]) {
+    if constexpr (KEEP) {
+#pragma unroll
+      for (int k = 0; k < PACKS; k++) unpack(held[k][0], &values[0][k * WIDTH]);
+      rule.template add_covered<true>(statistic, values);
+    } else {
+#pragma unroll
+      for (int k = 0; k < PACKS; k++) {
+        COMPUTE of_pack[INPUTS][WIDTH];
+        take(k, of_pack);
+        rule.add_covered(statistic, of_pack);
+      }
+    }
+  }
+  // The results of a pack, once its lines are finished.
+  template <int LANES> __device__ __forceinline__ void results(const Rule& rule, const Statistic (&line)[LANES], int k, COMPUTE (&result)[WIDTH]) const {
+    COMPUTE of_pack[INPUTS][WIDTH];
+    if constexpr (KEEP) take_kept(k, of_pack[0]);
+    else take(k, of_pack);
+    rule.template results<KEEP>(line, of_pack, result);
+  }
+  __device__ __forceinline__ void take_kept(int k, COMPUTE (&kept)[WIDTH]) const {
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) kept[i] = values[0][k * WIDTH + i];
+  }
+  // All results at once, in the places of the values that were kept: whether they are logarithms is asked once.
+  __device__ __forceinline__ void become_results(const Rule& rule, const Statistic (&line)[1]) {
+    COMPUTE result[PACKS * WIDTH];
+    rule.template results<true>(line, values, result);
+#pragma unroll
+    for (int i = 0; i < PACKS * WIDTH; i++) values[0][i] = result[i];
+  }
+  __device__ __forceinline__ void take(int k, COMPUTE (&values)[INPUTS][WIDTH]) const {
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) unpack(held[k][n], values[n]);
+  }
+};
+
+// Gradients of lines of halves took 2 % longer where the last of many blocks let the next kernel in; others take 0.5 to 1 us less. As one
+// condition (let_next_kernel_begin), the wait came before addresses were found: up to 2 % longer.
+template <class Rule> constexpr bool SLOW_BEHIND = Rule::INPUTS == 2 && sizeof(ELEMENT) == 2;
+__device__ __forceinline__ void let_next_kernel_begin_from_last_blocks() {
+  let_next_kernel_begin_unless_many();
+  let_next_kernel_begin_if(gridDim.x > MANY_BLOCKS && blockIdx.x + MANY_BLOCKS >= gridDim.x);
+}
+
 template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_lines(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
-  using Packs = WidePacks<Rule, false, PACKS>;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned thread = threadIdx.x, rank = thread & (a.team - 1), size = a.team;
   const unsigned index = (blockIdx.x * blockDim.x + thread) >> exponent_of(a.team);
-  Packs line(a, min(index, a.lines.packs - 1));
+  WidePacks<Rule, false, PACKS> line(a, min(index, a.lines.packs - 1));
   if (line.lead != 0) line.begin_with_line();
   if (index >= a.lines.packs) line.end_for_good();
   wait_to_touch(line.input[0] + line.offset(rank, 0), line.output);
 
-  // Two ways, so that in the usual one nothing comes between the reads.
-  Held held[PACKS][INPUTS];
-  const bool whole = line.wholes == line.packs;
-  if (whole) {
-    Elements<WIDTH> nothing;
-#pragma unroll
-    for (int i = 0; i < WIDTH; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
-#pragma unroll
-    for (int k = 0; k < PACKS; k++)
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) {
-        const unsigned pack = rank + k * size;
-        held[k][n] = held_of(nothing);
-        if (pack < line.packs) held[k][n] = *reinterpret_cast<const Held*>(line.input[n] + line.offset(pack, n));
-      }
-  } else {
-#pragma unroll
-    for (int k = 0; k < PACKS; k++)
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) held[k][n] = held_of(line.read(rank + k * size, n));
-  }
-  let_next_kernel_begin();
+  // Two inputs, and many pairs, stay packs, which take fewer registers.
+  constexpr bool KEEP = INPUTS == 1 && PACKS * WIDTH <= 32;
+  Share<Rule, PACKS, KEEP> share;
+  const bool whole = share.read(line, rank, size);
+  if constexpr (SLOW_BEHIND<Rule>) let_next_kernel_begin_unless_many();
+  else let_next_kernel_begin_from_last_blocks();
 
   Statistic statistic[1] = {rule.empty()};
-  // Values become exponentials, which stay; two inputs, and many pairs, stay packs, which take fewer registers.
-  constexpr bool STAY = INPUTS == 1 && PACKS * WIDTH <= 32;
-  constexpr int KEPT = STAY ? PACKS * WIDTH : 1;
-  [[maybe_unused]] COMPUTE values[1][KEPT], kept[KEPT];
   if constexpr (INPUTS == 1) {
     if (rule.has_top()) {
       COMPUTE top[1][WIDTH];
-      unpack(top_of(held), top[0]);
+      unpack(top_of(share.held), top[0]);
       rule.template cover<true>(statistic, top);
     }
   }
-  if constexpr (STAY) {
-#pragma unroll
-    for (int k = 0; k < PACKS; k++) unpack(held[k][0], &values[0][k * WIDTH]);
-    rule.template add_covered<true>(statistic, values);
-  } else {
-#pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-      COMPUTE of_pack[INPUTS][WIDTH];
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) unpack(held[k][n], of_pack[n]);
-      rule.add_covered(statistic, of_pack);
-    }
-  }
+  share.add(rule, statistic);
   [[maybe_unused]] const COMPUTE top = statistic[0].top;
   merge_lines<false>(rule, statistic, a.team, reinterpret_cast<Statistic*>(shared_memory));
-  if constexpr (STAY) {
+  if constexpr (KEEP) {
     rule.scale(statistic[0], top);
-    rule.template results<true>(statistic, values, kept);
+    share.become_results(rule, statistic);
   }
 
 #pragma unroll
   for (int k = 0; k < PACKS; k++) {
     const unsigned pack = rank + k * size;
     COMPUTE result[WIDTH];
-    if constexpr (STAY) {
-#pragma unroll
-      for (int i = 0; i < WIDTH; i++) result[i] = kept[k * WIDTH + i];
-    } else {
-      COMPUTE of_pack[INPUTS][WIDTH];
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) unpack(held[k][n], of_pack[n]);
-      rule.results(statistic, of_pack, result);
-    }
+    if constexpr (KEEP) share.take_kept(k, result);
+    else share.results(rule, statistic, k, result);
     if (pack < line.packs) line.write_results(pack, whole || line.is_whole(pack), result);
   }
 }
@@ -151,47 +200,17 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_line
 // Columns: the team agrees on the maxima first, as packs, so that every exponential is taken once, below its line's maximum, and
 // sums need no more than to be added.
 template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_columns_by(const Arguments<Rule::INPUTS>& a, const Rule rule) {
-  constexpr int INPUTS = Rule::INPUTS, LANES = WIDTH, VALUES = PACKS * WIDTH;
-  using Packs = WidePacks<Rule, true, PACKS>;
+  constexpr int INPUTS = Rule::INPUTS, LANES = WIDTH;
   const unsigned thread = threadIdx.x, log_team = exponent_of(a.team), across = a.team;
   const unsigned inner = thread & (across - 1), rank = thread >> log_team, size = blockDim.x >> log_team;
   const unsigned index = (blockIdx.x << log_team) + inner;
-  Packs line(a, min(index, a.lines.packs - 1));
+  WidePacks<Rule, true, PACKS> line(a, min(index, a.lines.packs - 1));
   if (index >= a.lines.packs) line.end_for_good();
   wait_to_touch(line.input[0] + line.offset(rank, 0), line.output);
 
-  const bool whole = line.wholes == line.packs;
-  // Places of single elements are found from the one before, which takes fewer instructions; those of packs from their numbers: with
-  // steps, floats of 256 channels took 40 % longer.
-  constexpr bool STEPS = WIDTH == 1;
-  size_t step[INPUTS + 1];
-  const ELEMENT* next[INPUTS];
-#pragma unroll
-  for (int n = 0; n <= INPUTS; n++) step[n] = size_t(size) * unsigned(a.along.row_stride[n]);
-#pragma unroll
-  for (int n = 0; n < INPUTS; n++) next[n] = line.input[n] + line.offset(rank, n);
-  Held held[PACKS][INPUTS];
-  if (whole) {
-    HeldElements nothing;
-#pragma unroll
-    for (int i = 0; i < WIDTH; i++) nothing.elements.item[i] = store<ELEMENT>(Rule::neutral());
-#pragma unroll
-    for (int k = 0; k < PACKS; k++)
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) {
-        held[k][n] = nothing.words;
-        const unsigned pack = rank + k * size;
-        const ELEMENT* const from = STEPS ? next[n] : line.input[n] + line.offset(pack, n);
-        if (pack < line.packs) held[k][n] = *reinterpret_cast<const Held*>(from);
-        next[n] += step[n];
-      }
-  } else {
-#pragma unroll
-    for (int k = 0; k < PACKS; k++)
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) held[k][n] = held_of(line.read(rank + k * size, n));
-  }
-  let_next_kernel_begin();
+  Share<Rule, PACKS, INPUTS == 1> share;
+  const bool whole = share.read(line, rank, size);
+  let_next_kernel_begin_from_last_blocks();
 
   // Warps (or, from 32 columns on, as many threads) hand over what they have of each column.
   const unsigned stride = max(across, 32u), group = thread >> exponent_of(stride), groups = blockDim.x >> exponent_of(stride);
@@ -202,10 +221,9 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
   Statistic statistic[LANES];
 #pragma unroll
   for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
-  [[maybe_unused]] COMPUTE values[1][INPUTS == 1 ? VALUES : 1];
   if constexpr (INPUTS == 1) {
     if (rule.has_top()) {
-      Held top = top_of(held);
+      Held top = top_of(share.held);
       for (unsigned lanes = across; lanes < 32; lanes *= 2) raise(top, shuffled(top, lanes));
       if (groups > 1) {
         if (hands_over) tops[group * across] = top;
@@ -217,18 +235,8 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
 #pragma unroll
       for (int lane = 0; lane < LANES; lane++) statistic[lane].top = max(statistic[lane].top, of_lanes[lane]);
     }
-#pragma unroll
-    for (int k = 0; k < PACKS; k++) unpack(held[k][0], &values[0][k * WIDTH]);
-    rule.template add_covered<true>(statistic, values);
-  } else {
-#pragma unroll
-    for (int k = 0; k < PACKS; k++) {
-      COMPUTE of_pack[INPUTS][WIDTH];
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) unpack(held[k][n], of_pack[n]);
-      rule.add_covered(statistic, of_pack);
-    }
   }
+  share.add(rule, statistic);
   merge_sums(statistic, across, 32);
   if (groups > 1) {
     const unsigned lines = across * LANES;
@@ -256,36 +264,25 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) rule.finish(statistic[lane]);
 
-  auto result_of = [&](int k, COMPUTE (&result)[WIDTH]) {
-    COMPUTE of_pack[INPUTS][WIDTH];
-    if constexpr (INPUTS == 1) {
-#pragma unroll
-      for (int i = 0; i < WIDTH; i++) of_pack[0][i] = values[0][k * WIDTH + i];
-    } else {
-#pragma unroll
-      for (int n = 0; n < INPUTS; n++) unpack(held[k][n], of_pack[n]);
-    }
-    rule.template results<INPUTS == 1>(statistic, of_pack, result);
-  };
   if (whole && a.beta == COMPUTE(0)) {
-    ELEMENT* target = line.output + line.offset(rank, INPUTS);
+    ELEMENT* next = line.output + line.offset(rank, INPUTS);
+    const size_t step = line.offset(size, INPUTS);
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
       const unsigned pack = rank + k * size;
       COMPUTE result[WIDTH];
-      result_of(k, result);
+      share.results(rule, statistic, k, result);
       HeldElements of_pack;
       pack_elements(result, of_pack.elements);
-      if (!STEPS) target = line.output + line.offset(pack, INPUTS);
-      if (pack < line.packs) *reinterpret_cast<Held*>(target) = of_pack.words;
-      target += step[INPUTS];
+      if (pack < line.packs) *reinterpret_cast<Held*>(STEPS ? next : line.output + line.offset(pack, INPUTS)) = of_pack.words;
+      next += step;
     }
   } else {
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
       const unsigned pack = rank + k * size;
       COMPUTE result[WIDTH];
-      result_of(k, result);
+      share.results(rule, statistic, k, result);
       if (pack < line.packs) line.write_results(pack, whole || line.is_whole(pack), result);
     }
   }

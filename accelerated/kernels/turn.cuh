@@ -248,7 +248,7 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_jo
   wait_to_touch(at.source, at.destination);
   if (turn.joined_in) tile += copy_run(at, tile);
   else copy_rows(turn, at, tile);
-  let_next_kernel_begin_behind_reads();
+  let_next_kernel_begin_unless_many();
   __syncthreads();
   if (turn.joined_out) write_run(turn, at, tile, write);
   else write_rows(turn, at, tile, write);

@@ -116,10 +116,11 @@ def test_more_than_threads_can_keep(trial, mode):
 
 
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
-@pytest.mark.parametrize("dims", [(8, 2, 131, 132), (9, 2, 114, 116), (9, 2, 94, 130), (19, 3, 109, 107), (34, 1, 197, 187)],
-                         ids=lambda d: "x".join(map(str, d)))  # fmt: skip
+@pytest.mark.parametrize("dims", [(8, 2, 131, 132), (9, 2, 114, 116), (9, 2, 94, 130), (19, 3, 109, 107), (34, 1, 197, 187),
+                                  (133, 8, 2, 1032)], ids=lambda d: "x".join(map(str, d)))  # fmt: skip
 def test_many_long_lines(trial, dims, data_type):
-    """So many that they pass through shared memory in a stream, more than are on their way at once; some start anywhere."""
+    """So many that they pass through shared memory in a stream, more than are on their way at once, or through the registers of
+    clusters; some start anywhere."""
     spec = TensorSpec.packed(data_type, dims)
     trial(forward(FAST, INSTANCE, spec, alpha=1024.0))
     trial(forward(ACCURATE, INSTANCE, spec, alpha=1024.0, beta=0.5), aliases={"y": "x"})
