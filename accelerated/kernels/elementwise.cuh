@@ -216,7 +216,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
 
   // Single elements.
   __device__ __forceinline__ void run_items(const Geometry<OPERANDS>& geometry) const {
-    let_next_kernel_begin_at_once(FEW_BLOCKS_OF_ITEMS);
+    let_next_kernel_begin_at_once(SHORT_GRID_OF_ITEMS);
     const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= geometry.packs) return;
     unsigned offset[OPERANDS], position, in_row;
