@@ -99,6 +99,8 @@ template <bool RECTIFIED> struct Forward {
   }
 };
 
+template <> constexpr bool LONG_FUNCTION<Forward<false>> = true;
+
 template <bool RECTIFIED = false> __device__ __forceinline__ void run(const ForwardArguments& a) {
   Forward<RECTIFIED> function{a.alpha, a.beta, a.coefficient, a.mode, static_cast<bool>(a.propagate)};
   Elementwise<ELEMENT, 1, ELEMENT, Forward<RECTIFIED>>{{a.x}, a.y, a.beta != COMPUTE(0), function}.template run<WIDTH>(a.geometry);

@@ -101,6 +101,10 @@ __device__ __forceinline__ void write_elements(T* pointer, int stride, bool vect
 
 // --- the loop ---
 
+// Whether a function has so many instructions that the next kernel, let in at once, is only in the way: tanh of 0.4 and 0.8 MB took 8 to
+// 17 % longer so, where shorter functions took 10 to 20 % less.
+template <class Function> constexpr bool LONG_FUNCTION = false;
+
 // What a kernel does to every element. Its function takes packs of the inputs and of the prior values of the output (of
 // which it may use nothing where `blends` is false) to the pack that is stored:
 //   template <bool BLENDS, int N> Pack<Out, N> operator()(const Pack<In, N>* in, const Pack<Out, N>& prior) const
@@ -123,7 +127,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
 
   // One pack of one row: what small tensors have for a thread. Short from the wait to the end, and without jumps to far code.
   template <int WIDTH> __device__ __forceinline__ void run_pack(unsigned pack) const {
-    let_next_kernel_begin_at_once();
+    if (!LONG_FUNCTION<Function>) let_next_kernel_begin_at_once();
     wait_for_operands(pack * WIDTH, pack * WIDTH);
     Pack<In, WIDTH> values[VALUES];
 #pragma unroll
