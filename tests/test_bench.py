@@ -13,7 +13,7 @@ import pytest
 from dualdnn.accelerated.timing import Clock
 from dualdnn.conformance.bench.ceilings import Ceilings
 from dualdnn.conformance.bench.command import in_turn, summary
-from dualdnn.conformance.bench.measure import with_floor
+from dualdnn.conformance.bench.measure import STREAM_CALLS, Bench, with_floor
 from dualdnn.conformance.bench.rows import rows
 from dualdnn.conformance.command_line import main
 from dualdnn.conformance.report import read_json, write_report
@@ -66,6 +66,21 @@ def test_small_rows_are_counted_in_launches():
         for name, (of_stream, alone) in counts.items()
     ]
     assert "within 1.2 of an empty launch, packed: 2 of 2 stream, 1 of 2 alone" in summary(rows)
+
+
+def test_calls_of_a_stream_are_queued_before_they_are_timed_together():
+    made, seen = [], []
+
+    def seconds(work):
+        before = len(made)
+        work()
+        seen.append(len(made) - before)
+        return float(seen[-1])
+
+    bench = SimpleNamespace(device=SimpleNamespace(kind="gpu"), clock=SimpleNamespace(seconds=seconds))
+    works = [lambda: made.append("ours"), lambda: made.append("vendor")]
+    assert Bench._in_stream(bench, works) == [1.0, 1.0]  # a second of a call
+    assert set(seen) == {STREAM_CALLS} and made[STREAM_CALLS - 1 : STREAM_CALLS + 1] == ["ours", "vendor"]
 
 
 class Driver:
