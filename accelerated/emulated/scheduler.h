@@ -22,7 +22,7 @@ extern thread_local unsigned char shared_memory[];  // the one name for dynamic 
 
 namespace emulated {
 
-constexpr int maximum_threads = 1024, warp_lanes = 32;
+constexpr int maximum_threads = 1024, most_idle_fibers = 256, warp_lanes = 32;
 constexpr size_t stack_bytes = 256 * 1024, page_bytes = 4096;
 constexpr size_t dynamic_shared_bytes = 227 * 1024, shared_guard_bytes = 4096;
 constexpr size_t maximum_argument_bytes = 32 * 1024;
@@ -309,6 +309,17 @@ inline bool start_fiber() {
   return true;
 }
 
+// Behind a launch: all stacks are idle, some are given back. A process has some 65000 mappings, of which a stack takes two, and every
+// module that it loads has its own stacks. abandoned: threads were left where they were, so that their stacks start afresh.
+inline void collect_fibers(bool abandoned) {
+  while (fibers_made > most_idle_fibers) munmap(fibers[--fibers_made].stack, stack_bytes + page_bytes);
+  fibers_idle = 0;
+  for (int i = 0; i < fibers_made; i++) {
+    if (abandoned) prepare_fiber(fibers[i]);
+    idle[fibers_idle++] = &fibers[i];
+  }
+}
+
 // --- the module's shared memory and code, as the dynamic linker placed them ---
 
 struct Image {
@@ -514,12 +525,7 @@ inline void launch(Launch& request) {
   }
   earlier_kernels_have_finished();
   block.launch = nullptr;
-  if (!request.failed) return;
-  fibers_idle = 0;  // the stacks of abandoned threads start afresh
-  for (int i = 0; i < fibers_made; i++) {
-    prepare_fiber(fibers[i]);
-    idle[fibers_idle++] = &fibers[i];
-  }
+  collect_fibers(request.failed);
 }
 
 template <class Signature>
