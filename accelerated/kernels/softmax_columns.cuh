@@ -1,28 +1,32 @@
 // Softmax over columns that all multiprocessors together hold, forward (3.2.96) and backward (4.1.19): thousands of positions of few lines.
 //
 // There is one block a multiprocessor. Groups of blocks (`team`) take bundles of neighbouring lines, `across` packs side by side. Each
-// block has `part` rows of a bundle, every thread packs of its own: `kept` groups of them in shared memory, the last ones in registers. All
-// are asked for at once, take part in the statistics as they arrive, and the group agrees once: every block publishes what it has of
+// block has `part` rows of a bundle, every thread packs of its own: `kept` groups of them in shared memory, the last ones in registers. They
+// are asked for some at a time, take part in the statistics as they arrive, and the group agrees once: every block publishes what it has of
 // each line and reads what the others have. As results are written, the next bundle's rows are asked for in their places.
 //
 // All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. Each takes all registers of
 // its multiprocessor, so the board through which they agree belongs to one launch at a time, whatever stream it is in.
 //
-// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, 4 x 32000 x 8 x 8 float forward, 24.3 us, clocks read in the
-// kernel): 8.5 to 12 us of reads, at the memory's pace because the cache writes meanwhile what the launch before has left in it; 1 us in
-// which a block merges, 3 until the slowest of the group was heard of; 6.6 us of writes at the cache's pace, in which memory idles half
-// the time. Rings of tiles that copies or the copy engine bring, with agreements while the next bundle is read, took 26 to 29 us: an
-// agreement takes 3 to 4 us under load, wherever it is put, and the more is asked for at once the less evenly blocks are served. Two sets
-// of rows, one read while the other is agreed on: 30 us; bundles as stages, all asked for at once and agreed on one after the other by
-// twice, four and eight times as many blocks: 27, 35 and 60 us. Rows of 64 or 256 bytes side by side, 10 % longer; results that leave
-// the cache first, 4 %; pauses between looks at the board changed nothing. Groups that begin in turns take 22.5 to 22.8 us, with turns
-// half or twice as long, or twice as many, 23.3 to 26.
+// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, 4 x 32000 x 8 x 8 float forward, 22.2 us where a copy takes 15.4; clocks
+// read in the kernel when it took 24.3): 8.5 to 12 us of reads, at the memory's pace because the cache writes meanwhile what the launch before has left in
+// it; 1 us in which a block merges, 3 until the slowest of the group was heard of; 6.6 us of writes at the cache's pace, in which memory idles half
+// the time. With everything asked for at once it took 23.0, and 23.2 where boards do not stay in the cache. Groups that begin in turns take 22.5 to 22.8 us instead
+// of 24, with turns half or twice as long, or twice as many, 23.3 to 26. Rows of 64 or 256 bytes side by side: 10 % longer; results that leave the cache first, 4 %.
+//
+// Where it could go: whole images as stages of a ring that the copy engine fills, 62 KB of each in a block, 16 warps that take tiles of 15.6 KB, other warps
+// that publish, merge (a column a warp) and receive, took 18.3 us as a kernel of this shape alone, with 2 of 16 tiles in registers; 17.4 where no block waits
+// for another; 16.9 without exponentials, too. With sizes that are arguments it took 20.8, backward 31.4 (this one 32.5), of halves longer than this one; why was not
+// found: with constant sizes 19.9. Agreement took 3 us there: 0.4 to 2 until a warp that looks has seen what the last block has published (a look takes 1.2 us),
+// 0.5 to 0.8 for merging, 0.5 to be heard. It took 5 to 7 where a warp merges two columns, where the board does not stay in the cache, and where more than 3 tiles
+// are on their way: looks wait behind what was asked for before them.
 #pragma once
 #include "softmax_board.cuh"
 
 // As in softmax_streams.py
 constexpr unsigned HELD_THREADS = 512, MOST_HELD_GROUPS = 6, MOST_ROUNDS = 64;
 constexpr int GROUP_PACKS = 4, REGISTER_GROUPS = 2;
+constexpr unsigned ASKED_GROUPS = 3;  // of the first bundle, that are on their way at once
 constexpr unsigned TURNS = 4, TURN_CYCLES = 3500;  // groups that begin one after the other, so long apart
 
 // A block publishes its next part when it has seen the last one of all, so that two places suffice. Numbers are those of rounds, of all
@@ -131,17 +135,30 @@ template <class Rule> struct HeldColumns {
       }
     rule.add(statistic, values);
   }
-  // The groups in shared memory from number G on, as they arrive.
-  template <unsigned G> __device__ __forceinline__ void add_as_they_arrive(Statistic (&statistic)[LANES]) const {
+  // Asks for group number G of a bundle, wherever it is held.
+  template <unsigned G> __device__ __forceinline__ void ask_for(const Bundle& bundle) {
+    if (G < a.kept) fetch(bundle, G);
+#pragma unroll
+    for (int i = 0; i < REGISTER_GROUPS; i++)
+      if (G == a.kept + i) fetch_into_registers(bundle, i);
+    commit();
+  }
+  // The groups in shared memory from number G on, as they arrive. FIRST: of the first bundle; for each that is there another one is asked for.
+  template <unsigned G, bool FIRST> __device__ __forceinline__ void add_as_they_arrive(Statistic (&statistic)[LANES], const Bundle& bundle) {
     if constexpr (G < MOST_HELD_GROUPS) {
-      arrived<MOST_HELD_GROUPS - 1 - G>();
+      arrived<FIRST ? ASKED_GROUPS - 1 : MOST_HELD_GROUPS - 1 - G>();
       if (G < a.kept && exists(G, 0)) {
         Held held[ROWS][INPUTS];
         take(G, held);
         add(statistic, G, held);
       }
-      add_as_they_arrive<G + 1>(statistic);
+      if constexpr (FIRST && G + ASKED_GROUPS < MOST_HELD_GROUPS + REGISTER_GROUPS) ask_for<G + ASKED_GROUPS>(bundle);
+      else if constexpr (FIRST) commit();
+      add_as_they_arrive<G + 1, FIRST>(statistic, bundle);
     }
+  }
+  template <unsigned G> __device__ __forceinline__ void ask_for_first(const Bundle& bundle) {
+    if constexpr (G < ASKED_GROUPS) ask_for<G>(bundle), ask_for_first<G + 1>(bundle);
   }
   // The group's statistics of the lines of the thread.
   __device__ __forceinline__ void agree(Statistic (&statistic)[LANES], unsigned number) const {
@@ -220,15 +237,7 @@ template <class Rule> struct HeldColumns {
     unsigned long long launch = 0, left = 0;
     if (threadIdx.x == 0) launch = atomicAdd(&board_of_held.arrivals, 1ull), left = loosely(&board_of_held.departures);
     wait_for_turn();
-    if (rounds > 0) {
-#pragma unroll
-      for (unsigned g = 0; g < MOST_HELD_GROUPS; g++) {
-        if (g < a.kept) fetch(now, g);
-        commit();
-      }
-#pragma unroll
-      for (int i = 0; i < REGISTER_GROUPS; i++) fetch_into_registers(now, i);
-    }
+    if (rounds > 0) ask_for_first<0>(now);
     let_next_kernel_begin();
 
 #pragma unroll 1
@@ -236,7 +245,8 @@ template <class Rule> struct HeldColumns {
       Statistic statistic[LANES];
 #pragma unroll
       for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
-      add_as_they_arrive<0>(statistic);
+      if (round == 0) add_as_they_arrive<0, true>(statistic, now);
+      else add_as_they_arrive<0, false>(statistic, now);
 #pragma unroll
       for (int i = 0; i < REGISTER_GROUPS; i++)
         if (exists(a.kept + i, 0)) add(statistic, a.kept + i, in_registers[i]);

@@ -638,13 +638,14 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
     statistic[0] = rule.empty();
   }
 
-  // All barriers but those of the first tiles. A thread takes one after the other: they are set up one at a time in a warp.
+  // The barriers that are used, but those of the first tiles. A thread takes one after the other: they are set up one at a time in a warp.
+  // (Where barriers are set up that nobody uses, racecheck loses track of others.)
   __device__ __forceinline__ void begin() const {
     constexpr unsigned ALL = WARPS + COLLECTORS + 2;
     const unsigned warp = threadIdx.x / 32;
     if ((threadIdx.x & 31) == 0) {
 #pragma unroll 1
-      for (unsigned i = warp; i < a.kept; i += ALL) {
+      for (unsigned i = warp; i < min(a.kept, tiles()); i += ALL) {
         barrier_init(&ring.empty[i], WARPS);
         if (i >= a.ahead) barrier_init(&ring.full[i], 1);
       }
@@ -661,7 +662,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
     if (helper == COLLECTORS + 1 && lane == 0) {  // reads at once
       if constexpr (PASSING) ask_ahead(reader.pace);
 #pragma unroll 1
-      for (unsigned i = 0; i < a.ahead; i++) barrier_init(&ring.full[i], 1);
+      for (unsigned i = 0; i < min(a.ahead, tiles()); i++) barrier_init(&ring.full[i], 1);
       publish_barriers();
       wait_to_touch(a.output);
       read(reader, min(a.ahead, tiles()));
