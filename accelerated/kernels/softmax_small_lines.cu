@@ -1,0 +1,64 @@
+// Softmax of few lines (3.2.96, 4.1.19) in the registers of clusters, of whole packs or of single elements that lie anywhere.
+//
+// Floor: a launch and one way to the memory and back; bytes hardly matter. A thread finds the place of its first pack before it waits
+// for earlier kernels; the others lie one step apart along one dimension, so that all reads are on their way at once. The blocks agree
+// once: every warp sends its statistic to all blocks.
+#include "softmax_small.cuh"
+
+constexpr unsigned MOST_THREADS = 512;
+
+template <class Rule, int N> __device__ __forceinline__ void softmax_of_line(const Arguments<Rule::INPUTS>& a) {
+  constexpr int INPUTS = Rule::INPUTS, BATCH = 4;
+  const Rule rule{Algorithm(a.algorithm), a.alpha};
+  const unsigned lane = threadIdx.x % 32, warps = blockDim.x / 32, number = rank_in_cluster() * blockDim.x + threadIdx.x, parts_of_line = CLUSTER * warps;
+  Statistic* const parts = reinterpret_cast<Statistic*>(shared_memory);  // of every warp of the cluster
+  Exchange* const exchange = reinterpret_cast<Exchange*>(parts + parts_of_line);
+  exchange->open(parts_of_line * sizeof(Statistic));
+
+  // What a thread has lies one step apart along one dimension; only the last may lie beyond its end.
+  unsigned line_offset[INPUTS + 1], position;
+  Share<Rule, N> share{a};
+  a.lines.locate(blockIdx.x / CLUSTER, line_offset);
+  a.along.locate(number, share.offset, position);
+#pragma unroll
+  for (int n = 0; n <= INPUTS; n++) share.offset[n] += line_offset[n], share.step[n] = a.along.item_stride[n];
+  const bool some = number < a.along.packs;
+  share.count = some ? a.along.items - (position + (a.along.items - 1) * a.along.apart >= a.along.limit) : 0;
+  if (!some) share.offset[0] = share.offset[INPUTS] = 0;
+  share.wait();
+  share.read();
+
+  Statistic line[1] = {rule.empty()};
+  rule.template cover<true>(line, share.values);
+  merge_tops(rule, line, 1, 32);
+  rule.template add_covered<true>(line, share.values);
+  merge_sums(line, 1, 32);
+  const COMPUTE own_top = line[0].top;
+  exchange->join();
+  if (lane < CLUSTER) exchange->send(&parts[number / 32].top, lane, line[0].top, line[0].sum);
+  exchange->wait();
+  line[0] = rule.empty();
+  for (unsigned first = lane; first - lane < parts_of_line; first += 32 * BATCH) {
+    Statistic part[BATCH];
+#pragma unroll
+    for (int j = 0; j < BATCH; j++) part[j] = first + j * 32 < parts_of_line ? parts[first + j * 32] : rule.empty();
+    merge(rule, line[0], part);
+  }
+  merge_lanes(rule, line, 1, 32);
+  rule.finish(line[0]);
+  rule.scale(line[0], own_top);
+  share.write(rule, line);
+}
+
+#define SMALL_LINES(packs)                                                                                                            \
+  extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MOST_THREADS) softmax_forward_lines_of_##packs(const Arguments<1> a) {  \
+    find_place_before_waiting();                                                                                                       \
+    softmax_of_line<Forward, packs>(a);                                                                                                \
+  }                                                                                                                                    \
+  extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MOST_THREADS) softmax_backward_lines_of_##packs(const Arguments<2> a) { \
+    find_place_before_waiting();                                                                                                       \
+    softmax_of_line<Backward, packs>(a);                                                                                               \
+  }
+SMALL_LINES(1)
+SMALL_LINES(2)
+SMALL_LINES(4)
