@@ -298,7 +298,8 @@ class Choice:
         width = max(small.COLUMN_PACK_BYTES // self.scalar_bytes, 1) if self.aligned and self.scalar_bytes > 1 else 1
         for wide in {width: 0, 1: 0}:
             walk = walk_of(self.operation, self.specs, wide)
-            held = small.columns_of(walk, self.device) if walk.wide or wide == 1 else None
+            whole = wide == 1 or (walk.wide and walk.lines.row % wide == 0)
+            held = small.columns_of(walk, self.device) if whole else None
             if held is None:
                 continue
             step = self.launch(
