@@ -294,27 +294,23 @@ class Choice:
         return None
 
     def small_columns(self) -> Plan | None:
-        """In the registers of blocks."""
-        width = max(small.COLUMN_PACK_BYTES // self.scalar_bytes, 1) if self.aligned and self.scalar_bytes > 1 else 1
-        for wide in {width: 0, 1: 0}:
-            walk = walk_of(self.operation, self.specs, wide)
-            whole = wide == 1 or (walk.wide and walk.lines.row % wide == 0)
-            held = small.columns_of(walk, self.device) if whole else None
-            if held is None:
-                continue
-            step = self.launch(
-                "softmax_small_columns.cu",
-                f"columns_of_{held.each}",
-                held.threads,
-                held.grid,
-                held.across,
-                held.each,
-                held.threads * wide * self.statistic_bytes,
-                of=walk,
-                definitions={"PACK_BYTES": wide * self.scalar_bytes},
-            )
-            return self.aligned_plan(step) if wide > 1 else Plan(self.operation, [step])
-        return None
+        """Element by element, in the registers of blocks."""
+        walk = walk_of(self.operation, self.specs, 1)
+        held = small.columns_of(walk, self.device)
+        if held is None:
+            return None
+        step = self.launch(
+            "softmax_small_columns.cu",
+            f"columns_of_{held.each}",
+            held.threads,
+            held.grid,
+            held.across,
+            held.each,
+            held.threads * self.statistic_bytes,
+            of=walk,
+            definitions={"PACK_BYTES": self.scalar_bytes},
+        )
+        return Plan(self.operation, [step])
 
     def by_teams(self) -> Plan:
         """Whatever is left: lanes, blocks or clusters share a line."""

@@ -16,8 +16,8 @@ LEAST_LINE = 1024
 MOST_THREADS = 512  # of a block
 EXCHANGE_BYTES = 16
 ALL = 2**31 - 1
-# Columns: bytes of a pack, packs of a thread, threads of a block, least packs side by side, blocks of a multiprocessor
-COLUMN_PACK_BYTES, COLUMN_EACH, COLUMN_THREADS, LEAST_ACROSS, COLUMN_BLOCKS = 4, 8, 128, 8, 2
+# Columns: elements of a thread, threads of a block, fewest lines side by side, blocks of a multiprocessor
+COLUMN_EACH, COLUMN_THREADS, LEAST_ACROSS, COLUMN_BLOCKS = 8, 128, 8, 2
 
 
 class Lines(NamedTuple):
@@ -68,7 +68,7 @@ def _splits(dims: Sequence[int], strides: Sequence[Sequence[int]], each: int) ->
 
 
 class Columns(NamedTuple):
-    """``across`` packs of lines side by side, ``each`` packs of one of the ``threads`` of ``grid`` blocks."""
+    """``across`` lines side by side, ``each`` elements of one of the ``threads`` of ``grid`` blocks."""
 
     across: int
     each: int

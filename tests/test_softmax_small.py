@@ -70,7 +70,7 @@ def test_every_element_of_a_line_has_a_thread(backend, monkeypatch, each, backwa
 @pytest.mark.parametrize("algorithm", ["FAST", "ACCURATE", "LOG"])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-@pytest.mark.parametrize("each", [8])
+@pytest.mark.parametrize("each", [4, 8])
 def test_every_element_of_a_column_has_a_thread(backend, monkeypatch, each, backward, data_type, algorithm, dims, layout):
     monkeypatch.setattr(softmax_small, "COLUMN_EACH", each)
     monkeypatch.setattr(softmax_small, "COLUMN_BLOCKS", 100)

@@ -1,4 +1,4 @@
-// Softmax over columns of small tensors (3.2.96, 4.1.19) in registers: a block takes some lines side by side.
+// Softmax over columns of small tensors (3.2.96, 4.1.19) in registers: a block takes some lines side by side, element by element.
 //
 // Floor: a launch and one way to the memory and back; bytes hardly matter. Every thread tells its block what it has of a line, and merges
 // what all have: one barrier, no exchange between lanes.
@@ -8,53 +8,46 @@ constexpr unsigned MOST_THREADS = 512;
 
 template <class Rule, int N> __device__ __forceinline__ void softmax_of_columns(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS, BATCH = 8;
-  struct alignas(sizeof(Statistic) * WIDTH) Part { Statistic line[WIDTH]; };
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned log_across = exponent_of(a.team), inner = threadIdx.x & (a.team - 1), group = threadIdx.x >> log_across, groups = blockDim.x >> log_across;
   const unsigned index = (blockIdx.x << log_across) + inner;
-  Part* const parts = reinterpret_cast<Part*>(shared_memory) + inner;
+  Statistic* const parts = reinterpret_cast<Statistic*>(shared_memory) + inner;
 
   Share<Rule, N> share{a};
   a.lines.locate(min(index, a.lines.packs - 1), share.offset);
 #pragma unroll
   for (int n = 0; n <= INPUTS; n++) share.offset[n] += group * a.along.row_stride[n], share.step[n] = groups * a.along.row_stride[n];
   share.count = index < a.lines.packs && group < a.along.row ? ((a.along.row - group - 1) >> exponent_of(groups)) + 1 : 0;
-  share.wait();
-  share.read();
 
-  Part own;
+  rehearse([&](bool real) {
+    const unsigned existing = real ? share.count : 0, existing_groups = real ? groups : 0;
+    if (real) wait_to_touch(a.input[0] + share.offset[0], a.output + share.offset[INPUTS]);
+    share.ask(existing);
+    let_next_kernel_begin();
+    share.take(existing);
+
+    Statistic own[1] = {rule.empty()}, line[1] = {rule.empty()};
+    rule.template cover<true>(own, share.values);
+    rule.template add_covered<true>(own, share.values);
+    if (real) parts[threadIdx.x - inner] = own[0];
+    __syncthreads();
+    unsigned first = 0;
+    do {
+      Statistic part[BATCH];
 #pragma unroll
-  for (int i = 0; i < WIDTH; i++) own.line[i] = rule.empty();
-  rule.template cover<true>(own.line, share.values);
-  rule.template add_covered<true>(own.line, share.values);
-  parts[threadIdx.x - inner] = own;
-  __syncthreads();
-  Part total;
-#pragma unroll
-  for (int i = 0; i < WIDTH; i++) total.line[i] = rule.empty();
-  for (unsigned first = 0; first < groups; first += BATCH) {
-    Part part[BATCH];
-#pragma unroll
-    for (int j = 0; j < BATCH; j++) {
-      if (first + j < groups) part[j] = parts[(first + j) << log_across];
-      else
-#pragma unroll
-        for (int i = 0; i < WIDTH; i++) part[j].line[i] = rule.empty();
-    }
-#pragma unroll
-    for (int i = 0; i < WIDTH; i++) {
-      Statistic of_line[BATCH];
-#pragma unroll
-      for (int j = 0; j < BATCH; j++) of_line[j] = part[j].line[i];
-      merge(rule, total.line[i], of_line);
-    }
-  }
-#pragma unroll
-  for (int i = 0; i < WIDTH; i++) {
-    rule.finish(total.line[i]);
-    rule.scale(total.line[i], own.line[i].top);
-  }
-  share.write(rule, total.line);
+      for (int j = 0; j < BATCH; j++) {
+        part[j] = rule.empty();
+        if (first + j < existing_groups) part[j] = parts[(first + j) << log_across];
+      }
+      const COMPUTE top = top_of(rule, line[0].top, part);
+      if (rule.has_top()) rule.raise(line[0], top);
+      line[0].sum += sum_below(rule, top, part);
+      first += BATCH;
+    } while (first < existing_groups);
+    rule.finish(line[0]);
+    rule.scale(line[0], own[0].top);
+    share.write(rule, line, existing);
+  });
 }
 
 #define SMALL_COLUMNS(packs)                                                                                               \
@@ -66,7 +59,5 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_columns(
     find_place_before_waiting();                                                                                           \
     softmax_of_columns<Backward, packs>(a);                                                                                \
   }
-SMALL_COLUMNS(2)
 SMALL_COLUMNS(4)
 SMALL_COLUMNS(8)
-SMALL_COLUMNS(16)

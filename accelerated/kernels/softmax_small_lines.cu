@@ -1,8 +1,7 @@
 // Softmax of few lines (3.2.96, 4.1.19) in the registers of clusters, of whole packs or of single elements that lie anywhere.
 //
-// Floor: a launch and one way to the memory and back; bytes hardly matter. A thread finds the place of its first pack before it waits
-// for earlier kernels; the others lie one step apart along one dimension, so that all reads are on their way at once. The blocks agree
-// once: every warp sends its statistic to all blocks.
+// Floor: a launch and one way to the memory and back; bytes hardly matter. What a thread has lies one step apart along one dimension, so
+// that all reads are on their way at once. The blocks agree once: every warp sends its statistic to all blocks.
 #include "softmax_small.cuh"
 
 constexpr unsigned MOST_THREADS = 512;
@@ -15,7 +14,7 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_line(con
   Exchange* const exchange = reinterpret_cast<Exchange*>(parts + parts_of_line);
   exchange->open(parts_of_line * sizeof(Statistic));
 
-  // What a thread has lies one step apart along one dimension; only the last may lie beyond its end.
+  // Only the last pack of a thread may lie beyond the end.
   unsigned line_offset[INPUTS + 1], position;
   Share<Rule, N> share{a};
   a.lines.locate(blockIdx.x / CLUSTER, line_offset);
@@ -25,29 +24,43 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_line(con
   const bool some = number < a.along.packs;
   share.count = some ? a.along.items - (position + (a.along.items - 1) * a.along.apart >= a.along.limit) : 0;
   if (!some) share.offset[0] = share.offset[INPUTS] = 0;
-  share.wait();
-  share.read();
 
-  Statistic line[1] = {rule.empty()};
-  rule.template cover<true>(line, share.values);
-  merge_tops(rule, line, 1, 32);
-  rule.template add_covered<true>(line, share.values);
-  merge_sums(line, 1, 32);
-  const COMPUTE own_top = line[0].top;
-  exchange->join();
-  if (lane < CLUSTER) exchange->send(&parts[number / 32].top, lane, line[0].top, line[0].sum);
-  exchange->wait();
-  line[0] = rule.empty();
-  for (unsigned first = lane; first - lane < parts_of_line; first += 32 * BATCH) {
-    Statistic part[BATCH];
+  rehearse([&](bool real) {
+    const unsigned existing = real ? share.count : 0, existing_parts = real ? parts_of_line : 0;
+    if (real) wait_to_touch(a.input[0] + share.offset[0], a.output + share.offset[INPUTS]);
+    share.ask(existing);
+    let_next_kernel_begin();
+    if (real) exchange->join();  // while they come
+    share.take(existing);
+
+    Statistic line[1] = {rule.empty()};
+    rule.template cover<true>(line, share.values);
+    line[0].top = top_of_warp(rule, line[0].top);
+    const COMPUTE own_top = line[0].top;
+    rule.template add_covered<true>(line, share.values);
+    merge_sums(line, 1, 32);
+    if (real && lane < CLUSTER) exchange->send(&parts[number / 32].top, lane, line[0].top, line[0].sum);
+    if (real) exchange->wait();
+
+    line[0] = rule.empty();
+    unsigned first = lane;
+    do {
+      Statistic part[BATCH];
 #pragma unroll
-    for (int j = 0; j < BATCH; j++) part[j] = first + j * 32 < parts_of_line ? parts[first + j * 32] : rule.empty();
-    merge(rule, line[0], part);
-  }
-  merge_lanes(rule, line, 1, 32);
-  rule.finish(line[0]);
-  rule.scale(line[0], own_top);
-  share.write(rule, line);
+      for (int j = 0; j < BATCH; j++) {
+        part[j] = rule.empty();
+        if (first + j * 32 < existing_parts) part[j] = parts[first + j * 32];
+      }
+      const COMPUTE top = top_of_warp(rule, top_of(rule, line[0].top, part));
+      if (rule.has_top()) rule.raise(line[0], top);
+      line[0].sum += sum_below(rule, top, part);
+      first += 32 * BATCH;
+    } while (first - lane < existing_parts);
+    merge_sums(line, 1, 32);
+    rule.finish(line[0]);
+    rule.scale(line[0], own_top);
+    share.write(rule, line, existing);
+  });
 }
 
 #define SMALL_LINES(packs)                                                                                                            \
