@@ -13,11 +13,11 @@ from .softmax_walk import SHORT_LINE, WARP, Walk, ceiling, power_of_two
 # lanes serve shorter ones
 SINGLE_EACH, PACKS_EACH = (4, 2), (1, 2, 4)
 LEAST_LINE = 1024
-MOST_THREADS = 512  # of a block
+MOST_THREADS, BATCH = 512, 4  # of a block; statistics of a lane at a time
 EXCHANGE_BYTES = 16
 ALL = 2**31 - 1
-# Columns: elements of a thread, threads of a block, fewest lines side by side, blocks of a multiprocessor
-COLUMN_EACH, COLUMN_THREADS, LEAST_ACROSS, COLUMN_BLOCKS = 8, 128, 8, 2
+# Columns: elements of a thread, threads of a block, fewest of a line, fewest lines side by side, blocks of a multiprocessor
+COLUMN_EACH, COLUMN_THREADS, LEAST_GROUPS, LEAST_ACROSS, COLUMN_BLOCKS = 8, 128, 8, 8, 2
 
 
 class Lines(NamedTuple):
@@ -31,8 +31,8 @@ class Lines(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """Statistics in shared memory."""
-        return self.blocks * self.threads // WARP
+        """Statistics in shared memory: of every warp, and so many more that each lane of a warp has as many."""
+        return ceiling(self.blocks * self.threads // WARP, WARP * BATCH) * WARP * BATCH
 
 
 def lines_of(
@@ -81,7 +81,7 @@ def columns_of(walk: Walk, device: Any) -> Columns | None:
     length, lines = walk.along.row, walk.lines.packs
     if not walk.columns or walk.along.outer_rank or length <= SHORT_LINE:
         return None
-    groups = power_of_two(ceiling(length, COLUMN_EACH))
+    groups = max(power_of_two(ceiling(length, COLUMN_EACH)), LEAST_GROUPS)
     across = max(COLUMN_THREADS // groups, LEAST_ACROSS)
     threads, grid = across * groups, ceiling(lines, across)
     if threads > MOST_THREADS or grid > COLUMN_BLOCKS * device.multiprocessors:

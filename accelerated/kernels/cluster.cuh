@@ -62,8 +62,8 @@ struct alignas(8) Gathering {
   }
 };
 
-// In the shared memory of every block: what all blocks send there. open(), before the wait for earlier kernels, in the place that the others
-// know; join() before the first send.
+// In the shared memory of every block: what all blocks send there. open(), in the place that the others know, and announce(), when that
+// memory is ready, before the wait for earlier kernels; join() before the first send.
 struct alignas(8) Exchange {
   unsigned long long barrier;
 
@@ -72,9 +72,9 @@ struct alignas(8) Exchange {
   __device__ __forceinline__ void open(unsigned bytes) {
     if (threadIdx.x == 0)
       asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;\n mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
-    arrive_cluster();
   }
-  // Until all blocks have opened theirs.
+  __device__ __forceinline__ void announce() const { announce_to_cluster(); }
+  // Until all blocks have announced theirs.
   __device__ __forceinline__ void join() const { wait_cluster(); }
   // Two numbers to the same place of a block.
   __device__ __forceinline__ void send(float* place, unsigned block, float first, float second) {
@@ -87,7 +87,7 @@ struct alignas(8) Exchange {
   __device__ __forceinline__ void wait() const {
     unsigned done = 0;
     while (!done)
-      asm volatile("{ .reg .pred there; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0; selp.u32 %0, 1, 0, there; }" : "=r"(done) : "r"(address()) : "memory");
+      asm volatile("{ .reg .pred there; mbarrier.try_wait.parity.shared::cta.b64 there, [%1], 0; selp.u32 %0, 1, 0, there; }" : "=r"(done) : "r"(address()) : "memory");
   }
   template <class T> static __device__ __forceinline__ unsigned remote(const T* variable, unsigned block) {
     unsigned there;
@@ -118,6 +118,7 @@ struct alignas(8) Exchange {
   unsigned long long barrier;
 
   __device__ __forceinline__ void open(unsigned) {}
+  __device__ __forceinline__ void announce() const { __syncthreads(); }
   __device__ __forceinline__ void join() const {}
   template <class T> __device__ __forceinline__ void send(T* place, unsigned, T first, T second) { place[0] = first, place[1] = second; }
   __device__ __forceinline__ void wait() const { __syncthreads(); }

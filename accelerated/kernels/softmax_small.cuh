@@ -16,17 +16,42 @@ template <class Work> __device__ __forceinline__ void rehearse(const Work& work)
   } while (real++ == 0);
 }
 
-// N packs of a thread, of each input, one step apart, of which the first `count` exist, and the values in them.
+// The compiler finds a place now, not when it is used.
+template <class T> __device__ __forceinline__ void found(T*& place) {
+#ifndef EMULATED_CUDA
+  uintptr_t address = reinterpret_cast<uintptr_t>(place);
+  asm volatile("" : "+l"(address));
+  place = reinterpret_cast<T*>(address);
+  __builtin_assume(__isGlobal(reinterpret_cast<const void*>(address)));
+#endif
+}
+
+// N packs of a thread, of each input, of which the first `count` exist, and the values in them.
 template <class Rule, int N> struct Share {
   static constexpr int INPUTS = Rule::INPUTS;
   static constexpr bool NEUTRAL_ELEMENT = sizeof(ELEMENT) > 1;  // integers have none
   using Held = Elements<WIDTH>;
   const Arguments<INPUTS>& a;
-  unsigned offset[INPUTS + 1], count;
-  int step[INPUTS + 1];
+  const Held* source[INPUTS][N];
+  Held* target[N];
+  unsigned count;
   Held held[N][INPUTS];
   COMPUTE values[INPUTS][N * WIDTH];
 
+  // offset: of the first pack; steps: from one to the next.
+  __device__ __forceinline__ Share(const Arguments<INPUTS>& arguments, const unsigned (&offset)[INPUTS + 1], const int (&step)[INPUTS + 1], unsigned existing)
+      : a(arguments), count(existing) {
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        source[n][k] = reinterpret_cast<const Held*>(a.input[n] + (offset[n] + k * step[n]));
+        found(source[n][k]);
+      }
+      target[k] = reinterpret_cast<Held*>(a.output + (offset[INPUTS] + k * step[INPUTS]));
+      found(target[k]);
+    }
+  }
   // All are on their way before the first is used.
   __device__ __forceinline__ void ask(unsigned existing) {
 #pragma unroll
@@ -36,7 +61,7 @@ template <class Rule, int N> struct Share {
         if constexpr (NEUTRAL_ELEMENT)
 #pragma unroll
           for (int i = 0; i < WIDTH; i++) held[k][n].item[i] = store<ELEMENT>(Rule::neutral());
-        if (k < existing) held[k][n] = *reinterpret_cast<const Held*>(a.input[n] + (offset[n] + k * step[n]));
+        if (k < existing) held[k][n] = *source[n][k];
       }
   }
   __device__ __forceinline__ void take(unsigned existing) {
@@ -52,13 +77,12 @@ template <class Rule, int N> struct Share {
   __device__ __forceinline__ void write(const Rule& rule, const Statistic (&line)[1], unsigned existing) const {
     COMPUTE result[N * WIDTH];
     rule.template results<true>(line, values, result);
-    auto place = [&](int k) { return reinterpret_cast<Held*>(a.output + (offset[INPUTS] + k * step[INPUTS])); };
     if (a.beta != COMPUTE(0))
 #pragma unroll
       for (int k = 0; k < N; k++) {
         if (k >= existing) continue;
         COMPUTE prior[WIDTH];
-        unpack(place(k), prior);
+        unpack(target[k], prior);
 #pragma unroll
         for (int i = 0; i < WIDTH; i++) result[k * WIDTH + i] += a.beta * prior[i];
       }
@@ -67,37 +91,43 @@ template <class Rule, int N> struct Share {
       COMPUTE of_pack[WIDTH];
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) of_pack[i] = result[k * WIDTH + i];
-      if (k < existing) pack(of_pack, place(k));
+      if (k < existing) pack(of_pack, target[k]);
     }
   }
 };
 
 // The maximum of a warp, of which none is NaN: integers are compared in one instruction.
-template <class Rule> __device__ __forceinline__ COMPUTE top_of_warp(const Rule& rule, COMPUTE top) {
-  if (!rule.has_top()) return top;
+template <class T> __device__ __forceinline__ T maximum_of_warp(T value) {
+  for (unsigned lanes = 1; lanes < 32; lanes *= 2) value = max(value, __shfl_xor_sync(~0u, value, lanes));
+  return value;
+}
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (sizeof(COMPUTE) == 4) {
-    auto ordered = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };  // and back
-    return __int_as_float(ordered(__reduce_max_sync(~0u, ordered(__float_as_int(top)))));
-  }
+template <> __device__ __forceinline__ float maximum_of_warp(float value) {
+  auto ordered = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };  // and back
+  return __int_as_float(ordered(__reduce_max_sync(~0u, ordered(__float_as_int(value)))));
+}
 #endif
-  for (unsigned lanes = 1; lanes < 32; lanes *= 2) top = max(top, __shfl_xor_sync(~0u, top, lanes));
-  return top;
-}
+template <class Rule> __device__ __forceinline__ COMPUTE top_of_warp(const Rule& rule, COMPUTE top) { return rule.has_top() ? maximum_of_warp(top) : top; }
 
-// Of N parts at once: their exponentials do not wait for each other.
-template <class Rule, int N> __device__ __forceinline__ COMPUTE sum_below(const Rule& rule, COMPUTE top, Statistic (&part)[N]) {
-  COMPUTE sum = 0;
-#pragma unroll
-  for (int j = 0; j < N; j++) {
-    if (rule.has_top()) rule.raise(part[j], top);
-    sum += part[j].sum;
-  }
-  return sum;
-}
+// Of N parts, a power of two, and `top`: the maximum of all, their sums below a top; in pairs, which wait for each other least.
 template <class Rule, int N> __device__ __forceinline__ COMPUTE top_of(const Rule& rule, COMPUTE top, const Statistic (&part)[N]) {
-  if (rule.has_top())
+  if (!rule.has_top()) return top;
+  COMPUTE tops[N];
 #pragma unroll
-    for (int j = 0; j < N; j++) top = max(top, part[j].top);
-  return top;
+  for (int j = 0; j < N; j++) tops[j] = part[j].top;
+#pragma unroll
+  for (int n = N / 2; n > 0; n /= 2)
+#pragma unroll
+    for (int j = 0; j < n; j++) tops[j] = max(tops[j], tops[j + n]);
+  return max(top, tops[0]);
+}
+template <class Rule, int N> __device__ __forceinline__ COMPUTE sum_below(const Rule& rule, COMPUTE top, Statistic (&part)[N]) {
+#pragma unroll
+  for (int j = 0; j < N; j++)
+    if (rule.has_top()) rule.raise(part[j], top);
+#pragma unroll
+  for (int n = N / 2; n > 0; n /= 2)
+#pragma unroll
+    for (int j = 0; j < n; j++) part[j].sum += part[j + n].sum;
+  return part[0].sum;
 }

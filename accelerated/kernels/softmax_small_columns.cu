@@ -13,37 +13,37 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_columns(
   const unsigned index = (blockIdx.x << log_across) + inner;
   Statistic* const parts = reinterpret_cast<Statistic*>(shared_memory) + inner;
 
-  Share<Rule, N> share{a};
-  a.lines.locate(min(index, a.lines.packs - 1), share.offset);
+  unsigned offset[INPUTS + 1];
+  int step[INPUTS + 1];
+  a.lines.locate(min(index, a.lines.packs - 1), offset);
 #pragma unroll
-  for (int n = 0; n <= INPUTS; n++) share.offset[n] += group * a.along.row_stride[n], share.step[n] = groups * a.along.row_stride[n];
-  share.count = index < a.lines.packs && group < a.along.row ? ((a.along.row - group - 1) >> exponent_of(groups)) + 1 : 0;
+  for (int n = 0; n <= INPUTS; n++) offset[n] += group * a.along.row_stride[n], step[n] = groups * a.along.row_stride[n];
+  Share<Rule, N> share(a, offset, step, index < a.lines.packs && group < a.along.row ? ((a.along.row - group - 1) >> exponent_of(groups)) + 1 : 0);
 
   rehearse([&](bool real) {
-    const unsigned existing = real ? share.count : 0, existing_groups = real ? groups : 0;
-    if (real) wait_to_touch(a.input[0] + share.offset[0], a.output + share.offset[INPUTS]);
+    const unsigned existing = real ? share.count : 0;
+    if (real) wait_to_touch(share.source[0][0], share.target[0]);
     share.ask(existing);
-    let_next_kernel_begin();
     share.take(existing);
 
     Statistic own[1] = {rule.empty()}, line[1] = {rule.empty()};
     rule.template cover<true>(own, share.values);
     rule.template add_covered<true>(own, share.values);
-    if (real) parts[threadIdx.x - inner] = own[0];
+    parts[threadIdx.x - inner] = own[0];
     __syncthreads();
-    unsigned first = 0;
-    do {
+    const Statistic* next = parts;
+    unsigned left = groups;
+#pragma unroll 1
+    do {  // at least BATCH groups
       Statistic part[BATCH];
 #pragma unroll
-      for (int j = 0; j < BATCH; j++) {
-        part[j] = rule.empty();
-        if (first + j < existing_groups) part[j] = parts[(first + j) << log_across];
-      }
+      for (int j = 0; j < BATCH; j++) part[j] = next[j << log_across];
       const COMPUTE top = top_of(rule, line[0].top, part);
       if (rule.has_top()) rule.raise(line[0], top);
       line[0].sum += sum_below(rule, top, part);
-      first += BATCH;
-    } while (first < existing_groups);
+      next += BATCH << log_across;
+    } while ((left -= BATCH) != 0);
+    if (!real) __syncthreads();  // what was rehearsed has been read
     rule.finish(line[0]);
     rule.scale(line[0], own[0].top);
     share.write(rule, line, existing);

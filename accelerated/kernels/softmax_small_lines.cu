@@ -10,26 +10,27 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_line(con
   constexpr int INPUTS = Rule::INPUTS, BATCH = 4;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned lane = threadIdx.x % 32, warps = blockDim.x / 32, number = rank_in_cluster() * blockDim.x + threadIdx.x, parts_of_line = CLUSTER * warps;
-  Statistic* const parts = reinterpret_cast<Statistic*>(shared_memory);  // of every warp of the cluster
-  Exchange* const exchange = reinterpret_cast<Exchange*>(parts + parts_of_line);
+  Statistic* const parts = reinterpret_cast<Statistic*>(shared_memory);  // of every warp of the cluster, and some that change nothing
+  const unsigned places = (parts_of_line + 32 * BATCH - 1) / (32 * BATCH) * (32 * BATCH);
+  Exchange* const exchange = reinterpret_cast<Exchange*>(parts + places);
   exchange->open(parts_of_line * sizeof(Statistic));
+  for (unsigned i = parts_of_line + threadIdx.x; i < places; i += blockDim.x) parts[i] = rule.empty();
+  __syncthreads();
 
   // Only the last pack of a thread may lie beyond the end.
-  unsigned line_offset[INPUTS + 1], position;
-  Share<Rule, N> share{a};
+  unsigned line_offset[INPUTS + 1], offset[INPUTS + 1], position;
+  int step[INPUTS + 1];
   a.lines.locate(blockIdx.x / CLUSTER, line_offset);
-  a.along.locate(number, share.offset, position);
+  a.along.locate(number, offset, position);
 #pragma unroll
-  for (int n = 0; n <= INPUTS; n++) share.offset[n] += line_offset[n], share.step[n] = a.along.item_stride[n];
+  for (int n = 0; n <= INPUTS; n++) offset[n] += line_offset[n], step[n] = a.along.item_stride[n];
   const bool some = number < a.along.packs;
-  share.count = some ? a.along.items - (position + (a.along.items - 1) * a.along.apart >= a.along.limit) : 0;
-  if (!some) share.offset[0] = share.offset[INPUTS] = 0;
+  Share<Rule, N> share(a, offset, step, some ? a.along.items - (position + (a.along.items - 1) * a.along.apart >= a.along.limit) : 0);
 
   rehearse([&](bool real) {
-    const unsigned existing = real ? share.count : 0, existing_parts = real ? parts_of_line : 0;
-    if (real) wait_to_touch(a.input[0] + share.offset[0], a.output + share.offset[INPUTS]);
+    const unsigned existing = real ? share.count : 0;
+    if (real) wait_to_touch(share.source[0][0], share.target[0]);
     share.ask(existing);
-    let_next_kernel_begin();
     if (real) exchange->join();  // while they come
     share.take(existing);
 
@@ -43,20 +44,20 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_line(con
     if (real) exchange->wait();
 
     line[0] = rule.empty();
-    unsigned first = lane;
+    const Statistic* next = parts + lane;
+    unsigned left = places;
+#pragma unroll 1
     do {
       Statistic part[BATCH];
 #pragma unroll
-      for (int j = 0; j < BATCH; j++) {
-        part[j] = rule.empty();
-        if (first + j * 32 < existing_parts) part[j] = parts[first + j * 32];
-      }
+      for (int j = 0; j < BATCH; j++) part[j] = next[j * 32];
       const COMPUTE top = top_of_warp(rule, top_of(rule, line[0].top, part));
       if (rule.has_top()) rule.raise(line[0], top);
       line[0].sum += sum_below(rule, top, part);
-      first += 32 * BATCH;
-    } while (first - lane < existing_parts);
+      next += 32 * BATCH;
+    } while ((left -= 32 * BATCH) != 0);
     merge_sums(line, 1, 32);
+    if (!real) exchange->announce();  // others may send from now on
     rule.finish(line[0]);
     rule.scale(line[0], own_top);
     share.write(rule, line, existing);
