@@ -19,10 +19,10 @@ template <class Work> __device__ __forceinline__ void rehearse(const Work& work)
 // The compiler finds a place now, not when it is used.
 template <class T> __device__ __forceinline__ void found(T*& place) {
 #ifndef EMULATED_CUDA
-  uintptr_t address = reinterpret_cast<uintptr_t>(place);
-  asm volatile("" : "+l"(address));
-  place = reinterpret_cast<T*>(address);
-  __builtin_assume(__isGlobal(reinterpret_cast<const void*>(address)));
+  auto bytes = reinterpret_cast<std::conditional_t<std::is_const_v<T>, const char*, char*>>(place);
+  asm volatile("" : "+l"(bytes));
+  __builtin_assume(__isGlobal(bytes));
+  place = reinterpret_cast<T*>(bytes);
 #endif
 }
 
