@@ -58,7 +58,14 @@ class Choice:
 
     def plan(self) -> Plan:
         """That of the first way that serves."""
-        ways = (self.small_columns, self.in_registers, self.single_elements, self.in_tiles, self.few_lines, self.by_blocks)
+        ways = (
+            self.small_columns,
+            self.in_registers,
+            self.single_elements,
+            self.in_tiles,
+            self.few_lines,
+            self.by_blocks,
+        )
         plans = (way() for way in (*ways, self.by_streams, self.by_clusters, self.by_teams))
         return next(plan for plan in plans if plan is not None)
 

@@ -31,7 +31,9 @@ def operation_of(backward, algorithm, data_type, dims, layout, beta, mode="INSTA
 
 
 def choice_of(backend, operation):
-    return softmax.Choice(operation, backend.device, f"softmax_{'backward' if len(operation.operands) == 3 else 'forward'}")
+    return softmax.Choice(
+        operation, backend.device, f"softmax_{'backward' if len(operation.operands) == 3 else 'forward'}"
+    )
 
 
 def agrees(backend, operation, plan):
@@ -71,10 +73,14 @@ def test_every_element_of_a_line_has_a_thread(backend, monkeypatch, each, backwa
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("each", [4, 8])
-def test_every_element_of_a_column_has_a_thread(backend, monkeypatch, each, backward, data_type, algorithm, dims, layout):
+def test_every_element_of_a_column_has_a_thread(
+    backend, monkeypatch, each, backward, data_type, algorithm, dims, layout
+):
     monkeypatch.setattr(softmax_small, "COLUMN_EACH", each)
     monkeypatch.setattr(softmax_small, "COLUMN_BLOCKS", 100)
-    operation = operation_of(backward, algorithm, data_type, dims, layout, 0.5 if algorithm == "LOG" else 0.0, "CHANNEL")
+    operation = operation_of(
+        backward, algorithm, data_type, dims, layout, 0.5 if algorithm == "LOG" else 0.0, "CHANNEL"
+    )
     plan = choice_of(backend, operation).small_columns()
     verdict = agrees(backend, operation, plan)
     assert verdict.agrees, verdict.worst
