@@ -274,15 +274,13 @@ class Choice:
 
     def few_lines(self) -> Plan | None:
         """In the registers of clusters."""
-        width = self.width if self.whole_lines else 1
+        width, packs = (self.width, small.PACKS_EACH) if self.whole_lines else (1, small.SINGLE_EACH)
         if self.walk.columns or self.walk.along.packs * width < small.LEAST_LINE:
             return None
-        if width > 1:
-            dims, strides, packs = [self.length // width], [[width]] * len(self.specs), small.PACKS_EACH
-        elif not self.walk.wide:
-            (dims, strides), packs = along_of(self.operation, self.specs), small.SINGLE_EACH
-        else:
+        if width == 1 and self.walk.wide:
             return None
+        whole = [self.length // width], [[width]] * len(self.specs)
+        dims, strides = whole if width > 1 else along_of(self.operation, self.specs)
         for way in small.lines_of(dims, strides, self.lines, self.device, packs):
             step = self.launch(
                 "softmax_small_lines.cu",
