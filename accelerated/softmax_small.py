@@ -18,7 +18,8 @@ MOST_THREADS, BATCH = 512, 4  # of a block; statistics of a lane at a time
 EXCHANGE_BYTES = 16
 ALL = 2**31 - 1
 # Columns: elements of a thread, threads of a block, fewest of a line, fewest lines side by side, blocks of a multiprocessor
-COLUMN_EACH, COLUMN_THREADS, LEAST_GROUPS, LEAST_ACROSS, COLUMN_BLOCKS = 8, 128, 8, 8, 2
+COLUMN_EACH: tuple[int, ...] = (4, 8)
+COLUMN_THREADS, LEAST_GROUPS, LEAST_ACROSS, COLUMN_BLOCKS = 128, 8, 8, 2
 
 
 class Lines(NamedTuple):
@@ -82,9 +83,10 @@ def columns_of(walk: Walk, device: Any) -> Columns | None:
     length, lines = walk.along.row, walk.lines.packs
     if not walk.columns or walk.along.outer_rank or length <= SHORT_LINE:
         return None
-    groups = max(power_of_two(ceiling(length, COLUMN_EACH)), LEAST_GROUPS)
+    each = next((each for each in COLUMN_EACH if length <= each * LEAST_GROUPS), COLUMN_EACH[-1])
+    groups = max(power_of_two(ceiling(length, each)), LEAST_GROUPS)
     across = max(COLUMN_THREADS // groups, LEAST_ACROSS)
     threads, grid = across * groups, ceiling(lines, across)
     if threads > MOST_THREADS or grid > COLUMN_BLOCKS * device.multiprocessors:
         return None
-    return Columns(across, COLUMN_EACH, threads, grid)
+    return Columns(across, each, threads, grid)

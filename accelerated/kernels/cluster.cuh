@@ -62,8 +62,9 @@ struct alignas(8) Gathering {
   }
 };
 
-// In the shared memory of every block: what all blocks send there. open(), in the place that the others know, and announce(), when that
-// memory is ready, before the wait for earlier kernels; join() before the first send.
+// In the shared memory of every block: what all blocks send there. open(), in the place that the others know, and announce(), when all
+// threads of the block may be sent to, before the wait for earlier kernels; join() before the first send. Barriers of the
+// cluster instead took 0.25 us longer (H200).
 struct alignas(8) Exchange {
   unsigned long long barrier;
 
@@ -87,7 +88,7 @@ struct alignas(8) Exchange {
   __device__ __forceinline__ void wait() const {
     unsigned done = 0;
     while (!done)
-      asm volatile("{ .reg .pred there; mbarrier.try_wait.parity.shared::cta.b64 there, [%1], 0; selp.u32 %0, 1, 0, there; }" : "=r"(done) : "r"(address()) : "memory");
+      asm volatile("{ .reg .pred there; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0; selp.u32 %0, 1, 0, there; }" : "=r"(done) : "r"(address()) : "memory");
   }
   template <class T> static __device__ __forceinline__ unsigned remote(const T* variable, unsigned block) {
     unsigned there;
@@ -118,7 +119,7 @@ struct alignas(8) Exchange {
   unsigned long long barrier;
 
   __device__ __forceinline__ void open(unsigned) {}
-  __device__ __forceinline__ void announce() const { __syncthreads(); }
+  __device__ __forceinline__ void announce() const {}
   __device__ __forceinline__ void join() const {}
   template <class T> __device__ __forceinline__ void send(T* place, unsigned, T first, T second) { place[0] = first, place[1] = second; }
   __device__ __forceinline__ void wait() const { __syncthreads(); }

@@ -3,20 +3,7 @@
 #pragma once
 #include "softmax.cuh"
 
-// A kernel this short waits for its instructions and arguments, which come from far away a few at a time, as long as for its data. So all
-// is done twice: first before the wait for earlier kernels, when nothing exists, so that no memory is touched; then everything is near.
-template <class Work> __device__ __forceinline__ void rehearse(const Work& work) {
-  unsigned real = 0;
-#pragma unroll 1
-  do {
-#ifndef EMULATED_CUDA
-    asm volatile("" : "+r"(real));  // one piece of code for both
-#endif
-    work(real != 0);
-  } while (real++ == 0);
-}
-
-// The compiler finds a place now, not when it is used.
+// The compiler finds a place now, before the wait for earlier kernels, not when it is used.
 template <class T> __device__ __forceinline__ void found(T*& place) {
 #ifndef EMULATED_CUDA
   auto bytes = reinterpret_cast<std::conditional_t<std::is_const_v<T>, const char*, char*>>(place);
@@ -52,8 +39,9 @@ template <class Rule, int N> struct Share {
       found(target[k]);
     }
   }
+  __device__ __forceinline__ void wait() const { wait_to_touch(source[0][0], target[0]); }
   // All are on their way before the first is used.
-  __device__ __forceinline__ void ask(unsigned existing) {
+  __device__ __forceinline__ void ask() {
 #pragma unroll
     for (int k = 0; k < N; k++)
 #pragma unroll
@@ -61,26 +49,26 @@ template <class Rule, int N> struct Share {
         if constexpr (NEUTRAL_ELEMENT)
 #pragma unroll
           for (int i = 0; i < WIDTH; i++) held[k][n].item[i] = store<ELEMENT>(Rule::neutral());
-        if (k < existing) held[k][n] = *source[n][k];
+        if (k < count) held[k][n] = *source[n][k];
       }
   }
-  __device__ __forceinline__ void take(unsigned existing) {
+  __device__ __forceinline__ void take() {
 #pragma unroll
     for (int k = 0; k < N; k++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++) {
         unpack(&held[k][n], &values[n][k * WIDTH]);
         if constexpr (!NEUTRAL_ELEMENT)
-          if (k >= existing) values[n][k] = Rule::neutral();
+          if (k >= count) values[n][k] = Rule::neutral();
       }
   }
-  __device__ __forceinline__ void write(const Rule& rule, const Statistic (&line)[1], unsigned existing) const {
+  __device__ __forceinline__ void write(const Rule& rule, const Statistic (&line)[1]) const {
     COMPUTE result[N * WIDTH];
     rule.template results<true>(line, values, result);
     if (a.beta != COMPUTE(0))
 #pragma unroll
       for (int k = 0; k < N; k++) {
-        if (k >= existing) continue;
+        if (k >= count) continue;
         COMPUTE prior[WIDTH];
         unpack(target[k], prior);
 #pragma unroll
@@ -91,7 +79,7 @@ template <class Rule, int N> struct Share {
       COMPUTE of_pack[WIDTH];
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) of_pack[i] = result[k * WIDTH + i];
-      if (k < existing) pack(of_pack, target[k]);
+      if (k < count) pack(of_pack, target[k]);
     }
   }
 };

@@ -20,34 +20,27 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_columns(
   for (int n = 0; n <= INPUTS; n++) offset[n] += group * a.along.row_stride[n], step[n] = groups * a.along.row_stride[n];
   Share<Rule, N> share(a, offset, step, index < a.lines.packs && group < a.along.row ? ((a.along.row - group - 1) >> exponent_of(groups)) + 1 : 0);
 
-  rehearse([&](bool real) {
-    const unsigned existing = real ? share.count : 0;
-    if (real) wait_to_touch(share.source[0][0], share.target[0]);
-    share.ask(existing);
-    share.take(existing);
+  share.wait();
+  share.ask();
+  share.take();
 
-    Statistic own[1] = {rule.empty()}, line[1] = {rule.empty()};
-    rule.template cover<true>(own, share.values);
-    rule.template add_covered<true>(own, share.values);
-    parts[threadIdx.x - inner] = own[0];
-    __syncthreads();
-    const Statistic* next = parts;
-    unsigned left = groups;
+  Statistic own[1] = {rule.empty()}, line[1] = {rule.empty()};
+  rule.template cover<true>(own, share.values);
+  rule.template add_covered<true>(own, share.values);
+  parts[threadIdx.x - inner] = own[0];
+  __syncthreads();
 #pragma unroll 1
-    do {  // at least BATCH groups
-      Statistic part[BATCH];
+  for (unsigned first = 0; first < groups; first += BATCH) {  // a multiple of BATCH
+    Statistic part[BATCH];
 #pragma unroll
-      for (int j = 0; j < BATCH; j++) part[j] = next[j << log_across];
-      const COMPUTE top = top_of(rule, line[0].top, part);
-      if (rule.has_top()) rule.raise(line[0], top);
-      line[0].sum += sum_below(rule, top, part);
-      next += BATCH << log_across;
-    } while ((left -= BATCH) != 0);
-    if (!real) __syncthreads();  // what was rehearsed has been read
-    rule.finish(line[0]);
-    rule.scale(line[0], own[0].top);
-    share.write(rule, line, existing);
-  });
+    for (int j = 0; j < BATCH; j++) part[j] = parts[(first + j) << log_across];
+    const COMPUTE top = top_of(rule, line[0].top, part);
+    if (rule.has_top()) rule.raise(line[0], top);
+    line[0].sum += sum_below(rule, top, part);
+  }
+  rule.finish(line[0]);
+  rule.scale(line[0], own[0].top);
+  share.write(rule, line);
 }
 
 #define SMALL_COLUMNS(packs)                                                                                               \

@@ -16,6 +16,7 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_line(con
   exchange->open(parts_of_line * sizeof(Statistic));
   for (unsigned i = parts_of_line + threadIdx.x; i < places; i += blockDim.x) parts[i] = rule.empty();
   __syncthreads();
+  exchange->announce();
 
   // Only the last pack of a thread may lie beyond the end.
   unsigned line_offset[INPUTS + 1], offset[INPUTS + 1], position;
@@ -27,41 +28,33 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_line(con
   const bool some = number < a.along.packs;
   Share<Rule, N> share(a, offset, step, some ? a.along.items - (position + (a.along.items - 1) * a.along.apart >= a.along.limit) : 0);
 
-  rehearse([&](bool real) {
-    const unsigned existing = real ? share.count : 0;
-    if (real) wait_to_touch(share.source[0][0], share.target[0]);
-    share.ask(existing);
-    if (real) exchange->join();  // while they come
-    share.take(existing);
+  share.wait();
+  share.ask();
+  exchange->join();  // while they come
+  share.take();
 
-    Statistic line[1] = {rule.empty()};
-    rule.template cover<true>(line, share.values);
-    line[0].top = top_of_warp(rule, line[0].top);
-    const COMPUTE own_top = line[0].top;
-    rule.template add_covered<true>(line, share.values);
-    merge_sums(line, 1, 32);
-    if (real && lane < CLUSTER) exchange->send(&parts[number / 32].top, lane, line[0].top, line[0].sum);
-    if (real) exchange->wait();
+  Statistic line[1] = {rule.empty()};
+  rule.template cover<true>(line, share.values);
+  const COMPUTE own_top = line[0].top = top_of_warp(rule, line[0].top);
+  rule.template add_covered<true>(line, share.values);
+  merge_sums(line, 1, 32);
+  if (lane < CLUSTER) exchange->send(&parts[number / 32].top, lane, line[0].top, line[0].sum);
+  exchange->wait();
 
-    line[0] = rule.empty();
-    const Statistic* next = parts + lane;
-    unsigned left = places;
+  line[0] = rule.empty();
 #pragma unroll 1
-    do {
-      Statistic part[BATCH];
+  for (unsigned first = lane; first < places; first += 32 * BATCH) {
+    Statistic part[BATCH];
 #pragma unroll
-      for (int j = 0; j < BATCH; j++) part[j] = next[j * 32];
-      const COMPUTE top = top_of_warp(rule, top_of(rule, line[0].top, part));
-      if (rule.has_top()) rule.raise(line[0], top);
-      line[0].sum += sum_below(rule, top, part);
-      next += 32 * BATCH;
-    } while ((left -= 32 * BATCH) != 0);
-    merge_sums(line, 1, 32);
-    if (!real) exchange->announce();  // others may send from now on
-    rule.finish(line[0]);
-    rule.scale(line[0], own_top);
-    share.write(rule, line, existing);
-  });
+    for (int j = 0; j < BATCH; j++) part[j] = parts[first + j * 32];
+    const COMPUTE top = top_of_warp(rule, top_of(rule, line[0].top, part));
+    if (rule.has_top()) rule.raise(line[0], top);
+    line[0].sum += sum_below(rule, top, part);
+  }
+  merge_sums(line, 1, 32);
+  rule.finish(line[0]);
+  rule.scale(line[0], own_top);
+  share.write(rule, line);
 }
 
 #define SMALL_LINES(packs)                                                                                                            \
