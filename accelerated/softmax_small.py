@@ -17,9 +17,10 @@ LEAST_LINE = 1024
 MOST_THREADS, BATCH = 512, 4  # of a block; statistics of a lane at a time
 EXCHANGE_BYTES = 16
 ALL = 2**31 - 1
-# Columns: elements of a thread, threads of a block, fewest of a line, fewest lines side by side, blocks of a multiprocessor
+# Columns: elements of a thread, threads of a block, fewest of a line, fewest lines side by side; most elements of a multiprocessor, and
+# blocks, as in kernels/launch.cuh: of more, the next kernel is not let in before they read
 COLUMN_EACH: tuple[int, ...] = (4, 8)
-COLUMN_THREADS, LEAST_GROUPS, LEAST_ACROSS, COLUMN_BLOCKS = 128, 8, 8, 2
+COLUMN_THREADS, LEAST_GROUPS, LEAST_ACROSS, COLUMN_ELEMENTS, COLUMN_BLOCKS = 128, 8, 8, 2048, 264
 
 
 class Lines(NamedTuple):
@@ -79,7 +80,7 @@ class Columns(NamedTuple):
 
 
 def columns_of(walk: Walk, device: Any) -> Columns | None:
-    """Columns that two blocks of each multiprocessor hold."""
+    """Columns of which no multiprocessor has many."""
     length, lines = walk.along.row, walk.lines.packs
     if not walk.columns or walk.along.outer_rank or length <= SHORT_LINE:
         return None
@@ -87,6 +88,6 @@ def columns_of(walk: Walk, device: Any) -> Columns | None:
     groups = max(power_of_two(ceiling(length, each)), LEAST_GROUPS)
     across = max(COLUMN_THREADS // groups, LEAST_ACROSS)
     threads, grid = across * groups, ceiling(lines, across)
-    if threads > MOST_THREADS or grid > COLUMN_BLOCKS * device.multiprocessors:
+    if threads > MOST_THREADS or grid > COLUMN_BLOCKS or lines * length > COLUMN_ELEMENTS * device.multiprocessors:
         return None
     return Columns(across, each, threads, grid)

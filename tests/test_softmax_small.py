@@ -77,7 +77,7 @@ def test_every_element_of_a_column_has_a_thread(
     backend, monkeypatch, each, backward, data_type, algorithm, dims, layout
 ):
     monkeypatch.setattr(softmax_small, "COLUMN_EACH", (each,))
-    monkeypatch.setattr(softmax_small, "COLUMN_BLOCKS", 100)
+    monkeypatch.setattr(softmax_small, "COLUMN_ELEMENTS", 10**6)
     operation = operation_of(
         backward, algorithm, data_type, dims, layout, 0.5 if algorithm == "LOG" else 0.0, "CHANNEL"
     )
