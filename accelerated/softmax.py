@@ -274,14 +274,14 @@ class Choice:
 
     def few_lines(self) -> Plan | None:
         """In the registers of clusters."""
-        width, packs = (self.width, small.PACKS_EACH) if self.whole_lines else (1, small.SINGLE_EACH)
+        width = self.width if self.whole_lines else 1
         if self.walk.columns or self.walk.along.packs * width < small.LEAST_LINE:
             return None
         if width == 1 and self.walk.wide:
             return None
         whole = [self.length // width], [[width]] * len(self.specs)
         dims, strides = whole if width > 1 else along_of(self.operation, self.specs)
-        for way in small.lines_of(dims, strides, self.lines, self.device, packs):
+        for way in small.lines_of(dims, strides, self.lines, self.device, small.EACH[width]):
             step = self.launch(
                 "softmax_small_lines.cu",
                 f"lines_of_{way.each}",

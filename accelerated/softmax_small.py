@@ -9,10 +9,9 @@ from .clusters import CLUSTERS, has_clusters
 from .geometry import geometry, merged
 from .softmax_walk import SHORT_LINE, WARP, Walk, ceiling, power_of_two
 
-# Lines: single elements or packs of a thread, as in the kernel, in order of preference; the shortest line, in elements: a block or some
-# lanes serve shorter ones
-SINGLE_EACH: tuple[int, ...] = (4, 2)
-PACKS_EACH: tuple[int, ...] = (1, 2, 4)
+# Lines: elements or packs of a thread, as in the kernel, by elements of a pack, in order of preference; the shortest line, in elements:
+# a block or some lanes serve shorter ones
+EACH = {1: (4, 2), 2: (1, 2, 4), 4: (2, 4), 8: (1, 2, 4)}
 LEAST_LINE = 1024
 MOST_THREADS, BATCH = 512, 4  # of a block; statistics of a lane at a time
 EXCHANGE_BYTES = 16

@@ -51,11 +51,10 @@ def agrees(backend, operation, plan):
 @pytest.mark.parametrize("algorithm", ["ACCURATE", "LOG"])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-@pytest.mark.parametrize("each", softmax_small.PACKS_EACH)
+@pytest.mark.parametrize("each", [1, 2, 4])
 def test_every_element_of_a_line_has_a_thread(backend, monkeypatch, each, backward, data_type, algorithm, dims, layout):
     """A cluster is one block here."""
-    for name in ("SINGLE_EACH", "PACKS_EACH"):
-        monkeypatch.setattr(softmax_small, name, (each,))
+    monkeypatch.setattr(softmax_small, "EACH", dict.fromkeys(softmax_small.EACH, (each,)))
     monkeypatch.setattr(softmax_small, "LEAST_LINE", 1)
     operation = operation_of(backward, algorithm, data_type, dims, layout, 0.5 if algorithm == "LOG" else 0.0)
     plan = choice_of(backend, operation).few_lines()
@@ -89,7 +88,7 @@ def test_every_element_of_a_column_has_a_thread(
 @pytest.mark.parametrize("layout", ["gaps", "odd"])
 def test_ways_hold_a_line_once(layout):
     tensor = laid_out(FLOAT, (8, 64, 14, 14), layout)
-    ways = list(softmax_small.lines_of(tensor.dims[1:], [tensor.strides[1:]] * 2, 8, H200, softmax_small.SINGLE_EACH))
+    ways = list(softmax_small.lines_of(tensor.dims[1:], [tensor.strides[1:]] * 2, 8, H200, softmax_small.EACH[1]))
     assert {way.blocks for way in ways} == {8, 16}
     for way in ways:
         along, offsets = way.along, []

@@ -69,12 +69,15 @@ struct alignas(8) Exchange {
   unsigned long long barrier;
 
   __device__ __forceinline__ unsigned address() const { return __cvta_generic_to_shared(&barrier); }
-  // bytes: that arrive in a block.
-  __device__ __forceinline__ void open(unsigned bytes) {
-    if (threadIdx.x == 0)
-      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;\n mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
+  __device__ __forceinline__ void open() {
+    if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address()) : "memory");
   }
-  __device__ __forceinline__ void announce() const { announce_to_cluster(); }
+  // bytes: that arrive in a block.
+  __device__ __forceinline__ void announce(unsigned bytes) const {
+    __syncthreads();
+    if (threadIdx.x == 0) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
+    announce_to_cluster();
+  }
   // Until all blocks have announced theirs.
   __device__ __forceinline__ void join() const { wait_cluster(); }
   // Two numbers to the same place of a block.
@@ -118,8 +121,8 @@ struct alignas(8) Gathering {
 struct alignas(8) Exchange {
   unsigned long long barrier;
 
-  __device__ __forceinline__ void open(unsigned) {}
-  __device__ __forceinline__ void announce() const {}
+  __device__ __forceinline__ void open() {}
+  __device__ __forceinline__ void announce(unsigned) const { __syncthreads(); }
   __device__ __forceinline__ void join() const {}
   template <class T> __device__ __forceinline__ void send(T* place, unsigned, T first, T second) { place[0] = first, place[1] = second; }
   __device__ __forceinline__ void wait() const { __syncthreads(); }

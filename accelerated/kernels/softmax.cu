@@ -76,7 +76,7 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
     if (step < groups) line.fetch(step * round + rank, size, place(step), distance);
     commit();
   }
-  // Of single elements, whose gradients take 5 more registers otherwise, and 13 % longer, only where blocks are not many.
+  // Of single elements, whose gradients take five more registers otherwise, and 13 % longer, only where blocks are not many.
   if (COLUMNS || sizeof(Place) > sizeof(ELEMENT)) let_next_kernel_begin();
   else if (!SLOW_BESIDE<Rule> || blocks_of_grid() <= MANY_BESIDE) let_next_kernel_begin_unless_many();
 

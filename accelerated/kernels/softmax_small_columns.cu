@@ -2,6 +2,10 @@
 //
 // Floor: a launch and one way to the memory and back; bytes hardly matter. Every thread tells its block what it has of a line, and merges
 // what all have: one barrier, no exchange between lanes.
+//
+// What limits (H200, a chain of kernels in a graph, 8x64x14x14, 1.3 us): that a value is read and written, 0.9 us; the rest is the way from
+// one instruction's result to the next. Packs of neighbouring lines, of which threads have more values each, took 0.2 to 0.7 us longer,
+// sums by shuffles 0.1, fewer elements of a thread or twice the threads 0.1, a rehearsal of all before the wait 0.4.
 #include "softmax_small.cuh"
 
 constexpr unsigned MOST_THREADS = 512;
@@ -20,7 +24,7 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_columns(
   for (int n = 0; n <= INPUTS; n++) offset[n] += group * a.along.row_stride[n], step[n] = groups * a.along.row_stride[n];
   Share<Rule, N> share(a, offset, step, index < a.lines.packs && group < a.along.row ? ((a.along.row - group - 1) >> exponent_of(groups)) + 1 : 0);
 
-  share.wait();
+  share.wait(INPUTS == 1);  // gradients took longer so
   share.ask();
   share.take();
 
