@@ -10,7 +10,7 @@ from typing import Any
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
 from dualdnn.api.operations.specs import FLOAT, SCALAR_BYTES
 
-from . import softmax_scattered as scattered
+from . import softmax_small as small
 from . import softmax_streams as streams
 from . import softmax_teams as teams
 from .clusters import CLUSTERS, has_clusters
@@ -58,8 +58,15 @@ class Choice:
 
     def plan(self) -> Plan:
         """That of the first way that serves."""
-        ways = (self.in_registers, self.single_elements, self.in_tiles, self.by_blocks, self.by_streams)
-        plans = (way() for way in (*ways, self.by_clusters, self.scattered, self.by_teams))
+        ways = (
+            self.small_columns,
+            self.in_registers,
+            self.single_elements,
+            self.in_tiles,
+            self.few_lines,
+            self.by_blocks,
+        )
+        plans = (way() for way in (*ways, self.by_streams, self.by_clusters, self.by_teams))
         return next(plan for plan in plans if plan is not None)
 
     def launch(
@@ -265,27 +272,50 @@ class Choice:
         )
         return Plan(self.operation, [step])
 
-    def scattered(self) -> Plan | None:
-        """Few lines of single elements, in the registers of clusters."""
-        if self.walk.columns or self.walk.wide or self.problem.length < scattered.LEAST_LINE:
+    def few_lines(self) -> Plan | None:
+        """In the registers of clusters."""
+        width = self.width if self.whole_lines else 1
+        if self.walk.columns or self.walk.along.packs * width < small.LEAST_LINE:
             return None
-        dims, strides = along_of(self.operation, self.specs)
-        for way in scattered.scattered_of(dims, strides, self.lines, self.device):
+        if width == 1 and self.walk.wide:
+            return None
+        whole = [self.length // width], [[width]] * len(self.specs)
+        dims, strides = whole if width > 1 else along_of(self.operation, self.specs)
+        for way in small.lines_of(dims, strides, self.lines, self.device, small.EACH[width]):
             step = self.launch(
-                "softmax_scattered.cu",
-                f"scattered_of_{way.each}",
+                "softmax_small_lines.cu",
+                f"lines_of_{way.each}",
                 way.threads,
                 self.lines * way.blocks,
                 1,
                 way.each,
-                way.parts * self.statistic_bytes + scattered.GATHERING_BYTES,
+                way.parts * self.statistic_bytes + small.EXCHANGE_BYTES,
                 of=replace(self.walk, along=way.along),
-                definitions=_clusters_of(way.blocks),
+                definitions={"PACK_BYTES": width * self.scalar_bytes} | _clusters_of(way.blocks),
             )
             usual = way.blocks <= CLUSTERS[0]
             if usual or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
-                return Plan(self.operation, [step])
+                return self.aligned_plan(step) if width > 1 else Plan(self.operation, [step])
         return None
+
+    def small_columns(self) -> Plan | None:
+        """Element by element, in the registers of blocks."""
+        walk = walk_of(self.operation, self.specs, 1)
+        held = small.columns_of(walk, self.device)
+        if held is None:
+            return None
+        step = self.launch(
+            "softmax_small_columns.cu",
+            f"columns_of_{held.each}",
+            held.threads,
+            held.grid,
+            held.across,
+            held.each,
+            held.threads * self.statistic_bytes,
+            of=walk,
+            definitions={"PACK_BYTES": self.scalar_bytes},
+        )
+        return Plan(self.operation, [step])
 
     def by_teams(self) -> Plan:
         """Whatever is left: lanes, blocks or clusters share a line."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .clusters import CLUSTERS, has_clusters
+from .clusters import CLUSTERS
 from .softmax_walk import (
     BLOCK_BYTES,
     BUSY_THREADS,
@@ -38,8 +38,8 @@ TILE_BLOCKS = 6  # of a multiprocessor: all tiles at once, where they fit
 RESERVED_BYTES = 1024  # of a block's shared memory
 SHORT_TILE_BYTES = 24 * 1024
 
-# Lines in the registers of a block: threads, values of a thread, and lines that clusters of blocks share
-MOST_BLOCK_THREADS, BLOCK_VALUE_BYTES, CLUSTER_LINES, MANY_THREADS = 800, 128, 16, 512
+# Lines in the registers of a block: threads, values of a thread; of clusters that follow each other
+MOST_BLOCK_THREADS, BLOCK_VALUE_BYTES, MANY_THREADS = 800, 128, 512
 
 
 @dataclass(frozen=True)
@@ -100,16 +100,13 @@ def line_team(problem: Problem, device: Any, blocks: int) -> Team:
 
 
 def block_team(problem: Problem, device: Any, pack_values_bytes: int) -> Team | None:
-    """Lines that the registers of a block hold, if all blocks run at once. Of few lines a cluster takes each."""
+    """Lines that the registers of a block hold, if all blocks run at once."""
     most = BLOCK_VALUE_BYTES // pack_values_bytes // problem.inputs
-    if problem.lines > max(device.multiprocessors, CLUSTER_LINES) or problem.length > most * MOST_BLOCK_THREADS:
+    if problem.lines > device.multiprocessors or problem.length > most * MOST_BLOCK_THREADS:
         return None
-    blocks = CLUSTERS[0] if problem.lines <= CLUSTER_LINES and has_clusters(device) else 1
-    each = ceiling(problem.length, blocks)
-    packs = power_of_two(ceiling(each, MOST_BLOCK_THREADS))
-    threads = ceiling(each, WARP * packs) * WARP
-    kind = "block_cluster" if blocks > 1 else "block"
-    return Team(kind, threads, problem.lines * blocks, threads, packs, 2 * WARP, blocks)
+    packs = power_of_two(ceiling(problem.length, MOST_BLOCK_THREADS))
+    threads = ceiling(problem.length, WARP * packs) * WARP
+    return Team("block", threads, problem.lines, threads, packs, WARP)
 
 
 def many_team(problem: Problem, device: Any, pack_values_bytes: int) -> Team | None:

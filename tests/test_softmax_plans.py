@@ -204,17 +204,16 @@ def test_what_stays_in_the_cache_is_less_than_it_holds():
 @pytest.mark.parametrize("inputs", [1, 2])
 @pytest.mark.parametrize("pack_bytes", [16, 32], ids=["float", "half"])
 def test_lines_in_the_registers_of_a_block(pack_bytes, inputs):
-    """Every pack has a thread, in as few threads as whole warps allow; few lines are shared by clusters."""
+    """Every pack has a thread, in as few threads as whole warps allow."""
     for lines, packs in product(LINES, (129, 1568, 3136, 6400, 12544)):
         team = block_team(Problem(lines, packs, True, 16, inputs), H200, pack_bytes)
         values = packs * pack_bytes * inputs / softmax_teams.MOST_BLOCK_THREADS  # bytes of a thread
         assert (team is not None) == (lines <= H200.multiprocessors and values <= softmax_teams.BLOCK_VALUE_BYTES)
         if team is None:
             continue
-        assert team.grid == lines * team.cluster and team.cluster == (8 if lines <= softmax_teams.CLUSTER_LINES else 1)
+        assert team.grid == lines and team.cluster == 1
         assert team.threads % 32 == 0 and team.threads <= softmax_teams.MOST_BLOCK_THREADS
-        assert team.cluster * team.groups * team.threads >= packs
-        assert team.cluster * team.groups * (team.threads - 32) < packs
+        assert team.groups * team.threads >= packs > team.groups * (team.threads - 32)
         assert team.groups in (1, 2, 4, 8) and team.groups * pack_bytes * inputs <= softmax_teams.BLOCK_VALUE_BYTES
 
 

@@ -12,9 +12,9 @@
 // that lie one after the other are "tiles": a block moves many of them in whole accesses, all of them at once where they
 // fit the device; of the shortest a thread takes so many that they fill packs, of elements
 // of two bytes a few lanes walk along a line, pair by pair. Single elements of lines that some lanes
-// of a warp hold stay in "registers", "short columns" in those of one thread, "blocks" are lines in those of a block, or of the
-// blocks of a cluster, where all run at once, "many" are more lines of one input in those of clusters that follow each other; packs that
-// some lanes hold are in softmax_registers.cu, long lines of large tensors in softmax_stream.cu.
+// of a warp hold stay in "registers", "short columns" in those of one thread, "blocks" are lines in those of a block, where all run at
+// once, "many" are more lines of one input in those of clusters that follow each other; packs that some lanes hold are in
+// softmax_registers.cu, small tensors in softmax_small_lines.cu and softmax_small_columns.cu, long lines of large ones in softmax_stream.cu.
 //
 // Floor: bytes. Forward moves 2 elements, backward 3; at 4.2 TB/s a float costs 1.9 ps forward, a half 1.0 ps. The
 // arithmetic is near: two exponentials and some 12 instructions an element are 0.4 ps on 132 multiprocessors. What limits
@@ -76,7 +76,9 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
     if (step < groups) line.fetch(step * round + rank, size, place(step), distance);
     commit();
   }
-  if (COLUMNS || !SLOW_BESIDE<Rule> || sizeof(Place) > sizeof(ELEMENT) || blocks_of_grid() <= MANY_BESIDE) let_next_kernel_begin();
+  // Of single elements, whose gradients take five more registers otherwise, and 13 % longer, only where blocks are not many.
+  if (COLUMNS || sizeof(Place) > sizeof(ELEMENT)) let_next_kernel_begin();
+  else if (!SLOW_BESIDE<Rule> || blocks_of_grid() <= MANY_BESIDE) let_next_kernel_begin_unless_many();
 
   Statistic* parts = reinterpret_cast<Statistic*>(shared_memory + a.kept * HELD * INPUTS * threads * sizeof(Place));
   if constexpr (COLUMNS) merge_columns<CLUSTERED, false>(rule, statistic, a.team, parts);
@@ -345,7 +347,7 @@ template <class Rule, int COUNT> __device__ __forceinline__ void softmax_in_regi
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
       if (exists(k)) held[n][k] = a.input[n][offset[n] + step(k, n)];
-  let_next_kernel_begin();
+  let_next_kernel_begin_unless_many();
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)
 #pragma unroll
@@ -487,7 +489,7 @@ template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_sho
   for (int k = 0; k < LENGTH; k++)
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) held[n][k] = (a.input[n] + offset[n])[k * a.along.row_stride[n]];
-  let_next_kernel_begin();
+  let_next_kernel_begin_unless_many();  // with the other, 4 % longer
   COMPUTE values[INPUTS][LENGTH], result[LENGTH];
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)
@@ -572,14 +574,10 @@ extern "C" __global__ void __launch_bounds__(128, 2 * REGISTER_BLOCKS) softmax_b
   softmax_of_short_columns<Backward>(a);
 }
 
-#define SOFTMAX_BLOCK(name, rule)                                                                                                       \
-  extern "C" __global__ void __launch_bounds__(MOST_BLOCK_THREADS, 1) name##_block(const Arguments<rule::INPUTS> a) {                   \
-    find_place_before_waiting();                                                                                                        \
-    softmax_of_block<rule, false>(a);                                                                                                   \
-  }                                                                                                                                     \
-  extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MOST_BLOCK_THREADS, 1) name##_block_cluster(const Arguments<rule::INPUTS> a) { \
-    find_place_before_waiting();                                                                                                        \
-    softmax_of_block<rule, true>(a);                                                                                                    \
+#define SOFTMAX_BLOCK(name, rule)                                                                                     \
+  extern "C" __global__ void __launch_bounds__(MOST_BLOCK_THREADS, 1) name##_block(const Arguments<rule::INPUTS> a) { \
+    find_place_before_waiting();                                                                                      \
+    softmax_of_block<rule, false>(a);                                                                                 \
   }
 
 SOFTMAX_BLOCK(softmax_forward_wide, Forward)

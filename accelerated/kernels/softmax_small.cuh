@@ -1,0 +1,125 @@
+// What a thread has of a line of a small tensor (softmax_small_lines.cu, softmax_small_columns.cu): packs a step apart, in registers.
+// Elements lie anywhere (rows with gaps, any strides), as packs where all begin at multiples of PACK_BYTES.
+#pragma once
+#include "softmax.cuh"
+
+// The compiler finds a place now, before the wait for earlier kernels, not when it is used.
+template <class T> __device__ __forceinline__ void found(T*& place) {
+#ifndef EMULATED_CUDA
+  auto bytes = reinterpret_cast<std::conditional_t<std::is_const_v<T>, const char*, char*>>(place);
+  asm volatile("" : "+l"(bytes));
+  __builtin_assume(__isGlobal(bytes));
+  place = reinterpret_cast<T*>(bytes);
+#endif
+}
+
+// N packs of a thread, of each input, of which the first `count` exist, and the values in them.
+template <class Rule, int N> struct Share {
+  static constexpr int INPUTS = Rule::INPUTS;
+  static constexpr bool NEUTRAL_ELEMENT = sizeof(ELEMENT) > 1;  // integers have none
+  using Held = Elements<WIDTH>;
+  const Arguments<INPUTS>& a;
+  const Held* source[INPUTS][N];
+  Held* target[N];
+  unsigned count;
+  Held held[N][INPUTS];
+  COMPUTE values[INPUTS][N * WIDTH];
+
+  // offset: of the first pack; steps: from one to the next.
+  __device__ __forceinline__ Share(const Arguments<INPUTS>& arguments, const unsigned (&offset)[INPUTS + 1], const int (&step)[INPUTS + 1], unsigned existing)
+      : a(arguments), count(existing) {
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        source[n][k] = reinterpret_cast<const Held*>(a.input[n] + (offset[n] + k * step[n]));
+        found(source[n][k]);
+      }
+      target[k] = reinterpret_cast<Held*>(a.output + (offset[INPUTS] + k * step[INPUTS]));
+      found(target[k]);
+    }
+  }
+  // at_once: lets the next kernel in before.
+  __device__ __forceinline__ void wait(bool at_once = false) const {
+    if (at_once) let_next_kernel_begin_at_once();
+    wait_to_touch(source[0][0], target[0]);
+  }
+  // All are on their way before the first is used.
+  __device__ __forceinline__ void ask() {
+#pragma unroll
+    for (int k = 0; k < N; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        if constexpr (NEUTRAL_ELEMENT)
+#pragma unroll
+          for (int i = 0; i < WIDTH; i++) held[k][n].item[i] = store<ELEMENT>(Rule::neutral());
+        if (k < count) held[k][n] = *source[n][k];
+      }
+  }
+  __device__ __forceinline__ void take() {
+#pragma unroll
+    for (int k = 0; k < N; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) {
+        unpack(&held[k][n], &values[n][k * WIDTH]);
+        if constexpr (!NEUTRAL_ELEMENT)
+          if (k >= count) values[n][k] = Rule::neutral();
+      }
+  }
+  __device__ __forceinline__ void write(const Rule& rule, const Statistic (&line)[1]) const {
+    COMPUTE result[N * WIDTH];
+    rule.template results<true>(line, values, result);
+    if (a.beta != COMPUTE(0))
+#pragma unroll
+      for (int k = 0; k < N; k++) {
+        if (k >= count) continue;
+        COMPUTE prior[WIDTH];
+        unpack(target[k], prior);
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) result[k * WIDTH + i] += a.beta * prior[i];
+      }
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+      COMPUTE of_pack[WIDTH];
+#pragma unroll
+      for (int i = 0; i < WIDTH; i++) of_pack[i] = result[k * WIDTH + i];
+      if (k < count) pack(of_pack, target[k]);
+    }
+  }
+};
+
+// The maximum of a warp, of which none is NaN: integers are compared in one instruction.
+template <class T> __device__ __forceinline__ T maximum_of_warp(T value) {
+  for (unsigned lanes = 1; lanes < 32; lanes *= 2) value = max(value, __shfl_xor_sync(~0u, value, lanes));
+  return value;
+}
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+template <> __device__ __forceinline__ float maximum_of_warp(float value) {
+  auto ordered = [](int bits) { return bits ^ (bits >> 31 & 0x7fffffff); };  // and back
+  return __int_as_float(ordered(__reduce_max_sync(~0u, ordered(__float_as_int(value)))));
+}
+#endif
+template <class Rule> __device__ __forceinline__ COMPUTE top_of_warp(const Rule& rule, COMPUTE top) { return rule.has_top() ? maximum_of_warp(top) : top; }
+
+// Of N parts, a power of two, and `top`: the maximum of all, their sums below a top; in pairs, which wait for each other least.
+template <class Rule, int N> __device__ __forceinline__ COMPUTE top_of(const Rule& rule, COMPUTE top, const Statistic (&part)[N]) {
+  if (!rule.has_top()) return top;
+  COMPUTE tops[N];
+#pragma unroll
+  for (int j = 0; j < N; j++) tops[j] = part[j].top;
+#pragma unroll
+  for (int n = N / 2; n > 0; n /= 2)
+#pragma unroll
+    for (int j = 0; j < n; j++) tops[j] = max(tops[j], tops[j + n]);
+  return max(top, tops[0]);
+}
+template <class Rule, int N> __device__ __forceinline__ COMPUTE sum_below(const Rule& rule, COMPUTE top, Statistic (&part)[N]) {
+#pragma unroll
+  for (int j = 0; j < N; j++)
+    if (rule.has_top()) rule.raise(part[j], top);
+#pragma unroll
+  for (int n = N / 2; n > 0; n /= 2)
+#pragma unroll
+    for (int j = 0; j < n; j++) part[j].sum += part[j + n].sum;
+  return part[0].sum;
+}

@@ -1,0 +1,107 @@
+"""Softmax of small tensors: every way to share lines and columns gives what the judge expects."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from dualdnn.accelerated import softmax, softmax_small
+from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.api.enumerations import cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
+from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.conformance.layouts import laid_out
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference import judge
+
+H200 = SimpleNamespace(kind="gpu", architecture="sm_90", multiprocessors=132)
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return AcceleratedBackend("emulated")
+
+
+def operation_of(backward, algorithm, data_type, dims, layout, beta, mode="INSTANCE"):
+    tensor = laid_out(data_type, dims, layout)
+    chosen = cudnnSoftmaxAlgorithm_t[f"CUDNN_SOFTMAX_{algorithm}"], cudnnSoftmaxMode_t[f"CUDNN_SOFTMAX_MODE_{mode}"]
+    operation = SoftmaxBackward if backward else SoftmaxForward
+    return operation(*chosen, 1.5, beta, tensor, tensor, *([tensor] * backward))
+
+
+def choice_of(backend, operation):
+    return softmax.Choice(
+        operation, backend.device, f"softmax_{'backward' if len(operation.operands) == 3 else 'forward'}"
+    )
+
+
+def agrees(backend, operation, plan):
+    memory = prepare(operation, "normal", 4)
+    buffers = {name: backend.to_device(content) for name, content in memory.items()}
+    plan([buffers[name] for name in operation.operands], backend.device.default_stream)
+    backend.synchronize(None)
+    output = operation.operands[-1]
+    return judge(operation, memory, {output: buffers[output].to_host(np.uint8, operation.nbytes(output))})
+
+
+@pytest.mark.parametrize("dims, layout", [
+    ((2, 7, 9, 14), "gaps"), ((1, 48, 5, 4), "gaps"), ((2, 5, 8, 23), "odd"), ((1, 1021, 1, 1), "odd"), ((2, 5, 8, 16), "nchw"),
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("algorithm", ["ACCURATE", "LOG"])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("each", [1, 2, 4])
+def test_every_element_of_a_line_has_a_thread(backend, monkeypatch, each, backward, data_type, algorithm, dims, layout):
+    """A cluster is one block here."""
+    monkeypatch.setattr(softmax_small, "EACH", dict.fromkeys(softmax_small.EACH, (each,)))
+    monkeypatch.setattr(softmax_small, "LEAST_LINE", 1)
+    operation = operation_of(backward, algorithm, data_type, dims, layout, 0.5 if algorithm == "LOG" else 0.0)
+    plan = choice_of(backend, operation).few_lines()
+    if each * softmax_small.MOST_THREADS < np.prod(dims[1:]) and layout != "nchw":
+        assert plan is None
+        return
+    verdict = agrees(backend, operation, plan)
+    assert verdict.agrees, verdict.worst
+
+
+@pytest.mark.parametrize("dims, layout", [
+    ((2, 7, 9, 14), "gaps"), ((3, 64, 5, 4), "nchw"), ((2, 67, 3, 5), "nchw"), ((1, 130, 2, 8), "nchw"),
+], ids=str)  # fmt: skip
+@pytest.mark.parametrize("algorithm", ["FAST", "ACCURATE", "LOG"])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("each", [4, 8])
+def test_every_element_of_a_column_has_a_thread(
+    backend, monkeypatch, each, backward, data_type, algorithm, dims, layout
+):
+    monkeypatch.setattr(softmax_small, "COLUMN_EACH", (each,))
+    monkeypatch.setattr(softmax_small, "COLUMN_ELEMENTS", 10**6)
+    operation = operation_of(
+        backward, algorithm, data_type, dims, layout, 0.5 if algorithm == "LOG" else 0.0, "CHANNEL"
+    )
+    plan = choice_of(backend, operation).small_columns()
+    verdict = agrees(backend, operation, plan)
+    assert verdict.agrees, verdict.worst
+
+
+@pytest.mark.parametrize("layout", ["gaps", "odd"])
+def test_ways_hold_a_line_once(layout):
+    tensor = laid_out(FLOAT, (8, 64, 14, 14), layout)
+    ways = list(softmax_small.lines_of(tensor.dims[1:], [tensor.strides[1:]] * 2, 8, H200, softmax_small.EACH[1]))
+    assert {way.blocks for way in ways} == {8, 16}
+    for way in ways:
+        along, offsets = way.along, []
+        assert along.packs <= way.blocks * way.threads and along.items <= way.each
+        for share in range(along.packs):
+            rest, position, offset = share, [], 0
+            for extent in [along.row, *(along.outer[d].extent.divisor for d in range(along.outer_rank))]:
+                position.append(rest % extent)
+                rest //= extent
+            steps = [along.row_stride[0], *(along.outer[d].stride[0] for d in range(along.outer_rank))]
+            offset = sum(p * step for p, step in zip(position, steps, strict=True))
+            count = along.items - (position[along.split + 1] + (along.items - 1) * along.apart >= along.limit)
+            offsets += [offset + k * along.item_stride[0] for k in range(count)]
+        dims, strides = tensor.dims[1:], tensor.strides[1:]
+        every = sum(np.ogrid[tuple(slice(d) for d in dims)][i] * strides[i] for i in range(3))
+        assert sorted(offsets) == sorted(np.asarray(every).ravel().tolist())
