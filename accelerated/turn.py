@@ -15,7 +15,7 @@ from .geometry import Divisor
 
 DIMENSIONS = 8  # as in kernels/turn.cuh
 
-PACK_BYTES = 16
+PACK_BYTES, SHORT_PACK_BYTES = 16, 8
 LOG_LANES, LOG_LANES_CACHED = (3, 2), (2, 3)  # bits of a warp's threads across and along, in squares
 CACHED_BYTES = 32 << 20  # read and written, that stay in the cache
 LOG_THREADS, LOG_THREADS_CACHED = (7, 6), (6,)  # of a block of squares: the most of which there are enough blocks
@@ -85,6 +85,14 @@ def turned(
     squares = walk.aligned("source", across, widths[0]) and walk.aligned("destination", along, widths[1])
     if squares and not (same_type and source_bytes in (2, 4)):
         return None
+    outer = prod(step.extent for step in others)
+    extents = across.extent, along.extent
+    cached = prod(extents) * outer * 2 * source_bytes <= CACHED_BYTES
+    short = SHORT_PACK_BYTES // source_bytes
+    shorter = cached and same_type and source_bytes == 2 and not squares
+    shorter = shorter and walk.aligned("source", across, short) and walk.aligned("destination", along, short)
+    if shorter:
+        squares, widths = True, (short, short)
     argument = TurnArgument(
         across=across.extent, along=along.extent,
         source_along=along.source, destination_across=across.destination,
@@ -92,11 +100,8 @@ def turned(
     )  # fmt: skip
     for d, step in enumerate(others):
         argument.dimension[d] = _Dimension(Divisor.of(step.extent), step.source, step.destination)
-    outer = prod(step.extent for step in others)
-    extents = across.extent, along.extent
     if squares:
         counts = [-(-extent // widths[0]) for extent in extents]
-        cached = prod(extents) * outer * 2 * source_bytes <= CACHED_BYTES
         lanes = LOG_LANES_CACHED if cached else LOG_LANES
         for log_threads in LOG_THREADS_CACHED if cached else LOG_THREADS:
             sides = _log_squares(counts[0], counts[1], lanes, log_threads)
@@ -131,7 +136,7 @@ def turned(
     argument.log_across, argument.log_along = lanes
     argument.tiles_across, argument.tiles_along = map(Divisor.of, tiles)
     if squares:
-        kernel = "packs" if moves else "packs_blend"
+        kernel = f"{'short_' if shorter else ''}packs{'' if moves else '_blend'}"
     else:
         kernel = "runs" if runs else "joined" if argument.joined_in or argument.joined_out else "elements"
     return Turned(f"transform_turn_{kernel}", argument, prod(tiles) * outer, threads, shared_bytes)

@@ -71,6 +71,16 @@ extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_packs_
   turn_packs(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});
 }
 
+// Halves: packs of 8 bytes.
+extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_short_packs(const TurnArguments a) {
+  find_place_before_waiting();
+  if constexpr (same_type<SOURCE, ELEMENT>) turn_packs<2>(a.turn, a.source, a.destination, Move{});
+}
+extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_short_packs_blend(const TurnArguments a) {
+  find_place_before_waiting();
+  turn_packs<2>(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});
+}
+
 extern "C" __global__ void __launch_bounds__(TURN_THREADS, RUN_BLOCKS) transform_turn_runs(const TurnArguments a) {
   find_place_before_waiting();
   if constexpr (same_type<SOURCE, ELEMENT>)
