@@ -14,6 +14,7 @@
 #pragma once
 #include <type_traits>
 
+#include "boxes.cuh"
 #include "index.cuh"
 #include "types.cuh"
 
@@ -100,6 +101,15 @@ __device__ __forceinline__ void write_elements(T* pointer, int stride, bool vect
 }
 
 // --- the loop ---
+
+#ifndef BOX_ITEMS_IS
+#define BOX_ITEMS_IS 4
+#endif
+#ifndef BOXES_AT_ONCE_IS
+#define BOXES_AT_ONCE_IS true
+#endif
+constexpr int BOX_ITEMS = BOX_ITEMS_IS;  // elements of a thread, at most, as in boxes.py
+constexpr bool BOXES_AT_ONCE = BOXES_AT_ONCE_IS;
 
 // Whether a function has so many instructions that the next kernel, let in at once, is only in the way: tanh of 0.4 and 0.8 MB took 8 to
 // 17 % longer so, where shorter functions took 10 to 20 % less.
@@ -233,6 +243,29 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     unsigned done = 0;
     for (; done + ITEMS <= count; done += ITEMS) run_some<ITEMS>(geometry, offset, done, edge);
     for (; done < count; done++) run_some<1>(geometry, offset, done, edge);
+  }
+
+  // Single elements of boxes, all of a thread on their way together.
+  __device__ __forceinline__ void run_boxes(const Boxes<OPERANDS>& boxes) const {
+    if (BOXES_AT_ONCE) let_next_kernel_begin_if(true);
+    unsigned offset[OPERANDS];
+    const unsigned count = boxes.locate(offset);
+    only_wait_to_touch(in[0] + offset[0], out + offset[INPUTS]);
+    if (!BOXES_AT_ONCE) let_next_kernel_begin_if(true);
+    Pack<In, BOX_ITEMS> values[VALUES];
+    Pack<Out, BOX_ITEMS> prior;
+#pragma unroll
+    for (int u = 0; u < BOX_ITEMS; u++)
+      if (u < count) {
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++)
+          if (n < reads) values[n].item[u] = in[n][offset[n] + u * boxes.next(n)];
+        if (blends) prior.item[u] = out[offset[INPUTS] + u * boxes.next(INPUTS)];
+      }
+    const Pack<Out, BOX_ITEMS> results = function.template operator()<true, BOX_ITEMS>(values, prior);
+#pragma unroll
+    for (int u = 0; u < BOX_ITEMS; u++)
+      if (u < count) out[offset[INPUTS] + u * boxes.next(INPUTS)] = results.item[u];
   }
 
   // What no access moves pack by pack, from pack `begin` on: neighbouring threads on neighbouring elements.

@@ -8,6 +8,7 @@
 // latency. Tiles shrink until there are enough of them for every multiprocessor, because small tensors are limited by
 // latency. Rows that are not aligned to 16 bytes move element by element: half and int8 are limited by instructions there.
 // The fraction that each operation reaches on an H200 is in reports/README.md.
+#include "boxes.cuh"
 #include "turn.cuh"
 
 constexpr int WIDTH = 16 / (sizeof(SOURCE) > sizeof(ELEMENT) ? sizeof(SOURCE) : sizeof(ELEMENT));
@@ -15,6 +16,14 @@ constexpr int WIDTH = 16 / (sizeof(SOURCE) > sizeof(ELEMENT) ? sizeof(SOURCE) : 
 constexpr int ROWS_BLOCKS = sizeof(SOURCE) > 2 ? 8 : sizeof(SOURCE) == 2 ? 5 : 4;
 constexpr int TILES_BLOCKS = !same_type<SOURCE, ELEMENT> ? 3 : sizeof(SOURCE) == 4 ? 6 : sizeof(SOURCE) == 2 ? 5 : 4;
 constexpr int RUN_BLOCKS = sizeof(SOURCE) > 1 ? 8 : 4, ELEMENT_BLOCKS = 8;
+#ifndef COLUMNS_AT_ONCE_IS
+#define COLUMNS_AT_ONCE_IS true
+#endif
+#ifndef COLUMN_IS
+#define COLUMN_IS 4
+#endif
+constexpr bool COLUMNS_AT_ONCE = COLUMNS_AT_ONCE_IS;
+constexpr int COLUMN = COLUMN_IS;  // elements of a column, as in transform.py
 using Move = Writer<true, COMPUTE, SOURCE, ELEMENT>;
 using Blend = Writer<false, COMPUTE, SOURCE, ELEMENT>;
 
@@ -100,4 +109,36 @@ extern "C" __global__ void __launch_bounds__(TURN_THREADS, ELEMENT_BLOCKS) trans
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return turn_elements(a.turn, a.source, a.destination, Move{});
   turn_elements(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});
+}
+
+struct ColumnsArguments {
+  const SOURCE* source;
+  ELEMENT* destination;
+  COMPUTE alpha, beta;
+  int move;
+  int source_base, destination_base, source_along;
+  Boxes<2> boxes;  // the third dimension: columns along the destination
+};
+
+// Small tensors: a thread reads the elements of a column one by one, its neighbours those beside them, and writes it at once.
+template <class S, class D, class Write> __device__ __forceinline__ void turn_columns(const ColumnsArguments& a, const S* source, D* destination, Write write) {
+  unsigned offset[2];
+  const bool exists = a.boxes.locate(offset) > 0;
+  const S* from = source + a.source_base + offset[0];
+  D* to = destination + a.destination_base + offset[1];
+  if (COLUMNS_AT_ONCE) let_next_kernel_begin_if(true);
+  only_wait_to_touch(from, to);
+  if (!COLUMNS_AT_ONCE) let_next_kernel_begin_if(true);
+  if (!exists) return;
+  Pack<S, COLUMN> values;
+#pragma unroll
+  for (int i = 0; i < COLUMN; i++) values.item[i] = from[i * a.source_along];
+  write(to, 1, (1u << COLUMN) - 1, values);
+}
+
+extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_columns(const ColumnsArguments a) {
+  find_place_before_waiting();
+  if constexpr (same_type<SOURCE, ELEMENT>)
+    if (a.move) return turn_columns(a, a.source, a.destination, Move{});
+  turn_columns(a, a.source, a.destination, Blend{a.alpha, a.beta});
 }
