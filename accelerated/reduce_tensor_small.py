@@ -175,6 +175,7 @@ def launch_of(operation: ReduceTensor, device: Any, reading: Reading, way: Way) 
     """As planned."""
     reduction, rows, state_bytes = operation.reduction, operation.division.rows, SCALAR_BYTES[operation.compute_type]
     states, (_, parts) = way.items * (1 if rows else reading.width), _merging(way, rows)
+    given = max(1, way.blocks) * max(1, parts) * states
     definitions = {"PACK_BYTES": str(reading.width * operation.A.scalar_bytes)}
     if way.blocks:
         definitions["CLUSTER_BLOCKS"] = str(way.blocks)
@@ -201,8 +202,7 @@ def launch_of(operation: ReduceTensor, device: Any, reading: Reading, way: Way) 
         ("propagate", c_int(reduction.nan)),
         ("c_type", c_int(operation.C.scalar_type)),
         ("c_step", c_uint(reading.c_step)),
-        ("gathered_at", c_uint(parts * states)),
     )
     grid = (-(-reading.packs // way.items), max(1, way.blocks), 1)
-    shared_bytes = state_bytes * (parts + way.blocks) * states + (2 * GATHERING_BYTES if way.blocks else 0)
+    shared_bytes = state_bytes * given + (2 * GATHERING_BYTES if way.blocks else 0)
     return Launch(function, arguments, ("A", "C"), grid, (way.threads, 1, 1), shared_bytes)

@@ -174,14 +174,14 @@ def launch(walk: Walk, operation: Any, names: tuple[str, str], device: Any) -> L
     move = ("move", c_int(moves))
     same_type = kinds[0] == kinds[1]
     sizes = (operation.tensor(names[0]).scalar_bytes, operation.tensor(names[1]).scalar_bytes)
-    if walk.turns and (boxed := _columns(walk)):
-        bases = ("source_base", c_int(walk.source_base)), ("destination_base", c_int(walk.destination_base))
-        step = ("source_along", c_int(walk.steps[0].source))
-        arguments = structure(*pointers(2), *scalars, move, *bases, step, ("boxes", boxed.layout))
-        function = device.function("transform.cu", "transform_turn_columns", definitions)
-        return Launch(function, arguments, names, boxed.grid, boxed.block)
     if walk.turns and not (walk.source_checked or walk.destination_checked):
         turn = turned(walk, *sizes, same_type=same_type, moves=moves, multiprocessors=device.multiprocessors)
+        if not (turn and turn.squares) and (boxed := _columns(walk)):
+            bases = ("source_base", c_int(walk.source_base)), ("destination_base", c_int(walk.destination_base))
+            step = ("source_along", c_int(walk.steps[0].source))
+            arguments = structure(*pointers(2), *scalars, move, *bases, step, ("boxes", boxed.layout))
+            function = device.function("transform.cu", "transform_turn_columns", definitions)
+            return Launch(function, arguments, names, boxed.grid, boxed.block)
         if turn is not None:
             arguments = structure(*pointers(2), *scalars, move, ("turn", turn.argument))
             function = device.function("transform.cu", turn.kernel, definitions)
@@ -200,16 +200,13 @@ def launch(walk: Walk, operation: Any, names: tuple[str, str], device: Any) -> L
 def _columns(walk: Walk) -> Boxed | None:
     """Small tensors: threads side by side where the source is contiguous, each with a column along which the destination is."""
     along, others = walk.steps[0], sorted(walk.steps[1:], key=lambda step: -step.source)
-    checked = walk.source_checked or walk.destination_checked
-    if checked or along.extent % COLUMN or len(others) > RANK - 1 or not walk.aligned("destination", along, COLUMN):
+    if along.extent % COLUMN or len(others) >= RANK or not walk.aligned("destination", along, COLUMN):
         return None
-    *outer, rows, row = [None] * (RANK - 1 - len(others)) + others
-    dims = [*outer, along._replace(extent=along.extent // COLUMN, source=along.source*COLUMN, destination=along.destination*COLUMN), rows, row]
-    return of_extents(
-        [step.extent if step else 1 for step in dims],
-        [[getattr(step, side) if step else 0 for step in dims] for side in ("source", "destination")],
-        most_items=1,
-    )
+    columns = Step(along.extent // COLUMN, along.source * COLUMN, COLUMN, (), ())
+    *outer, rows, row = [Step(1, 0, 0, (), ())] * (RANK - 1 - len(others)) + others
+    steps = [*outer, columns, rows, row]
+    strides = [[getattr(step, side) for step in steps] for side in ("source", "destination")]
+    return of_extents([step.extent for step in steps], strides, most_items=1)
 
 
 def _rows(walk: Walk, width: int) -> RowsArgument:

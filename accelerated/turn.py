@@ -18,7 +18,9 @@ DIMENSIONS = 8  # as in kernels/turn.cuh
 PACK_BYTES, SHORT_PACK_BYTES = 16, 8
 LOG_LANES, LOG_LANES_CACHED = (3, 2), (2, 3)  # bits of a warp's threads across and along, in squares
 CACHED_BYTES = 32 << 20  # read and written, that stay in the cache
-LOG_THREADS, LOG_THREADS_CACHED = (7, 6), (6,)  # of a block of squares: the most of which there are enough blocks
+LOG_LANES_SHORT = (2, 3), (1, 4)  # of packs of 8 bytes, where the destination's rows are whole sectors, and where not
+LEAST_SHORT = 32  # of the extents of what moves in those
+LOG_THREADS, LOG_THREADS_CACHED, LOG_THREADS_SHORT = (7, 6), (6,), (8, 7, 6)  # of a block of squares: the most of which there are enough blocks
 LOG_SQUARES = 4  # most of a tile across, where there are enough along
 ENOUGH_TILES = 8  # of a multiprocessor
 
@@ -61,9 +63,10 @@ class TurnArgument(ctypes.Structure):
 
 
 class Turned(NamedTuple):
-    """A kernel, its argument, its grid, the threads and the shared memory of a block."""
+    """A kernel, whether its threads turn squares, its argument, its grid, the threads and the shared memory of a block."""
 
     kernel: str
+    squares: bool
     argument: TurnArgument
     tiles: int
     threads: int
@@ -89,7 +92,7 @@ def turned(
     extents = across.extent, along.extent
     cached = prod(extents) * outer * 2 * source_bytes <= CACHED_BYTES
     short = SHORT_PACK_BYTES // source_bytes
-    shorter = cached and same_type and source_bytes == 2 and not squares
+    shorter = same_type and source_bytes == 2 and not squares and min(extents) >= LEAST_SHORT
     shorter = shorter and walk.aligned("source", across, short) and walk.aligned("destination", along, short)
     if shorter:
         squares, widths = True, (short, short)
@@ -103,7 +106,9 @@ def turned(
     if squares:
         counts = [-(-extent // widths[0]) for extent in extents]
         lanes = LOG_LANES_CACHED if cached else LOG_LANES
-        for log_threads in LOG_THREADS_CACHED if cached else LOG_THREADS:
+        if shorter:  # rows of pieces of sectors had better be written in long runs
+            lanes = LOG_LANES_SHORT[along.extent * destination_bytes % SECTOR_BYTES != 0]
+        for log_threads in LOG_THREADS_SHORT if shorter else LOG_THREADS_CACHED if cached else LOG_THREADS:
             sides = _log_squares(counts[0], counts[1], lanes, log_threads)
             tiles = [-(-count >> log) for count, log in zip(counts, sides, strict=True)]
             if prod(tiles) * outer >= ENOUGH_TILES * multiprocessors:
@@ -139,7 +144,7 @@ def turned(
         kernel = f"{'short_' if shorter else ''}packs{'' if moves else '_blend'}"
     else:
         kernel = "runs" if runs else "joined" if argument.joined_in or argument.joined_out else "elements"
-    return Turned(f"transform_turn_{kernel}", argument, prod(tiles) * outer, threads, shared_bytes)
+    return Turned(f"transform_turn_{kernel}", squares, argument, prod(tiles) * outer, threads, shared_bytes)
 
 
 def _packs(walk: Any, side: str, row: Any, rows: Any, tile: Sequence[int], width: int) -> bool:

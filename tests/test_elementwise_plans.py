@@ -200,8 +200,8 @@ def test_turns_at_any_address_and_with_gaps(backend, kind):
 @pytest.mark.parametrize("shift", [0, 4, 8])
 @pytest.mark.parametrize("back", [False, True], ids=["to_nhwc", "to_nchw"])
 def test_halves_of_short_packs_turn_in_squares(backend, back, shift):
-    """Planes of 28 elements, 20 channels: packs of 4 only."""
-    x, y = (TensorSpec.packed(HALF, (3, 20, 4, 7), layout) for layout in ((NHWC, NCHW) if back else (NCHW, NHWC)))
+    """Planes of 44 elements, 36 channels: packs of 4 only."""
+    x, y = (TensorSpec.packed(HALF, (3, 36, 4, 11), layout) for layout in ((NHWC, NCHW) if back else (NCHW, NHWC)))
     for alpha, beta, kernel in ((1.0, 0.0, "short_packs"), (0.5, 2.0, "short_packs_blend")):
         operation = TransformTensor(alpha, beta, x, y)
         ((launch, _),) = plan(operation, backend.device).steps

@@ -102,14 +102,7 @@ __device__ __forceinline__ void write_elements(T* pointer, int stride, bool vect
 
 // --- the loop ---
 
-#ifndef BOX_ITEMS_IS
-#define BOX_ITEMS_IS 4
-#endif
-#ifndef BOXES_AT_ONCE_IS
-#define BOXES_AT_ONCE_IS true
-#endif
-constexpr int BOX_ITEMS = BOX_ITEMS_IS;  // elements of a thread, at most, as in boxes.py
-constexpr bool BOXES_AT_ONCE = BOXES_AT_ONCE_IS;
+constexpr int BOX_ITEMS = 4;  // elements of a thread, at most, as in boxes.py
 
 // Whether a function has so many instructions that the next kernel, let in at once, is only in the way: tanh of 0.4 and 0.8 MB took 8 to
 // 17 % longer so, where shorter functions took 10 to 20 % less.
@@ -247,11 +240,9 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
 
   // Single elements of boxes, all of a thread on their way together.
   __device__ __forceinline__ void run_boxes(const Boxes<OPERANDS>& boxes) const {
-    if (BOXES_AT_ONCE) let_next_kernel_begin_if(true);
     unsigned offset[OPERANDS];
     const unsigned count = boxes.locate(offset);
-    only_wait_to_touch(in[0] + offset[0], out + offset[INPUTS]);
-    if (!BOXES_AT_ONCE) let_next_kernel_begin_if(true);
+    wait_for_operands(offset[0], offset[INPUTS]);
     Pack<In, BOX_ITEMS> values[VALUES];
     Pack<Out, BOX_ITEMS> prior;
 #pragma unroll

@@ -16,14 +16,7 @@ constexpr int WIDTH = 16 / (sizeof(SOURCE) > sizeof(ELEMENT) ? sizeof(SOURCE) : 
 constexpr int ROWS_BLOCKS = sizeof(SOURCE) > 2 ? 8 : sizeof(SOURCE) == 2 ? 5 : 4;
 constexpr int TILES_BLOCKS = !same_type<SOURCE, ELEMENT> ? 3 : sizeof(SOURCE) == 4 ? 6 : sizeof(SOURCE) == 2 ? 5 : 4;
 constexpr int RUN_BLOCKS = sizeof(SOURCE) > 1 ? 8 : 4, ELEMENT_BLOCKS = 8;
-#ifndef COLUMNS_AT_ONCE_IS
-#define COLUMNS_AT_ONCE_IS true
-#endif
-#ifndef COLUMN_IS
-#define COLUMN_IS 4
-#endif
-constexpr bool COLUMNS_AT_ONCE = COLUMNS_AT_ONCE_IS;
-constexpr int COLUMN = COLUMN_IS;  // elements of a column, as in transform.py
+constexpr int COLUMN = 4;  // elements of a column, as in transform.py
 using Move = Writer<true, COMPUTE, SOURCE, ELEMENT>;
 using Blend = Writer<false, COMPUTE, SOURCE, ELEMENT>;
 
@@ -126,9 +119,7 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_co
   const bool exists = a.boxes.locate(offset) > 0;
   const S* from = source + a.source_base + offset[0];
   D* to = destination + a.destination_base + offset[1];
-  if (COLUMNS_AT_ONCE) let_next_kernel_begin_if(true);
-  only_wait_to_touch(from, to);
-  if (!COLUMNS_AT_ONCE) let_next_kernel_begin_if(true);
+  wait_to_touch(from, to);
   if (!exists) return;
   Pack<S, COLUMN> values;
 #pragma unroll
