@@ -18,7 +18,8 @@ from .plans import Launch, factors, pointers, structure, type_definitions
 from .reduce_tensor_walk import Axes, Walk
 
 # As in the kernel
-MOST_READS, REDUCED_DIGITS, KEPT_DIGITS = 8, 4, 3
+MOST_READS, MOST_NARROW_READS, NARROW_BYTES = 8, 16, 4  # of a thread; of at most so many bytes
+REDUCED_DIGITS, KEPT_DIGITS = 4, 3
 LEAST_THREADS, MOST_THREADS, MOST_BLOCKS = 64, 1024, 264  # of a block; and of these
 MOST_BYTES, MOST_SCATTERED_BYTES = 4 << 20, 2 << 20  # of A; where neighbours in A are no neighbours in C
 WARP = 32
@@ -107,6 +108,7 @@ def readings(operation: ReduceTensor) -> Iterator[Reading]:
                 kept if rows else _packs(kept, width),
                 width,
                 kept[1][1][-1],
+                MOST_NARROW_READS if width * operation.A.scalar_bytes <= NARROW_BYTES else MOST_READS,
             )
         width //= 2
 
@@ -123,12 +125,12 @@ def _packs(axes: Axes, width: int) -> Axes:
     return [*extents[:-1], extents[-1] // width], [[*steps[:-1], steps[-1] * width] for steps in strides]
 
 
-def _split(reduced: Axes, kept: Axes, width: int, c_step: int) -> Iterator[Reading]:
+def _split(reduced: Axes, kept: Axes, width: int, c_step: int, most_reads: int) -> Iterator[Reading]:
     extents, (steps,) = reduced
     if len(extents) > REDUCED_DIGITS or len(kept[0]) > KEPT_DIGITS:
         return
     for d, extent in enumerate(extents):
-        for apart in sorted({-(-extent // accesses) for accesses in range(1, MOST_READS + 1)}):
+        for apart in sorted({-(-extent // accesses) for accesses in range(1, most_reads + 1)}):
             accesses, left = -(-extent // apart), [*extents[:d], apart, *extents[d + 1 :]]
             yield Reading(
                 width, accesses, apart * steps[d], len(extents) - 1 - d, extent - (accesses - 1) * apart,
@@ -175,7 +177,6 @@ def launch_of(operation: ReduceTensor, device: Any, reading: Reading, way: Way) 
     """As planned."""
     reduction, rows, state_bytes = operation.reduction, operation.division.rows, SCALAR_BYTES[operation.compute_type]
     states, (_, parts) = way.items * (1 if rows else reading.width), _merging(way, rows)
-    given = max(1, way.blocks) * max(1, parts) * states
     definitions = {"PACK_BYTES": str(reading.width * operation.A.scalar_bytes)}
     if way.blocks:
         definitions["CLUSTER_BLOCKS"] = str(way.blocks)
@@ -202,7 +203,8 @@ def launch_of(operation: ReduceTensor, device: Any, reading: Reading, way: Way) 
         ("propagate", c_int(reduction.nan)),
         ("c_type", c_int(operation.C.scalar_type)),
         ("c_step", c_uint(reading.c_step)),
+        ("gathered_at", c_uint(parts * states)),
     )
     grid = (-(-reading.packs // way.items), max(1, way.blocks), 1)
-    shared_bytes = state_bytes * given + (2 * GATHERING_BYTES if way.blocks else 0)
+    shared_bytes = state_bytes * (parts + way.blocks) * states + (2 * GATHERING_BYTES if way.blocks else 0)
     return Launch(function, arguments, ("A", "C"), grid, (way.threads, 1, 1), shared_bytes)

@@ -16,11 +16,12 @@ from .geometry import Divisor
 DIMENSIONS = 8  # as in kernels/turn.cuh
 
 PACK_BYTES, SHORT_PACK_BYTES = 16, 8
-LOG_LANES, LOG_LANES_CACHED = (3, 2), (2, 3)  # bits of a warp's threads across and along, in squares
 CACHED_BYTES = 32 << 20  # read and written, that stay in the cache
-LOG_LANES_SHORT = (2, 3), (1, 4)  # of packs of 8 bytes, where the destination's rows are whole sectors, and where not
+# Squares: bits of a warp's threads across and along, of a block's; of these shapes the first of which there are enough blocks
+SQUARES, SQUARES_CACHED = (((3, 2), 7), ((3, 2), 6)), (((2, 3), 6),)
+# Packs of 8 bytes where the destination's rows are whole sectors, and where not: those had better be written in long runs
+SQUARES_SHORT, SQUARES_SHORT_PIECES = (((2, 3), 8), ((2, 3), 7), ((2, 3), 6)), (((1, 4), 8), ((1, 4), 7), ((2, 3), 6))
 LEAST_SHORT = 32  # of the extents of what moves in those
-LOG_THREADS, LOG_THREADS_CACHED, LOG_THREADS_SHORT = (7, 6), (6,), (8, 7, 6)  # of a block of squares: the most of which there are enough blocks
 LOG_SQUARES = 4  # most of a tile across, where there are enough along
 ENOUGH_TILES = 8  # of a multiprocessor
 
@@ -91,11 +92,11 @@ def turned(
     outer = prod(step.extent for step in others)
     extents = across.extent, along.extent
     cached = prod(extents) * outer * 2 * source_bytes <= CACHED_BYTES
-    short = SHORT_PACK_BYTES // source_bytes
+    width = SHORT_PACK_BYTES // source_bytes
     shorter = same_type and source_bytes == 2 and not squares and min(extents) >= LEAST_SHORT
-    shorter = shorter and walk.aligned("source", across, short) and walk.aligned("destination", along, short)
+    shorter = shorter and walk.aligned("source", across, width) and walk.aligned("destination", along, width)
     if shorter:
-        squares, widths = True, (short, short)
+        squares, widths = True, (width, width)
     argument = TurnArgument(
         across=across.extent, along=along.extent,
         source_along=along.source, destination_across=across.destination,
@@ -105,10 +106,10 @@ def turned(
         argument.dimension[d] = _Dimension(Divisor.of(step.extent), step.source, step.destination)
     if squares:
         counts = [-(-extent // widths[0]) for extent in extents]
-        lanes = LOG_LANES_CACHED if cached else LOG_LANES
-        if shorter:  # rows of pieces of sectors had better be written in long runs
-            lanes = LOG_LANES_SHORT[along.extent * destination_bytes % SECTOR_BYTES != 0]
-        for log_threads in LOG_THREADS_SHORT if shorter else LOG_THREADS_CACHED if cached else LOG_THREADS:
+        shapes = SQUARES_CACHED if cached else SQUARES
+        if shorter:
+            shapes = SQUARES_SHORT_PIECES if along.extent * destination_bytes % SECTOR_BYTES else SQUARES_SHORT
+        for lanes, log_threads in shapes:
             sides = _log_squares(counts[0], counts[1], lanes, log_threads)
             tiles = [-(-count >> log) for count, log in zip(counts, sides, strict=True)]
             if prod(tiles) * outer >= ENOUGH_TILES * multiprocessors:

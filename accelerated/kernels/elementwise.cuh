@@ -104,8 +104,8 @@ __device__ __forceinline__ void write_elements(T* pointer, int stride, bool vect
 
 constexpr int BOX_ITEMS = 4;  // elements of a thread, at most, as in boxes.py
 
-// Whether a function has so many instructions that the next kernel, let in at once, is only in the way: tanh of 0.4 and 0.8 MB took 8 to
-// 17 % longer so, where shorter functions took 10 to 20 % less.
+// Whether a function has so many instructions that the next kernel, let in at once, is only in the way: tanh of 0.4 and 0.8 MB took 0.1 to
+// 0.3 us longer so. So did what reads two operands, by 0.2 us in a stream, where functions of few instructions on one took 0.05 to 0.1 less.
 template <class Function> constexpr bool LONG_FUNCTION = false;
 
 // What a kernel does to every element. Its function takes packs of the inputs and of the prior values of the output (of
@@ -130,7 +130,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
 
   // One pack of one row: what small tensors have for a thread. Short from the wait to the end, and without jumps to far code.
   template <int WIDTH> __device__ __forceinline__ void run_pack(unsigned pack) const {
-    if (!LONG_FUNCTION<Function>) let_next_kernel_begin_at_once();
+    if (INPUTS < 2 && !LONG_FUNCTION<Function>) let_next_kernel_begin_at_once();
     wait_for_operands(pack * WIDTH, pack * WIDTH);
     Pack<In, WIDTH> values[VALUES];
 #pragma unroll

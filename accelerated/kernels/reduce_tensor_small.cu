@@ -9,6 +9,8 @@
 // arguments are few, a thread finds one place, and its accesses, at most MOST_READS, lie one step apart along one dimension, all on
 // their way together. Lanes, threads that share elements of C, merge in their warp by shuffles, then through shared memory, then,
 // where a cluster shares elements of C, in its first block's. 0.4 MB took 1.0 to 1.4 us so, 1.5 to 2.1 with clusters, before 1.7 to 4.4.
+// Warps that send to the first block of a cluster at once, without a sum of their own block's, took 0.15 us longer; a rehearsal of all but the
+// reads before the wait 1.2; exactly as many reads as there are, 0.1 (their code is scheduled worse).
 //
 // Rows: lanes are neighbours, and what an access brings belongs to one element of C. Columns: items (accesses side by side) are
 // neighbours, and every element that an access brings belongs to another element of C.
@@ -22,7 +24,7 @@
 #define PACK_BYTES 16
 #endif
 constexpr unsigned PACK = PACK_BYTES / sizeof(ELEMENT);  // elements of an access
-constexpr unsigned FEW_READS = 2, MOST_READS = 8;         // of a thread, as in reduce_tensor_small.py
+constexpr unsigned FEW_READS = 2, MOST_READS = PACK_BYTES <= 4 ? 16 : 8;  // of a thread, as in reduce_tensor_small.py
 constexpr unsigned LOG_WARP = 5, MOST_THREADS = 1024;
 #ifdef CLUSTER_BLOCKS_WANTED
 constexpr bool CLUSTERED = true;
@@ -67,6 +69,7 @@ struct Arguments {
   unsigned length;                // elements of A that one element of C reduces
   int op, propagate, c_type;
   unsigned c_step;                // columns: from one element of C to the next
+  unsigned gathered_at;           // where in shared memory a cluster meets: so many states behind its start
 };
 
 // What a thread reads (offset in A) and where its results go.
@@ -90,43 +93,43 @@ template <bool COLUMNS> struct Share {
   }
 };
 
-// How the lanes of an item lie: in parts, each of lanes that are in one warp.
-template <bool COLUMNS> struct Parts {
-  unsigned low, merged;  // the first bit of a thread's number that is its lane's; the logarithm of the lanes of a part
-  unsigned count, own, lane;  // how many parts; this thread's; its lane there
-
-  __device__ __forceinline__ Parts(const Arguments& a, unsigned share_lane) {
-    low = COLUMNS ? a.items_log2 : 0;
-    merged = low < LOG_WARP ? min(LOG_WARP - low, a.lanes_log2) : 0;
-    count = 1u << (a.lanes_log2 - merged);
-    own = share_lane >> merged, lane = share_lane & ((1u << merged) - 1);
-  }
-  // Merges the states of the lanes of a part into each.
-  template <class Reduction> __device__ __forceinline__ void merge(const Reduction& reduction, Value& state) const {
+// Merges every state of an item across its lanes; then the thread whose lane is s, or s less a multiple of the lanes, has state s.
+template <bool COLUMNS, class Reduction, unsigned STATES>
+__device__ __forceinline__ void merge_lanes(const Arguments& a, const Reduction& reduction, const Share<COLUMNS>& share, typename Reduction::State (&state)[STATES]) {
+  using State = typename Reduction::State;
+  const unsigned low = COLUMNS ? a.items_log2 : 0, high = low + a.lanes_log2;  // the bits of a thread's number that are its lane's
 #pragma unroll
-    for (unsigned bit = 0; bit < LOG_WARP; bit++)
-      if (bit >= low && bit < low + merged) reduction.merge(state, from_lane(state, 1 << bit));
-  }
-  // Which part has state s in the end, in its first lane.
-  __device__ __forceinline__ bool has(unsigned s) const { return own == (s & (count - 1)); }
-};
-
-// Merges every `step`-th of `count` values that lie `pitch` apart.
-template <class Reduction>
-__device__ __forceinline__ Value merge_values(const Reduction& reduction, const Value* values, unsigned first, unsigned count, unsigned step, unsigned pitch) {
+  for (unsigned bit = 0; bit < LOG_WARP; bit++)
+    if (bit >= low && bit < high) {
+#pragma unroll
+      for (unsigned s = 0; s < STATES; s++) reduction.merge(state[s], from_lane(state[s], 1 << bit));
+    }
+  const unsigned merged = low < LOG_WARP ? LOG_WARP - low : 0;
+  if (a.lanes_log2 <= merged) return;
   constexpr unsigned AT_ONCE = 8;
-  Value sum = reduction.start();
-#pragma unroll 1
-  for (unsigned p = first; p < count; p += AT_ONCE * step) {
-    Value next[AT_ONCE];
+  const unsigned parts = 1u << (a.lanes_log2 - merged), pitch = STATES << a.items_log2;
+  State* shared = reinterpret_cast<State*>(shared_memory) + share.item;  // [part][state][item]
+  if ((share.lane & ((1u << merged) - 1)) == 0) {
 #pragma unroll
-    for (unsigned u = 0; u < AT_ONCE; u++)
-      if (p + u * step < count) next[u] = values[(p + u * step) * pitch];
-#pragma unroll
-    for (unsigned u = 0; u < AT_ONCE; u++)
-      if (p + u * step < count) reduction.merge(sum, next[u]);
+    for (unsigned s = 0; s < STATES; s++) shared[(share.lane >> merged) * pitch + (s << a.items_log2)] = state[s];
   }
-  return sum;
+  __syncthreads();
+#pragma unroll
+  for (unsigned s = 0; s < STATES; s++)
+    if (share.lane == (s & ((1u << a.lanes_log2) - 1))) {
+      const State* part = shared + (s << a.items_log2);
+      State sum = *part;
+      for (unsigned p = 1; p < parts; p += AT_ONCE) {
+        State next[AT_ONCE];
+#pragma unroll
+        for (unsigned u = 0; u < AT_ONCE; u++)
+          if (p + u < parts) next[u] = part[(p + u) * pitch];
+#pragma unroll
+        for (unsigned u = 0; u < AT_ONCE; u++)
+          if (p + u < parts) reduction.merge(sum, next[u]);
+      }
+      state[s] = sum;
+    }
 }
 
 // The result of a reduction, which is known here: no choice is left for the end.
@@ -139,22 +142,21 @@ template <class Reduction> __device__ __forceinline__ COMPUTE result(const Argum
 
 template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_small(const Arguments& a) {
   constexpr unsigned STATES = COLUMNS ? PACK : 1;
-  const unsigned rank = CLUSTERED ? rank_in_cluster() : 0;
+  const unsigned rank = CLUSTERED ? rank_in_cluster() : 0, states = STATES << a.items_log2;
+  // Of a cluster: what its blocks gave for the items, in the first one's shared memory, behind what its own lanes need.
+  Value* gathered = reinterpret_cast<Value*>(shared_memory) + a.gathered_at;
+  Gathering* gathering = reinterpret_cast<Gathering*>(gathered + CLUSTER * states + (CLUSTER * states & 1));
+  if (CLUSTERED) gathering->prepare(CLUSTER * states * sizeof(Value));
   const Share<COLUMNS> share(a, rank);
-  const Parts<COLUMNS> parts(a, share.lane);
-  // What all parts gave, of all blocks of a cluster in the first one's shared memory: [part][state][item].
-  const unsigned pitch = STATES << a.items_log2, given = (CLUSTERED ? CLUSTER : 1) * parts.count;
-  Value* gathered = reinterpret_cast<Value*>(shared_memory);
-  Gathering* gathering = reinterpret_cast<Gathering*>(gathered + given * pitch + (given * pitch & 1));
-  if (CLUSTERED) gathering->prepare(given * pitch * sizeof(Value));
   auto run = [&](const Arguments& a, const auto& reduction) {
+    using State = Value;
     wait_to_touch(a.a + share.first, static_cast<const char*>(a.c) + share.of_c);
     Pack<ELEMENT, PACK> loaded[READS];
 #pragma unroll
     for (unsigned u = 0; u < READS; u++)
       if (u < share.count) loaded[u] = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(a.a + (share.first + u * a.step));
     let_next_kernel_begin();
-    Value state[PACK], own[STATES];
+    State state[PACK], own[STATES];
 #pragma unroll
     for (unsigned i = 0; i < PACK; i++) state[i] = reduction.start();
 #pragma unroll
@@ -167,28 +169,26 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
     for (unsigned i = 0; i < PACK; i++)
       if (i < STATES) own[i] = state[i];
       else reduction.merge(own[0], state[i]);
-#pragma unroll
-    for (unsigned s = 0; s < STATES; s++) parts.merge(reduction, own[s]);
-    if (CLUSTERED || parts.count > 1) {
-      Value* place = gathered + ((rank * parts.count + parts.own) * pitch + share.item);
-      if (parts.lane == 0) {
-#pragma unroll
-        for (unsigned s = 0; s < STATES; s++)
-          if (CLUSTERED) gathering->send(&place[s << a.items_log2].value, own[s].value);
-          else place[s << a.items_log2] = own[s];
-      }
-      if (rank != 0) return;
-      if (CLUSTERED) gathering->wait();
-      else __syncthreads();
+    merge_lanes<COLUMNS>(a, reduction, share, own);
+    auto mine = [&](unsigned s) { return share.lane == (s & ((1u << a.lanes_log2) - 1)); };
+    if constexpr (CLUSTERED) {
 #pragma unroll
       for (unsigned s = 0; s < STATES; s++)
-        if (parts.has(s)) {  // the few of a block by one lane: shuffles take longer
-          const Value* values = gathered + (s << a.items_log2) + share.item;
-          if (CLUSTERED) own[s] = merge_values(reduction, values, parts.lane, given, 1u << parts.merged, pitch), parts.merge(reduction, own[s]);
-          else if (parts.lane == 0) own[s] = merge_values(reduction, values, 0, given, 1, pitch);
+        if (mine(s)) gathering->send(&gathered[rank * states + (s << a.items_log2) + share.item].value, own[s].value);
+      if (rank != 0) return;
+      gathering->wait();
+#pragma unroll
+      for (unsigned s = 0; s < STATES; s++)
+        if (mine(s)) {
+          const Value* part = gathered + (s << a.items_log2) + share.item;
+          Value next[CLUSTER];
+#pragma unroll
+          for (unsigned block = 0; block < CLUSTER; block++) next[block] = part[block * states];
+          own[s] = next[0];
+#pragma unroll
+          for (unsigned block = 1; block < CLUSTER; block++) reduction.merge(own[s], next[block]);
         }
     }
-    auto mine = [&](unsigned s) { return parts.lane == 0 && parts.has(s); };
     if (!share.exists) return;
     auto write = [&](auto* c) {
 #pragma unroll

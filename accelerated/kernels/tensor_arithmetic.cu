@@ -108,7 +108,6 @@ struct AddDenseArguments {
 
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense(const AddDenseArguments x) {
   find_place_before_waiting();
-  let_next_kernel_begin_at_once();
   unsigned index = blockIdx.x * (blockDim.x * x.batch) + threadIdx.x;
   for (unsigned done = 0; done < x.batch; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
     Pack<ELEMENT, WIDTH> a[DENSE_BATCH] = {}, prior[DENSE_BATCH] = {};
@@ -137,7 +136,6 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense
 // An operand that is UNIFORM: of a pack, the sums with one of its elements, or two.
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_uniform(const AddDenseArguments x) {
   find_place_before_waiting();
-  let_next_kernel_begin_at_once();
   unsigned index = blockIdx.x * (blockDim.x * x.batch) + threadIdx.x;
   for (unsigned done = 0; done < x.batch; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
     Pack<ELEMENT, WIDTH> prior[DENSE_BATCH] = {};
