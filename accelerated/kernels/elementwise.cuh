@@ -6,7 +6,8 @@
 // threads touch neighbours, and a thread's elements lie one step apart, so that it has to find only the first: finding one
 // takes some 60 instructions, a few of them at a quarter of the rate. geometry.py chooses. Kernels find their first place
 // before they wait for earlier ones: they begin with find_place_before_waiting() (launch.cuh). Small tensors are limited by the latency of
-// one read and by jumps to code that is not at hand: what has one pack for a thread goes a way of its own.
+// one read and by jumps to code that is not at hand: what has one pack for a thread goes a way of its own, and single elements are found by
+// the dimensions of the launch (boxes.cuh), in kernels of their own.
 //
 // What single elements leave in memory are holes. A sector (32 bytes) that is written in part is read when the cache gives it up, one by
 // one: a tensor that does not stay in the cache has the sectors at the ends of its rows prefetched (set tensor, 205 MB of
