@@ -18,9 +18,12 @@ DIMENSIONS = 8  # as in kernels/turn.cuh
 PACK_BYTES, SHORT_PACK_BYTES = 16, 8
 CACHED_BYTES = 32 << 20  # read and written, that stay in the cache
 # Squares: bits of a warp's threads across and along, of a block's; of these shapes the first of which there are enough blocks
-SQUARES, SQUARES_CACHED = (((3, 2), 7), ((3, 2), 6)), (((2, 3), 6),)
+Shapes = tuple[tuple[tuple[int, int], int], ...]
+SQUARES: Shapes = ((3, 2), 7), ((3, 2), 6)
+SQUARES_CACHED: Shapes = (((2, 3), 6),)
 # Packs of 8 bytes where the destination's rows are whole sectors, and where not: those had better be written in long runs
-SQUARES_SHORT, SQUARES_SHORT_PIECES = (((2, 3), 8), ((2, 3), 7), ((2, 3), 6)), (((1, 4), 8), ((1, 4), 7), ((2, 3), 6))
+SQUARES_SHORT: Shapes = ((2, 3), 8), ((2, 3), 7), ((2, 3), 6)
+SQUARES_SHORT_PIECES: Shapes = ((1, 4), 8), ((1, 4), 7), ((2, 3), 6)
 LEAST_SHORT = 32  # of the extents of what moves in those
 LOG_SQUARES = 4  # most of a tile across, where there are enough along
 ENOUGH_TILES = 8  # of a multiprocessor
