@@ -25,6 +25,8 @@ MOST_BYTES, MOST_SCATTERED_BYTES = 4 << 20, 2 << 20  # of A; where neighbours in
 WARP = 32
 PROCESSORS = 132  # of the device that costs were measured on
 CLUSTER_CYCLES, CLUSTER_BLOCK_CYCLES = 450, 31  # that the blocks of a cluster take to begin and to meet, each of them
+START_CYCLES, CLUSTER_START_CYCLES = 4, 8  # of a block, of one in a cluster
+UNEVEN_CYCLES = 60  # where a part of the threads has an access less
 GATHERING_BYTES = 8  # and as much for its alignment
 
 
@@ -61,8 +63,13 @@ class Reading(NamedTuple):
     shares: int
     packs: int
     c_step: int
-    reduced: Structure
-    kept: Structure
+    reduced: Any
+    kept: Any
+
+    @property
+    def even(self) -> bool:
+        """Whether threads have equally many accesses."""
+        return bool(self.last == self.reduced.digit[self.split].extent.divisor)
 
 
 class Way(NamedTuple):
@@ -170,7 +177,9 @@ def cost(way: Way, reading: Reading, rows: bool, scalar_bytes: int) -> float:
     # Blocks write pieces of the same sectors where neighbours in A are none in C.
     scattered = 0 if rows or reading.c_step == 1 else 360 / reading.width
     meeting = CLUSTER_CYCLES + CLUSTER_BLOCK_CYCLES * way.blocks if way.blocks else 0
-    return instructions * (3.5 + warps / 9) + merging + meeting + read + scattered + 4 * grid
+    uneven = 0 if reading.even else UNEVEN_CYCLES
+    begin = (CLUSTER_START_CYCLES if way.blocks else START_CYCLES) * grid
+    return instructions * (3.5 + warps / 9) + merging + meeting + read + scattered + begin + uneven
 
 
 def launch_of(operation: ReduceTensor, device: Any, reading: Reading, way: Way) -> Launch:

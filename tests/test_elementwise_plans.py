@@ -13,6 +13,7 @@ from dualdnn.accelerated.plans import plan, type_definitions
 from dualdnn.api.operations import AddTensor, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8, NCHW, NHWC
 from dualdnn.conformance.bench import rows
+from dualdnn.conformance.cases.transform import applied, changing
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge
@@ -207,6 +208,22 @@ def test_halves_of_short_packs_turn_in_squares(backend, back, shift):
         ((launch, _),) = plan(operation, backend.device).steps
         assert launch.function.name == f"transform_turn_{kernel}"
         check(backend, operation, shift)
+
+
+MOVED = {
+    "cropped": {"before": (0, 0, -1, -2), "after": (0, 0, 0, -1)},
+    "folded": {"before": (0, 4, 0, 0), "fold": (1, 2)},
+}
+
+
+@pytest.mark.parametrize("kind", [FLOAT, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("changes", MOVED.values(), ids=MOVED)
+def test_columns_begin_anywhere(backend, changes, kind):
+    """Of the source where it is cropped, of the destination where channels come before the folded ones."""
+    operation = applied(changing(tensor_format=NHWC, **changes), (2, 4, 6, 8), kind, NCHW)
+    (launch, _), *_ = plan(operation, backend.device).steps
+    assert launch.function.name == "transform_turn_columns"
+    check(backend, operation)
 
 
 def test_bias_of_every_walk(backend, monkeypatch):

@@ -73,6 +73,10 @@ def test_every_way(backend, monkeypatch, data_type, kept, layout):
     assert {way.blocks for way, _ in found} == {0, 1}
     for way, reading in chance.sample(found, min(MOST_WAYS, len(found))):
         run(backend, operation, Plan(operation, [small.launch_of(operation, backend.device, reading, way)]))
+    # A sum, which has to have all of them, by most accesses of a thread
+    way, reading = max(found, key=lambda choice: choice[1].accesses)
+    summed = dataclasses.replace(operation, reduction=dataclasses.replace(operation.reduction, op=OPS[0]))
+    run(backend, summed, Plan(summed, [small.launch_of(summed, backend.device, reading, way)]))
 
 
 def test_accesses_are_as_wide_as_every_place_allows():
