@@ -8,7 +8,8 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnActivationMode_t
 from dualdnn.api.operations import ActivationBackward, ActivationForward
 
-from .geometry import BATCH, LONG_BATCH, LONGEST_BATCH, PACK_BYTES, elementwise
+from .boxes import boxes
+from .geometry import BATCH, LONG_BATCH, LONGEST_BATCH, PACK_BYTES, THREADS, Grid, elementwise
 from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 
 LONGEST_BYTES = (
@@ -27,15 +28,18 @@ def activation_forward(operation: ActivationForward, device: Any) -> Plan:
     layout, grid = elementwise(x.dims, strides, width, device, BATCH if rectifies else LONG_BATCH)
     if not rectifies and x.scalar_bytes == 2 and layout.flat and 2 * x.nbytes >= LONGEST_BYTES:
         kernel, (layout, grid) = "activation_forward_long", elementwise(x.dims, strides, width, device, LONGEST_BATCH)
+    block: Grid = (THREADS, 1, 1)
+    if layout.width == 1 and (boxed := boxes(x.dims, strides)):
+        kernel, (layout, grid, block) = f"{kernel}_boxes", boxed
     arguments = structure(
         *pointers(2),
         *factors(operation, alpha=operation.alpha, beta=operation.beta, coefficient=activation.coefficient),
         ("mode", c_int(activation.mode)),
         ("propagate", c_int(activation.relu_nan)),
-        ("geometry", layout),
+        ("layout", layout),
     )
     function = device.function("activation.cu", kernel, type_definitions(x.scalar_type, operation))
-    return Plan(operation, [Launch(function, arguments, ("x", "y"), grid)])
+    return Plan(operation, [Launch(function, arguments, ("x", "y"), grid, block)])
 
 
 @implements(ActivationBackward)
@@ -46,11 +50,14 @@ def activation_backward(operation: ActivationBackward, device: Any) -> Plan:
     read, dy, dx = operation.tensor(needed), operation.dy, operation.dx
     strides = [read.strides, dy.strides, dx.strides]
     layout, grid = elementwise(dx.dims, strides, 16 // dx.scalar_bytes, device)
+    kernel, block = "activation_backward", (THREADS, 1, 1)
+    if layout.width == 1 and (boxed := boxes(dx.dims, strides)):
+        kernel, (layout, grid, block) = f"{kernel}_boxes", boxed
     arguments = structure(
         *pointers(3),
         *factors(operation, alpha=operation.alpha, beta=operation.beta, coefficient=activation.coefficient),
         ("mode", c_int(activation.mode)),
-        ("geometry", layout),
+        ("layout", layout),
     )
-    function = device.function("activation.cu", "activation_backward", type_definitions(dx.scalar_type, operation))
-    return Plan(operation, [Launch(function, arguments, (needed, "dy", "dx"), grid)])
+    function = device.function("activation.cu", kernel, type_definitions(dx.scalar_type, operation))
+    return Plan(operation, [Launch(function, arguments, (needed, "dy", "dx"), grid, block)])

@@ -13,8 +13,9 @@ from dualdnn.api.operations.reduce_tensor import BLOCK, WORKSPACE_ALIGNMENT, pac
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from . import reduce_tensor_small as small
+from .geometry import CACHED_BYTES
 from .plans import AlignedPlan, Launch, Plan, implements, type_definitions
-from .reduce_tensor_walk import NOT_COUNTED, OPERANDS, Tiles, Walk, arguments, even
+from .reduce_tensor_walk import FLOAT_BYTES, HALF_BYTES, NOT_COUNTED, OPERANDS, Tiles, Walk, arguments, even
 
 WARP = 32
 WARPS = BLOCK // WARP
@@ -52,7 +53,7 @@ def _any(operation: ReduceTensor, device: Any) -> Plan:
     reduced, kept, windows = source.rows(width) if division.rows else source.columns(width)
     suffix = "_indexed" if operation.wants_indices else ""
     types = type_definitions(A.scalar_type, operation)
-    name = f"reduce_tensor_{'rows' if division.rows else 'columns'}{suffix}"
+    name = f"reduce_tensor_{'rows' if division.rows else 'columns_large' if _large(operation) else 'columns'}{suffix}"
     state_bytes = SCALAR_BYTES[operation.compute_type] * (2 if operation.wants_indices else 1)  # in shared memory
     lanes = division.lanes
     tiles = Tiles.of(kept, BLOCK // lanes) if not division.rows and division.segments == 1 else None
@@ -80,6 +81,13 @@ def _any(operation: ReduceTensor, device: Any) -> Plan:
     if division.segments * items > MOST_PARTIALS:
         return Plan(operation, [reduce, merge])
     return _SegmentedPlan(operation, reduce, merge, device.__dict__.setdefault("reduction_counts", _Counts()))
+
+
+def _large(operation: ReduceTensor) -> bool:
+    """Whether columns are of what the cache does not hold, where hints for the memory pay: of halves not where segments share them."""
+    bytes_of = operation.A.scalar_bytes
+    pays = bytes_of == FLOAT_BYTES or (bytes_of == HALF_BYTES and operation.division.segments == 1)
+    return pays and operation.A.nbytes > CACHED_BYTES and not operation.wants_indices
 
 
 def _short(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool) -> bool:

@@ -18,12 +18,15 @@ from .plans import Launch, factors, pointers, structure, type_definitions
 from .reduce_tensor_walk import Axes, Walk
 
 # As in the kernel
-MOST_READS, REDUCED_DIGITS, KEPT_DIGITS = 8, 4, 3
+MOST_READS, MOST_NARROW_READS, NARROW_BYTES = 8, 16, 4  # of a thread; of at most so many bytes
+REDUCED_DIGITS, KEPT_DIGITS = 4, 3
 LEAST_THREADS, MOST_THREADS, MOST_BLOCKS = 64, 1024, 264  # of a block; and of these
 MOST_BYTES, MOST_SCATTERED_BYTES = 4 << 20, 2 << 20  # of A; where neighbours in A are no neighbours in C
 WARP = 32
 PROCESSORS = 132  # of the device that costs were measured on
 CLUSTER_CYCLES, CLUSTER_BLOCK_CYCLES = 450, 31  # that the blocks of a cluster take to begin and to meet, each of them
+START_CYCLES, CLUSTER_START_CYCLES = 4, 8  # of a block, of one in a cluster
+UNEVEN_CYCLES = 60  # where a part of the threads has an access less
 GATHERING_BYTES = 8  # and as much for its alignment
 
 
@@ -60,8 +63,13 @@ class Reading(NamedTuple):
     shares: int
     packs: int
     c_step: int
-    reduced: Structure
-    kept: Structure
+    reduced: Any
+    kept: Any
+
+    @property
+    def even(self) -> bool:
+        """Whether threads have equally many accesses."""
+        return bool(self.last == self.reduced.digit[self.split].extent.divisor)
 
 
 class Way(NamedTuple):
@@ -107,6 +115,7 @@ def readings(operation: ReduceTensor) -> Iterator[Reading]:
                 kept if rows else _packs(kept, width),
                 width,
                 kept[1][1][-1],
+                MOST_NARROW_READS if width * operation.A.scalar_bytes <= NARROW_BYTES else MOST_READS,
             )
         width //= 2
 
@@ -123,12 +132,12 @@ def _packs(axes: Axes, width: int) -> Axes:
     return [*extents[:-1], extents[-1] // width], [[*steps[:-1], steps[-1] * width] for steps in strides]
 
 
-def _split(reduced: Axes, kept: Axes, width: int, c_step: int) -> Iterator[Reading]:
+def _split(reduced: Axes, kept: Axes, width: int, c_step: int, most_reads: int) -> Iterator[Reading]:
     extents, (steps,) = reduced
     if len(extents) > REDUCED_DIGITS or len(kept[0]) > KEPT_DIGITS:
         return
     for d, extent in enumerate(extents):
-        for apart in sorted({-(-extent // accesses) for accesses in range(1, MOST_READS + 1)}):
+        for apart in sorted({-(-extent // accesses) for accesses in range(1, most_reads + 1)}):
             accesses, left = -(-extent // apart), [*extents[:d], apart, *extents[d + 1 :]]
             yield Reading(
                 width, accesses, apart * steps[d], len(extents) - 1 - d, extent - (accesses - 1) * apart,
@@ -168,7 +177,9 @@ def cost(way: Way, reading: Reading, rows: bool, scalar_bytes: int) -> float:
     # Blocks write pieces of the same sectors where neighbours in A are none in C.
     scattered = 0 if rows or reading.c_step == 1 else 360 / reading.width
     meeting = CLUSTER_CYCLES + CLUSTER_BLOCK_CYCLES * way.blocks if way.blocks else 0
-    return instructions * (3.5 + warps / 9) + merging + meeting + read + scattered + 4 * grid
+    uneven = 0 if reading.even else UNEVEN_CYCLES
+    begin = (CLUSTER_START_CYCLES if way.blocks else START_CYCLES) * grid
+    return instructions * (3.5 + warps / 9) + merging + meeting + read + scattered + begin + uneven
 
 
 def launch_of(operation: ReduceTensor, device: Any, reading: Reading, way: Way) -> Launch:

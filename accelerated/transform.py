@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from dualdnn.api.operations import TensorSpec, TransformFilter, TransformSpec, TransformTensor, TransformTensorEx
 from dualdnn.api.operations.transform import folding_factors, folds, unfolds
 
+from .boxes import RANK, Boxed, of_extents
 from .geometry import THREADS, Divisor, blocks
 from .plans import ELEMENTS, Launch, Plan, factors, implements, pointers, structure, type_definitions
 from .turn import turned
@@ -17,6 +18,7 @@ from .turn import turned
 DIMENSIONS, SOURCE_CHECKS, DESTINATION_CHECKS = 10, 7, 4  # what unfolding 6 dimensions needs
 TILE_BYTES = 16 * 1024
 LOG_WARP = 5
+COLUMN = 4  # elements, as in the kernel
 ENOUGH_TILES = 24  # per multiprocessor: several rounds of what it holds at once, so that the last round is short
 
 
@@ -174,6 +176,12 @@ def launch(walk: Walk, operation: Any, names: tuple[str, str], device: Any) -> L
     sizes = (operation.tensor(names[0]).scalar_bytes, operation.tensor(names[1]).scalar_bytes)
     if walk.turns and not (walk.source_checked or walk.destination_checked):
         turn = turned(walk, *sizes, same_type=same_type, moves=moves, multiprocessors=device.multiprocessors)
+        if not (turn and turn.squares) and (boxed := _columns(walk)):
+            bases = ("source_base", c_int(walk.source_base)), ("destination_base", c_int(walk.destination_base))
+            step = ("source_along", c_int(walk.steps[0].source))
+            arguments = structure(*pointers(2), *scalars, move, *bases, step, ("boxes", boxed.layout))
+            function = device.function("transform.cu", "transform_turn_columns", definitions)
+            return Launch(function, arguments, names, boxed.grid, boxed.block)
         if turn is not None:
             arguments = structure(*pointers(2), *scalars, move, ("turn", turn.argument))
             function = device.function("transform.cu", turn.kernel, definitions)
@@ -187,6 +195,18 @@ def launch(walk: Walk, operation: Any, names: tuple[str, str], device: Any) -> L
     arguments = structure(*pointers(2), ("walk", walk.argument(walk.steps)), *scalars, ("rows", rows), move)
     function = device.function("transform.cu", "transform_rows", definitions)
     return Launch(function, arguments, names, blocks(rows.packs))
+
+
+def _columns(walk: Walk) -> Boxed | None:
+    """Small tensors: threads side by side where the source is contiguous, each with a column along which the destination is."""
+    along, others = walk.steps[0], sorted(walk.steps[1:], key=lambda step: -step.source)
+    if along.extent % COLUMN or len(others) >= RANK or not walk.aligned("destination", along, COLUMN):
+        return None
+    columns = Step(along.extent // COLUMN, along.source * COLUMN, COLUMN, (), ())
+    *outer, rows, row = [Step(1, 0, 0, (), ())] * (RANK - 1 - len(others)) + others
+    steps = [*outer, columns, rows, row]
+    strides = [[getattr(step, side) for step in steps] for side in ("source", "destination")]
+    return of_extents([step.extent for step in steps], strides, most_items=1)
 
 
 def _rows(walk: Walk, width: int) -> RowsArgument:

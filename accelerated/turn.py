@@ -15,10 +15,16 @@ from .geometry import Divisor
 
 DIMENSIONS = 8  # as in kernels/turn.cuh
 
-PACK_BYTES = 16
-LOG_LANES, LOG_LANES_CACHED = (3, 2), (2, 3)  # bits of a warp's threads across and along, in squares
+PACK_BYTES, SHORT_PACK_BYTES = 16, 8
 CACHED_BYTES = 32 << 20  # read and written, that stay in the cache
-LOG_THREADS, LOG_THREADS_CACHED = (7, 6), (6,)  # of a block of squares: the most of which there are enough blocks
+# Squares: bits of a warp's threads across and along, of a block's; of these shapes the first of which there are enough blocks
+Shapes = tuple[tuple[tuple[int, int], int], ...]
+SQUARES: Shapes = ((3, 2), 7), ((3, 2), 6)
+SQUARES_CACHED: Shapes = (((2, 3), 6),)
+# Packs of 8 bytes where the destination's rows are whole sectors, and where not: those had better be written in long runs
+SQUARES_SHORT: Shapes = ((2, 3), 8), ((2, 3), 7), ((2, 3), 6)
+SQUARES_SHORT_PIECES: Shapes = ((1, 4), 8), ((1, 4), 7), ((2, 3), 6)
+LEAST_SHORT = 32  # of the extents of what moves in those
 LOG_SQUARES = 4  # most of a tile across, where there are enough along
 ENOUGH_TILES = 8  # of a multiprocessor
 
@@ -61,9 +67,10 @@ class TurnArgument(ctypes.Structure):
 
 
 class Turned(NamedTuple):
-    """A kernel, its argument, its grid, the threads and the shared memory of a block."""
+    """A kernel, whether its threads turn squares, its argument, its grid, the threads and the shared memory of a block."""
 
     kernel: str
+    squares: bool
     argument: TurnArgument
     tiles: int
     threads: int
@@ -85,6 +92,14 @@ def turned(
     squares = walk.aligned("source", across, widths[0]) and walk.aligned("destination", along, widths[1])
     if squares and not (same_type and source_bytes in (2, 4)):
         return None
+    outer = prod(step.extent for step in others)
+    extents = across.extent, along.extent
+    cached = prod(extents) * outer * 2 * source_bytes <= CACHED_BYTES
+    width = SHORT_PACK_BYTES // source_bytes
+    shorter = same_type and source_bytes == 2 and not squares and min(extents) >= LEAST_SHORT
+    shorter = shorter and walk.aligned("source", across, width) and walk.aligned("destination", along, width)
+    if shorter:
+        squares, widths = True, (width, width)
     argument = TurnArgument(
         across=across.extent, along=along.extent,
         source_along=along.source, destination_across=across.destination,
@@ -92,13 +107,12 @@ def turned(
     )  # fmt: skip
     for d, step in enumerate(others):
         argument.dimension[d] = _Dimension(Divisor.of(step.extent), step.source, step.destination)
-    outer = prod(step.extent for step in others)
-    extents = across.extent, along.extent
     if squares:
         counts = [-(-extent // widths[0]) for extent in extents]
-        cached = prod(extents) * outer * 2 * source_bytes <= CACHED_BYTES
-        lanes = LOG_LANES_CACHED if cached else LOG_LANES
-        for log_threads in LOG_THREADS_CACHED if cached else LOG_THREADS:
+        shapes = SQUARES_CACHED if cached else SQUARES
+        if shorter:
+            shapes = SQUARES_SHORT_PIECES if along.extent * destination_bytes % SECTOR_BYTES else SQUARES_SHORT
+        for lanes, log_threads in shapes:
             sides = _log_squares(counts[0], counts[1], lanes, log_threads)
             tiles = [-(-count >> log) for count, log in zip(counts, sides, strict=True)]
             if prod(tiles) * outer >= ENOUGH_TILES * multiprocessors:
@@ -131,10 +145,10 @@ def turned(
     argument.log_across, argument.log_along = lanes
     argument.tiles_across, argument.tiles_along = map(Divisor.of, tiles)
     if squares:
-        kernel = "packs" if moves else "packs_blend"
+        kernel = f"{'short_' if shorter else ''}packs{'' if moves else '_blend'}"
     else:
         kernel = "runs" if runs else "joined" if argument.joined_in or argument.joined_out else "elements"
-    return Turned(f"transform_turn_{kernel}", argument, prod(tiles) * outer, threads, shared_bytes)
+    return Turned(f"transform_turn_{kernel}", squares, argument, prod(tiles) * outer, threads, shared_bytes)
 
 
 def _packs(walk: Any, side: str, row: Any, rows: Any, tile: Sequence[int], width: int) -> bool:

@@ -6,13 +6,14 @@ import dataclasses
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import activation, geometry
+from dualdnn.accelerated import activation, boxes, geometry
 from dualdnn.accelerated import tensor_arithmetic as arithmetic
 from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.plans import plan, type_definitions
 from dualdnn.api.operations import AddTensor, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8, NCHW, NHWC
 from dualdnn.conformance.bench import rows
+from dualdnn.conformance.cases.transform import applied, changing
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge
@@ -75,7 +76,7 @@ def test_large_tensors_of_halves_have_a_kernel_of_their_own(backend, monkeypatch
     small = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "gaps")
     ((launch, _),) = plan(small, backend.device).steps
     assert launch.function is backend.device.function(
-        "activation.cu", "activation_forward", type_definitions(HALF, small)
+        "activation.cu", "activation_forward_boxes", type_definitions(HALF, small)
     )
 
 
@@ -85,11 +86,20 @@ def test_blending_takes_several_packs(backend, monkeypatch):
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, t, t))
 
 
+def no_boxes(monkeypatch):
+    """Single elements are found as those of large tensors are."""
+    for module in (activation, arithmetic):
+        monkeypatch.setattr(module, "boxes", lambda *_: None)
+
+
+@pytest.mark.parametrize("boxed", [True, False], ids=["boxes", "any"])
 @pytest.mark.parametrize("shift", [0, 2, 6], ids=lambda s: f"{s}_bytes_on")
 @pytest.mark.parametrize("dims", [(2, 3, 5, 14), (2, 5, 3, 8), (3, 2, 4, 41), (1, 2, 3, 9), (2, 2, 1, 12)], ids=str)
 @pytest.mark.parametrize("name", MAKERS)
-def test_gaps_are_walked_and_kept(backend, name, dims, shift):
+def test_gaps_are_walked_and_kept(backend, monkeypatch, name, dims, shift, boxed):
     """Rows of any pitch move element by element."""
+    if not boxed:
+        no_boxes(monkeypatch)
     operation = MAKERS[name](HALF, dims, "gaps")
     output = operation.tensor(operation.outputs[0])
     assert geometry.elementwise(dims, [output.strides], 8, backend.device)[0].width == 1
@@ -101,6 +111,26 @@ def test_gaps_of_other_types_and_blended(backend):
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, x, x))
     for shift in (0, 1, 3):
         check(backend, rows.ActivationForward(rows.ActivationSpec(1, rows.NAN, 1.0), 1.0, 0.5, y, y), shift)
+
+
+@pytest.mark.parametrize(("threads", "parts"), [(7, 19), (64, 2), (256, 1)])
+@pytest.mark.parametrize(("most_blocks", "apart"), [(7, 3), (12, 4), (14, 7)])
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "fill"])
+def test_boxes_of_several_elements_and_blocks(backend, monkeypatch, name, most_blocks, apart, threads, parts):
+    """Of 2 x 7 x 19 x 5: blocks of some rows, threads of some channels, both with a rest."""
+    monkeypatch.setattr(boxes, "MOST_BLOCKS", most_blocks * parts)
+    monkeypatch.setattr(boxes, "THREADS", threads)
+    operation = MAKERS[name](HALF, (2, 7, 19, 5), "gaps")
+    ((launch, _),) = plan(operation, backend.device).steps
+    assert launch.function.name.endswith("_boxes") and launch.grid == (parts, apart, 2)
+    check(backend, operation)
+
+
+def test_what_is_no_box():
+    """Long rows, many dimensions, many elements."""
+    for dims in ((2, 3, 257), (2, 3, 4, 5, 6), (64, 64, 10, 10)):
+        t = laid_out(FLOAT, (1, *dims) if len(dims) == 3 else dims, "gaps")
+        assert boxes.boxes(t.dims, [t.strides, t.strides]) is None
 
 
 def test_holes_of_tensors_that_the_cache_does_not_keep(backend, monkeypatch):
@@ -117,6 +147,7 @@ def test_holes_of_tensors_that_the_cache_does_not_keep(backend, monkeypatch):
 def test_a_thread_takes_several_elements(backend, monkeypatch, name, batch):
     for module in (geometry, arithmetic):
         monkeypatch.setattr(module, "batch", lambda *_: batch)
+    no_boxes(monkeypatch)
     check(backend, MAKERS[name](HALF, (3, 4, 21, 11), "gaps"))
     check(backend, MAKERS[name](FLOAT, (2, 3, 7, 11, 5), "odd"))
 
@@ -165,6 +196,34 @@ def test_turns_at_any_address_and_with_gaps(backend, kind):
         backend,
         TransformTensor(1.0, 0.0, laid_out(kind, (2, 24, 9, 11), "gaps"), laid_out(kind, (2, 24, 9, 11), "nhwc")),
     )
+
+
+@pytest.mark.parametrize("shift", [0, 4, 8])
+@pytest.mark.parametrize("back", [False, True], ids=["to_nhwc", "to_nchw"])
+def test_halves_of_short_packs_turn_in_squares(backend, back, shift):
+    """Planes of 44 elements, 36 channels: packs of 4 only."""
+    x, y = (TensorSpec.packed(HALF, (3, 36, 4, 11), layout) for layout in ((NHWC, NCHW) if back else (NCHW, NHWC)))
+    for alpha, beta, kernel in ((1.0, 0.0, "short_packs"), (0.5, 2.0, "short_packs_blend")):
+        operation = TransformTensor(alpha, beta, x, y)
+        ((launch, _),) = plan(operation, backend.device).steps
+        assert launch.function.name == f"transform_turn_{kernel}"
+        check(backend, operation, shift)
+
+
+MOVED = {
+    "cropped": {"before": (0, 0, -1, -2), "after": (0, 0, 0, -1)},
+    "folded": {"before": (0, 4, 0, 0), "fold": (1, 2)},
+}
+
+
+@pytest.mark.parametrize("kind", [FLOAT, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("changes", MOVED.values(), ids=MOVED)
+def test_columns_begin_anywhere(backend, changes, kind):
+    """Of the source where it is cropped, of the destination where channels come before the folded ones."""
+    operation = applied(changing(tensor_format=NHWC, **changes), (2, 4, 6, 8), kind, NCHW)
+    (launch, _), *_ = plan(operation, backend.device).steps
+    assert launch.function.name == "transform_turn_columns"
+    check(backend, operation)
 
 
 def test_bias_of_every_walk(backend, monkeypatch):

@@ -213,3 +213,19 @@ def test_short_rows(backend, large, dims, data_type, indices, shift):
         name: buffers[name].to_host(np.uint8, operation.nbytes(name)) for name in ("C", "indices") if name in memory
     }
     assert judge(operation, memory, after).agrees
+
+
+@pytest.mark.parametrize("dims, to", [((16, 3, 9, 40), (1, 3, 9, 40)), ((3, 64, 21, 14), (3, 64, 21, 1)), ((9, 8, 40, 41), (1, 8, 1, 1))],
+                         ids=["across rows", "squares", "segments"])  # fmt: skip
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
+def test_columns_that_the_cache_does_not_hold(backend, large, monkeypatch, dims, to, data_type):
+    """Floats, and halves without segments, have a kernel of their own."""
+    for module in (plans, walks):
+        monkeypatch.setattr(module, "CACHED_BYTES", 0)
+    tensor_format = NCHW if dims[0] == 16 else NHWC
+    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, data_type, dims, to, tensor_format)
+    (launch, _), *_ = plans.reduce_tensor(operation, backend.device).steps
+    own = data_type == FLOAT or (data_type == HALF and operation.division.segments == 1)
+    assert launch.function.name == f"reduce_tensor_columns{'_large' if own else ''}"
+    assert (operation.division.segments > 1) == (to == (1, 8, 1, 1))
+    run(backend, operation, prepare(operation, "normal", 5))

@@ -101,10 +101,10 @@ template <bool RECTIFIED> struct Forward {
 
 template <> constexpr bool LONG_FUNCTION<Forward<false>> = true;
 
-template <bool RECTIFIED = false> __device__ __forceinline__ void run(const ForwardArguments& a) {
-  Forward<RECTIFIED> function{a.alpha, a.beta, a.coefficient, a.mode, static_cast<bool>(a.propagate)};
-  Elementwise<ELEMENT, 1, ELEMENT, Forward<RECTIFIED>>{{a.x}, a.y, a.beta != COMPUTE(0), function}.template run<WIDTH>(a.geometry);
+template <bool RECTIFIED, class Arguments> __device__ __forceinline__ Elementwise<ELEMENT, 1, ELEMENT, Forward<RECTIFIED>> forward(const Arguments& a) {
+  return {{a.x}, a.y, a.beta != COMPUTE(0), {a.alpha, a.beta, a.coefficient, a.mode, static_cast<bool>(a.propagate)}};
 }
+template <bool RECTIFIED = false> __device__ __forceinline__ void run(const ForwardArguments& a) { forward<RECTIFIED>(a).template run<WIDTH>(a.geometry); }
 extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_forward(const ForwardArguments a) {
   find_place_before_waiting();
   run(a);
@@ -118,6 +118,23 @@ extern "C" __global__ void __launch_bounds__(256, SHORT_BLOCKS) activation_forwa
 extern "C" __global__ void __launch_bounds__(256, LONG_BLOCKS) activation_forward_long(const ForwardArguments a) {
   find_place_before_waiting();
   run(a);
+}
+
+struct ForwardBoxes {
+  const ELEMENT* x;
+  ELEMENT* y;
+  COMPUTE alpha, beta, coefficient;
+  int mode, propagate;
+  Boxes<2> boxes;
+};
+
+extern "C" __global__ void __launch_bounds__(256) activation_forward_boxes(const ForwardBoxes a) {
+  find_place_before_waiting();
+  forward<false>(a).run_boxes(a.boxes);
+}
+extern "C" __global__ void __launch_bounds__(256) activation_forward_rectified_boxes(const ForwardBoxes a) {
+  find_place_before_waiting();
+  forward<true>(a).run_boxes(a.boxes);
 }
 
 struct SigmoidGradient : Of<2> {
@@ -159,8 +176,25 @@ struct Backward {
   }
 };
 
+template <class Arguments> __device__ __forceinline__ Elementwise<ELEMENT, 2, ELEMENT, Backward> backward(const Arguments& a) {
+  return {{a.operand, a.dy}, a.dx, a.beta != COMPUTE(0), {a.alpha, a.beta, a.coefficient, a.mode}};
+}
+
 extern "C" __global__ void __launch_bounds__(256, BACKWARD_BLOCKS) activation_backward(const BackwardArguments a) {
   find_place_before_waiting();
-  Backward function{a.alpha, a.beta, a.coefficient, a.mode};
-  Elementwise<ELEMENT, 2, ELEMENT, Backward>{{a.operand, a.dy}, a.dx, a.beta != COMPUTE(0), function}.run<WIDTH>(a.geometry);
+  backward(a).run<WIDTH>(a.geometry);
+}
+
+struct BackwardBoxes {
+  const ELEMENT* operand;
+  const ELEMENT* dy;
+  ELEMENT* dx;
+  COMPUTE alpha, beta, coefficient;
+  int mode;
+  Boxes<3> boxes;
+};
+
+extern "C" __global__ void __launch_bounds__(256) activation_backward_boxes(const BackwardBoxes a) {
+  find_place_before_waiting();
+  backward(a).run_boxes(a.boxes);
 }

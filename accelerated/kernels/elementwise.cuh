@@ -6,7 +6,8 @@
 // threads touch neighbours, and a thread's elements lie one step apart, so that it has to find only the first: finding one
 // takes some 60 instructions, a few of them at a quarter of the rate. geometry.py chooses. Kernels find their first place
 // before they wait for earlier ones: they begin with find_place_before_waiting() (launch.cuh). Small tensors are limited by the latency of
-// one read and by jumps to code that is not at hand: what has one pack for a thread goes a way of its own.
+// one read and by jumps to code that is not at hand: what has one pack for a thread goes a way of its own, and single elements are found by
+// the dimensions of the launch (boxes.cuh), in kernels of their own.
 //
 // What single elements leave in memory are holes. A sector (32 bytes) that is written in part is read when the cache gives it up, one by
 // one: a tensor that does not stay in the cache has the sectors at the ends of its rows prefetched (set tensor, 205 MB of
@@ -14,6 +15,7 @@
 #pragma once
 #include <type_traits>
 
+#include "boxes.cuh"
 #include "index.cuh"
 #include "types.cuh"
 
@@ -101,8 +103,10 @@ __device__ __forceinline__ void write_elements(T* pointer, int stride, bool vect
 
 // --- the loop ---
 
-// Whether a function has so many instructions that the next kernel, let in at once, is only in the way: tanh of 0.4 and 0.8 MB took 8 to
-// 17 % longer so, where shorter functions took 10 to 20 % less.
+constexpr int BOX_ITEMS = 4;  // elements of a thread, at most, as in boxes.py
+
+// Whether a function has so many instructions that the next kernel, let in at once, is only in the way: tanh of 0.4 and 0.8 MB took 0.1 to
+// 0.3 us longer so. So did what reads two operands, by 0.2 us in a stream, where functions of few instructions on one took 0.05 to 0.1 less.
 template <class Function> constexpr bool LONG_FUNCTION = false;
 
 // What a kernel does to every element. Its function takes packs of the inputs and of the prior values of the output (of
@@ -127,7 +131,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
 
   // One pack of one row: what small tensors have for a thread. Short from the wait to the end, and without jumps to far code.
   template <int WIDTH> __device__ __forceinline__ void run_pack(unsigned pack) const {
-    if (!LONG_FUNCTION<Function>) let_next_kernel_begin_at_once();
+    if (INPUTS < 2 && !LONG_FUNCTION<Function>) let_next_kernel_begin_at_once();
     wait_for_operands(pack * WIDTH, pack * WIDTH);
     Pack<In, WIDTH> values[VALUES];
 #pragma unroll
@@ -233,6 +237,27 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     unsigned done = 0;
     for (; done + ITEMS <= count; done += ITEMS) run_some<ITEMS>(geometry, offset, done, edge);
     for (; done < count; done++) run_some<1>(geometry, offset, done, edge);
+  }
+
+  // Single elements of boxes, all of a thread on their way together.
+  __device__ __forceinline__ void run_boxes(const Boxes<OPERANDS>& boxes) const {
+    unsigned offset[OPERANDS];
+    const unsigned count = boxes.locate(offset);
+    wait_for_operands(offset[0], offset[INPUTS]);
+    Pack<In, BOX_ITEMS> values[VALUES];
+    Pack<Out, BOX_ITEMS> prior;
+#pragma unroll
+    for (int u = 0; u < BOX_ITEMS; u++)
+      if (u < count) {
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++)
+          if (n < reads) values[n].item[u] = in[n][offset[n] + u * boxes.next(n)];
+        if (blends) prior.item[u] = out[offset[INPUTS] + u * boxes.next(INPUTS)];
+      }
+    const Pack<Out, BOX_ITEMS> results = function.template operator()<true, BOX_ITEMS>(values, prior);
+#pragma unroll
+    for (int u = 0; u < BOX_ITEMS; u++)
+      if (u < count) out[offset[INPUTS] + u * boxes.next(INPUTS)] = results.item[u];
   }
 
   // What no access moves pack by pack, from pack `begin` on: neighbouring threads on neighbouring elements.

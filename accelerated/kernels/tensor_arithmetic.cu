@@ -108,7 +108,6 @@ struct AddDenseArguments {
 
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense(const AddDenseArguments x) {
   find_place_before_waiting();
-  let_next_kernel_begin_at_once();
   unsigned index = blockIdx.x * (blockDim.x * x.batch) + threadIdx.x;
   for (unsigned done = 0; done < x.batch; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
     Pack<ELEMENT, WIDTH> a[DENSE_BATCH] = {}, prior[DENSE_BATCH] = {};
@@ -137,7 +136,6 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense
 // An operand that is UNIFORM: of a pack, the sums with one of its elements, or two.
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_uniform(const AddDenseArguments x) {
   find_place_before_waiting();
-  let_next_kernel_begin_at_once();
   unsigned index = blockIdx.x * (blockDim.x * x.batch) + threadIdx.x;
   for (unsigned done = 0; done < x.batch; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
     Pack<ELEMENT, WIDTH> prior[DENSE_BATCH] = {};
@@ -207,6 +205,18 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS) add_tensor(const AddAr
   Elementwise<ELEMENT, 1, ELEMENT, Add>{{x.a}, x.c, x.beta != COMPUTE(0), {x.alpha, x.beta}}.run<WIDTH>(x.geometry);
 }
 
+struct AddBoxes {
+  const ELEMENT* a;
+  ELEMENT* c;
+  COMPUTE alpha, beta;
+  Boxes<2> boxes;
+};
+
+extern "C" __global__ void __launch_bounds__(256) add_tensor_boxes(const AddBoxes x) {
+  find_place_before_waiting();
+  Elementwise<ELEMENT, 1, ELEMENT, Add>{{x.a}, x.c, x.beta != COMPUTE(0), {x.alpha, x.beta}}.run_boxes(x.boxes);
+}
+
 // --- cudnnOpTensor ---
 
 struct Formula {
@@ -251,13 +261,15 @@ struct OpDenseArguments {
   Geometry<2> spread;  // of B on C
 };
 
-struct OpArguments {
+template <template <int> class Layout> struct OpStrided {
   const ELEMENT* a;
   const ELEMENT* b;
   void* c;
   Formula formula;
-  Geometry<3> geometry;
+  Layout<3> layout;
 };
+using OpArguments = OpStrided<Geometry>;
+using OpBoxes = OpStrided<Boxes>;
 
 // Elements of one pack: 16 bytes of the wider type, so that neither side leaves holes between a warp's accesses.
 template <class Out> constexpr int PACK = 16 / (sizeof(Out) > sizeof(ELEMENT) ? sizeof(Out) : sizeof(ELEMENT));
@@ -289,11 +301,11 @@ template <class Out> struct Combine {
 };
 
 template <class Out> struct Strided {
-  static __device__ __forceinline__ void run(const OpArguments& x) {
-    const int reads = x.formula.operation < SQRT ? 2 : 1;
-    Elementwise<ELEMENT, 2, Out, Combine<Out>> job{{x.a, x.b}, static_cast<Out*>(x.c), x.formula.beta != COMPUTE(0), {x.formula}, reads};
-    job.template run<PACK<Out>>(x.geometry);
+  template <class Arguments> static __device__ __forceinline__ Elementwise<ELEMENT, 2, Out, Combine<Out>> job(const Arguments& x) {
+    return {{x.a, x.b}, static_cast<Out*>(x.c), x.formula.beta != COMPUTE(0), {x.formula}, x.formula.operation < SQRT ? 2 : 1};
   }
+  static __device__ __forceinline__ void run(const OpArguments& x) { job(x).template run<PACK<Out>>(x.layout); }
+  static __device__ __forceinline__ void run(const OpBoxes& x) { job(x).run_boxes(x.layout); }
 };
 
 // The destination types that Table 7 has for ELEMENT: itself, for FLOAT three narrower ones, for those FLOAT.
@@ -316,6 +328,8 @@ template <template <class> class Run, class Arguments> __device__ __forceinline_
 extern "C" __global__ void __launch_bounds__(256, BLOCKS) op_tensor_dense(const OpDenseArguments x) { find_place_before_waiting(); run_to_output<Dense>(x); }
 
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) op_tensor(const OpArguments x) { find_place_before_waiting(); run_to_output<Strided>(x); }
+
+extern "C" __global__ void __launch_bounds__(256) op_tensor_boxes(const OpBoxes x) { find_place_before_waiting(); run_to_output<Strided>(x); }
 
 // --- cudnnSetTensor; cudnnScaleTensor is add_tensor in place ---
 

@@ -83,13 +83,14 @@ template <class T, int WIDTH> __device__ __forceinline__ Pack<T, WIDTH> gather(c
   return pack;
 }
 
-// The bits of such a pack of 16 bytes, in as few registers as they need.
+// The bits of such a pack, in as few registers as they need.
 using Words = Pack<unsigned, 4>;
-template <class T> __device__ __forceinline__ Words gather_words(const T* pointer, int step, unsigned mask) {
-  constexpr int WIDTH = 16 / sizeof(T);
-  if (mask == (1u << WIDTH) - 1 && step == 1 && reinterpret_cast<uintptr_t>(pointer) % sizeof(Words) == 0)
-    return *reinterpret_cast<const Words*>(pointer);
-  Words words = {};
+template <int WORDS = 4, class T> __device__ __forceinline__ Pack<unsigned, WORDS> gather_words(const T* pointer, int step, unsigned mask) {
+  using Bits = Pack<unsigned, WORDS>;
+  constexpr int WIDTH = sizeof(Bits) / sizeof(T);
+  if (mask == (1u << WIDTH) - 1 && step == 1 && reinterpret_cast<uintptr_t>(pointer) % sizeof(Bits) == 0)
+    return *reinterpret_cast<const Bits*>(pointer);
+  Bits words = {};
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) {
     if (!(mask >> i & 1)) continue;

@@ -4,9 +4,11 @@
 //
 // Floor: bytes, one element read and one written. Where packs of 16 bytes exist on both sides a thread turns a square of
 // them in its registers: 16 bytes on their way for each of its rows, 4 or 8, and no shared memory; a warp reads pieces of
-// 128 bytes and writes pieces of 64, or, where all stays in the cache, the other way round, which is faster there. Elsewhere tiles go through shared memory: pack by pack where a narrow dimension makes both sides
-// runs of packs, else element by element, neighbouring threads along a row of the tile on either side, so that the next
-// element of a thread is a fixed step away: some 12 instructions each.
+// 128 bytes and writes pieces of 64, or, where all stays in the cache, the other way round, which is faster there. Halves of which only packs of
+// 8 bytes exist (planes of 14 by 14) move in squares of those: 1.1 us instead of 1.9 in a stream, 28 instead of 45 of 103 MB. Elsewhere tiles
+// go through shared memory: pack by pack where a narrow dimension makes both sides runs of packs, else element by element,
+// neighbouring threads along a row of the tile on either side, so that the next element of a thread is a fixed step away: some 12
+// instructions each.
 #pragma once
 #include "transform.cuh"
 
@@ -42,19 +44,21 @@ struct Turn {
 };
 
 // Rows of a square of elements of 2 or 4 bytes, as words, turned into its columns.
-template <int SIDE> __device__ __forceinline__ void turn_square(const Words (&rows)[SIDE], Words (&columns)[SIDE]) {
+template <int SIDE, int WORDS> __device__ __forceinline__ void turn_square(const Pack<unsigned, WORDS> (&rows)[SIDE], Pack<unsigned, WORDS> (&columns)[SIDE]) {
 #pragma unroll
   for (int c = 0; c < SIDE; c++)
 #pragma unroll
-    for (int word = 0; word < 4; word++) {
-      if constexpr (SIDE == 4) columns[c].item[word] = rows[word].item[c];
+    for (int word = 0; word < WORDS; word++) {
+      if constexpr (SIDE == WORDS) columns[c].item[word] = rows[word].item[c];
       else columns[c].item[word] = __byte_perm(rows[2 * word].item[c / 2], rows[2 * word + 1].item[c / 2], c % 2 ? 0x7632 : 0x5410);
     }
 }
 
-// A square a thread. The low bits of its number go across, the others of a warp along, the higher ones as the host chose.
-template <class T, class Write> __device__ __forceinline__ void turn_squares(const Turn& turn, const T* source, T* destination, Write write) {
-  constexpr unsigned SIDE = 16 / sizeof(T);
+// A square a thread, of packs of so many words. The low bits of its number go across, the others of a warp along, the higher ones as the
+// host chose.
+template <int WORDS, class T, class Write> __device__ __forceinline__ void turn_squares(const Turn& turn, const T* source, T* destination, Write write) {
+  using Bits = Pack<unsigned, WORDS>;
+  constexpr unsigned SIDE = sizeof(Bits) / sizeof(T);
   unsigned tile_x, tile_y;
   int from, to;
   turn.locate(tile_x, tile_y, from, to);
@@ -65,28 +69,30 @@ template <class T, class Write> __device__ __forceinline__ void turn_squares(con
   const unsigned across = min(SIDE, turn.across - a), along = min(SIDE, turn.along - b);
   from += a + b * turn.source_along;
   to += b + a * turn.destination_across;
-  Words rows[SIDE] = {}, columns[SIDE];
+  Bits rows[SIDE] = {}, columns[SIDE];
   wait_to_touch(source + from, destination + to);
-  if (across == SIDE && along == SIDE && reinterpret_cast<uintptr_t>(source) % 16 == 0) {
+  if (across == SIDE && along == SIDE && reinterpret_cast<uintptr_t>(source) % sizeof(Bits) == 0) {
 #pragma unroll
-    for (unsigned i = 0; i < SIDE; i++) rows[i] = *reinterpret_cast<const Words*>(source + from + static_cast<int>(i) * turn.source_along);
+    for (unsigned i = 0; i < SIDE; i++) rows[i] = *reinterpret_cast<const Bits*>(source + from + static_cast<int>(i) * turn.source_along);
   } else {
 #pragma unroll
     for (unsigned i = 0; i < SIDE; i++)
-      if (i < along) rows[i] = gather_words(source + from + static_cast<int>(i) * turn.source_along, 1, (1u << across) - 1);
+      if (i < along) rows[i] = gather_words<WORDS>(source + from + static_cast<int>(i) * turn.source_along, 1, (1u << across) - 1);
   }
   let_next_kernel_begin();
   turn_square(rows, columns);
 #pragma unroll
   for (unsigned i = 0; i < SIDE; i++) {
     Pack<T, SIDE> values;
-    *reinterpret_cast<Words*>(&values) = columns[i];
+    *reinterpret_cast<Bits*>(&values) = columns[i];
     if (i < across) write(destination + to + static_cast<int>(i) * turn.destination_across, 1, (1u << along) - 1, values);
   }
 }
 
-template <class S, class D, class Write> __device__ __forceinline__ void turn_packs(const Turn& turn, const S* source, D* destination, Write write) {
-  if constexpr (same_type<S, D> && (sizeof(S) == 4 || sizeof(S) == 2)) turn_squares(turn, source, destination, write);
+// Packs of 16 bytes, or of 8 (WORDS is 2), which halves have.
+template <int WORDS = 4, class S, class D, class Write>
+__device__ __forceinline__ void turn_packs(const Turn& turn, const S* source, D* destination, Write write) {
+  if constexpr (same_type<S, D> && (sizeof(S) == 2 || (sizeof(S) == 4 && WORDS == 4))) turn_squares<WORDS>(turn, source, destination, write);
 }
 
 // A tile of a block: where it is, its extents.
