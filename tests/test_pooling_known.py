@@ -111,7 +111,7 @@ def test_accesses_are_aligned(kind, window, data_type, dims, layout):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("dims", [(2, 3, 9, 13), (1, 3, 10, 64), (1, 8, 6, 8, 10)], ids=str)
+@pytest.mark.parametrize("dims", [(2, 3, 9, 13), (2, 8, 9, 7), (1, 3, 10, 64), (1, 8, 6, 8, 10)], ids=str)
 @pytest.mark.parametrize("kind", ["forward", "average", "maximum"])
 def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, window, dims, layout):
     """Blocks of one step and of many, of one row and of all, with NaN, infinities and equal maxima."""
