@@ -156,7 +156,8 @@ def _rows(shape: Shape, usual_team: int, few_block: int) -> Work | None:
     value.team_bits = team.bit_length() - 1
     value.column_bits = column_bits(row.input, 0)
     value.pitch = Divisor.of(max(1, lines.x_stride))
-    pitch_fits = shape.width <= lines.x_stride and row.input <= lines.x_stride <= MOST_PITCH * row.input
+    # A pack reaches over one gap at most, and what lies beside packs is part of the first line, or of the last one.
+    pitch_fits = shape.width - 1 <= row.input <= lines.x_stride <= MOST_PITCH * row.input
     value.over_gaps = lines.input > 1 and pitch_fits
     threads = max(team, few_block if value.planes * team < ENOUGH_THREADS else BLOCK)
     return Work("rows", value, -(-value.planes * team // threads), threads, 1)

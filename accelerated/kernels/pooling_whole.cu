@@ -47,12 +47,7 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const WholeArgum
   auto take = [&](ELEMENT met) { pooled = Pool::both(pooled, load<COMPUTE>(met)); };
   // What lies beside the packs is on its way together with them.
   ELEMENT ends[Stretch::ENDS];
-  auto has_end = [&](int u) {
-    const unsigned k = stretch.end(member, team, u);
-    unsigned column = k;
-    if (whole.over_gaps) whole.pitch.divide(k, column);
-    return k < stretch.count && column < whole.columns;
-  };
+  auto has_end = [&](int u) { return stretch.end(member, team, u) < stretch.count; };
   if (whole.over_gaps || whole.lines == 1)
 #pragma unroll
     for (int u = 0; u < Stretch::ENDS; u++)
