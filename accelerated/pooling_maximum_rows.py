@@ -20,7 +20,8 @@ ENOUGH_THREADS = 2**16  # from which on they march as far as they usually do
 LEAST_CHANNELS = 32  # side by side: one by one those of a warp
 CACHED_BYTES = 2**25  # of x, up to which most of it is in the cache already
 OF_CHANNELS = ("channels", "scattered")  # accesses
-FOR_FEW = ("channels", "loose")  # those that others do better where there are many threads
+# Of these accesses: with more other kernels do better, or were not compared.
+MOST_THREADS = {"channels": 2**14, "loose": ENOUGH_THREADS - 1}
 
 
 @dataclass
@@ -34,7 +35,7 @@ class March:
 
 
 MARCHES = {
-    "wide": March(Settings(128, 4, 1, 8, 1, 1), 1, 3.9),
+    "wide": March(Settings(128, 4, 1, 8, 1, 1), 2, 3.9),
     "narrow": March(Settings(128, 4, 1, 8, 1, 1), 1, 3.9),
     "loose": March(Settings(128, 8, 1, 8, 1, 1), 1, 3.9),
     "channels": March(Settings(128, 4, 1, 8, 1, 1), 1, 3.9),
@@ -47,7 +48,7 @@ def _serves(place: Place, access: Access, threads: int) -> bool:
     each other (pooling_known_maximum.cu) would be few."""
     if access.kind in OF_CHANNELS and (place.channels < LEAST_CHANNELS or place.scalar_bytes < 4):
         return False
-    return access.kind in MARCHES and (access.kind not in FOR_FEW or threads < ENOUGH_THREADS)
+    return access.kind in MARCHES and threads <= MOST_THREADS.get(access.kind, threads)
 
 
 def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:

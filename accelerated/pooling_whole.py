@@ -198,7 +198,7 @@ def _channels(shape: Shape, operation: PoolingForward, device: Any) -> Work | No
         lanes //= 2
     threads = min(CHANNEL_THREADS, max(BLOCK, power_of_two(-(-value.lines * lanes // MANY_LOADS))))
     value.team_bits = lanes.bit_length() - 1
-    warp_bytes = lanes * shape.width * SCALAR_BYTES[operation.compute_type]
+    warp_bytes = min(lanes, WARP) * shape.width * SCALAR_BYTES[operation.compute_type]
     return Work("channels", value, -(-value.planes // lanes), threads, shape.width, threads // WARP * warp_bytes)
 
 

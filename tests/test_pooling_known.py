@@ -126,6 +126,8 @@ def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, 
     for (data_type, few), nan in product(divisions[window], (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN)):
         monkeypatch.setattr(pooling_maximum, "START_STEPS", 0 if few else 5)
         monkeypatch.setattr(pooling_maximum_rows, "ENOUGH_THREADS", 10**6 if few else 1)
+        most = dict.fromkeys(pooling_maximum_rows.MOST_THREADS, 10**6 if few else 0)
+        monkeypatch.setattr(pooling_maximum_rows, "MOST_THREADS", most)
         marches = {
             kind: replace(march, least_steps=1 if few else 3) for kind, march in pooling_maximum_rows.MARCHES.items()
         }

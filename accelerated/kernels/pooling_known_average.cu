@@ -124,7 +124,7 @@ template <class Access> __device__ __forceinline__ void backward_tile(const Aver
 template <class Access> __device__ __forceinline__ void backward(const AverageArguments& a) {
   Tile tile(a.box, Access::LANES, threadIdx.x < a.tiles ? blockIdx.x * a.tiles + threadIdx.x : a.box.threads);
   wait_to_touch(a.dy + (tile.exists ? tile.y : 0));
-  let_next_kernel_begin();
+  let_next_kernel_begin_if_many();
   if (tile.exists) backward_tile<Access>(a, tile);
   if constexpr (Access::ROWS && Access::X_PACK > 1)
     if (a.gathers) Gathered<Access>::write(a.dx, a.tiles, a.box.threads);

@@ -112,7 +112,7 @@ template <class Access> __device__ __forceinline__ void forward(const ForwardArg
   Tile tile(a.box, Access::LANES);
   if (!tile.exists) return;
   wait_to_touch(a.x + tile.x);
-  if (Access::ROWS) let_next_kernel_begin();
+  if (Access::ROWS) let_next_kernel_begin_if_many();
   if (a.mode == AVERAGE_INCLUDE || a.mode == AVERAGE_EXCLUDE)
     a.reciprocal != COMPUTE(0) ? forward<Access, Sum, true>(a, tile) : forward<Access, Sum, false>(a, tile);
   else

@@ -119,42 +119,15 @@ extern "C" __global__ void __launch_bounds__(1024) pooling_whole_rows(const Whol
   with_pool(a, [&](auto pool) { pool_rows<decltype(pool)>(a, of_warps); });
 }
 
-// Pools a warp's packs of the same channels, `lanes` threads apart: in every round a thread keeps half of its channels and gets those of
-// another, which keeps the other half; when it has one, one of both keeps it. Returns how many it has, the first ones of `pack`; `first`: which
-// those are.
-template <class Pool> __device__ __forceinline__ int pool_warp(Pack<COMPUTE, WIDTH>& pack, unsigned lanes, unsigned& first) {
-  int count = WIDTH;
-  first = 0;
-#pragma unroll
-  for (int distance = WARP / 2, kept = WIDTH; distance > 0; distance /= 2, kept = kept > 1 ? kept / 2 : 1) {
-    if (unsigned(distance) < lanes) continue;
-    const bool upper = threadIdx.x & distance;
-    const int given = kept > 1 ? kept / 2 : 0;  // channels
-    if (given == 0) {
-      pack.item[0] = Pool::both(pack.item[0], __shfl_xor_sync(~0u, pack.item[0], distance));
-      if (upper) count = 0;
-    }
-#pragma unroll
-    for (int i = 0; i < given; i++) {
-      const COMPUTE sent = upper ? pack.item[i] : pack.item[i + given], own = upper ? pack.item[i + given] : pack.item[i];
-      pack.item[i] = Pool::both(own, __shfl_xor_sync(~0u, sent, distance));
-    }
-    if (given > 0) first += upper ? given : 0, count = given;
-  }
-  return count;
-}
-
-template <class Pool> __device__ __forceinline__ void pool_channels(const WholeArguments& a, COMPUTE* of_warps) {
+template <class Pool> __device__ __forceinline__ void pool_channels(const WholeArguments& a, Pack<COMPUTE, WIDTH>* of_warps) {
   const Whole& whole = a.whole;
   unsigned lanes = 1u << whole.team_bits, lane = threadIdx.x & (lanes - 1), slice = threadIdx.x >> whole.team_bits;
-  unsigned slices = blockDim.x >> whole.team_bits, index = blockIdx.x * lanes + lane, result = blockIdx.x * lanes + threadIdx.x / WIDTH;
-  bool present = index < whole.planes, writes = threadIdx.x < lanes * WIDTH && result < whole.planes;
-  long long x_offset, y_offset, unused;
-  whole.pack_offsets(present ? index : 0, x_offset, unused);
-  whole.pack_offsets(writes ? result : 0, unused, y_offset);
+  unsigned slices = blockDim.x >> whole.team_bits, index = blockIdx.x * lanes + lane;
+  bool present = index < whole.planes;
+  long long x_offset, y_offset;
+  whole.pack_offsets(present ? index : 0, x_offset, y_offset);
   const ELEMENT* x = a.x + x_offset;
-  ELEMENT* y = a.y + (y_offset + threadIdx.x % WIDTH);
-  wait_to_touch(x + slice * whole.line_stride, y);
+  wait_to_touch(x + slice * whole.line_stride, a.y + y_offset);
   Pack<COMPUTE, WIDTH> pooled;
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) pooled.item[i] = load<COMPUTE>(Pool::nothing());
@@ -170,22 +143,27 @@ template <class Pool> __device__ __forceinline__ void pool_channels(const WholeA
 #pragma unroll
         for (int i = 0; i < WIDTH; i++) pooled.item[i] = Pool::both(pooled.item[i], load<COMPUTE>(taken[u].item[i]));
   }
-  unsigned first, channels = lanes * WIDTH;  // of a block
-  const int count = pool_warp<Pool>(pooled, lanes, first);
-  COMPUTE* const of_warp = of_warps + threadIdx.x / WARP * channels + lane * WIDTH + first;
+  for (unsigned distance = lanes; distance < WARP; distance *= 2)
 #pragma unroll
-  for (int i = 0; i < WIDTH; i++)
-    if (i < count) of_warp[i] = pooled.item[i];
+    for (int i = 0; i < WIDTH; i++) pooled.item[i] = Pool::both(pooled.item[i], __shfl_xor_sync(~0u, pooled.item[i], distance));
+  unsigned kept = min(lanes, unsigned(WARP));  // packs of a warp
+  if (threadIdx.x % WARP < kept) of_warps[threadIdx.x / WARP * kept + threadIdx.x % WARP] = pooled;
   __syncthreads();
-  // A thread for every channel.
-  if (!writes) return;
-  COMPUTE value = of_warps[threadIdx.x];
-  for (unsigned warp = 1; warp < blockDim.x / WARP; warp++) value = Pool::both(value, of_warps[warp * channels + threadIdx.x]);
-  *y = finished<Pool>(a, value, y);
+  // A thread of the first slice for every pack: what the warps have of it lies `lanes` apart.
+  if (threadIdx.x >= lanes || !present) return;
+  for (unsigned other = lane + lanes; other < blockDim.x / WARP * kept; other += lanes)
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) pooled.item[i] = Pool::both(pooled.item[i], of_warps[other].item[i]);
+  Wide* target = reinterpret_cast<Wide*>(a.y + y_offset);
+  Wide result = {};
+  if (a.beta != COMPUTE(0)) result = *target;
+#pragma unroll
+  for (int i = 0; i < WIDTH; i++) result.item[i] = finished<Pool>(a, pooled.item[i], &result.item[i]);
+  *target = result;
 }
 
-// The packs of a block, at most a warp's: shared memory of (threads / 32) * packs packs of COMPUTE.
+// The packs of a block: shared memory of (threads / 32) * min(packs, 32) packs of COMPUTE.
 extern "C" __global__ void __launch_bounds__(512) pooling_whole_channels(const WholeArguments a) {
   find_place_before_waiting();
-  with_pool(a, [&](auto pool) { pool_channels<decltype(pool)>(a, reinterpret_cast<COMPUTE*>(shared_memory)); });
+  with_pool(a, [&](auto pool) { pool_channels<decltype(pool)>(a, reinterpret_cast<Pack<COMPUTE, WIDTH>*>(shared_memory)); });
 }
