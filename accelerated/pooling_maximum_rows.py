@@ -17,8 +17,11 @@ from .pooling_known import Access, Place, Settings, access_of, alignment_of, box
 
 KERNEL = "pooling_known_maximum_rows"
 ENOUGH_THREADS = 2**16  # from which on they march as far as they usually do
-LEAST_CHANNELS = 32  # one by one: those of a warp
+LEAST_CHANNELS = 32  # side by side: one by one those of a warp
 CACHED_BYTES = 2**25  # of x, up to which most of it is in the cache already
+OF_CHANNELS = ("channels", "scattered")  # accesses
+# Of these accesses: with more other kernels do better, or were not compared.
+MOST_THREADS = {"channels": 2**14, "loose": ENOUGH_THREADS - 1}
 
 
 @dataclass
@@ -33,18 +36,19 @@ class March:
 
 MARCHES = {
     "wide": March(Settings(128, 4, 1, 8, 1, 1), 2, 3.9),
-    "narrow": March(Settings(128, 4, 1, 8, 1, 1), 2, 3.9),
+    "narrow": March(Settings(128, 4, 1, 8, 1, 1), 1, 3.9),
     "loose": March(Settings(128, 8, 1, 8, 1, 1), 1, 3.9),
+    "channels": March(Settings(128, 4, 1, 8, 1, 1), 1, 3.9),
     "scattered": March(Settings(128, 6, 1, 8, 1, 2), 2, 9.5, 0.5),  # 31x67x37x41: 2 segments 8.8 us, 3 11.2, 4 9.2
 }
 
 
 def _serves(place: Place, access: Access, threads: int) -> bool:
-    """Packs of rows; single elements of them where threads that tell each other (pooling_known_maximum.cu) would be few; many channels
-    one by one, of 4 bytes or more."""
-    if access.kind == "scattered":
-        return place.channels >= LEAST_CHANNELS and place.scalar_bytes >= 4
-    return access.kind in MARCHES and (access.kind != "loose" or threads < ENOUGH_THREADS)
+    """Packs of rows; many channels one by one, of 4 bytes or more; their packs, and single elements of rows, where threads that tell
+    each other (pooling_known_maximum.cu) would be few."""
+    if access.kind in OF_CHANNELS and (place.channels < LEAST_CHANNELS or place.scalar_bytes < 4):
+        return False
+    return access.kind in MARCHES and threads <= MOST_THREADS.get(access.kind, threads)
 
 
 def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:

@@ -20,6 +20,7 @@ MOST_OUTER = 3
 MOST_SPAN = 2**31  # of a plane, in elements
 WARP = 32
 BLOCK = 128
+FEW_BLOCK = 256  # of few planes: the fewer blocks, the less their launch takes
 LARGEST_BLOCK = 1024
 SMALLEST_TEAM = 8  # threads of a plane
 FEW_LOADS = 4  # of a thread, from which more threads are of no use
@@ -66,7 +67,7 @@ class Work:
 
 def forward_plan(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
     """The plan of global pooling; None for other windows and layouts."""
-    work = _channels(shape, operation, device) if shape.channels_last else _rows(shape)
+    work = _channels(shape, operation, device) if shape.channels_last else _rows(shape, WARP, FEW_BLOCK)
     if work is None:
         return None
     extra = [("mode", c_int(operation.pooling.mode)), ("propagate", c_int(operation.pooling.nan))]
@@ -75,7 +76,7 @@ def forward_plan(operation: PoolingForward, shape: Shape, device: Any, otherwise
 
 def backward_plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
     """The plan of an average over everything, backward; None for other windows and layouts."""
-    work = _spread_channels(shape, device) if shape.channels_last else _rows(shape, SPREAD_TEAM)
+    work = _spread_channels(shape, device) if shape.channels_last else _rows(shape, SPREAD_TEAM, BLOCK)
     if work is None or (
         work.arguments.lines > 1 and not shape.channels_last and operation.nbytes("dx") > MOST_LINE_BYTES
     ):
@@ -114,18 +115,29 @@ def _whole(shape: Shape, outer: int) -> WholeStruct | None:
     """The planes (images, where ``outer`` leaves out channels) and where they are."""
     if not all(axis.whole for axis in shape.axes) or outer > MOST_OUTER:
         return None
-    value = WholeStruct(outer_rank=outer, channels=Divisor.of(1))
-    value.planes = prod(shape.extents[:outer])
-    for i, d in enumerate(reversed(range(outer))):
-        value.extent[i], value.x_step[i], value.y_step[i] = (
-            Divisor.of(shape.extents[d]),
-            shape.x_steps[d],
-            shape.y_steps[d],
-        )
+    value = WholeStruct(channels=Divisor.of(1), planes=prod(shape.extents[:outer]))
+    dims = zip(shape.extents[:outer], shape.x_steps[:outer], shape.y_steps[:outer], strict=True)
+    for extent, x_step, y_step in _merged(list(dims)):
+        i = value.outer_rank
+        value.extent[i], value.x_step[i], value.y_step[i] = Divisor.of(extent), x_step, y_step
+        value.outer_rank += 1
     return value
 
 
-def _rows(shape: Shape, usual_team: int = WARP) -> Work | None:
+def _merged(dims: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """(extent, distance in x, in y) of dimensions, the fastest first: one instead of two where one follows the other without a gap."""
+    merged: list[tuple[int, int, int]] = []
+    for extent, x_step, y_step in reversed(dims):
+        if extent == 1:
+            continue
+        if merged and (x_step, y_step) == (merged[-1][0] * merged[-1][1], merged[-1][0] * merged[-1][2]):
+            merged[-1] = (merged[-1][0] * extent, *merged[-1][1:])
+        else:
+            merged.append((extent, x_step, y_step))
+    return merged
+
+
+def _rows(shape: Shape, usual_team: int, few_block: int) -> Work | None:
     value = _whole(shape, len(shape.extents))
     lines, row = _lines(shape), shape.axes[2]
     if value is None or lines is None or (row.x_stride != 1 and row.input > 1):
@@ -144,9 +156,10 @@ def _rows(shape: Shape, usual_team: int = WARP) -> Work | None:
     value.team_bits = team.bit_length() - 1
     value.column_bits = column_bits(row.input, 0)
     value.pitch = Divisor.of(max(1, lines.x_stride))
-    pitch_fits = shape.width <= lines.x_stride and row.input <= lines.x_stride <= MOST_PITCH * row.input
+    # A pack reaches over one gap at most, and what lies beside packs is part of the first line, or of the last one.
+    pitch_fits = shape.width - 1 <= row.input <= lines.x_stride <= MOST_PITCH * row.input
     value.over_gaps = lines.input > 1 and pitch_fits
-    threads = max(team, BLOCK)
+    threads = max(team, few_block if value.planes * team < ENOUGH_THREADS else BLOCK)
     return Work("rows", value, -(-value.planes * team // threads), threads, 1)
 
 

@@ -66,6 +66,7 @@ def definitions_of(operation: Any) -> tuple[str, dict[str, str], AlignedPlan]:
     return kernel, definitions, found
 
 
+FEW_PLANES = Settings(128, 1, 1, 8, 1, 1, stages=2)  # of halves in rows: blocks that have some of the rows
 DIMS = [
     (64, 256, 56, 56), (8, 64, 14, 14), (31, 67, 37, 41), (3, 5, 6, 62), (64, 3, 224, 224),
     (2, 24, 9, 12, 20), (8, 64, 16, 56, 56),
@@ -110,27 +111,35 @@ def test_accesses_are_aligned(kind, window, data_type, dims, layout):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("dims", [(2, 3, 9, 13), (1, 3, 10, 64), (1, 8, 6, 8, 10)], ids=str)
+@pytest.mark.parametrize("dims", [(2, 3, 9, 13), (2, 8, 9, 7), (1, 3, 10, 64), (1, 8, 6, 8, 10)], ids=str)
 @pytest.mark.parametrize("kind", ["forward", "average", "maximum"])
 def test_any_division_gives_what_kernels_for_any_window_give(monkeypatch, kind, window, dims, layout):
     """Blocks of one step and of many, of one row and of all, with NaN, infinities and equal maxima."""
     backend = AcceleratedBackend("emulated")
     mode = Mode.CUDNN_POOLING_MAX if kind != "average" else Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
-    # Compiling takes the time: one window meets every division in both types.
-    divisions = [(FLOAT, False), (HALF, True)] + [(FLOAT, True), (HALF, False)] * (window == (3, 2, 1))
-    for (data_type, few), nan in product(divisions, (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN)):
+    # Compiling takes the time: one window meets every division in both types, each of the others one in one.
+    divisions = {
+        (2, 2, 0): [(FLOAT, False)],
+        (3, 2, 0): [(HALF, True)],
+        (3, 2, 1): [*product((FLOAT, HALF), (True, False))],
+    }
+    for (data_type, few), nan in product(divisions[window], (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN)):
         monkeypatch.setattr(pooling_maximum, "START_STEPS", 0 if few else 5)
         monkeypatch.setattr(pooling_maximum_rows, "ENOUGH_THREADS", 10**6 if few else 1)
+        most = dict.fromkeys(pooling_maximum_rows.MOST_THREADS, 10**6 if few else 0)
+        monkeypatch.setattr(pooling_maximum_rows, "MOST_THREADS", most)
         marches = {
             kind: replace(march, least_steps=1 if few else 3) for kind, march in pooling_maximum_rows.MARCHES.items()
         }
         monkeypatch.setattr(pooling_maximum_rows, "MARCHES", marches)
         monkeypatch.setattr(pooling_maximum_rows, "LEAST_CHANNELS", 2 if few else 32)
         monkeypatch.setattr(pooling_known, "ENOUGH_THREADS", 1)
-        stages = int(few == (data_type == HALF))
-        maxima = Settings(32 if few else 256, 1, 1, 8, 1, 1, group_bytes=8 if few else 32, stages=stages)
-        halves = Settings(64 if few else 128, 1, 1, 8, 1, 1, stages=1 if few else 2)
+        # Blocks of 64 threads hold the small planes, and parts of the others.
+        maxima = Settings(64, 1, 1, 8, 1, 1, group_bytes=8 if few else 32, stages=int(data_type == FLOAT))
+        halves = Settings(64, 1, 1, 8, 1, 1, stages=2 if window == (3, 2, 1) else 1)
         monkeypatch.setitem(pooling_maximum_halves.SETTINGS, pooling_maximum_halves.MARCHED, halves)
+        for key in product(("images", "volumes"), (False, True)):
+            monkeypatch.setitem(pooling_maximum_halves.SETTINGS, key, FEW_PLANES)
         monkeypatch.setattr(pooling_maximum, "SETTINGS", dict.fromkeys(pooling_maximum.SETTINGS, maxima))
         volumes = replace(pooling_known.SETTINGS["forward of volumes"], depth=2 if few else 8)
         monkeypatch.setitem(pooling_known.SETTINGS, "forward of volumes", volumes)
@@ -182,10 +191,15 @@ def test_channels_of_volumes_give_what_kernels_for_any_window_give(monkeypatch, 
     backend = AcceleratedBackend("emulated")
     monkeypatch.setattr(pooling_maximum_channels, "LEAST_USED", 0.0)
     monkeypatch.setattr(pooling_maximum_channels, "MOST_PACKS", {"COPIES": 12, "WRITES": 6})
-    divisions = [(FLOAT, 128, 2), (HALF, 32, 3)] + [(FLOAT, 32, 3), (HALF, 128, 2), (BFLOAT16, 64, 2)] * (
-        window == (3, 2, 1)
-    )
-    for (data_type, threads, stages), nan in product(divisions, (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN)):
+    # Compiling takes the time: one window meets every division.
+    divisions = {
+        (2, 2, 0): [(FLOAT, 128, 2)],
+        (3, 2, 0): [(HALF, 32, 3)],
+        (3, 2, 1): [(FLOAT, 128, 2), (HALF, 32, 3), (FLOAT, 32, 3), (HALF, 128, 2), (BFLOAT16, 64, 2)],
+    }
+    for (data_type, threads, stages), nan in product(
+        divisions[window], (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN)
+    ):
         settings = Settings(threads, 1, 2, 16, 2, 1, group_bytes=32, stages=stages)
         monkeypatch.setattr(pooling_maximum_channels, "SETTINGS", dict.fromkeys((2, 4), settings))
         operation = operation_of(True, Mode.CUDNN_POOLING_MAX, dims, *window, "nhwc", data_type)
@@ -255,7 +269,7 @@ def test_planes_of_half_give_what_kernels_for_any_window_give(monkeypatch, windo
     nans = (Nan.CUDNN_PROPAGATE_NAN, Nan.CUDNN_NOT_PROPAGATE_NAN)
     # Compiling takes the time: one window meets every division.
     for few, nan in ((True, nans[0]), (window != (3, 2, 1), nans[1]), (True, nans[1])):
-        settings = Settings(128 if few else 448, 1 if few else 4, 1, 8, 1, 1, stages=3 if kind == "dense" else 1)
+        settings = FEW_PLANES if few else Settings(448, 4, 1, 8, 1, 1, stages=1)
         for key in product(("images", "volumes"), (False, True)):
             monkeypatch.setitem(pooling_maximum_halves.SETTINGS, key, settings)
         operation = operation_of(True, Mode.CUDNN_POOLING_MAX, dims, *window, layout, HALF)
@@ -287,7 +301,9 @@ def test_channels_of_half_give_what_kernels_for_any_window_give(monkeypatch, win
     kernel = pooling_maximum_halves.CHANNELS
     if dims[2] + 2 * window[2] < window[0]:
         return
-    for (tile, lane_bytes, group_bytes, eager_blocks), nan in product(((2, 8, 16, 264), (3, 4, 64, 1)), nans):
+    # Compiling takes the time: one window meets both ways.
+    ways = {(2, 2, 0): [(3, 4, 64, 1)], (3, 2, 0): [(2, 8, 16, 264)], (3, 2, 1): [(2, 8, 16, 264), (3, 4, 64, 1)]}
+    for (tile, lane_bytes, group_bytes, eager_blocks), nan in product(ways[window], nans):
         settings = Settings(64, 1, 1, lane_bytes, tile, 1, stages=1, group_bytes=group_bytes)
         for amount in ("many", "few"):
             monkeypatch.setitem(pooling_maximum_halves.SETTINGS, (kernel, amount), settings)
@@ -305,8 +321,7 @@ def test_channels_of_half_give_what_kernels_for_any_window_give(monkeypatch, win
         assert np.array_equal(found.view(x.dtype), expected.view(x.dtype), equal_nan=True)
 
 
-@pytest.mark.parametrize("dims", [(2, 8, 12, 14), (1, 8, 6, 8, 16)], ids=str)
-@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize(("dims", "layout"), [((2, 8, 12, 14), "nhwc"), ((1, 8, 6, 8, 16), "nchw")], ids=str)
 def test_maxima_of_bfloat16_give_what_kernels_for_any_window_give(dims, layout):
     """Two bytes, but not two windows at a time: blocks have room for what threads tell each other one by one."""
     backend = AcceleratedBackend("emulated")

@@ -9,6 +9,7 @@ import pytest
 from dualdnn.accelerated import pooling_whole
 from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.plans import AlignedPlan, plan
+from dualdnn.accelerated.pooling_geometry import shape_of
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingForward, PoolingSpec, TensorSpec
@@ -42,6 +43,37 @@ def test_one_window_over_everything(monkeypatch, kind, data_type, dims, layout):
             return
         found, expected = (result_of(backend, operation, made, memory) for made in (whole, whole.otherwise()))
         assert np.allclose(found.view(element), expected.view(element), rtol=2e-3, atol=1e-3, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("columns", "pitch", "over_gaps"),
+    [(4, 8, 0), (5, 9, 0), (6, 11, 0), (7, 8, 1), (7, 14, 1), (8, 11, 1), (15, 16, 1)],
+)
+def test_gaps_are_not_pooled(columns, pitch, over_gaps):
+    """Planes that begin anywhere, whose packs of 16 bytes would reach over no, one or two gaps."""
+    backend = AcceleratedBackend("emulated")
+    dims, strides = (3, 5, 6, columns), (31 * pitch + 1, 6 * pitch + 3, pitch, 1)
+    operation = pooling("AVERAGE_COUNT_INCLUDE_PADDING", 0, 0, 0, False)(HALF, dims, "nchw")
+    operation = replace(operation, x=TensorSpec(HALF, dims, strides))
+    shape = shape_of(operation, operation.x, operation.y, walk_y=True)
+    work = pooling_whole._rows(shape, pooling_whole.WARP, pooling_whole.BLOCK)
+    assert work is not None
+    assert work.arguments.over_gaps == over_gaps
+    memory = prepare(operation, "normal", 0)
+    x = memory["x"].view(np.float16)
+    elements = np.zeros(x.size, bool)
+    elements[sum(i * s for i, s in zip(np.indices(dims), strides, strict=True)).ravel()] = True
+    x[~elements] = np.nan
+    whole = plan(operation, backend.device)
+    assert isinstance(whole, AlignedPlan)
+    found, expected = (result_of(backend, operation, made, memory) for made in (whole, whole.otherwise()))
+    assert np.allclose(found.view(np.float16), expected.view(np.float16), rtol=2e-3, atol=1e-3)
+
+
+def test_dimensions_are_merged_that_follow_each_other_in_both_tensors():
+    packed, apart = [(2, 60, 24), (3, 20, 8), (1, 7, 7), (4, 5, 2)], [(2, 60, 24), (3, 20, 9), (4, 5, 2)]
+    assert pooling_whole._merged(packed) == [(24, 5, 2)]
+    assert pooling_whole._merged(apart) == apart[::-1]
 
 
 def test_a_plane_of_three_axes_with_gaps_is_left_to_the_other_kernels():

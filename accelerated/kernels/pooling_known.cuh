@@ -22,6 +22,9 @@ template <class T> __device__ __forceinline__ void keep(T& value) {
 #endif
 }
 
+// Lets the next kernel in, of large grids: before the reads, as measured.
+__device__ __forceinline__ void let_next_kernel_begin_if_many() { let_next_kernel_begin_if(gridDim.x > MANY_BLOCKS && blockIdx.x + MANY_BLOCKS >= gridDim.x); }
+
 constexpr int floor_divided(int n, int by) { return n >= 0 ? n / by : -((by - 1 - n) / by); }
 
 // One axis. From the first input of a tile, in inputs: where the windows of the tile begin and end; from its first window, in

@@ -5,7 +5,8 @@
 // sm_90 a thread of 4 outputs (float rows) has 78 an output, of 8 (half rows) 43, of 8 channels and two rows (half) 31: a column
 // is pooled once for the outputs that share it, maxima of half in pairs. A thread
 // with a window of a volume marches along axis 0, so that a plane that windows share is read once. Measured on it: 87 to 100 %
-// of the copy, volumes 80 to 94 %.
+// of the copy, volumes 80 to 94 %. Places found before the wait save 0.05 to 0.25 us of 8x64x14x14 in a stream. Letting the next kernel
+// in saves 1 to 4 % of large rows (64x3x224x224 10.9 us instead of 11.4), and costs 3 % of channels.
 #include "pooling_known.cuh"
 
 struct ForwardArguments {
@@ -110,6 +111,8 @@ template <class Access, class Pool, bool SAME> __device__ __forceinline__ void f
 template <class Access> __device__ __forceinline__ void forward(const ForwardArguments& a) {
   Tile tile(a.box, Access::LANES);
   if (!tile.exists) return;
+  wait_to_touch(a.x + tile.x);
+  if (Access::ROWS) let_next_kernel_begin_if_many();
   if (a.mode == AVERAGE_INCLUDE || a.mode == AVERAGE_EXCLUDE)
     a.reciprocal != COMPUTE(0) ? forward<Access, Sum, true>(a, tile) : forward<Access, Sum, false>(a, tile);
   else
@@ -117,22 +120,22 @@ template <class Access> __device__ __forceinline__ void forward(const ForwardArg
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forward_wide(const ForwardArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   forward<Wide>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forward_narrow(const ForwardArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   forward<Narrow>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forward_loose(const ForwardArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   forward<Loose>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forward_channels(const ForwardArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   forward<Channels>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_forward_scattered(const ForwardArguments a) {
-  wait_for_earlier_kernels();
+  find_place_before_waiting();
   forward<Scattered>(a);
 }

@@ -14,7 +14,7 @@
 // 46 % (half) to 60 % (float) of the cycles. More warps with sums of fewer planes, or planes in shared memory, took longer in
 // channels (up to 19 %). Half in volumes of rows that other kernels leave to this one had 63 % of the copy with planes in shared memory. Measured on it: volumes
 // 86 % of the copy in float rows, large images of channels 93 % in float (256 bytes of channels and all columns of windows of a row side by side; 88 % with half of
-// both), rows of three channels 85 %. The next kernel is let in behind the first reads: 5 % of 25 us, 2 % of 60; fetching ahead saves 1 to 3 %.
+// both), rows of three channels 85 %. The next kernel is let in behind the first reads: 5 % of 25 us, 2 % of 60; fetching ahead saves 1 to 3 %, but costs as much in later steps.
 // Where rows are read element by element, letting it in costs 12 % of 31x67x37x41 in float and saves 8 % in half. Volumes of channels, 70 % in float and 55 % in half here, have
 // pooling_known_maximum_channels.cu where they are large enough to fill the device.
 #include "pooling_strips.cuh"

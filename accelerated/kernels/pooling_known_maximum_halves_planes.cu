@@ -12,7 +12,8 @@
 // by lines, 4.9 DENSE: half-written sectors meet in the cache. Volumes of 8x64x16x56x56 29.9 us, 86 % (31.2 without the first two steps fetched ahead):
 // 16.5 million warp instructions are issued in 56 % of the cycles, arithmetic on integers is busy 57 %, the second cache 79 %, with 25 warps of a multiprocessor; they
 // wait for each other (barriers 2.1 of 12 cycles), for arithmetic (1.6), shared memory (1.3) and what they read (1.2). Slower: 42 warps, which spill (46 us); strips
-// of 8 columns, which take a fifth fewer instructions but 119 registers (35 us); the depth in two segments (36 us); more stages; stores that do not stay in the cache.
+// of 8 columns, which take a fifth fewer instructions but 119 registers (35 us); the depth in two segments (36 us); more stages; later steps fetched ahead, too (31 us);
+// stores that do not stay in the cache.
 #include "async_copies.cuh"
 #include "pooling_known_maximum_halves.cuh"
 

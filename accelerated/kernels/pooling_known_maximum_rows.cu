@@ -1,17 +1,19 @@
-// Pooling backward (4.1.18) of maxima of images whose rows are read in packs, or which are small, and of many channels one by one, with a known
-// window: see pooling_known.cuh; others have pooling_known_maximum.cu, half in packs pooling_known_maximum_halves.cu.
+// Pooling backward (4.1.18) of maxima with a known window, of images whose rows are read in packs, of many channels one by one, and of small ones: see
+// pooling_known.cuh; others have pooling_known_maximum.cu, half in packs pooling_known_maximum_halves.cu.
 //
-// Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A thread takes a strip of columns and
-// marches down the rows: lines and sums that the next row of windows has, too, stay in registers, and what is needed next is on
-// its way meanwhile. Of the windows of a row those that reach into the neighbouring strip are looked at twice, without shared
-// memory or barriers. A window's maximum is pooled column by column; then each input needs a comparison and an addition.
-// What limits before the bytes is that comparisons run at half the rate of additions and wait for each other: an H200 makes 32
-// for an input in the time of its bytes (3x3, stride 2); here it takes about 6. Measured on it: 84 to 90 % of the copy with about four
-// rows of windows of a thread. 64x3x224x224 takes 24.1 us in 29 or 30 segments, 24.2 in 11, which run at the same time, 24.4 to 28 in others, with 28 warps of a
-// multiprocessor; they wait for what they read (6.2 of 11.7 cycles), 53 % of the cycles issue an instruction, the second cache is busy 79 %. The first lines
-// fetched ahead save 1 %, more of them cost 2 %. 31x67x37x41 of float channels takes 8.8 us (in blocks 11.1), 8x64x14x14 with gaps 1.4 to 1.6 (1.8); large
-// images with gaps take 5 to 20 % longer than in blocks. Strips that tell each other what their windows hold (pooling_known_maximum.cu) look at
-// nothing twice, but take 2 to 19 % longer here.
+// Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A thread takes a strip of columns and marches down the rows:
+// lines and sums that the next row of windows has, too, stay in registers, and what is needed next is on its way meanwhile. Of the windows of a row
+// those that reach into the neighbouring strip are looked at twice, without shared memory or barriers. A window's maximum is pooled column by column;
+// then each input needs a comparison and an addition. What limits before the bytes is that comparisons run at half the rate of additions and wait for
+// each other: an H200 makes 32 for an input in the time of its bytes (3x3, stride 2); here it takes about 6. Measured on it: 84 to 90 % of the copy with
+// about four rows of windows of a thread. 64x3x224x224 takes 24.1 us in 29 or 30 segments, 24.2 in 11, which run at the same time, 24.4 to 28 in others,
+// with 28 warps of a multiprocessor; they wait for what they read (6.2 of 11.7 cycles), 53 % of the cycles issue an instruction, the second cache is
+// busy 79 %. The first lines fetched ahead save 1 %, more of them cost 2 %; those of later steps asked of the cache as well gain nothing. Slower: a
+// thread that tells the one below it in its block what its last windows give to that one's first line, which need not look at them then (25.2 us, a
+// fifth fewer windows but a barrier); reads that leave the cache first (27.9). 31x67x37x41 of float channels takes 8.9 us (in blocks 11.1), 8x64x14x14
+// with gaps 1.4 to 1.6 (1.8), of float channels 1.54 (1.61), in a stream 1.76 (2.16: there a block's long way to its first read counts); large images
+// with gaps take 5 to 20 % longer than in blocks. Strips that tell each other what their windows hold (pooling_known_maximum.cu) look at nothing twice,
+// but take 2 to 19 % longer here.
 #include "pooling_known.cuh"
 
 static_assert(K0 == 1 && K1 >= S1 && K2 >= S2, "images, whose every input lies in a window");
@@ -162,6 +164,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maxi
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_rows_narrow(const MaximumArguments a) {
   find_place_before_waiting();
   march<Narrow>(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_rows_channels(const MaximumArguments a) {
+  find_place_before_waiting();
+  march<Channels>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_known_maximum_rows_scattered(const MaximumArguments a) {
   find_place_before_waiting();

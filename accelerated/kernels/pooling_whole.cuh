@@ -8,6 +8,7 @@
 #include "types.cuh"
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
+constexpr int SMALLEST_TEAM = 8;  // threads of a plane; pooling_whole.py knows it
 constexpr int FLIGHT = 8;  // accesses of a thread on their way together
 using Wide = Pack<ELEMENT, WIDTH>;
 
@@ -53,5 +54,11 @@ struct Stretch {
   template <class Visit> __device__ __forceinline__ void visit_ends(unsigned member, unsigned team, Visit visit) const {
     for (unsigned k = member; k < head; k += team) visit(k);
     for (unsigned k = tail + member; k < count; k += team) visit(k);
+  }
+  // The same in two parts, for who reads them with the packs: the elements of a member, ENDS of them; `count` where there is none.
+  static constexpr int ENDS = 2 * WIDTH / SMALLEST_TEAM > 1 ? 2 * WIDTH / SMALLEST_TEAM : 1;
+  __device__ __forceinline__ unsigned end(unsigned member, unsigned team, int which) const {
+    unsigned k = member + which * team;
+    return k < head ? k : min(k - head + tail, count);
   }
 };
