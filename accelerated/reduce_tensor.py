@@ -13,11 +13,11 @@ from dualdnn.api.operations.reduce_tensor import BLOCK, WORKSPACE_ALIGNMENT, pac
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from . import reduce_tensor_small as small
-from .geometry import CACHED_BYTES
 from .plans import AlignedPlan, Launch, Plan, implements, type_definitions
-from .reduce_tensor_walk import FLOAT_BYTES, HALF_BYTES, NOT_COUNTED, OPERANDS, Tiles, Walk, arguments, even
+from .reduce_tensor_walk import FLOAT_BYTES, NOT_COUNTED, OPERANDS, Tiles, Walk, arguments, even
 
 WARP = 32
+LARGE_BYTES = 64 << 20  # of A; 38 MB took a third longer with the hints
 WARPS = BLOCK // WARP
 READS = 8  # of a thread that are on their way together
 pack_addresses = Struct(f"{len(OPERANDS) + 1}Q").pack_into
@@ -84,10 +84,9 @@ def _any(operation: ReduceTensor, device: Any) -> Plan:
 
 
 def _large(operation: ReduceTensor) -> bool:
-    """Whether columns are of what the cache does not hold, where hints for the memory pay: of halves not where segments share them."""
-    bytes_of = operation.A.scalar_bytes
-    pays = bytes_of == FLOAT_BYTES or (bytes_of == HALF_BYTES and operation.division.segments == 1)
-    return pays and operation.A.nbytes > CACHED_BYTES and not operation.wants_indices
+    """Whether columns are floats of which the cache holds little, where hints for the memory pay."""
+    pays = operation.A.scalar_bytes == FLOAT_BYTES and not operation.wants_indices
+    return pays and operation.A.nbytes > LARGE_BYTES
 
 
 def _short(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool) -> bool:

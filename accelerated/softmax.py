@@ -281,7 +281,7 @@ class Choice:
             return None
         whole = [self.length // width], [[width]] * len(self.specs)
         dims, strides = whole if width > 1 else along_of(self.operation, self.specs)
-        for way in small.lines_of(dims, strides, self.lines, self.device, small.EACH[width]):
+        for way in small.lines_of(dims, strides, self.lines, self.device, small.EACH[width], width * self.inputs):
             step = self.launch(
                 "softmax_small_lines.cu",
                 f"lines_of_{way.each}",

@@ -14,6 +14,7 @@ from .softmax_walk import SHORT_LINE, WARP, Walk, ceiling, power_of_two
 EACH = {1: (4, 2), 2: (1, 2, 4), 4: (2, 4), 8: (1, 2, 4)}
 LEAST_LINE = 1024
 MOST_THREADS, BATCH = 512, 4  # of a block; statistics of a lane at a time
+FEW_VALUES = 32  # of a thread, with which two such blocks find registers
 EXCHANGE_BYTES = 16
 ALL = 2**31 - 1
 # Columns: elements of a thread, threads of a block, fewest of a line, fewest lines side by side; most elements of a multiprocessor, and
@@ -38,17 +39,18 @@ class Lines(NamedTuple):
 
 
 def lines_of(
-    dims: Sequence[int], strides: Sequence[Sequence[int]], lines: int, device: Any, packs: Sequence[int]
+    dims: Sequence[int], strides: Sequence[Sequence[int]], lines: int, device: Any, packs: Sequence[int], values: int
 ) -> Iterator[Lines]:
     """Those that hold a line and run at once, the one that takes least time first. dims: packs along a line; strides: elements,
-    for every operand; packs: of a thread."""
+    for every operand; packs: of a thread, each of so many values."""
     for blocks in CLUSTERS if has_clusters(device) else (1,):
         for each in packs:
             along = min(_splits(dims, strides, each), key=lambda along: along.packs, default=None)
             if along is None:
                 continue
             threads = ceiling(ceiling(along.packs, blocks), WARP) * WARP
-            if threads <= MOST_THREADS and lines * blocks <= 2 * device.multiprocessors:
+            beside = 2 if each * values <= FEW_VALUES else 1  # blocks of a multiprocessor
+            if threads <= MOST_THREADS and lines * blocks <= beside * device.multiprocessors:
                 yield Lines(blocks, each, threads, along)
 
 

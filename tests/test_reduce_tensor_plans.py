@@ -219,13 +219,12 @@ def test_short_rows(backend, large, dims, data_type, indices, shift):
                          ids=["across rows", "squares", "segments"])  # fmt: skip
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
 def test_columns_that_the_cache_does_not_hold(backend, large, monkeypatch, dims, to, data_type):
-    """Floats, and halves without segments, have a kernel of their own."""
-    for module in (plans, walks):
-        monkeypatch.setattr(module, "CACHED_BYTES", 0)
+    """Floats have a kernel of their own."""
+    monkeypatch.setattr(plans, "LARGE_BYTES", 0)
+    monkeypatch.setattr(walks, "CACHED_BYTES", 0)
     tensor_format = NCHW if dims[0] == 16 else NHWC
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, data_type, dims, to, tensor_format)
     (launch, _), *_ = plans.reduce_tensor(operation, backend.device).steps
-    own = data_type == FLOAT or (data_type == HALF and operation.division.segments == 1)
-    assert launch.function.name == f"reduce_tensor_columns{'_large' if own else ''}"
+    assert launch.function.name == f"reduce_tensor_columns{'_large' if data_type == FLOAT else ''}"
     assert (operation.division.segments > 1) == (to == (1, 8, 1, 1))
     run(backend, operation, prepare(operation, "normal", 5))

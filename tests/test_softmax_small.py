@@ -56,6 +56,7 @@ def test_every_element_of_a_line_has_a_thread(backend, monkeypatch, each, backwa
     """A cluster is one block here."""
     monkeypatch.setattr(softmax_small, "EACH", dict.fromkeys(softmax_small.EACH, (each,)))
     monkeypatch.setattr(softmax_small, "LEAST_LINE", 1)
+    monkeypatch.setattr(softmax_small, "FEW_VALUES", 64)  # two blocks beside each other, whatever a thread has
     operation = operation_of(backward, algorithm, data_type, dims, layout, 0.5 if algorithm == "LOG" else 0.0)
     plan = choice_of(backend, operation).few_lines()
     if each * softmax_small.MOST_THREADS < np.prod(dims[1:]) and layout != "nchw":
@@ -88,7 +89,7 @@ def test_every_element_of_a_column_has_a_thread(
 @pytest.mark.parametrize("layout", ["gaps", "odd"])
 def test_ways_hold_a_line_once(layout):
     tensor = laid_out(FLOAT, (8, 64, 14, 14), layout)
-    ways = list(softmax_small.lines_of(tensor.dims[1:], [tensor.strides[1:]] * 2, 8, H200, softmax_small.EACH[1]))
+    ways = list(softmax_small.lines_of(tensor.dims[1:], [tensor.strides[1:]] * 2, 8, H200, softmax_small.EACH[1], 1))
     assert {way.blocks for way in ways} == {8, 16}
     for way in ways:
         along, offsets = way.along, []
@@ -105,3 +106,12 @@ def test_ways_hold_a_line_once(layout):
         dims, strides = tensor.dims[1:], tensor.strides[1:]
         every = sum(np.ogrid[tuple(slice(d) for d in dims)][i] * strides[i] for i in range(3))
         assert sorted(offsets) == sorted(np.asarray(every).ravel().tolist())
+
+
+@pytest.mark.parametrize("lines, packs, values, served", [
+    (8, 1568, 8, True), (16, 12544, 16, True), (17, 12544, 16, False), (33, 12544, 8, True), (34, 12544, 8, False),
+])  # fmt: skip
+def test_lines_that_run_at_once(lines, packs, values, served):
+    """Two blocks of a multiprocessor where threads have few values, else one."""
+    ways = softmax_small.lines_of([packs], [[values]] * 2, lines, H200, (4,), values)
+    assert any(way.blocks == 8 for way in ways) == served

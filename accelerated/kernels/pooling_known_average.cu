@@ -4,7 +4,7 @@
 // windows, without atomics or shared memory. What limits before the bytes is instructions: an H200 issues 35 for an input (3x3,
 // stride 2) in the time of its bytes in float, 17 in half; compiled for sm_90 an average has 13 (half) to 19.
 // Measured on it: 86 to 95 % of the copy, volumes of half 73 %, others 87 %. Places found before the wait save 0.15 to 0.6 us of 8x64x14x14 in a
-// stream; letting the next kernel in saves 0.5 to 1 % of 30 us. Other blocks for gathered results (64 to 256 threads) take 4 to 17 % longer.
+// stream; letting the next kernel in saves 0.5 to 1 % of 30 us of wide packs, and costs others 6 to 19 %. Other blocks for gathered results (64 to 256 threads) take 4 to 17 % longer.
 #include "pooling_known.cuh"
 
 struct AverageArguments {
@@ -124,7 +124,7 @@ template <class Access> __device__ __forceinline__ void backward_tile(const Aver
 template <class Access> __device__ __forceinline__ void backward(const AverageArguments& a) {
   Tile tile(a.box, Access::LANES, threadIdx.x < a.tiles ? blockIdx.x * a.tiles + threadIdx.x : a.box.threads);
   wait_to_touch(a.dy + (tile.exists ? tile.y : 0));
-  let_next_kernel_begin_if_many();
+  if (std::is_same_v<Access, Wide>) let_next_kernel_begin_if_many();
   if (tile.exists) backward_tile<Access>(a, tile);
   if constexpr (Access::ROWS && Access::X_PACK > 1)
     if (a.gathers) Gathered<Access>::write(a.dx, a.tiles, a.box.threads);

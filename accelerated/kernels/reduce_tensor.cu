@@ -24,11 +24,11 @@ constexpr bool FEW_ELEMENTS = WIDTH <= 4;  // of a pack: registers are left for 
 constexpr unsigned ACROSS = 8;  // packs of a row side by side in a square, as in reduce_tensor.py
 constexpr unsigned COUNTS = 512, GROUPS = 1056;  // of arrivals at once; blocks side by side that count their own
 constexpr unsigned NOT_COUNTED = 0xffffffffu;
-// Columns of tensors that the cache does not hold: what blocks read first is fetched ahead, by those that may run while the kernel before ends
-// or by all, and reads pass the first cache. Floats took 2 to 7 % less time so, halves 2 to 4 % (with more around it fetched, too, which cost
-// floats all of that); either alone gained nothing or cost up to 5 %.
-constexpr bool HAS_HINTS = sizeof(ELEMENT) == 4 || sizeof(ELEMENT) == 2;
-constexpr unsigned AHEAD_BLOCKS = FEW_ELEMENTS ? 528 : ~0u;
+// Columns of floats of which the cache holds little: what blocks read first is fetched ahead, by those that may run while the kernel before ends, and
+// reads pass the first cache. They took 4 to 9 % less time so; either alone gained nothing or cost up to 5 %. Halves took 2 to 4 % less in a module of three
+// operations, with more around it fetched, too, and nothing less in this one, whose kernel has too few registers for it.
+constexpr bool HAS_HINTS = sizeof(ELEMENT) == 4;
+constexpr unsigned AHEAD_BLOCKS = 528;
 
 struct Arguments {
   const ELEMENT* a;
@@ -276,8 +276,7 @@ template <bool HINTS, class P> __device__ __forceinline__ P read_pack_of(const P
   if constexpr (HINTS) {
     P pack;
     unsigned* word = reinterpret_cast<unsigned*>(&pack);
-    if constexpr (FEW_ELEMENTS) asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3]) : "l"(pointer));
-    else asm volatile("ld.global.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3]) : "l"(pointer));
+    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3]) : "l"(pointer));
     return pack;
   }
 #endif

@@ -645,8 +645,8 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
     const unsigned warp = threadIdx.x / 32;
     if ((threadIdx.x & 31) == 0) {
 #pragma unroll 1
-      for (unsigned i = warp; i < min(a.kept, tiles()); i += ALL) {
-        barrier_init(&ring.empty[i], WARPS);
+      for (unsigned i = warp; i < a.kept; i += ALL) {
+        if (i < tiles()) barrier_init(&ring.empty[i], WARPS);
         if (i >= a.ahead) barrier_init(&ring.full[i], 1);
       }
       if (warp < OPEN) barrier_init(&exchange.published[warp], 32), barrier_init(&exchange.agreed[warp], 32);
@@ -662,7 +662,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
     if (helper == COLLECTORS + 1 && lane == 0) {  // reads at once
       if constexpr (PASSING) ask_ahead(reader.pace);
 #pragma unroll 1
-      for (unsigned i = 0; i < min(a.ahead, tiles()); i++) barrier_init(&ring.full[i], 1);
+      for (unsigned i = 0; i < a.ahead; i++) barrier_init(&ring.full[i], 1);
       publish_barriers();
       wait_to_touch(a.output);
       read(reader, min(a.ahead, tiles()));
