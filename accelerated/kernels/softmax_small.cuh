@@ -39,11 +39,7 @@ template <class Rule, int N> struct Share {
       found(target[k]);
     }
   }
-  // at_once: lets the next kernel in before.
-  __device__ __forceinline__ void wait(bool at_once = false) const {
-    if (at_once) let_next_kernel_begin_at_once();
-    wait_to_touch(source[0][0], target[0]);
-  }
+  __device__ __forceinline__ void wait() const { wait_to_touch(source[0][0], target[0]); }
   // All are on their way before the first is used.
   __device__ __forceinline__ void ask() {
 #pragma unroll
