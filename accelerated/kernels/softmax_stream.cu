@@ -638,8 +638,9 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
     statistic[0] = rule.empty();
   }
 
-  // The barriers that are used, but those of the first tiles. A thread takes one after the other: they are set up one at a time in a warp.
-  // (Where barriers are set up that nobody uses, racecheck loses track of others.)
+  // All barriers but those of the first tiles, and of places that no tile leaves. A thread takes one after the other: they are set up one at a
+  // time in a warp. (With those places, too, and also without the others that no tile comes to, racecheck reports races where there are fewer tiles
+  // than places.)
   __device__ __forceinline__ void begin() const {
     constexpr unsigned ALL = WARPS + COLLECTORS + 2;
     const unsigned warp = threadIdx.x / 32;
