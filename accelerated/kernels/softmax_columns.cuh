@@ -24,7 +24,7 @@
 #include "softmax_board.cuh"
 
 // As in softmax_streams.py
-constexpr unsigned HELD_THREADS = 512, MOST_HELD_GROUPS = 6, MOST_ROUNDS = 64;
+constexpr unsigned HELD_THREADS = 512, MOST_HELD_GROUPS = 6;
 constexpr int GROUP_PACKS = 4, REGISTER_GROUPS = 2;
 constexpr unsigned ASKED_GROUPS = 3;  // of the first bundle, that are on their way at once
 constexpr unsigned TURNS = 4, TURN_CYCLES = 3500;  // groups that begin one after the other, so long apart
@@ -64,7 +64,7 @@ template <class Rule> struct HeldColumns {
   Held in_registers[REGISTER_GROUPS][ROWS][INPUTS];
 
   __device__ __forceinline__ HeldColumns(const Arguments<INPUTS>& arguments)
-      : a(arguments), rule{Algorithm(a.algorithm), a.alpha}, log_across(exponent_of(a.across)), column(threadIdx.x & (a.across - 1)),
+      : a(arguments), rule{Algorithm(ALGORITHM), a.alpha}, log_across(exponent_of(a.across)), column(threadIdx.x & (a.across - 1)),
         size(THREADS >> log_across), group(blockIdx.x / a.team), groups(gridDim.x / a.team), member(blockIdx.x - group * a.team),
         begin(member * a.part + (threadIdx.x >> log_across)), count(group < groups ? below(begin, min((member + 1) * a.part, a.along.row)) : 0),
         places(reinterpret_cast<Held*>(shared_memory) + threadIdx.x),
