@@ -215,7 +215,7 @@ def whole_columns_of(
     tiles = min((device.shared_bytes_per_block - exchange) // tile_bytes, MOST_TILES, every)
     if bundles > OPEN_BUNDLES:  # nothing of a bundle is left when the next one comes to its place
         tiles = min(tiles, (OPEN_BUNDLES - 1) * steps - queue - 1)
-    ahead = min(ceiling(COLUMN_AHEAD, tile_bytes), tiles)
+    ahead = min(ceiling(COLUMN_AHEAD, tile_bytes), ceiling(tiles, 2))
     delay = every if tiles == every else min(tiles + queue - ahead, OPEN_BUNDLES * steps - 2, every)
     if delay < max(queue, min(steps + ceiling(COLUMN_LEAD, tile_bytes), every)):
         return None
