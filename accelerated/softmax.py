@@ -241,9 +241,9 @@ class Choice:
             return None
         queue = streams.COLUMN_QUEUE[self.inputs - 1] if is_float else 0
         whole = streams.whole_columns_of(self.problem, self.walk, self.device, self.statistic_bytes, self.width, queue)
-        if whole is None:
-            return None
         passing = PASSED_BYTES[0] <= self.moved
+        if whole is None or not (passing or self.lines <= streams.FEW_BUNDLES * whole.across):
+            return None
         step = self.launch(
             "softmax_stream.cu",
             "whole_columns",

@@ -60,6 +60,7 @@ OPEN_BUNDLES, COLUMN_HELPERS = 8, 7
 COLUMN_BARRIERS = 2 * MOST_TILES + 2 + 3 * OPEN_BUNDLES
 # Of them: bytes on their way to a block, that it reads while blocks agree; tiles of floats that registers hold, by inputs
 COLUMN_AHEAD, COLUMN_LEAD, COLUMN_QUEUE = 40 << 10, 64 << 10, (3, 4)
+FEW_BUNDLES = 4  # of tensors that the cache keeps: more agreements take up to 12 % longer than columns that are held
 ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
 WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
 STAYING_BYTES = 64 << 20  # read and written: fewer stay in the cache

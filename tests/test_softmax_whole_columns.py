@@ -32,6 +32,7 @@ def backend():
 )
 def test_every_row_is_taken_and_written(backend, monkeypatch, backward, data_type, algorithm, dims, kilobytes):
     monkeypatch.setattr(softmax_streams, "COLUMN_LEAD", 0)  # one block agrees with itself alone here
+    monkeypatch.setattr(softmax_streams, "FEW_BUNDLES", 100)
     monkeypatch.setattr(backend.device, "shared_bytes_per_block", kilobytes * 1024)
     operation = operation_of(
         backward, algorithm, data_type, dims, "nchw", 0.5 if algorithm == "LOG" else 0.0, "CHANNEL"
