@@ -102,7 +102,7 @@ class Choice:
     def aligned_plan(self, step: Launch) -> Plan:
         """Of a kernel that needs whole packs."""
         places = dict.fromkeys(self.operation.operands, PACK_BYTES)
-        return AlignedPlan(self.operation, [step], places, self._unaligned_plan)
+        return AlignedPlan(self.operation, Plan(self.operation, [step]), places, self._unaligned_plan)
 
     def _unaligned_plan(self) -> Plan:
         return Choice(self.operation, self.device, self.kernel, aligned=False).plan()
