@@ -245,7 +245,10 @@ def test_what_the_cache_does_not_hold(backend, large, monkeypatch, which, data_t
 
 def test_indices_and_rows_of_parts_of_packs_are_not_large(backend, large, monkeypatch):
     monkeypatch.setattr(plans, "LARGE_BYTES", 0)
-    for dims, indices in [((2, 3, 64, 64), True), ((5, 3, 33, 31), False)]:
-        operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, dims, (1, 3, 1, 1), indices=indices)
+    indexed = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (2, 3, 64, 64), (1, 3, 1, 1), indices=True)
+    odd = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, 3, 33, 31), (1, 3, 1, 1))
+    short = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, 3, 12, 63), (1, 3, 1, 1))
+    short = dataclasses.replace(short, A=dataclasses.replace(GAPS, dims=(5, 3, 12, 63)))  # each at a whole pack
+    for operation in (indexed, odd, short):
         (launch, _), *_ = plans.reduce_tensor(operation, backend.device).steps
         assert launch.function.name.startswith("reduce_tensor_rows")
