@@ -10,12 +10,15 @@
 // of its multiprocessor, so the board through which they agree belongs to one launch at a time, whatever stream it is in: a block of the
 // next one begins where one of this has ended, which has received all columns, for which all blocks have published and all mergers read.
 //
-// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, 4 x 32000 x 8 x 8 float; clocks read in the kernel): forward 18.9 us where a copy takes 15.4:
-// 1.5 us until the first tile is there, 9 of reads, 7.5 of writes; without waiting for other blocks 18.7. Backward 29.2 us (23.1), without waiting 26.0: it needs
-// to read 48 KB on while blocks agree, for which there is room beside the tiles on their way, but they are served unevenly: the last to publish is 2 us behind the first.
-// Merging takes 0.7 us, publishing and being heard 1 to 2. Instructions count: 130 for a tile and warp instead of 260 (walks that are found from place to place, rows that are
-// tested one by one, algorithm and beta in every branch) took 1 us less. With 2, 4 or 5 tiles on their way instead of 3: 2 to 6 % more; without registers that hold tiles 5 to
-// 10 %; with registers that other warps gave up, which then had too few, 4 to 15 %; results that leave the cache first, or stay in part, 5 to 8 %; reads that stay, 12 %.
+// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, 4 x 32000 x 8 x 8 float; clocks read in the kernel): forward 18.5 us where a copy takes 15.4:
+// 1.5 us until the first tile is there, 9 of reads, at the memory's pace because the cache writes what the launch before has left in it, 7.5 of writes at the cache's pace.
+// Backward 29.7 us (23.1), without waiting for other blocks 26.0: in the middle at the memory's pace, but 3 us lie between the last statistic and the first result of the
+// last bundle: blocks are served unevenly, so that the last one publishes 1 to 2 us behind the first, merging takes 0.7 us, publishing and being heard 1 to 2. Halves forward
+// 14.3 us (7.7), of which instructions take 9.
+//
+// Instructions count: 130 for a tile and warp instead of 260 (walks found from place to place, rows tested one by one) took 1 us less. With 2, 4 or 5 tiles on their way instead of 3: 5 to
+// 7 % longer; more of them asked for in the second cache, with 1, 2 or 3 on their way, 1 to 30 %; without tiles in registers 5 to 10 %; with more in registers that other
+// warps give up, nothing; results that leave the cache first, or stay in part, 1 to 10 %; reads that stay, 6 to 12 %. Gradients of halves take 18.1 us, held columns 16.5.
 #pragma once
 #include "softmax_board.cuh"
 #include "tensor_maps.cuh"
