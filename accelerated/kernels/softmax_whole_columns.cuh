@@ -16,9 +16,10 @@
 // last bundle: blocks are served unevenly, so that the last one publishes 1 to 2 us behind the first, merging takes 0.7 us, publishing and being heard 1 to 2. Halves forward
 // 14.3 us (7.7), of which instructions take 9.
 //
-// Instructions count: 130 for a tile and warp instead of 260 (walks found from place to place, rows tested one by one) took 1 us less. With 2, 4 or 5 tiles on their way instead of 3: 5 to
-// 7 % longer; more of them asked for in the second cache, with 1, 2 or 3 on their way, 1 to 30 %; without tiles in registers 5 to 10 %; with more in registers that other
-// warps give up, nothing; results that leave the cache first, or stay in part, 1 to 10 %; reads that stay, 6 to 12 %. Gradients of halves take 18.1 us, held columns 16.5.
+// The same with a warp that reads, rows tested one by one, and blocks that tell the next launch that they have left the board (0.3 us of it) took 20.0 us forward; with a few registers
+// too many, 21 to 23.5. With 2, 4 or 5 tiles on their way instead of 3: 5 to 7 % longer; more of them asked for in the second cache, with 1, 2 or 3 on their way, 1 to 30 %; without tiles in
+// registers 5 to 10 %; with more of them in registers that other warps give up, nothing; results that leave the cache first, or stay in part, 1 to 10 %; reads that stay, 6 to 12 %.
+// Gradients of halves take 18.1 us, held columns 16.5.
 #pragma once
 #include "softmax_board.cuh"
 #include "tensor_maps.cuh"
