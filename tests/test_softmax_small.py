@@ -93,16 +93,15 @@ def test_ways_hold_a_line_once(layout):
     assert {way.blocks for way in ways} == {8, 16}
     for way in ways:
         along, offsets = way.along, []
-        assert along.packs <= way.blocks * way.threads and along.items <= way.each
-        for share in range(along.packs):
-            rest, position, offset = share, [], 0
-            for extent in [along.row, *(along.outer[d].extent.divisor for d in range(along.outer_rank))]:
-                position.append(rest % extent)
-                rest //= extent
-            steps = [along.row_stride[0], *(along.outer[d].stride[0] for d in range(along.outer_rank))]
-            offset = sum(p * step for p, step in zip(position, steps, strict=True))
-            count = along.items - (position[along.split + 1] + (along.items - 1) * along.apart >= along.limit)
-            offsets += [offset + k * along.item_stride[0] for k in range(count)]
+        assert along.count <= way.blocks * way.threads and along.items <= way.each
+        for share in range(along.count):
+            rest, position = share, []
+            for extent in along.extent:
+                position.append(rest % extent.divisor)
+                rest //= extent.divisor
+            offset = sum(p * step for p, step in zip([*position, rest], along.step[0], strict=True))
+            count = along.items - (rest + (along.items - 1) * along.apart >= along.limit)
+            offsets += [offset + k * along.item_step[0] for k in range(count)]
         dims, strides = tensor.dims[1:], tensor.strides[1:]
         every = sum(np.ogrid[tuple(slice(d) for d in dims)][i] * strides[i] for i in range(3))
         assert sorted(offsets) == sorted(np.asarray(every).ravel().tolist())
