@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from ctypes import c_int, c_uint
-from dataclasses import replace
 from typing import Any
 
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
@@ -306,7 +305,7 @@ class Choice:
         extent, steps = walk.along.row, [[step] for step in walk.along.row_stride]
         step = self.small_launch(
             "softmax_small_columns.cu",
-            f"columns_of_{held.each}",
+            f"{'long_' * (held.threads > held.across * small.LEAST_GROUPS)}columns_of_{held.each}",
             held.threads,
             held.grid,
             held.across,

@@ -89,12 +89,12 @@ struct alignas(8) Exchange {
     asm volatile("" : "+r"(way.place), "+r"(way.barrier));
     return way;
   }
-  // Two numbers.
-  __device__ __forceinline__ void send(const Way& way, float first, float second) const {
-    asm volatile(SEND(v2.f32, "{%1, %3}") ::"r"(way.place), "f"(first), "r"(way.barrier), "f"(second) : "memory");
+  // Two numbers, from some lanes.
+  __device__ __forceinline__ void send(bool some, const Way& way, float first, float second) const {
+    asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f32, "{%1, %3}") " }" ::"r"(way.place), "f"(first), "r"(way.barrier), "f"(second), "r"(unsigned(some)) : "memory");
   }
-  __device__ __forceinline__ void send(const Way& way, double first, double second) const {
-    asm volatile(SEND(v2.f64, "{%1, %3}") ::"r"(way.place), "d"(first), "r"(way.barrier), "d"(second) : "memory");
+  __device__ __forceinline__ void send(bool some, const Way& way, double first, double second) const {
+    asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f64, "{%1, %3}") " }" ::"r"(way.place), "d"(first), "r"(way.barrier), "d"(second), "r"(unsigned(some)) : "memory");
   }
   // Until everything is there.
   __device__ __forceinline__ void wait() const {
@@ -137,9 +137,9 @@ struct alignas(8) Exchange {
     void* place;
   };
   __device__ __forceinline__ Way way_to(void* place, unsigned) const { return {place}; }
-  template <class T> __device__ __forceinline__ void send(const Way& way, T first, T second) const {
+  template <class T> __device__ __forceinline__ void send(bool some, const Way& way, T first, T second) const {
     T* const numbers = static_cast<T*>(way.place);
-    numbers[0] = first, numbers[1] = second;
+    if (some) numbers[0] = first, numbers[1] = second;
   }
   __device__ __forceinline__ void wait() const { __syncthreads(); }
 };

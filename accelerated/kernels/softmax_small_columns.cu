@@ -2,76 +2,57 @@
 
 constexpr unsigned MOST_THREADS = 512;
 
-template <class Rule, int N> __device__ __forceinline__ void softmax_of_columns(const Rule rule, Share<Rule, N>& share, Statistic* parts, unsigned across) {
+// MANY: more parts of a line than a thread takes at a time.
+template <bool MANY, bool BLENDS, class Rule, int N>
+__device__ __forceinline__ void softmax_of_columns(const Rule rule, FoundPacks<Rule, N>& packs, Statistic* parts, unsigned across) {
   constexpr int BATCH = 8;
-#ifdef REHEARSE
-  const unsigned all = share.count;
-  bool real = false;
-  share.count = 0;
-#pragma unroll 1
-  for (;;) {
-    if (real) share.wait();
-#else
-  share.wait();
-#endif
-  share.ask();
-  share.take();
+  packs.wait();
+  packs.ask();
+  packs.take();
 
-  Statistic own[1] = {rule.empty()}, line = rule.empty();
-  rule.template cover<true>(own, share.values);
-  rule.template add_covered<true>(own, share.values);
+  Statistic own[1] = {rule.empty()}, line[1] = {rule.empty()}, part[BATCH];
+  rule.template cover<true>(own, packs.values);
+  rule.template add_covered<true>(own, packs.values);
   parts[threadIdx.x] = own[0];
   __syncthreads();
-  const Statistic* const end = parts + blockDim.x;
-#ifdef ONE_BATCH
-  {
-    const Statistic* first = parts + (threadIdx.x & (across - 1));
-#else
-#pragma unroll 1
-  for (const Statistic* first = parts + (threadIdx.x & (across - 1)); first < end; first += BATCH * across) {  // groups are a multiple of BATCH
-#endif
-    Statistic part[BATCH];
+  const Statistic* first = parts + (threadIdx.x & (across - 1));
+  auto take = [&] {
 #pragma unroll
     for (int j = 0; j < BATCH; j++) part[j] = first[j * across];
-    const COMPUTE top = top_of(rule, line.top, part);
-    if (rule.has_top()) rule.raise(line, top);
-    line.sum += sum_below(rule, top, part);
+    return top_of(rule, line[0].top, part);
+  };
+  line[0].top = take();
+  line[0].sum = sum_below(rule, line[0].top, part);
+  if (MANY) {
+    const Statistic* const end = parts + blockDim.x;
+#pragma unroll 1
+    for (first += BATCH * across; first < end; first += BATCH * across) {
+      const COMPUTE top = take();
+      if (rule.has_top()) rule.raise(line[0], top);
+      line[0].sum += sum_below(rule, top, part);
+    }
   }
-  Statistic lines[1] = {line};
-  rule.finish(lines[0]);
-  rule.scale(lines[0], own[0].top);
-  share.write(rule, lines);
-#ifdef REHEARSE
-    if (real) break;
-    real = true;
-    share.count = all;
-    __syncthreads();
-  }
-#endif
+  rule.template finish<true>(line[0]);
+  rule.scale(line[0], own[0].top);
+  packs.template write<BLENDS>(rule, line);
 }
 
-template <class Rule, int N> __device__ __forceinline__ void softmax_of_columns(const SmallArguments<Rule::INPUTS>& a) {
-  const Algorithm algorithm = Algorithm(a.algorithm);
+template <bool MANY, class Rule, int N> __device__ __forceinline__ void softmax_of_columns(const SmallArguments<Rule::INPUTS>& a) {
   const unsigned log_across = exponent_of(a.across), line = (blockIdx.x << log_across) + (threadIdx.x & (a.across - 1)), group = threadIdx.x >> log_across;
   Statistic* const parts = reinterpret_cast<Statistic*>(shared_memory);
-  Share<Rule, N> share(a, min(line, a.lines.count - 1), line < a.lines.count ? group : a.along.count);
-#ifdef SPLIT
-  if (algorithm == LOG) softmax_of_columns(Rule{LOG, a.alpha}, share, parts, a.across);
-  else if (algorithm == FAST) softmax_of_columns(Rule{FAST, a.alpha}, share, parts, a.across);
-  else softmax_of_columns(Rule{ACCURATE, a.alpha}, share, parts, a.across);
-#else
-  softmax_of_columns(Rule{algorithm, a.alpha}, share, parts, a.across);
-#endif
+  FoundPacks<Rule, N> packs(a, min(line, a.lines.count - 1), line < a.lines.count ? group : a.along.count);
+  without_jumps<Rule>(a, [&](const Rule rule, auto blends) { softmax_of_columns<MANY, decltype(blends)::value>(rule, packs, parts, a.across); });
 }
 
-#define SMALL_COLUMNS(packs)                                                                                                   \
-  extern "C" __global__ void __launch_bounds__(MOST_THREADS) softmax_forward_columns_of_##packs(const SmallArguments<1> a) {  \
-    find_place_before_waiting();                                                                                               \
-    softmax_of_columns<Forward, packs>(a);                                                                                     \
-  }                                                                                                                            \
-  extern "C" __global__ void __launch_bounds__(MOST_THREADS) softmax_backward_columns_of_##packs(const SmallArguments<2> a) { \
-    find_place_before_waiting();                                                                                               \
-    softmax_of_columns<Backward, packs>(a);                                                                                    \
+#define SMALL_COLUMNS(kind, packs, many)                                                                                         \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS) softmax_forward_##kind##_of_##packs(const SmallArguments<1> a) {  \
+    find_place_before_waiting();                                                                                                \
+    softmax_of_columns<many, Forward, packs>(a);                                                                                \
+  }                                                                                                                             \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS) softmax_backward_##kind##_of_##packs(const SmallArguments<2> a) { \
+    find_place_before_waiting();                                                                                                \
+    softmax_of_columns<many, Backward, packs>(a);                                                                               \
   }
-SMALL_COLUMNS(4)
-SMALL_COLUMNS(8)
+SMALL_COLUMNS(columns, 4, false)
+SMALL_COLUMNS(columns, 8, false)
+SMALL_COLUMNS(long_columns, 8, true)

@@ -10,32 +10,20 @@ struct Telling {
   Exchange::Way way;       // from a lane to the block of that number
 };
 
-template <class Rule, int N> __device__ __forceinline__ void softmax_of_line(const Rule rule, Share<Rule, N>& share, const Telling& telling) {
+template <bool BLENDS, class Rule, int N> __device__ __forceinline__ void softmax_of_line(const Rule rule, FoundPacks<Rule, N>& packs, const Telling& telling) {
   const unsigned lane = threadIdx.x % WARP;
-#ifdef REHEARSE
-  const unsigned all = share.count;
-  unsigned blocks = 0;
-  share.count = 0;
-#pragma unroll 1
-  for (;;) {
-    if (blocks) share.wait();
-    share.ask();
-    if (blocks) telling.exchange->join();
-#else
-  const unsigned blocks = CLUSTER;
-  share.wait();
-  share.ask();
+  packs.wait();
+  packs.ask();
   telling.exchange->join();  // while they come
-#endif
-  share.take();
+  packs.take();
 
   Statistic line[1] = {rule.empty()};
-  rule.template cover<true>(line, share.values);
+  rule.template cover<true>(line, packs.values);
   const COMPUTE own_top = line[0].top = top_of_warp(rule, line[0].top);
-  rule.template add_covered<true>(line, share.values);
+  rule.template add_covered<true>(line, packs.values);
   merge_sums(line, 1, WARP);
-  if (lane < blocks) telling.exchange->send(telling.way, line[0].top, line[0].sum);
-  if (blocks) telling.exchange->wait();
+  telling.exchange->send(lane < CLUSTER, telling.way, line[0].top, line[0].sum);
+  telling.exchange->wait();
 
   Statistic part[PARTS];
 #pragma unroll
@@ -43,34 +31,21 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_line(con
   line[0].top = top_of_warp(rule, top_of(rule, rule.empty().top, part));
   line[0].sum = sum_below(rule, line[0].top, part);
   merge_sums(line, 1, WARP);
-  rule.finish(line[0]);
+  rule.template finish<true>(line[0]);
   rule.scale(line[0], own_top);
-  share.write(rule, line);
-#ifdef REHEARSE
-    if (blocks) break;
-    blocks = CLUSTER;
-    share.count = all;
-  }
-#endif
+  packs.template write<BLENDS>(rule, line);
 }
 
 template <class Rule, int N> __device__ __forceinline__ void softmax_of_line(const SmallArguments<Rule::INPUTS>& a) {
-  const Algorithm algorithm = Algorithm(a.algorithm);
   const unsigned warps = blockDim.x / WARP, number = rank_in_cluster() * blockDim.x + threadIdx.x, parts_of_line = CLUSTER * warps;
   Statistic* const parts = reinterpret_cast<Statistic*>(shared_memory);
   Exchange* const exchange = reinterpret_cast<Exchange*>(parts + WARP * PARTS);
   exchange->open();
-  for (unsigned i = parts_of_line + threadIdx.x; i < WARP * PARTS; i += blockDim.x) parts[i] = Rule{algorithm, a.alpha}.empty();
+  for (unsigned i = parts_of_line + threadIdx.x; i < WARP * PARTS; i += blockDim.x) parts[i] = Rule{Algorithm(a.algorithm), a.alpha}.empty();
   exchange->announce(parts_of_line * sizeof(Statistic));
-  Share<Rule, N> share(a, blockIdx.x / CLUSTER, number);
+  FoundPacks<Rule, N> packs(a, blockIdx.x / CLUSTER, number);
   const Telling telling{exchange, parts, exchange->way_to(&parts[number / WARP].top, threadIdx.x % WARP % CLUSTER)};
-#ifdef SPLIT
-  if (algorithm == LOG) softmax_of_line(Rule{LOG, a.alpha}, share, telling);
-  else if (algorithm == FAST) softmax_of_line(Rule{FAST, a.alpha}, share, telling);
-  else softmax_of_line(Rule{ACCURATE, a.alpha}, share, telling);
-#else
-  softmax_of_line(Rule{algorithm, a.alpha}, share, telling);
-#endif
+  without_jumps<Rule>(a, [&](const Rule rule, auto blends) { softmax_of_line<decltype(blends)::value>(rule, packs, telling); });
 }
 
 #define SMALL_LINES(packs)                                                                                                                 \
@@ -85,3 +60,4 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_line(con
 SMALL_LINES(1)
 SMALL_LINES(2)
 SMALL_LINES(4)
+SMALL_LINES(8)
