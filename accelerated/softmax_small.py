@@ -14,7 +14,7 @@ from .softmax_walk import SHORT_LINE, WARP, Walk, ceiling, power_of_two
 
 # Lines: elements or packs of a thread, as in the kernel, by elements of a pack, in order of preference; the shortest line, in elements:
 # a block or some lanes serve shorter ones
-EACH = {1: (4, 2), 2: (1, 2, 4), 4: (2, 4), 8: (1, 2, 4)}
+EACH = {1: (8, 4, 2), 2: (1, 2, 4), 4: (2, 4), 8: (1, 2, 4)}
 LEAST_LINE = 1024
 MOST_THREADS = 512  # of a block
 FEW_VALUES = 32  # of a thread, with which two such blocks find registers

@@ -60,4 +60,6 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_line(con
 SMALL_LINES(1)
 SMALL_LINES(2)
 SMALL_LINES(4)
+#if PACK_BYTES < 16  // single elements
 SMALL_LINES(8)
+#endif
