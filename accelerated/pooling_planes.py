@@ -29,6 +29,8 @@ class PlanesStruct(ctypes.Structure):
 
     _fields_ = [
         ("beside", c_uint),
+        ("rows_before", c_int),
+        ("own_rows", c_int),
         ("input", c_int * 2),
         ("output", c_int * 2),
         ("x_stride", c_int * 2),
@@ -48,8 +50,9 @@ class Planes:
     block: tuple[int, int, int]
 
 
-def planes_of(place: Place, windows: tuple[int, int], device: Any) -> Planes | None:
-    """Blocks of planes of so many ``windows`` along axes 1 and 2; None where they are too large or too many."""
+def planes_of(place: Place, windows: tuple[int, int], around: tuple[int, int], device: Any) -> Planes | None:
+    """Blocks of planes of so many ``windows`` along axes 1 and 2; None where they are too large or too many. around: rows of windows
+    before and behind those of a block that it looks at, where it has some of the rows."""
     access = access_of(place, SETTINGS, {})
     rows = place.channels == 1
     if place.axes[0].window != 1 or rows != (access.kind == "loose"):
@@ -61,6 +64,8 @@ def planes_of(place: Place, windows: tuple[int, int], device: Any) -> Planes | N
     if len(others) > OUTER:
         return None
     others += [(1, 0, 0)] * (OUTER - len(others))
+    if not rows and others[1][0] > 1:  # that dimension of the launch divides rows of windows
+        return None
     most = min(MOST_THREADS // prod(windows), MOST_DEEP)
     if rows:
         most = min(most, max(-(-LEAST_THREADS // prod(windows)), -(-prod(place.extents) // device.multiprocessors)))
@@ -71,22 +76,31 @@ def planes_of(place: Place, windows: tuple[int, int], device: Any) -> Planes | N
     parts = -(-shared[0] // most)
     beside = -(-shared[0] // parts)
     grid = (parts, others[0][0], others[1][0])
+    own_rows = windows[0]
+    if not rows:
+        own_rows = -(-windows[0] // max(1, device.multiprocessors // prod(grid)))
+        grid = (*grid[:2], -(-windows[0] // own_rows))
     if prod(grid) > MOST_BLOCKS:
         return None
-    layout = PlanesStruct(beside=shared[0])
+    before, behind = around if own_rows < windows[0] else (0, 0)
+    layout = PlanesStruct(beside=shared[0], rows_before=before, own_rows=own_rows)
     for d, axis in enumerate(place.axes[1:]):
         layout.input[d], layout.output[d] = axis.input, axis.output
         layout.x_stride[d], layout.y_stride[d] = axis.x_stride, axis.y_stride
     for d, (_, x_step, y_step) in enumerate([shared, *others]):
         layout.x_step[d], layout.y_step[d] = x_step, y_step
-    block = (windows[1], windows[0], beside) if rows else (beside, windows[1], windows[0])
+    block = (windows[1], windows[0], beside) if rows else (beside, windows[1], before + own_rows + behind)
+    if prod(block) > MOST_THREADS:
+        return None
     return Planes(layout, access, grid, block)
 
 
 def maximum_plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
     """The plan of the gradient of a maximum; ``otherwise`` makes that of any call."""
     _, a1, a2 = place.axes
-    planes = planes_of(place, (a1.windows, a2.windows), device)
+    # Windows around those that begin in a place reach its inputs.
+    before, behind = -((a1.padding - a1.window) // a1.stride + 1), (a1.stride - 1 + a1.padding) // a1.stride
+    planes = planes_of(place, (a1.windows, a2.windows), (before, behind), device)
     if planes is None:
         return None
     function = function_of(operation, place, "pooling_known_maximum_planes", planes.access, SETTINGS, device)
@@ -97,13 +111,12 @@ def maximum_plan(operation: PoolingBackward, place: Place, device: Any, otherwis
         ("planes", planes.layout),
     )
     operands = ("dy", "x", "dx")
-    # Around the windows that a block has are others that would reach its inputs.
-    around = (a1.stride - 1 + a1.padding) // a1.stride - (a1.padding - a1.window) // a1.stride - 1
+    around = before + behind
     x, y, z = planes.block
     cells = z * (x + around) * (y + around) if place.channels == 1 else x * (y + around) * (z + around)
     cell_bytes = 2 * SCALAR_BYTES[operation.compute_type] * planes.access.lanes
     launch = Launch(function, arguments, operands, planes.grid, planes.block, cells * cell_bytes)
-    return AlignedPlan(operation, [launch], alignment_of(place, planes.access, operands), otherwise)
+    return AlignedPlan(operation, Plan(operation, [launch]), alignment_of(place, planes.access, operands), otherwise)
 
 
 def forward_plan(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
@@ -112,7 +125,7 @@ def forward_plan(operation: PoolingForward, shape: Shape, device: Any, otherwise
     if place is None:
         return None
     _, a1, a2 = place.axes
-    planes = planes_of(place, (a1.output, a2.output), device)
+    planes = planes_of(place, (a1.output, a2.output), (0, 0), device)
     if planes is None:
         return None
     function = function_of(operation, place, "pooling_known_forward_planes", planes.access, SETTINGS, device)
@@ -126,4 +139,4 @@ def forward_plan(operation: PoolingForward, shape: Shape, device: Any, otherwise
     )
     operands = ("x", "y")
     launch = Launch(function, arguments, operands, planes.grid, planes.block)
-    return AlignedPlan(operation, [launch], alignment_of(place, planes.access, operands), otherwise)
+    return AlignedPlan(operation, Plan(operation, [launch]), alignment_of(place, planes.access, operands), otherwise)

@@ -30,7 +30,7 @@ template <class Access, class Pool, bool SAME> __device__ __forceinline__ void f
     const COMPUTE value = Pool::result(COMPUTE(window.pooled(i)));
     result[0][i] = Pool::AVERAGE ? value * reciprocal : value;
   }
-  write_line<1>(y, 0, place.exists, result, a.alpha, a.beta);
+  write_line<1>(y, 0, place.owns && place.row < planes.output[0], result, a.alpha, a.beta);
 }
 
 template <class Access> __device__ __forceinline__ void forward(const ForwardArguments& a) {

@@ -35,7 +35,7 @@ template <class Access, class Pool, bool PLAIN> __device__ __forceinline__ void 
   // Windows tell what they give; around them are some that give nothing.
   const int pitch = Access::ROWS ? 1 : place.planes, row_pitch = pitch * (place.columns + COLUMNS - 1), plane_cells = (place.rows + ROWS - 1) * row_pitch;
   Cells* const cells = reinterpret_cast<Cells*>(shared_memory);
-  Cells* const corner = cells + place.plane * (Access::ROWS ? plane_cells : 1) + place.row * row_pitch + place.column * pitch;
+  Cells* const corner = cells + place.plane * (Access::ROWS ? plane_cells : 1) + place.inner_row * row_pitch + place.column * pitch;
   const int count = Access::ROWS ? place.planes * plane_cells : plane_cells;
   for (int k = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z); k < count; k += blockDim.x * blockDim.y * blockDim.z)
 #pragma unroll
@@ -47,7 +47,7 @@ template <class Access, class Pool, bool PLAIN> __device__ __forceinline__ void 
 
   const WindowLines<Access, Pool> window(planes, place, x);
   Line<LANES, 0, 1> gift;
-  gift.template read<1, 1>(dy, 0, place.column, planes.output[1], place.exists && place.row < planes.output[0], ELEMENT(0));
+  gift.template read<1, 1>(dy, 0, place.column, planes.output[1], place.exists && unsigned(place.row) < unsigned(planes.output[0]), ELEMENT(0));
   Cells own;
 #pragma unroll
   for (int i = 0; i < LANES; i++) {
@@ -88,7 +88,7 @@ template <class Access, class Pool, bool PLAIN> __device__ __forceinline__ void 
             if (told.of[i].where == k1 * K2 + k2) sums[line][column][i] += told.of[i].gift;
         }
     }
-  const int left = place.exists ? planes.input[1] - place.column * S2 : 0;
+  const int left = place.owns ? planes.input[1] - place.column * S2 : 0;
 #pragma unroll
   for (int line = 0; line < S1; line++)
     write_packs<PLAIN, 1>(dx + line * planes.x_stride[0], Access::along(planes.x_stride[1]), place.row * S1 + line < planes.input[0] ? left : 0, sums[line], a.alpha, a.beta);

@@ -7,11 +7,13 @@ template <bool MANY, bool BLENDS, class Rule, int N>
 __device__ __forceinline__ void softmax_of_columns(const Rule rule, FoundPacks<Rule, N>& packs, Statistic* parts, unsigned across) {
   constexpr int BATCH = 8;
   packs.wait();
+  if (Rule::INPUTS == 2) let_next_kernel_begin_if(true);  // with the values forward, with this 0.1 us less each
   packs.ask();
   packs.take();
 
   Statistic own[1] = {rule.empty()}, line[1] = {rule.empty()}, part[BATCH];
   rule.template cover<true>(own, packs.values);
+  if (Rule::INPUTS == 1) let_next_kernel_begin_with(own[0].top);
   rule.template add_covered<true>(own, packs.values);
   parts[threadIdx.x] = own[0];
   __syncthreads();

@@ -21,6 +21,7 @@ template <bool BLENDS, class Rule, int N> __device__ __forceinline__ void softma
   rule.template cover<true>(line, packs.values);
   const COMPUTE own_top = line[0].top = top_of_warp(rule, line[0].top);
   rule.template add_covered<true>(line, packs.values);
+  let_next_kernel_begin_with(line[0].sum);
   merge_sums(line, 1, WARP);
   telling.exchange->send(lane < CLUSTER, telling.way, line[0].top, line[0].sum);
   telling.exchange->wait();
