@@ -58,7 +58,11 @@ def planes_of(place: Place, windows: tuple[int, int], around: tuple[int, int], d
     if place.axes[0].window != 1 or rows != (access.kind == "loose"):
         return None
     # The dimension that blocks share: planes, or packs of channels; the others are the launch's.
-    shared = (place.extents[-1], place.x_steps[-1], place.y_steps[-1]) if rows else (access.packs, access.lanes, access.lanes)
+    shared = (
+        (place.extents[-1], place.x_steps[-1], place.y_steps[-1])
+        if rows
+        else (access.packs, access.lanes, access.lanes)
+    )
     others = [*zip(place.extents, place.x_steps, place.y_steps, strict=True)][: -1 if rows else None]
     others = [other for other in reversed(others) if other[0] > 1]
     if len(others) > OUTER:

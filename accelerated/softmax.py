@@ -277,7 +277,8 @@ class Choice:
         width = self.width if self.whole_lines else 1
         if self.walk.columns or self.walk.along.packs * width < small.LEAST_LINE:
             return None
-        if width == 1 and self.walk.wide:
+        lines = small.lines_at(*others_of(self.operation, self.specs))
+        if lines is None or (width == 1 and self.walk.wide):
             return None
         whole = [self.length // width], [[width]] * len(self.specs)
         dims, strides = whole if width > 1 else along_of(self.operation, self.specs)
@@ -288,6 +289,7 @@ class Choice:
                 way.threads,
                 self.lines * way.blocks,
                 1,
+                lines,
                 way.along,
                 way.parts * self.statistic_bytes + small.EXCHANGE_BYTES,
                 {"PACK_BYTES": width * self.scalar_bytes} | _clusters_of(way.blocks),
@@ -301,7 +303,8 @@ class Choice:
         """Element by element, in the registers of blocks."""
         walk = walk_of(self.operation, self.specs, 1)
         held = small.columns_of(walk, self.device)
-        if held is None:
+        lines = small.lines_at(*others_of(self.operation, self.specs))
+        if held is None or lines is None:
             return None
         extent, steps = walk.along.row, [[step] for step in walk.along.row_stride]
         step = self.small_launch(
@@ -310,20 +313,27 @@ class Choice:
             held.threads,
             held.grid,
             held.across,
+            lines,
             small.places_of([extent], steps, 0, ceiling(extent, held.threads // held.across)),
             held.threads * self.statistic_bytes,
             {"PACK_BYTES": self.scalar_bytes},
         )
-        return step and Plan(self.operation, [step])
+        return Plan(self.operation, [step])
 
     def small_launch(
-        self, source: str, name: str, threads: int, grid: int, across: int, along: Any, shared_bytes: int, definitions: dict[str, int]
-    ) -> Launch | None:
-        """Of a kernel of softmax_small.cuh; None where lines lie along too many dimensions."""
+        self,
+        source: str,
+        name: str,
+        threads: int,
+        grid: int,
+        across: int,
+        lines: Any,
+        along: Any,
+        shared_bytes: int,
+        definitions: dict[str, int],
+    ) -> Launch:
+        """Of a kernel of softmax_small.cuh. lines, along: ``Places``."""
         operation = self.operation
-        lines = small.lines_at(*others_of(operation, self.specs))
-        if lines is None:
-            return None
         chosen = {name: str(value) for name, value in definitions.items()}
         types = type_definitions(self.specs[-1].scalar_type, operation, **chosen)
         arguments = structure(
