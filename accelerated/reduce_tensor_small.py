@@ -87,13 +87,15 @@ class Way(NamedTuple):
         return self.lanes * self.items
 
 
-def launch(operation: ReduceTensor, device: Any) -> tuple[Launch, int] | None:
-    """And what A has to start at a multiple of. None for what is too large, and where indices are wanted."""
+def launch(
+    operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A", "C")
+) -> tuple[Launch, int] | None:
+    """And what A has to start at a multiple of; ``operands``: how its call names A and C. None for what is too large, and where indices are wanted."""
     scattered = not operation.division.rows and Walk(operation).axes()[1][1][1][-1] != 1
     if operation.wants_indices or operation.A.nbytes > (MOST_SCATTERED_BYTES if scattered else MOST_BYTES):
         return None
     for way, reading in choices(operation, has_clusters(device)):
-        made = launch_of(operation, device, reading, way)
+        made = launch_of(operation, device, reading, way, operands)
         if way.blocks <= CLUSTERS[0] or made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
             return made, reading.width * operation.A.scalar_bytes
     return None
@@ -185,7 +187,9 @@ def cost(way: Way, reading: Reading, rows: bool, scalar_bytes: int) -> float:
     return instructions * (3.5 + warps / 9) + merging + meeting + read + scattered + begin + uneven
 
 
-def launch_of(operation: ReduceTensor, device: Any, reading: Reading, way: Way) -> Launch:
+def launch_of(
+    operation: ReduceTensor, device: Any, reading: Reading, way: Way, operands: tuple[str, str] = ("A", "C")
+) -> Launch:
     """As planned."""
     divisor = operation.length if operation.reduction.op == AVERAGE else 1
     reduction, rows, state_bytes = operation.reduction, operation.division.rows, SCALAR_BYTES[operation.compute_type]
@@ -219,4 +223,4 @@ def launch_of(operation: ReduceTensor, device: Any, reading: Reading, way: Way) 
     )
     grid = (-(-reading.packs // way.items), max(1, way.blocks), 1)
     shared_bytes = state_bytes * (parts + way.blocks) * states + (2 * GATHERING_BYTES if way.blocks else 0)
-    return Launch(function, arguments, ("A", "C"), grid, (way.threads, 1, 1), shared_bytes)
+    return Launch(function, arguments, operands, grid, (way.threads, 1, 1), shared_bytes)

@@ -203,14 +203,15 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
     Access access[READS];
     const ELEMENT nothing = store<ELEMENT>(reduction.nothing());
     const ELEMENT* at[READS];
+    uintptr_t touched = 0;
 #pragma unroll
-    for (unsigned u = 0; u < READS; u++) at[u] = from + u * a.step, keep(at[u]), access[u].fill(nothing);
+    for (unsigned u = 0; u < READS; u++) at[u] = from + u * a.step, touched |= reinterpret_cast<uintptr_t>(at[u]), access[u].fill(nothing);
     const unsigned place = (share.lane << a.items_log2) + share.item;
     Value* to = gathered + rank * states + place;
     Gathering* meeting = gathering;
-    if (CLUSTERED) keep(to), keep(meeting);
+    if (CLUSTERED) keep_shared(to), keep_shared(meeting);
     keep(alpha), keep(beta), keep(own_type);
-    wait_to_touch(from, static_cast<const char*>(a.c) + share.of_c);
+    wait_to_touch(reinterpret_cast<const char*>(touched), static_cast<const char*>(a.c) + share.of_c);
 #pragma unroll
     for (unsigned u = 0; u < READS; u++)
       if (u < share.count) access[u].read(at[u]);

@@ -94,3 +94,10 @@ __device__ __forceinline__ void keep(double& value) {
   asm volatile("" : "+d"(value));
 #endif
 }
+// The same of a pointer into shared memory, which stays known as one.
+template <class T> __device__ __forceinline__ void keep_shared(T*& pointer) {
+  keep(pointer);
+#ifndef EMULATED_CUDA
+  __builtin_assume(__isShared(pointer));
+#endif
+}
