@@ -175,8 +175,6 @@ struct Access {
 #pragma unroll
     for (unsigned i = 0; i < PACK; i++) pack.item[i] = element;
     memcpy(&words, &pack, PACK_BYTES);
-#pragma unroll
-    for (unsigned i = 0; i < PACK_BYTES / sizeof(Word); i++) keep(words.item[i]);
   }
   __device__ __forceinline__ void read(const ELEMENT* from) { words = *reinterpret_cast<const Words*>(from); }
   __device__ __forceinline__ Pack<ELEMENT, PACK> pack() const {
@@ -196,25 +194,22 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
   if (CLUSTERED) gathering->prepare(CLUSTER * states * sizeof(Value));
   const Share<COLUMNS> share(a, rank);
   auto run = [&](const Arguments& a, const auto& reduction) {
-    const ELEMENT* from = a.a + share.first;
-    COMPUTE alpha = a.alpha, beta = a.beta;
     const int c_type = a.c_type;
     unsigned own_type = c_type == OWN_TYPE;
     Access access[READS];
     const ELEMENT nothing = store<ELEMENT>(reduction.nothing());
-    const ELEMENT* at[READS];
-    uintptr_t touched = 0;
+    unsigned at[READS], touched = 0;
 #pragma unroll
-    for (unsigned u = 0; u < READS; u++) at[u] = from + u * a.step, touched |= reinterpret_cast<uintptr_t>(at[u]), access[u].fill(nothing);
+    for (unsigned u = 0; u < READS; u++) at[u] = share.first + u * a.step, touched |= at[u], access[u].fill(nothing);
     const unsigned place = (share.lane << a.items_log2) + share.item;
     Value* to = gathered + rank * states + place;
     Gathering* meeting = gathering;
     if (CLUSTERED) keep_shared(to), keep_shared(meeting);
-    keep(alpha), keep(beta), keep(own_type);
-    wait_to_touch(reinterpret_cast<const char*>(touched), static_cast<const char*>(a.c) + share.of_c);
+    keep(own_type);
+    wait_to_touch(a.a + touched, static_cast<const char*>(a.c) + share.of_c);
 #pragma unroll
     for (unsigned u = 0; u < READS; u++)
-      if (u < share.count) access[u].read(at[u]);
+      if (u < share.count) access[u].read(a.a + at[u]);
     Value state[PACK], own[STATES];
 #pragma unroll
     for (unsigned i = 0; i < PACK; i++) state[i] = reduction.start();
@@ -229,7 +224,7 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
     auto write = [&](unsigned s, Value value) {
       auto to = [&](auto* c) {
         auto* place = c + (share.of_c + s * a.c_step);
-        *place = blend<COMPUTE>(alpha, result(reduction, value), beta, place);
+        *place = blend<COMPUTE>(a.alpha, result(reduction, value), a.beta, place);
       };
       if (own_type) to(static_cast<ELEMENT*>(a.c));
       else if (c_type == FLOAT) to(static_cast<float*>(a.c));
