@@ -57,7 +57,12 @@ def pooling_forward(operation: PoolingForward, device: Any) -> Plan:
     def otherwise() -> Plan:
         return _forward_of_any(operation, shape, device)
 
-    special = (pooling_whole.small_average_plan, pooling_whole.forward_plan, pooling_columns.plan, pooling_known.forward_plan)
+    special = (
+        pooling_whole.small_average_plan,
+        pooling_whole.forward_plan,
+        pooling_columns.plan,
+        pooling_known.forward_plan,
+    )
     return next(filter(None, (one(operation, shape, device, otherwise) for one in special)), None) or otherwise()
 
 

@@ -82,7 +82,9 @@ def small_average_plan(
     )  # fmt: skip
     total = ReduceTensor(spec, 0, 0, operation.alpha / _divisor(operation, shape), operation.beta, x, y)
     made = reduce_tensor_small.launch(total, device, ("x", "y")) if total.length > 1 else None
-    return made and AlignedPlan(operation, [made[0]], {"x": made[1]}, lambda: _otherwise(operation, shape, device, otherwise))
+    return made and AlignedPlan(
+        operation, [made[0]], {"x": made[1]}, lambda: _otherwise(operation, shape, device, otherwise)
+    )
 
 
 def _otherwise(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan:

@@ -87,10 +87,10 @@ class Way(NamedTuple):
         return self.lanes * self.items
 
 
-def launch(
-    operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A", "C")
-) -> tuple[Launch, int] | None:
-    """And what A has to start at a multiple of; ``operands``: how its call names A and C. None for what is too large, and where indices are wanted."""
+def launch(operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A", "C")) -> tuple[Launch, int] | None:
+    """And what A has to start at a multiple of; ``operands``: how its call names A and C. None for what is too large, and where
+    indices are wanted.
+    """
     scattered = not operation.division.rows and Walk(operation).axes()[1][1][1][-1] != 1
     if operation.wants_indices or operation.A.nbytes > (MOST_SCATTERED_BYTES if scattered else MOST_BYTES):
         return None
