@@ -60,9 +60,6 @@ class Settings:
 
 SETTINGS = {
     "forward": Settings(128, 5, 2, 16, 1, 1),
-    "forward of few": Settings(
-        256, 5, 1, 8, 1, 1
-    ),  # where multiprocessors would have nothing to do: more threads with less each
     "average": Settings(128, 6, 1, 16, 1, 1),
     "forward of large windows": Settings(128, 8, 1, 8, 1, 1),
     "forward of volumes": Settings(128, 6, 1, 8, 1, 1, depth=8),
@@ -152,12 +149,6 @@ def _plan(
     if place.axes[1].window <= place.axes[1].stride:  # lines have nothing in common
         settings = replace(settings, rows=1)
     access = access_of(place, settings)
-    if (
-        settings is SETTINGS["forward"]
-        and _threads(place, access, settings, kind) < settings.threads * device.multiprocessors
-    ):
-        settings = SETTINGS["forward of few"]
-        access = access_of(place, settings)
     while settings.depth > 1 and _threads(place, access, settings, kind) < ENOUGH_THREADS:
         settings = replace(settings, depth=settings.depth // 2)
     box = box_of(place, access, settings, kind)
