@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ctypes import c_int
+from ctypes import c_int, c_uint
 from typing import Any
 
 from dualdnn.api.enumerations import cudnnActivationMode_t
 from dualdnn.api.operations import ActivationBackward, ActivationForward
 
 from .boxes import boxes
-from .geometry import BATCH, LONG_BATCH, LONGEST_BATCH, PACK_BYTES, THREADS, Grid, elementwise
+from .geometry import BATCH, LONG_BATCH, LONGEST_BATCH, PACK_BYTES, THREADS, Grid, blocks_ahead, elementwise
 from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 
 LONGEST_BYTES = (
@@ -29,14 +29,16 @@ def activation_forward(operation: ActivationForward, device: Any) -> Plan:
     if not rectifies and x.scalar_bytes == 2 and layout.flat and 2 * x.nbytes >= LONGEST_BYTES:
         kernel, (layout, grid) = "activation_forward_long", elementwise(x.dims, strides, width, device, LONGEST_BATCH)
     block: Grid = (THREADS, 1, 1)
+    places = [("ahead", c_uint(blocks_ahead(x.nbytes + y.nbytes))), ("layout", layout)]
     if layout.width == 1 and (boxed := boxes(x.dims, strides)):
         kernel, (layout, grid, block) = f"{kernel}_boxes", boxed
+        places = [("layout", layout)]
     arguments = structure(
         *pointers(2),
         *factors(operation, alpha=operation.alpha, beta=operation.beta, coefficient=activation.coefficient),
         ("mode", c_int(activation.mode)),
         ("propagate", c_int(activation.relu_nan)),
-        ("layout", layout),
+        *places,
     )
     function = device.function("activation.cu", kernel, type_definitions(x.scalar_type, operation))
     return Plan(operation, [Launch(function, arguments, ("x", "y"), grid, block)])
@@ -51,13 +53,15 @@ def activation_backward(operation: ActivationBackward, device: Any) -> Plan:
     strides = [read.strides, dy.strides, dx.strides]
     layout, grid = elementwise(dx.dims, strides, 16 // dx.scalar_bytes, device)
     kernel, block = "activation_backward", (THREADS, 1, 1)
+    places = [("ahead", c_uint(blocks_ahead(3 * dx.nbytes))), ("layout", layout)]
     if layout.width == 1 and (boxed := boxes(dx.dims, strides)):
         kernel, (layout, grid, block) = f"{kernel}_boxes", boxed
+        places = [("layout", layout)]
     arguments = structure(
         *pointers(3),
         *factors(operation, alpha=operation.alpha, beta=operation.beta, coefficient=activation.coefficient),
         ("mode", c_int(activation.mode)),
-        ("layout", layout),
+        *places,
     )
     function = device.function("activation.cu", kernel, type_definitions(dx.scalar_type, operation))
     return Plan(operation, [Launch(function, arguments, (needed, "dy", "dx"), grid, block)])

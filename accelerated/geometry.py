@@ -24,6 +24,8 @@ PLACE_COST = 5
 
 PACK_BYTES = 16
 CACHED_BYTES = 32 << 20  # read and written, that stay in the cache
+# Read and written, from which on so many blocks fetch ahead what they read first (launch.cuh); more of them gained no more
+AHEAD_BYTES, AHEAD_BLOCKS = 64 << 20, 264
 
 
 class Divisor(ctypes.Structure):
@@ -174,6 +176,11 @@ def batch(packs: int, device: Any, most: int = BATCH) -> int:
 def blocks(packs: int, packs_per_block: int = THREADS) -> Grid:
     """The grid that gives every pack a thread."""
     return (max(1, -(-packs // packs_per_block)), 1, 1)
+
+
+def blocks_ahead(moved_bytes: int) -> int:
+    """How many blocks fetch ahead."""
+    return AHEAD_BLOCKS if moved_bytes >= AHEAD_BYTES else 0
 
 
 def broadcast_strides(dims: Sequence[int], strides: Sequence[int], onto: Sequence[int]) -> list[int]:

@@ -71,16 +71,16 @@ class Plan:
 
 
 class AlignedPlan(Plan):
-    """Launches that need operands at multiples of some bytes; at other addresses another plan serves, made when needed."""
+    """A plan that needs operands at multiples of some bytes; at other addresses another one serves, made when needed."""
 
     def __init__(
         self,
         operation: Operation,
-        launches: Sequence[Launch],
+        first: Plan,
         alignment: Mapping[str, int],
         otherwise: Callable[[], Plan],
     ) -> None:
-        super().__init__(operation, launches)
+        self.first, self.steps = first, first.steps
         self.masks = [alignment.get(name, 1) - 1 for name in operation.operands]
         self.otherwise = otherwise
         self.other: Plan | None = None
@@ -90,7 +90,7 @@ class AlignedPlan(Plan):
             if self.other is None:
                 self.other = self.otherwise()
             return self.other(operands, stream)
-        return super().__call__(operands, stream)
+        return self.first(operands, stream)
 
 
 Planner = Callable[..., Plan]

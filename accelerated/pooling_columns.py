@@ -78,7 +78,7 @@ def plan(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callab
     function = function_of(operation, place, "pooling_known_columns", access, SETTINGS, device)
     threads = -(-slots * packs // WARP) * WARP
     launch = Launch(function, arguments, ("x", "y"), (-(-total // slots), 1, 1), (threads, 1, 1), slots * held_bytes)
-    return AlignedPlan(operation, [launch], alignment_of(place, access, ("x", "y")), otherwise)
+    return AlignedPlan(operation, Plan(operation, [launch]), alignment_of(place, access, ("x", "y")), otherwise)
 
 
 def _access(place: Place) -> Access | None:

@@ -169,7 +169,7 @@ def _plan(
     )
     function = function_of(operation, place, f"pooling_known_{kind}", access, settings, device)
     launch = Launch(function, arguments, operands, (-(-box.threads // of_block), 1, 1), (settings.threads, 1, 1))
-    return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)
+    return AlignedPlan(operation, Plan(operation, [launch]), alignment_of(place, access, operands), otherwise)
 
 
 def place_of(shape: Shape, known: set[tuple[int, int, int]] = WINDOWS) -> Place | None:

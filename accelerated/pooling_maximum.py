@@ -104,7 +104,7 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
     operands = ("dy", "x", "dx")
     threads = -(-march.items // WARP) * WARP
     launch = Launch(function, arguments, operands, (blocks, 1, 1), (threads, 1, 1), shared_bytes)
-    return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)
+    return AlignedPlan(operation, Plan(operation, [launch]), alignment_of(place, access, operands), otherwise)
 
 
 def _dense(place: Place) -> Access | None:

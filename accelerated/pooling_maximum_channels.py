@@ -154,7 +154,7 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
     )
     operands = ("dy", "x", "dx")
     launch = Launch(function, arguments, operands, (blocks, 1, 1), (part.threads + CARRIERS, 1, 1), part.shared_bytes)
-    return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)
+    return AlignedPlan(operation, Plan(operation, [launch]), alignment_of(place, access, operands), otherwise)
 
 
 def _part(place: Place, settings: Settings, sum_bytes: int) -> Part | None:

@@ -134,7 +134,7 @@ def _launched(
     alignment = alignment_of(place, access, operands)
     if access.kind == "dense":
         alignment |= {"x": PACK_BYTES, "dx": PACK_BYTES}
-    return AlignedPlan(operation, [made], alignment, otherwise)
+    return AlignedPlan(operation, Plan(operation, [made]), alignment, otherwise)
 
 
 def _marched(operation: PoolingBackward, place: Place, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:

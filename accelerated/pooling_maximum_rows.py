@@ -82,4 +82,4 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
     function = function_of(operation, place, KERNEL, access, settings, device)
     blocks = -(-box.threads // settings.threads)
     launch = Launch(function, arguments, operands, (blocks, 1, 1), (settings.threads, 1, 1))
-    return AlignedPlan(operation, [launch], alignment_of(place, access, operands), otherwise)
+    return AlignedPlan(operation, Plan(operation, [launch]), alignment_of(place, access, operands), otherwise)

@@ -133,7 +133,7 @@ def _plan(
     function = device.function(SOURCES[name], f"{name}_{work.kernel}", definitions)
     launch = Launch(function, arguments, operands, (work.blocks, 1, 1), (work.threads, 1, 1), work.shared_bytes)
     nbytes = work.pack * operation.x.scalar_bytes
-    return AlignedPlan(operation, [launch], dict.fromkeys(operands, nbytes), otherwise)
+    return AlignedPlan(operation, Plan(operation, [launch]), dict.fromkeys(operands, nbytes), otherwise)
 
 
 def _divisor(operation: PoolingForward | PoolingBackward, shape: Shape) -> int:

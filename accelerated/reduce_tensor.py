@@ -1,4 +1,4 @@
-"""Reductions on the device (kernels/reduce_tensor.cu)."""
+"""Reductions on the device (kernels/reduce_tensor.cu, reduce_tensor_large.cu)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from . import reduce_tensor_small as small
 from .plans import AlignedPlan, Launch, Plan, implements, type_definitions
-from .reduce_tensor_walk import FLOAT_BYTES, NOT_COUNTED, OPERANDS, Tiles, Walk, arguments, even
+from .reduce_tensor_walk import FLOAT_BYTES, HALF_BYTES, NOT_COUNTED, OPERANDS, Tiles, Walk, arguments, even
 
 WARP = 32
-LARGE_BYTES = 64 << 20  # of A; 38 MB took a third longer with the hints
+# As measured; of 38 MB columns took a third longer with the kernels of large tensors
+LARGE_BYTES, LARGE_SCALARS = 64 << 20, (HALF_BYTES, FLOAT_BYTES)  # of A, of its elements
 WARPS = BLOCK // WARP
 READS = 8  # of a thread that are on their way together
 pack_addresses = Struct(f"{len(OPERANDS) + 1}Q").pack_into
@@ -31,34 +32,38 @@ def reduce_tensor(operation: ReduceTensor, device: Any) -> Plan:
     """One launch of what is small, or of rows that are short; else any."""
     if made := small.launch(operation, device):
         launch, access_bytes = made
-        return AlignedPlan(operation, [launch], {"A": access_bytes}, partial(_not_small, operation, device))
+        otherwise = partial(_not_small, operation, device)
+        return AlignedPlan(operation, Plan(operation, [launch]), {"A": access_bytes}, otherwise)
     return _not_small(operation, device)
 
 
 def _not_small(operation: ReduceTensor, device: Any) -> Plan:
-    reduced, kept, windows = Walk(operation).rows(pack_width(operation.A))
-    if not _short(operation, reduced, kept, windows):
-        return _any(operation, device)
-    launch = _short_rows(operation, reduced, kept, device)
-    return AlignedPlan(operation, [launch], {"A": PACK_BYTES}, lambda: _any(operation, device))
+    walk, width = Walk(operation), pack_width(operation.A)
+    reduced, kept, windows = walk.rows(width) if operation.division.rows else walk.columns(width)
+    if _short(operation, reduced, kept, windows):
+        first = Plan(operation, [_short_rows(operation, reduced, kept, device)])
+    elif _large(operation, reduced, kept, windows):
+        first = _split(operation, device, "reduce_tensor_large")
+    else:
+        return _split(operation, device)
+    return AlignedPlan(operation, first, {"A": PACK_BYTES}, partial(_split, operation, device))
 
 
-def _any(operation: ReduceTensor, device: Any) -> Plan:
+def _split(operation: ReduceTensor, device: Any, source: str = "reduce_tensor") -> Plan:
     """One launch. Where reductions are split into segments, the last blocks to arrive merge the partial results, or,
     if these are many, the blocks of a second launch.
     """
     A, division = operation.A, operation.division
     width = pack_width(A)
-    source = Walk(operation)
-    reduced, kept, windows = source.rows(width) if division.rows else source.columns(width)
+    walk = Walk(operation)
+    reduced, kept, windows = walk.rows(width) if division.rows else walk.columns(width)
     suffix = "_indexed" if operation.wants_indices else ""
     types = type_definitions(A.scalar_type, operation)
-    name = f"reduce_tensor_{'rows' if division.rows else 'columns_large' if _large(operation) else 'columns'}{suffix}"
     state_bytes = SCALAR_BYTES[operation.compute_type] * (2 if operation.wants_indices else 1)  # in shared memory
     lanes = division.lanes
     tiles = Tiles.of(kept, BLOCK // lanes) if not division.rows and division.segments == 1 else None
     reduce = Launch(
-        device.function("reduce_tensor.cu", name, types),
+        device.function(f"{source}.cu", f"{source}_{'rows' if division.rows else 'columns'}{suffix}", types),
         arguments(operation, reduced, kept, windows, lanes, tiles),
         OPERANDS,
         (tiles.blocks if tiles else -(-kept.packs // (BLOCK // lanes)), division.segments, 1),
@@ -69,9 +74,9 @@ def _any(operation: ReduceTensor, device: Any) -> Plan:
         return Plan(operation, [reduce])
     items = 1 if division.rows else BLOCK // lanes * width  # elements of C of a block
     lanes = min(BLOCK, 1 << (-(-division.segments // 4) - 1).bit_length())
-    kept = source.kept(1)
+    kept = walk.kept(1)
     merge = Launch(
-        device.function("reduce_tensor.cu", f"reduce_tensor_partial_results{suffix}", types),
+        device.function(f"{source}.cu", f"reduce_tensor_partial_results{suffix}", types),
         arguments(operation, reduced, kept, windows, lanes),
         OPERANDS,
         (-(-kept.packs // (BLOCK // lanes)), 1, 1),
@@ -83,10 +88,13 @@ def _any(operation: ReduceTensor, device: Any) -> Plan:
     return _SegmentedPlan(operation, reduce, merge, device.__dict__.setdefault("reduction_counts", _Counts()))
 
 
-def _large(operation: ReduceTensor) -> bool:
-    """Whether columns are floats of which the cache holds little, where hints for the memory pay."""
-    pays = operation.A.scalar_bytes == FLOAT_BYTES and not operation.wants_indices
-    return pays and operation.A.nbytes > LARGE_BYTES
+def _large(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool) -> bool:
+    """Whether the cache holds little of A, and packs are whole."""
+    if operation.wants_indices or operation.A.nbytes <= LARGE_BYTES or operation.A.scalar_bytes not in LARGE_SCALARS:
+        return False
+    if not operation.division.rows:
+        return even(operation, reduced, kept, windows)
+    return not windows and bool(reduced.row_stride[1] == 1 and reduced.row % pack_width(operation.A) == 0)
 
 
 def _short(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool) -> bool:

@@ -14,6 +14,7 @@ from . import softmax_small as small
 from . import softmax_streams as streams
 from . import softmax_teams as teams
 from .clusters import CLUSTERS, has_clusters
+from .geometry import blocks_ahead
 from .plans import AlignedPlan, Launch, Plan, factors, implements, pointers, structure, type_definitions
 from .softmax_registers import COLUMN_PACKS, narrow_registers_of, registers_of
 from .softmax_walk import PACK_BYTES, SHORT_LINE, WARP, Problem, Walk, along_of, ceiling, walk_of
@@ -102,7 +103,7 @@ class Choice:
     def aligned_plan(self, step: Launch) -> Plan:
         """Of a kernel that needs whole packs."""
         places = dict.fromkeys(self.operation.operands, PACK_BYTES)
-        return AlignedPlan(self.operation, [step], places, self._unaligned_plan)
+        return AlignedPlan(self.operation, Plan(self.operation, [step]), places, self._unaligned_plan)
 
     def _unaligned_plan(self) -> Plan:
         return Choice(self.operation, self.device, self.kernel, aligned=False).plan()
@@ -127,7 +128,7 @@ class Choice:
                     held.threads,
                     held.grid,
                     held.team,
-                    0,
+                    blocks_ahead(self.moved) if held.kind == "columns" else 0,
                     shared_bytes,
                     of=of,
                     definitions={"PACK_BYTES": pack_bytes} if pack_bytes < PACK_BYTES else {},

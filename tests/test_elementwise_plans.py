@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 
 import numpy as np
 import pytest
@@ -78,6 +79,13 @@ def test_large_tensors_of_halves_have_a_kernel_of_their_own(backend, monkeypatch
     assert launch.function is backend.device.function(
         "activation.cu", "activation_forward_boxes", type_definitions(HALF, small)
     )
+
+
+@pytest.mark.parametrize("backward, place", [(False, 36), (True, 40)], ids=["forward", "backward"])
+def test_blocks_of_large_tensors_fetch_ahead(backend, backward, place):
+    for dims, blocks in [((64, 256, 56, 56), geometry.AHEAD_BLOCKS), ((8, 64, 14, 14), 0)]:
+        ((launch, _),) = plan(rows.activation("RELU", backward)(HALF, dims, "nchw"), backend.device).steps
+        assert struct.unpack_from("I", launch.template, place) == (blocks,)
 
 
 def test_blending_takes_several_packs(backend, monkeypatch):

@@ -61,9 +61,12 @@ SPLIT = [
 ]
 
 
-def run(backend, operation, memory, workspace_offset=0):
-    """Runs the operation; ``memory`` is what it starts from. The workspace starts at the given offset of an allocation."""
+def run(backend, operation, memory, workspace_offset=0, shift=0):
+    """Runs the operation; ``memory`` is what it starts from. The workspace starts at the given offset of an allocation, A
+    at ``shift``."""
     buffers = {name: backend.to_device(content) for name, content in memory.items()}
+    whole = backend.to_device(np.concatenate([np.zeros(shift, np.uint8), memory["A"]]))
+    buffers["A"] = whole.slice(shift, memory["A"].size)
     room = backend.to_device(np.full(operation.workspace_bytes + workspace_offset, 0xA5, np.uint8))
     buffers["workspace"] = room.slice(workspace_offset, operation.workspace_bytes)
     backend.prepare(operation)([buffers.get(name) for name in operation.operands], None)
@@ -200,31 +203,52 @@ def test_a_thread_has_a_pack_of_c_to_itself(backend, large, dims, alone, data_ty
 def test_short_rows(backend, large, dims, data_type, indices, shift):
     """Threads read whichever packs come next, in blocks of which the last is not full; other plans serve other addresses."""
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, data_type, dims, (*dims[:3], 1), indices=indices)
-    memory = prepare(operation, "normal", 3)
-    buffers = {name: backend.to_device(content) for name, content in memory.items()}
-    whole = backend.to_device(np.concatenate([np.zeros(shift, np.uint8), memory["A"]]))
-    buffers["A"] = whole.slice(shift, memory["A"].size)
-    backend.prepare(operation)([buffers.get(name) for name in operation.operands], None)
-    backend.synchronize(None)
+    run(backend, operation, prepare(operation, "normal", 3), shift=shift)
     plan = backend.plans[operation]
     assert [step.function.name.startswith("reduce_tensor_short_rows") for step, _ in plan.steps] == [True]
     assert (plan.other is not None) == bool(shift)
-    after = {
-        name: buffers[name].to_host(np.uint8, operation.nbytes(name)) for name in ("C", "indices") if name in memory
-    }
-    assert judge(operation, memory, after).agrees
 
 
-@pytest.mark.parametrize("dims, to", [((16, 3, 9, 40), (1, 3, 9, 40)), ((3, 64, 21, 14), (3, 64, 21, 1)), ((9, 8, 40, 41), (1, 8, 1, 1))],
-                         ids=["across rows", "squares", "segments"])  # fmt: skip
+GAPS = TensorSpec(HALF, (5, 3, 12, 64), (24576, 8192, 72, 1))  # rows of whole packs, planes and images apart
+
+
+def large_sums(data_type):
+    """Columns across rows, in squares, in segments; rows one step apart, with images, with lines and images between packs."""
+    for dims, to, tensor_format in [
+        ((16, 3, 9, 40), (1, 3, 9, 40), NCHW),
+        ((3, 64, 21, 14), (3, 64, 21, 1), NHWC),
+        ((9, 8, 40, 41), (1, 8, 1, 1), NHWC),
+        ((1, 1, 3, 9008), (1, 1, 3, 1), NCHW),
+        ((9, 7, 40, 41), (1, 7, 1, 1), NCHW),
+    ]:
+        yield operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, data_type, dims, to, tensor_format)
+    gaps = operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, data_type, GAPS.dims, (1, 3, 1, 1))
+    yield dataclasses.replace(gaps, A=dataclasses.replace(GAPS, data_type=data_type))
+
+
+@pytest.mark.parametrize("shift", [0, 8], ids=["aligned", "misaligned"])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
-def test_columns_that_the_cache_does_not_hold(backend, large, monkeypatch, dims, to, data_type):
-    """Floats have a kernel of their own."""
+@pytest.mark.parametrize("which", range(6), ids=["across rows", "squares", "segments", "rows", "images", "gaps"])
+def test_what_the_cache_does_not_hold(backend, large, monkeypatch, which, data_type, shift):
+    """Floats and halves have kernels of their own, for whole packs."""
     monkeypatch.setattr(plans, "LARGE_BYTES", 0)
     monkeypatch.setattr(walks, "CACHED_BYTES", 0)
-    tensor_format = NCHW if dims[0] == 16 else NHWC
-    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, data_type, dims, to, tensor_format)
+    operation = [*large_sums(data_type)][which]
     (launch, _), *_ = plans.reduce_tensor(operation, backend.device).steps
-    assert launch.function.name == f"reduce_tensor_columns{'_large' if data_type == FLOAT else ''}"
-    assert (operation.division.segments > 1) == (to == (1, 8, 1, 1))
-    run(backend, operation, prepare(operation, "normal", 5))
+    assert launch.function.name.startswith("reduce_tensor_large") == (data_type != INT8)
+    assert operation.division.rows == (which > 2)
+    assert (operation.division.segments > 1) == (which in (2, 3, 4))
+    run(backend, operation, prepare(operation, "normal", 5), shift=shift)
+    plan = backend.plans[operation]
+    assert (getattr(plan, "other", None) is not None) == (bool(shift) and data_type != INT8)
+
+
+def test_indices_and_rows_of_parts_of_packs_are_not_large(backend, large, monkeypatch):
+    monkeypatch.setattr(plans, "LARGE_BYTES", 0)
+    indexed = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (2, 3, 64, 64), (1, 3, 1, 1), indices=True)
+    odd = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, 3, 33, 31), (1, 3, 1, 1))
+    short = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, 3, 12, 63), (1, 3, 1, 1))
+    short = dataclasses.replace(short, A=dataclasses.replace(GAPS, dims=(5, 3, 12, 63)))  # each at a whole pack
+    for operation in (indexed, odd, short):
+        (launch, _), *_ = plans.reduce_tensor(operation, backend.device).steps
+        assert launch.function.name.startswith("reduce_tensor_rows")

@@ -118,6 +118,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   bool blends;
   Function function;
   int reads = INPUTS;  // the inputs that the function needs
+  unsigned ahead = 0;  // blocks that fetch ahead what they read first, of operands that are one row
 
   // Packs, or elements, whose reads are on their way together.
   static constexpr int FLAT = INPUTS == 2 ? 2 : 4, PACKS = INPUTS == 2 ? 1 : 2, ITEMS = 4;
@@ -144,6 +145,14 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   // One row, packs before `end`.
   template <int WIDTH> __device__ __forceinline__ void run_flat(unsigned first, unsigned batch, unsigned end) const {
     if (first >= end) return;
+    if (blockIdx.x < ahead) {
+#pragma unroll
+      for (int u = 0; u < FLAT; u++)
+        if (u < batch && first + u * blockDim.x < end)
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++)
+            if (n < reads) fetch_ahead(in[n] + (first + u * blockDim.x) * WIDTH);
+    }
     if (batch == 1) return run_pack<WIDTH>(first);
     wait_for_operands(first * WIDTH, first * WIDTH);
     for (unsigned done = 0; done < batch; done += FLAT) {

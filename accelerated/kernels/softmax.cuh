@@ -121,7 +121,7 @@ template <int INPUTS> struct Arguments {
   COMPUTE alpha, beta;
   int algorithm;
   unsigned team;  // threads of a block that share a line; columns: packs of lines of a block; a power of two
-  unsigned kept;  // groups of a thread that shared memory holds; packs of a lane; tiles: lines of a block
+  unsigned kept;  // groups of a thread that shared memory holds; packs of a lane; tiles: lines of a block; columns in registers: blocks that fetch ahead
   unsigned across, part, steps, ahead, delay, workers, passing;  // streams only, see there
   Geometry<INPUTS + 1> lines;                           // columns: packs of lines, else single lines
   Geometry<INPUTS + 1> along;                           // columns: single positions, else packs

@@ -206,6 +206,13 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
   const unsigned index = (blockIdx.x << log_team) + inner;
   WidePacks<Rule, true, PACKS> line(a, min(index, a.lines.packs - 1));
   if (index >= a.lines.packs) line.end_for_good();
+  if (blockIdx.x < a.kept) {  // of large tensors: 1 to 4 % less, of lines nothing
+#pragma unroll
+    for (int k = 0; k < PACKS; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        if (rank + k * size < line.packs) fetch_ahead(line.input[n] + line.offset(rank + k * size, n));
+  }
   wait_to_touch(line.input[0] + line.offset(rank, 0), line.output);
 
   Share<Rule, PACKS, INPUTS == 1> share;
