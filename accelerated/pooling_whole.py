@@ -83,7 +83,10 @@ def small_average_plan(
     total = ReduceTensor(spec, 0, 0, operation.alpha / _divisor(operation, shape), operation.beta, x, y)
     made = reduce_tensor_small.launch(total, device, ("x", "y")) if total.length > 1 else None
     return made and AlignedPlan(
-        operation, [made[0]], {"x": made[1]}, lambda: _otherwise(operation, shape, device, otherwise)
+        operation,
+        Plan(operation, [made[0]]),
+        {"x": made[1]},
+        lambda: _otherwise(operation, shape, device, otherwise),
     )
 
 
