@@ -328,17 +328,16 @@ template <class Rule> struct WholeColumns {
     }
   }
 
-  // All barriers: a thread takes one after the other, because they are set up one at a time in a warp.
+  // The barriers that are used. A thread takes one after the other: they are set up one at a time in a warp.
   __device__ __forceinline__ void begin() const {
-    const unsigned warp = threadIdx.x >> 5;
+    const unsigned warp = threadIdx.x >> 5, open = min(bundles, OPEN);
     if ((threadIdx.x & 31) == 0) {
 #pragma unroll 1
       for (unsigned i = warp; i < a.kept; i += COLUMN_READER + 1) {
         barrier_init(&exchange.full[i], 1);
         barrier_init(&exchange.empty[i], WARPS);
       }
-      if (warp < OPEN) barrier_init(&exchange.published[warp], MOST_COLUMNS), barrier_init(&exchange.agreed[warp], MOST_COLUMNS);
-      else if (warp < 2 * OPEN) barrier_init(&exchange.merged[warp - OPEN], ROLE_WARPS);
+      if (warp < open) barrier_init(&exchange.published[warp], MOST_COLUMNS), barrier_init(&exchange.agreed[warp], MOST_COLUMNS), barrier_init(&exchange.merged[warp], ROLE_WARPS);
       else if (warp == 2 * OPEN) barrier_init(&exchange.reduced, WARPS);
       else if (warp == 2 * OPEN + 1) barrier_init(&exchange.opened, 1);
       else if (warp == 2 * OPEN + 2) set_nothing();
