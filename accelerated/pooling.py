@@ -58,6 +58,7 @@ def pooling_forward(operation: PoolingForward, device: Any) -> Plan:
         return _forward_of_any(operation, shape, device)
 
     special = (
+        pooling_whole.small_average_plan,
         pooling_whole.forward_plan,
         pooling_columns.plan,
         pooling_planes.forward_plan,

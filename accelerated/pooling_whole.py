@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from dualdnn.api.operations import PoolingBackward, PoolingForward
-from dualdnn.api.operations.specs import SCALAR_BYTES
+from dualdnn.api.enumerations import cudnnIndicesType_t, cudnnReduceTensorIndices_t, cudnnReduceTensorOp_t
+from dualdnn.api.operations import PoolingBackward, PoolingForward, ReduceTensor
+from dualdnn.api.operations.specs import SCALAR_BYTES, ReduceTensorSpec
 
+from . import reduce_tensor_small
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure, type_definitions
-from .pooling_geometry import PACK_BYTES, Axis, Shape, column_bits, power_of_two
+from .pooling_geometry import MAXIMA, PACK_BYTES, Axis, Shape, column_bits, power_of_two
 
 MOST_OUTER = 3
 MOST_SPAN = 2**31  # of a plane, in elements
@@ -65,6 +67,33 @@ class Work:
     shared_bytes: int = 0
 
 
+def small_average_plan(
+    operation: PoolingForward, shape: Shape, device: Any, otherwise: Callable[[], Plan]
+) -> Plan | None:
+    """The plan of a small average over everything, which is a sum with another factor (kernels/reduce_tensor_small.cu); None for
+    other windows and sizes.
+    """
+    x, y, pooling = operation.x, operation.y, operation.pooling
+    if pooling.mode in MAXIMA or x.vector_length > 1 or not all(axis.whole for axis in shape.axes):
+        return None
+    spec = ReduceTensorSpec(
+        cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_ADD, operation.compute_type, pooling.nan,
+        cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_NO_INDICES, cudnnIndicesType_t.CUDNN_32BIT_INDICES,
+    )  # fmt: skip
+    total = ReduceTensor(spec, 0, 0, operation.alpha / _divisor(operation, shape), operation.beta, x, y)
+    made = reduce_tensor_small.launch(total, device, ("x", "y")) if total.length > 1 else None
+    return made and AlignedPlan(
+        operation,
+        Plan(operation, [made[0]]),
+        {"x": made[1]},
+        lambda: _otherwise(operation, shape, device, otherwise),
+    )
+
+
+def _otherwise(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan:
+    return forward_plan(operation, shape, device, otherwise) or otherwise()
+
+
 def forward_plan(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
     """The plan of global pooling; None for other windows and layouts."""
     work = _channels(shape, operation, device) if shape.channels_last else _rows(shape, WARP, FEW_BLOCK)
@@ -97,11 +126,10 @@ def _plan(
     otherwise: Callable[[], Plan],
 ) -> Plan:
     name, operands = named
-    divisor = prod(axis.divisor(operation.pooling.mode) for axis in shape.axes)
     arguments = structure(
         *pointers(2),
         ("whole", work.arguments),
-        *factors(operation, alpha=operation.alpha, beta=operation.beta, reciprocal=1 / divisor),
+        *factors(operation, alpha=operation.alpha, beta=operation.beta, reciprocal=1 / _divisor(operation, shape)),
         *extra,
     )
     definitions = type_definitions(operation.x.scalar_type, operation)
@@ -109,6 +137,11 @@ def _plan(
     launch = Launch(function, arguments, operands, (work.blocks, 1, 1), (work.threads, 1, 1), work.shared_bytes)
     nbytes = work.pack * operation.x.scalar_bytes
     return AlignedPlan(operation, Plan(operation, [launch]), dict.fromkeys(operands, nbytes), otherwise)
+
+
+def _divisor(operation: PoolingForward | PoolingBackward, shape: Shape) -> int:
+    """Of an average: how many positions its window counts."""
+    return prod(axis.divisor(operation.pooling.mode) for axis in shape.axes)
 
 
 def _whole(shape: Shape, outer: int) -> WholeStruct | None:

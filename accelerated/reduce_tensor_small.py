@@ -8,6 +8,7 @@ from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
+from dualdnn.api.enumerations import cudnnReduceTensorOp_t
 from dualdnn.api.operations import ReduceTensor
 from dualdnn.api.operations.reduce_tensor import pack_width
 from dualdnn.api.operations.specs import SCALAR_BYTES
@@ -22,6 +23,7 @@ MOST_READS, MOST_NARROW_READS, NARROW_BYTES = 8, 16, 4  # of a thread; of at mos
 REDUCED_DIGITS, KEPT_DIGITS = 4, 3
 LEAST_THREADS, MOST_THREADS, MOST_BLOCKS = 64, 1024, 264  # of a block; and of these
 MOST_BYTES, MOST_SCATTERED_BYTES = 4 << 20, 2 << 20  # of A; where neighbours in A are no neighbours in C
+AVERAGE = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG
 WARP = 32
 PROCESSORS = 132  # of the device that costs were measured on
 CLUSTER_CYCLES, CLUSTER_BLOCK_CYCLES = 450, 31  # that the blocks of a cluster take to begin and to meet, each of them
@@ -85,13 +87,15 @@ class Way(NamedTuple):
         return self.lanes * self.items
 
 
-def launch(operation: ReduceTensor, device: Any) -> tuple[Launch, int] | None:
-    """And what A has to start at a multiple of. None for what is too large, and where indices are wanted."""
+def launch(operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A", "C")) -> tuple[Launch, int] | None:
+    """And what A has to start at a multiple of; ``operands``: how its call names A and C. None for what is too large, and where
+    indices are wanted.
+    """
     scattered = not operation.division.rows and Walk(operation).axes()[1][1][1][-1] != 1
     if operation.wants_indices or operation.A.nbytes > (MOST_SCATTERED_BYTES if scattered else MOST_BYTES):
         return None
     for way, reading in choices(operation, has_clusters(device)):
-        made = launch_of(operation, device, reading, way)
+        made = launch_of(operation, device, reading, way, operands)
         if way.blocks <= CLUSTERS[0] or made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
             return made, reading.width * operation.A.scalar_bytes
     return None
@@ -147,12 +151,13 @@ def _split(reduced: Axes, kept: Axes, width: int, c_step: int, most_reads: int) 
 
 
 def ways(reading: Reading, rows: bool, clusters: bool) -> Iterator[Way]:
-    """Those that read everything at once."""
+    """Those that read everything at once, and whose lanes are none, or as many as states of a thread: each finishes one at most."""
     for blocks in (0, *CLUSTERS) if clusters else (0,):
         lanes = 1 << (-(-reading.shares // max(1, blocks)) - 1).bit_length()
         items = 1
         while lanes * items <= MOST_THREADS:
-            if lanes * items >= LEAST_THREADS and -(-reading.packs // items) * max(1, blocks) <= MOST_BLOCKS:
+            merges = lanes >= (1 if rows else reading.width) or (lanes == 1 and not blocks)
+            if merges and lanes * items >= LEAST_THREADS and -(-reading.packs // items) * max(1, blocks) <= MOST_BLOCKS:
                 yield Way(blocks, lanes, items)
             items *= 2
 
@@ -182,8 +187,11 @@ def cost(way: Way, reading: Reading, rows: bool, scalar_bytes: int) -> float:
     return instructions * (3.5 + warps / 9) + merging + meeting + read + scattered + begin + uneven
 
 
-def launch_of(operation: ReduceTensor, device: Any, reading: Reading, way: Way) -> Launch:
+def launch_of(
+    operation: ReduceTensor, device: Any, reading: Reading, way: Way, operands: tuple[str, str] = ("A", "C")
+) -> Launch:
     """As planned."""
+    divisor = operation.length if operation.reduction.op == AVERAGE else 1
     reduction, rows, state_bytes = operation.reduction, operation.division.rows, SCALAR_BYTES[operation.compute_type]
     states, (_, parts) = way.items * (1 if rows else reading.width), _merging(way, rows)
     definitions = {"PACK_BYTES": str(reading.width * operation.A.scalar_bytes)}
@@ -206,8 +214,7 @@ def launch_of(operation: ReduceTensor, device: Any, reading: Reading, way: Way) 
         ("last", c_uint(reading.last)),
         ("reduced", reading.reduced),
         ("kept", reading.kept),
-        *factors(operation, alpha=operation.alpha, beta=operation.beta),
-        ("length", c_uint(operation.length)),
+        *factors(operation, alpha=operation.alpha / divisor, beta=operation.beta),
         ("op", c_int(reduction.op)),
         ("propagate", c_int(reduction.nan)),
         ("c_type", c_int(operation.C.scalar_type)),
@@ -216,4 +223,4 @@ def launch_of(operation: ReduceTensor, device: Any, reading: Reading, way: Way) 
     )
     grid = (-(-reading.packs // way.items), max(1, way.blocks), 1)
     shared_bytes = state_bytes * (parts + way.blocks) * states + (2 * GATHERING_BYTES if way.blocks else 0)
-    return Launch(function, arguments, ("A", "C"), grid, (way.threads, 1, 1), shared_bytes)
+    return Launch(function, arguments, operands, grid, (way.threads, 1, 1), shared_bytes)

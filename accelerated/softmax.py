@@ -55,6 +55,9 @@ class Choice:
         self.problem = Problem(self.lines, packs, walk.wide, pack_bytes, self.inputs)
         self.moved = self.lines * walk.along.packs * pack_bytes * (self.inputs + 1)
         self.passing = {"PASSING": 1} if PASSED_BYTES[0] <= self.moved < PASSED_BYTES[1] else {}
+        # Of columns: kernels of halves need registers for all that they have of a column
+        halves_forward = self.scalar_bytes == 2 and self.inputs == 1
+        self.known_algorithm = {"ALGORITHM": int(operation.algorithm)} if halves_forward else {}
 
     def plan(self) -> Plan:
         """That of the first way that serves."""
@@ -200,7 +203,7 @@ class Choice:
         """Long lines and columns, by all multiprocessors together."""
         if not streams.is_streamed(self.walk, self.problem, self.scalar_bytes, self.device, self.whole_lines):
             return None
-        return self.whole_stream() or self.held_columns() or self.stream()
+        return self.whole_stream() or self.whole_columns() or self.held_columns() or self.stream()
 
     def whole_stream(self) -> Plan | None:
         """Of lines of whole packs."""
@@ -229,6 +232,31 @@ class Choice:
             return self.aligned_plan(step)
         return None
 
+    def whole_columns(self) -> Plan | None:
+        """Of columns whose rows follow each other. Gradients of halves take less time where multiprocessors hold them."""
+        if not self.aligned or not self.walk.columns or not streams.has_copy_engine(self.device):
+            return None
+        is_float = self.specs[-1].scalar_type == FLOAT
+        if not is_float and (self.scalar_bytes != 2 or self.inputs == 2):
+            return None
+        queue = streams.COLUMN_QUEUE[self.inputs - 1] if is_float else 0
+        whole = streams.whole_columns_of(self.problem, self.walk, self.device, self.statistic_bytes, self.width, queue)
+        passing = PASSED_BYTES[0] <= self.moved
+        if whole is None or not (passing or self.lines <= streams.FEW_BUNDLES * whole.across):
+            return None
+        step = self.launch(
+            "softmax_stream.cu",
+            "whole_columns",
+            streams.WHOLE_WORKERS + streams.COLUMN_HELPERS * WARP,
+            self.device.multiprocessors,
+            0,
+            whole.tiles,
+            whole.shared_bytes,
+            (whole.across, whole.part, whole.steps, whole.ahead, whole.delay, streams.WHOLE_WORKERS, passing),
+            definitions=self.known_algorithm,
+        )
+        return self.aligned_plan(step)
+
     def held_columns(self) -> Plan | None:
         """Of columns that all multiprocessors hold."""
         if not self.aligned or not self.walk.columns:
@@ -245,7 +273,7 @@ class Choice:
             held.kept,
             held.shared_bytes,
             (held.across, held.part, *NO_STREAM[2:]),
-            definitions=self.passing,
+            definitions=self.passing | self.known_algorithm,
         )
         return self.aligned_plan(step)
 

@@ -21,7 +21,7 @@ from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge
 
 OPS = (Op.CUDNN_REDUCE_TENSOR_ADD, Op.CUDNN_REDUCE_TENSOR_AVG, Op.CUDNN_REDUCE_TENSOR_NORM2, Op.CUDNN_REDUCE_TENSOR_MIN,
-       Op.CUDNN_REDUCE_TENSOR_MAX, Op.CUDNN_REDUCE_TENSOR_AMAX, Op.CUDNN_REDUCE_TENSOR_MUL_NO_ZEROS)  # fmt: skip
+       Op.CUDNN_REDUCE_TENSOR_MAX, Op.CUDNN_REDUCE_TENSOR_AMAX, Op.CUDNN_REDUCE_TENSOR_MUL)  # fmt: skip
 KEPT = {"to one": (), "to channels": (1,), "over rows": (0, 1, 2), "over images": (1, 2, 3), "mixed": (0, 3)}
 MOST_WAYS = 12  # of each operation, chosen by a seed
 # Each width of accesses is a module: HALF has all widths, other types few.

@@ -14,14 +14,6 @@
 #include "elementwise.cuh"
 #include "pooling_values.cuh"
 
-// Stays in its register: the compiler would find it again, in every step.
-template <class T> __device__ __forceinline__ void keep(T& value) {
-#ifndef EMULATED_CUDA
-  if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value));
-  else asm volatile("" : "+r"(value));
-#endif
-}
-
 // Lets the next kernel in, of large grids: before the reads, as measured.
 __device__ __forceinline__ void let_next_kernel_begin_if_many() { let_next_kernel_begin_if(gridDim.x > MANY_BLOCKS && blockIdx.x + MANY_BLOCKS >= gridDim.x); }
 

@@ -1,4 +1,4 @@
-// Pooling forward (3.2.69) where one window covers a plane: global pooling.
+// Pooling forward (3.2.69) where one window covers a plane: global pooling. Averages of up to some MB are reductions (reduce_tensor_small.cu).
 //
 // Floor: bytes, x read once. It takes some 25 KB on their way to every multiprocessor: eight independent accesses of a thread.
 // A pack of half costs 8 conversions and 8 additions, a quarter of what an H200 issues in the time of its bytes.

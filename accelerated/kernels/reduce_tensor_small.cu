@@ -10,16 +10,25 @@
 // their way together. Lanes, threads that share elements of C, merge in their warp by shuffles, then through shared memory, then,
 // where a cluster shares elements of C, in its first block's. 0.4 MB took 1.0 to 1.4 us so, 1.5 to 2.1 with clusters, before 1.7 to 4.4.
 // In a stream a call takes the longer of 0.72 us and what comes before the wait, or 0.44 us and what comes behind it (empty kernels that spin on
-// either side); here that is what comes behind: a shorter way to the wait changed nothing. Warps that send to the first block of a cluster at
-// once, without a sum of their own block's, took 0.15 us longer; a rehearsal of all but the reads before the wait 1.2; templates of exactly as
-// many reads as there are up to 0.15. Rows that start anywhere have narrow reads only: up to 16 instead of 8 of a thread, so that fewer threads
-// merge, took 0.2 us less.
+// either side); here that is what comes behind: a shorter way to the wait changed nothing. So behind it there is one straight way: places are found
+// before it, accesses that are missing hold elements that change nothing instead of being asked for, and numbers merge in pairs. That took 0.1 to 0.4 us
+// less than branches for every access and every merge, constants read again and a table of jumps.
+// Of a sum of 0.4 MB by a cluster of 16 in a stream, a bare kernel cut short took: 1.1 us with nothing behind the wait (launching a cluster takes 0.3
+// more than blocks), 1.14 with the reads, 1.2 with sums of warps, 1.39 with those of blocks, which wait for their slowest warp, 1.48 in all. In cycles:
+// 600 to 930 until a thread has its accesses, 200 for the shuffles of a warp, 200 for a block, 500 from block to block.
+// What took longer: warps that send to the first block of a cluster at once, without a sum of their own block's (0.1 us); polling shared memory instead of a
+// barrier that counts bytes (0.15); barriers of the cluster (0.35); lanes that gather instead of a thread (0.08); 8 blocks instead of 16 (0.07); blocks
+// without a cluster that meet in memory (polled 0.1, the last to arrive sums 0.6); a rehearsal of all but the reads before the wait (1.2); templates
+// of exactly as many reads as there are (up to 0.15). Rows that start anywhere have narrow reads only: up to 16 instead of 8 of a thread, so that fewer
+// threads merge, took 0.2 us less.
 //
 // Rows: lanes are neighbours, and what an access brings belongs to one element of C. Columns: items (accesses side by side) are
 // neighbours, and every element that an access brings belongs to another element of C.
 #ifdef CLUSTER_BLOCKS
 #define CLUSTER_BLOCKS_WANTED
 #endif
+#include <cstring>
+
 #include "cluster.cuh"
 #include "reduction.cuh"
 
@@ -69,7 +78,6 @@ struct Arguments {
   Digits<1, 4> reduced;             // offsets in A
   Digits<2, 3> kept;              // offsets in A and C
   COMPUTE alpha, beta;
-  unsigned length;                // elements of A that one element of C reduces
   int op, propagate, c_type;
   unsigned c_step;                // columns: from one element of C to the next
   unsigned gathered_at;           // where in shared memory a cluster meets: so many states behind its start
@@ -96,52 +104,92 @@ template <bool COLUMNS> struct Share {
   }
 };
 
-// Merges every state of an item across its lanes; then the thread whose lane is s, or s less a multiple of the lanes, has state s.
-template <bool COLUMNS, class Reduction, unsigned STATES>
-__device__ __forceinline__ void merge_lanes(const Arguments& a, const Reduction& reduction, const Share<COLUMNS>& share, typename Reduction::State (&state)[STATES]) {
-  using State = typename Reduction::State;
-  const unsigned low = COLUMNS ? a.items_log2 : 0, high = low + a.lanes_log2;  // the bits of a thread's number that are its lane's
+// Merges what lies `apart` from each other, in pairs: fewer steps that wait for each other than one after the other.
+template <unsigned COUNT, class Reduction> __device__ __forceinline__ Value merged(const Reduction& reduction, Value (&state)[COUNT]) {
 #pragma unroll
-  for (unsigned bit = 0; bit < LOG_WARP; bit++)
-    if (bit >= low && bit < high) {
+  for (unsigned apart = 1; apart < COUNT; apart *= 2)
 #pragma unroll
-      for (unsigned s = 0; s < STATES; s++) reduction.merge(state[s], from_lane(state[s], 1 << bit));
-    }
-  const unsigned merged = low < LOG_WARP ? LOG_WARP - low : 0;
-  if (a.lanes_log2 <= merged) return;
-  constexpr unsigned AT_ONCE = 8;
-  const unsigned parts = 1u << (a.lanes_log2 - merged), pitch = STATES << a.items_log2;
-  State* shared = reinterpret_cast<State*>(shared_memory) + share.item;  // [part][state][item]
-  if ((share.lane & ((1u << merged) - 1)) == 0) {
-#pragma unroll
-    for (unsigned s = 0; s < STATES; s++) shared[(share.lane >> merged) * pitch + (s << a.items_log2)] = state[s];
-  }
-  __syncthreads();
-#pragma unroll
-  for (unsigned s = 0; s < STATES; s++)
-    if (share.lane == (s & ((1u << a.lanes_log2) - 1))) {
-      const State* part = shared + (s << a.items_log2);
-      State sum = *part;
-      for (unsigned p = 1; p < parts; p += AT_ONCE) {
-        State next[AT_ONCE];
-#pragma unroll
-        for (unsigned u = 0; u < AT_ONCE; u++)
-          if (p + u < parts) next[u] = part[(p + u) * pitch];
-#pragma unroll
-        for (unsigned u = 0; u < AT_ONCE; u++)
-          if (p + u < parts) reduction.merge(sum, next[u]);
-      }
-      state[s] = sum;
-    }
+    for (unsigned i = 0; i + apart < COUNT; i += 2 * apart) reduction.merge(state[i], state[i + apart]);
+  return state[0];
 }
 
-// The result of a reduction, which is known here: no choice is left for the end.
-template <class Reduction> __device__ __forceinline__ COMPUTE result(const Arguments& a, const Reduction&, Value state) {
+// Merges every state of an item across its lanes, of which there are as many as states or more; then the thread whose lane is s has
+// the state s.
+template <bool COLUMNS, class Reduction, unsigned STATES>
+__device__ __forceinline__ Value merge_lanes(const Arguments& a, const Reduction& reduction, const Share<COLUMNS>& share, Value (&state)[STATES]) {
+  const unsigned low = COLUMNS ? a.items_log2 : 0, high = low + a.lanes_log2;  // the bits of a thread's number that are its lane's
+  auto across = [&](unsigned lanes) {
+#pragma unroll
+    for (unsigned s = 0; s < STATES; s++) reduction.merge(state[s], from_lane(state[s], lanes));
+  };
+  if (!COLUMNS && high >= LOG_WARP) {
+#pragma unroll
+    for (unsigned bit = 0; bit < LOG_WARP; bit++) across(1 << bit);
+  } else {
+#pragma unroll 1
+    for (unsigned bit = low; bit < min(high, LOG_WARP); bit++) across(1 << bit);
+  }
+  const unsigned merged_lanes = low < LOG_WARP ? LOG_WARP - low : 0;  // logarithm
+  if (a.lanes_log2 <= merged_lanes) {
+    Value own = state[0];
+#pragma unroll
+    for (unsigned s = 1; s < STATES; s++)
+      if (share.lane == s) own = state[s];
+    return own;
+  }
+  constexpr unsigned AT_ONCE = 8;
+  const unsigned parts = 1u << (a.lanes_log2 - merged_lanes);
+  unsigned pitch = STATES << a.items_log2;
+  keep(pitch);
+  Value* shared = reinterpret_cast<Value*>(shared_memory) + share.item;  // [part][state][item]
+  if ((share.lane & ((1u << merged_lanes) - 1)) == 0) {
+    Value* to = shared + (share.lane >> merged_lanes) * pitch;
+#pragma unroll
+    for (unsigned s = 0; s < STATES; s++) to[s << a.items_log2] = state[s];
+  }
+  __syncthreads();
+  Value own = reduction.start();
+  if (share.lane >= STATES) return own;
+  const Value* part = shared + (share.lane << a.items_log2);
+#pragma unroll 1
+  for (unsigned p = 0; p < parts; p += AT_ONCE, part += AT_ONCE * pitch) {
+    Value next[AT_ONCE];
+#pragma unroll
+    for (unsigned u = 0; u < AT_ONCE; u++) {
+      next[u] = reduction.start();
+      if (p + u < parts) next[u] = part[u * pitch];
+    }
+    reduction.merge(own, merged(reduction, next));
+  }
+  return own;
+}
+
+// The result of a reduction; an average is a sum whose factor alpha the host has divided.
+template <class Reduction> __device__ __forceinline__ COMPUTE result(const Reduction&, Value state) {
   if constexpr (std::is_same_v<Reduction, Sum<Square>>) return sqrt(state.value);
   else if constexpr (std::is_same_v<Reduction, Largest<Negative, false>> || std::is_same_v<Reduction, Largest<Negative, true>>) return -state.value;
-  else if constexpr (std::is_same_v<Reduction, Sum<Itself>>) return a.op == AVG ? state.value / COMPUTE(a.length) : state.value;
   else return state.value;
 }
+
+// An access, in words, so that a half is not filled in by itself: what is not read holds elements that change nothing.
+struct Access {
+  using Word = std::conditional_t<PACK_BYTES >= 4, unsigned, std::conditional_t<PACK_BYTES == 2, unsigned short, unsigned char>>;
+  using Words = Pack<Word, PACK_BYTES / sizeof(Word)>;
+  Words words;
+
+  __device__ __forceinline__ void fill(ELEMENT element) {
+    Pack<ELEMENT, PACK> pack;
+#pragma unroll
+    for (unsigned i = 0; i < PACK; i++) pack.item[i] = element;
+    memcpy(&words, &pack, PACK_BYTES);
+  }
+  __device__ __forceinline__ void read(const ELEMENT* from) { words = *reinterpret_cast<const Words*>(from); }
+  __device__ __forceinline__ Pack<ELEMENT, PACK> pack() const {
+    Pack<ELEMENT, PACK> pack;
+    memcpy(&pack, &words, PACK_BYTES);
+    return pack;
+  }
+};
 
 template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_small(const Arguments& a) {
   constexpr unsigned STATES = COLUMNS ? PACK : 1;
@@ -152,59 +200,64 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
   if (CLUSTERED) gathering->prepare(CLUSTER * states * sizeof(Value));
   const Share<COLUMNS> share(a, rank);
   auto run = [&](const Arguments& a, const auto& reduction) {
-    using State = Value;
-    wait_to_touch(a.a + share.first, static_cast<const char*>(a.c) + share.of_c);
-    Pack<ELEMENT, PACK> loaded[READS];
+    const int c_type = a.c_type;
+    unsigned own_type = c_type == OWN_TYPE;
+    Access access[READS];
+    const ELEMENT nothing = store<ELEMENT>(reduction.nothing());
+    unsigned at[READS], touched = 0;
+#pragma unroll
+    for (unsigned u = 0; u < READS; u++) at[u] = share.first + u * a.step, touched |= at[u], access[u].fill(nothing);
+    const unsigned place = (share.lane << a.items_log2) + share.item;
+    Value* to = gathered + rank * states + place;
+    Gathering* meeting = gathering;
+    if (CLUSTERED) keep_shared(to), keep_shared(meeting);
+    keep(own_type);
+    wait_to_touch(a.a + touched, static_cast<const char*>(a.c) + share.of_c);
 #pragma unroll
     for (unsigned u = 0; u < READS; u++)
-      if (u < share.count) loaded[u] = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(a.a + (share.first + u * a.step));
-    let_next_kernel_begin();
-    State state[PACK], own[STATES];
+      if (u < share.count) access[u].read(a.a + at[u]);
+    Value state[PACK], own[STATES];
 #pragma unroll
     for (unsigned i = 0; i < PACK; i++) state[i] = reduction.start();
 #pragma unroll
-    for (unsigned u = 0; u < READS; u++)
-      if (u < share.count) {
+    for (unsigned u = 0; u < READS; u++) {
+      const Pack<ELEMENT, PACK> pack = access[u].pack();
 #pragma unroll
-        for (unsigned i = 0; i < PACK; i++) reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), 0);
-      }
-#pragma unroll
-    for (unsigned i = 0; i < PACK; i++)
-      if (i < STATES) own[i] = state[i];
-      else reduction.merge(own[0], state[i]);
-    merge_lanes<COLUMNS>(a, reduction, share, own);
-    auto mine = [&](unsigned s) { return share.lane == (s & ((1u << a.lanes_log2) - 1)); };
-    if constexpr (CLUSTERED) {
-#pragma unroll
-      for (unsigned s = 0; s < STATES; s++)
-        if (mine(s)) gathering->send(&gathered[rank * states + (s << a.items_log2) + share.item].value, own[s].value);
-      if (rank != 0) return;
-      gathering->wait();
-#pragma unroll
-      for (unsigned s = 0; s < STATES; s++)
-        if (mine(s)) {
-          const Value* part = gathered + (s << a.items_log2) + share.item;
-          Value next[CLUSTER];
-#pragma unroll
-          for (unsigned block = 0; block < CLUSTER; block++) next[block] = part[block * states];
-          own[s] = next[0];
-#pragma unroll
-          for (unsigned block = 1; block < CLUSTER; block++) reduction.merge(own[s], next[block]);
-        }
+      for (unsigned i = 0; i < PACK; i++) reduction.add(state[i], load<COMPUTE>(pack.item[i]), 0);
     }
-    if (!share.exists) return;
-    auto write = [&](auto* c) {
-#pragma unroll
-      for (unsigned s = 0; s < STATES; s++) {
+    if constexpr (COLUMNS) memcpy(own, state, sizeof own);
+    else own[0] = merged(reduction, state);
+    auto write = [&](unsigned s, Value value) {
+      auto to = [&](auto* c) {
         auto* place = c + (share.of_c + s * a.c_step);
-        if (mine(s)) *place = blend<COMPUTE>(a.alpha, result(a, reduction, own[s]), a.beta, place);
-      }
+        *place = blend<COMPUTE>(a.alpha, result(reduction, value), a.beta, place);
+      };
+      if (own_type) to(static_cast<ELEMENT*>(a.c));
+      else if (c_type == FLOAT) to(static_cast<float*>(a.c));
+      else if (c_type == HALF) to(static_cast<half*>(a.c));
+      else if (c_type == DOUBLE) to(static_cast<double*>(a.c));
+      else to(static_cast<int8*>(a.c));
     };
-    if (a.c_type == OWN_TYPE) write(static_cast<ELEMENT*>(a.c));
-    else if (a.c_type == FLOAT) write(static_cast<float*>(a.c));
-    else if (a.c_type == HALF) write(static_cast<half*>(a.c));
-    else if (a.c_type == DOUBLE) write(static_cast<double*>(a.c));
-    else write(static_cast<int8*>(a.c));
+    if (!CLUSTERED && STATES > 1 && a.lanes_log2 == 0) {
+      if (share.exists)
+#pragma unroll
+        for (unsigned s = 0; s < STATES; s++) write(s, own[s]);
+      return;
+    }
+    Value sum = merge_lanes<COLUMNS>(a, reduction, share, own);
+    if (CLUSTERED) {
+      if (share.lane < STATES) meeting->send(&to->value, sum.value);
+      if (rank != 0) return;
+      meeting->wait();
+      if (share.lane >= STATES) return;
+      unsigned pitch = states;
+      keep(pitch);
+      Value next[CLUSTER];
+#pragma unroll
+      for (unsigned block = 0; block < CLUSTER; block++) next[block] = to[block * pitch];
+      sum = merged(reduction, next);
+    }
+    if (share.exists && share.lane < STATES) write(share.lane, sum);
   };
   PLAIN(run)
 }

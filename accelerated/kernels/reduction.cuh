@@ -34,6 +34,7 @@ struct OneForZero {
   static __device__ __forceinline__ COMPUTE of(COMPUTE x) { return x == COMPUTE(0) ? COMPUTE(1) : x; }
 };
 
+// Each names, beside what it does, the number that changes nothing when it is added: nothing().
 struct Value {
   COMPUTE value;
 };
@@ -45,6 +46,7 @@ struct Ranked {
 template <class Map> struct Sum {
   using State = Value;
   __device__ __forceinline__ State start() const { return {COMPUTE(0)}; }
+  __device__ __forceinline__ COMPUTE nothing() const { return COMPUTE(0); }
   __device__ __forceinline__ void add(State& state, COMPUTE x, unsigned) const { state.value += Map::of(x); }
   __device__ __forceinline__ void merge(State& state, State other) const { state.value += other.value; }
 };
@@ -52,6 +54,7 @@ template <class Map> struct Sum {
 template <class Map> struct Product {
   using State = Value;
   __device__ __forceinline__ State start() const { return {COMPUTE(1)}; }
+  __device__ __forceinline__ COMPUTE nothing() const { return COMPUTE(1); }
   __device__ __forceinline__ void add(State& state, COMPUTE x, unsigned) const { state.value *= Map::of(x); }
   __device__ __forceinline__ void merge(State& state, State other) const { state.value *= other.value; }
 };
@@ -59,6 +62,7 @@ template <class Map> struct Product {
 template <class Map, bool PROPAGATE> struct Largest {
   using State = Value;
   __device__ __forceinline__ State start() const { return {Map::signless ? COMPUTE(0) : COMPUTE(-INFINITY)}; }
+  __device__ __forceinline__ COMPUTE nothing() const { return Map::of(start().value); }
   __device__ __forceinline__ void add(State& state, COMPUTE x, unsigned) const { merge(state, {Map::of(x)}); }
   __device__ __forceinline__ void merge(State& state, State other) const {
     if (!PROPAGATE) state.value = fmax(state.value, other.value);  // passes over NaN
