@@ -20,6 +20,7 @@ MOST_THREADS, MOST_DEEP = 512, 64  # of a block, and along its third dimension
 MOST_BLOCKS = 264  # more would be in each other's way, and other kernels do better
 LEAST_THREADS = 128  # of a block that has planes enough
 LANES = 8  # packs of channels of a block
+LEAST_SHARES = 3  # of rows: of fewer, what two blocks look at takes longer than more blocks save
 OUTER = 2  # dimensions of a launch beside that which blocks share
 SETTINGS = Settings(MOST_THREADS, 1, 1, 4, 1, 1)
 
@@ -82,7 +83,8 @@ def planes_of(place: Place, windows: tuple[int, int], around: tuple[int, int], d
     grid = (parts, others[0][0], others[1][0])
     own_rows = windows[0]
     if not rows:
-        own_rows = -(-windows[0] // max(1, device.multiprocessors // prod(grid)))
+        shares = max(1, device.multiprocessors // prod(grid))
+        own_rows = -(-windows[0] // (shares if shares >= LEAST_SHARES or not any(around) else 1))
         grid = (*grid[:2], -(-windows[0] // own_rows))
     if prod(grid) > MOST_BLOCKS:
         return None

@@ -3,7 +3,7 @@
 // Floor: a launch and one way to the memory and back; bytes hardly matter. Every thread tells its block what it has of a line, and merges
 // what all have: one barrier, no exchange between lanes.
 //
-// What limits (H200, 8x64x14x14): in a chain of kernels in a stream it takes 1.33 to 1.37 us forward and 1.45 backward, in a graph 1.3, where a copy takes
+// What limits (H200, 8x64x14x14): in a chain of kernels in a stream it takes 1.32 to 1.39 us forward, 1.35 to 1.45 backward, in a graph 1.2 to 1.3, where a copy takes
 // 0.9 and 0.7. Clocks read behind each stage: 420 cycles until the values are there, 100 for exponentials, 50 to 130 until all have told, 250 to merge, 110 to
 // write. What is more is the way to code that is not at hand (softmax_small.cuh): with jumps and more arguments it took 1.7. Longer took lines within a
 // warp, by shuffles, 0.1 to 0.2; packs of neighbouring lines, of which threads have more values each, 0.2 to 0.7; fewer elements of a thread
@@ -17,7 +17,7 @@ template <bool MANY, bool BLENDS, class Rule, int N>
 __device__ __forceinline__ void softmax_of_columns(const Rule rule, FoundPacks<Rule, N>& packs, Statistic* parts, unsigned across) {
   constexpr int BATCH = 8;
   packs.wait();
-  if (Rule::INPUTS == 2) let_next_kernel_begin_if(true);  // with the values forward, with this 0.1 us less each
+  if (Rule::INPUTS == 2) let_next_kernel_begin_if(true);  // gradients are done before it comes; when values were there it came 0.1 to 0.3 us too late
   packs.ask();
   packs.take();
 
