@@ -329,6 +329,7 @@ template <class Rule> struct WholeColumns {
   }
 
   // The barriers that are used. A thread takes one after the other: they are set up one at a time in a warp.
+  // (With those that are not used, too, racecheck reported races that the barriers exclude, as of streams of lines: tiles that come while others are read, parts of warps.)
   __device__ __forceinline__ void begin() const {
     const unsigned warp = threadIdx.x >> 5, open = min(bundles, OPEN);
     if ((threadIdx.x & 31) == 0) {
