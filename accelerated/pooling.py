@@ -10,7 +10,7 @@ from typing import Any
 from dualdnn.api.operations import PoolingBackward, PoolingForward
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
-from . import pooling_columns, pooling_known, pooling_maximum, pooling_whole
+from . import pooling_columns, pooling_known, pooling_maximum, pooling_planes, pooling_whole
 from .geometry import THREADS, Divisor, blocks, elementwise
 from .plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 from .pooling_geometry import (
@@ -61,6 +61,7 @@ def pooling_forward(operation: PoolingForward, device: Any) -> Plan:
         pooling_whole.small_average_plan,
         pooling_whole.forward_plan,
         pooling_columns.plan,
+        pooling_planes.forward_plan,
         pooling_known.forward_plan,
     )
     return next(filter(None, (one(operation, shape, device, otherwise) for one in special)), None) or otherwise()

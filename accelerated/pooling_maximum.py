@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from dualdnn.api.operations import PoolingBackward
 from dualdnn.api.operations.specs import HALF, SCALAR_BYTES
 
-from . import pooling_maximum_channels, pooling_maximum_halves, pooling_maximum_rows
+from . import pooling_maximum_channels, pooling_maximum_halves, pooling_maximum_rows, pooling_planes
 from .geometry import Divisor
 from .plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from .pooling_geometry import Axis, Shape
@@ -69,6 +69,8 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
         return None
     a0, a1, a2 = place.axes
     image = a0.window == 1
+    if small := pooling_planes.maximum_plan(operation, place, device, otherwise):
+        return small
     half = operation.x.scalar_type == HALF
     if half and (halves := pooling_maximum_halves.plan(operation, place, device, otherwise)):
         return halves

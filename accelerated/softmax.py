@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from ctypes import c_int, c_uint
-from dataclasses import replace
 from typing import Any
 
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
@@ -17,7 +16,7 @@ from .clusters import CLUSTERS, has_clusters
 from .geometry import blocks_ahead
 from .plans import AlignedPlan, Launch, Plan, factors, implements, pointers, structure, type_definitions
 from .softmax_registers import COLUMN_PACKS, narrow_registers_of, registers_of
-from .softmax_walk import PACK_BYTES, SHORT_LINE, WARP, Problem, Walk, along_of, ceiling, walk_of
+from .softmax_walk import PACK_BYTES, SHORT_LINE, WARP, Problem, Walk, along_of, ceiling, others_of, walk_of
 
 # Single elements in registers: of a lane; the shortest line of them, shorter ones make tiles, and so do smaller elements
 MOST_ELEMENTS, LEAST_REGISTER_LINE, LEAST_REGISTER_BYTES = 8, 97, 4
@@ -56,6 +55,9 @@ class Choice:
         self.problem = Problem(self.lines, packs, walk.wide, pack_bytes, self.inputs)
         self.moved = self.lines * walk.along.packs * pack_bytes * (self.inputs + 1)
         self.passing = {"PASSING": 1} if PASSED_BYTES[0] <= self.moved < PASSED_BYTES[1] else {}
+        # Of columns: kernels of halves need registers for all that they have of a column
+        halves_forward = self.scalar_bytes == 2 and self.inputs == 1
+        self.known_algorithm = {"ALGORITHM": int(operation.algorithm)} if halves_forward else {}
 
     def plan(self) -> Plan:
         """That of the first way that serves."""
@@ -201,7 +203,7 @@ class Choice:
         """Long lines and columns, by all multiprocessors together."""
         if not streams.is_streamed(self.walk, self.problem, self.scalar_bytes, self.device, self.whole_lines):
             return None
-        return self.whole_stream() or self.held_columns() or self.stream()
+        return self.whole_stream() or self.whole_columns() or self.held_columns() or self.stream()
 
     def whole_stream(self) -> Plan | None:
         """Of lines of whole packs."""
@@ -230,6 +232,31 @@ class Choice:
             return self.aligned_plan(step)
         return None
 
+    def whole_columns(self) -> Plan | None:
+        """Of columns whose rows follow each other. Gradients of halves take less time where multiprocessors hold them."""
+        if not self.aligned or not self.walk.columns or not streams.has_copy_engine(self.device):
+            return None
+        is_float = self.specs[-1].scalar_type == FLOAT
+        if not is_float and (self.scalar_bytes != 2 or self.inputs == 2):
+            return None
+        queue = streams.COLUMN_QUEUE[self.inputs - 1] if is_float else 0
+        whole = streams.whole_columns_of(self.problem, self.walk, self.device, self.statistic_bytes, self.width, queue)
+        passing = PASSED_BYTES[0] <= self.moved
+        if whole is None or not (passing or self.lines <= streams.FEW_BUNDLES * whole.across):
+            return None
+        step = self.launch(
+            "softmax_stream.cu",
+            "whole_columns",
+            streams.WHOLE_WORKERS + streams.COLUMN_HELPERS * WARP,
+            self.device.multiprocessors,
+            0,
+            whole.tiles,
+            whole.shared_bytes,
+            (whole.across, whole.part, whole.steps, whole.ahead, whole.delay, streams.WHOLE_WORKERS, passing),
+            definitions=self.known_algorithm,
+        )
+        return self.aligned_plan(step)
+
     def held_columns(self) -> Plan | None:
         """Of columns that all multiprocessors hold."""
         if not self.aligned or not self.walk.columns:
@@ -246,7 +273,7 @@ class Choice:
             held.kept,
             held.shared_bytes,
             (held.across, held.part, *NO_STREAM[2:]),
-            definitions=self.passing,
+            definitions=self.passing | self.known_algorithm,
         )
         return self.aligned_plan(step)
 
@@ -278,21 +305,22 @@ class Choice:
         width = self.width if self.whole_lines else 1
         if self.walk.columns or self.walk.along.packs * width < small.LEAST_LINE:
             return None
-        if width == 1 and self.walk.wide:
+        lines = small.lines_at(*others_of(self.operation, self.specs))
+        if lines is None or (width == 1 and self.walk.wide):
             return None
         whole = [self.length // width], [[width]] * len(self.specs)
         dims, strides = whole if width > 1 else along_of(self.operation, self.specs)
         for way in small.lines_of(dims, strides, self.lines, self.device, small.EACH[width], width * self.inputs):
-            step = self.launch(
+            step = self.small_launch(
                 "softmax_small_lines.cu",
                 f"lines_of_{way.each}",
                 way.threads,
                 self.lines * way.blocks,
                 1,
-                way.each,
+                lines,
+                way.along,
                 way.parts * self.statistic_bytes + small.EXCHANGE_BYTES,
-                of=replace(self.walk, along=way.along),
-                definitions={"PACK_BYTES": width * self.scalar_bytes} | _clusters_of(way.blocks),
+                {"PACK_BYTES": width * self.scalar_bytes} | _clusters_of(way.blocks),
             )
             usual = way.blocks <= CLUSTERS[0]
             if usual or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
@@ -303,20 +331,49 @@ class Choice:
         """Element by element, in the registers of blocks."""
         walk = walk_of(self.operation, self.specs, 1)
         held = small.columns_of(walk, self.device)
-        if held is None:
+        lines = small.lines_at(*others_of(self.operation, self.specs))
+        if held is None or lines is None:
             return None
-        step = self.launch(
+        extent, steps = walk.along.row, [[step] for step in walk.along.row_stride]
+        step = self.small_launch(
             "softmax_small_columns.cu",
-            f"columns_of_{held.each}",
+            f"{'long_' * (held.threads > held.across * small.LEAST_GROUPS)}columns_of_{held.each}",
             held.threads,
             held.grid,
             held.across,
-            held.each,
+            lines,
+            small.places_of([extent], steps, 0, ceiling(extent, held.threads // held.across)),
             held.threads * self.statistic_bytes,
-            of=walk,
-            definitions={"PACK_BYTES": self.scalar_bytes},
+            {"PACK_BYTES": self.scalar_bytes},
         )
         return Plan(self.operation, [step])
+
+    def small_launch(
+        self,
+        source: str,
+        name: str,
+        threads: int,
+        grid: int,
+        across: int,
+        lines: Any,
+        along: Any,
+        shared_bytes: int,
+        definitions: dict[str, int],
+    ) -> Launch:
+        """Of a kernel of softmax_small.cuh. lines, along: ``Places``."""
+        operation = self.operation
+        chosen = {name: str(value) for name, value in definitions.items()}
+        types = type_definitions(self.specs[-1].scalar_type, operation, **chosen)
+        arguments = structure(
+            *pointers(len(operation.operands)),
+            *factors(operation, alpha=operation.alpha, beta=operation.beta),
+            ("algorithm", c_int(operation.algorithm)),
+            ("across", c_uint(across)),
+            ("lines", lines),
+            ("along", along),
+        )
+        function = self.device.function(source, f"{self.kernel}_{name}", types)
+        return Launch(function, arguments, operation.operands, (grid, 1, 1), (threads, 1, 1), shared_bytes)
 
     def by_teams(self) -> Plan:
         """Whatever is left: lanes, blocks or clusters share a line."""

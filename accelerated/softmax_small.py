@@ -2,30 +2,71 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
+from functools import cache
+from math import prod
 from typing import Any, NamedTuple
 
 from .clusters import CLUSTERS, has_clusters
-from .geometry import geometry, merged
+from .geometry import Divisor, merged
 from .softmax_walk import SHORT_LINE, WARP, Walk, ceiling, power_of_two
 
 # Lines: elements or packs of a thread, as in the kernel, by elements of a pack, in order of preference; the shortest line, in elements:
 # a block or some lanes serve shorter ones
-EACH = {1: (4, 2), 2: (1, 2, 4), 4: (2, 4), 8: (1, 2, 4)}
+EACH = {1: (8, 4, 2), 2: (1, 2, 4), 4: (2, 4), 8: (1, 2, 4)}
 LEAST_LINE = 1024
-MOST_THREADS, BATCH = 512, 4  # of a block; statistics of a lane at a time
+MOST_THREADS = 512  # of a block
 FEW_VALUES = 32  # of a thread, with which two such blocks find registers
 EXCHANGE_BYTES = 16
-ALL = 2**31 - 1
+RANK = 4  # dimensions
 # Columns: elements of a thread, threads of a block, fewest of a line, fewest lines side by side; most elements of a multiprocessor, and
 # blocks, as in kernels/launch.cuh: of more, the next kernel is not let in before they read
 COLUMN_EACH: tuple[int, ...] = (4, 8)
 COLUMN_THREADS, LEAST_GROUPS, LEAST_ACROSS, COLUMN_ELEMENTS, COLUMN_BLOCKS = 128, 8, 8, 2048, 264
 
 
+@cache
+def _places_type(operands: int) -> type[ctypes.Structure]:
+    class Places(ctypes.Structure):
+        _fields_ = [
+            ("count", ctypes.c_uint),
+            ("items", ctypes.c_uint),
+            ("apart", ctypes.c_uint),
+            ("limit", ctypes.c_uint),
+            ("item_step", ctypes.c_int * operands),
+            ("extent", Divisor * (RANK - 1)),
+            ("step", ctypes.c_int * RANK * operands),
+        ]
+
+    return Places
+
+
+def places_of(extents: Sequence[int], steps: Sequence[Sequence[int]], d: int, each: int) -> Any:
+    """The kernels' ``Places``: of every ``each`` positions of dimension ``d`` one, the others ``apart`` from each other. extents: of
+    merged dimensions, the slowest first; steps: elements, for every operand."""
+    apart = ceiling(extents[d], each)
+    # That dimension comes last.
+    order = [*reversed([i for i in range(len(extents)) if i != d])]
+    value: Any = _places_type(len(steps))()
+    value.count = apart * prod(extents[i] for i in order)
+    value.items, value.apart, value.limit = ceiling(extents[d], apart), apart, extents[d]
+    for place in range(RANK - 1):
+        value.extent[place] = Divisor.of(extents[order[place]] if place < len(order) else 1)
+    for operand, step in enumerate(steps):
+        value.item_step[operand] = apart * step[d]
+        value.step[operand][:] = [*(step[i] for i in order), *[0] * (RANK - 1 - len(order)), step[d]]
+    return value
+
+
+def lines_at(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> Any | None:
+    """Where lines begin; None where they have more dimensions than the kernels know."""
+    extents, steps = merged(dims, strides)
+    return places_of(extents, steps, 0, 1) if len(extents) <= RANK else None
+
+
 class Lines(NamedTuple):
-    """``blocks`` of a cluster, ``each`` packs of one of their ``threads``, one step apart. along: as the kernel walks what
-    threads have first."""
+    """``blocks`` of a cluster, ``each`` packs of one of their ``threads``, one step apart. along: the first of every thread."""
 
     blocks: int
     each: int
@@ -34,8 +75,8 @@ class Lines(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """Statistics in shared memory: of every warp, and so many more that each lane of a warp has as many."""
-        return ceiling(self.blocks * self.threads // WARP, WARP * BATCH) * WARP * BATCH
+        """Statistics in shared memory: of as many warps as a cluster may have, so that each lane of a warp has as many."""
+        return ceiling(self.blocks * MOST_THREADS // WARP, WARP) * WARP
 
 
 def lines_of(
@@ -45,10 +86,10 @@ def lines_of(
     for every operand; packs: of a thread, each of so many values."""
     for blocks in CLUSTERS if has_clusters(device) else (1,):
         for each in packs:
-            along = min(_splits(dims, strides, each), key=lambda along: along.packs, default=None)
+            along = min(_splits(dims, strides, each), key=lambda along: along.count, default=None)
             if along is None:
                 continue
-            threads = ceiling(ceiling(along.packs, blocks), WARP) * WARP
+            threads = ceiling(ceiling(along.count, blocks), WARP) * WARP
             beside = 2 if each * values <= FEW_VALUES else 1  # blocks of a multiprocessor
             if threads <= MOST_THREADS and lines * blocks <= beside * device.multiprocessors:
                 yield Lines(blocks, each, threads, along)
@@ -57,18 +98,8 @@ def lines_of(
 def _splits(dims: Sequence[int], strides: Sequence[Sequence[int]], each: int) -> Iterator[Any]:
     """A line whose threads have packs along one of the dimensions: the outermost first."""
     extents, steps = merged(dims, strides)
-    for d, extent in enumerate(extents):
-        apart = ceiling(extent, each)
-        rest = [*extents[:d], apart, *extents[d + 1 :]]
-        left = [i for i, e in enumerate(rest) if e > 1] or [d]
-        value = geometry([rest[i] for i in left], [[step[i] for i in left] for step in steps], 1)
-        value.items, value.apart = ceiling(extent, apart), apart
-        # Of a dimension that is all in a thread everything exists.
-        value.limit, value.split = (extent, len(left) - 2 - left.index(d)) if apart > 1 else (ALL, -1)
-        for operand, step in enumerate(steps):
-            value.item_stride[operand] = apart * step[d]
-        if value.outer_rank == len(left) - 1:
-            yield value
+    if len(extents) <= RANK:
+        yield from (places_of(extents, steps, d, each) for d in range(len(extents)))
 
 
 class Columns(NamedTuple):

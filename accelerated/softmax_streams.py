@@ -1,4 +1,5 @@
-"""Softmax of long lines and columns by all multiprocessors together (kernels/softmax_stream.cu, softmax_columns.cuh)."""
+"""Softmax of long lines and columns by all multiprocessors together (kernels/softmax_stream.cu, softmax_columns.cuh,
+softmax_whole_columns.cuh)."""
 
 from __future__ import annotations
 
@@ -54,6 +55,12 @@ LEADS = {
     2: (FIRST_LEAD, (64 << 10, 64 << 10, 48 << 10), LAST_LEAD),
 }
 SMALL_GROUP = 16
+# Columns whose rows follow each other, as in kernels/softmax_whole_columns.cuh: bundles on their way, warps that do not work
+OPEN_BUNDLES, COLUMN_HELPERS = 8, 7
+COLUMN_BARRIERS = 2 * MOST_TILES + 2 + 3 * OPEN_BUNDLES
+# Of them: bytes on their way to a block, that it reads while blocks agree; tiles of floats that registers hold, by inputs
+COLUMN_AHEAD, COLUMN_LEAD, COLUMN_QUEUE = 40 << 10, 64 << 10, (3, 4)
+FEW_BUNDLES = 4  # of tensors that the cache keeps: more agreements take up to 12 % longer than columns that are held
 ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
 WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
 STAYING_BYTES = 64 << 20  # read and written: fewer stay in the cache
@@ -173,6 +180,47 @@ def held_columns_of(problem: Problem, walk: Walk, device: Any, statistic_bytes: 
             kept = max(groups - REGISTER_GROUPS, 0)
             return HeldColumns(blocks, across, part, kept, kept * group_bytes + exchange)
     return None
+
+
+@dataclass(frozen=True)
+class WholeColumns:
+    """across: packs of a row. part: rows of a tile, of which a block has so many steps of every bundle; tiles: that shared
+    memory holds; ahead: of them on their way. delay: tiles between the statistic and the result of one."""
+
+    across: int
+    part: int
+    steps: int
+    tiles: int
+    ahead: int
+    delay: int
+    shared_bytes: int
+
+
+def whole_columns_of(
+    problem: Problem, walk: Walk, device: Any, statistic_bytes: int, width: int, queue: int
+) -> WholeColumns | None:
+    """All multiprocessors share every bundle. queue: tiles that registers hold."""
+    positions, blocks, inputs = walk.lines.row, device.multiprocessors, problem.inputs
+    across = positions // width
+    dense = all(stride == positions for stride in walk.along.row_stride[:inputs])
+    if not dense or positions > MOST_COLUMNS or positions % width or across & (across - 1) or blocks > MOST_BLOCKS:
+        return None
+    bundles = problem.lines // across
+    steps = ceiling(problem.length * across * inputs, blocks * WHOLE_WORKERS * STREAM_PACKS)
+    part = ceiling(problem.length, blocks * steps)
+    if (steps - 1) * blocks * part >= problem.length or bundles > OPEN_BUNDLES * MOST_ROUNDS:
+        return None
+    exchange = PACK_BYTES + ceiling(8 * COLUMN_BARRIERS + 4 * (1 + OPEN_BUNDLES), PACK_BYTES) * PACK_BYTES
+    exchange += (WHOLE_WORKERS // WARP + OPEN_BUNDLES) * positions * statistic_bytes
+    tile_bytes, every = part * across * inputs * PACK_BYTES, bundles * steps
+    tiles = min((device.shared_bytes_per_block - exchange) // tile_bytes, MOST_TILES, every)
+    if bundles > OPEN_BUNDLES:  # nothing of a bundle is left when the next one comes to its place
+        tiles = min(tiles, (OPEN_BUNDLES - 1) * steps - queue - 1)
+    ahead = min(ceiling(COLUMN_AHEAD, tile_bytes), ceiling(tiles, 2))
+    delay = every if tiles == every else min(tiles + queue - ahead, OPEN_BUNDLES * steps - 2, every)
+    if delay < max(queue, min(steps + ceiling(COLUMN_LEAD, tile_bytes), every)):
+        return None
+    return WholeColumns(across, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ LONG_COLUMN = 1024  # positions from which on a cluster shares a column
 BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks of a multiprocessor overlap reads and writes
 
 
+Extents = tuple[list[int], list[list[int]]]  # of dimensions, and the strides of every operand
+
+
 @dataclass(frozen=True)
 class Problem:
     """lines: packs of lines, or single lines. length: packs of a line (of a pack of lines: positions)."""
@@ -73,10 +76,19 @@ def walk_of(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec]
     return Walk(line, layout(along, width) if wide else position, False, wide, wide and aligned, dense)
 
 
-def along_of(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec]) -> tuple[list[int], list[list[int]]]:
+def along_of(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec]) -> Extents:
     """Extents along a line and, for every operand, strides."""
+    return _extents(_dimensions_along(operation, specs[-1]), specs)
+
+
+def others_of(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec]) -> Extents:
+    """The same of what lines lie along."""
     along = _dimensions_along(operation, specs[-1])
-    return [specs[-1].dims[d] for d in along], [[spec.strides[d] for d in along] for spec in specs]
+    return _extents([d for d in range(specs[-1].rank) if d not in along], specs)
+
+
+def _extents(dimensions: Sequence[int], specs: list[TensorSpec]) -> Extents:
+    return [specs[-1].dims[d] for d in dimensions], [[spec.strides[d] for d in dimensions] for spec in specs]
 
 
 def _dimensions_along(operation: SoftmaxForward | SoftmaxBackward, output: TensorSpec) -> tuple[int, ...]:

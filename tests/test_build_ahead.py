@@ -90,7 +90,7 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
         "convolution_depthwise.cu", "pooling_known_forward.cu", "pooling_known_average.cu", "pooling_known_columns.cu",
         "pooling_known_maximum.cu", "pooling_known_maximum_channels.cu", "pooling_known_maximum_halves.cu",
         "pooling_known_maximum_halves_channels.cu", "pooling_known_maximum_halves_planes.cu", "pooling_known_maximum_rows.cu",
-        "softmax.cu",
+        "pooling_known_forward_planes.cu", "pooling_known_maximum_planes.cu", "softmax.cu",
         "softmax_stream.cu",
     }  # fmt: skip
 

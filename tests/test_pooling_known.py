@@ -18,6 +18,7 @@ from dualdnn.accelerated import (
     pooling_maximum_channels,
     pooling_maximum_halves,
     pooling_maximum_rows,
+    pooling_planes,
 )
 from dualdnn.accelerated.backend import AcceleratedBackend, DeviceOperand
 from dualdnn.accelerated.compiler import compile_all
@@ -30,6 +31,12 @@ from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec,
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.trial import prepare
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_small(monkeypatch):
+    """Small images have kernels of their own (test_pooling_planes.py)."""
+    monkeypatch.setattr(pooling_planes, "MOST_BLOCKS", 0)
 
 
 class Listing:

@@ -80,12 +80,21 @@ struct alignas(8) Exchange {
   }
   // Until all blocks have announced theirs.
   __device__ __forceinline__ void join() const { wait_cluster(); }
-  // Two numbers to the same place of a block.
-  __device__ __forceinline__ void send(float* place, unsigned block, float first, float second) {
-    asm volatile(SEND(v2.f32, "{%1, %3}") ::"r"(remote(place, block)), "f"(first), "r"(remote(&barrier, block)), "f"(second) : "memory");
+  // From here to a place of a block, and to its barrier, which the compiler finds now, not when something is sent.
+  struct Way {
+    unsigned place, barrier;
+  };
+  template <class T> __device__ __forceinline__ Way way_to(const T* place, unsigned block) const {
+    Way way{remote(place, block), remote(&barrier, block)};
+    asm volatile("" : "+r"(way.place), "+r"(way.barrier));
+    return way;
   }
-  __device__ __forceinline__ void send(double* place, unsigned block, double first, double second) {
-    asm volatile(SEND(v2.f64, "{%1, %3}") ::"r"(remote(place, block)), "d"(first), "r"(remote(&barrier, block)), "d"(second) : "memory");
+  // Two numbers, from some lanes.
+  __device__ __forceinline__ void send(bool some, const Way& way, float first, float second) const {
+    asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f32, "{%1, %3}") " }" ::"r"(way.place), "f"(first), "r"(way.barrier), "f"(second), "r"(unsigned(some)) : "memory");
+  }
+  __device__ __forceinline__ void send(bool some, const Way& way, double first, double second) const {
+    asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f64, "{%1, %3}") " }" ::"r"(way.place), "d"(first), "r"(way.barrier), "d"(second), "r"(unsigned(some)) : "memory");
   }
   // Until everything is there.
   __device__ __forceinline__ void wait() const {
@@ -124,7 +133,14 @@ struct alignas(8) Exchange {
   __device__ __forceinline__ void open() {}
   __device__ __forceinline__ void announce(unsigned) const { __syncthreads(); }
   __device__ __forceinline__ void join() const {}
-  template <class T> __device__ __forceinline__ void send(T* place, unsigned, T first, T second) { place[0] = first, place[1] = second; }
+  struct Way {
+    void* place;
+  };
+  __device__ __forceinline__ Way way_to(void* place, unsigned) const { return {place}; }
+  template <class T> __device__ __forceinline__ void send(bool some, const Way& way, T first, T second) const {
+    T* const numbers = static_cast<T*>(way.place);
+    if (some) numbers[0] = first, numbers[1] = second;
+  }
   __device__ __forceinline__ void wait() const { __syncthreads(); }
 };
 #endif

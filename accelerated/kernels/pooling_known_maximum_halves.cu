@@ -5,7 +5,7 @@
 // marches down some rows of windows; what it needs STAGES steps later is on its way. It serves rows that a warp does not hold, and calls with
 // fewer planes than blocks at a time (see pooling_known_maximum_halves_planes.cu). About 50 instructions of a thread for a window.
 // Measured on an H200: 64x3x224x224 10.4 us, the time of the copy, with as many rows of windows of a thread as make all warps
-// run at the same time; 8x64x14x14 1.2 us. Further rows of a thread spread what is read at a time over too many places: 64x256x56x56 takes
+// run at the same time. Further rows of a thread spread what is read at a time over too many places: 64x256x56x56 takes
 // 71 us with 2 of them, 74 with 5, 90 and more with 14 or all.
 #include "pooling_known_maximum_halves.cuh"
 

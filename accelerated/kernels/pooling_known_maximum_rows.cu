@@ -1,5 +1,5 @@
 // Pooling backward (4.1.18) of maxima with a known window, of images whose rows are read in packs, of many channels one by one, and of small ones: see
-// pooling_known.cuh; others have pooling_known_maximum.cu, half in packs pooling_known_maximum_halves.cu.
+// pooling_known.cuh; others have pooling_known_maximum.cu, half in packs pooling_known_maximum_halves.cu, the smallest pooling_known_maximum_planes.cu.
 //
 // Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A thread takes a strip of columns and marches down the rows:
 // lines and sums that the next row of windows has, too, stay in registers, and what is needed next is on its way meanwhile. Of the windows of a row
@@ -10,8 +10,7 @@
 // with 28 warps of a multiprocessor; they wait for what they read (6.2 of 11.7 cycles), 53 % of the cycles issue an instruction, the second cache is
 // busy 79 %. The first lines fetched ahead save 1 %, more of them cost 2 %; those of later steps asked of the cache as well gain nothing. Slower: a
 // thread that tells the one below it in its block what its last windows give to that one's first line, which need not look at them then (25.2 us, a
-// fifth fewer windows but a barrier); reads that leave the cache first (27.9). 31x67x37x41 of float channels takes 8.9 us (in blocks 11.1), 8x64x14x14
-// with gaps 1.4 to 1.6 (1.8), of float channels 1.54 (1.61), in a stream 1.76 (2.16: there a block's long way to its first read counts); large images
+// fifth fewer windows but a barrier); reads that leave the cache first (27.9). 31x67x37x41 of float channels takes 8.9 us (in blocks 11.1); large images
 // with gaps take 5 to 20 % longer than in blocks. Strips that tell each other what their windows hold (pooling_known_maximum.cu) look at nothing twice,
 // but take 2 to 19 % longer here.
 #include "pooling_known.cuh"

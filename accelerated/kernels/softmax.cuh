@@ -137,6 +137,17 @@ __device__ __forceinline__ float power_of_two(float x) {
   return result;
 #endif
 }
+// Within one unit of the last place, without the jump that a division makes.
+__device__ __forceinline__ float straight_reciprocal(float x) {
+#ifdef EMULATED_CUDA
+  return 1 / x;
+#else
+  float result;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#endif
+}
+__device__ __forceinline__ double straight_reciprocal(double x) { return 1 / x; }
 __device__ __forceinline__ float exponential(float x) { return power_of_two(x * LOG2_E); }
 __device__ __forceinline__ double exponential(double x) { return exp(x); }
 
@@ -222,14 +233,14 @@ struct Forward {
     cover<FIRST>(line, values);
     add_covered(line, values);
   }
-  // Turns the statistic into what results() needs.
-  __device__ __forceinline__ void finish(Statistic& line) const {
+  // Turns the statistic into what results() needs. STRAIGHT: without jumps.
+  template <bool STRAIGHT = false> __device__ __forceinline__ void finish(Statistic& line) const {
     const COMPUTE shift = shift_of(line.top);
     if (algorithm == LOG) {
       line.sum = log(line.sum);
       if (FUSED) line.sum -= fmaf(line.top, LOG2_E, -shift) * LN_2;  // what the rounding of the shift has added
     } else {
-      line.sum = alpha * (COMPUTE(1) / line.sum), line.top = shift;
+      line.sum = alpha * (STRAIGHT ? straight_reciprocal(line.sum) : COMPUTE(1) / line.sum), line.top = shift;
     }
   }
   // Makes a finished statistic one of values that were kept below another top.
@@ -278,7 +289,7 @@ struct Backward {
 #pragma unroll
     for (int chain = 0; chain < CHAINS<LANES> && chain < N; chain++) line[chain % LANES].sum += sum[chain];
   }
-  __device__ __forceinline__ void finish(Statistic&) const {}
+  template <bool = false> __device__ __forceinline__ void finish(Statistic&) const {}
   __device__ __forceinline__ void scale(Statistic&, COMPUTE) const {}
   template <bool = false, int LANES, int N>
   __device__ __forceinline__ void results(const Statistic (&line)[LANES], const COMPUTE (&values)[2][N], COMPUTE (&result)[N]) const {

@@ -1,8 +1,16 @@
-// Statistics that blocks of a launch publish for each other (softmax_stream.cu, softmax_columns.cu). Boards belong to modules.
+// Statistics that blocks of a launch publish for each other (softmax_stream.cu, softmax_columns.cuh, softmax_whole_columns.cuh). Boards belong to modules.
 #pragma once
 #include "softmax.cuh"
 
-constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;  // of a launch; lines of a bundle. As in softmax_streams.py
+#ifndef ALGORITHM
+#define ALGORITHM arguments.algorithm  // known where that leaves registers: columns of halves, forward
+#endif
+
+// As in softmax_streams.py
+constexpr unsigned MOST_BLOCKS = 192, MOST_COLUMNS = 64;  // of a launch; lines of a bundle
+constexpr unsigned WORKERS = 512, MOST_TILES = 48;        // of whole packs: of a block; in shared memory
+constexpr int STREAM_PACKS = 2;                           // that a worker takes in a step, of all inputs together
+constexpr unsigned MOST_ROUNDS = 64;                      // that blocks agree, of columns
 
 // A statistic on its way to other blocks. Each 32 bits come with the number of the bundle (within the launch, from 1 on) in
 // one access of 8 bytes: who finds the number has the value.

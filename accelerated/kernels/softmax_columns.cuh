@@ -13,18 +13,13 @@
 // it; 1 us in which a block merges, 3 until the slowest of the group was heard of; 6.6 us of writes at the cache's pace, in which memory idles half
 // the time. With everything asked for at once it took 23.0, and 23.2 where boards do not stay in the cache. Groups that begin in turns take 22.5 to 22.8 us instead
 // of 24, with turns half or twice as long, or twice as many, 23.3 to 26. Rows of 64 or 256 bytes side by side: 10 % longer; results that leave the cache first, 4 %.
-//
-// Where it could go: whole images as stages of a ring that the copy engine fills, 62 KB of each in a block, 16 warps that take tiles of 15.6 KB, other warps
-// that publish, merge (a column a warp) and receive, took 18.3 us as a kernel of this shape alone, with 2 of 16 tiles in registers; 17.4 where no block waits
-// for another; 16.9 without exponentials, too. With sizes that are arguments it took 20.8, backward 31.4 (this one 32.5), of halves longer than this one; why was not
-// found: with constant sizes 19.9. Agreement took 3 us there: 0.4 to 2 until a warp that looks has seen what the last block has published (a look takes 1.2 us),
-// 0.5 to 0.8 for merging, 0.5 to be heard. It took 5 to 7 where a warp merges two columns, where the board does not stay in the cache, and where more than 3 tiles
-// are on their way: looks wait behind what was asked for before them.
+// Columns whose rows follow each other take less time in a stream (softmax_whole_columns.cuh), but for gradients of halves (18.1 us there, 16.6 here). Clusters of 16 blocks
+// would agree within 1 us, but only 7 are there at a time. Halves forward: 15.0 us instead of 16.5 where the algorithm is known, and registers suffice.
 #pragma once
 #include "softmax_board.cuh"
 
 // As in softmax_streams.py
-constexpr unsigned HELD_THREADS = 512, MOST_HELD_GROUPS = 6, MOST_ROUNDS = 64;
+constexpr unsigned HELD_THREADS = 512, MOST_HELD_GROUPS = 6;
 constexpr int GROUP_PACKS = 4, REGISTER_GROUPS = 2;
 constexpr unsigned ASKED_GROUPS = 3;  // of the first bundle, that are on their way at once
 constexpr unsigned TURNS = 4, TURN_CYCLES = 3500;  // groups that begin one after the other, so long apart
@@ -64,7 +59,7 @@ template <class Rule> struct HeldColumns {
   Held in_registers[REGISTER_GROUPS][ROWS][INPUTS];
 
   __device__ __forceinline__ HeldColumns(const Arguments<INPUTS>& arguments)
-      : a(arguments), rule{Algorithm(a.algorithm), a.alpha}, log_across(exponent_of(a.across)), column(threadIdx.x & (a.across - 1)),
+      : a(arguments), rule{Algorithm(ALGORITHM), a.alpha}, log_across(exponent_of(a.across)), column(threadIdx.x & (a.across - 1)),
         size(THREADS >> log_across), group(blockIdx.x / a.team), groups(gridDim.x / a.team), member(blockIdx.x - group * a.team),
         begin(member * a.part + (threadIdx.x >> log_across)), count(group < groups ? below(begin, min((member + 1) * a.part, a.along.row)) : 0),
         places(reinterpret_cast<Held*>(shared_memory) + threadIdx.x),

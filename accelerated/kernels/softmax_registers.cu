@@ -72,7 +72,7 @@ __device__ __forceinline__ Held shuffled(Held held, unsigned lanes) {
 constexpr bool STEPS = WIDTH == 1;
 
 // What a thread has of a line: packs as they lie, KEEP: and their values, whose places exponentials take.
-template <class Rule, int PACKS, bool KEEP> struct Share {
+template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   static constexpr int INPUTS = Rule::INPUTS;
   static_assert(!KEEP || INPUTS == 1);
   Held held[PACKS][INPUTS];
@@ -166,8 +166,8 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_line
 
   // Two inputs, and many pairs, stay packs, which take fewer registers.
   constexpr bool KEEP = INPUTS == 1 && PACKS * WIDTH <= 32;
-  Share<Rule, PACKS, KEEP> share;
-  const bool whole = share.read(line, rank, size);
+  HeldPacks<Rule, PACKS, KEEP> packs;
+  const bool whole = packs.read(line, rank, size);
   if constexpr (SLOW_BEHIND<Rule>) let_next_kernel_begin_unless_many();
   else let_next_kernel_begin_from_last_blocks();
 
@@ -175,24 +175,24 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_line
   if constexpr (INPUTS == 1) {
     if (rule.has_top()) {
       COMPUTE top[1][WIDTH];
-      unpack(top_of(share.held), top[0]);
+      unpack(top_of(packs.held), top[0]);
       rule.template cover<true>(statistic, top);
     }
   }
-  share.add(rule, statistic);
+  packs.add(rule, statistic);
   [[maybe_unused]] const COMPUTE top = statistic[0].top;
   merge_lines<false>(rule, statistic, a.team, reinterpret_cast<Statistic*>(shared_memory));
   if constexpr (KEEP) {
     rule.scale(statistic[0], top);
-    share.become_results(rule, statistic);
+    packs.become_results(rule, statistic);
   }
 
 #pragma unroll
   for (int k = 0; k < PACKS; k++) {
     const unsigned pack = rank + k * size;
     COMPUTE result[WIDTH];
-    if constexpr (KEEP) share.take_kept(k, result);
-    else share.results(rule, statistic, k, result);
+    if constexpr (KEEP) packs.take_kept(k, result);
+    else packs.results(rule, statistic, k, result);
     if (pack < line.packs) line.write_results(pack, whole || line.is_whole(pack), result);
   }
 }
@@ -215,8 +215,8 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
   }
   wait_to_touch(line.input[0] + line.offset(rank, 0), line.output);
 
-  Share<Rule, PACKS, INPUTS == 1> share;
-  const bool whole = share.read(line, rank, size);
+  HeldPacks<Rule, PACKS, INPUTS == 1> packs;
+  const bool whole = packs.read(line, rank, size);
   if constexpr (STEPS) let_next_kernel_begin_unless_many();  // with the other, 2 % longer
   else let_next_kernel_begin_from_last_blocks();
 
@@ -231,7 +231,7 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
   for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
   if constexpr (INPUTS == 1) {
     if (rule.has_top()) {
-      Held top = top_of(share.held);
+      Held top = top_of(packs.held);
       for (unsigned lanes = across; lanes < 32; lanes *= 2) raise(top, shuffled(top, lanes));
       if (groups > 1) {
         if (hands_over) tops[group * across] = top;
@@ -244,7 +244,7 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
       for (int lane = 0; lane < LANES; lane++) statistic[lane].top = max(statistic[lane].top, of_lanes[lane]);
     }
   }
-  share.add(rule, statistic);
+  packs.add(rule, statistic);
   merge_sums(statistic, across, 32);
   if (groups > 1) {
     const unsigned lines = across * LANES;
@@ -279,7 +279,7 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
     for (int k = 0; k < PACKS; k++) {
       const unsigned pack = rank + k * size;
       COMPUTE result[WIDTH];
-      share.results(rule, statistic, k, result);
+      packs.results(rule, statistic, k, result);
       HeldElements of_pack;
       pack_elements(result, of_pack.elements);
       if (pack < line.packs) *reinterpret_cast<Held*>(STEPS ? next : line.output + line.offset(pack, INPUTS)) = of_pack.words;
@@ -290,7 +290,7 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
     for (int k = 0; k < PACKS; k++) {
       const unsigned pack = rank + k * size;
       COMPUTE result[WIDTH];
-      share.results(rule, statistic, k, result);
+      packs.results(rule, statistic, k, result);
       if (pack < line.packs) line.write_results(pack, whole || line.is_whole(pack), result);
     }
   }

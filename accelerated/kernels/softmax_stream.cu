@@ -19,10 +19,9 @@
 // The first tile comes 1 us later. Between the last tile's arrival and the last line's result lie 2 to 3 us, because blocks are
 // served unevenly. Lines of more than the shared memory of all multiprocessors do not fit.
 #include "softmax_columns.cuh"
-#include "tensor_maps.cuh"
+#include "softmax_whole_columns.cuh"
 
 // As in softmax_streams.py
-constexpr int STREAM_PACKS = 2;                               // that a worker takes in a step, of all inputs together
 constexpr unsigned HELPERS = 4;                               // warps, at most
 constexpr int STREAM_THREADS = 640;                           // at most
 constexpr unsigned FEW_BLOCKS = 8;                            // of a group: each of them merges the parts of all
@@ -30,7 +29,7 @@ constexpr unsigned REST = 100;                                // nanoseconds, of
 #ifndef QUEUE_TILES
 #define QUEUE_TILES 0  // softmax_streams.py knows when some are needed
 #endif
-constexpr unsigned WORKERS = 512, MOST_TILES = 48, ASKED_TILES = 3;  // of streams of whole packs
+constexpr unsigned ASKED_TILES = 3;  // of streams of whole packs
 constexpr int QUEUE = QUEUE_TILES;  // of a block, in registers until they are written
 // Bundles of a block between the first read and the last write.
 template <bool COLUMNS> constexpr unsigned OPEN = COLUMNS ? 4 : 16;
@@ -59,13 +58,6 @@ __device__ __forceinline__ void store_with(CachePolicy policy, Pack<unsigned, 4>
                ::"l"(target), "r"(pack.item[0]), "r"(pack.item[1]), "r"(pack.item[2]), "r"(pack.item[3]), "l"(policy.bits) : "memory");
 }
 #endif
-
-// Asks the second cache for whole packs that are read first, before the wait (launch.cuh).
-__device__ __forceinline__ void fetch_bytes_ahead(const void* from, unsigned bytes) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-#endif
-}
 
 // The compiler keeps the values instead of finding them anew where they are used.
 template <class... T> __device__ __forceinline__ void stay_in_registers(T&... values) {
@@ -710,3 +702,12 @@ SOFTMAX_WHOLE_STREAM(softmax_backward_whole_stream, Backward)
 
 SOFTMAX_HELD_COLUMNS(softmax_forward_held_columns, Forward)
 SOFTMAX_HELD_COLUMNS(softmax_backward_held_columns, Backward)
+
+#define SOFTMAX_WHOLE_COLUMNS(name, rule)                                                          \
+  extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 1) name(const Arguments<rule::INPUTS> a) { \
+    find_place_before_waiting();                                                                   \
+    WholeColumns<rule>(a).run();                                                                   \
+  }
+
+SOFTMAX_WHOLE_COLUMNS(softmax_forward_whole_columns, Forward)
+SOFTMAX_WHOLE_COLUMNS(softmax_backward_whole_columns, Backward)

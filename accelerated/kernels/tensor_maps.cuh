@@ -206,6 +206,7 @@ inline void load_bytes(void* to, const void* from, unsigned bytes, Barrier* barr
   for (int d = 1; d < 4; d++) map.extent[d] = map.box[d] = 1;
   emulated::begin_load({barrier, static_cast<unsigned char*>(to), map, {}, {}});
 }
+inline void fetch_bytes_ahead(const void*, unsigned) {}
 inline void store_box(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
   emulated::require_whole_packs(map, first);
   emulated::writes[emulated::current->rank].push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third}});
@@ -284,6 +285,12 @@ __device__ __forceinline__ CachePolicy cache_policy(bool stays, unsigned sixteen
 __device__ __forceinline__ void load_bytes(void* to, const void* from, unsigned bytes, Barrier* barrier, CachePolicy policy) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
                ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy.bits) : "memory");
+}
+// Asks the second cache for whole packs that are read first, before the wait (launch.cuh).
+__device__ __forceinline__ void fetch_bytes_ahead(const void* from, unsigned bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
 }
 // Writes a box from rows in shared memory; what lies outside the tensor is left out. The rows were published by all who
 // wrote them. commit_stores() closes a group; wait_for_stores() before the rows are written again, or the thread ends.

@@ -1,0 +1,378 @@
+// Softmax over long columns, forward (3.2.96) and backward (4.1.19), in a stream of whole rows: thousands of positions of few lines each.
+//
+// There is one block a multiprocessor, and all take part in every bundle of columns: `across` packs that lie side by side and are all of a row, so that
+// rows follow each other in memory. Of a bundle each block has `steps` tiles of `part` rows, its rows of a step beside those of the next block. A lane asks
+// the copy engine for tiles, `ahead` of them on their way, into a ring of `kept` in shared memory; 16 warps take them into the statistics of their columns
+// as soon as they are there, and write them `delay` tiles later, of which they spend the last QUEUE in registers. Meanwhile two warps publish the block's
+// statistics, a column each lane; two merge columns for all blocks, of which each block has its share; two receive what others have merged.
+//
+// All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. Each takes more than half of the registers
+// of its multiprocessor, so the board through which they agree belongs to one launch at a time, whatever stream it is in: a block of the
+// next one begins where one of this has ended, which has received all columns, for which all blocks have published and all mergers read.
+//
+// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, 4 x 32000 x 8 x 8 float; clocks read in the kernel): forward 18.5 us where a copy takes 15.4:
+// 1.5 us until the first tile is there, 9 of reads, at the memory's pace because the cache writes what the launch before has left in it, 7.5 of writes at the cache's pace.
+// Backward 29.7 us (23.1), without waiting for other blocks 26.0: in the middle at the memory's pace, but 3 us lie between the last statistic and the first result of the
+// last bundle: blocks are served unevenly, so that the last one publishes 1 to 2 us behind the first, merging takes 0.7 us, publishing and being heard 1 to 2. Halves forward
+// 14.3 us (7.7), of which instructions take 9.
+//
+// The same with a warp that reads, rows tested one by one, and blocks that tell the next launch that they have left the board (0.3 us of it) took 20.0 us forward; with a few registers
+// too many, 21 to 23.5. With 2, 4 or 5 tiles on their way instead of 3: 5 to 7 % longer; more of them asked for in the second cache, with 1, 2 or 3 on their way, 1 to 30 %; without tiles in
+// registers 5 to 10 %; with more of them in registers that other warps give up, nothing; results that leave the cache first, or stay in part, 1 to 10 %; reads that stay, 6 to 12 %.
+// Gradients of halves take 18.1 us, held columns 16.5.
+#pragma once
+#include "softmax_board.cuh"
+#include "tensor_maps.cuh"
+
+constexpr unsigned OPEN_BUNDLES = 8;                       // between the first read and the last write; as in softmax_streams.py
+constexpr unsigned ROLE_WARPS = MOST_COLUMNS / 32;         // that publish, merge, receive
+constexpr unsigned COLUMN_READER = WORKERS / 32 + 3 * ROLE_WARPS, COLUMN_THREADS = 32 * (COLUMN_READER + 1);  // a warp; of a block
+
+// A place is free again when it is used: a block publishes bundle i + OPEN_BUNDLES when it has received bundle i, for which others have read what all had
+// published. Numbers are those of rounds of places, of all launches ever. Columns are in pairs, so that warps write sectors of the cache.
+struct ColumnBoard {
+  Slot parts[OPEN_BUNDLES][MOST_COLUMNS / 2][MOST_BLOCKS][2];
+  Slot results[OPEN_BUNDLES][MOST_BLOCKS][MOST_COLUMNS];
+  unsigned long long arrivals;  // of blocks, of all launches ever
+};
+__device__ ColumnBoard board_of_whole_columns;
+
+template <class Rule> struct WholeColumns {
+  static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS, LANES = WIDTH;  // packs of each input that a worker has in a tile
+  static constexpr unsigned WARPS = WORKERS / 32, OPEN = OPEN_BUNDLES;
+  static constexpr unsigned QUEUE = sizeof(ELEMENT) == 4 ? INPUTS + 2 : 0, TURNS = QUEUE > 0 ? QUEUE : 1;  // tiles in registers, as in softmax_streams.py
+  using Place = Elements<WIDTH>;
+  using Held = Pack<unsigned, 4>;  // a pack as it lies
+
+  // Behind the tiles in shared memory; statistics of lines and of warps lie behind it. As in softmax_streams.py.
+  struct Exchange {
+    Held nothing;  // changes no statistic
+    Barrier full[MOST_TILES], empty[MOST_TILES];
+    Barrier reduced, opened, published[OPEN], merged[OPEN], agreed[OPEN];
+    unsigned first_number, target[OPEN];  // of a bundle's results: elements from the output's first one to the block's first row
+  };
+
+  const Arguments<INPUTS>& a;
+  const Rule rule;
+  const unsigned log_across, columns, bundles;
+  const unsigned tile_packs, tiles, last;  // packs of a tile of one input; tiles of the block; rows of a bundle's last tile
+  Held* const places;
+  Exchange& exchange;
+
+  __device__ __forceinline__ explicit WholeColumns(const Arguments<INPUTS>& arguments)
+      : a(arguments), rule{Algorithm(ALGORITHM), a.alpha}, log_across(exponent_of(a.across)), columns(a.across * LANES), bundles(a.lines.packs >> log_across),
+        tile_packs(a.part << log_across), tiles(bundles * a.steps), last(rows_of_last(a)), places(reinterpret_cast<Held*>(shared_memory)),
+        exchange(*reinterpret_cast<Exchange*>(places + a.kept * INPUTS * tile_packs)) {}
+  static __device__ __forceinline__ unsigned rows_of_last(const Arguments<INPUTS>& a) {
+    return max(min(int(a.along.row) - int(((a.steps - 1) * gridDim.x + blockIdx.x) * a.part), int(a.part)), 0);
+  }
+  __device__ __forceinline__ Statistic* lines_of(unsigned bundle) const { return reinterpret_cast<Statistic*>(&exchange + 1) + bundle % OPEN * columns; }
+  __device__ __forceinline__ Statistic* parts() const { return lines_of(0) + OPEN * columns; }  // of warps
+  static __device__ __forceinline__ int phase(unsigned bundle) { return bundle / OPEN & 1; }
+
+  // A walk through the tiles of the block.
+  struct Walk {
+    unsigned step = 0, slot = 0, parity = 0;
+    // Whether another bundle begins.
+    __device__ __forceinline__ bool advance(unsigned steps, unsigned kept) {
+      if (++slot == kept) slot = 0, parity ^= 1;
+      if (++step < steps) return false;
+      step = 0;
+      return true;
+    }
+  };
+
+  // --- the lane that reads ---
+
+  struct Reader {
+    Walk at, arriving;
+    unsigned bundle = 0, next = 0;
+    const ELEMENT* from[INPUTS];
+    const CachePolicy policy;
+    __device__ __forceinline__ explicit Reader(unsigned passing) : policy(cache_policy(passing == 0)) {}
+  };
+  // Where the block's rows of a bundle begin; those of the first one do where the operands do.
+  __device__ __forceinline__ void begin_bundle(Reader& reader) const {
+    unsigned offset[INPUTS + 1] = {};
+    if (reader.bundle > 0) a.lines.locate(reader.bundle << log_across, offset);
+#pragma unroll
+    for (int n = 0; n <= INPUTS; n++) offset[n] += blockIdx.x * a.part * unsigned(a.along.row_stride[n]);
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) reader.from[n] = a.input[n] + offset[n];
+    exchange.target[reader.bundle % OPEN] = offset[INPUTS];
+  }
+  __device__ __forceinline__ unsigned bytes_of(unsigned step) const { return (step + 1 < a.steps ? a.part : last) * a.across * unsigned(sizeof(Held)); }
+  __device__ __forceinline__ unsigned stride() const { return gridDim.x * a.part * columns; }  // elements of an input from tile to tile
+  __device__ __forceinline__ void ask_ahead(const Reader& reader) const {
+#pragma unroll 1
+    for (unsigned step = 0; step < min(a.ahead, a.steps); step++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        if (bytes_of(step) > 0) fetch_bytes_ahead(reader.from[n] + step * stride(), bytes_of(step));
+  }
+  // Up to a tile. FIRST: those that wait for none.
+  template <bool FIRST> __device__ __forceinline__ void read(Reader& reader, unsigned end) const {
+#pragma unroll 1
+    for (; reader.next < end; reader.next++) {
+      if (!FIRST) {
+        barrier_wait(&exchange.full[reader.arriving.slot], reader.arriving.parity);
+        reader.arriving.advance(a.steps, a.kept);
+        if (reader.next >= a.kept) barrier_wait(&exchange.empty[reader.at.slot], reader.at.parity ^ 1);
+      }
+      Barrier* const full = &exchange.full[reader.at.slot];
+      const unsigned bytes = bytes_of(reader.at.step);
+      Held* const to = places + reader.at.slot * INPUTS * tile_packs;
+      if (bytes > 0) {
+        barrier_arrive_with(full, INPUTS * bytes);
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) load_bytes(to + n * tile_packs, reader.from[n], bytes, full, reader.policy);
+      } else {
+        barrier_arrive(full);
+      }
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) reader.from[n] += stride();
+      if (reader.at.advance(a.steps, a.kept) && ++reader.bundle < bundles) begin_bundle(reader);
+    }
+  }
+
+  // --- workers: a pack each of some rows, as tiles lie ---
+
+  // there: bit k: whether the worker's k-th pack exists.
+  __device__ __forceinline__ void take(Held (&held)[INPUTS][HELD], const Held* first, unsigned there) const {
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+      for (int k = 0; k < HELD; k++) held[n][k] = *(there >> k & 1 ? first + n * tile_packs + k * WORKERS : &exchange.nothing);
+  }
+  __device__ __forceinline__ void add(Statistic (&statistic)[LANES], const Held (&held)[INPUTS][HELD]) const {
+    COMPUTE values[INPUTS][HELD * WIDTH];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+#pragma unroll
+      for (int k = 0; k < HELD; k++) unpack(reinterpret_cast<const Place*>(&held[n][k]), &values[n][k * WIDTH]);
+    rule.add(statistic, values);
+  }
+  // apart: elements of the output from one pack to the next.
+  __device__ __forceinline__ void write(const Statistic (&line)[LANES], const Held (&held)[INPUTS][HELD], unsigned there, ELEMENT* target, unsigned apart) const {
+#pragma unroll
+    for (int k = 0; k < HELD; k++) {
+      COMPUTE values[INPUTS][WIDTH], result[WIDTH];
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) unpack(reinterpret_cast<const Place*>(&held[n][k]), values[n]);
+      rule.results(line, values, result);
+      Place* const to = reinterpret_cast<Place*>(target + k * apart);
+      if (!(there >> k & 1)) continue;
+      if (a.beta != COMPUTE(0)) {
+        COMPUTE prior[WIDTH];
+        unpack(to, prior);
+#pragma unroll
+        for (int i = 0; i < WIDTH; i++) result[i] += a.beta * prior[i];
+      }
+      pack(result, to);
+    }
+  }
+  // A warp needs a tile no more.
+  __device__ __forceinline__ void leave(const Walk& at) const {
+    __syncwarp();
+    if ((threadIdx.x & 31) == 0) barrier_arrive(&exchange.empty[at.slot]);
+  }
+  // Gives a warp's statistics of a bundle to those who publish, and begins others.
+  __device__ __forceinline__ void hand_over(Statistic (&statistic)[LANES], unsigned bundle) const {
+    const unsigned lane = threadIdx.x & 31;
+    if (bundle > 0) barrier_wait(&exchange.published[(bundle - 1) % OPEN], phase(bundle - 1));  // which had the same places
+    merge_lanes(rule, statistic, a.across, 32);
+    if (lane < a.across)
+#pragma unroll
+      for (int i = 0; i < LANES; i++) parts()[(threadIdx.x >> 5) * columns + lane * LANES + i] = statistic[i];
+    __syncwarp();
+    if (lane == 0) barrier_arrive(&exchange.reduced);
+#pragma unroll
+    for (int i = 0; i < LANES; i++) statistic[i] = rule.empty();
+  }
+  __device__ __forceinline__ void work() const {
+    const unsigned column = threadIdx.x & (a.across - 1), row = threadIdx.x >> log_across, at_once = WORKERS >> log_across;
+    const unsigned row_stride = a.along.row_stride[INPUTS], apart = at_once * row_stride, step_stride = gridDim.x * a.part * row_stride;
+    const unsigned steps = a.steps, kept = a.kept, tile = INPUTS * tile_packs, end = tiles + a.delay;
+    unsigned there = 0, there_last = 0;
+#pragma unroll
+    for (int k = 0; k < HELD; k++) there |= unsigned(row + k * at_once < a.part) << k, there_last |= unsigned(row + k * at_once < last) << k;
+    const auto existing = [=](const Walk& at) { return at.step + 1 < steps ? there : there_last; };
+    const Held* const first = places + threadIdx.x;
+    ELEMENT* const output = a.output + row * row_stride + column * WIDTH;
+    ELEMENT* target = nullptr;
+    Walk reduced, written, queued;
+    unsigned reduced_bundle = 0, written_bundle = 0;
+    Held queue[TURNS][INPUTS][HELD];
+    Statistic statistic[LANES], agreed[LANES];
+#pragma unroll
+    for (int i = 0; i < LANES; i++) statistic[i] = agreed[i] = rule.empty();
+#pragma unroll 1
+    for (unsigned begin = 0; begin < end; begin += TURNS)
+#pragma unroll
+      for (unsigned turn = 0; turn < TURNS; turn++) {
+        const unsigned step = begin + turn;
+        if (step < tiles) {
+          Held held[INPUTS][HELD];
+          barrier_wait(&exchange.full[reduced.slot], reduced.parity);
+          take(held, first + reduced.slot * tile, existing(reduced));
+          add(statistic, held);
+          if (reduced.advance(steps, kept)) hand_over(statistic, reduced_bundle++);
+        }
+        if (step >= a.delay && (TURNS == 1 || step < end)) {
+          if (written.step == 0) {
+            target = output + exchange.target[written_bundle % OPEN];
+            barrier_wait(&exchange.agreed[written_bundle % OPEN], phase(written_bundle));
+#pragma unroll
+            for (int i = 0; i < LANES; i++) agreed[i] = lines_of(written_bundle)[column * LANES + i];
+          }
+          const unsigned there = existing(written);
+          if constexpr (QUEUE == 0) take(queue[0], first + written.slot * tile, there), leave(written);
+          write(agreed, queue[turn], there, target, apart);
+          target += step_stride;
+          if (written.advance(steps, kept)) written_bundle++;
+        }
+        if constexpr (QUEUE > 0)
+          if (step + QUEUE >= a.delay && step + QUEUE < end) {
+            take(queue[turn], first + queued.slot * tile, existing(queued));
+            leave(queued);
+            queued.advance(steps, kept);
+          }
+      }
+  }
+
+  // --- warps that agree with those of other blocks; lane `column` of them ---
+
+  // The block's part of every bundle.
+  __device__ __forceinline__ void publish(unsigned column) const {
+    if (column == 0) {
+      exchange.first_number = unsigned(atomicAdd(&board_of_whole_columns.arrivals, 1ull) / gridDim.x) * MOST_ROUNDS + 1;
+      barrier_arrive(&exchange.opened);
+    }
+    const unsigned first_number = opened();
+#pragma unroll 1
+    for (unsigned bundle = 0; bundle < bundles; bundle++) {
+      if (bundle >= OPEN) barrier_wait(&exchange.agreed[bundle % OPEN], phase(bundle - OPEN));
+      barrier_wait(&exchange.reduced, bundle & 1);
+      if (column < columns) {
+        Statistic total = rule.empty(), part[WARPS];
+#pragma unroll
+        for (unsigned warp = 0; warp < WARPS; warp++) part[warp] = parts()[warp * columns + column];
+        merge(rule, total, part);
+        write_slot(&board_of_whole_columns.parts[bundle % OPEN][column / 2][blockIdx.x][column % 2], to_slot(total, first_number + bundle / OPEN));
+      }
+      barrier_arrive(&exchange.published[bundle % OPEN]);
+    }
+  }
+  __device__ __forceinline__ unsigned opened() const {
+    barrier_wait(&exchange.opened, 0);
+    return exchange.first_number;
+  }
+  // Every so-manieth column of all bundles, for all blocks.
+  __device__ __forceinline__ void merge_for_all(unsigned merger) const {
+    const unsigned lane = threadIdx.x & 31, first_number = opened();
+    unsigned job = blockIdx.x * ROLE_WARPS + merger;
+#pragma unroll 1
+    for (unsigned bundle = 0; bundle < bundles; bundle++) {
+      barrier_wait(&exchange.published[bundle % OPEN], phase(bundle));  // other blocks do so at about the same time
+      const unsigned number = first_number + bundle / OPEN;
+#pragma unroll 1
+      for (; job < (bundle + 1) * columns; job += gridDim.x * ROLE_WARPS) {
+        const unsigned column = job - bundle * columns;
+        Statistic total[1] = {collected(board_of_whole_columns.parts[bundle % OPEN][column / 2], column % 2, number)};
+        __syncwarp();
+        merge_lanes(rule, total, 1, 32);
+        rule.finish(total[0]);
+        const Slot slot = to_slot(total[0], number);
+        for (unsigned block = lane; block < gridDim.x; block += 32) write_slot(&board_of_whole_columns.results[bundle % OPEN][block][column], slot);
+      }
+      __syncwarp();
+      if (lane == 0) barrier_arrive(&exchange.merged[bundle % OPEN]);
+    }
+  }
+  // A lane's share of the parts of a column.
+  __device__ __forceinline__ Statistic collected(const Slot (*parts)[2], unsigned which, unsigned number) const {
+    constexpr int BATCH = 5;  // of 32 blocks: all of an H200 at once
+    Statistic total = rule.empty();
+#pragma unroll 1
+    for (unsigned block = threadIdx.x & 31; block < gridDim.x; block += 32 * BATCH) {
+      Slot slot[BATCH];
+      bool complete;
+      do {
+        complete = true;
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+          if (block + 32 * j < gridDim.x) slot[j] = read_slot(&parts[block + 32 * j][which]);
+#pragma unroll
+        for (int j = 0; j < BATCH; j++)
+          if (block + 32 * j < gridDim.x) complete = complete && holds(slot[j], number);
+      } while (!complete);
+      Statistic part[BATCH];
+#pragma unroll
+      for (int j = 0; j < BATCH; j++) part[j] = block + 32 * j < gridDim.x ? from_slot(slot[j]) : rule.empty();
+      merge(rule, total, part);
+    }
+    return total;
+  }
+  __device__ __forceinline__ void receive(unsigned column) const {
+    const unsigned first_number = opened();
+#pragma unroll 1
+    for (unsigned bundle = 0; bundle < bundles; bundle++) {
+      barrier_wait(&exchange.merged[bundle % OPEN], phase(bundle));  // other blocks do so at about the same time
+      if (column < columns) {
+        Slot slot;
+        do slot = read_slot(&board_of_whole_columns.results[bundle % OPEN][blockIdx.x][column]);
+        while (!holds(slot, first_number + bundle / OPEN));
+        lines_of(bundle)[column] = from_slot(slot);
+      }
+      barrier_arrive(&exchange.agreed[bundle % OPEN]);
+    }
+  }
+
+  // The barriers that are used. A thread takes one after the other: they are set up one at a time in a warp.
+  __device__ __forceinline__ void begin() const {
+    const unsigned warp = threadIdx.x >> 5, open = min(bundles, OPEN);
+    if ((threadIdx.x & 31) == 0) {
+#pragma unroll 1
+      for (unsigned i = warp; i < a.kept; i += COLUMN_READER + 1) {
+        barrier_init(&exchange.full[i], 1);
+        barrier_init(&exchange.empty[i], WARPS);
+      }
+      if (warp < open) barrier_init(&exchange.published[warp], MOST_COLUMNS), barrier_init(&exchange.agreed[warp], MOST_COLUMNS), barrier_init(&exchange.merged[warp], ROLE_WARPS);
+      else if (warp == 2 * OPEN) barrier_init(&exchange.reduced, WARPS);
+      else if (warp == 2 * OPEN + 1) barrier_init(&exchange.opened, 1);
+      else if (warp == 2 * OPEN + 2) set_nothing();
+      publish_barriers();
+    }
+    __syncthreads();
+  }
+  __device__ __forceinline__ void set_nothing() const {
+    Place nothing;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
+    memcpy(&exchange.nothing, &nothing, sizeof nothing);
+  }
+  __device__ __forceinline__ void run() const {
+    const unsigned warp = threadIdx.x >> 5, helper = threadIdx.x - WORKERS, role = (warp - WARPS) / ROLE_WARPS;
+    Reader reader(a.passing);
+    const bool reads = threadIdx.x == 32 * COLUMN_READER;
+    if (reads) {
+      begin_bundle(reader);
+      if (a.passing) ask_ahead(reader);
+    }
+    begin();
+    wait_to_touch(a.output);
+    let_next_kernel_begin();
+    if (warp < WARPS) {
+      work();
+    } else if (reads) {
+      read<true>(reader, a.ahead);
+      read<false>(reader, tiles);
+    } else if (role == 0) {
+      publish(helper % MOST_COLUMNS);
+    } else if (role == 1) {
+      merge_for_all(warp % ROLE_WARPS);
+    } else if (role == 2) {
+      receive(helper % MOST_COLUMNS);
+    }
+  }
+};
