@@ -8,7 +8,7 @@
 // probably because the blocks of many kernels wait side by side and then crowd on few multiprocessors). So
 // arguments are few, a thread finds one place, and its accesses, at most MOST_READS, lie one step apart along one dimension, all on
 // their way together. Lanes, threads that share elements of C, merge in their warp by shuffles, then through shared memory, then,
-// where a cluster shares elements of C, in its first block's. 0.4 MB took 1.0 to 1.4 us so, 1.5 to 2.1 with clusters, before 1.7 to 4.4.
+// where a cluster shares elements of C, in its first block's. 0.4 MB take 0.9 to 1.3 us so, 1.3 to 1.6 with clusters (in a stream 1.2 to 1.5, 1.5 to 2.0).
 // In a stream a call takes the longer of 0.72 us and what comes before the wait, or 0.44 us and what comes behind it (empty kernels that spin on
 // either side); here that is what comes behind: a shorter way to the wait changed nothing. So behind it there is one straight way: places are found
 // before it, accesses that are missing hold elements that change nothing instead of being asked for, and numbers merge in pairs. That took 0.1 to 0.4 us
