@@ -29,7 +29,7 @@ def activation_forward(operation: ActivationForward, device: Any) -> Plan:
     if not rectifies and x.scalar_bytes == 2 and layout.flat and 2 * x.nbytes >= LONGEST_BYTES:
         kernel, (layout, grid) = "activation_forward_long", elementwise(x.dims, strides, width, device, LONGEST_BATCH)
     block: Grid = (THREADS, 1, 1)
-    places = [("ahead", c_uint(blocks_ahead(x.nbytes + y.nbytes))), ("layout", layout)]
+    places = [("layout", layout), ("ahead", c_uint(blocks_ahead(x.nbytes + y.nbytes)))]
     if layout.width == 1 and (boxed := boxes(x.dims, strides)):
         kernel, (layout, grid, block) = f"{kernel}_boxes", boxed
         places = [("layout", layout)]
@@ -53,7 +53,7 @@ def activation_backward(operation: ActivationBackward, device: Any) -> Plan:
     strides = [read.strides, dy.strides, dx.strides]
     layout, grid = elementwise(dx.dims, strides, 16 // dx.scalar_bytes, device)
     kernel, block = "activation_backward", (THREADS, 1, 1)
-    places = [("ahead", c_uint(blocks_ahead(3 * dx.nbytes))), ("layout", layout)]
+    places = [("layout", layout), ("ahead", c_uint(blocks_ahead(3 * dx.nbytes)))]
     if layout.width == 1 and (boxed := boxes(dx.dims, strides)):
         kernel, (layout, grid, block) = f"{kernel}_boxes", boxed
         places = [("layout", layout)]

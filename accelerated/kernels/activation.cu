@@ -79,8 +79,8 @@ struct ForwardArguments {
   ELEMENT* y;
   COMPUTE alpha, beta, coefficient;
   int mode, propagate;
-  unsigned ahead;  // blocks that fetch ahead
   Geometry<2> geometry;
+  unsigned ahead;  // blocks that fetch ahead; what small tensors need comes first
 };
 
 // One switch a pack, so that the reads of all modes are the same code and are on their way before it.
@@ -160,8 +160,8 @@ struct BackwardArguments {
   ELEMENT* dx;
   COMPUTE alpha, beta, coefficient;
   int mode;
-  unsigned ahead;
   Geometry<3> geometry;
+  unsigned ahead;
 };
 
 struct Backward {

@@ -145,6 +145,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   // One row, packs before `end`.
   template <int WIDTH> __device__ __forceinline__ void run_flat(unsigned first, unsigned batch, unsigned end) const {
     if (first >= end) return;
+    if (batch == 1) return run_pack<WIDTH>(first);
     if (blockIdx.x < ahead) {
 #pragma unroll
       for (int u = 0; u < FLAT; u++)
@@ -153,7 +154,6 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
           for (int n = 0; n < INPUTS; n++)
             if (n < reads) fetch_ahead(in[n] + (first + u * blockDim.x) * WIDTH);
     }
-    if (batch == 1) return run_pack<WIDTH>(first);
     wait_for_operands(first * WIDTH, first * WIDTH);
     for (unsigned done = 0; done < batch; done += FLAT) {
       Pack<In, WIDTH> values[FLAT][VALUES];

@@ -228,7 +228,7 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
     }
     if (alone) conclude_pack(a, state, place[0]);
   }
-  if (!alone) finish_columns(a, reduction, state, column, lane);
+  if (!alone) finish_columns(a, reduction, state, column, lane, lanes, columns);
 }
 
 // --- kernels ---

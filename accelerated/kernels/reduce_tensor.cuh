@@ -328,9 +328,7 @@ template <class State> __device__ __forceinline__ void deliver_square(const Argu
 
 // Merges the states of the threads that share a pack of C.
 template <class Reduction, class State>
-__device__ __forceinline__ void finish_columns(const Arguments& a, const Reduction& reduction, const State (&state)[WIDTH], unsigned column, unsigned lane) {
-  unsigned lanes = 1u << a.lanes_log2;
-  const unsigned columns = BLOCK >> a.lanes_log2;
+__device__ __forceinline__ void finish_columns(const Arguments& a, const Reduction& reduction, const State (&state)[WIDTH], unsigned column, unsigned lane, unsigned lanes, unsigned columns) {
   let_next_kernel_begin_unless_many();
   unsigned items = columns * WIDTH;
   State* tile = reinterpret_cast<State*>(shared_memory);  // [lane][i][column]

@@ -85,7 +85,7 @@ template <class Reduction> __device__ __forceinline__ void reduce_large_columns(
     reduce_even<true>(reduction, state, source, lanes * step, share(a, begin, end), 0, 0, 0);
     if (alone) conclude_pack(a, state, place[0]);
   }
-  if (!alone) finish_columns(a, reduction, state, column, lane);
+  if (!alone) finish_columns(a, reduction, state, column, lane, lanes, columns);
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_large_rows(const Arguments a) {

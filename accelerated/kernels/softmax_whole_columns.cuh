@@ -181,11 +181,11 @@ template <class Rule> struct WholeColumns {
     const unsigned lane = threadIdx.x & 31;
     if (bundle > 0) barrier_wait(&exchange.published[(bundle - 1) % OPEN], phase(bundle - 1));  // which had the same places
     merge_lanes(rule, statistic, a.across, 32);
-    if (lane < a.across)
+    if (lane < a.across) {
 #pragma unroll
       for (int i = 0; i < LANES; i++) parts()[(threadIdx.x >> 5) * columns + lane * LANES + i] = statistic[i];
-    __syncwarp();
-    if (lane == 0) barrier_arrive(&exchange.reduced);
+      barrier_arrive(&exchange.reduced);
+    }
 #pragma unroll
     for (int i = 0; i < LANES; i++) statistic[i] = rule.empty();
   }
@@ -334,12 +334,12 @@ template <class Rule> struct WholeColumns {
     const unsigned warp = threadIdx.x >> 5, open = min(bundles, OPEN);
     if ((threadIdx.x & 31) == 0) {
 #pragma unroll 1
-      for (unsigned i = warp; i < a.kept; i += COLUMN_READER + 1) {
+      for (unsigned i = warp; i < min(a.kept, tiles); i += COLUMN_READER + 1) {
         barrier_init(&exchange.full[i], 1);
         barrier_init(&exchange.empty[i], WARPS);
       }
       if (warp < open) barrier_init(&exchange.published[warp], MOST_COLUMNS), barrier_init(&exchange.agreed[warp], MOST_COLUMNS), barrier_init(&exchange.merged[warp], ROLE_WARPS);
-      else if (warp == 2 * OPEN) barrier_init(&exchange.reduced, WARPS);
+      else if (warp == 2 * OPEN) barrier_init(&exchange.reduced, WARPS * min(a.across, 32u));
       else if (warp == 2 * OPEN + 1) barrier_init(&exchange.opened, 1);
       else if (warp == 2 * OPEN + 2) set_nothing();
       publish_barriers();
