@@ -38,25 +38,28 @@ def reduce_tensor(operation: ReduceTensor, device: Any) -> Plan:
 
 
 def _not_small(operation: ReduceTensor, device: Any) -> Plan:
-    walk, width = Walk(operation), pack_width(operation.A)
-    reduced, kept, windows = walk.rows(width) if operation.division.rows else walk.columns(width)
+    reduced, kept, windows = _walked(operation)
     if _short(operation, reduced, kept, windows):
         first = Plan(operation, [_short_rows(operation, reduced, kept, device)])
-    elif _large(operation, reduced, kept, windows):
-        first = _split(operation, device, "reduce_tensor_large")
+    elif _large(operation, *_walked(operation, aligned=True)):
+        first = _split(operation, device, large=True)
     else:
         return _split(operation, device)
     return AlignedPlan(operation, first, {"A": PACK_BYTES}, partial(_split, operation, device))
 
 
-def _split(operation: ReduceTensor, device: Any, source: str = "reduce_tensor") -> Plan:
+def _walked(operation: ReduceTensor, aligned: bool = False) -> tuple[Any, Any, bool]:
+    walk, width = Walk(operation), pack_width(operation.A)
+    return walk.rows(width, aligned) if operation.division.rows else walk.columns(width)
+
+
+def _split(operation: ReduceTensor, device: Any, large: bool = False) -> Plan:
     """One launch. Where reductions are split into segments, the last blocks to arrive merge the partial results, or,
-    if these are many, the blocks of a second launch.
+    if these are many, the blocks of a second launch. large: by the kernels of large tensors.
     """
-    A, division = operation.A, operation.division
+    A, division, source = operation.A, operation.division, "reduce_tensor_large" if large else "reduce_tensor"
     width = pack_width(A)
-    walk = Walk(operation)
-    reduced, kept, windows = walk.rows(width) if division.rows else walk.columns(width)
+    reduced, kept, windows = _walked(operation, aligned=large)
     suffix = "_indexed" if operation.wants_indices else ""
     types = type_definitions(A.scalar_type, operation)
     state_bytes = SCALAR_BYTES[operation.compute_type] * (2 if operation.wants_indices else 1)  # in shared memory
@@ -74,7 +77,7 @@ def _split(operation: ReduceTensor, device: Any, source: str = "reduce_tensor") 
         return Plan(operation, [reduce])
     items = 1 if division.rows else BLOCK // lanes * width  # elements of C of a block
     lanes = min(BLOCK, 1 << (-(-division.segments // 4) - 1).bit_length())
-    kept = walk.kept(1)
+    kept = Walk(operation).kept(1)
     merge = Launch(
         device.function(f"{source}.cu", f"reduce_tensor_partial_results{suffix}", types),
         arguments(operation, reduced, kept, windows, lanes),

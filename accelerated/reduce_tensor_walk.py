@@ -49,11 +49,14 @@ class Walk:
     def columns(self, width: int) -> tuple[Any, Any, bool]:
         return self.reduced(1), self.kept(width), False
 
-    def rows(self, width: int) -> tuple[Any, Any, bool]:
-        """Where rows do not all start at whole packs, each has room for one pack more: see windows in the kernel."""
+    def rows(self, width: int, aligned: bool = False) -> tuple[Any, Any, bool]:
+        """Where rows do not all start at whole packs, each has room for one pack more: see windows in the kernel. aligned: A
+        starts at a whole pack, so that the only row of one reduction does.
+        """
         reduced, kept = self.reduced(width), self.kept(1)
         starts = [reduced.outer[d].stride[1] for d in range(reduced.outer_rank)]
-        starts += [kept.row_stride[2], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
+        if kept.packs > 1 or not aligned:
+            starts += [kept.row_stride[2], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
         windows = reduced.row_stride[1] == 1 and any(start % width for start in starts)
         if windows:
             rows = reduced.packs // reduced.packs_per_row.divisor

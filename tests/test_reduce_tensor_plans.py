@@ -213,13 +213,14 @@ GAPS = TensorSpec(HALF, (5, 3, 12, 64), (24576, 8192, 72, 1))  # rows of whole p
 
 
 def large_sums(data_type):
-    """Columns across rows, in squares, in segments; rows one step apart, with images, with lines and images between packs."""
+    """Columns across rows, in squares, in segments; rows one step apart, with images, one row of all, with lines and images between packs."""
     for dims, to, tensor_format in [
         ((16, 3, 9, 40), (1, 3, 9, 40), NCHW),
         ((3, 64, 21, 14), (3, 64, 21, 1), NHWC),
         ((9, 8, 40, 41), (1, 8, 1, 1), NHWC),
         ((1, 1, 3, 9008), (1, 1, 3, 1), NCHW),
         ((9, 7, 40, 41), (1, 7, 1, 1), NCHW),
+        ((9, 7, 40, 41), (1, 1, 1, 1), NCHW),
     ]:
         yield operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, data_type, dims, to, tensor_format)
     gaps = operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, data_type, GAPS.dims, (1, 3, 1, 1))
@@ -228,7 +229,7 @@ def large_sums(data_type):
 
 @pytest.mark.parametrize("shift", [0, 8], ids=["aligned", "misaligned"])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
-@pytest.mark.parametrize("which", range(6), ids=["across rows", "squares", "segments", "rows", "images", "gaps"])
+@pytest.mark.parametrize("which", range(7), ids=["across rows", "squares", "segments", "rows", "images", "all", "gaps"])
 def test_what_the_cache_does_not_hold(backend, large, monkeypatch, which, data_type, shift):
     """Floats and halves have kernels of their own, for whole packs."""
     monkeypatch.setattr(plans, "LARGE_BYTES", 0)
@@ -237,7 +238,7 @@ def test_what_the_cache_does_not_hold(backend, large, monkeypatch, which, data_t
     (launch, _), *_ = plans.reduce_tensor(operation, backend.device).steps
     assert launch.function.name.startswith("reduce_tensor_large") == (data_type != INT8)
     assert operation.division.rows == (which > 2)
-    assert (operation.division.segments > 1) == (which in (2, 3, 4))
+    assert (operation.division.segments > 1) == (which in (2, 3, 4, 5))
     run(backend, operation, prepare(operation, "normal", 5), shift=shift)
     plan = backend.plans[operation]
     assert (getattr(plan, "other", None) is not None) == (bool(shift) and data_type != INT8)
