@@ -4,8 +4,8 @@
 // Floor: bytes. What limits: that memory idles from the last reads of a kernel to the first ones of the next, 2 to 3 us of the 24 that 103 MB take,
 // while blocks merge. So what each block reads first is fetched ahead, by those that may run while the kernel before ends; and reads pass the first cache. 103 MB of
 // halves to 256 channels 25.4 us instead of 28.2 (NHWC 26.0, 27.6), to one element 25.3 (27.9), maxima over W NHWC 27.4 (29.1), norms over N 27.2 (28.4); floats 103 MB
-// to channels 24.6 (27.4), 206 MB 47.7 (50.3): 90 to 102 % of the copy (H200). Fetched ahead alone, rows gained 1 to 4 %; past the first cache alone, 3 to 6 %. Kernels that
-// also serve packs that are not whole took 2 to 5 % longer: these have registers for what they read. 3 blocks of more reads a multiprocessor took up to 15 % longer.
+// to channels 24.6 (27.4), 206 MB 47.7 (50.3): 90 to 102 % of the copy (H200). Fetched ahead alone, rows gained 1 to 4 %; past the first cache alone, 3 to 6 %. In the
+// kernels for any tensor halves gained nothing by either, for lack of registers. 3 blocks a multiprocessor, of more reads, took up to 15 % longer.
 // Of 38 MB, which the cache holds, columns of floats took a third longer so.
 #include "reduce_tensor.cuh"
 
