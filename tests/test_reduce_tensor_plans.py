@@ -250,6 +250,8 @@ def test_indices_and_rows_of_parts_of_packs_are_not_large(backend, large, monkey
     odd = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, 3, 33, 31), (1, 3, 1, 1))
     short = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, 3, 12, 63), (1, 3, 1, 1))
     short = dataclasses.replace(short, A=dataclasses.replace(GAPS, dims=(5, 3, 12, 63)))  # each at a whole pack
-    for operation in (indexed, odd, short):
+    apart = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, GAPS.dims, (1, 3, 1, 1))  # where others than the first begin
+    apart = dataclasses.replace(apart, A=dataclasses.replace(GAPS, strides=(24608, 8196, 72, 1)))
+    for operation in (indexed, odd, short, apart):
         (launch, _), *_ = plans.reduce_tensor(operation, backend.device).steps
         assert launch.function.name.startswith("reduce_tensor_rows")
