@@ -6,10 +6,10 @@ import json
 import os
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import pytest
+from dualdnn.accelerated import timing
 from dualdnn.accelerated.timing import Clock
 from dualdnn.conformance.bench.ceilings import Ceilings
 from dualdnn.conformance.bench.command import in_turn, summary
@@ -96,15 +96,20 @@ class Driver:
         self.calls.append(name)
 
 
-def test_a_stream_is_held_until_what_is_measured_was_queued():
-    driver, held = Driver(), []
+def test_a_stream_is_held_until_what_is_measured_was_queued(monkeypatch):
+    driver, held, host = Driver(), [], SimpleNamespace(seconds=0.0)
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: host.seconds))
     device = SimpleNamespace(kind="gpu", driver=driver, make_current=lambda: None)
     clock = Clock(
         device, SimpleNamespace(handle=None), lambda seconds: (held.append(seconds), driver.calls.append("hold"))
     )
     slow = iter([2.5e-4, 0.0, 0.0])  # seconds that the host takes to queue the work
     driver.calls.clear()
-    clock.seconds(lambda: time.sleep(next(slow)))
+
+    def queue() -> None:
+        host.seconds += next(slow)
+
+    clock.seconds(queue)
     assert held == [1e-4, 4e-4]
     measured = ["hold", "cuEventRecord", "cuEventRecord", "cuEventSynchronize", "cuEventElapsedTime"]
     assert driver.calls == measured * 2
