@@ -171,8 +171,8 @@ template <class Rule> struct WholeColumns {
       pack(result, to);
     }
   }
-  // A worker needs a tile no more. All arrive for themselves, as those who hand over do: where a lane does so for its warp, racecheck does not see
-  // that the others have read or written before (1 % longer).
+  // A worker needs a tile no more. All arrive for themselves, as those who hand over do (1 % longer): where a lane did so for its warp, behind
+  // __syncwarp, racecheck reported races that the barriers exclude.
   __device__ __forceinline__ void leave(const Walk& at) const { barrier_arrive(&exchange.empty[at.slot]); }
   // Gives a warp's statistics of a bundle to those who publish, and begins others.
   __device__ __forceinline__ void hand_over(Statistic (&statistic)[LANES], unsigned bundle) const {
@@ -326,7 +326,7 @@ template <class Rule> struct WholeColumns {
     }
   }
 
-  // The barriers that are used; of others, too, racecheck loses track. A thread takes one after the other: they are set up one at a time in a warp.
+  // The barriers that are used. A thread takes one after the other: they are set up one at a time in a warp.
   __device__ __forceinline__ void begin() const {
     const unsigned warp = threadIdx.x >> 5, open = min(bundles, OPEN);
     if ((threadIdx.x & 31) == 0) {
