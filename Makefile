@@ -23,7 +23,7 @@ conformance: $(BIN)/.ready ## judge both backends, write conformance-report/repo
 	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --out conformance-report
 
 test: $(BIN)/.ready lint ## lint, types, tests of our own machinery
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
 
 lint: $(BIN)/.ready
 	$(BIN)/ruff check .

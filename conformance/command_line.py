@@ -128,6 +128,8 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     if all(map(is_recorded, subjects)):
         files = [path for path in files if Path(path).stem == "recorded_calls"]
     options += ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 or foreign else []
+    if jobs > 1:  # processes that share the cores: threads of NumPy's products would wait for each other, busily
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     status = pytest.main([*options, "--rootdir", str(CASES), "-c", os.devnull, *files])
     return 0 if status == pytest.ExitCode.OK else 1 if status == pytest.ExitCode.TESTS_FAILED else 2
 

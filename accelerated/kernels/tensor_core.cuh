@@ -272,7 +272,8 @@ inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsign
   memcpy(self.value + 16, b, 8);
   memcpy(self.value + 24, d, 16);
   warp_operation(EMULATED_SITE("mma"), ~0u, [](Thread* warp, unsigned) {
-    float left[16][8], right[8][8];
+    float left[16][8];
+    Row right[8];
     for (int lane = 0; lane < 32; lane++) {
       unsigned bits[6];
       memcpy(bits, warp[lane].value, sizeof bits);
@@ -282,13 +283,7 @@ inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsign
       for (int i = 0; i < 4; i++) left[lane / 4 + i % 2 * 8][lane % 4 + i / 2 * 4] = values[i];
       for (int i = 0; i < 2; i++) right[lane % 4 + i * 4][lane / 4] = values[4 + i];
     }
-    for (int lane = 0; lane < 32; lane++) {
-      float sums[4];
-      memcpy(sums, warp[lane].value + 24, sizeof sums);
-      for (int i = 0; i < 4; i++)
-        for (int k = 0; k < 8; k++) sums[i] += left[lane / 4 + i / 2 * 8][k] * right[k][lane % 4 * 2 + i % 2];
-      memcpy(warp[lane].result, sums, sizeof sums);
-    }
+    add_product(warp, left, right);
   });
   memcpy(d, self.result, sizeof d);
 }
