@@ -13,9 +13,10 @@ from dualdnn.api.operations import ReduceTensor
 from dualdnn.api.operations.reduce_tensor import pack_width
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
+from . import reduce_tensor_to_one
 from .clusters import CLUSTERS, has_clusters
 from .geometry import Divisor
-from .plans import Launch, factors, pointers, structure, type_definitions
+from .plans import ELEMENTS, Launch, factors, pointers, structure, type_definitions
 from .reduce_tensor_walk import Axes, Walk
 
 # As in the kernel
@@ -94,6 +95,8 @@ def launch(operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A
     scattered = not operation.division.rows and Walk(operation).axes()[1][1][1][-1] != 1
     if operation.wants_indices or operation.A.nbytes > (MOST_SCATTERED_BYTES if scattered else MOST_BYTES):
         return None
+    if has_clusters(device) and (to_one := reduce_tensor_to_one.launch(operation, device, operands)):
+        return to_one
     for way, reading in choices(operation, has_clusters(device)):
         made = launch_of(operation, device, reading, way, operands)
         if way.blocks <= CLUSTERS[0] or made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
@@ -197,6 +200,8 @@ def launch_of(
     definitions = {"PACK_BYTES": str(reading.width * operation.A.scalar_bytes)}
     if way.blocks:
         definitions["CLUSTER_BLOCKS"] = str(way.blocks)
+    if not (way.blocks and rows):
+        definitions["RESULT"] = ELEMENTS[operation.C.scalar_type]
     function = device.function(
         "reduce_tensor_small.cu",
         f"reduce_tensor_small_{'rows' if rows else 'columns'}",
