@@ -19,8 +19,8 @@
 // What took longer: warps that send to the first block of a cluster at once, without a sum of their own block's (0.1 us); polling shared memory instead of a
 // barrier that counts bytes (0.15); barriers of the cluster (0.35); lanes that gather instead of a thread (0.08); 8 blocks instead of 16 (0.07); blocks
 // without a cluster that meet in memory (polled 0.1, the last to arrive sums 0.6); a rehearsal of all but the reads before the wait (1.2); templates
-// of exactly as many reads as there are (up to 0.15). A type of C that the compiler knows (RESULT) instead of one among four took 0.03 to 0.17 us less,
-// but 0.02 to 0.09 more where clusters share rows. Rows that start anywhere have narrow reads only: up to 16 instead of 8 of a thread, so that fewer
+// of exactly as many reads as there are (up to 0.15). A type of C that the compiler knows (RESULT) instead of one among four took up to 0.1 us less in a
+// stream, but 0.02 to 0.09 more where clusters share rows, and 0.03 more in a graph where threads write four elements. Rows that start anywhere have narrow reads only: up to 16 instead of 8 of a thread, so that fewer
 // threads merge, took 0.2 us less.
 //
 // Rows: lanes are neighbours, and what an access brings belongs to one element of C. Columns: items (accesses side by side) are
