@@ -13,9 +13,10 @@ from dualdnn.api.operations import ReduceTensor
 from dualdnn.api.operations.reduce_tensor import pack_width
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
+from . import reduce_tensor_to_one
 from .clusters import CLUSTERS, has_clusters
 from .geometry import Divisor
-from .plans import Launch, factors, pointers, structure, type_definitions
+from .plans import ELEMENTS, Launch, factors, pointers, structure, type_definitions
 from .reduce_tensor_walk import Axes, Walk
 
 # As in the kernel
@@ -24,6 +25,7 @@ REDUCED_DIGITS, KEPT_DIGITS = 4, 3
 LEAST_THREADS, MOST_THREADS, MOST_BLOCKS = 64, 1024, 264  # of a block; and of these
 MOST_BYTES, MOST_SCATTERED_BYTES = 4 << 20, 2 << 20  # of A; where neighbours in A are no neighbours in C
 AVERAGE = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG
+MOST_RESULTS = 2  # that a thread writes of a type that the kernel knows
 WARP = 32
 PROCESSORS = 132  # of the device that costs were measured on
 CLUSTER_CYCLES, CLUSTER_BLOCK_CYCLES = 493, 8.15  # that the blocks of a cluster take to begin and to meet, each of them
@@ -94,6 +96,8 @@ def launch(operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A
     scattered = not operation.division.rows and Walk(operation).axes()[1][1][1][-1] != 1
     if operation.wants_indices or operation.A.nbytes > (MOST_SCATTERED_BYTES if scattered else MOST_BYTES):
         return None
+    if has_clusters(device) and (to_one := reduce_tensor_to_one.launch(operation, device, operands)):
+        return to_one
     for way, reading in choices(operation, has_clusters(device)):
         made = launch_of(operation, device, reading, way, operands)
         if way.blocks <= CLUSTERS[0] or made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
@@ -187,6 +191,12 @@ def cost(way: Way, reading: Reading, rows: bool, scalar_bytes: int) -> float:
     return instructions * (3.5 + warps / 9) + merging + meeting + read + scattered + begin + uneven
 
 
+def _knows_result(way: Way, reading: Reading, rows: bool) -> bool:
+    """Whether the kernel is compiled for C's type: not where that took longer, by clusters that share rows and, in a graph, by
+    threads that write several elements."""
+    return not way.blocks if rows else bool(way.blocks) or way.lanes > 1 or reading.width <= MOST_RESULTS
+
+
 def launch_of(
     operation: ReduceTensor, device: Any, reading: Reading, way: Way, operands: tuple[str, str] = ("A", "C")
 ) -> Launch:
@@ -197,6 +207,8 @@ def launch_of(
     definitions = {"PACK_BYTES": str(reading.width * operation.A.scalar_bytes)}
     if way.blocks:
         definitions["CLUSTER_BLOCKS"] = str(way.blocks)
+    if _knows_result(way, reading, rows):
+        definitions["RESULT"] = ELEMENTS[operation.C.scalar_type]
     function = device.function(
         "reduce_tensor_small.cu",
         f"reduce_tensor_small_{'rows' if rows else 'columns'}",

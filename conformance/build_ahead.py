@@ -33,7 +33,7 @@ from .convolution_kinds import convolutions, filters_and_matrices, small_convolu
 TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
 # Of the operations that take fewer types
 TAKEN = {PoolingForward: FORWARD_TYPES, PoolingBackward: BACKWARD_TYPES}
-TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "PACK_BYTES"}
+TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES"}
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (
     "convolution_float.cu",

@@ -40,12 +40,19 @@ struct alignas(8) Gathering {
   __device__ __forceinline__ unsigned address() const { return __cvta_generic_to_shared(&barrier); }
   // bytes: that all blocks send. Some may be there before they are expected: the phase ends with the one arrival.
   __device__ __forceinline__ void prepare(unsigned bytes) {
-    const bool first = threadIdx.x == 0 && rank_in_cluster() == 0;
-    if (first) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address()) : "memory");
-    arrive_cluster();
-    wait_cluster();
-    if (first) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
+    open();
+    join(bytes);
   }
+  // The same in two steps, between which the blocks find their places.
+  __device__ __forceinline__ void open() {
+    if (leads()) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address()) : "memory");
+    arrive_cluster();
+  }
+  __device__ __forceinline__ void join(unsigned bytes) {
+    wait_cluster();
+    if (leads()) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
+  }
+  static __device__ __forceinline__ bool leads() { return (threadIdx.x | rank_in_cluster()) == 0; }
   // To the same variable of the first block.
   __device__ __forceinline__ void send(float* variable, float value) { asm volatile(SEND(f32, "%1") ::"r"(first(variable)), "f"(value), "r"(first(&barrier)) : "memory"); }
   __device__ __forceinline__ void send(double* variable, double value) { asm volatile(SEND(f64, "%1") ::"r"(first(variable)), "d"(value), "r"(first(&barrier)) : "memory"); }
@@ -55,6 +62,8 @@ struct alignas(8) Gathering {
     while (!done)
       asm volatile("{ .reg .pred there; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0; selp.u32 %0, 1, 0, there; }" : "=r"(done) : "r"(address()) : "memory");
   }
+  // The same where one thread of every block sends, and that of the first one waits.
+  __device__ __forceinline__ void wait_alone() const { wait(); }
   template <class T> static __device__ __forceinline__ unsigned first(const T* variable) {
     unsigned remote;
     asm("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(remote) : "r"(static_cast<unsigned>(__cvta_generic_to_shared(variable))));
@@ -123,8 +132,11 @@ struct alignas(8) Gathering {
   unsigned long long barrier;
 
   __device__ __forceinline__ void prepare(unsigned) {}
+  __device__ __forceinline__ void open() {}
+  __device__ __forceinline__ void join(unsigned) {}
   template <class T> __device__ __forceinline__ void send(T* variable, T value) { *variable = value; }
   __device__ __forceinline__ void wait() const { __syncthreads(); }
+  __device__ __forceinline__ void wait_alone() const {}
 };
 
 struct alignas(8) Exchange {

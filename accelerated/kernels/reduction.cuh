@@ -1,4 +1,4 @@
-// What reductions accumulate: shared by the kernels of any tensor (reduce_tensor.cu) and of small ones (reduce_tensor_small.cu).
+// What reductions accumulate: shared by the kernels of any tensor (reduce_tensor.cu) and of small ones (reduce_tensor_small.cu, reduce_tensor_to_one.cu).
 #pragma once
 #include <type_traits>
 
@@ -82,6 +82,13 @@ template <class Map> struct FirstLargest {
     if (other.value > state.value || (other.value == state.value && earlier) || nan) state = other;
   }
 };
+
+// The result of a reduction; an average is a sum whose factor alpha the host has divided.
+template <class Reduction> __device__ __forceinline__ COMPUTE result(const Reduction&, Value state) {
+  if constexpr (std::is_same_v<Reduction, Sum<Square>>) return sqrt(state.value);
+  else if constexpr (std::is_same_v<Reduction, Largest<Negative, false>> || std::is_same_v<Reduction, Largest<Negative, true>>) return -state.value;
+  else return state.value;
+}
 
 // --- threads of a warp ---
 
