@@ -209,11 +209,8 @@ class Choice:
         """Of lines of whole packs."""
         if not self.whole_lines or self.walk.lines.outer_rank:
             return None
-        stays, leads = self.moved <= streams.STAYING_BYTES, streams.LEADS[self.inputs]
-        ways = [(lead, 0) for lead in ((streams.KEPT_LEAD, *leads[1:]) if stays else leads)]
-        if self.specs[-1].scalar_type == FLOAT:
-            ways += [(lead, streams.WHOLE_QUEUE) for lead in leads[1:]]
-        for lead, queue in ways:
+        stays = self.moved <= streams.STAYING_BYTES
+        for lead, queue in streams.leads_of(self.inputs, stays, self.specs[-1].scalar_type == FLOAT):
             whole = streams.whole_stream_of(self.problem, self.device, self.statistic_bytes, lead, queue)
             if whole is None:
                 continue

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from dualdnn.accelerated import softmax_registers, softmax_streams, softmax_teams, softmax_walk
 from dualdnn.accelerated.softmax_registers import narrow_registers_of, registers_of
-from dualdnn.accelerated.softmax_streams import held_columns_of, stream_of, whole_stream_of
+from dualdnn.accelerated.softmax_streams import held_columns_of, leads_of, stream_of, whole_stream_of
 from dualdnn.accelerated.softmax_teams import block_team, many_team, pair_tile, short_tile, tile_of
 from dualdnn.accelerated.softmax_walk import Problem, walk_of
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
@@ -165,7 +165,7 @@ def test_tiles_of_a_large_tensor_run_at_once():
 
 @pytest.mark.parametrize("queue", [0, softmax_streams.WHOLE_QUEUE])
 @pytest.mark.parametrize(
-    "inputs, lead", [(n, lead) for n in (1, 2) for lead in (softmax_streams.KEPT_LEAD, *softmax_streams.LEADS[n])]
+    "inputs, lead", sorted({(n, lead) for n in (1, 2) for stays in (0, 1) for lead, _ in leads_of(n, stays, True)})
 )
 def test_streams_of_whole_packs_fit_and_cover_every_line(inputs, lead, queue):
     found, device = 0, H200
@@ -192,6 +192,18 @@ def test_a_queue_holds_lines_that_shared_memory_does_not():
     assert any(
         whole_stream_of(problem, H200, 8, lead, softmax_streams.WHOLE_QUEUE) for lead in softmax_streams.LEADS[2]
     )
+
+
+def test_long_lines_of_floats_lie_in_registers_rather_than_follow_each_other_closely():
+    problem = Problem(8, 802816, True, 16, 1)  # 8x64x16x56x56 in float
+    ways = [(whole_stream_of(problem, H200, 8, lead, queue), queue) for lead, queue in leads_of(1, False, True)]
+    stream, queue = next(way for way in ways if way[0])
+    assert queue == softmax_streams.WHOLE_QUEUE
+    assert (stream.delay - stream.steps) * stream.part * 16 >= softmax_streams.QUEUE_LEAD[stream.blocks > 1]
+    assert any(stream and not queue for stream, queue in ways)  # a shorter lead would do without
+    assert not any(queue for _, queue in leads_of(1, False, False))
+    assert all(lead in softmax_streams.LEADS[2] for lead, _ in leads_of(2, False, True))
+    assert leads_of(1, True, True)[0] == (softmax_streams.KEPT_LEAD, 0)
 
 
 def test_what_stays_in_the_cache_is_less_than_it_holds():

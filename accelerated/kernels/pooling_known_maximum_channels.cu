@@ -17,7 +17,8 @@
 // (5 of 15 cycles), six in a step. Profiled, 13.5 million warp instructions are issued in 37 % of the cycles, shared memory is busy
 // 43 %, the second cache 63 %. Longer, when all threads did everything: 2 blocks of 64 bytes of channels (36.2), x in registers (38.0), 32 warps of fewer
 // windows each (40.4), 8 of more (34.3), sums of two planes and a third plane of x on its way (34.0);
-// barriers in shared memory between carriers and lookers, who meet among themselves between turns (31.2 to 31.5; float 68).
+// barriers in shared memory between carriers and lookers, who meet among themselves between turns (31.2 to 31.5; float 68); 352, 448 and 480
+// carriers (31.2); reads that fetch 128 bytes (31.1); writes that leave the cache first (31.4). As long: dy fetched ahead, blocks in other orders.
 #include "async_copies.cuh"
 #include "pooling_maximum.cuh"
 

@@ -404,7 +404,9 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
 // result was there, up to 5 % longer (one row of ten: 1 % less); clusters that agree through their shared memory, up to twice
 // as long: of those that the multiprocessors would make up some began when others had ended; in groups of more than 8 blocks every
 // block merging all parts itself, 3 to 6 % longer; two warps that merge instead of three, 3 to 6 % longer for 64 lines; loads that
-// the cache keeps (evict_last), up to 5 % less where the same tensor is read again and again, which nobody does. The link between
+// the cache keeps (evict_last), up to 5 % less where the same tensor is read again and again, which nobody does (nor does it help others
+// that an eighth or a quarter of what is read stays). Without gain: other numbers of tiles asked for ahead, shorter rests of who waits for a
+// result, other blocks side by side, the next kernel let in at the end. The link between
 // the halves of the cache is busy for 88 % of the time (8 x 64 x 16 x 56 x 56 halves backward), warps issue in half of all cycles. To ask
 // the cache for the first tiles before the wait saves 0.4 to 0.6 us of tensors of 60 to 160 MB (PASSING); of others it costs up to 3 %.
 template <class Rule> struct WholeStream : Stream<Rule, false, true> {
