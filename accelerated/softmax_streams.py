@@ -211,7 +211,8 @@ def whole_columns_of(
     if (steps - 1) * blocks * part >= problem.length or bundles > OPEN_BUNDLES * MOST_ROUNDS:
         return None
     exchange = PACK_BYTES + ceiling(8 * COLUMN_BARRIERS + 4 * (1 + OPEN_BUNDLES), PACK_BYTES) * PACK_BYTES
-    exchange += (WHOLE_WORKERS // WARP + OPEN_BUNDLES) * positions * statistic_bytes
+    # gradients have no maxima: warps hand over sums alone
+    exchange += (WHOLE_WORKERS // WARP // inputs + OPEN_BUNDLES) * positions * statistic_bytes
     tile_bytes, every = part * across * inputs * PACK_BYTES, bundles * steps
     tiles = min((device.shared_bytes_per_block - exchange) // tile_bytes, MOST_TILES, every)
     if bundles > OPEN_BUNDLES:  # nothing of a bundle is left when the next one comes to its place

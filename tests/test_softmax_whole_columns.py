@@ -58,6 +58,15 @@ def test_other_columns_are_left_to_others(backend, layout, data_type, backward, 
     )
 
 
+def test_warps_hand_over_sums_of_gradients_alone():
+    """That leaves shared memory for one tile more."""
+    operation = operation_of(True, "ACCURATE", FLOAT, (4, 32000, 8, 8), "nchw", 0.0, "CHANNEL")
+    walk = walk_of(operation, [operation.tensor(name) for name in operation.operands], 4)
+    queue = softmax_streams.COLUMN_QUEUE[1]
+    whole = whole_columns_of(Problem(walk.lines.packs, 32000, True, 16, 2), walk, H200, 8, 4, queue)
+    assert whole is not None and whole.tiles == 14 and whole.delay == 14 + queue - whole.ahead
+
+
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 def test_tiles_hold_every_row_and_places_are_free_in_time(backward):
     found, inputs, opened = 0, 1 + backward, softmax_streams.OPEN_BUNDLES

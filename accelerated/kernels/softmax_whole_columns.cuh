@@ -43,6 +43,9 @@ template <class Rule> struct WholeColumns {
   static constexpr unsigned QUEUE = sizeof(ELEMENT) == 4 ? INPUTS + 2 : 0, TURNS = QUEUE > 0 ? QUEUE : 1;  // tiles in registers, as in softmax_streams.py
   using Place = Elements<WIDTH>;
   using Held = Pack<unsigned, 4>;  // a pack as it lies
+  // What a warp hands over of a column. Gradients have no maxima: their sums alone leave shared memory for one more tile.
+  static constexpr bool SUMS = std::is_same_v<Rule, Backward>;
+  using Part = std::conditional_t<SUMS, COMPUTE, Statistic>;
 
   // Behind the tiles in shared memory; statistics of lines and of warps lie behind it. As in softmax_streams.py.
   struct Exchange {
@@ -67,7 +70,15 @@ template <class Rule> struct WholeColumns {
     return max(min(int(a.along.row) - int(((a.steps - 1) * gridDim.x + blockIdx.x) * a.part), int(a.part)), 0);
   }
   __device__ __forceinline__ Statistic* lines_of(unsigned bundle) const { return reinterpret_cast<Statistic*>(&exchange + 1) + bundle % OPEN * columns; }
-  __device__ __forceinline__ Statistic* parts() const { return lines_of(0) + OPEN * columns; }  // of warps
+  __device__ __forceinline__ Part* parts() const { return reinterpret_cast<Part*>(lines_of(0) + OPEN * columns); }
+  static __device__ __forceinline__ Part to_part(const Statistic& statistic) {
+    if constexpr (SUMS) return statistic.sum;
+    else return statistic;
+  }
+  static __device__ __forceinline__ Statistic from_part(const Part& part) {
+    if constexpr (SUMS) return {COMPUTE(0), part};
+    else return part;
+  }
   static __device__ __forceinline__ int phase(unsigned bundle) { return bundle / OPEN & 1; }
 
   // A walk through the tiles of the block.
@@ -181,7 +192,7 @@ template <class Rule> struct WholeColumns {
     merge_lanes(rule, statistic, a.across, 32);
     if (lane < a.across) {
 #pragma unroll
-      for (int i = 0; i < LANES; i++) parts()[(threadIdx.x >> 5) * columns + lane * LANES + i] = statistic[i];
+      for (int i = 0; i < LANES; i++) parts()[(threadIdx.x >> 5) * columns + lane * LANES + i] = to_part(statistic[i]);
       barrier_arrive(&exchange.reduced);
     }
 #pragma unroll
@@ -254,7 +265,7 @@ template <class Rule> struct WholeColumns {
       if (column < columns) {
         Statistic total = rule.empty(), part[WARPS];
 #pragma unroll
-        for (unsigned warp = 0; warp < WARPS; warp++) part[warp] = parts()[warp * columns + column];
+        for (unsigned warp = 0; warp < WARPS; warp++) part[warp] = from_part(parts()[warp * columns + column]);
         merge(rule, total, part);
         write_slot(&board_of_whole_columns.parts[bundle % OPEN][column / 2][blockIdx.x][column % 2], to_slot(total, first_number + bundle / OPEN));
       }
