@@ -13,7 +13,7 @@
 //
 // Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, 4 x 32000 x 8 x 8 float; clocks read in the kernel): forward 18.5 us where a copy takes 15.4:
 // 1.5 us until the first tile is there, 9 of reads, at the memory's pace because the cache writes what the launch before has left in it, 7.5 of writes at the cache's pace.
-// Backward 27.5 us (23.1), 30.0 with a tile less in shared memory and two less in registers: each that is there between statistic and result takes 0.5 to 1 us off, because blocks agree
+// Backward 27.3 us (23.1), 29.9 with a tile less in shared memory and two less in registers: each that is there between statistic and result takes 0.5 to 1 us off, because blocks agree
 // slowly: the last one publishes 1 to 2 us behind the first, its part is merged and heard by all 2 us later at the end of the launch, 4 to 5 in its middle (published 0.4, merged 2 to 4).
 // Its words probably wait behind what the workers write (a guess). Writes alone take 6.8 us of forward's 7.5: the cache takes 4.9 TB/s, of stores or of
 // bulk copies. Halves forward 14.3 us (7.7), of which instructions take 9.
@@ -23,10 +23,10 @@
 // registers 5 to 10 %; with more of them in registers that other warps give up, nothing; results that leave the cache first, or stay in part, 1 to 10 %; reads that stay, 6 to 12 %.
 // Gradients of halves take 18.1 us, held columns 16.5.
 //
-// Tried later, each beside the unchanged kernel (backward 30.0, forward 18.8): bundles of half a row, in boxes of a tensor map, 10 and 9 % longer, without waiting, too; tiles of the last bundle that are
+// Tried later, each beside the unchanged kernel (backward 29.9, forward 18.8): bundles of half a row, in boxes of a tensor map, 10 and 9 % longer, without waiting, too; tiles of the last bundle that are
 // read again from the cache, so that others are left to be written while blocks agree, 2 to 9 %; writes that pause while the last tiles are read, 2 %; last tiles of equal size, 0 to 1 %; the last bundle asked for
 // ahead in the cache, 1 to 9 %; 2 to 8 sixteenths of the reads that stay, 1 to 6 %, with other buffers in turns as well; mergers that take two slots at once, 2 and 13 %; a column's parts
-// side by side, 0 and 2 %. Nothing: the first reads before all barriers, the board fetched into the cache at the beginning, the algorithm known to the compiler.
+// side by side, 0 and 2 %; forward with one warp for each of the three, too, and one or two more tiles in registers, 1 to 3 %. Nothing: the first reads before all barriers, the board fetched into the cache at the beginning, the algorithm known to the compiler.
 #pragma once
 #include "softmax_board.cuh"
 #include "tensor_maps.cuh"
