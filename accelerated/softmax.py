@@ -244,7 +244,7 @@ class Choice:
         step = self.launch(
             "softmax_stream.cu",
             "whole_columns",
-            streams.WHOLE_WORKERS + streams.COLUMN_HELPERS * WARP,
+            streams.WHOLE_WORKERS + streams.COLUMN_HELPERS[self.inputs - 1] * WARP,
             self.device.multiprocessors,
             0,
             whole.tiles,

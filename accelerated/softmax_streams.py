@@ -58,10 +58,12 @@ LEADS = {
 QUEUE_LEAD = (80 << 10, 128 << 10, 64 << 10)
 SMALL_GROUP = 16
 # Columns whose rows follow each other, as in kernels/softmax_whole_columns.cuh: bundles on their way, warps that do not work
-OPEN_BUNDLES, COLUMN_HELPERS = 8, 7
+OPEN_BUNDLES, COLUMN_HELPERS = 8, (7, 4)
 COLUMN_BARRIERS = 2 * MOST_TILES + 2 + 3 * OPEN_BUNDLES
 # Of them: bytes on their way to a block, that it reads while blocks agree; tiles of floats that registers hold, by inputs
-COLUMN_AHEAD, COLUMN_LEAD, COLUMN_QUEUE = 40 << 10, 64 << 10, (3, 4)
+COLUMN_AHEAD, COLUMN_LEAD, COLUMN_QUEUE = 40 << 10, 64 << 10, (3, 6)
+COLUMN_SPARE = (0, 1)  # where shared memory is full: places that are free before they are needed, by inputs
+FEWEST_TILES = 4  # of a block, of all bundles, where registers hold some; fewer are held columns
 FEW_BUNDLES = 4  # of tensors that the cache keeps: more agreements take up to 12 % longer than columns that are held
 ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
 WHOLE_LINE_BYTES = 8 * 1024  # measured cost of a line beside its tiles
@@ -214,13 +216,19 @@ def whole_columns_of(
     if (steps - 1) * blocks * part >= problem.length or bundles > OPEN_BUNDLES * MOST_ROUNDS:
         return None
     exchange = PACK_BYTES + ceiling(8 * COLUMN_BARRIERS + 4 * (1 + OPEN_BUNDLES), PACK_BYTES) * PACK_BYTES
-    exchange += (WHOLE_WORKERS // WARP + OPEN_BUNDLES) * positions * statistic_bytes
+    # gradients have no maxima: warps hand over sums alone
+    exchange += (WHOLE_WORKERS // WARP // inputs + OPEN_BUNDLES) * positions * statistic_bytes
     tile_bytes, every = part * across * inputs * PACK_BYTES, bundles * steps
-    tiles = min((device.shared_bytes_per_block - exchange) // tile_bytes, MOST_TILES, every)
+    room = (device.shared_bytes_per_block - exchange) // tile_bytes
+    tiles = min(room, MOST_TILES, every)
     if bundles > OPEN_BUNDLES:  # nothing of a bundle is left when the next one comes to its place
         tiles = min(tiles, (OPEN_BUNDLES - 1) * steps - queue - 1)
     ahead = min(ceiling(COLUMN_AHEAD, tile_bytes), ceiling(tiles, 2))
-    delay = every if tiles == every else min(tiles + queue - ahead, OPEN_BUNDLES * steps - 2, every)
+    spare = COLUMN_SPARE[inputs - 1] if tiles == room else 0
+    most = min(tiles + queue - ahead - spare, OPEN_BUNDLES * steps - 2, every)
+    delay = max(every, queue) if tiles == every else most
+    if ahead < 1 or every < min(queue, FEWEST_TILES):
+        return None
     if delay < max(queue, min(steps + ceiling(COLUMN_LEAD, tile_bytes), every)):
         return None
     return WholeColumns(across, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)

@@ -20,10 +20,16 @@ def backend():
     return AcceleratedBackend("emulated")
 
 
-# A bundle that fits, rings of which tiles come to the same places again, more bundles than are open at a time, rows that are no multiple of a tile's
+# A bundle that fits, fewer tiles than registers hold, rings of which tiles come to the same places again, more bundles than are open at a time, rows that are no multiple of a tile's
 @pytest.mark.parametrize(
     "dims, kilobytes",
-    [((2, 300, 8, 8), 227), ((5, 131, 8, 8), 100), ((19, 131, 2, 8), 120), ((1, 999, 1, 16), 227)],
+    [
+        ((2, 300, 8, 8), 227),
+        ((1, 150, 8, 8), 227),
+        ((5, 131, 8, 8), 100),
+        ((19, 131, 2, 8), 120),
+        ((1, 999, 1, 16), 227),
+    ],
     ids=str,
 )
 @pytest.mark.parametrize(
@@ -58,6 +64,17 @@ def test_other_columns_are_left_to_others(backend, layout, data_type, backward, 
     )
 
 
+def test_warps_hand_over_sums_of_gradients_alone():
+    """That leaves shared memory for one tile more."""
+    operation = operation_of(True, "ACCURATE", FLOAT, (4, 32000, 8, 8), "nchw", 0.0, "CHANNEL")
+    walk = walk_of(operation, [operation.tensor(name) for name in operation.operands], 4)
+    queue, spare = softmax_streams.COLUMN_QUEUE[1], softmax_streams.COLUMN_SPARE[1]
+    whole = whole_columns_of(Problem(walk.lines.packs, 32000, True, 16, 2), walk, H200, 8, 4, queue)
+    assert whole is not None and whole.tiles == 14 and whole.delay + whole.ahead + spare == 14 + queue
+    few = whole_columns_of(Problem(16, 15000, True, 16, 2), walk, H200, 8, 4, queue)
+    assert few is not None and few.tiles == 4 and few.delay == queue
+
+
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 def test_tiles_hold_every_row_and_places_are_free_in_time(backward):
     found, inputs, opened = 0, 1 + backward, softmax_streams.OPEN_BUNDLES
@@ -81,7 +98,7 @@ def test_tiles_hold_every_row_and_places_are_free_in_time(backward):
                 )
                 assert whole.shared_bytes <= H200.shared_bytes_per_block and whole.tiles <= softmax_streams.MOST_TILES
                 every = images * whole.steps
-                assert queue <= whole.delay <= every and 1 <= whole.ahead <= whole.tiles <= every
+                assert queue <= whole.delay <= max(every, queue) and 1 <= whole.ahead <= whole.tiles <= every
                 assert whole.tiles == every or whole.delay + whole.ahead <= whole.tiles + queue
                 # what a bundle has left behind is gone when its places are taken again
                 assert images <= opened or whole.tiles + queue < (opened - 1) * whole.steps

@@ -706,7 +706,7 @@ SOFTMAX_HELD_COLUMNS(softmax_forward_held_columns, Forward)
 SOFTMAX_HELD_COLUMNS(softmax_backward_held_columns, Backward)
 
 #define SOFTMAX_WHOLE_COLUMNS(name, rule)                                                          \
-  extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 1) name(const Arguments<rule::INPUTS> a) { \
+  extern "C" __global__ void __launch_bounds__(WholeColumns<rule>::THREADS, 1) name(const Arguments<rule::INPUTS> a) { \
     find_place_before_waiting();                                                                   \
     WholeColumns<rule>(a).run();                                                                   \
   }

@@ -4,7 +4,8 @@
 // rows follow each other in memory. Of a bundle each block has `steps` tiles of `part` rows, its rows of a step beside those of the next block. A lane asks
 // the copy engine for tiles, `ahead` of them on their way, into a ring of `kept` in shared memory; 16 warps take them into the statistics of their columns
 // as soon as they are there, and write them `delay` tiles later, of which they spend the last QUEUE in registers. Meanwhile two warps publish the block's
-// statistics, a column each lane; two merge columns for all blocks, of which each block has its share; two receive what others have merged.
+// statistics, a column each lane; two merge columns for all blocks, of which each block has its share; two receive what others have merged. Of
+// gradients one warp does each, with two columns a lane.
 //
 // All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. Each takes more than half of the registers
 // of its multiprocessor, so the board through which they agree belongs to one launch at a time, whatever stream it is in: a block of the
@@ -12,24 +13,28 @@
 //
 // Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, 4 x 32000 x 8 x 8 float; clocks read in the kernel): forward 18.5 us where a copy takes 15.4:
 // 1.5 us until the first tile is there, 9 of reads, at the memory's pace because the cache writes what the launch before has left in it, 7.5 of writes at the cache's pace.
-// Backward 29.7 us (23.1), without waiting for other blocks 26.0: in the middle at the memory's pace, but 3 us lie between the last statistic and the first result of the
-// last bundle: blocks are served unevenly, so that the last one publishes 1 to 2 us behind the first, merging takes 0.7 us, publishing and being heard 1 to 2. Halves forward
-// 14.3 us (7.7), of which instructions take 9.
+// Backward 27.3 us (23.1), 29.9 with a tile less in shared memory and two less in registers: each that is there between statistic and result takes 0.5 to 1 us off, because blocks agree
+// slowly: the last one publishes 1 to 2 us behind the first, its part is merged and heard by all 2 us later at the end of the launch, 4 to 5 in its middle (published 0.4, merged 2 to 4).
+// Its words probably wait behind what the workers write (a guess). Writes alone take 6.8 us of forward's 7.5: the cache takes 4.9 TB/s, of stores or of
+// bulk copies. Halves forward 14.3 us (7.7), of which instructions take 9.
 //
 // The same with a warp that reads, rows tested one by one, and blocks that tell the next launch that they have left the board (0.3 us of it) took 20.0 us forward; with a few registers
 // too many, 21 to 23.5. With 2, 4 or 5 tiles on their way instead of 3: 5 to 7 % longer; more of them asked for in the second cache, with 1, 2 or 3 on their way, 1 to 30 %; without tiles in
 // registers 5 to 10 %; with more of them in registers that other warps give up, nothing; results that leave the cache first, or stay in part, 1 to 10 %; reads that stay, 6 to 12 %.
 // Gradients of halves take 18.1 us, held columns 16.5.
+//
+// Tried later, each beside the unchanged kernel (backward 29.9, forward 18.8): bundles of half a row, in boxes of a tensor map, 10 and 9 % longer, without waiting, too; tiles of the last bundle that are
+// read again from the cache, so that others are left to be written while blocks agree, 2 to 9 %; writes that pause while the last tiles are read, 2 %; last tiles of equal size, 0 to 1 %; the last bundle asked for
+// ahead in the cache, 1 to 9 %; 2 to 8 sixteenths of the reads that stay, 1 to 6 %, with other buffers in turns as well; mergers that take two slots at once, 2 and 13 %; a column's parts
+// side by side, 0 and 2 %; forward with one warp for each of the three, too, and one or two more tiles in registers, 1 to 3 %. Nothing: the first reads before all barriers, the board fetched into the cache at the beginning, the algorithm known to the compiler.
 #pragma once
 #include "softmax_board.cuh"
 #include "tensor_maps.cuh"
 
-constexpr unsigned OPEN_BUNDLES = 8;                       // between the first read and the last write; as in softmax_streams.py
-constexpr unsigned ROLE_WARPS = MOST_COLUMNS / 32;         // that publish, merge, receive
-constexpr unsigned COLUMN_READER = WORKERS / 32 + 3 * ROLE_WARPS, COLUMN_THREADS = 32 * (COLUMN_READER + 1);  // a warp; of a block
+constexpr unsigned OPEN_BUNDLES = 8;  // between the first read and the last write; as in softmax_streams.py
 
 // A place is free again when it is used: a block publishes bundle i + OPEN_BUNDLES when it has received bundle i, for which others have read what all had
-// published. Numbers are those of rounds of places, of all launches ever. Columns are in pairs, so that warps write sectors of the cache.
+// published. Numbers are those of rounds of places, of all launches ever. Slots are in pairs, so that warps write sectors of the cache.
 struct ColumnBoard {
   Slot parts[OPEN_BUNDLES][MOST_COLUMNS / 2][MOST_BLOCKS][2];
   Slot results[OPEN_BUNDLES][MOST_BLOCKS][MOST_COLUMNS];
@@ -40,9 +45,15 @@ __device__ ColumnBoard board_of_whole_columns;
 template <class Rule> struct WholeColumns {
   static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS, LANES = WIDTH;  // packs of each input that a worker has in a tile
   static constexpr unsigned WARPS = WORKERS / 32, OPEN = OPEN_BUNDLES;
-  static constexpr unsigned QUEUE = sizeof(ELEMENT) == 4 ? INPUTS + 2 : 0, TURNS = QUEUE > 0 ? QUEUE : 1;  // tiles in registers, as in softmax_streams.py
+  static constexpr unsigned QUEUE = sizeof(ELEMENT) == 4 ? 3 * INPUTS : 0, TURNS = QUEUE > 0 ? QUEUE : 1;  // tiles in registers, as in softmax_streams.py
   using Place = Elements<WIDTH>;
   using Held = Pack<unsigned, 4>;  // a pack as it lies
+  // Gradients have no maxima. What a warp hands over of a column, their sums alone, leaves shared memory for one more tile; a slot has the
+  // sums of two columns, so that half as many warps publish, merge and receive, and leave registers for two more.
+  static constexpr bool SUMS = std::is_same_v<Rule, Backward>;
+  using Part = std::conditional_t<SUMS, COMPUTE, Statistic>;
+  static constexpr unsigned SLOT_COLUMNS = SUMS ? 2 : 1, ROLE_WARPS = MOST_COLUMNS / SLOT_COLUMNS / 32, ROLE_LANES = 32 * ROLE_WARPS;
+  static constexpr unsigned READER = WARPS + 3 * ROLE_WARPS, THREADS = 32 * (READER + 1);  // a warp; of a block
 
   // Behind the tiles in shared memory; statistics of lines and of warps lie behind it. As in softmax_streams.py.
   struct Exchange {
@@ -67,7 +78,15 @@ template <class Rule> struct WholeColumns {
     return max(min(int(a.along.row) - int(((a.steps - 1) * gridDim.x + blockIdx.x) * a.part), int(a.part)), 0);
   }
   __device__ __forceinline__ Statistic* lines_of(unsigned bundle) const { return reinterpret_cast<Statistic*>(&exchange + 1) + bundle % OPEN * columns; }
-  __device__ __forceinline__ Statistic* parts() const { return lines_of(0) + OPEN * columns; }  // of warps
+  __device__ __forceinline__ Part* parts() const { return reinterpret_cast<Part*>(lines_of(0) + OPEN * columns); }
+  static __device__ __forceinline__ Part to_part(const Statistic& statistic) {
+    if constexpr (SUMS) return statistic.sum;
+    else return statistic;
+  }
+  static __device__ __forceinline__ Statistic from_part(const Part& part) {
+    if constexpr (SUMS) return {COMPUTE(0), part};
+    else return part;
+  }
   static __device__ __forceinline__ int phase(unsigned bundle) { return bundle / OPEN & 1; }
 
   // A walk through the tiles of the block.
@@ -171,8 +190,8 @@ template <class Rule> struct WholeColumns {
       pack(result, to);
     }
   }
-  // A worker needs a tile no more. All arrive for themselves, as those who hand over do (1 % longer): where a lane did so for its warp, behind
-  // __syncwarp, racecheck reported races that the barriers exclude.
+  // A worker needs a tile no more. All arrive for themselves, as those who hand over do: one or four lanes of a warp, behind __syncwarp, a
+  // shuffle or a vote, took as long, and racecheck reported races of all these that the barriers exclude.
   __device__ __forceinline__ void leave(const Walk& at) const { barrier_arrive(&exchange.empty[at.slot]); }
   // Gives a warp's statistics of a bundle to those who publish, and begins others.
   __device__ __forceinline__ void hand_over(Statistic (&statistic)[LANES], unsigned bundle) const {
@@ -181,7 +200,7 @@ template <class Rule> struct WholeColumns {
     merge_lanes(rule, statistic, a.across, 32);
     if (lane < a.across) {
 #pragma unroll
-      for (int i = 0; i < LANES; i++) parts()[(threadIdx.x >> 5) * columns + lane * LANES + i] = statistic[i];
+      for (int i = 0; i < LANES; i++) parts()[(threadIdx.x >> 5) * columns + lane * LANES + i] = to_part(statistic[i]);
       barrier_arrive(&exchange.reduced);
     }
 #pragma unroll
@@ -238,11 +257,22 @@ template <class Rule> struct WholeColumns {
       }
   }
 
-  // --- warps that agree with those of other blocks; lane `column` of them ---
+  // --- warps that agree with those of other blocks; a lane has slot `index` ---
+
+  __device__ __forceinline__ unsigned slots() const { return columns / SLOT_COLUMNS; }
+  static __device__ __forceinline__ Slot slot_of(const Statistic (&line)[SLOT_COLUMNS], unsigned number) {
+    if constexpr (!SUMS) return to_slot(line[0], number);
+    else return to_slot({line[0].sum, line[1].sum}, number);
+  }
+  static __device__ __forceinline__ void take_slot(const Slot& slot, Statistic* line) {
+    const Statistic pair = from_slot(slot);
+    if constexpr (!SUMS) line[0] = pair;
+    else line[0] = {COMPUTE(0), pair.top}, line[1] = {COMPUTE(0), pair.sum};
+  }
 
   // The block's part of every bundle.
-  __device__ __forceinline__ void publish(unsigned column) const {
-    if (column == 0) {
+  __device__ __forceinline__ void publish(unsigned index) const {
+    if (index == 0) {
       exchange.first_number = unsigned(atomicAdd(&board_of_whole_columns.arrivals, 1ull) / gridDim.x) * MOST_ROUNDS + 1;
       barrier_arrive(&exchange.opened);
     }
@@ -251,12 +281,17 @@ template <class Rule> struct WholeColumns {
     for (unsigned bundle = 0; bundle < bundles; bundle++) {
       if (bundle >= OPEN) barrier_wait(&exchange.agreed[bundle % OPEN], phase(bundle - OPEN));
       barrier_wait(&exchange.reduced, bundle & 1);
-      if (column < columns) {
-        Statistic total = rule.empty(), part[WARPS];
+      if (index < slots()) {
+        Statistic total[SLOT_COLUMNS];
 #pragma unroll
-        for (unsigned warp = 0; warp < WARPS; warp++) part[warp] = parts()[warp * columns + column];
-        merge(rule, total, part);
-        write_slot(&board_of_whole_columns.parts[bundle % OPEN][column / 2][blockIdx.x][column % 2], to_slot(total, first_number + bundle / OPEN));
+        for (unsigned i = 0; i < SLOT_COLUMNS; i++) {
+          Statistic part[WARPS];
+#pragma unroll
+          for (unsigned warp = 0; warp < WARPS; warp++) part[warp] = from_part(parts()[warp * columns + index * SLOT_COLUMNS + i]);
+          total[i] = rule.empty();
+          merge(rule, total[i], part);
+        }
+        write_slot(&board_of_whole_columns.parts[bundle % OPEN][index / 2][blockIdx.x][index % 2], slot_of(total, first_number + bundle / OPEN));
       }
       barrier_arrive(&exchange.published[bundle % OPEN]);
     }
@@ -265,7 +300,7 @@ template <class Rule> struct WholeColumns {
     barrier_wait(&exchange.opened, 0);
     return exchange.first_number;
   }
-  // Every so-manieth column of all bundles, for all blocks.
+  // Every so-manieth slot of all bundles, for all blocks.
   __device__ __forceinline__ void merge_for_all(unsigned merger) const {
     const unsigned lane = threadIdx.x & 31, first_number = opened();
     unsigned job = blockIdx.x * ROLE_WARPS + merger;
@@ -274,23 +309,26 @@ template <class Rule> struct WholeColumns {
       barrier_wait(&exchange.published[bundle % OPEN], phase(bundle));  // other blocks do so at about the same time
       const unsigned number = first_number + bundle / OPEN;
 #pragma unroll 1
-      for (; job < (bundle + 1) * columns; job += gridDim.x * ROLE_WARPS) {
-        const unsigned column = job - bundle * columns;
-        Statistic total[1] = {collected(board_of_whole_columns.parts[bundle % OPEN][column / 2], column % 2, number)};
+      for (; job < (bundle + 1) * slots(); job += gridDim.x * ROLE_WARPS) {
+        const unsigned index = job - bundle * slots();
+        Statistic total[SLOT_COLUMNS];
+        collect(total, board_of_whole_columns.parts[bundle % OPEN][index / 2], index % 2, number);
         __syncwarp();
         merge_lanes(rule, total, 1, 32);
-        rule.finish(total[0]);
-        const Slot slot = to_slot(total[0], number);
-        for (unsigned block = lane; block < gridDim.x; block += 32) write_slot(&board_of_whole_columns.results[bundle % OPEN][block][column], slot);
+#pragma unroll
+        for (unsigned i = 0; i < SLOT_COLUMNS; i++) rule.finish(total[i]);
+        const Slot slot = slot_of(total, number);
+        for (unsigned block = lane; block < gridDim.x; block += 32) write_slot(&board_of_whole_columns.results[bundle % OPEN][block][index], slot);
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(&exchange.merged[bundle % OPEN]);
     }
   }
-  // A lane's share of the parts of a column.
-  __device__ __forceinline__ Statistic collected(const Slot (*parts)[2], unsigned which, unsigned number) const {
+  // A lane's share of the parts of a slot.
+  __device__ __forceinline__ void collect(Statistic (&total)[SLOT_COLUMNS], const Slot (*parts)[2], unsigned which, unsigned number) const {
     constexpr int BATCH = 5;  // of 32 blocks: all of an H200 at once
-    Statistic total = rule.empty();
+#pragma unroll
+    for (unsigned i = 0; i < SLOT_COLUMNS; i++) total[i] = rule.empty();
 #pragma unroll 1
     for (unsigned block = threadIdx.x & 31; block < gridDim.x; block += 32 * BATCH) {
       Slot slot[BATCH];
@@ -304,23 +342,28 @@ template <class Rule> struct WholeColumns {
         for (int j = 0; j < BATCH; j++)
           if (block + 32 * j < gridDim.x) complete = complete && holds(slot[j], number);
       } while (!complete);
-      Statistic part[BATCH];
+      Statistic part[SLOT_COLUMNS][BATCH];
 #pragma unroll
-      for (int j = 0; j < BATCH; j++) part[j] = block + 32 * j < gridDim.x ? from_slot(slot[j]) : rule.empty();
-      merge(rule, total, part);
+      for (int j = 0; j < BATCH; j++) {
+        Statistic line[SLOT_COLUMNS];
+        take_slot(slot[j], line);
+#pragma unroll
+        for (unsigned i = 0; i < SLOT_COLUMNS; i++) part[i][j] = block + 32 * j < gridDim.x ? line[i] : rule.empty();
+      }
+#pragma unroll
+      for (unsigned i = 0; i < SLOT_COLUMNS; i++) merge(rule, total[i], part[i]);
     }
-    return total;
   }
-  __device__ __forceinline__ void receive(unsigned column) const {
+  __device__ __forceinline__ void receive(unsigned index) const {
     const unsigned first_number = opened();
 #pragma unroll 1
     for (unsigned bundle = 0; bundle < bundles; bundle++) {
       barrier_wait(&exchange.merged[bundle % OPEN], phase(bundle));  // other blocks do so at about the same time
-      if (column < columns) {
+      if (index < slots()) {
         Slot slot;
-        do slot = read_slot(&board_of_whole_columns.results[bundle % OPEN][blockIdx.x][column]);
+        do slot = read_slot(&board_of_whole_columns.results[bundle % OPEN][blockIdx.x][index]);
         while (!holds(slot, first_number + bundle / OPEN));
-        lines_of(bundle)[column] = from_slot(slot);
+        take_slot(slot, lines_of(bundle) + index * SLOT_COLUMNS);
       }
       barrier_arrive(&exchange.agreed[bundle % OPEN]);
     }
@@ -331,11 +374,11 @@ template <class Rule> struct WholeColumns {
     const unsigned warp = threadIdx.x >> 5, open = min(bundles, OPEN);
     if ((threadIdx.x & 31) == 0) {
 #pragma unroll 1
-      for (unsigned i = warp; i < min(a.kept, tiles); i += COLUMN_READER + 1) {
+      for (unsigned i = warp; i < min(a.kept, tiles); i += READER + 1) {
         barrier_init(&exchange.full[i], 1);
         barrier_init(&exchange.empty[i], WORKERS);
       }
-      if (warp < open) barrier_init(&exchange.published[warp], MOST_COLUMNS), barrier_init(&exchange.agreed[warp], MOST_COLUMNS), barrier_init(&exchange.merged[warp], ROLE_WARPS);
+      if (warp < open) barrier_init(&exchange.published[warp], ROLE_LANES), barrier_init(&exchange.agreed[warp], ROLE_LANES), barrier_init(&exchange.merged[warp], ROLE_WARPS);
       else if (warp == 2 * OPEN) barrier_init(&exchange.reduced, WARPS * min(a.across, 32u));
       else if (warp == 2 * OPEN + 1) barrier_init(&exchange.opened, 1);
       else if (warp == 2 * OPEN + 2) set_nothing();
@@ -352,7 +395,7 @@ template <class Rule> struct WholeColumns {
   __device__ __forceinline__ void run() const {
     const unsigned warp = threadIdx.x >> 5, helper = threadIdx.x - WORKERS, role = (warp - WARPS) / ROLE_WARPS;
     Reader reader(a.passing);
-    const bool reads = threadIdx.x == 32 * COLUMN_READER;
+    const bool reads = threadIdx.x == 32 * READER;
     if (reads) {
       begin_bundle(reader);
       if (a.passing) ask_ahead(reader);
@@ -366,11 +409,11 @@ template <class Rule> struct WholeColumns {
       read<true>(reader, a.ahead);
       read<false>(reader, tiles);
     } else if (role == 0) {
-      publish(helper % MOST_COLUMNS);
+      publish(helper % ROLE_LANES);
     } else if (role == 1) {
       merge_for_all(warp % ROLE_WARPS);
     } else if (role == 2) {
-      receive(helper % MOST_COLUMNS);
+      receive(helper % ROLE_LANES);
     }
   }
 };
