@@ -26,7 +26,7 @@
 // Tried later, each beside the unchanged kernel (backward 29.9, forward 18.8): bundles of half a row, in boxes of a tensor map, 10 and 9 % longer, without waiting, too; tiles of the last bundle that are
 // read again from the cache, so that others are left to be written while blocks agree, 2 to 9 %; writes that pause while the last tiles are read, 2 %; last tiles of equal size, 0 to 1 %; the last bundle asked for
 // ahead in the cache, 1 to 9 %; 2 to 8 sixteenths of the reads that stay, 1 to 6 %, with other buffers in turns as well; mergers that take two slots at once, 2 and 13 %; a column's parts
-// side by side, 0 and 2 %; forward with one warp for each of the three, too, and one or two more tiles in registers, 1 to 3 %. Nothing: the first reads before all barriers, the board fetched into the cache at the beginning, the algorithm known to the compiler.
+// side by side, 0 and 2 %; forward with one warp for each of the three, too, and up to two more tiles in registers, 1 to 5 %. Nothing: the first reads before all barriers, the board fetched into the cache at the beginning, the algorithm known to the compiler.
 #pragma once
 #include "softmax_board.cuh"
 #include "tensor_maps.cuh"
