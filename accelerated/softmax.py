@@ -216,7 +216,7 @@ class Choice:
                 continue
             passing = 0 if stays else 1 | streams.staying(self.moved // (self.inputs + 1)) << 1
             step = self.launch(
-                "softmax_stream.cu",
+                "softmax_whole_stream.cu",
                 "whole_stream",
                 streams.WHOLE_WORKERS + (streams.STREAM_HELPERS + (queue == 0)) * WARP,
                 self.device.multiprocessors,
@@ -242,7 +242,7 @@ class Choice:
         if whole is None or not (passing or self.lines <= streams.FEW_BUNDLES * whole.across):
             return None
         step = self.launch(
-            "softmax_stream.cu",
+            "softmax_whole_columns.cu",
             "whole_columns",
             streams.WHOLE_WORKERS + streams.COLUMN_HELPERS[self.inputs - 1] * WARP,
             self.device.multiprocessors,
@@ -262,7 +262,7 @@ class Choice:
         if held is None:
             return None
         step = self.launch(
-            "softmax_stream.cu",
+            "softmax_held_columns.cu",
             "held_columns",
             streams.HELD_THREADS,
             self.device.multiprocessors,

@@ -1,5 +1,5 @@
-"""Softmax of long lines and columns by all multiprocessors together (kernels/softmax_stream.cu, softmax_columns.cuh,
-softmax_whole_columns.cuh)."""
+"""Softmax of long lines and columns by all multiprocessors together (kernels/softmax_stream.cu, softmax_whole_stream.cu,
+softmax_held_columns.cu, softmax_whole_columns.cu)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .softmax_walk import (
     power_of_two,
 )
 
-# As in kernels/softmax_stream.cu
+# As in kernels/softmax_stream.cuh
 STREAM_PACKS, MOST_BLOCKS, MOST_COLUMNS = 2, 192, 64
 OPEN = {False: 16, True: 4}  # bundles on their way through a block: of lines, of columns
 AHEAD, FEWER_AHEAD = 4, {False: 2, True: 3}  # tiles on their way; fewer where that leaves time for blocks to agree
@@ -39,7 +39,7 @@ LEAST_WHOLE_STREAMS = ((192 * 1000, 48 * 1000), (250 * 1000, 190 * 1000))
 # Measured costs of a bundle beside its tiles, in bytes: lines that start anywhere, lines at whole packs, columns
 LINE_BYTES = (16 * 1024, 8 * 1024, 32 * 1024)
 MISSING = 0.2  # of a tile, where shared memory lacks some for reading on while blocks agree, and for each of these
-# As in kernels/softmax_columns.cuh
+# As in kernels/softmax_held_columns.cu
 HELD_THREADS, GROUP_PACKS, MOST_HELD_GROUPS, REGISTER_GROUPS, MOST_ROUNDS = 512, 4, 6, 2, 64
 # Streams of whole packs
 WHOLE_WORKERS, MOST_TILES, WHOLE_QUEUE = 512, 48, 6
@@ -57,7 +57,7 @@ LEADS = {
 # Of floats with one input, where registers hold tiles: preferred to all but the first of these. 4 to 5 % less of 55 us
 QUEUE_LEAD = (80 << 10, 128 << 10, 64 << 10)
 SMALL_GROUP = 16
-# Columns whose rows follow each other, as in kernels/softmax_whole_columns.cuh: bundles on their way, warps that do not work
+# Columns whose rows follow each other, as in kernels/softmax_whole_columns.cu: bundles on their way, warps that do not work
 OPEN_BUNDLES, COLUMN_HELPERS = 8, (7, 4)
 COLUMN_BARRIERS = 2 * MOST_TILES + 2 + 3 * OPEN_BUNDLES
 # Of them: bytes on their way to a block, that it reads while blocks agree; tiles of floats that registers hold, by inputs

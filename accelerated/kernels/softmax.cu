@@ -14,7 +14,8 @@
 // of two bytes a few lanes walk along a line, pair by pair. Single elements of lines that some lanes
 // of a warp hold stay in "registers", "short columns" in those of one thread, "blocks" are lines in those of a block, where all run at
 // once, "many" are more lines of one input in those of clusters that follow each other; packs that some lanes hold are in
-// softmax_registers.cu, small tensors in softmax_small_lines.cu and softmax_small_columns.cu, long lines of large ones in softmax_stream.cu.
+// softmax_registers.cu, small tensors in softmax_small_lines.cu and softmax_small_columns.cu, long lines of large ones in softmax_stream.cu and
+// softmax_whole_stream.cu, long columns in softmax_held_columns.cu and softmax_whole_columns.cu.
 //
 // Floor: bytes. Forward moves 2 elements, backward 3; at 4.2 TB/s a float costs 1.9 ps forward, a half 1.0 ps. The
 // arithmetic is near: two exponentials and some 12 instructions an element are 0.4 ps on 132 multiprocessors. What limits

@@ -1,4 +1,4 @@
-// Softmax: its statistics, how threads agree on them, and the packs of a line (softmax.cu, softmax_stream.cu).
+// Softmax: its statistics, how threads agree on them, and the packs of a line (softmax.cu, softmax_stream.cuh and others).
 #pragma once
 #include "cluster.cuh"
 #include "elementwise.cuh"

@@ -1,4 +1,4 @@
-// Statistics that blocks of a launch publish for each other (softmax_stream.cu, softmax_columns.cuh, softmax_whole_columns.cuh). Boards belong to modules.
+// Statistics that blocks of a launch publish for each other (softmax_stream.cuh, softmax_held_columns.cu, softmax_whole_columns.cu). Boards belong to modules.
 #pragma once
 #include "softmax.cuh"
 
@@ -71,6 +71,21 @@ __device__ __forceinline__ Statistic from_slot(const Slot& slot) {
 #pragma unroll
   for (int i = 0; i < WORDS; i++) words.word[i] = static_cast<unsigned>(slot.word[i]);
   return words.statistic;
+}
+
+// The slots of BATCH blocks, `apart` from each other, of those below `count`, when all hold the number. at: where that of a block is.
+constexpr int BATCH = 5;  // by 32 lanes: all blocks of an H200 at once
+template <class At> __device__ __forceinline__ void read_complete(Slot (&slot)[BATCH], unsigned first, unsigned apart, unsigned count, unsigned number, const At& at) {
+  bool complete;
+  do {
+    complete = true;
+#pragma unroll
+    for (int j = 0; j < BATCH; j++)
+      if (first + apart * j < count) slot[j] = read_slot(at(first + apart * j));
+#pragma unroll
+    for (int j = 0; j < BATCH; j++)
+      if (first + apart * j < count) complete = complete && holds(slot[j], number);
+  } while (!complete);
 }
 
 // Merges parts at once: their exponentials do not wait for each other, and lines wait for this.

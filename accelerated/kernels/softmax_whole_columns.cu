@@ -27,7 +27,6 @@
 // read again from the cache, so that others are left to be written while blocks agree, 2 to 9 %; writes that pause while the last tiles are read, 2 %; last tiles of equal size, 0 to 1 %; the last bundle asked for
 // ahead in the cache, 1 to 9 %; 2 to 8 sixteenths of the reads that stay, 1 to 6 %, with other buffers in turns as well; mergers that take two slots at once, 2 and 13 %; a column's parts
 // side by side, 0 and 2 %; forward with one warp for each of the three, too, and up to two more tiles in registers, 1 to 5 %. Nothing: the first reads before all barriers, the board fetched into the cache at the beginning, the algorithm known to the compiler.
-#pragma once
 #include "softmax_board.cuh"
 #include "tensor_maps.cuh"
 
@@ -326,22 +325,12 @@ template <class Rule> struct WholeColumns {
   }
   // A lane's share of the parts of a slot.
   __device__ __forceinline__ void collect(Statistic (&total)[SLOT_COLUMNS], const Slot (*parts)[2], unsigned which, unsigned number) const {
-    constexpr int BATCH = 5;  // of 32 blocks: all of an H200 at once
 #pragma unroll
     for (unsigned i = 0; i < SLOT_COLUMNS; i++) total[i] = rule.empty();
 #pragma unroll 1
     for (unsigned block = threadIdx.x & 31; block < gridDim.x; block += 32 * BATCH) {
       Slot slot[BATCH];
-      bool complete;
-      do {
-        complete = true;
-#pragma unroll
-        for (int j = 0; j < BATCH; j++)
-          if (block + 32 * j < gridDim.x) slot[j] = read_slot(&parts[block + 32 * j][which]);
-#pragma unroll
-        for (int j = 0; j < BATCH; j++)
-          if (block + 32 * j < gridDim.x) complete = complete && holds(slot[j], number);
-      } while (!complete);
+      read_complete(slot, block, 32, gridDim.x, number, [&](unsigned block) { return &parts[block][which]; });
       Statistic part[SLOT_COLUMNS][BATCH];
 #pragma unroll
       for (int j = 0; j < BATCH; j++) {
@@ -417,3 +406,12 @@ template <class Rule> struct WholeColumns {
     }
   }
 };
+
+#define SOFTMAX_WHOLE_COLUMNS(name, rule)                                                          \
+  extern "C" __global__ void __launch_bounds__(WholeColumns<rule>::THREADS, 1) name(const Arguments<rule::INPUTS> a) { \
+    find_place_before_waiting();                                                                   \
+    WholeColumns<rule>(a).run();                                                                   \
+  }
+
+SOFTMAX_WHOLE_COLUMNS(softmax_forward_whole_columns, Forward)
+SOFTMAX_WHOLE_COLUMNS(softmax_backward_whole_columns, Backward)

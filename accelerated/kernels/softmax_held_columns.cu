@@ -13,9 +13,8 @@
 // it; 1 us in which a block merges, 3 until the slowest of the group was heard of; 6.6 us of writes at the cache's pace, in which memory idles half
 // the time. With everything asked for at once it took 23.0, and 23.2 where boards do not stay in the cache. Groups that begin in turns take 22.5 to 22.8 us instead
 // of 24, with turns half or twice as long, or twice as many, 23.3 to 26. Rows of 64 or 256 bytes side by side: 10 % longer; results that leave the cache first, 4 %.
-// Columns whose rows follow each other take less time in a stream (softmax_whole_columns.cuh), but for gradients of halves (18.1 us there, 16.6 here). Clusters of 16 blocks
+// Columns whose rows follow each other take less time in a stream (softmax_whole_columns.cu), but for gradients of halves (18.1 us there, 16.6 here). Clusters of 16 blocks
 // would agree within 1 us, but only 7 are there at a time. Halves forward: 15.0 us instead of 16.5 where the algorithm is known, and registers suffice.
-#pragma once
 #include "softmax_board.cuh"
 
 // As in softmax_streams.py
@@ -165,7 +164,7 @@ template <class Rule> struct HeldColumns {
     __syncthreads();
     const unsigned line = threadIdx.x >> log_each, rank = threadIdx.x & (each - 1);
     if (line < columns) {
-      constexpr int MOST = 2, BATCH = 5;
+      constexpr int MOST = 2;
       Statistic total[1] = {rule.empty()}, part[MOST];
       for (unsigned j = rank; j < WARPS; j += each * MOST) {
 #pragma unroll
@@ -178,16 +177,7 @@ template <class Rule> struct HeldColumns {
 #pragma unroll 1
       for (unsigned block = rank; block < a.team; block += each * BATCH) {
         Slot slot[BATCH];
-        bool complete;
-        do {
-          complete = true;
-#pragma unroll
-          for (int j = 0; j < BATCH; j++)
-            if (block + each * j < a.team) slot[j] = read_slot(&board_of_held.parts[number & 1][blockIdx.x - member + block + each * j][line]);
-#pragma unroll
-          for (int j = 0; j < BATCH; j++)
-            if (block + each * j < a.team) complete = complete && holds(slot[j], number);
-        } while (!complete);
+        read_complete(slot, block, each, a.team, number, [&](unsigned block) { return &board_of_held.parts[number & 1][blockIdx.x - member + block][line]; });
         Statistic of_block[BATCH];
 #pragma unroll
         for (int j = 0; j < BATCH; j++) of_block[j] = block + each * j < a.team ? from_slot(slot[j]) : rule.empty();
@@ -282,3 +272,12 @@ template <class Rule> struct HeldColumns {
     }
   }
 };
+
+#define SOFTMAX_HELD_COLUMNS(name, rule)                                                                \
+  extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1) name(const Arguments<rule::INPUTS> a) { \
+    find_place_before_waiting();                                                                        \
+    HeldColumns<rule>(a).run();                                                                         \
+  }
+
+SOFTMAX_HELD_COLUMNS(softmax_forward_held_columns, Forward)
+SOFTMAX_HELD_COLUMNS(softmax_backward_held_columns, Backward)
