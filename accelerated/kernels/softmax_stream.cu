@@ -1,5 +1,5 @@
 // Softmax over long lines and columns, forward (3.2.96) and backward (4.1.19), in a stream, wherever they begin.
-// softmax_stream.cuh has the floor, what limits and how much of it is reached.
+// Floor: bytes, each moves once. softmax_stream.cuh says how it works, what limits and what was reached.
 #include "softmax_stream.cuh"
 
 #define SOFTMAX_STREAM(name, rule, columns)                                                                         \

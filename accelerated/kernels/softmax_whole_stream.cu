@@ -1,5 +1,5 @@
-// Softmax over long lines of whole packs that lie at the same places in all operands, forward (3.2.96) and backward (4.1.19), in a stream, whose floor and limits
-// softmax_stream.cuh has.
+// Softmax over long lines of whole packs that lie at the same places in all operands, forward (3.2.96) and backward (4.1.19), in a stream.
+// Floor: bytes, each moves once. softmax_stream.cuh says how it works, what limits and what was reached.
 //
 // The copy engine brings the tiles: a warp asks for each as soon as its place is free and few others are on their way, and
 // the workers spend instructions on arithmetic alone: 130 of a warp for a tile of floats, 230 for one of halves. A tile is written
