@@ -45,7 +45,6 @@ class ScatterStruct(PlaceStruct):
         ("tile", c_int * 2),
         ("before", c_int * 2),
         ("windows", c_int * 2),
-        ("steps", c_int),
     ]
 
 
@@ -119,7 +118,7 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
     part = _part(place, settings, SCALAR_BYTES[operation.compute_type]) if access.kind == "channels" else None
     if part is None:
         return None
-    a0, a1, a2 = place.axes
+    _, a1, a2 = place.axes
     rows, columns = part.rows, part.columns
     words = place.channels * place.scalar_bytes // WORD_BYTES
     groups, planes = -(-words // part.lanes), prod(place.extents)
@@ -138,7 +137,6 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
         stage_columns=Divisor.of(columns.covered),
         words=words,
         stage_packs=part.stage_packs,
-        steps=-(-(a0.input + a0.padding) // a0.stride),
     )
     for d, side in enumerate((rows, columns)):
         scatter.tile[d], scatter.before[d], scatter.windows[d] = side.tile, side.before, side.windows

@@ -7,11 +7,11 @@
 // the block's part of a plane. What windows of a plane share is found once; the maxima of a plane that two windows have stay in registers. What
 // the window gives is added to that place, in shared memory, where the block has sums for the planes that a window covers: windows that may
 // meet do so one after the other, behind barriers, so that the order of additions is fixed. Planes that no later window reaches are written in
-// packs, by the carriers, while the others look at the next ones. Windows at the rim of a block are looked at by all blocks that have something
-// of them to write.
+// packs, by the carriers, while the others look at the next ones; those that are left behind the last windows by all threads. Windows at the rim of
+// a block are looked at by all blocks that have something of them to write.
 //
-// Measured on an H200, 8x64x16x56x56: half 30.5 us (all threads doing everything, one after the other: 33.3; every input comparing its place with all
-// windows over it: 48.6), float 58 (60.9; 76.3); 84 and 88 % of the copy. A block fills a multiprocessor. The first planes fetched ahead save 1.5 us,
+// Measured on an H200, 8x64x16x56x56: half 29.8 us (the last planes written by carriers, one after the other: 30.65; all threads doing everything, one after
+// the other: 33.3; every input comparing its place with all windows over it: 48.6), float 57.3 (57.4; 60.9; 76.3); 86 and 90 % of the copy. A block fills a multiprocessor. The first planes fetched ahead save 1.5 us,
 // a third and more nothing; the cache asked for later planes ahead takes longer (30.9 to 32). Carriers: 224 and 320
 // take 31.0, 256 once 33.5, with 2.5 of 15 cycles spent without an instruction: what they do, unrolled, is the longest there. What remains are barriers
 // (5 of 15 cycles), six in a step. Profiled, 13.5 million warp instructions are issued in 37 % of the cycles, shared memory is busy
@@ -42,7 +42,6 @@ struct Scatter : Place {
   Divisor threads2, columns, stage_columns;  // of a block along axis 2: threads, columns of x that it writes, that it looks at
   unsigned words, stage_packs;               // of channels in all; of a plane that a block looks at
   int tile[2], before[2], windows[2];        // of a block along axes 1 and 2: windows that begin where it writes, those before, all
-  int steps;                                 // along axis 0
 };
 
 struct ScatterArguments {
@@ -91,9 +90,9 @@ struct Part {
   unsigned char* stages;
   unsigned begin = 0;  // of the ring: the place of the first plane
 
-  __device__ __forceinline__ Part(const Scatter& scatter) : scatter(scatter), words(scatter.words) {
+  __device__ __forceinline__ Part(const Scatter& scatter, unsigned block) : scatter(scatter), words(scatter.words) {
     unsigned part1, part2, rest;
-    rest = scatter.groups.divide(blockIdx.x, group);
+    rest = scatter.groups.divide(block, group);
     rest = scatter.parts2.divide(rest, part2);
     const unsigned plane = scatter.parts1.divide(rest, part1);
     scatter.go_to(plane, x_offset, y_offset);
@@ -114,6 +113,7 @@ struct Part {
   __device__ __forceinline__ void move_on() {
     if (CARRIED) begin = place_of_plane(S0);
   }
+  __device__ __forceinline__ void move_to(int step) { begin = step * S0 % K0 * plane_items; }
   // Of all threads, wherever they are.
   static __device__ __forceinline__ void meet() { __syncthreads(); }
 };
@@ -125,17 +125,17 @@ struct Carrier {
   const ScatterArguments& a;
   const Scatter& scatter;
   Part& part;
-  unsigned carrier, whole, rest;  // copies of every thread, and of how many another one
+  unsigned carrier;
   unsigned from[COPIES];          // in a plane
   int to[WRITES];                 // where its packs lie in a plane of dx; -1: there is none
   unsigned sum_at;                // of its first pack, in a plane
-  int coming = 0;
+  int to_come;                    // planes that windows reach
   unsigned char *coming_to, *stages_end;
   const ELEMENT* coming_plane;
 
   __device__ __forceinline__ Carrier(const ScatterArguments& a, Part& part, unsigned thread) : a(a), scatter(a.scatter), part(part), carrier(thread) {
     keep(carrier);
-    whole = scatter.stage_packs / CARRIERS, rest = scatter.stage_packs % CARRIERS;
+    to_come = min((scatter.output[0] - 1) * S0 - P0 + K0, scatter.input[0]);
     const unsigned most_channels = scatter.words * CHANNELS, first_channel = part.first_channel();
 #pragma unroll
     for (int n = 0; n < COPIES; n++) {
@@ -151,18 +151,18 @@ struct Carrier {
   template <class Visit> __device__ __forceinline__ void for_copies(Visit visit) const {
 #pragma unroll
     for (int n = 0; n < COPIES; n++)
-      if (n < whole || (n == whole && carrier < rest)) visit(n);
+      if (carrier + n * CARRIERS < scatter.stage_packs) visit(n);
   }
   // Asks the second cache for the first planes.
   __device__ __forceinline__ void fetch_planes() {
 #pragma unroll
     for (int p = 0; p < STAGES; p++)
-      if (p < scatter.input[0]) for_copies([&](int n) { fetch_ahead(a.x + (p * scatter.x_stride[0] + int(from[n]))); });
+      if (p < to_come) for_copies([&](int n) { fetch_ahead(a.x + (p * scatter.x_stride[0] + int(from[n]))); });
   }
   __device__ __forceinline__ void bring() {
-    if (coming < scatter.input[0]) for_copies([&](int n) { copy_async<16>(coming_to + n * CARRIERS * 16, coming_plane + from[n], true); });
+    if (to_come > 0) for_copies([&](int n) { copy_async<16>(coming_to + n * CARRIERS * 16, coming_plane + from[n], true); });
     end_copies();
-    coming++;
+    to_come--;
     coming_plane += scatter.x_stride[0];
     coming_to += part.stage_bytes;
     if (coming_to == stages_end) coming_to -= STAGES * part.stage_bytes;
@@ -206,7 +206,7 @@ struct Carrier {
   template <bool PLAIN> __device__ __forceinline__ void carry() {
     constexpr int LAST = S0 - 1;
 #pragma unroll 1
-    for (int step = 0; step < scatter.steps; step++) {
+    for (int step = 0; step < scatter.output[0]; step++) {
       const int before = (step - 1) * S0 - P0;
       wait_for_copies<STAGES - 1>();
       part.meet();
@@ -220,12 +220,8 @@ struct Carrier {
       part.meet();
       bring();
       if (step > 0) part.move_on();
-      if (step < scatter.output[0])
-        for (int turn = 1; turn < TURNS1 * TURNS2; turn++) part.meet();
+      for (int turn = 1; turn < TURNS1 * TURNS2; turn++) part.meet();
     }
-    part.meet();
-    write<PLAIN, 0>((scatter.steps - 1) * S0 - P0);
-    if (LAST > 0) write<PLAIN, LAST>((scatter.steps - 1) * S0 - P0);
   }
 };
 static_assert(S0 <= 2, "planes that are new in a step");
@@ -309,18 +305,16 @@ template <bool PROPAGATES> __device__ __forceinline__ void look_at_windows(const
     carried.template nothing<PROPAGATES>();
   }
 #pragma unroll 1
-  for (int step = 0; step < scatter.steps; step++) {
+  for (int step = 0; step < scatter.output[0]; step++) {
     const int i0 = step * S0 - P0;
-    const bool given = step < scatter.output[0];
+    if (step > 0) part.move_on();
     Word gift[TILE1][TILE2] = {};
-    if (given) {
-      const unsigned at = part.y_offset + word * CHANNELS + step * scatter.y_stride[0] + window1 * scatter.y_stride[1] + window2 * scatter.y_stride[2];
+    const unsigned at = part.y_offset + word * CHANNELS + step * scatter.y_stride[0] + window1 * scatter.y_stride[1] + window2 * scatter.y_stride[2];
 #pragma unroll
-      for (int w1 = 0; w1 < TILE1; w1++)
+    for (int w1 = 0; w1 < TILE1; w1++)
 #pragma unroll
-        for (int w2 = 0; w2 < TILE2; w2++)
-          if (gives >> (w1 * TILE2 + w2) & 1) gift[w1][w2] = *reinterpret_cast<const Word*>(a.dy + (at + unsigned(w1 * scatter.y_stride[1] + w2 * scatter.y_stride[2])));
-    }
+      for (int w2 = 0; w2 < TILE2; w2++)
+        if (gives >> (w1 * TILE2 + w2) & 1) gift[w1][w2] = *reinterpret_cast<const Word*>(a.dy + (at + unsigned(w1 * scatter.y_stride[1] + w2 * scatter.y_stride[2])));
     Found found;
     if (CARRIED) take(found, carried, 0);
 #pragma unroll
@@ -334,64 +328,99 @@ template <bool PROPAGATES> __device__ __forceinline__ void look_at_windows(const
       }
     }
     part.meet();  // that plane is no longer looked at, and what the step before left is written
-    if (given)
 #pragma unroll
-      for (int turn = 0; turn < TURNS1 * TURNS2; turn++) {
-        COMPUTE value[AT_ONCE][CHANNELS];
-        unsigned at[AT_ONCE][CHANNELS];
-        bool there[AT_ONCE][CHANNELS];
+    for (int turn = 0; turn < TURNS1 * TURNS2; turn++) {
+      COMPUTE value[AT_ONCE][CHANNELS];
+      unsigned at[AT_ONCE][CHANNELS];
+      bool there[AT_ONCE][CHANNELS];
 #pragma unroll
-        for (int n = 0; n < AT_ONCE; n++) {
-          const int w1 = n / AT_ONCE2 * TURNS1 + turn / TURNS2, w2 = n % AT_ONCE2 * TURNS2 + turn % TURNS2;
-          ELEMENT items[CHANNELS];
-          memcpy(items, &gift[w1][w2], sizeof(Word));
+      for (int n = 0; n < AT_ONCE; n++) {
+        const int w1 = n / AT_ONCE2 * TURNS1 + turn / TURNS2, w2 = n % AT_ONCE2 * TURNS2 + turn % TURNS2;
+        ELEMENT items[CHANNELS];
+        memcpy(items, &gift[w1][w2], sizeof(Word));
 #pragma unroll
-          for (int i = 0; i < CHANNELS; i++) {
-            auto where = found.where[w1][w2][i / SIZE];
-            if (!PROPAGATES) where = Group::known(found.value[w1][w2][i / SIZE], where);
-            unsigned place = unsigned(where);
-            if (SIZE == 2) place = i % 2 ? place >> 16 : place & 0xffff;
-            there[n][i] = place < part.ring_items && (gives >> (w1 * TILE2 + w2) & 1);
-            at[n][i] = place * BLOCK_LANES + (lane + i * part.channel_pitch);
-            if (there[n][i]) value[n][i] = part.sums[at[n][i]] + load<COMPUTE>(items[i]);
-          }
+        for (int i = 0; i < CHANNELS; i++) {
+          auto where = found.where[w1][w2][i / SIZE];
+          if (!PROPAGATES) where = Group::known(found.value[w1][w2][i / SIZE], where);
+          unsigned place = unsigned(where);
+          if (SIZE == 2) place = i % 2 ? place >> 16 : place & 0xffff;
+          there[n][i] = place < part.ring_items && (gives >> (w1 * TILE2 + w2) & 1);
+          at[n][i] = place * BLOCK_LANES + (lane + i * part.channel_pitch);
+          if (there[n][i]) value[n][i] = part.sums[at[n][i]] + load<COMPUTE>(items[i]);
         }
-#pragma unroll
-        for (int n = 0; n < AT_ONCE; n++)
-#pragma unroll
-          for (int i = 0; i < CHANNELS; i++)
-            if (there[n][i]) part.sums[at[n][i]] = value[n][i];
-        if (turn + 1 < TURNS1 * TURNS2) part.meet();
       }
-    part.move_on();
+#pragma unroll
+      for (int n = 0; n < AT_ONCE; n++)
+#pragma unroll
+        for (int i = 0; i < CHANNELS; i++)
+          if (there[n][i]) part.sums[at[n][i]] = value[n][i];
+      if (turn + 1 < TURNS1 * TURNS2) part.meet();
+    }
   }
-  part.meet();  // the last sums are there
+}
+
+// All threads: writes the planes that are left behind the last windows.
+template <bool PLAIN> __device__ __forceinline__ void finish(const ScatterArguments& a) {
+  const Scatter& scatter = a.scatter;
+  unsigned block = blockIdx.x;
+  keep(block);  // found again: threads had no registers to spare for it
+  Part part(scatter, block);
+  part.move_to(scatter.output[0] - 1);
+  const int first = (scatter.output[0] - 1) * S0 - P0, most_channels = scatter.words * CHANNELS;
+#pragma unroll 1
+  for (unsigned pack = threadIdx.x; pack < part.plane_items * PACKS; pack += blockDim.x) {
+    const unsigned position = pack / PACKS;
+    unsigned c, l = scatter.columns.divide(position, c);
+    const int i1 = part.origin[0] + int(l), i2 = part.origin[1] + int(c), channel = part.first_channel() + pack % PACKS * PACK;
+    if (i1 >= scatter.input[1] || i2 >= scatter.input[2] || channel >= most_channels) continue;
+    ELEMENT* const dx = a.dx + (part.x_offset + i1 * scatter.x_stride[1] + i2 * scatter.x_stride[2] + channel);
+#pragma unroll
+    for (int k = 0; k < K0; k++) {
+      if (unsigned(first + k) >= unsigned(scatter.input[0])) continue;
+      const COMPUTE* const sums = part.sums + (part.place_of_plane(k) * BLOCK_LANES + position * BLOCK_LANES + pack % PACKS * PACK_LANES);
+      COMPUTE values[1][PACK];
+#pragma unroll
+      for (int i = 0; i < CHANNELS; i++) {
+        const Part::Sums sum = *reinterpret_cast<const Part::Sums*>(sums + i * part.channel_pitch);
+#pragma unroll
+        for (int m = 0; m < PACK_LANES; m++) values[0][m * CHANNELS + i] = sum.item[m];
+      }
+      write_packs<PLAIN, 1>(dx + (first + k) * scatter.x_stride[0], 0, 1, values, a.alpha, a.beta);
+    }
+    // No window reaches these.
+    for (int i0 = first + K0; i0 < scatter.input[0]; i0++) {
+      const COMPUTE nothing[1][PACK] = {};
+      write_packs<PLAIN, 1>(dx + i0 * scatter.x_stride[0], 0, 1, nothing, a.alpha, a.beta);
+    }
+  }
 }
 
 template <bool PROPAGATES> __device__ __forceinline__ void march_on(const ScatterArguments& a) {
-  Part part(a.scatter);
+  Part part(a.scatter, blockIdx.x);
+  const bool plain = a.alpha == COMPUTE(1) && a.beta == COMPUTE(0);
   const unsigned lookers = blockDim.x - CARRIERS;
   if (threadIdx.x < lookers) {
     part.clear(lookers);
     wait_to_touch(a.dy + part.y_offset);
     let_next_kernel_begin();
     look_at_windows<PROPAGATES>(a, part);
-    return;
-  }
-  Carrier carrier(a, part, threadIdx.x - lookers);
-  carrier.fetch_planes();
-  wait_to_touch(a.x + carrier.from[0], a.dx);
+  } else {
+    Carrier carrier(a, part, threadIdx.x - lookers);
+    carrier.fetch_planes();
+    wait_to_touch(a.x + carrier.from[0], a.dx);
 #pragma unroll
-  for (int n = 0; n < STAGES; n++) carrier.bring();
-  carrier.find_places_to_write();
-  if (CARRIED && P0 == 0) {
-    wait_for_copies<STAGES - 1>();
-    part.meet();
-    part.meet();
-    carrier.bring();
+    for (int n = 0; n < STAGES; n++) carrier.bring();
+    carrier.find_places_to_write();
+    if (CARRIED && P0 == 0) {
+      wait_for_copies<STAGES - 1>();
+      part.meet();
+      part.meet();
+      carrier.bring();
+    }
+    plain ? carrier.carry<true>() : carrier.carry<false>();
   }
-  if (a.alpha == COMPUTE(1) && a.beta == COMPUTE(0)) carrier.carry<true>();
-  else carrier.carry<false>();
+  part.meet();  // the last sums are there
+  plain ? finish<true>(a) : finish<false>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS + CARRIERS, BLOCKS) pooling_known_maximum_channels_channels(const ScatterArguments a) {
