@@ -244,13 +244,13 @@ class Choice:
         step = self.launch(
             "softmax_whole_columns.cu",
             "whole_columns",
-            streams.WHOLE_WORKERS + streams.COLUMN_HELPERS[self.inputs - 1] * WARP,
+            streams.COLUMN_WORKERS + streams.COLUMN_HELPERS[self.inputs - 1] * WARP,
             self.device.multiprocessors,
             0,
             whole.tiles,
             whole.shared_bytes,
-            (whole.across, whole.part, whole.steps, whole.ahead, whole.delay, streams.WHOLE_WORKERS, passing),
-            definitions=self.known_algorithm,
+            (whole.across, whole.part, whole.steps, whole.ahead, whole.delay, streams.COLUMN_WORKERS, passing),
+            definitions={"ALGORITHM": int(self.operation.algorithm)},
         )
         return self.aligned_plan(step)
 

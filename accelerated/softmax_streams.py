@@ -57,12 +57,13 @@ LEADS = {
 # Of floats with one input, where registers hold tiles: preferred to all but the first of these. 4 to 5 % less of 55 us
 QUEUE_LEAD = (80 << 10, 128 << 10, 64 << 10)
 SMALL_GROUP = 16
-# Columns whose rows follow each other, as in kernels/softmax_whole_columns.cu: bundles on their way, warps that do not work
+# Columns whose rows follow each other, as in kernels/softmax_whole_columns.cu: bundles on their way, warps that do not work, by inputs
 OPEN_BUNDLES, COLUMN_HELPERS = 8, (7, 4)
+COLUMN_WORKERS, COLUMN_PACKS = 256, 4  # threads that work; packs of a tile that each has
 COLUMN_BARRIERS = 2 * MOST_TILES + 2 + 3 * OPEN_BUNDLES
 # Of them: bytes on their way to a block, that it reads while blocks agree; tiles of floats that registers hold, by inputs
-COLUMN_AHEAD, COLUMN_LEAD, COLUMN_QUEUE = 40 << 10, 64 << 10, (3, 6)
-COLUMN_SPARE = (0, 1)  # where shared memory is full: places that are free before they are needed, by inputs
+COLUMN_AHEAD, COLUMN_LEAD, COLUMN_QUEUE = 40 << 10, 64 << 10, (3, 7)
+COLUMN_SPARE = 1  # where shared memory is full: places that are free before they are needed
 FEWEST_TILES = 4  # of a block, of all bundles, where registers hold some; fewer are held columns
 FEW_BUNDLES = 4  # of tensors that the cache keeps: more agreements take up to 12 % longer than columns that are held
 ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
@@ -211,20 +212,20 @@ def whole_columns_of(
     if not dense or positions > MOST_COLUMNS or positions % width or across & (across - 1) or blocks > MOST_BLOCKS:
         return None
     bundles = problem.lines // across
-    steps = ceiling(problem.length * across * inputs, blocks * WHOLE_WORKERS * STREAM_PACKS)
+    steps = ceiling(problem.length * across * inputs, blocks * COLUMN_WORKERS * COLUMN_PACKS)
     part = ceiling(problem.length, blocks * steps)
     if (steps - 1) * blocks * part >= problem.length or bundles > OPEN_BUNDLES * MOST_ROUNDS:
         return None
     exchange = PACK_BYTES + ceiling(8 * COLUMN_BARRIERS + 4 * (1 + OPEN_BUNDLES), PACK_BYTES) * PACK_BYTES
     # gradients have no maxima: warps hand over sums alone
-    exchange += (WHOLE_WORKERS // WARP // inputs + OPEN_BUNDLES) * positions * statistic_bytes
+    exchange += (COLUMN_WORKERS // WARP // inputs + OPEN_BUNDLES) * positions * statistic_bytes
     tile_bytes, every = part * across * inputs * PACK_BYTES, bundles * steps
     room = (device.shared_bytes_per_block - exchange) // tile_bytes
     tiles = min(room, MOST_TILES, every)
     if bundles > OPEN_BUNDLES:  # nothing of a bundle is left when the next one comes to its place
         tiles = min(tiles, (OPEN_BUNDLES - 1) * steps - queue - 1)
     ahead = min(ceiling(COLUMN_AHEAD, tile_bytes), ceiling(tiles, 2))
-    spare = COLUMN_SPARE[inputs - 1] if tiles == room else 0
+    spare = COLUMN_SPARE if tiles == room else 0
     most = min(tiles + queue - ahead - spare, OPEN_BUNDLES * steps - 2, every)
     delay = max(every, queue) if tiles == every else most
     if ahead < 1 or every < min(queue, FEWEST_TILES):

@@ -68,7 +68,7 @@ def test_warps_hand_over_sums_of_gradients_alone():
     """That leaves shared memory for one tile more."""
     operation = operation_of(True, "ACCURATE", FLOAT, (4, 32000, 8, 8), "nchw", 0.0, "CHANNEL")
     walk = walk_of(operation, [operation.tensor(name) for name in operation.operands], 4)
-    queue, spare = softmax_streams.COLUMN_QUEUE[1], softmax_streams.COLUMN_SPARE[1]
+    queue, spare = softmax_streams.COLUMN_QUEUE[1], softmax_streams.COLUMN_SPARE
     whole = whole_columns_of(Problem(walk.lines.packs, 32000, True, 16, 2), walk, H200, 8, 4, queue)
     assert whole is not None and whole.tiles == 14 and whole.delay + whole.ahead + spare == 14 + queue
     few = whole_columns_of(Problem(16, 15000, True, 16, 2), walk, H200, 8, 4, queue)
@@ -94,7 +94,7 @@ def test_tiles_hold_every_row_and_places_are_free_in_time(backward):
                 # of a bundle, the last tile alone may lack rows; a tile is what the workers have at a time
                 assert (whole.steps - 1) * rows < length <= whole.steps * rows
                 assert (
-                    whole.part * whole.across * inputs <= softmax_streams.WHOLE_WORKERS * softmax_streams.STREAM_PACKS
+                    whole.part * whole.across * inputs <= softmax_streams.COLUMN_WORKERS * softmax_streams.COLUMN_PACKS
                 )
                 assert whole.shared_bytes <= H200.shared_bytes_per_block and whole.tiles <= softmax_streams.MOST_TILES
                 every = images * whole.steps

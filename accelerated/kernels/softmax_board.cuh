@@ -73,15 +73,18 @@ __device__ __forceinline__ Statistic from_slot(const Slot& slot) {
   return words.statistic;
 }
 
-// The slots of BATCH blocks, `apart` from each other, of those below `count`, when all hold the number. at: where that of a block is.
+// The slots of BATCH blocks, `apart` from each other, of those below `count`, when all hold the number. at: where that of a block is. Those that
+// hold it are not read again: who waits takes bandwidth from who reads tiles (1 to 2 % of a stream of columns).
 constexpr int BATCH = 5;  // by 32 lanes: all blocks of an H200 at once
 template <class At> __device__ __forceinline__ void read_complete(Slot (&slot)[BATCH], unsigned first, unsigned apart, unsigned count, unsigned number, const At& at) {
   bool complete;
+#pragma unroll
+  for (int j = 0; j < BATCH; j++) slot[j] = Slot{};  // no number is 0
   do {
     complete = true;
 #pragma unroll
     for (int j = 0; j < BATCH; j++)
-      if (first + apart * j < count) slot[j] = read_slot(at(first + apart * j));
+      if (first + apart * j < count && !holds(slot[j], number)) slot[j] = read_slot(at(first + apart * j));
 #pragma unroll
     for (int j = 0; j < BATCH; j++)
       if (first + apart * j < count) complete = complete && holds(slot[j], number);

@@ -2,7 +2,7 @@
 //
 // There is one block a multiprocessor, and all take part in every bundle of columns: `across` packs that lie side by side and are all of a row, so that
 // rows follow each other in memory. Of a bundle each block has `steps` tiles of `part` rows, its rows of a step beside those of the next block. A lane asks
-// the copy engine for tiles, `ahead` of them on their way, into a ring of `kept` in shared memory; 16 warps take them into the statistics of their columns
+// the copy engine for tiles, `ahead` of them on their way, into a ring of `kept` in shared memory; 8 warps take them into the statistics of their columns
 // as soon as they are there, and write them `delay` tiles later, of which they spend the last QUEUE in registers. Meanwhile two warps publish the block's
 // statistics, a column each lane; two merge columns for all blocks, of which each block has its share; two receive what others have merged. Of
 // gradients one warp does each, with two columns a lane.
@@ -11,26 +11,32 @@
 // of its multiprocessor, so the board through which they agree belongs to one launch at a time, whatever stream it is in: a block of the
 // next one begins where one of this has ended, which has received all columns, for which all blocks have published and all mergers read.
 //
-// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, 4 x 32000 x 8 x 8 float; clocks read in the kernel): forward 18.5 us where a copy takes 15.4:
-// 1.5 us until the first tile is there, 9 of reads, at the memory's pace because the cache writes what the launch before has left in it, 7.5 of writes at the cache's pace.
-// Backward 27.3 us (23.1), 29.9 with a tile less in shared memory and two less in registers: each that is there between statistic and result takes 0.5 to 1 us off, because blocks agree
-// slowly: the last one publishes 1 to 2 us behind the first, its part is merged and heard by all 2 us later at the end of the launch, 4 to 5 in its middle (published 0.4, merged 2 to 4).
-// Its words probably wait behind what the workers write (a guess). Writes alone take 6.8 us of forward's 7.5: the cache takes 4.9 TB/s, of stores or of
-// bulk copies. Halves forward 14.3 us (7.7), of which instructions take 9.
+// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, 4 x 32000 x 8 x 8 float; clocks read in the kernel): forward 18.2 us where a copy takes 15.4:
+// 1.4 us until the first tile is there, 8.5 of reads, because the cache writes what the launch before has left in it, 6 of writes at the cache's pace (4.9 TB/s, of stores or of
+// bulk copies), 0.7 in which they wait for the last statistic. Backward 26.0 us: each tile more between statistic and result takes 0.5 to 1 us off, because blocks agree slowly: the
+// last one publishes 1 to 2 us behind the first, merging that and hearing of it take 3. Probably each of the four messages
+// of an agreement waits behind the 47 KB that are on their way to every block. Halves forward 14 us (7.7), of which instructions take 9.
+//
+// Workers are few because each hands a bundle over in 110 instructions: of 16 warps that took 0.33 us, in which no tile was taken in (forward 18.4, backward 26.6 us). Without
+// handing over, publishing, merging and receiving forward takes 15.9 us; with all that but without waiting for it, 17.8.
 //
 // The same with a warp that reads, rows tested one by one, and blocks that tell the next launch that they have left the board (0.3 us of it) took 20.0 us forward; with a few registers
 // too many, 21 to 23.5. With 2, 4 or 5 tiles on their way instead of 3: 5 to 7 % longer; more of them asked for in the second cache, with 1, 2 or 3 on their way, 1 to 30 %; without tiles in
 // registers 5 to 10 %; with more of them in registers that other warps give up, nothing; results that leave the cache first, or stay in part, 1 to 10 %; reads that stay, 6 to 12 %.
-// Gradients of halves take 18.1 us, held columns 16.5.
+// Gradients of halves take 18.1 us, held columns 14.9.
 //
 // Tried later, each beside the unchanged kernel (backward 29.9, forward 18.8): bundles of half a row, in boxes of a tensor map, 10 and 9 % longer, without waiting, too; tiles of the last bundle that are
 // read again from the cache, so that others are left to be written while blocks agree, 2 to 9 %; writes that pause while the last tiles are read, 2 %; last tiles of equal size, 0 to 1 %; the last bundle asked for
 // ahead in the cache, 1 to 9 %; 2 to 8 sixteenths of the reads that stay, 1 to 6 %, with other buffers in turns as well; mergers that take two slots at once, 2 and 13 %; a column's parts
-// side by side, 0 and 2 %; forward with one warp for each of the three, too, and up to two more tiles in registers, 1 to 5 %. Nothing: the first reads before all barriers, the board fetched into the cache at the beginning, the algorithm known to the compiler.
+// side by side, 0 and 2 %; forward with one warp for each of the three, too, and up to two more tiles in registers, 1 to 5 %; tiles that registers pass on instead of a walk in turns, 6 to 10 %; whatever comes first,
+// a tile or a statistic, taken first, 4 % and more; earlier writes, 1 to 15 %; tiles that blocks claim as they need them, which would sum in another order each time, 1 to 3 % without any agreement. Nothing: the first reads before
+// all barriers, the board fetched into the cache at the beginning, beta known to the compiler, code executed once before it is needed, rests of 20 to 400 ns between looks at slots.
 #include "softmax_board.cuh"
 #include "tensor_maps.cuh"
 
-constexpr unsigned OPEN_BUNDLES = 8;  // between the first read and the last write; as in softmax_streams.py
+// As in softmax_streams.py
+constexpr unsigned OPEN_BUNDLES = 8;  // between the first read and the last write
+constexpr unsigned COLUMN_WORKERS = 256, COLUMN_PACKS = 4;  // of a block; that a worker takes in a step, of all inputs together
 
 // A place is free again when it is used: a block publishes bundle i + OPEN_BUNDLES when it has received bundle i, for which others have read what all had
 // published. Numbers are those of rounds of places, of all launches ever. Slots are in pairs, so that warps write sectors of the cache.
@@ -42,9 +48,9 @@ struct ColumnBoard {
 __device__ ColumnBoard board_of_whole_columns;
 
 template <class Rule> struct WholeColumns {
-  static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS, LANES = WIDTH;  // packs of each input that a worker has in a tile
-  static constexpr unsigned WARPS = WORKERS / 32, OPEN = OPEN_BUNDLES;
-  static constexpr unsigned QUEUE = sizeof(ELEMENT) == 4 ? 3 * INPUTS : 0, TURNS = QUEUE > 0 ? QUEUE : 1;  // tiles in registers, as in softmax_streams.py
+  static constexpr int INPUTS = Rule::INPUTS, HELD = COLUMN_PACKS / INPUTS, LANES = WIDTH;  // packs of each input that a worker has in a tile
+  static constexpr unsigned WARPS = COLUMN_WORKERS / 32, OPEN = OPEN_BUNDLES;
+  static constexpr unsigned QUEUE = sizeof(ELEMENT) < 4 ? 0 : INPUTS == 1 ? 3 : 7, TURNS = QUEUE > 0 ? QUEUE : 1;  // tiles in registers, as in softmax_streams.py
   using Place = Elements<WIDTH>;
   using Held = Pack<unsigned, 4>;  // a pack as it lies
   // Gradients have no maxima. What a warp hands over of a column, their sums alone, leaves shared memory for one more tile; a slot has the
@@ -160,7 +166,7 @@ template <class Rule> struct WholeColumns {
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
 #pragma unroll
-      for (int k = 0; k < HELD; k++) held[n][k] = *(there >> k & 1 ? first + n * tile_packs + k * WORKERS : &exchange.nothing);
+      for (int k = 0; k < HELD; k++) held[n][k] = *(there >> k & 1 ? first + n * tile_packs + k * COLUMN_WORKERS : &exchange.nothing);
   }
   __device__ __forceinline__ void add(Statistic (&statistic)[LANES], const Held (&held)[INPUTS][HELD]) const {
     COMPUTE values[INPUTS][HELD * WIDTH];
@@ -206,7 +212,7 @@ template <class Rule> struct WholeColumns {
     for (int i = 0; i < LANES; i++) statistic[i] = rule.empty();
   }
   __device__ __forceinline__ void work() const {
-    const unsigned column = threadIdx.x & (a.across - 1), row = threadIdx.x >> log_across, at_once = WORKERS >> log_across;
+    const unsigned column = threadIdx.x & (a.across - 1), row = threadIdx.x >> log_across, at_once = COLUMN_WORKERS >> log_across;
     const unsigned row_stride = a.along.row_stride[INPUTS], apart = at_once * row_stride, step_stride = gridDim.x * a.part * row_stride;
     const unsigned steps = a.steps, kept = a.kept, tile = INPUTS * tile_packs, end = tiles + a.delay;
     unsigned there = 0, there_last = 0;
@@ -365,12 +371,12 @@ template <class Rule> struct WholeColumns {
 #pragma unroll 1
       for (unsigned i = warp; i < min(a.kept, tiles); i += READER + 1) {
         barrier_init(&exchange.full[i], 1);
-        barrier_init(&exchange.empty[i], WORKERS);
+        barrier_init(&exchange.empty[i], COLUMN_WORKERS);
       }
       if (warp < open) barrier_init(&exchange.published[warp], ROLE_LANES), barrier_init(&exchange.agreed[warp], ROLE_LANES), barrier_init(&exchange.merged[warp], ROLE_WARPS);
-      else if (warp == 2 * OPEN) barrier_init(&exchange.reduced, WARPS * min(a.across, 32u));
-      else if (warp == 2 * OPEN + 1) barrier_init(&exchange.opened, 1);
-      else if (warp == 2 * OPEN + 2) set_nothing();
+      else if (warp == OPEN) barrier_init(&exchange.reduced, WARPS * min(a.across, 32u));
+      else if (warp == OPEN + 1) barrier_init(&exchange.opened, 1);
+      else if (warp == OPEN + 2) set_nothing();
       publish_barriers();
     }
     __syncthreads();
@@ -382,7 +388,7 @@ template <class Rule> struct WholeColumns {
     memcpy(&exchange.nothing, &nothing, sizeof nothing);
   }
   __device__ __forceinline__ void run() const {
-    const unsigned warp = threadIdx.x >> 5, helper = threadIdx.x - WORKERS, role = (warp - WARPS) / ROLE_WARPS;
+    const unsigned warp = threadIdx.x >> 5, helper = threadIdx.x - COLUMN_WORKERS, role = (warp - WARPS) / ROLE_WARPS;
     Reader reader(a.passing);
     const bool reads = threadIdx.x == 32 * READER;
     if (reads) {
