@@ -50,6 +50,7 @@ run_sanitize() {
   for tool in $tools; do
     note "$tool: exit status $(cat "$out/sanitizer_$tool.status"), $(grep -c 'ERROR SUMMARY: 0 errors' "$out/sanitizer_$tool.log") processes without a finding, \
 $(grep 'ERROR SUMMARY' "$out/sanitizer_$tool.log" | grep -vc ' 0 errors') with; $(grep -E '[0-9]+ passed' "$out/sanitizer_$tool.log" | tail -1)"
+    grep -aE "========= (Error|Warning):" "$out/sanitizer_$tool.log" | cut -c1-240 | sort | uniq -c | sort -rn | head -5
     [ "$(cat "$out/sanitizer_$tool.status")" = 0 ] || status=1
   done
 }
