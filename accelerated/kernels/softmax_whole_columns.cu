@@ -11,14 +11,15 @@
 // of its multiprocessor, so the board through which they agree belongs to one launch at a time, whatever stream it is in: a block of the
 // next one begins where one of this has ended, which has received all columns, for which all blocks have published and all mergers read.
 //
-// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, 4 x 32000 x 8 x 8 float; clocks read in the kernel): forward 18.2 us where a copy takes 15.4:
+// Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, 4 x 32000 x 8 x 8 float; clocks read in the kernel): forward 17.9 us where a copy takes 15.4:
 // 1.4 us until the first tile is there, 8.5 of reads, because the cache writes what the launch before has left in it, 6 of writes at the cache's pace (4.9 TB/s, of stores or of
-// bulk copies), 0.7 in which they wait for the last statistic. Backward 26.0 us: each tile more between statistic and result takes 0.5 to 1 us off, because blocks agree slowly: the
+// bulk copies), 0.7 in which they wait for the last statistic. Backward 25.8 us: each tile more between statistic and result takes 0.5 to 1 us off, because blocks agree slowly: the
 // last one publishes 1 to 2 us behind the first, merging that and hearing of it take 3. Probably each of the four messages
 // of an agreement waits behind the 47 KB that are on their way to every block. Halves forward 14 us (7.7), of which instructions take 9.
 //
-// Workers are few because each hands a bundle over in 110 instructions: of 16 warps that took 0.33 us, in which no tile was taken in (forward 18.4, backward 26.6 us). Without
-// handing over, publishing, merging and receiving forward takes 15.9 us; with all that but without waiting for it, 17.8.
+// Workers are few because each hands a bundle over in 110 instructions: of 16 warps that took 0.33 us, in which no tile was taken in (0.2 and 0.5 us of a launch). What is merged is written for some
+// blocks at a time: with a place for every block forward takes 18.2 and backward 26.5 us, with one for all 18.1 and more. Without handing over, publishing, merging and receiving forward
+// takes 15.9 us; with all that but without waiting for it, 17.8.
 //
 // The same with a warp that reads, rows tested one by one, and blocks that tell the next launch that they have left the board (0.3 us of it) took 20.0 us forward; with a few registers
 // too many, 21 to 23.5. With 2, 4 or 5 tiles on their way instead of 3: 5 to 7 % longer; more of them asked for in the second cache, with 1, 2 or 3 on their way, 1 to 30 %; without tiles in
@@ -30,19 +31,21 @@
 // ahead in the cache, 1 to 9 %; 2 to 8 sixteenths of the reads that stay, 1 to 6 %, with other buffers in turns as well; mergers that take two slots at once, 2 and 13 %; a column's parts
 // side by side, 0 and 2 %; forward with one warp for each of the three, too, and up to two more tiles in registers, 1 to 5 %; tiles that registers pass on instead of a walk in turns, 6 to 10 %; whatever comes first,
 // a tile or a statistic, taken first, 4 % and more; earlier writes, 1 to 15 %; tiles that blocks claim as they need them, which would sum in another order each time, 1 to 3 % without any agreement. Nothing: the first reads before
-// all barriers, the board fetched into the cache at the beginning, beta known to the compiler, code executed once before it is needed, rests of 20 to 400 ns between looks at slots.
+// all barriers, the board fetched into the cache at the beginning, beta known to the compiler, code executed once before it is needed,
+// rests of 20 to 400 ns between looks at slots, slots brought by the copy engine, tiles asked for in two halves.
 #include "softmax_board.cuh"
 #include "tensor_maps.cuh"
 
 // As in softmax_streams.py
 constexpr unsigned OPEN_BUNDLES = 8;  // between the first read and the last write
 constexpr unsigned COLUMN_WORKERS = 256, COLUMN_PACKS = 4;  // of a block; that a worker takes in a step, of all inputs together
+constexpr unsigned COPIES = 4;  // of what was merged: blocks take them in turns
 
 // A place is free again when it is used: a block publishes bundle i + OPEN_BUNDLES when it has received bundle i, for which others have read what all had
 // published. Numbers are those of rounds of places, of all launches ever. Slots are in pairs, so that warps write sectors of the cache.
 struct ColumnBoard {
   Slot parts[OPEN_BUNDLES][MOST_COLUMNS / 2][MOST_BLOCKS][2];
-  Slot results[OPEN_BUNDLES][MOST_BLOCKS][MOST_COLUMNS];
+  Slot results[OPEN_BUNDLES][COPIES][MOST_COLUMNS];
   unsigned long long arrivals;  // of blocks, of all launches ever
 };
 __device__ ColumnBoard board_of_whole_columns;
@@ -323,7 +326,7 @@ template <class Rule> struct WholeColumns {
 #pragma unroll
         for (unsigned i = 0; i < SLOT_COLUMNS; i++) rule.finish(total[i]);
         const Slot slot = slot_of(total, number);
-        for (unsigned block = lane; block < gridDim.x; block += 32) write_slot(&board_of_whole_columns.results[bundle % OPEN][block][index], slot);
+        if (lane < COPIES) write_slot(&board_of_whole_columns.results[bundle % OPEN][lane][index], slot);
       }
       __syncwarp();
       if (lane == 0) barrier_arrive(&exchange.merged[bundle % OPEN]);
@@ -356,7 +359,7 @@ template <class Rule> struct WholeColumns {
       barrier_wait(&exchange.merged[bundle % OPEN], phase(bundle));  // other blocks do so at about the same time
       if (index < slots()) {
         Slot slot;
-        do slot = read_slot(&board_of_whole_columns.results[bundle % OPEN][blockIdx.x][index]);
+        do slot = read_slot(&board_of_whole_columns.results[bundle % OPEN][blockIdx.x % COPIES][index]);
         while (!holds(slot, first_number + bundle / OPEN));
         take_slot(slot, lines_of(bundle) + index * SLOT_COLUMNS);
       }
