@@ -7,7 +7,7 @@ SUBJECTS ?= reference accelerated vendor recorded
 # NVIDIA's own library, judged on its descriptor calls. Its dependency cuBLAS is only needed to compute on a GPU.
 VENDOR := nvidia-cudnn-cu12==8.9.7.29
 
-.PHONY: help conformance test lint bench clean
+.PHONY: help conformance races test lint bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -22,6 +22,9 @@ $(BIN)/.ready: pyproject.toml
 conformance: $(BIN)/.ready ## judge both backends, write conformance-report/report.html
 	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --out conformance-report
 
+races: $(BIN)/.ready ## judge the accelerated backend with every race in shared memory an error
+	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --out races-report
+
 test: $(BIN)/.ready lint ## lint, types, tests of our own machinery
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
 
@@ -33,4 +36,4 @@ lint: $(BIN)/.ready
 	$(BIN)/mypy
 
 clean: ## remove the environment and what was made
-	rm -rf $(VENV) conformance-report build *.egg-info
+	rm -rf $(VENV) conformance-report races-report build *.egg-info

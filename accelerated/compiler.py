@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from .cache import cache_folder, locked, verified
-from .emulated.toolchain import EmulatedToolchain
+from .emulated.toolchain import ARCHITECTURES, EmulatedToolchain
 from .errors import CompileError
 from .nvcc import Nvcc
 from .sources import Definitions, Kernel, Module, find_kernels, flatten, module
@@ -45,9 +45,9 @@ class Toolchain(Protocol):
 
 @cache
 def toolchain(architecture: str) -> Toolchain:
-    """The compiler for an architecture: `emulated`, or a GPU's (sm_90)."""
-    if architecture == "emulated":
-        return EmulatedToolchain()
+    """The compiler for an architecture: `emulated`, the same with races reported, or a GPU's (sm_90)."""
+    if architecture in ARCHITECTURES:
+        return EmulatedToolchain(architecture)
     return Nvcc(architecture)
 
 
@@ -87,7 +87,9 @@ def _compile(tools: Toolchain, module: Module, flat_source: str, path: Path) -> 
     temporary = path.with_name(f"{path.stem}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     unit, output = temporary.with_suffix(".tmp.cu"), temporary.with_suffix(f".tmp{path.suffix}")
     try:
-        kernels = find_kernels(module, flat_source, ["-DEMULATED_CUDA=1"] if tools.architecture == "emulated" else [])
+        kernels = find_kernels(
+            module, flat_source, ["-DEMULATED_CUDA=1"] if tools.architecture in ARCHITECTURES else []
+        )
         unit.write_text(tools.wrap(module, kernels))
         result = tools.run(unit, output)
         if result.returncode:

@@ -15,7 +15,7 @@ from ..programs import host_compiler
 from ..tensor_maps import TensorMap, emulated_map
 from .library import EmulatedLibrary, HostLaunch, HostPages, launching
 from .memory import Allocation, GuardedMemory, GuardedPool
-from .toolchain import EmulatedToolchain
+from .toolchain import RACES, EmulatedToolchain
 
 GUARDS = ("end", "start")
 
@@ -24,6 +24,13 @@ def _seed(text: str) -> int:
     if not text.isdecimal() or int(text) >= 2**32:
         raise ValueError(f"DUALDNN_EMULATION_SEED={text!r}: expected an integer from 0 to {2**32 - 1}")
     return int(text)
+
+
+def _flag(name: str) -> bool:
+    text = os.environ.get(name, "0")
+    if text not in ("0", "1"):
+        raise ValueError(f"{name}={text!r}: expected 0 or 1")
+    return text == "1"
 
 
 class EmulatedStream(Stream):
@@ -90,6 +97,8 @@ class EmulatedFunction(Function):
         if line := self._library.source_line(launch.instruction):
             where += f", at {line}"
         message = launch.message.decode(errors="replace")
+        if other := self._library.source_line(launch.other_instruction):
+            message += f", at {other}"
         if launch.address:
             message += f", {self.device.pool.describe(launch.address)}"
         return f"{where}: {message}"
@@ -105,12 +114,13 @@ class EmulatedDevice(Device):
     """A device whose mistakes are reported.
 
     `seed` orders the threads of a launch: 0 forward, 1 backward, else shuffled. Results that differ show a missing
-    barrier. `guard` says which side of new memory touches an inaccessible page: its "end" or its "start".
+    barrier. `guard` says which side of new memory touches an inaccessible page: its "end" or its "start". With
+    DUALDNN_EMULATION_RACES=1 accesses of shared memory that nothing orders are reported, whatever the order and the
+    results (races.h).
     """
 
     kind = "emulated"
     compiles_in_background = False  # which kernel serves a call shall not depend on time
-    architecture = "emulated"
     multiprocessors = 1
     shared_bytes_per_block = 227 * 1024
 
@@ -123,6 +133,7 @@ class EmulatedDevice(Device):
         self.name = "emulated device"
         self.seed = _seed(os.environ.get("DUALDNN_EMULATION_SEED", "0"))
         self.guard = os.environ.get("DUALDNN_EMULATION_GUARD", "end")
+        self.architecture = RACES if _flag("DUALDNN_EMULATION_RACES") else "emulated"
         self.pool = GuardedPool()
         self.default_stream: EmulatedStream = EmulatedStream(self, 0)
         self._streams = 0

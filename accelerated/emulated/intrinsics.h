@@ -14,6 +14,8 @@ namespace emulated {
 template <class T> using Same = std::type_identity_t<T>;  // takes no part in deducing T
 template <class T, class Update>
 EMULATED_INLINE T update(T* address, Update next) {
+  races::atomic(address, sizeof(T));
+  const races::Unseen unseen;
   T old = *address;
   *address = next(old);
   return old;

@@ -45,6 +45,7 @@ class HostLaunch(ctypes.Structure):
         ("block_index", ctypes.c_uint * 3),
         ("thread_index", ctypes.c_uint * 3),
         ("instruction", ctypes.c_uint64),
+        ("other_instruction", ctypes.c_uint64),
         ("address", ctypes.c_uint64),
         ("message", ctypes.c_char * 1024),
     )

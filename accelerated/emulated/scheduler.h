@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <link.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -17,6 +18,8 @@
 #undef __shared__
 #define __shared__ thread_local  // inside a function this implies static; after `extern` it stays a declaration
 #define EMULATED_EXPORT __attribute__((visibility("default")))
+#define EMULATED_CALL inline __attribute__((noinline))  // so that EMULATED_HERE is where it is called
+#define EMULATED_HERE (static_cast<const char*>(__builtin_return_address(0)) - 1)
 
 extern thread_local unsigned char shared_memory[];  // the one name for dynamic shared memory
 
@@ -48,7 +51,7 @@ struct Launch {  // library.py has the same structure
   size_t memory_count;
   // What went wrong: failed is 1, or 2 if the thread is known. The instruction is an offset into this library; 0: not known.
   unsigned failed, block_index[3], thread_index[3];
-  uint64_t instruction, address;
+  uint64_t instruction, other_instruction, address;
   char message[1024];
 };
 
@@ -78,6 +81,11 @@ struct Thread {
   int lane() const { return rank % warp_lanes; }
 };
 
+namespace races {  // races.h
+inline void begin_block();
+inline void order_block();
+}  // namespace races
+
 struct Warp {
   unsigned live, waiting;  // lanes
 };
@@ -96,11 +104,28 @@ struct Block {
 };
 
 inline Block block;
+inline uint64_t launches;  // of this module
 inline Thread* current;           // null outside kernels
 inline Fiber *running, scheduler;  // the fiber started last; the stack of the launch itself
 inline Fiber fibers[maximum_threads];
 inline int fibers_made, fibers_idle;
 inline Fiber* idle[maximum_threads];
+
+// What each thread asked for and has not waited for. A launch that failed may have left some.
+template <class T>
+class Queues {
+ public:
+  std::deque<T>& own() {
+    if (launch != launches)
+      for (std::deque<T>& each : of) each.clear();
+    launch = launches;
+    return of[current->rank];
+  }
+
+ private:
+  std::deque<T> of[maximum_threads];
+  uint64_t launch = 0;
+};
 
 // --- stacks ---
 
@@ -183,6 +208,7 @@ inline const char* base_name(const char* path) {
 }
 
 inline void release_barrier() {
+  races::order_block();
   block.arrived = 0;
   block.vote_result = std::exchange(block.votes, 0u);
   for (int i = 0; i < block.threads; i++) {  // in the order of the seed, so that it matters after the barrier too
@@ -506,6 +532,7 @@ inline void launch(Launch& request) {
   SignalGuard guard;
   locate_image();
   block.launch = &request;
+  launches++;
   block.size = {request.block[0], request.block[1], request.block[2]};
   block.grid = {request.grid[0], request.grid[1], request.grid[2]};
   block.threads = block.size.x * block.size.y * block.size.z;
@@ -520,6 +547,7 @@ inline void launch(Launch& request) {
     block.index = {unsigned(number % block.grid.x), unsigned(number / block.grid.x % block.grid.y), unsigned(number / block.grid.x / block.grid.y)};
     if (step == 0 || request.seed > 1) order_threads(request.seed, number);
     poison_shared_memory();
+    races::begin_block();
     run_block();
     check_shared_guard();
   }

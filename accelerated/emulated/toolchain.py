@@ -24,6 +24,16 @@ WHEEL_FOLDERS = (
     "nvidia/cuda_cccl/include",
 )
 
+RACES = "emulated-races"
+ARCHITECTURES = ("emulated", RACES)
+# Accesses of memory call functions of races.h, and copies, which would not be seen in the C library.
+RACE_OPTIONS = [
+    "-fsanitize=thread",
+    "-fno-builtin-memcpy",
+    "-fno-builtin-memset",
+    "--param=tsan-instrument-func-entry-exit=0",
+]
+
 
 def _search(folders: list[Path]) -> list[Path] | None:
     """The folders, with CCCL's beside them, if together they have what the emulation includes."""
@@ -59,10 +69,10 @@ def _processor_option() -> str:
 class EmulatedToolchain:
     """g++, to a shared library with the kernels and the scheduler that runs them."""
 
-    architecture = "emulated"
     suffix = ".so"
 
-    def __init__(self) -> None:
+    def __init__(self, architecture: str = "emulated") -> None:
+        self.architecture = architecture
         if platform.system() != "Linux" or platform.machine() != "x86_64":
             raise DeviceUnavailable(
                 f"the emulated device runs on Linux on x86-64, not on {platform.system()} on {platform.machine()}"
@@ -76,6 +86,8 @@ class EmulatedToolchain:
             "-fsanitize=bounds-strict,alignment,shift-exponent", "-fno-sanitize-recover=all",
             "-Wno-unknown-pragmas",
         ]  # fmt: skip
+        if architecture == RACES:
+            self.options += RACE_OPTIONS
         # The checks call functions of scheduler.h; without default libraries the sanitizer's own library stays out.
         self.link_options = ["-shared", "-Wl,-z,defs", "-nodefaultlibs", "-lstdc++", "-lm", "-lgcc_s", "-lc", "-lgcc"]
 

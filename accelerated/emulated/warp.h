@@ -4,7 +4,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "scheduler.h"
+#include "races.h"
 
 #define EMULATED_INLINE inline __attribute__((always_inline))
 #define EMULATED_SITE_PARAMETERS const char *file = __builtin_FILE(), int line = __builtin_LINE()
@@ -119,7 +119,9 @@ inline void ldmatrix(unsigned (&registers)[matrices], const void* row, EMULATED_
   if (self.lane() < 8 * matrices && reinterpret_cast<uintptr_t>(row) % 16)
     fail("ldmatrix at %s:%d: the row address %p is no multiple of 16", base_name(file), line, row);
   memcpy(self.value, &row, sizeof row);
+  if (self.lane() < 8 * matrices) races::read(row, 16);
   warp_operation(EMULATED_SITE("ldmatrix"), ~0u, [](Thread* warp, unsigned) {
+    const races::Unseen unseen;
     for (int lane = 0; lane < 32; lane++)
       for (int matrix = 0; matrix < matrices; matrix++)
         for (int i = 0; i < 2; i++) {
@@ -139,7 +141,9 @@ inline void stmatrix(const unsigned (&registers)[4], void* row, EMULATED_SITE_PA
   if (reinterpret_cast<uintptr_t>(row) % 16) fail("stmatrix at %s:%d: the row address %p is no multiple of 16", base_name(file), line, row);
   memcpy(self.value, &row, sizeof row);
   memcpy(self.value + sizeof row, registers, sizeof registers);
+  races::write(row, 16);
   warp_operation(EMULATED_SITE("stmatrix"), ~0u, [](Thread* warp, unsigned) {
+    const races::Unseen unseen;
     for (int lane = 0; lane < 32; lane++)
       for (int matrix = 0; matrix < 4; matrix++) {
         unsigned char* to;
@@ -164,7 +168,7 @@ inline int __syncthreads_and(int predicate, EMULATED_SITE_PARAMETERS) {
   return emulated::barrier(EMULATED_SITE("__syncthreads_and"), !predicate) == 0;
 }
 inline void __syncwarp(unsigned mask = ~0u, EMULATED_SITE_PARAMETERS) {
-  emulated::warp_operation(EMULATED_SITE("__syncwarp"), mask, [](emulated::Thread*, unsigned) {});
+  emulated::warp_operation(EMULATED_SITE("__syncwarp"), mask, emulated::races::order_lanes);
 }
 inline void __threadfence() {}
 inline void __threadfence_block() {}

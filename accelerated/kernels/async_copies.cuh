@@ -2,7 +2,6 @@
 #pragma once
 
 #ifdef EMULATED_CUDA
-#include <deque>
 namespace emulated {
 // Copies happen as late as they may: at the wait. Whoever forgets one, or reuses a tile too early, gets wrong numbers.
 struct Copy {
@@ -10,14 +9,16 @@ struct Copy {
   const void* from;
   int bytes;
   bool exists, ends_group;
+  races::Request request = {};
 };
-inline std::deque<Copy> copies[maximum_threads];
+inline Queues<Copy> copies;
 
 inline void finish_copies(int pending) {
-  std::deque<Copy>& queue = copies[current->rank];
+  std::deque<Copy>& queue = copies.own();
   for (int groups = std::count_if(queue.begin(), queue.end(), [](const Copy& copy) { return copy.ends_group; }); groups > pending;) {
     const Copy copy = queue.front();
     queue.pop_front();
+    const races::Later later(copy.request);
     if (copy.ends_group) groups--;
     else if (copy.exists) memcpy(copy.to, copy.from, copy.bytes);
     else memset(copy.to, 0, copy.bytes);
@@ -27,18 +28,20 @@ inline void finish_copies(int pending) {
 #endif
 
 // Copies BYTES (4, 8 or 16), or writes zeros.
-template <int BYTES> __device__ __forceinline__ void copy_async(void* to, const void* from, bool exists) {
 #ifdef EMULATED_CUDA
-  emulated::copies[emulated::current->rank].push_back({to, from, BYTES, exists, false});
+template <int BYTES> EMULATED_CALL void copy_async(void* to, const void* from, bool exists) {
+  emulated::copies.own().push_back({to, from, BYTES, exists, false, emulated::races::request_write(to, BYTES, EMULATED_HERE)});
+}
 #else
+template <int BYTES> __device__ __forceinline__ void copy_async(void* to, const void* from, bool exists) {
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to)), bytes = exists ? BYTES : 0;
   if constexpr (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
   else asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(address), "l"(from), "r"(bytes), "n"(BYTES) : "memory");
-#endif
 }
+#endif
 __device__ __forceinline__ void end_copies() {
 #ifdef EMULATED_CUDA
-  emulated::copies[emulated::current->rank].push_back({nullptr, nullptr, 0, false, true});
+  emulated::copies.own().push_back({nullptr, nullptr, 0, false, true});
 #else
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif

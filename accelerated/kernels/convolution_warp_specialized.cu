@@ -364,7 +364,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
     return scratch + turns % BOXES * BOX_BYTES;
   }
   __device__ __forceinline__ void close_box(const unsigned char* rows, const Tile& tile, int warp_row, int box) {
-    publish_stores();
+    publish_writes();
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
       unsigned at[3];

@@ -262,7 +262,7 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
       for (unsigned lane = 1; lane < each; lane *= 2) total.sum += __shfl_xor_sync(~0u, total.sum, lane);
       if (INPUTS == 1 && rule.algorithm != LOG) rule.finish(total);
       __syncwarp();
-      if (first == 0) sums[i] = total.sum;
+      if (first == 0 && j < lines * each) sums[i] = total.sum;
     }
     __syncthreads();
 #pragma unroll

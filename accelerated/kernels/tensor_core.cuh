@@ -37,8 +37,9 @@ struct Product {
   void (*multiply)(float* sums, const unsigned char* left, const unsigned char* right);  // null ends a group
   float* sums;
   const unsigned char *left, *right;
+  races::Request request = races::request_engine_read();
 };
-inline std::deque<Product> products[maximum_threads];
+inline Queues<Product> products;
 }  // namespace emulated
 #endif
 
@@ -73,9 +74,11 @@ template <class E> __device__ __forceinline__ void store_rows(unsigned char* row
   }
 }
 
-// Before the barrier after which a product reads what this thread wrote to shared memory.
+// Before the barrier after which a product or the copy engine reads what this thread wrote to shared memory.
 __device__ __forceinline__ void publish_writes() {
-#ifdef WARPGROUP_INSTRUCTIONS
+#ifdef EMULATED_CUDA
+  emulated::races::publish();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
@@ -348,18 +351,20 @@ template <class E, int N, bool TURNED = false> inline void begin_product(float (
   const auto multiply = [](float* d, const unsigned char* a, const unsigned char* b) {
     multiply_tiles<E, N, TURNED>(*reinterpret_cast<float(*)[N / 2]>(d), a, b);
   };
-  emulated::products[emulated::current->rank].push_back({multiply, sums, left, right});
+  emulated::products.own().push_back({multiply, sums, left, right});
 }
-inline void commit_products() { emulated::products[emulated::current->rank].push_back({}); }
+inline void commit_products() { emulated::products.own().push_back({}); }
 template <int PENDING> inline void wait_for_products() {
-  auto& queue = emulated::products[emulated::current->rank];
+  auto& queue = emulated::products.own();
   int groups = std::count_if(queue.begin(), queue.end(), [](const emulated::Product& product) { return !product.multiply; });
   while (groups > PENDING) {
     const emulated::Product product = queue.front();
     queue.pop_front();
+    const emulated::races::ByWarp products(product.request);
     if (product.multiply) product.multiply(product.sums, product.left, product.right);
     else groups--;
   }
+  emulated::races::acquire_products();
 }
 #else
 template <class E, int N, bool TURNED = false> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {

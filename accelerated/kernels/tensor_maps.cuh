@@ -30,15 +30,23 @@ struct Load {
   unsigned char* to;
   Map map;  // a copy: the arguments end with the thread
   int at[5], offset[2];
+  races::Request request = {};
+  int bytes() const { return map.dense ? map.box[0] * map.box[1] * map.box[2] * map.box[3] * map.element_bytes : 128 * rows(); }
+  int rows() const { return map.columns ? map.pixels : map.box[1] * map.box[2]; }
 };
 inline std::deque<Load> loads;
 struct Write {
   const unsigned char* from;  // null ends a group
   Map map;
   int at[4];
+  races::Request request = races::request_engine_read();
 };
-inline std::deque<Write> writes[maximum_threads];
+inline Queues<Write> writes;
 
+inline bool is_in_phase(Barrier* barrier, int parity) {
+  const races::Unseen unseen;
+  return state_of(barrier).phase == parity;
+}
 inline void wake_waiters(Barrier* barrier) {
   for (int i = 0; i < block.threads; i++) {
     Thread& thread = block.thread[block.order[i]];
@@ -48,11 +56,20 @@ inline void wake_waiters(Barrier* barrier) {
 inline void end_phase(Barrier* barrier) {
   BarrierState& state = state_of(barrier);
   if (state.pending || state.bytes) return;
+  races::complete(barrier);
   state.phase ^= 1;
   state.pending = state.arrivals;
   wake_waiters(barrier);
 }
-inline void begin_load(const Load& load) {
+inline void arrive(Barrier* barrier, int count, int bytes, const void* instruction) {
+  races::release(barrier, instruction);
+  const races::Unseen unseen;
+  state_of(barrier).bytes += bytes;
+  state_of(barrier).pending -= count;
+  end_phase(barrier);
+}
+inline void begin_load(Load load, const void* instruction) {
+  load.request = races::request_write(load.to, load.bytes(), instruction);
   loads.push_back(load);
   wake_waiters(load.barrier);  // who waits brings it
 }
@@ -108,6 +125,32 @@ inline void load_dense_box(const Load& load) {
   });
 }
 
+inline void bring(const Load& load) {
+  const races::ByAgent agent(load.barrier, load.request);
+  const Map& map = load.map;
+  int at[5];
+  memcpy(at, load.at, sizeof at);
+  if (map.dense) {
+    load_dense_box(load);
+  } else if (map.columns) {  // pixels follow each other within the box that the corners leave, row after row
+    for (int row = 0; row < map.pixels; row++) {
+      int pixel[5] = {at[0], at[1] + load.offset[0], at[2] + load.offset[1], at[3]};
+      load_row(load, row, pixel);
+      for (int d = 0; d < 2; d++) {
+        at[d + 1] += map.step[d];
+        if (at[d + 1] < map.extent[d + 1] + map.upper[d]) break;
+        at[d + 1] = map.lower[d];
+        if (d == 1) at[3]++;
+      }
+    }
+  } else {
+    for (int row = 0; row < map.box[1] * map.box[2]; row++) {
+      const int box[5] = {at[0], at[1] + row % map.box[1], at[2] + row / map.box[1]};
+      load_row(load, row, box);
+    }
+  }
+}
+
 // Loads come as late as they may: when somebody waits for them.
 inline void finish_loads(Barrier* barrier) {
   for (size_t i = 0; i < loads.size();) {
@@ -117,30 +160,9 @@ inline void finish_loads(Barrier* barrier) {
     }
     const Load load = loads[i];
     loads.erase(loads.begin() + i);
-    const Map& map = load.map;
-    int at[5];
-    memcpy(at, load.at, sizeof at);
-    if (map.dense) {
-      load_dense_box(load);
-    } else if (map.columns) {  // pixels follow each other within the box that the corners leave, row after row
-      for (int row = 0; row < map.pixels; row++) {
-        int pixel[5] = {at[0], at[1] + load.offset[0], at[2] + load.offset[1], at[3]};
-        load_row(load, row, pixel);
-        for (int d = 0; d < 2; d++) {
-          at[d + 1] += map.step[d];
-          if (at[d + 1] < map.extent[d + 1] + map.upper[d]) break;
-          at[d + 1] = map.lower[d];
-          if (d == 1) at[3]++;
-        }
-      }
-    } else {
-      for (int row = 0; row < map.box[1] * map.box[2]; row++) {
-        const int box[5] = {at[0], at[1] + row % map.box[1], at[2] + row / map.box[1]};
-        load_row(load, row, box);
-      }
-    }
-    const int rows = map.columns ? map.pixels : map.box[1] * map.box[2];
-    state_of(barrier).bytes -= map.dense ? map.box[0] * map.box[1] * map.box[2] * map.box[3] * map.element_bytes : 128 * rows;
+    bring(load);
+    const races::Unseen unseen;
+    state_of(barrier).bytes -= load.bytes();
     end_phase(barrier);
   }
 }
@@ -162,23 +184,19 @@ inline void finish_write(const Write& write) {
 }
 }  // namespace emulated
 
-inline void barrier_init(Barrier* barrier, int arrivals) {
+EMULATED_CALL void barrier_init(Barrier* barrier, int arrivals) {
   auto& loads = emulated::loads;  // a launch that failed may have left some
   loads.erase(std::remove_if(loads.begin(), loads.end(), [=](const emulated::Load& load) { return load.barrier == barrier; }), loads.end());
+  emulated::races::begin_object(barrier, EMULATED_HERE);
+  const emulated::races::Unseen unseen;
   emulated::state_of(barrier) = {0, static_cast<unsigned short>(arrivals), static_cast<unsigned short>(arrivals), 0};
 }
 inline void publish_barriers() {}
-inline void barrier_arrive(Barrier* barrier, int count = 1) {
-  emulated::state_of(barrier).pending -= count;
-  emulated::end_phase(barrier);
-}
-inline void barrier_arrive_with(Barrier* barrier, int bytes) {
-  emulated::state_of(barrier).bytes += bytes;
-  barrier_arrive(barrier);
-}
-inline void barrier_wait(Barrier* barrier, int parity, EMULATED_SITE_PARAMETERS) {
+EMULATED_CALL void barrier_arrive(Barrier* barrier, int count = 1) { emulated::arrive(barrier, count, 0, EMULATED_HERE); }
+EMULATED_CALL void barrier_arrive_with(Barrier* barrier, int bytes) { emulated::arrive(barrier, 1, bytes, EMULATED_HERE); }
+EMULATED_CALL void barrier_wait(Barrier* barrier, int parity, EMULATED_SITE_PARAMETERS) {
   emulated::finish_loads(barrier);
-  while (emulated::state_of(barrier).phase == parity) {
+  while (emulated::is_in_phase(barrier, parity)) {
     emulated::Thread& self = *emulated::current;
     self.site = EMULATED_SITE("barrier_wait");
     self.awaited = barrier;
@@ -186,47 +204,48 @@ inline void barrier_wait(Barrier* barrier, int parity, EMULATED_SITE_PARAMETERS)
     emulated::suspend();
     emulated::finish_loads(barrier);
   }
+  emulated::races::acquire(barrier, EMULATED_HERE);
 }
-inline void load_columns(unsigned char* to, const TensorMap& map, Barrier* barrier, int channel, int column, int row, int image, int right, int down) {
-  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {channel, column, row, image}, {right, down}});
+EMULATED_CALL void load_columns(unsigned char* to, const TensorMap& map, Barrier* barrier, int channel, int column, int row, int image, int right, int down) {
+  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {channel, column, row, image}, {right, down}}, EMULATED_HERE);
 }
-inline void load_box(unsigned char* to, const TensorMap& map, Barrier* barrier, int first, int second, int third) {
+EMULATED_CALL void load_box(unsigned char* to, const TensorMap& map, Barrier* barrier, int first, int second, int third) {
   emulated::require_whole_packs(map, first);
-  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third}, {}});
+  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third}, {}}, EMULATED_HERE);
 }
-inline void load_dense_box(unsigned char* to, const TensorMap& map, Barrier* barrier, int first, int second, int third, int fourth) {
+EMULATED_CALL void load_dense_box(unsigned char* to, const TensorMap& map, Barrier* barrier, int first, int second, int third, int fourth) {
   emulated::require_whole_packs(map, first);
-  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}, {}});
+  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}, {}}, EMULATED_HERE);
 }
 inline CachePolicy cache_policy(bool, unsigned = 0) { return {}; }
-inline void load_bytes(void* to, const void* from, unsigned bytes, Barrier* barrier, CachePolicy) {
+EMULATED_CALL void load_bytes(void* to, const void* from, unsigned bytes, Barrier* barrier, CachePolicy) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16) emulated::fail("the copy engine was asked for %u bytes, not in whole packs", bytes);
   emulated::Map map = {};
-  map.base = static_cast<const unsigned char*>(from), map.extent[0] = map.box[0] = int(bytes), map.element_bytes = map.dense = 1;
+  map.base = static_cast<const unsigned char*>(from), map.extent[0] = map.box[0] = int(bytes) / 16, map.element_bytes = 16, map.dense = 1;
   for (int d = 1; d < 4; d++) map.extent[d] = map.box[d] = 1;
-  emulated::begin_load({barrier, static_cast<unsigned char*>(to), map, {}, {}});
+  emulated::begin_load({barrier, static_cast<unsigned char*>(to), map, {}, {}}, EMULATED_HERE);
 }
 inline void fetch_bytes_ahead(const void*, unsigned) {}
 inline void store_box(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
   emulated::require_whole_packs(map, first);
-  emulated::writes[emulated::current->rank].push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third}});
+  emulated::writes.own().push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third}});
 }
 inline void store_dense_box(const unsigned char* from, const TensorMap& map, int first, int second, int third, int fourth) {
   emulated::require_whole_packs(map, first);
-  emulated::writes[emulated::current->rank].push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}});
+  emulated::writes.own().push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}});
 }
-inline void commit_stores() { emulated::writes[emulated::current->rank].push_back({}); }
+inline void commit_stores() { emulated::writes.own().push_back({}); }
 template <int PENDING> inline void wait_for_stores() {
-  auto& queue = emulated::writes[emulated::current->rank];
+  auto& queue = emulated::writes.own();
   int groups = std::count_if(queue.begin(), queue.end(), [](const emulated::Write& write) { return !write.from; });
   while (groups > PENDING) {
     const emulated::Write write = queue.front();
     queue.pop_front();
+    const emulated::races::Later later(write.request);
     if (write.from) emulated::finish_write(write);
     else groups--;
   }
 }
-inline void publish_stores() {}
 template <int REGISTERS> inline void take_registers() {}
 template <int REGISTERS> inline void give_registers() {}
 
@@ -306,7 +325,6 @@ __device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.co
 template <int PENDING> __device__ __forceinline__ void wait_for_stores() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
-__device__ __forceinline__ void publish_stores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 // All warps of a warpgroup: leave registers to others, or take what others left.
 template <int REGISTERS> __device__ __forceinline__ void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS)); }
 template <int REGISTERS> __device__ __forceinline__ void give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS)); }

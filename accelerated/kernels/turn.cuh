@@ -181,7 +181,7 @@ template <class S, class D> __device__ __forceinline__ unsigned copy_run(const T
     for (unsigned k = 0; k < BATCH; k++)
       if (first + k * TURN_THREADS < whole) reinterpret_cast<Pack<S, IN>*>(tile)[first + k * TURN_THREADS] = loaded[k];
   }
-  if (in_head) tile[head] = at_head;
+  if (in_head && shift) tile[head] = at_head;  // else a pack has it
   if (in_tail) tile[tail] = at_tail;
   return shift;
 }

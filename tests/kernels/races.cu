@@ -1,0 +1,250 @@
+// Kernels that are right where `right` is set and else have a race, between the two marked lines.
+#include "../../accelerated/kernels/async_copies.cuh"
+#include "../../accelerated/kernels/tensor_maps.cuh"
+
+struct Arguments {
+  float* values;
+  int right;
+};
+
+#define KERNEL(name) extern "C" __global__ void name(const Arguments a)
+
+// 64 threads unless said otherwise.
+__device__ __forceinline__ float* floats() { return reinterpret_cast<float*>(shared_memory); }
+
+KERNEL(read_behind_write) {
+  floats()[threadIdx.x] = 1;  // read_behind_write: one
+  if (a.right) __syncthreads();
+  a.values[threadIdx.x] = floats()[threadIdx.x ^ 32];  // read_behind_write: other
+}
+
+KERNEL(write_behind_read) {
+  floats()[threadIdx.x] = 1;
+  __syncthreads();
+  a.values[threadIdx.x] = floats()[threadIdx.x ^ 32];  // write_behind_read: one
+  if (a.right) __syncthreads();
+  floats()[threadIdx.x] = 2;  // write_behind_read: other
+}
+
+// The one reader whom nothing orders read first.
+KERNEL(write_behind_many_reads) {
+  if (threadIdx.x == 0) floats()[0] = 1;
+  __syncthreads();
+  if (threadIdx.x < 32 || !a.right && threadIdx.x == 32) a.values[threadIdx.x] = floats()[0];  // write_behind_many_reads: one
+  __syncwarp();
+  if (threadIdx.x >= 32) return;
+  for (int i = 0; i < 3; i++) a.values[threadIdx.x] += floats()[0];
+  __syncwarp();
+  if (threadIdx.x == 5) floats()[0] = 2;  // write_behind_many_reads: other
+}
+
+KERNEL(same_value_by_all) {
+  if (a.right ? threadIdx.x == 63 : threadIdx.x >= 62) floats()[0] = 1;  // same_value_by_all: one, same_value_by_all: other
+  __syncthreads();
+  a.values[threadIdx.x] = floats()[0];
+}
+
+// Shuffles order nothing.
+KERNEL(lanes) {
+  floats()[threadIdx.x] = 1;  // lanes: one
+  const int next = __shfl_sync(~0u, int(threadIdx.x), threadIdx.x + 1);
+  if (a.right) __syncwarp();
+  a.values[threadIdx.x] = floats()[next];  // lanes: other
+}
+
+KERNEL(some_lanes) {
+  floats()[threadIdx.x] = 1;  // some_lanes: one
+  const unsigned half = threadIdx.x & 16;
+  __syncwarp(half ? 0xffff0000u : 0xffffu);
+  a.values[threadIdx.x] = floats()[a.right ? threadIdx.x ^ 1 : threadIdx.x ^ 16];  // some_lanes: other
+}
+
+KERNEL(lanes_of_two_warps) {
+  floats()[threadIdx.x] = 1;  // lanes_of_two_warps: one
+  __syncwarp();
+  a.values[threadIdx.x] = floats()[a.right ? threadIdx.x ^ 1 : threadIdx.x ^ 33];  // lanes_of_two_warps: other
+}
+
+KERNEL(neighbouring_bytes) {
+  shared_memory[threadIdx.x] = 1;  // neighbouring_bytes: one
+  a.values[threadIdx.x] = shared_memory[a.right ? threadIdx.x : threadIdx.x ^ 1];  // neighbouring_bytes: other
+}
+
+KERNEL(atomics) {
+  if (threadIdx.x == 0) floats()[0] = 0;
+  __syncthreads();
+  if (a.right || threadIdx.x < 63) atomicAdd(&floats()[0], 1);  // atomics: one
+  else floats()[0] = 5;  // atomics: other
+  __syncthreads();
+  a.values[threadIdx.x] = floats()[0];
+}
+
+__device__ __forceinline__ Barrier* barrier() { return reinterpret_cast<Barrier*>(shared_memory + 1024); }
+__device__ __forceinline__ void set_up(int arrivals) {
+  if (threadIdx.x == 0) barrier_init(barrier(), arrivals), publish_barriers();
+  __syncthreads();
+}
+
+KERNEL(set_up_unseen) {
+  if (threadIdx.x == 0) barrier_init(barrier(), 32), publish_barriers();  // set_up_unseen: one
+  if (a.right) __syncthreads();
+  else if (threadIdx.x >= 32) for (int i = 0; i < 2; i++) __syncwarp();
+  if (threadIdx.x >= 32) barrier_arrive(barrier());  // set_up_unseen: other
+}
+
+// The first warp writes, and one lane arrives for it; the second one reads.
+KERNEL(one_lane_arrives) {
+  set_up(1);
+  if (threadIdx.x < 32) {
+    floats()[threadIdx.x] = 1;  // one_lane_arrives: one
+    if (a.right) __syncwarp();
+    if (threadIdx.x == 0) barrier_arrive(barrier());
+  } else {
+    barrier_wait(barrier(), 0);
+    a.values[threadIdx.x] = floats()[threadIdx.x - 32];  // one_lane_arrives: other
+  }
+}
+
+KERNEL(all_lanes_arrive) {
+  set_up(32);
+  if (threadIdx.x < 32) {
+    if (a.right) floats()[threadIdx.x] = 1;
+    barrier_arrive(barrier());
+    if (!a.right) floats()[threadIdx.x] = 1;  // all_lanes_arrive: one
+  } else {
+    barrier_wait(barrier(), 0);
+    a.values[threadIdx.x] = floats()[threadIdx.x - 32];  // all_lanes_arrive: other
+  }
+}
+
+// What the waiting warp then hands on to the third by a barrier of its own. 96 threads.
+KERNEL(handed_on) {
+  Barrier* const second = barrier() + 1;
+  if (threadIdx.x == 0) barrier_init(second, 32);
+  set_up(32);
+  if (threadIdx.x < 32) {
+    floats()[threadIdx.x] = 1;  // handed_on: one
+    barrier_arrive(barrier());
+  } else if (threadIdx.x < 64) {
+    if (a.right) barrier_wait(barrier(), 0);
+    barrier_arrive(second);
+  } else {
+    barrier_wait(second, 0);
+    a.values[threadIdx.x] = floats()[threadIdx.x - 64];  // handed_on: other
+  }
+}
+
+KERNEL(two_phases) {
+  set_up(64);
+  barrier_arrive(barrier());
+  barrier_wait(barrier(), 0);
+  if (threadIdx.x < 32) floats()[threadIdx.x] = 1;  // two_phases: one
+  barrier_arrive(barrier());
+  if (threadIdx.x < 32) return;
+  if (a.right) barrier_wait(barrier(), 1);
+  a.values[threadIdx.x] = floats()[threadIdx.x - 32];  // two_phases: other
+}
+
+// The copy engine brings 256 bytes.
+__device__ __forceinline__ void bring(const Arguments& a) {
+  barrier_arrive_with(barrier(), 256);
+  load_bytes(shared_memory, a.values, 256, barrier(), cache_policy(true));
+}
+
+KERNEL(brought_and_read) {
+  set_up(1);
+  if (threadIdx.x == 0) bring(a);
+  if (a.right || threadIdx.x == 0) barrier_wait(barrier(), 0);
+  if (!a.right) __syncwarp();  // the second warp does not know
+  atomicAdd(a.values + 64, floats()[threadIdx.x]);  // brought_and_read: other
+}
+
+KERNEL(brought_over_what_is_read) {
+  set_up(1);
+  floats()[threadIdx.x] = 1;
+  __syncthreads();
+  const float mine = floats()[threadIdx.x];  // brought_over_what_is_read: other
+  if (a.right) __syncthreads();
+  if (threadIdx.x == 0) bring(a);
+  barrier_wait(barrier(), 0);
+  atomicAdd(a.values + 64, mine);
+}
+
+// Behind the request, where the bytes may have come or not.
+KERNEL(touched_while_brought) {
+  set_up(1);
+  if (threadIdx.x == 0) bring(a);
+  if (!a.right && threadIdx.x == 0) floats()[5] = 1;  // touched_while_brought: other
+  barrier_wait(barrier(), 0);
+  atomicAdd(a.values + 64, floats()[threadIdx.x]);
+}
+
+// Copies that a thread waits for.
+KERNEL(copied_and_read) {
+  copy_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
+  end_copies();
+  wait_for_copies<0>();
+  if (a.right) __syncthreads();
+  atomicAdd(a.values + 64, floats()[threadIdx.x ^ 32]);  // copied_and_read: other
+}
+
+KERNEL(copied_over_what_is_read) {
+  floats()[threadIdx.x] = 1;
+  __syncthreads();
+  const float other = a.right ? 1.0f : floats()[threadIdx.x ^ 32];  // copied_over_what_is_read: other
+  copy_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
+  end_copies();
+  __syncthreads();  // too late
+  wait_for_copies<0>();
+  atomicAdd(a.values + 64, other);
+}
+
+KERNEL(touched_while_copied) {
+  copy_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
+  end_copies();
+  __syncthreads();
+  if (!a.right) floats()[threadIdx.x ^ 32] = 1;  // touched_while_copied: other
+  __syncthreads();
+  wait_for_copies<0>();
+}
+
+// The copy engine reads what threads wrote and published. 32 floats in a box.
+struct StoreArguments {
+  float* values;
+  int right;
+  TensorMap map;
+};
+extern "C" __global__ void stored(const __grid_constant__ StoreArguments a) {
+  floats()[threadIdx.x] = 1;  // stored: one
+  if (a.right) publish_writes();
+  __syncthreads();
+  if (threadIdx.x == 0) store_dense_box(shared_memory, a.map, 0, 0, 0, 0), commit_stores(), wait_for_stores<0>();
+}
+extern "C" __global__ void written_while_stored(const __grid_constant__ StoreArguments a) {
+  floats()[threadIdx.x] = 1;
+  publish_writes();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    store_dense_box(shared_memory, a.map, 0, 0, 0, 0), commit_stores();
+    if (a.right) wait_for_stores<0>();
+    floats()[5] = 2;  // written_while_stored: one
+    wait_for_stores<0>();
+  }
+}
+
+// Products of a warpgroup read their tiles until it waits for them. 128 threads.
+KERNEL(products) {
+  unsigned char *const left = shared_memory + 2048, *const right = left + 64 * 128;
+  for (unsigned i = threadIdx.x; i < (64 + 8) * 32; i += 128) reinterpret_cast<float*>(left)[i] = 1;
+  set_up(128);
+  publish_writes();
+  __syncthreads();
+  float sums[4] = {};
+  begin_product<half, 8>(sums, left, right);
+  commit_products();
+  if (a.right) wait_for_products<0>();
+  if (threadIdx.x % 32 == 0) barrier_arrive(barrier(), 32);
+  barrier_wait(barrier(), 0);
+  if (threadIdx.x == 0) right[0] = 1;  // products: other
+  wait_for_products<0>();
+}
