@@ -160,7 +160,10 @@ class GpuFunction(Function):
         attributes = (COOPERATIVE,) * cooperative + (PROGRAMMATIC_STREAM_SERIALIZATION,) * self._overlaps
         if len(self._configurations) >= REMEMBERED_CONFIGURATIONS:
             self._configurations.clear()
-        made = configuration(grid, block, shared_bytes, stream, attributes)
+        # Blocks that wait for each other do so through memory that belongs to one launch at a time: so much that a
+        # multiprocessor, which has room for a block of the most bytes, has none for another.
+        bytes_of_block = max(shared_bytes, -(-self.device.shared_bytes_per_block // 2)) if cooperative else shared_bytes
+        made = configuration(grid, block, bytes_of_block, stream, attributes)
         self._configurations[grid, block, shared_bytes, stream, cooperative] = made
         return made
 

@@ -31,7 +31,8 @@ COMPUTES = {FLOAT: "float", DOUBLE: "double"}
 
 class Launch:
     """One kernel with its packed arguments. ``operands`` names the pointers, which come first in the arguments;
-    ``cooperative``: its blocks wait for each other, so that all have to run at the same time."""
+    ``cooperative``: its blocks wait for each other, so that all have to run at the same time.
+    A multiprocessor has one of them, whatever stream another such launch is in."""
 
     def __init__(
         self,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ctypes
 import re
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 from dualdnn.accelerated import driver
 from dualdnn.accelerated.emulated.toolchain import cuda_headers
+from dualdnn.accelerated.gpu import GpuFunction
 from dualdnn.accelerated.programs import host_compiler
 
 FUNCTION_ATTRIBUTES = (
@@ -71,3 +73,20 @@ def test_configuration():
     assert (attribute.name, attribute.value) == (driver.COOPERATIVE, 1)
     plain = driver.configuration((1,), (1,), 0)
     assert driver._Configuration.from_address(plain.address).attributes is None
+
+
+@pytest.mark.parametrize("kilobytes", [(100, 99), (164, 163), (228, 227)])
+def test_a_multiprocessor_has_one_block_of_a_cooperative_launch(kilobytes):
+    """kilobytes: of shared memory of a multiprocessor, and the most of a block, which takes one more."""
+    function = object.__new__(GpuFunction)
+    function.device = SimpleNamespace(shared_bytes_per_block=kilobytes[1] * 1024)
+    function._overlaps, function._configurations = False, {}
+
+    def bytes_of_block(asked, cooperative):
+        how = function._configure((4,), (32,), asked, 0, cooperative)
+        assert function._configurations[(4,), (32,), asked, 0, cooperative] is how
+        return driver._Configuration.from_address(how.address).shared_bytes
+
+    most = kilobytes[1] * 1024
+    assert (bytes_of_block(100, False), bytes_of_block(most, False), bytes_of_block(most, True)) == (100, most, most)
+    assert 2 * (bytes_of_block(100, True) + 1024) > kilobytes[0] * 1024

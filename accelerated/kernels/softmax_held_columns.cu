@@ -5,8 +5,8 @@
 // are asked for some at a time, take part in the statistics as they arrive, and the group agrees once: every block publishes what it has of
 // each line and reads what the others have. As results are written, the next bundle's rows are asked for in their places.
 //
-// All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. Each takes all registers of
-// its multiprocessor, so the board through which they agree belongs to one launch at a time, whatever stream it is in.
+// All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. Each takes half of the shared memory of
+// its multiprocessor or more, so the board through which they agree belongs to one launch at a time, whatever stream it is in.
 //
 // Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, 4 x 32000 x 8 x 8 float forward, 22.2 us where a copy takes 15.4; clocks
 // read in the kernel when it took 24.3): 8.5 to 12 us of reads, at the memory's pace because the cache writes meanwhile what the launch before has left in

@@ -11,7 +11,7 @@
 // nothing is read, all of them look at all parts: up to 1.1 % less (8 x 64 x 16 x 56 x 56 halves backward), others about the same.
 //
 // All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. They run alone:
-// each takes most of the shared memory of its multiprocessor. So the board through which blocks agree belongs to one launch
+// each takes half of the shared memory of its multiprocessor or more. So the board through which blocks agree belongs to one launch
 // at a time, whatever stream it is in.
 //
 // Floor: bytes, as in softmax.cu, and each moves once. What limits (H200, clocks read in the kernel): some 4 us of each launch in
