@@ -22,7 +22,7 @@ $(BIN)/.ready: pyproject.toml
 conformance: $(BIN)/.ready ## judge both backends, write conformance-report/report.html
 	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --out conformance-report
 
-races: $(BIN)/.ready ## judge the accelerated backend with every race in shared memory an error
+races: $(BIN)/.ready ## judge the accelerated backend with every race in memory an error
 	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --out races-report
 
 test: $(BIN)/.ready lint ## lint, types, tests of our own machinery

@@ -115,8 +115,8 @@ class EmulatedDevice(Device):
 
     `seed` orders the threads of a launch: 0 forward, 1 backward, else shuffled. Results that differ show a missing
     barrier. `guard` says which side of new memory touches an inaccessible page: its "end" or its "start". With
-    DUALDNN_EMULATION_RACES=1 accesses of shared memory that nothing orders are reported, whatever the order and the
-    results (races.h).
+    DUALDNN_EMULATION_RACES=1 accesses of memory that nothing orders are reported, whatever the order and the results
+    (races.h).
     """
 
     kind = "emulated"

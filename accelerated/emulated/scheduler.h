@@ -82,6 +82,8 @@ struct Thread {
 };
 
 namespace races {  // races.h
+inline void begin_launch();
+inline void end_launch();
 inline void begin_block();
 inline void order_block();
 }  // namespace races
@@ -541,6 +543,7 @@ inline void launch(Launch& request) {
     block.thread[i].rank = i;
   }
   if (request.kernel->waits) hold_memory(true);
+  races::begin_launch();
   const uint64_t blocks = uint64_t(block.grid.x) * block.grid.y * block.grid.z;
   for (uint64_t step = 0; step < blocks && !request.failed; step++) {
     const uint64_t number = request.seed ? blocks - 1 - step : step;
@@ -551,6 +554,7 @@ inline void launch(Launch& request) {
     run_block();
     check_shared_guard();
   }
+  races::end_launch();
   earlier_kernels_have_finished();
   block.launch = nullptr;
   collect_fibers(request.failed);

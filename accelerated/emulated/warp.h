@@ -170,9 +170,9 @@ inline int __syncthreads_and(int predicate, EMULATED_SITE_PARAMETERS) {
 inline void __syncwarp(unsigned mask = ~0u, EMULATED_SITE_PARAMETERS) {
   emulated::warp_operation(EMULATED_SITE("__syncwarp"), mask, emulated::races::order_lanes);
 }
-inline void __threadfence() {}
+inline void __threadfence() { emulated::races::fence(); }
 inline void __threadfence_block() {}
-inline void __threadfence_system() {}
+inline void __threadfence_system() { emulated::races::fence(); }
 
 // --- warp votes, shuffles and reductions ---
 

@@ -65,6 +65,17 @@ template <class... T> __device__ __forceinline__ void wait_to_touch(const T*... 
 }
 __device__ __forceinline__ void let_next_kernel_begin_behind_reads() { let_next_kernel_begin_if(gridDim.x <= MANY_BLOCKS); }
 
+// In its scope, if so: reads whose values are dropped, so that it does not matter whether others write there.
+struct DroppedReads {
+#ifdef EMULATED_CUDA
+  const bool are_dropped;
+  explicit DroppedReads(bool dropped) : are_dropped(dropped) { emulated::races::unsee(are_dropped); }
+  ~DroppedReads() { emulated::races::unsee(-are_dropped); }
+#else
+  __device__ __forceinline__ explicit DroppedReads(bool) {}
+#endif
+};
+
 // Has the second cache read what lies at an address of allocated memory.
 template <class T> __device__ __forceinline__ void prefetch(const T* address) {
 #ifndef EMULATED_CUDA

@@ -343,11 +343,14 @@ template <class Rule, int COUNT> __device__ __forceinline__ void softmax_in_regi
   wait_to_touch(a.input[0] + offset[0], a.output + offset[INPUTS]);
   COMPUTE values[INPUTS][COUNT], result[COUNT];
   ELEMENT held[INPUTS][COUNT];
+  {
+    const DroppedReads dropped(index >= a.lines.packs);  // of the last line, which in place may have been written already
 #pragma unroll
-  for (int k = 0; k < COUNT; k++)
+    for (int k = 0; k < COUNT; k++)
 #pragma unroll
-    for (int n = 0; n < INPUTS; n++)
-      if (exists(k)) held[n][k] = a.input[n][offset[n] + step(k, n)];
+      for (int n = 0; n < INPUTS; n++)
+        if (exists(k)) held[n][k] = a.input[n][offset[n] + step(k, n)];
+  }
   let_next_kernel_begin_unless_many();
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)

@@ -7,7 +7,11 @@ struct Arguments {
   int right;
 };
 
-#define KERNEL(name) extern "C" __global__ void name(const Arguments a)
+// Of blocks with values of their own.
+#define KERNEL(name)                                                          \
+  __device__ void name##_of_block(const Arguments& a);                        \
+  extern "C" __global__ void name(const Arguments a) { name##_of_block({a.values + blockIdx.x * 128, a.right}); } \
+  __device__ void name##_of_block(const Arguments& a)
 
 // 64 threads unless said otherwise.
 __device__ __forceinline__ float* floats() { return reinterpret_cast<float*>(shared_memory); }
@@ -248,3 +252,55 @@ KERNEL(products) {
   if (threadIdx.x == 0) right[0] = 1;  // products: other
   wait_for_products<0>();
 }
+
+// In global memory. 4 blocks.
+KERNEL(global_read_behind_write) {
+  a.values[threadIdx.x] = 1;  // global_read_behind_write: one
+  if (a.right) __syncthreads();
+  floats()[threadIdx.x] = a.values[threadIdx.x ^ 1];  // global_read_behind_write: other
+}
+
+extern "C" __global__ void same_value_by_blocks(const Arguments a) {
+  if (threadIdx.x == 5 && (a.right ? blockIdx.x == 2 : blockIdx.x >= 2)) a.values[7] = 1;  // same_value_by_blocks: one, same_value_by_blocks: other
+}
+
+extern "C" __global__ void read_by_another_block(const Arguments a) {
+  if (blockIdx.x == 3) a.values[threadIdx.x + 64] = a.values[a.right ? threadIdx.x + 64 : 9];  // read_by_another_block: one
+  else if (blockIdx.x == 1) a.values[threadIdx.x] = 1;  // read_by_another_block: other
+}
+
+// The block that counts itself last reads what all wrote.
+__device__ unsigned arrived[4];
+template <bool FENCED, bool JOINED> __device__ __forceinline__ bool is_last(unsigned* count, int right) {
+  if (JOINED || right) __syncthreads();
+  if (threadIdx.x > 0) return false;
+  if (FENCED || right) __threadfence();
+  return atomicInc(count, gridDim.x - 1) == gridDim.x - 1;
+}
+extern "C" __global__ void counted_without_a_fence(const Arguments a) {
+  if (threadIdx.x == 0) a.values[blockIdx.x] = 1;  // counted_without_a_fence: one
+  if (is_last<false, true>(&arrived[0], a.right))
+    for (unsigned i = 0; i < gridDim.x; i++) a.values[64] += a.values[i];  // counted_without_a_fence: other
+}
+extern "C" __global__ void counted_before_all_wrote(const Arguments a) {
+  if (threadIdx.x == 33) a.values[blockIdx.x] = 1;  // counted_before_all_wrote: one
+  if (is_last<true, false>(&arrived[1], a.right))
+    for (unsigned i = 0; i < gridDim.x; i++) a.values[64] += i == blockIdx.x ? 0 : a.values[i];  // counted_before_all_wrote: other
+}
+extern "C" __global__ void counted_by_who_writes(const Arguments a) {
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  if (a.right) a.values[blockIdx.x] = 1;
+  __threadfence();
+  const bool last = atomicInc(&arrived[2], gridDim.x - 1) == gridDim.x - 1;
+  if (!a.right) a.values[blockIdx.x] = 1;  // counted_by_who_writes: one
+  for (unsigned i = 0; last && i < gridDim.x; i++) a.values[64] += a.values[i];  // counted_by_who_writes: other
+}
+extern "C" __global__ void read_by_who_does_not_count(const Arguments a) {
+  if (threadIdx.x > 0 || blockIdx.x == 0) return;
+  if (blockIdx.x == 1) a.values[5] = 1;  // read_by_who_does_not_count: one
+  __threadfence();
+  if (blockIdx.x < 3) atomicInc(&arrived[3], 1);
+  if (blockIdx.x == 3) a.values[6] = a.values[a.right ? 6 : 5];  // read_by_who_does_not_count: other
+}
+
