@@ -34,7 +34,8 @@ constexpr const char* names[] = {"read", "write", "atomic access"};
   fail_at(instruction, region.is_shared ? nullptr : address, "race %s: %s this %s behind the %s %s", where, problem, names[int(kind)], names[int(earlier.kind)], who);
 }
 
-// Keeps the last of each agent, for each byte.
+// Keeps the last of each agent, for each byte. (Of global memory one thread stands for those of the same rank in other blocks: a later write
+// that comes behind it alone would not be reported.)
 EMULATED_UNCHECKED inline void compact(List& list) {
   static unsigned char later[agents];
   memset(later, 0, sizeof later);
@@ -108,7 +109,7 @@ EMULATED_UNCHECKED inline void touch(const void* address, size_t bytes, Kind kin
   if (!actor.self.since) actor.self.agent = first_thread + current->rank;
   else if (!region->is_shared && actor.self.agent < maximum_objects) return;  // what the copy engine reads is not followed
   Access access{now, unsigned(static_cast<const char*>(instruction) - image.base), static_cast<unsigned short>(actor.self.agent), 0, kind};
-  const size_t begin = static_cast<const char*>(address) - region->first, end = begin + bytes;
+  const size_t begin = static_cast<const char*>(address) - region->first, end = std::min(begin + bytes, region->bytes);
   for (size_t first = begin - begin % cell_bytes; first < end; first += cell_bytes) {
     access.bytes = 0xf;
     if (first < begin) access.bytes &= 0xf << (begin - first);
