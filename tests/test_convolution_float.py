@@ -13,7 +13,8 @@ PRODUCTS = {  # (operation, kernel)
     "channels": (convolution(IMPLICIT, (3, 20, 9, 7), 140, (3, 3), layout=NHWC, math=FMA, blend=(-1.5, 0.5)), "rows"),
     "channels, many terms": (convolution(IMPLICIT, (1, 72, 12, 12), 20, (3, 3), layout=NHWC, math=FMA), "rows"),
     "channels to planes": (
-        convolution(IMPLICIT, (2, 12, 9, 8), 36, (3, 2), layout=NHWC, result=NCHW, math=FMA, stride=2, dilation=2), "rows"
+        convolution(IMPLICIT, (2, 12, 9, 8), 36, (3, 2), layout=NHWC, result=NCHW, math=FMA, stride=2, dilation=2, blend=(1.5, -2.0)),
+        "rows",
     ),
     "channels, groups": (convolution(IMPLICIT, (2, 24, 7, 6), 136, (1, 3), layout=NHWC, math=FMA, groups=2), "rows"),
     "channels, volume": (convolution(IMPLICIT, (1, 8, 5, 6, 7), 20, (3, 2, 3), layout=NHWC, math=FMA), "rows"),
@@ -23,7 +24,7 @@ PRODUCTS = {  # (operation, kernel)
     "planes": (convolution(PRECOMPUTED, (3, 21, 8, 8), 130, (1, 1), math=FMA, padding=0, blend=(2.0, -1.0)), "planes"),
     "planes, stride 2": (convolution(IMPLICIT, (3, 20, 9, 11), 132, (3, 3), math=FMA, stride=2), "planes"),
     "backwards": (backwards(convolution(IMPLICIT, (2, 20, 7, 6), 34, (3, 2), layout=NHWC, math=FMA, dilation=2)), "rows"),
-    "matrix": (convolution(EXPLICIT, (2, 3, 9, 11), 35, (3, 3), math=FMA), "rows"),
+    "matrix": (convolution(EXPLICIT, (2, 3, 9, 11), 35, (3, 3), math=FMA, blend=(-1.0, 3.0)), "rows"),
     "channels, turned filters": (
         convolution(PRECOMPUTED, (2, 20, 9, 7), 136, (3, 3), layout=NHWC, math=FMA, groups=2, blend=(0.5, 2.0)), "rows_packs"
     ),

@@ -115,6 +115,9 @@ template <int FILTERS, int POSITIONS, int THREADS> struct Block {
     const bool across_filters = c.y_channel == 1;
     const int across = across_filters ? PART / 4 : POSITIONS / 4, rows = across_filters ? POSITIONS : PART, pitch = 4 * across + 4;
     const int column = threadIdx.x % across * 4;
+    static_assert(THREADS % (PART / 4) == 0);
+    if constexpr (THREADS % (POSITIONS / 4) != 0)  // threads that make no whole row would blend a part of one a second time
+      if (!across_filters && threadIdx.x >= THREADS / (POSITIONS / 4) * (POSITIONS / 4)) return;
 #pragma unroll 1
     for (int row = threadIdx.x / across; row < rows; row += THREADS / across) {
       const Four sums = *reinterpret_cast<const Four*>(part() + row * pitch + column);
