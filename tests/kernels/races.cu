@@ -22,6 +22,17 @@ KERNEL(read_behind_write) {
   a.values[threadIdx.x] = floats()[threadIdx.x ^ 32];  // read_behind_write: other
 }
 
+// A structure that is passed by value and one that is returned.
+struct Two { float values[2]; };
+__device__ __forceinline__ float sum_of(Two two) { return two.values[0] + two.values[1]; }
+__device__ __forceinline__ Two twice(float value) { return {{value, value}}; }
+KERNEL(structures) {
+  Two* const all = reinterpret_cast<Two*>(shared_memory);
+  all[threadIdx.x] = twice(1);  // structures: one
+  if (a.right) __syncthreads();
+  a.values[threadIdx.x] = sum_of(all[threadIdx.x ^ 32]);  // structures: other
+}
+
 KERNEL(write_behind_read) {
   floats()[threadIdx.x] = 1;
   __syncthreads();
