@@ -23,14 +23,23 @@ KERNEL(read_behind_write) {
 }
 
 // A structure that is passed by value and one that is returned.
-struct Two { float values[2]; };
-__device__ __forceinline__ float sum_of(Two two) { return two.values[0] + two.values[1]; }
-__device__ __forceinline__ Two twice(float value) { return {{value, value}}; }
+struct Two { float value; unsigned index; };
+__device__ __forceinline__ void merge(Two& into, Two other) {
+  if (into.value < other.value || (into.value == other.value && other.index < into.index)) into = other;
+  for (unsigned bit = 1; bit < 16; bit *= 2) into.index ^= other.index & bit;
+}
+__device__ __forceinline__ Two of(float value) {
+  Two made{value, 0};
+  for (unsigned i = 0; i < threadIdx.x; i++) made.index += i ^ 5;
+  return made;
+}
 KERNEL(structures) {
   Two* const all = reinterpret_cast<Two*>(shared_memory);
-  all[threadIdx.x] = twice(1);  // structures: one
+  all[threadIdx.x] = of(1);  // structures: one
   if (a.right) __syncthreads();
-  a.values[threadIdx.x] = sum_of(all[threadIdx.x ^ 32]);  // structures: other
+  Two most{0, 0};
+  merge(most, all[threadIdx.x ^ 32]);  // structures: other
+  a.values[threadIdx.x] = most.index;
 }
 
 KERNEL(write_behind_read) {
