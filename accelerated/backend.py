@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from dualdnn.api.operations import BackendError, Operation
 
-from .device import Stream
-from .devices import open_device
-from .errors import DeviceError
 from .plans import Plan, estimated_seconds, plan, workspace_bytes
-from .timing import Clock
+from .runtime.device import Stream
+from .runtime.devices import open_device
+from .runtime.errors import DeviceError
+from .runtime.timing import Clock
 
 _ADDRESS_LIMIT = 2**64
 TIMED_RUNS = 3

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
-from dualdnn.accelerated import device as device_module
-from dualdnn.accelerated.errors import CompileError
 from dualdnn.accelerated.plans import Launch, pointers, structure
-from dualdnn.accelerated.tensor_maps import Boxes, MappedLaunch
+from dualdnn.accelerated.primitives.tma import Boxes, MappedLaunch
+from dualdnn.accelerated.runtime import device as device_module
+from dualdnn.accelerated.runtime.errors import CompileError
 
 SOURCE = """
 struct Arguments { float* y; };
@@ -18,7 +18,7 @@ extern "C" __global__ void store_three(const Arguments a) { *a.y = 3; }
 
 @pytest.fixture
 def device(monkeypatch, tmp_path):
-    from dualdnn.accelerated.emulated.device import EmulatedDevice
+    from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
 
     monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path / "cache"))
     made = EmulatedDevice()

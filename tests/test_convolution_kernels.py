@@ -8,18 +8,16 @@ from math import prod
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import (
-    AcceleratedBackend,
-    convolution_estimate,
-    convolution_few_channels,
-    convolution_fft,
-    convolution_gemm,
-    convolution_small,
-    convolution_warp_specialized,
-    convolution_winograd,
-)
-from dualdnn.accelerated.convolution_problem import describe, in_words, mark_packs, positions_in_packs
-from dualdnn.accelerated.errors import DeviceError
+from dualdnn.accelerated import AcceleratedBackend
+from dualdnn.accelerated.convolution import cost_model as convolution_estimate
+from dualdnn.accelerated.convolution import fft as convolution_fft
+from dualdnn.accelerated.convolution import implicit_gemm as convolution_gemm
+from dualdnn.accelerated.convolution import implicit_gemm_tma as convolution_warp_specialized
+from dualdnn.accelerated.convolution import small_channels as convolution_few_channels
+from dualdnn.accelerated.convolution import tiny as convolution_small
+from dualdnn.accelerated.convolution import winograd as convolution_winograd
+from dualdnn.accelerated.convolution.problem import describe, in_words, mark_packs, positions_in_packs
+from dualdnn.accelerated.runtime.errors import DeviceError
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnConvolutionFwdAlgo_t,

@@ -8,10 +8,12 @@ import struct
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import activation, boxes, geometry
-from dualdnn.accelerated import tensor_arithmetic as arithmetic
+from dualdnn.accelerated.activation import plan as activation
 from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.plans import plan, type_definitions
+from dualdnn.accelerated.primitives import geometry
+from dualdnn.accelerated.primitives import small_grid as boxes
+from dualdnn.accelerated.tensor_arithmetic import plan as arithmetic
 from dualdnn.api.operations import AddTensor, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8, NCHW, NHWC
 from dualdnn.conformance.bench import rows
@@ -72,13 +74,13 @@ def test_large_tensors_of_halves_have_a_kernel_of_their_own(backend, monkeypatch
     operation = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "nchw")
     ((launch, _),) = plan(operation, backend.device).steps
     assert launch.function is backend.device.function(
-        "activation.cu", "activation_forward_long", type_definitions(HALF, operation)
+        "activation/activation.cu", "activation_forward_long", type_definitions(HALF, operation)
     )
     check(backend, operation, shift)
     small = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "gaps")
     ((launch, _),) = plan(small, backend.device).steps
     assert launch.function is backend.device.function(
-        "activation.cu", "activation_forward_boxes", type_definitions(HALF, small)
+        "activation/activation.cu", "activation_forward_boxes", type_definitions(HALF, small)
     )
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import cache, compiler, nvcc, programs, sources
-from dualdnn.accelerated.emulated import toolchain as emulated_toolchain
-from dualdnn.accelerated.emulated.device import EmulatedDevice
-from dualdnn.accelerated.errors import CompileError, DeviceUnavailable
+from dualdnn.accelerated.runtime import cache, compiler, nvcc, programs, sources
+from dualdnn.accelerated.runtime.emulated import toolchain as emulated_toolchain
+from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
+from dualdnn.accelerated.runtime.errors import CompileError, DeviceUnavailable
 
 SOURCE = """
 #include "scale.cuh"
@@ -132,7 +132,7 @@ def test_several_processes_compile_once(folder: Path) -> None:
     fake.write_text(f'#!/bin/sh\ncase "$*" in *-shared*) echo $$ >> {log}; sleep 0.3;; esac\nexec g++ "$@"\n')
     fake.chmod(0o755)
     program = (
-        "import sys; from pathlib import Path; from dualdnn.accelerated import compiler, sources;"
+        "import sys; from pathlib import Path; from dualdnn.accelerated.runtime import compiler, sources;"
         "print(compiler.build(sources.Module(Path(sys.argv[1])), 'emulated')[0])"
     )
     environment = {**os.environ, "CXX": str(fake)}

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.accelerated.emulated.device import EmulatedDevice
-from dualdnn.accelerated.errors import DeviceError
-from dualdnn.accelerated.tensor_maps import DenseBoxes
+from dualdnn.accelerated.primitives.tma import DenseBoxes
+from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
+from dualdnn.accelerated.runtime.errors import DeviceError
 
 SOURCE = Path(__file__).parent / "kernels" / "races.cu"
 TEXT = SOURCE.read_text()

@@ -7,10 +7,10 @@ import random
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import reduce_tensor as plans
-from dualdnn.accelerated import reduce_tensor_small as small
 from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.plans import Plan
+from dualdnn.accelerated.reduce_tensor import plan as plans
+from dualdnn.accelerated.reduce_tensor import small
 from dualdnn.api.enumerations import cudnnIndicesType_t, cudnnNanPropagation_t, cudnnReduceTensorIndices_t
 from dualdnn.api.enumerations import cudnnReduceTensorOp_t as Op
 from dualdnn.api.operations import ReduceTensor, ReduceTensorSpec, TensorSpec

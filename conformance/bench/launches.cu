@@ -1,5 +1,5 @@
 // What every launch takes, and every launch that reads and writes.
-#include "../../accelerated/kernels/launch.cuh"
+#include "primitives/dependent_launch.cuh"
 
 struct Nothing {
   long long unused;

@@ -1,7 +1,7 @@
 // Kernels that are wrong, each in one way; the emulated device has to say so.
 #include <cassert>
 
-#include "../../accelerated/kernels/launch.cuh"
+#include "primitives/dependent_launch.cuh"
 
 struct Arguments {
   float* values;

@@ -1,6 +1,6 @@
 // Kernels that are right where `right` is set and else have a race, between the two marked lines.
-#include "../../accelerated/kernels/async_copies.cuh"
-#include "../../accelerated/kernels/tensor_maps.cuh"
+#include "primitives/cp_async.cuh"
+#include "primitives/tma.cuh"
 
 struct Arguments {
   float* values;

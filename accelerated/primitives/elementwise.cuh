@@ -1,0 +1,308 @@
+// The loop of every element-by-element kernel: out[i] = function(in0[i], in1[i], ...), which may see what out[i] was.
+//
+// Memory needs some 25 KB on their way to every multiprocessor. Tensors that all operands walk as one row move in
+// accesses of 16 bytes, `flat` packs of a thread, of which several are read before the first is used. Rows of whole
+// packs move pack by pack. Others, which start anywhere or step over elements, move element by element: neighbouring
+// threads touch neighbours, and a thread's elements lie one step apart, so that it has to find only the first: finding one
+// takes some 60 instructions, a few of them at a quarter of the rate. geometry.py chooses. Kernels find their first place
+// before they wait for earlier ones: they begin with find_place_before_waiting() (primitives/dependent_launch.cuh). Small tensors are limited by the latency of
+// one read and by jumps to code that is not at hand: what has one pack for a thread goes a way of its own, and single elements are found by
+// the dimensions of the launch (primitives/small_grid.cuh), in kernels of their own.
+//
+// What single elements leave in memory are holes. A sector (32 bytes) that is written in part is read when the cache gives it up, one by
+// one: a tensor that does not stay in the cache has the sectors at the ends of its rows prefetched (set tensor, 205 MB of
+// rows of 56 floats: 158 us without, 99 us with it on an H200).
+#pragma once
+#include <type_traits>
+
+#include "primitives/small_grid.cuh"
+#include "primitives/geometry.cuh"
+#include "primitives/types.cuh"
+
+template <class T, int WIDTH>
+__device__ __forceinline__ bool packed(const Pack<T, WIDTH>*& pack, const T* pointer) {
+  pack = reinterpret_cast<const Pack<T, WIDTH>*>(pointer);
+  return reinterpret_cast<uintptr_t>(pointer) % alignof(Pack<T, WIDTH>) == 0;
+}
+
+// Reads `count` elements that lie `stride` apart into `values`.
+template <class C, int WIDTH, class T>
+__device__ __forceinline__ void read_pack(const T* pointer, long long stride, bool vectorised, unsigned count, C (&values)[WIDTH]) {
+  const Pack<T, WIDTH>* pack;
+  if (vectorised && count == WIDTH && packed<T, WIDTH>(pack, pointer)) {
+    Pack<T, WIDTH> loaded = *pack;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) values[i] = load<C>(loaded.item[i]);
+  } else if (stride == 0) {
+    C value = load<C>(*pointer);
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) values[i] = value;
+  } else {
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++)
+      if (i < count) values[i] = load<C>(pointer[i * stride]);
+  }
+}
+
+template <int WIDTH, class C, class T>
+__device__ __forceinline__ void write_pack(T* pointer, long long stride, bool vectorised, unsigned count, const C (&values)[WIDTH], C beta) {
+  C prior[WIDTH];
+  if (beta != C(0)) read_pack<C, WIDTH>(const_cast<const T*>(pointer), stride, vectorised, count, prior);
+  const Pack<T, WIDTH>* pack;
+  if (vectorised && count == WIDTH && packed<T, WIDTH>(pack, pointer)) {
+    Pack<T, WIDTH> stored;
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++) stored.item[i] = store<T>(beta != C(0) ? values[i] + beta * prior[i] : values[i]);
+    *reinterpret_cast<Pack<T, WIDTH>*>(pointer) = stored;
+  } else {
+#pragma unroll
+    for (int i = 0; i < WIDTH; i++)
+      if (i < count) pointer[i * stride] = store<T>(beta != C(0) ? values[i] + beta * prior[i] : values[i]);
+  }
+}
+
+template <class T, int WIDTH>
+__device__ __forceinline__ bool aligned(const T* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % alignof(Pack<T, WIDTH>) == 0;
+}
+
+// --- packs in their stored type, so that few registers hold them ---
+
+// Reads `count` elements that lie `stride` apart.
+template <int N, class T>
+__device__ __forceinline__ void read_elements(const T* pointer, int stride, bool vectorised, unsigned count, Pack<T, N>& values) {
+  const Pack<T, N>* pack;
+  if (N == 1) {
+    values.item[0] = *pointer;
+  } else if (vectorised && count == N && packed<T, N>(pack, pointer)) {
+    values = *pack;
+  } else if (stride == 0) {  // a broadcast: one access
+    const T value = *pointer;
+#pragma unroll
+    for (int i = 0; i < N; i++) values.item[i] = value;
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      if (i < count) values.item[i] = pointer[i * stride];
+  }
+}
+
+template <int N, class T>
+__device__ __forceinline__ void write_elements(T* pointer, int stride, bool vectorised, unsigned count, const Pack<T, N>& values) {
+  const Pack<T, N>* pack;
+  if (N == 1) {
+    *pointer = values.item[0];
+  } else if (vectorised && count == N && packed<T, N>(pack, pointer)) {
+    *reinterpret_cast<Pack<T, N>*>(pointer) = values;
+  } else {
+#pragma unroll
+    for (int i = 0; i < N; i++)
+      if (i < count) pointer[i * stride] = values.item[i];
+  }
+}
+
+// --- the loop ---
+
+constexpr int BOX_ITEMS = 4;  // elements of a thread, at most, as in boxes.py
+
+// Whether a function has so many instructions that the next kernel, let in at once, is only in the way: tanh of 0.4 and 0.8 MB took 0.1 to
+// 0.3 us longer so. So did what reads two operands, by 0.2 us in a stream, where functions of few instructions on one took 0.05 to 0.1 less.
+template <class Function> constexpr bool LONG_FUNCTION = false;
+
+// What a kernel does to every element. Its function takes packs of the inputs and of the prior values of the output (of
+// which it may use nothing where `blends` is false) to the pack that is stored:
+//   template <bool BLENDS, int N> Pack<Out, N> operator()(const Pack<In, N>* in, const Pack<Out, N>& prior) const
+template <class In, int INPUTS, class Out, class Function> struct Elementwise {
+  const In* in[INPUTS == 0 ? 1 : INPUTS];
+  Out* out;
+  bool blends;
+  Function function;
+  int reads = INPUTS;  // the inputs that the function needs
+  unsigned ahead = 0;  // blocks that fetch ahead what they read first, of operands that are one row
+
+  // Packs, or elements, whose reads are on their way together.
+  static constexpr int FLAT = INPUTS == 2 ? 2 : 4, PACKS = INPUTS == 2 ? 1 : 2, ITEMS = 4;
+  static constexpr int OPERANDS = INPUTS + 1, VALUES = INPUTS == 0 ? 1 : INPUTS;
+
+  // Waits for earlier kernels; the offsets are those of the first elements.
+  __device__ __forceinline__ void wait_for_operands(unsigned of_in, unsigned of_out) const {
+    if constexpr (INPUTS == 0) wait_to_touch(out + of_out);
+    else wait_to_touch(in[0] + of_in, out + of_out);
+  }
+
+  // One pack of one row: what small tensors have for a thread. Short from the wait to the end, and without jumps to far code.
+  template <int WIDTH> __device__ __forceinline__ void run_pack(unsigned pack) const {
+    if (INPUTS < 2 && !LONG_FUNCTION<Function>) let_next_kernel_begin_at_once();
+    wait_for_operands(pack * WIDTH, pack * WIDTH);
+    Pack<In, WIDTH> values[VALUES];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+      if (n < reads) values[n] = reinterpret_cast<const Pack<In, WIDTH>*>(in[n])[pack];
+    let_next_kernel_begin();
+    reinterpret_cast<Pack<Out, WIDTH>*>(out)[pack] = function.template operator()<false, WIDTH>(values, Pack<Out, WIDTH>{});
+  }
+
+  // One row, packs before `end`.
+  template <int WIDTH> __device__ __forceinline__ void run_flat(unsigned first, unsigned batch, unsigned end) const {
+    if (first >= end) return;
+    if (batch == 1) return run_pack<WIDTH>(first);
+    if (blockIdx.x < ahead) {
+#pragma unroll
+      for (int u = 0; u < FLAT; u++)
+        if (u < batch && first + u * blockDim.x < end)
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++)
+            if (n < reads) fetch_ahead(in[n] + (first + u * blockDim.x) * WIDTH);
+    }
+    wait_for_operands(first * WIDTH, first * WIDTH);
+    for (unsigned done = 0; done < batch; done += FLAT) {
+      Pack<In, WIDTH> values[FLAT][VALUES];
+      const unsigned start = first + done * blockDim.x;
+#pragma unroll
+      for (int u = 0; u < FLAT; u++)
+        if (done + u < batch && start + u * blockDim.x < end)
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++)
+            if (n < reads) values[u][n] = reinterpret_cast<const Pack<In, WIDTH>*>(in[n])[start + u * blockDim.x];
+      if (done == 0) let_next_kernel_begin();
+#pragma unroll
+      for (int u = 0; u < FLAT; u++)
+        if (done + u < batch && start + u * blockDim.x < end)
+          reinterpret_cast<Pack<Out, WIDTH>*>(out)[start + u * blockDim.x] = function.template operator()<false, WIDTH>(values[u], Pack<Out, WIDTH>{});
+    }
+  }
+
+  // Whole packs of rows before `end`, of operands whose packs are aligned or that are broadcast along rows.
+  template <int WIDTH> __device__ __forceinline__ void run_packs(const Geometry<OPERANDS>& geometry, unsigned first, unsigned end) const {
+    for (unsigned done = 0; done < geometry.batch; done += PACKS) {
+      Pack<In, WIDTH> values[PACKS][VALUES];
+      Pack<Out, WIDTH> prior[PACKS];
+      unsigned offset[PACKS][OPERANDS];
+      auto exists = [&](int u) { return done + u < geometry.batch && first + (done + u) * blockDim.x < end; };
+#pragma unroll
+      for (int u = 0; u < PACKS; u++) {
+        if (exists(u)) geometry.locate(first + (done + u) * blockDim.x, offset[u]);
+        else if (u == 0) return;
+      }
+      if (done == 0) wait_for_operands(offset[0][0], offset[0][INPUTS]);
+#pragma unroll
+      for (int u = 0; u < PACKS; u++) {
+        if (!exists(u)) continue;
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) {
+          if (n >= reads) continue;
+          if (geometry.row_stride[n] != 0) {
+            values[u][n] = *reinterpret_cast<const Pack<In, WIDTH>*>(in[n] + offset[u][n]);
+          } else {
+            const In value = in[n][offset[u][n]];
+#pragma unroll
+            for (int i = 0; i < WIDTH; i++) values[u][n].item[i] = value;
+          }
+        }
+        if (blends) prior[u] = *reinterpret_cast<const Pack<Out, WIDTH>*>(out + offset[u][INPUTS]);
+      }
+      if (done == 0) let_next_kernel_begin();
+#pragma unroll
+      for (int u = 0; u < PACKS; u++)
+        if (exists(u)) *reinterpret_cast<Pack<Out, WIDTH>*>(out + offset[u][INPUTS]) = function.template operator()<true, WIDTH>(values[u], prior[u]);
+    }
+  }
+
+  // `N` elements of a thread from the `done`-th on; one choice of the function for all. edge: beside a hole.
+  template <int N> __device__ __forceinline__ void run_some(const Geometry<OPERANDS>& geometry, const unsigned (&offset)[OPERANDS], unsigned done, bool edge) const {
+    Pack<In, N> values[VALUES];
+    Pack<Out, N> prior;
+    auto place = [&](int u, int n) { return offset[n] + (done + u) * geometry.item_stride[n]; };
+#pragma unroll
+    for (int u = 0; u < N; u++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        if (n < reads) values[n].item[u] = in[n][place(u, n)];
+    if (blends) {
+#pragma unroll
+      for (int u = 0; u < N; u++) prior.item[u] = out[place(u, INPUTS)];
+    } else if (edge) {
+#pragma unroll
+      for (int u = 0; u < N; u++) prefetch(out + place(u, INPUTS));  // a store that leaves holes there costs the memory more than this
+    }
+    if (done == 0) let_next_kernel_begin();
+    const Pack<Out, N> results = function.template operator()<true, N>(values, prior);
+#pragma unroll
+    for (int u = 0; u < N; u++) out[place(u, INPUTS)] = results.item[u];
+  }
+
+  // Single elements.
+  __device__ __forceinline__ void run_items(const Geometry<OPERANDS>& geometry) const {
+    let_next_kernel_begin_at_once(SHORT_GRID_OF_ITEMS);
+    const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+    if (index >= geometry.packs) return;
+    unsigned offset[OPERANDS], position, in_row;
+    geometry.locate(index, offset, position);
+    // Only the last may lie beyond the end.
+    const unsigned count = geometry.items - (position + (geometry.items - 1) * geometry.apart >= geometry.limit);
+    geometry.packs_per_row.divide(index, in_row);
+    const bool edge = geometry.holes && (in_row == 0 || in_row + 1 == geometry.packs_per_row.divisor);
+    wait_for_operands(offset[0], offset[INPUTS]);
+    unsigned done = 0;
+    for (; done + ITEMS <= count; done += ITEMS) run_some<ITEMS>(geometry, offset, done, edge);
+    for (; done < count; done++) run_some<1>(geometry, offset, done, edge);
+  }
+
+  // Single elements of boxes, all of a thread on their way together.
+  __device__ __forceinline__ void run_boxes(const Boxes<OPERANDS>& boxes) const {
+    unsigned offset[OPERANDS];
+    const unsigned count = boxes.locate(offset);
+    wait_for_operands(offset[0], offset[INPUTS]);
+    Pack<In, BOX_ITEMS> values[VALUES];
+    Pack<Out, BOX_ITEMS> prior;
+#pragma unroll
+    for (int u = 0; u < BOX_ITEMS; u++)
+      if (u < count) {
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++)
+          if (n < reads) values[n].item[u] = in[n][offset[n] + u * boxes.next(n)];
+        if (blends) prior.item[u] = out[offset[INPUTS] + u * boxes.next(INPUTS)];
+      }
+    const Pack<Out, BOX_ITEMS> results = function.template operator()<true, BOX_ITEMS>(values, prior);
+#pragma unroll
+    for (int u = 0; u < BOX_ITEMS; u++)
+      if (u < count) out[offset[INPUTS] + u * boxes.next(INPUTS)] = results.item[u];
+  }
+
+  // What no access moves pack by pack, from pack `begin` on: neighbouring threads on neighbouring elements.
+  template <int WIDTH> __device__ __forceinline__ void run_rest(const Geometry<OPERANDS>& geometry, unsigned begin) const {
+    const unsigned block = blockIdx.x * (blockDim.x * geometry.batch), batch = geometry.batch * WIDTH;
+    if (block + blockDim.x * geometry.batch <= begin) return;
+    wait_for_operands(0, 0);
+#pragma unroll 2
+    for (unsigned done = 0; done < batch; done++) {
+      Pack<In, 1> values[VALUES];
+      Pack<Out, 1> prior;
+      unsigned offset[OPERANDS];
+      const unsigned element = block * WIDTH + threadIdx.x + done * blockDim.x, pack = element / WIDTH;
+      if (pack < begin || pack >= geometry.packs || geometry.locate(pack, offset) <= element % WIDTH) continue;
+#pragma unroll
+      for (int n = 0; n < OPERANDS; n++) offset[n] += element % WIDTH * geometry.row_stride[n];
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        if (n < reads) values[n].item[0] = in[n][offset[n]];
+      if (blends) prior.item[0] = out[offset[INPUTS]];
+      out[offset[INPUTS]] = function.template operator()<true, 1>(values, prior).item[0];
+    }
+  }
+
+  // WIDTH: elements of a pack of neighbours.
+  template <int WIDTH> __device__ __forceinline__ void run(const Geometry<OPERANDS>& geometry) const {
+    const unsigned batch = geometry.flat ? geometry.flat : geometry.batch;
+    const unsigned first = blockIdx.x * (blockDim.x * batch) + threadIdx.x;
+    if (!geometry.flat && geometry.width == 1) return run_items(geometry);
+    bool packs = aligned<Out, WIDTH>(out);
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) packs = packs && (aligned<In, WIDTH>(in[n]) || (!geometry.flat && geometry.row_stride[n] == 0));
+    const unsigned end = !packs ? 0 : geometry.flat ? geometry.row / WIDTH : geometry.packs;
+    if (geometry.flat && !blends) run_flat<WIDTH>(first, batch, end);
+    else run_packs<WIDTH>(geometry, first, end);
+    // What is left: the end of the row, or everything.
+    if (end == 0 || (geometry.flat && end * WIDTH < geometry.row)) run_rest<WIDTH>(geometry, end);
+  }
+};
