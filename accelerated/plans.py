@@ -60,9 +60,10 @@ class Launch:
 
 
 class Plan:
-    """The launches of one operation, in order."""
+    """The launches of one operation, in order, and the name of the solver that made them."""
 
-    def __init__(self, operation: Operation, launches: Sequence[Launch]) -> None:
+    def __init__(self, operation: Operation, launches: Sequence[Launch], solver: str = "") -> None:
+        self.solver = solver
         names = operation.operands
         self.steps = [(launch, tuple(names.index(name) for name in launch.operands)) for launch in launches]
 
@@ -72,24 +73,24 @@ class Plan:
 
 
 class AlignedPlan(Plan):
-    """A plan that needs operands at multiples of some bytes; at other addresses another one serves, made when needed."""
+    """A plan whose operands begin at multiples of some bytes; at other addresses a fallback serves, which is made when needed."""
 
     def __init__(
         self,
         operation: Operation,
         first: Plan,
         alignment: Mapping[str, int],
-        otherwise: Callable[[], Plan],
+        fallback: Callable[[], Plan],
     ) -> None:
-        self.first, self.steps = first, first.steps
+        self.first, self.steps, self.solver = first, first.steps, first.solver
         self.masks = [alignment.get(name, 1) - 1 for name in operation.operands]
-        self.otherwise = otherwise
+        self.fallback = fallback
         self.other: Plan | None = None
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         if any(mask and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)):
             if self.other is None:
-                self.other = self.otherwise()
+                self.other = self.fallback()
             return self.other(operands, stream)
         return self.first(operands, stream)
 

@@ -70,7 +70,7 @@ def wanted_modules(device: Any) -> list[tuple[str, tuple[tuple[str, str], ...]]]
     for operation in kinds(device):
         made = plan(operation, general)
         if isinstance(made, AlignedPlan):
-            made.otherwise()
+            made.fallback()
     wanted = dict.fromkeys([*fast.modules, *filter(takes_any_shape, general.modules)])
     return sorted(wanted, key=lambda module: LONGEST.index(module[0]) if module[0] in LONGEST else len(LONGEST))
 

@@ -195,7 +195,7 @@ def test_operands_may_begin_at_any_element(backend, operation, kernel):
     assert any(name.startswith(kernel) for name in check(backend, operation, unaligned=True))
 
 
-STREAMED = {  # operation, whether the copy engine writes y in planes
+STREAMED = {  # operation, whether TMA writes y in planes
     "strided": (convolution(IMPLICIT, (3, 72, 7, 9), 72, (3, 3), data_type=HALF, layout=NHWC, stride=2, blend=(-1.75, 0.0)), False),
     "blended": (convolution(IMPLICIT, (3, 72, 7, 9), 72, (3, 3), data_type=HALF, layout=NHWC, blend=(-1.75, 0.5)), False),
     "dilated": (convolution(IMPLICIT, (3, 40, 7, 9), 80, (3, 2), data_type=BFLOAT16, layout=NHWC, dilation=2, padding=2), False),

@@ -12,7 +12,7 @@ from dualdnn.accelerated.activation import plan as activation
 from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.plans import plan, type_definitions
 from dualdnn.accelerated.primitives import geometry
-from dualdnn.accelerated.primitives import small_grid as boxes
+from dualdnn.accelerated.primitives import small_grid as small_grid
 from dualdnn.accelerated.tensor_arithmetic import plan as arithmetic
 from dualdnn.api.operations import AddTensor, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8, NCHW, NHWC
@@ -80,13 +80,13 @@ def test_large_tensors_of_halves_have_a_kernel_of_their_own(backend, monkeypatch
     small = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "gaps")
     ((launch, _),) = plan(small, backend.device).steps
     assert launch.function is backend.device.function(
-        "activation/activation.cu", "activation_forward_boxes", type_definitions(HALF, small)
+        "activation/activation.cu", "activation_forward_small_grid", type_definitions(HALF, small)
     )
 
 
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 def test_blocks_of_large_tensors_fetch_ahead(backend, backward):
-    for dims, blocks in [((64, 256, 56, 56), geometry.AHEAD_BLOCKS), ((8, 64, 14, 14), 0)]:
+    for dims, blocks in [((64, 256, 56, 56), geometry.PREFETCH_BLOCKS), ((8, 64, 14, 14), 0)]:
         ((launch, _),) = plan(rows.activation("RELU", backward)(HALF, dims, "nchw"), backend.device).steps
         place = (40 if backward else 36) + ctypes.sizeof(geometry._geometry_type(3 if backward else 2))
         assert struct.unpack_from("I", launch.template, place) == (blocks,)
@@ -98,20 +98,20 @@ def test_blending_takes_several_packs(backend, monkeypatch):
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, t, t))
 
 
-def no_boxes(monkeypatch):
+def no_small_grid(monkeypatch):
     """Single elements are found as those of large tensors are."""
     for module in (activation, arithmetic):
-        monkeypatch.setattr(module, "boxes", lambda *_: None)
+        monkeypatch.setattr(module, "small_grid", lambda *_: None)
 
 
-@pytest.mark.parametrize("boxed", [True, False], ids=["boxes", "any"])
+@pytest.mark.parametrize("boxed", [True, False], ids=["small_grid", "any"])
 @pytest.mark.parametrize("shift", [0, 2, 6], ids=lambda s: f"{s}_bytes_on")
 @pytest.mark.parametrize("dims", [(2, 3, 5, 14), (2, 5, 3, 8), (3, 2, 4, 41), (1, 2, 3, 9), (2, 2, 1, 12)], ids=str)
 @pytest.mark.parametrize("name", MAKERS)
 def test_gaps_are_walked_and_kept(backend, monkeypatch, name, dims, shift, boxed):
     """Rows of any pitch move element by element."""
     if not boxed:
-        no_boxes(monkeypatch)
+        no_small_grid(monkeypatch)
     operation = MAKERS[name](HALF, dims, "gaps")
     output = operation.tensor(operation.outputs[0])
     assert geometry.elementwise(dims, [output.strides], 8, backend.device)[0].width == 1
@@ -130,11 +130,11 @@ def test_gaps_of_other_types_and_blended(backend):
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "fill"])
 def test_boxes_of_several_elements_and_blocks(backend, monkeypatch, name, most_blocks, apart, threads, parts):
     """Of 2 x 7 x 19 x 5: blocks of some rows, threads of some channels, both with a rest."""
-    monkeypatch.setattr(boxes, "MOST_BLOCKS", most_blocks * parts)
-    monkeypatch.setattr(boxes, "THREADS", threads)
+    monkeypatch.setattr(small_grid, "MOST_BLOCKS", most_blocks * parts)
+    monkeypatch.setattr(small_grid, "THREADS", threads)
     operation = MAKERS[name](HALF, (2, 7, 19, 5), "gaps")
     ((launch, _),) = plan(operation, backend.device).steps
-    assert launch.function.name.endswith("_boxes") and launch.grid == (parts, apart, 2)
+    assert launch.function.name.endswith("_small_grid") and launch.grid == (parts, apart, 2)
     check(backend, operation)
 
 
@@ -142,7 +142,7 @@ def test_what_is_no_box():
     """Long rows, many dimensions, many elements."""
     for dims in ((2, 3, 257), (2, 3, 4, 5, 6), (64, 64, 10, 10)):
         t = laid_out(FLOAT, (1, *dims) if len(dims) == 3 else dims, "gaps")
-        assert boxes.boxes(t.dims, [t.strides, t.strides]) is None
+        assert small_grid.small_grid(t.dims, [t.strides, t.strides]) is None
 
 
 def test_holes_of_tensors_that_the_cache_does_not_keep(backend, monkeypatch):
@@ -159,7 +159,7 @@ def test_holes_of_tensors_that_the_cache_does_not_keep(backend, monkeypatch):
 def test_a_thread_takes_several_elements(backend, monkeypatch, name, batch):
     for module in (geometry, arithmetic):
         monkeypatch.setattr(module, "batch", lambda *_: batch)
-    no_boxes(monkeypatch)
+    no_small_grid(monkeypatch)
     check(backend, MAKERS[name](HALF, (3, 4, 21, 11), "gaps"))
     check(backend, MAKERS[name](FLOAT, (2, 3, 7, 11, 5), "odd"))
 

@@ -232,12 +232,12 @@ def test_nvcc_compiles_the_test_kernels(folder: Path) -> None:
 
 def test_which_kernels_wait_for_earlier_ones() -> None:
     """Only those that begin with it may be launched before the earlier ones have finished."""
-    parts = 'extern "C" __global__ void', "(const Arguments a) {", "wait_for_earlier_kernels();"
+    parts = 'extern "C" __global__ void', "(const Arguments a) {", "griddepcontrol_wait();"
     names = {
         "begins": "{0} begins{1}\n  {2}\n  work(a); }}",
         "late": "{0} late{1} work(a); {2} }}",
         "never": "{0} __launch_bounds__(f(2)) never{1} }}",
-        "place": "{0} place{1} find_place_before_waiting(); work(a); }}",
+        "place": "{0} place{1} griddepcontrol_wait_deferred(); work(a); }}",
         "line": "{0} __launch_bounds__(128, 2) line{1} {2} work(a); }}",
     }
     source = "\n".join(text.format(*parts) for text in names.values())

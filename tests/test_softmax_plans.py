@@ -180,7 +180,7 @@ def test_streams_of_whole_packs_fit_and_cover_every_line(inputs, lead, queue):
         # parts of a line: enough, whole warps, and no more than the workers of a block take
         assert stream.blocks * stream.steps * stream.part >= packs and stream.part % 32 == 0
         assert stream.part * inputs <= softmax_streams.WHOLE_WORKERS * softmax_streams.STREAM_PACKS
-        # a tile has a place until it was written, in registers at last, others are on their way meanwhile
+        # a tile has a place until it was written, in registers at last, others are in flight meanwhile
         assert max(stream.steps, queue) <= stream.delay and stream.tiles <= softmax_streams.MOST_TILES
         assert stream.delay - queue + stream.ahead <= stream.tiles
         # the lines between reading and writing have places of their own on the board

@@ -90,7 +90,7 @@ def test_a_module_names_a_thing_once():
 
 def test_kernels_begin_by_waiting_for_earlier_ones():
     """Without it a kernel could start on memory that another one still writes; launch.cuh."""
-    allowed = {"wait_for_earlier_kernels();", "find_place_before_waiting();"}
+    allowed = {"griddepcontrol_wait();", "griddepcontrol_wait_deferred();"}
     for path in sorted((ROOT / "accelerated").rglob("*.cu")):
         beginnings = re.findall(r"__global__[^{;]*\{[\s\\]*(\S+)", path.read_text())
         assert beginnings and set(beginnings) <= allowed, path.name

@@ -83,7 +83,7 @@ struct ForwardArguments {
   unsigned ahead;  // blocks that fetch ahead; what small tensors need comes first
 };
 
-// One switch a pack, so that the reads of all modes are the same code and are on their way before it.
+// One switch a pack, so that the reads of all modes are the same code and are in flight before it.
 template <bool RECTIFIED> struct Forward {
   COMPUTE alpha, beta, coefficient;
   int mode;
@@ -108,35 +108,35 @@ template <bool RECTIFIED, class Arguments> __device__ __forceinline__ Elementwis
 }
 template <bool RECTIFIED = false> __device__ __forceinline__ void run(const ForwardArguments& a) { forward<RECTIFIED>(a, a.ahead).template run<WIDTH>(a.geometry); }
 extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_forward(const ForwardArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   run(a);
 }
 // Short functions, of few registers (ReLU of 51 MB of halves: 26.6 us instead of 27.3, of 6 MB 2.4 instead of 2.9).
 extern "C" __global__ void __launch_bounds__(256, SHORT_BLOCKS) activation_forward_rectified(const ForwardArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   run<true>(a);
 }
 // Functions of many instructions, of halves: more packs of a thread and the registers for them (tanh of 51 MB: 28.1 us instead of 28.6).
 extern "C" __global__ void __launch_bounds__(256, LONG_BLOCKS) activation_forward_long(const ForwardArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   run(a);
 }
 
-struct ForwardBoxes {
+struct ForwardSmallGrid {
   const ELEMENT* x;
   ELEMENT* y;
   COMPUTE alpha, beta, coefficient;
   int mode, propagate;
-  Boxes<2> boxes;
+  SmallGrid<2> small_grid;
 };
 
-extern "C" __global__ void __launch_bounds__(256) activation_forward_boxes(const ForwardBoxes a) {
-  find_place_before_waiting();
-  forward<false>(a).run_boxes(a.boxes);
+extern "C" __global__ void __launch_bounds__(256) activation_forward_small_grid(const ForwardSmallGrid a) {
+  griddepcontrol_wait_deferred();
+  forward<false>(a).run_small_grid(a.small_grid);
 }
-extern "C" __global__ void __launch_bounds__(256) activation_forward_rectified_boxes(const ForwardBoxes a) {
-  find_place_before_waiting();
-  forward<true>(a).run_boxes(a.boxes);
+extern "C" __global__ void __launch_bounds__(256) activation_forward_rectified_small_grid(const ForwardSmallGrid a) {
+  griddepcontrol_wait_deferred();
+  forward<true>(a).run_small_grid(a.small_grid);
 }
 
 struct SigmoidGradient : Of<2> {
@@ -184,20 +184,20 @@ template <class Arguments> __device__ __forceinline__ Elementwise<ELEMENT, 2, EL
 }
 
 extern "C" __global__ void __launch_bounds__(256, BACKWARD_BLOCKS) activation_backward(const BackwardArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   backward(a, a.ahead).run<WIDTH>(a.geometry);
 }
 
-struct BackwardBoxes {
+struct BackwardSmallGrid {
   const ELEMENT* operand;
   const ELEMENT* dy;
   ELEMENT* dx;
   COMPUTE alpha, beta, coefficient;
   int mode;
-  Boxes<3> boxes;
+  SmallGrid<3> small_grid;
 };
 
-extern "C" __global__ void __launch_bounds__(256) activation_backward_boxes(const BackwardBoxes a) {
-  find_place_before_waiting();
-  backward(a).run_boxes(a.boxes);
+extern "C" __global__ void __launch_bounds__(256) activation_backward_small_grid(const BackwardSmallGrid a) {
+  griddepcontrol_wait_deferred();
+  backward(a).run_small_grid(a.small_grid);
 }

@@ -1,4 +1,4 @@
-"""Activations on the device (activation/activation.cu)."""
+"""Activation, forward (3.2.1) and backward (4.1.1): the problem and its solvers."""
 
 from __future__ import annotations
 
@@ -8,60 +8,96 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnActivationMode_t
 from dualdnn.api.operations import ActivationBackward, ActivationForward
 
-from ..plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
-from ..primitives.geometry import BATCH, LONG_BATCH, LONGEST_BATCH, PACK_BYTES, THREADS, Grid, blocks_ahead, elementwise
-from ..primitives.small_grid import boxes
+from ..plans import Launch, factors, pointers, structure, type_definitions
+from ..primitives.geometry import (
+    BATCH,
+    LONG_BATCH,
+    LONGEST_BATCH,
+    PACK_BYTES,
+    THREADS,
+    Grid,
+    elementwise,
+    prefetching_blocks,
+)
+from ..primitives.small_grid import SmallGridLaunch, small_grid
+from ..solver import Problem, Solver, serve
 
-LONGEST_BYTES = (
-    64 << 20
-)  # read and written, from which on halves had better more packs of a thread; fewer, and rows with gaps, took longer
+SOURCE = "activation/activation.cu"
+# Bytes read and written from which on the slow functions of 16-bit types take more packs a thread; fewer bytes, and rows with
+# gaps, take longer with them.
+LONGEST_BYTES = 64 << 20
 RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU)
 
 
-@implements(ActivationForward)
-def activation_forward(operation: ActivationForward, device: Any) -> Plan:
-    """16 bytes of output a thread, or a few times as many."""
-    x, y, activation = operation.x, operation.y, operation.activation
-    width, strides = PACK_BYTES // x.scalar_bytes, [x.strides, y.strides]
-    rectifies = activation.mode in RECTIFIED
-    kernel = "activation_forward_rectified" if rectifies else "activation_forward"
-    layout, grid = elementwise(x.dims, strides, width, device, BATCH if rectifies else LONG_BATCH)
-    if not rectifies and x.scalar_bytes == 2 and layout.flat and 2 * x.nbytes >= LONGEST_BYTES:
-        kernel, (layout, grid) = "activation_forward_long", elementwise(x.dims, strides, width, device, LONGEST_BATCH)
-    block: Grid = (THREADS, 1, 1)
-    places = [("layout", layout), ("ahead", c_uint(blocks_ahead(x.nbytes + y.nbytes)))]
-    if layout.width == 1 and (boxed := boxes(x.dims, strides)):
-        kernel, (layout, grid, block) = f"{kernel}_boxes", boxed
-        places = [("layout", layout)]
-    arguments = structure(
-        *pointers(2),
-        *factors(operation, alpha=operation.alpha, beta=operation.beta, coefficient=activation.coefficient),
-        ("mode", c_int(activation.mode)),
-        ("propagate", c_int(activation.relu_nan)),
-        *places,
-    )
-    function = device.function("activation/activation.cu", kernel, type_definitions(x.scalar_type, operation))
-    return Plan(operation, [Launch(function, arguments, ("x", "y"), grid, block)])
+class ActivationProblem(Problem):
+    """An activation forward, or its gradient, which reads of x and y only the one that the mode needs."""
+
+    def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
+        super().__init__(operation, device, aligned)
+        self.forward = isinstance(operation, ActivationForward)
+        self.rectifies = operation.activation.mode in RECTIFIED
+        needed = "x" if self.rectifies else "y"
+        self.operands = ("x", "y") if self.forward else (needed, "dy", "dx")
+        self.specs = [operation.tensor(name) for name in self.operands]
+        self.output = self.specs[-1]
+        self.strides = [spec.strides for spec in self.specs]
+        self.kernel = "activation_backward"
+        if self.forward:
+            self.kernel = "activation_forward_rectified" if self.rectifies else "activation_forward"
+
+    def launch(self, kernel: str, layout: Any, grid: Grid, block: Grid, *others: tuple[str, Any]) -> Launch:
+        """Return the launch of a kernel; ``others`` are its arguments behind the layout."""
+        operation, activation = self.operation, self.operation.activation
+        arguments = structure(
+            *pointers(len(self.operands)),
+            *factors(operation, alpha=operation.alpha, beta=operation.beta, coefficient=activation.coefficient),
+            ("mode", c_int(activation.mode)),
+            *([("propagate", c_int(activation.relu_nan))] if self.forward else []),
+            ("layout", layout),
+            *others,
+        )
+        function = self.device.function(SOURCE, kernel, type_definitions(self.output.scalar_type, operation))
+        return Launch(function, arguments, self.operands, grid, block)
 
 
-@implements(ActivationBackward)
-def activation_backward(operation: ActivationBackward, device: Any) -> Plan:
-    """As activation_forward; of x and y only the one that the mode needs is read."""
-    activation = operation.activation
-    needed = "x" if activation.mode in RECTIFIED else "y"
-    read, dy, dx = operation.tensor(needed), operation.dy, operation.dx
-    strides = [read.strides, dy.strides, dx.strides]
-    layout, grid = elementwise(dx.dims, strides, 16 // dx.scalar_bytes, device)
-    kernel, block = "activation_backward", (THREADS, 1, 1)
-    places = [("layout", layout), ("ahead", c_uint(blocks_ahead(3 * dx.nbytes)))]
-    if layout.width == 1 and (boxed := boxes(dx.dims, strides)):
-        kernel, (layout, grid, block) = f"{kernel}_boxes", boxed
-        places = [("layout", layout)]
-    arguments = structure(
-        *pointers(3),
-        *factors(operation, alpha=operation.alpha, beta=operation.beta, coefficient=activation.coefficient),
-        ("mode", c_int(activation.mode)),
-        *places,
-    )
-    function = device.function("activation/activation.cu", kernel, type_definitions(dx.scalar_type, operation))
-    return Plan(operation, [Launch(function, arguments, (needed, "dy", "dx"), grid, block)])
+class SmallGridSolver(Solver[ActivationProblem]):
+    """Small tensors that no 16-byte pack moves: the launch's dimensions are the tensor's."""
+
+    name = "activation.small_grid"
+
+    def _layout(self, problem: ActivationProblem) -> SmallGridLaunch | None:
+        output = problem.output
+        width = elementwise(output.dims, problem.strides, PACK_BYTES // output.scalar_bytes, problem.device)[0].width
+        return small_grid(output.dims, problem.strides) if width == 1 else None
+
+    def applies(self, problem: ActivationProblem) -> bool:
+        return self._layout(problem) is not None
+
+    def launches(self, problem: ActivationProblem) -> list[Launch]:
+        found = self._layout(problem)
+        assert found is not None
+        return [problem.launch(f"{problem.kernel}_small_grid", *found)]
+
+
+class ElementwiseSolver(Solver[ActivationProblem]):
+    """Tensors of any layout: a thread takes packs of 16 bytes where every operand has them, else single elements."""
+
+    name = "activation.elementwise"
+
+    def applies(self, problem: ActivationProblem) -> bool:
+        return True
+
+    def launches(self, problem: ActivationProblem) -> list[Launch]:
+        output, strides, device, kernel = problem.output, problem.strides, problem.device, problem.kernel
+        width = PACK_BYTES // output.scalar_bytes
+        packs = LONG_BATCH if problem.forward and not problem.rectifies else BATCH
+        layout, grid = elementwise(output.dims, strides, width, device, packs)
+        large = len(strides) * output.nbytes >= LONGEST_BYTES
+        if packs == LONG_BATCH and output.scalar_bytes == 2 and layout.flat and large:
+            kernel, (layout, grid) = f"{kernel}_long", elementwise(output.dims, strides, width, device, LONGEST_BATCH)
+        moved_bytes = sum(spec.nbytes for spec in problem.specs) if problem.forward else 3 * output.nbytes
+        prefetching = c_uint(prefetching_blocks(moved_bytes))
+        return [problem.launch(kernel, layout, grid, (THREADS, 1, 1), ("prefetching_blocks", prefetching))]
+
+
+serve(ActivationProblem, (SmallGridSolver(), ElementwiseSolver()), ActivationForward, ActivationBackward)

@@ -10,13 +10,13 @@
 // (from the L1 cache) and WINDOW_ROWS - STEP rows (from L2). Instructions of the loop for an output, by the SASS for sm_90a,
 // results as they are, 3 x 3, step 1: channels innermost 18 (16 bits, 4 channels x 2 columns), 22 (float, 2 x 2); rows
 // innermost 16 (16 bits, 8 columns), 19 (float, 4). Other windows, volumes and layouts: a thread for a position.
-// Where channels lie innermost and there is a copy engine, that brings the rows (convolution/depthwise_tma.cuh).
+// Where channels lie innermost and there is a TMA, that brings the rows (convolution/depthwise_tma.cuh).
 #include "convolution/problem.cuh"
 #include "primitives/tma.cuh"
 
 // Of convolution/depthwise_tma.cuh.
 struct Ring {
-  Divisor packs;     // of CHANNELS, of a block
+  FastDivmod packs;     // of CHANNELS, of a block
   int stages;        // of the ring
   int boxes;         // of a stage
   int box_bytes, row_bytes;
@@ -34,7 +34,7 @@ struct Arguments {
   Ring ring;
   Convolution convolution;
   Epilogue epilogue;
-  Divisor packs, columns, strips, blocks;  // of channels that neighbouring threads have; strips: columns, rows; the other channels
+  FastDivmod packs, columns, strips, blocks;  // of channels that neighbouring threads have; strips: columns, rows; the other channels
   COMPUTE alpha, beta;  // of the epilogue
   int plain;            // whether the sums are the results
   int channels, images;
@@ -105,14 +105,14 @@ template <int WIDTH> __device__ __forceinline__ void one_position(const Argument
   if (work.image < a.images) any_filter<WIDTH>(a, work);
 }
 
-extern "C" __global__ void depthwise_channels(const Arguments a) { wait_for_earlier_kernels(); one_position<4>(a); }
-extern "C" __global__ void depthwise_columns(const Arguments a) { wait_for_earlier_kernels(); one_position<1>(a); }
+extern "C" __global__ void depthwise_channels(const Arguments a) { griddepcontrol_wait(); one_position<4>(a); }
+extern "C" __global__ void depthwise_columns(const Arguments a) { griddepcontrol_wait(); one_position<1>(a); }
 
 #else
 
 // Defined by the host (accelerated/convolution_depthwise.py): WINDOW_ROWS, WINDOW_COLUMNS, STEP; CHANNELS, COLUMNS, AHEAD (in
 // groups of STEP rows), THREADS, BLOCKS; either CHANNELS_LAST or, of rows, PADDING on the left and the elements of x and y
-// that are moved at once, X_PACK and Y_PACK; for the copy engine RING_THREADS, RING_BLOCKS.
+// that are moved at once, X_PACK and Y_PACK; for TMA RING_THREADS, RING_BLOCKS.
 constexpr int OPEN = (WINDOW_ROWS + STEP - 1) / STEP;         // output rows that a group of rows of x is part of
 constexpr int BUFFERS = OPEN;                                 // groups of rows in registers
 constexpr int FIELD = (COLUMNS - 1) * STEP + WINDOW_COLUMNS;  // columns of x under a strip
@@ -321,13 +321,13 @@ __device__ __forceinline__ void add_row(const Row& row, const Taps& taps, int ph
 #ifdef RING_THREADS
 #include "convolution/depthwise_tma.cuh"
 extern "C" __global__ void __launch_bounds__(RING_THREADS, RING_BLOCKS) depthwise_ring(const __grid_constant__ Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   ring_strips(a);
 }
 #endif
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) depthwise_strips(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   const Convolution& c = a.convolution;
   unsigned index = blockIdx.x * blockDim.x + threadIdx.x, pack, block, strip;
   Work work{};

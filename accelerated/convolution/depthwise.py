@@ -9,8 +9,8 @@ from typing import Any
 from dualdnn.api.operations import TensorSpec
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
-from ..primitives.geometry import Divisor, blocks
-from ..primitives.tma import MAP_BYTES, MappedLaunch
+from ..primitives.geometry import FastDivmod, blocks
+from ..primitives.tma import MAP_BYTES, TmaLaunch
 from .depthwise_tma import Ring, RingStruct, ring, ring_definitions
 from .problem import (
     PACK_BYTES,
@@ -74,14 +74,14 @@ def depthwise(operation: Convolution, device: Any) -> list[Launch]:
 
 
 def _fed(o: Convolution, value: ConvolutionStruct, found: Ring, device: Any, module: Any, otherwise: Launch) -> Launch:
-    """The launch of the kernel that the copy engine feeds."""
+    """The launch of the kernel that TMA feeds."""
     channel_blocks, tiles, strips = found.shape.blocks(o)
     arguments = _arguments(o, value, found.arguments, (1, tiles, strips, channel_blocks), found.shape.rows)
     grid, block = (o.x.dims[0] * channel_blocks * tiles * strips, 1, 1), (found.shape.threads, 1, 1)
     function = device.function(SOURCE, RING_KERNEL, module)
     launch = Launch(function, arguments, otherwise.operands, grid, block, found.shape.shared_bytes)
     places = ((type(arguments).image.offset, 0, 0, found.image),)
-    return MappedLaunch(device, (SOURCE, module), RING_KERNEL, launch, places, otherwise, aligned=(1, 2, 3))
+    return TmaLaunch(device, (SOURCE, module), RING_KERNEL, launch, places, otherwise, aligned=(1, 2, 3))
 
 
 def _arguments(
@@ -96,7 +96,7 @@ def _arguments(
         ("ring", ring),
         ("convolution", value),
         ("epilogue", epilogue(o)),
-        *((name, Divisor.of(divisor)) for name, divisor in zip(names, divisors, strict=True)),
+        *((name, FastDivmod.of(divisor)) for name, divisor in zip(names, divisors, strict=True)),
         *_factors(o),
         ("plain", c_int(bytes(epilogue(o)) == bytes(PLAIN))),
         ("channels", c_int(o.x.dims[1])),

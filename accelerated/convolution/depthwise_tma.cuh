@@ -1,6 +1,6 @@
-// Strips of a depthwise convolution, channels innermost, that Hopper's copy engine feeds: part of convolution/depthwise.cu.
+// Strips of a depthwise convolution, channels innermost, that TMA feeds: part of convolution/depthwise.cu.
 //
-// A block has some channels, columns and rows of an image. One warp has the copy engine bring groups of STEP rows of x into a
+// A block has some channels, columns and rows of an image. One warp has TMA bring groups of STEP rows of x into a
 // ring in shared memory, with what windows have on both sides and zeros for the padding, far enough ahead to keep the memory
 // busy. Each thread of the other warps walks down a strip, as in depthwise_strips, but asks no questions about bounds.
 //
@@ -38,30 +38,30 @@ struct Part {
 };
 
 // One thread brings all rows.
-__device__ __forceinline__ void bring_rows(const Arguments& a, const Part& part, unsigned char* stages, Barrier* full, Barrier* empty) {
+__device__ __forceinline__ void bring_rows(const Arguments& a, const Part& part, unsigned char* stages, Mbarrier* full, Mbarrier* empty) {
   const Convolution& c = a.convolution;
   const int row = static_cast<int>(part.row) * STEP - c.padding[1], column = static_cast<int>(part.column) * STEP - c.padding[2];
   const int stage_bytes = a.ring.boxes * a.ring.box_bytes;
   Stage stage;
   for (int group = 0; group < part.groups; group++, stage.advance(a.ring.stages)) {
-    barrier_wait(&empty[stage.index], stage.parity ^ 1);
-    barrier_arrive_with(&full[stage.index], stage_bytes);
+    mbarrier_wait_parity(&empty[stage.index], stage.parity ^ 1);
+    mbarrier_arrive_expect_tx(&full[stage.index], stage_bytes);
     for (int box = 0; box < a.ring.boxes; box++)
-      load_dense_box(stages + stage.index * stage_bytes + box * a.ring.box_bytes, a.image, &full[stage.index],
+      tma_load_dense_box(stages + stage.index * stage_bytes + box * a.ring.box_bytes, a.image, &full[stage.index],
                      part.channel + box * BOX_PACKS * CHANNELS, column, row + group * STEP, part.image);
   }
 }
 
 __device__ __forceinline__ void ring_strips(const Arguments& a) {
 #if defined(EMULATED_CUDA) || __CUDA_ARCH__ >= 900
-  __shared__ Barrier full[MOST_STAGES], empty[MOST_STAGES];
+  __shared__ Mbarrier full[MOST_STAGES], empty[MOST_STAGES];
   const Ring& ring = a.ring;
   const unsigned producer = blockDim.x - 32;  // the first thread of the last warp
   const int stage_bytes = ring.boxes * ring.box_bytes;
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 127);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < ring.stages; i++) barrier_init(&full[i], 1), barrier_init(&empty[i], producer / 32);
-    publish_barriers();
+    for (int i = 0; i < ring.stages; i++) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], producer / 32);
+    fence_mbarrier_init();
   }
   __syncthreads();
   const Part part(a);
@@ -92,7 +92,7 @@ __device__ __forceinline__ void ring_strips(const Arguments& a) {
     for (int phase = 0; phase < OPEN; phase++) {
       const int group = first + phase;
       if (group >= part.groups) return;
-      barrier_wait(&full[stage.index], stage.parity);
+      mbarrier_wait_parity(&full[stage.index], stage.parity);
       const unsigned char* from = own + stage.index * stage_bytes;
 #pragma unroll
       for (int t = 0; t < STEP; t++) {
@@ -100,7 +100,7 @@ __device__ __forceinline__ void ring_strips(const Arguments& a) {
         row.take(from + t * ring.row_bytes, BOX_CHANNEL_BYTES);
         if (t == STEP - 1) {
           __syncwarp();
-          if (threadIdx.x % 32 == 0) barrier_arrive(&empty[stage.index]);
+          if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty[stage.index]);
         }
         add_row(row, taps, phase, t, sums, [](int) { return true; });  // what is no row of the part is not written
       }

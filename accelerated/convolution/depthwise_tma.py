@@ -1,4 +1,4 @@
-"""Strips of depthwise convolutions that the copy engine of compute capability 9.0 feeds, channels innermost
+"""Strips of depthwise convolutions that TMA (compute capability 9.0) feeds, channels innermost
 (convolution/depthwise_tma.cuh)."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from dualdnn.api.operations import TensorSpec
 
 from ..plans import ELEMENTS
-from ..primitives.geometry import Divisor
-from ..primitives.tma import ALIGNMENT, DenseBoxes
+from ..primitives.geometry import FastDivmod
+from ..primitives.tma import ALIGNMENT, DenseBoxMap
 from .implicit_gemm import rounded_up
 from .problem import Convolution
 
@@ -37,7 +37,7 @@ class Window(NamedTuple):
     narrow: int  # channels of 16 bits
     wide: int  # channels of 32 bits
     columns: int
-    threads: int  # of a block, at most; one warp of them has the copy engine bring rows
+    threads: int  # of a block, at most; one warp of them has TMA bring rows
     blocks: int  # of a multiprocessor
 
     @property
@@ -55,7 +55,7 @@ class RingStruct(ctypes.Structure):
     """``Ring`` in convolution_depthwise.cu."""
 
     _fields_ = [
-        ("packs", Divisor),
+        ("packs", FastDivmod),
         ("stages", c_int),
         ("boxes", c_int),
         ("box_bytes", c_int),
@@ -98,13 +98,13 @@ class Shape(NamedTuple):
 class Ring(NamedTuple):
     """A launch: the map of x, the argument structure, what a block computes."""
 
-    image: DenseBoxes
+    image: DenseBoxMap
     arguments: RingStruct
     shape: Shape
 
 
 def ring_definitions(o: Convolution, device: Any) -> dict[str, int]:
-    """Definitions of a kernel that the copy engine feeds; none where it cannot read x, or packs of y would be torn."""
+    """Definitions of a kernel that TMA feeds; none where it cannot read x, or packs of y would be torn."""
     if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
         return {}
     window = WINDOWS[o.w.dims[2:]]
@@ -124,12 +124,12 @@ def ring(o: Convolution, definitions: Mapping[str, int], device: Any) -> Ring:
     shape = min(_shapes(o, definitions), key=lambda shape: _clocks(o, shape, device.multiprocessors))
     row_bytes = prod(shape.box[:2]) * o.x.scalar_bytes
     arguments = RingStruct(
-        Divisor.of(shape.packs), shape.stages, shape.boxes, shape.box_bytes, row_bytes, shape.columns
+        FastDivmod.of(shape.packs), shape.stages, shape.boxes, shape.box_bytes, row_bytes, shape.columns
     )
     return Ring(_map(o.x, shape.box), arguments, shape)
 
 
-def _map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> DenseBoxes:
+def _map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> DenseBoxMap:
     """Of (channels, columns, rows, images)."""
     order, bytes_ = (1, 3, 2, 0), tensor.scalar_bytes
     extent = tuple(tensor.dims[d] for d in order)
@@ -138,7 +138,7 @@ def _map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> DenseBoxes:
         if size == 1:  # never used, but it has to be possible
             step = extent[d] * (strides[d - 1] if d else bytes_)
             strides[d] = rounded_up(step, ALIGNMENT)
-    return DenseBoxes(ELEMENTS[tensor.scalar_type], extent, tuple(strides), box)
+    return DenseBoxMap(ELEMENTS[tensor.scalar_type], extent, tuple(strides), box)
 
 
 def _shapes(o: Convolution, definitions: Mapping[str, int]) -> Iterator[Shape]:

@@ -28,9 +28,9 @@ struct Arguments {
   int size[3], log_size[3];        // of a tile: depth, rows, columns
   int step[3];                     // from one tile to the next: the results of a tile before striding
   int stride[3];
-  Divisor tiles[3];                // of one image
-  Divisor all_tiles, channels;     // of this launch; of one group, of the image or of the result
-  Divisor columns;                 // groups * all_tiles * channels: columns of the spectrum, or filters * channels
+  FastDivmod tiles[3];                // of one image
+  FastDivmod all_tiles, channels;     // of this launch; of one group, of the image or of the result
+  FastDivmod columns;                 // groups * all_tiles * channels: columns of the spectrum, or filters * channels
   int first_image;
   int inverse;
   int axis;                        // of fft_lines: 0 depth, 1 rows
@@ -151,18 +151,18 @@ __device__ __forceinline__ void rows_to_spectrum(const Arguments& a, const ELEME
 }
 
 extern "C" __global__ void __launch_bounds__(256) fft_images(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   rows_to_spectrum(a, a.x, [&](unsigned column) { return image_box(a, column); });
 }
 
 extern "C" __global__ void __launch_bounds__(256) fft_filters(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   rows_to_spectrum(a, a.w, [&](unsigned column) { return filter_box(a, column); });
 }
 
 // Transforms along the depth or the rows, in place.
 extern "C" __global__ void __launch_bounds__(256) fft_lines(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   const int size = a.size[a.axis];
   Complex* values = reinterpret_cast<Complex*>(shared_memory);
   Complex* spare = values + size * PITCH;
@@ -188,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(256) fft_lines(const Arguments a) {
 // channel] of real ones as it lies. The conjugate h of a filter's spectrum (a correlation multiplies by it) becomes two
 // rows, for the real and the imaginary part of the result: (h.re, -h.im, ...) and (h.im, h.re, ...).
 extern "C" __global__ void fft_expand(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   const unsigned blocks = (a.columns.divisor + blockDim.x - 1) / blockDim.x, column = blockIdx.x % blocks * blockDim.x + threadIdx.x;
   if (column >= a.columns.divisor) return;
   const long long frequency = blockIdx.x / blocks;
@@ -202,7 +202,7 @@ extern "C" __global__ void fft_expand(const Arguments a) {
 
 // Half spectra to rows of results, two rows as the real and the imaginary part of one transform.
 extern "C" __global__ void __launch_bounds__(256) fft_results(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   __shared__ unsigned image[LINES], first[LINES][3], channel[LINES];
   const Convolution& c = a.convolution;
   const int size = a.size[2], pairs = (a.step[1] + 1) / 2;

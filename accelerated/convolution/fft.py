@@ -12,7 +12,7 @@ from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.operations.specs import DOUBLE
 
 from ..plans import Launch, pointers, structure, type_definitions
-from ..primitives.geometry import THREADS, Divisor
+from ..primitives.geometry import THREADS, FastDivmod
 from .implicit_gemm import product_launch
 from .problem import (
     AXES,
@@ -136,7 +136,7 @@ class _Kernels:
     ) -> Launch:  # fmt: skip
         """A kernel on a spectrum of ``columns`` columns that begins ``spectrum_at`` bytes into the workspace."""
         s = self.spectra
-        integers, divisors = c_int * AXES, Divisor * AXES
+        integers, divisors = c_int * AXES, FastDivmod * AXES
         arguments = structure(
             *pointers(6),
             ("spectrum_at", c_longlong(spectrum_at)),
@@ -147,10 +147,10 @@ class _Kernels:
             ("log_size", integers(*(size.bit_length() - 1 for size in s.size))),
             ("step", integers(*s.step)),
             ("stride", integers(*spatial(self.operation.convolution.stride, 1))),
-            ("tiles", divisors(*(Divisor.of(count) for count in s.tiles))),
-            ("all_tiles", Divisor.of(images * prod(s.tiles))),
-            ("channels", Divisor.of(channels)),
-            ("columns", Divisor.of(columns)),
+            ("tiles", divisors(*(FastDivmod.of(count) for count in s.tiles))),
+            ("all_tiles", FastDivmod.of(images * prod(s.tiles))),
+            ("channels", FastDivmod.of(channels)),
+            ("columns", FastDivmod.of(columns)),
             ("first_image", c_int(first_image)),
             ("inverse", c_int(inverse)),
             ("axis", c_int(axis)),

@@ -12,7 +12,7 @@
 #include "primitives/types.cuh"
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
-constexpr unsigned BLOCK = 256, AT_ONCE = 4;  // loads of a thread that are on their way together
+constexpr unsigned BLOCK = 256, AT_ONCE = 4;  // loads of a thread that are in flight together
 
 // Depth, rows and columns; the host side is accelerated/im2col.py.
 struct Arguments {
@@ -23,8 +23,8 @@ struct Arguments {
   int channels, row;             // of the matrix: elements of a row
   int flipped, packed;           // packed: rows, and what blocks write of them, are whole packs
   int chunk, tile[2];            // of a block: channels, output rows, output columns
-  Divisor chunks, across, down;  // blocks along the channels, the columns, the rows
-  Divisor patch[3], taps[3];     // extents
+  FastDivmod chunks, across, down;  // blocks along the channels, the columns, the rows
+  FastDivmod patch[3], taps[3];     // extents
   int pitch;                     // from one channel of the patch to the next, in elements
 };
 
@@ -59,7 +59,7 @@ __device__ __forceinline__ void write_rows(const Arguments& a, const ELEMENT* pa
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK) im2col(const Arguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   unsigned chunk, band_across, band_down, plane;
   const unsigned rest = a.down.divide(a.across.divide(a.chunks.divide(blockIdx.x, chunk), band_across), band_down);
   const unsigned image = rest / a.output[0];
@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) im2col(const Arguments a) {
     terms[index] = channel * a.pitch + (tap[0] * a.dilation[0] * a.patch[1].divisor + tap[1] * a.dilation[1]) * a.patch[2].divisor + tap[2] * a.dilation[2];
   }
   __syncthreads();
-  wait_to_touch(a.x, a.matrix);
+  griddepcontrol_wait_before_access(a.x, a.matrix);
   const ELEMENT zero = store<ELEMENT>(COMPUTE(0));
   const ELEMENT* x = a.x + (static_cast<long long>(image) * a.image + static_cast<long long>(first_channel) * a.channel);
   const unsigned elements = channels * lines * a.patch[2].divisor;

@@ -10,7 +10,7 @@ from typing import Any
 from dualdnn.api.operations import Im2Col
 
 from ..plans import Launch, Plan, implements, pointers, structure, type_definitions
-from ..primitives.geometry import THREADS, Divisor
+from ..primitives.geometry import THREADS, FastDivmod
 from .implicit_gemm import matrix_of_any
 from .problem import AXES, scalar_strides, spatial
 
@@ -21,7 +21,7 @@ ENOUGH_BLOCKS = 8  # of a multiprocessor
 LINE_BYTES, TERM_BYTES = 8, 4
 
 Integers = c_int * AXES
-Divisors = Divisor * AXES
+FastDivmods = FastDivmod * AXES
 
 
 @implements(Im2Col)
@@ -76,8 +76,8 @@ def im2col(operation: Im2Col, device: Any) -> Plan:
         ("channels", c_int(channels)), ("row", c_int(row)), ("flipped", c_int(o.convolution.is_flipped)),
         ("packed", c_int(row % width == 0 and (chunk % unit == 0 or chunk == channels))),
         ("chunk", c_int(chunk)), ("tile", (c_int * 2)(rows, columns)),
-        ("blocks", Divisors(*map(Divisor.of, counts()[:AXES]))),
-        ("patch", Divisors(*map(Divisor.of, extents))), ("taps", Divisors(*map(Divisor.of, taps))),
+        ("blocks", FastDivmods(*map(FastDivmod.of, counts()[:AXES]))),
+        ("patch", FastDivmods(*map(FastDivmod.of, extents))), ("taps", FastDivmods(*map(FastDivmod.of, taps))),
         ("pitch", c_int(_pitch(prod(extents), size))),
     )  # fmt: skip
     function = device.function("convolution/im2col.cu", "im2col", type_definitions(o.srcData.data_type, o))

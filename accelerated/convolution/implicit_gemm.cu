@@ -63,7 +63,7 @@ struct Arguments {
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix
   Convolution convolution;
   Epilogue epilogue;
-  Divisor position_tiles, filter_tiles;  // blocks run over filter tiles first, then position tiles, then groups
+  FastDivmod position_tiles, filter_tiles;  // blocks run over filter tiles first, then position tiles, then groups
   int words;                             // elements are Words
   int float_result;                      // of 8-bit data
   int reordered_filters;                 // all filters / 32 where the filter is reordered, else 0
@@ -339,22 +339,22 @@ __device__ __forceinline__ void multiply_any(const Arguments& a) {
     multiply<ELEMENT, typename FilterOf<ELEMENT>::type, FILTERS, POSITIONS, ROWS, COLUMNS, DEPTH>(a, shared);
 }
 
-extern "C" __global__ void __launch_bounds__(256) gemm_64x64(const Arguments a) { wait_for_earlier_kernels(); multiply_any<64, 64, 4, 4>(a); }
+extern "C" __global__ void __launch_bounds__(256) gemm_64x64(const Arguments a) { griddepcontrol_wait(); multiply_any<64, 64, 4, 4>(a); }
 
-extern "C" __global__ void __launch_bounds__(256) gemm_16x256(const Arguments a) { wait_for_earlier_kernels(); multiply_any<16, 256, 4, 4>(a); }
+extern "C" __global__ void __launch_bounds__(256) gemm_16x256(const Arguments a) { griddepcontrol_wait(); multiply_any<16, 256, 4, 4>(a); }
 
 extern "C" __global__ void __launch_bounds__(256, 3) gemm_128x64(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   if constexpr (sizeof(COMPUTE) == 4) multiply_any<128, 64, 8, 4>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(256, 3) gemm_64x128(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   if constexpr (sizeof(COMPUTE) == 4) multiply_any<64, 128, 4, 8>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(256, sizeof(ELEMENT) == 2 ? 1 : 2) gemm_128x128(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   if constexpr (sizeof(COMPUTE) == 4) multiply_any<128, 128, 8, 8>(a);
 }
 
@@ -365,7 +365,7 @@ struct TermsArguments {
 
 // The terms of IMPLICIT_PRECOMP_GEMM, once per call instead of once per block.
 extern "C" __global__ void convolution_terms(const TermsArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index < a.convolution.terms) a.table[index] = find_term(a.convolution, index);
 }
@@ -374,13 +374,13 @@ struct MatrixArguments {
   const ELEMENT* x;
   ELEMENT* matrix;  // [position][group][row]: the terms of a position, zeros after them
   Convolution convolution;
-  Divisor packs, groups;  // packs of a row
+  FastDivmod packs, groups;  // packs of a row
   int row, packed;        // elements of a row; whether all rows begin at multiples of 16 bytes
 };
 
 // The explicit matrix of the input: a thread writes 16 bytes of it. Floor: its bytes, filter positions times those of x.
 extern "C" __global__ void convolution_matrix(const MatrixArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   constexpr int PACK = 16 / sizeof(ELEMENT);
   const Convolution& c = a.convolution;
   unsigned pack, group;

@@ -12,7 +12,7 @@ from dualdnn.api.operations import Im2Col
 from dualdnn.api.operations.specs import FLOAT
 
 from ..plans import Launch, pointers, structure, type_definitions
-from ..primitives.geometry import THREADS, Divisor, blocks
+from ..primitives.geometry import THREADS, FastDivmod, blocks
 from ..runtime.errors import DeviceError
 from . import implicit_gemm_fp32
 from .implicit_gemm_mma import allows_tensor_cores, tensor_core_launch
@@ -292,8 +292,8 @@ def matrix_launch(
     arguments = structure(
         *pointers(2),
         ("convolution", value),
-        ("packs", Divisor.of(packs)),
-        ("groups", Divisor.of(groups)),
+        ("packs", FastDivmod.of(packs)),
+        ("groups", FastDivmod.of(groups)),
         ("row", c_int(row)),
         ("packed", c_int(row % width == 0)),
     )
@@ -306,7 +306,7 @@ def matrix_of_any(operation: Im2Col, device: Any) -> list[Launch]:
     o = operation
     dims = o.convolution.output_dims(o.srcData.dims, o.filter.dims)
     value = describe(o.convolution, o.srcData, o.filter, dims)
-    value.lanes = Divisor.of(1)
+    value.lanes = FastDivmod.of(1)
     value.x_block = value.x_lane
     definitions = type_definitions(o.srcData.data_type, o)
     width = PACK_BYTES // o.srcData.scalar_bytes

@@ -23,7 +23,7 @@ struct Arguments {
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix
   Convolution convolution;
   Epilogue epilogue;
-  Divisor position_tiles, filter_tiles;  // blocks run over filter tiles first, then position tiles, then groups
+  FastDivmod position_tiles, filter_tiles;  // blocks run over filter tiles first, then position tiles, then groups
   int position_packs;                    // packs of 16 bytes in x are neighbouring positions of one term
 };
 
@@ -293,7 +293,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 
 #define PRODUCT(NAME, FILTERS, POSITIONS, ROWS, COLUMNS, IN_PLANES, FILTER_PACKS, RESIDENT)                                          \
   extern "C" __global__ void __launch_bounds__(FILTERS / ROWS * (POSITIONS / COLUMNS), RESIDENT) NAME(const Arguments a) {                    \
-    wait_for_earlier_kernels();                                                                                                              \
+    griddepcontrol_wait();                                                                                                              \
     multiply<FILTERS, POSITIONS, ROWS, COLUMNS, IN_PLANES, FILTER_PACKS>(a);                                                                 \
   }
 PRODUCT(rows_128x128, 128, 128, 8, 8, false, false, 2)

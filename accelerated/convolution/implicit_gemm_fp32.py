@@ -20,7 +20,7 @@ LEAST_PRODUCTS, LEAST_POSITIONS = 2**31, 2**12  # for which turning filters firs
 FEW_FILTERS = 16  # for which these tiles are too large
 PACK = 4  # floats
 FLOAT_BYTES = 4
-STAGES, DEPTH, TABLE_TILES = 3, 16, 8  # tiles under way, terms of one, tiles whose terms are found at once
+STAGES, DEPTH, TABLE_TILES = 3, 16, 8  # tiles in flight, terms of one, tiles whose terms are found at once
 PADDING = 4  # columns of a tile
 TAP_BYTES = 8
 

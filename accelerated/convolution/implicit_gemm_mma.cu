@@ -21,7 +21,7 @@ struct Arguments {
   long long x_offset, w_offset, y_offset;  // bytes from the pointer to the matrix
   Convolution convolution;
   Epilogue epilogue;
-  Divisor position_tiles, filter_tiles;  // blocks run over filter tiles first, then position tiles, then groups
+  FastDivmod position_tiles, filter_tiles;  // blocks run over filter tiles first, then position tiles, then groups
   int precomputed;                       // the terms lie in the workspace
   int rounded;                           // to nearest TF32, which takes a detour through registers
 };
@@ -176,12 +176,12 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Mult
     if constexpr (!WITH_PACKS)
       if (AHEAD < rounds) read_image(AHEAD);
     for (int round = 0; round < rounds; round++) {
-      if constexpr (!OVERLAPPED) wait_for_products<0>();
+      if constexpr (!OVERLAPPED) wgmma_wait<0>();
       wait_for_copies<AHEAD - 1>();
-      publish_writes();
+      fence_proxy_async();
       __syncthreads();  // the round's tiles are there, and those of the oldest product are free
-      begin_product<ELEMENT, FILTERS>(sums, x_stage(round) + warpgroup * 64 * ROW_BYTES, w_stage(round));
-      commit_products();
+      wgmma_begin<ELEMENT, FILTERS>(sums, x_stage(round) + warpgroup * 64 * ROW_BYTES, w_stage(round));
+      wgmma_commit();
       const int next = round + AHEAD;
       if (next < rounds) {
         if constexpr (WITH_PACKS) copy_image(next);
@@ -194,9 +194,9 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Mult
         __syncthreads();
         if (next + 1 < rounds) read_image(next + 1);
       }
-      if constexpr (OVERLAPPED) wait_for_products<1>();
+      if constexpr (OVERLAPPED) wgmma_wait<1>();
     }
-    wait_for_products<0>();
+    wgmma_wait<0>();
     sums_are_ready(sums);
     wait_for_copies<0>();
     __syncthreads();
@@ -268,8 +268,8 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> __device__ 
   finish_tile<FILTERS>(a, reinterpret_cast<float*>(stages), m.sums, group, first_filter, first_position);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) tensor_core_packs_64(const Arguments a) { wait_for_earlier_kernels(); multiply<64, 4, false, true>(a); }
-extern "C" __global__ void __launch_bounds__(256, 2) tensor_core_packs_128(const Arguments a) { wait_for_earlier_kernels(); multiply<128, 3, false, true>(a); }
-extern "C" __global__ void __launch_bounds__(256, 1) tensor_core_packs_256(const Arguments a) { wait_for_earlier_kernels(); multiply<256, 4, true, true>(a); }
-extern "C" __global__ void __launch_bounds__(256, 1) tensor_core_values_64(const Arguments a) { wait_for_earlier_kernels(); multiply<64, 4, false, false>(a); }
-extern "C" __global__ void __launch_bounds__(256, 1) tensor_core_values_128(const Arguments a) { wait_for_earlier_kernels(); multiply<128, 4, true, false>(a); }
+extern "C" __global__ void __launch_bounds__(256, 2) tensor_core_packs_64(const Arguments a) { griddepcontrol_wait(); multiply<64, 4, false, true>(a); }
+extern "C" __global__ void __launch_bounds__(256, 2) tensor_core_packs_128(const Arguments a) { griddepcontrol_wait(); multiply<128, 3, false, true>(a); }
+extern "C" __global__ void __launch_bounds__(256, 1) tensor_core_packs_256(const Arguments a) { griddepcontrol_wait(); multiply<256, 4, true, true>(a); }
+extern "C" __global__ void __launch_bounds__(256, 1) tensor_core_values_64(const Arguments a) { griddepcontrol_wait(); multiply<64, 4, false, false>(a); }
+extern "C" __global__ void __launch_bounds__(256, 1) tensor_core_values_128(const Arguments a) { griddepcontrol_wait(); multiply<128, 4, true, false>(a); }

@@ -24,7 +24,7 @@ SWIZZLE_BYTES = 1024  # to whose multiple the stages are aligned
 # registers instead of asynchronous copies.
 ROUND_TF32 = True
 # Hopper's instruction for a whole warpgroup; without it the warp's, which every tensor core has and is slower there.
-WARPGROUP_INSTRUCTIONS = True
+WGMMA_INSTRUCTIONS = True
 MANY_ROUNDS = 8  # from which the larger tile's pace outweighs its longer beginning and end
 
 
@@ -78,7 +78,7 @@ def tensor_core_launch(
         ("precomputed", c_int(precomputed)),
         ("rounded", c_int(element_bytes == 4 and ROUND_TF32 and not rounded)),
     )
-    variant = () if WARPGROUP_INSTRUCTIONS else (("WARP_INSTRUCTIONS", "1"),)
+    variant = () if WGMMA_INSTRUCTIONS else (("WARP_INSTRUCTIONS", "1"),)
     function = device.function(SOURCE, f"tensor_core_{kind}_{filters}", (*definitions, *variant))
     shared_bytes = STAGES[kind, filters] * (POSITIONS + filters) * ROW_BYTES + SWIZZLE_BYTES
     grid = (filter_tiles * position_tiles * groups, 1, 1)

@@ -1,12 +1,12 @@
 // Convolution as a matrix product on Hopper's tensor cores, channels innermost: half, bfloat16, float where TF32 is allowed.
 //
 // Floor: flops, 2 * filters * positions * terms at 989 T/s in half (495 in TF32) on an H200, or bytes where a filter has
-// few terms (1 x 1). Blocks compute tile after tile (Walk). One warp brings tiles: the copy engine gathers the pixels of
+// few terms (1 x 1). Blocks compute tile after tile (Walk). One warp brings tiles: TMA gathers the pixels of
 // POSITIONS output positions under one tap of the filter (im2col mode) and FILTERS rows of the filter, 128 bytes of
 // channels each, into a ring in shared memory. Two or three warpgroups multiply them: parts of one tile, or, ALTERNATING, two
 // whole tiles in turn, so that one writes results while the other multiplies.
 // Shared memory sets the pace next to the tensor cores: a round of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
-// The copy engine writes the results, too; what they are blended with comes through the ring, behind the rounds of its tile.
+// TMA writes the results, too; what they are blended with comes through the ring, behind the rounds of its tile.
 // Rows of the product are positions and columns filters, or, where y lies in PLANES, the other way round, so that 128 bytes of
 // a row lie side by side in y. TURNED: filters of one position on an image that lies in planes, too: those are read as they
 // are, in boxes that begin with an image. The tensor cores turn them, but no floats: of these, positions are the rows, and pass
@@ -17,7 +17,7 @@
 constexpr int ROW_BYTES = 128, DEPTH = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
 constexpr int WARPGROUP = 128;
 constexpr int SWATH = 32, PITCH = SWATH + 8;  // filters that a warp turns in shared memory at once; floats of a row there
-constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // of a warp: results that the copy engine writes at a time
+constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // of a warp: results that TMA writes at a time
 static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
 constexpr int MOST_STAGES = 12;
 
@@ -32,11 +32,11 @@ struct Arguments {
   TensorMap image, filter, result, blended;
   Convolution convolution;
   Epilogue epilogue;
-  Divisor position_tiles, filter_tiles;  // tiles run over filters first, then positions, then groups
+  FastDivmod position_tiles, filter_tiles;  // tiles run over filters first, then positions, then groups
   unsigned tiles;
   int group_channels, channel_rounds;
   int boxes;                                // results go through their map
-  Divisor plane;                            // positions of an image, TURNED: up to whole boxes
+  FastDivmod plane;                            // positions of an image, TURNED: up to whole boxes
   int blends;                               // with what lies in a map as well
   unsigned first_blocks, first_end, later;  // blocks that share the tiles before first_end; tiles of each block after them
 };
@@ -80,7 +80,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
 
   const Arguments& a;
   unsigned char* stages;
-  Barrier *full, *empty, *turn;  // turn: of each warpgroup, where they alternate
+  Mbarrier *full, *empty, *turn;  // turn: of each warpgroup, where they alternate
   int warp;                      // of those that multiply
   unsigned stage = 0, parity = 0;  // of the next round
   unsigned turns = 0;              // of the boxes
@@ -126,10 +126,10 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
       for (int right = 0; right < width; right++, tap += c.flipped ? -1 : 1)
         for (int round = 0; round < a.channel_rounds; round++) {
           unsigned char* to = stages + stage * STAGE_BYTES;
-          barrier_wait(&empty[stage], parity ^ 1);
-          barrier_arrive_with(&full[stage], STAGE_BYTES);
-          load_columns(to, a.image, &full[stage], channel + round * DEPTH, column, row, at[0], right * c.dilation[2], down * c.dilation[1]);
-          load_box(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, tap, filter);
+          mbarrier_wait_parity(&empty[stage], parity ^ 1);
+          mbarrier_arrive_expect_tx(&full[stage], STAGE_BYTES);
+          tma_load_im2col(to, a.image, &full[stage], channel + round * DEPTH, column, row, at[0], right * c.dilation[2], down * c.dilation[1]);
+          tma_load_box(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, tap, filter);
           advance(1);
         }
   }
@@ -139,35 +139,35 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
     const int filter = tile.group * a.convolution.filters + tile.filter;
     for (int round = 0; round < a.channel_rounds; round++) {
       unsigned char* to = stages + stage * STAGE_BYTES;
-      barrier_wait(&empty[stage], parity ^ 1);
-      barrier_arrive_with(&full[stage], STAGE_BYTES);
+      mbarrier_wait_parity(&empty[stage], parity ^ 1);
+      mbarrier_arrive_expect_tx(&full[stage], STAGE_BYTES);
       for (int box = 0; box < POSITIONS / DEPTH; box++) {
         unsigned at;
         const unsigned image = a.plane.divide(tile.position + box * DEPTH, at);
-        load_box(to + box * DEPTH * ROW_BYTES, a.image, &full[stage], at, tile.group * a.group_channels + round * DEPTH, image);
+        tma_load_box(to + box * DEPTH * ROW_BYTES, a.image, &full[stage], at, tile.group * a.group_channels + round * DEPTH, image);
       }
-      load_box(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, 0, filter);
+      tma_load_box(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, 0, filter);
       advance(1);
     }
   }
 
   // A stage has been read: by the tensor cores, or by the lanes themselves, of which each says so.
   __device__ __forceinline__ void release(unsigned used) const {
-    if (FROM_REGISTERS) barrier_arrive(&empty[used]);
-    else if (threadIdx.x % 32 == 0) barrier_arrive(&empty[used], 32);
+    if (FROM_REGISTERS) mbarrier_arrive(&empty[used]);
+    else if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty[used], 32);
   }
 
-  // All products of a tile, of which the last may be under way; the stage that this one reads.
+  // All products of a tile, of which the last may be in flight; the stage that this one reads.
   __device__ __forceinline__ unsigned begin_from_stages(float (&sums)[BLOCKS][COLUMNS / 2], int first_row, int count) {
     unsigned previous = 0;
     for (int round = 0; round < count; round++) {
       const unsigned char *image = stages + stage * STAGE_BYTES, *filters = image + POSITIONS * ROW_BYTES;
-      barrier_wait(&full[stage], parity);
+      mbarrier_wait_parity(&full[stage], parity);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++)
-        begin_product<ELEMENT, COLUMNS, TURNED>(sums[b], (PLANES ? filters : image) + (first_row + b * 64) * ROW_BYTES, PLANES ? image : filters);
-      commit_products();
-      wait_for_products<1>();
+        wgmma_begin<ELEMENT, COLUMNS, TURNED>(sums[b], (PLANES ? filters : image) + (first_row + b * 64) * ROW_BYTES, PLANES ? image : filters);
+      wgmma_commit();
+      wgmma_wait<1>();
       if (round > 0) release(previous);
       previous = stage;
       advance(1);
@@ -178,7 +178,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
   __device__ __forceinline__ unsigned begin_from_registers(float (&sums)[BLOCKS][COLUMNS / 2], int warp_row, int count) {
     constexpr int STEPS = 4;  // of a stage
     unsigned previous = 0, fragments[2][BLOCKS][4];  // one is read while the other is multiplied
-    barrier_wait(&full[stage], parity);
+    mbarrier_wait_parity(&full[stage], parity);
     read_image(0, warp_row, fragments[0]);
     for (int round = 0; round < count; round++) {
       const unsigned used = stage;
@@ -187,16 +187,16 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
       for (int step = 0; step < STEPS; step++) {
         registers_are_written();
 #pragma unroll
-        for (int b = 0; b < BLOCKS; b++) begin_product<ELEMENT, COLUMNS>(sums[b], fragments[step % 2][b], filters, step);
-        commit_products();
-        wait_for_products<1>();
+        for (int b = 0; b < BLOCKS; b++) wgmma_begin<ELEMENT, COLUMNS>(sums[b], fragments[step % 2][b], filters, step);
+        wgmma_commit();
+        wgmma_wait<1>();
         if (step == 0 && round > 0) release(previous);
         if (step < STEPS - 1) {
           read_image(step + 1, warp_row, fragments[(step + 1) % 2]);
         } else {
           advance(1);
           if (round + 1 < count) {
-            barrier_wait(&full[stage], parity);
+            mbarrier_wait_parity(&full[stage], parity);
             read_image(0, warp_row, fragments[0]);
           }
         }
@@ -237,15 +237,15 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
 #pragma unroll
       for (int i = 0; i < BIASES; i++) bias[i] = ACROSS_FILTERS ? bias_of(tile, tile.filter + i * 32 + threadIdx.x % 32) : 0.0f;
       // Nobody waits for a stage while the other's are due (see await_blended).
-      if (ALTERNATING) barrier_wait(&turn[group], turn_parity), turn_parity ^= 1;
+      if (ALTERNATING) mbarrier_wait_parity(&turn[group], turn_parity), turn_parity ^= 1;
       unsigned previous;
       if constexpr (FROM_REGISTERS) previous = begin_from_registers(sums, warp_row, count);
       else previous = begin_from_stages(sums, first_row, count);
       if (ALTERNATING) {
         if (a.blends) await_blended();
-        if (threadIdx.x % 32 == 0) barrier_arrive(&turn[1 - group]);
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(&turn[1 - group]);
       }
-      wait_for_products<0>();
+      wgmma_wait<0>();
       release(previous);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) sums_are_ready(sums[b]);
@@ -258,7 +258,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
       }
       if (ALTERNATING) advance(all);
     }
-    if (threadIdx.x % 32 == 0) wait_for_stores<0>();
+    if (threadIdx.x % 32 == 0) tma_store_wait<0>();
   }
 
   __device__ __forceinline__ float bias_of(const Tile& tile, int filter) const {
@@ -359,46 +359,46 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
 
   // Memory for a box, and its way to y.
   __device__ __forceinline__ unsigned char* open_box(unsigned char* scratch) const {
-    if (threadIdx.x % 32 == 0) wait_for_stores<BOXES - 1>();
+    if (threadIdx.x % 32 == 0) tma_store_wait<BOXES - 1>();
     __syncwarp();
     return scratch + turns % BOXES * BOX_BYTES;
   }
   __device__ __forceinline__ void close_box(const unsigned char* rows, const Tile& tile, int warp_row, int box) {
-    publish_writes();
+    fence_proxy_async();
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
       unsigned at[3];
       find_box(tile, warp_row, box, at);
       const bool exists = !PLANES || at[1] < (tile.group + 1) * a.convolution.filters;
-      if (exists) store_box(rows, a.result, at[0], at[1], at[2]);
-      commit_stores();
+      if (exists) tma_store_box(rows, a.result, at[0], at[1], at[2]);
+      tma_store_commit();
     }
     turns++;
   }
 
   // What a box is blended with. The producer brings it to the stages that follow the rounds of the tile.
   __device__ __forceinline__ const unsigned char* open_blended(int box) const {
-    if (box % STAGE_BOXES == 0) barrier_wait(&full[stage], parity);
+    if (box % STAGE_BOXES == 0) mbarrier_wait_parity(&full[stage], parity);
     return stages + stage * STAGE_BYTES + (box % STAGE_BOXES * TILE_WARPS + warp % TILE_WARPS) * BOX_BYTES;
   }
   __device__ __forceinline__ void close_blended(int box) {
-    if (box % STAGE_BOXES == STAGE_BOXES - 1 || box == ALL_BOXES - 1) barrier_arrive(&empty[stage]), advance(1);
+    if (box % STAGE_BOXES == STAGE_BOXES - 1 || box == ALL_BOXES - 1) mbarrier_arrive(&empty[stage]), advance(1);
   }
   // A parity tells phases apart only next to each other: the other warpgroup may not come round to these stages before.
   __device__ __forceinline__ void await_blended() const {
     Multiplication ahead = *this;
-    for (int i = 0; i < BLENDED_STAGES; i++) barrier_wait(&full[ahead.stage], ahead.parity), ahead.advance(1);
+    for (int i = 0; i < BLENDED_STAGES; i++) mbarrier_wait_parity(&full[ahead.stage], ahead.parity), ahead.advance(1);
   }
   __device__ __forceinline__ void produce_blended(const Tile& tile) {
     for (int first = 0; first < ALL_BOXES; first += STAGE_BOXES) {
       const int count = min(STAGE_BOXES, ALL_BOXES - first) * TILE_WARPS;
       unsigned char* to = stages + stage * STAGE_BYTES;
-      barrier_wait(&empty[stage], parity ^ 1);
-      barrier_arrive_with(&full[stage], count * BOX_BYTES);
+      mbarrier_wait_parity(&empty[stage], parity ^ 1);
+      mbarrier_arrive_expect_tx(&full[stage], count * BOX_BYTES);
       for (int i = 0; i < count; i++) {
         unsigned at[3];
         find_box(tile, first_row_of(i % TILE_WARPS), first + i / TILE_WARPS, at);
-        load_box(to + i * BOX_BYTES, a.blended, &full[stage], at[0], at[1], at[2]);
+        tma_load_box(to + i * BOX_BYTES, a.blended, &full[stage], at[0], at[1], at[2]);
       }
       advance(1);
     }
@@ -484,24 +484,24 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
 
 template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bool PLANES, bool TURNED>
 __device__ __forceinline__ void multiply(const Arguments& a) {
-#if defined(EMULATED_CUDA) || defined(WARPGROUP_INSTRUCTIONS)
+#if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
   using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES, TURNED>;
-  __shared__ Barrier full[STAGES], empty[STAGES], turn[CONSUMERS];
+  __shared__ Mbarrier full[STAGES], empty[STAGES], turn[CONSUMERS];
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char* scratch = stages + STAGES * M::STAGE_BYTES;
   if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; i++) barrier_init(&full[i], 1), barrier_init(&empty[i], 32 * M::TILE_WARPS);
-    for (int i = 0; i < CONSUMERS; i++) barrier_init(&turn[i], WARPGROUP / 32);
-    publish_barriers();
+    for (int i = 0; i < STAGES; i++) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 32 * M::TILE_WARPS);
+    for (int i = 0; i < CONSUMERS; i++) mbarrier_init(&turn[i], WARPGROUP / 32);
+    fence_mbarrier_init();
   }
   __syncthreads();
   const int warp = static_cast<int>(threadIdx.x / 32) - WARPGROUP / 32;  // of those that multiply
   M m{a, stages, full, empty, turn, warp};
   if (warp < 0) {
-    give_registers<40>();
+    setmaxnreg_decrease<40>();
     if (threadIdx.x == 0) m.produce();
   } else {
-    take_registers<CONSUMERS == 2 ? 232 : 152>();
+    setmaxnreg_increase<CONSUMERS == 2 ? 232 : 152>();
     m.consume(scratch + warp * BOXES * BOX_BYTES);
   }
 #endif
@@ -510,7 +510,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 // name: positions x filters of a tile, and `alternating` where each warpgroup has tiles of its own
 #define KERNEL(name, COLUMNS, ROWS, CONSUMERS, ...)                                                                  \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) name(const __grid_constant__ Arguments a) { \
-    wait_for_earlier_kernels();                                                                                      \
+    griddepcontrol_wait();                                                                                      \
     multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                                              \
   }
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // turned: rows are positions then

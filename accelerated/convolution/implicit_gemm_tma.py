@@ -1,4 +1,4 @@
-"""Matrix products of convolutions on the tensor cores of compute capability 9.0, fed by its copy engine
+"""Matrix products of convolutions on the tensor cores of compute capability 9.0, fed by its TMA
 (convolution/implicit_gemm_tma.cu)."""
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ..plans import Launch, pointers, structure
-from ..primitives.geometry import Divisor
+from ..primitives.geometry import FastDivmod
 from ..primitives.tma import ALIGNMENT as COPY_ALIGNMENT
-from ..primitives.tma import MAP_BYTES, ROW_BYTES, Boxes, Columns, MappedLaunch, TensorMap
+from ..primitives.tma import MAP_BYTES, ROW_BYTES, BoxMap, Im2colMap, TensorMap, TmaLaunch
 from .problem import AXES, ConvolutionStruct, EpilogueStruct
 
 SOURCE = "convolution/implicit_gemm_tma.cu"
@@ -20,10 +20,10 @@ ALIGNMENT = 64  # of the arguments
 SWIZZLE_BYTES = 1024
 LEAST_ARCHITECTURE = 90
 WARP_ROWS = 16  # positions whose sums a warp has
-BOXES = 2  # of results that a warp has under way
+BOXES = 2  # of results that a warp has in flight
 LEAST_FILL = 0.5  # of the 128 bytes that a tap's channels come in
 LEAST_FILL_OF_BOXES = 0.75  # with positions of an image that lies in planes
-# Positions x filters whose results take a clock, from the copy engine and from the warps; clocks that warpgroups with tiles
+# Positions x filters whose results take a clock, from TMA and from the warps; clocks that warpgroups with tiles
 # of their own begin and end with.
 RESULTS, RESULTS_OF_WARPS, ALTERNATION = 64, 3, 2000
 # Where a tile takes no more rounds than these, blocks that stay for the whole launch share part of the tiles, if that is enough
@@ -108,7 +108,7 @@ def share_tiles(tile: Tile, count: int, rounds: int, multiprocessors: int) -> Sh
 
 
 def choose_tile(
-    value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int, element_bytes: int, result: Boxes | None,
+    value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int, element_bytes: int, result: BoxMap | None,
     planes: bool, turned: bool = False,
 ) -> Tile:  # fmt: skip
     """The tile with which the device is done first, of those that the memory keeps waiting the one that computes least;
@@ -132,8 +132,8 @@ def _factor(element: str) -> str:
 
 def _maps(
     value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile
-) -> tuple[Columns, Boxes] | None:
-    """(of x, of w), or None where the copy engine cannot read them."""
+) -> tuple[Im2colMap, BoxMap] | None:
+    """(of x, of w), or None where TMA cannot read them."""
     channels, taps = value.lanes.divisor, [filter.divisor for filter in value.filter]
     plain = (
         value.x_lane == 1
@@ -161,7 +161,7 @@ def _maps(
     for d, size in enumerate(extent[1:]):
         if size == 1:  # never used, but it has to be possible
             strides[d] = extent[d] * (strides[d - 1] if d else 1)
-    image = Columns(
+    image = Im2colMap(
         _factor(element), extent, tuple(stride * element_bytes for stride in strides),
         lower=tuple(-value.padding[d] for d in axes),
         upper=tuple(value.padding[d] - spans[d] for d in axes),
@@ -173,9 +173,9 @@ def _maps(
     return (image, filters) if image.is_possible and filters.is_possible else None
 
 
-def _filter_map(value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile) -> Boxes:
+def _filter_map(value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile) -> BoxMap:
     channels, taps = value.lanes.divisor, prod(filter.divisor for filter in value.filter)
-    return Boxes(
+    return BoxMap(
         _factor(element), (channels, taps, value.filters * groups), (channels * element_bytes, value.row * element_bytes),
         box=(ROW_BYTES // element_bytes, 1, tile.filters),
     )  # fmt: skip
@@ -187,7 +187,7 @@ def _whole_boxes(value: ConvolutionStruct, element_bytes: int) -> int:
     return -(-prod(output.divisor for output in value.output) // box) * box
 
 
-def _turned_map(value: ConvolutionStruct, groups: int, element: str, element_bytes: int) -> Boxes | None:
+def _turned_map(value: ConvolutionStruct, groups: int, element: str, element_bytes: int) -> BoxMap | None:
     """Of x in planes (positions, channels, images), where filters of one position can be multiplied with it as it lies."""
     if value.x_lane == 1 or value.lanes.divisor != value.terms:
         return None
@@ -205,7 +205,7 @@ def _turned_map(value: ConvolutionStruct, groups: int, element: str, element_byt
     if groups > 1 and (value.x_group != channels * value.x_lane or channels % box):
         return None
     strides = (value.x_lane, value.x_position[0] if images > 1 else value.x_lane * channels * groups)
-    made = Boxes(
+    made = BoxMap(
         _factor(element), (plane, channels * groups, images), tuple(stride * element_bytes for stride in strides),
         box=(box, box, 1),
     )  # fmt: skip
@@ -224,8 +224,8 @@ def reads_planes(
 
 def _turned_maps(
     value: ConvolutionStruct, groups: int, element: str, element_bytes: int, finish: EpilogueStruct
-) -> tuple[Boxes, Boxes] | None:
-    """(of x, of y), if both lie in planes and filters are as the copy engine reads them."""
+) -> tuple[BoxMap, BoxMap] | None:
+    """(of x, of y), if both lie in planes and filters are as TMA reads them."""
     image = _turned_map(value, groups, element, element_bytes)
     if image is None or value.row * element_bytes % COPY_ALIGNMENT:
         return None
@@ -235,7 +235,7 @@ def _turned_maps(
 
 def _result_map(
     value: ConvolutionStruct, groups: int, element: str, element_bytes: int, finish: EpilogueStruct, whole: bool = False
-) -> tuple[Boxes, bool] | None:
+) -> tuple[BoxMap, bool] | None:
     """(of y and what is blended in, whether in planes), where positions lie at equal distances. whole: boxes begin with an
     image."""
     if value.y_vector or finish.reordered_bias:
@@ -271,7 +271,7 @@ def _result_map(
             return None
         extent = (value.filters, value.positions, groups)
         strides = (pitch, value.filters if groups > 1 else pitch * value.positions)
-    made = Boxes(
+    made = BoxMap(
         element, extent, tuple(stride * element_bytes for stride in strides),
         box=(ROW_BYTES // element_bytes, WARP_ROWS, 1),
     )  # fmt: skip
@@ -289,7 +289,7 @@ def warp_specialized_launch(
     finish: EpilogueStruct,
     otherwise: Launch,
 ) -> Launch | None:
-    """The product of every group, or None where the copy engine cannot read x or w. operands: x, w, y, prior, bias,
+    """The product of every group, or None where TMA cannot read x or w. operands: x, w, y, prior, bias,
     workspace; offsets: bytes to the beginning of x, w and y; otherwise: what serves addresses that it cannot read."""
     if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
         return None
@@ -299,8 +299,8 @@ def warp_specialized_launch(
     rounds = channel_rounds * prod(filter.divisor for filter in value.filter)
     element = dict(definitions)["ELEMENT"]
     positions, plane = value.positions, prod(output.divisor for output in value.output)
-    maps: tuple[TensorMap, Boxes] | None
-    result: Boxes | None
+    maps: tuple[TensorMap, BoxMap] | None
+    result: BoxMap | None
     if turned := _turned_maps(value, groups, element, element_bytes, finish):
         image, result = turned
         tile = choose_tile(value, groups, rounds, device.multiprocessors, element_bytes, result, True, turned=True)
@@ -323,13 +323,13 @@ def warp_specialized_launch(
         *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
         ("convolution", value),
         ("epilogue", finish),
-        ("position_tiles", Divisor.of(position_tiles)),
-        ("filter_tiles", Divisor.of(filter_tiles)),
+        ("position_tiles", FastDivmod.of(position_tiles)),
+        ("filter_tiles", FastDivmod.of(filter_tiles)),
         ("tiles", c_uint(count)),
         ("group_channels", c_int(value.lanes.divisor)),
         ("channel_rounds", c_int(channel_rounds)),
         ("boxes", c_int(result is not None)),
-        ("plane", Divisor.of(plane)),
+        ("plane", FastDivmod.of(plane)),
         ("blends", c_int(result is not None and finish.beta != 0)),
         *shares.fields,
     ]
@@ -345,4 +345,4 @@ def warp_specialized_launch(
     placed = tuple(
         (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in places
     )
-    return MappedLaunch(device, (SOURCE, definitions), tile.kernel, launch, placed, otherwise)
+    return TmaLaunch(device, (SOURCE, definitions), tile.kernel, launch, placed, otherwise)

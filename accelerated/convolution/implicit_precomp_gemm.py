@@ -3,7 +3,7 @@
 The workspace has the place of every term of the sums, or, on tensor cores, copies of filter and image with channels
 innermost (convolution/pack_nhwc.cu) where those lie otherwise and the product is long enough to repay. Padding is
 zero in both copies, so that no value outside a window meets the sum, not even NaN times zero. Results in planes that the
-copy engine cannot write pass through the workspace, too, channels innermost. Products in float find terms themselves;
+TMA cannot write pass through the workspace, too, channels innermost. Products in float find terms themselves;
 where they are large, the workspace has the filters term by term. What has a kernel of its own, depthwise convolutions and
 those of few channels, needs nothing of it.
 """
@@ -20,7 +20,7 @@ from dualdnn.api.operations import FilterSpec, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import NHWC
 
 from ..plans import Launch, pointers, structure, type_definitions
-from ..primitives.geometry import THREADS, Divisor, blocks
+from ..primitives.geometry import THREADS, FastDivmod, blocks
 from ..primitives.tma import ROW_BYTES
 from ..transform.plan import copy, launch
 from .depthwise import depthwise, is_depthwise
@@ -206,10 +206,10 @@ def _repack_image(copies: _Copies, device: Any) -> Launch:
         ("image", c_longlong(x.strides[0])),
         ("channel", c_longlong(x.strides[1])),
         ("axis", (c_longlong * 3)(*spatial(x.strides[2:], 0))),
-        ("extent", (Divisor * 3)(*(Divisor.of(extent) for extent in extents))),
-        ("channels", Divisor.of(copies.lanes)),
-        ("position_tiles", Divisor.of(position_tiles)),
-        ("channel_tiles", Divisor.of(channel_tiles)),
+        ("extent", (FastDivmod * 3)(*(FastDivmod.of(extent) for extent in extents))),
+        ("channels", FastDivmod.of(copies.lanes)),
+        ("position_tiles", FastDivmod.of(position_tiles)),
+        ("channel_tiles", FastDivmod.of(channel_tiles)),
         ("positions", c_int(positions)),
         ("kept", c_int(copies.channels)),
         ("all_channels", c_int(channels)),
@@ -226,8 +226,8 @@ def _repack_filter(copies: _Copies, device: Any) -> Launch:
     arguments = structure(
         *pointers(2),
         ("target_at", c_longlong(0)),
-        ("lanes", Divisor.of(copies.lanes)),
-        ("taps", Divisor.of(copies.taps)),
+        ("lanes", FastDivmod.of(copies.lanes)),
+        ("taps", FastDivmod.of(copies.taps)),
         ("kept", c_int(channels)),
         ("filters", c_int(filters)),
         ("tap_step", c_int(channels if last else 1)),

@@ -9,12 +9,12 @@ struct Arguments {
   int8* reordered_filter;
   const float* bias;
   float* reordered_bias;
-  Divisor words;  // of one filter
+  FastDivmod words;  // of one filter
   int filters, biased, reorders;
 };
 
 extern "C" __global__ void reorder_filter_and_bias(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned word;
   const unsigned filter = a.words.divide(index, word);

@@ -13,15 +13,15 @@ struct ImageArguments {
   unsigned char* workspace;
   long long target_at;  // bytes into the workspace
   long long image, channel, axis[3];  // strides of x
-  Divisor extent[3], channels;        // of x; of a group, padded
-  Divisor position_tiles, channel_tiles;
+  FastDivmod extent[3], channels;        // of x; of a group, padded
+  FastDivmod position_tiles, channel_tiles;
   int positions;      // of one image
   int kept;           // channels of a group in x
   int all_channels;   // of all groups, padded
 };
 
 extern "C" __global__ void __launch_bounds__(256) repack_image(const ImageArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   __shared__ ELEMENT tile[TILE][TILE + 2];
   unsigned position_tile, channel_tile;
   const unsigned image = a.channel_tiles.divide(a.position_tiles.divide(blockIdx.x, position_tile), channel_tile);
@@ -36,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(256) repack_image(const ImageArgume
       offset += coordinate * a.axis[d];
     }
     constexpr int STEP = THREADS / TILE, COUNT = TILE / STEP;
-    ELEMENT values[COUNT];  // all on their way before the first is used
+    ELEMENT values[COUNT];  // all in flight before the first is used
 #pragma unroll
     for (int i = 0; i < COUNT; i++) {
       unsigned channel;
@@ -64,13 +64,13 @@ struct FilterArguments {
   const ELEMENT* w;
   unsigned char* workspace;
   long long target_at;
-  Divisor lanes, taps;         // of the copy
+  FastDivmod lanes, taps;         // of the copy
   int kept, filters;           // channels that w has
   int tap_step, channel_step;  // in w
 };
 
 extern "C" __global__ void repack_filter(const FilterArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned channel, tap;
   const unsigned filter = a.taps.divide(a.lanes.divide(index, channel), tap);

@@ -17,7 +17,7 @@ from dualdnn.api.operations import (
 )
 
 from ..plans import Launch, Plan, estimates, implements, needs_workspace, pointers, structure
-from ..primitives.geometry import Divisor, blocks
+from ..primitives.geometry import FastDivmod, blocks
 from . import im2col, winograd  # noqa: F401 (im2col registers its plan)
 from .cost_model import expected_seconds
 from .depthwise import depthwise, is_depthwise
@@ -120,7 +120,7 @@ def _reorder(operation: ReorderFilter | ReorderFilterAndBias, device: Any, names
     filters, words = operation.filterData.dims[0], prod(operation.filterData.dims[1:]) // WORD
     arguments = structure(
         *pointers(4),
-        ("words", Divisor.of(words)),
+        ("words", FastDivmod.of(words)),
         ("filters", c_int(filters)),
         ("biased", c_int(isinstance(operation, ReorderFilterAndBias))),
         ("reorders", c_int(operation.reorder_type == cudnnReorderType_t.CUDNN_DEFAULT_REORDER)),

@@ -20,7 +20,7 @@ struct Convolution {
   int y_filters;                           // channels of y that a group adds
   int flipped, y_vector;                   // log2 of the channels of one vector of y
   int x_packs, w_packs;                    // whether packs of 16 bytes lie at multiples of 16 bytes
-  Divisor output[3], filter[3], lanes;
+  FastDivmod output[3], filter[3], lanes;
 };
 
 // Where a term of the sum is in x, relative to the output position.

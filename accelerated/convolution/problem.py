@@ -17,7 +17,7 @@ from dualdnn.api.operations import (
 )
 from dualdnn.api.operations.specs import NHWC
 
-from ..primitives.geometry import Divisor
+from ..primitives.geometry import FastDivmod
 
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
 AXES = 3  # depth, height, width; the depth of an image is 1
@@ -52,9 +52,9 @@ class ConvolutionStruct(ctypes.Structure):
         ("y_vector", c_int),
         ("x_packs", c_int),
         ("w_packs", c_int),
-        ("output", Divisor * AXES),
-        ("filter", Divisor * AXES),
-        ("lanes", Divisor),
+        ("output", FastDivmod * AXES),
+        ("filter", FastDivmod * AXES),
+        ("lanes", FastDivmod),
     ]
 
 
@@ -110,8 +110,8 @@ def describe(convolution: ConvolutionSpec, x: TensorSpec, w: FilterSpec, y_dims:
     value.terms = value.row = prod(w.dims[1:])
     value.flipped = convolution.is_flipped
     for d in range(AXES):
-        value.output[d], value.filter[d] = Divisor.of(outputs[d]), Divisor.of(taps[d])
-    value.lanes = Divisor.of(lanes)
+        value.output[d], value.filter[d] = FastDivmod.of(outputs[d]), FastDivmod.of(taps[d])
+    value.lanes = FastDivmod.of(lanes)
     return value
 
 
@@ -145,9 +145,9 @@ def matrix_product(positions: int, filters: int, terms: int, x: Matrices, y: Mat
     value.y_position[0], value.y_channel, value.y_group = y
     for d in range(AXES):
         value.input[d] = value.dilation[d] = 1  # and steps of 0: every position is inside
-        value.output[d] = value.filter[d] = Divisor.of(1)
+        value.output[d] = value.filter[d] = FastDivmod.of(1)
     value.positions, value.filters, value.terms, value.row = positions, filters, terms, terms
-    value.lanes = Divisor.of(terms)
+    value.lanes = FastDivmod.of(terms)
     return value
 
 
@@ -194,7 +194,7 @@ def in_words(value: ConvolutionStruct, groups: int) -> bool:
         setattr(value, name, getattr(value, name) // WORD)
     for steps in (value.x_position, value.x_axis):
         steps[:] = [step // WORD for step in steps]
-    value.lanes = Divisor.of(value.lanes.divisor // WORD)
+    value.lanes = FastDivmod.of(value.lanes.divisor // WORD)
     return True
 
 
@@ -234,6 +234,6 @@ def product_fields(
         *((name, c_longlong(offset)) for name, offset in zip(names, offsets, strict=True)),
         ("convolution", value),
         ("epilogue", finish),
-        ("position_tiles", Divisor.of(position_tiles)),
-        ("filter_tiles", Divisor.of(filter_tiles)),
+        ("position_tiles", FastDivmod.of(position_tiles)),
+        ("filter_tiles", FastDivmod.of(filter_tiles)),
     ]

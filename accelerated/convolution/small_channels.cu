@@ -29,12 +29,12 @@ struct Arguments {
   Epilogue epilogue;
   int x_image, x_axis[3], x_channel, x_group;  // elements from one to the next: depth, rows, columns
   int y_image, y_axis[3], y_channel;
-  Divisor filter_tiles, groups;              // of a block's number; the rest is where its tiles begin
-  Divisor column_tiles, row_tiles, depths;   // of a tile's number, the rest is the image
-  Divisor columns;                           // output columns of a tile
-  Divisor slot_rows, taps;                   // rows in shared memory: [channel][filter's depth][row]
-  Divisor lanes;                             // channels that lie side by side in a row
-  Divisor term[3], run_words, words;         // terms are [rest][term[0]][term[1]][term[2]]; a run's words hold neighbours; all words
+  FastDivmod filter_tiles, groups;              // of a block's number; the rest is where its tiles begin
+  FastDivmod column_tiles, row_tiles, depths;   // of a tile's number, the rest is the image
+  FastDivmod columns;                           // output columns of a tile
+  FastDivmod slot_rows, taps;                   // rows in shared memory: [channel][filter's depth][row]
+  FastDivmod lanes;                             // channels that lie side by side in a row
+  FastDivmod term[3], run_words, words;         // terms are [rest][term[0]][term[1]][term[2]]; a run's words hold neighbours; all words
   int x_term[4], w_term[4], x_first, w_first;  // elements from one to the next in shared memory, in the filter
   int terms, run, lead, steps;               // terms of a run, that its first word lacks; steps of eight words
   int input[3], output[3], step[3], padding[2];  // of x, of y, between positions; before the first depth and row
@@ -201,7 +201,7 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
     }
   }
   __syncthreads();
-  constexpr int BATCH = 4;  // reads of a thread that are under way
+  constexpr int BATCH = 4;  // reads of a thread that are in flight
   for (unsigned first = threadIdx.x; first < FILTERS * a.words.divisor; first += BATCH * THREADS) {
     Pack<ELEMENT, WORD> values[BATCH];
     unsigned filter[BATCH], word[BATCH];
@@ -269,13 +269,13 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
       const Words next = read_words(entries + 4 * (i + 1));  // there is one behind the last step's
       registers_are_written();
 #pragma unroll
-      for (int h = 0; h < SIXTEENS; h++) begin_product<ELEMENT, FILTERS>(sums[h], image[i % 2][h], fragments, i);
-      commit_products();
-      wait_for_products<1>();
+      for (int h = 0; h < SIXTEENS; h++) wgmma_begin<ELEMENT, FILTERS>(sums[h], image[i % 2][h], fragments, i);
+      wgmma_commit();
+      wgmma_wait<1>();
       if (first + i + 1 < steps) read_image(first + i + 1, next, image[(i + 1) % 2]);
     }
   }
-  wait_for_products<0>();
+  wgmma_wait<0>();
 #pragma unroll
   for (int h = 0; h < SIXTEENS; h++) sums_are_ready(sums[h]);
 }
@@ -386,16 +386,16 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
 
   unsigned char* fragments = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   Words* table = reinterpret_cast<Words*>(fragments + a.table_at);
-  Barrier* ready = reinterpret_cast<Barrier*>(table + 4 * (a.steps + 1)) + team;
+  Mbarrier* ready = reinterpret_cast<Mbarrier*>(table + 4 * (a.steps + 1)) + team;
   unsigned char* buffers = fragments + a.buffer_at + team * 2 * a.buffer_bytes;
   unsigned char* staging = fragments + a.staging_at;
 
   const unsigned start = block + team * a.blocks;
   if (start < a.tiles) bring_image(a, x, reading, start, buffers);
-  if (threadIdx.x % TEAM == 0) barrier_init(ready, TEAM);
-  publish_barriers();
+  if (threadIdx.x % TEAM == 0) mbarrier_init(ready, TEAM);
+  fence_mbarrier_init();
   prepare<WHOLE_WORDS, FILTERS>(a, w, filters, table, fragments, reinterpret_cast<int2*>(staging));
-  publish_writes();
+  fence_proxy_async();
   __syncthreads();
   int buffer = 0;
   const int positions = a.tile_rows * a.columns.divisor;
@@ -403,8 +403,8 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
     const unsigned next = index + TEAMS * a.blocks;
     wait_for_copies<0>();
     round_image(a, reading, buffers + buffer * a.buffer_bytes);
-    barrier_arrive(ready);
-    barrier_wait(ready, buffer);  // the tile is there, and nobody reads the other one any more
+    mbarrier_arrive(ready);
+    mbarrier_wait_parity(ready, buffer);  // the tile is there, and nobody reads the other one any more
     if (next < a.tiles) bring_image(a, x, reading, next, buffers + (buffer ^ 1) * a.buffer_bytes);
     const Tile tile = find_tile(a, index);
     const int place = tile.image * a.y_image + tile.depth * a.y_axis[0] + tile.first_row * a.y_axis[1] + tile.first_column * a.y_axis[2] +
@@ -428,7 +428,7 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
 
 #define KERNEL(NAME, ...)                                                                                    \
   extern "C" __global__ void __launch_bounds__(THREADS, 1) few_channels_##NAME(const Arguments a) { \
-    wait_for_earlier_kernels();                                                                              \
+    griddepcontrol_wait();                                                                              \
     convolve<__VA_ARGS__>(a);                                                                                \
   }
 KERNEL(words_filters_32, true, true, 32)

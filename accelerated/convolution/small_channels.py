@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from dualdnn.api.operations.specs import FLOAT
 
 from ..plans import Launch, pointers, structure, type_definitions
-from ..primitives.geometry import Divisor
+from ..primitives.geometry import FastDivmod
 from .implicit_gemm_mma import allows_tensor_cores
 from .problem import (
     AXES,
@@ -343,18 +343,18 @@ def few_channels_launch(found: FewChannels, device: Any) -> Launch:
         ("y_image", c_int(y_strides[0])),
         ("y_axis", (c_int * AXES)(*y_strides[2:])),
         ("y_channel", c_int(1 if found.across_filters else y_strides[1])),
-        ("filter_tiles", Divisor.of(filter_tiles)),
-        ("groups", Divisor.of(groups)),
-        ("column_tiles", Divisor.of(-(-found.outputs[2] // tile.columns))),
-        ("row_tiles", Divisor.of(-(-found.outputs[1] // tile.rows))),
-        ("depths", Divisor.of(found.outputs[0])),
-        ("columns", Divisor.of(tile.columns)),
-        ("slot_rows", Divisor.of(found.slot_rows(tile))),
-        ("taps", Divisor.of(found.taps[0])),
-        ("lanes", Divisor.of(found.lanes)),
-        ("term", (Divisor * 3)(*(Divisor.of(extent) for extent, _ in image_terms[1:]))),
-        ("run_words", Divisor.of(terms.words)),
-        ("words", Divisor.of(found.steps(terms) * STEP_WORDS)),
+        ("filter_tiles", FastDivmod.of(filter_tiles)),
+        ("groups", FastDivmod.of(groups)),
+        ("column_tiles", FastDivmod.of(-(-found.outputs[2] // tile.columns))),
+        ("row_tiles", FastDivmod.of(-(-found.outputs[1] // tile.rows))),
+        ("depths", FastDivmod.of(found.outputs[0])),
+        ("columns", FastDivmod.of(tile.columns)),
+        ("slot_rows", FastDivmod.of(found.slot_rows(tile))),
+        ("taps", FastDivmod.of(found.taps[0])),
+        ("lanes", FastDivmod.of(found.lanes)),
+        ("term", (FastDivmod * 3)(*(FastDivmod.of(extent) for extent, _ in image_terms[1:]))),
+        ("run_words", FastDivmod.of(terms.words)),
+        ("words", FastDivmod.of(found.steps(terms) * STEP_WORDS)),
         ("x_term", (c_int * 4)(*(step for _, step in image_terms))),
         ("w_term", (c_int * 4)(*filter_steps)),
         ("x_first", c_int(found.skew)),

@@ -1,6 +1,6 @@
 // Convolutions of few products, as many as a GPU has threads: lanes of a warp share the terms of an output.
 //
-// Floor: bytes, of a few KiB: what counts is latency, one read of image and filter, which every thread has under way at once.
+// Floor: bytes, of a few KiB: what counts is latency, one read of image and filter, which every thread has in flight at once.
 // Tiles of a matrix product would wait for memory in every round, with most of the GPU idle.
 #include "convolution/problem.cuh"
 
@@ -12,12 +12,12 @@ struct Arguments {
   const ELEMENT* bias;
   Convolution convolution;
   Epilogue epilogue;
-  Divisor channels, filters;  // of y; of a group
+  FastDivmod channels, filters;  // of y; of a group
   int log_lanes;              // of an output
 };
 
 extern "C" __global__ void __launch_bounds__(128) convolution_small(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   const Convolution& c = a.convolution;
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x, lanes = 1u << a.log_lanes, lane = index & (lanes - 1);
   unsigned channel, filter;

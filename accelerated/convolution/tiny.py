@@ -9,7 +9,7 @@ from typing import Any
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
 from ..plans import Launch, pointers, structure, type_definitions
-from ..primitives.geometry import Divisor, blocks
+from ..primitives.geometry import FastDivmod, blocks
 from .problem import Convolution, epilogue, operand_names, operation_product
 
 SOURCE = "convolution/tiny.cu"
@@ -35,8 +35,8 @@ def small(operation: Convolution, device: Any) -> Launch:
         *pointers(5),
         ("convolution", value),
         ("epilogue", epilogue(o)),
-        ("channels", Divisor.of(value.filters * groups)),
-        ("filters", Divisor.of(value.filters)),
+        ("channels", FastDivmod.of(value.filters * groups)),
+        ("filters", FastDivmod.of(value.filters)),
         ("log_lanes", c_int(lanes.bit_length() - 1)),
     )
     function = device.function(SOURCE, "convolution_small", type_definitions(o.x.scalar_type, o))

@@ -20,8 +20,8 @@ struct Arguments {
   long long filters_at, images_at, products_at;  // bytes from the beginning of the workspace
   Convolution convolution;
   Epilogue epilogue;
-  Divisor tile_rows, tile_columns;      // of one image
-  Divisor tiles, channels, filters;     // of this launch; of one group
+  FastDivmod tile_rows, tile_columns;      // of one image
+  FastDivmod tiles, channels, filters;     // of this launch; of one group
   int first_image, groups;
   int x_channels_last, y_channels_last;  // how transformed images, products lie in the workspace
   int filters_last;                      // and transformed filters, where they are not fused
@@ -184,14 +184,14 @@ template <int TAPS> __device__ __forceinline__ void filters_to_workspace(const A
 }
 
 extern "C" __global__ void winograd_filters(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (a.convolution.filter[1].divisor == 3) filters_to_workspace<3>(a, index);
   else filters_to_workspace<5>(a, index);
 }
 
 extern "C" __global__ void winograd_images(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   const Convolution& c = a.convolution;
   unsigned tile, channel, tile_row, tile_column;
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
@@ -226,7 +226,7 @@ template <int OUT> __device__ __forceinline__ void products_from_workspace(const
 }
 
 extern "C" __global__ void winograd_results(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (a.convolution.filter[1].divisor == 3) products_from_workspace<4>(a, index);
   else products_from_workspace<2>(a, index);
@@ -238,7 +238,7 @@ constexpr int FREQUENCIES = FUSED_TILE * FUSED_TILE, BLOCK_FILTERS = 32, BLOCK_T
 
 // Filters as the fused kernel reads them: [group][channel][position in the tile][filter].
 extern "C" __global__ void winograd_fused_filters(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned filter, channel;
   const unsigned group = a.channels.divide(a.filters.divide(index, filter), channel);
@@ -254,7 +254,7 @@ extern "C" __global__ void winograd_fused_filters(const Arguments a) {
 
 // A block computes 32 filters x 32 tiles of 2 x 2 outputs. 16 threads serve one position in the tile, 8 x 8 sums each.
 extern "C" __global__ void __launch_bounds__(256) winograd_fused(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   union Shared {
     struct {
       __align__(16) COMPUTE images[BLOCK_CHANNELS][FREQUENCIES][BLOCK_TILES];

@@ -6,7 +6,7 @@ from ctypes import c_int, c_longlong
 from typing import Any, NamedTuple
 
 from ..plans import Launch, pointers, structure, type_definitions
-from ..primitives.geometry import THREADS, Divisor, blocks
+from ..primitives.geometry import THREADS, FastDivmod, blocks
 from .implicit_gemm import product_launch
 from .implicit_gemm_fp32 import PACK, float_launch, serves
 from .problem import (
@@ -105,11 +105,11 @@ class _Kernels:
             ("products_at", c_longlong(self.workspace.products_at)),
             ("convolution", operation_product(self.operation)),
             ("epilogue", epilogue(self.operation)),
-            ("tile_rows", Divisor.of(self.tiling.rows)),
-            ("tile_columns", Divisor.of(self.tiling.columns)),
-            ("tiles", Divisor.of(images * self.tiling.of_image)),
-            ("channels", Divisor.of(self.channels)),
-            ("filters", Divisor.of(self.filters)),
+            ("tile_rows", FastDivmod.of(self.tiling.rows)),
+            ("tile_columns", FastDivmod.of(self.tiling.columns)),
+            ("tiles", FastDivmod.of(images * self.tiling.of_image)),
+            ("channels", FastDivmod.of(self.channels)),
+            ("filters", FastDivmod.of(self.filters)),
             ("first_image", c_int(first)),
             ("groups", c_int(self.groups)),
             ("x_channels_last", c_int(channels_last(self.operation.x))),

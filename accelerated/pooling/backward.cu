@@ -65,7 +65,7 @@ template <int P> __device__ __forceinline__ void backward_average(const Backward
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) pooling_backward_average(const BackwardArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   a.walk.width == WIDTH ? backward_average<WIDTH>(a) : backward_average<1>(a);
 }
 
@@ -96,7 +96,7 @@ __device__ __forceinline__ bool wins(const Pooling& pooling, const Window& windo
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) pooling_backward_maximum(const BackwardArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   backward<1>(a, [&](const Window& window, const ELEMENT* dy, const ELEMENT* x, const int (&i)[3], unsigned, COMPUTE(&sum)[1]) {
     if (wins(a.pooling, window, x, i)) sum[0] += load<COMPUTE>(*dy);
   });
@@ -110,7 +110,7 @@ struct BackwardTileArguments {
   ELEMENT* dx;
   Pooling pooling;
   Tile tile;
-  Divisor phases[3];              // how many neighbouring windows of an axis overlap at most
+  FastDivmod phases[3];              // how many neighbouring windows of an axis overlap at most
   unsigned sums, values, winners;  // where these begin in shared memory: bytes
 };
 
@@ -185,7 +185,7 @@ __device__ __forceinline__ void write_rows(const BackwardTileArguments& a, const
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) pooling_backward_tile_maximum(const BackwardTileArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
   Share share(a.tile, axis[0].input);
@@ -271,7 +271,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) pooling_backward_tile_maxim
 }
 
 extern "C" __global__ void __launch_bounds__(256, 4) pooling_backward_tile_average(const BackwardTileArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
   Share share(a.tile, axis[0].input);
@@ -324,7 +324,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) pooling_backward_tile_avera
 }
 
 extern "C" __global__ void __launch_bounds__(256, 2) pooling_backward_tile_channels(const BackwardTileArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   constexpr int P = WIDTH;
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
@@ -471,7 +471,7 @@ struct Candidate {
 };
 
 extern "C" __global__ void __launch_bounds__(256, 4) pooling_backward_scan(const ScanArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
   Share share(a.tile, axis[0].input);

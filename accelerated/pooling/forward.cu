@@ -126,7 +126,7 @@ template <class Call> __device__ __forceinline__ void with_width(unsigned width,
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_forward(const ForwardArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   with_pool(a.pooling, [&](auto one) { with_width(a.walk.width, [&](auto width) { forward<decltype(one), decltype(width)::value>(a); }); });
 }
 
@@ -172,7 +172,7 @@ __device__ __forceinline__ void forward_tile(const ForwardTileArguments& a, cons
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_forward_tile(const ForwardTileArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   const Axis& axis = a.pooling.axis[0];
   Share share(a.tile, axis.output);
   int first = 0, last = axis.input;
@@ -193,7 +193,7 @@ struct ReduceArguments {
   Walk walk;
   int lanes;    // packs of channels that a block pools, a power of two; 0: x is contiguous along axis 2 and channels are not
   int team;     // threads of a window where lanes is 0, a power of two
-  Divisor row;  // positions of a whole window along axis 2
+  FastDivmod row;  // positions of a whole window along axis 2
 };
 
 template <class Pool, int P> __device__ __forceinline__ void reduce_in_block(Pool& pool, Pool* shared, unsigned lanes) {
@@ -292,7 +292,7 @@ template <class Pool> __device__ __forceinline__ void reduce_rows(const ReduceAr
 }
 
 extern "C" __global__ void __launch_bounds__(1024) pooling_forward_reduce(const ReduceArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   with_pool(a.pooling, [&](auto one) {
     if (a.lanes == 0) return reduce_rows<decltype(one)>(a);
     with_width(a.walk.width, [&](auto width) { reduce_channels<decltype(one), decltype(width)::value>(a); });

@@ -32,7 +32,7 @@ template <bool FEW> __device__ __forceinline__ void spread_rows(const SpreadArgu
   long long x_offset = 0, y_offset = 0;
   whole.offsets(plane, x_offset, y_offset);
   ELEMENT* dx = a.dx + x_offset;
-  if (FEW) wait_to_touch(a.dy + y_offset, dx + member);
+  if (FEW) griddepcontrol_wait_before_access(a.dy + y_offset, dx + member);
   COMPUTE share = a.alpha * (load<COMPUTE>(a.dy[y_offset]) * a.reciprocal);
   bool blends = a.beta != COMPUTE(0);
   ELEMENT one = store<ELEMENT>(share);
@@ -65,7 +65,7 @@ template <bool FEW> __device__ __forceinline__ void spread_channels(const Spread
   if (index >= whole.planes) return;
   long long x_offset, y_offset;
   whole.pack_offsets(index, x_offset, y_offset);
-  if (FEW) wait_to_touch(a.dy + y_offset, a.dx + x_offset);
+  if (FEW) griddepcontrol_wait_before_access(a.dy + y_offset, a.dx + x_offset);
   Wide wide = *reinterpret_cast<const Wide*>(a.dy + y_offset);
   COMPUTE share[WIDTH];
 #pragma unroll
@@ -87,14 +87,14 @@ template <bool FEW> __device__ __forceinline__ void spread_channels(const Spread
 // begin when nothing is left to wait for, places that are found at once take up to 5 % longer.
 template <class Few, class Many> __device__ __forceinline__ void spread(const SpreadArguments& a, Few few, Many many) {
   if (blocks_of_grid() <= MANY_BLOCKS_BEFORE_READS) return few();
-  only_wait_to_touch(a.dx);
+  griddepcontrol_wait_only(a.dx);
   many();
 }
 extern "C" __global__ void __launch_bounds__(1024) pooling_spread_rows(const SpreadArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   spread(a, [&] { spread_rows<true>(a); }, [&] { spread_rows<false>(a); });
 }
 extern "C" __global__ void __launch_bounds__(512) pooling_spread_channels(const SpreadArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   spread(a, [&] { spread_channels<true>(a); }, [&] { spread_channels<false>(a); });
 }

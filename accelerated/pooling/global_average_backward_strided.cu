@@ -30,6 +30,6 @@ struct SpreadArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(256) pooling_spread(const SpreadArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   Elementwise<ELEMENT, 1, ELEMENT, Part>{{a.dy}, a.dx, a.beta != COMPUTE(0), {a.alpha, a.beta, a.reciprocal}}.run<WIDTH>(a.geometry);
 }

@@ -1,6 +1,6 @@
 // Pooling forward (3.2.69) where one window covers a plane: global pooling. Averages of up to some MB are reductions (reduce_tensor/small.cu).
 //
-// Floor: bytes, x read once. It takes some 25 KB on their way to every multiprocessor: eight independent accesses of a thread.
+// Floor: bytes, x read once. It takes some 25 KB in flight to every multiprocessor: eight independent accesses of a thread.
 // A pack of half costs 8 conversions and 8 additions, a quarter of what an H200 issues in the time of its bytes.
 // Lines with gaps are read in packs, too, gaps and all: single elements are too many accesses. What lies beside packs is read with them, and not after
 // them: 0.2 to 0.3 us of 8x64x14x14. Measured on an H200: 95 to 100 % of the copy, with gaps 86 to 96 %.
@@ -42,10 +42,10 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const WholeArgum
   const ELEMENT* x = a.x + x_offset;
   const Stretch stretch(x, whole.over_gaps ? (whole.lines - 1) * whole.pitch.divisor + whole.columns : whole.columns);
   const Wide* from = reinterpret_cast<const Wide*>(x + stretch.head);
-  wait_to_touch(from + member, a.y + y_offset);
+  griddepcontrol_wait_before_access(from + member, a.y + y_offset);
   COMPUTE pooled = load<COMPUTE>(Pool::nothing());
   auto take = [&](ELEMENT met) { pooled = Pool::both(pooled, load<COMPUTE>(met)); };
-  // What lies beside the packs is on its way together with them.
+  // What lies beside the packs is in flight together with them.
   ELEMENT ends[Stretch::ENDS];
   auto has_end = [&](int u) { return stretch.end(member, team, u) < stretch.count; };
   if (whole.over_gaps || whole.lines == 1)
@@ -114,7 +114,7 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const WholeArgum
 }
 
 extern "C" __global__ void __launch_bounds__(1024) pooling_whole_rows(const WholeArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   __shared__ COMPUTE of_warps[MOST_WARPS];
   with_pool(a, [&](auto pool) { pool_rows<decltype(pool)>(a, of_warps); });
 }
@@ -127,7 +127,7 @@ template <class Pool> __device__ __forceinline__ void pool_channels(const WholeA
   long long x_offset, y_offset;
   whole.pack_offsets(present ? index : 0, x_offset, y_offset);
   const ELEMENT* x = a.x + x_offset;
-  wait_to_touch(x + slice * whole.line_stride, a.y + y_offset);
+  griddepcontrol_wait_before_access(x + slice * whole.line_stride, a.y + y_offset);
   Pack<COMPUTE, WIDTH> pooled;
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) pooled.item[i] = load<COMPUTE>(Pool::nothing());
@@ -164,6 +164,6 @@ template <class Pool> __device__ __forceinline__ void pool_channels(const WholeA
 
 // The packs of a block: shared memory of (threads / 32) * min(packs, 32) packs of COMPUTE.
 extern "C" __global__ void __launch_bounds__(512) pooling_whole_channels(const WholeArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   with_pool(a, [&](auto pool) { pool_channels<decltype(pool)>(a, reinterpret_cast<Pack<COMPUTE, WIDTH>*>(shared_memory)); });
 }

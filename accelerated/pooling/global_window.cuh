@@ -9,7 +9,7 @@
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
 constexpr int SMALLEST_TEAM = 8;  // threads of a plane; pooling_whole.py knows it
-constexpr int FLIGHT = 8;  // accesses of a thread on their way together
+constexpr int FLIGHT = 8;  // accesses of a thread in flight together
 using Wide = Pack<ELEMENT, WIDTH>;
 
 struct Whole {
@@ -19,10 +19,10 @@ struct Whole {
   unsigned team_bits;      // threads of a plane; packs of a block
   unsigned column_bits;    // threads along a line
   unsigned over_gaps;      // whether planes are read as one row, gaps and all
-  Divisor pitch;           // of lines
+  FastDivmod pitch;           // of lines
   int outer_rank;          // what is not pooled: the fastest first
-  Divisor channels;        // packs of a position
-  Divisor extent[3];
+  FastDivmod channels;        // packs of a position
+  FastDivmod extent[3];
   long long x_step[3], y_step[3];
 
   __device__ __forceinline__ void offsets(unsigned plane, long long& x, long long& y) const {

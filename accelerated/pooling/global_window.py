@@ -14,7 +14,7 @@ from dualdnn.api.operations import PoolingBackward, PoolingForward, ReduceTensor
 from dualdnn.api.operations.specs import SCALAR_BYTES, ReduceTensorSpec
 
 from ..plans import AlignedPlan, Launch, Plan, factors, pointers, structure, type_definitions
-from ..primitives.geometry import Divisor
+from ..primitives.geometry import FastDivmod
 from ..reduce_tensor import small as reduce_tensor_small
 from .problem import MAXIMA, PACK_BYTES, Axis, Shape, column_bits, power_of_two
 
@@ -46,10 +46,10 @@ class WholeStruct(ctypes.Structure):
         ("team_bits", c_uint),
         ("column_bits", c_uint),
         ("over_gaps", c_uint),
-        ("pitch", Divisor),
+        ("pitch", FastDivmod),
         ("outer_rank", c_int),
-        ("channels", Divisor),
-        ("extent", Divisor * MOST_OUTER),
+        ("channels", FastDivmod),
+        ("extent", FastDivmod * MOST_OUTER),
         ("x_step", c_longlong * MOST_OUTER),
         ("y_step", c_longlong * MOST_OUTER),
     ]
@@ -148,11 +148,11 @@ def _whole(shape: Shape, outer: int) -> WholeStruct | None:
     """The planes (images, where ``outer`` leaves out channels) and where they are."""
     if not all(axis.whole for axis in shape.axes) or outer > MOST_OUTER:
         return None
-    value = WholeStruct(channels=Divisor.of(1), planes=prod(shape.extents[:outer]))
+    value = WholeStruct(channels=FastDivmod.of(1), planes=prod(shape.extents[:outer]))
     dims = zip(shape.extents[:outer], shape.x_steps[:outer], shape.y_steps[:outer], strict=True)
     for extent, x_step, y_step in _merged(list(dims)):
         i = value.outer_rank
-        value.extent[i], value.x_step[i], value.y_step[i] = Divisor.of(extent), x_step, y_step
+        value.extent[i], value.x_step[i], value.y_step[i] = FastDivmod.of(extent), x_step, y_step
         value.outer_rank += 1
     return value
 
@@ -188,7 +188,7 @@ def _rows(shape: Shape, usual_team: int, few_block: int) -> Work | None:
         team *= 2
     value.team_bits = team.bit_length() - 1
     value.column_bits = column_bits(row.input, 0)
-    value.pitch = Divisor.of(max(1, lines.x_stride))
+    value.pitch = FastDivmod.of(max(1, lines.x_stride))
     # A pack reaches over one gap at most, and what lies beside packs is part of the first line, or of the last one.
     pitch_fits = shape.width - 1 <= row.input <= lines.x_stride <= MOST_PITCH * row.input
     value.over_gaps = lines.input > 1 and pitch_fits
@@ -217,7 +217,7 @@ def _positions(shape: Shape) -> WholeStruct | None:
     if axis.input * axis.x_stride >= MOST_SPAN:
         return None
     value.lines, value.line_stride = axis.input, axis.x_stride
-    value.channels = Divisor.of(channels // shape.width)
+    value.channels = FastDivmod.of(channels // shape.width)
     value.planes *= channels // shape.width
     return value
 

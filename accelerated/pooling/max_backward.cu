@@ -19,7 +19,7 @@
 // pooling/max_backward_3d_nhwc.cu where they are large enough to fill the device.
 #include "pooling/max_backward.cuh"
 
-constexpr bool AHEAD = STAGES == 1;  // whether what is needed next is on its way while windows are looked at
+constexpr bool AHEAD = STAGES == 1;  // whether what is needed next is in flight while windows are looked at
 
 template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_on(const MaximumArguments& a) {
   using S = Strip<Access>;
@@ -90,7 +90,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
       coming.template read<GIFTS, 1>(from, along, at, extent, given, ELEMENT(0));
   };
   if (march.fetches) fetch_steps<Access>(a, step, exists, gives, x_offset, y_offset, tile1, tile2);
-  wait_to_touch(a.x + x_plane, a.dy + y_offset);
+  griddepcontrol_wait_before_access(a.x + x_plane, a.dy + y_offset);
 #pragma unroll
   for (int k = 0; k < CARRIED; k++) {
     int i0 = step * S0 - P0 + k;
@@ -102,7 +102,7 @@ template <class Access, bool PROPAGATES> __device__ __forceinline__ void march_o
     }
   }
   read_step(step, lines);
-  if (!SINGLE) let_next_kernel_begin();
+  if (!SINGLE) griddepcontrol_launch_dependents();
   __syncthreads();
 #pragma unroll 1
   for (; step < end; step++) {
@@ -206,22 +206,22 @@ template <class Access> __device__ __forceinline__ void march_on(const MaximumAr
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_wide(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march_on<Wide>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_narrow(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march_on<Narrow>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_loose(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march_on<Loose>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_channels(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march_on<Channels>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_scattered(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march_on<Scattered>(a);
 }

@@ -5,14 +5,14 @@
 
 struct March : Place {
   unsigned items;                                          // threads of a block that have something to do
-  Divisor lanes, strips, rows;                             // of a block: packs of channels, strips along axis 2, windows along axis 1
-  Divisor lane_groups, strip_parts, row_parts, segments;   // blocks along channels, axis 2, axis 1, axis 0
+  FastDivmod lanes, strips, rows;                             // of a block: packs of channels, strips along axis 2, windows along axis 1
+  FastDivmod lane_groups, strip_parts, row_parts, segments;   // blocks along channels, axis 2, axis 1, axis 0
   unsigned packs;                                          // of channels in all
   unsigned planes, block_planes;
   int steps, block_steps;        // along axis 0, in all and of a block
   int block_rows, block_strips;  // of a block: those that it writes
   int rows_before, strips_before;  // that it only looks at: before those
-  int fetches;                     // whether the second cache is asked for the first planes ahead: x is larger than it
+  int fetches;                     // whether L2 is asked for the first planes ahead: x is larger than it
 };
 
 struct MaximumArguments {
@@ -170,7 +170,7 @@ template <class Access> struct Lines {
   }
 };
 
-// Asks the second cache for what a thread reads first: its part of the planes of two steps, what windows give in the first one.
+// Asks L2 for what a thread reads first: its part of the planes of two steps, what windows give in the first one.
 template <class Access>
 __device__ __forceinline__ void fetch_steps(const MaximumArguments& a, int step, bool exists, bool gives, int x_offset, int y_offset, int tile1, int tile2) {
   using S = Strip<Access>;
@@ -185,7 +185,7 @@ __device__ __forceinline__ void fetch_steps(const MaximumArguments& a, int step,
 #pragma unroll
       for (int c = 0; c < S::COLUMNS; c += APART)
         if (unsigned(tile1 * S1 + line) < unsigned(march.input[1]) && unsigned(tile2 * S::COLUMNS + c) < unsigned(march.input[2]))
-          fetch_ahead(a.x + (x_offset + i0 * march.x_stride[0] + line * march.x_stride[1] + c * march.x_stride[2]));
+          prefetch_l2(a.x + (x_offset + i0 * march.x_stride[0] + line * march.x_stride[1] + c * march.x_stride[2]));
   }
-  if (gives && step < march.output[0] && unsigned(tile2 * Access::TILE2) < unsigned(march.output[2])) fetch_ahead(a.dy + (y_offset + step * march.y_stride[0]));
+  if (gives && step < march.output[0] && unsigned(tile2 * Access::TILE2) < unsigned(march.output[2])) prefetch_l2(a.dy + (y_offset + step * march.y_stride[0]));
 }

@@ -12,7 +12,7 @@ from dualdnn.api.operations import PoolingBackward
 from dualdnn.api.operations.specs import HALF, SCALAR_BYTES
 
 from ..plans import AlignedPlan, Launch, Plan, factors, pointers, structure
-from ..primitives.geometry import Divisor
+from ..primitives.geometry import FastDivmod
 from . import max_backward_2d, max_backward_3d_nhwc, max_backward_fp16, small
 from .problem import Axis, Shape
 from .static_window import (
@@ -69,8 +69,8 @@ def plan(operation: PoolingBackward, shape: Shape, device: Any, otherwise: Calla
         return None
     a0, a1, a2 = place.axes
     image = a0.window == 1
-    if found := small.maximum_plan(operation, place, device, otherwise):
-        return found
+    if served := small.maximum_plan(operation, place, device, otherwise):
+        return served
     half = operation.x.scalar_type == HALF
     if half and (halves := max_backward_fp16.plan(operation, place, device, otherwise)):
         return halves
@@ -126,13 +126,13 @@ class MarchStruct(PlaceStruct):
 
     _fields_: ClassVar = [
         ("items", c_uint),
-        ("lanes", Divisor),
-        ("strips", Divisor),
-        ("rows", Divisor),
-        ("lane_groups", Divisor),
-        ("strip_parts", Divisor),
-        ("row_parts", Divisor),
-        ("segments", Divisor),
+        ("lanes", FastDivmod),
+        ("strips", FastDivmod),
+        ("rows", FastDivmod),
+        ("lane_groups", FastDivmod),
+        ("strip_parts", FastDivmod),
+        ("row_parts", FastDivmod),
+        ("segments", FastDivmod),
         ("packs", c_uint),
         ("planes", c_uint),
         ("block_planes", c_uint),
@@ -245,13 +245,13 @@ def _march(
         place,
         access,
         items=threads * block_planes,
-        lanes=Divisor.of(lanes),
-        strips=Divisor.of(strips.taken),
-        rows=Divisor.of(rows.taken),
-        lane_groups=Divisor.of(groups),
-        strip_parts=Divisor.of(strips.parts),
-        row_parts=Divisor.of(rows.parts),
-        segments=Divisor.of(segments),
+        lanes=FastDivmod.of(lanes),
+        strips=FastDivmod.of(strips.taken),
+        rows=FastDivmod.of(rows.taken),
+        lane_groups=FastDivmod.of(groups),
+        strip_parts=FastDivmod.of(strips.parts),
+        row_parts=FastDivmod.of(rows.parts),
+        segments=FastDivmod.of(segments),
         packs=access.packs,
         planes=planes,
         block_planes=block_planes,

@@ -2,12 +2,12 @@
 // pooling/static_window.cuh; others have pooling/max_backward.cu, half in packs pooling/max_backward_fp16_rows.cu, the smallest pooling/small_max_backward.cu.
 //
 // Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A thread takes a strip of columns and marches down the rows:
-// lines and sums that the next row of windows has, too, stay in registers, and what is needed next is on its way meanwhile. Of the windows of a row
+// lines and sums that the next row of windows has, too, stay in registers, and what is needed next is in flight meanwhile. Of the windows of a row
 // those that reach into the neighbouring strip are looked at twice, without shared memory or barriers. A window's maximum is pooled column by column;
 // then each input needs a comparison and an addition. What limits before the bytes is that comparisons run at half the rate of additions and wait for
 // each other: an H200 makes 32 for an input in the time of its bytes (3x3, stride 2); here it takes about 6. Measured on it: 84 to 90 % of the copy with
 // about four rows of windows of a thread. 64x3x224x224 takes 24.1 us in 29 or 30 segments, 24.2 in 11, which run at the same time, 24.4 to 28 in others,
-// with 28 warps of a multiprocessor; they wait for what they read (6.2 of 11.7 cycles), 53 % of the cycles issue an instruction, the second cache is
+// with 28 warps of a multiprocessor; they wait for what they read (6.2 of 11.7 cycles), 53 % of the cycles issue an instruction, L2 is
 // busy 79 %. The first lines fetched ahead save 1 %, more of them cost 2 %; those of later steps asked of the cache as well gain nothing. Slower: a
 // thread that tells the one below it in its block what its last windows give to that one's first line, which need not look at them then (25.2 us, a
 // fifth fewer windows but a barrier); reads that leave the cache first (27.9). 31x67x37x41 of float channels takes 8.9 us (in blocks 11.1); large images
@@ -22,7 +22,7 @@ struct MaximumArguments {
   const ELEMENT* x;
   ELEMENT* dx;
   Box box;               // tiles of axis 1: segments
-  int steps, fetches;    // rows of windows, and the lines that begin there; whether the second cache is asked for the first ones ahead
+  int steps, fetches;    // rows of windows, and the lines that begin there; whether L2 is asked for the first ones ahead
   COMPUTE alpha, beta;
   int propagate;
 };
@@ -89,10 +89,10 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
   if (a.fetches) {
 #pragma unroll
     for (int k = 0; k < CARRIED + S1; k++)
-      if (unsigned(step * S1 - P1 + k) < unsigned(box.input[1]) && i2 < box.input[2]) fetch_ahead(x + (step * S1 - P1 + k) * box.x_stride[1]);
-    if (step < box.output[1] && o2 < box.output[2]) fetch_ahead(dy + step * box.y_stride[1]);
+      if (unsigned(step * S1 - P1 + k) < unsigned(box.input[1]) && i2 < box.input[2]) prefetch_l2(x + (step * S1 - P1 + k) * box.x_stride[1]);
+    if (step < box.output[1] && o2 < box.output[2]) prefetch_l2(dy + step * box.y_stride[1]);
   }
-  wait_to_touch(x, dy);
+  griddepcontrol_wait_before_access(x, dy);
   Lines<Access, Pool> lines;
   Line<LANES, Axis2::AROUND, Axis2::READ> coming[S1];
   Line<LANES, Axis2::FIRST, Axis2::WINDOWS> gifts, coming_gifts;
@@ -124,7 +124,7 @@ template <class Access, class Pool> __device__ __forceinline__ void march(const 
     lines.enter(k, coming[0]);
   }
   read_step(step);
-  let_next_kernel_begin_if(true);  // of many blocks, too: it saves 1 % of 25 us
+  griddepcontrol_launch_dependents_if(true);  // of many blocks, too: it saves 1 % of 25 us
 #pragma unroll 1
   for (; step < end; step++) {
     int i1 = step * S1 - P1;
@@ -157,22 +157,22 @@ template <class Access> __device__ __forceinline__ void march(const MaximumArgum
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_2d_wide(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march<Wide>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_2d_narrow(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march<Narrow>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_2d_channels(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march<Channels>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_2d_scattered(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march<Scattered>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_2d_loose(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march<Loose>(a);
 }

@@ -12,7 +12,7 @@ from typing import Any
 from dualdnn.api.operations import PoolingBackward
 
 from ..plans import AlignedPlan, Launch, Plan, factors, pointers, structure
-from ..primitives.geometry import Divisor
+from ..primitives.geometry import FastDivmod
 from .static_window import Access, Place, Settings, access_of, alignment_of, box_of, function_of
 
 KERNEL = "pooling_max_backward_2d"
@@ -69,7 +69,7 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
         return None
     least = max(1, min(ceil(ENOUGH_THREADS * march.enough / marches), steps // march.least_steps))
     segments = max(least, round(steps / march.usual_steps))
-    box.threads, box.tiles[1], box.tiles[2] = marches * segments, Divisor.of(segments), Divisor.of(strips)
+    box.threads, box.tiles[1], box.tiles[2] = marches * segments, FastDivmod.of(segments), FastDivmod.of(strips)
     arguments = structure(
         *pointers(3),
         ("box", box),

@@ -15,8 +15,8 @@
 // a third and more nothing; the cache asked for later planes ahead takes longer (30.9 to 32). Carriers: 224 and 320
 // take 31.0, 256 once 33.5, with 2.5 of 15 cycles spent without an instruction: what they do, unrolled, is the longest there. What remains are barriers
 // (5 of 15 cycles), six in a step. Profiled, 13.5 million warp instructions are issued in 37 % of the cycles, shared memory is busy
-// 43 %, the second cache 63 %. Longer, when all threads did everything: 2 blocks of 64 bytes of channels (36.2), x in registers (38.0), 32 warps of fewer
-// windows each (40.4), 8 of more (34.3), sums of two planes and a third plane of x on its way (34.0);
+// 43 %, L2 63 %. Longer, when all threads did everything: 2 blocks of 64 bytes of channels (36.2), x in registers (38.0), 32 warps of fewer
+// windows each (40.4), 8 of more (34.3), sums of two planes and a third plane of x in flight (34.0);
 // barriers in shared memory between carriers and lookers, who meet among themselves between turns (31.2 to 31.5; float 68); 352, 448 and 480
 // carriers (31.2); reads that fetch 128 bytes (31.1); writes that leave the cache first (31.4). As long: dy fetched ahead, blocks in other orders.
 #include "primitives/cp_async.cuh"
@@ -27,7 +27,7 @@ constexpr int TILE2 = CHANNEL_TILE, CHANNELS = sizeof(Word) / sizeof(ELEMENT);  
 using Group = std::conditional<PAIRS, Two, One>::type;
 constexpr int SIZE = Group::SIZE, GROUPS = CHANNELS / SIZE;
 constexpr int LINES = (TILE1 - 1) * S1 + K1, COLUMNS = (TILE2 - 1) * S2 + K2;  // that the windows of a thread cover
-static_assert(STAGES > 1 && CARRIED <= 1, "a plane is on its way while another is looked at; of one the maxima are kept");
+static_assert(STAGES > 1 && CARRIED <= 1, "a plane is in flight while another is looked at; of one the maxima are kept");
 // Windows that may meet: every second one does not.
 constexpr int TURNS1 = K1 > S1 ? 2 : 1, TURNS2 = K2 > S2 ? 2 : 1;
 constexpr int AT_ONCE2 = TILE2 / TURNS2, AT_ONCE = TILE1 / TURNS1 * AT_ONCE2;  // of a thread
@@ -38,8 +38,8 @@ constexpr int BEYOND = 1 << 14;  // the place of a line or column that another b
 static_assert(BEYOND * BLOCK_LANES * CHANNELS * sizeof(COMPUTE) >= 228 * 1024, "the sums of a block have fewer places");
 
 struct Scatter : Place {
-  Divisor groups, parts2, parts1;            // blocks along channels, axis 2, axis 1
-  Divisor threads2, columns, stage_columns;  // of a block along axis 2: threads, columns of x that it writes, that it looks at
+  FastDivmod groups, parts2, parts1;            // blocks along channels, axis 2, axis 1
+  FastDivmod threads2, columns, stage_columns;  // of a block along axis 2: threads, columns of x that it writes, that it looks at
   unsigned words, stage_packs;               // of channels in all; of a plane that a block looks at
   int tile[2], before[2], windows[2];        // of a block along axes 1 and 2: windows that begin where it writes, those before, all
 };
@@ -153,11 +153,11 @@ struct Carrier {
     for (int n = 0; n < COPIES; n++)
       if (carrier + n * CARRIERS < scatter.stage_packs) visit(n);
   }
-  // Asks the second cache for the first planes.
+  // Asks L2 for the first planes.
   __device__ __forceinline__ void fetch_planes() {
 #pragma unroll
     for (int p = 0; p < STAGES; p++)
-      if (p < to_come) for_copies([&](int n) { fetch_ahead(a.x + (p * scatter.x_stride[0] + int(from[n]))); });
+      if (p < to_come) for_copies([&](int n) { prefetch_l2(a.x + (p * scatter.x_stride[0] + int(from[n]))); });
   }
   __device__ __forceinline__ void bring() {
     if (to_come > 0) for_copies([&](int n) { copy_async<16>(coming_to + n * CARRIERS * 16, coming_plane + from[n], true); });
@@ -401,13 +401,13 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
   const unsigned lookers = blockDim.x - CARRIERS;
   if (threadIdx.x < lookers) {
     part.clear(lookers);
-    wait_to_touch(a.dy + part.y_offset);
-    let_next_kernel_begin();
+    griddepcontrol_wait_before_access(a.dy + part.y_offset);
+    griddepcontrol_launch_dependents();
     look_at_windows<PROPAGATES>(a, part);
   } else {
     Carrier carrier(a, part, threadIdx.x - lookers);
     carrier.fetch_planes();
-    wait_to_touch(a.x + carrier.from[0], a.dx);
+    griddepcontrol_wait_before_access(a.x + carrier.from[0], a.dx);
 #pragma unroll
     for (int n = 0; n < STAGES; n++) carrier.bring();
     carrier.find_places_to_write();
@@ -424,6 +424,6 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS + CARRIERS, BLOCKS) pooling_max_backward_3d_nhwc_channels(const ScatterArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   a.propagate ? march_on<true>(a) : march_on<false>(a);
 }

@@ -12,7 +12,7 @@ from dualdnn.api.operations import PoolingBackward
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ..plans import AlignedPlan, Launch, Plan, factors, pointers, structure
-from ..primitives.geometry import Divisor
+from ..primitives.geometry import FastDivmod
 from .problem import PACK_BYTES, Axis
 from .static_window import Place, PlaceStruct, Settings, access_of, alignment_of, function_of
 
@@ -34,12 +34,12 @@ class ScatterStruct(PlaceStruct):
     """The ``Scatter`` of the kernel."""
 
     _fields_: ClassVar = [
-        ("groups", Divisor),
-        ("parts2", Divisor),
-        ("parts1", Divisor),
-        ("threads2", Divisor),
-        ("columns", Divisor),
-        ("stage_columns", Divisor),
+        ("groups", FastDivmod),
+        ("parts2", FastDivmod),
+        ("parts1", FastDivmod),
+        ("threads2", FastDivmod),
+        ("columns", FastDivmod),
+        ("stage_columns", FastDivmod),
         ("words", c_uint),
         ("stage_packs", c_uint),
         ("tile", c_int * 2),
@@ -129,12 +129,12 @@ def plan(operation: PoolingBackward, place: Place, device: Any, otherwise: Calla
     scatter = ScatterStruct(
         place,
         access,
-        groups=Divisor.of(groups),
-        parts2=Divisor.of(columns.parts),
-        parts1=Divisor.of(rows.parts),
-        threads2=Divisor.of(columns.threads),
-        columns=Divisor.of(columns.written),
-        stage_columns=Divisor.of(columns.covered),
+        groups=FastDivmod.of(groups),
+        parts2=FastDivmod.of(columns.parts),
+        parts1=FastDivmod.of(rows.parts),
+        threads2=FastDivmod.of(columns.threads),
+        columns=FastDivmod.of(columns.written),
+        stage_columns=FastDivmod.of(columns.covered),
         words=words,
         stage_packs=part.stage_packs,
     )

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from dualdnn.api.operations import PoolingBackward
 
 from ..plans import AlignedPlan, Launch, Plan, factors, pointers, structure
-from ..primitives.geometry import Divisor
+from ..primitives.geometry import FastDivmod
 from .problem import PACK_BYTES, Axis
 from .static_window import (
     MOST_OUTER,
@@ -43,7 +43,7 @@ COLUMNS = {"dense": 4, "wide": 8, "narrow": 4, "word": 4}  # of a thread
 WARP = 32
 LEAST_STEPS, MOST_STEPS = 1, 5  # rows of windows that a thread marches down
 ENOUGH_THREADS = 2**16  # of one row of windows, for those to take more channels and columns
-EAGER_BLOCKS = 264  # that let the next kernel in before they read (primitives/dependent_launch.cuh)
+EAGER_BLOCKS = 264  # that launch dependents before they read (primitives/dependent_launch.cuh)
 START_STEPS = 1  # about the steps that a block could do while it starts
 CACHED_BYTES = 2**25  # of x, up to which half-written sectors meet in the cache
 
@@ -94,7 +94,7 @@ def _channels(operation: PoolingBackward, place: Place, device: Any, otherwise: 
         return rounds * (-(-steps // segments) + (before if segments > 1 else 0) + START_STEPS), segments
 
     segments = min(range(1, steps + 1), key=cost)
-    box.threads, box.tiles[1], box.tiles[2] = marches * segments, Divisor.of(segments), Divisor.of(strips)
+    box.threads, box.tiles[1], box.tiles[2] = marches * segments, FastDivmod.of(segments), FastDivmod.of(strips)
     fields = [
         ("box", box),
         ("steps", c_int(steps)),
@@ -154,7 +154,7 @@ def _marched(operation: PoolingBackward, place: Place, device: Any, otherwise: C
     at_once = settings.blocks * device.multiprocessors * (settings.threads // WARP) * useful
     own_steps = min(max(-(-steps // max(1, at_once // marches)), LEAST_STEPS), MOST_STEPS, steps)
     segments = -(-steps // own_steps)
-    box.threads, box.tiles[1], box.tiles[2] = marches * segments, Divisor.of(segments), Divisor.of(strips)
+    box.threads, box.tiles[1], box.tiles[2] = marches * segments, FastDivmod.of(segments), FastDivmod.of(strips)
     fields = [
         ("box", box),
         ("before", c_int(segments > 1 and rows.window > rows.stride)),
@@ -171,9 +171,9 @@ class PlanesStruct(PlaceStruct):
     """The ``Planes`` of the kernel."""
 
     _fields_: ClassVar = [
-        ("strips", Divisor),
-        ("row_parts", Divisor),
-        ("segments", Divisor),
+        ("strips", FastDivmod),
+        ("row_parts", FastDivmod),
+        ("segments", FastDivmod),
         *((name, c_int) for name in ("warp_rows", "block_rows", "rows_before", "rows")),
         *((name, c_int) for name in ("before", "block_steps", "steps", "spacing", "advance")),
     ]
@@ -226,9 +226,9 @@ def _planes(operation: PoolingBackward, place: Place, device: Any, otherwise: Ca
     planes = PlanesStruct(
         place,
         access,
-        strips=Divisor.of(strips),
-        row_parts=Divisor.of(parts),
-        segments=Divisor.of(segments),
+        strips=FastDivmod.of(strips),
+        row_parts=FastDivmod.of(parts),
+        segments=FastDivmod.of(segments),
         warp_rows=warp_rows,
         block_rows=written,
         rows_before=around,

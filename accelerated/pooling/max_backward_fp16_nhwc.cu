@@ -2,12 +2,12 @@
 // pooling/max_backward_fp16.cuh; other data types, and channels that packs do not divide, have pooling/max_backward.cu.
 //
 // Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). Two channels are the halves of a word. A thread
-// takes WORDS of them for a strip of columns, and marches down some rows of windows; what it needs next is on its way meanwhile.
+// takes WORDS of them for a strip of columns, and marches down some rows of windows; what it needs next is in flight meanwhile.
 // Windows that reach into the strip of another thread are looked at twice: no shared memory, no barriers.
 //
 // Measured on an H200: 64x256x56x56 61.8 us, 88 % of the copy (blocks of threads that tell each other: 69.8); 32x128x28x28 4.4 (6.3); 8x64x14x14 1.4 (1.8), by
 // threads of a word and one column of windows. 388 instructions for 32 inputs of a thread, issued in 36 % of the cycles; 16 warps of a multiprocessor (128
-// registers) wait for what they read (6.2 of 9 cycles), the second cache is busy 85 %, the memory 74 %. Threads that march down everything read no line
+// registers) wait for what they read (6.2 of 9 cycles), L2 is busy 85 %, the memory 74 %. Threads that march down everything read no line
 // twice; with 7 segments it takes 62.5, with 4 65.4, for their blocks make 3.4 rounds. Longer: 128 bytes of channels of a block side by side (66.4), 4
 // columns of windows of one word (67 to 70), 7 (66 to 74), 2 of four words (71), reads only when they are needed, with 20 warps (63.8).
 #include "pooling/max_backward_fp16.cuh"
@@ -25,7 +25,7 @@ struct MaximumArguments {
   ELEMENT* dx;
   Box box;                // tiles of axis 1: segments
   int steps, before;      // rows of windows: in all, those of a segment that are only looked at
-  int fetches;            // whether the second cache is asked for the first lines ahead
+  int fetches;            // whether L2 is asked for the first lines ahead
   COMPUTE alpha, beta;
   int propagate;
 };
@@ -123,8 +123,8 @@ template <bool PROPAGATES, bool PLAIN> __device__ __forceinline__ void march(con
     for (int k = 0; k < CARRIED + S1; k++)
 #pragma unroll
       for (int c = 0; c < COLUMNS; c++)
-        if (has(row + k) && i2 + c < box.input[2]) fetch_ahead(a.x + (at + k * line_distance + column[c - BEGIN]));
-  wait_to_touch(a.x + (at + column[0]), a.dy + y_at);
+        if (has(row + k) && i2 + c < box.input[2]) prefetch_l2(a.x + (at + k * line_distance + column[c - BEGIN]));
+  griddepcontrol_wait_before_access(a.x + (at + column[0]), a.dy + y_at);
   const bool leftmost = i2 == 0;
   Pair coming[S1][READ], coming_gifts[WINDOWS];
   LineMaxima top[WORDS];  // the line that the windows above have, too, and what they give to it
@@ -144,7 +144,7 @@ template <bool PROPAGATES, bool PLAIN> __device__ __forceinline__ void march(con
     for (int n = 0; n < WORDS; n++)
       if (CARRIED) top[n].template look<PROPAGATES>(pairs, n, leftmost);
   }
-  let_next_kernel_begin();
+  griddepcontrol_launch_dependents();
 #pragma unroll 1
   while (o1 < end) {
     LineMaxima line[S1][WORDS];
@@ -191,7 +191,7 @@ template <bool PROPAGATES, bool PLAIN> __device__ __forceinline__ void march(con
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_fp16_nhwc_channels(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   const bool plain = a.alpha == COMPUTE(1) && a.beta == COMPUTE(0);
   if (a.propagate) plain ? march<true, true>(a) : march<true, false>(a);
   else plain ? march<false, true>(a) : march<false, false>(a);

@@ -10,7 +10,7 @@
 // costs about as much as a whole one.
 // Measured on an H200: images of 64x256x56x56 57.7 us (by lines 66 to 76), 94 % of the copy. 32x128x28x28 4.2 us
 // by lines, 4.9 DENSE: half-written sectors meet in the cache. Volumes of 8x64x16x56x56 29.9 us, 86 % (31.2 without the first two steps fetched ahead):
-// 16.5 million warp instructions are issued in 56 % of the cycles, arithmetic on integers is busy 57 %, the second cache 79 %, with 25 warps of a multiprocessor; they
+// 16.5 million warp instructions are issued in 56 % of the cycles, arithmetic on integers is busy 57 %, L2 79 %, with 25 warps of a multiprocessor; they
 // wait for each other (barriers 2.1 of 12 cycles), for arithmetic (1.6), shared memory (1.3) and what they read (1.2). Slower: 42 warps, which spill (46 us); strips
 // of 8 columns, which take a fifth fewer instructions but 119 registers (35 us); the depth in two segments (36 us); more stages; later steps fetched ahead, too (31 us);
 // stores that do not stay in the cache.
@@ -23,7 +23,7 @@ constexpr bool TELLS = UP + DOWN > 0;
 static_assert(S1 == 2 && K1 == K2 && UP >= 0 && DOWN >= 0 && UP + DOWN <= 1 && (K0 == 1 ? S0 == 1 : S0 == 2 && K0 == K2), "images, volumes");
 
 struct Planes : Place {
-  Divisor strips, row_parts, segments;    // of a row; blocks along axis 1, axis 0
+  FastDivmod strips, row_parts, segments;    // of a row; blocks along axis 1, axis 0
   int warp_rows, block_rows, rows_before, rows;  // rows of windows: of a warp, those that a block writes, that it looks at before those, that it has
   int before, block_steps, steps;         // planes of windows: those that a block only looks at, and its own; all
   int spacing, advance;                   // between the first ones of blocks; between those of a block
@@ -190,12 +190,12 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
     for (int k = 0; k < CARRIED + 2 * S0; k++)
 #pragma unroll
       for (int l = 0; l < S1; l++)
-        if (reads[l] > 0 && has(step * S0 - P0 + k)) fetch_ahead(a.x + (plane_x + k * plane_distance + l * line_distance + i2));
+        if (reads[l] > 0 && has(step * S0 - P0 + k)) prefetch_l2(a.x + (plane_x + k * plane_distance + l * line_distance + i2));
 #pragma unroll
     for (int k = 0; k < 2; k++)
-      if (gives > 0 && step + k < windows_end) fetch_ahead(a.dy + (y_at + k * y_distance));
+      if (gives > 0 && step + k < windows_end) prefetch_l2(a.dy + (y_at + k * y_distance));
   }
-  wait_to_touch(a.x + plane_x, a.dy + y_at);
+  griddepcontrol_wait_before_access(a.x + plane_x, a.dy + y_at);
   Plane carried;
 #pragma unroll
   for (int g = 0; g < PAIRS; g++) late[g] = 0;
@@ -289,7 +289,7 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
 
 #pragma unroll
   for (int s = 0; s < STAGES; s++) read_step(s, s);
-  if (DENSE) let_next_kernel_begin();
+  if (DENSE) griddepcontrol_launch_dependents();
   int slot = 0;
 #pragma unroll 1
   while (step < windows_end)
@@ -347,14 +347,14 @@ template <int BYTES, bool DENSE> __device__ __forceinline__ void march(const Max
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_fp16_planes_dense(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march<8, true>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_fp16_planes_narrow(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march<8, false>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_fp16_planes_word(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march<4, false>(a);
 }

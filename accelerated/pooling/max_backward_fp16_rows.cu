@@ -2,7 +2,7 @@
 // pooling/max_backward_fp16.cuh; other data types have pooling/max_backward_2d.cu.
 //
 // Floor: bytes; x and dy are read, dx written (y is not needed: it is the maximum of x). A thread takes a strip of columns and
-// marches down some rows of windows; what it needs STAGES steps later is on its way. It serves rows that a warp does not hold, and calls with
+// marches down some rows of windows; what it needs STAGES steps later is in flight. It serves rows that a warp does not hold, and calls with
 // fewer planes than blocks at a time (see pooling/max_backward_fp16_planes.cu). About 50 instructions of a thread for a window.
 // Measured on an H200: 64x3x224x224 10.4 us, the time of the copy, with as many rows of windows of a thread as make all warps
 // run at the same time. Further rows of a thread spread what is read at a time over too many places: 64x256x56x56 takes
@@ -71,7 +71,7 @@ template <int BYTES, bool PROPAGATES, bool PLAIN> __device__ __forceinline__ voi
 
 #pragma unroll
   for (int g = 0; g < PAIRS; g++) late[g] = 0;
-  wait_to_touch(a.x + at, a.dy + y_at);
+  griddepcontrol_wait_before_access(a.x + at, a.dy + y_at);
   unsigned words[H::WORDS];
   if (CARRIED) read(0, words);
 #pragma unroll
@@ -117,14 +117,14 @@ template <int BYTES> __device__ __forceinline__ void march(const MaximumArgument
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_fp16_rows_wide(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march<16>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_fp16_rows_narrow(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march<8>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_max_backward_fp16_rows_word(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   march<4>(a);
 }

@@ -11,7 +11,7 @@ from dualdnn.api.operations import PoolingBackward, PoolingForward
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ..plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
-from ..primitives.geometry import THREADS, Divisor, blocks, elementwise
+from ..primitives.geometry import THREADS, FastDivmod, blocks, elementwise
 from . import global_window, max_backward, small, static_forward_separable, static_window
 from .problem import (
     MAXIMA,
@@ -83,7 +83,7 @@ def _forward_of_any(operation: PoolingForward, shape: Shape, device: Any) -> Pla
 
     few = walk.packs < MANY_THREADS and shape.covered >= THREADS // 8
     if few if shape.channels_last else shape.covered >= LARGE_WINDOW:
-        row = ("row", Divisor.of(min(shape.axes[2].window, shape.axes[2].input)))
+        row = ("row", FastDivmod.of(min(shape.axes[2].window, shape.axes[2].input)))
         if shape.axes[2].x_stride == 1 and not shape.channels_last:
             team = _team(walk.packs, shape)
             count = -(-walk.packs // (THREADS // team))

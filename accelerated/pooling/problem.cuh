@@ -10,7 +10,7 @@ constexpr int WIDTH = 16 / sizeof(ELEMENT);
 
 struct Axis {
   int input, output, window, stride, padding;
-  Divisor steps;  // n / stride
+  FastDivmod steps;  // n / stride
 
   __device__ __forceinline__ int clamped(int position) const { return position < 0 ? 0 : position > input ? input : position; }
   // The outputs [first, last) whose windows cover an input.
@@ -135,9 +135,9 @@ constexpr int MOST_WALKED = 6;  // n, c, the rest of a vector, three axes
 struct Walk {
   unsigned packs, row, width;
   unsigned vectorised;  // 1: the walked tensor, 2: the other one
-  Divisor packs_per_row;
+  FastDivmod packs_per_row;
   int rank;
-  Divisor extent[MOST_WALKED];  // the fastest first
+  FastDivmod extent[MOST_WALKED];  // the fastest first
   int axis[MOST_WALKED];        // -1: not pooled
   long long walked[MOST_WALKED], other[MOST_WALKED];
 
@@ -164,19 +164,19 @@ struct Tile {
   int planes;  // of a block
   int rows;    // positions of axis 0 of a block (of y forward, of dx backward)
   int total_planes;
-  Divisor parts;  // blocks along axis 0
+  FastDivmod parts;  // blocks along axis 0
   int lanes;      // channels of a block; 1 where channels are planes
   int channels;   // that are lanes in all
-  Divisor lane_groups;
+  FastDivmod lane_groups;
   int flat;             // x (and dx) are packed planes
   unsigned vectorised;  // packs of lanes: 1 of x, 2 of dy
   long long y_lane;     // stride of the lanes in y
   int outer_rank;       // the planes: the fastest first
-  Divisor extent[3];
+  FastDivmod extent[3];
   long long x_step[3], y_step[3];
   int lane_bits;             // threads: 2^lane_bits lanes,
   int x_bits, y_bits;        // 2^x_bits columns of x or 2^y_bits of y, and the rest are rows
-  Divisor input[3], output[3];  // extents
+  FastDivmod input[3], output[3];  // extents
 
   __device__ __forceinline__ void offsets(unsigned plane, long long& x, long long& y) const {
     x = y = 0;
@@ -188,7 +188,7 @@ struct Tile {
     }
   }
   // Row `row` of a block (planes, axis 0 and axis 1 in one) as its plane and positions.
-  __device__ __forceinline__ void decode(const Divisor (&extents)[3], unsigned row, unsigned& plane, unsigned& p0, unsigned& p1) const {
+  __device__ __forceinline__ void decode(const FastDivmod (&extents)[3], unsigned row, unsigned& plane, unsigned& p0, unsigned& p1) const {
     p1 = plane = 0;
     if (extents[1].divisor > 1) row = extents[1].divide(row, p1);
     p0 = row;

@@ -13,7 +13,7 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingBackward, PoolingForward, TensorSpec
 
-from ..primitives.geometry import THREADS, Divisor, merged
+from ..primitives.geometry import THREADS, FastDivmod, merged
 
 MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
 MOST_WALKED = 6
@@ -23,7 +23,7 @@ WELL_USED = 0.75
 
 
 class AxisStruct(ctypes.Structure):
-    _fields_ = [(name, c_int) for name in ("input", "output", "window", "stride", "padding")] + [("steps", Divisor)]
+    _fields_ = [(name, c_int) for name in ("input", "output", "window", "stride", "padding")] + [("steps", FastDivmod)]
 
 
 class PoolingStruct(ctypes.Structure):
@@ -45,9 +45,9 @@ class WalkStruct(ctypes.Structure):
         ("row", c_uint),
         ("width", c_uint),
         ("vectorised", c_uint),
-        ("packs_per_row", Divisor),
+        ("packs_per_row", FastDivmod),
         ("rank", c_int),
-        ("extent", Divisor * MOST_WALKED),
+        ("extent", FastDivmod * MOST_WALKED),
         ("axis", c_int * MOST_WALKED),
         ("walked", c_longlong * MOST_WALKED),
         ("other", c_longlong * MOST_WALKED),
@@ -59,22 +59,22 @@ class TileStruct(ctypes.Structure):
         ("planes", c_int),
         ("rows", c_int),
         ("total_planes", c_int),
-        ("parts", Divisor),
+        ("parts", FastDivmod),
         ("lanes", c_int),
         ("channels", c_int),
-        ("lane_groups", Divisor),
+        ("lane_groups", FastDivmod),
         ("flat", c_int),
         ("vectorised", c_uint),
         ("y_lane", c_longlong),
         ("outer_rank", c_int),
-        ("extent", Divisor * 3),
+        ("extent", FastDivmod * 3),
         ("x_step", c_longlong * 3),
         ("y_step", c_longlong * 3),
         ("lane_bits", c_int),
         ("x_bits", c_int),
         ("y_bits", c_int),
-        ("input", Divisor * 3),
-        ("output", Divisor * 3),
+        ("input", FastDivmod * 3),
+        ("output", FastDivmod * 3),
     ]
 
 
@@ -201,7 +201,7 @@ def pooling_of(operation: PoolingForward | PoolingBackward, shape: Shape) -> Poo
     value = PoolingStruct()
     for d, axis in enumerate(shape.axes):
         sizes = (axis.input, axis.output, axis.window, axis.stride, axis.padding)
-        value.axis[d] = AxisStruct(*sizes, Divisor.of(axis.stride))
+        value.axis[d] = AxisStruct(*sizes, FastDivmod.of(axis.stride))
         value.x_stride[d], value.y_stride[d] = axis.x_stride, axis.y_stride
     value.alpha, value.beta = operation.alpha, operation.beta
     value.divisor = prod(axis.divisor(operation.pooling.mode) for axis in shape.axes)
@@ -227,10 +227,15 @@ def walk_of(shape: Shape, walk_y: bool, widths: Sequence[int]) -> WalkStruct:
     packs_per_row = -(-row // width)
     value.packs = packs_per_row * prod(dim[1] for dim in dims)
     value.row, value.width = row, width
-    value.packs_per_row = Divisor.of(packs_per_row)
+    value.packs_per_row = FastDivmod.of(packs_per_row)
     value.rank = len(dims)
     for i, (step, extent, beyond, axis_number) in enumerate(dims):
-        value.extent[i], value.walked[i], value.other[i], value.axis[i] = Divisor.of(extent), step, beyond, axis_number
+        value.extent[i], value.walked[i], value.other[i], value.axis[i] = (
+            FastDivmod.of(extent),
+            step,
+            beyond,
+            axis_number,
+        )
     spatial = [axis.x_stride if walk_y else axis.y_stride for axis in shape.axes]
     value.vectorised |= all(step % width == 0 for step, *_ in dims)
     value.vectorised |= 2 * all(step % width == 0 for step in (*other, *spatial))
@@ -284,11 +289,11 @@ def tile_of(shape: Shape, share: Fit, rows: int, lanes: int, channels: int) -> t
         value.vectorised = all(aligned_x) + 2 * (all(aligned_y) and value.y_lane == 1)
     value.planes, value.rows, value.total_planes = share.planes, share.rows, prod(extents)
     parts, groups = -(-rows // share.rows), -(-channels // lanes)
-    value.parts, value.lane_groups = Divisor.of(parts), Divisor.of(groups)
+    value.parts, value.lane_groups = FastDivmod.of(parts), FastDivmod.of(groups)
     value.lanes, value.channels, value.flat = lanes, channels, channels == 1 and shape.flat
     value.outer_rank = len(extents)
     for i, d in enumerate(reversed(range(len(extents)))):
-        value.extent[i], value.x_step[i], value.y_step[i] = Divisor.of(extents[d]), x_steps[d], y_steps[d]
+        value.extent[i], value.x_step[i], value.y_step[i] = FastDivmod.of(extents[d]), x_steps[d], y_steps[d]
     value.lane_bits = (-(-lanes // shape.width) - 1).bit_length() if channels > 1 else 0
     value.x_bits = column_bits(shape.axes[2].input, value.lane_bits)
     value.y_bits = column_bits(shape.axes[2].output, value.lane_bits)
@@ -308,8 +313,8 @@ def column_bits(extent: int, lane_bits: int) -> int:
 
 
 def divisors(numbers: Sequence[int]) -> Any:
-    """Three ``Divisor``."""
-    return (Divisor * 3)(*(Divisor.of(number) for number in numbers))
+    """Three ``FastDivmod``."""
+    return (FastDivmod * 3)(*(FastDivmod.of(number) for number in numbers))
 
 
 def power_of_two(number: int) -> int:

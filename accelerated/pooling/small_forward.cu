@@ -17,7 +17,7 @@ template <class Access, class Pool, bool SAME> __device__ __forceinline__ void f
   const Planes& planes = a.planes;
   const ELEMENT* x = a.x + place.x;
   ELEMENT* y = a.y + place.y;
-  wait_to_touch(x, y);
+  griddepcontrol_wait_before_access(x, y);
   const WindowLines<Access, Pool> window(planes, place, x);
   COMPUTE result[1][LANES], reciprocal = a.reciprocal;
   if (Pool::AVERAGE && !SAME) {
@@ -42,14 +42,14 @@ template <class Access> __device__ __forceinline__ void forward(const ForwardArg
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_forward_loose(const ForwardArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   forward<Loose>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_forward_scattered(const ForwardArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   forward<Scattered>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_forward_channels(const ForwardArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   forward<Channels>(a);
 }

@@ -2,7 +2,7 @@
 // windows of some planes, or of some channels those of some rows. What a window gives and to which input, threads tell each other in shared memory.
 //
 // Floor: a launch and one way to the memory and back; bytes hardly matter. Every window is looked at once, but for rows of channels beside
-// those of a block: ten reads of a thread, all on their way together; one barrier; no division. The order of the additions is
+// those of a block: ten reads of a thread, all in flight together; one barrier; no division. The order of the additions is
 // fixed: windows from the first to the last. pooling/max_backward_2d.cu, whose threads look at what is around them themselves, four windows and 29 reads,
 // takes 1.52 to 1.77 us for 8x64x14x14 in a stream on an H200, this one 1.33 to 1.39 (planes), 1.45 (channels of half) and 1.54 (of float), where a copy takes 0.9.
 // Blocks have 32 bytes of channels: with 16 it took 0.1 to 0.2 longer. Rows of half are shared by four blocks (by one 1.6 us), those of float by one (by two 1.59).
@@ -45,7 +45,7 @@ template <class Access, class Pool, bool PLAIN> __device__ __forceinline__ void 
   __syncthreads();
   const ELEMENT *x = a.x + place.x, *dy = a.dy + place.y;
   ELEMENT* dx = a.dx + place.x;
-  wait_to_touch(x, dy, dx);
+  griddepcontrol_wait_before_access(x, dy, dx);
 
   const WindowLines<Access, Pool> window(planes, place, x);
   Line<LANES, 0, 1> gift;
@@ -105,14 +105,14 @@ template <class Access> __device__ __forceinline__ void give(const MaximumArgume
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_max_backward_loose(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   give<Loose>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_max_backward_scattered(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   give<Scattered>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_max_backward_channels(const MaximumArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   give<Channels>(a);
 }

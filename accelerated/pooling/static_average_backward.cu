@@ -123,30 +123,30 @@ template <class Access> __device__ __forceinline__ void backward_tile(const Aver
 
 template <class Access> __device__ __forceinline__ void backward(const AverageArguments& a) {
   Tile tile(a.box, Access::LANES, threadIdx.x < a.tiles ? blockIdx.x * a.tiles + threadIdx.x : a.box.threads);
-  wait_to_touch(a.dy + (tile.exists ? tile.y : 0));
-  if (std::is_same_v<Access, Wide>) let_next_kernel_begin_if_many();
+  griddepcontrol_wait_before_access(a.dy + (tile.exists ? tile.y : 0));
+  if (std::is_same_v<Access, Wide>) griddepcontrol_launch_dependents_if_many();
   if (tile.exists) backward_tile<Access>(a, tile);
   if constexpr (Access::ROWS && Access::X_PACK > 1)
     if (a.gathers) Gathered<Access>::write(a.dx, a.tiles, a.box.threads);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_average_backward_wide(const AverageArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   backward<Wide>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_average_backward_narrow(const AverageArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   backward<Narrow>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_average_backward_loose(const AverageArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   backward<Loose>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_average_backward_channels(const AverageArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   backward<Channels>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_average_backward_scattered(const AverageArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   backward<Scattered>(a);
 }

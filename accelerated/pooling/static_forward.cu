@@ -111,8 +111,8 @@ template <class Access, class Pool, bool SAME> __device__ __forceinline__ void f
 template <class Access> __device__ __forceinline__ void forward(const ForwardArguments& a) {
   Tile tile(a.box, Access::LANES);
   if (!tile.exists) return;
-  wait_to_touch(a.x + tile.x);
-  if (std::is_same_v<Access, Wide>) let_next_kernel_begin_if_many();
+  griddepcontrol_wait_before_access(a.x + tile.x);
+  if (std::is_same_v<Access, Wide>) griddepcontrol_launch_dependents_if_many();
   if (a.mode == AVERAGE_INCLUDE || a.mode == AVERAGE_EXCLUDE)
     a.reciprocal != COMPUTE(0) ? forward<Access, Sum, true>(a, tile) : forward<Access, Sum, false>(a, tile);
   else
@@ -120,22 +120,22 @@ template <class Access> __device__ __forceinline__ void forward(const ForwardArg
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_forward_wide(const ForwardArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   forward<Wide>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_forward_narrow(const ForwardArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   forward<Narrow>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_forward_loose(const ForwardArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   forward<Loose>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_forward_channels(const ForwardArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   forward<Channels>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_forward_scattered(const ForwardArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   forward<Scattered>(a);
 }

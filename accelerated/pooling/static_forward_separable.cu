@@ -9,7 +9,7 @@
 
 struct Rows : Place {
   unsigned total, slots;          // rows of windows: in all, of a block
-  Divisor packs, outputs, lines;  // packs of a line of x, windows of a line of y, lines of a plane of y
+  FastDivmod packs, outputs, lines;  // packs of a line of x, windows of a line of y, lines of a plane of y
 };
 
 struct RowsArguments {
@@ -84,10 +84,10 @@ template <int PACK> __device__ __forceinline__ void pool_columns(const RowsArgum
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_forward_separable_wide(const RowsArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   pool_columns<row_pack(16)>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_forward_separable_narrow(const RowsArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   pool_columns<row_pack(8)>(a);
 }

@@ -11,7 +11,7 @@ from dualdnn.api.operations import PoolingForward
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ..plans import AlignedPlan, Launch, Plan, factors, pointers, structure
-from ..primitives.geometry import Divisor
+from ..primitives.geometry import FastDivmod
 from .problem import Shape
 from .static_window import (
     LARGE_WINDOWS,
@@ -37,9 +37,9 @@ class RowsStruct(PlaceStruct):
     _fields_: ClassVar = [
         ("total", c_uint),
         ("slots", c_uint),
-        ("packs", Divisor),
-        ("outputs", Divisor),
-        ("lines", Divisor),
+        ("packs", FastDivmod),
+        ("outputs", FastDivmod),
+        ("lines", FastDivmod),
     ]
 
 
@@ -63,9 +63,9 @@ def plan(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callab
         access,
         total=total,
         slots=slots,
-        packs=Divisor.of(packs),
-        outputs=Divisor.of(along.output),
-        lines=Divisor.of(lines.output),
+        packs=FastDivmod.of(packs),
+        outputs=FastDivmod.of(along.output),
+        lines=FastDivmod.of(lines.output),
     )
     divisor = prod(axis.divisor(operation.pooling.mode) for axis in place.axes)
     arguments = structure(

@@ -15,7 +15,7 @@
 #include "pooling/functors.cuh"
 
 // Lets the next kernel in, of large grids: before the reads, as measured.
-__device__ __forceinline__ void let_next_kernel_begin_if_many() { let_next_kernel_begin_if(gridDim.x > MANY_BLOCKS && blockIdx.x + MANY_BLOCKS >= gridDim.x); }
+__device__ __forceinline__ void griddepcontrol_launch_dependents_if_many() { griddepcontrol_launch_dependents_if(gridDim.x > MANY_BLOCKS && blockIdx.x + MANY_BLOCKS >= gridDim.x); }
 
 constexpr int floor_divided(int n, int by) { return n >= 0 ? n / by : -((by - 1 - n) / by); }
 
@@ -63,7 +63,7 @@ using Scattered = Access<false, LOOSE_TILE, 1, 1>;         // channels, one by o
 // Where everything is.
 struct Place {
   int outer_rank;  // what is not pooled: the fastest first
-  Divisor outer[3];
+  FastDivmod outer[3];
   int x_outer[3], y_outer[3];
   int input[3], output[3];
   int x_stride[3], y_stride[3];
@@ -84,7 +84,7 @@ struct Place {
 
 struct Box : Place {
   unsigned threads;         // that have something to do
-  Divisor lanes, tiles[3];  // how many packs of channels, and tiles of each axis, there are
+  FastDivmod lanes, tiles[3];  // how many packs of channels, and tiles of each axis, there are
 };
 
 // The place of a thread: its tile of each axis, and where its channels lie.

@@ -12,7 +12,7 @@ from typing import Any
 from dualdnn.api.operations import Operation, PoolingBackward, PoolingForward
 
 from ..plans import AlignedPlan, Launch, Plan, factors, pointers, structure, type_definitions
-from ..primitives.geometry import Divisor
+from ..primitives.geometry import FastDivmod
 from .problem import PACK_BYTES, Axis, Shape
 
 # (window, stride, padding), the same of every axis: what networks use. Other windows take the kernels for any of them.
@@ -42,7 +42,7 @@ class Settings:
     row_lanes: int = 1  # channels of a position of rows in packs
     group_bytes: int = 32  # of channels of a block, for maxima backward
     depth: int = 1  # windows of a thread along axis 0, forward, where there are enough threads
-    stages: int = 0  # of what maxima backward read next: steps that are on their way while windows are looked at
+    stages: int = 0  # of what maxima backward read next: steps that are in flight while windows are looked at
 
     def definitions(self) -> dict[str, int]:
         """Of the kernels."""
@@ -252,7 +252,7 @@ class PlaceStruct(ctypes.Structure):
 
     _fields_ = [
         ("outer_rank", c_int),
-        ("outer", Divisor * MOST_OUTER),
+        ("outer", FastDivmod * MOST_OUTER),
         ("x_outer", c_int * MOST_OUTER),
         ("y_outer", c_int * MOST_OUTER),
         ("input", c_int * 3),
@@ -265,7 +265,7 @@ class PlaceStruct(ctypes.Structure):
     def __init__(self, place: Place, access: Access, **others: Any) -> None:
         super().__init__(outer_rank=len(place.extents), y_packed=access.y_packed, **others)
         for i, d in enumerate(reversed(range(len(place.extents)))):
-            self.outer[i] = Divisor.of(place.extents[d])
+            self.outer[i] = FastDivmod.of(place.extents[d])
             self.x_outer[i], self.y_outer[i] = place.x_steps[d], place.y_steps[d]
         for d, axis in enumerate(place.axes):
             self.input[d], self.output[d] = axis.input, axis.output
@@ -275,7 +275,7 @@ class PlaceStruct(ctypes.Structure):
 class BoxStruct(PlaceStruct):
     """The ``Box`` of pooling/static_window.cuh."""
 
-    _fields_ = [("threads", c_uint), ("lanes", Divisor), ("tiles", Divisor * 3)]
+    _fields_ = [("threads", c_uint), ("lanes", FastDivmod), ("tiles", FastDivmod * 3)]
 
 
 def _tiles(place: Place, access: Access, settings: Settings, kind: str) -> list[int]:
@@ -316,7 +316,7 @@ def box_of(place: Place, access: Access, settings: Settings, kind: str) -> BoxSt
     threads = _threads(place, access, settings, kind)
     if threads >= 2**31 - 2**10:
         return None
-    box = BoxStruct(place, access, threads=threads, lanes=Divisor.of(access.packs))
+    box = BoxStruct(place, access, threads=threads, lanes=FastDivmod.of(access.packs))
     for d, count in enumerate(_tiles(place, access, settings, kind)):
-        box.tiles[d] = Divisor.of(count)
+        box.tiles[d] = FastDivmod.of(count)
     return box

@@ -46,7 +46,7 @@ __device__ __forceinline__ void end_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
-// Waits until at most PENDING groups of this thread's copies are under way.
+// Waits until at most PENDING groups of this thread's copies are in flight.
 template <int PENDING> __device__ __forceinline__ void wait_for_copies() {
 #ifdef EMULATED_CUDA
   emulated::finish_copies(PENDING);

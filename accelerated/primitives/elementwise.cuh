@@ -1,11 +1,11 @@
 // The loop of every element-by-element kernel: out[i] = function(in0[i], in1[i], ...), which may see what out[i] was.
 //
-// Memory needs some 25 KB on their way to every multiprocessor. Tensors that all operands walk as one row move in
+// Memory needs some 25 KB in flight to every multiprocessor. Tensors that all operands walk as one row move in
 // accesses of 16 bytes, `flat` packs of a thread, of which several are read before the first is used. Rows of whole
 // packs move pack by pack. Others, which start anywhere or step over elements, move element by element: neighbouring
 // threads touch neighbours, and a thread's elements lie one step apart, so that it has to find only the first: finding one
 // takes some 60 instructions, a few of them at a quarter of the rate. geometry.py chooses. Kernels find their first place
-// before they wait for earlier ones: they begin with find_place_before_waiting() (primitives/dependent_launch.cuh). Small tensors are limited by the latency of
+// before they wait for earlier ones: they begin with griddepcontrol_wait_deferred() (primitives/dependent_launch.cuh). Small tensors are limited by the latency of
 // one read and by jumps to code that is not at hand: what has one pack for a thread goes a way of its own, and single elements are found by
 // the dimensions of the launch (primitives/small_grid.cuh), in kernels of their own.
 //
@@ -103,7 +103,7 @@ __device__ __forceinline__ void write_elements(T* pointer, int stride, bool vect
 
 // --- the loop ---
 
-constexpr int BOX_ITEMS = 4;  // elements of a thread, at most, as in boxes.py
+constexpr int BOX_ITEMS = 4;  // elements of a thread, at most, as in small_grid.py
 
 // Whether a function has so many instructions that the next kernel, let in at once, is only in the way: tanh of 0.4 and 0.8 MB took 0.1 to
 // 0.3 us longer so. So did what reads two operands, by 0.2 us in a stream, where functions of few instructions on one took 0.05 to 0.1 less.
@@ -120,25 +120,25 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   int reads = INPUTS;  // the inputs that the function needs
   unsigned ahead = 0;  // blocks that fetch ahead what they read first, of operands that are one row
 
-  // Packs, or elements, whose reads are on their way together.
+  // Packs, or elements, whose reads are in flight together.
   static constexpr int FLAT = INPUTS == 2 ? 2 : 4, PACKS = INPUTS == 2 ? 1 : 2, ITEMS = 4;
   static constexpr int OPERANDS = INPUTS + 1, VALUES = INPUTS == 0 ? 1 : INPUTS;
 
   // Waits for earlier kernels; the offsets are those of the first elements.
   __device__ __forceinline__ void wait_for_operands(unsigned of_in, unsigned of_out) const {
-    if constexpr (INPUTS == 0) wait_to_touch(out + of_out);
-    else wait_to_touch(in[0] + of_in, out + of_out);
+    if constexpr (INPUTS == 0) griddepcontrol_wait_before_access(out + of_out);
+    else griddepcontrol_wait_before_access(in[0] + of_in, out + of_out);
   }
 
   // One pack of one row: what small tensors have for a thread. Short from the wait to the end, and without jumps to far code.
   template <int WIDTH> __device__ __forceinline__ void run_pack(unsigned pack) const {
-    if (INPUTS < 2 && !LONG_FUNCTION<Function>) let_next_kernel_begin_at_once();
+    if (INPUTS < 2 && !LONG_FUNCTION<Function>) griddepcontrol_launch_dependents_early();
     wait_for_operands(pack * WIDTH, pack * WIDTH);
     Pack<In, WIDTH> values[VALUES];
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
       if (n < reads) values[n] = reinterpret_cast<const Pack<In, WIDTH>*>(in[n])[pack];
-    let_next_kernel_begin();
+    griddepcontrol_launch_dependents();
     reinterpret_cast<Pack<Out, WIDTH>*>(out)[pack] = function.template operator()<false, WIDTH>(values, Pack<Out, WIDTH>{});
   }
 
@@ -152,7 +152,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
         if (u < batch && first + u * blockDim.x < end)
 #pragma unroll
           for (int n = 0; n < INPUTS; n++)
-            if (n < reads) fetch_ahead(in[n] + (first + u * blockDim.x) * WIDTH);
+            if (n < reads) prefetch_l2(in[n] + (first + u * blockDim.x) * WIDTH);
     }
     wait_for_operands(first * WIDTH, first * WIDTH);
     for (unsigned done = 0; done < batch; done += FLAT) {
@@ -164,7 +164,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
 #pragma unroll
           for (int n = 0; n < INPUTS; n++)
             if (n < reads) values[u][n] = reinterpret_cast<const Pack<In, WIDTH>*>(in[n])[start + u * blockDim.x];
-      if (done == 0) let_next_kernel_begin();
+      if (done == 0) griddepcontrol_launch_dependents();
 #pragma unroll
       for (int u = 0; u < FLAT; u++)
         if (done + u < batch && start + u * blockDim.x < end)
@@ -201,7 +201,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
         }
         if (blends) prior[u] = *reinterpret_cast<const Pack<Out, WIDTH>*>(out + offset[u][INPUTS]);
       }
-      if (done == 0) let_next_kernel_begin();
+      if (done == 0) griddepcontrol_launch_dependents();
 #pragma unroll
       for (int u = 0; u < PACKS; u++)
         if (exists(u)) *reinterpret_cast<Pack<Out, WIDTH>*>(out + offset[u][INPUTS]) = function.template operator()<true, WIDTH>(values[u], prior[u]);
@@ -225,7 +225,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
 #pragma unroll
       for (int u = 0; u < N; u++) prefetch(out + place(u, INPUTS));  // a store that leaves holes there costs the memory more than this
     }
-    if (done == 0) let_next_kernel_begin();
+    if (done == 0) griddepcontrol_launch_dependents();
     const Pack<Out, N> results = function.template operator()<true, N>(values, prior);
 #pragma unroll
     for (int u = 0; u < N; u++) out[place(u, INPUTS)] = results.item[u];
@@ -233,7 +233,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
 
   // Single elements.
   __device__ __forceinline__ void run_items(const Geometry<OPERANDS>& geometry) const {
-    let_next_kernel_begin_at_once(SHORT_GRID_OF_ITEMS);
+    griddepcontrol_launch_dependents_early(SHORT_GRID_OF_ITEMS);
     const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
     if (index >= geometry.packs) return;
     unsigned offset[OPERANDS], position, in_row;
@@ -248,10 +248,10 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     for (; done < count; done++) run_some<1>(geometry, offset, done, edge);
   }
 
-  // Single elements of boxes, all of a thread on their way together.
-  __device__ __forceinline__ void run_boxes(const Boxes<OPERANDS>& boxes) const {
+  // Single elements of small_grid, all of a thread in flight together.
+  __device__ __forceinline__ void run_small_grid(const SmallGrid<OPERANDS>& small_grid) const {
     unsigned offset[OPERANDS];
-    const unsigned count = boxes.locate(offset);
+    const unsigned count = small_grid.locate(offset);
     wait_for_operands(offset[0], offset[INPUTS]);
     Pack<In, BOX_ITEMS> values[VALUES];
     Pack<Out, BOX_ITEMS> prior;
@@ -260,13 +260,13 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
       if (u < count) {
 #pragma unroll
         for (int n = 0; n < INPUTS; n++)
-          if (n < reads) values[n].item[u] = in[n][offset[n] + u * boxes.next(n)];
-        if (blends) prior.item[u] = out[offset[INPUTS] + u * boxes.next(INPUTS)];
+          if (n < reads) values[n].item[u] = in[n][offset[n] + u * small_grid.next(n)];
+        if (blends) prior.item[u] = out[offset[INPUTS] + u * small_grid.next(INPUTS)];
       }
     const Pack<Out, BOX_ITEMS> results = function.template operator()<true, BOX_ITEMS>(values, prior);
 #pragma unroll
     for (int u = 0; u < BOX_ITEMS; u++)
-      if (u < count) out[offset[INPUTS] + u * boxes.next(INPUTS)] = results.item[u];
+      if (u < count) out[offset[INPUTS] + u * small_grid.next(INPUTS)] = results.item[u];
   }
 
   // What no access moves pack by pack, from pack `begin` on: neighbouring threads on neighbouring elements.

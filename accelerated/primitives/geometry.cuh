@@ -4,7 +4,7 @@
 #include <cstdint>
 
 // n / divisor for n < 2^31: one high multiplication, one addition, one shift.
-struct Divisor {
+struct FastDivmod {
   unsigned divisor, multiplier, shift;
   __device__ __forceinline__ unsigned divide(unsigned n) const { return (__umulhi(n, multiplier) + n) >> shift; }
   __device__ __forceinline__ unsigned divide(unsigned n, unsigned& remainder) const {
@@ -21,7 +21,7 @@ constexpr int MOST_DIMENSIONS = 9;  // 8 of the document and the vector of a vec
 // `apart` from each other in one of the dimensions.
 template <int N> struct Geometry {
   struct Outer {
-    Divisor extent;
+    FastDivmod extent;
     int stride[N];  // fewer than 2^31 elements, gaps counted
   };
 
@@ -39,7 +39,7 @@ template <int N> struct Geometry {
   unsigned holes;       // whether the output's rows leave holes in the pieces that the cache keeps, and it is not kept there anyway
   int item_stride[N];   // elements from one to the next
   int row_stride[N];
-  Divisor packs_per_row;
+  FastDivmod packs_per_row;
   int outer_rank;
   Outer outer[MOST_DIMENSIONS - 1];  // the fastest first
 

@@ -25,16 +25,16 @@ PLACE_COST = 5
 PACK_BYTES = 16
 CACHED_BYTES = 32 << 20  # read and written, that stay in the cache
 # Read and written, from which on so many blocks fetch ahead what they read first (launch.cuh); more of them gained no more
-AHEAD_BYTES, AHEAD_BLOCKS = 64 << 20, 264
+PREFETCH_BYTES, PREFETCH_BLOCKS = 64 << 20, 264
 
 
-class Divisor(ctypes.Structure):
+class FastDivmod(ctypes.Structure):
     """n / divisor as (mulhi(n, multiplier) + n) >> shift, for n < 2**31."""
 
     _fields_ = [("divisor", ctypes.c_uint), ("multiplier", ctypes.c_uint), ("shift", ctypes.c_uint)]
 
     @classmethod
-    def of(cls, divisor: int) -> Divisor:
+    def of(cls, divisor: int) -> FastDivmod:
         if not 0 < divisor < 2**31:
             raise ValueError(f"divisor is {divisor}, it must be 1 to 2**31 - 1")
         shift = (divisor - 1).bit_length()
@@ -46,7 +46,7 @@ def _geometry_type(operands: int) -> type[ctypes.Structure]:
     outer_rank = MOST_DIMENSIONS - 1
 
     class Outer(ctypes.Structure):
-        _fields_ = [("extent", Divisor), ("stride", ctypes.c_int * operands)]
+        _fields_ = [("extent", FastDivmod), ("stride", ctypes.c_int * operands)]
 
     class Geometry(ctypes.Structure):
         _fields_ = [
@@ -63,7 +63,7 @@ def _geometry_type(operands: int) -> type[ctypes.Structure]:
             ("holes", ctypes.c_uint),
             ("item_stride", ctypes.c_int * operands),
             ("row_stride", ctypes.c_int * operands),
-            ("packs_per_row", Divisor),
+            ("packs_per_row", FastDivmod),
             ("outer_rank", ctypes.c_int),
             ("outer", Outer * outer_rank),
         ]
@@ -112,10 +112,10 @@ def _described(extents: Sequence[int], steps: Sequence[Sequence[int]], width: in
     packs_per_row = -(-row // width)
     value.packs, value.row, value.width = prod(extents[:-1]) * packs_per_row, row, width
     value.batch = value.items = 1
-    value.packs_per_row = Divisor.of(packs_per_row)
+    value.packs_per_row = FastDivmod.of(packs_per_row)
     value.outer_rank = len(outer)
     for i, d in enumerate(outer):
-        value.outer[i].extent = Divisor.of(extents[d])
+        value.outer[i].extent = FastDivmod.of(extents[d])
     for operand, step in enumerate(steps):
         value.row_stride[operand] = step[-1]
         for i, d in enumerate(outer):
@@ -178,9 +178,9 @@ def blocks(packs: int, packs_per_block: int = THREADS) -> Grid:
     return (max(1, -(-packs // packs_per_block)), 1, 1)
 
 
-def blocks_ahead(moved_bytes: int) -> int:
+def prefetching_blocks(moved_bytes: int) -> int:
     """How many blocks fetch ahead."""
-    return AHEAD_BLOCKS if moved_bytes >= AHEAD_BYTES else 0
+    return PREFETCH_BLOCKS if moved_bytes >= PREFETCH_BYTES else 0
 
 
 def broadcast_strides(dims: Sequence[int], strides: Sequence[int], onto: Sequence[int]) -> list[int]:

@@ -11,7 +11,7 @@
 #include "primitives/types.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(WARP_INSTRUCTIONS)
-#define WARPGROUP_INSTRUCTIONS 1
+#define WGMMA_INSTRUCTIONS 1
 #endif
 
 __device__ __forceinline__ const unsigned char* swizzled(const unsigned char* tile, int row, int pack) {
@@ -44,7 +44,7 @@ inline Queues<Product> products;
 #endif
 
 // Four matrices of 8 x 8 elements of 16 bits: lane 8 * m + r points at row r of matrix m.
-__device__ __forceinline__ void store_matrices(const unsigned (&registers)[4], void* row) {
+__device__ __forceinline__ void stmatrix_x4(const unsigned (&registers)[4], void* row) {
 #ifdef EMULATED_CUDA
   emulated::stmatrix(registers, row);
 #else
@@ -63,7 +63,7 @@ template <class E> __device__ __forceinline__ void store_rows(unsigned char* row
       unsigned words[4];
 #pragma unroll
       for (int i = 0; i < 4; i++) words[i] = *reinterpret_cast<const unsigned*>(&pairs[n + i / 2][i % 2]);
-      store_matrices(words, swizzled(rows, lane % 16, n + lane / 16));
+      stmatrix_x4(words, swizzled(rows, lane % 16, n + lane / 16));
     }
   } else {
 #pragma unroll
@@ -74,8 +74,8 @@ template <class E> __device__ __forceinline__ void store_rows(unsigned char* row
   }
 }
 
-// Before the barrier after which a product or the copy engine reads what this thread wrote to shared memory.
-__device__ __forceinline__ void publish_writes() {
+// Before the barrier after which a product or TMA reads what this thread wrote to shared memory.
+__device__ __forceinline__ void fence_proxy_async() {
 #ifdef EMULATED_CUDA
   emulated::races::publish();
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -85,7 +85,7 @@ __device__ __forceinline__ void publish_writes() {
 
 // --- products ---
 
-#ifdef WARPGROUP_INSTRUCTIONS
+#ifdef WGMMA_INSTRUCTIONS
 
 // K-major, swizzled by 128 bytes, 1024 bytes from eight rows to the next eight.
 __device__ __forceinline__ unsigned long long describe_tile(const unsigned char* tile) {
@@ -95,12 +95,12 @@ __device__ __forceinline__ unsigned long long describe_tile(const unsigned char*
 
 // The right operand, turned: boxes of 64 columns, one after another, each with 64 rows of 128 bytes, one for each term, and
 // swizzled as any tile. 1024 bytes from eight terms to the next eight, a box from 64 columns to the next 64.
-__device__ __forceinline__ unsigned long long describe_turned_tile(const unsigned char* tile) {
+__device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsigned char* tile) {
   const unsigned long long address = __cvta_generic_to_shared(tile);
   return (address & 0x3ffff) >> 4 | 512ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
-#define WARPGROUP_PRODUCT_64(shape, transposition) \
+#define WGMMA_64(shape, transposition) \
   asm volatile( \
       "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n64" shape " {" \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
@@ -113,7 +113,7 @@ __device__ __forceinline__ unsigned long long describe_turned_tile(const unsigne
       "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) \
       : "l"(left), "l"(right))
 
-#define WARPGROUP_PRODUCT_128(shape, transposition) \
+#define WGMMA_128(shape, transposition) \
   asm volatile( \
       "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n128" shape " {" \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
@@ -131,7 +131,7 @@ __device__ __forceinline__ unsigned long long describe_turned_tile(const unsigne
       "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]) \
       : "l"(left), "l"(right))
 
-#define WARPGROUP_PRODUCT_256(shape, transposition) \
+#define WGMMA_256(shape, transposition) \
   asm volatile( \
       "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n256" shape " {" \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
@@ -160,31 +160,31 @@ __device__ __forceinline__ unsigned long long describe_turned_tile(const unsigne
       "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127]) \
       : "l"(left), "l"(right))
 
-#define WARPGROUP_PRODUCT(N)                                                                                    \
-  if constexpr (std::is_same_v<E, half> && TURNED) WARPGROUP_PRODUCT_##N("k16.f32.f16.f16", ", 0, 1");          \
-  else if constexpr (std::is_same_v<E, bfloat16> && TURNED) WARPGROUP_PRODUCT_##N("k16.f32.bf16.bf16", ", 0, 1"); \
-  else if constexpr (std::is_same_v<E, half>) WARPGROUP_PRODUCT_##N("k16.f32.f16.f16", ", 0, 0");               \
-  else if constexpr (std::is_same_v<E, bfloat16>) WARPGROUP_PRODUCT_##N("k16.f32.bf16.bf16", ", 0, 0");         \
-  else WARPGROUP_PRODUCT_##N("k8.f32.tf32.tf32", "")
+#define WGMMA(N)                                                                                    \
+  if constexpr (std::is_same_v<E, half> && TURNED) WGMMA_##N("k16.f32.f16.f16", ", 0, 1");          \
+  else if constexpr (std::is_same_v<E, bfloat16> && TURNED) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 1"); \
+  else if constexpr (std::is_same_v<E, half>) WGMMA_##N("k16.f32.f16.f16", ", 0, 0");               \
+  else if constexpr (std::is_same_v<E, bfloat16>) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 0");         \
+  else WGMMA_##N("k8.f32.tf32.tf32", "")
 
-template <class E, int N, bool TURNED> __device__ __forceinline__ void warpgroup_product(float (&d)[N / 2], unsigned long long left, unsigned long long right) {
-  if constexpr (N == 64) { WARPGROUP_PRODUCT(64); }
-  else if constexpr (N == 128) { WARPGROUP_PRODUCT(128); }
-  else { WARPGROUP_PRODUCT(256); }
+template <class E, int N, bool TURNED> __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long left, unsigned long long right) {
+  if constexpr (N == 64) { WGMMA(64); }
+  else if constexpr (N == 128) { WGMMA(128); }
+  else { WGMMA(256); }
 }
 
-// Begins sums += left * right over the 128 bytes of a row. commit_products() closes a group of them; wait_for_products()
+// Begins sums += left * right over the 128 bytes of a row. wgmma_commit() closes a group of them; wgmma_wait()
 // before the sums are read, or the tiles written. TURNED: the right tile is, of 16-bit types.
-template <class E, int N, bool TURNED = false> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+template <class E, int N, bool TURNED = false> __device__ __forceinline__ void wgmma_begin(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   static_assert(!TURNED || sizeof(E) == 2);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-  const unsigned long long a = describe_tile(left), b = TURNED ? describe_turned_tile(right) : describe_tile(right);
+  const unsigned long long a = describe_tile(left), b = TURNED ? describe_mn_major_tile(right) : describe_tile(right);
 #pragma unroll
-  for (int k = 0; k < 4; k++) warpgroup_product<E, N, TURNED>(sums, a + 2 * k, b + (TURNED ? 128 : 2) * k);
+  for (int k = 0; k < 4; k++) wgmma<E, N, TURNED>(sums, a + 2 * k, b + (TURNED ? 128 : 2) * k);
 }
 // As above, over 32 bytes of a row, number `step` of four; the left operand's are in registers, as warp_product() has them for the
 // 16 rows of each warp. They must stay until the product is there.
-#define REGISTERS_PRODUCT_32(shape, transposition) \
+#define WGMMA_REGISTERS_32(shape, transposition) \
   asm volatile( \
       "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n32" shape " {" \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
@@ -194,7 +194,7 @@ template <class E, int N, bool TURNED = false> __device__ __forceinline__ void b
       "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]) \
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right))
 
-#define REGISTERS_PRODUCT_64(shape, transposition) \
+#define WGMMA_REGISTERS_64(shape, transposition) \
   asm volatile( \
       "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n64" shape " {" \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
@@ -207,7 +207,7 @@ template <class E, int N, bool TURNED = false> __device__ __forceinline__ void b
       "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) \
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right))
 
-#define REGISTERS_PRODUCT_128(shape, transposition) \
+#define WGMMA_REGISTERS_128(shape, transposition) \
   asm volatile( \
       "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n128" shape " {" \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
@@ -225,24 +225,24 @@ template <class E, int N, bool TURNED = false> __device__ __forceinline__ void b
       "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]) \
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right))
 
-#define REGISTERS_PRODUCT(N)                                                                        \
-  if constexpr (std::is_same_v<E, half>) REGISTERS_PRODUCT_##N("k16.f32.f16.f16", ", 0");           \
-  else if constexpr (std::is_same_v<E, bfloat16>) REGISTERS_PRODUCT_##N("k16.f32.bf16.bf16", ", 0"); \
-  else REGISTERS_PRODUCT_##N("k8.f32.tf32.tf32", "")
+#define WGMMA_REGISTERS(N)                                                                        \
+  if constexpr (std::is_same_v<E, half>) WGMMA_REGISTERS_##N("k16.f32.f16.f16", ", 0");           \
+  else if constexpr (std::is_same_v<E, bfloat16>) WGMMA_REGISTERS_##N("k16.f32.bf16.bf16", ", 0"); \
+  else WGMMA_REGISTERS_##N("k8.f32.tf32.tf32", "")
 
 template <class E, int N> __device__ __forceinline__ void registers_product(float (&d)[N / 2], const unsigned (&left)[4], unsigned long long right) {
-  if constexpr (N == 32) { REGISTERS_PRODUCT(32); }
-  else if constexpr (N == 64) { REGISTERS_PRODUCT(64); }
-  else { REGISTERS_PRODUCT(128); }
+  if constexpr (N == 32) { WGMMA_REGISTERS(32); }
+  else if constexpr (N == 64) { WGMMA_REGISTERS(64); }
+  else { WGMMA_REGISTERS(128); }
 }
-template <class E, int N> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
+template <class E, int N> __device__ __forceinline__ void wgmma_begin(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
   registers_product<E, N>(sums, left, describe_tile(right) | 2 * step);  // a tile's address ends in zeros
 }
 // Before products whose registers were written since the last ones began.
 __device__ __forceinline__ void registers_are_written() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-// Waits until at most PENDING groups of products are under way.
-template <int PENDING> __device__ __forceinline__ void wait_for_products() {
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// Waits until at most PENDING groups of products are in flight.
+template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 // After all products: the compiler may read the sums no earlier.
@@ -323,7 +323,7 @@ __device__ __forceinline__ void load_turned(unsigned (&registers)[2], const unsi
 
 // Sums of a warp's 16 rows += left * right over 32 bytes of a row, number `step` of four.
 template <class E, int N, bool TURNED = false>
-__device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
+__device__ __forceinline__ void wgmma_begin(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int n = 0; n < N / 8; n++) {
@@ -343,18 +343,18 @@ template <class E, int N, bool TURNED = false> __device__ __forceinline__ void m
   for (int k = 0; k < 4; k++) {
     unsigned a[4];
     load_matrices(a, swizzled(left, 16 * warp + lane % 16, 2 * k + lane / 16));
-    begin_product<E, N, TURNED>(sums, a, right, k);
+    wgmma_begin<E, N, TURNED>(sums, a, right, k);
   }
 }
 #ifdef EMULATED_CUDA
-template <class E, int N, bool TURNED = false> inline void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+template <class E, int N, bool TURNED = false> inline void wgmma_begin(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   const auto multiply = [](float* d, const unsigned char* a, const unsigned char* b) {
     multiply_tiles<E, N, TURNED>(*reinterpret_cast<float(*)[N / 2]>(d), a, b);
   };
   emulated::products.own().push_back({multiply, sums, left, right});
 }
-inline void commit_products() { emulated::products.own().push_back({}); }
-template <int PENDING> inline void wait_for_products() {
+inline void wgmma_commit() { emulated::products.own().push_back({}); }
+template <int PENDING> inline void wgmma_wait() {
   auto& queue = emulated::products.own();
   int groups = std::count_if(queue.begin(), queue.end(), [](const emulated::Product& product) { return !product.multiply; });
   while (groups > PENDING) {
@@ -367,11 +367,11 @@ template <int PENDING> inline void wait_for_products() {
   emulated::races::acquire_products();
 }
 #else
-template <class E, int N, bool TURNED = false> __device__ __forceinline__ void begin_product(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+template <class E, int N, bool TURNED = false> __device__ __forceinline__ void wgmma_begin(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   multiply_tiles<E, N, TURNED>(sums, left, right);
 }
-__device__ __forceinline__ void commit_products() {}
-template <int PENDING> __device__ __forceinline__ void wait_for_products() {}
+__device__ __forceinline__ void wgmma_commit() {}
+template <int PENDING> __device__ __forceinline__ void wgmma_wait() {}
 #endif
 template <int COUNT> __device__ __forceinline__ void sums_are_ready(float (&)[COUNT]) {}
 

@@ -1,11 +1,11 @@
-// Elements by the dimensions of a launch, for small tensors that no pack moves (the host side is boxes.py; the layouts match): a thread's
+// Elements by the dimensions of a launch, for small tensors that no pack moves (the host side is small_grid.py; the layouts match): a thread's
 // place takes no division. What limits such tensors is latency, and that of the place counts: the next kernel begins to look for its own when
 // this one has been let through. 0.4 to 0.8 MB with gaps took 1.7 to 2.0 us in a stream when threads divided, 1.0 to 1.3 so (H200; tanh 1.5).
 #pragma once
 
 // Of N operands. Blocks have `down` of `rows` rows; a thread has `items` elements, `apart` positions from each other along a dimension of
 // `limit`, the third.
-template <int N> struct Boxes {
+template <int N> struct SmallGrid {
   unsigned down, rows, items, apart, limit;
   unsigned step[N][4];  // of the dimensions, the slowest first
 

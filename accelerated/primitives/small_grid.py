@@ -1,4 +1,4 @@
-"""Small tensors that no pack moves, walked by the dimensions of a launch (the host side of Boxes in primitives/elementwise.cuh)."""
+"""Small tensors that no pack moves, walked by the dimensions of a launch (the host side of SmallGrid in primitives/elementwise.cuh)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MOST_BLOCKS = 264  # of 256 threads: more would be in each other's way
 
 
 @cache
-def _boxes_type(operands: int) -> type[ctypes.Structure]:
-    class Boxes(ctypes.Structure):
+def _small_grid_type(operands: int) -> type[ctypes.Structure]:
+    class SmallGrid(ctypes.Structure):
         _fields_ = [
             ("down", ctypes.c_uint),
             ("rows", ctypes.c_uint),
@@ -26,10 +26,10 @@ def _boxes_type(operands: int) -> type[ctypes.Structure]:
             ("step", ctypes.c_uint * RANK * operands),
         ]
 
-    return Boxes
+    return SmallGrid
 
 
-class Boxed(NamedTuple):
+class SmallGridLaunch(NamedTuple):
     """The argument, the grid and the block of a launch."""
 
     layout: Any
@@ -37,13 +37,15 @@ class Boxed(NamedTuple):
     block: Grid
 
 
-def boxes(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> Boxed | None:
+def small_grid(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> SmallGridLaunch | None:
     """Threads along the two fastest dimensions, blocks along those and two more; a thread's elements lie along the third. None of
     what has more dimensions, longer rows, or too many elements."""
     return of_extents(*merged(dims, strides))
 
 
-def of_extents(extents: Sequence[int], steps: Sequence[Sequence[int]], most_items: int = MOST_ITEMS) -> Boxed | None:
+def of_extents(
+    extents: Sequence[int], steps: Sequence[Sequence[int]], most_items: int = MOST_ITEMS
+) -> SmallGridLaunch | None:
     """Of dimensions that are merged, the slowest first, with the steps of every operand."""
     missing = RANK - len(extents)
     if missing < 0 or extents[-1] > THREADS:
@@ -55,8 +57,8 @@ def of_extents(extents: Sequence[int], steps: Sequence[Sequence[int]], most_item
     if items is None:
         return None
     apart = -(-across // items)
-    value: Any = _boxes_type(len(steps))()
+    value: Any = _small_grid_type(len(steps))()
     value.down, value.rows, value.items, value.apart, value.limit = down, rows, -(-across // apart), apart, across
     for operand, step in zip(value.step, steps, strict=True):
         operand[:] = [0] * missing + [*step]
-    return Boxed(value, (parts, apart, outer), (row, down, 1))
+    return SmallGridLaunch(value, (parts, apart, outer), (row, down, 1))

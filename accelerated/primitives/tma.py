@@ -1,4 +1,4 @@
-"""Descriptions of tensors for the copy engine of compute capability 9.0, which brings tiles to shared memory
+"""Descriptions of tensors for TMA (compute capability 9.0), which brings tiles to shared memory
 (primitives/tma.cuh). They name an address, so they are made when a kernel is launched."""
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class TensorMap:
 
     @property
     def is_possible(self) -> bool:
-        """Whether the copy engine takes it (an address is to be a multiple of ALIGNMENT, too)."""
+        """Whether TMA takes it (an address is to be a multiple of ALIGNMENT, too)."""
         fits = all(0 < extent <= _LIMITS["extent"] for extent in self.extent)
         return fits and all(0 < s <= _LIMITS["stride"] and s % ALIGNMENT == 0 for s in self.strides)
 
 
 @dataclass(frozen=True)
-class Columns(TensorMap):
+class Im2colMap(TensorMap):
     """Pixels of images (channels, columns, rows, images) in the order of the output positions of a convolution.
 
     lower, upper: of columns and rows, where the pixels under the first tap begin, and how far before the last pixel
@@ -63,14 +63,14 @@ class Columns(TensorMap):
 
 
 @dataclass(frozen=True)
-class Boxes(TensorMap):
+class BoxMap(TensorMap):
     """Boxes of a tensor of three dimensions; ``box`` counts elements of each."""
 
     box: tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class DenseBoxes(TensorMap):
+class DenseBoxMap(TensorMap):
     """Boxes of a tensor of four dimensions that lie in shared memory as in the tensor, without gaps; ``box`` counts
     elements of each, those of the innermost make a multiple of 16 bytes."""
 
@@ -105,17 +105,17 @@ class EmulatedMap(ctypes.Structure):
 def emulated_map(wanted: TensorMap, address: int) -> bytes:
     """The map as the emulated device reads it; what the driver refuses is refused."""
     if address % ALIGNMENT or not wanted.is_possible:
-        raise DeviceError(f"the copy engine cannot read {wanted} at {address:#x}")
+        raise DeviceError(f"TMA cannot read {wanted} at {address:#x}")
     made = EmulatedMap(base=address, rank=len(wanted.extent), element_bytes=wanted.element_bytes)
     made.stride[: len(wanted.strides)] = wanted.strides
     made.extent[: len(wanted.extent)] = wanted.extent
     made.rounded = wanted.element == "tf32"
-    if isinstance(wanted, Columns):
+    if isinstance(wanted, Im2colMap):
         made.columns, made.pixels = True, wanted.pixels
         made.lower[:], made.upper[:], made.step[:] = wanted.lower, wanted.upper, wanted.step
-    elif isinstance(wanted, Boxes | DenseBoxes):
+    elif isinstance(wanted, BoxMap | DenseBoxMap):
         made.box[: len(wanted.box)] = wanted.box
-        made.dense = isinstance(wanted, DenseBoxes)
+        made.dense = isinstance(wanted, DenseBoxMap)
     return bytes(made).ljust(MAP_BYTES, b"\0")
 
 
@@ -141,19 +141,19 @@ def driver_map(driver: Any, wanted: TensorMap, address: int) -> bytes:
         ctypes.addressof(memory) + start, _DATA_TYPES[wanted.element], rank, address,
         (ctypes.c_uint64 * rank)(*wanted.extent), (ctypes.c_uint64 * (rank - 1))(*wanted.strides),
     )  # fmt: skip
-    swizzle = _NOT_SWIZZLED if isinstance(wanted, DenseBoxes) else _SWIZZLE_128B
+    swizzle = _NOT_SWIZZLED if isinstance(wanted, DenseBoxMap) else _SWIZZLE_128B
     back = (_NOT_INTERLEAVED, swizzle, _L2_PROMOTION_256B, _ZEROS_OUTSIDE)
     channels = ROW_BYTES // wanted.element_bytes
-    if isinstance(wanted, Columns):
+    if isinstance(wanted, Im2colMap):
         steps = (1, *wanted.step, 1)
         corners = [(_INT * 2)(*corner) for corner in (wanted.lower, wanted.upper)]
         driver.call(_IM2COL, *front, *corners, channels, wanted.pixels, (_UINT * rank)(*steps), *back)
-    elif isinstance(wanted, Boxes | DenseBoxes):
+    elif isinstance(wanted, BoxMap | DenseBoxMap):
         driver.call(_TILED, *front, (_UINT * rank)(*wanted.box), (_UINT * rank)(*steps), *back)
     return bytes(memory)[start : start + MAP_BYTES]
 
 
-class MappedLaunch(Launch):
+class TmaLaunch(Launch):
     """A launch whose kernel reads operands through maps.
 
     maps: (byte offset in the arguments, which operand, bytes from its address, map); aligned: other operands whose

@@ -1,6 +1,6 @@
 // Reductions (3.2.71).
 //
-// Floor: bytes. Every element of A is read once, in 16-byte accesses (8 bytes of int8), four of them on their way per
+// Floor: bytes. Every element of A is read once, in 16-byte accesses (8 bytes of int8), four of them in flight per
 // thread, 64 KB per processor; C and the partial results of split reductions are a few percent of that. An element costs
 // 2 instructions (extrema with indices 8), an access 15 more for its place, 20 more for every dimension that is not
 // contiguous with the next. At 4.2 TB/s an H200 has 110 instructions per 16 bytes of a thread: bytes limit float, double
@@ -16,7 +16,7 @@
 // The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "reduce_tensor/problem.cuh"
 
-constexpr int BATCH = 4;  // accesses of a thread that are on their way together, where each has a place of its own
+constexpr int BATCH = 4;  // accesses of a thread that are in flight together, where each has a place of its own
 
 // Where the row of pack `pack` starts in the reduction and in A; returns the pack's place in its row.
 __device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned pack, long long& position, long long& offset) {
@@ -106,8 +106,8 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
     a.kept.locate(output, place);
     source += place[2];
   }
-  only_wait_to_touch(source);
-  if (a.early) let_next_kernel_begin_behind_reads();
+  griddepcontrol_wait_only(source);
+  if (a.early) griddepcontrol_launch_dependents_after_reads();
   if (output < a.outputs) {
     unsigned index_step = a.reduced.row_stride[0];
     unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
@@ -135,7 +135,7 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
       }
     }
   }
-  if (!a.early) let_next_kernel_begin_behind_reads();
+  if (!a.early) griddepcontrol_launch_dependents_after_reads();
   finish_rows(a, reduction, state, output, lane, place);
 }
 
@@ -148,7 +148,7 @@ template <class Reduction> __device__ __forceinline__ void reduce_short_rows(con
   const unsigned count = min(rows, a.outputs - first) * packs;
   const ELEMENT* source = a.a + (first * packs + threadIdx.x) * WIDTH;
   State* results = reinterpret_cast<State*>(shared_memory);
-  only_wait_to_touch(source);
+  griddepcontrol_wait_only(source);
   Pack<ELEMENT, WIDTH> loaded[EVEN_BATCH];
 #pragma unroll
   for (int u = 0; u < EVEN_BATCH; u++)
@@ -164,7 +164,7 @@ template <class Reduction> __device__ __forceinline__ void reduce_short_rows(con
     for (int i = 0; i < WIDTH; i++) reduction.add(state, load<COMPUTE>(loaded[u].item[i]), (in_row * WIDTH + i) * index_step);
     results[pack] = state;
   }
-  let_next_kernel_begin_behind_reads();
+  griddepcontrol_launch_dependents_after_reads();
   __syncthreads();
   State state = reduction.start();
   if (first + row < a.outputs)
@@ -203,7 +203,7 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
     bool contiguous = count == WIDTH && step == 1;
     unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
     const bool even = a.even && aligned(a.a);
-    wait_to_touch(source, source + (even ? (first + lane) * a.reduced.row_stride[1] : 0));
+    griddepcontrol_wait_before_access(source, source + (even ? (first + lane) * a.reduced.row_stride[1] : 0));
     if (even) {
       const unsigned from = first + lane, step = a.reduced.row_stride[1], index_step = a.reduced.row_stride[0];
       reduce_even(reduction, state, source + from * step, lanes * step, share(a, from, last), from * index_step, lanes * index_step, 0);
@@ -240,29 +240,29 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
   }
 
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_any_rows(const Arguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   PLAIN(reduce_rows)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_any_rows_indexed(const Arguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   bool propagate = a.propagate;
   INDEXED(reduce_rows)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_any_short_rows(const Arguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   PLAIN(reduce_short_rows)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_any_short_rows_indexed(const Arguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   bool propagate = a.propagate;
   INDEXED(reduce_short_rows)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_any_columns(const Arguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   PLAIN(reduce_columns)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_any_columns_indexed(const Arguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   bool propagate = a.propagate;
   INDEXED(reduce_columns)
 }

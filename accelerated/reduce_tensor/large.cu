@@ -2,17 +2,17 @@
 // how threads and blocks share the work, as in reduce_tensor/any.cu, which has any tensor.
 //
 // Floor: bytes. What limits: that memory idles from the last reads of a kernel to the first ones of the next, 2 to 3 us of the 24 that 103 MB take,
-// while blocks merge. So what each block reads first is fetched ahead, by those that may run while the kernel before ends; and reads pass the first cache. 103 MB of
+// while blocks merge. So what each block reads first is fetched ahead, by those that may run while the kernel before ends; and reads pass L1. 103 MB of
 // halves to 256 channels 25.4 us instead of 28.2 (NHWC 26.0, 27.6), to one element 25.3 (27.9), maxima over W NHWC 27.4 (29.1), norms over N 27.2 (28.4); floats 103 MB
-// to channels 24.6 (27.4), 206 MB 47.7 (50.3): 90 to 102 % of the copy (H200). Fetched ahead alone, rows gained 1 to 4 %; past the first cache alone, 3 to 6 %. In the
+// to channels 24.6 (27.4), 206 MB 47.7 (50.3): 90 to 102 % of the copy (H200). Fetched ahead alone, rows gained 1 to 4 %; past L1 alone, 3 to 6 %. In the
 // kernels for any tensor halves gained nothing by either, for lack of registers. 3 blocks a multiprocessor, of more reads, took up to 15 % longer.
 // Of 38 MB, which the cache holds, columns of floats took a third longer so.
 #include "reduce_tensor/problem.cuh"
 
-constexpr unsigned AHEAD_BLOCKS = 528;  // that run at once on most GPUs
-constexpr int PLACED_BATCH = 4;         // accesses of a thread that are on their way together, where each has a place of its own
+constexpr unsigned PREFETCH_BLOCKS = 528;  // that run at once on most GPUs
+constexpr int PLACED_BATCH = 4;         // accesses of a thread that are in flight together, where each has a place of its own
 
-__device__ __forceinline__ bool fetches_ahead() { return blockIdx.y * gridDim.x + blockIdx.x < AHEAD_BLOCKS; }
+__device__ __forceinline__ bool fetches_ahead() { return blockIdx.y * gridDim.x + blockIdx.x < PREFETCH_BLOCKS; }
 
 using Read = Pack<ELEMENT, WIDTH>;
 
@@ -38,9 +38,9 @@ template <class Reduction> __device__ __forceinline__ void reduce_large_rows(con
   if (fetches_ahead() && output < a.outputs) {
 #pragma unroll
     for (int u = 0; u < EVEN_BATCH; u++)
-      if (begin + u * lanes < end) fetch_ahead(at(begin + u * lanes));
+      if (begin + u * lanes < end) prefetch_l2(at(begin + u * lanes));
   }
-  only_wait_to_touch(source);
+  griddepcontrol_wait_only(source);
   if (output < a.outputs) {
     if (a.even) {
       reduce_even<true>(reduction, state, source + begin * WIDTH, lanes * WIDTH, share(a, begin, end), 0, 0, 0);
@@ -59,7 +59,7 @@ template <class Reduction> __device__ __forceinline__ void reduce_large_rows(con
       }
     }
   }
-  let_next_kernel_begin_behind_reads();
+  griddepcontrol_launch_dependents_after_reads();
   finish_rows(a, reduction, state, output, lane, place);
 }
 
@@ -79,9 +79,9 @@ template <class Reduction> __device__ __forceinline__ void reduce_large_columns(
     if (fetches_ahead()) {
 #pragma unroll
       for (int u = 0; u < EVEN_BATCH; u++)
-        if (begin + u * lanes < end) fetch_ahead(source + u * lanes * step);
+        if (begin + u * lanes < end) prefetch_l2(source + u * lanes * step);
     }
-    wait_to_touch(source);
+    griddepcontrol_wait_before_access(source);
     reduce_even<true>(reduction, state, source, lanes * step, share(a, begin, end), 0, 0, 0);
     if (alone) conclude_pack(a, state, place[0]);
   }
@@ -89,10 +89,10 @@ template <class Reduction> __device__ __forceinline__ void reduce_large_columns(
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_large_rows(const Arguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   PLAIN(reduce_large_rows)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_large_columns(const Arguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   PLAIN(reduce_large_columns)
 }

@@ -20,7 +20,7 @@ WARP = 32
 # As measured; of 38 MB columns took a third longer with the kernels of large tensors
 LARGE_BYTES, LARGE_SCALARS = 64 << 20, (HALF_BYTES, FLOAT_BYTES)  # of A, of its elements
 WARPS = BLOCK // WARP
-READS = 8  # of a thread that are on their way together
+READS = 8  # of a thread that are in flight together
 pack_addresses = Struct(f"{len(OPERANDS) + 1}Q").pack_into
 COUNTS = 512  # that the kernels have room for
 MOST_PARTIALS = 32 * BLOCK  # that one block merges before another launch would have
@@ -128,7 +128,7 @@ def _short_rows(operation: ReduceTensor, reduced: Any, kept: Any, device: Any) -
 
 
 class _Counts:
-    """Numbers of the counts of arrivals. Calls that are under way together have different workspaces, so each workspace
+    """Numbers of the counts of arrivals. Calls that are in flight together have different workspaces, so each workspace
     has its own, for every number of segments: whatever shares one, it is back at 0 when all blocks have arrived.
     """
 

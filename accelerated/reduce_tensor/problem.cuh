@@ -3,7 +3,7 @@
 #pragma once
 #include "reduce_tensor/accumulators.cuh"
 
-constexpr int BLOCK = 256, EVEN_BATCH = 8;  // accesses of a thread that are on their way together
+constexpr int BLOCK = 256, EVEN_BATCH = 8;  // accesses of a thread that are in flight together
 constexpr int RESIDENT = sizeof(ELEMENT) == 1 ? 2 : 4;  // blocks that the registers of a processor hold
 constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) >= 4 ? 4 : 2;
 constexpr bool FEW_ELEMENTS = WIDTH <= 4;  // of a pack: registers are left for what takes some
@@ -27,7 +27,7 @@ struct Arguments {
   int alone;                 // columns: a thread has a whole pack of C to itself, aligned if C is
   int tiled;                 // columns: a block's are 2 ** across_log2 packs of several rows, not neighbours; one segment
   unsigned across_log2;
-  Divisor blocks_across;
+  FastDivmod blocks_across;
   int early;    // rows: the next kernel is let in before the reads
   int even;     // packs of A are one step apart, whole, and at multiples of 16 bytes if A is
   int windows;  // rows start anywhere: their packs start at multiples of 16 bytes, the outer ones reach over the ends
@@ -138,7 +138,7 @@ template <class State> __device__ __forceinline__ void deliver(const Arguments& 
 }
 
 // How many blocks have kept their partial results of the same elements of C; a count returns to 0 with the last. The host
-// gives calls that may be under way together different counts.
+// gives calls that may be in flight together different counts.
 __device__ unsigned arrivals[COUNTS * GROUPS];
 
 // Counts one arrival, which follows what this block wrote and comes before what it reads then; a count goes from `most` to 0.
@@ -199,7 +199,7 @@ __device__ __forceinline__ void merge_lanes(const Reduction& reduction, State* t
 
 __device__ __forceinline__ bool aligned(const ELEMENT* pointer) { return reinterpret_cast<uintptr_t>(pointer) % sizeof(Pack<ELEMENT, WIDTH>) == 0; }
 
-// Reads 16 bytes, past the first cache where HINTS.
+// Reads 16 bytes, past L1 where HINTS.
 template <bool HINTS, class P> __device__ __forceinline__ P read_pack_of(const P* pointer) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
   if constexpr (HINTS) {
@@ -329,7 +329,7 @@ template <class State> __device__ __forceinline__ void deliver_square(const Argu
 // Merges the states of the threads that share a pack of C.
 template <class Reduction, class State>
 __device__ __forceinline__ void finish_columns(const Arguments& a, const Reduction& reduction, const State (&state)[WIDTH], unsigned column, unsigned lane, unsigned lanes, unsigned columns) {
-  let_next_kernel_begin_unless_many();
+  griddepcontrol_launch_dependents_of_medium_grids();
   unsigned items = columns * WIDTH;
   State* tile = reinterpret_cast<State*>(shared_memory);  // [lane][i][column]
 #pragma unroll
@@ -369,7 +369,7 @@ template <class Reduction> __device__ __forceinline__ void merge_partial_results
 
 // Partial results are sums, products or maxima already: what was done to the elements is not done again.
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_partial_results(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   switch (a.op) {
     case MUL:
     case MUL_NO_ZEROS: return merge_partial_results(a, Product<Itself>{});
@@ -380,6 +380,6 @@ extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_part
   }
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_partial_results_indexed(const Arguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   merge_partial_results(a, FirstLargest<Itself>{static_cast<bool>(a.propagate)});
 }

@@ -10,7 +10,7 @@ from dualdnn.api.operations import ReduceTensor, TensorSpec
 from dualdnn.api.operations.reduce_tensor import INDEX_BYTES, pack_width
 
 from ..plans import factors, pointers, structure
-from ..primitives.geometry import CACHED_BYTES, Divisor, geometry, merged
+from ..primitives.geometry import CACHED_BYTES, FastDivmod, geometry, merged
 
 OPERANDS = ("A", "C", "indices", "workspace")
 NOT_COUNTED = 2**32 - 1
@@ -61,7 +61,7 @@ class Walk:
         if windows:
             rows = reduced.packs // reduced.packs_per_row.divisor
             packs_per_row = -(-(reduced.row + width - 1) // width)
-            reduced.packs, reduced.packs_per_row = rows * packs_per_row, Divisor.of(packs_per_row)
+            reduced.packs, reduced.packs_per_row = rows * packs_per_row, FastDivmod.of(packs_per_row)
         return reduced, kept, windows
 
     def axes(self) -> tuple[Axes, Axes]:
@@ -148,7 +148,7 @@ def arguments(
         ("alone", c_int(lanes == 1 and tiles is None and alone(operation, kept))),
         ("tiled", c_int(tiles is not None)),
         ("across_log2", c_uint(tiles.across.bit_length() - 1 if tiles else 0)),
-        ("blocks_across", Divisor.of(tiles.blocks_across if tiles else 1)),
+        ("blocks_across", FastDivmod.of(tiles.blocks_across if tiles else 1)),
         # 6 MB of halves to one element: 4.1 us instead of 4.35; floats, and what the cache does not hold, took longer
         (
             "early",

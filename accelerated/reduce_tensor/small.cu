@@ -1,6 +1,6 @@
 // Reductions of small tensors (3.2.71), so small that everything is read at once. Those to one element: reduce_tensor/to_scalar.cu.
 //
-// Floor: a launch (0.51 us on an H200 in a graph of many, with one way to the second cache and back 0.71); bytes hardly matter. What limits
+// Floor: a launch (0.51 us on an H200 in a graph of many, with one way to L2 and back 0.71); bytes hardly matter. What limits
 // it are instructions and steps that wait for each other: by clock64() this kernel, with the arguments and the walks of that for any tensor,
 // took 1000 cycles to find its places, 450 for its reads, 400 to merge and 340 to write. What comes before the wait for earlier kernels
 // costs as much as what comes behind it, because the next kernel is let in between (a copy took 0.24 us longer for 256 multiplications
@@ -50,7 +50,7 @@ constexpr bool CLUSTERED = false;
 // Positions of at most D dimensions, the fastest first, and their offsets in N operands.
 template <int N, int D> struct Digits {
   struct {
-    Divisor extent;
+    FastDivmod extent;
     unsigned stride[N];
   } digit[D];
 
@@ -206,7 +206,7 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
     Gathering* meeting = gathering;
     if (CLUSTERED) keep_shared(to), keep_shared(meeting);
     keep(own_type);
-    wait_to_touch(a.a + touched, static_cast<const char*>(a.c) + share.of_c);
+    griddepcontrol_wait_before_access(a.a + touched, static_cast<const char*>(a.c) + share.of_c);
 #pragma unroll
     for (unsigned u = 0; u < READS; u++)
       if (u < share.count) access[u].read(a.a + at[u]);
@@ -261,12 +261,12 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
 }
 
 extern "C" __global__ void ACROSS_CLUSTER __launch_bounds__(MOST_THREADS, 1) reduce_tensor_small_rows(const Arguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   if (a.accesses <= FEW_READS) reduce_small<false, FEW_READS>(a);
   else reduce_small<false, MOST_READS>(a);
 }
 extern "C" __global__ void ACROSS_CLUSTER __launch_bounds__(MOST_THREADS, 1) reduce_tensor_small_columns(const Arguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   if (a.accesses <= FEW_READS) reduce_small<true, FEW_READS>(a);
   else reduce_small<true, MOST_READS>(a);
 }

@@ -1,4 +1,4 @@
-"""Reductions of small tensors on the device (reduce_tensor/small.cu): all that they read is on its way at once."""
+"""Reductions of small tensors on the device (reduce_tensor/small.cu): all that they read is in flight at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ..plans import ELEMENTS, Launch, factors, pointers, structure, type_definitions
 from ..primitives.cluster import CLUSTERS, has_clusters
-from ..primitives.geometry import Divisor
+from ..primitives.geometry import FastDivmod
 from . import to_scalar
 from .problem import Axes, Walk
 
@@ -37,7 +37,7 @@ GATHERING_BYTES = 8  # and as much for its alignment
 @cache
 def _digits_type(operands: int, dimensions: int) -> type[Structure]:
     class Digit(Structure):
-        _fields_ = [("extent", Divisor), ("stride", c_uint * operands)]
+        _fields_ = [("extent", FastDivmod), ("stride", c_uint * operands)]
 
     class Digits(Structure):
         _fields_ = [("digit", Digit * dimensions)]
@@ -49,9 +49,9 @@ def _digits(extents: Sequence[int], strides: Sequence[Sequence[int]], dimensions
     """Positions of dimensions, the outermost first."""
     value: Any = _digits_type(len(strides), dimensions)()
     for digit in value.digit:
-        digit.extent = Divisor.of(1)
+        digit.extent = FastDivmod.of(1)
     for digit, extent, *steps in zip(value.digit, reversed(extents), *map(reversed, strides), strict=False):
-        digit.extent, digit.stride[:] = Divisor.of(extent), steps
+        digit.extent, digit.stride[:] = FastDivmod.of(extent), steps
     return value
 
 

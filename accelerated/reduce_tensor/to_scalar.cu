@@ -1,7 +1,7 @@
-// Reductions of small tensors to one element (3.2.71), by one cluster: all that its threads read is on its way at once.
+// Reductions of small tensors to one element (3.2.71), by one cluster: all that its threads read is in flight at once.
 //
 // Floor: the launch of a cluster, 1.08 us a call in a stream of many on an H200 (an empty kernel of one block takes 1.34, because it does not let the
-// next one in), and 16 multiprocessors' way to the second cache, about 0.12 us for 0.2 million bytes. 0.1 million floats take 1.44 us in a stream and 1.16 in a graph,
+// next one in), and 16 multiprocessors' way to L2, about 0.12 us for 0.2 million bytes. 0.1 million floats take 1.44 us in a stream and 1.16 in a graph,
 // halves 1.33 and 1.06, with gaps 1.52 and 1.23, 1.42 and 1.24. The kernel for any small tensor (reduce_tensor/small.cu) took 1.74 and 1.38,
 // 1.64 and 1.36, 1.97 and 1.50, 1.98 and 1.56: it has conditions for every read, loops, and four types of C.
 // A thread has READS accesses, and but for the last one all or none of them: the compiler lets reads that depend on conditions wait for each other.
@@ -42,8 +42,8 @@ struct Arguments {
   unsigned row_step;     // elements from one row to the next
   unsigned row, end;     // elements of a row, and of A, gaps included
   unsigned extents[2];   // elements of a line, lines of a plane
-  Divisor packs;         // of a row
-  Divisor line, plane;   // elements from one to the next
+  FastDivmod packs;         // of a row
+  FastDivmod line, plane;   // elements from one to the next
 #endif
 };
 
@@ -147,7 +147,7 @@ template <class Reduction> __device__ __forceinline__ void read(const Arguments&
 }
 
 extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MOST_WARPS* WARP, 1) reduce_tensor_to_scalar(const Arguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   Meeting& meeting = *reinterpret_cast<Meeting*>(shared_memory);
   meeting.gathering.open();
   const unsigned rank = rank_in_cluster(), warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
@@ -158,7 +158,7 @@ extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MOST_WARPS* WARP, 1
     for (unsigned u = 0; u < READS; u++) touched |= places.at[u];
     if (warp == 0 && lane >= warps && lane < MOST_WARPS) meeting.warps.value[lane] = reduction.start();
     meeting.gathering.join(CLUSTER * sizeof(Value));
-    wait_to_touch(a.a + touched, a.c);
+    griddepcontrol_wait_before_access(a.a + touched, a.c);
     Value state[PACK];
 #pragma unroll
     for (unsigned i = 0; i < PACK; i++) state[i] = reduction.start();

@@ -12,7 +12,7 @@ from dualdnn.api.operations import ReduceTensor
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ..plans import ELEMENTS, Launch, factors, pointers, structure, type_definitions
-from ..primitives.geometry import Divisor
+from ..primitives.geometry import FastDivmod
 from .problem import Walk
 
 # As in the kernel
@@ -69,9 +69,9 @@ def _with_gaps(extents: list[int], steps: list[int], width: int) -> Reading | No
         ("row", c_uint(row)),
         ("end", c_uint((rows - 1) * row_step + row)),
         ("extents", (c_uint * 2)(line, lines)),
-        ("packs", Divisor.of(packs)),
-        ("line", Divisor.of(line_step)),
-        ("plane", Divisor.of(plane_step)),
+        ("packs", FastDivmod.of(packs)),
+        ("line", FastDivmod.of(line_step)),
+        ("plane", FastDivmod.of(plane_step)),
     )
     return Reading(width, packs * groups, rows, groups * row_step, gaps)
 

@@ -179,7 +179,7 @@ class Device(ABC):
 
     @abstractmethod
     def tensor_map(self, wanted: TensorMap, address: int) -> bytes:
-        """The description of a tensor at an address for the copy engine of compute capability 9.0."""
+        """The description of a tensor at an address for TMA (compute capability 9.0)."""
 
     def function(self, source_name: str | Path, kernel_name: str, definitions: Definitions = ()) -> Function:
         """A kernel of a source, a file name in accelerated/kernels or an absolute path, under definitions of macros."""

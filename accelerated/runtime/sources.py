@@ -60,7 +60,7 @@ class Kernel(NamedTuple):
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<[^>]+>).*$', re.MULTILINE)
 LAUNCH_BOUNDS = r"(?:__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)\s*)?"
 KERNEL = re.compile(
-    rf'extern\s+"C"\s+__global__\s+{LAUNCH_BOUNDS}void\s+{LAUNCH_BOUNDS}(\w+)\s*\([^)]*\)\s*(?:\{{\s*((?:wait_for_earlier_kernels|find_place_before_waiting)\(\);))?'
+    rf'extern\s+"C"\s+__global__\s+{LAUNCH_BOUNDS}void\s+{LAUNCH_BOUNDS}(\w+)\s*\([^)]*\)\s*(?:\{{\s*((?:griddepcontrol_wait|griddepcontrol_wait_deferred)\(\);))?'
 )
 
 

@@ -12,7 +12,7 @@ constexpr unsigned WORKERS = 512, MOST_TILES = 48;        // of whole packs: of 
 constexpr int STREAM_PACKS = 2;                           // that a worker takes in a step, of all inputs together
 constexpr unsigned MOST_ROUNDS = 64;                      // that blocks agree, of columns
 
-// A statistic on its way to other blocks. Each 32 bits come with the number of the bundle (within the launch, from 1 on) in
+// A statistic in flight to other blocks. Each 32 bits come with the number of the bundle (within the launch, from 1 on) in
 // one access of 8 bytes: who finds the number has the value.
 constexpr int WORDS = sizeof(Statistic) / sizeof(unsigned);
 struct alignas(16) Slot { unsigned long long word[WORDS]; };

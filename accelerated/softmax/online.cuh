@@ -13,7 +13,7 @@ enum Algorithm { FAST = 0, ACCURATE = 1, LOG = 2 };  // cudnnSoftmaxAlgorithm_t
 #endif
 constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : PACK_BYTES / sizeof(ELEMENT);  // of a wide pack
 template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;                     // packs of each input in a group
-constexpr int DEPTH = 4;                                                        // groups on their way to a thread
+constexpr int DEPTH = 4;                                                        // groups in flight to a thread
 constexpr int MOST_BLOCK_THREADS = 800, MANY_THREADS = 512, MOST_BLOCK_VALUES = 128 / sizeof(COMPUTE);  // of lines in the registers of a block
 
 template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements { ELEMENT item[WIDE]; };
@@ -520,13 +520,13 @@ template <class Rule, bool COLUMNS, int PACKS> struct WidePacks {
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) copy(place + n * distance, reinterpret_cast<const Place*>(input[n] + offset(pack, n)));
   }
-  // Asks the second cache for a group, before the wait (primitives/dependent_launch.cuh).
+  // Asks L2 for a group, before the wait (primitives/dependent_launch.cuh).
   __device__ __forceinline__ void ask_ahead(unsigned first, unsigned size) const {
 #pragma unroll
     for (int k = 0; k < HELD; k++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++)
-        if (first + k * size < packs) fetch_ahead(input[n] + offset(first + k * size, n));
+        if (first + k * size < packs) prefetch_l2(input[n] + offset(first + k * size, n));
   }
   __device__ __forceinline__ void fetch(unsigned first, unsigned size, Place* place, unsigned distance) const {
 #pragma unroll

@@ -4,7 +4,7 @@
 
 #define SOFTMAX_STREAM(name, rule, columns)                                                                         \
   extern "C" __global__ void __launch_bounds__(STREAM_THREADS, 1) name(const Arguments<rule::INPUTS> a) {           \
-    wait_for_earlier_kernels();                                                                                     \
+    griddepcontrol_wait();                                                                                     \
     Stream<rule, columns>(a, a.kept * STREAM_PACKS * a.workers * 16).run();                                         \
   }
 

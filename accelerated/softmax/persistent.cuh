@@ -1,6 +1,6 @@
 // Softmax over long lines, forward (3.2.96) and backward (4.1.19), in a stream: reads, agreements and writes overlap.
 //
-// There is one block a multiprocessor. Groups of blocks (`team`) share the lines, or bundles of neighbouring lines (`across`
+// There is one persistent block per SM. Groups of blocks (`team`) share the lines, or bundles of neighbouring lines (`across`
 // packs of them): a group takes every `groups`-th. Its blocks take the tiles of a line in turns, `part` packs each, so that
 // what they read and write at a time lies side by side; each has `steps` of them. The workers of a block walk its tiles,
 // line after line: a tile is read `ahead` steps ahead into a ring in shared memory, takes part in the statistic of its
@@ -61,7 +61,7 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
 
   // What the warps of a block share; bundle i of the block is at i modulo the size. Statistics lie behind it.
   struct Exchange {
-    Barrier reduced[2], published[OPEN], merged[OPEN], agreed[OPEN], opened;
+    Mbarrier reduced[2], published[OPEN], merged[OPEN], agreed[OPEN], opened;
     unsigned long long launch;
   };
 
@@ -168,7 +168,7 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
       if (step >= a.delay) {
         if (written.step == 0) {
           move_to(writing, written.bundle);
-          barrier_wait(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
+          mbarrier_wait_parity(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
           const Statistic* lines = lines_of(written.bundle) + (COLUMNS ? (threadIdx.x & (a.across - 1)) * LANES : 0);
 #pragma unroll
           for (int lane = 0; lane < LANES; lane++) agreed[lane] = lines[lane];
@@ -199,7 +199,7 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
       fetch(step + a.ahead);
     }
   }
-  // Of `ahead` tiles on their way the first.
+  // Of `ahead` tiles in flight the first.
   __device__ __forceinline__ void wait_for_tile() const {
     switch (a.ahead) {
       case 2: return arrived<1>();
@@ -209,7 +209,7 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
   }
   // Gives a worker's statistic of a bundle to the warp that publishes, and begins another.
   __device__ __forceinline__ void hand_over(Statistic (&statistic)[LANES], unsigned i) const {
-    if (i >= 2) barrier_wait(&exchange.published[(i - 2) % OPEN], phase(i - 2, OPEN));  // which had the same places
+    if (i >= 2) mbarrier_wait_parity(&exchange.published[(i - 2) % OPEN], phase(i - 2, OPEN));  // which had the same places
     if constexpr (COLUMNS) {
       merge_lanes(rule, statistic, a.across, 32);
       if ((threadIdx.x & (max(a.across, 32u) - 1)) < a.across) {
@@ -220,7 +220,7 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
     } else {
       parts_of(i)[threadIdx.x] = statistic[0];
     }
-    barrier_arrive(&exchange.reduced[i % 2]);
+    mbarrier_arrive(&exchange.reduced[i % 2]);
 #pragma unroll
     for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
   }
@@ -243,9 +243,9 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
       const unsigned long long launch = atomicAdd(&board.arrivals, 1ull) / gridDim.x;
       while (count_of(&board.departures) < launch * gridDim.x * HELPERS) {}
       exchange.launch = launch;
-      barrier_arrive(&exchange.opened);
+      mbarrier_arrive(&exchange.opened);
     }
-    barrier_wait(&exchange.opened, 0);
+    mbarrier_wait_parity(&exchange.opened, 0);
     const unsigned half = exchange.launch & 1;
     constexpr unsigned OF_BLOCK = COLUMNS ? MOST_COLUMNS : 1;
 #pragma unroll 1
@@ -256,7 +256,7 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
 #pragma unroll 1
     for (unsigned i = 0; i < bundles; i++) {
       Slot* slots = board.parts[half][i % OPEN][blockIdx.x];
-      barrier_wait(&exchange.reduced[i % 2], phase(i, 2));
+      mbarrier_wait_parity(&exchange.reduced[i % 2], phase(i, 2));
       if constexpr (COLUMNS) {
         for (unsigned column = lane; column < columns; column += 32) write_slot(slots + column, to_slot(of_block(i, column, columns), i + 1));
       } else {
@@ -264,7 +264,7 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
         merge_lanes(rule, total, 1, 32);
         if (lane == 0) write_slot(slots, to_slot(total[0], i + 1));
       }
-      barrier_arrive(&exchange.published[i % OPEN]);
+      mbarrier_arrive(&exchange.published[i % OPEN]);
     }
   }
 
@@ -294,16 +294,16 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
   // The other warps: every COLLECTORS-th line, or of every bundle.
   __device__ __forceinline__ void collect(unsigned collector) const {
     const unsigned lane = threadIdx.x & 31;
-    barrier_wait(&exchange.opened, 0);
+    mbarrier_wait_parity(&exchange.opened, 0);
     const unsigned half = exchange.launch & 1;
 #pragma unroll 1
     for (unsigned i = COLUMNS ? 0 : collector; i < bundles; i += COLUMNS ? 1 : COLLECTORS) {
-      barrier_wait(&exchange.published[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
+      mbarrier_wait_parity(&exchange.published[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
       auto* results = board<COLUMNS>().results[half][i % OPEN];
       if (!COLUMNS && (a.team <= FEW_BLOCKS || i + 1 == bundles)) {  // each merges all
         const Statistic total = whole(half, i, 0);
         if (lane == 0) lines_of(i)[0] = total;
-        barrier_arrive(&exchange.agreed[i % OPEN]);
+        mbarrier_arrive(&exchange.agreed[i % OPEN]);
         continue;
       }
       // Each block merges some lines, for all.
@@ -314,8 +314,8 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
         for (unsigned block = lane; block < a.team; block += 32) write_slot(results[blockIdx.x - member + block] + column, total);
       }
       if constexpr (COLUMNS) {
-        if (lane == 0) barrier_arrive(&exchange.merged[i % OPEN]);
-        barrier_wait(&exchange.merged[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
+        if (lane == 0) mbarrier_arrive(&exchange.merged[i % OPEN]);
+        mbarrier_wait_parity(&exchange.merged[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
       }
       __syncwarp();
 #pragma unroll 1
@@ -324,7 +324,7 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
         while (!holds(slot = read_slot(results[blockIdx.x] + column), i + 1)) __nanosleep(REST);
         lines_of(i)[column] = from_slot(slot);
       }
-      barrier_arrive(&exchange.agreed[i % OPEN]);
+      mbarrier_arrive(&exchange.agreed[i % OPEN]);
     }
   }
   // A helper's last act: the next launch may have the board. It counts arrivals from where those of this one have ended.
@@ -342,12 +342,12 @@ template <class Rule, bool COLUMNS, bool WHOLE = false> struct Stream {
     const unsigned i = threadIdx.x;
     // Every thread arrives for itself where others read what it wrote or write what it read.
     if (i < OPEN) {
-      barrier_init(&exchange.published[i], 32);
-      barrier_init(&exchange.merged[i], COLLECTORS);
-      barrier_init(&exchange.agreed[i], COLUMNS ? COLLECTORS * 32 : 32);
-      if (i < 2) barrier_init(&exchange.reduced[i], a.workers);
-      if (i == 0) barrier_init(&exchange.opened, 1);
-      publish_barriers();
+      mbarrier_init(&exchange.published[i], 32);
+      mbarrier_init(&exchange.merged[i], COLLECTORS);
+      mbarrier_init(&exchange.agreed[i], COLUMNS ? COLLECTORS * 32 : 32);
+      if (i < 2) mbarrier_init(&exchange.reduced[i], a.workers);
+      if (i == 0) mbarrier_init(&exchange.opened, 1);
+      fence_mbarrier_init();
     }
     __syncthreads();
   }

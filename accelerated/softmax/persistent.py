@@ -22,8 +22,8 @@ from .problem import (
 
 # As in softmax/persistent.cuh
 STREAM_PACKS, MOST_BLOCKS, MOST_COLUMNS = 2, 192, 64
-OPEN = {False: 16, True: 4}  # bundles on their way through a block: of lines, of columns
-AHEAD, FEWER_AHEAD = 4, {False: 2, True: 3}  # tiles on their way; fewer where that leaves time for blocks to agree
+OPEN = {False: 16, True: 4}  # bundles in flight through a block: of lines, of columns
+AHEAD, FEWER_AHEAD = 4, {False: 2, True: 3}  # tiles in flight; fewer where that leaves time for blocks to agree
 QUEUE = 4  # tiles of float lines that registers hold where shared memory lacks some; with halves that took longer
 STREAM_HELPERS = 4  # warps, of whole packs as many with a queue and one more without
 LEAST_ROUNDS = 2  # of bundles of a group: one alone is read, then written
@@ -44,7 +44,7 @@ HELD_THREADS, GROUP_PACKS, MOST_HELD_GROUPS, REGISTER_GROUPS, MOST_ROUNDS = 512,
 # Streams of whole packs
 WHOLE_WORKERS, MOST_TILES, WHOLE_QUEUE = 512, 48, 6
 # Bytes that a block reads while blocks agree, of groups of few blocks, and of more, which are served less evenly, and bytes that
-# are on their way to it: by inputs, in order of preference, of those that fit; of tensors that the cache keeps
+# are in flight to it: by inputs, in order of preference, of those that fit; of tensors that the cache keeps
 FIRST_LEAD, KEPT_LEAD, LAST_LEAD = (
     (80 << 10, 104 << 10, 48 << 10),
     (80 << 10, 80 << 10, 16 << 10),
@@ -57,11 +57,11 @@ LEADS = {
 # Of floats with one input, where registers hold tiles: preferred to all but the first of these. 4 to 5 % less of 55 us
 QUEUE_LEAD = (80 << 10, 128 << 10, 64 << 10)
 SMALL_GROUP = 16
-# Columns whose rows follow each other, as in softmax/persistent_tma_strided.cu: bundles on their way, warps that do not work, by inputs
+# Columns whose rows follow each other, as in softmax/persistent_tma_strided.cu: bundles in flight, warps that do not work, by inputs
 OPEN_BUNDLES, COLUMN_HELPERS = 8, (7, 4)
 COLUMN_WORKERS, COLUMN_PACKS = 256, 4  # threads that work; packs of a tile that each has
 COLUMN_BARRIERS = 2 * MOST_TILES + 2 + 3 * OPEN_BUNDLES
-# Of them: bytes on their way to a block, that it reads while blocks agree; tiles of floats that registers hold, by inputs
+# Of them: bytes in flight to a block, that it reads while blocks agree; tiles of floats that registers hold, by inputs
 COLUMN_AHEAD, COLUMN_LEAD, COLUMN_QUEUE = 40 << 10, 64 << 10, (3, 7)
 COLUMN_SPARE = 1  # where shared memory is full: places that are free before they are needed
 FEWEST_TILES = 4  # of a block, of all bundles, where registers hold some; fewer are held columns
@@ -100,7 +100,7 @@ def is_streamed(walk: Walk, problem: Problem, scalar_bytes: int, device: Any, wh
 @dataclass(frozen=True)
 class Stream:
     """blocks: of a group. across: packs of lines side by side. part: packs of a line in a tile, of which a block takes so
-    many steps; tiles: that shared memory holds; ahead: of them on their way; queue: tiles that registers hold. delay: steps
+    many steps; tiles: that shared memory holds; ahead: of them in flight; queue: tiles that registers hold. delay: steps
     between the statistic and the result of a tile."""
 
     blocks: int
@@ -191,7 +191,7 @@ def held_columns_of(problem: Problem, walk: Walk, device: Any, statistic_bytes: 
 @dataclass(frozen=True)
 class WholeColumns:
     """across: packs of a row. part: rows of a tile, of which a block has so many steps of every bundle; tiles: that shared
-    memory holds; ahead: of them on their way. delay: tiles between the statistic and the result of one."""
+    memory holds; ahead: of them in flight. delay: tiles between the statistic and the result of one."""
 
     across: int
     part: int
@@ -238,7 +238,7 @@ def whole_columns_of(
 @dataclass(frozen=True)
 class WholeStream:
     """blocks: of a group. part: packs of a line in a tile, of which a block takes so many steps; tiles: that shared memory
-    holds; ahead: of them on their way. delay: steps between the statistic and the result of a tile."""
+    holds; ahead: of them in flight. delay: steps between the statistic and the result of a tile."""
 
     blocks: int
     part: int

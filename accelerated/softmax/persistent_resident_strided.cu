@@ -1,6 +1,6 @@
 // Softmax over columns that all multiprocessors together hold, forward (3.2.96) and backward (4.1.19): thousands of positions of few lines.
 //
-// There is one block a multiprocessor. Groups of blocks (`team`) take bundles of neighbouring lines, `across` packs side by side. Each
+// There is one persistent block per SM. Groups of blocks (`team`) take bundles of neighbouring lines, `across` packs side by side. Each
 // block has `part` rows of a bundle, every thread packs of its own: `kept` groups of them in shared memory, the last ones in registers. They
 // are asked for some at a time, take part in the statistics as they arrive, and the group agrees once: every block publishes what it has of
 // each line and reads what the others have. As results are written, the next bundle's rows are asked for in their places.
@@ -20,7 +20,7 @@
 // As in softmax_streams.py
 constexpr unsigned HELD_THREADS = 512, MOST_HELD_GROUPS = 6;
 constexpr int GROUP_PACKS = 4, REGISTER_GROUPS = 2;
-constexpr unsigned ASKED_GROUPS = 3;  // of the first bundle, that are on their way at once
+constexpr unsigned ASKED_GROUPS = 3;  // of the first bundle, that are in flight at once
 constexpr unsigned TURNS = 4, TURN_CYCLES = 3500;  // groups that begin one after the other, so long apart
 
 // A block publishes its next part when it has seen the last one of all, so that two places suffice. Numbers are those of rounds, of all
@@ -87,13 +87,13 @@ template <class Rule> struct HeldColumns {
 #pragma unroll
         for (int n = 0; n < INPUTS; n++) copy(place(g, k, n), source(bundle, g, k, n));
   }
-  // Asks the second cache for the first group, before the wait (primitives/dependent_launch.cuh).
+  // Asks L2 for the first group, before the wait (primitives/dependent_launch.cuh).
   __device__ __forceinline__ void ask_ahead(const Bundle& bundle) const {
 #pragma unroll
     for (int k = 0; k < ROWS; k++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++)
-        if (exists(0, k)) fetch_ahead(source(bundle, 0, k, n));
+        if (exists(0, k)) prefetch_l2(source(bundle, 0, k, n));
   }
   // Groups begin in turns, so that some read while others agree or write: 2 to 4 % less; of tensors that the cache keeps, 5 % longer.
   __device__ __forceinline__ void wait_for_turn() const {
@@ -217,13 +217,13 @@ template <class Rule> struct HeldColumns {
     unsigned* const number_at = reinterpret_cast<unsigned*>(lines + a.across * LANES);
     Bundle now = bundle(group);
     if (rounds > 0) ask_ahead(now);
-    wait_to_touch(a.input[0] + now.offset[0], a.output);
+    griddepcontrol_wait_before_access(a.input[0] + now.offset[0], a.output);
     // The number of the launch, and how many blocks have left the board, are not needed before all has arrived.
     unsigned long long launch = 0, left = 0;
     if (threadIdx.x == 0) launch = atomicAdd(&board_of_held.arrivals, 1ull), left = loosely(&board_of_held.departures);
     wait_for_turn();
     if (rounds > 0) ask_for_first<0>(now);
-    let_next_kernel_begin();
+    griddepcontrol_launch_dependents();
 
 #pragma unroll 1
     for (unsigned round = 0; round < rounds; round++) {
@@ -275,7 +275,7 @@ template <class Rule> struct HeldColumns {
 
 #define SOFTMAX_HELD_COLUMNS(name, rule)                                                                \
   extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1) name(const Arguments<rule::INPUTS> a) { \
-    find_place_before_waiting();                                                                        \
+    griddepcontrol_wait_deferred();                                                                        \
     HeldColumns<rule>(a).run();                                                                         \
   }
 

@@ -1,7 +1,7 @@
 // Softmax over long lines of whole packs that lie at the same places in all operands, forward (3.2.96) and backward (4.1.19), in a stream.
 // Floor: bytes, each moves once. softmax/persistent.cuh says how it works, what limits and what was reached.
 //
-// The copy engine brings the tiles: a warp asks for each as soon as its place is free and few others are on their way, and
+// TMA brings the tiles: a warp asks for each as soon as its place is free and few others are in flight, and
 // the workers spend instructions on arithmetic alone: 130 of a warp for a tile of floats, 230 for one of halves. A tile is written
 // `delay` steps after it took part in the statistic, as there. QUEUE tiles of them are in registers: a worker walks the tiles in
 // turns, each of which has registers of its own.
@@ -19,7 +19,7 @@
 // the cache for the first tiles before the wait saves 0.4 to 0.6 us of tensors of 60 to 160 MB (PASSING); of others it costs up to 3 %.
 #include "softmax/persistent.cuh"
 
-constexpr unsigned ASKED_TILES = 3;  // in the second cache, before the wait
+constexpr unsigned ASKED_TILES = 3;  // in L2, before the wait
 
 // Writes a pack as the policy says.
 #ifdef EMULATED_CUDA
@@ -46,7 +46,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
   static constexpr int INPUTS = Rule::INPUTS, HELD = STREAM_PACKS / INPUTS;  // packs of each input that a worker has in a tile
   static_assert(HELD <= 2);
   static constexpr unsigned WARPS = WORKERS / 32, TURNS = QUEUE > 0 ? QUEUE : 1;
-  struct Ring { Barrier full[MOST_TILES], empty[MOST_TILES]; };
+  struct Ring { Mbarrier full[MOST_TILES], empty[MOST_TILES]; };
 
   Ring& ring;
   const CachePolicy reads, writes;  // a.passing: 0: as usual; else 1 + 2 * sixteenths of what is written that stay, all else passes
@@ -97,25 +97,25 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
     Cursor& at = reader.at;
 #pragma unroll 1
     for (; reader.next < end; reader.next++) {
-      // More on their way at once would be brought in turns, the first of them late.
-      if (reader.next >= a.ahead) barrier_wait(&ring.full[reader.arriving.slot], reader.arriving.parity), reader.arriving.advance(reader.pace);
-      if (reader.next >= a.kept) barrier_wait(&ring.empty[at.slot], at.parity ^ 1);
-      Barrier* const full = &ring.full[at.slot];
+      // More in flight at once would be brought in turns, the first of them late.
+      if (reader.next >= a.ahead) mbarrier_wait_parity(&ring.full[reader.arriving.slot], reader.arriving.parity), reader.arriving.advance(reader.pace);
+      if (reader.next >= a.kept) mbarrier_wait_parity(&ring.empty[at.slot], at.parity ^ 1);
+      Mbarrier* const full = &ring.full[at.slot];
       const int count = min(int(a.part), at.left);
       if (count > 0) {
         const unsigned bytes = count * unsigned(sizeof(Held));
-        barrier_arrive_with(full, INPUTS * bytes);
+        mbarrier_arrive_expect_tx(full, INPUTS * bytes);
 #pragma unroll
         for (int n = 0; n < INPUTS; n++)
-          load_bytes(at.places + n * a.part, packs_of(a.input[n], at.bundle, n) + at.step * a.team * a.part, bytes, full, reads);
+          tma_load_bytes(at.places + n * a.part, packs_of(a.input[n], at.bundle, n) + at.step * a.team * a.part, bytes, full, reads);
       } else {
-        barrier_arrive(full);
+        mbarrier_arrive(full);
       }
       at.advance(reader.pace);
     }
   }
 
-  // Asks the second cache for the first tiles.
+  // Asks L2 for the first tiles.
   __device__ __forceinline__ void ask_ahead(const Pace& pace) const {
     Cursor at(pace, 0);
 #pragma unroll 1
@@ -123,7 +123,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
       const int packs = min(int(a.part), at.left);
       if (packs > 0)
 #pragma unroll
-        for (int n = 0; n < INPUTS; n++) fetch_bytes_ahead(packs_of(a.input[n], at.bundle, n) + at.step * a.team * a.part, packs * unsigned(sizeof(Held)));
+        for (int n = 0; n < INPUTS; n++) tma_prefetch_l2(packs_of(a.input[n], at.bundle, n) + at.step * a.team * a.part, packs * unsigned(sizeof(Held)));
       at.advance(pace);
     }
   }
@@ -210,7 +210,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
         const unsigned step = begin + turn;
         if (step < tiles) {
           Held held[INPUTS][HELD];
-          barrier_wait(&ring.full[reduced.slot], reduced.parity);
+          mbarrier_wait_parity(&ring.full[reduced.slot], reduced.parity);
           take(held, reduced.places, pace.part, min(reduced.left, of_tile));
           add(statistic, held);
           if (reduced.step == pace.steps - 1) {
@@ -220,7 +220,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
         }
         if (step >= a.delay && (TURNS == 1 || step < tiles + a.delay)) {
           if (written.step == 0) {
-            barrier_wait(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
+            mbarrier_wait_parity(&exchange.agreed[written.bundle % OPEN], phase(written.bundle, OPEN));
             agreed[0] = this->lines_of(written.bundle)[0];
             target = packs_of(a.output, written.bundle, INPUTS) + first;
           }
@@ -248,15 +248,15 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
   // A warp needs a tile no more.
   __device__ __forceinline__ void leave(const Cursor& at) const {
     __syncwarp();
-    if ((threadIdx.x & 31) == 0) barrier_arrive(&ring.empty[at.slot]);
+    if ((threadIdx.x & 31) == 0) mbarrier_arrive(&ring.empty[at.slot]);
   }
   // Gives a warp's statistic of a line to the warp that publishes, and begins another.
   __device__ __forceinline__ void hand_over(Statistic (&statistic)[1], unsigned i) const {
-    if (i >= 2) barrier_wait(&exchange.published[(i - 2) % OPEN], phase(i - 2, OPEN));  // which had the same places
+    if (i >= 2) mbarrier_wait_parity(&exchange.published[(i - 2) % OPEN], phase(i - 2, OPEN));  // which had the same places
     merge_lanes(rule, statistic, 1, 32);
     if ((threadIdx.x & 31) == 0) {
       this->parts_of(i)[threadIdx.x >> 5] = statistic[0];
-      barrier_arrive(&exchange.reduced[i % 2]);
+      mbarrier_arrive(&exchange.reduced[i % 2]);
     }
     statistic[0] = rule.empty();
   }
@@ -270,13 +270,13 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
     if ((threadIdx.x & 31) == 0) {
 #pragma unroll 1
       for (unsigned i = warp; i < a.kept; i += ALL) {
-        if (i < tiles()) barrier_init(&ring.empty[i], WARPS);
-        if (i >= a.ahead) barrier_init(&ring.full[i], 1);
+        if (i < tiles()) mbarrier_init(&ring.empty[i], WARPS);
+        if (i >= a.ahead) mbarrier_init(&ring.full[i], 1);
       }
-      if (warp < OPEN) barrier_init(&exchange.published[warp], 32), barrier_init(&exchange.agreed[warp], 32);
-      else if (warp < OPEN + 2) barrier_init(&exchange.reduced[warp - OPEN], WARPS);
-      else if (warp == OPEN + 2) barrier_init(&exchange.opened, 1);
-      publish_barriers();
+      if (warp < OPEN) mbarrier_init(&exchange.published[warp], 32), mbarrier_init(&exchange.agreed[warp], 32);
+      else if (warp < OPEN + 2) mbarrier_init(&exchange.reduced[warp - OPEN], WARPS);
+      else if (warp == OPEN + 2) mbarrier_init(&exchange.opened, 1);
+      fence_mbarrier_init();
     }
     __syncthreads();
   }
@@ -286,14 +286,14 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
     if (helper == COLLECTORS + 1 && lane == 0) {  // reads at once
       if constexpr (PASSING) ask_ahead(reader.pace);
 #pragma unroll 1
-      for (unsigned i = 0; i < a.ahead; i++) barrier_init(&ring.full[i], 1);
-      publish_barriers();
-      wait_to_touch(a.output);
+      for (unsigned i = 0; i < a.ahead; i++) mbarrier_init(&ring.full[i], 1);
+      fence_mbarrier_init();
+      griddepcontrol_wait_before_access(a.output);
       read(reader, min(a.ahead, tiles()));
     }
     begin();
-    wait_to_touch(a.output);
-    let_next_kernel_begin();
+    griddepcontrol_wait_before_access(a.output);
+    griddepcontrol_launch_dependents();
     if (threadIdx.x < WORKERS) {
       work();
     } else if (helper <= COLLECTORS) {
@@ -307,7 +307,7 @@ template <class Rule> struct WholeStream : Stream<Rule, false, true> {
 constexpr unsigned WHOLE_THREADS = WORKERS + 32 * (1 + Stream<Forward, false, true>::COLLECTORS + 1);
 #define SOFTMAX_WHOLE_STREAM(name, rule)                                                                                    \
   extern "C" __global__ void __launch_bounds__(WHOLE_THREADS, 1) name(const Arguments<rule::INPUTS> a) {                \
-    find_place_before_waiting();                                                                                            \
+    griddepcontrol_wait_deferred();                                                                                            \
     WholeStream<rule>(a).run();                                                                                             \
   }
 

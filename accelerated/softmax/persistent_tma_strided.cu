@@ -1,8 +1,8 @@
 // Softmax over long columns, forward (3.2.96) and backward (4.1.19), in a stream of whole rows: thousands of positions of few lines each.
 //
-// There is one block a multiprocessor, and all take part in every bundle of columns: `across` packs that lie side by side and are all of a row, so that
+// There is one persistent block per SM, and all take part in every bundle of columns: `across` packs that lie side by side and are all of a row, so that
 // rows follow each other in memory. Of a bundle each block has `steps` tiles of `part` rows, its rows of a step beside those of the next block. A lane asks
-// the copy engine for tiles, `ahead` of them on their way, into a ring of `kept` in shared memory; 8 warps take them into the statistics of their columns
+// TMA for tiles, `ahead` of them in flight, into a ring of `kept` in shared memory; 8 warps take them into the statistics of their columns
 // as soon as they are there, and write them `delay` tiles later, of which they spend the last QUEUE in registers. Meanwhile two warps publish the block's
 // statistics, a column each lane; two merge columns for all blocks, of which each block has its share; two receive what others have merged. Of
 // gradients one warp does each, with two columns a lane.
@@ -15,14 +15,14 @@
 // 1.4 us until the first tile is there, 8.5 of reads, because the cache writes what the launch before has left in it, 6 of writes at the cache's pace (4.9 TB/s, of stores or of
 // bulk copies), 0.7 in which they wait for the last statistic. Backward 25.8 us: each tile more between statistic and result takes 0.5 to 1 us off, because blocks agree slowly: the
 // last one publishes 1 to 2 us behind the first, merging that and hearing of it take 3. Probably each of the four messages
-// of an agreement waits behind the 47 KB that are on their way to every block. Halves forward 14 us (7.7), of which instructions take 9.
+// of an agreement waits behind the 47 KB that are in flight to every block. Halves forward 14 us (7.7), of which instructions take 9.
 //
 // Workers are few because each hands a bundle over in 110 instructions: of 16 warps that took 0.33 us, in which no tile was taken in (0.2 and 0.5 us of a launch). What is merged is written for some
 // blocks at a time: with a place for every block forward takes 18.2 and backward 26.5 us, with one for all 18.1 and more. Without handing over, publishing, merging and receiving forward
 // takes 15.9 us; with all that but without waiting for it, 17.8.
 //
 // The same with a warp that reads, rows tested one by one, and blocks that tell the next launch that they have left the board (0.3 us of it) took 20.0 us forward; with a few registers
-// too many, 21 to 23.5. With 2, 4 or 5 tiles on their way instead of 3: 5 to 7 % longer; more of them asked for in the second cache, with 1, 2 or 3 on their way, 1 to 30 %; without tiles in
+// too many, 21 to 23.5. With 2, 4 or 5 tiles in flight instead of 3: 5 to 7 % longer; more of them asked for in L2, with 1, 2 or 3 in flight, 1 to 30 %; without tiles in
 // registers 5 to 10 %; with more of them in registers that other warps give up, nothing; results that leave the cache first, or stay in part, 1 to 10 %; reads that stay, 6 to 12 %.
 // Gradients of halves take 18.1 us, held columns 14.9.
 //
@@ -32,7 +32,7 @@
 // side by side, 0 and 2 %; forward with one warp for each of the three, too, and up to two more tiles in registers, 1 to 5 %; tiles that registers pass on instead of a walk in turns, 6 to 10 %; whatever comes first,
 // a tile or a statistic, taken first, 4 % and more; earlier writes, 1 to 15 %; tiles that blocks claim as they need them, which would sum in another order each time, 1 to 3 % without any agreement. Nothing: the first reads before
 // all barriers, the board fetched into the cache at the beginning, beta known to the compiler, code executed once before it is needed,
-// rests of 20 to 400 ns between looks at slots, slots brought by the copy engine, tiles asked for in two halves.
+// rests of 20 to 400 ns between looks at slots, slots brought by TMA, tiles asked for in two halves.
 #include "softmax/grid_exchange.cuh"
 #include "primitives/tma.cuh"
 
@@ -66,8 +66,8 @@ template <class Rule> struct WholeColumns {
   // Behind the tiles in shared memory; statistics of lines and of warps lie behind it. As in softmax_streams.py.
   struct Exchange {
     Held nothing;  // changes no statistic
-    Barrier full[MOST_TILES], empty[MOST_TILES];
-    Barrier reduced, opened, published[OPEN], merged[OPEN], agreed[OPEN];
+    Mbarrier full[MOST_TILES], empty[MOST_TILES];
+    Mbarrier reduced, opened, published[OPEN], merged[OPEN], agreed[OPEN];
     unsigned first_number, target[OPEN];  // of a bundle's results: elements from the output's first one to the block's first row
   };
 
@@ -135,26 +135,26 @@ template <class Rule> struct WholeColumns {
     for (unsigned step = 0; step < min(a.ahead, a.steps); step++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++)
-        if (bytes_of(step) > 0) fetch_bytes_ahead(reader.from[n] + step * stride(), bytes_of(step));
+        if (bytes_of(step) > 0) tma_prefetch_l2(reader.from[n] + step * stride(), bytes_of(step));
   }
   // Up to a tile. FIRST: those that wait for none.
   template <bool FIRST> __device__ __forceinline__ void read(Reader& reader, unsigned end) const {
 #pragma unroll 1
     for (; reader.next < end; reader.next++) {
       if (!FIRST) {
-        barrier_wait(&exchange.full[reader.arriving.slot], reader.arriving.parity);
+        mbarrier_wait_parity(&exchange.full[reader.arriving.slot], reader.arriving.parity);
         reader.arriving.advance(a.steps, a.kept);
-        if (reader.next >= a.kept) barrier_wait(&exchange.empty[reader.at.slot], reader.at.parity ^ 1);
+        if (reader.next >= a.kept) mbarrier_wait_parity(&exchange.empty[reader.at.slot], reader.at.parity ^ 1);
       }
-      Barrier* const full = &exchange.full[reader.at.slot];
+      Mbarrier* const full = &exchange.full[reader.at.slot];
       const unsigned bytes = bytes_of(reader.at.step);
       Held* const to = places + reader.at.slot * INPUTS * tile_packs;
       if (bytes > 0) {
-        barrier_arrive_with(full, INPUTS * bytes);
+        mbarrier_arrive_expect_tx(full, INPUTS * bytes);
 #pragma unroll
-        for (int n = 0; n < INPUTS; n++) load_bytes(to + n * tile_packs, reader.from[n], bytes, full, reader.policy);
+        for (int n = 0; n < INPUTS; n++) tma_load_bytes(to + n * tile_packs, reader.from[n], bytes, full, reader.policy);
       } else {
-        barrier_arrive(full);
+        mbarrier_arrive(full);
       }
 #pragma unroll
       for (int n = 0; n < INPUTS; n++) reader.from[n] += stride();
@@ -200,16 +200,16 @@ template <class Rule> struct WholeColumns {
   }
   // A worker needs a tile no more. All arrive for themselves, as those who hand over do: one or four lanes of a warp, behind __syncwarp, a
   // shuffle or a vote, took as long, and racecheck reported races of all these that the barriers exclude.
-  __device__ __forceinline__ void leave(const Walk& at) const { barrier_arrive(&exchange.empty[at.slot]); }
+  __device__ __forceinline__ void leave(const Walk& at) const { mbarrier_arrive(&exchange.empty[at.slot]); }
   // Gives a warp's statistics of a bundle to those who publish, and begins others.
   __device__ __forceinline__ void hand_over(Statistic (&statistic)[LANES], unsigned bundle) const {
     const unsigned lane = threadIdx.x & 31;
-    if (bundle > 0) barrier_wait(&exchange.published[(bundle - 1) % OPEN], phase(bundle - 1));  // which had the same places
+    if (bundle > 0) mbarrier_wait_parity(&exchange.published[(bundle - 1) % OPEN], phase(bundle - 1));  // which had the same places
     merge_lanes(rule, statistic, a.across, 32);
     if (lane < a.across) {
 #pragma unroll
       for (int i = 0; i < LANES; i++) parts()[(threadIdx.x >> 5) * columns + lane * LANES + i] = to_part(statistic[i]);
-      barrier_arrive(&exchange.reduced);
+      mbarrier_arrive(&exchange.reduced);
     }
 #pragma unroll
     for (int i = 0; i < LANES; i++) statistic[i] = rule.empty();
@@ -238,7 +238,7 @@ template <class Rule> struct WholeColumns {
         const unsigned step = begin + turn;
         if (step < tiles) {
           Held held[INPUTS][HELD];
-          barrier_wait(&exchange.full[reduced.slot], reduced.parity);
+          mbarrier_wait_parity(&exchange.full[reduced.slot], reduced.parity);
           take(held, first + reduced.slot * tile, existing(reduced));
           add(statistic, held);
           if (reduced.advance(steps, kept)) hand_over(statistic, reduced_bundle++);
@@ -246,7 +246,7 @@ template <class Rule> struct WholeColumns {
         if (step >= a.delay && (TURNS == 1 || step < end)) {
           if (written.step == 0) {
             target = output + exchange.target[written_bundle % OPEN];
-            barrier_wait(&exchange.agreed[written_bundle % OPEN], phase(written_bundle));
+            mbarrier_wait_parity(&exchange.agreed[written_bundle % OPEN], phase(written_bundle));
 #pragma unroll
             for (int i = 0; i < LANES; i++) agreed[i] = lines_of(written_bundle)[column * LANES + i];
           }
@@ -282,13 +282,13 @@ template <class Rule> struct WholeColumns {
   __device__ __forceinline__ void publish(unsigned index) const {
     if (index == 0) {
       exchange.first_number = unsigned(atomicAdd(&board_of_whole_columns.arrivals, 1ull) / gridDim.x) * MOST_ROUNDS + 1;
-      barrier_arrive(&exchange.opened);
+      mbarrier_arrive(&exchange.opened);
     }
     const unsigned first_number = opened();
 #pragma unroll 1
     for (unsigned bundle = 0; bundle < bundles; bundle++) {
-      if (bundle >= OPEN) barrier_wait(&exchange.agreed[bundle % OPEN], phase(bundle - OPEN));
-      barrier_wait(&exchange.reduced, bundle & 1);
+      if (bundle >= OPEN) mbarrier_wait_parity(&exchange.agreed[bundle % OPEN], phase(bundle - OPEN));
+      mbarrier_wait_parity(&exchange.reduced, bundle & 1);
       if (index < slots()) {
         Statistic total[SLOT_COLUMNS];
 #pragma unroll
@@ -301,11 +301,11 @@ template <class Rule> struct WholeColumns {
         }
         write_slot(&board_of_whole_columns.parts[bundle % OPEN][index / 2][blockIdx.x][index % 2], slot_of(total, first_number + bundle / OPEN));
       }
-      barrier_arrive(&exchange.published[bundle % OPEN]);
+      mbarrier_arrive(&exchange.published[bundle % OPEN]);
     }
   }
   __device__ __forceinline__ unsigned opened() const {
-    barrier_wait(&exchange.opened, 0);
+    mbarrier_wait_parity(&exchange.opened, 0);
     return exchange.first_number;
   }
   // Every so-manieth slot of all bundles, for all blocks.
@@ -314,7 +314,7 @@ template <class Rule> struct WholeColumns {
     unsigned job = blockIdx.x * ROLE_WARPS + merger;
 #pragma unroll 1
     for (unsigned bundle = 0; bundle < bundles; bundle++) {
-      barrier_wait(&exchange.published[bundle % OPEN], phase(bundle));  // other blocks do so at about the same time
+      mbarrier_wait_parity(&exchange.published[bundle % OPEN], phase(bundle));  // other blocks do so at about the same time
       const unsigned number = first_number + bundle / OPEN;
 #pragma unroll 1
       for (; job < (bundle + 1) * slots(); job += gridDim.x * ROLE_WARPS) {
@@ -329,7 +329,7 @@ template <class Rule> struct WholeColumns {
         if (lane < COPIES) write_slot(&board_of_whole_columns.results[bundle % OPEN][lane][index], slot);
       }
       __syncwarp();
-      if (lane == 0) barrier_arrive(&exchange.merged[bundle % OPEN]);
+      if (lane == 0) mbarrier_arrive(&exchange.merged[bundle % OPEN]);
     }
   }
   // A lane's share of the parts of a slot.
@@ -356,14 +356,14 @@ template <class Rule> struct WholeColumns {
     const unsigned first_number = opened();
 #pragma unroll 1
     for (unsigned bundle = 0; bundle < bundles; bundle++) {
-      barrier_wait(&exchange.merged[bundle % OPEN], phase(bundle));  // other blocks do so at about the same time
+      mbarrier_wait_parity(&exchange.merged[bundle % OPEN], phase(bundle));  // other blocks do so at about the same time
       if (index < slots()) {
         Slot slot;
         do slot = read_slot(&board_of_whole_columns.results[bundle % OPEN][blockIdx.x % COPIES][index]);
         while (!holds(slot, first_number + bundle / OPEN));
         take_slot(slot, lines_of(bundle) + index * SLOT_COLUMNS);
       }
-      barrier_arrive(&exchange.agreed[bundle % OPEN]);
+      mbarrier_arrive(&exchange.agreed[bundle % OPEN]);
     }
   }
 
@@ -373,14 +373,14 @@ template <class Rule> struct WholeColumns {
     if ((threadIdx.x & 31) == 0) {
 #pragma unroll 1
       for (unsigned i = warp; i < min(a.kept, tiles); i += READER + 1) {
-        barrier_init(&exchange.full[i], 1);
-        barrier_init(&exchange.empty[i], COLUMN_WORKERS);
+        mbarrier_init(&exchange.full[i], 1);
+        mbarrier_init(&exchange.empty[i], COLUMN_WORKERS);
       }
-      if (warp < open) barrier_init(&exchange.published[warp], ROLE_LANES), barrier_init(&exchange.agreed[warp], ROLE_LANES), barrier_init(&exchange.merged[warp], ROLE_WARPS);
-      else if (warp == OPEN) barrier_init(&exchange.reduced, WARPS * min(a.across, 32u));
-      else if (warp == OPEN + 1) barrier_init(&exchange.opened, 1);
+      if (warp < open) mbarrier_init(&exchange.published[warp], ROLE_LANES), mbarrier_init(&exchange.agreed[warp], ROLE_LANES), mbarrier_init(&exchange.merged[warp], ROLE_WARPS);
+      else if (warp == OPEN) mbarrier_init(&exchange.reduced, WARPS * min(a.across, 32u));
+      else if (warp == OPEN + 1) mbarrier_init(&exchange.opened, 1);
       else if (warp == OPEN + 2) set_nothing();
-      publish_barriers();
+      fence_mbarrier_init();
     }
     __syncthreads();
   }
@@ -399,8 +399,8 @@ template <class Rule> struct WholeColumns {
       if (a.passing) ask_ahead(reader);
     }
     begin();
-    wait_to_touch(a.output);
-    let_next_kernel_begin();
+    griddepcontrol_wait_before_access(a.output);
+    griddepcontrol_launch_dependents();
     if (warp < WARPS) {
       work();
     } else if (reads) {
@@ -418,7 +418,7 @@ template <class Rule> struct WholeColumns {
 
 #define SOFTMAX_WHOLE_COLUMNS(name, rule)                                                          \
   extern "C" __global__ void __launch_bounds__(WholeColumns<rule>::THREADS, 1) name(const Arguments<rule::INPUTS> a) { \
-    find_place_before_waiting();                                                                   \
+    griddepcontrol_wait_deferred();                                                                   \
     WholeColumns<rule>(a).run();                                                                   \
   }
 

@@ -11,7 +11,7 @@ from dualdnn.api.operations.specs import FLOAT, SCALAR_BYTES
 
 from ..plans import AlignedPlan, Launch, Plan, factors, implements, pointers, structure, type_definitions
 from ..primitives.cluster import CLUSTERS, has_clusters
-from ..primitives.geometry import blocks_ahead
+from ..primitives.geometry import prefetching_blocks
 from . import persistent, small, staged
 from .problem import PACK_BYTES, SHORT_LINE, WARP, Problem, Walk, along_of, ceiling, others_of, walk_of
 from .register_resident import COLUMN_PACKS, narrow_registers_of, registers_of
@@ -128,7 +128,7 @@ class Choice:
                     held.threads,
                     held.grid,
                     held.team,
-                    blocks_ahead(self.moved) if held.kind == "columns" else 0,
+                    prefetching_blocks(self.moved) if held.kind == "columns" else 0,
                     shared_bytes,
                     of=of,
                     definitions={"PACK_BYTES": pack_bytes} if pack_bytes < PACK_BYTES else {},

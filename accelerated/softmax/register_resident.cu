@@ -146,12 +146,12 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   }
 };
 
-// Gradients of lines of halves took 2 % longer where the last of many blocks let the next kernel in; others take 0.5 to 1 us less. As one
-// condition (let_next_kernel_begin), the wait came before addresses were found: up to 2 % longer.
+// Gradients of lines of halves took 2 % longer where the last of many blocks launch dependents; others take 0.5 to 1 us less. As one
+// condition (griddepcontrol_launch_dependents), the wait came before addresses were found: up to 2 % longer.
 template <class Rule> constexpr bool SLOW_BEHIND = Rule::INPUTS == 2 && sizeof(ELEMENT) == 2;
-__device__ __forceinline__ void let_next_kernel_begin_from_last_blocks() {
-  let_next_kernel_begin_unless_many();
-  let_next_kernel_begin_if(gridDim.x > MANY_BLOCKS && blockIdx.x + MANY_BLOCKS >= gridDim.x);
+__device__ __forceinline__ void griddepcontrol_launch_dependents_from_last_blocks() {
+  griddepcontrol_launch_dependents_of_medium_grids();
+  griddepcontrol_launch_dependents_if(gridDim.x > MANY_BLOCKS && blockIdx.x + MANY_BLOCKS >= gridDim.x);
 }
 
 template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_lines(const Arguments<Rule::INPUTS>& a) {
@@ -162,14 +162,14 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_line
   WidePacks<Rule, false, PACKS> line(a, min(index, a.lines.packs - 1));
   if (line.lead != 0) line.begin_with_line();
   if (index >= a.lines.packs) line.end_for_good();
-  wait_to_touch(line.input[0] + line.offset(rank, 0), line.output);
+  griddepcontrol_wait_before_access(line.input[0] + line.offset(rank, 0), line.output);
 
   // Two inputs, and many pairs, stay packs, which take fewer registers.
   constexpr bool KEEP = INPUTS == 1 && PACKS * WIDTH <= 32;
   HeldPacks<Rule, PACKS, KEEP> packs;
   const bool whole = packs.read(line, rank, size);
-  if constexpr (SLOW_BEHIND<Rule>) let_next_kernel_begin_unless_many();
-  else let_next_kernel_begin_from_last_blocks();
+  if constexpr (SLOW_BEHIND<Rule>) griddepcontrol_launch_dependents_of_medium_grids();
+  else griddepcontrol_launch_dependents_from_last_blocks();
 
   Statistic statistic[1] = {rule.empty()};
   if constexpr (INPUTS == 1) {
@@ -211,14 +211,14 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
     for (int k = 0; k < PACKS; k++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++)
-        if (rank + k * size < line.packs) fetch_ahead(line.input[n] + line.offset(rank + k * size, n));
+        if (rank + k * size < line.packs) prefetch_l2(line.input[n] + line.offset(rank + k * size, n));
   }
-  wait_to_touch(line.input[0] + line.offset(rank, 0), line.output);
+  griddepcontrol_wait_before_access(line.input[0] + line.offset(rank, 0), line.output);
 
   HeldPacks<Rule, PACKS, INPUTS == 1> packs;
   const bool whole = packs.read(line, rank, size);
-  if constexpr (STEPS) let_next_kernel_begin_unless_many();  // with the other, 2 % longer
-  else let_next_kernel_begin_from_last_blocks();
+  if constexpr (STEPS) griddepcontrol_launch_dependents_of_medium_grids();  // with the other, 2 % longer
+  else griddepcontrol_launch_dependents_from_last_blocks();
 
   // Warps (or, from 32 columns on, as many threads) hand over what they have of each column.
   const unsigned stride = max(across, 32u), group = thread >> exponent_of(stride), groups = blockDim.x >> exponent_of(stride);
@@ -311,7 +311,7 @@ constexpr int most_blocks(bool columns, int packs) {
 
 #define SOFTMAX_IN_REGISTERS(name, rule, kind, columns, packs)                                                                     \
   extern "C" __global__ void __launch_bounds__(256, most_blocks(columns, packs)) name##_of_##packs(const Arguments<rule::INPUTS> a) { \
-    find_place_before_waiting();                                                                                             \
+    griddepcontrol_wait_deferred();                                                                                             \
     softmax_of_##kind<rule, packs>(a);                                                                                        \
   }
 #define SOFTMAX_LINES(packs)                                            \

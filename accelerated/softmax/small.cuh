@@ -20,7 +20,7 @@ template <int N> struct Places {
   unsigned count;  // without the further ones
   unsigned items, apart, limit;  // further ones: how many with the first, distance in positions, how many positions there are
   int item_step[N];
-  Divisor extent[FASTER];
+  FastDivmod extent[FASTER];
   int step[N][FASTER + 1];  // the fastest first
 
   // The offsets of one; how many there are with it: only the last may lie beyond the end.
@@ -79,8 +79,8 @@ template <class Rule, int N> struct FoundPacks {
       found(target[k]);
     }
   }
-  __device__ __forceinline__ void wait() const { only_wait_to_touch(source[0][0], target[0]); }
-  // All are on their way before the first is used.
+  __device__ __forceinline__ void wait() const { griddepcontrol_wait_only(source[0][0], target[0]); }
+  // All are in flight before the first is used.
   __device__ __forceinline__ void ask() {
 #pragma unroll
     for (int k = 0; k < N; k++)
@@ -127,9 +127,9 @@ template <class Rule, int N> struct FoundPacks {
 // Lets the next kernel in when a value is there: in a stream the launch of one takes away what instructions are at hand, and it comes
 // 0.5 to 0.8 us later. Let in at the wait, it came before this kernel's last instructions, which then took 0.15 us longer; let in at
 // the end, it came too late, 0.3 us.
-__device__ __forceinline__ void let_next_kernel_begin_with(COMPUTE value) {
+__device__ __forceinline__ void griddepcontrol_launch_dependents_with(COMPUTE value) {
   constexpr COMPUTE NEVER = COMPUTE(1.2345e-30);  // about: threads that have it leave it to the others
-  let_next_kernel_begin_if(value != NEVER);
+  griddepcontrol_launch_dependents_if(value != NEVER);
 }
 
 // What is usual is known to the code, from the wait to the end without a jump: to code that is not at hand one takes 0.15 us.

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ..primitives.cluster import CLUSTERS, has_clusters
-from ..primitives.geometry import Divisor, merged
+from ..primitives.geometry import FastDivmod, merged
 from .problem import SHORT_LINE, WARP, Walk, ceiling, power_of_two
 
 # Lines: elements or packs of a thread, as in the kernel, by elements of a pack, in order of preference; the shortest line, in elements:
@@ -35,7 +35,7 @@ def _places_type(operands: int) -> type[ctypes.Structure]:
             ("apart", ctypes.c_uint),
             ("limit", ctypes.c_uint),
             ("item_step", ctypes.c_int * operands),
-            ("extent", Divisor * (RANK - 1)),
+            ("extent", FastDivmod * (RANK - 1)),
             ("step", ctypes.c_int * RANK * operands),
         ]
 
@@ -52,7 +52,7 @@ def places_of(extents: Sequence[int], steps: Sequence[Sequence[int]], d: int, ea
     value.count = apart * prod(extents[i] for i in order)
     value.items, value.apart, value.limit = ceiling(extents[d], apart), apart, extents[d]
     for place in range(RANK - 1):
-        value.extent[place] = Divisor.of(extents[order[place]] if place < len(order) else 1)
+        value.extent[place] = FastDivmod.of(extents[order[place]] if place < len(order) else 1)
     for operand, step in enumerate(steps):
         value.item_step[operand] = apart * step[d]
         value.step[operand][:] = [*(step[i] for i in order), *[0] * (RANK - 1 - len(order)), step[d]]

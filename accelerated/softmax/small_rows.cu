@@ -1,7 +1,7 @@
 // Softmax of few lines (3.2.96, 4.1.19) in the registers of clusters, of whole packs or of single elements that lie anywhere.
 //
 // Floor: a launch and one way to the memory and back; bytes hardly matter. What a thread has lies one step apart along one dimension, so
-// that all reads are on their way at once. The blocks agree once: every warp sends its statistic to all blocks.
+// that all reads are in flight at once. The blocks agree once: every warp sends its statistic to all blocks.
 //
 // What limits (H200, 8 lines of 12544): in a chain of kernels in a stream it takes 1.3 to 1.46 us, 1.53 with gaps, in a graph 1.35 to 1.5.
 // Clocks read behind each stage: 410 to 460 cycles until the values are there, 340 until a warp has its maximum and sum, 300 to 400 until the warps of
@@ -33,7 +33,7 @@ template <bool BLENDS, class Rule, int N> __device__ __forceinline__ void softma
   rule.template cover<true>(line, packs.values);
   const COMPUTE own_top = line[0].top = top_of_warp(rule, line[0].top);
   rule.template add_covered<true>(line, packs.values);
-  let_next_kernel_begin_with(line[0].sum);
+  griddepcontrol_launch_dependents_with(line[0].sum);
   merge_sums(line, 1, WARP);
   telling.exchange->send(lane < CLUSTER, telling.way, line[0].top, line[0].sum);
   telling.exchange->wait();
@@ -63,11 +63,11 @@ template <class Rule, int N> __device__ __forceinline__ void softmax_of_line(con
 
 #define SMALL_LINES(packs)                                                                                                                 \
   extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MOST_THREADS) softmax_forward_lines_of_##packs(const SmallArguments<1> a) {  \
-    find_place_before_waiting();                                                                                                            \
+    griddepcontrol_wait_deferred();                                                                                                            \
     softmax_of_line<Forward, packs>(a);                                                                                                     \
   }                                                                                                                                         \
   extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MOST_THREADS) softmax_backward_lines_of_##packs(const SmallArguments<2> a) { \
-    find_place_before_waiting();                                                                                                            \
+    griddepcontrol_wait_deferred();                                                                                                            \
     softmax_of_line<Backward, packs>(a);                                                                                                    \
   }
 SMALL_LINES(1)

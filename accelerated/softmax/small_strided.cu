@@ -17,13 +17,13 @@ template <bool MANY, bool BLENDS, class Rule, int N>
 __device__ __forceinline__ void softmax_of_columns(const Rule rule, FoundPacks<Rule, N>& packs, Statistic* parts, unsigned across) {
   constexpr int BATCH = 8;
   packs.wait();
-  if (Rule::INPUTS == 2) let_next_kernel_begin_if(true);  // gradients are done before it comes; when values were there it came 0.1 to 0.3 us too late
+  if (Rule::INPUTS == 2) griddepcontrol_launch_dependents_if(true);  // gradients are done before it comes; when values were there it came 0.1 to 0.3 us too late
   packs.ask();
   packs.take();
 
   Statistic own[1] = {rule.empty()}, line[1] = {rule.empty()}, part[BATCH];
   rule.template cover<true>(own, packs.values);
-  if (Rule::INPUTS == 1) let_next_kernel_begin_with(own[0].top);
+  if (Rule::INPUTS == 1) griddepcontrol_launch_dependents_with(own[0].top);
   rule.template add_covered<true>(own, packs.values);
   parts[threadIdx.x] = own[0];
   __syncthreads();
@@ -58,11 +58,11 @@ template <bool MANY, class Rule, int N> __device__ __forceinline__ void softmax_
 
 #define SMALL_COLUMNS(kind, packs, many)                                                                                         \
   extern "C" __global__ void __launch_bounds__(MOST_THREADS) softmax_forward_##kind##_of_##packs(const SmallArguments<1> a) {  \
-    find_place_before_waiting();                                                                                                \
+    griddepcontrol_wait_deferred();                                                                                                \
     softmax_of_columns<many, Forward, packs>(a);                                                                                \
   }                                                                                                                             \
   extern "C" __global__ void __launch_bounds__(MOST_THREADS) softmax_backward_##kind##_of_##packs(const SmallArguments<2> a) { \
-    find_place_before_waiting();                                                                                                \
+    griddepcontrol_wait_deferred();                                                                                                \
     softmax_of_columns<many, Backward, packs>(a);                                                                               \
   }
 SMALL_COLUMNS(columns, 4, false)

@@ -2,7 +2,7 @@
 //
 // A line is what one softmax runs over: C, H, W of an image or C at a position. A team of threads takes a line (or,
 // where neighbours in memory belong to different lines, a pack of neighbouring lines). Every thread brings its packs to
-// places of its own in shared memory, many on their way at once (cp.async: no registers, no barriers), takes their part
+// places of its own in shared memory, many in flight at once (cp.async: no registers, no barriers), takes their part
 // of the statistic, agrees on it with its team, computes and writes. Only the part of a line that exceeds shared memory
 // is read again, what was read last first, while L2 has it.
 //
@@ -51,8 +51,8 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   const unsigned packs = index < a.lines.packs ? line.packs : 0;
   // Of gradients, and of more than one group, that took as long or longer.
   if constexpr (CLUSTERED && !COLUMNS && INPUTS == 1 && sizeof(Place) > sizeof(ELEMENT)) line.ask_ahead(rank, size);
-  if constexpr (COLUMNS) wait_to_touch(a.input[0]);  // their places would take registers that another block needs
-  else wait_to_touch(line.input[0], line.output);
+  if constexpr (COLUMNS) griddepcontrol_wait_before_access(a.input[0]);  // their places would take registers that another block needs
+  else griddepcontrol_wait_before_access(line.input[0], line.output);
 
   // Of the groups of this thread shared memory keeps all, or the first and, in turn, DEPTH others.
   const unsigned round = size * HELD, groups = packs == 0 ? 0 : ((packs - 1) >> exponent_of(round)) + 1;
@@ -78,8 +78,8 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
     commit();
   }
   // Of single elements, whose gradients take five more registers otherwise, and 13 % longer, only where blocks are not many.
-  if (COLUMNS || sizeof(Place) > sizeof(ELEMENT)) let_next_kernel_begin();
-  else if (!SLOW_BESIDE<Rule> || blocks_of_grid() <= MANY_BESIDE) let_next_kernel_begin_unless_many();
+  if (COLUMNS || sizeof(Place) > sizeof(ELEMENT)) griddepcontrol_launch_dependents();
+  else if (!SLOW_BESIDE<Rule> || blocks_of_grid() <= MANY_BESIDE) griddepcontrol_launch_dependents_of_medium_grids();
 
   Statistic* parts = reinterpret_cast<Statistic*>(shared_memory + a.kept * HELD * INPUTS * threads * sizeof(Place));
   if constexpr (COLUMNS) merge_columns<CLUSTERED, false>(rule, statistic, a.team, parts);
@@ -277,7 +277,7 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
   const unsigned start = blockIdx.x * a.kept * length, pitch = (a.kept * length + PACK - 1) / PACK * PACK;
   ELEMENT* tile = reinterpret_cast<ELEMENT*>(shared_memory);
 
-  wait_to_touch(a.input[0] + start, a.output + start);
+  griddepcontrol_wait_before_access(a.input[0] + start, a.output + start);
 #pragma unroll
   for (int n = 0; n < INPUTS; n++) {
     const ELEMENT* source = a.input[n] + start;
@@ -290,7 +290,7 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
   commit();
   const unsigned first_line = KIND == Tile::LANES ? first_line_of_tile(exponent_of(a.team), length) : 0;  // while they come
   arrived<0>();
-  let_next_kernel_begin_unless_many();
+  griddepcontrol_launch_dependents_of_medium_grids();
   __syncthreads();
 
   ELEMENT* target = a.output + start;
@@ -340,7 +340,7 @@ template <class Rule, int COUNT> __device__ __forceinline__ void softmax_in_regi
   const bool last = rank + ((COUNT - 1) << log_team) < a.along.row;
   auto exists = [&](int k) { return k < COUNT - 1 || last; };
 
-  wait_to_touch(a.input[0] + offset[0], a.output + offset[INPUTS]);
+  griddepcontrol_wait_before_access(a.input[0] + offset[0], a.output + offset[INPUTS]);
   COMPUTE values[INPUTS][COUNT], result[COUNT];
   ELEMENT held[INPUTS][COUNT];
   {
@@ -351,7 +351,7 @@ template <class Rule, int COUNT> __device__ __forceinline__ void softmax_in_regi
       for (int n = 0; n < INPUTS; n++)
         if (exists(k)) held[n][k] = a.input[n][offset[n] + step(k, n)];
   }
-  let_next_kernel_begin_unless_many();
+  griddepcontrol_launch_dependents_of_medium_grids();
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)
 #pragma unroll
@@ -406,9 +406,9 @@ __device__ __forceinline__ void softmax_in_block(const Arguments<Rule::INPUTS>& 
     for (int k = 0; k < PACKS / 2; k++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++)
-        if (first + k * threads < packs) fetch_ahead(reinterpret_cast<const Held*>(a.input[n] + offset[n]) + first + k * threads);
+        if (first + k * threads < packs) prefetch_l2(reinterpret_cast<const Held*>(a.input[n] + offset[n]) + first + k * threads);
   }
-  wait_to_touch(a.input[0] + offset[0]);
+  griddepcontrol_wait_before_access(a.input[0] + offset[0]);
 
   Held held[INPUTS][PACKS];
 #pragma unroll
@@ -419,7 +419,7 @@ __device__ __forceinline__ void softmax_in_block(const Arguments<Rule::INPUTS>& 
       for (int i = 0; i < WIDTH; i++) held[n][k].item[i] = store<ELEMENT>(Rule::neutral());
       if (first + k * threads < packs) held[n][k] = read_passing(reinterpret_cast<const Held*>(a.input[n] + offset[n]) + first + k * threads);
     }
-  let_next_kernel_begin();
+  griddepcontrol_launch_dependents();
 
   COMPUTE values[INPUTS][VALUES], result[VALUES];
 #pragma unroll
@@ -487,13 +487,13 @@ template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_sho
   unsigned offset[INPUTS + 1];
   a.lines.locate(index, offset);
 
-  wait_to_touch(a.input[0] + offset[0], a.output + offset[INPUTS]);
+  griddepcontrol_wait_before_access(a.input[0] + offset[0], a.output + offset[INPUTS]);
   ELEMENT held[INPUTS][LENGTH];
 #pragma unroll
   for (int k = 0; k < LENGTH; k++)
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) held[n][k] = (a.input[n] + offset[n])[k * a.along.row_stride[n]];
-  let_next_kernel_begin_unless_many();  // with the other, 4 % longer
+  griddepcontrol_launch_dependents_of_medium_grids();  // with the other, 4 % longer
   COMPUTE values[INPUTS][LENGTH], result[LENGTH];
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)
@@ -527,19 +527,19 @@ constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE
 
 #define SOFTMAX(name, rule, line)                                                                                                                \
   extern "C" __global__ void __launch_bounds__(512, LINE_BLOCKS) name##_lines(const Arguments<rule::INPUTS> a) {                                 \
-    find_place_before_waiting();                                                                                                                 \
+    griddepcontrol_wait_deferred();                                                                                                                 \
     softmax<rule, line, false, false>(a);                                                                                                        \
   }                                                                                                                                              \
   extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(512, LINE_BLOCKS) name##_lines_cluster(const Arguments<rule::INPUTS> a) {     \
-    find_place_before_waiting();                                                                                                                 \
+    griddepcontrol_wait_deferred();                                                                                                                 \
     softmax<rule, line, false, true>(a);                                                                                                         \
   }                                                                                                                                              \
   extern "C" __global__ void __launch_bounds__(256, COLUMN_BLOCKS) name##_columns(const Arguments<rule::INPUTS> a) {                             \
-    find_place_before_waiting();                                                                                                                 \
+    griddepcontrol_wait_deferred();                                                                                                                 \
     softmax<rule, line, true, false>(a);                                                                                                         \
   }                                                                                                                                              \
   extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(256, COLUMN_BLOCKS) name##_columns_cluster(const Arguments<rule::INPUTS> a) { \
-    find_place_before_waiting();                                                                                                                 \
+    griddepcontrol_wait_deferred();                                                                                                                 \
     softmax<rule, line, true, true>(a);                                                                                                          \
   }
 
@@ -550,7 +550,7 @@ SOFTMAX(softmax_backward_narrow, Backward, NarrowLine)
 
 #define SOFTMAX_TILE(name, rule, kind, blocks)                                                               \
   extern "C" __global__ void __launch_bounds__(256, blocks) name(const Arguments<rule::INPUTS> a) { \
-    find_place_before_waiting();                                                                     \
+    griddepcontrol_wait_deferred();                                                                     \
     softmax_of_tile<rule, Tile::kind>(a);                                                             \
   }
 SOFTMAX_TILE(softmax_forward_tile, Forward, LANES, TILE_BLOCKS)
@@ -561,26 +561,26 @@ SOFTMAX_TILE(softmax_forward_pair_tile, Forward, PAIRS, SHORT_BLOCKS)
 SOFTMAX_TILE(softmax_backward_pair_tile, Backward, PAIRS, SHORT_BLOCKS)
 
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_forward_narrow_registers(const Arguments<1> a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   softmax_of_elements<Forward>(a);
 }
 extern "C" __global__ void __launch_bounds__(128, REGISTER_BLOCKS) softmax_backward_narrow_registers(const Arguments<2> a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   softmax_of_elements<Backward>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(128, 2 * REGISTER_BLOCKS) softmax_forward_narrow_short_columns(const Arguments<1> a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   softmax_of_short_columns<Forward>(a);
 }
 extern "C" __global__ void __launch_bounds__(128, 2 * REGISTER_BLOCKS) softmax_backward_narrow_short_columns(const Arguments<2> a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   softmax_of_short_columns<Backward>(a);
 }
 
 #define SOFTMAX_BLOCK(name, rule)                                                                                     \
   extern "C" __global__ void __launch_bounds__(MOST_BLOCK_THREADS, 1) name##_block(const Arguments<rule::INPUTS> a) { \
-    find_place_before_waiting();                                                                                      \
+    griddepcontrol_wait_deferred();                                                                                      \
     softmax_of_block<rule, false>(a);                                                                                 \
   }
 
@@ -588,6 +588,6 @@ SOFTMAX_BLOCK(softmax_forward_wide, Forward)
 SOFTMAX_BLOCK(softmax_backward_wide, Backward)
 
 extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MANY_THREADS, DOUBLE ? 1 : 2) softmax_forward_wide_many_cluster(const Arguments<1> a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   softmax_of_block<Forward, true>(a);
 }

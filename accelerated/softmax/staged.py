@@ -21,7 +21,7 @@ from .problem import (
 
 # As in softmax/staged.cu
 HELD = {True: 2, False: 8}  # packs of a group: wide, narrow
-DEPTH = 4  # groups on their way to a thread
+DEPTH = 4  # groups in flight to a thread
 SHORT = 8  # most elements of a lane in a tile
 MORE, LEAST_LANES = (10, 9), 8  # more, by inputs, where the lanes are that many
 LANES_THREADS = 128

@@ -10,7 +10,7 @@ from dualdnn.api.operations import AddTensor, Operation, OpTensor, ScaleTensor, 
 
 from ..plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
 from ..primitives.geometry import THREADS, Grid, batch, blocks, broadcast_strides, elementwise, geometry, merged
-from ..primitives.small_grid import boxes
+from ..primitives.small_grid import small_grid
 
 SOURCE = "tensor_arithmetic/tensor_arithmetic.cu"
 PACK_BYTES = 16
@@ -36,9 +36,11 @@ def add_tensor(operation: AddTensor, device: Any) -> Plan:
         grid = blocks(packs, THREADS * each)
         kernel = "add_tensor_uniform" if walk == UNIFORM else "add_tensor_dense"
         return _plan(operation, device, kernel, operation.C, arguments, ("A", "C"), grid)
-    if layout.width == 1 and (boxed := boxes(dims, [a, c])):
-        arguments = structure(*pointers(2), *scalars, ("boxes", boxed.layout))
-        return _plan(operation, device, "add_tensor_boxes", operation.C, arguments, ("A", "C"), boxed.grid, boxed.block)
+    if layout.width == 1 and (boxed := small_grid(dims, [a, c])):
+        arguments = structure(*pointers(2), *scalars, ("small_grid", boxed.layout))
+        return _plan(
+            operation, device, "add_tensor_small_grid", operation.C, arguments, ("A", "C"), boxed.grid, boxed.block
+        )
     arguments = structure(*pointers(2), *scalars, ("geometry", layout))
     return _plan(operation, device, "add_tensor", operation.C, arguments, ("A", "C"), grid)
 
@@ -63,9 +65,11 @@ def op_tensor(operation: OpTensor, device: Any) -> Plan:
         extent = ("count", c_uint(count)), ("walk", c_int(walk))
         arguments = structure(*pointers(3), ("formula", formula), *extent, ("spread", spread))
         return _plan(operation, device, "op_tensor_dense", operation.A, arguments, operands, blocks(-(-count // width)))
-    if layout.width == 1 and (boxed := boxes(dims, [a, b, c])):
-        arguments = structure(*pointers(3), ("formula", formula), ("boxes", boxed.layout))
-        return _plan(operation, device, "op_tensor_boxes", operation.A, arguments, operands, boxed.grid, boxed.block)
+    if layout.width == 1 and (boxed := small_grid(dims, [a, b, c])):
+        arguments = structure(*pointers(3), ("formula", formula), ("small_grid", boxed.layout))
+        return _plan(
+            operation, device, "op_tensor_small_grid", operation.A, arguments, operands, boxed.grid, boxed.block
+        )
     arguments = structure(*pointers(3), ("formula", formula), ("geometry", layout))
     return _plan(operation, device, "op_tensor", operation.A, arguments, operands, grid)
 
@@ -76,9 +80,11 @@ def scale_tensor(operation: ScaleTensor, device: Any) -> Plan:
     dims, strides = operation.y.scalar_layout()
     layout, grid = elementwise(dims, [strides, strides], PACK_BYTES // operation.y.scalar_bytes, device)
     scalars = factors(operation, alpha=operation.alpha, beta=0.0)
-    if layout.width == 1 and (boxed := boxes(dims, [strides, strides])):
-        arguments = structure(*pointers(2), *scalars, ("boxes", boxed.layout))
-        return _plan(operation, device, "add_tensor_boxes", operation.y, arguments, ("y", "y"), boxed.grid, boxed.block)
+    if layout.width == 1 and (boxed := small_grid(dims, [strides, strides])):
+        arguments = structure(*pointers(2), *scalars, ("small_grid", boxed.layout))
+        return _plan(
+            operation, device, "add_tensor_small_grid", operation.y, arguments, ("y", "y"), boxed.grid, boxed.block
+        )
     arguments = structure(*pointers(2), *scalars, ("geometry", layout))
     return _plan(operation, device, "add_tensor", operation.y, arguments, ("y", "y"), grid)
 

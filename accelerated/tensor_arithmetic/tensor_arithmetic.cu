@@ -4,7 +4,7 @@
 // scaling does; an operation of two whole tensors moves 3, with beta 4; setting moves 1. At 4.2 TB/s a position of 2
 // halves costs 1 ps, in which an H200 starts about 28 instructions: what limits the narrow types is the number of
 // instructions, those that find the operand that is broadcast above all, and the registers, which decide how many
-// loads are under way. Where rows are whole packs in every operand, or broadcast along them, a pack finds its operands once
+// loads are in flight. Where rows are whole packs in every operand, or broadcast along them, a pack finds its operands once
 // (primitives/elementwise.cuh). Where they are not, but the output is dense (every layout without gaps), the kernels walk it as one
 // row in accesses of 16 bytes whatever its extents, and the host chooses how the other operand is found.
 // The fraction that each operation reaches on an H200 is in reports/README.md.
@@ -16,7 +16,7 @@ enum DataType { TO_FLOAT = 0, TO_DOUBLE = 1, TO_HALF = 2, TO_INT8 = 3, TO_BFLOAT
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
 constexpr int BLOCKS = sizeof(ELEMENT) == 1 ? 3 : 6;  // of 256 threads on a multiprocessor: as many as registers allow
 constexpr int BATCH_BLOCKS = sizeof(ELEMENT) == 1 ? 3 : 5;  // where threads read several packs
-constexpr int DENSE_BATCH = 2;  // packs of a thread that are on their way together
+constexpr int DENSE_BATCH = 2;  // packs of a thread that are in flight together
 
 // --- an operand that is broadcast onto a dense output ---
 
@@ -107,7 +107,7 @@ struct AddDenseArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense(const AddDenseArguments x) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   unsigned index = blockIdx.x * (blockDim.x * x.batch) + threadIdx.x;
   for (unsigned done = 0; done < x.batch; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
     Pack<ELEMENT, WIDTH> a[DENSE_BATCH] = {}, prior[DENSE_BATCH] = {};
@@ -118,14 +118,14 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
       if (done + u < x.batch && first(u) < x.count) spot[u] = Spot<ELEMENT>(x.spread, x.a, first(u));
-    if (done == 0) wait_to_touch(x.c + first(0), spot[0].pointer);
+    if (done == 0) griddepcontrol_wait_before_access(x.c + first(0), spot[0].pointer);
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
       if (done + u < x.batch && first(u) < x.count && x.beta != COMPUTE(0)) read_elements<WIDTH, ELEMENT>(x.c + first(u), 1, true, count(u), prior[u]);
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
       if (done + u < x.batch && first(u) < x.count) read_spread<WIDTH>(x.walk, x.spread, x.a, spot[u], first(u), count(u), a[u]);
-    if (done == 0) let_next_kernel_begin();
+    if (done == 0) griddepcontrol_launch_dependents();
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
       if (done + u < x.batch && first(u) < x.count)
@@ -135,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense
 
 // An operand that is UNIFORM: of a pack, the sums with one of its elements, or two.
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_uniform(const AddDenseArguments x) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   unsigned index = blockIdx.x * (blockDim.x * x.batch) + threadIdx.x;
   for (unsigned done = 0; done < x.batch; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
     Pack<ELEMENT, WIDTH> prior[DENSE_BATCH] = {};
@@ -156,10 +156,10 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_unifo
           if (left[u] < count(u)) next[u] = x.a + x.spread.row_offset(row + 1, 0);
         }
     };
-    // Where all blocks run at once, they find their places while they wait; else reads should be on their way early.
+    // Where all blocks run at once, they find their places while they wait; else reads should be in flight early.
     const bool waits = gridDim.x <= MANY_BLOCKS;
     if (waits) find();
-    if (done == 0) wait_to_touch(x.c + first(0), waits ? next[0] : x.a);
+    if (done == 0) griddepcontrol_wait_before_access(x.c + first(0), waits ? next[0] : x.a);
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
       if (exists(u) && x.beta != COMPUTE(0)) read_elements<WIDTH, ELEMENT>(x.c + first(u), 1, true, count(u), prior[u]);
@@ -170,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_unifo
         near[u] = far[u] = x.alpha * load<COMPUTE>(*pointer[u]);
         if (left[u] < count(u)) far[u] = x.alpha * load<COMPUTE>(*next[u]);
       }
-    if (done == 0) let_next_kernel_begin();
+    if (done == 0) griddepcontrol_launch_dependents();
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
       if (exists(u)) {
@@ -201,20 +201,20 @@ struct Add {
 };
 
 extern "C" __global__ void __launch_bounds__(256, BLOCKS) add_tensor(const AddArguments x) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   Elementwise<ELEMENT, 1, ELEMENT, Add>{{x.a}, x.c, x.beta != COMPUTE(0), {x.alpha, x.beta}}.run<WIDTH>(x.geometry);
 }
 
-struct AddBoxes {
+struct AddSmallGrid {
   const ELEMENT* a;
   ELEMENT* c;
   COMPUTE alpha, beta;
-  Boxes<2> boxes;
+  SmallGrid<2> small_grid;
 };
 
-extern "C" __global__ void __launch_bounds__(256) add_tensor_boxes(const AddBoxes x) {
-  find_place_before_waiting();
-  Elementwise<ELEMENT, 1, ELEMENT, Add>{{x.a}, x.c, x.beta != COMPUTE(0), {x.alpha, x.beta}}.run_boxes(x.boxes);
+extern "C" __global__ void __launch_bounds__(256) add_tensor_small_grid(const AddSmallGrid x) {
+  griddepcontrol_wait_deferred();
+  Elementwise<ELEMENT, 1, ELEMENT, Add>{{x.a}, x.c, x.beta != COMPUTE(0), {x.alpha, x.beta}}.run_small_grid(x.small_grid);
 }
 
 // --- cudnnOpTensor ---
@@ -269,7 +269,7 @@ template <template <int> class Layout> struct OpStrided {
   Layout<3> layout;
 };
 using OpArguments = OpStrided<Geometry>;
-using OpBoxes = OpStrided<Boxes>;
+using OpSmallGrid = OpStrided<SmallGrid>;
 
 // Elements of one pack: 16 bytes of the wider type, so that neither side leaves holes between a warp's accesses.
 template <class Out> constexpr int PACK = 16 / (sizeof(Out) > sizeof(ELEMENT) ? sizeof(Out) : sizeof(ELEMENT));
@@ -284,11 +284,11 @@ template <class Out> struct Dense {
     Pack<Out, N> prior = {};
     Out* c = static_cast<Out*>(x.c) + first;
     Spot<ELEMENT> spot(x.spread, x.b, first);
-    wait_to_touch(x.a + first, c, spot.pointer);
+    griddepcontrol_wait_before_access(x.a + first, c, spot.pointer);
     read_elements<N>(x.a + first, 1, true, count, a);
     if (x.formula.beta != COMPUTE(0)) read_elements<N, Out>(c, 1, true, count, prior);
     if (x.formula.operation < SQRT) read_spread<N>(x.walk, x.spread, x.b, spot, first, count, b);
-    let_next_kernel_begin();
+    griddepcontrol_launch_dependents();
     write_elements<N>(c, 1, true, count, combine<Out, N>(x.formula, a, b, prior));
   }
 };
@@ -305,7 +305,7 @@ template <class Out> struct Strided {
     return {{x.a, x.b}, static_cast<Out*>(x.c), x.formula.beta != COMPUTE(0), {x.formula}, x.formula.operation < SQRT ? 2 : 1};
   }
   static __device__ __forceinline__ void run(const OpArguments& x) { job(x).template run<PACK<Out>>(x.layout); }
-  static __device__ __forceinline__ void run(const OpBoxes& x) { job(x).run_boxes(x.layout); }
+  static __device__ __forceinline__ void run(const OpSmallGrid& x) { job(x).run_small_grid(x.layout); }
 };
 
 // The destination types that Table 7 has for ELEMENT: itself, for FLOAT three narrower ones, for those FLOAT.
@@ -325,11 +325,11 @@ template <template <class> class Run, class Arguments> __device__ __forceinline_
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256, BLOCKS) op_tensor_dense(const OpDenseArguments x) { find_place_before_waiting(); run_to_output<Dense>(x); }
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) op_tensor_dense(const OpDenseArguments x) { griddepcontrol_wait_deferred(); run_to_output<Dense>(x); }
 
-extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) op_tensor(const OpArguments x) { find_place_before_waiting(); run_to_output<Strided>(x); }
+extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) op_tensor(const OpArguments x) { griddepcontrol_wait_deferred(); run_to_output<Strided>(x); }
 
-extern "C" __global__ void __launch_bounds__(256) op_tensor_boxes(const OpBoxes x) { find_place_before_waiting(); run_to_output<Strided>(x); }
+extern "C" __global__ void __launch_bounds__(256) op_tensor_small_grid(const OpSmallGrid x) { griddepcontrol_wait_deferred(); run_to_output<Strided>(x); }
 
 // --- cudnnSetTensor; cudnnScaleTensor is add_tensor in place ---
 
@@ -350,7 +350,7 @@ struct Set {
 };
 
 extern "C" __global__ void __launch_bounds__(256) set_tensor(const SetArguments x) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   ELEMENT value = store<ELEMENT>(x.value);  // one rounding, from the value as it was given
   Elementwise<ELEMENT, 0, ELEMENT, Set>{{nullptr}, x.y, false, {value}}.run<WIDTH>(x.geometry);
 }

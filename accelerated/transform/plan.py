@@ -11,8 +11,8 @@ from dualdnn.api.operations import TensorSpec, TransformFilter, TransformSpec, T
 from dualdnn.api.operations.transform import folding_factors, folds, unfolds
 
 from ..plans import ELEMENTS, Launch, Plan, factors, implements, pointers, structure, type_definitions
-from ..primitives.geometry import THREADS, Divisor, blocks
-from ..primitives.small_grid import RANK, Boxed, of_extents
+from ..primitives.geometry import THREADS, FastDivmod, blocks
+from ..primitives.small_grid import RANK, SmallGridLaunch, of_extents
 from .transpose import turned
 
 DIMENSIONS, SOURCE_CHECKS, DESTINATION_CHECKS = 10, 7, 4  # what unfolding 6 dimensions needs
@@ -23,7 +23,7 @@ ENOUGH_TILES = 24  # per multiprocessor: several rounds of what it holds at once
 
 
 class DimensionArgument(ctypes.Structure):
-    _fields_ = [("extent", Divisor), ("source", c_int), ("destination", c_int)]
+    _fields_ = [("extent", FastDivmod), ("source", c_int), ("destination", c_int)]
 
 
 class CheckArgument(ctypes.Structure):
@@ -44,13 +44,13 @@ class WalkArgument(ctypes.Structure):
 
 
 class RowsArgument(ctypes.Structure):
-    _fields_ = [("packs_per_row", Divisor), ("packs", c_uint), ("log_spread", c_uint)]
+    _fields_ = [("packs_per_row", FastDivmod), ("packs", c_uint), ("log_spread", c_uint)]
 
 
 class TilingArgument(ctypes.Structure):
     _fields_ = [
-        ("across", Divisor),
-        ("along", Divisor),
+        ("across", FastDivmod),
+        ("along", FastDivmod),
         ("log_across", c_uint),
         ("log_along", c_uint),
         ("log_rest", c_uint),
@@ -142,7 +142,7 @@ class Walk:
             source_checks=len(self.source_checked), destination_checks=len(self.destination_checked),
         )  # fmt: skip
         for d, step in enumerate(order):
-            value.dimension[d] = DimensionArgument(Divisor.of(step.extent), step.source, step.destination)
+            value.dimension[d] = DimensionArgument(FastDivmod.of(step.extent), step.source, step.destination)
             for check, checked in zip(value.source_check, step.source_checks, strict=False):
                 check.step[d] = checked
             for check, checked in zip(value.destination_check, step.destination_checks, strict=False):
@@ -179,7 +179,7 @@ def launch(walk: Walk, operation: Any, names: tuple[str, str], device: Any) -> L
         if not (turn and turn.squares) and (boxed := _columns(walk)):
             bases = ("source_base", c_int(walk.source_base)), ("destination_base", c_int(walk.destination_base))
             step = ("source_along", c_int(walk.steps[0].source))
-            arguments = structure(*pointers(2), *scalars, move, *bases, step, ("boxes", boxed.layout))
+            arguments = structure(*pointers(2), *scalars, move, *bases, step, ("small_grid", boxed.layout))
             function = device.function("transform/transform.cu", "transform_turn_columns", definitions)
             return Launch(function, arguments, names, boxed.grid, boxed.block)
         if turn is not None:
@@ -197,7 +197,7 @@ def launch(walk: Walk, operation: Any, names: tuple[str, str], device: Any) -> L
     return Launch(function, arguments, names, blocks(rows.packs))
 
 
-def _columns(walk: Walk) -> Boxed | None:
+def _columns(walk: Walk) -> SmallGridLaunch | None:
     """Small tensors: threads side by side where the source is contiguous, each with a column along which the destination is."""
     along, others = walk.steps[0], sorted(walk.steps[1:], key=lambda step: -step.source)
     if along.extent % COLUMN or len(others) >= RANK or not walk.aligned("destination", along, COLUMN):
@@ -216,7 +216,7 @@ def _rows(walk: Walk, width: int) -> RowsArgument:
     log_spread = 0 if packed else min(LOG_WARP, max(1, row // width).bit_length() - 1)
     packs_per_row = -(-row // (width << log_spread)) << log_spread
     packs = packs_per_row * prod(step.extent for step in walk.steps[1:])
-    return RowsArgument(Divisor.of(packs_per_row), packs, log_spread)
+    return RowsArgument(FastDivmod.of(packs_per_row), packs, log_spread)
 
 
 def _tiling(
@@ -240,7 +240,7 @@ def _tiling(
         if tiles >= ENOUGH_TILES * multiprocessors:
             break
     shape = (log_across, log_along, log_rest, packs_in, packs_out)
-    return [across, along, *others], TilingArgument(*(Divisor.of(count) for count in counts), *shape), tiles
+    return [across, along, *others], TilingArgument(*(FastDivmod.of(count) for count in counts), *shape), tiles
 
 
 def _side(extent: int, least: int, most: int) -> int:

@@ -11,7 +11,7 @@ constexpr int DIMENSIONS = 10, SOURCE_CHECKS = 7, DESTINATION_CHECKS = 4;
 constexpr unsigned TILE_BYTES = 16 * 1024, TILE_THREADS = 256;
 
 struct Dimension {
-  Divisor extent;
+  FastDivmod extent;
   int source, destination;  // steps in elements
 };
 
@@ -141,7 +141,7 @@ template <bool MOVE, class C, class S, class D> struct Writer {
 // Packs along dimension 0, read and written in the same order. The positions of a pack are 2^log_spread apart: 1 where
 // they move in one access, up to a warp apart where they move one by one, so that a warp's accesses are contiguous.
 struct Rows {
-  Divisor packs_per_row;
+  FastDivmod packs_per_row;
   unsigned packs, log_spread;
 };
 
@@ -167,7 +167,7 @@ __device__ __forceinline__ void walk_rows(const Walk& walk, const Rows& rows, co
 // How a block's tile spans dimension 0 (along which the source is contiguous), dimension 1 (along which the destination
 // is) and the others together: 2^log_across x 2^log_along x 2^log_rest.
 struct Tiling {
-  Divisor across, along;  // tiles along dimension 0 and dimension 1
+  FastDivmod across, along;  // tiles along dimension 0 and dimension 1
   unsigned log_across, log_along, log_rest;
   int packs_in, packs_out;  // whether packs are contiguous and, where the addresses are, aligned
 };

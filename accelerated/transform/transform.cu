@@ -31,7 +31,7 @@ struct RowsArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(TILE_THREADS, ROWS_BLOCKS) transform_rows(const RowsArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return walk_rows<WIDTH>(a.walk, a.rows, a.source, a.destination, Move{});
   Blend blend{a.alpha, a.beta};
@@ -48,7 +48,7 @@ struct TilesArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(TILE_THREADS, TILES_BLOCKS) transform_tiles(const TilesArguments a) {
-  wait_for_earlier_kernels();
+  griddepcontrol_wait();
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return walk_tiles(a.walk, a.tiling, a.source, a.destination, Move{});
   Blend blend{a.alpha, a.beta};
@@ -64,42 +64,42 @@ struct TurnArguments {
 };
 
 extern "C" __global__ void __launch_bounds__(TURN_THREADS, TURN_BLOCKS) transform_turn_packs(const TurnArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   if constexpr (same_type<SOURCE, ELEMENT>) turn_packs(a.turn, a.source, a.destination, Move{});
 }
 
 // Blending needs more registers than a move.
 extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_packs_blend(const TurnArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   turn_packs(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});
 }
 
 // Halves: packs of 8 bytes.
 extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_short_packs(const TurnArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   if constexpr (same_type<SOURCE, ELEMENT>) turn_packs<2>(a.turn, a.source, a.destination, Move{});
 }
 extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_short_packs_blend(const TurnArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   turn_packs<2>(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});
 }
 
 extern "C" __global__ void __launch_bounds__(TURN_THREADS, RUN_BLOCKS) transform_turn_runs(const TurnArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return turn_runs(a.turn, a.source, a.destination, Move{});
   turn_runs(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});
 }
 
 extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_joined(const TurnArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return turn_joined(a.turn, a.source, a.destination, Move{});
   turn_joined(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});
 }
 
 extern "C" __global__ void __launch_bounds__(TURN_THREADS, ELEMENT_BLOCKS) transform_turn_elements(const TurnArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return turn_elements(a.turn, a.source, a.destination, Move{});
   turn_elements(a.turn, a.source, a.destination, Blend{a.alpha, a.beta});
@@ -111,16 +111,16 @@ struct ColumnsArguments {
   COMPUTE alpha, beta;
   int move;
   int source_base, destination_base, source_along;
-  Boxes<2> boxes;  // the third dimension: columns along the destination
+  SmallGrid<2> small_grid;  // the third dimension: columns along the destination
 };
 
 // Small tensors: a thread reads the elements of a column one by one, its neighbours those beside them, and writes it at once.
 template <class S, class D, class Write> __device__ __forceinline__ void turn_columns(const ColumnsArguments& a, const S* source, D* destination, Write write) {
   unsigned offset[2];
-  const bool exists = a.boxes.locate(offset) > 0;
+  const bool exists = a.small_grid.locate(offset) > 0;
   const S* from = source + a.source_base + offset[0];
   D* to = destination + a.destination_base + offset[1];
-  wait_to_touch(from, to);
+  griddepcontrol_wait_before_access(from, to);
   if (!exists) return;
   Pack<S, COLUMN> values;
 #pragma unroll
@@ -129,7 +129,7 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_co
 }
 
 extern "C" __global__ void __launch_bounds__(TURN_THREADS) transform_turn_columns(const ColumnsArguments a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   if constexpr (same_type<SOURCE, ELEMENT>)
     if (a.move) return turn_columns(a, a.source, a.destination, Move{});
   turn_columns(a, a.source, a.destination, Blend{a.alpha, a.beta});

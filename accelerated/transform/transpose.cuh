@@ -3,7 +3,7 @@
 // source, `along` in the destination.
 //
 // Floor: bytes, one element read and one written. Where packs of 16 bytes exist on both sides a thread turns a square of
-// them in its registers: 16 bytes on their way for each of its rows, 4 or 8, and no shared memory; a warp reads pieces of
+// them in its registers: 16 bytes in flight for each of its rows, 4 or 8, and no shared memory; a warp reads pieces of
 // 128 bytes and writes pieces of 64, or, where all stays in the cache, the other way round, which is faster there. Halves of which only packs of
 // 8 bytes exist (planes of 14 by 14) move in squares of those: 1.1 us instead of 1.9 in a stream, 28 instead of 45 of 103 MB. Elsewhere tiles
 // go through shared memory: pack by pack where a narrow dimension makes both sides runs of packs, else element by element,
@@ -21,10 +21,10 @@ struct Turn {
   unsigned across, along;
   int source_along, destination_across;  // steps in elements; the others are 1
   int source_base, destination_base;
-  Divisor tiles_across, tiles_along;
+  FastDivmod tiles_across, tiles_along;
   unsigned tile_across, tile_along;  // packs: logarithms, in squares; else elements
   unsigned log_across, log_along;    // logarithms of threads side by side: across in a warp's squares; in both directions of a tile of elements
-  Divisor in_across, in_along;       // by the extents of the tile
+  FastDivmod in_across, in_along;       // by the extents of the tile
   int joined_in, joined_out;         // of a tile of elements: whether it is one run there, row after row
   unsigned pitch;                    // from row to row in shared memory
   int rank;
@@ -70,7 +70,7 @@ template <int WORDS, class T, class Write> __device__ __forceinline__ void turn_
   from += a + b * turn.source_along;
   to += b + a * turn.destination_across;
   Bits rows[SIDE] = {}, columns[SIDE];
-  wait_to_touch(source + from, destination + to);
+  griddepcontrol_wait_before_access(source + from, destination + to);
   if (across == SIDE && along == SIDE && reinterpret_cast<uintptr_t>(source) % sizeof(Bits) == 0) {
 #pragma unroll
     for (unsigned i = 0; i < SIDE; i++) rows[i] = *reinterpret_cast<const Bits*>(source + from + static_cast<int>(i) * turn.source_along);
@@ -79,7 +79,7 @@ template <int WORDS, class T, class Write> __device__ __forceinline__ void turn_
     for (unsigned i = 0; i < SIDE; i++)
       if (i < along) rows[i] = gather_words<WORDS>(source + from + static_cast<int>(i) * turn.source_along, 1, (1u << across) - 1);
   }
-  let_next_kernel_begin();
+  griddepcontrol_launch_dependents();
   turn_square(rows, columns);
 #pragma unroll
   for (unsigned i = 0; i < SIDE; i++) {
@@ -115,7 +115,7 @@ template <class S, class D> struct Tile {
 
 // Copies a tile pack by pack. They may reach over the end of a row of the tile where the next one follows it in memory.
 template <class S, class D> __device__ __forceinline__ void copy_packs(const Turn& turn, const Tile<S, D>& at, S* tile) {
-  constexpr unsigned IN = 16 / sizeof(S), BATCH = 2;  // reads of a thread that are on their way together
+  constexpr unsigned IN = 16 / sizeof(S), BATCH = 2;  // reads of a thread that are in flight together
   const unsigned ends_in = at.along * turn.tile_across;
   for (unsigned first = threadIdx.x * IN; first < ends_in; first += BATCH * TURN_THREADS * IN) {
     Pack<S, IN> loaded[BATCH];
@@ -188,7 +188,7 @@ template <class S, class D> __device__ __forceinline__ unsigned copy_run(const T
 
 // Copies a tile row by row.
 template <class S, class D> __device__ __forceinline__ void copy_rows(const Turn& turn, const Tile<S, D>& at, S* tile) {
-  constexpr unsigned BATCH = 8;  // reads of a thread that are on their way together
+  constexpr unsigned BATCH = 8;  // reads of a thread that are in flight together
   const unsigned lanes = 1u << turn.log_across, groups = TURN_THREADS >> turn.log_across, group = threadIdx.x >> turn.log_across;
   const int step = static_cast<int>(groups) * turn.source_along;
   for (unsigned a = threadIdx.x & (lanes - 1); a < at.across; a += lanes) {
@@ -234,10 +234,10 @@ template <class S, class D, class Write> __device__ __forceinline__ void write_r
 template <class S, class D, class Write> __device__ __forceinline__ void turn_runs(const Turn& turn, const S* source, D* destination, Write write) {
   const Tile<S, D> at(turn, source, destination);
   S* tile = reinterpret_cast<S*>(shared_memory);
-  wait_to_touch(at.source, at.destination);
+  griddepcontrol_wait_before_access(at.source, at.destination);
   if (reinterpret_cast<uintptr_t>(source) % 16 == 0) {
     copy_packs(turn, at, tile);
-    let_next_kernel_begin();
+    griddepcontrol_launch_dependents();
     __syncthreads();
     write_packs(turn, at, tile, write);
   } else {
@@ -251,10 +251,10 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_ru
 template <class S, class D, class Write> __device__ __forceinline__ void turn_joined(const Turn& turn, const S* source, D* destination, Write write) {
   const Tile<S, D> at(turn, source, destination);
   S* tile = reinterpret_cast<S*>(shared_memory);
-  wait_to_touch(at.source, at.destination);
+  griddepcontrol_wait_before_access(at.source, at.destination);
   if (turn.joined_in) tile += copy_run(at, tile);
   else copy_rows(turn, at, tile);
-  let_next_kernel_begin_unless_many();
+  griddepcontrol_launch_dependents_of_medium_grids();
   __syncthreads();
   if (turn.joined_out) write_run(turn, at, tile, write);
   else write_rows(turn, at, tile, write);
@@ -264,9 +264,9 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_jo
 template <class S, class D, class Write> __device__ __forceinline__ void turn_elements(const Turn& turn, const S* source, D* destination, Write write) {
   const Tile<S, D> at(turn, source, destination);
   S* tile = reinterpret_cast<S*>(shared_memory);
-  wait_to_touch(at.source, at.destination);
+  griddepcontrol_wait_before_access(at.source, at.destination);
   copy_rows(turn, at, tile);
-  let_next_kernel_begin();
+  griddepcontrol_launch_dependents();
   __syncthreads();
   write_rows(turn, at, tile, write);
 }

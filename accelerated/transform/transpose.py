@@ -11,7 +11,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from ..primitives.geometry import Divisor
+from ..primitives.geometry import FastDivmod
 
 DIMENSIONS = 8  # as in transform/transpose.cuh
 
@@ -29,7 +29,7 @@ LOG_SQUARES = 4  # most of a tile across, where there are enough along
 ENOUGH_TILES = 8  # of a multiprocessor
 
 LOG_BLOCK, LOG_WARP = 8, 5  # threads of a block of elements, of a warp
-TILE_BYTES = 8192  # about the most that goes through shared memory: what a block's threads have on their way at once
+TILE_BYTES = 8192  # about the most that goes through shared memory: what a block's threads have in flight at once
 NARROW = (16, 8)  # of its shorter side: the most of which there are enough blocks
 SIDES = (*range(20, 64), *range(64, 257, 32))  # at most, of other tiles: shorter ones would not move in whole sectors
 LEAST_JOINED, MOST_JOINED, RUN = 33, 128, 4096  # elements of rows that make up a run of memory, of the run
@@ -39,7 +39,7 @@ BLOCK_COST = 512  # of starting a block, in elements
 
 
 class _Dimension(ctypes.Structure):
-    _fields_ = [("extent", Divisor), ("source", c_int), ("destination", c_int)]
+    _fields_ = [("extent", FastDivmod), ("source", c_int), ("destination", c_int)]
 
 
 class TurnArgument(ctypes.Structure):
@@ -50,14 +50,14 @@ class TurnArgument(ctypes.Structure):
         ("destination_across", c_int),
         ("source_base", c_int),
         ("destination_base", c_int),
-        ("tiles_across", Divisor),
-        ("tiles_along", Divisor),
+        ("tiles_across", FastDivmod),
+        ("tiles_along", FastDivmod),
         ("tile_across", c_uint),
         ("tile_along", c_uint),
         ("log_across", c_uint),
         ("log_along", c_uint),
-        ("in_across", Divisor),
-        ("in_along", Divisor),
+        ("in_across", FastDivmod),
+        ("in_along", FastDivmod),
         ("joined_in", c_int),
         ("joined_out", c_int),
         ("pitch", c_uint),
@@ -106,7 +106,7 @@ def turned(
         source_base=walk.source_base, destination_base=walk.destination_base, rank=len(others),
     )  # fmt: skip
     for d, step in enumerate(others):
-        argument.dimension[d] = _Dimension(Divisor.of(step.extent), step.source, step.destination)
+        argument.dimension[d] = _Dimension(FastDivmod.of(step.extent), step.source, step.destination)
     if squares:
         counts = [-(-extent // widths[0]) for extent in extents]
         shapes = SQUARES_CACHED if cached else SQUARES
@@ -137,13 +137,13 @@ def turned(
             argument.joined_in = short and joined[0] and sides[0] == across.extent and odd
             argument.joined_out = short and joined[1] and sides[1] == along.extent
         tiles = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
-        argument.in_across, argument.in_along = map(Divisor.of, sides)
+        argument.in_across, argument.in_along = map(FastDivmod.of, sides)
         lanes = _lanes(*sides)[0], _lanes(*sides[::-1])[0]
         argument.pitch = sides[0] if argument.joined_in else sides[0] | 1 if runs else _pitch(sides[0], source_bytes)
         threads, shared_bytes = 1 << LOG_BLOCK, argument.pitch * sides[1] * source_bytes + 2 * PACK_BYTES
     argument.tile_across, argument.tile_along = sides
     argument.log_across, argument.log_along = lanes
-    argument.tiles_across, argument.tiles_along = map(Divisor.of, tiles)
+    argument.tiles_across, argument.tiles_along = map(FastDivmod.of, tiles)
     if squares:
         kernel = f"{'short_' if shorter else ''}packs{'' if moves else '_blend'}"
     else:

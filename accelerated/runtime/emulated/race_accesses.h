@@ -23,7 +23,7 @@ EMULATED_UNCHECKED inline bool is_known(const Access& earlier) {
 constexpr const char* names[] = {"read", "write", "atomic access"};
 
 [[noreturn]] EMULATED_UNCHECKED inline void report(const char* problem, const Region& region, const Access& earlier, Kind kind, const char* address, const void* instruction) {
-  char who[64] = "of the copy engine", where[64] = "in global memory";
+  char who[64] = "of TMA", where[64] = "in global memory";
   if (earlier.agent >= first_thread) snprintf(who, sizeof who, "by thread %u", earlier.agent - first_thread);
   else if (earlier.agent >= first_warp) snprintf(who, sizeof who, "by a product of warp %u", earlier.agent - first_warp);
   if (earlier.time <= block_begin) strcat(who, " of another block");
@@ -88,7 +88,7 @@ EMULATED_UNCHECKED inline void compare(List& list, const Access& access, const A
     if (!both_atomic && earlier.bytes & access.bytes) {
       if (!ordered) report("nothing orders", actor.region, earlier, access.kind, address, actor.instruction);
       if (actor.self.engine && actor.region.is_shared && earlier.agent >= first_thread && published[earlier.agent - first_thread] < earlier.time)
-        report("publish_writes() has to stand between", actor.region, earlier, access.kind, address, actor.instruction);
+        report("fence_proxy_async() has to stand between", actor.region, earlier, access.kind, address, actor.instruction);
     }
     if (ordered && (access.kind == Kind::write || both_atomic)) earlier.bytes &= ~access.bytes;
     if (earlier.bytes) list.accesses[kept++] = earlier;
@@ -107,7 +107,7 @@ EMULATED_UNCHECKED inline void touch(const void* address, size_t bytes, Kind kin
   if (!region) return;
   Actor actor{*region, *current, known(*current), acting[current->rank], instruction};
   if (!actor.self.since) actor.self.agent = first_thread + current->rank;
-  else if (!region->is_shared && actor.self.agent < maximum_objects) return;  // what the copy engine reads is not followed
+  else if (!region->is_shared && actor.self.agent < maximum_objects) return;  // what TMA reads is not followed
   Access access{now, unsigned(static_cast<const char*>(instruction) - image.base), static_cast<unsigned short>(actor.self.agent), 0, kind};
   const size_t begin = static_cast<const char*>(address) - region->first, end = std::min(begin + bytes, region->bytes);
   for (size_t first = begin - begin % cell_bytes; first < end; first += cell_bytes) {

@@ -136,7 +136,7 @@ __attribute__((noinline)) EMULATED_UNCHECKED inline void atomic(const void* addr
 
 // --- what happens later ---
 
-// A thread's writes so far can be seen by the copy engine and by products, by those who come behind it.
+// A thread's writes so far can be seen by TMA and by products, by those who come behind it.
 EMULATED_UNCHECKED inline void publish() { published[current->rank] = now++; }
 EMULATED_UNCHECKED inline Request request_engine_read() { return {now++, true}; }
 // It may be written from now on.
@@ -164,7 +164,7 @@ struct ByWarp {
   EMULATED_UNCHECKED ByWarp(Request request) : rank(current->rank) { acting[rank] = {first_warp + rank / warp_lanes, request.time, request.engine}; }
   EMULATED_UNCHECKED ~ByWarp() { acting[rank] = {}; }
 };
-// In its scope: accesses of the copy engine; those who wait for the object come behind them.
+// In its scope: accesses of TMA; those who wait for the object come behind them.
 struct ByAgent {
   const unsigned rank, number;
   EMULATED_UNCHECKED ByAgent(const void* object, Request request) : rank(current->rank), number(number_of(object)) { acting[rank] = {number, request.time, false}; }

@@ -8,7 +8,7 @@
 
 namespace emulated::races {
 
-// Agents: barrier objects, for the copy engine; warps, for their asynchronous products; threads.
+// Agents: barrier objects, for TMA; warps, for their asynchronous products; threads.
 constexpr unsigned maximum_objects = 512, first_warp = maximum_objects, first_thread = first_warp + maximum_threads / warp_lanes;
 constexpr unsigned agents = first_thread + maximum_threads, cell_bytes = 4;
 
@@ -71,7 +71,7 @@ inline unsigned apart[maximum_threads / warp_lanes];  // lanes that know more th
 inline Object objects[maximum_objects];
 inline unsigned object_count, unseen;
 inline Acting acting[maximum_threads];  // since 0: for itself
-inline unsigned published[maximum_threads];  // the copy engine and products see the thread's writes until then
+inline unsigned published[maximum_threads];  // TMA and products see the thread's writes until then
 
 EMULATED_UNCHECKED inline void join(Clock& into, const Clock& from) {
   for (unsigned u = 0; u < object_count; u++) into.until[u] = into.until[u] < from.until[u] ? from.until[u] : into.until[u];

@@ -193,7 +193,7 @@ inline void hold_memory(bool hold) {
   }
 }
 
-inline void earlier_kernels_have_finished() {
+inline void griddepcontrol_wait() {
   if (memory_held) hold_memory(false);
 }
 
@@ -443,7 +443,7 @@ inline void on_signal(int number, siginfo_t* info, void* context) {
   if (number == SIGFPE) fail_at(instruction, nullptr, "division by zero or overflow of an integer division");
   if (number == SIGILL) fail_at(instruction, nullptr, "illegal instruction or __trap()");
   if (info->si_code == SI_KERNEL) fail_at(instruction, nullptr, "misaligned vector access or an address that cannot exist");
-  const char* cause = memory_held ? "invalid memory access, before wait_to_touch()," : "invalid memory access";
+  const char* cause = memory_held ? "invalid memory access, before griddepcontrol_wait_before_access()," : "invalid memory access";
   fail_at(instruction, address, "%s at address %p", cause, static_cast<const void*>(address));
 }
 
@@ -555,7 +555,7 @@ inline void launch(Launch& request) {
     check_shared_guard();
   }
   races::end_launch();
-  earlier_kernels_have_finished();
+  griddepcontrol_wait();
   block.launch = nullptr;
   collect_fibers(request.failed);
 }
