@@ -13,7 +13,7 @@ from .runtime.device import Stream
 from .runtime.devices import open_device
 from .runtime.errors import DeviceError
 from .runtime.timing import Clock
-from .solver import applicable_solvers, is_forcing
+from .solver import is_forcing, possible_solvers
 
 _ADDRESS_LIMIT = 2**64
 TIMED_RUNS = 3
@@ -131,8 +131,8 @@ class AcceleratedBackend:
         return found
 
     def solvers(self, operation: Operation) -> tuple[str, ...]:
-        """Return the names of the solvers that apply to an operation; the first one serves unless another is forced."""
-        return applicable_solvers(operation, self.device)
+        """Return the names of the solvers that can serve an operation, in the order of their room."""
+        return possible_solvers(operation, self.device)
 
     def workspace_bytes(self, operation: Operation) -> int:
         return workspace_bytes(operation, self.device)

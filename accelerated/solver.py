@@ -2,7 +2,7 @@
 
 A room's ``plan.py`` registers, for its operations, an ordered tuple of solvers and the class of the problem that they read. The
 first solver that applies serves. ``forcing`` and the environment variable DUALDNN_SOLVER name solvers that go before the order:
-``DUALDNN_SOLVER=pooling.max_backward_2d``, or several with commas between them; a named solver that does not apply is passed over.
+``DUALDNN_SOLVER=pooling.max_backward_2d``, or several with commas between them; a named solver that cannot serve a call is passed over.
 """
 
 from __future__ import annotations
@@ -45,9 +45,13 @@ class Solver(Generic[P]):
 
     name = ""
 
+    def serves(self, problem: P) -> bool:
+        """Return whether the launches of this solver would be right for the problem, however slow."""
+        raise TypeError(f"{type(self).__name__} does not define serves()")
+
     def applies(self, problem: P) -> bool:
-        """Return whether this solver serves the problem, and is expected to do it better than those after it."""
-        raise TypeError(f"{type(self).__name__} does not define applies()")
+        """Return whether this solver serves the problem and is expected to do it faster than those after it."""
+        return self.serves(problem)
 
     def workspace_bytes(self, problem: P) -> int:
         """Return the bytes of the caller's workspace that the launches use."""
@@ -78,14 +82,16 @@ class Room(Generic[P]):
         """Return the solver that serves. only: the name of the one that must."""
         if only is not None:
             found = next((solver for solver in self.solvers if solver.name == only), None)
-            if found is None or not found.applies(problem):
+            if found is None or not found.serves(problem):
                 known = ", ".join(solver.name for solver in self.solvers)
-                reason = f"is none of {known}" if found is None else "does not apply"
+                reason = f"is none of {known}" if found is None else "does not serve the problem"
                 raise ValueError(f"the solver {only} {reason}: {problem.operation}")
             return found
-        forced = forced_solvers()
-        order = sorted(self.solvers, key=lambda solver: solver.name not in forced) if forced else self.solvers
-        for solver in order:
+        if forced := forced_solvers():
+            found = next((s for s in self.solvers if s.name in forced and s.serves(problem)), None)
+            if found is not None:
+                return found
+        for solver in self.solvers:
             if solver.applies(problem):
                 return solver
         raise ValueError(f"no solver applies to {problem.operation}")
@@ -133,18 +139,18 @@ def serve(problem: Callable[..., P], solvers: Sequence[Solver[P]], *operation_ty
 
 
 def plan_by(operation: Operation, device: Any, only: str) -> Plan:
-    """Return the plan that one solver, given by its name, makes of an operation. Raises ValueError where it does not apply."""
+    """Return the plan that one solver, given by its name, makes of an operation. Raises ValueError where it cannot serve it."""
     room = ROOMS[type(operation)]
     return room.plan(room.problem(operation, device), only)
 
 
-def applicable_solvers(operation: Operation, device: Any) -> tuple[str, ...]:
-    """Return the names of the solvers that apply to an operation, in order; the first one serves unless another is forced."""
+def possible_solvers(operation: Operation, device: Any) -> tuple[str, ...]:
+    """Return the names of the solvers that can serve an operation, in the order of their room."""
     room = ROOMS.get(type(operation))
     if room is None:
         return ()
     problem = room.problem(operation, device)
-    return tuple(solver.name for solver in room.solvers if solver.applies(problem))
+    return tuple(solver.name for solver in room.solvers if solver.serves(problem))
 
 
 def solver_names() -> tuple[str, ...]:
@@ -171,7 +177,7 @@ def is_forcing() -> bool:
 
 @contextmanager
 def forcing(*names: str) -> Iterator[None]:
-    """Plans that are made in this scope take these solvers wherever they apply."""
+    """Plans that are made in this scope take these solvers wherever they can serve."""
     if unknown := set(names) - set(solver_names()):
         raise ValueError(f"there is no solver {', '.join(sorted(unknown))}; there are {', '.join(solver_names())}")
     token = _FORCED.set(_FORCED.get() | frozenset(names))

@@ -70,7 +70,7 @@ class SmallGridSolver(Solver[ActivationProblem]):
         width = elementwise(output.dims, problem.strides, PACK_BYTES // output.scalar_bytes, problem.device)[0].width
         return small_grid(output.dims, problem.strides) if width == 1 else None
 
-    def applies(self, problem: ActivationProblem) -> bool:
+    def serves(self, problem: ActivationProblem) -> bool:
         return self._layout(problem) is not None
 
     def launches(self, problem: ActivationProblem) -> list[Launch]:
@@ -84,7 +84,7 @@ class ElementwiseSolver(Solver[ActivationProblem]):
 
     name = "activation.elementwise"
 
-    def applies(self, problem: ActivationProblem) -> bool:
+    def serves(self, problem: ActivationProblem) -> bool:
         return True
 
     def launches(self, problem: ActivationProblem) -> list[Launch]:
