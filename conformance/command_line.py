@@ -47,6 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
         "--out", metavar="DIR", default="conformance-report", help="where the report goes (default: %(default)s)"
     )
     conformance.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
+    conformance.add_argument(
+        "--solvers", choices=("preferred", "all"), default="preferred",
+        help="all: every trial of the accelerated backend runs once by each solver that can serve it; writes kernels.json",
+    )  # fmt: skip
     conformance.add_argument("--operation", metavar="TEXT", help="run this one operation instead of the cases")
     conformance.add_argument(
         "--inputs", default="normal", help="with --operation: kind of input values (default: %(default)s)"
@@ -114,6 +118,7 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     ]
     options += [text for name in chosen.subject for text in ("--subject", name)]
     options += ["-k", chosen.k] if chosen.k else []
+    options += ["--solvers", chosen.solvers]
     partial = chosen.k or chosen.case or all(map(is_recorded, chosen.subject or default_subjects()))
     options += [] if partial else ["--complete"]
     if chosen.record:

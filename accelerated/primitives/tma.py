@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .. import plans
 from ..plans import Launch
 from ..runtime.errors import DeviceError
 
@@ -188,6 +189,8 @@ class TmaLaunch(Launch):
                 self.otherwise.start(addresses, stream)
                 return
             found = self._with_maps(places)
+        if plans.launched is not None:
+            plans.launched.add(self.kernel)
         arguments = bytearray(found)
         self.pack_addresses(arguments, 0, *addresses)
         self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream)
