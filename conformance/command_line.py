@@ -16,12 +16,10 @@ from dualdnn.api.operations import parse
 from dualdnn.api.status import CudnnError
 
 from . import build_ahead
-from . import library_differences as _of_libraries  # noqa: F401 (declares them)
 from .bench import command as bench
 from .calls import Caller
 from .differences import explanation_of
 from .plugin import CASES
-from .recorded import differences as _declared  # noqa: F401 (declares them)
 from .recorded import load_recording, packaged_recordings
 from .recorded.judging import AGREES, SKIPPED, examine
 from .recorded.replay import Replayer

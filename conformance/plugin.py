@@ -19,10 +19,8 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.status import CudnnError
 
 from . import differences as difference_table
-from . import library_differences as _of_libraries  # noqa: F401 (declares them)
 from . import scope
 from .calls import Caller
-from .recorded import differences as _declared  # noqa: F401 (declares them)
 from .recorded.recorder import Recorder, merge, save
 from .report import CaseResult, Difference, Function, Report, write_report
 from .report import Subject as ReportedSubject
