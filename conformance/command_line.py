@@ -24,6 +24,7 @@ from .recorded import load_recording, packaged_recordings
 from .recorded.judging import AGREES, SKIPPED, examine
 from .recorded.replay import Replayer
 from .report import ReportError, read_json, write_report
+from .solvers import covering
 from .subjects import SPELLINGS, default_subjects, is_recorded, open_subject
 from .trial import attempt
 
@@ -48,6 +49,10 @@ def main(arguments: list[str] | None = None) -> int:
     conformance.add_argument(
         "--solvers", choices=("preferred", "all"), default="preferred",
         help="all: every trial of the accelerated backend runs once by each solver that can serve it; writes kernels.json",
+    )  # fmt: skip
+    conformance.add_argument(
+        "--covering", type=Path, metavar="FILE",
+        help="only quick cases that together launch every kernel, by the kernels.json of an earlier run",
     )  # fmt: skip
     conformance.add_argument("--operation", metavar="TEXT", help="run this one operation instead of the cases")
     conformance.add_argument(
@@ -117,6 +122,8 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     options += [text for name in chosen.subject for text in ("--subject", name)]
     options += ["-k", chosen.k] if chosen.k else []
     options += ["--solvers", chosen.solvers]
+    if chosen.covering:
+        chosen.case += covering(chosen.covering)
     partial = chosen.k or chosen.case or all(map(is_recorded, chosen.subject or default_subjects()))
     options += [] if partial else ["--complete"]
     if chosen.record:
