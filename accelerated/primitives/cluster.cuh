@@ -2,7 +2,7 @@
 #pragma once
 
 #ifndef CLUSTER_BLOCKS
-#define CLUSTER_BLOCKS 8  // the most that every GPU with clusters has; clusters.py knows it
+#define CLUSTER_BLOCKS 8  // blocks: what every GPU with clusters has; cluster.py has the same
 #endif
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -38,12 +38,12 @@ struct alignas(8) ClusterGather {
   unsigned long long barrier;
 
   __device__ __forceinline__ unsigned address() const { return __cvta_generic_to_shared(&barrier); }
-  // bytes: that all blocks send. Some may be there before they are expected: the phase ends with the one arrival.
+  // bytes: how many all blocks send. Some may arrive before they are expected: the phase ends with the one arrival.
   __device__ __forceinline__ void init_and_expect(unsigned bytes) {
     init();
     expect(bytes);
   }
-  // The same in two steps, between which the blocks find their places.
+  // The same in two steps, between which the blocks compute their indices.
   __device__ __forceinline__ void init() {
     if (leads()) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address()) : "memory");
     cluster_arrive();
@@ -56,7 +56,7 @@ struct alignas(8) ClusterGather {
   // To the same variable of the first block.
   __device__ __forceinline__ void send(float* variable, float value) { asm volatile(SEND(f32, "%1") ::"r"(first(variable)), "f"(value), "r"(first(&barrier)) : "memory"); }
   __device__ __forceinline__ void send(double* variable, double value) { asm volatile(SEND(f64, "%1") ::"r"(first(variable)), "d"(value), "r"(first(&barrier)) : "memory"); }
-  // In the first block: until everything is there.
+  // In the first block: waits until all bytes have arrived.
   __device__ __forceinline__ void wait() const {
     unsigned done = 0;
     while (!done)
@@ -81,15 +81,15 @@ struct alignas(8) ClusterExchange {
   __device__ __forceinline__ void init() {
     if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address()) : "memory");
   }
-  // bytes: that arrive in a block.
+  // bytes: how many arrive in a block.
   __device__ __forceinline__ void expect(unsigned bytes) const {
     __syncthreads();
     if (threadIdx.x == 0) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
     cluster_arrive_relaxed();
   }
-  // Until all blocks have announced theirs.
+  // Waits until all blocks of the cluster expect their bytes.
   __device__ __forceinline__ void wait_for_peers() const { cluster_wait(); }
-  // From here to a place of a block, and to its barrier, which the compiler finds now, not when something is sent.
+  // The shared::cluster addresses of a variable of another block and of its mbarrier, computed before anything is sent.
   struct RemoteAddress {
     unsigned data, barrier;
   };
@@ -98,14 +98,14 @@ struct alignas(8) ClusterExchange {
     asm volatile("" : "+r"(to.data), "+r"(to.barrier));
     return to;
   }
-  // Two numbers, from some lanes.
+  // Sends two numbers from the lanes where `some` is true.
   __device__ __forceinline__ void send(bool some, const RemoteAddress& to, float first, float second) const {
     asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f32, "{%1, %3}") " }" ::"r"(to.data), "f"(first), "r"(to.barrier), "f"(second), "r"(unsigned(some)) : "memory");
   }
   __device__ __forceinline__ void send(bool some, const RemoteAddress& to, double first, double second) const {
     asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f64, "{%1, %3}") " }" ::"r"(to.data), "d"(first), "r"(to.barrier), "d"(second), "r"(unsigned(some)) : "memory");
   }
-  // Until everything is there.
+  // Waits until all bytes have arrived.
   __device__ __forceinline__ void wait() const {
     unsigned done = 0;
     while (!done)

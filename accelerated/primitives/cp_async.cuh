@@ -1,9 +1,10 @@
-// Copies from global to shared memory that do not pass through registers (compute capability 8.0).
+// cp.async: asynchronous copies from global to shared memory (compute capability 8.0).
 #pragma once
 
 #ifdef EMULATED_CUDA
 namespace emulated {
-// Copies happen as late as they may: at the wait. Whoever forgets one, or reuses a tile too early, gets wrong numbers.
+// Copies happen as late as the PTX manual allows, at the wait: a kernel that forgets one, or reuses a tile too early, computes wrong
+// results.
 struct Copy {
   void* to;
   const void* from;

@@ -1,17 +1,16 @@
-// The loop of every element-by-element kernel: out[i] = function(in0[i], in1[i], ...), which may see what out[i] was.
+// The loop of every element-by-element kernel: out[i] = function(in0[i], in1[i], ...), which may read what out[i] was.
 //
-// Memory needs some 25 KB in flight to every multiprocessor. Tensors that all operands walk as one row move in
-// accesses of 16 bytes, `flat` packs of a thread, of which several are read before the first is used. Rows of whole
-// packs move pack by pack. Others, which start anywhere or step over elements, move element by element: neighbouring
-// threads touch neighbours, and a thread's elements lie one step apart, so that it has to find only the first: finding one
-// takes some 60 instructions, a few of them at a quarter of the rate. geometry.py chooses. Kernels find their first place
-// before they wait for earlier ones: they begin with griddepcontrol_wait_deferred() (primitives/dependent_launch.cuh). Small tensors are limited by the latency of
-// one read and by jumps to code that is not at hand: what has one pack for a thread goes a way of its own, and single elements are found by
-// the dimensions of the launch (primitives/small_grid.cuh), in kernels of their own.
+// The roofline bound is bytes: memory needs some 25 KB in flight to every multiprocessor. Tensors that all operands index as one
+// row move in accesses of 16 bytes, `flat` packs per thread, several of which are read before the first is used. Rows of a multiple
+// of 16 bytes move pack by pack. Others, which start anywhere or have strides, move element by element: neighbouring threads touch
+// neighbours, and a thread's elements lie a fixed stride apart, so that it computes only the first offset, in some 60 instructions.
+// geometry.py chooses. Kernels compute their first offset before they wait for earlier ones: they begin with
+// griddepcontrol_wait_deferred() (dependent_launch.cuh). Small tensors are limited by the latency of one read and of jumps to code
+// that is not cached: one pack per thread has a path of its own, and single elements are indexed by the dimensions of the launch
+// (small_grid.cuh), in kernels of their own.
 //
-// What single elements leave in memory are partial sectors. A sector (32 bytes) that is written in part is read when the cache gives it up, one by
-// one: a tensor that does not stay in the cache has the sectors at the ends of its rows prefetched (set tensor, 205 MB of
-// rows of 56 floats: 158 us without, 99 us with it on an H200).
+// A sector (32 bytes) that is written in part is read when L2 evicts it, one by one: where a tensor does not stay in L2, the sectors
+// at the ends of its rows are prefetched (set tensor, 205 MB of rows of 56 floats: 158 us without, 99 us with it on an H200).
 #pragma once
 #include <type_traits>
 
@@ -103,10 +102,10 @@ __device__ __forceinline__ void write_elements(T* pointer, int stride, bool vect
 
 // --- the loop ---
 
-constexpr int SMALL_GRID_ITEMS = 4;  // elements of a thread, at most, as in small_grid.py
+constexpr int SMALL_GRID_ITEMS = 4;  // elements of a thread, at most; small_grid.py has the same
 
-// Whether a function has so many instructions that the next kernel, let in at once, is only in the way: tanh of 0.4 and 0.8 MB took 0.1 to
-// 0.3 us longer so. So did what reads two operands, by 0.2 us in a stream, where functions of few instructions on one took 0.05 to 0.1 less.
+// Whether a function has so many instructions that a next kernel launched at once would only compete: tanh of 0.4 and 0.8 MB took
+// 0.1 to 0.3 us longer so, and what reads two operands 0.2 us in a stream; functions of few instructions took 0.05 to 0.1 us less.
 template <class Function> constexpr bool LONG_FUNCTION = false;
 
 // What a kernel does to every element. Its function takes packs of the inputs and of the prior values of the output (of
@@ -172,7 +171,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     }
   }
 
-  // Whole packs of rows before `end`, of operands whose packs are aligned or that are broadcast along rows.
+  // Rows of a multiple of a pack, packs before `end`, of operands whose packs are aligned or that are broadcast along rows.
   template <int WIDTH> __device__ __forceinline__ void run_packs(const Geometry<OPERANDS>& geometry, unsigned first, unsigned end) const {
     for (unsigned done = 0; done < geometry.packs_per_thread; done += PACKS) {
       Pack<In, WIDTH> values[PACKS][VALUES];
@@ -208,27 +207,27 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     }
   }
 
-  // `N` elements of a thread from the `done`-th on; one choice of the function for all. edge: beside a hole.
+  // `N` elements of a thread from the `done`-th on; one switch of the function for all. edge: at the end of a row.
   template <int N> __device__ __forceinline__ void run_some(const Geometry<OPERANDS>& geometry, const unsigned (&offset)[OPERANDS], unsigned done, bool edge) const {
     Pack<In, N> values[VALUES];
     Pack<Out, N> prior;
-    auto place = [&](int u, int n) { return offset[n] + (done + u) * geometry.item_stride[n]; };
+    auto at = [&](int u, int n) { return offset[n] + (done + u) * geometry.item_stride[n]; };
 #pragma unroll
     for (int u = 0; u < N; u++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++)
-        if (n < reads) values[n].item[u] = in[n][place(u, n)];
+        if (n < reads) values[n].item[u] = in[n][at(u, n)];
     if (blends) {
 #pragma unroll
-      for (int u = 0; u < N; u++) prior.item[u] = out[place(u, INPUTS)];
+      for (int u = 0; u < N; u++) prior.item[u] = out[at(u, INPUTS)];
     } else if (edge) {
 #pragma unroll
-      for (int u = 0; u < N; u++) prefetch_line_l2(out + place(u, INPUTS));  // a partial sector there costs the memory more than this
+      for (int u = 0; u < N; u++) prefetch_line_l2(out + at(u, INPUTS));  // a partial sector there costs the memory more than this
     }
     if (done == 0) griddepcontrol_launch_dependents();
     const Pack<Out, N> results = function.template operator()<true, N>(values, prior);
 #pragma unroll
-    for (int u = 0; u < N; u++) out[place(u, INPUTS)] = results.item[u];
+    for (int u = 0; u < N; u++) out[at(u, INPUTS)] = results.item[u];
   }
 
   // Single elements.
@@ -269,7 +268,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
       if (u < count) out[offset[INPUTS] + u * small_grid.next(INPUTS)] = results.item[u];
   }
 
-  // What no access moves pack by pack, from pack `begin` on: neighbouring threads on neighbouring elements.
+  // Packs from `begin` on that are not aligned or not full, element by element: neighbouring threads on neighbouring elements.
   template <int WIDTH> __device__ __forceinline__ void run_rest(const Geometry<OPERANDS>& geometry, unsigned begin) const {
     const unsigned block = blockIdx.x * (blockDim.x * geometry.packs_per_thread), packs_per_thread = geometry.packs_per_thread * WIDTH;
     if (block + blockDim.x * geometry.packs_per_thread <= begin) return;
@@ -302,7 +301,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     const unsigned end = !packs ? 0 : geometry.flat ? geometry.row / WIDTH : geometry.packs;
     if (geometry.flat && !blends) run_flat<WIDTH>(first, packs_per_thread, end);
     else run_packs<WIDTH>(geometry, first, end);
-    // What is left: the end of the row, or everything.
+    // The last elements of the row, or all of them.
     if (end == 0 || (geometry.flat && end * WIDTH < geometry.row)) run_rest<WIDTH>(geometry, end);
   }
 };

@@ -32,7 +32,7 @@ template <> __device__ __forceinline__ float round_to_tf32<float>(float value) {
 
 #ifdef EMULATED_CUDA
 namespace emulated {
-// Products happen as late as they may, at the wait, like copies.
+// Products are computed as late as the PTX manual allows, at the wait, like asynchronous copies.
 struct Product {
   void (*multiply)(float* sums, const unsigned char* left, const unsigned char* right);  // null ends a group
   float* sums;
@@ -54,7 +54,7 @@ __device__ __forceinline__ void stmatrix_x4(const unsigned (&registers)[4], void
 #endif
 }
 
-// Pairs of a warp's sums of 16 rows, as store<E>() made them, become rows of 128 bytes, swizzled.
+// Stores pairs of a warp's sums of 16 rows, converted by store<E>(), as swizzled rows of 128 bytes.
 template <class E> __device__ __forceinline__ void store_swizzled_rows(unsigned char* rows, const Pack<E, 2> (&pairs)[16 / sizeof(E)][2]) {
   const int lane = threadIdx.x % 32;
   if constexpr (sizeof(E) == 2) {
@@ -93,8 +93,8 @@ __device__ __forceinline__ unsigned long long describe_tile(const unsigned char*
   return (address & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
-// The right operand, turned: boxes of 64 columns, one after another, each with 64 rows of 128 bytes, one for each term, and
-// swizzled as any tile. 1024 bytes from eight terms to the next eight, a box from 64 columns to the next 64.
+// The right operand, MN-major: boxes of 64 columns, one after another, each with 64 rows of 128 bytes, one for each k, swizzled as
+// any tile. 1024 bytes from eight k to the next eight, a box from 64 columns to the next 64.
 __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsigned char* tile) {
   const unsigned long long address = __cvta_generic_to_shared(tile);
   return (address & 0x3ffff) >> 4 | 512ull << 16 | 64ull << 32 | 1ull << 62;
@@ -174,7 +174,7 @@ template <class E, int N, bool MN_MAJOR> __device__ __forceinline__ void wgmma(f
 }
 
 // Begins sums += left * right over the 128 bytes of a row. wgmma_commit() closes a group of them; wgmma_wait()
-// before the sums are read, or the tiles written. MN_MAJOR: the right tile is, of 16-bit types.
+// before the sums are read, or the tiles written. MN_MAJOR: the right tile is, of a 16-bit type.
 template <class E, int N, bool MN_MAJOR = false> __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   static_assert(!MN_MAJOR || sizeof(E) == 2);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -182,8 +182,8 @@ template <class E, int N, bool MN_MAJOR = false> __device__ __forceinline__ void
 #pragma unroll
   for (int k = 0; k < 4; k++) wgmma<E, N, MN_MAJOR>(sums, a + 2 * k, b + (MN_MAJOR ? 128 : 2) * k);
 }
-// As above, over 32 bytes of a row, number `step` of four; the left operand's are in registers, as mma_sync() has them for the
-// 16 rows of each warp. They must stay until the product is there.
+// As above, over 32 bytes of a row, number `step` of four, with the left operand in registers, as mma_sync() has it for the 16 rows of
+// each warp. The registers must not change before wgmma_wait().
 #define WGMMA_REGISTERS_32(shape, transposition) \
   asm volatile( \
       "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n32" shape " {" \
@@ -238,7 +238,7 @@ template <class E, int N> __device__ __forceinline__ void wgmma_from_registers(f
 template <class E, int N> __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
   wgmma_from_registers<E, N>(sums, left, describe_tile(right) | 2 * step);  // a tile's address ends in zeros
 }
-// Before products whose registers were written since the last ones began.
+// Before products whose registers were written since the last ones were issued.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Waits until at most PENDING groups of products are in flight.
@@ -307,17 +307,18 @@ template <class E> __device__ __forceinline__ void mma_sync(float (&d)[4], const
 #endif
 }
 
-// What ldmatrix would bring of the right tile for sixteen terms, number `step` of four, and eight columns, from a turned one.
+// The registers that ldmatrix loads from a K-major right tile, for sixteen k, number `step` of four, and eight columns, from an
+// MN-major one.
 __device__ __forceinline__ void load_mn_major(unsigned (&registers)[2], const unsigned char* tile, int step, int n) {
   const int lane = threadIdx.x % 32, column = 8 * n + lane / 4;
   const unsigned char* box = tile + column / 64 * 64 * 128;
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const int term = 16 * step + 8 * i + lane % 4 * 2;
+    const int k = 16 * step + 8 * i + lane % 4 * 2;
     const auto bits = [&](int row) -> unsigned {
       return reinterpret_cast<const uint16_t*>(swizzled(box, row, column % 64 / 8))[column % 8];
     };
-    registers[i] = bits(term) | bits(term + 1) << 16;
+    registers[i] = bits(k) | bits(k + 1) << 16;
   }
 }
 

@@ -1,15 +1,15 @@
-// Tiles of tensors that TMA brings to shared memory, and the barriers that say when they are there
-// (the host side is accelerated/tensor_maps.py). Tiles are as primitives/mma.cuh reads them, rows of 128 bytes, swizzled;
-// dense boxes are as they lie in the tensor.
+// TMA: asynchronous copies of tiles between tensors and shared memory, and the mbarriers that they complete (the host side is
+// runtime/tensor_map.py and primitives/tma.py). Tiles of three dimensions and im2col tiles are rows of 128 bytes with the 128-byte
+// swizzle, as primitives/mma.cuh reads them; tiles of four dimensions are dense.
 //
-// A barrier has phases. Each ends when `arrivals` threads have arrived and all bytes that were announced have come;
-// wait() takes the parity of the phase: 0, 1, 0 and so on.
+// A phase of an mbarrier completes when `arrivals` threads have arrived and all expected bytes have been copied;
+// mbarrier_wait_parity() takes the parity of the phase: 0, 1, 0 and so on.
 #pragma once
 #include "primitives/mma.cuh"
 
 struct alignas(64) TensorMap { unsigned char bytes[128]; };  // a __grid_constant__ argument
 struct Mbarrier { unsigned long long state; };
-struct L2CachePolicy { unsigned long long bits; };  // how long the cache keeps what passes through it
+struct L2CachePolicy { unsigned long long bits; };  // createpolicy
 
 #ifdef EMULATED_CUDA
 
@@ -18,7 +18,7 @@ struct MbarrierState { int bytes; unsigned short arrivals, pending : 15, phase :
 static_assert(sizeof(MbarrierState) == sizeof(Mbarrier));
 inline MbarrierState& state_of(Mbarrier* barrier) { return *reinterpret_cast<MbarrierState*>(barrier); }
 
-struct Map {  // accelerated/tensor_maps.py has the same structure
+struct Map {  // EmulatedMap in runtime/tensor_map.py has the same fields
   const unsigned char* base;
   long long stride[4];        // bytes, of all dimensions but the innermost
   int extent[5];
@@ -28,7 +28,7 @@ struct Map {  // accelerated/tensor_maps.py has the same structure
 struct Load {
   Mbarrier* barrier;
   unsigned char* to;
-  Map map;  // a copy: the arguments end with the thread
+  Map map;  // a copy: the arguments live as long as the thread
   int at[5], offset[2];
   races::Request request = {};
   int bytes() const { return map.dense ? map.box[0] * map.box[1] * map.box[2] * map.box[3] * map.element_bytes : 128 * rows(); }
@@ -71,12 +71,12 @@ inline void arrive(Mbarrier* barrier, int count, int bytes, const void* instruct
 inline void begin_load(Load load, const void* instruction) {
   load.request = races::request_write(load.to, load.bytes(), instruction);
   loads.push_back(load);
-  wake_waiters(load.barrier);  // who waits brings it
+  wake_waiters(load.barrier);  // a waiting thread completes it
 }
 
-// Illegal on the GPU: a box of a tile begins at a multiple of 16 bytes.
-inline void require_whole_packs(const TensorMap& map, int first) {
-  if (first * reinterpret_cast<const Map&>(map).element_bytes % 16) fail("TMA was asked for a box from element %d on", first);
+// A box must begin at a multiple of 16 bytes, or the GPU faults.
+inline void require_aligned_box(const TensorMap& map, int first) {
+  if (first * reinterpret_cast<const Map&>(map).element_bytes % 16) fail("TMA: a box begins at element %d, not at a multiple of 16 bytes", first);
 }
 
 inline void load_row(const Load& load, int row, const int* at) {
@@ -101,7 +101,7 @@ inline void load_row(const Load& load, int row, const int* at) {
   }
 }
 
-// Elements of a dense box: visit(byte in the box, byte in the tensor, whether it is there).
+// Elements of a dense box: visit(byte in the box, byte in the tensor, whether it lies inside the tensor).
 template <class Visit> inline void for_dense_box(const Map& map, const int* at, Visit visit) {
   int i[4];
   size_t byte = 0;
@@ -125,7 +125,7 @@ inline void tma_load_4d(const Load& load) {
   });
 }
 
-inline void bring(const Load& load) {
+inline void complete_load(const Load& load) {
   const races::ByAgent agent(load.barrier, load.request);
   const Map& map = load.map;
   int at[5];
@@ -151,7 +151,7 @@ inline void bring(const Load& load) {
   }
 }
 
-// Loads come as late as they may: when somebody waits for them.
+// Loads complete as late as the PTX manual allows: when a thread waits for them.
 inline void finish_loads(Mbarrier* barrier) {
   for (size_t i = 0; i < loads.size();) {
     if (loads[i].barrier != barrier) {
@@ -160,7 +160,7 @@ inline void finish_loads(Mbarrier* barrier) {
     }
     const Load load = loads[i];
     loads.erase(loads.begin() + i);
-    bring(load);
+    complete_load(load);
     const races::Unseen unseen;
     state_of(barrier).bytes -= load.bytes();
     end_phase(barrier);
@@ -210,16 +210,16 @@ EMULATED_CALL void tma_load_im2col(unsigned char* to, const TensorMap& map, Mbar
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {channel, column, row, image}, {right, down}}, EMULATED_HERE);
 }
 EMULATED_CALL void tma_load_3d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third) {
-  emulated::require_whole_packs(map, first);
+  emulated::require_aligned_box(map, first);
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third}, {}}, EMULATED_HERE);
 }
 EMULATED_CALL void tma_load_4d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third, int fourth) {
-  emulated::require_whole_packs(map, first);
+  emulated::require_aligned_box(map, first);
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}, {}}, EMULATED_HERE);
 }
 inline L2CachePolicy l2_cache_policy(bool, unsigned = 0) { return {}; }
 EMULATED_CALL void tma_load_bulk(void* to, const void* from, unsigned bytes, Mbarrier* barrier, L2CachePolicy) {
-  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16) emulated::fail("TMA was asked for %u bytes, not in whole packs", bytes);
+  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16) emulated::fail("TMA: a copy of %u bytes from or to an address, or of a size, that is no multiple of 16", bytes);
   emulated::Map map = {};
   map.base = static_cast<const unsigned char*>(from), map.extent[0] = map.box[0] = int(bytes) / 16, map.element_bytes = 16, map.dense = 1;
   for (int d = 1; d < 4; d++) map.extent[d] = map.box[d] = 1;
@@ -227,11 +227,11 @@ EMULATED_CALL void tma_load_bulk(void* to, const void* from, unsigned bytes, Mba
 }
 inline void tma_prefetch_l2(const void*, unsigned) {}
 inline void tma_store_3d(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
-  emulated::require_whole_packs(map, first);
+  emulated::require_aligned_box(map, first);
   emulated::writes.own().push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third}});
 }
 inline void tma_store_4d(const unsigned char* from, const TensorMap& map, int first, int second, int third, int fourth) {
-  emulated::require_whole_packs(map, first);
+  emulated::require_aligned_box(map, first);
   emulated::writes.own().push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}});
 }
 inline void tma_store_commit() { emulated::writes.own().push_back({}); }
@@ -256,16 +256,16 @@ __device__ __forceinline__ unsigned shared_address(const void* pointer) { return
 __device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-// Before the __syncthreads() after which barriers are used.
+// Before the __syncthreads() after which mbarriers are used.
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// Arrives, as so many threads.
+// Arrives as `count` threads.
 __device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier, int count = 1) {
   asm volatile("{.reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0], %1;}" ::"r"(shared_address(barrier)), "r"(count) : "memory");
 }
-// Arrives and announces bytes.
+// Arrives and expects bytes.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier* barrier, int bytes) {
   asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;}" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
@@ -274,7 +274,7 @@ __device__ __forceinline__ void mbarrier_wait_parity(Mbarrier* barrier, int pari
       "{.reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @done bra finished; bra again; finished:}"
       ::"r"(shared_address(barrier)), "r"(parity) : "memory");
 }
-// Rows of 128 bytes: channels from `channel` on of the pixels from (column, row) of an image on, each shifted by a tap.
+// Rows of 128 bytes: channels from `channel` on of the pixels from (column, row) of an image on, each offset by a tap (right, down).
 __device__ __forceinline__ void tma_load_im2col(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int channel, int column, int row, int image, int right, int down) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};"
@@ -286,33 +286,33 @@ __device__ __forceinline__ void tma_load_3d(unsigned char* to, const TensorMap& 
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
       ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third) : "memory");
 }
-// A box without gaps and swizzle.
+// A dense box.
 __device__ __forceinline__ void tma_load_4d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third, int fourth) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
       ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third), "r"(fourth) : "memory");
 }
-// stays: as usual. Else it gives way to all other, but for so many sixteenths.
-__device__ __forceinline__ L2CachePolicy l2_cache_policy(bool stays, unsigned sixteenths = 0) {
-  L2CachePolicy passing, usual;
-  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(usual.bits));
-  if (sixteenths == 0) asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(passing.bits));
-  else asm("createpolicy.fractional.L2::evict_normal.L2::evict_first.b64 %0, %1;" : "=l"(passing.bits) : "f"(sixteenths / 16.0f));
-  return stays ? usual : passing;
+// evict_normal: the usual policy; else L2::evict_first, but for so many sixteenths of the lines.
+__device__ __forceinline__ L2CachePolicy l2_cache_policy(bool evict_normal, unsigned sixteenths = 0) {
+  L2CachePolicy first, normal;
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal.bits));
+  if (sixteenths == 0) asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first.bits));
+  else asm("createpolicy.fractional.L2::evict_normal.L2::evict_first.b64 %0, %1;" : "=l"(first.bits) : "f"(sixteenths / 16.0f));
+  return evict_normal ? normal : first;
 }
-// Bytes as they lie: 16, or a multiple, from a multiple of 16 on.
+// Copies a multiple of 16 bytes between addresses that are multiples of 16.
 __device__ __forceinline__ void tma_load_bulk(void* to, const void* from, unsigned bytes, Mbarrier* barrier, L2CachePolicy policy) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
                ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy.bits) : "memory");
 }
-// Asks L2 for whole packs that are read first, before the wait (primitives/dependent_launch.cuh).
+// Prefetches a multiple of 16 bytes to L2, before the wait (primitives/dependent_launch.cuh).
 __device__ __forceinline__ void tma_prefetch_l2(const void* from, unsigned bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 #endif
 }
-// Writes a box from rows in shared memory; what lies outside the tensor is left out. The rows were published by all who
-// wrote them. tma_store_commit() closes a group; tma_store_wait() before the rows are written again, or the thread ends.
+// Copies a box from rows in shared memory; elements outside the tensor are skipped. The threads that wrote the rows have called
+// fence_proxy_async(). tma_store_commit() closes a group; tma_store_wait() before the rows are written again, or the thread ends.
 __device__ __forceinline__ void tma_store_3d(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
                ::"l"(&map), "r"(shared_address(from)), "r"(first), "r"(second), "r"(third) : "memory");
@@ -325,7 +325,7 @@ __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk
 template <int PENDING> __device__ __forceinline__ void tma_store_wait() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
-// All warps of a warpgroup: leave registers to others, or take what others left.
+// All warps of a warpgroup: takes registers that another warpgroup released, or releases some.
 template <int REGISTERS> __device__ __forceinline__ void setmaxnreg_increase() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS)); }
 template <int REGISTERS> __device__ __forceinline__ void setmaxnreg_decrease() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS)); }
 

@@ -229,9 +229,9 @@ namespace emulated {
 EMULATED_INLINE float reciprocal_root(float x) { return float(1.0 / std::sqrt(double(x))); }
 EMULATED_INLINE double reciprocal_root(double x) { return 1.0 / std::sqrt(x); }
 template <class Real> EMULATED_INLINE Real sine_of_pi_times(Real x) {
-  const Real turn = std::remainder(x, Real(2)), half = std::fabs(turn);  // exact
+  const Real period = std::remainder(x, Real(2)), half = std::fabs(period);  // exact
   const Real folded = half > Real(0.5) ? 1 - half : half;
-  return std::copysign(Real(std::sin(3.14159265358979323846 * folded)), x == std::trunc(x) ? x : turn);
+  return std::copysign(Real(std::sin(3.14159265358979323846 * folded)), x == std::trunc(x) ? x : period);
 }
 template <class Real> EMULATED_INLINE Real cosine_of_pi_times(Real x) {
   return Real(std::sin(3.14159265358979323846 * (0.5 - std::fabs(std::remainder(x, Real(2))))));

@@ -13,8 +13,8 @@ EMULATED_UNCHECKED inline bool is_ordered(const Access& earlier, const Acting& s
 
 // Whether this block came through a gate behind the access, which is another's.
 EMULATED_UNCHECKED inline bool is_known(const Access& earlier) {
-  for (unsigned i = known_count; i-- > 0;) {
-    const Past& past = pasts[known_pasts[i].past];
+  for (unsigned i = ordered_count; i-- > 0;) {
+    const Past& past = pasts[ordered_pasts[i].past];
     if (past.begin < earlier.time && earlier.time <= past.end && (earlier.time <= past.floor || earlier.time <= past.clock->until[earlier.agent])) return true;
   }
   return false;

@@ -1,4 +1,4 @@
-// What orders accesses, and accesses that happen later than they were asked for (races.h).
+// What orders accesses, and asynchronous accesses, which happen later than their instruction (races.h).
 #pragma once
 #include "race_accesses.h"
 
@@ -37,7 +37,7 @@ EMULATED_UNCHECKED inline void begin_block() {
   memset(acting, 0, sizeof acting);
   memset(published, 0, sizeof published);
   memset(fenced, 0, sizeof fenced);
-  object_count = unseen = known_count = 0;
+  object_count = unseen = ordered_count = 0;
   block_begin = block_floor = now++;
   memset(apart, 0, sizeof apart);
 }
@@ -113,14 +113,14 @@ EMULATED_UNCHECKED inline void let_through(Gate& gate, unsigned past) {
   gate.pasts[gate.count++] = past;
 }
 EMULATED_UNCHECKED inline void come_through(Gate& gate) {
-  const unsigned number = &gate - gates, before = known_count;
+  const unsigned number = &gate - gates, before = ordered_count;
   for (unsigned i = 0; i < gate.count; i++) {
-    if (known_count == maximum_pasts) fail("blocks know of more than %u others", maximum_pasts);
-    known_pasts[known_count++] = {gate.pasts[i], number};
+    if (ordered_count == maximum_pasts) fail("a block is ordered behind more than %u others", maximum_pasts);
+    ordered_pasts[ordered_count++] = {gate.pasts[i], number};
   }
   if (fenced[current->rank] <= block_floor) return;
   for (unsigned i = 0; i < before; i++)
-    if (known_pasts[i].gate != number) let_through(gate, known_pasts[i].past);
+    if (ordered_pasts[i].gate != number) let_through(gate, ordered_pasts[i].past);
   if (past_count == maximum_pasts) fail("more than %u atomic accesses", maximum_pasts);
   Clock* const clock = static_cast<Clock*>(from_arena(sizeof(Clock)));
   join_past(*clock, *current);

@@ -63,8 +63,8 @@ inline size_t arena_used;
 inline unsigned now = 1, block_begin, block_floor;  // all threads know of everything until the floor
 inline Gate gates[gate_slots];
 inline Past pasts[maximum_pasts];
-inline struct { unsigned past, gate; } known_pasts[maximum_pasts];  // to the block
-inline unsigned past_count, known_count, fenced[maximum_threads];
+inline struct { unsigned past, gate; } ordered_pasts[maximum_pasts];  // to the block
+inline unsigned past_count, ordered_count, fenced[maximum_threads];
 inline unsigned lane_floor[maximum_threads / warp_lanes];  // the lanes of a warp know of each other
 inline Clock of_warp[maximum_threads / warp_lanes], of_thread[maximum_threads];
 inline unsigned apart[maximum_threads / warp_lanes];  // lanes that know more than their warp
@@ -87,7 +87,7 @@ EMULATED_UNCHECKED inline Clock& own(const Thread& thread) {
   if (!(apart[warp] & bit)) memcpy(&of_thread[thread.rank], &of_warp[warp], sizeof(Clock)), apart[warp] |= bit;
   return of_thread[thread.rank];
 }
-// All that happens before what a thread does next, but for what the whole block knows.
+// All that happens before what a thread does next, but for what the block is ordered behind.
 EMULATED_UNCHECKED inline void join_past(Clock& into, const Thread& thread) {
   join(into, known(thread));
   const unsigned warp = thread.rank / warp_lanes, first = first_thread + warp * warp_lanes;

@@ -11,7 +11,7 @@
 // Time counts what may order something. An access has the time at which it happened; a thread knows of each other one up to which time
 // its accesses come before what the thread does next (a vector clock). Those of TMA belong to an agent for each
 // barrier object, those of asynchronous products to one for each warp; they may happen at any time from the request on. Blocks run one
-// after another, so that times tell them apart.
+// after another, so that times distinguish them.
 #pragma once
 #include "scheduler.h"
 

@@ -113,7 +113,7 @@ inline Fiber fibers[maximum_threads];
 inline int fibers_made, fibers_idle;
 inline Fiber* idle[maximum_threads];
 
-// What each thread asked for and has not waited for. A launch that failed may have left some.
+// Asynchronous requests of each thread that it has not waited for. A launch that failed may have left some.
 template <class T>
 class Queues {
  public:
@@ -402,7 +402,7 @@ inline void check_shared_guard() {
   if (begin == end || (*guard == poison && memcmp(guard, guard + 1, end - begin - 1) == 0)) return;
   size_t first = begin;
   while (shared_memory[first] == poison) first++;
-  record_failure(nullptr, "dynamic shared memory was written at byte %zu, the launch asked for %zu bytes", first, begin);
+  record_failure(nullptr, "dynamic shared memory was written at byte %zu, the launch has %zu bytes", first, begin);
 }
 
 template <class... Values>

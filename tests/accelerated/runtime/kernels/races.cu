@@ -13,7 +13,7 @@ struct Arguments {
   extern "C" __global__ void name(const Arguments a) { name##_of_block({a.values + blockIdx.x * 128, a.right}); } \
   __device__ void name##_of_block(const Arguments& a)
 
-// 64 threads unless said otherwise.
+// Blocks have 64 threads unless a comment says more.
 __device__ __forceinline__ float* floats() { return reinterpret_cast<float*>(shared_memory); }
 
 KERNEL(read_behind_write) {
@@ -169,15 +169,15 @@ KERNEL(two_phases) {
   a.values[threadIdx.x] = floats()[threadIdx.x - 32];  // two_phases: other
 }
 
-// TMA brings 256 bytes.
-__device__ __forceinline__ void bring(const Arguments& a) {
+// TMA loads 256 bytes.
+__device__ __forceinline__ void load(const Arguments& a) {
   mbarrier_arrive_expect_tx(barrier(), 256);
   tma_load_bulk(shared_memory, a.values, 256, barrier(), l2_cache_policy(true));
 }
 
 KERNEL(brought_and_read) {
   set_up(1);
-  if (threadIdx.x == 0) bring(a);
+  if (threadIdx.x == 0) load(a);
   if (a.right || threadIdx.x == 0) mbarrier_wait_parity(barrier(), 0);
   if (!a.right) __syncwarp();  // the second warp does not know
   atomicAdd(a.values + 64, floats()[threadIdx.x]);  // brought_and_read: other
@@ -189,7 +189,7 @@ KERNEL(brought_over_what_is_read) {
   __syncthreads();
   const float mine = floats()[threadIdx.x];  // brought_over_what_is_read: other
   if (a.right) __syncthreads();
-  if (threadIdx.x == 0) bring(a);
+  if (threadIdx.x == 0) load(a);
   mbarrier_wait_parity(barrier(), 0);
   atomicAdd(a.values + 64, mine);
 }
@@ -197,7 +197,7 @@ KERNEL(brought_over_what_is_read) {
 // Behind the request, where the bytes may have come or not.
 KERNEL(touched_while_brought) {
   set_up(1);
-  if (threadIdx.x == 0) bring(a);
+  if (threadIdx.x == 0) load(a);
   if (!a.right && threadIdx.x == 0) floats()[5] = 1;  // touched_while_brought: other
   mbarrier_wait_parity(barrier(), 0);
   atomicAdd(a.values + 64, floats()[threadIdx.x]);
