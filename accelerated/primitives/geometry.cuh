@@ -16,9 +16,9 @@ struct FastDivmod {
 
 constexpr int MAX_DIMENSIONS = 9;  // 8 of the document and the vector of a vectorised tensor; geometry.py has the same
 
-// The elements of N operands, in rows: dimensions that are contiguous in every operand are merged, and the innermost is the
-// row. A thread takes packs, up to `width` neighbours of one row each, or single elements, `item_distance` from each other in
-// one of the dimensions.
+// The elements of N operands, in rows: dimensions that are contiguous in every operand are merged, and the innermost is
+// the row. A thread takes packs, up to `width` neighbours of one row each, or single elements, `item_distance` from
+// each other in one of the dimensions.
 template <int N> struct Geometry {
   struct Outer {
     FastDivmod extent;
@@ -43,8 +43,10 @@ template <int N> struct Geometry {
   int outer_rank;
   Outer outer[MAX_DIMENSIONS - 1];  // the fastest first
 
-  // The offsets (in elements) of pack `index` in every operand and its coordinate in dimension `split`; returns its elements.
-  template <class Offset> __device__ __forceinline__ unsigned locate(unsigned index, Offset (&offset)[N], unsigned& split_coordinate) const {
+  // The offsets (in elements) of pack `index` in every operand and its coordinate in dimension `split`; returns its
+  // elements.
+  template <class Offset>
+  __device__ __forceinline__ unsigned locate(unsigned index, Offset (&offset)[N], unsigned& split_coordinate) const {
     unsigned pack, row_index = packs_per_row.divide(index, pack);
     const unsigned first = pack * width;
     unsigned sum[N];

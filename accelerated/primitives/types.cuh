@@ -62,7 +62,9 @@ template <> struct Store<uint8> : StoreInteger<uint8> {
 };
 template <> struct Store<int32> : StoreInteger<int32> {
   static __device__ __forceinline__ int32 from(float value) { return from(static_cast<double>(value)); }
-  static __device__ __forceinline__ int32 from(double value) { return clamped<double>(value, -2147483648.0, 2147483647.0); }
+  static __device__ __forceinline__ int32 from(double value) {
+    return clamped<double>(value, -2147483648.0, 2147483647.0);
+  }
 };
 template <class T, class C> __device__ __forceinline__ T store(C value) { return Store<T>::from(value); }
 
@@ -74,9 +76,12 @@ template <class C, class T> __device__ __forceinline__ T blend(C alpha, C value,
 }
 
 // N neighbouring elements moved as one access of up to 16 bytes.
-template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Pack { T item[N]; };
+template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Pack {
+  T item[N];
+};
 
-// Keeps a value in its register, where the compiler would compute it again; before the wait for earlier kernels: computes it before.
+// Keeps a value in its register, where the compiler would compute it again; before the wait for earlier kernels:
+// computes it before.
 template <class T> __device__ __forceinline__ void keep_in_register(T& value) {
 #ifndef EMULATED_CUDA
   if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value));
