@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from ..primitives.tma import TensorMap
 from .compiler import Definitions, Module, build, is_built, module
 from .errors import CompileError, DeviceError, DeviceUnavailable
+from .tensor_map import TensorMap
 
 MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
 MAXIMUM_BLOCK = (1024, 1024, 64)

@@ -8,12 +8,12 @@ struct Arguments {
 };
 
 // Of blocks with values of their own.
-#define KERNEL(name)                                                          \
-  __device__ void name##_of_block(const Arguments& a);                        \
+#define KERNEL(name)                                                                                              \
+  __device__ void name##_of_block(const Arguments& a);                                                            \
   extern "C" __global__ void name(const Arguments a) { name##_of_block({a.values + blockIdx.x * 128, a.right}); } \
   __device__ void name##_of_block(const Arguments& a)
 
-// 64 threads unless said otherwise.
+// Blocks have 64 threads unless a comment says more.
 __device__ __forceinline__ float* floats() { return reinterpret_cast<float*>(shared_memory); }
 
 KERNEL(read_behind_write) {
@@ -23,7 +23,10 @@ KERNEL(read_behind_write) {
 }
 
 // A structure that is passed by value and one that is returned.
-struct Two { float value; unsigned index; };
+struct Two {
+  float value;
+  unsigned index;
+};
 __device__ __forceinline__ void merge(Two& into, Two other) {
   if (into.value < other.value || (into.value == other.value && other.index < into.index)) into = other;
   for (unsigned bit = 1; bit < 16; bit *= 2) into.index ^= other.index & bit;
@@ -54,7 +57,8 @@ KERNEL(write_behind_read) {
 KERNEL(write_behind_many_reads) {
   if (threadIdx.x == 0) floats()[0] = 1;
   __syncthreads();
-  if (threadIdx.x < 32 || !a.right && threadIdx.x == 32) a.values[threadIdx.x] = floats()[0];  // write_behind_many_reads: one
+  if (threadIdx.x < 32 || !a.right && threadIdx.x == 32)
+    a.values[threadIdx.x] = floats()[0];  // write_behind_many_reads: one
   __syncwarp();
   if (threadIdx.x >= 32) return;
   for (int i = 0; i < 3; i++) a.values[threadIdx.x] += floats()[0];
@@ -63,7 +67,8 @@ KERNEL(write_behind_many_reads) {
 }
 
 KERNEL(same_value_by_all) {
-  if (a.right ? threadIdx.x == 63 : threadIdx.x >= 62) floats()[0] = 1;  // same_value_by_all: one, same_value_by_all: other
+  if (a.right ? threadIdx.x == 63 : threadIdx.x >= 62)
+    floats()[0] = 1;  // same_value_by_all: one, same_value_by_all: other
   __syncthreads();
   a.values[threadIdx.x] = floats()[0];
 }
@@ -90,7 +95,7 @@ KERNEL(lanes_of_two_warps) {
 }
 
 KERNEL(neighbouring_bytes) {
-  shared_memory[threadIdx.x] = 1;  // neighbouring_bytes: one
+  shared_memory[threadIdx.x] = 1;                                                  // neighbouring_bytes: one
   a.values[threadIdx.x] = shared_memory[a.right ? threadIdx.x : threadIdx.x ^ 1];  // neighbouring_bytes: other
 }
 
@@ -98,7 +103,7 @@ KERNEL(atomics) {
   if (threadIdx.x == 0) floats()[0] = 0;
   __syncthreads();
   if (a.right || threadIdx.x < 63) atomicAdd(&floats()[0], 1);  // atomics: one
-  else floats()[0] = 5;  // atomics: other
+  else floats()[0] = 5;                                         // atomics: other
   __syncthreads();
   a.values[threadIdx.x] = floats()[0];
 }
@@ -112,7 +117,8 @@ __device__ __forceinline__ void set_up(int arrivals) {
 KERNEL(set_up_unseen) {
   if (threadIdx.x == 0) mbarrier_init(barrier(), 32), fence_mbarrier_init();  // set_up_unseen: one
   if (a.right) __syncthreads();
-  else if (threadIdx.x >= 32) for (int i = 0; i < 2; i++) __syncwarp();
+  else if (threadIdx.x >= 32)
+    for (int i = 0; i < 2; i++) __syncwarp();
   if (threadIdx.x >= 32) mbarrier_arrive(barrier());  // set_up_unseen: other
 }
 
@@ -169,17 +175,17 @@ KERNEL(two_phases) {
   a.values[threadIdx.x] = floats()[threadIdx.x - 32];  // two_phases: other
 }
 
-// TMA brings 256 bytes.
-__device__ __forceinline__ void bring(const Arguments& a) {
+// TMA loads 256 bytes.
+__device__ __forceinline__ void load(const Arguments& a) {
   mbarrier_arrive_expect_tx(barrier(), 256);
   tma_load_bulk(shared_memory, a.values, 256, barrier(), l2_cache_policy(true));
 }
 
 KERNEL(brought_and_read) {
   set_up(1);
-  if (threadIdx.x == 0) bring(a);
+  if (threadIdx.x == 0) load(a);
   if (a.right || threadIdx.x == 0) mbarrier_wait_parity(barrier(), 0);
-  if (!a.right) __syncwarp();  // the second warp does not know
+  if (!a.right) __syncwarp();                       // the second warp does not know
   atomicAdd(a.values + 64, floats()[threadIdx.x]);  // brought_and_read: other
 }
 
@@ -189,7 +195,7 @@ KERNEL(brought_over_what_is_read) {
   __syncthreads();
   const float mine = floats()[threadIdx.x];  // brought_over_what_is_read: other
   if (a.right) __syncthreads();
-  if (threadIdx.x == 0) bring(a);
+  if (threadIdx.x == 0) load(a);
   mbarrier_wait_parity(barrier(), 0);
   atomicAdd(a.values + 64, mine);
 }
@@ -197,7 +203,7 @@ KERNEL(brought_over_what_is_read) {
 // Behind the request, where the bytes may have come or not.
 KERNEL(touched_while_brought) {
   set_up(1);
-  if (threadIdx.x == 0) bring(a);
+  if (threadIdx.x == 0) load(a);
   if (!a.right && threadIdx.x == 0) floats()[5] = 1;  // touched_while_brought: other
   mbarrier_wait_parity(barrier(), 0);
   atomicAdd(a.values + 64, floats()[threadIdx.x]);
@@ -281,12 +287,14 @@ KERNEL(global_read_behind_write) {
 }
 
 extern "C" __global__ void same_value_by_blocks(const Arguments a) {
-  if (threadIdx.x == 5 && (a.right ? blockIdx.x == 2 : blockIdx.x >= 2)) a.values[7] = 1;  // same_value_by_blocks: one, same_value_by_blocks: other
+  if (threadIdx.x == 5 && (a.right ? blockIdx.x == 2 : blockIdx.x >= 2))
+    a.values[7] = 1;  // same_value_by_blocks: one, same_value_by_blocks: other
 }
 
 extern "C" __global__ void read_by_another_block(const Arguments a) {
-  if (blockIdx.x == 3) a.values[threadIdx.x + 64] = a.values[a.right ? threadIdx.x + 64 : 9];  // read_by_another_block: one
-  else if (blockIdx.x == 1) a.values[threadIdx.x] = 1;  // read_by_another_block: other
+  if (blockIdx.x == 3)
+    a.values[threadIdx.x + 64] = a.values[a.right ? threadIdx.x + 64 : 9];  // read_by_another_block: one
+  else if (blockIdx.x == 1) a.values[threadIdx.x] = 1;                      // read_by_another_block: other
 }
 
 // The block that counts itself last reads what all wrote.
@@ -305,7 +313,8 @@ extern "C" __global__ void counted_without_a_fence(const Arguments a) {
 extern "C" __global__ void counted_before_all_wrote(const Arguments a) {
   if (threadIdx.x == 33) a.values[blockIdx.x] = 1;  // counted_before_all_wrote: one
   if (is_last<true, false>(&arrived[1], a.right))
-    for (unsigned i = 0; i < gridDim.x; i++) a.values[64] += i == blockIdx.x ? 0 : a.values[i];  // counted_before_all_wrote: other
+    for (unsigned i = 0; i < gridDim.x; i++)
+      a.values[64] += i == blockIdx.x ? 0 : a.values[i];  // counted_before_all_wrote: other
 }
 extern "C" __global__ void counted_by_who_writes(const Arguments a) {
   __syncthreads();
@@ -313,7 +322,7 @@ extern "C" __global__ void counted_by_who_writes(const Arguments a) {
   if (a.right) a.values[blockIdx.x] = 1;
   __threadfence();
   const bool last = atomicInc(&arrived[2], gridDim.x - 1) == gridDim.x - 1;
-  if (!a.right) a.values[blockIdx.x] = 1;  // counted_by_who_writes: one
+  if (!a.right) a.values[blockIdx.x] = 1;                                        // counted_by_who_writes: one
   for (unsigned i = 0; last && i < gridDim.x; i++) a.values[64] += a.values[i];  // counted_by_who_writes: other
 }
 extern "C" __global__ void read_by_who_does_not_count(const Arguments a) {
@@ -323,4 +332,3 @@ extern "C" __global__ void read_by_who_does_not_count(const Arguments a) {
   if (blockIdx.x < 3) atomicInc(&arrived[3], 1);
   if (blockIdx.x == 3) a.values[6] = a.values[a.right ? 6 : 5];  // read_by_who_does_not_count: other
 }
-

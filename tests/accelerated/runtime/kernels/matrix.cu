@@ -19,7 +19,8 @@ __device__ __forceinline__ void multiply(float (&d)[4], const unsigned (&a)[4], 
 #ifdef EMULATED_CUDA
   emulated::mma_m16n8k16<ELEMENT>(d, a, b);
 #else
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." PTX_ELEMENT "." PTX_ELEMENT ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." PTX_ELEMENT "." PTX_ELEMENT
+               ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
@@ -55,5 +56,6 @@ extern "C" __global__ void multiply_tile(const Arguments arguments) {
   }
   for (int half = 0; half < 2; half++)
     for (int i = 0; i < 4; i++)
-      arguments.c[(lane / 4 + i / 2 * 8) * arguments.columns + first_column + half * 8 + lane % 4 * 2 + i % 2] = sums[half][i];
+      arguments.c[(lane / 4 + i / 2 * 8) * arguments.columns + first_column + half * 8 + lane % 4 * 2 + i % 2] =
+          sums[half][i];
 }

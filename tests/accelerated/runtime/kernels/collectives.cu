@@ -48,7 +48,7 @@ struct AtomicArguments {
   int* integers;
   float* floats;
   double* doubles;
-  __half* halves;
+  __half* half_values;
   __nv_bfloat16* bfloats;
   int count;
 };
@@ -68,6 +68,6 @@ extern "C" __global__ void atomics(const AtomicArguments arguments) {
   }
   atomicAdd(arguments.floats, (float)value);
   atomicAdd(arguments.doubles, (double)value);
-  atomicAdd(arguments.halves, __float2half_rn((float)(value % 3)));
+  atomicAdd(arguments.half_values, __float2half_rn((float)(value % 3)));
   atomicAdd(arguments.bfloats, __float2bfloat16_rn((float)(value % 2)));
 }

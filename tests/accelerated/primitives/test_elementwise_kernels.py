@@ -1,4 +1,4 @@
-"""Plans of the memory-bound kernels that no small call makes: several packs or elements of a thread, tiles of turns."""
+"""Plans of the memory-bound kernels that no small call makes: several packs or elements of a thread, transposes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def backend(monkeypatch):
 def check(backend, operation, shift=0):
     """Runs the operation with every operand ``shift`` bytes behind an aligned address and has it judged."""
     memory = prepare(operation, "normal", 0)
-    places = {}
+    buffers = {}
     for name, content in memory.items():
-        whole = backend.to_device(np.concatenate([np.full(shift, 0xA5, np.uint8), content]))
-        places[name] = whole.slice(shift, content.size), whole
-    backend.prepare(operation)([places[name][0] if name in places else None for name in operation.operands], None)
+        padded = backend.to_device(np.concatenate([np.full(shift, 0xA5, np.uint8), content]))
+        buffers[name] = padded.slice(shift, content.size), padded
+    backend.prepare(operation)([buffers[name][0] if name in buffers else None for name in operation.operands], None)
     backend.synchronize(None)
-    after = {name: places[name][1].to_host(np.uint8, shift + memory[name].size)[shift:] for name in operation.outputs}
+    after = {name: buffers[name][1].to_host(np.uint8, shift + memory[name].size)[shift:] for name in operation.outputs}
     verdict = judge(operation, memory, after)
     assert verdict.agrees, verdict.worst
 
@@ -61,14 +61,14 @@ def test_a_thread_takes_several_packs(backend, monkeypatch, name, packs, shift):
     for module in (geometry, arithmetic):
         monkeypatch.setattr(module, "packs_per_thread", lambda *_: packs)
     monkeypatch.setattr(arithmetic, "DENSE_BATCH", packs)
-    # more than one block of 256 threads with 7 packs of 8 halves, the last one short, the last pack partial
+    # more than one block of 256 threads with 7 packs of 8 half elements, the last one short, the last pack partial
     operation = MAKERS[name](HALF, (3, 7, 31, 37), "nchw")
     check(backend, operation, shift)
 
 
 @pytest.mark.parametrize("mode", ["TANH", "SIGMOID", "ELU"])
 @pytest.mark.parametrize("shift", [0, 4], ids=["aligned", "misaligned"])
-def test_large_tensors_of_halves_have_a_kernel_of_their_own(backend, monkeypatch, mode, shift):
+def test_large_half_tensors_have_a_kernel_of_their_own(backend, monkeypatch, mode, shift):
     monkeypatch.setattr(activation, "LONGEST_BYTES", 0)
     monkeypatch.setattr(geometry, "packs_per_thread", lambda *_: activation.LONGEST_PACKS_PER_THREAD)
     operation = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "nchw")
@@ -85,11 +85,11 @@ def test_large_tensors_of_halves_have_a_kernel_of_their_own(backend, monkeypatch
 
 
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-def test_blocks_of_large_tensors_fetch_ahead(backend, backward):
+def test_blocks_of_large_tensors_prefetch(backend, backward):
     for dims, blocks in [((64, 256, 56, 56), geometry.PREFETCH_BLOCKS), ((8, 64, 14, 14), 0)]:
         ((launch, _),) = plan(rows.activation("RELU", backward)(HALF, dims, "nchw"), backend.device).steps
-        place = (40 if backward else 36) + ctypes.sizeof(geometry._geometry_type(3 if backward else 2))
-        assert struct.unpack_from("I", launch.template, place) == (blocks,)
+        offset = (40 if backward else 36) + ctypes.sizeof(geometry._geometry_type(3 if backward else 2))
+        assert struct.unpack_from("I", launch.template, offset) == (blocks,)
 
 
 def test_blending_takes_several_packs(backend, monkeypatch):
@@ -104,13 +104,13 @@ def no_small_grid(monkeypatch):
         monkeypatch.setattr(module, "small_grid", lambda *_: None)
 
 
-@pytest.mark.parametrize("boxed", [True, False], ids=["small_grid", "any"])
+@pytest.mark.parametrize("in_small_grid", [True, False], ids=["small_grid", "elementwise"])
 @pytest.mark.parametrize("shift", [0, 2, 6], ids=lambda s: f"{s}_bytes_on")
 @pytest.mark.parametrize("dims", [(2, 3, 5, 14), (2, 5, 3, 8), (3, 2, 4, 41), (1, 2, 3, 9), (2, 2, 1, 12)], ids=str)
 @pytest.mark.parametrize("name", MAKERS)
-def test_gaps_are_walked_and_kept(backend, monkeypatch, name, dims, shift, boxed):
+def test_gaps_are_walked_and_kept(backend, monkeypatch, name, dims, shift, in_small_grid):
     """Rows of any pitch move element by element."""
-    if not boxed:
+    if not in_small_grid:
         no_small_grid(monkeypatch)
     operation = MAKERS[name](HALF, dims, "gaps")
     output = operation.tensor(operation.outputs[0])
@@ -126,26 +126,28 @@ def test_gaps_of_other_types_and_blended(backend):
 
 
 @pytest.mark.parametrize(("threads", "parts"), [(7, 19), (64, 2), (256, 1)])
-@pytest.mark.parametrize(("most_blocks", "apart"), [(7, 3), (12, 4), (14, 7)])
+@pytest.mark.parametrize(("max_blocks", "item_distance"), [(7, 3), (12, 4), (14, 7)])
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "fill"])
-def test_boxes_of_several_elements_and_blocks(backend, monkeypatch, name, most_blocks, apart, threads, parts):
+def test_small_grids_of_several_elements_and_blocks(
+    backend, monkeypatch, name, max_blocks, item_distance, threads, parts
+):
     """Of 2 x 7 x 19 x 5: blocks of some rows, threads of some channels, both with a rest."""
-    monkeypatch.setattr(small_grid, "MAX_BLOCKS", most_blocks * parts)
+    monkeypatch.setattr(small_grid, "MAX_BLOCKS", max_blocks * parts)
     monkeypatch.setattr(small_grid, "THREADS", threads)
     operation = MAKERS[name](HALF, (2, 7, 19, 5), "gaps")
     ((launch, _),) = plan(operation, backend.device).steps
-    assert launch.function.name.endswith("_small_grid") and launch.grid == (parts, apart, 2)
+    assert launch.function.name.endswith("_small_grid") and launch.grid == (parts, item_distance, 2)
     check(backend, operation)
 
 
-def test_what_is_no_box():
+def test_what_is_no_small_grid():
     """Long rows, many dimensions, many elements."""
     for dims in ((2, 3, 257), (2, 3, 4, 5, 6), (64, 64, 10, 10)):
         t = laid_out(FLOAT, (1, *dims) if len(dims) == 3 else dims, "gaps")
         assert small_grid.small_grid(t.dims, [t.strides, t.strides]) is None
 
 
-def test_holes_of_tensors_that_the_cache_does_not_keep(backend, monkeypatch):
+def test_partial_sectors_of_tensors_that_do_not_stay_in_l2(backend, monkeypatch):
     monkeypatch.setattr(geometry, "L2_RESIDENT_BYTES", 1000)
     kept, left = (laid_out(HALF, (1, channels, 3, 11), "gaps") for channels in (2, 40))
     packed = TensorSpec.packed(HALF, left.dims)
@@ -169,7 +171,7 @@ def test_a_thread_takes_several_elements(backend, monkeypatch, name, packs_per_t
 
 @pytest.mark.parametrize("shift", [0, 2], ids=["aligned", "misaligned"])
 @pytest.mark.parametrize("name", MAKERS)
-def test_rows_of_whole_packs(backend, name, shift):
+def test_rows_of_full_packs(backend, name, shift):
     """Rows that are a multiple of a pack apart move pack by pack, at any address."""
     dims, strides = (3, 5, 7, 16), (5 * 7 * 24 + 8, 7 * 24, 24, 1)
     operation = MAKERS[name](HALF, dims, "nchw")
@@ -183,7 +185,7 @@ def test_rows_of_whole_packs(backend, name, shift):
     check(backend, operation, shift)
 
 
-TURNS = [
+TRANSPOSES = [
     (2, 67, 9, 11),
     (1, 3, 40, 50),
     (1, 50, 3, 1),
@@ -197,14 +199,14 @@ TURNS = [
 @pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (0.5, 2.0)], ids=["moves", "blends"])
 @pytest.mark.parametrize("back", [False, True], ids=["to_nhwc", "to_nchw"])
 @pytest.mark.parametrize("kind", [FLOAT, HALF, INT8], ids=lambda t: t.name)
-@pytest.mark.parametrize("dims", TURNS, ids=lambda d: "x".join(map(str, d)))
-def test_turns(backend, dims, kind, back, alpha, beta):
+@pytest.mark.parametrize("dims", TRANSPOSES, ids=lambda d: "x".join(map(str, d)))
+def test_transposes(backend, dims, kind, back, alpha, beta):
     x, y = (TensorSpec.packed(kind, dims, layout) for layout in ((NHWC, NCHW) if back else (NCHW, NHWC)))
     check(backend, TransformTensor(alpha, beta, x, y))
 
 
 @pytest.mark.parametrize("kind", [FLOAT, HALF], ids=lambda t: t.name)
-def test_turns_at_any_address_and_with_gaps(backend, kind):
+def test_transposes_at_any_address_and_with_gaps(backend, kind):
     x, y = (TensorSpec.packed(kind, (2, 72, 16, 24), layout) for layout in (NCHW, NHWC))
     check(backend, TransformTensor(1.0, 0.0, x, y), shift=4)
     check(
@@ -215,7 +217,7 @@ def test_turns_at_any_address_and_with_gaps(backend, kind):
 
 @pytest.mark.parametrize("shift", [0, 4, 8])
 @pytest.mark.parametrize("back", [False, True], ids=["to_nhwc", "to_nchw"])
-def test_halves_of_short_packs_turn_in_squares(backend, back, shift):
+def test_half_planes_of_short_packs_are_transposed_in_squares(backend, back, shift):
     """Planes of 44 elements, 36 channels: packs of 4 only."""
     x, y = (TensorSpec.packed(HALF, (3, 36, 4, 11), layout) for layout in ((NHWC, NCHW) if back else (NCHW, NHWC)))
     for alpha, beta, kernel in ((1.0, 0.0, "short_packs"), (0.5, 2.0, "short_packs_blend")):

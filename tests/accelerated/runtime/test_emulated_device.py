@@ -199,10 +199,12 @@ def test_atomics(device: Device, seed: int) -> None:
     function = device.function(KERNELS / "collectives.cu", "atomics")
     addresses = [memory.address for memory in (source, *targets)]
     function.launch(struct.pack("6Qi4x", *addresses, values.size), (4,), (128,))
-    integers, floats, doubles, halves, bfloats = (to_host(device, *pair) for pair in zip(targets, dtypes, strict=True))
+    integers, floats, doubles, half_values, bfloats = (
+        to_host(device, *pair) for pair in zip(targets, dtypes, strict=True)
+    )
     assert integers.tolist() == [values.sum(), values.max(), values.min(), np.bitwise_or.reduce(values), 77, 55]
     assert floats[0] == doubles[0] == values.sum()
-    assert halves[0] == (values % 3).sum()
+    assert half_values[0] == (values % 3).sum()
     total = np.array(0, ml_dtypes.bfloat16)  # ones: the sum stays at 256, where the next integer is none of the type
     for value in values % 2:
         total = np.array(float(total) + value, ml_dtypes.bfloat16)
@@ -415,7 +417,7 @@ def test_write_into_the_last_padding(emulated: Any) -> None:
 
 
 def test_write_behind_the_end_of_dynamic_shared_memory(emulated: Any) -> None:
-    with pytest.raises(DeviceError, match="written at byte 256, the launch asked for 256 bytes"):
+    with pytest.raises(DeviceError, match="written at byte 256, the launch has 256 bytes"):
         run_fault(emulated, "dynamic_shared_index", 1, shared=256)
 
 

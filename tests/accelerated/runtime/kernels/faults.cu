@@ -87,7 +87,9 @@ __device__ __noinline__ int descend(int depth) {
   return depth > 0 ? descend(depth - 1) + local[depth % 4096] : 0;
 }
 
-extern "C" __global__ void deep_recursion(const Arguments arguments) { arguments.values[0] = (float)descend(arguments.number); }
+extern "C" __global__ void deep_recursion(const Arguments arguments) {
+  arguments.values[0] = (float)descend(arguments.number);
+}
 
 extern "C" __global__ void failed_assertion(const Arguments arguments) {
   assert((int)threadIdx.x < arguments.number);  // failed_assertion: assert

@@ -230,20 +230,20 @@ def test_nvcc_compiles_the_test_kernels(folder: Path) -> None:
         assert content and content.startswith(b"\x7fELF") and b"about_" in content
 
 
-def test_which_kernels_wait_for_earlier_ones() -> None:
+def test_which_kernels_may_be_dependent_launches() -> None:
     """Only those that begin with it may be launched before the earlier ones have finished."""
     parts = 'extern "C" __global__ void', "(const Arguments a) {", "griddepcontrol_wait();"
     names = {
         "begins": "{0} begins{1}\n  {2}\n  work(a); }}",
         "late": "{0} late{1} work(a); {2} }}",
         "never": "{0} __launch_bounds__(f(2)) never{1} }}",
-        "place": "{0} place{1} griddepcontrol_wait_deferred(); work(a); }}",
+        "deferred": "{0} deferred{1} griddepcontrol_wait_deferred(); work(a); }}",
         "line": "{0} __launch_bounds__(128, 2) line{1} {2} work(a); }}",
     }
     source = "\n".join(text.format(*parts) for text in names.values())
     found = sources.find_kernels(sources.Module(Path("x.cu")), source, [])
     assert {kernel.name: kernel.waits for kernel in found} == {
-        "begins": True, "late": False, "never": False, "place": True, "line": True,
+        "begins": True, "late": False, "never": False, "deferred": True, "line": True,
     }  # fmt: skip
     written = nvcc.Nvcc("sm_90").wrap(sources.Module(Path("x.cu")), found)
     assert "about_begins[2] = {ArgumentBytes<decltype(begins)>::value, 1};" in written
