@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ctypes import c_int
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -305,7 +306,8 @@ def matrix_of_any(operation: Im2Col, device: Any) -> list[Launch]:
     """The explicit matrix of cudnnIm2Col, of a filter of any size: columns (channel, row, column of the filter)."""
     o = operation
     dims = o.convolution.output_dims(o.srcData.dims, o.filter.dims)
-    value = describe(o.convolution, o.srcData, o.filter, dims)
+    w = replace(o.filter, dims=(o.filter.dims[0], o.srcData.dims[1], *o.filter.dims[2:]))
+    value = describe(o.convolution, o.srcData, w, dims)
     value.lanes = FastDivmod.of(1)
     value.x_block = value.x_lane
     definitions = type_definitions(o.srcData.data_type, o)
