@@ -48,7 +48,7 @@ class MmaKernel(ProductKernel):
             ("precomputed", c_int(product.table)),
             ("rounded", c_int(product.element_bytes == 4 and ROUND_TF32 and not product.rounded)),
         )
-        kind, variant = _kind(product), () if WGMMA_INSTRUCTIONS else (("WARP_INSTRUCTIONS", "1"),)
+        kind, variant = _kind(product), () if WGMMA_INSTRUCTIONS else (("MMA_SYNC_ONLY", "1"),)
         definitions = (*product.definitions, *variant)
         function = product.device.function(SOURCE, f"tensor_core_{kind}_{self.n}", definitions)
         shared_bytes = STAGES[kind, self.n] * (M + self.n) * ROW_BYTES + SWIZZLE_BYTES

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..plans import Launch, pointers, structure
 from ..primitives.geometry import FastDivmod
 from ..primitives.tma import ALIGNMENT as COPY_ALIGNMENT
-from ..primitives.tma import MAP_BYTES, ROW_BYTES, BoxMap, Im2colMap, TmaLaunch
+from ..primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TiledMap, TmaLaunch
 from .implicit_gemm_mma import preferred_mma
 from .problem import AXES, ConvolutionStruct, Rates
 from .product import Product, ProductKernel, tiles
@@ -47,9 +47,9 @@ SHARING = Sharing()
 class Maps(NamedTuple):
     """What TMA reads and writes through: x, w, and y with what is blended in, or None where the warps write y."""
 
-    image: Im2colMap | BoxMap
-    filter: BoxMap
-    result: BoxMap | None
+    image: Im2colMap | TiledMap
+    filter: TiledMap
+    result: TiledMap | None
 
 
 class TmaKernel(ProductKernel):
@@ -290,10 +290,10 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
     return image if image.is_possible else None
 
 
-def _filter_map(product: Product, n: int) -> BoxMap:
+def _filter_map(product: Product, n: int) -> TiledMap:
     value, element_bytes = product.value, product.element_bytes
     channels, taps = value.lanes.divisor, prod(filter.divisor for filter in value.filter)
-    return BoxMap(
+    return TiledMap(
         _factor(product.element), (channels, taps, value.filters * product.groups),
         (channels * element_bytes, value.row * element_bytes), box=(ROW_BYTES // element_bytes, 1, n),
     )  # fmt: skip
@@ -305,7 +305,7 @@ def _whole_boxes(value: ConvolutionStruct, element_bytes: int) -> int:
     return -(-prod(output.divisor for output in value.output) // box) * box
 
 
-def _transposed_map(product: Product) -> BoxMap | None:
+def _transposed_map(product: Product) -> TiledMap | None:
     """Return the map of x in planes (pixels, channels, images), where filters of one tap can be multiplied with it as it lies."""
     value, groups, element_bytes = product.value, product.groups, product.element_bytes
     if value.x_lane == 1 or value.lanes.divisor != value.terms:
@@ -324,14 +324,14 @@ def _transposed_map(product: Product) -> BoxMap | None:
     if groups > 1 and (value.x_group != channels * value.x_lane or channels % box):
         return None
     strides = (value.x_lane, value.x_position[0] if images > 1 else value.x_lane * channels * groups)
-    made = BoxMap(
+    made = TiledMap(
         _factor(product.element), (plane, channels * groups, images), tuple(stride * element_bytes for stride in strides),
         box=(box, box, 1),
     )  # fmt: skip
     return made if made.is_possible else None
 
 
-def transposed_maps(product: Product) -> tuple[BoxMap, BoxMap] | None:
+def transposed_maps(product: Product) -> tuple[TiledMap, TiledMap] | None:
     """Return the maps of x and of y, if both lie in planes and filters are as TMA reads them."""
     image = _transposed_map(product)
     if image is None or product.value.row * product.element_bytes % COPY_ALIGNMENT:
@@ -340,7 +340,7 @@ def transposed_maps(product: Product) -> tuple[BoxMap, BoxMap] | None:
     return (image, result) if result is not None and planes else None
 
 
-def _result_map(product: Product, begins_with_image: bool = False) -> tuple[BoxMap, bool] | None:
+def _result_map(product: Product, begins_with_image: bool = False) -> tuple[TiledMap, bool] | None:
     """Return the map of y and of what is blended in, and whether they lie in planes, where pixels lie at equal distances.
     begins_with_image: boxes begin with an image."""
     value, groups, element_bytes = product.value, product.groups, product.element_bytes
@@ -377,7 +377,7 @@ def _result_map(product: Product, begins_with_image: bool = False) -> tuple[BoxM
             return None
         extent = (value.filters, value.positions, groups)
         strides = (pitch, value.filters if groups > 1 else pitch * value.positions)
-    made = BoxMap(
+    made = TiledMap(
         product.element, extent, tuple(stride * element_bytes for stride in strides),
         box=(ROW_BYTES // element_bytes, WARP_ROWS, 1),
     )  # fmt: skip
