@@ -1,11 +1,8 @@
-"""IMPLICIT_PRECOMP_GEMM: an implicit product with help from the workspace.
+"""Copies of filter and image with channels innermost (convolution/pack_nhwc.cu), and a product on tensor cores.
 
-The workspace has the place of every term of the sums, or, on tensor cores, copies of filter and image with channels
-innermost (convolution/pack_nhwc.cu) where those lie otherwise and the product is long enough to repay. Padding is
-zero in both copies, so that no value outside a window meets the sum, not even NaN times zero. Results in planes that the
-TMA cannot write pass through the workspace, too, channels innermost. Products in float find terms themselves;
-where they are large, the workspace has the filters term by term. What has a kernel of its own, depthwise convolutions and
-those of few channels, needs nothing of it.
+Where image or filter lie otherwise and the product is long enough to repay, the workspace has copies of them. Padding is zero in
+both copies, so that no value outside a window meets the sum, not even NaN times zero. Results in planes that TMA cannot write
+pass through the workspace, too, channels innermost.
 """
 
 from __future__ import annotations
@@ -23,38 +20,26 @@ from ..plans import Launch, pointers, structure, type_definitions
 from ..primitives.geometry import THREADS, FastDivmod, blocks
 from ..primitives.tma import ROW_BYTES
 from ..transform.plan import copy, launch
-from .depthwise import depthwise, is_depthwise
-from .implicit_gemm import (
-    described,
-    implicit_gemm,
-    implicit_product,
-    products_in_reach,
-    reads_planes,
-    reads_terms,
-    rounded_up,
-    terms_launch,
-)
-from .implicit_gemm_fp32 import float_launch, turn_filters, turning_repays
-from .implicit_gemm_mma import allows_tensor_cores
+from .forward import IMPLICIT_PRECOMP_GEMM, ConvolutionProblem, ConvolutionSolver
 from .problem import (
+    FARTHEST,
     PACK_BYTES,
     Convolution,
     ConvolutionStruct,
+    Rates,
     describe,
     epilogue,
     mark_packs,
-    operand_names,
+    rounded_up,
     spatial,
     with_result,
 )
-from .small_channels import few_channels, few_channels_launch
+from .products import kernel_of, product_launch
 
 SOURCE = "convolution/pack_nhwc.cu"
-TERM_BYTES = 16
 ALIGNMENT = 256
 TILE = 64
 LEAST_CHANNELS = 8  # of a group: fewer would be mostly padding
-MOST_VALUES = 2**31  # of the image's copy: the kernels count in 32 bits
 # Products per value of x from which copying it takes less time than it saves: a copy moves two values (about 1 ps at the
 # bandwidth of an H200), a product takes 4 fs at the pace of its tensor cores.
 LEAST_PRODUCTS = 128
@@ -121,11 +106,10 @@ class _Copies:
 
     @cached_property
     def repay(self) -> bool:
+        """Whether the copies take less time than they save."""
         o = self.operation
-        if self.channels < LEAST_CHANNELS or described(o)[0].x_packs or prod(self.x.dims) >= MOST_VALUES:
-            return False
         products = o.w.dims[0] // o.convolution.group_count * self.taps // prod(o.convolution.stride)
-        return self.image_lies_well or products >= LEAST_PRODUCTS
+        return self.channels >= LEAST_CHANNELS and (self.image_lies_well or products >= LEAST_PRODUCTS)
 
     @cached_property
     def image_at(self) -> int:
@@ -142,57 +126,43 @@ class _Copies:
         return self.image_at + (0 if self.image_lies_well else self.x.nbytes)
 
 
-def precomputed_bytes(operation: Convolution, device: Any) -> int:
-    """Workspace: the place of every term, or the copies, or the filters turned."""
-    if is_depthwise(operation) or few_channels(operation, device):
-        return 0
-    copies = _Copies(operation)
-    if allows_tensor_cores(operation, device) and copies.repay:
-        return copies.nbytes
-    value, groups = described(operation)[0], operation.convolution.group_count
-    if reads_terms(operation, device):
-        return TERM_BYTES * value.terms
-    return operation.w.nbytes if turning_repays(value, groups) else 0
+class PackNhwc(ConvolutionSolver):
+    """Copies with channels innermost where image and filter lie otherwise, a product on tensor cores, and results in planes."""
 
+    name = "convolution.pack_nhwc"
+    algorithms = (IMPLICIT_PRECOMP_GEMM,)
 
-def repacked_bytes(operation: Convolution, device: Any) -> int:
-    """Bytes of image, filter and results that are copied."""
-    copies = _Copies(operation)
-    special = is_depthwise(operation) or few_channels(operation, device) or reads_planes(operation, device)
-    if special or not allows_tensor_cores(operation, device) or not copies.repay:
-        return 0
-    return copies.nbytes
+    def can_launch(self, problem: ConvolutionProblem) -> bool:
+        return problem.tensor_cores and prod(_Copies(problem.operation).x.dims) <= FARTHEST
 
+    def applies(self, problem: ConvolutionProblem) -> bool:
+        if not self.serves(problem) or problem.value.x_packs:
+            return False
+        return _Copies(problem.operation).repay
 
-def precomputed_gemm(operation: Convolution, device: Any) -> list[Launch]:
-    """Depthwise convolutions have no product of matrices to speak of: they are summed directly."""
-    if is_depthwise(operation):
-        return depthwise(operation, device)
-    if found := few_channels(operation, device):
-        return [few_channels_launch(found, device)]
-    if reads_planes(operation, device):
-        return implicit_gemm(operation, device)
-    copies = _Copies(operation)
-    if allows_tensor_cores(operation, device) and copies.repay:
+    def used_bytes(self, problem: ConvolutionProblem) -> int:
+        return _Copies(problem.operation).nbytes
+
+    def estimated_seconds(self, problem: ConvolutionProblem) -> float:
+        copies = _Copies(problem.operation)
+        product = problem.product(copies.product)
+        computing = problem.operations / kernel_of(product).operations_per_second(product)
+        copying = 2 * copies.nbytes / Rates.BANDWIDTH
+        return 3 * Rates.LAUNCH + copying + max(problem.memory_seconds, computing)
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        copies, device = _Copies(problem.operation), problem.device
         image = [] if copies.image_lies_well else [_repack_image(copies, device)]
         x = "x" if copies.image_lies_well else "workSpace"
-        at = (0 if copies.image_lies_well else copies.image_at, 0, copies.result_at if copies.result_turns else 0)
-        product = implicit_product(
-            operation, device, copies.product, (x, "workSpace"), at,
-            result="workSpace" if copies.result_turns else "y", rounded=not copies.image_lies_well,
-        )  # fmt: skip
-        turn = [_turn_result(copies, device)] if copies.result_turns else []
-        return [*image, _repack_filter(copies, device), product, *turn]
-    value, words = described(operation)
-    if reads_terms(operation, device):
-        products = products_in_reach(operation, device, value, words, precomputed=True)
-        return [terms_launch(operation, value, device), *products]
-    groups = operation.convolution.group_count
-    if not turning_repays(value, groups):
-        return [implicit_product(operation, device, value)]
-    operands = ("x", "workSpace", *operand_names(operation))
-    product = float_launch(device, value, groups, operands, finish=epilogue(operation), filters_last=True)
-    return [turn_filters(device, value, groups), product]
+        y = "workSpace" if copies.result_turns else "y"
+        offsets = (
+            0 if copies.image_lies_well else copies.image_at,
+            0,
+            copies.result_at if copies.result_turns else 0,
+        )
+        product = problem.product(copies.product, x, "workSpace", y, offsets, rounded=not copies.image_lies_well)
+        transposed = [_turn_result(copies, device)] if copies.result_turns else []
+        return [*image, _repack_filter(copies, device), product_launch(product), *transposed]
 
 
 def _repack_image(copies: _Copies, device: Any) -> Launch:
