@@ -14,7 +14,7 @@ from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingForward, TensorSpec
 
 from ..plans import Launch, factors, pointers, structure
-from ..primitives.geometry import Grid, merged
+from ..primitives.geometry import Grid, merge_dimensions
 from ..solver import Problem, Solver
 
 MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
@@ -103,7 +103,7 @@ def shape_of(operation: Any, x: TensorSpec, y: TensorSpec, y_order: bool) -> Sha
     sizes = (x_dims[lead:], y_dims[lead:], pooling.window, pooling.stride, pooling.padding)
     axes = [Axis(*values) for values in zip(*sizes, x_strides[lead:], y_strides[lead:], strict=True)]
     strides = [x_strides[:lead], y_strides[:lead]]
-    extents, steps = merged(x_dims[:lead], strides if y_order else strides[::-1])
+    extents, steps = merge_dimensions(x_dims[:lead], strides if y_order else strides[::-1])
     x_steps, y_steps = steps if y_order else steps[::-1]
     return Shape(_three(_joined(axes)), extents, x_steps, y_steps, PACK_BYTES // x.scalar_bytes)
 

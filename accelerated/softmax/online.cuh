@@ -346,9 +346,9 @@ __device__ __forceinline__ Statistic merged(const Rule& rule, const Statistic* p
   return total;
 }
 
-__device__ __forceinline__ void store_remote(Statistic* variable, unsigned block, Statistic value) {
-  store_remote(&variable->top, block, value.top);
-  store_remote(&variable->sum, block, value.sum);
+__device__ __forceinline__ void store_to_cluster_rank(Statistic* variable, unsigned block, Statistic value) {
+  store_to_cluster_rank(&variable->top, block, value.top);
+  store_to_cluster_rank(&variable->sum, block, value.sum);
 }
 
 // Merges the statistics of `team` lanes, or of all threads of the block (and of its cluster; its threads have arrived
@@ -366,12 +366,12 @@ __device__ __forceinline__ void merge_lines(const Rule& rule, Statistic (&line)[
   }
   if (CLUSTERED) {
     parts += max(warps, 1u);
-    wait_cluster();
-    if (threadIdx.x < CLUSTER) store_remote(&parts[rank_in_cluster()], threadIdx.x, line[0]);
-    arrive_cluster();
-    wait_cluster();
-    line[0] = parts[lane & (CLUSTER - 1)];
-    merge_lanes(rule, line, 1, CLUSTER);
+    cluster_wait();
+    if (threadIdx.x < CLUSTER_SIZE) store_to_cluster_rank(&parts[cluster_rank()], threadIdx.x, line[0]);
+    cluster_arrive();
+    cluster_wait();
+    line[0] = parts[lane & (CLUSTER_SIZE - 1)];
+    merge_lanes(rule, line, 1, CLUSTER_SIZE);
   }
   rule.finish(line[0]);
 }
@@ -395,7 +395,7 @@ __device__ __forceinline__ void merge_columns(const Rule& rule, Statistic (&line
     for (int lane = 0; lane < LANES; lane++) column[(thread >> exponent_of(stride)) * lines + lane] = line[lane];
   __syncthreads();
   Statistic* of_blocks = parts + groups * lines;
-  if (CLUSTERED) wait_cluster();
+  if (CLUSTERED) cluster_wait();
   const unsigned each = SHARED ? min(blockDim.x >> exponent_of(lines), groups) : 1;  // threads of a line
   if (SHARED && each > 1) {
     const unsigned first = thread & (each - 1), i = thread >> exponent_of(each) & (lines - 1);
@@ -411,7 +411,7 @@ __device__ __forceinline__ void merge_columns(const Rule& rule, Statistic (&line
     for (unsigned i = thread; i < lines; i += blockDim.x) {
       Statistic total = merged(rule, parts + i, groups, lines);
       if (CLUSTERED) {
-        for (unsigned block = 0; block < CLUSTER; block++) store_remote(&of_blocks[rank_in_cluster() * lines + i], block, total);
+        for (unsigned block = 0; block < CLUSTER_SIZE; block++) store_to_cluster_rank(&of_blocks[cluster_rank() * lines + i], block, total);
       } else {
         rule.finish(total);
         parts[i] = total;
@@ -419,10 +419,10 @@ __device__ __forceinline__ void merge_columns(const Rule& rule, Statistic (&line
     }
   }
   if (CLUSTERED) {
-    arrive_cluster();
-    wait_cluster();
+    cluster_arrive();
+    cluster_wait();
     for (unsigned i = thread; i < lines; i += blockDim.x) {
-      Statistic total = merged(rule, of_blocks + i, CLUSTER, lines);
+      Statistic total = merged(rule, of_blocks + i, CLUSTER_SIZE, lines);
       rule.finish(total);
       parts[i] = total;
     }

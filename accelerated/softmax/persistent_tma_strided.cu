@@ -115,8 +115,8 @@ template <class Rule> struct WholeColumns {
     Walk at, arriving;
     unsigned bundle = 0, next = 0;
     const ELEMENT* from[INPUTS];
-    const CachePolicy policy;
-    __device__ __forceinline__ explicit Reader(unsigned passing) : policy(cache_policy(passing == 0)) {}
+    const L2CachePolicy policy;
+    __device__ __forceinline__ explicit Reader(unsigned passing) : policy(l2_cache_policy(passing == 0)) {}
   };
   // Where the block's rows of a bundle begin; those of the first one do where the operands do.
   __device__ __forceinline__ void begin_bundle(Reader& reader) const {
@@ -152,7 +152,7 @@ template <class Rule> struct WholeColumns {
       if (bytes > 0) {
         mbarrier_arrive_expect_tx(full, INPUTS * bytes);
 #pragma unroll
-        for (int n = 0; n < INPUTS; n++) tma_load_bytes(to + n * tile_packs, reader.from[n], bytes, full, reader.policy);
+        for (int n = 0; n < INPUTS; n++) tma_load_bulk(to + n * tile_packs, reader.from[n], bytes, full, reader.policy);
       } else {
         mbarrier_arrive(full);
       }

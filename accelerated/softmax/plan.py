@@ -10,7 +10,7 @@ from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
 from dualdnn.api.operations.specs import FLOAT, SCALAR_BYTES
 
 from ..plans import AlignedPlan, Launch, Plan, factors, implements, pointers, structure, type_definitions
-from ..primitives.cluster import CLUSTERS, has_clusters
+from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import prefetching_blocks
 from . import persistent, small, staged
 from .problem import PACK_BYTES, SHORT_LINE, WARP, Problem, Walk, along_of, ceiling, others_of, walk_of
@@ -323,7 +323,7 @@ class Choice:
                 way.parts * self.statistic_bytes + small.EXCHANGE_BYTES,
                 {"PACK_BYTES": width * self.scalar_bytes} | _clusters_of(way.blocks),
             )
-            usual = way.blocks <= CLUSTERS[0]
+            usual = way.blocks <= CLUSTER_SIZES[0]
             if usual or step.function.holds_clusters(step.grid, step.block, step.shared_bytes):
                 return self.aligned_plan(step) if width > 1 else Plan(self.operation, [step])
         return None
@@ -379,10 +379,10 @@ class Choice:
     def by_teams(self) -> Plan:
         """Whatever is left: lanes, blocks or clusters share a line."""
         problem, walk, device = self.problem, self.walk, self.device
-        most = CLUSTERS[0] * device.shared_bytes_per_block  # of a line, by a cluster
+        most = CLUSTER_SIZES[0] * device.shared_bytes_per_block  # of a line, by a cluster
         line_bytes = problem.length * problem.pack_bytes * self.inputs
-        large = walk.columns or line_bytes > most or self.lines * CLUSTERS[0] < device.multiprocessors
-        for blocks in reversed(CLUSTERS[: 1 + large]) if has_clusters(device) else (1,):
+        large = walk.columns or line_bytes > most or self.lines * CLUSTER_SIZES[0] < device.multiprocessors
+        for blocks in reversed(CLUSTER_SIZES[: 1 + large]) if has_clusters(device) else (1,):
             if walk.columns:
                 team = staged.column_team(problem, device, self.width, blocks)
             else:
@@ -391,7 +391,7 @@ class Choice:
             parts_bytes = team.parts * self.statistic_bytes
             kept = min(team.groups, (device.shared_bytes_per_block - parts_bytes) // group_bytes)
             name = f"{'wide' if walk.wide else 'narrow'}_{team.kind}"
-            usual, passes = team.cluster <= CLUSTERS[0], name == "wide_lines_cluster" and self.inputs == 1
+            usual, passes = team.cluster <= CLUSTER_SIZES[0], name == "wide_lines_cluster" and self.inputs == 1
             step = self.launch(
                 "softmax/staged.cu",
                 name,
@@ -409,7 +409,7 @@ class Choice:
 
 def _clusters_of(blocks: int) -> dict[str, int]:
     """What kernels of clusters are compiled for."""
-    return {"CLUSTER_BLOCKS": blocks} if blocks not in (1, CLUSTERS[0]) else {}
+    return {"CLUSTER_BLOCKS": blocks} if blocks not in (1, CLUSTER_SIZES[0]) else {}
 
 
 @implements(SoftmaxForward)

@@ -8,8 +8,8 @@ from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
-from ..primitives.cluster import CLUSTERS, has_clusters
-from ..primitives.geometry import FastDivmod, merged
+from ..primitives.cluster import CLUSTER_SIZES, has_clusters
+from ..primitives.geometry import FastDivmod, merge_dimensions
 from .problem import SHORT_LINE, WARP, Walk, ceiling, power_of_two
 
 # Lines: elements or packs of a thread, as in the kernel, by elements of a pack, in order of preference; the shortest line, in elements:
@@ -61,7 +61,7 @@ def places_of(extents: Sequence[int], steps: Sequence[Sequence[int]], d: int, ea
 
 def lines_at(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> Any | None:
     """Where lines begin; None where they have more dimensions than the kernels know."""
-    extents, steps = merged(dims, strides)
+    extents, steps = merge_dimensions(dims, strides)
     return places_of(extents, steps, 0, 1) if len(extents) <= RANK else None
 
 
@@ -84,7 +84,7 @@ def lines_of(
 ) -> Iterator[Lines]:
     """Those that hold a line and run at once, the one that takes least time first. dims: packs along a line; strides: elements,
     for every operand; packs: of a thread, each of so many values."""
-    for blocks in CLUSTERS if has_clusters(device) else (1,):
+    for blocks in CLUSTER_SIZES if has_clusters(device) else (1,):
         for each in packs:
             along = min(_splits(dims, strides, each), key=lambda along: along.count, default=None)
             if along is None:
@@ -97,7 +97,7 @@ def lines_of(
 
 def _splits(dims: Sequence[int], strides: Sequence[Sequence[int]], each: int) -> Iterator[Any]:
     """A line whose threads have packs along one of the dimensions: the outermost first."""
-    extents, steps = merged(dims, strides)
+    extents, steps = merge_dimensions(dims, strides)
     if len(extents) <= RANK:
         yield from (places_of(extents, steps, d, each) for d in range(len(extents)))
 

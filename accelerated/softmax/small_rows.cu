@@ -13,20 +13,20 @@
 #include "softmax/small.cuh"
 
 constexpr unsigned MOST_THREADS = 512, WARP = 32;
-constexpr int PARTS = (CLUSTER * MOST_THREADS / WARP + WARP - 1) / WARP;  // of a lane
+constexpr int PARTS = (CLUSTER_SIZE * MOST_THREADS / WARP + WARP - 1) / WARP;  // of a lane
 
 // How a warp tells the others of its cluster what it has.
 struct Telling {
-  const Exchange* exchange;
+  const ClusterExchange* exchange;
   const Statistic* parts;  // of every warp of the cluster, and some that change nothing
-  Exchange::Way way;       // from a lane to the block of that number
+  ClusterExchange::RemoteAddress way;       // from a lane to the block of that number
 };
 
 template <bool BLENDS, class Rule, int N> __device__ __forceinline__ void softmax_of_line(const Rule rule, FoundPacks<Rule, N>& packs, const Telling& telling) {
   const unsigned lane = threadIdx.x % WARP;
   packs.wait();
   packs.ask();
-  telling.exchange->join();  // while they come
+  telling.exchange->wait_for_peers();  // while they come
   packs.take();
 
   Statistic line[1] = {rule.empty()};
@@ -35,7 +35,7 @@ template <bool BLENDS, class Rule, int N> __device__ __forceinline__ void softma
   rule.template add_covered<true>(line, packs.values);
   griddepcontrol_launch_dependents_with(line[0].sum);
   merge_sums(line, 1, WARP);
-  telling.exchange->send(lane < CLUSTER, telling.way, line[0].top, line[0].sum);
+  telling.exchange->send(lane < CLUSTER_SIZE, telling.way, line[0].top, line[0].sum);
   telling.exchange->wait();
 
   Statistic part[PARTS];
@@ -50,23 +50,23 @@ template <bool BLENDS, class Rule, int N> __device__ __forceinline__ void softma
 }
 
 template <class Rule, int N> __device__ __forceinline__ void softmax_of_line(const SmallArguments<Rule::INPUTS>& a) {
-  const unsigned warps = blockDim.x / WARP, number = rank_in_cluster() * blockDim.x + threadIdx.x, parts_of_line = CLUSTER * warps;
+  const unsigned warps = blockDim.x / WARP, number = cluster_rank() * blockDim.x + threadIdx.x, parts_of_line = CLUSTER_SIZE * warps;
   Statistic* const parts = reinterpret_cast<Statistic*>(shared_memory);
-  Exchange* const exchange = reinterpret_cast<Exchange*>(parts + WARP * PARTS);
-  exchange->open();
+  ClusterExchange* const exchange = reinterpret_cast<ClusterExchange*>(parts + WARP * PARTS);
+  exchange->init();
   for (unsigned i = parts_of_line + threadIdx.x; i < WARP * PARTS; i += blockDim.x) parts[i] = Rule{Algorithm(a.algorithm), a.alpha}.empty();
-  exchange->announce(parts_of_line * sizeof(Statistic));
-  FoundPacks<Rule, N> packs(a, blockIdx.x / CLUSTER, number);
-  const Telling telling{exchange, parts, exchange->way_to(&parts[number / WARP].top, threadIdx.x % WARP % CLUSTER)};
+  exchange->expect(parts_of_line * sizeof(Statistic));
+  FoundPacks<Rule, N> packs(a, blockIdx.x / CLUSTER_SIZE, number);
+  const Telling telling{exchange, parts, exchange->remote_address(&parts[number / WARP].top, threadIdx.x % WARP % CLUSTER_SIZE)};
   without_jumps<Rule>(a, [&](const Rule rule, auto blends) { softmax_of_line<decltype(blends)::value>(rule, packs, telling); });
 }
 
 #define SMALL_LINES(packs)                                                                                                                 \
-  extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MOST_THREADS) softmax_forward_lines_of_##packs(const SmallArguments<1> a) {  \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_THREADS) softmax_forward_lines_of_##packs(const SmallArguments<1> a) {  \
     griddepcontrol_wait_deferred();                                                                                                            \
     softmax_of_line<Forward, packs>(a);                                                                                                     \
   }                                                                                                                                         \
-  extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MOST_THREADS) softmax_backward_lines_of_##packs(const SmallArguments<2> a) { \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_THREADS) softmax_backward_lines_of_##packs(const SmallArguments<2> a) { \
     griddepcontrol_wait_deferred();                                                                                                            \
     softmax_of_line<Backward, packs>(a);                                                                                                    \
   }

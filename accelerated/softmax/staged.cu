@@ -39,14 +39,14 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   constexpr int VALUES = HELD * sizeof(Place) / sizeof(ELEMENT);
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned thread = threadIdx.x, threads = blockDim.x;
-  if (CLUSTERED) announce_to_cluster();
+  if (CLUSTERED) cluster_arrive_relaxed();
 
   // The line, this thread's number in its team, and the size of that.
-  const unsigned block = CLUSTERED ? blockIdx.x / CLUSTER : blockIdx.x, log_team = exponent_of(a.team);
+  const unsigned block = CLUSTERED ? blockIdx.x / CLUSTER_SIZE : blockIdx.x, log_team = exponent_of(a.team);
   unsigned index, rank, size;
   if (COLUMNS) index = (block << log_team) + (thread & (a.team - 1)), rank = thread >> log_team, size = threads >> log_team;
   else index = CLUSTERED ? block : (block * threads + thread) >> log_team, rank = thread & (a.team - 1), size = a.team;
-  if (CLUSTERED) rank += rank_in_cluster() * size, size *= CLUSTER;
+  if (CLUSTERED) rank += cluster_rank() * size, size *= CLUSTER_SIZE;
   const Line<Rule, COLUMNS> line(a, min(index, a.lines.packs - 1));
   const unsigned packs = index < a.lines.packs ? line.packs : 0;
   // Of gradients, and of more than one group, that took as long or longer.
@@ -79,7 +79,7 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   }
   // Of single elements, whose gradients take five more registers otherwise, and 13 % longer, only where blocks are not many.
   if (COLUMNS || sizeof(Place) > sizeof(ELEMENT)) griddepcontrol_launch_dependents();
-  else if (!SLOW_BESIDE<Rule> || blocks_of_grid() <= MANY_BESIDE) griddepcontrol_launch_dependents_of_medium_grids();
+  else if (!SLOW_BESIDE<Rule> || grid_blocks() <= MANY_BESIDE) griddepcontrol_launch_dependents_medium_grid();
 
   Statistic* parts = reinterpret_cast<Statistic*>(shared_memory + a.kept * HELD * INPUTS * threads * sizeof(Place));
   if constexpr (COLUMNS) merge_columns<CLUSTERED, false>(rule, statistic, a.team, parts);
@@ -290,7 +290,7 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
   commit();
   const unsigned first_line = KIND == Tile::LANES ? first_line_of_tile(exponent_of(a.team), length) : 0;  // while they come
   arrived<0>();
-  griddepcontrol_launch_dependents_of_medium_grids();
+  griddepcontrol_launch_dependents_medium_grid();
   __syncthreads();
 
   ELEMENT* target = a.output + start;
@@ -351,7 +351,7 @@ template <class Rule, int COUNT> __device__ __forceinline__ void softmax_in_regi
       for (int n = 0; n < INPUTS; n++)
         if (exists(k)) held[n][k] = a.input[n][offset[n] + step(k, n)];
   }
-  griddepcontrol_launch_dependents_of_medium_grids();
+  griddepcontrol_launch_dependents_medium_grid();
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)
 #pragma unroll
@@ -395,10 +395,10 @@ template <class Rule, int PACKS, bool CLUSTERED>
 __device__ __forceinline__ void softmax_in_block(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS, VALUES = PACKS * WIDTH;
   using Held = Elements<WIDTH>;
-  if (CLUSTERED) announce_to_cluster();
+  if (CLUSTERED) cluster_arrive_relaxed();
   const Rule rule{Algorithm(a.algorithm), a.alpha};
-  const unsigned blocks = CLUSTERED ? CLUSTER : 1, threads = blockDim.x, lane = threadIdx.x & 31, warps = threads / 32;
-  const unsigned packs = a.along.row / WIDTH, first = (CLUSTERED ? rank_in_cluster() : 0) * PACKS * threads + threadIdx.x;
+  const unsigned blocks = CLUSTERED ? CLUSTER_SIZE : 1, threads = blockDim.x, lane = threadIdx.x & 31, warps = threads / 32;
+  const unsigned packs = a.along.row / WIDTH, first = (CLUSTERED ? cluster_rank() : 0) * PACKS * threads + threadIdx.x;
   unsigned offset[INPUTS + 1];
   a.lines.locate(CLUSTERED ? blockIdx.x / blocks : blockIdx.x, offset);
   if constexpr (PASSING) {  // half of the packs: fewer and more took up to 6 % longer; of tensors that the cache keeps any do
@@ -440,10 +440,10 @@ __device__ __forceinline__ void softmax_in_block(const Arguments<Rule::INPUTS>& 
   merge_lanes(rule, line, 1, 32);
   if (CLUSTERED) {
     Statistic* const of_blocks = parts + 32;
-    wait_cluster();
-    if (threadIdx.x < blocks) store_remote(&of_blocks[rank_in_cluster()], threadIdx.x, line[0]);
-    arrive_cluster();
-    wait_cluster();
+    cluster_wait();
+    if (threadIdx.x < blocks) store_to_cluster_rank(&of_blocks[cluster_rank()], threadIdx.x, line[0]);
+    cluster_arrive();
+    cluster_wait();
     line[0] = of_blocks[lane & (blocks - 1)];
     merge_lanes(rule, line, 1, blocks);
   }
@@ -493,7 +493,7 @@ template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_sho
   for (int k = 0; k < LENGTH; k++)
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) held[n][k] = (a.input[n] + offset[n])[k * a.along.row_stride[n]];
-  griddepcontrol_launch_dependents_of_medium_grids();  // with the other, 4 % longer
+  griddepcontrol_launch_dependents_medium_grid();  // with the other, 4 % longer
   COMPUTE values[INPUTS][LENGTH], result[LENGTH];
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)
@@ -530,7 +530,7 @@ constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE
     griddepcontrol_wait_deferred();                                                                                                                 \
     softmax<rule, line, false, false>(a);                                                                                                        \
   }                                                                                                                                              \
-  extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(512, LINE_BLOCKS) name##_lines_cluster(const Arguments<rule::INPUTS> a) {     \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(512, LINE_BLOCKS) name##_lines_cluster(const Arguments<rule::INPUTS> a) {     \
     griddepcontrol_wait_deferred();                                                                                                                 \
     softmax<rule, line, false, true>(a);                                                                                                         \
   }                                                                                                                                              \
@@ -538,7 +538,7 @@ constexpr int LINE_BLOCKS = DOUBLE ? 1 : 2, COLUMN_BLOCKS = DOUBLE ? 1 : 4, TILE
     griddepcontrol_wait_deferred();                                                                                                                 \
     softmax<rule, line, true, false>(a);                                                                                                         \
   }                                                                                                                                              \
-  extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(256, COLUMN_BLOCKS) name##_columns_cluster(const Arguments<rule::INPUTS> a) { \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(256, COLUMN_BLOCKS) name##_columns_cluster(const Arguments<rule::INPUTS> a) { \
     griddepcontrol_wait_deferred();                                                                                                                 \
     softmax<rule, line, true, true>(a);                                                                                                          \
   }
@@ -587,7 +587,7 @@ extern "C" __global__ void __launch_bounds__(128, 2 * REGISTER_BLOCKS) softmax_b
 SOFTMAX_BLOCK(softmax_forward_wide, Forward)
 SOFTMAX_BLOCK(softmax_backward_wide, Backward)
 
-extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MANY_THREADS, DOUBLE ? 1 : 2) softmax_forward_wide_many_cluster(const Arguments<1> a) {
+extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MANY_THREADS, DOUBLE ? 1 : 2) softmax_forward_wide_many_cluster(const Arguments<1> a) {
   griddepcontrol_wait_deferred();
   softmax_of_block<Forward, true>(a);
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..primitives.cluster import CLUSTERS
+from ..primitives.cluster import CLUSTER_SIZES
 from .problem import (
     BLOCK_BYTES,
     BUSY_THREADS,
@@ -113,7 +113,7 @@ def many_team(problem: Problem, device: Any, pack_values_bytes: int) -> Team | N
     """Lines of the registers of a cluster, of one input, more of them than run at once."""
     packs = BLOCK_VALUE_BYTES // pack_values_bytes
     blocks = power_of_two(ceiling(problem.length, MANY_THREADS * packs))
-    if problem.inputs > 1 or problem.lines <= device.multiprocessors or not 2 <= blocks <= CLUSTERS[0]:
+    if problem.inputs > 1 or problem.lines <= device.multiprocessors or not 2 <= blocks <= CLUSTER_SIZES[0]:
         return None
     threads = ceiling(ceiling(problem.length, blocks), WARP * packs) * WARP
     return Team("many_cluster", threads, problem.lines * blocks, threads, packs, 2 * WARP, blocks)
