@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from dualdnn.accelerated.plans import Launch, pointers, structure
-from dualdnn.accelerated.primitives.tma import BoxMap, TmaLaunch
+from dualdnn.accelerated.primitives.tma import TiledMap, TmaLaunch
 from dualdnn.accelerated.runtime import device as device_module
 from dualdnn.accelerated.runtime.errors import CompileError
 
@@ -117,8 +117,8 @@ def test_whoever_measures_waits(device, gate, tmp_path):
 
 
 def test_what_the_copy_engine_takes():
-    possible = BoxMap("half", (64, 3, 5), (128, 384), (64, 1, 5))
+    possible = TiledMap("half", (64, 3, 5), (128, 384), (64, 1, 5))
     assert possible.is_possible
     for strides in ((120, 384), (128, 2**40), (0, 384)):
-        assert not BoxMap("half", (64, 3, 5), strides, (64, 1, 5)).is_possible
-    assert not BoxMap("half", (64, 0, 5), (128, 384), (64, 1, 5)).is_possible
+        assert not TiledMap("half", (64, 3, 5), strides, (64, 1, 5)).is_possible
+    assert not TiledMap("half", (64, 0, 5), (128, 384), (64, 1, 5)).is_possible

@@ -59,7 +59,7 @@ MAKERS = {
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_thread_takes_several_packs(backend, monkeypatch, name, packs, shift):
     for module in (geometry, arithmetic):
-        monkeypatch.setattr(module, "batch", lambda *_: packs)
+        monkeypatch.setattr(module, "packs_per_thread", lambda *_: packs)
     monkeypatch.setattr(arithmetic, "DENSE_BATCH", packs)
     # more than one block of 256 threads with 7 packs of 8 halves, the last one short, the last pack partial
     operation = MAKERS[name](HALF, (3, 7, 31, 37), "nchw")
@@ -70,7 +70,7 @@ def test_a_thread_takes_several_packs(backend, monkeypatch, name, packs, shift):
 @pytest.mark.parametrize("shift", [0, 4], ids=["aligned", "misaligned"])
 def test_large_tensors_of_halves_have_a_kernel_of_their_own(backend, monkeypatch, mode, shift):
     monkeypatch.setattr(activation, "LONGEST_BYTES", 0)
-    monkeypatch.setattr(geometry, "batch", lambda *_: activation.LONGEST_BATCH)
+    monkeypatch.setattr(geometry, "packs_per_thread", lambda *_: activation.LONGEST_PACKS_PER_THREAD)
     operation = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "nchw")
     ((launch, _),) = plan(operation, backend.device).steps
     assert launch.function is backend.device.function(
@@ -93,7 +93,7 @@ def test_blocks_of_large_tensors_fetch_ahead(backend, backward):
 
 
 def test_blending_takes_several_packs(backend, monkeypatch):
-    monkeypatch.setattr(geometry, "batch", lambda *_: 3)
+    monkeypatch.setattr(geometry, "packs_per_thread", lambda *_: 3)
     t = TensorSpec.packed(FLOAT, (1, 5, 31, 33))
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, t, t))
 
@@ -130,7 +130,7 @@ def test_gaps_of_other_types_and_blended(backend):
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "fill"])
 def test_boxes_of_several_elements_and_blocks(backend, monkeypatch, name, most_blocks, apart, threads, parts):
     """Of 2 x 7 x 19 x 5: blocks of some rows, threads of some channels, both with a rest."""
-    monkeypatch.setattr(small_grid, "MOST_BLOCKS", most_blocks * parts)
+    monkeypatch.setattr(small_grid, "MAX_BLOCKS", most_blocks * parts)
     monkeypatch.setattr(small_grid, "THREADS", threads)
     operation = MAKERS[name](HALF, (2, 7, 19, 5), "gaps")
     ((launch, _),) = plan(operation, backend.device).steps
@@ -146,19 +146,22 @@ def test_what_is_no_box():
 
 
 def test_holes_of_tensors_that_the_cache_does_not_keep(backend, monkeypatch):
-    monkeypatch.setattr(geometry, "CACHED_BYTES", 1000)
+    monkeypatch.setattr(geometry, "L2_RESIDENT_BYTES", 1000)
     kept, left = (laid_out(HALF, (1, channels, 3, 11), "gaps") for channels in (2, 40))
     packed = TensorSpec.packed(HALF, left.dims)
-    for x, y, holes in ((kept, kept, 0), (left, left, 1), (packed, left, 1), (left, packed, 0)):
-        assert geometry.elementwise(y.dims, [x.strides, y.strides], 8, backend.device)[0].holes == holes
+    for x, y, partial_sectors in ((kept, kept, 0), (left, left, 1), (packed, left, 1), (left, packed, 0)):
+        assert (
+            geometry.elementwise(y.dims, [x.strides, y.strides], 8, backend.device)[0].partial_sectors
+            == partial_sectors
+        )
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.0, 0.0, left, left))
 
 
-@pytest.mark.parametrize("batch", [1, 3, 8])
+@pytest.mark.parametrize("packs_per_thread", [1, 3, 8])
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_thread_takes_several_elements(backend, monkeypatch, name, batch):
+def test_a_thread_takes_several_elements(backend, monkeypatch, name, packs_per_thread):
     for module in (geometry, arithmetic):
-        monkeypatch.setattr(module, "batch", lambda *_: batch)
+        monkeypatch.setattr(module, "packs_per_thread", lambda *_: packs_per_thread)
     no_small_grid(monkeypatch)
     check(backend, MAKERS[name](HALF, (3, 4, 21, 11), "gaps"))
     check(backend, MAKERS[name](FLOAT, (2, 3, 7, 11, 5), "odd"))
@@ -239,7 +242,7 @@ def test_columns_begin_anywhere(backend, changes, kind):
 
 
 def test_bias_of_every_walk(backend, monkeypatch):
-    monkeypatch.setattr(arithmetic, "batch", lambda *_: 2)
+    monkeypatch.setattr(arithmetic, "packs_per_thread", lambda *_: 2)
     for shape, layout in (((1, 7, 1, 1), NCHW), ((1, 16, 1, 1), NHWC), ((1, 12, 1, 1), NHWC), ((1, 7, 1, 1), NHWC)):
         dims = (2, shape[1], 9, 13)
         check(backend, AddTensor(1.0, 1.0, TensorSpec.packed(HALF, shape), TensorSpec.packed(HALF, dims, layout)))

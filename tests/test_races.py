@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.accelerated.primitives.tma import DenseBoxMap
+from dualdnn.accelerated.primitives.tma import UnswizzledTiledMap
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
 from dualdnn.accelerated.runtime.errors import DeviceError
 
@@ -41,7 +41,7 @@ def run(device: Any, name: str, right: bool) -> None:
     device.upload(memory.address, np.ones(512, np.float32).view(np.uint8))
     arguments = struct.pack("Qii", memory.address, right, 0)
     if name in STORED:
-        tensor = DenseBoxMap("float", (32, 1, 1, 1), (128, 128, 128), (32, 1, 1, 1))
+        tensor = UnswizzledTiledMap("float", (32, 1, 1, 1), (128, 128, 128), (32, 1, 1, 1))
         arguments = arguments.ljust(64, b"\0") + device.tensor_map(tensor, memory.address)
     device.function(SOURCE, name).launch(
         arguments, (1 if name in STORED else 4,), (THREADS.get(name, 64),), SHARED_BYTES

@@ -3,7 +3,7 @@
 // Floor: bytes. Forward moves 2 elements and does 1 to ~20 operations an element (sigmoid, tanh); backward moves 3
 // (one of x and y is not needed by any mode). At 4.2 TB/s a float element costs 1.9 ps forward, a half 1.0 ps, in which
 // an H200 starts about 28 instructions: tanh of the runtime library, two branches of some 20, would be near that.
-// Of large tensors some blocks fetch ahead what they read first: 1 to 3 % less (77 MB forward 19.1 us instead of 19.6; of additions of tensors, which
+// Of large tensors some blocks prefetch to L2 what they read first: 1 to 3 % less (77 MB forward 19.1 us instead of 19.6; of additions of tensors, which
 // share the loop, nothing or 1 % more). The fraction that each operation reaches on an H200 is in reports/README.md.
 #include "primitives/elementwise.cuh"
 
@@ -80,7 +80,7 @@ struct ForwardArguments {
   COMPUTE alpha, beta, coefficient;
   int mode, propagate;
   Geometry<2> geometry;
-  unsigned ahead;  // blocks that fetch ahead; what small tensors need comes first
+  unsigned prefetching_blocks;  // blocks that prefetch to L2; what small tensors need comes first
 };
 
 // One switch a pack, so that the reads of all modes are the same code and are in flight before it.
@@ -103,10 +103,10 @@ template <bool RECTIFIED> struct Forward {
 
 template <> constexpr bool LONG_FUNCTION<Forward<false>> = true;
 
-template <bool RECTIFIED, class Arguments> __device__ __forceinline__ Elementwise<ELEMENT, 1, ELEMENT, Forward<RECTIFIED>> forward(const Arguments& a, unsigned ahead = 0) {
-  return {{a.x}, a.y, a.beta != COMPUTE(0), {a.alpha, a.beta, a.coefficient, a.mode, static_cast<bool>(a.propagate)}, 1, ahead};
+template <bool RECTIFIED, class Arguments> __device__ __forceinline__ Elementwise<ELEMENT, 1, ELEMENT, Forward<RECTIFIED>> forward(const Arguments& a, unsigned prefetching_blocks = 0) {
+  return {{a.x}, a.y, a.beta != COMPUTE(0), {a.alpha, a.beta, a.coefficient, a.mode, static_cast<bool>(a.propagate)}, 1, prefetching_blocks};
 }
-template <bool RECTIFIED = false> __device__ __forceinline__ void run(const ForwardArguments& a) { forward<RECTIFIED>(a, a.ahead).template run<WIDTH>(a.geometry); }
+template <bool RECTIFIED = false> __device__ __forceinline__ void run(const ForwardArguments& a) { forward<RECTIFIED>(a, a.prefetching_blocks).template run<WIDTH>(a.geometry); }
 extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_forward(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
   run(a);
@@ -161,7 +161,7 @@ struct BackwardArguments {
   COMPUTE alpha, beta, coefficient;
   int mode;
   Geometry<3> geometry;
-  unsigned ahead;
+  unsigned prefetching_blocks;
 };
 
 struct Backward {
@@ -179,13 +179,13 @@ struct Backward {
   }
 };
 
-template <class Arguments> __device__ __forceinline__ Elementwise<ELEMENT, 2, ELEMENT, Backward> backward(const Arguments& a, unsigned ahead = 0) {
-  return {{a.operand, a.dy}, a.dx, a.beta != COMPUTE(0), {a.alpha, a.beta, a.coefficient, a.mode}, 2, ahead};
+template <class Arguments> __device__ __forceinline__ Elementwise<ELEMENT, 2, ELEMENT, Backward> backward(const Arguments& a, unsigned prefetching_blocks = 0) {
+  return {{a.operand, a.dy}, a.dx, a.beta != COMPUTE(0), {a.alpha, a.beta, a.coefficient, a.mode}, 2, prefetching_blocks};
 }
 
 extern "C" __global__ void __launch_bounds__(256, BACKWARD_BLOCKS) activation_backward(const BackwardArguments a) {
   griddepcontrol_wait_deferred();
-  backward(a, a.ahead).run<WIDTH>(a.geometry);
+  backward(a, a.prefetching_blocks).run<WIDTH>(a.geometry);
 }
 
 struct BackwardSmallGrid {

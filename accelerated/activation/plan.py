@@ -10,10 +10,10 @@ from dualdnn.api.operations import ActivationBackward, ActivationForward
 
 from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import (
-    BATCH,
-    LONG_BATCH,
-    LONGEST_BATCH,
+    LONG_PACKS_PER_THREAD,
+    LONGEST_PACKS_PER_THREAD,
     PACK_BYTES,
+    PACKS_PER_THREAD,
     THREADS,
     Grid,
     elementwise,
@@ -90,11 +90,14 @@ class ElementwiseSolver(Solver[ActivationProblem]):
     def launches(self, problem: ActivationProblem) -> list[Launch]:
         output, strides, device, kernel = problem.output, problem.strides, problem.device, problem.kernel
         width = PACK_BYTES // output.scalar_bytes
-        packs = LONG_BATCH if problem.forward and not problem.rectifies else BATCH
+        packs = LONG_PACKS_PER_THREAD if problem.forward and not problem.rectifies else PACKS_PER_THREAD
         layout, grid = elementwise(output.dims, strides, width, device, packs)
         large = len(strides) * output.nbytes >= LONGEST_BYTES
-        if packs == LONG_BATCH and output.scalar_bytes == 2 and layout.flat and large:
-            kernel, (layout, grid) = f"{kernel}_long", elementwise(output.dims, strides, width, device, LONGEST_BATCH)
+        if packs == LONG_PACKS_PER_THREAD and output.scalar_bytes == 2 and layout.flat and large:
+            kernel, (layout, grid) = (
+                f"{kernel}_long",
+                elementwise(output.dims, strides, width, device, LONGEST_PACKS_PER_THREAD),
+            )
         moved_bytes = sum(spec.nbytes for spec in problem.specs) if problem.forward else 3 * output.nbytes
         prefetching = c_uint(prefetching_blocks(moved_bytes))
         return [problem.launch(kernel, layout, grid, (THREADS, 1, 1), ("prefetching_blocks", prefetching))]

@@ -73,15 +73,15 @@ def depthwise(operation: Convolution, device: Any) -> list[Launch]:
     return [_fed(o, value, ring(o, definitions, device), device, module, launch)]
 
 
-def _fed(o: Convolution, value: ConvolutionStruct, found: Ring, device: Any, module: Any, otherwise: Launch) -> Launch:
+def _fed(o: Convolution, value: ConvolutionStruct, found: Ring, device: Any, module: Any, fallback: Launch) -> Launch:
     """The launch of the kernel that TMA feeds."""
     channel_blocks, tiles, strips = found.shape.blocks(o)
     arguments = _arguments(o, value, found.arguments, (1, tiles, strips, channel_blocks), found.shape.rows)
     grid, block = (o.x.dims[0] * channel_blocks * tiles * strips, 1, 1), (found.shape.threads, 1, 1)
     function = device.function(SOURCE, RING_KERNEL, module)
-    launch = Launch(function, arguments, otherwise.operands, grid, block, found.shape.shared_bytes)
+    launch = Launch(function, arguments, fallback.operands, grid, block, found.shape.shared_bytes)
     places = ((type(arguments).image.offset, 0, 0, found.image),)
-    return TmaLaunch(device, (SOURCE, module), RING_KERNEL, launch, places, otherwise, aligned=(1, 2, 3))
+    return TmaLaunch(device, (SOURCE, module), RING_KERNEL, launch, places, fallback, aligned=(1, 2, 3))
 
 
 def _arguments(

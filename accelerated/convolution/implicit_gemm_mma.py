@@ -78,7 +78,7 @@ def tensor_core_launch(
         ("precomputed", c_int(precomputed)),
         ("rounded", c_int(element_bytes == 4 and ROUND_TF32 and not rounded)),
     )
-    variant = () if WGMMA_INSTRUCTIONS else (("WARP_INSTRUCTIONS", "1"),)
+    variant = () if WGMMA_INSTRUCTIONS else (("MMA_SYNC_ONLY", "1"),)
     function = device.function(SOURCE, f"tensor_core_{kind}_{filters}", (*definitions, *variant))
     shared_bytes = STAGES[kind, filters] * (POSITIONS + filters) * ROW_BYTES + SWIZZLE_BYTES
     grid = (filter_tiles * position_tiles * groups, 1, 1)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ..plans import Launch, pointers, structure
 from ..primitives.geometry import FastDivmod
 from ..primitives.tma import ALIGNMENT as COPY_ALIGNMENT
-from ..primitives.tma import MAP_BYTES, ROW_BYTES, BoxMap, Im2colMap, TensorMap, TmaLaunch
+from ..primitives.tma import MAP_BYTES, ROW_BYTES, Im2colMap, TensorMap, TiledMap, TmaLaunch
 from .problem import AXES, ConvolutionStruct, EpilogueStruct
 
 SOURCE = "convolution/implicit_gemm_tma.cu"
@@ -108,7 +108,7 @@ def share_tiles(tile: Tile, count: int, rounds: int, multiprocessors: int) -> Sh
 
 
 def choose_tile(
-    value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int, element_bytes: int, result: BoxMap | None,
+    value: ConvolutionStruct, groups: int, rounds: int, multiprocessors: int, element_bytes: int, result: TiledMap | None,
     planes: bool, turned: bool = False,
 ) -> Tile:  # fmt: skip
     """The tile with which the device is done first, of those that the memory keeps waiting the one that computes least;
@@ -132,7 +132,7 @@ def _factor(element: str) -> str:
 
 def _maps(
     value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile
-) -> tuple[Im2colMap, BoxMap] | None:
+) -> tuple[Im2colMap, TiledMap] | None:
     """(of x, of w), or None where TMA cannot read them."""
     channels, taps = value.lanes.divisor, [filter.divisor for filter in value.filter]
     plain = (
@@ -173,9 +173,9 @@ def _maps(
     return (image, filters) if image.is_possible and filters.is_possible else None
 
 
-def _filter_map(value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile) -> BoxMap:
+def _filter_map(value: ConvolutionStruct, groups: int, element: str, element_bytes: int, tile: Tile) -> TiledMap:
     channels, taps = value.lanes.divisor, prod(filter.divisor for filter in value.filter)
-    return BoxMap(
+    return TiledMap(
         _factor(element), (channels, taps, value.filters * groups), (channels * element_bytes, value.row * element_bytes),
         box=(ROW_BYTES // element_bytes, 1, tile.filters),
     )  # fmt: skip
@@ -187,7 +187,7 @@ def _whole_boxes(value: ConvolutionStruct, element_bytes: int) -> int:
     return -(-prod(output.divisor for output in value.output) // box) * box
 
 
-def _turned_map(value: ConvolutionStruct, groups: int, element: str, element_bytes: int) -> BoxMap | None:
+def _turned_map(value: ConvolutionStruct, groups: int, element: str, element_bytes: int) -> TiledMap | None:
     """Of x in planes (positions, channels, images), where filters of one position can be multiplied with it as it lies."""
     if value.x_lane == 1 or value.lanes.divisor != value.terms:
         return None
@@ -205,7 +205,7 @@ def _turned_map(value: ConvolutionStruct, groups: int, element: str, element_byt
     if groups > 1 and (value.x_group != channels * value.x_lane or channels % box):
         return None
     strides = (value.x_lane, value.x_position[0] if images > 1 else value.x_lane * channels * groups)
-    made = BoxMap(
+    made = TiledMap(
         _factor(element), (plane, channels * groups, images), tuple(stride * element_bytes for stride in strides),
         box=(box, box, 1),
     )  # fmt: skip
@@ -224,7 +224,7 @@ def reads_planes(
 
 def _turned_maps(
     value: ConvolutionStruct, groups: int, element: str, element_bytes: int, finish: EpilogueStruct
-) -> tuple[BoxMap, BoxMap] | None:
+) -> tuple[TiledMap, TiledMap] | None:
     """(of x, of y), if both lie in planes and filters are as TMA reads them."""
     image = _turned_map(value, groups, element, element_bytes)
     if image is None or value.row * element_bytes % COPY_ALIGNMENT:
@@ -235,7 +235,7 @@ def _turned_maps(
 
 def _result_map(
     value: ConvolutionStruct, groups: int, element: str, element_bytes: int, finish: EpilogueStruct, whole: bool = False
-) -> tuple[BoxMap, bool] | None:
+) -> tuple[TiledMap, bool] | None:
     """(of y and what is blended in, whether in planes), where positions lie at equal distances. whole: boxes begin with an
     image."""
     if value.y_vector or finish.reordered_bias:
@@ -271,7 +271,7 @@ def _result_map(
             return None
         extent = (value.filters, value.positions, groups)
         strides = (pitch, value.filters if groups > 1 else pitch * value.positions)
-    made = BoxMap(
+    made = TiledMap(
         element, extent, tuple(stride * element_bytes for stride in strides),
         box=(ROW_BYTES // element_bytes, WARP_ROWS, 1),
     )  # fmt: skip
@@ -287,10 +287,10 @@ def warp_specialized_launch(
     operands: tuple[str, ...],
     offsets: tuple[int, int, int],
     finish: EpilogueStruct,
-    otherwise: Launch,
+    fallback: Launch,
 ) -> Launch | None:
     """The product of every group, or None where TMA cannot read x or w. operands: x, w, y, prior, bias,
-    workspace; offsets: bytes to the beginning of x, w and y; otherwise: what serves addresses that it cannot read."""
+    workspace; offsets: bytes to the beginning of x, w and y; fallback: what serves addresses that it cannot read."""
     if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
         return None
     channel_rounds = -(-value.lanes.divisor * element_bytes // ROW_BYTES)
@@ -299,8 +299,8 @@ def warp_specialized_launch(
     rounds = channel_rounds * prod(filter.divisor for filter in value.filter)
     element = dict(definitions)["ELEMENT"]
     positions, plane = value.positions, prod(output.divisor for output in value.output)
-    maps: tuple[TensorMap, BoxMap] | None
-    result: BoxMap | None
+    maps: tuple[TensorMap, TiledMap] | None
+    result: TiledMap | None
     if turned := _turned_maps(value, groups, element, element_bytes, finish):
         image, result = turned
         tile = choose_tile(value, groups, rounds, device.multiprocessors, element_bytes, result, True, turned=True)
@@ -345,4 +345,4 @@ def warp_specialized_launch(
     placed = tuple(
         (getattr(type(arguments), name).offset, operand, offset, wanted) for wanted, name, operand, offset in places
     )
-    return TmaLaunch(device, (SOURCE, definitions), tile.kernel, launch, placed, otherwise)
+    return TmaLaunch(device, (SOURCE, definitions), tile.kernel, launch, placed, fallback)

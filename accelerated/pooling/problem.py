@@ -13,7 +13,7 @@ from typing import Any
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingBackward, PoolingForward, TensorSpec
 
-from ..primitives.geometry import THREADS, FastDivmod, merged
+from ..primitives.geometry import THREADS, FastDivmod, merge_dimensions
 
 MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
 MOST_WALKED = 6
@@ -173,7 +173,7 @@ def shape_of(operation: PoolingForward | PoolingBackward, x: TensorSpec, y: Tens
     )
     axes = [Axis(*values) for values in zip(*columns, strict=True)]
     strides = [x_strides[:lead], y_strides[:lead]]
-    extents, steps = merged(x_dims[:lead], strides if walk_y else strides[::-1])
+    extents, steps = merge_dimensions(x_dims[:lead], strides if walk_y else strides[::-1])
     x_steps, y_steps = steps if walk_y else steps[::-1]
     return Shape(_three(_joined(axes)), extents, x_steps, y_steps, PACK_BYTES // x.scalar_bytes)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-CLUSTERS = (8, 16)  # blocks of a cluster: what every GPU with clusters has, and what some have
+CLUSTER_SIZES = (8, 16)  # blocks of a cluster: what every GPU with clusters has, and what some have
 FIRST_ARCHITECTURE = 90
 
 

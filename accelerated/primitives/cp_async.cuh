@@ -29,17 +29,17 @@ inline void finish_copies(int pending) {
 
 // Copies BYTES (4, 8 or 16), or writes zeros.
 #ifdef EMULATED_CUDA
-template <int BYTES> EMULATED_CALL void copy_async(void* to, const void* from, bool exists) {
+template <int BYTES> EMULATED_CALL void cp_async(void* to, const void* from, bool exists) {
   emulated::copies.own().push_back({to, from, BYTES, exists, false, emulated::races::request_write(to, BYTES, EMULATED_HERE)});
 }
 #else
-template <int BYTES> __device__ __forceinline__ void copy_async(void* to, const void* from, bool exists) {
+template <int BYTES> __device__ __forceinline__ void cp_async(void* to, const void* from, bool exists) {
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to)), bytes = exists ? BYTES : 0;
   if constexpr (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
   else asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(address), "l"(from), "r"(bytes), "n"(BYTES) : "memory");
 }
 #endif
-__device__ __forceinline__ void end_copies() {
+__device__ __forceinline__ void cp_async_commit() {
 #ifdef EMULATED_CUDA
   emulated::copies.own().push_back({nullptr, nullptr, 0, false, true});
 #else
@@ -47,7 +47,7 @@ __device__ __forceinline__ void end_copies() {
 #endif
 }
 // Waits until at most PENDING groups of this thread's copies are in flight.
-template <int PENDING> __device__ __forceinline__ void wait_for_copies() {
+template <int PENDING> __device__ __forceinline__ void cp_async_wait() {
 #ifdef EMULATED_CUDA
   emulated::finish_copies(PENDING);
 #else

@@ -17,7 +17,7 @@
 // take 2 % less than where none says it.)
 constexpr unsigned MANY_BLOCKS_BEFORE_READS = 264, MANY_BLOCKS = 2048;
 
-__device__ __forceinline__ unsigned blocks_of_grid() { return gridDim.x * gridDim.y; }
+__device__ __forceinline__ unsigned grid_blocks() { return gridDim.x * gridDim.y; }
 
 __device__ __forceinline__ void griddepcontrol_launch_dependents_if(bool now) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -32,8 +32,8 @@ constexpr unsigned SHORT_GRID = 132, SHORT_GRID_OF_ITEMS = 264;
 __device__ __forceinline__ void griddepcontrol_launch_dependents_early(unsigned blocks = SHORT_GRID) { griddepcontrol_launch_dependents_if(gridDim.x <= blocks); }
 
 // Lets the next kernel in, behind the reads. Of a kernel that has no register to spare for it, or gains nothing, only where blocks are not many.
-__device__ __forceinline__ void griddepcontrol_launch_dependents_of_medium_grids() { griddepcontrol_launch_dependents_if(blocks_of_grid() > MANY_BLOCKS_BEFORE_READS && blocks_of_grid() <= MANY_BLOCKS); }
-__device__ __forceinline__ void griddepcontrol_launch_dependents() { griddepcontrol_launch_dependents_if(blocks_of_grid() > MANY_BLOCKS_BEFORE_READS && blockIdx.x + MANY_BLOCKS >= gridDim.x); }
+__device__ __forceinline__ void griddepcontrol_launch_dependents_medium_grid() { griddepcontrol_launch_dependents_if(grid_blocks() > MANY_BLOCKS_BEFORE_READS && grid_blocks() <= MANY_BLOCKS); }
+__device__ __forceinline__ void griddepcontrol_launch_dependents() { griddepcontrol_launch_dependents_if(grid_blocks() > MANY_BLOCKS_BEFORE_READS && blockIdx.x + MANY_BLOCKS >= gridDim.x); }
 
 // The first statement of a kernel that has little to find out.
 __device__ __forceinline__ void griddepcontrol_wait() {
@@ -42,7 +42,7 @@ __device__ __forceinline__ void griddepcontrol_wait() {
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
-  griddepcontrol_launch_dependents_if(blocks_of_grid() <= MANY_BLOCKS_BEFORE_READS);
+  griddepcontrol_launch_dependents_if(grid_blocks() <= MANY_BLOCKS_BEFORE_READS);
 }
 
 // The first statement of another kernel: it calls griddepcontrol_wait_before_access() before it touches memory. On the emulated device memory is
@@ -61,7 +61,7 @@ template <class... T> __device__ __forceinline__ void griddepcontrol_wait_only(c
 }
 template <class... T> __device__ __forceinline__ void griddepcontrol_wait_before_access(const T*... addresses) {
   griddepcontrol_wait_only(addresses...);
-  griddepcontrol_launch_dependents_if(blocks_of_grid() <= MANY_BLOCKS_BEFORE_READS);
+  griddepcontrol_launch_dependents_if(grid_blocks() <= MANY_BLOCKS_BEFORE_READS);
 }
 __device__ __forceinline__ void griddepcontrol_launch_dependents_after_reads() { griddepcontrol_launch_dependents_if(gridDim.x <= MANY_BLOCKS); }
 
@@ -77,7 +77,7 @@ struct DroppedReads {
 };
 
 // Has L2 read what lies at an address of allocated memory.
-template <class T> __device__ __forceinline__ void prefetch(const T* address) {
+template <class T> __device__ __forceinline__ void prefetch_line_l2(const T* address) {
 #ifndef EMULATED_CUDA
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 #endif
@@ -87,6 +87,6 @@ template <class T> __device__ __forceinline__ void prefetch(const T* address) {
 // much where it has them.
 template <class... T> __device__ __forceinline__ void prefetch_l2(const T*... addresses) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  (..., prefetch(addresses));
+  (..., prefetch_line_l2(addresses));
 #endif
 }

@@ -14,11 +14,11 @@ struct FastDivmod {
   }
 };
 
-constexpr int MOST_DIMENSIONS = 9;  // 8 of the document and the vector of a vectorised tensor
+constexpr int MAX_DIMENSIONS = 9;  // 8 of the document and the vector of a vectorised tensor
 
 // Rows of neighbouring positions shared by N operands. Dimensions that are contiguous in every operand are merged;
 // the innermost is the row. A thread takes packs: up to `width` neighbouring positions of one row; or single positions,
-// `apart` from each other in one of the dimensions.
+// `item_distance` from each other in one of the dimensions.
 template <int N> struct Geometry {
   struct Outer {
     FastDivmod extent;
@@ -29,19 +29,19 @@ template <int N> struct Geometry {
   unsigned row;         // positions of one row
   unsigned flat;        // packs of a thread where every operand is one row, else 0
   unsigned packs;       // how many packs there are in all
-  unsigned batch;       // packs of a thread, a block's threads apart
+  unsigned packs_per_thread;  // blockDim.x apart
   unsigned width;       // positions of one pack
   unsigned vectorised;  // bit i: operand i may be accessed pack by pack where its address allows
   unsigned items;       // single positions of a thread
   int split;            // the outer dimension along which they lie, or -1: along the row
-  unsigned apart;       // positions from one to the next; that many the dimension is given here
-  unsigned limit;       // positions it has
-  unsigned holes;       // whether the output's rows leave holes in the pieces that the cache keeps, and it is not kept there anyway
+  unsigned item_distance;  // positions from one to the next; that many the dimension is given here
+  unsigned item_extent;  // positions it has
+  unsigned partial_sectors;  // whether rows of the output end within sectors of 32 bytes and the output does not stay in L2
   int item_stride[N];   // elements from one to the next
   int row_stride[N];
   FastDivmod packs_per_row;
   int outer_rank;
-  Outer outer[MOST_DIMENSIONS - 1];  // the fastest first
+  Outer outer[MAX_DIMENSIONS - 1];  // the fastest first
 
   // Offsets (in elements) of pack `index` in every operand, how many positions it has, its position in dimension `split`.
   template <class Offset> __device__ __forceinline__ unsigned locate(unsigned index, Offset (&offset)[N], unsigned& position_in_split) const {

@@ -10,7 +10,7 @@
 #include "primitives/cp_async.cuh"
 #include "primitives/types.cuh"
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(WARP_INSTRUCTIONS)
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && !defined(MMA_SYNC_ONLY)
 #define WGMMA_INSTRUCTIONS 1
 #endif
 
@@ -22,8 +22,8 @@ __device__ __forceinline__ unsigned char* swizzled(unsigned char* tile, int row,
 }
 
 // A float rounded to the nearest TF32 (away from zero in ties), which tensor cores else truncate; other types as they are.
-template <class E> __device__ __forceinline__ E for_tensor_cores(E value) { return value; }
-template <> __device__ __forceinline__ float for_tensor_cores<float>(float value) {
+template <class E> __device__ __forceinline__ E round_to_tf32(E value) { return value; }
+template <> __device__ __forceinline__ float round_to_tf32<float>(float value) {
   constexpr unsigned INFINITE = 0x7f800000u;
   const unsigned bits = __float_as_uint(value), nearest = (bits + 0x1000u) & ~0x1fffu;
   if ((bits & INFINITE) == INFINITE) return value == value ? value : __uint_as_float(0x7fffe000u);
@@ -55,7 +55,7 @@ __device__ __forceinline__ void stmatrix_x4(const unsigned (&registers)[4], void
 }
 
 // Pairs of a warp's sums of 16 rows, as store<E>() made them, become rows of 128 bytes, swizzled.
-template <class E> __device__ __forceinline__ void store_rows(unsigned char* rows, const Pack<E, 2> (&pairs)[16 / sizeof(E)][2]) {
+template <class E> __device__ __forceinline__ void store_swizzled_rows(unsigned char* rows, const Pack<E, 2> (&pairs)[16 / sizeof(E)][2]) {
   const int lane = threadIdx.x % 32;
   if constexpr (sizeof(E) == 2) {
 #pragma unroll
@@ -161,28 +161,28 @@ __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsig
       : "l"(left), "l"(right))
 
 #define WGMMA(N)                                                                                    \
-  if constexpr (std::is_same_v<E, half> && TURNED) WGMMA_##N("k16.f32.f16.f16", ", 0, 1");          \
-  else if constexpr (std::is_same_v<E, bfloat16> && TURNED) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 1"); \
+  if constexpr (std::is_same_v<E, half> && MN_MAJOR) WGMMA_##N("k16.f32.f16.f16", ", 0, 1");          \
+  else if constexpr (std::is_same_v<E, bfloat16> && MN_MAJOR) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 1"); \
   else if constexpr (std::is_same_v<E, half>) WGMMA_##N("k16.f32.f16.f16", ", 0, 0");               \
   else if constexpr (std::is_same_v<E, bfloat16>) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 0");         \
   else WGMMA_##N("k8.f32.tf32.tf32", "")
 
-template <class E, int N, bool TURNED> __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long left, unsigned long long right) {
+template <class E, int N, bool MN_MAJOR> __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long left, unsigned long long right) {
   if constexpr (N == 64) { WGMMA(64); }
   else if constexpr (N == 128) { WGMMA(128); }
   else { WGMMA(256); }
 }
 
 // Begins sums += left * right over the 128 bytes of a row. wgmma_commit() closes a group of them; wgmma_wait()
-// before the sums are read, or the tiles written. TURNED: the right tile is, of 16-bit types.
-template <class E, int N, bool TURNED = false> __device__ __forceinline__ void wgmma_begin(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
-  static_assert(!TURNED || sizeof(E) == 2);
+// before the sums are read, or the tiles written. MN_MAJOR: the right tile is, of 16-bit types.
+template <class E, int N, bool MN_MAJOR = false> __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+  static_assert(!MN_MAJOR || sizeof(E) == 2);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-  const unsigned long long a = describe_tile(left), b = TURNED ? describe_mn_major_tile(right) : describe_tile(right);
+  const unsigned long long a = describe_tile(left), b = MN_MAJOR ? describe_mn_major_tile(right) : describe_tile(right);
 #pragma unroll
-  for (int k = 0; k < 4; k++) wgmma<E, N, TURNED>(sums, a + 2 * k, b + (TURNED ? 128 : 2) * k);
+  for (int k = 0; k < 4; k++) wgmma<E, N, MN_MAJOR>(sums, a + 2 * k, b + (MN_MAJOR ? 128 : 2) * k);
 }
-// As above, over 32 bytes of a row, number `step` of four; the left operand's are in registers, as warp_product() has them for the
+// As above, over 32 bytes of a row, number `step` of four; the left operand's are in registers, as mma_sync() has them for the
 // 16 rows of each warp. They must stay until the product is there.
 #define WGMMA_REGISTERS_32(shape, transposition) \
   asm volatile( \
@@ -230,30 +230,30 @@ template <class E, int N, bool TURNED = false> __device__ __forceinline__ void w
   else if constexpr (std::is_same_v<E, bfloat16>) WGMMA_REGISTERS_##N("k16.f32.bf16.bf16", ", 0"); \
   else WGMMA_REGISTERS_##N("k8.f32.tf32.tf32", "")
 
-template <class E, int N> __device__ __forceinline__ void registers_product(float (&d)[N / 2], const unsigned (&left)[4], unsigned long long right) {
+template <class E, int N> __device__ __forceinline__ void wgmma_from_registers(float (&d)[N / 2], const unsigned (&left)[4], unsigned long long right) {
   if constexpr (N == 32) { WGMMA_REGISTERS(32); }
   else if constexpr (N == 64) { WGMMA_REGISTERS(64); }
   else { WGMMA_REGISTERS(128); }
 }
-template <class E, int N> __device__ __forceinline__ void wgmma_begin(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
-  registers_product<E, N>(sums, left, describe_tile(right) | 2 * step);  // a tile's address ends in zeros
+template <class E, int N> __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
+  wgmma_from_registers<E, N>(sums, left, describe_tile(right) | 2 * step);  // a tile's address ends in zeros
 }
 // Before products whose registers were written since the last ones began.
-__device__ __forceinline__ void registers_are_written() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Waits until at most PENDING groups of products are in flight.
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 // After all products: the compiler may read the sums no earlier.
-template <int COUNT> __device__ __forceinline__ void sums_are_ready(float (&sums)[COUNT]) {
+template <int COUNT> __device__ __forceinline__ void wgmma_fence_accumulators(float (&sums)[COUNT]) {
 #pragma unroll
   for (int i = 0; i < COUNT; i++) asm volatile("" : "+f"(sums[i])::"memory");
 }
 
 #else
 
-template <int MATRICES> __device__ __forceinline__ void load_matrices(unsigned (&registers)[MATRICES], const void* row) {
+template <int MATRICES> __device__ __forceinline__ void ldmatrix(unsigned (&registers)[MATRICES], const void* row) {
 #ifdef EMULATED_CUDA
   emulated::ldmatrix<MATRICES>(registers, row);
 #else
@@ -293,7 +293,7 @@ inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsign
 }  // namespace emulated
 #endif
 
-template <class E> __device__ __forceinline__ void warp_product(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+template <class E> __device__ __forceinline__ void mma_sync(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
 #ifdef EMULATED_CUDA
   if constexpr (sizeof(E) == 2) emulated::mma_m16n8k16<E>(d, a, b);
   else emulated::mma_m16n8k8_tf32(d, a, b);
@@ -308,7 +308,7 @@ template <class E> __device__ __forceinline__ void warp_product(float (&d)[4], c
 }
 
 // What ldmatrix would bring of the right tile for sixteen terms, number `step` of four, and eight columns, from a turned one.
-__device__ __forceinline__ void load_turned(unsigned (&registers)[2], const unsigned char* tile, int step, int n) {
+__device__ __forceinline__ void load_mn_major(unsigned (&registers)[2], const unsigned char* tile, int step, int n) {
   const int lane = threadIdx.x % 32, column = 8 * n + lane / 4;
   const unsigned char* box = tile + column / 64 * 64 * 128;
 #pragma unroll
@@ -322,34 +322,34 @@ __device__ __forceinline__ void load_turned(unsigned (&registers)[2], const unsi
 }
 
 // Sums of a warp's 16 rows += left * right over 32 bytes of a row, number `step` of four.
-template <class E, int N, bool TURNED = false>
-__device__ __forceinline__ void wgmma_begin(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
+template <class E, int N, bool MN_MAJOR = false>
+__device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int n = 0; n < N / 8; n++) {
     unsigned b[2];
-    if constexpr (TURNED) load_turned(b, right, step, n);
-    else load_matrices(b, swizzled(right, 8 * n + lane % 8, 2 * step + lane / 8 % 2));
+    if constexpr (MN_MAJOR) load_mn_major(b, right, step, n);
+    else ldmatrix(b, swizzled(right, 8 * n + lane % 8, 2 * step + lane / 8 % 2));
     float d[4] = {sums[4 * n], sums[4 * n + 1], sums[4 * n + 2], sums[4 * n + 3]};
-    warp_product<E>(d, left, b);
+    mma_sync<E>(d, left, b);
 #pragma unroll
     for (int i = 0; i < 4; i++) sums[4 * n + i] = d[i];
   }
 }
-__device__ __forceinline__ void registers_are_written() {}
+__device__ __forceinline__ void wgmma_fence() {}
 
-template <class E, int N, bool TURNED = false> __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+template <class E, int N, bool MN_MAJOR = false> __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   for (int k = 0; k < 4; k++) {
     unsigned a[4];
-    load_matrices(a, swizzled(left, 16 * warp + lane % 16, 2 * k + lane / 16));
-    wgmma_begin<E, N, TURNED>(sums, a, right, k);
+    ldmatrix(a, swizzled(left, 16 * warp + lane % 16, 2 * k + lane / 16));
+    wgmma_mma_async<E, N, MN_MAJOR>(sums, a, right, k);
   }
 }
 #ifdef EMULATED_CUDA
-template <class E, int N, bool TURNED = false> inline void wgmma_begin(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+template <class E, int N, bool MN_MAJOR = false> inline void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   const auto multiply = [](float* d, const unsigned char* a, const unsigned char* b) {
-    multiply_tiles<E, N, TURNED>(*reinterpret_cast<float(*)[N / 2]>(d), a, b);
+    multiply_tiles<E, N, MN_MAJOR>(*reinterpret_cast<float(*)[N / 2]>(d), a, b);
   };
   emulated::products.own().push_back({multiply, sums, left, right});
 }
@@ -367,12 +367,12 @@ template <int PENDING> inline void wgmma_wait() {
   emulated::races::acquire_products();
 }
 #else
-template <class E, int N, bool TURNED = false> __device__ __forceinline__ void wgmma_begin(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
-  multiply_tiles<E, N, TURNED>(sums, left, right);
+template <class E, int N, bool MN_MAJOR = false> __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+  multiply_tiles<E, N, MN_MAJOR>(sums, left, right);
 }
 __device__ __forceinline__ void wgmma_commit() {}
 template <int PENDING> __device__ __forceinline__ void wgmma_wait() {}
 #endif
-template <int COUNT> __device__ __forceinline__ void sums_are_ready(float (&)[COUNT]) {}
+template <int COUNT> __device__ __forceinline__ void wgmma_fence_accumulators(float (&)[COUNT]) {}
 
 #endif

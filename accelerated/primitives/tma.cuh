@@ -9,7 +9,7 @@
 
 struct alignas(64) TensorMap { unsigned char bytes[128]; };  // a __grid_constant__ argument
 struct Mbarrier { unsigned long long state; };
-struct CachePolicy { unsigned long long bits; };  // how long the cache keeps what passes through it
+struct L2CachePolicy { unsigned long long bits; };  // how long the cache keeps what passes through it
 
 #ifdef EMULATED_CUDA
 
@@ -95,7 +95,7 @@ inline void load_row(const Load& load, int row, const int* at) {
     if (map.rounded) {
       float value;
       memcpy(&value, to, sizeof value);
-      value = for_tensor_cores(value);
+      value = round_to_tf32(value);
       memcpy(to, &value, sizeof value);
     }
   }
@@ -118,7 +118,7 @@ template <class Visit> inline void for_dense_box(const Map& map, const int* at, 
           visit(byte, offset, exists);
         }
 }
-inline void tma_load_dense_box(const Load& load) {
+inline void tma_load_4d(const Load& load) {
   for_dense_box(load.map, load.at, [&](size_t byte, long long offset, bool exists) {
     if (exists) memcpy(load.to + byte, load.map.base + offset, load.map.element_bytes);
     else memset(load.to + byte, 0, load.map.element_bytes);
@@ -131,7 +131,7 @@ inline void bring(const Load& load) {
   int at[5];
   memcpy(at, load.at, sizeof at);
   if (map.dense) {
-    tma_load_dense_box(load);
+    tma_load_4d(load);
   } else if (map.columns) {  // pixels follow each other within the box that the corners leave, row after row
     for (int row = 0; row < map.pixels; row++) {
       int pixel[5] = {at[0], at[1] + load.offset[0], at[2] + load.offset[1], at[3]};
@@ -209,16 +209,16 @@ EMULATED_CALL void mbarrier_wait_parity(Mbarrier* barrier, int parity, EMULATED_
 EMULATED_CALL void tma_load_im2col(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int channel, int column, int row, int image, int right, int down) {
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {channel, column, row, image}, {right, down}}, EMULATED_HERE);
 }
-EMULATED_CALL void tma_load_box(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third) {
+EMULATED_CALL void tma_load_3d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third) {
   emulated::require_whole_packs(map, first);
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third}, {}}, EMULATED_HERE);
 }
-EMULATED_CALL void tma_load_dense_box(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third, int fourth) {
+EMULATED_CALL void tma_load_4d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third, int fourth) {
   emulated::require_whole_packs(map, first);
   emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}, {}}, EMULATED_HERE);
 }
-inline CachePolicy cache_policy(bool, unsigned = 0) { return {}; }
-EMULATED_CALL void tma_load_bytes(void* to, const void* from, unsigned bytes, Mbarrier* barrier, CachePolicy) {
+inline L2CachePolicy l2_cache_policy(bool, unsigned = 0) { return {}; }
+EMULATED_CALL void tma_load_bulk(void* to, const void* from, unsigned bytes, Mbarrier* barrier, L2CachePolicy) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16) emulated::fail("TMA was asked for %u bytes, not in whole packs", bytes);
   emulated::Map map = {};
   map.base = static_cast<const unsigned char*>(from), map.extent[0] = map.box[0] = int(bytes) / 16, map.element_bytes = 16, map.dense = 1;
@@ -226,11 +226,11 @@ EMULATED_CALL void tma_load_bytes(void* to, const void* from, unsigned bytes, Mb
   emulated::begin_load({barrier, static_cast<unsigned char*>(to), map, {}, {}}, EMULATED_HERE);
 }
 inline void tma_prefetch_l2(const void*, unsigned) {}
-inline void tma_store_box(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
+inline void tma_store_3d(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
   emulated::require_whole_packs(map, first);
   emulated::writes.own().push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third}});
 }
-inline void tma_store_dense_box(const unsigned char* from, const TensorMap& map, int first, int second, int third, int fourth) {
+inline void tma_store_4d(const unsigned char* from, const TensorMap& map, int first, int second, int third, int fourth) {
   emulated::require_whole_packs(map, first);
   emulated::writes.own().push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}});
 }
@@ -281,27 +281,27 @@ __device__ __forceinline__ void tma_load_im2col(unsigned char* to, const TensorM
       ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(channel), "r"(column), "r"(row), "r"(image),
       "h"(static_cast<short>(right)), "h"(static_cast<short>(down)) : "memory");
 }
-__device__ __forceinline__ void tma_load_box(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third) {
+__device__ __forceinline__ void tma_load_3d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third) {
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
       ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third) : "memory");
 }
 // A box without gaps and swizzle.
-__device__ __forceinline__ void tma_load_dense_box(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third, int fourth) {
+__device__ __forceinline__ void tma_load_4d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third, int fourth) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
       ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third), "r"(fourth) : "memory");
 }
 // stays: as usual. Else it gives way to all other, but for so many sixteenths.
-__device__ __forceinline__ CachePolicy cache_policy(bool stays, unsigned sixteenths = 0) {
-  CachePolicy passing, usual;
+__device__ __forceinline__ L2CachePolicy l2_cache_policy(bool stays, unsigned sixteenths = 0) {
+  L2CachePolicy passing, usual;
   asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(usual.bits));
   if (sixteenths == 0) asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(passing.bits));
   else asm("createpolicy.fractional.L2::evict_normal.L2::evict_first.b64 %0, %1;" : "=l"(passing.bits) : "f"(sixteenths / 16.0f));
   return stays ? usual : passing;
 }
 // Bytes as they lie: 16, or a multiple, from a multiple of 16 on.
-__device__ __forceinline__ void tma_load_bytes(void* to, const void* from, unsigned bytes, Mbarrier* barrier, CachePolicy policy) {
+__device__ __forceinline__ void tma_load_bulk(void* to, const void* from, unsigned bytes, Mbarrier* barrier, L2CachePolicy policy) {
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
                ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy.bits) : "memory");
 }
@@ -313,11 +313,11 @@ __device__ __forceinline__ void tma_prefetch_l2(const void* from, unsigned bytes
 }
 // Writes a box from rows in shared memory; what lies outside the tensor is left out. The rows were published by all who
 // wrote them. tma_store_commit() closes a group; tma_store_wait() before the rows are written again, or the thread ends.
-__device__ __forceinline__ void tma_store_box(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
+__device__ __forceinline__ void tma_store_3d(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
   asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
                ::"l"(&map), "r"(shared_address(from)), "r"(first), "r"(second), "r"(third) : "memory");
 }
-__device__ __forceinline__ void tma_store_dense_box(const unsigned char* from, const TensorMap& map, int first, int second, int third, int fourth) {
+__device__ __forceinline__ void tma_store_4d(const unsigned char* from, const TensorMap& map, int first, int second, int third, int fourth) {
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
                ::"l"(&map), "r"(shared_address(from)), "r"(first), "r"(second), "r"(third), "r"(fourth) : "memory");
 }

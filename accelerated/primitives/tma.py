@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .. import plans
 from ..plans import Launch
 from ..runtime.errors import DeviceError
 
@@ -63,14 +64,14 @@ class Im2colMap(TensorMap):
 
 
 @dataclass(frozen=True)
-class BoxMap(TensorMap):
+class TiledMap(TensorMap):
     """Boxes of a tensor of three dimensions; ``box`` counts elements of each."""
 
     box: tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class DenseBoxMap(TensorMap):
+class UnswizzledTiledMap(TensorMap):
     """Boxes of a tensor of four dimensions that lie in shared memory as in the tensor, without gaps; ``box`` counts
     elements of each, those of the innermost make a multiple of 16 bytes."""
 
@@ -113,9 +114,9 @@ def emulated_map(wanted: TensorMap, address: int) -> bytes:
     if isinstance(wanted, Im2colMap):
         made.columns, made.pixels = True, wanted.pixels
         made.lower[:], made.upper[:], made.step[:] = wanted.lower, wanted.upper, wanted.step
-    elif isinstance(wanted, BoxMap | DenseBoxMap):
+    elif isinstance(wanted, TiledMap | UnswizzledTiledMap):
         made.box[: len(wanted.box)] = wanted.box
-        made.dense = isinstance(wanted, DenseBoxMap)
+        made.dense = isinstance(wanted, UnswizzledTiledMap)
     return bytes(made).ljust(MAP_BYTES, b"\0")
 
 
@@ -141,14 +142,14 @@ def driver_map(driver: Any, wanted: TensorMap, address: int) -> bytes:
         ctypes.addressof(memory) + start, _DATA_TYPES[wanted.element], rank, address,
         (ctypes.c_uint64 * rank)(*wanted.extent), (ctypes.c_uint64 * (rank - 1))(*wanted.strides),
     )  # fmt: skip
-    swizzle = _NOT_SWIZZLED if isinstance(wanted, DenseBoxMap) else _SWIZZLE_128B
+    swizzle = _NOT_SWIZZLED if isinstance(wanted, UnswizzledTiledMap) else _SWIZZLE_128B
     back = (_NOT_INTERLEAVED, swizzle, _L2_PROMOTION_256B, _ZEROS_OUTSIDE)
     channels = ROW_BYTES // wanted.element_bytes
     if isinstance(wanted, Im2colMap):
         steps = (1, *wanted.step, 1)
         corners = [(_INT * 2)(*corner) for corner in (wanted.lower, wanted.upper)]
         driver.call(_IM2COL, *front, *corners, channels, wanted.pixels, (_UINT * rank)(*steps), *back)
-    elif isinstance(wanted, BoxMap | DenseBoxMap):
+    elif isinstance(wanted, TiledMap | UnswizzledTiledMap):
         driver.call(_TILED, *front, (_UINT * rank)(*wanted.box), (_UINT * rank)(*steps), *back)
     return bytes(memory)[start : start + MAP_BYTES]
 
@@ -157,7 +158,7 @@ class TmaLaunch(Launch):
     """A launch whose kernel reads operands through maps.
 
     maps: (byte offset in the arguments, which operand, bytes from its address, map); aligned: other operands whose
-    addresses are to be multiples of ALIGNMENT, too; otherwise: the launch that takes over where an address is not, and as
+    addresses are to be multiples of ALIGNMENT, too; fallback: the launch that takes over where an address is not, and as
     long as the kernel is being compiled.
     """
 
@@ -168,12 +169,12 @@ class TmaLaunch(Launch):
         kernel: str,
         launch: Launch,
         maps: tuple[tuple[int, int, int, TensorMap], ...],
-        otherwise: Launch,
+        fallback: Launch,
         aligned: tuple[int, ...] = (),
     ) -> None:
         vars(self).update(vars(launch))
         self.device, self.module, self.kernel = device, module, kernel
-        self.maps, self.otherwise, self.aligned = maps, otherwise, aligned
+        self.maps, self.fallback, self.aligned = maps, fallback, aligned
         self.made: dict[tuple[int, ...], bytes] = {}  # arguments with maps, for the addresses seen last
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
@@ -185,9 +186,11 @@ class TmaLaunch(Launch):
         found = self.made.get(places)
         if found is None:
             if self.function is None or any(place % ALIGNMENT for place in places):
-                self.otherwise.start(addresses, stream)
+                self.fallback.start(addresses, stream)
                 return
             found = self._with_maps(places)
+        if plans.launched is not None:
+            plans.launched.add(self.kernel)
         arguments = bytearray(found)
         self.pack_addresses(arguments, 0, *addresses)
         self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream)

@@ -77,26 +77,26 @@ template <class C, class T> __device__ __forceinline__ T blend(C alpha, C value,
 template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Pack { T item[N]; };
 
 // Stays in its register: the compiler would find it again where it is used. Before the wait for earlier kernels: is found before it.
-template <class T> __device__ __forceinline__ void keep(T& value) {
+template <class T> __device__ __forceinline__ void keep_in_register(T& value) {
 #ifndef EMULATED_CUDA
   if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value));
   else if constexpr (sizeof(T) == 4) asm volatile("" : "+r"(value));
   else if constexpr (sizeof(T) == 2) asm volatile("" : "+h"(value));
 #endif
 }
-__device__ __forceinline__ void keep(float& value) {
+__device__ __forceinline__ void keep_in_register(float& value) {
 #ifndef EMULATED_CUDA
   asm volatile("" : "+f"(value));
 #endif
 }
-__device__ __forceinline__ void keep(double& value) {
+__device__ __forceinline__ void keep_in_register(double& value) {
 #ifndef EMULATED_CUDA
   asm volatile("" : "+d"(value));
 #endif
 }
 // The same of a pointer into shared memory, which stays known as one.
-template <class T> __device__ __forceinline__ void keep_shared(T*& pointer) {
-  keep(pointer);
+template <class T> __device__ __forceinline__ void keep_shared_pointer(T*& pointer) {
+  keep_in_register(pointer);
 #ifndef EMULATED_CUDA
   __builtin_assume(__isShared(pointer));
 #endif

@@ -95,3 +95,13 @@ def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> li
         message = 'no kernel: expected extern "C" __global__ void NAME(const Arguments arguments)'
         raise CompileError(module.source, module.definitions, message)
     return [Kernel(name, before or after, bool(waits)) for before, after, name, waits in matches]
+
+
+def entry_points(modules: Iterable[tuple[str | Path, Definitions]]) -> dict[str, str]:
+    """Return the names of all kernels in some modules, each with the source that it is in, as the host compiler sees them."""
+    found: dict[str, str] = {}
+    for source, definitions in modules:
+        wanted = module(source, definitions)
+        for kernel in find_kernels(wanted, flatten(wanted.source), ["-DEMULATED_CUDA=1"]):
+            found[kernel.name] = wanted.name
+    return found

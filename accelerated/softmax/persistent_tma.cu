@@ -16,9 +16,9 @@ constexpr unsigned PREFETCHED_TILES = 3;  // in L2, before the wait
 
 // Writes a pack as the policy says.
 #ifdef EMULATED_CUDA
-inline void store_with(CachePolicy, Pack<unsigned, 4>* target, Pack<unsigned, 4> pack) { *target = pack; }
+inline void store_with(L2CachePolicy, Pack<unsigned, 4>* target, Pack<unsigned, 4> pack) { *target = pack; }
 #else
-__device__ __forceinline__ void store_with(CachePolicy policy, Pack<unsigned, 4>* target, Pack<unsigned, 4> pack) {
+__device__ __forceinline__ void store_with(L2CachePolicy policy, Pack<unsigned, 4>* target, Pack<unsigned, 4> pack) {
   asm volatile("st.global.L2::cache_hint.v4.b32 [%0], {%1, %2, %3, %4}, %5;"
                ::"l"(target), "r"(pack.item[0]), "r"(pack.item[1]), "r"(pack.item[2]), "r"(pack.item[3]), "l"(policy.bits) : "memory");
 }
@@ -42,13 +42,13 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
   struct Ring { Mbarrier full[MOST_TILES], empty[MOST_TILES]; };
 
   Ring& ring;
-  const CachePolicy reads, writes;  // a.passing: 0: as usual; else 1 + 2 * sixteenths of what is written that stay, all else passes
+  const L2CachePolicy reads, writes;  // a.passing: 0: as usual; else 1 + 2 * sixteenths of what is written that stay, all else passes
   unsigned packs;                   // of a row
 
   static __device__ __forceinline__ unsigned bytes_of_tiles(const Arguments<INPUTS>& a) { return a.kept * INPUTS * a.part * unsigned(sizeof(Held)); }
   __device__ __forceinline__ PersistentTma(const Arguments<INPUTS>& a)
       : Base(a, bytes_of_tiles(a) + sizeof(Ring)), ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))),
-        reads(cache_policy(a.cache_policy == 0)), writes(cache_policy(a.cache_policy == 0, a.cache_policy >> 1)), packs(a.along.row / WIDTH) {}
+        reads(l2_cache_policy(a.cache_policy == 0)), writes(l2_cache_policy(a.cache_policy == 0, a.cache_policy >> 1)), packs(a.along.row / WIDTH) {}
 
   // How tiles follow each other. In registers: to find it anew for every tile takes more instructions than there are to spare.
   struct Stepping {
@@ -100,7 +100,7 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
         mbarrier_arrive_expect_tx(full, INPUTS * bytes);
 #pragma unroll
         for (int n = 0; n < INPUTS; n++)
-          tma_load_bytes(at.buffer + n * a.part, packs_of(a.input[n], at.row, n) + at.step * a.team * a.part, bytes, full, reads);
+          tma_load_bulk(at.buffer + n * a.part, packs_of(a.input[n], at.row, n) + at.step * a.team * a.part, bytes, full, reads);
       } else {
         mbarrier_arrive(full);
       }

@@ -99,8 +99,8 @@ template <class Rule> struct PersistentTmaStrided {
     Walk at, arriving;
     unsigned column_tile = 0, next = 0;
     const ELEMENT* from[INPUTS];
-    const CachePolicy policy;
-    __device__ __forceinline__ explicit Reader(bool evict_first) : policy(cache_policy(!evict_first)) {}
+    const L2CachePolicy policy;
+    __device__ __forceinline__ explicit Reader(bool evict_first) : policy(l2_cache_policy(!evict_first)) {}
   };
   // Where the block's rows of a column tile begin; those of the first one do where the operands do.
   __device__ __forceinline__ void begin_column_tile(Reader& reader) const {
@@ -136,7 +136,7 @@ template <class Rule> struct PersistentTmaStrided {
       if (bytes > 0) {
         mbarrier_arrive_expect_tx(full, INPUTS * bytes);
 #pragma unroll
-        for (int n = 0; n < INPUTS; n++) tma_load_bytes(to + n * tile_packs, reader.from[n], bytes, full, reader.policy);
+        for (int n = 0; n < INPUTS; n++) tma_load_bulk(to + n * tile_packs, reader.from[n], bytes, full, reader.policy);
       } else {
         mbarrier_arrive(full);
       }

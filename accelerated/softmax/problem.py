@@ -18,7 +18,7 @@ from dualdnn.api.operations.specs import SCALAR_BYTES, TensorSpec
 
 from .. import solver
 from ..plans import Launch, factors, pointers, structure, type_definitions
-from ..primitives.cluster import CLUSTERS, has_clusters
+from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import geometry
 
 PACK_BYTES, WARP = 16, 32
@@ -219,12 +219,12 @@ class SoftmaxSolver(solver.Solver[SoftmaxProblem]):
 
 def cluster_definition(blocks: int) -> dict[str, int]:
     """Return the definition of kernels whose clusters are not of the usual size."""
-    return {"CLUSTER_BLOCKS": blocks} if blocks not in (1, CLUSTERS[0]) else {}
+    return {"CLUSTER_BLOCKS": blocks} if blocks not in (1, CLUSTER_SIZES[0]) else {}
 
 
 def can_launch(launch: Launch, blocks: int) -> bool:
     """Return whether the device holds clusters of so many blocks; every GPU with clusters holds the usual ones."""
-    return blocks <= CLUSTERS[0] or bool(launch.function.holds_clusters(launch.grid, launch.block, launch.shared_bytes))
+    return blocks <= CLUSTER_SIZES[0] or bool(launch.function.holds_clusters(launch.grid, launch.block, launch.shared_bytes))
 
 
 def layout_of(operation: Softmax, specs: list[TensorSpec], width: int) -> RowLayout:

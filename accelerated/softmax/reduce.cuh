@@ -44,9 +44,9 @@ __device__ __forceinline__ OnlineState merged(const Rule& rule, const OnlineStat
   return total;
 }
 
-__device__ __forceinline__ void store_remote(OnlineState* variable, unsigned block, OnlineState value) {
-  store_remote(&variable->maximum, block, value.maximum);
-  store_remote(&variable->sum, block, value.sum);
+__device__ __forceinline__ void store_to_cluster_rank(OnlineState* variable, unsigned block, OnlineState value) {
+  store_to_cluster_rank(&variable->maximum, block, value.maximum);
+  store_to_cluster_rank(&variable->sum, block, value.sum);
 }
 
 // Merges the states of `team` lanes, or of all threads of the block (and of its cluster; its threads have arrived
@@ -64,12 +64,12 @@ __device__ __forceinline__ void merge_rows(const Rule& rule, OnlineState (&state
   }
   if (CLUSTERED) {
     parts += max(warps, 1u);
-    wait_cluster();
-    if (threadIdx.x < CLUSTER) store_remote(&parts[rank_in_cluster()], threadIdx.x, state[0]);
-    arrive_cluster();
-    wait_cluster();
-    state[0] = parts[lane & (CLUSTER - 1)];
-    merge_lanes(rule, state, 1, CLUSTER);
+    cluster_wait();
+    if (threadIdx.x < CLUSTER_SIZE) store_to_cluster_rank(&parts[cluster_rank()], threadIdx.x, state[0]);
+    cluster_arrive();
+    cluster_wait();
+    state[0] = parts[lane & (CLUSTER_SIZE - 1)];
+    merge_lanes(rule, state, 1, CLUSTER_SIZE);
   }
   rule.finish(state[0]);
 }
@@ -93,7 +93,7 @@ __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState
     for (int r = 0; r < ROWS; r++) own[(thread >> exponent_of(stride)) * rows + r] = state[r];
   __syncthreads();
   OnlineState* of_blocks = parts + groups * rows;
-  if (CLUSTERED) wait_cluster();
+  if (CLUSTERED) cluster_wait();
   const unsigned each = SHARED ? min(blockDim.x >> exponent_of(rows), groups) : 1;  // threads of a row
   if (SHARED && each > 1) {
     const unsigned first = thread & (each - 1), i = thread >> exponent_of(each) & (rows - 1);
@@ -109,7 +109,7 @@ __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState
     for (unsigned i = thread; i < rows; i += blockDim.x) {
       OnlineState total = merged(rule, parts + i, groups, rows);
       if (CLUSTERED) {
-        for (unsigned block = 0; block < CLUSTER; block++) store_remote(&of_blocks[rank_in_cluster() * rows + i], block, total);
+        for (unsigned block = 0; block < CLUSTER_SIZE; block++) store_to_cluster_rank(&of_blocks[cluster_rank() * rows + i], block, total);
       } else {
         rule.finish(total);
         parts[i] = total;
@@ -117,10 +117,10 @@ __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState
     }
   }
   if (CLUSTERED) {
-    arrive_cluster();
-    wait_cluster();
+    cluster_arrive();
+    cluster_wait();
     for (unsigned i = thread; i < rows; i += blockDim.x) {
-      OnlineState total = merged(rule, of_blocks + i, CLUSTER, rows);
+      OnlineState total = merged(rule, of_blocks + i, CLUSTER_SIZE, rows);
       rule.finish(total);
       parts[i] = total;
     }

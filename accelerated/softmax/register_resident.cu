@@ -146,7 +146,7 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
 // condition (griddepcontrol_launch_dependents), the wait came before addresses were found: up to 2 % longer.
 template <class Rule> constexpr bool SLOW_BEHIND = Rule::INPUTS == 2 && sizeof(ELEMENT) == 2;
 __device__ __forceinline__ void griddepcontrol_launch_dependents_from_last_blocks() {
-  griddepcontrol_launch_dependents_of_medium_grids();
+  griddepcontrol_launch_dependents_medium_grid();
   griddepcontrol_launch_dependents_if(gridDim.x > MANY_BLOCKS && blockIdx.x + MANY_BLOCKS >= gridDim.x);
 }
 
@@ -164,7 +164,7 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_rows
   constexpr bool KEEP = INPUTS == 1 && PACKS * WIDTH <= 32;
   HeldPacks<Rule, PACKS, KEEP> packs;
   const bool full = packs.read(row, rank, size);
-  if constexpr (SLOW_BEHIND<Rule>) griddepcontrol_launch_dependents_of_medium_grids();
+  if constexpr (SLOW_BEHIND<Rule>) griddepcontrol_launch_dependents_medium_grid();
   else griddepcontrol_launch_dependents_from_last_blocks();
 
   OnlineState state[1] = {rule.empty()};
@@ -213,7 +213,7 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_stri
 
   HeldPacks<Rule, PACKS, INPUTS == 1> packs;
   const bool full = packs.read(row, rank, size);
-  if constexpr (STEPS) griddepcontrol_launch_dependents_of_medium_grids();  // with the other, 2 % longer
+  if constexpr (STEPS) griddepcontrol_launch_dependents_medium_grid();  // with the other, 2 % longer
   else griddepcontrol_launch_dependents_from_last_blocks();
 
   // Warps (or, from 32 strided rows on, as many threads) hand over what they have of each strided row.

@@ -203,7 +203,7 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
   commit();
   const unsigned first_row = KIND == Tile::ANY ? first_row_of_tile(exponent_of(a.team), length) : 0;  // while they come
   arrived<0>();
-  griddepcontrol_launch_dependents_of_medium_grids();
+  griddepcontrol_launch_dependents_medium_grid();
   __syncthreads();
 
   ELEMENT* target = a.output + start;

@@ -22,7 +22,7 @@ template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_sho
   for (int k = 0; k < LENGTH; k++)
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) held[n][k] = (a.input[n] + offset[n])[k * a.along.row_stride[n]];
-  griddepcontrol_launch_dependents_of_medium_grids();  // with the other, 4 % longer
+  griddepcontrol_launch_dependents_medium_grid();  // with the other, 4 % longer
   COMPUTE values[INPUTS][LENGTH], result[LENGTH];
 #pragma unroll
   for (int n = 0; n < INPUTS; n++)

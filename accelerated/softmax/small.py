@@ -8,7 +8,7 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from ..primitives.geometry import FastDivmod, merged
+from ..primitives.geometry import FastDivmod, merge_dimensions
 from .problem import SoftmaxProblem, ceiling
 
 MOST_THREADS = 512  # per block
@@ -52,5 +52,5 @@ def offsets_of(extents: Sequence[int], steps: Sequence[Sequence[int]], d: int, e
 
 def row_offsets(problem: SoftmaxProblem) -> Any | None:
     """Return the offsets at which rows begin, or None where they have more dimensions than the kernels know."""
-    extents, steps = merged(*problem.outer_extents)
+    extents, steps = merge_dimensions(*problem.outer_extents)
     return offsets_of(extents, steps, 0, 1) if len(extents) <= RANK else None

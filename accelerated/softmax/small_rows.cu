@@ -12,20 +12,20 @@
 #include "softmax/small.cuh"
 
 constexpr unsigned MOST_THREADS = 512, WARP = 32;
-constexpr int PARTS = (CLUSTER * MOST_THREADS / WARP + WARP - 1) / WARP;  // of a lane
+constexpr int PARTS = (CLUSTER_SIZE * MOST_THREADS / WARP + WARP - 1) / WARP;  // of a lane
 
 // How a warp tells the others of its cluster what it has.
 struct Sending {
-  const Exchange* exchange;
+  const ClusterExchange* exchange;
   const OnlineState* parts;  // of every warp of the cluster, and some that change nothing
-  Exchange::Way way;       // from a lane to the block of that number
+  ClusterExchange::RemoteAddress destination;       // from a lane to the block of that number
 };
 
 template <bool BLENDS, class Rule, int N> __device__ __forceinline__ void softmax_of_row(const Rule rule, LocatedPacks<Rule, N>& packs, const Sending& sending) {
   const unsigned lane = threadIdx.x % WARP;
   packs.wait();
   packs.start_loads();
-  sending.exchange->join();  // while they come
+  sending.exchange->wait_for_peers();  // while they come
   packs.take();
 
   OnlineState state[1] = {rule.empty()};
@@ -34,7 +34,7 @@ template <bool BLENDS, class Rule, int N> __device__ __forceinline__ void softma
   rule.template add_covered<true>(state, packs.values);
   griddepcontrol_launch_dependents_with(state[0].sum);
   merge_sums(state, 1, WARP);
-  sending.exchange->send(lane < CLUSTER, sending.way, state[0].maximum, state[0].sum);
+  sending.exchange->send(lane < CLUSTER_SIZE, sending.destination, state[0].maximum, state[0].sum);
   sending.exchange->wait();
 
   OnlineState part[PARTS];
@@ -49,24 +49,24 @@ template <bool BLENDS, class Rule, int N> __device__ __forceinline__ void softma
 }
 
 template <class Rule, int N> __device__ __forceinline__ void softmax_of_row(const SmallArguments<Rule::INPUTS>& a) {
-  const unsigned warps = blockDim.x / WARP, number = rank_in_cluster() * blockDim.x + threadIdx.x, parts_of_row = CLUSTER * warps;
+  const unsigned warps = blockDim.x / WARP, number = cluster_rank() * blockDim.x + threadIdx.x, parts_of_row = CLUSTER_SIZE * warps;
   OnlineState* const parts = reinterpret_cast<OnlineState*>(shared_memory);
-  Exchange* const exchange = reinterpret_cast<Exchange*>(parts + WARP * PARTS);
-  exchange->open();
+  ClusterExchange* const exchange = reinterpret_cast<ClusterExchange*>(parts + WARP * PARTS);
+  exchange->init();
   for (unsigned i = parts_of_row + threadIdx.x; i < WARP * PARTS; i += blockDim.x) parts[i] = Rule{Algorithm(a.algorithm), a.alpha}.empty();
-  exchange->announce(parts_of_row * sizeof(OnlineState));
-  LocatedPacks<Rule, N> packs(a, blockIdx.x / CLUSTER, number);
-  const Sending sending{exchange, parts, exchange->way_to(&parts[number / WARP].maximum, threadIdx.x % WARP % CLUSTER)};
+  exchange->expect(parts_of_row * sizeof(OnlineState));
+  LocatedPacks<Rule, N> packs(a, blockIdx.x / CLUSTER_SIZE, number);
+  const Sending sending{exchange, parts, exchange->remote_address(&parts[number / WARP].maximum, threadIdx.x % WARP % CLUSTER_SIZE)};
   without_jumps<Rule>(a, [&](const Rule rule, auto blends) { softmax_of_row<decltype(blends)::value>(rule, packs, sending); });
 }
 
 #define SOFTMAX_SMALL_ROWS(packs)                                                                         \
-  extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MOST_THREADS)                              \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_THREADS)                              \
       softmax_small_rows_forward_##packs(const SmallArguments<1> a) {                                     \
     griddepcontrol_wait_deferred();                                                                       \
     softmax_of_row<Forward, packs>(a);                                                                    \
   }                                                                                                       \
-  extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MOST_THREADS)                              \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_THREADS)                              \
       softmax_small_rows_backward_##packs(const SmallArguments<2> a) {                                    \
     griddepcontrol_wait_deferred();                                                                       \
     softmax_of_row<Backward, packs>(a);                                                                   \

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..plans import Launch
-from ..primitives.cluster import CLUSTERS, has_clusters
-from ..primitives.geometry import merged
+from ..primitives.cluster import CLUSTER_SIZES, has_clusters
+from ..primitives.geometry import merge_dimensions
 from .problem import PACK_BYTES, WARP, Extents, SoftmaxProblem, SoftmaxSolver, can_launch, ceiling, cluster_definition
 from .small import MOST_THREADS, RANK, offsets_of, row_offsets
 
@@ -37,7 +37,7 @@ class Division(NamedTuple):
 def divisions(extents: Extents, rows: int, device: Any, packs: Sequence[int], values: int) -> Iterator[Division]:
     """Return the divisions that hold a row, the one that takes least time first. extents: in packs along a row, with the strides of every
     operand in elements; packs: of a thread, each of so many values."""
-    for blocks in CLUSTERS if has_clusters(device) else (1,):
+    for blocks in CLUSTER_SIZES if has_clusters(device) else (1,):
         for each in packs:
             along = min(_splits(extents, each), key=lambda along: along.count, default=None)
             if along is None:
@@ -50,7 +50,7 @@ def divisions(extents: Extents, rows: int, device: Any, packs: Sequence[int], va
 
 def _splits(row: Extents, each: int) -> Iterator[Any]:
     """A row whose threads have packs along one of the dimensions, the outermost first."""
-    extents, steps = merged(*row)
+    extents, steps = merge_dimensions(*row)
     if len(extents) <= RANK:
         yield from (offsets_of(extents, steps, d, each) for d in range(len(extents)))
 

@@ -23,14 +23,14 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   constexpr int VALUES = HELD * sizeof(Vector) / sizeof(ELEMENT);
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned thread = threadIdx.x, threads = blockDim.x;
-  if (CLUSTERED) announce_to_cluster();
+  if (CLUSTERED) cluster_arrive_relaxed();
 
   // The row, this thread's number in its team, and the size of that.
-  const unsigned block = CLUSTERED ? blockIdx.x / CLUSTER : blockIdx.x, log_team = exponent_of(a.team);
+  const unsigned block = CLUSTERED ? blockIdx.x / CLUSTER_SIZE : blockIdx.x, log_team = exponent_of(a.team);
   unsigned index, rank, size;
   if (STRIDED) index = (block << log_team) + (thread & (a.team - 1)), rank = thread >> log_team, size = threads >> log_team;
   else index = CLUSTERED ? block : (block * threads + thread) >> log_team, rank = thread & (a.team - 1), size = a.team;
-  if (CLUSTERED) rank += rank_in_cluster() * size, size *= CLUSTER;
+  if (CLUSTERED) rank += cluster_rank() * size, size *= CLUSTER_SIZE;
   const Row<Rule, STRIDED> row(a, min(index, a.rows.packs - 1));
   const unsigned packs = index < a.rows.packs ? row.packs : 0;
   // Of gradients, and of more than one group, that took as long or longer.
@@ -63,7 +63,7 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   }
   // Of single elements, whose gradients take five more registers otherwise, and 13 % longer, only where blocks are not many.
   if (STRIDED || sizeof(Vector) > sizeof(ELEMENT)) griddepcontrol_launch_dependents();
-  else if (!SLOW_BESIDE<Rule> || blocks_of_grid() <= MANY_BESIDE) griddepcontrol_launch_dependents_of_medium_grids();
+  else if (!SLOW_BESIDE<Rule> || grid_blocks() <= MANY_BESIDE) griddepcontrol_launch_dependents_medium_grid();
 
   OnlineState* parts = reinterpret_cast<OnlineState*>(shared_memory + a.kept * HELD * INPUTS * threads * sizeof(Vector));
   if constexpr (STRIDED) merge_strided_rows<CLUSTERED, false>(rule, state, a.team, parts);
@@ -87,7 +87,7 @@ constexpr int ROW_BLOCKS = DOUBLE ? 1 : 2, STRIDED_BLOCKS = DOUBLE ? 1 : 4;
     griddepcontrol_wait_deferred();                                                                            \
     softmax<rule, row, false, false>(a);                                                                       \
   }                                                                                                            \
-  extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(512, ROW_BLOCKS)                                \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(512, ROW_BLOCKS)                                \
       name##_rows_cluster(const Arguments<rule::INPUTS> a) {                                                   \
     griddepcontrol_wait_deferred();                                                                            \
     softmax<rule, row, false, true>(a);                                                                        \
@@ -97,7 +97,7 @@ constexpr int ROW_BLOCKS = DOUBLE ? 1 : 2, STRIDED_BLOCKS = DOUBLE ? 1 : 4;
     griddepcontrol_wait_deferred();                                                                            \
     softmax<rule, row, true, false>(a);                                                                        \
   }                                                                                                            \
-  extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(256, STRIDED_BLOCKS)                            \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(256, STRIDED_BLOCKS)                            \
       name##_strided_cluster(const Arguments<rule::INPUTS> a) {                                                \
     griddepcontrol_wait_deferred();                                                                            \
     softmax<rule, row, true, true>(a);                                                                         \

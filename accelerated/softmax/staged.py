@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..plans import Launch
-from ..primitives.cluster import CLUSTERS, has_clusters
+from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from .problem import (
     BLOCK_BYTES,
     BUSY_THREADS,
@@ -126,9 +126,9 @@ class Staged(SoftmaxSolver):
 
     def launches(self, problem: SoftmaxProblem) -> list[Launch]:
         shape, strided, device = problem.shape, problem.layout.strided, problem.device
-        held_by_cluster = shape.row_bytes <= CLUSTERS[0] * device.shared_bytes_per_block
-        large = strided or not held_by_cluster or problem.rows * CLUSTERS[0] < device.multiprocessors
-        for blocks in reversed(CLUSTERS[: 1 + large]) if has_clusters(device) else (1,):
+        held_by_cluster = shape.row_bytes <= CLUSTER_SIZES[0] * device.shared_bytes_per_block
+        large = strided or not held_by_cluster or problem.rows * CLUSTER_SIZES[0] < device.multiprocessors
+        for blocks in reversed(CLUSTER_SIZES[: 1 + large]) if has_clusters(device) else (1,):
             if strided:
                 division = of_strided_rows(shape, device, problem.width, blocks)
             else:

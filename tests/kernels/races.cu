@@ -172,7 +172,7 @@ KERNEL(two_phases) {
 // TMA brings 256 bytes.
 __device__ __forceinline__ void bring(const Arguments& a) {
   mbarrier_arrive_expect_tx(barrier(), 256);
-  tma_load_bytes(shared_memory, a.values, 256, barrier(), cache_policy(true));
+  tma_load_bulk(shared_memory, a.values, 256, barrier(), l2_cache_policy(true));
 }
 
 KERNEL(brought_and_read) {
@@ -205,9 +205,9 @@ KERNEL(touched_while_brought) {
 
 // Copies that a thread waits for.
 KERNEL(copied_and_read) {
-  copy_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
-  end_copies();
-  wait_for_copies<0>();
+  cp_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
+  cp_async_commit();
+  cp_async_wait<0>();
   if (a.right) __syncthreads();
   atomicAdd(a.values + 64, floats()[threadIdx.x ^ 32]);  // copied_and_read: other
 }
@@ -216,20 +216,20 @@ KERNEL(copied_over_what_is_read) {
   floats()[threadIdx.x] = 1;
   __syncthreads();
   const float other = a.right ? 1.0f : floats()[threadIdx.x ^ 32];  // copied_over_what_is_read: other
-  copy_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
-  end_copies();
+  cp_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
+  cp_async_commit();
   __syncthreads();  // too late
-  wait_for_copies<0>();
+  cp_async_wait<0>();
   atomicAdd(a.values + 64, other);
 }
 
 KERNEL(touched_while_copied) {
-  copy_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
-  end_copies();
+  cp_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
+  cp_async_commit();
   __syncthreads();
   if (!a.right) floats()[threadIdx.x ^ 32] = 1;  // touched_while_copied: other
   __syncthreads();
-  wait_for_copies<0>();
+  cp_async_wait<0>();
 }
 
 // TMA reads what threads wrote and published. 32 floats in a box.
@@ -242,14 +242,14 @@ extern "C" __global__ void stored(const __grid_constant__ StoreArguments a) {
   floats()[threadIdx.x] = 1;  // stored: one
   if (a.right) fence_proxy_async();
   __syncthreads();
-  if (threadIdx.x == 0) tma_store_dense_box(shared_memory, a.map, 0, 0, 0, 0), tma_store_commit(), tma_store_wait<0>();
+  if (threadIdx.x == 0) tma_store_4d(shared_memory, a.map, 0, 0, 0, 0), tma_store_commit(), tma_store_wait<0>();
 }
 extern "C" __global__ void written_while_stored(const __grid_constant__ StoreArguments a) {
   floats()[threadIdx.x] = 1;
   fence_proxy_async();
   __syncthreads();
   if (threadIdx.x == 0) {
-    tma_store_dense_box(shared_memory, a.map, 0, 0, 0, 0), tma_store_commit();
+    tma_store_4d(shared_memory, a.map, 0, 0, 0, 0), tma_store_commit();
     if (a.right) tma_store_wait<0>();
     floats()[5] = 2;  // written_while_stored: one
     tma_store_wait<0>();
@@ -264,7 +264,7 @@ KERNEL(products) {
   fence_proxy_async();
   __syncthreads();
   float sums[4] = {};
-  wgmma_begin<half, 8>(sums, left, right);
+  wgmma_mma_async<half, 8>(sums, left, right);
   wgmma_commit();
   if (a.right) wgmma_wait<0>();
   if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier(), 32);

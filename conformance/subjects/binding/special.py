@@ -16,9 +16,9 @@ from dualdnn.api.enumerations import (
     cudnnSeverity_t,
 )
 
-from .binding import SPARE, Call, OpaqueOut, Slot
-from .binding_objects import Callback, Library, Opaque
-from .binding_tables import (
+from .objects import Callback, Library, Opaque
+from .slots import SPARE, Call, OpaqueOut, Slot
+from .tables import (
     ATTRIBUTE_DESCRIPTORS,
     ATTRIBUTE_ELEMENTS,
     ATTRIBUTES_OF_SEVERAL_TYPES,
@@ -26,7 +26,7 @@ from .binding_tables import (
     CONST_PARAM_DESCRIPTORS,
     VARIANT_PARAM_SCALARS,
 )
-from .binding_types import (
+from .types import (
     CALLBACK,
     SCALARS,
     Crashes,

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .binding_memory import Buffer, Cuda, CudaUnavailable, Stream, open_cuda
-from .binding_types import Crashes
+from .memory import Buffer, Cuda, CudaUnavailable, Stream, open_cuda
+from .types import Crashes
 
 
 class Opaque:

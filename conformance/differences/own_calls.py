@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .differences import Difference, Disagreement, declare
+from .table import Difference, Disagreement, declare
 
 declare([
     Difference(

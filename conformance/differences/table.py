@@ -1,8 +1,4 @@
-"""Where NVIDIA's library and the document disagree: data, each decided in docs/errata.md under the same id.
-
-A case of a foreign library that fails as a difference says is expected: it is reported as failed, with the difference,
-but does not fail the run. The document wins for our backends, always.
-"""
+"""The table of differences, and which case or finding each one explains."""
 
 from __future__ import annotations
 

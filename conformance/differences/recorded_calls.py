@@ -13,8 +13,8 @@ import numpy as np
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.reference.view import NUMPY_TYPES
 
-from ..differences import Difference, Disagreement, declare
-from .model import Record
+from ..recorded.model import Record
+from .table import Difference, Disagreement, declare
 
 Arguments = Mapping[str, Any]
 SCALARS = {kind.name: dtype for kind, dtype in NUMPY_TYPES.items()}
