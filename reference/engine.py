@@ -36,12 +36,15 @@ class Exact:
         function that computes it: only the judge needs it.
     roundings: how many roundings of the compute type each of these terms may go through, or a function that says it.
     raw: the output is written as it is (indices), not blended.
+    intermediate: the largest absolute value that an evaluation of the formula may pass through, or a function that
+        computes it, where that exceeds the magnitude: beyond the compute type's range the result is not determined.
     """
 
     value: Array
     magnitude: Array | Callable[[], Array]
     roundings: Array | Number | Callable[[], Array | Number] = 0
     raw: bool = False
+    intermediate: Array | Callable[[], Array] | None = None
 
 
 Implementation = Callable[..., Exact | dict[str, Exact]]
@@ -167,6 +170,10 @@ def in_compute_type(operation: Operation, value: float) -> float:
 
 def magnitude_of(exact: Exact) -> Array:
     return exact.magnitude() if callable(exact.magnitude) else exact.magnitude
+
+
+def intermediate_of(exact: Exact) -> Array | None:
+    return exact.intermediate() if callable(exact.intermediate) else exact.intermediate
 
 
 def roundings_of(exact: Exact) -> Any:
