@@ -26,7 +26,7 @@ from .document import Parameter, functions
 from .enumerations import ENUMERATIONS, cudnnStatus_t
 from .handle import Handle
 from .operations import BackendError, Operation, TensorSpec
-from .status import BAD_PARAM, EXECUTION_FAILED, INCORRECT_PARAMETER, NOT_INITIALIZED, CudnnError
+from .status import BAD_PARAM, EXECUTION_FAILED, INCORRECT_PARAMETER, NOT_INITIALIZED, NOT_SUPPORTED, CudnnError
 
 # C type -> (lowest, highest) value
 INTEGERS = {
@@ -39,6 +39,7 @@ INTEGERS = {
     "unsigned long long": (0, 2**64 - 1),
 }
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
+SCALARS = 2**31  # of one tensor of a computing call (docs/errata.md, D125)
 _PREPARED_CALLS_KEPT = 4096
 
 
@@ -171,12 +172,13 @@ class _Documented:
         return tuple(self._integer(parameter, item) for item in value)
 
     def _number(self, parameter: Parameter, value: Any) -> float:
-        if isinstance(value, (str, bytes)):
-            raise self.refuse(parameter, f"is {value!r}, not a number")
+        kind = getattr(getattr(value, "dtype", None), "kind", "")
+        if isinstance(value, (str, bytes)) or (kind and kind in "cSUmM"):  # NumPy would convert these
+            raise self.refuse(parameter, f"is {value!r}, not a real number")
         try:
             return float(value)
         except (TypeError, ValueError, OverflowError):
-            raise self.refuse(parameter, f"is {value!r}, not a number") from None
+            raise self.refuse(parameter, f"is {value!r}, not a real number") from None
 
 
 def documented(
@@ -281,11 +283,13 @@ class _Computing:
             handle = args[0]
             key: tuple[Any, ...] | None
             try:
+                scalars = [args[i] for i in self.scalars]
                 if self.simple:
                     specs = [args[i].spec for i in self.described]
                 else:
                     specs = [_seen(args[i]) for i in self.described] + [args[i] is None for i in self.nullable]
-                key = (self, *specs, *[args[i] or repr(args[i]) for i in self.scalars])
+                # 1, 1.0 and 1+0j are equal: the types tell a wrong argument from the right one it looks like.
+                key = (self, *specs, *[s or repr(s) for s in scalars], *map(type, scalars))
                 prepared = handle.prepared.get(key)
             except (AttributeError, TypeError, ValueError):  # a wrong argument: the checks below name it
                 key = prepared = None
@@ -307,6 +311,7 @@ class _Computing:
         handle: Handle = checked[0]
         seen = [value if i in self.device else _seen(value) for i, value in enumerate(checked)]
         operation = self.body(*seen)
+        self._countable(operation)
         sizes = tuple(
             (name, self.position[name], operation.nbytes(name), operation.alignment(name))
             for name in operation.operands
@@ -318,6 +323,16 @@ class _Computing:
                     handle.prepared.clear()
                 handle.prepared[key] = prepared
         return prepared
+
+    def _countable(self, operation: Operation) -> None:
+        """Refuse tensors whose scalars no 32-bit index counts: vector types and filters may have so many."""
+        for name in operation.operands:
+            spec = None if name in operation.raw else operation.tensor(name)
+            if spec is not None and spec.span * spec.vector_length >= SCALARS:
+                text = (
+                    f"{name} {spec} spans {spec.span * spec.vector_length} scalars, fewer than {SCALARS} are supported"
+                )
+                raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: tuple[Any, ...]) -> list[Any]:
         backend = handle.backend
