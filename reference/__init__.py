@@ -4,6 +4,7 @@ from . import activation, convolution, pooling, reduce_tensor, softmax, tensor_a
 from .backend import ReferenceBackend
 from .engine import Exact, evaluate, implemented, run
 from .judge import Disagreement, Verdict, judge
+from .second_opinion import second_opinion
 
 __all__ = [
     "Disagreement",
@@ -18,6 +19,7 @@ __all__ = [
     "pooling",
     "reduce_tensor",
     "run",
+    "second_opinion",
     "softmax",
     "tensor_arithmetic",
     "transform",
