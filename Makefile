@@ -7,7 +7,7 @@ SUBJECTS ?= reference accelerated vendor recorded
 # NVIDIA's own library, judged on its descriptor calls. Its dependency cuBLAS is only needed to compute on a GPU.
 VENDOR := nvidia-cudnn-cu12==8.9.7.29
 
-.PHONY: help conformance races test lint bench clean
+.PHONY: help conformance races races-all test lint bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -20,10 +20,16 @@ $(BIN)/.ready: pyproject.toml
 	touch $@
 
 conformance: $(BIN)/.ready ## judge both backends, write conformance-report/report.html
-	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --out conformance-report
+	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --solvers all --out conformance-report
 
-races: $(BIN)/.ready ## judge the accelerated backend with every race in memory an error
-	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --out races-report
+races: conformance-report/kernels.json ## every kernel in one case at least, every race in memory an error
+	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --covering $< --out races-report
+
+races-all: $(BIN)/.ready ## judge the accelerated backend with every race in memory an error
+	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --out races-report
+
+conformance-report/kernels.json:
+	$(MAKE) conformance
 
 test: $(BIN)/.ready lint ## lint, types, tests of our own machinery
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import BackendError, Operation
 
-from .device import Stream
-from .devices import open_device
-from .errors import DeviceError
 from .plans import Plan, estimated_seconds, plan, workspace_bytes
-from .timing import Clock
+from .runtime.device import Stream
+from .runtime.devices import open_device
+from .runtime.errors import DeviceError
+from .runtime.timing import Clock
+from .solver import is_forcing, possible_solvers
 
 _ADDRESS_LIMIT = 2**64
 TIMED_RUNS = 3
@@ -117,11 +118,21 @@ class AcceleratedBackend:
             raise ValueError(f"is {address}, not the address of device memory")
         return DeviceOperand(address, getattr(value, "nbytes", None))
 
-    def prepare(self, operation: Operation) -> Callable[[Sequence[Any], Any], None]:
+    def prepare(self, operation: Operation) -> _Launcher:
+        return _Launcher(self.plan(operation))
+
+    def plan(self, operation: Operation) -> Plan:
+        """Return the plan of an operation, from the cache where no solver is forced by ``solver.forcing``."""
+        if is_forcing():
+            return plan(operation, self.device)
         found = self.plans.get(operation)
         if found is None:
             found = self.plans[operation] = plan(operation, self.device)
-        return _Launcher(found)
+        return found
+
+    def solvers(self, operation: Operation) -> tuple[str, ...]:
+        """Return the names of the solvers that can serve an operation, in the order of their room."""
+        return possible_solvers(operation, self.device)
 
     def workspace_bytes(self, operation: Operation) -> int:
         return workspace_bytes(operation, self.device)
@@ -133,7 +144,7 @@ class AcceleratedBackend:
         """The shortest of a few runs, by the device's clock; a run before them compiles and warms up."""
         launch = self.prepare(operation)
         try:
-            for step, _ in self.plans[operation].steps:
+            for step, _ in launch.plan.steps:
                 step.wait_for_kernel()
             clock = Clock(self.device, stream or self.device.default_stream)
             launch(operands, stream)

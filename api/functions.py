@@ -66,6 +66,7 @@ class _Documented:
         invalid: Mapping[str, str | tuple[str, cudnnStatus_t]],
         fresh: Sequence[str] = (),
         unchecked: Sequence[str] = (),
+        optional: Sequence[str] = (),
     ) -> None:
         self.name = body.__name__
         self.function = functions()[self.name]
@@ -78,6 +79,9 @@ class _Documented:
         self.invalid = invalid
         self.fresh = frozenset(fresh)
         self.unchecked = frozenset(unchecked)
+        self.optional = frozenset(optional)
+        if unknown := self.optional - set(documented):
+            raise TypeError(f"{self.name} has no parameters {sorted(unknown)}")
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if not kwargs and len(args) == len(self.parameters):
@@ -99,10 +103,12 @@ class _Documented:
         if base == "cudnnHandle_t":
             return self._handle(parameter, value)
         if value is None:
-            if parameter.nullable or base in ("cudaStream_t",):
+            if parameter.nullable or parameter.name in self.optional or base in ("cudaStream_t",):
                 return None
             raise self.refuse(parameter, "is NULL")
         if base in DESCRIPTORS:
+            if parameter.is_pointer:
+                return self._descriptors(parameter, value)
             return self._descriptor(parameter, value)
         if parameter.memory == "device":
             return value
@@ -134,6 +140,11 @@ class _Documented:
         if value.spec is None and used and not self.name.startswith("cudnnDestroy"):
             raise self.refuse(parameter, "has not been initialised")
         return value
+
+    def _descriptors(self, parameter: Parameter, value: Any) -> tuple[Descriptor, ...]:
+        if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+            raise self.refuse(parameter, f"is a {type(value).__name__}, not a sequence of descriptors")
+        return tuple(self._descriptor(parameter, item) for item in value)
 
     def _enumerator(self, parameter: Parameter, value: Any) -> Any:
         enumeration = ENUMERATIONS[parameter.base_type]
@@ -213,16 +224,19 @@ def computing(
     memory: Sequence[SameMemory] = (),
     failed: str,
     small: Mapping[str, tuple[str, cudnnStatus_t]] | None = None,
+    optional: Sequence[str] = (),
 ) -> Callable[[Callable[..., Operation]], Callable[..., None]]:
     """Make a documented computing call of a body that turns specifications and scalars into an operation.
 
     memory: the rules for operands that share memory.
     failed: the clause of CUDNN_STATUS_EXECUTION_FAILED.
     small: operand -> (clause, status) when its buffer is too small, where the document names one.
+    optional: parameters that may be NULL although the function table does not say so; the body gets None for a NULL, also for
+        device memory, and decides by it.
     """
 
     def decorate(body: Callable[..., Operation]) -> Callable[..., None]:
-        checks = _Documented(body, invalid or {})
+        checks = _Documented(body, invalid or {}, optional=optional)
         run = _Computing(checks, body, tuple(memory), f"{checks.name}/{failed}", small or {})
 
         @functools.wraps(body)
@@ -253,6 +267,11 @@ class _Computing:
         self.described = tuple(i for i, p in enumerate(parameters) if p.base_type in DESCRIPTORS)
         scalars = (i for i in range(1, self.count) if i not in self.device and i not in self.described)
         self.scalars = tuple(scalars)
+        # What may be NULL, and arrays of descriptors, are parts of the key beside the specifications.
+        self.nullable = tuple(i for i in self.device if parameters[i].nullable or parameters[i].name in checks.optional)
+        self.simple = not checks.optional and not any(
+            parameters[i].is_pointer or parameters[i].nullable for i in self.described
+        )
         self.position = {parameters[i].name: i for i in self.device}
 
     def __call__(self, args: tuple[Any, ...]) -> None:
@@ -262,7 +281,11 @@ class _Computing:
             handle = args[0]
             key: tuple[Any, ...] | None
             try:
-                key = (self, *[args[i].spec for i in self.described], *[args[i] or repr(args[i]) for i in self.scalars])
+                if self.simple:
+                    specs = [args[i].spec for i in self.described]
+                else:
+                    specs = [_seen(args[i]) for i in self.described] + [args[i] is None for i in self.nullable]
+                key = (self, *specs, *[args[i] or repr(args[i]) for i in self.scalars])
                 prepared = handle.prepared.get(key)
             except (AttributeError, TypeError, ValueError):  # a wrong argument: the checks below name it
                 key = prepared = None
@@ -282,7 +305,7 @@ class _Computing:
         parameters = self.checks.parameters
         checked = [self.checks.check(p, a) for p, a in zip(parameters, args, strict=True)]
         handle: Handle = checked[0]
-        seen = [value.spec if isinstance(value, Descriptor) else value for value in checked]
+        seen = [value if i in self.device else _seen(value) for i, value in enumerate(checked)]
         operation = self.body(*seen)
         sizes = tuple(
             (name, self.position[name], operation.nbytes(name), operation.alignment(name))
@@ -350,6 +373,15 @@ class _Computing:
                 if rule.allowed is None or not exact or not rule.allowed(operation):
                     described = f"{getattr(operation, name)} and {getattr(operation, other_name)}"
                     raise CudnnError(rule.status, clause, f"{where} share memory with {described}")
+
+
+def _seen(value: Any) -> Any:
+    """An argument as a body gets it: the specification of a descriptor, those of an array of them, others as they are."""
+    if isinstance(value, Descriptor):
+        return value.spec
+    if isinstance(value, (tuple, list)) and value and isinstance(value[0], Descriptor):
+        return tuple(item.spec for item in value)
+    return value
 
 
 def _elements_collide(operation: Operation, name: str, operand: Any, other_name: str, other: Any) -> bool:

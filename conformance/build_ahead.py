@@ -16,9 +16,9 @@ from itertools import product
 from types import SimpleNamespace
 from typing import Any
 
-from dualdnn.accelerated.compiler import compile_all
-from dualdnn.accelerated.devices import open_device
 from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
+from dualdnn.accelerated.runtime.compiler import compile_all
+from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.api.cudnn.pooling import BACKWARD_TYPES, FORWARD_TYPES
 from dualdnn.api.cudnn.transform import CONVERTED, NOT_CONVERTED
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t
@@ -36,11 +36,11 @@ TAKEN = {PoolingForward: FORWARD_TYPES, PoolingBackward: BACKWARD_TYPES}
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES"}
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (
-    "convolution_float.cu",
-    "convolution_warp_specialized.cu",
-    "reduce_tensor.cu",
-    "convolution_gemm.cu",
-    "convolution_tensor_core.cu",
+    "convolution/implicit_gemm_fp32.cu",
+    "convolution/implicit_gemm_tma.cu",
+    "reduce_tensor/any.cu",
+    "convolution/implicit_gemm.cu",
+    "convolution/implicit_gemm_mma.cu",
 )
 SMALL_SHAPES = ((2, 8, 6, 6), (2, 8, 4, 6, 6))
 
@@ -70,7 +70,7 @@ def wanted_modules(device: Any) -> list[tuple[str, tuple[tuple[str, str], ...]]]
     for operation in kinds(device):
         made = plan(operation, general)
         if isinstance(made, AlignedPlan):
-            made.otherwise()
+            made.fallback()
     wanted = dict.fromkeys([*fast.modules, *filter(takes_any_shape, general.modules)])
     return sorted(wanted, key=lambda module: LONGEST.index(module[0]) if module[0] in LONGEST else len(LONGEST))
 

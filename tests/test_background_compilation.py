@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
-from dualdnn.accelerated import device as device_module
-from dualdnn.accelerated.errors import CompileError
 from dualdnn.accelerated.plans import Launch, pointers, structure
-from dualdnn.accelerated.tensor_maps import Boxes, MappedLaunch
+from dualdnn.accelerated.primitives.tma import TiledMap, TmaLaunch
+from dualdnn.accelerated.runtime import device as device_module
+from dualdnn.accelerated.runtime.errors import CompileError
 
 SOURCE = """
 struct Arguments { float* y; };
@@ -18,7 +18,7 @@ extern "C" __global__ void store_three(const Arguments a) { *a.y = 3; }
 
 @pytest.fixture
 def device(monkeypatch, tmp_path):
-    from dualdnn.accelerated.emulated.device import EmulatedDevice
+    from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
 
     monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path / "cache"))
     made = EmulatedDevice()
@@ -96,7 +96,7 @@ def test_another_launch_serves_meanwhile(device, gate, tmp_path):
     arguments = structure(*pointers(1))
     plain = Launch(device.function_when_ready(path, "store_three"), arguments, ("y",), (1, 1, 1), (1, 1, 1))
     other = Other(None, arguments, ("y",), (1, 1, 1))
-    launch = MappedLaunch(device, (path, ()), "store_three", plain, (), other)
+    launch = TmaLaunch(device, (path, ()), "store_three", plain, (), other)
     memory = device.allocate(4)
     launch.start([memory.address], None)
     assert served == [(memory.address,)]
@@ -108,7 +108,7 @@ def test_another_launch_serves_meanwhile(device, gate, tmp_path):
 
 def test_whoever_measures_waits(device, gate, tmp_path):
     path = kernel(tmp_path)
-    launch = MappedLaunch(
+    launch = TmaLaunch(
         device, (path, ()), "store_three", Launch(None, structure(*pointers(1)), ("y",), (1, 1, 1)), (), Launch(None, structure(), (), (1, 1, 1))
     )  # fmt: skip
     gate.set()
@@ -117,8 +117,8 @@ def test_whoever_measures_waits(device, gate, tmp_path):
 
 
 def test_what_the_copy_engine_takes():
-    possible = Boxes("half", (64, 3, 5), (128, 384), (64, 1, 5))
+    possible = TiledMap("half", (64, 3, 5), (128, 384), (64, 1, 5))
     assert possible.is_possible
     for strides in ((120, 384), (128, 2**40), (0, 384)):
-        assert not Boxes("half", (64, 3, 5), strides, (64, 1, 5)).is_possible
-    assert not Boxes("half", (64, 0, 5), (128, 384), (64, 1, 5)).is_possible
+        assert not TiledMap("half", (64, 3, 5), strides, (64, 1, 5)).is_possible
+    assert not TiledMap("half", (64, 0, 5), (128, 384), (64, 1, 5)).is_possible

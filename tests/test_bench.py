@@ -9,8 +9,8 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated import timing
-from dualdnn.accelerated.timing import Clock
+from dualdnn.accelerated.runtime import timing
+from dualdnn.accelerated.runtime.timing import Clock
 from dualdnn.conformance.bench.ceilings import Ceilings
 from dualdnn.conformance.bench.command import in_turn, summary
 from dualdnn.conformance.bench.measure import STREAM_CALLS, Bench, with_floor

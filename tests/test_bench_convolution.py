@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from dualdnn.accelerated.timing import Graph
+from dualdnn.accelerated.runtime.timing import Graph
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnMathType_t as Math
@@ -143,7 +143,7 @@ def test_everybody_has_a_turn_in_every_round(monkeypatch):
             turns.append(self)
             super().__call__()
 
-    monkeypatch.setattr("dualdnn.accelerated.timing.Graph", Noted)
+    monkeypatch.setattr("dualdnn.accelerated.runtime.timing.Graph", Noted)
     bench = Bench("emulated", StandInVendor())
     result = bench.measure(FLAT, StandInBenchmark())
     assert result["message"] is None

@@ -6,10 +6,10 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated import reduce_tensor_small
-from dualdnn.accelerated.devices import open_device
 from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
-from dualdnn.accelerated.sources import KERNELS
+from dualdnn.accelerated.reduce_tensor import small as reduce_tensor_small
+from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.accelerated.runtime.sources import KERNELS
 from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, ReorderFilterAndBias
 from dualdnn.conformance import build_ahead
 from dualdnn.conformance.bench.rows import pooling, rows
@@ -33,24 +33,26 @@ def test_every_kernel_source_is_built(wanted, device, monkeypatch):
     monkeypatch.setattr(device, "multiprocessors", 132)
     timed = [*rows("reduce add to 1 8x64x14x14"), *rows("4x32000x8x8")]
     of_larger_devices = set().union(*(modules_of(row.operation, device) for row in timed))
-    assert {source for source, _ in wanted | of_larger_devices} == {path.name for path in KERNELS.glob("*.cu")}
+    assert {source for source, _ in wanted | of_larger_devices} == {
+        str(path.relative_to(KERNELS)) for path in KERNELS.rglob("*.cu")
+    }
 
 
 def test_convolutions_are_built_in_every_data_type(wanted):
     types = {
-        "convolution_gemm.cu": ("float", "double", "half", "bfloat16", "int8", "uint8"),
-        "convolution_float.cu": ("float",),
-        "convolution_tensor_core.cu": ("float", "half", "bfloat16"),
-        "convolution_repack.cu": ("float", "half", "bfloat16"),
-        "convolution_depthwise.cu": ("float", "double", "half", "bfloat16"),
-        "convolution_few_channels.cu": ("float", "half", "bfloat16"),
-        "convolution_small.cu": ("float", "double", "half", "bfloat16"),
-        "convolution_winograd.cu": ("float", "half", "bfloat16"),
-        "convolution_fft.cu": ("float", "double", "half"),
+        "convolution/implicit_gemm.cu": ("float", "double", "half", "bfloat16", "int8", "uint8"),
+        "convolution/implicit_gemm_fp32.cu": ("float",),
+        "convolution/implicit_gemm_mma.cu": ("float", "half", "bfloat16"),
+        "convolution/pack_nhwc.cu": ("float", "half", "bfloat16"),
+        "convolution/depthwise.cu": ("float", "double", "half", "bfloat16"),
+        "convolution/small_channels.cu": ("float", "half", "bfloat16"),
+        "convolution/tiny.cu": ("float", "double", "half", "bfloat16"),
+        "convolution/winograd.cu": ("float", "half", "bfloat16"),
+        "convolution/fft.cu": ("float", "double", "half"),
     }
     built = {(source, dict(definitions).get("ELEMENT")) for source, definitions in wanted}
     assert {(source, element) for source, elements in types.items() for element in elements} <= built
-    assert ("convolution_reorder.cu", ()) in wanted
+    assert ("convolution/int8x32_reorder.cu", ()) in wanted
 
 
 def modules_of(operation, device):
@@ -93,11 +95,11 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
     timed = set().union(*(modules_of(operation, device) for operation in build_ahead.timed(device)))
     assert specialised == {module for module in timed if not build_ahead.takes_any_shape(module)}
     assert {source for source, _ in specialised} == {
-        "convolution_depthwise.cu", "pooling_known_forward.cu", "pooling_known_average.cu", "pooling_known_columns.cu",
-        "pooling_known_maximum.cu", "pooling_known_maximum_channels.cu", "pooling_known_maximum_halves.cu",
-        "pooling_known_maximum_halves_channels.cu", "pooling_known_maximum_halves_planes.cu", "pooling_known_maximum_rows.cu",
-        "pooling_known_forward_planes.cu", "pooling_known_maximum_planes.cu", "softmax.cu",
-        "softmax_whole_stream.cu",
+        "convolution/depthwise.cu", "pooling/static_forward.cu", "pooling/static_average_backward.cu", "pooling/static_forward_separable.cu",
+        "pooling/max_backward.cu", "pooling/max_backward_3d_nhwc.cu", "pooling/max_backward_fp16_rows.cu",
+        "pooling/max_backward_fp16_nhwc.cu", "pooling/max_backward_fp16_planes.cu", "pooling/max_backward_2d.cu",
+        "pooling/small_forward.cu", "pooling/small_max_backward.cu", "softmax/staged.cu",
+        "softmax/persistent_tma.cu",
     }  # fmt: skip
 
 

@@ -7,8 +7,9 @@ from math import prod
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import AcceleratedBackend, convolution_depthwise
-from dualdnn.accelerated import convolution_depthwise_ring as ring
+from dualdnn.accelerated import AcceleratedBackend
+from dualdnn.accelerated.convolution import depthwise as convolution_depthwise
+from dualdnn.accelerated.convolution import depthwise_tma as ring
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnConvolutionFwdAlgo_t,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from dualdnn.accelerated import AcceleratedBackend, convolution_float, convolution_winograd
-from dualdnn.accelerated.convolution_problem import Matrices, matrix_product
+from dualdnn.accelerated import AcceleratedBackend
+from dualdnn.accelerated.convolution import implicit_gemm_fp32 as convolution_float
+from dualdnn.accelerated.convolution import winograd as convolution_winograd
+from dualdnn.accelerated.convolution.problem import Matrices, matrix_product
 from dualdnn.api.operations.specs import NCHW, NHWC
 from test_convolution_kernels import EXPLICIT, FFT, FMA, IMPLICIT, NONFUSED, PRECOMPUTED, backwards, check, convolution
 

@@ -8,18 +8,16 @@ from math import prod
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import (
-    AcceleratedBackend,
-    convolution_estimate,
-    convolution_few_channels,
-    convolution_fft,
-    convolution_gemm,
-    convolution_small,
-    convolution_warp_specialized,
-    convolution_winograd,
-)
-from dualdnn.accelerated.convolution_problem import describe, in_words, mark_packs, positions_in_packs
-from dualdnn.accelerated.errors import DeviceError
+from dualdnn.accelerated import AcceleratedBackend
+from dualdnn.accelerated.convolution import cost_model as convolution_estimate
+from dualdnn.accelerated.convolution import fft as convolution_fft
+from dualdnn.accelerated.convolution import implicit_gemm as convolution_gemm
+from dualdnn.accelerated.convolution import implicit_gemm_tma as convolution_warp_specialized
+from dualdnn.accelerated.convolution import small_channels as convolution_few_channels
+from dualdnn.accelerated.convolution import tiny as convolution_small
+from dualdnn.accelerated.convolution import winograd as convolution_winograd
+from dualdnn.accelerated.convolution.problem import describe, in_words, mark_packs, positions_in_packs
+from dualdnn.accelerated.runtime.errors import DeviceError
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnConvolutionFwdAlgo_t,
@@ -197,7 +195,7 @@ def test_operands_may_begin_at_any_element(backend, operation, kernel):
     assert any(name.startswith(kernel) for name in check(backend, operation, unaligned=True))
 
 
-STREAMED = {  # operation, whether the copy engine writes y in planes
+STREAMED = {  # operation, whether TMA writes y in planes
     "strided": (convolution(IMPLICIT, (3, 72, 7, 9), 72, (3, 3), data_type=HALF, layout=NHWC, stride=2, blend=(-1.75, 0.0)), False),
     "blended": (convolution(IMPLICIT, (3, 72, 7, 9), 72, (3, 3), data_type=HALF, layout=NHWC, blend=(-1.75, 0.5)), False),
     "dilated": (convolution(IMPLICIT, (3, 40, 7, 9), 80, (3, 2), data_type=BFLOAT16, layout=NHWC, dilation=2, padding=2), False),

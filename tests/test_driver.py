@@ -8,10 +8,10 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated import driver
-from dualdnn.accelerated.emulated.toolchain import cuda_headers
-from dualdnn.accelerated.gpu import GpuFunction
-from dualdnn.accelerated.programs import host_compiler
+from dualdnn.accelerated.runtime import driver
+from dualdnn.accelerated.runtime.emulated.toolchain import cuda_headers
+from dualdnn.accelerated.runtime.gpu import GpuFunction
+from dualdnn.accelerated.runtime.programs import host_compiler
 
 FUNCTION_ATTRIBUTES = (
     "MAX_THREADS_PER_BLOCK",

@@ -8,10 +8,12 @@ import struct
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import activation, boxes, geometry
-from dualdnn.accelerated import tensor_arithmetic as arithmetic
+from dualdnn.accelerated.activation import plan as activation
 from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.plans import plan, type_definitions
+from dualdnn.accelerated.primitives import geometry
+from dualdnn.accelerated.primitives import small_grid as small_grid
+from dualdnn.accelerated.tensor_arithmetic import plan as arithmetic
 from dualdnn.api.operations import AddTensor, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8, NCHW, NHWC
 from dualdnn.conformance.bench import rows
@@ -57,7 +59,7 @@ MAKERS = {
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_thread_takes_several_packs(backend, monkeypatch, name, packs, shift):
     for module in (geometry, arithmetic):
-        monkeypatch.setattr(module, "batch", lambda *_: packs)
+        monkeypatch.setattr(module, "packs_per_thread", lambda *_: packs)
     monkeypatch.setattr(arithmetic, "DENSE_BATCH", packs)
     # more than one block of 256 threads with 7 packs of 8 halves, the last one short, the last pack partial
     operation = MAKERS[name](HALF, (3, 7, 31, 37), "nchw")
@@ -68,48 +70,48 @@ def test_a_thread_takes_several_packs(backend, monkeypatch, name, packs, shift):
 @pytest.mark.parametrize("shift", [0, 4], ids=["aligned", "misaligned"])
 def test_large_tensors_of_halves_have_a_kernel_of_their_own(backend, monkeypatch, mode, shift):
     monkeypatch.setattr(activation, "LONGEST_BYTES", 0)
-    monkeypatch.setattr(geometry, "batch", lambda *_: activation.LONGEST_BATCH)
+    monkeypatch.setattr(geometry, "packs_per_thread", lambda *_: activation.LONGEST_PACKS_PER_THREAD)
     operation = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "nchw")
     ((launch, _),) = plan(operation, backend.device).steps
     assert launch.function is backend.device.function(
-        "activation.cu", "activation_forward_long", type_definitions(HALF, operation)
+        "activation/activation.cu", "activation_forward_long", type_definitions(HALF, operation)
     )
     check(backend, operation, shift)
     small = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "gaps")
     ((launch, _),) = plan(small, backend.device).steps
     assert launch.function is backend.device.function(
-        "activation.cu", "activation_forward_boxes", type_definitions(HALF, small)
+        "activation/activation.cu", "activation_forward_small_grid", type_definitions(HALF, small)
     )
 
 
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 def test_blocks_of_large_tensors_fetch_ahead(backend, backward):
-    for dims, blocks in [((64, 256, 56, 56), geometry.AHEAD_BLOCKS), ((8, 64, 14, 14), 0)]:
+    for dims, blocks in [((64, 256, 56, 56), geometry.PREFETCH_BLOCKS), ((8, 64, 14, 14), 0)]:
         ((launch, _),) = plan(rows.activation("RELU", backward)(HALF, dims, "nchw"), backend.device).steps
         place = (40 if backward else 36) + ctypes.sizeof(geometry._geometry_type(3 if backward else 2))
         assert struct.unpack_from("I", launch.template, place) == (blocks,)
 
 
 def test_blending_takes_several_packs(backend, monkeypatch):
-    monkeypatch.setattr(geometry, "batch", lambda *_: 3)
+    monkeypatch.setattr(geometry, "packs_per_thread", lambda *_: 3)
     t = TensorSpec.packed(FLOAT, (1, 5, 31, 33))
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, t, t))
 
 
-def no_boxes(monkeypatch):
+def no_small_grid(monkeypatch):
     """Single elements are found as those of large tensors are."""
     for module in (activation, arithmetic):
-        monkeypatch.setattr(module, "boxes", lambda *_: None)
+        monkeypatch.setattr(module, "small_grid", lambda *_: None)
 
 
-@pytest.mark.parametrize("boxed", [True, False], ids=["boxes", "any"])
+@pytest.mark.parametrize("boxed", [True, False], ids=["small_grid", "any"])
 @pytest.mark.parametrize("shift", [0, 2, 6], ids=lambda s: f"{s}_bytes_on")
 @pytest.mark.parametrize("dims", [(2, 3, 5, 14), (2, 5, 3, 8), (3, 2, 4, 41), (1, 2, 3, 9), (2, 2, 1, 12)], ids=str)
 @pytest.mark.parametrize("name", MAKERS)
 def test_gaps_are_walked_and_kept(backend, monkeypatch, name, dims, shift, boxed):
     """Rows of any pitch move element by element."""
     if not boxed:
-        no_boxes(monkeypatch)
+        no_small_grid(monkeypatch)
     operation = MAKERS[name](HALF, dims, "gaps")
     output = operation.tensor(operation.outputs[0])
     assert geometry.elementwise(dims, [output.strides], 8, backend.device)[0].width == 1
@@ -128,11 +130,11 @@ def test_gaps_of_other_types_and_blended(backend):
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "fill"])
 def test_boxes_of_several_elements_and_blocks(backend, monkeypatch, name, most_blocks, apart, threads, parts):
     """Of 2 x 7 x 19 x 5: blocks of some rows, threads of some channels, both with a rest."""
-    monkeypatch.setattr(boxes, "MOST_BLOCKS", most_blocks * parts)
-    monkeypatch.setattr(boxes, "THREADS", threads)
+    monkeypatch.setattr(small_grid, "MAX_BLOCKS", most_blocks * parts)
+    monkeypatch.setattr(small_grid, "THREADS", threads)
     operation = MAKERS[name](HALF, (2, 7, 19, 5), "gaps")
     ((launch, _),) = plan(operation, backend.device).steps
-    assert launch.function.name.endswith("_boxes") and launch.grid == (parts, apart, 2)
+    assert launch.function.name.endswith("_small_grid") and launch.grid == (parts, apart, 2)
     check(backend, operation)
 
 
@@ -140,24 +142,27 @@ def test_what_is_no_box():
     """Long rows, many dimensions, many elements."""
     for dims in ((2, 3, 257), (2, 3, 4, 5, 6), (64, 64, 10, 10)):
         t = laid_out(FLOAT, (1, *dims) if len(dims) == 3 else dims, "gaps")
-        assert boxes.boxes(t.dims, [t.strides, t.strides]) is None
+        assert small_grid.small_grid(t.dims, [t.strides, t.strides]) is None
 
 
 def test_holes_of_tensors_that_the_cache_does_not_keep(backend, monkeypatch):
-    monkeypatch.setattr(geometry, "CACHED_BYTES", 1000)
+    monkeypatch.setattr(geometry, "L2_RESIDENT_BYTES", 1000)
     kept, left = (laid_out(HALF, (1, channels, 3, 11), "gaps") for channels in (2, 40))
     packed = TensorSpec.packed(HALF, left.dims)
-    for x, y, holes in ((kept, kept, 0), (left, left, 1), (packed, left, 1), (left, packed, 0)):
-        assert geometry.elementwise(y.dims, [x.strides, y.strides], 8, backend.device)[0].holes == holes
+    for x, y, partial_sectors in ((kept, kept, 0), (left, left, 1), (packed, left, 1), (left, packed, 0)):
+        assert (
+            geometry.elementwise(y.dims, [x.strides, y.strides], 8, backend.device)[0].partial_sectors
+            == partial_sectors
+        )
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.0, 0.0, left, left))
 
 
-@pytest.mark.parametrize("batch", [1, 3, 8])
+@pytest.mark.parametrize("packs_per_thread", [1, 3, 8])
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_thread_takes_several_elements(backend, monkeypatch, name, batch):
+def test_a_thread_takes_several_elements(backend, monkeypatch, name, packs_per_thread):
     for module in (geometry, arithmetic):
-        monkeypatch.setattr(module, "batch", lambda *_: batch)
-    no_boxes(monkeypatch)
+        monkeypatch.setattr(module, "packs_per_thread", lambda *_: packs_per_thread)
+    no_small_grid(monkeypatch)
     check(backend, MAKERS[name](HALF, (3, 4, 21, 11), "gaps"))
     check(backend, MAKERS[name](FLOAT, (2, 3, 7, 11, 5), "odd"))
 
@@ -237,7 +242,7 @@ def test_columns_begin_anywhere(backend, changes, kind):
 
 
 def test_bias_of_every_walk(backend, monkeypatch):
-    monkeypatch.setattr(arithmetic, "batch", lambda *_: 2)
+    monkeypatch.setattr(arithmetic, "packs_per_thread", lambda *_: 2)
     for shape, layout in (((1, 7, 1, 1), NCHW), ((1, 16, 1, 1), NHWC), ((1, 12, 1, 1), NHWC), ((1, 7, 1, 1), NHWC)):
         dims = (2, shape[1], 9, 13)
         check(backend, AddTensor(1.0, 1.0, TensorSpec.packed(HALF, shape), TensorSpec.packed(HALF, dims, layout)))

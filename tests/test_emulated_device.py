@@ -19,10 +19,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from dualdnn.accelerated.device import Device, Memory
-from dualdnn.accelerated.devices import gpu_is_usable, open_device
-from dualdnn.accelerated.emulated.device import EmulatedDevice
-from dualdnn.accelerated.errors import DeviceError, DeviceUnavailable
+from dualdnn.accelerated.runtime.device import Device, Memory
+from dualdnn.accelerated.runtime.devices import gpu_is_usable, open_device
+from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
+from dualdnn.accelerated.runtime.errors import DeviceError, DeviceUnavailable
 
 KERNELS = Path(__file__).parent / "kernels"
 SEEDS = (0, 1, 12345)
@@ -354,13 +354,13 @@ FAULTS = {
         "forgets_to_wait",
         0,
         "forgets_to_wait: write",
-        "before wait_to_touch.*at byte 0 of the 256",
+        "before griddepcontrol_wait_before_access.*at byte 0 of the 256",
     ),
     "wait for earlier kernels too late": (
         "reads_before_it_waits",
         3,
         "reads_before_it_waits: read",
-        "before wait_to_touch.*at byte 12 of the 256",
+        "before griddepcontrol_wait_before_access.*at byte 12 of the 256",
     ),
     "division by zero": ("divide", 0, "divide: division", "division by zero"),
     "shift too far": ("shift", 40, "shift: shift", "shift of 'unsigned int' by 40"),
@@ -591,8 +591,8 @@ def test_threads_share_a_device(device: Device) -> None:
 EXIT = """
 import struct, sys, threading
 from pathlib import Path
-from dualdnn.accelerated.devices import open_device
-from dualdnn.accelerated.errors import DeviceError
+from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.accelerated.runtime.errors import DeviceError
 device = open_device(sys.argv[1])
 add = device.function(Path(sys.argv[2]), "add")
 memory, stream = device.allocate(4096), device.new_stream()

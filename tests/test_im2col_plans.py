@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from dualdnn.accelerated import im2col as plans
 from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.accelerated.convolution import im2col as plans
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from dualdnn.conformance.cases.convolution_filters import im2col
 from dualdnn.conformance.trial import prepare

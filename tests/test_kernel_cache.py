@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import cache, compiler, nvcc, programs, sources
-from dualdnn.accelerated.emulated import toolchain as emulated_toolchain
-from dualdnn.accelerated.emulated.device import EmulatedDevice
-from dualdnn.accelerated.errors import CompileError, DeviceUnavailable
+from dualdnn.accelerated.runtime import cache, compiler, nvcc, programs, sources
+from dualdnn.accelerated.runtime.emulated import toolchain as emulated_toolchain
+from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
+from dualdnn.accelerated.runtime.errors import CompileError, DeviceUnavailable
 
 SOURCE = """
 #include "scale.cuh"
@@ -132,7 +132,7 @@ def test_several_processes_compile_once(folder: Path) -> None:
     fake.write_text(f'#!/bin/sh\ncase "$*" in *-shared*) echo $$ >> {log}; sleep 0.3;; esac\nexec g++ "$@"\n')
     fake.chmod(0o755)
     program = (
-        "import sys; from pathlib import Path; from dualdnn.accelerated import compiler, sources;"
+        "import sys; from pathlib import Path; from dualdnn.accelerated.runtime import compiler, sources;"
         "print(compiler.build(sources.Module(Path(sys.argv[1])), 'emulated')[0])"
     )
     environment = {**os.environ, "CXX": str(fake)}
@@ -232,12 +232,12 @@ def test_nvcc_compiles_the_test_kernels(folder: Path) -> None:
 
 def test_which_kernels_wait_for_earlier_ones() -> None:
     """Only those that begin with it may be launched before the earlier ones have finished."""
-    parts = 'extern "C" __global__ void', "(const Arguments a) {", "wait_for_earlier_kernels();"
+    parts = 'extern "C" __global__ void', "(const Arguments a) {", "griddepcontrol_wait();"
     names = {
         "begins": "{0} begins{1}\n  {2}\n  work(a); }}",
         "late": "{0} late{1} work(a); {2} }}",
         "never": "{0} __launch_bounds__(f(2)) never{1} }}",
-        "place": "{0} place{1} find_place_before_waiting(); work(a); }}",
+        "place": "{0} place{1} griddepcontrol_wait_deferred(); work(a); }}",
         "line": "{0} __launch_bounds__(128, 2) line{1} {2} work(a); }}",
     }
     source = "\n".join(text.format(*parts) for text in names.values())

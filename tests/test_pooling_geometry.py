@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from dualdnn.accelerated.pooling_geometry import Axis, column_bits, fit
+from dualdnn.accelerated.pooling.problem import Axis, column_bits, fit
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 
 INCLUDE = Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING

@@ -11,20 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import (
-    pooling_columns,
-    pooling_known,
-    pooling_maximum,
-    pooling_maximum_channels,
-    pooling_maximum_halves,
-    pooling_maximum_rows,
-    pooling_planes,
-)
 from dualdnn.accelerated.backend import AcceleratedBackend, DeviceOperand
-from dualdnn.accelerated.compiler import compile_all
 from dualdnn.accelerated.plans import AlignedPlan, plan
-from dualdnn.accelerated.pooling_geometry import Axis
-from dualdnn.accelerated.pooling_known import Settings
+from dualdnn.accelerated.pooling import max_backward as pooling_maximum
+from dualdnn.accelerated.pooling import max_backward_2d as pooling_maximum_rows
+from dualdnn.accelerated.pooling import max_backward_3d_nhwc as pooling_maximum_channels
+from dualdnn.accelerated.pooling import max_backward_fp16 as pooling_maximum_halves
+from dualdnn.accelerated.pooling import small as pooling_planes
+from dualdnn.accelerated.pooling import static_forward_separable as pooling_columns
+from dualdnn.accelerated.pooling import static_window as pooling_known
+from dualdnn.accelerated.pooling.problem import Axis
+from dualdnn.accelerated.pooling.static_window import Settings
+from dualdnn.accelerated.runtime.compiler import compile_all
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec, TensorSpec
@@ -51,6 +49,11 @@ class Listing:
     def function(self, source: str, kernel: str, definitions: Any) -> None:
         self.kernels.append((kernel, dict(definitions)))
         self.modules.add((source, definitions))
+
+
+def specialised(listing: Listing) -> bool:
+    """Whether the first kernel was compiled for its window, not read it at run time."""
+    return not listing.kernels[0][0].startswith(("pooling_forward", "pooling_backward"))
 
 
 def operation_of(
@@ -90,7 +93,8 @@ def test_accesses_are_aligned(kind, window, data_type, dims, layout):
     mode = Mode.CUDNN_POOLING_MAX if kind == "maximum" else Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
     operation = operation_of(kind != "forward", mode, dims, *window, layout, data_type)
     kernel, definitions, found = definitions_of(operation)
-    assert kernel.startswith(f"pooling_known_{kind}_")
+    entry = {"forward": "static_forward", "average": "static_average_backward", "maximum": "max_backward"}[kind]
+    assert kernel.startswith(f"pooling_{entry}_")
     lane_bytes = int(definitions["LANE_BYTES"])
     widest = {"wide": 16, "dense": 16, "narrow": 8, "word": 4, "channels": lane_bytes}.get(kernel.rsplit("_")[-1], 0)
     for name in ("x", "y") if kind == "forward" else ("dx", "dy"):
@@ -212,7 +216,7 @@ def test_channels_of_volumes_give_what_kernels_for_any_window_give(monkeypatch, 
         operation = operation_of(True, Mode.CUDNN_POOLING_MAX, dims, *window, "nhwc", data_type)
         blend = {"alpha": -1.5, "beta": 0.5} if threads > 32 else {}
         operation = replace(operation, pooling=replace(operation.pooling, nan=nan), **blend)
-        assert definitions_of(operation)[0] == "pooling_known_maximum_channels_channels"
+        assert definitions_of(operation)[0] == "pooling_max_backward_3d_nhwc_channels"
         memory = prepare(operation, "ties", 0)
         types = {
             FLOAT: (np.float32, np.nan, -np.inf),
@@ -238,7 +242,7 @@ def test_volumes_that_would_leave_threads_without_work_are_left_to_threads_that_
     data_type, dims, serves
 ):
     operation = operation_of(True, Mode.CUDNN_POOLING_MAX, dims, 3, 2, 1, "nhwc", data_type)
-    assert (definitions_of(operation)[0] == "pooling_known_maximum_channels_channels") == serves
+    assert (definitions_of(operation)[0] == "pooling_max_backward_3d_nhwc_channels") == serves
 
 
 def test_blocks_look_at_all_windows_over_what_they_write():
@@ -287,7 +291,7 @@ def test_planes_of_half_give_what_kernels_for_any_window_give(monkeypatch, windo
         plan(operation, listing)
         # Of an odd number of windows packs of y would not be whole.
         kinds = {kind, "narrow"} if window == (3, 2, 0) else {kind}
-        kernels = {f"pooling_known_maximum_halves_planes_{kind}" for kind in kinds}
+        kernels = {f"pooling_max_backward_fp16_planes_{kind}" for kind in kinds}
         assert listing.kernels[0][0] in kernels or (len(dims) == 4 and not few)
         memory = prepare(operation, "ties", 0)
         x = memory["x"].view(np.float16)
@@ -378,18 +382,18 @@ def test_other_windows_have_other_kernels():
     for window, stride, padding in [(5, 2, 1), (3, 2, 2), (1, 1, 0), (3, 3, 0), (3, 1, 1)]:
         listing = Listing()
         plan(operation_of(False, Mode.CUDNN_POOLING_MAX, (2, 3, 20, 20), window, stride, padding, "nchw"), listing)
-        assert "known" not in listing.kernels[0][0]
+        assert not specialised(listing)
 
 
 def test_rows_wider_than_a_warp_have_kernels_of_their_own():
     """Planes take rows of a warp; images of wider ones are marched down, volumes have the kernel of any strips."""
     shapes = {
-        (3, 3200, 20, 128): "halves_planes_dense", (3, 3200, 20, 136): "halves_wide", (2, 3, 20, 4096): "halves_wide",
-        (2, 3, 6, 8, 128): "halves_planes_dense", (2, 3, 6, 8, 136): "wide",
+        (3, 3200, 20, 128): "fp16_planes_dense", (3, 3200, 20, 136): "fp16_rows_wide", (2, 3, 20, 4096): "fp16_rows_wide",
+        (2, 3, 6, 8, 128): "fp16_planes_dense", (2, 3, 6, 8, 136): "wide",
     }  # fmt: skip
     for dims, kernel in shapes.items():
         operation = operation_of(True, Mode.CUDNN_POOLING_MAX, dims, 3, 2, 1, "nchw", HALF)
-        assert definitions_of(operation)[0] == f"pooling_known_maximum_{kernel}"
+        assert definitions_of(operation)[0] == f"pooling_max_backward_{kernel}"
 
 
 def test_windows_without_inputs_are_left_to_the_other_kernels():
@@ -399,7 +403,7 @@ def test_windows_without_inputs_are_left_to_the_other_kernels():
         PoolingForward(spec, 1.0, 0.0, TensorSpec.packed(FLOAT, (1, 1, 4, 4)), TensorSpec.packed(FLOAT, (1, 1, 3, 2))),
         listing,
     )
-    assert "known" not in listing.kernels[0][0]
+    assert not specialised(listing)
 
 
 def test_distances_beyond_32_bits_are_left_to_the_other_kernels():
@@ -408,7 +412,7 @@ def test_distances_beyond_32_bits_are_left_to_the_other_kernels():
     for strides, known in (((2**33, 2**20, 64, 1), False), ((2**21, 2**20, 64, 1), True)):
         listing = Listing()
         plan(PoolingForward(spec, 1.0, 0.0, TensorSpec(FLOAT, (2, 3, 8, 8), strides), y), listing)
-        assert ("known" in listing.kernels[0][0]) == known
+        assert specialised(listing) == known
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
@@ -438,6 +442,6 @@ def test_they_compile_for_a_gpu():
         plan(operation_of(backward, mode, (2, 24, 9, 12), 3, 2, 1, layout, DOUBLE), listing)
     plan(operation_of(True, Mode.CUDNN_POOLING_MAX, (8, 64, 4, 56, 56), 3, 2, 1, "nhwc", BFLOAT16), listing)
     assert {source for source, _ in listing.modules} >= {
-        "pooling_known_maximum.cu", "pooling_known_maximum_channels.cu", "pooling_known_average.cu",
+        "pooling/max_backward.cu", "pooling/max_backward_3d_nhwc.cu", "pooling/static_average_backward.cu",
     }  # fmt: skip
     assert len(compile_all(sorted(listing.modules), "sm_90", jobs=2)) == len(listing.modules)

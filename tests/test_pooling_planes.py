@@ -8,9 +8,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import pooling_planes
 from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.plans import plan
+from dualdnn.accelerated.pooling import small as pooling_planes
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
@@ -66,7 +66,7 @@ def test_who_serves_what_is_small(layout, lies):
     }
     for (dims, small), backward in product(served.items(), (False, True)):
         kernel = kernel_of(operation_of(backward, Mode.CUDNN_POOLING_MAX, dims, 3, 2, 1, layout, HALF))
-        assert (kernel == f"pooling_known_{'maximum' if backward else 'forward'}_planes_{lies}") == small, (
+        assert (kernel == f"pooling_small_{'max_backward' if backward else 'forward'}_{lies}") == small, (
             dims,
             kernel,
         )

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import pooling_whole
 from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.plans import AlignedPlan, plan
-from dualdnn.accelerated.pooling_geometry import shape_of
+from dualdnn.accelerated.pooling import global_window as pooling_whole
+from dualdnn.accelerated.pooling.problem import shape_of
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
 from dualdnn.api.operations import PoolingForward, PoolingSpec, TensorSpec

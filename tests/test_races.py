@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.accelerated.emulated.device import EmulatedDevice
-from dualdnn.accelerated.errors import DeviceError
-from dualdnn.accelerated.tensor_maps import DenseBoxes
+from dualdnn.accelerated.primitives.tma import UnswizzledTiledMap
+from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
+from dualdnn.accelerated.runtime.errors import DeviceError
 
 SOURCE = Path(__file__).parent / "kernels" / "races.cu"
 TEXT = SOURCE.read_text()
@@ -41,7 +41,7 @@ def run(device: Any, name: str, right: bool) -> None:
     device.upload(memory.address, np.ones(512, np.float32).view(np.uint8))
     arguments = struct.pack("Qii", memory.address, right, 0)
     if name in STORED:
-        tensor = DenseBoxes("float", (32, 1, 1, 1), (128, 128, 128), (32, 1, 1, 1))
+        tensor = UnswizzledTiledMap("float", (32, 1, 1, 1), (128, 128, 128), (32, 1, 1, 1))
         arguments = arguments.ljust(64, b"\0") + device.tensor_map(tensor, memory.address)
     device.function(SOURCE, name).launch(
         arguments, (1 if name in STORED else 4,), (THREADS.get(name, 64),), SHARED_BYTES
@@ -78,7 +78,7 @@ def test_nothing_is_reported_of_right_kernels(
 
 def test_what_was_not_published_is_named(finder: Any) -> None:
     with pytest.raises(
-        DeviceError, match=r"publish_writes\(\) has to stand between this read behind the write by thread 0"
+        DeviceError, match=r"fence_proxy_async\(\) has to stand between this read behind the write by thread 0"
     ):
         run(finder, "stored", right=False)
 

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import reduce_tensor as plans
-from dualdnn.accelerated import reduce_tensor_walk as walks
 from dualdnn.accelerated.backend import AcceleratedBackend
-from dualdnn.accelerated.reduce_tensor_walk import Tiles, Walk
-from dualdnn.accelerated.reduce_tensor_walk import alone as alone_in_c
+from dualdnn.accelerated.reduce_tensor import plan as plans
+from dualdnn.accelerated.reduce_tensor import problem as walks
+from dualdnn.accelerated.reduce_tensor.problem import Tiles, Walk
+from dualdnn.accelerated.reduce_tensor.problem import alone as alone_in_c
 from dualdnn.api.enumerations import cudnnIndicesType_t, cudnnNanPropagation_t, cudnnReduceTensorIndices_t
 from dualdnn.api.enumerations import cudnnReduceTensorOp_t as Op
 from dualdnn.api.operations import ReduceTensor, ReduceTensorSpec, TensorSpec
@@ -205,7 +205,7 @@ def test_short_rows(backend, large, dims, data_type, indices, shift):
     operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, data_type, dims, (*dims[:3], 1), indices=indices)
     run(backend, operation, prepare(operation, "normal", 3), shift=shift)
     plan = backend.plans[operation]
-    assert [step.function.name.startswith("reduce_tensor_short_rows") for step, _ in plan.steps] == [True]
+    assert [step.function.name.startswith("reduce_tensor_any_short_rows") for step, _ in plan.steps] == [True]
     assert (plan.other is not None) == bool(shift)
 
 
@@ -233,7 +233,7 @@ def large_sums(data_type):
 def test_what_the_cache_does_not_hold(backend, large, monkeypatch, which, data_type, shift):
     """Floats and halves have kernels of their own, for whole packs."""
     monkeypatch.setattr(plans, "LARGE_BYTES", 0)
-    monkeypatch.setattr(walks, "CACHED_BYTES", 0)
+    monkeypatch.setattr(walks, "L2_RESIDENT_BYTES", 0)
     operation = [*large_sums(data_type)][which]
     (launch, _), *_ = plans.reduce_tensor(operation, backend.device).steps
     assert launch.function.name.startswith("reduce_tensor_large") == (data_type != INT8)
@@ -254,4 +254,4 @@ def test_indices_and_rows_of_parts_of_packs_are_not_large(backend, large, monkey
     apart = dataclasses.replace(apart, A=dataclasses.replace(GAPS, strides=(24608, 8196, 72, 1)))
     for operation in (indexed, odd, short, apart):
         (launch, _), *_ = plans.reduce_tensor(operation, backend.device).steps
-        assert launch.function.name.startswith("reduce_tensor_rows")
+        assert launch.function.name.startswith("reduce_tensor_any_rows")

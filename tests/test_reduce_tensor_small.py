@@ -7,10 +7,10 @@ import random
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import reduce_tensor as plans
-from dualdnn.accelerated import reduce_tensor_small as small
 from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.plans import Plan
+from dualdnn.accelerated.reduce_tensor import plan as plans
+from dualdnn.accelerated.reduce_tensor import small
 from dualdnn.api.enumerations import cudnnIndicesType_t, cudnnNanPropagation_t, cudnnReduceTensorIndices_t
 from dualdnn.api.enumerations import cudnnReduceTensorOp_t as Op
 from dualdnn.api.operations import ReduceTensor, ReduceTensorSpec, TensorSpec
@@ -63,7 +63,7 @@ def run(backend, operation, plan):
 @pytest.mark.parametrize(("data_type", "layout"), LAID_OUT)
 def test_every_way(backend, monkeypatch, data_type, kept, layout):
     """A cluster is one block here."""
-    monkeypatch.setattr(small, "CLUSTERS", (1,))
+    monkeypatch.setattr(small, "CLUSTER_SIZES", (1,))
     chance = random.Random(f"{data_type}{kept}{layout}")
     op = OPS[chance.randrange(len(OPS))]
     operation = operation_of(

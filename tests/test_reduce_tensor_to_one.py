@@ -6,9 +6,9 @@ import dataclasses
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated import reduce_tensor_small as small
-from dualdnn.accelerated import reduce_tensor_to_one as to_one
 from dualdnn.accelerated.plans import Plan
+from dualdnn.accelerated.reduce_tensor import small
+from dualdnn.accelerated.reduce_tensor import to_scalar as to_one
 from dualdnn.api.enumerations import cudnnReduceTensorOp_t as Op
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8
@@ -88,7 +88,7 @@ class Gpu:
         return SimpleNamespace(holds_clusters=lambda *_: int(dict(definitions)["CLUSTER_BLOCKS"]) <= self.most_blocks)
 
 
-SMALL, TO_ONE = "reduce_tensor_small.cu", "reduce_tensor_to_one.cu"
+SMALL, TO_ONE = "reduce_tensor/small.cu", "reduce_tensor/to_scalar.cu"
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from dualdnn.accelerated.devices import open_device
 from dualdnn.accelerated.plans import plan
+from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.api.enumerations import cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC

@@ -6,11 +6,14 @@ from itertools import product
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated import softmax_registers, softmax_streams, softmax_teams, softmax_walk
-from dualdnn.accelerated.softmax_registers import narrow_registers_of, registers_of
-from dualdnn.accelerated.softmax_streams import held_columns_of, leads_of, stream_of, whole_stream_of
-from dualdnn.accelerated.softmax_teams import block_team, many_team, pair_tile, short_tile, tile_of
-from dualdnn.accelerated.softmax_walk import Problem, walk_of
+from dualdnn.accelerated.softmax import persistent as softmax_streams
+from dualdnn.accelerated.softmax import problem as softmax_walk
+from dualdnn.accelerated.softmax import register_resident as softmax_registers
+from dualdnn.accelerated.softmax import staged as softmax_teams
+from dualdnn.accelerated.softmax.persistent import held_columns_of, leads_of, stream_of, whole_stream_of
+from dualdnn.accelerated.softmax.problem import Problem, walk_of
+from dualdnn.accelerated.softmax.register_resident import narrow_registers_of, registers_of
+from dualdnn.accelerated.softmax.staged import block_team, many_team, pair_tile, short_tile, tile_of
 from dualdnn.api.enumerations import cudnnDataType_t, cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxForward, TensorSpec
 from dualdnn.api.operations.specs import NCHW, NHWC
@@ -177,7 +180,7 @@ def test_streams_of_whole_packs_fit_and_cover_every_line(inputs, lead, queue):
         # parts of a line: enough, whole warps, and no more than the workers of a block take
         assert stream.blocks * stream.steps * stream.part >= packs and stream.part % 32 == 0
         assert stream.part * inputs <= softmax_streams.WHOLE_WORKERS * softmax_streams.STREAM_PACKS
-        # a tile has a place until it was written, in registers at last, others are on their way meanwhile
+        # a tile has a place until it was written, in registers at last, others are in flight meanwhile
         assert max(stream.steps, queue) <= stream.delay and stream.tiles <= softmax_streams.MOST_TILES
         assert stream.delay - queue + stream.ahead <= stream.tiles
         # the lines between reading and writing have places of their own on the board

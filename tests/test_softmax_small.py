@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from dualdnn.accelerated import softmax, softmax_small
 from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.accelerated.softmax import plan as softmax
+from dualdnn.accelerated.softmax import small as softmax_small
 from dualdnn.api.enumerations import cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated import softmax_streams
 from dualdnn.accelerated.backend import AcceleratedBackend
-from dualdnn.accelerated.softmax_streams import whole_columns_of
-from dualdnn.accelerated.softmax_walk import Problem, walk_of
+from dualdnn.accelerated.softmax import persistent as softmax_streams
+from dualdnn.accelerated.softmax.persistent import whole_columns_of
+from dualdnn.accelerated.softmax.problem import Problem, walk_of
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 from test_softmax_small import agrees, choice_of, operation_of
 

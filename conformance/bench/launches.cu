@@ -1,11 +1,11 @@
 // What every launch takes, and every launch that reads and writes.
-#include "../../accelerated/kernels/launch.cuh"
+#include "primitives/dependent_launch.cuh"
 
 struct Nothing {
   long long unused;
 };
 
-// It does not let the next one begin early, as the kernels of accelerated/ do.
+// It does not launch dependents early, as the kernels of accelerated/ do.
 extern "C" __global__ void empty(const Nothing a) {}
 
 struct Hold {
@@ -34,13 +34,13 @@ struct Copy {
 // The least that an operation on a small tensor does: it reads 16 bytes a thread and writes them, and follows the kernels before it as
 // ours do.
 extern "C" __global__ void copy(const Copy a) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= a.count) return;
   const Pack* from = a.source + i;
   Pack* to = a.destination + i;
-  wait_to_touch(from, to);
+  griddepcontrol_wait_before_access(from, to);
   const Pack pack = *from;
-  let_next_kernel_begin();
+  griddepcontrol_launch_dependents();
   *to = pack;
 }

@@ -1,7 +1,7 @@
 // Kernels that are wrong, each in one way; the emulated device has to say so.
 #include <cassert>
 
-#include "../../accelerated/kernels/launch.cuh"
+#include "primitives/dependent_launch.cuh"
 
 struct Arguments {
   float* values;
@@ -111,20 +111,20 @@ extern "C" __global__ void helper_load(const Arguments arguments) {
 }
 
 extern "C" __global__ void forgets_to_wait(const Arguments arguments) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   arguments.values[threadIdx.x] = 1.0f;  // forgets_to_wait: write
 }
 
 extern "C" __global__ void reads_before_it_waits(const Arguments arguments) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   const float value = arguments.values[arguments.number];  // reads_before_it_waits: read
-  wait_to_touch(arguments.values);
+  griddepcontrol_wait_before_access(arguments.values);
   arguments.values[threadIdx.x] = value;
 }
 
 extern "C" __global__ void waits_in_time(const Arguments arguments) {
-  find_place_before_waiting();
+  griddepcontrol_wait_deferred();
   if ((int)threadIdx.x < arguments.number) return;
-  wait_to_touch(arguments.values + threadIdx.x);
+  griddepcontrol_wait_before_access(arguments.values + threadIdx.x);
   arguments.values[threadIdx.x] = 1.0f;
 }

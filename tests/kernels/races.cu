@@ -1,6 +1,6 @@
 // Kernels that are right where `right` is set and else have a race, between the two marked lines.
-#include "../../accelerated/kernels/async_copies.cuh"
-#include "../../accelerated/kernels/tensor_maps.cuh"
+#include "primitives/cp_async.cuh"
+#include "primitives/tma.cuh"
 
 struct Arguments {
   float* values;
@@ -103,17 +103,17 @@ KERNEL(atomics) {
   a.values[threadIdx.x] = floats()[0];
 }
 
-__device__ __forceinline__ Barrier* barrier() { return reinterpret_cast<Barrier*>(shared_memory + 1024); }
+__device__ __forceinline__ Mbarrier* barrier() { return reinterpret_cast<Mbarrier*>(shared_memory + 1024); }
 __device__ __forceinline__ void set_up(int arrivals) {
-  if (threadIdx.x == 0) barrier_init(barrier(), arrivals), publish_barriers();
+  if (threadIdx.x == 0) mbarrier_init(barrier(), arrivals), fence_mbarrier_init();
   __syncthreads();
 }
 
 KERNEL(set_up_unseen) {
-  if (threadIdx.x == 0) barrier_init(barrier(), 32), publish_barriers();  // set_up_unseen: one
+  if (threadIdx.x == 0) mbarrier_init(barrier(), 32), fence_mbarrier_init();  // set_up_unseen: one
   if (a.right) __syncthreads();
   else if (threadIdx.x >= 32) for (int i = 0; i < 2; i++) __syncwarp();
-  if (threadIdx.x >= 32) barrier_arrive(barrier());  // set_up_unseen: other
+  if (threadIdx.x >= 32) mbarrier_arrive(barrier());  // set_up_unseen: other
 }
 
 // The first warp writes, and one lane arrives for it; the second one reads.
@@ -122,9 +122,9 @@ KERNEL(one_lane_arrives) {
   if (threadIdx.x < 32) {
     floats()[threadIdx.x] = 1;  // one_lane_arrives: one
     if (a.right) __syncwarp();
-    if (threadIdx.x == 0) barrier_arrive(barrier());
+    if (threadIdx.x == 0) mbarrier_arrive(barrier());
   } else {
-    barrier_wait(barrier(), 0);
+    mbarrier_wait_parity(barrier(), 0);
     a.values[threadIdx.x] = floats()[threadIdx.x - 32];  // one_lane_arrives: other
   }
 }
@@ -133,52 +133,52 @@ KERNEL(all_lanes_arrive) {
   set_up(32);
   if (threadIdx.x < 32) {
     if (a.right) floats()[threadIdx.x] = 1;
-    barrier_arrive(barrier());
+    mbarrier_arrive(barrier());
     if (!a.right) floats()[threadIdx.x] = 1;  // all_lanes_arrive: one
   } else {
-    barrier_wait(barrier(), 0);
+    mbarrier_wait_parity(barrier(), 0);
     a.values[threadIdx.x] = floats()[threadIdx.x - 32];  // all_lanes_arrive: other
   }
 }
 
 // What the waiting warp then hands on to the third by a barrier of its own. 96 threads.
 KERNEL(handed_on) {
-  Barrier* const second = barrier() + 1;
-  if (threadIdx.x == 0) barrier_init(second, 32);
+  Mbarrier* const second = barrier() + 1;
+  if (threadIdx.x == 0) mbarrier_init(second, 32);
   set_up(32);
   if (threadIdx.x < 32) {
     floats()[threadIdx.x] = 1;  // handed_on: one
-    barrier_arrive(barrier());
+    mbarrier_arrive(barrier());
   } else if (threadIdx.x < 64) {
-    if (a.right) barrier_wait(barrier(), 0);
-    barrier_arrive(second);
+    if (a.right) mbarrier_wait_parity(barrier(), 0);
+    mbarrier_arrive(second);
   } else {
-    barrier_wait(second, 0);
+    mbarrier_wait_parity(second, 0);
     a.values[threadIdx.x] = floats()[threadIdx.x - 64];  // handed_on: other
   }
 }
 
 KERNEL(two_phases) {
   set_up(64);
-  barrier_arrive(barrier());
-  barrier_wait(barrier(), 0);
+  mbarrier_arrive(barrier());
+  mbarrier_wait_parity(barrier(), 0);
   if (threadIdx.x < 32) floats()[threadIdx.x] = 1;  // two_phases: one
-  barrier_arrive(barrier());
+  mbarrier_arrive(barrier());
   if (threadIdx.x < 32) return;
-  if (a.right) barrier_wait(barrier(), 1);
+  if (a.right) mbarrier_wait_parity(barrier(), 1);
   a.values[threadIdx.x] = floats()[threadIdx.x - 32];  // two_phases: other
 }
 
-// The copy engine brings 256 bytes.
+// TMA brings 256 bytes.
 __device__ __forceinline__ void bring(const Arguments& a) {
-  barrier_arrive_with(barrier(), 256);
-  load_bytes(shared_memory, a.values, 256, barrier(), cache_policy(true));
+  mbarrier_arrive_expect_tx(barrier(), 256);
+  tma_load_bulk(shared_memory, a.values, 256, barrier(), l2_cache_policy(true));
 }
 
 KERNEL(brought_and_read) {
   set_up(1);
   if (threadIdx.x == 0) bring(a);
-  if (a.right || threadIdx.x == 0) barrier_wait(barrier(), 0);
+  if (a.right || threadIdx.x == 0) mbarrier_wait_parity(barrier(), 0);
   if (!a.right) __syncwarp();  // the second warp does not know
   atomicAdd(a.values + 64, floats()[threadIdx.x]);  // brought_and_read: other
 }
@@ -190,7 +190,7 @@ KERNEL(brought_over_what_is_read) {
   const float mine = floats()[threadIdx.x];  // brought_over_what_is_read: other
   if (a.right) __syncthreads();
   if (threadIdx.x == 0) bring(a);
-  barrier_wait(barrier(), 0);
+  mbarrier_wait_parity(barrier(), 0);
   atomicAdd(a.values + 64, mine);
 }
 
@@ -199,15 +199,15 @@ KERNEL(touched_while_brought) {
   set_up(1);
   if (threadIdx.x == 0) bring(a);
   if (!a.right && threadIdx.x == 0) floats()[5] = 1;  // touched_while_brought: other
-  barrier_wait(barrier(), 0);
+  mbarrier_wait_parity(barrier(), 0);
   atomicAdd(a.values + 64, floats()[threadIdx.x]);
 }
 
 // Copies that a thread waits for.
 KERNEL(copied_and_read) {
-  copy_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
-  end_copies();
-  wait_for_copies<0>();
+  cp_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
+  cp_async_commit();
+  cp_async_wait<0>();
   if (a.right) __syncthreads();
   atomicAdd(a.values + 64, floats()[threadIdx.x ^ 32]);  // copied_and_read: other
 }
@@ -216,23 +216,23 @@ KERNEL(copied_over_what_is_read) {
   floats()[threadIdx.x] = 1;
   __syncthreads();
   const float other = a.right ? 1.0f : floats()[threadIdx.x ^ 32];  // copied_over_what_is_read: other
-  copy_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
-  end_copies();
+  cp_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
+  cp_async_commit();
   __syncthreads();  // too late
-  wait_for_copies<0>();
+  cp_async_wait<0>();
   atomicAdd(a.values + 64, other);
 }
 
 KERNEL(touched_while_copied) {
-  copy_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
-  end_copies();
+  cp_async<4>(floats() + threadIdx.x, a.values + threadIdx.x, true);
+  cp_async_commit();
   __syncthreads();
   if (!a.right) floats()[threadIdx.x ^ 32] = 1;  // touched_while_copied: other
   __syncthreads();
-  wait_for_copies<0>();
+  cp_async_wait<0>();
 }
 
-// The copy engine reads what threads wrote and published. 32 floats in a box.
+// TMA reads what threads wrote and published. 32 floats in a box.
 struct StoreArguments {
   float* values;
   int right;
@@ -240,19 +240,19 @@ struct StoreArguments {
 };
 extern "C" __global__ void stored(const __grid_constant__ StoreArguments a) {
   floats()[threadIdx.x] = 1;  // stored: one
-  if (a.right) publish_writes();
+  if (a.right) fence_proxy_async();
   __syncthreads();
-  if (threadIdx.x == 0) store_dense_box(shared_memory, a.map, 0, 0, 0, 0), commit_stores(), wait_for_stores<0>();
+  if (threadIdx.x == 0) tma_store_4d(shared_memory, a.map, 0, 0, 0, 0), tma_store_commit(), tma_store_wait<0>();
 }
 extern "C" __global__ void written_while_stored(const __grid_constant__ StoreArguments a) {
   floats()[threadIdx.x] = 1;
-  publish_writes();
+  fence_proxy_async();
   __syncthreads();
   if (threadIdx.x == 0) {
-    store_dense_box(shared_memory, a.map, 0, 0, 0, 0), commit_stores();
-    if (a.right) wait_for_stores<0>();
+    tma_store_4d(shared_memory, a.map, 0, 0, 0, 0), tma_store_commit();
+    if (a.right) tma_store_wait<0>();
     floats()[5] = 2;  // written_while_stored: one
-    wait_for_stores<0>();
+    tma_store_wait<0>();
   }
 }
 
@@ -261,16 +261,16 @@ KERNEL(products) {
   unsigned char *const left = shared_memory + 2048, *const right = left + 64 * 128;
   for (unsigned i = threadIdx.x; i < (64 + 8) * 32; i += 128) reinterpret_cast<float*>(left)[i] = 1;
   set_up(128);
-  publish_writes();
+  fence_proxy_async();
   __syncthreads();
   float sums[4] = {};
-  begin_product<half, 8>(sums, left, right);
-  commit_products();
-  if (a.right) wait_for_products<0>();
-  if (threadIdx.x % 32 == 0) barrier_arrive(barrier(), 32);
-  barrier_wait(barrier(), 0);
+  wgmma_mma_async<half, 8>(sums, left, right);
+  wgmma_commit();
+  if (a.right) wgmma_wait<0>();
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier(), 32);
+  mbarrier_wait_parity(barrier(), 0);
   if (threadIdx.x == 0) right[0] = 1;  // products: other
-  wait_for_products<0>();
+  wgmma_wait<0>();
 }
 
 // In global memory. 4 blocks.

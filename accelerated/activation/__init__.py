@@ -1,0 +1,1 @@
+"""Activation, forward and backward."""

@@ -1,0 +1,203 @@
+// Activations, forward (3.2.1) and backward (4.1.1).
+//
+// Floor: bytes. Forward moves 2 elements and does 1 to ~20 operations an element (sigmoid, tanh); backward moves 3
+// (one of x and y is not needed by any mode). At 4.2 TB/s a float element costs 1.9 ps forward, a half 1.0 ps, in which
+// an H200 starts about 28 instructions: tanh of the runtime library, two branches of some 20, would be near that.
+// Of large tensors some blocks prefetch to L2 what they read first: 1 to 3 % less (77 MB forward 19.1 us instead of 19.6; of additions of tensors, which
+// share the loop, nothing or 1 % more). The fraction that each operation reaches on an H200 is in reports/README.md.
+#include "primitives/elementwise.cuh"
+
+enum Mode { SIGMOID = 0, RELU = 1, TANH = 2, CLIPPED_RELU = 3, ELU = 4 };  // cudnnActivationMode_t
+
+constexpr int WIDTH = 16 / sizeof(ELEMENT);
+constexpr int BLOCKS = sizeof(COMPUTE) == 8 || sizeof(ELEMENT) == 1 ? 3 : 5;  // of 256 threads on a multiprocessor: as many as registers allow
+constexpr int SHORT_BLOCKS = BLOCKS == 5 ? 6 : BLOCKS, LONG_BLOCKS = BLOCKS == 5 ? 4 : BLOCKS;
+constexpr int BACKWARD_BLOCKS = same_type<ELEMENT, bfloat16> ? BLOCKS : SHORT_BLOCKS;  // which takes more registers
+
+template <int N> struct Of { static constexpr int INPUTS = N; };
+
+// tanh(x) without a branch: 1 - 2 / (exp(2 x) + 1), and below 0.55, where that loses digits, an odd polynomial with a
+// relative error of a last place (Chebyshev interpolation of (tanh(x) / x - 1) / x^2 over x^2). The approximate exponential
+// and reciprocal leave a relative error of 4e-7 at most: float keeps the library's.
+__device__ __forceinline__ float short_tanh(float x) {
+#ifdef EMULATED_CUDA
+  float power = exp2f(x * 2.88539008f), inverse = 1.0f / (power + 1.0f);
+#else
+  float power, inverse;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 2.88539008f));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(power + 1.0f));
+#endif
+  float square = x * x, series = fmaf(-0.0066106436f, square, 0.0213092715f);
+  series = fmaf(fmaf(fmaf(series, square, -0.0539092794f), square, 0.133331105f), square, -0.333333313f);
+  return fabsf(x) < 0.55f ? fmaf(x, square * series, x) : fmaf(-2.0f, inverse, 1.0f);
+}
+
+struct Sigmoid : Of<1> {
+  __device__ COMPUTE operator()(COMPUTE x) const { return COMPUTE(1) / (COMPUTE(1) + exp(-x)); }
+};
+struct Relu : Of<1> {
+  bool propagate;
+  __device__ COMPUTE operator()(COMPUTE x) const { return x > COMPUTE(0) || (propagate && x != x) ? x : COMPUTE(0); }
+};
+struct Tanh : Of<1> {
+  __device__ COMPUTE operator()(COMPUTE x) const {
+    if constexpr (sizeof(ELEMENT) == 2 && sizeof(COMPUTE) == 4) return short_tanh(x);
+    else return tanh(x);
+  }
+};
+struct ClippedRelu : Of<1> {
+  bool propagate;
+  COMPUTE limit;
+  __device__ COMPUTE operator()(COMPUTE x) const {
+    if (x != x) return propagate ? x : COMPUTE(0);
+    COMPUTE positive = x > COMPUTE(0) ? x : COMPUTE(0);
+    return positive > limit ? limit : positive;
+  }
+};
+struct Elu : Of<1> {
+  COMPUTE coefficient;
+  __device__ COMPUTE operator()(COMPUTE x) const { return x >= COMPUTE(0) ? x : coefficient * expm1(x); }
+};
+
+// alpha * function(in...) + beta * prior, for every element of a pack.
+template <bool BLENDS, int N, class Function>
+__device__ __forceinline__ Pack<ELEMENT, N> blended(COMPUTE alpha, COMPUTE beta, Function function, const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) {
+  Pack<ELEMENT, N> result;
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+    COMPUTE value;
+    if constexpr (Function::INPUTS == 1) value = alpha * function(load<COMPUTE>(in[0].item[i]));
+    else value = alpha * function(load<COMPUTE>(in[0].item[i]), load<COMPUTE>(in[1].item[i]));
+    if (BLENDS && beta != COMPUTE(0)) value += beta * load<COMPUTE>(prior.item[i]);
+    result.item[i] = store<ELEMENT>(value);
+  }
+  return result;
+}
+
+struct ForwardArguments {
+  const ELEMENT* x;
+  ELEMENT* y;
+  COMPUTE alpha, beta, coefficient;
+  int mode, propagate;
+  Geometry<2> geometry;
+  unsigned prefetching_blocks;  // blocks that prefetch to L2; what small tensors need comes first
+};
+
+// One switch a pack, so that the reads of all modes are the same code and are in flight before it.
+template <bool RECTIFIED> struct Forward {
+  COMPUTE alpha, beta, coefficient;
+  int mode;
+  bool propagate;
+  template <bool BLENDS, int N> __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) const {
+    auto by = [&](auto function) { return blended<BLENDS, N>(alpha, beta, function, in, prior); };
+    if (RECTIFIED) return mode == RELU ? by(Relu{{}, propagate}) : by(ClippedRelu{{}, propagate, coefficient});
+    switch (mode) {
+      case SIGMOID: return by(Sigmoid{});
+      case RELU: return by(Relu{{}, propagate});
+      case TANH: return by(Tanh{});
+      case CLIPPED_RELU: return by(ClippedRelu{{}, propagate, coefficient});
+      default: return by(Elu{{}, coefficient});
+    }
+  }
+};
+
+template <> constexpr bool LONG_FUNCTION<Forward<false>> = true;
+
+template <bool RECTIFIED, class Arguments> __device__ __forceinline__ Elementwise<ELEMENT, 1, ELEMENT, Forward<RECTIFIED>> forward(const Arguments& a, unsigned prefetching_blocks = 0) {
+  return {{a.x}, a.y, a.beta != COMPUTE(0), {a.alpha, a.beta, a.coefficient, a.mode, static_cast<bool>(a.propagate)}, 1, prefetching_blocks};
+}
+template <bool RECTIFIED = false> __device__ __forceinline__ void run(const ForwardArguments& a) { forward<RECTIFIED>(a, a.prefetching_blocks).template run<WIDTH>(a.geometry); }
+extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_forward(const ForwardArguments a) {
+  griddepcontrol_wait_deferred();
+  run(a);
+}
+// Short functions, of few registers (ReLU of 51 MB of halves: 26.6 us instead of 27.3, of 6 MB 2.4 instead of 2.9).
+extern "C" __global__ void __launch_bounds__(256, SHORT_BLOCKS) activation_forward_rectified(const ForwardArguments a) {
+  griddepcontrol_wait_deferred();
+  run<true>(a);
+}
+// Functions of many instructions, of halves: more packs of a thread and the registers for them (tanh of 51 MB: 28.1 us instead of 28.6).
+extern "C" __global__ void __launch_bounds__(256, LONG_BLOCKS) activation_forward_long(const ForwardArguments a) {
+  griddepcontrol_wait_deferred();
+  run(a);
+}
+
+struct ForwardSmallGrid {
+  const ELEMENT* x;
+  ELEMENT* y;
+  COMPUTE alpha, beta, coefficient;
+  int mode, propagate;
+  SmallGrid<2> small_grid;
+};
+
+extern "C" __global__ void __launch_bounds__(256) activation_forward_small_grid(const ForwardSmallGrid a) {
+  griddepcontrol_wait_deferred();
+  forward<false>(a).run_small_grid(a.small_grid);
+}
+extern "C" __global__ void __launch_bounds__(256) activation_forward_rectified_small_grid(const ForwardSmallGrid a) {
+  griddepcontrol_wait_deferred();
+  forward<true>(a).run_small_grid(a.small_grid);
+}
+
+struct SigmoidGradient : Of<2> {
+  __device__ COMPUTE operator()(COMPUTE y, COMPUTE dy) const { return dy * y * (COMPUTE(1) - y); }
+};
+struct TanhGradient : Of<2> {
+  __device__ COMPUTE operator()(COMPUTE y, COMPUTE dy) const { return dy * (COMPUTE(1) - y * y); }
+};
+struct EluGradient : Of<2> {
+  COMPUTE coefficient;
+  __device__ COMPUTE operator()(COMPUTE y, COMPUTE dy) const { return y >= COMPUTE(0) ? dy : dy * (y + coefficient); }
+};
+struct ReluGradient : Of<2> {
+  COMPUTE limit;
+  __device__ COMPUTE operator()(COMPUTE x, COMPUTE dy) const { return x > COMPUTE(0) && x <= limit ? dy : COMPUTE(0); }
+};
+
+struct BackwardArguments {
+  const ELEMENT* operand;  // x for the rectified functions, y for the others
+  const ELEMENT* dy;
+  ELEMENT* dx;
+  COMPUTE alpha, beta, coefficient;
+  int mode;
+  Geometry<3> geometry;
+  unsigned prefetching_blocks;
+};
+
+struct Backward {
+  COMPUTE alpha, beta, coefficient;
+  int mode;
+  template <bool BLENDS, int N> __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) const {
+    auto by = [&](auto function) { return blended<BLENDS, N>(alpha, beta, function, in, prior); };
+    switch (mode) {
+      case SIGMOID: return by(SigmoidGradient{});
+      case TANH: return by(TanhGradient{});
+      case ELU: return by(EluGradient{{}, coefficient});
+      case RELU: return by(ReluGradient{{}, COMPUTE(INFINITY)});
+      default: return by(ReluGradient{{}, coefficient});
+    }
+  }
+};
+
+template <class Arguments> __device__ __forceinline__ Elementwise<ELEMENT, 2, ELEMENT, Backward> backward(const Arguments& a, unsigned prefetching_blocks = 0) {
+  return {{a.operand, a.dy}, a.dx, a.beta != COMPUTE(0), {a.alpha, a.beta, a.coefficient, a.mode}, 2, prefetching_blocks};
+}
+
+extern "C" __global__ void __launch_bounds__(256, BACKWARD_BLOCKS) activation_backward(const BackwardArguments a) {
+  griddepcontrol_wait_deferred();
+  backward(a, a.prefetching_blocks).run<WIDTH>(a.geometry);
+}
+
+struct BackwardSmallGrid {
+  const ELEMENT* operand;
+  const ELEMENT* dy;
+  ELEMENT* dx;
+  COMPUTE alpha, beta, coefficient;
+  int mode;
+  SmallGrid<3> small_grid;
+};
+
+extern "C" __global__ void __launch_bounds__(256) activation_backward_small_grid(const BackwardSmallGrid a) {
+  griddepcontrol_wait_deferred();
+  backward(a).run_small_grid(a.small_grid);
+}

@@ -1,0 +1,106 @@
+"""Activation, forward (3.2.1) and backward (4.1.1): the problem and its solvers."""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_uint
+from typing import Any
+
+from dualdnn.api.enumerations import cudnnActivationMode_t
+from dualdnn.api.operations import ActivationBackward, ActivationForward
+
+from ..plans import Launch, factors, pointers, structure, type_definitions
+from ..primitives.geometry import (
+    LONG_PACKS_PER_THREAD,
+    LONGEST_PACKS_PER_THREAD,
+    PACK_BYTES,
+    PACKS_PER_THREAD,
+    THREADS,
+    Grid,
+    elementwise,
+    prefetching_blocks,
+)
+from ..primitives.small_grid import SmallGridLaunch, small_grid
+from ..solver import Problem, Solver, serve
+
+SOURCE = "activation/activation.cu"
+# Bytes read and written from which on the slow functions of 16-bit types take more packs a thread; fewer bytes, and rows with
+# gaps, take longer with them.
+LONGEST_BYTES = 64 << 20
+RECTIFIED = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU)
+
+
+class ActivationProblem(Problem):
+    """An activation forward, or its gradient, which reads of x and y only the one that the mode needs."""
+
+    def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
+        super().__init__(operation, device, aligned)
+        self.forward = isinstance(operation, ActivationForward)
+        self.rectifies = operation.activation.mode in RECTIFIED
+        needed = "x" if self.rectifies else "y"
+        self.operands = ("x", "y") if self.forward else (needed, "dy", "dx")
+        self.specs = [operation.tensor(name) for name in self.operands]
+        self.output = self.specs[-1]
+        self.strides = [spec.strides for spec in self.specs]
+        self.kernel = "activation_backward"
+        if self.forward:
+            self.kernel = "activation_forward_rectified" if self.rectifies else "activation_forward"
+
+    def launch(self, kernel: str, layout: Any, grid: Grid, block: Grid, *others: tuple[str, Any]) -> Launch:
+        """Return the launch of a kernel; ``others`` are its arguments behind the layout."""
+        operation, activation = self.operation, self.operation.activation
+        arguments = structure(
+            *pointers(len(self.operands)),
+            *factors(operation, alpha=operation.alpha, beta=operation.beta, coefficient=activation.coefficient),
+            ("mode", c_int(activation.mode)),
+            *([("propagate", c_int(activation.relu_nan))] if self.forward else []),
+            ("layout", layout),
+            *others,
+        )
+        function = self.device.function(SOURCE, kernel, type_definitions(self.output.scalar_type, operation))
+        return Launch(function, arguments, self.operands, grid, block)
+
+
+class SmallGridSolver(Solver[ActivationProblem]):
+    """Small tensors that no 16-byte pack moves: the launch's dimensions are the tensor's."""
+
+    name = "activation.small_grid"
+
+    def _layout(self, problem: ActivationProblem) -> SmallGridLaunch | None:
+        output = problem.output
+        width = elementwise(output.dims, problem.strides, PACK_BYTES // output.scalar_bytes, problem.device)[0].width
+        return small_grid(output.dims, problem.strides) if width == 1 else None
+
+    def serves(self, problem: ActivationProblem) -> bool:
+        return self._layout(problem) is not None
+
+    def launches(self, problem: ActivationProblem) -> list[Launch]:
+        found = self._layout(problem)
+        assert found is not None
+        return [problem.launch(f"{problem.kernel}_small_grid", *found)]
+
+
+class ElementwiseSolver(Solver[ActivationProblem]):
+    """Tensors of any layout: a thread takes packs of 16 bytes where every operand has them, else single elements."""
+
+    name = "activation.elementwise"
+
+    def serves(self, problem: ActivationProblem) -> bool:
+        return True
+
+    def launches(self, problem: ActivationProblem) -> list[Launch]:
+        output, strides, device, kernel = problem.output, problem.strides, problem.device, problem.kernel
+        width = PACK_BYTES // output.scalar_bytes
+        packs = LONG_PACKS_PER_THREAD if problem.forward and not problem.rectifies else PACKS_PER_THREAD
+        layout, grid = elementwise(output.dims, strides, width, device, packs)
+        large = len(strides) * output.nbytes >= LONGEST_BYTES
+        if packs == LONG_PACKS_PER_THREAD and output.scalar_bytes == 2 and layout.flat and large:
+            kernel, (layout, grid) = (
+                f"{kernel}_long",
+                elementwise(output.dims, strides, width, device, LONGEST_PACKS_PER_THREAD),
+            )
+        moved_bytes = sum(spec.nbytes for spec in problem.specs) if problem.forward else 3 * output.nbytes
+        prefetching = c_uint(prefetching_blocks(moved_bytes))
+        return [problem.launch(kernel, layout, grid, (THREADS, 1, 1), ("prefetching_blocks", prefetching))]
+
+
+serve(ActivationProblem, (SmallGridSolver(), ElementwiseSolver()), ActivationForward, ActivationBackward)

@@ -1,0 +1,1 @@
+"""Forward convolution with every documented algorithm, Im2Col and reordered filters."""

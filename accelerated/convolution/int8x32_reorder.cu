@@ -1,0 +1,34 @@
+// INT8x32 filters and their bias in the order that convolutions with CUDNN_NO_REORDER read (5.2.32).
+//
+// Floor: bytes, each read and written once. A thread moves four channels; the order within 1024 bytes changes, so that
+// reads and writes both fill whole lines of the cache.
+#include "convolution/problem.cuh"
+
+struct Arguments {
+  const int8* filter;
+  int8* reordered_filter;
+  const float* bias;
+  float* reordered_bias;
+  FastDivmod words;  // of one filter
+  int filters, biased, reorders;
+};
+
+extern "C" __global__ void reorder_filter_and_bias(const Arguments a) {
+  griddepcontrol_wait();
+  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+  unsigned word;
+  const unsigned filter = a.words.divide(index, word);
+  if (filter >= a.filters) return;
+  const long long offset = a.reorders ? reordered_offset(filter, word, a.filters / 32, 4) : index;
+  const int8* from = a.filter + 4LL * index;
+  int8* to = a.reordered_filter + 4 * offset;
+  if ((reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to)) % 4 == 0) {
+    *reinterpret_cast<unsigned*>(to) = *reinterpret_cast<const unsigned*>(from);
+  } else {
+    for (int i = 0; i < 4; i++) to[i] = from[i];
+  }
+  if (a.biased && word == 0) {
+    const Epilogue order{0, 0, 0, 0, a.reorders};
+    a.reordered_bias[order.bias_index(filter)] = a.bias[filter];
+  }
+}

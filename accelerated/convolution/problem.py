@@ -1,0 +1,239 @@
+"""Forward convolutions as matrix products: the structures of convolution/problem.cuh."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_double, c_int, c_longlong
+from math import prod
+from typing import Any, NamedTuple
+
+from dualdnn.api.enumerations import cudnnActivationMode_t
+from dualdnn.api.operations import (
+    ConvolutionBiasActivationForward,
+    ConvolutionForward,
+    ConvolutionSpec,
+    FilterSpec,
+    TensorSpec,
+)
+from dualdnn.api.operations.specs import NHWC
+
+from ..primitives.geometry import FastDivmod
+
+Convolution = ConvolutionForward | ConvolutionBiasActivationForward
+AXES = 3  # depth, height, width; the depth of an image is 1
+WORD = 4  # 8-bit channels that are multiplied at once
+PACK_BYTES = 16
+
+
+class ConvolutionStruct(ctypes.Structure):
+    """``Convolution`` in convolution.cuh."""
+
+    _fields_ = [
+        ("x_position", c_longlong * 4),
+        ("y_position", c_longlong * 4),
+        ("x_origin", c_longlong),
+        ("x_group", c_longlong),
+        ("y_channel", c_longlong),
+        ("y_group", c_longlong),
+        ("x_block", c_int),
+        ("x_lane", c_int),
+        ("x_axis", c_int * AXES),
+        ("input", c_int * AXES),
+        ("step", c_int * AXES),
+        ("padding", c_int * AXES),
+        ("dilation", c_int * AXES),
+        ("positions", c_int),
+        ("first_position", c_int),
+        ("filters", c_int),
+        ("terms", c_int),
+        ("row", c_int),
+        ("y_filters", c_int),
+        ("flipped", c_int),
+        ("y_vector", c_int),
+        ("x_packs", c_int),
+        ("w_packs", c_int),
+        ("output", FastDivmod * AXES),
+        ("filter", FastDivmod * AXES),
+        ("lanes", FastDivmod),
+    ]
+
+
+class EpilogueStruct(ctypes.Structure):
+    """``Epilogue`` in convolution.cuh."""
+
+    _fields_ = [
+        ("alpha", c_double),
+        ("beta", c_double),
+        ("biased", c_int),
+        ("rectified", c_int),
+        ("reordered_bias", c_int),
+    ]
+
+
+def spatial(values: tuple[int, ...], missing: int) -> tuple[int, ...]:
+    """Values of depth, height and width; ``missing`` for the depth of an image."""
+    return (missing,) * (AXES - len(values)) + tuple(values)
+
+
+def scalar_strides(tensor: TensorSpec) -> tuple[int, ...]:
+    """(image, channel plane, depth, row, column), counted in scalars."""
+    strides = tuple(stride * tensor.vector_length for stride in tensor.strides)
+    return (*strides[:2], *spatial(strides[2:], 0))
+
+
+def lanes_of(w: FilterSpec) -> int:
+    """Channels that lie side by side in the filter's memory."""
+    vector = w.tensor.vector_length
+    if vector > 1:
+        return vector
+    # A filter of one position has the same memory in both formats.
+    return w.dims[1] if w.format == NHWC or prod(w.dims[2:]) == 1 else 1
+
+
+def describe(convolution: ConvolutionSpec, x: TensorSpec, w: FilterSpec, y_dims: tuple[int, ...]) -> ConvolutionStruct:
+    """The product of w and the input under each output position; y is not described."""
+    value = ConvolutionStruct()
+    image, plane, *axes = scalar_strides(x)
+    outputs, taps = spatial(y_dims[2:], 1), spatial(w.dims[2:], 1)
+    step, padding = spatial(convolution.stride, 1), spatial(convolution.padding, 0)
+    lanes, channels = lanes_of(w), w.dims[1]
+    vectorised = x.vector_length > 1
+    value.x_position[:] = (image, *(s * stride for s, stride in zip(step, axes, strict=True)))
+    value.x_origin = -sum(p * stride for p, stride in zip(padding, axes, strict=True))
+    value.x_group = channels // x.vector_length * plane
+    value.x_lane = 1 if vectorised else plane
+    value.x_block = plane if vectorised else lanes * plane
+    value.x_axis[:], value.input[:] = axes, spatial(x.dims[2:], 1)
+    value.step[:], value.padding[:], value.dilation[:] = step, padding, spatial(convolution.dilation, 1)
+    value.positions = y_dims[0] * prod(outputs)
+    value.filters = value.y_filters = y_dims[1] // convolution.group_count
+    value.terms = value.row = prod(w.dims[1:])
+    value.flipped = convolution.is_flipped
+    for d in range(AXES):
+        value.output[d], value.filter[d] = FastDivmod.of(outputs[d]), FastDivmod.of(taps[d])
+    value.lanes = FastDivmod.of(lanes)
+    return value
+
+
+def with_result(value: ConvolutionStruct, y: TensorSpec) -> ConvolutionStruct:
+    """The same product, written to y."""
+    image, plane, *axes = scalar_strides(y)
+    value.y_position[:], value.y_channel = (image, *axes), plane
+    value.y_vector = y.vector_length.bit_length() - 1
+    return value
+
+
+def operation_product(operation: Convolution) -> ConvolutionStruct:
+    """The product that a convolution asks for."""
+    o = operation
+    return with_result(describe(o.convolution, o.x, o.w, o.y.dims), o.y)
+
+
+class Matrices(NamedTuple):
+    """One matrix for each group: elements from one row, one column, one group to the next."""
+
+    row: int
+    column: int
+    group: int
+
+
+def matrix_product(positions: int, filters: int, terms: int, x: Matrices, y: Matrices) -> ConvolutionStruct:
+    """y[position, filter] = sum of x[position, term] * w[filter, term] for each group; the filters of all groups follow
+    each other without gaps."""
+    value = ConvolutionStruct()
+    value.x_position[0], value.x_lane, value.x_group = x
+    value.y_position[0], value.y_channel, value.y_group = y
+    for d in range(AXES):
+        value.input[d] = value.dilation[d] = 1  # and steps of 0: every position is inside
+        value.output[d] = value.filter[d] = FastDivmod.of(1)
+    value.positions, value.filters, value.terms, value.row = positions, filters, terms, terms
+    value.lanes = FastDivmod.of(terms)
+    return value
+
+
+def mark_packs(value: ConvolutionStruct, groups: int, element_bytes: int) -> ConvolutionStruct:
+    """Say which operands may be read in packs of 16 bytes (8-bit integers: 4)."""
+    width = 4 if element_bytes == 1 else PACK_BYTES // element_bytes
+    value.x_packs = value.x_lane == 1 and value.lanes.divisor % width == 0 and _all_multiples(value, groups, width)
+    value.w_packs = value.terms % width == 0 and value.row % width == 0
+    return value
+
+
+def _all_multiples(value: ConvolutionStruct, groups: int, width: int) -> bool:
+    """Whether every distance in x that occurs is a multiple of ``width``."""
+    extents = (value.positions, *(output.divisor for output in value.output))
+    steps = [step for step, extent in zip(value.x_position, extents, strict=True) if extent > 1]
+    steps += [step for step, taps in zip(value.x_axis, value.filter, strict=True) if taps.divisor > 1]
+    steps += [value.x_origin, value.x_group if groups > 1 else 0]
+    blocks = value.terms // (value.lanes.divisor * prod(taps.divisor for taps in value.filter))
+    return all(step % width == 0 for step in [*steps, value.x_block if blocks > 1 else 0])
+
+
+def positions_in_packs(value: ConvolutionStruct, groups: int, width: int) -> bool:
+    """Whether ``width`` positions from each multiple of it on lie side by side in x, at multiples of it, for every term:
+    planes without padding, stride and taps."""
+    if not width or value.first_position or any(value.padding) or any(taps.divisor > 1 for taps in value.filter):
+        return False
+    outputs = [output.divisor for output in value.output]
+    extents = (value.positions // prod(outputs), *outputs)
+    walk = [(n, step) for n, step in zip(extents, value.x_position, strict=True) if n > 1]
+    run = 1
+    while walk and walk[-1][1] == run:
+        run *= walk.pop()[0]
+    blocks = value.terms // value.lanes.divisor
+    walk += [(value.lanes.divisor, value.x_lane), (blocks, value.x_block), (groups, value.x_group)]
+    steps = [step for n, step in walk if n > 1]
+    return all(step % width == 0 for step in (run, value.x_origin, *steps))
+
+
+def in_words(value: ConvolutionStruct, groups: int) -> bool:
+    """Count in words of four 8-bit channels, if x and w allow it."""
+    if value.x_lane != 1 or value.lanes.divisor % WORD or value.row % WORD or not _all_multiples(value, groups, WORD):
+        return False
+    for name in ("x_origin", "x_group", "x_block", "terms", "row"):
+        setattr(value, name, getattr(value, name) // WORD)
+    for steps in (value.x_position, value.x_axis):
+        steps[:] = [step // WORD for step in steps]
+    value.lanes = FastDivmod.of(value.lanes.divisor // WORD)
+    return True
+
+
+def channels_last(tensor: TensorSpec) -> bool:
+    """The channels of a position lie side by side."""
+    return tensor.vector_length == 1 and (tensor.strides[1] == 1 or tensor.dims[1] == 1)
+
+
+def epilogue(operation: Convolution) -> EpilogueStruct:
+    """What becomes of the sums."""
+    if isinstance(operation, ConvolutionForward):
+        return EpilogueStruct(operation.alpha, operation.beta)
+    rectified = operation.activation.mode == cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
+    return EpilogueStruct(operation.alpha1, operation.alpha2, True, rectified, operation.filter_is_reordered)
+
+
+def operand_names(operation: Convolution) -> tuple[str, ...]:
+    """Operands of a kernel that finishes y: y, what beta blends in, the bias. What is not read may be anything."""
+    if isinstance(operation, ConvolutionForward):
+        return ("y", "y", "y")
+    return ("y", "z" if operation.alpha2 != 0 else "y", "bias")
+
+
+PLAIN = EpilogueStruct(1.0, 0.0)
+
+
+def product_fields(
+    value: ConvolutionStruct,
+    finish: EpilogueStruct,
+    offsets: tuple[int, int, int],
+    position_tiles: int,
+    filter_tiles: int,
+) -> list[tuple[str, Any]]:
+    """What the arguments of every product begin with after its operands. offsets: bytes to the beginning of x, w and y."""
+    names = ("x_offset", "w_offset", "y_offset")
+    return [
+        *((name, c_longlong(offset)) for name, offset in zip(names, offsets, strict=True)),
+        ("convolution", value),
+        ("epilogue", finish),
+        ("position_tiles", FastDivmod.of(position_tiles)),
+        ("filter_tiles", FastDivmod.of(filter_tiles)),
+    ]

@@ -1,0 +1,446 @@
+// Convolutions of few input channels, as in first layers, on tensor cores: half, bfloat16, float where TF32 is allowed; sums
+// in float. (The host side is accelerated/convolution_few_channels.py.)
+//
+// Floor: bytes, the image read and the result written once: 30 us for 64x3x224x224 and 64 filters of 7x7, stride 2, in half
+// on an H200. Its products take 20 us of the tensor cores, and of shared memory as long again: per 16 terms of 64
+// positions and 64 filters four warps read 16 times 128 bytes of the image, the tensor cores 2 KiB of filters. Measured: 66
+// us, of which products take 25, results 18 and the image 23: warps are too few to hide all latencies. So that one multiplies
+// while another waits or writes, a block's warps are teams of four with tiles of their own.
+//
+// A team brings the rows of the image that a tile of output positions touches into shared memory as they lie, with zeros
+// for the padding, while it works at the tile before. The image's fragments are gathered from there, a register (a word:
+// two terms of 16 bits, or one float) at a time: a table has the words of the sum, their places relative to an output
+// position and which of their terms exist. Where positions lie at odd distances a word is two reads of 16 bits. Values
+// that no term wants are cleared, not multiplied by zero: they may be NaN. The filters stay in shared memory.
+#include "convolution/problem.cuh"
+#include "primitives/tma.cuh"
+
+constexpr int TEAMS = 4, TEAM = 128, WARPS = TEAM / 32, THREADS = TEAMS * TEAM;
+constexpr int SIXTEENS = 2, POSITIONS = 16 * SIXTEENS;  // of a warp at a time
+constexpr int PACK = 16 / sizeof(ELEMENT), WORD = 4 / sizeof(ELEMENT);
+constexpr int ROW_BYTES = 128, STEPS = 4;  // of the filters' tiles, which have four steps of eight words in a row
+
+struct Arguments {
+  const ELEMENT* x;
+  const ELEMENT* w;
+  ELEMENT* y;
+  const ELEMENT* prior;
+  const ELEMENT* bias;
+  Epilogue epilogue;
+  int x_image, x_axis[3], x_channel, x_group;  // elements from one to the next: depth, rows, columns
+  int y_image, y_axis[3], y_channel;
+  FastDivmod filter_tiles, groups;              // of a block's number; the rest is where its tiles begin
+  FastDivmod column_tiles, row_tiles, depths;   // of a tile's number, the rest is the image
+  FastDivmod columns;                           // output columns of a tile
+  FastDivmod slot_rows, taps;                   // rows in shared memory: [channel][filter's depth][row]
+  FastDivmod lanes;                             // channels that lie side by side in a row
+  FastDivmod term[3], run_words, words;         // terms are [rest][term[0]][term[1]][term[2]]; a run's words hold neighbours; all words
+  int x_term[4], w_term[4], x_first, w_first;  // elements from one to the next in shared memory, in the filter
+  int terms, run, lead, steps;               // terms of a run, that its first word lacks; steps of eight words
+  int input[3], output[3], step[3], padding[2];  // of x, of y, between positions; before the first depth and row
+  int depth_step;                            // between taps
+  int tiles, blocks, tile_rows;              // blocks whose teams share the tiles
+  int slots, pitch, first_element;           // elements of a slot; the first one of column tile 0
+  int row_elements, row_bytes, contiguous;   // of a row of x: channels and columns; what one copy may take; without gaps
+  int filters, row;                          // of one group; elements from one filter to the next
+  int y_packs;                               // results that are neighbours fill whole packs, 16 bytes apart
+  int table_at, buffer_at, buffer_bytes, staging_at;  // in shared memory
+};
+
+struct __align__(16) Words { unsigned item[4]; };
+__device__ __forceinline__ Words read_words(const Words* from) {  // at once
+  const uint4 words = *reinterpret_cast<const uint4*>(from);
+  return {{words.x, words.y, words.z, words.w}};
+}
+
+// A place of y and how much of a tile exists there.
+struct Tile {
+  int image, depth, first_row, first_column, rows, columns;
+};
+__device__ __forceinline__ Tile find_tile(const Arguments& a, unsigned index) {
+  unsigned column_tile, row_tile, depth;
+  const unsigned image = a.depths.divide(a.row_tiles.divide(a.column_tiles.divide(index, column_tile), row_tile), depth);
+  Tile tile{static_cast<int>(image), static_cast<int>(depth), static_cast<int>(row_tile * a.tile_rows), static_cast<int>(column_tile * a.columns.divisor)};
+  tile.rows = a.output[1] - tile.first_row;
+  tile.columns = a.output[2] - tile.first_column;
+  return tile;
+}
+
+// --- the image ---
+
+// Eight or four elements that begin anywhere; 16 bytes from each multiple of 16 that they touch may be read.
+__device__ __forceinline__ uint4 read_anywhere(const ELEMENT* from) {
+  const unsigned shift = reinterpret_cast<uintptr_t>(from) % 16;
+  const uint4* packs = reinterpret_cast<const uint4*>(reinterpret_cast<const unsigned char*>(from) - shift);
+  const uint4 low = packs[0], high = shift ? packs[1] : low;
+  const bool two = shift & 8, one = shift & 4;
+  const unsigned a = two ? low.z : low.x, b = two ? low.w : low.y, c = two ? high.x : low.z, d = two ? high.y : low.w,
+                 e = two ? high.z : high.x, f = two ? high.w : high.y;
+  const unsigned p = one ? b : a, q = one ? c : b, r = one ? d : c, s = one ? e : d, t = one ? f : e, bits = shift % 4 * 8;
+  return {__funnelshift_r(p, q, bits), __funnelshift_r(q, r, bits), __funnelshift_r(r, s, bits), __funnelshift_r(s, t, bits)};
+}
+
+// How a row is read: so many bytes at a time, or packs that begin anywhere.
+enum Reading { ELEMENTS = sizeof(ELEMENT), HALF_PACKS = 8, WHOLE_PACKS = 16, ANYWHERE = 0 };
+__device__ __forceinline__ Reading reading_of(const Arguments& a, const ELEMENT* x) {
+  const unsigned address = reinterpret_cast<uintptr_t>(x);
+  if (a.row_bytes == 16 && address % 16 == 0) return WHOLE_PACKS;
+  if (a.row_bytes >= 8 && address % 8 == 0) return HALF_PACKS;
+  return a.contiguous ? ANYWHERE : ELEMENTS;
+}
+template <Reading READING> constexpr int elements_at_once() { return READING == ANYWHERE ? PACK : READING / sizeof(ELEMENT); }
+
+// A warp brings every fourth row.
+template <Reading READING> __device__ __forceinline__ void bring_rows(const Arguments& a, const ELEMENT* x, const Tile& tile, unsigned char* buffer) {
+  constexpr int COUNT = elements_at_once<READING>();
+  const int depth = tile.depth * a.step[0] - a.padding[0], row = tile.first_row * a.step[1] - a.padding[1];
+  const int first = tile.first_column * a.step[2] * static_cast<int>(a.lanes.divisor) + a.first_element;
+  for (int slot = threadIdx.x / 32 % WARPS; slot < a.slots; slot += WARPS) {
+    unsigned tap, slot_row;
+    const unsigned channel = a.taps.divide(a.slot_rows.divide(slot, slot_row), tap);
+    const int plane = depth + static_cast<int>(tap) * a.depth_step, line = row + static_cast<int>(slot_row);
+    const bool exists = static_cast<unsigned>(plane) < static_cast<unsigned>(a.input[0]) && static_cast<unsigned>(line) < static_cast<unsigned>(a.input[1]);
+    const int at = tile.image * a.x_image + plane * a.x_axis[0] + line * a.x_axis[1] + channel * a.x_channel;
+    ELEMENT* to = reinterpret_cast<ELEMENT*>(buffer) + slot * a.pitch;
+#pragma unroll 2
+    for (int i = threadIdx.x % 32 * COUNT; i < a.pitch; i += 32 * COUNT) {
+      const int element = first + i;
+      const bool inside = exists && static_cast<unsigned>(element) < static_cast<unsigned>(a.row_elements);
+      if constexpr (READING == ANYWHERE) {
+        if (exists && element >= PACK && element + 2 * PACK <= a.row_elements) {
+          *reinterpret_cast<uint4*>(to + i) = read_anywhere(x + at + element);
+        } else {
+          Pack<ELEMENT, PACK> pack;
+#pragma unroll
+          for (int j = 0; j < PACK; j++)
+            pack.item[j] = exists && static_cast<unsigned>(element + j) < static_cast<unsigned>(a.row_elements) ? x[at + element + j] : store<ELEMENT>(0.0f);
+          *reinterpret_cast<Pack<ELEMENT, PACK>*>(to + i) = pack;
+        }
+      } else {
+        int offset = inside ? at + element : 0;
+        if (!a.contiguous && inside) {
+          unsigned lane;
+          const unsigned column = a.lanes.divide(element, lane);
+          offset = at + column * a.x_axis[2] + lane * a.x_channel;
+        }
+        if constexpr (READING >= 4) cp_async<READING>(to + i, x + offset, inside);
+        else to[i] = inside ? x[offset] : store<ELEMENT>(0.0f);
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ void bring_image(const Arguments& a, const ELEMENT* x, Reading reading, unsigned index, unsigned char* buffer) {
+  const Tile tile = find_tile(a, index);
+  if (reading == WHOLE_PACKS) bring_rows<WHOLE_PACKS>(a, x, tile, buffer);
+  else if (reading == HALF_PACKS) bring_rows<HALF_PACKS>(a, x, tile, buffer);
+  else if (reading == ANYWHERE) bring_rows<ANYWHERE>(a, x, tile, buffer);
+  else bring_rows<ELEMENTS>(a, x, tile, buffer);
+  cp_async_commit();
+}
+
+// Rounds what this thread brought, for tensor cores.
+template <Reading READING> __device__ __forceinline__ void round_rows(const Arguments& a, unsigned char* buffer) {
+  constexpr int COUNT = elements_at_once<READING>();
+  for (int slot = threadIdx.x / 32 % WARPS; slot < a.slots; slot += WARPS)
+    for (int i = threadIdx.x % 32 * COUNT; i < a.pitch; i += 32 * COUNT) {
+      auto& pack = *reinterpret_cast<Pack<ELEMENT, COUNT>*>(reinterpret_cast<ELEMENT*>(buffer) + slot * a.pitch + i);
+      Pack<ELEMENT, COUNT> rounded = pack;
+#pragma unroll
+      for (int j = 0; j < COUNT; j++) rounded.item[j] = round_to_tf32(rounded.item[j]);
+      pack = rounded;
+    }
+}
+__device__ __forceinline__ void round_image(const Arguments& a, Reading reading, unsigned char* buffer) {
+  if constexpr (WORD == 1) {
+    if (reading == HALF_PACKS) round_rows<HALF_PACKS>(a, buffer);
+    else if (reading == ELEMENTS) round_rows<ELEMENTS>(a, buffer);
+    else round_rows<WHOLE_PACKS>(a, buffer);
+  }
+}
+
+// --- terms and filters ---
+
+// A term of a word: whether it exists, elements to it in shared memory from a position on, in the filter.
+struct Place {
+  bool exists;
+  int in_x, in_w;
+};
+__device__ __forceinline__ Place find_place(const Arguments& a, unsigned word, int i) {
+  unsigned inner;
+  const int run = a.run_words.divide(word, inner), element = static_cast<int>(inner) * WORD + i - a.lead;
+  const int term = run * a.run + element;
+  if (element < 0 || element >= a.run || term >= a.terms) return {false, 0, 0};
+  unsigned at[4];
+  unsigned rest = term;
+#pragma unroll
+  for (int d = 2; d >= 0; d--) rest = a.term[d].divide(rest, at[d + 1]);
+  at[0] = rest;
+  Place place{true, a.x_first, a.w_first};
+#pragma unroll
+  for (int d = 0; d < 4; d++) {
+    place.in_x += static_cast<int>(at[d]) * a.x_term[d];
+    place.in_w += static_cast<int>(at[d]) * a.w_term[d];
+  }
+  return place;
+}
+
+// Writes the table, [step][word % 4] of what two words have, and the filters.
+template <bool WHOLE_WORDS, int FILTERS>
+__device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, int filters, Words* table, unsigned char* fragments, int2* sources) {
+  for (int word = threadIdx.x; word < 8 * a.steps; word += THREADS) {
+    const Place first = find_place(a, word, 0), second = WORD == 2 ? find_place(a, word, 1) : Place{};
+    sources[word] = {first.exists ? first.in_w : -1, second.exists ? second.in_w : -1};
+    unsigned* entry = table[word / 8 * 4 + word % 4].item + word / 4 % 2 * 2;
+    if (WHOLE_WORDS) {
+      entry[0] = (first.exists ? first.in_x : second.exists ? second.in_x - 1 : 0) * sizeof(ELEMENT);
+      entry[1] = WORD == 1 ? 0u - first.exists : first.exists * 0xffffu + second.exists * 0xffff0000u;
+    } else {
+      entry[0] = first.in_x * sizeof(ELEMENT);
+      entry[1] = second.in_x * sizeof(ELEMENT);
+    }
+  }
+  __syncthreads();
+  constexpr int BATCH = 4;  // reads of a thread that are in flight
+  for (unsigned first = threadIdx.x; first < FILTERS * a.words.divisor; first += BATCH * THREADS) {
+    Pack<ELEMENT, WORD> values[BATCH];
+    unsigned filter[BATCH], word[BATCH];
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
+      filter[i] = a.words.divide(first + i * THREADS, word[i]);
+      const bool exists = filter[i] < FILTERS && static_cast<int>(filter[i]) < filters;
+      const int2 source = exists ? sources[word[i]] : make_int2(-1, -1);
+      const ELEMENT* from = w + filter[i] * a.row;
+      values[i].item[0] = source.x >= 0 ? from[source.x] : store<ELEMENT>(0.0f);
+      if (WORD == 2) values[i].item[WORD - 1] = source.y >= 0 ? from[source.y] : store<ELEMENT>(0.0f);
+    }
+#pragma unroll
+    for (int i = 0; i < BATCH; i++) {
+      if (filter[i] >= FILTERS) break;
+      if (WORD == 1) values[i].item[0] = round_to_tf32(values[i].item[0]);
+      unsigned char* to = swizzled(fragments + word[i] / (8 * STEPS) * (FILTERS * ROW_BYTES), filter[i], word[i] / 4 % 8) + word[i] % 4 * 4;
+      *reinterpret_cast<Pack<ELEMENT, WORD>*>(to) = values[i];
+    }
+  }
+}
+
+// --- products ---
+
+// The terms of a word, of which those in `mask` exist.
+template <bool WHOLE_WORDS> __device__ __forceinline__ unsigned read_word(const unsigned char* position, unsigned place, unsigned second_or_mask) {
+  if constexpr (WHOLE_WORDS) {
+    return *reinterpret_cast<const unsigned*>(position + place) & second_or_mask;
+  } else {
+    return *reinterpret_cast<const unsigned short*>(position + place) | unsigned(*reinterpret_cast<const unsigned short*>(position + second_or_mask)) << 16;
+  }
+}
+
+// sums[h][4 * n + i]: position 16 * h + lane / 4 + i / 2 * 8, filter 8 * n + lane % 4 * 2 + i % 2.
+template <bool WHOLE_WORDS, int FILTERS>
+__device__ __forceinline__ void multiply(const Arguments& a, const unsigned char* const (&position)[2 * SIXTEENS], const Words* table, const unsigned char* fragments,
+                                         float (&sums)[SIXTEENS][FILTERS / 2]) {
+  const int lane = threadIdx.x % 32, steps = a.steps;
+#pragma unroll
+  for (int h = 0; h < SIXTEENS; h++)
+#pragma unroll
+    for (int i = 0; i < FILTERS / 2; i++) sums[h][i] = 0;
+  auto read_image = [&](int k, const Words entry, unsigned (&image)[SIXTEENS][4]) {
+    unsigned mask[2] = {~0u, ~0u};
+    if (!WHOLE_WORDS && k == steps - 1) {  // only the last words may lack terms
+#pragma unroll
+      for (int i = 0; i < 2; i++) {
+        const int left = a.terms - WORD * (8 * k + 4 * i + lane % 4);
+        mask[i] = left >= 2 ? ~0u : left == 1 ? 0xffffu : 0u;
+      }
+    }
+#pragma unroll
+    for (int h = 0; h < SIXTEENS; h++)
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+        image[h][i] = read_word<WHOLE_WORDS>(position[2 * h + i % 2], entry.item[i / 2 * 2], entry.item[i / 2 * 2 + 1]) & mask[i / 2];
+  };
+  const Words* entries = table + lane % 4;
+  unsigned image[2][SIXTEENS][4];  // one is read while the other is multiplied
+  read_image(0, read_words(entries), image[0]);
+  for (int first = 0; first < steps; first += STEPS, entries += 4 * STEPS, fragments += FILTERS * ROW_BYTES) {
+#pragma unroll
+    for (int i = 0; i < STEPS; i++) {
+      if (first + i >= steps) break;
+      const Words next = read_words(entries + 4 * (i + 1));  // there is one behind the last step's
+      wgmma_fence();
+#pragma unroll
+      for (int h = 0; h < SIXTEENS; h++) wgmma_mma_async<ELEMENT, FILTERS>(sums[h], image[i % 2][h], fragments, i);
+      wgmma_commit();
+      wgmma_wait<1>();
+      if (first + i + 1 < steps) read_image(first + i + 1, next, image[(i + 1) % 2]);
+    }
+  }
+  wgmma_wait<0>();
+#pragma unroll
+  for (int h = 0; h < SIXTEENS; h++) wgmma_fence_accumulators(sums[h]);
+}
+
+// --- results ---
+
+// A warp's results turn in shared memory, some filters at a time, so that it writes whole packs to y.
+template <bool ACROSS_FILTERS, int FILTERS> struct Staging {
+  static constexpr int MOST = ACROSS_FILTERS && sizeof(ELEMENT) == 2 ? 64 : 32, COUNT = FILTERS < MOST ? FILTERS : MOST;  // of filters
+  static constexpr int ROWS = ACROSS_FILTERS ? POSITIONS : COUNT, COLUMNS = ACROSS_FILTERS ? COUNT : POSITIONS, PITCH = COLUMNS + PACK;
+};
+
+template <bool ACROSS_FILTERS, int FILTERS>
+__device__ __forceinline__ void write_results(const Arguments& a, const Tile& tile, int first, int filters, unsigned first_channel,
+                                              const ELEMENT* prior, ELEMENT* y, bool y_packs, ELEMENT* staging, const float (&sums)[SIXTEENS][FILTERS / 2]) {
+  using Stage = Staging<ACROSS_FILTERS, FILTERS>;
+  constexpr int STAGED = Stage::COUNT, ROWS = Stage::ROWS, PITCH = Stage::PITCH, PACKS = Stage::COLUMNS / PACK;
+  const int lane = threadIdx.x % 32, y_channel = a.y_channel, rows = min(tile.rows, a.tile_rows);
+  struct Spot { bool exists; int offset; };  // of a position
+  auto find_spot = [&](int position) {
+    unsigned column;
+    const unsigned row = a.columns.divide(first + position, column);
+    const bool exists = static_cast<int>(row) < rows && static_cast<int>(column) < tile.columns;
+    return Spot{exists, static_cast<int>(row * a.y_axis[1] + column * a.y_axis[2])};
+  };
+  const Epilogue& e = a.epilogue;
+  auto stage = [&](int from, auto plain) {
+#pragma unroll
+    for (int h = 0; h < SIXTEENS; h++)
+#pragma unroll
+      for (int side = 0; side < 2; side++) {
+        const int position = 16 * h + lane / 4 + side * 8;
+        Spot spot;
+        if constexpr (!decltype(plain)::value) spot = find_spot(position);
+#pragma unroll
+        for (int n = 0; n < STAGED / 8; n++) {
+          const int column = 8 * n + lane % 4 * 2, filter = from + column;
+          const float* sum = sums[h] + (from / 8 + n) * 4 + 2 * side;
+          const float pair[2] = {sum[0], sum[1]};
+          float values[2] = {pair[0], pair[1]};
+          if constexpr (!decltype(plain)::value) {
+            if (!spot.exists || filter >= filters) continue;
+            find_results<2, float>(e, a.bias, prior, spot.offset + filter * y_channel, y_channel, filter + 1 < filters ? 2 : 1,
+                                   first_channel + filter, 1, pair, values);
+          }
+          if constexpr (ACROSS_FILTERS) {
+            const Pack<ELEMENT, 2> packed{{store<ELEMENT>(values[0]), store<ELEMENT>(values[1])}};
+            *reinterpret_cast<Pack<ELEMENT, 2>*>(staging + position * PITCH + column) = packed;
+          } else {
+#pragma unroll
+            for (int i = 0; i < 2; i++) staging[(column + i) * PITCH + position] = store<ELEMENT>(values[i]);
+          }
+        }
+      }
+  };
+#pragma unroll
+  for (int from = 0; from < FILTERS; from += STAGED) {
+    __syncwarp();
+    if (e.alpha == 1.0 && e.beta == 0.0 && !e.biased && !e.rectified) stage(from, std::true_type{});
+    else stage(from, std::false_type{});
+    __syncwarp();
+    // A lane's pack of a row, every so many rows.
+    constexpr int STRIDE = 32 / PACKS;
+    const int lane_row = lane / PACKS, column = lane % PACKS * PACK;
+    const ELEMENT* results = staging + lane_row * PITCH + column;
+    if (y_packs && ACROSS_FILTERS) {
+      unsigned y_column, y_row = a.columns.divide(first + lane_row, y_column);
+      const bool filter_exists = from + column < filters;
+#pragma unroll
+      for (int row = 0; row < ROWS; row += STRIDE) {
+        if (filter_exists && static_cast<int>(y_row) < rows && static_cast<int>(y_column) < tile.columns)
+          *reinterpret_cast<Pack<ELEMENT, PACK>*>(y + static_cast<int>(y_row * a.y_axis[1] + y_column * a.y_axis[2] + from + column)) =
+              *reinterpret_cast<const Pack<ELEMENT, PACK>*>(results + row * PITCH);
+        y_column += STRIDE;
+        const bool next = y_column >= a.columns.divisor;
+        y_column -= next ? a.columns.divisor : 0;
+        y_row += next;
+      }
+    } else if (y_packs) {
+      const Spot spot = find_spot(column);
+#pragma unroll
+      for (int row = 0; row < ROWS; row += STRIDE)
+        if (spot.exists && from + lane_row + row < filters)
+          *reinterpret_cast<Pack<ELEMENT, PACK>*>(y + (spot.offset + (from + lane_row + row) * y_channel)) =
+              *reinterpret_cast<const Pack<ELEMENT, PACK>*>(results + row * PITCH);
+    } else {
+      for (int index = lane; index < ROWS * Stage::COLUMNS; index += 32) {
+        const int row = index / Stage::COLUMNS, i = index % Stage::COLUMNS;
+        const int filter = from + (ACROSS_FILTERS ? i : row);
+        const Spot spot = find_spot(ACROSS_FILTERS ? row : i);
+        if (spot.exists && filter < filters) y[spot.offset + filter * y_channel] = staging[row * PITCH + i];
+      }
+    }
+  }
+}
+
+template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __forceinline__ void convolve(const Arguments& a) {
+  constexpr int STAGING = Staging<ACROSS_FILTERS, FILTERS>::ROWS * Staging<ACROSS_FILTERS, FILTERS>::PITCH;  // of a warp
+  const int team = threadIdx.x / TEAM, warp = threadIdx.x / 32 % WARPS, lane = threadIdx.x % 32;
+  unsigned filter_tile, group;
+  const unsigned block = a.groups.divide(a.filter_tiles.divide(blockIdx.x, filter_tile), group);
+  const int first_filter = filter_tile * FILTERS, filters = a.filters - first_filter;
+  const unsigned first_channel = group * a.filters + first_filter;
+  const ELEMENT* x = a.x + group * a.x_group;
+  const Reading reading = reading_of(a, x);
+  const bool y_packs = a.y_packs && reinterpret_cast<uintptr_t>(a.y) % 16 == 0;
+  const ELEMENT* w = a.w + first_channel * a.row;
+
+  unsigned char* fragments = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
+  Words* table = reinterpret_cast<Words*>(fragments + a.table_at);
+  Mbarrier* ready = reinterpret_cast<Mbarrier*>(table + 4 * (a.steps + 1)) + team;
+  unsigned char* buffers = fragments + a.buffer_at + team * 2 * a.buffer_bytes;
+  unsigned char* staging = fragments + a.staging_at;
+
+  const unsigned start = block + team * a.blocks;
+  if (start < a.tiles) bring_image(a, x, reading, start, buffers);
+  if (threadIdx.x % TEAM == 0) mbarrier_init(ready, TEAM);
+  fence_mbarrier_init();
+  prepare<WHOLE_WORDS, FILTERS>(a, w, filters, table, fragments, reinterpret_cast<int2*>(staging));
+  fence_proxy_async();
+  __syncthreads();
+  int buffer = 0;
+  const int positions = a.tile_rows * a.columns.divisor;
+  for (unsigned index = start; index < a.tiles; index += TEAMS * a.blocks, buffer ^= 1) {
+    const unsigned next = index + TEAMS * a.blocks;
+    cp_async_wait<0>();
+    round_image(a, reading, buffers + buffer * a.buffer_bytes);
+    mbarrier_arrive(ready);
+    mbarrier_wait_parity(ready, buffer);  // the tile is there, and nobody reads the other one any more
+    if (next < a.tiles) bring_image(a, x, reading, next, buffers + (buffer ^ 1) * a.buffer_bytes);
+    const Tile tile = find_tile(a, index);
+    const int place = tile.image * a.y_image + tile.depth * a.y_axis[0] + tile.first_row * a.y_axis[1] + tile.first_column * a.y_axis[2] +
+                      static_cast<int>(first_channel) * a.y_channel;
+    for (int team_first = 0; team_first < positions; team_first += WARPS * POSITIONS) {
+      const int first = team_first + warp * POSITIONS;
+      const unsigned char* position[2 * SIXTEENS];
+#pragma unroll
+      for (int i = 0; i < 2 * SIXTEENS; i++) {
+        unsigned column;
+        const unsigned row = a.columns.divide(min(first + 8 * i + lane / 4, positions - 1), column);
+        position[i] = buffers + buffer * a.buffer_bytes + (row * a.step[1] * a.pitch + column * a.step[2] * a.lanes.divisor) * sizeof(ELEMENT);
+      }
+      float sums[SIXTEENS][FILTERS / 2];
+      multiply<WHOLE_WORDS, FILTERS>(a, position, table, fragments, sums);
+      write_results<ACROSS_FILTERS, FILTERS>(a, tile, first, filters, first_channel, a.prior + place, a.y + place, y_packs,
+                                             reinterpret_cast<ELEMENT*>(staging) + threadIdx.x / 32 * STAGING, sums);
+    }
+  }
+}
+
+#define KERNEL(NAME, ...)                                                                                    \
+  extern "C" __global__ void __launch_bounds__(THREADS, 1) few_channels_##NAME(const Arguments a) { \
+    griddepcontrol_wait();                                                                              \
+    convolve<__VA_ARGS__>(a);                                                                                \
+  }
+KERNEL(words_filters_32, true, true, 32)
+KERNEL(words_filters_64, true, true, 64)
+KERNEL(words_positions_32, false, true, 32)
+KERNEL(words_positions_64, false, true, 64)
+#define WHOLE_float 1  // an element is a word
+#define JOIN(a, b) a##b
+#define JOINED(a, b) JOIN(a, b)
+#if !JOINED(WHOLE_, ELEMENT)
+KERNEL(elements_filters_32, true, false, 32)
+KERNEL(elements_filters_64, true, false, 64)
+KERNEL(elements_positions_32, false, false, 32)
+KERNEL(elements_positions_64, false, false, 64)
+#endif

@@ -1,0 +1,1 @@
+"""Pooling, forward and backward."""

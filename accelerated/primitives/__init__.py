@@ -1,0 +1,1 @@
+"""What every kernel is written with: element types, index geometry, TMA, mma, clusters, dependent launch, reductions."""

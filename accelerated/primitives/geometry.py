@@ -1,0 +1,191 @@
+"""Index geometry for the kernels: merged dimensions, packs, invariant divisors (the host side of geometry.cuh)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from math import prod
+from typing import Any
+
+Grid = tuple[int, int, int]
+
+MAX_DIMENSIONS = 9
+THREADS = 256  # a block of the element-by-element kernels
+
+# Packs of a thread, where there are enough that each multiprocessor holds some blocks
+PACKS_PER_THREAD = 2
+LONG_PACKS_PER_THREAD, LONGEST_PACKS_PER_THREAD = (
+    4,
+    8,
+)  # of functions of many instructions: a block lives longer than it takes to start one
+BUSY_BLOCKS = 4
+
+# Single elements of a thread and their bytes, at most; about what finding the first costs, as many times as each
+MAX_ITEMS, ITEM_BYTES = 8, 16
+INDEX_COST = 5
+
+PACK_BYTES = 16
+L2_RESIDENT_BYTES = 32 << 20  # read and written, that stay in the cache
+# Read and written, from which on so many blocks fetch ahead what they read first (launch.cuh); more of them gained no more
+PREFETCH_BYTES, PREFETCH_BLOCKS = 64 << 20, 264
+
+
+class FastDivmod(ctypes.Structure):
+    """n / divisor as (mulhi(n, multiplier) + n) >> shift, for n < 2**31."""
+
+    _fields_ = [("divisor", ctypes.c_uint), ("multiplier", ctypes.c_uint), ("shift", ctypes.c_uint)]
+
+    @classmethod
+    def of(cls, divisor: int) -> FastDivmod:
+        if not 0 < divisor < 2**31:
+            raise ValueError(f"divisor is {divisor}, it must be 1 to 2**31 - 1")
+        shift = (divisor - 1).bit_length()
+        return cls(divisor, ((2**shift - divisor) << 32) // divisor + 1, shift)
+
+
+@cache
+def _geometry_type(operands: int) -> type[ctypes.Structure]:
+    outer_rank = MAX_DIMENSIONS - 1
+
+    class Outer(ctypes.Structure):
+        _fields_ = [("extent", FastDivmod), ("stride", ctypes.c_int * operands)]
+
+    class Geometry(ctypes.Structure):
+        _fields_ = [
+            ("row", ctypes.c_uint),
+            ("flat", ctypes.c_uint),
+            ("packs", ctypes.c_uint),
+            ("packs_per_thread", ctypes.c_uint),
+            ("width", ctypes.c_uint),
+            ("vectorised", ctypes.c_uint),
+            ("items", ctypes.c_uint),
+            ("split", ctypes.c_int),
+            ("item_distance", ctypes.c_uint),
+            ("item_extent", ctypes.c_uint),
+            ("partial_sectors", ctypes.c_uint),
+            ("item_stride", ctypes.c_int * operands),
+            ("row_stride", ctypes.c_int * operands),
+            ("packs_per_row", FastDivmod),
+            ("outer_rank", ctypes.c_int),
+            ("outer", Outer * outer_rank),
+        ]
+
+    return Geometry
+
+
+def merge_dimensions(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
+    """Fewest dimensions that walk all operands alike, outermost first in the order of the last operand's strides.
+
+    Dimensions of extent 1 vanish; neighbours that are contiguous in every operand become one.
+    """
+    order = sorted((d for d, extent in enumerate(dims) if extent > 1), key=lambda d: -strides[-1][d])
+    extents: list[int] = []
+    steps: list[list[int]] = [[] for _ in strides]
+    for d in order:
+        contiguous = extents and all(
+            step[-1] == stride[d] * dims[d] for step, stride in zip(steps, strides, strict=True)
+        )
+        if contiguous:
+            extents[-1] *= dims[d]
+            for step, stride in zip(steps, strides, strict=True):
+                step[-1] = stride[d]
+        else:
+            extents.append(dims[d])
+            for step, stride in zip(steps, strides, strict=True):
+                step.append(stride[d])
+    if not extents:
+        return [1], [[0 if len(strides) > 1 and i < len(strides) - 1 else 1] for i in range(len(strides))]
+    return extents, steps
+
+
+def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) -> Any:
+    """The ``Geometry<N>`` of N operands with the given strides (the last is the output) over ``dims``.
+
+    width: elements of one pack, as the kernel was compiled for.
+    """
+    return _described(*merge_dimensions(dims, strides), width)
+
+
+def _described(extents: Sequence[int], steps: Sequence[Sequence[int]], width: int) -> Any:
+    """The geometry of dimensions that are merged, outermost first."""
+    row = extents[-1]
+    outer = list(reversed(range(len(extents) - 1)))
+    value: Any = _geometry_type(len(steps))()
+    packs_per_row = -(-row // width)
+    value.packs, value.row, value.width = prod(extents[:-1]) * packs_per_row, row, width
+    value.packs_per_thread = value.items = 1
+    value.packs_per_row = FastDivmod.of(packs_per_row)
+    value.outer_rank = len(outer)
+    for i, d in enumerate(outer):
+        value.outer[i].extent = FastDivmod.of(extents[d])
+    for operand, step in enumerate(steps):
+        value.row_stride[operand] = step[-1]
+        for i, d in enumerate(outer):
+            value.outer[i].stride[operand] = step[d]
+        if step[-1] == 1 and all(step[d] % width == 0 for d in outer):
+            value.vectorised |= 1 << operand
+    return value
+
+
+def elementwise(
+    dims: Sequence[int], strides: Sequence[Sequence[int]], width: int, device: Any, most: int = PACKS_PER_THREAD
+) -> tuple[Any, Grid]:
+    """The geometry of an element-by-element kernel and its grid: packs of ``width`` where every operand moves them in one
+    access (or is broadcast along them), ``most`` a thread where there are many; else single elements.
+    """
+    extents, steps = merge_dimensions(dims, strides)
+    value = _described(extents, steps, width)
+    flat = value.outer_rank == 0 and value.vectorised == (1 << len(strides)) - 1
+    packed = all(value.vectorised >> i & 1 or value.row_stride[i] == 0 for i in range(len(strides)))
+    if value.row < width or not (flat or (packed and value.row % width == 0)):
+        value = _single(extents, steps, device, PACK_BYTES // width)
+        return value, blocks(value.packs)
+    value.packs_per_thread = packs_per_thread(value.packs, device, most)
+    value.flat = value.packs_per_thread if flat else 0
+    return value, blocks(value.packs, THREADS * value.packs_per_thread)
+
+
+def _single(extents: list[int], steps: list[list[int]], device: Any, element_bytes: int) -> Any:
+    """Single elements: a thread's lie along one dimension, not the row if there are others, so that a warp's accesses are
+    contiguous. The dimension and the number are those that waste least.
+    """
+    # A multiprocessor has enough with one block: to start a second takes as long as another element.
+    most = packs_per_thread(prod(extents) * BUSY_BLOCKS, device, min(MAX_ITEMS, ITEM_BYTES // element_bytes))
+
+    def cost(choice: tuple[int, int]) -> tuple[float, int]:
+        d, item_distance = choice
+        items = -(-extents[d] // item_distance)
+        return (INDEX_COST / items + 1) * item_distance * items / extents[d], -d
+
+    dimensions = range(max(1, len(extents) - 1))
+    choices = {(d, -(-extents[d] // items)) for d in dimensions for items in range(1, most + 1)}
+    d, item_distance = min(choices, key=cost)
+    value = _described([*extents[:d], item_distance, *extents[d + 1 :]], steps, 1)
+    value.items, value.item_distance, value.item_extent = -(-extents[d] // item_distance), item_distance, extents[d]
+    value.split = len(extents) - 2 - d
+    dense = prod(extents) == 1 + sum((e - 1) * s for e, s in zip(extents, steps[-1], strict=True))
+    value.partial_sectors = not dense and prod(extents) * len(steps) * element_bytes > L2_RESIDENT_BYTES
+    for operand, step in enumerate(steps):
+        value.item_stride[operand] = item_distance * step[d]
+    return value
+
+
+def packs_per_thread(packs: int, device: Any, most: int = PACKS_PER_THREAD) -> int:
+    """How many packs a thread should take."""
+    return max(1, min(most, packs // (THREADS * BUSY_BLOCKS * device.multiprocessors)))
+
+
+def blocks(packs: int, packs_per_block: int = THREADS) -> Grid:
+    """The grid that gives every pack a thread."""
+    return (max(1, -(-packs // packs_per_block)), 1, 1)
+
+
+def prefetching_blocks(moved_bytes: int) -> int:
+    """How many blocks fetch ahead."""
+    return PREFETCH_BLOCKS if moved_bytes >= PREFETCH_BYTES else 0
+
+
+def broadcast_strides(dims: Sequence[int], strides: Sequence[int], onto: Sequence[int]) -> list[int]:
+    """Strides of an operand of ``dims`` walked over ``onto``: 0 where it has extent 1 and ``onto`` has more."""
+    return [0 if extent == 1 and wide > 1 else stride for extent, stride, wide in zip(dims, strides, onto, strict=True)]

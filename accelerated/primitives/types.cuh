@@ -1,0 +1,103 @@
+// Data types of the kernels: conversions between stored elements and the arithmetic type.
+// A kernel is compiled once per combination of -DELEMENT (stored type) and -DCOMPUTE (float or double).
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "primitives/dependent_launch.cuh"
+
+#ifndef EMULATED_CUDA
+extern __shared__ __align__(16) unsigned char shared_memory[];  // the one name of dynamic shared memory
+#endif
+
+using half = __half;
+using bfloat16 = __nv_bfloat16;
+using int8 = signed char;
+using uint8 = unsigned char;
+using int32 = int;
+
+template <class T, class U> constexpr bool same_type = false;
+template <class T> constexpr bool same_type<T, T> = true;
+
+// Stored element -> arithmetic type.
+template <class C, class T> __device__ __forceinline__ C load(T value) { return static_cast<C>(value); }
+template <> __device__ __forceinline__ float load<float, half>(half value) { return __half2float(value); }
+template <> __device__ __forceinline__ double load<double, half>(half value) { return __half2float(value); }
+template <> __device__ __forceinline__ float load<float, bfloat16>(bfloat16 value) { return __bfloat162float(value); }
+template <> __device__ __forceinline__ double load<double, bfloat16>(bfloat16 value) { return __bfloat162float(value); }
+
+// Arithmetic type -> stored element: round to nearest even; integers saturate and take 0 for NaN.
+template <class T> struct Store {
+  static __device__ __forceinline__ T from(float value) { return static_cast<T>(value); }
+  static __device__ __forceinline__ T from(double value) { return static_cast<T>(value); }
+};
+template <> struct Store<half> {
+  static __device__ __forceinline__ half from(float value) { return __float2half_rn(value); }
+  static __device__ __forceinline__ half from(double value) { return __double2half(value); }
+};
+template <> struct Store<bfloat16> {
+  static __device__ __forceinline__ bfloat16 from(float value) { return __float2bfloat16_rn(value); }
+  static __device__ __forceinline__ bfloat16 from(double value) { return __double2bfloat16(value); }
+};
+template <class T> struct StoreInteger {
+  template <class C> static __device__ __forceinline__ T clamped(C value, C lowest, C highest) {
+    if (!(value == value)) return 0;
+    C nearest = rint(value);
+    return static_cast<T>(nearest < lowest ? lowest : nearest > highest ? highest : nearest);
+  }
+};
+template <> struct Store<int8> : StoreInteger<int8> {
+  static __device__ __forceinline__ int8 from(float value) {
+    // A float of this size has a last place of 1: the sum holds the nearest integer, ties to even, in its low bits.
+    // rint and the conversion to an integer would run at a quarter of the rate of additions or less.
+    int nearest = __float_as_int(fminf(fmaxf(value, -128.0f), 127.0f) + 12582912.0f);
+    return value == value ? static_cast<int8>(nearest) : 0;
+  }
+  template <class C> static __device__ __forceinline__ int8 from(C value) { return clamped<C>(value, -128, 127); }
+};
+template <> struct Store<uint8> : StoreInteger<uint8> {
+  template <class C> static __device__ __forceinline__ uint8 from(C value) { return clamped<C>(value, 0, 255); }
+};
+template <> struct Store<int32> : StoreInteger<int32> {
+  static __device__ __forceinline__ int32 from(float value) { return from(static_cast<double>(value)); }
+  static __device__ __forceinline__ int32 from(double value) { return clamped<double>(value, -2147483648.0, 2147483647.0); }
+};
+template <class T, class C> __device__ __forceinline__ T store(C value) { return Store<T>::from(value); }
+
+// alpha * value + beta * prior; beta == 0 does not read the prior value.
+template <class C, class T> __device__ __forceinline__ T blend(C alpha, C value, C beta, const T* prior) {
+  C result = alpha * value;
+  if (beta != C(0)) result += beta * load<C>(*prior);
+  return store<T>(result);
+}
+
+// N neighbouring elements moved as one access of up to 16 bytes.
+template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Pack { T item[N]; };
+
+// Stays in its register: the compiler would find it again where it is used. Before the wait for earlier kernels: is found before it.
+template <class T> __device__ __forceinline__ void keep_in_register(T& value) {
+#ifndef EMULATED_CUDA
+  if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value));
+  else if constexpr (sizeof(T) == 4) asm volatile("" : "+r"(value));
+  else if constexpr (sizeof(T) == 2) asm volatile("" : "+h"(value));
+#endif
+}
+__device__ __forceinline__ void keep_in_register(float& value) {
+#ifndef EMULATED_CUDA
+  asm volatile("" : "+f"(value));
+#endif
+}
+__device__ __forceinline__ void keep_in_register(double& value) {
+#ifndef EMULATED_CUDA
+  asm volatile("" : "+d"(value));
+#endif
+}
+// The same of a pointer into shared memory, which stays known as one.
+template <class T> __device__ __forceinline__ void keep_shared_pointer(T*& pointer) {
+  keep_in_register(pointer);
+#ifndef EMULATED_CUDA
+  __builtin_assume(__isShared(pointer));
+#endif
+}

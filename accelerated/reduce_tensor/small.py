@@ -1,0 +1,238 @@
+"""Reductions of small tensors on the device (reduce_tensor/small.cu): all that they read is in flight at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from ctypes import Structure, c_int, c_uint
+from functools import cache
+from math import prod
+from typing import Any, NamedTuple
+
+from dualdnn.api.enumerations import cudnnReduceTensorOp_t
+from dualdnn.api.operations import ReduceTensor
+from dualdnn.api.operations.reduce_tensor import pack_width
+from dualdnn.api.operations.specs import SCALAR_BYTES
+
+from ..plans import ELEMENTS, Launch, factors, pointers, structure, type_definitions
+from ..primitives.cluster import CLUSTER_SIZES, has_clusters
+from ..primitives.geometry import FastDivmod
+from . import to_scalar
+from .problem import Axes, Walk
+
+# As in the kernel
+MOST_READS, MOST_NARROW_READS, NARROW_BYTES = 8, 16, 4  # of a thread; of at most so many bytes
+REDUCED_DIGITS, KEPT_DIGITS = 4, 3
+LEAST_THREADS, MOST_THREADS, MOST_BLOCKS = 64, 1024, 264  # of a block; and of these
+MOST_BYTES, MOST_SCATTERED_BYTES = 4 << 20, 2 << 20  # of A; where neighbours in A are no neighbours in C
+AVERAGE = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG
+MOST_RESULTS = 2  # that a thread writes of a type that the kernel knows
+WARP = 32
+PROCESSORS = 132  # of the device that costs were measured on
+CLUSTER_CYCLES, CLUSTER_BLOCK_CYCLES = 493, 8.15  # that the blocks of a cluster take to begin and to meet, each of them
+START_CYCLES, CLUSTER_START_CYCLES = 4, 8  # of a block, of one in a cluster
+UNEVEN_CYCLES = 60  # where a part of the threads has an access less
+GATHERING_BYTES = 8  # and as much for its alignment
+
+
+@cache
+def _digits_type(operands: int, dimensions: int) -> type[Structure]:
+    class Digit(Structure):
+        _fields_ = [("extent", FastDivmod), ("stride", c_uint * operands)]
+
+    class Digits(Structure):
+        _fields_ = [("digit", Digit * dimensions)]
+
+    return Digits
+
+
+def _digits(extents: Sequence[int], strides: Sequence[Sequence[int]], dimensions: int) -> Structure:
+    """Positions of dimensions, the outermost first."""
+    value: Any = _digits_type(len(strides), dimensions)()
+    for digit in value.digit:
+        digit.extent = FastDivmod.of(1)
+    for digit, extent, *steps in zip(value.digit, reversed(extents), *map(reversed, strides), strict=False):
+        digit.extent, digit.stride[:] = FastDivmod.of(extent), steps
+    return value
+
+
+class Reading(NamedTuple):
+    """Accesses of ``width`` elements, so many of a thread, ``step`` elements apart along dimension ``split`` (the fastest is 0),
+    where from position ``last`` on one is missing. packs: accesses side by side, or elements of C. shares: threads of each."""
+
+    width: int
+    accesses: int
+    step: int
+    split: int
+    last: int
+    shares: int
+    packs: int
+    c_step: int
+    reduced: Any
+    kept: Any
+
+    @property
+    def even(self) -> bool:
+        """Whether threads have equally many accesses."""
+        return bool(self.last == self.reduced.digit[self.split].extent.divisor)
+
+
+class Way(NamedTuple):
+    """How threads share a reduction: ``blocks`` of a cluster (0: each block for itself), in each ``lanes`` threads for every one
+    of ``items``."""
+
+    blocks: int
+    lanes: int
+    items: int
+
+    @property
+    def threads(self) -> int:
+        return self.lanes * self.items
+
+
+def launch(operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A", "C")) -> tuple[Launch, int] | None:
+    """And what A has to start at a multiple of; ``operands``: how its call names A and C. None for what is too large, and where
+    indices are wanted.
+    """
+    scattered = not operation.division.rows and Walk(operation).axes()[1][1][1][-1] != 1
+    if operation.wants_indices or operation.A.nbytes > (MOST_SCATTERED_BYTES if scattered else MOST_BYTES):
+        return None
+    if has_clusters(device) and (to_one := to_scalar.launch(operation, device, operands)):
+        return to_one
+    for way, reading in choices(operation, has_clusters(device)):
+        made = launch_of(operation, device, reading, way, operands)
+        if way.blocks <= CLUSTER_SIZES[0] or made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
+            return made, reading.width * operation.A.scalar_bytes
+    return None
+
+
+def choices(operation: ReduceTensor, clusters: bool) -> list[tuple[Way, Reading]]:
+    """The one that should take least time first."""
+    rows, scalar_bytes = operation.division.rows, operation.A.scalar_bytes
+    found = [(way, reading) for reading in readings(operation) for way in ways(reading, rows, clusters)]
+    return sorted(found, key=lambda choice: cost(choice[0], choice[1], rows, scalar_bytes))
+
+
+def readings(operation: ReduceTensor) -> Iterator[Reading]:
+    """By accesses of all widths of which A consists, and split in all ways."""
+    rows, width = operation.division.rows, pack_width(operation.A)
+    reduced, kept = Walk(operation).axes()
+    while width:
+        if _consists(reduced, kept, width) if rows else _consists(kept, reduced, width):
+            yield from _split(
+                _packs(reduced, width) if rows else reduced,
+                kept if rows else _packs(kept, width),
+                width,
+                kept[1][1][-1],
+                MOST_NARROW_READS if width * operation.A.scalar_bytes <= NARROW_BYTES else MOST_READS,
+            )
+        width //= 2
+
+
+def _consists(inner: Axes, outer: Axes, width: int) -> bool:
+    """Whether A has accesses of ``width`` elements along the fastest of the inner dimensions, each at a multiple of that."""
+    (extents, (steps, *_)), (others, (other_steps, *_)) = inner, outer
+    apart = steps[:-1] + [step for extent, step in zip(others, other_steps, strict=True) if extent > 1]
+    return width == 1 or (steps[-1] == 1 and not any(number % width for number in (extents[-1], *apart)))
+
+
+def _packs(axes: Axes, width: int) -> Axes:
+    extents, strides = axes
+    return [*extents[:-1], extents[-1] // width], [[*steps[:-1], steps[-1] * width] for steps in strides]
+
+
+def _split(reduced: Axes, kept: Axes, width: int, c_step: int, most_reads: int) -> Iterator[Reading]:
+    extents, (steps,) = reduced
+    if len(extents) > REDUCED_DIGITS or len(kept[0]) > KEPT_DIGITS:
+        return
+    for d, extent in enumerate(extents):
+        for apart in sorted({-(-extent // accesses) for accesses in range(1, most_reads + 1)}):
+            accesses, left = -(-extent // apart), [*extents[:d], apart, *extents[d + 1 :]]
+            yield Reading(
+                width, accesses, apart * steps[d], len(extents) - 1 - d, extent - (accesses - 1) * apart,
+                prod(left), prod(kept[0]), c_step, _digits(left, [steps], REDUCED_DIGITS),
+                _digits(*kept, KEPT_DIGITS),
+            )  # fmt: skip
+
+
+def ways(reading: Reading, rows: bool, clusters: bool) -> Iterator[Way]:
+    """Those that read everything at once, and whose lanes are none, or as many as states of a thread: each finishes one at most."""
+    for blocks in (0, *CLUSTER_SIZES) if clusters else (0,):
+        lanes = 1 << (-(-reading.shares // max(1, blocks)) - 1).bit_length()
+        items = 1
+        while lanes * items <= MOST_THREADS:
+            merges = lanes >= (1 if rows else reading.width) or (lanes == 1 and not blocks)
+            if merges and lanes * items >= LEAST_THREADS and -(-reading.packs // items) * max(1, blocks) <= MOST_BLOCKS:
+                yield Way(blocks, lanes, items)
+            items *= 2
+
+
+def _merging(way: Way, rows: bool) -> tuple[int, int]:
+    """Lanes of an item in a warp, and parts that meet in shared memory, if any."""
+    of_warp = min(way.lanes, WARP if rows else max(1, WARP // way.items))
+    return of_warp, way.lanes // of_warp if way.lanes > of_warp else 0
+
+
+def cost(way: Way, reading: Reading, rows: bool, scalar_bytes: int) -> float:
+    """Of use to compare ways: about cycles, fitted to what was best of up to 26 ways of each of 62 reductions in a stream (H200)."""
+    states, (of_warp, parts) = 1 if rows else reading.width, _merging(way, rows)
+    grid = -(-reading.packs // way.items) * max(1, way.blocks)
+    warps = -(-grid // PROCESSORS) * way.threads / WARP  # of a multiprocessor
+    shuffles = (of_warp - 1).bit_length()
+    instructions = 52.3 + reading.accesses * (3.04 + 1.91 * reading.width) + (40 + 12 * states if parts else 0)
+    merging = 84.7 * states**0.34 * shuffles + (176.7 + 6.4 * parts if parts else 0)
+    # An access of a warp takes a cycle for every run of neighbours; a multiprocessor gets 50 bytes in one.
+    runs = 1 if rows else max(1, WARP // way.items)
+    read = warps * reading.accesses * max(runs, WARP * reading.width * scalar_bytes / 50)
+    # Blocks write pieces of the same sectors where neighbours in A are none in C.
+    scattered = 0 if rows or reading.c_step == 1 else 360 / reading.width
+    meeting = CLUSTER_CYCLES + CLUSTER_BLOCK_CYCLES * way.blocks if way.blocks else 0
+    uneven = 0 if reading.even else UNEVEN_CYCLES
+    begin = (CLUSTER_START_CYCLES if way.blocks else START_CYCLES) * grid
+    return instructions * (3.5 + warps / 9) + merging + meeting + read + scattered + begin + uneven
+
+
+def _knows_result(way: Way, reading: Reading, rows: bool) -> bool:
+    """Whether the kernel is compiled for C's type: not where that took longer, by clusters that share rows and, in a graph, by
+    threads that write several elements."""
+    return not way.blocks if rows else bool(way.blocks) or way.lanes > 1 or reading.width <= MOST_RESULTS
+
+
+def launch_of(
+    operation: ReduceTensor, device: Any, reading: Reading, way: Way, operands: tuple[str, str] = ("A", "C")
+) -> Launch:
+    """As planned."""
+    divisor = operation.length if operation.reduction.op == AVERAGE else 1
+    reduction, rows, state_bytes = operation.reduction, operation.division.rows, SCALAR_BYTES[operation.compute_type]
+    states, (_, parts) = way.items * (1 if rows else reading.width), _merging(way, rows)
+    definitions = {"PACK_BYTES": str(reading.width * operation.A.scalar_bytes)}
+    if way.blocks:
+        definitions["CLUSTER_BLOCKS"] = str(way.blocks)
+    if _knows_result(way, reading, rows):
+        definitions["RESULT"] = ELEMENTS[operation.C.scalar_type]
+    function = device.function(
+        "reduce_tensor/small.cu",
+        f"reduce_tensor_small_{'rows' if rows else 'columns'}",
+        type_definitions(operation.A.scalar_type, operation, **definitions),
+    )
+    arguments = structure(
+        *pointers(2),
+        ("lanes_log2", c_uint(way.lanes.bit_length() - 1)),
+        ("items_log2", c_uint(way.items.bit_length() - 1)),
+        ("packs", c_uint(reading.packs)),
+        ("shares", c_uint(reading.shares)),
+        ("accesses", c_uint(reading.accesses)),
+        ("step", c_uint(reading.step)),
+        ("split", c_uint(reading.split)),
+        ("last", c_uint(reading.last)),
+        ("reduced", reading.reduced),
+        ("kept", reading.kept),
+        *factors(operation, alpha=operation.alpha / divisor, beta=operation.beta),
+        ("op", c_int(reduction.op)),
+        ("propagate", c_int(reduction.nan)),
+        ("c_type", c_int(operation.C.scalar_type)),
+        ("c_step", c_uint(reading.c_step)),
+        ("gathered_at", c_uint(parts * states)),
+    )
+    grid = (-(-reading.packs // way.items), max(1, way.blocks), 1)
+    shared_bytes = state_bytes * (parts + way.blocks) * states + (2 * GATHERING_BYTES if way.blocks else 0)
+    return Launch(function, arguments, operands, grid, (way.threads, 1, 1), shared_bytes)

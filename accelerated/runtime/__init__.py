@@ -1,0 +1,1 @@
+"""Devices, compilers and the kernel cache: what runs kernels, on a GPU or emulated on the CPU."""

@@ -1,0 +1,123 @@
+"""Compiles kernels, once: a cache on disk that several processes share.
+
+A module is one kernel source compiled under one set of definitions of macros for one architecture. Its key is a hash
+of everything that goes in: the source and the project's headers it includes, the definitions, the compiler's version
+and its options.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import subprocess
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from .cache import cache_folder, locked, verified
+from .emulated.toolchain import ARCHITECTURES, EmulatedToolchain
+from .errors import CompileError
+from .nvcc import Nvcc
+from .sources import Definitions, Kernel, Module, find_kernels, flatten, module
+
+Progress = Callable[["Module", int, int], None]
+
+
+class Toolchain(Protocol):
+    """A compiler for one architecture."""
+
+    architecture: str
+    suffix: str
+
+    @property
+    def identity(self) -> str:
+        """Everything beside the module that decides the result: version, options, headers."""
+
+    def wrap(self, module: Module, kernels: list[Kernel]) -> str:
+        """The translation unit: the source and what the loader needs to know about its kernels."""
+
+    def run(self, unit: Path, output: Path) -> subprocess.CompletedProcess[str]:
+        """Compiles a translation unit, a file in the cache's folder."""
+
+
+@cache
+def toolchain(architecture: str) -> Toolchain:
+    """The compiler for an architecture: `emulated`, the same with races reported, or a GPU's (sm_90)."""
+    if architecture in ARCHITECTURES:
+        return EmulatedToolchain(architecture)
+    return Nvcc(architecture)
+
+
+def _place(module: Module, architecture: str, flat_source: str) -> Path:
+    """Where the cache has the compiled module, or would have it."""
+    tools = toolchain(architecture)
+    parts = [tools.identity, flat_source, str(module.source), module.preamble]
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+    return cache_folder() / f"{module.source.parent.name}_{module.source.stem}-{architecture}-{key}{tools.suffix}"
+
+
+def is_built(module: Module, architecture: str) -> bool:
+    """Whether build() will not have to compile."""
+    return verified(_place(module, architecture, flatten(module.source))) is not None
+
+
+def build(module: Module, architecture: str, *, rebuild: bool = False) -> tuple[Path, bytes]:
+    """The compiled module, from the cache or from the compiler: its file and its content.
+
+    The file ends with a checksum. `rebuild` ignores what the cache has.
+    """
+    tools = toolchain(architecture)
+    flat_source = flatten(module.source)
+    path = _place(module, architecture, flat_source)
+    if not rebuild and (content := verified(path)):
+        return path, content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with locked(path.with_suffix(".lock")):
+        if not rebuild and (content := verified(path)):
+            return path, content
+        return path, _compile(tools, module, flat_source, path)
+
+
+def _compile(tools: Toolchain, module: Module, flat_source: str, path: Path) -> bytes:
+    for leftover in path.parent.glob(f"{path.stem}.*.tmp.*"):  # of a process that died; we hold the lock
+        leftover.unlink(missing_ok=True)
+    temporary = path.with_name(f"{path.stem}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    unit, output = temporary.with_suffix(".tmp.cu"), temporary.with_suffix(f".tmp{path.suffix}")
+    try:
+        kernels = find_kernels(
+            module, flat_source, ["-DEMULATED_CUDA=1"] if tools.architecture in ARCHITECTURES else []
+        )
+        unit.write_text(tools.wrap(module, kernels))
+        result = tools.run(unit, output)
+        if result.returncode:
+            raise CompileError(module.source, module.definitions, result.stdout + result.stderr)
+        content = output.read_bytes()
+        with output.open("ab") as file:
+            file.write(hashlib.sha256(content).digest())
+        os.replace(output, path)
+        return content
+    finally:
+        unit.unlink(missing_ok=True)
+        output.unlink(missing_ok=True)
+
+
+def compile_all(
+    modules: Iterable[tuple[str | Path, Definitions]],
+    architecture: str,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+) -> list[Path]:
+    """Compiles modules ahead of their use, `jobs` at a time; calls progress(module, done, total) after each.
+
+    Every module is tried; the first error is raised at the end.
+    """
+    wanted = [module(source, definitions) for source, definitions in modules]
+    with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        futures = {pool.submit(build, item, architecture): item for item in wanted}
+        for done, future in enumerate(as_completed(futures), 1):
+            if progress and not future.exception():
+                progress(futures[future], done, len(futures))
+    return [future.result()[0] for future in futures]

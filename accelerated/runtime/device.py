@@ -1,0 +1,256 @@
+"""What a device is, whichever it is: memory, streams, kernels. gpu.py and emulated/ are the two there are."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from ..primitives.tma import TensorMap
+from .compiler import Definitions, Module, build, is_built, module
+from .errors import CompileError, DeviceError, DeviceUnavailable
+
+MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
+MAXIMUM_BLOCK = (1024, 1024, 64)
+REMEMBERED_CONFIGURATIONS = 4096
+
+Dimensions = tuple[int, ...]
+
+
+class Memory(ABC):
+    """Device memory; freed with its last reference, or before that by free()."""
+
+    address: int
+    nbytes: int
+    _freed = False
+
+    def free(self) -> None:
+        if self._freed:
+            raise ValueError(f"the memory at {self.address:#x} ({self.nbytes} bytes) was freed already")
+        self._freed = True
+        self._release()
+
+    @abstractmethod
+    def _release(self) -> None: ...
+
+    def __del__(self) -> None:
+        if not self._freed and hasattr(self, "address"):
+            self._freed = True
+            self._release()
+
+
+class Stream(ABC):
+    """A queue of work, done in order."""
+
+    handle: int
+    device: Device
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Waits for all work of the stream."""
+
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether all work of the stream has finished."""
+
+
+class Function(ABC):
+    """A compiled kernel. It takes one structure, passed as its bytes."""
+
+    name: str
+    device: Device
+    argument_bytes: int
+    maximum_threads: int
+    static_shared_bytes: int
+
+    def __init__(self) -> None:
+        self._accepted: set[tuple[Dimensions, Dimensions, int]] = set()
+
+    def launch(
+        self,
+        arguments: bytes | bytearray,
+        grid: Dimensions,
+        block: Dimensions,
+        shared_bytes: int = 0,
+        stream: Stream | None = None,
+        cooperative: bool = False,
+    ) -> None:
+        """cooperative: all blocks run at the same time, or the launch fails."""
+        if len(arguments) != self.argument_bytes:
+            raise TypeError(
+                f"arguments: {self.name} takes a structure of {self.argument_bytes} bytes, not {len(arguments)}"
+            )
+        configuration = (grid, block, shared_bytes)
+        if configuration not in self._accepted:
+            self._accept(configuration)
+        self._launch(arguments, grid, block, shared_bytes, stream, cooperative)
+
+    def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int) -> bool:
+        """Whether the device has room for the clusters of this kernel, which may be larger than every GPU allows.
+
+        They can be launched from then on.
+        """
+        return False
+
+    @abstractmethod
+    def _launch(
+        self,
+        arguments: bytes | bytearray,
+        grid: Dimensions,
+        block: Dimensions,
+        shared_bytes: int,
+        stream: Stream | None,
+        cooperative: bool,
+    ) -> None: ...
+
+    def _accept(self, configuration: tuple[Dimensions, Dimensions, int]) -> None:
+        """Checks a launch configuration; it is remembered, so each is checked once."""
+        grid, block, shared_bytes = configuration
+        for name, sizes, limits in (("grid", grid, MAXIMUM_GRID), ("block", block, MAXIMUM_BLOCK)):
+            if not 1 <= len(sizes) <= 3:
+                raise ValueError(f"{name}={sizes} of {self.name}: expected 1 to 3 sizes")
+            for size, limit in zip(sizes, limits, strict=False):
+                if not 1 <= size <= limit:
+                    raise ValueError(f"{name}={sizes} of {self.name}: sizes are 1 to {limits[: len(sizes)]}")
+        threads = math.prod(block)
+        if threads > self.maximum_threads:
+            raise ValueError(
+                f"block={block} of {self.name}: {threads} threads, at most {self.maximum_threads} are possible"
+            )
+        available = self.device.shared_bytes_per_block - self.static_shared_bytes
+        if not 0 <= shared_bytes <= available:
+            raise ValueError(f"shared_bytes={shared_bytes} of {self.name}: 0 to {available} are possible")
+        if len(self._accepted) >= REMEMBERED_CONFIGURATIONS:
+            self._accepted.clear()
+        self._accepted.add(configuration)
+
+
+class Device(ABC):
+    """Where memory lies and kernels run."""
+
+    name: str
+    kind: str
+    architecture: str
+    multiprocessors: int
+    shared_bytes_per_block: int
+    default_stream: Stream
+    compiles_in_background = True  # for whoever has another kernel meanwhile
+
+    def __init__(self) -> None:
+        self._background: dict[tuple[str | Path, Definitions], threading.Thread] = {}
+        self._functions: dict[tuple[str | Path, str, Definitions], Function] = {}
+        self._modules: dict[tuple[str | Path, Definitions], Any] = {}
+        self._refused: dict[tuple[str | Path, Definitions], CompileError] = {}  # not compiled again
+        self._finding = threading.Lock()
+        self._compiling: dict[tuple[str | Path, Definitions], threading.Lock] = {}
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Memory:
+        """New memory, of undefined content."""
+
+    @abstractmethod
+    def upload(self, address: int, data: Any, stream: Stream | None = None) -> None:
+        """Copies bytes-like data to the device. Pinned memory must stay unchanged until the stream has come by."""
+
+    @abstractmethod
+    def download(self, address: int, nbytes: int, stream: Stream | None = None) -> bytearray:
+        """A copy of device memory, after the work of the stream."""
+
+    @abstractmethod
+    def fill(self, address: int, nbytes: int, byte: int, stream: Stream | None = None) -> None: ...
+
+    @abstractmethod
+    def copy(self, destination: int, source: int, nbytes: int, stream: Stream | None = None) -> None:
+        """Copies within the device; the ranges do not overlap."""
+
+    @abstractmethod
+    def new_stream(self) -> Stream: ...
+
+    @abstractmethod
+    def adopt_stream(self, handle: int) -> Stream:
+        """A stream that somebody else made and destroys."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Waits for all work of all streams."""
+
+    @abstractmethod
+    def tensor_map(self, wanted: TensorMap, address: int) -> bytes:
+        """The description of a tensor at an address for TMA (compute capability 9.0)."""
+
+    def function(self, source_name: str | Path, kernel_name: str, definitions: Definitions = ()) -> Function:
+        """A kernel of a source, a file name in accelerated/kernels or an absolute path, under definitions of macros."""
+        key = (source_name, kernel_name, definitions)
+        if found := self._functions.get(key):
+            return found
+        wanted = (source_name, definitions)
+        with self._finding:
+            compiling = self._compiling.setdefault(wanted, threading.Lock())
+        with compiling:  # whoever needs another module does not wait
+            if refused := self._refused.get(wanted):
+                raise CompileError(refused.source, refused.definitions, refused.output)
+            if wanted not in self._modules:
+                try:
+                    self._modules[wanted] = self._load(source_name, definitions)
+                except CompileError as error:
+                    self._refused[wanted] = error
+                    raise
+            if key not in self._functions:
+                self._functions[key] = self._find(self._modules[wanted], kernel_name)
+        return self._functions[key]
+
+    def function_when_ready(
+        self, source_name: str | Path, kernel_name: str, definitions: Definitions = ()
+    ) -> Function | None:
+        """As function(), but None while its module is compiled in the background, which the first call begins."""
+        wanted = (source_name, definitions)
+        with self._finding:
+            compiling = self._background.get(wanted)
+            if compiling is None and self.compiles_in_background and wanted not in self._modules:
+                item = module(source_name, definitions)
+                if not is_built(item, self.architecture):
+                    compiling = threading.Thread(target=self._build_quietly, args=(item,), daemon=True)
+                    self._background[wanted] = compiling
+                    compiling.start()
+        if compiling is not None and compiling.is_alive():
+            return None
+        return self.function(source_name, kernel_name, definitions)
+
+    def _build_quietly(self, item: Module) -> None:
+        with contextlib.suppress(CompileError, DeviceUnavailable):  # function() reports it
+            build(item, self.architecture)
+
+    def _load(self, source_name: str | Path, definitions: Definitions) -> Any:
+        """Builds and loads a module; a cached file that does not load is compiled again, once."""
+        wanted = module(source_name, definitions)
+        path, content = build(wanted, self.architecture)
+        try:
+            return self._load_module(path, content)
+        except DeviceError:
+            return self._load_module(*build(wanted, self.architecture, rebuild=True))
+
+    @abstractmethod
+    def _load_module(self, path: Path, content: bytes) -> Any: ...
+
+    @abstractmethod
+    def _find(self, module: Any, kernel_name: str) -> Function: ...
+
+
+def bytes_of(data: Any) -> memoryview:
+    """The bytes of a bytes-like object."""
+    view = memoryview(data)
+    if not view.nbytes:
+        return memoryview(b"")
+    if not view.c_contiguous:
+        raise ValueError(f"data: shape {view.shape} with strides {view.strides} is not C-contiguous")
+    return view.cast("B")
+
+
+def check_range(address: int, nbytes: int, name: str = "address") -> None:
+    if nbytes < 0:
+        raise ValueError(f"nbytes={nbytes}: expected 0 or more")
+    if address <= 0 and nbytes:
+        raise ValueError(f"{name}={address} is no device address")

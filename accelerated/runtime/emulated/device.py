@@ -1,0 +1,196 @@
+"""The emulated device: one CPU core that runs kernels compiled for the host, at once and in order."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+from ...primitives.tma import TensorMap, emulated_map
+from ..device import Device, Dimensions, Function, Stream, bytes_of, check_range
+from ..errors import DeviceError, DeviceUnavailable
+from ..programs import host_compiler
+from .library import EmulatedLibrary, HostLaunch, HostPages, launching
+from .memory import Allocation, GuardedMemory, GuardedPool
+from .toolchain import RACES, EmulatedToolchain
+
+GUARDS = ("end", "start")
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**32:
+        raise ValueError(f"DUALDNN_EMULATION_SEED={text!r}: expected an integer from 0 to {2**32 - 1}")
+    return int(text)
+
+
+def _flag(name: str) -> bool:
+    text = os.environ.get(name, "0")
+    if text not in ("0", "1"):
+        raise ValueError(f"{name}={text!r}: expected 0 or 1")
+    return text == "1"
+
+
+class EmulatedStream(Stream):
+    """Work is done when its call returns."""
+
+    def __init__(self, device: EmulatedDevice, handle: int) -> None:
+        self.device, self.handle = device, handle
+
+    def synchronize(self) -> None:
+        pass
+
+    def done(self) -> bool:
+        return True
+
+
+class EmulatedFunction(Function):
+    static_shared_bytes = 0
+
+    def __init__(self, device: EmulatedDevice, library: EmulatedLibrary, name: str) -> None:
+        super().__init__()
+        if name not in library.kernels:
+            raise KeyError(f"{library.path.name} has no kernel {name}, it has {sorted(library.kernels)}")
+        self.device: EmulatedDevice = device
+        self.name, self._library = name, library
+        self._kernel = library.kernels[name]
+        self.argument_bytes = self._kernel.argument_bytes
+        self.maximum_threads = self._kernel.maximum_block_threads
+        self._words = struct.Struct(f"={self.argument_bytes // 8}Q")
+
+    def _launch(
+        self,
+        arguments: bytes | bytearray,
+        grid: Dimensions,
+        block: Dimensions,
+        shared_bytes: int,
+        stream: Stream | None,
+        cooperative: bool,
+    ) -> None:
+        if cooperative and math.prod(grid) > 1:
+            raise DeviceError(f"{self.name}: a cooperative launch of grid={grid}; this device runs one block at a time")
+        memory = self._memory_of(arguments)
+        pages = (HostPages * len(memory))(*(HostPages(each.first, each.last - each.first) for each in memory))
+        launch = HostLaunch(
+            ctypes.pointer(self._kernel),
+            bytes(arguments),
+            (*grid, 1, 1)[:3],
+            (*block, 1, 1)[:3],
+            shared_bytes,
+            self.device.seed,
+            pages,
+            len(memory),
+        )
+        self._library.launch(launch)
+        if launch.failed:
+            raise DeviceError(self._describe(launch))
+        for each in memory:
+            if (changed := each.changed_padding()) is not None:
+                raise DeviceError(f"{self.name} wrote {each.describe(changed)}")
+
+    def _describe(self, launch: HostLaunch) -> str:
+        where = f"{self.name} failed in block {tuple(launch.block_index)}"
+        if launch.failed == 2:
+            where += f", thread {tuple(launch.thread_index)}"
+        if line := self._library.source_line(launch.instruction):
+            where += f", at {line}"
+        message = launch.message.decode(errors="replace")
+        if other := self._library.source_line(launch.other_instruction):
+            message += f", at {other}"
+        if launch.address:
+            message += f", {self.device.pool.describe(launch.address)}"
+        return f"{where}: {message}"
+
+    def _memory_of(self, arguments: bytes | bytearray) -> list[Allocation]:
+        """The allocations that the arguments point into, or beside."""
+        pool = self.device.pool
+        found = {pool.find(word) for word in set(self._words.unpack_from(arguments))}
+        return [allocation for allocation in found if allocation]
+
+
+class EmulatedDevice(Device):
+    """A device whose mistakes are reported.
+
+    `seed` orders the threads of a launch: 0 forward, 1 backward, else shuffled. Results that differ show a missing
+    barrier. `guard` says which side of new memory touches an inaccessible page: its "end" or its "start". With
+    DUALDNN_EMULATION_RACES=1 accesses of memory that nothing orders are reported, whatever the order and the results
+    (races.h).
+    """
+
+    kind = "emulated"
+    compiles_in_background = False  # which kernel serves a call shall not depend on time
+    multiprocessors = 1
+    shared_bytes_per_block = 227 * 1024
+
+    def __init__(self, index: int = 0) -> None:
+        super().__init__()
+        if index != 0:
+            raise DeviceUnavailable(f"index={index}: there is one emulated device, 0")
+        EmulatedToolchain()  # says what is missing
+        host_compiler()
+        self.name = "emulated device"
+        self.seed = _seed(os.environ.get("DUALDNN_EMULATION_SEED", "0"))
+        self.guard = os.environ.get("DUALDNN_EMULATION_GUARD", "end")
+        self.architecture = RACES if _flag("DUALDNN_EMULATION_RACES") else "emulated"
+        self.pool = GuardedPool()
+        self.default_stream: EmulatedStream = EmulatedStream(self, 0)
+        self._streams = 0
+
+    def allocate(self, nbytes: int) -> GuardedMemory:
+        check_range(1, nbytes)
+        if self.guard not in GUARDS:
+            raise ValueError(f"guard={self.guard!r}: expected one of {GUARDS}")
+        return self.pool.allocate(nbytes, at_start=self.guard == "start")
+
+    def upload(self, address: int, data: Any, stream: Stream | None = None) -> None:
+        view = bytes_of(data)
+        if view:
+            with launching:
+                self._target(address, len(view), "upload")[:] = view
+
+    def download(self, address: int, nbytes: int, stream: Stream | None = None) -> bytearray:
+        check_range(address, nbytes)
+        if not nbytes:
+            return bytearray()
+        with launching:
+            return bytearray(self._target(address, nbytes, "download"))
+
+    def fill(self, address: int, nbytes: int, byte: int, stream: Stream | None = None) -> None:
+        check_range(address, nbytes)
+        if nbytes:
+            self.pool.check(address, nbytes, "fill")
+            with launching:
+                ctypes.memset(address, byte, nbytes)
+
+    def copy(self, destination: int, source: int, nbytes: int, stream: Stream | None = None) -> None:
+        check_range(destination, nbytes, "destination")
+        check_range(source, nbytes, "source")
+        if nbytes:
+            with launching:
+                self._target(destination, nbytes, "copy")[:] = self._target(source, nbytes, "copy")
+
+    def _target(self, address: int, nbytes: int, action: str) -> memoryview:
+        check_range(address, nbytes)
+        self.pool.check(address, nbytes, action)
+        return memoryview((ctypes.c_ubyte * nbytes).from_address(address)).cast("B")
+
+    def new_stream(self) -> EmulatedStream:
+        self._streams += 1
+        return EmulatedStream(self, self._streams)
+
+    def adopt_stream(self, handle: int) -> EmulatedStream:
+        return EmulatedStream(self, handle) if handle else self.default_stream
+
+    def synchronize(self) -> None:
+        pass
+
+    def tensor_map(self, wanted: TensorMap, address: int) -> bytes:
+        return emulated_map(wanted, address)
+
+    def _load_module(self, path: Path, content: bytes) -> EmulatedLibrary:
+        return EmulatedLibrary(path)
+
+    def _find(self, module: EmulatedLibrary, kernel_name: str) -> EmulatedFunction:
+        return EmulatedFunction(self, module, kernel_name)

@@ -1,0 +1,176 @@
+// What orders accesses, and accesses that happen later than they were asked for (races.h).
+#pragma once
+#include "race_accesses.h"
+
+namespace emulated::races {
+
+// --- launches, blocks and warps ---
+
+EMULATED_UNCHECKED inline void begin_launch() {
+  Region& shared = regions[0];
+  if (!shared.cells || now > 1u << 30) {
+    const size_t count = image.shared_bytes / cell_bytes + 2;
+    if (!shared.cells) shared.cells = static_cast<Cell*>(calloc(count, sizeof(Cell)));
+    for (size_t i = 0; i < count; i++) shared.cells[i].reads.count = shared.cells[i].writes.count = 0;
+    memset(of_warp, 0, sizeof of_warp);
+    memset(lane_floor, 0, sizeof lane_floor);
+    now = 1;
+  }
+  shared.first = image.shared, shared.bytes = image.shared_bytes, shared.is_shared = true;
+  region_count = 1;
+  for (size_t i = 0; i < block.launch->memory_count && region_count < maximum_regions; i++) {
+    const Pages& pages = block.launch->memory[i];
+    if (pages.bytes > most_tracked_bytes) continue;
+    const size_t bytes = pages.bytes / cell_bytes * sizeof(Cell);
+    void* const fresh = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (fresh != MAP_FAILED) regions[region_count++] = {static_cast<const char*>(pages.first), pages.bytes, static_cast<Cell*>(fresh), false};
+  }
+  memset(gates, 0, sizeof gates);
+  past_count = 0;
+}
+EMULATED_UNCHECKED inline void end_launch() {
+  for (unsigned i = 1; i < region_count; i++) munmap(regions[i].cells, regions[i].bytes / cell_bytes * sizeof(Cell));
+  if (arena_used) madvise(arena, arena_used, MADV_DONTNEED);
+  region_count = arena_used = 0;
+}
+EMULATED_UNCHECKED inline void begin_block() {
+  memset(acting, 0, sizeof acting);
+  memset(published, 0, sizeof published);
+  memset(fenced, 0, sizeof fenced);
+  object_count = unseen = known_count = 0;
+  block_begin = block_floor = now++;
+  memset(apart, 0, sizeof apart);
+}
+EMULATED_UNCHECKED inline void order_block() {
+  block_floor = now++;
+  memset(apart, 0, sizeof apart);
+}
+// Some lanes of a warp wait for each other.
+EMULATED_UNCHECKED inline void order_lanes(Thread* warp_threads, unsigned lanes) {
+  const unsigned warp = warp_threads->rank / warp_lanes, size = block.threads - warp_threads->rank;
+  const bool all = lanes == (size >= warp_lanes ? ~0u : (1u << size) - 1);
+  if (all) {
+    for (unsigned rest = apart[warp]; rest; rest &= rest - 1) join(of_warp[warp], of_thread[warp_threads->rank + __builtin_ctz(rest)]);
+    apart[warp] = 0;
+    lane_floor[warp] = now++;
+    return;
+  }
+  static Clock past;
+  memset(&past, 0, sizeof past);
+  for (unsigned rest = lanes; rest; rest &= rest - 1) join_past(past, warp_threads[__builtin_ctz(rest)]);
+  for (unsigned rest = lanes; rest; rest &= rest - 1) memcpy(&own(warp_threads[__builtin_ctz(rest)]), &past, sizeof past);
+  now++;
+}
+
+// --- barrier objects ---
+
+EMULATED_UNCHECKED inline unsigned number_of(const void* object) {
+  for (unsigned i = 0; i < object_count; i++)
+    if (objects[i].address == object) return i;
+  if (object_count == maximum_objects) fail("more than %u barrier objects", maximum_objects);
+  Object& fresh = objects[object_count];
+  memset(&fresh, 0, sizeof fresh);
+  fresh.address = object;
+  return object_count++;
+}
+// A phase ends.
+EMULATED_UNCHECKED inline void complete(const void* object) {
+  Object& of = objects[number_of(object)];
+  memcpy(&of.completed, &of.arrived, sizeof of.arrived);
+}
+
+// A barrier object is set up.
+EMULATED_UNCHECKED inline void begin_object(const void* object, const void* instruction) {
+  touch(object, 8, Kind::write, instruction);
+  Object& of = objects[number_of(object)];
+  memset(&of.arrived, 0, 2 * sizeof(Clock));
+}
+EMULATED_UNCHECKED inline void release(const void* object, const void* instruction) {
+  touch(object, 8, Kind::atomic, instruction);
+  join_past(objects[number_of(object)].arrived, *current);
+  now++;
+}
+// Behind the wait.
+EMULATED_UNCHECKED inline void acquire(const void* object, const void* instruction) {
+  touch(object, 8, Kind::atomic, instruction);
+  join(own(*current), objects[number_of(object)].completed);
+}
+
+// --- atomic accesses of global memory: who comes through behind another, which fenced what it knew, knows that ---
+
+EMULATED_UNCHECKED inline void fence() { fenced[current->rank] = now++; }
+EMULATED_UNCHECKED inline Gate& gate_of(const void* address) {
+  size_t slot = reinterpret_cast<uintptr_t>(address) / 4 * 0x9E3779B97F4A7C15ull >> 50;
+  for (unsigned tries = 0; tries < gate_slots; tries++, slot = (slot + 1) % gate_slots)
+    if (!gates[slot].address || gates[slot].address == address) return gates[slot].address = address, gates[slot];
+  fail("more than %u atomic variables", gate_slots);
+}
+EMULATED_UNCHECKED inline void let_through(Gate& gate, unsigned past) {
+  if (gate.count == gate.capacity) {
+    unsigned* const more = static_cast<unsigned*>(from_arena((gate.capacity = 2 * gate.capacity + 4) * sizeof(unsigned)));
+    gate.pasts = static_cast<unsigned*>(memcpy(more, gate.pasts, gate.count * sizeof(unsigned)));
+  }
+  gate.pasts[gate.count++] = past;
+}
+EMULATED_UNCHECKED inline void come_through(Gate& gate) {
+  const unsigned number = &gate - gates, before = known_count;
+  for (unsigned i = 0; i < gate.count; i++) {
+    if (known_count == maximum_pasts) fail("blocks know of more than %u others", maximum_pasts);
+    known_pasts[known_count++] = {gate.pasts[i], number};
+  }
+  if (fenced[current->rank] <= block_floor) return;
+  for (unsigned i = 0; i < before; i++)
+    if (known_pasts[i].gate != number) let_through(gate, known_pasts[i].past);
+  if (past_count == maximum_pasts) fail("more than %u atomic accesses", maximum_pasts);
+  Clock* const clock = static_cast<Clock*>(from_arena(sizeof(Clock)));
+  join_past(*clock, *current);
+  pasts[past_count] = {block_begin, now, block_floor, clock};
+  let_through(gate, past_count++);
+  now++;
+}
+__attribute__((noinline)) EMULATED_UNCHECKED inline void atomic(const void* address, size_t bytes) {
+  touch(address, bytes, Kind::atomic, EMULATED_HERE);
+  const Region* const region = region_of(address);
+  if (current && !unseen && !(region && region->is_shared)) come_through(gate_of(address));
+}
+
+// --- what happens later ---
+
+// A thread's writes so far can be seen by TMA and by products, by those who come behind it.
+EMULATED_UNCHECKED inline void publish() { published[current->rank] = now++; }
+EMULATED_UNCHECKED inline Request request_engine_read() { return {now++, true}; }
+// It may be written from now on.
+EMULATED_UNCHECKED inline Request request_write(const void* address, size_t bytes, const void* instruction) {
+  touch(address, bytes, Kind::write, instruction);
+  return {now++};
+}
+// Behind the wait for products.
+EMULATED_UNCHECKED inline void acquire_products() { own(*current).until[first_warp + current->rank / warp_lanes] = now++; }
+EMULATED_UNCHECKED inline void unsee(int more) { unseen += more; }
+// In its scope: accesses that are no kernel's.
+struct Unseen {
+  EMULATED_UNCHECKED Unseen() { unsee(1); }
+  EMULATED_UNCHECKED ~Unseen() { unsee(-1); }
+};
+// In its scope: the accesses that this thread requested.
+struct Later {
+  const unsigned rank;
+  EMULATED_UNCHECKED Later(Request request) : rank(current->rank) { acting[rank] = {first_thread + rank, request.time, request.engine}; }
+  EMULATED_UNCHECKED ~Later() { acting[rank] = {}; }
+};
+// In its scope: accesses of asynchronous products, which a warp requests and waits for together.
+struct ByWarp {
+  const unsigned rank;
+  EMULATED_UNCHECKED ByWarp(Request request) : rank(current->rank) { acting[rank] = {first_warp + rank / warp_lanes, request.time, request.engine}; }
+  EMULATED_UNCHECKED ~ByWarp() { acting[rank] = {}; }
+};
+// In its scope: accesses of TMA; those who wait for the object come behind them.
+struct ByAgent {
+  const unsigned rank, number;
+  EMULATED_UNCHECKED ByAgent(const void* object, Request request) : rank(current->rank), number(number_of(object)) { acting[rank] = {number, request.time, false}; }
+  EMULATED_UNCHECKED ~ByAgent() {
+    acting[rank] = {};
+    objects[number].arrived.until[number] = now++;
+  }
+};
+}  // namespace emulated::races

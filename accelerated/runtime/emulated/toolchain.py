@@ -1,0 +1,149 @@
+"""Compiles kernels for the host: g++, the CUDA headers and the emulation headers of this folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from functools import cached_property
+from pathlib import Path
+
+from ..cache import locked
+from ..errors import DeviceUnavailable
+from ..programs import TOOLKIT, compiler_version, host_compiler, toolkits
+from ..sources import KERNELS, Kernel, Module
+
+HEADERS, HEADER = Path(__file__).parent, "emulated_cuda.h"
+CUDA_WHEELS = "nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl"
+WHEEL_FOLDERS = (
+    "nvidia/cu13/include",
+    "nvidia/cuda_runtime/include",
+    "nvidia/cuda_nvcc/include",
+    "nvidia/cuda_cccl/include",
+)
+
+RACES = "emulated-races"
+ARCHITECTURES = ("emulated", RACES)
+# Accesses of memory call functions of races.h, and copies, which would not be seen in the C library.
+RACE_OPTIONS = [
+    "-fsanitize=thread",
+    "-fno-builtin-memcpy",
+    "-fno-builtin-memset",
+    "--param=tsan-instrument-func-entry-exit=0",
+]
+
+
+def _search(folders: list[Path]) -> list[Path] | None:
+    """The folders, with CCCL's beside them, if together they have what the emulation includes."""
+    folders = [path for folder in folders for path in (folder, folder / "cccl") if path.is_dir()]
+    needed = ("cuda_fp16.h", "cuda_bf16.h", "vector_functions.h", "crt/host_defines.h", "nv/target")
+    found = all(any((folder / header).is_file() for folder in folders) for header in needed)
+    return folders if found else None
+
+
+def cuda_headers() -> list[Path]:
+    """The include folders of a CUDA toolkit, or else of NVIDIA's packages for Python."""
+    for toolkit in toolkits():
+        if folders := _search([toolkit / "include"]):
+            return folders
+    for entry in sys.path:
+        if folders := _search([Path(entry, folder) for folder in WHEEL_FOLDERS]):
+            return folders
+    raise DeviceUnavailable(
+        f"no CUDA headers: neither CUDA_HOME nor {TOOLKIT} has them;"
+        f" install a CUDA toolkit or: pip install {CUDA_WHEELS}"
+    )
+
+
+def _processor_option() -> str:
+    """With AVX2 and FMA where the processor has them: without, fmaf is a slow call into the C library."""
+    try:
+        flags = set(Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split())
+    except OSError:
+        flags = set()
+    return "-march=x86-64-v3" if {"avx2", "fma", "f16c", "bmi2"} <= flags else "-march=x86-64"
+
+
+class EmulatedToolchain:
+    """g++, to a shared library with the kernels and the scheduler that runs them."""
+
+    suffix = ".so"
+
+    def __init__(self, architecture: str = "emulated") -> None:
+        self.architecture = architecture
+        if platform.system() != "Linux" or platform.machine() != "x86_64":
+            raise DeviceUnavailable(
+                f"the emulated device runs on Linux on x86-64, not on {platform.system()} on {platform.machine()}"
+            )
+        self.options = [
+            "-std=c++20", "-g1", "-fPIC", _processor_option(),
+            "-Og",  # compiles in three quarters of the time of -O1, and kernels run as fast
+            "-mtls-dialect=gnu2",  # __shared__ is thread-local; other dialects make each access a slow call
+            "-fvisibility=hidden", "-fno-gnu-unique",  # every module has its own scheduler
+            "-fno-strict-aliasing", "-fno-exceptions", "-fno-stack-protector", "-U_FORTIFY_SOURCE",
+            "-fsanitize=bounds-strict,alignment,shift-exponent", "-fno-sanitize-recover=all",
+            "-Wno-unknown-pragmas",
+        ]  # fmt: skip
+        if architecture == RACES:
+            self.options += RACE_OPTIONS
+        # The checks call functions of scheduler.h; without default libraries the sanitizer's own library stays out.
+        self.link_options = ["-shared", "-Wl,-z,defs", "-nodefaultlibs", "-lstdc++", "-lm", "-lgcc_s", "-lc", "-lgcc"]
+
+    @cached_property
+    def include_folders(self) -> list[Path]:
+        return cuda_headers()
+
+    @cached_property
+    def identity(self) -> str:
+        cuda = [folder / name for folder in self.include_folders for name in ("cuda_fp16.hpp", "cuda_bf16.hpp")]
+        headers = [*sorted(HEADERS.glob("*.h")), *filter(Path.is_file, cuda)]
+        digest = hashlib.sha256(b"\0".join(header.read_bytes() for header in headers)).hexdigest()
+        version = compiler_version(host_compiler())
+        return "\n".join([version, digest, *map(str, self.include_folders), *self.options, *self.link_options])
+
+    def wrap(self, module: Module, kernels: list[Kernel]) -> str:
+        table = "".join(
+            f'emulated::describe<{name}>("{name}", {int(waits)}, {bounds or "emulated::maximum_threads"}),\n'
+            for name, bounds, waits in kernels
+        )
+        return (
+            f'#include "{HEADER}"\n{module.preamble}#include "{module.source}"\n'
+            f'extern "C" EMULATED_EXPORT const emulated::Kernel emulated_kernels[] = {{\n{table}{{}}}};\n'
+            'extern "C" EMULATED_EXPORT void emulated_launch(emulated::Launch* launch) { emulated::launch(*launch); }\n'
+        )
+
+    def run(self, unit: Path, output: Path) -> subprocess.CompletedProcess[str]:
+        outputs = ["-o", str(output), "-x", "c++", str(unit), "-x", "none", *self.link_options]
+        result = self._compile([f"-I{self._precompiled_header(output.parent)}"], outputs)
+        if result.returncode:  # whatever became of the precompiled header must not decide
+            result = self._compile([], outputs)
+        return result
+
+    def _compile(self, includes: list[str], outputs: list[str]) -> subprocess.CompletedProcess[str]:
+        includes = [
+            *includes,
+            f"-I{HEADERS}",
+            f"-I{KERNELS}",
+            *(f"-isystem{folder}" for folder in self.include_folders),
+        ]
+        return subprocess.run([host_compiler(), *self.options, *includes, *outputs], capture_output=True, text=True)
+
+    def _precompiled_header(self, cache: Path) -> Path:
+        """The folder of the emulation header as g++ keeps it: it halves the time of each compilation."""
+        name = hashlib.sha256(self.identity.encode()).hexdigest()[:32]
+        folder = cache / "headers" / name
+        target = folder / f"{HEADER}.gch"
+        if not target.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            with locked(folder / "lock"):
+                if not target.exists():
+                    self._precompile(target)
+        return folder
+
+    def _precompile(self, target: Path) -> None:
+        temporary = target.with_suffix(".tmp")
+        result = self._compile([], ["-o", str(temporary), "-x", "c++-header", str(HEADERS / HEADER)])
+        if result.returncode == 0:  # else the compilation that follows has the message
+            os.replace(temporary, target)

@@ -1,0 +1,50 @@
+"""Compiles kernels for a GPU."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from .programs import compiler_version, find_nvcc, host_compiler
+from .sources import KERNELS, Kernel, Module
+
+ARGUMENT_BYTES = """
+template <class Signature> struct ArgumentBytes;
+template <class Arguments> struct ArgumentBytes<void(Arguments)> {
+  static constexpr unsigned long long value = sizeof(Arguments);
+};
+"""
+
+
+class Nvcc:
+    """CUDA's compiler, to a binary for one GPU architecture, sm_90 say."""
+
+    suffix = ".cubin"
+    options = ("-cubin", "-std=c++17", "-O3", "--expt-relaxed-constexpr", "-lineinfo", "--diag-suppress=177")
+
+    def __init__(self, architecture: str) -> None:
+        if not re.fullmatch(r"sm_\d+", architecture):
+            raise ValueError(f"architecture={architecture!r}: expected emulated or sm_ and digits, sm_90 say")
+        self.architecture = architecture
+        number = architecture.removeprefix("sm_")
+        # The instructions of one generation (wgmma, setmaxnreg) need its own target; the binary is for that GPU anyway.
+        target = number + "a" if int(number) >= 90 else number
+        self.target = f"-gencode=arch=compute_{target},code=sm_{target}"
+
+    @property
+    def identity(self) -> str:
+        versions = [compiler_version(find_nvcc()), compiler_version(host_compiler())]
+        return "\n".join([*versions, self.target, *self.options, ARGUMENT_BYTES])
+
+    def wrap(self, module: Module, kernels: list[Kernel]) -> str:
+        sizes = [
+            f'extern "C" __device__ __attribute__((used)) unsigned long long about_{kernel.name}[2] = '
+            f"{{ArgumentBytes<decltype({kernel.name})>::value, {int(kernel.waits)}}};\n"
+            for kernel in kernels
+        ]
+        return f'{module.preamble}#include "{module.source}"\n{ARGUMENT_BYTES}{"".join(sizes)}'
+
+    def run(self, unit: Path, output: Path) -> subprocess.CompletedProcess[str]:
+        command = [find_nvcc(), *self.options, self.target, f"-I{KERNELS}", "-o", str(output), "-x", "cu", str(unit)]
+        return subprocess.run(command, capture_output=True, text=True)

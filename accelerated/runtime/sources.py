@@ -1,0 +1,107 @@
+"""Kernel sources: which module a file and its definitions make, and which kernels are in it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from .errors import CompileError
+from .programs import host_compiler
+
+# Kernels lie in the rooms of their families; they include headers by paths from here.
+KERNELS = Path(__file__).parent.parent
+
+Definitions = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Module:
+    """A kernel source with the preprocessor definitions that choose its variant."""
+
+    source: Path
+    definitions: Definitions = ()
+
+    def __str__(self) -> str:
+        return " ".join([self.name, *(f"-D{name}={value}" for name, value in self.definitions)])
+
+    @property
+    def name(self) -> str:
+        """The source below accelerated/, or the file's name of a source that lies elsewhere."""
+        inside = self.source.is_relative_to(KERNELS)
+        return str(self.source.relative_to(KERNELS)) if inside else self.source.name
+
+    @property
+    def preamble(self) -> str:
+        """The definitions, as the first lines of a translation unit."""
+        return "".join(f"#define {name} {value}\n" for name, value in self.definitions)
+
+
+def module(source_name: str | Path, definitions: Definitions = ()) -> Module:
+    """The module of a source: a name is looked up among the project's kernels, an absolute path is taken as it is."""
+    source = KERNELS / source_name
+    if not source.is_file():
+        raise FileNotFoundError(f"there is no kernel source {source}")
+    return Module(source, tuple(definitions))
+
+
+class Kernel(NamedTuple):
+    """``launch_bounds``: the arguments of __launch_bounds__, empty without it; ``waits``: whether its first statement
+    says that it waits for earlier kernels (primitives/dependent_launch.cuh), so that it may be launched before those have finished."""
+
+    name: str
+    launch_bounds: str
+    waits: bool
+
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<[^>]+>).*$', re.MULTILINE)
+LAUNCH_BOUNDS = r"(?:__launch_bounds__\s*\(((?:[^()]|\([^()]*\))*)\)\s*)?"
+KERNEL = re.compile(
+    rf'extern\s+"C"\s+__global__\s+{LAUNCH_BOUNDS}void\s+{LAUNCH_BOUNDS}(\w+)\s*\([^)]*\)\s*(?:\{{\s*((?:griddepcontrol_wait|griddepcontrol_wait_deferred)\(\);))?'
+)
+
+
+def flatten(source: Path) -> str:
+    """The source with the project's headers in place (each once) and without the includes of system headers."""
+    seen: set[Path] = set()
+
+    def expand(path: Path) -> str:
+        folder = path.parent
+
+        def replace(match: re.Match[str]) -> str:
+            candidates = [(place / match[1]).resolve() for place in (folder, KERNELS)] if match[1] else []
+            header = next(filter(Path.is_file, candidates), None)
+            if header is None or header in seen:
+                return ""
+            seen.add(header)
+            return expand(header)
+
+        return INCLUDE.sub(replace, path.read_text())
+
+    return expand(source)
+
+
+def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> list[Kernel]:
+    """The kernels that are left after preprocessing."""
+    command = [host_compiler(), "-E", "-P", "-x", "c++", *options, "-"]
+    preprocessed = subprocess.run(command, input=module.preamble + flat_source, capture_output=True, text=True)
+    if preprocessed.returncode:
+        raise CompileError(module.source, module.definitions, preprocessed.stderr)
+    matches = KERNEL.findall(preprocessed.stdout)
+    if not matches:
+        message = 'no kernel: expected extern "C" __global__ void NAME(const Arguments arguments)'
+        raise CompileError(module.source, module.definitions, message)
+    return [Kernel(name, before or after, bool(waits)) for before, after, name, waits in matches]
+
+
+def entry_points(modules: Iterable[tuple[str | Path, Definitions]]) -> dict[str, str]:
+    """Return the names of all kernels in some modules, each with the source that it is in, as the host compiler sees them."""
+    found: dict[str, str] = {}
+    for source, definitions in modules:
+        wanted = module(source, definitions)
+        for kernel in find_kernels(wanted, flatten(wanted.source), ["-DEMULATED_CUDA=1"]):
+            found[kernel.name] = wanted.name
+    return found

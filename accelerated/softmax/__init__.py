@@ -1,0 +1,1 @@
+"""Softmax, forward and backward."""

@@ -1,0 +1,187 @@
+"""Solvers: each is one way to serve the calls of a room, all under one protocol.
+
+A room's ``plan.py`` registers, for its operations, an ordered tuple of solvers and the class of the problem that they read. The
+first solver that applies serves. ``forcing`` and the environment variable DUALDNN_SOLVER name solvers that go before the order:
+``DUALDNN_SOLVER=pooling.max_backward_2d``, or several with commas between them; a named solver that cannot serve a call is passed over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from dualdnn.api.operations import Operation
+
+from .plans import AlignedPlan, Launch, Plan, estimates, implements, needs_workspace
+
+LAUNCH_SECONDS = 2e-6  # a kernel in a stream that does nothing, with its latency
+BYTES_PER_SECOND = 3.5e12  # what memory-bound kernels reach on an H200
+
+
+class Problem:
+    """One call as the solvers of a room read it: the operation, the device, and what several solvers derive from them.
+
+    aligned: whether every operand begins at a multiple of 16 bytes; the problem of a fallback plan is not.
+    """
+
+    def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
+        self.operation, self.device, self.aligned = operation, device, aligned
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that the call must read and write at least once, from which its roofline bound follows."""
+        return sum(self.operation.nbytes(name) for name in self.operation.operands)
+
+
+P = TypeVar("P", bound=Problem)
+
+
+class Solver(Generic[P]):
+    """One way to serve a call. ``name`` is ``<room>.<stem of its files>``, unique in the house."""
+
+    name = ""
+
+    def serves(self, problem: P) -> bool:
+        """Return whether the launches of this solver would be right for the problem, however slow."""
+        raise TypeError(f"{type(self).__name__} does not define serves()")
+
+    def applies(self, problem: P) -> bool:
+        """Return whether this solver serves the problem and is expected to do it faster than those after it."""
+        return self.serves(problem)
+
+    def workspace_bytes(self, problem: P) -> int:
+        """Return the bytes of the caller's workspace that the launches use."""
+        return 0
+
+    def estimated_seconds(self, problem: P) -> float:
+        """Return about how many seconds the launches take; memory traffic at the measured bandwidth unless a solver knows better."""
+        return LAUNCH_SECONDS + problem.moved_bytes / BYTES_PER_SECOND
+
+    def launches(self, problem: P) -> Sequence[Launch]:
+        """Return the kernel launches, in order."""
+        raise TypeError(f"{type(self).__name__} does not define launches()")
+
+    def alignment(self, problem: P) -> Mapping[str, int]:
+        """Return, by operand, the bytes at a multiple of which it must begin; elsewhere a fallback serves (the first solver that
+        applies to the problem with ``aligned`` False)."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Room(Generic[P]):
+    """What serves some operations: the class of their problem and the solvers in order of preference."""
+
+    problem: Callable[..., P]
+    solvers: tuple[Solver[P], ...]
+
+    def solver(self, problem: P, only: str | None = None) -> Solver[P]:
+        """Return the solver that serves. only: the name of the one that must."""
+        if only is not None:
+            found = next((solver for solver in self.solvers if solver.name == only), None)
+            if found is None or not found.serves(problem):
+                known = ", ".join(solver.name for solver in self.solvers)
+                reason = f"is none of {known}" if found is None else "does not serve the problem"
+                raise ValueError(f"the solver {only} {reason}: {problem.operation}")
+            return found
+        if forced := forced_solvers():
+            found = next((s for s in self.solvers if s.name in forced and s.serves(problem)), None)
+            if found is not None:
+                return found
+        for solver in self.solvers:
+            if solver.applies(problem):
+                return solver
+        raise ValueError(f"no solver applies to {problem.operation}")
+
+    def plan(self, problem: P, only: str | None = None) -> Plan:
+        """Return the plan of the solver that serves, with a fallback where it needs alignment."""
+        chosen = self.solver(problem, only)
+        plan = Plan(problem.operation, chosen.launches(problem), chosen.name)
+        alignment = chosen.alignment(problem)
+        if not alignment:
+            return plan
+
+        def fallback() -> Plan:
+            return self.plan(self.problem(problem.operation, problem.device, aligned=False))
+
+        return AlignedPlan(problem.operation, plan, alignment, fallback)
+
+    def plan_of(self, operation: Operation, device: Any) -> Plan:
+        """Return the plan of an operation."""
+        return self.plan(self.problem(operation, device))
+
+    def workspace_bytes(self, operation: Operation, device: Any) -> int:
+        """Return the bytes of workspace that the solver of an operation uses."""
+        problem = self.problem(operation, device)
+        return self.solver(problem).workspace_bytes(problem)
+
+    def estimated_seconds(self, operation: Operation, device: Any) -> float:
+        """Return about how many seconds the solver of an operation takes."""
+        problem = self.problem(operation, device)
+        return self.solver(problem).estimated_seconds(problem)
+
+
+ROOMS: dict[type[Operation], Room[Any]] = {}
+
+
+def serve(problem: Callable[..., P], solvers: Sequence[Solver[P]], *operation_types: type[Operation]) -> Room[P]:
+    """Register the solvers of some operations, the preferred first. The last one applies to every problem."""
+    room = Room(problem, tuple(solvers))
+    for operation_type in operation_types:
+        ROOMS[operation_type] = room
+        implements(operation_type)(room.plan_of)
+        needs_workspace(operation_type)(room.workspace_bytes)
+        estimates(operation_type)(room.estimated_seconds)
+    return room
+
+
+def plan_by(operation: Operation, device: Any, only: str) -> Plan:
+    """Return the plan that one solver, given by its name, makes of an operation. Raises ValueError where it cannot serve it."""
+    room = ROOMS[type(operation)]
+    return room.plan(room.problem(operation, device), only)
+
+
+def possible_solvers(operation: Operation, device: Any) -> tuple[str, ...]:
+    """Return the names of the solvers that can serve an operation, in the order of their room."""
+    room = ROOMS.get(type(operation))
+    if room is None:
+        return ()
+    problem = room.problem(operation, device)
+    return tuple(solver.name for solver in room.solvers if solver.serves(problem))
+
+
+def solver_names() -> tuple[str, ...]:
+    """Return the names of all solvers of the house."""
+    return tuple(dict.fromkeys(solver.name for room in ROOMS.values() for solver in room.solvers))
+
+
+_FORCED: ContextVar[frozenset[str]] = ContextVar("forced solvers", default=frozenset())
+
+
+def forced_solvers() -> frozenset[str]:
+    """Return the names that ``forcing`` or DUALDNN_SOLVER put before the order of their rooms."""
+    wanted = os.environ.get("DUALDNN_SOLVER", "")
+    named = frozenset(filter(None, (name.strip() for name in wanted.split(","))))
+    if unknown := named - set(solver_names()):
+        raise ValueError(f"DUALDNN_SOLVER names {', '.join(sorted(unknown))}; there are {', '.join(solver_names())}")
+    return named | _FORCED.get()
+
+
+def is_forcing() -> bool:
+    """Return whether a scope of ``forcing`` is open, so that plans are not those of the cache."""
+    return bool(_FORCED.get())
+
+
+@contextmanager
+def forcing(*names: str) -> Iterator[None]:
+    """Plans that are made in this scope take these solvers wherever they can serve."""
+    if unknown := set(names) - set(solver_names()):
+        raise ValueError(f"there is no solver {', '.join(sorted(unknown))}; there are {', '.join(solver_names())}")
+    token = _FORCED.set(_FORCED.get() | frozenset(names))
+    try:
+        yield
+    finally:
+        _FORCED.reset(token)

@@ -1,0 +1,1 @@
+"""AddTensor, OpTensor, ScaleTensor and SetTensor."""

@@ -1,0 +1,1 @@
+"""Changes of layout and type: TransformTensor, TransformTensorEx, TransformFilter."""
