@@ -137,7 +137,7 @@ def cudnn(subject: Subject) -> Any:
 @pytest.fixture
 def handle(subject: Subject) -> Iterator[Any]:
     """A handle of the subject; the case is skipped where none can be had (a library without a GPU)."""
-    if not subject.ours and not subject.has_gpu:
+    if not subject.computes:
         pytest.skip("this subject computes on a GPU only, and there is none")
     made = subject.new_handle()
     yield made

@@ -30,6 +30,7 @@ class OwnSubject:
     """One of our backends. ``ours`` subjects are held to the clause they cite, not to the status alone."""
 
     ours = True
+    computes = True  # handles can be made, and calls that compute run
 
     def __init__(self, name: str) -> None:
         backend, _, device = name.partition(":")
@@ -81,13 +82,14 @@ class ForeignSubject:
         self.description = f"{self.library.name}, version {version}"
         try:
             self.cudnn.cudnnDestroy(self.new_handle())
-            self.has_gpu = True
+            self.computes = True
         except CudnnError:
-            self.has_gpu = False
+            self.computes = False
+        self.has_gpu = self.computes and self.library.library.cuda is not None
 
     @property
     def shows(self) -> tuple[str, ...]:
-        return ("cpu", "gpu", "both") if self.has_gpu else ("cpu",)
+        return ("cpu", "gpu", "both") if self.has_gpu else ("cpu", "both") if self.computes else ("cpu",)
 
     def new_handle(self) -> Any:
         return self.cudnn.cudnnCreate()
