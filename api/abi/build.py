@@ -23,7 +23,7 @@ class BuildError(ValueError):
 
 def build(out: Path) -> Path:
     """Write the library and its header below ``out``; returns the library's path. Nothing is compiled where an equal one lies there."""
-    text, told = exports.source(_paths()), exports.definitions()
+    text, told = exports.source(_paths(), json.dumps(sys.base_prefix)), exports.definitions()
     key = hashlib.sha256("\0".join([sys.version, text, told, Path(__file__).read_text()]).encode()).hexdigest()
     library, stamp = out / NAME, out / f".{NAME}.key"
     (out / "include").mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ PREAMBLE = """
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int dualdnn_state; /* 0: not started; 1: the entries are loaded; 2: there is no interpreter for us, or no more */
@@ -32,17 +33,28 @@ __attribute__((constructor)) static void dualdnn_loaded(void)
         dlopen(ours.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
 }
 
-/* Before the first call: an interpreter that knows where dualdnn and cffi were when this was built. cffi would start one too, but
-   looks for its own module before it runs any code of ours. */
+/* Before the first call: an interpreter that knows where its own modules, dualdnn and cffi were when this was built. cffi would
+   start one too, but looks for its own module before it runs any code of ours, and ends the process where it cannot. */
 static void dualdnn_start(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&lock);
-    if (!Py_IsInitialized()) {
-        Py_InitializeEx(0); /* no signal handlers */
-        PyEval_SaveThread();
+    if (dualdnn_state == 0 && !Py_IsInitialized()) {
+        PyConfig config;
+        PyStatus status;
+        PyConfig_InitPythonConfig(&config);
+        config.install_signal_handlers = 0;
+        if (!getenv("PYTHONHOME")) PyConfig_SetBytesString(&config, &config.home, DUALDNN_HOME);
+        status = Py_InitializeFromConfig(&config);
+        PyConfig_Clear(&config);
+        if (PyStatus_Exception(status)) {
+            fprintf(stderr, "libcudnn.so.8: Python cannot start: %s\\n", status.err_msg ? status.err_msg : "no reason given");
+            dualdnn_state = 2;
+        } else
+            PyEval_SaveThread();
     }
     pthread_mutex_unlock(&lock);
+    if (dualdnn_state == 2) return;
     PyGILState_STATE state = PyGILState_Ensure();
     PyRun_SimpleString("import site\\nfor path in " DUALDNN_PATHS ":\\n    site.addsitedir(path)");
     PyGILState_Release(state);
@@ -61,17 +73,27 @@ def export(function: Function) -> str:
 {{
     if (dualdnn_state == 2) return {failed};
     if (dualdnn_state == 0) dualdnn_start();
+    if (dualdnn_state == 2) return {failed};
     {result} result = py_{function.name}({passed});
     return dualdnn_state == 1 ? result : {failed};
 }}
 """
 
 
-def source(paths: str) -> str:
-    """The whole source. paths: a C string literal with a Python list of the folders that the interpreter needs."""
+def source(paths: str, home: str) -> str:
+    """The whole source. paths, home: C string literals, a Python list of the folders that have packages and Python's own folder."""
     table: Sequence[Function] = list(functions().values())
     declarations = [f"static {border_declaration(function)}" for function in table]
-    return "\n".join([f"#define DUALDNN_PATHS {paths}", PREAMBLE, STRUCTURES, *declarations, *map(export, table)])
+    return "\n".join(
+        [
+            f"#define DUALDNN_PATHS {paths}",
+            f"#define DUALDNN_HOME {home}",
+            PREAMBLE,
+            STRUCTURES,
+            *declarations,
+            *map(export, table),
+        ]
+    )
 
 
 def definitions() -> str:

@@ -71,7 +71,7 @@ def pointer_backend() -> Any:
 
             def launch(operands: Sequence[Any], _stream: Any) -> None:
                 run(operation, {
-                    name: memory_at(operand.address, nbytes) if isinstance(operand, Pointer) else operand.memory
+                    name: memory_at(operand.address, nbytes) if isinstance(operand, Pointer) else operand.array
                     for (name, nbytes), operand in zip(sized, operands, strict=True) if operand is not None
                 })  # fmt: skip
 
