@@ -580,7 +580,7 @@ def test_workspaces_begin_anywhere(caller, algo, start):
             memory = caller.handle.to_device(np.full(needed + 2 * guard, pattern, np.uint8))
             given = {name: caller.handle.to_device(values) for name, values in inputs.items()}
             given |= {
-                "y": caller.handle.zeros(operation.y.nbytes),
+                "y": caller.handle.to_device(np.zeros(operation.y.nbytes, np.uint8)),
                 "workSpace": memory.slice(at, needed) if needed else None,
             }
             caller(operation, given)

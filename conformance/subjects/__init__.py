@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from dualdnn.api import cudnn
 from dualdnn.api.status import NOT_INITIALIZED, CudnnError
 
-from .library import LibrarySubject, NotRunnable, find_vendor_library
+from .library import LibrarySubject, NotRunnable, find_vendor_library, is_vendor_library
 from .recorded import RecordedSubject, is_recorded
 
 __all__ = [
@@ -107,8 +108,8 @@ Subject = OwnSubject | ForeignSubject | RecordedSubject
 def open_subject(name: str) -> Subject:
     """The subject of this name; ``ValueError`` says which there are."""
     kind, _, rest = name.partition(":")
-    if kind == "library" and rest:
-        return ForeignSubject("library", rest)
+    if kind == "library" and rest:  # NVIDIA's own is judged beside the differences that are declared for it
+        return ForeignSubject("vendor" if is_vendor_library(Path(rest)) else "library", rest)
     if name == "vendor":
         path = find_vendor_library()
         if path is None:
