@@ -78,7 +78,8 @@ def division_of(problem: SoftmaxProblem, queue: int) -> Division | None:
     delay = max(every, queue) if tiles == every else most
     if ahead < 1 or every < min(queue, FEWEST_TILES):
         return None
-    if delay < max(queue, min(steps + ceiling(LEAD_BYTES, tile_bytes), every)):
+    lead = LEAD_BYTES if blocks > 1 else 0  # a block alone waits for nobody
+    if delay < max(queue, min(steps + ceiling(lead, tile_bytes), every)):
         return None
     return Division(across, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
 
