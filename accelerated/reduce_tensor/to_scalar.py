@@ -111,7 +111,7 @@ def preferred(operation: ReduceTensor, device: Any, operands: Sequence[str] = ("
     if found is None or found.shares < LEAST_SHARES:
         return None
     made = launch(operation, device, operands)
-    return made and (made, found.width * operation.A.scalar_bytes)
+    return (made, found.width * operation.A.scalar_bytes) if made else None
 
 
 def launch(operation: ReduceTensor, device: Any, operands: Sequence[str] = ("A", "C")) -> Launch | None:

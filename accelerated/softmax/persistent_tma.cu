@@ -328,11 +328,12 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
 };
 
 constexpr unsigned MOST_THREADS = COMPUTE_THREADS + 32 * (1 + GridAllReduce<Forward>::MERGERS + 1);
-#define SOFTMAX_PERSISTENT_TMA(name, rule)                                                              \
-  extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1) name(const Arguments<rule::INPUTS> a) { \
-    griddepcontrol_wait_deferred();                                                                     \
-    PersistentTma<rule>(a).run();                                                                       \
+#define SOFTMAX_PERSISTENT_TMA(direction, rule)                         \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)         \
+      softmax_persistent_tma_##direction(const Arguments<rule::INPUTS> a) { \
+    griddepcontrol_wait_deferred();                                     \
+    PersistentTma<rule>(a).run();                                       \
   }
 
-SOFTMAX_PERSISTENT_TMA(softmax_persistent_tma_forward, Forward)
-SOFTMAX_PERSISTENT_TMA(softmax_persistent_tma_backward, Backward)
+SOFTMAX_PERSISTENT_TMA(forward, Forward)
+SOFTMAX_PERSISTENT_TMA(backward, Backward)

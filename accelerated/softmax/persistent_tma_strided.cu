@@ -440,12 +440,12 @@ template <class Rule> struct PersistentTmaStrided {
   }
 };
 
-#define SOFTMAX_PERSISTENT_TMA_STRIDED(name, rule)                                     \
+#define SOFTMAX_PERSISTENT_TMA_STRIDED(direction, rule)                                \
   extern "C" __global__ void __launch_bounds__(PersistentTmaStrided<rule>::THREADS, 1) \
-      name(const Arguments<rule::INPUTS> a) {                                          \
+      softmax_persistent_tma_strided_##direction(const Arguments<rule::INPUTS> a) {    \
     griddepcontrol_wait_deferred();                                                    \
     PersistentTmaStrided<rule>(a).run();                                               \
   }
 
-SOFTMAX_PERSISTENT_TMA_STRIDED(softmax_persistent_tma_strided_forward, Forward)
-SOFTMAX_PERSISTENT_TMA_STRIDED(softmax_persistent_tma_strided_backward, Backward)
+SOFTMAX_PERSISTENT_TMA_STRIDED(forward, Forward)
+SOFTMAX_PERSISTENT_TMA_STRIDED(backward, Backward)

@@ -279,14 +279,15 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 constexpr int TILE_BLOCKS = DOUBLE ? 2 : 6, SHORT_BLOCKS = DOUBLE ? 2 : 4;
 
-#define SOFTMAX_ROW_TILES(name, rule, kind, blocks)                                                 \
-  extern "C" __global__ void __launch_bounds__(256, blocks) name(const Arguments<rule::INPUTS> a) { \
-    griddepcontrol_wait_deferred();                                                                 \
-    softmax_of_tile<rule, Tile::kind>(a);                                                           \
+#define SOFTMAX_ROW_TILES(variant, rule, kind, blocks)                              \
+  extern "C" __global__ void __launch_bounds__(256, blocks)                         \
+      softmax_row_tiles_##variant(const Arguments<rule::INPUTS> a) {                \
+    griddepcontrol_wait_deferred();                                                 \
+    softmax_of_tile<rule, Tile::kind>(a);                                           \
   }
-SOFTMAX_ROW_TILES(softmax_row_tiles_forward, Forward, ANY, TILE_BLOCKS)
-SOFTMAX_ROW_TILES(softmax_row_tiles_backward, Backward, ANY, TILE_BLOCKS)
-SOFTMAX_ROW_TILES(softmax_row_tiles_forward_short, Forward, SHORT, SHORT_BLOCKS)
-SOFTMAX_ROW_TILES(softmax_row_tiles_backward_short, Backward, SHORT, SHORT_BLOCKS - 1)
-SOFTMAX_ROW_TILES(softmax_row_tiles_forward_pairs, Forward, PAIRS, SHORT_BLOCKS)
-SOFTMAX_ROW_TILES(softmax_row_tiles_backward_pairs, Backward, PAIRS, SHORT_BLOCKS)
+SOFTMAX_ROW_TILES(forward, Forward, ANY, TILE_BLOCKS)
+SOFTMAX_ROW_TILES(backward, Backward, ANY, TILE_BLOCKS)
+SOFTMAX_ROW_TILES(forward_short, Forward, SHORT, SHORT_BLOCKS)
+SOFTMAX_ROW_TILES(backward_short, Backward, SHORT, SHORT_BLOCKS - 1)
+SOFTMAX_ROW_TILES(forward_pairs, Forward, PAIRS, SHORT_BLOCKS)
+SOFTMAX_ROW_TILES(backward_pairs, Backward, PAIRS, SHORT_BLOCKS)

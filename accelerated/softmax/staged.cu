@@ -86,27 +86,29 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 constexpr int ROW_BLOCKS = DOUBLE ? 1 : 2, STRIDED_BLOCKS = DOUBLE ? 1 : 4;
 
-#define SOFTMAX_STAGED(name, rule, row)                                                                               \
-  extern "C" __global__ void __launch_bounds__(512, ROW_BLOCKS) name##_rows(const Arguments<rule::INPUTS> a) {        \
-    griddepcontrol_wait_deferred();                                                                                   \
-    softmax<rule, row, false, false>(a);                                                                              \
-  }                                                                                                                   \
-  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(512, ROW_BLOCKS)                                        \
-      name##_rows_cluster(const Arguments<rule::INPUTS> a) {                                                          \
-    griddepcontrol_wait_deferred();                                                                                   \
-    softmax<rule, row, false, true>(a);                                                                               \
-  }                                                                                                                   \
-  extern "C" __global__ void __launch_bounds__(256, STRIDED_BLOCKS) name##_strided(const Arguments<rule::INPUTS> a) { \
-    griddepcontrol_wait_deferred();                                                                                   \
-    softmax<rule, row, true, false>(a);                                                                               \
-  }                                                                                                                   \
-  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(256, STRIDED_BLOCKS)                                    \
-      name##_strided_cluster(const Arguments<rule::INPUTS> a) {                                                       \
-    griddepcontrol_wait_deferred();                                                                                   \
-    softmax<rule, row, true, true>(a);                                                                                \
+#define SOFTMAX_STAGED(direction, kind, rule, row)                              \
+  extern "C" __global__ void __launch_bounds__(512, ROW_BLOCKS)                 \
+      softmax_staged_##direction##_##kind##_rows(const Arguments<rule::INPUTS> a) { \
+    griddepcontrol_wait_deferred();                                             \
+    softmax<rule, row, false, false>(a);                                        \
+  }                                                                             \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(512, ROW_BLOCKS)  \
+      softmax_staged_##direction##_##kind##_rows_cluster(const Arguments<rule::INPUTS> a) { \
+    griddepcontrol_wait_deferred();                                             \
+    softmax<rule, row, false, true>(a);                                         \
+  }                                                                             \
+  extern "C" __global__ void __launch_bounds__(256, STRIDED_BLOCKS)             \
+      softmax_staged_##direction##_##kind##_strided(const Arguments<rule::INPUTS> a) { \
+    griddepcontrol_wait_deferred();                                             \
+    softmax<rule, row, true, false>(a);                                         \
+  }                                                                             \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(256, STRIDED_BLOCKS) \
+      softmax_staged_##direction##_##kind##_strided_cluster(const Arguments<rule::INPUTS> a) { \
+    griddepcontrol_wait_deferred();                                             \
+    softmax<rule, row, true, true>(a);                                          \
   }
 
-SOFTMAX_STAGED(softmax_staged_forward_vector, Forward, VectorRow)
-SOFTMAX_STAGED(softmax_staged_forward_scalar, Forward, ScalarRow)
-SOFTMAX_STAGED(softmax_staged_backward_vector, Backward, VectorRow)
-SOFTMAX_STAGED(softmax_staged_backward_scalar, Backward, ScalarRow)
+SOFTMAX_STAGED(forward, vector, Forward, VectorRow)
+SOFTMAX_STAGED(forward, scalar, Forward, ScalarRow)
+SOFTMAX_STAGED(backward, vector, Backward, VectorRow)
+SOFTMAX_STAGED(backward, scalar, Backward, ScalarRow)
