@@ -28,7 +28,7 @@ struct Arguments {
   int tiled;  // columns: a block's are 2 ** across_log2 packs of several rows, not neighbours; one segment
   unsigned across_log2;
   FastDivmod blocks_across;
-  int early;    // rows: the next kernel is let in before the reads
+  int early;    // rows: dependents are launched before the reads
   int even;     // packs of A are one step apart, full, and at multiples of 16 bytes if A is
   int windows;  // rows start anywhere: their packs start at multiples of 16 bytes, the outer ones reach over the ends
   int op, propagate, c_type, index_bytes;

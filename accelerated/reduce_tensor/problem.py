@@ -219,7 +219,7 @@ class ReduceProblem(solver.Problem):
             ("tiled", c_int(tiles is not None)),
             ("across_log2", c_uint(tiles.across.bit_length() - 1 if tiles else 0)),
             ("blocks_across", FastDivmod.of(tiles.blocks_across if tiles else 1)),
-            # 6 MB of halves to one element: 4.1 us instead of 4.35; floats, and what the cache does not hold, took longer
+            # 6 MB of half data to one element: 4.1 us instead of 4.35; floats, and what L2 does not hold, took longer
             (
                 "early",
                 c_int(

@@ -154,7 +154,7 @@ def choices(operation: ReduceTensor, device: Any) -> list[tuple[Sharing, Reading
 
 
 def readings(operation: ReduceTensor) -> Iterator[Reading]:
-    """By accesses of all widths of which A consists, and split in all ways."""
+    """Return readings by accesses of all widths of which A consists, split along each dimension."""
     rows, width = along_rows(operation.A, operation.C), pack_width(operation.A)
     reduced, kept = Walk(operation).axes()
     while width:
@@ -234,10 +234,10 @@ def cost(sharing: Sharing, reading: Reading, rows: bool, scalar_bytes: int) -> f
     read = warps * reading.accesses * max(runs, WARP * reading.width * scalar_bytes / 50)
     # Blocks write pieces of the same sectors where neighbours in A are none in C.
     scattered = 0 if rows or reading.c_step == 1 else 360 / reading.width
-    meeting = CLUSTER_CYCLES + CLUSTER_BLOCK_CYCLES * sharing.blocks if sharing.blocks else 0
+    gathering = CLUSTER_CYCLES + CLUSTER_BLOCK_CYCLES * sharing.blocks if sharing.blocks else 0
     uneven = 0 if reading.even else UNEVEN_CYCLES
     begin = (CLUSTER_START_CYCLES if sharing.blocks else START_CYCLES) * grid
-    return instructions * (3.5 + warps / 9) + merging + meeting + read + scattered + begin + uneven
+    return instructions * (3.5 + warps / 9) + merging + gathering + read + scattered + begin + uneven
 
 
 def _knows_result(sharing: Sharing, reading: Reading, rows: bool) -> bool:

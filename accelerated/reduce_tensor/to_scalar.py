@@ -38,7 +38,7 @@ class Reading(NamedTuple):
 
 
 def reading(operation: ReduceTensor) -> Reading | None:
-    """None where A is neither whole packs side by side nor rows of neighbours, or has few packs."""
+    """Return how threads read A, None where A is neither packs side by side nor rows of neighbours, or has few packs."""
     extents, (steps,) = Walk(operation).axes()[0]
     width = min(PACK, PACK_BYTES // operation.A.scalar_bytes)
     if steps[-1] != 1:
@@ -51,7 +51,7 @@ def reading(operation: ReduceTensor) -> Reading | None:
 
 
 def _with_gaps(extents: list[int], steps: list[int], width: int) -> Reading | None:
-    """Rows of up to three dimensions, gaps included, which begin anywhere: each is read by the whole packs that hold it."""
+    """Return how threads read rows of up to three dimensions, gaps included, which begin anywhere: by the packs that hold each."""
     (rows, *inner), (row_step, *inner_steps) = extents, steps
     row = 1
     for extent, step in zip(reversed(inner), reversed(inner_steps), strict=True):

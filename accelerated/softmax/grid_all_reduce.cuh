@@ -26,7 +26,7 @@ constexpr unsigned POLL_PAUSE_NS = 100;    // of who waits for a result
 constexpr int QUEUE = QUEUE_TILES;
 constexpr unsigned OPEN = 16;  // rows of a block between the first read and the last write
 
-// Launches take the halves in turns, and each leaves the other one cleared. All zero at first. A slot is free again
+// Launches alternate between two parts, and each leaves the other one cleared. All zero at first. A slot is free again
 // when it is used: a block publishes row i + OPEN when it has begun to write row i, for which all had published, and it
 // receives the result of that row after it has published it.
 struct RowExchange {

@@ -114,7 +114,7 @@ template <int INPUTS> struct Arguments {
   int algorithm;
   unsigned team;  // threads of a block that share a row; strided rows: packs of rows of a block; a power of two
   unsigned kept;  // groups of a thread that shared memory holds; packs of a lane; tiles: rows of a block; strided rows
-                  // in registers: blocks that fetch ahead
+                  // in registers: blocks that prefetch to L2
   unsigned across, part, steps, ahead, delay, cache_policy;  // streams only, see there
   Geometry<INPUTS + 1> rows;                                 // strided rows: packs of rows, else single rows
   Geometry<INPUTS + 1> along;                                // strided rows: single positions, else packs
@@ -202,7 +202,7 @@ struct Forward {
       else raise(state[r], maximum[r]);
     }
   }
-  // Adds values that no maximum is below. KEEP: their exponentials take their places where results() needs no more.
+  // Adds values that no maximum is below. KEEP: their exponentials replace them where results() needs no more.
   template <bool KEEP = false, int ROWS, int N>
   __device__ __forceinline__ void add_covered(OnlineState (&state)[ROWS],
                                               std::conditional_t<KEEP, COMPUTE, const COMPUTE> (&values)[1][N]) const {

@@ -22,7 +22,7 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
     width = a->rows.locate(index, offset);
     begin_at(offset);
   }
-  // Packs that begin where the row does, of which none is whole.
+  // Packs that begin where the row does, of which none is full.
   __device__ __forceinline__ void begin_with_row() {
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) input[n] += lead;
@@ -67,7 +67,7 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
     return STRIDED ? i < width : pack * WIDE + i - lead < a->along.row;
   }
 
-  // A pack that is whole.
+  // Copies a full pack.
   __device__ __forceinline__ void load_full_async(unsigned pack, Vector* address, unsigned pitch) const {
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)

@@ -7,7 +7,7 @@
 // (softmax/grid_all_reduce.cuh). What is read leaves L2 first (evict_first), what is written stays in part.
 //
 // Roofline: bytes, each moves once (2 elements forward, 3 backward); some 12 and 10 flops an element: 130
-// instructions of a warp for a tile of floats, 230 of halves. Measured (H200): 64x256x56x56 float over instances
+// instructions of a warp for a tile of floats, 230 of half data. Measured (H200): 64x256x56x56 float over instances
 // 102.8 us forward, 95 % of the copy's throughput, of which some 4 us of each launch memory is not busy. History, and
 // what was tried: docs/performance/softmax.md.
 #include "softmax/grid_all_reduce.cuh"
@@ -110,7 +110,7 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
     Cursor& at = reader.at;
 #pragma unroll 1
     for (; reader.next < end; reader.next++) {
-      // More in flight at once would be brought in turns, the first of them late.
+      // More in flight at once would arrive one after the other, the first of them late.
       if (reader.next >= a.ahead)
         mbarrier_wait_parity(&ring.full[reader.arriving.slot], reader.arriving.parity),
             reader.arriving.advance(reader.stepping);
@@ -275,7 +275,7 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
   // Gives a warp's state of a row to the warp that publishes, and begins another.
   __device__ __forceinline__ void hand_over(OnlineState (&state)[1], unsigned i) const {
     if (i >= 2)
-      mbarrier_wait_parity(&exchange.published[(i - 2) % OPEN], phase(i - 2, OPEN));  // which had the same places
+      mbarrier_wait_parity(&exchange.published[(i - 2) % OPEN], phase(i - 2, OPEN));  // which had the same addresses
     merge_lanes(rule, state, 1, 32);
     if ((threadIdx.x & 31) == 0) {
       this->parts_of(i)[threadIdx.x >> 5] = state[0];
@@ -284,9 +284,9 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
     state[0] = rule.empty();
   }
 
-  // All barriers but those of the first tiles, and of places that no tile leaves. A thread takes one after the other:
-  // they are set up one at a time in a warp. (With those places, too, and also without the others that no tile comes
-  // to, racecheck reports races where there are fewer tiles than places.)
+  // All barriers but those of the first tiles, and of slots that no tile leaves. A thread takes one after the other:
+  // they are set up one at a time in a warp. (With those slots, too, and also without the others that no tile comes
+  // to, racecheck reports races where there are fewer tiles than slots.)
   __device__ __forceinline__ void begin() const {
     constexpr unsigned ALL = WARPS + MERGERS + 2;
     const unsigned warp = threadIdx.x / 32;
@@ -328,11 +328,11 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
 };
 
 constexpr unsigned MOST_THREADS = COMPUTE_THREADS + 32 * (1 + GridAllReduce<Forward>::MERGERS + 1);
-#define SOFTMAX_PERSISTENT_TMA(direction, rule)                         \
-  extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)         \
+#define SOFTMAX_PERSISTENT_TMA(direction, rule)                             \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)             \
       softmax_persistent_tma_##direction(const Arguments<rule::INPUTS> a) { \
-    griddepcontrol_wait_deferred();                                     \
-    PersistentTma<rule>(a).run();                                       \
+    griddepcontrol_wait_deferred();                                         \
+    PersistentTma<rule>(a).run();                                           \
   }
 
 SOFTMAX_PERSISTENT_TMA(forward, Forward)

@@ -20,14 +20,14 @@
 #define ALGORITHM arguments.algorithm
 #endif
 constexpr unsigned MOST_TILE_ROWS = 64;  // strided rows of a column tile
-constexpr unsigned MOST_TURNS = 64;      // that the places of column tiles are used again
+constexpr unsigned MOST_TURNS = 64;      // that the slots of column tiles are used again
 constexpr unsigned OPEN_TILES = 8;       // between the first read and the last write
 constexpr unsigned COMPUTE_THREADS = 256,
                    TILE_PACKS = 4;  // of a block; that a compute thread takes in a step, of all inputs together
 constexpr unsigned COPIES = 4;      // of what was merged: blocks take them in turns
 
-// A place is free again when it is used: a block publishes column tile i + OPEN_BUNDLES when it has received column
-// tile i, for which others have read what all had published. Numbers are those of rounds of places, of all launches
+// A slot is free again when it is used: a block publishes column tile i + OPEN_TILES when it has received column
+// tile i, for which others have read what all had published. Numbers are those of rounds of slots, of all launches
 // ever. Slots are in pairs, so that warps write sectors of L2.
 struct StridedExchange {
   Slot parts[OPEN_TILES][MOST_TILE_ROWS / 2][MOST_BLOCKS][2];
@@ -216,7 +216,7 @@ template <class Rule> struct PersistentTmaStrided {
     const unsigned lane = threadIdx.x & 31;
     if (column_tile > 0)
       mbarrier_wait_parity(&exchange.published[(column_tile - 1) % OPEN],
-                           phase(column_tile - 1));  // which had the same places
+                           phase(column_tile - 1));  // which had the same addresses
     merge_lanes(rule, state, a.across, 32);
     if (lane < a.across) {
 #pragma unroll
@@ -281,7 +281,7 @@ template <class Rule> struct PersistentTmaStrided {
       }
   }
 
-  // --- warps that agree with those of other blocks; a lane has slot `index` ---
+  // --- reducer warps, which exchange states with those of other blocks; a lane has slot `index` ---
 
   __device__ __forceinline__ unsigned slots() const { return rows / SLOT_ROWS; }
   static __device__ __forceinline__ Slot slot_of(const OnlineState (&state)[SLOT_ROWS], unsigned number) {

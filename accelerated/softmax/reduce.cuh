@@ -5,7 +5,7 @@
 
 __device__ __forceinline__ unsigned exponent_of(unsigned power) { return 31 - __clz(power); }
 
-// Merge the states of the lanes whose numbers agree modulo `first`, up to a group of `beyond` lanes: the maxima, to
+// Merge the states of the lanes whose numbers are equal modulo `first`, up to a group of `beyond` lanes: the maxima, to
 // which they are raised, and the sums, which have the same maxima.
 template <class Rule, int ROWS>
 __device__ __forceinline__ void merge_maxima(const Rule& rule, OnlineState (&state)[ROWS], unsigned first,

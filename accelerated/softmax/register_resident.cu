@@ -71,7 +71,7 @@ __device__ __forceinline__ Held shuffled(Held held, unsigned lanes) {
 // numbers: with steps, floats of 256 channels took 40 % longer.
 constexpr bool STEPS = WIDTH == 1;
 
-// What a thread has of a row: packs as they lie, KEEP: and their values, whose places exponentials take.
+// What a thread has of a row: packs as they lie, KEEP: and their values, which exponentials replace.
 template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   static constexpr int INPUTS = Rule::INPUTS;
   static_assert(!KEEP || INPUTS == 1);
@@ -79,7 +79,7 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   COMPUTE values[1][KEEP ? PACKS * WIDTH : 1];
 
   // Starts loads for all packs, from number `rank` on, `size` apart; what does not exist is neutral. Two ways, so that
-  // in the usual one, of whole packs, nothing comes between the reads; says which.
+  // in the usual one, of full packs, nothing comes between the reads; says which.
   template <class Packs> __device__ __forceinline__ bool read(const Packs& row, unsigned rank, unsigned size) {
     const bool full = row.full_packs == row.packs;
     const ELEMENT* next[INPUTS];
@@ -136,7 +136,7 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) kept[i] = values[0][k * WIDTH + i];
   }
-  // All results at once, in the places of the values that were kept: whether they are logarithms is asked once.
+  // All results at once, replacing the values that were kept: whether they are logarithms is asked once.
   __device__ __forceinline__ void become_results(const Rule& rule, const OnlineState (&state)[1]) {
     COMPUTE result[PACKS * WIDTH];
     rule.template results<true>(state, values, result);
@@ -149,8 +149,8 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   }
 };
 
-// Gradients of rows of halves took 2 % longer where the last of many blocks launch dependents; others take 0.5 to 1 us
-// less. As one condition (griddepcontrol_launch_dependents), the wait came before addresses were found: up to 2 %
+// Gradients of rows of half data took 2 % longer where the last of many blocks launch dependents; others take 0.5 to 1
+// us less. As one condition (griddepcontrol_launch_dependents), the wait came before addresses were found: up to 2 %
 // longer.
 template <class Rule> constexpr bool SLOW_BEHIND = Rule::INPUTS == 2 && sizeof(ELEMENT) == 2;
 __device__ __forceinline__ void griddepcontrol_launch_dependents_from_last_blocks() {
@@ -201,7 +201,7 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_rows
   }
 }
 
-// Strided rows: the team agrees on the maxima first, as packs, so that every exponential is taken once, below its row's
+// Strided rows: the team merges the maxima first, as packs, so that every exponential is taken once, below its row's
 // maximum, and sums need no more than to be added.
 template <class Rule, int PACKS>
 __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPUTS>& a, const Rule rule) {

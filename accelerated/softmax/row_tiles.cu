@@ -95,10 +95,10 @@ __device__ __forceinline__ void short_rows_in_tile(const Arguments<Rule::INPUTS>
 }
 
 // A few lanes take a row of the tile in shared memory, chunk after chunk: first its state, then the results, which
-// replace the first input. Elements move in pairs; a lane takes what of a row is no whole pair, too. With elements one
-// by one and more lanes the tile was issue-bound (80 % of all cycles on an H200): rows of 67 halves take 10 % less so.
-// Floats took 15 % longer than results that go straight to memory. Rows as packs of the block in registers, whatever
-// rows they belong to, took 4 % less for floats backward, and up to 30 % longer otherwise.
+// replace the first input. Elements move in pairs; a lane takes what of a row is no pair, too. With elements one
+// by one and more lanes the tile was issue-bound (80 % of all cycles on an H200): rows of 67 half elements take 10 %
+// less so. Floats took 15 % longer than results that go straight to memory. Rows as packs of the block in registers,
+// whatever rows they belong to, took 4 % less for floats backward, and up to 30 % longer elsewhere.
 template <class Rule>
 __device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, const Rule rule, ELEMENT* tile,
                                               unsigned pitch, unsigned rows, const ELEMENT* prior) {
@@ -279,11 +279,11 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 constexpr int TILE_BLOCKS = DOUBLE ? 2 : 6, SHORT_BLOCKS = DOUBLE ? 2 : 4;
 
-#define SOFTMAX_ROW_TILES(variant, rule, kind, blocks)                              \
-  extern "C" __global__ void __launch_bounds__(256, blocks)                         \
-      softmax_row_tiles_##variant(const Arguments<rule::INPUTS> a) {                \
-    griddepcontrol_wait_deferred();                                                 \
-    softmax_of_tile<rule, Tile::kind>(a);                                           \
+#define SOFTMAX_ROW_TILES(variant, rule, kind, blocks)               \
+  extern "C" __global__ void __launch_bounds__(256, blocks)          \
+      softmax_row_tiles_##variant(const Arguments<rule::INPUTS> a) { \
+    griddepcontrol_wait_deferred();                                  \
+    softmax_of_tile<rule, Tile::kind>(a);                            \
   }
 SOFTMAX_ROW_TILES(forward, Forward, ANY, TILE_BLOCKS)
 SOFTMAX_ROW_TILES(backward, Backward, ANY, TILE_BLOCKS)

@@ -3,7 +3,7 @@
 #pragma once
 #include "softmax/reduce.cuh"
 
-// The compiler finds a place now, before the wait for earlier kernels, not when it is used.
+// The compiler computes an address now, before the wait for earlier kernels, not when it is used.
 template <class T> __device__ __forceinline__ void compute_now(T*& address) {
 #ifndef EMULATED_CUDA
   auto bytes = reinterpret_cast<std::conditional_t<std::is_const_v<T>, const char*, char*>>(address);
@@ -126,9 +126,9 @@ template <class Rule, int N> struct LocatedPacks {
   }
 };
 
-// Lets the next kernel in when a value is there: in a stream the launch of one takes away what instructions are at
-// hand, and it comes 0.5 to 0.8 us later. Let in at the wait, it came before this kernel's last instructions, which
-// then took 0.15 us longer; let in at the end, it came too late, 0.3 us.
+// Launches dependents when a value is there: in a stream the launch of one takes away what instructions are at
+// hand, and it comes 0.5 to 0.8 us later. Launched at the wait, it came before this kernel's last instructions, which
+// then took 0.15 us longer; launched at the end, it came too late, 0.3 us.
 __device__ __forceinline__ void griddepcontrol_launch_dependents_with(COMPUTE value) {
   constexpr COMPUTE NEVER = COMPUTE(1.2345e-30);  // about: threads that have it leave it to the others
   griddepcontrol_launch_dependents_if(value != NEVER);

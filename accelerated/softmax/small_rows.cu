@@ -14,7 +14,7 @@
 constexpr unsigned MOST_THREADS = 512, WARP = 32;
 constexpr int PARTS = (CLUSTER_SIZE * MOST_THREADS / WARP + WARP - 1) / WARP;  // of a lane
 
-// How a warp tells the others of its cluster what it has.
+// How a warp sends its state to the other blocks of its cluster.
 struct Sending {
   const ClusterExchange* exchange;
   const OnlineState* parts;                    // of every warp of the cluster, and some that change nothing

@@ -37,7 +37,7 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   // Of gradients, and of more than one group, that took as long or longer.
   if constexpr (CLUSTERED && !STRIDED && INPUTS == 1 && sizeof(Vector) > sizeof(ELEMENT)) row.prefetch(rank, size);
   if constexpr (STRIDED)
-    griddepcontrol_wait_before_access(a.input[0]);  // their places would take registers that another block needs
+    griddepcontrol_wait_before_access(a.input[0]);  // their addresses would take registers that another block needs
   else griddepcontrol_wait_before_access(row.input[0], row.output);
 
   // Of the groups of this thread shared memory keeps all, or the first and, in turn, DEPTH others.
@@ -86,26 +86,26 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 constexpr int ROW_BLOCKS = DOUBLE ? 1 : 2, STRIDED_BLOCKS = DOUBLE ? 1 : 4;
 
-#define SOFTMAX_STAGED(direction, kind, rule, row)                              \
-  extern "C" __global__ void __launch_bounds__(512, ROW_BLOCKS)                 \
-      softmax_staged_##direction##_##kind##_rows(const Arguments<rule::INPUTS> a) { \
-    griddepcontrol_wait_deferred();                                             \
-    softmax<rule, row, false, false>(a);                                        \
-  }                                                                             \
-  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(512, ROW_BLOCKS)  \
-      softmax_staged_##direction##_##kind##_rows_cluster(const Arguments<rule::INPUTS> a) { \
-    griddepcontrol_wait_deferred();                                             \
-    softmax<rule, row, false, true>(a);                                         \
-  }                                                                             \
-  extern "C" __global__ void __launch_bounds__(256, STRIDED_BLOCKS)             \
-      softmax_staged_##direction##_##kind##_strided(const Arguments<rule::INPUTS> a) { \
-    griddepcontrol_wait_deferred();                                             \
-    softmax<rule, row, true, false>(a);                                         \
-  }                                                                             \
-  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(256, STRIDED_BLOCKS) \
+#define SOFTMAX_STAGED(direction, kind, rule, row)                                             \
+  extern "C" __global__ void __launch_bounds__(512, ROW_BLOCKS)                                \
+      softmax_staged_##direction##_##kind##_rows(const Arguments<rule::INPUTS> a) {            \
+    griddepcontrol_wait_deferred();                                                            \
+    softmax<rule, row, false, false>(a);                                                       \
+  }                                                                                            \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(512, ROW_BLOCKS)                 \
+      softmax_staged_##direction##_##kind##_rows_cluster(const Arguments<rule::INPUTS> a) {    \
+    griddepcontrol_wait_deferred();                                                            \
+    softmax<rule, row, false, true>(a);                                                        \
+  }                                                                                            \
+  extern "C" __global__ void __launch_bounds__(256, STRIDED_BLOCKS)                            \
+      softmax_staged_##direction##_##kind##_strided(const Arguments<rule::INPUTS> a) {         \
+    griddepcontrol_wait_deferred();                                                            \
+    softmax<rule, row, true, false>(a);                                                        \
+  }                                                                                            \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(256, STRIDED_BLOCKS)             \
       softmax_staged_##direction##_##kind##_strided_cluster(const Arguments<rule::INPUTS> a) { \
-    griddepcontrol_wait_deferred();                                             \
-    softmax<rule, row, true, true>(a);                                          \
+    griddepcontrol_wait_deferred();                                                            \
+    softmax<rule, row, true, true>(a);                                                         \
   }
 
 SOFTMAX_STAGED(forward, vector, Forward, VectorRow)

@@ -77,7 +77,7 @@ def test_what_is_not_read(dims, strides):
 
 
 class Gpu:
-    """A device that has clusters of up to so many blocks, and tells which kernels are asked for."""
+    """A device that has clusters of up to so many blocks, and notes which kernels are asked for."""
 
     kind, multiprocessors = "gpu", 132
 

@@ -49,7 +49,7 @@ def test_registers_hold_every_pack_once(device, inputs, tensor_format, data_type
         # the blocks have all rows, and none of them nothing
         at_once = held.team if layout.strided else held.threads // held.team
         assert (held.grid - 1) * at_once < layout.rows.packs <= held.grid * at_once
-        # what warps hand over, where several share rows: a statistic of every row
+        # what warps hand over, where several share rows: a state of every row
         warps = held.threads // max(held.team, 32) if layout.strided else 1
         assert warps == 1 or held.states == warps * held.team * width
     assert found > 10
@@ -63,7 +63,7 @@ def test_tiles_are_full_warps_of_rows(scalar_bytes, inputs):
         assert lanes * row_tiles.MORE_EACH[inputs - 1] >= length
         assert (
             of_tile % (row_tiles.TILE_THREADS // lanes) == 0
-        )  # so that all lanes of a warp agree, and tiles begin at packs
+        )  # so that all lanes of a warp branch alike, and tiles begin at packs
         if length <= SHORT_ROW:
             of_tile = short_tile(rows, length, inputs, scalar_bytes, H200)
             assert of_tile % (row_tiles.TILE_THREADS * 16 // scalar_bytes) == 0
@@ -93,7 +93,7 @@ def test_single_elements_in_registers_hold_every_position_once(data_type):
 
 @pytest.mark.parametrize("inputs", [1, 2])
 def test_tiles_of_pairs(inputs):
-    """Whole packs, full warps of lanes, and no more threads than a block has."""
+    """Packs, full warps of lanes, and no more threads than a block has."""
     for length in range(5, 257):
         lanes, of_tile = pair_tile(length, inputs)
         assert lanes * row_tiles.PAIR_LANE_ELEMENTS >= length and lanes & (lanes - 1) == 0
@@ -122,10 +122,10 @@ def test_tiles_of_persistent_blocks_fit_and_cover_every_row(inputs, lead, queue)
         # parts of a row: enough, full warps, and no more than the compute warps of a block take
         assert stream.blocks * stream.steps * stream.part >= packs and stream.part % 32 == 0
         assert stream.part * inputs <= persistent_tma.COMPUTE_THREADS * persistent_tma.TILE_PACKS
-        # a tile has a place until it was written, in registers at last, others are in flight meanwhile
+        # a tile has a slot until it was written, in registers at last, others are in flight meanwhile
         assert max(stream.steps, queue) <= stream.delay and stream.tiles <= persistent_tma.MOST_TILES
         assert stream.delay - queue + stream.ahead <= stream.tiles
-        # the rows between reading and writing have places of their own on the exchange buffer
+        # the rows between reading and writing have slots of their own in the exchange buffer
         assert stream.delay <= persistent_tma.OPEN_ROWS * stream.steps - 2
         assert stream.tiles * stream.part * inputs * 16 < stream.shared_bytes <= device.shared_bytes_per_block
     assert found
@@ -214,7 +214,7 @@ def test_column_tiles_hold_every_position_and_are_free_in_time(backward):
         every = images * division.steps
         assert queue <= division.delay <= max(every, queue) and 1 <= division.ahead <= division.tiles <= every
         assert division.tiles == every or division.delay + division.ahead <= division.tiles + queue
-        # what a column tile has left behind is gone when its places are taken again
+        # what a column tile has left behind is gone when its slots are taken again
         assert images <= opened or division.tiles + queue < (opened - 1) * division.steps
         assert images <= opened * persistent_tma_strided.MOST_TURNS
     assert found > 20

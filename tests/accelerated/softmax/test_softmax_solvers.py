@@ -43,7 +43,7 @@ def operation_of(backward, algorithm, data_type, dims, layout, beta, mode):
     return operation(*chosen, 1.5, beta, tensor, tensor, *([tensor] * backward))
 
 
-def agrees(backend, operation, plan):
+def check(backend, operation, plan):
     """Of numbers whose exponentials overflow where no maximum is taken off."""
     memory = prepare(operation, "normal", 4)
     if operation.algorithm == cudnnSoftmaxAlgorithm_t.CUDNN_SOFTMAX_ACCURATE and "x" in memory:
@@ -75,7 +75,7 @@ def test_what_a_solver_serves(backend, solver, backward, data_type, algorithm, b
         operation = operation_of(backward, algorithm, data_type, dims, layout, beta, mode)
         if solver.serves(SoftmaxProblem(operation, backend.device)):
             served += 1
-            agrees(backend, operation, plan_by(operation, backend.device, solver.name))
+            check(backend, operation, plan_by(operation, backend.device, solver.name))
     few = solver.name == "softmax.persistent_tma_strided" and data_type == DOUBLE
     assert served >= (0 if few else 1)
 
@@ -109,7 +109,7 @@ def test_rings_of_column_tiles(backend, backward, data_type, algorithm, dims, ki
     device = Device(backend.device, shared_bytes_per_block=kilobytes * 1024)
     beta = 0.5 if algorithm == "LOG" else 0.0
     operation = operation_of(backward, algorithm, data_type, dims, "nchw", beta, "CHANNEL")
-    agrees(backend, operation, plan_by(operation, device, "softmax.persistent_tma_strided"))
+    check(backend, operation, plan_by(operation, device, "softmax.persistent_tma_strided"))
 
 
 def test_long_strided_gradients_of_halves_are_shared_by_all_multiprocessors():
