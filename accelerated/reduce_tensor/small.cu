@@ -12,10 +12,11 @@
 // Roofline: a launch (0.51 us on an H200 in a graph of many, 0.71 with one way to L2 and back); bytes and flops
 // hardly matter. Measured: 0.4 MB take 0.9 to 1.3 us, 1.3 to 1.6 with clusters. History, and what was tried:
 // docs/performance/reduce_tensor.md.
+#include <cstring>
+
 #ifdef CLUSTER_BLOCKS
 #define CLUSTER_BLOCKS_WANTED
 #endif
-#include <cstring>
 
 #include "primitives/cluster.cuh"
 #include "reduce_tensor/accumulators.cuh"
