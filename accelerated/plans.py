@@ -70,10 +70,14 @@ class Launch:
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch on the operands at these addresses, asynchronously on the stream."""
-        if launched is not None:
-            launched.add(self.function.name)
         arguments = bytearray(self.template)
         self.pack_addresses(arguments, 0, *addresses)
+        self.launch(arguments, stream)
+
+    def launch(self, arguments: bytearray, stream: Any) -> None:
+        """Launch with arguments that have the addresses."""
+        if launched is not None:
+            launched.add(self.function.name)
         self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream, self.cooperative)
 
     def wait_for_kernel(self) -> None:

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
-from dualdnn.accelerated.reduce_tensor import small as reduce_tensor_small
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.sources import KERNELS
 from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, ReorderFilterAndBias
@@ -27,13 +26,13 @@ def wanted(device):
     return set(build_ahead.wanted_modules(device))
 
 
-def test_every_kernel_source_is_built(wanted, device, monkeypatch):
+def test_every_kernel_source_is_built(wanted, device):
     """Some of them only where there are clusters, or many multiprocessors, for what is timed."""
-    monkeypatch.setattr(reduce_tensor_small, "has_clusters", lambda device: True)
-    monkeypatch.setattr(device, "multiprocessors", 132)
-    timed = [*rows("reduce add to 1 8x64x14x14"), *rows("4x32000x8x8")]
-    of_larger_devices = set().union(*(modules_of(row.operation, device) for row in timed))
-    assert {source for source, _ in wanted | of_larger_devices} == {
+    larger = build_ahead.Listing(device)
+    larger.architecture, larger.multiprocessors = "sm_90", 132
+    for row in (*rows("reduce add to 1 8x64x14x14"), *rows("4x32000x8x8")):
+        plan(row.operation, larger)
+    assert {source for source, _ in wanted | set(larger.modules)} == {
         str(path.relative_to(KERNELS)) for path in KERNELS.rglob("*.cu")
     }
 

@@ -37,7 +37,6 @@ from dualdnn.api.operations import (
     TensorSpec,
     TransformTensor,
 )
-from dualdnn.api.operations.reduce_tensor import required_workspace
 from dualdnn.api.operations.specs import FLOAT, HALF
 
 from ..layouts import laid_out
@@ -123,7 +122,7 @@ def reduce(op: str, kept: tuple[int, ...]) -> Make:
             cudnnReduceTensorOp_t[f"CUDNN_REDUCE_TENSOR_{op}"], FLOAT, NAN,
             cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_NO_INDICES, cudnnIndicesType_t.CUDNN_32BIT_INDICES,
         )  # fmt: skip
-        return ReduceTensor(spec, 0, required_workspace(a, c), 1.0, 0.0, a, c)
+        return ReduceTensor(spec, 0, 0, 1.0, 0.0, a, c)
 
     return make
 

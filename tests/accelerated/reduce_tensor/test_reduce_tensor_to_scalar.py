@@ -6,9 +6,8 @@ import dataclasses
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated.plans import Plan
-from dualdnn.accelerated.reduce_tensor import small
-from dualdnn.accelerated.reduce_tensor import to_scalar as to_one
+from dualdnn.accelerated.reduce_tensor import small, to_scalar
+from dualdnn.accelerated.solver import plan_by
 from dualdnn.api.enumerations import cudnnReduceTensorOp_t as Op
 from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8
@@ -42,17 +41,17 @@ SHAPES = {
 def test_every_reading(backend, data_type, layout, dims):
     for op, beta in ((MEAN, 0.5), (PRODUCT, 0.0), (LEAST, 0.0)):
         operation = operation_of(op, data_type, dims, (), layout, beta)
-        found = to_one.reading(operation)
+        found = to_scalar.reading(operation)
         assert bool(found.gaps) == (layout == "gaps")
-        assert found.shares <= BLOCKS * to_one.MOST_WARPS * to_one.WARP
-        run(backend, operation, Plan(operation, [to_one.launch_of(operation, backend.device, found, BLOCKS)]))
+        assert found.shares <= BLOCKS * to_scalar.MOST_WARPS * to_scalar.WARP
+        run(backend, operation, plan_by(operation, backend.device, "reduce_tensor.to_scalar"))
 
 
 def test_what_is_read():
     """Packs as wide as their number allows; with gaps, rows by the packs that hold them."""
 
     def found(dims, layout, data_type=FLOAT):
-        return to_one.reading(operation_of(SUM, data_type, dims, (), layout))
+        return to_scalar.reading(operation_of(SUM, data_type, dims, (), layout))
 
     assert found((8, 64, 14, 14), "nchw")[:4] == (4, 3136, 25088, 12544)
     assert [found(dims, "nchw", HALF).width for dims in ((3, 6, 7, 14), (3, 7, 7, 14), (3, 7, 7, 13))] == [4, 2, 1]
@@ -74,11 +73,13 @@ def test_what_is_read():
 )
 def test_what_is_not_read(dims, strides):
     operation = operation_of(SUM, FLOAT, dims, (), "nchw")
-    assert to_one.reading(dataclasses.replace(operation, A=TensorSpec(FLOAT, dims, strides))) is None
+    assert to_scalar.reading(dataclasses.replace(operation, A=TensorSpec(FLOAT, dims, strides))) is None
 
 
 class Gpu:
-    """A device that has clusters of up to so many blocks, and tells which kernels are asked for."""
+    """A device that has clusters of up to so many blocks, and notes which kernels are asked for."""
+
+    kind, multiprocessors = "gpu", 132
 
     def __init__(self, architecture, most_blocks):
         self.architecture, self.most_blocks, self.sources = architecture, most_blocks, []
@@ -88,15 +89,15 @@ class Gpu:
         return SimpleNamespace(holds_clusters=lambda *_: int(dict(definitions)["CLUSTER_BLOCKS"]) <= self.most_blocks)
 
 
-SMALL, TO_ONE = "reduce_tensor/small.cu", "reduce_tensor/to_scalar.cu"
+SMALL, TO_SCALAR = "reduce_tensor/small.cu", "reduce_tensor/to_scalar.cu"
 
 
 @pytest.mark.parametrize(
     ("dims", "kept", "layout", "architecture", "most_blocks", "source"),
     [
-        ((8, 64, 14, 14), (), "nchw", "sm_90", 16, TO_ONE),
-        ((8, 64, 14, 14), (), "gaps", "sm_90", 16, TO_ONE),
-        ((1, 32, 14, 14), (), "nchw", "sm_90", 16, TO_ONE),
+        ((8, 64, 14, 14), (), "nchw", "sm_90", 16, TO_SCALAR),
+        ((8, 64, 14, 14), (), "gaps", "sm_90", 16, TO_SCALAR),
+        ((1, 32, 14, 14), (), "nchw", "sm_90", 16, TO_SCALAR),
         ((8, 64, 14, 14), (), "nchw", "sm_90", 8, SMALL),
         ((1, 32, 14, 14), (), "nchw", "sm_80", 16, SMALL),
         ((64, 8, 14, 14), (1,), "nchw", "sm_90", 16, SMALL),

@@ -1,4 +1,4 @@
-"""Softmax over channels of operands that begin anywhere: the kernels for whole packs do without them."""
+"""Softmax over channels of operands that begin anywhere: the kernels that rely on packs leave them to others."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dualdnn.api.enumerations import cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
 
-# Lines and columns of whole packs and of half ones, short ones, tiles, one that a multiprocessor cannot hold, columns of single elements
-# by the number that a thread has, columns in several rounds of all that multiprocessors hold
+# Rows and strided rows of packs of 16 and of 8 bytes, short ones, tiles, one that a multiprocessor cannot hold, strided rows of single elements
+# by the number that a thread has, strided rows in several rounds of all that multiprocessors hold
 DIMS = [
     (3, 64, 4, 8), (2, 96, 2, 6), (3, 3, 8, 8), (2, 67, 3, 5), (40, 128, 4, 4), (3, 67, 5, 7), (3, 90, 5, 7), (2, 128, 5, 7),
     (5, 1030, 4, 4),
