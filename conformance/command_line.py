@@ -1,4 +1,4 @@
-"""The command ``dualdnn``: conformance, report, replay, build, bench, info."""
+"""The command ``dualdnn``: conformance, report, replay, build, bench, port, info."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from .bench import command as bench
 from .calls import Caller
 from .differences import explanation_of
 from .plugin import CASES
+from .port import command as port
 from .recorded import load_recording, packaged_recordings
 from .recorded.judging import AGREES, SKIPPED, examine
 from .recorded.replay import Replayer
@@ -89,13 +90,17 @@ def main(arguments: list[str] | None = None) -> int:
     build_ahead.add_options(ahead)
     ahead.set_defaults(run=build_ahead.run)
 
+    porting = commands.add_parser("port", help="rewrite sources written for cuDNN as sources for MIOpen")
+    port.add_options(porting)
+    porting.set_defaults(run=port.run)
+
     info = commands.add_parser("info", help="what is here, what is missing and how to get it")
     info.set_defaults(run=run_info)
 
     chosen = parser.parse_args(arguments)
     try:
         return chosen.run(chosen)
-    except (ValueError, CudnnError, FileNotFoundError, DeviceUnavailable, ReportError) as error:
+    except (ValueError, CudnnError, FileNotFoundError, PermissionError, DeviceUnavailable, ReportError) as error:
         print(f"dualdnn {chosen.command}: {error}", file=sys.stderr)
         return 2
 

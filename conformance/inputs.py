@@ -57,6 +57,13 @@ def _near_one(random: Generator, count: int) -> Array:
     return random.choice([-1.0, 1.0], count) * random.uniform(0.9, 1.1, count)
 
 
+def _huge(random: Generator, count: int) -> Array:
+    """Normal values, and magnitudes from 1e19 to 1e30 among them, whose squares float does not hold."""
+    values = _normal(random, count)
+    chosen = random.random(count) < 0.3
+    return np.where(chosen, values * 10.0 ** random.uniform(19, 30, count), values * 1e-3)
+
+
 KINDS: dict[str, Callable[[Generator, int], Array]] = {
     "normal": _normal,
     "wide": _wide,
@@ -65,6 +72,7 @@ KINDS: dict[str, Callable[[Generator, int], Array]] = {
     "special": _special,
     "positive": _positive,
     "near_one": _near_one,
+    "huge": _huge,
 }
 
 

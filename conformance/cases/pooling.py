@@ -369,7 +369,10 @@ def test_forward_ranks_must_agree(refused):
 def test_forward_positions_beyond_32_bits(subject, refused):
     if not subject.ours:
         pytest.skip("a limit of this project")
-    for window, padding, stride in ((2**31 - 1, 0, 1), (2, 2**31 - 1, 1), (2, -(2**31), 1), (2, 0, 2**30)):
+    furthest = 2**31 - 4 - 3  # 4 inputs and 3 further outputs: the last window ends at 2**31 exactly
+    for window, padding, stride in (
+        (2**31 - 1, 0, 1), (2, 2**31 - 1, 1), (2, -(2**31), 1), (2, 0, 2**30), (furthest, 0, 1), (1, 1 - furthest, 1),
+    ):  # fmt: skip
         geometry = Geometry((1, 1, 4, 4), (2, window), (0, padding), (1, stride), (3, 4))
         refused(forward(MAXIMA[0], geometry), NOT_SUPPORTED, "cudnnPoolingForward/c18")
 
