@@ -155,7 +155,7 @@ class MaxBackward3dNhwc(PoolingSolver):
             problem, ("scatter", scatter), *problem.factors, ("propagate", c_int(problem.operation.pooling.nan))
         )
         definitions = window_definitions(
-            problem, static, settings, BLOCK_LANES=part.words, CARRIERS=PRODUCERS, **MAX_PACKS
+            problem, static, settings, GROUP_WORDS=part.words, PRODUCERS=PRODUCERS, **MAX_PACKS
         )
         return Configuration(
             "pooling/max_backward_3d_nhwc.cu",
