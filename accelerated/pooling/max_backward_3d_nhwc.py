@@ -30,8 +30,8 @@ SHARED_BYTES, BLOCK_BYTES = 228 * 1024, 1024  # of an SM; of them that every blo
 
 # By the bytes of an element: as measured with half and float.
 SETTINGS = {
-    2: Settings(512, blocks=1, rows=2, channel_bytes=16, channel_tile=2, group_bytes=128, stages=2),
-    4: Settings(512, blocks=1, rows=2, channel_bytes=16, channel_tile=2, group_bytes=128, stages=3),
+    2: Settings(threads=512, blocks=1, rows=2, channel_bytes=16, channel_tile=2, group_bytes=128, stages=2),
+    4: Settings(threads=512, blocks=1, rows=2, channel_bytes=16, channel_tile=2, group_bytes=128, stages=3),
 }
 
 
