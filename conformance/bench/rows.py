@@ -48,6 +48,7 @@ Make = Callable[[cudnnDataType_t, Dims, str], Operation]
 
 LARGE, MEDIUM, SMALL = (64, 256, 56, 56), (32, 128, 28, 28), (8, 64, 14, 14)
 ODD, FIRST_LAYER, VOLUME = (31, 67, 37, 41), (64, 3, 224, 224), (8, 64, 16, 56, 56)
+SMALL_VOLUME = (2, 64, 16, 28, 28)
 SHAPES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER, VOLUME)
 LAYOUTS = ("nchw", "nhwc", "gaps")
 TYPES = (FLOAT, HALF)
@@ -150,6 +151,16 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
         pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 0, 0, 0, True),
         (LARGE, MEDIUM, SMALL),
     ),
+    # Windows that no kernel is compiled for
+    "pooling max 3x3 stride 1 forward": (pooling("MAX", 3, 1, 1, False), (MEDIUM,)),
+    "pooling max 3x3 stride 1 backward": (pooling("MAX", 3, 1, 1, True), (MEDIUM,)),
+    "pooling average 3x3 stride 1 forward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 1, 1, False), (MEDIUM,)),
+    "pooling average 3x3 stride 1 backward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 1, 1, True), (MEDIUM,)),
+    "pooling max 2x2 stride 1 forward": (pooling("MAX", 2, 1, 0, False), (MEDIUM, SMALL_VOLUME)),
+    "pooling max 2x2 stride 1 backward": (pooling("MAX", 2, 1, 0, True), (MEDIUM, SMALL_VOLUME)),
+    "pooling max 5x5 stride 3 forward": (pooling("MAX", 5, 3, 1, False), (MEDIUM,)),
+    "pooling max 5x5 stride 3 backward": (pooling("MAX", 5, 3, 1, True), (MEDIUM,)),
+    "pooling average 5x5 stride 3 backward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 5, 3, 1, True), (MEDIUM,)),
     "add bias": (bias, SHAPES),
     "op tensor multiply": (multiply, SHAPES),
     "scale tensor": (scale, SHAPES),
