@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_ter
     const int offset = place.offset;
     const Sums sums = sums_around(a, place, read_mean(a.means, offset));
     const COMPUTE s = a.power.base(sums.squares);
-    const COMPUTE term = load<COMPUTE>(a.dy[offset]) * a.power(s) * load<COMPUTE>(a.x[offset]) / s;
+    const COMPUTE term = load<COMPUTE>(a.dy[offset]) * a.power(s) * load<COMPUTE>(a.x[offset]) * Power::inverse(s);
     store_word(a, offset, term);
     if (a.means_out) a.means_out[offset] = blend(a.alpha, a.gradient * term * sums.differences, a.beta, a.means_out + offset);
   });

@@ -119,7 +119,7 @@ template <int V> __device__ __forceinline__ void backward(const BackwardArgument
       for (int v = 0; v < V; v++) {
         const COMPUTE s = c.power.base(squares(x, u, v)), scaled = direct.values[BEHIND + u][v] * c.power(s);
         direct.values[BEHIND + u][v] = scaled;
-        term.values[KEPT + u][v] = exists ? scaled * x.values[BEHIND + u][v] / s : COMPUTE(0);
+        term.values[KEPT + u][v] = exists ? scaled * x.values[BEHIND + u][v] * Power::inverse(s) : COMPUTE(0);
       }
     }
 #pragma unroll

@@ -93,7 +93,7 @@ template <int V, int OWN> __device__ __forceinline__ void backward(const Backwar
     const int c = j - AHEAD;
     const COMPUTE s = r.power.base(squares(x, c)), scaled = dy[c] * r.power(s);
     if (c >= 0 && c < OWN) direct[c] = scaled;
-    term[j] = channel + c >= 0 && channel + c < r.channels ? scaled * x[c] / s : COMPUTE(0);
+    term[j] = channel + c >= 0 && channel + c < r.channels ? scaled * x[c] * Power::inverse(s) : COMPUTE(0);
   }
   COMPUTE dx[OWN];
 #pragma unroll
