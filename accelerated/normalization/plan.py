@@ -11,8 +11,9 @@ from dualdnn.api.operations import (
 
 from ..solver import serve
 from .divisive import DivisiveSolver
+from .divisive_tile import TileSolver
 from .lrn import ColumnsSolver, RowsSolver
 from .problem import DivisiveProblem, LRNProblem
 
 serve(LRNProblem, (RowsSolver(), ColumnsSolver()), LRNCrossChannelForward, LRNCrossChannelBackward)
-serve(DivisiveProblem, (DivisiveSolver(),), DivisiveNormalizationForward, DivisiveNormalizationBackward)
+serve(DivisiveProblem, (TileSolver(), DivisiveSolver()), DivisiveNormalizationForward, DivisiveNormalizationBackward)

@@ -108,10 +108,11 @@ class DivisiveProblem(Problem):
         value, gradient = power(operation, self.x, self.window**self.spatial)
         kind = c_double if operation.compute_type == DOUBLE else c_float
         names = self.operands if not self.forward else (*self.operands, "dMeans")
-        arguments = structure(
+        call = structure(
             *pointers(len(names)), *factors(operation, alpha=operation.alpha, beta=operation.beta), ("power", value),
-            ("gradient", kind(gradient)), ("box", self.box), *others,
+            ("gradient", kind(gradient)), ("box", self.box),
         )  # fmt: skip
+        arguments = structure(("call", call), *others)
         defined = type_definitions(
             self.x.data_type, operation, **{name: str(number) for name, number in definitions.items()}
         )
