@@ -102,9 +102,10 @@ class Plan:
 
 
 class AlignedPlan(Plan):
-    """A plan whose operands begin at multiples of some bytes; a fallback, made when it is needed first, serves other addresses.
+    """A plan whose operands begin at multiples of some bytes and do not share memory; elsewhere a fallback serves, which is made
+    when it is needed first.
 
-    alignment: bytes, by operand name.
+    alignment: bytes, by operand name. apart: pairs of operands that may not begin together.
     """
 
     def __init__(
@@ -113,14 +114,19 @@ class AlignedPlan(Plan):
         first: Plan,
         alignment: Mapping[str, int],
         fallback: Callable[[], Plan],
+        apart: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.first, self.steps, self.solver = first, first.steps, first.solver
         self.masks = [alignment.get(name, 1) - 1 for name in operation.operands]
+        places = {name: i for i, name in enumerate(operation.operands)}
+        self.apart = [(places[first], places[second]) for first, second in apart]
         self.fallback = fallback
         self.other: Plan | None = None
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        if any(mask and operand and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)):
+        if any(
+            mask and operand and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)
+        ) or any(operands[first].address == operands[second].address for first, second in self.apart):
             if self.other is None:
                 self.other = self.fallback()
             return self.other(operands, stream)
