@@ -83,6 +83,7 @@ SHARED_MEMORY = {
     "TransformTensorEx": ({"srcData", "destData"}, "cudnnTransformTensorEx/c05"),
     "TransformFilter": ({"srcData", "destData"}, "cudnnTransformFilter/c05"),
 }
+RAW_STEPS = {"indices": 4}  # bytes of an element, where memory without a description has elements
 STEP = 8  # bytes: a multiple of every element's
 # Padding takes the factors 1 and 0 alone; the error of a sum of so many terms may reach zero.
 UNSCALED = ("TransformTensorEx", "ReduceTensor-workspace")
@@ -164,7 +165,7 @@ def test_operands_begin_at_elements(subject, caller, refuses, sample):
     memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
     absent = dict.fromkeys(set(operation.operands) - set(memory))
     for shifted in memory:
-        step = 1 if shifted in operation.raw else operation.tensor(shifted).scalar_bytes
+        step = RAW_STEPS.get(shifted, 1) if shifted in operation.raw else operation.tensor(shifted).scalar_bytes
         buffers, operands = placed(caller, memory, {shifted: step})
         caller(operation, {**operands, **absent})
         after = {
