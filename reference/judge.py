@@ -53,6 +53,7 @@ class Verdict:
     checked: int = 0
     informative: int = 0
     stray: list[str] = field(default_factory=list)
+    kept: dict[str, Array] = field(default_factory=dict)  # what the reference keeps for a later call, by raw output
 
     @property
     def agrees(self) -> bool:
@@ -71,16 +72,24 @@ class Verdict:
         return self.checked > 0 and self.informative * 4 < self.checked
 
 
-def judge(operation: Operation, before: Mapping[str, Array], after: Mapping[str, Array]) -> Verdict:
+def judge(
+    operation: Operation,
+    before: Mapping[str, Array],
+    after: Mapping[str, Array],
+    kept: Mapping[str, Array] | None = None,
+) -> Verdict:
     """Judge the operands ``after`` the call (name -> bytes), given all of them as they were ``before`` it.
 
     Outputs must agree with the exact result, gaps between their elements and the elements of inputs must be untouched.
-    Operands that share memory are the same array.
+    Operands that share memory are the same array. kept: raw inputs as the reference kept them in an earlier call
+    (``Verdict.kept`` of it); what the judged backend keeps there may have any form.
     """
     verdict = Verdict(stray=_stray_writes(operation, before, after))
     with np.errstate(all="ignore"):
-        for name, place, exact in results_of(operation, wide_type(operation.compute_type))(before):
-            if exact.raw:
+        for name, place, exact in results_of(operation, wide_type(operation.compute_type))({**before, **(kept or {})}):
+            if exact.opaque:
+                verdict.kept[name] = exact.value
+            elif exact.raw:
                 _judge_raw(name, exact, after[name], verdict)
             else:
                 _judge_output(operation, name, place, exact, before, after[name], verdict)
@@ -95,7 +104,7 @@ def bounds(
         spec = operation.tensor(name)
         dims = exact.value.shape if place else spec.dims
         unit, smallest, largest = PRECISION[operation.compute_type]
-        alpha, beta = operation.blend
+        alpha, beta = operation.blend_of(name)
         wide = wide_type(operation.compute_type)
         value = np.broadcast_to(blended(operation, name, exact, before, wide, place), dims)
         terms = np.broadcast_to(np.asarray(magnitude_of(exact), dtype=wide), dims)
@@ -204,7 +213,12 @@ def _stray_writes(operation: Operation, before: Mapping[str, Array], after: Mapp
     found = []
     for name, now in after.items():
         written = [other for other in operation.outputs if other in after and after[other] is now]
-        if name in operation.raw or (not written and _same(before[name], now)):
+        may_change = name in operation.raw and (name in operation.outputs or name not in operation.inputs)
+        if may_change or (not written and _same(before[name], now)):
+            continue
+        if name in operation.raw:
+            changed = int(np.count_nonzero(before[name] != now))
+            found.append(f"{name}: {changed} bytes of memory that is only read changed")
             continue
         size = operation.nbytes(name)
         if any(other not in operation.raw and _fills(operation.tensor(other), size) for other in written):

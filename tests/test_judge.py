@@ -104,7 +104,7 @@ class Saboteur:
 
         def call(*args):
             cudnn.cudnnActivationForward(*args)
-            self.damage(args[4], args[7])
+            self.damage(np.asarray(args[4]), np.asarray(args[7]))
 
         return call
 

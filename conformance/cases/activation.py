@@ -53,6 +53,15 @@ def test_forward_takes_every_layout(trial, layout, rank):
         trial(forward(x=laid_out(HALF, dims, source), y=laid_out(HALF, dims, layout), beta=0.5))
 
 
+@shows("cudnnActivationForward/c08")
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_modes_in_small_tensors_without_packs(trial, mode):
+    """Rows of odd lengths with gaps: no operand moves 16 bytes at once."""
+    spec = laid_out(FLOAT, (2, 3, 5, 7), "gaps")
+    trial(forward(mode, x=spec, beta=0.5))
+    trial(backward(mode, spec, beta=0.5))
+
+
 @shows("cudnnActivationForward/c09")
 def test_forward_beyond_five_dimensions(trial, refused):
     dims = (2, 3, 2, 2, 3, 2)
