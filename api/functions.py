@@ -184,7 +184,9 @@ class _Documented:
     def _number(self, parameter: Parameter, value: Any) -> float:
         kind = getattr(getattr(value, "dtype", None), "kind", "")
         try:
-            if isinstance(value, (str, bytes, bytearray, Enum)) or (kind and kind in "cSUmM"):  # NumPy would convert these
+            if isinstance(value, (str, bytes, bytearray, Enum)) or (
+                kind and kind in "cSUmM"
+            ):  # NumPy would convert these
                 raise TypeError("of another type")
             return float(value)
         except Exception:

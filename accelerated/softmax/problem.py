@@ -224,7 +224,9 @@ def cluster_definition(blocks: int) -> dict[str, int]:
 
 def can_launch(launch: Launch, blocks: int) -> bool:
     """Return whether the device holds clusters of so many blocks; every GPU with clusters holds the usual ones."""
-    return blocks <= CLUSTER_SIZES[0] or bool(launch.function.holds_clusters(launch.grid, launch.block, launch.shared_bytes))
+    return blocks <= CLUSTER_SIZES[0] or bool(
+        launch.function.holds_clusters(launch.grid, launch.block, launch.shared_bytes)
+    )
 
 
 def layout_of(operation: Softmax, specs: list[TensorSpec], width: int) -> RowLayout:

@@ -102,9 +102,9 @@ class ReadOnly:
 
 def read_only(part: Any, nbytes: int) -> Any:
     """The same memory, not to be written."""
-    if not isinstance(part, np.ndarray):
+    if not isinstance(getattr(part, "array", None), np.ndarray):
         return ReadOnly(part, nbytes)
-    view = part.view()
+    view = part.array.view()
     view.flags.writeable = False
     return view
 
