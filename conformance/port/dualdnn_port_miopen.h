@@ -272,7 +272,11 @@ static inline miopenStatus_t dualdnnPortTransformTensor(miopenHandle_t handle, c
     return dualdnnPortAddTensor(handle, alpha, xDesc, x, beta, yDesc, y);
 }
 
-typedef struct { miopenTensorOp_t op; miopenDataType_t type; dualdnnPortNanPropagation_t nan; } *dualdnnPortOpTensorDescriptor_t;
+typedef struct dualdnnPortOpTensorDescriptor {
+    miopenTensorOp_t op;
+    miopenDataType_t type;
+    dualdnnPortNanPropagation_t nan;
+} *dualdnnPortOpTensorDescriptor_t;
 
 static inline miopenStatus_t dualdnnPortCreateOpTensorDescriptor(dualdnnPortOpTensorDescriptor_t *opTensorDesc) {
     *opTensorDesc = (dualdnnPortOpTensorDescriptor_t)calloc(1, sizeof **opTensorDesc);
