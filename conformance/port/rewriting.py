@@ -352,7 +352,8 @@ def called(node: Any) -> Any:
 
 
 def defined_names(text: bytes) -> set[str]:
-    """Functions and macros that look like cuDNN's and are defined in this text."""
+    """Functions, macros and classes that look like cuDNN's and are defined in this text."""
     found = re.findall(rb"^[ \t]*#[ \t]*define[ \t]+((?:cudnn|CUDNN_)[A-Z]\w*)", text, re.M)
+    found += re.findall(rb"\b(?:class|struct|union|enum|using)\s+(cudnn[A-Z]\w*)", text)
     found += re.findall(rb"\b(cudnn[A-Z]\w*)\s*\([^;{}()]*(?:\([^()]*\)[^;{}()]*)*\)\s*(?:const\s*)?\{", text)
     return {name.decode() for name in found}
