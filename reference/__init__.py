@@ -7,10 +7,21 @@ from dualdnn.api.operations import FAMILIES
 from .backend import ReferenceBackend
 from .engine import Exact, evaluate, implemented, run
 from .judge import Disagreement, Verdict, judge
+from .second_opinion import second_opinion
 
 for family in FAMILIES:  # registers the family's operations
     import_module(f"{__name__}.{family}")
 
-__all__ = ["Disagreement", "Exact", "ReferenceBackend", "Verdict", "evaluate", "implemented", "judge", "run"]
+__all__ = [
+    "Disagreement",
+    "Exact",
+    "ReferenceBackend",
+    "Verdict",
+    "evaluate",
+    "implemented",
+    "judge",
+    "run",
+    "second_opinion",
+]
 
 __version__ = "0.1.0"

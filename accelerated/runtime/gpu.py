@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy
 
-from ..primitives import tma as tensor_maps
-from ..primitives.tma import TensorMap
+from . import tensor_map as tensor_maps
 from .device import REMEMBERED_CONFIGURATIONS, Device, Dimensions, Function, Memory, Stream, bytes_of, check_range
 from .driver import (
     COOPERATIVE,
@@ -34,6 +33,7 @@ from .driver import (
     configuration,
 )
 from .errors import DeviceError, DeviceUnavailable
+from .tensor_map import TensorMap
 
 
 class _CurrentContext:
@@ -240,6 +240,8 @@ class GpuDevice(Device):
 
     def allocate(self, nbytes: int) -> GpuMemory:
         check_range(1, nbytes)
+        if nbytes >= 2**63:  # the driver would take the number modulo 2**64
+            raise DeviceError(f"allocating {nbytes} bytes: more than an address space holds")
         return GpuMemory(self, nbytes)
 
     def upload(self, address: int, data: Any, stream: Any = None) -> None:

@@ -30,6 +30,11 @@ declare([
         cases=("filter_descriptors/test_channels_come_in_whole_vectors*",),
     ),
     Difference(
+        "V-filter-size", "cudnnGetFilterSizeInBytes", ("cudnnGetFilterSizeInBytes/c01", "cudnnGetFilterSizeInBytes/c04"),
+        "The number of bytes required to hold the filter.", "8.9.7 answers SUCCESS and the number modulo 2^64, 0 for 2^30 x 2^30 x 4 floats.",
+        "BAD_PARAM: such a descriptor describes no memory (D069).", cases=("filter_descriptors/test_sizes_that_a_size_t_cannot_hold*",),
+    ),
+    Difference(
         "V-pooling-rank", "cudnnGetPoolingNdDescriptor", ("cudnnGetPoolingNdDescriptor/c11",),
         "nbDimsRequested up to CUDNN_DIM_MAX.", "NOT_SUPPORTED from CUDNN_DIM_MAX - 1 on.", "CUDNN_DIM_MAX (D073).",
         cases=("pooling/test_nd_descriptor_asked_for_dim_max*",),

@@ -9,10 +9,10 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from ...primitives.tma import TensorMap, emulated_map
 from ..device import Device, Dimensions, Function, Stream, bytes_of, check_range
 from ..errors import DeviceError, DeviceUnavailable
 from ..programs import host_compiler
+from ..tensor_map import TensorMap, emulated_map
 from .library import EmulatedLibrary, HostLaunch, HostPages, launching
 from .memory import Allocation, GuardedMemory, GuardedPool
 from .toolchain import RACES, EmulatedToolchain
@@ -143,6 +143,12 @@ class EmulatedDevice(Device):
         if self.guard not in GUARDS:
             raise ValueError(f"guard={self.guard!r}: expected one of {GUARDS}")
         return self.pool.allocate(nbytes, at_start=self.guard == "start")
+
+    def extent(self, address: int) -> int:
+        found = self.pool.find(address)
+        if found is None or not found.contains(address, 0):
+            raise ValueError(f"is {address:#x}, in no memory of the emulated device: {self.pool.describe(address)}")
+        return found.address + found.nbytes - address
 
     def upload(self, address: int, data: Any, stream: Stream | None = None) -> None:
         view = bytes_of(data)
