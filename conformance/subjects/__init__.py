@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dualdnn.api import cudnn
+from dualdnn.api import cudnn, miopen
 from dualdnn.api.status import NOT_INITIALIZED, CudnnError
 
 from .library import LibrarySubject, NotRunnable, find_vendor_library, is_vendor_library
@@ -64,7 +64,7 @@ class OwnSubject:
         return cudnn.cudnnCreate(backend=self.backend, device=self.device)
 
     def implements(self, function: str) -> bool:
-        return hasattr(cudnn, function)
+        return hasattr(miopen if function.startswith("miopen") else cudnn, function)
 
     def environment(self) -> dict[str, Any]:
         return {"backend": self.description}
