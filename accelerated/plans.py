@@ -1,4 +1,4 @@
-"""Plans: an operation turned into kernel launches whose arguments are packed once.
+"""Plans: the kernel launches of an operation, with arguments that are packed once.
 
 An implementation is a function of (operation, device) that returns a ``Plan``; plans are cached by operation, so it
 may take its time. Running a plan only writes addresses into a copy of the packed arguments and launches.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from dualdnn.api.operations import Operation
@@ -29,10 +30,28 @@ ELEMENTS = {
 COMPUTES = {FLOAT: "float", DOUBLE: "double"}
 
 
+# Names of the kernels that are launched, noted where somebody asks for them: the suite lists which case launches which kernel.
+launched: set[str] | None = None
+
+
+@contextmanager
+def noting_launches() -> Iterator[set[str]]:
+    """Note the names of the kernels that are launched in this scope."""
+    global launched
+    before, launched = launched, set()
+    try:
+        yield launched
+    finally:
+        launched = before
+
+
 class Launch:
-    """One kernel with its packed arguments. ``operands`` names the pointers, which come first in the arguments;
-    ``cooperative``: its blocks wait for each other, so that all have to run at the same time.
-    A multiprocessor has one of them, whatever stream another such launch is in."""
+    """One kernel with its packed arguments.
+
+    arguments: the structure that the kernel takes by value, pointers first. operands: the names of the operands whose addresses
+    those pointers are. grid, block: blocks and threads. shared_bytes: of dynamic shared memory per block. cooperative: the blocks
+    wait for each other, so that all of them run at the same time, one per multiprocessor.
+    """
 
     def __init__(
         self,
@@ -50,13 +69,15 @@ class Launch:
         self.pack_addresses = struct.Struct(f"{len(self.operands)}Q").pack_into
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Launch on the operands at these addresses."""
+        """Launch on the operands at these addresses, asynchronously on the stream."""
+        if launched is not None:
+            launched.add(self.function.name)
         arguments = bytearray(self.template)
         self.pack_addresses(arguments, 0, *addresses)
         self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream, self.cooperative)
 
     def wait_for_kernel(self) -> None:
-        """Until this launch is made by the kernel that is meant for it, not by one that takes over meanwhile."""
+        """Wait until the launch's own kernel is compiled, where a fallback serves meanwhile."""
 
 
 class Plan:
@@ -64,16 +85,23 @@ class Plan:
 
     def __init__(self, operation: Operation, launches: Sequence[Launch], solver: str = "") -> None:
         self.solver = solver
-        names = operation.operands
-        self.steps = [(launch, tuple(names.index(name) for name in launch.operands)) for launch in launches]
+        # Where a launch finds its operands; one that the call does not have is the None behind them all.
+        places = {name: i for i, name in enumerate(operation.operands)}
+        self.steps = [(launch, tuple(places.get(name, -1) for name in launch.operands)) for launch in launches]
+        self.complete = all(-1 not in positions for _, positions in self.steps)
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        if not self.complete:
+            operands = [*operands, None]
         for launch, positions in self.steps:
             launch.start([0 if operands[i] is None else operands[i].address for i in positions], stream)
 
 
 class AlignedPlan(Plan):
-    """A plan whose operands begin at multiples of some bytes; at other addresses a fallback serves, which is made when needed."""
+    """A plan whose operands begin at multiples of some bytes; a fallback, made when it is needed first, serves other addresses.
+
+    alignment: bytes, by operand name.
+    """
 
     def __init__(
         self,
@@ -88,7 +116,7 @@ class AlignedPlan(Plan):
         self.other: Plan | None = None
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        if any(mask and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)):
+        if any(mask and operand and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)):
             if self.other is None:
                 self.other = self.fallback()
             return self.other(operands, stream)
@@ -114,7 +142,7 @@ _WORKSPACES: dict[type[Operation], WorkspaceBytes] = {}
 
 
 def needs_workspace(*operation_types: type[Operation]) -> Callable[[WorkspaceBytes], WorkspaceBytes]:
-    """Register a function of (operation, device): how many bytes of workspace its plan uses."""
+    """Register a function of (operation, device) that returns the bytes of workspace that its plan uses."""
 
     def register(function: WorkspaceBytes) -> WorkspaceBytes:
         _WORKSPACES.update(dict.fromkeys(operation_types, function))
@@ -124,7 +152,7 @@ def needs_workspace(*operation_types: type[Operation]) -> Callable[[WorkspaceByt
 
 
 def workspace_bytes(operation: Operation, device: Any) -> int:
-    """Bytes of workspace that the plan of an operation uses."""
+    """Return the bytes of workspace that the plan of an operation uses."""
     found = _WORKSPACES.get(type(operation))
     return found(operation, device) if found else 0
 
@@ -134,7 +162,7 @@ _ESTIMATES: dict[type[Operation], Estimate] = {}
 
 
 def estimates(*operation_types: type[Operation]) -> Callable[[Estimate], Estimate]:
-    """Register a function of (operation, device): about how many seconds it takes, to rank algorithms."""
+    """Register a function of (operation, device) that returns about how many seconds it takes, to rank algorithms."""
 
     def register(function: Estimate) -> Estimate:
         _ESTIMATES.update(dict.fromkeys(operation_types, function))
@@ -144,26 +172,28 @@ def estimates(*operation_types: type[Operation]) -> Callable[[Estimate], Estimat
 
 
 def estimated_seconds(operation: Operation, device: Any) -> float:
+    """Return about how many seconds an operation takes on a device."""
     return _ESTIMATES[type(operation)](operation, device)
 
 
 def implemented() -> tuple[type[Operation], ...]:
+    """Return the operations that have a planner."""
     return tuple(_PLANNERS)
 
 
 def plan(operation: Operation, device: Any) -> Plan:
-    """Plan an operation on a device."""
+    """Return the plan of an operation on a device."""
     return _PLANNERS[type(operation)](operation, device)
 
 
 def type_definitions(element: Any, operation: Operation, **others: str) -> tuple[tuple[str, str], ...]:
-    """Preprocessor definitions of a kernel: the stored type, the arithmetic type, further ones."""
+    """Return the preprocessor definitions of a kernel: the stored type, the arithmetic type, and further ones."""
     chosen = {"ELEMENT": ELEMENTS[element], "COMPUTE": COMPUTES[operation.compute_type], **others}
     return tuple(sorted(chosen.items()))
 
 
 def structure(*fields: tuple[str, Any]) -> ctypes.Structure:
-    """An argument structure with the given values in order: (name, ctypes value). Layout as C++ lays it out."""
+    """Return an argument structure with the given (name, ctypes value) in order, laid out as C++ does."""
     kind = type("Arguments", (ctypes.Structure,), {"_fields_": [(name, type(value)) for name, value in fields]})
     filled = kind()
     for name, value in fields:
@@ -172,11 +202,11 @@ def structure(*fields: tuple[str, Any]) -> ctypes.Structure:
 
 
 def factors(operation: Operation, **values: float) -> list[tuple[str, Any]]:
-    """Scalars in the type of the arithmetic: converting one costs a thread as much as several additions."""
+    """Return fields of scalars in the type of the arithmetic, as a conversion costs a thread as much as several additions."""
     kind = ctypes.c_double if operation.compute_type == DOUBLE else ctypes.c_float
     return [(name, kind(value)) for name, value in values.items()]
 
 
 def pointers(count: int) -> list[tuple[str, Any]]:
-    """Room for the addresses of ``count`` operands."""
+    """Return the fields that hold the addresses of ``count`` operands."""
     return [(f"operand{i}", ctypes.c_void_p()) for i in range(count)]

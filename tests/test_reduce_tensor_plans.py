@@ -233,7 +233,7 @@ def large_sums(data_type):
 def test_what_the_cache_does_not_hold(backend, large, monkeypatch, which, data_type, shift):
     """Floats and halves have kernels of their own, for whole packs."""
     monkeypatch.setattr(plans, "LARGE_BYTES", 0)
-    monkeypatch.setattr(walks, "CACHED_BYTES", 0)
+    monkeypatch.setattr(walks, "L2_RESIDENT_BYTES", 0)
     operation = [*large_sums(data_type)][which]
     (launch, _), *_ = plans.reduce_tensor(operation, backend.device).steps
     assert launch.function.name.startswith("reduce_tensor_large") == (data_type != INT8)

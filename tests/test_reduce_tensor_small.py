@@ -63,7 +63,7 @@ def run(backend, operation, plan):
 @pytest.mark.parametrize(("data_type", "layout"), LAID_OUT)
 def test_every_way(backend, monkeypatch, data_type, kept, layout):
     """A cluster is one block here."""
-    monkeypatch.setattr(small, "CLUSTERS", (1,))
+    monkeypatch.setattr(small, "CLUSTER_SIZES", (1,))
     chance = random.Random(f"{data_type}{kept}{layout}")
     op = OPS[chance.randrange(len(OPS))]
     operation = operation_of(

@@ -47,7 +47,7 @@ __device__ __forceinline__ void bring_rows(const Arguments& a, const Part& part,
     mbarrier_wait_parity(&empty[stage.index], stage.parity ^ 1);
     mbarrier_arrive_expect_tx(&full[stage.index], stage_bytes);
     for (int box = 0; box < a.ring.boxes; box++)
-      tma_load_dense_box(stages + stage.index * stage_bytes + box * a.ring.box_bytes, a.image, &full[stage.index],
+      tma_load_4d(stages + stage.index * stage_bytes + box * a.ring.box_bytes, a.image, &full[stage.index],
                      part.channel + box * BOX_PACKS * CHANNELS, column, row + group * STEP, part.image);
   }
 }

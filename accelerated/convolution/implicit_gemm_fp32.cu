@@ -190,7 +190,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 #pragma unroll
       for (int i = 0; i < DEPTH * ACROSS / THREADS; i++) {
         const int k = thread / ACROSS + i * (THREADS / ACROSS);
-        copy_async<16>(stage.w.value[k] + column, w + (k * c.filters + column), k < left && column < c.filters - first_filter);
+        cp_async<16>(stage.w.value[k] + column, w + (k * c.filters + column), k < left && column < c.filters - first_filter);
       }
       w += DEPTH * c.filters;
     } else {
@@ -198,7 +198,7 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
       for (int i = 0; i < W_ROWS; i++) {
         const float* from = w + (w_at + i * AT_ONCE * c.row);
 #pragma unroll
-        for (int k = 0; k < DEPTH; k += TERMS) copy_async<4>(stage.w.value[k + term] + row + i * AT_ONCE, from + k, k + term < left && i * AT_ONCE < w_left);
+        for (int k = 0; k < DEPTH; k += TERMS) cp_async<4>(stage.w.value[k + term] + row + i * AT_ONCE, from + k, k + term < left && i * AT_ONCE < w_left);
       }
       w += DEPTH;
     }
@@ -207,19 +207,19 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
       for (int k = 0; k < DEPTH; k += TERMS) {
         const Tap tap = taps[k + term];
 #pragma unroll
-        for (int i = 0; i < X_ROWS; i++) copy_async<4>(stage.x.value[k + term] + row + i * AT_ONCE, x + (field[i].offset + tap.offset), field[i].has(tap));
+        for (int i = 0; i < X_ROWS; i++) cp_async<4>(stage.x.value[k + term] + row + i * AT_ONCE, x + (field[i].offset + tap.offset), field[i].has(tap));
       }
     } else if (x_packs) {
 #pragma unroll
       for (int i = 0; i < DEPTH * ACROSS / THREADS; i++) {
         const int k = thread / ACROSS + i * (THREADS / ACROSS);
-        copy_async<16>(stage.x.value[k] + thread % ACROSS * 4, x + (field[0].offset + taps[k].offset), field[0].has(taps[k]));
+        cp_async<16>(stage.x.value[k] + thread % ACROSS * 4, x + (field[0].offset + taps[k].offset), field[0].has(taps[k]));
       }
     } else {
 #pragma unroll
       for (int i = 0; i < DEPTH * POSITIONS / THREADS; i++) {
         const int k = thread / POSITIONS + i * (THREADS / POSITIONS);
-        copy_async<4>(stage.x.value[k] + thread % POSITIONS, x + (field[0].offset + taps[k].offset), field[0].has(taps[k]));
+        cp_async<4>(stage.x.value[k] + thread % POSITIONS, x + (field[0].offset + taps[k].offset), field[0].has(taps[k]));
       }
     }
   };
@@ -236,16 +236,16 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 #pragma unroll
   for (int i = 0; i < STAGES - 1; i++) {
     if (i < tiles) fetch(i, i);
-    end_copies();
+    cp_async_commit();
   }
   int at = 0, next = STAGES - 1;  // the stages that are multiplied and filled
 #pragma unroll 1
   for (int tile = 0; tile < tiles; tile++) {
-    wait_for_copies<STAGES - 2>();
+    cp_async_wait<STAGES - 2>();
     __syncthreads();
     const int coming = tile + STAGES - 1;
     if (coming < tiles) fetch(coming, next);
-    end_copies();
+    cp_async_commit();
     if (coming % TABLE_TILES == 0) find_taps(coming / TABLE_TILES + 1);
     const typename Tile::Stage& stage = shared.stage[at];
 #pragma unroll

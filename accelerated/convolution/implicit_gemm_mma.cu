@@ -50,7 +50,7 @@ enum Reading { ELEMENTS, WHOLE, ASYNCHRONOUS };
 
 // A pack of which `count` elements exist; zeros are the rest.
 __device__ __forceinline__ void copy_pack(unsigned char* to, const ELEMENT* base, long long offset, int count, Reading reading) {
-  if (reading == ASYNCHRONOUS) return copy_async<16>(to, count > 0 ? base + offset : base, count > 0);
+  if (reading == ASYNCHRONOUS) return cp_async<16>(to, count > 0 ? base + offset : base, count > 0);
   Pack<ELEMENT, PACK> pack{};
   if (reading == WHOLE) {
     if (count > 0) pack = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(base + offset);
@@ -60,7 +60,7 @@ __device__ __forceinline__ void copy_pack(unsigned char* to, const ELEMENT* base
       if (i < count) pack.item[i] = base[offset + i];
   }
 #pragma unroll
-  for (int i = 0; i < PACK; i++) pack.item[i] = for_tensor_cores(pack.item[i]);
+  for (int i = 0; i < PACK; i++) pack.item[i] = round_to_tf32(pack.item[i]);
   *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = pack;
 }
 
@@ -131,7 +131,7 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Mult
 #pragma unroll
     for (int i = 0; i < VALUES; i++) {
       const Term term = current[(i / PACK * 2 + threadIdx.x / POSITIONS) * PACK + i % PACK];
-      values[i] = inside(c, place[0], term) ? for_tensor_cores(x[place[0].offset + term.offset]) : store<ELEMENT>(0.0f);
+      values[i] = inside(c, place[0], term) ? round_to_tf32(x[place[0].offset + term.offset]) : store<ELEMENT>(0.0f);
     }
   }
   __device__ __forceinline__ void write_image(int round) {
@@ -171,16 +171,16 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Mult
         __syncthreads();
       }
       if (round < rounds) copy_filters(round);
-      end_copies();
+      cp_async_commit();
     }
     if constexpr (!WITH_PACKS)
       if (AHEAD < rounds) read_image(AHEAD);
     for (int round = 0; round < rounds; round++) {
       if constexpr (!OVERLAPPED) wgmma_wait<0>();
-      wait_for_copies<AHEAD - 1>();
+      cp_async_wait<AHEAD - 1>();
       fence_proxy_async();
       __syncthreads();  // the round's tiles are there, and those of the oldest product are free
-      wgmma_begin<ELEMENT, FILTERS>(sums, x_stage(round) + warpgroup * 64 * ROW_BYTES, w_stage(round));
+      wgmma_mma_async<ELEMENT, FILTERS>(sums, x_stage(round) + warpgroup * 64 * ROW_BYTES, w_stage(round));
       wgmma_commit();
       const int next = round + AHEAD;
       if (next < rounds) {
@@ -188,7 +188,7 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Mult
         else write_image(next);
         copy_filters(next);
       }
-      end_copies();
+      cp_async_commit();
       if constexpr (!WITH_PACKS) {
         prepare_terms(next + 1);
         __syncthreads();
@@ -197,8 +197,8 @@ template <int FILTERS, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Mult
       if constexpr (OVERLAPPED) wgmma_wait<1>();
     }
     wgmma_wait<0>();
-    sums_are_ready(sums);
-    wait_for_copies<0>();
+    wgmma_fence_accumulators(sums);
+    cp_async_wait<0>();
     __syncthreads();
   }
 };

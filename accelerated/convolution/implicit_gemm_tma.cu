@@ -129,7 +129,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
           mbarrier_wait_parity(&empty[stage], parity ^ 1);
           mbarrier_arrive_expect_tx(&full[stage], STAGE_BYTES);
           tma_load_im2col(to, a.image, &full[stage], channel + round * DEPTH, column, row, at[0], right * c.dilation[2], down * c.dilation[1]);
-          tma_load_box(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, tap, filter);
+          tma_load_3d(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, tap, filter);
           advance(1);
         }
   }
@@ -144,9 +144,9 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
       for (int box = 0; box < POSITIONS / DEPTH; box++) {
         unsigned at;
         const unsigned image = a.plane.divide(tile.position + box * DEPTH, at);
-        tma_load_box(to + box * DEPTH * ROW_BYTES, a.image, &full[stage], at, tile.group * a.group_channels + round * DEPTH, image);
+        tma_load_3d(to + box * DEPTH * ROW_BYTES, a.image, &full[stage], at, tile.group * a.group_channels + round * DEPTH, image);
       }
-      tma_load_box(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, 0, filter);
+      tma_load_3d(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, 0, filter);
       advance(1);
     }
   }
@@ -165,7 +165,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
       mbarrier_wait_parity(&full[stage], parity);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++)
-        wgmma_begin<ELEMENT, COLUMNS, TURNED>(sums[b], (PLANES ? filters : image) + (first_row + b * 64) * ROW_BYTES, PLANES ? image : filters);
+        wgmma_mma_async<ELEMENT, COLUMNS, TURNED>(sums[b], (PLANES ? filters : image) + (first_row + b * 64) * ROW_BYTES, PLANES ? image : filters);
       wgmma_commit();
       wgmma_wait<1>();
       if (round > 0) release(previous);
@@ -185,9 +185,9 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
       const unsigned char* filters = stages + used * STAGE_BYTES + POSITIONS * ROW_BYTES;
 #pragma unroll
       for (int step = 0; step < STEPS; step++) {
-        registers_are_written();
+        wgmma_fence();
 #pragma unroll
-        for (int b = 0; b < BLOCKS; b++) wgmma_begin<ELEMENT, COLUMNS>(sums[b], fragments[step % 2][b], filters, step);
+        for (int b = 0; b < BLOCKS; b++) wgmma_mma_async<ELEMENT, COLUMNS>(sums[b], fragments[step % 2][b], filters, step);
         wgmma_commit();
         wgmma_wait<1>();
         if (step == 0 && round > 0) release(previous);
@@ -248,7 +248,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
       wgmma_wait<0>();
       release(previous);
 #pragma unroll
-      for (int b = 0; b < BLOCKS; b++) sums_are_ready(sums[b]);
+      for (int b = 0; b < BLOCKS; b++) wgmma_fence_accumulators(sums[b]);
       if (a.blends) write_tile<BLENDED>(scratch, sums, bias, tile, warp_row);
       else if (a.boxes && a.epilogue.biased) write_tile<FINISHED>(scratch, sums, bias, tile, warp_row);
       else if (a.boxes) write_tile<SCALED>(scratch, sums, bias, tile, warp_row);
@@ -312,7 +312,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
             pair.item[j] = ::store<ELEMENT>(finished<FINISH>(sums[(i * STEPS + n) * 4 + part * 2 + j], pair.item[j], bias[part][j]));
         }
       }
-      store_rows(rows, pairs);
+      store_swizzled_rows(rows, pairs);
       if (FINISH == BLENDED) close_blended(box);
       close_box(rows, tile, warp_row, box);
     }
@@ -370,7 +370,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
       unsigned at[3];
       find_box(tile, warp_row, box, at);
       const bool exists = !PLANES || at[1] < (tile.group + 1) * a.convolution.filters;
-      if (exists) tma_store_box(rows, a.result, at[0], at[1], at[2]);
+      if (exists) tma_store_3d(rows, a.result, at[0], at[1], at[2]);
       tma_store_commit();
     }
     turns++;
@@ -398,7 +398,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
       for (int i = 0; i < count; i++) {
         unsigned at[3];
         find_box(tile, first_row_of(i % TILE_WARPS), first + i / TILE_WARPS, at);
-        tma_load_box(to + i * BOX_BYTES, a.blended, &full[stage], at[0], at[1], at[2]);
+        tma_load_3d(to + i * BOX_BYTES, a.blended, &full[stage], at[0], at[1], at[2]);
       }
       advance(1);
     }

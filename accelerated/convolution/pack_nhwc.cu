@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(256) repack_image(const ImageArgume
       values[i] = exists ? a.x[offset + static_cast<long long>(group * a.kept + channel) * a.channel] : store<ELEMENT>(0.0f);
     }
 #pragma unroll
-    for (int i = 0; i < COUNT; i++) tile[threadIdx.x / TILE + i * STEP][threadIdx.x % TILE] = for_tensor_cores(values[i]);
+    for (int i = 0; i < COUNT; i++) tile[threadIdx.x / TILE + i * STEP][threadIdx.x % TILE] = round_to_tf32(values[i]);
   }
   __syncthreads();
   ELEMENT* target = reinterpret_cast<ELEMENT*>(a.workspace + a.target_at) + static_cast<long long>(image) * a.positions * a.all_channels;
@@ -77,5 +77,5 @@ extern "C" __global__ void repack_filter(const FilterArguments a) {
   if (filter >= a.filters) return;
   const long long offset = static_cast<long long>(filter) * a.kept * a.taps.divisor + static_cast<long long>(tap) * a.tap_step +
                            static_cast<long long>(channel) * a.channel_step;
-  reinterpret_cast<ELEMENT*>(a.workspace + a.target_at)[index] = channel < a.kept ? for_tensor_cores(a.w[offset]) : store<ELEMENT>(0.0f);
+  reinterpret_cast<ELEMENT*>(a.workspace + a.target_at)[index] = channel < a.kept ? round_to_tf32(a.w[offset]) : store<ELEMENT>(0.0f);
 }

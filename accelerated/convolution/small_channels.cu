@@ -123,7 +123,7 @@ template <Reading READING> __device__ __forceinline__ void bring_rows(const Argu
           const unsigned column = a.lanes.divide(element, lane);
           offset = at + column * a.x_axis[2] + lane * a.x_channel;
         }
-        if constexpr (READING >= 4) copy_async<READING>(to + i, x + offset, inside);
+        if constexpr (READING >= 4) cp_async<READING>(to + i, x + offset, inside);
         else to[i] = inside ? x[offset] : store<ELEMENT>(0.0f);
       }
     }
@@ -136,7 +136,7 @@ __device__ __forceinline__ void bring_image(const Arguments& a, const ELEMENT* x
   else if (reading == HALF_PACKS) bring_rows<HALF_PACKS>(a, x, tile, buffer);
   else if (reading == ANYWHERE) bring_rows<ANYWHERE>(a, x, tile, buffer);
   else bring_rows<ELEMENTS>(a, x, tile, buffer);
-  end_copies();
+  cp_async_commit();
 }
 
 // Rounds what this thread brought, for tensor cores.
@@ -147,7 +147,7 @@ template <Reading READING> __device__ __forceinline__ void round_rows(const Argu
       auto& pack = *reinterpret_cast<Pack<ELEMENT, COUNT>*>(reinterpret_cast<ELEMENT*>(buffer) + slot * a.pitch + i);
       Pack<ELEMENT, COUNT> rounded = pack;
 #pragma unroll
-      for (int j = 0; j < COUNT; j++) rounded.item[j] = for_tensor_cores(rounded.item[j]);
+      for (int j = 0; j < COUNT; j++) rounded.item[j] = round_to_tf32(rounded.item[j]);
       pack = rounded;
     }
 }
@@ -217,7 +217,7 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
 #pragma unroll
     for (int i = 0; i < BATCH; i++) {
       if (filter[i] >= FILTERS) break;
-      if (WORD == 1) values[i].item[0] = for_tensor_cores(values[i].item[0]);
+      if (WORD == 1) values[i].item[0] = round_to_tf32(values[i].item[0]);
       unsigned char* to = swizzled(fragments + word[i] / (8 * STEPS) * (FILTERS * ROW_BYTES), filter[i], word[i] / 4 % 8) + word[i] % 4 * 4;
       *reinterpret_cast<Pack<ELEMENT, WORD>*>(to) = values[i];
     }
@@ -267,9 +267,9 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
     for (int i = 0; i < STEPS; i++) {
       if (first + i >= steps) break;
       const Words next = read_words(entries + 4 * (i + 1));  // there is one behind the last step's
-      registers_are_written();
+      wgmma_fence();
 #pragma unroll
-      for (int h = 0; h < SIXTEENS; h++) wgmma_begin<ELEMENT, FILTERS>(sums[h], image[i % 2][h], fragments, i);
+      for (int h = 0; h < SIXTEENS; h++) wgmma_mma_async<ELEMENT, FILTERS>(sums[h], image[i % 2][h], fragments, i);
       wgmma_commit();
       wgmma_wait<1>();
       if (first + i + 1 < steps) read_image(first + i + 1, next, image[(i + 1) % 2]);
@@ -277,7 +277,7 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
   }
   wgmma_wait<0>();
 #pragma unroll
-  for (int h = 0; h < SIXTEENS; h++) sums_are_ready(sums[h]);
+  for (int h = 0; h < SIXTEENS; h++) wgmma_fence_accumulators(sums[h]);
 }
 
 // --- results ---
@@ -401,7 +401,7 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
   const int positions = a.tile_rows * a.columns.divisor;
   for (unsigned index = start; index < a.tiles; index += TEAMS * a.blocks, buffer ^= 1) {
     const unsigned next = index + TEAMS * a.blocks;
-    wait_for_copies<0>();
+    cp_async_wait<0>();
     round_image(a, reading, buffers + buffer * a.buffer_bytes);
     mbarrier_arrive(ready);
     mbarrier_wait_parity(ready, buffer);  // the tile is there, and nobody reads the other one any more

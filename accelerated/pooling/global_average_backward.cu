@@ -86,15 +86,15 @@ template <bool FEW> __device__ __forceinline__ void spread_channels(const Spread
 // Few blocks find their places before they wait: 8x64x14x14 takes 1.1 to 1.2 us in a stream instead of 1.3 to 1.6. Of many, most of which
 // begin when nothing is left to wait for, places that are found at once take up to 5 % longer.
 template <class Few, class Many> __device__ __forceinline__ void spread(const SpreadArguments& a, Few few, Many many) {
-  if (blocks_of_grid() <= MANY_BLOCKS_BEFORE_READS) return few();
+  if (grid_blocks() <= MANY_BLOCKS_BEFORE_READS) return few();
   griddepcontrol_wait_only(a.dx);
   many();
 }
-extern "C" __global__ void __launch_bounds__(1024) pooling_spread_rows(const SpreadArguments a) {
+extern "C" __global__ void __launch_bounds__(1024) pooling_global_average_backward_rows(const SpreadArguments a) {
   griddepcontrol_wait_deferred();
   spread(a, [&] { spread_rows<true>(a); }, [&] { spread_rows<false>(a); });
 }
-extern "C" __global__ void __launch_bounds__(512) pooling_spread_channels(const SpreadArguments a) {
+extern "C" __global__ void __launch_bounds__(512) pooling_global_average_backward_channels(const SpreadArguments a) {
   griddepcontrol_wait_deferred();
   spread(a, [&] { spread_channels<true>(a); }, [&] { spread_channels<false>(a); });
 }

@@ -134,7 +134,7 @@ struct Carrier {
   const ELEMENT* coming_plane;
 
   __device__ __forceinline__ Carrier(const ScatterArguments& a, Part& part, unsigned thread) : a(a), scatter(a.scatter), part(part), carrier(thread) {
-    keep(carrier);
+    keep_in_register(carrier);
     to_come = min((scatter.output[0] - 1) * S0 - P0 + K0, scatter.input[0]);
     const unsigned most_channels = scatter.words * CHANNELS, first_channel = part.first_channel();
 #pragma unroll
@@ -143,7 +143,7 @@ struct Carrier {
       unsigned c, l = scatter.stage_columns.divide(pack / PACKS, c);
       const int i1 = min(max(part.first[0] * S1 - P1 + int(l), 0), scatter.input[1] - 1), i2 = min(max(part.first[1] * S2 - P2 + int(c), 0), scatter.input[2] - 1);
       from[n] = part.x_offset + i1 * scatter.x_stride[1] + i2 * scatter.x_stride[2] + min(first_channel + pack % PACKS * PACK, most_channels - PACK);
-      keep(from[n]);
+      keep_in_register(from[n]);
     }
     coming_to = part.stages + carrier * 16, stages_end = coming_to + STAGES * part.stage_bytes;
     coming_plane = a.x;
@@ -160,8 +160,8 @@ struct Carrier {
       if (p < to_come) for_copies([&](int n) { prefetch_l2(a.x + (p * scatter.x_stride[0] + int(from[n]))); });
   }
   __device__ __forceinline__ void bring() {
-    if (to_come > 0) for_copies([&](int n) { copy_async<16>(coming_to + n * CARRIERS * 16, coming_plane + from[n], true); });
-    end_copies();
+    if (to_come > 0) for_copies([&](int n) { cp_async<16>(coming_to + n * CARRIERS * 16, coming_plane + from[n], true); });
+    cp_async_commit();
     to_come--;
     coming_plane += scatter.x_stride[0];
     coming_to += part.stage_bytes;
@@ -170,14 +170,14 @@ struct Carrier {
   __device__ __forceinline__ void find_places_to_write() {
     const unsigned most_channels = scatter.words * CHANNELS, position = carrier / PACKS, channel = part.first_channel() + carrier % PACKS * PACK;
     sum_at = position * BLOCK_LANES + carrier % PACKS * PACK_LANES;
-    keep(sum_at);
+    keep_in_register(sum_at);
 #pragma unroll
     for (int n = 0; n < WRITES; n++) {
       unsigned c, l = scatter.columns.divide(position + n * POSITIONS, c);
       const int i1 = part.origin[0] + int(l), i2 = part.origin[1] + int(c);
       const bool inside = position + n * POSITIONS < part.plane_items && i1 < scatter.input[1] && i2 < scatter.input[2] && channel < most_channels;
       to[n] = inside ? part.x_offset + i1 * scatter.x_stride[1] + i2 * scatter.x_stride[2] + channel : ~0u;
-      keep(to[n]);
+      keep_in_register(to[n]);
     }
   }
   // Writes a share of the planes that no later window reaches, from i0 on, and clears their sums.
@@ -208,11 +208,11 @@ struct Carrier {
 #pragma unroll 1
     for (int step = 0; step < scatter.output[0]; step++) {
       const int before = (step - 1) * S0 - P0;
-      wait_for_copies<STAGES - 1>();
+      cp_async_wait<STAGES - 1>();
       part.meet();
       if (step > 0) write<PLAIN, 0>(before);
       if (LAST > 0) {
-        wait_for_copies<STAGES - 2>();
+        cp_async_wait<STAGES - 2>();
         part.meet();
         bring();
         if (step > 0) write<PLAIN, LAST>(before);
@@ -239,13 +239,13 @@ template <bool PROPAGATES> __device__ __forceinline__ void look_at_windows(const
   for (int l = 0; l < LINES; l++) {
     const int at = min(max(window1 * S1 - P1 + l, 0), scatter.input[1] - 1) - part.origin[0];
     line_place[l] = Group::everywhere(unsigned(at) < unsigned(scatter.tile[0] * S1) ? at * columns : BEYOND);
-    keep(line_place[l]);
+    keep_in_register(line_place[l]);
   }
 #pragma unroll
   for (int c = 0; c < COLUMNS; c++) {
     const int at = min(max(window2 * S2 - P2 + c, 0), scatter.input[2] - 1) - part.origin[1];
     column_place[c] = Group::everywhere(unsigned(at) < unsigned(columns) ? at : BEYOND);
-    keep(column_place[c]);
+    keep_in_register(column_place[c]);
   }
   unsigned gives = 0;  // which windows there are
 #pragma unroll
@@ -363,7 +363,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void look_at_windows(const
 template <bool PLAIN> __device__ __forceinline__ void finish(const ScatterArguments& a) {
   const Scatter& scatter = a.scatter;
   unsigned block = blockIdx.x;
-  keep(block);  // found again: threads had no registers to spare for it
+  keep_in_register(block);  // found again: threads had no registers to spare for it
   Part part(scatter, block);
   part.move_to(scatter.output[0] - 1);
   const int first = (scatter.output[0] - 1) * S0 - P0, most_channels = scatter.words * CHANNELS;
@@ -412,7 +412,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void march_on(const Scatte
     for (int n = 0; n < STAGES; n++) carrier.bring();
     carrier.find_places_to_write();
     if (CARRIED && P0 == 0) {
-      wait_for_copies<STAGES - 1>();
+      cp_async_wait<STAGES - 1>();
       part.meet();
       part.meet();
       carrier.bring();

@@ -134,9 +134,9 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
         if (some && reads[0] > 0)
 #pragma unroll
           for (int j = 0; j < PACKS; j++)
-            copy_async<PACK_BYTES>(stage + k * PLANE_BYTES + pack_at(j), a.x + (plane_x + (far * S0 + CARRIED + k) * plane_distance + pack_x(j)), true);
-      if (some && gives > 0) copy_async<GIFT_BYTES>(stage + S0 * PLANE_BYTES + lane * GIFT_BYTES, a.dy + (y_at + far * y_distance), true);
-      end_copies();
+            cp_async<PACK_BYTES>(stage + k * PLANE_BYTES + pack_at(j), a.x + (plane_x + (far * S0 + CARRIED + k) * plane_distance + pack_x(j)), true);
+      if (some && gives > 0) cp_async<GIFT_BYTES>(stage + S0 * PLANE_BYTES + lane * GIFT_BYTES, a.dy + (y_at + far * y_distance), true);
+      cp_async_commit();
     } else {
 #pragma unroll
       for (int k = 0; k < S0; k++) read_plane(some && has((step + far) * S0 - P0 + CARRIED + k), far * S0 + CARRIED + k, coming[s][k]);
@@ -147,7 +147,7 @@ template <int BYTES, bool DENSE, bool PROPAGATES, bool PLAIN> __device__ __force
   auto take_step = [&](int s, unsigned (&words)[S0][S1][H::WORDS], unsigned (&gifts)[PAIRS]) {
     const unsigned char* const stage = stages + s * STAGE_BYTES;
     if (DENSE) {
-      wait_for_copies<STAGES - 1>();
+      cp_async_wait<STAGES - 1>();
       __syncwarp();
     }
 #pragma unroll

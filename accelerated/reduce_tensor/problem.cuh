@@ -329,7 +329,7 @@ template <class State> __device__ __forceinline__ void deliver_square(const Argu
 // Merges the states of the threads that share a pack of C.
 template <class Reduction, class State>
 __device__ __forceinline__ void finish_columns(const Arguments& a, const Reduction& reduction, const State (&state)[WIDTH], unsigned column, unsigned lane, unsigned lanes, unsigned columns) {
-  griddepcontrol_launch_dependents_of_medium_grids();
+  griddepcontrol_launch_dependents_medium_grid();
   unsigned items = columns * WIDTH;
   State* tile = reinterpret_cast<State*>(shared_memory);  // [lane][i][column]
 #pragma unroll

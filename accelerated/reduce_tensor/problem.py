@@ -10,7 +10,7 @@ from dualdnn.api.operations import ReduceTensor, TensorSpec
 from dualdnn.api.operations.reduce_tensor import INDEX_BYTES, pack_width
 
 from ..plans import factors, pointers, structure
-from ..primitives.geometry import CACHED_BYTES, FastDivmod, geometry, merged
+from ..primitives.geometry import L2_RESIDENT_BYTES, FastDivmod, geometry, merge_dimensions
 
 OPERANDS = ("A", "C", "indices", "workspace")
 NOT_COUNTED = 2**32 - 1
@@ -68,7 +68,9 @@ class Walk:
         """Of what one element of C reduces, (A), and of the elements of C, (A, C): merged, the outermost first."""
 
         def along(dimensions: list[int], strides: list[list[int]]) -> Axes:
-            extents, steps = merged([self.dims[d] for d in dimensions], [[s[d] for d in dimensions] for s in strides])
+            extents, steps = merge_dimensions(
+                [self.dims[d] for d in dimensions], [[s[d] for d in dimensions] for s in strides]
+            )
             return extents, steps[::-1]
 
         return along(self.reduced_dims, [self.in_a]), along(self.kept_dims, [self.in_c, self.in_a])
@@ -152,7 +154,7 @@ def arguments(
         # 6 MB of halves to one element: 4.1 us instead of 4.35; floats, and what the cache does not hold, took longer
         (
             "early",
-            c_int(segments > 1 and operation.A.scalar_bytes == HALF_BYTES and operation.A.nbytes <= CACHED_BYTES),
+            c_int(segments > 1 and operation.A.scalar_bytes == HALF_BYTES and operation.A.nbytes <= L2_RESIDENT_BYTES),
         ),
         ("even", c_int(even(operation, reduced, kept, windows))),
         ("windows", c_int(windows)),

@@ -41,7 +41,7 @@ constexpr unsigned FEW_READS = 2, MOST_READS = PACK_BYTES <= 4 ? 16 : 8;  // of 
 constexpr unsigned LOG_WARP = 5, MOST_THREADS = 1024;
 #ifdef CLUSTER_BLOCKS_WANTED
 constexpr bool CLUSTERED = true;
-#define ACROSS_CLUSTER CLUSTER_ALONG_Y
+#define ACROSS_CLUSTER CLUSTER_DIMS_Y
 #else
 constexpr bool CLUSTERED = false;
 #define ACROSS_CLUSTER
@@ -141,7 +141,7 @@ __device__ __forceinline__ Value merge_lanes(const Arguments& a, const Reduction
   constexpr unsigned AT_ONCE = 8;
   const unsigned parts = 1u << (a.lanes_log2 - merged_lanes);
   unsigned pitch = STATES << a.items_log2;
-  keep(pitch);
+  keep_in_register(pitch);
   Value* shared = reinterpret_cast<Value*>(shared_memory) + share.item;  // [part][state][item]
   if ((share.lane & ((1u << merged_lanes) - 1)) == 0) {
     Value* to = shared + (share.lane >> merged_lanes) * pitch;
@@ -187,11 +187,11 @@ struct Access {
 
 template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_small(const Arguments& a) {
   constexpr unsigned STATES = COLUMNS ? PACK : 1;
-  const unsigned rank = CLUSTERED ? rank_in_cluster() : 0, states = STATES << a.items_log2;
+  const unsigned rank = CLUSTERED ? cluster_rank() : 0, states = STATES << a.items_log2;
   // Of a cluster: what its blocks gave for the items, in the first one's shared memory, behind what its own lanes need.
   Value* gathered = reinterpret_cast<Value*>(shared_memory) + a.gathered_at;
-  Gathering* gathering = reinterpret_cast<Gathering*>(gathered + CLUSTER * states + (CLUSTER * states & 1));
-  if (CLUSTERED) gathering->prepare(CLUSTER * states * sizeof(Value));
+  ClusterGather* gathering = reinterpret_cast<ClusterGather*>(gathered + CLUSTER_SIZE * states + (CLUSTER_SIZE * states & 1));
+  if (CLUSTERED) gathering->init_and_expect(CLUSTER_SIZE * states * sizeof(Value));
   const Share<COLUMNS> share(a, rank);
   auto run = [&](const Arguments& a, const auto& reduction) {
     const int c_type = a.c_type;
@@ -203,9 +203,9 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
     for (unsigned u = 0; u < READS; u++) at[u] = share.first + u * a.step, touched |= at[u], access[u].fill(nothing);
     const unsigned place = (share.lane << a.items_log2) + share.item;
     Value* to = gathered + rank * states + place;
-    Gathering* meeting = gathering;
-    if (CLUSTERED) keep_shared(to), keep_shared(meeting);
-    keep(own_type);
+    ClusterGather* meeting = gathering;
+    if (CLUSTERED) keep_shared_pointer(to), keep_shared_pointer(meeting);
+    keep_in_register(own_type);
     griddepcontrol_wait_before_access(a.a + touched, static_cast<const char*>(a.c) + share.of_c);
 #pragma unroll
     for (unsigned u = 0; u < READS; u++)
@@ -249,10 +249,10 @@ template <bool COLUMNS, unsigned READS> __device__ __forceinline__ void reduce_s
       meeting->wait();
       if (share.lane >= STATES) return;
       unsigned pitch = states;
-      keep(pitch);
-      Value next[CLUSTER];
+      keep_in_register(pitch);
+      Value next[CLUSTER_SIZE];
 #pragma unroll
-      for (unsigned block = 0; block < CLUSTER; block++) next[block] = to[block * pitch];
+      for (unsigned block = 0; block < CLUSTER_SIZE; block++) next[block] = to[block * pitch];
       sum = merged(reduction, next);
     }
     if (share.exists && share.lane < STATES) write(share.lane, sum);

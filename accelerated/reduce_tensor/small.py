@@ -14,7 +14,7 @@ from dualdnn.api.operations.reduce_tensor import pack_width
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ..plans import ELEMENTS, Launch, factors, pointers, structure, type_definitions
-from ..primitives.cluster import CLUSTERS, has_clusters
+from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import FastDivmod
 from . import to_scalar
 from .problem import Axes, Walk
@@ -100,7 +100,7 @@ def launch(operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A
         return to_one
     for way, reading in choices(operation, has_clusters(device)):
         made = launch_of(operation, device, reading, way, operands)
-        if way.blocks <= CLUSTERS[0] or made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
+        if way.blocks <= CLUSTER_SIZES[0] or made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
             return made, reading.width * operation.A.scalar_bytes
     return None
 
@@ -156,7 +156,7 @@ def _split(reduced: Axes, kept: Axes, width: int, c_step: int, most_reads: int) 
 
 def ways(reading: Reading, rows: bool, clusters: bool) -> Iterator[Way]:
     """Those that read everything at once, and whose lanes are none, or as many as states of a thread: each finishes one at most."""
-    for blocks in (0, *CLUSTERS) if clusters else (0,):
+    for blocks in (0, *CLUSTER_SIZES) if clusters else (0,):
         lanes = 1 << (-(-reading.shares // max(1, blocks)) - 1).bit_length()
         items = 1
         while lanes * items <= MOST_THREADS:

@@ -61,9 +61,9 @@ template <unsigned COUNT> struct alignas(16) Values {
 };
 // In shared memory.
 struct Meeting {
-  Values<CLUSTER> blocks;  // in the first one's
+  Values<CLUSTER_SIZE> blocks;  // in the first one's
   Values<MOST_WARPS> warps;
-  Gathering gathering;
+  ClusterGather gathering;
 };
 
 using Word = std::conditional_t<PACK_BYTES >= 4, unsigned, std::conditional_t<PACK_BYTES == 2, unsigned short, unsigned char>>;
@@ -146,18 +146,18 @@ template <class Reduction> __device__ __forceinline__ void read(const Arguments&
 #endif
 }
 
-extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MOST_WARPS* WARP, 1) reduce_tensor_to_scalar(const Arguments a) {
+extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_WARPS* WARP, 1) reduce_tensor_to_scalar(const Arguments a) {
   griddepcontrol_wait_deferred();
   Meeting& meeting = *reinterpret_cast<Meeting*>(shared_memory);
-  meeting.gathering.open();
-  const unsigned rank = rank_in_cluster(), warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
+  meeting.gathering.init();
+  const unsigned rank = cluster_rank(), warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
   const Places places(a, rank * blockDim.x + threadIdx.x);
   auto run = [&](const Arguments& a, const auto& reduction) {
     unsigned touched = 0;
 #pragma unroll
     for (unsigned u = 0; u < READS; u++) touched |= places.at[u];
     if (warp == 0 && lane >= warps && lane < MOST_WARPS) meeting.warps.value[lane] = reduction.start();
-    meeting.gathering.join(CLUSTER * sizeof(Value));
+    meeting.gathering.expect(CLUSTER_SIZE * sizeof(Value));
     griddepcontrol_wait_before_access(a.a + touched, a.c);
     Value state[PACK];
 #pragma unroll
@@ -175,7 +175,7 @@ extern "C" __global__ void CLUSTER_ALONG_X __launch_bounds__(MOST_WARPS* WARP, 1
     if (threadIdx.x != 0) return;
     meeting.gathering.send(&meeting.blocks.value[rank].value, meeting.warps.merged(reduction).value);
     if (rank != 0) return;
-    meeting.gathering.wait_alone();
+    meeting.gathering.wait_one_thread();
     const COMPUTE value = result(reduction, meeting.blocks.merged(reduction));
     *a.c = blend<COMPUTE>(a.alpha, value, a.beta, a.c);
   };

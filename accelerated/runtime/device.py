@@ -11,9 +11,9 @@ from typing import Any
 
 from dualdnn.api.operations.forks import free_in_children
 
-from ..primitives.tma import TensorMap
 from .compiler import Definitions, Module, build, is_built, module
 from .errors import CompileError, DeviceError, DeviceUnavailable
+from .tensor_map import TensorMap
 
 MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
 MAXIMUM_BLOCK = (1024, 1024, 64)

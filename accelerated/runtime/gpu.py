@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy
 
-from ..primitives import tma as tensor_maps
-from ..primitives.tma import TensorMap
+from . import tensor_map as tensor_maps
 from .device import REMEMBERED_CONFIGURATIONS, Device, Dimensions, Function, Memory, Stream, bytes_of, check_range
 from .driver import (
     COOPERATIVE,
@@ -34,6 +33,7 @@ from .driver import (
     configuration,
 )
 from .errors import DeviceError, DeviceUnavailable
+from .tensor_map import TensorMap
 
 
 class _CurrentContext:

@@ -9,7 +9,16 @@ from typing import Any
 from dualdnn.api.operations import AddTensor, Operation, OpTensor, ScaleTensor, SetTensor, TensorSpec
 
 from ..plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
-from ..primitives.geometry import THREADS, Grid, batch, blocks, broadcast_strides, elementwise, geometry, merged
+from ..primitives.geometry import (
+    THREADS,
+    Grid,
+    blocks,
+    broadcast_strides,
+    elementwise,
+    geometry,
+    merge_dimensions,
+    packs_per_thread,
+)
 from ..primitives.small_grid import small_grid
 
 SOURCE = "tensor_arithmetic/tensor_arithmetic.cu"
@@ -30,8 +39,8 @@ def add_tensor(operation: AddTensor, device: Any) -> Plan:
     if layout.width == 1 and _dense(dims, c):
         spread, walk = _spread(dims, a, c, width)
         count, packs = operation.C.count, -(-operation.C.count // width)
-        each = min(DENSE_BATCH, batch(packs, device))
-        extent = ("count", c_uint(count)), ("walk", c_int(walk)), ("batch", c_uint(each))
+        each = min(DENSE_BATCH, packs_per_thread(packs, device))
+        extent = ("count", c_uint(count)), ("walk", c_int(walk)), ("packs_per_thread", c_uint(each))
         arguments = structure(*pointers(2), *scalars, *extent, ("spread", spread))
         grid = blocks(packs, THREADS * each)
         kernel = "add_tensor_uniform" if walk == UNIFORM else "add_tensor_dense"
@@ -120,7 +129,7 @@ def _broadcast(spec: TensorSpec, onto: Sequence[int]) -> list[int]:
 
 def _dense(dims: Sequence[int], *strides: Sequence[int]) -> bool:
     """All operands have the same layout, and it has no gaps."""
-    extents, steps = merged(dims, strides)
+    extents, steps = merge_dimensions(dims, strides)
     return len(extents) == 1 and all(step == [1] for step in steps)
 
 

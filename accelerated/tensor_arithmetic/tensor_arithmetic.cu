@@ -102,14 +102,14 @@ struct AddDenseArguments {
   COMPUTE alpha, beta;
   unsigned count;
   int walk;
-  unsigned batch;      // packs of a thread
+  unsigned packs_per_thread;      // packs of a thread
   Geometry<2> spread;  // of A on C
 };
 
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense(const AddDenseArguments x) {
   griddepcontrol_wait_deferred();
-  unsigned index = blockIdx.x * (blockDim.x * x.batch) + threadIdx.x;
-  for (unsigned done = 0; done < x.batch; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
+  unsigned index = blockIdx.x * (blockDim.x * x.packs_per_thread) + threadIdx.x;
+  for (unsigned done = 0; done < x.packs_per_thread; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
     Pack<ELEMENT, WIDTH> a[DENSE_BATCH] = {}, prior[DENSE_BATCH] = {};
     Spot<ELEMENT> spot[DENSE_BATCH];
     auto first = [&](int u) { return (index + u * blockDim.x) * WIDTH; };
@@ -117,18 +117,18 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense
     if (first(0) >= x.count) return;
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
-      if (done + u < x.batch && first(u) < x.count) spot[u] = Spot<ELEMENT>(x.spread, x.a, first(u));
+      if (done + u < x.packs_per_thread && first(u) < x.count) spot[u] = Spot<ELEMENT>(x.spread, x.a, first(u));
     if (done == 0) griddepcontrol_wait_before_access(x.c + first(0), spot[0].pointer);
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
-      if (done + u < x.batch && first(u) < x.count && x.beta != COMPUTE(0)) read_elements<WIDTH, ELEMENT>(x.c + first(u), 1, true, count(u), prior[u]);
+      if (done + u < x.packs_per_thread && first(u) < x.count && x.beta != COMPUTE(0)) read_elements<WIDTH, ELEMENT>(x.c + first(u), 1, true, count(u), prior[u]);
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
-      if (done + u < x.batch && first(u) < x.count) read_spread<WIDTH>(x.walk, x.spread, x.a, spot[u], first(u), count(u), a[u]);
+      if (done + u < x.packs_per_thread && first(u) < x.count) read_spread<WIDTH>(x.walk, x.spread, x.a, spot[u], first(u), count(u), a[u]);
     if (done == 0) griddepcontrol_launch_dependents();
 #pragma unroll
     for (int u = 0; u < DENSE_BATCH; u++)
-      if (done + u < x.batch && first(u) < x.count)
+      if (done + u < x.packs_per_thread && first(u) < x.count)
         write_elements<WIDTH>(x.c + first(u), 1, true, count(u), sum<WIDTH>(x.alpha, a[u], x.beta, prior[u]));
   }
 }
@@ -136,15 +136,15 @@ extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_dense
 // An operand that is UNIFORM: of a pack, the sums with one of its elements, or two.
 extern "C" __global__ void __launch_bounds__(256, BATCH_BLOCKS) add_tensor_uniform(const AddDenseArguments x) {
   griddepcontrol_wait_deferred();
-  unsigned index = blockIdx.x * (blockDim.x * x.batch) + threadIdx.x;
-  for (unsigned done = 0; done < x.batch; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
+  unsigned index = blockIdx.x * (blockDim.x * x.packs_per_thread) + threadIdx.x;
+  for (unsigned done = 0; done < x.packs_per_thread; done += DENSE_BATCH, index += DENSE_BATCH * blockDim.x) {
     Pack<ELEMENT, WIDTH> prior[DENSE_BATCH] = {};
     const ELEMENT *pointer[DENSE_BATCH], *next[DENSE_BATCH];
     COMPUTE near[DENSE_BATCH], far[DENSE_BATCH];
     unsigned left[DENSE_BATCH];  // to the end of the row
     auto first = [&](int u) { return (index + u * blockDim.x) * WIDTH; };
     auto count = [&](int u) { return x.count - first(u) < WIDTH ? x.count - first(u) : WIDTH; };
-    auto exists = [&](int u) { return done + u < x.batch && first(u) < x.count; };
+    auto exists = [&](int u) { return done + u < x.packs_per_thread && first(u) < x.count; };
     if (!exists(0)) return;
     auto find = [&] {
 #pragma unroll

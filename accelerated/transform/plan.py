@@ -12,7 +12,7 @@ from dualdnn.api.operations.transform import folding_factors, folds, unfolds
 
 from ..plans import ELEMENTS, Launch, Plan, factors, implements, pointers, structure, type_definitions
 from ..primitives.geometry import THREADS, FastDivmod, blocks
-from ..primitives.small_grid import RANK, SmallGridLaunch, of_extents
+from ..primitives.small_grid import RANK, SmallGridLaunch, small_grid_of_extents
 from .transpose import turned
 
 DIMENSIONS, SOURCE_CHECKS, DESTINATION_CHECKS = 10, 7, 4  # what unfolding 6 dimensions needs
@@ -206,7 +206,7 @@ def _columns(walk: Walk) -> SmallGridLaunch | None:
     *outer, rows, row = [Step(1, 0, 0, (), ())] * (RANK - 1 - len(others)) + others
     steps = [*outer, columns, rows, row]
     strides = [[getattr(step, side) for step in steps] for side in ("source", "destination")]
-    return of_extents([step.extent for step in steps], strides, most_items=1)
+    return small_grid_of_extents([step.extent for step in steps], strides, max_items=1)
 
 
 def _rows(walk: Walk, width: int) -> RowsArgument:

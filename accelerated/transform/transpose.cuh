@@ -254,7 +254,7 @@ template <class S, class D, class Write> __device__ __forceinline__ void turn_jo
   griddepcontrol_wait_before_access(at.source, at.destination);
   if (turn.joined_in) tile += copy_run(at, tile);
   else copy_rows(turn, at, tile);
-  griddepcontrol_launch_dependents_of_medium_grids();
+  griddepcontrol_launch_dependents_medium_grid();
   __syncthreads();
   if (turn.joined_out) write_run(turn, at, tile, write);
   else write_rows(turn, at, tile, write);

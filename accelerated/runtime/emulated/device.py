@@ -9,9 +9,9 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from ...primitives.tma import TensorMap, emulated_map
 from ..device import Device, Dimensions, Function, Stream, bytes_of, check_range
 from ..errors import DeviceError, DeviceUnavailable
+from ..tensor_map import TensorMap, emulated_map
 from .library import EmulatedLibrary, HostLaunch, HostPages, launching
 from .memory import Allocation, GuardedMemory, GuardedPool
 from .toolchain import RACES, EmulatedToolchain

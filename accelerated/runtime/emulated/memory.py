@@ -42,7 +42,7 @@ def _round_up(value: int, step: int) -> int:
 
 @dataclass(frozen=True)
 class Allocation:
-    """The place of an allocation, in accessible pages (from first to last) between two inaccessible ones."""
+    """The address of an allocation, in accessible pages (from first to last) between two inaccessible ones."""
 
     address: int
     nbytes: int
@@ -62,12 +62,12 @@ class Allocation:
 
     def describe(self, address: int) -> str:
         """Where an address in the mapping lies."""
-        whole = f"of the {self.nbytes} bytes at {self.address:#x}"
+        allocation = f"of the {self.nbytes} bytes at {self.address:#x}"
         if address < self.address:
-            return f"{self.address - address} bytes before the start {whole}"
+            return f"{self.address - address} bytes before the start {allocation}"
         if not self.contains(address):
-            return f"{address - self.address - self.nbytes} bytes behind the end {whole}"
-        return f"at byte {address - self.address} {whole}"
+            return f"{address - self.address - self.nbytes} bytes behind the end {allocation}"
+        return f"at byte {address - self.address} {allocation}"
 
     def changed_padding(self) -> int | None:
         """The address of a byte beside the allocation that was written, the nearest; the padding is restored."""

@@ -131,7 +131,7 @@ class EmulatedToolchain:
         return subprocess.run([host_compiler(), *self.options, *includes, *outputs], capture_output=True, text=True)
 
     def _precompiled_header(self, cache: Path) -> Path:
-        """The folder of the emulation header as g++ keeps it: it halves the time of each compilation."""
+        """The folder of the emulation header as g++ keeps it: each compilation takes half the time."""
         name = hashlib.sha256(self.identity.encode()).hexdigest()[:32]
         folder = cache / "headers" / name
         target = folder / f"{HEADER}.gch"
