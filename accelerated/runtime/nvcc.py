@@ -6,6 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from .cache import remembered
 from .programs import compiler_version, find_nvcc, host_compiler
 from .sources import KERNELS, Kernel, Module
 
@@ -34,7 +35,10 @@ class Nvcc:
 
     @property
     def identity(self) -> str:
-        versions = [compiler_version(find_nvcc()), compiler_version(host_compiler())]
+        versions = [
+            remembered("nvcc", lambda: compiler_version(find_nvcc())),
+            remembered("host", lambda: compiler_version(host_compiler())),
+        ]
         return "\n".join([*versions, self.target, *self.options, ARGUMENT_BYTES])
 
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:

@@ -10,7 +10,7 @@ import sys
 from functools import cached_property
 from pathlib import Path
 
-from ..cache import locked
+from ..cache import locked, remembered
 from ..errors import DeviceUnavailable
 from ..programs import TOOLKIT, compiler_version, host_compiler, toolkits
 from ..sources import KERNELS, Kernel, Module
@@ -100,7 +100,7 @@ class EmulatedToolchain:
         cuda = [folder / name for folder in self.include_folders for name in ("cuda_fp16.hpp", "cuda_bf16.hpp")]
         headers = [*sorted(HEADERS.glob("*.h")), *filter(Path.is_file, cuda)]
         digest = hashlib.sha256(b"\0".join(header.read_bytes() for header in headers)).hexdigest()
-        version = compiler_version(host_compiler())
+        version = remembered("host", lambda: compiler_version(host_compiler()))
         return "\n".join([version, digest, *map(str, self.include_folders), *self.options, *self.link_options])
 
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
