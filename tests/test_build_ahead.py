@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
+from dualdnn.accelerated.plans import AlignedPlan, plan
 from dualdnn.accelerated.reduce_tensor import small as reduce_tensor_small
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.sources import KERNELS
@@ -14,7 +13,6 @@ from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, Re
 from dualdnn.conformance import build_ahead
 from dualdnn.conformance.bench.rows import pooling, rows
 from dualdnn.conformance.convolution_kinds import convolutions
-from test_convolution_kernels import SERVED
 
 
 @pytest.fixture(scope="module")
@@ -61,15 +59,6 @@ def modules_of(operation, device):
     return set(listing.modules)
 
 
-@pytest.mark.parametrize("name", SERVED)
-def test_what_serves_a_convolution_is_built(name, device, wanted):
-    """But for strips of depthwise convolutions, which are specialised: only the timed ones are."""
-    operation, kernel = SERVED[name]
-    modules = modules_of(replace(operation, workspace_bytes=workspace_bytes(operation, device)), device)
-    assert all(map(build_ahead.takes_any_shape, modules)) == (kernel != "depthwise_strips")
-    assert set(filter(build_ahead.takes_any_shape, modules)) <= wanted
-
-
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("data_type", build_ahead.TYPES, ids=lambda t: t.name)
 def test_pooling_that_is_not_timed_is_built_for_any_window(device, wanted, data_type, backward):
@@ -86,7 +75,7 @@ def test_pooling_that_is_not_timed_is_built_for_any_window(device, wanted, data_
             assert not any(map(build_ahead.takes_any_shape, listing.modules))
             listing.modules.clear()
         if isinstance(made, AlignedPlan):
-            made.otherwise()
+            made.fallback()
         assert listing.modules and set(listing.modules) <= wanted
 
 
