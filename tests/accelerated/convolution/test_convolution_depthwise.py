@@ -183,7 +183,7 @@ def test_the_kernel_for_any_window(backend, data_type):
         plan = run(
             backend, depthwise(6, (6, 7), 4, layout=layout, data_type=data_type, padding=2), "convolution.depthwise_any"
         )
-        assert kernels(plan) == [f"depthwise_{'channels' if layout == NHWC else 'columns'}"]
+        assert kernels(plan) == [f"convolution_depthwise_any_{'channels' if layout == NHWC else 'columns'}"]
 
 
 @pytest.mark.parametrize("window, stride", [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)])

@@ -157,7 +157,7 @@ STREAMED = {  # operation, whether TMA writes y in planes
 TURNED = {  # x and y in planes, which are read as they are
     "1 x 1": convolution(IMPLICIT, (3, 72, 8, 8), 72, (1, 1), data_type=HALF, padding=0, blend=(-1.75, 0.0)),
     "whole boxes": convolution(IMPLICIT, (2, 40, 8, 14), 200, (1, 1), data_type=BFLOAT16, padding=0),
-    "precomputed": convolution(PRECOMPUTED, (5, 136, 7, 8), 130, (1, 1), data_type=HALF, padding=0),
+    "table_is_given": convolution(PRECOMPUTED, (5, 136, 7, 8), 130, (1, 1), data_type=HALF, padding=0),
     "groups": convolution(IMPLICIT, (2, 128, 16, 15), 160, (1, 1), data_type=HALF, padding=0, groups=2),
     "one image": convolution(IMPLICIT, (1, 64, 8, 7), 128, (1, 1), data_type=HALF, padding=0),
     "volume": convolution(IMPLICIT, (2, 64, 4, 4, 6), 64, (1, 1, 1), data_type=HALF, padding=0),
@@ -221,7 +221,7 @@ def test_later_blocks(two_multiprocessors, kernel, later):
 
 
 def test_which_planes_are_read_as_they_are(backend):
-    """Filters of one position on whole images, multiplied by tensor cores, whose planes are packs and fill most of their boxes."""
+    """Filters of one pixel on whole images, multiplied by tensor cores, whose planes are packs and fill most of their boxes."""
 
     def solver(x=(3, 64, 8, 8), filters=64, taps=(1, 1), algo=IMPLICIT, **options):
         operation = convolution(algo, x, filters, taps, **{"data_type": HALF, "padding": 0, **options})
@@ -325,8 +325,8 @@ FEW = {
 def test_every_tile_of_few_channels(backend, operation, rows, columns):
     """One block computes all tiles, of which the last are cut off."""
     for filters in small_channels.FILTERS:
-        free = small_channels.FewChannels(operation, 1, filters)
+        free = small_channels.Geometry(operation, 1, filters)
         tile = small_channels.Tile(min(rows, free.outputs[1]), min(columns, free.outputs[2]))
-        found = small_channels.FewChannels(operation, 1, filters, only=tile)
-        launch = small_channels.few_channels_launch(found, backend.device)
+        found = small_channels.Geometry(operation, 1, filters, only=tile)
+        launch = small_channels.small_channels_launch(found, backend.device)
         check(backend, operation, made=Plan(operation, [launch]))

@@ -24,7 +24,7 @@ from convolution_operations import (
 )
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution.forward import ConvolutionProblem
-from dualdnn.accelerated.convolution.problem import describe, in_words, mark_packs, positions_in_packs
+from dualdnn.accelerated.convolution.problem import describe, in_words, m_in_packs, mark_packs
 from dualdnn.accelerated.runtime.errors import DeviceError
 from dualdnn.accelerated.solver import possible_solvers
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC, UINT8
@@ -43,11 +43,11 @@ VOLUME = (1, 72, 3, 5, 6)
 SERVED = {
     "few filters": (convolution(IMPLICIT, SMALL, 5, (3, 3), math=FMA), "implicit_gemm_16x256"),
     "some filters": (convolution(IMPLICIT, (1, 3, 6, 7), 20, (3, 3), math=FMA), "implicit_gemm_fp32_"),
-    "some filters, many positions": (convolution(IMPLICIT, SMALL, 20, (3, 3), math=FMA), "implicit_gemm_fp32_"),
+    "some filters, many pixels": (convolution(IMPLICIT, SMALL, 20, (3, 3), math=FMA), "implicit_gemm_fp32_"),
     "many filters": (convolution(IMPLICIT, SMALL, 200, (3, 3), math=FMA), "implicit_gemm_fp32_"),
     "many taps": (convolution(IMPLICIT, (2, 3, 4, 33), 20, (2, 31), padding=1, math=FMA), "implicit_gemm_64x64"),
     "channels last": (convolution(IMPLICIT, (2, 8, 8, 8), 200, (3, 3), layout=NHWC, math=FMA), "implicit_gemm_fp32_"),
-    "channels last, few positions": (
+    "channels last, few pixels": (
         convolution(IMPLICIT, (2, 20, 5, 5), 70, (3, 3), layout=NHWC, math=FMA), "implicit_gemm_fp32_"
     ),
     "channels last, half": (convolution(IMPLICIT, (2, 16, 8, 8), 200, (3, 3), layout=NHWC, data_type=HALF, math=FMA), "implicit_gemm_128x128"),
@@ -162,7 +162,7 @@ SMALL_PRODUCTS = {
 @pytest.mark.parametrize("shift", [0, UNALIGNED])
 @pytest.mark.parametrize("operation", SMALL_PRODUCTS.values(), ids=SMALL_PRODUCTS)
 def test_lanes_that_share_an_output(backend, operation, shift):
-    assert kernels(check(backend, operation, "convolution.tiny", shift=shift)) == ["convolution_small"]
+    assert kernels(check(backend, operation, "convolution.tiny", shift=shift)) == ["convolution_tiny"]
 
 
 def test_few_products_are_preferred_where_the_device_has_a_thread_for_each(backend, monkeypatch):
@@ -248,7 +248,7 @@ def test_positions_lie_side_by_side_in_planes():
         operation = convolution(IMPLICIT, x, 6, taps, groups=groups, **{"padding": 0, **options})
         strides = (*operation.x.strides[:2], 1, x[2]) if turned else operation.x.strides
         value = describe(operation.convolution, replace(operation.x, strides=strides), operation.w, operation.y.dims)
-        return positions_in_packs(value, groups, width)
+        return m_in_packs(value, groups, width)
 
     assert neighbours() and neighbours(width=8) and neighbours(x=(2, 6, 2, 2), groups=2)
     assert neighbours(x=(1, 3, 1, 8)) and neighbours(x=(2, 4, 3, 4, 3), taps=(1, 1, 1))
