@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +13,6 @@ from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, Re
 from dualdnn.conformance import build_ahead
 from dualdnn.conformance.bench.rows import pooling, rows
 from dualdnn.conformance.convolution_kinds import convolutions
-from test_convolution_kernels import SERVED
 
 
 @pytest.fixture(scope="module")
@@ -59,15 +57,6 @@ def modules_of(operation, device):
     listing = build_ahead.Listing(device)
     plan(operation, listing)
     return set(listing.modules)
-
-
-@pytest.mark.parametrize("name", SERVED)
-def test_what_serves_a_convolution_is_built(name, device, wanted):
-    """But for strips of depthwise convolutions, which are specialised: only the timed ones are."""
-    operation, kernel = SERVED[name]
-    modules = modules_of(replace(operation, workspace_bytes=workspace_bytes(operation, device)), device)
-    assert all(map(build_ahead.takes_any_shape, modules)) == (kernel != "depthwise_strips")
-    assert set(filter(build_ahead.takes_any_shape, modules)) <= wanted
 
 
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
