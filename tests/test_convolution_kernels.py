@@ -375,7 +375,7 @@ TURNED = {  # operation, whether its results are turned into planes by a second 
 
 @pytest.mark.parametrize("operation, turned", TURNED.values(), ids=TURNED)
 def test_results_that_pass_through_the_workspace(backend, operation, turned):
-    assert check(backend, operation)[-1].startswith("transform_turn") == turned
+    assert check(backend, operation)[-1].startswith("transform_transpose") == turned
 
 
 @pytest.mark.parametrize("alpha2", [0.0, 0.75], ids=["bias", "bias and addition"])
