@@ -60,7 +60,7 @@ template <bool PROPAGATES, bool PLAIN> __device__ __forceinline__ void march(con
   // Where columns are; those outside are replaced by their neighbour inside, and so are lines, which changes no maximum.
   int column[READ];
 #pragma unroll
-  for (int c = 0; c < READ; c++) column[c] = min(max(i2 + BEGIN + c, 0), box.input[2] - 1) * box.x_stride[2], keep(column[c]);
+  for (int c = 0; c < READ; c++) column[c] = min(max(i2 + BEGIN + c, 0), box.input[2] - 1) * box.x_stride[2], keep_in_register(column[c]);
 
   auto read_line = [&](int down, Pair (&pairs)[READ]) {
     const int line = tile.x + min(max(row + down, 0), box.input[1] - 1) * line_distance;
