@@ -15,6 +15,8 @@ from typing import Any
 from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 
+from .runtime.device import Function
+
 Extent = tuple[int, int, int]
 
 # C++ names of the stored types, as types.cuh spells them
@@ -66,6 +68,8 @@ class Launch:
         self.function, self.operands = function, tuple(operands)
         self.grid, self.block, self.shared_bytes, self.cooperative = grid, block, shared_bytes, cooperative
         self.template = bytes(arguments)
+        if isinstance(function, Function):  # which is compiled; kernels that are being compiled have none yet
+            function.require_fields(type(arguments))
         self.pack_addresses = struct.Struct(f"{len(self.operands)}Q").pack_into
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:

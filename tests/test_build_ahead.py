@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated.plans import plan, workspace_bytes
+from dualdnn.accelerated.plans import plan
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.sources import KERNELS
 from dualdnn.accelerated.solver import plan_by, possible_solvers
