@@ -34,7 +34,7 @@ def bytes_behind(address: int) -> int | None:
 
 def memory_at(address: int, nbytes: int) -> np.ndarray[Any, Any]:
     """A view of exactly these bytes: nothing is copied, and NumPy refuses what leaves them."""
-    return np.frombuffer((ctypes.c_char * nbytes).from_address(address), np.uint8)
+    return np.frombuffer((ctypes.c_char * nbytes).from_address(address), np.uint8)  # type: ignore[call-overload]
 
 
 class Pointer:

@@ -230,7 +230,7 @@ class LRNSpec:
         """(alpha, beta, k) cast down to the data type of the tensors (3.2.83)."""
         kind = {FLOAT: np.float32, HALF: np.float16}.get(data_type, np.float64)
         with np.errstate(over="ignore"):
-            return tuple(float(kind(value)) for value in (self.alpha, self.beta, self.k))  # type: ignore[return-value]
+            return tuple(float(kind(value)) for value in (self.alpha, self.beta, self.k))  # type: ignore[return-value, arg-type]
 
 
 @record
