@@ -9,9 +9,9 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 
 # Rooms whose kernels are not formatted yet
 UNFORMATTED := convolution pooling softmax reduce_tensor
-KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests -name '*.cu' -o -name '*.cuh' -o -name '*.h')
+KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h')
 
-.PHONY: help conformance races test lint bench clean
+.PHONY: help conformance races races-all test lint bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -19,15 +19,21 @@ help: ## what can be made
 $(BIN)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[emulated,test,lint,examples]'
+	$(BIN)/python -m pip install --quiet --editable '.[emulated,test,lint,examples,port,strict]'
 	$(BIN)/python -m pip install --quiet --no-deps '$(VENDOR)' || echo "without NVIDIA's library: $(VENDOR) could not be installed"
 	touch $@
 
 conformance: $(BIN)/.ready ## judge both backends, write conformance-report/report.html
-	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --out conformance-report
+	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --solvers all --out conformance-report
 
-races: $(BIN)/.ready ## judge the accelerated backend with every race in memory an error
-	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --out races-report
+races: conformance-report/kernels.json ## every kernel in one case at least, every race in memory an error
+	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --covering $< --out races-report
+
+races-all: $(BIN)/.ready ## judge the accelerated backend with every race in memory an error
+	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --out races-report
+
+conformance-report/kernels.json:
+	$(MAKE) conformance
 
 test: $(BIN)/.ready lint ## lint, types, tests of our own machinery
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests

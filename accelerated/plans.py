@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from dualdnn.api.operations import Operation
@@ -29,6 +30,21 @@ ELEMENTS = {
     INT32: "int32",
 }
 COMPUTES = {FLOAT: "float", DOUBLE: "double"}
+
+
+# Names of the kernels that are launched, noted where somebody asks for them: the suite lists which case launches which kernel.
+launched: set[str] | None = None
+
+
+@contextmanager
+def noting_launches() -> Iterator[set[str]]:
+    """Note the names of the kernels that are launched in this scope."""
+    global launched
+    before, launched = launched, set()
+    try:
+        yield launched
+    finally:
+        launched = before
 
 
 class Launch:
@@ -58,6 +74,8 @@ class Launch:
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch on the operands at these addresses, asynchronously on the stream."""
+        if launched is not None:
+            launched.add(self.function.name)
         arguments = bytearray(self.template)
         self.pack_addresses(arguments, 0, *addresses)
         self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream, self.cooperative)
@@ -71,10 +89,14 @@ class Plan:
 
     def __init__(self, operation: Operation, launches: Sequence[Launch], solver: str = "") -> None:
         self.solver = solver
-        names = operation.operands
-        self.steps = [(launch, tuple(names.index(name) for name in launch.operands)) for launch in launches]
+        # Where a launch finds its operands; one that the call does not have is the None behind them all.
+        indices = {name: i for i, name in enumerate(operation.operands)}
+        self.steps = [(launch, tuple(indices.get(name, -1) for name in launch.operands)) for launch in launches]
+        self.complete = all(-1 not in positions for _, positions in self.steps)
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        if not self.complete:
+            operands = [*operands, None]
         for launch, positions in self.steps:
             launch.start([0 if operands[i] is None else operands[i].address for i in positions], stream)
 
@@ -98,7 +120,7 @@ class AlignedPlan(Plan):
         self.other: Plan | None = None
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        if any(mask and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)):
+        if any(mask and operand and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)):
             if self.other is None:
                 self.other = self.fallback()
             return self.other(operands, stream)

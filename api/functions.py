@@ -16,6 +16,7 @@ import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from .document import Parameter, functions
 from .enumerations import ENUMERATIONS, cudnnStatus_t
 from .handle import Handle
 from .operations import BackendError, Operation, TensorSpec
-from .status import BAD_PARAM, EXECUTION_FAILED, INCORRECT_PARAMETER, NOT_INITIALIZED, CudnnError
+from .status import BAD_PARAM, EXECUTION_FAILED, INCORRECT_PARAMETER, NOT_INITIALIZED, NOT_SUPPORTED, CudnnError
 
 # C type -> (lowest, highest) value
 INTEGERS = {
@@ -39,6 +40,7 @@ INTEGERS = {
     "unsigned long long": (0, 2**64 - 1),
 }
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
+SCALARS = 2**31  # of one tensor of a computing call (docs/errata.md, D125)
 _PREPARED_CALLS_KEPT = 4096
 
 
@@ -66,6 +68,7 @@ class _Documented:
         invalid: Mapping[str, str | tuple[str, cudnnStatus_t]],
         fresh: Sequence[str] = (),
         unchecked: Sequence[str] = (),
+        optional: Sequence[str] = (),
     ) -> None:
         self.name = body.__name__
         self.function = functions()[self.name]
@@ -78,6 +81,9 @@ class _Documented:
         self.invalid = invalid
         self.fresh = frozenset(fresh)
         self.unchecked = frozenset(unchecked)
+        self.optional = frozenset(optional)
+        if unknown := self.optional - set(documented):
+            raise TypeError(f"{self.name} has no parameters {sorted(unknown)}")
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         if not kwargs and len(args) == len(self.parameters):
@@ -99,10 +105,12 @@ class _Documented:
         if base == "cudnnHandle_t":
             return self._handle(parameter, value)
         if value is None:
-            if parameter.nullable or base in ("cudaStream_t",):
+            if parameter.nullable or parameter.name in self.optional or base in ("cudaStream_t",):
                 return None
             raise self.refuse(parameter, "is NULL")
         if base in DESCRIPTORS:
+            if parameter.is_pointer:
+                return self._descriptors(parameter, value)
             return self._descriptor(parameter, value)
         if parameter.memory == "device":
             return value
@@ -135,19 +143,29 @@ class _Documented:
             raise self.refuse(parameter, "has not been initialised")
         return value
 
+    def _descriptors(self, parameter: Parameter, value: Any) -> tuple[Descriptor, ...]:
+        if not isinstance(value, Sequence) or isinstance(value, (str, bytes)):
+            raise self.refuse(parameter, f"is a {type(value).__name__}, not a sequence of descriptors")
+        return tuple(self._descriptor(parameter, item) for item in value)
+
     def _enumerator(self, parameter: Parameter, value: Any) -> Any:
         enumeration = ENUMERATIONS[parameter.base_type]
+        if type(value) is enumeration:
+            return value
         try:
+            if isinstance(value, Enum):
+                raise TypeError("of another type")
             return enumeration(operator.index(value))
-        except (TypeError, ValueError):
-            raise self.refuse(parameter, f"is {value!r}, which is no enumerator of {enumeration.__name__}") from None
+        except Exception:  # whatever a foreign object raises when it is asked for its value
+            text = f"is {_shown(value)}, which is no enumerator of {enumeration.__name__}"
+            raise self.refuse(parameter, text) from None
 
     def _integer(self, parameter: Parameter, value: Any) -> int:
         lowest, highest = INTEGERS[parameter.base_type]
         try:
             number = operator.index(value)
-        except TypeError:
-            raise self.refuse(parameter, f"is {value!r}, not an integer") from None
+        except Exception:
+            raise self.refuse(parameter, f"is {_shown(value)}, not an integer") from None
         if not lowest <= number <= highest:
             raise self.refuse(parameter, f"is {number}, outside the range of {parameter.base_type}")
         return number
@@ -156,16 +174,32 @@ class _Documented:
         if isinstance(value, (str, bytes)) or (
             not isinstance(value, (Sequence, Mapping)) and not hasattr(value, "__len__")
         ):
-            raise self.refuse(parameter, f"is {value!r}, not a sequence of integers")
-        return tuple(self._integer(parameter, item) for item in value)
+            raise self.refuse(parameter, f"is {_shown(value)}, not a sequence of integers")
+        try:
+            items = list(value)
+        except Exception:  # a 0-dimensional array has __len__, but no length
+            raise self.refuse(parameter, f"is {_shown(value)}, not a sequence of integers") from None
+        return tuple(self._integer(parameter, item) for item in items)
 
     def _number(self, parameter: Parameter, value: Any) -> float:
-        if isinstance(value, (str, bytes)):
-            raise self.refuse(parameter, f"is {value!r}, not a number")
+        kind = getattr(getattr(value, "dtype", None), "kind", "")
         try:
+            if isinstance(value, (str, bytes, bytearray, Enum)) or (
+                kind and kind in "cSUmM"
+            ):  # NumPy would convert these
+                raise TypeError("of another type")
             return float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise self.refuse(parameter, f"is {value!r}, not a number") from None
+        except Exception:
+            raise self.refuse(parameter, f"is {_shown(value)}, not a real number") from None
+
+
+def _shown(value: Any) -> str:
+    """A wrong argument in words, whatever its repr does."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 200 else f"{text[:200]}... ({type(value).__name__})"
 
 
 def documented(
@@ -213,16 +247,19 @@ def computing(
     memory: Sequence[SameMemory] = (),
     failed: str,
     small: Mapping[str, tuple[str, cudnnStatus_t]] | None = None,
+    optional: Sequence[str] = (),
 ) -> Callable[[Callable[..., Operation]], Callable[..., None]]:
     """Make a documented computing call of a body that turns specifications and scalars into an operation.
 
     memory: the rules for operands that share memory.
     failed: the clause of CUDNN_STATUS_EXECUTION_FAILED.
     small: operand -> (clause, status) when its buffer is too small, where the document names one.
+    optional: parameters that may be NULL although the function table does not say so; the body gets None for a NULL, also for
+        device memory, and decides by it.
     """
 
     def decorate(body: Callable[..., Operation]) -> Callable[..., None]:
-        checks = _Documented(body, invalid or {})
+        checks = _Documented(body, invalid or {}, optional=optional)
         run = _Computing(checks, body, tuple(memory), f"{checks.name}/{failed}", small or {})
 
         @functools.wraps(body)
@@ -252,7 +289,12 @@ class _Computing:
         self.device = tuple(i for i, p in enumerate(parameters) if p.memory == "device")
         self.described = tuple(i for i, p in enumerate(parameters) if p.base_type in DESCRIPTORS)
         scalars = (i for i in range(1, self.count) if i not in self.device and i not in self.described)
-        self.scalars = tuple(scalars)
+        self.scalars_of = _getter(tuple(scalars))
+        # What may be NULL, and arrays of descriptors, are parts of the key beside the specifications.
+        self.nullable = tuple(i for i in self.device if parameters[i].nullable or parameters[i].name in checks.optional)
+        self.simple = not checks.optional and not any(
+            parameters[i].is_pointer or parameters[i].nullable for i in self.described
+        )
         self.position = {parameters[i].name: i for i in self.device}
 
     def __call__(self, args: tuple[Any, ...]) -> None:
@@ -262,9 +304,19 @@ class _Computing:
             handle = args[0]
             key: tuple[Any, ...] | None
             try:
-                key = (self, *[args[i].spec for i in self.described], *[args[i] or repr(args[i]) for i in self.scalars])
+                # With their types: "0" is no 0, an enumerator of another type is no enumerator of this one, 1+0j no 1. The
+                # text of 0 tells -0.0 from 0.0.
+                scalars = self.scalars_of(args)
+                if self.simple:
+                    specs = [args[i].spec for i in self.described]
+                else:
+                    specs = [_seen(args[i]) for i in self.described] + [args[i] is None for i in self.nullable]
+                key = (self, *specs, *[v or repr(v) for v in scalars], *map(type, scalars))
                 prepared = handle.prepared.get(key)
-            except (AttributeError, TypeError, ValueError):  # a wrong argument: the checks below name it
+                if prepared is None:  # NaN, which equals nothing, is found by its text
+                    key = tuple([part if part == part else repr(part) for part in key])
+                    prepared = handle.prepared.get(key)
+            except Exception:  # a wrong argument: the checks below name it
                 key = prepared = None
             if prepared is None or not handle.alive:
                 prepared = self._prepare(args, key)
@@ -282,8 +334,9 @@ class _Computing:
         parameters = self.checks.parameters
         checked = [self.checks.check(p, a) for p, a in zip(parameters, args, strict=True)]
         handle: Handle = checked[0]
-        seen = [value.spec if isinstance(value, Descriptor) else value for value in checked]
+        seen = [value if i in self.device else _seen(value) for i, value in enumerate(checked)]
         operation = self.body(*seen)
+        self._countable(operation)
         sizes = tuple(
             (name, self.position[name], operation.nbytes(name), operation.alignment(name))
             for name in operation.operands
@@ -295,6 +348,16 @@ class _Computing:
                     handle.prepared.clear()
                 handle.prepared[key] = prepared
         return prepared
+
+    def _countable(self, operation: Operation) -> None:
+        """Refuse tensors whose scalars no 32-bit index counts: vector types and filters may have so many."""
+        for name in operation.operands:
+            spec = None if name in operation.raw else operation.tensor(name)
+            if spec is not None and spec.span * spec.vector_length >= SCALARS:
+                text = (
+                    f"{name} {spec} spans {spec.span * spec.vector_length} scalars, fewer than {SCALARS} are supported"
+                )
+                raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: tuple[Any, ...]) -> list[Any]:
         backend = handle.backend
@@ -308,8 +371,10 @@ class _Computing:
                 continue
             try:
                 operand = backend.operand(value)
-            except (TypeError, ValueError) as error:
-                raise self.checks.refuse(self.checks.parameters[position], str(error)) from None
+            except CudnnError:
+                raise
+            except Exception as error:  # TypeError and ValueError of ours, or whatever a foreign object raises
+                raise self.checks.refuse(self.checks.parameters[position], str(error)) from error
             if operand.nbytes is not None and operand.nbytes < nbytes:
                 clause, status = self.small.get(name, (INCORRECT_PARAMETER, BAD_PARAM))
                 clause = clause if "/" in clause else f"{self.checks.name}/{clause}"
@@ -352,6 +417,15 @@ class _Computing:
                     raise CudnnError(rule.status, clause, f"{where} share memory with {described}")
 
 
+def _seen(value: Any) -> Any:
+    """An argument as a body gets it: the specification of a descriptor, those of an array of them, others as they are."""
+    if isinstance(value, Descriptor):
+        return value.spec
+    if isinstance(value, (tuple, list)) and value and isinstance(value[0], Descriptor):
+        return tuple(item.spec for item in value)
+    return value
+
+
 def _elements_collide(operation: Operation, name: str, operand: Any, other_name: str, other: Any) -> bool:
     """Whether two strided operands whose address ranges meet share an element (slices of one buffer need not)."""
     if name in operation.raw or other_name in operation.raw:
@@ -373,6 +447,13 @@ def _placed(spec: TensorSpec, address: int) -> np.ndarray[Any, Any]:
     }  # fmt: skip
     holder = type("Placed", (), {"__array_interface__": interface})
     return np.asarray(holder())
+
+
+def _getter(positions: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """A function that returns the items at these positions as a tuple."""
+    if len(positions) > 1:
+        return operator.itemgetter(*positions)
+    return lambda items: tuple(items[i] for i in positions)
 
 
 class _Prepared:

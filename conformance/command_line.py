@@ -1,4 +1,4 @@
-"""The command ``dualdnn``: conformance, report, replay, build, bench, info."""
+"""The command ``dualdnn``: conformance, report, replay, build, bench, port, info."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from dualdnn.api.operations import parse
 from dualdnn.api.status import CudnnError
 
 from . import build_ahead
-from . import library_differences as _of_libraries  # noqa: F401 (declares them)
 from .bench import command as bench
 from .calls import Caller
 from .differences import explanation_of
 from .plugin import CASES
-from .recorded import differences as _declared  # noqa: F401 (declares them)
+from .port import command as port
 from .recorded import load_recording, packaged_recordings
 from .recorded.judging import AGREES, SKIPPED, examine
 from .recorded.replay import Replayer
 from .report import ReportError, read_json, write_report
+from .solvers import covering
 from .subjects import SPELLINGS, default_subjects, is_recorded, open_subject
 from .trial import attempt
 
@@ -47,6 +47,14 @@ def main(arguments: list[str] | None = None) -> int:
         "--out", metavar="DIR", default="conformance-report", help="where the report goes (default: %(default)s)"
     )
     conformance.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
+    conformance.add_argument(
+        "--solvers", choices=("preferred", "all"), default="preferred",
+        help="all: every trial of the accelerated backend runs once by each solver that can serve it; writes kernels.json",
+    )  # fmt: skip
+    conformance.add_argument(
+        "--covering", type=Path, metavar="FILE",
+        help="only quick cases that together launch every kernel, by the kernels.json of an earlier run",
+    )  # fmt: skip
     conformance.add_argument("--operation", metavar="TEXT", help="run this one operation instead of the cases")
     conformance.add_argument(
         "--inputs", default="normal", help="with --operation: kind of input values (default: %(default)s)"
@@ -82,13 +90,17 @@ def main(arguments: list[str] | None = None) -> int:
     build_ahead.add_options(ahead)
     ahead.set_defaults(run=build_ahead.run)
 
+    porting = commands.add_parser("port", help="rewrite sources written for cuDNN as sources for MIOpen")
+    port.add_options(porting)
+    porting.set_defaults(run=port.run)
+
     info = commands.add_parser("info", help="what is here, what is missing and how to get it")
     info.set_defaults(run=run_info)
 
     chosen = parser.parse_args(arguments)
     try:
         return chosen.run(chosen)
-    except (ValueError, CudnnError, FileNotFoundError, DeviceUnavailable, ReportError) as error:
+    except (ValueError, CudnnError, FileNotFoundError, PermissionError, DeviceUnavailable, ReportError) as error:
         print(f"dualdnn {chosen.command}: {error}", file=sys.stderr)
         return 2
 
@@ -114,6 +126,9 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     ]
     options += [text for name in chosen.subject for text in ("--subject", name)]
     options += ["-k", chosen.k] if chosen.k else []
+    options += ["--solvers", chosen.solvers]
+    if chosen.covering:
+        chosen.case += covering(chosen.covering)
     partial = chosen.k or chosen.case or all(map(is_recorded, chosen.subject or default_subjects()))
     options += [] if partial else ["--complete"]
     if chosen.record:

@@ -7,7 +7,7 @@ an operation and judge it) and ``refuses`` (a call must raise a status, citing a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,14 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.status import CudnnError
 
 from . import differences as difference_table
-from . import library_differences as _of_libraries  # noqa: F401 (declares them)
 from . import scope
 from .calls import Caller
-from .recorded import differences as _declared  # noqa: F401 (declares them)
 from .recorded.recorder import Recorder, merge, save
 from .report import CaseResult, Difference, Function, Report, write_report
 from .report import Subject as ReportedSubject
+from .solvers import for_every_solver, kernels_noted, without_a_launch, write_kernels
 from .subjects import NotRunnable, Subject, default_subjects, is_recorded, open_subject
-from .trial import Trial, attempt, prepare
+from .trial import Step, Trial, attempt_chain, prepare
 
 _OPENED: dict[str, Subject] = {}
 CASES = Path(__file__).parent / "cases"
@@ -39,6 +38,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--case", action="append", default=[], help="run only the case with this id; may be repeated")
     group.addoption("--complete", action="store_true", help="fail when a clause in scope has no case")
     group.addoption("--report", default=None, help="directory for compliance.json, junit.xml and report.html")
+    group.addoption(
+        "--solvers",
+        choices=("preferred", "all"),
+        default="preferred",
+        help="all: run every trial once by each solver of the accelerated backend that can serve it",
+    )
     group.addoption(
         "--record", default=None, help="write every call that the cases make on the one subject to this file"
     )
@@ -153,6 +158,7 @@ class Evidence:
         self.error_ratio: float | None = None
         self.mistrusted: list[str] = []
         self.clauses: set[str] = set()
+        self.kernels: set[str] = set()
 
     def note(self, trial: Trial) -> None:
         self.error_ratio = max(self.error_ratio or 0.0, trial.verdict.error_ratio)
@@ -170,18 +176,59 @@ def evidence(request: pytest.FixtureRequest) -> Evidence:
 _EVIDENCE = pytest.StashKey[Evidence]()
 
 
-@pytest.fixture
-def trial(caller: Caller, evidence: Evidence) -> Callable[..., Trial]:
-    """Run an operation and fail unless the outputs agree with the judge and nothing else was touched."""
+def _judged(
+    caller: Caller, evidence: Evidence, every_solver: bool, steps: Sequence[Step], seed: int, before: Any = None
+) -> Trial:
+    """Make the calls; fail unless the outputs agree with the judge and nothing else was touched."""
 
-    def run(operation: Operation, inputs: str | Mapping[str, str] = "normal", seed: int = 0, **options: Any) -> Trial:
-        result = attempt(caller, operation, inputs, seed, **options)
+    def run(solver: str | None = None) -> Trial:
+        result = attempt_chain(caller, steps, seed, before)
         evidence.note(result)
         if not result.passed:
-            pytest.fail(f"{result.explanation()}\n{operation}\ninputs {inputs!r}, seed {seed}", pytrace=False)
+            said = "\n".join(f"{step.operation}\ninputs {step.inputs!r}, seed {seed}" for step in steps)
+            by = f" (solver {solver})" if solver else ""
+            pytest.fail(f"{result.explanation()}{by}\n{said}", pytrace=False)
         return result
 
+    with kernels_noted(evidence.kernels):
+        result = run()
+        if every_solver:
+            for_every_solver(caller.handle, [step.operation for step in steps], run)
+    return result
+
+
+@pytest.fixture
+def trial(caller: Caller, evidence: Evidence, every_solver: bool) -> Callable[..., Trial]:
+    """Run an operation and fail unless the outputs agree with the judge and nothing else was touched."""
+
+    def run(
+        operation: Operation,
+        inputs: str | Mapping[str, str] = "normal",
+        seed: int = 0,
+        aliases: Mapping[str, str] | None = None,
+        before: Any = None,
+    ) -> Trial:
+        return _judged(caller, evidence, every_solver, [Step(operation, aliases or {}, inputs)], seed, before)
+
     return run
+
+
+@pytest.fixture
+def chain(caller: Caller, evidence: Evidence, every_solver: bool) -> Callable[..., Trial]:
+    """Run operations (``Step`` where they need more than that) one after the other on shared memory, as ``trial`` runs one: what
+    has one name in several of them is the same memory."""
+
+    def run(*steps: Operation | Step, seed: int = 0, before: Any = None) -> Trial:
+        made = [step if isinstance(step, Step) else Step(step) for step in steps]
+        return _judged(caller, evidence, every_solver, made, seed, before)
+
+    return run
+
+
+@pytest.fixture
+def every_solver(request: pytest.FixtureRequest, subject: Subject) -> bool:
+    """Whether trials run once by each solver that can serve them."""
+    return request.config.getoption("--solvers") == "all" and subject.name.startswith("accelerated")
 
 
 @pytest.fixture
@@ -258,6 +305,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         "seconds": report.duration,
         "error_ratio": evidence.error_ratio if evidence else None,
         "mistrusted": evidence.mistrusted if evidence else [],
+        "kernels": sorted(evidence.kernels) if evidence else [],
         "outcome": report.outcome,
         "message": _message(report),
         "reproduction": f'dualdnn conformance --subject {parameters["subject"]} --case "{case}"',
@@ -294,6 +342,7 @@ class Collector:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.results: list[dict[str, Any]] = []
+        self.unlaunched: list[str] = []
         self.started = time.time()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -325,10 +374,14 @@ class Collector:
         report = self.build()
         paths = write_report(report, Path(directory))
         self.written = paths["report.html"]
+        self.kernels = write_kernels(self.results, Path(directory))
         if self.config.getoption("--complete"):
             ours = [opened(name) for name in subject_names(self.config) if opened(name).ours]
             self.unshown = {s.name: scope.without_a_case(s.name, report.cases) for s in ours}
-            if any(self.unshown.values()) and session.exitstatus == pytest.ExitCode.OK:
+            if self.config.getoption("--solvers") == "all":
+                self.unlaunched = without_a_launch(self.kernels)
+            lacking = any(self.unshown.values()) or bool(self.unlaunched)
+            if lacking and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
@@ -341,6 +394,8 @@ class Collector:
                 terminalreporter.write_line(
                     f"{name}: {len(clauses)} clauses in scope have no case: {', '.join(clauses)}"
                 )
+        if missing := self.unlaunched:
+            terminalreporter.write_line(f"{len(missing)} kernels are launched by no case: {', '.join(missing)}")
         if hasattr(self, "written"):
             terminalreporter.write_line(f"report: {self.written}")
 

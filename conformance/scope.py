@@ -8,44 +8,20 @@ from functools import cache
 from importlib import resources
 
 from dualdnn.api import cudnn as _documented_calls  # noqa: F401 (registers the functions)
+from dualdnn.api.document import functions
 from dualdnn.api.functions import FUNCTIONS
 
 from .report import CaseResult, Clause, load_clauses
 
-# Types and enumerations of the families that exist; the others come with their functions.
-TYPES = frozenset(
-    {
-        "cudnnActivationDescriptor_t",
-        "cudnnActivationMode_t",
-        "cudnnConvolutionDescriptor_t",
-        "cudnnConvolutionFwdAlgo_t",
-        "cudnnConvolutionFwdAlgoPerf_t",
-        "cudnnConvolutionMode_t",
-        "cudnnReorderType_t",
-        "cudnnMathType_t",
-        "cudnnDataType_t",
-        "cudnnErrQueryMode_t",
-        "cudnnFilterDescriptor_t",
-        "cudnnFoldingDirection_t",
-        "cudnnHandle_t",
-        "cudnnIndicesType_t",
-        "cudnnNanPropagation_t",
-        "cudnnOpTensorDescriptor_t",
-        "cudnnOpTensorOp_t",
-        "cudnnPoolingDescriptor_t",
-        "cudnnPoolingMode_t",
-        "cudnnReduceTensorDescriptor_t",
-        "cudnnReduceTensorIndices_t",
-        "cudnnReduceTensorOp_t",
-        "cudnnSeverity_t",
-        "cudnnSoftmaxAlgorithm_t",
-        "cudnnSoftmaxMode_t",
-        "cudnnStatus_t",
-        "cudnnTensorDescriptor_t",
-        "cudnnTensorFormat_t",
-        "cudnnTensorTransformDescriptor_t",
-    }
-)
+# Types that no parameter of an implemented function names: what a callback gets.
+CALLBACK_TYPES = {"cudnnSetCallback": {"cudnnSeverity_t"}}
+
+
+def types() -> set[str]:
+    """The documented types that implemented functions take or return."""
+    of_parameters = {parameter.base_type for name in FUNCTIONS for parameter in functions()[name].parameters}
+    return of_parameters.union(*(found for name, found in CALLBACK_TYPES.items() if name in FUNCTIONS))
+
 
 # Clauses that no machine can show through this calling convention, with the reason.
 UNSHOWN: dict[str, str] = json.loads(resources.files(__package__).joinpath("unshown.json").read_text(encoding="utf-8"))
@@ -63,7 +39,7 @@ def clauses() -> dict[str, Clause]:
 
 def in_scope() -> list[str]:
     """Ids of the clauses that every backend of ours has to show on any machine."""
-    wanted = TYPES | set(FUNCTIONS)
+    wanted = types() | set(FUNCTIONS)
     return [c.id for c in clauses().values() if c.function in wanted and c.shown_on in ("cpu", "both")]
 
 

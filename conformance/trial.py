@@ -1,10 +1,11 @@
-"""One trial: an operation called on a subject with seeded inputs, outputs in poisoned memory between guard zones,
-judged against the exact result and its derived bound."""
+"""One trial: operations called on a subject with seeded inputs, outputs in poisoned memory between guard zones, judged
+against the exact results and their derived bounds. Operations of a chain share operands, as a backward call has the reserve
+space of its forward call."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ PATTERN = 0xA5
 
 @dataclass
 class Trial:
-    """What a trial found."""
+    """What a trial found: of one operation, or of the last of a chain that was called."""
 
     operation: Operation
     verdict: Verdict
@@ -54,11 +55,85 @@ def prepare(
         if aliases and name in aliases:
             continue
         memory[name] = np.full(operation.nbytes(name), POISON, np.uint8)
-        if name in operation.reads:
+        if name in operation.reads and name not in operation.raw:
             fill(operation.tensor(name), memory[name], kinds.get(name, "normal"), random)
     for name, original in (aliases or {}).items():
         memory[name] = memory[original]
     return memory
+
+
+@dataclass
+class Step:
+    """One call of a chain. ``names``: operand -> name of its memory in the chain, where that is another than the operand's."""
+
+    operation: Operation
+    names: Mapping[str, str] = field(default_factory=dict)
+    inputs: str | Mapping[str, str] = "normal"
+
+    def memory_of(self, operand: str) -> str:
+        return self.names.get(operand, operand)
+
+
+class Chain:
+    """Guarded memory of a subject that several calls share, and what the reference keeps for the later ones of them."""
+
+    def __init__(self, caller: Caller, seed: int = 0, before: Mapping[str, Array] | None = None) -> None:
+        self.caller, self.seed, self.given = caller, seed, before or {}
+        self.placed: dict[str, tuple[Any, Array, int]] = {}  # buffer, its bytes with the guard zones, size between them
+        self.kept: dict[str, Array] = {}
+
+    def call(self, step: Step) -> Trial:
+        """Make one call and judge it."""
+        operation = step.operation
+        names = {operand: step.memory_of(operand) for operand in operation.operands}
+        aliases = {operand: first for operand in names if (first := _first_with(names, operand)) != operand}
+        memory = {**prepare(operation, step.inputs, self.seed, aliases)}
+        for operand, name in names.items():
+            if operand not in aliases:
+                memory[operand] = self._place(name, memory[operand], operation, operand, names)
+        for operand, original in aliases.items():
+            memory[operand] = memory[original]
+        operands = {operand: self.placed[name][0].slice(GUARD, memory[operand].size) for operand, name in names.items()}
+        self.caller(operation, operands)
+        problems, after = [], {}
+        for operand, name in names.items():
+            if operand not in aliases:
+                buffer, whole, size = self.placed[name]
+                now = buffer.to_host(np.uint8, whole.size)
+                problems += _damaged_guards(operand, whole, now, size)
+                self.placed[name] = (buffer, now, size)
+                after[operand] = now[GUARD : GUARD + memory[operand].size].copy()
+        for operand, original in aliases.items():
+            after[operand] = after[original]
+        kept = {operand: self.kept[name] for operand, name in names.items() if name in self.kept}
+        verdict = judge(operation, memory, after, kept)
+        self.kept |= {names[operand]: bytes_ for operand, bytes_ in verdict.kept.items()}
+        return Trial(operation, verdict, problems, after)
+
+    def _place(self, name: str, bytes_: Array, operation: Operation, operand: str, names: Mapping[str, str]) -> Array:
+        """The bytes that an operand has before the call; memory that the chain has not seen is made, with these bytes."""
+        if name in self.placed:
+            _, whole, size = self.placed[name]
+            if bytes_.size > size:
+                raise ValueError(f"{operand} needs {bytes_.size} bytes, {name} of the chain has {size}")
+            return whole[GUARD : GUARD + bytes_.size].copy()
+        bytes_ = self.given.get(name, bytes_).copy()
+        written = any(n in operation.outputs or n in operation.raw for n in names if names[n] == name)
+        tail = GUARD if written else 0  # reads beyond an input end at the end of its allocation
+        whole = np.full(GUARD + bytes_.size + tail, PATTERN, np.uint8)
+        whole[GUARD : GUARD + bytes_.size] = bytes_
+        self.placed[name] = (self.caller.handle.to_device(whole), whole, bytes_.size)
+        return bytes_
+
+    def free(self) -> None:
+        for buffer, _, _ in self.placed.values():
+            buffer.free()
+        self.placed.clear()
+
+
+def _first_with(names: Mapping[str, str], operand: str) -> str:
+    """The first operand that has the same memory."""
+    return next(other for other, name in names.items() if name == names[operand])
 
 
 def attempt(
@@ -74,33 +149,25 @@ def attempt(
     inputs: a kind of ``inputs.KINDS``, for all operands or by operand. aliases: operand -> operand whose memory it is.
     before: the bytes of the operands, instead of seeded ones.
     """
-    aliases = dict(aliases or {})
-    memory = {name: bytes_.copy() for name, bytes_ in (before or prepare(operation, inputs, seed, aliases)).items()}
-    placed: dict[str, Any] = {}
-    operands: dict[str, Any] = {}
-    for name in operation.operands:
-        if name in aliases:
-            continue
-        written = name in operation.outputs or name in operation.raw or name in aliases.values()
-        tail = GUARD if written else 0  # reads beyond an input end at the end of its allocation
-        whole = np.full(GUARD + memory[name].size + tail, PATTERN, np.uint8)
-        whole[GUARD : GUARD + memory[name].size] = memory[name]
-        placed[name] = (caller.handle.to_device(whole), whole)
-        operands[name] = placed[name][0].slice(GUARD, memory[name].size)
-    for name, original in aliases.items():
-        operands[name] = operands[original]
-    caller(operation, operands)
-    after: dict[str, Array] = {}
-    problems: list[str] = []
-    for name, (buffer, whole) in placed.items():
-        now = buffer.to_host(np.uint8, whole.size)
-        size = memory[name].size
-        after[name] = now[GUARD : GUARD + size].copy()
-        problems += _damaged_guards(name, whole, now, size)
-        buffer.free()
-    for name, original in aliases.items():
-        after[name] = after[original]
-    return Trial(operation, judge(operation, memory, after), problems, after)
+    return attempt_chain(caller, [Step(operation, aliases or {}, inputs)], seed, before)
+
+
+def attempt_chain(
+    caller: Caller, steps: Sequence[Step], seed: int = 0, before: Mapping[str, Array] | None = None
+) -> Trial:
+    """Make the calls one after the other on shared memory, until one fails; what that one, or else the last one, did.
+
+    before: bytes of memory of the chain, by name, instead of seeded ones.
+    """
+    chain = Chain(caller, seed, before)
+    try:
+        for step in steps:
+            found = chain.call(step)
+            if not found.passed:
+                break
+        return found
+    finally:
+        chain.free()
 
 
 def _damaged_guards(name: str, before: Array, now: Array, size: int) -> list[str]:

@@ -36,12 +36,25 @@ class Exact:
         function that computes it: only the judge needs it.
     roundings: how many roundings of the compute type each of these terms may go through, or a function that says it.
     raw: the output is written as it is (indices), not blended.
+    opaque: so it is, and a later call reads it (reserve space, dropout states): what another backend has there is its own affair.
+    norm: the 2-norm of the terms, or a function that computes it: the root mean square of their rounding errors follows from it.
+        Text says why an operation has none.
+    intermediate: the largest absolute value that an evaluation of the formula may pass through, or a function that
+        computes it, where that exceeds the magnitude: beyond the compute type's range the result is not determined.
     """
 
     value: Array
     magnitude: Array | Callable[[], Array]
     roundings: Array | Number | Callable[[], Array | Number] = 0
     raw: bool = False
+    opaque: bool = False
+    norm: Array | Callable[[], Array] | str = "the operation does not say it"
+    intermediate: Array | Callable[[], Array] | None = None
+
+    @classmethod
+    def kept(cls, memory: Array) -> Exact:
+        """What a raw output keeps for a later call."""
+        return cls(memory, np.zeros((), np.float64), raw=True, opaque=True)
 
 
 Implementation = Callable[..., Exact | dict[str, Exact]]
@@ -94,10 +107,19 @@ def _prepared(operation: Operation, wide: Wide) -> Results:
 
 
 def _as_a_whole(operation: Operation, wide: Wide, memory: Mapping[str, Array]) -> Iterator[Result]:
-    inputs = [read(operation.tensor(name), memory[name], wide) for name in operation.inputs]
+    inputs = [_input(operation, name, wide, memory) for name in operation.inputs]
     found = _IMPLEMENTATIONS[type(operation)](operation, *inputs)
     for name, exact in (found if isinstance(found, dict) else {operation.outputs[0]: found}).items():
         yield name, WHOLE, exact
+
+
+def _input(operation: Operation, name: str, wide: Wide, memory: Mapping[str, Array]) -> Array | None:
+    """An input as an implementation gets it: numbers, the bytes of raw memory, None for what the call does not have."""
+    if not operation.has(name):
+        return None
+    if name in operation.raw:
+        return memory[name][: operation.nbytes(name)]
+    return read(operation.tensor(name), memory[name], wide)
 
 
 def evaluate(operation: Operation, memory: Mapping[str, Array]) -> dict[str, Exact]:
@@ -129,7 +151,7 @@ def blended(
     operation: Operation, name: str, exact: Exact, memory: Mapping[str, Array], wide: Wide, place: Place = WHOLE
 ) -> Array:
     """alpha * result + beta * prior output; beta == 0 does not read the prior output."""
-    alpha, beta = operation.blend
+    alpha, beta = operation.blend_of(name)
     value = exact.value if alpha == 1 else alpha * exact.value
     if beta != 0:
         value = value + beta * read(operation.tensor(name), memory[name], wide, place)
@@ -146,7 +168,7 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
     """What computes the operation on its memory."""
     wide: Wide = np.float64 if type(operation) in _IN_PARTS else wide_type(operation.compute_type)
     results = results_of(operation, wide)
-    specs = {name: operation.tensor(name) for name in operation.outputs if name not in operation.raw}
+    specs = {name: operation.tensor(name) for name in operation.tensors_written}
 
     @np.errstate(all="ignore")
     def launch(memory: Mapping[str, Array]) -> None:
@@ -167,6 +189,10 @@ def in_compute_type(operation: Operation, value: float) -> float:
 
 def magnitude_of(exact: Exact) -> Array:
     return exact.magnitude() if callable(exact.magnitude) else exact.magnitude
+
+
+def intermediate_of(exact: Exact) -> Array | None:
+    return exact.intermediate() if callable(exact.intermediate) else exact.intermediate
 
 
 def roundings_of(exact: Exact) -> Any:

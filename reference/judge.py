@@ -14,7 +14,7 @@ from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
-from .engine import Exact, blended, magnitude_of, results_of, roundings_of
+from .engine import Exact, blended, intermediate_of, magnitude_of, results_of, roundings_of
 from .view import NUMPY_TYPES, WHOLE, Array, Place, read, rounded, stored, strided, wide_type
 
 # (unit roundoff, smallest normal number, largest finite number)
@@ -53,6 +53,7 @@ class Verdict:
     checked: int = 0
     informative: int = 0
     stray: list[str] = field(default_factory=list)
+    kept: dict[str, Array] = field(default_factory=dict)  # what the reference keeps for a later call, by raw output
 
     @property
     def agrees(self) -> bool:
@@ -71,16 +72,24 @@ class Verdict:
         return self.checked > 0 and self.informative * 4 < self.checked
 
 
-def judge(operation: Operation, before: Mapping[str, Array], after: Mapping[str, Array]) -> Verdict:
+def judge(
+    operation: Operation,
+    before: Mapping[str, Array],
+    after: Mapping[str, Array],
+    kept: Mapping[str, Array] | None = None,
+) -> Verdict:
     """Judge the operands ``after`` the call (name -> bytes), given all of them as they were ``before`` it.
 
     Outputs must agree with the exact result, gaps between their elements and the elements of inputs must be untouched.
-    Operands that share memory are the same array.
+    Operands that share memory are the same array. kept: raw inputs as the reference kept them in an earlier call
+    (``Verdict.kept`` of it); what the judged backend keeps there may have any form.
     """
     verdict = Verdict(stray=_stray_writes(operation, before, after))
     with np.errstate(all="ignore"):
-        for name, place, exact in results_of(operation, wide_type(operation.compute_type))(before):
-            if exact.raw:
+        for name, place, exact in results_of(operation, wide_type(operation.compute_type))({**before, **(kept or {})}):
+            if exact.opaque:
+                verdict.kept[name] = exact.value
+            elif exact.raw:
                 _judge_raw(name, exact, after[name], verdict)
             else:
                 _judge_output(operation, name, place, exact, before, after[name], verdict)
@@ -95,7 +104,7 @@ def bounds(
         spec = operation.tensor(name)
         dims = exact.value.shape if place else spec.dims
         unit, smallest, largest = PRECISION[operation.compute_type]
-        alpha, beta = operation.blend
+        alpha, beta = operation.blend_of(name)
         wide = wide_type(operation.compute_type)
         value = np.broadcast_to(blended(operation, name, exact, before, wide, place), dims)
         terms = np.broadcast_to(np.asarray(magnitude_of(exact), dtype=wide), dims)
@@ -107,8 +116,17 @@ def bounds(
             total = np.abs(alpha * exact.value) + abs(beta) * prior
             bound = bound + unit * BLEND_ROUNDINGS * np.where(np.isfinite(total), total, 0)
         # Where an intermediate leaves the range of the compute type, the result is not determined.
-        overflow = (np.maximum(terms, scaled) >= largest) & np.isfinite(exact.value) & np.isfinite(terms)
-        bound = np.where(np.isfinite(value), np.where(overflow | np.isnan(bound), np.inf, bound), 0)
+        overflow = (terms if np.isinf(alpha) else np.maximum(terms, scaled)) >= largest
+        passed = intermediate_of(exact)
+        if passed is not None:
+            overflow |= (passed >= largest) & np.isfinite(passed)
+        if np.isinf(alpha):
+            # Zero times infinity is no number: where the error reaches zero, no product with infinity is determined.
+            error = unit * roundings * terms * (1 + roundings * unit) + smallest * (terms > 0)
+            overflow |= (terms > 0) & (np.abs(exact.value) <= error)
+        overflow &= np.isfinite(exact.value) & np.isfinite(terms)
+        bound = np.where(np.isnan(bound), np.inf, bound)
+        bound = np.where(overflow, np.inf, np.where(np.isfinite(value), bound, 0))
         return value, bound
 
 
@@ -195,7 +213,12 @@ def _stray_writes(operation: Operation, before: Mapping[str, Array], after: Mapp
     found = []
     for name, now in after.items():
         written = [other for other in operation.outputs if other in after and after[other] is now]
-        if name in operation.raw or (not written and _same(before[name], now)):
+        may_change = name in operation.raw and (name in operation.outputs or name not in operation.inputs)
+        if may_change or (not written and _same(before[name], now)):
+            continue
+        if name in operation.raw:
+            changed = int(np.count_nonzero(before[name] != now))
+            found.append(f"{name}: {changed} bytes of memory that is only read changed")
             continue
         size = operation.nbytes(name)
         if any(other not in operation.raw and _fills(operation.tensor(other), size) for other in written):

@@ -25,16 +25,11 @@ from dualdnn.api.enumerations import (
     libraryPropertyType,
 )
 from dualdnn.api.status import CudnnError
-from dualdnn.conformance.subjects.binding import (
-    Scaling,
-    Slot,
-    destination,
-    function_table,
-    size_in_bytes,
-    slot_of,
-)
-from dualdnn.conformance.subjects.binding_special import SPECIAL_SLOTS
-from dualdnn.conformance.subjects.binding_tables import (
+from dualdnn.conformance.subjects.binding.functions import destination, function_table, slot_of
+from dualdnn.conformance.subjects.binding.queries import size_in_bytes
+from dualdnn.conformance.subjects.binding.slots import Scaling, Slot
+from dualdnn.conformance.subjects.binding.special import SPECIAL_SLOTS
+from dualdnn.conformance.subjects.binding.tables import (
     INPUT_LENGTHS,
     NULL_CRASHES,
     NULL_CRASHES_BEFORE_9,
@@ -42,7 +37,7 @@ from dualdnn.conformance.subjects.binding_tables import (
     OUTPUT_LENGTHS,
     vendor_null_crashes,
 )
-from dualdnn.conformance.subjects.binding_types import RELEASE_9_NUMBERS, documented_status
+from dualdnn.conformance.subjects.binding.types import RELEASE_9_NUMBERS, documented_status
 from dualdnn.conformance.subjects.library import (
     Crashes,
     LibraryError,

@@ -20,7 +20,6 @@ from dualdnn.conformance.recorded import (
     save_recording,
     status_of,
 )
-from dualdnn.conformance.recorded import differences as declared  # noqa: F401
 from dualdnn.conformance.recorded.judging import AGREES, OUTPUTS, RESULT, STATUS, WRONG, examine
 from dualdnn.conformance.recorded.recorder import Recorder, merge, save
 from dualdnn.conformance.recorded.replay import NotReplayable, Replayer

@@ -56,7 +56,7 @@ struct ClippedRelu : Of<1> {
   bool propagate;
   COMPUTE limit;
   __device__ COMPUTE operator()(COMPUTE x) const {
-    if (x != x) return propagate ? x : COMPUTE(0);
+    if (propagate && x != x) return x;
     COMPUTE positive = x > COMPUTE(0) ? x : COMPUTE(0);
     return positive > limit ? limit : positive;
   }

@@ -14,8 +14,7 @@ from dualdnn.api.operations import TensorSpec
 from ..plans import ELEMENTS
 from ..primitives.geometry import FastDivmod
 from ..primitives.tma import ALIGNMENT, UnswizzledTiledMap
-from .implicit_gemm import rounded_up
-from .problem import Convolution
+from .problem import Convolution, rounded_up
 
 LEAST_ARCHITECTURE = 90
 TYPES = ("half", "bfloat16", "float")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from ctypes import c_double, c_int, c_longlong
 from math import prod
 from typing import Any, NamedTuple
@@ -18,11 +19,22 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import NHWC
 
 from ..primitives.geometry import FastDivmod
+from ..runtime.errors import DeviceError
 
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
 AXES = 3  # depth, height, width; the depth of an image is 1
 WORD = 4  # 8-bit channels that are multiplied at once
 PACK_BYTES = 16
+FARTHEST = 2**31 - 1  # elements of x to which a kernel counts, from the first of its launch
+
+
+class Rates:
+    """What kernels reach on an H200: bytes and operations a second (two for each multiply-add), seconds of a launch."""
+
+    BANDWIDTH = 3.5e12
+    LAUNCH = 4e-6  # of a kernel that does nothing
+    CLOCK = 1.755e9  # of a multiprocessor
+    TENSOR_CORES, TENSOR_CORES_TF32, FLOATS, DOUBLES, WORDS = 650e12, 360e12, 45e12, 20e12, 100e12
 
 
 class ConvolutionStruct(ctypes.Structure):
@@ -237,3 +249,41 @@ def product_fields(
         ("position_tiles", FastDivmod.of(position_tiles)),
         ("filter_tiles", FastDivmod.of(filter_tiles)),
     ]
+
+
+def rounded_up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+def images_in_reach(value: ConvolutionStruct, farthest: int = FARTHEST) -> Iterator[tuple[ConvolutionStruct, int]]:
+    """Yield slices of whole images within which 32 bits count to every element of x, each with how many elements of x come before
+    it. Raises DeviceError where one image spans more."""
+    outputs = prod(output.divisor for output in value.output)
+    image, images = value.x_position[0], value.positions // outputs
+    span = image_span(value)
+    if span > farthest:
+        raise DeviceError(f"an image of x spans {span + 1} elements or words, the kernels count to {farthest}")
+    count = min(images, (farthest - span) // max(image, 1) + 1)
+    for first in range(0, images, count):
+        part = ConvolutionStruct.from_buffer_copy(value)
+        part.first_position, part.positions = first * outputs, min(count, images - first) * outputs
+        part.x_origin -= first * image
+        yield part, first * image
+
+
+def image_span(value: ConvolutionStruct) -> int:
+    """Return how many elements lie between the first element of an image of x that a group reads and the last."""
+    taps = prod(tap.divisor for tap in value.filter)
+    blocks_of_channels = value.terms // (value.lanes.divisor * taps)
+    extents = (*value.input, value.lanes.divisor, blocks_of_channels)
+    steps = (*value.x_axis, value.x_lane, value.x_block)
+    return sum((extent - 1) * step for extent, step in zip(extents, steps, strict=True))
+
+
+REFERENCE_MULTIPROCESSORS = 132  # of the device for which sizes of slices were chosen
+
+
+def slice_bytes(nbytes: int, device: Any) -> int:
+    """Return how many bytes of transformed images the workspace holds at a time: ``nbytes`` on an H200, in proportion on a device of
+    fewer multiprocessors, which a smaller product fills."""
+    return nbytes * device.multiprocessors // REFERENCE_MULTIPROCESSORS

@@ -15,15 +15,17 @@ from dualdnn.api.operations.specs import FLOAT
 
 from ..plans import Launch, pointers, structure, type_definitions
 from ..primitives.geometry import FastDivmod
-from .implicit_gemm_mma import allows_tensor_cores
+from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from .problem import (
     AXES,
     PACK_BYTES,
     Convolution,
+    Rates,
     channels_last,
     epilogue,
     lanes_of,
     operand_names,
+    rounded_up,
     scalar_strides,
     spatial,
 )
@@ -64,10 +66,6 @@ class Terms(NamedTuple):
     whole: bool
 
 
-def _rounded_up(value: int, step: int) -> int:
-    return -(-value // step) * step
-
-
 @dataclass(frozen=True)
 class FewChannels:
     """The geometry of one convolution. Rows of x in shared memory are [column][channel] where x has its channels innermost,
@@ -76,6 +74,7 @@ class FewChannels:
     operation: Convolution
     multiprocessors: int
     filters: int  # of a block
+    only: Tile | None = None  # the tile that must be taken
 
     @cached_property
     def channels(self) -> int:
@@ -200,13 +199,13 @@ class FewChannels:
 
     @cached_property
     def filter_bytes(self) -> int:
-        return _rounded_up(self.steps(self.terms) * STEP_WORDS * WORD_BYTES, ROW_BYTES) * self.filters
+        return rounded_up(self.steps(self.terms) * STEP_WORDS * WORD_BYTES, ROW_BYTES) * self.filters
 
     @cached_property
     def constant_bytes(self) -> int:
         """Filters, table (and one step more, which is read and not used), barriers."""
         table_bytes = (self.steps(self.terms) + 1) * STEP_WORDS * ENTRY_BYTES
-        return self.filter_bytes + table_bytes + _rounded_up(TEAMS * BARRIER_BYTES, PACK_BYTES)
+        return self.filter_bytes + table_bytes + rounded_up(TEAMS * BARRIER_BYTES, PACK_BYTES)
 
     @cached_property
     def staging_bytes(self) -> int:
@@ -228,7 +227,7 @@ class FewChannels:
     def pitch(self, tile: Tile) -> int:
         """Elements of a row."""
         columns = (tile.columns - 1) * self.step[2] + (self.taps[2] - 1) * self.dilation[2] + 1
-        return _rounded_up(self.skew + columns * self.lanes, self.pack)
+        return rounded_up(self.skew + columns * self.lanes, self.pack)
 
     def buffer_bytes(self, tile: Tile) -> int:
         return self.slots(tile) * self.pitch(tile) * self.operation.x.scalar_bytes
@@ -262,6 +261,9 @@ class FewChannels:
         return rounds * TEAMS * (turns * TEAM_WARPS * products + brought + TILE_CLOCKS)
 
     def possible_tiles(self) -> Iterator[Tile]:
+        if self.only:
+            yield self.only
+            return
         rows, columns = self.outputs[1:]
         widths = [columns, *(width for width in WIDTHS if width < columns)]
         for tile in (Tile(*sizes) for sizes in product(range(1, min(rows, MOST_ROWS) + 1), widths)):
@@ -308,20 +310,11 @@ class FewChannels:
 
 
 @lru_cache(256)
-def geometry_of(operation: Convolution, multiprocessors: int) -> FewChannels | None:
-    """The geometry with which the device is done first."""
-    filters = operation.w.dims[0] // operation.convolution.group_count
-    most = next((count for count in FILTERS if count >= filters), FILTERS[-1])
-    geometries = [FewChannels(operation, multiprocessors, count) for count in FILTERS if count <= most]
-    best = min(geometries, key=lambda found: found.busy_clocks)
-    return best if best.writes_y and best.tile else None
-
-
-def few_channels(operation: Convolution, device: Any) -> FewChannels | None:
-    """The geometry, if the kernel serves this convolution."""
-    if not 0 < operation.w.dims[1] <= MOST_CHANNELS or operation.x.vector_length > 1:
-        return None
-    return geometry_of(operation, device.multiprocessors) if allows_tensor_cores(operation, device) else None
+def geometry_of(operation: Convolution, multiprocessors: int, filters: int) -> FewChannels | None:
+    """Return the geometry of blocks of so many filters, or None where shared memory has no room for a tile, or results do not lie
+    side by side in y."""
+    found = FewChannels(operation, multiprocessors, filters)
+    return found if found.writes_y and found.tile else None
 
 
 def few_channels_launch(found: FewChannels, device: Any) -> Launch:
@@ -389,3 +382,42 @@ def few_channels_launch(found: FewChannels, device: Any) -> Launch:
     function = device.function(SOURCE, name, type_definitions(o.x.scalar_type, o))
     grid = (filter_tiles * groups * blocks, 1, 1)
     return Launch(function, arguments, ("x", "w", *operand_names(o)), grid, (THREADS, 1, 1), found.shared_bytes(tile))
+
+
+class SmallChannels(ConvolutionSolver):
+    """Blocks of so many filters; preferred to those of another number by about how long the device is busy."""
+
+    algorithms = IMPLICIT
+
+    def __init__(self, filters: int) -> None:
+        self.filters, self.name = filters, f"convolution.small_channels_{filters}"
+
+    def can_launch(self, problem: ConvolutionProblem) -> bool:
+        o = problem.operation
+        if not 0 < o.w.dims[1] <= MOST_CHANNELS or o.x.vector_length > 1:
+            return False
+        return problem.tensor_cores and problem.in_one_launch and self._geometry(problem) is not None
+
+    def applies(self, problem: ConvolutionProblem) -> bool:
+        if not self.serves(problem):
+            return False
+        filters = problem.operation.w.dims[0] // problem.groups
+        most = next((count for count in FILTERS if count >= filters), FILTERS[-1])
+        possible = [FewChannels(problem.operation, problem.device.multiprocessors, n) for n in FILTERS if n <= most]
+        return min(possible, key=lambda found: found.busy_clocks).filters == self.filters
+
+    def estimated_seconds(self, problem: ConvolutionProblem) -> float:
+        found = self._geometry(problem)
+        assert found is not None
+        return Rates.LAUNCH + max(problem.memory_seconds, found.busy_clocks / Rates.CLOCK)
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        found = self._geometry(problem)
+        assert found is not None
+        return [few_channels_launch(found, problem.device)]
+
+    def _geometry(self, problem: ConvolutionProblem) -> FewChannels | None:
+        return geometry_of(problem.operation, problem.device.multiprocessors, self.filters)
+
+
+SMALL_CHANNELS = tuple(SmallChannels(filters) for filters in FILTERS)

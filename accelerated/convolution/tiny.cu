@@ -29,7 +29,9 @@ extern "C" __global__ void __launch_bounds__(128) convolution_small(const Argume
 #pragma unroll 4
   for (unsigned i = lane; i < c.terms; i += lanes) {
     const Term term = find_term(c, i);
-    if (inside(c, position, term)) sum += load<COMPUTE>(x[term.offset]) * load<COMPUTE>(w[i]);
+    // Padding is multiplied, too: zero times an infinity of the filter is NaN.
+    const COMPUTE value = inside(c, position, term) ? load<COMPUTE>(x[term.offset]) : COMPUTE(0);
+    sum += value * load<COMPUTE>(w[i]);
   }
   for (unsigned distance = lanes / 2; distance; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
   if (output >= c.positions || lane) return;

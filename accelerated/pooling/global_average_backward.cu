@@ -90,11 +90,11 @@ template <class Few, class Many> __device__ __forceinline__ void spread(const Sp
   griddepcontrol_wait_only(a.dx);
   many();
 }
-extern "C" __global__ void __launch_bounds__(1024) pooling_spread_rows(const SpreadArguments a) {
+extern "C" __global__ void __launch_bounds__(1024) pooling_global_average_backward_rows(const SpreadArguments a) {
   griddepcontrol_wait_deferred();
   spread(a, [&] { spread_rows<true>(a); }, [&] { spread_rows<false>(a); });
 }
-extern "C" __global__ void __launch_bounds__(512) pooling_spread_channels(const SpreadArguments a) {
+extern "C" __global__ void __launch_bounds__(512) pooling_global_average_backward_channels(const SpreadArguments a) {
   griddepcontrol_wait_deferred();
   spread(a, [&] { spread_channels<true>(a); }, [&] { spread_channels<false>(a); });
 }

@@ -113,7 +113,7 @@ template <class Pool> __device__ __forceinline__ void pool_rows(const WholeArgum
   if (member == 0 && present) a.y[y_offset] = finished<Pool>(a, pooled, a.y + y_offset);
 }
 
-extern "C" __global__ void __launch_bounds__(1024) pooling_whole_rows(const WholeArguments a) {
+extern "C" __global__ void __launch_bounds__(1024) pooling_global_forward_rows(const WholeArguments a) {
   griddepcontrol_wait_deferred();
   __shared__ COMPUTE of_warps[MOST_WARPS];
   with_pool(a, [&](auto pool) { pool_rows<decltype(pool)>(a, of_warps); });
@@ -163,7 +163,7 @@ template <class Pool> __device__ __forceinline__ void pool_channels(const WholeA
 }
 
 // The packs of a block: shared memory of (threads / 32) * min(packs, 32) packs of COMPUTE.
-extern "C" __global__ void __launch_bounds__(512) pooling_whole_channels(const WholeArguments a) {
+extern "C" __global__ void __launch_bounds__(512) pooling_global_forward_channels(const WholeArguments a) {
   griddepcontrol_wait_deferred();
   with_pool(a, [&](auto pool) { pool_channels<decltype(pool)>(a, reinterpret_cast<Pack<COMPUTE, WIDTH>*>(shared_memory)); });
 }

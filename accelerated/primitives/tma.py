@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .. import plans
 from ..plans import Launch
 from ..runtime.tensor_map import ALIGNMENT, MAP_BYTES, ROW_BYTES, Im2colMap, TensorMap, TiledMap, UnswizzledTiledMap
 
@@ -58,6 +59,8 @@ class TmaLaunch(Launch):
                 self.fallback.start(addresses, stream)
                 return
             found = self._with_maps(needed)
+        if plans.launched is not None:
+            plans.launched.add(self.kernel)
         arguments = bytearray(found)
         self.pack_addresses(arguments, 0, *addresses)
         self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream)

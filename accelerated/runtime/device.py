@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dualdnn.api.operations.forks import free_in_children
+
 from .arguments import Field, difference, host_fields
 from .compiler import Definitions, Module, build, is_built, module
 from .errors import CompileError, DeviceError, DeviceUnavailable
@@ -28,20 +30,20 @@ class Memory(ABC):
 
     address: int
     nbytes: int
-    _freed = False
+    freed = False
 
     def free(self) -> None:
-        if self._freed:
+        if self.freed:
             raise ValueError(f"the memory at {self.address:#x} ({self.nbytes} bytes) was freed already")
-        self._freed = True
+        self.freed = True
         self._release()
 
     @abstractmethod
     def _release(self) -> None: ...
 
     def __del__(self) -> None:
-        if not self._freed and hasattr(self, "address"):
-            self._freed = True
+        if not self.freed and hasattr(self, "address"):
+            self.freed = True
             self._release()
 
 
@@ -159,12 +161,19 @@ class Device(ABC):
         self._functions: dict[tuple[str | Path, str, Definitions], Function] = {}
         self._modules: dict[tuple[str | Path, Definitions], Any] = {}
         self._refused: dict[tuple[str | Path, Definitions], CompileError] = {}  # not compiled again
-        self._finding = threading.Lock()
+        self._finding = free_in_children(threading.Lock())
         self._compiling: dict[tuple[str | Path, Definitions], threading.Lock] = {}
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Memory:
         """New memory, of undefined content."""
+
+    def extent(self, address: int) -> int | None:
+        """Bytes from an address to the end of its allocation; None where the device does not know.
+
+        ``ValueError`` where the address is in no allocation of the device.
+        """
+        return None
 
     @abstractmethod
     def upload(self, address: int, data: Any, stream: Stream | None = None) -> None:
@@ -203,7 +212,7 @@ class Device(ABC):
             return found
         wanted = (source_name, definitions)
         with self._finding:
-            compiling = self._compiling.setdefault(wanted, threading.Lock())
+            compiling = self._compiling.setdefault(wanted, free_in_children(threading.Lock()))
         with compiling:  # whoever needs another module does not wait
             if refused := self._refused.get(wanted):
                 raise CompileError(refused.source, refused.definitions, refused.output)

@@ -243,6 +243,8 @@ class GpuDevice(Device):
 
     def allocate(self, nbytes: int) -> GpuMemory:
         check_range(1, nbytes)
+        if nbytes >= 2**63:  # the driver would take the number modulo 2**64
+            raise DeviceError(f"allocating {nbytes} bytes: more than an address space holds")
         return GpuMemory(self, nbytes)
 
     def upload(self, address: int, data: Any, stream: Any = None) -> None:

@@ -101,3 +101,13 @@ def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> li
         Kernel(name, before or after, bool(waits), tuple(paths(text, parameter(text, name))))
         for before, after, name, waits in matches
     ]
+
+
+def entry_points(modules: Iterable[tuple[str | Path, Definitions]]) -> dict[str, str]:
+    """Return the names of all kernels in some modules, each with the source that it is in, as the host compiler sees them."""
+    found: dict[str, str] = {}
+    for source, definitions in modules:
+        wanted = module(source, definitions)
+        for kernel in find_kernels(wanted, flatten(wanted.source), ["-DEMULATED_CUDA=1"]):
+            found[kernel.name] = wanted.name
+    return found

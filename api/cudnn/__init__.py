@@ -6,27 +6,18 @@ buffers passed in; None is NULL; host arrays are sequences; a status other than 
 
 from __future__ import annotations
 
+from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 from .. import enumerations
 from ..document import SPECIFICATION, functions
 from ..functions import FUNCTIONS
 from ..status import CudnnError
-from . import (  # noqa: F401 (they register their functions)
-    activation,
-    convolution,
-    convolution_algorithms,
-    convolution_descriptors,
-    filter_descriptors,
-    library,
-    pooling,
-    reduce_tensor,
-    softmax,
-    tensor_arithmetic,
-    tensor_descriptors,
-    transform,
-)
 from .library import cudnnCreate
+
+for module in iter_modules(__path__):  # they register their functions
+    import_module(f"{__name__}.{module.name}")
 
 _ENUMERATORS = {member.name: member for kind in enumerations.ENUMERATIONS.values() for member in kind}
 _LIMITS = {name: value for name, value in vars(enumerations).items() if name.startswith("CUDNN_")}

@@ -3,6 +3,14 @@
 An operation is a record whose fields are specifications and scalars. A field named after an operand (``x``, ``dy``,
 ``C``) describes that operand's memory; the memory itself travels beside the operation. Everything generic (routing,
 logging, crosscheck, recording, tolerance, benchmarks) works on these properties, once for all operations.
+
+Kinds of operands:
+
+- tensors, read (``inputs``), written (``outputs``) or both (in-out: a name in both, running statistics say). The description of
+  an ``optional`` one is None where the call got NULL; it is then no operand of that operation.
+- ``raw`` memory has a size, no description. One that is neither input nor output is scratch, a workspace. A raw output keeps what a
+  later call reads as its raw input: reserve space, dropout states. What is in it is the backend's affair, so that it is judged
+  through that later call.
 """
 
 from __future__ import annotations
@@ -13,20 +21,42 @@ from typing import ClassVar
 from ..enumerations import cudnnDataType_t
 from .specs import DOUBLE, FLOAT, FilterSpec, TensorSpec
 
+NOT_BLENDED = (1.0, 0.0)
+
 
 class Operation:
     """Base of all operations."""
 
     inputs: ClassVar[tuple[str, ...]] = ()
     outputs: ClassVar[tuple[str, ...]] = ()
+    # Operands that may be NULL: their field is None then.
+    optional: ClassVar[tuple[str, ...]] = ()
     # Memory without a tensor description: operand name -> the field that holds its size in bytes. Such an operand may
     # be NULL when its size is zero.
     raw: ClassVar[dict[str, str]] = {}
+    # Output -> the fields of its (alpha, beta). Others are blended by the fields ``alpha`` and ``beta`` where the operation has them.
+    # An output that is written as it is maps to None.
+    blends: ClassVar[dict[str, tuple[str, str] | None]] = {}
 
     @cached_property
     def operands(self) -> tuple[str, ...]:
-        """Names of all operands, inputs first, each once."""
-        return tuple(dict.fromkeys((*self.inputs, *self.outputs, *self.raw)))
+        """Names of the operands that the call has, inputs first, each once."""
+        names = dict.fromkeys((*self.inputs, *self.outputs, *self.raw))
+        return tuple(name for name in names if self.has(name))
+
+    def has(self, operand: str) -> bool:
+        """Whether the call got this operand: one that is optional may be NULL."""
+        return operand not in self.optional or operand in self.raw or getattr(self, operand) is not None
+
+    @cached_property
+    def tensors_read(self) -> tuple[str, ...]:
+        """Names of the described operands that the call reads for themselves."""
+        return tuple(name for name in self.inputs if name not in self.raw and self.has(name))
+
+    @cached_property
+    def tensors_written(self) -> tuple[str, ...]:
+        """Names of the described operands that the call writes."""
+        return tuple(name for name in self.outputs if name not in self.raw and self.has(name))
 
     def tensor(self, operand: str) -> TensorSpec:
         """The tensor description of an operand; a filter is seen as a tensor."""
@@ -38,22 +68,25 @@ class Operation:
         return getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand).nbytes
 
     def alignment(self, operand: str) -> int:
-        """Bytes of which the operand's address must be a multiple: those of its elements. Workspaces may begin anywhere."""
+        """Bytes of which the operand's address must be a multiple: those of its elements. Raw memory may begin anywhere."""
         return 1 if operand in self.raw else self.tensor(operand).scalar_bytes
 
-    @cached_property
-    def blend(self) -> tuple[float, float]:
+    def blend_of(self, output: str) -> tuple[float, float]:
         """(alpha, beta) of output = alpha * result + beta * prior output."""
-        return getattr(self, "alpha", 1.0), getattr(self, "beta", 0.0)
+        fields = self.blends.get(output, ("alpha", "beta"))
+        if fields is None:
+            return NOT_BLENDED
+        return getattr(self, fields[0], 1.0), getattr(self, fields[1], 0.0)
 
     @property
     def reads(self) -> tuple[str, ...]:
         """Operands whose contents matter: the inputs, and the outputs that beta blends in."""
-        blended = self.outputs if self.blend[1] != 0 else ()
-        return tuple(dict.fromkeys((*self.inputs, *(name for name in blended if name not in self.raw))))
+        blended = (name for name in self.tensors_written if self.blend_of(name)[1] != 0)
+        kept = (name for name in self.raw if name in self.inputs)
+        return tuple(dict.fromkeys((*self.tensors_read, *blended, *kept)))
 
     @cached_property
     def compute_type(self) -> cudnnDataType_t:
         """The type of the arithmetic and of alpha and beta: DOUBLE for double data, else FLOAT."""
-        names = [name for name in (*self.inputs, *self.outputs) if name not in self.raw]
+        names = (*self.tensors_read, *self.tensors_written)
         return DOUBLE if any(self.tensor(name).data_type == DOUBLE for name in names) else FLOAT

@@ -1,17 +1,12 @@
 """From operations to the documented calls of a subject."""
 
-from . import activation, convolution, pooling, reduce_tensor, softmax, tensor_arithmetic, transform
+from importlib import import_module
+
+from dualdnn.api.operations import FAMILIES
+
 from .caller import CALLS, Caller, calls
 
-__all__ = [
-    "CALLS",
-    "Caller",
-    "activation",
-    "calls",
-    "convolution",
-    "pooling",
-    "reduce_tensor",
-    "softmax",
-    "tensor_arithmetic",
-    "transform",
-]
+for family in FAMILIES:  # registers the family's calls
+    import_module(f"{__name__}.{family}")
+
+__all__ = ["CALLS", "Caller", "calls"]

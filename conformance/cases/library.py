@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import numpy as np
@@ -376,6 +377,29 @@ def test_info_channel_reports_calls(cudnn, logged):
     count = len(messages)
     cudnn.cudnnDestroyTensorDescriptor(descriptor)
     assert len(messages) == count
+
+
+@shows("cudnnSetCallback/c16", "cudnnSetCallback/c17")
+def test_messages_name_process_and_thread(subject, cudnn, logged):
+    """Of the caller: in a second thread the two numbers differ."""
+    messages = logged(CUDNN_SEV_INFO_EN)
+    native = []
+
+    def call() -> None:
+        native.append(threading.get_native_id())
+        cudnn.cudnnDestroyTensorDescriptor(cudnn.cudnnCreateTensorDescriptor())
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    cudnn.cudnnSetCallback(0, None, None)
+    named = [message for message in messages if "TensorDescriptor" in message[3]]
+    assert named
+    for _, _, metadata, text in named:
+        assert metadata.pid == os.getpid() and metadata.tid != os.getpid()
+        if subject.ours:
+            assert metadata.tid == native[0]
+            assert f"Process={os.getpid()}; Thread={native[0]};" in text
 
 
 @shows("cudnnSetCallback/c06", "cudnnSetCallback/c07", "cudnnSetCallback/c08")

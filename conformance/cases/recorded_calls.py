@@ -1,5 +1,5 @@
 """Recorded calls of NVIDIA's library, made again: our backends must answer and compute as it did, and its own answers
-and outputs are judged by the reference. Declared differences (recorded/differences.py) are cases of their own."""
+and outputs are judged by the reference. Declared differences (differences/) are cases of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 from dualdnn.api import cudnn as api
 from dualdnn.conformance.differences import DIFFERENCES, Difference, explanation_of
 from dualdnn.conformance.recorded import Record, Recording
-from dualdnn.conformance.recorded import differences as _declared  # noqa: F401 (declares them)
 from dualdnn.conformance.recorded.judging import AGREES, Finding, examine
 from dualdnn.conformance.recorded.replay import Replayer
 from dualdnn.conformance.report import load_clauses

@@ -12,12 +12,12 @@ from typing import Any
 
 from dualdnn.api.enumerations import cudnnStatus_t
 
-from .binding import function_table, generate
-from .binding_memory import CudaUnavailable, open_cuda
-from .binding_objects import Handle, Library
-from .binding_special import SPECIAL_SLOTS
-from .binding_tables import vendor_null_crashes
-from .binding_types import CALLBACK, Crashes, LibraryError, NotExported, NotExpressible, NotRunnable
+from .binding.functions import function_table, generate
+from .binding.memory import CudaUnavailable, open_cuda
+from .binding.objects import Handle, Library
+from .binding.special import SPECIAL_SLOTS
+from .binding.tables import vendor_null_crashes
+from .binding.types import CALLBACK, Crashes, LibraryError, NotExported, NotExpressible, NotRunnable
 
 __all__ = [
     "Crashes",

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from ..recorded import Recording, load_recording, packaged_recordings
-from .binding_types import NotRunnable
+from .binding.types import NotRunnable
 
 
 def is_recorded(name: str) -> bool:

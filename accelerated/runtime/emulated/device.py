@@ -146,6 +146,12 @@ class EmulatedDevice(Device):
             raise ValueError(f"guard={self.guard!r}: expected one of {GUARDS}")
         return self.pool.allocate(nbytes, at_start=self.guard == "start")
 
+    def extent(self, address: int) -> int:
+        found = self.pool.find(address)
+        if found is None or not found.contains(address, 0):
+            raise ValueError(f"is {address:#x}, in no memory of the emulated device: {self.pool.describe(address)}")
+        return found.address + found.nbytes - address
+
     def upload(self, address: int, data: Any, stream: Stream | None = None) -> None:
         view = bytes_of(data)
         if view:

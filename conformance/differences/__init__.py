@@ -1,0 +1,11 @@
+"""Where NVIDIA's library and the document disagree: data, each decided in docs/errata.md under the same id.
+
+A case of a foreign library that fails as a difference says is expected: it is reported as failed, with the difference,
+but does not fail the run. The document wins for our backends, always.
+"""
+
+from . import own_calls as _own_calls  # noqa: F401 (declares)
+from . import recorded_calls as _recorded_calls  # noqa: F401 (declares)
+from .table import DIFFERENCES, Difference, Disagreement, declare, difference_for, explanation_of
+
+__all__ = ["DIFFERENCES", "Difference", "Disagreement", "declare", "difference_for", "explanation_of"]

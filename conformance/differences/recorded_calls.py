@@ -1,0 +1,346 @@
+"""Where recorded calls of NVIDIA's library and the document disagree, each decided in docs/errata.md under its id.
+
+A rule covers a finding only with the statuses, the clause that our refusal cites and the kind of call it names;
+everything else that disagrees fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from dualdnn.api.enumerations import cudnnDataType_t
+from dualdnn.reference.view import NUMPY_TYPES
+
+from ..recorded.model import Record
+from .table import Difference, Disagreement, declare
+
+Arguments = Mapping[str, Any]
+SCALARS = {kind.name: dtype for kind, dtype in NUMPY_TYPES.items()}
+HALVES = (cudnnDataType_t.CUDNN_DATA_HALF.name, cudnnDataType_t.CUDNN_DATA_BFLOAT16.name)
+
+
+def descriptors(record: Record) -> Iterator[tuple[str, Arguments]]:
+    """(parameter, arguments of the last setter) of every descriptor of the call that was filled."""
+    for name, value in (record.arguments or {}).items():
+        if isinstance(value, dict) and value.get("calls"):
+            yield name, value["calls"][-1][1]
+
+
+def fields(record: Record, field: str) -> list[Any]:
+    """The values of a field of the call, and of every descriptor of it."""
+    own = [record.arguments[field]] if record.arguments and field in record.arguments else []
+    return own + [given[field] for _, given in descriptors(record) if field in given]
+
+
+def has(field: str, *values: Any) -> Callable[[Record], bool]:
+    """The call, or a descriptor of it, has one of these values in ``field``."""
+    return lambda record: any(value in values for value in fields(record, field))
+
+
+def rank(count: int) -> Callable[[Record], bool]:
+    return has("nbDims", count)
+
+
+def negative_strides(record: Record) -> bool:
+    strides = [stride for listed in fields(record, "strideA") for stride in listed]
+    strides += [value for name in ("nStride", "cStride", "hStride", "wStride") for value in fields(record, name)]
+    return any(stride < 0 for stride in strides)
+
+
+def few_dimensions(record: Record) -> bool:
+    return any(count < 3 for count in fields(record, "nbDims"))
+
+
+def holds(parameter: str, test: Callable[[Any], Any]) -> Callable[[Record], bool]:
+    """Some scalar of the operand fulfils the test."""
+
+    def fulfilled(record: Record) -> bool:
+        arguments = record.arguments or {}
+        described = dict(descriptors(record))
+        spec = next((given for name, given in described.items() if name.lower() == f"{parameter}desc".lower()), None)
+        value = arguments.get(parameter)
+        if spec is None or spec["dataType"] not in SCALARS or not isinstance(value, dict) or "memory" not in value:
+            return False
+        before = record.memory[value["memory"]][0]
+        if before is None:
+            return False
+        scalars = before.view(SCALARS[spec["dataType"]]).astype(np.float64)
+        return bool(np.any(test(scalars)))
+
+    return fulfilled
+
+
+def both(*tests: Callable[[Record], bool]) -> Callable[[Record], bool]:
+    return lambda record: all(test(record) for test in tests)
+
+
+def of_type(*names: str) -> Callable[[Record], bool]:
+    return has("dataType", *(f"CUDNN_DATA_{name}" for name in names))
+
+
+def empty_windows(record: Record) -> bool:
+    """Some output of an average covers no input: padding as large as the window, or an output larger than advised."""
+    pooling = dict(descriptors(record))["poolingDesc"]
+    x, y = (dict(descriptors(record))[name]["dimA"][2:] for name in ("xDesc", "yDesc"))
+    parts = zip(x, y, pooling["windowDimA"], pooling["paddingA"], pooling["strideA"], strict=True)
+    return any(
+        min(i * step - pad + window for i in range(count)) <= 0 or (count - 1) * step - pad >= extent
+        for extent, count, window, pad, step in parts
+    )
+
+
+ANY_MAXIMUM = ("CUDNN_POOLING_MAX", "CUDNN_POOLING_MAX_DETERMINISTIC")
+OTHER_WIDTHS = ("CUDNN_64BIT_INDICES", "CUDNN_16BIT_INDICES", "CUDNN_8BIT_INDICES")
+AVERAGES = ("CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING", "CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING")
+
+declare([
+    Difference(
+        "V-activation-mode", "cudnnSetActivationDescriptor", ("cudnnSetActivationDescriptor/c07",),
+        "Modes are those of cudnnActivationMode_t, any other is BAD_PARAM.",
+        "Version 9 has one more mode, 6 (Swish), and computes it.", "BAD_PARAM: 8.0.3 has no mode 6.",
+        recorded=(Disagreement(ours="BAD_PARAM", clauses=("cudnnSetActivationDescriptor/c07",), theirs="SUCCESS"),),
+    ),
+    Difference(
+        "V-vector-types", "cudnnSetTensor4dDescriptor", ("cudnnDataType_t/c02", "cudnnDataType_t/c03", "cudnnDataType_t/c05"),
+        "INT8x4, UINT8x4 and INT8x32 are supported with CUDNN_TENSOR_NCHW_VECT_C only.",
+        "Setters take vector types with NCHW, NHWC and explicit strides, and CUDNN_TENSOR_NCHW_VECT_C with any type.", "BAD_PARAM (D029).",
+        cases=("tensor_descriptors/test_vect_c_needs_a_vector_type*", "tensor_descriptors/test_vector_types_need_vect_c*", "filter_descriptors/test_vector_type_needs_the_vector_format*"),
+        recorded=(
+            Disagreement(ours="BAD_PARAM", theirs="SUCCESS", clauses=("cudnnDataType_t/c0[235]", "cudnnTensorFormat_t/c06")),
+        ),
+    ),
+    Difference(
+        "V-negative-strides", "cudnnSetTensor4dDescriptorEx", ("cudnnSetTensor4dDescriptorEx/c10",),
+        "A negative stride is BAD_PARAM.", "Negative strides are accepted.", "BAD_PARAM: the status list (D126, D130).",
+        cases=("tensor_descriptors/test_strides_are_not_negative*",),
+        recorded=(
+            Disagreement(ours="BAD_PARAM", clauses=("cudnnSetTensor4dDescriptorEx/c10",), when=negative_strides, theirs="SUCCESS"),
+            Disagreement(ours="BAD_PARAM", clauses=("cudnnStatus_t/c05",), when=negative_strides, theirs="SUCCESS"),
+        ),
+    ),
+    Difference(
+        "V-lowest-rank", "cudnnSetTensorNdDescriptorEx", ("cudnnSetTensorNdDescriptorEx/c07",),
+        "nbDims outside the supported range is NOT_SUPPORTED.",
+        "cudnnSetTensorNdDescriptorEx accepts 2 dimensions and answers BAD_PARAM below.", "NOT_SUPPORTED below 3 (D128).",
+        cases=("tensor_descriptors/test_nd_rank_is_limited*",),
+        recorded=(
+            Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnSetTensorNdDescriptor*/c*",), when=few_dimensions, theirs="BAD_PARAM"),
+            Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnSetTensorNdDescriptor*/c*",), when=few_dimensions, theirs="SUCCESS"),
+        ),
+    ),
+    Difference(
+        "V-destroy-null", "cudnnDestroyActivationDescriptor", ("cudnnStatus_t/c05",),
+        "An incorrect parameter is BAD_PARAM; only some Destroy sections say that NULL does nothing.",
+        "Every Destroy of a descriptor answers SUCCESS for NULL.", "BAD_PARAM where the section does not allow it (D030).",
+        recorded=(Disagreement(functions=("cudnnDestroy*",), ours="BAD_PARAM", clauses=("cudnnStatus_t/c05",), theirs="SUCCESS"),),
+    ),
+    Difference(
+        "V-activation-backward-types", "cudnnActivationBackward", ("cudnnActivationBackward/c14",),
+        "Differing data types are NOT_SUPPORTED.", "The type of y may differ for the ReLU.", "NOT_SUPPORTED: the status list (D145).",
+        cases=("activation/test_backward_operands_must_agree*",),
+        recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnActivationBackward/c14",), theirs="SUCCESS"),),
+    ),
+    Difference(
+        "V-activation-backward-layouts", "cudnnActivationBackward", ("cudnnActivationBackward/c15", "cudnnActivationBackward/c16"),
+        "y and dy have equal strides, x and dx have equal strides; nothing relates the two pairs.",
+        "Refuses x and dx of another layout than y and dy.", "Computed: the status list names no such condition.",
+        recorded=(Disagreement(functions=("cudnnActivationBackward",), ours="SUCCESS", theirs="NOT_SUPPORTED"),),
+    ),
+    Difference(
+        "V-arithmetic-rank", "cudnnAddTensor", ("cudnnAddTensor/c04", "cudnnOpTensor/c25"),
+        "Tensors of up to 5 dimensions are supported.", "3 dimensions are BAD_PARAM.", "Computed: up to 5 includes 3.",
+        cases=("tensor_arithmetic/test_*_takes_three_dimensions*",),
+        recorded=(Disagreement(functions=("cudnnAddTensor", "cudnnOpTensor"), ours="SUCCESS", theirs="BAD_PARAM", when=rank(3)),),
+    ),
+    Difference(
+        "V-add-vectors", "cudnnAddTensor", ("cudnnAddTensor/c04",), "Every tensor format is supported.",
+        "INT8x4 in CUDNN_TENSOR_NCHW_VECT_C is NOT_SUPPORTED.", "Computed: the sentence names every format.",
+        cases=("tensor_arithmetic/test_add_takes_vectorised_channels*",),
+        recorded=(Disagreement(functions=("cudnnAddTensor",), ours="SUCCESS", theirs="NOT_SUPPORTED", when=of_type("INT8x4")),),
+    ),
+    Difference(
+        "V-op-table", "cudnnOpTensor", ("cudnnOpTensor/c28", "cudnnOpTensor/c31"),
+        "Types outside Table 7 are BAD_PARAM.", "Some are NOT_SUPPORTED, and INT8 or BFLOAT16 with a DOUBLE result is computed.",
+        "BAD_PARAM: table and status list.",
+        cases=("tensor_arithmetic/test_op_types_outside_table_7*", "tensor_arithmetic/test_op_vectorised_types*",),
+        recorded=(
+            Disagreement(ours="BAD_PARAM", theirs="NOT_SUPPORTED", clauses=("cudnnOpTensor/c28", "cudnnOpTensor/c31")),
+            Disagreement(ours="BAD_PARAM", clauses=("cudnnOpTensor/c31",), theirs="SUCCESS"),
+        ),
+    ),
+    Difference(
+        "V-zero-factor", "cudnnScaleTensor", ("cudnnScaleTensor/c01",), "y = alpha * y: 0 times NaN is NaN.",
+        "A factor of 0 gives 0 whatever the tensor holds.", "The formula; only beta = 0 is said not to read.",
+        recorded=(
+            Disagreement("outputs", ("cudnnScaleTensor",), when=has("alpha", 0.0)),
+            Disagreement("outputs", ("cudnnOpTensor",), when=has("alpha1", 0.0)),
+        ),
+    ),
+    Difference(
+        "V-set-value-type", "cudnnSetTensor", ("cudnnSetTensor/c03",), "The value has the data type of y.",
+        "Reads a float for HALF, BFLOAT16 and INT8 and rounds it into y.", "The data type of y, as the section says (D124).",
+        cases=("tensor_arithmetic/test_set*HALF*", "tensor_arithmetic/test_set*BFLOAT16*", "tensor_arithmetic/test_set*INT8*", "tensor_arithmetic/test_operands_need_only*",),
+        recorded=(Disagreement("outputs", ("cudnnSetTensor",), when=of_type("HALF", "BFLOAT16", "INT8")),),
+    ),
+    Difference(
+        "V-transform-types", "cudnnTransformTensor", ("cudnnTransformTensor/c11",),
+        "Different data types of x and y are BAD_PARAM.", "Converts some pairs of types and answers NOT_SUPPORTED for others.",
+        "BAD_PARAM: the status list.",
+        cases=("transform/test_data_types_must_agree*", "transform/test_other_conversions*",),
+        recorded=(
+            Disagreement(ours="BAD_PARAM", clauses=("cudnnTransformTensor/c11",), theirs="SUCCESS"),
+            Disagreement(ours="BAD_PARAM", clauses=("cudnnTransformTensor/c11",), theirs="NOT_SUPPORTED"),
+        ),
+    ),
+    Difference(
+        "V-transform-integers", "cudnnTransformTensor", ("cudnnTransformTensor/c01",), "Names no data types.",
+        "INT32 and UINT8 are NOT_SUPPORTED.", "Computed: no list excludes them.",
+        cases=("transform/test_data_is_moved_unchanged*",),
+        recorded=(
+            Disagreement(functions=("cudnnTransformTensor",), ours="SUCCESS", theirs="NOT_SUPPORTED", when=of_type("INT32", "UINT8")),
+        ),
+    ),
+    Difference(
+        "V-transform-vectors", "cudnnTransformTensor", ("cudnnTransformTensor/c01",),
+        "Serves to bring a tensor into another format.", "Turns INT8 into INT8x4 and back; INT8x32 and UINT8x4 are BAD_PARAM.",
+        "Computed for all vector types with the same scalar.",
+        cases=("transform/test_between_vectors*", "transform/test_vectorised_layout*", "transform/test_vectors_are_not_transformed*", "reduce_tensor/test_vectorised_channels*",),
+        recorded=(
+            Disagreement(
+                functions=("cudnnTransformTensor",), ours="SUCCESS", theirs="BAD_PARAM", when=of_type("INT8x32", "UINT8x4", "INT8x4"),
+            ),
+        ),
+    ),
+    Difference(
+        "V-transform-dims", "cudnnTransformTensorEx", ("cudnnTransformTensorEx/c04", "cudnnTransformTensorEx/c13"),
+        "Source and destination have the dimensions that the transform implies; a wrongly initialised parameter is BAD_PARAM.",
+        "A destination that is not folded, and a transform set for another number of dimensions, are computed.", "BAD_PARAM.",
+        cases=("transform/test_dimensions_must_fit*", "transform/test_rank_of_the_transform*", "transform/test_other_ranks_are_not_transformed*",),
+        recorded=(
+            Disagreement(ours="BAD_PARAM", clauses=("cudnnTransformTensorEx/c04", "cudnnTransformFilter/c04"), theirs="SUCCESS"),
+            Disagreement(ours="BAD_PARAM", clauses=("cudnnTransformTensorEx/c13", "cudnnTransformFilter/c13"), theirs="SUCCESS"),
+        ),
+    ),
+    Difference(
+        "V-transform-factors", "cudnnTransformTensorEx", ("cudnnTransformTensorEx/c16", "cudnnTransformFilter/c16"),
+        "Folding and padding take alpha = 1 and beta = 0 only, else NOT_SUPPORTED.", "Blends when folding, scales when padding.",
+        "NOT_SUPPORTED: the status list.",
+        cases=("transform/test_folding_and_padding_are_not_scaled*",),
+        recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnTransform*/c16",), theirs="SUCCESS"),),
+    ),
+    Difference(
+        "V-transform-destination", "cudnnInitTransformDest", ("cudnnInitTransformDest/c08", "cudnnInitTransformDest/c09"),
+        "A wrong nbDims is BAD_PARAM; what is not 4-D is NOT_SUPPORTED.",
+        "Other numbers of dimensions are computed, and nbDims of the transform need not be that of the tensor.",
+        "Refused as the status list says.",
+        cases=("transform/test_destination_rank_must_agree*", "transform/test_destination_of_other_ranks*", "transform/test_destination_of_vectors*"),
+        recorded=(
+            Disagreement(ours="BAD_PARAM", clauses=("cudnnInitTransformDest/c08",), theirs="SUCCESS"),
+            Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnInitTransformDest/c09",), theirs="SUCCESS"),
+        ),
+    ),
+    Difference(
+        "V-transform-format", "cudnnSetTensorTransformDescriptor", ("cudnnSetTensorTransformDescriptor/c17",),
+        "An unsupported destFormat is NOT_SUPPORTED.", "-1 is accepted.", "NOT_SUPPORTED.",
+        cases=("transform/test_vector_format_is_not_supported*", "transform/test_refused_settings*",),
+        recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnSetTensorTransformDescriptor/c17",), theirs="SUCCESS"),),
+    ),
+    Difference(
+        "V-fold-default", "cudnnGetTensorTransformDescriptor", ("cudnnGetTensorTransformDescriptor/c05",),
+        "foldA NULL means no folding; factors of at most 1 do not fold.", "Reads back 1 where foldA was NULL.", "Reads back 0.",
+        recorded=(Disagreement("result", ("cudnnGetTensorTransformDescriptor",), when=has("foldA", None)),),
+    ),
+    Difference(
+        "V-filter-channels", "cudnnGetFilter4dDescriptor", ("cudnnGetFilter4dDescriptor/c05",), "Returns the c that was set.",
+        "Returns 4 for an INT8x32 filter of 32 channels.", "What was set.",
+        cases=("filter_descriptors/test_vectors_4d_getter*",),
+        recorded=(Disagreement("result", ("cudnnGetFilter4dDescriptor",), when=of_type("INT8x32")),),
+    ),
+    Difference(
+        "V-reduce-small", "cudnnReduceTensor", ("cudnnReduceTensor/c30", "cudnnReduceTensor/c31"),
+        "Insufficient indices or workspace are INVALID_VALUE.", "Answers BAD_PARAM.", "INVALID_VALUE: the status list.",
+        cases=("reduce_tensor/test_indices_too_small*", "reduce_tensor/test_workspace_too_small*", "reduce_tensor/test_size_of_the_workspace*", "reduce_tensor/test_null_indices*",),
+        recorded=(Disagreement(ours="INVALID_VALUE", theirs="BAD_PARAM", clauses=("cudnnReduceTensor/c3[01]",)),),
+    ),
+    Difference(
+        "V-reduce-indices", "cudnnReduceTensor", ("cudnnReduceTensor/c28",),
+        "Indices of anything but MIN and MAX are BAD_PARAM.", "Accepts them for AMAX and NORM2 with some index types.",
+        "BAD_PARAM (D095).", cases=("reduce_tensor/test_indices_of_other_operations*",),
+        recorded=(Disagreement(ours="BAD_PARAM", clauses=("cudnnReduceTensor/c28",), theirs="SUCCESS"),),
+    ),
+    Difference(
+        "V-reduce-index-width", "cudnnReduceTensor", ("cudnnReduceTensor/c08",),
+        "Four widths of indices, of which only 32 bits are currently supported.", "Every width is accepted, 32 bits are written and measured.",
+        "Each width holds its own integers (D095).",
+        recorded=(
+            Disagreement("*", ("cudnnReduceTensor", "cudnnGetReductionIndicesSize"), when=has("reduceTensorIndicesType", *OTHER_WIDTHS)),
+        ),
+    ),
+    Difference(
+        "V-reduce-infinities", "cudnnReduceTensor", ("cudnnReduceTensor/c02",), "The minimum or maximum of the elements.",
+        "Starts from the largest finite number: rows of infinities, or of infinities and NaN, give it instead.",
+        "The minimum or maximum, infinite where it is (D098).",
+        cases=("reduce_tensor/test_extrem*",),
+        recorded=(
+            Disagreement(
+                "outputs", ("cudnnReduceTensor",),
+                when=both(has("reduceTensorOp", "CUDNN_REDUCE_TENSOR_MIN", "CUDNN_REDUCE_TENSOR_MAX"), holds("A", np.isinf)),
+            ),
+        ),
+    ),
+    Difference(
+        "V-pooling-infinities", "cudnnPoolingForward", ("cudnnPoolingMode_t/c01",), "The maximum of the window.",
+        "Starts from the lowest finite number, which a window of -infinity gives.", "-infinity, the maximum.",
+        cases=("pooling/test_maximum_of_nan_and_infinity*",),
+        recorded=(
+            Disagreement("outputs", ("cudnnPoolingForward",), when=both(has("mode", *ANY_MAXIMUM), holds("x", np.isneginf))),
+        ),
+    ),
+    Difference(
+        "V-pooling-empty-average", "cudnnPoolingForward", ("cudnnPoolingMode_t/c02", "cudnnPoolingMode_t/c03"),
+        "The average of a window; of none it is not defined.", "NaN in some configurations, 0 or -0 in others.",
+        "NaN, 0 divided by 0 (D091).",
+        cases=("pooling/test_forward_windows_in_the_padding*", "pooling/test_forward_output_of_any_size*",
+               "pooling/test_average_partly_beyond_the_padding*"),
+        recorded=(Disagreement("outputs", ("cudnnPoolingForward",), when=both(has("mode", *AVERAGES), empty_windows)),),
+    ),
+    Difference(
+        "V-pooling-bfloat16", "cudnnPoolingForward", ("cudnnPoolingForward/c11",),
+        "The data types listed, others NOT_SUPPORTED.", "BFLOAT16 is computed.", "NOT_SUPPORTED: the status list.",
+        cases=("pooling/test_forward_other_types_are_not_supported*",),
+        recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnPoolingForward/c11",), when=of_type("BFLOAT16"), theirs="SUCCESS"),),
+    ),
+    Difference(
+        "V-pooling-strides", "cudnnPoolingBackward", ("cudnnPoolingBackward/c14",),
+        "wStride other than 1 is given as an unsupported configuration.", "Computes any strides.",
+        "NOT_SUPPORTED, NHWC excepted, which another sentence supports (D189).",
+        cases=("pooling/test_backward_needs_contiguous*",),
+        recorded=(Disagreement(ours="NOT_SUPPORTED", clauses=("cudnnPoolingBackward/c14",), theirs="SUCCESS"),),
+    ),
+    Difference(
+        "V-pooling-half-sums", "cudnnPoolingBackward", ("cudnnPoolingBackward/c01",),
+        "Names no precision of the sums.", "CUDNN_POOLING_MAX adds the gradients of overlapping windows in the 16-bit type.",
+        "Added in float and rounded once (D188).",
+        cases=("pooling/test_backward_special_values*HALF*", "pooling/test_backward_types_and_blending*",),
+        recorded=(
+            Disagreement("outputs", ("cudnnPoolingBackward",), when=both(has("mode", "CUDNN_POOLING_MAX"), of_type("HALF", "BFLOAT16"))),
+        ),
+    ),
+    Difference(
+        "V-pooling-other-y", "cudnnPoolingBackward", ("cudnnPoolingBackward/c01",),
+        "y is the output of the forward call.", "CUDNN_POOLING_MAX_DETERMINISTIC compares x with y, so another y changes the gradient.",
+        "The maximum of x; with the y of the forward call both agree (D188).",
+        recorded=(
+            Disagreement("outputs", ("cudnnPoolingBackward",), when=has("mode", "CUDNN_POOLING_MAX_DETERMINISTIC")),
+        ),
+    ),
+    Difference(
+        "V-softmax-half", "cudnnSoftmaxForward", ("cudnnSoftmaxForward/c01",), "Names no precision of the arithmetic.",
+        "16-bit types: about one unit in the last place, more than one rounding of the result.",
+        "Computed in float and rounded once.",
+        cases=("softmax/test_forward_formula*HALF*", "softmax/test_forward_formula*BFLOAT16*", "softmax/test_every_length*HALF*", "softmax/test_special_values*", "softmax/test_rows_padded*", "softmax/test_wide_ranges*", "softmax/test_more_than_threads*", "softmax/test_subtracting_the_maximum*", "softmax/test_many_long_columns*HALF*", "softmax/test_lines_at_any_address*",),
+        recorded=(Disagreement("outputs", ("cudnnSoftmax*",), when=of_type("HALF", "BFLOAT16")),),
+    ),
+])  # fmt: skip

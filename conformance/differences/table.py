@@ -1,0 +1,83 @@
+"""The table of differences, and which case or finding each one explains."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+DIFFERENCES: list[Difference] = []
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Which findings about recorded calls (recorded.judging.Finding) a difference explains.
+
+    kind: status, outputs or result (a pattern). functions, clauses: patterns of the function and of the clause that our refusal
+    cites. ours, theirs: patterns of the statuses, without CUDNN_STATUS_. when: a predicate on the recorded call.
+    """
+
+    kind: str = "status"
+    functions: tuple[str, ...] = ("*",)
+    ours: str = "*"
+    theirs: str = "*"
+    clauses: tuple[str, ...] = ("*",)
+    when: Callable[[Any], bool] | None = None
+
+    def may_concern(self, function: str) -> bool:
+        """Whether records of this function can show it."""
+        return _any(self.functions, function)
+
+    def covers(self, finding: Any) -> bool:
+        return (
+            fnmatch.fnmatchcase(finding.kind, self.kind)
+            and self.may_concern(finding.record.function)
+            and fnmatch.fnmatchcase(finding.ours, self.ours)
+            and fnmatch.fnmatchcase(finding.theirs, self.theirs)
+            and _any(self.clauses, finding.clause or "")
+            and (self.when is None or self.when(finding.record))
+        )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One disagreement. cases: patterns of case ids (fnmatch) that show it; subjects: patterns of subject names;
+    recorded: the findings about recorded calls that it explains."""
+
+    id: str
+    function: str
+    clauses: tuple[str, ...]
+    document: str
+    vendor: str
+    decision: str
+    cases: tuple[str, ...] = ()
+    subjects: tuple[str, ...] = ("vendor-*", "library-*", "recorded-*")
+    recorded: tuple[Disagreement, ...] = ()
+
+    def covers(self, case: str, subject: str) -> bool:
+        return (_any(self.cases, case) or case == f"recorded_calls/test_difference[{self.id}]") and _any(
+            self.subjects, subject
+        )
+
+
+def _any(patterns: Iterable[str], text: str) -> bool:
+    return any(fnmatch.fnmatchcase(text, pattern) for pattern in patterns)
+
+
+def declare(differences: Iterable[Difference]) -> None:
+    """Add to the table, each id once."""
+    for difference in differences:
+        if any(entry.id == difference.id for entry in DIFFERENCES):
+            raise ValueError(f"the difference {difference.id} is declared already")
+        DIFFERENCES.append(difference)
+
+
+def difference_for(case: str, subject: str) -> Difference | None:
+    """The declared difference that explains why this case fails on this subject."""
+    return next((entry for entry in DIFFERENCES if entry.covers(case, subject)), None)
+
+
+def explanation_of(finding: Any) -> Difference | None:
+    """The declared difference that explains a finding about a recorded call."""
+    return next((entry for entry in DIFFERENCES if any(rule.covers(finding) for rule in entry.recorded)), None)

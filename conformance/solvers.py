@@ -1,0 +1,90 @@
+"""The accelerated backend's solvers and kernels under the suite: every trial by every solver that can serve it, and which case
+launches which kernel."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from dualdnn.accelerated.plans import noting_launches
+from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.accelerated.runtime.sources import entry_points
+from dualdnn.accelerated.solver import forcing
+from dualdnn.api.operations import Operation
+
+KERNELS_FILE = "kernels.json"
+NOT_LAUNCHED = "unlaunched.json"  # kernels that no case can launch here, with the reasons
+
+
+@contextmanager
+def kernels_noted(kernels: set[str]) -> Iterator[None]:
+    """Add the names of the kernels that are launched in this scope."""
+    with noting_launches() as launched:
+        yield
+    kernels |= launched
+
+
+def for_every_solver(handle: Any, operations: Sequence[Operation], run: Callable[[str], Any]) -> None:
+    """Run once with each solver forced that can serve one of the operations and does not serve it anyway."""
+    backend = handle.backend
+    preferred = {backend.plan(operation).solver for operation in operations}
+    names = dict.fromkeys(name for operation in operations for name in backend.solvers(operation))
+    for name in names:
+        if name not in preferred:
+            handle.prepared.clear()  # calls that were prepared by another solver
+            with forcing(name):
+                run(name)
+    handle.prepared.clear()
+
+
+def write_kernels(results: Iterable[Mapping[str, Any]], directory: Path) -> dict[str, list[str]]:
+    """Write which cases launched which kernel, and how long these cases took; returns kernel -> ids of the cases."""
+    cases: dict[str, set[str]] = {}
+    seconds: dict[str, float] = {}
+    for result in results:
+        for kernel in result.get("kernels", ()):
+            cases.setdefault(kernel, set()).add(result["id"])
+            seconds[result["id"]] = round(result["seconds"], 3)
+    found = {kernel: sorted(ids) for kernel, ids in sorted(cases.items())}
+    if found:
+        (directory / KERNELS_FILE).write_text(json.dumps({"kernels": found, "seconds": seconds}, indent=1))
+    return found
+
+
+def covering(path: Path) -> list[str]:
+    """Return ids of quick cases that together launch every kernel of a kernels.json."""
+    table = json.loads(path.read_text())
+    left = {kernel: set(ids) for kernel, ids in table["kernels"].items()}
+    chosen: list[str] = []
+    while left:
+        gain: dict[str, int] = {}
+        for ids in left.values():
+            for case in ids:
+                gain[case] = gain.get(case, 0) + 1
+        best = max(sorted(gain), key=lambda case: gain[case] / (0.05 + table["seconds"][case]))
+        chosen.append(best)
+        left = {kernel: ids for kernel, ids in left.items() if best not in ids}
+    return chosen
+
+
+def excused() -> dict[str, str]:
+    """Kernels that no case launches on the emulated device -> the reason."""
+    table: dict[str, str] = json.loads(resources.files(__package__).joinpath(NOT_LAUNCHED).read_text(encoding="utf-8"))
+    return table
+
+
+def without_a_launch(launched: Mapping[str, Any]) -> list[str]:
+    """The kernels of the house that no case launched and nothing excuses; those too that are excused though one did."""
+    names = set(entry_points(wanted_modules()))
+    return sorted(names - set(launched) - set(excused())) + sorted(set(excused()) & set(launched))
+
+
+def wanted_modules() -> list[Any]:
+    """The kernel modules that are built ahead on the emulated device."""
+    from . import build_ahead
+
+    return list(build_ahead.wanted_modules(open_device("emulated")))

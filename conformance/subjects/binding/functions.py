@@ -1,0 +1,195 @@
+"""The C functions of the document as Python functions, generated from the function table.
+
+Which slot a parameter gets follows from its type, direction and memory space; what the table cannot express is in
+``special``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import re
+from collections import namedtuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from dualdnn.api.document import Parameter, functions
+from dualdnn.api.enumerations import ENUMERATIONS
+
+from .objects import Library
+from .queries import failure_text
+from .slots import (
+    AddressOut,
+    AlgorithmIn,
+    AlgorithmOut,
+    ArrayIn,
+    ArrayOut,
+    Call,
+    Destroyed,
+    DevicePointer,
+    FillIn,
+    FillOut,
+    HostMemory,
+    NullOnly,
+    OpaqueArray,
+    OpaqueIn,
+    OpaqueOut,
+    PerformanceOut,
+    Scalar,
+    ScalarOut,
+    Scaling,
+    Slot,
+    StreamIn,
+    StreamOut,
+)
+from .tables import OUTPUT_LENGTHS
+from .types import PERFORMANCE_ALGORITHMS, Crashes, LibraryError
+
+
+@cache
+def function_table() -> dict[str, tuple[Parameter, ...]]:
+    """The parameters of every documented function."""
+    return {name: function.parameters for name, function in functions().items()}
+
+
+OPAQUE = re.compile(r"cudnn\w*(Descriptor|Handle|Plan|ParamPack|AlgorithmPerformance)_t|cudnnHandle_t")
+
+
+def depth(ctype: str) -> int:
+    """How many pointers a C type has."""
+    return ctype.count("*") + ctype.count("[]")
+
+
+def is_tensor(parameter: Parameter) -> bool:
+    """Whether the parameter is a single tensor or filter descriptor."""
+    return parameter.base_type in ("cudnnTensorDescriptor_t", "cudnnFilterDescriptor_t") and depth(parameter.ctype) == 0
+
+
+def destination(parameters: Sequence[Parameter]) -> Parameter | None:
+    """The descriptor of the tensor that a computing call writes: the last one before its last device output."""
+    outputs = [i for i, p in enumerate(parameters) if p.memory == "device" and p.direction != "in"]
+    tensors = [p for p in parameters[: outputs[-1]] if is_tensor(p)] if outputs else []
+    return tensors[-1] if tensors else None
+
+
+def slot_of(function: str, index: int, parameters: Sequence[Parameter]) -> Slot:
+    """The slot of one parameter, from its type, direction and memory space."""
+    parameter = parameters[index]
+    base, pointers = parameter.base_type, depth(parameter.ctype)
+    opaque = OPAQUE.fullmatch(base) is not None and base not in ENUMERATIONS
+    written = parameter.is_returned
+    if parameter.memory == "device":
+        before = parameters[index - 1] if index and is_tensor(parameters[index - 1]) else None
+        return DevicePointer(parameter, before)
+    if base == "cudaStream_t":
+        return (StreamOut if written else StreamIn)(parameter)
+    if base == "cudnnAlgorithm_t":
+        return (AlgorithmOut if written else AlgorithmIn)(parameter)
+    if base in PERFORMANCE_ALGORITHMS:
+        return PerformanceOut(parameter)
+    if parameter.name == "paddingFill":
+        return (FillOut if written else FillIn)(parameter)
+    if opaque and pointers == 0:
+        destroys = function.startswith(("cudnnDestroy", "cudnnBackendDestroy"))
+        return (Destroyed if destroys else OpaqueIn)(parameter)
+    if opaque:
+        return (OpaqueOut if written else OpaqueArray)(parameter)
+    if base == "void" and pointers == 2:
+        return AddressOut(parameter)
+    if base == "void" and parameter.name == "algoSpace":
+        return HostMemory(parameter, "algoSpaceSizeInBytes")
+    if base == "void" and re.match(r"alpha|beta|valuePtr", parameter.name):
+        return Scaling(parameter, destination(parameters))
+    if base == "cudnnRuntimeTag_t":
+        return NullOnly(parameter)
+    if base != "void" and pointers == 0:
+        return Scalar(parameter)
+    if base != "void" and written:
+        is_array = parameter.name in OUTPUT_LENGTHS.get(function, {})
+        return (ArrayOut if is_array else ScalarOut)(parameter)
+    if base != "void" and parameter.direction == "in":
+        return ArrayIn(parameter)
+    return Slot(parameter)
+
+
+RESULT_TYPES = {
+    "cudnnGetVersion": ctypes.c_size_t,
+    "cudnnGetCudartVersion": ctypes.c_size_t,
+    "cudnnGetErrorString": ctypes.c_char_p,
+}
+
+
+class Function:
+    """A documented function of a library that exports it."""
+
+    def __init__(self, library: Library, name: str, slots: Sequence[Slot], null_crashes: Sequence[str]) -> None:
+        self.library, self.slots, self.null_crashes = library, slots, null_crashes
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = f"{name} of {library.path.name}."
+        self.symbol = library.symbol(name)
+        self.symbol.restype = RESULT_TYPES.get(name, ctypes.c_int)
+        self.returns_status = name not in RESULT_TYPES
+        self.passed = [slot.name for slot in slots if slot.passed]
+        self.returned = [slot for slot in slots if slot.returned]
+        self.result_type = namedtuple(name.removeprefix("cudnn"), [s.name for s in self.returned])  # type: ignore[misc]
+        self.__signature__ = inspect.Signature(
+            [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self.passed]
+        )
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        call, encoded = self.encode(arguments, keywords)
+        if self.library.cuda is not None:
+            self.library.cuda.make_current()
+        number = self.symbol(*encoded)
+        if not self.returns_status:
+            return number.decode() if isinstance(number, bytes) else number
+        call.succeeded = number == 0
+        for slot in self.slots:
+            slot.finish(call)
+        if number != 0:
+            raise LibraryError(number, failure_text(self.library, number), self.__name__)
+        results = [slot.decode(call) for slot in self.returned]
+        return None if not results else results[0] if len(results) == 1 else self.result_type(*results)
+
+    def prepare(self, *arguments: Any, **keywords: Any) -> Callable[[], None]:
+        """The call with these arguments, to be made many times at the cost of the C call alone (for benchmarks).
+
+        The objects and buffers of the call must live as long as it is used; results are not converted.
+        """
+        call, encoded = self.encode(arguments, keywords)
+        symbol = self.symbol
+
+        def repeat(_: Call = call) -> None:  # the default keeps what the C arguments point to
+            if number := symbol(*encoded):
+                raise LibraryError(number, failure_text(self.library, number), self.__name__)
+
+        return repeat
+
+    def encode(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Call, list[Any]]:
+        """The checked arguments as C has them."""
+        if keywords or len(arguments) != len(self.passed):
+            arguments = self.__signature__.bind(*arguments, **keywords).args
+        call = Call(self.library, self.__name__, dict(zip(self.passed, arguments, strict=True)), {})
+        for name in self.null_crashes:
+            if call.values[name] is None:
+                raise Crashes(self.__name__, f"{name}: None is NULL, which this library does not survive")
+        return call, [slot.encode(call) for slot in self.slots]
+
+
+def generate(
+    library: Library,
+    special: Mapping[tuple[str, str], Callable[[Parameter], Slot]],
+    null_crashes: Mapping[str, Sequence[str]],
+) -> dict[str, Function]:
+    """Every documented function that the library exports."""
+    functions = {}
+    for name, parameters in function_table().items():
+        if library.symbol(name) is None:
+            continue
+        slots = [
+            special[name, p.name](p) if (name, p.name) in special else slot_of(name, index, parameters)
+            for index, p in enumerate(parameters)
+        ]
+        functions[name] = Function(library, name, slots, null_crashes.get(name, ()))
+    return functions

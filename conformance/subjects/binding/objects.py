@@ -1,0 +1,154 @@
+"""What a caller holds of a library: descriptors and handles around C pointers, and the checks before one is used."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .memory import Buffer, Cuda, CudaUnavailable, Stream, open_cuda
+from .types import Crashes
+
+
+class Opaque:
+    """An object of the library: a C pointer of a known type, alive until its Destroy function succeeded."""
+
+    def __init__(self, library: Library, ctype: str, address: int) -> None:
+        self.library, self.ctype, self.address = library, ctype, address
+        self.alive = True
+        self.elements: dict[int, tuple[Any, ...]] = {}  # descriptors that backend attributes were set to
+        self.kind: int | None = None  # the type of a backend descriptor
+
+    def __repr__(self) -> str:
+        return f"<{self.ctype} at {self.address:#x}{'' if self.alive else ', destroyed'}>"
+
+
+class Handle(Opaque):
+    """A library context, with the memory of the GPU that it was created on."""
+
+    def __init__(self, library: Library, ctype: str, address: int) -> None:
+        super().__init__(library, ctype, address)
+        self.stream: Stream | int | None = None
+
+    @property
+    def cuda(self) -> Cuda:
+        """The GPU of the handle."""
+        if self.library.cuda is None:
+            raise CudaUnavailable(f"{self!r}: no GPU memory without a usable NVIDIA driver")
+        return self.library.cuda
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Uninitialised GPU memory."""
+        return self.cuda.allocate(nbytes)
+
+    def to_device(self, array: npt.ArrayLike) -> Buffer:
+        """A copy of the array's elements in GPU memory, in C order."""
+        source = np.ascontiguousarray(array)
+        buffer = self.allocate(source.nbytes)
+        buffer.write(source)
+        return buffer
+
+    def new_stream(self) -> Stream:
+        """A stream for cudnnSetStream."""
+        stream = Stream(self.cuda)
+        self.library.streams[stream.handle] = stream
+        return stream
+
+    def synchronize(self) -> None:
+        """Wait for all work on the GPU."""
+        self.cuda.synchronize()
+
+
+@dataclass
+class Callback:
+    """The log callback that is installed: the caller's function and user data, and the C function that runs them."""
+
+    function: Callable[..., object] | None = None
+    user_data: Any = None
+    c_function: Any = None
+
+
+class Library:
+    """A loaded shared library and the objects that it has given out."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.loaded = ctypes.CDLL(str(path))
+        except OSError as error:
+            raise OSError(f"{path} cannot be loaded as a shared library: {error}") from None
+        self.objects: weakref.WeakValueDictionary[int, Opaque] = weakref.WeakValueDictionary()
+        self.streams: weakref.WeakValueDictionary[int, Stream] = weakref.WeakValueDictionary()
+        self.cuda: Cuda | None = None
+        self.callback = Callback()
+
+    def symbol(self, name: str) -> Any:
+        """The exported C function, or None."""
+        return getattr(self.loaded, name, None)
+
+    def version(self) -> int | None:
+        """What cudnnGetVersion returns; None where it is not exported."""
+        function = self.symbol("cudnnGetVersion")
+        if function is None:
+            return None
+        function.restype = ctypes.c_size_t
+        return int(function())
+
+    def use_gpu(self, ordinal: int) -> None:
+        """Make a GPU current for the library's calls, or raise ``CudaUnavailable``."""
+        self.cuda = open_cuda(ordinal)
+        self.cuda.make_current()
+
+    def adopt(self, ctype: str, address: int | None) -> Opaque | None:
+        """The Python object of a pointer that the library returned."""
+        if not address:
+            return None
+        known = self.objects.get(address)
+        if known is not None and known.alive and known.ctype == ctype:
+            return known
+        made = (Handle if ctype == "cudnnHandle_t" else Opaque)(self, ctype, address)
+        self.objects[address] = made
+        return made
+
+    def opaque_address(self, value: object, ctype: str, function: str, name: str) -> int | None:
+        """The pointer of an object that is safe to hand to the library; None is NULL."""
+        if value is None:
+            return None
+        if not isinstance(value, Opaque) or value.library is not self:
+            raise Crashes(function, f"{name}: {value!r} is not a {ctype} of {self.path.name}")
+        if value.ctype != ctype:
+            raise Crashes(function, f"{name}: {value!r} stands where a {ctype} is needed")
+        if not value.alive:
+            raise Crashes(function, f"{name}: {value!r} must not be used any more")
+        return value.address
+
+    def device_address(self, value: object, function: str, name: str) -> int | None:
+        """The device pointer of a buffer or of an object with ``__cuda_array_interface__``; None is NULL.
+
+        Integers have to point into a buffer that is allocated.
+        """
+        if value is None:
+            return None
+        if isinstance(value, Buffer):
+            if not value.alive:
+                raise Crashes(function, f"{name}: the buffer was freed")
+            return value.address
+        interface = getattr(value, "__cuda_array_interface__", None)
+        if interface is not None:
+            return int(interface["data"][0])
+        if isinstance(value, int) and self.cuda is not None and self.cuda.find(value) is not None:
+            return value
+        raise Crashes(function, f"{name}: {value!r} is no device memory that is known to be allocated")
+
+    def memory_at(self, address: int | None) -> Buffer | int | None:
+        """The buffer or part of a buffer at a device address; the address itself where nothing is known there."""
+        if not address:
+            return None
+        found = self.cuda.find(address) if self.cuda is not None else None
+        return address if found is None else found

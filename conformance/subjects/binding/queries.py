@@ -1,0 +1,59 @@
+"""What the binding asks of a library itself: its texts, its numbers and its descriptors."""
+
+from __future__ import annotations
+
+import ctypes
+
+from dualdnn.api.enumerations import cudnnStatus_t
+from dualdnn.api.operations.specs import FLOAT
+
+from .objects import Library
+from .types import RELEASE_9_NUMBERS
+
+
+def failure_text(library: Library, number: int) -> str:
+    """What the library says about a status, with its number."""
+    text = f"{library.path.name} returned {number}"
+    name = library.symbol("cudnnGetErrorString")
+    if name is not None:
+        name.restype = ctypes.c_char_p
+        text += f" ({(name(ctypes.c_int(number)) or b'').decode(errors='replace')})"
+    last = library.symbol("cudnnGetLastErrorString")  # release 9
+    if last is not None:
+        message = ctypes.create_string_buffer(1024)
+        last(message, ctypes.c_size_t(len(message)))
+        text += f": {message.value.decode(errors='replace')}" if message.value else ""
+    return text
+
+
+def status_number(library: Library, status: cudnnStatus_t) -> int:
+    """A documented status as the library counts it."""
+    is_release_9 = (library.version() or 0) >= 90000
+    return RELEASE_9_NUMBERS.get(status, int(status)) if is_release_9 else int(status)
+
+
+def tensor_data_type(library: Library, ctype: str, address: int | None) -> int:
+    """The data type of a tensor or filter descriptor as the library has it; FLOAT where it does not say."""
+    is_filter = ctype == "cudnnFilterDescriptor_t"
+    getter = library.symbol("cudnnGetFilterNdDescriptor" if is_filter else "cudnnGetTensorNdDescriptor")
+    if getter is None or address is None:
+        return FLOAT
+    data_type, rank, layout = ctypes.c_int(0), ctypes.c_int(0), ctypes.c_int(0)
+    dims, strides = (ctypes.c_int * 64)(), (ctypes.c_int * 64)()
+    outputs = (
+        (ctypes.byref(data_type), ctypes.byref(layout), ctypes.byref(rank), dims)
+        if is_filter
+        else (ctypes.byref(data_type), ctypes.byref(rank), dims, strides)
+    )
+    status = getter(ctypes.c_void_p(address), ctypes.c_int(1), *outputs)
+    return data_type.value if status == 0 else FLOAT
+
+
+def size_in_bytes(library: Library, ctype: str, address: int) -> int:
+    """The bytes that a tensor or filter descriptor spans; 0 where the library does not say."""
+    is_filter = ctype == "cudnnFilterDescriptor_t"
+    getter = library.symbol("cudnnGetFilterSizeInBytes" if is_filter else "cudnnGetTensorSizeInBytes")
+    size = ctypes.c_size_t(0)
+    if getter is None or getter(ctypes.c_void_p(address), ctypes.byref(size)) != 0:
+        return 0
+    return size.value

@@ -1,0 +1,383 @@
+"""One ``Slot`` per C parameter turns the Python argument into C (``encode``) and C storage into a result (``decode``)."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from dualdnn.api.document import Parameter
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnStatus_t
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, scalar_type
+from dualdnn.reference.view import NUMPY_TYPES
+
+from .memory import Buffer
+from .objects import Library
+from .queries import size_in_bytes, status_number, tensor_data_type
+from .tables import INPUT_LENGTHS, OUTPUT_LENGTHS, Length
+from .types import (
+    PERFORMANCE_ALGORITHMS,
+    AlgorithmUnion,
+    Crashes,
+    NotExpressible,
+    PerformanceStruct,
+    element_type,
+    performance_record,
+    python_value,
+    scalar,
+)
+
+# Zeroed entries behind every host array, so that a library which reads or writes too far meets memory of ours.
+SPARE = 1024
+# Host output arrays never need more entries: ranks are at most 8 and batches of descriptors are small.
+LARGEST_OUTPUT = 1 << 20
+
+
+@dataclass
+class Call:
+    """One call under way: the Python arguments and the C storage behind them, by parameter name."""
+
+    library: Library
+    function: str
+    values: dict[str, Any]
+    storage: dict[str, Any]
+    succeeded: bool = False
+
+    def where(self, name: str) -> str:
+        """For messages."""
+        return f"{self.function}: {name}"
+
+    def count(self, length: Length) -> int:
+        """The number of entries that the caller's arguments stand for."""
+        value = self.values[length.count]
+        if value is None:
+            return 0
+        return (int(sum(value)) if hasattr(value, "__len__") else int(value)) - length.less
+
+
+class Slot:
+    """One C parameter. ``passed``: the caller gives a value for it. ``returned``: it is part of the result."""
+
+    passed = True
+    returned = False
+
+    def __init__(self, parameter: Parameter) -> None:
+        self.name = parameter.name
+        self.ctype = parameter.ctype
+        self.base = parameter.base_type
+
+    def encode(self, call: Call) -> Any:
+        """The ctypes value that is passed; what it points to stays in ``call.storage``."""
+        raise NotExpressible(f"{call.function} cannot be called: there is no rule for its parameter {self.name}")
+
+    def decode(self, call: Call) -> Any:
+        """The part of the result."""
+        raise NotExpressible(f"{call.function} cannot be called: there is no rule for its result {self.name}")
+
+    def finish(self, call: Call) -> None:
+        """Runs after every call that reached the library."""
+
+
+class Scalar(Slot):
+    """A number or enumerator."""
+
+    def encode(self, call: Call) -> Any:
+        value, where = call.values[self.name], call.where(self.name)
+        if self.base == "cudnnStatus_t" and isinstance(value, cudnnStatus_t):
+            return ctypes.c_int(status_number(call.library, value))
+        return scalar(element_type(self.base), value, where)
+
+
+class OpaqueIn(Slot):
+    """A descriptor or handle."""
+
+    def encode(self, call: Call) -> Any:
+        return ctypes.c_void_p(call.library.opaque_address(call.values[self.name], self.base, call.function, self.name))
+
+
+class Destroyed(OpaqueIn):
+    """A descriptor or handle that the call destroys."""
+
+    def finish(self, call: Call) -> None:
+        value = call.values[self.name]
+        if call.succeeded and value is not None:
+            value.alive = False
+            call.library.objects.pop(value.address, None)
+
+
+class OpaqueArray(Slot):
+    """A host array of descriptors, one per time step."""
+
+    def encode(self, call: Call) -> Any:
+        values = call.values[self.name]
+        if values is None:
+            return ctypes.c_void_p(None)
+        if not isinstance(values, Sequence):
+            raise NotExpressible(f"{call.where(self.name)}: a sequence of {self.base} is needed, not {values!r}")
+        needed = int(call.values.get("seqLength", 0))
+        if len(values) < needed:
+            raise NotExpressible(f"{call.where(self.name)}: {len(values)} descriptors for seqLength {needed}")
+        addresses = [call.library.opaque_address(v, self.base, call.function, self.name) for v in values]
+        if None in addresses:
+            raise Crashes(call.function, f"{self.name}: the array holds a NULL descriptor")
+        call.storage[self.name] = array = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
+        return array
+
+
+class ArrayIn(Slot):
+    """A host array of numbers or enumerators."""
+
+    def encode(self, call: Call) -> Any:
+        values, where = call.values[self.name], call.where(self.name)
+        if values is None:
+            return ctypes.c_void_p(None)
+        if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
+            raise NotExpressible(f"{where}: a sequence is needed, not {values!r}")
+        length = INPUT_LENGTHS.get(call.function, {}).get(self.name)
+        if length is not None and len(values) < call.count(length):
+            raise NotExpressible(f"{where}: {len(values)} entries, but {length.count} asks for {call.count(length)}")
+        kind = element_type(self.base)
+        array = (kind * (len(values) + SPARE))()
+        for index, value in enumerate(values):
+            array[index] = scalar(kind, value, f"{where}[{index}]").value
+        call.storage[self.name] = array
+        return array
+
+
+class DevicePointer(Slot):
+    """Device memory. ``descriptor`` names the tensor or filter descriptor just before it, which tells its size."""
+
+    def __init__(self, parameter: Parameter, descriptor: Parameter | None) -> None:
+        super().__init__(parameter)
+        self.descriptor = descriptor
+
+    def encode(self, call: Call) -> Any:
+        value = call.values[self.name]
+        address = call.library.device_address(value, call.function, self.name)
+        if isinstance(value, Buffer) and self.descriptor is not None:
+            owner = call.values[self.descriptor.name]
+            needed = size_in_bytes(call.library, owner.ctype, owner.address) if owner is not None else 0
+            if needed > value.nbytes:
+                raise Crashes(
+                    call.function,
+                    f"{self.name}: {self.descriptor.name} spans {needed} bytes, the buffer has {value.nbytes}",
+                )
+        return ctypes.c_void_p(address)
+
+
+class HostMemory(Slot):
+    """Host memory of the caller, of the size that the parameter ``size`` gives."""
+
+    def __init__(self, parameter: Parameter, size: str) -> None:
+        super().__init__(parameter)
+        self.size = size
+
+    def encode(self, call: Call) -> Any:
+        value = call.values[self.name]
+        if value is None:
+            return ctypes.c_void_p(None)
+        view = memoryview(value).cast("B")
+        if call.values[self.size] > view.nbytes:
+            raise NotExpressible(
+                f"{call.where(self.name)}: {view.nbytes} bytes, but {self.size} is {call.values[self.size]}"
+            )
+        call.storage[self.name] = memory = (ctypes.c_char * view.nbytes).from_buffer(view)
+        return memory
+
+
+class Scaling(Slot):
+    """alpha, beta, or the value of cudnnSetTensor, in the type that the destination tensor calls for.
+
+    A scaling parameter is a float, or a double where the tensor is DOUBLE; cudnnSetTensor's value has the tensor's
+    own type. The value fills the storage, so that vectorised types find it in every component.
+    """
+
+    def __init__(self, parameter: Parameter, descriptor: Parameter | None) -> None:
+        super().__init__(parameter)
+        self.descriptor = descriptor
+
+    def encode(self, call: Call) -> Any:
+        value = call.values[self.name]
+        if value is None:
+            return ctypes.c_void_p(None)
+        data_type = self.data_type(call)
+        if self.name == "valuePtr":
+            dtype = element_dtype(data_type)
+        else:
+            dtype = element_dtype(DOUBLE if data_type == DOUBLE else FLOAT)
+        if np.ndim(value) != 0 or isinstance(value, str | bytes):
+            raise NotExpressible(f"{call.where(self.name)}: a number is needed, not {value!r}")
+        call.storage[self.name] = array = np.full(32, value, dtype)
+        return ctypes.c_void_p(array.ctypes.data)
+
+    def data_type(self, call: Call) -> int:
+        """The data type of the destination tensor."""
+        if self.descriptor is None:
+            return FLOAT
+        name, ctype = self.descriptor.name, self.descriptor.base_type
+        address = call.library.opaque_address(call.values[name], ctype, call.function, name)
+        return tensor_data_type(call.library, ctype, address)
+
+
+class ScalarOut(Slot):
+    """A number or enumerator that the call writes."""
+
+    passed, returned = False, True
+
+    def encode(self, call: Call) -> Any:
+        call.storage[self.name] = storage = element_type(self.base)()
+        return ctypes.byref(storage)
+
+    def decode(self, call: Call) -> Any:
+        return python_value(self.base, call.storage[self.name].value)
+
+
+class ArrayOut(Slot):
+    """A host array that the call writes: a tuple of the entries that were asked for and exist."""
+
+    passed, returned = False, True
+
+    def encode(self, call: Call) -> Any:
+        asked = min(max(0, call.count(self.length(call))), LARGEST_OUTPUT)
+        call.storage[self.name] = array = (element_type(self.base) * (asked + SPARE))()
+        return array
+
+    def decode(self, call: Call) -> Any:
+        length = self.length(call)
+        stop = max(0, call.count(length))
+        if length.filled is not None:
+            stop = min(stop, max(0, call.storage[length.filled].value))
+        return tuple(python_value(self.base, number) for number in call.storage[self.name][:stop])
+
+    def length(self, call: Call) -> Length:
+        """Which arguments say how long the array is."""
+        return OUTPUT_LENGTHS[call.function][self.name]
+
+
+class OpaqueOut(Slot):
+    """A descriptor or handle that the call returns: new from a Create function, known from a getter."""
+
+    passed, returned = False, True
+
+    def encode(self, call: Call) -> Any:
+        call.storage[self.name] = storage = ctypes.c_void_p()
+        return ctypes.byref(storage)
+
+    def decode(self, call: Call) -> Any:
+        if call.function.startswith("cudnnCreate"):
+            call.library.objects.pop(call.storage[self.name].value, None)
+        return call.library.adopt(self.base, call.storage[self.name].value)
+
+
+class AddressOut(Slot):
+    """A device pointer that the call returns, as the buffer or the part of a buffer that it points to."""
+
+    passed, returned = False, True
+
+    def encode(self, call: Call) -> Any:
+        call.storage[self.name] = storage = ctypes.c_void_p()
+        return ctypes.byref(storage)
+
+    def decode(self, call: Call) -> Any:
+        return call.library.memory_at(call.storage[self.name].value)
+
+
+class PerformanceOut(Slot):
+    """The rows of an algorithm search: requestedAlgoCount of them, cut to returnedAlgoCount."""
+
+    passed, returned = False, True
+
+    def encode(self, call: Call) -> Any:
+        asked = min(max(0, int(call.values["requestedAlgoCount"])), LARGEST_OUTPUT)
+        call.storage[self.name] = rows = (PerformanceStruct * (asked + SPARE))()
+        return rows
+
+    def decode(self, call: Call) -> Any:
+        count = min(int(call.values["requestedAlgoCount"]), call.storage["returnedAlgoCount"].value)
+        rows = call.storage[self.name][: max(0, count)]
+        return tuple(performance_record(row, PERFORMANCE_ALGORITHMS[self.base]) for row in rows)
+
+
+class FillIn(Slot):
+    """The padding vector's fill value, of the type that the argument dataType names."""
+
+    def encode(self, call: Call) -> Any:
+        if call.values[self.name] is None:
+            return ctypes.c_void_p(None)
+        dtype = element_dtype(call.values["dataType"])
+        call.storage[self.name] = array = np.full(32, call.values[self.name], dtype)
+        return ctypes.c_void_p(array.ctypes.data)
+
+
+class FillOut(Slot):
+    """The padding vector's fill value, of the type that the result dataType names."""
+
+    passed, returned = False, True
+
+    def encode(self, call: Call) -> Any:
+        call.storage[self.name] = storage = (ctypes.c_char * 64)()
+        return storage
+
+    def decode(self, call: Call) -> Any:
+        dtype = element_dtype(call.storage["dataType"].value)
+        return np.frombuffer(bytes(call.storage[self.name]), dtype, 1)[0].item()
+
+
+class AlgorithmIn(Slot):
+    """cudnnAlgorithm_t: any algorithm enumerator."""
+
+    def encode(self, call: Call) -> Any:
+        return AlgorithmUnion(scalar(ctypes.c_int, call.values[self.name], call.where(self.name)))
+
+
+class AlgorithmOut(Slot):
+    """cudnnAlgorithm_t, as the number: the union does not tell which enumeration it is of."""
+
+    passed, returned = False, True
+
+    def encode(self, call: Call) -> Any:
+        call.storage[self.name] = storage = AlgorithmUnion()
+        return ctypes.byref(storage)
+
+    def decode(self, call: Call) -> Any:
+        return call.storage[self.name].algo
+
+
+class StreamIn(Slot):
+    """A CUDA stream: None, one of ``Handle.new_stream``, or the legacy (1) or per-thread (2) default stream."""
+
+    def encode(self, call: Call) -> Any:
+        value = call.values[self.name]
+        address = getattr(value, "handle", value)
+        if address is not None and address not in (0, 1, 2) and address not in call.library.streams:
+            raise Crashes(call.function, f"{self.name}: {value!r} is no stream of this library's handles")
+        return ctypes.c_void_p(address)
+
+    def finish(self, call: Call) -> None:
+        if call.succeeded and call.values["handle"] is not None:
+            call.values["handle"].stream = call.values[self.name]
+
+
+class StreamOut(OpaqueOut):
+    """A CUDA stream: the object that was set, or the bare pointer; None is the default stream."""
+
+    def decode(self, call: Call) -> Any:
+        address = call.storage[self.name].value
+        return call.library.streams.get(address, address) if address else None
+
+
+class NullOnly(Slot):
+    """A pointer that the document reserves: only NULL can be passed."""
+
+    def encode(self, call: Call) -> Any:
+        if call.values[self.name] is not None:
+            raise Crashes(call.function, f"{self.name}: reserved, None is the only value that can be passed")
+        return ctypes.c_void_p(None)
+
+
+def element_dtype(data_type: int) -> np.dtype[Any]:
+    """The NumPy type of one scalar of a data type; FLOAT's for numbers that the document does not know."""
+    known = data_type in cudnnDataType_t.__members__.values()
+    return NUMPY_TYPES[scalar_type(cudnnDataType_t(data_type)) if known else FLOAT]
