@@ -102,12 +102,15 @@ def test_shapes(trial, dims, formats):
 
 @shows("cudnnTransformTensor/c01")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
-@pytest.mark.parametrize("dims", [(1, 130, 9, 15), (2, 67, 8, 16), (3, 3, 33, 32), (9, 2, 3, 50)], ids=str)
+@pytest.mark.parametrize(
+    "dims", [(1, 130, 9, 15), (2, 67, 8, 16), (3, 3, 33, 32), (9, 2, 3, 50), (3, 36, 4, 11)], ids=str
+)
 @pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_long_dimensions(trial, dims, data_type, formats):
     """Larger than anything that an implementation may handle at once, and no multiple of it."""
     x, y = (TensorSpec.packed(data_type, dims, tensor_format) for tensor_format in formats)
     trial(moved(x, y))
+    trial(moved(x, y, 0.5, 2.0))
 
 
 @shows("cudnnTransformTensor/c01")
@@ -189,20 +192,26 @@ def test_between_vectors(trial, x, y, alpha, beta):
 
 @shows("cudnnTransformTensor/c01")
 @pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
-@pytest.mark.parametrize("offsets", [(1, 0), (0, 1), (1, 3)], ids=str)
-def test_addresses(caller, offsets, formats):
-    """Tensors may begin at any element of an allocation."""
-    dims = (2, 16, 4, 12)
-    x, y = (TensorSpec.packed(FLOAT, dims, tensor_format) for tensor_format in formats)
-    whole = np.arange(x.count + 4, dtype=np.float32)
-    source, result = caller.handle.to_device(whole), caller.handle.to_device(-whole)
-    places = [buffer.slice(4 * offset, x.nbytes) for buffer, offset in zip((source, result), offsets, strict=True)]
-    caller(moved(x, y), {"x": places[0], "y": places[1]})
-    data = whole[offsets[0] : offsets[0] + x.count]
-    plain = data.reshape(dims) if formats[0] == NCHW else data.reshape(2, 4, 12, 16).transpose(0, 3, 1, 2)
-    expected = -whole
+@pytest.mark.parametrize("offsets", [(0, 0), (1, 0), (0, 1), (1, 3)], ids=str)
+@pytest.mark.parametrize(
+    "dims, data_type", [((2, 16, 4, 12), FLOAT), ((2, 3, 24, 48), FLOAT), ((3, 36, 4, 11), HALF)], ids=str
+)
+def test_addresses(caller, offsets, formats, dims, data_type):
+    """Tensors may begin at any element of an allocation: rows of packs, of a narrow dimension, and of packs of half the size."""
+    dtype = {FLOAT: np.float32, HALF: np.float16}[data_type]
+    x, y = (TensorSpec.packed(data_type, dims, tensor_format) for tensor_format in formats)
+    memory = np.random.default_rng(x.count).permutation(x.count + 4).astype(np.int16).view(np.float16).astype(dtype)
+    memory = np.where(np.isfinite(memory), memory, dtype(1))
+    source, result = caller.handle.to_device(memory), caller.handle.to_device(-memory)
+    shift = dtype().itemsize
+    slices = [buffer.slice(shift * offset, x.nbytes) for buffer, offset in zip((source, result), offsets, strict=True)]
+    caller(moved(x, y), {"x": slices[0], "y": slices[1]})
+    images, channels, *plane = dims
+    data = memory[offsets[0] : offsets[0] + x.count]
+    plain = data.reshape(dims) if formats[0] == NCHW else data.reshape(images, *plane, channels).transpose(0, 3, 1, 2)
+    expected = -memory
     expected[offsets[1] : offsets[1] + y.count] = (plain if formats[1] == NCHW else plain.transpose(0, 2, 3, 1)).ravel()
-    assert np.array_equal(result.to_host(np.float32, whole.size), expected)
+    assert np.array_equal(result.to_host(dtype, memory.size), expected)
 
 
 @shows("cudnnTransformTensor/c03")
