@@ -43,7 +43,7 @@ UNFOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
 TYPES = [FLOAT, DOUBLE, HALF, BFLOAT16, INT8, UINT8, INT32]
 BLENDS = [(1.0, 0.0), (-1.75, 0.5)]
 DIMS = (2, 3, 5, 7)
-TURNS = [(NCHW, NHWC), (NHWC, NCHW), (NCHW, NCHW), (NHWC, NHWC)]
+FORMATS = [(NCHW, NHWC), (NHWC, NCHW), (NCHW, NCHW), (NHWC, NHWC)]
 
 
 def moved(x: TensorSpec, y: TensorSpec, alpha: float = 1.0, beta: float = 0.0) -> TransformTensor:
@@ -73,7 +73,7 @@ def applied(transform: TransformSpec, dims: tuple[int, ...], data_type: Any = FL
 
 @shows("cudnnTransformTensor/c01", "cudnnTransformTensor/c05", "cudnnTransformTensor/c06", "cudnnTransformTensor/c08")
 @pytest.mark.parametrize("alpha, beta", BLENDS)
-@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
 @pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
 def test_formats(trial, data_type, formats, alpha, beta):
     x, y = (TensorSpec.packed(data_type, DIMS, tensor_format) for tensor_format in formats)
@@ -94,7 +94,7 @@ def test_strides(trial, layout, to):
     [(1, 1, 1, 1), (3, 1, 1, 1), (1, 7, 1, 1), (1, 1, 1, 9), (2, 5, 3), (2, 2, 3, 2, 2, 2), (2, 1, 2, 2, 1, 2, 2, 3)],
     ids=str,
 )
-@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_shapes(trial, dims, formats):
     x, y = (TensorSpec.packed(FLOAT, dims, tensor_format) for tensor_format in formats)
     trial(moved(x, y))
@@ -105,7 +105,7 @@ def test_shapes(trial, dims, formats):
 @pytest.mark.parametrize(
     "dims", [(1, 130, 9, 15), (2, 67, 8, 16), (3, 3, 33, 32), (9, 2, 3, 50), (3, 36, 4, 11)], ids=str
 )
-@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_long_dimensions(trial, dims, data_type, formats):
     """Larger than anything that an implementation may handle at once, and no multiple of it."""
     x, y = (TensorSpec.packed(data_type, dims, tensor_format) for tensor_format in formats)
@@ -115,7 +115,7 @@ def test_long_dimensions(trial, dims, data_type, formats):
 
 @shows("cudnnTransformTensor/c01")
 @pytest.mark.parametrize("dims", [(2, 132, 26, 16), (3, 67, 23, 27)], ids=str)
-@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_large(trial, dims, formats):
     """Enough for an implementation to take its largest pieces, aligned and not."""
     x, y = (TensorSpec.packed(FLOAT, dims, tensor_format) for tensor_format in formats)
@@ -191,7 +191,7 @@ def test_between_vectors(trial, x, y, alpha, beta):
 
 
 @shows("cudnnTransformTensor/c01")
-@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
 @pytest.mark.parametrize("offsets", [(0, 0), (1, 0), (0, 1), (1, 3)], ids=str)
 @pytest.mark.parametrize(
     "dims, data_type", [((2, 16, 4, 12), FLOAT), ((2, 3, 24, 48), FLOAT), ((3, 36, 4, 11), HALF)], ids=str
@@ -301,7 +301,7 @@ def named(filters: bool, number: str) -> str:
 @both("c01", "c03", "c04", "c09", "c10", "c12")
 @BOTH
 @pytest.mark.parametrize("alpha, beta", BLENDS)
-@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
 @pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
 def test_copy(trial, data_type, formats, alpha, beta, filters):
     trial(
@@ -325,7 +325,7 @@ PADDINGS = [
 @both("c01", "c06", "c11")
 @shows("cudnnSetTensorTransformDescriptor/c04", "cudnnSetTensorTransformDescriptor/c06")
 @BOTH
-@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
 @pytest.mark.parametrize("before, after", PADDINGS, ids=str)
 def test_padding(trial, before, after, formats, filters):
     """Zeros around, negative amounts crop; the destination is not read."""
@@ -345,7 +345,7 @@ def test_padding(trial, before, after, formats, filters):
 @shows("cudnnSetTensorTransformDescriptor/c08", "cudnnSetTensorTransformDescriptor/c10")
 @BOTH
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
-@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
 @pytest.mark.parametrize("fold", [(2, 2), (3, 2), (1, 2), (2, 0), (4, 5)], ids=str)
 def test_folding(trial, fold, formats, data_type, filters):
     """Also where the factors do not divide the sizes."""
@@ -357,7 +357,7 @@ def test_folding(trial, fold, formats, data_type, filters):
 @shows("cudnnSetTensorTransformDescriptor/c10")
 @BOTH
 @pytest.mark.parametrize("alpha, beta", BLENDS)
-@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
 @pytest.mark.parametrize("fold, channels", [((2, 2), 8), ((3, 2), 12), ((1, 2), 4), ((2, 2), 6)], ids=str)
 def test_unfolding(trial, fold, channels, formats, alpha, beta, filters):
     """Also where the channels are no multiple of the factors; any alpha and beta."""
@@ -377,7 +377,7 @@ COMBINED = [
 @both("c01")
 @BOTH
 @pytest.mark.parametrize("direction", [FOLD, UNFOLD], ids=lambda d: d.name)
-@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
 @pytest.mark.parametrize("before, after", COMBINED, ids=str)
 def test_folding_and_padding(trial, before, after, formats, direction, filters):
     transform = changing(before=before, after=after, fold=(2, 3), direction=direction, tensor_format=formats[1])
@@ -394,7 +394,7 @@ def test_unfolding_and_padding_blends(trial, filters):
 @both("c01")
 @BOTH
 @pytest.mark.parametrize("fold, direction", [((2, 2, 2), FOLD), ((2, 1, 3), UNFOLD), ((0, 0, 0), FOLD)], ids=str)
-@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_five_dimensions(trial, fold, direction, formats, filters):
     transform = changing(5, (0, 0, 1, 0, 1), (0, 0, 0, 0, 1), fold, direction, formats[1])
     trial(applied(transform, (1, 12, 3, 4, 5), FLOAT, formats[0], filters=filters))
@@ -404,7 +404,7 @@ def test_five_dimensions(trial, fold, direction, formats, filters):
 @BOTH
 @pytest.mark.parametrize("rank", [3, 6])
 @pytest.mark.parametrize("kind", ["pad", "fold", "unfold", "unfold and pad"])
-@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_transforms_of_other_ranks(trial, formats, kind, rank, filters):
     dims = (2, 16, 3, 2, 4, 3)[:rank]
     before, after = ((0, 1, 0, 1, 0, 0)[:rank], (0, 0, 1, 0, 0, 1)[:rank]) if "pad" in kind else ((), ())
