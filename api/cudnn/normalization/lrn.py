@@ -70,7 +70,7 @@ def _supported(layouts: str, strided: str, **tensors: TensorSpec) -> None:
         packed = spec.spatially_packed and next((s for d, s in reversed(list(inside)) if d > 1), 1) == 1
         expect(spec.rank != 5 or packed, BAD_PARAM, strided,
                f"{name} has 5 dimensions {spec.dims} that are not DHW-packed: strides {spec.strides}")  # fmt: skip
-    rank_between(layouts, 4, 5, **tensors)
+    rank_between(layouts, 4, 5, NOT_SUPPORTED, **tensors)
     not_overlapping(layouts, **tensors)
 
 
