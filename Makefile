@@ -7,7 +7,11 @@ SUBJECTS ?= reference accelerated vendor recorded
 # NVIDIA's own library, judged on its descriptor calls. Its dependency cuBLAS is only needed to compute on a GPU.
 VENDOR := nvidia-cudnn-cu12==8.9.7.29
 
-.PHONY: help conformance races test lint bench clean
+# Rooms whose kernels are not formatted yet
+UNFORMATTED := convolution pooling softmax reduce_tensor
+KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests -name '*.cu' -o -name '*.cuh' -o -name '*.h')
+
+.PHONY: help conformance races races-all test lint bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -15,15 +19,21 @@ help: ## what can be made
 $(BIN)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[emulated,test,lint,examples]'
+	$(BIN)/python -m pip install --quiet --editable '.[emulated,test,lint,examples,port,abi]'
 	$(BIN)/python -m pip install --quiet --no-deps '$(VENDOR)' || echo "without NVIDIA's library: $(VENDOR) could not be installed"
 	touch $@
 
 conformance: $(BIN)/.ready ## judge both backends, write conformance-report/report.html
-	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --out conformance-report
+	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --solvers all --out conformance-report
 
-races: $(BIN)/.ready ## judge the accelerated backend with every race in memory an error
-	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --out races-report
+races: conformance-report/kernels.json ## every kernel in one case at least, every race in memory an error
+	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --covering $< --out races-report
+
+races-all: $(BIN)/.ready ## judge the accelerated backend with every race in memory an error
+	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --out races-report
+
+conformance-report/kernels.json:
+	$(MAKE) conformance
 
 test: $(BIN)/.ready lint ## lint, types, tests of our own machinery
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests
@@ -31,6 +41,7 @@ test: $(BIN)/.ready lint ## lint, types, tests of our own machinery
 lint: $(BIN)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(KERNELS)
 	mkdir -p build/types/dualdnn
 	for part in api reference accelerated conformance; do ln -sfn $(CURDIR)/$$part build/types/dualdnn/$$part; done
 	$(BIN)/mypy

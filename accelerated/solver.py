@@ -66,6 +66,10 @@ class Solver(Generic[P]):
         """Return the kernel launches, in order."""
         raise TypeError(f"{type(self).__name__} does not define launches()")
 
+    def plan(self, problem: P) -> Plan:
+        """Return the plan of the launches."""
+        return Plan(problem.operation, self.launches(problem), self.name)
+
     def alignment(self, problem: P) -> Mapping[str, int]:
         """Return, by operand, the bytes at a multiple of which it must begin; elsewhere a fallback serves (the first solver that
         applies to the problem with ``aligned`` False)."""
@@ -105,7 +109,7 @@ class Room(Generic[P]):
     def plan(self, problem: P, only: str | None = None) -> Plan:
         """Return the plan of the solver that serves, with a fallback where it needs alignment."""
         chosen = self.solver(problem, only)
-        plan = Plan(problem.operation, chosen.launches(problem), chosen.name)
+        plan = chosen.plan(problem)
         alignment, apart = chosen.alignment(problem), chosen.apart(problem)
         if not alignment and not apart:
             return plan

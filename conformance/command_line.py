@@ -1,4 +1,4 @@
-"""The command ``dualdnn``: conformance, report, replay, build, bench, info."""
+"""The command ``dualdnn``: conformance, report, replay, build, bench, port, info."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from dualdnn import accelerated
 from dualdnn.accelerated import DeviceUnavailable
+from dualdnn.api.abi.build import build as build_c_library
 from dualdnn.api.crosscheck import loaded
 from dualdnn.api.document import SPECIFICATION, functions
 from dualdnn.api.operations import parse
@@ -20,10 +21,12 @@ from .bench import command as bench
 from .calls import Caller
 from .differences import explanation_of
 from .plugin import CASES
+from .port import command as port
 from .recorded import load_recording, packaged_recordings
 from .recorded.judging import AGREES, SKIPPED, examine
 from .recorded.replay import Replayer
 from .report import ReportError, read_json, write_report
+from .solvers import covering
 from .subjects import SPELLINGS, default_subjects, is_recorded, open_subject
 from .trial import attempt
 
@@ -48,6 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
     conformance.add_argument(
         "--solvers", choices=("preferred", "all"), default="preferred",
         help="all: every trial of the accelerated backend runs once by each solver that can serve it; writes kernels.json",
+    )  # fmt: skip
+    conformance.add_argument(
+        "--covering", type=Path, metavar="FILE",
+        help="only quick cases that together launch every kernel, by the kernels.json of an earlier run",
     )  # fmt: skip
     conformance.add_argument("--operation", metavar="TEXT", help="run this one operation instead of the cases")
     conformance.add_argument(
@@ -84,13 +91,23 @@ def main(arguments: list[str] | None = None) -> int:
     build_ahead.add_options(ahead)
     ahead.set_defaults(run=build_ahead.run)
 
+    library = commands.add_parser("abi", help="build libcudnn.so.8 and cudnn.h: the documented calls for programs in C")
+    library.add_argument(
+        "--out", type=Path, default=Path("abi"), metavar="DIR", help="where they go (default: %(default)s)"
+    )
+    library.set_defaults(run=run_abi)
+
+    porting = commands.add_parser("port", help="rewrite sources written for cuDNN as sources for MIOpen")
+    port.add_options(porting)
+    porting.set_defaults(run=port.run)
+
     info = commands.add_parser("info", help="what is here, what is missing and how to get it")
     info.set_defaults(run=run_info)
 
     chosen = parser.parse_args(arguments)
     try:
         return chosen.run(chosen)
-    except (ValueError, CudnnError, FileNotFoundError, DeviceUnavailable, ReportError) as error:
+    except (ValueError, CudnnError, FileNotFoundError, PermissionError, DeviceUnavailable, ReportError) as error:
         print(f"dualdnn {chosen.command}: {error}", file=sys.stderr)
         return 2
 
@@ -117,6 +134,8 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     options += [text for name in chosen.subject for text in ("--subject", name)]
     options += ["-k", chosen.k] if chosen.k else []
     options += ["--solvers", chosen.solvers]
+    if chosen.covering:
+        chosen.case += covering(chosen.covering)
     partial = chosen.k or chosen.case or all(map(is_recorded, chosen.subject or default_subjects()))
     options += [] if partial else ["--complete"]
     if chosen.record:
@@ -188,6 +207,13 @@ def _recorded_call(chosen: argparse.Namespace) -> int:
         known = f", difference {declared.id}: {declared.decision}" if declared else ""
         print(f"{subject.name}: {finding.kind}{known}\n{finding.text}".rstrip())
     return 1 if failures else 0
+
+
+def run_abi(chosen: argparse.Namespace) -> int:
+    """Build the C library and its header."""
+    library = build_c_library(chosen.out)
+    print(f"{library}\n{library.parent / 'include' / 'cudnn.h'}")
+    return 0
 
 
 def run_info(_chosen: argparse.Namespace) -> int:

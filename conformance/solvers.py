@@ -42,15 +42,33 @@ def for_every_solver(handle: Any, operations: Sequence[Operation], run: Callable
 
 
 def write_kernels(results: Iterable[Mapping[str, Any]], directory: Path) -> dict[str, list[str]]:
-    """Write which cases launched which kernel: kernel -> ids of the cases."""
+    """Write which cases launched which kernel, and how long these cases took; returns kernel -> ids of the cases."""
     cases: dict[str, set[str]] = {}
+    seconds: dict[str, float] = {}
     for result in results:
         for kernel in result.get("kernels", ()):
             cases.setdefault(kernel, set()).add(result["id"])
+            seconds[result["id"]] = round(result["seconds"], 3)
     found = {kernel: sorted(ids) for kernel, ids in sorted(cases.items())}
     if found:
-        (directory / KERNELS_FILE).write_text(json.dumps(found, indent=1))
+        (directory / KERNELS_FILE).write_text(json.dumps({"kernels": found, "seconds": seconds}, indent=1))
     return found
+
+
+def covering(path: Path) -> list[str]:
+    """Return ids of quick cases that together launch every kernel of a kernels.json."""
+    table = json.loads(path.read_text())
+    left = {kernel: set(ids) for kernel, ids in table["kernels"].items()}
+    chosen: list[str] = []
+    while left:
+        gain: dict[str, int] = {}
+        for ids in left.values():
+            for case in ids:
+                gain[case] = gain.get(case, 0) + 1
+        best = max(sorted(gain), key=lambda case: gain[case] / (0.05 + table["seconds"][case]))
+        chosen.append(best)
+        left = {kernel: ids for kernel, ids in left.items() if best not in ids}
+    return chosen
 
 
 def excused() -> dict[str, str]:

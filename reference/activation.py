@@ -86,9 +86,14 @@ def activation_backward(operation: ActivationBackward, y: Array, dy: Array, x: A
     coefficient = _activation(operation).coefficient
     match operation.activation.mode:
         case Mode.CUDNN_ACTIVATION_SIGMOID:
-            return Exact(dy * y * (1 - y), lambda: np.abs(dy * y) * (1 + np.abs(y)), 3)
+            return Exact(
+                dy * y * (1 - y),
+                lambda: np.abs(dy * y) * (1 + np.abs(y)),
+                3,
+                intermediate=lambda: np.maximum(np.abs(dy * y), np.abs(y) * (1 + np.abs(y))),
+            )
         case Mode.CUDNN_ACTIVATION_TANH:
-            return Exact(dy * (1 - y * y), lambda: np.abs(dy) * (1 + y * y), 3)
+            return Exact(dy * (1 - y * y), lambda: np.abs(dy) * (1 + y * y), 3, intermediate=lambda: y * y)
         case Mode.CUDNN_ACTIVATION_RELU:
             passed = np.where(x > 0, dy, 0)
             return Exact(passed, lambda: np.abs(passed))

@@ -94,7 +94,7 @@ def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForw
 @implements_in_parts(Im2Col)
 def im2col(operation: Im2Col, _wide: Wide) -> Results:
     """The values that meet each filter position at each output position: rows (n, p, q), columns (c, r, s)."""
-    convolution, (_, channels, *sizes) = operation.convolution, operation.filter.dims
+    convolution, channels, sizes = operation.convolution, operation.srcData.dims[1], operation.filter.dims[2:]
     images, _, *outputs = convolution.output_dims(operation.srcData.dims, operation.filter.dims)
     columns = channels * prod(sizes)
     where = _channels_first(operation.srcData)

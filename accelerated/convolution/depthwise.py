@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import c_int, c_longlong, c_ubyte, sizeof
 from math import lcm
 from typing import Any
@@ -11,22 +12,24 @@ from dualdnn.api.operations import TensorSpec
 from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import FastDivmod, blocks
 from ..primitives.tma import MAP_BYTES, TmaLaunch
-from .depthwise_tma import Ring, RingStruct, ring, ring_definitions
+from .depthwise_tma import RingStruct, ring, ring_definitions
+from .forward import IMPLICIT, ConvolutionProblem, ConvolutionSolver
 from .problem import (
     PACK_BYTES,
     PLAIN,
     Convolution,
     ConvolutionStruct,
+    Rates,
     channels_last,
     epilogue,
     operand_names,
     operation_product,
 )
 
-SOURCE, RING_KERNEL = "convolution/depthwise.cu", "depthwise_ring"
+SOURCE, RING_KERNEL = "convolution/depthwise.cu", "convolution_depthwise_tma"
 ALIGNMENT = 64  # of the arguments
 CHANNELS = 4  # of a thread of the kernel for any filter, where they lie side by side
-NEIGHBOURS = 32  # threads with packs of channels of the same position, at most
+NEIGHBOURS = 32  # threads with packs of channels of the same pixel, at most
 
 # Windows that have a kernel of their own, and what a thread of it takes: channels of 16 bits, of more; columns of them
 WINDOWS: dict[tuple[int, ...], tuple[int, int, int]] = {(3, 3): (4, 2, 4), (5, 5): (2, 2, 4), (7, 7): (2, 1, 2)}
@@ -39,55 +42,111 @@ ENOUGH = 300_000  # threads, a few times what a GPU holds
 STRIP_COST = 20  # what a strip costs beside its products, in products
 
 
-def is_depthwise(operation: Convolution) -> bool:
-    """Every channel has one filter of its own."""
-    groups = operation.convolution.group_count
-    return groups > 1 and operation.w.dims[:2] == (groups, 1) and operation.x.scalar_bytes > 1
+class DepthwiseSolver(ConvolutionSolver):
+    """One kernel for convolutions of which every channel has one filter of its own."""
+
+    algorithms = IMPLICIT
+
+    def can_launch(self, problem: ConvolutionProblem) -> bool:
+        o, groups = problem.operation, problem.groups
+        depthwise = groups > 1 and o.w.dims[:2] == (groups, 1) and o.x.scalar_bytes > 1
+        return depthwise and self.takes(o, problem.device)
+
+    def takes(self, o: Convolution, device: Any) -> bool:
+        """Return whether the kernel has the window, strides and layouts of a depthwise convolution."""
+        return True
+
+    def estimated_seconds(self, problem: ConvolutionProblem) -> float:
+        return Rates.LAUNCH + problem.memory_seconds
 
 
-def depthwise(operation: Convolution, device: Any) -> list[Launch]:
-    """One kernel: a strip of rows and columns for each thread; for rare windows and layouts a position."""
-    o = operation
-    value = operation_product(o)
-    definitions = _definitions(o, device)
-    last = channels_last(o.x) and channels_last(o.y)
-    channels, (_, height, width) = o.x.dims[1], (output.divisor for output in value.output)
-    if definitions:
-        per_thread, columns = definitions["CHANNELS"], -(-width // definitions["COLUMNS"])
-    else:
-        per_thread, columns = CHANNELS if last else 1, width
-    packs = -(-channels // per_thread)
+class DepthwiseTma(DepthwiseSolver):
+    """Strips of common windows, channels innermost, whose rows TMA brings."""
+
+    name = "convolution.depthwise_tma"
+
+    def takes(self, o: Convolution, device: Any) -> bool:
+        return bool(ring_definitions(o, device)) if _is_static(o) and _has_channels_last(o) else False
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        o, device = problem.operation, problem.device
+        definitions = _definitions_of_channels(o) | ring_definitions(o, device)
+        strips, module = _strips(problem, definitions), _module(o, definitions)
+        found = ring(o, definitions, device)
+        channel_blocks, tiles, rows = found.shape.blocks(o)
+        value = operation_product(o)
+        arguments = _arguments(o, value, found.arguments, (1, tiles, rows, channel_blocks), found.shape.rows)
+        grid, block = (o.x.dims[0] * channel_blocks * tiles * rows, 1, 1), (found.shape.threads, 1, 1)
+        function = device.function(SOURCE, RING_KERNEL, module)
+        launch = Launch(function, arguments, strips.operands, grid, block, found.shape.shared_bytes)
+        maps = ((type(arguments).image.offset, 0, 0, found.image),)
+        return [TmaLaunch(device, (SOURCE, module), RING_KERNEL, launch, maps, strips, aligned=(1, 2, 3))]
+
+
+class Depthwise(DepthwiseSolver):
+    """Strips of common windows: rows and columns for each thread."""
+
+    name = "convolution.depthwise"
+
+    def takes(self, o: Convolution, device: Any) -> bool:
+        in_rows = (
+            o.x.strides[3] == o.y.strides[3] == 1 and o.convolution.padding[1] < o.w.dims[3] if _is_static(o) else False
+        )
+        return _is_static(o) and (_has_channels_last(o) or in_rows)
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        o = problem.operation
+        definitions = _definitions_of_channels(o) if _has_channels_last(o) else _definitions_of_rows(o)
+        return [_strips(problem, definitions)]
+
+
+class DepthwiseAny(DepthwiseSolver):
+    """Any window and layout: a thread for each pixel, of some channels where they lie side by side."""
+
+    name = "convolution.depthwise_any"
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        o = problem.operation
+        last = channels_last(o.x) and channels_last(o.y)
+        columns = operation_product(o).output[2].divisor
+        name = f"convolution_depthwise_any_{'channels' if last else 'columns'}"
+        return [_launch(problem, name, {}, CHANNELS if last else 1, columns, None)]
+
+
+def _strips(problem: ConvolutionProblem, definitions: dict[str, int]) -> Launch:
+    width = operation_product(problem.operation).output[2].divisor
+    columns = -(-width // definitions["COLUMNS"])
+    return _launch(problem, "convolution_depthwise_static", definitions, definitions["CHANNELS"], columns, _strip_rows)
+
+
+def _launch(
+    problem: ConvolutionProblem, name: str, definitions: dict[str, int], per_thread: int, columns: int,
+    rows_of: Callable[[int, int], int] | None,
+) -> Launch:  # fmt: skip
+    """Return a launch of threads that each have ``per_thread`` channels of one of ``columns`` strips. rows_of: rows of a strip, by the
+    height of y and the threads of one row; one where it is None."""
+    o, value = problem.operation, operation_product(problem.operation)
+    last, height = channels_last(o.x) and channels_last(o.y), value.output[1].divisor
+    packs = -(-o.x.dims[1] // per_thread)
     neighbours = -(-packs // -(-packs // NEIGHBOURS)) if last else 1
     channel_blocks = -(-packs // neighbours)
     threads = o.x.dims[0] * value.output[0].divisor * neighbours * channel_blocks * columns
-    rows = _strip_rows(height, threads) if definitions else 1
+    rows = rows_of(height, threads) if rows_of else 1
     strips = -(-height // rows)
     arguments = _arguments(o, value, RingStruct(), (neighbours, columns, strips, channel_blocks), rows)
-    name = "depthwise_strips" if definitions else f"depthwise_{'channels' if last else 'columns'}"
-    module = type_definitions(o.x.scalar_type, o, **{key: str(number) for key, number in definitions.items()})
-    function = device.function(SOURCE, name, module)
+    function = problem.device.function(SOURCE, name, _module(o, definitions))
     grid, block = blocks(threads * strips, THREADS), (THREADS, 1, 1)
-    launch = Launch(function, arguments, ("x", "w", *operand_names(o)), grid, block)
-    if "RING_THREADS" not in definitions:
-        return [launch]
-    return [_fed(o, value, ring(o, definitions, device), device, module, launch)]
+    return Launch(function, arguments, ("x", "w", *operand_names(o)), grid, block)
 
 
-def _fed(o: Convolution, value: ConvolutionStruct, found: Ring, device: Any, module: Any, otherwise: Launch) -> Launch:
-    """The launch of the kernel that TMA feeds."""
-    channel_blocks, tiles, strips = found.shape.blocks(o)
-    arguments = _arguments(o, value, found.arguments, (1, tiles, strips, channel_blocks), found.shape.rows)
-    grid, block = (o.x.dims[0] * channel_blocks * tiles * strips, 1, 1), (found.shape.threads, 1, 1)
-    function = device.function(SOURCE, RING_KERNEL, module)
-    launch = Launch(function, arguments, otherwise.operands, grid, block, found.shape.shared_bytes)
-    places = ((type(arguments).image.offset, 0, 0, found.image),)
-    return TmaLaunch(device, (SOURCE, module), RING_KERNEL, launch, places, otherwise, aligned=(1, 2, 3))
+def _module(o: Convolution, definitions: dict[str, int]) -> tuple[tuple[str, str], ...]:
+    return type_definitions(o.x.scalar_type, o, **{key: str(number) for key, number in definitions.items()})
 
 
 def _arguments(
     o: Convolution, value: ConvolutionStruct, ring: RingStruct, divisors: tuple[int, int, int, int], rows: int
 ) -> Any:
-    """``Arguments`` in convolution_depthwise.cu."""
+    """``Arguments`` in depthwise.cu."""
     names, last = ("packs", "columns", "strips", "blocks"), channels_last(o.x) and channels_last(o.y)
     fields = [
         *pointers(5),
@@ -122,30 +181,33 @@ def _pack(most: int, extent: int, steps: tuple[int, ...]) -> int:
     return next(size for size in (16, 8, 4, 2, 1) if size <= most and not any(n % size for n in (extent, *steps)))
 
 
-def _definitions(o: Convolution, device: Any) -> dict[str, int]:
-    """The definitions of a window's own kernel; none for the kernel for any filter."""
+def _is_static(o: Convolution) -> bool:
+    """Return whether a kernel is compiled for the window and stride."""
+    return o.w.dims[2:] in WINDOWS and o.convolution.stride in STEPS and max(o.convolution.dilation) == 1
+
+
+def _has_channels_last(o: Convolution) -> bool:
+    return o.x.strides[1] == o.y.strides[1] == 1
+
+
+def _definitions_of_window(o: Convolution) -> dict[str, int]:
     window, step = o.w.dims[2:], o.convolution.stride
-    if window not in WINDOWS or step not in STEPS or max(o.convolution.dilation) > 1:
-        return {}
-    chosen = {
+    return {
         "WINDOW_ROWS": window[0], "WINDOW_COLUMNS": window[1], "STEP": step[0],
         "THREADS": THREADS, "BLOCKS": BLOCKS, "AHEAD": max(1, AHEAD // step[0]),
     }  # fmt: skip
-    if o.x.strides[1] == o.y.strides[1] == 1:
-        return chosen | _of_channels(o) | ring_definitions(o, device)
-    if o.x.strides[3] == o.y.strides[3] == 1 and o.convolution.padding[1] < window[1]:
-        return chosen | _of_columns(o)
-    return {}
 
 
-def _of_channels(o: Convolution) -> dict[str, int]:
+def _definitions_of_channels(o: Convolution) -> dict[str, int]:
+    """Return the definitions where channels lie innermost."""
     narrow, wide, columns = WINDOWS[o.w.dims[2:]]
     most = narrow if o.x.scalar_bytes == 2 else wide if o.x.scalar_bytes == 4 else 1
     channels = _pack(most, o.x.dims[1], (*_steps(o.x, 1), *_steps(o.y, 1)))
-    return {"CHANNELS_LAST": 1, "CHANNELS": channels, "COLUMNS": columns}
+    return _definitions_of_window(o) | {"CHANNELS_LAST": 1, "CHANNELS": channels, "COLUMNS": columns}
 
 
-def _of_columns(o: Convolution) -> dict[str, int]:
+def _definitions_of_rows(o: Convolution) -> dict[str, int]:
+    """Return the definitions where rows lie innermost."""
     step, width, most = o.convolution.stride[1], o.y.dims[3], PACK_BYTES // o.x.scalar_bytes
     x_pack = _pack(most, o.x.dims[3], _steps(o.x, 3))
     y_pack = _pack(most // step, width, _steps(o.y, 3))
@@ -154,13 +216,8 @@ def _of_columns(o: Convolution) -> dict[str, int]:
         range(unit, max(unit, most // step) + 1, unit),
         key=lambda count: -(-width // count) * (count * taps + STRIP_COST),
     )
-    return {
-        "CHANNELS": 1,
-        "COLUMNS": columns,
-        "PADDING": o.convolution.padding[1],
-        "X_PACK": x_pack,
-        "Y_PACK": y_pack,
-    }
+    packs = {"PADDING": o.convolution.padding[1], "X_PACK": x_pack, "Y_PACK": y_pack}
+    return _definitions_of_window(o) | {"CHANNELS": 1, "COLUMNS": columns} | packs
 
 
 def _strip_rows(height: int, threads: int) -> int:

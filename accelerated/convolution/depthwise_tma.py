@@ -13,9 +13,8 @@ from dualdnn.api.operations import TensorSpec
 
 from ..plans import ELEMENTS
 from ..primitives.geometry import FastDivmod
-from ..primitives.tma import ALIGNMENT, DenseBoxMap
-from .implicit_gemm import rounded_up
-from .problem import Convolution
+from ..primitives.tma import ALIGNMENT, UnswizzledTiledMap
+from .problem import Convolution, rounded_up
 
 LEAST_ARCHITECTURE = 90
 TYPES = ("half", "bfloat16", "float")
@@ -52,7 +51,7 @@ WINDOWS: dict[tuple[int, ...], Window] = {
 
 
 class RingStruct(ctypes.Structure):
-    """``Ring`` in convolution_depthwise.cu."""
+    """``Ring`` in depthwise.cu."""
 
     _fields_ = [
         ("packs", FastDivmod),
@@ -98,7 +97,7 @@ class Shape(NamedTuple):
 class Ring(NamedTuple):
     """A launch: the map of x, the argument structure, what a block computes."""
 
-    image: DenseBoxMap
+    image: UnswizzledTiledMap
     arguments: RingStruct
     shape: Shape
 
@@ -129,7 +128,7 @@ def ring(o: Convolution, definitions: Mapping[str, int], device: Any) -> Ring:
     return Ring(_map(o.x, shape.box), arguments, shape)
 
 
-def _map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> DenseBoxMap:
+def _map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> UnswizzledTiledMap:
     """Of (channels, columns, rows, images)."""
     order, bytes_ = (1, 3, 2, 0), tensor.scalar_bytes
     extent = tuple(tensor.dims[d] for d in order)
@@ -138,7 +137,7 @@ def _map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> DenseBoxMap:
         if size == 1:  # never used, but it has to be possible
             step = extent[d] * (strides[d - 1] if d else bytes_)
             strides[d] = rounded_up(step, ALIGNMENT)
-    return DenseBoxMap(ELEMENTS[tensor.scalar_type], extent, tuple(strides), box)
+    return UnswizzledTiledMap(ELEMENTS[tensor.scalar_type], extent, tuple(strides), box)
 
 
 def _shapes(o: Convolution, definitions: Mapping[str, int]) -> Iterator[Shape]:

@@ -6,25 +6,28 @@ from ctypes import c_int, c_longlong
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
 
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.operations.specs import DOUBLE
 
-from ..plans import Launch, pointers, structure, type_definitions
+from ..plans import Launch, pointers, structure
 from ..primitives.geometry import THREADS, FastDivmod
-from .implicit_gemm import product_launch
+from .forward import ConvolutionProblem, ConvolutionSolver
 from .problem import (
     AXES,
     Convolution,
     Matrices,
+    Rates,
     epilogue,
     mark_packs,
     matrix_product,
     operand_names,
     operation_product,
+    slice_bytes,
     spatial,
 )
+from .product import Product
+from .products import product_launch
 
 SOURCE = "convolution/fft.cu"
 ALIGNMENT = 256
@@ -44,6 +47,7 @@ class Spectra:
     """Tiles and workspace of one operation. ``step``: results of a tile, before striding."""
 
     operation: Convolution
+    most_bytes: int  # of the spectra of images and results at a time
 
     @cached_property
     def taps(self) -> tuple[int, ...]:
@@ -96,7 +100,7 @@ class Spectra:
         """Transformed at a time."""
         o = self.operation
         one = self.spectrum_bytes(prod(self.tiles) * (o.x.dims[1] + o.y.dims[1]))
-        return min(o.x.dims[0], max(1, SLICE_BYTES // one))
+        return min(o.x.dims[0], max(1, self.most_bytes // one))
 
     @cached_property
     def images_at(self) -> int:
@@ -115,17 +119,17 @@ class Spectra:
         return max(self.results_at + results, self.images_at + self.spectrum_bytes(prod(o.w.dims[:2])))
 
 
-def fft_bytes(operation: Convolution) -> int:
-    """Workspace of FFT and FFT_TILING: spectra of filters, images and results."""
-    return Spectra(operation).nbytes
+def spectra_of(problem: ConvolutionProblem) -> Spectra:
+    return Spectra(problem.operation, slice_bytes(SLICE_BYTES, problem.device))
 
 
 class _Kernels:
-    """Launches of convolution_fft.cu for one operation."""
+    """Launches of fft.cu for one operation."""
 
-    def __init__(self, operation: Convolution, device: Any) -> None:
-        self.operation, self.device, self.spectra = operation, device, Spectra(operation)
-        self.definitions = type_definitions(operation.x.scalar_type, operation)
+    def __init__(self, problem: ConvolutionProblem) -> None:
+        operation = problem.operation
+        self.operation, self.device, self.spectra = operation, problem.device, spectra_of(problem)
+        self.definitions = problem.definitions
         self.names = ("x", "w", *operand_names(operation), "workSpace")
         self.lines = 64 // self.spectra.compute_bytes
         self.groups = operation.convolution.group_count
@@ -156,7 +160,7 @@ class _Kernels:
             ("axis", c_int(axis)),
         )
         function = self.device.function(SOURCE, name, self.definitions)
-        shared = 0 if name == "fft_expand" else self._shared_bytes(s.size[axis])
+        shared = 0 if name == "convolution_fft_expand" else self._shared_bytes(s.size[axis])
         return Launch(function, arguments, self.names, (blocks, 1, 1), (THREADS, 1, 1), shared)
 
     def _shared_bytes(self, size: int) -> int:
@@ -182,13 +186,25 @@ class _Kernels:
         if rows > 1:
             passes.append(
                 self.launch(
-                    "fft_lines", depth * self._blocks(kept * columns), spectrum_at, columns, 1, ROWS, inverse=inverse
+                    "convolution_fft_lines",
+                    depth * self._blocks(kept * columns),
+                    spectrum_at,
+                    columns,
+                    1,
+                    ROWS,
+                    inverse=inverse,
                 )
             )
         if depth > 1:
             passes.append(
                 self.launch(
-                    "fft_lines", self._blocks(rows * kept * columns), spectrum_at, columns, 1, DEPTH, inverse=inverse
+                    "convolution_fft_lines",
+                    self._blocks(rows * kept * columns),
+                    spectrum_at,
+                    columns,
+                    1,
+                    DEPTH,
+                    inverse=inverse,
                 )
             )
         return passes
@@ -197,8 +213,10 @@ class _Kernels:
         """The spectra of the filters, as matrices of real numbers."""
         s, filters, channels = self.spectra, *self.operation.w.dims[:2]
         columns = filters * channels
-        expand = self.launch("fft_expand", -(-columns // THREADS) * s.frequencies, s.images_at, columns, channels)
-        return [*self.forward("fft_filters", s.images_at, columns, channels), expand]
+        expand = self.launch(
+            "convolution_fft_expand", -(-columns // THREADS) * s.frequencies, s.images_at, columns, channels
+        )
+        return [*self.forward("convolution_fft_filters", s.images_at, columns, channels), expand]
 
     def images(self, first: int, images: int) -> list[Launch]:
         """Images to results."""
@@ -212,26 +230,61 @@ class _Kernels:
         )  # fmt: skip
         kind = "double" if s.compute_bytes == 8 else "float"
         multiply = product_launch(
-            self.device, (("COMPUTE", kind), ("ELEMENT", kind)), mark_packs(product, batch, s.compute_bytes), batch,
-            ("workSpace",) * 5, (s.images_at, 0, s.results_at),
+            Product(
+                self.device, (("COMPUTE", kind), ("ELEMENT", kind)), mark_packs(product, batch, s.compute_bytes), batch,
+                ("workSpace",) * 5, (s.images_at, 0, s.results_at),
+            )
         )  # fmt: skip
         columns = groups * tiles * filters
         blocks = s.step[0] * -(-s.step[1] // 2) * self._blocks(columns)
         return [
-            *self.forward("fft_images", s.images_at, groups * tiles * channels, channels, first, images),
+            *self.forward("convolution_fft_images", s.images_at, groups * tiles * channels, channels, first, images),
             multiply,
             *self._lines(s.results_at, columns, inverse=True),
             self.launch(
-                "fft_results", blocks, s.results_at, columns, filters, first_image=first, images=images, inverse=True
+                "convolution_fft_results",
+                blocks,
+                s.results_at,
+                columns,
+                filters,
+                first_image=first,
+                images=images,
+                inverse=True,
             ),
         ]
 
 
-def fft(operation: Convolution, device: Any) -> list[Launch]:
-    """Spectra of filters and images, their products, and back; image slice by slice where the spectra are large."""
-    kernels = _Kernels(operation, device)
-    launches = kernels.filters()
-    images, at_a_time = operation.x.dims[0], kernels.spectra.images
-    for first in range(0, images, at_a_time):
-        launches += kernels.images(first, min(at_a_time, images - first))
-    return launches
+class Fft(ConvolutionSolver):
+    """Spectra of filters and images, of whole images or of tiles, their products, and back; images slice by slice where the spectra
+    are large."""
+
+    def __init__(self, name: str, algo: Algo) -> None:
+        self.name, self.algorithms = name, (algo,)
+
+    def used_bytes(self, problem: ConvolutionProblem) -> int:
+        return spectra_of(problem).nbytes
+
+    def estimated_seconds(self, problem: ConvolutionProblem) -> float:
+        o, spectra = problem.operation, spectra_of(problem)
+        tiles = o.x.dims[0] * prod(spectra.tiles)
+        filters, channels = o.w.dims[:2]
+        columns = tiles * (o.x.dims[1] + o.y.dims[1]) + 3 * filters * channels
+        passes = 2 * sum(size > 1 for size in spectra.size)
+        spectrum_bytes = 2.0 * spectra.frequencies * spectra.compute_bytes * columns
+        rate = Rates.DOUBLES if spectra.compute_bytes == 8 else Rates.FLOATS
+        products = 8.0 * spectra.frequencies * tiles * filters * channels / rate
+        return 8 * Rates.LAUNCH + passes * spectrum_bytes / Rates.BANDWIDTH + products
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        kernels = _Kernels(problem)
+        launches = kernels.filters()
+        images, at_a_time = problem.operation.x.dims[0], kernels.spectra.images
+        for first in range(0, images, at_a_time):
+            launches += kernels.images(first, min(at_a_time, images - first))
+        return launches
+
+
+FFT = (
+    Fft("convolution.fft", Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT),
+    Fft("convolution.fft_tiling", Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING),
+)

@@ -1,22 +1,25 @@
-"""The matrix of cudnnIm2Col on the device (convolution/im2col.cu)."""
+"""The matrix of cudnnIm2Col (convolution/im2col.cu)."""
 
 from __future__ import annotations
 
 import ctypes
 from ctypes import c_int
+from dataclasses import replace
+from functools import cached_property
 from math import gcd, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from dualdnn.api.operations import Im2Col
 
-from ..plans import Launch, Plan, implements, pointers, structure, type_definitions
+from ..plans import Launch, pointers, structure, type_definitions
 from ..primitives.geometry import THREADS, FastDivmod
-from .implicit_gemm import matrix_of_any
-from .problem import AXES, scalar_strides, spatial
+from ..solver import Problem, Solver
+from .implicit_gemm import im2col_launch
+from .problem import AXES, PACK_BYTES, describe, scalar_strides, spatial
 
-PACK_BYTES = 16
+SOURCE = "convolution/im2col.cu"
 LEAST_RUN = 512  # bytes of a row of the matrix that a block writes side by side, where there are as many
-MOST_SHARED = 40 * 1024  # so that several blocks share a multiprocessor
+MOST_SHARED = 40 * 1024  # bytes of a block, so that several blocks share a multiprocessor
 ENOUGH_BLOCKS = 8  # of a multiprocessor
 LINE_BYTES, TERM_BYTES = 8, 4
 
@@ -24,68 +27,119 @@ Integers = c_int * AXES
 FastDivmods = FastDivmod * AXES
 
 
-@implements(Im2Col)
-def im2col(operation: Im2Col, device: Any) -> Plan:
-    """Blocks of some channels and output rows; a filter whose patch no block could hold goes element by element."""
-    o = operation
-    size = o.srcData.scalar_bytes
-    output = spatial(o.convolution.output_dims(o.srcData.dims, o.filter.dims)[2:], 1)
-    taps, step = spatial(o.filter.dims[2:], 1), spatial(o.convolution.stride, 1)
-    dilation, padding = spatial(o.convolution.dilation, 1), spatial(o.convolution.padding, 0)
-    channels, per_channel = o.srcData.dims[1], prod(taps)
+class Tile(NamedTuple):
+    """What a block writes: channels, output rows and columns."""
 
-    def patch(rows: int, columns: int) -> list[int]:
-        return [
-            (n - 1) * s + (t - 1) * d + 1 for n, s, t, d in zip((1, rows, columns), step, taps, dilation, strict=True)
-        ]
-
-    def shared_bytes(chunk: int, rows: int, columns: int) -> int:
-        extents = patch(rows, columns)
-        tables = chunk * (prod(extents[:2]) * LINE_BYTES + per_channel * TERM_BYTES)
-        return tables + PACK_BYTES + chunk * _pitch(prod(extents), size) * size
-
-    width = PACK_BYTES // size
-    unit = width // gcd(width, per_channel)  # channels whose terms are whole packs
-    chunk = min(channels, -(-max(unit, -(-LEAST_RUN // (per_channel * size))) // unit) * unit)
-    rows, columns = output[1], output[2]
-    while shared_bytes(chunk, rows, columns) > MOST_SHARED:
-        if rows > 1:
-            rows = -(-rows // 2)
-        elif chunk > unit:
-            chunk = max(unit, chunk // 2 // unit * unit)
-        elif columns > 1:
-            columns = -(-columns // 2)
-        elif chunk > 1:
-            chunk = -(-chunk // 2)
-        else:
-            return Plan(operation, matrix_of_any(operation, device))
-
-    def counts() -> list[int]:
-        tiles = [-(-n // tile) for n, tile in ((channels, chunk), (output[2], columns), (output[1], rows))]
-        return [*tiles, output[0] * o.srcData.dims[0]]
-
-    while rows > 1 and prod(counts()) < ENOUGH_BLOCKS * device.multiprocessors:
-        rows = -(-rows // 2)
-    image, channel, *axes = scalar_strides(o.srcData)
-    extents, row = patch(rows, columns), channels * per_channel
-    arguments = structure(
-        *pointers(2),
-        ("image", c_int(image)), ("channel", c_int(channel)), ("axis", Integers(*axes)),
-        ("input", Integers(*spatial(o.srcData.dims[2:], 1))), ("step", Integers(*step)), ("padding", Integers(*padding)),
-        ("dilation", Integers(*dilation)), ("output", Integers(*output)),
-        ("channels", c_int(channels)), ("row", c_int(row)), ("flipped", c_int(o.convolution.is_flipped)),
-        ("packed", c_int(row % width == 0 and (chunk % unit == 0 or chunk == channels))),
-        ("chunk", c_int(chunk)), ("tile", (c_int * 2)(rows, columns)),
-        ("blocks", FastDivmods(*map(FastDivmod.of, counts()[:AXES]))),
-        ("patch", FastDivmods(*map(FastDivmod.of, extents))), ("taps", FastDivmods(*map(FastDivmod.of, taps))),
-        ("pitch", c_int(_pitch(prod(extents), size))),
-    )  # fmt: skip
-    function = device.function("convolution/im2col.cu", "im2col", type_definitions(o.srcData.data_type, o))
-    shape = (prod(counts()), 1, 1), (THREADS, 1, 1), shared_bytes(chunk, rows, columns)
-    return Plan(operation, [Launch(function, arguments, ("srcData", "colBuffer"), *shape)])
+    channels: int
+    rows: int
+    columns: int
 
 
-def _pitch(elements: int, size: int) -> int:
-    """Elements from one channel of a patch to the next: an odd number of words, so that channels lie in all banks."""
-    word = max(1, ctypes.sizeof(ctypes.c_uint) // size)
-    return (-(-elements // word) | 1) * word
+class Im2ColProblem(Problem):
+    """One matrix. most_shared: bytes of shared memory that a block may take; enough_blocks: of a multiprocessor."""
+
+    operation: Im2Col
+
+    def __init__(
+        self, operation: Im2Col, device: Any, aligned: bool = True, most_shared: int = MOST_SHARED,
+        enough_blocks: int = ENOUGH_BLOCKS,
+    ) -> None:  # fmt: skip
+        super().__init__(operation, device, aligned)
+        self.most_shared, self.enough_blocks = most_shared, enough_blocks
+        spec, source, window = operation.convolution, operation.srcData, operation.filter.dims
+        self.element_bytes = source.scalar_bytes
+        self.output = spatial(spec.output_dims(source.dims, window)[2:], 1)
+        self.taps, self.step = spatial(window[2:], 1), spatial(spec.stride, 1)
+        self.dilation, self.padding = spatial(spec.dilation, 1), spatial(spec.padding, 0)
+        self.channels, self.per_channel = source.dims[1], prod(self.taps)
+        self.pack = PACK_BYTES // self.element_bytes
+        self.unit = self.pack // gcd(self.pack, self.per_channel)  # channels whose K are full packs
+
+    def patch(self, tile: Tile) -> list[int]:
+        """Return the extents of the input under a tile: depth, rows, columns."""
+        sizes = zip((1, tile.rows, tile.columns), self.step, self.taps, self.dilation, strict=True)
+        return [(n - 1) * step + (taps - 1) * dilation + 1 for n, step, taps, dilation in sizes]
+
+    def pitch(self, tile: Tile) -> int:
+        """Return the elements from one channel of a patch to the next: an odd number of words, so that channels lie in all banks."""
+        word = max(1, ctypes.sizeof(ctypes.c_uint) // self.element_bytes)
+        return (-(-prod(self.patch(tile)) // word) | 1) * word
+
+    def shared_bytes(self, tile: Tile) -> int:
+        tables = tile.channels * (prod(self.patch(tile)[:2]) * LINE_BYTES + self.per_channel * TERM_BYTES)
+        return tables + PACK_BYTES + tile.channels * self.pitch(tile) * self.element_bytes
+
+    def counts(self, tile: Tile) -> list[int]:
+        """Return the blocks along channels, columns, rows, and planes of all images."""
+        extents = ((self.channels, tile.channels), (self.output[2], tile.columns), (self.output[1], tile.rows))
+        return [*(-(-extent // size) for extent, size in extents), self.output[0] * self.operation.srcData.dims[0]]
+
+    @cached_property
+    def tile(self) -> Tile | None:
+        """The largest tile that shared memory holds, of fewer rows where blocks are too few; None where it holds none."""
+        unit, run = self.unit, -(-LEAST_RUN // (self.per_channel * self.element_bytes))
+        tile = Tile(min(self.channels, -(-max(unit, run) // unit) * unit), *self.output[1:])
+        while self.shared_bytes(tile) > self.most_shared:
+            if tile.rows > 1:
+                tile = tile._replace(rows=-(-tile.rows // 2))
+            elif tile.channels > unit:
+                tile = tile._replace(channels=max(unit, tile.channels // 2 // unit * unit))
+            elif tile.columns > 1:
+                tile = tile._replace(columns=-(-tile.columns // 2))
+            elif tile.channels > 1:
+                tile = tile._replace(channels=-(-tile.channels // 2))
+            else:
+                return None
+        enough = self.enough_blocks * self.device.multiprocessors
+        while tile.rows > 1 and prod(self.counts(tile)) < enough:
+            tile = tile._replace(rows=-(-tile.rows // 2))
+        return tile
+
+
+class Im2ColBlocks(Solver[Im2ColProblem]):
+    """Blocks of some channels and output pixels, whose patch of the input passes through shared memory."""
+
+    name = "convolution.im2col"
+
+    def serves(self, problem: Im2ColProblem) -> bool:
+        return problem.tile is not None
+
+    def launches(self, problem: Im2ColProblem) -> list[Launch]:
+        p, o, tile = problem, problem.operation, problem.tile
+        assert tile is not None
+        image, channel, *axes = scalar_strides(o.srcData)
+        counts, extents, row = p.counts(tile), p.patch(tile), p.channels * p.per_channel
+        packed = row % p.pack == 0 and (tile.channels % p.unit == 0 or tile.channels == p.channels)
+        arguments = structure(
+            *pointers(2),
+            ("image", c_int(image)), ("channel", c_int(channel)), ("axis", Integers(*axes)),
+            ("input", Integers(*spatial(o.srcData.dims[2:], 1))), ("step", Integers(*p.step)),
+            ("padding", Integers(*p.padding)), ("dilation", Integers(*p.dilation)), ("output", Integers(*p.output)),
+            ("channels", c_int(p.channels)), ("row", c_int(row)), ("flipped", c_int(o.convolution.is_flipped)),
+            ("packed", c_int(packed)), ("chunk", c_int(tile.channels)), ("tile", (c_int * 2)(tile.rows, tile.columns)),
+            ("blocks", FastDivmods(*map(FastDivmod.of, counts[:AXES]))),
+            ("patch", FastDivmods(*map(FastDivmod.of, extents))), ("taps", FastDivmods(*map(FastDivmod.of, p.taps))),
+            ("pitch", c_int(p.pitch(tile))),
+        )  # fmt: skip
+        function = p.device.function(SOURCE, "convolution_im2col", type_definitions(o.srcData.data_type, o))
+        grid = (prod(counts), 1, 1)
+        return [Launch(function, arguments, ("srcData", "colBuffer"), grid, (THREADS, 1, 1), p.shared_bytes(tile))]
+
+
+class Im2ColElements(Solver[Im2ColProblem]):
+    """Any filter, also one whose patch no block could hold: a thread finds each element of a pack."""
+
+    name = "convolution.im2col_elements"
+
+    def serves(self, problem: Im2ColProblem) -> bool:
+        return True
+
+    def launches(self, problem: Im2ColProblem) -> list[Launch]:
+        o = problem.operation
+        dims = o.convolution.output_dims(o.srcData.dims, o.filter.dims)
+        w = replace(o.filter, dims=(o.filter.dims[0], problem.channels, *o.filter.dims[2:]))
+        value = describe(o.convolution, o.srcData, w, dims)
+        value.inner_channels = FastDivmod.of(1)  # columns are (channel, row, column of the filter)
+        value.x_channel_block = value.x_channel
+        definitions, operands = type_definitions(o.srcData.data_type, o), ("srcData", "colBuffer")
+        return [im2col_launch(problem.device, definitions, value, 1, value.k, problem.pack, operands)]

@@ -1,44 +1,59 @@
-"""Convolutions of few products on the device (convolution/tiny.cu)."""
+"""Convolutions of few products (convolution/tiny.cu)."""
 
 from __future__ import annotations
 
 from ctypes import c_int
 from math import prod
-from typing import Any
 
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
-from ..plans import Launch, pointers, structure, type_definitions
+from ..plans import Launch, pointers, structure
 from ..primitives.geometry import FastDivmod, blocks
-from .problem import Convolution, epilogue, operand_names, operation_product
+from .forward import IMPLICIT_GEMM, ConvolutionProblem, ConvolutionSolver
+from .problem import FARTHEST, Rates, operand_names, operation_product
 
 SOURCE = "convolution/tiny.cu"
 THREADS = 128
 RESIDENT = 2048  # threads of a multiprocessor: one has a product, or few
-LANE_TERMS, MOST_LANES = 4, 32  # terms of a lane that lanes are added for
+LANE_K, MOST_LANES = 4, 32  # K of a lane that lanes are added for
 
 
-def is_small(operation: Convolution, device: Any) -> bool:
-    """The device has a thread for each product."""
-    products = prod(operation.y.dims) * operation.terms
-    return operation.x.data_type in (FLOAT, DOUBLE, HALF, BFLOAT16) and products <= RESIDENT * device.multiprocessors
+class Tiny(ConvolutionSolver):
+    """Lanes of a warp share the K of an output; preferred where the device has a thread for each product."""
+
+    name = "convolution.tiny"
+    algorithms = (IMPLICIT_GEMM,)
+
+    def can_launch(self, problem: ConvolutionProblem) -> bool:
+        o = problem.operation
+        threads = prod(o.y.dims) * _lanes(o.terms)
+        return o.x.data_type in (FLOAT, DOUBLE, HALF, BFLOAT16) and threads <= FARTHEST and problem.in_one_launch
+
+    def applies(self, problem: ConvolutionProblem) -> bool:
+        products = prod(problem.operation.y.dims) * problem.operation.terms
+        return self.serves(problem) and products <= RESIDENT * problem.device.multiprocessors
+
+    def estimated_seconds(self, problem: ConvolutionProblem) -> float:
+        return Rates.LAUNCH
+
+    def launches(self, problem: ConvolutionProblem) -> list[Launch]:
+        o, value, lanes = problem.operation, operation_product(problem.operation), _lanes(problem.operation.terms)
+        arguments = structure(
+            *pointers(5),
+            ("convolution", value),
+            ("epilogue", problem.epilogue),
+            ("channels", FastDivmod.of(value.n * problem.groups)),
+            ("filters", FastDivmod.of(value.n)),
+            ("log_lanes", c_int(lanes.bit_length() - 1)),
+        )
+        function = problem.device.function(SOURCE, "convolution_tiny", problem.definitions)
+        grid = blocks(prod(o.y.dims) * lanes, THREADS)
+        return [Launch(function, arguments, ("x", "w", *operand_names(o)), grid, (THREADS, 1, 1))]
 
 
-def small(operation: Convolution, device: Any) -> Launch:
-    """The whole convolution."""
-    o = operation
-    value, groups = operation_product(o), o.convolution.group_count
+def _lanes(k: int) -> int:
+    """Return how many lanes share the K of an output."""
     lanes = 1
-    while lanes < MOST_LANES and lanes * LANE_TERMS < o.terms:
+    while lanes < MOST_LANES and lanes * LANE_K < k:
         lanes *= 2
-    arguments = structure(
-        *pointers(5),
-        ("convolution", value),
-        ("epilogue", epilogue(o)),
-        ("channels", FastDivmod.of(value.filters * groups)),
-        ("filters", FastDivmod.of(value.filters)),
-        ("log_lanes", c_int(lanes.bit_length() - 1)),
-    )
-    function = device.function(SOURCE, "convolution_small", type_definitions(o.x.scalar_type, o))
-    grid = blocks(prod(o.y.dims) * lanes, THREADS)
-    return Launch(function, arguments, ("x", "w", *operand_names(o)), grid, (THREADS, 1, 1))
+    return lanes

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from ..plans import Launch, pointers, structure, type_definitions
-from ..primitives.geometry import PACK_BYTES, FastDivmod, blocks, geometry, merged
+from ..primitives.geometry import PACK_BYTES, FastDivmod, blocks, geometry, merge_dimensions
 from ..solver import Solver
 from .problem import LRNProblem
 
@@ -88,7 +88,7 @@ class RowsSolver(LRNSolver):
     def _vector(self, problem: LRNProblem) -> int:
         """Return the elements of an access: those of 16 bytes where every position begins at a multiple of them."""
         width = PACK_BYTES // problem.x.scalar_bytes
-        extents, steps = merged(problem.dims, problem.strides)
+        extents, steps = merge_dimensions(problem.dims, problem.strides)
         starts = [step for of in steps for step, extent in zip(of, extents, strict=True) if extent > 1]
         return width if problem.channels % width == 0 and all(start % width == 0 for start in starts) else 1
 

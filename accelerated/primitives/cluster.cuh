@@ -1,156 +1,195 @@
-// Blocks of a cluster, which read and write each other's shared memory. Where there are no clusters a block is one of its own.
+// Blocks of a cluster, which read and write each other's shared memory. Where there are no clusters a block is one of
+// its own.
 #pragma once
 
 #ifndef CLUSTER_BLOCKS
-#define CLUSTER_BLOCKS 8  // the most that every GPU with clusters has; clusters.py knows it
+#define CLUSTER_BLOCKS 8  // blocks: what every GPU with clusters has; cluster.py has the same
 #endif
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-constexpr unsigned CLUSTER = CLUSTER_BLOCKS;
-#define CLUSTER_ALONG_X __cluster_dims__(CLUSTER_BLOCKS, 1, 1)
-#define CLUSTER_ALONG_Y __cluster_dims__(1, CLUSTER_BLOCKS, 1)
+constexpr unsigned CLUSTER_SIZE = CLUSTER_BLOCKS;
+#define CLUSTER_DIMS_X __cluster_dims__(CLUSTER_BLOCKS, 1, 1)
+#define CLUSTER_DIMS_Y __cluster_dims__(1, CLUSTER_BLOCKS, 1)
 #define SEND(type, value) "st.async.shared::cluster.mbarrier::complete_tx::bytes." #type " [%0], " value ", [%2];"
 
-__device__ __forceinline__ unsigned rank_in_cluster() {
+__device__ __forceinline__ unsigned cluster_rank() {
   unsigned rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
 
-__device__ __forceinline__ void announce_to_cluster() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
-__device__ __forceinline__ void arrive_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
-__device__ __forceinline__ void wait_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
 // Writes to the same variable of another block.
-__device__ __forceinline__ void store_remote(float* variable, unsigned block, float value) {
+__device__ __forceinline__ void store_to_cluster_rank(float* variable, unsigned block, float value) {
   unsigned address = __cvta_generic_to_shared(variable);
-  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;\n st.shared::cluster.f32 [%0], %2;" : "+r"(address) : "r"(block), "f"(value) : "memory");
+  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;\n st.shared::cluster.f32 [%0], %2;"
+               : "+r"(address)
+               : "r"(block), "f"(value)
+               : "memory");
 }
-__device__ __forceinline__ void store_remote(double* variable, unsigned block, double value) {
+__device__ __forceinline__ void store_to_cluster_rank(double* variable, unsigned block, double value) {
   unsigned address = __cvta_generic_to_shared(variable);
-  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;\n st.shared::cluster.f64 [%0], %2;" : "+r"(address) : "r"(block), "d"(value) : "memory");
+  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;\n st.shared::cluster.f64 [%0], %2;"
+               : "+r"(address)
+               : "r"(block), "d"(value)
+               : "memory");
 }
 
-// In the shared memory of the first block: what all blocks send there. Every block calls prepare() with the same bytes, in the place
-// that the others know, before it waits for earlier kernels: by then all blocks run. Barriers of the cluster instead, after the
-// reads, took 0.25 us longer (H200).
-struct alignas(8) Gathering {
+// In the shared memory of the first block: what all blocks send there. Every block calls init_and_expect() with the
+// same bytes, at the same offset in every block, before it waits for earlier kernels: by then all blocks run. Barriers
+// of the cluster instead, after the reads, took 0.25 us longer (H200).
+struct alignas(8) ClusterGather {
   unsigned long long barrier;
 
   __device__ __forceinline__ unsigned address() const { return __cvta_generic_to_shared(&barrier); }
-  // bytes: that all blocks send. Some may be there before they are expected: the phase ends with the one arrival.
-  __device__ __forceinline__ void prepare(unsigned bytes) {
-    open();
-    join(bytes);
+  // bytes: how many all blocks send. Some may arrive before they are expected: the phase ends with the one arrival.
+  __device__ __forceinline__ void init_and_expect(unsigned bytes) {
+    init();
+    expect(bytes);
   }
-  // The same in two steps, between which the blocks find their places.
-  __device__ __forceinline__ void open() {
-    if (leads()) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address()) : "memory");
-    arrive_cluster();
+  // The same in two steps, between which the blocks compute their indices.
+  __device__ __forceinline__ void init() {
+    if (leads())
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address())
+                   : "memory");
+    cluster_arrive();
   }
-  __device__ __forceinline__ void join(unsigned bytes) {
-    wait_cluster();
-    if (leads()) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
+  __device__ __forceinline__ void expect(unsigned bytes) {
+    cluster_wait();
+    if (leads())
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
   }
-  static __device__ __forceinline__ bool leads() { return (threadIdx.x | rank_in_cluster()) == 0; }
+  static __device__ __forceinline__ bool leads() { return (threadIdx.x | cluster_rank()) == 0; }
   // To the same variable of the first block.
-  __device__ __forceinline__ void send(float* variable, float value) { asm volatile(SEND(f32, "%1") ::"r"(first(variable)), "f"(value), "r"(first(&barrier)) : "memory"); }
-  __device__ __forceinline__ void send(double* variable, double value) { asm volatile(SEND(f64, "%1") ::"r"(first(variable)), "d"(value), "r"(first(&barrier)) : "memory"); }
-  // In the first block: until everything is there.
+  __device__ __forceinline__ void send(float* variable, float value) {
+    asm volatile(SEND(f32, "%1")::"r"(first(variable)), "f"(value), "r"(first(&barrier)) : "memory");
+  }
+  __device__ __forceinline__ void send(double* variable, double value) {
+    asm volatile(SEND(f64, "%1")::"r"(first(variable)), "d"(value), "r"(first(&barrier)) : "memory");
+  }
+  // In the first block: waits until all bytes have arrived.
   __device__ __forceinline__ void wait() const {
     unsigned done = 0;
     while (!done)
-      asm volatile("{ .reg .pred there; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0; selp.u32 %0, 1, 0, there; }" : "=r"(done) : "r"(address()) : "memory");
+      asm volatile(
+          "{ .reg .pred there; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0; selp.u32 %0, "
+          "1, 0, there; }"
+          : "=r"(done)
+          : "r"(address())
+          : "memory");
   }
   // The same where one thread of every block sends, and that of the first one waits.
-  __device__ __forceinline__ void wait_alone() const { wait(); }
+  __device__ __forceinline__ void wait_one_thread() const { wait(); }
   template <class T> static __device__ __forceinline__ unsigned first(const T* variable) {
     unsigned remote;
-    asm("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(remote) : "r"(static_cast<unsigned>(__cvta_generic_to_shared(variable))));
+    asm("mapa.shared::cluster.u32 %0, %1, 0;"
+        : "=r"(remote)
+        : "r"(static_cast<unsigned>(__cvta_generic_to_shared(variable))));
     return remote;
   }
 };
 
-// In the shared memory of every block: what all blocks send there. open(), in the place that the others know, and announce(), when all
-// threads of the block may be sent to, before the wait for earlier kernels; join() before the first send. Barriers of the
-// cluster instead took 0.25 us longer (H200).
-struct alignas(8) Exchange {
+// In the shared memory of every block: what all blocks send there. init(), at the same offset in every block, and
+// expect(), when all threads of the block may be sent to, before the wait for earlier kernels; wait_for_peers() before
+// the first send. Barriers of the cluster instead took 0.25 us longer (H200).
+struct alignas(8) ClusterExchange {
   unsigned long long barrier;
 
   __device__ __forceinline__ unsigned address() const { return __cvta_generic_to_shared(&barrier); }
-  __device__ __forceinline__ void open() {
-    if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address()) : "memory");
+  __device__ __forceinline__ void init() {
+    if (threadIdx.x == 0)
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address())
+                   : "memory");
   }
-  // bytes: that arrive in a block.
-  __device__ __forceinline__ void announce(unsigned bytes) const {
+  // bytes: how many arrive in a block.
+  __device__ __forceinline__ void expect(unsigned bytes) const {
     __syncthreads();
-    if (threadIdx.x == 0) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
-    announce_to_cluster();
+    if (threadIdx.x == 0)
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
+    cluster_arrive_relaxed();
   }
-  // Until all blocks have announced theirs.
-  __device__ __forceinline__ void join() const { wait_cluster(); }
-  // From here to a place of a block, and to its barrier, which the compiler finds now, not when something is sent.
-  struct Way {
-    unsigned place, barrier;
+  // Waits until all blocks of the cluster expect their bytes.
+  __device__ __forceinline__ void wait_for_peers() const { cluster_wait(); }
+  // The shared::cluster addresses of a variable of another block and of its mbarrier, computed before anything is sent.
+  struct RemoteAddress {
+    unsigned data, barrier;
   };
-  template <class T> __device__ __forceinline__ Way way_to(const T* place, unsigned block) const {
-    Way way{remote(place, block), remote(&barrier, block)};
-    asm volatile("" : "+r"(way.place), "+r"(way.barrier));
-    return way;
+  template <class T> __device__ __forceinline__ RemoteAddress remote_address(const T* variable, unsigned block) const {
+    RemoteAddress to{remote(variable, block), remote(&barrier, block)};
+    asm volatile("" : "+r"(to.data), "+r"(to.barrier));
+    return to;
   }
-  // Two numbers, from some lanes.
-  __device__ __forceinline__ void send(bool some, const Way& way, float first, float second) const {
-    asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f32, "{%1, %3}") " }" ::"r"(way.place), "f"(first), "r"(way.barrier), "f"(second), "r"(unsigned(some)) : "memory");
+  // Sends two numbers from the lanes where `some` is true.
+  __device__ __forceinline__ void send(bool some, const RemoteAddress& to, float first, float second) const {
+    asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f32, "{%1, %3}") " }" ::"r"(to.data),
+                 "f"(first), "r"(to.barrier), "f"(second), "r"(unsigned(some))
+                 : "memory");
   }
-  __device__ __forceinline__ void send(bool some, const Way& way, double first, double second) const {
-    asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f64, "{%1, %3}") " }" ::"r"(way.place), "d"(first), "r"(way.barrier), "d"(second), "r"(unsigned(some)) : "memory");
+  __device__ __forceinline__ void send(bool some, const RemoteAddress& to, double first, double second) const {
+    asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f64, "{%1, %3}") " }" ::"r"(to.data),
+                 "d"(first), "r"(to.barrier), "d"(second), "r"(unsigned(some))
+                 : "memory");
   }
-  // Until everything is there.
+  // Waits until all bytes have arrived.
   __device__ __forceinline__ void wait() const {
     unsigned done = 0;
     while (!done)
-      asm volatile("{ .reg .pred there; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0; selp.u32 %0, 1, 0, there; }" : "=r"(done) : "r"(address()) : "memory");
+      asm volatile(
+          "{ .reg .pred there; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0; selp.u32 %0, "
+          "1, 0, there; }"
+          : "=r"(done)
+          : "r"(address())
+          : "memory");
   }
   template <class T> static __device__ __forceinline__ unsigned remote(const T* variable, unsigned block) {
     unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(static_cast<unsigned>(__cvta_generic_to_shared(variable))), "r"(block));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(there)
+        : "r"(static_cast<unsigned>(__cvta_generic_to_shared(variable))), "r"(block));
     return there;
   }
 };
 #else
-constexpr unsigned CLUSTER = 1;
-#define CLUSTER_ALONG_X
-#define CLUSTER_ALONG_Y
+constexpr unsigned CLUSTER_SIZE = 1;
+#define CLUSTER_DIMS_X
+#define CLUSTER_DIMS_Y
 
-__device__ __forceinline__ unsigned rank_in_cluster() { return 0; }
-__device__ __forceinline__ void announce_to_cluster() {}
-__device__ __forceinline__ void arrive_cluster() {}
-__device__ __forceinline__ void wait_cluster() { __syncthreads(); }
-template <class T> __device__ __forceinline__ void store_remote(T* variable, unsigned, T value) { *variable = value; }
+__device__ __forceinline__ unsigned cluster_rank() { return 0; }
+__device__ __forceinline__ void cluster_arrive_relaxed() {}
+__device__ __forceinline__ void cluster_arrive() {}
+__device__ __forceinline__ void cluster_wait() { __syncthreads(); }
+template <class T> __device__ __forceinline__ void store_to_cluster_rank(T* variable, unsigned, T value) {
+  *variable = value;
+}
 
-struct alignas(8) Gathering {
+struct alignas(8) ClusterGather {
   unsigned long long barrier;
 
-  __device__ __forceinline__ void prepare(unsigned) {}
-  __device__ __forceinline__ void open() {}
-  __device__ __forceinline__ void join(unsigned) {}
+  __device__ __forceinline__ void init_and_expect(unsigned) {}
+  __device__ __forceinline__ void init() {}
+  __device__ __forceinline__ void expect(unsigned) {}
   template <class T> __device__ __forceinline__ void send(T* variable, T value) { *variable = value; }
   __device__ __forceinline__ void wait() const { __syncthreads(); }
-  __device__ __forceinline__ void wait_alone() const {}
+  __device__ __forceinline__ void wait_one_thread() const {}
 };
 
-struct alignas(8) Exchange {
+struct alignas(8) ClusterExchange {
   unsigned long long barrier;
 
-  __device__ __forceinline__ void open() {}
-  __device__ __forceinline__ void announce(unsigned) const { __syncthreads(); }
-  __device__ __forceinline__ void join() const {}
-  struct Way {
-    void* place;
+  __device__ __forceinline__ void init() {}
+  __device__ __forceinline__ void expect(unsigned) const { __syncthreads(); }
+  __device__ __forceinline__ void wait_for_peers() const {}
+  struct RemoteAddress {
+    void* data;
   };
-  __device__ __forceinline__ Way way_to(void* place, unsigned) const { return {place}; }
-  template <class T> __device__ __forceinline__ void send(bool some, const Way& way, T first, T second) const {
-    T* const numbers = static_cast<T*>(way.place);
+  __device__ __forceinline__ RemoteAddress remote_address(void* variable, unsigned) const { return {variable}; }
+  template <class T> __device__ __forceinline__ void send(bool some, const RemoteAddress& to, T first, T second) const {
+    T* const numbers = static_cast<T*>(to.data);
     if (some) numbers[0] = first, numbers[1] = second;
   }
   __device__ __forceinline__ void wait() const { __syncthreads(); }

@@ -1,4 +1,4 @@
-"""Small tensors that no pack moves, walked by the dimensions of a launch (the host side of SmallGrid in primitives/elementwise.cuh)."""
+"""Small tensors that no 16-byte pack moves, indexed by the dimensions of a launch (the host side of primitives/small_grid.cuh)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from .geometry import THREADS, Grid, merged
+from .geometry import THREADS, Grid, merge_dimensions
 
-RANK = 4  # dimensions: rows and columns of a block's threads and two of blocks
-MOST_ITEMS = 4  # elements of a thread, as the kernel reads them together
-MOST_BLOCKS = 264  # of 256 threads: more would be in each other's way
+RANK = 4  # dimensions: two of a block's threads and two of blocks
+MAX_ITEMS = 4  # elements of a thread, whose reads are in flight together
+MAX_BLOCKS = 264  # of 256 threads, so that all of them run at once
 
 
 @cache
 def _small_grid_type(operands: int) -> type[ctypes.Structure]:
     class SmallGrid(ctypes.Structure):
         _fields_ = [
-            ("down", ctypes.c_uint),
+            ("block_rows", ctypes.c_uint),
             ("rows", ctypes.c_uint),
             ("items", ctypes.c_uint),
-            ("apart", ctypes.c_uint),
-            ("limit", ctypes.c_uint),
+            ("item_distance", ctypes.c_uint),
+            ("item_extent", ctypes.c_uint),
             ("step", ctypes.c_uint * RANK * operands),
         ]
 
@@ -30,7 +30,7 @@ def _small_grid_type(operands: int) -> type[ctypes.Structure]:
 
 
 class SmallGridLaunch(NamedTuple):
-    """The argument, the grid and the block of a launch."""
+    """The ``SmallGrid<N>`` argument, the grid and the block of a launch."""
 
     layout: Any
     grid: Grid
@@ -38,27 +38,34 @@ class SmallGridLaunch(NamedTuple):
 
 
 def small_grid(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> SmallGridLaunch | None:
-    """Threads along the two fastest dimensions, blocks along those and two more; a thread's elements lie along the third. None of
-    what has more dimensions, longer rows, or too many elements."""
-    return of_extents(*merged(dims, strides))
+    """Return the launch that indexes tensors of ``dims`` with the given strides in elements, the output's last: threads along the two
+    fastest dimensions, blocks along those and two more, the elements of a thread along the third. Return None where there are more
+    dimensions than RANK, rows longer than a block, or more elements than MAX_BLOCKS take."""
+    return small_grid_of_extents(*merge_dimensions(dims, strides))
 
 
-def of_extents(
-    extents: Sequence[int], steps: Sequence[Sequence[int]], most_items: int = MOST_ITEMS
+def small_grid_of_extents(
+    extents: Sequence[int], steps: Sequence[Sequence[int]], max_items: int = MAX_ITEMS
 ) -> SmallGridLaunch | None:
-    """Of dimensions that are merged, the slowest first, with the steps of every operand."""
+    """Return the launch for dimensions that are merged, the slowest first, with the strides of every operand in elements."""
     missing = RANK - len(extents)
     if missing < 0 or extents[-1] > THREADS:
         return None
     outer, across, rows, row = [1] * missing + [*extents]
     parts = -(-rows // (THREADS // row))
-    down = -(-rows // parts)
-    items = next((i for i in range(1, most_items + 1) if parts * -(-across // i) * outer <= MOST_BLOCKS), None)
+    block_rows = -(-rows // parts)
+    items = next((i for i in range(1, max_items + 1) if parts * -(-across // i) * outer <= MAX_BLOCKS), None)
     if items is None:
         return None
-    apart = -(-across // items)
+    item_distance = -(-across // items)
     value: Any = _small_grid_type(len(steps))()
-    value.down, value.rows, value.items, value.apart, value.limit = down, rows, -(-across // apart), apart, across
+    value.block_rows, value.rows, value.items, value.item_distance, value.item_extent = (
+        block_rows,
+        rows,
+        -(-across // item_distance),
+        item_distance,
+        across,
+    )
     for operand, step in zip(value.step, steps, strict=True):
         operand[:] = [0] * missing + [*step]
-    return SmallGridLaunch(value, (parts, apart, outer), (row, down, 1))
+    return SmallGridLaunch(value, (parts, item_distance, outer), (row, block_rows, 1))

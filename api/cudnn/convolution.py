@@ -176,10 +176,11 @@ def cudnnIm2Col(handle, srcDesc, srcData, filterDesc, convDesc, colBuffer):
     """Write the matrix A of GEMM convolution: a row for each output position (n, p, q), a column for each channel and
     filter position (c, r, s), the input value there or 0 in the padding; with CUDNN_CONVOLUTION r and s run backwards.
 
-    srcDesc: FLOAT, DOUBLE, HALF, BFLOAT16, any strides, 4 dimensions. filterDesc: a floating type and the sizes.
+    srcDesc: FLOAT, DOUBLE, HALF, BFLOAT16, any strides, 4 dimensions. filterDesc: a floating type and the filter's height and
+    width; its channels are not read, the matrix has those of srcDesc (c02, c03).
     colBuffer: images * output positions rows of channels * filter positions elements, no gaps.
     Errors: NOT_SUPPORTED for other data types (c08), more than one group (c09), other ranks; BAD_PARAM for NULL (c07)
-    and descriptors that do not fit each other (cudnnGetConvolutionNdForwardOutputDim). Source: 5.2.31; docs/errata.md, D252.
+    and sizes of which no output follows (cudnnGetConvolutionNdForwardOutputDim). Source: 5.2.31; docs/errata.md, D252.
     """
     data_type_among(f"{_I}/c08", IM2COL_TYPES, srcDesc=srcDesc, filterDesc=filterDesc)
     expect(
@@ -188,10 +189,10 @@ def cudnnIm2Col(handle, srcDesc, srcData, filterDesc, convDesc, colBuffer):
         f"{_I}/c09",
         f"convDesc has {convDesc.group_count} groups, 1 is supported",
     )
-    dims = output_dims(convDesc, srcDesc, filterDesc, names=("srcDesc", "filterDesc"))
+    dims = output_dims(convDesc, srcDesc, filterDesc, channels=None, names=("srcDesc", "filterDesc"))
     expect(srcDesc.rank == 4, NOT_SUPPORTED, f"{_I}/c05",
            f"srcDesc has {srcDesc.rank} dimensions {srcDesc.dims}, 4 are supported")  # fmt: skip
-    matrix = (dims[0] * prod(dims[2:]), prod(filterDesc.dims[1:]))
+    matrix = (dims[0] * prod(dims[2:]), srcDesc.dims[1] * prod(filterDesc.dims[2:]))
     return Im2Col(convDesc, filterDesc, srcDesc, TensorSpec(srcDesc.data_type, matrix, (matrix[1], 1)))
 
 

@@ -215,14 +215,17 @@ def output_dims(
     window=f"{_ND}/c10",
     names=("inputTensorDesc", "filterDesc"),
 ):
-    """Output dimensions of a convolution whose descriptors fit each other; the keywords are the clauses of each check."""
+    """Output dimensions of a convolution whose descriptors fit each other; the keywords are the clauses of each check.
+
+    channels: None where the channels of the filter do not matter.
+    """
     x_name, w_name = names
     expect(len(w.dims) == x.rank, BAD_PARAM, filter_rank,
            f"{x_name} has {x.rank} dimensions {x.dims}, {w_name} {len(w.dims)}: {w.dims}")  # fmt: skip
     expect(convolution.rank + 2 == x.rank, BAD_PARAM, convolution_rank,
            f"{x_name} has {x.rank} dimensions {x.dims}, convDesc {convolution.rank} spatial dimensions")  # fmt: skip
     groups = convolution.group_count
-    expect(x.dims[1] == w.dims[1] * groups, BAD_PARAM, channels,
+    expect(channels is None or x.dims[1] == w.dims[1] * groups, BAD_PARAM, channels,
            f"{x_name} has {x.dims[1]} channels, {w_name} {w.dims[1]} in each of {groups} groups")  # fmt: skip
     windows = convolution.windows(w.dims)
     padded = tuple(size + 2 * padding for size, padding in zip(x.dims[2:], convolution.padding, strict=True))

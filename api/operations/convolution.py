@@ -96,7 +96,7 @@ class Im2Col(Operation):
     """The matrix A of GEMM convolution: colBuffer[n, p, q][c, r, s] = the input under filter position r, s.
 
     ``colBuffer`` is a packed matrix of (images * output positions) rows and (channels * filter positions) columns,
-    whatever the layout of ``srcData``; zeros where the window lies in the padding. In mode CUDNN_CONVOLUTION the filter
+    whatever the layout of ``srcData``, whose channels they are; zeros where the window lies in the padding. In mode CUDNN_CONVOLUTION the filter
     positions run backwards, so that A times the filter as it is stored is the convolution.
     """
 

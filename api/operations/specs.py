@@ -117,6 +117,11 @@ class TensorSpec:
         return prod(self.dims)
 
     @cached_property
+    def elements(self) -> int:
+        """How many elements of the data type the tensor holds: a vector type's element is a vector."""
+        return prod(self.storage_dims)
+
+    @cached_property
     def span(self) -> int:
         """Stored elements from the first to the last, gaps included."""
         return 1 + sum((extent - 1) * stride for extent, stride in zip(self.storage_dims, self.strides, strict=True))
@@ -129,16 +134,16 @@ class TensorSpec:
     @cached_property
     def is_packed(self) -> bool:
         """No gaps: every stored element of the span belongs to the tensor."""
-        return not self.overlaps and self.span == prod(self.storage_dims)
+        return not self.overlaps and self.span == self.elements
 
     @cached_property
     def spatially_packed(self) -> bool:
-        """The spatial dimensions lie in row-major order without gaps between them (an innermost stride is allowed)."""
-        step = None
+        """The spatial dimensions lie in row-major order without gaps: innermost stride 1, each other the extent inside."""
+        step = 1
         for extent, stride in list(zip(self.dims, self.strides, strict=True))[:1:-1]:
             if extent == 1:
                 continue
-            if step is not None and stride != step:
+            if stride != step:
                 return False
             step = stride * extent
         return True

@@ -84,7 +84,7 @@ def in_turn(wanted: Iterable[Row]) -> list[Row]:
 def table(results: Iterable[dict[str, Any]]) -> str:
     """One line per row."""
     lines = [
-        f"{'row':72} {'ours us':>9} {'vendor':>9} {'graph':>9} {'x':>6} {'floor':>8} {'%':>4} {'host':>5}  algorithms, messages"
+        f"{'row':72} {'ours us':>9} {'vendor':>9} {'graph':>9} {'x':>6} {'floor':>8} {'%':>4} {'host':>5}  solver, algorithms, messages"
     ]
     for r in results:
         times = f"{shown(r['ours_us'], 9, 1)} {shown(r['vendor_us'], 9, 1)} {shown(r['graph_us'], 9, 1)}"
@@ -99,8 +99,8 @@ def shown(value: float | None, width: int, decimals: int) -> str:
 
 
 def remarks(result: dict[str, Any]) -> str:
-    """The algorithm, the first choice of the heuristic where that is another one, the vendor's; what went wrong."""
-    parts = [str(result.get("algorithm") or "")]
+    """The solver and the algorithm, the first choice of the heuristic where that is another one, the vendor's; what went wrong."""
+    parts = [str(result.get("solver") or ""), str(result.get("algorithm") or "")]
     if result.get("v7_us") is not None:
         parts.append(f"v7 {result['v7_algorithm']} {result['v7_us']:.1f}")
     if result.get("vendor_algorithm"):

@@ -230,7 +230,7 @@ class Bench:
     def _ours(self, operation: Operation, memory: dict[str, Any]) -> tuple[Contender, dict[str, Any]]:
         """Our call, of a convolution with the algorithm that our search finds; what the searches say."""
         if not isinstance(operation, Convolution):
-            return Contender(self._own_call(operation, memory)), {}
+            return Contender(self._own_call(operation, memory)), self._solver(operation)
         found = search(self.handle, plain(operation), memory, memory["workSpace"])
 
         def quick(variant: Convolution) -> float:
@@ -243,6 +243,7 @@ class Bench:
         first = next((variant for variant, _ in ordered if variant.algo == found.ranked[0]), None)
         same = first is None or first.algo == ordered[0][0].algo
         return best, {
+            **self._solver(ordered[0][0]),
             "algorithm": best.name,
             "algorithms_us": {algorithm_name(variant.algo): seconds * 1e6 for variant, seconds in ordered},
             "found_us": found.text(),
@@ -250,6 +251,10 @@ class Bench:
             "v7_ratio": found.ratio,
             "v7_us": None if first is None or same else self._median(self._own_call(first, memory)) * 1e6,
         }
+
+    def _solver(self, operation: Operation) -> dict[str, Any]:
+        """The name of the solver that serves an operation."""
+        return {"solver": self.handle.backend.plan(operation).solver}
 
     def _own_call(self, operation: Operation, memory: dict[str, Any]) -> Work:
         addresses = {name: memory[name].address if name in memory else None for name in operation.operands}

@@ -42,7 +42,6 @@ from dualdnn.api.operations import (
     TensorSpec,
     TransformTensor,
 )
-from dualdnn.api.operations.reduce_tensor import required_workspace
 from dualdnn.api.operations.specs import FLOAT, HALF
 
 from ..layouts import laid_out
@@ -54,6 +53,7 @@ Make = Callable[[cudnnDataType_t, Dims, str], Operation]
 
 LARGE, MEDIUM, SMALL = (64, 256, 56, 56), (32, 128, 28, 28), (8, 64, 14, 14)
 ODD, FIRST_LAYER, VOLUME = (31, 67, 37, 41), (64, 3, 224, 224), (8, 64, 16, 56, 56)
+SMALL_VOLUME = (2, 64, 16, 28, 28)
 ALEXNET = (128, 96, 55, 55)  # whose first normalization LRN is
 IMAGES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER)
 SHAPES = (*IMAGES, VOLUME)
@@ -155,7 +155,7 @@ def reduce(op: str, kept: tuple[int, ...]) -> Make:
             cudnnReduceTensorOp_t[f"CUDNN_REDUCE_TENSOR_{op}"], FLOAT, NAN,
             cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_NO_INDICES, cudnnIndicesType_t.CUDNN_32BIT_INDICES,
         )  # fmt: skip
-        return ReduceTensor(spec, 0, required_workspace(a, c), 1.0, 0.0, a, c)
+        return ReduceTensor(spec, 0, 0, 1.0, 0.0, a, c)
 
     return make
 
@@ -183,6 +183,16 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
         pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 0, 0, 0, True),
         (LARGE, MEDIUM, SMALL),
     ),
+    # Windows that no kernel is compiled for
+    "pooling max 3x3 stride 1 forward": (pooling("MAX", 3, 1, 1, False), (MEDIUM,)),
+    "pooling max 3x3 stride 1 backward": (pooling("MAX", 3, 1, 1, True), (MEDIUM,)),
+    "pooling average 3x3 stride 1 forward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 1, 1, False), (MEDIUM,)),
+    "pooling average 3x3 stride 1 backward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 1, 1, True), (MEDIUM,)),
+    "pooling max 2x2 stride 1 forward": (pooling("MAX", 2, 1, 0, False), (MEDIUM, SMALL_VOLUME)),
+    "pooling max 2x2 stride 1 backward": (pooling("MAX", 2, 1, 0, True), (MEDIUM, SMALL_VOLUME)),
+    "pooling max 5x5 stride 3 forward": (pooling("MAX", 5, 3, 1, False), (MEDIUM,)),
+    "pooling max 5x5 stride 3 backward": (pooling("MAX", 5, 3, 1, True), (MEDIUM,)),
+    "pooling average 5x5 stride 3 backward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 5, 3, 1, True), (MEDIUM,)),
     "LRN 5 forward": (lrn(5, False), (*IMAGES, ALEXNET)),
     "LRN 5 backward": (lrn(5, True), (*IMAGES, ALEXNET)),
     "LRN 16 forward": (lrn(16, False), (LARGE,)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from dualdnn.api.operations import ReduceTensor, ReduceTensorSpec
@@ -16,6 +17,13 @@ def reduce_tensor_descriptor(make: Caller, spec: ReduceTensorSpec) -> Any:
         descriptor, spec.op, spec.compute_type, spec.nan, spec.indices, spec.indices_type
     )
     return descriptor
+
+
+def sized(make: Caller, o: ReduceTensor) -> ReduceTensor:
+    """Return the operation with the workspace that the subject asks for."""
+    descriptor = reduce_tensor_descriptor(make, o.reduction)
+    nbytes = make.cudnn.cudnnGetReductionWorkspaceSize(make.handle, descriptor, make.tensor(o.A), make.tensor(o.C))
+    return replace(o, workspace_bytes=nbytes)
 
 
 @calls(ReduceTensor)

@@ -325,6 +325,84 @@ def test_few_products(run, configuration, formats, alpha, beta):
     run(convolution((1, 2, 4, 5), (2, 2, 3, 3), **blended, dilation=(1, 2), padding=(0, 1)), inputs=special)
 
 
+# One for each way to make the sums: few products, few channels, one filter a channel, matrices of each layout
+PADDED = {
+    "few products": {"x": (1, 1, 4, 4), "w": (1, 1, 3, 3)},
+    "few channels": {"x": (1, 3, 9, 8), "w": (40, 3, 3, 3)},
+    "depthwise": {"x": (1, 8, 5, 4), "w": (8, 1, 3, 3), "groups": 8},
+    "depthwise, dilated": {"x": (1, 8, 5, 4), "w": (8, 1, 3, 3), "groups": 8, "dilation": (2, 2), "padding": (2, 2)},
+    "planes": {"x": (1, 20, 7, 6), "w": (24, 20, 3, 3), "stride": (2, 1), "padding": (2, 1)},
+    "channels last": {"x": (1, 72, 5, 6), "w": (40, 72, 3, 3), "formats": NHWC},
+    "few filters, channels last": {"x": (2, 8, 5, 6), "w": (5, 8, 3, 2), "formats": NHWC},
+}
+
+
+@shows(f"{F}/c01")
+@pytest.mark.parametrize("math_type", [FMA, DEFAULT], ids=by_name)
+@pytest.mark.parametrize("configuration", [name for name in FLOATING if name != "TRUE_HALF"])
+@pytest.mark.parametrize("geometry", PADDED)
+def test_padding_meets_filters_that_are_not_finite(run, geometry, configuration, math_type):
+    """The input is padded with zeros, and zero times an infinity or NaN of the filter is NaN."""
+    for algo in GEMM_ALGORITHMS:
+        options: Any = {"configuration": configuration, "math_type": math_type, "algo": algo, **PADDED[geometry]}
+        if algo != IMPLICIT and "dilation" in options:
+            continue
+        if algo == GEMM and (options.get("formats") == NHWC or configuration == "PSEUDO_BFLOAT16"):
+            continue
+        found = run(convolution(**options), inputs={"x": "near_one", "w": "special"})
+        if geometry == "few products":
+            assert found.after["y"].any()
+
+
+def test_an_infinity_over_the_padding(caller):
+    """By hand: one infinite weight in a corner of the filter, which lies in the padding for the first row and column."""
+    x, w = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 3, 3), np.float32)
+    w[0, 0, 0, 0] = np.inf
+    for algo in GEMM_ALGORITHMS:
+        y = called(caller, convolution(x.shape, w.shape, algo=algo), x, w)[0, 0]
+        assert np.isnan(y[0]).all() and np.isnan(y[:, 0]).all() and (y[1:, 1:] == np.inf).all()
+
+
+@shows(f"{F}/c24")
+@pytest.mark.parametrize("x_layout, y_layout", [("nchw", "nchw"), ("nhwc", "nhwc"), ("nhwc", "nchw")])
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+@pytest.mark.parametrize("w", [(8, 1, 3, 3), (8, 1, 2, 3)], ids=str)
+def test_images_an_odd_distance_apart(run, w, configuration, x_layout, y_layout):
+    """Of one filter for each channel; gaps behind each image of x and y, which no pack of elements divides."""
+    plain = convolution((3, 8, 5, 7), w, configuration=configuration, groups=8, x_layout=x_layout, y_layout=y_layout)
+
+    def apart(tensor: TensorSpec) -> TensorSpec:
+        return replace(tensor, strides=(tensor.strides[0] + 3 - tensor.strides[0] % 2, *tensor.strides[1:]))
+
+    for algo in (IMPLICIT, PRECOMP):
+        operation = replace(plain, algo=algo, x=apart(plain.x), y=apart(plain.y), beta=0.5)
+        assert operation.x.strides[0] % 2 == operation.y.strides[0] % 2 == 1
+        run(operation)
+
+
+@shows(f"{F}/c23")
+def test_groups_that_end_within_a_block(run):
+    """More groups than the sums of any subject are made for at once, and not a multiple of them."""
+    run(convolution((1, 200, 4, 4), (15, 40, 3, 3), groups=5))
+    run(convolution((1, 21, 4, 4), (14, 3, 3, 3), groups=7))
+
+
+@shows(f"{F}/c01", f"{F}/c02", f"{F}/c05", "cudnnGetConvolutionForwardWorkspaceSize/c01")
+@pytest.mark.parametrize("algo", [GEMM, FFT, FFT_TILING, NONFUSED], ids=by_name)
+def test_images_that_pass_through_the_workspace_in_slices(run, algo):
+    """More of them than a device of one multiprocessor keeps in its workspace at a time, of which the last are fewer."""
+    x = {GEMM: (3, 24, 19, 23), FFT: (12, 10, 40, 33), FFT_TILING: (11, 6, 70, 44), NONFUSED: (3, 40, 98, 97)}[algo]
+    run(convolution(x, (4, x[1], 3, 3), algo=algo, alpha=0.5, beta=-1.0))
+
+
+@shows(f"{F}/c02", "cudnnMathType_t/c01")
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+def test_many_results_are_blended_once(run, subject, formats):
+    """Some 3 M of them, for which a GPU takes its largest tiles in float, the last of which are cut off."""
+    images = 32 if subject.has_gpu else 1
+    run(convolution((images, 8, 14, 14), (512, 8, 1, 1), padding=(0, 0), formats=formats, alpha=0.5, beta=-2.0))
+
+
 @shows(f"{F}/c02")
 @pytest.mark.parametrize("alpha", [0.5, 1.0])
 def test_beta_zero_does_not_read_y(run, alpha):
@@ -483,6 +561,33 @@ def test_workspace(caller, run, refuses, algo):
     refuses(BAD_PARAM, f"{F}/c05", caller, operation, {**given, "workSpace": None}, unchanged=(y,))
     small = {**given, "workSpace": workspace.slice(0, needed - 1)}
     refuses(BAD_PARAM, f"{F}/c06", caller, operation, small, unchanged=(y,))
+
+
+@shows(f"{F}/c05", "cudnnGetConvolutionForwardWorkspaceSize/c01")
+@pytest.mark.parametrize("start", [1, 8])
+@pytest.mark.parametrize("algo", [PRECOMP, GEMM, FFT, FFT_TILING, WINOGRAD, NONFUSED], ids=by_name)
+def test_workspaces_begin_anywhere(caller, algo, start):
+    """The reported size is enough at any address, and nothing beside it is written: the result is the same, bit by bit."""
+    guard, pattern = 256, 0xA5
+    for configuration, formats, math_type in (("FLOAT", NCHW, FMA), ("PSEUDO_HALF", NCHW, DEFAULT)):
+        operation = sized(caller, convolution((1, 24, 5, 5), (20, 24, 3, 3), configuration=configuration, algo=algo,
+                                              formats=formats, math_type=math_type))  # fmt: skip
+        needed, results = operation.workspace_bytes, []
+        random = np.random.default_rng(11)
+        inputs = {name: random.integers(0, 3, operation.nbytes(name) // 2).astype(np.float16 if configuration != "FLOAT" else np.int16)
+                  for name in ("x", "w")}  # fmt: skip
+        for at in (guard, guard + start):
+            memory = caller.handle.to_device(np.full(needed + 2 * guard, pattern, np.uint8))
+            given = {name: caller.handle.to_device(values) for name, values in inputs.items()}
+            given |= {
+                "y": caller.handle.to_device(np.zeros(operation.y.nbytes, np.uint8)),
+                "workSpace": memory.slice(at, needed) if needed else None,
+            }
+            caller(operation, given)
+            results.append(given["y"].to_host(np.uint8, operation.y.nbytes))
+            around = memory.to_host(np.uint8, needed + 2 * guard)
+            assert (around[:at] == pattern).all() and (around[at + needed :] == pattern).all()
+        assert np.array_equal(*results)
 
 
 @shows(f"{F}/c44")

@@ -121,6 +121,24 @@ def test_few_channels(run, configuration, formats, x, w):
                   math_type=cudnnMathType_t.CUDNN_DEFAULT_MATH))  # fmt: skip
 
 
+@shows(f"{B}/c01", f"{B}/c30")
+def test_an_infinity_over_the_padding(caller):
+    """By hand: zero times an infinite weight is NaN, which ReLU turns into 0; elsewhere the sum is infinite."""
+    w = np.ones((1, 1, 3, 3), np.float32)
+    w[0, 0, 0, 0] = np.inf
+    for algo in (IMPLICIT, PRECOMP):
+        operation = sized(caller, fused(x=(1, 1, 4, 4), w=w.shape, algo=algo))
+        values = {"x": np.ones(16, np.float32), "w": w, "z": np.ones(16, np.float32), "bias": np.ones(1, np.float32)}
+        memory = {name: caller.handle.to_device(value) for name, value in values.items()}
+        memory |= {
+            "y": caller.handle.allocate(64),
+            "workSpace": caller.handle.allocate(max(1, operation.workspace_bytes)),
+        }
+        caller(operation, memory)
+        y = memory["y"].to_host(np.float32, (4, 4))
+        assert (y[0] == 0).all() and (y[:, 0] == 0).all() and (y[1:, 1:] == np.inf).all()
+
+
 @shows(f"{B}/c02")
 def test_z_is_not_read_where_alpha2_is_0(run):
     """Its memory holds NaN before the call (docs/errata.md, D217)."""

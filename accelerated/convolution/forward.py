@@ -1,0 +1,186 @@
+"""Forward convolutions (5.2.9, 5.2.10) as the solvers of this room read them: the problem, and what all solvers share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
+from dualdnn.api.enumerations import cudnnMathType_t
+from dualdnn.api.operations import allows_tf32
+from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
+
+from ..plans import Plan, estimated_seconds, type_definitions
+from ..solver import Problem, Solver
+from .problem import (
+    FARTHEST,
+    PACK_BYTES,
+    WORD,
+    Convolution,
+    ConvolutionStruct,
+    EpilogueStruct,
+    Rates,
+    epilogue,
+    images_in_reach,
+    in_words,
+    mark_packs,
+    operand_names,
+    operation_product,
+    rounded_up,
+)
+from .product import Product, ProductKernel
+from .products import preferred_kernel
+
+IMPLICIT_GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
+IMPLICIT_PRECOMP_GEMM = Algo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
+IMPLICIT = (IMPLICIT_GEMM, IMPLICIT_PRECOMP_GEMM)
+TENSOR_CORE_ARCHITECTURE = 80  # the first with these data types
+
+
+class ConvolutionProblem(Problem):
+    """One forward convolution. farthest: elements of x to which a kernel may count from the first of its launch."""
+
+    operation: Convolution
+
+    def __init__(self, operation: Convolution, device: Any, aligned: bool = True, farthest: int = FARTHEST) -> None:
+        super().__init__(operation, device, aligned)
+        self.farthest, self.groups = farthest, operation.convolution.group_count
+
+    @cached_property
+    def epilogue(self) -> EpilogueStruct:
+        return epilogue(self.operation)
+
+    @cached_property
+    def definitions(self) -> tuple[tuple[str, str], ...]:
+        """ELEMENT and COMPUTE of the kernels' modules."""
+        return type_definitions(self.operation.x.scalar_type, self.operation)
+
+    @cached_property
+    def tensor_cores(self) -> bool:
+        """Whether data type and math type let tensor cores multiply, and the device has them."""
+        o, device = self.operation, self.device
+        if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < TENSOR_CORE_ARCHITECTURE:
+            return False
+        if o.x.data_type == FLOAT:
+            return allows_tf32(o.convolution)
+        return o.convolution.math_type != cudnnMathType_t.CUDNN_FMA_MATH and o.x.data_type in (HALF, BFLOAT16)
+
+    @cached_property
+    def described(self) -> tuple[ConvolutionStruct, bool]:
+        """The implicit GEMM, and whether it counts in words of four 8-bit channels."""
+        value, element_bytes = operation_product(self.operation), self.operation.x.scalar_bytes
+        words = element_bytes == 1 and in_words(value, self.groups)
+        return mark_packs(value, self.groups, WORD if words else element_bytes), words
+
+    @property
+    def value(self) -> ConvolutionStruct:
+        return self.described[0]
+
+    def product(
+        self, value: ConvolutionStruct, x: str = "x", w: str = "w", y: str = "y", offsets: tuple[int, int, int] = (0, 0, 0),
+        **options: bool,
+    ) -> Product:  # fmt: skip
+        """Return a product whose results are those of the convolution. x, w, y: the operands that hold them, ``offsets`` bytes into
+        each. options: fields of Product."""
+        o = self.operation
+        names = (x, w, *(y if name == "y" else name for name in operand_names(o)))
+        reordered = o.w.dims[0] // 32 if o.filter_is_reordered else 0
+        return Product(
+            self.device, self.definitions, value, self.groups, names, offsets, self.epilogue, self.tensor_cores,
+            float_result=o.y.data_type == FLOAT, reordered_filters=reordered, **options,
+        )  # fmt: skip
+
+    def implicit_products(self, **options: Any) -> tuple[Product, ...]:
+        """Return the implicit GEMM in as many launches as it takes for 32 bits to count to every element of x: tensors with
+        vectors of channels have up to 2**36 of them."""
+        value, words = self.described
+        unit_bytes = WORD if words else self.operation.x.scalar_bytes
+        return tuple(
+            self.product(part, offsets=(unit_bytes * first, 0, 0), words=words, **options)
+            for part, first in images_in_reach(value, self.farthest)
+        )
+
+    @cached_property
+    def products(self) -> tuple[Product, ...]:
+        """The implicit GEMM of x and w as they lie."""
+        return self.implicit_products()
+
+    @cached_property
+    def kernel(self) -> ProductKernel:
+        """The preferred kernel of the implicit GEMM."""
+        return preferred_kernel(self.products[0])
+
+    @cached_property
+    def in_one_launch(self) -> bool:
+        """Whether 32 bits count to every element of x and of y."""
+        x, y = self.operation.x, self.operation.y
+        return max(x.span * x.vector_length, y.span * y.vector_length) <= self.farthest
+
+    @cached_property
+    def memory_seconds(self) -> float:
+        """How long x, w and y take to pass through the memory once."""
+        o = self.operation
+        return float(o.x.nbytes + o.w.nbytes + o.y.nbytes) / Rates.BANDWIDTH
+
+    @cached_property
+    def operations(self) -> float:
+        """Operations of the direct sum, with those that tiles which are not full make in vain."""
+        filters = self.operation.w.dims[0] // self.groups
+        filled = rounded_up(filters, 16 if filters <= 16 else 64)
+        y = self.operation.y.dims
+        return 2.0 * filled * self.groups * self.operation.terms * (prod(y) // y[1])
+
+    def seconds_of(self, algo: Algo) -> float:
+        """Return about how long the same convolution takes with another algorithm."""
+        return estimated_seconds(replace(self.operation, algo=algo), self.device)
+
+    def product_seconds(self, kernel: ProductKernel) -> float:
+        """Return about how long the implicit GEMM takes with a kernel, its launch not counted."""
+        product = self.products[0]
+        computing = self.operations / kernel.operations_per_second(product)
+        return max(self.memory_seconds, computing, kernel.gathering_seconds(product))
+
+
+class _Aligned:
+    """Memory from its first multiple of 16 bytes on."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address + -address % PACK_BYTES
+
+
+class WorkspacePlan(Plan):
+    """A plan whose workspace may begin at any address."""
+
+    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        workspace = operands[-1]
+        if workspace is not None and workspace.address % PACK_BYTES:
+            operands = [*operands[:-1], _Aligned(workspace.address)]
+        super().__call__(operands, stream)
+
+
+class ConvolutionSolver(Solver[ConvolutionProblem]):
+    """A solver of documented algorithms."""
+
+    algorithms: tuple[Algo, ...] = ()
+
+    def serves(self, problem: ConvolutionProblem) -> bool:
+        return problem.operation.algo in self.algorithms and self.can_launch(problem)
+
+    def can_launch(self, problem: ConvolutionProblem) -> bool:
+        """Return whether the launches would be right for a problem of these algorithms."""
+        return True
+
+    def used_bytes(self, problem: ConvolutionProblem) -> int:
+        """Return the bytes of workspace from its first multiple of 16 bytes on."""
+        return 0
+
+    def workspace_bytes(self, problem: ConvolutionProblem) -> int:
+        """Return the bytes of workspace, with up to a pack more, because the caller's memory may begin anywhere."""
+        used = self.used_bytes(problem)
+        return used + PACK_BYTES - 1 if used else 0
+
+    def plan(self, problem: ConvolutionProblem) -> Plan:
+        return WorkspacePlan(problem.operation, self.launches(problem), self.name)

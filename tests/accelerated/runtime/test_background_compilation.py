@@ -1,0 +1,124 @@
+"""A kernel that takes long to compile does not block a call that a ready one can serve."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from dualdnn.accelerated.plans import Launch, pointers, structure
+from dualdnn.accelerated.primitives.tma import TiledMap, TmaLaunch
+from dualdnn.accelerated.runtime import device as device_module
+from dualdnn.accelerated.runtime.errors import CompileError
+
+SOURCE = """
+struct Arguments { float* y; };
+extern "C" __global__ void store_three(const Arguments a) { *a.y = 3; }
+"""
+
+
+@pytest.fixture
+def device(monkeypatch, tmp_path):
+    from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
+
+    monkeypatch.setenv("DUALDNN_CACHE", str(tmp_path / "cache"))
+    made = EmulatedDevice()
+    monkeypatch.setattr(made, "compiles_in_background", True, raising=False)
+    return made
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """Holds the compiler until it is set."""
+    opened, build = threading.Event(), device_module.build
+
+    def slow(*arguments, **options):
+        opened.wait(60)
+        return build(*arguments, **options)
+
+    monkeypatch.setattr(device_module, "build", slow)
+    yield opened
+    opened.set()
+
+
+def kernel(tmp_path, text=SOURCE):
+    path = tmp_path / "kernel.cu"
+    path.write_text(text)
+    return path
+
+
+def finish(device):
+    for thread in device._background.values():
+        thread.join(60)
+
+
+def test_a_kernel_comes_when_it_is_ready(device, gate, tmp_path):
+    path = kernel(tmp_path)
+    assert device.function_when_ready(path, "store_three") is None
+    assert device.function_when_ready(path, "store_three") is None
+    gate.set()
+    finish(device)
+    assert device.function_when_ready(path, "store_three").name == "store_three"
+
+
+def test_what_is_built_is_there_at_once(device, tmp_path):
+    """In the cache on disk, though this device has not loaded it."""
+    path = kernel(tmp_path)
+    type(device)().function(path, "store_three")
+    assert device.function_when_ready(path, "store_three") is not None and not device._background
+
+
+def test_an_error_of_the_compiler_is_not_lost(device, tmp_path):
+    path = kernel(tmp_path, SOURCE.replace("= 3", "= nothing"))
+    device.function_when_ready(path, "store_three")
+    finish(device)
+    with pytest.raises(CompileError, match="nothing"):
+        device.function_when_ready(path, "store_three")
+
+
+def test_a_source_that_was_refused_is_not_compiled_again(device, tmp_path, monkeypatch):
+    path, builds = kernel(tmp_path, SOURCE.replace("= 3", "= nothing")), []
+    build = device_module.build
+    monkeypatch.setattr(device_module, "build", lambda *of: builds.append(of) or build(*of))
+    for _ in range(2):
+        with pytest.raises(CompileError, match="nothing"):
+            device.function(path, "store_three")
+    assert len(builds) == 1
+
+
+def test_another_launch_serves_meanwhile(device, gate, tmp_path):
+    served = []
+
+    class Other(Launch):
+        def start(self, addresses, stream):
+            served.append(tuple(addresses))
+
+    path = kernel(tmp_path)
+    arguments = structure(*pointers(1))
+    plain = Launch(device.function_when_ready(path, "store_three"), arguments, ("y",), (1, 1, 1), (1, 1, 1))
+    other = Other(None, arguments, ("y",), (1, 1, 1))
+    launch = TmaLaunch(device, (path, ()), "store_three", plain, (), other)
+    memory = device.allocate(4)
+    launch.start([memory.address], None)
+    assert served == [(memory.address,)]
+    gate.set()
+    finish(device)
+    launch.start([memory.address], None)
+    assert len(served) == 1 and device.download(memory.address, 4) == b"\x00\x00\x40\x40"
+
+
+def test_whoever_measures_waits(device, gate, tmp_path):
+    path = kernel(tmp_path)
+    launch = TmaLaunch(
+        device, (path, ()), "store_three", Launch(None, structure(*pointers(1)), ("y",), (1, 1, 1)), (), Launch(None, structure(), (), (1, 1, 1))
+    )  # fmt: skip
+    gate.set()
+    launch.wait_for_kernel()
+    assert launch.function.name == "store_three"
+
+
+def test_what_the_copy_engine_takes():
+    possible = TiledMap("half", (64, 3, 5), (128, 384), (64, 1, 5))
+    assert possible.is_possible
+    for strides in ((120, 384), (128, 2**40), (0, 384)):
+        assert not TiledMap("half", (64, 3, 5), strides, (64, 1, 5)).is_possible
+    assert not TiledMap("half", (64, 0, 5), (128, 384), (64, 1, 5)).is_possible
