@@ -151,6 +151,7 @@ def test_special_values(trial, call, data_type, means):
 def test_forward_in_place(trial, layout, means):
     for data_type in (FLOAT, HALF):
         trial(forward(laid_out(data_type, DIMS, layout), beta=0.25, means=means), aliases={"y": "x"})
+    trial(forward(laid_out(FLOAT, (1, 2, 40, 35), layout), means=means), aliases={"y": "x"})
 
 
 @shows("cudnnDivisiveNormalizationForward/c22")
