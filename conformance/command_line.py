@@ -14,6 +14,7 @@ import pytest
 from _pytest.mark.expression import Expression
 from dualdnn import accelerated
 from dualdnn.accelerated import DeviceUnavailable
+from dualdnn.api import __version__
 from dualdnn.api.crosscheck import loaded
 from dualdnn.api.document import SPECIFICATION, functions
 from dualdnn.api.operations import parse
@@ -29,7 +30,7 @@ from .port import command as port
 from .recorded import load_recording, packaged_recordings
 from .recorded.judging import AGREES, SKIPPED, examine
 from .recorded.replay import Replayer
-from .report import ReportError, is_complete, read_json, write_report
+from .report import Comparison, ReportError, is_complete, read_json, to_page, to_text, write_report
 from .solvers import covering
 from .subjects import SPELLINGS, default_subjects, is_recorded, open_subject
 from .trial import attempt
@@ -40,6 +41,7 @@ COMPLETE_REPORT, PARTIAL_REPORT = "conformance-report", "conformance-report-part
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="dualdnn", description=f"The executable edition of the {SPECIFICATION}.")
+    parser.add_argument("--version", action="version", version=f"dualdnn {__version__}, {SPECIFICATION}")
     commands = parser.add_subparsers(dest="command", required=True)
 
     conformance = commands.add_parser("conformance", help="hold subjects to the document and write the report")
@@ -86,6 +88,12 @@ def main(arguments: list[str] | None = None) -> int:
         "--out", type=Path, metavar="DIR", default=Path("conformance-report"), help="default: %(default)s"
     )
     report.set_defaults(run=run_report)
+
+    changes = commands.add_parser("diff", help="what changed between two reports; exit status 1 on a regression")
+    changes.add_argument("old", type=Path, help="compliance.json or compliance.json.gz")
+    changes.add_argument("new", type=Path, help="the same, of a later run")
+    changes.add_argument("--out", type=Path, metavar="FILE", help="write the changes as a page, too")
+    changes.set_defaults(run=run_diff)
 
     replay = commands.add_parser(
         "replay", help="run a call again that a crosscheck handle has saved, or a recorded one"
@@ -199,6 +207,16 @@ def run_report(chosen: argparse.Namespace) -> int:
     """The three files of a report, from its JSON."""
     print(f"report: {write_report(read_json(chosen.file), chosen.out)['report.html']}")
     return 0
+
+
+def run_diff(chosen: argparse.Namespace) -> int:
+    """What changed; 1 where something became worse."""
+    comparison = Comparison(read_json(chosen.old), read_json(chosen.new))
+    print(to_text(comparison))
+    if chosen.out:
+        chosen.out.write_text(to_page(comparison), encoding="utf-8")
+        print(f"page: {chosen.out}")
+    return 1 if comparison.regressions else 0
 
 
 def _one_operation(chosen: argparse.Namespace) -> int:

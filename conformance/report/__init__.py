@@ -7,6 +7,7 @@ from pathlib import Path
 from .badge import to_badge
 from .checks import ReportError
 from .clauses import Clause, load_clauses
+from .comparison import Comparison, to_page, to_text
 from .compliance_json import read_json, to_json
 from .csv_table import to_csv
 from .entries import OUTCOMES, CaseResult, Difference, Function, Subject
@@ -19,6 +20,7 @@ __all__ = [
     "STATES",
     "CaseResult",
     "Clause",
+    "Comparison",
     "Difference",
     "Function",
     "Report",
@@ -32,6 +34,8 @@ __all__ = [
     "to_html",
     "to_json",
     "to_junit",
+    "to_page",
+    "to_text",
     "write_report",
 ]
 
