@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 from _pytest.mark.expression import Expression
-from dualdnn import accelerated
 from dualdnn.accelerated import DeviceUnavailable
 from dualdnn.api import __version__
 from dualdnn.api.crosscheck import loaded
 from dualdnn.api.document import SPECIFICATION, functions
 from dualdnn.api.operations import parse
 from dualdnn.api.status import CudnnError
+
+from dualdnn import accelerated
 
 from . import build_ahead
 from .bench import command as bench
