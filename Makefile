@@ -43,7 +43,7 @@ lint: $(BIN)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(KERNELS)
 	mkdir -p build/types/dualdnn
-	ln -sfn $(CURDIR)/dualdnn/__init__.py build/types/dualdnn/__init__.py
+	ln -sfn $(CURDIR)/package/__init__.py build/types/dualdnn/__init__.py
 	for part in api reference accelerated conformance; do ln -sfn $(CURDIR)/$$part build/types/dualdnn/$$part; done
 	$(BIN)/mypy
 

@@ -56,7 +56,7 @@ def test_a_type_checker_finds_mistakes_and_nothing_else(tmp_path):
     pytest.importorskip("mypy")
     types = tmp_path / "types" / "dualdnn"
     types.mkdir(parents=True)
-    (types / "__init__.py").symlink_to(ROOT / "dualdnn" / "__init__.py")
+    (types / "__init__.py").symlink_to(ROOT / "package" / "__init__.py")
     for floor in ("api", "reference", "accelerated"):
         (types / floor).symlink_to(ROOT / floor)
     client = tmp_path / "client.py"
@@ -117,7 +117,7 @@ def test_a_wheel_holds_the_sources_and_nothing_else(tmp_path):
     built = {path.relative_to(tmp_path / "lib" / "dualdnn") for path in (tmp_path / "lib").rglob("*") if path.is_file()}
     floors = ("api", "reference", "accelerated", "conformance", "docs")
     sources = {Path(name) for name in files if name.startswith(floors)}
-    sources |= {Path(name).relative_to("dualdnn") for name in files if name.startswith("dualdnn/")}
+    sources |= {Path(name).relative_to("package") for name in files if name.startswith("package/")}
     assert built - sources == set()
     assert {
         path for path in sources - built if path.suffix in (".py", ".pyi", ".md", ".json", ".cu", ".cuh", ".css", ".js")
