@@ -25,7 +25,7 @@ from .calls import Caller
 from .recorded.recorder import Recorder, merge, save
 from .report import CaseResult, Difference, Function, Report, write_report
 from .report import Subject as ReportedSubject
-from .solvers import for_every_solver, kernels_noted, without_a_launch, write_kernels
+from .solvers import for_every_solver, kernels_noted, with_workspace, without_a_launch, write_kernels
 from .subjects import NotRunnable, Subject, default_subjects, is_recorded, open_subject
 from .trial import Step, Trial, attempt_chain, prepare
 
@@ -186,7 +186,7 @@ def _judged(
     """Make the calls; fail unless the outputs agree with the judge and nothing else was touched."""
 
     def run(solver: str | None = None) -> Trial:
-        result = attempt_chain(caller, steps, seed, before)
+        result = attempt_chain(caller, with_workspace(caller.handle, steps) if solver else steps, seed, before)
         evidence.note(result)
         if not result.passed:
             said = "\n".join(f"{step.operation}\ninputs {step.inputs!r}, seed {seed}" for step in steps)
