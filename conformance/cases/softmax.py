@@ -49,6 +49,11 @@ def holding(operation: Any, values: Any) -> dict[str, Any]:
     return {"x": np.frombuffer(x.tobytes(), np.uint8), "y": np.full(operation.y.nbytes, 0xFF, np.uint8)}
 
 
+def by_shape(value: object) -> str:
+    """The name of a parameter in a case's id."""
+    return "x".join(map(str, value)) if isinstance(value, tuple) else getattr(value, "name", str(value))
+
+
 @shows("cudnnSoftmaxForward/c01", "cudnnSoftmaxForward/c05", "cudnnSoftmaxForward/c06", "cudnnSoftmaxForward/c08",
        "cudnnSoftmaxAlgorithm_t/c01", "cudnnSoftmaxMode_t/c01", "cudnnSoftmaxMode_t/c02", "cudnnSoftmaxMode_t/c03")  # fmt: skip
 @pytest.mark.parametrize("alpha, beta", BLENDS)
@@ -167,6 +172,25 @@ def test_lines_that_a_whole_device_shares(trial, dims):
     mode, gradient = (CHANNEL, FLOAT) if dims[1] > 1000 else (INSTANCE, HALF)
     trial(forward(ACCURATE, mode, TensorSpec.packed(FLOAT, dims), alpha=1024.0))
     trial(backward(ACCURATE, mode, TensorSpec.packed(gradient, dims), alpha=0.25))
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("tensor_format, dims", [
+    (NCHW, (8, 1, 6, 8)), *((NCHW, (7, length, 9, 9)) for length in (8, 10, 12, 16)),
+    (NHWC, (3, 64, 9, 12)), (NHWC, (8, 64, 10, 10)), (NHWC, (6, 128, 9, 15)), (NHWC, (8, 128, 10, 20)),
+], ids=by_shape)  # fmt: skip
+def test_rows_that_threads_hold(trial, tensor_format, dims, data_type):
+    """One element, as many as a thread holds where rows are many, and packs of which a thread holds four or one where rows are more."""
+    spec = TensorSpec.packed(data_type, dims, tensor_format)
+    trial(forward(ACCURATE, CHANNEL, spec, alpha=8.0, beta=0.5))
+    trial(backward(LOG, CHANNEL, spec, alpha=0.25, beta=1.0), aliases={"dx": "dy"})
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_long_strided_single_elements(trial, data_type):
+    spec = TensorSpec.packed(data_type, (1, 1500, 1, 3))
+    trial(forward(LOG, CHANNEL, spec))
+    trial(backward(ACCURATE, CHANNEL, spec, alpha=0.25))
 
 
 @pytest.mark.parametrize("length", [2, 3, 5, 7, 10, 11, 13, 15, 50, 67, 77, 131, 255])
