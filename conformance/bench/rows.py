@@ -22,6 +22,11 @@ from dualdnn.api.operations import (
     ActivationForward,
     ActivationSpec,
     AddTensor,
+    DivisiveNormalizationBackward,
+    DivisiveNormalizationForward,
+    LRNCrossChannelBackward,
+    LRNCrossChannelForward,
+    LRNSpec,
     Operation,
     OpTensor,
     OpTensorSpec,
@@ -48,7 +53,10 @@ Make = Callable[[cudnnDataType_t, Dims, str], Operation]
 
 LARGE, MEDIUM, SMALL = (64, 256, 56, 56), (32, 128, 28, 28), (8, 64, 14, 14)
 ODD, FIRST_LAYER, VOLUME = (31, 67, 37, 41), (64, 3, 224, 224), (8, 64, 16, 56, 56)
-SHAPES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER, VOLUME)
+SMALL_VOLUME = (2, 64, 16, 28, 28)
+ALEXNET = (128, 96, 55, 55)  # whose first normalization LRN is
+IMAGES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER)
+SHAPES = (*IMAGES, VOLUME)
 LAYOUTS = ("nchw", "nhwc", "gaps")
 TYPES = (FLOAT, HALF)
 NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
@@ -87,6 +95,31 @@ def pooling(mode: str, window: int, stride: int, padding: int, backward: bool) -
         pooled = [1 + (d + 2 * padding - w) // s for d, w, s in zip(dims[2:], sizes, steps, strict=True)]
         x, y = laid_out(data_type, dims, layout), laid_out(data_type, (*dims[:2], *pooled), layout)
         return PoolingBackward(spec, 1.0, 0.0, y, y, x, x) if backward else PoolingForward(spec, 1.0, 0.0, x, y)
+
+    return make
+
+
+def lrn(n: int, backward: bool) -> Make:
+    spec = LRNSpec(n, 1e-4, 0.75, 2.0)
+
+    def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+        t = laid_out(data_type, dims, layout)
+        if backward:
+            return LRNCrossChannelBackward(spec, 1.0, 0.0, t, t, t, t)
+        return LRNCrossChannelForward(spec, 1.0, 0.0, t, t)
+
+    return make
+
+
+def divisive(n: int, means: bool, backward: bool) -> Make:
+    spec = LRNSpec(n, 1.0, 0.75, 1.0)
+
+    def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+        t = laid_out(data_type, dims, layout)
+        given = t if means else None
+        if backward:
+            return DivisiveNormalizationBackward(spec, 1.0, 0.0, t, given, t, t, given)
+        return DivisiveNormalizationForward(spec, 1.0, 0.0, t, given, t)
 
     return make
 
@@ -150,6 +183,25 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
         pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 0, 0, 0, True),
         (LARGE, MEDIUM, SMALL),
     ),
+    # Windows that no kernel is compiled for
+    "pooling max 3x3 stride 1 forward": (pooling("MAX", 3, 1, 1, False), (MEDIUM,)),
+    "pooling max 3x3 stride 1 backward": (pooling("MAX", 3, 1, 1, True), (MEDIUM,)),
+    "pooling average 3x3 stride 1 forward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 1, 1, False), (MEDIUM,)),
+    "pooling average 3x3 stride 1 backward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 1, 1, True), (MEDIUM,)),
+    "pooling max 2x2 stride 1 forward": (pooling("MAX", 2, 1, 0, False), (MEDIUM, SMALL_VOLUME)),
+    "pooling max 2x2 stride 1 backward": (pooling("MAX", 2, 1, 0, True), (MEDIUM, SMALL_VOLUME)),
+    "pooling max 5x5 stride 3 forward": (pooling("MAX", 5, 3, 1, False), (MEDIUM,)),
+    "pooling max 5x5 stride 3 backward": (pooling("MAX", 5, 3, 1, True), (MEDIUM,)),
+    "pooling average 5x5 stride 3 backward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 5, 3, 1, True), (MEDIUM,)),
+    "LRN 5 forward": (lrn(5, False), (*IMAGES, ALEXNET)),
+    "LRN 5 backward": (lrn(5, True), (*IMAGES, ALEXNET)),
+    "LRN 16 forward": (lrn(16, False), (LARGE,)),
+    "LRN 16 backward": (lrn(16, True), (LARGE,)),
+    "divisive normalization 3x3 forward": (divisive(3, False, False), IMAGES),
+    "divisive normalization 3x3 with means forward": (divisive(3, True, False), IMAGES),
+    "divisive normalization 3x3 with means backward": (divisive(3, True, True), IMAGES),
+    "divisive normalization 5x5 with means forward": (divisive(5, True, False), (LARGE,)),
+    "divisive normalization 5x5 with means backward": (divisive(5, True, True), (LARGE,)),
     "add bias": (bias, SHAPES),
     "op tensor multiply": (multiply, SHAPES),
     "scale tensor": (scale, SHAPES),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from dualdnn.api.enumerations import (
     CUDNN_SEV_ERROR_EN,
     CUDNN_SEV_INFO_EN,
     CUDNN_SEV_WARNING_EN,
+    ENUMERATIONS,
     cudnnSeverity_t,
     cudnnStatus_t,
 )
@@ -32,6 +35,10 @@ from dualdnn.api.status import (
 from dualdnn.conformance.calls.activation import activation_descriptor
 from dualdnn.conformance.marks import shows
 
+# enumeration -> name -> the number that the public headers give it
+ENUMERATORS = json.loads(
+    resources.files("dualdnn.conformance").joinpath("enumerators.json").read_text(encoding="utf-8")
+)
 SPEC = TensorSpec.packed(FLOAT, (2, 3, 4, 5))
 OPERATION = ActivationForward(
     ActivationSpec(api.cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, api.cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, 0.0),
@@ -64,7 +71,7 @@ def logged(cudnn, request):
     "cudnnHandle_t/c03",
 )
 def test_create_and_destroy(subject, cudnn):
-    if not subject.ours and not subject.has_gpu:
+    if not subject.computes:
         pytest.skip("this subject computes on a GPU only, and there is none")
     handle = subject.new_handle()
     assert handle is not None
@@ -184,6 +191,25 @@ def test_error_strings(cudnn):
     for number in (-1, 15, 10**6):
         assert cudnn.cudnnGetErrorString(number) == "CUDNN_UNKNOWN_STATUS"
     assert cudnn.cudnnGetErrorString(0) == "CUDNN_STATUS_SUCCESS"
+
+
+@shows("cudnnStatus_t/c01", "cudnnGetErrorString/c01")
+def test_error_strings_by_number(cudnn):
+    """The numbers that a C program has in its binary."""
+    for name, number in ENUMERATORS["cudnnStatus_t"].items():
+        assert cudnn.cudnnGetErrorString(number) == name
+
+
+@pytest.mark.parametrize("enumeration", ENUMERATORS)
+def test_enumerators_have_the_numbers_of_the_headers(subject, cudnn, enumeration):
+    """As types and as constants (docs/errata.md, D016)."""
+    if not subject.ours:
+        pytest.skip(
+            "the numbers of a C library are in its header; its descriptors show them by the cases of each family"
+        )
+    numbers = ENUMERATORS[enumeration]
+    assert {member.name: member.value for member in ENUMERATIONS[enumeration]} == numbers
+    assert {name: int(getattr(cudnn, name)) for name in numbers} == numbers
 
 
 @shows("cudnnOpsInferVersionCheck/c01", "cudnnOpsInferVersionCheck/c03")

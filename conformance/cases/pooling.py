@@ -365,6 +365,18 @@ def test_forward_ranks_must_agree(refused):
     refused(mixed, BAD_PARAM, "cudnnStatus_t/c05")
 
 
+@shows("cudnnPoolingForward/c01")
+@pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
+def test_forward_positions_of_32_bits(subject, trial, mode):
+    """Windows, paddings and strides whose last position is 2**31 - 1."""
+    if not subject.ours:
+        pytest.skip("a limit of this project")
+    x, y = (1, 1, 4, 4), (3, 4)
+    trial(forward(mode, Geometry(x, (2, 2**31 - 8), (0, 0), (1, 1), y)))
+    trial(forward(mode, Geometry(x, (2, 2), (0, 0), (1, (2**31 - 7) // 3), y)))
+    trial(forward(mode, Geometry(x, (2, 2**31 - 10), (0, 2), (1, 1), y)))
+
+
 @shows("cudnnPoolingForward/c18")
 def test_forward_positions_beyond_32_bits(subject, refused):
     if not subject.ours:

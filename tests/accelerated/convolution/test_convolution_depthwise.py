@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-import numpy as np
 import pytest
+from convolution_operations import check as run
+from convolution_operations import kernels, room_of
 from dualdnn.accelerated import AcceleratedBackend
 from dualdnn.accelerated.convolution import depthwise as convolution_depthwise
 from dualdnn.accelerated.convolution import depthwise_tma as ring
+from dualdnn.accelerated.solver import possible_solvers
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnConvolutionFwdAlgo_t,
@@ -26,18 +28,14 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, NCHW, NHWC, ActivationSpec
-from dualdnn.conformance.trial import PATTERN, prepare
-from dualdnn.reference import judge
 
 CROSS, MIRRORED = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, cudnnConvolutionMode_t.CUDNN_CONVOLUTION
-GUARD = 256  # bytes behind an operand
 
 
 @pytest.fixture(params=(0, 7), ids=lambda seed: f"thread order {seed}")
 def backend(request, monkeypatch):
     made = AcceleratedBackend("emulated")
     monkeypatch.setattr(made.device, "seed", request.param)
-    monkeypatch.setattr(made, "plans", {})
     return made
 
 
@@ -68,34 +66,20 @@ def gapped(tensor, **steps):
     return replace(tensor, strides=tuple(steps.get(axis, s) for axis, s in zip("nchw", tensor.strides, strict=True)))
 
 
-def lies_in_packs(operation):
-    """Channels of a position side by side, positions at multiples of 16 bytes, not of double."""
-    x = operation.x
-    packed = all(stride * x.scalar_bytes % 16 == 0 for stride in (x.strides[0], *x.strides[2:]))
-    return x.strides[1] == operation.y.strides[1] == 1 and packed and x.data_type != DOUBLE
+def check(backend, operation, inputs="normal", shifted=None):
+    """Run and judge by every depthwise solver that can serve; the operand `shifted` begins one element later."""
+    names = [name for name in possible_solvers(operation, backend.device) if "depthwise" in name]
+    for name in names:
+        plan = run(backend, operation, name, inputs=inputs, shift=int(shifted is not None), shifted=shifted)
+        assert len(plan.steps) == 1
+    return names
 
 
-def check(backend, operation, kernel=None, inputs="normal", shifted=None):
-    """Run and judge; the operand `shifted` begins one element later."""
-    kernel = kernel or ("depthwise_ring" if lies_in_packs(operation) else "depthwise_strips")
-    before = prepare(operation, inputs, 0)
-    starts = {name: operation.x.scalar_bytes * (name == shifted) for name in before}
-    buffers, operands = {}, []
-    for name in operation.operands:
-        data = np.full(starts[name] + before[name].size + GUARD, PATTERN, np.uint8)
-        data[starts[name] : starts[name] + before[name].size] = before[name]
-        buffers[name] = backend.to_device(data)
-        operands.append(buffers[name].slice(starts[name], before[name].size) if before[name].size else None)
-    backend.prepare(operation)(operands, None)
-    assert [launch.function.name for launch, _ in backend.plans[operation].steps] == [kernel]
-    after = {}
-    for name, buffer in buffers.items():
-        whole, end = buffer.to_host(np.uint8, buffer.nbytes), starts[name] + before[name].size
-        assert (whole[: starts[name]] == PATTERN).all() and (whole[end:] == PATTERN).all(), name
-        after[name] = whole[starts[name] : end].copy()
-    verdict = judge(operation, before, after)
-    assert verdict.agrees, verdict.explanation()
-    assert not verdict.mistrusted
+def preferred(operation):
+    """The solver that serves an operation where none is forced."""
+    return (
+        room_of(operation).solver(room_of(operation).problem(operation, Recorder())).name.removeprefix("convolution.")
+    )
 
 
 GEOMETRIES = {
@@ -181,21 +165,36 @@ def test_what_lies_outside_of_windows_is_of_no_matter(backend):
         check(backend, operation, inputs={"x": "special", "w": "normal", "y": "normal"})
 
 
-def test_other_windows_have_the_kernel_for_any(backend):
-    far, wide = depthwise(2, (4, 8), layout=NCHW, padding=3), depthwise(8, (6, 7))
-    check(backend, far, "depthwise_columns")
-    check(backend, replace(wide, y=TensorSpec.packed(HALF, wide.y.dims, NCHW)), "depthwise_columns")
+def test_which_solver_is_preferred():
+    """TMA where channels of 2 or 4 bytes lie in packs of 16, strips where a kernel is compiled for the window, else the kernel for any."""
+    wide, planes = depthwise(8, (6, 7)), depthwise(2, (4, 8), layout=NCHW)
+    assert preferred(wide) == "depthwise_tma"
+    for operation in (depthwise(12, (6, 7)), depthwise(8, (6, 7), data_type=DOUBLE), planes):
+        assert preferred(operation) == "depthwise"
+    mixed = replace(wide, y=TensorSpec.packed(HALF, wide.y.dims, NCHW))
+    far = depthwise(2, (4, 8), layout=NCHW, padding=3)
+    for operation in (far, mixed, depthwise(8, (9, 9), 4)):
+        assert preferred(operation) == "depthwise_any"
+
+
+@pytest.mark.parametrize("data_type", (HALF, FLOAT, DOUBLE), ids=lambda t: t.name)
+def test_the_kernel_for_any_window(backend, data_type):
+    for layout in (NCHW, NHWC):
+        plan = run(
+            backend, depthwise(6, (6, 7), 4, layout=layout, data_type=data_type, padding=2), "convolution.depthwise_any"
+        )
+        assert kernels(plan) == [f"convolution_depthwise_any_{'channels' if layout == NHWC else 'columns'}"]
 
 
 @pytest.mark.parametrize("window, stride", [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)])
-def test_blocks_of_the_copy_engine_hold_the_tensor(window, stride):
+def test_blocks_that_tma_feeds_hold_the_tensor(window, stride):
     """Whatever is chosen is possible, and together the blocks have every channel, column and row."""
     for channels, size, images in ((8, 1, 1), (64, 7, 3), (96, 112, 64), (256, 56, 64), (960, 7, 128), (32, 300, 2)):
         for data_type in (HALF, FLOAT):
             operation = depthwise(
                 channels, (size, size), window, images=images, data_type=data_type, stride=stride, padding=window // 2
             )
-            definitions, launch = chosen(operation)
+            definitions, launch = chosen(operation, "convolution.depthwise_tma")
             shape = ring.ring(operation, definitions, Recorder()).shape
             blocks = shape.blocks(operation)
             assert launch.grid[0] == images * prod(blocks) and launch.block[0] == shape.threads <= shape.window.threads
@@ -218,9 +217,10 @@ class Recorder:
         self.definitions = {key: value for key, value in definitions if value.isdigit()}
 
 
-def chosen(operation):
+def chosen(operation, solver="convolution.depthwise"):
     device = Recorder()
-    (launch,) = convolution_depthwise.depthwise(operation, device)
+    problem = room_of(operation).problem(operation, device)
+    (launch,) = room_of(operation).solver(problem, solver).launches(problem)
     return {key: int(value) for key, value in device.definitions.items()}, launch
 
 
