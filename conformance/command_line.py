@@ -13,6 +13,7 @@ from dualdnn.accelerated import DeviceUnavailable
 from dualdnn.api.abi.build import build as build_c_library
 from dualdnn.api.crosscheck import loaded
 from dualdnn.api.document import SPECIFICATION, functions
+from dualdnn.api.miopen.document import functions as miopen_functions
 from dualdnn.api.operations import parse
 from dualdnn.api.status import CudnnError
 
@@ -218,7 +219,7 @@ def run_abi(chosen: argparse.Namespace) -> int:
 
 def run_info(_chosen: argparse.Namespace) -> int:
     """Devices, compilers, functions."""
-    from dualdnn.api import cudnn
+    from dualdnn.api import cudnn, miopen
 
     from .subjects import find_vendor_library
 
@@ -227,6 +228,7 @@ def run_info(_chosen: argparse.Namespace) -> int:
     rows = {
         "specification": SPECIFICATION,
         "functions": f"{len(present)} of {len(functions())} implemented",
+        "MIOpen guide": f"{sum(hasattr(miopen, name) for name in miopen_functions())} of {len(miopen_functions())} implemented",
         **accelerated.facts(),
         "vendor library": vendor.name if vendor else "missing: pip install 'dualdnn[vendor]'",
     }

@@ -15,6 +15,8 @@ from dualdnn.api.operations import (
     ActivationBackward,
     ActivationForward,
     ConvolutionForward,
+    LRNCrossChannelBackward,
+    LRNCrossChannelForward,
     Operation,
     OpTensor,
     PoolingBackward,
@@ -125,6 +127,28 @@ def _pooling_backward(handle: Any, o: PoolingBackward, m: Memory) -> None:
     miopen.miopenPoolingBackward(handle, descriptor, o.alpha, *operands)
 
 
+def lrn(spec: Any) -> Any:
+    """An LRN descriptor with this specification."""
+    descriptor = miopen.miopenCreateLRNDescriptor()
+    across = miopen.miopenLRNCrossChannel
+    miopen.miopenSetLRNDescriptor(descriptor, across, spec.n, spec.alpha, spec.beta, spec.k)
+    return descriptor
+
+
+def _lrn_forward(handle: Any, o: LRNCrossChannelForward, m: Memory) -> None:
+    x, y = tensor(o.x), tensor(o.y)
+    miopen.miopenLRNForward(handle, lrn(o.lrn), o.alpha, x, m["x"], o.beta, y, m["y"], False, None)
+
+
+def _lrn_backward(handle: Any, o: LRNCrossChannelBackward, m: Memory) -> None:
+    y, dy, x, dx = (tensor(spec) for spec in (o.y, o.dy, o.x, o.dx))
+    descriptor = lrn(o.lrn)
+    result, workspace = handle.allocate(o.y.nbytes), handle.allocate(miopen.miopenLRNGetWorkSpaceSize(y))
+    miopen.miopenLRNForward(handle, descriptor, 1.0, x, m["x"], 0.0, y, result, True, workspace)
+    operands = (y, m["y"], dy, m["dy"], x, m["x"], o.beta, dx, m["dx"], workspace)
+    miopen.miopenLRNBackward(handle, descriptor, o.alpha, *operands)
+
+
 def found(handle: Any, o: ConvolutionForward, m: Memory) -> tuple[Any, Any, int, Any]:
     """(descriptors x, w, convolution, y; workspace; its size; the results of Find)."""
     x, w, y = tensor(o.x), tensor(o.w.dims), tensor(o.y)
@@ -157,4 +181,6 @@ _CALLS: dict[type[Operation], Callable[[Any, Any, Memory], None]] = {
     PoolingForward: _pooling_forward,
     PoolingBackward: _pooling_backward,
     ConvolutionForward: _convolution_forward,
+    LRNCrossChannelForward: _lrn_forward,
+    LRNCrossChannelBackward: _lrn_backward,
 }

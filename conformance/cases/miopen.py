@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.api import miopen
+from dualdnn.api import cudnn, miopen
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnConvolutionMode_t,
@@ -20,7 +20,7 @@ from dualdnn.api.enumerations import (
     cudnnSoftmaxAlgorithm_t,
     cudnnSoftmaxMode_t,
 )
-from dualdnn.api.miopen.convolution import FORWARD
+from dualdnn.api.miopen.convolution import BACKWARD_DATA, BACKWARD_WEIGHTS, FORWARD
 from dualdnn.api.miopen.document import functions
 from dualdnn.api.miopen.status import BAD_PARM, NOT_IMPLEMENTED, UNKNOWN_ERROR, UNSUPPORTED_OP
 from dualdnn.api.operations import (
@@ -30,6 +30,9 @@ from dualdnn.api.operations import (
     ConvolutionForward,
     ConvolutionSpec,
     FilterSpec,
+    LRNCrossChannelBackward,
+    LRNCrossChannelForward,
+    LRNSpec,
     OpTensor,
     OpTensorSpec,
     PoolingBackward,
@@ -42,7 +45,7 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 from dualdnn.api.operations.specs import FLOAT, NCHW
-from dualdnn.conformance.calls.miopen import MiopenCaller, activation, convolution, found, pooling, tensor
+from dualdnn.conformance.calls.miopen import MiopenCaller, activation, convolution, found, lrn, pooling, tensor
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import attempt
 
@@ -262,8 +265,8 @@ def test_handles(subject, handle, denied):
 
 
 @shows("miopenDestroyTensorDescriptor/c01", "miopenDestroyConvolutionDescriptor/c01", "miopenDestroyPoolingDescriptor/c01",
-       "miopenDestroyActivationDescriptor/c01")  # fmt: skip
-@pytest.mark.parametrize("kind", ["Tensor", "Convolution", "Pooling", "Activation"])
+       "miopenDestroyActivationDescriptor/c01", "miopenDestroyLRNDescriptor/c01")  # fmt: skip
+@pytest.mark.parametrize("kind", ["Tensor", "Convolution", "Pooling", "Activation", "LRN"])
 def test_destroyed_descriptors_are_refused(subject, denied, kind):
     descriptor = getattr(miopen, f"miopenCreate{kind}Descriptor")()
     destroy = getattr(miopen, f"miopenDestroy{kind}Descriptor")
@@ -597,3 +600,236 @@ def test_alpha_is_one_and_beta_zero(handle, denied, alpha, beta):
         y,
         unchanged=y,
     )
+
+
+# LRN
+
+NORMALIZATION = LRNSpec(5, 0.25, 0.75, 1.5)
+
+
+@shows(
+    "miopenLRNForward/c01",
+    "miopenLRNBackward/c01",
+    "miopenLRNGetWorkSpaceSize/c01",
+    "miopenCreateLRNDescriptor/c01",
+    "miopenSetLRNDescriptor/c01",
+    "miopenGetLRNDescriptor/c01",
+)
+@pytest.mark.parametrize("n", [1, 3, 9])
+def test_lrn(computes, denied, n):
+    spec = replace(NORMALIZATION, n=n)
+    assert miopen.miopenGetLRNDescriptor(lrn(spec)) == (miopen.miopenLRNCrossChannel, n, 0.25, 0.75, 1.5)
+    assert miopen.miopenLRNGetWorkSpaceSize(tensor(DIMS)) == X.nbytes
+    across, descriptor = miopen.miopenLRNCrossChannel, miopen.miopenCreateLRNDescriptor()
+    denied(BAD_PARM, "miopenGetLRNDescriptor/c01", miopen.miopenGetLRNDescriptor, descriptor)
+    for wrong in ((17, 1.0, 0.75, 2.0), (5, 1.0, 0.001, 2.0), (-1, 1.0, 0.75, 2.0)):
+        denied(BAD_PARM, "miopenSetLRNDescriptor/c01", miopen.miopenSetLRNDescriptor, descriptor, across, *wrong)
+    computes(LRNCrossChannelForward(spec, 1.0, 0.0, X, X))
+    computes(LRNCrossChannelBackward(spec, 1.0, 0.0, X, X, X, X))
+
+
+@shows("miopenSetLRNDescriptor/c02", "miopenSetLRNDescriptor/c03")
+def test_lrn_that_is_refused(subject, denied):
+    within, across = miopen.miopenLRNWithinChannel, miopen.miopenLRNCrossChannel
+    descriptor, call = miopen.miopenCreateLRNDescriptor(), miopen.miopenSetLRNDescriptor
+    denied(NOT_IMPLEMENTED, "miopenSetLRNDescriptor/c02", call, descriptor, within, 5, 1.0, 0.75, 2.0)
+    denied(BAD_PARM, "miopenSetLRNDescriptor/c03", call, descriptor, across, 4, 1.0, 0.75, 2.0)
+
+
+@shows("miopenLRNForward/c02", "miopenLRNForward/c03", "miopenLRNBackward/c02", "miopenLRNBackward/c03")
+def test_the_workspace_of_lrn(handle, denied):
+    d, descriptor = tensor(DIMS), lrn(NORMALIZATION)
+    x, other, y = filled(handle, *DIMS), filled(handle, *DIMS), filled(handle, *DIMS)
+    dx, workspace = handle.allocate(X.nbytes), handle.allocate(X.nbytes)
+
+    def forward(alpha=1.0, beta=0.0, source=x, space=workspace):
+        miopen.miopenLRNForward(handle, descriptor, alpha, d, source, beta, d, y, True, space)
+
+    def backward(alpha=1.0, beta=0.0, space=workspace):
+        miopen.miopenLRNBackward(handle, descriptor, alpha, d, y, d, y, d, x, beta, d, dx, space)
+
+    for alpha, beta in ONE_AND_ZERO:
+        denied(NOT_IMPLEMENTED, "miopenLRNForward/c02", forward, alpha, beta, unchanged=y)
+        denied(NOT_IMPLEMENTED, "miopenLRNBackward/c02", backward, alpha, beta, unchanged=dx)
+    denied(BAD_PARM, "miopenLRNForward/c03", lambda: forward(space=None), unchanged=y)
+    denied(BAD_PARM, "miopenLRNBackward/c03", backward, unchanged=dx)
+    forward(source=other)
+    denied(BAD_PARM, "miopenLRNBackward/c03", backward, unchanged=dx)
+    forward()
+    backward()
+
+
+# All three directions of a convolution, against the documented call of cuDNN on the same handle: the same operation
+
+
+def available(*names: str) -> Any:
+    """Cases of calls that exist once those which serve them do."""
+    missing = [name for name in names if not hasattr(miopen, name)]
+    return pytest.mark.skipif(bool(missing), reason=f"not implemented yet: {', '.join(missing)}")
+
+
+# direction -> (name in MIOpen, shapes of (first, second, result) in MIOpen's order, GetWorkSpaceSize's order of the first two)
+SHAPES = {"x": (2, 3, 6, 5), "w": (4, 3, 3, 2), "y": (2, 4, 6, 2)}
+DIRECTIONS = {
+    "Forward": (FORWARD, "Forward", "xwy", (1, 0)),
+    "BackwardData": (BACKWARD_DATA, "BackwardData", "ywx", (0, 1)),
+    "BackwardWeights": (BACKWARD_WEIGHTS, "BackwardWeights", "yxw", (0, 1)),
+}
+
+
+def shown_by(name: str) -> Any:
+    find, get = f"miopenFindConvolution{name}Algorithm", f"miopenConvolution{name}GetWorkSpaceSize"
+    clauses = (
+        [f"miopenConvolution{name}/c0{n}" for n in (1, 2, 3, 4)] + [f"{find}/c0{n}" for n in (1, 2, 3)] + [f"{get}/c01"]
+    )
+    marks = [shows(*clauses), available(find, get, f"miopenConvolution{name}")]
+    return pytest.param(name, marks=marks, id=name)
+
+
+@pytest.mark.parametrize("name", [shown_by(name) for name in DIRECTIONS])
+def test_the_directions_of_convolution(handle, denied, name):
+    direction, call, letters, first = DIRECTIONS[name]
+    described = convolution(forward_operation().convolution)
+    descriptors = [tensor(SHAPES[letter]) for letter in letters]
+    a, b, result = (filled(handle, *SHAPES[letter]) for letter in letters)
+    (da, db), out = descriptors[:2], descriptors[2]
+    get, find, run = (getattr(miopen, text) for text in (f"miopenConvolution{call}GetWorkSpaceSize", f"miopenFindConvolution{call}Algorithm", f"miopenConvolution{call}"))  # fmt: skip
+
+    def found_there(count=8, space=None, size=0):
+        return find(handle, da, a, db, b, described, out, result, count, space, size, False)
+
+    clause = f"miopenFindConvolution{call}Algorithm"
+    denied(BAD_PARM, f"{clause}/c02", found_there, unchanged=result)
+    size = get(handle, descriptors[first[0]], descriptors[first[1]], described, out)
+    space = handle.allocate(size) if size else None
+    denied(BAD_PARM, f"{clause}/c01", found_there, 0, unchanged=result)
+    before = result.to_host(np.uint8, result.nbytes)
+    results = found_there(8, space, size).perfResults
+    assert results and not np.array_equal(before, result.to_host(np.uint8, result.nbytes))
+    there = {entry.algorithm: entry.memory for entry in results}
+
+    def convolve(algo, alpha=1.0, beta=0.0, room=size):
+        run(handle, alpha, da, a, db, b, described, algo, beta, out, result, space, room)
+
+    theirs = handle.allocate(result.nbytes)
+    for algo, needed in there.items():
+        convolve(algo)
+        operands = [d.filter if i == direction.filter else d.cudnn for i, d in enumerate(descriptors)]
+        memory = (a, b)
+        p, q = ((operands[i], memory[i]) for i in direction.order)
+        workspace = handle.allocate(needed) if needed else None
+        cudnn_call = getattr(cudnn, f"cudnnConvolution{direction.name}")
+        cudnn_call(
+            handle.cudnn,
+            1.0,
+            *p,
+            *q,
+            described.cudnn,
+            direction.algorithms[algo],
+            workspace,
+            needed,
+            0.0,
+            operands[2],
+            theirs,
+        )
+        np.testing.assert_array_equal(result.to_host(np.uint8, result.nbytes), theirs.to_host(np.uint8, theirs.nbytes))
+    fastest = next(iter(there))
+    for alpha, beta in ONE_AND_ZERO:
+        denied(NOT_IMPLEMENTED, f"miopenConvolution{call}/c03", convolve, fastest, alpha, beta, unchanged=result)
+    absent = [algo for algo in direction.algorithms if algo not in there]
+    if absent:
+        denied(BAD_PARM, f"miopenConvolution{call}/c02", convolve, absent[0], unchanged=result)
+    handle.found[next(p for p in handle.found if p.direction == direction.name)][fastest] = size + 1
+    denied(BAD_PARM, f"miopenConvolution{call}/c04", convolve, fastest, unchanged=result)
+
+
+@available("miopenConvolutionBackwardBias")
+@shows("miopenConvolutionBackwardBias/c01", "miopenConvolutionBackwardBias/c02")
+def test_the_gradient_of_the_bias(handle, denied):
+    d, bias, dy, db = tensor(DIMS), tensor((1, 3, 1, 1)), filled(handle, *DIMS), handle.allocate(12)
+    call, theirs = miopen.miopenConvolutionBackwardBias, handle.allocate(12)
+    call(handle, 1.0, d, dy, 0.0, bias, db)
+    cudnn_call = getattr(cudnn, "cudnnConvolutionBackwardBias")  # noqa: B009 (it may not exist yet)
+    cudnn_call(handle.cudnn, 1.0, d.cudnn, dy, 0.0, bias.cudnn, theirs)
+    np.testing.assert_array_equal(db.to_host(np.uint32, 3), theirs.to_host(np.uint32, 3))
+    for alpha, beta in ONE_AND_ZERO:
+        denied(
+            NOT_IMPLEMENTED,
+            "miopenConvolutionBackwardBias/c02",
+            call,
+            handle,
+            alpha,
+            d,
+            dy,
+            beta,
+            bias,
+            db,
+            unchanged=db,
+        )
+    denied(BAD_PARM, "miopenConvolutionBackwardBias/c01", call, handle, 1.0, None, dy, 0.0, bias, db, unchanged=db)
+
+
+_BN = "miopenBatchNormalization"
+
+
+@available("miopenDeriveBNTensorDescriptor", f"{_BN}ForwardTraining", f"{_BN}ForwardInference", f"{_BN}Backward")
+@shows(
+    "miopenDeriveBNTensorDescriptor/c01", f"{_BN}ForwardTraining/c01", f"{_BN}ForwardTraining/c02",
+    f"{_BN}ForwardInference/c01", f"{_BN}ForwardInference/c02", f"{_BN}Backward/c01", f"{_BN}Backward/c02",
+)  # fmt: skip
+@pytest.mark.parametrize("mode, dims", [("Spatial", (1, 3, 1, 1)), ("PerActivation", (1, 3, 5, 4))])
+def test_batch_normalization(handle, denied, mode, dims):
+    """Against the documented calls of cuDNN on the same handle: the same operations."""
+    mode_ = getattr(miopen, f"miopenBN{mode}")
+    cudnn_mode = getattr(cudnn, {"Spatial": "CUDNN_BATCHNORM_SPATIAL"}.get(mode, "CUDNN_BATCHNORM_PER_ACTIVATION"))
+    d, bn = tensor(DIMS), miopen.miopenCreateTensorDescriptor()
+    miopen.miopenDeriveBNTensorDescriptor(bn, d, mode_)
+    assert miopen.miopenGet4dTensorDescriptor(bn)[1:5] == dims
+    x, dy, scale, bias = (filled(handle, *shape) for shape in (DIMS, DIMS, dims, dims))
+    small = 4 * prod(dims)
+    training, inference, backward = (
+        getattr(miopen, _BN + name) for name in ("ForwardTraining", "ForwardInference", "Backward")
+    )
+    theirs = {
+        name: getattr(cudnn, f"cudnnBatchNormalization{name}")
+        for name in ("ForwardTraining", "ForwardInference", "Backward")
+    }
+
+    def memory():
+        return [handle.zeros(nbytes) for nbytes in (X.nbytes, X.nbytes, X.nbytes, *[small] * 6)]
+
+    ours = y, dx, inferred, mean, variance, saved_mean, saved_inverse, dscale, dbias = memory()
+
+    def train(alpha=1.0, beta=0.0):
+        statistics = (0.5, mean, variance, 1e-3, saved_mean, saved_inverse)
+        training(handle, mode_, alpha, beta, d, x, d, y, bn, scale, bias, *statistics)
+
+    def back(*factors):
+        saved = (1e-3, saved_mean, saved_inverse)
+        backward(handle, mode_, *factors, d, x, d, dy, d, dx, bn, scale, dscale, dbias, *saved)
+
+    def infer(alpha=1.0, beta=0.0):
+        inference(handle, mode_, alpha, beta, d, x, d, inferred, bn, scale, bias, mean, variance, 1e-3)
+
+    for alpha, beta in ONE_AND_ZERO:
+        denied(NOT_IMPLEMENTED, f"{_BN}ForwardTraining/c02", train, alpha, beta, unchanged=y)
+        denied(NOT_IMPLEMENTED, f"{_BN}Backward/c02", back, alpha, beta, 1.0, 0.0, unchanged=dx)
+        denied(NOT_IMPLEMENTED, f"{_BN}Backward/c02", back, 1.0, 0.0, alpha, beta, unchanged=dx)
+        denied(NOT_IMPLEMENTED, f"{_BN}ForwardInference/c02", infer, alpha, beta, unchanged=inferred)
+    train()
+    back(1.0, 0.0, 1.0, 0.0)
+    infer()
+    on, cd, cbn, one = handle.cudnn, d.cudnn, bn.cudnn, (1.0, 0.0)
+    others = y2, dx2, inferred2, mean2, variance2, saved_mean2, saved_inverse2, dscale2, dbias2 = memory()
+    statistics = (0.5, mean2, variance2, 1e-3, saved_mean2, saved_inverse2)
+    theirs["ForwardTraining"](on, cudnn_mode, *one, cd, x, cd, y2, cbn, scale, bias, *statistics)
+    saved = (1e-3, saved_mean2, saved_inverse2)
+    theirs["Backward"](on, cudnn_mode, *one, *one, cd, x, cd, dy, cd, dx2, cbn, scale, dscale2, dbias2, *saved)
+    theirs["ForwardInference"](on, cudnn_mode, *one, cd, x, cd, inferred2, cbn, scale, bias, mean2, variance2, 1e-3)
+    for mine, other in zip(ours, others, strict=True):
+        np.testing.assert_array_equal(mine.to_host(np.uint8, mine.nbytes), other.to_host(np.uint8, other.nbytes))
+        assert np.any(mine.to_host(np.uint8, mine.nbytes))
+    denied(BAD_PARM, f"{_BN}ForwardTraining/c01", training, None, *range(16))
+    denied(BAD_PARM, f"{_BN}ForwardInference/c01", inference, None, *range(13))
+    denied(BAD_PARM, f"{_BN}Backward/c01", backward, None, *range(18))
+    denied(BAD_PARM, "miopenDeriveBNTensorDescriptor/c01", miopen.miopenDeriveBNTensorDescriptor, bn, None, mode_)
