@@ -19,7 +19,7 @@ help: ## what can be made
 $(BIN)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[emulated,test,lint,examples,port,strict]'
+	$(BIN)/python -m pip install --quiet --editable '.[emulated,test,lint,examples,port,abi]'
 	$(BIN)/python -m pip install --quiet --no-deps '$(VENDOR)' || echo "without NVIDIA's library: $(VENDOR) could not be installed"
 	touch $@
 

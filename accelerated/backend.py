@@ -14,7 +14,7 @@ from dualdnn.api.operations.buffers import SharedBuffer, checked_size
 from .plans import Plan, estimated_seconds, plan, workspace_bytes
 from .runtime.device import Stream
 from .runtime.devices import open_device
-from .runtime.errors import DeviceError
+from .runtime.errors import DeviceError, DeviceUnavailable
 from .runtime.timing import Clock
 from .solver import is_forcing, possible_solvers
 
@@ -158,12 +158,18 @@ class AcceleratedBackend:
     def plan(self, operation: Operation) -> Plan:
         """Return the plan of an operation, from the cache where no solver is forced by ``solver.forcing``."""
         if is_forcing():
-            return plan(operation, self.device)
-        found = self.plans.pop(operation, None) or plan(operation, self.device)
+            return self._planned(operation)
+        found = self.plans.pop(operation, None) or self._planned(operation)
         while len(self.plans) >= PLANS_KEPT:
             self.plans.pop(next(iter(tuple(self.plans)[:1]), operation), None)
         self.plans[operation] = found  # the latest used is the last
         return found
+
+    def _planned(self, operation: Operation) -> Plan:
+        try:
+            return plan(operation, self.device)
+        except DeviceUnavailable as error:  # a compiler that is missing now
+            raise BackendError(str(error)) from error
 
     def solvers(self, operation: Operation) -> tuple[str, ...]:
         """Return the names of the solvers that can serve an operation, in the order of their room."""
@@ -229,7 +235,7 @@ class _Launcher:
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         try:
             self.plan(operands, stream)
-        except DeviceError as error:
+        except (DeviceError, DeviceUnavailable) as error:
             raise BackendError(str(error)) from error
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from dualdnn import accelerated
 from dualdnn.accelerated import DeviceUnavailable
+from dualdnn.api.abi.build import build as build_c_library
 from dualdnn.api.crosscheck import loaded
 from dualdnn.api.document import SPECIFICATION, functions
 from dualdnn.api.operations import parse
@@ -89,6 +90,12 @@ def main(arguments: list[str] | None = None) -> int:
     ahead = commands.add_parser("build", help="compile the kernels ahead, in parallel")
     build_ahead.add_options(ahead)
     ahead.set_defaults(run=build_ahead.run)
+
+    library = commands.add_parser("abi", help="build libcudnn.so.8 and cudnn.h: the documented calls for programs in C")
+    library.add_argument(
+        "--out", type=Path, default=Path("abi"), metavar="DIR", help="where they go (default: %(default)s)"
+    )
+    library.set_defaults(run=run_abi)
 
     porting = commands.add_parser("port", help="rewrite sources written for cuDNN as sources for MIOpen")
     port.add_options(porting)
@@ -200,6 +207,13 @@ def _recorded_call(chosen: argparse.Namespace) -> int:
         known = f", difference {declared.id}: {declared.decision}" if declared else ""
         print(f"{subject.name}: {finding.kind}{known}\n{finding.text}".rstrip())
     return 1 if failures else 0
+
+
+def run_abi(chosen: argparse.Namespace) -> int:
+    """Build the C library and its header."""
+    library = build_c_library(chosen.out)
+    print(f"{library}\n{library.parent / 'include' / 'cudnn.h'}")
+    return 0
 
 
 def run_info(_chosen: argparse.Namespace) -> int:

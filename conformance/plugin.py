@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import cudnnStatus_t
+from dualdnn.api.miopen.document import functions as miopen_functions
 from dualdnn.api.operations import Operation
 from dualdnn.api.status import CudnnError
 
@@ -51,6 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "shows(*clauses): the clauses that the case shows")
+    config.addinivalue_line("markers", "ours: only our own backends have what the case calls")
     config.addinivalue_line(
         "markers", "per_subject(fixture, values): values(subject name) -> [(id, value)] of the fixture"
     )
@@ -102,6 +104,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     mark = next(metafunc.definition.iter_markers("per_subject"), None)
     if mark is None:  # recorded calls answer nothing but what they were asked
         called = [name for name in names if not is_recorded(name)]
+        if any(metafunc.definition.iter_markers("ours")):  # calls that no foreign library has
+            called = [name for name in called if opened(name).ours]
         metafunc.parametrize("subject", called, indirect=True, scope="session")
         return
     fixture, values = mark.args
@@ -137,7 +141,7 @@ def cudnn(subject: Subject) -> Any:
 @pytest.fixture
 def handle(subject: Subject) -> Iterator[Any]:
     """A handle of the subject; the case is skipped where none can be had (a library without a GPU)."""
-    if not subject.ours and not subject.has_gpu:
+    if not subject.computes:
         pytest.skip("this subject computes on a GPU only, and there is none")
     made = subject.new_handle()
     yield made
@@ -406,7 +410,7 @@ class Collector:
         table = {
             name: Function(function.library, {s.name: s.implements(name) for s in subjects})
             for name, function in functions().items()
-        }
+        } | {name: Function("miopen", {s.name: s.implements(name) for s in subjects}) for name in miopen_functions()}
         known = [
             Difference(d.id, d.function, d.clauses, d.document, d.vendor, d.decision)
             for d in difference_table.DIFFERENCES

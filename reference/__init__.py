@@ -6,8 +6,8 @@ from dualdnn.api.operations import FAMILIES
 
 from .backend import ReferenceBackend
 from .engine import Exact, evaluate, implemented, run
+from .formulas import second_opinion
 from .judge import Disagreement, Verdict, judge
-from .second_opinion import second_opinion
 
 for family in FAMILIES:  # registers the family's operations
     import_module(f"{__name__}.{family}")

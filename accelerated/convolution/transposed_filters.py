@@ -26,21 +26,21 @@ class TransposedFilters(ConvolutionSolver):
 
     def can_launch(self, problem: ConvolutionProblem) -> bool:
         is_float = problem.operation.x.data_type == FLOAT
-        return is_float and problem.value.filters % PACK == 0 and FP32[0].serves(problem.products[0])
+        return is_float and problem.value.n % PACK == 0 and FP32[0].serves(problem.products[0])
 
     def applies(self, problem: ConvolutionProblem) -> bool:
         """Repays where the product is long."""
         if not self.serves(problem) or problem.kernel not in FP32:
             return False
         value = problem.value
-        products = value.positions * value.filters * value.terms * problem.groups
-        return value.positions >= LEAST_PIXELS and products >= LEAST_PRODUCTS
+        products = value.m * value.n * value.k * problem.groups
+        return value.m >= LEAST_PIXELS and products >= LEAST_PRODUCTS
 
     def used_bytes(self, problem: ConvolutionProblem) -> int:
         return problem.operation.w.nbytes
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
-        gain = GAIN["rows" if problem.value.x_lane == 1 else "planes"]
+        gain = GAIN["rows" if problem.value.x_channel == 1 else "planes"]
         product = Rates.LAUNCH + problem.product_seconds(kernel_of(problem.products[0], FP32))
         return Rates.LAUNCH + 2 * problem.operation.w.nbytes / Rates.BANDWIDTH + product / gain
 
@@ -52,9 +52,9 @@ class TransposedFilters(ConvolutionSolver):
 
 def _transpose(problem: ConvolutionProblem, value: ConvolutionStruct) -> Launch:
     """Return the launch that writes w[group][N][K] as [group][K][N] to the beginning of the workspace."""
-    dims, rest = (problem.groups, value.filters, value.terms, 1), value.filters * value.terms
-    rows = TensorSpec(FLOAT, dims, (rest, value.terms, 1, 1))
-    transposed = TransformTensor(1.0, 0.0, rows, TensorSpec(FLOAT, dims, (rest, 1, value.filters, 1)))
+    dims, rest = (problem.groups, value.n, value.k, 1), value.n * value.k
+    rows = TensorSpec(FLOAT, dims, (rest, value.k, 1, 1))
+    transposed = TransformTensor(1.0, 0.0, rows, TensorSpec(FLOAT, dims, (rest, 1, value.n, 1)))
     made = launch(copy(transposed.x, transposed.y), transposed, ("x", "y"), problem.device)
     made.operands = ("w", "workSpace")
     return made

@@ -77,8 +77,8 @@ struct Window {
 
 constexpr int MAX_WALKED = 6;  // n, c, the rest of a vector, three axes
 
-// Every position of one tensor (y forward, dx backward) in packs of channels, in the order of its memory. `other` is the tensor
-// on the other side of the pooling: it has strides for the dimensions that are not pooled.
+// Every position of one tensor (y forward, dx backward) in packs of channels, in the order of its memory. `other` is
+// the tensor on the other side of the pooling: it has strides for the dimensions that are not pooled.
 struct Walk {
   unsigned packs, width;
   FastDivmod packs_per_position;

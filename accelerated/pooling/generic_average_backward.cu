@@ -1,9 +1,10 @@
-// Pooling backward (4.1.18) of averages with any window, in any layout; static and global windows have kernels of their own.
+// Pooling backward (4.1.18) of averages with any window, in any layout; static and global windows have kernels of their
+// own.
 //
-// Tiling: a thread for 16 bytes of channels of dx, or for one input where packs do not fit. It gathers what the windows over
-// its input give, in their order: what neighbours read too comes from L1.
-// Roofline bound: bytes, dy read and dx written once; two operations for every input of every window.
-// Not measured yet: the rows of "3x3 stride 1", "2x2 stride 1" and "5x5 stride 3" are this kernel's.
+// Tiling: a thread for 16 bytes of channels of dx, or for one input where packs do not fit. It gathers what the windows
+// over its input give, in their order: what neighbours read too comes from L1. Roofline bound: bytes, dy read and dx
+// written once; two operations for every input of every window. Not measured yet: the rows of "3x3 stride 1", "2x2
+// stride 1" and "5x5 stride 3" are this kernel's.
 #include "pooling/generic.cuh"
 
 struct AverageArguments {

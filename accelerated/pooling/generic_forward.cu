@@ -1,9 +1,9 @@
 // Pooling forward (3.2.69) with any window, in any layout; static and global windows have kernels of their own.
 //
-// Tiling: `thread` has a thread for 16 bytes of channels, or for one output where packs do not fit: what windows have in common
-// comes from L1. `team` has a block for a pack of outputs with a large window: its threads share the rows and columns.
-// Roofline bound: bytes, x read and y written once; one operation for every input of every window.
-// Not measured yet: the rows of "3x3 stride 1", "2x2 stride 1" and "5x5 stride 3" are these kernels'.
+// Tiling: `thread` has a thread for 16 bytes of channels, or for one output where packs do not fit: what windows have
+// in common comes from L1. `team` has a block for a pack of outputs with a large window: its threads share the rows and
+// columns. Roofline bound: bytes, x read and y written once; one operation for every input of every window. Not
+// measured yet: the rows of "3x3 stride 1", "2x2 stride 1" and "5x5 stride 3" are these kernels'.
 #include "pooling/generic.cuh"
 
 constexpr int WARP = 32, MAX_WARPS = 8;
@@ -52,7 +52,8 @@ template <class Pool, int P, bool TEAM> __device__ __forceinline__ void forward(
   };
   if (TEAM) {
     const int columns = 1 << a.column_bits;
-    window.visit_part(threadIdx.x >> a.column_bits, blockDim.x >> a.column_bits, threadIdx.x & (columns - 1), columns, take);
+    window.visit_part(threadIdx.x >> a.column_bits, blockDim.x >> a.column_bits, threadIdx.x & (columns - 1), columns,
+                      take);
     reduce_block<Pool, P>(pooled);
     if (threadIdx.x > 0) return;
   } else {
@@ -63,7 +64,9 @@ template <class Pool, int P, bool TEAM> __device__ __forceinline__ void forward(
   COMPUTE result[P];
 #pragma unroll
   for (int i = 0; i < P; i++)
-    result[i] = pooling.alpha * (Pool::AVERAGE ? pooled[i] / divisor : empty ? lowest<ELEMENT>() : Pool::result(pooled[i]));
+    result[i] = pooling.alpha * (Pool::AVERAGE ? pooled[i] / divisor
+                                 : empty       ? lowest<ELEMENT>()
+                                               : Pool::result(pooled[i]));
   write_pack<P>(a.y + y_offset, 1, true, P, result, pooling.beta);
 }
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from functools import cached_property
 from math import prod
 
+import numpy as np
+
 from ..enumerations import (
     cudnnActivationMode_t,
     cudnnConvolutionMode_t,
@@ -203,6 +205,32 @@ class PoolingSpec:
     window: tuple[int, ...]
     padding: tuple[int, ...]
     stride: tuple[int, ...]
+
+
+@record
+class LRNSpec:
+    """A window of ``n`` elements and the parameters alpha, beta and k of (k + alpha / window * sum)^-beta."""
+
+    n: int
+    alpha: float
+    beta: float
+    k: float
+
+    @property
+    def look_behind(self) -> int:
+        """Elements of the window before its center (3.2.83)."""
+        return (self.n - 1) // 2
+
+    @property
+    def look_ahead(self) -> int:
+        """Elements of the window after its center: one more than before it where n is even."""
+        return self.n - self.look_behind - 1
+
+    def narrowed(self, data_type: cudnnDataType_t) -> tuple[float, float, float]:
+        """(alpha, beta, k) cast down to the data type of the tensors (3.2.83)."""
+        kind = {FLOAT: np.float32, HALF: np.float16}.get(data_type, np.float64)
+        with np.errstate(over="ignore"):
+            return tuple(float(kind(value)) for value in (self.alpha, self.beta, self.k))  # type: ignore[return-value, arg-type]
 
 
 @record

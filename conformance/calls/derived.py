@@ -1,7 +1,8 @@
 """The arguments of a call, derived from the function table and from what the operation names and describes.
 
 A parameter is the handle; the memory of the operand of its name; the descriptor of the operand or of the specification that
-its name or type says; the size of a raw operand; else the field of its name. What is none of these stands in ``exceptions``.
+its name or type says; the size of a raw operand; the only enumerator of its type; else the field of its name. What is none of
+these stands in ``exceptions``.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from dualdnn.api.document import Parameter, functions
+from dualdnn.api.enumerations import ENUMERATIONS
 from dualdnn.api.operations import Operation
 
 from .descriptors import SPECIFICATIONS
@@ -55,6 +57,9 @@ def _argument(function: str, parameter: Parameter, kind: type[Operation]) -> Arg
     raw = name.removesuffix(SIZE)
     if name.endswith(SIZE) and raw in kind.raw:
         return Argument(lambda make, o, memory: o.nbytes(raw))
+    enumerators = tuple(ENUMERATIONS.get(parameter.base_type, ()))
+    if len(enumerators) == 1:
+        return Argument(lambda make, o, memory: enumerators[0])
     if parameter.memory == "host" and field is not None:
         return Argument(lambda make, o, memory: getattr(o, field))
     raise LookupError(

@@ -10,6 +10,7 @@ from dualdnn.api.operations.specs import (
     ActivationSpec,
     ConvolutionSpec,
     FilterSpec,
+    LRNSpec,
     OpTensorSpec,
     PoolingSpec,
     ReduceTensorSpec,
@@ -63,6 +64,10 @@ def _convolution(s: ConvolutionSpec) -> Iterable[Setting]:
     yield "cudnnSetConvolutionReorderType", s.reorder_type
 
 
+def _lrn(s: LRNSpec) -> Iterable[Setting]:
+    yield "cudnnSetLRNDescriptor", s.n, s.alpha, s.beta, s.k
+
+
 # specification -> (name in cudnnCreate...Descriptor and cudnn...Descriptor_t, its settings)
 SETTINGS: dict[type, tuple[str, Callable[[Any], Iterable[Setting]]]] = {
     TensorSpec: ("Tensor", _tensor),
@@ -73,6 +78,7 @@ SETTINGS: dict[type, tuple[str, Callable[[Any], Iterable[Setting]]]] = {
     ReduceTensorSpec: ("ReduceTensor", _reduce_tensor),
     TransformSpec: ("TensorTransform", _transform),
     ConvolutionSpec: ("Convolution", _convolution),
+    LRNSpec: ("LRN", _lrn),
 }
 # type of a descriptor -> name of the specification that it holds
 SPECIFICATIONS = {f"cudnn{name}Descriptor_t": spec.__name__ for spec, (name, _) in SETTINGS.items()}

@@ -70,7 +70,7 @@ def logged(cudnn, request):
     "cudnnHandle_t/c03",
 )
 def test_create_and_destroy(subject, cudnn):
-    if not subject.ours and not subject.has_gpu:
+    if not subject.computes:
         pytest.skip("this subject computes on a GPU only, and there is none")
     handle = subject.new_handle()
     assert handle is not None

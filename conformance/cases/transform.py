@@ -425,8 +425,10 @@ def test_copy_of_other_ranks(trial, rank, filters):
                          ids=lambda t: t.name)  # fmt: skip
 def test_conversion(trial, source, into, filters):
     """Also on the way through a transform, and rounded or saturated once."""
-    for inputs, alpha, beta in (("normal", 0.1, 0.3), ("wide", 1.5, 0.5), ("ties", 1.5, 0.5)):
-        scaled = {"alpha": alpha, "beta": beta}  # 0.1 and 0.3 beside a DOUBLE tensor are no floats
+    # 0.1 and 0.3 beside a DOUBLE destination are no floats; in C a FLOAT destination has factors that are floats
+    first = ("normal", 0.1, 0.3) if into == DOUBLE or source != DOUBLE else ("normal", 0.125, 0.375)
+    for inputs, alpha, beta in (first, ("wide", 1.5, 0.5), ("ties", 1.5, 0.5)):
+        scaled = {"alpha": alpha, "beta": beta}
         trial(
             applied(changing(tensor_format=NHWC), (2, 5, 9, 4), source, into=into, filters=filters, **scaled),
             inputs,

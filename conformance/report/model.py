@@ -13,6 +13,7 @@ from .clauses import Clause
 from .entries import OUTCOMES, CaseResult, Difference, Function, Subject
 
 SPECIFICATION = "cuDNN API Reference 8.0.3"
+SECOND_DOCUMENT = "miopen"  # the library of its clauses and functions
 STATES = ("passed", "failed", "untested", "not_applicable")
 
 Totals = dict[str, dict[str, int]]
@@ -104,7 +105,15 @@ class Report:
         for outcome in ("failed", "passed"):
             if outcome in outcomes:
                 return outcome
+        if clause.library == SECOND_DOCUMENT and subject.name not in self._of_second_document:
+            return "not_applicable"
         return "untested" if clause.shown_on in subject.shows else "not_applicable"
+
+    @cached_property
+    def _of_second_document(self) -> frozenset[str]:
+        """The subjects that have any function of the second document: a library of cuDNN's has none."""
+        functions = (function for function in self.functions.values() if function.library == SECOND_DOCUMENT)
+        return frozenset(name for function in functions for name, there in function.implemented.items() if there)
 
     @cached_property
     def totals(self) -> Totals:

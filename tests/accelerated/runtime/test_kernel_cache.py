@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import struct
 import subprocess
 import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.accelerated.runtime import cache, compiler, nvcc, programs, sources
+from dualdnn.accelerated.runtime import cache, compiler, information, nvcc, programs, sources
 from dualdnn.accelerated.runtime.emulated import toolchain as emulated_toolchain
 from dualdnn.accelerated.runtime.emulated.device import EmulatedDevice
 from dualdnn.accelerated.runtime.errors import CompileError, DeviceUnavailable
@@ -68,7 +73,7 @@ def scale(source: Path, definitions: sources.Definitions = ()) -> float:
 
 
 def cached_files(folder: Path) -> list[Path]:
-    return sorted(path for path in (folder / "cache").iterdir() if path.name != "headers")
+    return sorted(path for path in (folder / "cache").iterdir() if path.name not in ("headers", "compilers"))
 
 
 def test_compiled_once(folder: Path, compilations: list[sources.Module]) -> None:
@@ -194,6 +199,102 @@ def test_missing_compiler_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("CUDA_HOME", raising=False)
     with pytest.raises(DeviceUnavailable, match="nvcc is missing"):
         compiler.build(sources.Module(folder / "scale.cu"), "sm_90")
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of temporary files, with nothing remembered of any other."""
+    made = tmp_path / "temporary"
+    made.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(made))
+    monkeypatch.setattr(cache, "_problems", {})
+    cache._examined.cache_clear()
+    cache._warn.cache_clear()
+    yield made
+    cache._examined.cache_clear()
+
+
+def no_such_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUALDNN_CACHE", str(folder / "scale.cu" / "cache"))
+
+
+def no_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DUALDNN_CACHE")
+    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *_args, **_options: "~/.cache/dualdnn")
+
+
+def pretended(**facts: int) -> Callable[[Path, pytest.MonkeyPatch], None]:
+    """The file system of the cache says so of itself."""
+
+    def pretend(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        original = os.statvfs
+
+        def statvfs(path: Path) -> Any:
+            real = original(path)
+            values = {name: getattr(real, name) for name in ("f_flag", "f_bavail", "f_frsize")}
+            return SimpleNamespace(**{**values, **(facts if Path(path) == folder / "cache" else {})})
+
+        monkeypatch.setattr(os, "statvfs", statvfs)
+
+    return pretend
+
+
+UNUSABLE = {
+    "below a file": (no_such_folder, "Not a directory"),
+    "no home": (no_home, "no home"),
+    "noexec": (pretended(f_flag=os.ST_NOEXEC), "noexec"),
+    "full": (pretended(f_bavail=1), "full"),
+}
+
+
+@pytest.mark.parametrize("spoil, reason", UNUSABLE.values(), ids=list(UNUSABLE))
+def test_a_cache_that_cannot_be_used(
+    folder: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, spoil: Any, reason: str
+) -> None:
+    spoil(folder, monkeypatch)
+    private = temporary / f"dualdnn-cache-{os.getuid()}"
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        assert scale(folder / "scale.cu") == 2
+        assert scale(folder / "scale.cu", (("OFFSET", "7"),)) == 9
+    assert [reason in str(w.message) and "DUALDNN_CACHE" in str(w.message) for w in heard] == [True]
+    assert len(list(private.glob("*.so"))) == 2 and private.stat().st_mode & 0o777 == 0o700
+    assert reason in information.facts()["kernel cache"] and str(private) in information.facts()["kernel cache"]
+
+
+def test_a_cache_that_fills_up_meanwhile(folder: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = compiler._compile
+
+    def full(tools: Any, module: sources.Module, flat_source: str, path: Path) -> bytes:
+        if path.parent == folder / "cache":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return original(tools, module, flat_source, path)
+
+    monkeypatch.setattr(compiler, "_compile", full)
+    with pytest.warns(RuntimeWarning, match=r"No space left on device.*DUALDNN_CACHE"):
+        assert scale(folder / "scale.cu") == 2
+
+
+def test_a_stranger_s_folder_is_not_trusted(folder: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_such_folder(folder, monkeypatch)
+    (temporary / f"dualdnn-cache-{os.getuid()}").mkdir(mode=0o777)
+    os.chmod(temporary / f"dualdnn-cache-{os.getuid()}", 0o777)
+    assert temporary not in cache.private_folder().parents
+
+
+def test_a_filled_cache_serves_without_a_compiler(
+    folder: Path, compilations: list[sources.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert scale(folder / "scale.cu") == 2
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.delenv("CXX", raising=False)
+    compiler.toolchain.cache_clear()
+    try:
+        assert scale(folder / "scale.cu") == 2 and len(compilations) == 1
+        with pytest.raises(DeviceUnavailable, match=r"no C\+\+ compiler"):
+            scale(folder / "scale.cu", (("OFFSET", "1"),))
+    finally:
+        compiler.toolchain.cache_clear()
 
 
 def test_missing_headers_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
