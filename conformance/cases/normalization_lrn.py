@@ -6,14 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.api.enumerations import CUDNN_LRN_MAX_N, CUDNN_LRN_MIN_BETA, CUDNN_LRN_MIN_K, CUDNN_LRN_MIN_N
+from dualdnn.api.enumerations import (
+    CUDNN_LRN_MAX_N,
+    CUDNN_LRN_MIN_BETA,
+    CUDNN_LRN_MIN_K,
+    CUDNN_LRN_MIN_N,
+    cudnnLRNMode_t,
+)
 from dualdnn.api.operations import LRNCrossChannelBackward, LRNCrossChannelForward, LRNSpec, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.normalization import CROSS_CHANNEL, lrn_descriptor
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 
+CROSS_CHANNEL = cudnnLRNMode_t.CUDNN_LRN_CROSS_CHANNEL_DIM1
 TYPES = [FLOAT, DOUBLE, HALF]
 DIMS = (2, 11, 3, 8)
 DIMS_5D = (2, 7, 2, 3, 4)
@@ -238,7 +244,7 @@ def test_forward_null(cudnn, caller, refuses, missing):
     spec = TensorSpec.packed(FLOAT, DIMS)
     memory = caller.handle.to_device(np.ones(spec.count, np.float32))
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "normDesc": lrn_descriptor(caller, LRN), "mode": CROSS_CHANNEL, "alpha": 1.0,
+        "handle": caller.handle, "normDesc": caller.descriptor(LRN), "mode": CROSS_CHANNEL, "alpha": 1.0,
         "xDesc": caller.tensor(spec), "x": memory, "beta": 0.0, "yDesc": caller.tensor(spec), "y": memory,
     }  # fmt: skip
     arguments[missing] = None
@@ -252,7 +258,7 @@ def test_backward_null(cudnn, caller, refuses, missing):
     spec = TensorSpec.packed(FLOAT, DIMS)
     memory = caller.handle.to_device(np.ones(spec.count, np.float32))
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "normDesc": lrn_descriptor(caller, LRN), "mode": CROSS_CHANNEL, "alpha": 1.0,
+        "handle": caller.handle, "normDesc": caller.descriptor(LRN), "mode": CROSS_CHANNEL, "alpha": 1.0,
         "yDesc": caller.tensor(spec), "y": memory, "dyDesc": caller.tensor(spec), "dy": memory, "xDesc": caller.tensor(spec),
         "x": memory, "beta": 0.0, "dxDesc": caller.tensor(spec), "dx": memory,
     }  # fmt: skip
@@ -265,7 +271,7 @@ def test_backward_null(cudnn, caller, refuses, missing):
 def test_unknown_mode(cudnn, caller, refuses):
     spec = TensorSpec.packed(FLOAT, DIMS)
     tensor, memory = caller.tensor(spec), caller.handle.to_device(np.ones(spec.count, np.float32))
-    head = (caller.handle, lrn_descriptor(caller, LRN), 1, 1.0, tensor, memory)
+    head = (caller.handle, caller.descriptor(LRN), 1, 1.0, tensor, memory)
     refuses(BAD_PARAM, f"{FORWARD}/c03", cudnn.cudnnLRNCrossChannelForward, *head, 0.0, tensor, memory)
     refuses(BAD_PARAM, f"{BACKWARD}/c06", cudnn.cudnnLRNCrossChannelBackward, *head, tensor, memory, tensor, memory, 0.0, tensor, memory)  # fmt: skip
 
