@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from _pytest.mark.expression import Expression
+from dualdnn import accelerated
 from dualdnn.accelerated import DeviceUnavailable
 from dualdnn.api import __version__
 from dualdnn.api.abi.build import build as build_c_library
@@ -20,8 +21,6 @@ from dualdnn.api.document import SPECIFICATION, functions
 from dualdnn.api.miopen.document import functions as miopen_functions
 from dualdnn.api.operations import parse
 from dualdnn.api.status import CudnnError
-
-from dualdnn import accelerated
 
 from . import build_ahead
 from .bench import command as bench

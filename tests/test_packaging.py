@@ -9,11 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-from dualdnn.api.document import stubs
-
 import dualdnn
+import pytest
 from dualdnn import accelerated, api, reference
+from dualdnn.api.document import stubs
 
 ROOT = Path(__file__).resolve().parents[1]
 

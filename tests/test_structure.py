@@ -59,13 +59,12 @@ def test_each_family_is_on_every_floor(floor, family):
 
 
 def test_every_operation_is_implemented_and_callable():
+    from dualdnn import accelerated, reference
     from dualdnn.api.document import functions
     from dualdnn.api.operations import Operation
     from dualdnn.api.operations.records import RECORDS
     from dualdnn.conformance.calls.caller import function_of
     from dualdnn.conformance.calls.derived import arguments
-
-    from dualdnn import accelerated, reference
 
     def of_the_house(kinds):  # other tests declare operations of their own
         return {kind for kind in kinds if issubclass(kind, Operation) and kind.__module__.startswith("dualdnn.")}
