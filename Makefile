@@ -9,7 +9,7 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 
 # Rooms whose kernels are not formatted yet
 UNFORMATTED := convolution pooling softmax reduce_tensor
-KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests -name '*.cu' -o -name '*.cuh' -o -name '*.h')
+KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h')
 
 .PHONY: help conformance races races-all test lint stubs bench clean
 
@@ -19,7 +19,7 @@ help: ## what can be made
 $(BIN)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[emulated,test,lint,examples,port,strict]'
+	$(BIN)/python -m pip install --quiet --editable '.[emulated,test,lint,examples,port,abi]'
 	$(BIN)/python -m pip install --quiet --no-deps '$(VENDOR)' || echo "without NVIDIA's library: $(VENDOR) could not be installed"
 	touch $@
 

@@ -15,6 +15,8 @@ from typing import Any
 from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
 
+from .runtime.device import Function
+
 Extent = tuple[int, int, int]
 
 # C++ names of the stored types, as types.cuh spells them
@@ -66,14 +68,20 @@ class Launch:
         self.function, self.operands = function, tuple(operands)
         self.grid, self.block, self.shared_bytes, self.cooperative = grid, block, shared_bytes, cooperative
         self.template = bytes(arguments)
+        if isinstance(function, Function):  # which is compiled; kernels that are being compiled have none yet
+            function.require_fields(type(arguments))
         self.pack_addresses = struct.Struct(f"{len(self.operands)}Q").pack_into
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch on the operands at these addresses, asynchronously on the stream."""
-        if launched is not None:
-            launched.add(self.function.name)
         arguments = bytearray(self.template)
         self.pack_addresses(arguments, 0, *addresses)
+        self.launch(arguments, stream)
+
+    def launch(self, arguments: bytearray, stream: Any) -> None:
+        """Launch with arguments that have the addresses."""
+        if launched is not None:
+            launched.add(self.function.name)
         self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream, self.cooperative)
 
     def wait_for_kernel(self) -> None:
@@ -86,8 +94,8 @@ class Plan:
     def __init__(self, operation: Operation, launches: Sequence[Launch], solver: str = "") -> None:
         self.solver = solver
         # Where a launch finds its operands; one that the call does not have is the None behind them all.
-        places = {name: i for i, name in enumerate(operation.operands)}
-        self.steps = [(launch, tuple(places.get(name, -1) for name in launch.operands)) for launch in launches]
+        indices = {name: i for i, name in enumerate(operation.operands)}
+        self.steps = [(launch, tuple(indices.get(name, -1) for name in launch.operands)) for launch in launches]
         self.complete = all(-1 not in positions for _, positions in self.steps)
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
@@ -98,9 +106,10 @@ class Plan:
 
 
 class AlignedPlan(Plan):
-    """A plan whose operands begin at multiples of some bytes; a fallback, made when it is needed first, serves other addresses.
+    """A plan whose operands begin at multiples of some bytes and do not share memory; elsewhere a fallback serves, which is made
+    when it is needed first.
 
-    alignment: bytes, by operand name.
+    alignment: bytes, by operand name. apart: pairs of operands that may not begin together.
     """
 
     def __init__(
@@ -109,14 +118,19 @@ class AlignedPlan(Plan):
         first: Plan,
         alignment: Mapping[str, int],
         fallback: Callable[[], Plan],
+        apart: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.first, self.steps, self.solver = first, first.steps, first.solver
         self.masks = [alignment.get(name, 1) - 1 for name in operation.operands]
+        places = {name: i for i, name in enumerate(operation.operands)}
+        self.apart = [(places[first], places[second]) for first, second in apart]
         self.fallback = fallback
         self.other: Plan | None = None
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        if any(mask and operand and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)):
+        if any(
+            mask and operand and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)
+        ) or any(operands[first].address == operands[second].address for first, second in self.apart):
             if self.other is None:
                 self.other = self.fallback()
             return self.other(operands, stream)

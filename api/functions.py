@@ -245,14 +245,14 @@ def computing(
     *,
     invalid: Mapping[str, str | tuple[str, cudnnStatus_t]] | None = None,
     memory: Sequence[SameMemory] = (),
-    failed: str,
+    failed: str = "cudnnStatus_t/c08",
     small: Mapping[str, tuple[str, cudnnStatus_t]] | None = None,
     optional: Sequence[str] = (),
 ) -> Callable[[Callable[..., Operation]], Callable[..., None]]:
     """Make a documented computing call of a body that turns specifications and scalars into an operation.
 
     memory: the rules for operands that share memory.
-    failed: the clause of CUDNN_STATUS_EXECUTION_FAILED.
+    failed: the clause of CUDNN_STATUS_EXECUTION_FAILED; a section that does not list it leaves that of cudnnStatus_t.
     small: operand -> (clause, status) when its buffer is too small, where the document names one.
     optional: parameters that may be NULL although the function table does not say so; the body gets None for a NULL, also for
         device memory, and decides by it.
@@ -260,7 +260,9 @@ def computing(
 
     def decorate(body: Callable[..., Operation]) -> Callable[..., None]:
         checks = _Documented(body, invalid or {}, optional=optional)
-        run = _Computing(checks, body, tuple(memory), f"{checks.name}/{failed}", small or {})
+        run = _Computing(
+            checks, body, tuple(memory), failed if "/" in failed else f"{checks.name}/{failed}", small or {}
+        )
 
         @functools.wraps(body)
         def call(*args: Any, **kwargs: Any) -> None:
@@ -290,7 +292,7 @@ class _Computing:
         self.described = tuple(i for i, p in enumerate(parameters) if p.base_type in DESCRIPTORS)
         scalars = (i for i in range(1, self.count) if i not in self.device and i not in self.described)
         self.scalars_of = _getter(tuple(scalars))
-        # What may be NULL, and arrays of descriptors, are parts of the key beside the specifications.
+        # Which memory is NULL is part of the key, and so is what stands for descriptors that may be NULL or are arrays.
         self.nullable = tuple(i for i in self.device if parameters[i].nullable or parameters[i].name in checks.optional)
         self.simple = not checks.optional and not any(
             parameters[i].is_pointer or parameters[i].nullable for i in self.described
@@ -310,7 +312,9 @@ class _Computing:
                 if self.simple:
                     specs = [args[i].spec for i in self.described]
                 else:
-                    specs = [_seen(args[i]) for i in self.described] + [args[i] is None for i in self.nullable]
+                    specs = [_seen(args[i]) for i in self.described]
+                if self.nullable:
+                    specs += [args[i] is None for i in self.nullable]
                 key = (self, *specs, *[v or repr(v) for v in scalars], *map(type, scalars))
                 prepared = handle.prepared.get(key)
                 if prepared is None:  # NaN, which equals nothing, is found by its text

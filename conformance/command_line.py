@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 from _pytest.mark.expression import Expression
+from dualdnn import accelerated
 from dualdnn.accelerated import DeviceUnavailable
 from dualdnn.api import __version__
+from dualdnn.api.abi.build import build as build_c_library
 from dualdnn.api.crosscheck import loaded
 from dualdnn.api.document import SPECIFICATION, functions
+from dualdnn.api.miopen.document import functions as miopen_functions
 from dualdnn.api.operations import parse
 from dualdnn.api.status import CudnnError
-
-from dualdnn import accelerated
 
 from . import build_ahead
 from .bench import command as bench
@@ -113,6 +114,12 @@ def main(arguments: list[str] | None = None) -> int:
     ahead = commands.add_parser("build", help="compile the kernels ahead, in parallel")
     build_ahead.add_options(ahead)
     ahead.set_defaults(run=build_ahead.run)
+
+    library = commands.add_parser("abi", help="build libcudnn.so.8 and cudnn.h: the documented calls for programs in C")
+    library.add_argument(
+        "--out", type=Path, default=Path("abi"), metavar="DIR", help="where they go (default: %(default)s)"
+    )
+    library.set_defaults(run=run_abi)
 
     porting = commands.add_parser("port", help="rewrite sources written for cuDNN as sources for MIOpen")
     port.add_options(porting)
@@ -267,9 +274,16 @@ def _recorded_call(chosen: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
+def run_abi(chosen: argparse.Namespace) -> int:
+    """Build the C library and its header."""
+    library = build_c_library(chosen.out)
+    print(f"{library}\n{library.parent / 'include' / 'cudnn.h'}")
+    return 0
+
+
 def run_info(_chosen: argparse.Namespace) -> int:
     """Devices, compilers, functions."""
-    from dualdnn.api import cudnn
+    from dualdnn.api import cudnn, miopen
 
     from .subjects import find_vendor_library
 
@@ -278,6 +292,7 @@ def run_info(_chosen: argparse.Namespace) -> int:
     rows = {
         "specification": SPECIFICATION,
         "functions": f"{len(present)} of {len(functions())} implemented",
+        "MIOpen guide": f"{sum(hasattr(miopen, name) for name in miopen_functions())} of {len(miopen_functions())} implemented",
         **accelerated.facts(),
         "vendor library": vendor.name if vendor else "missing: pip install 'dualdnn[vendor]'",
     }

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from dualdnn.api.document import functions
 from dualdnn.api.enumerations import cudnnStatus_t
+from dualdnn.api.miopen.document import functions as miopen_functions
 from dualdnn.api.operations import Operation
 from dualdnn.api.status import CudnnError
 
@@ -28,7 +29,7 @@ from .provenance import COMPLETE, INTERRUPTED, PARTIAL, environment
 from .recorded.recorder import Recorder, merge, save
 from .report import CaseResult, Difference, Function, Report, is_complete, write_report
 from .report import Subject as ReportedSubject
-from .solvers import for_every_solver, kernels_noted, without_a_launch, write_kernels
+from .solvers import for_every_solver, kernels_noted, with_workspace, without_a_launch, write_kernels
 from .subjects import NotRunnable, Subject, default_subjects, is_recorded, open_subject
 from .trial import Step, Trial, attempt_chain, prepare
 
@@ -59,6 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "shows(*clauses): the clauses that the case shows")
+    config.addinivalue_line("markers", "ours: only our own backends have what the case calls")
     config.addinivalue_line(
         "markers", "per_subject(fixture, values): values(subject name) -> [(id, value)] of the fixture"
     )
@@ -110,6 +112,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     mark = next(metafunc.definition.iter_markers("per_subject"), None)
     if mark is None:  # recorded calls answer nothing but what they were asked
         called = [name for name in names if not is_recorded(name)]
+        if any(metafunc.definition.iter_markers("ours")):  # calls that no foreign library has
+            called = [name for name in called if opened(name).ours]
         metafunc.parametrize("subject", called, indirect=True, scope="session")
         return
     fixture, values = mark.args
@@ -145,7 +149,7 @@ def cudnn(subject: Subject) -> Any:
 @pytest.fixture
 def handle(subject: Subject) -> Iterator[Any]:
     """A handle of the subject; the case is skipped where none can be had (a library without a GPU)."""
-    if not subject.ours and not subject.has_gpu:
+    if not subject.computes:
         pytest.skip("this subject computes on a GPU only, and there is none")
     made = subject.new_handle()
     yield made
@@ -190,7 +194,7 @@ def _judged(
     """Make the calls; fail unless the outputs agree with the judge and nothing else was touched."""
 
     def run(solver: str | None = None) -> Trial:
-        result = attempt_chain(caller, steps, seed, before)
+        result = attempt_chain(caller, with_workspace(caller.handle, steps) if solver else steps, seed, before)
         evidence.note(result)
         if not result.passed:
             said = "\n".join(f"{step.operation}\ninputs {step.inputs!r}, seed {seed}" for step in steps)
@@ -478,7 +482,7 @@ class Collector:
         table = {
             name: Function(function.library, {s.name: s.implements(name) for s in subjects})
             for name, function in functions().items()
-        }
+        } | {name: Function("miopen", {s.name: s.implements(name) for s in subjects}) for name in miopen_functions()}
         known = [
             Difference(d.id, d.function, d.clauses, d.document, d.vendor, d.decision)
             for d in difference_table.DIFFERENCES

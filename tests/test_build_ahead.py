@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
-from dualdnn.accelerated.reduce_tensor import small as reduce_tensor_small
+from dualdnn.accelerated.plans import plan
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.sources import KERNELS
+from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, ReorderFilterAndBias
 from dualdnn.conformance import build_ahead
 from dualdnn.conformance.bench.rows import pooling, rows
 from dualdnn.conformance.convolution_kinds import convolutions
-from test_convolution_kernels import SERVED
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +25,13 @@ def wanted(device):
     return set(build_ahead.wanted_modules(device))
 
 
-def test_every_kernel_source_is_built(wanted, device, monkeypatch):
+def test_every_kernel_source_is_built(wanted, device):
     """Some of them only where there are clusters, or many multiprocessors, for what is timed."""
-    monkeypatch.setattr(reduce_tensor_small, "has_clusters", lambda device: True)
-    monkeypatch.setattr(device, "multiprocessors", 132)
-    timed = [*rows("reduce add to 1 8x64x14x14"), *rows("4x32000x8x8")]
-    of_larger_devices = set().union(*(modules_of(row.operation, device) for row in timed))
-    assert {source for source, _ in wanted | of_larger_devices} == {
+    larger = build_ahead.Listing(device)
+    larger.architecture, larger.multiprocessors = "sm_90", 132
+    for row in (*rows("reduce add to 1 8x64x14x14"), *rows("4x32000x8x8")):
+        plan(row.operation, larger)
+    assert {source for source, _ in wanted | set(larger.modules)} == {
         str(path.relative_to(KERNELS)) for path in KERNELS.rglob("*.cu")
     }
 
@@ -61,15 +59,6 @@ def modules_of(operation, device):
     return set(listing.modules)
 
 
-@pytest.mark.parametrize("name", SERVED)
-def test_what_serves_a_convolution_is_built(name, device, wanted):
-    """But for strips of depthwise convolutions, which are specialised: only the timed ones are."""
-    operation, kernel = SERVED[name]
-    modules = modules_of(replace(operation, workspace_bytes=workspace_bytes(operation, device)), device)
-    assert all(map(build_ahead.takes_any_shape, modules)) == (kernel != "depthwise_strips")
-    assert set(filter(build_ahead.takes_any_shape, modules)) <= wanted
-
-
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
 @pytest.mark.parametrize("data_type", build_ahead.TYPES, ids=lambda t: t.name)
 def test_pooling_that_is_not_timed_is_built_for_any_window(device, wanted, data_type, backward):
@@ -81,12 +70,11 @@ def test_pooling_that_is_not_timed_is_built_for_any_window(device, wanted, data_
         if data_type not in build_ahead.TAKEN[type(operation)]:
             continue
         listing = build_ahead.Listing(device)
-        made = plan(operation, listing)
+        plan(operation, listing)
         if window == 3:
             assert not any(map(build_ahead.takes_any_shape, listing.modules))
             listing.modules.clear()
-        if isinstance(made, AlignedPlan):
-            made.otherwise()
+            plan_by(operation, listing, possible_solvers(operation, listing)[-1])
         assert listing.modules and set(listing.modules) <= wanted
 
 
@@ -96,8 +84,7 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
     assert specialised == {module for module in timed if not build_ahead.takes_any_shape(module)}
     assert {source for source, _ in specialised} == {
         "convolution/depthwise.cu", "pooling/static_forward.cu", "pooling/static_average_backward.cu", "pooling/static_forward_separable.cu",
-        "pooling/max_backward.cu", "pooling/max_backward_3d_nhwc.cu", "pooling/max_backward_fp16_rows.cu",
-        "pooling/max_backward_fp16_nhwc.cu", "pooling/max_backward_fp16_planes.cu", "pooling/max_backward_2d.cu",
+        "pooling/max_backward.cu", "pooling/max_backward_3d_nhwc.cu", "pooling/max_backward_fp16_planes.cu",
         "pooling/small_forward.cu", "pooling/small_max_backward.cu", "softmax/staged.cu",
         "softmax/persistent_tma.cu",
     }  # fmt: skip

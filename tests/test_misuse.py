@@ -166,7 +166,9 @@ class Vector:
     __bool__ = __index__ = __len__ = __float__
 
 
-@pytest.mark.parametrize("wrong", [Vector(), np.array(3), np.zeros(2), [1.0], 1j, "1", None], ids=repr)
+@pytest.mark.parametrize(
+    "wrong", [Vector(), np.array(3), np.zeros(2), [1.0], 1j, "1", None], ids=lambda value: type(value).__name__
+)
 def test_only_statuses_leave_a_documented_call(wrong):
     handle = cudnn.cudnnCreate(**REFERENCE)
     x, t = handle.zeros(96), tensor(1, 2, 3, 4)

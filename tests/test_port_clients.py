@@ -184,7 +184,7 @@ WRONG = {
         r"dualdnnPortSoftmaxForward\(handle, DUALDNN_PORT_SOFTMAX_FAST, modes\[i\], (.*?)\)\)",
         r"miopenSoftmaxForward(handle, \1))",
     ),
-    "averages by their numbers in cuDNN": ("pooling", r"miopenPoolingAverageInclusive, miopenPoolingAverage,",
+    "averages by their numbers in cuDNN": ("pooling", r"miopenPoolingAverageInclusive,\s*miopenPoolingAverage,",
                                            "(miopenPoolingMode_t)1, (miopenPoolingMode_t)2,"),
     "pooling with alpha and beta passed on": (
         "pooling", r"dualdnnPortPoolingForward\((handle, pooling, &minus.*?), Y\)", r"miopenPoolingForward(\1, Y, false, NULL, 0)",

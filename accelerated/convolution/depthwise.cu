@@ -1,20 +1,16 @@
-// Depthwise convolution: every channel with its own filter, groups of one channel and one filter. The matrix product of a
-// group would be a single row, so the sums are made directly.
+// Depthwise convolutions (5.2.9, 5.2.10): groups of one channel and one filter, summed directly.
 //
-// Floor: bytes, x and y once. Meanwhile an H200 (132 multiprocessors, 4.2 TB/s) issues 28 instructions for every 16-bit
-// output of 3 x 3, step 1, and 57 for one of 32 bits; so instructions are the next limit, and the products are 9 of them.
+// Tiling: kernels compiled for common windows slide down a column of rows; a thread has CHANNELS channels (one, where rows lie
+// innermost) and COLUMNS columns, reads each row of x once, AHEAD of its use, and adds it to the OPEN rows of y that it is part of;
+// taps and sums stay in registers. Where channels lie innermost TMA loads the rows (depthwise_tma.cuh). Other windows and layouts:
+// a thread for each pixel.
 //
-// Common windows are therefore compiled one by one. A thread has CHANNELS neighbouring channels (one, where rows lie
-// innermost) of a strip COLUMNS wide. It walks down the rows of x, reads each once, AHEAD of its use, converts it once and
-// adds it to the OPEN rows of y that it is part of; taps and open sums stay in registers. Neighbouring strips share columns
-// (from the L1 cache) and WINDOW_ROWS - STEP rows (from L2). Instructions of the loop for an output, by the SASS for sm_90a,
-// results as they are, 3 x 3, step 1: channels innermost 18 (16 bits, 4 channels x 2 columns), 22 (float, 2 x 2); rows
-// innermost 16 (16 bits, 8 columns), 19 (float, 4). Other windows, volumes and layouts: a thread for a position.
-// Where channels lie innermost and there is a TMA, that brings the rows (convolution/depthwise_tma.cuh).
+// Roofline bound (floor): bytes, x and y once. At 4.2 TB/s an H200 issues 28 instructions for an output of 16 bits of 3 x 3; the
+// loops take 16 to 22 (docs/performance/convolution.md).
 #include "convolution/problem.cuh"
 #include "primitives/tma.cuh"
 
-// Of convolution/depthwise_tma.cuh.
+// Of depthwise_tma.cuh.
 struct Ring {
   FastDivmod packs;     // of CHANNELS, of a block
   int stages;        // of the ring
@@ -63,7 +59,7 @@ __device__ __forceinline__ void read_channels(const ELEMENT* x, long long step, 
 template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& work) {
   const Convolution& c = a.convolution;
   const int count = a.channels - work.channel < WIDTH ? a.channels - work.channel : WIDTH;
-  const ELEMENT* x = a.x + work.image * c.x_position[0] + work.channel * c.x_group;
+  const ELEMENT* x = a.x + work.image * c.x_pixel[0] + work.channel * c.x_group;
   const int depth = c.filter[0].divisor, rows = c.filter[1].divisor, columns = c.filter[2].divisor, taps = depth * rows * columns;
   const bool packed = WIDTH > 1 && a.packed && count == WIDTH && reinterpret_cast<uintptr_t>(x) % sizeof(Pack<ELEMENT, WIDTH>) == 0;
   COMPUTE sums[WIDTH] = {};
@@ -85,14 +81,14 @@ template <int WIDTH> __device__ void any_filter(const Arguments& a, const Work& 
         for (int i = 0; i < WIDTH; i++)
           if (i < count) sums[i] += values[i] * load<COMPUTE>(a.w[(work.channel + i) * taps + (c.flipped ? taps - 1 - tap : tap)]);
       }
-  const long long offset = work.image * c.y_position[0] + work.plane * c.y_position[1] + work.row * c.y_position[2] +
-                           work.column * c.y_position[3] + work.channel * c.y_channel;
+  const long long offset = work.image * c.y_pixel[0] + work.plane * c.y_pixel[1] + work.row * c.y_pixel[2] +
+                           work.column * c.y_pixel[3] + work.channel * c.y_channel;
   finish<WIDTH, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, offset, c.y_channel, count, work.channel, 1, sums);
 }
 
 #ifndef WINDOW_ROWS
 
-// Any filter: a thread for WIDTH channels of one position.
+// Any filter: a thread for WIDTH channels of one pixel.
 template <int WIDTH> __device__ __forceinline__ void one_position(const Arguments& a) {
   unsigned index = blockIdx.x * blockDim.x + threadIdx.x, pack, block;
   Work work;
@@ -105,12 +101,12 @@ template <int WIDTH> __device__ __forceinline__ void one_position(const Argument
   if (work.image < a.images) any_filter<WIDTH>(a, work);
 }
 
-extern "C" __global__ void depthwise_channels(const Arguments a) { griddepcontrol_wait(); one_position<4>(a); }
-extern "C" __global__ void depthwise_columns(const Arguments a) { griddepcontrol_wait(); one_position<1>(a); }
+extern "C" __global__ void convolution_depthwise_any_channels(const Arguments a) { griddepcontrol_wait(); one_position<4>(a); }
+extern "C" __global__ void convolution_depthwise_any_columns(const Arguments a) { griddepcontrol_wait(); one_position<1>(a); }
 
 #else
 
-// Defined by the host (accelerated/convolution_depthwise.py): WINDOW_ROWS, WINDOW_COLUMNS, STEP; CHANNELS, COLUMNS, AHEAD (in
+// Defined by the host (depthwise.py): WINDOW_ROWS, WINDOW_COLUMNS, STEP; CHANNELS, COLUMNS, AHEAD (in
 // groups of STEP rows), THREADS, BLOCKS; either CHANNELS_LAST or, of rows, PADDING on the left and the elements of x and y
 // that are moved at once, X_PACK and Y_PACK; for TMA RING_THREADS, RING_BLOCKS.
 constexpr int OPEN = (WINDOW_ROWS + STEP - 1) / STEP;         // output rows that a group of rows of x is part of
@@ -170,7 +166,7 @@ struct Row {
 
 constexpr int Y_PACKS = COLUMNS, Y_PACK = CHANNELS;  // of a row of y
 __device__ __forceinline__ int pack_column(int pack) { return pack; }
-__device__ __forceinline__ int pack_step(const Convolution& c) { return static_cast<int>(c.y_position[3]); }
+__device__ __forceinline__ int pack_step(const Convolution& c) { return static_cast<int>(c.y_pixel[3]); }
 #else
 static_assert(CHANNELS == 1 && COLUMNS % Y_PACK == 0 && COLUMNS * STEP % X_PACK == 0, "packs begin at multiples of their size");
 static_assert(PADDING < WINDOW_COLUMNS, "a strip has some of the columns under it");
@@ -320,13 +316,13 @@ __device__ __forceinline__ void add_row(const Row& row, const Taps& taps, int ph
 
 #ifdef RING_THREADS
 #include "convolution/depthwise_tma.cuh"
-extern "C" __global__ void __launch_bounds__(RING_THREADS, RING_BLOCKS) depthwise_ring(const __grid_constant__ Arguments a) {
+extern "C" __global__ void __launch_bounds__(RING_THREADS, RING_BLOCKS) convolution_depthwise_tma(const __grid_constant__ Arguments a) {
   griddepcontrol_wait();
-  ring_strips(a);
+  pipelined_tiles(a);
 }
 #endif
 
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) depthwise_strips(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolution_depthwise_static(const Arguments a) {
   griddepcontrol_wait();
   const Convolution& c = a.convolution;
   unsigned index = blockIdx.x * blockDim.x + threadIdx.x, pack, block, strip;
@@ -352,9 +348,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) depthwise_strips(c
   const int column = static_cast<int>(work.column) * STEP - c.padding[2], top = static_cast<int>(work.row) * STEP - c.padding[1];
   const int end = top + (rows - 1) * STEP + WINDOW_ROWS;
   const unsigned bottom = end < 0 ? 0 : end < c.input[1] ? end : c.input[1];  // rows of x from here on add nothing but zeros
-  const ELEMENT* x = a.x + (work.image * c.x_position[0] + work.channel * c.x_group + static_cast<long long>(top) * c.x_axis[1] +
+  const ELEMENT* x = a.x + (work.image * c.x_pixel[0] + work.channel * c.x_group + static_cast<long long>(top) * c.x_axis[1] +
                             static_cast<long long>(column) * c.x_axis[2]);
-  ELEMENT* y = a.y + (work.image * c.y_position[0] + work.row * c.y_position[2] + work.column * c.y_position[3] +
+  ELEMENT* y = a.y + (work.image * c.y_pixel[0] + work.row * c.y_pixel[2] + work.column * c.y_pixel[3] +
                       work.channel * c.y_channel);
 
   Row buffers[BUFFERS][STEP];
@@ -386,7 +382,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) depthwise_strips(c
       }
       if (group >= OPEN - 1) {
         write_row(a, y, work, sums[(phase + 1) % OPEN]);
-        y += c.y_position[2];
+        y += c.y_pixel[2];
       }
     }
 }

@@ -26,10 +26,10 @@ from .problem import (
     operation_product,
 )
 
-SOURCE, RING_KERNEL = "convolution/depthwise.cu", "depthwise_ring"
+SOURCE, RING_KERNEL = "convolution/depthwise.cu", "convolution_depthwise_tma"
 ALIGNMENT = 64  # of the arguments
 CHANNELS = 4  # of a thread of the kernel for any filter, where they lie side by side
-NEIGHBOURS = 32  # threads with packs of channels of the same position, at most
+NEIGHBOURS = 32  # threads with packs of channels of the same pixel, at most
 
 # Windows that have a kernel of their own, and what a thread of it takes: channels of 16 bits, of more; columns of them
 WINDOWS: dict[tuple[int, ...], tuple[int, int, int]] = {(3, 3): (4, 2, 4), (5, 5): (2, 2, 4), (7, 7): (2, 1, 2)}
@@ -109,14 +109,14 @@ class DepthwiseAny(DepthwiseSolver):
         o = problem.operation
         last = channels_last(o.x) and channels_last(o.y)
         columns = operation_product(o).output[2].divisor
-        name = f"depthwise_{'channels' if last else 'columns'}"
+        name = f"convolution_depthwise_any_{'channels' if last else 'columns'}"
         return [_launch(problem, name, {}, CHANNELS if last else 1, columns, None)]
 
 
 def _strips(problem: ConvolutionProblem, definitions: dict[str, int]) -> Launch:
     width = operation_product(problem.operation).output[2].divisor
     columns = -(-width // definitions["COLUMNS"])
-    return _launch(problem, "depthwise_strips", definitions, definitions["CHANNELS"], columns, _strip_rows)
+    return _launch(problem, "convolution_depthwise_static", definitions, definitions["CHANNELS"], columns, _strip_rows)
 
 
 def _launch(
@@ -146,7 +146,7 @@ def _module(o: Convolution, definitions: dict[str, int]) -> tuple[tuple[str, str
 def _arguments(
     o: Convolution, value: ConvolutionStruct, ring: RingStruct, divisors: tuple[int, int, int, int], rows: int
 ) -> Any:
-    """``Arguments`` in convolution_depthwise.cu."""
+    """``Arguments`` in depthwise.cu."""
     names, last = ("packs", "columns", "strips", "blocks"), channels_last(o.x) and channels_last(o.y)
     fields = [
         *pointers(5),

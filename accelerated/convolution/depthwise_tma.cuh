@@ -2,9 +2,9 @@
 //
 // A block has some channels, columns and rows of an image. One warp has TMA bring groups of STEP rows of x into a
 // ring in shared memory, with what windows have on both sides and zeros for the padding, far enough ahead to keep the memory
-// busy. Each thread of the other warps walks down a strip, as in depthwise_strips, but asks no questions about bounds.
+// busy. Each thread of the other warps walks down a strip, as in convolution_depthwise_static, but asks no questions about bounds.
 //
-// 64x256x56x56 in half, 3 x 3, step 1, on an H200: 58 us (the bytes take 49, depthwise_strips 72). Sums alone take 30, with
+// 64x256x56x56 in half, 3 x 3, step 1, on an H200: 58 us (the bytes take 49, convolution_depthwise_static 72). Sums alone take 30, with
 // loads 32, with stores 42: what is left is how the memory takes loads and stores together.
 #pragma once
 
@@ -38,7 +38,7 @@ struct Part {
 };
 
 // One thread brings all rows.
-__device__ __forceinline__ void bring_rows(const Arguments& a, const Part& part, unsigned char* stages, Mbarrier* full, Mbarrier* empty) {
+__device__ __forceinline__ void load_rows(const Arguments& a, const Part& part, unsigned char* stages, Mbarrier* full, Mbarrier* empty) {
   const Convolution& c = a.convolution;
   const int row = static_cast<int>(part.row) * STEP - c.padding[1], column = static_cast<int>(part.column) * STEP - c.padding[2];
   const int stage_bytes = a.ring.boxes * a.ring.box_bytes;
@@ -52,7 +52,7 @@ __device__ __forceinline__ void bring_rows(const Arguments& a, const Part& part,
   }
 }
 
-__device__ __forceinline__ void ring_strips(const Arguments& a) {
+__device__ __forceinline__ void pipelined_tiles(const Arguments& a) {
 #if defined(EMULATED_CUDA) || __CUDA_ARCH__ >= 900
   __shared__ Mbarrier full[MOST_STAGES], empty[MOST_STAGES];
   const Ring& ring = a.ring;
@@ -66,7 +66,7 @@ __device__ __forceinline__ void ring_strips(const Arguments& a) {
   __syncthreads();
   const Part part(a);
   if (threadIdx.x >= producer) {
-    if (threadIdx.x == producer) bring_rows(a, part, stages, full, empty);
+    if (threadIdx.x == producer) load_rows(a, part, stages, full, empty);
     return;
   }
 
@@ -79,8 +79,8 @@ __device__ __forceinline__ void ring_strips(const Arguments& a) {
   const unsigned char* own = stages + (exists ? pack / BOX_PACKS * ring.box_bytes + (strip * COLUMNS * STEP) * BOX_CHANNEL_BYTES + pack % BOX_PACKS * PACK_BYTES : 0);
   if (!exists) work.channel = 0, work.column = c.output[2].divisor;
   const int width = c.output[2].divisor - work.column;
-  ELEMENT* const y = a.y + work.image * c.y_position[0];
-  const unsigned step = c.y_position[3], row_step = c.y_position[2];
+  ELEMENT* const y = a.y + work.image * c.y_pixel[0];
+  const unsigned step = c.y_pixel[3], row_step = c.y_pixel[2];
   unsigned at = work.row * row_step + work.column * step + work.channel;
   Taps taps;
   Sums sums{};
@@ -107,7 +107,7 @@ __device__ __forceinline__ void ring_strips(const Arguments& a) {
       stage.advance(ring.stages);
       if (group < OPEN - 1) continue;
       COMPUTE(&sum)[COLUMNS][CHANNELS] = sums[(phase + 1) % OPEN];
-      if (!a.plain) finish_row(a, work.image * c.y_position[0] + at, work, sum);
+      if (!a.plain) finish_row(a, work.image * c.y_pixel[0] + at, work, sum);
       unsigned column = at;
       if (width >= COLUMNS) {
 #pragma unroll

@@ -51,7 +51,7 @@ WINDOWS: dict[tuple[int, ...], Window] = {
 
 
 class RingStruct(ctypes.Structure):
-    """``Ring`` in convolution_depthwise.cu."""
+    """``Ring`` in depthwise.cu."""
 
     _fields_ = [
         ("packs", FastDivmod),

@@ -3,7 +3,7 @@
 // ones that overlap by the filter (overlap-save). Tiles have up to three dimensions of powers of two.
 //
 // A spectrum lies as [depth][row][column / 2 + 1][column of the matrix product]: the last is (group, tile, channel), so
-// that every access of a pass fills lines of the cache. Floor: bytes; each pass over a spectrum reads and writes it once,
+// that every access of a pass fills lines of the cache. Roofline bound (floor): bytes; each pass over a spectrum reads and writes it once,
 // a dimension is a pass. The products are flops: 8 per term of a complex sum.
 #include "convolution/problem.cuh"
 
@@ -88,7 +88,7 @@ __device__ __forceinline__ Box image_box(const Arguments& a, unsigned column) {
   const Convolution& c = a.convolution;
   unsigned channel, tile, first[3];
   const unsigned group = a.all_tiles.divide(a.channels.divide(column, channel), tile), image = find_tile(a, tile, first);
-  Box box{image * c.x_position[0] + group * c.x_group + static_cast<long long>(channel) * c.x_lane};
+  Box box{image * c.x_pixel[0] + group * c.x_group + static_cast<long long>(channel) * c.x_channel};
 #pragma unroll
   for (int d = 0; d < 3; d++) {
     box.at[d] = static_cast<int>(first[d]) - c.padding[d];
@@ -150,18 +150,18 @@ __device__ __forceinline__ void rows_to_spectrum(const Arguments& a, const ELEME
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) fft_images(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(256) convolution_fft_images(const Arguments a) {
   griddepcontrol_wait();
   rows_to_spectrum(a, a.x, [&](unsigned column) { return image_box(a, column); });
 }
 
-extern "C" __global__ void __launch_bounds__(256) fft_filters(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(256) convolution_fft_filters(const Arguments a) {
   griddepcontrol_wait();
   rows_to_spectrum(a, a.w, [&](unsigned column) { return filter_box(a, column); });
 }
 
 // Transforms along the depth or the rows, in place.
-extern "C" __global__ void __launch_bounds__(256) fft_lines(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(256) convolution_fft_lines(const Arguments a) {
   griddepcontrol_wait();
   const int size = a.size[a.axis];
   Complex* values = reinterpret_cast<Complex*>(shared_memory);
@@ -187,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(256) fft_lines(const Arguments a) {
 // A complex product of matrices as a real one: an image's spectrum [tile][channel] of complex numbers is [tile][2 *
 // channel] of real ones as it lies. The conjugate h of a filter's spectrum (a correlation multiplies by it) becomes two
 // rows, for the real and the imaginary part of the result: (h.re, -h.im, ...) and (h.im, h.re, ...).
-extern "C" __global__ void fft_expand(const Arguments a) {
+extern "C" __global__ void convolution_fft_expand(const Arguments a) {
   griddepcontrol_wait();
   const unsigned blocks = (a.columns.divisor + blockDim.x - 1) / blockDim.x, column = blockIdx.x % blocks * blockDim.x + threadIdx.x;
   if (column >= a.columns.divisor) return;
@@ -201,7 +201,7 @@ extern "C" __global__ void fft_expand(const Arguments a) {
 }
 
 // Half spectra to rows of results, two rows as the real and the imaginary part of one transform.
-extern "C" __global__ void __launch_bounds__(256) fft_results(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(256) convolution_fft_results(const Arguments a) {
   griddepcontrol_wait();
   __shared__ unsigned image[LINES], first[LINES][3], channel[LINES];
   const Convolution& c = a.convolution;
@@ -246,12 +246,12 @@ extern "C" __global__ void __launch_bounds__(256) fft_results(const Arguments a)
     for (int i = 0; i < 2; i++) {
       const int at[3] = {static_cast<int>(first[line][0]) + depth, static_cast<int>(first[line][1]) + row + i, static_cast<int>(first[line][2]) + t};
       bool wanted = row + i < a.step[1];
-      long long offset = image[line] * c.y_position[0] + channel[line] * c.y_channel;
+      long long offset = image[line] * c.y_pixel[0] + channel[line] * c.y_channel;
 #pragma unroll
       for (int d = 0; d < 3; d++) {
-        const int position = at[d] / a.stride[d];
-        wanted &= position * a.stride[d] == at[d] && position < c.output[d].divisor;
-        offset += position * c.y_position[d + 1];
+        const int pixel = at[d] / a.stride[d];
+        wanted &= pixel * a.stride[d] == at[d] && pixel < c.output[d].divisor;
+        offset += pixel * c.y_pixel[d + 1];
       }
       const COMPUTE sum[1] = {(i ? pair.im : pair.re) * scale};
       if (wanted) finish<1, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, offset, 1, 1, channel[line], 0, sum);

@@ -124,7 +124,7 @@ def spectra_of(problem: ConvolutionProblem) -> Spectra:
 
 
 class _Kernels:
-    """Launches of convolution_fft.cu for one operation."""
+    """Launches of fft.cu for one operation."""
 
     def __init__(self, problem: ConvolutionProblem) -> None:
         operation = problem.operation
@@ -160,7 +160,7 @@ class _Kernels:
             ("axis", c_int(axis)),
         )
         function = self.device.function(SOURCE, name, self.definitions)
-        shared = 0 if name == "fft_expand" else self._shared_bytes(s.size[axis])
+        shared = 0 if name == "convolution_fft_expand" else self._shared_bytes(s.size[axis])
         return Launch(function, arguments, self.names, (blocks, 1, 1), (THREADS, 1, 1), shared)
 
     def _shared_bytes(self, size: int) -> int:
@@ -186,13 +186,25 @@ class _Kernels:
         if rows > 1:
             passes.append(
                 self.launch(
-                    "fft_lines", depth * self._blocks(kept * columns), spectrum_at, columns, 1, ROWS, inverse=inverse
+                    "convolution_fft_lines",
+                    depth * self._blocks(kept * columns),
+                    spectrum_at,
+                    columns,
+                    1,
+                    ROWS,
+                    inverse=inverse,
                 )
             )
         if depth > 1:
             passes.append(
                 self.launch(
-                    "fft_lines", self._blocks(rows * kept * columns), spectrum_at, columns, 1, DEPTH, inverse=inverse
+                    "convolution_fft_lines",
+                    self._blocks(rows * kept * columns),
+                    spectrum_at,
+                    columns,
+                    1,
+                    DEPTH,
+                    inverse=inverse,
                 )
             )
         return passes
@@ -201,8 +213,10 @@ class _Kernels:
         """The spectra of the filters, as matrices of real numbers."""
         s, filters, channels = self.spectra, *self.operation.w.dims[:2]
         columns = filters * channels
-        expand = self.launch("fft_expand", -(-columns // THREADS) * s.frequencies, s.images_at, columns, channels)
-        return [*self.forward("fft_filters", s.images_at, columns, channels), expand]
+        expand = self.launch(
+            "convolution_fft_expand", -(-columns // THREADS) * s.frequencies, s.images_at, columns, channels
+        )
+        return [*self.forward("convolution_fft_filters", s.images_at, columns, channels), expand]
 
     def images(self, first: int, images: int) -> list[Launch]:
         """Images to results."""
@@ -224,11 +238,18 @@ class _Kernels:
         columns = groups * tiles * filters
         blocks = s.step[0] * -(-s.step[1] // 2) * self._blocks(columns)
         return [
-            *self.forward("fft_images", s.images_at, groups * tiles * channels, channels, first, images),
+            *self.forward("convolution_fft_images", s.images_at, groups * tiles * channels, channels, first, images),
             multiply,
             *self._lines(s.results_at, columns, inverse=True),
             self.launch(
-                "fft_results", blocks, s.results_at, columns, filters, first_image=first, images=images, inverse=True
+                "convolution_fft_results",
+                blocks,
+                s.results_at,
+                columns,
+                filters,
+                first_image=first,
+                images=images,
+                inverse=True,
             ),
         ]
 

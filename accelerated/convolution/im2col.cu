@@ -1,23 +1,21 @@
-// The matrix A of GEMM convolution: cudnnIm2Col (4.1.7).
+// The matrix A of GEMM convolution: cudnnIm2Col (5.2.31).
 //
-// Floor: bytes. The matrix is as many times larger than the input as the filter has taps: it is written once, 16 bytes at
-// a time, and the input is read about once. What would cost more than the bytes is finding the element of every term, some
-// 60 instructions. A block therefore copies a patch of some channels into shared memory, zeros for the padding
-// included, so that an element is one load from a place that a thread knows for its terms, for all positions of the patch:
-// 4 instructions an element, and one shared-memory access, several banks of which fall together.
-// By Nsight Compute half is bound by its instructions (17 an element, the issue slots 74 % busy), float by waiting for loads and by the
-// queue of its stores. Slower were: lanes of a warp over positions, larger blocks, a patch copied line by line (H200).
-// The fraction that it reaches on an H200 is in reports/README.md.
+// Tiling: a block copies the patch under some channels and output pixels into shared memory, zeros for the padding included; a
+// thread knows where its K are in the patch and writes packs of 16 bytes for all pixels.
+//
+// Roofline bound (floor): bytes; the matrix, as many times larger than the input as the filter has taps, is written once. Finding an
+// element costs 4 instructions and one shared-memory access with bank conflicts, instead of some 60 instructions without the patch.
+// Measured on an H200: the fraction in reports/README.md; what bounds it and what was slower: docs/performance/convolution.md.
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
 constexpr unsigned BLOCK = 256, AT_ONCE = 4;  // loads of a thread that are in flight together
 
-// Depth, rows and columns; the host side is accelerated/im2col.py.
+// Depth, rows and columns; the host side is im2col.py.
 struct Arguments {
   const ELEMENT* x;
-  ELEMENT* matrix;               // [image, position][channel, tap]
+  ELEMENT* matrix;               // [image, pixel][channel, tap]
   int image, channel, axis[3];   // steps in x, in elements
   int input[3], step[3], padding[3], dilation[3], output[3];
   int channels, row;             // of the matrix: elements of a row
@@ -30,7 +28,7 @@ struct Arguments {
 
 // A row of the patch: where it begins in x, below 0 in the padding, and in the patch.
 struct Line {
-  int source, place;
+  int source, slot;
 };
 
 // The rows of this block's part of the matrix, W neighbouring terms a thread.
@@ -42,15 +40,15 @@ __device__ __forceinline__ void write_rows(const Arguments& a, const ELEMENT* pa
   if (group >= groups) return;
   const unsigned down = groups / columns, across = groups - down * columns;
   for (unsigned unit = threadIdx.x - group * members; unit < units; unit += members) {
-    unsigned place[W];
+    unsigned slot[W];
 #pragma unroll
-    for (int i = 0; i < W; i++) place[i] = terms[unit * W + i];
+    for (int i = 0; i < W; i++) slot[i] = terms[unit * W + i];
     unsigned p = group / columns, q = group - p * columns;
     while (p < rows) {
       const ELEMENT* from = patch + (p * a.step[1] * a.patch[2].divisor + q * a.step[2]);
       Pack<ELEMENT, W> values;
 #pragma unroll
-      for (int i = 0; i < W; i++) values.item[i] = from[place[i]];
+      for (int i = 0; i < W; i++) values.item[i] = from[slot[i]];
       *reinterpret_cast<Pack<ELEMENT, W>*>(matrix + (static_cast<long long>(p) * a.output[2] + q) * a.row + unit * W) = values;
       p += down, q += across;
       if (q >= columns) q -= columns, p++;
@@ -58,7 +56,7 @@ __device__ __forceinline__ void write_rows(const Arguments& a, const ELEMENT* pa
   }
 }
 
-extern "C" __global__ void __launch_bounds__(BLOCK) im2col(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(BLOCK) convolution_im2col(const Arguments a) {
   griddepcontrol_wait_deferred();
   unsigned chunk, band_across, band_down, plane;
   const unsigned rest = a.down.divide(a.across.divide(a.chunks.divide(blockIdx.x, chunk), band_across), band_down);
@@ -69,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(BLOCK) im2col(const Arguments a) {
   const int at[3] = {static_cast<int>(plane) * a.step[0] - a.padding[0], static_cast<int>(first_row) * a.step[1] - a.padding[1],
                      static_cast<int>(first_column) * a.step[2] - a.padding[2]};
   const unsigned lines = a.patch[0].divisor * a.patch[1].divisor, taps = a.taps[0].divisor * a.taps[1].divisor * a.taps[2].divisor;
-  auto inside = [&](int d, int position) { return static_cast<unsigned>(position) < static_cast<unsigned>(a.input[d]); };
+  auto inside = [&](int d, int pixel) { return static_cast<unsigned>(pixel) < static_cast<unsigned>(a.input[d]); };
 
   Line* line = reinterpret_cast<Line*>(shared_memory);
   int* terms = reinterpret_cast<int*>(line + a.chunk * lines);
@@ -78,8 +76,8 @@ extern "C" __global__ void __launch_bounds__(BLOCK) im2col(const Arguments a) {
     unsigned h, d, channel = a.patch[0].divide(a.patch[1].divide(index, h), d);
     const int depth = at[0] + static_cast<int>(d), height = at[1] + static_cast<int>(h);
     const int source = static_cast<int>(channel) * a.channel + depth * a.axis[0] + height * a.axis[1];
-    const int place = channel * a.pitch + (d * a.patch[1].divisor + h) * a.patch[2].divisor;
-    line[index] = {inside(0, depth) && inside(1, height) ? source : -1, place};
+    const int slot = channel * a.pitch + (d * a.patch[1].divisor + h) * a.patch[2].divisor;
+    line[index] = {inside(0, depth) && inside(1, height) ? source : -1, slot};
   }
   for (unsigned index = threadIdx.x; index < channels * taps; index += BLOCK) {
     unsigned tap[3], channel = index;
@@ -97,25 +95,25 @@ extern "C" __global__ void __launch_bounds__(BLOCK) im2col(const Arguments a) {
   const unsigned elements = channels * lines * a.patch[2].divisor;
   for (unsigned first = threadIdx.x; first < elements; first += AT_ONCE * BLOCK) {
     ELEMENT value[AT_ONCE];
-    int place[AT_ONCE];
+    int slot[AT_ONCE];
 #pragma unroll
     for (unsigned u = 0; u < AT_ONCE; u++) {
       if (first + u * BLOCK >= elements) continue;
       unsigned column;
       const Line found = line[a.patch[2].divide(first + u * BLOCK, column)];
       const int width = at[2] + static_cast<int>(column);
-      place[u] = found.place + column;
+      slot[u] = found.slot + column;
       value[u] = found.source >= 0 && inside(2, width) ? x[found.source + width * a.axis[2]] : zero;
     }
 #pragma unroll
     for (unsigned u = 0; u < AT_ONCE; u++)
-      if (first + u * BLOCK < elements) patch[place[u]] = value[u];
+      if (first + u * BLOCK < elements) patch[slot[u]] = value[u];
   }
   __syncthreads();
 
   const unsigned rows = min(static_cast<unsigned>(a.tile[0]), a.output[1] - first_row), columns = min(static_cast<unsigned>(a.tile[1]), a.output[2] - first_column);
-  const long long position = (static_cast<long long>(rest) * a.output[1] + first_row) * a.output[2] + first_column;
-  ELEMENT* matrix = a.matrix + position * a.row + first_channel * taps;
+  const long long pixel = (static_cast<long long>(rest) * a.output[1] + first_row) * a.output[2] + first_column;
+  ELEMENT* matrix = a.matrix + pixel * a.row + first_channel * taps;
   if (a.packed && reinterpret_cast<uintptr_t>(a.matrix) % 16 == 0) write_rows<WIDTH>(a, patch, terms, channels * taps, rows, columns, matrix);
   else write_rows<1>(a, patch, terms, channels * taps, rows, columns, matrix);
 }

@@ -121,7 +121,7 @@ class Im2ColBlocks(Solver[Im2ColProblem]):
             ("patch", FastDivmods(*map(FastDivmod.of, extents))), ("taps", FastDivmods(*map(FastDivmod.of, p.taps))),
             ("pitch", c_int(p.pitch(tile))),
         )  # fmt: skip
-        function = p.device.function(SOURCE, "im2col", type_definitions(o.srcData.data_type, o))
+        function = p.device.function(SOURCE, "convolution_im2col", type_definitions(o.srcData.data_type, o))
         grid = (prod(counts), 1, 1)
         return [Launch(function, arguments, ("srcData", "colBuffer"), grid, (THREADS, 1, 1), p.shared_bytes(tile))]
 
@@ -139,7 +139,7 @@ class Im2ColElements(Solver[Im2ColProblem]):
         dims = o.convolution.output_dims(o.srcData.dims, o.filter.dims)
         w = replace(o.filter, dims=(o.filter.dims[0], problem.channels, *o.filter.dims[2:]))
         value = describe(o.convolution, o.srcData, w, dims)
-        value.lanes = FastDivmod.of(1)  # columns are (channel, row, column of the filter)
-        value.x_block = value.x_lane
+        value.inner_channels = FastDivmod.of(1)  # columns are (channel, row, column of the filter)
+        value.x_channel_block = value.x_channel
         definitions, operands = type_definitions(o.srcData.data_type, o), ("srcData", "colBuffer")
-        return [im2col_launch(problem.device, definitions, value, 1, value.terms, problem.pack, operands)]
+        return [im2col_launch(problem.device, definitions, value, 1, value.k, problem.pack, operands)]

@@ -48,10 +48,10 @@ class Im2ColGemm(ConvolutionSolver):
         o, groups = problem.operation, problem.groups
         row, pixels, width = _row(o), _slice_pixels(problem), PACK_BYTES // o.x.scalar_bytes
         launches = []
-        total = problem.value.positions
+        total = problem.value.m
         for first in range(0, total, pixels):
             source = describe(o.convolution, o.x, o.w, o.y.dims)
-            source.first_position, source.positions = first, min(pixels, total - first)
+            source.first_m, source.m = first, min(pixels, total - first)
             buffer = im2col_launch(problem.device, problem.definitions, source, groups, row, width, ("x", "workSpace"))
             product = problem.product(_slice_product(o, source, row), "workSpace")
             launches += [buffer, product_launch(product)]
@@ -67,24 +67,22 @@ def _slice_pixels(problem: ConvolutionProblem) -> int:
     """Return the rows of the im2col buffer that the workspace holds at a time."""
     row_bytes = problem.groups * _row(problem.operation) * problem.operation.x.scalar_bytes
     fitting = slice_bytes(BUFFER_BYTES, problem.device) // row_bytes // LARGEST_TILE * LARGEST_TILE
-    return min(problem.value.positions, max(LARGEST_TILE, fitting))
+    return min(problem.value.m, max(LARGEST_TILE, fitting))
 
 
 def _slice_product(o: Convolution, source: ConvolutionStruct, row: int) -> ConvolutionStruct:
     """Return the product of a slice with the filter, which writes the output pixels of ``source``."""
     groups = o.convolution.group_count
-    value = matrix_product(
-        source.positions, source.filters, source.terms, Matrices(groups * row, 1, row), Matrices(0, 0, 0)
-    )
+    value = matrix_product(source.m, source.n, source.k, Matrices(groups * row, 1, row), Matrices(0, 0, 0))
     with_result(value, o.y)
-    value.first_position, value.y_filters = source.first_position, source.filters
-    value.x_origin = -source.first_position * groups * row
+    value.first_m, value.y_n = source.first_m, source.n
+    value.x_origin = -source.first_m * groups * row
     step = groups * row
     for d in reversed(range(AXES)):
         value.output[d] = source.output[d]
-        value.x_position[d + 1] = step
+        value.x_pixel[d + 1] = step
         step *= source.output[d].divisor
-    value.x_position[0] = step
+    value.x_pixel[0] = step
     mark_packs(value, groups, o.x.scalar_bytes)
     value.x_packs = True  # the rows of the buffer end in zeros up to a multiple of a pack
     return value

@@ -44,7 +44,7 @@ class OffsetTable(ConvolutionSolver):
         return self.serves(problem) and problem.kernel.reads_table
 
     def used_bytes(self, problem: ConvolutionProblem) -> int:
-        return OFFSET_BYTES * problem.value.terms
+        return OFFSET_BYTES * problem.value.k
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         return 2 * Rates.LAUNCH + problem.product_seconds(kernel_of(problem.products[0], READING_TABLES))

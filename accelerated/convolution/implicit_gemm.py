@@ -7,11 +7,11 @@ from ctypes import c_int
 
 from ..plans import Launch, pointers, structure
 from ..primitives.geometry import THREADS, FastDivmod, blocks
-from .problem import ConvolutionStruct, positions_in_packs, product_fields
+from .problem import ConvolutionStruct, m_in_packs, product_fields
 from .product import Product, ProductKernel, tiles
 
 SOURCE = "convolution/implicit_gemm.cu"
-POSITION_PACKS = {"float": 4, "double": 2, "half": 8, "bfloat16": 8}  # elements of 16 bytes
+M_PACKS = {"float": 4, "double": 2, "half": 8, "bfloat16": 8}  # elements of 16 bytes
 FEW_FILTERS = 16
 ALONE = 0.25  # how much longer a block takes that shares its multiprocessor with none
 OFFSET_BYTES = 16  # of the table, for each of K
@@ -34,7 +34,7 @@ class SimtKernel(ProductKernel):
         return not product.filters_last and not (small_only and self in LARGE)
 
     def is_preferred(self, product: Product) -> bool:
-        if product.value.filters <= FEW_FILTERS:
+        if product.value.n <= FEW_FILTERS:
             return self is FOR_FEW_FILTERS and self.serves(product)
         possible = [kernel for kernel in (*LARGE, SMALL) if kernel.serves(product)]
         return self is min(possible, key=lambda kernel: kernel._duration(product))
@@ -48,19 +48,19 @@ class SimtKernel(ProductKernel):
 
     def launch(self, product: Product) -> Launch:
         value, groups = product.value, product.groups
-        filter_tiles, position_tiles = -(-value.filters // self.n), -(-value.positions // self.m)
-        packs = positions_in_packs(value, groups, POSITION_PACKS.get(product.element, 0))
+        n_tiles, m_tiles = -(-value.n // self.n), -(-value.m // self.m)
+        packs = m_in_packs(value, groups, M_PACKS.get(product.element, 0))
         arguments = structure(
             *pointers(6),
-            *product_fields(value, product.finish, product.offsets, position_tiles, filter_tiles),
+            *product_fields(value, product.finish, product.offsets, m_tiles, n_tiles),
             ("words", c_int(product.words)),
             ("float_result", c_int(product.float_result)),
             ("reordered_filters", c_int(product.reordered_filters)),
-            ("precomputed", c_int(product.table)),
-            ("position_packs", c_int(packs)),
+            ("table_is_given", c_int(product.table)),
+            ("m_packs", c_int(packs)),
         )
-        function = product.device.function(SOURCE, f"gemm_{self.n}x{self.m}", product.definitions)
-        grid = (filter_tiles * position_tiles * groups, 1, 1)
+        function = product.device.function(SOURCE, f"convolution_implicit_gemm_{self.n}x{self.m}", product.definitions)
+        grid = (n_tiles * m_tiles * groups, 1, 1)
         return Launch(function, arguments, (*product.operands, "workSpace"), grid, (THREADS, 1, 1))
 
 
@@ -72,8 +72,8 @@ SIMT = (FOR_FEW_FILTERS, *LARGE, SMALL)
 def offset_table_launch(product: Product) -> Launch:
     """Return the launch that writes where each of K is in x to the beginning of the workspace, OFFSET_BYTES each."""
     arguments = structure(*pointers(1), ("convolution", product.value))
-    function = product.device.function(SOURCE, "convolution_terms", product.definitions)
-    return Launch(function, arguments, ("workSpace",), blocks(product.value.terms))
+    function = product.device.function(SOURCE, "convolution_implicit_gemm_offset_table", product.definitions)
+    return Launch(function, arguments, ("workSpace",), blocks(product.value.k))
 
 
 def im2col_launch(
@@ -90,5 +90,5 @@ def im2col_launch(
         ("row", c_int(row)),
         ("packed", c_int(row % width == 0)),
     )
-    function = device.function(SOURCE, "convolution_matrix", definitions)  # type: ignore[attr-defined]
-    return Launch(function, arguments, operands, blocks(value.positions * groups * packs))
+    function = device.function(SOURCE, "convolution_implicit_gemm_im2col_buffer", definitions)  # type: ignore[attr-defined]
+    return Launch(function, arguments, operands, blocks(value.m * groups * packs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctypes import c_int
 
 from ..plans import Launch, pointers, structure
-from .problem import positions_in_packs, product_fields
+from .problem import m_in_packs, product_fields
 from .product import Product, ProductKernel, tiles
 
 SOURCE = "convolution/implicit_gemm_fp32.cu"
@@ -15,7 +15,7 @@ MOST_TAPS = 31  # of all axes together: bits of a mask
 FEW_FILTERS = 16  # for which these tiles are too large
 PACK = 4  # floats
 FLOAT_BYTES = 4
-STAGES, DEPTH, TABLE_TILES = 3, 16, 8  # K-blocks in flight, K of one, K-blocks whose offsets are found at once
+STAGES, TILE_K, TABLE_TILES = 3, 16, 8  # K-blocks in flight, K of one, K-blocks whose offsets are found at once
 PADDING = 4  # columns of a tile
 TAP_BYTES = 8
 UNEVEN = 0.85  # blocks more than its share that some multiprocessor gets where all blocks are resident at once
@@ -39,7 +39,7 @@ class Fp32Kernel(ProductKernel):
     def shared_bytes(self) -> int:
         """Stages, and the table of offsets."""
         columns = self.n + self.m + 2 * PADDING
-        return STAGES * DEPTH * columns * FLOAT_BYTES + 2 * TABLE_TILES * DEPTH * TAP_BYTES
+        return STAGES * TILE_K * columns * FLOAT_BYTES + 2 * TABLE_TILES * TILE_K * TAP_BYTES
 
     def serves(self, product: Product) -> bool:
         if product.element != "float" or not self.throughput[_kind(product)]:
@@ -64,15 +64,17 @@ class Fp32Kernel(ProductKernel):
 
     def launch(self, product: Product) -> Launch:
         value, groups = product.value, product.groups
-        filter_tiles, position_tiles = -(-value.filters // self.n), -(-value.positions // self.m)
+        n_tiles, m_tiles = -(-value.n // self.n), -(-value.m // self.m)
         arguments = structure(
             *pointers(5),
-            *product_fields(value, product.finish, product.offsets, position_tiles, filter_tiles),
-            ("position_packs", c_int(positions_in_packs(value, groups, PACK))),
+            *product_fields(value, product.finish, product.offsets, m_tiles, n_tiles),
+            ("m_packs", c_int(m_in_packs(value, groups, PACK))),
         )
         kind = f"{_kind(product)}_packs" if product.filters_last else _kind(product)
-        function = product.device.function(SOURCE, f"{kind}_{self.n}x{self.m}", DEFINITIONS)
-        grid = (filter_tiles * position_tiles * groups, 1, 1)
+        function = product.device.function(
+            SOURCE, f"convolution_implicit_gemm_fp32_{kind}_{self.n}x{self.m}", DEFINITIONS
+        )
+        grid = (n_tiles * m_tiles * groups, 1, 1)
         return Launch(function, arguments, product.operands, grid, (self.threads, 1, 1), self.shared_bytes)
 
 
@@ -87,9 +89,9 @@ FP32 = (
 
 def _kind(product: Product) -> str:
     """Return how x lies: in rows, whose neighbours are K, or in planes, whose neighbours are M."""
-    return "rows" if product.value.x_lane == 1 else "planes"
+    return "rows" if product.value.x_channel == 1 else "planes"
 
 
 def suits(product: Product) -> bool:
     """Return whether the kernels serve a product and its filters fill their tiles."""
-    return product.value.filters > FEW_FILTERS and FP32[0].serves(product)
+    return product.value.n > FEW_FILTERS and FP32[0].serves(product)

@@ -41,18 +41,18 @@ class MmaKernel(ProductKernel):
 
     def launch(self, product: Product) -> Launch:
         value = product.value
-        filter_tiles, position_tiles = -(-value.filters // self.n), -(-value.positions // M)
+        n_tiles, m_tiles = -(-value.n // self.n), -(-value.m // M)
         arguments = structure(
             *pointers(6),
-            *product_fields(value, product.finish, product.offsets, position_tiles, filter_tiles),
-            ("precomputed", c_int(product.table)),
+            *product_fields(value, product.finish, product.offsets, m_tiles, n_tiles),
+            ("table_is_given", c_int(product.table)),
             ("rounded", c_int(product.element_bytes == 4 and ROUND_TF32 and not product.rounded)),
         )
         kind, variant = _kind(product), () if WGMMA_INSTRUCTIONS else (("MMA_SYNC_ONLY", "1"),)
         definitions = (*product.definitions, *variant)
-        function = product.device.function(SOURCE, f"tensor_core_{kind}_{self.n}", definitions)
+        function = product.device.function(SOURCE, f"convolution_implicit_gemm_mma_{kind}_{self.n}", definitions)
         shared_bytes = STAGES[kind, self.n] * (M + self.n) * ROW_BYTES + SWIZZLE_BYTES
-        grid, operands = (filter_tiles * position_tiles * product.groups, 1, 1), (*product.operands, "workSpace")
+        grid, operands = (n_tiles * m_tiles * product.groups, 1, 1), (*product.operands, "workSpace")
         return Launch(function, arguments, operands, grid, (THREADS, 1, 1), shared_bytes)
 
     def operations_per_second(self, product: Product) -> float:
@@ -62,8 +62,8 @@ class MmaKernel(ProductKernel):
         value = product.value
         if value.x_packs:
             return 0.0
-        values = value.positions * rounded_up(value.terms, ROW_BYTES // product.element_bytes) * product.groups
-        return values * -(-value.filters // SHARING) / GATHERED
+        values = value.m * rounded_up(value.k, ROW_BYTES // product.element_bytes) * product.groups
+        return values * -(-value.n // SHARING) / GATHERED
 
 
 MMA = (MmaKernel(64), MmaKernel(128), MmaKernel(256))
@@ -81,14 +81,14 @@ def _kind(product: Product) -> str:
 def _preferred_n(product: Product) -> int:
     """Return the filters of the tile that occupies the device for the shortest time."""
     value, multiprocessors = product.value, product.device.multiprocessors
-    k_blocks = -(-value.terms * product.element_bytes // ROW_BYTES)
+    k_blocks = -(-value.k * product.element_bytes // ROW_BYTES)
 
     def count(n: int) -> int:
         return tiles(value, product.groups, M, n)
 
-    if value.filters <= 64 or count(128) < multiprocessors:
+    if value.n <= 64 or count(128) < multiprocessors:
         return 64
-    few = k_blocks < MANY_K_BLOCKS or value.filters <= 128 or count(128) <= multiprocessors
+    few = k_blocks < MANY_K_BLOCKS or value.n <= 128 or count(128) <= multiprocessors
     if _kind(product) == "values" or few:
         return 128
     # Two blocks of 128 filters share a multiprocessor: one round of them is as much work as one block of 256.

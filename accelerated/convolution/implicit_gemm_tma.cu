@@ -1,22 +1,18 @@
-// Convolution as a matrix product on Hopper's tensor cores, channels innermost: half, bfloat16, float where TF32 is allowed.
+// The implicit GEMM of a convolution (5.2.9, 5.2.10) on Hopper's tensor cores (wgmma), fed by TMA: half, bfloat16, TF32.
 //
-// Floor: flops, 2 * filters * positions * terms at 989 T/s in half (495 in TF32) on an H200, or bytes where a filter has
-// few terms (1 x 1). Blocks compute tile after tile (Walk). One warp brings tiles: TMA gathers the pixels of
-// POSITIONS output positions under one tap of the filter (im2col mode) and FILTERS rows of the filter, 128 bytes of
-// channels each, into a ring in shared memory. Two or three warpgroups multiply them: parts of one tile, or, ALTERNATING, two
-// whole tiles in turn, so that one writes results while the other multiplies.
-// Shared memory sets the pace next to the tensor cores: a round of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
-// TMA writes the results, too; what they are blended with comes through the ring, behind the rounds of its tile.
-// Rows of the product are positions and columns filters, or, where y lies in PLANES, the other way round, so that 128 bytes of
-// a row lie side by side in y. TURNED: filters of one position on an image that lies in planes, too: those are read as they
-// are, in boxes that begin with an image. The tensor cores turn them, but no floats: of these, positions are the rows, and pass
-// through registers.
+// Tiling: persistent, warp-specialised blocks of TILE_M pixels x TILE_N filters. One producer warp loads K-blocks of 128 bytes by TMA
+// (x in im2col mode) into a pipeline of stages; two or three consumer warpgroups multiply, cooperatively or in PING_PONG, and TMA
+// stores the results, blended with what comes through the same stages. PLANES: y lies in planes, rows of the product are filters.
+// TRANSPOSED: x, too, an MN-major operand; TF32 passes through registers then, which tensor cores do not transpose.
+//
+// Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
+// Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 #include "convolution/problem.cuh"
 #include "primitives/tma.cuh"
 
-constexpr int ROW_BYTES = 128, DEPTH = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
+constexpr int ROW_BYTES = 128, TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
 constexpr int WARPGROUP = 128;
-constexpr int SWATH = 32, PITCH = SWATH + 8;  // filters that a warp turns in shared memory at once; floats of a row there
+constexpr int SWATH = 32, PITCH = SWATH + 8;  // filters that a warp transposes in shared memory at once; floats of a row there
 constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // of a warp: results that TMA writes at a time
 static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
 constexpr int MOST_STAGES = 12;
@@ -32,25 +28,25 @@ struct Arguments {
   TensorMap image, filter, result, blended;
   Convolution convolution;
   Epilogue epilogue;
-  FastDivmod position_tiles, filter_tiles;  // tiles run over filters first, then positions, then groups
+  FastDivmod m_tiles, n_tiles;  // tiles run over filters first, then pixels, then groups
   unsigned tiles;
-  int group_channels, channel_rounds;
+  int group_channels, channel_k_blocks;
   int boxes;                                // results go through their map
-  FastDivmod plane;                            // positions of an image, TURNED: up to whole boxes
+  FastDivmod plane;                            // pixels of an image, TRANSPOSED: up to whole boxes
   int blends;                               // with what lies in a map as well
   unsigned first_blocks, first_end, later;  // blocks that share the tiles before first_end; tiles of each block after them
 };
 
 struct Tile {
-  unsigned group, position, filter;  // the first of the tile
+  unsigned group, pixel, filter;  // the first of the tile
 };
 
 // Tiles of a block. The first blocks share most of them; where those are done at different times, later ones, of few tiles
 // each, go to multiprocessors as these become free.
-struct Walk {
+struct TileScheduler {
   unsigned index, step, end;
 
-  __device__ __forceinline__ explicit Walk(const Arguments& a) {
+  __device__ __forceinline__ explicit TileScheduler(const Arguments& a) {
     const bool first = blockIdx.x < a.first_blocks;
     index = first ? blockIdx.x : a.first_end + (blockIdx.x - a.first_blocks) * a.later;
     step = first ? a.first_blocks : 1;
@@ -62,38 +58,38 @@ struct Walk {
 enum Finish { SCALED, FINISHED, BLENDED };
 
 // COLUMNS of the product and ROWS of each of CONSUMERS warpgroups.
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bool PLANES, bool TURNED> struct Multiplication {
-  static constexpr bool FROM_REGISTERS = TURNED && sizeof(ELEMENT) == 4;  // the image, which the tensor cores do not turn
-  static constexpr bool ACROSS_FILTERS = !PLANES || FROM_REGISTERS;       // columns are filters, rows positions
-  static constexpr int ALL_ROWS = ALTERNATING ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
-  static constexpr int POSITIONS = ACROSS_FILTERS ? ALL_ROWS : COLUMNS, FILTERS = ACROSS_FILTERS ? COLUMNS : ALL_ROWS;
-  static constexpr int STAGE_BYTES = (POSITIONS + FILTERS) * ROW_BYTES;
-  static constexpr int TILE_WARPS = ALTERNATING ? 4 : 4 * CONSUMERS;
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool PLANES, bool TRANSPOSED> struct Multiplication {
+  static constexpr bool FROM_REGISTERS = TRANSPOSED && sizeof(ELEMENT) == 4;  // the image, which the tensor cores do not transpose
+  static constexpr bool ACROSS_FILTERS = !PLANES || FROM_REGISTERS;       // columns are filters, rows pixels
+  static constexpr int ALL_ROWS = PING_PONG ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
+  static constexpr int TILE_M = ACROSS_FILTERS ? ALL_ROWS : COLUMNS, TILE_N = ACROSS_FILTERS ? COLUMNS : ALL_ROWS;
+  static constexpr int STAGE_BYTES = (TILE_M + TILE_N) * ROW_BYTES;
+  static constexpr int TILE_WARPS = PING_PONG ? 4 : 4 * CONSUMERS;
   static constexpr int BIASES = ACROSS_FILTERS ? COLUMNS / 32 : 1;  // that a lane remembers
   static constexpr int WARP_ROWS = FROM_REGISTERS ? 32 : 16;  // of a warp that follow each other
-  static constexpr int ROW_BOXES = COLUMNS / DEPTH, ALL_BOXES = BLOCKS * ROW_BOXES;  // of a warp's results: across, in all
+  static constexpr int ROW_BOXES = COLUMNS / TILE_K, ALL_BOXES = BLOCKS * ROW_BOXES;  // of a warp's results: across, in all
   static constexpr int STAGE_BOXES = STAGE_BYTES / (TILE_WARPS * BOX_BYTES);  // of a warp, to be blended
   static constexpr int BLENDED_STAGES = (ALL_BOXES + STAGE_BOXES - 1) / STAGE_BOXES;
   static_assert(STAGE_BOXES > 0 && STAGES <= MOST_STAGES);
-  static_assert(!ALTERNATING || (CONSUMERS == 2 && BLENDED_STAGES < STAGES));
-  static_assert(!FROM_REGISTERS || BLOCKS == 2);  // 32 positions of a warp
+  static_assert(!PING_PONG || (CONSUMERS == 2 && BLENDED_STAGES < STAGES));
+  static_assert(!FROM_REGISTERS || BLOCKS == 2);  // 32 pixels of a warp
 
   const Arguments& a;
   unsigned char* stages;
-  Mbarrier *full, *empty, *turn;  // turn: of each warpgroup, where they alternate
+  Mbarrier *full, *empty, *order;  // order: of each warpgroup, in ping-pong
   int warp;                      // of those that multiply
-  unsigned stage = 0, parity = 0;  // of the next round
-  unsigned turns = 0;              // of the boxes
+  unsigned stage = 0, parity = 0;  // of the next k_block
+  unsigned boxes_written = 0;
 
   __device__ __forceinline__ Tile find_tile(unsigned index) const {
     Tile tile;
-    const unsigned rest = a.filter_tiles.divide(index, tile.filter);
-    tile.group = a.position_tiles.divide(rest, tile.position);
-    tile.filter *= FILTERS, tile.position *= POSITIONS;
+    const unsigned rest = a.n_tiles.divide(index, tile.filter);
+    tile.group = a.m_tiles.divide(rest, tile.pixel);
+    tile.filter *= TILE_N, tile.pixel *= TILE_M;
     return tile;
   }
-  __device__ __forceinline__ int rounds() const {
-    return a.convolution.filter[1].divisor * a.convolution.filter[2].divisor * a.channel_rounds;
+  __device__ __forceinline__ int k_blocks() const {
+    return a.convolution.filter[1].divisor * a.convolution.filter[2].divisor * a.channel_k_blocks;
   }
   // Of a warp of the tile.
   static __device__ __forceinline__ int first_row_of(int warp) { return warp / 4 * ROWS + warp % 4 * WARP_ROWS; }
@@ -105,48 +101,48 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
 
   // One thread brings all tiles.
   __device__ __forceinline__ void produce() {
-    for (Walk walk(a); walk.index < walk.end; walk.index += walk.step) {
-      const Tile tile = find_tile(walk.index);
-      if constexpr (TURNED) produce_planes(tile);
+    for (TileScheduler scheduler(a); scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
+      const Tile tile = find_tile(scheduler.index);
+      if constexpr (TRANSPOSED) produce_planes(tile);
       else produce_columns(tile);
       if (a.blends) produce_blended(tile);
     }
   }
 
-  // Rows of the image's tile are positions, pixels under one tap at a time.
+  // Rows of the image's tile are pixels, pixels under one tap at a time.
   __device__ __forceinline__ void produce_columns(const Tile& tile) {
     const Convolution& c = a.convolution;
     const int height = c.filter[1].divisor, width = c.filter[2].divisor;
     unsigned at[4];
-    split_position(c, tile.position, at);
+    split_pixel(c, tile.pixel, at);
     const int row = at[2] * c.step[1] - c.padding[1], column = at[3] * c.step[2] - c.padding[2];
-    const int channel = tile.group * a.group_channels, filter = tile.group * c.filters + tile.filter;
+    const int channel = tile.group * a.group_channels, filter = tile.group * c.n + tile.filter;
     int tap = c.flipped ? height * width - 1 : 0;
     for (int down = 0; down < height; down++)
       for (int right = 0; right < width; right++, tap += c.flipped ? -1 : 1)
-        for (int round = 0; round < a.channel_rounds; round++) {
+        for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
           unsigned char* to = stages + stage * STAGE_BYTES;
           mbarrier_wait_parity(&empty[stage], parity ^ 1);
           mbarrier_arrive_expect_tx(&full[stage], STAGE_BYTES);
-          tma_load_im2col(to, a.image, &full[stage], channel + round * DEPTH, column, row, at[0], right * c.dilation[2], down * c.dilation[1]);
-          tma_load_3d(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, tap, filter);
+          tma_load_im2col(to, a.image, &full[stage], channel + k_block * TILE_K, column, row, at[0], right * c.dilation[2], down * c.dilation[1]);
+          tma_load_3d(to + TILE_M * ROW_BYTES, a.filter, &full[stage], k_block * TILE_K, tap, filter);
           advance(1);
         }
   }
 
-  // Rows of the image's tile are channels, 128 bytes of positions of one image each.
+  // Rows of the image's tile are channels, 128 bytes of pixels of one image each.
   __device__ __forceinline__ void produce_planes(const Tile& tile) {
-    const int filter = tile.group * a.convolution.filters + tile.filter;
-    for (int round = 0; round < a.channel_rounds; round++) {
+    const int filter = tile.group * a.convolution.n + tile.filter;
+    for (int k_block = 0; k_block < a.channel_k_blocks; k_block++) {
       unsigned char* to = stages + stage * STAGE_BYTES;
       mbarrier_wait_parity(&empty[stage], parity ^ 1);
       mbarrier_arrive_expect_tx(&full[stage], STAGE_BYTES);
-      for (int box = 0; box < POSITIONS / DEPTH; box++) {
+      for (int box = 0; box < TILE_M / TILE_K; box++) {
         unsigned at;
-        const unsigned image = a.plane.divide(tile.position + box * DEPTH, at);
-        tma_load_3d(to + box * DEPTH * ROW_BYTES, a.image, &full[stage], at, tile.group * a.group_channels + round * DEPTH, image);
+        const unsigned image = a.plane.divide(tile.pixel + box * TILE_K, at);
+        tma_load_3d(to + box * TILE_K * ROW_BYTES, a.image, &full[stage], at, tile.group * a.group_channels + k_block * TILE_K, image);
       }
-      tma_load_3d(to + POSITIONS * ROW_BYTES, a.filter, &full[stage], round * DEPTH, 0, filter);
+      tma_load_3d(to + TILE_M * ROW_BYTES, a.filter, &full[stage], k_block * TILE_K, 0, filter);
       advance(1);
     }
   }
@@ -160,15 +156,15 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
   // All products of a tile, of which the last may be in flight; the stage that this one reads.
   __device__ __forceinline__ unsigned begin_from_stages(float (&sums)[BLOCKS][COLUMNS / 2], int first_row, int count) {
     unsigned previous = 0;
-    for (int round = 0; round < count; round++) {
-      const unsigned char *image = stages + stage * STAGE_BYTES, *filters = image + POSITIONS * ROW_BYTES;
+    for (int k_block = 0; k_block < count; k_block++) {
+      const unsigned char *image = stages + stage * STAGE_BYTES, *filters = image + TILE_M * ROW_BYTES;
       mbarrier_wait_parity(&full[stage], parity);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++)
-        wgmma_mma_async<ELEMENT, COLUMNS, TURNED>(sums[b], (PLANES ? filters : image) + (first_row + b * 64) * ROW_BYTES, PLANES ? image : filters);
+        wgmma_mma_async<ELEMENT, COLUMNS, TRANSPOSED>(sums[b], (PLANES ? filters : image) + (first_row + b * 64) * ROW_BYTES, PLANES ? image : filters);
       wgmma_commit();
       wgmma_wait<1>();
-      if (round > 0) release(previous);
+      if (k_block > 0) release(previous);
       previous = stage;
       advance(1);
     }
@@ -180,9 +176,9 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
     unsigned previous = 0, fragments[2][BLOCKS][4];  // one is read while the other is multiplied
     mbarrier_wait_parity(&full[stage], parity);
     read_image(0, warp_row, fragments[0]);
-    for (int round = 0; round < count; round++) {
+    for (int k_block = 0; k_block < count; k_block++) {
       const unsigned used = stage;
-      const unsigned char* filters = stages + used * STAGE_BYTES + POSITIONS * ROW_BYTES;
+      const unsigned char* filters = stages + used * STAGE_BYTES + TILE_M * ROW_BYTES;
 #pragma unroll
       for (int step = 0; step < STEPS; step++) {
         wgmma_fence();
@@ -190,12 +186,12 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
         for (int b = 0; b < BLOCKS; b++) wgmma_mma_async<ELEMENT, COLUMNS>(sums[b], fragments[step % 2][b], filters, step);
         wgmma_commit();
         wgmma_wait<1>();
-        if (step == 0 && round > 0) release(previous);
+        if (step == 0 && k_block > 0) release(previous);
         if (step < STEPS - 1) {
           read_image(step + 1, warp_row, fragments[(step + 1) % 2]);
         } else {
           advance(1);
-          if (round + 1 < count) {
+          if (k_block + 1 < count) {
             mbarrier_wait_parity(&full[stage], parity);
             read_image(0, warp_row, fragments[0]);
           }
@@ -206,8 +202,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
     return previous;
   }
 
-  // Row 8 * part + lane / 4 of a warp in block b is position 16 * (lane / 16) + 8 * b + 4 * part + lane / 4 % 4: so no two lanes
-  // meet in a bank, neither here, where lanes next to each other read terms, nor in write_positions().
+  // Row 8 * part + lane / 4 of a warp in block b is pixel 16 * (lane / 16) + 8 * b + 4 * part + lane / 4 % 4: so no two lanes
+  // meet in a bank, neither here, where lanes next to each other read terms, nor in write_pixels().
   __device__ __forceinline__ void read_image(int step, int warp_row, unsigned (&fragments)[BLOCKS][4]) const {
     const unsigned char* image = stages + stage * STAGE_BYTES + warp_row * ROW_BYTES;
     const int lane = threadIdx.x % 32;
@@ -221,14 +217,14 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
   }
 
   __device__ __forceinline__ void consume(unsigned char* scratch) {
-    const int group = threadIdx.x / WARPGROUP - 1, count = rounds(), all = count + (a.blends ? BLENDED_STAGES : 0);
-    const int first_row = ALTERNATING ? 0 : group * ROWS, warp_row = first_row_of(warp % TILE_WARPS);
-    Walk walk(a);
-    if (ALTERNATING && group == 1) walk.index += walk.step, advance(all);
-    if (ALTERNATING) walk.step *= CONSUMERS;
-    unsigned turn_parity = group == 0;  // the first warpgroup begins
-    for (; walk.index < walk.end; walk.index += walk.step) {
-      const Tile tile = find_tile(walk.index);
+    const int group = threadIdx.x / WARPGROUP - 1, count = k_blocks(), all = count + (a.blends ? BLENDED_STAGES : 0);
+    const int first_row = PING_PONG ? 0 : group * ROWS, warp_row = first_row_of(warp % TILE_WARPS);
+    TileScheduler scheduler(a);
+    if (PING_PONG && group == 1) scheduler.index += scheduler.step, advance(all);
+    if (PING_PONG) scheduler.step *= CONSUMERS;
+    unsigned order_parity = group == 0;  // the first warpgroup begins
+    for (; scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
+      const Tile tile = find_tile(scheduler.index);
       float sums[BLOCKS][COLUMNS / 2], bias[BIASES];
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++)
@@ -237,13 +233,13 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
 #pragma unroll
       for (int i = 0; i < BIASES; i++) bias[i] = ACROSS_FILTERS ? bias_of(tile, tile.filter + i * 32 + threadIdx.x % 32) : 0.0f;
       // Nobody waits for a stage while the other's are due (see await_blended).
-      if (ALTERNATING) mbarrier_wait_parity(&turn[group], turn_parity), turn_parity ^= 1;
+      if (PING_PONG) mbarrier_wait_parity(&order[group], order_parity), order_parity ^= 1;
       unsigned previous;
       if constexpr (FROM_REGISTERS) previous = begin_from_registers(sums, warp_row, count);
       else previous = begin_from_stages(sums, first_row, count);
-      if (ALTERNATING) {
+      if (PING_PONG) {
         if (a.blends) await_blended();
-        if (threadIdx.x % 32 == 0) mbarrier_arrive(&turn[1 - group]);
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(&order[1 - group]);
       }
       wgmma_wait<0>();
       release(previous);
@@ -254,16 +250,16 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
       else if (a.boxes) write_tile<SCALED>(scratch, sums, bias, tile, warp_row);
       else if constexpr (!PLANES) {
 #pragma unroll
-        for (int b = 0; b < BLOCKS; b++) write(reinterpret_cast<float*>(scratch), sums[b], tile, tile.position + warp_row + b * 64);
+        for (int b = 0; b < BLOCKS; b++) write(reinterpret_cast<float*>(scratch), sums[b], tile, tile.pixel + warp_row + b * 64);
       }
-      if (ALTERNATING) advance(all);
+      if (PING_PONG) advance(all);
     }
     if (threadIdx.x % 32 == 0) tma_store_wait<0>();
   }
 
   __device__ __forceinline__ float bias_of(const Tile& tile, int filter) const {
-    const bool exists = a.epilogue.biased && filter < a.convolution.filters;
-    return exists ? load<float>(a.bias[tile.group * a.convolution.y_filters + filter]) : 0.0f;
+    const bool exists = a.epilogue.biased && filter < a.convolution.n;
+    return exists ? load<float>(a.bias[tile.group * a.convolution.y_n + filter]) : 0.0f;
   }
 
   // --- results, in boxes: of a warp along its first rows, then along those 64 further down ---
@@ -271,7 +267,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
   template <Finish FINISH>
   __device__ __forceinline__ void write_tile(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2], const float (&biases)[BIASES], const Tile& tile, int warp_row) {
     if constexpr (FROM_REGISTERS) {
-      write_positions<FINISH>(scratch, sums, biases, tile, warp_row);
+      write_pixels<FINISH>(scratch, sums, biases, tile, warp_row);
     } else {
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++) write_boxes<FINISH>(scratch, sums[b], biases, tile, warp_row, b);
@@ -282,7 +278,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
   // warpgroup these are among.
   template <Finish FINISH>
   __device__ __forceinline__ void write_boxes(unsigned char* scratch, const float (&sums)[COLUMNS / 2], const float (&biases)[BIASES], const Tile& tile, int warp_row, int block) {
-    constexpr int STEPS = DEPTH / 8;  // of eight columns, in a box
+    constexpr int STEPS = TILE_K / 8;  // of eight columns, in a box
     const int lane = threadIdx.x % 32;
     float bias[2][2] = {};  // of a pair of rows, of a pair of columns
     if constexpr (PLANES && FINISH != SCALED) {
@@ -301,7 +297,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
         if constexpr (FINISH != SCALED && !PLANES) {
 #pragma unroll
           for (int j = 0; j < 2; j++)
-            bias[0][j] = bias[1][j] = __shfl_sync(~0u, biases[(i * DEPTH + n * 8) / 32], (i * DEPTH + column + j) % 32);
+            bias[0][j] = bias[1][j] = __shfl_sync(~0u, biases[(i * TILE_K + n * 8) / 32], (i * TILE_K + column + j) % 32);
         }
 #pragma unroll
         for (int part = 0; part < 2; part++) {
@@ -318,9 +314,9 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
     }
   }
 
-  // The same of 32 positions, whose rows are filters.
+  // The same of 32 pixels, whose rows are filters.
   template <Finish FINISH>
-  __device__ __forceinline__ void write_positions(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2], const float (&biases)[BIASES], const Tile& tile, int warp_row) {
+  __device__ __forceinline__ void write_pixels(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2], const float (&biases)[BIASES], const Tile& tile, int warp_row) {
     const int lane = threadIdx.x % 32, upper = lane / 16;
 #pragma unroll
     for (int box = 0; box < ALL_BOXES; box++) {
@@ -361,7 +357,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
   __device__ __forceinline__ unsigned char* open_box(unsigned char* scratch) const {
     if (threadIdx.x % 32 == 0) tma_store_wait<BOXES - 1>();
     __syncwarp();
-    return scratch + turns % BOXES * BOX_BYTES;
+    return scratch + boxes_written % BOXES * BOX_BYTES;
   }
   __device__ __forceinline__ void close_box(const unsigned char* rows, const Tile& tile, int warp_row, int box) {
     fence_proxy_async();
@@ -369,14 +365,14 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
     if (threadIdx.x % 32 == 0) {
       unsigned at[3];
       find_box(tile, warp_row, box, at);
-      const bool exists = !PLANES || at[1] < (tile.group + 1) * a.convolution.filters;
+      const bool exists = !PLANES || at[1] < (tile.group + 1) * a.convolution.n;
       if (exists) tma_store_3d(rows, a.result, at[0], at[1], at[2]);
       tma_store_commit();
     }
-    turns++;
+    boxes_written++;
   }
 
-  // What a box is blended with. The producer brings it to the stages that follow the rounds of the tile.
+  // What a box is blended with. The producer brings it to the stages that follow the k_blocks of the tile.
   __device__ __forceinline__ const unsigned char* open_blended(int box) const {
     if (box % STAGE_BOXES == 0) mbarrier_wait_parity(&full[stage], parity);
     return stages + stage * STAGE_BYTES + (box % STAGE_BOXES * TILE_WARPS + warp % TILE_WARPS) * BOX_BYTES;
@@ -384,7 +380,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
   __device__ __forceinline__ void close_blended(int box) {
     if (box % STAGE_BOXES == STAGE_BOXES - 1 || box == ALL_BOXES - 1) mbarrier_arrive(&empty[stage]), advance(1);
   }
-  // A parity tells phases apart only next to each other: the other warpgroup may not come round to these stages before.
+  // A parity tells phases apart only next to each other: the other warpgroup may not come k_block to these stages before.
   __device__ __forceinline__ void await_blended() const {
     Multiplication ahead = *this;
     for (int i = 0; i < BLENDED_STAGES; i++) mbarrier_wait_parity(&full[ahead.stage], ahead.parity), ahead.advance(1);
@@ -406,38 +402,38 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
 
   // Where the map of y has a box.
   __device__ __forceinline__ void find_box(const Tile& tile, int warp_row, int box, unsigned (&at)[3]) const {
-    const int row = warp_row + box / ROW_BOXES * 64, column = box % ROW_BOXES * DEPTH;
+    const int row = warp_row + box / ROW_BOXES * 64, column = box % ROW_BOXES * TILE_K;
     if constexpr (FROM_REGISTERS) {
-      at[1] = tile.group * a.convolution.filters + tile.filter + box * 16;
-      at[2] = a.plane.divide(tile.position + warp_row, at[0]);
+      at[1] = tile.group * a.convolution.n + tile.filter + box * 16;
+      at[2] = a.plane.divide(tile.pixel + warp_row, at[0]);
     } else if constexpr (PLANES) {
-      at[1] = tile.group * a.convolution.filters + tile.filter + row;
-      at[2] = a.plane.divide(tile.position + column, at[0]);  // boxes do not reach from one image into the next
+      at[1] = tile.group * a.convolution.n + tile.filter + row;
+      at[2] = a.plane.divide(tile.pixel + column, at[0]);  // boxes do not reach from one image into the next
     } else {
-      at[0] = tile.filter + column, at[1] = tile.position + row, at[2] = tile.group;
+      at[0] = tile.filter + column, at[1] = tile.pixel + row, at[2] = tile.group;
     }
   }
 
-  // 16 positions x FILTERS sums of a warp pass through its scratch memory, so that a lane writes neighbours of y.
+  // 16 pixels x TILE_N sums of a warp pass through its scratch memory, so that a lane writes neighbours of y.
   __device__ __forceinline__ void write(float* scratch, const float (&sums)[COLUMNS / 2], const Tile& tile, int first) const {
     const Convolution& c = a.convolution;
     const int lane = threadIdx.x % 32;
-    if (first >= c.positions) return;
+    if (first >= c.m) return;
     const bool across_filters = c.y_channel == 1;
-    constexpr int PER_ROW = SWATH / PACK, ITEMS = 16 * PER_ROW / 32;  // packs of a position in a swath; packs of a lane
+    constexpr int PER_ROW = SWATH / PACK, ITEMS = 16 * PER_ROW / 32;  // packs of a pixel in a swath; packs of a lane
     long long offset[ITEMS];
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
-      const int item = lane + 32 * i, position = first + (across_filters ? item / PER_ROW : item % (16 / PACK) * PACK);
-      offset[i] = position < c.positions ? tile.group * c.y_group + y_offset(c, position) : -1;
+      const int item = lane + 32 * i, pixel = first + (across_filters ? item / PER_ROW : item % (16 / PACK) * PACK);
+      offset[i] = pixel < c.m ? tile.group * c.y_group + y_offset(c, pixel) : -1;
     }
-    const int left = c.positions - first;
+    const int left = c.m - first;
     // Positions that lie side by side in y.
-    const bool run = !across_filters && c.y_position[3] == 1 && left >= 16 && y_offset(c, first + 15) == y_offset(c, first) + 15;
+    const bool run = !across_filters && c.y_pixel[3] == 1 && left >= 16 && y_offset(c, first + 15) == y_offset(c, first) + 15;
 #pragma unroll
-    for (int swath = 0; swath < FILTERS / SWATH; swath++) {
-      const int first_filter = tile.filter + swath * SWATH;
-      if (first_filter >= c.filters) break;
+    for (int swath = 0; swath < TILE_N / SWATH; swath++) {
+      const int first_n = tile.filter + swath * SWATH;
+      if (first_n >= c.n) break;
 #pragma unroll
       for (int n = 0; n < SWATH / 8; n++)
 #pragma unroll
@@ -452,17 +448,17 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
         float values[PACK];
         if (across_filters) {
           const float* row = scratch + item / PER_ROW * PITCH + item % PER_ROW * PACK;
-          const int filter = first_filter + item % PER_ROW * PACK, count = min(c.filters - filter, PACK);
+          const int filter = first_n + item % PER_ROW * PACK, count = min(c.n - filter, PACK);
 #pragma unroll
           for (int j = 0; j < PACK; j += 4) *reinterpret_cast<float4*>(values + j) = *reinterpret_cast<const float4*>(row + j);
-          const unsigned channel = tile.group * c.y_filters + filter;
+          const unsigned channel = tile.group * c.y_n + filter;
           if (offset[i] >= 0 && count > 0) finish<PACK, float>(a.epilogue, a.bias, a.prior, a.y, offset[i] + channel, 1, count, channel, 1, values);
         } else {
-          const int position = item % (16 / PACK) * PACK, column = item / (16 / PACK), filter = first_filter + column;
+          const int pixel = item % (16 / PACK) * PACK, column = item / (16 / PACK), filter = first_n + column;
 #pragma unroll
-          for (int j = 0; j < PACK; j++) values[j] = scratch[(position + j) * PITCH + column];
-          if (filter < c.filters) {
-            const unsigned channel = tile.group * c.y_filters + filter;
+          for (int j = 0; j < PACK; j++) values[j] = scratch[(pixel + j) * PITCH + column];
+          if (filter < c.n) {
+            const unsigned channel = tile.group * c.y_n + filter;
             const long long start = y_channel_offset(c, channel);
             if (run) {
               finish<PACK, float>(a.epilogue, a.bias, a.prior, a.y, start + offset[i], 1, PACK, channel, 0, values);
@@ -470,8 +466,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
 #pragma unroll
               for (int j = 0; j < PACK; j++) {
                 const float one[1] = {values[j]};
-                if (position + j < left)
-                  finish<1, float>(a.epilogue, a.bias, a.prior, a.y, tile.group * c.y_group + start + y_offset(c, first + position + j), 1, 1, channel, 0, one);
+                if (pixel + j < left)
+                  finish<1, float>(a.epilogue, a.bias, a.prior, a.y, tile.group * c.y_group + start + y_offset(c, first + pixel + j), 1, 1, channel, 0, one);
               }
             }
           }
@@ -482,21 +478,21 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bo
   }
 };
 
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool ALTERNATING, bool PLANES, bool TURNED>
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool PLANES, bool TRANSPOSED>
 __device__ __forceinline__ void multiply(const Arguments& a) {
 #if defined(EMULATED_CUDA) || defined(WGMMA_INSTRUCTIONS)
-  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, ALTERNATING, PLANES, TURNED>;
-  __shared__ Mbarrier full[STAGES], empty[STAGES], turn[CONSUMERS];
+  using M = Multiplication<COLUMNS, ROWS, CONSUMERS, STAGES, PING_PONG, PLANES, TRANSPOSED>;
+  __shared__ Mbarrier full[STAGES], empty[STAGES], order[CONSUMERS];
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   unsigned char* scratch = stages + STAGES * M::STAGE_BYTES;
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 32 * M::TILE_WARPS);
-    for (int i = 0; i < CONSUMERS; i++) mbarrier_init(&turn[i], WARPGROUP / 32);
+    for (int i = 0; i < CONSUMERS; i++) mbarrier_init(&order[i], WARPGROUP / 32);
     fence_mbarrier_init();
   }
   __syncthreads();
   const int warp = static_cast<int>(threadIdx.x / 32) - WARPGROUP / 32;  // of those that multiply
-  M m{a, stages, full, empty, turn, warp};
+  M m{a, stages, full, empty, order, warp};
   if (warp < 0) {
     setmaxnreg_decrease<40>();
     if (threadIdx.x == 0) m.produce();
@@ -507,19 +503,19 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 #endif
 }
 
-// name: positions x filters of a tile, and `alternating` where each warpgroup has tiles of its own
+// name: pixels x filters of a tile, and `ping_pong` where each warpgroup has tiles of its own
 #define KERNEL(name, COLUMNS, ROWS, CONSUMERS, ...)                                                                  \
   extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) name(const __grid_constant__ Arguments a) { \
     griddepcontrol_wait();                                                                                      \
     multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                                              \
   }
-constexpr bool WIDE = sizeof(ELEMENT) == 4;  // turned: rows are positions then
-KERNEL(specialized_128x256, 256, 64, 2, 4, false, false, false)
-KERNEL(specialized_192x128, 128, 64, 3, 4, false, false, false)
-KERNEL(specialized_128x128, 128, 64, 2, 6, false, false, false)
-KERNEL(specialized_128x64, 64, 64, 2, 8, false, false, false)
-KERNEL(specialized_256x64, 64, 128, 2, 4, false, false, false)
-KERNEL(specialized_alternating_128x128, 128, 128, 2, 6, true, false, false)
-KERNEL(specialized_planes_256x128, 256, 64, 2, 4, false, true, false)
-KERNEL(specialized_turned_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, false, true, true)
-KERNEL(specialized_turned_alternating_128x128, 128, 128, 2, 6, true, true, true)
+constexpr bool WIDE = sizeof(ELEMENT) == 4;  // transposed: rows are pixels then
+KERNEL(convolution_implicit_gemm_tma_128x256, 256, 64, 2, 4, false, false, false)
+KERNEL(convolution_implicit_gemm_tma_192x128, 128, 64, 3, 4, false, false, false)
+KERNEL(convolution_implicit_gemm_tma_128x128, 128, 64, 2, 6, false, false, false)
+KERNEL(convolution_implicit_gemm_tma_128x64, 64, 64, 2, 8, false, false, false)
+KERNEL(convolution_implicit_gemm_tma_256x64, 64, 128, 2, 4, false, false, false)
+KERNEL(convolution_implicit_gemm_tma_ping_pong_128x128, 128, 128, 2, 6, true, false, false)
+KERNEL(convolution_implicit_gemm_tma_planes_256x128, 256, 64, 2, 4, false, true, false)
+KERNEL(convolution_implicit_gemm_tma_transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, false, true, true)
+KERNEL(convolution_implicit_gemm_tma_transposed_ping_pong_128x128, 128, 128, 2, 6, true, true, true)

@@ -77,9 +77,7 @@ class TmaKernel(ProductKernel):
     @property
     def entry(self) -> str:
         """The kernel's entry point."""
-        kind = "turned_" if self.transposed else "planes_" if self.planes else ""
-        kind += "alternating_" if self.ping_pong else ""
-        return f"specialized_{kind}{self.m}x{self.n}"
+        return self.name.replace(".", "_")
 
     @property
     def threads(self) -> int:
@@ -120,7 +118,7 @@ class TmaKernel(ProductKernel):
         """Return about how many clocks a multiprocessor is busy, and how many of them it computes. mapped: TMA writes y."""
         value, size = product.value, self.m * self.n
         count = -(-tiles(value, product.groups, self.m, self.n) // product.device.multiprocessors)
-        moved = value.positions * (value.filters + value.lanes.divisor) * product.groups * product.element_bytes
+        moved = value.m * (value.n + value.inner_channels.divisor) * product.groups * product.element_bytes
         multiplied = k_blocks(product) * size / PRODUCTS / self.throughput
         written = size / (RESULTS if mapped else RESULTS_OF_WARPS)
         if self.ping_pong:
@@ -133,12 +131,12 @@ class TmaKernel(ProductKernel):
         device, value, groups, finish = product.device, product.value, product.groups, product.finish
         maps = self._maps(product)
         assert maps is not None
-        positions, plane = value.positions, prod(output.divisor for output in value.output)
+        pixels, plane = value.m, prod(output.divisor for output in value.output)
         if self.transposed:
             whole = _whole_boxes(value, product.element_bytes)
-            positions, plane = positions // plane * whole, whole
-        filter_tiles, position_tiles = -(-value.filters // self.n), -(-positions // self.m)
-        count = filter_tiles * position_tiles * groups
+            pixels, plane = pixels // plane * whole, whole
+        n_tiles, m_tiles = -(-value.n // self.n), -(-pixels // self.m)
+        count = n_tiles * m_tiles * groups
         shares = share_tiles(self, count, k_blocks(product), device.multiprocessors)
         fields = [
             *pointers(6),
@@ -146,11 +144,11 @@ class TmaKernel(ProductKernel):
             *((name, (c_ubyte * MAP_BYTES)()) for name in ("image", "filter", "result", "blended")),
             ("convolution", value),
             ("epilogue", finish),
-            ("position_tiles", FastDivmod.of(position_tiles)),
-            ("filter_tiles", FastDivmod.of(filter_tiles)),
+            ("m_tiles", FastDivmod.of(m_tiles)),
+            ("n_tiles", FastDivmod.of(n_tiles)),
             ("tiles", c_uint(count)),
-            ("group_channels", c_int(value.lanes.divisor)),
-            ("channel_rounds", c_int(_channel_k_blocks(value, product.element_bytes))),
+            ("group_channels", c_int(value.inner_channels.divisor)),
+            ("channel_k_blocks", c_int(_channel_k_blocks(value, product.element_bytes))),
             ("boxes", c_int(maps.result is not None)),
             ("plane", FastDivmod.of(plane)),
             ("blends", c_int(maps.result is not None and finish.beta != 0)),
@@ -230,12 +228,14 @@ def _has_tma(product: Product) -> bool:
 
 def _channel_k_blocks(value: ConvolutionStruct, element_bytes: int) -> int:
     """Return in how many boxes of 128 bytes the channels of a tap come."""
-    return -(-value.lanes.divisor * element_bytes // ROW_BYTES)
+    return -(-value.inner_channels.divisor * element_bytes // ROW_BYTES)
 
 
 def _is_filled(value: ConvolutionStruct, element_bytes: int) -> bool:
     """Return whether enough of those bytes are channels."""
-    return value.lanes.divisor * element_bytes >= LEAST_FILL * _channel_k_blocks(value, element_bytes) * ROW_BYTES
+    return (
+        value.inner_channels.divisor * element_bytes >= LEAST_FILL * _channel_k_blocks(value, element_bytes) * ROW_BYTES
+    )
 
 
 def k_blocks(product: Product) -> int:
@@ -252,16 +252,14 @@ def _factor(element: str) -> str:
 def _im2col_map(product: Product, m: int) -> Im2colMap | None:
     """Return the map of x, or None where TMA cannot read it."""
     value, groups, element_bytes = product.value, product.groups, product.element_bytes
-    channels, taps = value.lanes.divisor, [filter.divisor for filter in value.filter]
+    channels, taps = value.inner_channels.divisor, [filter.divisor for filter in value.filter]
     plain = (
-        value.x_lane == 1
-        and value.terms == channels * prod(taps)
+        value.x_channel == 1
+        and value.k == channels * prod(taps)
         and (taps[0], value.input[0], value.output[0].divisor) == (1, 1, 1)
-        and value.first_position == 0
+        and value.first_m == 0
         and all(
-            value.x_position[d + 1] == value.step[d] * value.x_axis[d]
-            for d in range(AXES)
-            if value.output[d].divisor > 1
+            value.x_pixel[d + 1] == value.step[d] * value.x_axis[d] for d in range(AXES) if value.output[d].divisor > 1
         )
         and value.x_origin == -sum(value.padding[d] * value.x_axis[d] for d in range(AXES))
         and (groups == 1 or (value.x_group == channels and channels * element_bytes % ROW_BYTES == 0))
@@ -269,11 +267,11 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
     )
     if not plain:
         return None
-    images = value.positions // prod(output.divisor for output in value.output)
+    images = value.m // prod(output.divisor for output in value.output)
     spans = [(taps[d] - 1) * value.dilation[d] for d in range(AXES)]
     axes = (2, 1)  # columns, rows
     strides, extent = (
-        [value.x_axis[2], value.x_axis[1], value.x_position[0]],
+        [value.x_axis[2], value.x_axis[1], value.x_pixel[0]],
         (channels * groups, value.input[2], value.input[1], images),
     )
     for d, size in enumerate(extent[1:]):
@@ -292,10 +290,10 @@ def _im2col_map(product: Product, m: int) -> Im2colMap | None:
 
 def _filter_map(product: Product, n: int) -> TiledMap:
     value, element_bytes = product.value, product.element_bytes
-    channels, taps = value.lanes.divisor, prod(filter.divisor for filter in value.filter)
+    channels, taps = value.inner_channels.divisor, prod(filter.divisor for filter in value.filter)
     return TiledMap(
-        _factor(product.element), (channels, taps, value.filters * product.groups),
-        (channels * element_bytes, value.row * element_bytes), box=(ROW_BYTES // element_bytes, 1, n),
+        _factor(product.element), (channels, taps, value.n * product.groups),
+        (channels * element_bytes, value.w_row * element_bytes), box=(ROW_BYTES // element_bytes, 1, n),
     )  # fmt: skip
 
 
@@ -308,22 +306,22 @@ def _whole_boxes(value: ConvolutionStruct, element_bytes: int) -> int:
 def _transposed_map(product: Product) -> TiledMap | None:
     """Return the map of x in planes (pixels, channels, images), where filters of one tap can be multiplied with it as it lies."""
     value, groups, element_bytes = product.value, product.groups, product.element_bytes
-    if value.x_lane == 1 or value.lanes.divisor != value.terms:
+    if value.x_channel == 1 or value.inner_channels.divisor != value.k:
         return None
-    channels, box, extents = value.terms, ROW_BYTES // element_bytes, [output.divisor for output in value.output]
+    channels, box, extents = value.k, ROW_BYTES // element_bytes, [output.divisor for output in value.output]
     plane = prod(extents)
-    images, step = value.positions // plane, 1
-    for extent, stride in zip(extents[::-1], value.x_position[:0:-1], strict=True):
+    images, step = value.m // plane, 1
+    for extent, stride in zip(extents[::-1], value.x_pixel[:0:-1], strict=True):
         if extent > 1 and stride != step:
             return None
         step *= extent
-    if extents != list(value.input) or value.first_position or value.x_origin:
+    if extents != list(value.input) or value.first_m or value.x_origin:
         return None
     if plane < LEAST_FILL_OF_BOXES * _whole_boxes(value, element_bytes):
         return None
-    if groups > 1 and (value.x_group != channels * value.x_lane or channels % box):
+    if groups > 1 and (value.x_group != channels * value.x_channel or channels % box):
         return None
-    strides = (value.x_lane, value.x_position[0] if images > 1 else value.x_lane * channels * groups)
+    strides = (value.x_channel, value.x_pixel[0] if images > 1 else value.x_channel * channels * groups)
     made = TiledMap(
         _factor(product.element), (plane, channels * groups, images), tuple(stride * element_bytes for stride in strides),
         box=(box, box, 1),
@@ -334,7 +332,7 @@ def _transposed_map(product: Product) -> TiledMap | None:
 def transposed_maps(product: Product) -> tuple[TiledMap, TiledMap] | None:
     """Return the maps of x and of y, if both lie in planes and filters are as TMA reads them."""
     image = _transposed_map(product)
-    if image is None or product.value.row * product.element_bytes % COPY_ALIGNMENT:
+    if image is None or product.value.w_row * product.element_bytes % COPY_ALIGNMENT:
         return None
     result, planes = _result_map(product, begins_with_image=True) or (None, False)
     return (image, result) if result is not None and planes else None
@@ -346,7 +344,7 @@ def _result_map(product: Product, begins_with_image: bool = False) -> tuple[Tile
     value, groups, element_bytes = product.value, product.groups, product.element_bytes
     if value.y_vector or product.finish.reordered_bias:
         return None
-    if groups > 1 and (value.y_group, value.y_filters) != (0, value.filters):
+    if groups > 1 and (value.y_group, value.y_n) != (0, value.n):
         return None
     extents = [output.divisor for output in value.output]
     planes = value.y_channel != 1
@@ -354,29 +352,29 @@ def _result_map(product: Product, begins_with_image: bool = False) -> tuple[Tile
         1
         if planes
         else next(
-            (step for step, extent in zip(value.y_position[:0:-1], extents[::-1], strict=True) if extent > 1),
-            value.filters * groups,
+            (step for step, extent in zip(value.y_pixel[:0:-1], extents[::-1], strict=True) if extent > 1),
+            value.n * groups,
         )
     )
     step = pitch
     for d in range(AXES, 0, -1):
-        if extents[d - 1] > 1 and value.y_position[d] != step:
+        if extents[d - 1] > 1 and value.y_pixel[d] != step:
             return None
         step *= extents[d - 1]
     plane = prod(extents)
-    images = value.positions // plane
+    images = value.m // plane
     if planes:
-        extent = (plane, value.filters * groups, images)
-        strides = (value.y_channel, value.y_position[0] if images > 1 else value.y_channel * extent[1])
-        if groups > 1 and value.filters % WARP_ROWS:
+        extent = (plane, value.n * groups, images)
+        strides = (value.y_channel, value.y_pixel[0] if images > 1 else value.y_channel * extent[1])
+        if groups > 1 and value.n % WARP_ROWS:
             return None  # the last rows of a group would reach into the next one's
         if images > 1 and not begins_with_image and plane * element_bytes % ROW_BYTES:
             return None  # a box would hold the end of an image and the beginning of the next
     else:
-        if images > 1 and value.y_position[0] != step:
+        if images > 1 and value.y_pixel[0] != step:
             return None
-        extent = (value.filters, value.positions, groups)
-        strides = (pitch, value.filters if groups > 1 else pitch * value.positions)
+        extent = (value.n, value.m, groups)
+        strides = (pitch, value.n if groups > 1 else pitch * value.m)
     made = TiledMap(
         product.element, extent, tuple(stride * element_bytes for stride in strides),
         box=(ROW_BYTES // element_bytes, WARP_ROWS, 1),

@@ -1,6 +1,6 @@
 // INT8x32 filters and their bias in the order that convolutions with CUDNN_NO_REORDER read (5.2.32).
 //
-// Floor: bytes, each read and written once. A thread moves four channels; the order within 1024 bytes changes, so that
+// Roofline bound (floor): bytes, each read and written once. A thread moves four channels; the order within 1024 bytes changes, so that
 // reads and writes both fill whole lines of the cache.
 #include "convolution/problem.cuh"
 
@@ -13,7 +13,7 @@ struct Arguments {
   int filters, biased, reorders;
 };
 
-extern "C" __global__ void reorder_filter_and_bias(const Arguments a) {
+extern "C" __global__ void convolution_int8x32_reorder(const Arguments a) {
   griddepcontrol_wait();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned word;

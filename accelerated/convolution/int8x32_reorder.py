@@ -38,5 +38,5 @@ class Int8x32Reorder(Solver[Problem]):
         )
         names: tuple[str, ...] = ("filterData", "reorderedFilterData")
         names += ("biasData", "reorderedBiasData") if biased else names
-        function = problem.device.function(SOURCE, "reorder_filter_and_bias")
+        function = problem.device.function(SOURCE, "convolution_int8x32_reorder")
         return [Launch(function, arguments, names, blocks(filters * words))]

@@ -58,7 +58,7 @@ class _Copies:
         return self.operation.w.dims[1]
 
     @cached_property
-    def lanes(self) -> int:
+    def padded_channels(self) -> int:
         """Of a group, with padding."""
         return rounded_up(self.channels, PACK_BYTES // self.operation.x.scalar_bytes)
 
@@ -70,16 +70,16 @@ class _Copies:
     @cached_property
     def x(self) -> TensorSpec:
         o = self.operation
-        dims = (o.x.dims[0], o.convolution.group_count * self.lanes, *o.x.dims[2:])
+        dims = (o.x.dims[0], o.convolution.group_count * self.padded_channels, *o.x.dims[2:])
         return TensorSpec.packed(o.x.data_type, dims, NHWC)
 
     @cached_property
     def w(self) -> FilterSpec:
         dims = self.operation.w.dims
-        return FilterSpec(self.operation.w.data_type, NHWC, (dims[0], self.lanes, *dims[2:]))
+        return FilterSpec(self.operation.w.data_type, NHWC, (dims[0], self.padded_channels, *dims[2:]))
 
     @cached_property
-    def result_turns(self) -> bool:
+    def transposes_result(self) -> bool:
         """The product writes channels innermost, and a second kernel turns them into planes."""
         y = self.operation.y
         in_planes = y.dims[1] > 1 and y.strides[1] != 1 and min(y.strides[2:]) == 1
@@ -89,7 +89,7 @@ class _Copies:
     def y(self) -> TensorSpec:
         """What the product writes."""
         y = self.operation.y
-        return TensorSpec.packed(y.data_type, y.dims, NHWC) if self.result_turns else y
+        return TensorSpec.packed(y.data_type, y.dims, NHWC) if self.transposes_result else y
 
     def _with(self, x: TensorSpec) -> ConvolutionStruct:
         o = self.operation
@@ -98,7 +98,7 @@ class _Copies:
 
     @cached_property
     def image_lies_well(self) -> bool:
-        return self.lanes == self.channels and bool(self._with(self.operation.x).x_packs)
+        return self.padded_channels == self.channels and bool(self._with(self.operation.x).x_packs)
 
     @cached_property
     def product(self) -> ConvolutionStruct:
@@ -121,7 +121,7 @@ class _Copies:
 
     @cached_property
     def nbytes(self) -> int:
-        if self.result_turns:
+        if self.transposes_result:
             return self.result_at + self.y.nbytes
         return self.image_at + (0 if self.image_lies_well else self.x.nbytes)
 
@@ -154,22 +154,22 @@ class PackNhwc(ConvolutionSolver):
         copies, device = _Copies(problem.operation), problem.device
         image = [] if copies.image_lies_well else [_repack_image(copies, device)]
         x = "x" if copies.image_lies_well else "workSpace"
-        y = "workSpace" if copies.result_turns else "y"
+        y = "workSpace" if copies.transposes_result else "y"
         offsets = (
             0 if copies.image_lies_well else copies.image_at,
             0,
-            copies.result_at if copies.result_turns else 0,
+            copies.result_at if copies.transposes_result else 0,
         )
         product = problem.product(copies.product, x, "workSpace", y, offsets, rounded=not copies.image_lies_well)
-        transposed = [_turn_result(copies, device)] if copies.result_turns else []
+        transposed = [_transpose_result(copies, device)] if copies.transposes_result else []
         return [*image, _repack_filter(copies, device), product_launch(product), *transposed]
 
 
 def _repack_image(copies: _Copies, device: Any) -> Launch:
     x, groups = copies.operation.x, copies.operation.convolution.group_count
     extents = spatial(x.dims[2:], 1)
-    positions, channels = prod(extents), groups * copies.lanes
-    position_tiles, channel_tiles = -(-positions // TILE), -(-channels // TILE)
+    pixels, channels = prod(extents), groups * copies.padded_channels
+    m_tiles, channel_tiles = -(-pixels // TILE), -(-channels // TILE)
     arguments = structure(
         *pointers(2),
         ("target_at", c_longlong(copies.image_at)),
@@ -177,15 +177,15 @@ def _repack_image(copies: _Copies, device: Any) -> Launch:
         ("channel", c_longlong(x.strides[1])),
         ("axis", (c_longlong * 3)(*spatial(x.strides[2:], 0))),
         ("extent", (FastDivmod * 3)(*(FastDivmod.of(extent) for extent in extents))),
-        ("channels", FastDivmod.of(copies.lanes)),
-        ("position_tiles", FastDivmod.of(position_tiles)),
+        ("channels", FastDivmod.of(copies.padded_channels)),
+        ("m_tiles", FastDivmod.of(m_tiles)),
         ("channel_tiles", FastDivmod.of(channel_tiles)),
-        ("positions", c_int(positions)),
+        ("pixels", c_int(pixels)),
         ("kept", c_int(copies.channels)),
         ("all_channels", c_int(channels)),
     )
-    function = device.function(SOURCE, "repack_image", type_definitions(x.data_type, copies.operation))
-    grid = (position_tiles * channel_tiles * x.dims[0], 1, 1)
+    function = device.function(SOURCE, "convolution_pack_nhwc_image", type_definitions(x.data_type, copies.operation))
+    grid = (m_tiles * channel_tiles * x.dims[0], 1, 1)
     return Launch(function, arguments, ("x", "workSpace"), grid, (THREADS, 1, 1))
 
 
@@ -196,18 +196,18 @@ def _repack_filter(copies: _Copies, device: Any) -> Launch:
     arguments = structure(
         *pointers(2),
         ("target_at", c_longlong(0)),
-        ("lanes", FastDivmod.of(copies.lanes)),
+        ("padded_channels", FastDivmod.of(copies.padded_channels)),
         ("taps", FastDivmod.of(copies.taps)),
         ("kept", c_int(channels)),
         ("filters", c_int(filters)),
         ("tap_step", c_int(channels if last else 1)),
         ("channel_step", c_int(1 if last else copies.taps)),
     )
-    function = device.function(SOURCE, "repack_filter", type_definitions(o.x.data_type, o))
-    return Launch(function, arguments, ("w", "workSpace"), blocks(filters * copies.taps * copies.lanes))
+    function = device.function(SOURCE, "convolution_pack_nhwc_filter", type_definitions(o.x.data_type, o))
+    return Launch(function, arguments, ("w", "workSpace"), blocks(filters * copies.taps * copies.padded_channels))
 
 
-def _turn_result(copies: _Copies, device: Any) -> Launch:
+def _transpose_result(copies: _Copies, device: Any) -> Launch:
     plain = TransformTensor(1.0, 0.0, copies.y, copies.operation.y)
     walk = copy(plain.x, plain.y)
     walk.source_base = copies.result_at // plain.x.scalar_bytes

@@ -1,8 +1,8 @@
-// A forward convolution as a matrix product (the host side is accelerated/convolution_problem.py; the layouts match).
+// The implicit GEMM of a forward convolution (the host side is problem.py; the layouts match).
 //
-// Rows are filters, columns are output positions (image, depth, row, column), the sum runs over the terms of a filter
-// in the order of its memory. One description covers every layout: strides for x and y, and for the filter the number
-// of channels that lie innermost (1 for NCHW, all for NHWC, the vector for NCHW_VECT_C).
+// M: output pixels (image, depth, row, column); N: filters; K: the taps and channels of a filter in the order of its memory.
+// One description covers every layout: strides for x and y, and for the filter the number of channels that lie innermost
+// (1 for NCHW, all for NHWC, the vector for NCHW_VECT_C).
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
@@ -10,37 +10,37 @@
 constexpr int OUTSIDE = 1 << 29;  // a coordinate that no tensor has, even twice
 
 struct Convolution {
-  long long x_position[4], y_position[4];  // elements from one image, plane, row, column of the output to the next
-  long long x_origin, x_group;             // elements to position 0 without padding, from one group to the next
+  long long x_pixel[4], y_pixel[4];  // elements from one image, plane, row, column of the output to the next
+  long long x_origin, x_group;             // elements to pixel 0 without padding, from one group to the next
   long long y_channel, y_group;            // elements from one vector of channels to the next; what a group adds
-  int x_block, x_lane, x_axis[3];          // elements between channel blocks, channels of one, depth, rows, columns
+  int x_channel_block, x_channel, x_axis[3];          // elements between channel blocks, channels of one, depth, rows, columns
   int input[3], step[3], padding[3], dilation[3];
-  int positions, first_position;           // columns of this launch
-  int filters, terms, row;                 // of one group; elements from one filter to the next
-  int y_filters;                           // channels of y that a group adds
+  int m, first_m;                                    // pixels of this launch
+  int n, k, w_row;                         // of one group; elements from one filter to the next
+  int y_n;                           // channels of y that a group adds
   int flipped, y_vector;                   // log2 of the channels of one vector of y
   int x_packs, w_packs;                    // whether packs of 16 bytes lie at multiples of 16 bytes
-  FastDivmod output[3], filter[3], lanes;
+  FastDivmod output[3], filter[3], inner_channels;
 };
 
-// Where a term of the sum is in x, relative to the output position.
-struct __align__(16) Term {
+// Where a term of the sum is in x, relative to the output pixel.
+struct __align__(16) KOffset {
   int offset;
   int at[3];
 };
 
-// Where the receptive field of an output position begins. A launch meets fewer than 2**31 values of x, gaps counted.
-struct Position {
+// Where the receptive field of an output pixel begins. A launch meets fewer than 2**31 values of x, gaps counted.
+struct Pixel {
   int offset, at[3];
 };
 
-__device__ __forceinline__ Term find_term(const Convolution& c, unsigned index) {
-  if (index >= c.terms) return {0, {OUTSIDE, 0, 0}};
+__device__ __forceinline__ KOffset find_k(const Convolution& c, unsigned index) {
+  if (index >= c.k) return {0, {OUTSIDE, 0, 0}};
   unsigned lane, tap[3];
-  unsigned rest = c.lanes.divide(index, lane);
+  unsigned rest = c.inner_channels.divide(index, lane);
 #pragma unroll
   for (int d = 2; d >= 0; d--) rest = c.filter[d].divide(rest, tap[d]);
-  Term term{static_cast<int>(rest * c.x_block + lane * c.x_lane)};
+  KOffset term{static_cast<int>(rest * c.x_channel_block + lane * c.x_channel)};
 #pragma unroll
   for (int d = 0; d < 3; d++) {
     term.at[d] = (c.flipped ? c.filter[d].divisor - 1 - tap[d] : tap[d]) * c.dilation[d];
@@ -49,39 +49,39 @@ __device__ __forceinline__ Term find_term(const Convolution& c, unsigned index) 
   return term;
 }
 
-// The output position as (image, plane, row, column).
-__device__ __forceinline__ void split_position(const Convolution& c, unsigned index, unsigned (&coordinate)[4]) {
+// The output pixel as (image, plane, row, column).
+__device__ __forceinline__ void split_pixel(const Convolution& c, unsigned index, unsigned (&coordinate)[4]) {
 #pragma unroll
   for (int d = 2; d >= 0; d--) index = c.output[d].divide(index, coordinate[d + 1]);
   coordinate[0] = index;
 }
 
-// `index` counts from first_position; beyond the last position everything is outside.
-__device__ __forceinline__ Position find_position(const Convolution& c, unsigned index) {
-  if (index >= c.positions) return {0, {OUTSIDE, 0, 0}};
+// `index` counts from first_m; beyond the last pixel everything is outside.
+__device__ __forceinline__ Pixel find_pixel(const Convolution& c, unsigned index) {
+  if (index >= c.m) return {0, {OUTSIDE, 0, 0}};
   unsigned coordinate[4];
-  split_position(c, index + c.first_position, coordinate);
+  split_pixel(c, index + c.first_m, coordinate);
   long long offset = c.x_origin;
 #pragma unroll
-  for (int d = 0; d < 4; d++) offset += coordinate[d] * c.x_position[d];
-  Position position{static_cast<int>(offset)};
+  for (int d = 0; d < 4; d++) offset += coordinate[d] * c.x_pixel[d];
+  Pixel pixel{static_cast<int>(offset)};
 #pragma unroll
-  for (int d = 0; d < 3; d++) position.at[d] = static_cast<int>(coordinate[d + 1]) * c.step[d] - c.padding[d];
-  return position;
+  for (int d = 0; d < 3; d++) pixel.at[d] = static_cast<int>(coordinate[d + 1]) * c.step[d] - c.padding[d];
+  return pixel;
 }
 
-__device__ __forceinline__ bool inside(const Convolution& c, const Position& position, const Term& term) {
-  return static_cast<unsigned>(position.at[0] + term.at[0]) < static_cast<unsigned>(c.input[0]) &&
-         static_cast<unsigned>(position.at[1] + term.at[1]) < static_cast<unsigned>(c.input[1]) &&
-         static_cast<unsigned>(position.at[2] + term.at[2]) < static_cast<unsigned>(c.input[2]);
+__device__ __forceinline__ bool inside(const Convolution& c, const Pixel& pixel, const KOffset& term) {
+  return static_cast<unsigned>(pixel.at[0] + term.at[0]) < static_cast<unsigned>(c.input[0]) &&
+         static_cast<unsigned>(pixel.at[1] + term.at[1]) < static_cast<unsigned>(c.input[1]) &&
+         static_cast<unsigned>(pixel.at[2] + term.at[2]) < static_cast<unsigned>(c.input[2]);
 }
 
 __device__ __forceinline__ long long y_offset(const Convolution& c, unsigned index) {
   unsigned coordinate[4];
-  split_position(c, index + c.first_position, coordinate);
+  split_pixel(c, index + c.first_m, coordinate);
   long long offset = 0;
 #pragma unroll
-  for (int d = 0; d < 4; d++) offset += coordinate[d] * c.y_position[d];
+  for (int d = 0; d < 4; d++) offset += coordinate[d] * c.y_pixel[d];
   return offset;
 }
 
@@ -101,23 +101,23 @@ struct Epilogue {
 };
 
 // The results of `count` sums of filters `filter`, `filter + filter_step` and so on; their prior values lie `stride` apart
-// from `place` on.
+// from `at` on.
 template <int WIDTH, class C, class T, class B, class S>
-__device__ __forceinline__ void find_results(const Epilogue& e, const B* bias, const T* prior, long long place, long long stride,
+__device__ __forceinline__ void find_results(const Epilogue& e, const B* bias, const T* prior, long long at, long long stride,
                                              int count, unsigned filter, unsigned filter_step, const S (&sums)[WIDTH], C (&values)[WIDTH]) {
   C alpha = e.alpha, beta = e.beta;
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) values[i] = alpha * static_cast<C>(sums[i]);
   if (beta != C(0)) {
     using Packed = Pack<T, WIDTH>;
-    if (stride == 1 && count == WIDTH && reinterpret_cast<uintptr_t>(prior + place) % alignof(Packed) == 0) {
-      Packed loaded = *reinterpret_cast<const Packed*>(prior + place);
+    if (stride == 1 && count == WIDTH && reinterpret_cast<uintptr_t>(prior + at) % alignof(Packed) == 0) {
+      Packed loaded = *reinterpret_cast<const Packed*>(prior + at);
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) values[i] += beta * load<C>(loaded.item[i]);
     } else {
 #pragma unroll
       for (int i = 0; i < WIDTH; i++)
-        if (i < count) values[i] += beta * load<C>(prior[place + i * stride]);
+        if (i < count) values[i] += beta * load<C>(prior[at + i * stride]);
     }
   }
   if (e.biased) {

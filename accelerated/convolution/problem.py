@@ -38,40 +38,40 @@ class Rates:
 
 
 class ConvolutionStruct(ctypes.Structure):
-    """``Convolution`` in convolution.cuh."""
+    """``Convolution`` in problem.cuh."""
 
     _fields_ = [
-        ("x_position", c_longlong * 4),
-        ("y_position", c_longlong * 4),
+        ("x_pixel", c_longlong * 4),
+        ("y_pixel", c_longlong * 4),
         ("x_origin", c_longlong),
         ("x_group", c_longlong),
         ("y_channel", c_longlong),
         ("y_group", c_longlong),
-        ("x_block", c_int),
-        ("x_lane", c_int),
+        ("x_channel_block", c_int),
+        ("x_channel", c_int),
         ("x_axis", c_int * AXES),
         ("input", c_int * AXES),
         ("step", c_int * AXES),
         ("padding", c_int * AXES),
         ("dilation", c_int * AXES),
-        ("positions", c_int),
-        ("first_position", c_int),
-        ("filters", c_int),
-        ("terms", c_int),
-        ("row", c_int),
-        ("y_filters", c_int),
+        ("m", c_int),
+        ("first_m", c_int),
+        ("n", c_int),
+        ("k", c_int),
+        ("w_row", c_int),
+        ("y_n", c_int),
         ("flipped", c_int),
         ("y_vector", c_int),
         ("x_packs", c_int),
         ("w_packs", c_int),
         ("output", FastDivmod * AXES),
         ("filter", FastDivmod * AXES),
-        ("lanes", FastDivmod),
+        ("inner_channels", FastDivmod),
     ]
 
 
 class EpilogueStruct(ctypes.Structure):
-    """``Epilogue`` in convolution.cuh."""
+    """``Epilogue`` in problem.cuh."""
 
     _fields_ = [
         ("alpha", c_double),
@@ -93,44 +93,44 @@ def scalar_strides(tensor: TensorSpec) -> tuple[int, ...]:
     return (*strides[:2], *spatial(strides[2:], 0))
 
 
-def lanes_of(w: FilterSpec) -> int:
+def inner_channels_of(w: FilterSpec) -> int:
     """Channels that lie side by side in the filter's memory."""
     vector = w.tensor.vector_length
     if vector > 1:
         return vector
-    # A filter of one position has the same memory in both formats.
+    # A filter of one pixel has the same memory in both formats.
     return w.dims[1] if w.format == NHWC or prod(w.dims[2:]) == 1 else 1
 
 
 def describe(convolution: ConvolutionSpec, x: TensorSpec, w: FilterSpec, y_dims: tuple[int, ...]) -> ConvolutionStruct:
-    """The product of w and the input under each output position; y is not described."""
+    """The product of w and the input under each output pixel; y is not described."""
     value = ConvolutionStruct()
     image, plane, *axes = scalar_strides(x)
     outputs, taps = spatial(y_dims[2:], 1), spatial(w.dims[2:], 1)
     step, padding = spatial(convolution.stride, 1), spatial(convolution.padding, 0)
-    lanes, channels = lanes_of(w), w.dims[1]
+    lanes, channels = inner_channels_of(w), w.dims[1]
     vectorised = x.vector_length > 1
-    value.x_position[:] = (image, *(s * stride for s, stride in zip(step, axes, strict=True)))
+    value.x_pixel[:] = (image, *(s * stride for s, stride in zip(step, axes, strict=True)))
     value.x_origin = -sum(p * stride for p, stride in zip(padding, axes, strict=True))
     value.x_group = channels // x.vector_length * plane
-    value.x_lane = 1 if vectorised else plane
-    value.x_block = plane if vectorised else lanes * plane
+    value.x_channel = 1 if vectorised else plane
+    value.x_channel_block = plane if vectorised else lanes * plane
     value.x_axis[:], value.input[:] = axes, spatial(x.dims[2:], 1)
     value.step[:], value.padding[:], value.dilation[:] = step, padding, spatial(convolution.dilation, 1)
-    value.positions = y_dims[0] * prod(outputs)
-    value.filters = value.y_filters = y_dims[1] // convolution.group_count
-    value.terms = value.row = prod(w.dims[1:])
+    value.m = y_dims[0] * prod(outputs)
+    value.n = value.y_n = y_dims[1] // convolution.group_count
+    value.k = value.w_row = prod(w.dims[1:])
     value.flipped = convolution.is_flipped
     for d in range(AXES):
         value.output[d], value.filter[d] = FastDivmod.of(outputs[d]), FastDivmod.of(taps[d])
-    value.lanes = FastDivmod.of(lanes)
+    value.inner_channels = FastDivmod.of(lanes)
     return value
 
 
 def with_result(value: ConvolutionStruct, y: TensorSpec) -> ConvolutionStruct:
     """The same product, written to y."""
     image, plane, *axes = scalar_strides(y)
-    value.y_position[:], value.y_channel = (image, *axes), plane
+    value.y_pixel[:], value.y_channel = (image, *axes), plane
     value.y_vector = y.vector_length.bit_length() - 1
     return value
 
@@ -149,69 +149,76 @@ class Matrices(NamedTuple):
     group: int
 
 
-def matrix_product(positions: int, filters: int, terms: int, x: Matrices, y: Matrices) -> ConvolutionStruct:
-    """y[position, filter] = sum of x[position, term] * w[filter, term] for each group; the filters of all groups follow
+def matrix_product(pixels: int, filters: int, terms: int, x: Matrices, y: Matrices) -> ConvolutionStruct:
+    """y[pixel, filter] = sum of x[pixel, term] * w[filter, term] for each group; the filters of all groups follow
     each other without gaps."""
     value = ConvolutionStruct()
-    value.x_position[0], value.x_lane, value.x_group = x
-    value.y_position[0], value.y_channel, value.y_group = y
+    value.x_pixel[0], value.x_channel, value.x_group = x
+    value.y_pixel[0], value.y_channel, value.y_group = y
     for d in range(AXES):
-        value.input[d] = value.dilation[d] = 1  # and steps of 0: every position is inside
+        value.input[d] = value.dilation[d] = 1  # and steps of 0: every pixel is inside
         value.output[d] = value.filter[d] = FastDivmod.of(1)
-    value.positions, value.filters, value.terms, value.row = positions, filters, terms, terms
-    value.lanes = FastDivmod.of(terms)
+    value.m, value.n, value.k, value.w_row = pixels, filters, terms, terms
+    value.inner_channels = FastDivmod.of(terms)
     return value
 
 
 def mark_packs(value: ConvolutionStruct, groups: int, element_bytes: int) -> ConvolutionStruct:
     """Say which operands may be read in packs of 16 bytes (8-bit integers: 4)."""
     width = 4 if element_bytes == 1 else PACK_BYTES // element_bytes
-    value.x_packs = value.x_lane == 1 and value.lanes.divisor % width == 0 and _all_multiples(value, groups, width)
-    value.w_packs = value.terms % width == 0 and value.row % width == 0
+    value.x_packs = (
+        value.x_channel == 1 and value.inner_channels.divisor % width == 0 and _all_multiples(value, groups, width)
+    )
+    value.w_packs = value.k % width == 0 and value.w_row % width == 0
     return value
 
 
 def _all_multiples(value: ConvolutionStruct, groups: int, width: int) -> bool:
     """Whether every distance in x that occurs is a multiple of ``width``."""
-    extents = (value.positions, *(output.divisor for output in value.output))
-    steps = [step for step, extent in zip(value.x_position, extents, strict=True) if extent > 1]
+    extents = (value.m, *(output.divisor for output in value.output))
+    steps = [step for step, extent in zip(value.x_pixel, extents, strict=True) if extent > 1]
     steps += [step for step, taps in zip(value.x_axis, value.filter, strict=True) if taps.divisor > 1]
     steps += [value.x_origin, value.x_group if groups > 1 else 0]
-    blocks = value.terms // (value.lanes.divisor * prod(taps.divisor for taps in value.filter))
-    return all(step % width == 0 for step in [*steps, value.x_block if blocks > 1 else 0])
+    blocks = value.k // (value.inner_channels.divisor * prod(taps.divisor for taps in value.filter))
+    return all(step % width == 0 for step in [*steps, value.x_channel_block if blocks > 1 else 0])
 
 
-def positions_in_packs(value: ConvolutionStruct, groups: int, width: int) -> bool:
-    """Whether ``width`` positions from each multiple of it on lie side by side in x, at multiples of it, for every term:
+def m_in_packs(value: ConvolutionStruct, groups: int, width: int) -> bool:
+    """Whether ``width`` pixels from each multiple of it on lie side by side in x, at multiples of it, for every term:
     planes without padding, stride and taps."""
-    if not width or value.first_position or any(value.padding) or any(taps.divisor > 1 for taps in value.filter):
+    if not width or value.first_m or any(value.padding) or any(taps.divisor > 1 for taps in value.filter):
         return False
     outputs = [output.divisor for output in value.output]
-    extents = (value.positions // prod(outputs), *outputs)
-    walk = [(n, step) for n, step in zip(extents, value.x_position, strict=True) if n > 1]
+    extents = (value.m // prod(outputs), *outputs)
+    walk = [(n, step) for n, step in zip(extents, value.x_pixel, strict=True) if n > 1]
     run = 1
     while walk and walk[-1][1] == run:
         run *= walk.pop()[0]
-    blocks = value.terms // value.lanes.divisor
-    walk += [(value.lanes.divisor, value.x_lane), (blocks, value.x_block), (groups, value.x_group)]
+    blocks = value.k // value.inner_channels.divisor
+    walk += [(value.inner_channels.divisor, value.x_channel), (blocks, value.x_channel_block), (groups, value.x_group)]
     steps = [step for n, step in walk if n > 1]
     return all(step % width == 0 for step in (run, value.x_origin, *steps))
 
 
 def in_words(value: ConvolutionStruct, groups: int) -> bool:
     """Count in words of four 8-bit channels, if x and w allow it."""
-    if value.x_lane != 1 or value.lanes.divisor % WORD or value.row % WORD or not _all_multiples(value, groups, WORD):
+    if (
+        value.x_channel != 1
+        or value.inner_channels.divisor % WORD
+        or value.w_row % WORD
+        or not _all_multiples(value, groups, WORD)
+    ):
         return False
-    for name in ("x_origin", "x_group", "x_block", "terms", "row"):
+    for name in ("x_origin", "x_group", "x_channel_block", "k", "w_row"):
         setattr(value, name, getattr(value, name) // WORD)
-    for steps in (value.x_position, value.x_axis):
+    for steps in (value.x_pixel, value.x_axis):
         steps[:] = [step // WORD for step in steps]
-    value.lanes = FastDivmod.of(value.lanes.divisor // WORD)
+    value.inner_channels = FastDivmod.of(value.inner_channels.divisor // WORD)
     return True
 
 
 def channels_last(tensor: TensorSpec) -> bool:
-    """The channels of a position lie side by side."""
+    """The channels of a pixel lie side by side."""
     return tensor.vector_length == 1 and (tensor.strides[1] == 1 or tensor.dims[1] == 1)
 
 
@@ -237,8 +244,8 @@ def product_fields(
     value: ConvolutionStruct,
     finish: EpilogueStruct,
     offsets: tuple[int, int, int],
-    position_tiles: int,
-    filter_tiles: int,
+    m_tiles: int,
+    n_tiles: int,
 ) -> list[tuple[str, Any]]:
     """What the arguments of every product begin with after its operands. offsets: bytes to the beginning of x, w and y."""
     names = ("x_offset", "w_offset", "y_offset")
@@ -246,8 +253,8 @@ def product_fields(
         *((name, c_longlong(offset)) for name, offset in zip(names, offsets, strict=True)),
         ("convolution", value),
         ("epilogue", finish),
-        ("position_tiles", FastDivmod.of(position_tiles)),
-        ("filter_tiles", FastDivmod.of(filter_tiles)),
+        ("m_tiles", FastDivmod.of(m_tiles)),
+        ("n_tiles", FastDivmod.of(n_tiles)),
     ]
 
 
@@ -259,14 +266,14 @@ def images_in_reach(value: ConvolutionStruct, farthest: int = FARTHEST) -> Itera
     """Yield slices of whole images within which 32 bits count to every element of x, each with how many elements of x come before
     it. Raises DeviceError where one image spans more."""
     outputs = prod(output.divisor for output in value.output)
-    image, images = value.x_position[0], value.positions // outputs
+    image, images = value.x_pixel[0], value.m // outputs
     span = image_span(value)
     if span > farthest:
         raise DeviceError(f"an image of x spans {span + 1} elements or words, the kernels count to {farthest}")
     count = min(images, (farthest - span) // max(image, 1) + 1)
     for first in range(0, images, count):
         part = ConvolutionStruct.from_buffer_copy(value)
-        part.first_position, part.positions = first * outputs, min(count, images - first) * outputs
+        part.first_m, part.m = first * outputs, min(count, images - first) * outputs
         part.x_origin -= first * image
         yield part, first * image
 
@@ -274,9 +281,9 @@ def images_in_reach(value: ConvolutionStruct, farthest: int = FARTHEST) -> Itera
 def image_span(value: ConvolutionStruct) -> int:
     """Return how many elements lie between the first element of an image of x that a group reads and the last."""
     taps = prod(tap.divisor for tap in value.filter)
-    blocks_of_channels = value.terms // (value.lanes.divisor * taps)
-    extents = (*value.input, value.lanes.divisor, blocks_of_channels)
-    steps = (*value.x_axis, value.x_lane, value.x_block)
+    blocks_of_channels = value.k // (value.inner_channels.divisor * taps)
+    extents = (*value.input, value.inner_channels.divisor, blocks_of_channels)
+    steps = (*value.x_axis, value.x_channel, value.x_channel_block)
     return sum((extent - 1) * step for extent, step in zip(extents, steps, strict=True))
 
 

@@ -80,4 +80,4 @@ class ProductKernel:
 
 def tiles(value: ConvolutionStruct, groups: int, m: int, n: int) -> int:
     """Return how many tiles of m pixels by n filters cover the products of all groups."""
-    return -(-value.filters // n) * -(-value.positions // m) * groups
+    return -(-value.n // n) * -(-value.m // m) * groups

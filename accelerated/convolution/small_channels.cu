@@ -1,22 +1,17 @@
-// Convolutions of few input channels, as in first layers, on tensor cores: half, bfloat16, float where TF32 is allowed; sums
-// in float. (The host side is accelerated/convolution_few_channels.py.)
+// Convolutions (5.2.9, 5.2.10) of at most 7 channels a group, as in first layers, on tensor cores: half, bfloat16, TF32; sums in float.
 //
-// Floor: bytes, the image read and the result written once: 30 us for 64x3x224x224 and 64 filters of 7x7, stride 2, in half
-// on an H200. Its products take 20 us of the tensor cores, and of shared memory as long again: per 16 terms of 64
-// positions and 64 filters four warps read 16 times 128 bytes of the image, the tensor cores 2 KiB of filters. Measured: 66
-// us, of which products take 25, results 18 and the image 23: warps are too few to hide all latencies. So that one multiplies
-// while another waits or writes, a block's warps are teams of four with tiles of their own.
+// Tiling: a block has four teams of four warps, which work at tiles of output pixels of their own, so that one multiplies while another
+// waits or writes. A team loads the rows of the image under its next tile into shared memory as they lie, zeros for the padding
+// included, and gathers fragments from there by a table of the words of K (two elements of 16 bits, or one float). Elements that no K
+// wants are cleared, not multiplied by zero: they may be NaN. The filters stay in shared memory.
 //
-// A team brings the rows of the image that a tile of output positions touches into shared memory as they lie, with zeros
-// for the padding, while it works at the tile before. The image's fragments are gathered from there, a register (a word:
-// two terms of 16 bits, or one float) at a time: a table has the words of the sum, their places relative to an output
-// position and which of their terms exist. Where positions lie at odd distances a word is two reads of 16 bits. Values
-// that no term wants are cleared, not multiplied by zero: they may be NaN. The filters stay in shared memory.
+// Roofline bound (floor): bytes, the image read and the result written once: 30 us for 64x3x224x224, 64 filters of 7x7, stride 2, in
+// half on an H200; measured: 66 us (docs/performance/convolution.md).
 #include "convolution/problem.cuh"
 #include "primitives/tma.cuh"
 
 constexpr int TEAMS = 4, TEAM = 128, WARPS = TEAM / 32, THREADS = TEAMS * TEAM;
-constexpr int SIXTEENS = 2, POSITIONS = 16 * SIXTEENS;  // of a warp at a time
+constexpr int SIXTEENS = 2, PIXELS = 16 * SIXTEENS;  // of a warp at a time
 constexpr int PACK = 16 / sizeof(ELEMENT), WORD = 4 / sizeof(ELEMENT);
 constexpr int ROW_BYTES = 128, STEPS = 4;  // of the filters' tiles, which have four steps of eight words in a row
 
@@ -29,7 +24,7 @@ struct Arguments {
   Epilogue epilogue;
   int x_image, x_axis[3], x_channel, x_group;  // elements from one to the next: depth, rows, columns
   int y_image, y_axis[3], y_channel;
-  FastDivmod filter_tiles, groups;              // of a block's number; the rest is where its tiles begin
+  FastDivmod n_tiles, groups;              // of a block's number; the rest is where its tiles begin
   FastDivmod column_tiles, row_tiles, depths;   // of a tile's number, the rest is the image
   FastDivmod columns;                           // output columns of a tile
   FastDivmod slot_rows, taps;                   // rows in shared memory: [channel][filter's depth][row]
@@ -37,7 +32,7 @@ struct Arguments {
   FastDivmod term[3], run_words, words;         // terms are [rest][term[0]][term[1]][term[2]]; a run's words hold neighbours; all words
   int x_term[4], w_term[4], x_first, w_first;  // elements from one to the next in shared memory, in the filter
   int terms, run, lead, steps;               // terms of a run, that its first word lacks; steps of eight words
-  int input[3], output[3], step[3], padding[2];  // of x, of y, between positions; before the first depth and row
+  int input[3], output[3], step[3], padding[2];  // of x, of y, between pixels; before the first depth and row
   int depth_step;                            // between taps
   int tiles, blocks, tile_rows;              // blocks whose teams share the tiles
   int slots, pitch, first_element;           // elements of a slot; the first one of column tile 0
@@ -53,7 +48,7 @@ __device__ __forceinline__ Words read_words(const Words* from) {  // at once
   return {{words.x, words.y, words.z, words.w}};
 }
 
-// A place of y and how much of a tile exists there.
+// A y_base of y and how much of a tile exists there.
 struct Tile {
   int image, depth, first_row, first_column, rows, columns;
 };
@@ -130,7 +125,7 @@ template <Reading READING> __device__ __forceinline__ void bring_rows(const Argu
   }
 }
 
-__device__ __forceinline__ void bring_image(const Arguments& a, const ELEMENT* x, Reading reading, unsigned index, unsigned char* buffer) {
+__device__ __forceinline__ void load_image(const Arguments& a, const ELEMENT* x, Reading reading, unsigned index, unsigned char* buffer) {
   const Tile tile = find_tile(a, index);
   if (reading == WHOLE_PACKS) bring_rows<WHOLE_PACKS>(a, x, tile, buffer);
   else if (reading == HALF_PACKS) bring_rows<HALF_PACKS>(a, x, tile, buffer);
@@ -161,7 +156,7 @@ __device__ __forceinline__ void round_image(const Arguments& a, Reading reading,
 
 // --- terms and filters ---
 
-// A term of a word: whether it exists, elements to it in shared memory from a position on, in the filter.
+// A term of a word: whether it exists, elements to it in shared memory from a pixel on, in the filter.
 struct Place {
   bool exists;
   int in_x, in_w;
@@ -176,13 +171,13 @@ __device__ __forceinline__ Place find_place(const Arguments& a, unsigned word, i
 #pragma unroll
   for (int d = 2; d >= 0; d--) rest = a.term[d].divide(rest, at[d + 1]);
   at[0] = rest;
-  Place place{true, a.x_first, a.w_first};
+  Place y_base{true, a.x_first, a.w_first};
 #pragma unroll
   for (int d = 0; d < 4; d++) {
-    place.in_x += static_cast<int>(at[d]) * a.x_term[d];
-    place.in_w += static_cast<int>(at[d]) * a.w_term[d];
+    y_base.in_x += static_cast<int>(at[d]) * a.x_term[d];
+    y_base.in_w += static_cast<int>(at[d]) * a.w_term[d];
   }
-  return place;
+  return y_base;
 }
 
 // Writes the table, [step][word % 4] of what two words have, and the filters.
@@ -227,17 +222,17 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
 // --- products ---
 
 // The terms of a word, of which those in `mask` exist.
-template <bool WHOLE_WORDS> __device__ __forceinline__ unsigned read_word(const unsigned char* position, unsigned place, unsigned second_or_mask) {
+template <bool WHOLE_WORDS> __device__ __forceinline__ unsigned read_word(const unsigned char* pixel, unsigned y_base, unsigned second_or_mask) {
   if constexpr (WHOLE_WORDS) {
-    return *reinterpret_cast<const unsigned*>(position + place) & second_or_mask;
+    return *reinterpret_cast<const unsigned*>(pixel + y_base) & second_or_mask;
   } else {
-    return *reinterpret_cast<const unsigned short*>(position + place) | unsigned(*reinterpret_cast<const unsigned short*>(position + second_or_mask)) << 16;
+    return *reinterpret_cast<const unsigned short*>(pixel + y_base) | unsigned(*reinterpret_cast<const unsigned short*>(pixel + second_or_mask)) << 16;
   }
 }
 
-// sums[h][4 * n + i]: position 16 * h + lane / 4 + i / 2 * 8, filter 8 * n + lane % 4 * 2 + i % 2.
+// sums[h][4 * n + i]: pixel 16 * h + lane / 4 + i / 2 * 8, filter 8 * n + lane % 4 * 2 + i % 2.
 template <bool WHOLE_WORDS, int FILTERS>
-__device__ __forceinline__ void multiply(const Arguments& a, const unsigned char* const (&position)[2 * SIXTEENS], const Words* table, const unsigned char* fragments,
+__device__ __forceinline__ void multiply(const Arguments& a, const unsigned char* const (&pixel)[2 * SIXTEENS], const Words* table, const unsigned char* fragments,
                                          float (&sums)[SIXTEENS][FILTERS / 2]) {
   const int lane = threadIdx.x % 32, steps = a.steps;
 #pragma unroll
@@ -257,7 +252,7 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
     for (int h = 0; h < SIXTEENS; h++)
 #pragma unroll
       for (int i = 0; i < 4; i++)
-        image[h][i] = read_word<WHOLE_WORDS>(position[2 * h + i % 2], entry.item[i / 2 * 2], entry.item[i / 2 * 2 + 1]) & mask[i / 2];
+        image[h][i] = read_word<WHOLE_WORDS>(pixel[2 * h + i % 2], entry.item[i / 2 * 2], entry.item[i / 2 * 2 + 1]) & mask[i / 2];
   };
   const Words* entries = table + lane % 4;
   unsigned image[2][SIXTEENS][4];  // one is read while the other is multiplied
@@ -285,7 +280,7 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
 // A warp's results turn in shared memory, some filters at a time, so that it writes whole packs to y.
 template <bool ACROSS_FILTERS, int FILTERS> struct Staging {
   static constexpr int MOST = ACROSS_FILTERS && sizeof(ELEMENT) == 2 ? 64 : 32, COUNT = FILTERS < MOST ? FILTERS : MOST;  // of filters
-  static constexpr int ROWS = ACROSS_FILTERS ? POSITIONS : COUNT, COLUMNS = ACROSS_FILTERS ? COUNT : POSITIONS, PITCH = COLUMNS + PACK;
+  static constexpr int ROWS = ACROSS_FILTERS ? PIXELS : COUNT, COLUMNS = ACROSS_FILTERS ? COUNT : PIXELS, PITCH = COLUMNS + PACK;
 };
 
 template <bool ACROSS_FILTERS, int FILTERS>
@@ -294,10 +289,10 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
   using Stage = Staging<ACROSS_FILTERS, FILTERS>;
   constexpr int STAGED = Stage::COUNT, ROWS = Stage::ROWS, PITCH = Stage::PITCH, PACKS = Stage::COLUMNS / PACK;
   const int lane = threadIdx.x % 32, y_channel = a.y_channel, rows = min(tile.rows, a.tile_rows);
-  struct Spot { bool exists; int offset; };  // of a position
-  auto find_spot = [&](int position) {
+  struct Spot { bool exists; int offset; };  // of a pixel
+  auto find_spot = [&](int pixel) {
     unsigned column;
-    const unsigned row = a.columns.divide(first + position, column);
+    const unsigned row = a.columns.divide(first + pixel, column);
     const bool exists = static_cast<int>(row) < rows && static_cast<int>(column) < tile.columns;
     return Spot{exists, static_cast<int>(row * a.y_axis[1] + column * a.y_axis[2])};
   };
@@ -307,9 +302,9 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
     for (int h = 0; h < SIXTEENS; h++)
 #pragma unroll
       for (int side = 0; side < 2; side++) {
-        const int position = 16 * h + lane / 4 + side * 8;
+        const int pixel = 16 * h + lane / 4 + side * 8;
         Spot spot;
-        if constexpr (!decltype(plain)::value) spot = find_spot(position);
+        if constexpr (!decltype(plain)::value) spot = find_spot(pixel);
 #pragma unroll
         for (int n = 0; n < STAGED / 8; n++) {
           const int column = 8 * n + lane % 4 * 2, filter = from + column;
@@ -323,10 +318,10 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
           }
           if constexpr (ACROSS_FILTERS) {
             const Pack<ELEMENT, 2> packed{{store<ELEMENT>(values[0]), store<ELEMENT>(values[1])}};
-            *reinterpret_cast<Pack<ELEMENT, 2>*>(staging + position * PITCH + column) = packed;
+            *reinterpret_cast<Pack<ELEMENT, 2>*>(staging + pixel * PITCH + column) = packed;
           } else {
 #pragma unroll
-            for (int i = 0; i < 2; i++) staging[(column + i) * PITCH + position] = store<ELEMENT>(values[i]);
+            for (int i = 0; i < 2; i++) staging[(column + i) * PITCH + pixel] = store<ELEMENT>(values[i]);
           }
         }
       }
@@ -375,10 +370,10 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
 template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __forceinline__ void convolve(const Arguments& a) {
   constexpr int STAGING = Staging<ACROSS_FILTERS, FILTERS>::ROWS * Staging<ACROSS_FILTERS, FILTERS>::PITCH;  // of a warp
   const int team = threadIdx.x / TEAM, warp = threadIdx.x / 32 % WARPS, lane = threadIdx.x % 32;
-  unsigned filter_tile, group;
-  const unsigned block = a.groups.divide(a.filter_tiles.divide(blockIdx.x, filter_tile), group);
-  const int first_filter = filter_tile * FILTERS, filters = a.filters - first_filter;
-  const unsigned first_channel = group * a.filters + first_filter;
+  unsigned n_tile, group;
+  const unsigned block = a.groups.divide(a.n_tiles.divide(blockIdx.x, n_tile), group);
+  const int first_n = n_tile * FILTERS, filters = a.filters - first_n;
+  const unsigned first_channel = group * a.filters + first_n;
   const ELEMENT* x = a.x + group * a.x_group;
   const Reading reading = reading_of(a, x);
   const bool y_packs = a.y_packs && reinterpret_cast<uintptr_t>(a.y) % 16 == 0;
@@ -391,56 +386,56 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
   unsigned char* staging = fragments + a.staging_at;
 
   const unsigned start = block + team * a.blocks;
-  if (start < a.tiles) bring_image(a, x, reading, start, buffers);
+  if (start < a.tiles) load_image(a, x, reading, start, buffers);
   if (threadIdx.x % TEAM == 0) mbarrier_init(ready, TEAM);
   fence_mbarrier_init();
   prepare<WHOLE_WORDS, FILTERS>(a, w, filters, table, fragments, reinterpret_cast<int2*>(staging));
   fence_proxy_async();
   __syncthreads();
   int buffer = 0;
-  const int positions = a.tile_rows * a.columns.divisor;
+  const int pixels = a.tile_rows * a.columns.divisor;
   for (unsigned index = start; index < a.tiles; index += TEAMS * a.blocks, buffer ^= 1) {
     const unsigned next = index + TEAMS * a.blocks;
     cp_async_wait<0>();
     round_image(a, reading, buffers + buffer * a.buffer_bytes);
     mbarrier_arrive(ready);
     mbarrier_wait_parity(ready, buffer);  // the tile is there, and nobody reads the other one any more
-    if (next < a.tiles) bring_image(a, x, reading, next, buffers + (buffer ^ 1) * a.buffer_bytes);
+    if (next < a.tiles) load_image(a, x, reading, next, buffers + (buffer ^ 1) * a.buffer_bytes);
     const Tile tile = find_tile(a, index);
-    const int place = tile.image * a.y_image + tile.depth * a.y_axis[0] + tile.first_row * a.y_axis[1] + tile.first_column * a.y_axis[2] +
+    const int y_base = tile.image * a.y_image + tile.depth * a.y_axis[0] + tile.first_row * a.y_axis[1] + tile.first_column * a.y_axis[2] +
                       static_cast<int>(first_channel) * a.y_channel;
-    for (int team_first = 0; team_first < positions; team_first += WARPS * POSITIONS) {
-      const int first = team_first + warp * POSITIONS;
-      const unsigned char* position[2 * SIXTEENS];
+    for (int team_first = 0; team_first < pixels; team_first += WARPS * PIXELS) {
+      const int first = team_first + warp * PIXELS;
+      const unsigned char* pixel[2 * SIXTEENS];
 #pragma unroll
       for (int i = 0; i < 2 * SIXTEENS; i++) {
         unsigned column;
-        const unsigned row = a.columns.divide(min(first + 8 * i + lane / 4, positions - 1), column);
-        position[i] = buffers + buffer * a.buffer_bytes + (row * a.step[1] * a.pitch + column * a.step[2] * a.lanes.divisor) * sizeof(ELEMENT);
+        const unsigned row = a.columns.divide(min(first + 8 * i + lane / 4, pixels - 1), column);
+        pixel[i] = buffers + buffer * a.buffer_bytes + (row * a.step[1] * a.pitch + column * a.step[2] * a.lanes.divisor) * sizeof(ELEMENT);
       }
       float sums[SIXTEENS][FILTERS / 2];
-      multiply<WHOLE_WORDS, FILTERS>(a, position, table, fragments, sums);
-      write_results<ACROSS_FILTERS, FILTERS>(a, tile, first, filters, first_channel, a.prior + place, a.y + place, y_packs,
+      multiply<WHOLE_WORDS, FILTERS>(a, pixel, table, fragments, sums);
+      write_results<ACROSS_FILTERS, FILTERS>(a, tile, first, filters, first_channel, a.prior + y_base, a.y + y_base, y_packs,
                                              reinterpret_cast<ELEMENT*>(staging) + threadIdx.x / 32 * STAGING, sums);
     }
   }
 }
 
 #define KERNEL(NAME, ...)                                                                                    \
-  extern "C" __global__ void __launch_bounds__(THREADS, 1) few_channels_##NAME(const Arguments a) { \
+  extern "C" __global__ void __launch_bounds__(THREADS, 1) convolution_small_channels_##NAME(const Arguments a) { \
     griddepcontrol_wait();                                                                              \
     convolve<__VA_ARGS__>(a);                                                                                \
   }
-KERNEL(words_filters_32, true, true, 32)
-KERNEL(words_filters_64, true, true, 64)
-KERNEL(words_positions_32, false, true, 32)
-KERNEL(words_positions_64, false, true, 64)
+KERNEL(words_nhwc_32, true, true, 32)
+KERNEL(words_nhwc_64, true, true, 64)
+KERNEL(words_nchw_32, false, true, 32)
+KERNEL(words_nchw_64, false, true, 64)
 #define WHOLE_float 1  // an element is a word
 #define JOIN(a, b) a##b
 #define JOINED(a, b) JOIN(a, b)
 #if !JOINED(WHOLE_, ELEMENT)
-KERNEL(elements_filters_32, true, false, 32)
-KERNEL(elements_filters_64, true, false, 64)
-KERNEL(elements_positions_32, false, false, 32)
-KERNEL(elements_positions_64, false, false, 64)
+KERNEL(elements_nhwc_32, true, false, 32)
+KERNEL(elements_nhwc_64, true, false, 64)
+KERNEL(elements_nchw_32, false, false, 32)
+KERNEL(elements_nchw_64, false, false, 64)
 #endif

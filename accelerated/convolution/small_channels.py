@@ -23,7 +23,7 @@ from .problem import (
     Rates,
     channels_last,
     epilogue,
-    lanes_of,
+    inner_channels_of,
     operand_names,
     rounded_up,
     scalar_strides,
@@ -32,7 +32,7 @@ from .problem import (
 
 SOURCE = "convolution/small_channels.cu"
 MOST_CHANNELS = 7  # of a group: more are packs of their own
-TEAMS, TEAM_WARPS, POSITIONS = 4, 4, 32  # of a block; of a team; of a warp at a time
+TEAMS, TEAM_WARPS, PIXELS = 4, 4, 32  # of a block; of a team; of a warp at a time
 WARPS = TEAMS * TEAM_WARPS
 THREADS = 32 * WARPS
 SHARED_BYTES = 227 * 1024  # of a block
@@ -43,14 +43,14 @@ ROW_BYTES = 128  # of the filters' tiles
 STAGED_FILTERS = 32  # whose results turn at a time; 64 of 16 bits where they lie side by side
 FILTERS = (32, 64)  # of a block
 MOST_ROWS, WIDTHS = 64, tuple(8 << n for n in range(8))  # of a tile: rows; columns, where not all
-# Clocks of a multiprocessor: of a step of 32 positions for each 16 filters, for the image's words, for its halves of words; to
+# Clocks of a multiprocessor: of a step of 32 pixels for each 16 filters, for the image's words, for its halves of words; to
 # write their results for each 16 filters; of a row of the image; of a tile
 FILTER_CLOCKS, WORD_CLOCKS, HALVES_CLOCKS, RESULT_CLOCKS, SLOT_CLOCKS, TILE_CLOCKS = 4, 9, 17, 40, 16, 100
 BROUGHT_BYTES = 32  # of the image that arrive in a clock
 
 
 class Tile(NamedTuple):
-    """Output positions that a block works at, one row after another."""
+    """Output pixels that a block works at, one row after another."""
 
     rows: int
     columns: int
@@ -67,7 +67,7 @@ class Terms(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FewChannels:
+class Geometry:
     """The geometry of one convolution. Rows of x in shared memory are [column][channel] where x has its channels innermost,
     else [column], a row for each channel."""
 
@@ -165,7 +165,7 @@ class FewChannels:
         return -(-self.operation.terms // terms.run * terms.words // STEP_WORDS)
 
     def step_clocks(self, terms: Terms) -> int:
-        """Of all steps of a warp's positions."""
+        """Of all steps of a warp's pixels."""
         one = (WORD_CLOCKS if terms.whole else HALVES_CLOCKS) + FILTER_CLOCKS * self.filters // 16
         return self.steps(terms) * one
 
@@ -180,7 +180,7 @@ class FewChannels:
 
     @cached_property
     def writes_y(self) -> bool:
-        """Channels of y, or the positions of its planes, lie side by side."""
+        """Channels of y, or the pixels of its planes, lie side by side."""
         y = self.operation.y
         strides = scalar_strides(y)
         return self.across_filters or (
@@ -188,7 +188,7 @@ class FewChannels:
         )
 
     def y_packs(self, tile: Tile) -> bool:
-        """Results of a tile that lie side by side, filters or positions, fill whole packs at multiples of 16 bytes."""
+        """Results of a tile that lie side by side, filters or pixels, fill whole packs at multiples of 16 bytes."""
         y = self.operation.y
         image, channel, *axes = scalar_strides(y)
         steps = [*axes, self.group_filters] if self.across_filters else [channel, axes[0], self.outputs[2]]
@@ -211,7 +211,7 @@ class FewChannels:
     def staging_bytes(self) -> int:
         """For results that turn, and at first for the filters' terms."""
         most = STAGED_FILTERS * (2 if self.across_filters and self.pack == 8 else 1)
-        rows, columns = POSITIONS, min(self.filters, most)
+        rows, columns = PIXELS, min(self.filters, most)
         if not self.across_filters:
             rows, columns = columns, rows
         results = WARPS * rows * (columns + self.pack) * self.operation.x.scalar_bytes
@@ -255,7 +255,7 @@ class FewChannels:
         """About how long the device is busy with such tiles."""
         blocks = self.blocks(tile)
         rounds = -(-self.tiles(tile) // (TEAMS * blocks)) * -(-self.parts * blocks // self.multiprocessors)
-        turns = -(-tile.rows * tile.columns // (TEAM_WARPS * POSITIONS))
+        turns = -(-tile.rows * tile.columns // (TEAM_WARPS * PIXELS))
         products = self.step_clocks(self.terms) + RESULT_CLOCKS * self.filters // 16
         brought = self.slots(tile) * SLOT_CLOCKS + self.buffer_bytes(tile) / BROUGHT_BYTES
         return rounds * TEAMS * (turns * TEAM_WARPS * products + brought + TILE_CLOCKS)
@@ -297,7 +297,7 @@ class FewChannels:
         """(elements in the filter from one depth, row, column and channel to the next in the order of the terms, elements to
         the first term)."""
         w = self.operation.w
-        last = lanes_of(w) == self.channels
+        last = inner_channels_of(w) == self.channels
         column, channel = (self.channels, 1) if last else (1, prod(self.taps))
         steps = [*list(accumulate((self.taps[2], self.taps[1]), mul, initial=1))[::-1]]
         steps = [step * column for step in steps]
@@ -310,20 +310,20 @@ class FewChannels:
 
 
 @lru_cache(256)
-def geometry_of(operation: Convolution, multiprocessors: int, filters: int) -> FewChannels | None:
+def geometry_of(operation: Convolution, multiprocessors: int, filters: int) -> Geometry | None:
     """Return the geometry of blocks of so many filters, or None where shared memory has no room for a tile, or results do not lie
     side by side in y."""
-    found = FewChannels(operation, multiprocessors, filters)
+    found = Geometry(operation, multiprocessors, filters)
     return found if found.writes_y and found.tile else None
 
 
-def few_channels_launch(found: FewChannels, device: Any) -> Launch:
+def small_channels_launch(found: Geometry, device: Any) -> Launch:
     """The whole convolution."""
     o, tile, terms = found.operation, found.tile, found.terms
     assert tile is not None
     image_terms, (filter_steps, filter_first) = found.image_terms(tile), found.filter_terms
     y_strides, input_ = scalar_strides(o.y), spatial(o.x.dims[2:], 1)
-    filter_tiles, blocks = -(-found.group_filters // found.filters), found.blocks(tile)
+    n_tiles, blocks = -(-found.group_filters // found.filters), found.blocks(tile)
     groups, buffer_at, buffer_bytes = o.convolution.group_count, found.constant_bytes, found.buffer_bytes(tile)
     x_image, x_channel, *x_axis = found.x_strides
     arguments = structure(
@@ -336,7 +336,7 @@ def few_channels_launch(found: FewChannels, device: Any) -> Launch:
         ("y_image", c_int(y_strides[0])),
         ("y_axis", (c_int * AXES)(*y_strides[2:])),
         ("y_channel", c_int(1 if found.across_filters else y_strides[1])),
-        ("filter_tiles", FastDivmod.of(filter_tiles)),
+        ("n_tiles", FastDivmod.of(n_tiles)),
         ("groups", FastDivmod.of(groups)),
         ("column_tiles", FastDivmod.of(-(-found.outputs[2] // tile.columns))),
         ("row_tiles", FastDivmod.of(-(-found.outputs[1] // tile.rows))),
@@ -378,9 +378,10 @@ def few_channels_launch(found: FewChannels, device: Any) -> Launch:
         ("buffer_bytes", c_int(buffer_bytes)),
         ("staging_at", c_int(buffer_at + 2 * TEAMS * buffer_bytes)),
     )
-    name = f"few_channels_{'words' if terms.whole else 'elements'}_{'filters' if found.across_filters else 'positions'}_{found.filters}"
+    layout = "nhwc" if found.across_filters else "nchw"
+    name = f"convolution_small_channels_{'words' if terms.whole else 'elements'}_{layout}_{found.filters}"
     function = device.function(SOURCE, name, type_definitions(o.x.scalar_type, o))
-    grid = (filter_tiles * groups * blocks, 1, 1)
+    grid = (n_tiles * groups * blocks, 1, 1)
     return Launch(function, arguments, ("x", "w", *operand_names(o)), grid, (THREADS, 1, 1), found.shared_bytes(tile))
 
 
@@ -403,7 +404,7 @@ class SmallChannels(ConvolutionSolver):
             return False
         filters = problem.operation.w.dims[0] // problem.groups
         most = next((count for count in FILTERS if count >= filters), FILTERS[-1])
-        possible = [FewChannels(problem.operation, problem.device.multiprocessors, n) for n in FILTERS if n <= most]
+        possible = [Geometry(problem.operation, problem.device.multiprocessors, n) for n in FILTERS if n <= most]
         return min(possible, key=lambda found: found.busy_clocks).filters == self.filters
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
@@ -414,9 +415,9 @@ class SmallChannels(ConvolutionSolver):
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         found = self._geometry(problem)
         assert found is not None
-        return [few_channels_launch(found, problem.device)]
+        return [small_channels_launch(found, problem.device)]
 
-    def _geometry(self, problem: ConvolutionProblem) -> FewChannels | None:
+    def _geometry(self, problem: ConvolutionProblem) -> Geometry | None:
         return geometry_of(problem.operation, problem.device.multiprocessors, self.filters)
 
 

@@ -1,7 +1,8 @@
-// Convolutions of few products, as many as a GPU has threads: lanes of a warp share the terms of an output.
+// Convolutions (5.2.9, 5.2.10) of few products, as many as a GPU has threads.
 //
-// Floor: bytes, of a few KiB: what counts is latency, one read of image and filter, which every thread has in flight at once.
-// Tiles of a matrix product would wait for memory in every round, with most of the GPU idle.
+// Tiling: up to 32 lanes of a warp share the K of one output.
+//
+// Roofline bound (floor): bytes, of a few KiB, so latency: one read of image and filter, which all threads have in flight at once.
 #include "convolution/problem.cuh"
 
 struct Arguments {
@@ -16,25 +17,25 @@ struct Arguments {
   int log_lanes;              // of an output
 };
 
-extern "C" __global__ void __launch_bounds__(128) convolution_small(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(128) convolution_tiny(const Arguments a) {
   griddepcontrol_wait();
   const Convolution& c = a.convolution;
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x, lanes = 1u << a.log_lanes, lane = index & (lanes - 1);
   unsigned channel, filter;
   const unsigned output = a.channels.divide(index >> a.log_lanes, channel), group = a.filters.divide(channel, filter);
-  const Position position = find_position(c, output);
-  const ELEMENT* x = a.x + group * c.x_group + position.offset;
-  const ELEMENT* w = a.w + channel * static_cast<long long>(c.row);
+  const Pixel pixel = find_pixel(c, output);
+  const ELEMENT* x = a.x + group * c.x_group + pixel.offset;
+  const ELEMENT* w = a.w + channel * static_cast<long long>(c.w_row);
   COMPUTE sum = 0;
 #pragma unroll 4
-  for (unsigned i = lane; i < c.terms; i += lanes) {
-    const Term term = find_term(c, i);
+  for (unsigned i = lane; i < c.k; i += lanes) {
+    const KOffset term = find_k(c, i);
     // Padding is multiplied, too: zero times an infinity of the filter is NaN.
-    const COMPUTE value = inside(c, position, term) ? load<COMPUTE>(x[term.offset]) : COMPUTE(0);
+    const COMPUTE value = inside(c, pixel, term) ? load<COMPUTE>(x[term.offset]) : COMPUTE(0);
     sum += value * load<COMPUTE>(w[i]);
   }
   for (unsigned distance = lanes / 2; distance; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
-  if (output >= c.positions || lane) return;
+  if (output >= c.m || lane) return;
   const COMPUTE one[1] = {sum};
   finish<1, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, y_offset(c, output) + y_channel_offset(c, channel), 1, 1, channel, 0, one);
 }

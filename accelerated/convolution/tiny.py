@@ -42,11 +42,11 @@ class Tiny(ConvolutionSolver):
             *pointers(5),
             ("convolution", value),
             ("epilogue", problem.epilogue),
-            ("channels", FastDivmod.of(value.filters * problem.groups)),
-            ("filters", FastDivmod.of(value.filters)),
+            ("channels", FastDivmod.of(value.n * problem.groups)),
+            ("filters", FastDivmod.of(value.n)),
             ("log_lanes", c_int(lanes.bit_length() - 1)),
         )
-        function = problem.device.function(SOURCE, "convolution_small", problem.definitions)
+        function = problem.device.function(SOURCE, "convolution_tiny", problem.definitions)
         grid = blocks(prod(o.y.dims) * lanes, THREADS)
         return [Launch(function, arguments, ("x", "w", *operand_names(o)), grid, (THREADS, 1, 1))]
 

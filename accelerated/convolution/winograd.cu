@@ -4,7 +4,7 @@
 // images and products to the workspace and multiplies them with convolution/implicit_gemm.cu: tiles of 6 x 6 values, so
 // F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5), which share the transform of the image.
 //
-// Floor: flops, those of the direct sum divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 T/s in float. The nonfused
+// Roofline bound (floor): flops, those of the direct sum divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 T/s in float. The nonfused
 // transforms move 36/16 (36/4 for 5 x 5) values per output, read and written: bytes decide below about 64 channels.
 #include "convolution/problem.cuh"
 
@@ -110,7 +110,7 @@ __device__ __forceinline__ void transform_both(const C (&in)[IN][IN], C (&out)[O
 // The taps of a filter as a cross-correlation applies them.
 template <int TAPS>
 __device__ __forceinline__ void read_filter(const Convolution& c, const ELEMENT* w, long long filter, unsigned channel, COMPUTE (&g)[TAPS][TAPS]) {
-  const ELEMENT* taps = w + filter * c.row + channel * (TAPS * TAPS);
+  const ELEMENT* taps = w + filter * c.w_row + channel * (TAPS * TAPS);
 #pragma unroll
   for (int r = 0; r < TAPS; r++)
 #pragma unroll
@@ -153,8 +153,8 @@ __device__ __forceinline__ void write_tile(const Arguments& a, unsigned image, i
   for (int i = 0; i < OUT; i++) {
     if (row + i >= rows) continue;
     const int count = columns - column < OUT ? columns - column : OUT;
-    const long long offset = image * c.y_position[0] + (row + i) * c.y_position[2] + column * c.y_position[3] + channel * c.y_channel;
-    finish<OUT, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, offset, c.y_position[3], count, channel, 0, results[i]);
+    const long long offset = image * c.y_pixel[0] + (row + i) * c.y_pixel[2] + column * c.y_pixel[3] + channel * c.y_channel;
+    finish<OUT, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, offset, c.y_pixel[3], count, channel, 0, results[i]);
   }
 }
 
@@ -162,7 +162,7 @@ __device__ __forceinline__ unsigned split_tile(const Arguments& a, unsigned tile
   return a.first_image + a.tile_rows.divide(a.tile_columns.divide(tile, tile_column), tile_row);
 }
 
-// --- nonfused: [position in the tile][group][tile][channel], or channels before tiles ---
+// --- nonfused: [pixel in the tile][group][tile][channel], or channels before tiles ---
 
 template <int TAPS> __device__ __forceinline__ void filters_to_workspace(const Arguments& a, unsigned index) {
   unsigned channel, filter;
@@ -183,14 +183,14 @@ template <int TAPS> __device__ __forceinline__ void filters_to_workspace(const A
   for (int i = 0; i < TILE * TILE; i++, target += step) *target = t[i / TILE][i % TILE];
 }
 
-extern "C" __global__ void winograd_filters(const Arguments a) {
+extern "C" __global__ void convolution_winograd_filters(const Arguments a) {
   griddepcontrol_wait();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (a.convolution.filter[1].divisor == 3) filters_to_workspace<3>(a, index);
   else filters_to_workspace<5>(a, index);
 }
 
-extern "C" __global__ void winograd_images(const Arguments a) {
+extern "C" __global__ void convolution_winograd_images(const Arguments a) {
   griddepcontrol_wait();
   const Convolution& c = a.convolution;
   unsigned tile, channel, tile_row, tile_column;
@@ -200,7 +200,7 @@ extern "C" __global__ void winograd_images(const Arguments a) {
   if (group >= a.groups) return;
   const unsigned image = split_tile(a, tile, tile_row, tile_column);
   const int outputs = TILE + 1 - c.filter[1].divisor;
-  const ELEMENT* x = a.x + image * c.x_position[0] + group * c.x_group + static_cast<long long>(channel) * c.x_lane;
+  const ELEMENT* x = a.x + image * c.x_pixel[0] + group * c.x_group + static_cast<long long>(channel) * c.x_channel;
   COMPUTE d[TILE][TILE], t[TILE][TILE];
   read_tile(c, x, tile_row * outputs, tile_column * outputs, d);
   transform_both<TILE, TILE>(d, t, [](const COMPUTE(&in)[TILE], COMPUTE(&out)[TILE]) { transform_image(in, out); });
@@ -225,7 +225,7 @@ template <int OUT> __device__ __forceinline__ void products_from_workspace(const
   write_tile<OUT>(a, image, tile_row * OUT, tile_column * OUT, group * a.filters.divisor + filter, results);
 }
 
-extern "C" __global__ void winograd_results(const Arguments a) {
+extern "C" __global__ void convolution_winograd_results(const Arguments a) {
   griddepcontrol_wait();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (a.convolution.filter[1].divisor == 3) products_from_workspace<4>(a, index);
@@ -236,8 +236,8 @@ extern "C" __global__ void winograd_results(const Arguments a) {
 
 constexpr int FREQUENCIES = FUSED_TILE * FUSED_TILE, BLOCK_FILTERS = 32, BLOCK_TILES = 32, BLOCK_CHANNELS = 8, THREADS = 256;
 
-// Filters as the fused kernel reads them: [group][channel][position in the tile][filter].
-extern "C" __global__ void winograd_fused_filters(const Arguments a) {
+// Filters as the fused kernel reads them: [group][channel][pixel in the tile][filter].
+extern "C" __global__ void convolution_winograd_fused_filters(const Arguments a) {
   griddepcontrol_wait();
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned filter, channel;
@@ -252,8 +252,8 @@ extern "C" __global__ void winograd_fused_filters(const Arguments a) {
   for (int i = 0; i < FREQUENCIES; i++) target[i * a.filters.divisor] = t[i / FUSED_TILE][i % FUSED_TILE];
 }
 
-// A block computes 32 filters x 32 tiles of 2 x 2 outputs. 16 threads serve one position in the tile, 8 x 8 sums each.
-extern "C" __global__ void __launch_bounds__(256) winograd_fused(const Arguments a) {
+// A block computes 32 filters x 32 tiles of 2 x 2 outputs. 16 threads serve one pixel in the tile, 8 x 8 sums each.
+extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(const Arguments a) {
   griddepcontrol_wait();
   union Shared {
     struct {
@@ -267,7 +267,7 @@ extern "C" __global__ void __launch_bounds__(256) winograd_fused(const Arguments
   const int thread = threadIdx.x;
   const int filters = a.filters.divisor, channels = a.channels.divisor;
   const unsigned filter_blocks = (filters + BLOCK_FILTERS - 1) / BLOCK_FILTERS, tile_blocks = (a.tiles.divisor + BLOCK_TILES - 1) / BLOCK_TILES;
-  const int first_filter = blockIdx.x % filter_blocks * BLOCK_FILTERS, first_tile = blockIdx.x / filter_blocks % tile_blocks * BLOCK_TILES;
+  const int first_n = blockIdx.x % filter_blocks * BLOCK_FILTERS, first_tile = blockIdx.x / filter_blocks % tile_blocks * BLOCK_TILES;
   const unsigned group = blockIdx.x / filter_blocks / tile_blocks;
 
   // A thread transforms one tile of one channel.
@@ -275,9 +275,9 @@ extern "C" __global__ void __launch_bounds__(256) winograd_fused(const Arguments
   const bool has_tile = first_tile + my_tile < a.tiles.divisor;
   unsigned tile_row, tile_column;
   const unsigned image = split_tile(a, first_tile + my_tile, tile_row, tile_column);
-  const ELEMENT* x = a.x + image * c.x_position[0] + group * c.x_group;
+  const ELEMENT* x = a.x + image * c.x_pixel[0] + group * c.x_group;
   const COMPUTE* transformed = reinterpret_cast<const COMPUTE*>(a.workspace + a.filters_at) +
-                               static_cast<long long>(group) * channels * FREQUENCIES * filters + first_filter;
+                               static_cast<long long>(group) * channels * FREQUENCIES * filters + first_n;
 
   const int frequency = thread / 16, row = thread / 4 % 4 * 4, column = thread % 4 * 4;  // and 16 more of each
   COMPUTE sums[8][8] = {};
@@ -286,12 +286,12 @@ extern "C" __global__ void __launch_bounds__(256) winograd_fused(const Arguments
     const int channel = first_channel + my_channel;
     COMPUTE d[FUSED_TILE][FUSED_TILE] = {};
     if (has_tile && channel < channels)
-      read_tile(c, x + static_cast<long long>(channel) * c.x_lane, tile_row * 2, tile_column * 2, d);
+      read_tile(c, x + static_cast<long long>(channel) * c.x_channel, tile_row * 2, tile_column * 2, d);
     transform_both<FUSED_TILE, FUSED_TILE>(d, image_held, [](const COMPUTE(&in)[FUSED_TILE], COMPUTE(&out)[FUSED_TILE]) { transform_image(in, out); });
 #pragma unroll
     for (int i = 0; i < FREQUENCIES; i++) {  // lanes are filters, warps are channels
       const int filter = thread % BLOCK_FILTERS;
-      const bool exists = first_filter + filter < filters && channel < channels;
+      const bool exists = first_n + filter < filters && channel < channels;
       filter_held[i] = exists ? transformed[(static_cast<long long>(channel) * FREQUENCIES + i) * filters + filter] : COMPUTE(0);
     }
   };
@@ -331,7 +331,7 @@ extern "C" __global__ void __launch_bounds__(256) winograd_fused(const Arguments
         for (int j = 0; j < 8; j++)
           shared.products[frequency][row - first_row + i][j / 4 * 16 + column + j % 4] = sums[part / 2 * 4 + i][j];
     __syncthreads();
-    const int filter = first_filter + part / 2 * 16 + first_row + my_channel;
+    const int filter = first_n + part / 2 * 16 + first_row + my_channel;
     if (has_tile && filter < filters) {
       COMPUTE m[FUSED_TILE][FUSED_TILE], results[2][2];
 #pragma unroll

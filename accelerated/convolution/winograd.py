@@ -90,7 +90,7 @@ def _fused_bytes(operation: Convolution) -> int:
 
 
 class _Kernels:
-    """Launches of convolution_winograd.cu for one operation."""
+    """Launches of winograd.cu for one operation."""
 
     def __init__(self, operation: Convolution, device: Any, tiling: Tiling, workspace: Workspace) -> None:
         self.operation, self.device, self.tiling, self.workspace = operation, device, tiling, workspace
@@ -148,13 +148,13 @@ class WinogradNonfused(ConvolutionSolver):
         kernels = _Kernels(operation, device, tiling, workspace)
         kernels.filters_last = _filters_last(operation, device)
         channels, filters = operation.x.dims[1], operation.w.dims[0]
-        launches = [kernels.launch("winograd_filters", blocks(filters * kernels.channels))]
+        launches = [kernels.launch("convolution_winograd_filters", blocks(filters * kernels.channels))]
         for first in range(0, operation.x.dims[0], workspace.images):
             images = min(workspace.images, operation.x.dims[0] - first)
             tiles = images * tiling.of_image
-            launches.append(kernels.launch("winograd_images", blocks(tiles * channels), first, images))
+            launches.append(kernels.launch("convolution_winograd_images", blocks(tiles * channels), first, images))
             launches.append(product_launch(_product(operation, device, tiles, workspace)))
-            launches.append(kernels.launch("winograd_results", blocks(tiles * filters), first, images))
+            launches.append(kernels.launch("convolution_winograd_results", blocks(tiles * filters), first, images))
         return launches
 
 
@@ -177,8 +177,8 @@ class Winograd(ConvolutionSolver):
         tiles = images * tiling.of_image
         grid = -(-kernels.filters // BLOCK_FILTERS) * -(-tiles // BLOCK_TILES) * kernels.groups
         return [
-            kernels.launch("winograd_fused_filters", blocks(operation.w.dims[0] * kernels.channels)),
-            kernels.launch("winograd_fused", (grid, 1, 1), 0, images),
+            kernels.launch("convolution_winograd_fused_filters", blocks(operation.w.dims[0] * kernels.channels)),
+            kernels.launch("convolution_winograd_fused", (grid, 1, 1), 0, images),
         ]
 
 

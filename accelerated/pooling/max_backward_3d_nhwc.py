@@ -30,8 +30,8 @@ SHARED_BYTES, BLOCK_BYTES = 228 * 1024, 1024  # of an SM; of them that every blo
 
 # By the bytes of an element: as measured with half and float.
 SETTINGS = {
-    2: Settings(512, blocks=1, rows=2, channel_bytes=16, channel_tile=2, group_bytes=128, stages=2),
-    4: Settings(512, blocks=1, rows=2, channel_bytes=16, channel_tile=2, group_bytes=128, stages=3),
+    2: Settings(threads=512, blocks=1, rows=2, channel_bytes=16, channel_tile=2, group_bytes=128, stages=2),
+    4: Settings(threads=512, blocks=1, rows=2, channel_bytes=16, channel_tile=2, group_bytes=128, stages=3),
 }
 
 
@@ -155,7 +155,7 @@ class MaxBackward3dNhwc(PoolingSolver):
             problem, ("scatter", scatter), *problem.factors, ("propagate", c_int(problem.operation.pooling.nan))
         )
         definitions = window_definitions(
-            problem, static, settings, BLOCK_LANES=part.words, CARRIERS=PRODUCERS, **MAX_PACKS
+            problem, static, settings, GROUP_WORDS=part.words, PRODUCERS=PRODUCERS, **MAX_PACKS
         )
         return Configuration(
             "pooling/max_backward_3d_nhwc.cu",

@@ -18,7 +18,7 @@ MIN_THREADS = 128  # of a block that has planes enough
 MAX_PACKS = 8  # of channels of a block
 MIN_SHARES = 3  # of rows: with fewer, what two blocks scan takes longer than more blocks save
 OUTER = 2  # dimensions of a launch beside the one that blocks share
-SETTINGS = Settings(MAX_THREADS, blocks=1, channel_bytes=4)
+SETTINGS = Settings(threads=MAX_THREADS, blocks=1, channel_bytes=4)
 
 
 class PlanesStruct(ctypes.Structure):

@@ -44,10 +44,10 @@ class Settings:
             "THREADS": self.threads,
             "BLOCKS": self.blocks,
             "TILE1": self.rows,
-            "LANE_BYTES": self.channel_bytes,
+            "CHANNEL_BYTES": self.channel_bytes,
             "CHANNEL_TILE": self.channel_tile,
-            "LOOSE_TILE": self.element_tile,
-            "ROW_LANES": self.row_channels,
+            "ELEMENT_TILE": self.element_tile,
+            "ROW_CHANNELS": self.row_channels,
             "STAGES": self.stages,
         }
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dualdnn.api.operations.forks import free_in_children
 
+from .arguments import Field, difference, host_fields
 from .compiler import Definitions, Module, build, is_built, module
 from .errors import CompileError, DeviceError, DeviceUnavailable
 from .tensor_map import TensorMap
@@ -67,6 +70,7 @@ class Function(ABC):
     argument_bytes: int
     maximum_threads: int
     static_shared_bytes: int
+    fields: dict[str, Field]  # of the structure
 
     def __init__(self) -> None:
         self._accepted: set[tuple[Dimensions, Dimensions, int]] = set()
@@ -89,6 +93,17 @@ class Function(ABC):
         if configuration not in self._accepted:
             self._accept(configuration)
         self._launch(arguments, grid, block, shared_bytes, stream, cooperative)
+
+    @staticmethod
+    def _fields(names: str, numbers: Sequence[int]) -> dict[str, Field]:
+        """Return the fields of the structure by name. numbers: the offset and the size of each, in bytes."""
+        pairs = zip(numbers[::2], numbers[1::2], strict=False)
+        return {name: Field(*pair) for name, pair in zip(names.split(","), pairs, strict=False) if name}
+
+    def require_fields(self, structure: type[ctypes.Structure]) -> None:
+        """Raise TypeError unless the host's structure has its fields where the kernel's has them."""
+        if self.fields and (found := difference(self.fields, host_fields(structure))):
+            raise TypeError(f"arguments: {self.name}: {found}")
 
     def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int) -> bool:
         """Whether the device has room for the clusters of this kernel, which may be larger than every GPU allows.

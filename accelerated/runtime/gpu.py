@@ -119,8 +119,11 @@ class GpuFunction(Function):
         try:
             self._kernel = module.kernel(name)
             self.argument_bytes, waits = struct.unpack("<QQ", module.content(f"about_{name}"))
+            numbers = module.content(f"fields_{name}")
+            names = bytes(module.content(f"names_{name}")).rstrip(b"\0").decode()
         except DriverError as error:
             raise KeyError(f"the module has no kernel {name}: {error}") from error
+        self.fields = self._fields(names, struct.unpack(f"<{len(numbers) // 8}Q", numbers))
         self._content = ctypes.c_ubyte * self.argument_bytes
         self._overlaps = bool(waits) and int(device.architecture.removeprefix("sm_")) >= self.OVERLAPPING_ARCHITECTURE
         self.maximum_threads = self._kernel.attribute(MAX_THREADS_PER_BLOCK)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from .arguments import parameter, paths
 from .errors import CompileError
 from .programs import host_compiler
 
@@ -55,6 +56,7 @@ class Kernel(NamedTuple):
     name: str
     launch_bounds: str
     waits: bool
+    fields: tuple[str, ...] = ()  # of its argument structure, as arguments.paths() finds them
 
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<[^>]+>).*$', re.MULTILINE)
@@ -94,7 +96,11 @@ def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> li
     if not matches:
         message = 'no kernel: expected extern "C" __global__ void NAME(const Arguments arguments)'
         raise CompileError(module.source, module.definitions, message)
-    return [Kernel(name, before or after, bool(waits)) for before, after, name, waits in matches]
+    text = preprocessed.stdout
+    return [
+        Kernel(name, before or after, bool(waits), tuple(paths(text, parameter(text, name))))
+        for before, after, name, waits in matches
+    ]
 
 
 def entry_points(modules: Iterable[tuple[str | Path, Definitions]]) -> dict[str, str]:

@@ -1,13 +1,15 @@
 // The grid all-reduce of online-softmax states of rows: groups of persistent blocks exchange what each has of a row
 // (softmax/persistent_tma.cu).
 //
-// A group of blocks (`team`) takes every `groups`-th row; its blocks take the tiles of a row in turns, `part` packs each. When the compute warps of
-// a block have added the last of its tiles of a row, one reducer warp publishes the block's state; of one block, another reducer warp for each
-// row, they merge the states of all and publish the result. Few threads poll, each an address of its own: when all polled all states, an H200 took
-// 4 to 17 % longer; where a group has few blocks, 5 % less, and then, as for a group's last row, all of them poll all states.
+// A group of blocks (`team`) takes every `groups`-th row; its blocks take the tiles of a row in turns, `part` packs
+// each. When the compute warps of a block have added the last of its tiles of a row, one reducer warp publishes the
+// block's state; of one block, another reducer warp for each row, they merge the states of all and publish the result.
+// Few threads poll, each an address of its own: when all polled all states, an H200 took 4 to 17 % longer; where a
+// group has few blocks, 5 % less, and then, as for a group's last row, all of them poll all states.
 //
-// All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. They run alone: each takes half of
-// the shared memory of its multiprocessor or more. So the exchange buffer belongs to one launch at a time, whatever stream it is in.
+// All blocks run at the same time (the launch is cooperative), so that none waits for one that does not run. They run
+// alone: each takes half of the shared memory of its multiprocessor or more. So the exchange buffer belongs to one
+// launch at a time, whatever stream it is in.
 #pragma once
 #include "primitives/tma.cuh"
 #include "softmax/grid_exchange.cuh"
@@ -15,18 +17,18 @@
 // As in softmax/persistent_tma.py
 constexpr unsigned COMPUTE_THREADS = 512;  // of a block
 constexpr int TILE_PACKS = 2;              // that a compute thread takes in a step, of all inputs together
-constexpr unsigned REDUCERS = 4;         // warps, at most
-constexpr unsigned SMALL_GROUP = 8;      // blocks: each of them merges the states of all
-constexpr unsigned POLL_PAUSE_NS = 100;  // of who waits for a result
+constexpr unsigned REDUCERS = 4;           // warps, at most
+constexpr unsigned SMALL_GROUP = 8;        // blocks: each of them merges the states of all
+constexpr unsigned POLL_PAUSE_NS = 100;    // of who waits for a result
 #ifndef QUEUE_TILES
 #define QUEUE_TILES 0  // of a block, in registers until they are written
 #endif
 constexpr int QUEUE = QUEUE_TILES;
 constexpr unsigned OPEN = 16;  // rows of a block between the first read and the last write
 
-// Launches take the halves in turns, and each leaves the other one cleared. All zero at first. A slot is free again when it is used: a block
-// publishes row i + OPEN when it has begun to write row i, for which all had published, and it receives the result of that row after it
-// has published it.
+// Launches alternate between two parts, and each leaves the other one cleared. All zero at first. A slot is free again
+// when it is used: a block publishes row i + OPEN when it has begun to write row i, for which all had published, and it
+// receives the result of that row after it has published it.
 struct RowExchange {
   Slot parts[2][OPEN][MOST_BLOCKS];         // of every block
   Slot results[2][OPEN][MOST_BLOCKS];       // for every block
@@ -53,12 +55,18 @@ template <class Rule> struct GridAllReduce {
 
   // exchange_at: bytes of shared memory before what the warps share.
   __device__ __forceinline__ GridAllReduce(const Arguments<INPUTS>& arguments, unsigned exchange_at)
-      : a(arguments), rule{Algorithm(a.algorithm), a.alpha}, exchange(*reinterpret_cast<Shared*>(shared_memory + exchange_at)),
-        group(blockIdx.x / a.team), groups(gridDim.x / a.team), member(blockIdx.x - group * a.team) {
+      : a(arguments),
+        rule{Algorithm(a.algorithm), a.alpha},
+        exchange(*reinterpret_cast<Shared*>(shared_memory + exchange_at)),
+        group(blockIdx.x / a.team),
+        groups(gridDim.x / a.team),
+        member(blockIdx.x - group * a.team) {
     const unsigned all = a.rows.packs;
     rows = group < groups && group < all ? (all - group - 1) / groups + 1 : 0;
   }
-  __device__ __forceinline__ OnlineState* result_of(unsigned i) const { return reinterpret_cast<OnlineState*>(&exchange + 1) + i % OPEN; }
+  __device__ __forceinline__ OnlineState* result_of(unsigned i) const {
+    return reinterpret_cast<OnlineState*>(&exchange + 1) + i % OPEN;
+  }
   __device__ __forceinline__ OnlineState* parts_of(unsigned i) const { return result_of(0) + (OPEN + i % 2 * PARTS); }
   static __device__ __forceinline__ int phase(unsigned i, unsigned size) { return i / size & 1; }
 
@@ -114,7 +122,8 @@ template <class Rule> struct GridAllReduce {
     const unsigned half = exchange.launch & 1;
 #pragma unroll 1
     for (unsigned i = merger; i < rows; i += MERGERS) {
-      mbarrier_wait_parity(&exchange.published[i % OPEN], phase(i, OPEN));  // those of other blocks come at about the same time
+      mbarrier_wait_parity(&exchange.published[i % OPEN],
+                           phase(i, OPEN));  // those of other blocks come at about the same time
       auto* results = row_exchange.results[half][i % OPEN];
       if (a.team <= SMALL_GROUP || i + 1 == rows) {  // each merges all
         const OnlineState total = of_group(half, i);
@@ -122,21 +131,26 @@ template <class Rule> struct GridAllReduce {
         mbarrier_arrive(&exchange.all_reduced[i % OPEN]);
         continue;
       }
-      // Each block merges some rows, for all.
-      if ((member + i) % a.team == 0) {
+      // Each block merges some rows, for all. Loops that run once at most: of conditions the compiler made 12 bytes of
+      // spills in the compute warps of floats with a queue.
+#pragma unroll 1
+      for (unsigned other = (member + i) % a.team; other < 1; other += MERGERS * a.team) {
         const Slot total = to_slot(of_group(half, i), i + 1);
-        for (unsigned block = lane; block < a.team; block += 32) write_slot(&results[blockIdx.x - member + block], total);
+        for (unsigned block = lane; block < a.team; block += 32)
+          write_slot(&results[blockIdx.x - member + block], total);
       }
       __syncwarp();
-      if (lane == 0) {
+#pragma unroll 1
+      for (unsigned reader = lane; reader < 1; reader += MERGERS * 32) {
         Slot slot;
         while (!holds(slot = read_slot(&results[blockIdx.x]), i + 1)) __nanosleep(POLL_PAUSE_NS);
-        result_of(i)[0] = from_slot(slot);
+        result_of(i)[reader] = from_slot(slot);
       }
       mbarrier_arrive(&exchange.all_reduced[i % OPEN]);
     }
   }
-  // The last act of a reducer warp: the next launch may have the exchange buffer. It counts arrivals from where those of this one have ended.
+  // The last act of a reducer warp: the next launch may have the exchange buffer. It counts arrivals from where those
+  // of this one have ended.
   __device__ __forceinline__ void leave(unsigned reducers) const {
     __syncwarp();
     if ((threadIdx.x & 31) != 0) return;

@@ -8,24 +8,29 @@
 
 enum Algorithm { FAST = 0, ACCURATE = 1, LOG = 2 };  // cudnnSoftmaxAlgorithm_t
 
-// As in softmax_walk.py and softmax_teams.py. Packs of 8-bit integers hold one element: no integer fills them up without changing a maximum.
+// As in softmax/problem.py and softmax/staged.py. Packs of 8-bit integers hold one element: no integer fills them up
+// without changing a maximum.
 #ifndef PACK_BYTES
-#define PACK_BYTES 16  // of a wide pack; fewer for rows in registers whose rows are no multiple of that
+#define PACK_BYTES 16  // of a vector; fewer where rows in registers begin at no multiple of that
 #endif
-constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : PACK_BYTES / sizeof(ELEMENT);  // of a wide pack
+constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : PACK_BYTES / sizeof(ELEMENT);  // elements of a vector
 template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;                     // packs of each input in a group
 constexpr int DEPTH = 4;                                                        // groups in flight to a thread
-  // of rows in the registers of a block
 
-template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements { ELEMENT item[WIDE]; };
+template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements {
+  ELEMENT item[WIDE];
+};
 
-// Two 16-bit numbers are converted from and to one register. They move as words: structures of half2 are copied pair by pair.
+// Two 16-bit numbers are converted from and to one register. They move as words: structures of half2 are copied pair by
+// pair.
 constexpr bool PAIRED = sizeof(ELEMENT) == 2 && std::is_same_v<COMPUTE, float>;
 template <int WIDE> using Words = Pack<unsigned, WIDE / 2>;
 __device__ __forceinline__ float2 both(half2 pair) { return __half22float2(pair); }
 __device__ __forceinline__ float2 both(__nv_bfloat162 pair) { return __bfloat1622float2(pair); }
 __device__ __forceinline__ void round(half2& pair, float low, float high) { pair = __floats2half2_rn(low, high); }
-__device__ __forceinline__ void round(__nv_bfloat162& pair, float low, float high) { pair = __floats2bfloat162_rn(low, high); }
+__device__ __forceinline__ void round(__nv_bfloat162& pair, float low, float high) {
+  pair = __floats2bfloat162_rn(low, high);
+}
 union Pair {
   unsigned word;
   std::conditional_t<std::is_same_v<ELEMENT, half>, half2, __nv_bfloat162> pair;
@@ -67,7 +72,9 @@ template <int WIDE> __device__ __forceinline__ void pack(const COMPUTE (&values)
 constexpr int SMALLEST_COPY = 4;  // bytes
 
 #ifndef EVICT_FIRST
-#define EVICT_FIRST 0  // whether more is moved than L2 keeps: what was read leaves it first, so that results stay for who reads them; EVICTED_BYTES
+#define EVICT_FIRST \
+  0  // whether more is moved than L2 keeps: what was read leaves it first, so that results stay for who reads them;
+     // EVICTED_BYTES
 #endif
 
 // Copies to shared memory without waiting. commit() closes a group, arrived<N>() waits for all groups but the last N.
@@ -81,12 +88,17 @@ template <class T> __device__ __forceinline__ void copy(T* to, const T* from) {
   const unsigned address = __cvta_generic_to_shared(to);
   if constexpr (sizeof(T) < SMALLEST_COPY) *to = *from;
   else if constexpr (sizeof(T) == 16 && EVICT_FIRST)
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "l"(evict_first_policy()) : "memory");
-  else if constexpr (sizeof(T) == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address), "l"(from),
+                 "l"(evict_first_policy())
+                 : "memory");
+  else if constexpr (sizeof(T) == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(from) : "memory");
   else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(sizeof(T)) : "memory");
 }
 __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LATER> __device__ __forceinline__ void arrived() { asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory"); }
+template <int LATER> __device__ __forceinline__ void arrived() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
+}
 #else
 template <class T> __device__ __forceinline__ void copy(T* to, const T* from) { *to = *from; }
 __device__ __forceinline__ void commit() {}
@@ -100,10 +112,11 @@ template <int INPUTS> struct Arguments {
   COMPUTE alpha, beta;
   int algorithm;
   unsigned team;  // threads of a block that share a row; strided rows: packs of rows of a block; a power of two
-  unsigned kept;  // groups of a thread that shared memory holds; packs of a lane; tiles: rows of a block; strided rows in registers: blocks that fetch ahead
-  unsigned across, part, steps, ahead, delay, cache_policy;  // streams only, see there
-  Geometry<INPUTS + 1> rows;                           // strided rows: packs of rows, else single rows
-  Geometry<INPUTS + 1> along;                           // strided rows: single positions, else packs
+  unsigned kept;  // groups of a thread that shared memory holds; packs of a lane; tiles: rows of a block; strided rows
+                  // in registers: blocks that prefetch to L2
+  unsigned across, part, steps, ahead, delay, cache_policy;  // of persistent kernels alone, see problem.py
+  Geometry<INPUTS + 1> rows;                                 // strided rows: packs of rows, else single rows
+  Geometry<INPUTS + 1> along;                                // strided rows: single positions, else packs
 };
 
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
@@ -130,8 +143,8 @@ __device__ __forceinline__ double straight_reciprocal(double x) { return 1 / x; 
 __device__ __forceinline__ float exponential(float x) { return power_of_two(x * LOG2_E); }
 __device__ __forceinline__ double exponential(double x) { return exp(x); }
 
-// exp(x - maximum) takes a product and a difference; of numbers so small that products do not overflow, one operation: the
-// rounding of maximum * LOG2_E multiplies all exponentials of a row by the same.
+// exp(x - maximum) takes a product and a difference; of numbers so small that products do not overflow, one operation:
+// the rounding of maximum * LOG2_E multiplies all exponentials of a row by the same.
 constexpr bool FUSED = std::is_same_v<ELEMENT, half> && std::is_same_v<COMPUTE, float>;
 constexpr COMPUTE LOWEST = FUSED ? -1e30 : sizeof(COMPUTE) == 8 ? -1.7976931348623157e308 : -3.402823466e38;
 __device__ __forceinline__ COMPUTE shift_of(COMPUTE maximum) {
@@ -147,13 +160,16 @@ __device__ __forceinline__ COMPUTE exponential_of_difference(COMPUTE shift, COMP
   else return exponential(shift - other);
 }
 
-struct OnlineState { COMPUTE maximum, sum; };
+struct OnlineState {
+  COMPUTE maximum, sum;
+};
 
 // The values of a single row are added in several chains, which do not wait for each other.
 template <int ROWS> constexpr int CHAINS = ROWS == 1 ? 4 : ROWS;
 
-// The state of a row: maximum is its maximum (0 for FAST), sum that of exp(x - maximum). Any number of parts can be merged.
-// While no element above -inf was seen, maximum is far below all others: exp(-inf - maximum) is 0, exp(-inf - -inf) would be NaN.
+// The state of a row: maximum is its maximum (0 for FAST), sum that of exp(x - maximum). Any number of parts can be
+// merged. While no element above -inf was seen, maximum is far below all others: exp(-inf - maximum) is 0, exp(-inf -
+// -inf) would be NaN.
 struct Forward {
   static constexpr int INPUTS = 1;
   Algorithm algorithm;
@@ -185,11 +201,14 @@ struct Forward {
       else raise(state[r], maximum[r]);
     }
   }
-  // Adds values that no maximum is below. KEEP: their exponentials take their places where results() needs no more.
+  // Adds values that no maximum is below. KEEP: their exponentials replace them where results() needs no more.
   template <bool KEEP = false, int ROWS, int N>
-  __device__ __forceinline__ void add_covered(OnlineState (&state)[ROWS], std::conditional_t<KEEP, COMPUTE, const COMPUTE> (&values)[1][N]) const {
+  __device__ __forceinline__ void add_covered(OnlineState (&state)[ROWS],
+                                              std::conditional_t<KEEP, COMPUTE, const COMPUTE> (&values)[1][N]) const {
     COMPUTE sum[CHAINS<ROWS>] = {}, shift[ROWS];
-    auto add_to_chain = [&](int j, COMPUTE value) { sum[j % CHAINS<ROWS>] = j < CHAINS<ROWS> ? value : sum[j % CHAINS<ROWS>] + value; };
+    auto add_to_chain = [&](int j, COMPUTE value) {
+      sum[j % CHAINS<ROWS>] = j < CHAINS<ROWS> ? value : sum[j % CHAINS<ROWS>] + value;
+    };
 #pragma unroll
     for (int r = 0; r < ROWS; r++) shift[r] = shift_of(state[r].maximum);
     if (KEEP && algorithm != LOG) {
@@ -228,14 +247,16 @@ struct Forward {
   }
   // KEPT: of values that add_covered() has kept.
   template <bool KEPT = false, int ROWS, int N>
-  __device__ __forceinline__ void results(const OnlineState (&state)[ROWS], const COMPUTE (&values)[1][N], COMPUTE (&result)[N]) const {
+  __device__ __forceinline__ void results(const OnlineState (&state)[ROWS], const COMPUTE (&values)[1][N],
+                                          COMPUTE (&result)[N]) const {
     if (algorithm == LOG) {
 #pragma unroll
       for (int j = 0; j < N; j++) result[j] = alpha * (values[0][j] - state[j % ROWS].maximum - state[j % ROWS].sum);
     } else {
 #pragma unroll
       for (int j = 0; j < N; j++)
-        result[j] = (KEPT ? values[0][j] : shifted_exponential(values[0][j], state[j % ROWS].maximum)) * state[j % ROWS].sum;
+        result[j] =
+            (KEPT ? values[0][j] : shifted_exponential(values[0][j], state[j % ROWS].maximum)) * state[j % ROWS].sum;
     }
   }
 };
@@ -271,7 +292,8 @@ struct Backward {
   template <bool = false> __device__ __forceinline__ void finish(OnlineState&) const {}
   __device__ __forceinline__ void scale(OnlineState&, COMPUTE) const {}
   template <bool = false, int ROWS, int N>
-  __device__ __forceinline__ void results(const OnlineState (&state)[ROWS], const COMPUTE (&values)[2][N], COMPUTE (&result)[N]) const {
+  __device__ __forceinline__ void results(const OnlineState (&state)[ROWS], const COMPUTE (&values)[2][N],
+                                          COMPUTE (&result)[N]) const {
     if (algorithm == LOG) {
 #pragma unroll
       for (int j = 0; j < N; j++) result[j] = alpha * (values[1][j] - exponential(values[0][j]) * state[j % ROWS].sum);

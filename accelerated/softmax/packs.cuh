@@ -13,8 +13,8 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
   const Arguments<INPUTS>* a;
   const ELEMENT* input[INPUTS];  // pack 0, which may start before the row, so that packs are aligned
   ELEMENT* output;
-  unsigned packs, width;   // strided rows: rows of the pack
-  unsigned lead;           // elements of pack 0 before the row
+  unsigned packs, width;            // strided rows: rows of the pack
+  unsigned lead;                    // elements of pack 0 before the row
   unsigned first_full, full_packs;  // from pack `first_full` on so many are full, and aligned in all operands
 
   __device__ __forceinline__ VectorPacks(const Arguments<INPUTS>& arguments, unsigned index) : a(&arguments) {
@@ -22,7 +22,7 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
     width = a->rows.locate(index, offset);
     begin_at(offset);
   }
-  // Packs that begin where the row does, of which none is whole.
+  // Packs that begin where the row does, of which none is full.
   __device__ __forceinline__ void begin_with_row() {
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) input[n] += lead;
@@ -67,10 +67,11 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
     return STRIDED ? i < width : pack * WIDE + i - lead < a->along.row;
   }
 
-  // A pack that is whole.
+  // Copies a full pack.
   __device__ __forceinline__ void load_full_async(unsigned pack, Vector* address, unsigned pitch) const {
 #pragma unroll
-    for (int n = 0; n < INPUTS; n++) copy(address + n * pitch, reinterpret_cast<const Vector*>(input[n] + offset(pack, n)));
+    for (int n = 0; n < INPUTS; n++)
+      copy(address + n * pitch, reinterpret_cast<const Vector*>(input[n] + offset(pack, n)));
   }
   // Prefetches into L2 a group, before the wait (primitives/dependent_launch.cuh).
   __device__ __forceinline__ void prefetch(unsigned first, unsigned size) const {
@@ -112,25 +113,27 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
   }
   __device__ __forceinline__ long long stride(int operand) const { return STRIDED ? a->rows.row_stride[operand] : 1; }
 
-  __device__ __forceinline__ void take(unsigned, unsigned, const Vector* address, unsigned pitch, COMPUTE (&values)[INPUTS][HELD * WIDE]) const {
+  __device__ __forceinline__ void take(unsigned, unsigned, const Vector* address, unsigned pitch,
+                                       COMPUTE (&values)[INPUTS][HELD * WIDE]) const {
 #pragma unroll
     for (int k = 0; k < HELD; k++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++) unpack(address + (k * INPUTS + n) * pitch, &values[n][k * WIDE]);
   }
-  __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[ROWS], unsigned first, unsigned size, const Vector* address,
-                                        unsigned pitch) const {
+  __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[ROWS], unsigned first,
+                                        unsigned size, const Vector* address, unsigned pitch) const {
     if (are_full(first, size)) {
 #pragma unroll
-      for (int k = 0; k < HELD; k++) write_pack(rule, state, first + k * size, true, address + k * INPUTS * pitch, pitch);
+      for (int k = 0; k < HELD; k++)
+        write_pack(rule, state, first + k * size, true, address + k * INPUTS * pitch, pitch);
     } else {
 #pragma unroll 1
       for (int k = 0; k < HELD && first < packs; k++, first += size, address += INPUTS * pitch)
         write_pack(rule, state, first, is_full(first), address, pitch);
     }
   }
-  __device__ __forceinline__ void write_pack(const Rule& rule, const OnlineState (&state)[ROWS], unsigned index, bool as_full, const Vector* address,
-                                             unsigned pitch) const {
+  __device__ __forceinline__ void write_pack(const Rule& rule, const OnlineState (&state)[ROWS], unsigned index,
+                                             bool as_full, const Vector* address, unsigned pitch) const {
     COMPUTE values[INPUTS][WIDE], result[WIDE];
 #pragma unroll
     for (int n = 0; n < INPUTS; n++) unpack(address + n * pitch, values[n]);
@@ -150,7 +153,9 @@ template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
     } else {
 #pragma unroll
       for (int i = 0; i < WIDE; i++)
-        if (exists(index, i)) target[i] = store<ELEMENT>(a->beta != COMPUTE(0) ? result[i] + a->beta * load<COMPUTE>(target[i]) : result[i]);
+        if (exists(index, i))
+          target[i] =
+              store<ELEMENT>(a->beta != COMPUTE(0) ? result[i] + a->beta * load<COMPUTE>(target[i]) : result[i]);
     }
   }
 };
@@ -166,7 +171,8 @@ template <class Rule, bool STRIDED> struct ScalarRow {
   ELEMENT* output;
   unsigned packs;
 
-  __device__ __forceinline__ ScalarRow(const Arguments<INPUTS>& arguments, unsigned index) : a(arguments), packs(a.along.packs) {
+  __device__ __forceinline__ ScalarRow(const Arguments<INPUTS>& arguments, unsigned index)
+      : a(arguments), packs(a.along.packs) {
     unsigned offset[INPUTS + 1];
     a.rows.locate(index, offset);
     output = a.output + offset[INPUTS];
@@ -187,7 +193,8 @@ template <class Rule, bool STRIDED> struct ScalarRow {
     constexpr bool COPIES = sizeof(ELEMENT) >= SMALLEST_COPY;
     constexpr int BATCH = COPIES ? 1 : HELD / INPUTS;
 #pragma unroll 1
-    for (int batch = 0; batch < HELD && first < packs; batch += BATCH, first += BATCH * size, address += BATCH * INPUTS * pitch) {
+    for (int batch = 0; batch < HELD && first < packs;
+         batch += BATCH, first += BATCH * size, address += BATCH * INPUTS * pitch) {
       ELEMENT element[BATCH][INPUTS];
 #pragma unroll
       for (int k = 0; k < BATCH; k++) {
@@ -206,15 +213,17 @@ template <class Rule, bool STRIDED> struct ScalarRow {
           for (int n = 0; n < INPUTS; n++) address[(k * INPUTS + n) * pitch].item[0] = element[k][n];
     }
   }
-  __device__ __forceinline__ void take(unsigned first, unsigned size, const Vector* address, unsigned pitch, COMPUTE (&values)[INPUTS][HELD]) const {
+  __device__ __forceinline__ void take(unsigned first, unsigned size, const Vector* address, unsigned pitch,
+                                       COMPUTE (&values)[INPUTS][HELD]) const {
 #pragma unroll
     for (int k = 0; k < HELD; k++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++)
-        values[n][k] = first + k * size < packs ? load<COMPUTE>(address[(k * INPUTS + n) * pitch].item[0]) : Rule::neutral();
+        values[n][k] =
+            first + k * size < packs ? load<COMPUTE>(address[(k * INPUTS + n) * pitch].item[0]) : Rule::neutral();
   }
-  __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[ROWS], unsigned first, unsigned size, const Vector* address,
-                                        unsigned pitch) const {
+  __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[ROWS], unsigned first,
+                                        unsigned size, const Vector* address, unsigned pitch) const {
 #pragma unroll 2
     for (int k = 0; k < HELD; k++, first += size, address += INPUTS * pitch) {
       if (first >= packs) break;

@@ -7,7 +7,7 @@
 // (softmax/grid_all_reduce.cuh). What is read leaves L2 first (evict_first), what is written stays in part.
 //
 // Roofline: bytes, each moves once (2 elements forward, 3 backward); some 12 and 10 flops an element: 130
-// instructions of a warp for a tile of floats, 230 of halves. Measured (H200): 64x256x56x56 float over instances
+// instructions of a warp for a tile of floats, 230 of half data. Measured (H200): 64x256x56x56 float over instances
 // 102.8 us forward, 95 % of the copy's throughput, of which some 4 us of each launch memory is not busy. History, and
 // what was tried: docs/performance/softmax.md.
 #include "softmax/grid_all_reduce.cuh"
@@ -19,8 +19,9 @@ constexpr unsigned PREFETCHED_TILES = 3;  // in L2, before the wait
 inline void store_with(L2CachePolicy, Pack<unsigned, 4>* target, Pack<unsigned, 4> pack) { *target = pack; }
 #else
 __device__ __forceinline__ void store_with(L2CachePolicy policy, Pack<unsigned, 4>* target, Pack<unsigned, 4> pack) {
-  asm volatile("st.global.L2::cache_hint.v4.b32 [%0], {%1, %2, %3, %4}, %5;"
-               ::"l"(target), "r"(pack.item[0]), "r"(pack.item[1]), "r"(pack.item[2]), "r"(pack.item[3]), "l"(policy.bits) : "memory");
+  asm volatile("st.global.L2::cache_hint.v4.b32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(target), "r"(pack.item[0]),
+               "r"(pack.item[1]), "r"(pack.item[2]), "r"(pack.item[3]), "l"(policy.bits)
+               : "memory");
 }
 #endif
 
@@ -33,39 +34,57 @@ template <class... T> __device__ __forceinline__ void keep_in_registers(T&... va
 
 template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
   using Base = GridAllReduce<Rule>;
-  using Base::a, Base::rule, Base::exchange, Base::rows, Base::group, Base::groups, Base::member, Base::phase, Base::MERGERS;
+  using Base::a, Base::rule, Base::exchange, Base::rows, Base::group, Base::groups, Base::member, Base::phase,
+      Base::MERGERS;
   using Vector = Elements<WIDTH>;
   using Held = Pack<unsigned, 4>;  // a pack as it lies
-  static constexpr int INPUTS = Rule::INPUTS, HELD = TILE_PACKS / INPUTS;  // packs of each input that a compute thread has in a tile
+  static constexpr int INPUTS = Rule::INPUTS,
+                       HELD = TILE_PACKS / INPUTS;  // packs of each input that a compute thread has in a tile
   static_assert(HELD <= 2);
   static constexpr unsigned WARPS = COMPUTE_THREADS / 32, UNROLLED = QUEUE > 0 ? QUEUE : 1;
-  struct Ring { Mbarrier full[MOST_TILES], empty[MOST_TILES]; };
+  struct Ring {
+    Mbarrier full[MOST_TILES], empty[MOST_TILES];
+  };
 
   Ring& ring;
-  const L2CachePolicy reads, writes;  // a.passing: 0: as usual; else 1 + 2 * sixteenths of what is written that stay, all else passes
-  unsigned packs;                   // of a row
+  const L2CachePolicy reads,
+      writes;      // a.passing: 0: as usual; else 1 + 2 * sixteenths of what is written that stay, all else passes
+  unsigned packs;  // of a row
 
-  static __device__ __forceinline__ unsigned bytes_of_tiles(const Arguments<INPUTS>& a) { return a.kept * INPUTS * a.part * unsigned(sizeof(Held)); }
+  static __device__ __forceinline__ unsigned bytes_of_tiles(const Arguments<INPUTS>& a) {
+    return a.kept * INPUTS * a.part * unsigned(sizeof(Held));
+  }
   __device__ __forceinline__ PersistentTma(const Arguments<INPUTS>& a)
-      : Base(a, bytes_of_tiles(a) + sizeof(Ring)), ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))),
-        reads(l2_cache_policy(a.cache_policy == 0)), writes(l2_cache_policy(a.cache_policy == 0, a.cache_policy >> 1)), packs(a.along.row / WIDTH) {}
+      : Base(a, bytes_of_tiles(a) + sizeof(Ring)),
+        ring(*reinterpret_cast<Ring*>(shared_memory + bytes_of_tiles(a))),
+        reads(l2_cache_policy(a.cache_policy == 0)),
+        writes(l2_cache_policy(a.cache_policy == 0, a.cache_policy >> 1)),
+        packs(a.along.row / WIDTH) {}
 
-  // How tiles follow each other. In registers: to find it anew for every tile takes more instructions than there are to spare.
+  // How tiles follow each other. In registers: to find it anew for every tile takes more instructions than there are to
+  // spare.
   struct Stepping {
     unsigned part, tile, ring, kept, steps;
     int stride, start;  // of packs left: from tile to tile, at first
     __device__ __forceinline__ Stepping(const PersistentTma& stream, unsigned first)
-        : part(stream.a.part), tile(INPUTS * part), ring(stream.a.kept * tile), kept(stream.a.kept), steps(stream.a.steps),
-          stride(stream.a.team * stream.a.part), start(int(stream.packs) - int(stream.member * stream.a.part + first)) {
+        : part(stream.a.part),
+          tile(INPUTS * part),
+          ring(stream.a.kept * tile),
+          kept(stream.a.kept),
+          steps(stream.a.steps),
+          stride(stream.a.team * stream.a.part),
+          start(int(stream.packs) - int(stream.member * stream.a.part + first)) {
       keep_in_registers(part, tile, ring, kept, steps, stride, start);
     }
   };
-  // A walk through the tiles of the block, as the warp that reads sees them, or a compute thread, from its first pack on.
+  // A walk through the tiles of the block, as the warp that reads sees them, or a compute thread, from its first pack
+  // on.
   struct Cursor {
     unsigned row = 0, step = 0, slot = 0, parity = 0;
     int left;      // packs of the row from here on
     Held* buffer;  // in shared memory
-    __device__ __forceinline__ Cursor(const Stepping& stepping, unsigned first) : left(stepping.start), buffer(reinterpret_cast<Held*>(shared_memory) + first) {}
+    __device__ __forceinline__ Cursor(const Stepping& stepping, unsigned first)
+        : left(stepping.start), buffer(reinterpret_cast<Held*>(shared_memory) + first) {}
     __device__ __forceinline__ void advance(const Stepping& stepping) {
       left -= stepping.stride, buffer += stepping.tile;
       if (++step == stepping.steps) step = 0, row++, left = stepping.start;
@@ -84,14 +103,17 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
     const Stepping stepping;
     Cursor at, arriving;
     unsigned next = 0;
-    __device__ __forceinline__ explicit Reader(const PersistentTma& stream) : stepping(stream, 0), at(stepping, 0), arriving(at) {}
+    __device__ __forceinline__ explicit Reader(const PersistentTma& stream)
+        : stepping(stream, 0), at(stepping, 0), arriving(at) {}
   };
   __device__ __forceinline__ void read(Reader& reader, unsigned end) const {
     Cursor& at = reader.at;
 #pragma unroll 1
     for (; reader.next < end; reader.next++) {
-      // More in flight at once would be brought in turns, the first of them late.
-      if (reader.next >= a.ahead) mbarrier_wait_parity(&ring.full[reader.arriving.slot], reader.arriving.parity), reader.arriving.advance(reader.stepping);
+      // More in flight at once would arrive one after the other, the first of them late.
+      if (reader.next >= a.ahead)
+        mbarrier_wait_parity(&ring.full[reader.arriving.slot], reader.arriving.parity),
+            reader.arriving.advance(reader.stepping);
       if (reader.next >= a.kept) mbarrier_wait_parity(&ring.empty[at.slot], at.parity ^ 1);
       Mbarrier* const full = &ring.full[at.slot];
       const int count = min(int(a.part), at.left);
@@ -100,7 +122,8 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
         mbarrier_arrive_expect_tx(full, INPUTS * bytes);
 #pragma unroll
         for (int n = 0; n < INPUTS; n++)
-          tma_load_bulk(at.buffer + n * a.part, packs_of(a.input[n], at.row, n) + at.step * a.team * a.part, bytes, full, reads);
+          tma_load_bulk(at.buffer + n * a.part, packs_of(a.input[n], at.row, n) + at.step * a.team * a.part, bytes,
+                        full, reads);
       } else {
         mbarrier_arrive(full);
       }
@@ -116,7 +139,8 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
       const int packs = min(int(a.part), at.left);
       if (packs > 0)
 #pragma unroll
-        for (int n = 0; n < INPUTS; n++) tma_prefetch_l2(packs_of(a.input[n], at.row, n) + at.step * a.team * a.part, packs * unsigned(sizeof(Held)));
+        for (int n = 0; n < INPUTS; n++)
+          tma_prefetch_l2(packs_of(a.input[n], at.row, n) + at.step * a.team * a.part, packs * unsigned(sizeof(Held)));
       at.advance(stepping);
     }
   }
@@ -141,17 +165,21 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
     }
   }
   // Writes N packs, WORKERS apart. They lie `along` apart, those of different inputs `across`.
-  template <int N> __device__ __forceinline__ void write(const OnlineState (&row)[1], const Held* buffer, unsigned across, unsigned along, Held* target) const {
+  template <int N>
+  __device__ __forceinline__ void write(const OnlineState (&row)[1], const Held* buffer, unsigned across,
+                                        unsigned along, Held* target) const {
     COMPUTE values[INPUTS][N * WIDTH], result[N * WIDTH];
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
 #pragma unroll
-      for (int k = 0; k < N; k++) unpack(reinterpret_cast<const Vector*>(buffer + n * across + k * along), &values[n][k * WIDTH]);
+      for (int k = 0; k < N; k++)
+        unpack(reinterpret_cast<const Vector*>(buffer + n * across + k * along), &values[n][k * WIDTH]);
     rule.results(row, values, result);
     if (a.beta != COMPUTE(0)) {
       COMPUTE prior[N * WIDTH];
 #pragma unroll
-      for (int k = 0; k < N; k++) unpack(reinterpret_cast<const Vector*>(target + k * COMPUTE_THREADS), &prior[k * WIDTH]);
+      for (int k = 0; k < N; k++)
+        unpack(reinterpret_cast<const Vector*>(target + k * COMPUTE_THREADS), &prior[k * WIDTH]);
 #pragma unroll
       for (int i = 0; i < N * WIDTH; i++) result[i] += a.beta * prior[i];
     }
@@ -165,7 +193,8 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
       store_with(writes, target + k * COMPUTE_THREADS, pack);
     }
   }
-  // The packs that a compute thread has in a tile, `exist` packs from its first one to the tile's end; what does not exist is neutral.
+  // The packs that a compute thread has in a tile, `exist` packs from its first one to the tile's end; what does not
+  // exist is neutral.
   __device__ __forceinline__ void take(Held (&held)[INPUTS][HELD], const Held* buffer, unsigned part, int exist) const {
     if (int((HELD - 1) * COMPUTE_THREADS) < exist) {
 #pragma unroll
@@ -206,9 +235,7 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
           mbarrier_wait_parity(&ring.full[reduced.slot], reduced.parity);
           take(held, reduced.buffer, stepping.part, min(reduced.left, of_tile));
           add(state, held);
-          if (reduced.step == stepping.steps - 1) {
-            hand_over(state, reduced.row);
-          }
+          if (reduced.step == stepping.steps - 1) { hand_over(state, reduced.row); }
           reduced.advance(stepping);
         }
         if (step >= a.delay && (UNROLLED == 1 || step < tiles + a.delay)) {
@@ -222,8 +249,10 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
             if (int((HELD - 1) * COMPUTE_THREADS) < exist) write<HELD>(all_reduced, queue[u][0], HELD, 1, target);
             else if (HELD > 1 && 0 < exist) write<1>(all_reduced, queue[u][0], HELD, 1, target);
           } else {
-            if (int((HELD - 1) * COMPUTE_THREADS) < exist) write<HELD>(all_reduced, written.buffer, stepping.part, COMPUTE_THREADS, target);
-            else if (HELD > 1 && 0 < exist) write<1>(all_reduced, written.buffer, stepping.part, COMPUTE_THREADS, target);
+            if (int((HELD - 1) * COMPUTE_THREADS) < exist)
+              write<HELD>(all_reduced, written.buffer, stepping.part, COMPUTE_THREADS, target);
+            else if (HELD > 1 && 0 < exist)
+              write<1>(all_reduced, written.buffer, stepping.part, COMPUTE_THREADS, target);
             leave(written);
           }
           target += stepping.stride;
@@ -245,7 +274,8 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
   }
   // Gives a warp's state of a row to the warp that publishes, and begins another.
   __device__ __forceinline__ void hand_over(OnlineState (&state)[1], unsigned i) const {
-    if (i >= 2) mbarrier_wait_parity(&exchange.published[(i - 2) % OPEN], phase(i - 2, OPEN));  // which had the same places
+    if (i >= 2)
+      mbarrier_wait_parity(&exchange.published[(i - 2) % OPEN], phase(i - 2, OPEN));  // which had the same addresses
     merge_lanes(rule, state, 1, 32);
     if ((threadIdx.x & 31) == 0) {
       this->parts_of(i)[threadIdx.x >> 5] = state[0];
@@ -254,9 +284,9 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
     state[0] = rule.empty();
   }
 
-  // All barriers but those of the first tiles, and of places that no tile leaves. A thread takes one after the other: they are set up one at a
-  // time in a warp. (With those places, too, and also without the others that no tile comes to, racecheck reports races where there are fewer tiles
-  // than places.)
+  // All barriers but those of the first tiles, and of slots that no tile leaves. A thread takes one after the other:
+  // they are set up one at a time in a warp. (With those slots, too, and also without the others that no tile comes
+  // to, racecheck reports races where there are fewer tiles than slots.)
   __device__ __forceinline__ void begin() const {
     constexpr unsigned ALL = WARPS + MERGERS + 2;
     const unsigned warp = threadIdx.x / 32;
@@ -298,11 +328,12 @@ template <class Rule> struct PersistentTma : GridAllReduce<Rule> {
 };
 
 constexpr unsigned MOST_THREADS = COMPUTE_THREADS + 32 * (1 + GridAllReduce<Forward>::MERGERS + 1);
-#define SOFTMAX_PERSISTENT_TMA(name, rule)                                                                                    \
-  extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1) name(const Arguments<rule::INPUTS> a) {                \
-    griddepcontrol_wait_deferred();                                                                                            \
-    PersistentTma<rule>(a).run();                                                                                             \
+#define SOFTMAX_PERSISTENT_TMA(direction, rule)                             \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS, 1)             \
+      softmax_persistent_tma_##direction(const Arguments<rule::INPUTS> a) { \
+    griddepcontrol_wait_deferred();                                         \
+    PersistentTma<rule>(a).run();                                           \
   }
 
-SOFTMAX_PERSISTENT_TMA(softmax_persistent_tma_forward, Forward)
-SOFTMAX_PERSISTENT_TMA(softmax_persistent_tma_backward, Backward)
+SOFTMAX_PERSISTENT_TMA(forward, Forward)
+SOFTMAX_PERSISTENT_TMA(backward, Backward)

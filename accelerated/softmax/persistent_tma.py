@@ -1,4 +1,4 @@
-"""Softmax of long rows by persistent blocks, one per multiprocessor, whose tiles TMA brings (softmax/persistent_tma.cu)."""
+"""Softmax of long rows by persistent blocks, one per multiprocessor, whose tiles TMA loads (softmax/persistent_tma.cu)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LEAST_HALF_GRADIENT_BYTES = 384 * 1024  # per multiprocessor: of gradients of el
 # By inputs: bytes of a row, and of a multiprocessor
 LEAST_BYTES = ((192 * 1000, 48 * 1000), (250 * 1000, 190 * 1000))
 SMALL_GROUP = 16  # blocks
-ALONE_BYTES = 24 * 1024  # that a block reads while it agrees with itself
+ALONE_BYTES = 24 * 1024  # that a block reads while it exchanges states with itself
 ROW_COST_BYTES = 8 * 1024  # measured cost of a row beside its tiles
 L2_BYTES = 64 << 20  # read and written: fewer stay in L2
 # Of what is written L2 keeps so much, as the next kernel reads it, unless it is more than the second number. Of larger results all are
@@ -103,8 +103,8 @@ def division_of(
         delay = min(steps + ceiling(exchanged, tile_bytes), OPEN_ROWS * steps - 2)
         if delay + ahead > tiles + queue or delay < queue:
             continue
-        turns = ceiling(shape.rows, device.multiprocessors // blocks)
-        time = turns * (steps * tile_bytes + ROW_COST_BYTES)
+        waves = ceiling(shape.rows, device.multiprocessors // blocks)
+        time = waves * (steps * tile_bytes + ROW_COST_BYTES)
         if best is None or time < best[0]:
             best = time, Division(blocks, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
     return best[1] if best else None

@@ -20,13 +20,15 @@
 #define ALGORITHM arguments.algorithm
 #endif
 constexpr unsigned MOST_TILE_ROWS = 64;  // strided rows of a column tile
-constexpr unsigned MOST_TURNS = 64;      // that the places of column tiles are used again
-constexpr unsigned OPEN_TILES = 8;  // between the first read and the last write
-constexpr unsigned COMPUTE_THREADS = 256, TILE_PACKS = 4;  // of a block; that a compute thread takes in a step, of all inputs together
-constexpr unsigned COPIES = 4;  // of what was merged: blocks take them in turns
+constexpr unsigned MOST_TURNS = 64;      // that the slots of column tiles are used again
+constexpr unsigned OPEN_TILES = 8;       // between the first read and the last write
+constexpr unsigned COMPUTE_THREADS = 256,
+                   TILE_PACKS = 4;  // of a block; that a compute thread takes in a step, of all inputs together
+constexpr unsigned COPIES = 4;      // of what was merged: blocks take them in turns
 
-// A place is free again when it is used: a block publishes column tile i + OPEN_BUNDLES when it has received column tile i, for which others have read what all had
-// published. Numbers are those of rounds of places, of all launches ever. Slots are in pairs, so that warps write sectors of L2.
+// A slot is free again when it is used: a block publishes column tile i + OPEN_TILES when it has received column
+// tile i, for which others have read what all had published. Numbers are those of rounds of slots, of all launches
+// ever. Slots are in pairs, so that warps write sectors of L2.
 struct StridedExchange {
   Slot parts[OPEN_TILES][MOST_TILE_ROWS / 2][MOST_BLOCKS][2];
   Slot results[OPEN_TILES][COPIES][MOST_TILE_ROWS];
@@ -35,16 +37,22 @@ struct StridedExchange {
 __device__ StridedExchange strided_exchange;
 
 template <class Rule> struct PersistentTmaStrided {
-  static constexpr int INPUTS = Rule::INPUTS, HELD = TILE_PACKS / INPUTS, ROWS = WIDTH;  // packs of each input that a compute thread has in a tile
+  static constexpr int INPUTS = Rule::INPUTS, HELD = TILE_PACKS / INPUTS,
+                       ROWS = WIDTH;  // packs of each input that a compute thread has in a tile
   static constexpr unsigned WARPS = COMPUTE_THREADS / 32, OPEN = OPEN_TILES;
-  static constexpr unsigned QUEUE = sizeof(ELEMENT) < 4 ? 0 : INPUTS == 1 ? 3 : 7, UNROLLED = QUEUE > 0 ? QUEUE : 1;  // tiles in registers, as in softmax/persistent_tma.py
+  static constexpr unsigned QUEUE = sizeof(ELEMENT) < 4 ? 0
+                                    : INPUTS == 1       ? 3
+                                                        : 7,
+                            UNROLLED = QUEUE > 0 ? QUEUE : 1;  // tiles in registers, as in softmax/persistent_tma.py
   using Vector = Elements<WIDTH>;
   using Held = Pack<unsigned, 4>;  // a pack as it lies
-  // Gradients have no maxima. What a warp hands over of a strided row, their sums alone, leaves shared memory for one more tile; a slot has the
-  // sums of two strided rows, so that half as many warps publish, merge and receive, and leave registers for two more.
+  // Gradients have no maxima. What a warp hands over of a strided row, their sums alone, leaves shared memory for one
+  // more tile; a slot has the sums of two strided rows, so that half as many warps publish, merge and receive, and
+  // leave registers for two more.
   static constexpr bool SUMS = std::is_same_v<Rule, Backward>;
   using Part = std::conditional_t<SUMS, COMPUTE, OnlineState>;
-  static constexpr unsigned SLOT_ROWS = SUMS ? 2 : 1, ROLE_WARPS = MOST_TILE_ROWS / SLOT_ROWS / 32, ROLE_LANES = 32 * ROLE_WARPS;
+  static constexpr unsigned SLOT_ROWS = SUMS ? 2 : 1, ROLE_WARPS = MOST_TILE_ROWS / SLOT_ROWS / 32,
+                            ROLE_LANES = 32 * ROLE_WARPS;
   static constexpr unsigned READER = WARPS + 3 * ROLE_WARPS, THREADS = 32 * (READER + 1);  // a warp; of a block
 
   // Behind the tiles in shared memory; states of rows and of warps lie behind it. As in softmax/persistent_tma.py.
@@ -52,24 +60,35 @@ template <class Rule> struct PersistentTmaStrided {
     Held nothing;  // changes no state
     Mbarrier full[MOST_TILES], empty[MOST_TILES];
     Mbarrier reduced, opened, published[OPEN], merged[OPEN], all_reduced[OPEN];
-    unsigned first_number, target[OPEN];  // of a column tile's results: elements from the output's first one to the block's first row
+    unsigned first_number,
+        target[OPEN];  // of a column tile's results: elements from the output's first one to the block's first row
   };
 
   const Arguments<INPUTS>& a;
   const Rule rule;
   const unsigned log_across, rows, column_tiles;
-  const unsigned tile_packs, tiles, last;  // packs of a tile of one input; tiles of the block; rows of a column tile's last tile
+  const unsigned tile_packs, tiles,
+      last;  // packs of a tile of one input; tiles of the block; rows of a column tile's last tile
   Held* const buffer;
   Shared& exchange;
 
   __device__ __forceinline__ explicit PersistentTmaStrided(const Arguments<INPUTS>& arguments)
-      : a(arguments), rule{Algorithm(ALGORITHM), a.alpha}, log_across(exponent_of(a.across)), rows(a.across * ROWS), column_tiles(a.rows.packs >> log_across),
-        tile_packs(a.part << log_across), tiles(column_tiles * a.steps), last(positions_of_last(a)), buffer(reinterpret_cast<Held*>(shared_memory)),
+      : a(arguments),
+        rule{Algorithm(ALGORITHM), a.alpha},
+        log_across(exponent_of(a.across)),
+        rows(a.across * ROWS),
+        column_tiles(a.rows.packs >> log_across),
+        tile_packs(a.part << log_across),
+        tiles(column_tiles * a.steps),
+        last(positions_of_last(a)),
+        buffer(reinterpret_cast<Held*>(shared_memory)),
         exchange(*reinterpret_cast<Shared*>(buffer + a.kept * INPUTS * tile_packs)) {}
   static __device__ __forceinline__ unsigned positions_of_last(const Arguments<INPUTS>& a) {
     return max(min(int(a.along.row) - int(((a.steps - 1) * gridDim.x + blockIdx.x) * a.part), int(a.part)), 0);
   }
-  __device__ __forceinline__ OnlineState* results_of(unsigned column_tile) const { return reinterpret_cast<OnlineState*>(&exchange + 1) + column_tile % OPEN * rows; }
+  __device__ __forceinline__ OnlineState* results_of(unsigned column_tile) const {
+    return reinterpret_cast<OnlineState*>(&exchange + 1) + column_tile % OPEN * rows;
+  }
   __device__ __forceinline__ Part* parts() const { return reinterpret_cast<Part*>(results_of(0) + OPEN * rows); }
   static __device__ __forceinline__ Part to_part(const OnlineState& state) {
     if constexpr (SUMS) return state.sum;
@@ -112,8 +131,12 @@ template <class Rule> struct PersistentTmaStrided {
     for (int n = 0; n < INPUTS; n++) reader.from[n] = a.input[n] + offset[n];
     exchange.target[reader.column_tile % OPEN] = offset[INPUTS];
   }
-  __device__ __forceinline__ unsigned bytes_of(unsigned step) const { return (step + 1 < a.steps ? a.part : last) * a.across * unsigned(sizeof(Held)); }
-  __device__ __forceinline__ unsigned stride() const { return gridDim.x * a.part * rows; }  // elements of an input from tile to tile
+  __device__ __forceinline__ unsigned bytes_of(unsigned step) const {
+    return (step + 1 < a.steps ? a.part : last) * a.across * unsigned(sizeof(Held));
+  }
+  __device__ __forceinline__ unsigned stride() const {
+    return gridDim.x * a.part * rows;
+  }  // elements of an input from tile to tile
   __device__ __forceinline__ void prefetch(const Reader& reader) const {
 #pragma unroll 1
     for (unsigned step = 0; step < min(a.ahead, a.steps); step++)
@@ -153,7 +176,8 @@ template <class Rule> struct PersistentTmaStrided {
 #pragma unroll
     for (int n = 0; n < INPUTS; n++)
 #pragma unroll
-      for (int k = 0; k < HELD; k++) held[n][k] = *(there >> k & 1 ? first + n * tile_packs + k * COMPUTE_THREADS : &exchange.nothing);
+      for (int k = 0; k < HELD; k++)
+        held[n][k] = *(there >> k & 1 ? first + n * tile_packs + k * COMPUTE_THREADS : &exchange.nothing);
   }
   __device__ __forceinline__ void add(OnlineState (&state)[ROWS], const Held (&held)[INPUTS][HELD]) const {
     COMPUTE values[INPUTS][HELD * WIDTH];
@@ -164,7 +188,8 @@ template <class Rule> struct PersistentTmaStrided {
     rule.add(state, values);
   }
   // apart: elements of the output from one pack to the next.
-  __device__ __forceinline__ void write(const OnlineState (&state)[ROWS], const Held (&held)[INPUTS][HELD], unsigned there, ELEMENT* target, unsigned apart) const {
+  __device__ __forceinline__ void write(const OnlineState (&state)[ROWS], const Held (&held)[INPUTS][HELD],
+                                        unsigned there, ELEMENT* target, unsigned apart) const {
 #pragma unroll
     for (int k = 0; k < HELD; k++) {
       COMPUTE values[INPUTS][WIDTH], result[WIDTH];
@@ -182,13 +207,16 @@ template <class Rule> struct PersistentTmaStrided {
       pack(result, to);
     }
   }
-  // A compute thread needs a tile no more. All arrive for themselves, as those who hand over do: one or four lanes of a warp, behind __syncwarp, a
-  // shuffle or a vote, took as long, and racecheck reported races of all these that the barriers exclude.
+  // A compute thread needs a tile no more. All arrive for themselves, as those who hand over do: one or four lanes of a
+  // warp, behind __syncwarp, a shuffle or a vote, took as long, and racecheck reported races of all these that the
+  // barriers exclude.
   __device__ __forceinline__ void leave(const Walk& at) const { mbarrier_arrive(&exchange.empty[at.slot]); }
   // Gives a warp's states of a column tile to those who publish, and begins others.
   __device__ __forceinline__ void hand_over(OnlineState (&state)[ROWS], unsigned column_tile) const {
     const unsigned lane = threadIdx.x & 31;
-    if (column_tile > 0) mbarrier_wait_parity(&exchange.published[(column_tile - 1) % OPEN], phase(column_tile - 1));  // which had the same places
+    if (column_tile > 0)
+      mbarrier_wait_parity(&exchange.published[(column_tile - 1) % OPEN],
+                           phase(column_tile - 1));  // which had the same addresses
     merge_lanes(rule, state, a.across, 32);
     if (lane < a.across) {
 #pragma unroll
@@ -199,12 +227,16 @@ template <class Rule> struct PersistentTmaStrided {
     for (int i = 0; i < ROWS; i++) state[i] = rule.empty();
   }
   __device__ __forceinline__ void work() const {
-    const unsigned pack = threadIdx.x & (a.across - 1), position = threadIdx.x >> log_across, at_once = COMPUTE_THREADS >> log_across;
-    const unsigned row_stride = a.along.row_stride[INPUTS], apart = at_once * row_stride, step_stride = gridDim.x * a.part * row_stride;
+    const unsigned pack = threadIdx.x & (a.across - 1), position = threadIdx.x >> log_across,
+                   at_once = COMPUTE_THREADS >> log_across;
+    const unsigned row_stride = a.along.row_stride[INPUTS], apart = at_once * row_stride,
+                   step_stride = gridDim.x * a.part * row_stride;
     const unsigned steps = a.steps, kept = a.kept, tile = INPUTS * tile_packs, end = tiles + a.delay;
     unsigned there = 0, there_last = 0;
 #pragma unroll
-    for (int k = 0; k < HELD; k++) there |= unsigned(position + k * at_once < a.part) << k, there_last |= unsigned(position + k * at_once < last) << k;
+    for (int k = 0; k < HELD; k++)
+      there |= unsigned(position + k * at_once < a.part) << k, there_last |= unsigned(position + k * at_once < last)
+                                                                             << k;
     const auto existing = [=](const Walk& at) { return at.step + 1 < steps ? there : there_last; };
     const Held* const first = buffer + threadIdx.x;
     ELEMENT* const output = a.output + position * row_stride + pack * WIDTH;
@@ -249,7 +281,7 @@ template <class Rule> struct PersistentTmaStrided {
       }
   }
 
-  // --- warps that agree with those of other blocks; a lane has slot `index` ---
+  // --- reducer warps, which exchange states with those of other blocks; a lane has slot `index` ---
 
   __device__ __forceinline__ unsigned slots() const { return rows / SLOT_ROWS; }
   static __device__ __forceinline__ Slot slot_of(const OnlineState (&state)[SLOT_ROWS], unsigned number) {
@@ -271,7 +303,8 @@ template <class Rule> struct PersistentTmaStrided {
     const unsigned first_number = opened();
 #pragma unroll 1
     for (unsigned column_tile = 0; column_tile < column_tiles; column_tile++) {
-      if (column_tile >= OPEN) mbarrier_wait_parity(&exchange.all_reduced[column_tile % OPEN], phase(column_tile - OPEN));
+      if (column_tile >= OPEN)
+        mbarrier_wait_parity(&exchange.all_reduced[column_tile % OPEN], phase(column_tile - OPEN));
       mbarrier_wait_parity(&exchange.reduced, column_tile & 1);
       if (index < slots()) {
         OnlineState total[SLOT_ROWS];
@@ -279,11 +312,13 @@ template <class Rule> struct PersistentTmaStrided {
         for (unsigned i = 0; i < SLOT_ROWS; i++) {
           OnlineState part[WARPS];
 #pragma unroll
-          for (unsigned warp = 0; warp < WARPS; warp++) part[warp] = from_part(parts()[warp * rows + index * SLOT_ROWS + i]);
+          for (unsigned warp = 0; warp < WARPS; warp++)
+            part[warp] = from_part(parts()[warp * rows + index * SLOT_ROWS + i]);
           total[i] = rule.empty();
           merge(rule, total[i], part);
         }
-        write_slot(&strided_exchange.parts[column_tile % OPEN][index / 2][blockIdx.x][index % 2], slot_of(total, first_number + column_tile / OPEN));
+        write_slot(&strided_exchange.parts[column_tile % OPEN][index / 2][blockIdx.x][index % 2],
+                   slot_of(total, first_number + column_tile / OPEN));
       }
       mbarrier_arrive(&exchange.published[column_tile % OPEN]);
     }
@@ -298,7 +333,8 @@ template <class Rule> struct PersistentTmaStrided {
     unsigned job = blockIdx.x * ROLE_WARPS + merger;
 #pragma unroll 1
     for (unsigned column_tile = 0; column_tile < column_tiles; column_tile++) {
-      mbarrier_wait_parity(&exchange.published[column_tile % OPEN], phase(column_tile));  // other blocks do so at about the same time
+      mbarrier_wait_parity(&exchange.published[column_tile % OPEN],
+                           phase(column_tile));  // other blocks do so at about the same time
       const unsigned number = first_number + column_tile / OPEN;
 #pragma unroll 1
       for (; job < (column_tile + 1) * slots(); job += gridDim.x * ROLE_WARPS) {
@@ -317,7 +353,8 @@ template <class Rule> struct PersistentTmaStrided {
     }
   }
   // A lane's share of the parts of a slot.
-  __device__ __forceinline__ void collect(OnlineState (&total)[SLOT_ROWS], const Slot (*parts)[2], unsigned which, unsigned number) const {
+  __device__ __forceinline__ void collect(OnlineState (&total)[SLOT_ROWS], const Slot (*parts)[2], unsigned which,
+                                          unsigned number) const {
 #pragma unroll
     for (unsigned i = 0; i < SLOT_ROWS; i++) total[i] = rule.empty();
 #pragma unroll 1
@@ -340,7 +377,8 @@ template <class Rule> struct PersistentTmaStrided {
     const unsigned first_number = opened();
 #pragma unroll 1
     for (unsigned column_tile = 0; column_tile < column_tiles; column_tile++) {
-      mbarrier_wait_parity(&exchange.merged[column_tile % OPEN], phase(column_tile));  // other blocks do so at about the same time
+      mbarrier_wait_parity(&exchange.merged[column_tile % OPEN],
+                           phase(column_tile));  // other blocks do so at about the same time
       if (index < slots()) {
         Slot slot;
         do slot = read_slot(&strided_exchange.results[column_tile % OPEN][blockIdx.x % COPIES][index]);
@@ -360,7 +398,9 @@ template <class Rule> struct PersistentTmaStrided {
         mbarrier_init(&exchange.full[i], 1);
         mbarrier_init(&exchange.empty[i], COMPUTE_THREADS);
       }
-      if (warp < open) mbarrier_init(&exchange.published[warp], ROLE_LANES), mbarrier_init(&exchange.all_reduced[warp], ROLE_LANES), mbarrier_init(&exchange.merged[warp], ROLE_WARPS);
+      if (warp < open)
+        mbarrier_init(&exchange.published[warp], ROLE_LANES), mbarrier_init(&exchange.all_reduced[warp], ROLE_LANES),
+            mbarrier_init(&exchange.merged[warp], ROLE_WARPS);
       else if (warp == OPEN) mbarrier_init(&exchange.reduced, WARPS * min(a.across, 32u));
       else if (warp == OPEN + 1) mbarrier_init(&exchange.opened, 1);
       else if (warp == OPEN + 2) set_nothing();
@@ -400,11 +440,12 @@ template <class Rule> struct PersistentTmaStrided {
   }
 };
 
-#define SOFTMAX_PERSISTENT_TMA_STRIDED(name, rule)                                                          \
-  extern "C" __global__ void __launch_bounds__(PersistentTmaStrided<rule>::THREADS, 1) name(const Arguments<rule::INPUTS> a) { \
-    griddepcontrol_wait_deferred();                                                                   \
-    PersistentTmaStrided<rule>(a).run();                                                                   \
+#define SOFTMAX_PERSISTENT_TMA_STRIDED(direction, rule)                                \
+  extern "C" __global__ void __launch_bounds__(PersistentTmaStrided<rule>::THREADS, 1) \
+      softmax_persistent_tma_strided_##direction(const Arguments<rule::INPUTS> a) {    \
+    griddepcontrol_wait_deferred();                                                    \
+    PersistentTmaStrided<rule>(a).run();                                               \
   }
 
-SOFTMAX_PERSISTENT_TMA_STRIDED(softmax_persistent_tma_strided_forward, Forward)
-SOFTMAX_PERSISTENT_TMA_STRIDED(softmax_persistent_tma_strided_backward, Backward)
+SOFTMAX_PERSISTENT_TMA_STRIDED(forward, Forward)
+SOFTMAX_PERSISTENT_TMA_STRIDED(backward, Backward)

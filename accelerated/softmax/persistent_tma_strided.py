@@ -1,4 +1,4 @@
-"""Softmax of long strided rows by persistent blocks that share every row, whose tiles TMA brings (softmax/persistent_tma_strided.cu)."""
+"""Softmax of long strided rows by persistent blocks that share every row, whose tiles TMA loads (softmax/persistent_tma_strided.cu)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MOST_BLOCKS, MOST_ROWS, MOST_TILES = 192, 64, 48  # blocks; strided rows of a co
 OPEN_TILES, MOST_TURNS = (
     8,
     64,
-)  # column tiles between the first read and the last write; times that their places are used again
+)  # column tiles between the first read and the last write; times that their slots are used again
 COMPUTE_THREADS, TILE_PACKS = 256, 4  # per block; packs of a tile that each has, of all inputs
 OTHER_WARPS = (7, 4)  # by inputs: those that reduce, and the one that loads
 BARRIERS = 2 * MOST_TILES + 2 + 3 * OPEN_TILES
 IN_FLIGHT_BYTES, LEAD_BYTES = 40 << 10, 64 << 10  # to a block; that it reads while blocks exchange states
 # Tiles that registers hold, by inputs: of floats, of elements of two bytes
 QUEUE_TILES = {False: (0, 0), True: (3, 7)}
-SPARE_TILES = 1  # where shared memory is full: places that are free before they are needed
+SPARE_TILES = 1  # where shared memory is full: slots that are free before they are needed
 FEWEST_TILES = 4  # of a block, of all column tiles, where registers hold some
 FEW_COLUMN_TILES = 4  # of tensors that L2 keeps: to exchange more states takes longer than other solvers do
 LEAST_SHARE_BYTES = (120 * 1024, 180 * 1024)  # per multiprocessor, by inputs
@@ -70,7 +70,7 @@ def division_of(problem: SoftmaxProblem, queue: int) -> Division | None:
     tile_bytes, every = part * across * inputs * PACK_BYTES, column_tiles * steps
     room = (device.shared_bytes_per_block - exchange) // tile_bytes
     tiles = min(room, MOST_TILES, every)
-    if column_tiles > OPEN_TILES:  # nothing of a column tile is left when the next one comes to its place
+    if column_tiles > OPEN_TILES:  # nothing of a column tile is left when the next one comes to its slot
         tiles = min(tiles, (OPEN_TILES - 1) * steps - queue - 1)
     ahead = min(ceiling(IN_FLIGHT_BYTES, tile_bytes), ceiling(tiles, 2))
     spare = SPARE_TILES if tiles == room else 0
@@ -78,7 +78,8 @@ def division_of(problem: SoftmaxProblem, queue: int) -> Division | None:
     delay = max(every, queue) if tiles == every else most
     if ahead < 1 or every < min(queue, FEWEST_TILES):
         return None
-    if delay < max(queue, min(steps + ceiling(LEAD_BYTES, tile_bytes), every)):
+    lead = LEAD_BYTES if blocks > 1 else 0  # a block alone waits for nobody
+    if delay < max(queue, min(steps + ceiling(lead, tile_bytes), every)):
         return None
     return Division(across, part, steps, tiles, ahead, delay, tiles * tile_bytes + exchange)
 

@@ -5,10 +5,11 @@
 
 __device__ __forceinline__ unsigned exponent_of(unsigned power) { return 31 - __clz(power); }
 
-// Merge the states of the lanes whose numbers agree modulo `first`, up to a group of `beyond` lanes: the maxima, to which
-// they are raised, and the sums, which have the same maxima.
+// Merge the states of the lanes whose numbers are equal modulo `first`, up to a group of `beyond` lanes: the maxima, to
+// which they are raised, and the sums, which have the same maxima.
 template <class Rule, int ROWS>
-__device__ __forceinline__ void merge_maxima(const Rule& rule, OnlineState (&state)[ROWS], unsigned first, unsigned beyond) {
+__device__ __forceinline__ void merge_maxima(const Rule& rule, OnlineState (&state)[ROWS], unsigned first,
+                                             unsigned beyond) {
   if (first >= beyond || !rule.has_maximum()) return;
   COMPUTE maximum[ROWS];
 #pragma unroll
@@ -19,20 +20,23 @@ __device__ __forceinline__ void merge_maxima(const Rule& rule, OnlineState (&sta
 #pragma unroll
   for (int r = 0; r < ROWS; r++) rule.raise(state[r], maximum[r]);
 }
-template <int ROWS> __device__ __forceinline__ void merge_sums(OnlineState (&state)[ROWS], unsigned first, unsigned beyond) {
+template <int ROWS>
+__device__ __forceinline__ void merge_sums(OnlineState (&state)[ROWS], unsigned first, unsigned beyond) {
   for (unsigned lanes = first; lanes < beyond; lanes *= 2)
 #pragma unroll
     for (int r = 0; r < ROWS; r++) state[r].sum += __shfl_xor_sync(~0u, state[r].sum, lanes);
 }
 template <class Rule, int ROWS>
-__device__ __forceinline__ void merge_lanes(const Rule& rule, OnlineState (&state)[ROWS], unsigned first, unsigned beyond) {
+__device__ __forceinline__ void merge_lanes(const Rule& rule, OnlineState (&state)[ROWS], unsigned first,
+                                            unsigned beyond) {
   merge_maxima(rule, state, first, beyond);
   merge_sums(state, first, beyond);
 }
 
 // Merges `count` states that lie `stride` apart.
 template <class Rule>
-__device__ __forceinline__ OnlineState merged(const Rule& rule, const OnlineState* parts, unsigned count, unsigned stride) {
+__device__ __forceinline__ OnlineState merged(const Rule& rule, const OnlineState* parts, unsigned count,
+                                              unsigned stride) {
   OnlineState total = rule.empty();
   if (rule.has_maximum())
     for (unsigned i = 0; i < count; i++) total.maximum = max(total.maximum, parts[i * stride].maximum);
@@ -53,7 +57,8 @@ __device__ __forceinline__ void store_to_cluster_rank(OnlineState* variable, uns
 // once before: a block must run before its memory is written), and finishes them.
 // `parts`: a state of every warp, then of every block of the cluster.
 template <bool CLUSTERED, class Rule>
-__device__ __forceinline__ void merge_rows(const Rule& rule, OnlineState (&state)[1], unsigned team, OnlineState* parts) {
+__device__ __forceinline__ void merge_rows(const Rule& rule, OnlineState (&state)[1], unsigned team,
+                                           OnlineState* parts) {
   const unsigned lane = threadIdx.x & 31, warps = team >> 5;
   merge_lanes(rule, state, 1, min(team, 32u));
   if (warps > 1) {
@@ -76,11 +81,13 @@ __device__ __forceinline__ void merge_rows(const Rule& rule, OnlineState (&state
 
 // Merges the states of all threads of a block (and of its cluster) that have the same strided row, and finishes them.
 // There are `across` strided rows of ROWS rows, the fastest index of the threads. `parts`: a state of every row and
-// warp (or thread, from 32 strided rows on), then of every row and block of the cluster. SHARED: several threads merge a row's, which
-// pays where a thread has many rows and takes registers elsewhere.
+// warp (or thread, from 32 strided rows on), then of every row and block of the cluster. SHARED: several threads merge
+// a row's, which pays where a thread has many rows and takes registers elsewhere.
 template <bool CLUSTERED, bool SHARED, class Rule, int ROWS>
-__device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState (&state)[ROWS], unsigned across, OnlineState* parts) {
-  const unsigned thread = threadIdx.x, stride = max(across, 32u), rows = across * ROWS, groups = blockDim.x >> exponent_of(stride);
+__device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState (&state)[ROWS], unsigned across,
+                                                   OnlineState* parts) {
+  const unsigned thread = threadIdx.x, stride = max(across, 32u), rows = across * ROWS,
+                 groups = blockDim.x >> exponent_of(stride);
   OnlineState* own = parts + (thread & (across - 1)) * ROWS;
   merge_lanes(rule, state, across, 32);
   if (!CLUSTERED && groups == 1) {
@@ -109,7 +116,8 @@ __device__ __forceinline__ void merge_strided_rows(const Rule& rule, OnlineState
     for (unsigned i = thread; i < rows; i += blockDim.x) {
       OnlineState total = merged(rule, parts + i, groups, rows);
       if (CLUSTERED) {
-        for (unsigned block = 0; block < CLUSTER_SIZE; block++) store_to_cluster_rank(&of_blocks[cluster_rank() * rows + i], block, total);
+        for (unsigned block = 0; block < CLUSTER_SIZE; block++)
+          store_to_cluster_rank(&of_blocks[cluster_rank() * rows + i], block, total);
       } else {
         rule.finish(total);
         parts[i] = total;

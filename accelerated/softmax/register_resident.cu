@@ -24,7 +24,9 @@ __device__ __forceinline__ Held held_of(const Elements<WIDTH>& elements) {
   pack.elements = elements;
   return pack.words;
 }
-__device__ __forceinline__ void unpack(const Held& held, COMPUTE* values) { unpack(reinterpret_cast<const Elements<WIDTH>*>(&held), values); }
+__device__ __forceinline__ void unpack(const Held& held, COMPUTE* values) {
+  unpack(reinterpret_cast<const Elements<WIDTH>*>(&held), values);
+}
 
 // The greater ones of two packs, exactly: pairs are compared as they are.
 __device__ __forceinline__ void raise(Held& maximum, const Held& other) {
@@ -51,7 +53,9 @@ template <int PACKS> __device__ __forceinline__ Held maximum_of(const Held (&hel
   return maximum;
 }
 
-__device__ __forceinline__ void pack_elements(const COMPUTE (&values)[WIDTH], Elements<WIDTH>& target) { pack(values, &target); }
+__device__ __forceinline__ void pack_elements(const COMPUTE (&values)[WIDTH], Elements<WIDTH>& target) {
+  pack(values, &target);
+}
 // Of the lane whose number differs in these bits.
 __device__ __forceinline__ Held shuffled(Held held, unsigned lanes) {
   constexpr int WORDS = (sizeof(Held) + 3) / 4;
@@ -63,19 +67,19 @@ __device__ __forceinline__ Held shuffled(Held held, unsigned lanes) {
   return held;
 }
 
-// Places of single elements are found from the one before, which takes fewer instructions; those of packs from their numbers: with steps,
-// floats of 256 channels took 40 % longer.
+// Places of single elements are found from the one before, which takes fewer instructions; those of packs from their
+// numbers: with steps, floats of 256 channels took 40 % longer.
 constexpr bool STEPS = WIDTH == 1;
 
-// What a thread has of a row: packs as they lie, KEEP: and their values, whose places exponentials take.
+// What a thread has of a row: packs as they lie, KEEP: and their values, which exponentials replace.
 template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   static constexpr int INPUTS = Rule::INPUTS;
   static_assert(!KEEP || INPUTS == 1);
   Held held[PACKS][INPUTS];
   COMPUTE values[1][KEEP ? PACKS * WIDTH : 1];
 
-  // Starts loads for all packs, from number `rank` on, `size` apart; what does not exist is neutral. Two ways, so that in the usual one, of whole
-  // packs, nothing comes between the reads; says which.
+  // Starts loads for all packs, from number `rank` on, `size` apart; what does not exist is neutral. Two ways, so that
+  // in the usual one, of full packs, nothing comes between the reads; says which.
   template <class Packs> __device__ __forceinline__ bool read(const Packs& row, unsigned rank, unsigned size) {
     const bool full = row.full_packs == row.packs;
     const ELEMENT* next[INPUTS];
@@ -92,7 +96,8 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
         for (int n = 0; n < INPUTS; n++) {
           const unsigned pack = rank + k * size;
           held[k][n] = nothing.words;
-          if (pack < row.packs) held[k][n] = *reinterpret_cast<const Held*>(STEPS ? next[n] : row.input[n] + row.offset(pack, n));
+          if (pack < row.packs)
+            held[k][n] = *reinterpret_cast<const Held*>(STEPS ? next[n] : row.input[n] + row.offset(pack, n));
           next[n] += step[n];
         }
     } else {
@@ -119,7 +124,9 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
     }
   }
   // The results of a pack, once its rows are finished.
-  template <int ROWS> __device__ __forceinline__ void results(const Rule& rule, const OnlineState (&state)[ROWS], int k, COMPUTE (&result)[WIDTH]) const {
+  template <int ROWS>
+  __device__ __forceinline__ void results(const Rule& rule, const OnlineState (&state)[ROWS], int k,
+                                          COMPUTE (&result)[WIDTH]) const {
     COMPUTE of_pack[INPUTS][WIDTH];
     if constexpr (KEEP) take_kept(k, of_pack[0]);
     else take(k, of_pack);
@@ -129,7 +136,7 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) kept[i] = values[0][k * WIDTH + i];
   }
-  // All results at once, in the places of the values that were kept: whether they are logarithms is asked once.
+  // All results at once, replacing the values that were kept: whether they are logarithms is asked once.
   __device__ __forceinline__ void become_results(const Rule& rule, const OnlineState (&state)[1]) {
     COMPUTE result[PACKS * WIDTH];
     rule.template results<true>(state, values, result);
@@ -142,8 +149,9 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   }
 };
 
-// Gradients of rows of halves took 2 % longer where the last of many blocks launch dependents; others take 0.5 to 1 us less. As one
-// condition (griddepcontrol_launch_dependents), the wait came before addresses were found: up to 2 % longer.
+// Gradients of rows of half data took 2 % longer where the last of many blocks launch dependents; others take 0.5 to 1
+// us less. As one condition (griddepcontrol_launch_dependents), the wait came before addresses were found: up to 2 %
+// longer.
 template <class Rule> constexpr bool SLOW_BEHIND = Rule::INPUTS == 2 && sizeof(ELEMENT) == 2;
 __device__ __forceinline__ void griddepcontrol_launch_dependents_from_last_blocks() {
   griddepcontrol_launch_dependents_medium_grid();
@@ -193,16 +201,18 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_rows
   }
 }
 
-// Strided rows: the team agrees on the maxima first, as packs, so that every exponential is taken once, below its row's maximum, and
-// sums need no more than to be added.
-template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPUTS>& a, const Rule rule) {
+// Strided rows: the team merges the maxima first, as packs, so that every exponential is taken once, below its row's
+// maximum, and sums need no more than to be added.
+template <class Rule, int PACKS>
+__device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPUTS>& a, const Rule rule) {
   constexpr int INPUTS = Rule::INPUTS, ROWS = WIDTH;
   const unsigned thread = threadIdx.x, log_team = exponent_of(a.team), across = a.team;
   const unsigned inner = thread & (across - 1), rank = thread >> log_team, size = blockDim.x >> log_team;
   const unsigned index = (blockIdx.x << log_team) + inner;
   VectorPacks<Rule, true, PACKS> row(a, min(index, a.rows.packs - 1));
   if (index >= a.rows.packs) row.end_for_good();
-  if (!STEPS && blockIdx.x < a.kept) {  // of large tensors: 1 to 4 % less, of rows nothing; single elements lack the registers
+  if (!STEPS &&
+      blockIdx.x < a.kept) {  // of large tensors: 1 to 4 % less, of rows nothing; single elements lack the registers
 #pragma unroll
     for (int k = 0; k < PACKS; k++)
 #pragma unroll
@@ -217,7 +227,8 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_stri
   else griddepcontrol_launch_dependents_from_last_blocks();
 
   // Warps (or, from 32 strided rows on, as many threads) hand over what they have of each strided row.
-  const unsigned stride = max(across, 32u), group = thread >> exponent_of(stride), groups = blockDim.x >> exponent_of(stride);
+  const unsigned stride = max(across, 32u), group = thread >> exponent_of(stride),
+                 groups = blockDim.x >> exponent_of(stride);
   const bool hands_over = (thread & (stride - 1)) < across;
   Held* const maxima = reinterpret_cast<Held*>(shared_memory) + inner;
   COMPUTE* const sums = reinterpret_cast<COMPUTE*>(shared_memory + groups * across * sizeof(Held));
@@ -249,7 +260,8 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_stri
       for (int r = 0; r < ROWS; r++) sums[group * rows + inner * ROWS + r] = state[r].sum;
     __syncthreads();
     // Some threads a row; of logarithms the rest is the row's own.
-    const unsigned each = min(max(blockDim.x >> exponent_of(rows), 1u), groups), log_each = exponent_of(each), first = thread & (each - 1);
+    const unsigned each = min(max(blockDim.x >> exponent_of(rows), 1u), groups), log_each = exponent_of(each),
+                   first = thread & (each - 1);
     // Full warps, some of whose lanes may do the same.
     for (unsigned j = thread; j < max(rows * each, 32u); j += blockDim.x) {
       const unsigned i = j >> log_each & (rows - 1);
@@ -278,7 +290,8 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_stri
       packs.results(rule, state, k, result);
       HeldElements of_pack;
       pack_elements(result, of_pack.elements);
-      if (pack < row.packs) *reinterpret_cast<Held*>(STEPS ? next : row.output + row.offset(pack, INPUTS)) = of_pack.words;
+      if (pack < row.packs)
+        *reinterpret_cast<Held*>(STEPS ? next : row.output + row.offset(pack, INPUTS)) = of_pack.words;
       next += step;
     }
   } else {
@@ -306,24 +319,23 @@ constexpr int most_blocks(Kind kind, int packs) {
   return packs > 4 && sizeof(ELEMENT) >= 4 && WIDTH > 1 ? 3 : kind == Kind::strided || packs > 2 ? 4 : 6;
 }
 
-#define SOFTMAX_REGISTER_RESIDENT(direction, rule, kind, packs)                                     \
-  extern "C" __global__ void __launch_bounds__(256, most_blocks(Kind::kind, packs))                 \
-      softmax_register_resident_##direction##_##kind##_##packs(const Arguments<rule::INPUTS> a) {   \
-    griddepcontrol_wait_deferred();                                                                 \
-    softmax_of_##kind<rule, packs>(a);                                                              \
+#define SOFTMAX_REGISTER_RESIDENT(direction, rule, kind, packs)                                   \
+  extern "C" __global__ void __launch_bounds__(256, most_blocks(Kind::kind, packs))               \
+      softmax_register_resident_##direction##_##kind##_##packs(const Arguments<rule::INPUTS> a) { \
+    griddepcontrol_wait_deferred();                                                               \
+    softmax_of_##kind<rule, packs>(a);                                                            \
   }
-#define SOFTMAX_ROWS(packs)                                     \
-  SOFTMAX_REGISTER_RESIDENT(forward, Forward, rows, packs)      \
+#define SOFTMAX_ROWS(packs)                                \
+  SOFTMAX_REGISTER_RESIDENT(forward, Forward, rows, packs) \
   SOFTMAX_REGISTER_RESIDENT(backward, Backward, rows, packs)
-#define SOFTMAX_STRIDED(packs)                                  \
-  SOFTMAX_REGISTER_RESIDENT(forward, Forward, strided, packs)   \
+#define SOFTMAX_STRIDED(packs)                                \
+  SOFTMAX_REGISTER_RESIDENT(forward, Forward, strided, packs) \
   SOFTMAX_REGISTER_RESIDENT(backward, Backward, strided, packs)
 
 #if PACK_BYTES >= 8
-SOFTMAX_ROWS(1)
+SOFTMAX_REGISTER_RESIDENT(backward, Backward, rows, 1)
 SOFTMAX_ROWS(2)
 SOFTMAX_ROWS(4)
-SOFTMAX_STRIDED(1)
 SOFTMAX_STRIDED(2)
 SOFTMAX_STRIDED(3)
 SOFTMAX_STRIDED(4)

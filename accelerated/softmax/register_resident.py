@@ -144,7 +144,7 @@ class RegisterResident(SoftmaxSolver):
         layout = problem.layout
         tried = [(layout, packs(layout))]
         if layout.strided and problem.scalar_bytes == 2:
-            # Packs of four halves, where none of eight exist, or where threads have many, so that they stay in registers.
+            # Packs of four 16-bit elements, where none of eight exist, or where threads have many, so that they stay in registers.
             four = packs(problem.half_pack_layout)
             tried.insert(0 if four and four.packs == STRIDED_PACKS else 1, (problem.half_pack_layout, four))
         tried.append((layout, elements_in_registers(layout, problem.scalar_bytes, problem.device)))

@@ -9,18 +9,22 @@
 // channels 6.3 us forward, 95 % of the copy's throughput.
 #include "softmax/reduce.cuh"
 
-// The row that a thread takes first. The rows of a warp lie so far apart that its lanes find their elements in different banks: beside
-// each other, odd ones took up to three times as many accesses, gradients of 67 floats 20 % longer (H200).
+// The row that a thread takes first. The rows of a warp lie so far apart that its lanes find their elements in
+// different banks: beside each other, odd ones took up to three times as many accesses, gradients of 67 floats 20 %
+// longer (H200).
 __device__ __forceinline__ unsigned first_row_of_tile(unsigned log_team, unsigned length) {
   constexpr unsigned LOG_WARPS = 3;  // of a block
-  const unsigned most = min(log_team, LOG_WARPS), log_apart = most - min(most, unsigned(__ffs(length) - 1)), log_rows = 5 - log_team;
+  const unsigned most = min(log_team, LOG_WARPS), log_apart = most - min(most, unsigned(__ffs(length) - 1)),
+                 log_rows = 5 - log_team;
   const unsigned warp = threadIdx.x >> 5, of_warp = (threadIdx.x & 31) >> log_team;
   return (warp >> log_apart << (log_rows + log_apart)) + (of_warp << log_apart) + (warp & ((1u << log_apart) - 1));
 }
 
-// The rows of a tile in shared memory (the inputs lie `pitch` apart), N elements a lane; results replace the first input.
+// The rows of a tile in shared memory (the inputs lie `pitch` apart), N elements a lane; results replace the first
+// input.
 template <class Rule, int N>
-__device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch, unsigned first_row, unsigned rows, const ELEMENT* prior) {
+__device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch,
+                                                unsigned first_row, unsigned rows, const ELEMENT* prior) {
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned log_team = exponent_of(a.team), rank = threadIdx.x & (a.team - 1), length = a.along.row;
   const bool last_exists = rank + ((N - 1) << log_team) < length;
@@ -31,7 +35,8 @@ __device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a
     for (int n = 0; n < Rule::INPUTS; n++)
 #pragma unroll
       for (int j = 0; j < N; j++)
-        values[n][j] = j < N - 1 || last_exists ? load<COMPUTE>(tile[n * pitch + first + (j << log_team)]) : Rule::neutral();
+        values[n][j] =
+            j < N - 1 || last_exists ? load<COMPUTE>(tile[n * pitch + first + (j << log_team)]) : Rule::neutral();
     OnlineState state[1] = {rule.empty()};
     rule.template add<true>(state, values);
     merge_lanes(rule, state, 1, a.team);
@@ -50,7 +55,8 @@ __device__ __forceinline__ void softmax_in_tile(const Arguments<Rule::INPUTS>& a
 
 // The same for rows of LENGTH elements: a thread takes so many neighbours that they fill packs.
 template <class Rule, int LENGTH>
-__device__ __forceinline__ void short_rows_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch, unsigned rows, const ELEMENT* prior) {
+__device__ __forceinline__ void short_rows_in_tile(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch,
+                                                   unsigned rows, const ELEMENT* prior) {
   constexpr int WIDE = 16 / sizeof(ELEMENT), INPUTS = Rule::INPUTS;
   using Held = Elements<WIDE>;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
@@ -80,29 +86,32 @@ __device__ __forceinline__ void short_rows_in_tile(const Arguments<Rule::INPUTS>
       for (int i = 0; i < WIDE; i++) {
         const int element = k * WIDE + i;
         of_pack[i] = result[element % LENGTH * WIDE + element / LENGTH];
-        if (a.beta != COMPUTE(0) && first + element / LENGTH < rows) of_pack[i] += a.beta * load<COMPUTE>(prior[first * LENGTH + element]);
+        if (a.beta != COMPUTE(0) && first + element / LENGTH < rows)
+          of_pack[i] += a.beta * load<COMPUTE>(prior[first * LENGTH + element]);
       }
       pack(of_pack, reinterpret_cast<Held*>(tile + first * LENGTH) + k);
     }
   }
 }
 
-// A few lanes take a row of the tile in shared memory, chunk after chunk: first its state, then the results, which replace the
-// first input. Elements move in pairs; a lane takes what of a row is no whole pair, too. With elements one by one and more lanes the
-// tile was issue-bound (80 % of all cycles on an H200): rows of 67 halves take 10 % less so. Floats took 15 % longer than results that
-// go straight to memory. Rows as packs of the block in registers, whatever rows they belong to, took 4 % less for floats backward, and
-// up to 30 % longer otherwise.
+// A few lanes take a row of the tile in shared memory, chunk after chunk: first its state, then the results, which
+// replace the first input. Elements move in pairs; a lane takes what of a row is no pair, too. With elements one
+// by one and more lanes the tile was issue-bound (80 % of all cycles on an H200): rows of 67 half elements take 10 %
+// less so. Floats took 15 % longer than results that go straight to memory. Rows as packs of the block in registers,
+// whatever rows they belong to, took 4 % less for floats backward, and up to 30 % longer elsewhere.
 template <class Rule>
-__device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, const Rule rule, ELEMENT* tile, unsigned pitch, unsigned rows, const ELEMENT* prior) {
+__device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, const Rule rule, ELEMENT* tile,
+                                              unsigned pitch, unsigned rows, const ELEMENT* prior) {
   constexpr int INPUTS = Rule::INPUTS, PAIR = 2, CHUNK = 4, VALUES = CHUNK * PAIR, REST = VALUES + 2;
   using Item = Elements<PAIR>;
-  const unsigned log_team = exponent_of(a.team), rank = threadIdx.x & (a.team - 1), length = a.along.row, stride = CHUNK << log_team;
+  const unsigned log_team = exponent_of(a.team), rank = threadIdx.x & (a.team - 1), length = a.along.row,
+                 stride = CHUNK << log_team;
   for (unsigned row = threadIdx.x >> log_team; (row & ~(31u >> log_team)) < rows; row += blockDim.x >> log_team) {
     const unsigned begin = min(row, rows - 1) * length, end = begin + length;
     const unsigned first = (begin + PAIR - 1) / PAIR + rank, beyond = end / PAIR;  // items
     const unsigned full = first + ((beyond > first ? beyond - first - 1 + a.team : 0) >> log_team) / CHUNK * stride;
     auto item = [&](int n, unsigned i) { return reinterpret_cast<Item*>(tile + n * pitch) + i; };
-    auto take = [&](unsigned i, COMPUTE (&values)[INPUTS][VALUES]) {
+    auto take = [&](unsigned i, COMPUTE(&values)[INPUTS][VALUES]) {
 #pragma unroll
       for (int n = 0; n < INPUTS; n++)
 #pragma unroll
@@ -140,7 +149,8 @@ __device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, 
       rule.results(state, values, result);
       if (a.beta != COMPUTE(0))
 #pragma unroll
-        for (int j = 0; j < VALUES; j++) result[j] += a.beta * load<COMPUTE>(prior[(i + (j / PAIR << log_team)) * PAIR + j % PAIR]);
+        for (int j = 0; j < VALUES; j++)
+          result[j] += a.beta * load<COMPUTE>(prior[(i + (j / PAIR << log_team)) * PAIR + j % PAIR]);
 #pragma unroll
       for (int k = 0; k < CHUNK; k++) {
         COMPUTE of_item[PAIR];
@@ -167,13 +177,15 @@ __device__ __forceinline__ void pairs_in_tile(const Arguments<Rule::INPUTS>& a, 
     for (int side = 0; side < 2; side++)
       if (ends[side]) {
         const unsigned i = side ? end - 1 : begin;
-        tile[i] = store<ELEMENT>(a.beta != COMPUTE(0) ? result[REST - 2 + side] + a.beta * load<COMPUTE>(prior[i]) : result[REST - 2 + side]);
+        tile[i] = store<ELEMENT>(a.beta != COMPUTE(0) ? result[REST - 2 + side] + a.beta * load<COMPUTE>(prior[i])
+                                                      : result[REST - 2 + side]);
       }
   }
 }
 // The algorithm is known to the loops.
 template <class Rule>
-__device__ __forceinline__ void softmax_of_pairs(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch, unsigned rows, const ELEMENT* prior) {
+__device__ __forceinline__ void softmax_of_pairs(const Arguments<Rule::INPUTS>& a, ELEMENT* tile, unsigned pitch,
+                                                 unsigned rows, const ELEMENT* prior) {
   if (a.algorithm == LOG) pairs_in_tile(a, Rule{LOG, a.alpha}, tile, pitch, rows, prior);
   else if (a.algorithm == FAST && Rule::INPUTS == 1) pairs_in_tile(a, Rule{FAST, a.alpha}, tile, pitch, rows, prior);
   else pairs_in_tile(a, Rule{ACCURATE, a.alpha}, tile, pitch, rows, prior);
@@ -211,30 +223,55 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
     if constexpr (PAIRED) softmax_of_pairs<Rule>(a, tile, pitch, rows, target);
   } else if constexpr (KIND == Tile::SHORT) {
     switch (length) {
-      case 1: short_rows_in_tile<Rule, 1>(a, tile, pitch, rows, target); break;
-      case 2: short_rows_in_tile<Rule, 2>(a, tile, pitch, rows, target); break;
-      case 3: short_rows_in_tile<Rule, 3>(a, tile, pitch, rows, target); break;
-      default: short_rows_in_tile<Rule, 4>(a, tile, pitch, rows, target);
+      case 1:
+        short_rows_in_tile<Rule, 1>(a, tile, pitch, rows, target);
+        break;
+      case 2:
+        short_rows_in_tile<Rule, 2>(a, tile, pitch, rows, target);
+        break;
+      case 3:
+        short_rows_in_tile<Rule, 3>(a, tile, pitch, rows, target);
+        break;
+      default:
+        short_rows_in_tile<Rule, 4>(a, tile, pitch, rows, target);
     }
   } else {
     switch ((length + a.team - 1) >> exponent_of(a.team)) {
-      case 1: softmax_in_tile<Rule, 1>(a, tile, pitch, first_row, rows, target); break;
-      case 2: softmax_in_tile<Rule, 2>(a, tile, pitch, first_row, rows, target); break;
-      case 3: softmax_in_tile<Rule, 3>(a, tile, pitch, first_row, rows, target); break;
-      case 4: softmax_in_tile<Rule, 4>(a, tile, pitch, first_row, rows, target); break;
-      case 5: softmax_in_tile<Rule, 5>(a, tile, pitch, first_row, rows, target); break;
-      case 6: softmax_in_tile<Rule, 6>(a, tile, pitch, first_row, rows, target); break;
-      case 7: softmax_in_tile<Rule, 7>(a, tile, pitch, first_row, rows, target); break;
-      case 8: softmax_in_tile<Rule, 8>(a, tile, pitch, first_row, rows, target); break;
+      case 1:
+        softmax_in_tile<Rule, 1>(a, tile, pitch, first_row, rows, target);
+        break;
+      case 2:
+        softmax_in_tile<Rule, 2>(a, tile, pitch, first_row, rows, target);
+        break;
+      case 3:
+        softmax_in_tile<Rule, 3>(a, tile, pitch, first_row, rows, target);
+        break;
+      case 4:
+        softmax_in_tile<Rule, 4>(a, tile, pitch, first_row, rows, target);
+        break;
+      case 5:
+        softmax_in_tile<Rule, 5>(a, tile, pitch, first_row, rows, target);
+        break;
+      case 6:
+        softmax_in_tile<Rule, 6>(a, tile, pitch, first_row, rows, target);
+        break;
+      case 7:
+        softmax_in_tile<Rule, 7>(a, tile, pitch, first_row, rows, target);
+        break;
+      case 8:
+        softmax_in_tile<Rule, 8>(a, tile, pitch, first_row, rows, target);
+        break;
       default:
         if (INPUTS == 2 || length <= 9 * a.team) softmax_in_tile<Rule, 9>(a, tile, pitch, first_row, rows, target);
-        else if constexpr (INPUTS == 1) softmax_in_tile<Rule, 10>(a, tile, pitch, first_row, rows, target);  // two inputs take too many registers
+        else if constexpr (INPUTS == 1)
+          softmax_in_tile<Rule, 10>(a, tile, pitch, first_row, rows, target);  // two inputs take too many registers
     }
   }
   __syncthreads();
 
   const unsigned full = aligned<ELEMENT, PACK>(target) ? elements / PACK : 0;
-  for (unsigned i = thread; i < full; i += threads) reinterpret_cast<Raw*>(target)[i] = reinterpret_cast<const Raw*>(tile)[i];
+  for (unsigned i = thread; i < full; i += threads)
+    reinterpret_cast<Raw*>(target)[i] = reinterpret_cast<const Raw*>(tile)[i];
   for (unsigned i = full * PACK + thread; i < elements; i += threads) target[i] = tile[i];
 }
 
@@ -242,14 +279,15 @@ template <class Rule, Tile KIND> __device__ __forceinline__ void softmax_of_tile
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 constexpr int TILE_BLOCKS = DOUBLE ? 2 : 6, SHORT_BLOCKS = DOUBLE ? 2 : 4;
 
-#define SOFTMAX_ROW_TILES(name, rule, kind, blocks)                                                      \
-  extern "C" __global__ void __launch_bounds__(256, blocks) name(const Arguments<rule::INPUTS> a) {      \
-    griddepcontrol_wait_deferred();                                                                      \
-    softmax_of_tile<rule, Tile::kind>(a);                                                                \
+#define SOFTMAX_ROW_TILES(variant, rule, kind, blocks)               \
+  extern "C" __global__ void __launch_bounds__(256, blocks)          \
+      softmax_row_tiles_##variant(const Arguments<rule::INPUTS> a) { \
+    griddepcontrol_wait_deferred();                                  \
+    softmax_of_tile<rule, Tile::kind>(a);                            \
   }
-SOFTMAX_ROW_TILES(softmax_row_tiles_forward, Forward, ANY, TILE_BLOCKS)
-SOFTMAX_ROW_TILES(softmax_row_tiles_backward, Backward, ANY, TILE_BLOCKS)
-SOFTMAX_ROW_TILES(softmax_row_tiles_forward_short, Forward, SHORT, SHORT_BLOCKS)
-SOFTMAX_ROW_TILES(softmax_row_tiles_backward_short, Backward, SHORT, SHORT_BLOCKS - 1)
-SOFTMAX_ROW_TILES(softmax_row_tiles_forward_pairs, Forward, PAIRS, SHORT_BLOCKS)
-SOFTMAX_ROW_TILES(softmax_row_tiles_backward_pairs, Backward, PAIRS, SHORT_BLOCKS)
+SOFTMAX_ROW_TILES(forward, Forward, ANY, TILE_BLOCKS)
+SOFTMAX_ROW_TILES(backward, Backward, ANY, TILE_BLOCKS)
+SOFTMAX_ROW_TILES(forward_short, Forward, SHORT, SHORT_BLOCKS)
+SOFTMAX_ROW_TILES(backward_short, Backward, SHORT, SHORT_BLOCKS - 1)
+SOFTMAX_ROW_TILES(forward_pairs, Forward, PAIRS, SHORT_BLOCKS)
+SOFTMAX_ROW_TILES(backward_pairs, Backward, PAIRS, SHORT_BLOCKS)

@@ -32,8 +32,8 @@ def tile_of(rows: int, length: int, inputs: int, scalar_bytes: int, device: Any)
     if rows >= 4 * device.multiprocessors * at_once and share * row_bytes <= room:
         return lanes, share
     tile_bytes = TILE_BYTES[inputs == 2 and scalar_bytes >= 4]
-    turns = min(tile_bytes // (at_once * row_bytes), ceiling(rows, at_once) // (4 * device.multiprocessors))
-    return lanes, at_once * max(turns, 1)
+    rounds = min(tile_bytes // (at_once * row_bytes), ceiling(rows, at_once) // (4 * device.multiprocessors))
+    return lanes, at_once * max(rounds, 1)
 
 
 def pair_tile(length: int, inputs: int) -> tuple[int, int]:
@@ -46,11 +46,11 @@ def pair_tile(length: int, inputs: int) -> tuple[int, int]:
 def short_tile(rows: int, length: int, inputs: int, scalar_bytes: int, device: Any) -> int:
     """Return the rows of a tile of which a thread takes as many at a time as fill packs."""
     at_once = TILE_THREADS * PACK_BYTES // scalar_bytes
-    turns = min(
+    rounds = min(
         SHORT_TILE_BYTES // (at_once * length * scalar_bytes * inputs),
         ceiling(rows, at_once) // (4 * device.multiprocessors),
     )
-    return at_once * max(turns, 1)
+    return at_once * max(rounds, 1)
 
 
 class RowTiles(SoftmaxSolver):

@@ -8,7 +8,8 @@
 // float with gaps over channels 25.1 us forward, 73 % of the copy's throughput.
 #include "softmax/online.cuh"
 
-template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_short_strided_row(const Arguments<Rule::INPUTS>& a) {
+template <class Rule, int LENGTH>
+__device__ __forceinline__ void softmax_of_short_strided_row(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
@@ -41,10 +42,14 @@ template <class Rule, int LENGTH> __device__ __forceinline__ void softmax_of_sho
 }
 template <class Rule> __device__ __forceinline__ void softmax_of_short_strided(const Arguments<Rule::INPUTS>& a) {
   switch (a.kept) {
-    case 1: return softmax_of_short_strided_row<Rule, 1>(a);
-    case 2: return softmax_of_short_strided_row<Rule, 2>(a);
-    case 3: return softmax_of_short_strided_row<Rule, 3>(a);
-    default: return softmax_of_short_strided_row<Rule, 4>(a);
+    case 1:
+      return softmax_of_short_strided_row<Rule, 1>(a);
+    case 2:
+      return softmax_of_short_strided_row<Rule, 2>(a);
+    case 3:
+      return softmax_of_short_strided_row<Rule, 3>(a);
+    default:
+      return softmax_of_short_strided_row<Rule, 4>(a);
   }
 }
 
@@ -59,4 +64,3 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS) softmax_short_strided_
   griddepcontrol_wait_deferred();
   softmax_of_short_strided<Backward>(a);
 }
-

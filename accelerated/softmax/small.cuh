@@ -3,7 +3,7 @@
 #pragma once
 #include "softmax/reduce.cuh"
 
-// The compiler finds a place now, before the wait for earlier kernels, not when it is used.
+// The compiler computes an address now, before the wait for earlier kernels, not when it is used.
 template <class T> __device__ __forceinline__ void compute_now(T*& address) {
 #ifndef EMULATED_CUDA
   auto bytes = reinterpret_cast<std::conditional_t<std::is_const_v<T>, const char*, char*>>(address);
@@ -13,12 +13,13 @@ template <class T> __device__ __forceinline__ void compute_now(T*& address) {
 #endif
 }
 
-// One element, or pack, of every so many of the slowest dimension of up to four (the host side is softmax/small.py). In few arguments and
-// instructions, without jumps: those that are not at hand take longer than all there is to compute.
+// One element, or pack, of every so many of the slowest dimension of up to four (the host side is softmax/small.py). In
+// few arguments and instructions, without jumps: those that are not at hand take longer than all there is to compute.
 template <int N> struct Offsets {
   static constexpr int FASTER = 3;
   unsigned count;  // without the further ones
-  unsigned items, apart, limit;  // further ones: how many with the first, distance in positions, how many positions there are
+  unsigned items, apart,
+      limit;  // further ones: how many with the first, distance in positions, how many positions there are
   int item_step[N];
   FastDivmod extent[FASTER];
   int step[N][FASTER + 1];  // the fastest first
@@ -61,7 +62,8 @@ template <class Rule, int N> struct LocatedPacks {
   COMPUTE values[INPUTS][N * WIDTH];
 
   // Of a row, what thread `number` along it has.
-  __device__ __forceinline__ LocatedPacks(const SmallArguments<INPUTS>& arguments, unsigned row, unsigned number) : a(arguments) {
+  __device__ __forceinline__ LocatedPacks(const SmallArguments<INPUTS>& arguments, unsigned row, unsigned number)
+      : a(arguments) {
     unsigned offset[INPUTS + 1], row_offset[INPUTS + 1];
     a.rows.locate(row, row_offset);
     count = a.along.locate(number, offset);
@@ -124,18 +126,20 @@ template <class Rule, int N> struct LocatedPacks {
   }
 };
 
-// Lets the next kernel in when a value is there: in a stream the launch of one takes away what instructions are at hand, and it comes
-// 0.5 to 0.8 us later. Let in at the wait, it came before this kernel's last instructions, which then took 0.15 us longer; let in at
-// the end, it came too late, 0.3 us.
+// Launches dependents when a value is there: in a stream the launch of one takes away what instructions are at
+// hand, and it comes 0.5 to 0.8 us later. Launched at the wait, it came before this kernel's last instructions, which
+// then took 0.15 us longer; launched at the end, it came too late, 0.3 us.
 __device__ __forceinline__ void griddepcontrol_launch_dependents_with(COMPUTE value) {
   constexpr COMPUTE NEVER = COMPUTE(1.2345e-30);  // about: threads that have it leave it to the others
   griddepcontrol_launch_dependents_if(value != NEVER);
 }
 
-// What is usual is known to the code, from the wait to the end without a jump: to code that is not at hand one takes 0.15 us.
-// with: is given the rule and whether results are blended.
-template <class Rule, class With> __device__ __forceinline__ void without_jumps(const SmallArguments<Rule::INPUTS>& a, With with) {
-  const Algorithm algorithm = Rule::INPUTS > 1 && a.algorithm == FAST ? ACCURATE : Algorithm(a.algorithm);  // the gradient is the same
+// What is usual is known to the code, from the wait to the end without a jump: to code that is not at hand one takes
+// 0.15 us. with: is given the rule and whether results are blended.
+template <class Rule, class With>
+__device__ __forceinline__ void without_jumps(const SmallArguments<Rule::INPUTS>& a, With with) {
+  const Algorithm algorithm =
+      Rule::INPUTS > 1 && a.algorithm == FAST ? ACCURATE : Algorithm(a.algorithm);  // the gradient is the same
   if (a.beta != COMPUTE(0) || algorithm == FAST) with(Rule{algorithm, a.alpha}, std::true_type());
   else if (algorithm == LOG) with(Rule{LOG, a.alpha}, std::false_type());
   else with(Rule{ACCURATE, a.alpha}, std::false_type());
@@ -152,10 +156,14 @@ template <> __device__ __forceinline__ float maximum_of_warp(float value) {
   return __int_as_float(ordered(__reduce_max_sync(~0u, ordered(__float_as_int(value)))));
 }
 #endif
-template <class Rule> __device__ __forceinline__ COMPUTE row_maximum_of_warp(const Rule& rule, COMPUTE maximum) { return rule.has_maximum() ? maximum_of_warp(maximum) : maximum; }
+template <class Rule> __device__ __forceinline__ COMPUTE row_maximum_of_warp(const Rule& rule, COMPUTE maximum) {
+  return rule.has_maximum() ? maximum_of_warp(maximum) : maximum;
+}
 
-// Of N parts, a power of two, and `maximum`: the maximum of all, their sums below a maximum; in pairs, which wait for each other least.
-template <class Rule, int N> __device__ __forceinline__ COMPUTE maximum_of(const Rule& rule, COMPUTE maximum, const OnlineState (&part)[N]) {
+// Of N parts, a power of two, and `maximum`: the maximum of all, their sums below a maximum; in pairs, which wait for
+// each other least.
+template <class Rule, int N>
+__device__ __forceinline__ COMPUTE maximum_of(const Rule& rule, COMPUTE maximum, const OnlineState (&part)[N]) {
   if (!rule.has_maximum()) return maximum;
   COMPUTE maxima[N];
 #pragma unroll
@@ -166,7 +174,8 @@ template <class Rule, int N> __device__ __forceinline__ COMPUTE maximum_of(const
     for (int j = 0; j < n; j++) maxima[j] = max(maxima[j], maxima[j + n]);
   return max(maximum, maxima[0]);
 }
-template <class Rule, int N> __device__ __forceinline__ COMPUTE sum_below(const Rule& rule, COMPUTE maximum, OnlineState (&part)[N]) {
+template <class Rule, int N>
+__device__ __forceinline__ COMPUTE sum_below(const Rule& rule, COMPUTE maximum, OnlineState (&part)[N]) {
 #pragma unroll
   for (int j = 0; j < N; j++)
     if (rule.has_maximum()) rule.raise(part[j], maximum);

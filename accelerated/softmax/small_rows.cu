@@ -14,14 +14,15 @@
 constexpr unsigned MOST_THREADS = 512, WARP = 32;
 constexpr int PARTS = (CLUSTER_SIZE * MOST_THREADS / WARP + WARP - 1) / WARP;  // of a lane
 
-// How a warp tells the others of its cluster what it has.
+// How a warp sends its state to the other blocks of its cluster.
 struct Sending {
   const ClusterExchange* exchange;
-  const OnlineState* parts;  // of every warp of the cluster, and some that change nothing
-  ClusterExchange::RemoteAddress destination;       // from a lane to the block of that number
+  const OnlineState* parts;                    // of every warp of the cluster, and some that change nothing
+  ClusterExchange::RemoteAddress destination;  // from a lane to the block of that number
 };
 
-template <bool BLENDS, class Rule, int N> __device__ __forceinline__ void softmax_of_row(const Rule rule, LocatedPacks<Rule, N>& packs, const Sending& sending) {
+template <bool BLENDS, class Rule, int N>
+__device__ __forceinline__ void softmax_of_row(const Rule rule, LocatedPacks<Rule, N>& packs, const Sending& sending) {
   const unsigned lane = threadIdx.x % WARP;
   packs.wait();
   packs.start_loads();
@@ -49,27 +50,31 @@ template <bool BLENDS, class Rule, int N> __device__ __forceinline__ void softma
 }
 
 template <class Rule, int N> __device__ __forceinline__ void softmax_of_row(const SmallArguments<Rule::INPUTS>& a) {
-  const unsigned warps = blockDim.x / WARP, number = cluster_rank() * blockDim.x + threadIdx.x, parts_of_row = CLUSTER_SIZE * warps;
+  const unsigned warps = blockDim.x / WARP, number = cluster_rank() * blockDim.x + threadIdx.x,
+                 parts_of_row = CLUSTER_SIZE * warps;
   OnlineState* const parts = reinterpret_cast<OnlineState*>(shared_memory);
   ClusterExchange* const exchange = reinterpret_cast<ClusterExchange*>(parts + WARP * PARTS);
   exchange->init();
-  for (unsigned i = parts_of_row + threadIdx.x; i < WARP * PARTS; i += blockDim.x) parts[i] = Rule{Algorithm(a.algorithm), a.alpha}.empty();
+  for (unsigned i = parts_of_row + threadIdx.x; i < WARP * PARTS; i += blockDim.x)
+    parts[i] = Rule{Algorithm(a.algorithm), a.alpha}.empty();
   exchange->expect(parts_of_row * sizeof(OnlineState));
   LocatedPacks<Rule, N> packs(a, blockIdx.x / CLUSTER_SIZE, number);
-  const Sending sending{exchange, parts, exchange->remote_address(&parts[number / WARP].maximum, threadIdx.x % WARP % CLUSTER_SIZE)};
-  without_jumps<Rule>(a, [&](const Rule rule, auto blends) { softmax_of_row<decltype(blends)::value>(rule, packs, sending); });
+  const Sending sending{exchange, parts,
+                        exchange->remote_address(&parts[number / WARP].maximum, threadIdx.x % WARP % CLUSTER_SIZE)};
+  without_jumps<Rule>(
+      a, [&](const Rule rule, auto blends) { softmax_of_row<decltype(blends)::value>(rule, packs, sending); });
 }
 
-#define SOFTMAX_SMALL_ROWS(packs)                                                                         \
-  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_THREADS)                              \
-      softmax_small_rows_forward_##packs(const SmallArguments<1> a) {                                     \
-    griddepcontrol_wait_deferred();                                                                       \
-    softmax_of_row<Forward, packs>(a);                                                                    \
-  }                                                                                                       \
-  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_THREADS)                              \
-      softmax_small_rows_backward_##packs(const SmallArguments<2> a) {                                    \
-    griddepcontrol_wait_deferred();                                                                       \
-    softmax_of_row<Backward, packs>(a);                                                                   \
+#define SOFTMAX_SMALL_ROWS(packs)                                           \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_THREADS) \
+      softmax_small_rows_forward_##packs(const SmallArguments<1> a) {       \
+    griddepcontrol_wait_deferred();                                         \
+    softmax_of_row<Forward, packs>(a);                                      \
+  }                                                                         \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_THREADS) \
+      softmax_small_rows_backward_##packs(const SmallArguments<2> a) {      \
+    griddepcontrol_wait_deferred();                                         \
+    softmax_of_row<Backward, packs>(a);                                     \
   }
 SOFTMAX_SMALL_ROWS(1)
 SOFTMAX_SMALL_ROWS(2)

@@ -14,10 +14,13 @@ constexpr unsigned MOST_THREADS = 512;
 
 // MANY: more parts of a row than a thread takes at a time.
 template <bool MANY, bool BLENDS, class Rule, int N>
-__device__ __forceinline__ void softmax_of_strided(const Rule rule, LocatedPacks<Rule, N>& packs, OnlineState* parts, unsigned across) {
+__device__ __forceinline__ void softmax_of_strided(const Rule rule, LocatedPacks<Rule, N>& packs, OnlineState* parts,
+                                                   unsigned across) {
   constexpr int BATCH = 8;
   packs.wait();
-  if (Rule::INPUTS == 2) griddepcontrol_launch_dependents_if(true);  // gradients are done before it comes; when values were there it came 0.1 to 0.3 us too late
+  if (Rule::INPUTS == 2)
+    griddepcontrol_launch_dependents_if(
+        true);  // gradients are done before it comes; when values were there it came 0.1 to 0.3 us too late
   packs.start_loads();
   packs.take();
 
@@ -49,23 +52,27 @@ __device__ __forceinline__ void softmax_of_strided(const Rule rule, LocatedPacks
   packs.template write<BLENDS>(rule, state);
 }
 
-template <bool MANY, class Rule, int N> __device__ __forceinline__ void softmax_of_strided(const SmallArguments<Rule::INPUTS>& a) {
-  const unsigned log_across = exponent_of(a.across), row = (blockIdx.x << log_across) + (threadIdx.x & (a.across - 1)), group = threadIdx.x >> log_across;
+template <bool MANY, class Rule, int N>
+__device__ __forceinline__ void softmax_of_strided(const SmallArguments<Rule::INPUTS>& a) {
+  const unsigned log_across = exponent_of(a.across), row = (blockIdx.x << log_across) + (threadIdx.x & (a.across - 1)),
+                 group = threadIdx.x >> log_across;
   OnlineState* const parts = reinterpret_cast<OnlineState*>(shared_memory);
   LocatedPacks<Rule, N> packs(a, min(row, a.rows.count - 1), row < a.rows.count ? group : a.along.count);
-  without_jumps<Rule>(a, [&](const Rule rule, auto blends) { softmax_of_strided<MANY, decltype(blends)::value>(rule, packs, parts, a.across); });
+  without_jumps<Rule>(a, [&](const Rule rule, auto blends) {
+    softmax_of_strided<MANY, decltype(blends)::value>(rule, packs, parts, a.across);
+  });
 }
 
-#define SOFTMAX_SMALL_STRIDED(variant, packs, many)                                                       \
-  extern "C" __global__ void __launch_bounds__(MOST_THREADS)                                              \
-      softmax_small_strided_forward_##variant(const SmallArguments<1> a) {                                \
-    griddepcontrol_wait_deferred();                                                                       \
-    softmax_of_strided<many, Forward, packs>(a);                                                          \
-  }                                                                                                       \
-  extern "C" __global__ void __launch_bounds__(MOST_THREADS)                                              \
-      softmax_small_strided_backward_##variant(const SmallArguments<2> a) {                               \
-    griddepcontrol_wait_deferred();                                                                       \
-    softmax_of_strided<many, Backward, packs>(a);                                                         \
+#define SOFTMAX_SMALL_STRIDED(variant, packs, many)                         \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS)                \
+      softmax_small_strided_forward_##variant(const SmallArguments<1> a) {  \
+    griddepcontrol_wait_deferred();                                         \
+    softmax_of_strided<many, Forward, packs>(a);                            \
+  }                                                                         \
+  extern "C" __global__ void __launch_bounds__(MOST_THREADS)                \
+      softmax_small_strided_backward_##variant(const SmallArguments<2> a) { \
+    griddepcontrol_wait_deferred();                                         \
+    softmax_of_strided<many, Backward, packs>(a);                           \
   }
 SOFTMAX_SMALL_STRIDED(4, 4, false)
 SOFTMAX_SMALL_STRIDED(8, 8, false)

@@ -14,7 +14,7 @@ BLOCK_THREADS, LEAST_SHARES, LEAST_ACROSS = (
     8,
     8,
 )  # threads per block; threads that share a row, rows side by side, at least
-# Elements per multiprocessor; blocks, as in primitives/dependent_launch.cuh: of more, the next kernel is not let in before they read
+# Elements per multiprocessor; blocks, as in primitives/dependent_launch.cuh: of more, dependents are not launched before they read
 MOST_ELEMENTS, MOST_BLOCKS = 2048, 264
 
 

@@ -11,8 +11,8 @@
 // 56 % of the copy's throughput. History: docs/performance/softmax.md.
 #include "softmax/packs.cuh"
 
-// Gradients in float of many single elements took 1.2 times as long with blocks of the next kernel beside theirs (H200); others take
-// less with them.
+// Gradients in float of many single elements took 1.2 times as long with blocks of the next kernel beside theirs
+// (H200); others take less with them.
 template <class Rule> constexpr bool SLOW_BESIDE = Rule::INPUTS == 2 && sizeof(ELEMENT) >= 4;
 constexpr unsigned MANY_BESIDE = 1024;  // blocks, of single elements
 
@@ -28,14 +28,16 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
   // The row, this thread's number in its team, and the size of that.
   const unsigned block = CLUSTERED ? blockIdx.x / CLUSTER_SIZE : blockIdx.x, log_team = exponent_of(a.team);
   unsigned index, rank, size;
-  if (STRIDED) index = (block << log_team) + (thread & (a.team - 1)), rank = thread >> log_team, size = threads >> log_team;
+  if (STRIDED)
+    index = (block << log_team) + (thread & (a.team - 1)), rank = thread >> log_team, size = threads >> log_team;
   else index = CLUSTERED ? block : (block * threads + thread) >> log_team, rank = thread & (a.team - 1), size = a.team;
   if (CLUSTERED) rank += cluster_rank() * size, size *= CLUSTER_SIZE;
   const Row<Rule, STRIDED> row(a, min(index, a.rows.packs - 1));
   const unsigned packs = index < a.rows.packs ? row.packs : 0;
   // Of gradients, and of more than one group, that took as long or longer.
   if constexpr (CLUSTERED && !STRIDED && INPUTS == 1 && sizeof(Vector) > sizeof(ELEMENT)) row.prefetch(rank, size);
-  if constexpr (STRIDED) griddepcontrol_wait_before_access(a.input[0]);  // their places would take registers that another block needs
+  if constexpr (STRIDED)
+    griddepcontrol_wait_before_access(a.input[0]);  // their addresses would take registers that another block needs
   else griddepcontrol_wait_before_access(row.input[0], row.output);
 
   // Of the groups of this thread shared memory keeps all, or the first and, in turn, DEPTH others.
@@ -61,11 +63,13 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
     if (step < groups) row.load_async(step * round + rank, size, address(step), pitch);
     commit();
   }
-  // Of single elements, whose gradients take five more registers otherwise, and 13 % longer, only where blocks are not many.
+  // Of single elements, whose gradients take five more registers otherwise, and 13 % longer, only where blocks are not
+  // many.
   if (STRIDED || sizeof(Vector) > sizeof(ELEMENT)) griddepcontrol_launch_dependents();
   else if (!SLOW_BESIDE<Rule> || grid_blocks() <= MANY_BESIDE) griddepcontrol_launch_dependents_medium_grid();
 
-  OnlineState* parts = reinterpret_cast<OnlineState*>(shared_memory + a.kept * HELD * INPUTS * threads * sizeof(Vector));
+  OnlineState* parts =
+      reinterpret_cast<OnlineState*>(shared_memory + a.kept * HELD * INPUTS * threads * sizeof(Vector));
   if constexpr (STRIDED) merge_strided_rows<CLUSTERED, false>(rule, state, a.team, parts);
   else merge_rows<CLUSTERED>(rule, state, a.team, parts);
 
@@ -82,28 +86,29 @@ __device__ __forceinline__ void softmax(const Arguments<Rule::INPUTS>& a) {
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
 constexpr int ROW_BLOCKS = DOUBLE ? 1 : 2, STRIDED_BLOCKS = DOUBLE ? 1 : 4;
 
-#define SOFTMAX_STAGED(name, rule, row)                                                                        \
-  extern "C" __global__ void __launch_bounds__(512, ROW_BLOCKS) name##_rows(const Arguments<rule::INPUTS> a) { \
-    griddepcontrol_wait_deferred();                                                                            \
-    softmax<rule, row, false, false>(a);                                                                       \
-  }                                                                                                            \
-  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(512, ROW_BLOCKS)                                \
-      name##_rows_cluster(const Arguments<rule::INPUTS> a) {                                                   \
-    griddepcontrol_wait_deferred();                                                                            \
-    softmax<rule, row, false, true>(a);                                                                        \
-  }                                                                                                            \
-  extern "C" __global__ void __launch_bounds__(256, STRIDED_BLOCKS)                                            \
-      name##_strided(const Arguments<rule::INPUTS> a) {                                                        \
-    griddepcontrol_wait_deferred();                                                                            \
-    softmax<rule, row, true, false>(a);                                                                        \
-  }                                                                                                            \
-  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(256, STRIDED_BLOCKS)                            \
-      name##_strided_cluster(const Arguments<rule::INPUTS> a) {                                                \
-    griddepcontrol_wait_deferred();                                                                            \
-    softmax<rule, row, true, true>(a);                                                                         \
+#define SOFTMAX_STAGED(direction, kind, rule, row)                                             \
+  extern "C" __global__ void __launch_bounds__(512, ROW_BLOCKS)                                \
+      softmax_staged_##direction##_##kind##_rows(const Arguments<rule::INPUTS> a) {            \
+    griddepcontrol_wait_deferred();                                                            \
+    softmax<rule, row, false, false>(a);                                                       \
+  }                                                                                            \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(512, ROW_BLOCKS)                 \
+      softmax_staged_##direction##_##kind##_rows_cluster(const Arguments<rule::INPUTS> a) {    \
+    griddepcontrol_wait_deferred();                                                            \
+    softmax<rule, row, false, true>(a);                                                        \
+  }                                                                                            \
+  extern "C" __global__ void __launch_bounds__(256, STRIDED_BLOCKS)                            \
+      softmax_staged_##direction##_##kind##_strided(const Arguments<rule::INPUTS> a) {         \
+    griddepcontrol_wait_deferred();                                                            \
+    softmax<rule, row, true, false>(a);                                                        \
+  }                                                                                            \
+  extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(256, STRIDED_BLOCKS)             \
+      softmax_staged_##direction##_##kind##_strided_cluster(const Arguments<rule::INPUTS> a) { \
+    griddepcontrol_wait_deferred();                                                            \
+    softmax<rule, row, true, true>(a);                                                         \
   }
 
-SOFTMAX_STAGED(softmax_staged_forward_vector, Forward, VectorRow)
-SOFTMAX_STAGED(softmax_staged_forward_scalar, Forward, ScalarRow)
-SOFTMAX_STAGED(softmax_staged_backward_vector, Backward, VectorRow)
-SOFTMAX_STAGED(softmax_staged_backward_scalar, Backward, ScalarRow)
+SOFTMAX_STAGED(forward, vector, Forward, VectorRow)
+SOFTMAX_STAGED(forward, scalar, Forward, ScalarRow)
+SOFTMAX_STAGED(backward, vector, Backward, VectorRow)
+SOFTMAX_STAGED(backward, scalar, Backward, ScalarRow)

@@ -230,7 +230,7 @@ def _found(handle, direction, convolution, descriptors, memory, count, workspace
 def _convolved(handle, direction, alpha, descriptors, memory, convolution, algo, beta, workspace, size, clause):
     """The convolution itself, where Find has been."""
     found = handle.found.get(_problem(direction, convolution, *descriptors))
-    expect(found is not None, UNKNOWN_ERROR, "miopen/c05",
+    expect(found is not None, UNKNOWN_ERROR, "miopenGuide/c05",
            "Find has not run for these descriptors on this handle, which MIOpen demands before any convolution")  # fmt: skip
     expect(
         algo in found,
@@ -278,7 +278,7 @@ def miopenFindConvolutionForwardAlgorithm(
 def miopenConvolutionForward(
     handle, alpha, xDesc, x, wDesc, w, convDesc, algo, beta, yDesc, y, workSpace, workSpaceSize
 ):
-    """y = x convolved with w. Errors: UnknownError without Find before (miopen/c05); BadParm for an algorithm that Find
+    """y = x convolved with w. Errors: UnknownError without Find before (miopenGuide/c05); BadParm for an algorithm that Find
     did not return (c02) or less workspace than it needs (c04); NotImplemented unless alpha is 1 and beta 0 (c03).
     Source: row 21."""
     _convolved(handle, FORWARD, alpha, (xDesc, wDesc, yDesc), (x, w, y), convDesc, algo, beta, workSpace, workSpaceSize,

@@ -29,10 +29,10 @@ def miopenCreateTensorDescriptor():
 def miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w):
     """Describe a packed NCHW tensor of float (or a filter: n is its number of output channels).
 
-    Errors: UnsupportedOp for another data type than miopenFloat (miopen/c03); BadParm for sizes below 1 or of more
+    Errors: UnsupportedOp for another data type than miopenFloat (miopenGuide/c03); BadParm for sizes below 1 or of more
     than 2 Gi elements. Source: row 6.
     """
-    expect(dataType == miopenDataType_t.miopenFloat, UNSUPPORTED_OP, "miopen/c03",
+    expect(dataType == miopenDataType_t.miopenFloat, UNSUPPORTED_OP, "miopenGuide/c03",
            f"dataType is {dataType.name}, the guide has miopenFloat only")  # fmt: skip
     tensor = cudnn("cudnnCreateTensorDescriptor")()
     cudnn("cudnnSetTensor4dDescriptor")(tensor, NCHW, FLOAT, n, c, h, w)

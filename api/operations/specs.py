@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from ..enumerations import (
     cudnnActivationMode_t,
@@ -203,6 +206,32 @@ class PoolingSpec:
     window: tuple[int, ...]
     padding: tuple[int, ...]
     stride: tuple[int, ...]
+
+
+@record
+class LRNSpec:
+    """A window of ``n`` elements and the parameters alpha, beta and k of (k + alpha / window * sum)^-beta."""
+
+    n: int
+    alpha: float
+    beta: float
+    k: float
+
+    @property
+    def look_behind(self) -> int:
+        """Elements of the window before its center (3.2.83)."""
+        return (self.n - 1) // 2
+
+    @property
+    def look_ahead(self) -> int:
+        """Elements of the window after its center: one more than before it where n is even."""
+        return self.n - self.look_behind - 1
+
+    def narrowed(self, data_type: cudnnDataType_t) -> tuple[float, float, float]:
+        """(alpha, beta, k) cast down to the data type of the tensors (3.2.83)."""
+        kind: Any = {FLOAT: np.float32, HALF: np.float16}.get(data_type, np.float64)
+        with np.errstate(over="ignore"):
+            return float(kind(self.alpha)), float(kind(self.beta)), float(kind(self.k))
 
 
 @record

@@ -27,7 +27,7 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.convolution import described, sized
+from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.reference import judge
@@ -391,7 +391,7 @@ def test_groups_that_end_within_a_block(run):
 @pytest.mark.parametrize("algo", [GEMM, FFT, FFT_TILING, NONFUSED], ids=by_name)
 def test_images_that_pass_through_the_workspace_in_slices(run, algo):
     """More of them than a device of one multiprocessor keeps in its workspace at a time, of which the last are fewer."""
-    x = {GEMM: (3, 24, 19, 23), FFT: (7, 10, 40, 33), FFT_TILING: (7, 6, 70, 44), NONFUSED: (3, 40, 98, 97)}[algo]
+    x = {GEMM: (3, 24, 19, 23), FFT: (12, 10, 40, 33), FFT_TILING: (11, 6, 70, 44), NONFUSED: (3, 40, 98, 97)}[algo]
     run(convolution(x, (4, x[1], 3, 3), algo=algo, alpha=0.5, beta=-1.0))
 
 
@@ -580,7 +580,7 @@ def test_workspaces_begin_anywhere(caller, algo, start):
             memory = caller.handle.to_device(np.full(needed + 2 * guard, pattern, np.uint8))
             given = {name: caller.handle.to_device(values) for name, values in inputs.items()}
             given |= {
-                "y": caller.handle.zeros(operation.y.nbytes),
+                "y": caller.handle.to_device(np.zeros(operation.y.nbytes, np.uint8)),
                 "workSpace": memory.slice(at, needed) if needed else None,
             }
             caller(operation, given)

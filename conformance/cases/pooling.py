@@ -24,7 +24,6 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.pooling import pooling_descriptor
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
@@ -365,6 +364,18 @@ def test_forward_ranks_must_agree(refused):
     refused(mixed, BAD_PARAM, "cudnnStatus_t/c05")
 
 
+@shows("cudnnPoolingForward/c01")
+@pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
+def test_forward_positions_of_32_bits(subject, trial, mode):
+    """Windows, paddings and strides whose last position is 2**31 - 1."""
+    if not subject.ours:
+        pytest.skip("a limit of this project")
+    x, y = (1, 1, 4, 4), (3, 4)
+    trial(forward(mode, Geometry(x, (2, 2**31 - 8), (0, 0), (1, 1), y)))
+    trial(forward(mode, Geometry(x, (2, 2), (0, 0), (1, (2**31 - 7) // 3), y)))
+    trial(forward(mode, Geometry(x, (2, 2**31 - 10), (0, 2), (1, 1), y)))
+
+
 @shows("cudnnPoolingForward/c18")
 def test_forward_positions_beyond_32_bits(subject, refused):
     if not subject.ours:
@@ -390,7 +401,7 @@ def test_forward_null(cudnn, caller, refuses, missing):
     operation = forward(MAXIMA[0])
     x, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for spec in (operation.x, operation.y))
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "poolingDesc": pooling_descriptor(caller, operation.pooling), "alpha": 1.0,
+        "handle": caller.handle, "poolingDesc": caller.descriptor(operation.pooling), "alpha": 1.0,
         "xDesc": caller.tensor(operation.x), "x": x, "beta": 0.0, "yDesc": caller.tensor(operation.y), "y": y,
     }  # fmt: skip
     arguments[missing] = None
@@ -633,7 +644,7 @@ def test_backward_null(cudnn, caller, refuses, missing):
     }
     tensors = {name: caller.tensor(operation.tensor(name)) for name in memory}
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "poolingDesc": pooling_descriptor(caller, operation.pooling), "alpha": 1.0,
+        "handle": caller.handle, "poolingDesc": caller.descriptor(operation.pooling), "alpha": 1.0,
         "yDesc": tensors["y"], "y": memory["y"], "dyDesc": tensors["dy"], "dy": memory["dy"],
         "xDesc": tensors["x"], "x": memory["x"], "beta": 0.0, "dxDesc": tensors["dx"], "dx": memory["dx"],
     }  # fmt: skip

@@ -34,7 +34,6 @@ from dualdnn.api.operations.specs import (
 )
 from dualdnn.api.operations.transform import destination_dims
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.transform import transform_descriptor
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 
@@ -426,8 +425,10 @@ def test_copy_of_other_ranks(trial, rank, filters):
                          ids=lambda t: t.name)  # fmt: skip
 def test_conversion(trial, source, into, filters):
     """Also on the way through a transform, and rounded or saturated once."""
-    for inputs, alpha, beta in (("normal", 0.1, 0.3), ("wide", 1.5, 0.5), ("ties", 1.5, 0.5)):
-        scaled = {"alpha": alpha, "beta": beta}  # 0.1 and 0.3 beside a DOUBLE tensor are no floats
+    # 0.1 and 0.3 beside a DOUBLE destination are no floats; in C a FLOAT destination has factors that are floats
+    first = ("normal", 0.1, 0.3) if into == DOUBLE or source != DOUBLE else ("normal", 0.125, 0.375)
+    for inputs, alpha, beta in (first, ("wide", 1.5, 0.5), ("ties", 1.5, 0.5)):
+        scaled = {"alpha": alpha, "beta": beta}
         trial(
             applied(changing(tensor_format=NHWC), (2, 5, 9, 4), source, into=into, filters=filters, **scaled),
             inputs,
@@ -559,7 +560,7 @@ def test_transform_null(cudnn, caller, refuses, missing, filters):
     source, destination = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(2))
     describe = (lambda: caller.filter(FilterSpec(FLOAT, NCHW, DIMS))) if filters else (lambda: caller.tensor(spec))
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "transDesc": transform_descriptor(caller, changing()), "alpha": 1.0, "srcDesc": describe(),
+        "handle": caller.handle, "transDesc": caller.descriptor(changing()), "alpha": 1.0, "srcDesc": describe(),
         "srcData": source, "beta": 0.0, "destDesc": describe(), "destData": destination,
     }  # fmt: skip
     arguments[missing] = None
@@ -578,7 +579,7 @@ def test_uninitialised_descriptors(subject, cudnn, caller, refuses, filters):
     create = cudnn.cudnnCreateFilterDescriptor if filters else cudnn.cudnnCreateTensorDescriptor
     describe = (lambda: caller.filter(FilterSpec(FLOAT, NCHW, DIMS))) if filters else (lambda: caller.tensor(spec))
     call = cudnn.cudnnTransformFilter if filters else cudnn.cudnnTransformTensorEx
-    transform, fresh = transform_descriptor(caller, changing()), cudnn.cudnnCreateTensorTransformDescriptor()
+    transform, fresh = caller.descriptor(changing()), cudnn.cudnnCreateTensorTransformDescriptor()
     for trio in [(fresh, describe(), describe()), (transform, create(), describe()), (transform, describe(), create())]:
         arguments = (caller.handle, trio[0], 1.0, trio[1], source, 0.0, trio[2], destination)
         refuses(BAD_PARAM, named(filters, "c13"), call, *arguments, unchanged=(source, destination))

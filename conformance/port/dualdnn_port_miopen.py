@@ -70,7 +70,7 @@ class AlgorithmResults(NamedTuple):
 
 def _expect(condition: bool, message: str) -> None:
     if not condition:
-        raise miopen.MiopenError(Status.miopenStatusUnsupportedOp, "miopen/c01", message)
+        raise miopen.MiopenError(Status.miopenStatusUnsupportedOp, "miopenGuide/c01", message)
 
 
 def _dims(descriptor: Any) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ class Edits:
     def _range(self, start: int, end: int, starts: list[int], inside: Edit | None) -> bytes:
         pieces, at = [], start
         index = bisect_left(starts, start)
-        while index < len(starts) and starts[index] < end:
+        while index < len(starts) and (starts[index] < end or starts[index] == end == len(self.text)):
             edit = self._outermost(starts[index], end, inside)
             if edit is None or edit.start < at:
                 index += 1

@@ -170,7 +170,7 @@ def helper_parameters() -> dict[str, int]:
 
     text = resources.files(__package__).joinpath("dualdnn_port_miopen.h").read_text("utf-8").replace("\\\n", " ")
     found = {}
-    for name, parameters in re.findall(r"static inline [\w ]+?[ *](dualdnnPort[\w#]+)\(([^)]*)\)", text):
+    for name, parameters in re.findall(r"static\s+inline\s+[\w\s]+?[\s*]+(dualdnnPort[\w#]+)\(([^)]*)\)", text):
         count = 0 if parameters.strip() == "void" else parameters.count(",") + 1
         for direction in ("ConvolutionForward", "ConvolutionBackwardData", "ConvolutionBackwardFilter"):
             found[name.replace("##NAME##", direction).replace("##NAME", direction)] = count

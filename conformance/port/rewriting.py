@@ -16,7 +16,7 @@ NAME = re.compile(rb"\b(?:cudnn[A-Z]\w*|CUDNN_[A-Z0-9]\w*)")
 HEADER = re.compile(
     rb"[<\"](?:[\w./-]*/)?cudnn(?:_v\d+|_ops_infer|_ops_train|_cnn_infer|_cnn_train|_adv_infer|_adv_train|_version|_backend)?(?:_v\d+)?\.h[>\"]"
 )
-PASTING = re.compile(rb"\b(?:cudnn|CUDNN)\w*\s*##|##\s*(?:cudnn|CUDNN)\w*")
+PASTING = re.compile(rb"\b(?:cudnn|CUDNN)\w*\s*##\s*\w*|\w*\s*##\s*(?:cudnn|CUDNN)\w*")
 NAMES = frozenset({"identifier", "type_identifier", "field_identifier", "namespace_identifier", "statement_identifier"})
 TEXTS = frozenset({"string_literal", "raw_string_literal", "char_literal", "concatenated_string", "system_lib_string"})
 ABSENT_FIELDS = {b"determinism", b"mathType"}  # of performance structures
@@ -234,7 +234,7 @@ class _CFile:
             parent is not None
             and parent.type == "case_statement"
             and parent.child_by_field_name("value") == node
-            and self.is_shared(target)
+            and self.is_taken(parent, target)
         ):
             self.note(
                 node, "no counterpart", f"{text} becomes {target} as another enumerator does: a case label cannot"
@@ -242,8 +242,15 @@ class _CFile:
         else:
             self.rename(node, target)
 
-    def is_shared(self, target: str) -> bool:
-        return sum(name == target for name in self.table.enumerators.values()) > 1
+    def is_taken(self, label: Any, target: str) -> bool:
+        """Whether a label before this one, in the same switch, becomes the same enumerator."""
+        for other in label.parent.named_children:
+            if other.start_byte >= label.start_byte:
+                return False
+            value = other.child_by_field_name("value") if other.type == "case_statement" else None
+            if value is not None and self.table.enumerators.get(value.text.decode()) == target:
+                return True
+        return False
 
     # Preprocessor, strings
 
@@ -345,7 +352,8 @@ def called(node: Any) -> Any:
 
 
 def defined_names(text: bytes) -> set[str]:
-    """Functions and macros that look like cuDNN's and are defined in this text."""
+    """Functions, macros and classes that look like cuDNN's and are defined in this text."""
     found = re.findall(rb"^[ \t]*#[ \t]*define[ \t]+((?:cudnn|CUDNN_)[A-Z]\w*)", text, re.M)
+    found += re.findall(rb"\b(?:class|struct|union|enum|using)\s+(cudnn[A-Z]\w*)", text)
     found += re.findall(rb"\b(cudnn[A-Z]\w*)\s*\([^;{}()]*(?:\([^()]*\)[^;{}()]*)*\)\s*(?:const\s*)?\{", text)
     return {name.decode() for name in found}

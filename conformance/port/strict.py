@@ -37,7 +37,7 @@ def build(document: str, folder: Path) -> Path:
     try:
         import cffi
     except ImportError:
-        raise ValueError("cffi is not installed: pip install 'dualdnn[strict]'") from None
+        raise ValueError("cffi is not installed: pip install 'dualdnn[abi]'") from None
     folder.mkdir(parents=True, exist_ok=True)
     ffi = cffi.FFI()
     ffi.embedding_api(

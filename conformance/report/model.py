@@ -13,6 +13,7 @@ from .clauses import Clause
 from .entries import OUTCOMES, CaseResult, Difference, Function, Subject
 
 SPECIFICATION = "cuDNN API Reference 8.0.3"
+SECOND_DOCUMENT = "miopen"  # the library of its clauses and functions
 # known: every case of the clause that fails was known to fail
 STATES = ("passed", "known", "failed", "untested", "not_applicable")
 CASE_TOTALS = (*OUTCOMES, "known_failures", "unexpected_passes")
@@ -107,7 +108,15 @@ class Report:
             return "failed" if any(case.is_new_failure for case in own) else "known"
         if any(case.outcome == "passed" for case in own):
             return "passed"
+        if clause.library == SECOND_DOCUMENT and subject.name not in self._of_second_document:
+            return "not_applicable"
         return "untested" if clause.shown_on in subject.shows else "not_applicable"
+
+    @cached_property
+    def _of_second_document(self) -> frozenset[str]:
+        """The subjects that have any function of the second document: a library of cuDNN's has none."""
+        functions = (function for function in self.functions.values() if function.library == SECOND_DOCUMENT)
+        return frozenset(name for function in functions for name, there in function.implemented.items() if there)
 
     @cached_property
     def totals(self) -> Totals:

@@ -16,7 +16,7 @@ FLOOR = ROOT / "accelerated"
 MAX_ROOMS, HEADER_LINES = 15, 15
 
 # Rooms that are still being rewritten: their headers, entry points and words are not looked at yet.
-UNFINISHED = {"convolution", "pooling", "softmax", "reduce_tensor", "activation", "tensor_arithmetic", "transform"}
+UNFINISHED = {"convolution"}
 # What stands under the families, and what each of these may import itself.
 SHARED = {
     "runtime": set(),
@@ -159,7 +159,9 @@ def test_a_kernel_file_opens_with_its_roofline_bound(path):
 
 def entry_points(path: Path) -> list[str]:
     """The names of a file's kernels; of a macro's the part before what it pastes."""
-    text = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", "", path.read_text())
+    text = path.read_text().replace("\\\n", " ")
+    text = re.sub(r"__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)", "", text)
+    text = re.sub(r"\b(CLUSTER_DIMS_[XY]|ACROSS_CLUSTER)\b", "", text)
     return re.findall(r"__global__[^;{(]*?void\s+(\w+)", text)
 
 
@@ -168,8 +170,8 @@ def test_entry_points_are_unique_and_name_their_room():
     found = collections.Counter()
     for path in kernels():
         names = set(entry_points(path))
-        assert names, path
         if path.parent.name not in UNFINISHED:
+            assert names, path
             wrong = [name for name in names if not name.startswith(f"{path.parent.name}_")]
             assert not wrong, f"{path.name}: {wrong}"
             found.update(names)

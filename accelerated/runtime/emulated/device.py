@@ -57,6 +57,8 @@ class EmulatedFunction(Function):
         self._kernel = library.kernels[name]
         self.argument_bytes = self._kernel.argument_bytes
         self.maximum_threads = self._kernel.maximum_block_threads
+        names = self._kernel.field_names.decode()
+        self.fields = self._fields(names, self._kernel.fields[: 2 * len(names.split(","))])
         self._words = struct.Struct(f"={self.argument_bytes // 8}Q")
 
     def _launch(

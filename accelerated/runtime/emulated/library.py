@@ -26,6 +26,8 @@ class HostKernel(ctypes.Structure):
         ("argument_bytes", ctypes.c_size_t),
         ("maximum_block_threads", ctypes.c_uint),
         ("waits", ctypes.c_uint),
+        ("field_names", ctypes.c_char_p),
+        ("fields", ctypes.POINTER(ctypes.c_uint64)),
     )
 
 

@@ -13,10 +13,11 @@ extern "C" {
 [[gnu::used]] EMULATED_UNCHECKED inline void __tsan_init() {}
 [[gnu::used]] EMULATED_UNCHECKED inline void __tsan_func_entry(void*) {}
 [[gnu::used]] EMULATED_UNCHECKED inline void __tsan_func_exit(void*) {}
-EMULATED_ACCESSES(1)
-EMULATED_ACCESSES(2) EMULATED_ACCESSES(4) EMULATED_ACCESSES(8) EMULATED_ACCESSES(16) EMULATED_UNALIGNED(2)
-    EMULATED_UNALIGNED(4) EMULATED_UNALIGNED(8) EMULATED_UNALIGNED(16) [[gnu::used]] EMULATED_UNCHECKED
-    inline void __tsan_read_range(void* address, size_t bytes) {
+// clang-format off
+EMULATED_ACCESSES(1) EMULATED_ACCESSES(2) EMULATED_ACCESSES(4) EMULATED_ACCESSES(8) EMULATED_ACCESSES(16)
+EMULATED_UNALIGNED(2) EMULATED_UNALIGNED(4) EMULATED_UNALIGNED(8) EMULATED_UNALIGNED(16)
+    // clang-format on
+    [[gnu::used]] EMULATED_UNCHECKED inline void __tsan_read_range(void* address, size_t bytes) {
   emulated::races::touch(address, bytes, emulated::races::Kind::read, EMULATED_HERE);
 }
 [[gnu::used]] EMULATED_UNCHECKED inline void __tsan_write_range(void* address, size_t bytes) {

@@ -36,6 +36,8 @@ struct Kernel {
   void (*call)(const void* arguments);
   size_t argument_bytes;
   unsigned maximum_block_threads, waits;  // waits: for earlier kernels, before it touches memory
+  const char* field_names;                // of the arguments, with commas between them
+  const unsigned long long* fields;       // offset and size of each
 };
 
 struct Pages {
@@ -575,15 +577,18 @@ inline void launch(Launch& request) {
 template <class Signature> struct KernelCall;
 template <class Arguments> struct KernelCall<void (*)(Arguments)> {
   static constexpr size_t argument_bytes = sizeof(Arguments);
+  using type = Arguments;
   template <void (*kernel)(Arguments)> static void call(const void* arguments) {
     kernel(*static_cast<const Arguments*>(arguments));
   }
 };
 
-template <auto kernel> constexpr Kernel describe(const char* name, bool waits, unsigned maximum_block_threads, ...) {
+template <auto kernel>
+constexpr Kernel describe(const char* name, bool waits, const char* field_names, const unsigned long long* fields,
+                          unsigned maximum_block_threads, ...) {
   using Call = KernelCall<decltype(kernel)>;
   static_assert(Call::argument_bytes <= maximum_argument_bytes);
-  return {name, Call::template call<kernel>, Call::argument_bytes, maximum_block_threads, waits};
+  return {name, Call::template call<kernel>, Call::argument_bytes, maximum_block_threads, waits, field_names, fields};
 }
 
 }  // namespace emulated

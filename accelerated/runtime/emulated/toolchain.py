@@ -104,13 +104,17 @@ class EmulatedToolchain:
         return "\n".join([version, digest, *map(str, self.include_folders), *self.options, *self.link_options])
 
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
-        table = "".join(
-            f'emulated::describe<{name}>("{name}", {int(waits)}, {bounds or "emulated::maximum_threads"}),\n'
-            for name, bounds, waits in kernels
-        )
+        table, fields = "", ""
+        for name, bounds, waits, paths in kernels:
+            kind = f"emulated::KernelCall<decltype(&{name})>::type"
+            numbers = "".join(f"__builtin_offsetof({kind}, {p}), sizeof((({kind}*)nullptr)->{p}), " for p in paths)
+            fields += f"static const unsigned long long fields_{name}[] = {{{numbers}0, 0}};\n"
+            names = f'"{",".join(paths)}", fields_{name}'
+            bounds = bounds or "emulated::maximum_threads"
+            table += f'emulated::describe<{name}>("{name}", {int(waits)}, {names}, {bounds}),\n'
         return (
             f'#include "{HEADER}"\n{module.preamble}#include "{module.source}"\n'
-            f'extern "C" EMULATED_EXPORT const emulated::Kernel emulated_kernels[] = {{\n{table}{{}}}};\n'
+            f'{fields}extern "C" EMULATED_EXPORT const emulated::Kernel emulated_kernels[] = {{\n{table}{{}}}};\n'
             'extern "C" EMULATED_EXPORT void emulated_launch(emulated::Launch* launch) { emulated::launch(*launch); }\n'
         )
 

@@ -11,8 +11,8 @@ import pytest
 from dualdnn.accelerated.activation import plan as activation
 from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.plans import plan, type_definitions
-from dualdnn.accelerated.primitives import geometry
-from dualdnn.accelerated.primitives import small_grid as small_grid
+from dualdnn.accelerated.primitives import geometry, small_grid
+from dualdnn.accelerated.solver import plan_by
 from dualdnn.accelerated.tensor_arithmetic import plan as arithmetic
 from dualdnn.api.operations import AddTensor, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8, NCHW, NHWC
@@ -30,14 +30,16 @@ def backend(monkeypatch):
     return made
 
 
-def check(backend, operation, shift=0):
-    """Runs the operation with every operand ``shift`` bytes behind an aligned address and has it judged."""
+def check(backend, operation, shift=0, only=None):
+    """Run the operation with every operand ``shift`` bytes behind an aligned address, by one solver where ``only`` names it, and
+    have the result judged."""
     memory = prepare(operation, "normal", 0)
     buffers = {}
     for name, content in memory.items():
         padded = backend.to_device(np.concatenate([np.full(shift, 0xA5, np.uint8), content]))
         buffers[name] = padded.slice(shift, content.size), padded
-    backend.prepare(operation)([buffers[name][0] if name in buffers else None for name in operation.operands], None)
+    launches = backend.plan(operation) if only is None else plan_by(operation, backend.device, only)
+    launches([buffers[name][0] if name in buffers else None for name in operation.operands], None)
     backend.synchronize(None)
     after = {name: buffers[name][1].to_host(np.uint8, shift + memory[name].size)[shift:] for name in operation.outputs}
     verdict = judge(operation, memory, after)
@@ -60,7 +62,6 @@ MAKERS = {
 def test_a_thread_takes_several_packs(backend, monkeypatch, name, packs, shift):
     for module in (geometry, arithmetic):
         monkeypatch.setattr(module, "packs_per_thread", lambda *_: packs)
-    monkeypatch.setattr(arithmetic, "DENSE_BATCH", packs)
     # more than one block of 256 threads with 7 packs of 8 half elements, the last one short, the last pack partial
     operation = MAKERS[name](HALF, (3, 7, 31, 37), "nchw")
     check(backend, operation, shift)
@@ -98,24 +99,22 @@ def test_blending_takes_several_packs(backend, monkeypatch):
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, t, t))
 
 
-def no_small_grid(monkeypatch):
-    """Single elements are found as those of large tensors are."""
-    for module in (activation, arithmetic):
-        monkeypatch.setattr(module, "small_grid", lambda *_: None)
+def room_of(operation):
+    """Return the room of an element-by-element operation, as the names of its solvers begin."""
+    return "activation" if type(operation).__name__.startswith("Activation") else "tensor_arithmetic"
 
 
-@pytest.mark.parametrize("in_small_grid", [True, False], ids=["small_grid", "elementwise"])
+@pytest.mark.parametrize("solver", ["small_grid", "elementwise"])
 @pytest.mark.parametrize("shift", [0, 2, 6], ids=lambda s: f"{s}_bytes_on")
 @pytest.mark.parametrize("dims", [(2, 3, 5, 14), (2, 5, 3, 8), (3, 2, 4, 41), (1, 2, 3, 9), (2, 2, 1, 12)], ids=str)
 @pytest.mark.parametrize("name", MAKERS)
-def test_gaps_are_walked_and_kept(backend, monkeypatch, name, dims, shift, in_small_grid):
+def test_gaps_are_skipped_and_kept(backend, name, dims, shift, solver):
     """Rows of any pitch move element by element."""
-    if not in_small_grid:
-        no_small_grid(monkeypatch)
     operation = MAKERS[name](HALF, dims, "gaps")
     output = operation.tensor(operation.outputs[0])
     assert geometry.elementwise(dims, [output.strides], 8, backend.device)[0].width == 1
-    check(backend, operation, shift)
+    only = "elementwise" if name == "fill" else solver
+    check(backend, operation, shift, f"{room_of(operation)}.{only}")
 
 
 def test_gaps_of_other_types_and_blended(backend):
@@ -164,9 +163,8 @@ def test_partial_sectors_of_tensors_that_do_not_stay_in_l2(backend, monkeypatch)
 def test_a_thread_takes_several_elements(backend, monkeypatch, name, packs_per_thread):
     for module in (geometry, arithmetic):
         monkeypatch.setattr(module, "packs_per_thread", lambda *_: packs_per_thread)
-    no_small_grid(monkeypatch)
-    check(backend, MAKERS[name](HALF, (3, 4, 21, 11), "gaps"))
-    check(backend, MAKERS[name](FLOAT, (2, 3, 7, 11, 5), "odd"))
+    for operation in (MAKERS[name](HALF, (3, 4, 21, 11), "gaps"), MAKERS[name](FLOAT, (2, 3, 7, 11, 5), "odd")):
+        check(backend, operation, only=f"{room_of(operation)}.elementwise")
 
 
 @pytest.mark.parametrize("shift", [0, 2], ids=["aligned", "misaligned"])
@@ -223,7 +221,7 @@ def test_half_planes_of_short_packs_are_transposed_in_squares(backend, back, shi
     for alpha, beta, kernel in ((1.0, 0.0, "short_packs"), (0.5, 2.0, "short_packs_blend")):
         operation = TransformTensor(alpha, beta, x, y)
         ((launch, _),) = plan(operation, backend.device).steps
-        assert launch.function.name == f"transform_turn_{kernel}"
+        assert launch.function.name == f"transform_transpose_{kernel}"
         check(backend, operation, shift)
 
 
@@ -235,15 +233,15 @@ MOVED = {
 
 @pytest.mark.parametrize("kind", [FLOAT, INT8], ids=lambda t: t.name)
 @pytest.mark.parametrize("changes", MOVED.values(), ids=MOVED)
-def test_columns_begin_anywhere(backend, changes, kind):
+def test_small_transposes_begin_anywhere(backend, changes, kind):
     """Of the source where it is cropped, of the destination where channels come before the folded ones."""
     operation = applied(changing(tensor_format=NHWC, **changes), (2, 4, 6, 8), kind, NCHW)
     (launch, _), *_ = plan(operation, backend.device).steps
-    assert launch.function.name == "transform_turn_columns"
+    assert launch.function.name == "transform_small_transpose"
     check(backend, operation)
 
 
-def test_bias_of_every_walk(backend, monkeypatch):
+def test_bias_of_every_access(backend, monkeypatch):
     monkeypatch.setattr(arithmetic, "packs_per_thread", lambda *_: 2)
     for shape, layout in (((1, 7, 1, 1), NCHW), ((1, 16, 1, 1), NHWC), ((1, 12, 1, 1), NHWC), ((1, 7, 1, 1), NHWC)):
         dims = (2, shape[1], 9, 13)

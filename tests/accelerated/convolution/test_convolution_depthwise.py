@@ -1,0 +1,260 @@
+"""Depthwise convolution on the emulated device: strips end where they should, packs are as large as the memory allows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+import pytest
+from convolution_operations import check as run
+from convolution_operations import kernels, room_of
+from dualdnn.accelerated import AcceleratedBackend
+from dualdnn.accelerated.convolution import depthwise as convolution_depthwise
+from dualdnn.accelerated.convolution import depthwise_tma as ring
+from dualdnn.accelerated.solver import possible_solvers
+from dualdnn.api.enumerations import (
+    cudnnActivationMode_t,
+    cudnnConvolutionFwdAlgo_t,
+    cudnnConvolutionMode_t,
+    cudnnMathType_t,
+    cudnnNanPropagation_t,
+    cudnnReorderType_t,
+)
+from dualdnn.api.operations import (
+    ConvolutionBiasActivationForward,
+    ConvolutionForward,
+    ConvolutionSpec,
+    FilterSpec,
+    TensorSpec,
+)
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, NCHW, NHWC, ActivationSpec
+
+CROSS, MIRRORED = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION, cudnnConvolutionMode_t.CUDNN_CONVOLUTION
+
+
+@pytest.fixture(params=(0, 7), ids=lambda seed: f"thread order {seed}")
+def backend(request, monkeypatch):
+    made = AcceleratedBackend("emulated")
+    monkeypatch.setattr(made.device, "seed", request.param)
+    return made
+
+
+def depthwise(channels, size, window=3, *, images=1, data_type=HALF, layout=NHWC, stride=1, padding=1, mode=CROSS):
+    compute = DOUBLE if data_type == DOUBLE else FLOAT
+    spec = ConvolutionSpec(
+        mode, compute, (padding, padding), (stride, stride), (1, 1), channels, cudnnMathType_t.CUDNN_FMA_MATH,
+        cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
+    )  # fmt: skip
+    x, w = (images, channels, *size), FilterSpec(data_type, layout, (channels, 1, window, window))
+    return ConvolutionForward(
+        spec, cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, 0, 1.0, 0.0,
+        TensorSpec.packed(data_type, x, layout), w, TensorSpec.packed(data_type, spec.output_dims(x, w.dims), layout),
+    )  # fmt: skip
+
+
+def fused(operation, alpha2=0.5):
+    o = operation
+    relu = ActivationSpec(
+        cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0
+    )
+    bias = TensorSpec.packed(o.x.data_type, (1, o.x.dims[1], 1, 1))
+    return ConvolutionBiasActivationForward(o.convolution, relu, o.algo, 0, -1.5, alpha2, o.x, o.w, o.y, bias, o.y)
+
+
+def gapped(tensor, **steps):
+    """The tensor with other distances along some axes (n, c, h, w)."""
+    return replace(tensor, strides=tuple(steps.get(axis, s) for axis, s in zip("nchw", tensor.strides, strict=True)))
+
+
+def check(backend, operation, inputs="normal", shifted=None):
+    """Run and judge by every depthwise solver that can serve; the operand `shifted` begins one element later."""
+    names = [name for name in possible_solvers(operation, backend.device) if "depthwise" in name]
+    for name in names:
+        plan = run(backend, operation, name, inputs=inputs, shift=int(shifted is not None), shifted=shifted)
+        assert len(plan.steps) == 1
+    return names
+
+
+def preferred(operation):
+    """The solver that serves an operation where none is forced."""
+    return (
+        room_of(operation).solver(room_of(operation).problem(operation, Recorder())).name.removeprefix("convolution.")
+    )
+
+
+GEOMETRIES = {
+    "several strips": depthwise(8, (33, 9), images=2),
+    "channels in blocks": depthwise(264, (5, 3)),
+    "channels in blocks, float": depthwise(132, (3, 4), data_type=FLOAT),
+    "odd channels": depthwise(37, (3, 4)),
+    "strips in the padding": depthwise(4, (20, 20), padding=12),
+    "a row less than the window": depthwise(8, (2, 2)),
+    "no padding": depthwise(8, (6, 7), padding=0),
+    "windows in the padding": depthwise(8, (4, 5), padding=3),
+    "stride 2": depthwise(8, (35, 10), stride=2),
+    "5 x 5": depthwise(4, (19, 6), 5, padding=2, data_type=BFLOAT16),
+    "5 x 5, stride 2": depthwise(4, (19, 6), 5, padding=1, stride=2),
+    "7 x 7": depthwise(4, (17, 9), 7, padding=3),
+    "7 x 7, double": depthwise(2, (9, 9), 7, padding=3, data_type=DOUBLE),
+    "mirrored": depthwise(4, (6, 7), mode=MIRRORED),
+    "gaps": (lambda o: replace(o, x=gapped(o.x, n=600, h=72, w=10)))(depthwise(8, (6, 7))),
+    "packs, several strips": depthwise(4, (33, 9), images=2, data_type=FLOAT),
+    "packs, wide": depthwise(72, (3, 150), images=2),
+    "packs, wide, stride 2": depthwise(64, (7, 131), stride=2, data_type=FLOAT),
+    "packs, 5 x 5, wide": depthwise(24, (9, 70), 5, padding=2),
+    "packs, 5 x 5, stride 2": depthwise(8, (19, 6), 5, padding=1, stride=2, data_type=FLOAT),
+    "packs, 7 x 7": depthwise(136, (17, 9), 7, padding=3, data_type=BFLOAT16),
+    "packs, 7 x 7, stride 2": depthwise(4, (17, 9), 7, padding=3, stride=2, data_type=FLOAT),
+    "packs, mirrored": depthwise(16, (6, 7), mode=MIRRORED),
+    "packs, strips in the padding": depthwise(8, (20, 20), padding=12),
+    "packs, gaps": (lambda o: replace(o, x=gapped(o.x, n=960, h=128, w=16), y=gapped(o.y, n=500, h=72, w=10)))(
+        depthwise(8, (6, 7))
+    ),
+    "planes, several strips": depthwise(3, (33, 24), images=2, layout=NCHW),
+    "planes, odd rows": depthwise(3, (7, 7), layout=NCHW),
+    "planes, pairs": depthwise(3, (14, 14), layout=NCHW),
+    "planes, long rows": depthwise(2, (3, 45), layout=NCHW, data_type=BFLOAT16),
+    "planes, no padding": depthwise(2, (6, 16), layout=NCHW, padding=0),
+    "planes, padding on the left": depthwise(2, (6, 16), layout=NCHW, padding=2),
+    "planes, stride 2": depthwise(2, (9, 32), layout=NCHW, stride=2),
+    "planes, stride 2, odd": depthwise(2, (9, 11), layout=NCHW, stride=2, data_type=FLOAT),
+    "planes, 5 x 5": depthwise(2, (19, 16), 5, layout=NCHW, padding=2, data_type=FLOAT),
+    "planes, 5 x 5, stride 2": depthwise(2, (19, 16), 5, layout=NCHW, padding=2, stride=2),
+    "planes, 7 x 7": depthwise(2, (17, 12), 7, layout=NCHW, padding=3),
+    "planes, mirrored": depthwise(2, (6, 8), layout=NCHW, mode=MIRRORED),
+    "planes, gaps behind odd rows": (lambda o: replace(o, x=gapped(o.x, n=96, c=48, h=8)))(
+        depthwise(2, (6, 7), layout=NCHW)
+    ),
+    "planes, gaps": (lambda o: replace(o, y=gapped(o.y, n=200, c=100, h=11)))(depthwise(2, (6, 8), layout=NCHW)),
+}
+
+
+@pytest.mark.parametrize("operation", GEOMETRIES.values(), ids=GEOMETRIES)
+def test_strips(backend, operation):
+    check(backend, replace(operation, alpha=-1.5, beta=0.5))
+    check(backend, operation)
+
+
+@pytest.mark.parametrize("layout", (NCHW, NHWC), ids=("NCHW", "NHWC"))
+@pytest.mark.parametrize("channels", (12, 16))
+def test_bias_and_activation(backend, layout, channels):
+    operation = depthwise(channels, (9, 10), layout=layout)
+    for alpha2 in (0.5, 0.0):
+        check(backend, fused(operation, alpha2))
+
+
+@pytest.mark.parametrize("name", ("x", "w", "y", "z", "bias"))
+@pytest.mark.parametrize("layout", (NCHW, NHWC), ids=("NCHW", "NHWC"))
+@pytest.mark.parametrize("channels", (12, 16))
+def test_any_operand_may_begin_at_any_element(backend, layout, channels, name):
+    check(backend, fused(depthwise(channels, (9, 10), layout=layout)), shifted=name)
+
+
+@pytest.mark.parametrize("layout", (NCHW, NHWC), ids=("NCHW", "NHWC"))
+@pytest.mark.parametrize("channels", (12, 16))
+def test_padding_times_what_is_not_finite(backend, layout, channels):
+    """The padding is zeros: where the filter has infinities or NaN there, the sum is NaN."""
+    inputs = {"x": "normal", "w": "special", "y": "normal"}
+    check(backend, depthwise(channels, (5, 4), layout=layout), inputs=inputs)
+
+
+def test_what_lies_outside_of_windows_is_of_no_matter(backend):
+    """Steps that leave columns and rows out, results of other channels: not even NaN reaches them."""
+    for data_type in (HALF, FLOAT):
+        operation = depthwise(72, (35, 16), stride=2, padding=0, data_type=data_type)
+        check(backend, operation, inputs={"x": "special", "w": "normal", "y": "normal"})
+
+
+def test_which_solver_is_preferred():
+    """TMA where channels of 2 or 4 bytes lie in packs of 16, strips where a kernel is compiled for the window, else the kernel for any."""
+    wide, planes = depthwise(8, (6, 7)), depthwise(2, (4, 8), layout=NCHW)
+    assert preferred(wide) == "depthwise_tma"
+    for operation in (depthwise(12, (6, 7)), depthwise(8, (6, 7), data_type=DOUBLE), planes):
+        assert preferred(operation) == "depthwise"
+    mixed = replace(wide, y=TensorSpec.packed(HALF, wide.y.dims, NCHW))
+    far = depthwise(2, (4, 8), layout=NCHW, padding=3)
+    for operation in (far, mixed, depthwise(8, (9, 9), 4)):
+        assert preferred(operation) == "depthwise_any"
+
+
+@pytest.mark.parametrize("data_type", (HALF, FLOAT, DOUBLE), ids=lambda t: t.name)
+def test_the_kernel_for_any_window(backend, data_type):
+    for layout in (NCHW, NHWC):
+        plan = run(
+            backend, depthwise(6, (6, 7), 4, layout=layout, data_type=data_type, padding=2), "convolution.depthwise_any"
+        )
+        assert kernels(plan) == [f"convolution_depthwise_any_{'channels' if layout == NHWC else 'columns'}"]
+
+
+@pytest.mark.parametrize("window, stride", [(3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (7, 2)])
+def test_blocks_that_tma_feeds_hold_the_tensor(window, stride):
+    """Whatever is chosen is possible, and together the blocks have every channel, column and row."""
+    for channels, size, images in ((8, 1, 1), (64, 7, 3), (96, 112, 64), (256, 56, 64), (960, 7, 128), (32, 300, 2)):
+        for data_type in (HALF, FLOAT):
+            operation = depthwise(
+                channels, (size, size), window, images=images, data_type=data_type, stride=stride, padding=window // 2
+            )
+            definitions, launch = chosen(operation, "convolution.depthwise_tma")
+            shape = ring.ring(operation, definitions, Recorder()).shape
+            blocks = shape.blocks(operation)
+            assert launch.grid[0] == images * prod(blocks) and launch.block[0] == shape.threads <= shape.window.threads
+            held = (shape.boxes * shape.box[0], shape.columns, shape.rows)
+            for extent, block, count in zip(
+                operation.y.dims[1:], (held[0], held[2], held[1]), (blocks[0], blocks[2], blocks[1]), strict=True
+            ):
+                assert block * count >= extent > block * (count - 1)
+            assert shape.stages >= 2 and shape.shared_bytes <= shape.window.block_bytes
+            assert shape.packs * shape.strips <= shape.threads - 32 and max(shape.box) <= 256
+            assert shape.box[1] >= (shape.columns - 1) * stride + window
+
+
+class Recorder:
+    """A device that says what was asked of it."""
+
+    kind, multiprocessors = "emulated", 132
+
+    def function(self, source, name, definitions):
+        self.definitions = {key: value for key, value in definitions if value.isdigit()}
+
+
+def chosen(operation, solver="convolution.depthwise"):
+    device = Recorder()
+    problem = room_of(operation).problem(operation, device)
+    (launch,) = room_of(operation).solver(problem, solver).launches(problem)
+    return {key: int(value) for key, value in device.definitions.items()}, launch
+
+
+@pytest.mark.parametrize(
+    "width, data_type, stride, expected",
+    [
+        (56, HALF, 1, (8, 8, 8)), (28, HALF, 1, (8, 4, 4)), (14, HALF, 1, (8, 2, 2)), (7, HALF, 1, (7, 1, 1)),
+        (56, FLOAT, 1, (4, 4, 4)), (56, DOUBLE, 1, (2, 2, 2)), (112, HALF, 2, (4, 8, 4)), (56, FLOAT, 2, (2, 4, 2)),
+    ],
+)  # fmt: skip
+def test_packs_of_rows(width, data_type, stride, expected):
+    """Columns of a strip, packs of x and y: rows of 56 halves move 16 bytes at once, those of 7 element by element."""
+    found, _ = chosen(depthwise(4, (width, width), layout=NCHW, data_type=data_type, stride=stride))
+    assert (found["COLUMNS"], found["X_PACK"], found["Y_PACK"]) == expected
+
+
+def test_packs_of_channels():
+    def channels(count, data_type=HALF, **steps):
+        operation = depthwise(count, (6, 7), data_type=data_type)
+        return chosen(replace(operation, x=gapped(operation.x, **steps)))[0]["CHANNELS"]
+
+    assert [channels(count) for count in (12, 6, 5)] == [4, 2, 1]
+    assert [channels(6, data_type) for data_type in (FLOAT, DOUBLE)] == [2, 1]
+    assert (
+        channels(8, w=12, h=84, n=840) == 4
+        and channels(8, w=10, h=80, n=800) == 2
+        and channels(8, w=9, h=90, n=900) == 1
+    )
+
+
+def test_every_row_has_a_strip_and_large_tensors_long_ones():
+    for height in range(1, 120):
+        for threads in (1, 10**5, 10**7):
+            rows = convolution_depthwise._strip_rows(height, threads)
+            strips = -(-height // rows)
+            assert 1 <= rows < convolution_depthwise.ROWS.stop and strips * rows >= height > (strips - 1) * rows
+    assert convolution_depthwise._strip_rows(56, 10**7) == 14 and convolution_depthwise._strip_rows(14, 1) == 7

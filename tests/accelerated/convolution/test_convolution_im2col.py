@@ -1,0 +1,55 @@
+"""How blocks of cudnnIm2Col divide the matrix where shared memory has less room; the documented behaviour is in the cases."""
+
+from __future__ import annotations
+
+import pytest
+from convolution_operations import check
+from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.accelerated.convolution.im2col import MOST_SHARED, Im2ColProblem
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.conformance.cases.convolution_filters import DIVISIONS, im2col
+
+VOLUME = {"x": (1, 6, 4, 5, 6), "w": (1, 6, 2, 3, 2), "padding": (1, 1, 0), "stride": (2, 1, 1), "dilation": (1, 1, 2)}
+
+
+@pytest.fixture
+def backend():
+    return AcceleratedBackend("emulated")
+
+
+@pytest.mark.parametrize("data_type", [HALF, FLOAT, DOUBLE], ids=lambda t: t.name)
+@pytest.mark.parametrize("solver", ["convolution.im2col", "convolution.im2col_elements"])
+def test_volumes(backend, solver, data_type):
+    """Not reached by the documented call, which takes images."""
+    (launch, _), *others = check(backend, im2col(data_type=data_type, **VOLUME), solver).steps
+    assert not others and launch.shared_bytes <= MOST_SHARED
+
+
+@pytest.mark.parametrize("most", [6000, 2500, 1200, 600])
+@pytest.mark.parametrize("data_type", [HALF, FLOAT], ids=lambda t: t.name)
+def test_less_room(backend, most, data_type):
+    """Patches shrink to fewer rows, fewer channels, fewer columns, one channel."""
+    operation = im2col((1, 40, 9, 31), (1, 40, 3, 3), data_type=data_type, padding=(1, 1))
+    problem = Im2ColProblem(operation, backend.device, most_shared=most)
+    plan = check(backend, operation, problem=problem)
+    assert plan.solver == "convolution.im2col" and plan.steps[0][0].shared_bytes <= most
+
+
+def test_a_filter_that_no_block_holds(backend):
+    problem = Im2ColProblem(im2col(data_type=HALF), backend.device, most_shared=64)
+    assert check(backend, problem.operation, problem=problem).solver == "convolution.im2col_elements"
+
+
+def test_few_blocks_become_more(backend):
+    operation = im2col((1, 8, 30, 30), (1, 8, 3, 3), padding=(1, 1))
+    grids = []
+    for enough in (0, 1000):
+        problem = Im2ColProblem(operation, backend.device, enough_blocks=enough)
+        grids.append(check(backend, operation, problem=problem).steps[0][0].grid[0])
+    assert grids[0] < grids[1]
+
+
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_packs_at_any_address(backend, name):
+    for shifted in ("srcData", "colBuffer"):
+        check(backend, im2col(data_type=HALF, **DIVISIONS[name]), shift=1, shifted=shifted)

@@ -1,0 +1,332 @@
+"""The kernels of matrix products on the emulated device: every tile of each of them, on shapes that do not fill it."""
+
+from __future__ import annotations
+
+import pytest
+from convolution_operations import (
+    EXPLICIT,
+    FFT,
+    FMA,
+    IMPLICIT,
+    NONFUSED,
+    PRECOMPUTED,
+    UNALIGNED,
+    backwards,
+    check,
+    convolution,
+    kernels,
+    with_pitch,
+)
+from dualdnn.accelerated import AcceleratedBackend
+from dualdnn.accelerated.convolution import small_channels
+from dualdnn.accelerated.convolution.forward import ConvolutionProblem
+from dualdnn.accelerated.convolution.implicit_gemm_fp32 import FP32
+from dualdnn.accelerated.convolution.implicit_gemm_tma import TMA, Sharing, TmaKernel, share_tiles
+from dualdnn.accelerated.convolution.problem import Matrices, matrix_product
+from dualdnn.accelerated.convolution.product import Product
+from dualdnn.accelerated.convolution.products import preferred_kernel
+from dualdnn.accelerated.plans import Plan
+from dualdnn.accelerated.solver import forcing
+from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
+from dualdnn.api.operations import ActivationSpec, ConvolutionBiasActivationForward, TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF, NCHW, NHWC
+
+ROWS = Matrices(1, 1, 0)
+FP32_DEFINITIONS = (("COMPUTE", "float"), ("ELEMENT", "float"))
+
+
+@pytest.fixture
+def backend(monkeypatch):
+    made = AcceleratedBackend("emulated")
+    monkeypatch.setattr(made.device, "seed", 5)
+    return made
+
+
+@pytest.fixture
+def two_multiprocessors(backend, monkeypatch):
+    """A device on which a persistent block computes several tiles."""
+    monkeypatch.setattr(backend.device, "multiprocessors", 2)
+    return backend
+
+
+def named(kernel):
+    return kernel.name.removeprefix("convolution.")
+
+
+# --- products in float ---
+
+PRODUCTS = {  # (operation, kernel)
+    "channels": (convolution(IMPLICIT, (3, 20, 9, 7), 140, (3, 3), layout=NHWC, math=FMA, blend=(-1.5, 0.5)), "rows"),
+    "channels, many terms": (convolution(IMPLICIT, (1, 72, 12, 12), 20, (3, 3), layout=NHWC, math=FMA), "rows"),
+    "channels to planes": (
+        convolution(IMPLICIT, (2, 12, 9, 8), 36, (3, 2), layout=NHWC, result=NCHW, math=FMA, stride=2, dilation=2, blend=(1.5, -2.0)),
+        "rows",
+    ),
+    "channels, groups": (convolution(IMPLICIT, (2, 24, 7, 6), 136, (1, 3), layout=NHWC, math=FMA, groups=2), "rows"),
+    "channels, volume": (convolution(IMPLICIT, (1, 8, 5, 6, 7), 20, (3, 2, 3), layout=NHWC, math=FMA), "rows"),
+    "channels, few terms": (convolution(IMPLICIT, (2, 4, 6, 7), 20, (1, 1), layout=NHWC, math=FMA, padding=0), "rows"),
+    "odd channels": (convolution(IMPLICIT, (2, 5, 9, 8), 67, (3, 3), layout=NHWC, math=FMA), "rows"),
+    "first layer": (convolution(IMPLICIT, (2, 3, 17, 15), 66, (7, 7), math=FMA, stride=2, padding=3), "planes"),
+    "planes": (convolution(PRECOMPUTED, (3, 21, 8, 8), 130, (1, 1), math=FMA, padding=0, blend=(2.0, -1.0)), "planes"),
+    "planes, stride 2": (convolution(IMPLICIT, (3, 20, 9, 11), 132, (3, 3), math=FMA, stride=2), "planes"),
+    "backwards": (backwards(convolution(IMPLICIT, (2, 20, 7, 6), 34, (3, 2), layout=NHWC, math=FMA, dilation=2)), "rows"),
+    "matrix": (convolution(EXPLICIT, (2, 3, 9, 11), 35, (3, 3), math=FMA, blend=(-1.0, 3.0)), "rows"),
+    "channels, turned filters": (
+        convolution(PRECOMPUTED, (2, 20, 9, 7), 136, (3, 3), layout=NHWC, math=FMA, groups=2, blend=(0.5, 2.0)), "transposed_filters"
+    ),
+    "planes, turned filters": (convolution(PRECOMPUTED, (2, 9, 9, 8), 140, (3, 3), math=FMA), "transposed_filters"),
+    "spectra": (convolution(FFT, (2, 4, 6, 7), 20, (3, 3), math=FMA), "rows"),
+    "Winograd": (convolution(NONFUSED, (3, 9, 14, 15), 40, (3, 3), math=FMA), "transposed_filters"),
+}  # fmt: skip
+
+
+def has_kernel(operation, kernel):
+    """Whether x lies as the kernel reads it: in rows, or in planes, which fewer tiles do."""
+    return all(kernel.throughput[kind] for kind in ("rows", "planes")) or operation[1] == "rows"
+
+
+BY_FP32_TILE = [
+    pytest.param(operation[0], operation[1], kernel, id=f"{name}-{named(kernel)}")
+    for name, operation in PRODUCTS.items()
+    for kernel in FP32
+    if has_kernel(operation, kernel) or "channels" in name
+]
+
+
+@pytest.mark.parametrize("shift", (0, UNALIGNED), ids=("aligned", "unaligned"))
+@pytest.mark.parametrize("operation, kind, kernel", BY_FP32_TILE)
+def test_every_tile_in_float(backend, operation, kind, shift, kernel):
+    """Of the implicit GEMM, and of the products within other solvers."""
+    names = [kernel.name] + [f"convolution.{kind}_{kernel.n}x{kernel.m}"] * (kind == "transposed_filters")
+    with forcing(*names):
+        plan = check(backend, operation, shift=shift)
+    assert any(name.endswith(f"_{kernel.n}x{kernel.m}") for name in kernels(plan))
+
+
+def test_offsets_need_no_workspace(backend):
+    """Products in float find the offsets of K as they go; those of few filters read them."""
+    few, many = (convolution(PRECOMPUTED, (2, 12, 6, 7), filters, (3, 3), math=FMA) for filters in (16, 17))
+    assert backend.workspace_bytes(many) == 0 < backend.workspace_bytes(few)
+    assert "fp32" in check(backend, many).solver and check(backend, few).solver == "convolution.offset_table"
+
+
+@pytest.mark.parametrize("filters, packs", [(72, True), (70, False)])
+def test_transformed_filters_in_packs(backend, filters, packs):
+    """Where the filters of a group are whole packs, they lie side by side."""
+    operation = convolution(NONFUSED, (2, 20, 9, 10), filters, (3, 3), math=FMA, groups=2)
+    assert any("packs" in name for name in kernels(check(backend, operation))) == packs
+
+
+def test_tiles_fill_whole_waves(backend, monkeypatch):
+    """On 132 multiprocessors: two blocks of 96 pixels for each, where 128 pixels would leave a quarter of them idle."""
+    monkeypatch.setattr(backend.device, "multiprocessors", 132)
+
+    def tile(n, m, matrices=ROWS):
+        product = Product(backend.device, FP32_DEFINITIONS, matrix_product(m, n, 64, matrices, matrices), 1, ("x",) * 5)
+        chosen = preferred_kernel(product)
+        assert chosen in FP32
+        return chosen.n, chosen.m
+
+    assert tile(512, 32 * 14 * 14) == (128, 96)
+    assert tile(256, 64 * 56 * 56) == (128, 128)
+    assert tile(64, 64 * 56 * 56) == (64, 128)
+    assert tile(20, 72) == tile(20, 72, Matrices(1, 72, 0)) == (64, 64)
+
+
+# --- products that TMA feeds ---
+
+STREAMED = {  # operation, whether TMA writes y in planes
+    "strided": (convolution(IMPLICIT, (3, 72, 7, 9), 72, (3, 3), data_type=HALF, layout=NHWC, stride=2, blend=(-1.75, 0.0)), False),
+    "blended": (convolution(IMPLICIT, (3, 72, 7, 9), 72, (3, 3), data_type=HALF, layout=NHWC, blend=(-1.75, 0.5)), False),
+    "dilated": (convolution(IMPLICIT, (3, 40, 7, 9), 80, (3, 2), data_type=BFLOAT16, layout=NHWC, dilation=2, padding=2), False),
+    "groups": (convolution(IMPLICIT, (5, 128, 6, 5), 144, (3, 3), data_type=HALF, layout=NHWC, groups=2), False),
+    "odd filters": (convolution(IMPLICIT, (2, 72, 6, 5), 66, (3, 3), data_type=HALF, layout=NHWC), False),
+    "TF32": (convolution(IMPLICIT, (2, 36, 6, 5), 68, (3, 3), layout=NHWC), False),
+    "planes, blended, TF32": (convolution(IMPLICIT, (7, 36, 6, 7), 72, (3, 3), layout=NHWC, result=NCHW, blend=(0.5, 2.0)), False),
+    "planes, one row": (convolution(IMPLICIT, (6, 64, 1, 67), 72, (1, 1), data_type=HALF, layout=NHWC, result=NCHW, padding=0), False),
+    "planes, odd": (convolution(IMPLICIT, (9, 72, 4, 10), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, blend=(0.5, 0.0)), False),
+    "planes": (convolution(IMPLICIT, (5, 72, 4, 16), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, blend=(0.5, 0.0)), True),
+    "planes, blended": (convolution(IMPLICIT, (5, 72, 4, 16), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, blend=(0.5, -1.5)), True),
+    "one tap": (convolution(IMPLICIT, (5, 64, 24, 22), 64, (1, 1), data_type=HALF, layout=NHWC, padding=0, blend=(1.0, 1.0)), False),
+    "two rounds": (convolution(IMPLICIT, (5, 64, 24, 22), 40, (1, 1), layout=NHWC, padding=0), False),
+    "planes, one image": (convolution(IMPLICIT, (1, 72, 9, 8), 72, (3, 3), data_type=HALF, layout=NHWC, result=NCHW), True),
+    "planes, TF32": (convolution(IMPLICIT, (7, 36, 8, 8), 70, (3, 3), layout=NHWC, result=NCHW), True),
+    "planes, groups": (convolution(IMPLICIT, (5, 128, 16, 8), 160, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, groups=2), True),
+    "backwards": (backwards(convolution(IMPLICIT, (2, 72, 6, 5), 64, (3, 3), data_type=HALF, layout=NHWC)), False),
+}  # fmt: skip
+TURNED = {  # x and y in planes, which are read as they are
+    "1 x 1": convolution(IMPLICIT, (3, 72, 8, 8), 72, (1, 1), data_type=HALF, padding=0, blend=(-1.75, 0.0)),
+    "whole boxes": convolution(IMPLICIT, (2, 40, 8, 14), 200, (1, 1), data_type=BFLOAT16, padding=0),
+    "table_is_given": convolution(PRECOMPUTED, (5, 136, 7, 8), 130, (1, 1), data_type=HALF, padding=0),
+    "groups": convolution(IMPLICIT, (2, 128, 16, 15), 160, (1, 1), data_type=HALF, padding=0, groups=2),
+    "one image": convolution(IMPLICIT, (1, 64, 8, 7), 128, (1, 1), data_type=HALF, padding=0),
+    "volume": convolution(IMPLICIT, (2, 64, 4, 4, 6), 64, (1, 1, 1), data_type=HALF, padding=0),
+    "blended": convolution(IMPLICIT, (2, 72, 8, 7), 136, (1, 1), data_type=HALF, padding=0, blend=(0.5, -2.0)),
+    "TF32": convolution(IMPLICIT, (3, 36, 8, 7), 72, (1, 1), padding=0, blend=(-1.75, 0.0)),
+    "TF32, blended": convolution(PRECOMPUTED, (2, 292, 4, 7), 136, (1, 1), padding=0, blend=(0.5, -2.0)),
+    "TF32, groups": convolution(IMPLICIT, (2, 64, 16, 15), 160, (1, 1), padding=0, groups=2),
+}
+
+
+BY_TMA_TILE = [
+    pytest.param(operation, kernel, id=f"{name}-{named(kernel)}")
+    for name, (operation, planes) in STREAMED.items()
+    for kernel in TMA
+    if kernel.planes == planes and not kernel.transposed
+] + [
+    pytest.param(operation, kernel, id=f"{name}-{named(kernel)}")
+    for name, operation in TURNED.items()
+    for kernel in TMA
+    if kernel.transposed
+]
+
+
+@pytest.mark.parametrize("operation, kernel", BY_TMA_TILE)
+def test_every_tile_that_tma_feeds(two_multiprocessors, operation, kernel):
+    assert kernels(check(two_multiprocessors, operation, kernel.name)) == [kernel.entry]
+
+
+@pytest.mark.parametrize(
+    "count, k_blocks, shared", [(3136, 1, True), (3137, 2, True), (500, 1, False), (100, 1, False), (3136, 36, False)]
+)
+def test_blocks_share_tiles(count, k_blocks, shared):
+    """Every tile once, also where later blocks take the last ones: of tiles that are mostly written, if there are enough."""
+    shares = share_tiles(TMA[0], count, k_blocks, 132)
+    first = [range(block, shares.first_end, shares.first_blocks) for block in range(shares.first_blocks)]
+    starts = range(shares.first_end, count, shares.later)
+    later = [range(start, min(count, start + shares.later)) for start in starts]
+    assert sorted(tile for block in (*first, *later) for tile in block) == list(range(count))
+    assert shares.blocks == len(first) + len(later)
+    assert bool(later) == shared
+
+
+@pytest.mark.parametrize("kernel", TMA, ids=named)
+@pytest.mark.parametrize("later", [1, 2, 3])
+def test_later_blocks(two_multiprocessors, kernel, later):
+    """Few tiles for each of them, blended or not."""
+    sharing = Sharing(least_tiles=1, later_results=later * kernel.m * kernel.n)
+    other = TmaKernel(
+        kernel.m, kernel.n, kernel.consumers, kernel.stages, kernel.throughput, ping_pong=kernel.ping_pong,
+        planes=kernel.planes, transposed=kernel.transposed, sharing=sharing,
+    )  # fmt: skip
+    image, result = (NCHW if planes else NHWC for planes in (kernel.transposed, kernel.planes))
+    for blend in ((1.0, 0.0), (0.5, -2.0)):
+        operation = convolution(
+            IMPLICIT, (11, 64, 8, 32), 136, (1, 1), data_type=HALF, layout=image, result=result, padding=0, blend=blend
+        )
+        problem = ConvolutionProblem(operation, two_multiprocessors.device)
+        plan = check(two_multiprocessors, operation, made=Plan(operation, [other.launch(problem.products[0])]))
+        ((launch, _),) = plan.steps
+        assert launch.function.name == kernel.entry and launch.grid[0] > 2
+
+
+def test_which_planes_are_read_as_they_are(backend):
+    """Filters of one pixel on whole images, multiplied by tensor cores, whose planes are packs and fill most of their boxes."""
+
+    def solver(x=(3, 64, 8, 8), filters=64, taps=(1, 1), algo=IMPLICIT, **options):
+        operation = convolution(algo, x, filters, taps, **{"data_type": HALF, "padding": 0, **options})
+        return check(backend, operation).solver
+
+    name = solver(algo=PRECOMPUTED)
+    assert "tma_transposed" in name and solver(blend=(1.0, -0.5)) == solver(data_type=FLOAT) == name
+    for others in (
+        {"data_type": FLOAT, "math": FMA}, {"stride": 2}, {"padding": 1}, {"taps": (1, 2)}, {"result": NHWC}, {"x": (3, 60, 8, 8)},
+        {"x": (3, 16, 8, 8)}, {"x": (3, 64, 7, 7)}, {"x": (3, 64, 4, 4)}, {"x": (3, 64, 8, 8), "groups": 2},
+    ):  # fmt: skip
+        assert "transposed" not in solver(**others), others
+
+
+def test_boxes_do_not_reach_across_images(backend):
+    """Planes of 40 pixels: no box of 64 lies in one, so that TMA cannot write them."""
+    product = ConvolutionProblem(STREAMED["planes, odd"][0], backend.device).products[0]
+    assert not any(kernel.serves(product) for kernel in TMA if kernel.planes)
+
+
+@pytest.mark.parametrize("alpha2", [0.0, 0.75], ids=["bias", "bias and addition"])
+@pytest.mark.parametrize("kernel", TMA, ids=named)
+def test_bias_and_relu_beside_tma(backend, kernel, alpha2):
+    """Results of the fused operation, in both orders of y; more filters than a tile has, groups that end within one."""
+    layout = NCHW if kernel.planes else NHWC
+    for channels, filters, groups in ((72, 272, 1), (128, 96, 2)):
+        image, taps, padding = (NCHW, (1, 1), 0) if kernel.transposed else (NHWC, (3, 3), 1)
+        plain = convolution(
+            IMPLICIT, (3, channels, 4, 16), filters, taps, data_type=HALF, layout=image, result=layout, groups=groups,
+            padding=padding, filter_layout=NHWC,
+        )  # fmt: skip
+        z = TensorSpec.packed(HALF, plain.y.dims, layout)
+        bias = TensorSpec.packed(HALF, (1, filters, 1, 1))
+        relu = ActivationSpec(
+            cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN, 0.0
+        )
+        fused = ConvolutionBiasActivationForward(
+            plain.convolution, relu, IMPLICIT, 0, 0.5, alpha2, plain.x, plain.w, z, bias, plain.y
+        )
+        assert kernels(check(backend, fused, kernel.name)) == [kernel.entry]
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        convolution(IMPLICIT, (1, 72, 9, 40), 8, (3, 3), data_type=HALF, layout=NHWC, stride=9, padding=1),
+        convolution(IMPLICIT, (1, 72, 5, 200), 8, (1, 2), data_type=HALF, layout=NHWC, dilation=150, padding=0),
+        convolution(IMPLICIT, (1, 40, 5, 6), 8, (3, 3), data_type=HALF, layout=NHWC, groups=2),
+    ],
+    ids=["stride", "dilation", "part of a row of channels"],
+)
+def test_what_tma_cannot_read(backend, operation):
+    assert "tma" not in check(backend, operation).solver
+
+
+# --- copies with channels innermost ---
+
+TRANSPOSED = {  # operation, whether a second kernel transposes its results into planes
+    "odd planes": (convolution(PRECOMPUTED, (2, 16, 7, 9), 24, (3, 3), data_type=HALF), True),
+    "odd planes, TF32": (convolution(PRECOMPUTED, (3, 8, 5, 7), 34, (3, 3), blend=(-0.5, 0.0)), True),
+    "odd planes, groups": (convolution(PRECOMPUTED, (2, 16, 7, 9), 48, (3, 3), data_type=BFLOAT16, groups=2), True),
+    "volumes": (convolution(PRECOMPUTED, (2, 16, 3, 5, 7), 24, (3, 3, 3), data_type=HALF), True),
+    "blended": (convolution(PRECOMPUTED, (2, 16, 7, 9), 24, (3, 3), data_type=HALF, blend=(1.0, 0.5)), False),
+    "even planes": (convolution(PRECOMPUTED, (2, 16, 8, 16), 24, (3, 3), data_type=HALF), False),
+    "channels innermost": (convolution(PRECOMPUTED, (2, 16, 7, 9), 24, (3, 3), data_type=HALF, result=NHWC), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operation, transposed", TRANSPOSED.values(), ids=TRANSPOSED)
+def test_results_that_pass_through_the_workspace(backend, operation, transposed):
+    plan = check(backend, operation)
+    assert plan.solver == ("convolution.pack_nhwc" if transposed else plan.solver)
+    assert kernels(plan)[-1].startswith("transform_") == transposed
+
+
+def test_copies_that_32_bits_do_not_count(backend):
+    """The copy of a large image has more values than the image: beyond 2**31 the values are gathered."""
+    needed = [
+        backend.workspace_bytes(convolution(PRECOMPUTED, (n, 9, 512, 512), 64, (3, 3), data_type=HALF))
+        for n in (511, 512)
+    ]
+    assert needed[0] > 511 * 512 * 512 * 16 * 2 and needed[1] < 2048
+
+
+# --- few channels ---
+
+FEW = {
+    "words, channels last": convolution(IMPLICIT, (2, 3, 21, 70), 40, (5, 5), data_type=HALF, layout=NHWC, stride=2, padding=2),
+    "words, planes": convolution(IMPLICIT, (2, 2, 21, 72), 40, (3, 4), data_type=HALF, stride=2, padding=1),
+    "elements, channels last": convolution(IMPLICIT, (1, 3, 7, 67), 8, (3, 3), data_type=HALF, layout=NHWC),
+    "elements, planes, flipped": backwards(convolution(IMPLICIT, (1, 3, 6, 40), 8, (3, 3), data_type=BFLOAT16, blend=(0.5, 2.0))),
+    "gaps between groups": convolution(IMPLICIT, (1, 8, 6, 40), 8, (3, 3), data_type=HALF, layout=NHWC, groups=2),
+    "TF32": convolution(IMPLICIT, (1, 3, 7, 66), 68, (3, 3), layout=NHWC),
+    "gaps between rows": with_pitch(convolution(IMPLICIT, (2, 3, 6, 37), 8, (3, 3), data_type=HALF, stride=2), 48),
+    "volume": convolution(IMPLICIT, (1, 2, 4, 5, 40), 8, (3, 3, 3), result=NHWC, padding=2, stride=2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", FEW.values(), ids=FEW)
+@pytest.mark.parametrize("rows, columns", [(1, 32), (2, 32), (1, 1000), (3, 1000), (1000, 1000)])
+def test_every_tile_of_few_channels(backend, operation, rows, columns):
+    """One block computes all tiles, of which the last are cut off."""
+    for filters in small_channels.FILTERS:
+        free = small_channels.Geometry(operation, 1, filters)
+        tile = small_channels.Tile(min(rows, free.outputs[1]), min(columns, free.outputs[2]))
+        found = small_channels.Geometry(operation, 1, filters, only=tile)
+        launch = small_channels.small_channels_launch(found, backend.device)
+        check(backend, operation, made=Plan(operation, [launch]))

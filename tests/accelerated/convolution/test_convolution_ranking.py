@@ -1,0 +1,98 @@
+"""Workspaces and the expected ranking of convolution algorithms make sense; searches measure."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+from convolution_operations import (
+    EXPLICIT,
+    FFT,
+    FFT_TILING,
+    FMA,
+    IMPLICIT,
+    NONFUSED,
+    PRECOMPUTED,
+    WINOGRAD,
+    convolution,
+)
+from dualdnn.accelerated import AcceleratedBackend
+from dualdnn.accelerated.plans import estimated_seconds
+from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF, NCHW, NHWC
+
+
+@pytest.fixture
+def backend():
+    return AcceleratedBackend("emulated")
+
+
+def test_workspace_of_transforms(backend, monkeypatch):
+    """FFT_TILING takes less than FFT for large images (5.1.3.10); implicit products take little or nothing."""
+    monkeypatch.setattr(backend.device, "multiprocessors", 132)  # which hold whole images in the workspace
+    needed = {
+        algo: backend.workspace_bytes(convolution(algo, (1, 8, 200, 200), 8, (3, 3), math=FMA))
+        for algo in (IMPLICIT, PRECOMPUTED, EXPLICIT, FFT, FFT_TILING, WINOGRAD, NONFUSED)
+    }
+    assert needed[IMPLICIT] == 0
+    assert 0 < needed[PRECOMPUTED] < needed[WINOGRAD] < needed[FFT_TILING] < needed[FFT]
+    assert needed[EXPLICIT] >= prod((200, 200, 8, 3, 3)) * 4
+
+
+def test_ranking():
+    """Large float images: transforms beat the direct sum; half: tensor cores beat everything; 1 x 1: nothing to gain."""
+    backend = AcceleratedBackend("emulated")
+
+    def ranked(algorithms, **options):
+        operations = [convolution(algo, (64, 256, 56, 56), 256, (3, 3), **options) for algo in algorithms]
+        return [operation.algo for operation in backend.preferred_algorithms(operations)]
+
+    plain = ranked((EXPLICIT, IMPLICIT, WINOGRAD, NONFUSED), math=FMA)
+    assert plain[0] == NONFUSED and plain[-1] == EXPLICIT
+    half = ranked((EXPLICIT, IMPLICIT, PRECOMPUTED, WINOGRAD, NONFUSED), data_type=HALF)
+    assert half[0] == PRECOMPUTED
+    small = [convolution(algo, (1, 16, 7, 7), 16, (1, 1), padding=0) for algo in (EXPLICIT, PRECOMPUTED, IMPLICIT)]
+    assert backend.preferred_algorithms(small)[0].algo == IMPLICIT
+    for operation in small:
+        assert estimated_seconds(operation, backend.device) > 0
+
+
+@pytest.mark.parametrize("channels, taps, stride", [(3, 7, 2), (3, 3, 1), (1, 3, 1), (4, 3, 2)])
+@pytest.mark.parametrize("layout", [NCHW, NHWC])
+@pytest.mark.parametrize("data_type", [HALF, BFLOAT16, FLOAT])
+def test_ranking_of_first_layers(channels, taps, stride, layout, data_type):
+    """One kernel serves both."""
+    backend = AcceleratedBackend("emulated")
+    options = {"stride": stride, "padding": taps // 2, "layout": layout, "data_type": data_type}
+    operations = [
+        convolution(algo, (64, channels, 224, 224), 64, (taps, taps), **options)
+        for algo in (IMPLICIT, PRECOMPUTED, EXPLICIT)
+    ]
+    assert backend.preferred_algorithms(operations)[0].algo == IMPLICIT
+    assert backend.workspace_bytes(operations[1]) == 0
+    expected = [estimated_seconds(operation, backend.device) for operation in operations]
+    assert expected[0] == expected[1] < expected[2]
+
+
+def test_copies_that_32_bits_do_not_count(backend):
+    """The copy of a large image has more values than the image: beyond 2**31 the values are gathered."""
+    needed = [
+        backend.workspace_bytes(convolution(PRECOMPUTED, (n, 9, 512, 512), 64, (3, 3), data_type=HALF))
+        for n in (511, 512)
+    ]
+    assert needed[0] > 511 * 512 * 512 * 16 * 2 and needed[1] < 2048
+
+
+def test_time_is_measured(backend):
+    operation = convolution(IMPLICIT, (2, 3, 6, 7), 5, (3, 3))
+    operands = [backend.allocate(operation.nbytes(name)) for name in ("x", "w", "y")]
+    assert backend.algorithm_time(operation, [*operands, None], None) > 0
+
+
+def test_what_reads_x_and_w_as_they_lie_reports_no_workspace(backend):
+    """The bytes that are reported are those that the launches use: none where TMA reads planes, or channels, as they are."""
+    planes = convolution(PRECOMPUTED, (3, 64, 8, 8), 64, (1, 1), data_type=HALF, padding=0)
+    channels = convolution(PRECOMPUTED, (1, 72, 5, 6), 40, (3, 3), data_type=HALF, layout=NHWC)
+    for operation in (planes, channels):
+        plan = backend.plan(operation)
+        assert plan.solver.startswith("convolution.implicit_gemm_tma") and len(plan.steps) == 1
+        assert backend.workspace_bytes(operation) == 0
