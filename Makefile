@@ -7,7 +7,11 @@ SUBJECTS ?= reference accelerated vendor recorded
 # NVIDIA's own library, judged on its descriptor calls. Its dependency cuBLAS is only needed to compute on a GPU.
 VENDOR := nvidia-cudnn-cu12==8.9.7.29
 
-.PHONY: help conformance races races-all test lint bench clean
+# Rooms whose kernels are not formatted yet
+UNFORMATTED := convolution pooling softmax reduce_tensor
+KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h')
+
+.PHONY: help conformance races races-all test lint stubs bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -15,7 +19,7 @@ help: ## what can be made
 $(BIN)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[emulated,test,lint,examples]'
+	$(BIN)/python -m pip install --quiet --editable '.[emulated,test,lint,examples,port,abi]'
 	$(BIN)/python -m pip install --quiet --no-deps '$(VENDOR)' || echo "without NVIDIA's library: $(VENDOR) could not be installed"
 	touch $@
 
@@ -37,9 +41,15 @@ test: $(BIN)/.ready lint ## lint, types, tests of our own machinery
 lint: $(BIN)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(KERNELS)
 	mkdir -p build/types/dualdnn
+	ln -sfn $(CURDIR)/package/__init__.py build/types/dualdnn/__init__.py
 	for part in api reference accelerated conformance; do ln -sfn $(CURDIR)/$$part build/types/dualdnn/$$part; done
 	$(BIN)/mypy
+
+stubs: $(BIN)/.ready ## write the type stubs of the documented calls
+	$(BIN)/python -m dualdnn.api.document.stubs
+	$(BIN)/ruff format api/cudnn/__init__.pyi
 
 clean: ## remove the environment and what was made
 	rm -rf $(VENV) conformance-report races-report build *.egg-info

@@ -2,71 +2,93 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from dualdnn.api.operations import BackendError, Operation
+from dualdnn.api.operations import BackendError, Operation, dlpack
+from dualdnn.api.operations.buffers import SharedBuffer, checked_size
 
 from .plans import Plan, estimated_seconds, plan, workspace_bytes
 from .runtime.device import Stream
 from .runtime.devices import open_device
-from .runtime.errors import DeviceError
+from .runtime.errors import DeviceError, DeviceUnavailable
 from .runtime.timing import Clock
 from .solver import is_forcing, possible_solvers
 
 _ADDRESS_LIMIT = 2**64
 TIMED_RUNS = 3
+PLANS_KEPT = 4096
 
 
-class DeviceBuffer:
+class DeviceBuffer(SharedBuffer):
     """Memory of a device."""
 
-    writable = True
+    def __init__(self, device: Any, memory: Any, offset: int, nbytes: int, is_slice: bool = False) -> None:
+        super().__init__(memory, memory.address + offset, nbytes, is_slice)
+        self.device, self.location = device, device.name
 
-    def __init__(self, device: Any, nbytes: int) -> None:
-        self.device = device
-        try:
-            self.memory = device.allocate(nbytes)
-        except DeviceError as error:
-            raise MemoryError(str(error)) from error
-        self.address: int = self.memory.address
-        self.nbytes = nbytes
-
-    def to_host(self, dtype: Any, shape: Sequence[int] | int) -> np.ndarray[Any, Any]:
-        """A copy of the first elements as an array of ``dtype`` and ``shape``, after all work of the device."""
-        if self.memory is None:
-            raise ValueError("the buffer was freed")
-        dims = (shape,) if isinstance(shape, int) else tuple(shape)
-        dtype = np.dtype(dtype)
-        wanted = int(np.prod(dims, dtype=np.int64)) * dtype.itemsize
-        if wanted > self.nbytes:
-            raise ValueError(f"shape {dims} of {dtype} needs {wanted} bytes, the buffer has {self.nbytes}")
+    def contents(self, nbytes: int) -> bytearray:
         self.device.synchronize()
-        return np.frombuffer(self.device.download(self.address, wanted), dtype).reshape(dims)
+        content: bytearray = self.device.download(self.address, nbytes)
+        return content
 
-    def slice(self, offset: int, nbytes: int) -> DeviceOperand:
-        """``nbytes`` bytes of the buffer from ``offset``, as an operand; it keeps the memory until the buffer is freed."""
-        if self.memory is None:
-            raise ValueError("the buffer was freed")
-        if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
-            raise ValueError(f"bytes {offset} to {offset + nbytes} are not inside a buffer of {self.nbytes} bytes")
-        return DeviceOperand(self.address + offset, nbytes, memory=self.memory)
+    def part(self, offset: int, nbytes: int) -> DeviceBuffer:
+        return DeviceBuffer(
+            self.device, self.memory, self.address - self.memory.address + offset, nbytes, is_slice=True
+        )
 
-    def free(self) -> None:
-        if self.memory is None:
-            raise ValueError("the buffer was freed already")
-        self.memory.free()
-        self.memory = None
+    def duplicate(self) -> DeviceBuffer:
+        buffer = allocated(self.device, self.nbytes)
+        self.device.synchronize()
+        self.device.copy(buffer.address, self.address, self.nbytes)
+        self.device.synchronize()
+        return buffer
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        raise TypeError(f"the buffer lies on {self.device.name}: to_host(dtype, shape) copies it")
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The bytes as a CUDA array, complete; other libraries must not use it after the buffer was freed."""
+        self._require_gpu(AttributeError)
+        self.device.synchronize()
+        address = self.address if self.nbytes else 0
+        return {"version": 3, "shape": (self.nbytes,), "typestr": "|u1", "data": (address, False), "strides": None}
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        self._require_gpu(BufferError)
+        return (dlpack.CUDA, 0)
+
+    def __dlpack__(self, **_options: Any) -> Any:
+        """A capsule with the bytes, complete, whatever stream the consumer uses."""
+        self._require_gpu(BufferError)
+        self.device.synchronize()
+        return dlpack.exported(self.address, self.nbytes, (dlpack.CUDA, 0), self.memory)
+
+    def _require_gpu(self, error: type[Exception]) -> None:
+        self.require_alive()
+        if self.device.kind != "gpu":
+            raise error(f"the buffer lies on {self.device.name}, which other libraries cannot reach")
+
+
+def allocated(device: Any, nbytes: int) -> DeviceBuffer:
+    """A new buffer; ``MemoryError`` where it cannot be had."""
+    try:
+        return DeviceBuffer(device, device.allocate(checked_size(nbytes)), 0, nbytes)
+    except DeviceError as error:
+        raise MemoryError(str(error)) from error
 
 
 class DeviceOperand:
     """Device memory that the caller owns."""
 
-    __slots__ = ("address", "memory", "nbytes", "writable")
+    __slots__ = ("address", "nbytes", "writable")
 
-    def __init__(self, address: int, nbytes: int | None, writable: bool = True, memory: Any = None) -> None:
-        self.address, self.nbytes, self.writable, self.memory = address, nbytes, writable, memory
+    def __init__(self, address: int, nbytes: int | None, writable: bool = True) -> None:
+        self.address, self.nbytes, self.writable = address, nbytes, writable
 
 
 class AcceleratedBackend:
@@ -80,43 +102,55 @@ class AcceleratedBackend:
         self.plans: dict[Operation, Plan] = self.device.__dict__.setdefault("plans", {})
 
     def allocate(self, nbytes: int) -> DeviceBuffer:
-        return DeviceBuffer(self.device, nbytes)
+        return allocated(self.device, nbytes)
 
     def to_device(self, array: Any) -> DeviceBuffer:
-        buffer = DeviceBuffer(self.device, array.nbytes)
+        buffer = allocated(self.device, array.nbytes)
         self.device.upload(buffer.address, array.reshape(-1).view(np.uint8))
         self.device.default_stream.synchronize()  # the caller may change pinned memory from here on
         return buffer
 
     def zeros(self, nbytes: int) -> DeviceBuffer:
-        buffer = DeviceBuffer(self.device, nbytes)
+        buffer = allocated(self.device, nbytes)
         self.device.fill(buffer.address, nbytes, 0)
         return buffer
 
     def operand(self, value: Any) -> Any:
-        if type(value) is DeviceOperand:
-            return value
         if type(value) is DeviceBuffer:
-            if value.memory is None:
+            if value.memory.freed:
                 raise ValueError("was freed")
             if value.device is not self.device:
                 raise ValueError(f"lies on {value.device.name}, the handle's device is {self.device.name}")
             return value
+        if type(value) is DeviceOperand:
+            return value
         interface = getattr(value, "__cuda_array_interface__", None)
         if interface is not None:
-            return _from_interface(interface)
-        try:
-            address = None if isinstance(value, (float, str, bytes)) else int(value)
-        except (TypeError, ValueError):
-            address = None
-        if address is None:
+            return self._bounded(*_from_interface(interface))
+        if not _is_address(value):
             raise TypeError(
                 f"is a {type(value).__name__}, not device memory (a buffer of the handle, an object with"
                 " __cuda_array_interface__, a PyCUDA allocation or an address)"
             )
+        address = int(value)
         if not 0 < address < _ADDRESS_LIMIT:
             raise ValueError(f"is {address}, not the address of device memory")
-        return DeviceOperand(address, getattr(value, "nbytes", None))
+        return self._bounded(address, None, True)
+
+    def _bounded(self, address: int, nbytes: int | None, writable: bool) -> DeviceOperand:
+        """Memory that somebody names by its address, held to what the device knows of it."""
+        known = self.device.extent(address) if address else None
+        if nbytes is not None and known is not None and nbytes > known:
+            raise ValueError(f"says that it has {nbytes} bytes at {address:#x}, where the device has {known}")
+        return DeviceOperand(address, known if nbytes is None else nbytes, writable)
+
+    def contents(self, address: int, nbytes: int) -> bytearray:
+        """A copy of device memory."""
+        try:
+            content: bytearray = self.device.download(address, nbytes)
+            return content
+        except DeviceError as error:
+            raise BackendError(str(error)) from error
 
     def prepare(self, operation: Operation) -> _Launcher:
         return _Launcher(self.plan(operation))
@@ -124,11 +158,18 @@ class AcceleratedBackend:
     def plan(self, operation: Operation) -> Plan:
         """Return the plan of an operation, from the cache where no solver is forced by ``solver.forcing``."""
         if is_forcing():
-            return plan(operation, self.device)
-        found = self.plans.get(operation)
-        if found is None:
-            found = self.plans[operation] = plan(operation, self.device)
+            return self._planned(operation)
+        found = self.plans.pop(operation, None) or self._planned(operation)
+        while len(self.plans) >= PLANS_KEPT:
+            self.plans.pop(next(iter(tuple(self.plans)[:1]), operation), None)
+        self.plans[operation] = found  # the latest used is the last
         return found
+
+    def _planned(self, operation: Operation) -> Plan:
+        try:
+            return plan(operation, self.device)
+        except DeviceUnavailable as error:  # a compiler that is missing now
+            raise BackendError(str(error)) from error
 
     def solvers(self, operation: Operation) -> tuple[str, ...]:
         """Return the names of the solvers that can serve an operation, in the order of their room."""
@@ -194,13 +235,29 @@ class _Launcher:
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         try:
             self.plan(operands, stream)
-        except DeviceError as error:
+        except (DeviceError, DeviceUnavailable) as error:
             raise BackendError(str(error)) from error
 
 
-def _from_interface(interface: dict[str, Any]) -> DeviceOperand:
-    address, read_only = interface["data"]
-    if interface.get("strides") is not None:
+def _is_address(value: Any) -> bool:
+    """Whether a value is meant as an address: an integer that is nothing else, or an allocation of PyCUDA."""
+    if type(value) is int or isinstance(value, np.integer):
+        return True
+    return any(kind.__module__.partition(".")[0] == "pycuda" for kind in type(value).__mro__)
+
+
+def _from_interface(interface: Any) -> tuple[int, int, bool]:
+    """(address, bytes, whether they may be written) of a __cuda_array_interface__."""
+    try:
+        address, read_only = interface["data"]
+        address, sizes = operator.index(address), [operator.index(size) for size in interface["shape"]]
+        dtype = np.dtype(interface["typestr"])
+        strided = interface.get("strides") is not None
+    except Exception as error:
+        raise ValueError(f"has a __cuda_array_interface__ that is none: {interface!r:.200}") from error
+    if strided:
         raise ValueError("is a strided array; pass the base array, the descriptor holds the strides")
-    nbytes = int(np.prod(interface["shape"], dtype=np.int64)) * np.dtype(interface["typestr"]).itemsize
-    return DeviceOperand(int(address), nbytes, not read_only)
+    nbytes = math.prod(sizes) * dtype.itemsize
+    if min(sizes, default=0) < 0 or dtype.hasobject or not (0 < address < _ADDRESS_LIMIT or nbytes == 0 == address):
+        raise ValueError(f"has a __cuda_array_interface__ that names no memory: {interface!r:.200}")
+    return address, nbytes, not read_only

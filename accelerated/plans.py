@@ -1,4 +1,4 @@
-"""Plans: an operation turned into kernel launches whose arguments are packed once.
+"""Plans: the kernel launches of an operation, with arguments that are packed once.
 
 An implementation is a function of (operation, device) that returns a ``Plan``; plans are cached by operation, so it
 may take its time. Running a plan only writes addresses into a copy of the packed arguments and launches.
@@ -14,6 +14,8 @@ from typing import Any
 
 from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
+
+from .runtime.device import Function
 
 Extent = tuple[int, int, int]
 
@@ -46,9 +48,12 @@ def noting_launches() -> Iterator[set[str]]:
 
 
 class Launch:
-    """One kernel with its packed arguments. ``operands`` names the pointers, which come first in the arguments;
-    ``cooperative``: its blocks wait for each other, so that all have to run at the same time.
-    A multiprocessor has one of them, whatever stream another such launch is in."""
+    """One kernel with its packed arguments.
+
+    arguments: the structure that the kernel takes by value, pointers first. operands: the names of the operands whose addresses
+    those pointers are. grid, block: blocks and threads. shared_bytes: of dynamic shared memory per block. cooperative: the blocks
+    wait for each other, so that all of them run at the same time, one per multiprocessor.
+    """
 
     def __init__(
         self,
@@ -63,18 +68,24 @@ class Launch:
         self.function, self.operands = function, tuple(operands)
         self.grid, self.block, self.shared_bytes, self.cooperative = grid, block, shared_bytes, cooperative
         self.template = bytes(arguments)
+        if isinstance(function, Function):  # which is compiled; kernels that are being compiled have none yet
+            function.require_fields(type(arguments))
         self.pack_addresses = struct.Struct(f"{len(self.operands)}Q").pack_into
 
     def start(self, addresses: Sequence[int], stream: Any) -> None:
-        """Launch on the operands at these addresses."""
-        if launched is not None:
-            launched.add(self.function.name)
+        """Launch on the operands at these addresses, asynchronously on the stream."""
         arguments = bytearray(self.template)
         self.pack_addresses(arguments, 0, *addresses)
+        self.launch(arguments, stream)
+
+    def launch(self, arguments: bytearray, stream: Any) -> None:
+        """Launch with arguments that have the addresses."""
+        if launched is not None:
+            launched.add(self.function.name)
         self.function.launch(arguments, self.grid, self.block, self.shared_bytes, stream, self.cooperative)
 
     def wait_for_kernel(self) -> None:
-        """Until this launch is made by the kernel that is meant for it, not by one that takes over meanwhile."""
+        """Wait until the launch's own kernel is compiled, where a fallback serves meanwhile."""
 
 
 class Plan:
@@ -83,8 +94,8 @@ class Plan:
     def __init__(self, operation: Operation, launches: Sequence[Launch], solver: str = "") -> None:
         self.solver = solver
         # Where a launch finds its operands; one that the call does not have is the None behind them all.
-        places = {name: i for i, name in enumerate(operation.operands)}
-        self.steps = [(launch, tuple(places.get(name, -1) for name in launch.operands)) for launch in launches]
+        indices = {name: i for i, name in enumerate(operation.operands)}
+        self.steps = [(launch, tuple(indices.get(name, -1) for name in launch.operands)) for launch in launches]
         self.complete = all(-1 not in positions for _, positions in self.steps)
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
@@ -95,7 +106,11 @@ class Plan:
 
 
 class AlignedPlan(Plan):
-    """A plan whose operands begin at multiples of some bytes; at other addresses a fallback serves, which is made when needed."""
+    """A plan whose operands begin at multiples of some bytes and do not share memory; elsewhere a fallback serves, which is made
+    when it is needed first.
+
+    alignment: bytes, by operand name. apart: pairs of operands that may not begin together.
+    """
 
     def __init__(
         self,
@@ -103,14 +118,19 @@ class AlignedPlan(Plan):
         first: Plan,
         alignment: Mapping[str, int],
         fallback: Callable[[], Plan],
+        apart: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.first, self.steps, self.solver = first, first.steps, first.solver
         self.masks = [alignment.get(name, 1) - 1 for name in operation.operands]
+        places = {name: i for i, name in enumerate(operation.operands)}
+        self.apart = [(places[first], places[second]) for first, second in apart]
         self.fallback = fallback
         self.other: Plan | None = None
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        if any(mask and operand and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)):
+        if any(
+            mask and operand and operand.address & mask for mask, operand in zip(self.masks, operands, strict=True)
+        ) or any(operands[first].address == operands[second].address for first, second in self.apart):
             if self.other is None:
                 self.other = self.fallback()
             return self.other(operands, stream)
@@ -136,7 +156,7 @@ _WORKSPACES: dict[type[Operation], WorkspaceBytes] = {}
 
 
 def needs_workspace(*operation_types: type[Operation]) -> Callable[[WorkspaceBytes], WorkspaceBytes]:
-    """Register a function of (operation, device): how many bytes of workspace its plan uses."""
+    """Register a function of (operation, device) that returns the bytes of workspace that its plan uses."""
 
     def register(function: WorkspaceBytes) -> WorkspaceBytes:
         _WORKSPACES.update(dict.fromkeys(operation_types, function))
@@ -146,7 +166,7 @@ def needs_workspace(*operation_types: type[Operation]) -> Callable[[WorkspaceByt
 
 
 def workspace_bytes(operation: Operation, device: Any) -> int:
-    """Bytes of workspace that the plan of an operation uses."""
+    """Return the bytes of workspace that the plan of an operation uses."""
     found = _WORKSPACES.get(type(operation))
     return found(operation, device) if found else 0
 
@@ -156,7 +176,7 @@ _ESTIMATES: dict[type[Operation], Estimate] = {}
 
 
 def estimates(*operation_types: type[Operation]) -> Callable[[Estimate], Estimate]:
-    """Register a function of (operation, device): about how many seconds it takes, to rank algorithms."""
+    """Register a function of (operation, device) that returns about how many seconds it takes, to rank algorithms."""
 
     def register(function: Estimate) -> Estimate:
         _ESTIMATES.update(dict.fromkeys(operation_types, function))
@@ -166,26 +186,28 @@ def estimates(*operation_types: type[Operation]) -> Callable[[Estimate], Estimat
 
 
 def estimated_seconds(operation: Operation, device: Any) -> float:
+    """Return about how many seconds an operation takes on a device."""
     return _ESTIMATES[type(operation)](operation, device)
 
 
 def implemented() -> tuple[type[Operation], ...]:
+    """Return the operations that have a planner."""
     return tuple(_PLANNERS)
 
 
 def plan(operation: Operation, device: Any) -> Plan:
-    """Plan an operation on a device."""
+    """Return the plan of an operation on a device."""
     return _PLANNERS[type(operation)](operation, device)
 
 
 def type_definitions(element: Any, operation: Operation, **others: str) -> tuple[tuple[str, str], ...]:
-    """Preprocessor definitions of a kernel: the stored type, the arithmetic type, further ones."""
+    """Return the preprocessor definitions of a kernel: the stored type, the arithmetic type, and further ones."""
     chosen = {"ELEMENT": ELEMENTS[element], "COMPUTE": COMPUTES[operation.compute_type], **others}
     return tuple(sorted(chosen.items()))
 
 
 def structure(*fields: tuple[str, Any]) -> ctypes.Structure:
-    """An argument structure with the given values in order: (name, ctypes value). Layout as C++ lays it out."""
+    """Return an argument structure with the given (name, ctypes value) in order, laid out as C++ does."""
     kind = type("Arguments", (ctypes.Structure,), {"_fields_": [(name, type(value)) for name, value in fields]})
     filled = kind()
     for name, value in fields:
@@ -194,11 +216,11 @@ def structure(*fields: tuple[str, Any]) -> ctypes.Structure:
 
 
 def factors(operation: Operation, **values: float) -> list[tuple[str, Any]]:
-    """Scalars in the type of the arithmetic: converting one costs a thread as much as several additions."""
+    """Return fields of scalars in the type of the arithmetic, as a conversion costs a thread as much as several additions."""
     kind = ctypes.c_double if operation.compute_type == DOUBLE else ctypes.c_float
     return [(name, kind(value)) for name, value in values.items()]
 
 
 def pointers(count: int) -> list[tuple[str, Any]]:
-    """Room for the addresses of ``count`` operands."""
+    """Return the fields that hold the addresses of ``count`` operands."""
     return [(f"operand{i}", ctypes.c_void_p()) for i in range(count)]

@@ -25,7 +25,8 @@ BYTES_PER_SECOND = 3.5e12  # what memory-bound kernels reach on an H200
 class Problem:
     """One call as the solvers of a room read it: the operation, the device, and what several solvers derive from them.
 
-    aligned: whether every operand begins at a multiple of 16 bytes; the problem of a fallback plan is not.
+    aligned: whether every operand begins at a multiple of 16 bytes and has memory of its own; the problem of a fallback plan
+        is not, whichever of the two its operands fail.
     """
 
     def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
@@ -74,6 +75,11 @@ class Solver(Generic[P]):
         applies to the problem with ``aligned`` False)."""
         return {}
 
+    def apart(self, problem: P) -> Sequence[tuple[str, str]]:
+        """Return the pairs of operands that may be the same memory by the document, but not for these launches: there the
+        fallback serves, too."""
+        return ()
+
 
 @dataclass(frozen=True)
 class Room(Generic[P]):
@@ -104,14 +110,14 @@ class Room(Generic[P]):
         """Return the plan of the solver that serves, with a fallback where it needs alignment."""
         chosen = self.solver(problem, only)
         plan = chosen.plan(problem)
-        alignment = chosen.alignment(problem)
-        if not alignment:
+        alignment, apart = chosen.alignment(problem), chosen.apart(problem)
+        if not alignment and not apart:
             return plan
 
         def fallback() -> Plan:
             return self.plan(self.problem(problem.operation, problem.device, aligned=False))
 
-        return AlignedPlan(problem.operation, plan, alignment, fallback)
+        return AlignedPlan(problem.operation, plan, alignment, fallback, apart)
 
     def plan_of(self, operation: Operation, device: Any) -> Plan:
         """Return the plan of an operation."""

@@ -8,13 +8,16 @@ document says; a kernel that fails on the device is reported as fatal, which no 
 from __future__ import annotations
 
 import datetime
+import logging
+import operator
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
+from types import SimpleNamespace
 from typing import Any
 
 from .descriptors import Descriptor
@@ -24,8 +27,10 @@ from .enumerations import CUDNN_SEV_ERROR_EN, CUDNN_SEV_INFO_EN, CUDNN_SEV_WARNI
 CHANNELS = CUDNN_SEV_ERROR_EN | CUDNN_SEV_WARNING_EN | CUDNN_SEV_INFO_EN
 VERSION_NUMBER = VERSION[0] * 1000 + VERSION[1] * 100 + VERSION[2]
 MARKS = {cudnnSeverity_t.CUDNN_SEV_FATAL: "F", cudnnSeverity_t.CUDNN_SEV_INFO: "I"}
+LEVELS = {cudnnSeverity_t.CUDNN_SEV_FATAL: logging.CRITICAL, cudnnSeverity_t.CUDNN_SEV_INFO: logging.INFO}
 
 _STARTED = time.time()
+_emitting = threading.local()
 
 
 @dataclass(frozen=True)
@@ -65,8 +70,27 @@ def configure(mask: int, udata: Any, callback: Callback | None) -> None:
     active = bool(mask & CUDNN_SEV_INFO_EN)
 
 
+def send_to_logging(logger: logging.Logger | str = "dualdnn", mask: int = CHANNELS) -> None:
+    """Hand the documented log to Python's ``logging``: calls as INFO, failures of the device as CRITICAL.
+
+    Replaces the callback, as cudnnSetCallback does, which also ends it: ``cudnnSetCallback(0, None, None)``. Each record
+    has the attribute ``cudnn``, the cudnnDebug_t of the message.
+    """
+    target = logging.getLogger(logger) if isinstance(logger, str) else logger
+
+    def callback(severity: cudnnSeverity_t, _udata: Any, metadata: cudnnDebug_t, message: str) -> None:
+        target.log(LEVELS[severity], "%s", message.rstrip("\0").replace("\0", "\n"), extra={"cudnn": metadata})
+
+    configure(mask, None, callback)
+
+
 def log_call(function: Function, arguments: tuple[Any, ...]) -> None:
     """Report one call and its arguments on the info channel."""
+    if not getattr(_emitting, "now", False):  # what a callback calls is not reported: it would be called for ever
+        _undisturbed(_log_call, function, arguments)
+
+
+def _log_call(function: Function, arguments: tuple[Any, ...]) -> None:
     lines = [f"CuDNN (v{VERSION_NUMBER}) function {function.name}() called:"]
     lines += [f"    {p.name}: {_described(p, value)};" for p, value in zip(function.arguments, arguments, strict=False)]
     handle = arguments[0] if arguments and function.arguments[0].base_type == "cudnnHandle_t" else None
@@ -76,7 +100,29 @@ def log_call(function: Function, arguments: tuple[Any, ...]) -> None:
 def log_fatal(function: Function, problem: str) -> None:
     """Report that the device failed; always emitted."""
     lines = [f"CuDNN (v{VERSION_NUMBER}) function {function.name}() failed:", f"    {problem}"]
-    _emit(cudnnSeverity_t.CUDNN_SEV_FATAL, lines, None, 8)
+    _undisturbed(_emit, cudnnSeverity_t.CUDNN_SEV_FATAL, lines, None, 8)
+
+
+def _undisturbed(report: Callable[..., None], *arguments: Any) -> None:
+    """Run a part of the log; whatever it raises is shown as Python shows what cannot be raised, and the call goes on."""
+    _emitting.now = True
+    try:
+        report(*arguments)
+    except Exception as error:
+        reported = type(error), str(error), state.callback
+        if getattr(_emitting, "reported", None) != reported:  # the same once, not for every call
+            _emitting.reported = reported
+            sys.unraisablehook(
+                SimpleNamespace(
+                    exc_type=type(error),
+                    exc_value=error,
+                    exc_traceback=error.__traceback__,
+                    err_msg="dualdnn's log: this message is lost, and so are those that fail alike",
+                    object=state.callback or os.environ.get("CUDNN_LOGDEST_DBG"),
+                )
+            )
+    finally:
+        _emitting.now = False
 
 
 def _described(parameter: Parameter, value: Any) -> str:
@@ -85,10 +131,20 @@ def _described(parameter: Parameter, value: Any) -> str:
     if parameter.memory == "device":
         return f"location=dev; addr={getattr(value, 'address', value)}"
     if parameter.base_type in ENUMERATIONS:
-        member = value.name if isinstance(value, IntEnum) else "invalid"
-        return f"type={parameter.base_type}; val={member} ({int(value) if isinstance(value, int) else value!r})"
+        return f"type={parameter.base_type}; val={_enumerator_text(ENUMERATIONS[parameter.base_type], value)}"
     shown = value.spec if isinstance(value, Descriptor) else value
     return f"type={parameter.base_type}; val={shown!r}"
+
+
+def _enumerator_text(enumeration: type[IntEnum], value: Any) -> str:
+    """The enumerator's name and number, whether it was given as itself or as an integer."""
+    try:
+        if isinstance(value, Enum) and type(value) is not enumeration:
+            raise TypeError("an enumerator of another type")
+        member = enumeration(operator.index(value))
+        return f"{member.name} ({int(member)})"
+    except Exception:
+        return f"invalid ({value!r})"
 
 
 def _emit(severity: cudnnSeverity_t, lines: list[str], handle: Any, status: int) -> None:

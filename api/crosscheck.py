@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .operations import Operation
+from .operations import BackendError, Operation
 
 Array = np.ndarray[Any, Any]
 
@@ -22,19 +24,27 @@ def _digest(contents: Array) -> bytes:
 
 
 class BackendsDisagree(Exception):
-    """A call whose accelerated outputs the reference rejects.
+    """A call of which the two backends disagree.
 
-    ``operation`` is the call, ``verdict`` what was found (worst element, values, bound), ``path`` a file with the
-    operation and all operands as they were before the call, ``reproduction`` the command that runs it again.
+    ``operation`` is the call, ``verdict`` what was found (worst element, values, bound), ``opinion`` what an evaluation of
+    that element that is independent of both says of them, ``path`` a file with the operation and all operands as they
+    were before the call (None where none could be written), ``reproduction`` the command that runs it again.
     """
 
-    def __init__(self, operation: Operation, verdict: Any, path: Path, description: str) -> None:
-        self.operation, self.verdict, self.path = operation, verdict, path
+    def __init__(
+        self, operation: Operation, verdict: Any, path: Path | None, description: str, opinion: str = ""
+    ) -> None:
+        self.operation, self.verdict, self.path, self.description = operation, verdict, path, description
+        self.opinion = opinion
         device = description.removeprefix("crosscheck of ")
-        self.reproduction = f"dualdnn replay {path}"
+        self.reproduction = f"dualdnn replay {path}" if path else "none: the operands could not be saved"
         super().__init__(
-            f"the reference and {device} disagree: {verdict.explanation()}\n{operation}\nreproduce: {self.reproduction}"
+            f"the reference and {device} disagree: {verdict.explanation()}\n{opinion}\n{operation}\n"
+            f"reproduce: {self.reproduction}"
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.operation, self.verdict, self.path, self.description, self.opinion)
 
 
 class CrosscheckBackend:
@@ -73,7 +83,7 @@ class CrosscheckBackend:
         return float(self.accelerated.algorithm_time(operation, operands, stream))
 
     def prepare(self, operation: Operation) -> Callable[[Sequence[Any], Any], None]:
-        from dualdnn.reference import judge
+        from dualdnn.reference import judge, second_opinion
 
         run = self.accelerated.prepare(operation)
         names = operation.operands
@@ -88,9 +98,13 @@ class CrosscheckBackend:
             kept = {name: self.kept[key] for name in read if (key := _digest(before[name])) in self.kept}
             if len(kept) < len(read):
                 return  # not the contents that a call on this handle kept there: nothing to hold the outputs to
-            verdict = judge(operation, before, after, kept)
+            try:
+                verdict = judge(operation, before, after, kept)
+            except Exception as error:
+                raise BackendError(f"the reference could not judge {operation}: {error!r}") from error
             if not verdict.agrees:
-                raise BackendsDisagree(operation, verdict, saved(operation, before), self.description)
+                opinion = second_opinion(operation, verdict, before)
+                raise BackendsDisagree(operation, verdict, _kept(operation, before), self.description, opinion)
             for name, contents in verdict.kept.items():
                 if len(self.kept) >= KEPT:
                     self.kept.clear()
@@ -107,16 +121,24 @@ class CrosscheckBackend:
                 continue
             key = (operand.address, operation.nbytes(name))
             if key not in by_address:
-                by_address[key] = np.frombuffer(self.accelerated.device.download(*key), np.uint8)
+                by_address[key] = np.frombuffer(self.accelerated.contents(*key), np.uint8)
             contents[name] = by_address[key]
         return contents
 
 
-def saved(operation: Operation, memory: dict[str, Array]) -> Path:
-    """A file with the call: the operation's text and the bytes of its operands, for ``dualdnn replay``."""
-    folder = Path.cwd()
+def _kept(operation: Operation, memory: dict[str, Array]) -> Path | None:
+    """The file of a call, in the working folder or where temporary files go; None where neither takes it."""
+    for find in (Path.cwd, lambda: Path(tempfile.gettempdir())):
+        with contextlib.suppress(OSError):
+            return saved(operation, memory, find())
+    return None
+
+
+def saved(operation: Operation, memory: dict[str, Array], folder: Path) -> Path:
+    """A new file with the call: the operation's text and the bytes of its operands, for ``dualdnn replay``."""
     number = next(n for n in range(10**6) if not (folder / f"disagreement-{n}.npz").exists())
     path = folder / f"disagreement-{number}.npz"
+    path.touch()  # an error before the work is done, not after it
     shared = {name: next(o for o in memory if memory[o] is memory[name]) for name in memory}
     arrays: dict[str, Any] = {f"operand_{name}": contents for name, contents in memory.items()}
     np.savez_compressed(path, operation=str(operation), shared=repr(shared), **arrays)
@@ -129,8 +151,15 @@ def loaded(path: str | Path) -> tuple[Operation, dict[str, Array], dict[str, str
 
     from .operations import parse
 
-    with np.load(path, allow_pickle=False) as archive:
-        operation = parse(str(archive["operation"]))
-        shared = ast.literal_eval(str(archive["shared"]))
-        memory = {name: archive[f"operand_{name}"] for name in shared}
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            operation = parse(str(archive["operation"]))
+            shared = ast.literal_eval(str(archive["shared"]))
+            memory = {name: archive[f"operand_{name}"] for name in shared}
+    except OSError:
+        raise
+    except Exception as error:  # whatever NumPy, zip files and texts make of damaged files
+        raise ValueError(
+            f"{path} is no saved call: {str(error).splitlines()[0] if str(error) else repr(error)}"
+        ) from error
     return operation, memory, {name: original for name, original in shared.items() if name != original}

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from .enumerations import cudnnMathType_t, cudnnReorderType_t
+from .operations.specs import LRNSpec
 
 
 class Descriptor:
@@ -52,6 +53,16 @@ class ReduceTensorDescriptor(Descriptor):
 
 class PoolingDescriptor(Descriptor):
     type_name = "cudnnPoolingDescriptor_t"
+
+
+class LRNDescriptor(Descriptor):
+    """A new one has the preset parameters (3.2.83)."""
+
+    type_name = "cudnnLRNDescriptor_t"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = LRNSpec(5, 1e-4, 0.75, 2.0)
 
 
 class ConvolutionDescriptor(Descriptor):

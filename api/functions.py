@@ -16,6 +16,7 @@ import inspect
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from .document import Parameter, functions
 from .enumerations import ENUMERATIONS, cudnnStatus_t
 from .handle import Handle
 from .operations import BackendError, Operation, TensorSpec
-from .status import BAD_PARAM, EXECUTION_FAILED, INCORRECT_PARAMETER, NOT_INITIALIZED, CudnnError
+from .status import BAD_PARAM, EXECUTION_FAILED, INCORRECT_PARAMETER, NOT_INITIALIZED, NOT_SUPPORTED, CudnnError
 
 # C type -> (lowest, highest) value
 INTEGERS = {
@@ -39,6 +40,7 @@ INTEGERS = {
     "unsigned long long": (0, 2**64 - 1),
 }
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
+SCALARS = 2**31  # of one tensor of a computing call (docs/errata.md, D125)
 _PREPARED_CALLS_KEPT = 4096
 
 
@@ -148,17 +150,22 @@ class _Documented:
 
     def _enumerator(self, parameter: Parameter, value: Any) -> Any:
         enumeration = ENUMERATIONS[parameter.base_type]
+        if type(value) is enumeration:
+            return value
         try:
+            if isinstance(value, Enum):
+                raise TypeError("of another type")
             return enumeration(operator.index(value))
-        except (TypeError, ValueError):
-            raise self.refuse(parameter, f"is {value!r}, which is no enumerator of {enumeration.__name__}") from None
+        except Exception:  # whatever a foreign object raises when it is asked for its value
+            text = f"is {_shown(value)}, which is no enumerator of {enumeration.__name__}"
+            raise self.refuse(parameter, text) from None
 
     def _integer(self, parameter: Parameter, value: Any) -> int:
         lowest, highest = INTEGERS[parameter.base_type]
         try:
             number = operator.index(value)
-        except TypeError:
-            raise self.refuse(parameter, f"is {value!r}, not an integer") from None
+        except Exception:
+            raise self.refuse(parameter, f"is {_shown(value)}, not an integer") from None
         if not lowest <= number <= highest:
             raise self.refuse(parameter, f"is {number}, outside the range of {parameter.base_type}")
         return number
@@ -167,16 +174,32 @@ class _Documented:
         if isinstance(value, (str, bytes)) or (
             not isinstance(value, (Sequence, Mapping)) and not hasattr(value, "__len__")
         ):
-            raise self.refuse(parameter, f"is {value!r}, not a sequence of integers")
-        return tuple(self._integer(parameter, item) for item in value)
+            raise self.refuse(parameter, f"is {_shown(value)}, not a sequence of integers")
+        try:
+            items = list(value)
+        except Exception:  # a 0-dimensional array has __len__, but no length
+            raise self.refuse(parameter, f"is {_shown(value)}, not a sequence of integers") from None
+        return tuple(self._integer(parameter, item) for item in items)
 
     def _number(self, parameter: Parameter, value: Any) -> float:
-        if isinstance(value, (str, bytes)):
-            raise self.refuse(parameter, f"is {value!r}, not a number")
+        kind = getattr(getattr(value, "dtype", None), "kind", "")
         try:
+            if isinstance(value, (str, bytes, bytearray, Enum)) or (
+                kind and kind in "cSUmM"
+            ):  # NumPy would convert these
+                raise TypeError("of another type")
             return float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise self.refuse(parameter, f"is {value!r}, not a number") from None
+        except Exception:
+            raise self.refuse(parameter, f"is {_shown(value)}, not a real number") from None
+
+
+def _shown(value: Any) -> str:
+    """A wrong argument in words, whatever its repr does."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 200 else f"{text[:200]}... ({type(value).__name__})"
 
 
 def documented(
@@ -222,14 +245,14 @@ def computing(
     *,
     invalid: Mapping[str, str | tuple[str, cudnnStatus_t]] | None = None,
     memory: Sequence[SameMemory] = (),
-    failed: str,
+    failed: str = "cudnnStatus_t/c08",
     small: Mapping[str, tuple[str, cudnnStatus_t]] | None = None,
     optional: Sequence[str] = (),
 ) -> Callable[[Callable[..., Operation]], Callable[..., None]]:
     """Make a documented computing call of a body that turns specifications and scalars into an operation.
 
     memory: the rules for operands that share memory.
-    failed: the clause of CUDNN_STATUS_EXECUTION_FAILED.
+    failed: the clause of CUDNN_STATUS_EXECUTION_FAILED; a section that does not list it leaves that of cudnnStatus_t.
     small: operand -> (clause, status) when its buffer is too small, where the document names one.
     optional: parameters that may be NULL although the function table does not say so; the body gets None for a NULL, also for
         device memory, and decides by it.
@@ -237,7 +260,9 @@ def computing(
 
     def decorate(body: Callable[..., Operation]) -> Callable[..., None]:
         checks = _Documented(body, invalid or {}, optional=optional)
-        run = _Computing(checks, body, tuple(memory), f"{checks.name}/{failed}", small or {})
+        run = _Computing(
+            checks, body, tuple(memory), failed if "/" in failed else f"{checks.name}/{failed}", small or {}
+        )
 
         @functools.wraps(body)
         def call(*args: Any, **kwargs: Any) -> None:
@@ -266,8 +291,8 @@ class _Computing:
         self.device = tuple(i for i, p in enumerate(parameters) if p.memory == "device")
         self.described = tuple(i for i, p in enumerate(parameters) if p.base_type in DESCRIPTORS)
         scalars = (i for i in range(1, self.count) if i not in self.device and i not in self.described)
-        self.scalars = tuple(scalars)
-        # What may be NULL, and arrays of descriptors, are parts of the key beside the specifications.
+        self.scalars_of = _getter(tuple(scalars))
+        # Which memory is NULL is part of the key, and so is what stands for descriptors that may be NULL or are arrays.
         self.nullable = tuple(i for i in self.device if parameters[i].nullable or parameters[i].name in checks.optional)
         self.simple = not checks.optional and not any(
             parameters[i].is_pointer or parameters[i].nullable for i in self.described
@@ -281,13 +306,21 @@ class _Computing:
             handle = args[0]
             key: tuple[Any, ...] | None
             try:
+                # With their types: "0" is no 0, an enumerator of another type is no enumerator of this one, 1+0j no 1. The
+                # text of 0 tells -0.0 from 0.0.
+                scalars = self.scalars_of(args)
                 if self.simple:
                     specs = [args[i].spec for i in self.described]
                 else:
-                    specs = [_seen(args[i]) for i in self.described] + [args[i] is None for i in self.nullable]
-                key = (self, *specs, *[args[i] or repr(args[i]) for i in self.scalars])
+                    specs = [_seen(args[i]) for i in self.described]
+                if self.nullable:
+                    specs += [args[i] is None for i in self.nullable]
+                key = (self, *specs, *[v or repr(v) for v in scalars], *map(type, scalars))
                 prepared = handle.prepared.get(key)
-            except (AttributeError, TypeError, ValueError):  # a wrong argument: the checks below name it
+                if prepared is None:  # NaN, which equals nothing, is found by its text
+                    key = tuple([part if part == part else repr(part) for part in key])
+                    prepared = handle.prepared.get(key)
+            except Exception:  # a wrong argument: the checks below name it
                 key = prepared = None
             if prepared is None or not handle.alive:
                 prepared = self._prepare(args, key)
@@ -307,6 +340,7 @@ class _Computing:
         handle: Handle = checked[0]
         seen = [value if i in self.device else _seen(value) for i, value in enumerate(checked)]
         operation = self.body(*seen)
+        self._countable(operation)
         sizes = tuple(
             (name, self.position[name], operation.nbytes(name), operation.alignment(name))
             for name in operation.operands
@@ -318,6 +352,16 @@ class _Computing:
                     handle.prepared.clear()
                 handle.prepared[key] = prepared
         return prepared
+
+    def _countable(self, operation: Operation) -> None:
+        """Refuse tensors whose scalars no 32-bit index counts: vector types and filters may have so many."""
+        for name in operation.operands:
+            spec = None if name in operation.raw else operation.tensor(name)
+            if spec is not None and spec.span * spec.vector_length >= SCALARS:
+                text = (
+                    f"{name} {spec} spans {spec.span * spec.vector_length} scalars, fewer than {SCALARS} are supported"
+                )
+                raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
     def _operands(self, handle: Handle, prepared: _Prepared, args: tuple[Any, ...]) -> list[Any]:
         backend = handle.backend
@@ -331,8 +375,10 @@ class _Computing:
                 continue
             try:
                 operand = backend.operand(value)
-            except (TypeError, ValueError) as error:
-                raise self.checks.refuse(self.checks.parameters[position], str(error)) from None
+            except CudnnError:
+                raise
+            except Exception as error:  # TypeError and ValueError of ours, or whatever a foreign object raises
+                raise self.checks.refuse(self.checks.parameters[position], str(error)) from error
             if operand.nbytes is not None and operand.nbytes < nbytes:
                 clause, status = self.small.get(name, (INCORRECT_PARAMETER, BAD_PARAM))
                 clause = clause if "/" in clause else f"{self.checks.name}/{clause}"
@@ -405,6 +451,13 @@ def _placed(spec: TensorSpec, address: int) -> np.ndarray[Any, Any]:
     }  # fmt: skip
     holder = type("Placed", (), {"__array_interface__": interface})
     return np.asarray(holder())
+
+
+def _getter(positions: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """A function that returns the items at these positions as a tuple."""
+    if len(positions) > 1:
+        return operator.itemgetter(*positions)
+    return lambda items: tuple(items[i] for i in positions)
 
 
 class _Prepared:

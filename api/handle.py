@@ -10,24 +10,27 @@ import numpy as np
 
 from .enumerations import cudnnStatus_t
 from .operations import Backend, Buffer
+from .operations.buffers import checked_size
+from .operations.forks import free_in_children
 from .status import ALLOC_FAILED, BAD_PARAM, NOT_INITIALIZED, CudnnError
 
 BACKENDS = ("reference", "accelerated", "crosscheck")
-DEVICES = (None, "gpu", "emulated")
+DEVICES = ("gpu", "emulated")
 
 
 class Handle:
     """The library context behind a ``cudnnHandle_t``.
 
     Calls on one handle from several threads are safe: a lock serialises them. ``to_device`` and ``allocate`` make
-    buffers in the handle's memory, ``new_stream`` makes a stream for ``cudnnSetStream``.
+    buffers in the handle's memory, ``new_stream`` makes a stream for ``cudnnSetStream``. In a ``with`` statement the
+    handle is destroyed at the end.
     """
 
     def __init__(self, backend: Backend) -> None:
-        self.backend = backend
+        self.backend: Any = backend  # a Backend, with what is its own
         self.stream: Any = None  # the backend's
         self.user_stream: Any = None  # what cudnnSetStream was given
-        self.lock = threading.RLock()
+        self.lock = free_in_children(threading.RLock())
         self.alive = True
         self.prepared: dict[Any, Any] = {}
         self.runtime_error = cudnnStatus_t.CUDNN_STATUS_SUCCESS
@@ -38,11 +41,11 @@ class Handle:
 
     def allocate(self, nbytes: int) -> Buffer:
         """A buffer of ``nbytes`` bytes with undefined contents."""
-        return self._allocated(lambda: self.backend.allocate(_size(nbytes)))
+        return self._allocated(lambda: self.backend.allocate(checked_size(nbytes)))
 
     def zeros(self, nbytes: int) -> Buffer:
         """A buffer of ``nbytes`` bytes that are zero."""
-        return self._allocated(lambda: self.backend.zeros(_size(nbytes)))
+        return self._allocated(lambda: self.backend.zeros(checked_size(nbytes)))
 
     def new_stream(self) -> Any:
         """A stream of the handle's device."""
@@ -66,14 +69,17 @@ class Handle:
         except MemoryError as error:
             raise CudnnError(ALLOC_FAILED, "cudnnStatus_t/c04", str(error) or "out of memory") from error
 
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Destroy the handle, unless that has been done."""
+        with self.lock:
+            if self.alive:
+                self.destroy()
+
     def __repr__(self) -> str:
         return f"<cudnnHandle_t {self.backend.description}{'' if self.alive else ', destroyed'}>"
-
-
-def _size(nbytes: int) -> int:
-    if nbytes < 0:
-        raise ValueError(f"nbytes is {nbytes}, a size cannot be negative")
-    return nbytes
 
 
 def open_backend(backend: str | None, device: str | None) -> Any:
@@ -82,9 +88,9 @@ def open_backend(backend: str | None, device: str | None) -> Any:
     The default is the environment variable DUALDNN_BACKEND, else accelerated where a GPU is usable, else reference.
     """
     name = backend if backend is not None else os.environ.get("DUALDNN_BACKEND") or None
-    if name is not None and name not in BACKENDS:
+    if name is not None and not (isinstance(name, str) and name in BACKENDS):
         raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"backend is {name!r}, not one of {', '.join(BACKENDS)}")
-    if device not in DEVICES:
+    if not (device is None or (isinstance(device, str) and device in DEVICES)):
         raise CudnnError(BAD_PARAM, "cudnnStatus_t/c05", f"device is {device!r}, not None, 'gpu' or 'emulated'")
     if name is None:
         name = "accelerated" if device is not None or _gpu_is_usable() else "reference"

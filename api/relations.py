@@ -72,6 +72,21 @@ def writable_layout(**tensors: TensorSpec) -> None:
         expect(not spec.overlaps, NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04", text)
 
 
+def not_overlapping(clause: str, **tensors: TensorSpec) -> None:
+    """No tensor stores two elements in one place."""
+    for name, spec in tensors.items():
+        text = f"{name} has strides {spec.strides} that put several elements of {spec.dims} in one place"
+        expect(not spec.overlaps, NOT_SUPPORTED, clause, text)
+
+
+def begin_together(handle: Any, first: Any, second: Any) -> bool:
+    """Whether two device arguments have the same address; False where one of them is no memory."""
+    try:
+        return bool(handle.backend.operand(first).address == handle.backend.operand(second).address)
+    except (TypeError, ValueError):
+        return False
+
+
 def scaling(value: float, *tensors: TensorSpec) -> float:
     """A scaling factor as the library sees it: double beside DOUBLE tensors, else rounded to float."""
     if any(tensor.data_type == DOUBLE for tensor in tensors):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .enumerations import cudnnStatus_t
 
 BAD_PARAM = cudnnStatus_t.CUDNN_STATUS_BAD_PARAM
@@ -30,6 +32,10 @@ class CudnnError(Exception):
         self.clause = clause
         self.message = message
         self.function = function
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For copies and for other processes: exceptions are rebuilt from these arguments."""
+        return type(self), (self.status, self.clause, self.message, self.function)
 
     def __str__(self) -> str:
         where = f"{self.function}: " if self.function else ""

@@ -29,6 +29,16 @@ def _ties(random: Generator, count: int) -> Array:
     return random.choice([-2.5, -1.5, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 1.5, 2.5], count)
 
 
+def _ties_and_nan(random: Generator, count: int) -> Array:
+    """A handful of values, with negative infinities and some NaN among them; the first eighth is NaN for the most part."""
+    values = random.choice([-1.5, -0.5, 0.5, 1.0, 2.5], count)
+    values[random.random(count) < 0.05] = -np.inf
+    values[random.random(count) < 0.01] = np.nan
+    start = values[: count // 8]
+    start[random.random(start.size) < 0.9] = np.nan
+    return values
+
+
 def _special(random: Generator, count: int) -> Array:
     """Normal values with NaN, infinities, zeros of both signs, subnormals and the largest numbers among them."""
     values = _normal(random, count)
@@ -47,13 +57,22 @@ def _near_one(random: Generator, count: int) -> Array:
     return random.choice([-1.0, 1.0], count) * random.uniform(0.9, 1.1, count)
 
 
+def _huge(random: Generator, count: int) -> Array:
+    """Normal values, and magnitudes from 1e19 to 1e30 among them, whose squares float does not hold."""
+    values = _normal(random, count)
+    chosen = random.random(count) < 0.3
+    return np.where(chosen, values * 10.0 ** random.uniform(19, 30, count), values * 1e-3)
+
+
 KINDS: dict[str, Callable[[Generator, int], Array]] = {
     "normal": _normal,
     "wide": _wide,
     "ties": _ties,
+    "ties_and_nan": _ties_and_nan,
     "special": _special,
     "positive": _positive,
     "near_one": _near_one,
+    "huge": _huge,
 }
 
 
@@ -62,7 +81,7 @@ def values(spec: TensorSpec, kind: str, random: Generator) -> Array:
     dtype = NUMPY_TYPES[spec.scalar_type]
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
-        if kind in ("ties", "near_one"):
+        if kind in ("ties", "ties_and_nan", "near_one"):
             return random.integers(max(limits.min, -3), 4, spec.dims).astype(dtype)
         low, high = (limits.min, limits.max) if dtype.itemsize == 1 else (-(2**20), 2**20)
         return random.integers(low, high, spec.dims, endpoint=True).astype(dtype)

@@ -7,6 +7,7 @@ from dualdnn.api.operations import TensorSpec
 from dualdnn.api.operations.specs import NCHW, NHWC
 
 LAYOUTS = ("nchw", "nhwc", "chwn", "gaps", "odd")
+NOT_SPATIALLY_PACKED = ("nhwc", "chwn", "gaps", "odd")
 
 
 def laid_out(data_type: cudnnDataType_t, dims: tuple[int, ...], layout: str) -> TensorSpec:

@@ -1,4 +1,4 @@
-"""Which clauses our backends have to show: those of the implemented functions and their types."""
+"""Which clauses our backends have to show: those of the implemented functions of both documents and their types."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from functools import cache
 from importlib import resources
 
 from dualdnn.api import cudnn as _documented_calls  # noqa: F401 (registers the functions)
+from dualdnn.api import miopen as _second_document  # noqa: F401 (registers its calls)
 from dualdnn.api.document import functions
 from dualdnn.api.functions import FUNCTIONS
+from dualdnn.api.miopen.calls import available
+from dualdnn.api.miopen.document import functions as miopen_functions
 
 from .report import CaseResult, Clause, load_clauses
 
@@ -39,7 +42,7 @@ def clauses() -> dict[str, Clause]:
 
 def in_scope() -> list[str]:
     """Ids of the clauses that every backend of ours has to show on any machine."""
-    wanted = types() | set(FUNCTIONS)
+    wanted = types() | set(FUNCTIONS) | {"miopenGuide", *filter(available, miopen_functions())}
     return [c.id for c in clauses().values() if c.function in wanted and c.shown_on in ("cpu", "both")]
 
 

@@ -2,58 +2,112 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from dualdnn.api.operations import Operation
+from dualdnn.api.operations import Operation, dlpack
+from dualdnn.api.operations.buffers import SharedBuffer, checked_size
 
 from .engine import run
 from .view import Array
 
 
-class HostBuffer:
-    """Memory of the reference backend."""
+class HostMemory:
+    """An allocation of the reference backend, given back with its last reference."""
 
     def __init__(self, nbytes: int) -> None:
         try:
-            self.memory: Array | None = np.empty(nbytes, np.uint8)
+            self.array: Array = np.empty(checked_size(nbytes), np.uint8)
         except (MemoryError, ValueError) as error:
             raise MemoryError(f"{nbytes} bytes of host memory could not be had") from error
-        self.nbytes = nbytes
-        self.address = self.memory.ctypes.data
-        self.writable = True
-
-    def to_host(self, dtype: Any, shape: Sequence[int] | int) -> Array:
-        """A copy of the first elements as an array of ``dtype`` and ``shape``."""
-        if self.memory is None:
-            raise ValueError("the buffer was freed")
-        return copied(self.memory, self.nbytes, dtype, shape)
-
-    def slice(self, offset: int, nbytes: int) -> Any:
-        """``nbytes`` bytes of the buffer from ``offset``, as an operand; it lives as long as its own reference."""
-        if self.memory is None:
-            raise ValueError("the buffer was freed")
-        return self.memory[checked_slice(offset, nbytes, self.nbytes)]
+        self.address = self.array.ctypes.data
+        self.freed = False
 
     def free(self) -> None:
-        if self.memory is None:
-            raise ValueError("the buffer was freed already")
-        self.memory = None
+        self.freed = True
+        self.array = np.empty(0, np.uint8)  # arrays that share the memory keep it
+
+
+class HostBuffer(SharedBuffer):
+    """Memory of the reference backend; NumPy and DLPack see its bytes without a copy."""
+
+    location = "host memory of the reference backend"
+    memory: HostMemory
+
+    def __init__(self, memory: HostMemory, offset: int, nbytes: int, is_slice: bool = False) -> None:
+        self.array = memory.array[offset : offset + nbytes]
+        super().__init__(memory, memory.address + offset, nbytes, is_slice)
+        self.offset = offset
+
+    def contents(self, nbytes: int) -> bytearray:
+        return bytearray(self.array[:nbytes])
+
+    def part(self, offset: int, nbytes: int) -> HostBuffer:
+        return HostBuffer(self.memory, self.offset + offset, nbytes, is_slice=True)
+
+    def duplicate(self) -> HostBuffer:
+        copy = HostBuffer(HostMemory(self.nbytes), 0, self.nbytes)
+        copy.array[:] = self.array
+        return copy
+
+    def free(self) -> None:
+        super().free()
+        self.array = self.array[:0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        self.require_alive()
+        return np.array(self.array, dtype=dtype, copy=copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        self.require_alive()
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (dlpack.CPU, 0)
 
 
 class HostOperand:
-    """Memory that the caller owns, through the buffer protocol."""
+    """Memory that the caller owns: a NumPy array, a DLPack tensor of the CPU, or what has the buffer protocol."""
+
+    __slots__ = ("address", "array", "nbytes", "owner", "writable")
 
     def __init__(self, value: Any) -> None:
-        view = memoryview(value)
+        self.owner = value
+        if isinstance(value, np.ndarray):
+            elements = np.asarray(value)
+        elif hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+            elements = self._from_dlpack(value)
+        else:
+            elements = self._from_buffer(memoryview(value))
+        if elements.dtype.hasobject:
+            raise TypeError(f"is an array of {elements.dtype}: objects of Python, not numbers")
+        if not elements.flags.c_contiguous:
+            raise ValueError("is not contiguous; pass the base array, the descriptor holds the strides")
+        self.array: Array = elements.reshape(-1).view(np.uint8)
+        self.nbytes = self.array.nbytes
+        self.address = self.array.ctypes.data
+        self.writable = elements.flags.writeable
+
+    def _from_dlpack(self, value: Any) -> Array:
+        try:
+            found = dlpack.imported(value)
+        except (BufferError, RuntimeError, AttributeError) as error:
+            raise ValueError(f"gives no memory of the CPU through DLPack: {error}") from error
+        self.owner = found.owner
+        if not found.nbytes:
+            return np.empty(0, np.uint8)
+        memory = (ctypes.c_ubyte * found.nbytes).from_address(found.address)
+        return np.frombuffer(memoryview(memory), np.uint8)
+
+    @staticmethod
+    def _from_buffer(view: memoryview) -> Array:
         if not view.c_contiguous:
             raise ValueError("is not contiguous; pass the base array, the descriptor holds the strides")
-        self.memory: Array = np.frombuffer(view, np.uint8)
-        self.nbytes = view.nbytes
-        self.address = self.memory.ctypes.data
-        self.writable = not view.readonly
+        # Only "O" can stand for objects; it may also be in the name of a field.
+        return np.asarray(view) if "O" in (view.format or "") else np.frombuffer(view, np.uint8)
 
 
 class Stream:
@@ -76,23 +130,21 @@ class ReferenceBackend:
     description = "reference"
 
     def allocate(self, nbytes: int) -> HostBuffer:
-        return HostBuffer(nbytes)
+        return HostBuffer(HostMemory(nbytes), 0, nbytes)
 
     def to_device(self, array: Any) -> HostBuffer:
-        buffer = HostBuffer(array.nbytes)
-        assert buffer.memory is not None
-        buffer.memory[:] = array.reshape(-1).view(np.uint8)
+        buffer = self.allocate(array.nbytes)
+        buffer.array[:] = array.reshape(-1).view(np.uint8)
         return buffer
 
     def zeros(self, nbytes: int) -> HostBuffer:
-        buffer = HostBuffer(nbytes)
-        assert buffer.memory is not None
-        buffer.memory[:] = 0
+        buffer = self.allocate(nbytes)
+        buffer.array[:] = 0
         return buffer
 
     def operand(self, value: Any) -> Any:
-        if isinstance(value, HostBuffer):
-            if value.memory is None:
+        if type(value) is HostBuffer:
+            if value.memory.freed:
                 raise ValueError("was freed")
             return value
         try:
@@ -100,14 +152,14 @@ class ReferenceBackend:
         except TypeError:
             what = type(value).__name__
             raise TypeError(
-                f"is a {what}, not memory of the reference backend (a buffer of it, or a NumPy array)"
+                f"is a {what}, not memory of the reference backend (a buffer of it, a NumPy array, or a DLPack tensor of the CPU)"
             ) from None
 
     def prepare(self, operation: Operation) -> Callable[[Sequence[Any], Any], None]:
         names = operation.operands
 
         def launch(operands: Sequence[Any], _stream: Any) -> None:
-            run(operation, {name: o.memory for name, o in zip(names, operands, strict=True) if o is not None})
+            run(operation, {name: o.array for name, o in zip(names, operands, strict=True) if o is not None})
 
         return launch
 
@@ -142,20 +194,3 @@ class ReferenceBackend:
 
     def close(self) -> None:
         """Nothing to give back."""
-
-
-def copied(memory: Array, nbytes: int, dtype: Any, shape: Sequence[int] | int) -> Array:
-    """The first elements of ``memory`` as a new array; ``ValueError`` where the buffer is too small."""
-    dims = (shape,) if isinstance(shape, int) else tuple(shape)
-    dtype = np.dtype(dtype)
-    count = int(np.prod(dims, dtype=np.int64))
-    if count * dtype.itemsize > nbytes:
-        raise ValueError(f"shape {dims} of {dtype} needs {count * dtype.itemsize} bytes, the buffer has {nbytes}")
-    return np.frombuffer(memory, dtype, count).reshape(dims).copy()
-
-
-def checked_slice(offset: int, nbytes: int, size: int) -> slice:
-    """The part [offset, offset + nbytes) of ``size`` bytes; ``ValueError`` where it is not inside."""
-    if offset < 0 or nbytes < 0 or offset + nbytes > size:
-        raise ValueError(f"bytes {offset} to {offset + nbytes} are not inside a buffer of {size} bytes")
-    return slice(offset, offset + nbytes)

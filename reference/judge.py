@@ -116,8 +116,14 @@ def bounds(
             total = np.abs(alpha * exact.value) + abs(beta) * prior
             bound = bound + unit * BLEND_ROUNDINGS * np.where(np.isfinite(total), total, 0)
         # Where an intermediate leaves the range of the compute type, the result is not determined.
-        overflow = (np.maximum(terms, scaled) >= largest) & np.isfinite(exact.value) & np.isfinite(terms)
-        bound = np.where(np.isfinite(value), np.where(overflow | np.isnan(bound), np.inf, bound), 0)
+        overflow = (terms if np.isinf(alpha) else np.maximum(terms, scaled)) >= largest
+        if np.isinf(alpha):
+            # Zero times infinity is no number: where the error reaches zero, no product with infinity is determined.
+            error = unit * roundings * terms * (1 + roundings * unit) + smallest * (terms > 0)
+            overflow |= (terms > 0) & (np.abs(exact.value) <= error)
+        overflow &= np.isfinite(exact.value)
+        bound = np.where(np.isnan(bound), np.inf, bound)
+        bound = np.where(overflow, np.inf, np.where(np.isfinite(value), bound, 0))
         return value, bound
 
 

@@ -2,58 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-import ml_dtypes
 import numpy as np
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
-from numpy.typing import NDArray
+from dualdnn.api.operations.numpy_layout import NUMPY_TYPES, Array, Layout, joined_vectors, layout
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
-Array = NDArray[Any]
+__all__ = [
+    "NUMPY_TYPES",
+    "WHOLE",
+    "Array",
+    "Layout",
+    "Place",
+    "layout",
+    "read",
+    "rounded",
+    "stored",
+    "strided",
+    "wide_type",
+    "write",
+]
+
 Place = tuple[slice, ...]  # a part of a tensor: slices of (N, C, spatial ...)
 WHOLE: Place = ()
-
-NUMPY_TYPES: dict[cudnnDataType_t, np.dtype[Any]] = {
-    FLOAT: np.dtype(np.float32),
-    DOUBLE: np.dtype(np.float64),
-    HALF: np.dtype(np.float16),
-    BFLOAT16: np.dtype(ml_dtypes.bfloat16),
-    INT8: np.dtype(np.int8),
-    UINT8: np.dtype(np.uint8),
-    INT32: np.dtype(np.int32),
-}
 
 
 def wide_type(data_type: cudnnDataType_t) -> type[np.floating[Any]]:
     """The arithmetic of the reference: float64, and the widest float of the machine where the data is double."""
     return np.longdouble if data_type == DOUBLE else np.float64
-
-
-class Layout(NamedTuple):
-    """Where elements lie in memory; strides in bytes."""
-
-    dims: tuple[int, ...]
-    dtype: np.dtype[Any]
-    strides: tuple[int, ...]
-
-    def of(self, memory: Array) -> Array:
-        """A view of the elements inside ``memory``."""
-        return np.ndarray(self.dims, self.dtype, memory, 0, self.strides)
-
-    def transposed(self, order: Sequence[int]) -> Layout:
-        return Layout(tuple(self.dims[axis] for axis in order), self.dtype, tuple(self.strides[axis] for axis in order))
-
-
-@lru_cache(maxsize=4096)
-def layout(spec: TensorSpec) -> Layout:
-    """With the dimensions of ``spec.scalar_layout()``."""
-    dtype = NUMPY_TYPES[spec.scalar_type]
-    dims, strides = spec.scalar_layout()
-    return Layout(dims, dtype, tuple(stride * dtype.itemsize for stride in strides))
 
 
 def strided(spec: TensorSpec, memory: Array) -> Array:
@@ -64,10 +42,7 @@ def strided(spec: TensorSpec, memory: Array) -> Array:
 def stored(spec: TensorSpec, memory: Array, place: Place = WHOLE) -> Array:
     """The tensor, or a part, as an array of its dimensions in its own data type (a view where it is not vectorised)."""
     elements = strided(spec, memory)[_among_vectors(spec, place)]
-    if spec.vector_length == 1:
-        return elements
-    images, planes, length, *spatial = elements.shape
-    return elements.reshape(images, planes * length, *spatial)
+    return joined_vectors(spec, elements)
 
 
 def read(spec: TensorSpec, memory: Array, wide: type[np.floating[Any]] | None = None, place: Place = WHOLE) -> Array:

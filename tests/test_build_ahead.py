@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from dualdnn.accelerated.plans import AlignedPlan, plan
-from dualdnn.accelerated.reduce_tensor import small as reduce_tensor_small
+from dualdnn.accelerated.plans import plan
 from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.sources import KERNELS
+from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.operations import ConvolutionForward, Im2Col, ReorderFilter, ReorderFilterAndBias
 from dualdnn.conformance import build_ahead
 from dualdnn.conformance.bench.rows import pooling, rows
@@ -25,13 +25,13 @@ def wanted(device):
     return set(build_ahead.wanted_modules(device))
 
 
-def test_every_kernel_source_is_built(wanted, device, monkeypatch):
+def test_every_kernel_source_is_built(wanted, device):
     """Some of them only where there are clusters, or many multiprocessors, for what is timed."""
-    monkeypatch.setattr(reduce_tensor_small, "has_clusters", lambda device: True)
-    monkeypatch.setattr(device, "multiprocessors", 132)
-    timed = [*rows("reduce add to 1 8x64x14x14"), *rows("4x32000x8x8")]
-    of_larger_devices = set().union(*(modules_of(row.operation, device) for row in timed))
-    assert {source for source, _ in wanted | of_larger_devices} == {
+    larger = build_ahead.Listing(device)
+    larger.architecture, larger.multiprocessors = "sm_90", 132
+    for row in (*rows("reduce add to 1 8x64x14x14"), *rows("4x32000x8x8")):
+        plan(row.operation, larger)
+    assert {source for source, _ in wanted | set(larger.modules)} == {
         str(path.relative_to(KERNELS)) for path in KERNELS.rglob("*.cu")
     }
 
@@ -70,12 +70,11 @@ def test_pooling_that_is_not_timed_is_built_for_any_window(device, wanted, data_
         if data_type not in build_ahead.TAKEN[type(operation)]:
             continue
         listing = build_ahead.Listing(device)
-        made = plan(operation, listing)
+        plan(operation, listing)
         if window == 3:
             assert not any(map(build_ahead.takes_any_shape, listing.modules))
             listing.modules.clear()
-        if isinstance(made, AlignedPlan):
-            made.fallback()
+            plan_by(operation, listing, possible_solvers(operation, listing)[-1])
         assert listing.modules and set(listing.modules) <= wanted
 
 
@@ -85,8 +84,7 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
     assert specialised == {module for module in timed if not build_ahead.takes_any_shape(module)}
     assert {source for source, _ in specialised} == {
         "convolution/depthwise.cu", "pooling/static_forward.cu", "pooling/static_average_backward.cu", "pooling/static_forward_separable.cu",
-        "pooling/max_backward.cu", "pooling/max_backward_3d_nhwc.cu", "pooling/max_backward_fp16_rows.cu",
-        "pooling/max_backward_fp16_nhwc.cu", "pooling/max_backward_fp16_planes.cu", "pooling/max_backward_2d.cu",
+        "pooling/max_backward.cu", "pooling/max_backward_3d_nhwc.cu", "pooling/max_backward_fp16_planes.cu",
         "pooling/small_forward.cu", "pooling/small_max_backward.cu", "softmax/staged.cu",
         "softmax/persistent_tma.cu",
     }  # fmt: skip

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
+import tempfile
+
 import numpy as np
 import pytest
-from dualdnn.api import cudnn
+from dualdnn.api import crosscheck, cudnn
 from dualdnn.api.crosscheck import BackendsDisagree, loaded
+from dualdnn.api.operations import ActivationForward, parse
+from dualdnn.api.status import CudnnError
 from dualdnn.conformance.command_line import main
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference import Exact, engine, evaluate, formulas
+from dualdnn.reference.judge import bounds
 
 
 @pytest.fixture
@@ -53,3 +61,99 @@ def test_disagreement_names_everything_and_replays(prepared, monkeypatch, capsys
     assert operation == error.operation and set(memory) == {"x", "y"} and shared == {}
     assert main(["replay", str(error.path), "--subject", "reference", "--subject", "accelerated:emulated"]) == 0
     assert capsys.readouterr().out.count("passed") == 2
+
+
+def disagreement(prepared, monkeypatch, spoil):
+    """What the crosscheck of a tanh says when one side is spoilt."""
+    handle, descriptor, tensor, x = prepared
+    spoil(handle, monkeypatch)
+    with pytest.raises(BackendsDisagree) as raised:
+        cudnn.cudnnActivationForward(handle, descriptor, 2.0, tensor, x, 0.0, tensor, handle.zeros(480))
+    return raised.value
+
+
+def broken_accelerated(handle, monkeypatch):
+    right = handle.backend.accelerated.prepare
+
+    def sabotaged(operation):
+        run = right(operation)
+
+        def launch(operands, stream):
+            run(operands, stream)
+            handle.backend.accelerated.device.upload(operands[1].address + 4 * 17, np.float32(9.0).tobytes())
+
+        return launch
+
+    monkeypatch.setattr(handle.backend.accelerated, "prepare", sabotaged)
+
+
+def broken_reference(_handle, monkeypatch):
+    wrong = lambda operation, x: Exact(np.tanh(x) + 1e-3, np.abs(np.tanh(x)), 8)  # noqa: E731
+    monkeypatch.setitem(engine._IMPLEMENTATIONS, ActivationForward, wrong)
+
+
+@pytest.mark.parametrize(
+    "spoil, blamed",
+    [(broken_accelerated, "the accelerated backend lies"), (broken_reference, "the reference lies")],
+    ids=["accelerated", "reference"],
+)
+def test_the_side_that_is_wrong_is_the_one_that_is_blamed(prepared, monkeypatch, spoil, blamed):
+    error = disagreement(prepared, monkeypatch, spoil)
+    assert f"{blamed} outside the bound" in str(error), error
+    twin = pickle.loads(pickle.dumps(error))
+    assert str(twin) == str(error) and twin.path == error.path
+
+
+def test_it_says_when_it_cannot_tell(prepared, monkeypatch):
+    monkeypatch.setattr(formulas, "_FORMULAS", {})
+    assert "cannot be told" in str(disagreement(prepared, monkeypatch, broken_reference))
+
+
+def test_a_reference_that_fails_is_no_success(prepared, monkeypatch):
+    handle, descriptor, tensor, x = prepared
+    monkeypatch.setitem(engine._IMPLEMENTATIONS, ActivationForward, lambda operation, x: 1 / 0)
+    with pytest.raises(CudnnError, match=r"reference could not judge .*ZeroDivisionError"):
+        cudnn.cudnnActivationForward(handle, descriptor, 2.0, tensor, x, 0.0, tensor, handle.zeros(480))
+
+
+def test_a_folder_that_cannot_be_written_takes_no_diagnosis_away(prepared, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(crosscheck.Path, "cwd", lambda: tmp_path / "gone")
+    error = disagreement(prepared, monkeypatch, broken_accelerated)
+    assert error.path is not None and error.path.parent == tmp_path and loaded(error.path)[0] == error.operation
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    error = disagreement(prepared, monkeypatch, lambda *_: None)
+    assert error.path is None and "could not be saved" in str(error) and error.verdict.worst.got == 9.0
+
+
+OPERATIONS = [
+    "ActivationForward(activation=ActivationSpec(mode=CUDNN_ACTIVATION_ELU, relu_nan=CUDNN_PROPAGATE_NAN, coefficient=0.5), alpha=2.0, beta=0.5, x={0}, y={0})",
+    "SoftmaxForward(algorithm=CUDNN_SOFTMAX_LOG, mode=CUDNN_SOFTMAX_MODE_INSTANCE, alpha=1.0, beta=0.0, x={0}, y={0})",
+    "SoftmaxForward(algorithm=CUDNN_SOFTMAX_ACCURATE, mode=CUDNN_SOFTMAX_MODE_CHANNEL, alpha=1.0, beta=1.0, x={0}, y={0})",
+    "PoolingForward(pooling=PoolingSpec(mode=CUDNN_POOLING_MAX, nan=CUDNN_PROPAGATE_NAN, window=(3, 2), padding=(1, 1), stride=(2, 1)), alpha=1.0, beta=0.0, x={0}, y={1})",
+    "PoolingForward(pooling=PoolingSpec(mode=CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, nan=CUDNN_PROPAGATE_NAN, window=(3, 2), padding=(1, 1), stride=(2, 1)), alpha=1.0, beta=0.0, x={0}, y={1})",
+    "PoolingForward(pooling=PoolingSpec(mode=CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING, nan=CUDNN_PROPAGATE_NAN, window=(3, 2), padding=(1, 1), stride=(2, 1)), alpha=1.0, beta=0.0, x={0}, y={1})",
+    "ScaleTensor(alpha=3.0, y={0})",
+    "AddTensor(alpha=3.0, beta=2.0, A={2}, C={0})",
+    "ConvolutionForward(convolution=ConvolutionSpec(mode=CUDNN_CONVOLUTION, compute_type=CUDNN_DATA_FLOAT, padding=(1, 0), stride=(2, 1), dilation=(1, 2), group_count=2, math_type=CUDNN_DEFAULT_MATH, reorder_type=CUDNN_DEFAULT_REORDER), algo=CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, workspace_bytes=0, alpha=1.0, beta=2.0, x={0}, w=FilterSpec(data_type=CUDNN_DATA_FLOAT, format=CUDNN_TENSOR_NHWC, dims=(6, 2, 3, 2)), y={3})",
+]
+SPECS = [
+    "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(2, 4, 5, 6), strides=(120, 1, 24, 4))",
+    "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(2, 4, 3, 7), strides=(84, 21, 7, 1))",
+    "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(1, 4, 1, 6), strides=(24, 6, 6, 1))",
+    "TensorSpec(data_type=CUDNN_DATA_FLOAT, dims=(2, 6, 3, 4), strides=(72, 12, 4, 1))",
+]
+
+
+@pytest.mark.parametrize("text", OPERATIONS, ids=lambda text: text.split("(")[0])
+def test_the_second_evaluation_agrees_with_the_reference(text):
+    """Every element of every operation that it knows."""
+    operation = parse(text.format(*SPECS))
+    memory = prepare(operation, "normal", 1)
+    name = operation.outputs[0]
+    expected = evaluate(operation, memory)[name]
+    value, bound = bounds(operation, name, expected, memory)
+    formula = formulas._FORMULAS[type(operation)]
+    for index in np.ndindex(*operation.tensor(name).dims):
+        own = formulas._blended(operation, name, index, formula, memory)
+        assert abs(own - value[index]) <= 1e-12 * max(1, abs(value[index])) + bound[index], index

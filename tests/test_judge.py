@@ -9,7 +9,7 @@ import pytest
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnActivationMode_t as Mode
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
-from dualdnn.api.operations import ActivationForward, ActivationSpec, TensorSpec
+from dualdnn.api.operations import ActivationBackward, ActivationForward, ActivationSpec, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.trial import GUARD, attempt, prepare
@@ -104,7 +104,7 @@ class Saboteur:
 
         def call(*args):
             cudnn.cudnnActivationForward(*args)
-            self.damage(args[4], args[7])
+            self.damage(np.asarray(args[4]), np.asarray(args[7]))
 
         return call
 
@@ -132,3 +132,29 @@ def test_a_trial_catches_damage(damage, expected):
     result = attempt(Caller(Saboteur(damage), cudnn.cudnnCreate(backend="reference")), operation())
     assert result.passed == (expected is None)
     assert expected is None or expected in result.explanation()
+
+
+@pytest.mark.parametrize(
+    "y, got, wrong", [(1e20, -np.inf, 0), (1e20, -1e30, 0), (1e18, -np.inf, 1), (np.inf, -1e30, 1), (2.0, -np.inf, 1)]
+)
+def test_what_the_square_of_tanh_leaves_is_not_determined(y, got, wrong):
+    """Of y beyond 1.8e19, in float; infinite y and smaller ones are judged."""
+    spec = TensorSpec.packed(FLOAT, (1, 1, 1, 2))
+    o = ActivationBackward(operation().activation, 1.0, 0.0, spec, spec, spec, spec)
+    before = {name: np.array(values, np.float32).view(np.uint8) for name, values in
+              {"y": [0.5, y], "dy": [2.0, 1e-10], "x": [1.0, 1.0], "dx": [0.0, 0.0]}.items()}  # fmt: skip
+    after = {**before, "dx": np.array([1.5, got], np.float32).view(np.uint8)}
+    assert judge(o, before, after).wrong == wrong
+
+
+@pytest.mark.parametrize(
+    "x, got, wrong",
+    [(1.0, np.inf, 0), (1.0, np.nan, 1), (1.0, -np.inf, 1), (0.0, np.nan, 0), (0.0, 0.0, 1), (1e-40, np.nan, 0)],
+)
+def test_infinite_factors(x, got, wrong):
+    """Zero times infinity is no number, and a result that may be flushed to zero may be either."""
+    spec = TensorSpec.packed(FLOAT, (1, 1, 1, 2))
+    o = ActivationForward(operation(mode=Mode.CUDNN_ACTIVATION_RELU).activation, np.inf, 0.0, spec, spec)
+    before = {"x": np.array([1.0, x], np.float32).view(np.uint8), "y": np.zeros(8, np.uint8)}
+    after = {**before, "y": np.array([np.inf, got], np.float32).view(np.uint8)}
+    assert judge(o, before, after).wrong == wrong

@@ -11,8 +11,8 @@ import pytest
 from dualdnn.api.enumerations import cudnnIndicesType_t, cudnnNanPropagation_t, cudnnReduceTensorIndices_t
 from dualdnn.api.enumerations import cudnnReduceTensorOp_t as Op
 from dualdnn.api.operations import ReduceTensor, ReduceTensorSpec, TensorSpec
-from dualdnn.api.operations.reduce_tensor import INDEXED, divided, required_indices, required_workspace
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC
+from dualdnn.api.operations.reduce_tensor import INDEXED, required_indices
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8
 from dualdnn.reference import evaluate
 from dualdnn.reference.engine import magnitude_of, roundings_of
 
@@ -25,7 +25,7 @@ def operation_of(op, data_type, dims, to, nan=PROPAGATE):
     A, C = TensorSpec.packed(data_type, dims), TensorSpec.packed(DOUBLE if data_type == DOUBLE else FLOAT, to)
     spec = ReduceTensorSpec(op, DOUBLE if data_type == DOUBLE else FLOAT, nan,
                             cudnnReduceTensorIndices_t(int(op in INDEXED)), cudnnIndicesType_t(0))  # fmt: skip
-    return ReduceTensor(spec, required_indices(spec, C), required_workspace(A, C), 1.0, 0.0, A, C)
+    return ReduceTensor(spec, required_indices(spec, C), 0, 1.0, 0.0, A, C)
 
 
 def reductions(values, to):
@@ -172,16 +172,3 @@ def test_exact_sums_leave_no_room():
     values[0, 0, 7] = 1 / 1024
     found = evaluated(operation_of(Op.CUDNN_REDUCE_TENSOR_ADD, FLOAT, values.shape, (1, 1, 1)), values)["C"]
     assert roundings_of(found).min() == values.size - 1
-
-
-@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
-@pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
-def test_workspace_stays_small(data_type, tensor_format):
-    """Partial results of the largest reductions are a small part of the input; short ones need none."""
-    for dims, to in [((64, 256, 56, 56), (1, 256, 1, 1)), ((64, 256, 56, 56), (1, 1, 1, 1)), ((8, 3, 512, 512), (1, 3, 1, 1)),
-                     ((2, 4096, 64, 64), (1, 4096, 1, 1)), ((1, 2048, 1024, 7), (1, 2048, 1, 7))]:  # fmt: skip
-        A, C = TensorSpec.packed(data_type, dims, tensor_format), TensorSpec.packed(data_type, to, tensor_format)
-        assert required_workspace(A, C) <= max(16, A.nbytes // 25)
-        assert divided(A, C).segments >= 1
-    A, C = TensorSpec.packed(data_type, (64, 256, 4, 4), tensor_format), TensorSpec.packed(data_type, (64, 256, 1, 1))
-    assert divided(A, C).segments == 1

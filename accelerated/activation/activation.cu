@@ -1,24 +1,31 @@
 // Activations, forward (3.2.1) and backward (4.1.1).
 //
-// Floor: bytes. Forward moves 2 elements and does 1 to ~20 operations an element (sigmoid, tanh); backward moves 3
-// (one of x and y is not needed by any mode). At 4.2 TB/s a float element costs 1.9 ps forward, a half 1.0 ps, in which
-// an H200 starts about 28 instructions: tanh of the runtime library, two branches of some 20, would be near that.
-// Of large tensors some blocks prefetch to L2 what they read first: 1 to 3 % less (77 MB forward 19.1 us instead of 19.6; of additions of tensors, which
-// share the loop, nothing or 1 % more). The fraction that each operation reaches on an H200 is in reports/README.md.
+// A thread takes one or more packs of 16 bytes, or single elements of rows with gaps (primitives/elementwise.cuh);
+// functions of many instructions on 16-bit types take more packs per thread.
+//
+// Roofline bound: bytes. Forward moves 2 elements and does 1 to about 20 operations an element (sigmoid, tanh);
+// backward moves 3, as no mode needs both x and y. At 4.2 TB/s a float element takes 1.9 ps forward, a half 1.0 ps, in
+// which an H200 issues about 28 instructions: tanh of the runtime library, two branches of some 20, would be near that
+// bound. Measured: ReLU forward of 411 MB of floats in 100.3 us on an H200 (97 % of the copy), backward of 617 MB in
+// 141.2 us.
 #include "primitives/elementwise.cuh"
 
 enum Mode { SIGMOID = 0, RELU = 1, TANH = 2, CLIPPED_RELU = 3, ELU = 4 };  // cudnnActivationMode_t
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
-constexpr int BLOCKS = sizeof(COMPUTE) == 8 || sizeof(ELEMENT) == 1 ? 3 : 5;  // of 256 threads on a multiprocessor: as many as registers allow
+constexpr int BLOCKS = sizeof(COMPUTE) == 8 || sizeof(ELEMENT) == 1
+                           ? 3
+                           : 5;  // of 256 threads on a multiprocessor: as many as registers allow
 constexpr int SHORT_BLOCKS = BLOCKS == 5 ? 6 : BLOCKS, LONG_BLOCKS = BLOCKS == 5 ? 4 : BLOCKS;
 constexpr int BACKWARD_BLOCKS = same_type<ELEMENT, bfloat16> ? BLOCKS : SHORT_BLOCKS;  // which takes more registers
 
-template <int N> struct Of { static constexpr int INPUTS = N; };
+template <int N> struct Of {
+  static constexpr int INPUTS = N;
+};
 
 // tanh(x) without a branch: 1 - 2 / (exp(2 x) + 1), and below 0.55, where that loses digits, an odd polynomial with a
-// relative error of a last place (Chebyshev interpolation of (tanh(x) / x - 1) / x^2 over x^2). The approximate exponential
-// and reciprocal leave a relative error of 4e-7 at most: float keeps the library's.
+// relative error of a last place (Chebyshev interpolation of (tanh(x) / x - 1) / x^2 over x^2). The approximate
+// exponential and reciprocal leave a relative error of 4e-7 at most: float keeps the library's.
 __device__ __forceinline__ float short_tanh(float x) {
 #ifdef EMULATED_CUDA
   float power = exp2f(x * 2.88539008f), inverse = 1.0f / (power + 1.0f);
@@ -49,7 +56,7 @@ struct ClippedRelu : Of<1> {
   bool propagate;
   COMPUTE limit;
   __device__ COMPUTE operator()(COMPUTE x) const {
-    if (x != x) return propagate ? x : COMPUTE(0);
+    if (propagate && x != x) return x;
     COMPUTE positive = x > COMPUTE(0) ? x : COMPUTE(0);
     return positive > limit ? limit : positive;
   }
@@ -61,7 +68,8 @@ struct Elu : Of<1> {
 
 // alpha * function(in...) + beta * prior, for every element of a pack.
 template <bool BLENDS, int N, class Function>
-__device__ __forceinline__ Pack<ELEMENT, N> blended(COMPUTE alpha, COMPUTE beta, Function function, const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) {
+__device__ __forceinline__ Pack<ELEMENT, N> blended(COMPUTE alpha, COMPUTE beta, Function function,
+                                                    const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) {
   Pack<ELEMENT, N> result;
 #pragma unroll
   for (int i = 0; i < N; i++) {
@@ -88,35 +96,52 @@ template <bool RECTIFIED> struct Forward {
   COMPUTE alpha, beta, coefficient;
   int mode;
   bool propagate;
-  template <bool BLENDS, int N> __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) const {
+  template <bool BLENDS, int N>
+  __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in,
+                                                         const Pack<ELEMENT, N>& prior) const {
     auto by = [&](auto function) { return blended<BLENDS, N>(alpha, beta, function, in, prior); };
     if (RECTIFIED) return mode == RELU ? by(Relu{{}, propagate}) : by(ClippedRelu{{}, propagate, coefficient});
     switch (mode) {
-      case SIGMOID: return by(Sigmoid{});
-      case RELU: return by(Relu{{}, propagate});
-      case TANH: return by(Tanh{});
-      case CLIPPED_RELU: return by(ClippedRelu{{}, propagate, coefficient});
-      default: return by(Elu{{}, coefficient});
+      case SIGMOID:
+        return by(Sigmoid{});
+      case RELU:
+        return by(Relu{{}, propagate});
+      case TANH:
+        return by(Tanh{});
+      case CLIPPED_RELU:
+        return by(ClippedRelu{{}, propagate, coefficient});
+      default:
+        return by(Elu{{}, coefficient});
     }
   }
 };
 
 template <> constexpr bool LONG_FUNCTION<Forward<false>> = true;
 
-template <bool RECTIFIED, class Arguments> __device__ __forceinline__ Elementwise<ELEMENT, 1, ELEMENT, Forward<RECTIFIED>> forward(const Arguments& a, unsigned prefetching_blocks = 0) {
-  return {{a.x}, a.y, a.beta != COMPUTE(0), {a.alpha, a.beta, a.coefficient, a.mode, static_cast<bool>(a.propagate)}, 1, prefetching_blocks};
+template <bool RECTIFIED, class Arguments>
+__device__ __forceinline__ Elementwise<ELEMENT, 1, ELEMENT, Forward<RECTIFIED>> forward(
+    const Arguments& a, unsigned prefetching_blocks = 0) {
+  return {{a.x},
+          a.y,
+          a.beta != COMPUTE(0),
+          {a.alpha, a.beta, a.coefficient, a.mode, static_cast<bool>(a.propagate)},
+          1,
+          prefetching_blocks};
 }
-template <bool RECTIFIED = false> __device__ __forceinline__ void run(const ForwardArguments& a) { forward<RECTIFIED>(a, a.prefetching_blocks).template run<WIDTH>(a.geometry); }
+template <bool RECTIFIED = false> __device__ __forceinline__ void run(const ForwardArguments& a) {
+  forward<RECTIFIED>(a, a.prefetching_blocks).template run<WIDTH>(a.geometry);
+}
 extern "C" __global__ void __launch_bounds__(256, BLOCKS) activation_forward(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
   run(a);
 }
-// Short functions, of few registers (ReLU of 51 MB of halves: 26.6 us instead of 27.3, of 6 MB 2.4 instead of 2.9).
+// Short functions, of few registers (ReLU of 51 MB of half: 26.6 us instead of 27.3, of 6 MB 2.4 instead of 2.9).
 extern "C" __global__ void __launch_bounds__(256, SHORT_BLOCKS) activation_forward_rectified(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
   run<true>(a);
 }
-// Functions of many instructions, of halves: more packs of a thread and the registers for them (tanh of 51 MB: 28.1 us instead of 28.6).
+// Functions of many instructions, of 16-bit types: more packs of a thread and the registers for them (tanh of 51
+// MB: 28.1 us instead of 28.6).
 extern "C" __global__ void __launch_bounds__(256, LONG_BLOCKS) activation_forward_long(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
   run(a);
@@ -167,20 +192,30 @@ struct BackwardArguments {
 struct Backward {
   COMPUTE alpha, beta, coefficient;
   int mode;
-  template <bool BLENDS, int N> __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in, const Pack<ELEMENT, N>& prior) const {
+  template <bool BLENDS, int N>
+  __device__ __forceinline__ Pack<ELEMENT, N> operator()(const Pack<ELEMENT, N>* in,
+                                                         const Pack<ELEMENT, N>& prior) const {
     auto by = [&](auto function) { return blended<BLENDS, N>(alpha, beta, function, in, prior); };
     switch (mode) {
-      case SIGMOID: return by(SigmoidGradient{});
-      case TANH: return by(TanhGradient{});
-      case ELU: return by(EluGradient{{}, coefficient});
-      case RELU: return by(ReluGradient{{}, COMPUTE(INFINITY)});
-      default: return by(ReluGradient{{}, coefficient});
+      case SIGMOID:
+        return by(SigmoidGradient{});
+      case TANH:
+        return by(TanhGradient{});
+      case ELU:
+        return by(EluGradient{{}, coefficient});
+      case RELU:
+        return by(ReluGradient{{}, COMPUTE(INFINITY)});
+      default:
+        return by(ReluGradient{{}, coefficient});
     }
   }
 };
 
-template <class Arguments> __device__ __forceinline__ Elementwise<ELEMENT, 2, ELEMENT, Backward> backward(const Arguments& a, unsigned prefetching_blocks = 0) {
-  return {{a.operand, a.dy}, a.dx, a.beta != COMPUTE(0), {a.alpha, a.beta, a.coefficient, a.mode}, 2, prefetching_blocks};
+template <class Arguments>
+__device__ __forceinline__ Elementwise<ELEMENT, 2, ELEMENT, Backward> backward(const Arguments& a,
+                                                                               unsigned prefetching_blocks = 0) {
+  return {{a.operand, a.dy}, a.dx, a.beta != COMPUTE(0), {a.alpha, a.beta, a.coefficient, a.mode}, 2,
+          prefetching_blocks};
 }
 
 extern "C" __global__ void __launch_bounds__(256, BACKWARD_BLOCKS) activation_backward(const BackwardArguments a) {

@@ -83,24 +83,44 @@ class ElementwiseSolver(Solver[ActivationProblem]):
     """Tensors of any layout: a thread takes packs of 16 bytes where every operand has them, else single elements."""
 
     name = "activation.elementwise"
+    kernel_suffix = ""
+
+    def packs(self, problem: ActivationProblem) -> int:
+        """Return how many packs a thread takes at most."""
+        return LONG_PACKS_PER_THREAD if problem.forward and not problem.rectifies else PACKS_PER_THREAD
+
+    def layout(self, problem: ActivationProblem) -> tuple[Any, Grid]:
+        """Return the geometry of the kernel and its grid."""
+        output = problem.output
+        width = PACK_BYTES // output.scalar_bytes
+        return elementwise(output.dims, problem.strides, width, problem.device, self.packs(problem))
 
     def serves(self, problem: ActivationProblem) -> bool:
         return True
 
     def launches(self, problem: ActivationProblem) -> list[Launch]:
-        output, strides, device, kernel = problem.output, problem.strides, problem.device, problem.kernel
-        width = PACK_BYTES // output.scalar_bytes
-        packs = LONG_PACKS_PER_THREAD if problem.forward and not problem.rectifies else PACKS_PER_THREAD
-        layout, grid = elementwise(output.dims, strides, width, device, packs)
-        large = len(strides) * output.nbytes >= LONGEST_BYTES
-        if packs == LONG_PACKS_PER_THREAD and output.scalar_bytes == 2 and layout.flat and large:
-            kernel, (layout, grid) = (
-                f"{kernel}_long",
-                elementwise(output.dims, strides, width, device, LONGEST_PACKS_PER_THREAD),
-            )
-        moved_bytes = sum(spec.nbytes for spec in problem.specs) if problem.forward else 3 * output.nbytes
-        prefetching = c_uint(prefetching_blocks(moved_bytes))
-        return [problem.launch(kernel, layout, grid, (THREADS, 1, 1), ("prefetching_blocks", prefetching))]
+        layout, grid = self.layout(problem)
+        moved_bytes = sum(spec.nbytes for spec in problem.specs) if problem.forward else 3 * problem.output.nbytes
+        prefetching = ("prefetching_blocks", c_uint(prefetching_blocks(moved_bytes)))
+        return [problem.launch(problem.kernel + self.kernel_suffix, layout, grid, (THREADS, 1, 1), prefetching)]
 
 
-serve(ActivationProblem, (SmallGridSolver(), ElementwiseSolver()), ActivationForward, ActivationBackward)
+class LongBatchSolver(ElementwiseSolver):
+    """Large dense tensors of 16-bit types under functions of many instructions: a thread takes twice as many packs."""
+
+    name = "activation.long_batch"
+    kernel_suffix = "_long"
+
+    def packs(self, problem: ActivationProblem) -> int:
+        return LONGEST_PACKS_PER_THREAD
+
+    def serves(self, problem: ActivationProblem) -> bool:
+        slow = problem.forward and not problem.rectifies and problem.output.scalar_bytes == 2
+        return slow and bool(self.layout(problem)[0].flat)
+
+    def applies(self, problem: ActivationProblem) -> bool:
+        return self.serves(problem) and 2 * problem.output.nbytes >= LONGEST_BYTES
+
+
+SOLVERS = (SmallGridSolver(), LongBatchSolver(), ElementwiseSolver())
+serve(ActivationProblem, SOLVERS, ActivationForward, ActivationBackward)

@@ -1,4 +1,5 @@
-// What is pooled: maxima, with or without NaN, or sums; one type for each, so that a kernel is compiled for all of them.
+// What is pooled: maxima, with or without NaN, or sums; one type for each, so that a kernel is compiled for all of
+// them.
 #pragma once
 #include <type_traits>
 
@@ -17,8 +18,8 @@ template <> __device__ __forceinline__ COMPUTE lowest<int8>() { return COMPUTE(-
 template <class T> __device__ __forceinline__ T element(COMPUTE value) { return store<T>(value); }
 template <> __device__ __forceinline__ int8 element<int8>(COMPUTE) { return -128; }  // of a value below all others
 
-// What is pooled is held in the type of the arithmetic, but maxima of half as they are: two of them take one instruction, and
-// no conversion.
+// What is pooled is held in the type of the arithmetic, but maxima of half as they are: two of them take one
+// instruction, and no conversion.
 constexpr bool PAIRS = std::is_same<ELEMENT, half>::value;
 using Number = std::conditional<PAIRS, half, COMPUTE>::type;
 

@@ -1,27 +1,28 @@
-// Pooling where a single window covers a whole plane: how threads divide planes. Sides: x (dx) with its planes, y (dy) with one
-// element for each.
+// Global pooling, where one window covers a plane: how threads share planes. x (dx) has planes, y (dy) one element for
+// each.
 //
-// Rows are neighbours: a team of threads takes a plane, in 16-byte accesses where it has no gaps, else column by column.
-// Channels are neighbours: threads take packs of 16 bytes of channels; the threads of a pack take turns over its positions.
+// Rows are contiguous: a team of threads takes a plane, in 16-byte accesses where it has no gaps, else column by
+// column. Channels are contiguous: threads take packs of 16 bytes of channels; the threads of a pack share its
+// positions.
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
 constexpr int WIDTH = 16 / sizeof(ELEMENT);
-constexpr int SMALLEST_TEAM = 8;  // threads of a plane; pooling_whole.py knows it
-constexpr int FLIGHT = 8;  // accesses of a thread in flight together
+constexpr int MIN_TEAM = 8;  // threads of a plane, as in global_window.py
+constexpr int FLIGHT = 8;    // accesses of a thread in flight together
 using Wide = Pack<ELEMENT, WIDTH>;
 
-struct Whole {
-  unsigned planes;         // or packs of channels of all images
-  unsigned lines, columns;  // of a plane; positions of a pack: lines
-  unsigned line_stride;
-  unsigned team_bits;      // threads of a plane; packs of a block
-  unsigned column_bits;    // threads along a line
-  unsigned over_gaps;      // whether planes are read as one row, gaps and all
-  FastDivmod pitch;           // of lines
-  int outer_rank;          // what is not pooled: the fastest first
-  FastDivmod channels;        // packs of a position
+struct GlobalPlanes {
+  unsigned count;          // or packs of channels of all images
+  unsigned rows, columns;  // of a plane; positions of a pack: lines
+  unsigned row_stride;
+  unsigned team_bits;    // threads of a plane; packs of a block
+  unsigned column_bits;  // threads along a line
+  unsigned over_gaps;    // whether planes are read as one row, gaps and all
+  FastDivmod pitch;      // of lines
+  int outer_rank;        // what is not pooled: the fastest first
+  FastDivmod packs;      // packs of a position
   FastDivmod extent[3];
   long long x_step[3], y_step[3];
 
@@ -36,7 +37,7 @@ struct Whole {
   }
   // The first elements of a pack.
   __device__ __forceinline__ void pack_offsets(unsigned index, long long& x, long long& y) const {
-    unsigned pack, image = channels.divide(index, pack);
+    unsigned pack, image = packs.divide(index, pack);
     x = y = (long long)pack * WIDTH;
     offsets(image, x, y);
   }
@@ -55,8 +56,9 @@ struct Stretch {
     for (unsigned k = member; k < head; k += team) visit(k);
     for (unsigned k = tail + member; k < count; k += team) visit(k);
   }
-  // The same in two parts, for who reads them with the packs: the elements of a member, ENDS of them; `count` where there is none.
-  static constexpr int ENDS = 2 * WIDTH / SMALLEST_TEAM > 1 ? 2 * WIDTH / SMALLEST_TEAM : 1;
+  // The same in two parts, for who reads them with the packs: the elements of a member, ENDS of them; `count` where
+  // there is none.
+  static constexpr int ENDS = 2 * WIDTH / MIN_TEAM > 1 ? 2 * WIDTH / MIN_TEAM : 1;
   __device__ __forceinline__ unsigned end(unsigned member, unsigned team, int which) const {
     unsigned k = member + which * team;
     return k < head ? k : min(k - head + tail, count);

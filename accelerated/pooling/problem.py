@@ -1,86 +1,33 @@
-"""Geometry of the pooling kernels: the structures of pooling/problem.cuh and the shares of their blocks."""
+"""A pooling call as its solvers read it: three axes, what is not pooled, and the one kernel launch that a solver makes of it."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Sequence
-from ctypes import c_double, c_int, c_longlong, c_uint
-from dataclasses import dataclass
+from collections.abc import Mapping
+from ctypes import Structure
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
-from dualdnn.api.operations import PoolingBackward, PoolingForward, TensorSpec
+from dualdnn.api.operations import PoolingForward, TensorSpec
 
-from ..primitives.geometry import THREADS, FastDivmod, merge_dimensions
+from ..plans import Launch, factors, pointers, structure
+from ..primitives.geometry import Grid, merge_dimensions
+from ..solver import Problem, Solver
 
 MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
-MOST_WALKED = 6
 PACK_BYTES = 16
-MOST_COLUMNS_BITS = 5  # a warp
-WELL_USED = 0.75
-
-
-class AxisStruct(ctypes.Structure):
-    _fields_ = [(name, c_int) for name in ("input", "output", "window", "stride", "padding")] + [("steps", FastDivmod)]
-
-
-class PoolingStruct(ctypes.Structure):
-    _fields_ = [
-        ("axis", AxisStruct * 3),
-        ("x_stride", c_longlong * 3),
-        ("y_stride", c_longlong * 3),
-        ("alpha", c_double),
-        ("beta", c_double),
-        ("divisor", c_double),
-        ("mode", c_int),
-        ("propagate", c_int),
-    ]
-
-
-class WalkStruct(ctypes.Structure):
-    _fields_ = [
-        ("packs", c_uint),
-        ("row", c_uint),
-        ("width", c_uint),
-        ("vectorised", c_uint),
-        ("packs_per_row", FastDivmod),
-        ("rank", c_int),
-        ("extent", FastDivmod * MOST_WALKED),
-        ("axis", c_int * MOST_WALKED),
-        ("walked", c_longlong * MOST_WALKED),
-        ("other", c_longlong * MOST_WALKED),
-    ]
-
-
-class TileStruct(ctypes.Structure):
-    _fields_ = [
-        ("planes", c_int),
-        ("rows", c_int),
-        ("total_planes", c_int),
-        ("parts", FastDivmod),
-        ("lanes", c_int),
-        ("channels", c_int),
-        ("lane_groups", FastDivmod),
-        ("flat", c_int),
-        ("vectorised", c_uint),
-        ("y_lane", c_longlong),
-        ("outer_rank", c_int),
-        ("extent", FastDivmod * 3),
-        ("x_step", c_longlong * 3),
-        ("y_step", c_longlong * 3),
-        ("lane_bits", c_int),
-        ("x_bits", c_int),
-        ("y_bits", c_int),
-        ("input", FastDivmod * 3),
-        ("output", FastDivmod * 3),
-    ]
+WARP = 32
+L2_BYTES = 2**25  # of x, up to which most of it is in L2 already
+FORWARD, AVERAGE_BACKWARD, MAX_BACKWARD = "forward", "average backward", "max backward"
+OPERANDS = {FORWARD: ("x", "y"), AVERAGE_BACKWARD: ("dy", "dx"), MAX_BACKWARD: ("dy", "x", "dx")}
 
 
 @dataclass
 class Axis:
-    """One pooled dimension and its strides in x and y."""
+    """One pooled dimension and its strides in x and y, in elements."""
 
     input: int
     output: int
@@ -91,36 +38,36 @@ class Axis:
     y_stride: int
 
     @property
-    def whole(self) -> bool:
-        """One window covers all of the input and nothing else counts."""
+    def is_global(self) -> bool:
+        """Whether one window covers all of the input and nothing else counts."""
         return self.output == 1 and self.padding == 0 and self.window >= self.input
+
+    @property
+    def is_single(self) -> bool:
+        """Whether nothing is pooled along the axis."""
+        return (self.input, self.output, self.window, self.stride, self.padding) == (1, 1, 1, 1, 0)
 
     @property
     def windows(self) -> int:
         """How many windows there are, or would have to begin for every input to lie between the starts of some."""
         return max(self.output, -(-self.input // self.stride))
 
-    @property
-    def overlapping(self) -> int:
-        """How many neighbouring windows overlap."""
-        return min(-(-self.window // self.stride), self.output)
-
     def divisor(self, mode: Mode) -> int:
-        """How many positions every window counts in an average; 0 where windows differ."""
+        """Return how many positions every window counts in an average; 0 where windows differ."""
         last = (self.output - 1) * self.stride - self.padding + self.window
         exclude = mode == Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
         inside = last <= self.input + (0 if exclude else max(self.padding, 0)) and not (exclude and self.padding > 0)
         if inside:
             return self.window
-        return self.input if self.whole else 0
+        return self.input if self.is_global else 0
 
 
 @dataclass
 class Shape:
-    """A pooling call without its formats: three axes, and the dimensions that are not pooled."""
+    """A pooling call without its formats: three axes, and the dimensions that are not pooled, the slowest first."""
 
     axes: list[Axis]
-    extents: list[int]  # not pooled, the slowest of the walked tensor first
+    extents: list[int]
     x_steps: list[int]
     y_steps: list[int]
     width: int  # elements of 16 bytes
@@ -131,57 +78,40 @@ class Shape:
         return prod(min(axis.window, axis.input) for axis in self.axes)
 
     @property
-    def windows(self) -> int:
-        """Outputs of one plane."""
-        return prod(axis.output for axis in self.axes)
-
-    @property
     def channels_last(self) -> bool:
-        """Neighbours in x are neighbours in y and lie in one position."""
+        """Whether neighbours in memory are channels of one position, in x and in y."""
         return self.extents[-1] > 1 and self.x_steps[-1] == self.y_steps[-1] == 1
 
     @property
-    def lanes(self) -> int:
-        """Channels that are neighbours in x, 1 where rows are."""
-        return self.extents[-1] if self.x_steps[-1] == 1 and self.axes[2].x_stride != 1 else 1
+    def is_global(self) -> bool:
+        """Whether one window covers every plane."""
+        return all(axis.is_global for axis in self.axes)
 
-    @property
-    def flat(self) -> bool:
-        """x is packed planes in row-major order."""
-        a0, a1, a2 = self.axes
-        strides = (a1.input * a2.input, a2.input, 1)
-        inside = all(
-            axis.input == 1 or axis.x_stride == stride for axis, stride in zip(self.axes, strides, strict=True)
-        )
-        return inside and (self.extents == [1] or self.x_steps == [a0.input * strides[0]])
+    def packs(self, width: int) -> bool:
+        """Return whether packs of ``width`` channels begin at multiples of themselves and leave nothing over, in x and in y."""
+        steps = [*self.x_steps[:-1], *self.y_steps[:-1]]
+        for axis in self.axes:
+            steps += [axis.x_stride] * (axis.input > 1) + [axis.y_stride] * (axis.output > 1)
+        return self.channels_last and self.extents[-1] % width == 0 and all(step % width == 0 for step in steps)
 
 
-def shape_of(operation: PoolingForward | PoolingBackward, x: TensorSpec, y: TensorSpec, walk_y: bool) -> Shape:
-    """The shape of a call; ``walk_y``: threads go over y, else over x."""
+def shape_of(operation: Any, x: TensorSpec, y: TensorSpec, y_order: bool) -> Shape:
+    """Return the shape of a call. y_order: whether the dimensions that are not pooled are ordered as in y, else as in x."""
     pooling = operation.pooling
-    rank = len(pooling.window)
     (x_dims, x_strides), (y_dims, y_strides) = x.scalar_layout(), y.scalar_layout()
-    lead = len(x_dims) - rank
-    columns = (
-        x_dims[lead:],
-        y_dims[lead:],
-        pooling.window,
-        pooling.stride,
-        pooling.padding,
-        x_strides[lead:],
-        y_strides[lead:],
-    )
-    axes = [Axis(*values) for values in zip(*columns, strict=True)]
+    lead = len(x_dims) - len(pooling.window)
+    sizes = (x_dims[lead:], y_dims[lead:], pooling.window, pooling.stride, pooling.padding)
+    axes = [Axis(*values) for values in zip(*sizes, x_strides[lead:], y_strides[lead:], strict=True)]
     strides = [x_strides[:lead], y_strides[:lead]]
-    extents, steps = merge_dimensions(x_dims[:lead], strides if walk_y else strides[::-1])
-    x_steps, y_steps = steps if walk_y else steps[::-1]
+    extents, steps = merge_dimensions(x_dims[:lead], strides if y_order else strides[::-1])
+    x_steps, y_steps = steps if y_order else steps[::-1]
     return Shape(_three(_joined(axes)), extents, x_steps, y_steps, PACK_BYTES // x.scalar_bytes)
 
 
 def _joined(axes: list[Axis]) -> list[Axis]:
-    """Axes that one window covers become one, where x is contiguous over them: global pooling of a row."""
+    """Return the axes; those that one window covers are one where x is contiguous over them: global pooling of a row."""
     for position, (outer, inner) in enumerate(pairwise(axes)):
-        if outer.whole and inner.whole and outer.x_stride == inner.input * inner.x_stride:
+        if outer.is_global and inner.is_global and outer.x_stride == inner.input * inner.x_stride:
             extent = outer.input * inner.input
             joined = Axis(extent, 1, extent, 1, 0, inner.x_stride, inner.y_stride)
             return _joined([*axes[:position], joined, *axes[position + 2 :]])
@@ -189,134 +119,116 @@ def _joined(axes: list[Axis]) -> list[Axis]:
 
 
 def _three(axes: list[Axis]) -> list[Axis]:
-    """One to three axes as (axis 0, axis 1, axis 2); missing ones have one position."""
+    """Return one to three axes as (axis 0, axis 1, axis 2); missing ones have one position."""
     missing = Axis(1, 1, 1, 1, 0, 0, 0)
     if len(axes) == 1:
         return [missing, missing, axes[0]]
     return [axes[0], missing, axes[1]] if len(axes) == 2 else axes
 
 
-def pooling_of(operation: PoolingForward | PoolingBackward, shape: Shape) -> PoolingStruct:
-    """The ``Pooling`` of a call."""
-    value = PoolingStruct()
-    for d, axis in enumerate(shape.axes):
-        sizes = (axis.input, axis.output, axis.window, axis.stride, axis.padding)
-        value.axis[d] = AxisStruct(*sizes, FastDivmod.of(axis.stride))
-        value.x_stride[d], value.y_stride[d] = axis.x_stride, axis.y_stride
-    value.alpha, value.beta = operation.alpha, operation.beta
-    value.divisor = prod(axis.divisor(operation.pooling.mode) for axis in shape.axes)
-    value.mode, value.propagate = operation.pooling.mode, operation.pooling.nan
-    return value
-
-
-def walk_of(shape: Shape, walk_y: bool, widths: Sequence[int]) -> WalkStruct:
-    """The ``Walk`` over y, else over dx; ``widths``: packs that the kernel knows, ascending."""
-    extents, walked, other = list(shape.extents), list(shape.y_steps), list(shape.x_steps)
-    if not walk_y:
-        walked, other = other, walked
-    row = 1
-    if shape.channels_last:
-        row = extents.pop()
-        del walked[-1], other[-1]
-    width = next((width for width in widths if width >= row), widths[-1])
-    dims = [(step, extent, beyond, -1) for step, extent, beyond in zip(walked, extents, other, strict=True)]
-    for d, axis in enumerate(shape.axes):
-        dims.append((axis.y_stride, axis.output, 0, d) if walk_y else (axis.x_stride, axis.input, 0, d))
-    dims = sorted(dim for dim in dims if dim[1] > 1)
-    value = WalkStruct()
-    packs_per_row = -(-row // width)
-    value.packs = packs_per_row * prod(dim[1] for dim in dims)
-    value.row, value.width = row, width
-    value.packs_per_row = FastDivmod.of(packs_per_row)
-    value.rank = len(dims)
-    for i, (step, extent, beyond, axis_number) in enumerate(dims):
-        value.extent[i], value.walked[i], value.other[i], value.axis[i] = (
-            FastDivmod.of(extent),
-            step,
-            beyond,
-            axis_number,
-        )
-    spatial = [axis.x_stride if walk_y else axis.y_stride for axis in shape.axes]
-    value.vectorised |= all(step % width == 0 for step, *_ in dims)
-    value.vectorised |= 2 * all(step % width == 0 for step in (*other, *spatial))
-    return value
-
-
 @dataclass
-class Fit:
-    """How much of the tensors a block takes."""
+class Configuration:
+    """What a solver makes of a problem: one kernel launch, before its kernel is compiled.
 
-    planes: int
-    rows: int
-
-
-def fit(
-    planes: int, rows: int, enough: int, budget: int, nbytes: Callable[[int, int], int], multiprocessors: int
-) -> Fit | None:
-    """The largest share within ``budget`` bytes: whole planes, or at least ``enough`` rows of one; None if none is.
-
-    nbytes: shared memory of (planes, rows).
+    alignment: bytes at multiples of which operands must begin, where that is more than one element.
+    preferred: whether the launch is expected to take less time than those of the solvers behind it.
     """
-    if nbytes(1, rows) <= budget:
-        most = max(1, planes // (4 * multiprocessors))
-        return Fit(_largest(most, lambda count: nbytes(count, rows) <= budget), rows)
-    if nbytes(1, min(enough, rows)) > budget:
-        return None
-    possible = _largest(rows, lambda count: nbytes(1, count) <= budget)
-    parts = -(-rows // possible)
-    return Fit(1, -(-rows // parts))
+
+    source: str
+    entry: str
+    definitions: Any
+    arguments: Structure
+    grid: Grid
+    block: Grid
+    shared_bytes: int = 0
+    alignment: Mapping[str, int] = field(default_factory=dict)
+    preferred: bool = True
 
 
-def _largest(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest number from 1 to ``most`` that fits; 1 does."""
-    low, high = 1, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+class PoolingProblem(Problem):
+    """A pooling forward (3.2.69), or the gradient (4.1.18) of an average or of a maximum."""
+
+    def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
+        super().__init__(operation, device, aligned)
+        maximum = operation.pooling.mode in MAXIMA
+        self.forward = isinstance(operation, PoolingForward)
+        self.kind = FORWARD if self.forward else MAX_BACKWARD if maximum else AVERAGE_BACKWARD
+        self.operands = OPERANDS[self.kind]
+        self.configurations: dict[str, Configuration | None] = {}
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The axes and the other dimensions; forward in the order of y, backward in that of x."""
+        y = self.operation.y if self.forward else self.operation.dy
+        return shape_of(self.operation, self.operation.x, y, self.forward)
+
+    @cached_property
+    def divisor(self) -> int:
+        """How many positions every window counts in an average; 0 where windows differ."""
+        return prod(axis.divisor(self.operation.pooling.mode) for axis in self.shape.axes)
+
+    @property
+    def factors(self) -> list[tuple[str, Any]]:
+        """The arguments alpha and beta, for kernels that do not average."""
+        return factors(self.operation, alpha=self.operation.alpha, beta=self.operation.beta)
+
+    @property
+    def factors_and_reciprocal(self) -> list[tuple[str, Any]]:
+        """The arguments alpha, beta and the reciprocal of the divisor of every average, 0 where windows differ."""
+        reciprocal = 1 / self.divisor if self.divisor else 0.0
+        return self.factors + factors(self.operation, reciprocal=reciprocal)
+
+    def fits(self, pack_bytes: int) -> bool:
+        """Return whether accesses of so many bytes are allowed: those of one element always are."""
+        return self.aligned or pack_bytes <= self.operation.x.scalar_bytes
 
 
-def tile_of(shape: Shape, share: Fit, rows: int, lanes: int, channels: int) -> tuple[TileStruct, int]:
-    """(the ``Tile``, its number of blocks). ``lanes`` of ``channels`` are not planes; ``rows``: of axis 0 in all."""
-    extents, x_steps, y_steps = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
-    value = TileStruct()
-    value.y_lane = 1
-    if channels > 1:
-        value.y_lane = y_steps.pop()
-        del extents[-1], x_steps[-1]
-        aligned_x = [step % shape.width == 0 for step in (*x_steps, *(axis.x_stride for axis in shape.axes))]
-        aligned_y = [step % shape.width == 0 for step in (*y_steps, *(axis.y_stride for axis in shape.axes))]
-        value.vectorised = all(aligned_x) + 2 * (all(aligned_y) and value.y_lane == 1)
-    value.planes, value.rows, value.total_planes = share.planes, share.rows, prod(extents)
-    parts, groups = -(-rows // share.rows), -(-channels // lanes)
-    value.parts, value.lane_groups = FastDivmod.of(parts), FastDivmod.of(groups)
-    value.lanes, value.channels, value.flat = lanes, channels, channels == 1 and shape.flat
-    value.outer_rank = len(extents)
-    for i, d in enumerate(reversed(range(len(extents)))):
-        value.extent[i], value.x_step[i], value.y_step[i] = FastDivmod.of(extents[d]), x_steps[d], y_steps[d]
-    value.lane_bits = (-(-lanes // shape.width) - 1).bit_length() if channels > 1 else 0
-    value.x_bits = column_bits(shape.axes[2].input, value.lane_bits)
-    value.y_bits = column_bits(shape.axes[2].output, value.lane_bits)
-    value.input = divisors([axis.input for axis in shape.axes])
-    value.output = divisors([axis.output for axis in shape.axes])
-    return value, -(-value.total_planes // share.planes) * parts * groups
+class PoolingSolver(Solver[PoolingProblem]):
+    """A solver of one launch. Subclasses say which kinds of call they are for and how they would configure the launch."""
+
+    kinds: ClassVar[tuple[str, ...]] = ()
+
+    def configuration(self, problem: PoolingProblem) -> Configuration | None:
+        """Return the launch, or None where the kernel cannot serve the problem."""
+        raise TypeError(f"{type(self).__name__} does not define configuration()")
+
+    def _configured(self, problem: PoolingProblem) -> Configuration | None:
+        if self.name not in problem.configurations:
+            found = self.configuration(problem) if problem.kind in self.kinds else None
+            if found is not None and not problem.aligned and self._demands(problem, found):
+                found = None
+            problem.configurations[self.name] = found
+        return problem.configurations[self.name]
+
+    @staticmethod
+    def _demands(problem: PoolingProblem, found: Configuration) -> dict[str, int]:
+        element = problem.operation.x.scalar_bytes
+        return {name: nbytes for name, nbytes in found.alignment.items() if nbytes > element}
+
+    def serves(self, problem: PoolingProblem) -> bool:
+        return self._configured(problem) is not None
+
+    def applies(self, problem: PoolingProblem) -> bool:
+        found = self._configured(problem)
+        return found is not None and found.preferred
+
+    def launches(self, problem: PoolingProblem) -> list[Launch]:
+        found = self._configured(problem)
+        assert found is not None
+        function = problem.device.function(found.source, found.entry, found.definitions)
+        return [Launch(function, found.arguments, problem.operands, found.grid, found.block, found.shared_bytes)]
+
+    def alignment(self, problem: PoolingProblem) -> Mapping[str, int]:
+        found = self._configured(problem)
+        assert found is not None
+        return self._demands(problem, found)
 
 
-def column_bits(extent: int, lane_bits: int) -> int:
-    """How many columns threads take at a time, as a power of two: the most that are mostly used."""
-    choices = range(min(MOST_COLUMNS_BITS, (THREADS - 1).bit_length() - lane_bits), -1, -1)
-
-    def used(bits: int) -> float:
-        return extent / (-(-extent // 2**bits) * 2**bits)
-
-    return next((bits for bits in choices if used(bits) >= WELL_USED), max(choices, key=used))
-
-
-def divisors(numbers: Sequence[int]) -> Any:
-    """Three ``FastDivmod``."""
-    return (FastDivmod * 3)(*(FastDivmod.of(number) for number in numbers))
+def arguments(problem: PoolingProblem, *fields: tuple[str, Any]) -> Structure:
+    """Return an argument structure: the pointers to the operands, then ``fields``."""
+    return structure(*pointers(len(problem.operands)), *fields)
 
 
 def power_of_two(number: int) -> int:
-    """The largest power of two up to ``number``."""
+    """Return the largest power of two up to ``number``."""
     return 1 << (number.bit_length() - 1)

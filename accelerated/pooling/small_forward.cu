@@ -1,7 +1,9 @@
-// Pooling forward (3.2.69) of small images with a known window: a thread has one window, a block all of some planes or channels.
+// Pooling forward (3.2.69) of small images with a static window.
 //
-// Floor: a launch and one way to the memory and back; bytes hardly matter. Places by the dimensions of the launch count most: pooling/static_forward.cu,
-// whose threads divide, takes 1.44 to 1.63 us for 8x64x14x14 in a stream on an H200, this one 1.0 (planes) to 1.17 (channels), a copy 0.9.
+// Tiling: a thread has one window, a block all of some planes or channels. Offsets follow from the dimensions of the
+// launch, without divisions. Roofline bound: a launch and one round trip to memory; bytes and flops hardly matter.
+// Measured on an H200: 8x64x14x14 in a stream 1.0 (planes) to 1.17 us (channels), a copy 0.9, static_forward.cu 1.44
+// to 1.63.
 #include "pooling/small.cuh"
 
 struct ForwardArguments {
@@ -12,33 +14,33 @@ struct ForwardArguments {
   Planes planes;
 };
 
-template <class Access, class Pool, bool SAME> __device__ __forceinline__ void forward(const ForwardArguments& a, const PlaceInPlane<Access>& place) {
-  constexpr int LANES = Access::LANES;
+template <class Access, class Pool, bool SAME>
+__device__ __forceinline__ void forward(const ForwardArguments& a, const ThreadWindow<Access>& thread) {
+  constexpr int CHANNELS = Access::CHANNELS;
   const Planes& planes = a.planes;
-  const ELEMENT* x = a.x + place.x;
-  ELEMENT* y = a.y + place.y;
+  const ELEMENT* x = a.x + thread.x;
+  ELEMENT* y = a.y + thread.y;
   griddepcontrol_wait_before_access(x, y);
-  const WindowLines<Access, Pool> window(planes, place, x);
-  COMPUTE result[1][LANES], reciprocal = a.reciprocal;
+  const WindowRows<Access, Pool> window(planes, thread, x);
+  COMPUTE result[1][CHANNELS], reciprocal = a.reciprocal;
   if (Pool::AVERAGE && !SAME) {
     const bool exclude = a.mode == AVERAGE_EXCLUDE;
-    reciprocal = COMPUTE(1) / (COMPUTE(counted<typename Access::Axis1>(place.row, planes.input[0], exclude)) *
-                               COMPUTE(counted<typename Access::Axis2>(place.column, planes.input[1], exclude)));
+    reciprocal = COMPUTE(1) / (COMPUTE(counted<typename Access::Axis1>(thread.row, planes.input[0], exclude)) *
+                               COMPUTE(counted<typename Access::Axis2>(thread.column, planes.input[1], exclude)));
   }
 #pragma unroll
-  for (int i = 0; i < LANES; i++) {
+  for (int i = 0; i < CHANNELS; i++) {
     const COMPUTE value = Pool::result(COMPUTE(window.pooled(i)));
     result[0][i] = Pool::AVERAGE ? value * reciprocal : value;
   }
-  write_line<1>(y, 0, place.owns && place.row < planes.output[0], result, a.alpha, a.beta);
+  write_row<1>(y, 0, thread.owns && thread.row < planes.output[0], result, a.alpha, a.beta);
 }
 
 template <class Access> __device__ __forceinline__ void forward(const ForwardArguments& a) {
-  const PlaceInPlane<Access> place(a.planes);
+  const ThreadWindow<Access> thread(a.planes);
   if (a.mode == AVERAGE_INCLUDE || a.mode == AVERAGE_EXCLUDE)
-    a.reciprocal != COMPUTE(0) ? forward<Access, Sum, true>(a, place) : forward<Access, Sum, false>(a, place);
-  else
-    a.propagate ? forward<Access, NumbersAndNan, true>(a, place) : forward<Access, Numbers, true>(a, place);
+    a.reciprocal != COMPUTE(0) ? forward<Access, Sum, true>(a, thread) : forward<Access, Sum, false>(a, thread);
+  else a.propagate ? forward<Access, NumbersAndNan, true>(a, thread) : forward<Access, Numbers, true>(a, thread);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) pooling_small_forward_loose(const ForwardArguments a) {

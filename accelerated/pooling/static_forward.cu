@@ -1,12 +1,10 @@
-// Pooling forward (3.2.69) with a known window: see pooling/static_window.cuh; small images have pooling/small_forward.cu.
+// Pooling forward (3.2.69) with a static window: see pooling/static_window.cuh.
 //
-// Floor: bytes, x read and y written once (y is a quarter of x for a stride of 2). What limits before that is instructions: an
-// H200 issues 142 for an output of a 3x3 window with stride 2 in the time of its bytes in float, 70 in half. Compiled for
-// sm_90 a thread of 4 outputs (float rows) has 78 an output, of 8 (half rows) 43, of 8 channels and two rows (half) 31: a column
-// is pooled once for the outputs that share it, maxima of half in pairs. A thread
-// with a window of a volume marches along axis 0, so that a plane that windows share is read once. Measured on it: 87 to 100 %
-// of the copy, volumes 80 to 94 %. Places found before the wait save 0.05 to 0.25 us of 8x64x14x14 in a stream. Letting the next kernel
-// in saves 1 to 4 % of wide packs (64x3x224x224 10.9 us instead of 11.4), and costs 3 % of channels, 5 to 25 % of single elements.
+// Tiling: a thread pools a column once for the outputs that share it, maxima of half as fp16x2; in volumes it slides
+// along axis 0, so that a plane that windows share is read once. Roofline bound: bytes, x read and y written once. One
+// operation for every input of every window: an H200 issues 142 instructions for an output of a 3x3 window with stride
+// 2 in the time of its bytes in float, 70 in half; these take 31 to 78. Measured on an H200: 64x256x56x56 half
+// NCHW 32.1 us, 95 % of the copy; volumes 80 to 94 %.
 #include "pooling/static_window.cuh"
 
 struct ForwardArguments {
@@ -24,32 +22,35 @@ constexpr bool SHARES = K0 > S0;
 
 // Pools the lines of a plane for every row of windows of a tile, column by column. FIRST: there was no plane before.
 template <class Access, class Pool, bool FIRST, class Columns>
-__device__ __forceinline__ void pool_plane(const Box& box, const ELEMENT* x, int i1, int i2, bool exists, Columns& pooled) {
+__device__ __forceinline__ void pool_plane(const Box& box, const ELEMENT* x, int i1, int i2, bool exists,
+                                           Columns& pooled) {
   using Axis1 = typename Access::Axis1;
   using Axis2 = typename Access::Axis2;
 #pragma unroll
   for (int line = 0; line < Axis1::COUNT; line++) {
-    Line<Access::LANES, Axis2::BEGIN, Axis2::COUNT> met;
-    met.template read<Axis2::INPUTS, Access::X_PACK>(x + line * box.x_stride[1], Access::along(box.x_stride[2]), i2, box.input[2],
-                                                     exists && unsigned(i1 + line) < unsigned(box.input[1]), Pool::nothing());
+    Line<Access::CHANNELS, Axis2::BEGIN, Axis2::COUNT> met;
+    met.template read<Axis2::INPUTS, Access::X_PACK>(
+        x + line * box.x_stride[1], Access::along(box.x_stride[2]), i2, box.input[2],
+        exists && unsigned(i1 + line) < unsigned(box.input[1]), Pool::nothing());
 #pragma unroll
     for (int row = 0; row < TILE1; row++) {
       int k1 = line - row * S1;
-      if (k1 >= 0 && k1 < K1) pool_line<Pool>(pooled[row], met, FIRST && k1 == 0);
+      if (k1 >= 0 && k1 < K1) pool_row<Pool>(pooled[row], met, FIRST && k1 == 0);
     }
   }
 }
 
 // SAME: every average has the same divisor.
-template <class Access, class Pool, bool SAME> __device__ __forceinline__ void forward(const ForwardArguments& a, const Tile& tile) {
+template <class Access, class Pool, bool SAME>
+__device__ __forceinline__ void forward(const ForwardArguments& a, const Tile& tile) {
   using Axis1 = typename Access::Axis1;
   using Axis2 = typename Access::Axis2;
-  constexpr int TILE2 = Access::TILE2, LANES = Access::LANES;
+  constexpr int TILE2 = Access::TILE2, CHANNELS = Access::CHANNELS;
   const Box& box = a.box;
   int i1 = tile.tile[1] * Axis1::INPUTS - P1, i2 = tile.tile[2] * Axis2::INPUTS;
   const ELEMENT* x = a.x + (tile.x + i1 * box.x_stride[1] + i2 * Access::along(box.x_stride[2]));
   using Held = typename Pool::Held;
-  using Columns = Held[TILE1][Axis2::COUNT][LANES];
+  using Columns = Held[TILE1][Axis2::COUNT][CHANNELS];
   Columns shared;  // of the plane that the next window has, too
   auto plane = [&](auto first, int i0, Columns& pooled) {
     bool exists = K0 == 1 || unsigned(i0) < unsigned(box.input[0]);
@@ -72,7 +73,7 @@ template <class Access, class Pool, bool SAME> __device__ __forceinline__ void f
 #pragma unroll
         for (int c = 0; c < Axis2::COUNT; c++)
 #pragma unroll
-          for (int i = 0; i < LANES; i++) pooled[row][c][i] = Pool::both(pooled[row][c][i], shared[row][c][i]);
+          for (int i = 0; i < CHANNELS; i++) pooled[row][c][i] = Pool::both(pooled[row][c][i], shared[row][c][i]);
     } else {
       plane(std::true_type(), i0, pooled);
 #pragma unroll
@@ -83,17 +84,18 @@ template <class Access, class Pool, bool SAME> __device__ __forceinline__ void f
 #pragma unroll
     for (int row = 0; row < TILE1; row++) {
       if (o1 + row >= box.output[1]) break;
-      COMPUTE result[TILE2][LANES];
+      COMPUTE result[TILE2][CHANNELS];
 #pragma unroll
       for (int u = 0; u < TILE2; u++) {
         COMPUTE reciprocal = a.reciprocal;
         if constexpr (Pool::AVERAGE) {
           if (!SAME)
-            reciprocal = COMPUTE(1) / (COMPUTE(counted<Axis0>(o0, box.input[0], exclude)) * COMPUTE(counted<Axis1>(o1 + row, box.input[1], exclude)) *
+            reciprocal = COMPUTE(1) / (COMPUTE(counted<Axis0>(o0, box.input[0], exclude)) *
+                                       COMPUTE(counted<Axis1>(o1 + row, box.input[1], exclude)) *
                                        COMPUTE(counted<Axis2>(o2 + u, box.input[2], exclude)));
         }
 #pragma unroll
-        for (int i = 0; i < LANES; i++) {
+        for (int i = 0; i < CHANNELS; i++) {
           Held pool = pooled[row][u * S2][i];
 #pragma unroll
           for (int k2 = 1; k2 < K2; k2++) pool = Pool::both(pool, pooled[row][u * S2 + k2][i]);
@@ -102,21 +104,20 @@ template <class Access, class Pool, bool SAME> __device__ __forceinline__ void f
         }
       }
       ELEMENT* to = y + row * box.y_stride[1];
-      box.y_packed ? write_line<TILE2>(to, Access::along(box.y_stride[2]), box.output[2] - o2, result, a.alpha, a.beta)
-                   : write_line<1>(to, Access::along(box.y_stride[2]), box.output[2] - o2, result, a.alpha, a.beta);
+      box.y_packed ? write_row<TILE2>(to, Access::along(box.y_stride[2]), box.output[2] - o2, result, a.alpha, a.beta)
+                   : write_row<1>(to, Access::along(box.y_stride[2]), box.output[2] - o2, result, a.alpha, a.beta);
     }
   }
 }
 
 template <class Access> __device__ __forceinline__ void forward(const ForwardArguments& a) {
-  Tile tile(a.box, Access::LANES);
+  Tile tile(a.box, Access::CHANNELS);
   if (!tile.exists) return;
   griddepcontrol_wait_before_access(a.x + tile.x);
   if (std::is_same_v<Access, Wide>) griddepcontrol_launch_dependents_if_many();
   if (a.mode == AVERAGE_INCLUDE || a.mode == AVERAGE_EXCLUDE)
     a.reciprocal != COMPUTE(0) ? forward<Access, Sum, true>(a, tile) : forward<Access, Sum, false>(a, tile);
-  else
-    a.propagate ? forward<Access, NumbersAndNan, true>(a, tile) : forward<Access, Numbers, true>(a, tile);
+  else a.propagate ? forward<Access, NumbersAndNan, true>(a, tile) : forward<Access, Numbers, true>(a, tile);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_forward_wide(const ForwardArguments a) {
@@ -131,11 +132,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_for
   griddepcontrol_wait_deferred();
   forward<Loose>(a);
 }
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_forward_channels(const ForwardArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    pooling_static_forward_channels(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
   forward<Channels>(a);
 }
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) pooling_static_forward_scattered(const ForwardArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    pooling_static_forward_scattered(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
   forward<Scattered>(a);
 }

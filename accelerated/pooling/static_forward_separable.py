@@ -1,37 +1,33 @@
-"""Pooling of images in rows, columns first (pooling/static_forward_separable.cu)."""
+"""Forward pooling of images in rows with a large static window, columns first (static_forward_separable.cu)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from ctypes import c_int, c_uint
 from math import prod
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from dualdnn.api.operations import PoolingForward
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
-from ..plans import AlignedPlan, Launch, Plan, factors, pointers, structure
 from ..primitives.geometry import FastDivmod
-from .problem import Shape
+from .problem import FORWARD, WARP, Configuration, PoolingProblem, PoolingSolver, arguments
 from .static_window import (
     LARGE_WINDOWS,
-    MOST_PACK,
+    MAX_PACK,
     ROW_BYTES,
     Access,
-    Place,
-    PlaceStruct,
+    LayoutStruct,
     Settings,
+    StaticShape,
     alignment_of,
-    function_of,
-    place_of,
+    static_shape,
+    window_definitions,
 )
 
-WARP = 32
-SETTINGS = Settings(threads=256, blocks=4, rows=1, lane_bytes=16, channel_tile=1, loose_tile=1)
-MOST_SHARED_BYTES = 32 * 1024  # of a block; several share a multiprocessor
+SETTINGS = Settings(threads=256, blocks=4, channel_bytes=16)
+MAX_SHARED_BYTES = 32 * 1024  # of a block; several share an SM
 
 
-class RowsStruct(PlaceStruct):
+class RowsStruct(LayoutStruct):
     """The ``Rows`` of the kernel."""
 
     _fields_: ClassVar = [
@@ -39,52 +35,61 @@ class RowsStruct(PlaceStruct):
         ("slots", c_uint),
         ("packs", FastDivmod),
         ("outputs", FastDivmod),
-        ("lines", FastDivmod),
+        ("rows", FastDivmod),
     ]
 
 
-def plan(operation: PoolingForward, shape: Shape, device: Any, otherwise: Callable[[], Plan]) -> Plan | None:
-    """The plan of a call with a known window; ``otherwise`` makes that of any call."""
-    place = None if shape.channels_last else place_of(shape, LARGE_WINDOWS)
-    if place is None or place.axes[0].input > 1:
-        return None
-    _, lines, along = place.axes
-    access = _access(place)
-    if access is None:
-        return None
-    packs = along.input // access.x_pack
-    held_bytes = along.input * SCALAR_BYTES[operation.compute_type]
-    total = prod(place.extents) * lines.output
-    slots = min(SETTINGS.threads // packs, MOST_SHARED_BYTES // held_bytes, total)
-    if slots == 0:
-        return None
-    rows = RowsStruct(
-        place,
-        access,
-        total=total,
-        slots=slots,
-        packs=FastDivmod.of(packs),
-        outputs=FastDivmod.of(along.output),
-        lines=FastDivmod.of(lines.output),
-    )
-    divisor = prod(axis.divisor(operation.pooling.mode) for axis in place.axes)
-    arguments = structure(
-        *pointers(2),
-        ("rows", rows),
-        *factors(operation, alpha=operation.alpha, beta=operation.beta, reciprocal=1 / divisor if divisor else 0.0),
-        ("mode", c_int(operation.pooling.mode)),
-        ("propagate", c_int(operation.pooling.nan)),
-    )
-    function = function_of(operation, place, "pooling_static_forward_separable", access, SETTINGS, device)
-    threads = -(-slots * packs // WARP) * WARP
-    launch = Launch(function, arguments, ("x", "y"), (-(-total // slots), 1, 1), (threads, 1, 1), slots * held_bytes)
-    return AlignedPlan(operation, Plan(operation, [launch]), alignment_of(place, access, ("x", "y")), otherwise)
+class StaticForwardSeparable(PoolingSolver):
+    """LARGE_WINDOWS of rows: a thread pools a pack of columns, then windows pool columns in shared memory."""
+
+    name = "pooling.static_forward_separable"
+    kinds = (FORWARD,)
+
+    def configuration(self, problem: PoolingProblem) -> Configuration | None:
+        shape = problem.shape
+        static = None if shape.channels_last or not problem.aligned else static_shape(shape, LARGE_WINDOWS)
+        access = None if static is None or static.axes[0].input > 1 else _access(static)
+        if static is None or access is None:
+            return None
+        _, down, along = static.axes
+        packs = along.input // access.x_pack
+        row_bytes = along.input * SCALAR_BYTES[problem.operation.compute_type]
+        total = prod(static.extents) * down.output
+        slots = min(SETTINGS.threads // packs, MAX_SHARED_BYTES // row_bytes, total)
+        if slots == 0:
+            return None
+        rows = RowsStruct(
+            static,
+            access,
+            total=total,
+            slots=slots,
+            packs=FastDivmod.of(packs),
+            outputs=FastDivmod.of(along.output),
+            rows=FastDivmod.of(down.output),
+        )
+        fields = arguments(
+            problem,
+            ("rows", rows),
+            *problem.factors_and_reciprocal,
+            ("mode", c_int(problem.operation.pooling.mode)),
+            ("propagate", c_int(problem.operation.pooling.nan)),
+        )
+        return Configuration(
+            "pooling/static_forward_separable.cu",
+            f"pooling_static_forward_separable_{access.kind}",
+            window_definitions(problem, static, SETTINGS),
+            fields,
+            (-(-total // slots), 1, 1),
+            (-(-slots * packs // WARP) * WARP, 1, 1),
+            slots * row_bytes,
+            alignment_of(problem, static, access),
+        )
 
 
-def _access(place: Place) -> Access | None:
-    """The widest packs of columns; None where there are none."""
+def _access(static: StaticShape) -> Access | None:
+    """Return the widest packs of columns; None where there are none."""
     for kind, nbytes in ROW_BYTES.items():
-        pack = min(nbytes // place.scalar_bytes, MOST_PACK)
-        if pack > 1 and place.divided_by(pack, False)[0]:
+        pack = min(nbytes // static.scalar_bytes, MAX_PACK)
+        if pack > 1 and static.divided_by(pack, False)[0]:
             return Access(kind, 1, 1, pack, False, 1)
     return None

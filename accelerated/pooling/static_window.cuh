@@ -1,12 +1,14 @@
-// Pooling with a window that is known when the kernel is compiled: what forward and backward share.
+// Pooling with a static window: what forward and backward kernels share.
 //
-// A thread takes a box of neighbours: TILE1 lines of TILE2 windows (and the inputs between their starts), of LANES channels
-// that are neighbours in memory. All that it reads can be in flight together, what windows share is read once, and the
-// comparisons and sums of windows that overlap are shared too. Which element a register holds is known to the compiler.
+// Tiling: a thread takes a box of neighbours: TILE1 rows of TILE2 windows (and the inputs between their starts), of
+// CHANNELS channels that are neighbours in memory. All its reads can be in flight together, what windows share is read
+// once, and the comparisons and sums of windows that overlap are shared too. Which element a register holds is known at
+// compile time.
 //
 // Definitions: K0 S0 P0, K1 S1 P1, K2 S2 P2 (window, stride, padding of each axis; images have axis 0 of one position),
-// THREADS and BLOCKS (of a multiprocessor), TILE1, ROW_LANES (channels of a position of rows in packs), LANE_BYTES (channels of a thread), LOOSE_TILE and CHANNEL_TILE (windows of a
-// thread along axis 2 where rows are not read in packs, and of packs of channels).
+// THREADS and BLOCKS (of an SM), TILE1, ROW_CHANNELS (of a position of rows in packs), CHANNEL_BYTES (of a thread),
+// ELEMENT_TILE and CHANNEL_TILE (windows of a thread along axis 2 where rows are read element by element, and of packs
+// of channels).
 #pragma once
 #include <cstring>
 #include <type_traits>
@@ -15,53 +17,58 @@
 #include "pooling/functors.cuh"
 
 // Lets the next kernel in, of large grids: before the reads, as measured.
-__device__ __forceinline__ void griddepcontrol_launch_dependents_if_many() { griddepcontrol_launch_dependents_if(gridDim.x > MANY_BLOCKS && blockIdx.x + MANY_BLOCKS >= gridDim.x); }
+__device__ __forceinline__ void griddepcontrol_launch_dependents_if_many() {
+  griddepcontrol_launch_dependents_if(gridDim.x > MANY_BLOCKS && blockIdx.x + MANY_BLOCKS >= gridDim.x);
+}
 
 constexpr int floor_divided(int n, int by) { return n >= 0 ? n / by : -((by - 1 - n) / by); }
 
-// One axis. From the first input of a tile, in inputs: where the windows of the tile begin and end; from its first window, in
-// windows: which windows cover the inputs of the tile.
-template <int K, int S, int P, int TILE> struct Known {
+// One axis. From the first input of a tile, in inputs: where the windows of the tile begin and end; from its first
+// window, in windows: which windows cover the inputs of the tile.
+template <int K, int S, int P, int TILE> struct StaticAxis {
   static constexpr int WINDOW = K, STRIDE = S, PADDING = P, OUTPUTS = TILE, INPUTS = TILE * S;
-  static constexpr int BEGIN = -P, COUNT = (TILE - 1) * S + K;                                  // read by the windows of the tile
-  static constexpr int FIRST = floor_divided(P - K, S) + 1, WINDOWS = (INPUTS - 1 + P) / S + 1 - FIRST;  // that cover it
-  static constexpr int AROUND = FIRST * S - P, READ = (WINDOWS - 1) * S + K;                    // read by those windows
+  static constexpr int BEGIN = -P, COUNT = (TILE - 1) * S + K;  // read by the windows of the tile
+  static constexpr int FIRST = floor_divided(P - K, S) + 1,
+                       WINDOWS = (INPUTS - 1 + P) / S + 1 - FIRST;            // that cover it
+  static constexpr int AROUND = FIRST * S - P, READ = (WINDOWS - 1) * S + K;  // read by those windows
   // Whether window `w` of those covers input `i` of the tile.
   static constexpr __host__ __device__ bool covers(int w, int i) {
     int start = AROUND + w * S;
     return start <= i && i < start + K;
   }
 };
-using Axis0 = Known<K0, S0, P0, 1>;
+using Axis0 = StaticAxis<K0, S0, P0, 1>;
 
-// How a kernel accesses memory: along rows (ROWS) in packs, whose positions may be some channels (LANES), or packs of channels; and
-// how many windows a thread takes.
-template <bool ROWS_, int TILE2_, int LANES_, int X_PACK_> struct Access {
+// How a kernel accesses memory: along rows (ROWS) in packs, whose positions may be some channels (CHANNELS), or packs
+// of channels; and how many windows a thread takes.
+template <bool ROWS_, int TILE2_, int CHANNELS_, int X_PACK_> struct Access {
   static constexpr bool ROWS = ROWS_;
-  static constexpr int TILE2 = TILE2_, LANES = LANES_, X_PACK = X_PACK_;
+  static constexpr int TILE2 = TILE2_, CHANNELS = CHANNELS_, X_PACK = X_PACK_;
   // From one position along axis 2 to the next.
-  static __device__ __forceinline__ int along(int stride) { return ROWS ? LANES : stride; }
-  using Axis1 = Known<K1, S1, P1, TILE1>;
-  using Axis2 = Known<K2, S2, P2, TILE2>;
+  static __device__ __forceinline__ int along(int stride) { return ROWS ? CHANNELS : stride; }
+  using Axis1 = StaticAxis<K1, S1, P1, TILE1>;
+  using Axis2 = StaticAxis<K2, S2, P2, TILE2>;
 };
-constexpr int MOST_PACK = 8;  // elements of rows
-constexpr int MOST_TILE = 4;  // windows of a thread
-constexpr int row_pack(int bytes) { return bytes / int(sizeof(ELEMENT)) < MOST_PACK ? bytes / int(sizeof(ELEMENT)) : MOST_PACK; }
+constexpr int MAX_PACK = 8;  // elements of rows
+constexpr int MAX_TILE = 4;  // windows of a thread
+constexpr int row_pack(int bytes) {
+  return bytes / int(sizeof(ELEMENT)) < MAX_PACK ? bytes / int(sizeof(ELEMENT)) : MAX_PACK;
+}
 constexpr int divisor_of(int a, int b) { return b == 0 ? a : divisor_of(b, a % b); }  // the greatest of both
 // As many windows as begin where packs do; 1 where they are too many, and packs are not used.
 constexpr int row_tile(int bytes) {
   int windows = row_pack(bytes) / divisor_of(row_pack(bytes), S2);
-  return windows <= MOST_TILE ? windows : 1;
+  return windows <= MAX_TILE ? windows : 1;
 }
-constexpr int LANES_OF_BYTES = LANE_BYTES / sizeof(ELEMENT);
-using Wide = Access<true, row_tile(16), ROW_LANES, row_pack(16)>;  // rows in packs of 16 bytes
-using Narrow = Access<true, row_tile(8), ROW_LANES, row_pack(8)>;  // of 8 bytes
-using Loose = Access<true, LOOSE_TILE, 1, 1>;              // element by element
-using Channels = Access<false, CHANNEL_TILE, LANES_OF_BYTES ? LANES_OF_BYTES : 1, 1>;
-using Scattered = Access<false, LOOSE_TILE, 1, 1>;         // channels, one by one
+constexpr int CHANNELS_OF_BYTES = CHANNEL_BYTES / sizeof(ELEMENT);
+using Wide = Access<true, row_tile(16), ROW_CHANNELS, row_pack(16)>;  // rows in packs of 16 bytes
+using Narrow = Access<true, row_tile(8), ROW_CHANNELS, row_pack(8)>;  // of 8 bytes
+using Loose = Access<true, ELEMENT_TILE, 1, 1>;                       // element by element
+using Channels = Access<false, CHANNEL_TILE, CHANNELS_OF_BYTES ? CHANNELS_OF_BYTES : 1, 1>;
+using Scattered = Access<false, ELEMENT_TILE, 1, 1>;  // channels, one by one
 
 // Where everything is.
-struct Place {
+struct Layout {
   int outer_rank;  // what is not pooled: the fastest first
   FastDivmod outer[3];
   int x_outer[3], y_outer[3];
@@ -70,7 +77,7 @@ struct Place {
   int y_packed;  // whether the windows of a thread lie in one access
 
   // Adds the distances of a plane.
-  __device__ __forceinline__ void go_to(unsigned plane, int& x, int& y) const {
+  __device__ __forceinline__ void add_plane(unsigned plane, int& x, int& y) const {
     for (int d = 0; d < outer_rank - 1; d++) {
       unsigned here;
       plane = outer[d].divide(plane, here);
@@ -82,42 +89,45 @@ struct Place {
   }
 };
 
-struct Box : Place {
-  unsigned threads;         // that have something to do
-  FastDivmod lanes, tiles[3];  // how many packs of channels, and tiles of each axis, there are
+struct Box : Layout {
+  unsigned threads;            // that have something to do
+  FastDivmod packs, tiles[3];  // how many packs of channels, and tiles of each axis, there are
 };
 
-// The place of a thread: its tile of each axis, and where its channels lie.
+// The tile of a thread along each axis, and the offsets of its channels.
 struct Tile {
   bool exists;
   int tile[3];
   int x, y;
-  __device__ __forceinline__ Tile(const Box& box, int lanes) : Tile(box, lanes, blockIdx.x * THREADS + threadIdx.x) {}
-  __device__ __forceinline__ Tile(const Box& box, int lanes, unsigned rest) {
+  __device__ __forceinline__ Tile(const Box& box, int channels)
+      : Tile(box, channels, blockIdx.x * THREADS + threadIdx.x) {}
+  __device__ __forceinline__ Tile(const Box& box, int channels, unsigned rest) {
     unsigned here;
     exists = rest < box.threads;
     if (!exists) return;
-    rest = box.lanes.divide(rest, here);
-    x = y = here * lanes;
+    rest = box.packs.divide(rest, here);
+    x = y = here * channels;
     rest = box.tiles[2].divide(rest, here), tile[2] = here;
     rest = box.tiles[1].divide(rest, here), tile[1] = here;
     tile[0] = 0;
     if (K0 > 1) rest = box.tiles[0].divide(rest, here), tile[0] = here;
-    box.go_to(rest, x, y);
+    box.add_plane(rest, x, y);
   }
 };
 
-// Positions [BEGIN, BEGIN + COUNT) along axis 2, of LANES channels, counted from a tile of INSIDE positions.
-template <int LANES, int BEGIN, int COUNT> struct Line {
-  ELEMENT item[COUNT][LANES];
+// Positions [BEGIN, BEGIN + COUNT) along axis 2, of CHANNELS channels, counted from a tile of INSIDE positions.
+template <int CHANNELS, int BEGIN, int COUNT> struct Line {
+  ELEMENT item[COUNT][CHANNELS];
 
   // `line`: the tile's first position; `at`: that of the tile in a line of `extent`; where nothing is, `nothing`.
   template <int INSIDE, int PACK>
-  __device__ __forceinline__ void read(const ELEMENT* line, int stride, int at, int extent, bool present, ELEMENT nothing) {
+  __device__ __forceinline__ void read(const ELEMENT* line, int stride, int at, int extent, bool present,
+                                       ELEMENT nothing) {
 #pragma unroll
     for (int k = 0; k < COUNT; k++) {
       int c = BEGIN + k;
-      bool packed = LANES == 1 && PACK > 1 && c >= 0 && c / PACK * PACK >= BEGIN && c / PACK * PACK + PACK <= min(INSIDE, BEGIN + COUNT);
+      bool packed = CHANNELS == 1 && PACK > 1 && c >= 0 && c / PACK * PACK >= BEGIN &&
+                    c / PACK * PACK + PACK <= min(INSIDE, BEGIN + COUNT);
       if (packed && c % PACK != 0) continue;
       if (packed) {
         Pack<ELEMENT, PACK> pack = taken<PACK>(line + c, present && at + c < extent, nothing);
@@ -126,18 +136,21 @@ template <int LANES, int BEGIN, int COUNT> struct Line {
           if (k + i < COUNT) item[k + i][0] = pack.item[i];
         continue;
       }
-      Pack<ELEMENT, LANES> pack = taken<LANES>(line + c * stride, present && unsigned(at + c) < unsigned(extent), nothing);
+      Pack<ELEMENT, CHANNELS> pack =
+          taken<CHANNELS>(line + c * stride, present && unsigned(at + c) < unsigned(extent), nothing);
 #pragma unroll
-      for (int i = 0; i < LANES; i++) item[k][i] = pack.item[i];
+      for (int i = 0; i < CHANNELS; i++) item[k][i] = pack.item[i];
     }
   }
 
  private:
-  // Moved and chosen as words: elements are taken apart afterwards, not in either case.
-  template <int N> static __device__ __forceinline__ Pack<ELEMENT, N> taken(const ELEMENT* from, bool present, ELEMENT nothing) {
+  // Moved and selected as words: elements are taken apart afterwards, not in either case.
+  template <int N>
+  static __device__ __forceinline__ Pack<ELEMENT, N> taken(const ELEMENT* from, bool present, ELEMENT nothing) {
     constexpr int BYTES = N * sizeof(ELEMENT), WORD = sizeof(ELEMENT) >= 4 ? sizeof(ELEMENT) : BYTES < 4 ? BYTES : 4;
     using Small = typename std::conditional<WORD == 1, unsigned char, unsigned short>::type;
-    using Word = typename std::conditional<sizeof(ELEMENT) >= 4, ELEMENT, typename std::conditional<WORD == 4, unsigned, Small>::type>::type;
+    using Word = typename std::conditional<sizeof(ELEMENT) >= 4, ELEMENT,
+                                           typename std::conditional<WORD == 4, unsigned, Small>::type>::type;
     Pack<ELEMENT, N> pack;
     Pack<Word, BYTES / WORD> words;
 #pragma unroll
@@ -150,17 +163,18 @@ template <int LANES, int BEGIN, int COUNT> struct Line {
 };
 
 // Writes alpha * values, blended, to COUNT positions along axis 2, of which `left` exist. PLAIN: alpha is 1, beta 0.
-template <bool PLAIN, int PACK, int COUNT, int LANES>
-__device__ __forceinline__ void write_packs(ELEMENT* line, int stride, int left, const COMPUTE (&values)[COUNT][LANES], COMPUTE alpha, COMPUTE beta) {
-  constexpr int N = LANES == 1 ? PACK : LANES, STEP = LANES == 1 ? PACK : 1;
+template <bool PLAIN, int PACK, int COUNT, int CHANNELS>
+__device__ __forceinline__ void write_packs(ELEMENT* line, int stride, int left,
+                                            const COMPUTE (&values)[COUNT][CHANNELS], COMPUTE alpha, COMPUTE beta) {
+  constexpr int N = CHANNELS == 1 ? PACK : CHANNELS, STEP = CHANNELS == 1 ? PACK : 1;
 #pragma unroll
   for (int k = 0; k < COUNT; k += STEP) {
     if (k >= left) continue;
-    Pack<ELEMENT, N>* target = reinterpret_cast<Pack<ELEMENT, N>*>(line + (LANES == 1 && PACK > 1 ? k : k * stride));
+    Pack<ELEMENT, N>* target = reinterpret_cast<Pack<ELEMENT, N>*>(line + (CHANNELS == 1 && PACK > 1 ? k : k * stride));
     Pack<ELEMENT, N> pack;
     COMPUTE result[N];
 #pragma unroll
-    for (int i = 0; i < N; i++) result[i] = LANES == 1 ? values[k + i][0] : values[k][i];
+    for (int i = 0; i < N; i++) result[i] = CHANNELS == 1 ? values[k + i][0] : values[k][i];
     if (!PLAIN) {
 #pragma unroll
       for (int i = 0; i < N; i++) result[i] *= alpha;
@@ -176,8 +190,9 @@ __device__ __forceinline__ void write_packs(ELEMENT* line, int stride, int left,
   }
 }
 // The plain case apart: the compiler would compute the blended values for it, too, and drop them.
-template <int PACK, int COUNT, int LANES>
-__device__ __forceinline__ void write_line(ELEMENT* line, int stride, int left, const COMPUTE (&values)[COUNT][LANES], COMPUTE alpha, COMPUTE beta) {
+template <int PACK, int COUNT, int CHANNELS>
+__device__ __forceinline__ void write_row(ELEMENT* line, int stride, int left, const COMPUTE (&values)[COUNT][CHANNELS],
+                                          COMPUTE alpha, COMPUTE beta) {
   alpha == COMPUTE(1) && beta == COMPUTE(0) ? write_packs<true, PACK>(line, stride, left, values, alpha, beta)
                                             : write_packs<false, PACK>(line, stride, left, values, alpha, beta);
 }
@@ -191,20 +206,19 @@ template <class Axis> __device__ __forceinline__ int counted(int output, int inp
 // ---- maxima ----
 
 template <class Held> __device__ __forceinline__ Held held(ELEMENT value) {
-  if constexpr (std::is_same<Held, ELEMENT>::value)
-    return value;
-  else
-    return load<Held>(value);
+  if constexpr (std::is_same<Held, ELEMENT>::value) return value;
+  else return load<Held>(value);
 }
 
 // Pools a line with those above it, column by column.
-template <class Pool, int LANES, int BEGIN, int COUNT>
-__device__ __forceinline__ void pool_line(typename Pool::Held (&pooled)[COUNT][LANES], const Line<LANES, BEGIN, COUNT>& line, bool first) {
+template <class Pool, int CHANNELS, int BEGIN, int COUNT>
+__device__ __forceinline__ void pool_row(typename Pool::Held (&pooled)[COUNT][CHANNELS],
+                                         const Line<CHANNELS, BEGIN, COUNT>& line, bool first) {
   using Held = typename Pool::Held;
-  constexpr int N = COUNT * LANES, ODD = LANES == 1 ? (BEGIN & 1) : 0;  // where pairs begin, as they were read
+  constexpr int N = COUNT * CHANNELS, ODD = CHANNELS == 1 ? (BEGIN & 1) : 0;  // where pairs begin, as they were read
 #pragma unroll
   for (int k = 0; k < N; k++) {
-    Held &one = pooled[k / LANES][k % LANES], value = held<Held>(line.item[k / LANES][k % LANES]);
+    Held &one = pooled[k / CHANNELS][k % CHANNELS], value = held<Held>(line.item[k / CHANNELS][k % CHANNELS]);
     if (first) {
       one = value;
       continue;
@@ -212,8 +226,9 @@ __device__ __forceinline__ void pool_line(typename Pool::Held (&pooled)[COUNT][L
     if constexpr (Pool::IN_PAIRS) {
       if (k >= ODD && k - (k - ODD) % 2 + 1 < N) {
         if ((k - ODD) % 2) continue;
-        Held& other = pooled[(k + 1) / LANES][(k + 1) % LANES];
-        half2 pair = Pool::both(__halves2half2(one, other), __halves2half2(value, line.item[(k + 1) / LANES][(k + 1) % LANES]));
+        Held& other = pooled[(k + 1) / CHANNELS][(k + 1) % CHANNELS];
+        half2 pair = Pool::both(__halves2half2(one, other),
+                                __halves2half2(value, line.item[(k + 1) / CHANNELS][(k + 1) % CHANNELS]));
         one = __low2half(pair), other = __high2half(pair);
         continue;
       }

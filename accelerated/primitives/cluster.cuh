@@ -1,8 +1,9 @@
-// Blocks of a cluster, which read and write each other's shared memory. Where there are no clusters a block is one of its own.
+// Blocks of a cluster, which read and write each other's shared memory. Where there are no clusters a block is one of
+// its own.
 #pragma once
 
 #ifndef CLUSTER_BLOCKS
-#define CLUSTER_BLOCKS 8  // the most that every GPU with clusters has; clusters.py knows it
+#define CLUSTER_BLOCKS 8  // blocks: what every GPU with clusters has; cluster.py has the same
 #endif
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -17,79 +18,104 @@ __device__ __forceinline__ unsigned cluster_rank() {
   return rank;
 }
 
-__device__ __forceinline__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
 // Writes to the same variable of another block.
 __device__ __forceinline__ void store_to_cluster_rank(float* variable, unsigned block, float value) {
   unsigned address = __cvta_generic_to_shared(variable);
-  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;\n st.shared::cluster.f32 [%0], %2;" : "+r"(address) : "r"(block), "f"(value) : "memory");
+  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;\n st.shared::cluster.f32 [%0], %2;"
+               : "+r"(address)
+               : "r"(block), "f"(value)
+               : "memory");
 }
 __device__ __forceinline__ void store_to_cluster_rank(double* variable, unsigned block, double value) {
   unsigned address = __cvta_generic_to_shared(variable);
-  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;\n st.shared::cluster.f64 [%0], %2;" : "+r"(address) : "r"(block), "d"(value) : "memory");
+  asm volatile("mapa.shared::cluster.u32 %0, %0, %1;\n st.shared::cluster.f64 [%0], %2;"
+               : "+r"(address)
+               : "r"(block), "d"(value)
+               : "memory");
 }
 
-// In the shared memory of the first block: what all blocks send there. Every block calls init_and_expect() with the same bytes, at the same offset
-// in every block, before it waits for earlier kernels: by then all blocks run. Barriers of the cluster instead, after the
-// reads, took 0.25 us longer (H200).
+// In the shared memory of the first block: what all blocks send there. Every block calls init_and_expect() with the
+// same bytes, at the same offset in every block, before it waits for earlier kernels: by then all blocks run. Barriers
+// of the cluster instead, after the reads, took 0.25 us longer (H200).
 struct alignas(8) ClusterGather {
   unsigned long long barrier;
 
   __device__ __forceinline__ unsigned address() const { return __cvta_generic_to_shared(&barrier); }
-  // bytes: that all blocks send. Some may be there before they are expected: the phase ends with the one arrival.
+  // bytes: how many all blocks send. Some may arrive before they are expected: the phase ends with the one arrival.
   __device__ __forceinline__ void init_and_expect(unsigned bytes) {
     init();
     expect(bytes);
   }
-  // The same in two steps, between which the blocks find their places.
+  // The same in two steps, between which the blocks compute their indices.
   __device__ __forceinline__ void init() {
-    if (leads()) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address()) : "memory");
+    if (leads())
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address())
+                   : "memory");
     cluster_arrive();
   }
   __device__ __forceinline__ void expect(unsigned bytes) {
     cluster_wait();
-    if (leads()) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
+    if (leads())
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
   }
   static __device__ __forceinline__ bool leads() { return (threadIdx.x | cluster_rank()) == 0; }
   // To the same variable of the first block.
-  __device__ __forceinline__ void send(float* variable, float value) { asm volatile(SEND(f32, "%1") ::"r"(first(variable)), "f"(value), "r"(first(&barrier)) : "memory"); }
-  __device__ __forceinline__ void send(double* variable, double value) { asm volatile(SEND(f64, "%1") ::"r"(first(variable)), "d"(value), "r"(first(&barrier)) : "memory"); }
-  // In the first block: until everything is there.
+  __device__ __forceinline__ void send(float* variable, float value) {
+    asm volatile(SEND(f32, "%1")::"r"(first(variable)), "f"(value), "r"(first(&barrier)) : "memory");
+  }
+  __device__ __forceinline__ void send(double* variable, double value) {
+    asm volatile(SEND(f64, "%1")::"r"(first(variable)), "d"(value), "r"(first(&barrier)) : "memory");
+  }
+  // In the first block: waits until all bytes have arrived.
   __device__ __forceinline__ void wait() const {
     unsigned done = 0;
     while (!done)
-      asm volatile("{ .reg .pred there; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0; selp.u32 %0, 1, 0, there; }" : "=r"(done) : "r"(address()) : "memory");
+      asm volatile(
+          "{ .reg .pred there; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0; selp.u32 %0, "
+          "1, 0, there; }"
+          : "=r"(done)
+          : "r"(address())
+          : "memory");
   }
   // The same where one thread of every block sends, and that of the first one waits.
   __device__ __forceinline__ void wait_one_thread() const { wait(); }
   template <class T> static __device__ __forceinline__ unsigned first(const T* variable) {
     unsigned remote;
-    asm("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(remote) : "r"(static_cast<unsigned>(__cvta_generic_to_shared(variable))));
+    asm("mapa.shared::cluster.u32 %0, %1, 0;"
+        : "=r"(remote)
+        : "r"(static_cast<unsigned>(__cvta_generic_to_shared(variable))));
     return remote;
   }
 };
 
-// In the shared memory of every block: what all blocks send there. init(), at the same offset in every block, and expect(), when all
-// threads of the block may be sent to, before the wait for earlier kernels; wait_for_peers() before the first send. Barriers of the
-// cluster instead took 0.25 us longer (H200).
+// In the shared memory of every block: what all blocks send there. init(), at the same offset in every block, and
+// expect(), when all threads of the block may be sent to, before the wait for earlier kernels; wait_for_peers() before
+// the first send. Barriers of the cluster instead took 0.25 us longer (H200).
 struct alignas(8) ClusterExchange {
   unsigned long long barrier;
 
   __device__ __forceinline__ unsigned address() const { return __cvta_generic_to_shared(&barrier); }
   __device__ __forceinline__ void init() {
-    if (threadIdx.x == 0) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address()) : "memory");
+    if (threadIdx.x == 0)
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(address())
+                   : "memory");
   }
-  // bytes: that arrive in a block.
+  // bytes: how many arrive in a block.
   __device__ __forceinline__ void expect(unsigned bytes) const {
     __syncthreads();
-    if (threadIdx.x == 0) asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
+    if (threadIdx.x == 0)
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes) : "memory");
     cluster_arrive_relaxed();
   }
-  // Until all blocks have announced theirs.
+  // Waits until all blocks of the cluster expect their bytes.
   __device__ __forceinline__ void wait_for_peers() const { cluster_wait(); }
-  // From here to a place of a block, and to its barrier, which the compiler finds now, not when something is sent.
+  // The shared::cluster addresses of a variable of another block and of its mbarrier, computed before anything is sent.
   struct RemoteAddress {
     unsigned data, barrier;
   };
@@ -98,22 +124,33 @@ struct alignas(8) ClusterExchange {
     asm volatile("" : "+r"(to.data), "+r"(to.barrier));
     return to;
   }
-  // Two numbers, from some lanes.
+  // Sends two numbers from the lanes where `some` is true.
   __device__ __forceinline__ void send(bool some, const RemoteAddress& to, float first, float second) const {
-    asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f32, "{%1, %3}") " }" ::"r"(to.data), "f"(first), "r"(to.barrier), "f"(second), "r"(unsigned(some)) : "memory");
+    asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f32, "{%1, %3}") " }" ::"r"(to.data),
+                 "f"(first), "r"(to.barrier), "f"(second), "r"(unsigned(some))
+                 : "memory");
   }
   __device__ __forceinline__ void send(bool some, const RemoteAddress& to, double first, double second) const {
-    asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f64, "{%1, %3}") " }" ::"r"(to.data), "d"(first), "r"(to.barrier), "d"(second), "r"(unsigned(some)) : "memory");
+    asm volatile("{ .reg .pred some; setp.ne.u32 some, %4, 0;\n @some " SEND(v2.f64, "{%1, %3}") " }" ::"r"(to.data),
+                 "d"(first), "r"(to.barrier), "d"(second), "r"(unsigned(some))
+                 : "memory");
   }
-  // Until everything is there.
+  // Waits until all bytes have arrived.
   __device__ __forceinline__ void wait() const {
     unsigned done = 0;
     while (!done)
-      asm volatile("{ .reg .pred there; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0; selp.u32 %0, 1, 0, there; }" : "=r"(done) : "r"(address()) : "memory");
+      asm volatile(
+          "{ .reg .pred there; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%1], 0; selp.u32 %0, "
+          "1, 0, there; }"
+          : "=r"(done)
+          : "r"(address())
+          : "memory");
   }
   template <class T> static __device__ __forceinline__ unsigned remote(const T* variable, unsigned block) {
     unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(static_cast<unsigned>(__cvta_generic_to_shared(variable))), "r"(block));
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(there)
+        : "r"(static_cast<unsigned>(__cvta_generic_to_shared(variable))), "r"(block));
     return there;
   }
 };
@@ -126,7 +163,9 @@ __device__ __forceinline__ unsigned cluster_rank() { return 0; }
 __device__ __forceinline__ void cluster_arrive_relaxed() {}
 __device__ __forceinline__ void cluster_arrive() {}
 __device__ __forceinline__ void cluster_wait() { __syncthreads(); }
-template <class T> __device__ __forceinline__ void store_to_cluster_rank(T* variable, unsigned, T value) { *variable = value; }
+template <class T> __device__ __forceinline__ void store_to_cluster_rank(T* variable, unsigned, T value) {
+  *variable = value;
+}
 
 struct alignas(8) ClusterGather {
   unsigned long long barrier;

@@ -1,9 +1,10 @@
-// Copies from global to shared memory that do not pass through registers (compute capability 8.0).
+// cp.async: asynchronous copies from global to shared memory (compute capability 8.0).
 #pragma once
 
 #ifdef EMULATED_CUDA
 namespace emulated {
-// Copies happen as late as they may: at the wait. Whoever forgets one, or reuses a tile too early, gets wrong numbers.
+// Copies happen as late as the PTX manual allows, at the wait: a kernel that forgets one, or reuses a tile too early,
+// computes wrong results.
 struct Copy {
   void* to;
   const void* from;
@@ -15,7 +16,8 @@ inline Queues<Copy> copies;
 
 inline void finish_copies(int pending) {
   std::deque<Copy>& queue = copies.own();
-  for (int groups = std::count_if(queue.begin(), queue.end(), [](const Copy& copy) { return copy.ends_group; }); groups > pending;) {
+  for (int groups = std::count_if(queue.begin(), queue.end(), [](const Copy& copy) { return copy.ends_group; });
+       groups > pending;) {
     const Copy copy = queue.front();
     queue.pop_front();
     const races::Later later(copy.request);
@@ -30,13 +32,17 @@ inline void finish_copies(int pending) {
 // Copies BYTES (4, 8 or 16), or writes zeros.
 #ifdef EMULATED_CUDA
 template <int BYTES> EMULATED_CALL void cp_async(void* to, const void* from, bool exists) {
-  emulated::copies.own().push_back({to, from, BYTES, exists, false, emulated::races::request_write(to, BYTES, EMULATED_HERE)});
+  emulated::copies.own().push_back(
+      {to, from, BYTES, exists, false, emulated::races::request_write(to, BYTES, EMULATED_HERE)});
 }
 #else
 template <int BYTES> __device__ __forceinline__ void cp_async(void* to, const void* from, bool exists) {
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(to)), bytes = exists ? BYTES : 0;
-  if constexpr (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
-  else asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(address), "l"(from), "r"(bytes), "n"(BYTES) : "memory");
+  if constexpr (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(from), "r"(bytes) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(address), "l"(from), "r"(bytes), "n"(BYTES)
+                 : "memory");
 }
 #endif
 __device__ __forceinline__ void cp_async_commit() {

@@ -1,17 +1,17 @@
-// The loop of every element-by-element kernel: out[i] = function(in0[i], in1[i], ...), which may see what out[i] was.
+// The loop of every element-by-element kernel: out[i] = function(in0[i], in1[i], ...), which may read what out[i] was.
 //
-// Memory needs some 25 KB in flight to every multiprocessor. Tensors that all operands walk as one row move in
-// accesses of 16 bytes, `flat` packs of a thread, of which several are read before the first is used. Rows of whole
-// packs move pack by pack. Others, which start anywhere or step over elements, move element by element: neighbouring
-// threads touch neighbours, and a thread's elements lie one step apart, so that it has to find only the first: finding one
-// takes some 60 instructions, a few of them at a quarter of the rate. geometry.py chooses. Kernels find their first place
-// before they wait for earlier ones: they begin with griddepcontrol_wait_deferred() (primitives/dependent_launch.cuh). Small tensors are limited by the latency of
-// one read and by jumps to code that is not at hand: what has one pack for a thread goes a way of its own, and single elements are found by
-// the dimensions of the launch (primitives/small_grid.cuh), in kernels of their own.
+// The roofline bound is bytes: memory needs some 25 KB in flight to every multiprocessor. Tensors that all operands
+// index as one row move in accesses of 16 bytes, `flat` packs per thread, several of which are read before the first is
+// used. Rows of a multiple of 16 bytes move pack by pack. Others, which start anywhere or have strides, move element by
+// element: neighbouring threads touch neighbours, and a thread's elements lie a fixed stride apart, so that it computes
+// only the first offset, in some 60 instructions. geometry.py chooses. Kernels compute their first offset before they
+// wait for earlier ones: they begin with griddepcontrol_wait_deferred() (dependent_launch.cuh). Small tensors are
+// limited by the latency of one read and of jumps to code that is not cached: one pack per thread has a path of its
+// own, and single elements are indexed by the dimensions of the launch (small_grid.cuh), in kernels of their own.
 //
-// What single elements leave in memory are partial sectors. A sector (32 bytes) that is written in part is read when the cache gives it up, one by
-// one: a tensor that does not stay in the cache has the sectors at the ends of its rows prefetched (set tensor, 205 MB of
-// rows of 56 floats: 158 us without, 99 us with it on an H200).
+// A sector (32 bytes) that is written in part is read when L2 evicts it, one by one: where a tensor does not stay in
+// L2, the sectors at the ends of its rows are prefetched (set tensor, 205 MB of rows of 56 floats: 158 us without, 99
+// us with it on an H200).
 #pragma once
 #include <type_traits>
 
@@ -19,15 +19,15 @@
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
-template <class T, int WIDTH>
-__device__ __forceinline__ bool packed(const Pack<T, WIDTH>*& pack, const T* pointer) {
+template <class T, int WIDTH> __device__ __forceinline__ bool packed(const Pack<T, WIDTH>*& pack, const T* pointer) {
   pack = reinterpret_cast<const Pack<T, WIDTH>*>(pointer);
   return reinterpret_cast<uintptr_t>(pointer) % alignof(Pack<T, WIDTH>) == 0;
 }
 
 // Reads `count` elements that lie `stride` apart into `values`.
 template <class C, int WIDTH, class T>
-__device__ __forceinline__ void read_pack(const T* pointer, long long stride, bool vectorised, unsigned count, C (&values)[WIDTH]) {
+__device__ __forceinline__ void read_pack(const T* pointer, long long stride, bool vectorised, unsigned count,
+                                          C (&values)[WIDTH]) {
   const Pack<T, WIDTH>* pack;
   if (vectorised && count == WIDTH && packed<T, WIDTH>(pack, pointer)) {
     Pack<T, WIDTH> loaded = *pack;
@@ -45,7 +45,8 @@ __device__ __forceinline__ void read_pack(const T* pointer, long long stride, bo
 }
 
 template <int WIDTH, class C, class T>
-__device__ __forceinline__ void write_pack(T* pointer, long long stride, bool vectorised, unsigned count, const C (&values)[WIDTH], C beta) {
+__device__ __forceinline__ void write_pack(T* pointer, long long stride, bool vectorised, unsigned count,
+                                           const C (&values)[WIDTH], C beta) {
   C prior[WIDTH];
   if (beta != C(0)) read_pack<C, WIDTH>(const_cast<const T*>(pointer), stride, vectorised, count, prior);
   const Pack<T, WIDTH>* pack;
@@ -61,8 +62,7 @@ __device__ __forceinline__ void write_pack(T* pointer, long long stride, bool ve
   }
 }
 
-template <class T, int WIDTH>
-__device__ __forceinline__ bool aligned(const T* pointer) {
+template <class T, int WIDTH> __device__ __forceinline__ bool aligned(const T* pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % alignof(Pack<T, WIDTH>) == 0;
 }
 
@@ -70,7 +70,8 @@ __device__ __forceinline__ bool aligned(const T* pointer) {
 
 // Reads `count` elements that lie `stride` apart.
 template <int N, class T>
-__device__ __forceinline__ void read_elements(const T* pointer, int stride, bool vectorised, unsigned count, Pack<T, N>& values) {
+__device__ __forceinline__ void read_elements(const T* pointer, int stride, bool vectorised, unsigned count,
+                                              Pack<T, N>& values) {
   const Pack<T, N>* pack;
   if (N == 1) {
     values.item[0] = *pointer;
@@ -88,7 +89,8 @@ __device__ __forceinline__ void read_elements(const T* pointer, int stride, bool
 }
 
 template <int N, class T>
-__device__ __forceinline__ void write_elements(T* pointer, int stride, bool vectorised, unsigned count, const Pack<T, N>& values) {
+__device__ __forceinline__ void write_elements(T* pointer, int stride, bool vectorised, unsigned count,
+                                               const Pack<T, N>& values) {
   const Pack<T, N>* pack;
   if (N == 1) {
     *pointer = values.item[0];
@@ -103,10 +105,11 @@ __device__ __forceinline__ void write_elements(T* pointer, int stride, bool vect
 
 // --- the loop ---
 
-constexpr int SMALL_GRID_ITEMS = 4;  // elements of a thread, at most, as in small_grid.py
+constexpr int SMALL_GRID_ITEMS = 4;  // elements of a thread, at most; small_grid.py has the same
 
-// Whether a function has so many instructions that the next kernel, let in at once, is only in the way: tanh of 0.4 and 0.8 MB took 0.1 to
-// 0.3 us longer so. So did what reads two operands, by 0.2 us in a stream, where functions of few instructions on one took 0.05 to 0.1 less.
+// Whether a function has so many instructions that a next kernel launched at once would only compete: tanh of 0.4 and
+// 0.8 MB took 0.1 to 0.3 us longer so, and what reads two operands 0.2 us in a stream; functions of few instructions
+// took 0.05 to 0.1 us less.
 template <class Function> constexpr bool LONG_FUNCTION = false;
 
 // What a kernel does to every element. Its function takes packs of the inputs and of the prior values of the output (of
@@ -117,7 +120,7 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
   Out* out;
   bool blends;
   Function function;
-  int reads = INPUTS;  // the inputs that the function needs
+  int reads = INPUTS;               // the inputs that the function needs
   unsigned prefetching_blocks = 0;  // blocks that prefetch to L2 what they read first, of operands that are one row
 
   // Packs, or elements, whose reads are in flight together.
@@ -130,7 +133,8 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     else griddepcontrol_wait_before_access(in[0] + of_in, out + of_out);
   }
 
-  // One pack of one row: what small tensors have for a thread. Short from the wait to the end, and without jumps to far code.
+  // One pack of one row: what small tensors have for a thread. Short from the wait to the end, and without jumps to far
+  // code.
   template <int WIDTH> __device__ __forceinline__ void run_pack(unsigned pack) const {
     if (INPUTS < 2 && !LONG_FUNCTION<Function>) griddepcontrol_launch_dependents_early();
     wait_for_operands(pack * WIDTH, pack * WIDTH);
@@ -139,11 +143,13 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     for (int n = 0; n < INPUTS; n++)
       if (n < reads) values[n] = reinterpret_cast<const Pack<In, WIDTH>*>(in[n])[pack];
     griddepcontrol_launch_dependents();
-    reinterpret_cast<Pack<Out, WIDTH>*>(out)[pack] = function.template operator()<false, WIDTH>(values, Pack<Out, WIDTH>{});
+    reinterpret_cast<Pack<Out, WIDTH>*>(out)[pack] =
+        function.template operator()<false, WIDTH>(values, Pack<Out, WIDTH>{});
   }
 
   // One row, packs before `end`.
-  template <int WIDTH> __device__ __forceinline__ void run_flat(unsigned first, unsigned packs_per_thread, unsigned end) const {
+  template <int WIDTH>
+  __device__ __forceinline__ void run_flat(unsigned first, unsigned packs_per_thread, unsigned end) const {
     if (first >= end) return;
     if (packs_per_thread == 1) return run_pack<WIDTH>(first);
     if (blockIdx.x < prefetching_blocks) {
@@ -168,17 +174,22 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
 #pragma unroll
       for (int u = 0; u < FLAT; u++)
         if (done + u < packs_per_thread && start + u * blockDim.x < end)
-          reinterpret_cast<Pack<Out, WIDTH>*>(out)[start + u * blockDim.x] = function.template operator()<false, WIDTH>(values[u], Pack<Out, WIDTH>{});
+          reinterpret_cast<Pack<Out, WIDTH>*>(out)[start + u * blockDim.x] =
+              function.template operator()<false, WIDTH>(values[u], Pack<Out, WIDTH>{});
     }
   }
 
-  // Whole packs of rows before `end`, of operands whose packs are aligned or that are broadcast along rows.
-  template <int WIDTH> __device__ __forceinline__ void run_packs(const Geometry<OPERANDS>& geometry, unsigned first, unsigned end) const {
+  // Rows of a multiple of a pack, packs before `end`, of operands whose packs are aligned or that are broadcast along
+  // rows.
+  template <int WIDTH>
+  __device__ __forceinline__ void run_packs(const Geometry<OPERANDS>& geometry, unsigned first, unsigned end) const {
     for (unsigned done = 0; done < geometry.packs_per_thread; done += PACKS) {
       Pack<In, WIDTH> values[PACKS][VALUES];
       Pack<Out, WIDTH> prior[PACKS];
       unsigned offset[PACKS][OPERANDS];
-      auto exists = [&](int u) { return done + u < geometry.packs_per_thread && first + (done + u) * blockDim.x < end; };
+      auto exists = [&](int u) {
+        return done + u < geometry.packs_per_thread && first + (done + u) * blockDim.x < end;
+      };
 #pragma unroll
       for (int u = 0; u < PACKS; u++) {
         if (exists(u)) geometry.locate(first + (done + u) * blockDim.x, offset[u]);
@@ -204,31 +215,36 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
       if (done == 0) griddepcontrol_launch_dependents();
 #pragma unroll
       for (int u = 0; u < PACKS; u++)
-        if (exists(u)) *reinterpret_cast<Pack<Out, WIDTH>*>(out + offset[u][INPUTS]) = function.template operator()<true, WIDTH>(values[u], prior[u]);
+        if (exists(u))
+          *reinterpret_cast<Pack<Out, WIDTH>*>(out + offset[u][INPUTS]) =
+              function.template operator()<true, WIDTH>(values[u], prior[u]);
     }
   }
 
-  // `N` elements of a thread from the `done`-th on; one choice of the function for all. edge: beside a hole.
-  template <int N> __device__ __forceinline__ void run_some(const Geometry<OPERANDS>& geometry, const unsigned (&offset)[OPERANDS], unsigned done, bool edge) const {
+  // `N` elements of a thread from the `done`-th on; one switch of the function for all. edge: at the end of a row.
+  template <int N>
+  __device__ __forceinline__ void run_some(const Geometry<OPERANDS>& geometry, const unsigned (&offset)[OPERANDS],
+                                           unsigned done, bool edge) const {
     Pack<In, N> values[VALUES];
     Pack<Out, N> prior;
-    auto place = [&](int u, int n) { return offset[n] + (done + u) * geometry.item_stride[n]; };
+    auto at = [&](int u, int n) { return offset[n] + (done + u) * geometry.item_stride[n]; };
 #pragma unroll
     for (int u = 0; u < N; u++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++)
-        if (n < reads) values[n].item[u] = in[n][place(u, n)];
+        if (n < reads) values[n].item[u] = in[n][at(u, n)];
     if (blends) {
 #pragma unroll
-      for (int u = 0; u < N; u++) prior.item[u] = out[place(u, INPUTS)];
+      for (int u = 0; u < N; u++) prior.item[u] = out[at(u, INPUTS)];
     } else if (edge) {
 #pragma unroll
-      for (int u = 0; u < N; u++) prefetch_line_l2(out + place(u, INPUTS));  // a partial sector there costs the memory more than this
+      for (int u = 0; u < N; u++)
+        prefetch_line_l2(out + at(u, INPUTS));  // a partial sector there costs the memory more than this
     }
     if (done == 0) griddepcontrol_launch_dependents();
     const Pack<Out, N> results = function.template operator()<true, N>(values, prior);
 #pragma unroll
-    for (int u = 0; u < N; u++) out[place(u, INPUTS)] = results.item[u];
+    for (int u = 0; u < N; u++) out[at(u, INPUTS)] = results.item[u];
   }
 
   // Single elements.
@@ -239,7 +255,8 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     unsigned offset[OPERANDS], position, in_row;
     geometry.locate(index, offset, position);
     // Only the last may lie beyond the end.
-    const unsigned count = geometry.items - (position + (geometry.items - 1) * geometry.item_distance >= geometry.item_extent);
+    const unsigned count =
+        geometry.items - (position + (geometry.items - 1) * geometry.item_distance >= geometry.item_extent);
     geometry.packs_per_row.divide(index, in_row);
     const bool edge = geometry.partial_sectors && (in_row == 0 || in_row + 1 == geometry.packs_per_row.divisor);
     wait_for_operands(offset[0], offset[INPUTS]);
@@ -269,9 +286,12 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
       if (u < count) out[offset[INPUTS] + u * small_grid.next(INPUTS)] = results.item[u];
   }
 
-  // What no access moves pack by pack, from pack `begin` on: neighbouring threads on neighbouring elements.
-  template <int WIDTH> __device__ __forceinline__ void run_rest(const Geometry<OPERANDS>& geometry, unsigned begin) const {
-    const unsigned block = blockIdx.x * (blockDim.x * geometry.packs_per_thread), packs_per_thread = geometry.packs_per_thread * WIDTH;
+  // Packs from `begin` on that are not aligned or not full, element by element: neighbouring threads on neighbouring
+  // elements.
+  template <int WIDTH>
+  __device__ __forceinline__ void run_rest(const Geometry<OPERANDS>& geometry, unsigned begin) const {
+    const unsigned block = blockIdx.x * (blockDim.x * geometry.packs_per_thread),
+                   packs_per_thread = geometry.packs_per_thread * WIDTH;
     if (block + blockDim.x * geometry.packs_per_thread <= begin) return;
     wait_for_operands(0, 0);
 #pragma unroll 2
@@ -298,11 +318,12 @@ template <class In, int INPUTS, class Out, class Function> struct Elementwise {
     if (!geometry.flat && geometry.width == 1) return run_items(geometry);
     bool packs = aligned<Out, WIDTH>(out);
 #pragma unroll
-    for (int n = 0; n < INPUTS; n++) packs = packs && (aligned<In, WIDTH>(in[n]) || (!geometry.flat && geometry.row_stride[n] == 0));
+    for (int n = 0; n < INPUTS; n++)
+      packs = packs && (aligned<In, WIDTH>(in[n]) || (!geometry.flat && geometry.row_stride[n] == 0));
     const unsigned end = !packs ? 0 : geometry.flat ? geometry.row / WIDTH : geometry.packs;
     if (geometry.flat && !blends) run_flat<WIDTH>(first, packs_per_thread, end);
     else run_packs<WIDTH>(geometry, first, end);
-    // What is left: the end of the row, or everything.
+    // The last elements of the row, or all of them.
     if (end == 0 || (geometry.flat && end * WIDTH < geometry.row)) run_rest<WIDTH>(geometry, end);
   }
 };

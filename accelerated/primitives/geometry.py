@@ -1,4 +1,4 @@
-"""Index geometry for the kernels: merged dimensions, packs, invariant divisors (the host side of geometry.cuh)."""
+"""Index geometry for the kernels: merged dimensions, packs of 16 bytes, fast division (the host side of geometry.cuh)."""
 
 from __future__ import annotations
 
@@ -11,23 +11,21 @@ from typing import Any
 Grid = tuple[int, int, int]
 
 MAX_DIMENSIONS = 9
-THREADS = 256  # a block of the element-by-element kernels
+THREADS = 256  # of a block of the element-by-element kernels
 
-# Packs of a thread, where there are enough that each multiprocessor holds some blocks
-PACKS_PER_THREAD = 2
-LONG_PACKS_PER_THREAD, LONGEST_PACKS_PER_THREAD = (
-    4,
-    8,
-)  # of functions of many instructions: a block lives longer than it takes to start one
+# Packs that a thread takes, where there are enough that each multiprocessor gets BUSY_BLOCKS blocks. A function of many
+# instructions takes more of them, so that a block runs longer than it takes to start one.
+PACKS_PER_THREAD, LONG_PACKS_PER_THREAD, LONGEST_PACKS_PER_THREAD = 2, 4, 8
 BUSY_BLOCKS = 4
 
-# Single elements of a thread and their bytes, at most; about what finding the first costs, as many times as each
+# Single elements that a thread takes, and their bytes, at most
 MAX_ITEMS, ITEM_BYTES = 8, 16
-INDEX_COST = 5
+INDEX_COST = 5  # of the index arithmetic of a thread's first element, in those of each further element
 
 PACK_BYTES = 16
-L2_RESIDENT_BYTES = 32 << 20  # read and written, that stay in the cache
-# Read and written, from which on so many blocks fetch ahead what they read first (launch.cuh); more of them gained no more
+L2_RESIDENT_BYTES = 32 << 20  # read and written by a call whose data stay in L2
+# Bytes read and written from which on the first blocks prefetch to L2 what they read first (dependent_launch.cuh), and how many
+# blocks do: more of them gained no more.
 PREFETCH_BYTES, PREFETCH_BLOCKS = 64 << 20, 264
 
 
@@ -38,6 +36,7 @@ class FastDivmod(ctypes.Structure):
 
     @classmethod
     def of(cls, divisor: int) -> FastDivmod:
+        """Return the constants of a divisor. Raises ValueError unless it is 1 to 2**31 - 1."""
         if not 0 < divisor < 2**31:
             raise ValueError(f"divisor is {divisor}, it must be 1 to 2**31 - 1")
         shift = (divisor - 1).bit_length()
@@ -75,7 +74,8 @@ def _geometry_type(operands: int) -> type[ctypes.Structure]:
 
 
 def merge_dimensions(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> tuple[list[int], list[list[int]]]:
-    """Fewest dimensions that walk all operands alike, outermost first in the order of the last operand's strides.
+    """Return the extents of the fewest dimensions that index all operands alike, outermost first in the order of the last operand's
+    strides, and for every operand its strides in elements.
 
     Dimensions of extent 1 vanish; neighbours that are contiguous in every operand become one.
     """
@@ -100,15 +100,15 @@ def merge_dimensions(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> t
 
 
 def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) -> Any:
-    """The ``Geometry<N>`` of N operands with the given strides (the last is the output) over ``dims``.
+    """Return the ``Geometry<N>`` of N operands with the given strides in elements (the last is the output) over ``dims``.
 
-    width: elements of one pack, as the kernel was compiled for.
+    width: elements of a pack, as the kernel was compiled for.
     """
     return _described(*merge_dimensions(dims, strides), width)
 
 
 def _described(extents: Sequence[int], steps: Sequence[Sequence[int]], width: int) -> Any:
-    """The geometry of dimensions that are merged, outermost first."""
+    """Return the geometry of dimensions that are merged, outermost first."""
     row = extents[-1]
     outer = list(reversed(range(len(extents) - 1)))
     value: Any = _geometry_type(len(steps))()
@@ -131,8 +131,8 @@ def _described(extents: Sequence[int], steps: Sequence[Sequence[int]], width: in
 def elementwise(
     dims: Sequence[int], strides: Sequence[Sequence[int]], width: int, device: Any, most: int = PACKS_PER_THREAD
 ) -> tuple[Any, Grid]:
-    """The geometry of an element-by-element kernel and its grid: packs of ``width`` where every operand moves them in one
-    access (or is broadcast along them), ``most`` a thread where there are many; else single elements.
+    """Return the geometry of an element-by-element kernel and its grid: packs of ``width`` elements where every operand moves them in
+    one access, or is broadcast along them, ``most`` of them a thread where there are many; else single elements.
     """
     extents, steps = merge_dimensions(dims, strides)
     value = _described(extents, steps, width)
@@ -147,10 +147,10 @@ def elementwise(
 
 
 def _single(extents: list[int], steps: list[list[int]], device: Any, element_bytes: int) -> Any:
-    """Single elements: a thread's lie along one dimension, not the row if there are others, so that a warp's accesses are
-    contiguous. The dimension and the number are those that waste least.
+    """Return the geometry of single elements. Those of a thread lie along one dimension, which is not the row if there are others, so
+    that a warp's accesses are coalesced. The dimension and the number of elements are those that leave the fewest threads idle.
     """
-    # A multiprocessor has enough with one block: to start a second takes as long as another element.
+    # One block keeps a multiprocessor busy: to start a second takes as long as another element.
     most = packs_per_thread(prod(extents) * BUSY_BLOCKS, device, min(MAX_ITEMS, ITEM_BYTES // element_bytes))
 
     def cost(choice: tuple[int, int]) -> tuple[float, int]:
@@ -172,20 +172,20 @@ def _single(extents: list[int], steps: list[list[int]], device: Any, element_byt
 
 
 def packs_per_thread(packs: int, device: Any, most: int = PACKS_PER_THREAD) -> int:
-    """How many packs a thread should take."""
+    """Return how many packs a thread takes, ``most`` at most."""
     return max(1, min(most, packs // (THREADS * BUSY_BLOCKS * device.multiprocessors)))
 
 
 def blocks(packs: int, packs_per_block: int = THREADS) -> Grid:
-    """The grid that gives every pack a thread."""
+    """Return the grid in which every pack has a thread."""
     return (max(1, -(-packs // packs_per_block)), 1, 1)
 
 
 def prefetching_blocks(moved_bytes: int) -> int:
-    """How many blocks fetch ahead."""
+    """Return how many blocks of a call that moves so many bytes prefetch to L2."""
     return PREFETCH_BLOCKS if moved_bytes >= PREFETCH_BYTES else 0
 
 
 def broadcast_strides(dims: Sequence[int], strides: Sequence[int], onto: Sequence[int]) -> list[int]:
-    """Strides of an operand of ``dims`` walked over ``onto``: 0 where it has extent 1 and ``onto`` has more."""
+    """Return the strides with which an operand of ``dims`` is read over ``onto``: 0 where it has extent 1 and ``onto`` has more."""
     return [0 if extent == 1 and wide > 1 else stride for extent, stride, wide in zip(dims, strides, onto, strict=True)]

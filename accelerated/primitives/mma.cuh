@@ -21,7 +21,8 @@ __device__ __forceinline__ unsigned char* swizzled(unsigned char* tile, int row,
   return tile + row * 128 + (pack ^ (row & 7)) * 16;
 }
 
-// A float rounded to the nearest TF32 (away from zero in ties), which tensor cores else truncate; other types as they are.
+// A float rounded to the nearest TF32 (away from zero in ties), which tensor cores else truncate; other types as they
+// are.
 template <class E> __device__ __forceinline__ E round_to_tf32(E value) { return value; }
 template <> __device__ __forceinline__ float round_to_tf32<float>(float value) {
   constexpr unsigned INFINITE = 0x7f800000u;
@@ -32,7 +33,7 @@ template <> __device__ __forceinline__ float round_to_tf32<float>(float value) {
 
 #ifdef EMULATED_CUDA
 namespace emulated {
-// Products happen as late as they may, at the wait, like copies.
+// Products are computed as late as the PTX manual allows, at the wait, like asynchronous copies.
 struct Product {
   void (*multiply)(float* sums, const unsigned char* left, const unsigned char* right);  // null ends a group
   float* sums;
@@ -49,13 +50,15 @@ __device__ __forceinline__ void stmatrix_x4(const unsigned (&registers)[4], void
   emulated::stmatrix(registers, row);
 #else
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-               ::"r"(address), "r"(registers[0]), "r"(registers[1]), "r"(registers[2]), "r"(registers[3]) : "memory");
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(registers[0]),
+               "r"(registers[1]), "r"(registers[2]), "r"(registers[3])
+               : "memory");
 #endif
 }
 
-// Pairs of a warp's sums of 16 rows, as store<E>() made them, become rows of 128 bytes, swizzled.
-template <class E> __device__ __forceinline__ void store_swizzled_rows(unsigned char* rows, const Pack<E, 2> (&pairs)[16 / sizeof(E)][2]) {
+// Stores pairs of a warp's sums of 16 rows, converted by store<E>(), as swizzled rows of 128 bytes.
+template <class E>
+__device__ __forceinline__ void store_swizzled_rows(unsigned char* rows, const Pack<E, 2> (&pairs)[16 / sizeof(E)][2]) {
   const int lane = threadIdx.x % 32;
   if constexpr (sizeof(E) == 2) {
 #pragma unroll
@@ -70,7 +73,8 @@ template <class E> __device__ __forceinline__ void store_swizzled_rows(unsigned 
     for (int n = 0; n < 4; n++)
 #pragma unroll
       for (int part = 0; part < 2; part++)
-        reinterpret_cast<Pack<E, 2>*>(swizzled(rows, lane / 4 + part * 8, 2 * n + lane % 4 / 2))[lane % 2] = pairs[n][part];
+        reinterpret_cast<Pack<E, 2>*>(swizzled(rows, lane / 4 + part * 8, 2 * n + lane % 4 / 2))[lane % 2] =
+            pairs[n][part];
   }
 }
 
@@ -93,152 +97,167 @@ __device__ __forceinline__ unsigned long long describe_tile(const unsigned char*
   return (address & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
-// The right operand, turned: boxes of 64 columns, one after another, each with 64 rows of 128 bytes, one for each term, and
-// swizzled as any tile. 1024 bytes from eight terms to the next eight, a box from 64 columns to the next 64.
+// The right operand, MN-major: boxes of 64 columns, one after another, each with 64 rows of 128 bytes, one for each k,
+// swizzled as any tile. 1024 bytes from eight k to the next eight, a box from 64 columns to the next 64.
 __device__ __forceinline__ unsigned long long describe_mn_major_tile(const unsigned char* tile) {
   const unsigned long long address = __cvta_generic_to_shared(tile);
   return (address & 0x3ffff) >> 4 | 512ull << 16 | 64ull << 32 | 1ull << 62;
 }
 
-#define WGMMA_64(shape, transposition) \
-  asm volatile( \
-      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n64" shape " {" \
+#define WGMMA_64(shape, transposition)                                                                                 \
+  asm volatile(                                                                                                        \
+      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n64" shape                              \
+      " {"                                                                                                             \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
-      "%24, %25, %26, %27, %28, %29, %30, %31" \
-      "}, %32, %33, add, 1, 1" transposition ";}" \
-      : \
-      "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
-      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), \
-      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
-      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) \
+      "%24, %25, %26, %27, %28, %29, %30, %31"                                                                         \
+      "}, %32, %33, add, 1, 1" transposition ";}"                                                                      \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),    \
+        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),         \
+        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),        \
+        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])                      \
       : "l"(left), "l"(right))
 
-#define WGMMA_128(shape, transposition) \
-  asm volatile( \
-      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n128" shape " {" \
+#define WGMMA_128(shape, transposition)                                                                                \
+  asm volatile(                                                                                                        \
+      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n128" shape                             \
+      " {"                                                                                                             \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
       "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
-      "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
-      "}, %64, %65, add, 1, 1" transposition ";}" \
-      : \
-      "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
-      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), \
-      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
-      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), \
-      "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), \
-      "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
-      "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), \
-      "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]) \
+      "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"                       \
+      "}, %64, %65, add, 1, 1" transposition ";}"                                                                      \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),    \
+        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),         \
+        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),        \
+        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),        \
+        "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),        \
+        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),        \
+        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),        \
+        "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])                      \
       : "l"(left), "l"(right))
 
-#define WGMMA_256(shape, transposition) \
-  asm volatile( \
-      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n256" shape " {" \
+#define WGMMA_256(shape, transposition)                                                                                \
+  asm volatile(                                                                                                        \
+      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n256" shape                             \
+      " {"                                                                                                             \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
       "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
       "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, " \
       "%68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, " \
       "%90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, " \
-      "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127" \
-      "}, %128, %129, add, 1, 1" transposition ";}" \
-      : \
-      "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
-      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), \
-      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
-      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), \
-      "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), \
-      "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
-      "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), \
-      "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), \
-      "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]), \
-      "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), \
-      "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), \
-      "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]), \
-      "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), \
-      "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), \
-      "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), "+f"(d[120]), \
-      "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127]) \
+      "%110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"     \
+      "}, %128, %129, add, 1, 1" transposition ";}"                                                                    \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),    \
+        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),         \
+        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),        \
+        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),        \
+        "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),        \
+        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),        \
+        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),        \
+        "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),        \
+        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), "+f"(d[72]),        \
+        "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), "+f"(d[80]),        \
+        "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]),        \
+        "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), "+f"(d[96]),        \
+        "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), "+f"(d[104]),   \
+        "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]),              \
+        "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]),              \
+        "+f"(d[119]), "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]),              \
+        "+f"(d[126]), "+f"(d[127])                                                                                     \
       : "l"(left), "l"(right))
 
-#define WGMMA(N)                                                                                    \
-  if constexpr (std::is_same_v<E, half> && MN_MAJOR) WGMMA_##N("k16.f32.f16.f16", ", 0, 1");          \
+#define WGMMA(N)                                                                                        \
+  if constexpr (std::is_same_v<E, half> && MN_MAJOR) WGMMA_##N("k16.f32.f16.f16", ", 0, 1");            \
   else if constexpr (std::is_same_v<E, bfloat16> && MN_MAJOR) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 1"); \
-  else if constexpr (std::is_same_v<E, half>) WGMMA_##N("k16.f32.f16.f16", ", 0, 0");               \
-  else if constexpr (std::is_same_v<E, bfloat16>) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 0");         \
+  else if constexpr (std::is_same_v<E, half>) WGMMA_##N("k16.f32.f16.f16", ", 0, 0");                   \
+  else if constexpr (std::is_same_v<E, bfloat16>) WGMMA_##N("k16.f32.bf16.bf16", ", 0, 0");             \
   else WGMMA_##N("k8.f32.tf32.tf32", "")
 
-template <class E, int N, bool MN_MAJOR> __device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long left, unsigned long long right) {
-  if constexpr (N == 64) { WGMMA(64); }
-  else if constexpr (N == 128) { WGMMA(128); }
-  else { WGMMA(256); }
+template <class E, int N, bool MN_MAJOR>
+__device__ __forceinline__ void wgmma(float (&d)[N / 2], unsigned long long left, unsigned long long right) {
+  if constexpr (N == 64) {
+    WGMMA(64);
+  } else if constexpr (N == 128) {
+    WGMMA(128);
+  } else {
+    WGMMA(256);
+  }
 }
 
 // Begins sums += left * right over the 128 bytes of a row. wgmma_commit() closes a group of them; wgmma_wait()
-// before the sums are read, or the tiles written. MN_MAJOR: the right tile is, of 16-bit types.
-template <class E, int N, bool MN_MAJOR = false> __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+// before the sums are read, or the tiles written. MN_MAJOR: the right tile is, of a 16-bit type.
+template <class E, int N, bool MN_MAJOR = false>
+__device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left,
+                                                const unsigned char* right) {
   static_assert(!MN_MAJOR || sizeof(E) == 2);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
   const unsigned long long a = describe_tile(left), b = MN_MAJOR ? describe_mn_major_tile(right) : describe_tile(right);
 #pragma unroll
   for (int k = 0; k < 4; k++) wgmma<E, N, MN_MAJOR>(sums, a + 2 * k, b + (MN_MAJOR ? 128 : 2) * k);
 }
-// As above, over 32 bytes of a row, number `step` of four; the left operand's are in registers, as mma_sync() has them for the
-// 16 rows of each warp. They must stay until the product is there.
-#define WGMMA_REGISTERS_32(shape, transposition) \
-  asm volatile( \
-      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n32" shape " {" \
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
-      "}, {%16, %17, %18, %19}, %20, add, 1, 1" transposition ";}" \
-      : \
-      "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
-      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]) \
-      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right))
+// As above, over 32 bytes of a row, number `step` of four, with the left operand in registers, as mma_sync() has it for
+// the 16 rows of each warp. The registers must not change before wgmma_wait().
+#define WGMMA_REGISTERS_32(shape, transposition)                                                                      \
+  asm volatile("{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n32" shape                    \
+               " {"                                                                                                   \
+               "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"                                 \
+               "}, {%16, %17, %18, %19}, %20, add, 1, 1" transposition ";}"                                           \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),      \
+                 "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]) \
+               : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right))
 
-#define WGMMA_REGISTERS_64(shape, transposition) \
-  asm volatile( \
-      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n64" shape " {" \
+#define WGMMA_REGISTERS_64(shape, transposition)                                                                       \
+  asm volatile(                                                                                                        \
+      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n64" shape                              \
+      " {"                                                                                                             \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
-      "%24, %25, %26, %27, %28, %29, %30, %31" \
-      "}, {%32, %33, %34, %35}, %36, add, 1, 1" transposition ";}" \
-      : \
-      "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
-      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), \
-      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
-      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]) \
+      "%24, %25, %26, %27, %28, %29, %30, %31"                                                                         \
+      "}, {%32, %33, %34, %35}, %36, add, 1, 1" transposition ";}"                                                     \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),    \
+        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),         \
+        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),        \
+        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])                      \
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right))
 
-#define WGMMA_REGISTERS_128(shape, transposition) \
-  asm volatile( \
-      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n128" shape " {" \
+#define WGMMA_REGISTERS_128(shape, transposition)                                                                      \
+  asm volatile(                                                                                                        \
+      "{.reg .pred add; setp.ne.b32 add, 1, 0; wgmma.mma_async.sync.aligned.m64n128" shape                             \
+      " {"                                                                                                             \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, " \
       "%24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, " \
-      "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63" \
-      "}, {%64, %65, %66, %67}, %68, add, 1, 1" transposition ";}" \
-      : \
-      "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), \
-      "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), \
-      "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
-      "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), \
-      "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), \
-      "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
-      "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), \
-      "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]) \
+      "%46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"                       \
+      "}, {%64, %65, %66, %67}, %68, add, 1, 1" transposition ";}"                                                     \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]),    \
+        "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]),         \
+        "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]),        \
+        "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), "+f"(d[32]),        \
+        "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]),        \
+        "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]),        \
+        "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]),        \
+        "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])                      \
       : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right))
 
-#define WGMMA_REGISTERS(N)                                                                        \
-  if constexpr (std::is_same_v<E, half>) WGMMA_REGISTERS_##N("k16.f32.f16.f16", ", 0");           \
+#define WGMMA_REGISTERS(N)                                                                         \
+  if constexpr (std::is_same_v<E, half>) WGMMA_REGISTERS_##N("k16.f32.f16.f16", ", 0");            \
   else if constexpr (std::is_same_v<E, bfloat16>) WGMMA_REGISTERS_##N("k16.f32.bf16.bf16", ", 0"); \
   else WGMMA_REGISTERS_##N("k8.f32.tf32.tf32", "")
 
-template <class E, int N> __device__ __forceinline__ void wgmma_from_registers(float (&d)[N / 2], const unsigned (&left)[4], unsigned long long right) {
-  if constexpr (N == 32) { WGMMA_REGISTERS(32); }
-  else if constexpr (N == 64) { WGMMA_REGISTERS(64); }
-  else { WGMMA_REGISTERS(128); }
+template <class E, int N>
+__device__ __forceinline__ void wgmma_from_registers(float (&d)[N / 2], const unsigned (&left)[4],
+                                                     unsigned long long right) {
+  if constexpr (N == 32) {
+    WGMMA_REGISTERS(32);
+  } else if constexpr (N == 64) {
+    WGMMA_REGISTERS(64);
+  } else {
+    WGMMA_REGISTERS(128);
+  }
 }
-template <class E, int N> __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
+template <class E, int N>
+__device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned (&left)[4],
+                                                const unsigned char* right, int step) {
   wgmma_from_registers<E, N>(sums, left, describe_tile(right) | 2 * step);  // a tile's address ends in zeros
 }
-// Before products whose registers were written since the last ones began.
+// Before products whose registers were written since the last ones were issued.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Waits until at most PENDING groups of products are in flight.
@@ -260,9 +279,14 @@ template <int MATRICES> __device__ __forceinline__ void ldmatrix(unsigned (&regi
   const unsigned address = static_cast<unsigned>(__cvta_generic_to_shared(row));
   if constexpr (MATRICES == 4)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3]) : "r"(address) : "memory");
+                 : "=r"(registers[0]), "=r"(registers[1]), "=r"(registers[2]), "=r"(registers[3])
+                 : "r"(address)
+                 : "memory");
   else
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(registers[0]), "=r"(registers[1]) : "r"(address) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(registers[0]), "=r"(registers[1])
+                 : "r"(address)
+                 : "memory");
 #endif
 }
 
@@ -293,37 +317,41 @@ inline void mma_m16n8k8_tf32(float (&d)[4], const unsigned (&a)[4], const unsign
 }  // namespace emulated
 #endif
 
-template <class E> __device__ __forceinline__ void mma_sync(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+template <class E>
+__device__ __forceinline__ void mma_sync(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
 #ifdef EMULATED_CUDA
   if constexpr (sizeof(E) == 2) emulated::mma_m16n8k16<E>(d, a, b);
   else emulated::mma_m16n8k8_tf32(d, a, b);
 #else
-#define WARP_PRODUCT(shape)                                                                                                 \
-  asm volatile("mma.sync.aligned." shape " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                 \
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+#define WARP_PRODUCT(shape)                                                                                 \
+  asm volatile("mma.sync.aligned." shape " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                             \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
   if constexpr (std::is_same_v<E, half>) WARP_PRODUCT("m16n8k16.row.col.f32.f16.f16.f32");
   else if constexpr (std::is_same_v<E, bfloat16>) WARP_PRODUCT("m16n8k16.row.col.f32.bf16.bf16.f32");
   else WARP_PRODUCT("m16n8k8.row.col.f32.tf32.tf32.f32");
 #endif
 }
 
-// What ldmatrix would bring of the right tile for sixteen terms, number `step` of four, and eight columns, from a turned one.
+// The registers that ldmatrix loads from a K-major right tile, for sixteen k, number `step` of four, and eight columns,
+// from an MN-major one.
 __device__ __forceinline__ void load_mn_major(unsigned (&registers)[2], const unsigned char* tile, int step, int n) {
   const int lane = threadIdx.x % 32, column = 8 * n + lane / 4;
   const unsigned char* box = tile + column / 64 * 64 * 128;
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    const int term = 16 * step + 8 * i + lane % 4 * 2;
+    const int k = 16 * step + 8 * i + lane % 4 * 2;
     const auto bits = [&](int row) -> unsigned {
       return reinterpret_cast<const uint16_t*>(swizzled(box, row, column % 64 / 8))[column % 8];
     };
-    registers[i] = bits(term) | bits(term + 1) << 16;
+    registers[i] = bits(k) | bits(k + 1) << 16;
   }
 }
 
 // Sums of a warp's 16 rows += left * right over 32 bytes of a row, number `step` of four.
 template <class E, int N, bool MN_MAJOR = false>
-__device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned (&left)[4], const unsigned char* right, int step) {
+__device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned (&left)[4],
+                                                const unsigned char* right, int step) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int n = 0; n < N / 8; n++) {
@@ -338,7 +366,9 @@ __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsi
 }
 __device__ __forceinline__ void wgmma_fence() {}
 
-template <class E, int N, bool MN_MAJOR = false> __device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+template <class E, int N, bool MN_MAJOR = false>
+__device__ __forceinline__ void multiply_tiles(float (&sums)[N / 2], const unsigned char* left,
+                                               const unsigned char* right) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   for (int k = 0; k < 4; k++) {
     unsigned a[4];
@@ -347,16 +377,18 @@ template <class E, int N, bool MN_MAJOR = false> __device__ __forceinline__ void
   }
 }
 #ifdef EMULATED_CUDA
-template <class E, int N, bool MN_MAJOR = false> inline void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+template <class E, int N, bool MN_MAJOR = false>
+inline void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
   const auto multiply = [](float* d, const unsigned char* a, const unsigned char* b) {
-    multiply_tiles<E, N, MN_MAJOR>(*reinterpret_cast<float(*)[N / 2]>(d), a, b);
+    multiply_tiles<E, N, MN_MAJOR>(*reinterpret_cast<float (*)[N / 2]>(d), a, b);
   };
   emulated::products.own().push_back({multiply, sums, left, right});
 }
 inline void wgmma_commit() { emulated::products.own().push_back({}); }
 template <int PENDING> inline void wgmma_wait() {
   auto& queue = emulated::products.own();
-  int groups = std::count_if(queue.begin(), queue.end(), [](const emulated::Product& product) { return !product.multiply; });
+  int groups =
+      std::count_if(queue.begin(), queue.end(), [](const emulated::Product& product) { return !product.multiply; });
   while (groups > PENDING) {
     const emulated::Product product = queue.front();
     queue.pop_front();
@@ -367,7 +399,9 @@ template <int PENDING> inline void wgmma_wait() {
   emulated::races::acquire_products();
 }
 #else
-template <class E, int N, bool MN_MAJOR = false> __device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left, const unsigned char* right) {
+template <class E, int N, bool MN_MAJOR = false>
+__device__ __forceinline__ void wgmma_mma_async(float (&sums)[N / 2], const unsigned char* left,
+                                                const unsigned char* right) {
   multiply_tiles<E, N, MN_MAJOR>(sums, left, right);
 }
 __device__ __forceinline__ void wgmma_commit() {}

@@ -1,4 +1,4 @@
-"""Small tensors that no pack moves, walked by the dimensions of a launch (the host side of SmallGrid in primitives/elementwise.cuh)."""
+"""Small tensors that no 16-byte pack moves, indexed by the dimensions of a launch (the host side of primitives/small_grid.cuh)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from .geometry import THREADS, Grid, merge_dimensions
 
-RANK = 4  # dimensions: rows and columns of a block's threads and two of blocks
-MAX_ITEMS = 4  # elements of a thread, as the kernel reads them together
-MAX_BLOCKS = 264  # of 256 threads: more would be in each other's way
+RANK = 4  # dimensions: two of a block's threads and two of blocks
+MAX_ITEMS = 4  # elements of a thread, whose reads are in flight together
+MAX_BLOCKS = 264  # of 256 threads, so that all of them run at once
 
 
 @cache
@@ -30,7 +30,7 @@ def _small_grid_type(operands: int) -> type[ctypes.Structure]:
 
 
 class SmallGridLaunch(NamedTuple):
-    """The argument, the grid and the block of a launch."""
+    """The ``SmallGrid<N>`` argument, the grid and the block of a launch."""
 
     layout: Any
     grid: Grid
@@ -38,15 +38,16 @@ class SmallGridLaunch(NamedTuple):
 
 
 def small_grid(dims: Sequence[int], strides: Sequence[Sequence[int]]) -> SmallGridLaunch | None:
-    """Threads along the two fastest dimensions, blocks along those and two more; a thread's elements lie along the third. None of
-    what has more dimensions, longer rows, or too many elements."""
+    """Return the launch that indexes tensors of ``dims`` with the given strides in elements, the output's last: threads along the two
+    fastest dimensions, blocks along those and two more, the elements of a thread along the third. Return None where there are more
+    dimensions than RANK, rows longer than a block, or more elements than MAX_BLOCKS take."""
     return small_grid_of_extents(*merge_dimensions(dims, strides))
 
 
 def small_grid_of_extents(
     extents: Sequence[int], steps: Sequence[Sequence[int]], max_items: int = MAX_ITEMS
 ) -> SmallGridLaunch | None:
-    """Of dimensions that are merged, the slowest first, with the steps of every operand."""
+    """Return the launch for dimensions that are merged, the slowest first, with the strides of every operand in elements."""
     missing = RANK - len(extents)
     if missing < 0 or extents[-1] > THREADS:
         return None

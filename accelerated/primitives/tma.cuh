@@ -1,26 +1,35 @@
-// Tiles of tensors that TMA brings to shared memory, and the barriers that say when they are there
-// (the host side is accelerated/tensor_maps.py). Tiles are as primitives/mma.cuh reads them, rows of 128 bytes, swizzled;
-// dense boxes are as they lie in the tensor.
+// TMA: asynchronous copies of tiles between tensors and shared memory, and the mbarriers that they complete (the host
+// side is runtime/tensor_map.py and primitives/tma.py). Tiles of three dimensions and im2col tiles are rows of 128
+// bytes with the 128-byte swizzle, as primitives/mma.cuh reads them; tiles of four dimensions are dense.
 //
-// A barrier has phases. Each ends when `arrivals` threads have arrived and all bytes that were announced have come;
-// wait() takes the parity of the phase: 0, 1, 0 and so on.
+// A phase of an mbarrier completes when `arrivals` threads have arrived and all expected bytes have been copied;
+// mbarrier_wait_parity() takes the parity of the phase: 0, 1, 0 and so on.
 #pragma once
 #include "primitives/mma.cuh"
 
-struct alignas(64) TensorMap { unsigned char bytes[128]; };  // a __grid_constant__ argument
-struct Mbarrier { unsigned long long state; };
-struct L2CachePolicy { unsigned long long bits; };  // how long the cache keeps what passes through it
+struct alignas(64) TensorMap {
+  unsigned char bytes[128];
+};  // a __grid_constant__ argument
+struct Mbarrier {
+  unsigned long long state;
+};
+struct L2CachePolicy {
+  unsigned long long bits;
+};  // createpolicy
 
 #ifdef EMULATED_CUDA
 
 namespace emulated {
-struct MbarrierState { int bytes; unsigned short arrivals, pending : 15, phase : 1; };
+struct MbarrierState {
+  int bytes;
+  unsigned short arrivals, pending : 15, phase : 1;
+};
 static_assert(sizeof(MbarrierState) == sizeof(Mbarrier));
 inline MbarrierState& state_of(Mbarrier* barrier) { return *reinterpret_cast<MbarrierState*>(barrier); }
 
-struct Map {  // accelerated/tensor_maps.py has the same structure
+struct Map {  // EmulatedMap in runtime/tensor_map.py has the same fields
   const unsigned char* base;
-  long long stride[4];        // bytes, of all dimensions but the innermost
+  long long stride[4];  // bytes, of all dimensions but the innermost
   int extent[5];
   int lower[2], upper[2], step[2], pixels, box[4];
   int rank, element_bytes, columns, rounded, dense;
@@ -28,10 +37,12 @@ struct Map {  // accelerated/tensor_maps.py has the same structure
 struct Load {
   Mbarrier* barrier;
   unsigned char* to;
-  Map map;  // a copy: the arguments end with the thread
+  Map map;  // a copy: the arguments live as long as the thread
   int at[5], offset[2];
   races::Request request = {};
-  int bytes() const { return map.dense ? map.box[0] * map.box[1] * map.box[2] * map.box[3] * map.element_bytes : 128 * rows(); }
+  int bytes() const {
+    return map.dense ? map.box[0] * map.box[1] * map.box[2] * map.box[3] * map.element_bytes : 128 * rows();
+  }
   int rows() const { return map.columns ? map.pixels : map.box[1] * map.box[2]; }
 };
 inline std::deque<Load> loads;
@@ -71,12 +82,13 @@ inline void arrive(Mbarrier* barrier, int count, int bytes, const void* instruct
 inline void begin_load(Load load, const void* instruction) {
   load.request = races::request_write(load.to, load.bytes(), instruction);
   loads.push_back(load);
-  wake_waiters(load.barrier);  // who waits brings it
+  wake_waiters(load.barrier);  // a waiting thread completes it
 }
 
-// Illegal on the GPU: a box of a tile begins at a multiple of 16 bytes.
-inline void require_whole_packs(const TensorMap& map, int first) {
-  if (first * reinterpret_cast<const Map&>(map).element_bytes % 16) fail("TMA was asked for a box from element %d on", first);
+// A box must begin at a multiple of 16 bytes, or the GPU faults.
+inline void require_aligned_box(const TensorMap& map, int first) {
+  if (first * reinterpret_cast<const Map&>(map).element_bytes % 16)
+    fail("TMA: a box begins at element %d, not at a multiple of 16 bytes", first);
 }
 
 inline void load_row(const Load& load, int row, const int* at) {
@@ -101,7 +113,7 @@ inline void load_row(const Load& load, int row, const int* at) {
   }
 }
 
-// Elements of a dense box: visit(byte in the box, byte in the tensor, whether it is there).
+// Elements of a dense box: visit(byte in the box, byte in the tensor, whether it lies inside the tensor).
 template <class Visit> inline void for_dense_box(const Map& map, const int* at, Visit visit) {
   int i[4];
   size_t byte = 0;
@@ -125,7 +137,7 @@ inline void tma_load_4d(const Load& load) {
   });
 }
 
-inline void bring(const Load& load) {
+inline void complete_load(const Load& load) {
   const races::ByAgent agent(load.barrier, load.request);
   const Map& map = load.map;
   int at[5];
@@ -151,7 +163,7 @@ inline void bring(const Load& load) {
   }
 }
 
-// Loads come as late as they may: when somebody waits for them.
+// Loads complete as late as the PTX manual allows: when a thread waits for them.
 inline void finish_loads(Mbarrier* barrier) {
   for (size_t i = 0; i < loads.size();) {
     if (loads[i].barrier != barrier) {
@@ -160,7 +172,7 @@ inline void finish_loads(Mbarrier* barrier) {
     }
     const Load load = loads[i];
     loads.erase(loads.begin() + i);
-    bring(load);
+    complete_load(load);
     const races::Unseen unseen;
     state_of(barrier).bytes -= load.bytes();
     end_phase(barrier);
@@ -176,9 +188,13 @@ inline void finish_write(const Write& write) {
   }
   for (int row = 0; row < map.box[1] * map.box[2]; row++)
     for (int i = 0; i < map.box[0]; i++) {
-      const int at[3] = {write.at[0] + i, write.at[1] + row % map.box[1], write.at[2] + row / map.box[1]}, byte = i * map.element_bytes;
-      if (unsigned(at[0]) >= unsigned(map.extent[0]) || unsigned(at[1]) >= unsigned(map.extent[1]) || unsigned(at[2]) >= unsigned(map.extent[2])) continue;
-      unsigned char* to = const_cast<unsigned char*>(map.base) + at[0] * map.element_bytes + at[1] * map.stride[0] + at[2] * map.stride[1];
+      const int at[3] = {write.at[0] + i, write.at[1] + row % map.box[1], write.at[2] + row / map.box[1]},
+                byte = i * map.element_bytes;
+      if (unsigned(at[0]) >= unsigned(map.extent[0]) || unsigned(at[1]) >= unsigned(map.extent[1]) ||
+          unsigned(at[2]) >= unsigned(map.extent[2]))
+        continue;
+      unsigned char* to = const_cast<unsigned char*>(map.base) + at[0] * map.element_bytes + at[1] * map.stride[0] +
+                          at[2] * map.stride[1];
       memcpy(to, swizzled(write.from, row, byte / 16) + byte % 16, map.element_bytes);
     }
 }
@@ -186,14 +202,20 @@ inline void finish_write(const Write& write) {
 
 EMULATED_CALL void mbarrier_init(Mbarrier* barrier, int arrivals) {
   auto& loads = emulated::loads;  // a launch that failed may have left some
-  loads.erase(std::remove_if(loads.begin(), loads.end(), [=](const emulated::Load& load) { return load.barrier == barrier; }), loads.end());
+  loads.erase(
+      std::remove_if(loads.begin(), loads.end(), [=](const emulated::Load& load) { return load.barrier == barrier; }),
+      loads.end());
   emulated::races::begin_object(barrier, EMULATED_HERE);
   const emulated::races::Unseen unseen;
   emulated::state_of(barrier) = {0, static_cast<unsigned short>(arrivals), static_cast<unsigned short>(arrivals), 0};
 }
 inline void fence_mbarrier_init() {}
-EMULATED_CALL void mbarrier_arrive(Mbarrier* barrier, int count = 1) { emulated::arrive(barrier, count, 0, EMULATED_HERE); }
-EMULATED_CALL void mbarrier_arrive_expect_tx(Mbarrier* barrier, int bytes) { emulated::arrive(barrier, 1, bytes, EMULATED_HERE); }
+EMULATED_CALL void mbarrier_arrive(Mbarrier* barrier, int count = 1) {
+  emulated::arrive(barrier, count, 0, EMULATED_HERE);
+}
+EMULATED_CALL void mbarrier_arrive_expect_tx(Mbarrier* barrier, int bytes) {
+  emulated::arrive(barrier, 1, bytes, EMULATED_HERE);
+}
 EMULATED_CALL void mbarrier_wait_parity(Mbarrier* barrier, int parity, EMULATED_SITE_PARAMETERS) {
   emulated::finish_loads(barrier);
   while (emulated::is_in_phase(barrier, parity)) {
@@ -206,32 +228,42 @@ EMULATED_CALL void mbarrier_wait_parity(Mbarrier* barrier, int parity, EMULATED_
   }
   emulated::races::acquire(barrier, EMULATED_HERE);
 }
-EMULATED_CALL void tma_load_im2col(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int channel, int column, int row, int image, int right, int down) {
-  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {channel, column, row, image}, {right, down}}, EMULATED_HERE);
+EMULATED_CALL void tma_load_im2col(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int channel, int column,
+                                   int row, int image, int right, int down) {
+  emulated::begin_load(
+      {barrier, to, reinterpret_cast<const emulated::Map&>(map), {channel, column, row, image}, {right, down}},
+      EMULATED_HERE);
 }
-EMULATED_CALL void tma_load_3d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third) {
-  emulated::require_whole_packs(map, first);
-  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third}, {}}, EMULATED_HERE);
+EMULATED_CALL void tma_load_3d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second,
+                               int third) {
+  emulated::require_aligned_box(map, first);
+  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third}, {}},
+                       EMULATED_HERE);
 }
-EMULATED_CALL void tma_load_4d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third, int fourth) {
-  emulated::require_whole_packs(map, first);
-  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}, {}}, EMULATED_HERE);
+EMULATED_CALL void tma_load_4d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second,
+                               int third, int fourth) {
+  emulated::require_aligned_box(map, first);
+  emulated::begin_load({barrier, to, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}, {}},
+                       EMULATED_HERE);
 }
 inline L2CachePolicy l2_cache_policy(bool, unsigned = 0) { return {}; }
 EMULATED_CALL void tma_load_bulk(void* to, const void* from, unsigned bytes, Mbarrier* barrier, L2CachePolicy) {
-  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16) emulated::fail("TMA was asked for %u bytes, not in whole packs", bytes);
+  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16)
+    emulated::fail("TMA: a copy of %u bytes from or to an address, or of a size, that is no multiple of 16", bytes);
   emulated::Map map = {};
-  map.base = static_cast<const unsigned char*>(from), map.extent[0] = map.box[0] = int(bytes) / 16, map.element_bytes = 16, map.dense = 1;
+  map.base = static_cast<const unsigned char*>(from), map.extent[0] = map.box[0] = int(bytes) / 16,
+  map.element_bytes = 16, map.dense = 1;
   for (int d = 1; d < 4; d++) map.extent[d] = map.box[d] = 1;
   emulated::begin_load({barrier, static_cast<unsigned char*>(to), map, {}, {}}, EMULATED_HERE);
 }
 inline void tma_prefetch_l2(const void*, unsigned) {}
 inline void tma_store_3d(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
-  emulated::require_whole_packs(map, first);
+  emulated::require_aligned_box(map, first);
   emulated::writes.own().push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third}});
 }
-inline void tma_store_4d(const unsigned char* from, const TensorMap& map, int first, int second, int third, int fourth) {
-  emulated::require_whole_packs(map, first);
+inline void tma_store_4d(const unsigned char* from, const TensorMap& map, int first, int second, int third,
+                         int fourth) {
+  emulated::require_aligned_box(map, first);
   emulated::writes.own().push_back({from, reinterpret_cast<const emulated::Map&>(map), {first, second, third, fourth}});
 }
 inline void tma_store_commit() { emulated::writes.own().push_back({}); }
@@ -251,82 +283,117 @@ template <int REGISTERS> inline void setmaxnreg_decrease() {}
 
 #else
 
-__device__ __forceinline__ unsigned shared_address(const void* pointer) { return static_cast<unsigned>(__cvta_generic_to_shared(pointer)); }
+__device__ __forceinline__ unsigned shared_address(const void* pointer) {
+  return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+}
 
 __device__ __forceinline__ void mbarrier_init(Mbarrier* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-// Before the __syncthreads() after which barriers are used.
+// Before the __syncthreads() after which mbarriers are used.
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// Arrives, as so many threads.
+// Arrives as `count` threads.
 __device__ __forceinline__ void mbarrier_arrive(Mbarrier* barrier, int count = 1) {
-  asm volatile("{.reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0], %1;}" ::"r"(shared_address(barrier)), "r"(count) : "memory");
+  asm volatile("{.reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0], %1;}" ::"r"(shared_address(barrier)),
+               "r"(count)
+               : "memory");
 }
-// Arrives and announces bytes.
+// Arrives and expects bytes.
 __device__ __forceinline__ void mbarrier_arrive_expect_tx(Mbarrier* barrier, int bytes) {
-  asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;}" ::"r"(shared_address(barrier)), "r"(bytes) : "memory");
+  asm volatile(
+      "{.reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;}" ::"r"(shared_address(barrier)),
+      "r"(bytes)
+      : "memory");
 }
 __device__ __forceinline__ void mbarrier_wait_parity(Mbarrier* barrier, int parity) {
   asm volatile(
-      "{.reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @done bra finished; bra again; finished:}"
-      ::"r"(shared_address(barrier)), "r"(parity) : "memory");
+      "{.reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @done bra finished; bra "
+      "again; finished:}" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
 }
-// Rows of 128 bytes: channels from `channel` on of the pixels from (column, row) of an image on, each shifted by a tap.
-__device__ __forceinline__ void tma_load_im2col(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int channel, int column, int row, int image, int right, int down) {
+// Rows of 128 bytes: channels from `channel` on of the pixels from (column, row) of an image on, each offset by a tap
+// (right, down).
+__device__ __forceinline__ void tma_load_im2col(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int channel,
+                                                int column, int row, int image, int right, int down) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};"
-      ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(channel), "r"(column), "r"(row), "r"(image),
-      "h"(static_cast<short>(right)), "h"(static_cast<short>(down)) : "memory");
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
+      "%6}], [%2], {%7, %8};" ::"r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(channel), "r"(column), "r"(row), "r"(image),
+      "h"(static_cast<short>(right)), "h"(static_cast<short>(down))
+      : "memory");
 }
-__device__ __forceinline__ void tma_load_3d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third) {
+__device__ __forceinline__ void tma_load_3d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first,
+                                            int second, int third) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
-      ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third) : "memory");
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+      "[%2];" ::"r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third)
+      : "memory");
 }
-// A box without gaps and swizzle.
-__device__ __forceinline__ void tma_load_4d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first, int second, int third, int fourth) {
+// A dense box.
+__device__ __forceinline__ void tma_load_4d(unsigned char* to, const TensorMap& map, Mbarrier* barrier, int first,
+                                            int second, int third, int fourth) {
   asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
-      ::"r"(shared_address(to)), "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third), "r"(fourth) : "memory");
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], "
+      "[%2];" ::"r"(shared_address(to)),
+      "l"(&map), "r"(shared_address(barrier)), "r"(first), "r"(second), "r"(third), "r"(fourth)
+      : "memory");
 }
-// stays: as usual. Else it gives way to all other, but for so many sixteenths.
-__device__ __forceinline__ L2CachePolicy l2_cache_policy(bool stays, unsigned sixteenths = 0) {
-  L2CachePolicy passing, usual;
-  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(usual.bits));
-  if (sixteenths == 0) asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(passing.bits));
-  else asm("createpolicy.fractional.L2::evict_normal.L2::evict_first.b64 %0, %1;" : "=l"(passing.bits) : "f"(sixteenths / 16.0f));
-  return stays ? usual : passing;
+// evict_normal: the usual policy; else L2::evict_first, but for so many sixteenths of the lines.
+__device__ __forceinline__ L2CachePolicy l2_cache_policy(bool evict_normal, unsigned sixteenths = 0) {
+  L2CachePolicy first, normal;
+  asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(normal.bits));
+  if (sixteenths == 0) asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(first.bits));
+  else
+    asm("createpolicy.fractional.L2::evict_normal.L2::evict_first.b64 %0, %1;"
+        : "=l"(first.bits)
+        : "f"(sixteenths / 16.0f));
+  return evict_normal ? normal : first;
 }
-// Bytes as they lie: 16, or a multiple, from a multiple of 16 on.
-__device__ __forceinline__ void tma_load_bulk(void* to, const void* from, unsigned bytes, Mbarrier* barrier, L2CachePolicy policy) {
-  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
-               ::"r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy.bits) : "memory");
+// Copies a multiple of 16 bytes between addresses that are multiples of 16.
+__device__ __forceinline__ void tma_load_bulk(void* to, const void* from, unsigned bytes, Mbarrier* barrier,
+                                              L2CachePolicy policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy.bits)
+      : "memory");
 }
-// Asks L2 for whole packs that are read first, before the wait (primitives/dependent_launch.cuh).
+// Prefetches a multiple of 16 bytes to L2, before the wait (primitives/dependent_launch.cuh).
 __device__ __forceinline__ void tma_prefetch_l2(const void* from, unsigned bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 #endif
 }
-// Writes a box from rows in shared memory; what lies outside the tensor is left out. The rows were published by all who
-// wrote them. tma_store_commit() closes a group; tma_store_wait() before the rows are written again, or the thread ends.
-__device__ __forceinline__ void tma_store_3d(const unsigned char* from, const TensorMap& map, int first, int second, int third) {
-  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
-               ::"l"(&map), "r"(shared_address(from)), "r"(first), "r"(second), "r"(third) : "memory");
+// Copies a box from rows in shared memory; elements outside the tensor are skipped. The threads that wrote the rows
+// have called fence_proxy_async(). tma_store_commit() closes a group; tma_store_wait() before the rows are written
+// again, or the thread ends.
+__device__ __forceinline__ void tma_store_3d(const unsigned char* from, const TensorMap& map, int first, int second,
+                                             int third) {
+  asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+               "r"(shared_address(from)), "r"(first), "r"(second), "r"(third)
+               : "memory");
 }
-__device__ __forceinline__ void tma_store_4d(const unsigned char* from, const TensorMap& map, int first, int second, int third, int fourth) {
-  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
-               ::"l"(&map), "r"(shared_address(from)), "r"(first), "r"(second), "r"(third), "r"(fourth) : "memory");
+__device__ __forceinline__ void tma_store_4d(const unsigned char* from, const TensorMap& map, int first, int second,
+                                             int third, int fourth) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),
+               "r"(shared_address(from)), "r"(first), "r"(second), "r"(third), "r"(fourth)
+               : "memory");
 }
 __device__ __forceinline__ void tma_store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 template <int PENDING> __device__ __forceinline__ void tma_store_wait() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(PENDING) : "memory");
 }
-// All warps of a warpgroup: leave registers to others, or take what others left.
-template <int REGISTERS> __device__ __forceinline__ void setmaxnreg_increase() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS)); }
-template <int REGISTERS> __device__ __forceinline__ void setmaxnreg_decrease() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS)); }
+// All warps of a warpgroup: takes registers that another warpgroup released, or releases some.
+template <int REGISTERS> __device__ __forceinline__ void setmaxnreg_increase() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
+template <int REGISTERS> __device__ __forceinline__ void setmaxnreg_decrease() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(REGISTERS));
+}
 
 #endif

@@ -9,7 +9,7 @@
 #include "primitives/dependent_launch.cuh"
 
 #ifndef EMULATED_CUDA
-extern __shared__ __align__(16) unsigned char shared_memory[];  // the one name of dynamic shared memory
+extern __shared__ __align__(16) unsigned char shared_memory[];  // dynamic shared memory has one name
 #endif
 
 using half = __half;
@@ -62,7 +62,9 @@ template <> struct Store<uint8> : StoreInteger<uint8> {
 };
 template <> struct Store<int32> : StoreInteger<int32> {
   static __device__ __forceinline__ int32 from(float value) { return from(static_cast<double>(value)); }
-  static __device__ __forceinline__ int32 from(double value) { return clamped<double>(value, -2147483648.0, 2147483647.0); }
+  static __device__ __forceinline__ int32 from(double value) {
+    return clamped<double>(value, -2147483648.0, 2147483647.0);
+  }
 };
 template <class T, class C> __device__ __forceinline__ T store(C value) { return Store<T>::from(value); }
 
@@ -74,9 +76,12 @@ template <class C, class T> __device__ __forceinline__ T blend(C alpha, C value,
 }
 
 // N neighbouring elements moved as one access of up to 16 bytes.
-template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Pack { T item[N]; };
+template <class T, int N> struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Pack {
+  T item[N];
+};
 
-// Stays in its register: the compiler would find it again where it is used. Before the wait for earlier kernels: is found before it.
+// Keeps a value in its register, where the compiler would compute it again; before the wait for earlier kernels:
+// computes it before.
 template <class T> __device__ __forceinline__ void keep_in_register(T& value) {
 #ifndef EMULATED_CUDA
   if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value));
@@ -94,7 +99,7 @@ __device__ __forceinline__ void keep_in_register(double& value) {
   asm volatile("" : "+d"(value));
 #endif
 }
-// The same of a pointer into shared memory, which stays known as one.
+// The same for a pointer into shared memory, which the compiler still takes for one.
 template <class T> __device__ __forceinline__ void keep_shared_pointer(T*& pointer) {
   keep_in_register(pointer);
 #ifndef EMULATED_CUDA

@@ -1,4 +1,5 @@
-// What reductions accumulate: shared by the kernels of any tensor (reduce_tensor/any.cu) and of small ones (reduce_tensor/small.cu, reduce_tensor/to_scalar.cu).
+// What reductions accumulate: shared by the kernels of any tensor (reduce_tensor/problem.cuh) and of small ones
+// (reduce_tensor/small.cu, reduce_tensor/to_scalar.cu).
 #pragma once
 #include <type_traits>
 
@@ -6,12 +7,26 @@
 #include "primitives/types.cuh"
 
 constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 8 : 16 / sizeof(ELEMENT);  // elements of a pack
-constexpr unsigned NOWHERE = 0xffffffffu;  // the index of an extremum of nothing
+constexpr unsigned NOWHERE = 0xffffffffu;                               // the index of an extremum of nothing
 
-enum Op { ADD = 0, MUL = 1, MIN = 2, MAX = 3, AMAX = 4, AVG = 5, NORM1 = 6, NORM2 = 7, MUL_NO_ZEROS = 8 };  // cudnnReduceTensorOp_t
+enum Op {
+  ADD = 0,
+  MUL = 1,
+  MIN = 2,
+  MAX = 3,
+  AMAX = 4,
+  AVG = 5,
+  NORM1 = 6,
+  NORM2 = 7,
+  MUL_NO_ZEROS = 8
+};  // cudnnReduceTensorOp_t
 enum Type { FLOAT = 0, DOUBLE = 1, HALF = 2, INT8 = 3 };  // cudnnDataType_t
 // That of ELEMENT, if C can have it.
-constexpr int OWN_TYPE = std::is_same_v<ELEMENT, half> ? HALF : std::is_same_v<ELEMENT, double> ? DOUBLE : std::is_same_v<ELEMENT, int8> ? INT8 : std::is_same_v<ELEMENT, float> ? FLOAT : -1;
+constexpr int OWN_TYPE = std::is_same_v<ELEMENT, half>     ? HALF
+                         : std::is_same_v<ELEMENT, double> ? DOUBLE
+                         : std::is_same_v<ELEMENT, int8>   ? INT8
+                         : std::is_same_v<ELEMENT, float>  ? FLOAT
+                                                           : -1;
 
 // --- what is accumulated ---
 
@@ -75,7 +90,9 @@ template <class Map> struct FirstLargest {
   using State = Ranked;
   bool propagate;
   __device__ __forceinline__ State start() const { return {COMPUTE(-INFINITY), NOWHERE}; }
-  __device__ __forceinline__ void add(State& state, COMPUTE x, unsigned index) const { merge(state, {Map::of(x), index}); }
+  __device__ __forceinline__ void add(State& state, COMPUTE x, unsigned index) const {
+    merge(state, {Map::of(x), index});
+  }
   __device__ __forceinline__ void merge(State& state, State other) const {
     bool earlier = other.index < state.index;
     bool nan = propagate && other.value != other.value && (earlier || state.value == state.value);
@@ -86,31 +103,51 @@ template <class Map> struct FirstLargest {
 // The result of a reduction; an average is a sum whose factor alpha the host has divided.
 template <class Reduction> __device__ __forceinline__ COMPUTE result(const Reduction&, Value state) {
   if constexpr (std::is_same_v<Reduction, Sum<Square>>) return sqrt(state.value);
-  else if constexpr (std::is_same_v<Reduction, Largest<Negative, false>> || std::is_same_v<Reduction, Largest<Negative, true>>) return -state.value;
+  else if constexpr (std::is_same_v<Reduction, Largest<Negative, false>> ||
+                     std::is_same_v<Reduction, Largest<Negative, true>>)
+    return -state.value;
   else return state.value;
 }
 
 // --- threads of a warp ---
 
-__device__ __forceinline__ Value from_lane(Value state, int lanes) { return {__shfl_xor_sync(~0u, state.value, lanes)}; }
+__device__ __forceinline__ Value from_lane(Value state, int lanes) {
+  return {__shfl_xor_sync(~0u, state.value, lanes)};
+}
 __device__ __forceinline__ Ranked from_lane(Ranked state, int lanes) {
   return {__shfl_xor_sync(~0u, state.value, lanes), __shfl_xor_sync(~0u, state.index, lanes)};
 }
 
 // --- kernels by operation ---
 
-#define EXTREMUM(run, map) \
+#define EXTREMUM(run, map)                              \
   if (a.propagate) return run(a, Largest<map, true>{}); \
   else return run(a, Largest<map, false>{});
-#define PLAIN(run)                                             \
-  switch (a.op) {                                              \
-    case ADD:                                                  \
-    case AVG: return run(a, Sum<Itself>{});                    \
-    case NORM1: return run(a, Sum<Absolute>{});                \
-    case NORM2: return run(a, Sum<Square>{});                  \
-    case MUL: return run(a, Product<Itself>{});                \
-    case MUL_NO_ZEROS: return run(a, Product<OneForZero>{});   \
-    case MIN: EXTREMUM(run, Negative)                          \
-    case MAX: EXTREMUM(run, Itself)                            \
-    case AMAX: EXTREMUM(run, Absolute)                         \
+#define PLAIN(run)                          \
+  switch (a.op) {                           \
+    case ADD:                               \
+    case AVG:                               \
+      return run(a, Sum<Itself>{});         \
+    case NORM1:                             \
+      return run(a, Sum<Absolute>{});       \
+    case NORM2:                             \
+      return run(a, Sum<Square>{});         \
+    case MUL:                               \
+      return run(a, Product<Itself>{});     \
+    case MUL_NO_ZEROS:                      \
+      return run(a, Product<OneForZero>{}); \
+    case MIN:                               \
+      EXTREMUM(run, Negative)               \
+    case MAX:                               \
+      EXTREMUM(run, Itself)                 \
+    case AMAX:                              \
+      EXTREMUM(run, Absolute)               \
+  }
+// Extrema with their indices.
+#define INDEXED(run)                                    \
+  switch (a.op) {                                       \
+    case MIN:                                           \
+      return run(a, FirstLargest<Negative>{propagate}); \
+    case MAX:                                           \
+      return run(a, FirstLargest<Itself>{propagate});   \
   }

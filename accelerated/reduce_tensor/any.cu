@@ -1,25 +1,24 @@
-// Reductions (3.2.71).
+// Reductions of any tensor (3.2.71).
 //
-// Floor: bytes. Every element of A is read once, in 16-byte accesses (8 bytes of int8), four of them in flight per
-// thread, 64 KB per processor; C and the partial results of split reductions are a few percent of that. An element costs
-// 2 instructions (extrema with indices 8), an access 15 more for its place, 20 more for every dimension that is not
-// contiguous with the next. At 4.2 TB/s an H200 has 110 instructions per 16 bytes of a thread: bytes limit float, double
-// and half; instructions limit int8, half extrema with indices, and rows that do not all start at multiples of 16 bytes.
+// Rows: the innermost dimension of A is reduced; `lanes` neighbouring threads share one element of C. Columns: it is
+// kept; a thread takes a pack of neighbouring elements of C, `lanes` threads share it. Long reductions are split into
+// segments (blockIdx.y). The last block of an element of C to arrive merges their partial results, or another launch
+// where these are many, always in the same order: the same sums on every run.
 //
-// Rows: the innermost dimension of A is reduced; `lanes` neighbouring threads share one element of C. Columns: it is kept;
-// a thread takes a pack of neighbouring elements of C, `lanes` threads share it. Long reductions are split into segments
-// (blockIdx.y). The last block of an element of C to arrive merges their partial results, or another launch where these
-// are many, always in the same order: the same sums on every run.
-//
-// Small tensors: latency. Those without indices have a kernel of their own (reduce_tensor/small.cu). Blocks that meet in memory needed 2.0
-// to 2.3 us for 0.4 MB (H200). Eight lanes are merged at a time: two by two took a block of 1568 rows of 64 channels 3000 cycles.
-// The fraction that each operation reaches on an H200 is in reports/README.md.
+// Roofline: bytes. Every element of A is read once, in 16-byte accesses (8 bytes of int8), four or eight of them in
+// flight per thread; C and the partial results are a few percent of that. An element costs 2 instructions (extrema
+// with indices 8), an access 15 more for its offset, 20 more for every dimension that is not contiguous with the
+// next. At 4.2 TB/s an H200 has 110 instructions per 16 bytes of a thread: bytes limit float, double and half;
+// instructions limit int8, half extrema with indices, and rows that do not all begin at multiples of 16 bytes.
+// Measured (H200): maxima over W of 64x256x56x56 float NCHW 51.3 us, 96 % of the copy's throughput. History:
+// docs/performance/reduce_tensor.md.
 #include "reduce_tensor/problem.cuh"
 
-constexpr int BATCH = 4;  // accesses of a thread that are in flight together, where each has a place of its own
+constexpr int BATCH = 4;  // accesses of a thread that are in flight together, where each has an offset of its own
 
-// Where the row of pack `pack` starts in the reduction and in A; returns the pack's place in its row.
-__device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned pack, long long& position, long long& offset) {
+// Where the row of pack `pack` starts in the reduction and in A; returns the pack's position in its row.
+__device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned pack, long long& position,
+                                         long long& offset) {
   position = offset = 0;
   if (reduced.outer_rank == 0) return pack;
   unsigned in_row, row = reduced.packs_per_row.divide(pack, in_row);
@@ -40,27 +39,30 @@ __device__ __forceinline__ unsigned walk(const Geometry<2>& reduced, unsigned pa
 struct Batch {
   Pack<ELEMENT, WIDTH> loaded[BATCH];
   unsigned index[BATCH];  // of the first element
-  unsigned whole = 0;     // which there are
+  unsigned full = 0;      // which there are
 
   __device__ __forceinline__ void read(int u, const ELEMENT* pointer) {
     loaded[u] = *reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(pointer);
-    whole |= 1u << u;
+    full |= 1u << u;
   }
   template <class Reduction>
-  __device__ __forceinline__ void reduce(const Reduction& reduction, typename Reduction::State* state, unsigned index_step) const {
+  __device__ __forceinline__ void reduce(const Reduction& reduction, typename Reduction::State* state,
+                                         unsigned index_step) const {
 #pragma unroll
     for (int u = 0; u < BATCH; u++)
-      if (whole >> u & 1) {
+      if (full >> u & 1) {
 #pragma unroll
-        for (int i = 0; i < WIDTH; i++) reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index[u] + i * index_step);
+        for (int i = 0; i < WIDTH; i++)
+          reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index[u] + i * index_step);
       }
   }
 };
 
 // Reduces elements `begin` to `end` of a pack that no single access reads; all are read before the first is used.
 template <class Reduction>
-__device__ __forceinline__ void reduce_partial(const Reduction& reduction, typename Reduction::State* state, const ELEMENT* pointer, long long step,
-                                               int begin, int end, unsigned index, unsigned index_step) {
+__device__ __forceinline__ void reduce_partial(const Reduction& reduction, typename Reduction::State* state,
+                                               const ELEMENT* pointer, long long step, int begin, int end,
+                                               unsigned index, unsigned index_step) {
   ELEMENT loaded[WIDTH];
 #pragma unroll
   for (int i = 0; i < WIDTH; i++)
@@ -76,7 +78,7 @@ struct Window {  // a pack of one row of A
   const ELEMENT* pointer;
   int first;       // where in the row it starts: below 0 or behind the end for the outer windows of a row
   unsigned index;  // position of its first element in the reduction
-  bool whole;      // one access reads it
+  bool full;       // one access reads it
 };
 
 __device__ __forceinline__ Window locate(const Arguments& a, const ELEMENT* source, unsigned pack) {
@@ -89,7 +91,8 @@ __device__ __forceinline__ Window locate(const Arguments& a, const ELEMENT* sour
   window.first = static_cast<int>(in_row * WIDTH) - shift;
   window.pointer = start + window.first * reduced.row_stride[1];
   window.index = position + window.first * reduced.row_stride[0];
-  window.whole = reduced.row_stride[1] == 1 && window.first >= 0 && static_cast<int>(reduced.row) - window.first >= WIDTH && aligned(window.pointer);
+  window.full = reduced.row_stride[1] == 1 && window.first >= 0 &&
+                static_cast<int>(reduced.row) - window.first >= WIDTH && aligned(window.pointer);
   return window;
 }
 
@@ -100,20 +103,22 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
   State state[WIDTH];
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) state[i] = reduction.start();
-  long long place[3];
+  long long located[3];
   const ELEMENT* source = a.a;
   if (output < a.outputs) {
-    a.kept.locate(output, place);
-    source += place[2];
+    a.kept.locate(output, located);
+    source += located[2];
   }
   griddepcontrol_wait_only(source);
   if (a.early) griddepcontrol_launch_dependents_after_reads();
   if (output < a.outputs) {
     unsigned index_step = a.reduced.row_stride[0];
-    unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
+    unsigned first = blockIdx.y * a.segment,
+             last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
     if (a.even && aligned(a.a)) {
       const unsigned from = first + lane, step = lanes * WIDTH;
-      reduce_even(reduction, state, source + from * WIDTH, step, share(a, from, last), from * WIDTH * index_step, step * index_step, index_step);
+      reduce_even(reduction, state, source + from * WIDTH, step, share(a, from, last), from * WIDTH * index_step,
+                  step * index_step, index_step);
       first = last;
     }
     for (unsigned pack = first + lane; pack < last; pack += BATCH * lanes) {
@@ -124,57 +129,20 @@ template <class Reduction> __device__ __forceinline__ void reduce_rows(const Arg
         if (pack + u * lanes < last) {
           Window window = locate(a, source, pack + u * lanes);
           batch.index[u] = window.index;
-          if (window.whole) batch.read(u, window.pointer);
+          if (window.full) batch.read(u, window.pointer);
           else partial |= 1u << u;
         }
       batch.reduce(reduction, state, index_step);
       for (; partial; partial &= partial - 1) {
         Window window = locate(a, source, pack + (__ffs(partial) - 1) * lanes);
         int behind = static_cast<int>(a.reduced.row) - window.first;
-        reduce_partial(reduction, state, window.pointer, a.reduced.row_stride[1], -window.first, behind, window.index, index_step);
+        reduce_partial(reduction, state, window.pointer, a.reduced.row_stride[1], -window.first, behind, window.index,
+                       index_step);
       }
     }
   }
   if (!a.early) griddepcontrol_launch_dependents_after_reads();
-  finish_rows(a, reduction, state, output, lane, place);
-}
-
-// Rows of few aligned packs that follow each other in memory: neighbouring threads read neighbouring packs, whatever row they belong to. The
-// host gives a row so many lanes that a thread has at most EVEN_BATCH packs.
-template <class Reduction> __device__ __forceinline__ void reduce_short_rows(const Arguments& a, const Reduction& reduction) {
-  using State = typename Reduction::State;
-  const unsigned lanes = 1u << a.lanes_log2, lane = threadIdx.x & (lanes - 1), row = threadIdx.x >> a.lanes_log2;
-  const unsigned rows = BLOCK >> a.lanes_log2, first = blockIdx.x * rows, packs = a.reduced.packs, index_step = a.reduced.row_stride[0];
-  const unsigned count = min(rows, a.outputs - first) * packs;
-  const ELEMENT* source = a.a + (first * packs + threadIdx.x) * WIDTH;
-  State* results = reinterpret_cast<State*>(shared_memory);
-  griddepcontrol_wait_only(source);
-  Pack<ELEMENT, WIDTH> loaded[EVEN_BATCH];
-#pragma unroll
-  for (int u = 0; u < EVEN_BATCH; u++)
-    if (threadIdx.x + u * BLOCK < count) loaded[u] = reinterpret_cast<const Pack<ELEMENT, WIDTH>*>(source)[u * BLOCK];
-#pragma unroll
-  for (int u = 0; u < EVEN_BATCH; u++) {
-    const unsigned pack = threadIdx.x + u * BLOCK;
-    if (pack >= count) continue;
-    unsigned in_row;
-    a.reduced.packs_per_row.divide(pack, in_row);
-    State state = reduction.start();
-#pragma unroll
-    for (int i = 0; i < WIDTH; i++) reduction.add(state, load<COMPUTE>(loaded[u].item[i]), (in_row * WIDTH + i) * index_step);
-    results[pack] = state;
-  }
-  griddepcontrol_launch_dependents_after_reads();
-  __syncthreads();
-  State state = reduction.start();
-  if (first + row < a.outputs)
-    for (unsigned pack = lane; pack < packs; pack += lanes) reduction.merge(state, results[row * packs + pack]);
-  merge_neighbours(reduction, state, a.lanes_log2);
-  if (lane == 0 && first + row < a.outputs) {
-    unsigned place[3];
-    a.kept.locate(first + row, place);
-    conclude(a, state, place[0], place[1]);
-  }
+  finish_rows(a, reduction, state, output, lane, located);
 }
 
 // --- columns ---
@@ -187,7 +155,8 @@ __device__ __forceinline__ long long locate(const Arguments& a, unsigned which, 
   return offset + in_row * a.reduced.row_stride[1];
 }
 
-template <class Reduction> __device__ __forceinline__ void reduce_columns(const Arguments& a, const Reduction& reduction) {
+template <class Reduction>
+__device__ __forceinline__ void reduce_columns(const Arguments& a, const Reduction& reduction) {
   using State = typename Reduction::State;
   unsigned lanes = 1u << a.lanes_log2, columns = BLOCK >> a.lanes_log2;
   unsigned column = threadIdx.x & (columns - 1), lane = threadIdx.x / columns;
@@ -197,16 +166,18 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
   const unsigned own = pack_of(a, column, columns);
   const bool alone = a.alone && reinterpret_cast<uintptr_t>(a.c) % 16 == 0;
   if (own < a.kept.packs) {  // the others of the block wait for these
-    unsigned place[3], count = a.kept.locate(own, place);
-    const ELEMENT* source = a.a + place[2];
+    unsigned located[3], count = a.kept.locate(own, located);
+    const ELEMENT* source = a.a + located[2];
     const int step = a.kept.row_stride[2];
     bool contiguous = count == WIDTH && step == 1;
-    unsigned first = blockIdx.y * a.segment, last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
+    unsigned first = blockIdx.y * a.segment,
+             last = first + a.segment < a.reduced.packs ? first + a.segment : a.reduced.packs;
     const bool even = a.even && aligned(a.a);
     griddepcontrol_wait_before_access(source, source + (even ? (first + lane) * a.reduced.row_stride[1] : 0));
     if (even) {
       const unsigned from = first + lane, step = a.reduced.row_stride[1], index_step = a.reduced.row_stride[0];
-      reduce_even(reduction, state, source + from * step, lanes * step, share(a, from, last), from * index_step, lanes * index_step, 0);
+      reduce_even(reduction, state, source + from * step, lanes * step, share(a, from, last), from * index_step,
+                  lanes * index_step, 0);
       first = last;
     }
     for (unsigned position = first + lane; position < last; position += BATCH * lanes) {
@@ -226,42 +197,67 @@ template <class Reduction> __device__ __forceinline__ void reduce_columns(const 
         reduce_partial(reduction, state, pointer, step, 0, count, index, 0);
       }
     }
-    if (alone) conclude_pack(a, state, place[0]);
+    if (alone) conclude_pack(a, state, located[0]);
   }
   if (!alone) finish_columns(a, reduction, state, column, lane, lanes, columns);
 }
 
-// --- kernels ---
+// --- partial results ---
 
-#define INDEXED(run)                                           \
-  switch (a.op) {                                              \
-    case MIN: return run(a, FirstLargest<Negative>{propagate}); \
-    case MAX: return run(a, FirstLargest<Itself>{propagate});  \
+template <class Reduction>
+__device__ __forceinline__ void merge_partial_results(const Arguments& a, const Reduction& reduction) {
+  typename Reduction::State state = reduction.start();
+  unsigned lanes = 1u << a.lanes_log2, lane = threadIdx.x & (lanes - 1);
+  unsigned output = blockIdx.x * (BLOCK >> a.lanes_log2) + (threadIdx.x >> a.lanes_log2);
+  long long located[3];
+  if (output < a.outputs) {
+    a.kept.locate(output, located);
+    merge_partials(a, reduction, state, located[1], lane, lanes);
   }
+  merge_neighbours(reduction, state, a.lanes_log2);
+  if (lane == 0 && output < a.outputs) conclude(a, state, located[0], located[1]);
+}
+
+// Partial results are sums, products or maxima already: what was done to the elements is not done again.
+extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_any_partial_results(const Arguments a) {
+  griddepcontrol_wait();
+  switch (a.op) {
+    case MUL:
+    case MUL_NO_ZEROS:
+      return merge_partial_results(a, Product<Itself>{});
+    case MIN:
+    case MAX:
+      EXTREMUM(merge_partial_results, Itself)
+    case AMAX:
+      EXTREMUM(merge_partial_results, Absolute)
+    default:
+      return merge_partial_results(a, Sum<Itself>{});
+  }
+}
+extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED)
+    reduce_tensor_any_partial_results_indexed(const Arguments a) {
+  griddepcontrol_wait();
+  merge_partial_results(a, FirstLargest<Itself>{static_cast<bool>(a.propagate)});
+}
+
+// --- kernels ---
 
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_any_rows(const Arguments a) {
   griddepcontrol_wait_deferred();
   PLAIN(reduce_rows)
 }
-extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_any_rows_indexed(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED)
+    reduce_tensor_any_rows_indexed(const Arguments a) {
   griddepcontrol_wait_deferred();
   bool propagate = a.propagate;
   INDEXED(reduce_rows)
-}
-extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_any_short_rows(const Arguments a) {
-  griddepcontrol_wait_deferred();
-  PLAIN(reduce_short_rows)
-}
-extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_any_short_rows_indexed(const Arguments a) {
-  griddepcontrol_wait_deferred();
-  bool propagate = a.propagate;
-  INDEXED(reduce_short_rows)
 }
 extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_any_columns(const Arguments a) {
   griddepcontrol_wait_deferred();
   PLAIN(reduce_columns)
 }
-extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_any_columns_indexed(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED)
+    reduce_tensor_any_columns_indexed(const Arguments a) {
   griddepcontrol_wait_deferred();
   bool propagate = a.propagate;
   INDEXED(reduce_columns)

@@ -1,13 +1,13 @@
-// What the kernels of reductions of any tensor (reduce_tensor/any.cu) and of large ones (reduce_tensor/large.cu) share: arguments, results, how the
-// threads of a block and the blocks of a reduction merge theirs.
+// What the kernels of reductions of any tensor share (reduce_tensor/any.cu, reduce_tensor/short_rows.cu): arguments,
+// results, how the threads of a block and the blocks of a reduction merge theirs.
 #pragma once
 #include "reduce_tensor/accumulators.cuh"
 
-constexpr int BLOCK = 256, EVEN_BATCH = 8;  // accesses of a thread that are in flight together
+constexpr int BLOCK = 256, EVEN_BATCH = 8;              // accesses of a thread that are in flight together
 constexpr int RESIDENT = sizeof(ELEMENT) == 1 ? 2 : 4;  // blocks that the registers of a processor hold
 constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) >= 4 ? 4 : 2;
 constexpr bool FEW_ELEMENTS = WIDTH <= 4;  // of a pack: registers are left for what takes some
-constexpr unsigned ACROSS = 8;  // packs of a row side by side in a square, as in reduce_tensor.py
+constexpr unsigned ACROSS = 8;             // packs of a row side by side in a tile, as in reduce_tensor/problem.py
 constexpr unsigned COUNTS = 512, GROUPS = 1056;  // of arrivals at once; blocks side by side that count their own
 constexpr unsigned NOT_COUNTED = 0xffffffffu;
 
@@ -15,46 +15,58 @@ struct Arguments {
   const ELEMENT* a;
   void* c;
   void* indices;
-  COMPUTE* workspace;   // partial results [segment][number], then their indices
+  COMPUTE* workspace;        // partial results [segment][number], then their indices
   unsigned long long count;  // that arrivals enter; NOT_COUNTED: another launch merges
-  Geometry<2> reduced;  // one reduction: (position in row-major order, or 0 without indices, offset in A)
-  Geometry<3> kept;     // C: (offset in C, number of the element, in row-major order where there are indices, offset in A)
+  Geometry<2> reduced;       // one reduction: (position in row-major order, or 0 without indices, offset in A)
+  Geometry<3> kept;  // C: (offset in C, number of the element, in row-major order where there are indices, offset in A)
   COMPUTE alpha, beta;
-  unsigned length;   // elements of A that one element of C reduces
-  unsigned outputs;  // elements of C
+  unsigned length;             // elements of A that one element of C reduces
+  unsigned outputs;            // elements of C
   unsigned segments, segment;  // how many there are, packs of one
   unsigned lanes_log2;
-  int alone;                 // columns: a thread has a whole pack of C to itself, aligned if C is
-  int tiled;                 // columns: a block's are 2 ** across_log2 packs of several rows, not neighbours; one segment
+  int alone;  // columns: a thread has a pack of C to itself, aligned if C is
+  int tiled;  // columns: a block's are 2 ** across_log2 packs of several rows, not neighbours; one segment
   unsigned across_log2;
   FastDivmod blocks_across;
-  int early;    // rows: the next kernel is let in before the reads
-  int even;     // packs of A are one step apart, whole, and at multiples of 16 bytes if A is
+  int early;    // rows: dependents are launched before the reads
+  int even;     // packs of A are one step apart, full, and at multiples of 16 bytes if A is
   int windows;  // rows start anywhere: their packs start at multiples of 16 bytes, the outer ones reach over the ends
   int op, propagate, c_type, index_bytes;
 };
 
 // --- results ---
 
-template <class T> __device__ __forceinline__ void blend_into(void* c, long long offset, const Arguments& a, COMPUTE value) {
-  T* place = static_cast<T*>(c) + offset;
-  *place = blend<COMPUTE, T>(a.alpha, value, a.beta, place);
+template <class T>
+__device__ __forceinline__ void blend_into(void* c, long long offset, const Arguments& a, COMPUTE value) {
+  T* target = static_cast<T*>(c) + offset;
+  *target = blend<COMPUTE, T>(a.alpha, value, a.beta, target);
 }
 
 __device__ __forceinline__ void store_index(const Arguments& a, long long number, unsigned index) {
   switch (a.index_bytes) {
-    case 1: static_cast<unsigned char*>(a.indices)[number] = index; break;
-    case 2: static_cast<unsigned short*>(a.indices)[number] = index; break;
-    case 4: static_cast<unsigned*>(a.indices)[number] = index; break;
-    case 8: static_cast<unsigned long long*>(a.indices)[number] = index; break;
+    case 1:
+      static_cast<unsigned char*>(a.indices)[number] = index;
+      break;
+    case 2:
+      static_cast<unsigned short*>(a.indices)[number] = index;
+      break;
+    case 4:
+      static_cast<unsigned*>(a.indices)[number] = index;
+      break;
+    case 8:
+      static_cast<unsigned long long*>(a.indices)[number] = index;
+      break;
   }
 }
 
 __device__ __forceinline__ COMPUTE finished(const Arguments& a, COMPUTE value) {
   switch (a.op) {
-    case AVG: return value / COMPUTE(a.length);
-    case NORM2: return sqrt(value);
-    case MIN: return -value;
+    case AVG:
+      return value / COMPUTE(a.length);
+    case NORM2:
+      return sqrt(value);
+    case MIN:
+      return -value;
   }
   return value;
 }
@@ -62,34 +74,43 @@ __device__ __forceinline__ COMPUTE finished(const Arguments& a, COMPUTE value) {
 __device__ __forceinline__ void store_result(const Arguments& a, COMPUTE value, long long offset) {
   value = finished(a, value);
   switch (a.c_type) {
-    case FLOAT: return blend_into<float>(a.c, offset, a, value);
-    case DOUBLE: return blend_into<double>(a.c, offset, a, value);
-    case HALF: return blend_into<half>(a.c, offset, a, value);
-    case INT8: return blend_into<int8>(a.c, offset, a, value);
+    case FLOAT:
+      return blend_into<float>(a.c, offset, a, value);
+    case DOUBLE:
+      return blend_into<double>(a.c, offset, a, value);
+    case HALF:
+      return blend_into<half>(a.c, offset, a, value);
+    case INT8:
+      return blend_into<int8>(a.c, offset, a, value);
   }
 }
 
 // A pack of results side by side.
-template <class T> __device__ __forceinline__ void blend_pack(const Arguments& a, unsigned offset, const Value (&state)[WIDTH]) {
+template <class T>
+__device__ __forceinline__ void blend_pack(const Arguments& a, unsigned offset, const Value (&state)[WIDTH]) {
   using Results = Pack<T, WIDTH>;
-  Results* place = reinterpret_cast<Results*>(static_cast<T*>(a.c) + offset);
+  Results* target = reinterpret_cast<Results*>(static_cast<T*>(a.c) + offset);
   Results prior, results;
-  if (a.beta != COMPUTE(0)) prior = *place;
+  if (a.beta != COMPUTE(0)) prior = *target;
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) {
     COMPUTE value = a.alpha * finished(a, state[i].value);
     if (a.beta != COMPUTE(0)) value += a.beta * load<COMPUTE>(prior.item[i]);
     results.item[i] = store<T>(value);
   }
-  *place = results;
+  *target = results;
 }
 
 __device__ __forceinline__ void conclude_pack(const Arguments& a, const Value (&state)[WIDTH], unsigned offset) {
   switch (a.c_type) {
-    case FLOAT: return blend_pack<float>(a, offset, state);
-    case DOUBLE: return blend_pack<double>(a, offset, state);
-    case HALF: return blend_pack<half>(a, offset, state);
-    case INT8: return blend_pack<int8>(a, offset, state);
+    case FLOAT:
+      return blend_pack<float>(a, offset, state);
+    case DOUBLE:
+      return blend_pack<double>(a, offset, state);
+    case HALF:
+      return blend_pack<half>(a, offset, state);
+    case INT8:
+      return blend_pack<int8>(a, offset, state);
   }
 }
 __device__ __forceinline__ void conclude_pack(const Arguments&, const Ranked (&)[WIDTH], unsigned) {}
@@ -105,26 +126,32 @@ __device__ __forceinline__ void conclude(const Arguments& a, Ranked state, long 
 __device__ __forceinline__ unsigned* partial_indices(const Arguments& a) {
   return reinterpret_cast<unsigned*>(a.workspace + static_cast<long long>(a.segments) * a.outputs);
 }
-__device__ __forceinline__ void keep(const Arguments& a, Value state, long long place) { a.workspace[place] = state.value; }
-__device__ __forceinline__ void keep(const Arguments& a, Ranked state, long long place) {
-  a.workspace[place] = state.value;
-  partial_indices(a)[place] = state.index;
+__device__ __forceinline__ void keep(const Arguments& a, Value state, long long index) {
+  a.workspace[index] = state.value;
+}
+__device__ __forceinline__ void keep(const Arguments& a, Ranked state, long long index) {
+  a.workspace[index] = state.value;
+  partial_indices(a)[index] = state.index;
 }
 // Other blocks wrote it: past the cache of this processor.
-__device__ __forceinline__ void kept_partial(const Arguments& a, long long place, Value& state) { state = {__ldcg(a.workspace + place)}; }
-__device__ __forceinline__ void kept_partial(const Arguments& a, long long place, Ranked& state) {
-  state = {__ldcg(a.workspace + place), __ldcg(partial_indices(a) + place)};
+__device__ __forceinline__ void kept_partial(const Arguments& a, long long index, Value& state) {
+  state = {__ldcg(a.workspace + index)};
+}
+__device__ __forceinline__ void kept_partial(const Arguments& a, long long index, Ranked& state) {
+  state = {__ldcg(a.workspace + index), __ldcg(partial_indices(a) + index)};
 }
 
 // Merges every `step`-th partial result of one element of C into the state.
 template <class Reduction, class State>
-__device__ __forceinline__ void merge_partials(const Arguments& a, const Reduction& reduction, State& state, long long number, unsigned first, unsigned step) {
+__device__ __forceinline__ void merge_partials(const Arguments& a, const Reduction& reduction, State& state,
+                                               long long number, unsigned first, unsigned step) {
   constexpr int AT_ONCE = 8;
   for (unsigned segment = first; segment < a.segments; segment += AT_ONCE * step) {
     State partial[AT_ONCE];
 #pragma unroll
     for (int u = 0; u < AT_ONCE; u++)
-      if (segment + u * step < a.segments) kept_partial(a, static_cast<long long>(segment + u * step) * a.outputs + number, partial[u]);
+      if (segment + u * step < a.segments)
+        kept_partial(a, static_cast<long long>(segment + u * step) * a.outputs + number, partial[u]);
 #pragma unroll
     for (int u = 0; u < AT_ONCE; u++)
       if (segment + u * step < a.segments) reduction.merge(state, partial[u]);
@@ -132,17 +159,19 @@ __device__ __forceinline__ void merge_partials(const Arguments& a, const Reducti
 }
 
 // The result of this block's segment of one element of C.
-template <class State> __device__ __forceinline__ void deliver(const Arguments& a, State state, long long offset, long long number) {
+template <class State>
+__device__ __forceinline__ void deliver(const Arguments& a, State state, long long offset, long long number) {
   if (a.segments == 1) conclude(a, state, offset, number);
   else keep(a, state, static_cast<long long>(blockIdx.y) * a.outputs + number);
 }
 
-// How many blocks have kept their partial results of the same elements of C; a count returns to 0 with the last. The host
-// gives calls that may be in flight together different counts.
+// How many blocks have kept their partial results of the same elements of C; a count returns to 0 with the last. The
+// host gives calls that may be in flight together different counts.
 __device__ unsigned arrivals[COUNTS * GROUPS];
 
-// Counts one arrival, which follows what this block wrote and comes before what it reads then; a count goes from `most` to 0.
-// Returns how many came before. Two fences in sequentially consistent order around the count would take 0.2 us longer (H200).
+// Counts one arrival, which follows what this block wrote and comes before what it reads then; a count goes from `most`
+// to 0. Returns how many came before. Two fences in sequentially consistent order around the count would take 0.2 us
+// longer (H200).
 __device__ __forceinline__ unsigned arrive(unsigned* count, unsigned most) {
 #ifdef EMULATED_CUDA
   __threadfence();
@@ -169,7 +198,8 @@ __device__ __forceinline__ bool merges(const Arguments& a) {
 template <class Reduction, class State>
 __device__ __forceinline__ void merge_neighbours(const Reduction& reduction, State& state, unsigned lanes_log2) {
   unsigned lanes = 1u << lanes_log2;
-  for (unsigned distance = lanes < 32 ? lanes / 2 : 16; distance > 0; distance /= 2) reduction.merge(state, from_lane(state, distance));
+  for (unsigned distance = lanes < 32 ? lanes / 2 : 16; distance > 0; distance /= 2)
+    reduction.merge(state, from_lane(state, distance));
   if (lanes <= 32) return;
   State* warps = reinterpret_cast<State*>(shared_memory);
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = state;
@@ -197,38 +227,29 @@ __device__ __forceinline__ void merge_lanes(const Reduction& reduction, State* t
   }
 }
 
-__device__ __forceinline__ bool aligned(const ELEMENT* pointer) { return reinterpret_cast<uintptr_t>(pointer) % sizeof(Pack<ELEMENT, WIDTH>) == 0; }
-
-// Reads 16 bytes, past L1 where HINTS.
-template <bool HINTS, class P> __device__ __forceinline__ P read_pack_of(const P* pointer) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700
-  if constexpr (HINTS) {
-    P pack;
-    unsigned* word = reinterpret_cast<unsigned*>(&pack);
-    asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3]) : "l"(pointer));
-    return pack;
-  }
-#endif
-  return *pointer;
+__device__ __forceinline__ bool aligned(const ELEMENT* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % sizeof(Pack<ELEMENT, WIDTH>) == 0;
 }
 
-// Reduces `count` whole packs `step` elements apart: most reductions of packed tensors. Reads that follow each other at once, with all
-// their places found before, took up to 8 % less time (H200); packs of more elements leave no registers for that.
-template <bool HINTS = false, class Reduction>
-__device__ __forceinline__ void reduce_even(const Reduction& reduction, typename Reduction::State* state, const ELEMENT* pointer, unsigned step, unsigned count,
-                                            unsigned index, unsigned pack_step, unsigned index_step) {
+// Reduces `count` packs `step` elements apart: most reductions of packed tensors. Reads that follow each other at once,
+// with all their offsets computed before, took up to 8 % less time (H200); packs of more elements leave no registers
+// for that.
+template <class Reduction>
+__device__ __forceinline__ void reduce_even(const Reduction& reduction, typename Reduction::State* state,
+                                            const ELEMENT* pointer, unsigned step, unsigned count, unsigned index,
+                                            unsigned pack_step, unsigned index_step) {
   using Read = Pack<ELEMENT, WIDTH>;
   Read loaded[EVEN_BATCH];
   auto read = [&](unsigned done) {
     if constexpr (FEW_ELEMENTS) {
 #pragma unroll
       for (int u = 0; u < EVEN_BATCH; u++)
-        if (done + u < count) loaded[u] = read_pack_of<HINTS>(reinterpret_cast<const Read*>(pointer + u * step));
+        if (done + u < count) loaded[u] = *reinterpret_cast<const Read*>(pointer + u * step);
       pointer += EVEN_BATCH * step;
     } else {
 #pragma unroll
       for (int u = 0; u < EVEN_BATCH; u++, pointer += step)
-        if (done + u < count) loaded[u] = read_pack_of<HINTS>(reinterpret_cast<const Read*>(pointer));
+        if (done + u < count) loaded[u] = *reinterpret_cast<const Read*>(pointer);
     }
   };
   auto reduce = [&](unsigned done) {
@@ -236,7 +257,8 @@ __device__ __forceinline__ void reduce_even(const Reduction& reduction, typename
     for (int u = 0; u < EVEN_BATCH; u++)
       if (done + u < count) {
 #pragma unroll
-        for (int i = 0; i < WIDTH; i++) reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index + (done + u) * pack_step + i * index_step);
+        for (int i = 0; i < WIDTH; i++)
+          reduction.add(state[i], load<COMPUTE>(loaded[u].item[i]), index + (done + u) * pack_step + i * index_step);
       }
   };
   if constexpr (FEW_ELEMENTS) {
@@ -262,18 +284,19 @@ __device__ __forceinline__ unsigned share(const Arguments& a, unsigned first, un
 
 // --- rows ---
 
-// Merges the states of the threads that share an element of C; `place`: where that lies and its number.
+// Merges the states of the threads that share an element of C; `located`: its offset in C and its number.
 template <class Reduction, class State>
-__device__ __forceinline__ void finish_rows(const Arguments& a, const Reduction& reduction, State (&state)[WIDTH], unsigned output, unsigned lane, const long long (&place)[3]) {
+__device__ __forceinline__ void finish_rows(const Arguments& a, const Reduction& reduction, State (&state)[WIDTH],
+                                            unsigned output, unsigned lane, const long long (&located)[3]) {
 #pragma unroll
   for (int i = 1; i < WIDTH; i++) reduction.merge(state[0], state[i]);
   merge_neighbours(reduction, state[0], a.lanes_log2);
-  if (lane == 0 && output < a.outputs) deliver(a, state[0], place[0], place[1]);
-  if (merges(a)) {  // the whole block shares one element of C
+  if (lane == 0 && output < a.outputs) deliver(a, state[0], located[0], located[1]);
+  if (merges(a)) {  // the block shares one element of C
     State merged = reduction.start();
-    merge_partials(a, reduction, merged, place[1], lane, 1u << a.lanes_log2);
+    merge_partials(a, reduction, merged, located[1], lane, 1u << a.lanes_log2);
     merge_neighbours(reduction, merged, a.lanes_log2);
-    if (lane == 0) conclude(a, merged, place[0], place[1]);
+    if (lane == 0) conclude(a, merged, located[0], located[1]);
   }
 }
 
@@ -283,35 +306,46 @@ __device__ __forceinline__ void finish_rows(const Arguments& a, const Reduction&
 __device__ __forceinline__ unsigned pack_of(const Arguments& a, unsigned column, unsigned columns) {
   if (!a.tiled) return blockIdx.x * columns + column;
   unsigned block, down = a.blocks_across.divide(blockIdx.x, block);
-  const unsigned across = block << a.across_log2 | (column & ((1u << a.across_log2) - 1)), per_row = a.kept.packs_per_row.divisor;
+  const unsigned across = block << a.across_log2 | (column & ((1u << a.across_log2) - 1)),
+                 per_row = a.kept.packs_per_row.divisor;
   return across < per_row ? (down * (columns >> a.across_log2) + (column >> a.across_log2)) * per_row + across : ~0u;
 }
 
-// Where the states of a column lie in shared memory. Of squares a warp writes neighbouring packs and reads neighbouring rows, ACROSS packs
-// apart: both find theirs in different banks. With packs of more elements the kernel took 4 % longer for it (H200).
-__device__ __forceinline__ unsigned place_of(const Arguments& a, unsigned column) { return FEW_ELEMENTS && a.tiled ? column ^ (column / 32 % ACROSS) : column; }
+// Where the states of a column lie in shared memory. Of tiles a warp writes neighbouring packs and reads neighbouring
+// rows, ACROSS packs apart: both find theirs in different banks. With packs of more elements the kernel took 4 % longer
+// for it (H200).
+__device__ __forceinline__ unsigned slot_of(const Arguments& a, unsigned column) {
+  return FEW_ELEMENTS && a.tiled ? column ^ (column / 32 % ACROSS) : column;
+}
 
-// Place in C of element `slot` of this block's; whether there is one.
-__device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot, unsigned columns, unsigned& offset, unsigned& number) {
+// Offset in C of element `slot` of this block's; whether there is one.
+__device__ __forceinline__ bool locate_column(const Arguments& a, unsigned slot, unsigned columns, unsigned& offset,
+                                              unsigned& number) {
   const unsigned pack = blockIdx.x * columns + slot / WIDTH, i = slot % WIDTH;
-  unsigned place[3];
-  if (pack >= a.kept.packs || i >= a.kept.locate(pack, place)) return false;
-  offset = place[0] + i * a.kept.row_stride[0];
-  number = place[1] + i * a.kept.row_stride[1];
+  unsigned located[3];
+  if (pack >= a.kept.packs || i >= a.kept.locate(pack, located)) return false;
+  offset = located[0] + i * a.kept.row_stride[0];
+  number = located[1] + i * a.kept.row_stride[1];
   return true;
 }
 
-// Writes what squares of A's rows and C's gave: neighbouring threads take neighbouring rows, a thread elements of one row, at most WIDTH.
-template <class State> __device__ __forceinline__ void deliver_square(const Arguments& a, const State* tile, unsigned columns) {
+// Writes what tiles of A's rows and C's gave: neighbouring threads take neighbouring rows, a thread elements of one
+// row, at most WIDTH.
+template <class State>
+__device__ __forceinline__ void deliver_tile(const Arguments& a, const State* tile, unsigned columns) {
   const unsigned rows = columns / ACROSS, row = threadIdx.x & (rows - 1), step = BLOCK / rows;
   const unsigned pack = pack_of(a, row * ACROSS, columns);
-  unsigned place[3], position;
+  unsigned located[3], position;
   if (pack >= a.kept.packs) return;
-  a.kept.locate(pack, place);
+  a.kept.locate(pack, located);
   a.kept.packs_per_row.divide(pack, position);
   const unsigned end = min(a.kept.row - position * WIDTH, WIDTH * ACROSS);
-  auto state = [&](unsigned element) -> const State& { return tile[element % WIDTH * columns + place_of(a, row * ACROSS + element / WIDTH)]; };
-  auto deliver = [&](State of, unsigned element) { conclude(a, of, place[0] + element * a.kept.row_stride[0], place[1] + element * a.kept.row_stride[1]); };
+  auto state = [&](unsigned element) -> const State& {
+    return tile[element % WIDTH * columns + slot_of(a, row * ACROSS + element / WIDTH)];
+  };
+  auto deliver = [&](State of, unsigned element) {
+    conclude(a, of, located[0] + element * a.kept.row_stride[0], located[1] + element * a.kept.row_stride[1]);
+  };
   unsigned element = threadIdx.x / rows;
   if constexpr (FEW_ELEMENTS) {  // their square roots do not wait for each other
     State own[WIDTH];
@@ -328,58 +362,30 @@ template <class State> __device__ __forceinline__ void deliver_square(const Argu
 
 // Merges the states of the threads that share a pack of C.
 template <class Reduction, class State>
-__device__ __forceinline__ void finish_columns(const Arguments& a, const Reduction& reduction, const State (&state)[WIDTH], unsigned column, unsigned lane, unsigned lanes, unsigned columns) {
+__device__ __forceinline__ void finish_columns(const Arguments& a, const Reduction& reduction,
+                                               const State (&state)[WIDTH], unsigned column, unsigned lane,
+                                               unsigned lanes, unsigned columns) {
   griddepcontrol_launch_dependents_medium_grid();
   unsigned items = columns * WIDTH;
   State* tile = reinterpret_cast<State*>(shared_memory);  // [lane][i][column]
 #pragma unroll
-  for (int i = 0; i < WIDTH; i++) tile[(lane * WIDTH + i) * columns + place_of(a, column)] = state[i];
+  for (int i = 0; i < WIDTH; i++) tile[(lane * WIDTH + i) * columns + slot_of(a, column)] = state[i];
   merge_lanes(reduction, tile, items, lanes);
-  if (a.tiled) return deliver_square(a, tile, columns);
+  if (a.tiled) return deliver_tile(a, tile, columns);
   // Neighbouring threads write neighbouring elements.
   unsigned offset, number;
   for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK)
-    if (locate_column(a, slot, columns, offset, number)) deliver(a, tile[slot % WIDTH * columns + slot / WIDTH], offset, number);
+    if (locate_column(a, slot, columns, offset, number))
+      deliver(a, tile[slot % WIDTH * columns + slot / WIDTH], offset, number);
   if (!merges(a)) return;
   lanes = items < BLOCK ? BLOCK / items : 1;
   for (unsigned slot = threadIdx.x; slot < lanes * items; slot += BLOCK) {
     State merged = reduction.start();
-    if (locate_column(a, slot % items, columns, offset, number)) merge_partials(a, reduction, merged, number, slot / items, lanes);
+    if (locate_column(a, slot % items, columns, offset, number))
+      merge_partials(a, reduction, merged, number, slot / items, lanes);
     tile[slot] = merged;
   }
   merge_lanes(reduction, tile, items, lanes);
   for (unsigned slot = threadIdx.x; slot < items; slot += BLOCK)
     if (locate_column(a, slot, columns, offset, number)) conclude(a, tile[slot], offset, number);
-}
-
-// --- partial results ---
-
-template <class Reduction> __device__ __forceinline__ void merge_partial_results(const Arguments& a, const Reduction& reduction) {
-  typename Reduction::State state = reduction.start();
-  unsigned lanes = 1u << a.lanes_log2, lane = threadIdx.x & (lanes - 1);
-  unsigned output = blockIdx.x * (BLOCK >> a.lanes_log2) + (threadIdx.x >> a.lanes_log2);
-  long long place[3];
-  if (output < a.outputs) {
-    a.kept.locate(output, place);
-    merge_partials(a, reduction, state, place[1], lane, lanes);
-  }
-  merge_neighbours(reduction, state, a.lanes_log2);
-  if (lane == 0 && output < a.outputs) conclude(a, state, place[0], place[1]);
-}
-
-// Partial results are sums, products or maxima already: what was done to the elements is not done again.
-extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT) reduce_tensor_partial_results(const Arguments a) {
-  griddepcontrol_wait();
-  switch (a.op) {
-    case MUL:
-    case MUL_NO_ZEROS: return merge_partial_results(a, Product<Itself>{});
-    case MIN:
-    case MAX: EXTREMUM(merge_partial_results, Itself)
-    case AMAX: EXTREMUM(merge_partial_results, Absolute)
-    default: return merge_partial_results(a, Sum<Itself>{});
-  }
-}
-extern "C" __global__ void __launch_bounds__(BLOCK, RESIDENT_INDEXED) reduce_tensor_partial_results_indexed(const Arguments a) {
-  griddepcontrol_wait();
-  merge_partial_results(a, FirstLargest<Itself>{static_cast<bool>(a.propagate)});
 }

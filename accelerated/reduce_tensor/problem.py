@@ -1,22 +1,31 @@
-"""How the kernels of reductions walk A and C, and the arguments that all of them take."""
+"""The problem of a reduction (3.2.71): how kernels walk A and C, and the arguments of those that take any tensor."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import Structure, c_int, c_uint, c_ulonglong
+from functools import cached_property
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dualdnn.api.operations import ReduceTensor, TensorSpec
-from dualdnn.api.operations.reduce_tensor import INDEX_BYTES, pack_width
+from dualdnn.api.operations.reduce_tensor import INDEX_BYTES
+from dualdnn.api.operations.specs import SCALAR_BYTES
 
-from ..plans import factors, pointers, structure
+from .. import solver
+from ..plans import factors, pointers, structure, type_definitions
 from ..primitives.geometry import L2_RESIDENT_BYTES, FastDivmod, geometry, merge_dimensions
+from .division import Division, along_rows, divided, pack_width
 
 OPERANDS = ("A", "C", "indices", "workspace")
 NOT_COUNTED = 2**32 - 1
-HALF_BYTES, FLOAT_BYTES = 2, 4
+HALF_BYTES = 2
+PACK_BYTES = 16  # that A begins at a multiple of where kernels rely on it
+WORKSPACE_ALIGNMENT = 8  # of the partial results; the workspace has room to begin there
+INDEX_STATE_BYTES = 4  # of the position that goes with a partial result
 ACROSS = 8  # packs of a row of A that a block reads side by side, where C runs across its rows
 
+T = TypeVar("T")
 Axes = tuple[list[int], list[list[int]]]  # extents, and for every operand its strides
 
 
@@ -47,16 +56,15 @@ class Walk:
         return self._geometry(self.reduced_dims, [positions, self.in_a], width)
 
     def columns(self, width: int) -> tuple[Any, Any, bool]:
+        """Return the geometries of what is reduced and what is kept."""
         return self.reduced(1), self.kept(width), False
 
-    def rows(self, width: int, aligned: bool = False) -> tuple[Any, Any, bool]:
-        """Where rows do not all start at whole packs, each has room for one pack more: see windows in the kernel. aligned: A
-        starts at a whole pack, so that the only row of one reduction does.
-        """
+    def rows(self, width: int) -> tuple[Any, Any, bool]:
+        """Return the geometries of what is reduced and what is kept. Where rows do not all begin at packs, each has room for one pack
+        more: see windows in the kernel."""
         reduced, kept = self.reduced(width), self.kept(1)
         starts = [reduced.outer[d].stride[1] for d in range(reduced.outer_rank)]
-        if kept.packs > 1 or not aligned:
-            starts += [kept.row_stride[2], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
+        starts += [kept.row_stride[2], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
         windows = reduced.row_stride[1] == 1 and any(start % width for start in starts)
         if windows:
             rows = reduced.packs // reduced.packs_per_row.divisor
@@ -126,58 +134,110 @@ class Tiles(NamedTuple):
         return cls(ACROSS, blocks_across, blocks_across * down)
 
 
-def arguments(
-    operation: ReduceTensor,
-    reduced: Any,
-    kept: Any,
-    windows: bool,
-    lanes: int,
-    tiles: Tiles | None = None,
-) -> Structure:
-    """What the kernels of any tensor take."""
-    reduction, segments = operation.reduction, operation.division.segments
-    return structure(
-        *pointers(len(OPERANDS)),
-        ("count", c_ulonglong(NOT_COUNTED)),
-        ("reduced", reduced),
-        ("kept", kept),
-        *factors(operation, alpha=operation.alpha, beta=operation.beta),
-        ("length", c_uint(operation.length)),
-        ("outputs", c_uint(operation.C.count)),
-        ("segments", c_uint(segments)),
-        ("segment", c_uint(-(-reduced.packs // segments))),
-        ("lanes_log2", c_uint(lanes.bit_length() - 1)),
-        ("alone", c_int(lanes == 1 and tiles is None and alone(operation, kept))),
-        ("tiled", c_int(tiles is not None)),
-        ("across_log2", c_uint(tiles.across.bit_length() - 1 if tiles else 0)),
-        ("blocks_across", FastDivmod.of(tiles.blocks_across if tiles else 1)),
-        # 6 MB of halves to one element: 4.1 us instead of 4.35; floats, and what the cache does not hold, took longer
-        (
-            "early",
-            c_int(segments > 1 and operation.A.scalar_bytes == HALF_BYTES and operation.A.nbytes <= L2_RESIDENT_BYTES),
-        ),
-        ("even", c_int(even(operation, reduced, kept, windows))),
-        ("windows", c_int(windows)),
-        ("op", c_int(reduction.op)),
-        ("propagate", c_int(reduction.nan)),
-        ("c_type", c_int(operation.C.scalar_type)),
-        ("index_bytes", c_int(INDEX_BYTES[reduction.indices_type])),
-    )
+class ReduceProblem(solver.Problem):
+    """A reduction of A to C."""
+
+    def __init__(self, operation: ReduceTensor, device: Any, aligned: bool = True) -> None:
+        super().__init__(operation, device, aligned)
+        self.width = pack_width(operation.A)
+        self.rows = along_rows(operation.A, operation.C)
+        self._made: dict[str, Any] = {}
+
+    def once(self, key: str, make: Callable[[], T]) -> T:
+        """Return what ``make`` returned when a solver first asked for it under this key."""
+        if key not in self._made:
+            self._made[key] = make()
+        made: T = self._made[key]
+        return made
+
+    @cached_property
+    def division(self) -> Division:
+        """How the kernels of any tensor divide the work on this device."""
+        return divided(self.operation.A, self.operation.C, self.device.multiprocessors)
+
+    @cached_property
+    def walk(self) -> Walk:
+        """The dimensions of A with the strides of everything that is walked along them."""
+        return Walk(self.operation)
+
+    @cached_property
+    def walked(self) -> tuple[Any, Any, bool]:
+        """The geometries of what one element of C reduces and of C, and whether rows begin anywhere."""
+        return self.walk.rows(self.width) if self.rows else self.walk.columns(self.width)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of what is accumulated, in shared memory."""
+        return SCALAR_BYTES[self.operation.compute_type] * (2 if self.operation.wants_indices else 1)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of a partial result (in the compute type) and its index for every segment and element of C."""
+        segments, count = self.division.segments, self.operation.C.count
+        partial_bytes = SCALAR_BYTES[self.operation.compute_type] + INDEX_STATE_BYTES
+        return segments * count * partial_bytes + WORKSPACE_ALIGNMENT if segments > 1 else 0
+
+    @cached_property
+    def even(self) -> bool:
+        """Whether what a thread reads are packs one step apart, at multiples of a pack if A is."""
+        reduced, kept, windows = self.walked
+        if self.rows:
+            row = reduced.row_stride[1] == 1 and reduced.row % self.width == 0
+            return bool(reduced.outer_rank == 0 and row and not windows)
+        steps = [reduced.row_stride[1], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
+        row = kept.row_stride[2] == 1 and kept.row % self.width == 0
+        return bool(reduced.outer_rank == 0 and row and all(step % self.width == 0 for step in steps))
+
+    def alone(self, kept: Any) -> bool:
+        """Return whether a thread of columns can write a pack of C."""
+        plain = not self.rows and self.division.segments == 1 and not self.operation.wants_indices
+        steps = [kept.outer[d].stride[0] for d in range(kept.outer_rank)]
+        return plain and kept.row_stride[0] == 1 and all(step % self.width == 0 for step in (kept.row, *steps))
+
+    def function(self, source: str, kernel: str) -> Any:
+        """Return a kernel of ``source`` for the types of the call, that with indices where these are wanted."""
+        suffix = "_indexed" if self.operation.wants_indices else ""
+        types = type_definitions(self.operation.A.scalar_type, self.operation)
+        return self.device.function(source, f"{kernel}{suffix}", types)
+
+    def arguments(self, kept: Any, lanes: int, tiles: Tiles | None = None) -> Structure:
+        """Return what the kernels of any tensor take."""
+        operation, (reduced, _, windows) = self.operation, self.walked
+        reduction, segments = operation.reduction, self.division.segments
+        return structure(
+            *pointers(len(OPERANDS)),
+            ("count", c_ulonglong(NOT_COUNTED)),
+            ("reduced", reduced),
+            ("kept", kept),
+            *factors(operation, alpha=operation.alpha, beta=operation.beta),
+            ("length", c_uint(operation.length)),
+            ("outputs", c_uint(operation.C.count)),
+            ("segments", c_uint(segments)),
+            ("segment", c_uint(-(-reduced.packs // segments))),
+            ("lanes_log2", c_uint(lanes.bit_length() - 1)),
+            ("alone", c_int(lanes == 1 and tiles is None and self.alone(kept))),
+            ("tiled", c_int(tiles is not None)),
+            ("across_log2", c_uint(tiles.across.bit_length() - 1 if tiles else 0)),
+            ("blocks_across", FastDivmod.of(tiles.blocks_across if tiles else 1)),
+            # 6 MB of half data to one element: 4.1 us instead of 4.35; floats, and what L2 does not hold, took longer
+            (
+                "early",
+                c_int(
+                    segments > 1 and operation.A.scalar_bytes == HALF_BYTES and operation.A.nbytes <= L2_RESIDENT_BYTES
+                ),
+            ),
+            ("even", c_int(self.even)),
+            ("windows", c_int(windows)),
+            ("op", c_int(reduction.op)),
+            ("propagate", c_int(reduction.nan)),
+            ("c_type", c_int(operation.C.scalar_type)),
+            ("index_bytes", c_int(INDEX_BYTES[reduction.indices_type])),
+        )
 
 
-def even(operation: ReduceTensor, reduced: Any, kept: Any, windows: bool) -> bool:
-    """Whether what a thread reads are whole packs one step apart, at multiples of a pack if A is."""
-    width = pack_width(operation.A)
-    if operation.division.rows:
-        return reduced.outer_rank == 0 and reduced.row_stride[1] == 1 and reduced.row % width == 0 and not windows
-    steps = [reduced.row_stride[1], *(kept.outer[d].stride[2] for d in range(kept.outer_rank))]
-    rows = kept.row_stride[2] == 1 and kept.row % width == 0
-    return reduced.outer_rank == 0 and rows and all(step % width == 0 for step in steps)
+class ReduceSolver(solver.Solver[ReduceProblem]):
+    """A solver of this room."""
 
-
-def alone(operation: ReduceTensor, kept: Any) -> bool:
-    """Whether a thread of columns can write a whole pack of C."""
-    width = pack_width(operation.A)
-    plain = not operation.division.rows and operation.division.segments == 1 and not operation.wants_indices
-    steps = [kept.outer[d].stride[0] for d in range(kept.outer_rank)]
-    return plain and kept.row_stride[0] == 1 and all(step % width == 0 for step in (kept.row, *steps))
+    def workspace_bytes(self, problem: ReduceProblem) -> int:
+        """Return the bytes that the solver of any tensor uses, which is the fallback of all."""
+        return problem.workspace_bytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ctypes import Structure, c_int, c_uint
 from functools import cache
 from math import prod
@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnReduceTensorOp_t
 from dualdnn.api.operations import ReduceTensor
-from dualdnn.api.operations.reduce_tensor import pack_width
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ..plans import ELEMENTS, Launch, factors, pointers, structure, type_definitions
 from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import FastDivmod
 from . import to_scalar
-from .problem import Axes, Walk
+from .division import along_rows, pack_width
+from .problem import Axes, ReduceProblem, ReduceSolver, Walk
 
 # As in the kernel
 MOST_READS, MOST_NARROW_READS, NARROW_BYTES = 8, 16, 4  # of a thread; of at most so many bytes
@@ -27,7 +27,7 @@ MOST_BYTES, MOST_SCATTERED_BYTES = 4 << 20, 2 << 20  # of A; where neighbours in
 AVERAGE = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG
 MOST_RESULTS = 2  # that a thread writes of a type that the kernel knows
 WARP = 32
-PROCESSORS = 132  # of the device that costs were measured on
+COST_MULTIPROCESSORS = 132  # of the device on which the costs were measured
 CLUSTER_CYCLES, CLUSTER_BLOCK_CYCLES = 493, 8.15  # that the blocks of a cluster take to begin and to meet, each of them
 START_CYCLES, CLUSTER_START_CYCLES = 4, 8  # of a block, of one in a cluster
 UNEVEN_CYCLES = 60  # where a part of the threads has an access less
@@ -76,7 +76,7 @@ class Reading(NamedTuple):
         return bool(self.last == self.reduced.digit[self.split].extent.divisor)
 
 
-class Way(NamedTuple):
+class Sharing(NamedTuple):
     """How threads share a reduction: ``blocks`` of a cluster (0: each block for itself), in each ``lanes`` threads for every one
     of ``items``."""
 
@@ -86,35 +86,76 @@ class Way(NamedTuple):
 
     @property
     def threads(self) -> int:
+        """Threads per block."""
         return self.lanes * self.items
 
 
-def launch(operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A", "C")) -> tuple[Launch, int] | None:
-    """And what A has to start at a multiple of; ``operands``: how its call names A and C. None for what is too large, and where
-    indices are wanted.
+Found = tuple[Launch, int]  # and the bytes at a multiple of which A has to begin
+
+
+class Small(ReduceSolver):
+    """Reductions without indices that read everything at once."""
+
+    name = "reduce_tensor.small"
+
+    def serves(self, problem: ReduceProblem) -> bool:
+        return problem.aligned and not problem.operation.wants_indices and self._found(problem) is not None
+
+    def applies(self, problem: ReduceProblem) -> bool:
+        return is_small(problem.operation, problem.walk) and self.serves(problem)
+
+    def launches(self, problem: ReduceProblem) -> list[Launch]:
+        found = self._found(problem)
+        assert found is not None
+        return [found[0]]
+
+    def alignment(self, problem: ReduceProblem) -> Mapping[str, int]:
+        found = self._found(problem)
+        assert found is not None
+        return {"A": found[1]}
+
+    def _found(self, problem: ReduceProblem) -> Found | None:
+        return problem.once(self.name, lambda: fastest(problem.operation, problem.device, ("A", "C")))
+
+
+def launch(operation: ReduceTensor, device: Any, operands: tuple[str, str] = ("A", "C")) -> Found | None:
+    """Return the launch of a small reduction, and the bytes at a multiple of which A has to begin; None where others take less time.
+
+    ``operands``: how the call that is reduced so names A and C.
     """
-    scattered = not operation.division.rows and Walk(operation).axes()[1][1][1][-1] != 1
-    if operation.wants_indices or operation.A.nbytes > (MOST_SCATTERED_BYTES if scattered else MOST_BYTES):
+    walk = Walk(operation)
+    if not is_small(operation, walk):
         return None
-    if has_clusters(device) and (to_one := to_scalar.launch(operation, device, operands)):
-        return to_one
-    for way, reading in choices(operation, has_clusters(device)):
-        made = launch_of(operation, device, reading, way, operands)
-        if way.blocks <= CLUSTER_SIZES[0] or made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
+    return to_scalar.preferred(operation, device, operands) or fastest(operation, device, operands)
+
+
+def is_small(operation: ReduceTensor, walk: Walk) -> bool:
+    """Return whether a reduction is so small that this was measured to take least time. Those with indices never are."""
+    scattered = not along_rows(operation.A, operation.C) and walk.axes()[1][1][1][-1] != 1
+    most = MOST_SCATTERED_BYTES if scattered else MOST_BYTES
+    return not operation.wants_indices and operation.A.nbytes <= most
+
+
+def fastest(operation: ReduceTensor, device: Any, operands: tuple[str, str]) -> Found | None:
+    """Return the launch that should take least time, or None where threads cannot read everything at once."""
+    for sharing, reading in choices(operation, device):
+        made = launch_of(operation, device, reading, sharing, operands)
+        usual = sharing.blocks <= CLUSTER_SIZES[0]
+        if usual or made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
             return made, reading.width * operation.A.scalar_bytes
     return None
 
 
-def choices(operation: ReduceTensor, clusters: bool) -> list[tuple[Way, Reading]]:
-    """The one that should take least time first."""
-    rows, scalar_bytes = operation.division.rows, operation.A.scalar_bytes
-    found = [(way, reading) for reading in readings(operation) for way in ways(reading, rows, clusters)]
+def choices(operation: ReduceTensor, device: Any) -> list[tuple[Sharing, Reading]]:
+    """Return the ways to share the reduction among threads, the one that should take least time first."""
+    rows, scalar_bytes = along_rows(operation.A, operation.C), operation.A.scalar_bytes
+    found = [(sharing, reading) for reading in readings(operation) for sharing in sharings(reading, rows, device)]
     return sorted(found, key=lambda choice: cost(choice[0], choice[1], rows, scalar_bytes))
 
 
 def readings(operation: ReduceTensor) -> Iterator[Reading]:
-    """By accesses of all widths of which A consists, and split in all ways."""
-    rows, width = operation.division.rows, pack_width(operation.A)
+    """Return readings by accesses of all widths of which A consists, split along each dimension."""
+    rows, width = along_rows(operation.A, operation.C), pack_width(operation.A)
     reduced, kept = Walk(operation).axes()
     while width:
         if _consists(reduced, kept, width) if rows else _consists(kept, reduced, width):
@@ -154,60 +195,72 @@ def _split(reduced: Axes, kept: Axes, width: int, c_step: int, most_reads: int) 
             )  # fmt: skip
 
 
-def ways(reading: Reading, rows: bool, clusters: bool) -> Iterator[Way]:
-    """Those that read everything at once, and whose lanes are none, or as many as states of a thread: each finishes one at most."""
-    for blocks in (0, *CLUSTER_SIZES) if clusters else (0,):
+def sharings(reading: Reading, rows: bool, device: Any) -> Iterator[Sharing]:
+    """Return the sharings that read everything at once, and whose lanes are one, or as many as states of a thread: each finishes one at
+    most."""
+    for blocks in (0, *cluster_sizes(device)):
         lanes = 1 << (-(-reading.shares // max(1, blocks)) - 1).bit_length()
         items = 1
         while lanes * items <= MOST_THREADS:
             merges = lanes >= (1 if rows else reading.width) or (lanes == 1 and not blocks)
             if merges and lanes * items >= LEAST_THREADS and -(-reading.packs // items) * max(1, blocks) <= MOST_BLOCKS:
-                yield Way(blocks, lanes, items)
+                yield Sharing(blocks, lanes, items)
             items *= 2
 
 
-def _merging(way: Way, rows: bool) -> tuple[int, int]:
+def cluster_sizes(device: Any) -> tuple[int, ...]:
+    """Return the sizes of clusters that the kernels may have on a device: on the emulated one a cluster is one block."""
+    if has_clusters(device):
+        return CLUSTER_SIZES
+    return (1,) if device.kind == "emulated" else ()
+
+
+def _merging(sharing: Sharing, rows: bool) -> tuple[int, int]:
     """Lanes of an item in a warp, and parts that meet in shared memory, if any."""
-    of_warp = min(way.lanes, WARP if rows else max(1, WARP // way.items))
-    return of_warp, way.lanes // of_warp if way.lanes > of_warp else 0
+    of_warp = min(sharing.lanes, WARP if rows else max(1, WARP // sharing.items))
+    return of_warp, sharing.lanes // of_warp if sharing.lanes > of_warp else 0
 
 
-def cost(way: Way, reading: Reading, rows: bool, scalar_bytes: int) -> float:
-    """Of use to compare ways: about cycles, fitted to what was best of up to 26 ways of each of 62 reductions in a stream (H200)."""
-    states, (of_warp, parts) = 1 if rows else reading.width, _merging(way, rows)
-    grid = -(-reading.packs // way.items) * max(1, way.blocks)
-    warps = -(-grid // PROCESSORS) * way.threads / WARP  # of a multiprocessor
+def cost(sharing: Sharing, reading: Reading, rows: bool, scalar_bytes: int) -> float:
+    """Return about how many cycles a sharing takes, fitted to the best of up to 26 of each of 62 reductions in a stream (H200)."""
+    states, (of_warp, parts) = 1 if rows else reading.width, _merging(sharing, rows)
+    grid = -(-reading.packs // sharing.items) * max(1, sharing.blocks)
+    warps = -(-grid // COST_MULTIPROCESSORS) * sharing.threads / WARP  # of a multiprocessor
     shuffles = (of_warp - 1).bit_length()
     instructions = 52.3 + reading.accesses * (3.04 + 1.91 * reading.width) + (40 + 12 * states if parts else 0)
     merging = 84.7 * states**0.34 * shuffles + (176.7 + 6.4 * parts if parts else 0)
     # An access of a warp takes a cycle for every run of neighbours; a multiprocessor gets 50 bytes in one.
-    runs = 1 if rows else max(1, WARP // way.items)
+    runs = 1 if rows else max(1, WARP // sharing.items)
     read = warps * reading.accesses * max(runs, WARP * reading.width * scalar_bytes / 50)
     # Blocks write pieces of the same sectors where neighbours in A are none in C.
     scattered = 0 if rows or reading.c_step == 1 else 360 / reading.width
-    meeting = CLUSTER_CYCLES + CLUSTER_BLOCK_CYCLES * way.blocks if way.blocks else 0
+    gathering = CLUSTER_CYCLES + CLUSTER_BLOCK_CYCLES * sharing.blocks if sharing.blocks else 0
     uneven = 0 if reading.even else UNEVEN_CYCLES
-    begin = (CLUSTER_START_CYCLES if way.blocks else START_CYCLES) * grid
-    return instructions * (3.5 + warps / 9) + merging + meeting + read + scattered + begin + uneven
+    begin = (CLUSTER_START_CYCLES if sharing.blocks else START_CYCLES) * grid
+    return instructions * (3.5 + warps / 9) + merging + gathering + read + scattered + begin + uneven
 
 
-def _knows_result(way: Way, reading: Reading, rows: bool) -> bool:
+def _knows_result(sharing: Sharing, reading: Reading, rows: bool) -> bool:
     """Whether the kernel is compiled for C's type: not where that took longer, by clusters that share rows and, in a graph, by
     threads that write several elements."""
-    return not way.blocks if rows else bool(way.blocks) or way.lanes > 1 or reading.width <= MOST_RESULTS
+    return not sharing.blocks if rows else bool(sharing.blocks) or sharing.lanes > 1 or reading.width <= MOST_RESULTS
 
 
 def launch_of(
-    operation: ReduceTensor, device: Any, reading: Reading, way: Way, operands: tuple[str, str] = ("A", "C")
+    operation: ReduceTensor, device: Any, reading: Reading, sharing: Sharing, operands: tuple[str, str] = ("A", "C")
 ) -> Launch:
-    """As planned."""
+    """Return the launch of threads that read and share so."""
     divisor = operation.length if operation.reduction.op == AVERAGE else 1
-    reduction, rows, state_bytes = operation.reduction, operation.division.rows, SCALAR_BYTES[operation.compute_type]
-    states, (_, parts) = way.items * (1 if rows else reading.width), _merging(way, rows)
+    reduction, rows, state_bytes = (
+        operation.reduction,
+        along_rows(operation.A, operation.C),
+        SCALAR_BYTES[operation.compute_type],
+    )
+    states, (_, parts) = sharing.items * (1 if rows else reading.width), _merging(sharing, rows)
     definitions = {"PACK_BYTES": str(reading.width * operation.A.scalar_bytes)}
-    if way.blocks:
-        definitions["CLUSTER_BLOCKS"] = str(way.blocks)
-    if _knows_result(way, reading, rows):
+    if sharing.blocks:
+        definitions["CLUSTER_BLOCKS"] = str(sharing.blocks)
+    if _knows_result(sharing, reading, rows):
         definitions["RESULT"] = ELEMENTS[operation.C.scalar_type]
     function = device.function(
         "reduce_tensor/small.cu",
@@ -216,8 +269,8 @@ def launch_of(
     )
     arguments = structure(
         *pointers(2),
-        ("lanes_log2", c_uint(way.lanes.bit_length() - 1)),
-        ("items_log2", c_uint(way.items.bit_length() - 1)),
+        ("lanes_log2", c_uint(sharing.lanes.bit_length() - 1)),
+        ("items_log2", c_uint(sharing.items.bit_length() - 1)),
         ("packs", c_uint(reading.packs)),
         ("shares", c_uint(reading.shares)),
         ("accesses", c_uint(reading.accesses)),
@@ -233,6 +286,6 @@ def launch_of(
         ("c_step", c_uint(reading.c_step)),
         ("gathered_at", c_uint(parts * states)),
     )
-    grid = (-(-reading.packs // way.items), max(1, way.blocks), 1)
-    shared_bytes = state_bytes * (parts + way.blocks) * states + (2 * GATHERING_BYTES if way.blocks else 0)
-    return Launch(function, arguments, operands, grid, (way.threads, 1, 1), shared_bytes)
+    grid = (-(-reading.packs // sharing.items), max(1, sharing.blocks), 1)
+    shared_bytes = state_bytes * (parts + sharing.blocks) * states + (2 * GATHERING_BYTES if sharing.blocks else 0)
+    return Launch(function, arguments, operands, grid, (sharing.threads, 1, 1), shared_bytes)

@@ -1,17 +1,14 @@
-// Reductions of small tensors to one element (3.2.71), by one cluster: all that its threads read is in flight at once.
+// Reductions of small tensors to one element (3.2.71), by one cluster: all that its threads read is in flight at
+// once.
 //
-// Floor: the launch of a cluster, 1.08 us a call in a stream of many on an H200 (an empty kernel of one block takes 1.34, because it does not let the
-// next one in), and 16 multiprocessors' way to L2, about 0.12 us for 0.2 million bytes. 0.1 million floats take 1.44 us in a stream and 1.16 in a graph,
-// halves 1.33 and 1.06, with gaps 1.52 and 1.23, 1.42 and 1.24. The kernel for any small tensor (reduce_tensor/small.cu) took 1.74 and 1.38,
-// 1.64 and 1.36, 1.97 and 1.50, 1.98 and 1.56: it has conditions for every read, loops, and four types of C.
-// A thread has READS accesses, and but for the last one all or none of them: the compiler lets reads that depend on conditions wait for each other.
-// A type of C that the compiler knows took 0.08 us less, neighbours in a block instead of warps of all blocks in turn 0.02, packs of 4 halves instead of
-// 8 0.04. Nothing was gained by an operation, steps or a number of warps that it knows, weaker barriers, clusters of 8, 12 or 14, or half the threads with
-// twice the accesses. What took longer: one warp of a block with 49 accesses (0.1 us), warps that send to the first block by themselves (0.05), the next
-// kernel let in before the wait (0.09).
+// A thread has READS accesses, and but for the last one all or none of them. With gaps A is rows, `step` apart, of up
+// to three dimensions: rows are read with their gaps, by the packs that hold them, wherever they begin; which
+// elements are none of a gap, a bit for each, is computed before the wait. Warps merge by shuffles, a block through
+// shared memory, the cluster in its first block's.
 //
-// With gaps A is rows, `step` apart, of lines and planes of neighbours. Rows are read with their gaps, by the whole packs that hold them, wherever they begin;
-// which elements are none of a gap, a bit for each, is found before the wait. Reads of single elements took 0.4 to 0.5 us longer.
+// Roofline: the launch of a cluster, 1.08 us a call in a stream of many on an H200, and 16 multiprocessors' way to
+// L2, about 0.12 us for 0.2 million bytes; flops hardly matter. Measured: 0.1 million floats 1.44 us in a stream and
+// 1.16 in a graph, 1.74 and 1.38 by reduce_tensor/small.cu. History: docs/performance/reduce_tensor.md.
 #include <cstring>
 
 #include "primitives/cluster.cuh"
@@ -27,7 +24,10 @@
 #define GAPS 0  // whether A has any
 #endif
 constexpr unsigned PACK = PACK_BYTES / sizeof(ELEMENT);  // elements of an access
-constexpr unsigned WARP = 32, READS = 8, MOST_WARPS = 16;  // threads of a warp, accesses of a thread, warps of a block: as in reduce_tensor_to_scalar.py
+constexpr unsigned
+    WARP = 32,
+    READS = 8,
+    MOST_WARPS = 16;  // threads of a warp, accesses of a thread, warps of a block: as in reduce_tensor/to_scalar.py
 
 struct Arguments {
   const ELEMENT* a;
@@ -38,12 +38,12 @@ struct Arguments {
   COMPUTE alpha, beta;
   int op, propagate;
 #if GAPS
-  unsigned groups;       // rows from one access to the next
-  unsigned row_step;     // elements from one row to the next
-  unsigned row, end;     // elements of a row, and of A, gaps included
-  unsigned extents[2];   // elements of a line, lines of a plane
-  FastDivmod packs;         // of a row
-  FastDivmod line, plane;   // elements from one to the next
+  unsigned groups;         // rows from one access to the next
+  unsigned row_step;       // elements from one row to the next
+  unsigned row, end;       // elements of a row, and of A, gaps included
+  unsigned extents[2];     // elements of a line, lines of a plane
+  FastDivmod packs;        // of a row
+  FastDivmod line, plane;  // elements from one to the next
 #endif
 };
 
@@ -60,24 +60,25 @@ template <unsigned COUNT> struct alignas(16) Values {
   }
 };
 // In shared memory.
-struct Meeting {
+struct Shared {
   Values<CLUSTER_SIZE> blocks;  // in the first one's
   Values<MOST_WARPS> warps;
   ClusterGather gathering;
 };
 
-using Word = std::conditional_t<PACK_BYTES >= 4, unsigned, std::conditional_t<PACK_BYTES == 2, unsigned short, unsigned char>>;
+using Word =
+    std::conditional_t<PACK_BYTES >= 4, unsigned, std::conditional_t<PACK_BYTES == 2, unsigned short, unsigned char>>;
 using Words = Pack<Word, PACK_BYTES / sizeof(Word)>;
 
 // Where a thread reads.
-struct Places {
+struct Offsets {
   unsigned at[READS];
 #if GAPS
   static constexpr unsigned MASKS = (READS * PACK + 31) / 32;
-  unsigned masks[MASKS] = {};      // a bit for every element of its accesses; what is missing is read from A's beginning
+  unsigned masks[MASKS] = {};  // a bit for every element of its accesses; what is missing is read from A's beginning
   unsigned tail = 0, tail_at = 0;  // the same of the pack that ends behind A, which is read element by element
 
-  __device__ __forceinline__ Places(const Arguments& a, unsigned share) {
+  __device__ __forceinline__ Offsets(const Arguments& a, unsigned share) {
     unsigned pack;
     const unsigned group = a.packs.divide(share, pack);
     // Rows begin anywhere: what is before the first element of a pack may be in it, too.
@@ -100,11 +101,13 @@ struct Places {
       masks[u * PACK / 32] |= bits << (u * PACK % 32);
     }
   }
-  __device__ __forceinline__ bool has(unsigned u, unsigned i) const { return masks[u * PACK / 32] >> (u * PACK % 32 + i) & 1; }
+  __device__ __forceinline__ bool has(unsigned u, unsigned i) const {
+    return masks[u * PACK / 32] >> (u * PACK % 32 + i) & 1;
+  }
 #else
   bool any, all;  // accesses
 
-  __device__ __forceinline__ Places(const Arguments& a, unsigned share) {
+  __device__ __forceinline__ Offsets(const Arguments& a, unsigned share) {
     any = share < a.shares, all = share + (READS - 1) * a.shares < a.number;
 #pragma unroll
     for (unsigned u = 0; u < READS; u++) at[u] = share * PACK + u * a.step;
@@ -113,9 +116,11 @@ struct Places {
 };
 
 // A state for every element of a pack.
-template <class Reduction> __device__ __forceinline__ void read(const Arguments& a, const Places& places, const Reduction& reduction, Value (&state)[PACK]) {
+template <class Reduction>
+__device__ __forceinline__ void read(const Arguments& a, const Offsets& offsets, const Reduction& reduction,
+                                     Value (&state)[PACK]) {
   Words words[READS];  // so that a half is not filled in by itself
-  auto take = [&](unsigned u) { words[u] = *reinterpret_cast<const Words*>(a.a + places.at[u]); };
+  auto take = [&](unsigned u) { words[u] = *reinterpret_cast<const Words*>(a.a + offsets.at[u]); };
   auto add = [&](unsigned u, auto has) {
     Pack<ELEMENT, PACK> pack;
     memcpy(&pack, &words[u], PACK_BYTES);
@@ -126,43 +131,44 @@ template <class Reduction> __device__ __forceinline__ void read(const Arguments&
 #if GAPS
 #pragma unroll
   for (unsigned u = 0; u < READS; u++) take(u);
-  if (places.tail)
+  if (offsets.tail)
 #pragma unroll
     for (unsigned i = 0; i + 1 < PACK; i++)
-      if (places.tail >> i & 1) reduction.add(state[i], load<COMPUTE>(a.a[places.tail_at + i]), 0);
+      if (offsets.tail >> i & 1) reduction.add(state[i], load<COMPUTE>(a.a[offsets.tail_at + i]), 0);
 #pragma unroll
-  for (unsigned u = 0; u < READS; u++) add(u, [&](unsigned i) { return places.has(u, i); });
+  for (unsigned u = 0; u < READS; u++) add(u, [&](unsigned i) { return offsets.has(u, i); });
 #else
-  if (!places.any) return;
+  if (!offsets.any) return;
   Pack<ELEMENT, PACK> none;
 #pragma unroll
   for (unsigned i = 0; i < PACK; i++) none.item[i] = store<ELEMENT>(reduction.nothing());
   memcpy(&words[READS - 1], &none, PACK_BYTES);
 #pragma unroll
   for (unsigned u = 0; u + 1 < READS; u++) take(u);
-  if (places.all) take(READS - 1);
+  if (offsets.all) take(READS - 1);
 #pragma unroll
   for (unsigned u = 0; u < READS; u++) add(u, [](unsigned) { return true; });
 #endif
 }
 
-extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_WARPS* WARP, 1) reduce_tensor_to_scalar(const Arguments a) {
+extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_WARPS* WARP, 1)
+    reduce_tensor_to_scalar(const Arguments a) {
   griddepcontrol_wait_deferred();
-  Meeting& meeting = *reinterpret_cast<Meeting*>(shared_memory);
-  meeting.gathering.init();
+  Shared& shared = *reinterpret_cast<Shared*>(shared_memory);
+  shared.gathering.init();
   const unsigned rank = cluster_rank(), warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
-  const Places places(a, rank * blockDim.x + threadIdx.x);
+  const Offsets offsets(a, rank * blockDim.x + threadIdx.x);
   auto run = [&](const Arguments& a, const auto& reduction) {
     unsigned touched = 0;
 #pragma unroll
-    for (unsigned u = 0; u < READS; u++) touched |= places.at[u];
-    if (warp == 0 && lane >= warps && lane < MOST_WARPS) meeting.warps.value[lane] = reduction.start();
-    meeting.gathering.expect(CLUSTER_SIZE * sizeof(Value));
+    for (unsigned u = 0; u < READS; u++) touched |= offsets.at[u];
+    if (warp == 0 && lane >= warps && lane < MOST_WARPS) shared.warps.value[lane] = reduction.start();
+    shared.gathering.expect(CLUSTER_SIZE * sizeof(Value));
     griddepcontrol_wait_before_access(a.a + touched, a.c);
     Value state[PACK];
 #pragma unroll
     for (unsigned i = 0; i < PACK; i++) state[i] = reduction.start();
-    read(a, places, reduction, state);
+    read(a, offsets, reduction, state);
 #pragma unroll
     for (unsigned apart = 1; apart < PACK; apart *= 2)
 #pragma unroll
@@ -170,13 +176,13 @@ extern "C" __global__ void CLUSTER_DIMS_X __launch_bounds__(MOST_WARPS* WARP, 1)
     Value sum = state[0];
 #pragma unroll
     for (unsigned apart = 1; apart < WARP; apart *= 2) reduction.merge(sum, from_lane(sum, apart));
-    if (lane == 0) meeting.warps.value[warp] = sum;
+    if (lane == 0) shared.warps.value[warp] = sum;
     __syncthreads();
     if (threadIdx.x != 0) return;
-    meeting.gathering.send(&meeting.blocks.value[rank].value, meeting.warps.merged(reduction).value);
+    shared.gathering.send(&shared.blocks.value[rank].value, shared.warps.merged(reduction).value);
     if (rank != 0) return;
-    meeting.gathering.wait_one_thread();
-    const COMPUTE value = result(reduction, meeting.blocks.merged(reduction));
+    shared.gathering.wait_one_thread();
+    const COMPUTE value = result(reduction, shared.blocks.merged(reduction));
     *a.c = blend<COMPUTE>(a.alpha, value, a.beta, a.c);
   };
   PLAIN(run)

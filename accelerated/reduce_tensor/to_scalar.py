@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import c_int, c_uint
 from math import gcd
 from typing import Any, NamedTuple
@@ -12,8 +12,9 @@ from dualdnn.api.operations import ReduceTensor
 from dualdnn.api.operations.specs import SCALAR_BYTES
 
 from ..plans import ELEMENTS, Launch, factors, pointers, structure, type_definitions
+from ..primitives.cluster import has_clusters
 from ..primitives.geometry import FastDivmod
-from .problem import Walk
+from .problem import ReduceProblem, ReduceSolver, Walk
 
 # As in the kernel
 READS, WARP, MOST_WARPS = 8, 32, 16  # accesses of a thread; threads of a warp; warps of a block
@@ -37,7 +38,7 @@ class Reading(NamedTuple):
 
 
 def reading(operation: ReduceTensor) -> Reading | None:
-    """None where A is neither whole packs side by side nor rows of neighbours, or has few packs."""
+    """Return how threads read A, None where A is neither packs side by side nor rows of neighbours, or has few packs."""
     extents, (steps,) = Walk(operation).axes()[0]
     width = min(PACK, PACK_BYTES // operation.A.scalar_bytes)
     if steps[-1] != 1:
@@ -50,7 +51,7 @@ def reading(operation: ReduceTensor) -> Reading | None:
 
 
 def _with_gaps(extents: list[int], steps: list[int], width: int) -> Reading | None:
-    """Rows of up to three dimensions, gaps included, which begin anywhere: each is read by the whole packs that hold it."""
+    """Return how threads read rows of up to three dimensions, gaps included, which begin anywhere: by the packs that hold each."""
     (rows, *inner), (row_step, *inner_steps) = extents, steps
     row = 1
     for extent, step in zip(reversed(inner), reversed(inner_steps), strict=True):
@@ -76,21 +77,63 @@ def _with_gaps(extents: list[int], steps: list[int], width: int) -> Reading | No
     return Reading(width, packs * groups, rows, groups * row_step, gaps)
 
 
-def launch(operation: ReduceTensor, device: Any, operands: Sequence[str] = ("A", "C")) -> tuple[Launch, int] | None:
-    """And what A has to start at a multiple of; None for what the cluster cannot read at once."""
+class ToScalar(ReduceSolver):
+    """Reductions without indices to one element, of which the threads of a cluster read everything at once."""
+
+    name = "reduce_tensor.to_scalar"
+
+    def serves(self, problem: ReduceProblem) -> bool:
+        return problem.aligned and not problem.operation.wants_indices and self._found(problem) is not None
+
+    def applies(self, problem: ReduceProblem) -> bool:
+        return self.serves(problem) and self._reading(problem).shares >= LEAST_SHARES
+
+    def launches(self, problem: ReduceProblem) -> list[Launch]:
+        found = self._found(problem)
+        assert found is not None
+        return [found]
+
+    def alignment(self, problem: ReduceProblem) -> Mapping[str, int]:
+        return {"A": self._reading(problem).width * problem.operation.A.scalar_bytes}
+
+    def _found(self, problem: ReduceProblem) -> Launch | None:
+        return problem.once(self.name, lambda: launch(problem.operation, problem.device))
+
+    def _reading(self, problem: ReduceProblem) -> Reading:
+        found = reading(problem.operation)
+        assert found is not None
+        return found
+
+
+def preferred(operation: ReduceTensor, device: Any, operands: Sequence[str] = ("A", "C")) -> tuple[Launch, int] | None:
+    """Return the launch and the bytes at a multiple of which A has to begin; None where it cannot serve or fewer threads are as fast."""
     found = reading(operation) if operation.C.count == 1 else None
-    if found is None or not LEAST_SHARES <= found.shares <= BLOCKS * MOST_WARPS * WARP:
+    if found is None or found.shares < LEAST_SHARES:
         return None
-    made = launch_of(operation, device, found, BLOCKS, operands)
-    if not made.function.holds_clusters(made.grid, made.block, made.shared_bytes):
+    made = launch(operation, device, operands)
+    return (made, found.width * operation.A.scalar_bytes) if made else None
+
+
+def launch(operation: ReduceTensor, device: Any, operands: Sequence[str] = ("A", "C")) -> Launch | None:
+    """Return the launch, or None for what the cluster cannot read at once and devices without such clusters."""
+    found = reading(operation) if operation.C.count == 1 else None
+    blocks = blocks_of_cluster(device)
+    if found is None or found.shares > blocks * MOST_WARPS * WARP:
         return None
-    return made, found.width * operation.A.scalar_bytes
+    made = launch_of(operation, device, found, blocks, operands)
+    held = blocks == 1 or made.function.holds_clusters(made.grid, made.block, made.shared_bytes)
+    return made if held else None
+
+
+def blocks_of_cluster(device: Any) -> int:
+    """Return the blocks of the cluster: 0 on devices without clusters; on the emulated one a cluster is one block."""
+    return BLOCKS if has_clusters(device) else int(device.kind == "emulated")
 
 
 def launch_of(
     operation: ReduceTensor, device: Any, found: Reading, blocks: int, operands: Sequence[str] = ("A", "C")
 ) -> Launch:
-    """As planned."""
+    """Return the launch of a cluster of ``blocks`` that reads so."""
     reduction, state_bytes = operation.reduction, SCALAR_BYTES[operation.compute_type]
     divisor = operation.length if reduction.op == AVERAGE else 1
     definitions = {

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from .cache import cache_folder, locked, verified
+from .cache import given_up, locked, readable_folders, verified, writable_folder
 from .emulated.toolchain import ARCHITECTURES, EmulatedToolchain
 from .errors import CompileError
 from .nvcc import Nvcc
@@ -51,17 +51,22 @@ def toolchain(architecture: str) -> Toolchain:
     return Nvcc(architecture)
 
 
-def _place(module: Module, architecture: str, flat_source: str) -> Path:
-    """Where the cache has the compiled module, or would have it."""
+def _name(module: Module, architecture: str, flat_source: str) -> str:
+    """The compiled module's file in the cache."""
     tools = toolchain(architecture)
     parts = [tools.identity, flat_source, str(module.source), module.preamble]
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
-    return cache_folder() / f"{module.source.parent.name}_{module.source.stem}-{architecture}-{key}{tools.suffix}"
+    return f"{module.source.parent.name}_{module.source.stem}-{architecture}-{key}{tools.suffix}"
 
 
 def is_built(module: Module, architecture: str) -> bool:
     """Whether build() will not have to compile."""
-    return verified(_place(module, architecture, flatten(module.source))) is not None
+    return _cached(_name(module, architecture, flatten(module.source))) is not None
+
+
+def _cached(name: str) -> tuple[Path, bytes] | None:
+    found = ((folder / name, verified(folder / name)) for folder in readable_folders())
+    return next(((path, content) for path, content in found if content), None)
 
 
 def build(module: Module, architecture: str, *, rebuild: bool = False) -> tuple[Path, bytes]:
@@ -69,16 +74,24 @@ def build(module: Module, architecture: str, *, rebuild: bool = False) -> tuple[
 
     The file ends with a checksum. `rebuild` ignores what the cache has.
     """
-    tools = toolchain(architecture)
     flat_source = flatten(module.source)
-    path = _place(module, architecture, flat_source)
-    if not rebuild and (content := verified(path)):
-        return path, content
+    name = _name(module, architecture, flat_source)
+    if not rebuild and (found := _cached(name)):
+        return found
+    folder = writable_folder()
+    try:
+        return _built(module, architecture, flat_source, folder / name, rebuild)
+    except OSError as error:  # full in the meantime, say
+        given_up(folder, error)
+        return _built(module, architecture, flat_source, writable_folder() / name, rebuild)
+
+
+def _built(module: Module, architecture: str, flat_source: str, path: Path, rebuild: bool) -> tuple[Path, bytes]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.with_suffix(".lock")):
         if not rebuild and (content := verified(path)):
             return path, content
-        return path, _compile(tools, module, flat_source, path)
+        return path, _compile(toolchain(architecture), module, flat_source, path)
 
 
 def _compile(tools: Toolchain, module: Module, flat_source: str, path: Path) -> bytes:

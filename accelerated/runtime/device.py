@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..primitives.tma import TensorMap
+from dualdnn.api.operations.forks import free_in_children
+
+from .arguments import Field, difference, host_fields
 from .compiler import Definitions, Module, build, is_built, module
 from .errors import CompileError, DeviceError, DeviceUnavailable
+from .tensor_map import TensorMap
 
 MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
 MAXIMUM_BLOCK = (1024, 1024, 64)
@@ -25,20 +30,20 @@ class Memory(ABC):
 
     address: int
     nbytes: int
-    _freed = False
+    freed = False
 
     def free(self) -> None:
-        if self._freed:
+        if self.freed:
             raise ValueError(f"the memory at {self.address:#x} ({self.nbytes} bytes) was freed already")
-        self._freed = True
+        self.freed = True
         self._release()
 
     @abstractmethod
     def _release(self) -> None: ...
 
     def __del__(self) -> None:
-        if not self._freed and hasattr(self, "address"):
-            self._freed = True
+        if not self.freed and hasattr(self, "address"):
+            self.freed = True
             self._release()
 
 
@@ -65,6 +70,7 @@ class Function(ABC):
     argument_bytes: int
     maximum_threads: int
     static_shared_bytes: int
+    fields: dict[str, Field]  # of the structure
 
     def __init__(self) -> None:
         self._accepted: set[tuple[Dimensions, Dimensions, int]] = set()
@@ -87,6 +93,17 @@ class Function(ABC):
         if configuration not in self._accepted:
             self._accept(configuration)
         self._launch(arguments, grid, block, shared_bytes, stream, cooperative)
+
+    @staticmethod
+    def _fields(names: str, numbers: Sequence[int]) -> dict[str, Field]:
+        """Return the fields of the structure by name. numbers: the offset and the size of each, in bytes."""
+        pairs = zip(numbers[::2], numbers[1::2], strict=False)
+        return {name: Field(*pair) for name, pair in zip(names.split(","), pairs, strict=False) if name}
+
+    def require_fields(self, structure: type[ctypes.Structure]) -> None:
+        """Raise TypeError unless the host's structure has its fields where the kernel's has them."""
+        if self.fields and (found := difference(self.fields, host_fields(structure))):
+            raise TypeError(f"arguments: {self.name}: {found}")
 
     def holds_clusters(self, grid: Dimensions, block: Dimensions, shared_bytes: int) -> bool:
         """Whether the device has room for the clusters of this kernel, which may be larger than every GPU allows.
@@ -144,12 +161,19 @@ class Device(ABC):
         self._functions: dict[tuple[str | Path, str, Definitions], Function] = {}
         self._modules: dict[tuple[str | Path, Definitions], Any] = {}
         self._refused: dict[tuple[str | Path, Definitions], CompileError] = {}  # not compiled again
-        self._finding = threading.Lock()
+        self._finding = free_in_children(threading.Lock())
         self._compiling: dict[tuple[str | Path, Definitions], threading.Lock] = {}
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Memory:
         """New memory, of undefined content."""
+
+    def extent(self, address: int) -> int | None:
+        """Bytes from an address to the end of its allocation; None where the device does not know.
+
+        ``ValueError`` where the address is in no allocation of the device.
+        """
+        return None
 
     @abstractmethod
     def upload(self, address: int, data: Any, stream: Stream | None = None) -> None:
@@ -188,7 +212,7 @@ class Device(ABC):
             return found
         wanted = (source_name, definitions)
         with self._finding:
-            compiling = self._compiling.setdefault(wanted, threading.Lock())
+            compiling = self._compiling.setdefault(wanted, free_in_children(threading.Lock()))
         with compiling:  # whoever needs another module does not wait
             if refused := self._refused.get(wanted):
                 raise CompileError(refused.source, refused.definitions, refused.output)

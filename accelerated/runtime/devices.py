@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 
+from dualdnn.api.operations.forks import free_in_children
+
 from .device import Device
 from .emulated.device import EmulatedDevice
 from .errors import DeviceUnavailable
 from .gpu import GpuDevice
 
-_opening = threading.Lock()
+_opening = free_in_children(threading.Lock())
 _devices: dict[tuple[str, int], Device] = {}
 
 

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy
 
-from ..primitives import tma as tensor_maps
-from ..primitives.tma import TensorMap
+from . import tensor_map as tensor_maps
 from .device import REMEMBERED_CONFIGURATIONS, Device, Dimensions, Function, Memory, Stream, bytes_of, check_range
 from .driver import (
     COOPERATIVE,
@@ -34,6 +33,7 @@ from .driver import (
     configuration,
 )
 from .errors import DeviceError, DeviceUnavailable
+from .tensor_map import TensorMap
 
 
 class _CurrentContext:
@@ -119,8 +119,11 @@ class GpuFunction(Function):
         try:
             self._kernel = module.kernel(name)
             self.argument_bytes, waits = struct.unpack("<QQ", module.content(f"about_{name}"))
+            numbers = module.content(f"fields_{name}")
+            names = bytes(module.content(f"names_{name}")).rstrip(b"\0").decode()
         except DriverError as error:
             raise KeyError(f"the module has no kernel {name}: {error}") from error
+        self.fields = self._fields(names, struct.unpack(f"<{len(numbers) // 8}Q", numbers))
         self._content = ctypes.c_ubyte * self.argument_bytes
         self._overlaps = bool(waits) and int(device.architecture.removeprefix("sm_")) >= self.OVERLAPPING_ARCHITECTURE
         self.maximum_threads = self._kernel.attribute(MAX_THREADS_PER_BLOCK)
@@ -240,6 +243,8 @@ class GpuDevice(Device):
 
     def allocate(self, nbytes: int) -> GpuMemory:
         check_range(1, nbytes)
+        if nbytes >= 2**63:  # the driver would take the number modulo 2**64
+            raise DeviceError(f"allocating {nbytes} bytes: more than an address space holds")
         return GpuMemory(self, nbytes)
 
     def upload(self, address: int, data: Any, stream: Any = None) -> None:

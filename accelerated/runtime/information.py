@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 
-from .cache import cache_folder
+from .cache import cache_folder, private_folder, problem_of
 from .devices import open_device
 from .emulated.toolchain import cuda_headers
 from .errors import DeviceUnavailable
@@ -29,6 +29,14 @@ def cuda_version() -> int:
     return 0
 
 
+def compilers() -> dict[str, str]:
+    """The compilers, or what is missing and how to get it, by name."""
+    return {
+        "nvcc": _tried(lambda: _first_line(compiler_version(find_nvcc()))),
+        "host compiler": _tried(lambda: _first_line(compiler_version(host_compiler()))),
+    }
+
+
 def facts() -> dict[str, str]:
     """What is there, or what is missing and how to get it, by name."""
     return {
@@ -36,11 +44,17 @@ def facts() -> dict[str, str]:
             lambda: (device := open_device("gpu")).name + f", {device.architecture}, {device.multiprocessors} SMs"
         ),
         "emulated device": _tried(lambda: open_device("emulated").name),
-        "nvcc": _tried(lambda: _first_line(compiler_version(find_nvcc()))),
-        "host compiler": _tried(lambda: _first_line(compiler_version(host_compiler()))),
+        **compilers(),
         "CUDA headers": _tried(lambda: f"{cuda_version()} in {cuda_headers()[0]}"),
-        "kernel cache": _tried(lambda: str(cache_folder())),
+        "kernel cache": _tried(_kernel_cache),
     }
+
+
+def _kernel_cache() -> str:
+    folder = cache_folder()
+    if problem := problem_of(folder):
+        return f"{folder} cannot be used: {problem}; kernels go to {private_folder()} (DUALDNN_CACHE names another)"
+    return str(folder)
 
 
 def _tried(look: Callable[[], object]) -> str:

@@ -6,6 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from .cache import remembered
 from .programs import compiler_version, find_nvcc, host_compiler
 from .sources import KERNELS, Kernel, Module
 
@@ -13,6 +14,7 @@ ARGUMENT_BYTES = """
 template <class Signature> struct ArgumentBytes;
 template <class Arguments> struct ArgumentBytes<void(Arguments)> {
   static constexpr unsigned long long value = sizeof(Arguments);
+  using type = Arguments;
 };
 """
 
@@ -34,16 +36,28 @@ class Nvcc:
 
     @property
     def identity(self) -> str:
-        versions = [compiler_version(find_nvcc()), compiler_version(host_compiler())]
-        return "\n".join([*versions, self.target, *self.options, ARGUMENT_BYTES])
+        versions = [
+            remembered("nvcc", lambda: compiler_version(find_nvcc())),
+            remembered("host", lambda: compiler_version(host_compiler())),
+        ]
+        return "\n".join([*versions, self.target, *self.options, ARGUMENT_BYTES, "fields"])
 
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
-        sizes = [
-            f'extern "C" __device__ __attribute__((used)) unsigned long long about_{kernel.name}[2] = '
-            f"{{ArgumentBytes<decltype({kernel.name})>::value, {int(kernel.waits)}}};\n"
-            for kernel in kernels
-        ]
-        return f'{module.preamble}#include "{module.source}"\n{ARGUMENT_BYTES}{"".join(sizes)}'
+        about = "".join(map(self._about, kernels))
+        return f'{module.preamble}#include "{module.source}"\n{ARGUMENT_BYTES}{about}'
+
+    def _about(self, kernel: Kernel) -> str:
+        """Return the variables from which gpu.py reads a kernel's argument bytes, whether it waits, and its fields."""
+        arguments, variable = f"ArgumentBytes<decltype({kernel.name})>", 'extern "C" __device__ __attribute__((used))'
+        fields = "".join(
+            f"__builtin_offsetof({arguments}::type, {path}), sizeof((({arguments}::type*)nullptr)->{path}), "
+            for path in kernel.fields
+        )
+        return (
+            f"{variable} unsigned long long about_{kernel.name}[2] = {{{arguments}::value, {int(kernel.waits)}}};\n"
+            f"{variable} unsigned long long fields_{kernel.name}[] = {{{fields}0}};\n"
+            f'{variable} char names_{kernel.name}[] = "{",".join(kernel.fields)}";\n'
+        )
 
     def run(self, unit: Path, output: Path) -> subprocess.CompletedProcess[str]:
         command = [find_nvcc(), *self.options, self.target, f"-I{KERNELS}", "-o", str(output), "-x", "cu", str(unit)]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from .arguments import parameter, paths
 from .errors import CompileError
 from .programs import host_compiler
 
@@ -41,7 +42,7 @@ class Module:
 
 
 def module(source_name: str | Path, definitions: Definitions = ()) -> Module:
-    """The module of a source: a name is looked up among the project's kernels, an absolute path is taken as it is."""
+    """Return the module of a source below accelerated/, or at an absolute path. Raises FileNotFoundError."""
     source = KERNELS / source_name
     if not source.is_file():
         raise FileNotFoundError(f"there is no kernel source {source}")
@@ -49,12 +50,13 @@ def module(source_name: str | Path, definitions: Definitions = ()) -> Module:
 
 
 class Kernel(NamedTuple):
-    """``launch_bounds``: the arguments of __launch_bounds__, empty without it; ``waits``: whether its first statement
-    says that it waits for earlier kernels (primitives/dependent_launch.cuh), so that it may be launched before those have finished."""
+    """A kernel's name, the arguments of its __launch_bounds__ (empty without it), and whether its first statement is
+    griddepcontrol_wait() or griddepcontrol_wait_deferred(), so that it may be launched as a programmatic dependent launch."""
 
     name: str
     launch_bounds: str
     waits: bool
+    fields: tuple[str, ...] = ()  # of its argument structure, as arguments.paths() finds them
 
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<[^>]+>).*$', re.MULTILINE)
@@ -65,14 +67,14 @@ KERNEL = re.compile(
 
 
 def flatten(source: Path) -> str:
-    """The source with the project's headers in place (each once) and without the includes of system headers."""
+    """Return the source with the project's headers in place (each once) and without the includes of system headers."""
     seen: set[Path] = set()
 
     def expand(path: Path) -> str:
         folder = path.parent
 
         def replace(match: re.Match[str]) -> str:
-            candidates = [(place / match[1]).resolve() for place in (folder, KERNELS)] if match[1] else []
+            candidates = [(parent / match[1]).resolve() for parent in (folder, KERNELS)] if match[1] else []
             header = next(filter(Path.is_file, candidates), None)
             if header is None or header in seen:
                 return ""
@@ -85,7 +87,7 @@ def flatten(source: Path) -> str:
 
 
 def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> list[Kernel]:
-    """The kernels that are left after preprocessing."""
+    """Return the kernels that are left after preprocessing. Raises CompileError where there is none."""
     command = [host_compiler(), "-E", "-P", "-x", "c++", *options, "-"]
     preprocessed = subprocess.run(command, input=module.preamble + flat_source, capture_output=True, text=True)
     if preprocessed.returncode:
@@ -94,7 +96,11 @@ def find_kernels(module: Module, flat_source: str, options: Iterable[str]) -> li
     if not matches:
         message = 'no kernel: expected extern "C" __global__ void NAME(const Arguments arguments)'
         raise CompileError(module.source, module.definitions, message)
-    return [Kernel(name, before or after, bool(waits)) for before, after, name, waits in matches]
+    text = preprocessed.stdout
+    return [
+        Kernel(name, before or after, bool(waits), tuple(paths(text, parameter(text, name))))
+        for before, after, name, waits in matches
+    ]
 
 
 def entry_points(modules: Iterable[tuple[str | Path, Definitions]]) -> dict[str, str]:

@@ -1,104 +1,279 @@
-"""How the lines of a softmax lie, and what the ways to take them have in common."""
+"""The problem of a softmax: how its rows lie, and what its solvers have in common.
+
+A row is what one softmax runs over: C, H, W of an image, or C at a position. Rows whose neighbouring elements are not neighbours in
+memory, while neighbouring rows are, are strided rows; solvers take packs of neighbouring strided rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import c_int, c_uint
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from dualdnn.api.enumerations import cudnnSoftmaxMode_t
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
-from dualdnn.api.operations.specs import TensorSpec
+from dualdnn.api.operations.specs import SCALAR_BYTES, TensorSpec
 
+from .. import solver
+from ..plans import Launch, factors, pointers, structure, type_definitions
+from ..primitives.cluster import CLUSTER_SIZES, has_clusters
 from ..primitives.geometry import geometry
 
 PACK_BYTES, WARP = 16, 32
-SHORT_LINE = 4  # elements of a line in a tile, or of a column, of which a thread has all
-BUSY_THREADS = 4 * 128  # of a multiprocessor, from which on lines need no more lanes
-ROW_BYTES, LEAST_ROW_BYTES = 128, 32  # of a row that a block over columns takes
-LONG_COLUMN = 1024  # positions from which on a cluster shares a column
-BLOCK_BYTES = 64 * 1024  # of a line that one block takes: several blocks of a multiprocessor overlap reads and writes
+SHORT_ROW = 4  # elements of a row of which one thread has all
+BUSY_THREADS = 4 * 128  # per multiprocessor, from which on rows need no more threads
+SEGMENT_BYTES, LEAST_SEGMENT_BYTES = 128, 32  # contiguous bytes that a block over strided rows reads at a position
+LONG_STRIDED_ROW = 1024  # elements from which on a cluster shares a strided row
+BLOCK_BYTES = 64 * 1024  # of a row that one block takes: several blocks of a multiprocessor overlap reads and writes
+# Bytes read and written. Between these L2 gives up first what strided rows, and clusters forward, have read (evict_first), the results
+# stay for who reads them next, and kernels prefetch into L2 what they read first before the kernels before them have ended. Of less all
+# stays in L2, of more nothing that the next kernel needs.
+EVICTED_BYTES = (60 << 20, 160 << 20)
+
+Softmax = SoftmaxForward | SoftmaxBackward
+Extents = tuple[list[int], list[list[int]]]  # of dimensions, and the strides of every operand, in elements
 
 
-Extents = tuple[list[int], list[list[int]]]  # of dimensions, and the strides of every operand
+class Persistent(NamedTuple):
+    """Arguments of the persistent kernels alone; 0 for all others."""
+
+    across: int = 0  # packs of neighbouring strided rows
+    part: int = 0  # packs (of strided rows: positions) of a tile
+    steps: int = 0  # tiles of a row that a block takes
+    ahead: int = 0  # tiles in flight
+    delay: int = 0  # tiles between the online-softmax state and the result of one
+    cache_policy: int = 0  # how L2 treats what is read and written
 
 
 @dataclass(frozen=True)
-class Problem:
-    """lines: packs of lines, or single lines. length: packs of a line (of a pack of lines: positions)."""
+class RowShape:
+    """What divides rows among threads: ``rows`` single rows, or packs of neighbouring strided rows; ``length`` packs of a row (of a pack
+    of strided rows: positions); whether packs are vectors of 16 bytes; bytes of a pack; tensors that are read."""
 
-    lines: int
+    rows: int
     length: int
-    wide: bool
+    vector: bool
     pack_bytes: int
     inputs: int
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that are read for a row, or for a pack of strided rows."""
+        return self.length * self.pack_bytes * self.inputs
+
 
 @dataclass(frozen=True)
-class Walk:
-    """Lines and what is along them, as the kernels walk them, and whether lines follow each other without gaps."""
+class RowLayout:
+    """Geometries of the rows and along a row, as the kernels walk them. vector: packs of several elements are possible; aligned: and
+    every row begins at one; dense: rows follow each other without gaps."""
 
-    lines: Any
+    rows: Any
     along: Any
-    columns: bool
-    wide: bool
+    strided: bool
+    vector: bool
     aligned: bool
     dense: bool
 
 
-def walk_of(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec], width: int) -> Walk:
+class SoftmaxProblem(solver.Problem):
+    """A softmax forward, or its gradient."""
+
+    def __init__(self, operation: Softmax, device: Any, aligned: bool = True) -> None:
+        super().__init__(operation, device, aligned)
+        self.direction = "forward" if isinstance(operation, SoftmaxForward) else "backward"
+        self.specs: list[TensorSpec] = [operation.tensor(name) for name in operation.operands]
+        self.inputs, self.output = len(self.specs) - 1, self.specs[-1]
+        self.scalar_bytes = self.output.scalar_bytes
+        self.width = 1 if self.scalar_bytes == 1 else PACK_BYTES // self.scalar_bytes  # elements of a pack
+        self.state_bytes = 2 * SCALAR_BYTES[operation.compute_type]  # of an online-softmax state: row maximum and sum
+        self.layout = layout = layout_of(operation, self.specs, self.width)
+        self.rows, self.length = layout.rows.packs, layout.along.row
+        packs = layout.along.packs + (layout.vector and not layout.aligned)  # a row that begins anywhere has one more
+        pack_bytes = PACK_BYTES if layout.vector else self.scalar_bytes
+        self.shape = RowShape(self.rows, packs, layout.vector, pack_bytes, self.inputs)
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that are read and written, without gaps."""
+        return self.rows * self.layout.along.packs * self.shape.pack_bytes * (self.inputs + 1)
+
+    @cached_property
+    def element_layout(self) -> RowLayout:
+        """How rows lie if each element is a pack of its own."""
+        return layout_of(self.operation, self.specs, 1)
+
+    @cached_property
+    def half_pack_layout(self) -> RowLayout:
+        """How rows lie with packs of 8 bytes."""
+        return layout_of(self.operation, self.specs, self.width // 2)
+
+    @property
+    def packed_rows(self) -> bool:
+        """Whether rows consist of packs of 16 bytes at multiples of that, in all operands, for kernels that rely on it."""
+        packed = not self.layout.strided and self.layout.aligned and self.length % self.width == 0
+        return self.aligned and packed and self.tma
+
+    @property
+    def tma(self) -> bool:
+        """Whether the device moves bulk copies by TMA: GPUs of compute capability 9.0 and the emulated device."""
+        return has_clusters(self.device) or self.device.kind == "emulated"
+
+    @property
+    def evict_first(self) -> dict[str, int]:
+        """The definition of kernels that read with L2's evict_first policy, empty where they do not."""
+        return {"EVICT_FIRST": 1} if EVICTED_BYTES[0] <= self.moved_bytes < EVICTED_BYTES[1] else {}
+
+    @property
+    def row_extents(self) -> Extents:
+        """Extents along a row and, for every operand, strides in elements."""
+        return _extents(_dimensions_along(self.operation, self.output), self.specs)
+
+    @property
+    def outer_extents(self) -> Extents:
+        """The same of the dimensions that are not along a row."""
+        along = _dimensions_along(self.operation, self.output)
+        return _extents([d for d in range(self.output.rank) if d not in along], self.specs)
+
+    def launch(
+        self,
+        source: str,
+        kernel: str,
+        *,
+        threads: int,
+        grid: int,
+        team: int = 1,
+        kept: int = 0,
+        shared_bytes: int = 0,
+        persistent: Persistent | None = None,
+        layout: RowLayout | None = None,
+        definitions: dict[str, int] | None = None,
+    ) -> Launch:
+        """Return the launch of a kernel that takes the arguments of softmax/online.cuh, with its blocks and threads along x.
+
+        team: threads of a block that share a row; of strided rows, packs of them side by side in a block; of tiles, rows. kept: what the
+        kernel keeps there, see the kernel. layout: how the kernel walks the rows, where that is not the problem's own layout.
+        """
+        layout = layout or self.layout
+        others = (
+            ("algorithm", c_int(self.operation.algorithm)),
+            ("team", c_uint(team)),
+            ("kept", c_uint(kept)),
+            *((name, c_uint(value)) for name, value in (persistent or Persistent())._asdict().items()),
+            ("rows", layout.rows),
+            ("along", layout.along),
+        )
+        return self._launch(
+            source, kernel, threads, grid, shared_bytes, definitions or {}, others, persistent is not None
+        )
+
+    def small_launch(
+        self,
+        source: str,
+        kernel: str,
+        *,
+        threads: int,
+        grid: int,
+        across: int,
+        rows: Any,
+        along: Any,
+        shared_bytes: int,
+        definitions: dict[str, int],
+    ) -> Launch:
+        """Return the launch of a kernel that takes the arguments of softmax/small.cuh. rows, along: its ``Offsets``."""
+        others = (
+            ("algorithm", c_int(self.operation.algorithm)),
+            ("across", c_uint(across)),
+            ("rows", rows),
+            ("along", along),
+        )
+        return self._launch(source, kernel, threads, grid, shared_bytes, definitions, others)
+
+    def _launch(
+        self,
+        source: str,
+        kernel: str,
+        threads: int,
+        grid: int,
+        shared_bytes: int,
+        definitions: dict[str, int],
+        others: Sequence[tuple[str, Any]],
+        cooperative: bool = False,
+    ) -> Launch:
+        operation = self.operation
+        chosen = {name: str(value) for name, value in definitions.items()}
+        function = self.device.function(source, kernel, type_definitions(self.output.scalar_type, operation, **chosen))
+        scalars = factors(operation, alpha=operation.alpha, beta=operation.beta)
+        arguments = structure(*pointers(len(operation.operands)), *scalars, *others)
+        return Launch(function, arguments, operation.operands, (grid, 1, 1), (threads, 1, 1), shared_bytes, cooperative)
+
+
+class SoftmaxSolver(solver.Solver[SoftmaxProblem]):
+    """A solver of this room."""
+
+    def packed(self, problem: SoftmaxProblem) -> dict[str, int]:
+        """Return the alignment of a kernel that relies on packs of 16 bytes in all operands."""
+        return dict.fromkeys(problem.operation.operands, PACK_BYTES)
+
+
+def cluster_definition(blocks: int) -> dict[str, int]:
+    """Return the definition of kernels whose clusters are not of the usual size."""
+    return {"CLUSTER_BLOCKS": blocks} if blocks not in (1, CLUSTER_SIZES[0]) else {}
+
+
+def can_launch(launch: Launch, blocks: int) -> bool:
+    """Return whether the device holds clusters of so many blocks; every GPU with clusters holds the usual ones."""
+    return blocks <= CLUSTER_SIZES[0] or bool(
+        launch.function.holds_clusters(launch.grid, launch.block, launch.shared_bytes)
+    )
+
+
+def layout_of(operation: Softmax, specs: list[TensorSpec], width: int) -> RowLayout:
+    """Return how rows lie in all operands, the output last, for packs of ``width`` elements."""
     output = specs[-1]
     along = _dimensions_along(operation, output)
     others = tuple(d for d in range(output.rank) if d not in along)
     extended = [d for d in range(output.rank) if output.dims[d] > 1]
     innermost = min(extended, key=lambda d: output.strides[d], default=1)
 
-    def layout(dimensions: Sequence[int], width: int) -> Any:
+    def walked(dimensions: Sequence[int], width: int) -> Any:
         dims = [output.dims[d] for d in dimensions]
         return geometry(dims, [[spec.strides[d] for d in dimensions] for spec in specs], width)
 
-    line, position = layout(others, 1), layout(along, 1)
+    row, position = walked(others, 1), walked(along, 1)
     simple = position.outer_rank == 0
     if innermost not in along:
-        # Packs of neighbouring lines: every position at a multiple of 16 bytes, rows that fill at least half a pack.
-        packs = layout(others, width)
-        whole = packs.vectorised == (1 << len(specs)) - 1 and all(pitch % width == 0 for pitch in position.row_stride)
-        wide = width > 1 and simple and whole and 2 * packs.row >= width
-        return Walk(packs if wide else line, position, True, wide, wide, False)
-    # Packs along a line: it starts equally far from a multiple of 16 bytes in every operand; if not at one, it is long.
+        # Packs of neighbouring rows: every position at a multiple of 16 bytes, extents that fill at least half a pack.
+        packs = walked(others, width)
+        every = packs.vectorised == (1 << len(specs)) - 1 and all(pitch % width == 0 for pitch in position.row_stride)
+        vector = width > 1 and simple and every and 2 * packs.row >= width
+        return RowLayout(packs if vector else row, position, True, vector, vector, False)
+    # Packs along a row: it begins equally far from a multiple of 16 bytes in every operand; if not at one, it is long.
     starts = [[spec.strides[d] % width for d in others if output.dims[d] > 1] for spec in specs]
     simple = simple and all(step == 1 for step in position.row_stride)
     aligned = not any(any(start) for start in starts)
     equal = all(start == starts[0] for start in starts)
-    wide = width > 1 and simple and equal and (aligned or position.row >= 4 * width)
-    follow = line.packs == 1 or all(step == position.row for step in line.row_stride)
-    dense = simple and line.outer_rank == 0 and follow
-    return Walk(line, layout(along, width) if wide else position, False, wide, wide and aligned, dense)
-
-
-def along_of(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec]) -> Extents:
-    """Extents along a line and, for every operand, strides."""
-    return _extents(_dimensions_along(operation, specs[-1]), specs)
-
-
-def others_of(operation: SoftmaxForward | SoftmaxBackward, specs: list[TensorSpec]) -> Extents:
-    """The same of what lines lie along."""
-    along = _dimensions_along(operation, specs[-1])
-    return _extents([d for d in range(specs[-1].rank) if d not in along], specs)
+    vector = width > 1 and simple and equal and (aligned or position.row >= 4 * width)
+    follow = row.packs == 1 or all(step == position.row for step in row.row_stride)
+    dense = simple and row.outer_rank == 0 and follow
+    return RowLayout(row, walked(along, width) if vector else position, False, vector, vector and aligned, dense)
 
 
 def _extents(dimensions: Sequence[int], specs: list[TensorSpec]) -> Extents:
     return [specs[-1].dims[d] for d in dimensions], [[spec.strides[d] for d in dimensions] for spec in specs]
 
 
-def _dimensions_along(operation: SoftmaxForward | SoftmaxBackward, output: TensorSpec) -> tuple[int, ...]:
+def _dimensions_along(operation: Softmax, output: TensorSpec) -> tuple[int, ...]:
     instance = operation.mode == cudnnSoftmaxMode_t.CUDNN_SOFTMAX_MODE_INSTANCE
     return tuple(range(1, output.rank)) if instance else (1,)
 
 
 def power_of_two(at_least: int) -> int:
+    """Return the least power of two that is not below a positive number."""
     return 1 << (at_least - 1).bit_length()
 
 
 def ceiling(dividend: int, divisor: int) -> int:
+    """Return the quotient of positive numbers, rounded up."""
     return -(-dividend // divisor)

@@ -1,21 +1,17 @@
-// Softmax over lines that the threads of a warp or of a block hold in registers, forward (3.2.96) and backward (4.1.19).
+// Softmax over rows that the threads of a warp or of a block hold in registers, forward (3.2.96) and backward
+// (4.1.19).
 //
-// A team of threads takes a line, or a pack of neighbouring lines (columns), and every thread PACKS packs of it, of each
-// input. All are read before any is used, nothing moves through shared memory, and every exponential is taken once: of lines a
-// thread takes those of its values below their maximum, and its team, when it has agreed on the line's, scales them; of columns,
-// where a thread has parts of several lines, the team agrees on the maxima first, as packs, and then only sums are merged. Packs of one
-// element (PACK_BYTES) are columns whose rows start anywhere.
+// A team of threads takes a row ("rows"), or a pack of neighbouring strided rows ("strided"), and every thread PACKS
+// packs of it, of each input. All are read before any is used, nothing moves through shared memory, and every
+// exponential is taken once: of rows, a thread takes those of its values below their maximum, and its team, when it
+// has merged the row's state, scales them; of strided rows, the team merges the maxima first, as packs, and then only
+// sums. Packs of one element (PACK_BYTES) are strided rows that begin anywhere.
 //
-// Floor: bytes, as in softmax/staged.cu. What limits: blocks that start together read, compute and write together, so that what a
-// block computes comes on top of what it moves. So nothing comes between the reads (where two ways of reading met, the
-// first read was waited for before the last began: lines of halves took 20 % longer on an H200), pairs are compared as they
-// are, and nothing is selected element by element. Columns of halves are packs of four, 32 values a thread in four blocks: with packs of
-// eight and 64 values, which need twice the registers, 64 x 256 x 56 x 56 took 11 % longer, with exponentials taken twice 4 %. Of
-// single elements 16 a thread take half as long as copies to shared memory, but for floats of which a block's rows would be 64 bytes.
-// Blocks that stay and read ahead took longer in all shapes, floats 13 %. Columns of these halves: warps issue in 57 % of all cycles and
-// wait for reads for a third of the time, while the link between the halves of the cache is busy for 86 % (57 us; with blocks of 512
-// threads, whose rows are 128 bytes, 66 us).
-#include "softmax/online.cuh"
+// Roofline: bytes, each moves once; some 12 flops an element forward, 10 backward. Blocks that start together read,
+// compute and write together, so nothing comes between the reads, pairs are compared as they are, and nothing is
+// selected element by element. Measured (H200): 64x256x56x56 float over channels, NHWC 98.6 us (99 % of the copy's
+// throughput), NCHW 99.5 us. History: docs/performance/softmax.md.
+#include "softmax/packs.cuh"
 
 using Held = std::conditional_t<PACK_BYTES >= 4, Pack<unsigned, (PACK_BYTES + 3) / 4>, Elements<WIDTH>>;
 union HeldElements {
@@ -28,34 +24,38 @@ __device__ __forceinline__ Held held_of(const Elements<WIDTH>& elements) {
   pack.elements = elements;
   return pack.words;
 }
-__device__ __forceinline__ void unpack(const Held& held, COMPUTE* values) { unpack(reinterpret_cast<const Elements<WIDTH>*>(&held), values); }
+__device__ __forceinline__ void unpack(const Held& held, COMPUTE* values) {
+  unpack(reinterpret_cast<const Elements<WIDTH>*>(&held), values);
+}
 
 // The greater ones of two packs, exactly: pairs are compared as they are.
-__device__ __forceinline__ void raise(Held& top, const Held& other) {
+__device__ __forceinline__ void raise(Held& maximum, const Held& other) {
   if constexpr (PAIRED && WIDTH > 1) {
 #pragma unroll
     for (int word = 0; word < WIDTH / 2; word++) {
       Pair greater;
-      greater.pair = __hmax2(Pair(top.item[word]).pair, Pair(other.item[word]).pair);
-      top.item[word] = greater.word;
+      greater.pair = __hmax2(Pair(maximum.item[word]).pair, Pair(other.item[word]).pair);
+      maximum.item[word] = greater.word;
     }
   } else {
-    COMPUTE tops[WIDTH], others[WIDTH];
-    unpack(top, tops), unpack(other, others);
+    COMPUTE maxima[WIDTH], others[WIDTH];
+    unpack(maximum, maxima), unpack(other, others);
     HeldElements greater;
 #pragma unroll
-    for (int i = 0; i < WIDTH; i++) greater.elements.item[i] = store<ELEMENT>(max(tops[i], others[i]));
-    top = greater.words;
+    for (int i = 0; i < WIDTH; i++) greater.elements.item[i] = store<ELEMENT>(max(maxima[i], others[i]));
+    maximum = greater.words;
   }
 }
-template <int PACKS> __device__ __forceinline__ Held top_of(const Held (&held)[PACKS][1]) {
-  Held top = held[0][0];
+template <int PACKS> __device__ __forceinline__ Held maximum_of(const Held (&held)[PACKS][1]) {
+  Held maximum = held[0][0];
 #pragma unroll
-  for (int k = 1; k < PACKS; k++) raise(top, held[k][0]);
-  return top;
+  for (int k = 1; k < PACKS; k++) raise(maximum, held[k][0]);
+  return maximum;
 }
 
-__device__ __forceinline__ void pack_elements(const COMPUTE (&values)[WIDTH], Elements<WIDTH>& target) { pack(values, &target); }
+__device__ __forceinline__ void pack_elements(const COMPUTE (&values)[WIDTH], Elements<WIDTH>& target) {
+  pack(values, &target);
+}
 // Of the lane whose number differs in these bits.
 __device__ __forceinline__ Held shuffled(Held held, unsigned lanes) {
   constexpr int WORDS = (sizeof(Held) + 3) / 4;
@@ -67,26 +67,26 @@ __device__ __forceinline__ Held shuffled(Held held, unsigned lanes) {
   return held;
 }
 
-// Places of single elements are found from the one before, which takes fewer instructions; those of packs from their numbers: with steps,
-// floats of 256 channels took 40 % longer.
+// Places of single elements are found from the one before, which takes fewer instructions; those of packs from their
+// numbers: with steps, floats of 256 channels took 40 % longer.
 constexpr bool STEPS = WIDTH == 1;
 
-// What a thread has of a line: packs as they lie, KEEP: and their values, whose places exponentials take.
+// What a thread has of a row: packs as they lie, KEEP: and their values, which exponentials replace.
 template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   static constexpr int INPUTS = Rule::INPUTS;
   static_assert(!KEEP || INPUTS == 1);
   Held held[PACKS][INPUTS];
   COMPUTE values[1][KEEP ? PACKS * WIDTH : 1];
 
-  // Asks for all packs, from number `rank` on, `size` apart; what does not exist is neutral. Two ways, so that in the usual one, of whole
-  // packs, nothing comes between the reads; says which.
-  template <class Packs> __device__ __forceinline__ bool read(const Packs& line, unsigned rank, unsigned size) {
-    const bool whole = line.wholes == line.packs;
+  // Starts loads for all packs, from number `rank` on, `size` apart; what does not exist is neutral. Two ways, so that
+  // in the usual one, of full packs, nothing comes between the reads; says which.
+  template <class Packs> __device__ __forceinline__ bool read(const Packs& row, unsigned rank, unsigned size) {
+    const bool full = row.full_packs == row.packs;
     const ELEMENT* next[INPUTS];
     size_t step[INPUTS];
 #pragma unroll
-    for (int n = 0; n < INPUTS; n++) next[n] = line.input[n] + line.offset(rank, n), step[n] = line.offset(size, n);
-    if (whole) {
+    for (int n = 0; n < INPUTS; n++) next[n] = row.input[n] + row.offset(rank, n), step[n] = row.offset(size, n);
+    if (full) {
       HeldElements nothing;
 #pragma unroll
       for (int i = 0; i < WIDTH; i++) nothing.elements.item[i] = store<ELEMENT>(Rule::neutral());
@@ -96,47 +96,50 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
         for (int n = 0; n < INPUTS; n++) {
           const unsigned pack = rank + k * size;
           held[k][n] = nothing.words;
-          if (pack < line.packs) held[k][n] = *reinterpret_cast<const Held*>(STEPS ? next[n] : line.input[n] + line.offset(pack, n));
+          if (pack < row.packs)
+            held[k][n] = *reinterpret_cast<const Held*>(STEPS ? next[n] : row.input[n] + row.offset(pack, n));
           next[n] += step[n];
         }
     } else {
 #pragma unroll
       for (int k = 0; k < PACKS; k++)
 #pragma unroll
-        for (int n = 0; n < INPUTS; n++) held[k][n] = held_of(line.read(rank + k * size, n));
+        for (int n = 0; n < INPUTS; n++) held[k][n] = held_of(row.read(rank + k * size, n));
     }
-    return whole;
+    return full;
   }
-  // Adds all to statistics that no value is above.
-  template <int LANES> __device__ __forceinline__ void add(const Rule& rule, Statistic (&statistic)[LANES]) {
+  // Adds all to states that no value is above.
+  template <int ROWS> __device__ __forceinline__ void add(const Rule& rule, OnlineState (&state)[ROWS]) {
     if constexpr (KEEP) {
 #pragma unroll
       for (int k = 0; k < PACKS; k++) unpack(held[k][0], &values[0][k * WIDTH]);
-      rule.template add_covered<true>(statistic, values);
+      rule.template add_covered<true>(state, values);
     } else {
 #pragma unroll
       for (int k = 0; k < PACKS; k++) {
         COMPUTE of_pack[INPUTS][WIDTH];
         take(k, of_pack);
-        rule.add_covered(statistic, of_pack);
+        rule.add_covered(state, of_pack);
       }
     }
   }
-  // The results of a pack, once its lines are finished.
-  template <int LANES> __device__ __forceinline__ void results(const Rule& rule, const Statistic (&line)[LANES], int k, COMPUTE (&result)[WIDTH]) const {
+  // The results of a pack, once its rows are finished.
+  template <int ROWS>
+  __device__ __forceinline__ void results(const Rule& rule, const OnlineState (&state)[ROWS], int k,
+                                          COMPUTE (&result)[WIDTH]) const {
     COMPUTE of_pack[INPUTS][WIDTH];
     if constexpr (KEEP) take_kept(k, of_pack[0]);
     else take(k, of_pack);
-    rule.template results<KEEP>(line, of_pack, result);
+    rule.template results<KEEP>(state, of_pack, result);
   }
   __device__ __forceinline__ void take_kept(int k, COMPUTE (&kept)[WIDTH]) const {
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) kept[i] = values[0][k * WIDTH + i];
   }
-  // All results at once, in the places of the values that were kept: whether they are logarithms is asked once.
-  __device__ __forceinline__ void become_results(const Rule& rule, const Statistic (&line)[1]) {
+  // All results at once, replacing the values that were kept: whether they are logarithms is asked once.
+  __device__ __forceinline__ void become_results(const Rule& rule, const OnlineState (&state)[1]) {
     COMPUTE result[PACKS * WIDTH];
-    rule.template results<true>(line, values, result);
+    rule.template results<true>(state, values, result);
 #pragma unroll
     for (int i = 0; i < PACKS * WIDTH; i++) values[0][i] = result[i];
   }
@@ -146,45 +149,46 @@ template <class Rule, int PACKS, bool KEEP> struct HeldPacks {
   }
 };
 
-// Gradients of lines of halves took 2 % longer where the last of many blocks launch dependents; others take 0.5 to 1 us less. As one
-// condition (griddepcontrol_launch_dependents), the wait came before addresses were found: up to 2 % longer.
+// Gradients of rows of half data took 2 % longer where the last of many blocks launch dependents; others take 0.5 to 1
+// us less. As one condition (griddepcontrol_launch_dependents), the wait came before addresses were found: up to 2 %
+// longer.
 template <class Rule> constexpr bool SLOW_BEHIND = Rule::INPUTS == 2 && sizeof(ELEMENT) == 2;
 __device__ __forceinline__ void griddepcontrol_launch_dependents_from_last_blocks() {
   griddepcontrol_launch_dependents_medium_grid();
   griddepcontrol_launch_dependents_if(gridDim.x > MANY_BLOCKS && blockIdx.x + MANY_BLOCKS >= gridDim.x);
 }
 
-template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_lines(const Arguments<Rule::INPUTS>& a) {
+template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_rows(const Arguments<Rule::INPUTS>& a) {
   constexpr int INPUTS = Rule::INPUTS;
   const Rule rule{Algorithm(a.algorithm), a.alpha};
   const unsigned thread = threadIdx.x, rank = thread & (a.team - 1), size = a.team;
   const unsigned index = (blockIdx.x * blockDim.x + thread) >> exponent_of(a.team);
-  WidePacks<Rule, false, PACKS> line(a, min(index, a.lines.packs - 1));
-  if (line.lead != 0) line.begin_with_line();
-  if (index >= a.lines.packs) line.end_for_good();
-  griddepcontrol_wait_before_access(line.input[0] + line.offset(rank, 0), line.output);
+  VectorPacks<Rule, false, PACKS> row(a, min(index, a.rows.packs - 1));
+  if (row.lead != 0) row.begin_with_row();
+  if (index >= a.rows.packs) row.end_for_good();
+  griddepcontrol_wait_before_access(row.input[0] + row.offset(rank, 0), row.output);
 
   // Two inputs, and many pairs, stay packs, which take fewer registers.
   constexpr bool KEEP = INPUTS == 1 && PACKS * WIDTH <= 32;
   HeldPacks<Rule, PACKS, KEEP> packs;
-  const bool whole = packs.read(line, rank, size);
+  const bool full = packs.read(row, rank, size);
   if constexpr (SLOW_BEHIND<Rule>) griddepcontrol_launch_dependents_medium_grid();
   else griddepcontrol_launch_dependents_from_last_blocks();
 
-  Statistic statistic[1] = {rule.empty()};
+  OnlineState state[1] = {rule.empty()};
   if constexpr (INPUTS == 1) {
-    if (rule.has_top()) {
-      COMPUTE top[1][WIDTH];
-      unpack(top_of(packs.held), top[0]);
-      rule.template cover<true>(statistic, top);
+    if (rule.has_maximum()) {
+      COMPUTE maximum[1][WIDTH];
+      unpack(maximum_of(packs.held), maximum[0]);
+      rule.template cover<true>(state, maximum);
     }
   }
-  packs.add(rule, statistic);
-  [[maybe_unused]] const COMPUTE top = statistic[0].top;
-  merge_lines<false>(rule, statistic, a.team, reinterpret_cast<Statistic*>(shared_memory));
+  packs.add(rule, state);
+  [[maybe_unused]] const COMPUTE maximum = state[0].maximum;
+  merge_rows<false>(rule, state, a.team, reinterpret_cast<OnlineState*>(shared_memory));
   if constexpr (KEEP) {
-    rule.scale(statistic[0], top);
-    packs.become_results(rule, statistic);
+    rule.scale(state[0], maximum);
+    packs.become_results(rule, state);
   }
 
 #pragma unroll
@@ -192,97 +196,102 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_line
     const unsigned pack = rank + k * size;
     COMPUTE result[WIDTH];
     if constexpr (KEEP) packs.take_kept(k, result);
-    else packs.results(rule, statistic, k, result);
-    if (pack < line.packs) line.write_results(pack, whole || line.is_whole(pack), result);
+    else packs.results(rule, state, k, result);
+    if (pack < row.packs) row.write_results(pack, full || row.is_full(pack), result);
   }
 }
 
-// Columns: the team agrees on the maxima first, as packs, so that every exponential is taken once, below its line's maximum, and
-// sums need no more than to be added.
-template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_columns_by(const Arguments<Rule::INPUTS>& a, const Rule rule) {
-  constexpr int INPUTS = Rule::INPUTS, LANES = WIDTH;
+// Strided rows: the team merges the maxima first, as packs, so that every exponential is taken once, below its row's
+// maximum, and sums need no more than to be added.
+template <class Rule, int PACKS>
+__device__ __forceinline__ void softmax_of_strided_by(const Arguments<Rule::INPUTS>& a, const Rule rule) {
+  constexpr int INPUTS = Rule::INPUTS, ROWS = WIDTH;
   const unsigned thread = threadIdx.x, log_team = exponent_of(a.team), across = a.team;
   const unsigned inner = thread & (across - 1), rank = thread >> log_team, size = blockDim.x >> log_team;
   const unsigned index = (blockIdx.x << log_team) + inner;
-  WidePacks<Rule, true, PACKS> line(a, min(index, a.lines.packs - 1));
-  if (index >= a.lines.packs) line.end_for_good();
-  if (!STEPS && blockIdx.x < a.kept) {  // of large tensors: 1 to 4 % less, of lines nothing; single elements lack the registers
+  VectorPacks<Rule, true, PACKS> row(a, min(index, a.rows.packs - 1));
+  if (index >= a.rows.packs) row.end_for_good();
+  if (!STEPS &&
+      blockIdx.x < a.kept) {  // of large tensors: 1 to 4 % less, of rows nothing; single elements lack the registers
 #pragma unroll
     for (int k = 0; k < PACKS; k++)
 #pragma unroll
       for (int n = 0; n < INPUTS; n++)
-        if (rank + k * size < line.packs) prefetch_l2(line.input[n] + line.offset(rank + k * size, n));
+        if (rank + k * size < row.packs) prefetch_l2(row.input[n] + row.offset(rank + k * size, n));
   }
-  griddepcontrol_wait_before_access(line.input[0] + line.offset(rank, 0), line.output);
+  griddepcontrol_wait_before_access(row.input[0] + row.offset(rank, 0), row.output);
 
   HeldPacks<Rule, PACKS, INPUTS == 1> packs;
-  const bool whole = packs.read(line, rank, size);
+  const bool full = packs.read(row, rank, size);
   if constexpr (STEPS) griddepcontrol_launch_dependents_medium_grid();  // with the other, 2 % longer
   else griddepcontrol_launch_dependents_from_last_blocks();
 
-  // Warps (or, from 32 columns on, as many threads) hand over what they have of each column.
-  const unsigned stride = max(across, 32u), group = thread >> exponent_of(stride), groups = blockDim.x >> exponent_of(stride);
+  // Warps (or, from 32 strided rows on, as many threads) hand over what they have of each strided row.
+  const unsigned stride = max(across, 32u), group = thread >> exponent_of(stride),
+                 groups = blockDim.x >> exponent_of(stride);
   const bool hands_over = (thread & (stride - 1)) < across;
-  Held* const tops = reinterpret_cast<Held*>(shared_memory) + inner;
+  Held* const maxima = reinterpret_cast<Held*>(shared_memory) + inner;
   COMPUTE* const sums = reinterpret_cast<COMPUTE*>(shared_memory + groups * across * sizeof(Held));
 
-  Statistic statistic[LANES];
+  OnlineState state[ROWS];
 #pragma unroll
-  for (int lane = 0; lane < LANES; lane++) statistic[lane] = rule.empty();
+  for (int r = 0; r < ROWS; r++) state[r] = rule.empty();
   if constexpr (INPUTS == 1) {
-    if (rule.has_top()) {
-      Held top = top_of(packs.held);
-      for (unsigned lanes = across; lanes < 32; lanes *= 2) raise(top, shuffled(top, lanes));
+    if (rule.has_maximum()) {
+      Held maximum = maximum_of(packs.held);
+      for (unsigned lanes = across; lanes < 32; lanes *= 2) raise(maximum, shuffled(maximum, lanes));
       if (groups > 1) {
-        if (hands_over) tops[group * across] = top;
+        if (hands_over) maxima[group * across] = maximum;
         __syncthreads();
-        for (unsigned i = 0; i < groups; i++) raise(top, tops[i * across]);
+        for (unsigned i = 0; i < groups; i++) raise(maximum, maxima[i * across]);
       }
-      COMPUTE of_lanes[LANES];
-      unpack(top, of_lanes);
+      COMPUTE of_rows[ROWS];
+      unpack(maximum, of_rows);
 #pragma unroll
-      for (int lane = 0; lane < LANES; lane++) statistic[lane].top = max(statistic[lane].top, of_lanes[lane]);
+      for (int r = 0; r < ROWS; r++) state[r].maximum = max(state[r].maximum, of_rows[r]);
     }
   }
-  packs.add(rule, statistic);
-  merge_sums(statistic, across, 32);
+  packs.add(rule, state);
+  merge_sums(state, across, 32);
   if (groups > 1) {
-    const unsigned lines = across * LANES;
+    const unsigned rows = across * ROWS;
     if (hands_over)
 #pragma unroll
-      for (int lane = 0; lane < LANES; lane++) sums[group * lines + inner * LANES + lane] = statistic[lane].sum;
+      for (int r = 0; r < ROWS; r++) sums[group * rows + inner * ROWS + r] = state[r].sum;
     __syncthreads();
-    // Some threads a line; of logarithms the rest is the line's own.
-    const unsigned each = min(max(blockDim.x >> exponent_of(lines), 1u), groups), log_each = exponent_of(each), first = thread & (each - 1);
-    // Whole warps, some of whose lanes may do the same.
-    for (unsigned j = thread; j < max(lines * each, 32u); j += blockDim.x) {
-      const unsigned i = j >> log_each & (lines - 1);
-      Statistic total = {COMPUTE(0), sums[first * lines + i]};
-      for (unsigned k = first + each; k < groups; k += each) total.sum += sums[k * lines + i];
+    // Some threads a row; of logarithms the rest is the row's own.
+    const unsigned each = min(max(blockDim.x >> exponent_of(rows), 1u), groups), log_each = exponent_of(each),
+                   first = thread & (each - 1);
+    // Full warps, some of whose lanes may do the same.
+    for (unsigned j = thread; j < max(rows * each, 32u); j += blockDim.x) {
+      const unsigned i = j >> log_each & (rows - 1);
+      OnlineState total = {COMPUTE(0), sums[first * rows + i]};
+      for (unsigned k = first + each; k < groups; k += each) total.sum += sums[k * rows + i];
       for (unsigned lane = 1; lane < each; lane *= 2) total.sum += __shfl_xor_sync(~0u, total.sum, lane);
       if (INPUTS == 1 && rule.algorithm != LOG) rule.finish(total);
       __syncwarp();
-      if (first == 0 && j < lines * each) sums[i] = total.sum;
+      if (first == 0 && j < rows * each) sums[i] = total.sum;
     }
     __syncthreads();
 #pragma unroll
-    for (int lane = 0; lane < LANES; lane++) statistic[lane].sum = sums[inner * LANES + lane];
+    for (int r = 0; r < ROWS; r++) state[r].sum = sums[inner * ROWS + r];
   }
   if (groups == 1 || rule.algorithm == LOG)
 #pragma unroll
-    for (int lane = 0; lane < LANES; lane++) rule.finish(statistic[lane]);
+    for (int r = 0; r < ROWS; r++) rule.finish(state[r]);
 
-  if (whole && a.beta == COMPUTE(0)) {
-    ELEMENT* next = line.output + line.offset(rank, INPUTS);
-    const size_t step = line.offset(size, INPUTS);
+  if (full && a.beta == COMPUTE(0)) {
+    ELEMENT* next = row.output + row.offset(rank, INPUTS);
+    const size_t step = row.offset(size, INPUTS);
 #pragma unroll
     for (int k = 0; k < PACKS; k++) {
       const unsigned pack = rank + k * size;
       COMPUTE result[WIDTH];
-      packs.results(rule, statistic, k, result);
+      packs.results(rule, state, k, result);
       HeldElements of_pack;
       pack_elements(result, of_pack.elements);
-      if (pack < line.packs) *reinterpret_cast<Held*>(STEPS ? next : line.output + line.offset(pack, INPUTS)) = of_pack.words;
+      if (pack < row.packs)
+        *reinterpret_cast<Held*>(STEPS ? next : row.output + row.offset(pack, INPUTS)) = of_pack.words;
       next += step;
     }
   } else {
@@ -290,49 +299,50 @@ template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_colu
     for (int k = 0; k < PACKS; k++) {
       const unsigned pack = rank + k * size;
       COMPUTE result[WIDTH];
-      packs.results(rule, statistic, k, result);
-      if (pack < line.packs) line.write_results(pack, whole || line.is_whole(pack), result);
+      packs.results(rule, state, k, result);
+      if (pack < row.packs) row.write_results(pack, full || row.is_full(pack), result);
     }
   }
 }
 
 // Whether results are logarithms, whose values stay as they are, is known to the code.
-template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_columns(const Arguments<Rule::INPUTS>& a) {
-  if (a.algorithm == LOG) softmax_of_columns_by<Rule, PACKS>(a, Rule{LOG, a.alpha});
-  else softmax_of_columns_by<Rule, PACKS>(a, Rule{a.algorithm == FAST ? FAST : ACCURATE, a.alpha});
+template <class Rule, int PACKS> __device__ __forceinline__ void softmax_of_strided(const Arguments<Rule::INPUTS>& a) {
+  if (a.algorithm == LOG) softmax_of_strided_by<Rule, PACKS>(a, Rule{LOG, a.alpha});
+  else softmax_of_strided_by<Rule, PACKS>(a, Rule{a.algorithm == FAST ? FAST : ACCURATE, a.alpha});
 }
 
 // Blocks of a multiprocessor for which the registers should suffice.
 constexpr bool DOUBLE = sizeof(COMPUTE) == 8;
-constexpr int most_blocks(bool columns, int packs) {
+enum class Kind { rows, strided };
+constexpr int most_blocks(Kind kind, int packs) {
   if (DOUBLE || packs * WIDTH > 32) return 2;
-  return packs > 4 && sizeof(ELEMENT) >= 4 && WIDTH > 1 ? 3 : columns || packs > 2 ? 4 : 6;
+  return packs > 4 && sizeof(ELEMENT) >= 4 && WIDTH > 1 ? 3 : kind == Kind::strided || packs > 2 ? 4 : 6;
 }
 
-#define SOFTMAX_IN_REGISTERS(name, rule, kind, columns, packs)                                                                     \
-  extern "C" __global__ void __launch_bounds__(256, most_blocks(columns, packs)) name##_of_##packs(const Arguments<rule::INPUTS> a) { \
-    griddepcontrol_wait_deferred();                                                                                             \
-    softmax_of_##kind<rule, packs>(a);                                                                                        \
+#define SOFTMAX_REGISTER_RESIDENT(direction, rule, kind, packs)                                   \
+  extern "C" __global__ void __launch_bounds__(256, most_blocks(Kind::kind, packs))               \
+      softmax_register_resident_##direction##_##kind##_##packs(const Arguments<rule::INPUTS> a) { \
+    griddepcontrol_wait_deferred();                                                               \
+    softmax_of_##kind<rule, packs>(a);                                                            \
   }
-#define SOFTMAX_LINES(packs)                                            \
-  SOFTMAX_IN_REGISTERS(softmax_forward_lines, Forward, lines, false, packs)   \
-  SOFTMAX_IN_REGISTERS(softmax_backward_lines, Backward, lines, false, packs)
-#define SOFTMAX_COLUMNS(packs)                                           \
-  SOFTMAX_IN_REGISTERS(softmax_forward_columns, Forward, columns, true, packs)   \
-  SOFTMAX_IN_REGISTERS(softmax_backward_columns, Backward, columns, true, packs)
+#define SOFTMAX_ROWS(packs)                                \
+  SOFTMAX_REGISTER_RESIDENT(forward, Forward, rows, packs) \
+  SOFTMAX_REGISTER_RESIDENT(backward, Backward, rows, packs)
+#define SOFTMAX_STRIDED(packs)                                \
+  SOFTMAX_REGISTER_RESIDENT(forward, Forward, strided, packs) \
+  SOFTMAX_REGISTER_RESIDENT(backward, Backward, strided, packs)
 
 #if PACK_BYTES >= 8
-SOFTMAX_LINES(1)
-SOFTMAX_LINES(2)
-SOFTMAX_LINES(4)
-SOFTMAX_COLUMNS(1)
-SOFTMAX_COLUMNS(2)
-SOFTMAX_COLUMNS(3)
-SOFTMAX_COLUMNS(4)
-SOFTMAX_IN_REGISTERS(softmax_forward_columns, Forward, columns, true, 8)
+SOFTMAX_REGISTER_RESIDENT(backward, Backward, rows, 1)
+SOFTMAX_ROWS(2)
+SOFTMAX_ROWS(4)
+SOFTMAX_STRIDED(2)
+SOFTMAX_STRIDED(3)
+SOFTMAX_STRIDED(4)
+SOFTMAX_REGISTER_RESIDENT(forward, Forward, strided, 8)
 #else  // single elements
-SOFTMAX_COLUMNS(8)
-SOFTMAX_COLUMNS(10)
-SOFTMAX_COLUMNS(12)
-SOFTMAX_COLUMNS(16)
+SOFTMAX_STRIDED(8)
+SOFTMAX_STRIDED(10)
+SOFTMAX_STRIDED(12)
+SOFTMAX_STRIDED(16)
 #endif

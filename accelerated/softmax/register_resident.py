@@ -1,86 +1,151 @@
-"""Softmax whose lines or columns stay in registers (softmax/register_resident.cu)."""
+"""Softmax whose rows stay in the registers of a warp or a block (softmax/register_resident.cu)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from .problem import BUSY_THREADS, PACK_BYTES, ROW_BYTES, SHORT_LINE, WARP, Walk, ceiling, power_of_two
+from ..plans import Launch
+from ..primitives.geometry import prefetching_blocks
+from .problem import (
+    BUSY_THREADS,
+    PACK_BYTES,
+    SEGMENT_BYTES,
+    SHORT_ROW,
+    WARP,
+    RowLayout,
+    SoftmaxProblem,
+    SoftmaxSolver,
+    ceiling,
+    power_of_two,
+)
 
 # As in softmax/register_resident.cu
 REGISTER_PACKS = 4  # of a thread
-MOST_REGISTER_PACKS = (4, 2)  # of a lane, by inputs, of lines for which a warp suffices
-COLUMN_PACKS = 8  # of a thread, where columns are many
-NARROW_PACKS = (16, 12, 10, 8)  # single elements of a thread
-LONGEST_NARROW = {False: 128, True: 256}  # positions; of elements of fewer than four bytes
-REGISTER_THREADS, MOST_REGISTER_THREADS = 128, 256
-RESIDENT = 1024  # threads of a multiprocessor
+MOST_ROW_PACKS = (4, 2)  # of a lane, by inputs, of rows for which a warp suffices
+STRIDED_PACKS = 8  # of a thread, where strided rows are many
+ELEMENTS = (16, 12, 10, 8)  # of a thread, where packs are single elements
+LONGEST_OF_ELEMENTS = {False: 128, True: 256}  # elements of a strided row; whether an element has fewer than four bytes
+BLOCK_THREADS, MOST_BLOCK_THREADS = 128, 256
+RESIDENT_THREADS = 1024  # per multiprocessor
 # Threads that a tensor has, with four packs each, of those that fit the device
-FEW_COLUMNS, FEW_LINES, MANY_LINES = 0.25, 1, 3
-# Blocks of REGISTER_THREADS for a multiprocessor, from which on half as many, twice as large, took less time where all run at once
+FEW_STRIDED, FEW_ROWS, MANY_ROWS = 0.25, 1, 3
+# Blocks of BLOCK_THREADS per multiprocessor, from which on half as many, twice as large, took less time where all run at once
 LARGE_BLOCKS = 8
-SMALLEST_COPY = 4  # bytes that go to shared memory past the registers
+LARGEST_ELEMENT = 4  # bytes of single elements
 
 
 @dataclass(frozen=True)
-class Registers:
-    """kind: lines or columns. team: lanes of a line, or packs of lines side by side. packs: of a thread."""
+class Division:
+    """strided: whether rows are. team: threads that share a row, or packs of strided rows side by side in a block. packs: of a thread."""
 
-    kind: str
+    strided: bool
     team: int
     packs: int
     threads: int
     grid: int
-    parts: int  # statistics in shared memory
+    states: int  # in shared memory
 
 
-def registers_of(walk: Walk, scalar_bytes: int, inputs: int, device: Any) -> Registers | None:
-    """Packs in registers: lines for which a warp suffices; columns of a few positions, or so few that no other way fills
-    the device."""
-    if not (walk.wide and walk.aligned and walk.along.outer_rank == 0):
+def packs_in_registers(
+    layout: RowLayout, scalar_bytes: int, inputs: int, device: Any, preferred: bool = True
+) -> Division | None:
+    """Return how threads hold packs: of rows for which a warp suffices; of strided rows that are short or so few that no other solver
+    fills the device. None where they do not; preferred: or where another solver takes less time."""
+    if not (layout.vector and layout.aligned and layout.along.outer_rank == 0):
         return None
-    lines, length = walk.lines.packs, walk.along.packs
-    filled = lines * length / REGISTER_PACKS / (device.multiprocessors * RESIDENT)
-    if walk.columns:
-        if walk.along.row <= SHORT_LINE:
-            threads = REGISTER_THREADS if scalar_bytes >= 4 else MOST_REGISTER_THREADS
-            return Registers("columns", threads, walk.along.row, threads, ceiling(lines, threads), 0)
-        few = filled <= FEW_COLUMNS
-        packs = REGISTER_PACKS if few else COLUMN_PACKS
+    rows, length = layout.rows.packs, layout.along.packs
+    filled = rows * length / REGISTER_PACKS / (device.multiprocessors * RESIDENT_THREADS)
+    if layout.strided:
+        if layout.along.row <= SHORT_ROW:
+            threads = BLOCK_THREADS if scalar_bytes >= 4 else MOST_BLOCK_THREADS
+            return Division(True, threads, layout.along.row, threads, ceiling(rows, threads), 0)
+        few = filled <= FEW_STRIDED
+        if inputs == 2 and not few:
+            if preferred:
+                return None
+            few = True
+        packs = REGISTER_PACKS if few else STRIDED_PACKS
         shares = power_of_two(ceiling(length, packs))
-        if shares * ROW_BYTES // PACK_BYTES > MOST_REGISTER_THREADS or (inputs == 2 and not few):
+        if shares * SEGMENT_BYTES // PACK_BYTES > MOST_BLOCK_THREADS:
             return None
-        pack_bytes = walk.lines.width * scalar_bytes
-        threads = max(WARP, 2 * shares) if few else max(REGISTER_THREADS, shares * ROW_BYTES // pack_bytes)
-        threads = min(threads, MOST_REGISTER_THREADS)
+        pack_bytes = layout.rows.width * scalar_bytes
+        threads = max(WARP, 2 * shares) if few else max(BLOCK_THREADS, shares * SEGMENT_BYTES // pack_bytes)
+        threads = min(threads, MOST_BLOCK_THREADS)
         team = threads // shares
-        parts = threads // max(team, WARP) * team * walk.lines.width
-        return Registers("columns", team, packs, threads, ceiling(lines, team), parts)
-    if length > WARP * MOST_REGISTER_PACKS[inputs - 1] or walk.along.row % walk.along.width:
+        states = threads // max(team, WARP) * team * layout.rows.width
+        return Division(True, team, packs, threads, ceiling(rows, team), states)
+    if length > WARP * MOST_ROW_PACKS[inputs - 1] or layout.along.row % layout.along.width:
         return None
     # Where blocks come one after the other, more of them at a time; where all of them run at once, fewer.
-    packs = REGISTER_PACKS if FEW_LINES < filled <= MANY_LINES else 1 if inputs == 2 and filled > MANY_LINES else 2
+    packs = REGISTER_PACKS if FEW_ROWS < filled <= MANY_ROWS else 1 if inputs == 2 and filled > MANY_ROWS else 2
     packs = max(packs, power_of_two(ceiling(length, WARP)))
     team = power_of_two(ceiling(length, packs))
-    at_once = filled <= FEW_LINES and lines * team >= LARGE_BLOCKS * REGISTER_THREADS * device.multiprocessors
-    threads = MOST_REGISTER_THREADS if packs == 1 or at_once else REGISTER_THREADS
-    return Registers("lines", team, packs, threads, ceiling(lines * team, threads), 0)
+    at_once = filled <= FEW_ROWS and rows * team >= LARGE_BLOCKS * BLOCK_THREADS * device.multiprocessors
+    threads = MOST_BLOCK_THREADS if packs == 1 or at_once else BLOCK_THREADS
+    return Division(False, team, packs, threads, ceiling(rows * team, threads), 0)
 
 
-def narrow_registers_of(walk: Walk, scalar_bytes: int, device: Any) -> Registers | None:
-    """Columns of single elements in registers."""
-    length, lines = walk.along.row, walk.lines.packs
-    if not walk.columns or walk.wide or walk.along.outer_rank or scalar_bytes > SMALLEST_COPY:
+def elements_in_registers(layout: RowLayout, scalar_bytes: int, device: Any) -> Division | None:
+    """Return how threads hold single elements of strided rows, or None where they do not."""
+    length, rows = layout.along.row, layout.rows.packs
+    if not layout.strided or layout.vector or layout.along.outer_rank or scalar_bytes > LARGEST_ELEMENT:
         return None
-    if not SHORT_LINE < length <= LONGEST_NARROW[scalar_bytes < SMALLEST_COPY]:
+    if not SHORT_ROW < length <= LONGEST_OF_ELEMENTS[scalar_bytes < LARGEST_ELEMENT]:
         return None
 
-    def threads_of_column(packs: int) -> int:
+    def shares(packs: int) -> int:
         return power_of_two(ceiling(length, packs))
 
-    packs, threads = min(NARROW_PACKS, key=lambda packs: packs * threads_of_column(packs)), MOST_REGISTER_THREADS
-    if lines * threads_of_column(packs) < device.multiprocessors * BUSY_THREADS:
-        packs, threads = NARROW_PACKS[-1], REGISTER_THREADS
-    team = threads // threads_of_column(packs)
-    parts = threads // max(team, WARP) * team
-    return Registers("columns", team, packs, threads, ceiling(lines, team), parts)
+    packs, threads = min(ELEMENTS, key=lambda packs: packs * shares(packs)), MOST_BLOCK_THREADS
+    if rows * shares(packs) < device.multiprocessors * BUSY_THREADS:
+        packs, threads = ELEMENTS[-1], BLOCK_THREADS
+    team = threads // shares(packs)
+    states = threads // max(team, WARP) * team
+    return Division(True, team, packs, threads, ceiling(rows, team), states)
+
+
+class RegisterResident(SoftmaxSolver):
+    """Short rows, and strided rows of a few positions."""
+
+    name = "softmax.register_resident"
+
+    def serves(self, problem: SoftmaxProblem) -> bool:
+        return self._found(problem, preferred=False) is not None
+
+    def applies(self, problem: SoftmaxProblem) -> bool:
+        return self._found(problem, preferred=True) is not None
+
+    def launches(self, problem: SoftmaxProblem) -> list[Launch]:
+        found = self._found(problem, preferred=True) or self._found(problem, preferred=False)
+        assert found is not None
+        layout, division = found
+        pack_bytes = layout.rows.width * problem.scalar_bytes if division.strided else PACK_BYTES
+        return [
+            problem.launch(
+                "softmax/register_resident.cu",
+                f"softmax_register_resident_{problem.direction}_{'strided' if division.strided else 'rows'}_{division.packs}",
+                threads=division.threads,
+                grid=division.grid,
+                team=division.team,
+                kept=prefetching_blocks(problem.moved_bytes) if division.strided else 0,
+                shared_bytes=division.states * problem.state_bytes,
+                layout=layout,
+                definitions={"PACK_BYTES": pack_bytes} if pack_bytes < PACK_BYTES else {},
+            )
+        ]
+
+    def _found(self, problem: SoftmaxProblem, preferred: bool) -> tuple[RowLayout, Division] | None:
+        """Return the division and the layout in which it walks the rows."""
+
+        def packs(layout: RowLayout) -> Division | None:
+            return packs_in_registers(layout, problem.scalar_bytes, problem.inputs, problem.device, preferred)
+
+        layout = problem.layout
+        tried = [(layout, packs(layout))]
+        if layout.strided and problem.scalar_bytes == 2:
+            # Packs of four 16-bit elements, where none of eight exist, or where threads have many, so that they stay in registers.
+            four = packs(problem.half_pack_layout)
+            tried.insert(0 if four and four.packs == STRIDED_PACKS else 1, (problem.half_pack_layout, four))
+        tried.append((layout, elements_in_registers(layout, problem.scalar_bytes, problem.device)))
+        return next(((layout, division) for layout, division in tried if division), None)

@@ -1,24 +1,25 @@
-// What a thread has of a line of a small tensor (softmax/small_rows.cu, softmax/small_strided.cu): packs a step apart, in registers.
-// Elements lie anywhere (rows with gaps, any strides), as packs where all begin at multiples of PACK_BYTES.
+// What a thread has of a row of a small tensor (softmax/small_rows.cu, softmax/small_strided.cu): packs a step apart,
+// in registers. Elements lie anywhere (gaps, any strides), as packs where all begin at multiples of PACK_BYTES.
 #pragma once
-#include "softmax/online.cuh"
+#include "softmax/reduce.cuh"
 
-// The compiler finds a place now, before the wait for earlier kernels, not when it is used.
-template <class T> __device__ __forceinline__ void found(T*& place) {
+// The compiler computes an address now, before the wait for earlier kernels, not when it is used.
+template <class T> __device__ __forceinline__ void compute_now(T*& address) {
 #ifndef EMULATED_CUDA
-  auto bytes = reinterpret_cast<std::conditional_t<std::is_const_v<T>, const char*, char*>>(place);
+  auto bytes = reinterpret_cast<std::conditional_t<std::is_const_v<T>, const char*, char*>>(address);
   asm volatile("" : "+l"(bytes));
   __builtin_assume(__isGlobal(bytes));
-  place = reinterpret_cast<T*>(bytes);
+  address = reinterpret_cast<T*>(bytes);
 #endif
 }
 
-// One element, or pack, of every so many of the slowest dimension of up to four (the host side is softmax_small.py). In few arguments and
-// instructions, without jumps: those that are not at hand take longer than all there is to compute.
-template <int N> struct Places {
+// One element, or pack, of every so many of the slowest dimension of up to four (the host side is softmax/small.py). In
+// few arguments and instructions, without jumps: those that are not at hand take longer than all there is to compute.
+template <int N> struct Offsets {
   static constexpr int FASTER = 3;
   unsigned count;  // without the further ones
-  unsigned items, apart, limit;  // further ones: how many with the first, distance in positions, how many positions there are
+  unsigned items, apart,
+      limit;  // further ones: how many with the first, distance in positions, how many positions there are
   int item_step[N];
   FastDivmod extent[FASTER];
   int step[N][FASTER + 1];  // the fastest first
@@ -44,12 +45,12 @@ template <int INPUTS> struct SmallArguments {
   ELEMENT* output;
   COMPUTE alpha, beta;
   int algorithm;
-  unsigned across;  // lines of a block, columns only; a power of two
-  Places<INPUTS + 1> lines, along;
+  unsigned across;  // rows of a block, strided rows only; a power of two
+  Offsets<INPUTS + 1> rows, along;
 };
 
 // N packs of a thread, of each input, of which the first `count` exist, and the values in them.
-template <class Rule, int N> struct FoundPacks {
+template <class Rule, int N> struct LocatedPacks {
   static constexpr int INPUTS = Rule::INPUTS;
   static constexpr bool NEUTRAL_ELEMENT = sizeof(ELEMENT) > 1;  // integers have none
   using Held = Elements<WIDTH>;
@@ -60,28 +61,29 @@ template <class Rule, int N> struct FoundPacks {
   Held held[N][INPUTS];
   COMPUTE values[INPUTS][N * WIDTH];
 
-  // Of a line, what thread `number` along it has.
-  __device__ __forceinline__ FoundPacks(const SmallArguments<INPUTS>& arguments, unsigned line, unsigned number) : a(arguments) {
-    unsigned offset[INPUTS + 1], line_offset[INPUTS + 1];
-    a.lines.locate(line, line_offset);
+  // Of a row, what thread `number` along it has.
+  __device__ __forceinline__ LocatedPacks(const SmallArguments<INPUTS>& arguments, unsigned row, unsigned number)
+      : a(arguments) {
+    unsigned offset[INPUTS + 1], row_offset[INPUTS + 1];
+    a.rows.locate(row, row_offset);
     count = a.along.locate(number, offset);
     const int (&step)[INPUTS + 1] = a.along.item_step;
 #pragma unroll
-    for (int n = 0; n <= INPUTS; n++) offset[n] += line_offset[n];
+    for (int n = 0; n <= INPUTS; n++) offset[n] += row_offset[n];
 #pragma unroll
     for (int k = 0; k < N; k++) {
 #pragma unroll
       for (int n = 0; n < INPUTS; n++) {
         source[n][k] = reinterpret_cast<const Held*>(a.input[n] + (offset[n] + k * step[n]));
-        found(source[n][k]);
+        compute_now(source[n][k]);
       }
       target[k] = reinterpret_cast<Held*>(a.output + (offset[INPUTS] + k * step[INPUTS]));
-      found(target[k]);
+      compute_now(target[k]);
     }
   }
   __device__ __forceinline__ void wait() const { griddepcontrol_wait_only(source[0][0], target[0]); }
   // All are in flight before the first is used.
-  __device__ __forceinline__ void ask() {
+  __device__ __forceinline__ void start_loads() {
 #pragma unroll
     for (int k = 0; k < N; k++)
 #pragma unroll
@@ -102,9 +104,9 @@ template <class Rule, int N> struct FoundPacks {
           if (k >= count) values[n][k] = Rule::neutral();
       }
   }
-  template <bool BLENDS> __device__ __forceinline__ void write(const Rule& rule, const Statistic (&line)[1]) const {
+  template <bool BLENDS> __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[1]) const {
     COMPUTE result[N * WIDTH];
-    rule.template results<true>(line, values, result);
+    rule.template results<true>(state, values, result);
     if (BLENDS && a.beta != COMPUTE(0))
 #pragma unroll
       for (int k = 0; k < N; k++) {
@@ -124,18 +126,20 @@ template <class Rule, int N> struct FoundPacks {
   }
 };
 
-// Lets the next kernel in when a value is there: in a stream the launch of one takes away what instructions are at hand, and it comes
-// 0.5 to 0.8 us later. Let in at the wait, it came before this kernel's last instructions, which then took 0.15 us longer; let in at
-// the end, it came too late, 0.3 us.
+// Launches dependents when a value is there: in a stream the launch of one takes away what instructions are at
+// hand, and it comes 0.5 to 0.8 us later. Launched at the wait, it came before this kernel's last instructions, which
+// then took 0.15 us longer; launched at the end, it came too late, 0.3 us.
 __device__ __forceinline__ void griddepcontrol_launch_dependents_with(COMPUTE value) {
   constexpr COMPUTE NEVER = COMPUTE(1.2345e-30);  // about: threads that have it leave it to the others
   griddepcontrol_launch_dependents_if(value != NEVER);
 }
 
-// What is usual is known to the code, from the wait to the end without a jump: to code that is not at hand one takes 0.15 us.
-// with: is given the rule and whether results are blended.
-template <class Rule, class With> __device__ __forceinline__ void without_jumps(const SmallArguments<Rule::INPUTS>& a, With with) {
-  const Algorithm algorithm = Rule::INPUTS > 1 && a.algorithm == FAST ? ACCURATE : Algorithm(a.algorithm);  // the gradient is the same
+// What is usual is known to the code, from the wait to the end without a jump: to code that is not at hand one takes
+// 0.15 us. with: is given the rule and whether results are blended.
+template <class Rule, class With>
+__device__ __forceinline__ void without_jumps(const SmallArguments<Rule::INPUTS>& a, With with) {
+  const Algorithm algorithm =
+      Rule::INPUTS > 1 && a.algorithm == FAST ? ACCURATE : Algorithm(a.algorithm);  // the gradient is the same
   if (a.beta != COMPUTE(0) || algorithm == FAST) with(Rule{algorithm, a.alpha}, std::true_type());
   else if (algorithm == LOG) with(Rule{LOG, a.alpha}, std::false_type());
   else with(Rule{ACCURATE, a.alpha}, std::false_type());
@@ -152,24 +156,29 @@ template <> __device__ __forceinline__ float maximum_of_warp(float value) {
   return __int_as_float(ordered(__reduce_max_sync(~0u, ordered(__float_as_int(value)))));
 }
 #endif
-template <class Rule> __device__ __forceinline__ COMPUTE top_of_warp(const Rule& rule, COMPUTE top) { return rule.has_top() ? maximum_of_warp(top) : top; }
+template <class Rule> __device__ __forceinline__ COMPUTE row_maximum_of_warp(const Rule& rule, COMPUTE maximum) {
+  return rule.has_maximum() ? maximum_of_warp(maximum) : maximum;
+}
 
-// Of N parts, a power of two, and `top`: the maximum of all, their sums below a top; in pairs, which wait for each other least.
-template <class Rule, int N> __device__ __forceinline__ COMPUTE top_of(const Rule& rule, COMPUTE top, const Statistic (&part)[N]) {
-  if (!rule.has_top()) return top;
-  COMPUTE tops[N];
+// Of N parts, a power of two, and `maximum`: the maximum of all, their sums below a maximum; in pairs, which wait for
+// each other least.
+template <class Rule, int N>
+__device__ __forceinline__ COMPUTE maximum_of(const Rule& rule, COMPUTE maximum, const OnlineState (&part)[N]) {
+  if (!rule.has_maximum()) return maximum;
+  COMPUTE maxima[N];
 #pragma unroll
-  for (int j = 0; j < N; j++) tops[j] = part[j].top;
+  for (int j = 0; j < N; j++) maxima[j] = part[j].maximum;
 #pragma unroll
   for (int n = N / 2; n > 0; n /= 2)
 #pragma unroll
-    for (int j = 0; j < n; j++) tops[j] = max(tops[j], tops[j + n]);
-  return max(top, tops[0]);
+    for (int j = 0; j < n; j++) maxima[j] = max(maxima[j], maxima[j + n]);
+  return max(maximum, maxima[0]);
 }
-template <class Rule, int N> __device__ __forceinline__ COMPUTE sum_below(const Rule& rule, COMPUTE top, Statistic (&part)[N]) {
+template <class Rule, int N>
+__device__ __forceinline__ COMPUTE sum_below(const Rule& rule, COMPUTE maximum, OnlineState (&part)[N]) {
 #pragma unroll
   for (int j = 0; j < N; j++)
-    if (rule.has_top()) rule.raise(part[j], top);
+    if (rule.has_maximum()) rule.raise(part[j], maximum);
 #pragma unroll
   for (int n = N / 2; n > 0; n /= 2)
 #pragma unroll

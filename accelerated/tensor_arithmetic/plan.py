@@ -1,14 +1,15 @@
-"""Arithmetic on whole tensors on the device (tensor_arithmetic/tensor_arithmetic.cu)."""
+"""AddTensor (3.2.2), OpTensor (3.2.68), ScaleTensor (3.2.75), SetTensor (3.2.90): the problem and its solvers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import c_byte, c_double, c_int, c_uint
+from functools import cached_property
 from typing import Any
 
-from dualdnn.api.operations import AddTensor, Operation, OpTensor, ScaleTensor, SetTensor, TensorSpec
+from dualdnn.api.operations import AddTensor, OpTensor, ScaleTensor, SetTensor, TensorSpec
 
-from ..plans import Launch, Plan, factors, implements, pointers, structure, type_definitions
+from ..plans import Launch, factors, pointers, structure, type_definitions
 from ..primitives.geometry import (
     THREADS,
     Grid,
@@ -19,130 +20,163 @@ from ..primitives.geometry import (
     merge_dimensions,
     packs_per_thread,
 )
-from ..primitives.small_grid import small_grid
+from ..primitives.small_grid import SmallGridLaunch, small_grid
+from ..solver import Problem, Solver, serve
 
 SOURCE = "tensor_arithmetic/tensor_arithmetic.cu"
 PACK_BYTES = 16
-UNIFORM, ALIGNED, PIECES, SINGLE = range(4)  # the kernels' enum Walk
-PIECE = 4
-DENSE_BATCH = 2  # packs of a thread, as the kernels read them together
+PIECE = 4  # elements that one access takes of an operand whose rows are no multiple of a pack
+DENSE_PACKS = 2  # per thread of the dense kernels, whose reads are in flight together
+UNIFORM, ALIGNED, PIECES, SINGLE = range(4)  # how a pack of a dense output reads the operand that is broadcast
+CONSTANTS = {
+    "PIECE": PIECE, "DENSE_PACKS": DENSE_PACKS,
+    "UNIFORM": UNIFORM, "ALIGNED": ALIGNED, "PIECES": PIECES, "SINGLE": SINGLE,
+}  # fmt: skip
 
 
-@implements(AddTensor)
-def add_tensor(operation: AddTensor, device: Any) -> Plan:
-    """16 bytes of C a thread, or a few times as many."""
-    dims, c = operation.C.scalar_layout()
-    a = _broadcast(operation.A, dims)
-    width = PACK_BYTES // operation.C.scalar_bytes
-    scalars = factors(operation, alpha=operation.alpha, beta=operation.beta)
-    layout, grid = elementwise(dims, [a, c], width, device)
-    if layout.width == 1 and _dense(dims, c):
-        spread, walk = _spread(dims, a, c, width)
-        count, packs = operation.C.count, -(-operation.C.count // width)
-        each = min(DENSE_BATCH, packs_per_thread(packs, device))
-        extent = ("count", c_uint(count)), ("walk", c_int(walk)), ("packs_per_thread", c_uint(each))
-        arguments = structure(*pointers(2), *scalars, *extent, ("spread", spread))
-        grid = blocks(packs, THREADS * each)
-        kernel = "add_tensor_uniform" if walk == UNIFORM else "add_tensor_dense"
-        return _plan(operation, device, kernel, operation.C, arguments, ("A", "C"), grid)
-    if layout.width == 1 and (boxed := small_grid(dims, [a, c])):
-        arguments = structure(*pointers(2), *scalars, ("small_grid", boxed.layout))
-        return _plan(
-            operation, device, "add_tensor_small_grid", operation.C, arguments, ("A", "C"), boxed.grid, boxed.block
-        )
-    arguments = structure(*pointers(2), *scalars, ("geometry", layout))
-    return _plan(operation, device, "add_tensor", operation.C, arguments, ("A", "C"), grid)
+class ArithmeticProblem(Problem):
+    """An operation on every element of its output, with operands that may be broadcast onto it.
+
+    kernel: the prefix of the kernels' names. scalars: the argument fields behind the pointers. strides: elements, of every operand
+    over ``dims``, the output's last. broadcast: the index of the operand that the dense kernels read by rows, if there is one.
+    """
+
+    def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
+        super().__init__(operation, device, aligned)
+        if isinstance(operation, AddTensor):
+            self._describe("add", ("A", "C"), operation.C, operation.C.scalar_bytes, 0)
+            self.scalars = factors(operation, alpha=operation.alpha, beta=operation.beta)
+        elif isinstance(operation, ScaleTensor):  # alpha * y + 0 * y, in place
+            self._describe("add", ("y", "y"), operation.y, operation.y.scalar_bytes, None)
+            self.scalars = factors(operation, alpha=operation.alpha, beta=0.0)
+        elif isinstance(operation, SetTensor):
+            self._describe("set", ("y",), operation.y, operation.y.scalar_bytes, None)
+            self.scalars = [("value", c_double(operation.value))]
+        else:
+            widest = max(operation.A.scalar_bytes, operation.C.scalar_bytes)
+            self._describe("op", ("A", "B", "C"), operation.A, widest, 1)
+            formula = structure(
+                *factors(operation, alpha1=operation.alpha1, alpha2=operation.alpha2, beta=operation.beta),
+                ("operation", c_byte(operation.op_tensor.op)),
+                ("propagate", c_byte(operation.op_tensor.nan)),
+                ("output", c_byte(operation.C.scalar_type)),
+            )
+            self.scalars = [("formula", formula)]
+
+    def _describe(
+        self, kernel: str, operands: tuple[str, ...], element: TensorSpec, widest_bytes: int, broadcast: int | None
+    ) -> None:
+        self.kernel, self.operands, self.broadcast = f"tensor_arithmetic_{kernel}", operands, broadcast
+        self.element_type, self.width = element.scalar_type, PACK_BYTES // widest_bytes
+        *inputs, output = (self.operation.tensor(name) for name in operands)
+        self.output = output
+        self.dims, strides = output.scalar_layout()
+        self.strides = [self._broadcast_strides(spec) for spec in inputs] + [list(strides)]
+
+    def _broadcast_strides(self, spec: TensorSpec) -> list[int]:
+        dims, strides = spec.scalar_layout()
+        return broadcast_strides(dims, strides, self.dims)
+
+    @cached_property
+    def elementwise(self) -> tuple[Any, Grid]:
+        """The geometry of the operands, in packs where every operand has them, and its grid."""
+        return elementwise(self.dims, self.strides, self.width, self.device)
+
+    @property
+    def has_packs(self) -> bool:
+        """Whether every operand moves in packs of 16 bytes or is broadcast along them."""
+        return bool(self.elementwise[0].width != 1)
+
+    @cached_property
+    def small_grid(self) -> SmallGridLaunch | None:
+        """The launch whose dimensions index the operands; None where the tensor is too large for it."""
+        return small_grid(self.dims, self.strides)
+
+    def launch(
+        self, variant: str, grid: Grid, block: Grid, fields: list[tuple[str, Any]], **definitions: int
+    ) -> Launch:
+        """Return the launch of a variant of the kernel. fields: its arguments behind the scalars."""
+        numbers = {name: str(value) for name, value in {**CONSTANTS, **definitions}.items()}
+        types = type_definitions(self.element_type, self.operation, **numbers)
+        arguments = structure(*pointers(len(self.operands)), *self.scalars, *fields)
+        function = self.device.function(SOURCE, self.kernel + variant, types)
+        return Launch(function, arguments, self.operands, grid, block)
 
 
-@implements(OpTensor)
-def op_tensor(operation: OpTensor, device: Any) -> Plan:
-    """16 bytes of the wider of A and C a thread, or a few times as many."""
-    dims, c = operation.C.scalar_layout()
-    a, b = _broadcast(operation.A, dims), _broadcast(operation.B, dims)
-    width = PACK_BYTES // max(operation.A.scalar_bytes, operation.C.scalar_bytes)
-    formula = structure(
-        *factors(operation, alpha1=operation.alpha1, alpha2=operation.alpha2, beta=operation.beta),
-        ("operation", c_byte(operation.op_tensor.op)),
-        ("propagate", c_byte(operation.op_tensor.nan)),
-        ("output", c_byte(operation.C.scalar_type)),
-    )
-    operands = ("A", "B", "C")
-    layout, grid = elementwise(dims, [a, b, c], width, device)
-    if layout.width == 1 and _dense(dims, a, c):
-        spread, walk = _spread(dims, b, c, width)
-        count = operation.C.count
-        extent = ("count", c_uint(count)), ("walk", c_int(walk))
-        arguments = structure(*pointers(3), ("formula", formula), *extent, ("spread", spread))
-        return _plan(operation, device, "op_tensor_dense", operation.A, arguments, operands, blocks(-(-count // width)))
-    if layout.width == 1 and (boxed := small_grid(dims, [a, b, c])):
-        arguments = structure(*pointers(3), ("formula", formula), ("small_grid", boxed.layout))
-        return _plan(
-            operation, device, "op_tensor_small_grid", operation.A, arguments, operands, boxed.grid, boxed.block
-        )
-    arguments = structure(*pointers(3), ("formula", formula), ("geometry", layout))
-    return _plan(operation, device, "op_tensor", operation.A, arguments, operands, grid)
+class DenseBroadcastSolver(Solver[ArithmeticProblem]):
+    """A dense output, in packs of 16 bytes whatever its extents, onto which one operand is broadcast."""
+
+    name = "tensor_arithmetic.dense_broadcast"
+
+    def serves(self, problem: ArithmeticProblem) -> bool:
+        if problem.broadcast is None:
+            return False
+        dense = [strides for i, strides in enumerate(problem.strides) if i != problem.broadcast]
+        extents, steps = merge_dimensions(problem.dims, dense)
+        return len(extents) == 1 and all(step == [1] for step in steps)
+
+    def applies(self, problem: ArithmeticProblem) -> bool:
+        return not problem.has_packs and self.serves(problem)
+
+    def launches(self, problem: ArithmeticProblem) -> list[Launch]:
+        assert problem.broadcast is not None
+        width, count = problem.width, problem.output.count
+        spread, access = _spread(problem.dims, problem.strides[problem.broadcast], problem.strides[-1], width)
+        packs = -(-count // width)
+        fields: list[tuple[str, Any]] = [("count", c_uint(count)), ("access", c_int(access))]
+        if problem.broadcast == 1:  # cudnnOpTensor: one pack per thread
+            grid = blocks(packs)
+            return [problem.launch("_dense", grid, (THREADS, 1, 1), [*fields, ("spread", spread)])]
+        each = min(DENSE_PACKS, packs_per_thread(packs, problem.device))
+        fields += [("packs_per_thread", c_uint(each)), ("spread", spread)]
+        variant = "_uniform" if access == UNIFORM else "_dense"
+        return [problem.launch(variant, blocks(packs, THREADS * each), (THREADS, 1, 1), fields)]
 
 
-@implements(ScaleTensor)
-def scale_tensor(operation: ScaleTensor, device: Any) -> Plan:
-    """alpha * y + 0 * y by the kernel of cudnnAddTensor, in place."""
-    dims, strides = operation.y.scalar_layout()
-    layout, grid = elementwise(dims, [strides, strides], PACK_BYTES // operation.y.scalar_bytes, device)
-    scalars = factors(operation, alpha=operation.alpha, beta=0.0)
-    if layout.width == 1 and (boxed := small_grid(dims, [strides, strides])):
-        arguments = structure(*pointers(2), *scalars, ("small_grid", boxed.layout))
-        return _plan(
-            operation, device, "add_tensor_small_grid", operation.y, arguments, ("y", "y"), boxed.grid, boxed.block
-        )
-    arguments = structure(*pointers(2), *scalars, ("geometry", layout))
-    return _plan(operation, device, "add_tensor", operation.y, arguments, ("y", "y"), grid)
+class SmallGridSolver(Solver[ArithmeticProblem]):
+    """Small tensors that no 16-byte pack moves: the launch's dimensions are the tensor's."""
+
+    name = "tensor_arithmetic.small_grid"
+
+    def serves(self, problem: ArithmeticProblem) -> bool:
+        return not isinstance(problem.operation, SetTensor) and problem.small_grid is not None
+
+    def applies(self, problem: ArithmeticProblem) -> bool:
+        return not problem.has_packs and self.serves(problem)
+
+    def launches(self, problem: ArithmeticProblem) -> list[Launch]:
+        found = problem.small_grid
+        assert found is not None
+        return [problem.launch("_small_grid", found.grid, found.block, [("small_grid", found.layout)])]
 
 
-@implements(SetTensor)
-def set_tensor(operation: SetTensor, device: Any) -> Plan:
-    """16 bytes of y a thread, or a few times as many."""
-    dims, strides = operation.y.scalar_layout()
-    layout, grid = elementwise(dims, [strides], PACK_BYTES // operation.y.scalar_bytes, device)
-    arguments = structure(*pointers(1), ("value", c_double(operation.value)), ("geometry", layout))
-    return _plan(operation, device, "set_tensor", operation.y, arguments, ("y",), grid)
+class ElementwiseSolver(Solver[ArithmeticProblem]):
+    """Tensors of any layout: a thread takes packs of 16 bytes of the widest operand where every operand has them, else elements."""
 
+    name = "tensor_arithmetic.elementwise"
 
-def _plan(
-    operation: Operation,
-    device: Any,
-    kernel: str,
-    element: TensorSpec,
-    arguments: Any,
-    operands: Sequence[str],
-    grid: Grid,
-    block: Grid = (THREADS, 1, 1),
-) -> Plan:
-    """One launch of a kernel compiled for the element type."""
-    function = device.function(SOURCE, kernel, type_definitions(element.scalar_type, operation))
-    return Plan(operation, [Launch(function, arguments, operands, grid, block)])
+    def serves(self, problem: ArithmeticProblem) -> bool:
+        return True
 
-
-def _broadcast(spec: TensorSpec, onto: Sequence[int]) -> list[int]:
-    dims, strides = spec.scalar_layout()
-    return broadcast_strides(dims, strides, onto)
-
-
-def _dense(dims: Sequence[int], *strides: Sequence[int]) -> bool:
-    """All operands have the same layout, and it has no gaps."""
-    extents, steps = merge_dimensions(dims, strides)
-    return len(extents) == 1 and all(step == [1] for step in steps)
+    def launches(self, problem: ArithmeticProblem) -> list[Launch]:
+        layout, grid = problem.elementwise
+        return [problem.launch("", grid, (THREADS, 1, 1), [("geometry", layout)])]
 
 
 def _spread(dims: Sequence[int], strides: Sequence[int], dense: Sequence[int], width: int) -> tuple[Any, int]:
-    """How a dense output finds the elements of an operand in packs of ``width``: the operand's rows, the walk."""
+    """Return how packs of ``width`` elements of a dense output read an operand: the operand's rows, and the access."""
     rows = geometry(dims, [strides, dense], 1)
     while rows.outer_rank and rows.outer[rows.outer_rank - 1].stride[0] == 0:
-        rows.outer_rank -= 1  # the outermost positions do not move the operand: no need to compute them
-    step, row, whole = rows.row_stride[0], rows.row, rows.packs
+        rows.outer_rank -= 1  # the operand is the same along the outermost dimensions
+    step, row, count = rows.row_stride[0], rows.row, rows.packs
     if step == 0 and row >= width:
         return rows, UNIFORM
-    if step == 1 and (row % width == 0 or row == whole):
+    if step == 1 and (row % width == 0 or row == count):
         return rows, ALIGNED
-    if step == 1 and row % PIECE == 0:  # no row of whole packs: width > PIECE
+    if step == 1 and row % PIECE == 0:  # and width > PIECE, as rows are no multiple of a pack
         return rows, PIECES
     return rows, SINGLE
+
+
+SOLVERS = (DenseBroadcastSolver(), SmallGridSolver(), ElementwiseSolver())
+serve(ArithmeticProblem, SOLVERS, AddTensor, OpTensor, ScaleTensor, SetTensor)

@@ -1,6 +1,4 @@
-"""Plain changes of layout on the device (the host side of transform/transpose.cuh): what is contiguous along one dimension
-becomes contiguous along another.
-"""
+"""Changes of layout that transpose: what is contiguous along one dimension becomes contiguous along another (transform/transpose.cu)."""
 
 from __future__ import annotations
 
@@ -11,28 +9,38 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from ..primitives.geometry import FastDivmod
+from ..plans import Launch
+from ..primitives.geometry import L2_RESIDENT_BYTES, FastDivmod
+from .problem import PACK_BYTES, TransformProblem, Walk, WalkSolver
 
-DIMENSIONS = 8  # as in transform/transpose.cuh
+SOURCE = "transform/transpose.cu"
 
-PACK_BYTES, SHORT_PACK_BYTES = 16, 8
-CACHED_BYTES = 32 << 20  # read and written, that stay in the cache
-# Squares: bits of a warp's threads across and along, of a block's; of these shapes the first of which there are enough blocks
+DIMENSIONS = 8  # beside the two that are transposed; the fields of the argument are compared with the kernels'
+SHORT_PACK_BYTES = 8
+# Squares of packs: the logarithms of a warp's threads across and along, and of a block's threads; of these shapes the first of which
+# there are enough blocks serves
 Shapes = tuple[tuple[tuple[int, int], int], ...]
 SQUARES: Shapes = ((3, 2), 7), ((3, 2), 6)
-SQUARES_CACHED: Shapes = (((2, 3), 6),)
-# Packs of 8 bytes where the destination's rows are whole sectors, and where not: those had better be written in long runs
+SQUARES_RESIDENT: Shapes = (((2, 3), 6),)
+# Packs of 8 bytes, where the rows of the destination are a multiple of a sector, and where not, so that long runs are written
 SQUARES_SHORT: Shapes = ((2, 3), 8), ((2, 3), 7), ((2, 3), 6)
-SQUARES_SHORT_PIECES: Shapes = ((1, 4), 8), ((1, 4), 7), ((2, 3), 6)
-LEAST_SHORT = 32  # of the extents of what moves in those
-LOG_SQUARES = 4  # most of a tile across, where there are enough along
-ENOUGH_TILES = 8  # of a multiprocessor
+SQUARES_SHORT_PARTIAL: Shapes = ((1, 4), 8), ((1, 4), 7), ((2, 3), 6)
+LEAST_SHORT = 32  # the shorter extent, at least, of what moves in packs of 8 bytes
+LOG_SQUARES = 4  # of the squares of a tile across, at most, where there are enough along
+ENOUGH_TILES = 8  # per multiprocessor
 
-LOG_BLOCK, LOG_WARP = 8, 5  # threads of a block of elements, of a warp
-TILE_BYTES = 8192  # about the most that goes through shared memory: what a block's threads have in flight at once
-NARROW = (16, 8)  # of its shorter side: the most of which there are enough blocks
-SIDES = (*range(20, 64), *range(64, 257, 32))  # at most, of other tiles: shorter ones would not move in whole sectors
-LEAST_JOINED, MOST_JOINED, RUN = 33, 128, 4096  # elements of rows that make up a run of memory, of the run
+LOG_BLOCK, LOG_WARP = 8, 5  # logarithms of the threads of a block with a tile in shared memory, and of a warp
+TILE_BYTES = 8192  # of a tile in shared memory, about: what the threads of a block have in flight at once
+NARROW = (16, 8)  # elements of the shorter side: the first of which there are enough blocks
+SIDES = (
+    *range(20, 64),
+    *range(64, 257, 32),
+)  # elements, at most, of other tiles: shorter rows would leave partial sectors
+LEAST_CONTIGUOUS, MOST_CONTIGUOUS, RUN = (
+    33,
+    128,
+    4096,
+)  # elements of a row, at least and at most, and of a contiguous tile
 SECTOR_BYTES = 32
 WORD_BYTES = 4  # of a bank of shared memory
 BLOCK_COST = 512  # of starting a block, in elements
@@ -42,7 +50,7 @@ class _Dimension(ctypes.Structure):
     _fields_ = [("extent", FastDivmod), ("source", c_int), ("destination", c_int)]
 
 
-class TurnArgument(ctypes.Structure):
+class TransposeArgument(ctypes.Structure):
     _fields_ = [
         ("across", c_uint),
         ("along", c_uint),
@@ -58,62 +66,82 @@ class TurnArgument(ctypes.Structure):
         ("log_along", c_uint),
         ("in_across", FastDivmod),
         ("in_along", FastDivmod),
-        ("joined_in", c_int),
-        ("joined_out", c_int),
+        ("contiguous_in", c_int),
+        ("contiguous_out", c_int),
         ("pitch", c_uint),
         ("rank", c_int),
         ("dimension", _Dimension * DIMENSIONS),
     ]
 
 
-class Turned(NamedTuple):
-    """A kernel, whether its threads turn squares, its argument, its grid, the threads and the shared memory of a block."""
+class Transpose(NamedTuple):
+    """A kernel, whether its threads transpose squares of packs in registers, its argument, the tiles (one per block), the threads and
+    the bytes of shared memory of a block."""
 
     kernel: str
-    squares: bool
-    argument: TurnArgument
+    in_registers: bool
+    argument: TransposeArgument
     tiles: int
     threads: int
     shared_bytes: int
 
 
-def turned(
-    walk: Any, source_bytes: int, destination_bytes: int, *, same_type: bool, moves: bool, multiprocessors: int
-) -> Turned | None:
-    """The turn that carries out a walk without checks; None where a kernel for all walks has to.
+class TransposeSolver(WalkSolver):
+    """Walks without checks: squares of packs in registers, or tiles in shared memory."""
 
-    walk: transform.Walk. source_bytes, destination_bytes: of an element. moves: elements are stored as they are.
-    """
+    name = "transform.transpose"
+
+    def carries(self, problem: TransformProblem, walk: Walk) -> bool:
+        return walk.transposes and not walk.checked and transpose_of(problem, walk) is not None
+
+    def walk_launch(self, problem: TransformProblem, walk: Walk) -> Launch:
+        found = transpose_of(problem, walk)
+        assert found is not None
+        fields = [*problem.scalars(), ("move", c_int(problem.moves)), ("transpose", found.argument)]
+        grid, block = (found.tiles, 1, 1), (found.threads, 1, 1)
+        return problem.launch((SOURCE, found.kernel), fields, grid, block, found.shared_bytes)
+
+
+def transpose_of(problem: TransformProblem, walk: Walk) -> Transpose | None:
+    """Return the transpose that carries out a walk of the problem without checks; None where tiles.cu has to."""
+    if id(walk) not in problem.transposes:
+        problem.transposes[id(walk)] = _transpose(problem, walk)
+    return problem.transposes[id(walk)]
+
+
+def _transpose(problem: TransformProblem, walk: Walk) -> Transpose | None:
+    source_bytes, destination_bytes = problem.element_bytes
+    same_type, moves, multiprocessors = problem.same_type, problem.moves, problem.device.multiprocessors
     across, along = min(walk.steps, key=lambda step: step.source), walk.steps[0]
     others = [step for step in walk.steps if step is not across and step is not along]
     if across.source != 1 or along.destination != 1 or len(others) > DIMENSIONS:
         return None
     widths = PACK_BYTES // source_bytes, PACK_BYTES // destination_bytes
-    squares = walk.aligned("source", across, widths[0]) and walk.aligned("destination", along, widths[1])
-    if squares and not (same_type and source_bytes in (2, 4)):
+    in_registers = walk.aligned("source", across, widths[0]) and walk.aligned("destination", along, widths[1])
+    if in_registers and not (same_type and source_bytes in (2, 4)):
         return None
     outer = prod(step.extent for step in others)
     extents = across.extent, along.extent
-    cached = prod(extents) * outer * 2 * source_bytes <= CACHED_BYTES
+    resident = prod(extents) * outer * 2 * source_bytes <= L2_RESIDENT_BYTES
     width = SHORT_PACK_BYTES // source_bytes
-    shorter = same_type and source_bytes == 2 and not squares and min(extents) >= LEAST_SHORT
+    shorter = same_type and source_bytes == 2 and not in_registers and min(extents) >= LEAST_SHORT
     shorter = shorter and walk.aligned("source", across, width) and walk.aligned("destination", along, width)
     if shorter:
-        squares, widths = True, (width, width)
-    argument = TurnArgument(
+        in_registers, widths = True, (width, width)
+    argument = TransposeArgument(
         across=across.extent, along=along.extent,
         source_along=along.source, destination_across=across.destination,
         source_base=walk.source_base, destination_base=walk.destination_base, rank=len(others),
     )  # fmt: skip
     for d, step in enumerate(others):
         argument.dimension[d] = _Dimension(FastDivmod.of(step.extent), step.source, step.destination)
-    if squares:
+    if in_registers:
         counts = [-(-extent // widths[0]) for extent in extents]
-        shapes = SQUARES_CACHED if cached else SQUARES
+        shapes = SQUARES_RESIDENT if resident else SQUARES
         if shorter:
-            shapes = SQUARES_SHORT_PIECES if along.extent * destination_bytes % SECTOR_BYTES else SQUARES_SHORT
-        for lanes, log_threads in shapes:
-            sides = _log_squares(counts[0], counts[1], lanes, log_threads)
+            shapes = SQUARES_SHORT_PARTIAL if along.extent * destination_bytes % SECTOR_BYTES else SQUARES_SHORT
+        for log_warp_threads, log_threads in shapes:
+            sides = _log_squares(counts[0], counts[1], log_warp_threads, log_threads)
             tiles = [-(-count >> log) for count, log in zip(counts, sides, strict=True)]
             if prod(tiles) * outer >= ENOUGH_TILES * multiprocessors:
                 break
@@ -123,83 +151,88 @@ def turned(
             sides = _narrow_sides(*extents, narrow, TILE_BYTES // source_bytes, widths)
             if prod(-(-extent // side) for extent, side in zip(extents, sides, strict=True)) * outer >= multiprocessors:
                 break
-        runs = _packs(walk, "source", across, along, sides, widths[0]) and _packs(
+        packed = _packs(walk, "source", across, along, sides, widths[0]) and _packs(
             walk, "destination", along, across, sides[::-1], widths[1]
         )
-        if not runs:
-            # Rows of whole sectors leave no pieces of them behind.
-            pieces = along.extent * destination_bytes % SECTOR_BYTES != 0
-            joined = along.source == across.extent, pieces and across.destination == along.extent
-            sides = _sides(extents, outer, joined, source_bytes, multiprocessors)
-            # Rows that follow each other in shared memory as they do in the source would fall into a few of its banks.
+        if not packed:
+            # Rows of a multiple of a sector leave no sector written in part.
+            partial = along.extent * destination_bytes % SECTOR_BYTES != 0
+            contiguous = along.source == across.extent, partial and across.destination == along.extent
+            sides = _sides(extents, outer, contiguous, source_bytes, multiprocessors)
+            # Rows of an even number of words would fall into a few banks of shared memory.
             odd = sides[0] * source_bytes % (2 * WORD_BYTES) != 0
-            short = LEAST_JOINED <= min(extents) <= MOST_JOINED
-            argument.joined_in = short and joined[0] and sides[0] == across.extent and odd
-            argument.joined_out = short and joined[1] and sides[1] == along.extent
+            short = LEAST_CONTIGUOUS <= min(extents) <= MOST_CONTIGUOUS
+            argument.contiguous_in = short and contiguous[0] and sides[0] == across.extent and odd
+            argument.contiguous_out = short and contiguous[1] and sides[1] == along.extent
         tiles = [-(-extent // side) for extent, side in zip(extents, sides, strict=True)]
         argument.in_across, argument.in_along = map(FastDivmod.of, sides)
-        lanes = _lanes(*sides)[0], _lanes(*sides[::-1])[0]
-        argument.pitch = sides[0] if argument.joined_in else sides[0] | 1 if runs else _pitch(sides[0], source_bytes)
+        log_warp_threads = _row_threads(*sides)[0], _row_threads(*sides[::-1])[0]
+        argument.pitch = (
+            sides[0] if argument.contiguous_in else sides[0] | 1 if packed else _pitch(sides[0], source_bytes)
+        )
         threads, shared_bytes = 1 << LOG_BLOCK, argument.pitch * sides[1] * source_bytes + 2 * PACK_BYTES
     argument.tile_across, argument.tile_along = sides
-    argument.log_across, argument.log_along = lanes
+    argument.log_across, argument.log_along = log_warp_threads
     argument.tiles_across, argument.tiles_along = map(FastDivmod.of, tiles)
-    if squares:
+    if in_registers:
         kernel = f"{'short_' if shorter else ''}packs{'' if moves else '_blend'}"
     else:
-        kernel = "runs" if runs else "joined" if argument.joined_in or argument.joined_out else "elements"
-    return Turned(f"transform_turn_{kernel}", squares, argument, prod(tiles) * outer, threads, shared_bytes)
+        contiguous_tiles = argument.contiguous_in or argument.contiguous_out
+        kernel = "shared_packs" if packed else "contiguous" if contiguous_tiles else "elements"
+    return Transpose(
+        f"transform_transpose_{kernel}", in_registers, argument, prod(tiles) * outer, threads, shared_bytes
+    )
 
 
 def _packs(walk: Any, side: str, row: Any, rows: Any, tile: Sequence[int], width: int) -> bool:
-    """Whether tiles of elements are whole packs on a side: row by row, or, where rows follow each other in memory and in
-    the tile, all together.
+    """Return whether tiles consist of packs of ``width`` elements on a side: row by row, or, where rows follow each other in memory and
+    in the tile, all together.
 
-    row, rows: the axis that is contiguous there and the other one. tile: its extents along them.
+    row, rows: the axis that is contiguous there and the other one. tile: the extents of a tile along them.
     """
     if walk.aligned(side, row, width):
         return row.extent % width == 0 and tile[0] % width == 0
     steps = [getattr(step, side) for step in walk.steps if step is not row and step is not rows]
-    joined = getattr(row, side) == 1 and getattr(rows, side) == row.extent == tile[0]
+    contiguous = getattr(row, side) == 1 and getattr(rows, side) == row.extent == tile[0]
     together = all(step % width == 0 for step in (_base(walk, side), *steps, rows.extent * row.extent))
-    return joined and together and tile[0] * tile[1] % width == 0
+    return contiguous and together and tile[0] * tile[1] % width == 0
 
 
 def _base(walk: Any, side: str) -> int:
-    """Where the walk begins on a side, in elements."""
+    """Return the offset of the walk's origin on a side, in elements."""
     return int(walk.source_base if side == "source" else walk.destination_base)
 
 
-def _log_squares(across: int, along: int, lanes: tuple[int, int], log_threads: int) -> tuple[int, int]:
-    """The logarithms of a tile's sides, of as many squares as a block has threads."""
+def _log_squares(across: int, along: int, log_warp_threads: tuple[int, int], log_threads: int) -> tuple[int, int]:
+    """Return the logarithms of a tile's sides, in squares, of which a block has one per thread."""
     need_across, need_along = ((count - 1).bit_length() for count in (across, along))
-    log_across = min(LOG_SQUARES, log_threads - lanes[1], max(lanes[0], need_across))
+    log_across = min(LOG_SQUARES, log_threads - log_warp_threads[1], max(log_warp_threads[0], need_across))
     log_along = log_threads - log_across
     if need_along < log_along:
-        log_along = max(lanes[1], need_along)
+        log_along = max(log_warp_threads[1], need_along)
     return log_threads - log_along, log_along
 
 
 def _narrow_sides(across: int, along: int, narrow: int, elements: int, widths: tuple[int, int]) -> tuple[int, int]:
-    """The sides of a tile of about so many elements: the shorter extent, or so much of it, and whole packs of the other."""
+    """Return the sides of a tile of about so many elements: ``narrow`` elements at most of the shorter extent, full packs of the other."""
     if along <= across:
         return _part(across, max(1, elements // min(along, narrow)), widths[0]), min(along, narrow)
     return min(across, narrow), _part(along, max(1, elements // min(across, narrow)), widths[1])
 
 
 def _part(extent: int, most: int, width: int) -> int:
-    """The extent in as few equal parts as have at most so many elements, rounded to whole packs."""
+    """Return the elements of a part of the extent: of as few equal parts as have ``most`` elements at most, rounded up to full packs."""
     part = -(-extent // -(-extent // most))
     return min(extent, -(-part // width) * width)
 
 
 def _sides(
-    extents: tuple[int, int], outer: int, joined: tuple[bool, bool], element_bytes: int, multiprocessors: int
+    extents: tuple[int, int], outer: int, contiguous: tuple[bool, bool], element_bytes: int, multiprocessors: int
 ) -> tuple[int, int]:
-    """The sides of a tile for which the busiest multiprocessor has least to do. Where short rows follow each other in
-    memory a tile is a run of them, which leaves no pieces of sectors behind.
+    """Return the sides of the tile for which the busiest multiprocessor has least to do. Where short rows follow each other in memory, a
+    tile is a contiguous run of them, which leaves no partial sectors.
 
-    joined: of either side, whether rows follow each other.
+    contiguous: of source and destination, whether rows follow each other.
     """
 
     def parts(extent: int) -> list[int]:
@@ -207,10 +240,10 @@ def _sides(
 
     def cost(tile: tuple[int, int]) -> int:
         blocks = -(-extents[0] // tile[0]) * -(-extents[1] // tile[1]) * outer
-        return -(-blocks // multiprocessors) * (_lanes(*tile)[1] + _lanes(*tile[::-1])[1] + BLOCK_COST)
+        return -(-blocks // multiprocessors) * (_row_threads(*tile)[1] + _row_threads(*tile[::-1])[1] + BLOCK_COST)
 
     narrow = min(range(2), key=lambda side: extents[side])
-    if joined[narrow] and LEAST_JOINED <= extents[narrow] <= MOST_JOINED:
+    if contiguous[narrow] and LEAST_CONTIGUOUS <= extents[narrow] <= MOST_CONTIGUOUS:
         wide, most = extents[1 - narrow], max(1, RUN // extents[narrow])
         least = -(-wide // most)
         lengths = sorted({-(-wide // count) for count in range(least, 2 * least + 1)})
@@ -221,14 +254,14 @@ def _sides(
 
 
 def _pitch(elements: int, element_bytes: int) -> int:
-    """Of rows in shared memory: an odd number of words, so that a column lies in all banks."""
+    """Return the elements from row to row in shared memory: an odd number of words, so that a column lies in all banks."""
     words = -(-elements * element_bytes // WORD_BYTES) | 1
     return words * WORD_BYTES // element_bytes if element_bytes <= WORD_BYTES else elements | 1
 
 
-def _lanes(run: int, rows: int) -> tuple[int, int]:
-    """The logarithm of the threads side by side along a run, a warp or less, the block's other threads on other rows, and
-    for how many elements its threads take turns then.
+def _row_threads(run: int, rows: int) -> tuple[int, int]:
+    """Return the logarithm of the neighbouring threads along a row of ``run`` elements, a warp or less, while the block's other threads
+    take other rows, and how many elements the block then covers, idle threads included.
     """
     log = min(LOG_WARP, (run - 1).bit_length())
     groups = 1 << LOG_BLOCK - log

@@ -12,6 +12,7 @@ from ..operations.specs import FLOAT, NCHW
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .tensor_descriptors import entries, vectors_fit_format
 
+LARGEST_SIZE = 2**64 - 1  # of a size_t
 LOWEST_RANK = 3  # K, C and one spatial dimension (docs/errata.md, D115)
 
 
@@ -97,8 +98,16 @@ def cudnnGetFilterNdDescriptor(wDesc, nbDimsRequested):
 
 @documented(invalid={"filterDesc": "c04"}, fresh=["filterDesc"])
 def cudnnGetFilterSizeInBytes(filterDesc):
-    """Bytes of memory that the filter needs; 0 for a fresh descriptor. Errors: BAD_PARAM for NULL (c04). Source: 3.2.47."""
-    return 0 if filterDesc.spec is None else filterDesc.spec.nbytes
+    """Bytes of memory that the filter needs; 0 for a fresh descriptor.
+
+    Errors: BAD_PARAM for NULL and for a filter whose bytes no size_t can count (c04). Source: 3.2.47.
+    """
+    spec = filterDesc.spec
+    if spec is None:
+        return 0
+    expect(spec.nbytes <= LARGEST_SIZE, BAD_PARAM, "cudnnGetFilterSizeInBytes/c04",
+           f"filterDesc {spec.dims} of {spec.data_type.name} needs {spec.nbytes} bytes, size holds {LARGEST_SIZE} at most")  # fmt: skip
+    return spec.nbytes
 
 
 @documented()

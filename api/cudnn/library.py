@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, NamedTuple
 
 from .. import api_log
@@ -83,8 +84,8 @@ def cudnnGetProperty(type):
 def cudnnGetErrorString(status):
     """The name of a status; CUDNN_UNKNOWN_STATUS for a value that is none. Source: 3.2.44."""
     try:
-        return cudnnStatus_t(status).name
-    except ValueError:
+        return cudnnStatus_t(operator.index(status)).name
+    except Exception:  # whatever a foreign object raises when it is asked for its value
         return "CUDNN_UNKNOWN_STATUS"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..descriptors import ReduceTensorDescriptor
@@ -18,13 +19,13 @@ from ..operations.reduce_tensor import (
     FLATTENED,
     INDEX_BYTES,
     INDEXED,
+    LEAST_WORKSPACE_BYTES,
     reduced_dimensions,
     required_indices,
-    required_workspace,
 )
 from ..operations.specs import DOUBLE, FLOAT, HALF, INT8
 from ..relations import scaling, writable_layout
-from ..status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED, expect
+from ..status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED, CudnnError, expect
 
 COMPUTE_TYPES = (FLOAT, DOUBLE, HALF)  # what the setter takes (docs/errata.md, D121); HALF computes nowhere
 SCALAR_TYPES = (FLOAT, DOUBLE, HALF, INT8)  # the types the document names (docs/errata.md, D096)
@@ -108,11 +109,22 @@ def cudnnGetReductionIndicesSize(handle, reduceDesc, aDesc, cDesc):
 
 @documented()
 def cudnnGetReductionWorkspaceSize(handle, reduceDesc, aDesc, cDesc):
-    """Bytes that ``workspace`` of cudnnReduceTensor needs, never 0.
+    """Bytes that ``workspace`` of cudnnReduceTensor needs on the handle's backend and device, never 0.
 
-    The shapes are not compared: that is cudnnReduceTensor's. Source: 3.2.57, cudnnGetReductionWorkspaceSize/c01.
+    Of tensors that cudnnReduceTensor would refuse the least: to refuse them is its part. Source: 3.2.57,
+    cudnnGetReductionWorkspaceSize/c01.
     """
-    return required_workspace(aDesc.spec, cDesc.spec)
+    reduction, A, C = reduceDesc.spec, aDesc.spec, cDesc.spec
+    try:
+        _conditions(reduction, A, C)
+    except CudnnError:
+        return LEAST_WORKSPACE_BYTES
+    return _workspace_bytes(handle, ReduceTensor(reduction, required_indices(reduction, C), 0, 1.0, 0.0, A, C))
+
+
+def _workspace_bytes(handle, operation: ReduceTensor) -> int:
+    """Return the bytes of workspace that the handle's backend needs."""
+    return max(LEAST_WORKSPACE_BYTES, handle.backend.workspace_bytes(operation))
 
 
 @computing(
@@ -135,18 +147,24 @@ def cudnnReduceTensor(
     (c28), DOUBLE beside another type (c29), HALF beside INT8 (c13); INVALID_VALUE for indices (c30) or workspace (c31)
     that are too small. Source: 3.2.71.
     """
-    _types(reduceTensorDesc, aDesc, cDesc)
-    _dimensions(aDesc, cDesc)
-    _indices(reduceTensorDesc, aDesc, cDesc)
-    writable_layout(cDesc=cDesc)
+    _conditions(reduceTensorDesc, aDesc, cDesc)
     indices_bytes = required_indices(reduceTensorDesc, cDesc)
-    workspace_bytes = required_workspace(aDesc, cDesc)
+    alpha, beta = scaling(alpha, cDesc), scaling(beta, cDesc)
+    operation = ReduceTensor(reduceTensorDesc, indices_bytes, 0, alpha, beta, aDesc, cDesc)
+    workspace_bytes = _workspace_bytes(handle, operation)
     expect(indicesSizeInBytes >= indices_bytes, INVALID_VALUE, "cudnnReduceTensor/c30",
            f"indicesSizeInBytes is {indicesSizeInBytes}, {indices_bytes} are needed for cDesc {cDesc.dims}")  # fmt: skip
     expect(workspaceSizeInBytes >= workspace_bytes, INVALID_VALUE, "cudnnReduceTensor/c31",
            f"workspaceSizeInBytes is {workspaceSizeInBytes}, {workspace_bytes} are needed to reduce {aDesc.dims} to {cDesc.dims}")  # fmt: skip
-    alpha, beta = scaling(alpha, cDesc), scaling(beta, cDesc)
-    return ReduceTensor(reduceTensorDesc, indices_bytes, workspace_bytes, alpha, beta, aDesc, cDesc)
+    return replace(operation, workspace_bytes=workspace_bytes)
+
+
+def _conditions(reduction: ReduceTensorSpec, A: TensorSpec, C: TensorSpec) -> None:
+    """Raise CudnnError unless cudnnReduceTensor reduces A to C."""
+    _types(reduction, A, C)
+    _dimensions(A, C)
+    _indices(reduction, A, C)
+    writable_layout(cDesc=C)
 
 
 def _types(reduction: ReduceTensorSpec, A: TensorSpec, C: TensorSpec) -> None:

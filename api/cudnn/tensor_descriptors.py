@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import NamedTuple
 
 from ..descriptors import TensorDescriptor
@@ -12,7 +11,7 @@ from ..operations import TensorSpec
 from ..operations.specs import FLOAT, NCHW_VECT_C, VECTORS, vector_length
 from ..status import BAD_PARAM, NOT_SUPPORTED, expect
 
-TWO_GIGA = 2**31  # "2 Giga-elements": the count must stay below, as in NVIDIA's library (docs/errata.md, D125)
+TWO_GIGA = 2**31  # "2 Giga-elements" of the data type: the count must stay below (docs/errata.md, D125)
 LOWEST_RANK = 3  # the status list says 4, the RNN sections need 3 (docs/errata.md, D128)
 
 
@@ -37,9 +36,7 @@ def cudnnSetTensor4dDescriptor(tensorDesc, format, dataType, n, c, h, w):
         min(dims) > 0, BAD_PARAM, "cudnnSetTensor4dDescriptor/c06", f"{_shown(names)}: every size must be at least 1"
     )
     vectors_fit_format(format, dataType, c)
-    expect(prod(dims) < TWO_GIGA, NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c09",
-           f"{_shown(names)}: {prod(dims)} elements, fewer than {TWO_GIGA} are supported")  # fmt: skip
-    tensorDesc.spec = TensorSpec.packed(dataType, dims, format)
+    tensorDesc.spec = packed_tensor(dataType, dims, format, "cudnnSetTensor4dDescriptor/c09", _shown(names))
 
 
 @documented(invalid={"dataType": "c11"})
@@ -96,9 +93,7 @@ def cudnnSetTensorNdDescriptorEx(tensorDesc, format, dataType, nbDims, dimA):
         min(dims) > 0, BAD_PARAM, "cudnnSetTensorNdDescriptorEx/c06", f"dimA is {dims}: every size must be at least 1"
     )
     vectors_fit_format(format, dataType, dims[1])
-    expect(prod(dims) < TWO_GIGA, NOT_SUPPORTED, "cudnnSetTensorNdDescriptorEx/c07",
-           f"dimA is {dims}: {prod(dims)} elements, fewer than {TWO_GIGA} are supported")  # fmt: skip
-    tensorDesc.spec = TensorSpec.packed(dataType, dims, format)
+    tensorDesc.spec = packed_tensor(dataType, dims, format, "cudnnSetTensorNdDescriptorEx/c07", f"dimA is {dims}")
 
 
 class Tensor4dParameters(NamedTuple):
@@ -157,6 +152,14 @@ def cudnnDestroyTensorDescriptor(tensorDesc):
     """Destroy the descriptor; NULL does nothing. Source: 3.2.31."""
     if tensorDesc is not None:
         tensorDesc.destroy()
+
+
+def packed_tensor(data_type, dims, tensor_format, size_clause, shown):
+    """The specification of a tensor without gaps, of fewer than 2 Giga-elements of its data type."""
+    spec = TensorSpec.packed(data_type, dims, tensor_format)
+    expect(spec.elements < TWO_GIGA, NOT_SUPPORTED, size_clause,
+           f"{shown}: {spec.elements} elements of {data_type.name}, fewer than {TWO_GIGA} are supported")  # fmt: skip
+    return spec
 
 
 def set_strided(descriptor, data_type, dims, strides, shown, strides_clause, size_clause):

@@ -8,12 +8,12 @@ from typing import NamedTuple
 from ..descriptors import TensorTransformDescriptor
 from ..enumerations import CUDNN_DIM_MAX, cudnnFoldingDirection_t, cudnnTensorFormat_t
 from ..functions import SameMemory, computing, documented
-from ..operations import TensorSpec, TransformFilter, TransformSpec, TransformTensor, TransformTensorEx
+from ..operations import TransformFilter, TransformSpec, TransformTensor, TransformTensorEx
 from ..operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC, memory_order
 from ..operations.transform import destination_dims, folds, pads, unfolds
 from ..relations import same_dims, scaling, writable_layout
 from ..status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
-from .tensor_descriptors import TWO_GIGA, entries, vectors_fit_format
+from .tensor_descriptors import TWO_GIGA, entries, packed_tensor, vectors_fit_format
 
 FORMATS = (NCHW, NHWC)
 LOWEST_RANK = 3
@@ -111,9 +111,9 @@ def cudnnInitTransformDest(transformDesc, srcDesc, destDesc):
         f"transformDesc {transform} makes {dims} of srcDesc {source.dims}",
     )
     vectors_fit_format(transform.format, source.data_type, dims[1])
-    expect(prod(dims) < TWO_GIGA, NOT_SUPPORTED, "cudnnSetTensorNdDescriptorEx/c07",
-           f"transformDesc {transform} makes {dims} of srcDesc {source.dims}: {prod(dims)} elements, fewer than {TWO_GIGA} are supported")  # fmt: skip
-    destDesc.spec = TensorSpec.packed(source.data_type, dims, transform.format)
+    made = f"transformDesc {transform} makes {dims} of srcDesc {source.dims}"
+    clause = "cudnnSetTensorNdDescriptorEx/c07"
+    destDesc.spec = packed_tensor(source.data_type, dims, transform.format, clause, made)
     return destDesc.spec.nbytes
 
 

@@ -9,20 +9,39 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
 SPECIFICATION = "cuDNN 8.0.3 API Reference"
 VERSION = (8, 0, 3)
 
 
 @dataclass(frozen=True)
+class Length:
+    """How many entries a host array has: the argument ``count``, minus ``less``; of an output the first ``filled`` are written.
+
+    ``count`` and ``filled`` name parameters; a count that is itself an array stands for the sum of its entries.
+    """
+
+    count: str
+    filled: str | None = None
+    less: int = 0
+
+
+@dataclass(frozen=True)
 class Parameter:
-    """One parameter as the document declares it."""
+    """One parameter as the document declares it.
+
+    length: of a host array. typed_by: of a scalar behind a ``void *``, the descriptor whose data type decides its type: alpha and
+    beta are doubles where that is DOUBLE and floats elsewhere, the value of cudnnSetTensor has the data type itself.
+    """
 
     name: str
     ctype: str
     direction: str  # "in", "out" or "inout"
     memory: str  # "host" or "device"
     nullable: bool
+    length: Length | None = None
+    typed_by: str | None = None
 
     @property
     def base_type(self) -> str:
@@ -55,6 +74,10 @@ class Function:
         return tuple(parameter for parameter in self.parameters if not parameter.is_returned)
 
 
+def _parameter(length: dict[str, Any] | None = None, **facts: Any) -> Parameter:
+    return Parameter(**facts, length=Length(**length) if length else None)
+
+
 @cache
 def functions() -> dict[str, Function]:
     """All documented functions by name, in the document's order."""
@@ -65,7 +88,7 @@ def functions() -> dict[str, Function]:
             entry["section"],
             entry["library"],
             entry["deprecated"],
-            tuple(Parameter(**parameter) for parameter in entry["parameters"]),
+            tuple(_parameter(**parameter) for parameter in entry["parameters"]),
         )
         for name, entry in table.items()
     }

@@ -10,6 +10,12 @@ from .convolution import (
     ReorderFilterAndBias,
     allows_tf32,
 )
+from .normalization import (
+    DivisiveNormalizationBackward,
+    DivisiveNormalizationForward,
+    LRNCrossChannelBackward,
+    LRNCrossChannelForward,
+)
 from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
 from .records import parse
@@ -19,6 +25,7 @@ from .specs import (
     ActivationSpec,
     ConvolutionSpec,
     FilterSpec,
+    LRNSpec,
     OpTensorSpec,
     PoolingSpec,
     ReduceTensorSpec,
@@ -28,8 +35,17 @@ from .specs import (
 from .tensor_arithmetic import AddTensor, OpTensor, ScaleTensor, SetTensor
 from .transform import TransformFilter, TransformTensor, TransformTensorEx
 
-# One room on every floor for each: api/operations, api/cudnn, reference, accelerated, conformance/calls, conformance/cases.
-FAMILIES = ("activation", "convolution", "pooling", "reduce_tensor", "softmax", "tensor_arithmetic", "transform")
+# One room on every floor for each: api/operations, api/cudnn, reference, accelerated, conformance/cases.
+FAMILIES = (
+    "activation",
+    "convolution",
+    "normalization",
+    "pooling",
+    "reduce_tensor",
+    "softmax",
+    "tensor_arithmetic",
+    "transform",
+)
 
 __all__ = [
     "FAMILIES",
@@ -43,8 +59,13 @@ __all__ = [
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",
+    "DivisiveNormalizationBackward",
+    "DivisiveNormalizationForward",
     "FilterSpec",
     "Im2Col",
+    "LRNCrossChannelBackward",
+    "LRNCrossChannelForward",
+    "LRNSpec",
     "OpTensor",
     "OpTensorSpec",
     "Operand",

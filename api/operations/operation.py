@@ -8,7 +8,7 @@ Kinds of operands:
 
 - tensors, read (``inputs``), written (``outputs``) or both (in-out: a name in both, running statistics say). The description of
   an ``optional`` one is None where the call got NULL; it is then no operand of that operation.
-- ``raw`` memory has a size, no description. One that is neither input nor output is scratch, a workspace. A raw output keeps what a
+- ``raw`` memory has a size, no description, unless it is described as another tensor is: temporary tensors. One that is neither input nor output is scratch, a workspace. A raw output keeps what a
   later call reads as its raw input: reserve space, dropout states. What is in it is the backend's affair, so that it is judged
   through that later call.
 """
@@ -31,8 +31,8 @@ class Operation:
     outputs: ClassVar[tuple[str, ...]] = ()
     # Operands that may be NULL: their field is None then.
     optional: ClassVar[tuple[str, ...]] = ()
-    # Memory without a tensor description: operand name -> the field that holds its size in bytes. Such an operand may
-    # be NULL when its size is zero.
+    # Memory without a tensor description: operand name -> the field that holds its size in bytes, or the tensor as which it is
+    # described. Such an operand may be NULL when its size is zero.
     raw: ClassVar[dict[str, str]] = {}
     # Output -> the fields of its (alpha, beta). Others are blended by the fields ``alpha`` and ``beta`` where the operation has them.
     # An output that is written as it is maps to None.
@@ -65,11 +65,13 @@ class Operation:
 
     def nbytes(self, operand: str) -> int:
         """Bytes of memory that the operand must have."""
-        return getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand).nbytes
+        size = getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand)
+        return size.nbytes if isinstance(size, TensorSpec) else size
 
     def alignment(self, operand: str) -> int:
-        """Bytes of which the operand's address must be a multiple: those of its elements. Raw memory may begin anywhere."""
-        return 1 if operand in self.raw else self.tensor(operand).scalar_bytes
+        """Bytes of which the operand's address must be a multiple: those of its elements. Memory without any may begin anywhere."""
+        kind = getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand)
+        return kind.scalar_bytes if isinstance(kind, TensorSpec) else 1
 
     def blend_of(self, output: str) -> tuple[float, float]:
         """(alpha, beta) of output = alpha * result + beta * prior output."""

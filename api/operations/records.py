@@ -22,16 +22,16 @@ _CONSTANTS = {"nan": float("nan"), "inf": float("inf"), **_ENUMERATORS}
 
 @dataclass_transform(frozen_default=True)
 def record(cls: type[T]) -> type[T]:
-    """Make ``cls`` a frozen dataclass that prints as parseable text, caches its hash, and tells 0.0 from -0.0."""
+    """Make ``cls`` a frozen dataclass that prints as parseable text, caches its hash, tells 0.0 from -0.0, and finds NaN again."""
     made: Any = dataclass(frozen=True, repr=False, eq=False)(cls)
     names = tuple(field.name for field in fields(made))
 
     def identity(self: Any) -> tuple[Any, ...]:
         found = self.__dict__.get("_identity")
         if found is None:
-            found = self.__dict__["_identity"] = tuple(
-                getattr(self, name) or repr(getattr(self, name)) for name in names
-            )
+            values = [getattr(self, name) for name in names]
+            # The text of 0 tells -0.0 from 0.0, and that of NaN equals itself.
+            found = self.__dict__["_identity"] = tuple(v if v and v == v else repr(v) for v in values)
         return found
 
     def cached_hash(self: Any) -> int:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from ..enumerations import (
     cudnnActivationMode_t,
@@ -114,6 +117,11 @@ class TensorSpec:
         return prod(self.dims)
 
     @cached_property
+    def elements(self) -> int:
+        """How many elements of the data type the tensor holds: a vector type's element is a vector."""
+        return prod(self.storage_dims)
+
+    @cached_property
     def span(self) -> int:
         """Stored elements from the first to the last, gaps included."""
         return 1 + sum((extent - 1) * stride for extent, stride in zip(self.storage_dims, self.strides, strict=True))
@@ -126,16 +134,16 @@ class TensorSpec:
     @cached_property
     def is_packed(self) -> bool:
         """No gaps: every stored element of the span belongs to the tensor."""
-        return not self.overlaps and self.span == prod(self.storage_dims)
+        return not self.overlaps and self.span == self.elements
 
     @cached_property
     def spatially_packed(self) -> bool:
-        """The spatial dimensions lie in row-major order without gaps between them (an innermost stride is allowed)."""
-        step = None
+        """The spatial dimensions lie in row-major order without gaps: innermost stride 1, each other the extent inside."""
+        step = 1
         for extent, stride in list(zip(self.dims, self.strides, strict=True))[:1:-1]:
             if extent == 1:
                 continue
-            if step is not None and stride != step:
+            if stride != step:
                 return False
             step = stride * extent
         return True
@@ -198,6 +206,32 @@ class PoolingSpec:
     window: tuple[int, ...]
     padding: tuple[int, ...]
     stride: tuple[int, ...]
+
+
+@record
+class LRNSpec:
+    """A window of ``n`` elements and the parameters alpha, beta and k of (k + alpha / window * sum)^-beta."""
+
+    n: int
+    alpha: float
+    beta: float
+    k: float
+
+    @property
+    def look_behind(self) -> int:
+        """Elements of the window before its center (3.2.83)."""
+        return (self.n - 1) // 2
+
+    @property
+    def look_ahead(self) -> int:
+        """Elements of the window after its center: one more than before it where n is even."""
+        return self.n - self.look_behind - 1
+
+    def narrowed(self, data_type: cudnnDataType_t) -> tuple[float, float, float]:
+        """(alpha, beta, k) cast down to the data type of the tensors (3.2.83)."""
+        kind: Any = {FLOAT: np.float32, HALF: np.float16}.get(data_type, np.float64)
+        with np.errstate(over="ignore"):
+            return float(kind(self.alpha)), float(kind(self.beta)), float(kind(self.k))
 
 
 @record

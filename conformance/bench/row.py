@@ -9,6 +9,7 @@ from dualdnn.api.operations import (
     ActivationBackward,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
+    LRNCrossChannelBackward,
     Operation,
     PoolingBackward,
     allows_tf32,
@@ -56,6 +57,8 @@ def unread(operation: Operation) -> tuple[str, ...]:
     if isinstance(operation, ActivationBackward):
         rectified = (cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU)
         return ("y",) if operation.activation.mode in rectified else ("x",)
+    if isinstance(operation, LRNCrossChannelBackward):
+        return ("y",)
     if isinstance(operation, PoolingBackward):
         maximum = (cudnnPoolingMode_t.CUDNN_POOLING_MAX, cudnnPoolingMode_t.CUDNN_POOLING_MAX_DETERMINISTIC)
         return ("y",) if operation.pooling.mode in maximum else ("x", "y")

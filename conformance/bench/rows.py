@@ -22,6 +22,11 @@ from dualdnn.api.operations import (
     ActivationForward,
     ActivationSpec,
     AddTensor,
+    DivisiveNormalizationBackward,
+    DivisiveNormalizationForward,
+    LRNCrossChannelBackward,
+    LRNCrossChannelForward,
+    LRNSpec,
     Operation,
     OpTensor,
     OpTensorSpec,
@@ -37,7 +42,6 @@ from dualdnn.api.operations import (
     TensorSpec,
     TransformTensor,
 )
-from dualdnn.api.operations.reduce_tensor import required_workspace
 from dualdnn.api.operations.specs import FLOAT, HALF
 
 from ..layouts import laid_out
@@ -49,7 +53,10 @@ Make = Callable[[cudnnDataType_t, Dims, str], Operation]
 
 LARGE, MEDIUM, SMALL = (64, 256, 56, 56), (32, 128, 28, 28), (8, 64, 14, 14)
 ODD, FIRST_LAYER, VOLUME = (31, 67, 37, 41), (64, 3, 224, 224), (8, 64, 16, 56, 56)
-SHAPES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER, VOLUME)
+SMALL_VOLUME = (2, 64, 16, 28, 28)
+ALEXNET = (128, 96, 55, 55)  # whose first normalization LRN is
+IMAGES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER)
+SHAPES = (*IMAGES, VOLUME)
 LAYOUTS = ("nchw", "nhwc", "gaps")
 TYPES = (FLOAT, HALF)
 NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
@@ -92,6 +99,31 @@ def pooling(mode: str, window: int, stride: int, padding: int, backward: bool) -
     return make
 
 
+def lrn(n: int, backward: bool) -> Make:
+    spec = LRNSpec(n, 1e-4, 0.75, 2.0)
+
+    def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+        t = laid_out(data_type, dims, layout)
+        if backward:
+            return LRNCrossChannelBackward(spec, 1.0, 0.0, t, t, t, t)
+        return LRNCrossChannelForward(spec, 1.0, 0.0, t, t)
+
+    return make
+
+
+def divisive(n: int, means: bool, backward: bool) -> Make:
+    spec = LRNSpec(n, 1.0, 0.75, 1.0)
+
+    def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+        t = laid_out(data_type, dims, layout)
+        given = t if means else None
+        if backward:
+            return DivisiveNormalizationBackward(spec, 1.0, 0.0, t, given, t, t, given)
+        return DivisiveNormalizationForward(spec, 1.0, 0.0, t, given, t)
+
+    return make
+
+
 def bias(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
     a = TensorSpec.packed(data_type, (1, dims[1], *[1] * (len(dims) - 2)))
     return AddTensor(1.0, 1.0, a, laid_out(data_type, dims, layout))
@@ -123,7 +155,7 @@ def reduce(op: str, kept: tuple[int, ...]) -> Make:
             cudnnReduceTensorOp_t[f"CUDNN_REDUCE_TENSOR_{op}"], FLOAT, NAN,
             cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_NO_INDICES, cudnnIndicesType_t.CUDNN_32BIT_INDICES,
         )  # fmt: skip
-        return ReduceTensor(spec, 0, required_workspace(a, c), 1.0, 0.0, a, c)
+        return ReduceTensor(spec, 0, 0, 1.0, 0.0, a, c)
 
     return make
 
@@ -151,6 +183,25 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
         pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 0, 0, 0, True),
         (LARGE, MEDIUM, SMALL),
     ),
+    # Windows that no kernel is compiled for
+    "pooling max 3x3 stride 1 forward": (pooling("MAX", 3, 1, 1, False), (MEDIUM,)),
+    "pooling max 3x3 stride 1 backward": (pooling("MAX", 3, 1, 1, True), (MEDIUM,)),
+    "pooling average 3x3 stride 1 forward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 1, 1, False), (MEDIUM,)),
+    "pooling average 3x3 stride 1 backward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 1, 1, True), (MEDIUM,)),
+    "pooling max 2x2 stride 1 forward": (pooling("MAX", 2, 1, 0, False), (MEDIUM, SMALL_VOLUME)),
+    "pooling max 2x2 stride 1 backward": (pooling("MAX", 2, 1, 0, True), (MEDIUM, SMALL_VOLUME)),
+    "pooling max 5x5 stride 3 forward": (pooling("MAX", 5, 3, 1, False), (MEDIUM,)),
+    "pooling max 5x5 stride 3 backward": (pooling("MAX", 5, 3, 1, True), (MEDIUM,)),
+    "pooling average 5x5 stride 3 backward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 5, 3, 1, True), (MEDIUM,)),
+    "LRN 5 forward": (lrn(5, False), (*IMAGES, ALEXNET)),
+    "LRN 5 backward": (lrn(5, True), (*IMAGES, ALEXNET)),
+    "LRN 16 forward": (lrn(16, False), (LARGE,)),
+    "LRN 16 backward": (lrn(16, True), (LARGE,)),
+    "divisive normalization 3x3 forward": (divisive(3, False, False), IMAGES),
+    "divisive normalization 3x3 with means forward": (divisive(3, True, False), IMAGES),
+    "divisive normalization 3x3 with means backward": (divisive(3, True, True), IMAGES),
+    "divisive normalization 5x5 with means forward": (divisive(5, True, False), (LARGE,)),
+    "divisive normalization 5x5 with means backward": (divisive(5, True, True), (LARGE,)),
     "add bias": (bias, SHAPES),
     "op tensor multiply": (multiply, SHAPES),
     "scale tensor": (scale, SHAPES),

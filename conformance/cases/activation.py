@@ -11,8 +11,7 @@ from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.operations import ActivationBackward, ActivationForward, ActivationSpec, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, UINT8
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.activation import activation_descriptor
-from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.layouts import LAYOUTS, NOT_SPATIALLY_PACKED, laid_out
 from dualdnn.conformance.marks import shows
 
 MODES = [mode for mode in Mode if mode != Mode.CUDNN_ACTIVATION_IDENTITY]
@@ -53,13 +52,26 @@ def test_forward_takes_every_layout(trial, layout, rank):
         trial(forward(x=laid_out(HALF, dims, source), y=laid_out(HALF, dims, layout), beta=0.5))
 
 
+@shows("cudnnActivationForward/c08")
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_modes_in_small_tensors_without_packs(trial, mode):
+    """Rows of odd lengths with gaps: no operand moves 16 bytes at once."""
+    spec = laid_out(FLOAT, (2, 3, 5, 7), "gaps")
+    trial(forward(mode, x=spec, beta=0.5))
+    trial(backward(mode, spec, beta=0.5))
+
+
 @shows("cudnnActivationForward/c09")
 def test_forward_beyond_five_dimensions(trial, refused):
     dims = (2, 3, 2, 2, 3, 2)
-    packed, gaps = TensorSpec.packed(FLOAT, dims), laid_out(FLOAT, dims, "gaps")
+    packed = TensorSpec.packed(FLOAT, dims)
     trial(forward(x=packed))
-    refused(forward(x=gaps, y=packed), NOT_SUPPORTED, "cudnnActivationForward/c09")
-    refused(forward(x=packed, y=gaps), NOT_SUPPORTED, "cudnnActivationForward/c09")
+    planes = TensorSpec(FLOAT, dims, (200, 30, 12, 6, 2, 1))  # gaps between planes and images alone
+    trial(forward(x=planes, y=planes))
+    for unpacked in (laid_out(FLOAT, dims, layout) for layout in NOT_SPATIALLY_PACKED):
+        refused(forward(x=unpacked, y=packed), NOT_SUPPORTED, "cudnnActivationForward/c09")
+        refused(forward(x=packed, y=unpacked), NOT_SUPPORTED, "cudnnActivationForward/c09")
+        refused(forward(x=unpacked), NOT_SUPPORTED, "cudnnActivationForward/c09")
 
 
 @shows("cudnnSetActivationDescriptor/c03", "cudnnNanPropagation_t/c01")
@@ -80,6 +92,16 @@ def test_forward_special_values(trial, mode, data_type, nan):
 def test_coefficient(trial, mode, coefficient):
     """It clips the clipped ReLU and scales the ELU; the plain ReLU ignores it (docs/errata.md, D010)."""
     trial(forward(mode, coefficient=coefficient, alpha=2.0, beta=1.0))
+
+
+@shows("cudnnSetActivationDescriptor/c03", "cudnnSetActivationDescriptor/c04")
+@pytest.mark.parametrize("coefficient", [-3.0, -np.inf])
+@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=lambda t: t.name)
+def test_clipped_below_zero(trial, data_type, nan, coefficient):
+    """A limit below zero is the result for everything, for NaN too unless it is propagated (docs/errata.md, D010)."""
+    spec = TensorSpec.packed(data_type, DIMS)
+    trial(forward(Mode.CUDNN_ACTIVATION_CLIPPED_RELU, spec, nan=nan, coefficient=coefficient), inputs="special")
 
 
 @shows("cudnnActivationForward/c06")
@@ -127,7 +149,7 @@ def test_forward_null(cudnn, caller, refuses, missing):
     spec = TensorSpec.packed(FLOAT, DIMS)
     memory = caller.handle.to_device(np.ones(spec.count, np.float32))
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "activationDesc": activation_descriptor(caller, forward().activation), "alpha": 1.0,
+        "handle": caller.handle, "activationDesc": caller.descriptor(forward().activation), "alpha": 1.0,
         "xDesc": caller.tensor(spec), "x": memory, "beta": 0.0, "yDesc": caller.tensor(spec), "y": memory,
     }  # fmt: skip
     arguments[missing] = None
@@ -152,6 +174,14 @@ def test_backward_at_the_limits(trial, mode, inputs):
     trial(backward(mode, coefficient=1.5), inputs=inputs)
 
 
+@shows("cudnnActivationBackward/c01")
+@pytest.mark.parametrize("data_type", [FLOAT, BFLOAT16, DOUBLE], ids=lambda t: t.name)
+@pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
+def test_backward_far_outside_the_range(trial, mode, data_type):
+    """Values of y that no activation has: what their square leaves of the result is not determined (D144), the rest is."""
+    trial(backward(mode, TensorSpec.packed(data_type, DIMS), coefficient=1.5), inputs="huge")
+
+
 @shows("cudnnActivationBackward/c04")
 @pytest.mark.parametrize("rank", [4, 5])
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -167,10 +197,12 @@ def test_backward_takes_every_layout(trial, layout, rank):
 @shows("cudnnActivationBackward/c06")
 def test_backward_beyond_five_dimensions(trial, refused):
     dims = (2, 3, 2, 2, 3, 2)
-    packed, gaps = TensorSpec.packed(FLOAT, dims), laid_out(FLOAT, dims, "gaps")
+    packed = TensorSpec.packed(FLOAT, dims)
     trial(backward(spec=packed))
-    refused(backward(y=gaps, dy=gaps, x=packed, dx=packed), NOT_SUPPORTED, "cudnnActivationBackward/c06")
-    refused(backward(y=packed, dy=packed, x=gaps, dx=gaps), NOT_SUPPORTED, "cudnnActivationBackward/c06")
+    for unpacked in (laid_out(FLOAT, dims, layout) for layout in NOT_SPATIALLY_PACKED):
+        refused(backward(y=unpacked, dy=unpacked, x=packed, dx=packed), NOT_SUPPORTED, "cudnnActivationBackward/c06")
+        refused(backward(y=packed, dy=packed, x=unpacked, dx=unpacked), NOT_SUPPORTED, "cudnnActivationBackward/c06")
+        refused(backward(spec=unpacked), NOT_SUPPORTED, "cudnnActivationBackward/c06")
 
 
 @shows("cudnnActivationBackward/c02")

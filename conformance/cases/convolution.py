@@ -27,7 +27,7 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.convolution import described, sized
+from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.reference import judge
@@ -590,7 +590,7 @@ def test_workspaces_begin_anywhere(caller, algo, start):
             memory = caller.handle.to_device(np.full(needed + 2 * guard, pattern, np.uint8))
             given = {name: caller.handle.to_device(values) for name, values in inputs.items()}
             given |= {
-                "y": caller.handle.zeros(operation.y.nbytes),
+                "y": caller.handle.to_device(np.zeros(operation.y.nbytes, np.uint8)),
                 "workSpace": memory.slice(at, needed) if needed else None,
             }
             caller(operation, given)

@@ -13,7 +13,7 @@ from dualdnn.api.enumerations import cudnnDeterminism_t, cudnnMathType_t, cudnnS
 from dualdnn.api.operations import FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
 from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.convolution import described, sized
+from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.marks import shows
 
 from .convolution import DIRECT, NONFUSED, PRECOMP, by_name, convolution
@@ -160,7 +160,11 @@ def test_search_on_given_memory_that_is_too_small(subject, caller, search, refus
 @pytest.mark.parametrize("room", [0, 64])
 def test_the_workspace_decides_what_is_tried(caller, search, room):
     operation = convolution(**LAYER)
-    for entry in search(FIND_EX, operation, workspace=room).perfResults:
+    results = search(FIND_EX, operation, workspace=room).perfResults
+    worked = [entry.status == SUCCESS for entry in results]
+    assert worked == sorted(worked, reverse=True)  # those that failed come last
+    assert all(entry.time == -1 for entry in results if entry.status != SUCCESS)
+    for entry in results:
         if entry.status != NOT_SUPPORTED:
             with_math = replace(operation.convolution, math_type=entry.mathType)
             needed = sized(caller, replace(operation, algo=entry.algo, convolution=with_math)).workspace_bytes

@@ -175,6 +175,21 @@ def test_channels_come_in_whole_vectors(cudnn, fresh, refuses, data_type, channe
     )
 
 
+@shows("cudnnGetFilterSizeInBytes/c03")
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8, DOUBLE], ids=lambda t: t.name)
+def test_sizes_that_a_size_t_cannot_hold(cudnn, fresh, refuses, data_type):
+    """The bytes of a filter have no limit of their own: those beyond a size_t are refused, not wrapped (D069)."""
+    nbytes = BYTES[data_type]
+    cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW, 2**30, 2**30, 15, 1)
+    if nbytes == 1:
+        assert cudnn.cudnnGetFilterSizeInBytes(fresh) == 15 * 2**60
+    for dims in ((2**30, 2**30, 16 // nbytes, 1), (2**31 - 1,) * 4, (2**16, 2**16, 2**16, 2**16 // nbytes)):
+        cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW, *dims)
+        refuses(BAD_PARAM, "cudnnGetFilterSizeInBytes/c04", cudnn.cudnnGetFilterSizeInBytes, fresh)
+    cudnn.cudnnSetFilter4dDescriptor(fresh, data_type, NCHW, 2**30, 2**30, max(16 // nbytes - 1, 1), 1)
+    assert cudnn.cudnnGetFilterSizeInBytes(fresh) == max(16 // nbytes - 1, 1) * nbytes * 2**60
+
+
 @pytest.mark.parametrize("size", [0, -1])
 @pytest.mark.parametrize("position", range(4))
 def test_sizes_must_be_positive(subject, cudnn, fresh, refuses, position, size):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -13,6 +16,7 @@ from dualdnn.api.enumerations import (
     CUDNN_SEV_ERROR_EN,
     CUDNN_SEV_INFO_EN,
     CUDNN_SEV_WARNING_EN,
+    ENUMERATIONS,
     cudnnSeverity_t,
     cudnnStatus_t,
 )
@@ -28,9 +32,12 @@ from dualdnn.api.status import (
     NOT_INITIALIZED,
     CudnnError,
 )
-from dualdnn.conformance.calls.activation import activation_descriptor
 from dualdnn.conformance.marks import shows
 
+# enumeration -> name -> the number that the public headers give it
+ENUMERATORS = json.loads(
+    resources.files("dualdnn.conformance").joinpath("enumerators.json").read_text(encoding="utf-8")
+)
 SPEC = TensorSpec.packed(FLOAT, (2, 3, 4, 5))
 OPERATION = ActivationForward(
     ActivationSpec(api.cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, api.cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, 0.0),
@@ -63,7 +70,7 @@ def logged(cudnn, request):
     "cudnnHandle_t/c03",
 )
 def test_create_and_destroy(subject, cudnn):
-    if not subject.ours and not subject.has_gpu:
+    if not subject.computes:
         pytest.skip("this subject computes on a GPU only, and there is none")
     handle = subject.new_handle()
     assert handle is not None
@@ -119,7 +126,7 @@ def test_work_in_a_stream_runs_in_order(subject, cudnn, caller):
     cudnn.cudnnSetStream(caller.handle, stream)
     memory = caller.handle.to_device(np.full(SPEC.count, 1.0, np.float32))
     tensor = caller.tensor(SPEC)
-    relu = activation_descriptor(caller, OPERATION.activation)
+    relu = caller.descriptor(OPERATION.activation)
     for _ in range(20):
         cudnn.cudnnActivationForward(caller.handle, relu, 0.5, tensor, memory, 1.0, tensor, memory)
     stream.synchronize()
@@ -185,6 +192,25 @@ def test_error_strings(cudnn):
     assert cudnn.cudnnGetErrorString(0) == "CUDNN_STATUS_SUCCESS"
 
 
+@shows("cudnnStatus_t/c01", "cudnnGetErrorString/c01")
+def test_error_strings_by_number(cudnn):
+    """The numbers that a C program has in its binary."""
+    for name, number in ENUMERATORS["cudnnStatus_t"].items():
+        assert cudnn.cudnnGetErrorString(number) == name
+
+
+@pytest.mark.parametrize("enumeration", ENUMERATORS)
+def test_enumerators_have_the_numbers_of_the_headers(subject, cudnn, enumeration):
+    """As types and as constants (docs/errata.md, D016)."""
+    if not subject.ours:
+        pytest.skip(
+            "the numbers of a C library are in its header; its descriptors show them by the cases of each family"
+        )
+    numbers = ENUMERATORS[enumeration]
+    assert {member.name: member.value for member in ENUMERATIONS[enumeration]} == numbers
+    assert {name: int(getattr(cudnn, name)) for name in numbers} == numbers
+
+
 @shows("cudnnOpsInferVersionCheck/c01", "cudnnOpsInferVersionCheck/c03")
 def test_version_check(cudnn):
     assert cudnn.cudnnOpsInferVersionCheck() is None
@@ -239,7 +265,7 @@ def test_arguments_are_checked_before_anything_runs(subject, cudnn, caller, refu
     small = caller.handle.allocate(SPEC.nbytes - 1)
     freed = caller.handle.allocate(SPEC.nbytes)
     freed.free()
-    relu, tensor = activation_descriptor(caller, OPERATION.activation), caller.tensor(SPEC)
+    relu, tensor = caller.descriptor(OPERATION.activation), caller.tensor(SPEC)
     for bad in (small, freed, "text", -5, 1.5, object()):
         arguments = (caller.handle, relu, 1.0, tensor, memory, 0.0, tensor, bad)
         refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnActivationForward, *arguments, unchanged=(memory,))
@@ -288,7 +314,7 @@ def test_work_that_fails_is_reported_as_fatal(subject, cudnn, caller, refuses, l
         return launch
 
     messages = logged(0)
-    relu, tensor = activation_descriptor(caller, OPERATION.activation), caller.tensor(SPEC)
+    relu, tensor = caller.descriptor(OPERATION.activation), caller.tensor(SPEC)
     memory = caller.handle.to_device(inputs := np.arange(SPEC.nbytes, dtype=np.uint8))
     monkeypatch.setattr(caller.handle.backend, "prepare", failing)
     arguments = (caller.handle, relu, 1.0, tensor, memory, 0.0, tensor, memory)
@@ -303,7 +329,7 @@ def test_a_kernel_that_fails_is_reported_as_fatal(subject, cudnn, caller, refuse
     if not subject.ours or subject.device != "emulated" or subject.backend != "accelerated":
         pytest.skip("the device would not survive")
     messages = logged(0)
-    relu, tensor = activation_descriptor(caller, OPERATION.activation), caller.tensor(SPEC)
+    relu, tensor = caller.descriptor(OPERATION.activation), caller.tensor(SPEC)
     memory = caller.handle.allocate(SPEC.nbytes)
     arguments = (caller.handle, relu, 1.0, tensor, 4096, 0.0, tensor, memory)
     refuses(EXECUTION_FAILED, "cudnnActivationForward/c17", cudnn.cudnnActivationForward, *arguments)
@@ -376,6 +402,29 @@ def test_info_channel_reports_calls(cudnn, logged):
     count = len(messages)
     cudnn.cudnnDestroyTensorDescriptor(descriptor)
     assert len(messages) == count
+
+
+@shows("cudnnSetCallback/c16", "cudnnSetCallback/c17")
+def test_messages_name_process_and_thread(subject, cudnn, logged):
+    """Of the caller: in a second thread the two numbers differ."""
+    messages = logged(CUDNN_SEV_INFO_EN)
+    native = []
+
+    def call() -> None:
+        native.append(threading.get_native_id())
+        cudnn.cudnnDestroyTensorDescriptor(cudnn.cudnnCreateTensorDescriptor())
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    cudnn.cudnnSetCallback(0, None, None)
+    named = [message for message in messages if "TensorDescriptor" in message[3]]
+    assert named
+    for _, _, metadata, text in named:
+        assert metadata.pid == os.getpid() and metadata.tid != os.getpid()
+        if subject.ours:
+            assert metadata.tid == native[0]
+            assert f"Process={os.getpid()}; Thread={native[0]};" in text
 
 
 @shows("cudnnSetCallback/c06", "cudnnSetCallback/c07", "cudnnSetCallback/c08")

@@ -24,7 +24,6 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.pooling import pooling_descriptor
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
@@ -307,7 +306,9 @@ def test_forward_in_place(trial):
 def test_forward_in_place_is_refused_elsewhere(subject, refused):
     if not subject.ours:
         pytest.skip("the document does not say what happens")
-    for geometry in (GEOMETRIES["3x3s1"], Geometry((2, 3, 4, 5), (1, 1), (0, 0), (1, 1), (4, 6))):
+    strided_window = Geometry((2, 3, 4, 5), (1, 1), (0, 0), (2, 2), (4, 5))  # every other input, then windows beyond x
+    larger_output = Geometry((2, 3, 4, 5), (1, 1), (0, 0), (1, 1), (4, 6))
+    for geometry in (GEOMETRIES["3x3s1"], strided_window, larger_output):
         refused(forward(MAXIMA[0], geometry), BAD_PARAM, "cudnnStatus_t/c05", aliases={"y": "x"})
     operation = forward(MAXIMA[0], GEOMETRIES["1x1"], y="nhwc")
     refused(operation, BAD_PARAM, "cudnnStatus_t/c05", aliases={"y": "x"})
@@ -363,11 +364,26 @@ def test_forward_ranks_must_agree(refused):
     refused(mixed, BAD_PARAM, "cudnnStatus_t/c05")
 
 
+@shows("cudnnPoolingForward/c01")
+@pytest.mark.parametrize("mode", [MAXIMA[0], *AVERAGES], ids=lambda m: m.name)
+def test_forward_positions_of_32_bits(subject, trial, mode):
+    """Windows, paddings and strides whose last position is 2**31 - 1."""
+    if not subject.ours:
+        pytest.skip("a limit of this project")
+    x, y = (1, 1, 4, 4), (3, 4)
+    trial(forward(mode, Geometry(x, (2, 2**31 - 8), (0, 0), (1, 1), y)))
+    trial(forward(mode, Geometry(x, (2, 2), (0, 0), (1, (2**31 - 7) // 3), y)))
+    trial(forward(mode, Geometry(x, (2, 2**31 - 10), (0, 2), (1, 1), y)))
+
+
 @shows("cudnnPoolingForward/c18")
 def test_forward_positions_beyond_32_bits(subject, refused):
     if not subject.ours:
         pytest.skip("a limit of this project")
-    for window, padding, stride in ((2**31 - 1, 0, 1), (2, 2**31 - 1, 1), (2, -(2**31), 1), (2, 0, 2**30)):
+    furthest = 2**31 - 4 - 3  # 4 inputs and 3 further outputs: the last window ends at 2**31 exactly
+    for window, padding, stride in (
+        (2**31 - 1, 0, 1), (2, 2**31 - 1, 1), (2, -(2**31), 1), (2, 0, 2**30), (furthest, 0, 1), (1, 1 - furthest, 1),
+    ):  # fmt: skip
         geometry = Geometry((1, 1, 4, 4), (2, window), (0, padding), (1, stride), (3, 4))
         refused(forward(MAXIMA[0], geometry), NOT_SUPPORTED, "cudnnPoolingForward/c18")
 
@@ -385,7 +401,7 @@ def test_forward_null(cudnn, caller, refuses, missing):
     operation = forward(MAXIMA[0])
     x, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for spec in (operation.x, operation.y))
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "poolingDesc": pooling_descriptor(caller, operation.pooling), "alpha": 1.0,
+        "handle": caller.handle, "poolingDesc": caller.descriptor(operation.pooling), "alpha": 1.0,
         "xDesc": caller.tensor(operation.x), "x": x, "beta": 0.0, "yDesc": caller.tensor(operation.y), "y": y,
     }  # fmt: skip
     arguments[missing] = None
@@ -628,7 +644,7 @@ def test_backward_null(cudnn, caller, refuses, missing):
     }
     tensors = {name: caller.tensor(operation.tensor(name)) for name in memory}
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "poolingDesc": pooling_descriptor(caller, operation.pooling), "alpha": 1.0,
+        "handle": caller.handle, "poolingDesc": caller.descriptor(operation.pooling), "alpha": 1.0,
         "yDesc": tensors["y"], "y": memory["y"], "dyDesc": tensors["dy"], "dy": memory["dy"],
         "xDesc": tensors["x"], "x": memory["x"], "beta": 0.0, "dxDesc": tensors["dx"], "dx": memory["dx"],
     }  # fmt: skip

@@ -12,7 +12,7 @@ from dualdnn.api.enumerations import cudnnIndicesType_t as Width
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.enumerations import cudnnReduceTensorIndices_t as Indices
 from dualdnn.api.operations import ReduceTensor, ReduceTensorSpec, TensorSpec
-from dualdnn.api.operations.reduce_tensor import INDEX_BYTES, INDEXED, required_indices, required_workspace
+from dualdnn.api.operations.reduce_tensor import INDEX_BYTES, INDEXED, required_indices
 from dualdnn.api.operations.specs import (
     BFLOAT16,
     DOUBLE,
@@ -29,7 +29,7 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED
-from dualdnn.conformance.calls.reduce_tensor import reduce_tensor_descriptor
+from dualdnn.conformance.calls import sized
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
@@ -58,7 +58,18 @@ def reduction(
     A, C = A or TensorSpec.packed(FLOAT, DIMS), C or TensorSpec.packed(FLOAT, OVER_CHANNELS)
     compute = compute if compute is not None else (DOUBLE if DOUBLE in (A.data_type, C.data_type) else FLOAT)
     spec = ReduceTensorSpec(op, compute, nan, Indices(int(indices)), width)
-    return ReduceTensor(spec, required_indices(spec, C), required_workspace(A, C), alpha, beta, A, C)
+    return ReduceTensor(spec, required_indices(spec, C), 0, alpha, beta, A, C)
+
+
+@pytest.fixture
+def trial(trial, caller):
+    """Run and judge an operation with the workspace that the subject asks for."""
+
+    def run(operation, **options):
+        before = {name: bytes_ for name, bytes_ in options.pop("before", {}).items() if name != "workspace"}
+        return trial(sized(caller, operation), before=before or None, **options)
+
+    return run
 
 
 def kind(op: Any) -> str:
@@ -447,7 +458,7 @@ def test_workspace_too_small(cudnn, caller, refuses, dims, to, all_of_it):
 def test_space_smaller_than_it_is_said_to_be(subject, caller, refuses, operand, clause):
     if not subject.ours:
         pytest.skip("a C pointer does not know its size")
-    operation = reduction(MIN, indices=True)
+    operation = sized(caller, reduction(MIN, indices=True))
     memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
     memory[operand] = memory[operand].slice(0, operation.nbytes(operand) - 1)
     refuses(INVALID_VALUE, clause, caller, operation, memory, unchanged=(memory["A"], memory["C"]))
@@ -474,7 +485,7 @@ def arguments_of(caller: Any, operation: ReduceTensor) -> dict[str, Any]:
     """The arguments of the documented call, by name; the workspace is as large as the subject asks for."""
     memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
     A, C = caller.tensor(operation.A), caller.tensor(operation.C)
-    descriptor = reduce_tensor_descriptor(caller, operation.reduction)
+    descriptor = caller.descriptor(operation.reduction)
     size = caller.cudnn.cudnnGetReductionWorkspaceSize(caller.handle, descriptor, A, C)
     return {
         "handle": caller.handle, "reduceTensorDesc": descriptor, "indices": memory["indices"],
@@ -551,7 +562,7 @@ def test_size_of_the_workspace(cudnn, caller, dims, to):
     ("cudnnGetReductionWorkspaceSize", "aDesc"), ("cudnnGetReductionWorkspaceSize", "cDesc"),
 ])  # fmt: skip
 def test_size_of_null(cudnn, caller, refuses, function, missing):
-    named = {"handle": caller.handle, "reduceDesc": reduce_tensor_descriptor(caller, reduction().reduction),
+    named = {"handle": caller.handle, "reduceDesc": caller.descriptor(reduction().reduction),
              "aDesc": caller.tensor(reduction().A), "cDesc": caller.tensor(reduction().C), missing: None}  # fmt: skip
     refuses(BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, function), *named.values())
 

@@ -11,7 +11,7 @@ from dualdnn.api.enumerations import cudnnSoftmaxMode_t as Mode
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, UINT8, INT8x4
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.layouts import LAYOUTS, NOT_SPATIALLY_PACKED, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
 from dualdnn.reference import judge
@@ -47,6 +47,11 @@ def holding(operation: Any, values: Any) -> dict[str, Any]:
     """Memory of a forward call on packed tensors whose x holds these values."""
     x = rounded(np.asarray(values, np.float64).reshape(operation.x.dims), operation.x.data_type)
     return {"x": np.frombuffer(x.tobytes(), np.uint8), "y": np.full(operation.y.nbytes, 0xFF, np.uint8)}
+
+
+def by_shape(value: object) -> str:
+    """The name of a parameter in a case's id."""
+    return "x".join(map(str, value)) if isinstance(value, tuple) else getattr(value, "name", str(value))
 
 
 @shows("cudnnSoftmaxForward/c01", "cudnnSoftmaxForward/c05", "cudnnSoftmaxForward/c06", "cudnnSoftmaxForward/c08",
@@ -109,7 +114,7 @@ def test_more_than_threads_can_keep(trial, mode):
     trial(operation, before=holding(operation, np.linspace(-8, 8, 130000)))
     trial(operation, before=holding(operation, np.linspace(8, -8, 130000)))
     trial(backward(ACCURATE, mode, TensorSpec.packed(FLOAT, dims)))
-    # The same in other accesses: single elements along a line, whole ones across lines.
+    # The same in other accesses: single elements along a row, packs across rows.
     spec = laid_out(FLOAT, dims, "gaps") if mode == INSTANCE else TensorSpec.packed(FLOAT, (1, 15001, 1, 8))
     trial(forward(ACCURATE, mode, spec))
     trial(backward(ACCURATE, mode, spec))
@@ -119,7 +124,7 @@ def test_more_than_threads_can_keep(trial, mode):
 @pytest.mark.parametrize("dims", [(8, 2, 131, 132), (9, 2, 114, 116), (9, 2, 94, 130), (19, 3, 109, 107), (34, 1, 197, 187),
                                   (133, 8, 2, 1032)], ids=lambda d: "x".join(map(str, d)))  # fmt: skip
 def test_many_long_lines(trial, dims, data_type):
-    """So many that they pass through shared memory in a stream, more than are on their way at once, or through the registers of
+    """So many that they pass through shared memory in a stream, more than are in flight at once, or through the registers of
     clusters; some start anywhere."""
     spec = TensorSpec.packed(data_type, dims)
     trial(forward(FAST, INSTANCE, spec, alpha=1024.0))
@@ -131,7 +136,7 @@ def test_many_long_lines(trial, dims, data_type):
 
 @pytest.mark.parametrize("dims", [(2, 3, 20, 24), (12, 2, 131, 132)], ids=lambda d: "x".join(map(str, d)))
 def test_lines_at_any_address(caller, dims):
-    """Operands need only the alignment of an element; whole packs before, and after, are none of those."""
+    """Operands need only the alignment of an element; packs before, and after, are none of those."""
     spec = TensorSpec.packed(HALF, dims)
     for operation in (forward(ACCURATE, INSTANCE, spec, alpha=1024.0), backward(ACCURATE, INSTANCE, spec, alpha=0.25)):
         before = prepare(operation, "normal", 0)
@@ -151,7 +156,7 @@ def test_lines_at_any_address(caller, dims):
 @pytest.mark.parametrize("dims", [(1, 1201, 1, 32), (1, 1100, 1, 16), (1, 1201, 4, 16), (1, 1100, 2, 16), (5, 1030, 2, 12)],
                          ids=lambda d: "x".join(map(str, d)))  # fmt: skip
 def test_many_long_columns(trial, dims, data_type):
-    """So long that several blocks share neighbouring lines; fewer and more of these than a block takes side by side."""
+    """So long that several blocks share neighbouring rows; fewer and more of these than a block takes side by side."""
     spec = TensorSpec.packed(data_type, dims)
     trial(forward(FAST, CHANNEL, spec, alpha=1024.0))
     trial(forward(ACCURATE, CHANNEL, spec, alpha=1024.0, beta=0.5), aliases={"y": "x"})
@@ -167,6 +172,25 @@ def test_lines_that_a_whole_device_shares(trial, dims):
     mode, gradient = (CHANNEL, FLOAT) if dims[1] > 1000 else (INSTANCE, HALF)
     trial(forward(ACCURATE, mode, TensorSpec.packed(FLOAT, dims), alpha=1024.0))
     trial(backward(ACCURATE, mode, TensorSpec.packed(gradient, dims), alpha=0.25))
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("tensor_format, dims", [
+    (NCHW, (8, 1, 6, 8)), *((NCHW, (7, length, 9, 9)) for length in (8, 10, 12, 16)),
+    (NHWC, (3, 64, 9, 12)), (NHWC, (8, 64, 10, 10)), (NHWC, (6, 128, 9, 15)), (NHWC, (8, 128, 10, 20)),
+], ids=by_shape)  # fmt: skip
+def test_rows_that_threads_hold(trial, tensor_format, dims, data_type):
+    """One element, as many as a thread holds where rows are many, and packs of which a thread holds four or one where rows are more."""
+    spec = TensorSpec.packed(data_type, dims, tensor_format)
+    trial(forward(ACCURATE, CHANNEL, spec, alpha=8.0, beta=0.5))
+    trial(backward(LOG, CHANNEL, spec, alpha=0.25, beta=1.0), aliases={"dx": "dy"})
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_long_strided_single_elements(trial, data_type):
+    spec = TensorSpec.packed(data_type, (1, 1500, 1, 3))
+    trial(forward(LOG, CHANNEL, spec))
+    trial(backward(ACCURATE, CHANNEL, spec, alpha=0.25))
 
 
 @pytest.mark.parametrize("length", [2, 3, 5, 7, 10, 11, 13, 15, 50, 67, 77, 131, 255])
@@ -220,13 +244,17 @@ def test_backward_takes_every_layout(trial, algorithm, mode, layout, rank):
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 def test_beyond_five_dimensions(trial, refused, mode):
     for dims in [(2, 3, 2, 2, 3, 2), (2, 3, 1, 2, 2, 2, 3, 2)]:
-        packed, gaps = TensorSpec.packed(FLOAT, dims), laid_out(FLOAT, dims, "gaps")
+        packed = TensorSpec.packed(FLOAT, dims)
         trial(forward(ACCURATE, mode, packed))
         trial(backward(ACCURATE, mode, packed))
-        refused(forward(ACCURATE, mode, gaps, packed), NOT_SUPPORTED, "cudnnSoftmaxForward/c03")
-        refused(forward(ACCURATE, mode, packed, gaps), NOT_SUPPORTED, "cudnnSoftmaxForward/c03")
-        refused(backward(ACCURATE, mode, packed, dx=gaps), NOT_SUPPORTED, "cudnnSoftmaxBackward/c06")
-        refused(backward(ACCURATE, mode, packed, y=gaps, dy=gaps), NOT_SUPPORTED, "cudnnSoftmaxBackward/c06")
+        for unpacked in (laid_out(FLOAT, dims, layout) for layout in NOT_SPATIALLY_PACKED):
+            refused(forward(ACCURATE, mode, unpacked, packed), NOT_SUPPORTED, "cudnnSoftmaxForward/c03")
+            refused(forward(ACCURATE, mode, packed, unpacked), NOT_SUPPORTED, "cudnnSoftmaxForward/c03")
+            refused(forward(ACCURATE, mode, unpacked), NOT_SUPPORTED, "cudnnSoftmaxForward/c03")
+            refused(backward(ACCURATE, mode, packed, dx=unpacked), NOT_SUPPORTED, "cudnnSoftmaxBackward/c06")
+            refused(
+                backward(ACCURATE, mode, packed, y=unpacked, dy=unpacked), NOT_SUPPORTED, "cudnnSoftmaxBackward/c06"
+            )
 
 
 @shows("cudnnSoftmaxForward/c01", "cudnnSoftmaxBackward/c01")
@@ -234,13 +262,13 @@ def test_beyond_five_dimensions(trial, refused, mode):
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
 def test_special_values(trial, algorithm, mode, data_type):
-    """Only results of lines without NaN and infinities differ from NaN, and a lone -inf has probability 0."""
+    """Only results of rows without NaN and infinities differ from NaN, and a lone -inf has probability 0."""
     spec = TensorSpec.packed(data_type, (9, 2, 1, 2))
     trial(forward(algorithm, mode, spec), inputs="special")
     trial(backward(algorithm, mode, spec), inputs="special")
 
 
-# What the library does with lines that hold infinities (docs/errata.md, D133): x, FAST, ACCURATE (None: NaN).
+# What the library does with rows that hold infinities (docs/errata.md, D133): x, FAST, ACCURATE (None: NaN).
 INF = float("inf")
 LINES = {
     "all -inf": ([-INF, -INF, -INF, -INF], [None] * 4, [None] * 4),

@@ -163,6 +163,21 @@ def test_4d_two_giga_elements(subject, cudnn, tensor, refuses, dims):
     assert cudnn.cudnnGetTensorSizeInBytes(tensor) == 2**31 - 1
 
 
+@shows("cudnnSetTensor4dDescriptor/c03", "cudnnSetTensorNdDescriptor/c02", "cudnnDataType_t/c03")
+@pytest.mark.parametrize("data_type", VECTORS, ids=by_name)
+def test_two_giga_elements_of_vectors(cudnn, tensor, refuses, data_type):
+    """The element of a vector type is a vector (docs/errata.md, D125)."""
+    length = VECTORS[data_type]
+    cudnn.cudnnSetTensor4dDescriptor(tensor, NCHW_VECT_C, data_type, 2**31 - 1, length, 1, 1)
+    assert cudnn.cudnnGetTensorSizeInBytes(tensor) == (2**31 - 1) * length
+    cudnn.cudnnSetTensorNdDescriptorEx(tensor, NCHW_VECT_C, data_type, 4, (2**16, 2**11 * length, 1, 7))
+    assert cudnn.cudnnGetTensorSizeInBytes(tensor) == 2**27 * 7 * length
+    beyond = (NCHW_VECT_C, data_type, 2**16, 2**11 * length, 1, 16)
+    refuses(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c09", cudnn.cudnnSetTensor4dDescriptor, tensor, *beyond)
+    many = (NCHW_VECT_C, data_type, 4, beyond[2:])
+    refuses(NOT_SUPPORTED, "cudnnSetTensorNdDescriptorEx/c07", cudnn.cudnnSetTensorNdDescriptorEx, tensor, *many)
+
+
 @pytest.mark.parametrize("position", range(4))
 @pytest.mark.parametrize("size", [-1, 0, -(2**31)])
 def test_4d_sizes_are_positive(cudnn, tensor, refuses, position, size):

@@ -52,7 +52,7 @@ class Difference:
     vendor: str
     decision: str
     cases: tuple[str, ...] = ()
-    subjects: tuple[str, ...] = ("vendor-*", "library-*", "recorded-*")
+    subjects: tuple[str, ...] = ("vendor-*", "recorded-*")
     recorded: tuple[Disagreement, ...] = ()
 
     def covers(self, case: str, subject: str) -> bool:

@@ -13,7 +13,10 @@ from .clauses import Clause
 from .entries import OUTCOMES, CaseResult, Difference, Function, Subject
 
 SPECIFICATION = "cuDNN API Reference 8.0.3"
-STATES = ("passed", "failed", "untested", "not_applicable")
+SECOND_DOCUMENT = "miopen"  # the library of its clauses and functions
+# known: every case of the clause that fails was known to fail
+STATES = ("passed", "known", "failed", "untested", "not_applicable")
+CASE_TOTALS = (*OUTCOMES, "known_failures", "unexpected_passes")
 
 Totals = dict[str, dict[str, int]]
 
@@ -99,12 +102,21 @@ class Report:
         }
 
     def _state(self, clause: Clause, subject: Subject) -> str:
-        outcomes = {case.outcome for case in self.cases_of_clause[clause.id] if case.subject == subject.name}
+        own = [case for case in self.cases_of_clause[clause.id] if case.subject == subject.name]
         # Evidence comes before expectation: a case that showed a clause counts, whoever was thought able to.
-        for outcome in ("failed", "passed"):
-            if outcome in outcomes:
-                return outcome
+        if any(case.outcome == "failed" for case in own):
+            return "failed" if any(case.is_new_failure for case in own) else "known"
+        if any(case.outcome == "passed" for case in own):
+            return "passed"
+        if clause.library == SECOND_DOCUMENT and subject.name not in self._of_second_document:
+            return "not_applicable"
         return "untested" if clause.shown_on in subject.shows else "not_applicable"
+
+    @cached_property
+    def _of_second_document(self) -> frozenset[str]:
+        """The subjects that have any function of the second document: a library of cuDNN's has none."""
+        functions = (function for function in self.functions.values() if function.library == SECOND_DOCUMENT)
+        return frozenset(name for function in functions for name, there in function.implemented.items() if there)
 
     @cached_property
     def totals(self) -> Totals:
@@ -123,9 +135,12 @@ class Report:
 
     @cached_property
     def case_totals(self) -> Totals:
-        """Subject -> outcome -> number of cases."""
+        """Subject -> outcome, known failures (which failed too) and unexpected passes -> number of cases."""
         counts = Counter((case.subject, case.outcome) for case in self.cases)
-        return {s.name: {outcome: counts[s.name, outcome] for outcome in OUTCOMES} for s in self.subjects}
+        for case in self.cases:
+            if case.known:
+                counts[case.subject, "known_failures" if case.outcome == "failed" else "unexpected_passes"] += 1
+        return {s.name: {word: counts[s.name, word] for word in CASE_TOTALS} for s in self.subjects}
 
     def _clause_totals(self, group: Callable[[Clause], str]) -> dict[str, Totals]:
         counts = Counter(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from dualdnn.api import cudnn
+from dualdnn.api import cudnn, miopen
 from dualdnn.api.status import NOT_INITIALIZED, CudnnError
 
-from .library import LibrarySubject, NotRunnable, find_vendor_library
+from .library import LibrarySubject, NotRunnable, find_vendor_library, is_vendor_library
 from .recorded import RecordedSubject, is_recorded
 
 __all__ = [
@@ -30,6 +31,7 @@ class OwnSubject:
     """One of our backends. ``ours`` subjects are held to the clause they cite, not to the status alone."""
 
     ours = True
+    computes = True  # handles can be made, and calls that compute run
 
     def __init__(self, name: str) -> None:
         backend, _, device = name.partition(":")
@@ -62,7 +64,7 @@ class OwnSubject:
         return cudnn.cudnnCreate(backend=self.backend, device=self.device)
 
     def implements(self, function: str) -> bool:
-        return hasattr(cudnn, function)
+        return hasattr(miopen if function.startswith("miopen") else cudnn, function)
 
     def environment(self) -> dict[str, Any]:
         return {"backend": self.description}
@@ -81,13 +83,14 @@ class ForeignSubject:
         self.description = f"{self.library.name}, version {version}"
         try:
             self.cudnn.cudnnDestroy(self.new_handle())
-            self.has_gpu = True
+            self.computes = True
         except CudnnError:
-            self.has_gpu = False
+            self.computes = False
+        self.has_gpu = self.computes and self.library.library.cuda is not None
 
     @property
     def shows(self) -> tuple[str, ...]:
-        return ("cpu", "gpu", "both") if self.has_gpu else ("cpu",)
+        return ("cpu", "gpu", "both") if self.has_gpu else ("cpu", "both") if self.computes else ("cpu",)
 
     def new_handle(self) -> Any:
         return self.cudnn.cudnnCreate()
@@ -105,8 +108,8 @@ Subject = OwnSubject | ForeignSubject | RecordedSubject
 def open_subject(name: str) -> Subject:
     """The subject of this name; ``ValueError`` says which there are."""
     kind, _, rest = name.partition(":")
-    if kind == "library" and rest:
-        return ForeignSubject("library", rest)
+    if kind == "library" and rest:  # NVIDIA's own is judged beside the differences that are declared for it
+        return ForeignSubject("vendor" if is_vendor_library(Path(rest)) else "library", rest)
     if name == "vendor":
         path = find_vendor_library()
         if path is None:

@@ -24,7 +24,7 @@ class RecordedSubject:
     """What a library once answered. It answers nothing else: only the cases of recorded calls apply to it."""
 
     ours = False
-    has_gpu = False
+    has_gpu = computes = False
     shows = ("cpu", "gpu", "both")
 
     def __init__(self, name: str) -> None:

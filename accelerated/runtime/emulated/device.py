@@ -9,10 +9,9 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from ...primitives.tma import TensorMap, emulated_map
 from ..device import Device, Dimensions, Function, Stream, bytes_of, check_range
 from ..errors import DeviceError, DeviceUnavailable
-from ..programs import host_compiler
+from ..tensor_map import TensorMap, emulated_map
 from .library import EmulatedLibrary, HostLaunch, HostPages, launching
 from .memory import Allocation, GuardedMemory, GuardedPool
 from .toolchain import RACES, EmulatedToolchain
@@ -58,6 +57,8 @@ class EmulatedFunction(Function):
         self._kernel = library.kernels[name]
         self.argument_bytes = self._kernel.argument_bytes
         self.maximum_threads = self._kernel.maximum_block_threads
+        names = self._kernel.field_names.decode()
+        self.fields = self._fields(names, self._kernel.fields[: 2 * len(names.split(","))])
         self._words = struct.Struct(f"={self.argument_bytes // 8}Q")
 
     def _launch(
@@ -128,8 +129,7 @@ class EmulatedDevice(Device):
         super().__init__()
         if index != 0:
             raise DeviceUnavailable(f"index={index}: there is one emulated device, 0")
-        EmulatedToolchain()  # says what is missing
-        host_compiler()
+        _ = EmulatedToolchain().identity  # says what is missing; a filled cache serves without a compiler
         self.name = "emulated device"
         self.seed = _seed(os.environ.get("DUALDNN_EMULATION_SEED", "0"))
         self.guard = os.environ.get("DUALDNN_EMULATION_GUARD", "end")
@@ -143,6 +143,12 @@ class EmulatedDevice(Device):
         if self.guard not in GUARDS:
             raise ValueError(f"guard={self.guard!r}: expected one of {GUARDS}")
         return self.pool.allocate(nbytes, at_start=self.guard == "start")
+
+    def extent(self, address: int) -> int:
+        found = self.pool.find(address)
+        if found is None or not found.contains(address, 0):
+            raise ValueError(f"is {address:#x}, in no memory of the emulated device: {self.pool.describe(address)}")
+        return found.address + found.nbytes - address
 
     def upload(self, address: int, data: Any, stream: Stream | None = None) -> None:
         view = bytes_of(data)

@@ -15,7 +15,8 @@
 #undef __grid_constant__
 #define __grid_constant__
 #undef __forceinline__
-#ifdef __SANITIZE_THREAD__  // structures that are passed by value, or returned, are not seen where they are read and written
+#ifdef __SANITIZE_THREAD__  // structures that are passed by value, or returned, are not seen where they are read and
+                            // written
 #define __forceinline__ inline __attribute__((always_inline))
 #else
 #define __forceinline__ inline  // by force, kernels of many variants would compile three times as long
@@ -33,7 +34,7 @@
 thread_local unsigned char shared_memory[emulated::dynamic_shared_bytes] __attribute__((aligned(1024)));
 
 // The definition in this module comes before the C library's: an assertion fails the launch, not the process.
-extern "C" __attribute__((visibility("hidden"))) inline void __assert_fail(const char* condition, const char* file, unsigned line,
-                                                                           const char*) noexcept {
+extern "C" __attribute__((visibility("hidden"))) inline void __assert_fail(const char* condition, const char* file,
+                                                                           unsigned line, const char*) noexcept {
   emulated::fail("assertion failed at %s:%u: %s", emulated::base_name(file), line, condition);
 }

@@ -1,4 +1,5 @@
-// Atomics, loads and stores with cache hints, bit operations, conversions and mathematics that CUDA has and the host lacks.
+// Atomics, loads and stores with cache hints, bit operations, conversions and mathematics that CUDA has and the host
+// lacks.
 #pragma once
 #include <cmath>
 #include <ctime>
@@ -12,8 +13,7 @@
 
 namespace emulated {
 template <class T> using Same = std::type_identity_t<T>;  // takes no part in deducing T
-template <class T, class Update>
-EMULATED_INLINE T update(T* address, Update next) {
+template <class T, class Update> EMULATED_INLINE T update(T* address, Update next) {
   races::atomic(address, sizeof(T));
   const races::Unseen unseen;
   T old = *address;
@@ -24,7 +24,8 @@ template <class T> constexpr bool is_word = std::is_integral_v<T> && (sizeof(T) 
 }  // namespace emulated
 
 template <class T> EMULATED_INLINE T atomicAdd(T* address, emulated::Same<T> value) {
-  static_assert(!std::is_same_v<T, long long> && !std::is_same_v<T, long>, "CUDA adds unsigned long long, not the signed type");
+  static_assert(!std::is_same_v<T, long long> && !std::is_same_v<T, long>,
+                "CUDA adds unsigned long long, not the signed type");
   return emulated::update(address, [&](T old) {
     if constexpr (std::is_same_v<T, int>) return int(unsigned(old) + unsigned(value));
     else return T(old + value);
@@ -34,14 +35,14 @@ template <class T> EMULATED_INLINE T atomicSub(T* address, emulated::Same<T> val
   static_assert(std::is_integral_v<T> && sizeof(T) == 4);
   return emulated::update(address, [&](T old) { return T(unsigned(old) - unsigned(value)); });
 }
-#define EMULATED_ATOMIC(name, expression)                                     \
+#define EMULATED_ATOMIC(name, expression)                                          \
   template <class T> EMULATED_INLINE T name(T* address, emulated::Same<T> value) { \
-    static_assert(emulated::is_word<T>);                                      \
-    return emulated::update(address, [&](T old) -> T { return expression; }); \
+    static_assert(emulated::is_word<T>);                                           \
+    return emulated::update(address, [&](T old) -> T { return expression; });      \
   }
 EMULATED_ATOMIC(atomicMax, old < value ? value : old)
 EMULATED_ATOMIC(atomicMin, value < old ? value : old)
-EMULATED_ATOMIC(atomicAnd, old & value)
+EMULATED_ATOMIC(atomicAnd, old& value)
 EMULATED_ATOMIC(atomicOr, old | value)
 EMULATED_ATOMIC(atomicXor, old ^ value)
 #undef EMULATED_ATOMIC
@@ -107,7 +108,9 @@ EMULATED_INLINE unsigned __funnelshift_r(unsigned low, unsigned high, unsigned c
 EMULATED_INLINE int __mulhi(int a, int b) { return int64_t(a) * b >> 32; }
 EMULATED_INLINE unsigned __umulhi(unsigned a, unsigned b) { return uint64_t(a) * b >> 32; }
 EMULATED_INLINE long long __mul64hi(long long a, long long b) { return (__int128)a * b >> 64; }
-EMULATED_INLINE unsigned long long __umul64hi(unsigned long long a, unsigned long long b) { return (unsigned __int128)a * b >> 64; }
+EMULATED_INLINE unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return (unsigned __int128)a * b >> 64;
+}
 EMULATED_INLINE int __dp4a(int a, int b, int sum) {
   for (int i = 0; i < 4; i++) sum += int8_t(a >> 8 * i) * int8_t(b >> 8 * i);
   return sum;
@@ -143,13 +146,14 @@ namespace emulated {
 template <class Integer, class Real> EMULATED_INLINE Integer saturate(Real rounded) {
   using Limits = std::numeric_limits<Integer>;
   constexpr Real beyond = Real(Limits::max() / 2 + 1) * 2;
-  if (rounded != rounded) return sizeof(Real) == 4 && sizeof(Integer) == 4 ? Integer(0) : Integer(Integer(1) << (8 * sizeof(Integer) - 1));
+  if (rounded != rounded)
+    return sizeof(Real) == 4 && sizeof(Integer) == 4 ? Integer(0) : Integer(Integer(1) << (8 * sizeof(Integer) - 1));
   if (rounded >= beyond) return Limits::max();
   if (rounded <= Real(Limits::min())) return Limits::min();
   return Integer(rounded);
 }
 }  // namespace emulated
-#define EMULATED_TO_INTEGER(Real, name, Integer)                                                             \
+#define EMULATED_TO_INTEGER(Real, name, Integer)                                                           \
   EMULATED_INLINE Integer __##name##_rn(Real x) { return emulated::saturate<Integer>(std::nearbyint(x)); } \
   EMULATED_INLINE Integer __##name##_rz(Real x) { return emulated::saturate<Integer>(std::trunc(x)); }     \
   EMULATED_INLINE Integer __##name##_ru(Real x) { return emulated::saturate<Integer>(std::ceil(x)); }      \
@@ -164,7 +168,7 @@ EMULATED_TO_INTEGER(double, double2ll, long long)
 EMULATED_TO_INTEGER(double, double2ull, unsigned long long)
 #undef EMULATED_TO_INTEGER
 // The CUDA headers have the conversions of half precision that round towards zero for the host too.
-#define EMULATED_HALF_TO_INTEGER(Real, to_float, name, through, Integer)                           \
+#define EMULATED_HALF_TO_INTEGER(Real, to_float, name, through, Integer)                  \
   EMULATED_INLINE Integer __##name##_rn(Real x) { return __##through##_rn(to_float(x)); } \
   EMULATED_INLINE Integer __##name##_ru(Real x) { return __##through##_ru(to_float(x)); } \
   EMULATED_INLINE Integer __##name##_rd(Real x) { return __##through##_rd(to_float(x)); }
@@ -201,8 +205,12 @@ EMULATED_INLINE float __frcp_rn(float a) { return 1.0f / a; }
 EMULATED_INLINE float __fsqrt_rn(float a) { return std::sqrt(a); }
 EMULATED_INLINE float __frsqrt_rn(float a) { return float(1.0 / std::sqrt(double(a))); }
 EMULATED_INLINE float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
-EMULATED_INLINE double __dadd_rn(double a, double b) { return emulated::apart(emulated::apart(a) + emulated::apart(b)); }
-EMULATED_INLINE double __dsub_rn(double a, double b) { return emulated::apart(emulated::apart(a) - emulated::apart(b)); }
+EMULATED_INLINE double __dadd_rn(double a, double b) {
+  return emulated::apart(emulated::apart(a) + emulated::apart(b));
+}
+EMULATED_INLINE double __dsub_rn(double a, double b) {
+  return emulated::apart(emulated::apart(a) - emulated::apart(b));
+}
 EMULATED_INLINE double __dmul_rn(double a, double b) { return emulated::apart(a * b); }
 EMULATED_INLINE double __ddiv_rn(double a, double b) { return a / b; }
 EMULATED_INLINE double __drcp_rn(double a) { return 1.0 / a; }
@@ -229,9 +237,9 @@ namespace emulated {
 EMULATED_INLINE float reciprocal_root(float x) { return float(1.0 / std::sqrt(double(x))); }
 EMULATED_INLINE double reciprocal_root(double x) { return 1.0 / std::sqrt(x); }
 template <class Real> EMULATED_INLINE Real sine_of_pi_times(Real x) {
-  const Real turn = std::remainder(x, Real(2)), half = std::fabs(turn);  // exact
+  const Real period = std::remainder(x, Real(2)), half = std::fabs(period);  // exact
   const Real folded = half > Real(0.5) ? 1 - half : half;
-  return std::copysign(Real(std::sin(3.14159265358979323846 * folded)), x == std::trunc(x) ? x : turn);
+  return std::copysign(Real(std::sin(3.14159265358979323846 * folded)), x == std::trunc(x) ? x : period);
 }
 template <class Real> EMULATED_INLINE Real cosine_of_pi_times(Real x) {
   return Real(std::sin(3.14159265358979323846 * (0.5 - std::fabs(std::remainder(x, Real(2))))));
@@ -259,9 +267,15 @@ template <class A, class B> EMULATED_INLINE auto max(A a, B b) -> std::common_ty
 }
 
 // What the CUDA headers have for the device only: computed in float (a fused multiply-add in double) and rounded once.
-#define EMULATED_HALF_FUNCTION(name, expression)                                                             \
-  EMULATED_INLINE __half name(__half value) { const float x = __half2float(value); return __float2half_rn(expression); } \
-  EMULATED_INLINE __nv_bfloat16 name(__nv_bfloat16 value) { const float x = __bfloat162float(value); return __float2bfloat16_rn(expression); }
+#define EMULATED_HALF_FUNCTION(name, expression)            \
+  EMULATED_INLINE __half name(__half value) {               \
+    const float x = __half2float(value);                    \
+    return __float2half_rn(expression);                     \
+  }                                                         \
+  EMULATED_INLINE __nv_bfloat16 name(__nv_bfloat16 value) { \
+    const float x = __bfloat162float(value);                \
+    return __float2bfloat16_rn(expression);                 \
+  }
 EMULATED_HALF_FUNCTION(hexp, std::exp(x))
 EMULATED_HALF_FUNCTION(hexp2, std::exp2(x))
 EMULATED_HALF_FUNCTION(hexp10, ::exp10f(x))

@@ -9,11 +9,13 @@ import subprocess
 import threading
 from pathlib import Path
 
+from dualdnn.api.operations.forks import awaited_by_forks
+
 from ..errors import DeviceError
 
 # A module's scheduler runs one launch at a time, signal handlers belong to the process, and memory is inaccessible for a while
 # in a launch.
-launching = threading.Lock()
+launching = awaited_by_forks(threading.Lock())
 _KERNEL_SOURCES = (".cu", ".cuh")
 
 
@@ -24,6 +26,8 @@ class HostKernel(ctypes.Structure):
         ("argument_bytes", ctypes.c_size_t),
         ("maximum_block_threads", ctypes.c_uint),
         ("waits", ctypes.c_uint),
+        ("field_names", ctypes.c_char_p),
+        ("fields", ctypes.POINTER(ctypes.c_uint64)),
     )
 
 

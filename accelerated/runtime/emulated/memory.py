@@ -16,11 +16,14 @@ import os
 import threading
 from dataclasses import dataclass
 
+from dualdnn.api.operations.forks import awaited_by_forks
+
 from ..device import Memory
 from ..errors import DeviceError
 
 POISON = 0xFF
 ALIGNMENT = 16
+MOST_BYTES = 2**63 - 1
 QUARANTINED = 256
 PAGE = mmap.PAGESIZE
 
@@ -39,7 +42,7 @@ def _round_up(value: int, step: int) -> int:
 
 @dataclass(frozen=True)
 class Allocation:
-    """The place of an allocation, in accessible pages (from first to last) between two inaccessible ones."""
+    """The address of an allocation, in accessible pages (from first to last) between two inaccessible ones."""
 
     address: int
     nbytes: int
@@ -59,12 +62,12 @@ class Allocation:
 
     def describe(self, address: int) -> str:
         """Where an address in the mapping lies."""
-        whole = f"of the {self.nbytes} bytes at {self.address:#x}"
+        allocation = f"of the {self.nbytes} bytes at {self.address:#x}"
         if address < self.address:
-            return f"{self.address - address} bytes before the start {whole}"
+            return f"{self.address - address} bytes before the start {allocation}"
         if not self.contains(address):
-            return f"{address - self.address - self.nbytes} bytes behind the end {whole}"
-        return f"at byte {address - self.address} {whole}"
+            return f"{address - self.address - self.nbytes} bytes behind the end {allocation}"
+        return f"at byte {address - self.address} {allocation}"
 
     def changed_padding(self) -> int | None:
         """The address of a byte beside the allocation that was written, the nearest; the padding is restored."""
@@ -91,13 +94,15 @@ class GuardedPool:
     """All allocations, found by address."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # the garbage collector may free while we hold it
+        self._lock = awaited_by_forks(threading.RLock())  # the garbage collector may free while we hold it
         self._bases: list[int] = []
         self._allocations: dict[int, Allocation] = {}
         self._freed: collections.deque[Allocation] = collections.deque()
 
     def allocate(self, nbytes: int, at_start: bool) -> GuardedMemory:
         usable = _round_up(nbytes, PAGE)
+        if usable + 2 * PAGE > MOST_BYTES:  # the C library would take the number modulo 2**64
+            raise DeviceError(f"allocating {nbytes} bytes: more than an address space holds")
         base = _libc.mmap(None, usable + 2 * PAGE, 0, _PRIVATE, -1, 0)
         if base == _MAP_FAILED or _libc.mprotect(base + PAGE, usable, mmap.PROT_READ | mmap.PROT_WRITE):
             error = os.strerror(ctypes.get_errno())

@@ -3,39 +3,50 @@
 #include "race_state.h"
 
 namespace emulated::races {
-EMULATED_UNCHECKED inline bool is_ordered(const Access& earlier, const Acting& self, const Thread& thread, const Clock& past) {
-  if (self.agent < maximum_objects) return earlier.time <= self.since || earlier.agent == self.agent;  // until then: seen at the request
+EMULATED_UNCHECKED inline bool is_ordered(const Access& earlier, const Acting& self, const Thread& thread,
+                                          const Clock& past) {
+  if (self.agent < maximum_objects)
+    return earlier.time <= self.since || earlier.agent == self.agent;  // until then: seen at the request
   if (self.since && earlier.time > self.since) return false;
-  if (earlier.time <= block_floor || earlier.agent == self.agent || earlier.time <= past.until[earlier.agent]) return true;
+  if (earlier.time <= block_floor || earlier.agent == self.agent || earlier.time <= past.until[earlier.agent])
+    return true;
   const unsigned warp = thread.rank / warp_lanes;
-  return earlier.agent >= first_thread && (earlier.agent - first_thread) / warp_lanes == warp && earlier.time <= lane_floor[warp];
+  return earlier.agent >= first_thread && (earlier.agent - first_thread) / warp_lanes == warp &&
+         earlier.time <= lane_floor[warp];
 }
 
 // Whether this block came through a gate behind the access, which is another's.
 EMULATED_UNCHECKED inline bool is_known(const Access& earlier) {
-  for (unsigned i = known_count; i-- > 0;) {
-    const Past& past = pasts[known_pasts[i].past];
-    if (past.begin < earlier.time && earlier.time <= past.end && (earlier.time <= past.floor || earlier.time <= past.clock->until[earlier.agent])) return true;
+  for (unsigned i = ordered_count; i-- > 0;) {
+    const Past& past = pasts[ordered_pasts[i].past];
+    if (past.begin < earlier.time && earlier.time <= past.end &&
+        (earlier.time <= past.floor || earlier.time <= past.clock->until[earlier.agent]))
+      return true;
   }
   return false;
 }
 
 constexpr const char* names[] = {"read", "write", "atomic access"};
 
-[[noreturn]] EMULATED_UNCHECKED inline void report(const char* problem, const Region& region, const Access& earlier, Kind kind, const char* address, const void* instruction) {
+[[noreturn]] EMULATED_UNCHECKED inline void report(const char* problem, const Region& region, const Access& earlier,
+                                                   Kind kind, const char* address, const void* instruction) {
   char who[64] = "of TMA", where[64] = "in global memory";
   if (earlier.agent >= first_thread) snprintf(who, sizeof who, "by thread %u", earlier.agent - first_thread);
-  else if (earlier.agent >= first_warp) snprintf(who, sizeof who, "by a product of warp %u", earlier.agent - first_warp);
+  else if (earlier.agent >= first_warp)
+    snprintf(who, sizeof who, "by a product of warp %u", earlier.agent - first_warp);
   if (earlier.time <= block_begin) strcat(who, " of another block");
   const ptrdiff_t dynamic = address - reinterpret_cast<const char*>(shared_memory);
   const bool is_dynamic = dynamic >= 0 && size_t(dynamic) < dynamic_shared_bytes;
-  if (region.is_shared) snprintf(where, sizeof where, "at byte %td of the %s shared memory", is_dynamic ? dynamic : address - region.first, is_dynamic ? "dynamic" : "static");
+  if (region.is_shared)
+    snprintf(where, sizeof where, "at byte %td of the %s shared memory", is_dynamic ? dynamic : address - region.first,
+             is_dynamic ? "dynamic" : "static");
   block.launch->other_instruction = earlier.instruction;
-  fail_at(instruction, region.is_shared ? nullptr : address, "race %s: %s this %s behind the %s %s", where, problem, names[int(kind)], names[int(earlier.kind)], who);
+  fail_at(instruction, region.is_shared ? nullptr : address, "race %s: %s this %s behind the %s %s", where, problem,
+          names[int(kind)], names[int(earlier.kind)], who);
 }
 
-// Keeps the last of each agent, for each byte. (Of global memory one thread stands for those of the same rank in other blocks: a later write
-// that comes behind it alone would not be reported.)
+// Keeps the last of each agent, for each byte. (Of global memory one thread stands for those of the same rank in other
+// blocks: a later write that comes behind it alone would not be reported.)
 EMULATED_UNCHECKED inline void compact(List& list) {
   static unsigned char later[agents];
   memset(later, 0, sizeof later);
@@ -52,7 +63,9 @@ EMULATED_UNCHECKED inline void compact(List& list) {
 }
 // Memory until the end of the launch.
 EMULATED_UNCHECKED inline void* from_arena(size_t bytes) {
-  if (!arena) arena = static_cast<char*>(mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  if (!arena)
+    arena = static_cast<char*>(
+        mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   bytes = (bytes + 15) / 16 * 16;
   if (arena == MAP_FAILED || arena_used + bytes > arena_bytes) fail("no memory to look for races");
   return arena + (arena_used += bytes) - bytes;
@@ -63,8 +76,10 @@ EMULATED_UNCHECKED inline void remember(const Region& region, List& list, const 
     if (list.count * 2 >= list.capacity) {
       const size_t bytes = list.capacity * sizeof(Access);
       list.capacity = list.capacity ? 2 * list.capacity : region.is_shared ? 2 : 1;
-      if (region.is_shared) list.accesses = static_cast<Access*>(realloc(list.accesses, list.capacity * sizeof(Access)));
-      else list.accesses = static_cast<Access*>(memcpy(from_arena(list.capacity * sizeof(Access)), list.accesses, bytes));
+      if (region.is_shared)
+        list.accesses = static_cast<Access*>(realloc(list.accesses, list.capacity * sizeof(Access)));
+      else
+        list.accesses = static_cast<Access*>(memcpy(from_arena(list.capacity * sizeof(Access)), list.accesses, bytes));
     }
   }
   list.accesses[list.count++] = access;
@@ -78,17 +93,22 @@ struct Actor {
   const void* instruction;
 };
 
-// Compares an access with earlier ones, and forgets those that it stands for: what comes behind it comes behind them, too.
+// Compares an access with earlier ones, and forgets those that it stands for: what comes behind it comes behind them,
+// too.
 EMULATED_UNCHECKED inline void compare(List& list, const Access& access, const Actor& actor, const char* address) {
   unsigned kept = 0;
   for (unsigned i = 0; i < list.count; i++) {
     Access& earlier = list.accesses[i];
     if (actor.region.is_shared && earlier.time <= block_begin) continue;
-    const bool ordered = earlier.time <= block_begin ? is_known(earlier) : is_ordered(earlier, actor.self, actor.thread, actor.past), both_atomic = access.kind == Kind::atomic && earlier.kind == Kind::atomic;
+    const bool ordered = earlier.time <= block_begin ? is_known(earlier)
+                                                     : is_ordered(earlier, actor.self, actor.thread, actor.past),
+               both_atomic = access.kind == Kind::atomic && earlier.kind == Kind::atomic;
     if (!both_atomic && earlier.bytes & access.bytes) {
       if (!ordered) report("nothing orders", actor.region, earlier, access.kind, address, actor.instruction);
-      if (actor.self.engine && actor.region.is_shared && earlier.agent >= first_thread && published[earlier.agent - first_thread] < earlier.time)
-        report("fence_proxy_async() has to stand between", actor.region, earlier, access.kind, address, actor.instruction);
+      if (actor.self.engine && actor.region.is_shared && earlier.agent >= first_thread &&
+          published[earlier.agent - first_thread] < earlier.time)
+        report("fence_proxy_async() has to stand between", actor.region, earlier, access.kind, address,
+               actor.instruction);
     }
     if (ordered && (access.kind == Kind::write || both_atomic)) earlier.bytes &= ~access.bytes;
     if (earlier.bytes) list.accesses[kept++] = earlier;
@@ -108,7 +128,8 @@ EMULATED_UNCHECKED inline void touch(const void* address, size_t bytes, Kind kin
   Actor actor{*region, *current, known(*current), acting[current->rank], instruction};
   if (!actor.self.since) actor.self.agent = first_thread + current->rank;
   else if (!region->is_shared && actor.self.agent < maximum_objects) return;  // what TMA reads is not followed
-  Access access{now, unsigned(static_cast<const char*>(instruction) - image.base), static_cast<unsigned short>(actor.self.agent), 0, kind};
+  Access access{now, unsigned(static_cast<const char*>(instruction) - image.base),
+                static_cast<unsigned short>(actor.self.agent), 0, kind};
   const size_t begin = static_cast<const char*>(address) - region->first, end = std::min(begin + bytes, region->bytes);
   for (size_t first = begin - begin % cell_bytes; first < end; first += cell_bytes) {
     access.bytes = 0xf;
@@ -119,7 +140,9 @@ EMULATED_UNCHECKED inline void touch(const void* address, size_t bytes, Kind kin
     compare(cell.writes, access, actor, region->first + first);
     if (kind == Kind::read) {
       // Before all that come, unless other blocks do not know.
-      if (reads.count && reads.accesses[reads.count - 1].time <= block_floor && (region->is_shared || reads.accesses[0].time > block_begin)) reads.count = 0;
+      if (reads.count && reads.accesses[reads.count - 1].time <= block_floor &&
+          (region->is_shared || reads.accesses[0].time > block_begin))
+        reads.count = 0;
       remember(*region, reads, access);
     } else {
       compare(reads, access, actor, region->first + first);
@@ -128,6 +151,10 @@ EMULATED_UNCHECKED inline void touch(const void* address, size_t bytes, Kind kin
   }
 }
 
-__attribute__((noinline)) EMULATED_UNCHECKED inline void read(const void* address, size_t bytes) { touch(address, bytes, Kind::read, EMULATED_HERE); }
-__attribute__((noinline)) EMULATED_UNCHECKED inline void write(const void* address, size_t bytes) { touch(address, bytes, Kind::write, EMULATED_HERE); }
+__attribute__((noinline)) EMULATED_UNCHECKED inline void read(const void* address, size_t bytes) {
+  touch(address, bytes, Kind::read, EMULATED_HERE);
+}
+__attribute__((noinline)) EMULATED_UNCHECKED inline void write(const void* address, size_t bytes) {
+  touch(address, bytes, Kind::write, EMULATED_HERE);
+}
 }  // namespace emulated::races

@@ -1,4 +1,4 @@
-// What orders accesses, and accesses that happen later than they were asked for (races.h).
+// What orders accesses, and asynchronous accesses, which happen later than their instruction (races.h).
 #pragma once
 #include "race_accesses.h"
 
@@ -22,8 +22,10 @@ EMULATED_UNCHECKED inline void begin_launch() {
     const Pages& pages = block.launch->memory[i];
     if (pages.bytes > most_tracked_bytes) continue;
     const size_t bytes = pages.bytes / cell_bytes * sizeof(Cell);
-    void* const fresh = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (fresh != MAP_FAILED) regions[region_count++] = {static_cast<const char*>(pages.first), pages.bytes, static_cast<Cell*>(fresh), false};
+    void* const fresh =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (fresh != MAP_FAILED)
+      regions[region_count++] = {static_cast<const char*>(pages.first), pages.bytes, static_cast<Cell*>(fresh), false};
   }
   memset(gates, 0, sizeof gates);
   past_count = 0;
@@ -37,7 +39,7 @@ EMULATED_UNCHECKED inline void begin_block() {
   memset(acting, 0, sizeof acting);
   memset(published, 0, sizeof published);
   memset(fenced, 0, sizeof fenced);
-  object_count = unseen = known_count = 0;
+  object_count = unseen = ordered_count = 0;
   block_begin = block_floor = now++;
   memset(apart, 0, sizeof apart);
 }
@@ -50,7 +52,8 @@ EMULATED_UNCHECKED inline void order_lanes(Thread* warp_threads, unsigned lanes)
   const unsigned warp = warp_threads->rank / warp_lanes, size = block.threads - warp_threads->rank;
   const bool all = lanes == (size >= warp_lanes ? ~0u : (1u << size) - 1);
   if (all) {
-    for (unsigned rest = apart[warp]; rest; rest &= rest - 1) join(of_warp[warp], of_thread[warp_threads->rank + __builtin_ctz(rest)]);
+    for (unsigned rest = apart[warp]; rest; rest &= rest - 1)
+      join(of_warp[warp], of_thread[warp_threads->rank + __builtin_ctz(rest)]);
     apart[warp] = 0;
     lane_floor[warp] = now++;
     return;
@@ -58,7 +61,8 @@ EMULATED_UNCHECKED inline void order_lanes(Thread* warp_threads, unsigned lanes)
   static Clock past;
   memset(&past, 0, sizeof past);
   for (unsigned rest = lanes; rest; rest &= rest - 1) join_past(past, warp_threads[__builtin_ctz(rest)]);
-  for (unsigned rest = lanes; rest; rest &= rest - 1) memcpy(&own(warp_threads[__builtin_ctz(rest)]), &past, sizeof past);
+  for (unsigned rest = lanes; rest; rest &= rest - 1)
+    memcpy(&own(warp_threads[__builtin_ctz(rest)]), &past, sizeof past);
   now++;
 }
 
@@ -107,20 +111,21 @@ EMULATED_UNCHECKED inline Gate& gate_of(const void* address) {
 }
 EMULATED_UNCHECKED inline void let_through(Gate& gate, unsigned past) {
   if (gate.count == gate.capacity) {
-    unsigned* const more = static_cast<unsigned*>(from_arena((gate.capacity = 2 * gate.capacity + 4) * sizeof(unsigned)));
+    unsigned* const more =
+        static_cast<unsigned*>(from_arena((gate.capacity = 2 * gate.capacity + 4) * sizeof(unsigned)));
     gate.pasts = static_cast<unsigned*>(memcpy(more, gate.pasts, gate.count * sizeof(unsigned)));
   }
   gate.pasts[gate.count++] = past;
 }
 EMULATED_UNCHECKED inline void come_through(Gate& gate) {
-  const unsigned number = &gate - gates, before = known_count;
+  const unsigned number = &gate - gates, before = ordered_count;
   for (unsigned i = 0; i < gate.count; i++) {
-    if (known_count == maximum_pasts) fail("blocks know of more than %u others", maximum_pasts);
-    known_pasts[known_count++] = {gate.pasts[i], number};
+    if (ordered_count == maximum_pasts) fail("a block is ordered behind more than %u others", maximum_pasts);
+    ordered_pasts[ordered_count++] = {gate.pasts[i], number};
   }
   if (fenced[current->rank] <= block_floor) return;
   for (unsigned i = 0; i < before; i++)
-    if (known_pasts[i].gate != number) let_through(gate, known_pasts[i].past);
+    if (ordered_pasts[i].gate != number) let_through(gate, ordered_pasts[i].past);
   if (past_count == maximum_pasts) fail("more than %u atomic accesses", maximum_pasts);
   Clock* const clock = static_cast<Clock*>(from_arena(sizeof(Clock)));
   join_past(*clock, *current);
@@ -145,7 +150,9 @@ EMULATED_UNCHECKED inline Request request_write(const void* address, size_t byte
   return {now++};
 }
 // Behind the wait for products.
-EMULATED_UNCHECKED inline void acquire_products() { own(*current).until[first_warp + current->rank / warp_lanes] = now++; }
+EMULATED_UNCHECKED inline void acquire_products() {
+  own(*current).until[first_warp + current->rank / warp_lanes] = now++;
+}
 EMULATED_UNCHECKED inline void unsee(int more) { unseen += more; }
 // In its scope: accesses that are no kernel's.
 struct Unseen {
@@ -155,19 +162,25 @@ struct Unseen {
 // In its scope: the accesses that this thread requested.
 struct Later {
   const unsigned rank;
-  EMULATED_UNCHECKED Later(Request request) : rank(current->rank) { acting[rank] = {first_thread + rank, request.time, request.engine}; }
+  EMULATED_UNCHECKED Later(Request request) : rank(current->rank) {
+    acting[rank] = {first_thread + rank, request.time, request.engine};
+  }
   EMULATED_UNCHECKED ~Later() { acting[rank] = {}; }
 };
 // In its scope: accesses of asynchronous products, which a warp requests and waits for together.
 struct ByWarp {
   const unsigned rank;
-  EMULATED_UNCHECKED ByWarp(Request request) : rank(current->rank) { acting[rank] = {first_warp + rank / warp_lanes, request.time, request.engine}; }
+  EMULATED_UNCHECKED ByWarp(Request request) : rank(current->rank) {
+    acting[rank] = {first_warp + rank / warp_lanes, request.time, request.engine};
+  }
   EMULATED_UNCHECKED ~ByWarp() { acting[rank] = {}; }
 };
 // In its scope: accesses of TMA; those who wait for the object come behind them.
 struct ByAgent {
   const unsigned rank, number;
-  EMULATED_UNCHECKED ByAgent(const void* object, Request request) : rank(current->rank), number(number_of(object)) { acting[rank] = {number, request.time, false}; }
+  EMULATED_UNCHECKED ByAgent(const void* object, Request request) : rank(current->rank), number(number_of(object)) {
+    acting[rank] = {number, request.time, false};
+  }
   EMULATED_UNCHECKED ~ByAgent() {
     acting[rank] = {};
     objects[number].arrived.until[number] = now++;

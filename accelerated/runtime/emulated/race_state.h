@@ -9,21 +9,22 @@
 namespace emulated::races {
 
 // Agents: barrier objects, for TMA; warps, for their asynchronous products; threads.
-constexpr unsigned maximum_objects = 512, first_warp = maximum_objects, first_thread = first_warp + maximum_threads / warp_lanes;
+constexpr unsigned maximum_objects = 512, first_warp = maximum_objects,
+                   first_thread = first_warp + maximum_threads / warp_lanes;
 constexpr unsigned agents = first_thread + maximum_threads, cell_bytes = 4;
 
 enum class Kind : unsigned char { read, write, atomic };
 struct Access {
   unsigned time, instruction;  // an offset into this library
   unsigned short agent;
-  unsigned char bytes;         // of the cell, a bit each
+  unsigned char bytes;  // of the cell, a bit each
   Kind kind;
 };
 struct List {  // the oldest first
   Access* accesses;
   unsigned count, capacity;
 };
-struct Cell {  // what later accesses may be in a race with
+struct Cell {          // what later accesses may be in a race with
   List reads, writes;  // writes and atomic accesses
 };
 struct Region {  // of memory: the shared memory, or what an argument points into
@@ -39,7 +40,8 @@ struct Object {  // a barrier object: what those who arrived knew
   const void* address;
   Clock arrived, completed;  // until now; at the end of the last phase
 };
-struct Past {  // what other blocks may know of a block, from the time when it began: until the floor all, else what the clock says
+struct Past {  // what other blocks may know of a block, from the time when it began: until the floor all, else what the
+               // clock says
   unsigned begin, end, floor;
   const Clock* clock;
 };
@@ -63,18 +65,21 @@ inline size_t arena_used;
 inline unsigned now = 1, block_begin, block_floor;  // all threads know of everything until the floor
 inline Gate gates[gate_slots];
 inline Past pasts[maximum_pasts];
-inline struct { unsigned past, gate; } known_pasts[maximum_pasts];  // to the block
-inline unsigned past_count, known_count, fenced[maximum_threads];
+inline struct {
+  unsigned past, gate;
+} ordered_pasts[maximum_pasts];  // to the block
+inline unsigned past_count, ordered_count, fenced[maximum_threads];
 inline unsigned lane_floor[maximum_threads / warp_lanes];  // the lanes of a warp know of each other
 inline Clock of_warp[maximum_threads / warp_lanes], of_thread[maximum_threads];
 inline unsigned apart[maximum_threads / warp_lanes];  // lanes that know more than their warp
 inline Object objects[maximum_objects];
 inline unsigned object_count, unseen;
-inline Acting acting[maximum_threads];  // since 0: for itself
+inline Acting acting[maximum_threads];       // since 0: for itself
 inline unsigned published[maximum_threads];  // TMA and products see the thread's writes until then
 
 EMULATED_UNCHECKED inline void join(Clock& into, const Clock& from) {
-  for (unsigned u = 0; u < object_count; u++) into.until[u] = into.until[u] < from.until[u] ? from.until[u] : into.until[u];
+  for (unsigned u = 0; u < object_count; u++)
+    into.until[u] = into.until[u] < from.until[u] ? from.until[u] : into.until[u];
   for (unsigned u = first_warp, end = first_thread + block.threads; u < end; u++)
     into.until[u] = into.until[u] < from.until[u] ? from.until[u] : into.until[u];
 }
@@ -87,11 +92,12 @@ EMULATED_UNCHECKED inline Clock& own(const Thread& thread) {
   if (!(apart[warp] & bit)) memcpy(&of_thread[thread.rank], &of_warp[warp], sizeof(Clock)), apart[warp] |= bit;
   return of_thread[thread.rank];
 }
-// All that happens before what a thread does next, but for what the whole block knows.
+// All that happens before what a thread does next, but for what the block is ordered behind.
 EMULATED_UNCHECKED inline void join_past(Clock& into, const Thread& thread) {
   join(into, known(thread));
   const unsigned warp = thread.rank / warp_lanes, first = first_thread + warp * warp_lanes;
-  for (unsigned u = first; u < first + warp_lanes; u++) into.until[u] = into.until[u] < lane_floor[warp] ? lane_floor[warp] : into.until[u];
+  for (unsigned u = first; u < first + warp_lanes; u++)
+    into.until[u] = into.until[u] < lane_floor[warp] ? lane_floor[warp] : into.until[u];
   into.until[first_thread + thread.rank] = now;
 }
 }  // namespace emulated::races

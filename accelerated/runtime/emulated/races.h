@@ -1,17 +1,19 @@
 // Races: two accesses of the same bytes of shared or global memory, one of them a write, that nothing orders.
 //
-// Compiled with -fsanitize=thread, kernels report each access by a call; the functions that the compiler calls are here (race_calls.h), not
-// those of its library. What orders accesses is what the PTX manual says does, whatever the order in which fibers and blocks run: barriers
-// of the block, __syncwarp (no other warp operation), an arrival at a barrier object before the end of the wait for its phase, and, between
-// blocks, an atomic access behind a fence before another of the same variable; an arrival speaks for its own thread alone. So a
-// race is found although the numbers are right. What TMA and asynchronous products read of shared memory must also have
-// been published by those who wrote it. Not followed: that, of products whose left tile is in registers (they read at once); global memory in what TMA reads, in variables of the module and in
-// allocations of more than 64 MB; flags in memory that are no atomic accesses; that a fence stands behind an atomic access, too.
+// Compiled with -fsanitize=thread, kernels report each access by a call; the functions that the compiler calls are here
+// (race_calls.h), not those of its library. What orders accesses is what the PTX manual says does, whatever the order
+// in which fibers and blocks run: barriers of the block, __syncwarp (no other warp operation), an arrival at a barrier
+// object before the end of the wait for its phase, and, between blocks, an atomic access behind a fence before another
+// of the same variable; an arrival speaks for its own thread alone. So a race is found although the numbers are right.
+// What TMA and asynchronous products read of shared memory must also have been published by those who wrote it. Not
+// followed: that, of products whose left tile is in registers (they read at once); global memory in what TMA reads, in
+// variables of the module and in allocations of more than 64 MB; flags in memory that are no atomic accesses; that a
+// fence stands behind an atomic access, too.
 //
-// Time counts what may order something. An access has the time at which it happened; a thread knows of each other one up to which time
-// its accesses come before what the thread does next (a vector clock). Those of TMA belong to an agent for each
-// barrier object, those of asynchronous products to one for each warp; they may happen at any time from the request on. Blocks run one
-// after another, so that times tell them apart.
+// Time counts what may order something. An access has the time at which it happened; a thread knows of each other one
+// up to which time its accesses come before what the thread does next (a vector clock). Those of TMA belong to an agent
+// for each barrier object, those of asynchronous products to one for each warp; they may happen at any time from the
+// request on. Blocks run one after another, so that times distinguish them.
 #pragma once
 #include "scheduler.h"
 

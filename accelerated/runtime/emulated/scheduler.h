@@ -36,6 +36,8 @@ struct Kernel {
   void (*call)(const void* arguments);
   size_t argument_bytes;
   unsigned maximum_block_threads, waits;  // waits: for earlier kernels, before it touches memory
+  const char* field_names;                // of the arguments, with commas between them
+  const unsigned long long* fields;       // offset and size of each
 };
 
 struct Pages {
@@ -49,7 +51,8 @@ struct Launch {  // library.py has the same structure
   unsigned grid[3], block[3], shared_bytes, seed;
   const Pages* memory;  // what the arguments point into
   size_t memory_count;
-  // What went wrong: failed is 1, or 2 if the thread is known. The instruction is an offset into this library; 0: not known.
+  // What went wrong: failed is 1, or 2 if the thread is known. The instruction is an offset into this library; 0: not
+  // known.
   unsigned failed, block_index[3], thread_index[3];
   uint64_t instruction, other_instruction, address;
   char message[1024];
@@ -106,16 +109,15 @@ struct Block {
 };
 
 inline Block block;
-inline uint64_t launches;  // of this module
-inline Thread* current;           // null outside kernels
+inline uint64_t launches;          // of this module
+inline Thread* current;            // null outside kernels
 inline Fiber *running, scheduler;  // the fiber started last; the stack of the launch itself
 inline Fiber fibers[maximum_threads];
 inline int fibers_made, fibers_idle;
 inline Fiber* idle[maximum_threads];
 
-// What each thread asked for and has not waited for. A launch that failed may have left some.
-template <class T>
-class Queues {
+// Asynchronous requests of each thread that it has not waited for. A launch that failed may have left some.
+template <class T> class Queues {
  public:
   std::deque<T>& own() {
     if (launch != launches)
@@ -161,8 +163,7 @@ inline void suspend() {
 
 // --- failures ---
 
-template <class... Values>
-inline void record_failure(const Thread* thread, const char* format, Values... values) {
+template <class... Values> inline void record_failure(const Thread* thread, const char* format, Values... values) {
   Launch& launch = *block.launch;
   if (launch.failed) return;
   launch.failed = thread ? 2 : 1;
@@ -172,8 +173,7 @@ inline void record_failure(const Thread* thread, const char* format, Values... v
   snprintf(launch.message, sizeof launch.message, format, values...);
 }
 
-template <class... Values>
-[[noreturn]] inline void fail(const char* format, Values... values) {
+template <class... Values> [[noreturn]] inline void fail(const char* format, Values... values) {
   record_failure(current, format, values...);
   abandon();
 }
@@ -233,7 +233,8 @@ inline unsigned barrier(Site site, bool predicate) {
     const Thread& other = block.thread[i];
     if (other.site.line != site.line || strcmp(other.site.file, site.file) != 0)
       fail("divergent barrier: thread %d is in %s at %s:%d, thread %d in %s at %s:%d", self.rank, site.operation,
-           base_name(site.file), site.line, other.rank, other.site.operation, base_name(other.site.file), other.site.line);
+           base_name(site.file), site.line, other.rank, other.site.operation, base_name(other.site.file),
+           other.site.line);
   }
   release_barrier();
   return block.vote_result;
@@ -246,9 +247,11 @@ inline bool complete_warp_operation(Thread* warp_threads, Warp& warp, const Thre
   for (unsigned rest = lanes; rest; rest &= rest - 1) {
     const Thread& other = warp_threads[__builtin_ctz(rest)];
     if (other.mask == member.mask && other.site.line == member.site.line && other.exchange == member.exchange) continue;
-    record_failure(&member, "divergent warp operation: thread %d is in %s at %s:%d with mask %08x, thread %d in %s at %s:%d with mask %08x",
-                   member.rank, member.site.operation, base_name(member.site.file), member.site.line, member.mask, other.rank,
-                   other.site.operation, base_name(other.site.file), other.site.line, other.mask);
+    record_failure(
+        &member,
+        "divergent warp operation: thread %d is in %s at %s:%d with mask %08x, thread %d in %s at %s:%d with mask %08x",
+        member.rank, member.site.operation, base_name(member.site.file), member.site.line, member.mask, other.rank,
+        other.site.operation, base_name(other.site.file), other.site.line, other.mask);
     return false;
   }
   member.exchange(warp_threads, lanes);
@@ -265,7 +268,9 @@ inline bool complete_warp_operation(Thread* warp_threads, Warp& warp, const Thre
 inline void warp_operation(Site site, unsigned mask, void (*exchange)(Thread*, unsigned)) {
   Thread& self = *current;
   const unsigned own = 1u << self.lane();
-  if (!(mask & own)) fail("%s at %s:%d: thread %d is not in its own mask %08x", site.operation, base_name(site.file), site.line, self.rank, mask);
+  if (!(mask & own))
+    fail("%s at %s:%d: thread %d is not in its own mask %08x", site.operation, base_name(site.file), site.line,
+         self.rank, mask);
   self.site = site;
   self.mask = mask;
   self.exchange = exchange;
@@ -321,7 +326,8 @@ inline void prepare_fiber(Fiber& fiber) {
 inline bool start_fiber() {
   if (!fibers_idle) {
     Fiber& fiber = fibers[fibers_made];
-    void* stack = mmap(nullptr, stack_bytes + page_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* stack = mmap(nullptr, stack_bytes + page_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (stack == MAP_FAILED) {
       record_failure(nullptr, "no memory for the stack of thread %d", fibers_made);
       return false;
@@ -337,8 +343,9 @@ inline bool start_fiber() {
   return true;
 }
 
-// Behind a launch: all stacks are idle, some are given back. A process has some 65000 mappings, of which a stack takes two, and every
-// module that it loads has its own stacks. abandoned: threads were left where they were, so that their stacks start afresh.
+// Behind a launch: all stacks are idle, some are given back. A process has some 65000 mappings, of which a stack takes
+// two, and every module that it loads has its own stacks. abandoned: threads were left where they were, so that their
+// stacks start afresh.
 inline void collect_fibers(bool abandoned) {
   while (fibers_made > most_idle_fibers) munmap(fibers[--fibers_made].stack, stack_bytes + page_bytes);
   fibers_idle = 0;
@@ -379,7 +386,8 @@ inline int find_image(dl_phdr_info* info, size_t, void* dynamic_shared) {
 
 inline void locate_image() {
   char* dynamic = reinterpret_cast<char*>(shared_memory);
-  static ptrdiff_t offset = -1;  // of the dynamic shared memory in the module's block; the block differs between host threads
+  static ptrdiff_t offset =
+      -1;  // of the dynamic shared memory in the module's block; the block differs between host threads
   if (offset < 0) {
     dl_iterate_phdr(find_image, dynamic);
     offset = dynamic - image.shared;
@@ -402,7 +410,7 @@ inline void check_shared_guard() {
   if (begin == end || (*guard == poison && memcmp(guard, guard + 1, end - begin - 1) == 0)) return;
   size_t first = begin;
   while (shared_memory[first] == poison) first++;
-  record_failure(nullptr, "dynamic shared memory was written at byte %zu, the launch asked for %zu bytes", first, begin);
+  record_failure(nullptr, "dynamic shared memory was written at byte %zu, the launch has %zu bytes", first, begin);
 }
 
 template <class... Values>
@@ -442,8 +450,10 @@ inline void on_signal(int number, siginfo_t* info, void* context) {
   instruction = caller_in_module(instruction, reinterpret_cast<void*>(registers[REG_RSP]));
   if (number == SIGFPE) fail_at(instruction, nullptr, "division by zero or overflow of an integer division");
   if (number == SIGILL) fail_at(instruction, nullptr, "illegal instruction or __trap()");
-  if (info->si_code == SI_KERNEL) fail_at(instruction, nullptr, "misaligned vector access or an address that cannot exist");
-  const char* cause = memory_held ? "invalid memory access, before griddepcontrol_wait_before_access()," : "invalid memory access";
+  if (info->si_code == SI_KERNEL)
+    fail_at(instruction, nullptr, "misaligned vector access or an address that cannot exist");
+  const char* cause =
+      memory_held ? "invalid memory access, before griddepcontrol_wait_before_access()," : "invalid memory access";
   fail_at(instruction, address, "%s at address %p", cause, static_cast<const void*>(address));
 }
 
@@ -456,7 +466,7 @@ struct SignalGuard {  // handlers are ours during a launch only
     alternate.ss_sp = stack;
     alternate.ss_size = sizeof stack;
     sigaltstack(&alternate, &previous_stack);
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_sigaction = on_signal;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
     for (int i = 0; i < 4; i++) sigaction(signals[i], &action, &previous[i]);
@@ -479,12 +489,15 @@ inline void report_deadlock() {
   }
   const int waiting = block.threads - block.finished;
   if (other)
-    record_failure(first, "deadlock: %d threads wait for each other (thread %d in %s at %s:%d, thread %d in %s at %s:%d), %d have finished",
-                   waiting, first->rank, first->site.operation, base_name(first->site.file), first->site.line, other->rank,
-                   other->site.operation, base_name(other->site.file), other->site.line, block.finished);
+    record_failure(first,
+                   "deadlock: %d threads wait for each other (thread %d in %s at %s:%d, thread %d in %s at %s:%d), %d "
+                   "have finished",
+                   waiting, first->rank, first->site.operation, base_name(first->site.file), first->site.line,
+                   other->rank, other->site.operation, base_name(other->site.file), other->site.line, block.finished);
   else
-    record_failure(first, "deadlock: %d threads wait in %s at %s:%d for the %d that have finished or are not in it", waiting,
-                   first->site.operation, base_name(first->site.file), first->site.line, block.threads - waiting);
+    record_failure(first, "deadlock: %d threads wait in %s at %s:%d for the %d that have finished or are not in it",
+                   waiting, first->site.operation, base_name(first->site.file), first->site.line,
+                   block.threads - waiting);
 }
 
 // The order of the threads: 0 forward, 1 backward, else shuffled differently for each block.
@@ -547,7 +560,8 @@ inline void launch(Launch& request) {
   const uint64_t blocks = uint64_t(block.grid.x) * block.grid.y * block.grid.z;
   for (uint64_t step = 0; step < blocks && !request.failed; step++) {
     const uint64_t number = request.seed ? blocks - 1 - step : step;
-    block.index = {unsigned(number % block.grid.x), unsigned(number / block.grid.x % block.grid.y), unsigned(number / block.grid.x / block.grid.y)};
+    block.index = {unsigned(number % block.grid.x), unsigned(number / block.grid.x % block.grid.y),
+                   unsigned(number / block.grid.x / block.grid.y)};
     if (step == 0 || request.seed > 1) order_threads(request.seed, number);
     poison_shared_memory();
     races::begin_block();
@@ -560,20 +574,21 @@ inline void launch(Launch& request) {
   collect_fibers(request.failed);
 }
 
-template <class Signature>
-struct KernelCall;
-template <class Arguments>
-struct KernelCall<void (*)(Arguments)> {
+template <class Signature> struct KernelCall;
+template <class Arguments> struct KernelCall<void (*)(Arguments)> {
   static constexpr size_t argument_bytes = sizeof(Arguments);
-  template <void (*kernel)(Arguments)>
-  static void call(const void* arguments) { kernel(*static_cast<const Arguments*>(arguments)); }
+  using type = Arguments;
+  template <void (*kernel)(Arguments)> static void call(const void* arguments) {
+    kernel(*static_cast<const Arguments*>(arguments));
+  }
 };
 
 template <auto kernel>
-constexpr Kernel describe(const char* name, bool waits, unsigned maximum_block_threads, ...) {
+constexpr Kernel describe(const char* name, bool waits, const char* field_names, const unsigned long long* fields,
+                          unsigned maximum_block_threads, ...) {
   using Call = KernelCall<decltype(kernel)>;
   static_assert(Call::argument_bytes <= maximum_argument_bytes);
-  return {name, Call::template call<kernel>, Call::argument_bytes, maximum_block_threads, waits};
+  return {name, Call::template call<kernel>, Call::argument_bytes, maximum_block_threads, waits, field_names, fields};
 }
 
 }  // namespace emulated
@@ -581,11 +596,27 @@ constexpr Kernel describe(const char* name, bool waits, unsigned maximum_block_t
 // --- the calls that the compiler's checks make (-fsanitize=bounds-strict,alignment,shift-exponent) ---
 
 namespace emulated::checks {
-struct Location { const char* file; uint32_t line, column; };
-struct Type { uint16_t kind, information; char name[]; };
-struct OutOfBounds { Location location; const Type *array, *index; };
-struct TypeMismatch { Location location; const Type* type; unsigned char alignment_log2, kind; };
-struct ShiftOutOfBounds { Location location; const Type *left, *right; };
+struct Location {
+  const char* file;
+  uint32_t line, column;
+};
+struct Type {
+  uint16_t kind, information;
+  char name[];
+};
+struct OutOfBounds {
+  Location location;
+  const Type *array, *index;
+};
+struct TypeMismatch {
+  Location location;
+  const Type* type;
+  unsigned char alignment_log2, kind;
+};
+struct ShiftOutOfBounds {
+  Location location;
+  const Type *left, *right;
+};
 }  // namespace emulated::checks
 
 extern "C" {
@@ -598,8 +629,9 @@ extern "C" {
                     "misaligned access: address %p for %s, which needs a multiple of %u", pointer, check->type->name,
                     1u << check->alignment_log2);
 }
-[[gnu::used]] inline void __ubsan_handle_shift_out_of_bounds_abort(emulated::checks::ShiftOutOfBounds* check, void*, void* count) {
-  emulated::fail_at(static_cast<char*>(__builtin_return_address(0)) - 1, nullptr, "shift of %s by %lld", check->left->name,
-                    static_cast<long long>(reinterpret_cast<intptr_t>(count)));
+[[gnu::used]] inline void __ubsan_handle_shift_out_of_bounds_abort(emulated::checks::ShiftOutOfBounds* check, void*,
+                                                                   void* count) {
+  emulated::fail_at(static_cast<char*>(__builtin_return_address(0)) - 1, nullptr, "shift of %s by %lld",
+                    check->left->name, static_cast<long long>(reinterpret_cast<intptr_t>(count)));
 }
 }

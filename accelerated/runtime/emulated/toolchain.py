@@ -10,7 +10,7 @@ import sys
 from functools import cached_property
 from pathlib import Path
 
-from ..cache import locked
+from ..cache import locked, remembered
 from ..errors import DeviceUnavailable
 from ..programs import TOOLKIT, compiler_version, host_compiler, toolkits
 from ..sources import KERNELS, Kernel, Module
@@ -100,17 +100,21 @@ class EmulatedToolchain:
         cuda = [folder / name for folder in self.include_folders for name in ("cuda_fp16.hpp", "cuda_bf16.hpp")]
         headers = [*sorted(HEADERS.glob("*.h")), *filter(Path.is_file, cuda)]
         digest = hashlib.sha256(b"\0".join(header.read_bytes() for header in headers)).hexdigest()
-        version = compiler_version(host_compiler())
+        version = remembered("host", lambda: compiler_version(host_compiler()))
         return "\n".join([version, digest, *map(str, self.include_folders), *self.options, *self.link_options])
 
     def wrap(self, module: Module, kernels: list[Kernel]) -> str:
-        table = "".join(
-            f'emulated::describe<{name}>("{name}", {int(waits)}, {bounds or "emulated::maximum_threads"}),\n'
-            for name, bounds, waits in kernels
-        )
+        table, fields = "", ""
+        for name, bounds, waits, paths in kernels:
+            kind = f"emulated::KernelCall<decltype(&{name})>::type"
+            numbers = "".join(f"__builtin_offsetof({kind}, {p}), sizeof((({kind}*)nullptr)->{p}), " for p in paths)
+            fields += f"static const unsigned long long fields_{name}[] = {{{numbers}0, 0}};\n"
+            names = f'"{",".join(paths)}", fields_{name}'
+            bounds = bounds or "emulated::maximum_threads"
+            table += f'emulated::describe<{name}>("{name}", {int(waits)}, {names}, {bounds}),\n'
         return (
             f'#include "{HEADER}"\n{module.preamble}#include "{module.source}"\n'
-            f'extern "C" EMULATED_EXPORT const emulated::Kernel emulated_kernels[] = {{\n{table}{{}}}};\n'
+            f'{fields}extern "C" EMULATED_EXPORT const emulated::Kernel emulated_kernels[] = {{\n{table}{{}}}};\n'
             'extern "C" EMULATED_EXPORT void emulated_launch(emulated::Launch* launch) { emulated::launch(*launch); }\n'
         )
 
@@ -131,7 +135,7 @@ class EmulatedToolchain:
         return subprocess.run([host_compiler(), *self.options, *includes, *outputs], capture_output=True, text=True)
 
     def _precompiled_header(self, cache: Path) -> Path:
-        """The folder of the emulation header as g++ keeps it: it halves the time of each compilation."""
+        """The folder of the emulation header as g++ keeps it: each compilation takes half the time."""
         name = hashlib.sha256(self.identity.encode()).hexdigest()[:32]
         folder = cache / "headers" / name
         target = folder / f"{HEADER}.gch"

@@ -12,13 +12,11 @@
 
 namespace emulated {
 
-template <class Action>
-inline void for_each_lane(unsigned lanes, Action action) {
+template <class Action> inline void for_each_lane(unsigned lanes, Action action) {
   for (; lanes; lanes &= lanes - 1) action(__builtin_ctz(lanes));
 }
 
-template <class Value>
-inline Value shuffle(Site site, unsigned mask, Value value, int source) {
+template <class Value> inline Value shuffle(Site site, unsigned mask, Value value, int source) {
   static_assert(sizeof(Value) <= sizeof Thread::result);
   Thread& self = *current;
   memcpy(self.value, static_cast<const void*>(&value), sizeof value);
@@ -47,8 +45,7 @@ inline unsigned ballot(Site site, unsigned mask, bool predicate) {
   return votes;
 }
 
-template <class Combine, class Value>
-inline Value reduce(Site site, unsigned mask, Value value) {
+template <class Combine, class Value> inline Value reduce(Site site, unsigned mask, Value value) {
   static_assert(std::is_integral_v<Value> && sizeof(Value) == 4);
   Thread& self = *current;
   memcpy(self.value, &value, sizeof value);
@@ -66,19 +63,33 @@ inline Value reduce(Site site, unsigned mask, Value value) {
   return value;
 }
 
-struct Sum { template <class T> T operator()(T a, T b) const { return T(unsigned(a) + unsigned(b)); } };
-struct Smallest { template <class T> T operator()(T a, T b) const { return std::min(a, b); } };
-struct Largest { template <class T> T operator()(T a, T b) const { return std::max(a, b); } };
-struct BitAnd { unsigned operator()(unsigned a, unsigned b) const { return a & b; } };
-struct BitOr { unsigned operator()(unsigned a, unsigned b) const { return a | b; } };
-struct BitXor { unsigned operator()(unsigned a, unsigned b) const { return a ^ b; } };
+struct Sum {
+  template <class T> T operator()(T a, T b) const { return T(unsigned(a) + unsigned(b)); }
+};
+struct Smallest {
+  template <class T> T operator()(T a, T b) const { return std::min(a, b); }
+};
+struct Largest {
+  template <class T> T operator()(T a, T b) const { return std::max(a, b); }
+};
+struct BitAnd {
+  unsigned operator()(unsigned a, unsigned b) const { return a & b; }
+};
+struct BitOr {
+  unsigned operator()(unsigned a, unsigned b) const { return a | b; }
+};
+struct BitXor {
+  unsigned operator()(unsigned a, unsigned b) const { return a ^ b; }
+};
 
-// Adds left * right to what a warp has 24 bytes behind the start of its values, 16 x 8 sums in float in the register layout of mma.sync, in the
-// order of k. In vectors: scalars take 3 times as long.
+// Adds left * right to what a warp has 24 bytes behind the start of its values, 16 x 8 sums in float in the register
+// layout of mma.sync, in the order of k. In vectors: scalars take 3 times as long.
 using Row = float __attribute__((vector_size(32)));
 template <int terms> inline void add_product(Thread* warp, const float (&left)[16][terms], const Row (&right)[terms]) {
   Row sums[16];
-  const auto pair = [&](int lane, int half) { return reinterpret_cast<float*>(&sums[lane / 4 + 8 * half]) + lane % 4 * 2; };
+  const auto pair = [&](int lane, int half) {
+    return reinterpret_cast<float*>(&sums[lane / 4 + 8 * half]) + lane % 4 * 2;
+  };
   for (int lane = 0; lane < 32; lane++)
     for (int half = 0; half < 2; half++) memcpy(pair(lane, half), warp[lane].value + 24 + 8 * half, 8);
   for (int row = 0; row < 16; row++)
@@ -87,8 +98,8 @@ template <int terms> inline void add_product(Thread* warp, const float (&left)[1
     for (int half = 0; half < 2; half++) memcpy(warp[lane].result + 8 * half, pair(lane, half), 8);
 }
 
-// mma.sync.m16n8k16.row.col: d (f32) += a * b, a and b __half or __nv_bfloat16, in the register layout of the PTX manual.
-// A warp of 32 lanes; products are exact.
+// mma.sync.m16n8k16.row.col: d (f32) += a * b, a and b __half or __nv_bfloat16, in the register layout of the PTX
+// manual. A warp of 32 lanes; products are exact.
 template <class Element>
 inline void mma_m16n8k16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMULATED_SITE_PARAMETERS) {
   static_assert(sizeof(Element) == 2);
@@ -138,7 +149,8 @@ inline void ldmatrix(unsigned (&registers)[matrices], const void* row, EMULATED_
 // stmatrix.sync.m8n8.x4.b16: lane 8 * m + r points at row r of matrix m.
 inline void stmatrix(const unsigned (&registers)[4], void* row, EMULATED_SITE_PARAMETERS) {
   Thread& self = *current;
-  if (reinterpret_cast<uintptr_t>(row) % 16) fail("stmatrix at %s:%d: the row address %p is no multiple of 16", base_name(file), line, row);
+  if (reinterpret_cast<uintptr_t>(row) % 16)
+    fail("stmatrix at %s:%d: the row address %p is no multiple of 16", base_name(file), line, row);
   memcpy(self.value, &row, sizeof row);
   memcpy(self.value + sizeof row, registers, sizeof registers);
   races::write(row, 16);
@@ -187,8 +199,7 @@ inline int __all_sync(unsigned mask, int predicate, EMULATED_SITE_PARAMETERS) {
   return emulated::ballot(EMULATED_SITE("__all_sync"), mask, !predicate) == 0;
 }
 
-template <class T>
-inline T __shfl_sync(unsigned mask, T value, int source, int width = 32, EMULATED_SITE_PARAMETERS) {
+template <class T> inline T __shfl_sync(unsigned mask, T value, int source, int width = 32, EMULATED_SITE_PARAMETERS) {
   const int lane = emulated::current->lane();
   return emulated::shuffle(EMULATED_SITE("__shfl_sync"), mask, value, (lane & -width) | (source & (width - 1)));
 }
@@ -200,16 +211,18 @@ inline T __shfl_up_sync(unsigned mask, T value, unsigned distance, int width = 3
 template <class T>
 inline T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = 32, EMULATED_SITE_PARAMETERS) {
   const int lane = emulated::current->lane(), source = lane + int(distance);
-  return emulated::shuffle(EMULATED_SITE("__shfl_down_sync"), mask, value, source < (lane & -width) + width ? source : lane);
+  return emulated::shuffle(EMULATED_SITE("__shfl_down_sync"), mask, value,
+                           source < (lane & -width) + width ? source : lane);
 }
 template <class T>
 inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32, EMULATED_SITE_PARAMETERS) {
   const int lane = emulated::current->lane(), source = lane ^ lanes;
-  return emulated::shuffle(EMULATED_SITE("__shfl_xor_sync"), mask, value, source < (lane & -width) + width ? source : lane);
+  return emulated::shuffle(EMULATED_SITE("__shfl_xor_sync"), mask, value,
+                           source < (lane & -width) + width ? source : lane);
 }
 
-#define EMULATED_REDUCTION(name, Combine, Type)                                  \
-  inline Type name(unsigned mask, Type value, EMULATED_SITE_PARAMETERS) {        \
+#define EMULATED_REDUCTION(name, Combine, Type)                                    \
+  inline Type name(unsigned mask, Type value, EMULATED_SITE_PARAMETERS) {          \
     return emulated::reduce<emulated::Combine>(EMULATED_SITE(#name), mask, value); \
   }
 EMULATED_REDUCTION(__reduce_add_sync, Sum, int)

@@ -66,13 +66,6 @@ def is_tensor(parameter: Parameter) -> bool:
     return parameter.base_type in ("cudnnTensorDescriptor_t", "cudnnFilterDescriptor_t") and depth(parameter.ctype) == 0
 
 
-def destination(parameters: Sequence[Parameter]) -> Parameter | None:
-    """The descriptor of the tensor that a computing call writes: the last one before its last device output."""
-    outputs = [i for i, p in enumerate(parameters) if p.memory == "device" and p.direction != "in"]
-    tensors = [p for p in parameters[: outputs[-1]] if is_tensor(p)] if outputs else []
-    return tensors[-1] if tensors else None
-
-
 def slot_of(function: str, index: int, parameters: Sequence[Parameter]) -> Slot:
     """The slot of one parameter, from its type, direction and memory space."""
     parameter = parameters[index]
@@ -99,8 +92,8 @@ def slot_of(function: str, index: int, parameters: Sequence[Parameter]) -> Slot:
         return AddressOut(parameter)
     if base == "void" and parameter.name == "algoSpace":
         return HostMemory(parameter, "algoSpaceSizeInBytes")
-    if base == "void" and re.match(r"alpha|beta|valuePtr", parameter.name):
-        return Scaling(parameter, destination(parameters))
+    if parameter.typed_by is not None:
+        return Scaling(parameter, next(p for p in parameters if p.name == parameter.typed_by))
     if base == "cudnnRuntimeTag_t":
         return NullOnly(parameter)
     if base != "void" and pointers == 0:

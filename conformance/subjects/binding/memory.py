@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import weakref
 from functools import cache
 from typing import Any
@@ -13,6 +14,8 @@ import numpy.typing as npt
 COMPUTE_CAPABILITY_MAJOR = 75  # CUdevice_attribute
 COMPUTE_CAPABILITY_MINOR = 76
 STREAM_NON_BLOCKING = 1
+INVALID_VALUE, OUT_OF_MEMORY = 1, 2  # CUresult
+ALIGNMENT = 256  # bytes, of allocations
 
 
 class CudaUnavailable(RuntimeError):
@@ -99,12 +102,57 @@ class Stream:
         self.cuda.call("cuStreamSynchronize", ctypes.c_void_p(self.handle))
 
 
-class Cuda:
-    """The primary context of one GPU."""
+class HostDriver:
+    """The driver calls of this module for libraries whose device memory is the memory of the process."""
 
-    def __init__(self, ordinal: int = 0) -> None:
+    def __init__(self) -> None:
+        self.blocks: dict[int, Any] = {}
+        self.streams = itertools.count(0x1000, 16)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("cu"):
+            raise AttributeError(name)
+        return lambda *_: 0  # contexts and waiting: nothing to do
+
+    def cuMemAlloc_v2(self, address: Any, nbytes: Any) -> int:
         try:
-            self.driver = ctypes.CDLL("libcuda.so.1")
+            block = np.empty(nbytes.value + ALIGNMENT, np.uint8)
+        except (MemoryError, ValueError):
+            return OUT_OF_MEMORY
+        address._obj.value = -(-block.ctypes.data // ALIGNMENT) * ALIGNMENT
+        self.blocks[address._obj.value] = block
+        return 0
+
+    def cuMemFree_v2(self, address: Any) -> int:
+        return 0 if self.blocks.pop(address.value, None) is not None else INVALID_VALUE
+
+    def cuMemcpyDtoH_v2(self, host: Any, device: Any, nbytes: Any) -> int:
+        ctypes.memmove(host, device.value, nbytes.value)
+        return 0
+
+    def cuMemcpyHtoD_v2(self, device: Any, host: Any, nbytes: Any) -> int:
+        ctypes.memmove(device.value, host, nbytes.value)
+        return 0
+
+    def cuStreamCreate(self, stream: Any, _flags: Any) -> int:
+        stream._obj.value = next(self.streams)
+        return 0
+
+    def cuGetErrorName(self, number: int, text: Any) -> int:
+        text._obj.value = f"error {number} of host memory".encode()
+        return 0
+
+    def cuDeviceGetName(self, text: Any, _size: Any, _device: Any) -> int:
+        text.value = b"host memory"
+        return 0
+
+
+class Cuda:
+    """The primary context of one GPU, or what stands for one where device memory is that of the process."""
+
+    def __init__(self, ordinal: int = 0, driver: Any = None) -> None:
+        try:
+            self.driver = driver or ctypes.CDLL("libcuda.so.1")
         except OSError as error:
             raise CudaUnavailable(f"no NVIDIA driver: {error}") from None
         if number := self.driver.cuInit(0):
@@ -175,3 +223,9 @@ class Cuda:
 def open_cuda(ordinal: int = 0) -> Cuda:
     """The one ``Cuda`` of a GPU in this process; ``CudaUnavailable`` says why there is none."""
     return Cuda(ordinal)
+
+
+@cache
+def host_memory() -> Cuda:
+    """What stands for a GPU where a library computes in the memory of the process."""
+    return Cuda(driver=HostDriver())

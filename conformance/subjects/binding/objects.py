@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .memory import Buffer, Cuda, CudaUnavailable, Stream, open_cuda
+from .memory import Buffer, Cuda, Stream, host_memory, open_cuda
 from .types import Crashes
 
 
@@ -39,8 +39,8 @@ class Handle(Opaque):
     @property
     def cuda(self) -> Cuda:
         """The GPU of the handle."""
-        if self.library.cuda is None:
-            raise CudaUnavailable(f"{self!r}: no GPU memory without a usable NVIDIA driver")
+        if self.library.cuda is None:  # the library made a handle without a driver: it computes in host memory
+            self.library.cuda = host_memory()
         return self.library.cuda
 
     def allocate(self, nbytes: int) -> Buffer:

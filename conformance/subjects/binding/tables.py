@@ -1,74 +1,23 @@
-"""What the function table of the document does not say and a caller through the C ABI has to know.
-
-Data only.
-"""
+"""What a caller through the C ABI has to know: lengths of arrays, from the function table, and what that does not say."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from dualdnn.api.document import Length, functions
 from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Attribute
 from dualdnn.api.enumerations import cudnnBackendAttributeType_t as AttributeType
 from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as BackendType
 
 
-@dataclass(frozen=True)
-class Length:
-    """How long a host array is: the count that the caller passes, minus ``less``; for outputs cut to ``filled``.
-
-    ``count`` names an argument; an argument that is itself a sequence counts as the sum of its entries.
-    """
-
-    count: str
-    filled: str | None = None
-    less: int = 0
+def _lengths(returned: bool) -> dict[str, dict[str, Length]]:
+    """Function -> array parameter -> its length, from the function table."""
+    found = {
+        name: {p.name: p.length for p in function.parameters if p.length is not None and p.is_returned == returned}
+        for name, function in functions().items()
+    }
+    return {name: lengths for name, lengths in found.items() if lengths}
 
 
-OUTPUT_LENGTHS: dict[str, dict[str, Length]] = {
-    "cudnnGetTensorNdDescriptor": dict.fromkeys(("dimA", "strideA"), Length("nbDimsRequested", "nbDims")),
-    "cudnnGetFilterNdDescriptor": {"filterDimA": Length("nbDimsRequested", "nbDims")},
-    "cudnnGetPoolingNdDescriptor": dict.fromkeys(
-        ("windowDimA", "paddingA", "strideA"), Length("nbDimsRequested", "nbDims")
-    ),
-    "cudnnGetPoolingNdForwardOutputDim": {"outDimA": Length("nbDims")},
-    "cudnnGetTensorTransformDescriptor": {
-        "padBeforeA": Length("nbDimsRequested"),
-        "padAfterA": Length("nbDimsRequested"),
-        "foldA": Length("nbDimsRequested", less=2),
-    },
-    "cudnnGetConvolutionNdDescriptor": dict.fromkeys(
-        ("padA", "filterStrideA", "dilationA"), Length("arrayLengthRequested", "arrayLength")
-    ),
-    "cudnnGetConvolutionNdForwardOutputDim": {"tensorOutputDimA": Length("nbDims")},
-    "cudnnGetRNNDataDescriptor": {"seqLengthArray": Length("arrayLengthRequested", "batchSize")},
-    "cudnnGetSeqDataDescriptor": {
-        "dimA": Length("nbDimsRequested", "nbDims"),
-        "axes": Length("nbDimsRequested", "nbDims"),
-        "seqLengthArray": Length("seqLengthSizeRequested", "seqLengthArraySize"),
-    },
-}
-
-INPUT_LENGTHS: dict[str, dict[str, Length]] = {
-    "cudnnSetTensorNdDescriptor": {"dimA": Length("nbDims"), "strideA": Length("nbDims")},
-    "cudnnSetTensorNdDescriptorEx": {"dimA": Length("nbDims")},
-    "cudnnSetFilterNdDescriptor": {"filterDimA": Length("nbDims")},
-    "cudnnSetPoolingNdDescriptor": dict.fromkeys(("windowDimA", "paddingA", "strideA"), Length("nbDims")),
-    "cudnnSetSpatialTransformerNdDescriptor": {"dimA": Length("nbDims")},
-    "cudnnSetTensorTransformDescriptor": {
-        "padBeforeA": Length("nbDims"),
-        "padAfterA": Length("nbDims"),
-        "foldA": Length("nbDims", less=2),
-    },
-    "cudnnSetConvolutionNdDescriptor": dict.fromkeys(("padA", "filterStrideA", "dilationA"), Length("arrayLength")),
-    "cudnnSetRNNDataDescriptor": {"seqLengthArray": Length("batchSize")},
-    "cudnnSetSeqDataDescriptor": {
-        "dimA": Length("nbDims"),
-        "axes": Length("nbDims"),
-        "seqLengthArray": Length("seqLengthArraySize"),
-    },
-    "cudnnCTCLoss": {"hostLabels": Length("hostLabelLengths")},
-    "cudnnGetCTCLossWorkspaceSize": {"labels": Length("labelLengths")},
-}
+OUTPUT_LENGTHS, INPUT_LENGTHS = _lengths(True), _lengths(False)
 
 # NULL arguments that crash NVIDIA's library, measured one by one with every other argument valid: release 8.9.7 on a
 # machine without a GPU (computing calls with a stand-in handle) and 9.19 with a GPU. Host outputs are not listed: the

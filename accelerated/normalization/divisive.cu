@@ -1,0 +1,84 @@
+// Divisive normalization (3.2.33, 4.1.6) of any strides, forward with y as x too: a thread per element, fastest in memory first.
+//
+// Forward: one kernel. With y as x: one writes s^-beta into temp, another multiplies x by it. Backward: one writes dMeans and q =
+// dy * x * s^(-beta - 1) into temp, another sums q over the windows that hold an element. A number of the arithmetic lies in
+// temp; of 16-bit tensors its upper half lies there and its lower in temp2.
+// Roofline bound (the floor): bytes, x (and means) read and y written once; backward x, dy and means read, dx and dMeans written once,
+// and temp both. Windows come from L1: n^d loads an element, which limit from n = 5 on. divisive_tile.cu has what is packed.
+#include "normalization/divisive.cuh"
+
+__device__ __forceinline__ void store_word(const DivisiveArguments& a, int offset, COMPUTE value) {
+  if constexpr (sizeof(ELEMENT) == sizeof(COMPUTE)) {
+    reinterpret_cast<COMPUTE*>(a.temp)[offset] = value;
+  } else {
+    const unsigned bits = __float_as_uint(value);
+    reinterpret_cast<unsigned short*>(a.temp)[offset] = bits >> 16;
+    reinterpret_cast<unsigned short*>(a.temp2)[offset] = bits & 0xffff;
+  }
+}
+__device__ __forceinline__ COMPUTE load_word(const DivisiveArguments& a, int offset) {
+  if constexpr (sizeof(ELEMENT) == sizeof(COMPUTE)) {
+    return reinterpret_cast<const COMPUTE*>(a.temp)[offset];
+  } else {
+    const unsigned upper = reinterpret_cast<const unsigned short*>(a.temp)[offset];
+    return __uint_as_float(upper << 16 | reinterpret_cast<const unsigned short*>(a.temp2)[offset]);
+  }
+}
+
+// Runs body(element) for this thread's element.
+template <class Body> __device__ __forceinline__ void for_element(const DivisiveArguments& a, Body body) {
+  const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
+  if (index >= a.box.elements) return;
+  const Element element = locate(a.box, index);
+  griddepcontrol_wait_before_access(a.x + element.offset);
+  body(element);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_forward(const DivisiveArguments a) {
+  griddepcontrol_wait_deferred();
+  for_element(a, [&](const Element& element) {
+    const Sums sums = sums_around(a, element, read_mean(a.means, element.offset));
+    const COMPUTE y = load<COMPUTE>(a.x[element.offset]) * a.power(a.power.base(sums.squares));
+    a.out[element.offset] = blend(a.alpha, y, a.beta, a.out + element.offset);
+  });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_factor(const DivisiveArguments a) {
+  griddepcontrol_wait_deferred();
+  for_element(a, [&](const Element& element) {
+    const Sums sums = sums_around(a, element, read_mean(a.means, element.offset));
+    store_word(a, element.offset, a.power(a.power.base(sums.squares)));
+  });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_scale(const DivisiveArguments a) {
+  griddepcontrol_wait_deferred();
+  for_element(a, [&](const Element& element) {
+    const COMPUTE y = load<COMPUTE>(a.x[element.offset]) * load_word(a, element.offset);
+    a.out[element.offset] = blend(a.alpha, y, a.beta, a.out + element.offset);
+  });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_terms(const DivisiveArguments a) {
+  griddepcontrol_wait_deferred();
+  for_element(a, [&](const Element& element) {
+    const int offset = element.offset;
+    const Sums sums = sums_around(a, element, read_mean(a.means, offset));
+    const COMPUTE s = a.power.base(sums.squares);
+    const COMPUTE term = load<COMPUTE>(a.dy[offset]) * a.power(s) * load<COMPUTE>(a.x[offset]) * Power::inverse(s);
+    store_word(a, offset, term);
+    if (a.means_out) a.means_out[offset] = blend(a.alpha, a.gradient * term * sums.differences, a.beta, a.means_out + offset);
+  });
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_backward(const DivisiveArguments a) {
+  griddepcontrol_wait_deferred();
+  for_element(a, [&](const Element& element) {
+    const Sums sums = sums_around(a, element, read_mean(a.means, element.offset));
+    const COMPUTE x = load<COMPUTE>(a.x[element.offset]);
+    const COMPUTE direct = load<COMPUTE>(a.dy[element.offset]) * a.power(a.power.base(sums.squares));
+    COMPUTE gathered = 0;
+    visit_window<true>(a.box, element, [&](int offset) { gathered += load_word(a, offset) * (x - read_mean(a.means, offset)); });
+    a.out[element.offset] = blend(a.alpha, direct - a.gradient * gathered, a.beta, a.out + element.offset);
+  });
+}

@@ -1,0 +1,33 @@
+"""Divisive normalization of any strides (divisive.cu)."""
+
+from __future__ import annotations
+
+from ..plans import Launch
+from ..primitives.geometry import blocks
+from ..solver import Solver
+from .problem import DivisiveProblem
+
+THREADS = 128  # of a block
+SOURCE = "normalization/divisive.cu"
+
+
+class DivisiveSolver(Solver[DivisiveProblem]):
+    """Any strides, in place too: a thread for each element, which reads the window around it."""
+
+    name = "normalization.divisive"
+
+    def serves(self, problem: DivisiveProblem) -> bool:
+        return True
+
+    def apart(self, problem: DivisiveProblem) -> tuple[tuple[str, str], ...]:
+        return (("x", "y"),) if problem.forward and problem.aligned else ()
+
+    def launches(self, problem: DivisiveProblem) -> list[Launch]:
+        kernels = ["terms", "backward"]
+        if problem.forward:
+            kernels = ["forward"] if problem.aligned else ["factor", "scale"]
+        grid = blocks(problem.x.count, THREADS)
+        return [
+            problem.launch(SOURCE, f"normalization_divisive_{kernel}", {"THREADS": THREADS}, grid, (THREADS, 1, 1), 0)
+            for kernel in kernels
+        ]

@@ -1,0 +1,39 @@
+"""What the solvers of LRN share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..plans import Launch, pointers, structure, type_definitions
+from ..solver import Solver
+from .problem import LRNProblem
+
+
+class LRNSolver(Solver[LRNProblem]):
+    """What the solvers of LRN share: the launch, and that x may be y only where a thread has all channels."""
+
+    source = ""
+
+    def apart(self, problem: LRNProblem) -> tuple[tuple[str, str], ...]:
+        return (("x", "y"),) if problem.may_be_in_place and problem.aligned else ()
+
+    def _launch(
+        self,
+        problem: LRNProblem,
+        variant: str,
+        definitions: Mapping[str, int],
+        fields: list[Any],
+        grid: Any,
+        threads: int,
+    ) -> Launch:
+        direction = "forward" if problem.forward else "backward"
+        named = {name: str(value) for name, value in definitions.items()}
+        defined = type_definitions(
+            problem.x.data_type, problem.operation, WINDOW=str(problem.window), THREADS=str(threads), **named
+        )
+        function = problem.device.function(self.source, f"{self.name.replace('.', '_')}_{direction}{variant}", defined)
+        arguments = structure(
+            *pointers(len(problem.operands)), *problem.gradient(), ("rest", structure(*problem.scalars(), *fields))
+        )
+        return Launch(function, arguments, problem.operands, grid, (threads, 1, 1))

@@ -1,0 +1,52 @@
+// s^-beta of s = k + factor * sum: what LRN and divisive normalization divide by.
+#pragma once
+#include "primitives/types.cuh"
+
+struct Power {
+  COMPUTE factor, k, beta;
+  COMPUTE sign;  // of powers of negative numbers: 1 or -1 where beta is an integer, else NaN
+
+  __device__ __forceinline__ COMPUTE base(COMPUTE sum) const { return k + factor * sum; }
+  __device__ __forceinline__ COMPUTE operator()(COMPUTE s) const {
+    const COMPUTE power = exponential(-beta * logarithm(s < COMPUTE(0) ? -s : s));
+    return s < COMPUTE(0) ? sign * power : power;
+  }
+  // 1 / s; of 16-bit tensors without the steps that round it correctly.
+  static __device__ __forceinline__ COMPUTE inverse(COMPUTE s) {
+#ifndef EMULATED_CUDA
+    if constexpr (sizeof(ELEMENT) == 2) return __fdividef(1.0f, s);
+#endif
+    return COMPUTE(1) / s;
+  }
+
+ private:
+  static __device__ __forceinline__ double exponential(double x) { return exp2(x); }
+  static __device__ __forceinline__ float exponential(float x) { return exp2f(x); }
+  static __device__ __forceinline__ double logarithm(double x) { return log2(x); }
+  // lg2.approx errs by 2^-22 around 1, by 2 ulp elsewhere: of the terms of the sum, each counted with one rounding more than it has
+  // here, and far below the rounding of 16-bit results, whose kernels would be bound by the instructions of log2f.
+  static __device__ __forceinline__ float logarithm(float x) {
+#ifdef EMULATED_CUDA
+    return log2f(x);
+#else
+    return sizeof(ELEMENT) == 2 ? __log2f(x) : log2f(x);
+#endif
+  }
+};
+
+// N neighbouring elements in the arithmetic type; zeros where they do not exist.
+template <int N> __device__ __forceinline__ void read_packed(const ELEMENT* from, bool exists, COMPUTE* values) {
+  Pack<ELEMENT, N> found;
+  if (exists) found = *reinterpret_cast<const Pack<ELEMENT, N>*>(from);
+#pragma unroll
+  for (int v = 0; v < N; v++) values[v] = exists ? load<COMPUTE>(found.item[v]) : COMPUTE(0);
+}
+
+// alpha * values + beta * what is there.
+template <int N> __device__ __forceinline__ void write_packed(ELEMENT* to, const COMPUTE* values, COMPUTE alpha, COMPUTE beta) {
+  Pack<ELEMENT, N> result;
+  if (beta != COMPUTE(0)) result = *reinterpret_cast<const Pack<ELEMENT, N>*>(to);
+#pragma unroll
+  for (int v = 0; v < N; v++) result.item[v] = blend(alpha, values[v], beta, &result.item[v]);
+  *reinterpret_cast<Pack<ELEMENT, N>*>(to) = result;
+}

@@ -1,0 +1,128 @@
+// Pooling with any window, in any layout: axes, windows, and which packs of channels threads take.
+// Two or three spatial dimensions are axis 0, 1, 2 (images: height, 1, width).
+#pragma once
+#include <type_traits>
+
+#include "pooling/functors.cuh"
+#include "primitives/elementwise.cuh"
+
+constexpr int WIDTH = 16 / sizeof(ELEMENT);
+
+struct Axis {
+  int input, output, window, stride, padding;
+  FastDivmod by_stride;
+
+  __device__ __forceinline__ int clamped(int position) const {
+    return position < 0 ? 0 : position > input ? input : position;
+  }
+  // The outputs [first, last) whose windows cover an input.
+  __device__ __forceinline__ int first_window(int position) const {
+    const int beyond = position + padding - window;
+    return beyond < 0 ? 0 : min(int(by_stride.divide(beyond)) + 1, output);
+  }
+  __device__ __forceinline__ int last_window(int position) const {
+    const int reach = position + padding;
+    return reach < 0 ? 0 : min(int(by_stride.divide(reach)) + 1, output);
+  }
+};
+
+struct Pooling {
+  Axis axis[3];
+  long long x_stride[3], y_stride[3];
+  COMPUTE alpha, beta;
+  COMPUTE divisor;  // of every average, 0 where they differ
+  int mode, propagate;
+};
+
+// The part [first, last) of an axis that lies in the input and in the window of an output.
+struct Span {
+  int start, first, last;
+  __device__ __forceinline__ Span(const Axis& axis, int output) {
+    start = output * axis.stride - axis.padding;
+    first = axis.clamped(start);
+    last = axis.clamped(start + axis.window);
+  }
+  __device__ __forceinline__ int count() const { return last - first; }
+};
+
+struct Window {
+  Span span[3];
+
+  __device__ __forceinline__ Window(const Pooling& pooling, const int (&o)[3])
+      : span{Span(pooling.axis[0], o[0]), Span(pooling.axis[1], o[1]), Span(pooling.axis[2], o[2])} {}
+  __device__ __forceinline__ bool empty() const {
+    return span[0].count() == 0 || span[1].count() == 0 || span[2].count() == 0;
+  }
+  // The divisor of the average: positions inside the input, or inside the input and its padding.
+  __device__ __forceinline__ COMPUTE divisor(const Pooling& pooling) const {
+    if (pooling.divisor != COMPUTE(0)) return pooling.divisor;
+    COMPUTE product = 1;
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
+      const Axis& axis = pooling.axis[d];
+      const int end = min(span[d].start + axis.window, axis.input + max(axis.padding, 0));
+      product *= COMPUTE(max(pooling.mode == AVERAGE_EXCLUDE ? span[d].count() : end - span[d].start, 0));
+    }
+    return product;
+  }
+  // Calls visit(p0, p1, p2) for the inputs of the window that one of rows x columns threads takes, in row-major order.
+  template <class Visit>
+  __device__ __forceinline__ void visit_part(int row, int rows, int column, int columns, Visit visit) const {
+    for (int p0 = span[0].first + row; p0 < span[0].last; p0 += rows)
+      for (int p1 = span[1].first; p1 < span[1].last; p1++)
+#pragma unroll 4
+        for (int p2 = span[2].first + column; p2 < span[2].last; p2 += columns) visit(p0, p1, p2);
+  }
+};
+
+constexpr int MAX_WALKED = 6;  // n, c, the rest of a vector, three axes
+
+// Every position of one tensor (y forward, dx backward) in packs of channels, or of planes, in the order of its memory.
+// `other` is the tensor on the other side of the pooling: it has strides for the dimensions that are not pooled.
+struct Walk {
+  unsigned packs, width;
+  long long walked_item, other_item;  // from one element of a pack to the next, of planes
+  FastDivmod packs_per_position;
+  int rank;
+  FastDivmod extent[MAX_WALKED];  // the fastest first
+  int axis[MAX_WALKED];           // -1: not pooled
+  long long walked[MAX_WALKED], other[MAX_WALKED];
+
+  __device__ __forceinline__ void locate(unsigned index, int (&position)[3], long long& walked_offset,
+                                         long long& other_offset) const {
+    unsigned pack, rest = packs_per_position.divide(index, pack);
+    walked_offset = other_offset = pack * width;
+    position[0] = position[1] = position[2] = 0;
+    for (int d = 0; d < rank; d++) {
+      unsigned here;
+      rest = extent[d].divide(rest, here);
+      walked_offset += here * walked[d];
+      other_offset += here * other[d];
+#pragma unroll
+      for (int k = 0; k < 3; k++) position[k] += axis[d] == k ? here : 0;
+    }
+  }
+};
+
+// The elements of a thread: P neighbouring channels, which are one access, or P planes, which lie `item` elements
+// apart.
+template <int P, bool PACKED>
+__device__ __forceinline__ Pack<ELEMENT, P> load_items(const ELEMENT* from, long long item) {
+  if (PACKED) return *reinterpret_cast<const Pack<ELEMENT, P>*>(from);
+  Pack<ELEMENT, P> pack;
+#pragma unroll
+  for (int i = 0; i < P; i++) pack.item[i] = from[i * item];
+  return pack;
+}
+
+// Calls call(width, packed) with the elements of a thread as constants: packs of 16 bytes, the four of INT8x4, or
+// planes.
+constexpr int PLANES = 4;
+template <int N> using Constant = std::integral_constant<int, N>;
+template <class Call> __device__ __forceinline__ void with_width(unsigned width, long long item, Call call) {
+  if (width == PLANES && item > 0) return call(Constant<PLANES>(), std::false_type());
+  if (width == WIDTH) return call(Constant<WIDTH>(), std::true_type());
+  if constexpr (WIDTH == 16)
+    if (width == 4) return call(Constant<4>(), std::true_type());
+  call(Constant<1>(), std::true_type());
+}

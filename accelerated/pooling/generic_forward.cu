@@ -1,0 +1,92 @@
+// Pooling forward (3.2.69) with any window, in any layout; static and global windows have kernels of their own.
+//
+// Tiling: `thread` has a thread for 16 bytes of channels, or for one output of four planes: what windows have in common
+// comes from L1. `team` has a block for a pack of outputs with a large window: its threads share the rows and columns.
+//
+// Roofline bound: bytes, x read and y written once; one operation for every input of every window.
+//
+// Not measured yet: the rows of "3x3 stride 1", "2x2 stride 1" and "5x5 stride 3" are these kernels'.
+#include "pooling/generic.cuh"
+
+constexpr int WARP = 32, MAX_WARPS = 8;
+
+struct ForwardArguments {
+  const ELEMENT* x;
+  ELEMENT* y;
+  Pooling pooling;
+  Walk walk;
+  int column_bits;  // of the threads of a team: log2 of those along axis 2
+};
+
+// Pools over the threads of a block; the first has the result.
+template <class Pool, int P> __device__ __forceinline__ void reduce_block(COMPUTE (&pooled)[P]) {
+  __shared__ COMPUTE of_warps[MAX_WARPS][P];
+#pragma unroll
+  for (int i = 0; i < P; i++) {
+    for (int distance = WARP / 2; distance > 0; distance /= 2)
+      pooled[i] = Pool::both(pooled[i], __shfl_xor_sync(~0u, pooled[i], distance));
+    if (threadIdx.x % WARP == 0) of_warps[threadIdx.x / WARP][i] = pooled[i];
+  }
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  for (int warp = 1; warp < blockDim.x / WARP; warp++)
+#pragma unroll
+    for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], of_warps[warp][i]);
+}
+
+template <class Pool, int P, bool PACKED, bool TEAM>
+__device__ __forceinline__ void forward(const ForwardArguments& a) {
+  const Pooling& pooling = a.pooling;
+  const unsigned index = TEAM ? blockIdx.x : blockIdx.x * blockDim.x + threadIdx.x;
+  if (!TEAM && index >= a.walk.packs) return;
+  int o[3];
+  long long x_offset, y_offset;
+  a.walk.locate(index, o, y_offset, x_offset);
+  const ELEMENT* x = a.x + x_offset;
+  const Window window(pooling, o);
+  COMPUTE pooled[P];
+#pragma unroll
+  for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
+  auto take = [&](int p0, int p1, int p2) {
+    const long long offset = p0 * pooling.x_stride[0] + p1 * pooling.x_stride[1] + p2 * pooling.x_stride[2];
+    const Pack<ELEMENT, P> pack = load_items<P, PACKED>(x + offset, a.walk.other_item);
+#pragma unroll
+    for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(pack.item[i]));
+  };
+  if (TEAM) {
+    const int columns = 1 << a.column_bits;
+    window.visit_part(threadIdx.x >> a.column_bits, blockDim.x >> a.column_bits, threadIdx.x & (columns - 1), columns,
+                      take);
+    reduce_block<Pool, P>(pooled);
+    if (threadIdx.x > 0) return;
+  } else {
+    window.visit_part(0, 1, 0, 1, take);
+  }
+  const bool empty = window.empty();
+  const COMPUTE divisor = Pool::AVERAGE ? window.divisor(pooling) : COMPUTE(1);
+  COMPUTE result[P];
+#pragma unroll
+  for (int i = 0; i < P; i++)
+    result[i] = pooling.alpha * (Pool::AVERAGE ? pooled[i] / divisor
+                                 : empty       ? lowest<ELEMENT>()
+                                               : Pool::result(pooled[i]));
+  write_pack<P>(a.y + y_offset, PACKED ? 1 : a.walk.walked_item, PACKED, P, result, pooling.beta);
+}
+
+template <class Pool, bool TEAM> __device__ __forceinline__ void forward(const ForwardArguments& a) {
+  with_width(a.walk.width, a.walk.walked_item,
+             [&](auto width, auto packed) { forward<Pool, decltype(width)::value, decltype(packed)::value, TEAM>(a); });
+}
+template <bool TEAM> __device__ __forceinline__ void forward(const ForwardArguments& a) {
+  if (a.pooling.mode == AVERAGE_INCLUDE || a.pooling.mode == AVERAGE_EXCLUDE) return forward<Sum, TEAM>(a);
+  a.pooling.propagate ? forward<NumbersAndNan, TEAM>(a) : forward<Numbers, TEAM>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(256) pooling_generic_forward_thread(const ForwardArguments a) {
+  griddepcontrol_wait();
+  forward<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(256) pooling_generic_forward_team(const ForwardArguments a) {
+  griddepcontrol_wait();
+  forward<true>(a);
+}

@@ -1,0 +1,35 @@
+"""The gradient of a global average (global_average_backward.cu)."""
+
+from __future__ import annotations
+
+from .global_window import BLOCK, Work, channel_planes, configured, rows_of
+from .problem import AVERAGE_BACKWARD, Configuration, PoolingProblem, PoolingSolver, power_of_two
+
+THREADS = 256  # of a block that has channels
+STORES = 8  # of a thread
+TEAM = 128  # threads of a plane
+BLOCKS_PER_SM = 4
+
+
+class GlobalAverageBackward(PoolingSolver):
+    """One window over every plane: dx is a multiple of dy, the same for all of the plane."""
+
+    name = "pooling.global_average_backward"
+    kinds = (AVERAGE_BACKWARD,)
+
+    def configuration(self, problem: PoolingProblem) -> Configuration | None:
+        work = _channels(problem) if problem.shape.channels_last else rows_of(problem.shape, TEAM, BLOCK)
+        return configured(problem, "global_average_backward", work)
+
+
+def _channels(problem: PoolingProblem) -> Work | None:
+    planes = channel_planes(problem)
+    if planes is None:
+        return None
+    packs = min(THREADS, power_of_two(planes.planes))
+    groups, slices = -(-planes.planes // packs), THREADS // packs
+    planes.team_bits = packs.bit_length() - 1
+    # Positions of a block: as many as its threads may write, as long as there are enough blocks.
+    most = max(1, planes.rows * groups // (BLOCKS_PER_SM * problem.device.multiprocessors))
+    planes.columns = max(slices, min(slices * STORES, most))
+    return Work("channels", planes, groups * -(-planes.rows // planes.columns), THREADS, problem.shape.width)

@@ -1,0 +1,40 @@
+"""Forward global pooling (global_forward.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_int
+
+from dualdnn.api.operations.specs import SCALAR_BYTES
+
+from .global_window import BLOCK, MANY_LOADS, SMALL_GRID_BLOCK, Work, channel_planes, configured, rows_of
+from .problem import FORWARD, PACK_BYTES, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
+
+MAX_THREADS = 512  # of a block that has channels
+BLOCK_PACKS = 128 // PACK_BYTES  # of channels
+
+
+class GlobalForward(PoolingSolver):
+    """One window over every plane: a team of threads pools a plane, or the threads of a block some packs of channels."""
+
+    name = "pooling.global_forward"
+    kinds = (FORWARD,)
+
+    def configuration(self, problem: PoolingProblem) -> Configuration | None:
+        pooling = problem.operation.pooling
+        channels_last = problem.shape.channels_last
+        work = _channels(problem) if channels_last else rows_of(problem.shape, WARP, SMALL_GRID_BLOCK)
+        fields = (("mode", c_int(pooling.mode)), ("propagate", c_int(pooling.nan)))
+        return configured(problem, "global_forward", work, *fields)
+
+
+def _channels(problem: PoolingProblem) -> Work | None:
+    planes = channel_planes(problem)
+    if planes is None:
+        return None
+    packs, width = min(BLOCK_PACKS, power_of_two(planes.planes)), problem.shape.width
+    while packs > 2 and planes.planes // packs < problem.device.multiprocessors:
+        packs //= 2
+    threads = min(MAX_THREADS, max(BLOCK, power_of_two(-(-planes.rows * packs // MANY_LOADS))))
+    planes.team_bits = packs.bit_length() - 1
+    warp_bytes = min(packs, WARP) * width * SCALAR_BYTES[problem.operation.compute_type]
+    return Work("channels", planes, -(-planes.planes // packs), threads, width, threads // WARP * warp_bytes)

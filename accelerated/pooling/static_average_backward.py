@@ -1,0 +1,91 @@
+"""The gradient of an average with a static window (static_average_backward.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_int, c_uint
+from dataclasses import replace
+from math import prod
+
+from .problem import AVERAGE_BACKWARD, Configuration, PoolingProblem, PoolingSolver, arguments
+from .static_window import (
+    Access,
+    Settings,
+    StaticShape,
+    access_of,
+    alignment_of,
+    box_of,
+    static_shape,
+    window_definitions,
+)
+
+SECTOR_BYTES = 32  # of memory, that a store should not leave half written
+MIN_GATHERED_BYTES = 2**20  # of results, from which on that counts more than a barrier
+IMAGES = Settings(threads=128, blocks=6, channel_bytes=16)
+VOLUMES = Settings(threads=128, blocks=6, rows=2, channel_bytes=16)
+GATHERED_IMAGES = Settings(threads=128, blocks=16, channel_bytes=16)
+GATHERED_VOLUMES = Settings(threads=128, blocks=10, rows=2, channel_bytes=16)
+
+
+class StaticAverageBackward(PoolingSolver):
+    """Windows of WINDOWS: a thread gathers what the windows over its inputs give them."""
+
+    name = "pooling.static_average_backward"
+    kinds = (AVERAGE_BACKWARD,)
+
+    def configuration(self, problem: PoolingProblem) -> Configuration | None:
+        static = static_shape(problem.shape)
+        if static is None:
+            return None
+        settings, gathered = IMAGES if static.is_image else VOLUMES, 0
+        if problem.operation.beta == 0:
+            together = GATHERED_IMAGES if static.is_image else GATHERED_VOLUMES
+            gathered = gathered_tiles(static, access_of(problem, static, together), together)
+            settings = together if gathered else settings
+        if static.axes[1].window <= static.axes[1].stride:  # rows of windows have no input in common
+            settings = replace(settings, rows=1)
+        access = access_of(problem, static, settings)
+        a0, a1, a2 = static.axes
+        tiles1, tiles2 = -(-a1.input // a1.stride), -(-a2.input // a2.stride)
+        box = box_of(static, access, [a0.input, -(-tiles1 // settings.rows), -(-tiles2 // access.tile)])
+        if box is None:
+            return None
+        tiles = gathered or settings.threads
+        fields = arguments(
+            problem,
+            ("box", box),
+            *problem.factors_and_reciprocal,
+            ("mode", c_int(problem.operation.pooling.mode)),
+            ("tiles", c_uint(tiles)),
+            ("gathers", c_int(gathered > 0)),
+        )
+        return Configuration(
+            "pooling/static_average_backward.cu",
+            f"pooling_static_average_backward_{access.kind}",
+            window_definitions(problem, static, settings),
+            fields,
+            (-(-box.threads // tiles), 1, 1),
+            (settings.threads, 1, 1),
+            alignment=alignment_of(problem, static, access),
+        )
+
+
+def gathered_tiles(static: StaticShape, access: Access, settings: Settings) -> int:
+    """Return of how many tiles a block writes the results together: full rows of them that are one contiguous piece of dx. 0: where
+    they are not, or rows are full sectors already.
+    """
+    _, a1, a2 = static.axes
+    columns, rows = access.tile * a2.stride, settings.rows * a1.stride
+    length, sector = a2.input, SECTOR_BYTES // static.scalar_bytes
+    tiles = length // columns
+    if access.x_pack == 1 or length % sector == 0 or length % columns or a1.input % rows or tiles > settings.threads:
+        return 0
+    if prod(static.extents) * prod(axis.input for axis in static.axes) * static.scalar_bytes < MIN_GATHERED_BYTES:
+        return 0
+    steps = [(axis.input, axis.x_stride) for axis in static.axes]
+    steps += zip(static.extents, static.x_steps, strict=True)
+    piece = 1
+    for extent, step in sorted((step for step in steps if step[0] > 1), key=lambda step: step[1]):
+        if step != piece:
+            return 0
+        piece *= extent
+    return settings.threads // tiles * tiles

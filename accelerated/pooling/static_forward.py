@@ -1,0 +1,75 @@
+"""Forward pooling with a static window (static_forward.cu)."""
+
+from __future__ import annotations
+
+from ctypes import c_int
+from dataclasses import replace
+
+from .problem import FORWARD, Configuration, PoolingProblem, PoolingSolver, arguments
+from .static_window import (
+    LARGE_WINDOWS,
+    WINDOWS,
+    Access,
+    Settings,
+    StaticShape,
+    access_of,
+    alignment_of,
+    box_of,
+    static_shape,
+    thread_count,
+    window_definitions,
+)
+
+ENOUGH_THREADS = 2**16  # that slide along axis 0
+MAX_SMALL_WINDOW = 3
+IMAGES = Settings(threads=128, blocks=5, rows=2, channel_bytes=16)
+LARGE = Settings(threads=128, blocks=8)
+VOLUMES = Settings(threads=128, blocks=6, depth=8)
+
+
+class StaticForward(PoolingSolver):
+    """Windows of WINDOWS, and LARGE_WINDOWS of images: a thread takes a tile of windows along axes 1 and 2."""
+
+    name = "pooling.static_forward"
+    kinds = (FORWARD,)
+
+    def configuration(self, problem: PoolingProblem) -> Configuration | None:
+        static = static_shape(problem.shape, WINDOWS | LARGE_WINDOWS)
+        if static is None:
+            return None
+        large = static.axes[1].window > MAX_SMALL_WINDOW
+        if large and not static.is_image:
+            return None
+        settings = LARGE if large else IMAGES if static.is_image else VOLUMES
+        if static.axes[1].window <= static.axes[1].stride:  # rows of windows have no input in common
+            settings = replace(settings, rows=1)
+        access = access_of(problem, static, settings)
+        while settings.depth > 1 and thread_count(static, access, _tiles(static, access, settings)) < ENOUGH_THREADS:
+            settings = replace(settings, depth=settings.depth // 2)
+        box = box_of(static, access, _tiles(static, access, settings))
+        if box is None:
+            return None
+        pooling = problem.operation.pooling
+        fields = arguments(
+            problem,
+            ("box", box),
+            *problem.factors_and_reciprocal,
+            ("mode", c_int(pooling.mode)),
+            ("propagate", c_int(pooling.nan)),
+            ("depth", c_int(settings.depth)),
+        )
+        return Configuration(
+            "pooling/static_forward.cu",
+            f"pooling_static_forward_{access.kind}",
+            window_definitions(problem, static, settings),
+            fields,
+            (-(-box.threads // settings.threads), 1, 1),
+            (settings.threads, 1, 1),
+            alignment=alignment_of(problem, static, access),
+        )
+
+
+def _tiles(static: StaticShape, access: Access, settings: Settings) -> list[int]:
+    """Return how many tiles of each axis threads take."""
+    o0, o1, o2 = (axis.output for axis in static.axes)
+    return [-(-o0 // settings.depth), -(-o1 // settings.rows), -(-o2 // access.tile)]

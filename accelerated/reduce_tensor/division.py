@@ -1,0 +1,111 @@
+"""How a reduction of any tensor is divided among threads and blocks (reduce_tensor/any.cu, reduce_tensor/short_rows.cu)."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+from dualdnn.api.operations import TensorSpec
+from dualdnn.api.operations.reduce_tensor import reduced_dimensions
+
+BLOCK = 256  # threads per block
+WARP = 32
+MOST_WAVES = 4  # of blocks, as many at a time as the device holds
+LEAST_COLUMN_PACKS = 8  # packs side by side that a block of columns reads: 128 contiguous bytes
+READS = 8  # of a thread of columns that are in flight together
+# Loads of a thread that make its partial results worth their way through memory: of rows, beyond one wave of blocks, of columns
+LEAST_SEGMENT_PACKS, LEAST_SEGMENT = 4, 12
+
+
+class Division(NamedTuple):
+    """rows: the innermost dimension of A is reduced, threads walk along it; else threads walk across columns.
+    lanes: threads of a block that share one element (rows) or one pack of elements (columns) of C.
+    segments: parts of each reduction whose partial results go through the workspace.
+    """
+
+    rows: bool
+    lanes: int
+    segments: int
+
+
+def pack_width(A: TensorSpec) -> int:
+    """Return the elements of A that a thread reads in one access: 16 bytes, at most 8 elements."""
+    return min(8, 16 // A.scalar_bytes)
+
+
+def along_rows(A: TensorSpec, C: TensorSpec) -> bool:
+    """Return whether the innermost dimension of A is reduced."""
+    return _innermost(A) in reduced_dimensions(A, C)
+
+
+def divided(A: TensorSpec, C: TensorSpec, multiprocessors: int) -> Division:
+    """Return a division with enough blocks to fill a device of so many multiprocessors, each with enough work to be worth it."""
+    reduced = reduced_dimensions(A, C)
+    length = prod(A.dims[i] for i in reduced)
+    resident = multiprocessors * (2 if A.scalar_bytes == 1 else 4)
+    if along_rows(A, C):
+        return _rows(length, C.count, pack_width(A), multiprocessors, resident)
+    packed = A.count == 1 + sum((extent - 1) * stride for extent, stride in zip(A.dims, A.strides, strict=True))
+    innermost = _innermost(A)
+    in_line = packed and C.count % pack_width(A) == 0 and C.strides[innermost : innermost + 1] == (1,)
+    return _columns(length, -(-C.count // pack_width(A)), multiprocessors, resident, in_line)
+
+
+def _rows(length: int, count: int, width: int, multiprocessors: int, resident: int) -> Division:
+    """Threads walk along what each of ``count`` elements of C reduces."""
+    lanes = min(BLOCK, _power_of_two(-(-length // (4 * width))))
+    # The threads of a warp share without waiting for others.
+    while lanes > WARP and count * lanes >= 4 * resident * BLOCK:
+        lanes //= 2
+    # Rows that begin anywhere reach into a pack more.
+    most = min(BLOCK, _power_of_two((length + 2 * width - 2) // width))
+    lanes = max(lanes, min(most, _enough_lanes(count, multiprocessors)))
+    blocks = -(-count * lanes // BLOCK)
+    packs = -(-length // (BLOCK * width))  # of a thread
+    if lanes < BLOCK or packs <= LEAST_SEGMENT_PACKS:
+        return Division(True, lanes, 1)
+    longest = max(-(-packs // LEAST_SEGMENT_PACKS), min(packs, resident // blocks))
+    return Division(True, lanes, _segments(blocks, longest, resident))
+
+
+def _columns(length: int, packs: int, multiprocessors: int, resident: int, in_line: bool) -> Division:
+    """Threads walk across packs of C. in_line: packs of A are packs of C, so that a thread reads and can write them at once; others take
+    longer, and their partial results are worth their way sooner."""
+    each = READS if in_line else READS // 2
+    most = min(BLOCK // min(LEAST_COLUMN_PACKS, _power_of_two(packs)), _power_of_two(-(-length // each)))
+    # No more lanes than give some waves of blocks: a pack of C costs each of its lanes a merge.
+    lanes = min(most, _power_of_two(-(-5 * resident * BLOCK // (2 * packs))))
+    if length >= READS or not in_line:
+        wide = max(lanes, min(BLOCK, _power_of_two(length), _enough_lanes(packs, multiprocessors)))
+        if wide > lanes and length <= 2 * READS * wide:
+            return Division(False, wide, 1)
+    longest = -(-length // (lanes * (LEAST_SEGMENT if in_line else LEAST_SEGMENT // 3)))
+    return Division(False, lanes, _segments(-(-packs * lanes // BLOCK), longest, resident))
+
+
+def _enough_lanes(count: int, multiprocessors: int) -> int:
+    """So many for each of a few that half of the multiprocessors have a block."""
+    return _power_of_two(-(-multiprocessors * BLOCK // (2 * count)))
+
+
+def _segments(blocks: int, longest: int, resident: int) -> int:
+    """So many that the last wave of blocks leaves little of the device idle, in few waves."""
+
+    def worth(segments: int) -> float:
+        waves = -(-blocks * segments // resident)
+        return blocks * segments / (waves * resident) - waves / 50
+
+    candidates = {max(1, min(longest, waves * resident // blocks)) for waves in range(1, MOST_WAVES + 1)}
+    return max(sorted(candidates), key=worth)
+
+
+def _innermost(spec: TensorSpec) -> int:
+    """The dimension of more than one position whose stride is the smallest; of equal strides the last."""
+    longer = [d for d, extent in enumerate(spec.dims) if extent > 1]
+    if spec.vector_length > 1:
+        return 1
+    return min(reversed(longer), key=lambda d: spec.strides[d], default=0)
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (max(1, least) - 1).bit_length()

@@ -1,0 +1,126 @@
+"""Argument structures, field by field: those of a kernel's source beside those that the host packs.
+
+The fields of a kernel's structure are found in its preprocessed source; the compiler says where they lie. The host's are those of the
+ctypes structure. A field that both name must have the same offset and size, and wherever a field of the kernel begins or ends, one of
+the host's must, too: a field that is missing, or of another size, shows although the structures have one size.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+DEEPEST = 4  # structures within structures
+_SKIPPED = re.compile(r"^(static|using|typedef|template|friend|struct|class|union|enum|public|private)\b|\(|^$")
+_ATTRIBUTES = re.compile(r"\balignas\([^()]*(?:\([^()]*\)[^()]*)*\)|__align__\([^()]*\)|\[\[[^\]]*\]\]")
+_DECLARATOR = re.compile(r"(\w+)\s*((?:\[[^\]]*\])*)\s*(?:=.*)?$")
+
+
+class Field(NamedTuple):
+    """Offset and size in bytes."""
+
+    offset: int
+    size: int
+
+
+def _body(source: str, opening: int) -> str:
+    """Return what stands between the brace at ``opening`` and its partner, inner blocks left out."""
+    depth, kept = 0, []
+    for character in source[opening:]:
+        if character == "{":
+            depth += 1
+        elif character == "}":
+            depth -= 1
+            kept.append(";")
+            if depth == 0:
+                break
+        elif depth == 1:
+            kept.append(character)
+    return "".join(kept)
+
+
+def members(source: str, name: str) -> list[tuple[str, str, bool]]:
+    """Return the data members of a structure, bases first, as (type without template arguments, name, whether an array); a pointer's
+    type is empty. Return none of a type that the source does not define as a structure."""
+    if alias := re.search(rf"\busing\s+{name}\s*=\s*(\w+)", source):
+        return members(source, alias[1])
+    head = re.search(
+        rf"\b(?:struct|class)\s+(?:alignas\([^;{{]*?\)\s*)?{name}\s*(?::\s*(?:public\s+)?(\w+)[^{{;]*)?\{{", source
+    )
+    if head is None:
+        return []
+    found = members(source, head[1]) if head[1] else []
+    for statement in _ATTRIBUTES.sub("", _body(source, head.end() - 1)).split(";"):
+        text = " ".join(re.sub(r"^\s*#.*$", "", statement, flags=re.MULTILINE).split())
+        if _SKIPPED.search(text) or " " not in text or ":" in text:
+            continue
+        text = re.sub(r"\b(const|unsigned|signed|volatile)\s+(?=\w+[\s<*&])", "", text)
+        kind = re.match(r"\w+", text)
+        if kind is None:
+            continue
+        rest = text[kind.end() :].lstrip()
+        if rest.startswith("<"):
+            depth = end = 0
+            for end, character in enumerate(rest):  # noqa: B007
+                depth += (character == "<") - (character == ">")
+                if depth == 0:
+                    break
+            rest = rest[end + 1 :]
+        for declarator in rest.split(","):
+            if match := _DECLARATOR.search(declarator.strip()):
+                pointer = "*" in declarator or "&" in declarator
+                found.append(("" if pointer else kind[0], match[1], bool(match[2])))
+    return found
+
+
+def paths(source: str, name: str, depth: int = 0) -> list[str]:
+    """Return the fields of a structure as C++ designators, those of nested structures included: ``geometry.packs``; of an array of
+    structures those of the first element, and the array."""
+    found = []
+    for kind, member, array in members(source, name):
+        inner = paths(source, kind, depth + 1) if kind and depth < DEEPEST else []
+        element = f"{member}[0]" if array else member
+        if not inner or array:
+            found.append(member)
+        found += [f"{element}.{path}" for path in inner]
+    return found
+
+
+def parameter(source: str, kernel: str) -> str:
+    """Return the type of a kernel's parameter without template arguments, empty where it has none."""
+    found = re.search(rf"\b{kernel}\s*\(\s*([^)]*)\)\s*\{{", source)
+    words = re.sub(r"\b(const|__grid_constant__)\b", "", found[1] if found else "").split()
+    return re.split(r"\W", words[0])[0] if words else ""
+
+
+def host_fields(kind: Any, prefix: str = "", offset: int = 0) -> dict[str, Field]:
+    """Return the fields of a ctypes structure with the names that ``paths`` gives; every element of arrays has one."""
+    found: dict[str, Field] = {}
+    for base in reversed(kind.__mro__):
+        for name, inner, *_ in vars(base).get("_fields_", ()):
+            found |= _host_field(inner, prefix + name, offset + getattr(kind, name).offset)
+    return found
+
+
+def _host_field(kind: Any, name: str, start: int) -> dict[str, Field]:
+    found = {name: Field(start, ctypes.sizeof(kind))}
+    if issubclass(kind, ctypes.Structure):
+        return host_fields(kind, f"{name}.", start)
+    if issubclass(kind, ctypes.Array):
+        step = ctypes.sizeof(kind._type_)
+        for i in range(kind._length_):
+            found |= _host_field(kind._type_, f"{name}[{i}]", start + i * step)
+    return found
+
+
+def difference(kernel: Mapping[str, Field], host: Mapping[str, Field]) -> str | None:
+    """Return what differs between the fields of a kernel's structure and the host's; None where nothing does."""
+    starts, ends = {field.offset for field in host.values()}, {field.offset + field.size for field in host.values()}
+    for name, field in kernel.items():
+        if name in host and host[name] != field:
+            return f"{name}: the kernel has {field.size} bytes at {field.offset}, the host {host[name].size} at {host[name].offset}"
+        if field.offset not in starts or field.offset + field.size not in ends:
+            return f"{name}: the kernel has {field.size} bytes at {field.offset}, where no field of the host begins and ends"
+    return None

@@ -1,0 +1,150 @@
+"""Tensor maps: what TMA (compute capability 9.0) reads of a tensor's layout when it copies tiles between global and shared memory
+(primitives/tma.cuh). A map holds the address, so that it is encoded when a kernel is launched."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import DeviceError
+
+MAP_BYTES = 128
+ALIGNMENT = 16  # bytes, of the tensor's address and of its strides
+ROW_BYTES = 128  # of a tile's innermost dimension, which is what the 128-byte swizzle permutes
+_LIMITS = {"extent": 2**31 - 1, "stride": 2**40 - 1, "corner": 128, "tap": 255, "step": 8, "box": 256}
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A tensor, innermost dimension first, and the tiles that are copied.
+
+    element: half, bfloat16, float, or tf32 for floats that the copy rounds to TF32. extent: elements. strides: bytes, of all
+    dimensions but the innermost.
+    """
+
+    element: str
+    extent: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def element_bytes(self) -> int:
+        return 4 if self.element in ("float", "tf32") else 2
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the driver encodes it; the address must be a multiple of ALIGNMENT, too."""
+        fits = all(0 < extent <= _LIMITS["extent"] for extent in self.extent)
+        return fits and all(0 < s <= _LIMITS["stride"] and s % ALIGNMENT == 0 for s in self.strides)
+
+
+@dataclass(frozen=True)
+class Im2colMap(TensorMap):
+    """The im2col mode: pixels of images (channels, columns, rows, images) in the order of a convolution's output pixels.
+
+    lower, upper: the corners of the bounding box of the pixels under the first tap, along columns and rows: lower from the first
+    pixel, upper from the last. step: pixels from one to the next. taps: the largest offset of a tap. pixels: rows of a tile.
+    """
+
+    lower: tuple[int, int]
+    upper: tuple[int, int]
+    step: tuple[int, int]
+    taps: tuple[int, int]
+    pixels: int
+
+    @property
+    def is_possible(self) -> bool:
+        corners = all(-_LIMITS["corner"] <= corner < _LIMITS["corner"] for corner in (*self.lower, *self.upper))
+        shifts = all(tap <= _LIMITS["tap"] for tap in self.taps) and all(s <= _LIMITS["step"] for s in self.step)
+        return super().is_possible and corners and shifts
+
+
+@dataclass(frozen=True)
+class TiledMap(TensorMap):
+    """The tiled mode with the 128-byte swizzle: boxes of a tensor of three dimensions; ``box`` counts elements of each."""
+
+    box: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class UnswizzledTiledMap(TensorMap):
+    """The tiled mode without a swizzle: boxes of a tensor of four dimensions, dense in shared memory; ``box`` counts elements of
+    each dimension, and those of the innermost are a multiple of 16 bytes."""
+
+    box: tuple[int, int, int, int]
+
+    @property
+    def is_possible(self) -> bool:
+        aligned = self.box[0] * self.element_bytes % ALIGNMENT == 0
+        return super().is_possible and aligned and all(0 < size <= _LIMITS["box"] for size in self.box)
+
+
+class EmulatedMap(ctypes.Structure):
+    """The map as the emulated device encodes it: ``Map`` in primitives/tma.cuh, field by field."""
+
+    _fields_ = [
+        ("base", ctypes.c_uint64),
+        ("stride", ctypes.c_longlong * 4),
+        ("extent", ctypes.c_int * 5),
+        ("lower", ctypes.c_int * 2),
+        ("upper", ctypes.c_int * 2),
+        ("step", ctypes.c_int * 2),
+        ("pixels", ctypes.c_int),
+        ("box", ctypes.c_int * 4),
+        ("rank", ctypes.c_int),
+        ("element_bytes", ctypes.c_int),
+        ("columns", ctypes.c_int),
+        ("rounded", ctypes.c_int),
+        ("dense", ctypes.c_int),
+    ]
+
+
+def emulated_map(wanted: TensorMap, address: int) -> bytes:
+    """Return the MAP_BYTES of a map for the emulated device. Raises DeviceError for what the driver refuses."""
+    if address % ALIGNMENT or not wanted.is_possible:
+        raise DeviceError(f"TMA cannot read {wanted} at {address:#x}")
+    made = EmulatedMap(base=address, rank=len(wanted.extent), element_bytes=wanted.element_bytes)
+    made.stride[: len(wanted.strides)] = wanted.strides
+    made.extent[: len(wanted.extent)] = wanted.extent
+    made.rounded = wanted.element == "tf32"
+    if isinstance(wanted, Im2colMap):
+        made.columns, made.pixels = True, wanted.pixels
+        made.lower[:], made.upper[:], made.step[:] = wanted.lower, wanted.upper, wanted.step
+    elif isinstance(wanted, TiledMap | UnswizzledTiledMap):
+        made.box[: len(wanted.box)] = wanted.box
+        made.dense = isinstance(wanted, UnswizzledTiledMap)
+    return bytes(made).ljust(MAP_BYTES, b"\0")
+
+
+# Names and numbers of cuda.h
+_DATA_TYPES = {"half": 6, "float": 7, "bfloat16": 9, "tf32": 11}  # CU_TENSOR_MAP_DATA_TYPE_FLOAT16 and so on
+_NOT_INTERLEAVED, _NOT_SWIZZLED, _SWIZZLE_128B, _L2_PROMOTION_256B, _ZEROS_OUTSIDE = 0, 0, 3, 3, 0
+_INT, _UINT, _POINTER = ctypes.c_int, ctypes.c_uint, ctypes.c_void_p
+_TILED, _IM2COL = "cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col"
+_FRONT, _BACK = (_POINTER, _INT, _UINT, ctypes.c_uint64, _POINTER, _POINTER), (_POINTER, _INT, _INT, _INT, _INT)
+SIGNATURES = {
+    _TILED: (*_FRONT, _POINTER, *_BACK),
+    _IM2COL: (*_FRONT, _POINTER, _POINTER, _UINT, _UINT, *_BACK),
+}
+
+
+def driver_map(driver: Any, wanted: TensorMap, address: int) -> bytes:
+    """Return the MAP_BYTES of a map as the driver encodes it. Raises DeviceError where it refuses."""
+    memory = (ctypes.c_uint64 * (2 * MAP_BYTES // 8))()
+    start = -ctypes.addressof(memory) % 64
+    rank = len(wanted.extent)
+    steps = (1,) * rank
+    front = (
+        ctypes.addressof(memory) + start, _DATA_TYPES[wanted.element], rank, address,
+        (ctypes.c_uint64 * rank)(*wanted.extent), (ctypes.c_uint64 * (rank - 1))(*wanted.strides),
+    )  # fmt: skip
+    swizzle = _NOT_SWIZZLED if isinstance(wanted, UnswizzledTiledMap) else _SWIZZLE_128B
+    back = (_NOT_INTERLEAVED, swizzle, _L2_PROMOTION_256B, _ZEROS_OUTSIDE)
+    channels = ROW_BYTES // wanted.element_bytes
+    if isinstance(wanted, Im2colMap):
+        steps = (1, *wanted.step, 1)
+        corners = [(_INT * 2)(*corner) for corner in (wanted.lower, wanted.upper)]
+        driver.call(_IM2COL, *front, *corners, channels, wanted.pixels, (_UINT * rank)(*steps), *back)
+    elif isinstance(wanted, TiledMap | UnswizzledTiledMap):
+        driver.call(_TILED, *front, (_UINT * rank)(*wanted.box), (_UINT * rank)(*steps), *back)
+    return bytes(memory)[start : start + MAP_BYTES]

@@ -1,0 +1,240 @@
+// The packs of a row, or of neighbouring strided rows (softmax/staged.cu, softmax/register_resident.cu). Every kind
+// of row can
+//   load a group asynchronously (the packs first, first + size, ...) to addresses in shared memory `pitch` apart,
+//   take its values from there (what does not exist is neutral), and
+//   write its results, blended with what is in the output.
+#pragma once
+#include "softmax/reduce.cuh"
+
+// Packs of 16 bytes. Neighbours along a row (of packs, for strided rows) are neighbours in memory.
+template <class Rule, bool STRIDED, int PACKS> struct VectorPacks {
+  static constexpr int INPUTS = Rule::INPUTS, WIDE = WIDTH, HELD = PACKS, ROWS = STRIDED ? WIDE : 1;
+  using Vector = Elements<WIDE>;
+  const Arguments<INPUTS>* a;
+  const ELEMENT* input[INPUTS];  // pack 0, which may start before the row, so that packs are aligned
+  ELEMENT* output;
+  unsigned packs, width;            // strided rows: rows of the pack
+  unsigned lead;                    // elements of pack 0 before the row
+  unsigned first_full, full_packs;  // from pack `first_full` on so many are full, and aligned in all operands
+
+  __device__ __forceinline__ VectorPacks(const Arguments<INPUTS>& arguments, unsigned index) : a(&arguments) {
+    unsigned offset[INPUTS + 1];
+    width = a->rows.locate(index, offset);
+    begin_at(offset);
+  }
+  // Packs that begin where the row does, of which none is full.
+  __device__ __forceinline__ void begin_with_row() {
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) input[n] += lead;
+    output += lead;
+    packs = (a->along.row + WIDE - 1) / WIDE;
+    full_packs = first_full = lead = 0;
+  }
+  __device__ __forceinline__ void end_for_good() { packs = full_packs = 0; }
+  __device__ __forceinline__ void begin_at(const unsigned (&offset)[INPUTS + 1]) {
+    output = a->output + offset[INPUTS];
+    lead = misplaced(output);
+    bool together = true;
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) {
+      input[n] = a->input[n] + offset[n];
+      together &= misplaced(input[n]) == lead;
+    }
+    if (STRIDED) {
+      packs = a->along.row, first_full = 0, full_packs = together && lead == 0 && width == WIDE ? packs : 0;
+    } else {
+      if (!together) lead = 0;
+      output -= lead;
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) input[n] -= lead;
+      packs = (a->along.row + lead + WIDE - 1) / WIDE, first_full = lead != 0;
+      full_packs = together ? (a->along.row + lead) / WIDE : 0;
+      full_packs -= min(full_packs, first_full);
+    }
+  }
+  // By how many elements a pointer misses the alignment of a pack.
+  static __device__ __forceinline__ unsigned misplaced(const ELEMENT* pointer) {
+    return unsigned(reinterpret_cast<uintptr_t>(pointer) / sizeof(ELEMENT)) % WIDE;
+  }
+  __device__ __forceinline__ size_t offset(unsigned pack, int operand) const {
+    return STRIDED ? size_t(pack) * unsigned(a->along.row_stride[operand]) : pack * WIDE;
+  }
+  __device__ __forceinline__ bool is_full(unsigned pack) const { return pack - first_full < full_packs; }
+  __device__ __forceinline__ bool are_full(unsigned first, unsigned size) const {
+    return is_full(first) && is_full(first + (HELD - 1) * size);
+  }
+  __device__ __forceinline__ bool exists(unsigned pack, unsigned i) const {
+    return STRIDED ? i < width : pack * WIDE + i - lead < a->along.row;
+  }
+
+  // Copies a full pack.
+  __device__ __forceinline__ void load_full_async(unsigned pack, Vector* address, unsigned pitch) const {
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++)
+      copy(address + n * pitch, reinterpret_cast<const Vector*>(input[n] + offset(pack, n)));
+  }
+  // Prefetches into L2 a group, before the wait (primitives/dependent_launch.cuh).
+  __device__ __forceinline__ void prefetch(unsigned first, unsigned size) const {
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        if (first + k * size < packs) prefetch_l2(input[n] + offset(first + k * size, n));
+  }
+  __device__ __forceinline__ void load_async(unsigned first, unsigned size, Vector* address, unsigned pitch) const {
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+      if (is_full(first + k * size)) load_full_async(first + k * size, address + k * INPUTS * pitch, pitch);
+    if (are_full(first, size)) return;
+    Vector nothing;
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) nothing.item[i] = store<ELEMENT>(Rule::neutral());
+#pragma unroll 1
+    for (int k = 0; k < HELD; k++, first += size, address += INPUTS * pitch)
+      if (!is_full(first))
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) {
+          address[n * pitch] = nothing;
+          if (first < packs)
+#pragma unroll 1
+            for (int i = 0; i < WIDE; i++)
+              if (exists(first, i)) address[n * pitch].item[i] = (input[n] + offset(first, n))[i * stride(n)];
+        }
+  }
+  // A pack; what does not exist is neutral.
+  __device__ __forceinline__ Vector read(unsigned pack, int n) const {
+    Vector some;
+#pragma unroll
+    for (int i = 0; i < WIDE; i++) {
+      some.item[i] = store<ELEMENT>(Rule::neutral());
+      if (pack < packs && exists(pack, i)) some.item[i] = (input[n] + offset(pack, n))[i * stride(n)];
+    }
+    return some;
+  }
+  __device__ __forceinline__ long long stride(int operand) const { return STRIDED ? a->rows.row_stride[operand] : 1; }
+
+  __device__ __forceinline__ void take(unsigned, unsigned, const Vector* address, unsigned pitch,
+                                       COMPUTE (&values)[INPUTS][HELD * WIDE]) const {
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) unpack(address + (k * INPUTS + n) * pitch, &values[n][k * WIDE]);
+  }
+  __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[ROWS], unsigned first,
+                                        unsigned size, const Vector* address, unsigned pitch) const {
+    if (are_full(first, size)) {
+#pragma unroll
+      for (int k = 0; k < HELD; k++)
+        write_pack(rule, state, first + k * size, true, address + k * INPUTS * pitch, pitch);
+    } else {
+#pragma unroll 1
+      for (int k = 0; k < HELD && first < packs; k++, first += size, address += INPUTS * pitch)
+        write_pack(rule, state, first, is_full(first), address, pitch);
+    }
+  }
+  __device__ __forceinline__ void write_pack(const Rule& rule, const OnlineState (&state)[ROWS], unsigned index,
+                                             bool as_full, const Vector* address, unsigned pitch) const {
+    COMPUTE values[INPUTS][WIDE], result[WIDE];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) unpack(address + n * pitch, values[n]);
+    rule.results(state, values, result);
+    write_results(index, as_full, result);
+  }
+  __device__ __forceinline__ void write_results(unsigned index, bool as_full, COMPUTE (&result)[WIDE]) const {
+    ELEMENT* target = output + offset(index, INPUTS);
+    if (as_full) {
+      if (a->beta != COMPUTE(0)) {
+        COMPUTE prior[WIDE];
+        unpack(reinterpret_cast<const Vector*>(target), prior);
+#pragma unroll
+        for (int i = 0; i < WIDE; i++) result[i] += a->beta * prior[i];
+      }
+      pack(result, reinterpret_cast<Vector*>(target));
+    } else {
+#pragma unroll
+      for (int i = 0; i < WIDE; i++)
+        if (exists(index, i))
+          target[i] =
+              store<ELEMENT>(a->beta != COMPUTE(0) ? result[i] + a->beta * load<COMPUTE>(target[i]) : result[i]);
+    }
+  }
+};
+
+template <class Rule, bool STRIDED> using VectorRow = VectorPacks<Rule, STRIDED, HELD<WIDTH>>;
+
+// Packs of one element, anywhere.
+template <class Rule, bool STRIDED> struct ScalarRow {
+  static constexpr int INPUTS = Rule::INPUTS, HELD = ::HELD<1>, ROWS = 1;
+  using Vector = Elements<1>;
+  const Arguments<INPUTS>& a;
+  const ELEMENT* input[INPUTS];
+  ELEMENT* output;
+  unsigned packs;
+
+  __device__ __forceinline__ ScalarRow(const Arguments<INPUTS>& arguments, unsigned index)
+      : a(arguments), packs(a.along.packs) {
+    unsigned offset[INPUTS + 1];
+    a.rows.locate(index, offset);
+    output = a.output + offset[INPUTS];
+#pragma unroll
+    for (int n = 0; n < INPUTS; n++) input[n] = a.input[n] + offset[n];
+  }
+  __device__ __forceinline__ void locate(unsigned pack, unsigned (&offset)[INPUTS + 1]) const {
+    if (a.along.outer_rank != 0) {
+      a.along.locate(pack, offset);
+    } else {
+#pragma unroll
+      for (int n = 0; n <= INPUTS; n++) offset[n] = pack * a.along.row_stride[n];
+    }
+  }
+
+  __device__ __forceinline__ void load_async(unsigned first, unsigned size, Vector* address, unsigned pitch) const {
+    // What copy() cannot move goes through registers, some at a time.
+    constexpr bool COPIES = sizeof(ELEMENT) >= SMALLEST_COPY;
+    constexpr int BATCH = COPIES ? 1 : HELD / INPUTS;
+#pragma unroll 1
+    for (int batch = 0; batch < HELD && first < packs;
+         batch += BATCH, first += BATCH * size, address += BATCH * INPUTS * pitch) {
+      ELEMENT element[BATCH][INPUTS];
+#pragma unroll
+      for (int k = 0; k < BATCH; k++) {
+        unsigned offset[INPUTS + 1];
+        locate(min(first + k * size, packs - 1), offset);
+#pragma unroll
+        for (int n = 0; n < INPUTS; n++) {
+          if constexpr (COPIES) copy(address + n * pitch, reinterpret_cast<const Vector*>(input[n] + offset[n]));
+          else element[k][n] = input[n][offset[n]];
+        }
+      }
+      if constexpr (!COPIES)
+#pragma unroll
+        for (int k = 0; k < BATCH; k++)
+#pragma unroll
+          for (int n = 0; n < INPUTS; n++) address[(k * INPUTS + n) * pitch].item[0] = element[k][n];
+    }
+  }
+  __device__ __forceinline__ void take(unsigned first, unsigned size, const Vector* address, unsigned pitch,
+                                       COMPUTE (&values)[INPUTS][HELD]) const {
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++)
+        values[n][k] =
+            first + k * size < packs ? load<COMPUTE>(address[(k * INPUTS + n) * pitch].item[0]) : Rule::neutral();
+  }
+  __device__ __forceinline__ void write(const Rule& rule, const OnlineState (&state)[ROWS], unsigned first,
+                                        unsigned size, const Vector* address, unsigned pitch) const {
+#pragma unroll 2
+    for (int k = 0; k < HELD; k++, first += size, address += INPUTS * pitch) {
+      if (first >= packs) break;
+      COMPUTE values[INPUTS][1], result[1];
+#pragma unroll
+      for (int n = 0; n < INPUTS; n++) values[n][0] = load<COMPUTE>(address[n * pitch].item[0]);
+      rule.results(state, values, result);
+      unsigned offset[INPUTS + 1];
+      locate(first, offset);
+      ELEMENT* target = output + offset[INPUTS];
+      *target = store<ELEMENT>(a.beta != COMPUTE(0) ? result[0] + a.beta * load<COMPUTE>(*target) : result[0]);
+    }
+  }
+};

@@ -1,0 +1,108 @@
+"""Softmax of few rows in the registers of clusters, which exchange their online-softmax states once (softmax/small_rows.cu)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..plans import Launch
+from ..primitives.cluster import CLUSTER_SIZES, has_clusters
+from ..primitives.geometry import merge_dimensions
+from .problem import PACK_BYTES, WARP, Extents, SoftmaxProblem, SoftmaxSolver, can_launch, ceiling, cluster_definition
+from .small import MOST_THREADS, RANK, offsets_of, row_offsets
+
+# Elements or packs of a thread, as the kernel is compiled for them, by elements of a pack, in order of preference
+EACH = {1: (8, 4, 2), 2: (1, 2, 4), 4: (2, 4), 8: (1, 2, 4)}
+LEAST_ROW = 1024  # elements; a block or some lanes of a warp serve shorter rows
+FEW_VALUES = 32  # of a thread, with which two blocks of 512 threads find registers on a multiprocessor
+EXCHANGE_BYTES = 16  # of shared memory, for the barrier of a cluster
+
+
+class Division(NamedTuple):
+    """``blocks`` of a cluster that share a row, ``each`` packs of one of their ``threads``, one step apart. along: the offsets of the
+    first pack of every thread. at_once: whether the device holds all blocks at the same time."""
+
+    blocks: int
+    each: int
+    threads: int
+    along: Any
+    at_once: bool
+
+    @property
+    def states(self) -> int:
+        """Online-softmax states in shared memory: of as many warps as a cluster may have, so that each lane of a warp has as many."""
+        return ceiling(self.blocks * MOST_THREADS // WARP, WARP) * WARP
+
+
+def divisions(extents: Extents, rows: int, device: Any, packs: Sequence[int], values: int) -> Iterator[Division]:
+    """Return the divisions that hold a row, the one that takes least time first. extents: in packs along a row, with the strides of every
+    operand in elements; packs: of a thread, each of so many values."""
+    for blocks in CLUSTER_SIZES if has_clusters(device) else (1,):
+        for each in packs:
+            along = min(_splits(extents, each), key=lambda along: along.count, default=None)
+            if along is None:
+                continue
+            threads = ceiling(ceiling(along.count, blocks), WARP) * WARP
+            beside = 2 if each * values <= FEW_VALUES else 1  # blocks of a multiprocessor
+            if threads <= MOST_THREADS:
+                yield Division(blocks, each, threads, along, rows * blocks <= beside * device.multiprocessors)
+
+
+def _splits(row: Extents, each: int) -> Iterator[Any]:
+    """A row whose threads have packs along one of the dimensions, the outermost first."""
+    extents, steps = merge_dimensions(*row)
+    if len(extents) <= RANK:
+        yield from (offsets_of(extents, steps, d, each) for d in range(len(extents)))
+
+
+class SmallRows(SoftmaxSolver):
+    """Few rows, each by a cluster (by a block where there are none): packs of 16 bytes, or single elements that lie anywhere."""
+
+    name = "softmax.small_rows"
+
+    def serves(self, problem: SoftmaxProblem) -> bool:
+        return self._chosen(problem, at_once=False) is not None
+
+    def applies(self, problem: SoftmaxProblem) -> bool:
+        width = self._width(problem)
+        if problem.layout.along.packs * width < LEAST_ROW or (width == 1 and problem.layout.vector):
+            return False
+        return self._chosen(problem, at_once=True) is not None
+
+    def launches(self, problem: SoftmaxProblem) -> list[Launch]:
+        chosen = self._chosen(problem, at_once=True) or self._chosen(problem, at_once=False)
+        assert chosen is not None
+        return [chosen]
+
+    def alignment(self, problem: SoftmaxProblem) -> Mapping[str, int]:
+        return self.packed(problem) if self._width(problem) > 1 else {}
+
+    def _width(self, problem: SoftmaxProblem) -> int:
+        return problem.width if problem.packed_rows else 1
+
+    def _chosen(self, problem: SoftmaxProblem, at_once: bool) -> Launch | None:
+        """Return the launch of the first division that the device can launch. at_once: only of those that it holds all at once."""
+        rows, width = row_offsets(problem), self._width(problem)
+        if rows is None or problem.layout.strided:
+            return None
+        extents = problem.row_extents
+        if width > 1:
+            extents = [problem.length // width], [[width]] * len(problem.specs)
+        for division in divisions(extents, problem.rows, problem.device, EACH[width], width * problem.inputs):
+            if at_once and not division.at_once:
+                continue
+            launch = problem.small_launch(
+                "softmax/small_rows.cu",
+                f"softmax_small_rows_{problem.direction}_{division.each}",
+                threads=division.threads,
+                grid=problem.rows * division.blocks,
+                across=1,
+                rows=rows,
+                along=division.along,
+                shared_bytes=division.states * problem.state_bytes + EXCHANGE_BYTES,
+                definitions={"PACK_BYTES": width * problem.scalar_bytes} | cluster_definition(division.blocks),
+            )
+            assert width * problem.scalar_bytes <= PACK_BYTES
+            if can_launch(launch, division.blocks):
+                return launch
+        return None

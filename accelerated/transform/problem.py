@@ -1,0 +1,334 @@
+"""The walks of a transform: affine maps between the elements of two tensors (transform/problem.cuh), and the problem of the room."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int, c_uint
+from math import prod
+from typing import Any, NamedTuple
+
+from dualdnn.api.operations import TensorSpec, TransformSpec, TransformTensor
+from dualdnn.api.operations.transform import folding_factors, folds, unfolds
+
+from ..plans import ELEMENTS, Launch, factors, pointers, structure, type_definitions
+from ..primitives.geometry import THREADS, FastDivmod, Grid
+from ..solver import Problem, Solver
+
+PACK_BYTES = 16
+# Of the kernels' Walk: what unfolding six dimensions needs. The fields of the argument structures are compared with the kernels'.
+DIMENSIONS, SOURCE_CHECKS, DESTINATION_CHECKS = 10, 7, 4
+
+
+class DimensionArgument(ctypes.Structure):
+    _fields_ = [("extent", FastDivmod), ("source", c_int), ("destination", c_int)]
+
+
+class CheckArgument(ctypes.Structure):
+    _fields_ = [("base", c_int), ("limit", c_uint), ("step", c_int * DIMENSIONS)]
+
+
+class WalkArgument(ctypes.Structure):
+    _fields_ = [
+        ("rank", c_int),
+        ("source_checks", c_int),
+        ("destination_checks", c_int),
+        ("source_base", c_int),
+        ("destination_base", c_int),
+        ("dimension", DimensionArgument * DIMENSIONS),
+        ("source_check", CheckArgument * SOURCE_CHECKS),
+        ("destination_check", CheckArgument * DESTINATION_CHECKS),
+    ]
+
+
+class Axis(NamedTuple):
+    """A virtual dimension: its extent, and what one step along it adds to coordinates of source and destination, by their index."""
+
+    extent: int
+    source: dict[int, int]
+    destination: dict[int, int]
+
+
+class Coordinate(NamedTuple):
+    """A coordinate of a tensor: its value at the walk's origin, its extent there, its stride in elements."""
+
+    base: int
+    limit: int
+    stride: int
+
+
+class Step(NamedTuple):
+    """An axis in memory: its extent, its strides in elements, and its steps in every coordinate that has to be checked."""
+
+    extent: int
+    source: int
+    destination: int
+    source_checks: tuple[int, ...]
+    destination_checks: tuple[int, ...]
+
+    def continues(self, inner: Step) -> bool:
+        """Return whether this axis continues where the inner one ends, in memory and in every check."""
+        outer_steps = (self.source, self.destination, *self.source_checks, *self.destination_checks)
+        inner_steps = (inner.source, inner.destination, *inner.source_checks, *inner.destination_checks)
+        return all(o == i * inner.extent for o, i in zip(outer_steps, inner_steps, strict=True))
+
+
+class Walk:
+    """Axes in memory, merged, the fastest of the destination first, with the checks that they need."""
+
+    def __init__(self, axes: list[Axis], source: list[Coordinate], destination: list[Coordinate]) -> None:
+        self.source_base = sum(c.base * c.stride for c in source)
+        self.destination_base = sum(c.base * c.stride for c in destination)
+        self.source_checked = _checked([axis.source for axis in axes], source, axes)
+        self.destination_checked = _checked([axis.destination for axis in axes], destination, axes)
+        self.source, self.destination = source, destination
+        steps = [
+            Step(
+                axis.extent,
+                sum(step * source[i].stride for i, step in axis.source.items()),
+                sum(step * destination[i].stride for i, step in axis.destination.items()),
+                tuple(axis.source.get(i, 0) for i in self.source_checked),
+                tuple(axis.destination.get(i, 0) for i in self.destination_checked),
+            )
+            for axis in axes
+            if axis.extent > 1
+        ]
+        self.steps: list[Step] = []
+        for step in sorted(steps, key=lambda step: step.destination):
+            if self.steps and step.continues(self.steps[-1]):
+                self.steps[-1] = self.steps[-1]._replace(extent=self.steps[-1].extent * step.extent)
+            else:
+                self.steps.append(step)
+        if not self.steps:
+            none = ((0,) * len(self.source_checked), (0,) * len(self.destination_checked))
+            self.steps.append(Step(1, 1, 1, *none))
+
+    @property
+    def transposes(self) -> bool:
+        """Whether source and destination are contiguous along different axes."""
+        return min(self.steps, key=lambda step: step.source) is not self.steps[0]
+
+    def aligned(self, side: str, along: Step, width: int) -> bool:
+        """Return whether packs of ``width`` elements along this axis are contiguous on that side (source or destination) and keep the
+        alignment of its start."""
+        steps = [getattr(step, side) for step in self.steps if step is not along]
+        base, checked = (
+            (self.source_base, self.source_checked)
+            if side == "source"
+            else (self.destination_base, self.destination_checked)
+        )
+        return getattr(along, side) == 1 and not checked and all(step % width == 0 for step in (base, *steps))
+
+    @property
+    def checked(self) -> bool:
+        """Whether positions of the walk lie outside one of the tensors."""
+        return bool(self.source_checked or self.destination_checked)
+
+    def argument(self, order: list[Step]) -> WalkArgument:
+        """Return the kernels' ``Walk`` with the axes in this order."""
+        value = WalkArgument(
+            rank=len(order), source_base=self.source_base, destination_base=self.destination_base,
+            source_checks=len(self.source_checked), destination_checks=len(self.destination_checked),
+        )  # fmt: skip
+        for d, step in enumerate(order):
+            value.dimension[d] = DimensionArgument(FastDivmod.of(step.extent), step.source, step.destination)
+            for check, checked in zip(value.source_check, step.source_checks, strict=False):
+                check.step[d] = checked
+            for check, checked in zip(value.destination_check, step.destination_checks, strict=False):
+                check.step[d] = checked
+        for check, i in zip(value.source_check, self.source_checked, strict=False):
+            check.base, check.limit = self.source[i].base, self.source[i].limit
+        for check, i in zip(value.destination_check, self.destination_checked, strict=False):
+            check.base, check.limit = self.destination[i].base, self.destination[i].limit
+        return value
+
+
+def _checked(steps: list[dict[int, int]], coordinates: list[Coordinate], axes: list[Axis]) -> list[int]:
+    """Return the coordinates that leave their tensor somewhere on the walk."""
+
+    def last(i: int) -> int:
+        return coordinates[i].base + sum(
+            step.get(i, 0) * (axis.extent - 1) for step, axis in zip(steps, axes, strict=True)
+        )
+
+    return [i for i, c in enumerate(coordinates) if c.base < 0 or last(i) >= c.limit]
+
+
+def copy(x: TensorSpec, y: TensorSpec) -> Walk:
+    """Return the walk of every element of ``x`` to that of ``y``; vectorised channels are split so that both layouts fit."""
+    units = sorted({1, x.vector_length, y.vector_length})
+    tops = [*units[1:], x.dims[1]]
+    axes = [(tops[i] // unit, _channel_step(x, unit), _channel_step(y, unit)) for i, unit in enumerate(units)]
+    for d, extent in enumerate(x.dims):
+        if d != 1:
+            axes.append((extent, x.strides[d] * x.vector_length, y.strides[d] * y.vector_length))
+    numbered = [Axis(extent, {i: 1}, {i: 1}) for i, (extent, _, _) in enumerate(axes)]
+    sides = (
+        [Coordinate(0, extent, step) for extent, *steps in axes for step in steps[side : side + 1]] for side in (0, 1)
+    )
+    return Walk(numbered, *sides)
+
+
+def _channel_step(spec: TensorSpec, channels: int) -> int:
+    """Return the scalars between channels that lie ``channels`` apart, a multiple or a divisor of the vector length."""
+    length = spec.vector_length
+    return channels // length * spec.strides[1] * length if channels >= length else channels
+
+
+def transformed(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> list[Walk]:
+    """Return the walks of a padding, folding or unfolding transform."""
+    if unfolds(transform):
+        return [_unfolding(transform, source, destination)]
+    return _folding(transform, source, destination)
+
+
+def _offset_axes(factors: tuple[int, ...], channels: int, per_channel: str) -> list[Axis]:
+    """Return the axes of the offsets inside blocks: a step of a spatial dimension on one side, a group of channels on the other."""
+    axes = []
+    for d, factor in enumerate(factors):
+        spatial, channel = {2 + d: 1}, {1: channels * prod(factors[d + 1 :])}
+        axes.append(Axis(factor, spatial, channel) if per_channel == "destination" else Axis(factor, channel, spatial))
+    return axes
+
+
+def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> list[Walk]:
+    """Return the walks of padding alone, or of padding and folding. The channels of a folded tensor are padded by walks of their own,
+    because their padding lies beside groups of channels."""
+    rank = source.rank
+    factors = folding_factors(transform) if folds(transform) else (1,) * (rank - 2)
+    total, channels = prod(factors), source.dims[1]
+    lead = transform.pad_before[1]
+    inside = channels if total > 1 else destination.dims[1]  # padded by checks where nothing is folded
+    axes = [
+        Axis(destination.dims[0], {0: 1}, {0: 1}),
+        Axis(inside, {1: 1}, {1: 1}),
+        *(Axis(destination.dims[2 + d], {2 + d: f}, {2 + d: 1}) for d, f in enumerate(factors)),
+        *_offset_axes(factors, channels, "destination"),
+    ]
+    bases = [-before for before in transform.pad_before]
+    if total > 1:
+        bases[1] = 0
+    origin = [0] * rank
+    if total > 1:
+        origin[1] = lead
+    walks = [Walk(axes, _coordinates(source, bases), _coordinates(destination, origin))]
+    if total > 1:
+        ends = ((0, lead), (lead + channels * total, destination.dims[1]))
+        walks += [_zeros(destination, first, end) for first, end in ends if first < end]
+    return walks
+
+
+def _zeros(destination: TensorSpec, first: int, end: int) -> Walk:
+    """Return the walk, with an empty source, that writes zeros in the channels from ``first`` to ``end``."""
+    extents = [end - first if d == 1 else extent for d, extent in enumerate(destination.dims)]
+    origin = [first if d == 1 else 0 for d in range(destination.rank)]
+    axes = [Axis(extent, {}, {d: 1}) for d, extent in enumerate(extents)]
+    return Walk(axes, [Coordinate(0, 0, 0)], _coordinates(destination, origin))
+
+
+def _unfolding(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> Walk:
+    """Return the walk of unfolding, then padding: the blocks that cover the destination, whose ends may reach beyond it."""
+    rank = source.rank
+    factors = folding_factors(transform)
+    kept = -(-source.dims[1] // prod(factors))
+    before = transform.pad_before
+    # The channel within its group is a coordinate of its own, checked but without a stride in memory.
+    axes = [
+        Axis(destination.dims[0], {0: 1}, {0: 1}),
+        Axis(destination.dims[1], {1: 1, rank: 1}, {1: 1}),
+        *_offset_axes(factors, kept, "source"),
+    ]
+    bases, origin = [-before[0], -before[1]], [0, 0]
+    for d, (factor, extent, pad) in enumerate(zip(factors, destination.dims[2:], before[2:], strict=True)):
+        first, last = -pad // factor, (extent - 1 - pad) // factor
+        axes.append(Axis(last - first + 1, {2 + d: 1}, {2 + d: factor}))
+        bases.append(first)
+        origin.append(first * factor + pad)
+    group = Coordinate(-before[1], kept, 0)
+    return Walk(axes, [*_coordinates(source, bases), group], _coordinates(destination, origin))
+
+
+def _coordinates(spec: TensorSpec, bases: list[int]) -> list[Coordinate]:
+    return [Coordinate(*entry) for entry in zip(bases, spec.dims, spec.strides, strict=True)]
+
+
+class TransformProblem(Problem):
+    """A transform as walks from its source to its destination; the walks behind the first fill channels of padding with zeros.
+
+    names: the operands. moves: alpha is 1 and beta 0, so that the bits of the elements are copied where the types are the same.
+    """
+
+    def __init__(
+        self,
+        operation: Any,
+        device: Any,
+        aligned: bool = True,
+        names: tuple[str, str] | None = None,
+        walks: list[Walk] | None = None,
+    ) -> None:
+        super().__init__(operation, device, aligned)
+        plain = isinstance(operation, TransformTensor)
+        self.names = names or (("x", "y") if plain else ("srcData", "destData"))
+        source, destination = (operation.tensor(name) for name in self.names)
+        if walks is None:
+            walks = [copy(source, destination)] if plain else transformed(operation.transform, source, destination)
+        self.walks = walks
+        self.types = source.scalar_type, destination.scalar_type
+        self.element_bytes = source.scalar_bytes, destination.scalar_bytes
+        self.same_type = self.types[0] == self.types[1]
+        self.moves = (operation.alpha, operation.beta) == (1, 0)
+        self.transposes: dict[int, Any] = {}  # what transpose.py found, by the id of the walk
+
+    def scalars(self) -> list[tuple[str, Any]]:
+        """Return the argument fields alpha and beta."""
+        return factors(self.operation, alpha=self.operation.alpha, beta=self.operation.beta)
+
+    def launch(
+        self,
+        kernel: tuple[str, str],
+        fields: list[tuple[str, Any]],
+        grid: Grid,
+        block: Grid = (THREADS, 1, 1),
+        shared_bytes: int = 0,
+        **definitions: int,
+    ) -> Launch:
+        """Return the launch of a kernel (source, name). fields: its arguments behind the pointers. definitions: constants of its source."""
+        numbers = {name: str(value) for name, value in definitions.items()}
+        types = type_definitions(self.types[1], self.operation, SOURCE=ELEMENTS[self.types[0]], **numbers)
+        function = self.device.function(*kernel, types)
+        return Launch(function, structure(*pointers(2), *fields), self.names, grid, block, shared_bytes)
+
+
+class WalkSolver(Solver[TransformProblem]):
+    """A solver of one walk. It is chosen for the first walk of a transform; each walk behind that has the solver preferred for it."""
+
+    order: tuple[WalkSolver, ...] = ()  # all of the room, the preferred first
+
+    def carries(self, problem: TransformProblem, walk: Walk) -> bool:
+        """Return whether the kernel carries out this walk."""
+        raise TypeError(f"{type(self).__name__} does not define carries()")
+
+    def prefers(self, problem: TransformProblem, walk: Walk) -> bool:
+        """Return whether the kernel carries out this walk, expected to be faster than the solvers after it."""
+        return self.carries(problem, walk)
+
+    def walk_launch(self, problem: TransformProblem, walk: Walk) -> Launch:
+        """Return the launch that carries out one walk."""
+        raise TypeError(f"{type(self).__name__} does not define walk_launch()")
+
+    @classmethod
+    def preferred(cls, problem: TransformProblem, walk: Walk) -> WalkSolver:
+        """Return the first solver of the room that prefers a walk."""
+        return next(solver for solver in WalkSolver.order if solver.prefers(problem, walk))
+
+    def serves(self, problem: TransformProblem) -> bool:
+        return self.carries(problem, problem.walks[0])
+
+    def applies(self, problem: TransformProblem) -> bool:
+        return self.prefers(problem, problem.walks[0])
+
+    def launches(self, problem: TransformProblem) -> list[Launch]:
+        first, *others = problem.walks
+        return [
+            self.walk_launch(problem, first),
+            *(self.preferred(problem, walk).walk_launch(problem, walk) for walk in others),
+        ]

@@ -1,0 +1,61 @@
+// Transforms whose source and destination are contiguous along the same dimension, or of any other kind (3.2.99
+// to 3.2.101).
+//
+// A thread takes a pack of the destination's fastest dimension: one 16-byte access on both sides where they are
+// aligned, else elements up to a warp apart, so that a warp's accesses are coalesced.
+//
+// Roofline bound: bytes, one element read and one written; at most one multiply-add and two conversions an element.
+// Packed rows reach the speed of a copy; rows that are not aligned to 16 bytes are limited by instructions for half
+// and int8.
+// Measured: no row of the reports has reached it yet.
+#include "transform/problem.cuh"
+
+constexpr int WIDTH = 16 / (sizeof(SOURCE) > sizeof(ELEMENT) ? sizeof(SOURCE) : sizeof(ELEMENT));
+// Blocks per multiprocessor: as many as the registers of a pack allow, for enough loads in flight.
+constexpr int ROWS_BLOCKS = sizeof(SOURCE) > 2 ? 8 : sizeof(SOURCE) == 2 ? 5 : 4;
+constexpr int THREADS = 256;
+
+// Packs along dimension 0, read and written in the same order. The positions of a pack are 2^log_spread apart: 1 where
+// they move in one access, up to a warp apart where they move one by one, so that a warp's accesses are contiguous.
+struct Rows {
+  FastDivmod packs_per_row;
+  unsigned packs, log_spread;
+};
+
+template <int WIDTH, class S, class D, class Write>
+__device__ __forceinline__ void walk_rows(const Walk& walk, const Rows& rows, const S* source, D* destination,
+                                          Write write) {
+  const int spread = 1 << rows.log_spread;
+  for (unsigned index = blockIdx.x * blockDim.x + threadIdx.x; index < rows.packs; index += gridDim.x * blockDim.x) {
+    unsigned position[DIMENSIONS], pack;
+    walk.split<1>(rows.packs_per_row.divide(index, pack), position);
+    position[0] = (pack & -spread) * WIDTH + (pack & (spread - 1));
+    const unsigned row = walk.dimension[0].extent.divisor;
+    if (position[0] >= row) continue;
+    unsigned left = ((row - position[0] - 1) >> rows.log_spread) + 1, count = left < WIDTH ? left : WIDTH;
+    unsigned read = passing<WIDTH>(walk.source_check, walk.source_checks, walk.rank, position, count, spread);
+    unsigned written =
+        passing<WIDTH>(walk.destination_check, walk.destination_checks, walk.rank, position, count, spread);
+    int from, to;
+    walk.offsets<0>(position, from, to);
+    Pack<S, WIDTH> values = gather<S, WIDTH>(source + from, walk.dimension[0].source * spread, read);
+    write(destination + to, walk.dimension[0].destination * spread, written, values);
+  }
+}
+
+struct RowsArguments {
+  const SOURCE* source;
+  ELEMENT* destination;
+  Walk walk;
+  COMPUTE alpha, beta;
+  Rows rows;
+  int move;  // alpha is 1 and beta 0: the bits of the elements are copied
+};
+
+extern "C" __global__ void __launch_bounds__(THREADS, ROWS_BLOCKS) transform_rows(const RowsArguments a) {
+  griddepcontrol_wait();
+  if constexpr (same_type<SOURCE, ELEMENT>)
+    if (a.move) return walk_rows<WIDTH>(a.walk, a.rows, a.source, a.destination, Move{});
+  Blend blend{a.alpha, a.beta};
+  walk_rows<WIDTH>(a.walk, a.rows, a.source, a.destination, blend);
+}

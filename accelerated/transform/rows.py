@@ -1,0 +1,47 @@
+"""Walks along which source and destination are contiguous alike: packs of neighbours (transform/rows.cu)."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int, c_uint
+from math import prod
+
+from ..plans import Launch
+from ..primitives.geometry import FastDivmod, blocks
+from .problem import PACK_BYTES, TransformProblem, Walk, WalkSolver
+
+KERNEL = ("transform/rows.cu", "transform_rows")
+LOG_WARP = 5
+
+
+class RowsArgument(ctypes.Structure):
+    _fields_ = [("packs_per_row", FastDivmod), ("packs", c_uint), ("log_spread", c_uint)]
+
+
+class RowsSolver(WalkSolver):
+    """Any walk: a pack per thread in the order of the destination; in one access where both sides are aligned."""
+
+    name = "transform.rows"
+
+    def carries(self, problem: TransformProblem, walk: Walk) -> bool:
+        return True
+
+    def walk_launch(self, problem: TransformProblem, walk: Walk) -> Launch:
+        rows = _rows(walk, PACK_BYTES // max(problem.element_bytes))
+        fields = [
+            ("walk", walk.argument(walk.steps)),
+            *problem.scalars(),
+            ("rows", rows),
+            ("move", c_int(problem.moves)),
+        ]
+        return problem.launch(KERNEL, fields, blocks(rows.packs))
+
+
+def _rows(walk: Walk, width: int) -> RowsArgument:
+    """Return the rows in packs of ``width`` neighbours where both sides move them in one access, else of elements up to a warp apart."""
+    row = walk.steps[0].extent
+    packed = walk.aligned("source", walk.steps[0], width) and walk.aligned("destination", walk.steps[0], width)
+    log_spread = 0 if packed else min(LOG_WARP, max(1, row // width).bit_length() - 1)
+    packs_per_row = -(-row // (width << log_spread)) << log_spread
+    packs = packs_per_row * prod(step.extent for step in walk.steps[1:])
+    return RowsArgument(FastDivmod.of(packs_per_row), packs, log_spread)

@@ -1,0 +1,78 @@
+"""Builds ``libcudnn.so.8`` and ``include/cudnn.h``: seconds, once per version of Python and of this project."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+
+from . import c_types, exports
+from .header import header
+
+NAME = "libcudnn.so.8"  # file, soname and version node: clients import cudnnCreate@libcudnn.so.8
+MODULE = "_dualdnn_c"
+
+
+class BuildError(ValueError):
+    """The library could not be built; the message says what is missing."""
+
+
+def build(out: Path) -> Path:
+    """Write the library and its header below ``out``; returns the library's path. Nothing is compiled where an equal one lies there."""
+    text, told = exports.source(_paths(), json.dumps(sys.base_prefix)), exports.definitions()
+    key = hashlib.sha256("\0".join([sys.version, text, told, Path(__file__).read_text()]).encode()).hexdigest()
+    library, stamp = out / NAME, out / f".{NAME}.key"
+    (out / "include").mkdir(parents=True, exist_ok=True)
+    (out / "include" / "cudnn.h").write_text(header())
+    if not (library.is_file() and stamp.is_file() and stamp.read_text() == key):
+        stamp.unlink(missing_ok=True)
+        _compile(text, told, library)
+        stamp.write_text(key)
+    return library
+
+
+def _compile(text: str, told: str, library: Path) -> None:
+    try:
+        import cffi
+    except ImportError:
+        raise BuildError("cffi is not installed: pip install 'dualdnn[abi]'") from None
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "exports.map"
+        script.write_text(f"{NAME} {{ global: cudnn*; local: *; }};\n")
+        ffi = cffi.FFI()
+        ffi.cdef(told)
+        # The getter of the last message of release 9: whoever asks learns which clause a call violated.
+        ffi.embedding_api("void cudnnGetLastErrorString(char *, size_t);")
+        ffi.set_source(
+            MODULE,
+            text,
+            extra_link_args=[
+                f"-Wl,-soname,{NAME}",
+                f"-Wl,--version-script={script}",
+                f"-Wl,-rpath,{sysconfig.get_config_var('LIBDIR')}",
+                "-Wl,-z,nodelete",  # an interpreter cannot be unloaded
+            ],
+        )
+        ffi.embedding_init_code(
+            f"from {MODULE} import ffi, lib\nfrom dualdnn.api.abi.entry import install\ninstall(ffi, lib)"
+        )
+        try:
+            ffi.compile(tmpdir=folder, target=NAME)
+        except Exception as error:  # distutils has several kinds, none of which callers can import everywhere
+            raise BuildError(
+                f"the library could not be compiled: {error}; a C compiler and Python's headers are needed (Debian: apt install gcc python3-dev)"
+            ) from error
+        shutil.move(Path(folder) / NAME, library)
+
+
+def _paths() -> str:
+    """A C string literal: the Python list of folders in which packages lie."""
+    folders = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    return json.dumps(repr(folders))
+
+
+__all__ = ["NAME", "BuildError", "build", "c_types"]

@@ -1,0 +1,50 @@
+"""The C side of the function table: the type of every parameter as the border declares it, and as cudnn.h spells it."""
+
+from __future__ import annotations
+
+from ..document import Function, Parameter
+from ..enumerations import ENUMERATIONS
+
+NUMBERS = ("int", "unsigned", "int32_t", "uint32_t", "int64_t", "unsigned long long", "size_t", "float", "double")
+# What a function returns that does not return a status.
+RESULTS = {"cudnnGetVersion": "size_t", "cudnnGetCudartVersion": "size_t", "cudnnGetErrorString": "const char *"}
+
+# Structures that cross the border, as the document lays them out (5.1.2.2, 3.1.1.2, cudnnAlgorithm_t's union of enumerators).
+STRUCTURES = """
+typedef struct { int algo, status; float time; size_t memory; int determinism, mathType, reserved[3]; } perf_t;
+typedef struct { unsigned cudnn_version; int cudnnStatus; unsigned time_sec, time_usec, time_delta;
+    uintptr_t handle, stream; unsigned long long pid, tid; int cudaDeviceId, reserved[15]; } debug_t;
+typedef struct { int algo; } algorithm_t;
+"""
+
+
+def depth(parameter: Parameter) -> int:
+    """How many pointers the documented type has."""
+    return parameter.ctype.count("*") + parameter.ctype.count("[]")
+
+
+def border_type(parameter: Parameter) -> str:
+    """The type that the border declares. A pointer that only travels is a uintptr_t: the same register, a number in Python."""
+    base, pointers = parameter.base_type, depth(parameter)
+    if base.endswith("AlgoPerf_t"):
+        return "perf_t *"
+    if base == "cudnnAlgorithm_t":
+        return "algorithm_t" + " *" * pointers
+    element = "int" if base in ENUMERATIONS else base if base in NUMBERS else None
+    if parameter.memory == "device":
+        return "uintptr_t"
+    if element is None:  # an opaque type is one pointer itself, void is none
+        pointers -= base == "void"
+        element = "uintptr_t"
+    return element + " *" * pointers
+
+
+def result_type(function: Function) -> str:
+    """What the function returns: a status unless the document says otherwise."""
+    return RESULTS.get(function.name, "int")
+
+
+def border_declaration(function: Function) -> str:
+    """The declaration of the Python function behind an export."""
+    types = ", ".join(map(border_type, function.parameters))
+    return f"{result_type(function)} py_{function.name}({types or 'void'});"

@@ -1,0 +1,102 @@
+"""The C source of the library: what every export does before and after the Python function behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..document import Function, functions
+from .c_types import STRUCTURES, border_declaration, border_type, result_type
+
+NOT_INITIALIZED = {"int": "1 /* CUDNN_STATUS_NOT_INITIALIZED */", "size_t": "0"}
+NOT_INITIALIZED_TEXT = '"CUDNN_STATUS_NOT_INITIALIZED"'
+
+# cffi returns 0, which is SUCCESS, where Python cannot be started, and crashes where it has ended: the state says which it is.
+PREAMBLE = """
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int dualdnn_state; /* 0: not started; 1: the entries are loaded; 2: there is no interpreter for us, or no more */
+
+/* Another Python in this process would be mixed with ours, and hang. Extension modules such as NumPy's look for Python's functions
+   among the global symbols; a program that opened this library with RTLD_LOCAL has them elsewhere. */
+__attribute__((constructor)) static void dualdnn_loaded(void)
+{
+    const char *(*version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "Py_GetVersion");
+    Dl_info ours;
+    if (version && strncmp(version(), PY_VERSION, strrchr(PY_VERSION, '.') - PY_VERSION + 1)) {
+        fprintf(stderr, "libcudnn.so.8 was built for Python %s, this process runs %s\\n", PY_VERSION, version());
+        dualdnn_state = 2;
+    } else if (dladdr((void *)Py_IsInitialized, &ours))
+        dlopen(ours.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+}
+
+/* Before the first call: an interpreter that knows where its own modules, dualdnn and cffi were when this was built. cffi would
+   start one too, but looks for its own module before it runs any code of ours, and ends the process where it cannot. */
+static void dualdnn_start(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    if (dualdnn_state == 0 && !Py_IsInitialized()) {
+        PyConfig config;
+        PyStatus status;
+        PyConfig_InitPythonConfig(&config);
+        config.install_signal_handlers = 0;
+        if (!getenv("PYTHONHOME")) PyConfig_SetBytesString(&config, &config.home, DUALDNN_HOME);
+        status = Py_InitializeFromConfig(&config);
+        PyConfig_Clear(&config);
+        if (PyStatus_Exception(status)) {
+            fprintf(stderr, "libcudnn.so.8: Python cannot start: %s\\n", status.err_msg ? status.err_msg : "no reason given");
+            dualdnn_state = 2;
+        } else
+            PyEval_SaveThread();
+    }
+    pthread_mutex_unlock(&lock);
+    if (dualdnn_state == 2) return;
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyRun_SimpleString("import site\\nfor path in " DUALDNN_PATHS ":\\n    site.addsitedir(path)");
+    PyGILState_Release(state);
+}
+"""
+
+
+def export(function: Function) -> str:
+    """The C function that clients link to."""
+    result, parameters = result_type(function), function.parameters
+    declared = ", ".join(f"{border_type(parameter)} a{i}" for i, parameter in enumerate(parameters))
+    passed = ", ".join(f"a{i}" for i in range(len(parameters)))
+    failed = NOT_INITIALIZED.get(result, NOT_INITIALIZED_TEXT)
+    return f"""
+{result} {function.name}({declared or "void"})
+{{
+    if (dualdnn_state == 2) return {failed};
+    if (dualdnn_state == 0) dualdnn_start();
+    if (dualdnn_state == 2) return {failed};
+    {result} result = py_{function.name}({passed});
+    return dualdnn_state == 1 ? result : {failed};
+}}
+"""
+
+
+def source(paths: str, home: str) -> str:
+    """The whole source. paths, home: C string literals, a Python list of the folders that have packages and Python's own folder."""
+    table: Sequence[Function] = list(functions().values())
+    declarations = [f"static {border_declaration(function)}" for function in table]
+    return "\n".join(
+        [
+            f"#define DUALDNN_PATHS {paths}",
+            f"#define DUALDNN_HOME {home}",
+            PREAMBLE,
+            STRUCTURES,
+            *declarations,
+            *map(export, table),
+        ]
+    )
+
+
+def definitions() -> str:
+    """What cffi is told: the structures, the state, the Python functions."""
+    declarations = "\n".join(map(border_declaration, functions().values()))
+    return f'{STRUCTURES}static int dualdnn_state;\nextern "Python" {{\n{declarations}\n}}'

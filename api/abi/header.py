@@ -1,0 +1,157 @@
+"""Writes ``cudnn.h`` at the level of the document, from the function table and the enumerations; it compiles as C and as C++."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .. import enumerations
+from ..document import SPECIFICATION, VERSION, Function, Parameter, functions
+from .c_types import NUMBERS, result_type
+
+OPENING = f"""/* {SPECIFICATION}: types, enumerators and functions, from the function table of dualdnn. */
+#ifndef CUDNN_H_
+#define CUDNN_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define CUDNN_MAJOR {VERSION[0]}
+#define CUDNN_MINOR {VERSION[1]}
+#define CUDNN_PATCHLEVEL {VERSION[2]}
+#define CUDNN_VERSION (CUDNN_MAJOR * 1000 + CUDNN_MINOR * 100 + CUDNN_PATCHLEVEL)
+
+#ifndef CUDNNWINAPI
+#define CUDNNWINAPI
+#endif
+
+/* A program that includes the CUDA runtime's headers has these types from there. */
+#if !defined(__DRIVER_TYPES_H__) && !defined(__CUDA_RUNTIME_API_H__)
+typedef struct CUstream_st *cudaStream_t;
+#endif
+#ifndef __LIBRARY_TYPES_H__
+typedef enum libraryPropertyType_t {{ MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL }} libraryPropertyType;
+#endif
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+"""
+CLOSING = """
+#ifdef __cplusplus
+}
+#endif
+#endif /* CUDNN_H_ */
+"""
+
+# Opaque types whose structure has another name than the type with Struct in place of _t.
+STRUCTURES = {
+    "cudnnHandle_t": "struct cudnnContext *",
+    "cudnnDropoutDescriptor_t": "struct cudnnDropoutStruct *",
+    "cudnnLRNDescriptor_t": "struct cudnnLRNStruct *",
+    "cudnnRNNDescriptor_t": "struct cudnnRNNStruct *",
+    "cudnnRNNDataDescriptor_t": "struct cudnnRNNDataStruct *",
+    "cudnnActivationDescriptor_t": "struct cudnnActivationStruct *",
+    "cudnnAttnDescriptor_t": "struct cudnnAttnStruct *",
+    "cudnnSeqDataDescriptor_t": "struct cudnnSeqDataStruct *",
+    "cudnnFilterDescriptor_t": "struct cudnnFilterStruct *",
+    "cudnnTensorDescriptor_t": "struct cudnnTensorStruct *",
+    "cudnnConvolutionDescriptor_t": "struct cudnnConvolutionStruct *",
+    "cudnnPoolingDescriptor_t": "struct cudnnPoolingStruct *",
+    "cudnnOpTensorDescriptor_t": "struct cudnnOpTensorStruct *",
+    "cudnnReduceTensorDescriptor_t": "struct cudnnReduceTensorStruct *",
+    "cudnnCTCLossDescriptor_t": "struct cudnnCTCLossStruct *",
+    "cudnnTensorTransformDescriptor_t": "struct cudnnTensorTransformStruct *",
+    "cudnnSpatialTransformerDescriptor_t": "struct cudnnSpatialTransformerStruct *",
+    "cudnnAlgorithmDescriptor_t": "struct cudnnAlgorithmStruct *",
+    "cudnnAlgorithmPerformance_t": "struct cudnnAlgorithmPerformanceStruct *",
+    "cudnnPersistentRNNPlan_t": "struct cudnnPersistentRNNPlan *",
+    "cudnnRuntimeTag_t": "struct cudnnRuntimeTag_t",
+    "cudnnFusedOpsConstParamPack_t": "struct cudnnFusedOpsConstParamStruct *",
+    "cudnnFusedOpsVariantParamPack_t": "struct cudnnFusedOpsVariantParamStruct *",
+    "cudnnFusedOpsPlan_t": "struct cudnnFusedOpsPlanStruct *",
+    "cudnnBackendDescriptor_t": "void *",
+}
+RECORDS = """
+typedef struct cudnnDebugStruct {
+  unsigned cudnn_version;
+  cudnnStatus_t cudnnStatus;
+  unsigned time_sec, time_usec, time_delta;
+  cudnnHandle_t handle;
+  cudaStream_t stream;
+  unsigned long long pid, tid;
+  int cudaDeviceId;
+  int reserved[15];
+} cudnnDebug_t;
+typedef void (*cudnnCallback_t)(cudnnSeverity_t sev, void *udata, const cudnnDebug_t *dbg, const char *msg);
+typedef struct cudnnAlgorithmUnionStruct {
+  union Algorithm {
+    cudnnConvolutionFwdAlgo_t convFwdAlgo;
+    cudnnConvolutionBwdFilterAlgo_t convBwdFilterAlgo;
+    cudnnConvolutionBwdDataAlgo_t convBwdDataAlgo;
+    cudnnRNNAlgo_t RNNAlgo;
+    cudnnCTCLossAlgo_t CTCLossAlgo;
+  } algo;
+} cudnnAlgorithm_t;
+"""
+PERFORMANCES = {
+    "cudnnConvolutionFwdAlgoPerf_t": "cudnnConvolutionFwdAlgo_t",
+    "cudnnConvolutionBwdDataAlgoPerf_t": "cudnnConvolutionBwdDataAlgo_t",
+    "cudnnConvolutionBwdFilterAlgoPerf_t": "cudnnConvolutionBwdFilterAlgo_t",
+}
+NOT_DECLARED = ("void", "libraryPropertyType", "cudaStream_t", "cudnnAlgorithm_t", "cudnnCallback_t")
+
+
+def header() -> str:
+    """The text of cudnn.h."""
+    return "\n".join(
+        [OPENING, *_limits(), *_enumerations(), *_opaque(), RECORDS, *_performances(), *_functions(), CLOSING]
+    )
+
+
+def _limits() -> Iterator[str]:
+    for name, value in vars(enumerations).items():
+        if name.startswith("CUDNN_") and isinstance(value, int | float):
+            yield f"#define {name} {value!r}"
+
+
+def _enumerations() -> Iterator[str]:
+    for name, kind in enumerations.ENUMERATIONS.items():
+        if name == "libraryPropertyType":
+            continue
+        listed = ",\n".join(f"  {member.name} = {int(member)}" for member in kind.__members__.values())
+        yield f"typedef enum {{\n{listed}\n}} {name};"
+
+
+def _opaque() -> Iterator[str]:
+    used = {parameter.base_type for function in functions().values() for parameter in function.parameters}
+    told = {*NUMBERS, *NOT_DECLARED, *enumerations.ENUMERATIONS, *PERFORMANCES}
+    for name in sorted(used - told):
+        yield f"typedef {STRUCTURES[name]} {name};".replace("* ", "*")
+
+
+def _performances() -> Iterator[str]:
+    for name, algorithm in PERFORMANCES.items():
+        yield f"""typedef struct {name.removesuffix("_t")}Struct {{
+  {algorithm} algo;
+  cudnnStatus_t status;
+  float time;
+  size_t memory;
+  cudnnDeterminism_t determinism;
+  cudnnMathType_t mathType;
+  int reserved[3];
+}} {name};"""
+
+
+def _functions() -> Iterator[str]:
+    for function in functions().values():
+        yield f"{_result(function)}CUDNNWINAPI {function.name}({', '.join(map(_parameter, function.parameters)) or 'void'});"
+
+
+def _result(function: Function) -> str:
+    found = result_type(function)
+    return "cudnnStatus_t " if found == "int" else f"{found} ".replace("* ", "*")
+
+
+def _parameter(parameter: Parameter) -> str:
+    ctype, arrays = parameter.ctype, parameter.ctype.count("[]")
+    return f"{ctype.replace('[]', '').strip()} {parameter.name}{'[]' * arrays}".replace("* ", "*")

@@ -1,0 +1,143 @@
+"""The C arguments of every documented function as Python arguments, and its results back behind the caller's pointers.
+
+One rule per parameter, chosen once from the function table: a reader makes a Python argument of the C arguments, a writer stores a
+result. What the table cannot say has a rule by its name (callbacks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..descriptors import DESCRIPTORS
+from ..document import Function, Parameter
+from ..enumerations import CUDNN_DIM_MAX, ENUMERATIONS
+from ..operations.specs import DOUBLE
+from .objects import Objects
+
+Read = Callable[[tuple[Any, ...]], Any]
+Write = Callable[[Any, Any], None]
+MOST_ENTRIES = (
+    1 << 20
+)  # of an array whose count is no number of dimensions: a larger count is a mistake, and not followed
+DEBUG_FIELDS = ("cudnn_version", "cudnnStatus", "time_sec", "time_usec", "time_delta", "pid", "tid", "cudaDeviceId")
+
+
+class Marshalling:
+    """The rules of one library; ``ffi`` is its own."""
+
+    def __init__(self, ffi: Any, objects: Objects) -> None:
+        self.ffi, self.objects = ffi, objects
+
+    # --- arguments ---
+
+    def reader(self, function: Function, index: int) -> Read:
+        """The rule that makes a Python argument of the C arguments."""
+        parameter = function.parameters[index]
+        base, name = parameter.base_type, parameter.name
+        if parameter.memory == "device" or base in ("cudaStream_t", "cudnnRuntimeTag_t") or name == "udata":
+            return lambda c: c[index] or None
+        if base == "cudnnCallback_t":
+            return lambda c: self.callback(c[index])
+        if parameter.typed_by is not None:
+            return self._scalar(function, index)
+        if parameter.length is not None:
+            return self._array(function, index)
+        if base in DESCRIPTORS or base == "cudnnHandle_t":
+            get = self.objects.get
+            return lambda c: get(c[index])
+        if base in ENUMERATIONS and not parameter.is_pointer and name != "status":
+            members = {member.value: member for member in ENUMERATIONS[base]}  # the log shows their names
+            return lambda c: members.get(c[index], c[index])
+        return lambda c: c[index]
+
+    def _scalar(self, function: Function, index: int) -> Read:
+        """alpha and beta: doubles where the written tensor is DOUBLE, else floats; cudnnSetTensor's value has the tensor's type."""
+        from dualdnn.reference.view import NUMPY_TYPES
+
+        parameter = function.parameters[index]
+        place = [p.name for p in function.parameters].index(str(parameter.typed_by))
+        own_type, ffi = parameter.name == "valuePtr", self.ffi
+
+        def read(c: tuple[Any, ...]) -> Any:
+            if not c[index]:
+                return None
+            spec = getattr(self.objects.get(c[place]), "spec", None)
+            if spec is None or (spec.data_type != DOUBLE and not own_type):
+                return ffi.cast("float *", c[index])[0]
+            if spec.data_type == DOUBLE:
+                return ffi.cast("double *", c[index])[0]
+            dtype = NUMPY_TYPES[spec.scalar_type]
+            return np.frombuffer(ffi.buffer(ffi.cast("char *", c[index]), dtype.itemsize), dtype)[0].item()
+
+        return read
+
+    def _array(self, function: Function, index: int) -> Read:
+        """A host array: as many entries as other arguments say. A count that cannot be right is refused later, and not followed."""
+        parameter, names = function.parameters[index], [p.name for p in function.parameters]
+        assert parameter.length is not None
+        less, count = parameter.length.less, self._count(function, parameter.length.count)
+        most = CUDNN_DIM_MAX if parameter.length.count in ("nbDims", "arrayLength") else MOST_ENTRIES
+        described = parameter.base_type in DESCRIPTORS
+        assert parameter.length.count in names
+
+        def read(c: tuple[Any, ...]) -> Any:
+            if not c[index]:
+                return None
+            entries = tuple(c[index][0 : max(0, min(count(c), most) - less)])
+            return tuple(map(self.objects.get, entries)) if described else entries
+
+        return read
+
+    def _count(self, function: Function, name: str) -> Read:
+        """The number that a count parameter stands for: itself, or the sum of the array that it is."""
+        index = [p.name for p in function.parameters].index(name)
+        if not function.parameters[index].is_pointer:
+            return lambda c: c[index]
+        entries = self._array(function, index)
+        return lambda c: sum(entries(c) or ())
+
+    def callback(self, address: int) -> Any:
+        """A C log callback as the function that dualdnn calls; it keeps its address for cudnnGetCallback."""
+        if not address:
+            return None
+        ffi = self.ffi
+        function = ffi.cast("void (*)(int, uintptr_t, debug_t *, const char *)", address)
+
+        def run(severity: int, udata: int | None, debug: Any, text: str) -> None:
+            known = {name: getattr(debug, name) for name in DEBUG_FIELDS}
+            handle = self.objects.pointers.get(id(debug.handle), 0)
+            record = ffi.new("debug_t *", {**known, "handle": handle, "stream": getattr(debug.stream, "address", 0)})
+            function(severity, udata or 0, record, text.encode())
+
+        run.address = address  # type: ignore[attr-defined]
+        return run
+
+    # --- results ---
+
+    def writer(self, parameter: Parameter) -> Write:
+        """The rule that stores a result behind the caller's pointer."""
+        base, objects = parameter.base_type, self.objects
+        if parameter.length is not None:
+            return _write_entries
+        if base.endswith("AlgoPerf_t"):
+            return _write_rows
+        if base in DESCRIPTORS or base == "cudnnHandle_t":
+            return lambda place, value: place.__setitem__(0, objects.add(value))
+        if base in ("cudnnCallback_t", "cudaStream_t", "void"):
+            return lambda place, value: place.__setitem__(0, getattr(value, "address", value) or 0)
+        return lambda place, value: place.__setitem__(0, value)
+
+
+def _write_entries(place: Any, values: Any) -> None:
+    for i, value in enumerate(values):
+        place[i] = value
+
+
+def _write_rows(place: Any, rows: Any) -> None:
+    for i, row in enumerate(rows):
+        target = place[i]
+        target.algo, target.status, target.time, target.memory = row.algo, row.status, row.time, row.memory
+        target.determinism, target.mathType, target.reserved = row.determinism, row.mathType, row.reserved

@@ -1,0 +1,83 @@
+"""The reference backend for callers in C: operands are addresses of host memory, streams are addresses too."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..operations import Operation
+
+
+@cache
+def _address_range() -> Any:
+    """The driver's function that knows allocations; None where there is no driver: the size of an operand is not known then."""
+    try:
+        return ctypes.CDLL("libcuda.so.1").cuMemGetAddressRange_v2
+    except (OSError, AttributeError):
+        return None
+
+
+def bytes_behind(address: int) -> int | None:
+    """Bytes from an address to the end of its allocation; None where nobody knows, ``ValueError`` outside of all allocations."""
+    ask = _address_range()
+    if ask is None:
+        return None
+    base, size = ctypes.c_uint64(), ctypes.c_size_t()
+    if ask(ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address)) != 0:
+        raise ValueError(f"is {address:#x}, no memory of the driver's")
+    return base.value + size.value - address
+
+
+def memory_at(address: int, nbytes: int) -> np.ndarray[Any, Any]:
+    """A view of exactly these bytes: nothing is copied, and NumPy refuses what leaves them."""
+    return np.frombuffer((ctypes.c_char * nbytes).from_address(address), np.uint8)  # type: ignore[call-overload]
+
+
+class Pointer:
+    """An operand whose size is known to the operation alone, or to the driver."""
+
+    writable = True
+
+    def __init__(self, address: int) -> None:
+        self.address, self.nbytes = address, bytes_behind(address)
+
+
+class Stream:
+    """A stream of the caller. The work has always been done when a call returns."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def synchronize(self) -> None:
+        """Nothing is ever pending."""
+
+
+def pointer_backend() -> Any:
+    """The reference backend, to which an int is the address of as many bytes as the operation needs."""
+    from dualdnn.reference import ReferenceBackend, run
+
+    class PointerBackend(ReferenceBackend):
+        description = "reference, on host pointers"
+
+        def operand(self, value: Any) -> Any:
+            return Pointer(value) if type(value) is int else super().operand(value)
+
+        def prepare(self, operation: Operation) -> Callable[[Sequence[Any], Any], None]:
+            sized = [(name, operation.nbytes(name)) for name in operation.operands]
+
+            def launch(operands: Sequence[Any], _stream: Any) -> None:
+                run(operation, {
+                    name: memory_at(operand.address, nbytes) if isinstance(operand, Pointer) else operand.array
+                    for (name, nbytes), operand in zip(sized, operands, strict=True) if operand is not None
+                })  # fmt: skip
+
+            return launch
+
+        def stream(self, value: Any) -> Any:
+            return Stream(value) if type(value) is int else super().stream(value)
+
+    return PointerBackend()

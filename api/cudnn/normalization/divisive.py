@@ -1,0 +1,83 @@
+"""Divisive normalization (3.2.33, 4.1.6); its parameters are those of an LRN descriptor."""
+
+from __future__ import annotations
+
+from ...functions import SameMemory, computing
+from ...operations import DivisiveNormalizationBackward, DivisiveNormalizationForward
+from ...operations.specs import DOUBLE, FLOAT, HALF
+from ...relations import (
+    begin_together,
+    data_type_among,
+    not_overlapping,
+    rank_between,
+    same_data_type,
+    same_dims,
+    same_strides,
+    scaling,
+)
+from ...status import BAD_PARAM, NOT_SUPPORTED
+
+# No list in the document; what NVIDIA's library computes (docs/errata.md, D051).
+TYPES = (FLOAT, DOUBLE, HALF)
+
+
+@computing(
+    invalid={
+        "normDesc": "c07", "mode": "c08", "x": "c19", "y": "c19", "temp": "c19", "temp2": "c19", "alpha": "c23", "beta": "c23",
+    },
+    memory=[SameMemory("x", "y", "c22", allowed=lambda o: o.x == o.y)],
+)  # fmt: skip
+def cudnnDivisiveNormalizationForward(handle, normDesc, mode, alpha, xDesc, x, means, temp, temp2, beta, yDesc, y):
+    """y = alpha * x * (lrnK + lrnAlpha / lrnN^d * sum of (x - m)^2)^-lrnBeta + beta * y; beta == 0 does not read y.
+
+    d is the number of spatial dimensions. The sum runs over the positions of the same channel that lie in the window of lrnN
+    positions in every spatial dimension and inside the image; m is the element of means at the center of the window.
+    x, means, temp, temp2: described by xDesc; means may be NULL, which is zeros. y: the dimensions, data type (FLOAT, DOUBLE,
+    HALF) and strides of x; 4 or 5 dimensions of any strides. In place (x is y) where the descriptors are identical.
+    Errors: BAD_PARAM for other numbers of dimensions (c20), differing dimensions (c21), differing strides in place (c22), an
+    unknown mode (c08); NOT_SUPPORTED for differing strides or data types, other data types (c26), overlapping strides (c05).
+    Source: 3.2.33; formula: docs/errata.md, D050.
+    """
+    name = "cudnnDivisiveNormalizationForward"
+    rank_between(f"{name}/c20", 4, 5, BAD_PARAM, xDesc=xDesc, yDesc=yDesc)
+    same_dims(f"{name}/c21", xDesc=xDesc, yDesc=yDesc)
+    if begin_together(handle, x, y):
+        same_strides(f"{name}/c22", xDesc=xDesc, yDesc=yDesc)
+    same_strides(f"{name}/c26", NOT_SUPPORTED, xDesc=xDesc, yDesc=yDesc)
+    same_data_type(f"{name}/c26", NOT_SUPPORTED, xDesc=xDesc, yDesc=yDesc)
+    data_type_among(f"{name}/c26", TYPES, xDesc=xDesc)
+    not_overlapping(f"{name}/c05", xDesc=xDesc, yDesc=yDesc)
+    alpha, beta = scaling(alpha, yDesc), scaling(beta, yDesc)
+    return DivisiveNormalizationForward(normDesc, alpha, beta, xDesc, None if means is None else xDesc, yDesc)
+
+
+@computing(
+    invalid={
+        "normDesc": "c04", "mode": "c05", "x": "c13", "dx": "c13", "temp": "c13", "temp2": "c13", "dy": "c13",
+        "alpha": "c15", "beta": "c15",
+    },
+)  # fmt: skip
+def cudnnDivisiveNormalizationBackward(
+    handle, normDesc, mode, alpha, xDesc, x, means, dy, temp, temp2, beta, dxDesc, dx, dMeans,
+):  # fmt: skip
+    """dx = alpha * gradient of x + beta * dx, dMeans = alpha * gradient of means + beta * dMeans; beta == 0 reads neither.
+
+    x and means are independent inputs of the forward formula. With s its sum plus lrnK and q = dy * x * s^(-lrnBeta - 1),
+    the gradient of means is 2 * lrnAlpha * lrnBeta / lrnN^d * q * (sum of x - m over the window) and that of x is
+    dy * s^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN^d * (sum of q * (x - m) over the positions whose windows hold x, with their m).
+    x, means, dy, temp, temp2: described by xDesc; dx, dMeans: by dxDesc, with its dimensions, strides and data type (FLOAT,
+    DOUBLE, HALF); 4 or 5 dimensions of any strides. means may be NULL, which is zeros, and dMeans, which is not wanted then.
+    Errors: BAD_PARAM for other numbers of dimensions (c14), differing dimensions (c16), an unknown mode (c05); NOT_SUPPORTED
+    for differing strides or data types, other data types, overlapping strides (c19).
+    Source: 4.1.6; formula: docs/errata.md, D168.
+    """
+    name = "cudnnDivisiveNormalizationBackward"
+    rank_between(f"{name}/c14", 4, 5, BAD_PARAM, xDesc=xDesc, dxDesc=dxDesc)
+    same_dims(f"{name}/c16", xDesc=xDesc, dxDesc=dxDesc)
+    same_strides(f"{name}/c19", NOT_SUPPORTED, xDesc=xDesc, dxDesc=dxDesc)
+    same_data_type(f"{name}/c19", NOT_SUPPORTED, xDesc=xDesc, dxDesc=dxDesc)
+    data_type_among(f"{name}/c19", TYPES, xDesc=xDesc)
+    not_overlapping(f"{name}/c19", xDesc=xDesc, dxDesc=dxDesc)
+    alpha, beta = scaling(alpha, dxDesc), scaling(beta, dxDesc)
+    means, dMeans = None if means is None else xDesc, None if dMeans is None else dxDesc
+    return DivisiveNormalizationBackward(normDesc, alpha, beta, xDesc, means, xDesc, dxDesc, dMeans)

@@ -1,0 +1,65 @@
+"""Batch normalisation (rows 52 to 55)."""
+
+from __future__ import annotations
+
+from ..enumerations import cudnnBatchNormMode_t
+from .calls import call, cudnn, unscaled
+from .enumerations import miopenBatchNormMode_t
+
+MODES = {
+    miopenBatchNormMode_t.miopenBNPerActivation: cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION,
+    miopenBatchNormMode_t.miopenBNSpatial: cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL,
+}
+
+
+@call("cudnnDeriveBNTensorDescriptor")
+def miopenDeriveBNTensorDescriptor(derivedBnDesc, xDesc, bn_mode):
+    """Describe scale, bias, mean and variance of x: 1 x C x 1 x 1 (spatial) or 1 x C x H x W. Source: row 52."""
+    derived = cudnn("cudnnCreateTensorDescriptor")()
+    cudnn("cudnnDeriveBNTensorDescriptor")(derived, xDesc.cudnn, MODES[bn_mode])
+    derivedBnDesc.cudnn = derived
+
+
+@call("cudnnBatchNormalizationForwardTraining")
+def miopenBatchNormalizationForwardTraining(
+    handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc, bnScale, bnBias, expAvgFactor,
+    resultRunningMean, resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance,
+):  # fmt: skip
+    """y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the statistics of this batch, which enter the running
+    ones. Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 53."""
+    unscaled("miopenBatchNormalizationForwardTraining/c02", alpha, beta)
+    cudnn("cudnnBatchNormalizationForwardTraining")(
+        handle.cudnn, MODES[bn_mode], 1.0, 0.0, xDesc.cudnn, x, yDesc.cudnn, y, bnScaleBiasMeanVarDesc.cudnn, bnScale, bnBias,
+        expAvgFactor, resultRunningMean, resultRunningVariance, epsilon, resultSaveMean, resultSaveInvVariance,
+    )  # fmt: skip
+
+
+@call("cudnnBatchNormalizationForwardInference")
+def miopenBatchNormalizationForwardInference(
+    handle, bn_mode, alpha, beta, xDesc, x, yDesc, y, bnScaleBiasMeanVarDesc, bnScale, bnBias, estimatedMean,
+    estimatedVariance, epsilon,
+):  # fmt: skip
+    """y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the given statistics.
+
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 54.
+    """
+    unscaled("miopenBatchNormalizationForwardInference/c02", alpha, beta)
+    cudnn("cudnnBatchNormalizationForwardInference")(
+        handle.cudnn, MODES[bn_mode], 1.0, 0.0, xDesc.cudnn, x, yDesc.cudnn, y, bnScaleBiasMeanVarDesc.cudnn, bnScale, bnBias,
+        estimatedMean, estimatedVariance, epsilon,
+    )  # fmt: skip
+
+
+@call("cudnnBatchNormalizationBackward")
+def miopenBatchNormalizationBackward(
+    handle, bn_mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc, x, dyDesc, dy, dxDesc, dx,
+    bnScaleBiasDiffDesc, bnScale, resultBnScaleDiff, resultBnBiasDiff, epsilon, savedMean, savedInvVariance,
+):  # fmt: skip
+    """The gradients of x, scale and bias. Errors: NotImplemented unless both alphas are 1 and both betas 0 (c02).
+    Source: row 55."""
+    unscaled("miopenBatchNormalizationBackward/c02", alphaDataDiff, betaDataDiff)
+    unscaled("miopenBatchNormalizationBackward/c02", alphaParamDiff, betaParamDiff)
+    cudnn("cudnnBatchNormalizationBackward")(
+        handle.cudnn, MODES[bn_mode], 1.0, 0.0, 1.0, 0.0, xDesc.cudnn, x, dyDesc.cudnn, dy, dxDesc.cudnn, dx,
+        bnScaleBiasDiffDesc.cudnn, bnScale, resultBnScaleDiff, resultBnBiasDiff, epsilon, savedMean, savedInvVariance,
+    )  # fmt: skip

@@ -1,0 +1,171 @@
+"""How a call of MIOpen is made from its body: arguments are checked against the guide's table, and what the operation
+behind the call refuses is answered with MIOpen's status."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..document import Parameter
+from ..functions import FUNCTIONS as CUDNN_FUNCTIONS
+from ..functions import INTEGERS
+from ..status import CudnnError
+from .document import functions
+from .enumerations import ENUMERATIONS, miopenStatus_t
+from .objects import DESCRIPTORS, Descriptor, MiopenHandle
+from .status import BAD_PARM, NOT_IMPLEMENTED, NOT_INITIALIZED, OF_CUDNN, MiopenError, expect
+
+CALLS: dict[str, Callable[..., Any]] = {}
+USES: dict[str, tuple[str, ...]] = {}  # call -> the functions of cuDNN that serve it
+
+
+def available(name: str) -> bool:
+    """Whether everything that serves the call exists."""
+    return name in CALLS and all(used in CUDNN_FUNCTIONS for used in USES[name])
+
+
+def missing(name: str) -> list[str]:
+    """The functions of cuDNN that the call waits for."""
+    return [used for used in USES.get(name, ()) if used not in CUDNN_FUNCTIONS]
+
+
+def call(*uses: str, fresh: Sequence[str] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a call of its body. uses: the functions of cuDNN that serve it, without which it does not exist; fresh:
+    descriptors that need not be initialised."""
+
+    def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+        name = body.__name__
+        parameters = functions()[name].arguments
+        declared = list(inspect.signature(body).parameters)
+        if declared != [p.name for p in parameters]:
+            raise TypeError(f"{name} is declared with {declared}, the guide has {[p.name for p in parameters]}")
+        check = _Checks(name, frozenset(fresh))
+
+        @functools.wraps(body)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            bound = (
+                inspect.signature(body).bind(*args, **kwargs).arguments.values()
+                if kwargs or len(args) != len(parameters)
+                else args
+            )
+            try:
+                values = [check(parameter, value) for parameter, value in zip(parameters, bound, strict=True)]
+                if values and isinstance(values[0], MiopenHandle):
+                    with values[0].cudnn.lock:
+                        return body(*values)
+                return body(*values)
+            except MiopenError as error:
+                error.function = error.function or name
+                raise
+            except CudnnError as error:
+                status = OF_CUDNN.get(error.status, miopenStatus_t.miopenStatusUnknownError)
+                raise MiopenError(status, f"{name}/c01", str(error), name) from error
+
+        CALLS[name] = checked
+        USES[name] = uses
+        return checked
+
+    return decorate
+
+
+def cudnn(name: str) -> Callable[..., Any]:
+    """The function of cuDNN that serves a call."""
+    return CUDNN_FUNCTIONS[name]
+
+
+class _Checks:
+    """What can be wrong with one argument."""
+
+    def __init__(self, name: str, fresh: frozenset[str]) -> None:
+        self.clause, self.fresh = f"{name}/c01", fresh
+
+    def __call__(self, parameter: Parameter, value: Any) -> Any:
+        base = parameter.base_type
+        if base == "miopenHandle_t":
+            return self.handle(parameter, value)
+        if base in DESCRIPTORS:
+            return self.descriptor(parameter, value)
+        if value is None:
+            expect(
+                parameter.nullable or base == "miopenAcceleratorQueue_t",
+                BAD_PARM,
+                self.clause,
+                f"{parameter.name} is NULL",
+            )
+            return None
+        if parameter.memory == "device" or base == "miopenAcceleratorQueue_t":
+            return value
+        if base in ENUMERATIONS:
+            return self.enumerator(parameter, value)
+        if base in INTEGERS:
+            return self.integer(parameter, value)
+        if base == "bool":
+            expect(
+                isinstance(value, bool) or value in (0, 1),
+                BAD_PARM,
+                self.clause,
+                f"{parameter.name} is {value!r}, not a bool",
+            )
+            return bool(value)
+        return self.number(parameter, value)
+
+    def handle(self, parameter: Parameter, value: Any) -> MiopenHandle:
+        what = "NULL" if value is None else f"a {type(value).__name__}, not a handle of miopenCreate"
+        expect(isinstance(value, MiopenHandle), BAD_PARM, self.clause, f"{parameter.name} is {what}")
+        expect(value.alive, NOT_INITIALIZED, self.clause, f"{parameter.name} was destroyed by miopenDestroy")
+        return value
+
+    def descriptor(self, parameter: Parameter, value: Any) -> Descriptor:
+        what = "NULL" if value is None else f"a {type(value).__name__}"
+        wanted = DESCRIPTORS[parameter.base_type]
+        expect(type(value) is wanted, BAD_PARM, self.clause, f"{parameter.name} is {what}, not a {parameter.base_type}")
+        expect(value.alive, BAD_PARM, self.clause, f"{parameter.name} was destroyed")
+        used = parameter.direction == "in" and parameter.name not in self.fresh
+        expect(value.cudnn is not None or not used, BAD_PARM, self.clause, f"{parameter.name} has not been initialised")
+        return value
+
+    def enumerator(self, parameter: Parameter, value: Any) -> Any:
+        kind = ENUMERATIONS[parameter.base_type]
+        if type(value).__name__.startswith(("cudnn", "miopen")) and not isinstance(value, kind):
+            text = f"{parameter.name} is {value!r}, an enumerator of {type(value).__name__}, not of {kind.__name__}"
+            raise MiopenError(BAD_PARM, self.clause, text)
+        try:
+            return kind(operator.index(value))
+        except (TypeError, ValueError):
+            text = f"{parameter.name} is {value!r}, which is no enumerator of {kind.__name__}"
+            raise MiopenError(BAD_PARM, self.clause, text) from None
+
+    def integer(self, parameter: Parameter, value: Any) -> int:
+        lowest, highest = INTEGERS[parameter.base_type]
+        try:
+            number = operator.index(value)
+        except TypeError:
+            raise MiopenError(BAD_PARM, self.clause, f"{parameter.name} is {value!r}, not an integer") from None
+        expect(
+            lowest <= number <= highest,
+            BAD_PARM,
+            self.clause,
+            f"{parameter.name} is {number}, no {parameter.base_type}",
+        )
+        return number
+
+    def number(self, parameter: Parameter, value: Any) -> float:
+        try:
+            if isinstance(value, (str, bytes)):
+                raise TypeError
+            return float(value)
+        except (TypeError, ValueError, OverflowError):
+            raise MiopenError(BAD_PARM, self.clause, f"{parameter.name} is {value!r}, not a number") from None
+
+
+def unscaled(clause: str, alpha: float, beta: float) -> None:
+    """MIOpen takes alpha 1 and beta 0 here (docs/errata.md, M004)."""
+    expect(
+        alpha == 1.0 and beta == 0.0,
+        NOT_IMPLEMENTED,
+        clause,
+        f"alpha is {alpha}, beta is {beta}: MIOpen takes 1 and 0 here",
+    )

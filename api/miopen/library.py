@@ -1,0 +1,41 @@
+"""The handle (rows 1 to 4)."""
+
+from __future__ import annotations
+
+from ..cudnn.library import cudnnCreate
+from ..status import CudnnError
+from .calls import CALLS, USES, call, cudnn
+from .objects import MiopenHandle
+from .status import OF_CUDNN, MiopenError
+
+
+def miopenCreate(*, backend=None, device=None):
+    """A handle; backend and device as for cudnnCreate. Errors: NotInitialized without a usable GPU. Source: row 1."""
+    try:
+        return MiopenHandle(cudnnCreate(backend=backend, device=device))
+    except CudnnError as error:
+        raise MiopenError(OF_CUDNN[error.status], "miopenCreate/c01", str(error), "miopenCreate") from error
+
+
+CALLS["miopenCreate"], USES["miopenCreate"] = miopenCreate, ("cudnnCreate",)
+
+
+@call("cudnnDestroy")
+def miopenDestroy(handle):
+    """Wait for the handle's work, then release it and what it has found. Errors: BadParm for NULL. Source: row 2."""
+    handle.found.clear()
+    handle.queried.clear()
+    handle.indexed.clear()
+    cudnn("cudnnDestroy")(handle.cudnn)
+
+
+@call("cudnnSetStream")
+def miopenSetStream(handle, streamID):
+    """Launch the handle's work on this stream from now on. Errors: BadParm for what is no stream. Source: row 3."""
+    cudnn("cudnnSetStream")(handle.cudnn, streamID)
+
+
+@call("cudnnGetStream")
+def miopenGetStream(handle):
+    """The stream that was set, None where none was. Source: row 4."""
+    return cudnn("cudnnGetStream")(handle.cudnn)

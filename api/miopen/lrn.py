@@ -1,0 +1,91 @@
+"""Local response normalisation (rows 45 to 51); the backward call reads the workspace of the forward one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..enumerations import cudnnLRNMode_t
+from .calls import call, cudnn, unscaled
+from .enumerations import miopenLRNMode_t
+from .objects import LRNDescriptor
+from .pooling import filled_by_forward
+from .status import BAD_PARM, NOT_IMPLEMENTED, expect
+
+DIM1 = cudnnLRNMode_t.CUDNN_LRN_CROSS_CHANNEL_DIM1
+
+
+class LRNParameters(NamedTuple):
+    mode: miopenLRNMode_t
+    lrnN: int
+    lrnAlpha: float
+    lrnBeta: float
+    lrnK: float
+
+
+@call("cudnnCreateLRNDescriptor")
+def miopenCreateLRNDescriptor():
+    """A new descriptor, to be filled by miopenSetLRNDescriptor. Source: row 45."""
+    return LRNDescriptor()
+
+
+@call("cudnnCreateLRNDescriptor", "cudnnSetLRNDescriptor")
+def miopenSetLRNDescriptor(lrnDesc, mode, lrnN, lrnAlpha, lrnBeta, lrnK):
+    """Set window and parameters. Errors: NotImplemented for miopenLRNWithinChannel (c02); BadParm for an even window
+    (c03) and for values that cudnnSetLRNDescriptor refuses. Source: row 46."""
+    expect(mode == miopenLRNMode_t.miopenLRNCrossChannel, NOT_IMPLEMENTED, "miopenSetLRNDescriptor/c02",
+           f"mode is {mode.name}: cuDNN normalises across channels only")  # fmt: skip
+    expect(lrnN % 2 == 1, BAD_PARM, "miopenSetLRNDescriptor/c03", f"lrnN is {lrnN}, the window must be odd")
+    normalization = cudnn("cudnnCreateLRNDescriptor")()
+    cudnn("cudnnSetLRNDescriptor")(normalization, lrnN, lrnAlpha, lrnBeta, lrnK)
+    lrnDesc.cudnn, lrnDesc.attributes = normalization, LRNParameters(mode, lrnN, lrnAlpha, lrnBeta, lrnK)
+
+
+@call("cudnnGetLRNDescriptor")
+def miopenGetLRNDescriptor(lrnDesc):
+    """(mode, lrnN, lrnAlpha, lrnBeta, lrnK) as they were set. Source: row 47."""
+    return lrnDesc.attributes
+
+
+@call("cudnnDestroyLRNDescriptor", fresh=["lrnDesc"])
+def miopenDestroyLRNDescriptor(lrnDesc):
+    """Destroy the descriptor; using it afterwards is BadParm. Source: row 48."""
+    lrnDesc.destroy()
+
+
+@call("cudnnLRNCrossChannelForward")
+def miopenLRNForward(handle, lrnDesc, alpha, xDesc, x, beta, yDesc, y, do_backward, workspace):
+    """y = LRN(x); with do_backward the workspace keeps what miopenLRNBackward needs.
+
+    Errors: NotImplemented unless alpha is 1 and beta 0, which the library does not read (c02); BadParm for do_backward
+    without workspace (c03). Source: row 49.
+    """
+    unscaled("miopenLRNForward/c02", alpha, beta)
+    expect(
+        not do_backward or workspace is not None,
+        BAD_PARM,
+        "miopenLRNForward/c03",
+        "workspace is NULL, do_backward needs it",
+    )
+    cudnn("cudnnLRNCrossChannelForward")(handle.cudnn, lrnDesc.cudnn, DIM1, 1.0, xDesc.cudnn, x, 0.0, yDesc.cudnn, y)
+    if do_backward:
+        key = "lrn", handle.address(workspace)
+        handle.indexed[key] = (lrnDesc.cudnn.spec, xDesc.cudnn.spec, yDesc.cudnn.spec, handle.address(x))
+
+
+@call("cudnnLRNCrossChannelBackward")
+def miopenLRNBackward(handle, lrnDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx, workspace):
+    """dx = the gradient of LRN, with the workspace that miopenLRNForward filled for this x.
+
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02); BadParm without such a workspace (c03). Source: row 50.
+    """
+    unscaled("miopenLRNBackward/c02", alpha, beta)
+    filled_by_forward(handle, "lrn", workspace, (lrnDesc, xDesc, yDesc), x, "miopenLRNBackward/c03")
+    cudnn("cudnnLRNCrossChannelBackward")(
+        handle.cudnn, lrnDesc.cudnn, DIM1, 1.0, yDesc.cudnn, y, dyDesc.cudnn, dy, xDesc.cudnn, x, 0.0, dxDesc.cudnn, dx
+    )
+
+
+@call("cudnnLRNCrossChannelForward")
+def miopenLRNGetWorkSpaceSize(yDesc):
+    """Bytes of workspace of a normalisation with this output: as many as the output has. Source: row 51."""
+    return yDesc.cudnn.spec.nbytes

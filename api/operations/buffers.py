@@ -1,0 +1,150 @@
+"""What the buffers of every backend have in common: sizes, copies, slices, one owner of the memory."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from .numpy_layout import Array, joined_vectors, layout
+from .specs import FilterSpec
+
+MOST_BYTES = 2**63 - 1  # what an address space can hold
+
+
+class OwnedMemory(Protocol):
+    """An allocation that a buffer and its slices share."""
+
+    address: int
+    freed: bool
+
+    def free(self) -> None: ...
+
+
+class _FreedSlice:
+    """The memory of a slice that was freed on its own."""
+
+    address = 0
+    freed = True
+
+    def free(self) -> None: ...
+
+
+class SharedBuffer:
+    """Memory that a backend allocated, or a part of it.
+
+    ``address``, ``nbytes`` and ``writable`` make it an operand. Slices share the allocation: they live until the whole
+    buffer is freed. In a ``with`` statement the buffer is freed at the end.
+    """
+
+    writable = True
+    location = "host"  # where the memory lies, in words
+
+    def __init__(self, memory: OwnedMemory, address: int, nbytes: int, is_slice: bool = False) -> None:
+        self.memory, self.address, self.nbytes, self.is_slice = memory, address, nbytes, is_slice
+
+    # What a backend supplies.
+
+    def contents(self, nbytes: int) -> bytearray:
+        """A copy of the first ``nbytes`` bytes, after all work of the device."""
+        raise NotImplementedError
+
+    def part(self, offset: int, nbytes: int) -> Any:
+        """The slice, whose limits were checked."""
+        raise NotImplementedError
+
+    def duplicate(self) -> Any:
+        """A buffer of its own with the same bytes."""
+        raise NotImplementedError
+
+    # What follows from it.
+
+    def to_host(self, dtype: Any, shape: Sequence[int] | int | None = None) -> Array:
+        """A NumPy copy of the first elements: of ``dtype`` and ``shape``, where one size may be -1 (as many as there
+        are), or of a tensor or filter descriptor, in (N, C, spatial ...)."""
+        self.require_alive()
+        spec = getattr(dtype, "spec", None)
+        if shape is None and spec is not None:
+            return self._elements_of(spec.tensor if isinstance(spec, FilterSpec) else spec)
+        if shape is None:
+            raise TypeError(
+                f"to_host takes a data type and a shape, or an initialised tensor descriptor, not {dtype!r}"
+            )
+        dtype = np.dtype(dtype)
+        if dtype.hasobject:
+            raise TypeError(f"memory of a buffer holds no objects of Python: {dtype}")
+        dims = self._inferred(shape, dtype.itemsize)
+        wanted = math.prod(dims) * dtype.itemsize
+        if wanted > self.nbytes:
+            raise ValueError(f"shape {dims} of {dtype} needs {wanted} bytes, the buffer has {self.nbytes}")
+        return np.frombuffer(self.contents(wanted), dtype).reshape(dims)
+
+    def _inferred(self, shape: Sequence[int] | int, itemsize: int) -> tuple[int, ...]:
+        dims = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(map(operator.index, shape))
+        if dims.count(-1) > 1 or min(dims, default=0) < -1:
+            raise ValueError(f"shape {dims}: sizes are 0 or more, and one of them may be -1")
+        if -1 not in dims:
+            return dims
+        known = math.prod(size for size in dims if size != -1) * itemsize
+        if not known or self.nbytes % known:
+            raise ValueError(f"shape {dims}: {self.nbytes} bytes are no multiple of {known}")
+        return tuple(self.nbytes // known if size == -1 else size for size in dims)
+
+    def _elements_of(self, spec: Any) -> Array:
+        if spec.nbytes > self.nbytes:
+            raise ValueError(f"{spec} needs {spec.nbytes} bytes, the buffer has {self.nbytes}")
+        memory = np.frombuffer(self.contents(spec.nbytes), np.uint8)
+        return joined_vectors(spec, layout(spec).of(memory)).copy()
+
+    def slice(self, offset: int, nbytes: int) -> Any:
+        """A buffer of ``nbytes`` bytes from ``offset`` in the same memory, which lives until the whole buffer is freed."""
+        self.require_alive()
+        offset, nbytes = operator.index(offset), operator.index(nbytes)
+        if offset < 0 or nbytes < 0 or offset + nbytes > self.nbytes:
+            raise ValueError(f"bytes {offset} to {offset + nbytes} are not inside a buffer of {self.nbytes} bytes")
+        return self.part(offset, nbytes)
+
+    def free(self) -> None:
+        """Give the memory back, of a slice only its use."""
+        self.require_alive(" already")
+        if self.is_slice:
+            self.memory = _FreedSlice()
+        else:
+            self.memory.free()
+
+    def require_alive(self, when: str = "") -> None:
+        if self.memory.freed:
+            raise ValueError(f"the buffer was freed{when}")
+
+    def __enter__(self) -> Any:
+        self.require_alive()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.memory.freed:
+            self.free()
+
+    def __deepcopy__(self, _memo: Any) -> Any:
+        self.require_alive()
+        return self.duplicate()
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        raise TypeError("a buffer's address means nothing elsewhere: pass on what to_host returns")
+
+    def __repr__(self) -> str:
+        state = "freed, " if self.memory.freed else ""
+        part = "slice, " if self.is_slice else ""
+        return f"<buffer of {self.nbytes} bytes at {self.address:#x}, {state}{part}{self.location}>"
+
+
+def checked_size(nbytes: Any) -> int:
+    """A number of bytes as an allocation takes it; ``MemoryError`` where no address space holds so many."""
+    size = operator.index(nbytes)
+    if size < 0:
+        raise ValueError(f"nbytes is {size}, a size cannot be negative")
+    if size > MOST_BYTES:
+        raise MemoryError(f"{size} bytes are more than an address space holds")
+    return size

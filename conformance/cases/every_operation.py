@@ -1,0 +1,261 @@
+"""What holds for the memory and the factors of every operation: one small sample of each, by the documented call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnPoolingMode_t
+from dualdnn.api.operations import AddTensor, Operation, ReorderFilter, ReorderFilterAndBias, ScaleTensor, SetTensor
+from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, TensorSpec
+from dualdnn.api.status import BAD_PARAM
+from dualdnn.conformance.calls import sized
+from dualdnn.conformance.cases import (
+    activation,
+    convolution,
+    convolution_bias_activation,
+    convolution_filters,
+    normalization_divisive,
+    normalization_lrn,
+    pooling,
+    reduce_tensor,
+    softmax,
+    tensor_arithmetic,
+    transform,
+)
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import POISON, prepare
+from dualdnn.reference import implemented, judge
+
+DIMS = (2, 3, 5, 7)
+PLAIN = TensorSpec.packed(FLOAT, DIMS)
+MAXIMUM = cudnnPoolingMode_t.CUDNN_POOLING_MAX
+AVERAGE = cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
+FILTERS, BIAS = convolution_filters.filters(32, 32, 1, 1), convolution_filters.bias(32)
+REORDER = convolution_filters.REORDER
+SAMPLES: dict[str, Operation] = {
+    "ActivationForward": activation.forward(x=PLAIN, beta=0.5),
+    "ActivationBackward": activation.backward(spec=PLAIN, beta=0.5),
+    "SoftmaxForward": softmax.forward(x=PLAIN, beta=0.5),
+    "SoftmaxBackward": softmax.backward(spec=PLAIN, beta=0.5),
+    "PoolingForward": pooling.forward(MAXIMUM, beta=0.5),
+    "PoolingForward-average": pooling.forward(AVERAGE),
+    "PoolingBackward": pooling.backward(MAXIMUM, beta=0.5),
+    "LRNCrossChannelForward": normalization_lrn.forward(beta=0.5),
+    "LRNCrossChannelBackward": normalization_lrn.backward(beta=0.5),
+    "DivisiveNormalizationForward": normalization_divisive.forward(beta=0.5),
+    "DivisiveNormalizationBackward": normalization_divisive.backward(beta=0.5),
+    "AddTensor": AddTensor(1.5, 0.5, TensorSpec.packed(FLOAT, (1, 3, 1, 1)), PLAIN),
+    "OpTensor": tensor_arithmetic.op_tensor(A=PLAIN, beta=0.5),
+    "ScaleTensor": ScaleTensor(0.75, PLAIN),
+    "SetTensor": SetTensor(0.75, PLAIN),
+    "TransformTensor": transform.moved(PLAIN, TensorSpec.packed(FLOAT, DIMS, NHWC), 1.5, 0.5),
+    "TransformTensorEx": transform.applied(transform.changing(before=(0, 0, 1, 1)), DIMS),
+    "TransformTensorEx-types": transform.applied(transform.changing(tensor_format=NHWC), DIMS, HALF, into=FLOAT, alpha=1.5, beta=0.5),
+    "TransformFilter": transform.applied(transform.changing(tensor_format=NHWC), DIMS, filters=True, alpha=1.5, beta=0.5),
+    "ReduceTensor": reduce_tensor.reduction(A=PLAIN, beta=0.5),
+    "ReduceTensor-indices": reduce_tensor.reduction(reduce_tensor.MAX, A=PLAIN, indices=True),
+    "ReduceTensor-workspace": reduce_tensor.reduction(A=TensorSpec.packed(FLOAT, (2, 3, 90, 110)), C=TensorSpec.packed(FLOAT, (1, 1, 1, 1))),
+    "ConvolutionForward": convolution.convolution(beta=0.5),
+    **{
+        f"ConvolutionForward-{algo.name.removeprefix('CUDNN_CONVOLUTION_FWD_ALGO_')}": convolution.convolution(algo=algo)
+        for algo in (convolution.PRECOMP, convolution.GEMM, convolution.FFT, convolution.FFT_TILING, convolution.NONFUSED)
+    },
+    "ConvolutionForward-half": convolution.convolution(configuration="PSEUDO_HALF", formats=NHWC, algo=convolution.PRECOMP),
+    "ConvolutionBiasActivationForward": convolution_bias_activation.fused(alpha2=0.5),
+    "Im2Col": convolution_filters.im2col(),
+    "ReorderFilter": ReorderFilter(REORDER, FILTERS, FILTERS),
+    "ReorderFilterAndBias": ReorderFilterAndBias(REORDER, FILTERS, FILTERS, BIAS, BIAS),
+}  # fmt: skip
+# call -> operand -> the clause that memory which is wrong in itself violates, where the section names one
+WRONG_MEMORY = {
+    "SetTensor": {"*": "cudnnSetTensor/c07"},
+    "ScaleTensor": {"*": "cudnnScaleTensor/c06"},
+    "ConvolutionForward": {"*": "cudnnConvolutionForward/c46", "workSpace": "cudnnConvolutionForward/c05"},
+    "ConvolutionBiasActivationForward": {"*": "cudnnConvolutionBiasActivationForward/c26"},
+    "Im2Col": {"*": "cudnnIm2Col/c07"},
+    "LRNCrossChannelForward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelForward/c13"),
+    "LRNCrossChannelBackward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelBackward/c10"),
+    "DivisiveNormalizationForward": {
+        **dict.fromkeys(("x", "y", "temp", "temp2"), "cudnnDivisiveNormalizationForward/c19"),
+        **dict.fromkeys(("alpha", "beta"), "cudnnDivisiveNormalizationForward/c23"),
+    },
+    "DivisiveNormalizationBackward": {
+        **dict.fromkeys(("x", "dx", "dy", "temp", "temp2"), "cudnnDivisiveNormalizationBackward/c13"),
+        **dict.fromkeys(("alpha", "beta"), "cudnnDivisiveNormalizationBackward/c15"),
+    },
+}
+# call -> (two operands, the clause that they violate when they share memory otherwise than the section allows)
+SHARED_MEMORY = {
+    "ActivationForward": ({"x", "y"}, "cudnnActivationForward/c16"),
+    "ActivationBackward": ({"dy", "dx"}, "cudnnActivationBackward/c11"),
+    "SoftmaxBackward": ({"dy", "dx"}, "cudnnSoftmaxBackward/c03"),
+    "ConvolutionBiasActivationForward": ({"z", "y"}, "cudnnConvolutionBiasActivationForward/c05"),
+    "DivisiveNormalizationForward": ({"x", "y"}, "cudnnDivisiveNormalizationForward/c22"),
+    "TransformTensor": ({"x", "y"}, "cudnnTransformTensor/c03"),
+    "TransformTensorEx": ({"srcData", "destData"}, "cudnnTransformTensorEx/c05"),
+    "TransformFilter": ({"srcData", "destData"}, "cudnnTransformFilter/c05"),
+}
+RAW_STEPS = {
+    "indices": 4,
+    "temp": 4,
+    "temp2": 4,
+}  # bytes of an element, where memory without a description has elements
+STEP = 8  # bytes: a multiple of every element's
+# Padding takes the factors 1 and 0 alone; the error of a sum of so many terms may reach zero.
+UNSCALED = ("TransformTensorEx", "ReduceTensor-workspace")
+samples = pytest.mark.parametrize("sample", SAMPLES)
+
+
+class ReadOnly:
+    """Device memory that its owner lets nobody write, as the CUDA array interface describes it."""
+
+    def __init__(self, part: Any, nbytes: int) -> None:
+        self.part = part
+        self.__cuda_array_interface__ = {
+            "version": 3, "data": (part.address, True), "typestr": "|u1", "shape": (nbytes,),
+        }  # fmt: skip
+
+
+def read_only(part: Any, nbytes: int) -> Any:
+    """The same memory, not to be written."""
+    if not isinstance(getattr(part, "array", None), np.ndarray):
+        return ReadOnly(part, nbytes)
+    view = part.array.view()
+    view.flags.writeable = False
+    return view
+
+
+def ready(caller: Any, sample: str) -> Operation:
+    """The sample with the workspace that the subject asks for."""
+    return sized(caller, SAMPLES[sample])
+
+
+def clause_of(sample: str, operand: str) -> str:
+    """The clause that wrong memory of this operand violates."""
+    declared = WRONG_MEMORY.get(sample.split("-")[0], {})
+    return declared.get(operand, declared.get("*", "cudnnStatus_t/c05"))
+
+
+def placed(caller: Any, memory: Mapping[str, Any], offsets: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(buffers, operands): each operand at its offset from the start of a buffer of its own, an aligned address."""
+    buffers = {
+        name: caller.handle.to_device(np.append(np.full(offsets.get(name, 0), POISON, np.uint8), content))
+        for name, content in memory.items()
+    }
+    return buffers, {name: buffer.slice(offsets.get(name, 0), memory[name].size) for name, buffer in buffers.items()}
+
+
+def test_there_is_a_sample_of_every_operation():
+    assert {type(operation) for operation in SAMPLES.values()} == set(implemented())
+
+
+@shows("cudnnStatus_t/c05")
+@samples
+def test_what_is_written_is_not_read_only(subject, caller, refuses, sample):
+    """Outputs, indices and workspaces are refused; the same memory serves the inputs."""
+    if not subject.ours:
+        pytest.skip("C has no memory that is known to be read-only")
+    operation = ready(caller, sample)
+    memory = prepare(operation, "normal", 0)
+    written = {*operation.outputs, *operation.raw}
+    for name in (name for name in written if memory[name].size):
+        buffers, operands = placed(caller, memory, {})
+        operands[name] = read_only(operands[name], memory[name].size)
+        refuses(BAD_PARAM, clause_of(sample, name), caller, operation, operands, unchanged=tuple(buffers.values()))
+    buffers, operands = placed(caller, memory, {})
+    for name in operands.keys() - written:
+        operands[name] = read_only(operands[name], memory[name].size)
+    caller(operation, operands)
+    after = {name: buffer.to_host(np.uint8, buffer.nbytes) for name, buffer in buffers.items()}
+    assert judge(operation, memory, after).agrees
+
+
+@shows("cudnnStatus_t/c05")
+@samples
+def test_operands_begin_at_elements(subject, caller, refuses, sample):
+    """Any multiple of an element's bytes is enough, anything else is refused; workspaces begin anywhere."""
+    if not subject.ours:
+        pytest.skip("the document names no alignment, and a fault on a GPU ends the process's work there")
+    operation = ready(caller, sample)
+    memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
+    absent = dict.fromkeys(set(operation.operands) - set(memory))
+    for shifted in memory:
+        step = RAW_STEPS.get(shifted, 1) if shifted in operation.raw else operation.tensor(shifted).scalar_bytes
+        buffers, operands = placed(caller, memory, {shifted: step})
+        caller(operation, {**operands, **absent})
+        after = {
+            name: buffer.to_host(np.uint8, buffer.nbytes)[-memory[name].size :] for name, buffer in buffers.items()
+        }
+        verdict = judge(operation, memory, after)
+        assert verdict.agrees, f"{shifted} at a multiple of {step}: {verdict.explanation()}"
+        if step > 1:
+            buffers, operands = placed(caller, memory, {shifted: 1})
+            unchanged = tuple(buffers.values())
+            refuses(
+                BAD_PARAM, clause_of(sample, shifted), caller, operation, {**operands, **absent}, unchanged=unchanged
+            )
+
+
+@shows("cudnnStatus_t/c05")
+@samples
+def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, sample):
+    """Not even where the two may be the same memory; side by side in one buffer they are computed."""
+    if not subject.ours:
+        pytest.skip("what a foreign library makes of shared memory is not determined")
+    operation = ready(caller, sample)
+    memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
+    absent = dict.fromkeys(set(operation.operands) - set(memory))
+    pair, clause = SHARED_MEMORY.get(sample.split("-")[0], (set(), ""))
+    for output in operation.outputs:
+        for other in memory.keys() - {output}:
+            first, last = memory[other].size, memory[output].size
+            apart = -(-first // 16) * 16
+            for start in (STEP, (first - 1) // STEP * STEP, apart):
+                joint = caller.handle.to_device(np.resize(memory[other], apart + last))
+                buffers, operands = placed(caller, {**memory, output: memory[output]}, {})
+                operands[other], operands[output] = joint.slice(0, first), joint.slice(start, last)
+                if start == apart:
+                    before = {**memory, output: np.resize(memory[other], apart + last)[apart:]}
+                    caller(operation, {**operands, **absent})
+                    after = {name: buffer.to_host(np.uint8, buffer.nbytes) for name, buffer in buffers.items()}
+                    now = joint.to_host(np.uint8, joint.nbytes)
+                    after[other], after[output] = now[:first], now[apart:]
+                    assert judge(operation, before, after).agrees
+                else:
+                    expected = clause if {output, other} == pair else "cudnnStatus_t/c05"
+                    given = {**operands, **absent}
+                    refuses(BAD_PARAM, expected, caller, operation, given, unchanged=(joint,))
+
+
+@shows("cudnnStatus_t/c05")
+@samples
+def test_factors_are_real_numbers(subject, caller, refuses, sample):
+    """A complex factor is refused, also right after a call with the real number that it equals."""
+    if not subject.ours:
+        pytest.skip("C has no types of numbers at run time")
+    operation = ready(caller, sample)
+    factors = [name for name in ("alpha", "alpha1", "alpha2", "beta", "value") if hasattr(operation, name)]
+    memory = prepare(operation, "normal", 0)
+    buffers, operands = placed(caller, memory, {})
+    caller(operation, operands)
+    for name in factors:
+        value = getattr(operation, name)
+        for wrong in (complex(value), np.complex64(value), np.complex128(value + 1j), "1", np.array("1")):
+            refused = replace(operation, **{name: wrong})
+            clause = clause_of(sample, name)
+            refuses(BAD_PARAM, clause, caller, refused, operands, unchanged=tuple(buffers.values()))
+
+
+@pytest.mark.parametrize("sample", [name for name in SAMPLES if name not in UNSCALED])
+@pytest.mark.parametrize("inputs", ["normal", "ties"])
+def test_infinite_factors(trial, caller, sample, inputs):
+    """The product with the result is that of IEEE 754 wherever the result is determined (docs/errata.md, D031)."""
+    operation: Any = ready(caller, sample)
+    for name in ("alpha", "beta"):
+        for value in (np.inf, -np.inf):
+            if hasattr(operation, name):
+                trial(replace(operation, **{name: value}), inputs)

@@ -1,0 +1,150 @@
+"""Cases of pooling with the windows that a backend may compile kernels for, over row lengths, channels and layouts that change
+how memory can be accessed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
+from dualdnn.api.operations import PoolingBackward, PoolingForward
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference.engine import run
+
+from .pooling import AVERAGES, MAXIMA, Geometry, backward, forward
+
+# (window, stride, padding) along every axis
+STANDARD, PADDED, LARGE = (3, 2, 0), (3, 2, 1), (7, 7, 0)
+PAIRS = (2, 2, 0)
+# Rows of whole packs of 16 and of 8 bytes, of pairs, and others; packs of channels, a few channels, and others.
+IMAGES = {
+    "16": ((2, 3, 8, 16), "nchw"), "12": ((2, 3, 7, 12), "nchw"), "14": ((1, 2, 6, 14), "nchw"),
+    "11": ((2, 3, 9, 11), "nchw"), "gaps": ((2, 3, 8, 12), "gaps"), "8-channels": ((2, 8, 7, 10), "nhwc"),
+    "3-channels": ((2, 3, 6, 16), "nhwc"), "5-channels": ((2, 5, 7, 6), "nhwc"),
+}  # fmt: skip
+VOLUMES = {
+    "3d-16": ((1, 2, 4, 8, 16), "nchw"), "3d-20": ((1, 2, 5, 9, 20), "nchw"), "3d-14": ((2, 1, 7, 6, 14), "nchw"),
+    "3d-11": ((1, 2, 5, 6, 11), "nchw"), "3d-16-channels": ((1, 16, 5, 7, 6), "nhwc"),
+    "3d-5-channels": ((1, 5, 4, 5, 6), "nhwc"),
+}  # fmt: skip
+LARGE_IMAGES = {
+    "28": ((2, 3, 14, 28), "nchw"), "14": ((1, 3, 21, 14), "nchw"), "11": ((1, 2, 15, 11), "nchw"),
+    "8-channels": ((1, 8, 14, 15), "nhwc"),
+}  # fmt: skip
+SHAPES = IMAGES | VOLUMES
+# One window meets every shape in two data types; the others, and other types, meet what is compiled otherwise for them.
+FEW = ("16", "11", "8-channels", "3d-16", "3d-16-channels")
+COMBINATIONS = [
+    *((PADDED, data_type, name) for data_type in (FLOAT, HALF) for name in SHAPES),
+    *((PAIRS, FLOAT, name) for name in FEW),
+    *((STANDARD, HALF, name) for name in FEW),
+]
+
+
+# Of one row, or one line: half of the inputs are maxima, so that gradients without factors are not mostly zeros.
+FLAT = {
+    "16": ((2, 3, 1, 16), "nchw"), "14": ((2, 3, 1, 14), "nchw"), "11": ((3, 3, 1, 11), "nchw"),
+    "8-channels": ((2, 8, 1, 10), "nhwc"), "5-channels": ((2, 5, 1, 12), "nhwc"), "3d-16": ((1, 6, 1, 1, 16), "nchw"),
+    "3d-16-channels": ((2, 16, 1, 1, 10), "nhwc"),
+}  # fmt: skip
+
+
+def geometry_of(window: tuple[int, int, int], dims: tuple[int, ...]) -> Geometry:
+    """A pooling with the same window along every axis; its outputs are the advised ones."""
+    rank = len(dims) - 2
+    size, stride, padding = window
+    return Geometry(dims, (size,) * rank, (padding,) * rank, (stride,) * rank)
+
+
+def forward_operations(
+    window: tuple[int, int, int], data_type: Any, dims: Any, layout: str
+) -> Iterator[PoolingForward]:
+    """Maxima with and without NaN, averages that count the padding and that do not."""
+    geometry = geometry_of(window, dims)
+    yield forward(MAXIMA[0], geometry, data_type, layout, layout, nan=Nan.CUDNN_PROPAGATE_NAN)
+    yield forward(MAXIMA[1], geometry, data_type, layout, layout, alpha=-1.5, beta=0.5)
+    yield forward(AVERAGES[0], geometry, data_type, layout, layout)
+    yield forward(AVERAGES[1], geometry, data_type, layout, layout, alpha=0.5, beta=-1.0)
+
+
+def backward_operations(
+    window: tuple[int, int, int], data_type: Any, dims: Any, layout: str
+) -> Iterator[PoolingBackward]:
+    """Gradients of the same. With beta, so that most of dx is not zero."""
+    geometry = geometry_of(window, dims)
+    yield backward(MAXIMA[0], geometry, data_type, layout, layout, nan=Nan.CUDNN_PROPAGATE_NAN, alpha=-1.5, beta=0.5)
+    yield backward(MAXIMA[1], geometry, data_type, layout, layout, beta=1.0)
+    yield backward(AVERAGES[0], geometry, data_type, layout, layout)
+    yield backward(AVERAGES[1], geometry, data_type, layout, layout, alpha=0.5, beta=-1.0)
+
+
+def with_ties(operation: PoolingForward | PoolingBackward, inputs: str = "ties_and_nan") -> dict[str, Any]:
+    """Memory whose x has equal maxima and, unless ``inputs`` are others, windows of NaN alone, and negative infinities; y is what
+    forward makes of it."""
+    memory = prepare(operation, {"x": inputs}, 0)
+    if isinstance(operation, PoolingBackward):
+        made = {"x": memory["x"], "y": memory["y"]}
+        run(PoolingForward(operation.pooling, 1.0, 0.0, operation.x, operation.y), made)
+    return memory
+
+
+def named(value: Any) -> str:
+    return getattr(value, "name", "") or "x".join(map(str, value)) if not isinstance(value, str) else value
+
+
+@shows("cudnnPoolingForward/c01", "cudnnPoolingForward/c15", "cudnnSetPooling2dDescriptor/c03",
+       "cudnnSetPoolingNdDescriptor/c03", "cudnnNanPropagation_t/c01")  # fmt: skip
+@pytest.mark.parametrize("window, data_type, shape", COMBINATIONS, ids=named)
+def test_forward_with_ties(trial, window, data_type, shape):
+    for operation in forward_operations(window, data_type, *SHAPES[shape]):
+        trial(operation, before=with_ties(operation))
+
+
+@shows("cudnnPoolingForward/c01", "cudnnSetPooling2dDescriptor/c03", "cudnnNanPropagation_t/c01")
+@pytest.mark.parametrize("shape", LARGE_IMAGES)
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_forward_of_large_windows_with_ties(trial, data_type, shape):
+    """Windows of 7x7; the last ones end beyond x, within no padding, where x has 15 or 11 positions."""
+    dims, layout = LARGE_IMAGES[shape]
+    for operation in forward_operations(LARGE, data_type, dims, layout):
+        trial(operation, before=with_ties(operation))
+
+
+@shows("cudnnPoolingBackward/c01", "cudnnPoolingBackward/c08", "cudnnSetPooling2dDescriptor/c03",
+       "cudnnSetPoolingNdDescriptor/c03")  # fmt: skip
+@pytest.mark.parametrize("window, data_type, shape", COMBINATIONS, ids=named)
+def test_gradient_with_ties(trial, window, data_type, shape):
+    for operation in backward_operations(window, data_type, *SHAPES[shape]):
+        trial(operation, before=with_ties(operation))
+
+
+@shows("cudnnPoolingBackward/c01", "cudnnPoolingBackward/c07")
+@pytest.mark.parametrize("shape", FLAT)
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_gradient_without_factors(trial, data_type, shape):
+    dims, layout = FLAT[shape]
+    for nan in Nan:
+        operation = backward(MAXIMA[0], geometry_of(PADDED, dims), data_type, layout, layout, nan=nan)
+        trial(operation, before=with_ties(operation))
+
+
+@shows("cudnnPoolingBackward/c07")
+@pytest.mark.parametrize("shape", ["8-channels", "3d-16"])
+@pytest.mark.parametrize("data_type", [DOUBLE, BFLOAT16], ids=lambda t: t.name)
+def test_gradient_of_other_types_with_ties(trial, data_type, shape):
+    for operation in backward_operations(PADDED, data_type, *SHAPES[shape]):
+        trial(operation, before=with_ties(operation))
+
+
+@shows("cudnnPoolingBackward/c01")
+@pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps"])
+@pytest.mark.parametrize("mode", MAXIMA, ids=lambda m: m.name)
+def test_gradient_goes_to_the_first_of_equal_maxima_of_volumes(trial, mode, layout):
+    """Windows of 5x5x5 that overlap in planes, rows and columns: the first in row-major order."""
+    geometry = geometry_of((5, 3, 1), (2, 4, 8, 9, 11))
+    operation = backward(mode, geometry, FLOAT, layout, layout, beta=1.0)
+    for inputs in ("ties", "ties_and_nan"):
+        trial(operation, before=with_ties(operation, inputs))

@@ -1,0 +1,102 @@
+"""The arguments of a call: which are literals, which point at a constant 1 or 0, and what follows for a form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .forms import ONE, ZERO, Form
+
+_VALUES = {ONE: 1.0, ZERO: 0.0}
+_DECLARED = re.compile(
+    rb"(?P<const>\b(?:static\s+|constexpr\s+|const\s+)*)\b(?:float|double)\b(?P<after>\s+const\b)?\s+(?P<list>[\w\s=.,+\-eEfF]+);"
+)
+_LITERAL = re.compile(rb"\s*(\w+)\s*=\s*([-+]?[0-9.]+(?:[eE][-+]?\d+)?)[fF]?\s*")
+
+
+@dataclass
+class Decision:
+    """What becomes of a call: refused with a reason, direct, or (neither) through the helper."""
+
+    direct: bool = False
+    refused: str | None = None
+    notes: list[tuple[Any, str]] = field(default_factory=list)
+
+
+def of_call(node: Any) -> Iterator[Any]:
+    """The arguments of a call, without the comments between them."""
+    for child in node.child_by_field_name("arguments").named_children:
+        if child.type != "comment":
+            yield child
+
+
+def decide(
+    form: Form,
+    given: Sequence[Any],
+    constants: Mapping[bytes, float],
+    literal: Callable[[Any], str | None] | None = None,
+    number: Callable[[Any], float | None] | None = None,
+) -> Decision:
+    """Look at the conditions of the form. literal, number: how an argument of another language than C is read."""
+    read = literal or _literal
+    value = number or (lambda node: _points_at(node, constants))
+    decision = Decision()
+    place = dict(zip(form.parameters, given, strict=True))
+    for parameter, reasons in form.refuse.items():
+        reason = reasons.get(read(place[parameter]) or "")
+        if reason:
+            decision.refused = f"{parameter} is {read(place[parameter])}: {reason}"
+            return decision
+    for parameter, reasons in form.notes.items():
+        note = reasons.get(read(place[parameter]) or "")
+        if note:
+            decision.notes.append((place[parameter], f"{parameter} is {read(place[parameter])}: {note}"))
+    decision.direct = form.miopen is not None and all(
+        value(place[parameter]) == _VALUES[wanted] if isinstance(wanted, str) else read(place[parameter]) in wanted
+        for parameter, wanted in form.when.items()
+    )
+    if not decision.direct and form.helper is None:
+        decision.refused = "its arguments are not those that MIOpen takes: port it by hand"
+    return decision
+
+
+def constants(text: bytes) -> dict[bytes, float]:
+    """Variables that hold one number wherever this file declares them: const, with a literal, always the same."""
+    found: dict[bytes, set[float | None]] = {}
+    for match in _DECLARED.finditer(text):
+        is_const = b"const" in match["const"] or bool(match["after"])
+        for declarator in match["list"].split(b","):
+            name = re.match(rb"\s*(\w+)", declarator)
+            literal = _LITERAL.fullmatch(declarator)
+            if name:
+                found.setdefault(name[1], set()).add(float(literal[2]) if literal and is_const else None)
+    # Any other declaration of the name (a parameter, an array, a macro) makes it unknown.
+    return {
+        name: value
+        for name, values in found.items()
+        if len(values) == 1 and (value := next(iter(values))) is not None and _is_only_constant(text, name)
+    }
+
+
+def _is_only_constant(text: bytes, name: bytes) -> bool:
+    other = re.compile(
+        rb"(?:\bfloat|\bdouble|\bint|\bauto|\bT|\w+_t)\s*[&*]?\s*"
+        + re.escape(name)
+        + rb"\s*[,)\[]|#\s*define\s+"
+        + re.escape(name)
+        + rb"\b"
+    )
+    return not other.search(text)
+
+
+def _points_at(node: Any, constants_: Mapping[bytes, float]) -> float | None:
+    match = re.fullmatch(rb"&\s*(\w+)", node.text)
+    return constants_.get(match[1]) if match else None
+
+
+def _literal(node: Any) -> str | None:
+    """The enumerator that an argument names."""
+    text = node.text.decode("utf-8", "replace").removeprefix("::")
+    return text if re.fullmatch(r"CUDNN_\w+", text) else None

@@ -1,0 +1,503 @@
+"""What one call of ``dualdnn.api.cudnn`` does and no single call of ``dualdnn.api.miopen`` can: Python clients that
+``dualdnn port`` rewrote import this file. Functions have the parameters of the cuDNN function in their name, in its order,
+and return its host outputs. The C header of the same name says why each of them is needed.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from math import prod
+from typing import Any, NamedTuple
+
+from dualdnn.api import miopen
+
+Status = miopen.miopenStatus_t
+
+
+class dualdnnPortTensorFormat_t(IntEnum):
+    DUALDNN_PORT_TENSOR_NCHW = 0
+    DUALDNN_PORT_TENSOR_NHWC = 1
+    DUALDNN_PORT_TENSOR_NCHW_VECT_C = 2
+
+
+class dualdnnPortNanPropagation_t(IntEnum):
+    DUALDNN_PORT_NOT_PROPAGATE_NAN = 0
+    DUALDNN_PORT_PROPAGATE_NAN = 1
+
+
+class dualdnnPortSoftmaxAlgorithm_t(IntEnum):
+    DUALDNN_PORT_SOFTMAX_FAST = 0
+    DUALDNN_PORT_SOFTMAX_ACCURATE = 1
+    DUALDNN_PORT_SOFTMAX_LOG = 2
+
+
+class dualdnnPortSoftmaxMode_t(IntEnum):
+    DUALDNN_PORT_SOFTMAX_MODE_INSTANCE = 0
+    DUALDNN_PORT_SOFTMAX_MODE_CHANNEL = 1
+
+
+class dualdnnPortMathType_t(IntEnum):
+    DUALDNN_PORT_DEFAULT_MATH = 0
+    DUALDNN_PORT_TENSOR_OP_MATH = 1
+    DUALDNN_PORT_TENSOR_OP_MATH_ALLOW_CONVERSION = 2
+    DUALDNN_PORT_FMA_MATH = 3
+
+
+for _kind in IntEnum.__subclasses__():
+    if _kind.__module__ == __name__:
+        globals().update(_kind.__members__)
+
+NCHW = dualdnnPortTensorFormat_t.DUALDNN_PORT_TENSOR_NCHW
+INSTANCE = dualdnnPortSoftmaxMode_t.DUALDNN_PORT_SOFTMAX_MODE_INSTANCE
+# An algorithm that MIOpen does not have: the helpers take the one that Find chose.
+DUALDNN_PORT_FWD_ALGO_OF_FIND = DUALDNN_PORT_BWD_DATA_ALGO_OF_FIND = DUALDNN_PORT_BWD_FILTER_ALGO_OF_FIND = None
+MOST_RESULTS = 8
+
+
+class AlgorithmResult(NamedTuple):
+    """One result of Find, with the names of cuDNN."""
+
+    algo: Any
+    status: Any
+    time: float
+    memory: int
+
+
+class AlgorithmResults(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[AlgorithmResult, ...]
+
+
+def _expect(condition: bool, message: str) -> None:
+    if not condition:
+        raise miopen.MiopenError(Status.miopenStatusUnsupportedOp, "miopenGuide/c01", message)
+
+
+def _dims(descriptor: Any) -> tuple[int, ...]:
+    return tuple(miopen.miopenGet4dTensorDescriptor(descriptor)[1:5])
+
+
+def _bytes(descriptor: Any) -> int:
+    numbers = miopen.miopenGet4dTensorDescriptor(descriptor)
+    return 4 * (1 + sum((extent - 1) * stride for extent, stride in zip(numbers[1:5], numbers[5:], strict=True)))
+
+
+# ---- Descriptors ----
+
+
+def dualdnnPortSetTensor4dDescriptor(tensorDesc, format, dataType, n, c, h, w):
+    _expect(format == NCHW, f"format is {format!r}: MIOpen has NCHW only")
+    miopen.miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w)
+
+
+def dualdnnPortSetTensor4dDescriptorEx(tensorDesc, dataType, n, c, h, w, nStride, cStride, hStride, wStride):
+    strides = (nStride, cStride, hStride, wStride)
+    _expect(strides == (c * h * w, h * w, w, 1), f"strides are {strides}: MIOpen's tensors are packed")
+    miopen.miopenSet4dTensorDescriptor(tensorDesc, dataType, n, c, h, w)
+
+
+def dualdnnPortSetTensorNdDescriptor(tensorDesc, dataType, nbDims, dimA, strideA):
+    _expect(nbDims == 4, f"nbDims is {nbDims}: MIOpen has 4 dimensions only")
+    dualdnnPortSetTensor4dDescriptorEx(tensorDesc, dataType, *dimA[:4], *strideA[:4])
+
+
+def dualdnnPortSetFilter4dDescriptor(filterDesc, dataType, format, k, c, h, w):
+    dualdnnPortSetTensor4dDescriptor(filterDesc, format, dataType, k, c, h, w)
+
+
+def dualdnnPortSetFilterNdDescriptor(filterDesc, dataType, format, nbDims, filterDimA):
+    _expect(nbDims == 4, f"nbDims is {nbDims}: MIOpen has 4 dimensions only")
+    dualdnnPortSetTensor4dDescriptor(filterDesc, format, dataType, *filterDimA[:4])
+
+
+def dualdnnPortGetFilter4dDescriptor(filterDesc):
+    numbers = miopen.miopenGet4dTensorDescriptor(filterDesc)
+    return (numbers[0], NCHW, *numbers[1:5])
+
+
+def dualdnnPortGetTensorSizeInBytes(tensorDesc):
+    return _bytes(tensorDesc)
+
+
+def dualdnnPortGetFilterSizeInBytes(filterDesc):
+    return _bytes(filterDesc)
+
+
+def dualdnnPortSetConvolution2dDescriptor(convDesc, pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType):
+    _expect(computeType == miopen.miopenFloat, f"computeType is {computeType!r}: MIOpen computes in float")
+    miopen.miopenInitConvolutionDescriptor(convDesc, mode, pad_h, pad_w, u, v, dilation_h, dilation_w)
+
+
+def dualdnnPortSetConvolutionNdDescriptor(convDesc, arrayLength, padA, filterStrideA, dilationA, mode, dataType):
+    _expect(arrayLength == 2, f"arrayLength is {arrayLength}: MIOpen has 2-D convolutions only")
+    geometry = (*padA[:2], *filterStrideA[:2], *dilationA[:2])
+    dualdnnPortSetConvolution2dDescriptor(convDesc, *geometry, mode, dataType)
+
+
+def dualdnnPortGetConvolution2dDescriptor(convDesc):
+    mode, *numbers = miopen.miopenGetConvolutionDescriptor(convDesc)
+    return (*numbers, mode, miopen.miopenFloat)
+
+
+def dualdnnPortSetConvolutionMathType(convDesc, mathType):
+    """Every choice allows float to be computed in float."""
+
+
+def dualdnnPortSetConvolutionGroupCount(convDesc, groupCount):
+    _expect(groupCount == 1, f"groupCount is {groupCount}: the guide has one group only")
+
+
+def dualdnnPortSetPooling2dDescriptor(
+    poolingDesc, mode, maxpoolingNanOpt, windowHeight, windowWidth,
+    verticalPadding, horizontalPadding, verticalStride, horizontalStride,
+):  # fmt: skip
+    geometry = (windowHeight, windowWidth, verticalPadding, horizontalPadding, verticalStride, horizontalStride)
+    miopen.miopenSet2dPoolingDescriptor(poolingDesc, mode, *geometry)
+
+
+def dualdnnPortSetPoolingNdDescriptor(poolingDesc, mode, maxpoolingNanOpt, nbDims, windowDimA, paddingA, strideA):
+    _expect(nbDims == 2, f"nbDims is {nbDims}: MIOpen has 2-D pooling only")
+    miopen.miopenSet2dPoolingDescriptor(poolingDesc, mode, *windowDimA[:2], *paddingA[:2], *strideA[:2])
+
+
+def dualdnnPortGetPooling2dDescriptor(poolingDesc):
+    mode, *numbers = miopen.miopenGet2dPoolingDescriptor(poolingDesc)
+    return (mode, dualdnnPortNanPropagation_t.DUALDNN_PORT_NOT_PROPAGATE_NAN, *numbers)
+
+
+def dualdnnPortSetActivationDescriptor(activationDesc, mode, reluNanOpt, coef):
+    tanh = mode == miopen.miopenActivationTANH
+    scaled = mode in (miopen.miopenActivationCLIPPEDRELU, miopen.miopenActivationELU)
+    attributes = (1.0, 1.0, 0.0) if tanh else (coef if scaled else 0.0, 0.0, 0.0)
+    miopen.miopenSetActivationDescriptor(activationDesc, mode, *attributes)
+
+
+def dualdnnPortGetActivationDescriptor(activationDesc):
+    mode, alpha, _, _ = miopen.miopenGetActivationDescriptor(activationDesc)
+    nan = dualdnnPortNanPropagation_t.DUALDNN_PORT_NOT_PROPAGATE_NAN
+    return mode, nan, 0.0 if mode == miopen.miopenActivationTANH else alpha
+
+
+def dualdnnPortSetLRNDescriptor(normDesc, lrnN, lrnAlpha, lrnBeta, lrnK):
+    miopen.miopenSetLRNDescriptor(normDesc, miopen.miopenLRNCrossChannel, lrnN, lrnAlpha, lrnBeta, lrnK)
+
+
+def dualdnnPortGetLRNDescriptor(normDesc):
+    return miopen.miopenGetLRNDescriptor(normDesc)[1:]
+
+
+# ---- The library ----
+
+
+def dualdnnPortDestroy(handle):
+    for key in [key for key in _found if key[0] == id(handle)]:
+        del _found[key]
+    miopen.miopenDestroy(handle)
+
+
+def dualdnnPortGetVersion():
+    return 8003
+
+
+def dualdnnPortGetErrorString(status):
+    return Status(status).name
+
+
+# ---- alpha and beta other than 1 and 0 ----
+
+
+def _scaled(handle, alpha, beta, descriptor, destination, compute):
+    """destination = alpha * what ``compute`` writes into the memory it is given + beta * destination."""
+    if beta == 0:
+        compute(destination)
+        if alpha != 1:
+            miopen.miopenScaleTensor(handle, descriptor, destination, alpha)
+        return
+    with _Temporary(handle, _bytes(descriptor)) as target:
+        compute(target)
+        add = miopen.miopenTensorOpAdd
+        arguments = (beta, descriptor, destination, alpha, descriptor, target, 0.0, descriptor, destination)
+        miopen.miopenOpTensor(handle, add, *arguments)
+
+
+class _Temporary:
+    """Memory that is given back when the work that uses it has finished."""
+
+    def __init__(self, handle, nbytes):
+        self.handle, self.memory = handle, handle.allocate(nbytes) if nbytes else None
+
+    def __enter__(self):
+        return self.memory
+
+    def __exit__(self, *_):
+        self.handle.synchronize()
+        if self.memory is not None:
+            self.memory.free()
+
+
+# ---- Tensors ----
+
+
+class OpTensorDescriptor:
+    """The operation that is an argument in MIOpen."""
+
+    def __init__(self):
+        self.parameters = None
+
+
+def dualdnnPortCreateOpTensorDescriptor():
+    return OpTensorDescriptor()
+
+
+def dualdnnPortSetOpTensorDescriptor(opTensorDesc, opTensorOp, opTensorCompType, opTensorNanOpt):
+    _expect(
+        opTensorCompType == miopen.miopenFloat, f"opTensorCompType is {opTensorCompType!r}: MIOpen computes in float"
+    )
+    opTensorDesc.parameters = (opTensorOp, opTensorCompType, opTensorNanOpt)
+
+
+def dualdnnPortGetOpTensorDescriptor(opTensorDesc):
+    return opTensorDesc.parameters
+
+
+def dualdnnPortDestroyOpTensorDescriptor(opTensorDesc):
+    opTensorDesc.parameters = None
+
+
+def dualdnnPortOpTensor(handle, opTensorDesc, alpha1, aDesc, A, alpha2, bDesc, B, beta, cDesc, C):
+    operation = opTensorDesc.parameters[0]
+    miopen.miopenOpTensor(handle, operation, alpha1, aDesc, A, alpha2, bDesc, B, beta, cDesc, C)
+
+
+def dualdnnPortAddTensor(handle, alpha, aDesc, A, beta, cDesc, C):
+    if A is C:
+        miopen.miopenScaleTensor(handle, cDesc, C, alpha + beta)
+        return
+    if beta == 0:  # C is not read, where NaN may be
+        miopen.miopenSetTensor(handle, cDesc, C, 0.0)
+        beta = 1.0
+    miopen.miopenOpTensor(handle, miopen.miopenTensorOpAdd, beta, cDesc, C, alpha, aDesc, A, 0.0, cDesc, C)
+
+
+def dualdnnPortTransformTensor(handle, alpha, xDesc, x, beta, yDesc, y):
+    _expect(_dims(xDesc) == _dims(yDesc), f"xDesc has {_dims(xDesc)}, yDesc {_dims(yDesc)}")
+    dualdnnPortAddTensor(handle, alpha, xDesc, x, beta, yDesc, y)
+
+
+# ---- Convolutions: Find runs on temporaries; its results are remembered by handle and contents of the descriptors ----
+
+_found: dict[Any, tuple[AlgorithmResult, ...]] = {}
+
+
+class _Direction(NamedTuple):
+    name: str  # in the names of MIOpen's functions
+    field: str  # of its results
+    swapped: bool  # the first two operands come in the other order in MIOpen
+    filter_first: bool  # GetWorkSpaceSize takes the second operand first
+
+    def query(self, handle, a, b, convDesc, out):
+        first, second = (b, a) if self.filter_first else (a, b)
+        return getattr(miopen, f"miopenConvolution{self.name}GetWorkSpaceSize")(handle, first, second, convDesc, out)
+
+    def results(self, handle, p, q, convDesc, out):
+        a, b = (q, p) if self.swapped else (p, q)
+        descriptors = [miopen.miopenGet4dTensorDescriptor(d) for d in (a, b, out)]
+        key = (id(handle), self.name, *descriptors, miopen.miopenGetConvolutionDescriptor(convDesc))
+        if key in _found:
+            return _found[key]
+        size = self.query(handle, a, b, convDesc, out)
+        with (
+            _Temporary(handle, _bytes(a)) as first, _Temporary(handle, _bytes(b)) as second,
+            _Temporary(handle, _bytes(out)) as result, _Temporary(handle, size) as workspace,
+        ):  # fmt: skip
+            for descriptor, memory in ((a, first), (b, second), (out, result)):
+                miopen.miopenSetTensor(handle, descriptor, memory, 0.0)
+            find = getattr(miopen, f"miopenFindConvolution{self.name}Algorithm")
+            perf = find(
+                handle, a, first, b, second, convDesc, out, result, MOST_RESULTS, workspace, size, False
+            ).perfResults
+        success = Status.miopenStatusSuccess
+        entries = tuple(AlgorithmResult(getattr(p, self.field), success, p.time, p.memory) for p in perf)
+        _found[key] = entries
+        return entries
+
+    def compute(self, handle, alpha, p, p_memory, q, q_memory, convDesc, algo, workspace, size, beta, out, destination):
+        results = self.results(handle, p, q, convDesc, out)
+        a, a_memory, b, b_memory = (q, q_memory, p, p_memory) if self.swapped else (p, p_memory, q, q_memory)
+        limit = size if workspace is not None else 0
+        fitting = [r for r in results if r.memory <= limit] or list(results)
+        chosen = next((r for r in fitting if r.algo == algo), fitting[0])
+        with _Temporary(handle, chosen.memory if chosen.memory > limit else 0) as own:
+            memory, room = (own, chosen.memory) if own is not None else (workspace, limit)
+            run = getattr(miopen, f"miopenConvolution{self.name}")
+            _scaled(handle, alpha, beta, out, destination, lambda target: run(
+                handle, 1.0, a, a_memory, b, b_memory, convDesc, chosen.algo, 0.0, out, target, memory, room
+            ))  # fmt: skip
+
+
+_FORWARD = _Direction("Forward", "fwd_algo", False, True)
+_BACKWARD_DATA = _Direction("BackwardData", "bwd_data_algo", True, False)
+_BACKWARD_FILTER = _Direction("BackwardWeights", "bwd_weights_algo", True, False)
+
+
+def _define(name: str, direction: _Direction) -> None:
+    """The calls of one direction, with cuDNN's parameters."""
+
+    def found(handle, first, second, convDesc, out, requestedAlgoCount):
+        kept = direction.results(handle, first, second, convDesc, out)[:requestedAlgoCount]
+        return AlgorithmResults(len(kept), kept)
+
+    def found_on(handle, first, x, second, y, convDesc, out, z, requestedAlgoCount, workSpace, workSpaceSizeInBytes):
+        return found(handle, first, second, convDesc, out, requestedAlgoCount)
+
+    def workspace_size(handle, first, second, convDesc, out, algo):
+        a, b = (second, first) if direction.swapped else (first, second)
+        return direction.query(handle, a, b, convDesc, out)
+
+    globals()[f"dualdnnPortFind{name}Algorithm"] = found
+    globals()[f"dualdnnPortGet{name}Algorithm_v7"] = found
+    globals()[f"dualdnnPortFind{name}AlgorithmEx"] = found_on
+    globals()[f"dualdnnPortGet{name}WorkspaceSize"] = workspace_size
+    globals()[f"dualdnnPortGet{name}AlgorithmMaxCount"] = lambda handle: MOST_RESULTS
+    globals()[f"dualdnnPort{name}"] = direction.compute
+
+
+_define("ConvolutionForward", _FORWARD)
+_define("ConvolutionBackwardData", _BACKWARD_DATA)
+_define("ConvolutionBackwardFilter", _BACKWARD_FILTER)
+
+
+def dualdnnPortConvolutionBackwardBias(handle, alpha, dyDesc, dy, beta, dbDesc, db):
+    bias = miopen.miopenConvolutionBackwardBias
+    _scaled(handle, alpha, beta, dbDesc, db, lambda target: bias(handle, 1.0, dyDesc, dy, 0.0, dbDesc, target))
+
+
+# ---- Activation, softmax ----
+
+
+def dualdnnPortActivationForward(handle, activationDesc, alpha, xDesc, x, beta, yDesc, y):
+    forward = miopen.miopenActivationForward
+    _scaled(handle, alpha, beta, yDesc, y, lambda target: forward(
+        handle, activationDesc, 1.0, xDesc, x, 0.0, yDesc, target
+    ))  # fmt: skip
+
+
+def dualdnnPortActivationBackward(handle, activationDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx):
+    backward = miopen.miopenActivationBackward
+    _scaled(handle, alpha, beta, dxDesc, dx, lambda target: backward(
+        handle, activationDesc, 1.0, yDesc, y, dyDesc, dy, xDesc, x, 0.0, dxDesc, target
+    ))  # fmt: skip
+
+
+def dualdnnPortConvolutionBiasActivationForward(
+    handle, alpha1, xDesc, x, wDesc, w, convDesc, algo, workSpace, workSpaceSizeInBytes, alpha2, zDesc, z, biasDesc, bias,
+    activationDesc, yDesc, y,
+):  # fmt: skip
+    """y = activation(alpha1 * convolution + alpha2 * z + bias); z may be y."""
+    with _Temporary(handle, 0 if alpha2 == 0 else _bytes(yDesc)) as own:
+        target = y if own is None else own
+        _FORWARD.compute(
+            handle, alpha1, xDesc, x, wDesc, w, convDesc, algo, workSpace, workSpaceSizeInBytes, 0.0, yDesc, target
+        )
+        if own is not None:
+            dualdnnPortAddTensor(handle, alpha2, zDesc, z, 1.0, yDesc, target)
+        dualdnnPortAddTensor(handle, 1.0, biasDesc, bias, 1.0, yDesc, target)
+        miopen.miopenActivationForward(handle, activationDesc, 1.0, yDesc, target, 0.0, yDesc, y)
+
+
+def _images(algorithm, mode, descriptor):
+    """A descriptor of N x CHW x 1 x 1, over whose channels one softmax runs."""
+    log = dualdnnPortSoftmaxAlgorithm_t.DUALDNN_PORT_SOFTMAX_LOG
+    _expect(algorithm != log, "MIOpen has no logarithm of softmax in the guide")
+    if mode != INSTANCE:
+        return descriptor
+    images, dims = miopen.miopenCreateTensorDescriptor(), _dims(descriptor)
+    miopen.miopenSet4dTensorDescriptor(images, miopen.miopenFloat, dims[0], prod(dims[1:]), 1, 1)
+    return images
+
+
+def dualdnnPortSoftmaxForward(handle, algorithm, mode, alpha, xDesc, x, beta, yDesc, y):
+    source, result = (_images(algorithm, mode, descriptor) for descriptor in (xDesc, yDesc))
+    forward = miopen.miopenSoftmaxForward
+    _scaled(handle, alpha, beta, yDesc, y, lambda target: forward(handle, 1.0, source, x, 0.0, result, target))
+
+
+def dualdnnPortSoftmaxBackward(handle, algorithm, mode, alpha, yDesc, y, dyDesc, dy, beta, dxDesc, dx):
+    result, slope, gradient = (_images(algorithm, mode, descriptor) for descriptor in (yDesc, dyDesc, dxDesc))
+    backward = miopen.miopenSoftmaxBackward
+    _scaled(handle, alpha, beta, dxDesc, dx, lambda target: backward(
+        handle, 1.0, result, y, slope, dy, 0.0, gradient, target
+    ))  # fmt: skip
+
+
+# ---- Pooling, LRN: the workspace of the backward call is made again from x ----
+
+
+def dualdnnPortPoolingForward(handle, poolingDesc, alpha, xDesc, x, beta, yDesc, y):
+    forward = miopen.miopenPoolingForward
+    _scaled(handle, alpha, beta, yDesc, y, lambda target: forward(
+        handle, poolingDesc, 1.0, xDesc, x, 0.0, yDesc, target, False, None, 0
+    ))  # fmt: skip
+
+
+def dualdnnPortPoolingBackward(handle, poolingDesc, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx):
+    size, backward = miopen.miopenPoolingGetWorkSpaceSize(yDesc), miopen.miopenPoolingBackward
+    with _Temporary(handle, _bytes(yDesc)) as result, _Temporary(handle, size) as workspace:
+        miopen.miopenPoolingForward(handle, poolingDesc, 1.0, xDesc, x, 0.0, yDesc, result, True, workspace, size)
+        _scaled(handle, alpha, beta, dxDesc, dx, lambda target: backward(
+            handle, poolingDesc, 1.0, yDesc, y, dyDesc, dy, xDesc, x, 0.0, dxDesc, target, workspace
+        ))  # fmt: skip
+
+
+def dualdnnPortLRNCrossChannelForward(handle, normDesc, lrnMode, alpha, xDesc, x, beta, yDesc, y):
+    forward = miopen.miopenLRNForward
+    _scaled(handle, alpha, beta, yDesc, y, lambda target: forward(
+        handle, normDesc, 1.0, xDesc, x, 0.0, yDesc, target, False, None
+    ))  # fmt: skip
+
+
+def dualdnnPortLRNCrossChannelBackward(
+    handle, normDesc, lrnMode, alpha, yDesc, y, dyDesc, dy, xDesc, x, beta, dxDesc, dx
+):
+    size, backward = miopen.miopenLRNGetWorkSpaceSize(yDesc), miopen.miopenLRNBackward
+    with _Temporary(handle, _bytes(yDesc)) as result, _Temporary(handle, size) as workspace:
+        miopen.miopenLRNForward(handle, normDesc, 1.0, xDesc, x, 0.0, yDesc, result, True, workspace)
+        _scaled(handle, alpha, beta, dxDesc, dx, lambda target: backward(
+            handle, normDesc, 1.0, yDesc, y, dyDesc, dy, xDesc, x, 0.0, dxDesc, target, workspace
+        ))  # fmt: skip
+
+
+# ---- Batch normalisation ----
+
+
+def dualdnnPortBatchNormalizationForwardTraining(handle, mode, alpha, beta, xDesc, x, yDesc, y, *rest):
+    forward = miopen.miopenBatchNormalizationForwardTraining
+    _scaled(handle, alpha, beta, yDesc, y, lambda target: forward(
+        handle, mode, 1.0, 0.0, xDesc, x, yDesc, target, *rest
+    ))  # fmt: skip
+
+
+def dualdnnPortBatchNormalizationForwardInference(handle, mode, alpha, beta, xDesc, x, yDesc, y, *rest):
+    forward = miopen.miopenBatchNormalizationForwardInference
+    _scaled(handle, alpha, beta, yDesc, y, lambda target: forward(
+        handle, mode, 1.0, 0.0, xDesc, x, yDesc, target, *rest
+    ))  # fmt: skip
+
+
+def dualdnnPortBatchNormalizationBackward(
+    handle, mode, alphaDataDiff, betaDataDiff, alphaParamDiff, betaParamDiff, xDesc, x, dyDesc, dy, dxDesc, dx,
+    bnScaleBiasDiffDesc, bnScale, resultBnScaleDiff, resultBnBiasDiff, epsilon, savedMean, savedInvVariance,
+):  # fmt: skip
+    parameters, nbytes = bnScaleBiasDiffDesc, _bytes(bnScaleBiasDiffDesc)
+    with (
+        _Temporary(handle, _bytes(dxDesc)) as data,
+        _Temporary(handle, nbytes) as scale,
+        _Temporary(handle, nbytes) as bias,
+    ):
+        miopen.miopenBatchNormalizationBackward(
+            handle, mode, 1.0, 0.0, 1.0, 0.0, xDesc, x, dyDesc, dy, dxDesc, data, parameters, bnScale, scale, bias,
+            epsilon, savedMean, savedInvVariance,
+        )  # fmt: skip
+        dualdnnPortAddTensor(handle, alphaDataDiff, dxDesc, data, betaDataDiff, dxDesc, dx)
+        dualdnnPortAddTensor(handle, alphaParamDiff, parameters, scale, betaParamDiff, parameters, resultBnScaleDiff)
+        dualdnnPortAddTensor(handle, alphaParamDiff, parameters, bias, betaParamDiff, parameters, resultBnBiasDiff)

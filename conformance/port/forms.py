@@ -1,0 +1,198 @@
+"""What becomes of each cuDNN call: forms.json, completed from the function tables of both documents and checked.
+
+A form names a MIOpen function whose parameters are filled from cuDNN's by name, or by ``from`` and ``constant``; it holds
+``when`` the arguments are the listed literals. Otherwise the call goes to the helper of the same name, which has the
+parameters of the cuDNN function in its order, so that nothing can be lost or swapped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from dualdnn.api.document import functions as cudnn_functions
+from dualdnn.api.enumerations import ENUMERATIONS
+from dualdnn.api.miopen.document import functions as miopen_functions
+
+LEVELS = ("guide", "today")
+ONE, ZERO = "one", "zero"  # in ``when``: the argument is proved to point at a constant 1 or 0
+HELPER_PREFIX = "dualdnnPort"
+
+
+@dataclass(frozen=True)
+class Form:
+    """What becomes of one function of cuDNN when it is called with ``parameters``."""
+
+    cudnn: str
+    row: int | None  # of the guide's table; None: not in the guide, made of what is
+    parameters: tuple[str, ...]
+    miopen: str | None = None
+    arguments: tuple[str, ...] = ()  # one for each parameter of MIOpen: a parameter of cuDNN, or "=" and a constant
+    drop: frozenset[str] = frozenset()
+    when: Mapping[str, Any] = field(default_factory=dict)
+    refuse: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    notes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    helper: str | None = None
+    why: str = ""
+
+    @property
+    def is_rename(self) -> bool:
+        """The MIOpen function takes the same arguments in the same order, whatever they are."""
+        return self.miopen is not None and self.arguments == self.parameters and not (self.when or self.refuse)
+
+    @property
+    def rule(self) -> str:
+        """What the reports cite."""
+        return f"guide/row{self.row:02}" if self.row else "helper"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Everything the rewriting looks up, for one level of MIOpen."""
+
+    forms: Mapping[str, tuple[Form, ...]]
+    types: Mapping[str, str]
+    enumerators: Mapping[str, str | None]
+    kept: frozenset[str]
+    names_today: Mapping[str, str]
+
+    def target_of_name(self, name: str) -> str | None:
+        """What a function becomes where it is named without arguments: a pointer to it, the body of a macro."""
+        form = self.forms[name][0]
+        return form.miopen if form.is_rename else form.helper
+
+    def knows(self, name: str) -> bool:
+        """Whether the name belongs to the documents: function, type, enumerator, version macro."""
+        return (
+            name in self.forms
+            or name in self.types
+            or name in self.enumerators
+            or name in self.kept
+            or name in documented()
+        )
+
+
+@cache
+def documented() -> frozenset[str]:
+    """All names of the cuDNN 8.0.3 document."""
+    members = (member for kind in ENUMERATIONS.values() for member in kind.__members__)
+    handles = {p.base_type for f in cudnn_functions().values() for p in f.parameters if p.base_type.startswith("cudnn")}
+    return frozenset(cudnn_functions()) | frozenset(ENUMERATIONS) | frozenset(members) | handles
+
+
+@cache
+def table(level: str = "guide") -> Table:
+    """The table for one level of MIOpen: the calls of the guide, or those of today's library too."""
+    if level not in LEVELS:
+        raise ValueError(f"--miopen-level is {level!r}, not one of {', '.join(LEVELS)}")
+    data = _data()
+    forms = {name: tuple(_form(name, entry) for entry in entries) for name, entries in data["forms"].items()}
+    if level == "today":
+        for name, entry in data["today"].items():
+            first = forms[name][0]
+            forms[name] = (
+                Form(name, first.row, first.parameters, entry["miopen"], tuple(entry["arguments"]), why=first.why),
+                *forms[name][1:],
+            )
+    return Table(forms, data["types"], data["enumerators"], frozenset(data["kept"]), data["names_today"])
+
+
+def problems() -> Iterator[str]:
+    """What is wrong with the table: lost parameters, unfilled ones, types that do not agree, helpers that are missing."""
+    data, helpers = _data(), helper_parameters()
+    for name, entries in data["forms"].items():
+        for entry in entries:
+            yield from _problems(_form(name, entry), data["types"], helpers)
+    for name in miopen_functions():
+        inserted = name.endswith("GetWorkSpaceSize") or name in _HELPERS_CALL
+        if not inserted and not any(e.get("miopen") == name for es in data["forms"].values() for e in es):
+            yield f"no form leads to {name}"
+
+
+# Called by helpers alone: see dualdnn_port_miopen.h.
+_HELPERS_CALL = frozenset(
+    {
+        "miopenDestroy", "miopenOpTensor", "miopenSetActivationDescriptor", "miopenGetActivationDescriptor",
+        "miopenGet2dPoolingDescriptor", "miopenGetLRNDescriptor", "miopenPoolingBackward", "miopenLRNBackward",
+        "miopenConvolutionForward", "miopenConvolutionBackwardData", "miopenConvolutionBackwardWeights",
+        "miopenFindConvolutionForwardAlgorithm", "miopenFindConvolutionBackwardDataAlgorithm",
+        "miopenFindConvolutionBackwardWeightsAlgorithm", "miopenBatchNormalizationForwardTraining",
+        "miopenBatchNormalizationForwardInference", "miopenBatchNormalizationBackward",
+    }
+)  # fmt: skip
+
+
+def _problems(form: Form, types: Mapping[str, str], helpers: Mapping[str, int]) -> Iterator[str]:
+    used = {argument for argument in form.arguments if not argument.startswith("=")}
+    if form.miopen:
+        lost = set(form.parameters) - used - form.drop
+        if lost or used - set(form.parameters):
+            yield f"{form.cudnn}: lost {sorted(lost)}, invented {sorted(used - set(form.parameters))}"
+        yield from _type_problems(form, types)
+    named = {*form.when, *form.refuse, *form.notes}
+    if not named <= set(form.parameters):
+        yield f"{form.cudnn}: conditions on {sorted(named - set(form.parameters))}"
+    if form.when and not form.helper:
+        yield f"{form.cudnn}: has conditions and no helper"
+    if form.helper and helpers.get(form.helper) != len(form.parameters):
+        yield f"{form.helper} has {helpers.get(form.helper)} parameters, {form.cudnn} {len(form.parameters)}"
+
+
+def _type_problems(form: Form, types: Mapping[str, str]) -> Iterator[str]:
+    if form.cudnn not in cudnn_functions() or not form.miopen:
+        return
+    ours = {p.name: p.ctype for p in cudnn_functions()[form.cudnn].parameters}
+    wanted = miopen_functions()[form.miopen].parameters
+    if len(wanted) != len(form.arguments):
+        yield f"{form.miopen} has {len(wanted)} parameters, the form of {form.cudnn} fills {len(form.arguments)}"
+    for parameter, argument in zip(wanted, form.arguments, strict=False):
+        if argument in ours and _plain(ours[argument], types) != _plain(parameter.ctype, {}):
+            yield f"{form.cudnn}: {argument} is {ours[argument]}, {parameter.name} of {form.miopen} is {parameter.ctype}"
+
+
+_SAME_TYPES = {"cudaStream_t": "miopenAcceleratorQueue_t"}
+
+
+def _plain(ctype: str, types: Mapping[str, str]) -> str:
+    """The type without const and spaces, in MIOpen's names."""
+    bare = ctype.replace("const", "").replace(" ", "").replace("[]", "*")
+    base, stars = bare.rstrip("*"), "*" * bare.count("*")
+    return _SAME_TYPES.get(base, types.get(base, base)) + stars
+
+
+def helper_parameters() -> dict[str, int]:
+    """How many parameters each helper of the C header has, those that its macro makes among them."""
+    import re
+
+    text = resources.files(__package__).joinpath("dualdnn_port_miopen.h").read_text("utf-8").replace("\\\n", " ")
+    found = {}
+    for name, parameters in re.findall(r"static\s+inline\s+[\w\s]+?[\s*]+(dualdnnPort[\w#]+)\(([^)]*)\)", text):
+        count = 0 if parameters.strip() == "void" else parameters.count(",") + 1
+        for direction in ("ConvolutionForward", "ConvolutionBackwardData", "ConvolutionBackwardFilter"):
+            found[name.replace("##NAME##", direction).replace("##NAME", direction)] = count
+    return found
+
+
+@cache
+def _data() -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(resources.files(__package__).joinpath("forms.json").read_text("utf-8"))
+    return data
+
+
+def _form(name: str, entry: Mapping[str, Any]) -> Form:
+    parameters = entry.get("parameters") or [p.name for p in cudnn_functions()[name].parameters]
+    arguments = []
+    if entry.get("miopen"):
+        given, constants = entry.get("from", {}), entry.get("constant", {})
+        for parameter in miopen_functions()[entry["miopen"]].parameters:
+            constant = constants.get(parameter.name)
+            arguments.append("=" + constant if constant is not None else given.get(parameter.name, parameter.name))
+    return Form(
+        name, entry["row"], tuple(parameters), entry.get("miopen"), tuple(arguments), frozenset(entry.get("drop", ())),
+        entry.get("when", {}), entry.get("refuse", {}), entry.get("notes", {}),
+        HELPER_PREFIX + name.removeprefix("cudnn") if entry.get("helper") else None, entry.get("why", ""),
+    )  # fmt: skip

@@ -1,0 +1,359 @@
+"""C, C++ and CUDA: names and calls of one file, found by tree-sitter and rewritten by the table of forms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from . import arguments
+from .edits import Edits
+from .forms import Table
+from .verdicts import HELPED, LEFT, REWRITTEN, Note, PortedFile, Verdict
+
+NAME = re.compile(rb"\b(?:cudnn[A-Z]\w*|CUDNN_[A-Z0-9]\w*)")
+HEADER = re.compile(
+    rb"[<\"](?:[\w./-]*/)?cudnn(?:_v\d+|_ops_infer|_ops_train|_cnn_infer|_cnn_train|_adv_infer|_adv_train|_version|_backend)?(?:_v\d+)?\.h[>\"]"
+)
+PASTING = re.compile(rb"\b(?:cudnn|CUDNN)\w*\s*##\s*\w*|\w*\s*##\s*(?:cudnn|CUDNN)\w*")
+NAMES = frozenset({"identifier", "type_identifier", "field_identifier", "namespace_identifier", "statement_identifier"})
+TEXTS = frozenset({"string_literal", "raw_string_literal", "char_literal", "concatenated_string", "system_lib_string"})
+ABSENT_FIELDS = {b"determinism", b"mathType"}  # of performance structures
+
+
+@cache
+def parser(language: str) -> Any:
+    """The parser of "c", "cuda" (a superset of C++) or "python"."""
+    import importlib
+
+    try:
+        from tree_sitter import Language, Parser
+
+        grammar = importlib.import_module(f"tree_sitter_{language}")
+    except ImportError as error:
+        raise ValueError(f"{error.name} is not installed: pip install 'dualdnn[port]'") from None
+    return Parser(Language(grammar.language()))
+
+
+def port_c(path: str, text: bytes, table: Table, own_names: frozenset[str] = frozenset()) -> PortedFile:
+    """Port one file; ``own_names`` are functions and macros that the tree defines itself."""
+    return _CFile(path, text, table, own_names).port()
+
+
+class _CFile:
+    def __init__(self, path: str, text: bytes, table: Table, own_names: frozenset[str]) -> None:
+        self.table, self.own_names = table, own_names
+        self.edits = Edits(text)
+        self.ported = PortedFile(path, text, text)
+        self.text = text
+        self.newline = b"\r\n" if b"\r\n" in text else b"\n"
+        self.frozen_until = 0  # the end of the call that is left as it was
+
+    def port(self) -> PortedFile:
+        tree = parser("c" if self.ported.path.endswith(".c") else "cuda").parse(self.text)
+        self.constants = arguments.constants(self.text)
+        for node in nodes(tree.root_node):
+            self.visit(node)
+        if self.ported.verdicts or self.edits.edits:
+            for match in PASTING.finditer(self.text):
+                self.note_at(
+                    match.start(), "pasting", f"{match.group().decode()} makes a name that is not seen: port it by hand"
+                )
+        self.ported.after = self.edits.apply()
+        self.ported.verdicts.sort(key=lambda v: (v.line, v.column))
+        self.ported.notes.sort(key=lambda n: (n.line, n.column))
+        return self.ported
+
+    def visit(self, node: Any) -> None:
+        kind = node.type
+        if kind == "call_expression":
+            name = called(node)
+            if name is not None:
+                self.call(node, name)
+        elif kind == "preproc_include":
+            self.include(node)
+        elif kind == "preproc_arg":
+            self.macro_body(node)
+        elif (kind in TEXTS and not node.children) or kind in ("string_content", "raw_string_content"):
+            self.string(node)
+        elif kind in NAMES and node.start_byte >= self.frozen_until:
+            self.name(node)
+
+    # Calls
+
+    def call(self, node: Any, name: Any) -> None:
+        function = name.text.decode()
+        if node.start_byte < self.frozen_until:
+            if self.table.knows(function):
+                self.verdict(name, LEFT, function, None, "context", "it stands inside a call that is left as it was")
+            return
+        if function not in self.table.forms:
+            if NAME.fullmatch(name.text):
+                self.outside(node, name, function)
+            return
+        given = list(arguments.of_call(node))
+        problem = self.not_read(node)
+        form = next((f for f in self.table.forms[function] if len(f.parameters) == len(given)), None)
+        if problem is None and form is None:
+            counts = " or ".join(str(len(f.parameters)) for f in self.table.forms[function])
+            problem = f"it has {len(given)} arguments, the document has {counts}: port it by hand"
+        if problem is not None:
+            return self.leave(node, name, function, self.table.forms[function][0].rule, problem)
+        assert form is not None
+        decision = arguments.decide(form, given, self.constants)
+        if decision.refused:
+            return self.leave(node, name, function, form.rule, decision.refused)
+        if form.helper and form.arguments != form.parameters and self.has_comments(node):
+            decision.direct = False  # the comments name arguments, which stay where they are
+        for argument, message in decision.notes:
+            self.note(argument, "check", f"{function}: {message}")
+        if decision.direct:
+            assert form.miopen is not None
+            self.rearrange(node, given, form)
+            self.verdict(name, REWRITTEN, function, form.miopen, form.rule, "")
+            self.edits.replace(name.start_byte, name.end_byte, form.miopen.encode())
+        else:
+            assert form.helper is not None
+            self.verdict(name, HELPED, function, form.helper, form.rule, form.why)
+            self.edits.replace(name.start_byte, name.end_byte, form.helper.encode())
+
+    def not_read(self, node: Any) -> str | None:
+        """Why the argument list cannot be trusted."""
+        listed = node.child_by_field_name("arguments")
+        if any(child.type.startswith("preproc") for child in nodes(listed)) or b"\n#" in listed.text.replace(
+            b" ", b""
+        ).replace(b"\t", b""):
+            return "there is a preprocessor directive inside its arguments: take the call apart, then port again"
+        if node.has_error:
+            return "its arguments could not be read: the code is incomplete or no C++ before the preprocessor ran"
+        return None
+
+    def has_comments(self, node: Any) -> bool:
+        return any(child.type == "comment" for child in node.child_by_field_name("arguments").children)
+
+    def rearrange(self, node: Any, given: list[Any], form: Any) -> None:
+        """The arguments in MIOpen's order, with the separators of the source in their places."""
+        if form.arguments == form.parameters:
+            return
+        listed = node.child_by_field_name("arguments")
+        if self.has_comments(node):
+            self.note(node, "comment", f"{form.cudnn}: its arguments were rearranged, look at the comments among them")
+        place = dict(zip(form.parameters, given, strict=True))
+        ends = [listed.start_byte + 1, *(argument.end_byte for argument in given)]
+        gaps = [(end, argument.start_byte) for end, argument in zip(ends[:-1], given, strict=True)]
+        parts: list[Any] = [b"("]
+        for index, argument in enumerate(form.arguments):
+            parts.append(gaps[index] if index < len(gaps) else b", " if index else b"")
+            constant = argument.startswith("=")
+            parts.append(argument[1:].encode() if constant else (place[argument].start_byte, place[argument].end_byte))
+        parts.append((given[-1].end_byte, listed.end_byte))
+        self.edits.replace(listed.start_byte, listed.end_byte, *parts)
+
+    def outside(self, node: Any, name: Any, function: str) -> None:
+        """A call that no form covers."""
+        if function in self.own_names:
+            return
+        if not self.table.knows(function):
+            message = "it is not in cuDNN 8.0.3: a later version's function, or one of this program defined elsewhere"
+            return self.leave(node, name, function, "unknown", message)
+        today = self.table.names_today.get(function)
+        hint = f"; MIOpen has {today} today, with its own arguments" if today else ""
+        self.leave(node, name, function, "outside", f"the guide has no counterpart{hint}: port it by hand")
+
+    def leave(self, node: Any, name: Any, function: str, rule: str, message: str) -> None:
+        self.verdict(name, LEFT, function, None, rule, message)
+        self.frozen_until = max(self.frozen_until, node.end_byte)
+
+    # Names
+
+    def name(self, node: Any) -> None:
+        text = node.text.decode("utf-8", "replace")
+        parent = node.parent
+        if node.type == "field_identifier" and node.text in ABSENT_FIELDS and b"AlgoPerf_t" in self.text:
+            self.note(node, "no counterpart", f"MIOpen's results of Find have no field {text}")
+        if not NAME.fullmatch(node.text) or text in self.own_names:
+            return
+        if text in self.table.forms:
+            self.function_name(node, text)
+        elif text in self.table.types:
+            self.rename(node, self.table.types[text])
+        elif text in self.table.enumerators:
+            self.enumerator(node, text, parent)
+        elif text in self.table.kept:
+            pass
+        elif self.table.knows(text):
+            if text not in self.called_outside(node):
+                self.note(node, "no counterpart", f"{text} has no counterpart in the guide")
+        else:
+            self.note(node, "unknown", f"{text} is not in cuDNN 8.0.3: a later version's name, or one of this program")
+
+    def called_outside(self, node: Any) -> frozenset[str]:
+        """The name of a call, which has its own verdict."""
+        call = node.parent
+        while call is not None and call.type in ("qualified_identifier", "template_function"):
+            call = call.parent
+        return (
+            frozenset({node.text.decode()})
+            if call is not None and call.type == "call_expression" and called(call) == node
+            else frozenset()
+        )
+
+    def function_name(self, node: Any, text: str) -> None:
+        """A function that is not called here: a pointer to it, or text that was not read as a call."""
+        if self.called_outside(node):
+            return
+        follows = self.text[node.end_byte : node.end_byte + 64].lstrip()
+        rule = self.table.forms[text][0].rule
+        if node.parent.type == "function_declarator":
+            self.verdict(
+                node, LEFT, text, None, rule, "it is declared or defined here: this program's own copy of cuDNN"
+            )
+        elif follows.startswith(b"("):
+            self.verdict(node, LEFT, text, None, rule, "the code around it could not be read: port it by hand")
+        else:
+            target = self.table.target_of_name(text)
+            if target is None:
+                self.verdict(node, LEFT, text, None, rule, "it is named without its arguments, and MIOpen takes others")
+            else:
+                self.rename(node, target)
+                self.verdict(
+                    node,
+                    REWRITTEN if not target.startswith("dualdnnPort") else HELPED,
+                    text,
+                    target,
+                    rule,
+                    "named without arguments",
+                )
+
+    def enumerator(self, node: Any, text: str, parent: Any) -> None:
+        target = self.table.enumerators[text]
+        if target is None:
+            self.note(node, "no counterpart", f"{text} has no counterpart in MIOpen")
+        elif (
+            parent is not None
+            and parent.type == "case_statement"
+            and parent.child_by_field_name("value") == node
+            and self.is_taken(parent, target)
+        ):
+            self.note(
+                node, "no counterpart", f"{text} becomes {target} as another enumerator does: a case label cannot"
+            )
+        else:
+            self.rename(node, target)
+
+    def is_taken(self, label: Any, target: str) -> bool:
+        """Whether a label before this one, in the same switch, becomes the same enumerator."""
+        for other in label.parent.named_children:
+            if other.start_byte >= label.start_byte:
+                return False
+            value = other.child_by_field_name("value") if other.type == "case_statement" else None
+            if value is not None and self.table.enumerators.get(value.text.decode()) == target:
+                return True
+        return False
+
+    # Preprocessor, strings
+
+    def include(self, node: Any) -> None:
+        path = node.child_by_field_name("path")
+        if path is not None and HEADER.fullmatch(path.text):
+            lines = b"<miopen/miopen.h>" + self.newline + b'#include "dualdnn_port_miopen.h"'
+            self.edits.replace(path.start_byte, path.end_byte, lines)
+
+    def macro_body(self, node: Any) -> None:
+        """Names in the body of a macro: functions become the helper that takes the same arguments."""
+        if node.parent.type in ("preproc_if", "preproc_elif", "preproc_call"):
+            return
+        code = re.sub(rb'"(?:\\.|[^"\\])*"|/\*.*?\*/|//[^\n]*', lambda m: b" " * len(m.group()), node.text, flags=re.S)
+        for match in NAME.finditer(code):
+            start, text = node.start_byte + match.start(), match.group().decode()
+            if text in self.table.kept or text in self.own_names or PASTING.match(code, match.start()):
+                continue
+            target = self.in_macro(start, text)
+            if target is not None:
+                self.edits.replace(start, start + len(text), target.encode())
+
+    def in_macro(self, start: int, text: str) -> str | None:
+        if text in self.table.forms:
+            target = self.table.target_of_name(text)
+            rule = self.table.forms[text][0].rule
+            if target is None:
+                self.verdict_at(
+                    start,
+                    LEFT,
+                    text,
+                    None,
+                    rule,
+                    "in the body of a macro, and MIOpen takes other arguments: port it by hand",
+                )
+            else:
+                helped = target.startswith("dualdnnPort")
+                self.verdict_at(start, HELPED if helped else REWRITTEN, text, target, rule, "in the body of a macro")
+            return target
+        if text in self.table.types:
+            return self.table.types[text]
+        if text in self.table.enumerators:
+            if self.table.enumerators[text] is None:
+                self.note_at(start, "no counterpart", f"{text} has no counterpart in MIOpen")
+            return self.table.enumerators[text]
+        kind = "no counterpart" if self.table.knows(text) else "unknown"
+        self.note_at(start, kind, f"{text} in the body of a macro")
+        return None
+
+    def string(self, node: Any) -> None:
+        for match in NAME.finditer(node.text):
+            if self.table.knows(match.group().decode()):
+                self.note_at(
+                    node.start_byte + match.start(),
+                    "string",
+                    f"{match.group().decode()} stands in a string, which is not touched",
+                )
+
+    # What is said
+
+    def rename(self, node: Any, target: str) -> None:
+        self.edits.replace(node.start_byte, node.end_byte, target.encode())
+
+    def verdict(self, node: Any, verdict: str, function: str, target: str | None, rule: str, message: str) -> None:
+        row, column = node.start_point
+        self.ported.verdicts.append(Verdict(row + 1, column + 1, verdict, function, target, rule, message))
+
+    def verdict_at(self, at: int, verdict: str, function: str, target: str | None, rule: str, message: str) -> None:
+        self.ported.verdicts.append(Verdict(*self.position(at), verdict, function, target, rule, message))
+
+    def note(self, node: Any, kind: str, message: str) -> None:
+        self.note_at(node.start_byte, kind, message)
+
+    def note_at(self, at: int, kind: str, message: str) -> None:
+        self.ported.notes.append(Note(*self.position(at), kind, message))
+
+    def position(self, at: int) -> tuple[int, int]:
+        return self.text.count(b"\n", 0, at) + 1, at - self.text.rfind(b"\n", 0, at)
+
+
+def nodes(root: Any) -> Iterator[Any]:
+    """All nodes in the order of the text, without recursion: files nest as deep as they like."""
+    cursor = root.walk()
+    while True:
+        yield cursor.node
+        if cursor.goto_first_child():
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return
+
+
+def called(node: Any) -> Any:
+    """The identifier that a call names, without its namespaces; None where an expression is called."""
+    name = node.child_by_field_name("function")
+    while name is not None and name.type == "qualified_identifier":
+        name = name.child_by_field_name("name")
+    return name if name is not None and name.type == "identifier" else None
+
+
+def defined_names(text: bytes) -> set[str]:
+    """Functions, macros and classes that look like cuDNN's and are defined in this text."""
+    found = re.findall(rb"^[ \t]*#[ \t]*define[ \t]+((?:cudnn|CUDNN_)[A-Z]\w*)", text, re.M)
+    found += re.findall(rb"\b(?:class|struct|union|enum|using)\s+(cudnn[A-Z]\w*)", text)
+    found += re.findall(rb"\b(cudnn[A-Z]\w*)\s*\([^;{}()]*(?:\([^()]*\)[^;{}()]*)*\)\s*(?:const\s*)?\{", text)
+    return {name.decode() for name in found}

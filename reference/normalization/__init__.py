@@ -1,0 +1,5 @@
+"""References of the normalizations."""
+
+from . import divisive, lrn
+
+__all__ = ["divisive", "lrn"]

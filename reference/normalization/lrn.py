@@ -1,0 +1,51 @@
+"""Local response normalization across channels (3.2.65, 4.1.14). Formulas: docs/errata.md, D079 and D179."""
+
+from __future__ import annotations
+
+import numpy as np
+from dualdnn.api.operations import LRNCrossChannelBackward, LRNCrossChannelForward
+
+from ..engine import Exact, implements
+from ..view import Array
+from .windows import Power, allowed, combined, power, roundings, window
+
+CHANNELS = (1,)
+# Behind the power: its product with x; or with dy, x and 1 / s, the sum over the window, the products with x and the factor.
+PRODUCT, GRADIENT = 1, 8
+
+
+def _power(operation: LRNCrossChannelForward | LRNCrossChannelBackward, x: Array) -> tuple[Power, float, float]:
+    """((k + alpha / n * sum of squares)^-beta, alpha / n, beta)."""
+    lrn = operation.lrn
+    alpha, beta, k = lrn.narrowed(operation.x.data_type)
+    total = combined(x * x, CHANNELS, *window(lrn))
+    return power(operation, k, alpha / lrn.n, beta, total, min(lrn.n, x.shape[1])), alpha / lrn.n, beta
+
+
+@implements(LRNCrossChannelForward)
+def lrn_forward(operation: LRNCrossChannelForward, x: Array) -> Exact:
+    """y = x * (k + alpha / n * sum of x^2 over the window)^-beta."""
+    s, _, beta = _power(operation, x)
+    value = x * s.value
+    return Exact(value, lambda: allowed(np.abs(value), s), lambda: roundings(s, beta) + PRODUCT)
+
+
+@implements(LRNCrossChannelBackward)
+def lrn_backward(operation: LRNCrossChannelBackward, _y: Array, dy: Array, x: Array) -> Exact:
+    """dx = dy * s^-beta - 2 alpha beta / n * x * (sum of dy * x * s^(-beta - 1) over the channels whose windows hold it)."""
+    first, last = window(operation.lrn)
+    s, factor, beta = _power(operation, x)
+
+    def spread(values: Array, combine: np.ufunc = np.add) -> Array:
+        return combined(values, CHANNELS, -last, -first, combine)
+
+    direct, each = dy * s.value, dy * x * s.value / s.base
+    value = direct - 2 * factor * beta * x * spread(each)
+
+    def magnitude() -> Array:
+        return allowed(np.abs(direct) + np.abs(2 * factor * beta * x) * spread(np.abs(each)), s, spread)
+
+    def worst() -> Array:
+        return spread(roundings(s, beta + 1), np.maximum) + min(operation.lrn.n, x.shape[1]) + GRADIENT
+
+    return Exact(value, magnitude, worst)

@@ -1,0 +1,93 @@
+"""What LRN and divisive normalization share: sums over windows, the power of the sum, its rounding errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+from dualdnn.api.operations import LRNSpec, Operation
+
+from ..judge import PRECISION
+from ..view import Array
+
+# x^-beta as a power, or as exp2(-beta * log2(x)). CUDA's powf: 4 ulp. Of the other, log2 (1 ulp) and the product err by a part of
+# the exponent, which the exponential turns into a relative error; its own error is 2 ulp.
+POWER_ROUNDINGS = 8
+EXPONENT_ROUNDINGS = 3
+
+
+def shifted(values: Array, axis: int, offset: int) -> Array:
+    """Position i has what was at i + offset along the axis, zero where that is outside."""
+    result = np.zeros_like(values)
+    length = values.shape[axis] - abs(offset)
+    if length > 0:
+        source, target = [slice(None)] * values.ndim, [slice(None)] * values.ndim
+        source[axis] = slice(max(offset, 0), max(offset, 0) + length)
+        target[axis] = slice(max(-offset, 0), max(-offset, 0) + length)
+        result[tuple(target)] = values[tuple(source)]
+    return result
+
+
+def combined(
+    values: Array, axes: Sequence[int], first: int, last: int, combine: Callable[..., Array] = np.add
+) -> Array:
+    """Sums (or maxima) over the window [first, last] around every position, along each of the axes; zeros outside."""
+    for axis in axes:
+        total = shifted(values, axis, first)
+        for offset in range(first + 1, last + 1):
+            total = combine(total, shifted(values, axis, offset))
+        values = total
+    return values
+
+
+def offsets(dimensions: int, first: int, last: int) -> Iterator[tuple[int, ...]]:
+    """The positions of a window of several dimensions."""
+    return product(range(first, last + 1), repeat=dimensions)
+
+
+class Power(NamedTuple):
+    """base^-beta of s = k + factor * total, and the error of arithmetic in the compute type.
+
+    value: s^-beta. base: s. per_power: roundings for each power of s. constant: further roundings of the power itself.
+    overflows: where an intermediate leaves the range of the compute type, so that the document promises nothing.
+    """
+
+    value: Array
+    base: Array
+    per_power: Array
+    constant: Array
+    overflows: Array
+
+
+def power(operation: Operation, k: float, factor: float, beta: float, total: Array, terms: Array | int) -> Power:
+    """The power of k + factor * total, where total is a sum of ``terms`` terms, each of so many roundings."""
+    unit, _, largest = PRECISION[operation.compute_type]
+    base = k + factor * total
+    size = k + abs(factor) * np.abs(total)
+    # The factor (rounded when it is divided by the window, twice with the cast), its product, the addition of k.
+    relative = (np.asarray(terms) + 4) * size / np.abs(base)
+    exponent = np.abs(np.log(np.abs(base)))
+    lost = np.isfinite(base) & ((np.maximum(np.abs(total), size) >= largest) | (unit * relative >= 0.5))
+    return Power(
+        base ** -np.asarray(beta, dtype=total.dtype), base, relative + EXPONENT_ROUNDINGS * exponent,
+        np.asarray(POWER_ROUNDINGS), lost,
+    )  # fmt: skip
+
+
+def allowed(magnitude: Array, power: Power, around: Callable[[Array], Array] | None = None) -> Array:
+    """The magnitude, infinite where the result is not determined. around: spreads the marks to what reads the power."""
+    lost = power.overflows if around is None else around(power.overflows.astype(np.float64)) > 0
+    return np.where(lost, np.inf, magnitude)
+
+
+def roundings(power: Power, exponent: float) -> Array:
+    """Roundings of s^-exponent."""
+    found: Any = abs(exponent) * power.per_power + power.constant
+    return np.where(np.isfinite(found), found, 0)
+
+
+def window(lrn: LRNSpec) -> tuple[int, int]:
+    """First and last offset of the window from its center."""
+    return -lrn.look_behind, lrn.look_ahead

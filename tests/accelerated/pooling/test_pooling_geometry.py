@@ -1,0 +1,122 @@
+"""How pooling solvers divide tensors among blocks and threads."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+import pytest
+from dualdnn.accelerated.pooling import max_backward, max_backward_3d_nhwc
+from dualdnn.accelerated.pooling.generic_max_backward import box_of
+from dualdnn.accelerated.pooling.global_window import column_bits, merged_dimensions
+from dualdnn.accelerated.pooling.problem import Axis
+from dualdnn.accelerated.pooling.static_average_backward import GATHERED_IMAGES, GATHERED_VOLUMES, gathered_tiles
+from dualdnn.accelerated.pooling.static_window import WINDOWS, access_of, static_shape
+from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
+from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.conformance.bench.rows import pooling
+from pooling_support import problem_of
+
+INCLUDE = Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
+EXCLUDE = Mode.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
+
+
+def axes() -> list[Axis]:
+    random = np.random.default_rng(0)
+    drawn = [random.integers(low, high, 400).tolist() for low, high in ((1, 12), (1, 8), (1, 7), (1, 5), (-2, 4))]
+    return [Axis(i, o, w, s, p, x_stride=1, y_stride=1) for i, o, w, s, p in zip(*drawn, strict=True)]
+
+
+def covered(axis: Axis, output: int) -> range:
+    start = output * axis.stride - axis.padding
+    return range(start, start + axis.window)
+
+
+@pytest.mark.parametrize("mode", [INCLUDE, EXCLUDE], ids=lambda m: m.name)
+def test_a_constant_divisor_is_that_of_every_window(mode):
+    constant = 0
+    for axis in axes():
+        margin = max(axis.padding, 0) if mode == INCLUDE else 0
+        counts = {
+            sum(-margin <= p < axis.input + margin for p in covered(axis, output)) for output in range(axis.output)
+        }
+        divisor = axis.divisor(mode)
+        assert divisor == 0 or counts == {divisor}
+        constant += divisor > 0
+    assert constant > 20
+
+
+def test_boxes_keep_the_windows_over_their_inputs():
+    """All windows that cover an input of a box are among those of the box; they fit, or every input has a thread."""
+    random = np.random.default_rng(1)
+    for _ in range(200):
+        sizes = random.integers((1, 1, 1), (40, 9, 70)).tolist()
+        window, stride = random.integers(1, 12, 3).tolist(), random.integers(1, 5, 3).tolist()
+        triple = [
+            Axis(i, max(1, 1 + (i - w) // s), w, s, 0, 1, 1) for i, w, s in zip(sizes, window, stride, strict=True)
+        ]
+        group_packs, capacity = int(random.integers(1, 33)), int(random.integers(8, 2000))
+        box = box_of(triple, group_packs, capacity, 3, int(random.integers(1, 500)))
+        windows = box.windows(triple)
+        assert prod(windows) <= capacity or prod(box.inputs) * group_packs <= 256
+        for axis, size, most in zip(triple, box.inputs, windows, strict=True):
+            for begin in range(0, axis.input, size):
+                inside = range(begin, min(begin + size, axis.input))
+                over = [o for o in range(axis.output) if set(covered(axis, o)) & set(inside)]
+                assert not over or over[-1] - over[0] < most
+
+
+def static_axes(size: int):
+    for window, stride, padding in WINDOWS:
+        output = 1 + (size + 2 * padding - window) // stride
+        if output >= 1:
+            yield Axis(size, output, window, stride, padding, 1, 1)
+
+
+def test_blocks_scan_all_windows_over_what_they_write():
+    random = np.random.default_rng(0)
+    for size, parts, each in random.integers((1, 1, 1), (60, 9, 4), (300, 3)).tolist():
+        for axis in static_axes(size):
+            side = max_backward_3d_nhwc.Side.of(axis, parts, each)
+            tiles = max_backward.Side.of(axis, each, parts)
+            assert side.tile * axis.stride * parts >= size
+            assert side.threads * each >= side.windows
+            assert tiles.parts * tiles.written * each * axis.stride >= size
+            for i in range(size):
+                over = [w for w in range(axis.output) if i in covered(axis, w)]
+                first = i // side.written * side.tile - side.before
+                assert all(first <= w < first + side.windows for w in over)
+                begin = i // (tiles.written * each * axis.stride) * tiles.written - tiles.first
+                assert all(begin * each <= w < (begin + tiles.scanned) * each for w in over)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "dims", "tiles"),
+    [
+        (HALF, (70, 300, 10, 56), 18 * 7),  # rows of 3.5 sectors
+        (FLOAT, (200, 50, 12, 12), 21 * 6),
+        (HALF, (20, 300, 4, 8, 24), 42 * 3),
+        (HALF, (200, 300, 9, 56), 0),  # the last row of windows ends in one of x
+        (HALF, (200, 300, 10, 64), 0),  # full sectors
+        (FLOAT, (2, 5, 12, 12), 0),  # small
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("layout", ["nchw", "gaps"])
+def test_rows_that_end_within_sectors_are_written_together(data_type, dims, tiles, layout):
+    problem = problem_of(pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 3, 2, 1, True)(data_type, dims, layout))
+    static, settings = static_shape(problem.shape), GATHERED_VOLUMES if len(dims) == 5 else GATHERED_IMAGES
+    assert gathered_tiles(static, access_of(problem, static, settings), settings) == (tiles if layout == "nchw" else 0)
+
+
+def test_columns_waste_few_threads():
+    for extent in range(1, 400):
+        bits = column_bits(extent)
+        assert 0 <= bits <= 5
+        assert -(-extent // 2**bits) * 2**bits * 3 <= extent * 4 or bits == 0
+
+
+def test_dimensions_are_merged_that_follow_each_other_in_both_tensors():
+    packed, apart = [(2, 60, 24), (3, 20, 8), (1, 7, 7), (4, 5, 2)], [(2, 60, 24), (3, 20, 9), (4, 5, 2)]
+    assert merged_dimensions(packed) == [(24, 5, 2)]
+    assert merged_dimensions(apart) == apart[::-1]

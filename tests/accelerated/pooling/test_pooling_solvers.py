@@ -1,0 +1,252 @@
+"""The solvers of pooling: each serves what it says, whatever the number of blocks, and at any address."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from itertools import product
+
+import numpy as np
+import pytest
+from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.accelerated.plans import AlignedPlan, plan
+from dualdnn.accelerated.pooling.plan import SOLVERS
+from dualdnn.accelerated.pooling.static_window import WINDOWS
+from dualdnn.accelerated.runtime.compiler import compile_all
+from dualdnn.accelerated.runtime.sources import KERNELS
+from dualdnn.accelerated.solver import plan_by, possible_solvers
+from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
+from dualdnn.api.enumerations import cudnnPoolingMode_t as Mode
+from dualdnn.api.operations import PoolingForward, PoolingSpec, TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+from dualdnn.conformance.bench.rows import pooling
+from dualdnn.conformance.cases import pooling as cases
+from dualdnn.conformance.cases import pooling_static_windows as static_cases
+from dualdnn.conformance.layouts import laid_out
+from pooling_support import PlanningDevice, assert_agrees, kernel_of, operations_of
+
+PADDED = (3, 2, 1)
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return AcceleratedBackend("emulated")
+
+
+def case_operations():
+    """Calls of the conformance cases, in the shapes that decide about kernels."""
+    for window, data_type, shape in static_cases.COMBINATIONS:
+        yield from operations_of(window, data_type, *static_cases.SHAPES[shape])
+    for data_type, (dims, layout) in product((FLOAT, HALF), static_cases.LARGE_IMAGES.values()):
+        yield from static_cases.forward_operations(static_cases.LARGE, data_type, dims, layout)
+    for geometry, layout in product(cases.SIZES.values(), ("nchw", "nhwc", "gaps")):
+        for mode in (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING):
+            yield cases.forward(mode, geometry, FLOAT, layout, layout)
+            yield cases.backward(mode, geometry, FLOAT, layout, layout)
+
+
+def test_every_kernel_is_launched_by_a_case():
+    device = PlanningDevice(1)
+    for operation in case_operations():
+        for name in possible_solvers(operation, device):
+            plan_by(operation, device, name)
+    sources = "".join(path.read_text() for path in (KERNELS / "pooling").glob("*.cu"))
+    entries = set(re.findall(r"__global__[^{;]*?(pooling_\w+)\(", sources))
+    assert len(entries) > 30
+    assert entries <= set(device.kernels)
+
+
+def test_entry_points_name_their_solver():
+    names = {solver.name.removeprefix("pooling.") for solver in SOLVERS}
+    for path in (KERNELS / "pooling").glob("*.cu"):
+        assert path.stem in names
+        for entry in re.findall(r"__global__[^{;]*?(pooling_\w+)\(", path.read_text()):
+            assert entry.rsplit("_", 1)[0] == f"pooling_{path.stem}"
+
+
+DIMS = [
+    (64, 256, 56, 56), (8, 64, 14, 14), (31, 67, 37, 41), (3, 5, 6, 62), (64, 3, 224, 224),
+    (2, 24, 9, 12, 20), (8, 64, 16, 56, 56),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps", "chwn"])
+@pytest.mark.parametrize("dims", DIMS, ids=str)
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_accesses_are_aligned(data_type, dims, layout):
+    """Every access of several elements begins at a multiple of them, and does not reach beyond its row."""
+    for window in sorted(WINDOWS):
+        for operation in operations_of(window, data_type, dims, layout):
+            device = PlanningDevice()
+            for name in possible_solvers(operation, device):
+                found = plan_by(operation, device, name)
+                if isinstance(found, AlignedPlan):
+                    for operand, mask in zip(operation.operands, found.masks, strict=True):
+                        assert_packs(operation.tensor(operand), mask + 1) if mask else None
+
+
+def assert_packs(tensor, nbytes):
+    """Packs of so many bytes begin at multiples of themselves and leave nothing over."""
+    pack = nbytes // tensor.scalar_bytes
+    inner = [next(i for i, stride in enumerate(tensor.strides) if stride == 1 and tensor.dims[i] > 1)]
+    while (
+        np.prod([tensor.dims[i] for i in inner]) % pack
+    ):  # contiguous rows of a few channels, or rows that follow each other
+        inner.append(tensor.strides.index(np.prod([tensor.dims[i] for i in inner])))
+    others = [s for i, s in enumerate(tensor.strides) if i not in inner and tensor.dims[i] > 1]
+    assert all(stride % pack == 0 for stride in others)
+
+
+# Shapes that several blocks share: in rows, columns, planes and channels; of each window one type has them all.
+SPLIT = [
+    ("pooling.max_backward", FLOAT, (1, 2, 70, 132), "nchw"), ("pooling.max_backward", HALF, (1, 3, 64, 33), "nchw"),
+    ("pooling.max_backward", HALF, (1, 24, 40, 38), "nhwc"), ("pooling.max_backward", FLOAT, (1, 2, 9, 36, 44), "nchw"),
+    ("pooling.max_backward", BFLOAT16, (1, 8, 6, 8, 10), "nhwc"), ("pooling.max_backward", DOUBLE, (2, 3, 12, 14), "nhwc"),
+    ("pooling.max_backward_fp16_planes", HALF, (3, 2, 70, 120), "nchw"),
+    ("pooling.max_backward_fp16_planes", HALF, (1, 2, 12, 70, 120), "nchw"),
+    ("pooling.max_backward_fp16_planes", HALF, (2, 2, 62, 126), "nchw"),
+    ("pooling.max_backward_3d_nhwc", FLOAT, (1, 40, 5, 26, 23), "nhwc"),
+    ("pooling.max_backward_3d_nhwc", HALF, (1, 72, 4, 27, 22), "nhwc"),
+    ("pooling.max_backward_3d_nhwc", BFLOAT16, (1, 16, 5, 9, 14), "nhwc"),
+    ("pooling.small_max_backward", FLOAT, (3, 22, 12, 13), "nchw"), ("pooling.small_max_backward", HALF, (2, 40, 9, 10), "nhwc"),
+    ("pooling.small_max_backward", DOUBLE, (2, 3, 9, 13), "gaps"), ("pooling.small_forward", FLOAT, (3, 22, 12, 13), "nchw"),
+    ("pooling.small_forward", HALF, (2, 40, 9, 10), "nhwc"), ("pooling.static_forward", FLOAT, (1, 2, 33, 9, 20), "nchw"),
+    ("pooling.static_average_backward", HALF, (1, 3, 420, 840), "nchw"),  # 1 MB: rows that are written together
+    ("pooling.static_average_backward", FLOAT, (2, 2, 4, 160, 220), "nchw"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("multiprocessors", [1, 6])
+@pytest.mark.parametrize("name, data_type, dims, layout", SPLIT, ids=str)
+def test_any_number_of_blocks(backend, monkeypatch, name, data_type, dims, layout, multiprocessors):
+    """With NaN, infinities and equal maxima; scaled sums and others."""
+    monkeypatch.setattr(backend.device, "multiprocessors", multiprocessors, raising=False)
+    served = [
+        operation
+        for operation in operations_of(PADDED, data_type, dims, layout)
+        if name in possible_solvers(operation, backend.device)
+    ]
+    assert served
+    for operation in served:
+        assert_agrees(backend, operation, plan_by(operation, backend.device, name))
+
+
+GENERIC = [
+    ((3, 1, 1), (2, 3, 40, 37), "nchw"), ((3, 1, 1), (1, 24, 14, 33), "nhwc"), ((2, 1, 0), (1, 5, 6, 20, 19), "nchw"),
+    ((2, 1, 0), (1, 35, 4, 7, 6), "nhwc"), ((5, 3, 1), (70, 4, 8, 9), "nchw"), ((9, 1, 4), (1, 8, 20, 21), "nhwc"),
+    ((700, 1, 350), (1, 4, 1, 700), "nhwc"), ((3, 7, -2), (2, 3, 30, 31), "gaps"), ((2, 2, 0), (1, 2, 4, 9000), "odd"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("multiprocessors", [1, 132])
+@pytest.mark.parametrize("window, dims, layout", GENERIC, ids=str)
+def test_any_window(backend, monkeypatch, window, dims, layout, multiprocessors):
+    """Boxes of all inputs and of one, windows that a block keeps in several chunks, and shares among threads."""
+    monkeypatch.setattr(backend.device, "multiprocessors", multiprocessors, raising=False)
+    for operation in operations_of(window, FLOAT, dims, layout):
+        if layout == "odd" and not isinstance(operation, PoolingForward):
+            continue
+        name = next(name for name in possible_solvers(operation, backend.device) if "generic" in name)
+        assert_agrees(backend, operation, plan_by(operation, backend.device, name))
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+@pytest.mark.parametrize("shift", [4, 12])
+def test_operands_at_any_address(backend, layout, shift):
+    """A solver that needs packs hands over to one that does not."""
+    for operation in operations_of(PADDED, FLOAT, (2, 8, 6, 8), layout):
+        for name in possible_solvers(operation, backend.device):
+            assert_agrees(backend, operation, plan_by(operation, backend.device, name), shift=shift)
+
+
+def one_forward(window, stride, padding, x, outputs=(4, 4)):
+    spec = PoolingSpec(
+        Mode.CUDNN_POOLING_MAX, Nan.CUDNN_NOT_PROPAGATE_NAN, (window,) * 2, (padding,) * 2, (stride,) * 2
+    )
+    return PoolingForward(spec, 1.0, 0.0, x, TensorSpec.packed(FLOAT, (*x.dims[:2], *outputs)))
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        one_forward(2, 2, 0, TensorSpec.packed(FLOAT, (1, 1, 6, 8))),  # windows without inputs
+        one_forward(2, 2, 0, TensorSpec(FLOAT, (2, 3, 8, 8), (2**33, 2**20, 64, 1))),  # distances beyond 32 bits
+        one_forward(5, 2, 1, TensorSpec.packed(FLOAT, (2, 3, 9, 9))),
+        one_forward(3, 1, 0, TensorSpec.packed(FLOAT, (2, 3, 6, 6))),
+    ],
+    ids=["without inputs", "far apart", "5x5", "stride 1"],
+)
+def test_what_generic_kernels_alone_serve(operation):
+    assert possible_solvers(operation, PlanningDevice()) == ("pooling.generic_forward",)
+
+
+@pytest.mark.parametrize(
+    ("dims", "layout", "kernel"),
+    [
+        ((8, 64, 14, 14), "nchw", "small_max_backward_loose"), ((8, 64, 14, 14), "nhwc", "small_max_backward_channels"),
+        ((64, 256, 56, 56), "nchw", "max_backward_fp16_planes_dense"), ((64, 256, 56, 56), "nhwc", "max_backward_channels"),
+        ((3, 3200, 20, 136), "nchw", "max_backward_wide"), ((8, 64, 16, 56, 56), "nhwc", "max_backward_3d_nhwc_channels"),
+        ((8, 24, 16, 56, 56), "nhwc", "max_backward_channels"), ((2, 3, 6, 8, 128), "nchw", "max_backward_fp16_planes_dense"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_preferences(dims, layout, kernel):
+    operation = pooling("MAX", *PADDED, True)(HALF, dims, layout)
+    device = PlanningDevice()
+    plan(operation, device)
+    assert device.kernels[0] == f"pooling_{kernel}"
+
+
+@pytest.mark.parametrize("layout", ["nchw", "nhwc", "gaps"])
+@pytest.mark.parametrize("dims", [(2, 3, 7, 9), (1, 2, 40, 33), (2, 16, 6, 5), (3, 8, 1, 64), (5, 1, 2, 17)], ids=str)
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_one_window_over_everything(backend, data_type, dims, layout):
+    """Planes that begin anywhere, rows with gaps, channels that are packs or not, by every solver."""
+    rank = len(dims) - 2
+    for mode in (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING):
+        geometry = cases.Geometry(dims, dims[2:], (0,) * rank, (1,) * rank)
+        for operation in (
+            cases.forward(mode, geometry, data_type, layout, layout, nan=Nan.CUDNN_PROPAGATE_NAN, beta=0.5),
+            cases.backward(mode, geometry, data_type, layout, layout, alpha=-1.5),
+        ):
+            for name in possible_solvers(operation, backend.device):
+                assert_agrees(backend, operation, plan_by(operation, backend.device, name))
+
+
+@pytest.mark.parametrize(
+    ("columns", "pitch", "over_gaps"),
+    [(4, 8, 0), (5, 9, 0), (6, 11, 0), (7, 8, 1), (7, 14, 1), (8, 11, 1), (15, 16, 1)],
+)
+def test_gaps_are_not_pooled(backend, columns, pitch, over_gaps):
+    """Planes that begin anywhere, whose packs of 16 bytes would reach over no, one or two gaps."""
+    dims, strides = (3, 5, 6, columns), (31 * pitch + 1, 6 * pitch + 3, pitch, 1)
+    x, y = TensorSpec(HALF, dims, strides), TensorSpec.packed(HALF, (3, 5, 1, 1))
+    spec = PoolingSpec(
+        Mode.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING, Nan.CUDNN_PROPAGATE_NAN, dims[2:], (0, 0), (1, 1)
+    )
+    operation = PoolingForward(spec, 1.0, 0.0, x, y)
+    kernel_of(operation, "pooling.global_forward")
+    memory = static_cases.with_ties(operation, "normal")
+    elements = np.zeros(memory["x"].size // 2, bool)
+    elements[sum(i * s for i, s in zip(np.indices(dims), strides, strict=True)).ravel()] = True
+    memory["x"].view(np.float16)[~elements] = np.nan
+    assert_agrees(backend, operation, plan_by(operation, backend.device, "pooling.global_forward"), memory)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+def test_they_compile_for_a_gpu():
+    """Nothing that is built ahead, or timed, has them for double, or volumes for bfloat16."""
+    device = PlanningDevice()
+    for layout in ("nchw", "nhwc"):
+        operations = operations_of(PADDED, DOUBLE, (2, 24, 9, 12), layout)
+        for operation in (operations[0], operations[4], operations[6]):
+            plan_by(operation, device, possible_solvers(operation, device)[-2])
+    volume = pooling("MAX", *PADDED, True)(BFLOAT16, (8, 64, 4, 56, 56), "nhwc")
+    plan_by(volume, device, "pooling.max_backward_3d_nhwc")
+    assert len(compile_all(sorted(device.modules), "sm_90", jobs=2)) == len(device.modules)
+
+
+def test_layouts_without_rows_or_channels_have_generic_kernels():
+    x, y = laid_out(FLOAT, (2, 3, 9, 11), "odd"), laid_out(FLOAT, (2, 3, 5, 6), "odd")
+    spec = PoolingSpec(Mode.CUDNN_POOLING_MAX, Nan.CUDNN_NOT_PROPAGATE_NAN, (3, 3), (1, 1), (2, 2))
+    assert possible_solvers(PoolingForward(spec, 1.0, 0.0, x, y), PlanningDevice()) == ("pooling.generic_forward",)

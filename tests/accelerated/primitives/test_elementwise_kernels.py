@@ -1,0 +1,248 @@
+"""Plans of the memory-bound kernels that no small call makes: several packs or elements of a thread, transposes."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import struct
+
+import numpy as np
+import pytest
+from dualdnn.accelerated.activation import plan as activation
+from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.accelerated.plans import plan, type_definitions
+from dualdnn.accelerated.primitives import geometry, small_grid
+from dualdnn.accelerated.solver import plan_by
+from dualdnn.accelerated.tensor_arithmetic import plan as arithmetic
+from dualdnn.api.operations import AddTensor, TensorSpec, TransformTensor
+from dualdnn.api.operations.specs import FLOAT, HALF, INT8, NCHW, NHWC
+from dualdnn.conformance.bench import rows
+from dualdnn.conformance.cases.transform import applied, changing
+from dualdnn.conformance.layouts import laid_out
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference import judge
+
+
+@pytest.fixture
+def backend(monkeypatch):
+    made = AcceleratedBackend("emulated")
+    monkeypatch.setattr(made, "plans", {})
+    return made
+
+
+def check(backend, operation, shift=0, only=None):
+    """Run the operation with every operand ``shift`` bytes behind an aligned address, by one solver where ``only`` names it, and
+    have the result judged."""
+    memory = prepare(operation, "normal", 0)
+    buffers = {}
+    for name, content in memory.items():
+        padded = backend.to_device(np.concatenate([np.full(shift, 0xA5, np.uint8), content]))
+        buffers[name] = padded.slice(shift, content.size), padded
+    launches = backend.plan(operation) if only is None else plan_by(operation, backend.device, only)
+    launches([buffers[name][0] if name in buffers else None for name in operation.operands], None)
+    backend.synchronize(None)
+    after = {name: buffers[name][1].to_host(np.uint8, shift + memory[name].size)[shift:] for name in operation.outputs}
+    verdict = judge(operation, memory, after)
+    assert verdict.agrees, verdict.worst
+
+
+MAKERS = {
+    "activation forward": rows.activation("TANH", False),
+    "activation backward": rows.activation("RELU", True),
+    "bias": rows.bias,
+    "multiply": rows.multiply,
+    "scale": rows.scale,
+    "fill": rows.fill,
+}
+
+
+@pytest.mark.parametrize("shift", [0, 4], ids=["aligned", "misaligned"])
+@pytest.mark.parametrize("packs", [1, 3, 4, 7])
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_thread_takes_several_packs(backend, monkeypatch, name, packs, shift):
+    for module in (geometry, arithmetic):
+        monkeypatch.setattr(module, "packs_per_thread", lambda *_: packs)
+    # more than one block of 256 threads with 7 packs of 8 half elements, the last one short, the last pack partial
+    operation = MAKERS[name](HALF, (3, 7, 31, 37), "nchw")
+    check(backend, operation, shift)
+
+
+@pytest.mark.parametrize("mode", ["TANH", "SIGMOID", "ELU"])
+@pytest.mark.parametrize("shift", [0, 4], ids=["aligned", "misaligned"])
+def test_large_half_tensors_have_a_kernel_of_their_own(backend, monkeypatch, mode, shift):
+    monkeypatch.setattr(activation, "LONGEST_BYTES", 0)
+    monkeypatch.setattr(geometry, "packs_per_thread", lambda *_: activation.LONGEST_PACKS_PER_THREAD)
+    operation = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "nchw")
+    ((launch, _),) = plan(operation, backend.device).steps
+    assert launch.function is backend.device.function(
+        "activation/activation.cu", "activation_forward_long", type_definitions(HALF, operation)
+    )
+    check(backend, operation, shift)
+    small = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "gaps")
+    ((launch, _),) = plan(small, backend.device).steps
+    assert launch.function is backend.device.function(
+        "activation/activation.cu", "activation_forward_small_grid", type_definitions(HALF, small)
+    )
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+def test_blocks_of_large_tensors_prefetch(backend, backward):
+    for dims, blocks in [((64, 256, 56, 56), geometry.PREFETCH_BLOCKS), ((8, 64, 14, 14), 0)]:
+        ((launch, _),) = plan(rows.activation("RELU", backward)(HALF, dims, "nchw"), backend.device).steps
+        offset = (40 if backward else 36) + ctypes.sizeof(geometry._geometry_type(3 if backward else 2))
+        assert struct.unpack_from("I", launch.template, offset) == (blocks,)
+
+
+def test_blending_takes_several_packs(backend, monkeypatch):
+    monkeypatch.setattr(geometry, "packs_per_thread", lambda *_: 3)
+    t = TensorSpec.packed(FLOAT, (1, 5, 31, 33))
+    check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, t, t))
+
+
+def room_of(operation):
+    """Return the room of an element-by-element operation, as the names of its solvers begin."""
+    return "activation" if type(operation).__name__.startswith("Activation") else "tensor_arithmetic"
+
+
+@pytest.mark.parametrize("solver", ["small_grid", "elementwise"])
+@pytest.mark.parametrize("shift", [0, 2, 6], ids=lambda s: f"{s}_bytes_on")
+@pytest.mark.parametrize("dims", [(2, 3, 5, 14), (2, 5, 3, 8), (3, 2, 4, 41), (1, 2, 3, 9), (2, 2, 1, 12)], ids=str)
+@pytest.mark.parametrize("name", MAKERS)
+def test_gaps_are_skipped_and_kept(backend, name, dims, shift, solver):
+    """Rows of any pitch move element by element."""
+    operation = MAKERS[name](HALF, dims, "gaps")
+    output = operation.tensor(operation.outputs[0])
+    assert geometry.elementwise(dims, [output.strides], 8, backend.device)[0].width == 1
+    only = "elementwise" if name == "fill" else solver
+    check(backend, operation, shift, f"{room_of(operation)}.{only}")
+
+
+def test_gaps_of_other_types_and_blended(backend):
+    x, y = (laid_out(kind, (2, 3, 5, 19), "gaps") for kind in (FLOAT, INT8))
+    check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, x, x))
+    for shift in (0, 1, 3):
+        check(backend, rows.ActivationForward(rows.ActivationSpec(1, rows.NAN, 1.0), 1.0, 0.5, y, y), shift)
+
+
+@pytest.mark.parametrize(("threads", "parts"), [(7, 19), (64, 2), (256, 1)])
+@pytest.mark.parametrize(("max_blocks", "item_distance"), [(7, 3), (12, 4), (14, 7)])
+@pytest.mark.parametrize("name", [name for name in MAKERS if name != "fill"])
+def test_small_grids_of_several_elements_and_blocks(
+    backend, monkeypatch, name, max_blocks, item_distance, threads, parts
+):
+    """Of 2 x 7 x 19 x 5: blocks of some rows, threads of some channels, both with a rest."""
+    monkeypatch.setattr(small_grid, "MAX_BLOCKS", max_blocks * parts)
+    monkeypatch.setattr(small_grid, "THREADS", threads)
+    operation = MAKERS[name](HALF, (2, 7, 19, 5), "gaps")
+    ((launch, _),) = plan(operation, backend.device).steps
+    assert launch.function.name.endswith("_small_grid") and launch.grid == (parts, item_distance, 2)
+    check(backend, operation)
+
+
+def test_what_is_no_small_grid():
+    """Long rows, many dimensions, many elements."""
+    for dims in ((2, 3, 257), (2, 3, 4, 5, 6), (64, 64, 10, 10)):
+        t = laid_out(FLOAT, (1, *dims) if len(dims) == 3 else dims, "gaps")
+        assert small_grid.small_grid(t.dims, [t.strides, t.strides]) is None
+
+
+def test_partial_sectors_of_tensors_that_do_not_stay_in_l2(backend, monkeypatch):
+    monkeypatch.setattr(geometry, "L2_RESIDENT_BYTES", 1000)
+    kept, left = (laid_out(HALF, (1, channels, 3, 11), "gaps") for channels in (2, 40))
+    packed = TensorSpec.packed(HALF, left.dims)
+    for x, y, partial_sectors in ((kept, kept, 0), (left, left, 1), (packed, left, 1), (left, packed, 0)):
+        assert (
+            geometry.elementwise(y.dims, [x.strides, y.strides], 8, backend.device)[0].partial_sectors
+            == partial_sectors
+        )
+    check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.0, 0.0, left, left))
+
+
+@pytest.mark.parametrize("packs_per_thread", [1, 3, 8])
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_thread_takes_several_elements(backend, monkeypatch, name, packs_per_thread):
+    for module in (geometry, arithmetic):
+        monkeypatch.setattr(module, "packs_per_thread", lambda *_: packs_per_thread)
+    for operation in (MAKERS[name](HALF, (3, 4, 21, 11), "gaps"), MAKERS[name](FLOAT, (2, 3, 7, 11, 5), "odd")):
+        check(backend, operation, only=f"{room_of(operation)}.elementwise")
+
+
+@pytest.mark.parametrize("shift", [0, 2], ids=["aligned", "misaligned"])
+@pytest.mark.parametrize("name", MAKERS)
+def test_rows_of_full_packs(backend, name, shift):
+    """Rows that are a multiple of a pack apart move pack by pack, at any address."""
+    dims, strides = (3, 5, 7, 16), (5 * 7 * 24 + 8, 7 * 24, 24, 1)
+    operation = MAKERS[name](HALF, dims, "nchw")
+    padded = {
+        field: TensorSpec(HALF, dims, strides)
+        for field in (*operation.inputs, *operation.outputs)
+        if operation.tensor(field).dims == dims
+    }
+    operation = dataclasses.replace(operation, **padded)
+    assert geometry.elementwise(dims, [strides], 8, backend.device)[0].width == 8
+    check(backend, operation, shift)
+
+
+TRANSPOSES = [
+    (2, 67, 9, 11),
+    (1, 3, 40, 50),
+    (1, 50, 3, 1),
+    (2, 72, 16, 24),
+    (1, 20, 12, 10),
+    (3, 8, 8, 40),
+    (1, 130, 70, 1),
+]
+
+
+@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (0.5, 2.0)], ids=["moves", "blends"])
+@pytest.mark.parametrize("back", [False, True], ids=["to_nhwc", "to_nchw"])
+@pytest.mark.parametrize("kind", [FLOAT, HALF, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims", TRANSPOSES, ids=lambda d: "x".join(map(str, d)))
+def test_transposes(backend, dims, kind, back, alpha, beta):
+    x, y = (TensorSpec.packed(kind, dims, layout) for layout in ((NHWC, NCHW) if back else (NCHW, NHWC)))
+    check(backend, TransformTensor(alpha, beta, x, y))
+
+
+@pytest.mark.parametrize("kind", [FLOAT, HALF], ids=lambda t: t.name)
+def test_transposes_at_any_address_and_with_gaps(backend, kind):
+    x, y = (TensorSpec.packed(kind, (2, 72, 16, 24), layout) for layout in (NCHW, NHWC))
+    check(backend, TransformTensor(1.0, 0.0, x, y), shift=4)
+    check(
+        backend,
+        TransformTensor(1.0, 0.0, laid_out(kind, (2, 24, 9, 11), "gaps"), laid_out(kind, (2, 24, 9, 11), "nhwc")),
+    )
+
+
+@pytest.mark.parametrize("shift", [0, 4, 8])
+@pytest.mark.parametrize("back", [False, True], ids=["to_nhwc", "to_nchw"])
+def test_half_planes_of_short_packs_are_transposed_in_squares(backend, back, shift):
+    """Planes of 44 elements, 36 channels: packs of 4 only."""
+    x, y = (TensorSpec.packed(HALF, (3, 36, 4, 11), layout) for layout in ((NHWC, NCHW) if back else (NCHW, NHWC)))
+    for alpha, beta, kernel in ((1.0, 0.0, "short_packs"), (0.5, 2.0, "short_packs_blend")):
+        operation = TransformTensor(alpha, beta, x, y)
+        ((launch, _),) = plan(operation, backend.device).steps
+        assert launch.function.name == f"transform_transpose_{kernel}"
+        check(backend, operation, shift)
+
+
+MOVED = {
+    "cropped": {"before": (0, 0, -1, -2), "after": (0, 0, 0, -1)},
+    "folded": {"before": (0, 4, 0, 0), "fold": (1, 2)},
+}
+
+
+@pytest.mark.parametrize("kind", [FLOAT, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("changes", MOVED.values(), ids=MOVED)
+def test_small_transposes_begin_anywhere(backend, changes, kind):
+    """Of the source where it is cropped, of the destination where channels come before the folded ones."""
+    operation = applied(changing(tensor_format=NHWC, **changes), (2, 4, 6, 8), kind, NCHW)
+    (launch, _), *_ = plan(operation, backend.device).steps
+    assert launch.function.name == "transform_small_transpose"
+    check(backend, operation)
+
+
+def test_bias_of_every_access(backend, monkeypatch):
+    monkeypatch.setattr(arithmetic, "packs_per_thread", lambda *_: 2)
+    for shape, layout in (((1, 7, 1, 1), NCHW), ((1, 16, 1, 1), NHWC), ((1, 12, 1, 1), NHWC), ((1, 7, 1, 1), NHWC)):
+        dims = (2, shape[1], 9, 13)
+        check(backend, AddTensor(1.0, 1.0, TensorSpec.packed(HALF, shape), TensorSpec.packed(HALF, dims, layout)))

@@ -1,0 +1,227 @@
+"""Reductions of any tensor and of short rows, forced: divisions, partial results and their counts, every layout and address."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.accelerated.plans import noting_launches
+from dualdnn.accelerated.reduce_tensor import any as of_any
+from dualdnn.accelerated.reduce_tensor.division import divided, pack_width
+from dualdnn.accelerated.reduce_tensor.problem import NOT_COUNTED, ReduceProblem, Tiles, _packed_like
+from dualdnn.accelerated.solver import plan_by
+from dualdnn.api.enumerations import cudnnIndicesType_t, cudnnNanPropagation_t, cudnnReduceTensorIndices_t
+from dualdnn.api.enumerations import cudnnReduceTensorOp_t as Op
+from dualdnn.api.operations import ReduceTensor, ReduceTensorSpec, TensorSpec
+from dualdnn.api.operations.reduce_tensor import required_indices
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT8, NCHW, NHWC
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference import judge
+
+LARGE, TO_CHANNELS, TO_ONE = (64, 256, 56, 56), (1, 256, 1, 1), (1, 1, 1, 1)
+ANY, SHORT_ROWS = "reduce_tensor.any", "reduce_tensor.short_rows"
+MULTIPROCESSORS = 132
+
+
+class Device:
+    """The emulated device as a larger one, so that reductions are split; with counts of its own."""
+
+    def __init__(self, device, multiprocessors=MULTIPROCESSORS):
+        self.device, self.multiprocessors = device, multiprocessors
+
+    def __getattr__(self, name):
+        return getattr(self.device, name)
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return AcceleratedBackend("emulated")
+
+
+@pytest.fixture
+def device(backend):
+    return Device(backend.device)
+
+
+def operation_of(op, data_type, dims, to, tensor_format=NCHW, indices=False, beta=0.0):
+    A, C = TensorSpec.packed(data_type, dims, tensor_format), TensorSpec.packed(FLOAT, to)
+    spec = ReduceTensorSpec(op, FLOAT, cudnnNanPropagation_t(0), cudnnReduceTensorIndices_t(int(indices)),
+                            cudnnIndicesType_t(0))  # fmt: skip
+    return ReduceTensor(spec, required_indices(spec, C), 0, 1.0, beta, A, C)
+
+
+def run(backend, device, operation, solver, kind="ties", workspace_offset=0, shift=0, seed=0):
+    """Run and judge an operation by one solver; its workspace begins at an offset of an allocation, A at ``shift``."""
+    needed = ReduceProblem(operation, device).workspace_bytes
+    operation = dataclasses.replace(operation, workspace_bytes=needed)
+    memory = prepare(operation, kind, seed)
+    buffers = {name: backend.to_device(content) for name, content in memory.items()}
+    padded = backend.to_device(np.concatenate([np.zeros(shift, np.uint8), memory["A"]]))
+    buffers["A"] = padded.slice(shift, memory["A"].size)
+    room = backend.to_device(np.full(needed + workspace_offset, 0xA5, np.uint8))
+    buffers["workspace"] = room.slice(workspace_offset, needed)
+    plan = plan_by(operation, device, solver)
+    with noting_launches() as launched:
+        plan([buffers.get(name) for name in operation.operands], backend.device.default_stream)
+    backend.synchronize(None)
+    after = {n: buffers[n].to_host(np.uint8, operation.nbytes(n)) for n in ("C", "indices") if n in memory}
+    verdict = judge(operation, memory, after)
+    assert verdict.agrees, verdict.worst
+    return plan, launched
+
+
+# Rows and columns in segments, with indices and without; more partial results for each thread than it reads at once
+SPLIT = [
+    operation_of(Op.CUDNN_REDUCE_TENSOR_ADD, HALF, (9, 7, 31, 33), (1, 7, 1, 1)),
+    operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, HALF, (1, 32, 130, 131), (1, 32, 1, 1), NHWC),
+    operation_of(Op.CUDNN_REDUCE_TENSOR_NORM2, FLOAT, (5, 7, 31, 33), (1, 7, 1, 1), NHWC),
+    operation_of(Op.CUDNN_REDUCE_TENSOR_MIN, FLOAT, (2, 8, 60, 64), (1, 8, 1, 1), NHWC, indices=True),
+    operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, FLOAT, (1, 1, 3, 9001), (1, 1, 3, 1), indices=True),
+]
+
+
+@pytest.mark.parametrize("offset", [0, 1, 4, 7])
+@pytest.mark.parametrize("operation", SPLIT, ids=lambda o: o.reduction.op.name)
+def test_the_workspace_begins_anywhere(backend, device, operation, offset):
+    assert ReduceProblem(operation, device).division.segments > 1
+    run(backend, device, operation, ANY, workspace_offset=offset)
+
+
+@pytest.mark.parametrize("operation", SPLIT, ids=lambda o: o.reduction.op.name)
+@pytest.mark.parametrize("solver, counted", [(ANY, True), (ANY, False), ("reduce_tensor.two_pass", False)], ids=str)
+def test_merged_by_the_last_block_or_a_second_launch(backend, device, operation, solver, counted):
+    counts = device.__dict__.setdefault("reduction_counts", of_any.Counts())
+    if solver == ANY and not counted:
+        counts.numbers |= {(-number, 0): number for number in range(of_any.COUNTS)}  # all are taken
+    for seed in range(2):  # a count that were not back at 0 would spoil the second
+        _, launched = run(backend, device, operation, solver, seed=seed)
+        assert len(launched) == (1 if counted else 2)
+        assert any("partial_results" in name for name in launched) == (not counted)
+
+
+def test_a_count_for_every_workspace_and_number_of_segments():
+    counts = of_any.Counts()
+    keys = [(address, segments) for address in (64, 128, 4096) for segments in (2, 3)]
+    numbers = [counts.number(*key) for key in keys]
+    assert numbers == [counts.number(*key) for key in keys] == list(range(len(keys)))
+
+
+def test_no_count_is_given_twice():
+    counts = of_any.Counts()
+    numbers = [counts.number(8 * address, 2) for address in range(of_any.COUNTS + 3)]
+    assert numbers == [*range(of_any.COUNTS), *[NOT_COUNTED] * 3]
+
+
+@pytest.mark.parametrize("multiprocessors", [1, 20, MULTIPROCESSORS])
+@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
+@pytest.mark.parametrize("dims, to", [(LARGE, TO_CHANNELS), (LARGE, TO_ONE), ((8, 64, 16, 56, 56), (8, 64, 16, 1, 1)),
+                                      ((64, 3, 224, 224), (1, 3, 1, 1)), ((1, 4096, 64, 64), (1, 4096, 1, 1))],
+                         ids=lambda d: "x".join(map(str, d)))  # fmt: skip
+def test_divisions_fill_the_device_with_little_workspace(data_type, tensor_format, dims, to, multiprocessors):
+    """The kernels keep 1056 counts side by side; a split reduction has no more blocks there."""
+    A, C = TensorSpec.packed(data_type, dims, tensor_format), TensorSpec.packed(data_type, to)
+    division = divided(A, C, multiprocessors)
+    side = C.count if division.rows else -(-C.count // pack_width(A))
+    blocks = -(-side * division.lanes // 256)
+    assert division.segments == 1 or blocks <= 1056
+    assert blocks * division.segments >= multiprocessors
+    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_ADD, FLOAT, dims, to, tensor_format)
+    problem = ReduceProblem(dataclasses.replace(operation, A=A), Device(None, multiprocessors))
+    assert problem.workspace_bytes <= A.nbytes // 20 + 8
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims", [(31, 67, 37, 41), (9, 132, 40, 40), (64, 150, 56, 56)], ids=str)
+def test_rows_are_cut_into_segments_for_one_wave_of_blocks_or_into_long_ones(data_type, dims):
+    """A thread reads four packs of each at least: partial results are not for free."""
+    A = TensorSpec.packed(data_type, dims)
+    division = divided(A, TensorSpec.packed(FLOAT, (1, dims[1], 1, 1)), MULTIPROCESSORS)
+    packs = A.count // dims[1] / (256 * pack_width(A))
+    assert division.rows and (packs / division.segments > 3 or division.segments * dims[1] <= 528)
+
+
+def test_numbers_follow_the_order_of_the_strides():
+    packed = _packed_like([10, 1, 40, 5], [4, 3, 2, 2])
+    assert sorted(packed) == [1, 3, 6, 24]
+    order = sorted(range(4), key=lambda d: -packed[d])
+    assert all(packed[a] == packed[b] * [4, 3, 2, 2][b] for a, b in pairwise(order))
+
+
+@pytest.mark.parametrize("indices", [False, True], ids=["plain", "indices"])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims, to", [((5, 55, 9, 11), (1, 55, 9, 11)), ((3, 60, 21, 6), (3, 60, 21, 1))],
+                         ids=lambda d: "x".join(map(str, d)))  # fmt: skip
+def test_results_across_the_rows_of_a(backend, device, dims, to, data_type, indices):
+    """A lies by channels, C by images: blocks cover tiles of both."""
+    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, data_type, dims, to, NHWC, indices)
+    problem = ReduceProblem(operation, device)
+    tiles = Tiles.of(problem.walked[1], 256 // problem.division.lanes)
+    assert not problem.rows and problem.division.segments == 1 and tiles and tiles.blocks > 1
+    run(backend, device, operation, ANY)
+
+
+@pytest.mark.parametrize("channels", [3, 67])
+def test_tiles_that_would_leave_threads_idle(backend, device, channels):
+    """A row of few packs, or one that ends soon after a tile begins: a block of rows is wider then."""
+    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, channels, 9, 11), (1, channels, 9, 11), NHWC)
+    assert Tiles.of(ReduceProblem(operation, device).walked[1], 32) is None
+    run(backend, device, operation, ANY)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims, alone", [((3, 16, 5, 9), True), ((3, 5, 5, 9), False)], ids=["packs", "no packs"])
+def test_a_thread_has_a_pack_of_c_to_itself(backend, device, dims, alone, data_type, beta):
+    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, data_type, dims, (1, *dims[1:]), beta=beta)
+    problem = ReduceProblem(operation, device)
+    assert problem.alone(problem.walked[1]) == alone and (problem.division.lanes == 1 or not alone)
+    run(backend, device, operation, ANY)
+
+
+@pytest.mark.parametrize("shift", [0, 8], ids=["aligned", "misaligned"])
+@pytest.mark.parametrize("indices", [False, True], ids=["plain", "indices"])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims", [(3, 7, 19, 56), (1, 5, 60, 8), (2, 30, 20, 104)], ids=str)
+def test_short_rows(backend, device, dims, data_type, indices, shift):
+    """Threads read whichever packs come next, in blocks of which the last is not full; other plans serve other addresses."""
+    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, data_type, dims, (*dims[:3], 1), indices=indices)
+    plan, launched = run(backend, device, operation, SHORT_ROWS, "normal", shift=shift)
+    assert any(name.startswith("reduce_tensor_short_rows") for name in launched) == (not shift)
+    assert (plan.other is not None) == bool(shift)
+
+
+def test_rows_that_are_not_short(device):
+    """Columns, rows that do not follow each other, rows of parts of packs, rows longer than a warp reads at once."""
+    gaps = TensorSpec(HALF, (5, 3, 12, 64), (24576, 8192, 72, 1))
+    rows = operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, gaps.dims, (5, 3, 12, 1))
+    for operation in (
+        operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, 16, 3, 3), (5, 16, 1, 1), NHWC),
+        dataclasses.replace(rows, A=gaps),
+        operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (5, 3, 12, 63), (5, 3, 12, 1)),
+        operation_of(Op.CUDNN_REDUCE_TENSOR_MAX, HALF, (1, 1, 2, 4096), (1, 1, 2, 1)),
+    ):
+        with pytest.raises(ValueError, match="does not serve"):
+            plan_by(operation, device, SHORT_ROWS)
+
+
+# Columns across rows, in tiles, in segments; rows one step apart, with images, one row of all, with rows and images between packs
+SUMS = [((16, 3, 9, 40), (1, 3, 9, 40), NCHW), ((3, 64, 21, 14), (3, 64, 21, 1), NHWC), ((9, 8, 40, 41), (1, 8, 1, 1), NHWC),
+        ((1, 1, 3, 9008), (1, 1, 3, 1), NCHW), ((9, 7, 40, 41), (1, 7, 1, 1), NCHW), ((9, 7, 40, 41), TO_ONE, NCHW)]  # fmt: skip
+
+
+@pytest.mark.parametrize("shift", [0, 8], ids=["aligned", "misaligned"])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims, to, tensor_format", SUMS, ids=str)
+def test_sums_of_any_tensor(backend, device, dims, to, tensor_format, data_type, shift):
+    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, data_type, dims, to, tensor_format)
+    run(backend, device, operation, ANY, "normal", shift=shift)
+
+
+def test_sums_of_packs_with_gaps(backend, device):
+    operation = operation_of(Op.CUDNN_REDUCE_TENSOR_AVG, HALF, (5, 3, 12, 64), (1, 3, 1, 1))
+    gaps = TensorSpec(HALF, (5, 3, 12, 64), (24576, 8192, 72, 1))
+    run(backend, device, dataclasses.replace(operation, A=gaps), ANY, "normal")

@@ -1,0 +1,132 @@
+// Kernels that are wrong, each in one way; the emulated device has to say so.
+#include <cassert>
+
+#include "primitives/dependent_launch.cuh"
+
+struct Arguments {
+  float* values;
+  int number;
+};
+
+extern "C" __global__ void write_value(const Arguments arguments) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x + arguments.number;
+  arguments.values[i] = 1.0f;  // write_value: write
+}
+
+extern "C" __global__ void read_value(const Arguments arguments) {
+  arguments.values[0] = arguments.values[(int)threadIdx.x + arguments.number];  // read_value: read
+}
+
+extern "C" __global__ void load_vector(const Arguments arguments) {
+  arguments.values[0] = reinterpret_cast<const float4*>(arguments.values + arguments.number)->x;  // load_vector: load
+}
+
+// Correct with a barrier between the two lines.
+extern "C" __global__ void missing_barrier(const Arguments arguments) {
+  __shared__ float shared[64];
+  shared[threadIdx.x] = arguments.values[threadIdx.x];
+  arguments.values[threadIdx.x] = shared[(threadIdx.x + 1) % 64];
+}
+
+// The same after a barrier: the order of the threads matters there too.
+extern "C" __global__ void missing_second_barrier(const Arguments arguments) {
+  __shared__ float shared[64];
+  shared[threadIdx.x] = 0.0f;
+  __syncthreads();
+  shared[threadIdx.x] = arguments.values[threadIdx.x];
+  arguments.values[threadIdx.x] = shared[(threadIdx.x + 1) % 64];
+}
+
+extern "C" __global__ void divergent_barrier(const Arguments arguments) {
+  if ((int)threadIdx.x < arguments.number) {
+    __syncthreads();  // divergent_barrier: first
+  } else {
+    __syncthreads();  // divergent_barrier: second
+  }
+  arguments.values[threadIdx.x] = 1.0f;
+}
+
+extern "C" __global__ void skipped_barrier(const Arguments arguments) {
+  if ((int)threadIdx.x >= arguments.number) return;
+  __syncthreads();  // skipped_barrier: barrier
+  arguments.values[threadIdx.x] = 1.0f;
+}
+
+extern "C" __global__ void stuck_shuffle(const Arguments arguments) {
+  float value = arguments.values[threadIdx.x];
+  if (threadIdx.x < 16) value = __shfl_down_sync(0xffffffffu, value, 1);  // stuck_shuffle: shuffle
+  __syncthreads();
+  arguments.values[threadIdx.x] = value;
+}
+
+extern "C" __global__ void shared_index(const Arguments arguments) {
+  __shared__ float shared[32];
+  shared[threadIdx.x + arguments.number] = 1.0f;  // shared_index: write
+  __syncthreads();
+  arguments.values[threadIdx.x] = shared[threadIdx.x];
+}
+
+extern "C" __global__ void dynamic_shared_index(const Arguments arguments) {
+  extern __shared__ unsigned char shared_memory[];
+  float* shared = reinterpret_cast<float*>(shared_memory);
+  shared[threadIdx.x + arguments.number] = 1.0f;
+  __syncthreads();
+  arguments.values[threadIdx.x] = shared[threadIdx.x];
+}
+
+extern "C" __global__ void unset_shared(const Arguments arguments) {
+  __shared__ float shared[32];
+  if (threadIdx.x != 0) shared[threadIdx.x] = 1.0f;
+  __syncthreads();
+  arguments.values[threadIdx.x] = shared[threadIdx.x];
+}
+
+__device__ __noinline__ int descend(int depth) {
+  volatile char local[4096];
+  local[depth % 4096] = (char)depth;
+  return depth > 0 ? descend(depth - 1) + local[depth % 4096] : 0;
+}
+
+extern "C" __global__ void deep_recursion(const Arguments arguments) {
+  arguments.values[0] = (float)descend(arguments.number);
+}
+
+extern "C" __global__ void failed_assertion(const Arguments arguments) {
+  assert((int)threadIdx.x < arguments.number);  // failed_assertion: assert
+  arguments.values[threadIdx.x] = 1.0f;
+}
+
+extern "C" __global__ void trap(const Arguments arguments) {
+  if ((int)threadIdx.x == arguments.number) __trap();
+}
+
+extern "C" __global__ void divide(const Arguments arguments) {
+  arguments.values[0] = (float)(7 / arguments.number);  // divide: division
+}
+
+extern "C" __global__ void shift(const Arguments arguments) {
+  arguments.values[0] = (float)(1u << arguments.number);  // shift: shift
+}
+
+extern "C" __global__ void helper_load(const Arguments arguments) {
+  arguments.values[0] = __ldg(arguments.values + arguments.number);  // helper_load: load
+}
+
+extern "C" __global__ void forgets_to_wait(const Arguments arguments) {
+  griddepcontrol_wait_deferred();
+  arguments.values[threadIdx.x] = 1.0f;  // forgets_to_wait: write
+}
+
+extern "C" __global__ void reads_before_it_waits(const Arguments arguments) {
+  griddepcontrol_wait_deferred();
+  const float value = arguments.values[arguments.number];  // reads_before_it_waits: read
+  griddepcontrol_wait_before_access(arguments.values);
+  arguments.values[threadIdx.x] = value;
+}
+
+extern "C" __global__ void waits_in_time(const Arguments arguments) {
+  griddepcontrol_wait_deferred();
+  if ((int)threadIdx.x < arguments.number) return;
+  griddepcontrol_wait_before_access(arguments.values + threadIdx.x);
+  arguments.values[threadIdx.x] = 1.0f;
+}

@@ -1,0 +1,220 @@
+"""How threads, blocks and devices share the rows of a softmax."""
+
+from __future__ import annotations
+
+from itertools import product
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from dualdnn.accelerated.softmax import persistent_tma, persistent_tma_strided, register_resident, row_tiles, small_rows
+from dualdnn.accelerated.softmax.problem import SHORT_ROW, RowShape, SoftmaxProblem, layout_of
+from dualdnn.accelerated.softmax.register_resident import elements_in_registers, packs_in_registers
+from dualdnn.accelerated.softmax.row_tiles import pair_tile, short_tile, tile_of
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
+from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward, TensorSpec
+from dualdnn.api.operations.specs import FLOAT, NCHW, NHWC
+from dualdnn.conformance.layouts import laid_out
+
+H200 = SimpleNamespace(multiprocessors=132, shared_bytes_per_block=227 * 1024, architecture="sm_90", kind="gpu")
+SMALL = SimpleNamespace(multiprocessors=20, shared_bytes_per_block=99 * 1024, architecture="sm_86", kind="gpu")
+ROWS = (1, 2, 7, 63, 64, 65, 131, 132, 133, 1000)
+PACKS = (4097, 9408, 37632, 100352, 200704, 401408, 802816)
+
+
+def channels(dims, data_type, tensor_format, backward=False):
+    spec = TensorSpec.packed(cudnnDataType_t[f"CUDNN_DATA_{data_type}"], dims, tensor_format)
+    algorithm, mode = cudnnSoftmaxAlgorithm_t.CUDNN_SOFTMAX_ACCURATE, cudnnSoftmaxMode_t.CUDNN_SOFTMAX_MODE_CHANNEL
+    kind = SoftmaxBackward if backward else SoftmaxForward
+    return kind(algorithm, mode, 1.0, 0.0, spec, spec, *([spec] * backward)), spec
+
+
+@pytest.mark.parametrize("data_type, width", [("FLOAT", 4), ("HALF", 8), ("HALF", 4), ("DOUBLE", 2)])
+@pytest.mark.parametrize("tensor_format", [NCHW, NHWC], ids=lambda f: f.name)
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("device", [H200, SMALL], ids=["H200", "small"])
+def test_registers_hold_every_pack_once(device, inputs, tensor_format, data_type, width):
+    found = 0
+    for images, length, side in product((1, 8, 64), (1, 3, 4, 8, 64, 72, 128, 256, 512), (2, 14, 56, 224)):
+        operation, spec = channels((images, length, side, side), data_type, tensor_format)
+        layout = layout_of(operation, [spec] * (inputs + 1), width)
+        held = packs_in_registers(layout, spec.scalar_bytes, inputs, device)
+        if held is None:
+            continue
+        found += 1
+        packs = layout.along.row if layout.strided else layout.along.row // width
+        shares = held.threads // held.team if layout.strided else held.team
+        assert shares * held.packs >= packs > 0 and held.packs <= register_resident.STRIDED_PACKS
+        assert held.threads in (32, 64, 128, 256) and held.team & (held.team - 1) == 0
+        # the blocks have all rows, and none of them nothing
+        at_once = held.team if layout.strided else held.threads // held.team
+        assert (held.grid - 1) * at_once < layout.rows.packs <= held.grid * at_once
+        # what warps hand over, where several share rows: a state of every row
+        warps = held.threads // max(held.team, 32) if layout.strided else 1
+        assert warps == 1 or held.states == warps * held.team * width
+    assert found > 10
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+@pytest.mark.parametrize("scalar_bytes", [2, 4])
+def test_tiles_are_full_warps_of_rows(scalar_bytes, inputs):
+    for rows, length in product((1, 1000, 47027, 10**6), (3, 4, 5, 31, 67, 131, 255)):
+        lanes, of_tile = tile_of(rows, length, inputs, scalar_bytes, H200)
+        assert lanes * row_tiles.MORE_EACH[inputs - 1] >= length
+        assert (
+            of_tile % (row_tiles.TILE_THREADS // lanes) == 0
+        )  # so that all lanes of a warp branch alike, and tiles begin at packs
+        if length <= SHORT_ROW:
+            of_tile = short_tile(rows, length, inputs, scalar_bytes, H200)
+            assert of_tile % (row_tiles.TILE_THREADS * 16 // scalar_bytes) == 0
+        assert of_tile * length * scalar_bytes * inputs <= max(
+            H200.shared_bytes_per_block // 6, row_tiles.TILE_THREADS * 16 * length * inputs
+        )
+
+
+@pytest.mark.parametrize("data_type", ["FLOAT", "HALF"])
+def test_single_elements_in_registers_hold_every_position_once(data_type):
+    found = 0
+    for images, length, side in product((1, 8, 64), (1, 4, 5, 21, 64, 67, 90, 128, 129, 256, 300), (5, 29, 57)):
+        operation, spec = channels((images, length, side, side), data_type, NCHW)
+        layout = layout_of(operation, [spec, spec], 16 // spec.scalar_bytes)
+        held = elements_in_registers(layout, spec.scalar_bytes, H200)
+        longest = register_resident.LONGEST_OF_ELEMENTS[data_type == "HALF"]
+        assert (held is not None) == (SHORT_ROW < length <= longest and not layout.vector)
+        if held is None:
+            continue
+        found += 1
+        shares = held.threads // held.team
+        assert held.packs in register_resident.ELEMENTS and shares * held.packs >= length
+        assert held.threads in (128, 256) and held.team & (held.team - 1) == 0
+        assert (held.grid - 1) * held.team < layout.rows.packs <= held.grid * held.team
+    assert found > 10
+
+
+@pytest.mark.parametrize("inputs", [1, 2])
+def test_tiles_of_pairs(inputs):
+    """Packs, full warps of lanes, and no more threads than a block has."""
+    for length in range(5, 257):
+        lanes, of_tile = pair_tile(length, inputs)
+        assert lanes * row_tiles.PAIR_LANE_ELEMENTS >= length and lanes & (lanes - 1) == 0
+        assert of_tile * lanes <= row_tiles.TILE_THREADS and of_tile % 32 == 0
+        assert of_tile * length * 2 * inputs <= max(row_tiles.PAIR_TILE_BYTES, 32 * length * 2 * inputs)
+
+
+def test_tiles_of_a_large_tensor_run_at_once():
+    rows, length = 31 * 37 * 41, 67
+    _, of_tile = tile_of(rows, length, 2, 4, H200)
+    assert -(-rows // of_tile) <= row_tiles.TILES_AT_ONCE * H200.multiprocessors < -(-rows // (of_tile // 2))
+
+
+@pytest.mark.parametrize("queue", [0, persistent_tma.QUEUE_TILES])
+@pytest.mark.parametrize(
+    "inputs, lead",
+    sorted({(n, lead) for n in (1, 2) for stays in (0, 1) for lead, _ in persistent_tma.leads_of(n, stays, True)}),
+)
+def test_tiles_of_persistent_blocks_fit_and_cover_every_row(inputs, lead, queue):
+    found, device = 0, H200
+    for rows, packs in product(ROWS, PACKS):
+        stream = persistent_tma.division_of(RowShape(rows, packs, True, 16, inputs), device, 8, lead, queue)
+        if stream is None:
+            continue
+        found += 1
+        # parts of a row: enough, full warps, and no more than the compute warps of a block take
+        assert stream.blocks * stream.steps * stream.part >= packs and stream.part % 32 == 0
+        assert stream.part * inputs <= persistent_tma.COMPUTE_THREADS * persistent_tma.TILE_PACKS
+        # a tile has a slot until it was written, in registers at last, others are in flight meanwhile
+        assert max(stream.steps, queue) <= stream.delay and stream.tiles <= persistent_tma.MOST_TILES
+        assert stream.delay - queue + stream.ahead <= stream.tiles
+        # the rows between reading and writing have slots of their own in the exchange buffer
+        assert stream.delay <= persistent_tma.OPEN_ROWS * stream.steps - 2
+        assert stream.tiles * stream.part * inputs * 16 < stream.shared_bytes <= device.shared_bytes_per_block
+    assert found
+
+
+def test_a_queue_holds_rows_that_shared_memory_does_not():
+    problem = RowShape(8, 802816, True, 16, 2)  # gradients of 8x64x16x56x56 in float
+    assert all(persistent_tma.division_of(problem, H200, 8, lead) is None for lead in persistent_tma.LEADS[2])
+    assert any(
+        persistent_tma.division_of(problem, H200, 8, lead, persistent_tma.QUEUE_TILES)
+        for lead in persistent_tma.LEADS[2]
+    )
+
+
+def test_long_rows_of_floats_lie_in_registers_rather_than_follow_each_other_closely():
+    problem = RowShape(8, 802816, True, 16, 1)  # 8x64x16x56x56 in float
+    found = [
+        (persistent_tma.division_of(problem, H200, 8, lead, queue), queue)
+        for lead, queue in persistent_tma.leads_of(1, False, True)
+    ]
+    stream, queue = next(way for way in found if way[0])
+    assert queue == persistent_tma.QUEUE_TILES
+    assert (stream.delay - stream.steps) * stream.part * 16 >= persistent_tma.QUEUE_LEAD[stream.blocks > 1]
+    assert any(stream and not queue for stream, queue in found)  # a shorter lead would do without
+    assert not any(queue for _, queue in persistent_tma.leads_of(1, False, False))
+    assert all(lead in persistent_tma.LEADS[2] for lead, _ in persistent_tma.leads_of(2, False, True))
+    assert persistent_tma.leads_of(1, True, True)[0] == (persistent_tma.L2_LEAD, 0)
+
+
+def test_what_stays_in_l2_is_less_than_it_holds():
+    for nbytes in (1 << 20, 24 << 20, 38 << 20, 48 << 20, 49 << 20, 1 << 30):
+        sixteenths = persistent_tma.kept_sixteenths(nbytes)
+        assert 0 <= sixteenths <= 16 and sixteenths * nbytes <= 16 * persistent_tma.KEPT_RESULT_BYTES
+        assert (sixteenths > 0) == (nbytes <= persistent_tma.MOST_RESULT_BYTES)
+
+
+@pytest.mark.parametrize("layout", ["gaps", "odd"])
+def test_few_rows_have_every_element_once(layout):
+    tensor = laid_out(FLOAT, (8, 64, 14, 14), layout)
+    extents = [*tensor.dims[1:]], [[*tensor.strides[1:]]] * 2
+    found = list(small_rows.divisions(extents, 8, H200, small_rows.EACH[1], 1))
+    assert {division.blocks for division in found} == {8, 16}
+    for division in found:
+        along, offsets = division.along, []
+        assert along.count <= division.blocks * division.threads and along.items <= division.each
+        for share in range(along.count):
+            rest, position = share, []
+            for extent in along.extent:
+                position.append(rest % extent.divisor)
+                rest //= extent.divisor
+            offset = sum(p * step for p, step in zip([*position, rest], along.step[0], strict=True))
+            count = along.items - (rest + (along.items - 1) * along.apart >= along.limit)
+            offsets += [offset + k * along.item_step[0] for k in range(count)]
+        dims, strides = tensor.dims[1:], tensor.strides[1:]
+        every = sum(np.ogrid[tuple(slice(d) for d in dims)][i] * strides[i] for i in range(3))
+        assert sorted(offsets) == sorted(np.asarray(every).ravel().tolist())
+
+
+@pytest.mark.parametrize("rows, packs, values, at_once", [
+    (8, 1568, 8, True), (16, 12544, 16, True), (17, 12544, 16, False), (33, 12544, 8, True), (34, 12544, 8, False),
+])  # fmt: skip
+def test_few_rows_run_at_once(rows, packs, values, at_once):
+    """Two blocks of a multiprocessor where threads have few values, else one."""
+    found = small_rows.divisions(([packs], [[values]] * 2), rows, H200, (4,), values)
+    assert any(division.blocks == 8 and division.at_once for division in found) == at_once
+
+
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+def test_column_tiles_hold_every_position_and_are_free_in_time(backward):
+    found, inputs, opened = 0, 1 + backward, persistent_tma_strided.OPEN_TILES
+    queue = persistent_tma_strided.QUEUE_TILES[True][backward]
+    for images, length, side in product(
+        (1, 2, 4, 7, 16, 64, 600), (1030, 3000, 8000, 19001, 32000, 50257, 300000), ((8, 8), (4, 8), (4, 4))
+    ):
+        operation, _ = channels((images, length, *side), "FLOAT", NCHW, backward)
+        division = persistent_tma_strided.division_of(SoftmaxProblem(operation, H200), queue)
+        if division is None:
+            continue
+        found += 1
+        positions = H200.multiprocessors * division.part
+        # of a column tile, the last tile alone may lack positions; a tile is what the compute warps have at a time
+        assert (division.steps - 1) * positions < length <= division.steps * positions
+        most = persistent_tma_strided.COMPUTE_THREADS * persistent_tma_strided.TILE_PACKS
+        assert division.part * division.across * inputs <= most
+        assert division.shared_bytes <= H200.shared_bytes_per_block
+        every = images * division.steps
+        assert queue <= division.delay <= max(every, queue) and 1 <= division.ahead <= division.tiles <= every
+        assert division.tiles == every or division.delay + division.ahead <= division.tiles + queue
+        # what a column tile has left behind is gone when its slots are taken again
+        assert images <= opened or division.tiles + queue < (opened - 1) * division.steps
+        assert images <= opened * persistent_tma_strided.MOST_TURNS
+    assert found > 20

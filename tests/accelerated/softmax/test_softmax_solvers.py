@@ -1,0 +1,118 @@
+"""Every solver of softmax, forced, gives what the judge expects, on whatever it serves."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from dualdnn.accelerated.backend import AcceleratedBackend
+from dualdnn.accelerated.softmax.plan import SOLVERS
+from dualdnn.accelerated.softmax.problem import SoftmaxProblem
+from dualdnn.accelerated.solver import ROOMS, plan_by
+from dualdnn.api.enumerations import cudnnSoftmaxAlgorithm_t, cudnnSoftmaxMode_t
+from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.conformance.layouts import laid_out
+from dualdnn.conformance.trial import prepare
+from dualdnn.reference import judge
+
+NUMBERS = {FLOAT: np.float32, HALF: np.float16, DOUBLE: np.float64}
+
+
+@pytest.fixture(scope="module")
+def backend():
+    return AcceleratedBackend("emulated")
+
+
+class Device:
+    """The emulated device with other properties."""
+
+    def __init__(self, device, **properties):
+        self.device = device
+        self.__dict__ |= properties
+
+    def __getattr__(self, name):
+        return getattr(self.device, name)
+
+
+def operation_of(backward, algorithm, data_type, dims, layout, beta, mode):
+    tensor = laid_out(data_type, dims, layout)
+    chosen = cudnnSoftmaxAlgorithm_t[f"CUDNN_SOFTMAX_{algorithm}"], cudnnSoftmaxMode_t[f"CUDNN_SOFTMAX_MODE_{mode}"]
+    operation = SoftmaxBackward if backward else SoftmaxForward
+    return operation(*chosen, 1.5, beta, tensor, tensor, *([tensor] * backward))
+
+
+def check(backend, operation, plan):
+    """Of numbers whose exponentials overflow where no maximum is taken off."""
+    memory = prepare(operation, "normal", 4)
+    if operation.algorithm == cudnnSoftmaxAlgorithm_t.CUDNN_SOFTMAX_ACCURATE and "x" in memory:
+        memory["x"].view(NUMBERS[operation.x.data_type])[:] += 800
+    buffers = {name: backend.to_device(content) for name, content in memory.items()}
+    plan([buffers[name] for name in operation.operands], backend.device.default_stream)
+    backend.synchronize(None)
+    output = operation.operands[-1]
+    verdict = judge(operation, memory, {output: buffers[output].to_host(np.uint8, operation.nbytes(output))})
+    assert verdict.agrees, verdict.worst
+
+
+# Packs and single elements, rows with gaps and strides, tiles of short rows, rows that a block and rings of tiles hold
+ROWS = [((2, 7, 9, 14), "gaps"), ((1, 48, 5, 4), "gaps"), ((1, 1021, 1, 1), "odd"), ((2, 5, 8, 16), "nchw"),
+        ((300, 3, 1, 1), "nchw"), ((70, 67, 1, 1), "nchw"), ((40, 24, 1, 1), "nchw"), ((3, 9, 94, 13), "nchw"),
+        ((2, 6, 50, 64), "nchw")]  # fmt: skip
+STRIDED = [((2, 7, 9, 14), "gaps"), ((3, 64, 5, 4), "nchw"), ((2, 67, 3, 5), "nchw"), ((1, 130, 2, 8), "nchw"),
+           ((2, 3, 5, 7), "gaps"), ((2, 4, 4, 8), "nchw"), ((2, 300, 8, 8), "nchw"), ((2, 1100, 2, 8), "nchw")]  # fmt: skip
+CALLS = [*(("INSTANCE", *of) for of in ROWS), *(("CHANNEL", *of) for of in STRIDED)]
+
+
+@pytest.mark.parametrize("algorithm, beta", [("FAST", 0.0), ("ACCURATE", 0.0), ("LOG", 0.5)])
+@pytest.mark.parametrize("data_type", [FLOAT, HALF, DOUBLE], ids=lambda t: t.name.removeprefix("CUDNN_DATA_"))
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: solver.name)
+def test_what_a_solver_serves(backend, solver, backward, data_type, algorithm, beta):
+    served = 0
+    for mode, dims, layout in CALLS:
+        operation = operation_of(backward, algorithm, data_type, dims, layout, beta, mode)
+        if solver.serves(SoftmaxProblem(operation, backend.device)):
+            served += 1
+            check(backend, operation, plan_by(operation, backend.device, solver.name))
+    few = solver.name == "softmax.persistent_tma_strided" and data_type == DOUBLE
+    assert served >= (0 if few else 1)
+
+
+@pytest.mark.parametrize("solver, mode, dims, layout", [
+    ("small_rows", "CHANNEL", (2, 5, 4, 4), "nchw"), ("small_rows", "INSTANCE", (1, 5000, 1, 1), "odd"),
+    ("small_strided", "INSTANCE", (2, 5, 4, 4), "nchw"), ("small_strided", "CHANNEL", (1, 600, 4, 4), "nchw"),
+    ("register_resident", "INSTANCE", (2, 5000, 1, 1), "nchw"), ("short_strided", "CHANNEL", (2, 5, 4, 4), "nchw"),
+    ("row_tiles", "INSTANCE", (2, 300, 1, 1), "nchw"), ("row_tiles", "INSTANCE", (2, 5, 4, 4), "gaps"),
+    ("persistent_tma", "INSTANCE", (2, 5, 3, 3), "nchw"), ("persistent_tma", "INSTANCE", (2, 64, 16, 16), "gaps"),
+    ("persistent_tma_strided", "CHANNEL", (2, 2000, 8, 8), "gaps"), ("persistent_tma_strided", "CHANNEL", (2, 2000, 6, 8), "nchw"),
+    ("persistent_tma_strided", "CHANNEL", (2, 2000, 8, 16), "nchw"), ("persistent_tma_strided", "CHANNEL", (2, 2000, 3, 5), "nchw"),
+], ids=str)  # fmt: skip
+def test_what_a_solver_does_not_serve(backend, solver, mode, dims, layout):
+    operation = operation_of(False, "ACCURATE", FLOAT, dims, layout, 0.0, mode)
+    with pytest.raises(ValueError, match="does not serve"):
+        plan_by(operation, backend.device, f"softmax.{solver}")
+
+
+# A column tile that fits, fewer tiles than registers hold, rings whose addresses are used again, more column tiles than are open at a
+# time, positions that are no multiple of a tile's
+@pytest.mark.parametrize(
+    "dims, kilobytes",
+    [((1, 150, 8, 8), 227), ((5, 131, 8, 8), 100), ((19, 131, 2, 8), 120), ((1, 999, 1, 16), 227)],
+    ids=str,
+)
+@pytest.mark.parametrize("backward, data_type, algorithm", [
+    (False, FLOAT, "FAST"), (False, FLOAT, "ACCURATE"), (False, HALF, "LOG"), (True, FLOAT, "LOG"), (True, HALF, "ACCURATE"),
+])  # fmt: skip
+def test_rings_of_column_tiles(backend, backward, data_type, algorithm, dims, kilobytes):
+    device = Device(backend.device, shared_bytes_per_block=kilobytes * 1024)
+    beta = 0.5 if algorithm == "LOG" else 0.0
+    operation = operation_of(backward, algorithm, data_type, dims, "nchw", beta, "CHANNEL")
+    check(backend, operation, plan_by(operation, device, "softmax.persistent_tma_strided"))
+
+
+def test_long_strided_gradients_of_halves_are_shared_by_all_multiprocessors():
+    h200 = SimpleNamespace(kind="gpu", architecture="sm_90", multiprocessors=132, shared_bytes_per_block=227 * 1024)
+    operation = operation_of(True, "ACCURATE", HALF, (4, 32000, 8, 8), "nchw", 0.0, "CHANNEL")
+    assert ROOMS[SoftmaxBackward].solver(SoftmaxProblem(operation, h200)).name == "softmax.persistent_tma_strided"

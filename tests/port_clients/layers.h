@@ -1,0 +1,7 @@
+/* Shared by two files: the types of a layer live where no call is. */
+#include <cudnn.h>
+typedef struct {
+  cudnnTensorDescriptor_t x, y;
+  cudnnPoolingDescriptor_t pooling;
+} pooling_layer;
+cudnnStatus_t forward_layer(cudnnHandle_t handle, pooling_layer layer, const float* x, float* y);

@@ -1,0 +1,133 @@
+"""The C library: built once, called by C programs and judged as any library is."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from dualdnn.api.abi.build import NAME, build
+from dualdnn.api.abi.header import header
+from dualdnn.api.document import functions
+
+pytest.importorskip("cffi")
+if shutil.which("gcc") is None:
+    pytest.skip("no C compiler", allow_module_level=True)
+
+ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("c library"))
+
+
+def compiled(library: Path, folder: Path, text: str, compiler: str = "gcc", *options: str) -> Path:
+    source, program = folder / "program.c", folder / "program"
+    source.write_text(text)
+    command = [
+        compiler,
+        *options,
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        f"-I{library.parent / 'include'}",
+        str(source),
+        "-o",
+        str(program),
+    ]
+    command += [f"-L{library.parent}", f"-l:{NAME}", f"-Wl,-rpath,{library.parent}"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return program
+
+
+def run(program: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(program)], capture_output=True, text=True, timeout=120, env={**ENVIRONMENT, **environment}
+    )
+
+
+def test_every_function_is_exported(library):
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", str(library)], capture_output=True, text=True, check=True
+    ).stdout
+    exported = {line.split()[-1].partition("@")[0] for line in listed.splitlines() if "cudnn" in line}
+    assert exported - {NAME} == {*functions(), "cudnnGetLastErrorString"}
+    assert all(f"@{NAME}" in line or f"@@{NAME}" in line for line in listed.splitlines() if " T " in line)
+
+
+def test_nothing_is_compiled_twice(library):
+    before = library.stat().st_mtime_ns
+    assert build(library.parent) == library and library.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    "compiler, options", [("gcc", ("-std=c99", "-Wpedantic")), ("g++", ("-x", "c++", "-std=c++11"))]
+)
+def test_the_header_compiles(library, tmp_path, compiler, options):
+    text = '#include "cudnn.h"\nint main(void) { return cudnnGetVersion() == CUDNN_VERSION ? 0 : 1; }\n'
+    assert run(compiled(library, tmp_path, text, compiler, *options)).returncode == 0
+
+
+SOFTMAX = """
+#include <math.h>
+#include <stdio.h>
+#include "cudnn.h"
+#define CHECK(call) do { cudnnStatus_t s = (call); if (s) { printf("%s: %s\\n", #call, cudnnGetErrorString(s)); return 1; } } while (0)
+void cudnnGetLastErrorString(char *, size_t);
+
+int main(void) {
+  cudnnHandle_t handle;
+  cudnnTensorDescriptor_t desc;
+  float x[6] = {0, 1, 2, 3, 4, 5}, y[6], one = 1, zero = 0, total = 0;
+  char why[400];
+  CHECK(cudnnCreate(&handle));
+  CHECK(cudnnCreateTensorDescriptor(&desc));
+  CHECK(cudnnSetTensor4dDescriptor(desc, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 6, 1, 1));
+  CHECK(cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_INSTANCE, &one, desc, x, &zero, desc, y));
+  for (int i = 0; i < 6; i++) total += y[i];
+  if (fabsf(total - 1) > 1e-6f || !(y[5] > y[4])) return 2;
+  if (cudnnSetTensor4dDescriptor(desc, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, -1, 6, 1, 1) != CUDNN_STATUS_BAD_PARAM) return 3;
+  cudnnGetLastErrorString(why, sizeof why);
+  printf("%s\\n", why);
+  if (cudnnCreateTensorDescriptor(NULL) != CUDNN_STATUS_BAD_PARAM) return 4;
+  CHECK(cudnnDestroyTensorDescriptor(desc));
+  if (cudnnDestroyTensorDescriptor(desc) == CUDNN_STATUS_SUCCESS) return 5;
+  if (cudnnSoftmaxForward(handle, CUDNN_SOFTMAX_ACCURATE, CUDNN_SOFTMAX_MODE_INSTANCE, &one, desc, x, &zero, (cudnnTensorDescriptor_t)x, y)
+      != CUDNN_STATUS_BAD_PARAM) return 6;
+  CHECK(cudnnDestroy(handle));
+  return 0;
+}
+"""
+
+
+def test_a_program_in_c_computes_and_is_told_what_it_did_wrong(library, tmp_path):
+    found = run(compiled(library, tmp_path, SOFTMAX, "gcc", "-lm"))
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "cudnnSetTensor4dDescriptor: CUDNN_STATUS_BAD_PARAM: n -1, c 6" in found.stdout
+    assert "[cudnnSetTensor4dDescriptor/c06]" in found.stdout
+
+
+def test_what_does_not_exist_yet_says_so_once(library, tmp_path):
+    text = """#include "cudnn.h"
+int main(void) {
+  cudnnHandle_t handle;
+  if (cudnnCreate(&handle)) return 1;
+  for (int i = 0; i < 2; i++) if (cudnnBackendFinalize(0) != CUDNN_STATUS_NOT_SUPPORTED) return 2;
+  return 0;
+}"""
+    found = run(compiled(library, tmp_path, text))
+    assert found.returncode == 0 and found.stderr.count("cudnnBackendFinalize") == 1
+
+
+def test_python_that_cannot_start_is_no_success(library, tmp_path):
+    text = '#include "cudnn.h"\nint main(void) { cudnnHandle_t h; return cudnnCreate(&h); }\n'
+    program = compiled(library, tmp_path, text)
+    assert run(program).returncode == 0
+    assert run(program, PYTHONHOME="/nowhere", PYTHONPATH="/nowhere").returncode != 0
+
+
+def test_the_header_has_every_function_once():
+    text = header()
+    assert all(text.count(f" {name}(") == 1 for name in functions())

@@ -1,0 +1,269 @@
+"""What no caller means but any caller may pass: refused with a status, before anything is touched."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import math
+import os
+import pickle
+import signal
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pytest
+from dualdnn.accelerated import backend as accelerated_backend
+from dualdnn.api import cudnn
+from dualdnn.api.enumerations import cudnnStatus_t
+from dualdnn.api.status import BAD_PARAM, CudnnError
+
+EMULATED = {"backend": "accelerated", "device": "emulated"}
+CROSSCHECK = {"backend": "crosscheck", "device": "emulated"}
+REFERENCE = {"backend": "reference"}
+
+
+def tensor(*dims, data_type=cudnn.CUDNN_DATA_FLOAT):
+    made = cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnSetTensor4dDescriptor(made, cudnn.CUDNN_TENSOR_NCHW, data_type, *dims)
+    return made
+
+
+def refused(call, *arguments, match=None):
+    with pytest.raises(CudnnError, match=match) as raised:
+        call(*arguments)
+    assert raised.value.status == BAD_PARAM, raised.value
+    return raised.value
+
+
+# Memory
+
+
+class Objects(ctypes.Structure):
+    _fields_ = (("Ohm", ctypes.c_double), ("held", ctypes.py_object))
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        np.array([None] * 24, object),
+        memoryview(np.array([[]] * 24, object)),
+        np.zeros(24, [("a", "f4"), ("b", "O")]),
+        (ctypes.py_object * 24)(),
+        (Objects * 24)(),
+    ],
+    ids=["array", "view", "field", "ctypes", "structure"],
+)
+def test_memory_of_python_s_objects_is_no_memory_for_numbers(memory):
+    handle = cudnn.cudnnCreate(**REFERENCE)
+    refused(cudnn.cudnnSetTensor, handle, tensor(1, 1, 4, 6), memory, 1.5, match="objects|No memory|not memory")
+
+
+def test_a_field_may_be_called_what_it_likes():
+    memory = np.zeros(24, [("Ohm", "f4")])
+    cudnn.cudnnSetTensor(cudnn.cudnnCreate(**REFERENCE), tensor(1, 1, 4, 6), memoryview(memory), 1.5)
+    assert (memory["Ohm"] == 1.5).all()
+
+
+class Scalar:
+    """As a CPU scalar of another library: convertible to an integer, and no address."""
+
+    def __int__(self):
+        return 4096
+
+    __index__ = __int__
+
+
+class Interface:
+    def __init__(self, **entries):
+        self.__cuda_array_interface__ = {"version": 3, "typestr": "<f4", "shape": (24,), **entries}
+
+
+HOST = np.zeros(24, np.float32)
+STRANGERS = {
+    "None's address": id(None),
+    "host memory": HOST.ctypes.data,
+    "true": True,
+    "enumerator": cudnn.CUDNN_DATA_HALF,
+    "0-d array": np.array(4096),
+    "scalar": Scalar(),
+    "float": 4096.0,
+    "huge": 2**80,
+    "negative": -4096,
+    "interface of host memory": Interface(data=(HOST.ctypes.data, False)),
+    "interface without data": Interface(),
+    "interface that is none": type("Odd", (), {"__cuda_array_interface__": 7})(),
+    "interface of a negative size": Interface(data=(4096, False), shape=(-24,)),
+    "interface of an overflowing size": Interface(data=(4096, False), shape=(2**33, 2**33)),
+    "interface of no type": Interface(data=(4096, False), typestr="?!"),
+    "interface of an odd address": Interface(data=(2.5, False)),
+}
+
+
+@pytest.mark.parametrize("stranger", STRANGERS.values(), ids=list(STRANGERS))
+@pytest.mark.parametrize("where", [EMULATED, CROSSCHECK, REFERENCE], ids=["emulated", "crosscheck", "reference"])
+def test_what_is_no_memory_of_the_device_is_refused(where, stranger):
+    handle = cudnn.cudnnCreate(**where)
+    refused(cudnn.cudnnSetTensor, handle, tensor(1, 1, 4, 6), stranger, 1.5)
+    assert not HOST.any()
+
+
+def test_addresses_and_interfaces_of_the_device_serve_as_far_as_its_memory_goes():
+    handle = cudnn.cudnnCreate(**EMULATED)
+    buffer = handle.zeros(96)
+    cudnn.cudnnSetTensor(handle, tensor(1, 1, 4, 6), buffer.address, 1.5)
+    cudnn.cudnnSetTensor(handle, tensor(1, 1, 1, 1), np.uint64(buffer.address + 92), 2.5)
+    cudnn.cudnnSetTensor(handle, tensor(1, 1, 1, 2), Interface(data=(buffer.address, False), shape=(2,)), 3.5)
+    assert buffer.to_host(np.float32, -1).tolist() == [3.5, 3.5, *[1.5] * 21, 2.5]
+    refused(
+        cudnn.cudnnSetTensor, handle, tensor(1, 1, 1, 2), buffer.address + 92, 1.0, match="has 4 bytes, 8 are needed"
+    )
+    beyond = Interface(data=(buffer.address + 4, False), shape=(24,))
+    refused(cudnn.cudnnSetTensor, handle, tensor(1, 1, 1, 1), beyond, 1.0, match="says that it has 96 bytes")
+    buffer.free()
+    refused(cudnn.cudnnSetTensor, handle, tensor(1, 1, 1, 1), buffer.address, 1.0, match="freed")
+
+
+# Values
+
+
+def test_a_valid_call_does_not_open_the_door_for_its_likes():
+    handle = cudnn.cudnnCreate(**REFERENCE)
+    x, y, t = handle.zeros(96), handle.zeros(96), tensor(1, 2, 3, 4)
+
+    def softmax(algorithm, mode, alpha, beta):
+        cudnn.cudnnSoftmaxForward(handle, algorithm, mode, alpha, t, x, beta, t, y)
+
+    log, channel = cudnn.CUDNN_SOFTMAX_LOG, cudnn.CUDNN_SOFTMAX_MODE_CHANNEL
+    softmax(cudnn.CUDNN_SOFTMAX_ACCURATE, channel, 1.0, 0.0)
+    softmax(1, 1, 1, 0)  # numbers are what C has
+    for wrong in (("1", 1, 1, 0), (1, 1, 1, "0"), (1, 1, 1, "0.0"), (1, 1, "1", 0), (1.0, 1, 1, 0)):
+        refused(softmax, *wrong)
+    refused(softmax, channel, log, 1.0, 0.0, match="no enumerator of cudnnSoftmaxAlgorithm_t")
+    refused(softmax, channel, cudnn.CUDNN_SOFTMAX_ACCURATE, 1.0, 0.0, match="no enumerator")
+    assert len(handle.prepared) <= 2
+
+
+def test_enumerators_of_another_type_are_refused_everywhere():
+    made = cudnn.cudnnCreateTensorDescriptor()
+    swapped = (made, cudnn.CUDNN_DATA_DOUBLE, cudnn.CUDNN_TENSOR_NHWC, 1, 2, 3, 4)
+    refused(cudnn.cudnnSetTensor4dDescriptor, *swapped, match="format is .*no enumerator of cudnnTensorFormat_t")
+    relu = cudnn.cudnnCreateActivationDescriptor()
+    given = (relu, cudnn.CUDNN_PROPAGATE_NAN, cudnn.CUDNN_ACTIVATION_RELU, 0.0)
+    refused(cudnn.cudnnSetActivationDescriptor, *given, match="mode is")
+    given = (relu, cudnn.CUDNN_ACTIVATION_RELU, cudnn.CUDNN_PROPAGATE_NAN, cudnn.CUDNN_DATA_HALF)
+    refused(cudnn.cudnnSetActivationDescriptor, *given, match="coef is .*not a real number")
+
+
+class Vector:
+    """As a vector of another library: every question about its value is an error of its own kind."""
+
+    def __float__(self):
+        raise RuntimeError("a Tensor with 2 elements cannot be converted to Scalar")
+
+    __bool__ = __index__ = __len__ = __float__
+
+
+@pytest.mark.parametrize(
+    "wrong", [Vector(), np.array(3), np.zeros(2), [1.0], 1j, "1", None], ids=lambda value: type(value).__name__
+)
+def test_only_statuses_leave_a_documented_call(wrong):
+    handle = cudnn.cudnnCreate(**REFERENCE)
+    x, t = handle.zeros(96), tensor(1, 2, 3, 4)
+    made = cudnn.cudnnCreateTensorDescriptor()
+    if not (isinstance(wrong, np.ndarray) and wrong.ndim == 0):  # a number in an array is a number
+        refused(cudnn.cudnnScaleTensor, handle, t, x, wrong)
+        refused(cudnn.cudnnSetTensor4dDescriptor, made, 0, 0, 1, 1, 1, wrong)
+        refused(cudnn.cudnnSetTensor4dDescriptor, made, wrong, 0, 1, 1, 1, 1)
+    refused(cudnn.cudnnSetTensorNdDescriptor, made, 0, 4, wrong, (1, 1, 1, 1))
+    assert cudnn.cudnnGetErrorString(wrong).startswith("CUDNN_")
+    if wrong is not None:
+        refused(lambda: cudnn.cudnnCreate(backend=wrong))
+        refused(lambda: cudnn.cudnnCreate(device=wrong))
+
+
+def test_scalars_that_never_repeat_take_no_more_memory():
+    handle = cudnn.cudnnCreate(**EMULATED)
+    plans, t = handle.backend.plans, tensor(1, 1, 1, 1)
+    x = handle.zeros(4)
+    most = accelerated_backend.PLANS_KEPT
+    accelerated_backend.PLANS_KEPT = 16
+    try:
+        for i in range(200):
+            cudnn.cudnnScaleTensor(handle, t, x, 1.0 + i / 1000)
+        assert len(plans) <= 16
+        kept = next(iter(plans))
+        handle.backend.plan(kept)  # used again: the last to go
+        handle.backend.plan(type(kept)(3.0, kept.y))
+        assert kept in plans
+    finally:
+        accelerated_backend.PLANS_KEPT = most
+
+
+def test_nan_is_found_again():
+    handle = cudnn.cudnnCreate(**EMULATED)
+    x, t = handle.zeros(4), tensor(1, 1, 1, 1)
+    before = len(handle.backend.plans)
+    for _ in range(5):
+        cudnn.cudnnScaleTensor(handle, t, x, float("nan"))
+    assert len(handle.prepared) == 1 and len(handle.backend.plans) <= before + 1
+    assert math.isnan(x.to_host(np.float32, 1)[0])
+
+
+# Processes
+
+
+def test_a_refusal_can_be_copied_and_sent():
+    error = CudnnError(
+        cudnnStatus_t.CUDNN_STATUS_NOT_SUPPORTED, "cudnnSoftmaxForward/c05", "why", "cudnnSoftmaxForward"
+    )
+    for twin in (copy.copy(error), copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
+        assert (type(twin), vars(twin), str(twin)) == (CudnnError, vars(error), str(error))
+
+
+def refuse():
+    cudnn.cudnnScaleTensor(cudnn.cudnnCreate(backend="reference"), None, None, 1.0)
+
+
+def test_a_refusal_in_a_process_pool_reaches_the_parent():
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool, pytest.raises(CudnnError, match="yDesc is NULL"):
+        pool.submit(refuse).result(timeout=60)
+
+
+def test_a_fork_while_another_thread_computes():
+    handle = cudnn.cudnnCreate(**EMULATED)
+    t = tensor(1, 1, 64, 64)
+    x = handle.zeros(4 * 64 * 64)
+    stop = threading.Event()
+
+    def compute():
+        while not stop.is_set():
+            cudnn.cudnnScaleTensor(handle, t, x, 1.0)
+
+    worker = threading.Thread(target=compute)
+    worker.start()
+    try:
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    cudnn.cudnnScaleTensor(handle, t, x, 2.0)
+                    own = cudnn.cudnnCreate(**EMULATED).to_device(np.full(64 * 64, 3, np.float32))
+                    cudnn.cudnnScaleTensor(handle, t, own, 2.0)
+                    status = int((own.to_host(np.float32, -1) != 6).any())
+                finally:
+                    os._exit(status)
+            deadline = time.monotonic() + 60
+            while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+                if time.monotonic() > deadline:
+                    os.kill(child, signal.SIGKILL)
+                    os.waitpid(child, 0)
+                    pytest.fail("the child hangs")
+                time.sleep(0.005)
+            assert ended[1] == 0
+    finally:
+        stop.set()
+        worker.join()

@@ -1,0 +1,185 @@
+"""The reference of LRN and divisive normalization against loops in 50 digits, box filters of SciPy, central differences, and the
+formula that torch.nn.LocalResponseNorm documents."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import mpmath
+import numpy as np
+import pytest
+from dualdnn.api.operations import (
+    DivisiveNormalizationBackward,
+    DivisiveNormalizationForward,
+    LRNCrossChannelBackward,
+    LRNCrossChannelForward,
+    LRNSpec,
+    TensorSpec,
+)
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.reference import evaluate
+from dualdnn.reference.engine import magnitude_of
+from dualdnn.reference.judge import bounds
+from scipy import ndimage
+
+RANDOM = np.random.default_rng(20)
+
+
+def memory(**arrays: np.ndarray) -> dict[str, np.ndarray]:
+    return {name: np.frombuffer(array.tobytes(), np.uint8).copy() for name, array in arrays.items()}
+
+
+def lrn_by_loops(lrn: LRNSpec, x: np.ndarray) -> np.ndarray:
+    """Element by element, from the sentence about the window in 3.2.83."""
+    found = np.empty(x.shape)
+    behind = (lrn.n - 1) // 2
+    ahead = lrn.n - behind - 1
+    with mpmath.workdps(50):
+        for place in np.ndindex(*x.shape):
+            n, c, *spatial = place
+            near = range(max(0, c - behind), min(x.shape[1] - 1, c + ahead) + 1)
+            total = mpmath.fsum(mpmath.mpf(float(x[(n, j, *spatial)])) ** 2 for j in near)
+            s = mpmath.mpf(lrn.k) + mpmath.mpf(lrn.alpha) / lrn.n * total
+            found[place] = mpmath.mpf(float(x[place])) * s ** -mpmath.mpf(lrn.beta)
+    return found
+
+
+def divisive_by_loops(lrn: LRNSpec, x: np.ndarray, means: np.ndarray) -> np.ndarray:
+    found = np.empty(x.shape)
+    behind = (lrn.n - 1) // 2
+    with mpmath.workdps(50):
+        for place in np.ndindex(*x.shape):
+            total = mpmath.mpf(0)
+            for step in product(range(lrn.n), repeat=x.ndim - 2):
+                j = tuple(p - behind + s for p, s in zip(place[2:], step, strict=True))
+                if all(0 <= p < extent for p, extent in zip(j, x.shape[2:], strict=True)):
+                    total += (mpmath.mpf(float(x[(*place[:2], *j)])) - mpmath.mpf(float(means[place]))) ** 2
+            s = mpmath.mpf(lrn.k) + mpmath.mpf(lrn.alpha) / lrn.n ** (x.ndim - 2) * total
+            found[place] = mpmath.mpf(float(x[place])) * s ** -mpmath.mpf(lrn.beta)
+    return found
+
+
+def gradient(function, values: np.ndarray, dy: np.ndarray, step: float = 1e-6) -> np.ndarray:
+    """Central differences of the sum of dy * function(values)."""
+    found = np.empty(values.shape)
+    for place in np.ndindex(*values.shape):
+        sides = []
+        for sign in (1, -1):
+            moved = values.copy()
+            moved[place] += sign * step
+            sides.append(float((dy * function(moved)).sum()))
+        found[place] = (sides[0] - sides[1]) / (2 * step)
+    return found
+
+
+def lrn_forward(lrn: LRNSpec, x: np.ndarray) -> np.ndarray:
+    spec = TensorSpec.packed(DOUBLE, x.shape)
+    return evaluate(LRNCrossChannelForward(lrn, 1.0, 0.0, spec, spec), memory(x=x))["y"].value
+
+
+def divisive_forward(lrn: LRNSpec, x: np.ndarray, means: np.ndarray | None) -> np.ndarray:
+    spec = TensorSpec.packed(DOUBLE, x.shape)
+    operation = DivisiveNormalizationForward(lrn, 1.0, 0.0, spec, None if means is None else spec, spec)
+    return evaluate(operation, memory(x=x) if means is None else memory(x=x, means=means))["y"].value
+
+
+@pytest.mark.parametrize("n, channels", [(1, 3), (2, 5), (5, 7), (10, 12), (16, 20), (5, 3), (16, 2)])
+@pytest.mark.parametrize("alpha, beta, k", [(2.5, 0.75, 1.5), (1e-4, 0.75, 2.0), (-0.25, 1.25, 9.0)])
+def test_lrn_forward(n, channels, alpha, beta, k):
+    lrn, x = LRNSpec(n, alpha, beta, k), RANDOM.standard_normal((2, channels, 2, 2))
+    np.testing.assert_allclose(lrn_forward(lrn, x), lrn_by_loops(lrn, x), rtol=1e-14)
+
+
+def test_lrn_as_torch_maps_it():
+    """LocalResponseNorm(5, alpha=0.5, beta=0.75, k=2.0) of 1 to 8 along the channels, the sums by hand: alpha / n is 0.1."""
+    x = np.arange(1.0, 9.0).reshape(1, 8, 1, 1)
+    total = np.array([14, 30, 55, 90, 135, 190, 174, 149])
+    expected = np.arange(1, 9) / (2 + 0.1 * total) ** 0.75
+    np.testing.assert_allclose(lrn_forward(LRNSpec(5, 0.5, 0.75, 2.0), x).ravel(), expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 7])
+def test_lrn_gradient(n):
+    lrn, shape = LRNSpec(n, 2.5, 0.75, 1.5), (2, 5, 1, 2)
+    x, y, dy = RANDOM.standard_normal((3, *shape))
+    spec = TensorSpec.packed(DOUBLE, shape)
+    found = evaluate(LRNCrossChannelBackward(lrn, 1.0, 0.0, *[spec] * 4), memory(x=x, y=y, dy=dy))["dx"].value
+    np.testing.assert_allclose(
+        found.astype(float), gradient(lambda v: lrn_by_loops(lrn, v), x, dy), rtol=1e-7, atol=1e-8
+    )
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 9])
+@pytest.mark.parametrize("shape", [(2, 2, 4, 3), (1, 2, 2, 3, 2)])
+def test_divisive_forward(shape, n):
+    lrn = LRNSpec(n, 2.0, 0.75, 1.5)
+    x, means = RANDOM.standard_normal((2, *shape))
+    np.testing.assert_allclose(divisive_forward(lrn, x, means), divisive_by_loops(lrn, x, means), rtol=1e-14)
+    zeros = np.zeros(shape)
+    np.testing.assert_allclose(divisive_forward(lrn, x, None), divisive_by_loops(lrn, x, zeros), rtol=1e-14)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 8])
+def test_divisive_forward_as_a_box_filter(n):
+    """SciPy's mean over n^d neighbours with zeros outside, of x^2, of x and of 1."""
+    lrn = LRNSpec(n, 2.0, 0.75, 1.5)
+    x, means = RANDOM.standard_normal((2, 2, 3, 13, 17))
+
+    def mean(values):
+        # SciPy's window begins n // 2 before its center, ours (n - 1) // 2.
+        origin = [0, 0, *[(n - 1) // 2 - n // 2] * 2]
+        return ndimage.uniform_filter(values, (1, 1, n, n), mode="constant", origin=origin)
+
+    total = mean(x * x) - 2 * means * mean(x) + means**2 * mean(np.ones_like(x))
+    np.testing.assert_allclose(divisive_forward(lrn, x, means), x * (1.5 + 2.0 * total) ** -0.75, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+@pytest.mark.parametrize("shape", [(1, 2, 3, 4), (1, 1, 2, 3, 2)])
+@pytest.mark.parametrize("with_means", [True, False])
+def test_divisive_gradients(shape, n, with_means):
+    lrn, spec = LRNSpec(n, 2.0, 0.75, 1.5), TensorSpec.packed(DOUBLE, shape)
+    x, means, dy = RANDOM.standard_normal((3, *shape))
+    given = {"means": means} if with_means else {}
+    operation = DivisiveNormalizationBackward(lrn, 1.0, 0.0, spec, spec if with_means else None, spec, spec, spec)
+    found = evaluate(operation, memory(x=x, dy=dy, **given))
+    means = means if with_means else np.zeros(shape)
+    for name, wanted in (
+        ("dx", gradient(lambda v: divisive_by_loops(lrn, v, means), x, dy)),
+        ("dMeans", gradient(lambda v: divisive_by_loops(lrn, x, v), means, dy)),
+    ):
+        np.testing.assert_allclose(found[name].value.astype(float), wanted, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind, unit", [(np.float32, 2.0**-24), (np.float16, 2.0**-11)])
+def test_parameters_are_narrowed(kind, unit):
+    data_type = {np.float32: FLOAT, np.float16: HALF}[kind]
+    lrn = LRNSpec(3, 1 + unit * 0.9, 0.7501, 2 + unit)
+    assert lrn.narrowed(data_type) == (1.0, float(kind(0.7501)), 2.0)
+    assert LRNSpec(3, 1e300, 1.0, 1.0).narrowed(data_type)[0] == np.inf
+    assert lrn.narrowed(DOUBLE) == (lrn.alpha, lrn.beta, lrn.k)
+
+
+def test_bounds_hold_float_arithmetic_and_little_more():
+    """What NumPy computes in float lies inside; three units in the last place are seen at small exponents."""
+    shape = (1, 32, 4, 4)
+    spec, x = TensorSpec.packed(FLOAT, shape), RANDOM.standard_normal(shape).astype(np.float32)
+    for n, beta in ((5, 0.75), (16, 0.5), (3, 8.0)):
+        operation = LRNCrossChannelForward(LRNSpec(n, 1.0, beta, 1.0), 1.0, 0.0, spec, spec)
+        exact = evaluate(operation, memory(x=x))["y"]
+        value, bound = bounds(operation, "y", exact, memory(x=x))
+        ours = np.empty(shape, np.float32)
+        for c in range(shape[1]):
+            near = x[:, max(0, c - (n - 1) // 2) : c + n // 2 + 1]
+            s = np.float32(1) + np.float32(1 / n) * (near * near).sum(1, dtype=np.float32)
+            ours[:, c] = x[:, c] * np.exp2(np.float32(-beta) * np.log2(s))
+        assert (np.abs(ours - value) <= bound + np.abs(value) * 2.0**-24).all()
+        assert (bound <= np.abs(value) * 2.0**-24 * (beta * (n + 12) + 10 + 3 * beta * 6) + 1e-37).all()
+
+
+def test_sums_beyond_the_compute_type_are_not_determined():
+    spec = TensorSpec.packed(FLOAT, (1, 3, 1, 2))
+    x = np.array([1e25, 1, 2, 3, 1, 5], np.float32)
+    operation = LRNCrossChannelForward(LRNSpec(1, 1.0, 0.75, 1.0), 1.0, 0.0, spec, spec)
+    exact = evaluate(operation, memory(x=x))["y"]
+    assert np.isinf(magnitude_of(exact)).ravel().tolist() == [True] + [False] * 5
