@@ -11,6 +11,7 @@ from ..descriptors import (
     ActivationDescriptor as ActivationDescriptor,
     ConvolutionDescriptor as ConvolutionDescriptor,
     FilterDescriptor as FilterDescriptor,
+    LRNDescriptor as LRNDescriptor,
     OpTensorDescriptor as OpTensorDescriptor,
     PoolingDescriptor as PoolingDescriptor,
     ReduceTensorDescriptor as ReduceTensorDescriptor,
@@ -164,6 +165,12 @@ def cudnnCreateActivationDescriptor() -> ActivationDescriptor:
 def cudnnCreateFilterDescriptor() -> FilterDescriptor:
     """A new filter descriptor, to be filled by cudnnSetFilter4dDescriptor or cudnnSetFilterNdDescriptor. Source: 3.2.10."""
 
+def cudnnCreateLRNDescriptor() -> LRNDescriptor:
+    """A new LRN descriptor with the preset parameters: lrnN 5, lrnAlpha 1e-4, lrnBeta 0.75, lrnK 2.0.
+
+    Source: 3.2.11, cudnnCreateLRNDescriptor/c01, c02; presets 3.2.83.
+    """
+
 def cudnnCreateOpTensorDescriptor() -> OpTensorDescriptor:
     """A new descriptor of tensor pointwise math, to be filled by cudnnSetOpTensorDescriptor.
 
@@ -197,6 +204,9 @@ def cudnnDestroyActivationDescriptor(activationDesc: ActivationDescriptor) -> No
 def cudnnDestroyFilterDescriptor(filterDesc: FilterDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.25."""
 
+def cudnnDestroyLRNDescriptor(lrnDesc: LRNDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.26."""
+
 def cudnnDestroyOpTensorDescriptor(opTensorDesc: OpTensorDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.27."""
 
@@ -211,6 +221,31 @@ def cudnnDestroyTensorDescriptor(tensorDesc: TensorDescriptor | None) -> None:
 
 def cudnnDestroyTensorTransformDescriptor(transformDesc: TensorTransformDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.32."""
+
+def cudnnDivisiveNormalizationForward(
+    handle: Handle,
+    normDesc: LRNDescriptor,
+    mode: cudnnDivNormMode_t,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    means: Memory,
+    temp: Memory,
+    temp2: Memory,
+    beta: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+) -> None:
+    """y = alpha * x * (lrnK + lrnAlpha / lrnN^d * sum of (x - m)^2)^-lrnBeta + beta * y; beta == 0 does not read y.
+
+    d is the number of spatial dimensions. The sum runs over the positions of the same channel that lie in the window of lrnN
+    positions in every spatial dimension and inside the image; m is the element of means at the center of the window.
+    x, means, temp, temp2: described by xDesc; means may be NULL, which is zeros. y: the dimensions, data type (FLOAT, DOUBLE,
+    HALF) and strides of x; 4 or 5 dimensions of any strides. In place (x is y) where the descriptors are identical.
+    Errors: BAD_PARAM for other numbers of dimensions (c20), differing dimensions (c21), differing strides in place (c22), an
+    unknown mode (c08); NOT_SUPPORTED for differing strides or data types, other data types (c26), overlapping strides (c05).
+    Source: 3.2.33; formula: docs/errata.md, D050.
+    """
 
 class _cudnnGetActivationDescriptor(NamedTuple):
     mode: cudnnActivationMode_t
@@ -269,6 +304,15 @@ def cudnnGetFilterSizeInBytes(filterDesc: FilterDescriptor) -> int:
 
     Errors: BAD_PARAM for NULL and for a filter whose bytes no size_t can count (c04). Source: 3.2.47.
     """
+
+class _cudnnGetLRNDescriptor(NamedTuple):
+    lrnN: int
+    lrnAlpha: float
+    lrnBeta: float
+    lrnK: float
+
+def cudnnGetLRNDescriptor(normDesc: LRNDescriptor) -> _cudnnGetLRNDescriptor:
+    """(lrnN, lrnAlpha, lrnBeta, lrnK) as they were set, or the presets. Source: 3.2.48, c01 to c04."""
 
 class _cudnnGetOpTensorDescriptor(NamedTuple):
     opTensorOp: cudnnOpTensorOp_t
@@ -379,9 +423,10 @@ def cudnnGetReductionWorkspaceSize(
     aDesc: TensorDescriptor,
     cDesc: TensorDescriptor,
 ) -> int:
-    """Bytes that ``workspace`` of cudnnReduceTensor needs, never 0.
+    """Bytes that ``workspace`` of cudnnReduceTensor needs on the handle's backend and device, never 0.
 
-    The shapes are not compared: that is cudnnReduceTensor's. Source: 3.2.57, cudnnGetReductionWorkspaceSize/c01.
+    Of tensors that cudnnReduceTensor would refuse the least: to refuse them is its part. Source: 3.2.57,
+    cudnnGetReductionWorkspaceSize/c01.
     """
 
 def cudnnGetStream(handle: Handle) -> Any:
@@ -452,6 +497,28 @@ def cudnnInitTransformDest(
     Folding pads first and divides, unfolding multiplies and pads last (docs/errata.md, D077). The data type stays.
     Errors: BAD_PARAM for NULL (c06, c07), a rank other than transformDesc's (c08), sizes that cropping leaves below 1;
     NOT_SUPPORTED for other ranks than 4 (c09) or from 2 Giga-elements. Source: 3.2.64.
+    """
+
+def cudnnLRNCrossChannelForward(
+    handle: Handle,
+    normDesc: LRNDescriptor,
+    lrnMode: cudnnLRNMode_t,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    beta: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+) -> None:
+    """y = alpha * x * (lrnK + lrnAlpha / lrnN * sum of x^2)^-lrnBeta + beta * y; beta == 0 does not read y.
+
+    The sum runs over the channels [c - floor((lrnN - 1) / 2), c + floor(lrnN / 2)] that exist; lrnAlpha is divided by lrnN at
+    the edges too. Sums and powers are computed in float, in double for DOUBLE.
+    x, y: equal dimensions and data types (FLOAT, DOUBLE, HALF); 4 dimensions of any strides, or 5 that are DHW-packed. In
+    place (x is y) where the descriptors are identical.
+    Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c16), an unknown lrnMode (c03); NOT_SUPPORTED for differing data
+    types (c17) or dimensions (c18), other ranks or overlapping strides (c06), other data types (c20).
+    Source: 3.2.65; formula: docs/errata.md, D079.
     """
 
 def cudnnOpsInferVersionCheck() -> None:
@@ -595,6 +662,21 @@ def cudnnSetFilterNdDescriptor(
     nbDims: 3 to CUDNN_DIM_MAX (8). Memory order: K, C, spatial for CUDNN_TENSOR_NCHW; K, spatial, C for NHWC.
     Errors: BAD_PARAM for sizes below 1 or too few entries (c12, c10), unknown dataType (c13) or format (c14), nbDims below 3;
     NOT_SUPPORTED for nbDims above 8 (c15). Source: 3.2.82.
+    """
+
+def cudnnSetLRNDescriptor(
+    normDesc: LRNDescriptor,
+    lrnN: SupportsIndex,
+    lrnAlpha: SupportsFloat,
+    lrnBeta: SupportsFloat,
+    lrnK: SupportsFloat,
+) -> None:
+    """Describe a normalization by (lrnK + lrnAlpha / window * sum over the window)^-lrnBeta.
+
+    lrnN: width of the window, CUDNN_LRN_MIN_N to CUDNN_LRN_MAX_N; it begins floor((lrnN - 1) / 2) elements before its center.
+    lrnAlpha: any number; the calls divide it by lrnN (LRN) or by lrnN to the power of the spatial dimensions (divisive).
+    lrnBeta: at least CUDNN_LRN_MIN_BETA. lrnK: at least CUDNN_LRN_MIN_K.
+    Errors: BAD_PARAM for lrnN (c16), lrnBeta (c17) or lrnK (c18) outside their ranges. Source: 3.2.83.
     """
 
 def cudnnSetOpTensorDescriptor(
@@ -860,6 +942,61 @@ def cudnnActivationBackward(
     Errors: NOT_SUPPORTED for differing dimensions (c13), types (c14, c12), strides of y and dy (c15) or of x and dx
     (c16), unpacked tensors of more than 5 dimensions (c06); BAD_PARAM for in place with differing strides (c11).
     Source: 4.1.1.
+    """
+
+def cudnnDivisiveNormalizationBackward(
+    handle: Handle,
+    normDesc: LRNDescriptor,
+    mode: cudnnDivNormMode_t,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    means: Memory,
+    dy: Memory,
+    temp: Memory,
+    temp2: Memory,
+    beta: SupportsFloat,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+    dMeans: Memory,
+) -> None:
+    """dx = alpha * gradient of x + beta * dx, dMeans = alpha * gradient of means + beta * dMeans; beta == 0 reads neither.
+
+    x and means are independent inputs of the forward formula. With s its sum plus lrnK and q = dy * x * s^(-lrnBeta - 1),
+    the gradient of means is 2 * lrnAlpha * lrnBeta / lrnN^d * q * (sum of x - m over the window) and that of x is
+    dy * s^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN^d * (sum of q * (x - m) over the positions whose windows hold x, with their m).
+    x, means, dy, temp, temp2: described by xDesc; dx, dMeans: by dxDesc, with its dimensions, strides and data type (FLOAT,
+    DOUBLE, HALF); 4 or 5 dimensions of any strides. means may be NULL, which is zeros, and dMeans, which is not wanted then.
+    Errors: BAD_PARAM for other numbers of dimensions (c14), differing dimensions (c16), an unknown mode (c05); NOT_SUPPORTED
+    for differing strides or data types, other data types, overlapping strides (c19).
+    Source: 4.1.6; formula: docs/errata.md, D168.
+    """
+
+def cudnnLRNCrossChannelBackward(
+    handle: Handle,
+    normDesc: LRNDescriptor,
+    lrnMode: cudnnLRNMode_t,
+    alpha: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    beta: SupportsFloat,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+) -> None:
+    """dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
+
+    With s the sum of the forward call plus lrnK, gradient[c] = dy[c] * s[c]^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN * x[c] *
+    (sum of dy * x * s^(-lrnBeta - 1) over the channels whose windows hold c). y is what the forward call made of x: the
+    gradient is computed from x, and y is not read.
+    y, dy, x, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF); 4 dimensions of any strides, or 5 that are DHW-packed.
+    Not in place.
+    Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c13), an unknown lrnMode (c06); NOT_SUPPORTED for differing data
+    types (c14) or dimensions (c15), other ranks, overlapping strides or other data types (c04).
+    Source: 4.1.14; formula: docs/errata.md, D179.
     """
 
 def cudnnPoolingBackward(
