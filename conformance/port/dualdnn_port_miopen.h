@@ -102,9 +102,14 @@ static inline miopenStatus_t dualdnnPortDescribe(miopenTensorDescriptor_t descri
   return status;
 }
 
+/* Rows without gaps; the stride of an extent of 1 does not matter. */
 static inline bool dualdnnPortPacked(const int dims[4], const int strides[4]) {
-  return strides[3] == 1 && strides[2] == dims[3] && strides[1] == dims[2] * dims[3] &&
-         strides[0] == dims[1] * dims[2] * dims[3];
+  int i, step = 1;
+  for (i = 3; i >= 0; i--) {
+    if (dims[i] != 1 && strides[i] != step) return false;
+    step *= dims[i];
+  }
+  return true;
 }
 
 static inline miopenStatus_t dualdnnPortSetTensor4dDescriptor(miopenTensorDescriptor_t tensorDesc,
