@@ -55,7 +55,8 @@ class Caller:
 def described(make: Caller, operation: Operation) -> tuple[Any, ...]:
     """The descriptors of the operation in the order in which the query of its workspace takes them."""
     query = WORKSPACES[type(operation)]
-    return tuple(v(make, operation, {}) for v in arguments(query, type(operation)) if v.is_descriptor)  # type: ignore[arg-type]
+    found = arguments(query, type(operation))  # type: ignore[arg-type]  # types are hashable
+    return tuple(value(make, operation, {}) for value in found if value.is_descriptor)
 
 
 def sized(make: Caller, operation: Any) -> Any:
