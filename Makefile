@@ -9,9 +9,9 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 
 # Rooms whose kernels are not formatted yet
 UNFORMATTED := convolution pooling softmax reduce_tensor
-KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests -name '*.cu' -o -name '*.cuh' -o -name '*.h')
+KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h')
 
-.PHONY: help conformance races races-all test lint bench clean
+.PHONY: help conformance races races-all test lint stubs bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -43,8 +43,13 @@ lint: $(BIN)/.ready
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(KERNELS)
 	mkdir -p build/types/dualdnn
+	ln -sfn $(CURDIR)/package/__init__.py build/types/dualdnn/__init__.py
 	for part in api reference accelerated conformance; do ln -sfn $(CURDIR)/$$part build/types/dualdnn/$$part; done
 	$(BIN)/mypy
+
+stubs: $(BIN)/.ready ## write the type stubs of the documented calls
+	$(BIN)/python -m dualdnn.api.document.stubs
+	$(BIN)/ruff format api/cudnn/__init__.pyi
 
 clean: ## remove the environment and what was made
 	rm -rf $(VENV) conformance-report races-report build *.egg-info

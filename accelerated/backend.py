@@ -28,7 +28,7 @@ class DeviceBuffer(SharedBuffer):
 
     def __init__(self, device: Any, memory: Any, offset: int, nbytes: int, is_slice: bool = False) -> None:
         super().__init__(memory, memory.address + offset, nbytes, is_slice)
-        self.device, self.place = device, device.name
+        self.device, self.location = device, device.name
 
     def contents(self, nbytes: int) -> bytearray:
         self.device.synchronize()

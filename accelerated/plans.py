@@ -94,8 +94,8 @@ class Plan:
     def __init__(self, operation: Operation, launches: Sequence[Launch], solver: str = "") -> None:
         self.solver = solver
         # Where a launch finds its operands; one that the call does not have is the None behind them all.
-        places = {name: i for i, name in enumerate(operation.operands)}
-        self.steps = [(launch, tuple(places.get(name, -1) for name in launch.operands)) for launch in launches]
+        indices = {name: i for i, name in enumerate(operation.operands)}
+        self.steps = [(launch, tuple(indices.get(name, -1) for name in launch.operands)) for launch in launches]
         self.complete = all(-1 not in positions for _, positions in self.steps)
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:

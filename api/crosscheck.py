@@ -151,8 +151,15 @@ def loaded(path: str | Path) -> tuple[Operation, dict[str, Array], dict[str, str
 
     from .operations import parse
 
-    with np.load(path, allow_pickle=False) as archive:
-        operation = parse(str(archive["operation"]))
-        shared = ast.literal_eval(str(archive["shared"]))
-        memory = {name: archive[f"operand_{name}"] for name in shared}
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            operation = parse(str(archive["operation"]))
+            shared = ast.literal_eval(str(archive["shared"]))
+            memory = {name: archive[f"operand_{name}"] for name in shared}
+    except OSError:
+        raise
+    except Exception as error:  # whatever NumPy, zip files and texts make of damaged files
+        raise ValueError(
+            f"{path} is no saved call: {str(error).splitlines()[0] if str(error) else repr(error)}"
+        ) from error
     return operation, memory, {name: original for name, original in shared.items() if name != original}

@@ -27,7 +27,7 @@ class Handle:
     """
 
     def __init__(self, backend: Backend) -> None:
-        self.backend = backend
+        self.backend: Any = backend  # a Backend, with what is its own
         self.stream: Any = None  # the backend's
         self.user_stream: Any = None  # what cudnnSetStream was given
         self.lock = free_in_children(threading.RLock())

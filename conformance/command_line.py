@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
+import tempfile
+import traceback
 from pathlib import Path
 
 import pytest
+from _pytest.mark.expression import Expression
 from dualdnn import accelerated
 from dualdnn.accelerated import DeviceUnavailable
+from dualdnn.api import __version__
 from dualdnn.api.abi.build import build as build_c_library
 from dualdnn.api.crosscheck import loaded
 from dualdnn.api.document import SPECIFICATION, functions
@@ -21,20 +26,24 @@ from . import build_ahead
 from .bench import command as bench
 from .calls import Caller
 from .differences import explanation_of
+from .expected import read_expected
 from .plugin import CASES
 from .port import command as port
 from .recorded import load_recording, packaged_recordings
 from .recorded.judging import AGREES, SKIPPED, examine
 from .recorded.replay import Replayer
-from .report import ReportError, read_json, write_report
+from .report import Comparison, ReportError, is_complete, read_json, to_page, to_text, write_report
 from .solvers import covering
 from .subjects import SPELLINGS, default_subjects, is_recorded, open_subject
 from .trial import attempt
+
+COMPLETE_REPORT, PARTIAL_REPORT = "conformance-report", "conformance-report-partial"
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(prog="dualdnn", description=f"The executable edition of the {SPECIFICATION}.")
+    parser.add_argument("--version", action="version", version=f"dualdnn {__version__}, {SPECIFICATION}")
     commands = parser.add_subparsers(dest="command", required=True)
 
     conformance = commands.add_parser("conformance", help="hold subjects to the document and write the report")
@@ -46,7 +55,15 @@ def main(arguments: list[str] | None = None) -> int:
         "--case", action="append", default=[], metavar="ID", help="only this case; may be repeated"
     )
     conformance.add_argument(
-        "--out", metavar="DIR", default="conformance-report", help="where the report goes (default: %(default)s)"
+        "--out", metavar="DIR", type=Path,
+        help=f"where the report goes (default: {COMPLETE_REPORT}, {PARTIAL_REPORT} for a part of the suite)",
+    )  # fmt: skip
+    conformance.add_argument(
+        "--expected", type=Path, metavar="FILE",
+        help="failures that FILE lists do not fail the run; new ones do, and listed cases that pass",
+    )  # fmt: skip
+    conformance.add_argument(
+        "--write-expected", type=Path, metavar="FILE", help="write the failures of this run to FILE, for --expected"
     )
     conformance.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one per core)")
     conformance.add_argument(
@@ -73,6 +90,12 @@ def main(arguments: list[str] | None = None) -> int:
         "--out", type=Path, metavar="DIR", default=Path("conformance-report"), help="default: %(default)s"
     )
     report.set_defaults(run=run_report)
+
+    changes = commands.add_parser("diff", help="what changed between two reports; exit status 1 on a regression")
+    changes.add_argument("old", type=Path, help="compliance.json or compliance.json.gz")
+    changes.add_argument("new", type=Path, help="the same, of a later run")
+    changes.add_argument("--out", type=Path, metavar="FILE", help="write the changes as a page, too")
+    changes.set_defaults(run=run_diff)
 
     replay = commands.add_parser(
         "replay", help="run a call again that a crosscheck handle has saved, or a recorded one"
@@ -106,10 +129,14 @@ def main(arguments: list[str] | None = None) -> int:
     info.set_defaults(run=run_info)
 
     chosen = parser.parse_args(arguments)
+    chosen.invocation = shlex.join(["dualdnn", *(sys.argv[1:] if arguments is None else arguments)])
     try:
         return chosen.run(chosen)
-    except (ValueError, CudnnError, FileNotFoundError, PermissionError, DeviceUnavailable, ReportError) as error:
+    except (ValueError, CudnnError, OSError, DeviceUnavailable, ReportError) as error:
         print(f"dualdnn {chosen.command}: {error}", file=sys.stderr)
+        return 2
+    except Exception:  # a mistake of ours: exit status 1 would say that cases failed
+        traceback.print_exc()
         return 2
 
 
@@ -124,8 +151,6 @@ def run_conformance(chosen: argparse.Namespace) -> int:
         "-p",
         "dualdnn.conformance.plugin",
         "-q",
-        "--report",
-        chosen.out,
         "-p",
         "no:cacheprovider",
         "--no-header",
@@ -133,10 +158,19 @@ def run_conformance(chosen: argparse.Namespace) -> int:
         "ignore::pytest.PytestAssertRewriteWarning",
     ]
     options += [text for name in chosen.subject for text in ("--subject", name)]
-    options += ["-k", chosen.k] if chosen.k else []
+    options += ["-k", _checked_expression(chosen.k)] if chosen.k else []
     options += ["--solvers", chosen.solvers]
     if chosen.covering:
         chosen.case += covering(chosen.covering)
+    selection = shlex.join(
+        [*(["-k", chosen.k] if chosen.k else []), *(text for case in chosen.case for text in ("--case", case))]
+    )
+    options += [f"--invocation={chosen.invocation}", f"--selection={selection}"]
+    for name in ("expected", "write_expected"):
+        if path := getattr(chosen, name):
+            options += [f"--{name.replace('_', '-')}", str(path.resolve())]
+    if chosen.expected:
+        read_expected(chosen.expected)  # its mistakes are errors before anything runs
     partial = chosen.k or chosen.case or all(map(is_recorded, chosen.subject or default_subjects()))
     options += [] if partial else ["--complete"]
     if chosen.record:
@@ -150,6 +184,7 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     foreign = any(not open_subject(name).ours for name in subjects if not is_recorded(name))
     if all(map(is_recorded, subjects)):
         files = [path for path in files if Path(path).stem == "recorded_calls"]
+    options += ["--report", str(_destination(chosen.out, bool(selection)))]
     options += ["-n", str(jobs), "--dist", "worksteal"] if jobs > 1 or foreign else []
     if jobs > 1:  # processes that share the cores: threads of NumPy's products would wait for each other, busily
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -157,10 +192,39 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     return 0 if status == pytest.ExitCode.OK else 1 if status == pytest.ExitCode.TESTS_FAILED else 2
 
 
+def _checked_expression(text: str) -> str:
+    """The expression of -k; ``ValueError`` where pytest would not understand it, which workers cannot say in one line."""
+    try:
+        Expression.compile(text)
+    except SyntaxError as error:
+        raise ValueError(f"-k {text!r} is no expression: {error}") from error
+    return text
+
+
+def _destination(wanted: Path | None, partial: bool) -> Path:
+    """Where the report goes, tried before the first case runs. A part of the suite replaces no report of the whole."""
+    directory = (wanted or Path(PARTIAL_REPORT if partial else COMPLETE_REPORT)).resolve()
+    if partial and is_complete(directory):
+        raise ValueError(f"{directory} holds the report of a whole run, which a part would replace: name another --out")
+    directory.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=directory).close()
+    return directory
+
+
 def run_report(chosen: argparse.Namespace) -> int:
     """The three files of a report, from its JSON."""
     print(f"report: {write_report(read_json(chosen.file), chosen.out)['report.html']}")
     return 0
+
+
+def run_diff(chosen: argparse.Namespace) -> int:
+    """What changed; 1 where something became worse."""
+    comparison = Comparison(read_json(chosen.old), read_json(chosen.new))
+    print(to_text(comparison))
+    if chosen.out:
+        chosen.out.write_text(to_page(comparison), encoding="utf-8")
+        print(f"page: {chosen.out}")
+    return 1 if comparison.regressions else 0
 
 
 def _one_operation(chosen: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ an operation and judge it) and ``refuses`` (a call must raise a status, citing a
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,10 +23,13 @@ from dualdnn.api.status import CudnnError
 from . import differences as difference_table
 from . import scope
 from .calls import Caller
+from .expected import REASON as EXPECTED_FAILURE
+from .expected import Expected, read_expected, write_expected
+from .provenance import COMPLETE, INTERRUPTED, PARTIAL, environment
 from .recorded.recorder import Recorder, merge, save
-from .report import CaseResult, Difference, Function, Report, write_report
+from .report import CaseResult, Difference, Function, Report, is_complete, write_report
 from .report import Subject as ReportedSubject
-from .solvers import for_every_solver, kernels_noted, without_a_launch, write_kernels
+from .solvers import for_every_solver, kernels_noted, with_workspace, without_a_launch, write_kernels
 from .subjects import NotRunnable, Subject, default_subjects, is_recorded, open_subject
 from .trial import Step, Trial, attempt_chain, prepare
 
@@ -40,6 +44,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--case", action="append", default=[], help="run only the case with this id; may be repeated")
     group.addoption("--complete", action="store_true", help="fail when a clause in scope has no case")
     group.addoption("--report", default=None, help="directory for compliance.json, junit.xml and report.html")
+    group.addoption("--expected", default=None, help="file of failures that are expected")
+    group.addoption("--write-expected", default=None, help="write the failures of this run as such a file")
+    group.addoption("--invocation", default="", help="the command, for the report")
+    group.addoption("--selection", default="", help="what of the suite was chosen, for the report")
     group.addoption(
         "--solvers",
         choices=("preferred", "all"),
@@ -187,7 +195,7 @@ def _judged(
     """Make the calls; fail unless the outputs agree with the judge and nothing else was touched."""
 
     def run(solver: str | None = None) -> Trial:
-        result = attempt_chain(caller, steps, seed, before)
+        result = attempt_chain(caller, with_workspace(caller.handle, steps) if solver else steps, seed, before)
         evidence.note(result)
         if not result.passed:
             said = "\n".join(f"{step.operation}\ninputs {step.inputs!r}, seed {seed}" for step in steps)
@@ -313,15 +321,41 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         "kernels": sorted(evidence.kernels) if evidence else [],
         "outcome": report.outcome,
         "message": _message(report),
+        "known": "",
         "reproduction": f'dualdnn conformance --subject {parameters["subject"]} --case "{case}"',
     }
     if report.outcome == "failed" and not opened(parameters["subject"]).ours:
         difference = difference_table.difference_for(case, subject_name)
         if difference is not None:
+            result["known"] = difference.id
             result["message"] = f"difference {difference.id}: {difference.decision}\n{result['message']}"
-            report.outcome = "skipped"
-            report.longrepr = (str(item.path), 0, f"known difference {difference.id}")
+    if (
+        not result["known"]
+        and report.outcome in ("passed", "failed")
+        and _expected(item.config).lists(subject_name, case)
+    ):
+        result["known"] = EXPECTED_FAILURE
+    _set_status(report, result)
     report.user_properties.append(("conformance", result))
+
+
+def _set_status(report: Any, result: dict[str, Any]) -> None:
+    """What the run makes of a result: a known failure does not fail it, a case that passes unexpectedly does."""
+    if result["known"] and report.outcome == "failed":
+        report.outcome, report.longrepr = "skipped", (result["id"], 0, f"known failure: {result['known']}")
+    elif result["known"] and report.outcome == "passed":
+        report.outcome, report.longrepr = "failed", f"passes, but is listed as an {EXPECTED_FAILURE}"
+
+
+_EXPECTED_LIST = pytest.StashKey[Expected]()
+
+
+def _expected(config: pytest.Config) -> Expected:
+    """The expected failures, read once per process."""
+    if _EXPECTED_LIST not in config.stash:
+        path = config.getoption("--expected")
+        config.stash[_EXPECTED_LIST] = read_expected(Path(path)) if path else Expected()
+    return config.stash[_EXPECTED_LIST]
 
 
 def case_id(item: pytest.Item, subject: str) -> str:
@@ -348,12 +382,17 @@ class Collector:
         self.config = config
         self.results: list[dict[str, Any]] = []
         self.unlaunched: list[str] = []
+        self.notes: list[str] = []
         self.started = time.time()
 
+    @pytest.hookimpl(tryfirst=True)  # before the failures of the run are counted
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         results: list[Any] = [value for name, value in report.user_properties if name == "conformance"]
         if not results and report.failed and report.when == "???":  # a worker died: what xdist knows of it
             found = crashed(report)
+            if _expected(self.config).lists(found["subject"], found["id"]):
+                found["known"] = EXPECTED_FAILURE
+                _set_status(report, found)
             # It may have died after the case had passed; the case is listed once, as what ended the worker.
             case = (found["id"], found["subject"])
             self.results = [r for r in self.results if (r["id"], r["subject"]) != case]
@@ -366,20 +405,38 @@ class Collector:
     def _announce(self, result: dict[str, Any]) -> None:
         """Show a failure when it happens: a run that is stopped later must not lose it."""
         terminal = self.config.pluginmanager.getplugin("terminalreporter")
-        if terminal is None or case_result(result).outcome != "failed" or result["message"].startswith("difference "):
+        failed, known = result["outcome"] == "failed", result["known"]
+        if terminal is None or (failed and known) or not (failed or known):
             return
         terminal.ensure_newline()
-        terminal.write_line(f"failed: {result['reproduction']}")
-        terminal.write_line(f"  {last_line(result['message'])}")
+        terminal.write_line(f"{'failed' if failed else 'passes unexpectedly'}: {result['reproduction']}")
+        terminal.write_line(
+            f"  {last_line(result['message'])}"
+            if failed
+            else f"  it is listed in {self.config.getoption('--expected')}"
+        )
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         directory = self.config.getoption("--report")
         if directory is None:
             return
-        report = self.build()
-        paths = write_report(report, Path(directory))
-        self.written = paths["report.html"]
-        self.kernels = write_kernels(self.results, Path(directory))
+        seen = {result["id"] for result in self.results}
+        stopped = session.exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+        unknown = [] if stopped else [case for case in self.config.getoption("--case") if case not in seen]
+        if unknown:
+            self.notes.append(f"no such case: {', '.join(unknown)}")
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        if not self.results:  # what was there stays
+            self.notes.append(f"no case was run{' yet' if stopped else ''}, no report was written")
+            return
+        state = INTERRUPTED if stopped else PARTIAL if self.config.getoption("--selection") else COMPLETE
+        report = self.build(state)
+        self._write(report, Path(directory), session)
+        if target := self.config.getoption("--write-expected"):
+            failures = [
+                (r["subject"], r["id"]) for r in self.results if r["outcome"] == "failed" and not _is_declared(r)
+            ]
+            self.notes.append(f"expected failures: {write_expected(Path(target), failures)} cases in {target}")
         if self.config.getoption("--complete"):
             ours = [opened(name) for name in subject_names(self.config) if opened(name).ours]
             self.unshown = {s.name: scope.without_a_case(s.name, report.cases) for s in ours}
@@ -388,6 +445,21 @@ class Collector:
             lacking = any(self.unshown.values()) or bool(self.unlaunched)
             if lacking and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _write(self, report: Report, directory: Path, session: pytest.Session) -> None:
+        """Write the report where it shall go; results are never lost to a place that cannot be written."""
+        state = report.environment["state"]
+        if state == INTERRUPTED and is_complete(directory):
+            directory = directory.with_name(f"{directory.name}-interrupted")
+        try:
+            paths = write_report(report, directory)
+        except OSError as error:
+            self.notes.append(f"the report could not be written to {directory}: {error}")
+            directory = Path(tempfile.mkdtemp(prefix="dualdnn-report-"))
+            paths = write_report(report, directory)
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        self.kernels = write_kernels(self.results, directory)
+        self.notes.append(f"report{'' if state == COMPLETE else f' ({state})'}: {paths['report.html']}")
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for name, counts in summary(self.results).items():
@@ -401,10 +473,10 @@ class Collector:
                 )
         if missing := self.unlaunched:
             terminalreporter.write_line(f"{len(missing)} kernels are launched by no case: {', '.join(missing)}")
-        if hasattr(self, "written"):
-            terminalreporter.write_line(f"report: {self.written}")
+        for note in self.notes:
+            terminalreporter.write_line(note)
 
-    def build(self) -> Report:
+    def build(self, state: str) -> Report:
         """The report of all collected results."""
         subjects = [opened(name) for name in subject_names(self.config)]
         reported = [ReportedSubject(s.name, s.shows, s.description) for s in subjects]
@@ -417,7 +489,10 @@ class Collector:
             for d in difference_table.DIFFERENCES
         ]
         cases = [case_result(result) for result in self.results]
-        return Report.build(cases, reported, table, scope.clauses(), environment(subjects, self.started), known)
+        run = {name: self.config.getoption(f"--{name}") for name in ("invocation", "selection")}
+        facts = environment(subjects, self.started, {"state": state, "command": run["invocation"], **run})
+        del facts["invocation"]
+        return Report.build(cases, reported, table, scope.clauses(), facts, known)
 
 
 def last_line(message: str, width: int = 200) -> str:
@@ -440,57 +515,44 @@ def crashed(report: pytest.TestReport) -> dict[str, Any]:
         "mistrusted": [],
         "outcome": "failed",
         "message": "the subject took its process down",
+        "known": "",
         "reproduction": f'dualdnn conformance --subject {subject} --case "{case}"',
     }
 
 
 def case_result(result: dict[str, Any]) -> CaseResult:
     """The reported form: 'mistrusted' where the check could not have failed."""
-    outcome, message = result["outcome"], result["message"]
-    known_difference = outcome == "skipped" and message.startswith("difference ")
-    if result["message"].startswith("difference "):
-        outcome = "failed"
-    reason = ""
+    outcome, message, reason = result["outcome"], result["message"], ""
     if outcome == "skipped":
         reason, message = message or "skipped", ""
     elif outcome == "passed" and result["mistrusted"]:
         outcome, reason = "mistrusted", f"most of the output could not have shown an error: {result['mistrusted'][0]}"
     elif outcome == "failed" and not message:
-        message = "known difference" if known_difference else "failed"
+        message = "failed"
     return CaseResult(
         id=result["id"], subject=result["subject"], clauses=tuple(result["clauses"]), outcome=outcome,
         seconds=result["seconds"], error_ratio=result["error_ratio"], message=message if outcome == "failed" else "",
-        reproduction=result["reproduction"], reason=reason,
+        reproduction=result["reproduction"], reason=reason, known=result["known"],
     )  # fmt: skip
 
 
+def _is_declared(result: dict[str, Any]) -> bool:
+    """Whether a declared difference explains the failure: those need no list."""
+    return bool(result["known"]) and result["known"] != EXPECTED_FAILURE
+
+
+SUMMARY_WORDS = ("passed", "failed", "known failures", "unexpected passes", "mistrusted", "skipped")
+
+
 def summary(results: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Subject -> outcome word -> number of cases."""
+    """Subject -> word -> number of cases; "failed" are the failures that nothing explains."""
     counts: dict[str, dict[str, int]] = {}
     for result in results:
-        words = counts.setdefault(
-            result["subject"], dict.fromkeys(("passed", "failed", "known difference", "mistrusted", "skipped"), 0)
-        )
-        if result["message"].startswith("difference "):
-            words["known difference"] += 1
+        words = counts.setdefault(result["subject"], dict.fromkeys(SUMMARY_WORDS, 0))
+        if result["known"]:
+            words["known failures" if result["outcome"] == "failed" else "unexpected passes"] += 1
         elif result["outcome"] == "passed" and result["mistrusted"]:
             words["mistrusted"] += 1
         else:
             words[result["outcome"]] += 1
     return counts
-
-
-def environment(subjects: list[Subject], started: float) -> dict[str, Any]:
-    """Facts about where the report was made."""
-    import platform
-    from importlib.metadata import version
-
-    packages = {name: version(name) for name in ("dualdnn", "numpy", "scipy", "ml_dtypes", "pytest")}
-    facts: dict[str, Any] = {
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(started)),
-        "seconds": round(time.time() - started, 1),
-        "packages": packages,
-    }
-    return {**facts, **{s.name: s.environment() for s in subjects}}

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from dualdnn.accelerated.runtime.devices import open_device
 from dualdnn.accelerated.runtime.sources import entry_points
 from dualdnn.accelerated.solver import forcing
 from dualdnn.api.operations import Operation
+
+from .trial import Step
 
 KERNELS_FILE = "kernels.json"
 NOT_LAUNCHED = "unlaunched.json"  # kernels that no case can launch here, with the reasons
@@ -39,6 +42,18 @@ def for_every_solver(handle: Any, operations: Sequence[Operation], run: Callable
             with forcing(name):
                 run(name)
     handle.prepared.clear()
+
+
+def with_workspace(handle: Any, steps: Sequence[Step]) -> list[Step]:
+    """Return the steps with as many bytes of workspace as the solvers that are forced need, where that is more than they have."""
+    sized = []
+    for step in steps:
+        operation: Any = step.operation
+        if "workspace_bytes" in operation.raw.values():
+            needed = handle.backend.workspace_bytes(operation)
+            operation = replace(operation, workspace_bytes=max(operation.workspace_bytes, needed))
+        sized.append(replace(step, operation=operation))
+    return sized
 
 
 def write_kernels(results: Iterable[Mapping[str, Any]], directory: Path) -> dict[str, list[str]]:

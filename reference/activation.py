@@ -10,6 +10,7 @@ from dualdnn.api.enumerations import cudnnNanPropagation_t
 from dualdnn.api.operations import ActivationBackward, ActivationForward, ActivationSpec
 
 from .engine import Exact, implements, in_compute_type
+from .judge import PRECISION
 from .view import Array
 
 # Roundings of one evaluation in the compute type: the function's own error (CUDA's expf 2 ulp, tanhf 2 ulp, double
@@ -83,17 +84,18 @@ def _terms(x: Array, value: Array, activation: ActivationSpec) -> Array:
 @implements(ActivationBackward)
 def activation_backward(operation: ActivationBackward, y: Array, dy: Array, x: Array) -> Exact:
     """dx = f'(x) * dy; sigmoid, tanh and the negative side of ELU use y, the rectified functions x."""
+    largest = PRECISION[operation.compute_type][2]
+
+    def in_range(magnitude: Array, *passed: Array) -> Array:
+        """The magnitude, infinite where a product on the way overflows: the result is not determined there (D144)."""
+        return np.where(np.any([np.abs(p) >= largest for p in passed], axis=0), np.inf, magnitude)
+
     coefficient = _activation(operation).coefficient
     match operation.activation.mode:
         case Mode.CUDNN_ACTIVATION_SIGMOID:
-            return Exact(
-                dy * y * (1 - y),
-                lambda: np.abs(dy * y) * (1 + np.abs(y)),
-                3,
-                intermediate=lambda: np.maximum(np.abs(dy * y), np.abs(y) * (1 + np.abs(y))),
-            )
+            return Exact(dy * y * (1 - y), lambda: in_range(np.abs(dy * y) * (1 + np.abs(y)), dy * y, y * (1 - y)), 3)
         case Mode.CUDNN_ACTIVATION_TANH:
-            return Exact(dy * (1 - y * y), lambda: np.abs(dy) * (1 + y * y), 3, intermediate=lambda: y * y)
+            return Exact(dy * (1 - y * y), lambda: in_range(np.abs(dy) * (1 + y * y), y * y), 3)
         case Mode.CUDNN_ACTIVATION_RELU:
             passed = np.where(x > 0, dy, 0)
             return Exact(passed, lambda: np.abs(passed))

@@ -34,7 +34,7 @@ class HostMemory:
 class HostBuffer(SharedBuffer):
     """Memory of the reference backend; NumPy and DLPack see its bytes without a copy."""
 
-    place = "host memory of the reference backend"
+    location = "host memory of the reference backend"
     memory: HostMemory
 
     def __init__(self, memory: HostMemory, offset: int, nbytes: int, is_slice: bool = False) -> None:

@@ -39,8 +39,6 @@ class Exact:
     opaque: so it is, and a later call reads it (reserve space, dropout states): what another backend has there is its own affair.
     norm: the 2-norm of the terms, or a function that computes it: the root mean square of their rounding errors follows from it.
         Text says why an operation has none.
-    intermediate: the largest absolute value that an evaluation of the formula may pass through, or a function that
-        computes it, where that exceeds the magnitude: beyond the compute type's range the result is not determined.
     """
 
     value: Array
@@ -49,7 +47,6 @@ class Exact:
     raw: bool = False
     opaque: bool = False
     norm: Array | Callable[[], Array] | str = "the operation does not say it"
-    intermediate: Array | Callable[[], Array] | None = None
 
     @classmethod
     def kept(cls, memory: Array) -> Exact:
@@ -189,10 +186,6 @@ def in_compute_type(operation: Operation, value: float) -> float:
 
 def magnitude_of(exact: Exact) -> Array:
     return exact.magnitude() if callable(exact.magnitude) else exact.magnitude
-
-
-def intermediate_of(exact: Exact) -> Array | None:
-    return exact.intermediate() if callable(exact.intermediate) else exact.intermediate
 
 
 def roundings_of(exact: Exact) -> Any:

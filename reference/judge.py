@@ -14,7 +14,7 @@ from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
-from .engine import Exact, blended, intermediate_of, magnitude_of, results_of, roundings_of
+from .engine import Exact, blended, magnitude_of, results_of, roundings_of
 from .view import NUMPY_TYPES, WHOLE, Array, Place, read, rounded, stored, strided, wide_type
 
 # (unit roundoff, smallest normal number, largest finite number)
@@ -117,14 +117,11 @@ def bounds(
             bound = bound + unit * BLEND_ROUNDINGS * np.where(np.isfinite(total), total, 0)
         # Where an intermediate leaves the range of the compute type, the result is not determined.
         overflow = (terms if np.isinf(alpha) else np.maximum(terms, scaled)) >= largest
-        passed = intermediate_of(exact)
-        if passed is not None:
-            overflow |= (passed >= largest) & np.isfinite(passed)
         if np.isinf(alpha):
             # Zero times infinity is no number: where the error reaches zero, no product with infinity is determined.
             error = unit * roundings * terms * (1 + roundings * unit) + smallest * (terms > 0)
             overflow |= (terms > 0) & (np.abs(exact.value) <= error)
-        overflow &= np.isfinite(exact.value) & np.isfinite(terms)
+        overflow &= np.isfinite(exact.value)
         bound = np.where(np.isnan(bound), np.inf, bound)
         bound = np.where(overflow, np.inf, np.where(np.isfinite(value), bound, 0))
         return value, bound

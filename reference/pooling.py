@@ -119,6 +119,44 @@ def first_maxima(x: Array, ranges: Sequence[Range], propagate: bool) -> tuple[Ar
     return best, where
 
 
+def window_maxima(x: Array, pooling: PoolingSpec, counts: Sequence[int], propagate: bool) -> Array:
+    """The maximum over a box of positions, one dimension after the other.
+
+    NaN is larger than everything when it is propagated, and not there otherwise. Where no value is, the result is NaN, or
+    -infinity when NaN is propagated.
+    """
+    maximum, nothing = (np.maximum, -np.inf) if propagate else (np.fmax, np.nan)
+    values = x
+    for d, count in enumerate(counts):
+        axis = x.ndim - len(counts) + d
+        best = np.empty((*values.shape[:axis], count, *values.shape[axis + 1 :]), values.dtype)
+        lead = (slice(None),) * axis
+        covered = slice(0, 0)
+        for place, part in _steps(values.shape[axis], count, pooling.window[d], pooling.padding[d], pooling.stride[d]):
+            if covered.stop:
+                maximum(best[(*lead, place)], values[(*lead, part)], out=best[(*lead, place)])
+                continue
+            covered = place  # the first step covers the most; beside it nothing has been seen
+            best[(*lead, place)] = values[(*lead, part)]
+            best[(*lead, slice(0, place.start))] = best[(*lead, slice(place.stop, None))] = nothing
+        if not covered.stop:
+            best[...] = nothing
+        values = best
+    return values
+
+
+def _steps(extent: int, count: int, window: int, padding: int, stride: int) -> list[tuple[slice, slice]]:
+    """Per position in the window: the outputs for which it lies inside, and the inputs that lie there; the most first."""
+    steps = []
+    for start in range(max(-padding, -(count - 1) * stride), min(window - padding, extent)):
+        first = max(0, -(start // stride))
+        last = min(count, (extent - 1 - start) // stride + 1)
+        if first < last:
+            begin = first * stride + start
+            steps.append((slice(first, last), slice(begin, begin + (last - first - 1) * stride + 1, stride)))
+    return sorted(steps, key=lambda step: step[0].start - step[0].stop)
+
+
 def lowest(data_type: cudnnDataType_t) -> float:
     """The lowest finite value of a type: the maximum of a window that holds no value."""
     if data_type in PRECISION:
@@ -136,9 +174,14 @@ def pooling_forward(operation: PoolingForward, x: Array) -> Exact:
     pooling = operation.pooling
     ranges = covered(pooling, operation.x, operation.y)
     if pooling.mode in MAXIMA:
-        value, where = first_maxima(x, ranges, _propagates(pooling))
+        value = window_maxima(x, pooling, operation.y.dims[2:], _propagates(pooling))
+        if _propagates(pooling):
+            empty = _product([r.counts for r in ranges]) == 0
+            value[..., empty] = lowest(operation.y.scalar_type)
+        else:
+            value[np.isnan(value)] = lowest(operation.y.scalar_type)
         # A maximum is one of the inputs: nothing is rounded.
-        return Exact(np.where(where < 0, lowest(operation.y.scalar_type), value), np.zeros(()))
+        return Exact(value, np.zeros(()))
     divisor = divisors(pooling, operation.x, operation.y)
 
     def roundings() -> Array:

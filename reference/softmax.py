@@ -36,28 +36,38 @@ def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
     count = int(np.prod([x.shape[axis] for axis in axes]))
     unit, smallest, largest = PRECISION[operation.compute_type]
     fast = operation.algorithm == Algorithm.CUDNN_SOFTMAX_FAST
-    shifted = x if fast else x - x.max(axis=axes, keepdims=True)
-    terms = np.exp(shifted)
-    total = _total(terms, axes)
 
-    def relative(weight: Array) -> Array:
+    def shift() -> Array:
+        return x.copy() if fast else x - x.max(axis=axes, keepdims=True)
+
+    # The backend needs one array beside x: terms and results take the memory of the shifted values. The judge's functions
+    # below compute them again.
+    value = shift()
+    is_log = operation.algorithm == Algorithm.CUDNN_SOFTMAX_LOG
+    terms = np.exp(value) if is_log else np.exp(value, out=value)
+    total = _total(terms, axes)
+    logarithm = np.log(total) if is_log else np.zeros(())
+    if is_log:
+        value -= logarithm
+    else:
+        value /= total
+
+    def relative(weight: Array, shifted: Array) -> Array:
         """weight times the roundings of exp at each element; terms that vanish have no error."""
         return np.where(weight > 0, weight * (EXP + ARGUMENT * np.abs(shifted)), 0)
 
-    def total_roundings() -> Array:
+    def total_roundings(shifted: Array) -> Array:
         """Relative roundings of the sum: its terms' own, the additions in any order, rescaled maxima."""
         rescales = 0 if fast else RESCALE * min(count, MOST_RESCALES)
-        return _total(relative(terms), axes) / total + count + rescales
+        return _total(relative(np.exp(shifted), shifted), axes) / total + count + rescales
 
-    if operation.algorithm == Algorithm.CUDNN_SOFTMAX_LOG:
-        logarithm = np.log(total)
-        value = shifted - logarithm
-        return Exact(value, lambda: np.abs(shifted) + LOG * np.abs(logarithm) + total_roundings() + np.abs(value), 1)
-
-    value = terms / total
+    def magnitude_of_log() -> Array:
+        shifted = shift()
+        return np.abs(shifted) + LOG * np.abs(logarithm) + total_roundings(shifted) + np.abs(value)
 
     def magnitude() -> Array:
-        error = relative(value) + value * (total_roundings() + DIVISION)
+        shifted = shift()
+        error = relative(value, shifted) + value * (total_roundings(shifted) + DIVISION)
         if not fast:
             return error
         # Terms below the smallest normal number may be flushed. A sum that only the compute type cannot hold makes
@@ -65,7 +75,7 @@ def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
         flushed = smallest / unit * (1 + count * value) / total
         return np.where(np.isinf(total), 0, np.where(total < largest, error + flushed, np.inf))
 
-    return Exact(value, magnitude, 1)
+    return Exact(value, magnitude_of_log if is_log else magnitude, 1)
 
 
 @implements(SoftmaxBackward)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import tempfile
 
+import numpy as np
 import pytest
+from dualdnn.conformance import command_line, plugin
 from dualdnn.conformance.command_line import main
 
 
@@ -24,7 +27,7 @@ def test_a_family_on_two_subjects_writes_the_report(tmp_path, capfd):
     ]
     assert main([*arguments, "--out", str(out)]) == 0
     report = json.loads((out / "compliance.json").read_text())
-    assert report["schema"] == 1 and report["subjects"] == ["reference", "accelerated:emulated"]
+    assert report["schema"] == 2 and report["subjects"] == ["reference", "accelerated:emulated"]
     assert report["clauses"]["cudnnActivationForward/c06"]["subjects"] == {
         "reference": "passed",
         "accelerated:emulated": "passed",
@@ -119,6 +122,15 @@ def test_one_operation_from_its_text(capsys):
     (["conformance", "--jobs", "-1"], "--jobs"),
     (["conformance", "--operation", "nonsense("], "not the text"),
     (["replay", "/nowhere.npz"], "nowhere"),
+    (["conformance", "-k", "((("], "no expression"),
+    (["conformance", "--expected", "/nowhere.txt"], "nowhere"),
+    (["conformance", "-k", "pooling", "--out", "/proc/nothing/here"], "/proc/nothing"),
+    (["conformance", "--subject", f"library:{__file__}"], "test_command_line"),
+    (["replay", __file__], "test_command_line"),
+    (["replay", "/"], "/"),
+    (["replay", __file__, "--record", "1"], "test_command_line"),
+    (["report", "/"], "/"),
+    (["report", __file__], "not JSON"),
 ])  # fmt: skip
 def test_errors_are_one_line(arguments, message, capsys):
     assert main(arguments) == 2
@@ -145,3 +157,139 @@ def test_the_page_of_a_kept_report(tmp_path, capsys):
     kept.write_bytes(b"not compressed")
     assert main(["report", str(kept)]) == 2
     assert "compliance.json.gz" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut off", b"\x93NUMPY", b"{}"], ids=repr)
+@pytest.mark.parametrize("command", [["replay"], ["report"], ["replay", "--record", "1"]], ids=" ".join)
+def test_damaged_files_are_errors_of_one_line(tmp_path, capsys, command, content):
+    for suffix in (".npz", ".json.gz"):
+        path = tmp_path / f"damaged{suffix}"
+        path.write_bytes(content)
+        assert main([command[0], str(path), *command[1:]]) == 2
+        error = capsys.readouterr().err
+        assert "damaged" in error and len(error.strip().splitlines()) == 1
+
+
+def test_a_saved_call_that_lacks_a_part(tmp_path, capsys):
+    np.savez_compressed(tmp_path / "part.npz", operation="nonsense")
+    assert main(["replay", str(tmp_path / "part.npz")]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+
+
+ONE = ["conformance", "--subject", "reference", "--jobs", "1"]
+
+
+@pytest.fixture(scope="module")
+def one_case(tmp_path_factory):
+    """The folder of a report of one case, and that case."""
+    out = tmp_path_factory.mktemp("one") / "report"
+    case = "activation/test_forward_in_place"
+    found = main([*ONE, "-k", "test_forward_in_place and activation", "--out", str(out)])
+    assert found == 0
+    report = json.loads((out / "compliance.json").read_text())
+    assert report["cases"][0]["id"].startswith(case)
+    return out, report["cases"][0]["id"]
+
+
+def test_a_partial_report_says_so_everywhere(one_case):
+    out, _ = one_case
+    report = json.loads((out / "compliance.json").read_text())
+    facts = report["environment"]
+    assert facts["state"] == "partial" and facts["selection"] == "-k 'test_forward_in_place and activation'"
+    assert facts["command"].startswith("dualdnn conformance --subject reference")
+    assert {"commit", "cpu", "driver", "compiler (host compiler)", "seed"} <= set(facts)
+    assert 'name="state" value="partial"' in (out / "junit.xml").read_text()
+
+
+def test_a_selection_of_nothing_writes_nothing(one_case, capfd):
+    out, case = one_case
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert main([*ONE, "--case", "nosuch", "--out", str(out)]) == 2
+    assert "no such case: nosuch" in capfd.readouterr().out
+    assert main([*ONE, "-k", "nothing_is_called_this", "--out", str(out)]) == 2
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert main([*ONE, "--case", case, "--case", "nosuch", "--out", str(out)]) == 2
+    assert "no such case: nosuch" in capfd.readouterr().out
+
+
+def test_a_part_does_not_replace_the_report_of_the_whole(one_case, tmp_path, monkeypatch, capsys):
+    out, case = one_case
+    whole = tmp_path / "conformance-report"
+    whole.mkdir()
+    text = (out / "compliance.json").read_text().replace('"state": "partial"', '"state": "complete"')
+    (whole / "compliance.json").write_text(text)
+    assert main([*ONE, "--case", case, "--out", str(whole)]) == 2
+    assert "a part would replace" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert main([*ONE, "--case", case]) == 0
+    assert (whole / "compliance.json").read_text() == text
+    assert (tmp_path / "conformance-report-partial" / "report.html").exists()
+
+
+def test_results_survive_a_place_that_fails_at_the_end(one_case, tmp_path, monkeypatch, capfd):
+    _, case = one_case
+    written = plugin.write_report
+
+    def fails(report, directory):
+        if directory == tmp_path / "out":
+            raise OSError("No space left on device")
+        return written(report, directory)
+
+    monkeypatch.setattr(plugin, "write_report", fails)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert main([*ONE, "--case", case, "--out", str(tmp_path / "out")]) == 2
+    assert "No space left" in capfd.readouterr().out
+    assert len(list(tmp_path.glob("dualdnn-report-*/compliance.json"))) == 1
+
+
+def test_an_interrupted_run_keeps_what_it_found(one_case, tmp_path, monkeypatch, capfd):
+    out, _ = one_case
+    whole = tmp_path / "report"
+    whole.mkdir()
+    text = (out / "compliance.json").read_text().replace('"state": "partial"', '"state": "complete"')
+    (whole / "compliance.json").write_text(text)
+    original, calls = plugin.attempt_chain, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(plugin, "attempt_chain", interrupted)
+    monkeypatch.setattr(command_line, "_destination", lambda *_: whole)
+    assert main([*ONE, "-k", "test_forward_in_place", "--out", str(whole)]) == 2
+    report = json.loads((tmp_path / "report-interrupted" / "compliance.json").read_text())
+    assert report["environment"]["state"] == "interrupted" and len(report["cases"]) == 2
+    assert (whole / "compliance.json").read_text() == text and "(interrupted)" in capfd.readouterr().out
+
+
+def test_expected_failures(one_case, tmp_path, monkeypatch, capfd):
+    """New failures and unexpected passes fail the run, expected failures do not."""
+    _, case = one_case
+    right, listed = plugin.attempt_chain, tmp_path / "expected.txt"
+    run = [*ONE, "--case", case, "--out", str(tmp_path / "out")]
+    with monkeypatch.context() as broken:
+        broken.setattr(plugin, "attempt_chain", wrong(right))
+        assert main([*run, "--write-expected", str(listed)]) == 1
+        assert listed.read_text().splitlines()[-1] == f"reference {case}"
+        assert main([*run, "--expected", str(listed)]) == 0
+        entry = json.loads((tmp_path / "out" / "compliance.json").read_text())["cases"][0]
+        assert (entry["outcome"], entry["known"]) == ("failed", "expected failure")
+        assert "1 known failures" in capfd.readouterr().out
+    assert main([*run, "--expected", str(listed)]) == 1
+    assert "passes unexpectedly" in capfd.readouterr().out
+    assert "unexpected_pass" in (tmp_path / "out" / "junit.xml").read_text()
+    listed.write_text("no case\n")
+    assert main([*run, "--expected", str(listed)]) == 2
+
+
+def wrong(right):
+    """Trials whose verdict is that an element is wrong."""
+
+    def attempt(*arguments):
+        result = right(*arguments)
+        result.problems.append("an element is wrong")
+        return result
+
+    return attempt

@@ -10,7 +10,7 @@ from dualdnn.conformance import plugin
 
 PASSED = {
     "id": "pooling/test_formula", "subject": "reference", "clauses": [], "seconds": 0.0, "error_ratio": None,
-    "mistrusted": [], "outcome": "passed", "message": "", "reproduction": "",
+    "mistrusted": [], "outcome": "passed", "message": "", "known": "", "reproduction": "",
 }  # fmt: skip
 
 
@@ -23,12 +23,16 @@ def report(when: str, *results: dict[str, Any]) -> pytest.TestReport:
 
 
 @pytest.mark.parametrize("passed_before", [False, True])
-def test_the_case_that_ended_a_worker_is_listed_once_as_failed(monkeypatch, passed_before):
+def test_the_case_that_ended_a_worker_is_listed_once_as_failed(monkeypatch, passed_before, listed=None):
     monkeypatch.setitem(plugin._OPENED, "reference", SimpleNamespace(name="reference"))
     shown: list[str] = []
     terminal = SimpleNamespace(ensure_newline=lambda: None, write_line=shown.append)
     collector = plugin.Collector(
-        SimpleNamespace(pluginmanager=SimpleNamespace(getplugin={"terminalreporter": terminal}.get))
+        SimpleNamespace(
+            pluginmanager=SimpleNamespace(getplugin={"terminalreporter": terminal}.get),
+            stash=pytest.Stash(),
+            getoption=lambda name: str(listed) if listed else None,
+        )
     )
     other = {**PASSED, "id": "pooling/test_other"}
     for results in [[other], [PASSED]][: 1 + passed_before]:
@@ -40,3 +44,15 @@ def test_the_case_that_ended_a_worker_is_listed_once_as_failed(monkeypatch, pass
     ]
     command, message = shown  # at once, and of the case that failed only
     assert command.startswith("failed: dualdnn conformance") and PASSED["id"] in command and "process down" in message
+
+
+def test_a_crash_that_is_expected_does_not_fail_the_run(monkeypatch, tmp_path):
+    listed = tmp_path / "expected.txt"
+    listed.write_text("reference pooling/test_formula\n")
+    monkeypatch.setitem(plugin._OPENED, "reference", SimpleNamespace(name="reference"))
+    config = SimpleNamespace(
+        pluginmanager=SimpleNamespace(getplugin=lambda _: None), stash=pytest.Stash(), getoption=lambda _: str(listed)
+    )
+    collector, died = plugin.Collector(config), report("???")
+    collector.pytest_runtest_logreport(died)
+    assert died.outcome == "skipped" and collector.results[0]["known"] == "expected failure"

@@ -2,8 +2,10 @@
 
 import base64
 import copy
+import csv
 import dataclasses
 import hashlib
+import io
 import itertools
 import json
 import math
@@ -25,12 +27,15 @@ from dualdnn.conformance.report import (
     Subject,
     load_clauses,
     read_json,
+    to_badge,
+    to_csv,
     to_html,
     to_json,
     to_junit,
     write_report,
 )
 from dualdnn.conformance.report.compliance_json import from_document, to_document
+from dualdnn.conformance.report.model import CASE_TOTALS
 from synthetic_report import BENCHMARKS, DIFFERENCES, ENVIRONMENT, HOSTILE, SUBJECTS, synthetic_report
 
 CPU = Subject("host", ("cpu", "both"))
@@ -121,7 +126,8 @@ def test_states_and_totals_of_thousands_of_results(report):
     outcomes = defaultdict(set)
     for result in report.cases:
         for cited in result.clauses:
-            outcomes[cited, result.subject].add(result.outcome)
+            known = result.outcome == "failed" and result.known
+            outcomes[cited, result.subject].add("known" if known else result.outcome)
     counts = Counter()
     for each, subject in itertools.product(report.clauses.values(), SUBJECTS):
         seen = outcomes[each.id, subject.name]
@@ -130,6 +136,8 @@ def test_states_and_totals_of_thousands_of_results(report):
         expected = "untested" if there and each.shown_on in subject.shows else "not_applicable"
         if "passed" in seen:
             expected = "passed"
+        if "known" in seen:
+            expected = "known"
         if "failed" in seen:
             expected = "failed"
         assert report.states[each.id][subject.name] == expected
@@ -140,7 +148,10 @@ def test_states_and_totals_of_thousands_of_results(report):
     assert shown == counts
     assert {name for _, _, name in counts} == set(STATES)
     cases = Counter((result.subject, result.outcome) for result in report.cases)
-    assert {(s, name): n for s, row in report.case_totals.items() for name, n in row.items()} == cases
+    words = {True: "known_failures", False: "unexpected_passes"}
+    cases.update((result.subject, words[result.outcome == "failed"]) for result in report.cases if result.known)
+    assert {(s, name): n for s, row in report.case_totals.items() for name, n in row.items() if n} == cases
+    assert {name for _, name in cases} == set(CASE_TOTALS)
 
 
 # Merging
@@ -337,7 +348,7 @@ def strict_json(text):
 
 def test_json_has_the_documented_form(report):
     document = strict_json(to_json(report))
-    assert document["schema"] == 1
+    assert document["schema"] == 2
     assert document["specification"] == "cuDNN API Reference 8.0.3"
     assert document["environment"] == ENVIRONMENT
     assert document["subjects"] == [subject.name for subject in SUBJECTS]
@@ -393,7 +404,7 @@ def dig(document, path):
 @pytest.mark.parametrize(
     ("corrupt", "message"),
     [
-        (put(2, "schema"), "schema is 2, this reader knows 1"),
+        (put(3, "schema"), "schema is 3, this reader knows 2"),
         (remove("cases"), "report lacks cases"),
         (put(1, "extra"), "report has unknown keys: extra"),
         (put({}, "cases"), "cases is {}, expected a list"),
@@ -451,20 +462,103 @@ def test_junit_says_what_the_results_say(report):
         assert (
             int(suite.get("failures"))
             == len(suite.findall("testcase/failure"))
-            == sum(r.outcome == "failed" for r in own)
+            == sum(r.is_new_failure or r.passes_unexpectedly for r in own)
         )
         assert int(suite.get("skipped")) == len(suite.findall("testcase/skipped"))
         assert float(suite.get("time")) == pytest.approx(sum(r.seconds for r in own), abs=1e-5)
         for result, element in zip(own, elements, strict=True):
             failure, skipped = element.find("failure"), element.find("skipped")
-            assert (failure is not None) == (result.outcome == "failed")
-            assert (skipped is not None) == (result.outcome in ("skipped", "mistrusted"))
-            if failure is not None:
+            assert (failure is not None) == (result.is_new_failure or result.passes_unexpectedly)
+            shows_nothing = result.outcome in ("skipped", "mistrusted") and not result.known
+            assert (skipped is not None) == (shows_nothing or (result.outcome == "failed" and bool(result.known)))
+            if result.is_new_failure:
                 assert result.reproduction in failure.text
             if skipped is not None:
                 assert skipped.get("message").startswith("mistrusted: ") == (result.outcome == "mistrusted")
     for name in ("tests", "failures", "skipped"):
         assert int(root.get(name)) == sum(int(suite.get(name)) for suite in root)
+
+
+def test_junit_has_its_facts_as_plain_text():
+    """Entries inside others with dotted names, as CI systems show them; no Python in them."""
+    environment = {
+        "state": "partial",
+        "packages": {"numpy": "2.4"},
+        "runs": [{"cpu": "a"}, {"cpu": "b"}],
+        "modes": ["x", "y"],
+    }
+    root = ElementTree.fromstring(to_junit(dataclasses.replace(build([case()]), environment=environment)))
+    shown = {entry.get("name"): entry.get("value") for entry in root.iterfind("testsuite/properties/property")}
+    assert shown == {"state": "partial", "packages.numpy": "2.4", "runs.1.cpu": "a", "runs.2.cpu": "b", "modes": "x, y"}
+
+
+# known failures, tables and badges
+
+
+def known_failures():
+    results = [
+        CaseResult("new", "host", ("f/c01",), "failed", 0.5, None, "m", "r"),
+        CaseResult("old", "host", ("f/c02",), "failed", 0.5, None, '=m, "q"\nmore', "r", "", "D1"),
+        CaseResult("late", "host", ("f/c03",), "passed", 0.5, 0.25, known="expected failure"),
+        CaseResult("fine", "host", ("f/c02",), "passed", 0.5),
+    ]
+    clauses = {f"f/c0{i}": clause(f"f/c0{i}", "cpu") for i in (1, 2, 3)}
+    return Report.build(results, [Subject("host")], {"f": Function("l", {"host": True})}, clauses, {})
+
+
+def test_known_and_new_failures_are_apart_everywhere():
+    report = known_failures()
+    assert [report.states[f"f/c0{i}"]["host"] for i in (1, 2, 3)] == ["failed", "known", "passed"]
+    entries = {entry["id"]: entry.get("known") for entry in to_document(report)["cases"]}
+    assert entries == {"new": None, "old": "D1", "late": "expected failure", "fine": None}
+    suite = ElementTree.fromstring(to_junit(report))[0]
+    assert (suite.get("failures"), suite.get("skipped")) == ("2", "1")
+    kinds = {
+        element.get("name"): [child.get("type") for child in element if child.tag != "properties"]
+        for element in suite[1:]
+    }
+    assert kinds == {"new": ["failed"], "old": ["known_failure"], "late": ["unexpected_pass"], "fine": []}
+
+
+def test_a_report_of_the_first_schema_is_read_with_its_differences_known(tmp_path):
+    document = to_document(
+        build([case("failed"), CaseResult("old", "host", ("f/c01",), "failed", 0, None, "difference D7: no", "r")])
+    )
+    document["schema"] = 1
+    for counts in (*document["totals"]["clauses"].values(), *document["totals"]["cases"].values()):
+        for word in ("known", "known_failures", "unexpected_passes"):
+            counts.pop(word, None)
+    assert {entry.id: entry.known for entry in from_document(document).cases} == {"case": "", "old": "D7"}
+
+
+def test_the_table_has_a_line_for_each_case():
+    rows = list(csv.DictReader(io.StringIO(to_csv(known_failures()))))
+    assert [row["case"] for row in rows] == ["fine", "late", "new", "old"]
+    assert rows[3]["known"] == "D1" and rows[3]["message"] == '\'=m, "q"' and rows[1]["error_ratio"] == "0.25"
+
+
+def test_the_badge_says_the_verdict():
+    badge = to_badge(known_failures())
+    text = "".join(ElementTree.fromstring(badge).itertext())
+    assert "host" in text and "1 of 3 tested clauses passed" in text
+    hostile = dataclasses.replace(known_failures(), subjects=(Subject('<b>&"'),), cases=(), functions={})
+    assert "nothing tested" in "".join(ElementTree.fromstring(to_badge(hostile)).itertext())
+
+
+def test_a_write_that_fails_leaves_the_old_report(tmp_path, monkeypatch):
+    write_report(known_failures(), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    original = Path.write_bytes
+
+    def full(path, content):
+        if "junit" in path.name:
+            raise OSError("No space left on device")
+        return original(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space"):
+        write_report(build([case("failed")]), tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_junit_keeps_legal_text_and_replaces_the_rest():

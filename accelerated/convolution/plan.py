@@ -41,7 +41,7 @@ serve(
         *SMALL_CHANNELS,
         *map(ImplicitGemm, TMA),
         PackNhwc(),
-        TransposedFilters(),
+        *map(TransposedFilters, FP32),
         *map(ImplicitGemm, FP32),
         OffsetTable(),
         *map(ImplicitGemm, MMA),

@@ -8,9 +8,8 @@ from dualdnn.api.operations.specs import FLOAT
 from ..plans import Launch
 from ..transform.plan import copy, launch
 from .forward import IMPLICIT_PRECOMP_GEMM, ConvolutionProblem, ConvolutionSolver
-from .implicit_gemm_fp32 import FP32, PACK
+from .implicit_gemm_fp32 import PACK, Fp32Kernel
 from .problem import ConvolutionStruct, Rates
-from .products import kernel_of
 
 LEAST_PRODUCTS, LEAST_PIXELS = 2**31, 2**12  # for which transposing filters first repays
 # Times the rate of a product that copies filters one by one; rows: neighbours in x are K, planes: M. Measured on an H200:
@@ -19,18 +18,20 @@ GAIN = {"rows": 1.05, "planes": 1.10}
 
 
 class TransposedFilters(ConvolutionSolver):
-    """Filters transposed into the workspace, and the product in float with them."""
+    """Filters transposed into the workspace, and the product in float with tiles of one size."""
 
-    name = "convolution.transposed_filters"
     algorithms = (IMPLICIT_PRECOMP_GEMM,)
+
+    def __init__(self, kernel: Fp32Kernel) -> None:
+        self.kernel, self.name = kernel, f"convolution.transposed_filters_{kernel.n}x{kernel.m}"
 
     def can_launch(self, problem: ConvolutionProblem) -> bool:
         is_float = problem.operation.x.data_type == FLOAT
-        return is_float and problem.value.n % PACK == 0 and FP32[0].serves(problem.products[0])
+        return is_float and problem.value.n % PACK == 0 and self.kernel.serves(problem.products[0])
 
     def applies(self, problem: ConvolutionProblem) -> bool:
         """Repays where the product is long."""
-        if not self.serves(problem) or problem.kernel not in FP32:
+        if not self.serves(problem) or problem.kernel is not self.kernel:
             return False
         value = problem.value
         products = value.m * value.n * value.k * problem.groups
@@ -41,13 +42,12 @@ class TransposedFilters(ConvolutionSolver):
 
     def estimated_seconds(self, problem: ConvolutionProblem) -> float:
         gain = GAIN["rows" if problem.value.x_channel == 1 else "planes"]
-        product = Rates.LAUNCH + problem.product_seconds(kernel_of(problem.products[0], FP32))
+        product = Rates.LAUNCH + problem.product_seconds(self.kernel)
         return Rates.LAUNCH + 2 * problem.operation.w.nbytes / Rates.BANDWIDTH + product / gain
 
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         products = problem.implicit_products(w="workSpace", filters_last=True)
-        kernel = kernel_of(products[0], FP32)
-        return [_transpose(problem, problem.value), *(kernel.launch(product) for product in products)]
+        return [_transpose(problem, problem.value), *(self.kernel.launch(product) for product in products)]
 
 
 def _transpose(problem: ConvolutionProblem, value: ConvolutionStruct) -> Launch:

@@ -1,6 +1,6 @@
-// Divisive normalization (3.2.33, 4.1.6) of any strides, forward in place too: a thread per element, fastest in memory first.
+// Divisive normalization (3.2.33, 4.1.6) of any strides, forward with y as x too: a thread per element, fastest in memory first.
 //
-// Forward: one kernel. In place: one writes s^-beta into temp, another multiplies x by it. Backward: one writes dMeans and q =
+// Forward: one kernel. With y as x: one writes s^-beta into temp, another multiplies x by it. Backward: one writes dMeans and q =
 // dy * x * s^(-beta - 1) into temp, another sums q over the windows that hold an element. A number of the arithmetic lies in
 // temp; of 16-bit tensors its upper half lies there and its lower in temp2.
 // Roofline bound (the floor): bytes, x (and means) read and y written once; backward x, dy and means read, dx and dMeans written once,
@@ -25,45 +25,45 @@ __device__ __forceinline__ COMPUTE load_word(const DivisiveArguments& a, int off
   }
 }
 
-// Runs body(place) for this thread's element.
+// Runs body(element) for this thread's element.
 template <class Body> __device__ __forceinline__ void for_element(const DivisiveArguments& a, Body body) {
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index >= a.box.elements) return;
-  const Place place = locate(a.box, index);
-  griddepcontrol_wait_before_access(a.x + place.offset);
-  body(place);
+  const Element element = locate(a.box, index);
+  griddepcontrol_wait_before_access(a.x + element.offset);
+  body(element);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_forward(const DivisiveArguments a) {
   griddepcontrol_wait_deferred();
-  for_element(a, [&](const Place& place) {
-    const Sums sums = sums_around(a, place, read_mean(a.means, place.offset));
-    const COMPUTE y = load<COMPUTE>(a.x[place.offset]) * a.power(a.power.base(sums.squares));
-    a.out[place.offset] = blend(a.alpha, y, a.beta, a.out + place.offset);
+  for_element(a, [&](const Element& element) {
+    const Sums sums = sums_around(a, element, read_mean(a.means, element.offset));
+    const COMPUTE y = load<COMPUTE>(a.x[element.offset]) * a.power(a.power.base(sums.squares));
+    a.out[element.offset] = blend(a.alpha, y, a.beta, a.out + element.offset);
   });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_factor(const DivisiveArguments a) {
   griddepcontrol_wait_deferred();
-  for_element(a, [&](const Place& place) {
-    const Sums sums = sums_around(a, place, read_mean(a.means, place.offset));
-    store_word(a, place.offset, a.power(a.power.base(sums.squares)));
+  for_element(a, [&](const Element& element) {
+    const Sums sums = sums_around(a, element, read_mean(a.means, element.offset));
+    store_word(a, element.offset, a.power(a.power.base(sums.squares)));
   });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_scale(const DivisiveArguments a) {
   griddepcontrol_wait_deferred();
-  for_element(a, [&](const Place& place) {
-    const COMPUTE y = load<COMPUTE>(a.x[place.offset]) * load_word(a, place.offset);
-    a.out[place.offset] = blend(a.alpha, y, a.beta, a.out + place.offset);
+  for_element(a, [&](const Element& element) {
+    const COMPUTE y = load<COMPUTE>(a.x[element.offset]) * load_word(a, element.offset);
+    a.out[element.offset] = blend(a.alpha, y, a.beta, a.out + element.offset);
   });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_terms(const DivisiveArguments a) {
   griddepcontrol_wait_deferred();
-  for_element(a, [&](const Place& place) {
-    const int offset = place.offset;
-    const Sums sums = sums_around(a, place, read_mean(a.means, offset));
+  for_element(a, [&](const Element& element) {
+    const int offset = element.offset;
+    const Sums sums = sums_around(a, element, read_mean(a.means, offset));
     const COMPUTE s = a.power.base(sums.squares);
     const COMPUTE term = load<COMPUTE>(a.dy[offset]) * a.power(s) * load<COMPUTE>(a.x[offset]) * Power::inverse(s);
     store_word(a, offset, term);
@@ -73,12 +73,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_ter
 
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_backward(const DivisiveArguments a) {
   griddepcontrol_wait_deferred();
-  for_element(a, [&](const Place& place) {
-    const Sums sums = sums_around(a, place, read_mean(a.means, place.offset));
-    const COMPUTE x = load<COMPUTE>(a.x[place.offset]);
-    const COMPUTE direct = load<COMPUTE>(a.dy[place.offset]) * a.power(a.power.base(sums.squares));
+  for_element(a, [&](const Element& element) {
+    const Sums sums = sums_around(a, element, read_mean(a.means, element.offset));
+    const COMPUTE x = load<COMPUTE>(a.x[element.offset]);
+    const COMPUTE direct = load<COMPUTE>(a.dy[element.offset]) * a.power(a.power.base(sums.squares));
     COMPUTE gathered = 0;
-    visit_window<true>(a.box, place, [&](int offset) { gathered += load_word(a, offset) * (x - read_mean(a.means, offset)); });
-    a.out[place.offset] = blend(a.alpha, direct - a.gradient * gathered, a.beta, a.out + place.offset);
+    visit_window<true>(a.box, element, [&](int offset) { gathered += load_word(a, offset) * (x - read_mean(a.means, offset)); });
+    a.out[element.offset] = blend(a.alpha, direct - a.gradient * gathered, a.beta, a.out + element.offset);
   });
 }

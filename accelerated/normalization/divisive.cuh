@@ -26,39 +26,39 @@ struct DivisiveArguments {
   Box box;
 };
 
-struct Place {
+struct Element {
   int at[AXES];
   int offset;
 };
 
-__device__ __forceinline__ Place locate(const Box& box, unsigned index) {
-  Place place;
-  place.offset = 0;
+__device__ __forceinline__ Element locate(const Box& box, unsigned index) {
+  Element element;
+  element.offset = 0;
 #pragma unroll
   for (int d = 0; d < AXES; d++) {
     unsigned position;
     index = box.extent[d].divide(index, position);
-    place.at[d] = position;
-    place.offset += static_cast<int>(position) * box.stride[d];
+    element.at[d] = position;
+    element.offset += static_cast<int>(position) * box.stride[d];
   }
-  return place;
+  return element;
 }
 
-// Calls visit(offset) for every element whose offset from the place lies in [-behind, ahead], and inside the image. MIRRORED: in
-// [-ahead, behind], the elements whose own windows hold the place.
-template <bool MIRRORED, class Visit> __device__ __forceinline__ void visit_window(const Box& box, const Place& place, Visit visit) {
+// Calls visit(offset) for every element whose offset from the element lies in [-behind, ahead], and inside the image. MIRRORED: in
+// [-ahead, behind], the elements whose own windows hold the element.
+template <bool MIRRORED, class Visit> __device__ __forceinline__ void visit_window(const Box& box, const Element& element, Visit visit) {
   int first[AXES], last[AXES];
 #pragma unroll
   for (int d = 0; d < AXES; d++) {
     const int back = MIRRORED ? box.ahead[d] : box.behind[d], forth = MIRRORED ? box.behind[d] : box.ahead[d];
-    first[d] = max(-back, -place.at[d]);
-    last[d] = min(forth, static_cast<int>(box.extent[d].divisor) - 1 - place.at[d]);
+    first[d] = max(-back, -element.at[d]);
+    last[d] = min(forth, static_cast<int>(box.extent[d].divisor) - 1 - element.at[d]);
   }
   for (int e = first[4]; e <= last[4]; e++)
     for (int d = first[3]; d <= last[3]; d++)
       for (int c = first[2]; c <= last[2]; c++)
         for (int b = first[1]; b <= last[1]; b++) {
-          const int row = place.offset + e * box.stride[4] + d * box.stride[3] + c * box.stride[2] + b * box.stride[1];
+          const int row = element.offset + e * box.stride[4] + d * box.stride[3] + c * box.stride[2] + b * box.stride[1];
           for (int a = first[0]; a <= last[0]; a++) visit(row + a * box.stride[0]);
         }
 }
@@ -76,8 +76,8 @@ struct Sums {
   }
 };
 
-__device__ __forceinline__ Sums sums_around(const DivisiveArguments& a, const Place& place, COMPUTE mean) {
+__device__ __forceinline__ Sums sums_around(const DivisiveArguments& a, const Element& element, COMPUTE mean) {
   Sums sums;
-  visit_window<false>(a.box, place, [&](int offset) { sums.add(load<COMPUTE>(a.x[offset]) - mean); });
+  visit_window<false>(a.box, element, [&](int offset) { sums.add(load<COMPUTE>(a.x[offset]) - mean); });
   return sums;
 }

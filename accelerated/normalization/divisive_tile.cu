@@ -91,7 +91,7 @@ template <int N> __device__ __forceinline__ void backward(const TileArguments& a
   const DivisiveArguments& a = arguments.a;
   const Tile& t = arguments.tile;
   const Position p = find_position(t);
-  // x from n - 1 before the tile to n - 1 behind it, and the rows below that whole threads read; q and the means from `ahead` before it
+  // x from n - 1 before the tile to n - 1 behind it, and the rows below that the last threads read; q and the means from `ahead` before it
   // to `behind` behind it; dy * s^-beta in it.
   const int x_size = TILE + 2 * (t.window - 1), q_size = TILE + t.window - 1, x_rows = (q_size + ROWS - 1) / ROWS * ROWS + t.window - 1;
   COMPUTE* x = reinterpret_cast<COMPUTE*>(shared_memory);

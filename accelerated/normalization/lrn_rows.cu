@@ -32,7 +32,7 @@ struct BackwardArguments {
   Rows<3> rows;
 };
 
-// Channels [channel - BEFORE, channel + OWN + AFTER) of one position, BEFORE and AFTER rounded up to whole accesses of V.
+// Channels [channel - BEFORE, channel + OWN + AFTER) of one position, BEFORE and AFTER rounded up to accesses of V.
 template <int V, int BEFORE, int OWN, int AFTER> struct Channels {
   static constexpr int LEFT = (BEFORE + V - 1) / V * V, COUNT = LEFT + OWN + (AFTER + V - 1) / V * V;
   COMPUTE values[COUNT];

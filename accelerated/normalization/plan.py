@@ -12,7 +12,8 @@ from dualdnn.api.operations import (
 from ..solver import serve
 from .divisive import DivisiveSolver
 from .divisive_tile import TileSolver
-from .lrn import ColumnsSolver, RowsSolver
+from .lrn_columns import ColumnsSolver
+from .lrn_rows import RowsSolver
 from .problem import DivisiveProblem, LRNProblem
 
 serve(LRNProblem, (RowsSolver(), ColumnsSolver()), LRNCrossChannelForward, LRNCrossChannelBackward)

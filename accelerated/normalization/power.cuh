@@ -4,7 +4,7 @@
 
 struct Power {
   COMPUTE factor, k, beta;
-  COMPUTE sign;  // of powers of negative numbers: 1 or -1 where beta is whole, else NaN
+  COMPUTE sign;  // of powers of negative numbers: 1 or -1 where beta is an integer, else NaN
 
   __device__ __forceinline__ COMPUTE base(COMPUTE sum) const { return k + factor * sum; }
   __device__ __forceinline__ COMPUTE operator()(COMPUTE s) const {

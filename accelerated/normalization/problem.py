@@ -24,8 +24,8 @@ def power(operation: Any, spec: TensorSpec, count: int) -> tuple[Structure, floa
     """Return the ``Power`` of a window of ``count`` elements and the factor 2 * alpha * beta / count of its gradient."""
     lrn: LRNSpec = operation.lrn
     alpha, beta, k = lrn.narrowed(spec.data_type)
-    whole = isinf(beta) or beta == int(beta)
-    sign = (1.0 if isinf(beta) or beta % 2 == 0 else -1.0) if whole else nan
+    is_integer = isinf(beta) or beta == int(beta)
+    sign = (1.0 if isinf(beta) or beta % 2 == 0 else -1.0) if is_integer else nan
     factor = alpha / count
     value = structure(*factors(operation, factor=factor, k=k, beta=beta, sign=sign))
     return value, 2 * factor * beta

@@ -77,10 +77,11 @@ struct Window {
 
 constexpr int MAX_WALKED = 6;  // n, c, the rest of a vector, three axes
 
-// Every position of one tensor (y forward, dx backward) in packs of channels, in the order of its memory. `other` is
-// the tensor on the other side of the pooling: it has strides for the dimensions that are not pooled.
+// Every position of one tensor (y forward, dx backward) in packs of channels, or of planes, in the order of its memory.
+// `other` is the tensor on the other side of the pooling: it has strides for the dimensions that are not pooled.
 struct Walk {
   unsigned packs, width;
+  long long walked_item, other_item;  // from one element of a pack to the next, of planes
   FastDivmod packs_per_position;
   int rank;
   FastDivmod extent[MAX_WALKED];  // the fastest first
@@ -103,11 +104,25 @@ struct Walk {
   }
 };
 
-// Calls call(width) with the elements of a pack as a constant: 16 bytes, one element, or the four of INT8x4.
+// The elements of a thread: P neighbouring channels, which are one access, or P planes, which lie `item` elements
+// apart.
+template <int P, bool PACKED>
+__device__ __forceinline__ Pack<ELEMENT, P> load_items(const ELEMENT* from, long long item) {
+  if (PACKED) return *reinterpret_cast<const Pack<ELEMENT, P>*>(from);
+  Pack<ELEMENT, P> pack;
+#pragma unroll
+  for (int i = 0; i < P; i++) pack.item[i] = from[i * item];
+  return pack;
+}
+
+// Calls call(width, packed) with the elements of a thread as constants: packs of 16 bytes, the four of INT8x4, or
+// planes.
+constexpr int PLANES = 4;
 template <int N> using Constant = std::integral_constant<int, N>;
-template <class Call> __device__ __forceinline__ void with_width(unsigned width, Call call) {
-  if (width == WIDTH) return call(Constant<WIDTH>());
+template <class Call> __device__ __forceinline__ void with_width(unsigned width, long long item, Call call) {
+  if (width == PLANES && item > 0) return call(Constant<PLANES>(), std::false_type());
+  if (width == WIDTH) return call(Constant<WIDTH>(), std::true_type());
   if constexpr (WIDTH == 16)
-    if (width == 4) return call(Constant<4>());
-  call(Constant<1>());
+    if (width == 4) return call(Constant<4>(), std::true_type());
+  call(Constant<1>(), std::true_type());
 }

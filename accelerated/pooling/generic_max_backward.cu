@@ -1,10 +1,11 @@
 // Pooling backward (4.1.18) of maxima with any window, in any layout; static windows have kernels of their own.
 //
-// Tiling: a block has a box of inputs, of some planes or of some packs of channels. It finds the first maximum of every
-// window that meets the box (a team of threads scans a large one) and keeps its index and dy in shared memory; then
-// every input gathers what the windows over it give it, in their order. Windows that do not fit are taken in chunks:
-// sums stay in registers. Roofline bound: bytes, x and dy read, dx written; three operations for every input of every
-// window, twice. Not measured yet: the rows of "3x3 stride 1", "2x2 stride 1" and "5x5 stride 3" are this kernel's.
+// Tiling: a block has a box of inputs, of some planes (four a thread) or packs of channels. It finds the first maximum
+// of every window that meets the box (a team of threads scans a large one) and keeps its index and dy in shared memory;
+// then every input gathers what the windows over it give it, in their order. Windows that do not fit are taken in
+// chunks: sums stay in registers. Roofline bound: bytes, x and dy read, dx written; three operations for every input of
+// every window, twice. Not measured yet: the rows of "3x3 stride 1", "2x2 stride 1" and "5x5 stride 3" are this
+// kernel's.
 #include "pooling/generic.cuh"
 
 struct Box {
@@ -20,6 +21,7 @@ struct Box {
   int column_bits;                   // log2 of those along axis 2
   unsigned capacity;                 // windows that a block keeps at a time
   unsigned values;                   // where their dy begin in shared memory: bytes
+  long long x_item, y_item;          // from one plane of a thread to the next
   long long y_channel;               // stride of the channels in dy
 };
 
@@ -67,7 +69,7 @@ template <int P> struct Maximum {
   }
 };
 
-template <int P> __device__ __forceinline__ void backward(const MaxArguments& a) {
+template <int P, bool PACKED> __device__ __forceinline__ void backward(const MaxArguments& a) {
   const Pooling& pooling = a.pooling;
   const Box& box = a.box;
   const Axis* axis = pooling.axis;
@@ -135,7 +137,7 @@ template <int P> __device__ __forceinline__ void backward(const MaxArguments& a)
                           const long long offset =
                               p0 * pooling.x_stride[0] + p1 * pooling.x_stride[1] + p2 * pooling.x_stride[2];
                           const int index = (p0 * axis[1].input + p1) * axis[2].input + p2;
-                          found.take(*reinterpret_cast<const Values*>(x + offset), index, pooling.propagate);
+                          found.take(load_items<P, PACKED>(x + offset, box.x_item), index, pooling.propagate);
                         });
       }
       for (int distance = team / 2; distance > 0; distance /= 2) found.exchange(distance * group_packs);
@@ -146,7 +148,7 @@ template <int P> __device__ __forceinline__ void backward(const MaxArguments& a)
 #pragma unroll
       for (int i = 0; i < P; i++) index.item[i] = found.index[i];
       indices[n * group_packs + scan_pack] = index;
-      values[n * group_packs + scan_pack] = *reinterpret_cast<const Values*>(dy + channel * box.y_channel);
+      values[n * group_packs + scan_pack] = load_items<P, PACKED>(dy + channel * box.y_channel, box.y_item);
     }
     __syncthreads();
     // Of several chunks a thread has one input.
@@ -186,12 +188,13 @@ template <int P> __device__ __forceinline__ void backward(const MaxArguments& a)
       for (int k = 0; k < P; k++) result[k] = pooling.alpha * sum[k];
       ELEMENT* dx =
           a.dx + (x_offset + i[0] * pooling.x_stride[0] + i[1] * pooling.x_stride[1] + i[2] * pooling.x_stride[2]);
-      write_pack<P>(dx + (first_pack + pack) * P, 1, true, P, result, pooling.beta);
+      write_pack<P>(dx + (first_pack + pack) * P, PACKED ? 1 : box.x_item, PACKED, P, result, pooling.beta);
     }
   }
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_max_backward_gather(const MaxArguments a) {
   griddepcontrol_wait();
-  a.width == WIDTH ? backward<WIDTH>(a) : backward<1>(a);
+  with_width(a.width, a.box.x_item,
+             [&](auto width, auto packed) { backward<decltype(width)::value, decltype(packed)::value>(a); });
 }

@@ -71,6 +71,9 @@ __device__ __forceinline__ typename Group::Value value_of(Word word, int group) 
   return Group::values(some);
 }
 
+// The barrier of producers and consumers: one place in the code, wherever threads are.
+__device__ __forceinline__ void block_barrier() { __syncthreads(); }
+
 // Of a block: where its part of the tensors lies, what it has in shared memory.
 struct Part {
   using Sums = Pack<COMPUTE, PACK_WORDS>;
@@ -214,18 +217,18 @@ struct Producer {
     for (int step = 0; step < scatter.output[0]; step++) {
       const int before = (step - 1) * S0 - P0;
       cp_async_wait<STAGES - 1>();
-      __syncthreads();
+      block_barrier();
       if (step > 0) write<PLAIN, 0>(before);
       if (LAST > 0) {
         cp_async_wait<STAGES - 2>();
-        __syncthreads();
+        block_barrier();
         load_plane();
         if (step > 0) write<PLAIN, LAST>(before);
       }
-      __syncthreads();
+      block_barrier();
       load_plane();
       if (step > 0) part.advance();
-      for (int phase = 1; phase < PHASES1 * PHASES2; phase++) __syncthreads();
+      for (int phase = 1; phase < PHASES1 * PHASES2; phase++) block_barrier();
     }
   }
 };
@@ -308,9 +311,9 @@ template <bool PROPAGATES> __device__ __forceinline__ void scan_windows(const Sc
 
   Found carried;
   if (CARRIED && P0 == 0) {
-    __syncthreads();
+    block_barrier();
     scan(carried);
-    __syncthreads();
+    block_barrier();
   } else {
     carried.template nothing<PROPAGATES>();
   }
@@ -332,7 +335,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void scan_windows(const Sc
     if (CARRIED) take(found, carried, 0);
 #pragma unroll
     for (int k = CARRIED; k < K0; k++) {
-      __syncthreads();  // the plane is there, the one before it has been scanned, and the sums of the step before are
+      block_barrier();  // the plane is there, the one before it has been scanned, and the sums of the step before are
                         // complete
       Found now;
       scan(now);
@@ -341,7 +344,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void scan_windows(const Sc
         if (k == K0 - 1) carried = now;
       }
     }
-    __syncthreads();  // that plane has been scanned, and the rows that the step before finished are written
+    block_barrier();  // that plane has been scanned, and the rows that the step before finished are written
 #pragma unroll
     for (int phase = 0; phase < PHASES1 * PHASES2; phase++) {
       COMPUTE value[AT_ONCE][WORD_CHANNELS];
@@ -368,7 +371,7 @@ template <bool PROPAGATES> __device__ __forceinline__ void scan_windows(const Sc
 #pragma unroll
         for (int i = 0; i < WORD_CHANNELS; i++)
           if (there[n][i]) part.sums[at[n][i]] = value[n][i];
-      if (phase + 1 < PHASES1 * PHASES2) __syncthreads();
+      if (phase + 1 < PHASES1 * PHASES2) block_barrier();
     }
   }
 }
@@ -429,13 +432,13 @@ template <bool PROPAGATES> __device__ __forceinline__ void slide(const ScatterAr
     producer.locate_writes();
     if (CARRIED && P0 == 0) {
       cp_async_wait<STAGES - 1>();
-      __syncthreads();
-      __syncthreads();
+      block_barrier();
+      block_barrier();
       producer.load_plane();
     }
     plain ? producer.produce<true>() : producer.produce<false>();
   }
-  __syncthreads();  // the last sums are there
+  block_barrier();  // the last sums are there
   plain ? finish<true>(a) : finish<false>(a);
 }
 

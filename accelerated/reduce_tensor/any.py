@@ -14,7 +14,6 @@ from .problem import NOT_COUNTED, OPERANDS, WORKSPACE_ALIGNMENT, ReduceProblem, 
 SOURCE = "reduce_tensor/any.cu"
 WARPS = BLOCK // WARP
 COUNTS = 512  # counts of arrivals that the kernels have
-MOST_PARTIALS = 32 * BLOCK  # partial results that one block merges before another launch would have
 MERGED_AT_ONCE = 4  # partial results of a lane
 pack_addresses = Struct(f"{len(OPERANDS) + 1}Q").pack_into
 
@@ -75,6 +74,7 @@ class AnyTensor(ReduceSolver):
     """Whatever no other solver is preferred for: rows and columns of any layout, with indices or without."""
 
     name = "reduce_tensor.any"
+    counted = True  # whether the last block to arrive merges partial results, not another launch
 
     def serves(self, problem: ReduceProblem) -> bool:
         return True
@@ -103,9 +103,8 @@ class AnyTensor(ReduceSolver):
             (BLOCK, 1, 1),
             problem.state_bytes * WARPS,
         )
-        items = 1 if division.rows else BLOCK // lanes * problem.width  # elements of C of a block
         reduce.segments = merge.segments = segments
-        if segments * items <= MOST_PARTIALS:
+        if self.counted:
             reduce.counts = merge.counts = problem.device.__dict__.setdefault("reduction_counts", Counts())
         return [reduce, merge]
 

@@ -1,7 +1,7 @@
 """Files that several processes share: each ends with a checksum, and is written under a lock.
 
 Where the cache cannot be used (no home, read-only, full, no execution of its files), a private folder among the temporary
-files takes its place, with one warning. What a folder that is only read-only holds still serves.
+files serves instead, with one warning. What a folder that is only read-only holds still serves.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def _unfit(folder: Path) -> str | None:
 
 def private_folder() -> Path:
     """A folder among the temporary files that only this user can reach, the same for all processes of the user."""
-    places = dict.fromkeys(Path(place) for place in (tempfile.gettempdir(), "/dev/shm", "/var/tmp"))
-    for place in places:
-        folder = place / f"dualdnn-cache-{os.getuid()}"
+    roots = dict.fromkeys(Path(root) for root in (tempfile.gettempdir(), "/dev/shm", "/var/tmp"))
+    for root in roots:
+        folder = root / f"dualdnn-cache-{os.getuid()}"
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, exist_ok=True)
             facts = folder.lstat()  # whoever made it before us must not be somebody else
@@ -73,7 +73,7 @@ def private_folder() -> Path:
                 return folder
     raise DeviceUnavailable(
         f"no folder takes compiled kernels, neither {cache_folder()} ({problem_of(cache_folder())}) nor one in"
-        f" {', '.join(map(str, places))}; set DUALDNN_CACHE to one that can be written"
+        f" {', '.join(map(str, roots))}; set DUALDNN_CACHE to one that can be written"
     )
 
 
@@ -98,7 +98,7 @@ def readable_folders() -> list[Path]:
     """Where compiled kernels may be found: one that is only read-only or full still serves."""
     folder = cache_folder()
     private = [Path(tempfile.gettempdir()) / f"dualdnn-cache-{os.getuid()}"] if problem_of(folder) else []
-    return [place for place in (folder, *private) if place.is_dir() and not os.statvfs(place).f_flag & os.ST_NOEXEC]
+    return [each for each in (folder, *private) if each.is_dir() and not os.statvfs(each).f_flag & os.ST_NOEXEC]
 
 
 def given_up(folder: Path, error: OSError) -> None:

@@ -169,7 +169,7 @@ class Device(ABC):
         """New memory, of undefined content."""
 
     def extent(self, address: int) -> int | None:
-        """Bytes from an address to the end of its allocation; None where the device does not tell.
+        """Bytes from an address to the end of its allocation; None where the device does not know.
 
         ``ValueError`` where the address is in no allocation of the device.
         """

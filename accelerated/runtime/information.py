@@ -29,6 +29,14 @@ def cuda_version() -> int:
     return 0
 
 
+def compilers() -> dict[str, str]:
+    """The compilers, or what is missing and how to get it, by name."""
+    return {
+        "nvcc": _tried(lambda: _first_line(compiler_version(find_nvcc()))),
+        "host compiler": _tried(lambda: _first_line(compiler_version(host_compiler()))),
+    }
+
+
 def facts() -> dict[str, str]:
     """What is there, or what is missing and how to get it, by name."""
     return {
@@ -36,8 +44,7 @@ def facts() -> dict[str, str]:
             lambda: (device := open_device("gpu")).name + f", {device.architecture}, {device.multiprocessors} SMs"
         ),
         "emulated device": _tried(lambda: open_device("emulated").name),
-        "nvcc": _tried(lambda: _first_line(compiler_version(find_nvcc()))),
-        "host compiler": _tried(lambda: _first_line(compiler_version(host_compiler()))),
+        **compilers(),
         "CUDA headers": _tried(lambda: f"{cuda_version()} in {cuda_headers()[0]}"),
         "kernel cache": _tried(_kernel_cache),
     }

@@ -131,17 +131,20 @@ template <class Rule> struct GridAllReduce {
         mbarrier_arrive(&exchange.all_reduced[i % OPEN]);
         continue;
       }
-      // Each block merges some rows, for all.
-      if ((member + i) % a.team == 0) {
+      // Each block merges some rows, for all. Loops that run once at most: of conditions the compiler made 12 bytes of
+      // spills in the compute warps of floats with a queue.
+#pragma unroll 1
+      for (unsigned other = (member + i) % a.team; other < 1; other += MERGERS * a.team) {
         const Slot total = to_slot(of_group(half, i), i + 1);
         for (unsigned block = lane; block < a.team; block += 32)
           write_slot(&results[blockIdx.x - member + block], total);
       }
       __syncwarp();
-      if (lane == 0) {
+#pragma unroll 1
+      for (unsigned reader = lane; reader < 1; reader += MERGERS * 32) {
         Slot slot;
         while (!holds(slot = read_slot(&results[blockIdx.x]), i + 1)) __nanosleep(POLL_PAUSE_NS);
-        result_of(i)[0] = from_slot(slot);
+        result_of(i)[reader] = from_slot(slot);
       }
       mbarrier_arrive(&exchange.all_reduced[i % OPEN]);
     }

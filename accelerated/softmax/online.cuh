@@ -8,15 +8,14 @@
 
 enum Algorithm { FAST = 0, ACCURATE = 1, LOG = 2 };  // cudnnSoftmaxAlgorithm_t
 
-// As in softmax_walk.py and softmax_teams.py. Packs of 8-bit integers hold one element: no integer fills them up
+// As in softmax/problem.py and softmax/staged.py. Packs of 8-bit integers hold one element: no integer fills them up
 // without changing a maximum.
 #ifndef PACK_BYTES
-#define PACK_BYTES 16  // of a wide pack; fewer for rows in registers whose rows are no multiple of that
+#define PACK_BYTES 16  // of a vector; fewer where rows in registers begin at no multiple of that
 #endif
-constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : PACK_BYTES / sizeof(ELEMENT);  // of a wide pack
+constexpr int WIDTH = sizeof(ELEMENT) == 1 ? 1 : PACK_BYTES / sizeof(ELEMENT);  // elements of a vector
 template <int WIDE> constexpr int HELD = WIDE == 1 ? 8 : 2;                     // packs of each input in a group
 constexpr int DEPTH = 4;                                                        // groups in flight to a thread
-                                                                                // of rows in the registers of a block
 
 template <int WIDE> struct alignas(sizeof(ELEMENT) * WIDE) Elements {
   ELEMENT item[WIDE];
@@ -115,7 +114,7 @@ template <int INPUTS> struct Arguments {
   unsigned team;  // threads of a block that share a row; strided rows: packs of rows of a block; a power of two
   unsigned kept;  // groups of a thread that shared memory holds; packs of a lane; tiles: rows of a block; strided rows
                   // in registers: blocks that prefetch to L2
-  unsigned across, part, steps, ahead, delay, cache_policy;  // streams only, see there
+  unsigned across, part, steps, ahead, delay, cache_policy;  // of persistent kernels alone, see problem.py
   Geometry<INPUTS + 1> rows;                                 // strided rows: packs of rows, else single rows
   Geometry<INPUTS + 1> along;                                // strided rows: single positions, else packs
 };

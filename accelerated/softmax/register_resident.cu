@@ -333,10 +333,9 @@ constexpr int most_blocks(Kind kind, int packs) {
   SOFTMAX_REGISTER_RESIDENT(backward, Backward, strided, packs)
 
 #if PACK_BYTES >= 8
-SOFTMAX_ROWS(1)
+SOFTMAX_REGISTER_RESIDENT(backward, Backward, rows, 1)
 SOFTMAX_ROWS(2)
 SOFTMAX_ROWS(4)
-SOFTMAX_STRIDED(1)
 SOFTMAX_STRIDED(2)
 SOFTMAX_STRIDED(3)
 SOFTMAX_STRIDED(4)

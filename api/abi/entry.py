@@ -85,7 +85,7 @@ class Border:
         def error_string(status: int) -> Any:
             if status not in self.strings:
                 try:
-                    text = cudnn.cudnnGetErrorString(status)
+                    text = cudnn.cudnnGetErrorString(status)  # type: ignore[arg-type]  # any int comes from C
                 except CudnnError:
                     text = f"CUDNN_UNKNOWN_STATUS {status}"
                 self.strings[status] = self.ffi.new("char[]", text.encode())

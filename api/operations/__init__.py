@@ -35,7 +35,7 @@ from .specs import (
 from .tensor_arithmetic import AddTensor, OpTensor, ScaleTensor, SetTensor
 from .transform import TransformFilter, TransformTensor, TransformTensorEx
 
-# One room on every floor for each: api/operations, api/cudnn, reference, accelerated, conformance/calls, conformance/cases.
+# One room on every floor for each: api/operations, api/cudnn, reference, accelerated, conformance/cases.
 FAMILIES = (
     "activation",
     "convolution",

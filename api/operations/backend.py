@@ -21,17 +21,22 @@ class Operand(Protocol):
 
 
 class Buffer(Protocol):
-    """Memory that a backend allocated. It is an ``Operand``."""
+    """Memory that a backend allocated. It is an ``Operand``; in a ``with`` statement it is freed at the end."""
 
     address: int
     nbytes: int
     writable: bool
 
-    def to_host(self, dtype: Any, shape: Sequence[int] | int) -> Any:
-        """A NumPy copy of the contents, after all work of the buffer's handle has finished."""
+    def to_host(self, dtype: Any, shape: Sequence[int] | int | None = None) -> Any:
+        """A NumPy copy of the contents, after all work of the buffer's handle has finished: of ``dtype`` and ``shape``
+        (one size may be -1), or of a tensor or filter descriptor."""
 
     def slice(self, offset: int, nbytes: int) -> Any:
-        """``nbytes`` bytes from ``offset``, to be passed in place of a buffer."""
+        """A buffer of ``nbytes`` bytes from ``offset`` in the same memory."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *_: object) -> None: ...
 
     def free(self) -> None:
         """Give the memory back; using the buffer afterwards is an error."""

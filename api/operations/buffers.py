@@ -41,7 +41,7 @@ class SharedBuffer:
     """
 
     writable = True
-    place = "host"  # where the memory lies, in words
+    location = "host"  # where the memory lies, in words
 
     def __init__(self, memory: OwnedMemory, address: int, nbytes: int, is_slice: bool = False) -> None:
         self.memory, self.address, self.nbytes, self.is_slice = memory, address, nbytes, is_slice
@@ -137,7 +137,7 @@ class SharedBuffer:
     def __repr__(self) -> str:
         state = "freed, " if self.memory.freed else ""
         part = "slice, " if self.is_slice else ""
-        return f"<buffer of {self.nbytes} bytes at {self.address:#x}, {state}{part}{self.place}>"
+        return f"<buffer of {self.nbytes} bytes at {self.address:#x}, {state}{part}{self.location}>"
 
 
 def checked_size(nbytes: Any) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -228,9 +229,9 @@ class LRNSpec:
 
     def narrowed(self, data_type: cudnnDataType_t) -> tuple[float, float, float]:
         """(alpha, beta, k) cast down to the data type of the tensors (3.2.83)."""
-        kind = {FLOAT: np.float32, HALF: np.float16}.get(data_type, np.float64)
+        kind: Any = {FLOAT: np.float32, HALF: np.float16}.get(data_type, np.float64)
         with np.errstate(over="ignore"):
-            return tuple(float(kind(value)) for value in (self.alpha, self.beta, self.k))  # type: ignore[return-value, arg-type]
+            return float(kind(self.alpha)), float(kind(self.beta)), float(kind(self.k))
 
 
 @record

@@ -11,8 +11,7 @@ from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t, cudnnMathType_t,
 from dualdnn.api.operations import ConvolutionForward
 from dualdnn.api.status import CudnnError
 
-from ..calls import Caller
-from ..calls.convolution import described, sized
+from ..calls import Caller, described, sized
 from ..subjects import NotRunnable
 from .row import Convolution
 

@@ -1,12 +1,5 @@
-"""From operations to the documented calls of a subject."""
+"""From operations to the documented calls of a subject, derived from the function table."""
 
-from importlib import import_module
+from .caller import Caller, described, sized
 
-from dualdnn.api.operations import FAMILIES
-
-from .caller import CALLS, Caller, calls
-
-for family in FAMILIES:  # registers the family's calls
-    import_module(f"{__name__}.{family}")
-
-__all__ = ["CALLS", "Caller", "calls"]
+__all__ = ["Caller", "described", "sized"]

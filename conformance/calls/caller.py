@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dualdnn.api.operations import FilterSpec, Operation, TensorSpec
-from dualdnn.api.operations.specs import NCHW_VECT_C
+
+from .derived import arguments
+from .descriptors import made
+from .exceptions import FUNCTIONS, WORKSPACES
 
 Memory = Mapping[str, Any]
+
+
+def function_of(kind: type[Operation]) -> str:
+    """The documented function that computes an operation."""
+    return FUNCTIONS.get(kind, f"cudnn{kind.__name__}")
 
 
 class Caller:
@@ -20,33 +29,38 @@ class Caller:
 
     def __call__(self, operation: Operation, memory: Memory) -> None:
         """Make the call that ``operation`` stands for on the given operands."""
-        CALLS[type(operation)](self, operation, memory)
+        self._call(function_of(type(operation)), operation, memory)
+
+    def workspace_bytes(self, operation: Operation) -> int:
+        """Bytes of workspace that the subject asks for."""
+        return self._call(WORKSPACES[type(operation)], operation, {})
+
+    def _call(self, name: str, operation: Operation, memory: Memory) -> Any:
+        values = [value(self, operation, memory) for value in arguments(name, type(operation))]  # type: ignore[arg-type]  # types are hashable
+        return getattr(self.cudnn, name)(*values)
+
+    def descriptor(self, spec: Any) -> Any:
+        """A descriptor of the kind that the specification is of, with this specification."""
+        return made(self.cudnn, spec)
 
     def tensor(self, spec: TensorSpec) -> Any:
         """A tensor descriptor with this specification."""
-        descriptor = self.cudnn.cudnnCreateTensorDescriptor()
-        if spec.vector_length > 1:
-            self.cudnn.cudnnSetTensorNdDescriptorEx(descriptor, NCHW_VECT_C, spec.data_type, spec.rank, spec.dims)
-        else:
-            self.cudnn.cudnnSetTensorNdDescriptor(descriptor, spec.data_type, spec.rank, spec.dims, spec.strides)
-        return descriptor
+        return self.descriptor(spec)
 
     def filter(self, spec: FilterSpec) -> Any:
         """A filter descriptor with this specification."""
-        descriptor = self.cudnn.cudnnCreateFilterDescriptor()
-        self.cudnn.cudnnSetFilterNdDescriptor(descriptor, spec.data_type, spec.format, len(spec.dims), spec.dims)
-        return descriptor
+        return self.descriptor(spec)
 
 
-Call = Callable[[Caller, Any, Memory], None]
-CALLS: dict[type[Operation], Call] = {}
+def described(make: Caller, operation: Operation) -> tuple[Any, ...]:
+    """The descriptors of the operation in the order in which the query of its workspace takes them."""
+    query = WORKSPACES[type(operation)]
+    found = arguments(query, type(operation))  # type: ignore[arg-type]  # types are hashable
+    return tuple(value(make, operation, {}) for value in found if value.is_descriptor)
 
 
-def calls(operation_type: type[Operation]) -> Callable[[Call], Call]:
-    """Register how an operation is called."""
-
-    def register(call: Call) -> Call:
-        CALLS[operation_type] = call
-        return call
-
-    return register
+def sized(make: Caller, operation: Any) -> Any:
+    """The operation with the workspace that the subject asks for; itself where it has none."""
+    if type(operation) not in WORKSPACES:
+        return operation
+    return replace(operation, workspace_bytes=make.workspace_bytes(operation))

@@ -11,7 +11,6 @@ from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
 from dualdnn.api.operations import ActivationBackward, ActivationForward, ActivationSpec, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NHWC, UINT8
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.activation import activation_descriptor
 from dualdnn.conformance.layouts import LAYOUTS, NOT_SPATIALLY_PACKED, laid_out
 from dualdnn.conformance.marks import shows
 
@@ -150,7 +149,7 @@ def test_forward_null(cudnn, caller, refuses, missing):
     spec = TensorSpec.packed(FLOAT, DIMS)
     memory = caller.handle.to_device(np.ones(spec.count, np.float32))
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "activationDesc": activation_descriptor(caller, forward().activation), "alpha": 1.0,
+        "handle": caller.handle, "activationDesc": caller.descriptor(forward().activation), "alpha": 1.0,
         "xDesc": caller.tensor(spec), "x": memory, "beta": 0.0, "yDesc": caller.tensor(spec), "y": memory,
     }  # fmt: skip
     arguments[missing] = None

@@ -27,7 +27,7 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.convolution import described, sized
+from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.reference import judge
@@ -393,6 +393,16 @@ def test_images_that_pass_through_the_workspace_in_slices(run, algo):
     """More of them than a device of one multiprocessor keeps in its workspace at a time, of which the last are fewer."""
     x = {GEMM: (3, 24, 19, 23), FFT: (12, 10, 40, 33), FFT_TILING: (11, 6, 70, 44), NONFUSED: (3, 40, 98, 97)}[algo]
     run(convolution(x, (4, x[1], 3, 3), algo=algo, alpha=0.5, beta=-1.0))
+
+
+@shows(f"{F}/c01", f"{F}/c02", "cudnnMathType_t/c01")
+@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "FLOAT"])
+@pytest.mark.parametrize("formats, taps", [(NCHW, 1), ((NHWC, NHWC, NCHW), 3)], ids=["as they lie", "of the result"])
+def test_planes_that_fill_rows_of_128_bytes(run, formats, taps, configuration):
+    """64 pixels of an image side by side, of x and y or of y alone, blended or not."""
+    for alpha, beta in ((1.0, 0.0), (0.5, -2.0)):
+        run(convolution((2, 64, 8, 8), (72, 64, taps, taps), configuration=configuration, formats=formats, math_type=DEFAULT,
+                        padding=(taps // 2,) * 2, alpha=alpha, beta=beta))  # fmt: skip
 
 
 @shows(f"{F}/c02", "cudnnMathType_t/c01")

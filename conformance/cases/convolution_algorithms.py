@@ -13,7 +13,7 @@ from dualdnn.api.enumerations import cudnnDeterminism_t, cudnnMathType_t, cudnnS
 from dualdnn.api.operations import FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import FLOAT, HALF, NCHW, NHWC
 from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.convolution import described, sized
+from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.marks import shows
 
 from .convolution import DIRECT, NONFUSED, PRECOMP, by_name, convolution

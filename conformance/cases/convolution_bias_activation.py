@@ -11,8 +11,7 @@ from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnMathType_t, cud
 from dualdnn.api.operations import ActivationSpec, ConvolutionBiasActivationForward, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, NCHW, NCHW_VECT_C, NHWC
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.activation import activation_descriptor
-from dualdnn.conformance.calls.convolution import described, sized
+from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import laid_out
 from dualdnn.conformance.marks import shows
 
@@ -281,7 +280,7 @@ def test_null(caller, refuses, missing):
     operation = fused()
     x, w, descriptor, y = described(caller, operation)
     memory = caller.handle.to_device(np.ones(1024, np.float32))
-    activation, bias = activation_descriptor(caller, operation.activation), caller.tensor(operation.bias)
+    activation, bias = caller.descriptor(operation.activation), caller.tensor(operation.bias)
     values = (caller.handle, 1.0, x, memory, w, memory, descriptor, IMPLICIT, None, 0, 0.0, y, memory, bias, memory, activation,
               y, memory)  # fmt: skip
     arguments = dict(zip(NAMES, values, strict=True)) | {missing: None}

@@ -26,7 +26,7 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.convolution import convolution_descriptor, described, sized
+from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 
@@ -147,7 +147,7 @@ def test_im2col_null(caller, refuses, missing):
     memory = caller.handle.to_device(np.ones(512, np.float32))
     arguments: list[Any] = [
         caller.handle, caller.tensor(operation.srcData), memory, caller.filter(operation.filter),
-        convolution_descriptor(caller, operation.convolution), caller.handle.allocate(operation.colBuffer.nbytes),
+        caller.descriptor(operation.convolution), caller.handle.allocate(operation.colBuffer.nbytes),
     ]  # fmt: skip
     arguments[missing] = None
     clause = f"{I}/c07" if missing in (2, 5) else "cudnnStatus_t/c05"

@@ -8,7 +8,7 @@ import pytest
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as Algo
 from dualdnn.api.operations.specs import FLOAT, NCHW, NCHW_VECT_C, NHWC
 from dualdnn.api.status import NOT_SUPPORTED
-from dualdnn.conformance.calls.convolution import described, sized
+from dualdnn.conformance.calls import described, sized
 from dualdnn.conformance.marks import shows
 
 from .convolution import (

@@ -32,7 +32,6 @@ from dualdnn.api.status import (
     NOT_INITIALIZED,
     CudnnError,
 )
-from dualdnn.conformance.calls.activation import activation_descriptor
 from dualdnn.conformance.marks import shows
 
 # enumeration -> name -> the number that the public headers give it
@@ -127,7 +126,7 @@ def test_work_in_a_stream_runs_in_order(subject, cudnn, caller):
     cudnn.cudnnSetStream(caller.handle, stream)
     memory = caller.handle.to_device(np.full(SPEC.count, 1.0, np.float32))
     tensor = caller.tensor(SPEC)
-    relu = activation_descriptor(caller, OPERATION.activation)
+    relu = caller.descriptor(OPERATION.activation)
     for _ in range(20):
         cudnn.cudnnActivationForward(caller.handle, relu, 0.5, tensor, memory, 1.0, tensor, memory)
     stream.synchronize()
@@ -266,7 +265,7 @@ def test_arguments_are_checked_before_anything_runs(subject, cudnn, caller, refu
     small = caller.handle.allocate(SPEC.nbytes - 1)
     freed = caller.handle.allocate(SPEC.nbytes)
     freed.free()
-    relu, tensor = activation_descriptor(caller, OPERATION.activation), caller.tensor(SPEC)
+    relu, tensor = caller.descriptor(OPERATION.activation), caller.tensor(SPEC)
     for bad in (small, freed, "text", -5, 1.5, object()):
         arguments = (caller.handle, relu, 1.0, tensor, memory, 0.0, tensor, bad)
         refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnActivationForward, *arguments, unchanged=(memory,))
@@ -315,7 +314,7 @@ def test_work_that_fails_is_reported_as_fatal(subject, cudnn, caller, refuses, l
         return launch
 
     messages = logged(0)
-    relu, tensor = activation_descriptor(caller, OPERATION.activation), caller.tensor(SPEC)
+    relu, tensor = caller.descriptor(OPERATION.activation), caller.tensor(SPEC)
     memory = caller.handle.to_device(inputs := np.arange(SPEC.nbytes, dtype=np.uint8))
     monkeypatch.setattr(caller.handle.backend, "prepare", failing)
     arguments = (caller.handle, relu, 1.0, tensor, memory, 0.0, tensor, memory)
@@ -330,7 +329,7 @@ def test_a_kernel_that_fails_is_reported_as_fatal(subject, cudnn, caller, refuse
     if not subject.ours or subject.device != "emulated" or subject.backend != "accelerated":
         pytest.skip("the device would not survive")
     messages = logged(0)
-    relu, tensor = activation_descriptor(caller, OPERATION.activation), caller.tensor(SPEC)
+    relu, tensor = caller.descriptor(OPERATION.activation), caller.tensor(SPEC)
     memory = caller.handle.allocate(SPEC.nbytes)
     arguments = (caller.handle, relu, 1.0, tensor, 4096, 0.0, tensor, memory)
     refuses(EXECUTION_FAILED, "cudnnActivationForward/c17", cudnn.cudnnActivationForward, *arguments)

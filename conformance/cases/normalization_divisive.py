@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.api.enumerations import cudnnNanPropagation_t, cudnnPoolingMode_t
+from dualdnn.api.enumerations import cudnnDivNormMode_t, cudnnNanPropagation_t, cudnnPoolingMode_t
 from dualdnn.api.operations import (
     AddTensor,
     DivisiveNormalizationBackward,
@@ -19,11 +19,11 @@ from dualdnn.api.operations import (
 )
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.normalization import PRECOMPUTED, lrn_descriptor
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import Step
 
+PRECOMPUTED = cudnnDivNormMode_t.CUDNN_DIVNORM_PRECOMPUTED_MEANS
 TYPES = [FLOAT, DOUBLE, HALF]
 DIMS = (2, 3, 7, 9)
 DIMS_5D = (1, 2, 4, 5, 6)
@@ -82,7 +82,7 @@ def test_without_means_is_with_zeros(caller):
     cudnn, handle, spec = caller.cudnn, caller.handle, TensorSpec.packed(FLOAT, DIMS)
     x = handle.to_device(np.random.default_rng(1).standard_normal(spec.count).astype(np.float32))
     zeros, temp, temp2 = (handle.to_device(np.zeros(spec.count, np.float32)) for _ in range(3))
-    tensor, descriptor, found = caller.tensor(spec), lrn_descriptor(caller, LRN), []
+    tensor, descriptor, found = caller.tensor(spec), caller.descriptor(LRN), []
     for means in (None, zeros):
         y = handle.to_device(np.full(spec.count, np.nan, np.float32))
         cudnn.cudnnDivisiveNormalizationForward(
@@ -151,6 +151,7 @@ def test_special_values(trial, call, data_type, means):
 def test_forward_in_place(trial, layout, means):
     for data_type in (FLOAT, HALF):
         trial(forward(laid_out(data_type, DIMS, layout), beta=0.25, means=means), aliases={"y": "x"})
+    trial(forward(laid_out(FLOAT, (1, 2, 40, 35), layout), means=means), aliases={"y": "x"})
 
 
 @shows("cudnnDivisiveNormalizationForward/c22")
@@ -200,7 +201,7 @@ def test_forward_null(cudnn, caller, refuses, missing):
     spec = TensorSpec.packed(FLOAT, DIMS)
     x, temp, temp2, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(4))
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "normDesc": lrn_descriptor(caller, LRN), "mode": PRECOMPUTED, "alpha": 1.0,
+        "handle": caller.handle, "normDesc": caller.descriptor(LRN), "mode": PRECOMPUTED, "alpha": 1.0,
         "xDesc": caller.tensor(spec), "x": x, "means": None, "temp": temp, "temp2": temp2, "beta": 0.0,
         "yDesc": caller.tensor(spec), "y": y,
     }  # fmt: skip
@@ -218,7 +219,7 @@ def test_backward_null(cudnn, caller, refuses, missing):
     spec = TensorSpec.packed(FLOAT, DIMS)
     x, dy, temp, temp2, dx = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(5))
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "normDesc": lrn_descriptor(caller, LRN), "mode": PRECOMPUTED, "alpha": 1.0,
+        "handle": caller.handle, "normDesc": caller.descriptor(LRN), "mode": PRECOMPUTED, "alpha": 1.0,
         "xDesc": caller.tensor(spec), "x": x, "means": None, "dy": dy, "temp": temp, "temp2": temp2, "beta": 0.0,
         "dxDesc": caller.tensor(spec), "dx": dx, "dMeans": None,
     }  # fmt: skip
@@ -238,7 +239,7 @@ def test_backward_null(cudnn, caller, refuses, missing):
 def test_unknown_mode_and_destroyed_descriptor(cudnn, caller, subject, refuses):
     spec = TensorSpec.packed(FLOAT, DIMS)
     x, temp, temp2, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(4))
-    tensor, descriptor = caller.tensor(spec), lrn_descriptor(caller, LRN)
+    tensor, descriptor = caller.tensor(spec), caller.descriptor(LRN)
 
     def call(normDesc: Any, mode: int) -> tuple[Any, ...]:
         return (caller.handle, normDesc, mode, 1.0, tensor, x, None, temp, temp2, 0.0, tensor, y)
@@ -301,7 +302,7 @@ def test_temporaries_have_the_size_of_x(caller, refuses, cudnn):
     tensor, small = caller.tensor(spec), caller.handle.allocate(spec.nbytes - 1)
     arguments = (
         caller.handle,
-        lrn_descriptor(caller, LRN),
+        caller.descriptor(LRN),
         PRECOMPUTED,
         1.0,
         tensor,

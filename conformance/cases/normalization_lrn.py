@@ -6,14 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dualdnn.api.enumerations import CUDNN_LRN_MAX_N, CUDNN_LRN_MIN_BETA, CUDNN_LRN_MIN_K, CUDNN_LRN_MIN_N
+from dualdnn.api.enumerations import (
+    CUDNN_LRN_MAX_N,
+    CUDNN_LRN_MIN_BETA,
+    CUDNN_LRN_MIN_K,
+    CUDNN_LRN_MIN_N,
+    cudnnLRNMode_t,
+)
 from dualdnn.api.operations import LRNCrossChannelBackward, LRNCrossChannelForward, LRNSpec, TensorSpec
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.normalization import CROSS_CHANNEL, lrn_descriptor
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 
+CROSS_CHANNEL = cudnnLRNMode_t.CUDNN_LRN_CROSS_CHANNEL_DIM1
 TYPES = [FLOAT, DOUBLE, HALF]
 DIMS = (2, 11, 3, 8)
 DIMS_5D = (2, 7, 2, 3, 4)
@@ -149,6 +155,18 @@ def test_parameters(trial, call, alpha, beta, k):
     trial(CALLS[call](lrn=LRNSpec(5, alpha, beta, k)), inputs="near_one")
 
 
+@shows("cudnnSetLRNDescriptor/c04")
+@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
+def test_there_are_no_channels_beyond_the_edges(trial, layout):
+    """Around them the power of k and the small values at the edges would be infinite, and its product with a zero NaN."""
+    channels = 16
+    x = np.ones((2, channels, 2, 4), np.float32)
+    x[:, [0, 1, -2, -1]] = 1e-3
+    stored = x if layout == "nchw" else x.transpose(0, 2, 3, 1)
+    operation = backward(laid_out(FLOAT, x.shape, layout), lrn=LRNSpec(5, 5.0, 9.0, 1e-5))
+    trial(operation, before={"x": np.frombuffer(stored.tobytes(), np.uint8)})
+
+
 @shows("cudnnSetLRNDescriptor/c03")
 @both_calls
 def test_parameters_are_cast_to_the_data_type(trial, call):
@@ -238,7 +256,7 @@ def test_forward_null(cudnn, caller, refuses, missing):
     spec = TensorSpec.packed(FLOAT, DIMS)
     memory = caller.handle.to_device(np.ones(spec.count, np.float32))
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "normDesc": lrn_descriptor(caller, LRN), "mode": CROSS_CHANNEL, "alpha": 1.0,
+        "handle": caller.handle, "normDesc": caller.descriptor(LRN), "mode": CROSS_CHANNEL, "alpha": 1.0,
         "xDesc": caller.tensor(spec), "x": memory, "beta": 0.0, "yDesc": caller.tensor(spec), "y": memory,
     }  # fmt: skip
     arguments[missing] = None
@@ -252,7 +270,7 @@ def test_backward_null(cudnn, caller, refuses, missing):
     spec = TensorSpec.packed(FLOAT, DIMS)
     memory = caller.handle.to_device(np.ones(spec.count, np.float32))
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "normDesc": lrn_descriptor(caller, LRN), "mode": CROSS_CHANNEL, "alpha": 1.0,
+        "handle": caller.handle, "normDesc": caller.descriptor(LRN), "mode": CROSS_CHANNEL, "alpha": 1.0,
         "yDesc": caller.tensor(spec), "y": memory, "dyDesc": caller.tensor(spec), "dy": memory, "xDesc": caller.tensor(spec),
         "x": memory, "beta": 0.0, "dxDesc": caller.tensor(spec), "dx": memory,
     }  # fmt: skip
@@ -265,7 +283,7 @@ def test_backward_null(cudnn, caller, refuses, missing):
 def test_unknown_mode(cudnn, caller, refuses):
     spec = TensorSpec.packed(FLOAT, DIMS)
     tensor, memory = caller.tensor(spec), caller.handle.to_device(np.ones(spec.count, np.float32))
-    head = (caller.handle, lrn_descriptor(caller, LRN), 1, 1.0, tensor, memory)
+    head = (caller.handle, caller.descriptor(LRN), 1, 1.0, tensor, memory)
     refuses(BAD_PARAM, f"{FORWARD}/c03", cudnn.cudnnLRNCrossChannelForward, *head, 0.0, tensor, memory)
     refuses(BAD_PARAM, f"{BACKWARD}/c06", cudnn.cudnnLRNCrossChannelBackward, *head, tensor, memory, tensor, memory, 0.0, tensor, memory)  # fmt: skip
 

@@ -24,7 +24,6 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.pooling import pooling_descriptor
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
@@ -402,7 +401,7 @@ def test_forward_null(cudnn, caller, refuses, missing):
     operation = forward(MAXIMA[0])
     x, y = (caller.handle.to_device(np.ones(spec.count, np.float32)) for spec in (operation.x, operation.y))
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "poolingDesc": pooling_descriptor(caller, operation.pooling), "alpha": 1.0,
+        "handle": caller.handle, "poolingDesc": caller.descriptor(operation.pooling), "alpha": 1.0,
         "xDesc": caller.tensor(operation.x), "x": x, "beta": 0.0, "yDesc": caller.tensor(operation.y), "y": y,
     }  # fmt: skip
     arguments[missing] = None
@@ -645,7 +644,7 @@ def test_backward_null(cudnn, caller, refuses, missing):
     }
     tensors = {name: caller.tensor(operation.tensor(name)) for name in memory}
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "poolingDesc": pooling_descriptor(caller, operation.pooling), "alpha": 1.0,
+        "handle": caller.handle, "poolingDesc": caller.descriptor(operation.pooling), "alpha": 1.0,
         "yDesc": tensors["y"], "y": memory["y"], "dyDesc": tensors["dy"], "dy": memory["dy"],
         "xDesc": tensors["x"], "x": memory["x"], "beta": 0.0, "dxDesc": tensors["dx"], "dx": memory["dx"],
     }  # fmt: skip

@@ -44,6 +44,14 @@ COMBINATIONS = [
 ]
 
 
+# Of one row, or one line: half of the inputs are maxima, so that gradients without factors are not mostly zeros.
+FLAT = {
+    "16": ((2, 3, 1, 16), "nchw"), "14": ((2, 3, 1, 14), "nchw"), "11": ((3, 3, 1, 11), "nchw"),
+    "8-channels": ((2, 8, 1, 10), "nhwc"), "5-channels": ((2, 5, 1, 12), "nhwc"), "3d-16": ((1, 6, 1, 1, 16), "nchw"),
+    "3d-16-channels": ((2, 16, 1, 1, 10), "nhwc"),
+}  # fmt: skip
+
+
 def geometry_of(window: tuple[int, int, int], dims: tuple[int, ...]) -> Geometry:
     """A pooling with the same window along every axis; its outputs are the advised ones."""
     rank = len(dims) - 2
@@ -65,10 +73,10 @@ def forward_operations(
 def backward_operations(
     window: tuple[int, int, int], data_type: Any, dims: Any, layout: str
 ) -> Iterator[PoolingBackward]:
-    """Gradients of the same, the first of each kind without factors."""
+    """Gradients of the same. With beta, so that most of dx is not zero."""
     geometry = geometry_of(window, dims)
     yield backward(MAXIMA[0], geometry, data_type, layout, layout, nan=Nan.CUDNN_PROPAGATE_NAN, alpha=-1.5, beta=0.5)
-    yield backward(MAXIMA[1], geometry, data_type, layout, layout)
+    yield backward(MAXIMA[1], geometry, data_type, layout, layout, beta=1.0)
     yield backward(AVERAGES[0], geometry, data_type, layout, layout)
     yield backward(AVERAGES[1], geometry, data_type, layout, layout, alpha=0.5, beta=-1.0)
 
@@ -113,6 +121,16 @@ def test_gradient_with_ties(trial, window, data_type, shape):
         trial(operation, before=with_ties(operation))
 
 
+@shows("cudnnPoolingBackward/c01", "cudnnPoolingBackward/c07")
+@pytest.mark.parametrize("shape", FLAT)
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_gradient_without_factors(trial, data_type, shape):
+    dims, layout = FLAT[shape]
+    for nan in Nan:
+        operation = backward(MAXIMA[0], geometry_of(PADDED, dims), data_type, layout, layout, nan=nan)
+        trial(operation, before=with_ties(operation))
+
+
 @shows("cudnnPoolingBackward/c07")
 @pytest.mark.parametrize("shape", ["8-channels", "3d-16"])
 @pytest.mark.parametrize("data_type", [DOUBLE, BFLOAT16], ids=lambda t: t.name)
@@ -127,6 +145,6 @@ def test_gradient_of_other_types_with_ties(trial, data_type, shape):
 def test_gradient_goes_to_the_first_of_equal_maxima_of_volumes(trial, mode, layout):
     """Windows of 5x5x5 that overlap in planes, rows and columns: the first in row-major order."""
     geometry = geometry_of((5, 3, 1), (2, 4, 8, 9, 11))
-    operation = backward(mode, geometry, FLOAT, layout, layout)
+    operation = backward(mode, geometry, FLOAT, layout, layout, beta=1.0)
     for inputs in ("ties", "ties_and_nan"):
         trial(operation, before=with_ties(operation, inputs))

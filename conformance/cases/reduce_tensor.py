@@ -29,7 +29,7 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED
-from dualdnn.conformance.calls.reduce_tensor import reduce_tensor_descriptor, sized
+from dualdnn.conformance.calls import sized
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import prepare
@@ -485,7 +485,7 @@ def arguments_of(caller: Any, operation: ReduceTensor) -> dict[str, Any]:
     """The arguments of the documented call, by name; the workspace is as large as the subject asks for."""
     memory = {name: caller.handle.to_device(bytes_) for name, bytes_ in prepare(operation, "normal", 0).items()}
     A, C = caller.tensor(operation.A), caller.tensor(operation.C)
-    descriptor = reduce_tensor_descriptor(caller, operation.reduction)
+    descriptor = caller.descriptor(operation.reduction)
     size = caller.cudnn.cudnnGetReductionWorkspaceSize(caller.handle, descriptor, A, C)
     return {
         "handle": caller.handle, "reduceTensorDesc": descriptor, "indices": memory["indices"],
@@ -562,7 +562,7 @@ def test_size_of_the_workspace(cudnn, caller, dims, to):
     ("cudnnGetReductionWorkspaceSize", "aDesc"), ("cudnnGetReductionWorkspaceSize", "cDesc"),
 ])  # fmt: skip
 def test_size_of_null(cudnn, caller, refuses, function, missing):
-    named = {"handle": caller.handle, "reduceDesc": reduce_tensor_descriptor(caller, reduction().reduction),
+    named = {"handle": caller.handle, "reduceDesc": caller.descriptor(reduction().reduction),
              "aDesc": caller.tensor(reduction().A), "cDesc": caller.tensor(reduction().C), missing: None}  # fmt: skip
     refuses(BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, function), *named.values())
 

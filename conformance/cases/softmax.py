@@ -49,6 +49,11 @@ def holding(operation: Any, values: Any) -> dict[str, Any]:
     return {"x": np.frombuffer(x.tobytes(), np.uint8), "y": np.full(operation.y.nbytes, 0xFF, np.uint8)}
 
 
+def by_shape(value: object) -> str:
+    """The name of a parameter in a case's id."""
+    return "x".join(map(str, value)) if isinstance(value, tuple) else getattr(value, "name", str(value))
+
+
 @shows("cudnnSoftmaxForward/c01", "cudnnSoftmaxForward/c05", "cudnnSoftmaxForward/c06", "cudnnSoftmaxForward/c08",
        "cudnnSoftmaxAlgorithm_t/c01", "cudnnSoftmaxMode_t/c01", "cudnnSoftmaxMode_t/c02", "cudnnSoftmaxMode_t/c03")  # fmt: skip
 @pytest.mark.parametrize("alpha, beta", BLENDS)
@@ -109,7 +114,7 @@ def test_more_than_threads_can_keep(trial, mode):
     trial(operation, before=holding(operation, np.linspace(-8, 8, 130000)))
     trial(operation, before=holding(operation, np.linspace(8, -8, 130000)))
     trial(backward(ACCURATE, mode, TensorSpec.packed(FLOAT, dims)))
-    # The same in other accesses: single elements along a line, whole ones across lines.
+    # The same in other accesses: single elements along a row, packs across rows.
     spec = laid_out(FLOAT, dims, "gaps") if mode == INSTANCE else TensorSpec.packed(FLOAT, (1, 15001, 1, 8))
     trial(forward(ACCURATE, mode, spec))
     trial(backward(ACCURATE, mode, spec))
@@ -119,7 +124,7 @@ def test_more_than_threads_can_keep(trial, mode):
 @pytest.mark.parametrize("dims", [(8, 2, 131, 132), (9, 2, 114, 116), (9, 2, 94, 130), (19, 3, 109, 107), (34, 1, 197, 187),
                                   (133, 8, 2, 1032)], ids=lambda d: "x".join(map(str, d)))  # fmt: skip
 def test_many_long_lines(trial, dims, data_type):
-    """So many that they pass through shared memory in a stream, more than are on their way at once, or through the registers of
+    """So many that they pass through shared memory in a stream, more than are in flight at once, or through the registers of
     clusters; some start anywhere."""
     spec = TensorSpec.packed(data_type, dims)
     trial(forward(FAST, INSTANCE, spec, alpha=1024.0))
@@ -131,7 +136,7 @@ def test_many_long_lines(trial, dims, data_type):
 
 @pytest.mark.parametrize("dims", [(2, 3, 20, 24), (12, 2, 131, 132)], ids=lambda d: "x".join(map(str, d)))
 def test_lines_at_any_address(caller, dims):
-    """Operands need only the alignment of an element; whole packs before, and after, are none of those."""
+    """Operands need only the alignment of an element; packs before, and after, are none of those."""
     spec = TensorSpec.packed(HALF, dims)
     for operation in (forward(ACCURATE, INSTANCE, spec, alpha=1024.0), backward(ACCURATE, INSTANCE, spec, alpha=0.25)):
         before = prepare(operation, "normal", 0)
@@ -151,7 +156,7 @@ def test_lines_at_any_address(caller, dims):
 @pytest.mark.parametrize("dims", [(1, 1201, 1, 32), (1, 1100, 1, 16), (1, 1201, 4, 16), (1, 1100, 2, 16), (5, 1030, 2, 12)],
                          ids=lambda d: "x".join(map(str, d)))  # fmt: skip
 def test_many_long_columns(trial, dims, data_type):
-    """So long that several blocks share neighbouring lines; fewer and more of these than a block takes side by side."""
+    """So long that several blocks share neighbouring rows; fewer and more of these than a block takes side by side."""
     spec = TensorSpec.packed(data_type, dims)
     trial(forward(FAST, CHANNEL, spec, alpha=1024.0))
     trial(forward(ACCURATE, CHANNEL, spec, alpha=1024.0, beta=0.5), aliases={"y": "x"})
@@ -167,6 +172,25 @@ def test_lines_that_a_whole_device_shares(trial, dims):
     mode, gradient = (CHANNEL, FLOAT) if dims[1] > 1000 else (INSTANCE, HALF)
     trial(forward(ACCURATE, mode, TensorSpec.packed(FLOAT, dims), alpha=1024.0))
     trial(backward(ACCURATE, mode, TensorSpec.packed(gradient, dims), alpha=0.25))
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+@pytest.mark.parametrize("tensor_format, dims", [
+    (NCHW, (8, 1, 6, 8)), *((NCHW, (7, length, 9, 9)) for length in (8, 10, 12, 16)),
+    (NHWC, (3, 64, 9, 12)), (NHWC, (8, 64, 10, 10)), (NHWC, (6, 128, 9, 15)), (NHWC, (8, 128, 10, 20)),
+], ids=by_shape)  # fmt: skip
+def test_rows_that_threads_hold(trial, tensor_format, dims, data_type):
+    """One element, as many as a thread holds where rows are many, and packs of which a thread holds four or one where rows are more."""
+    spec = TensorSpec.packed(data_type, dims, tensor_format)
+    trial(forward(ACCURATE, CHANNEL, spec, alpha=8.0, beta=0.5))
+    trial(backward(LOG, CHANNEL, spec, alpha=0.25, beta=1.0), aliases={"dx": "dy"})
+
+
+@pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
+def test_long_strided_single_elements(trial, data_type):
+    spec = TensorSpec.packed(data_type, (1, 1500, 1, 3))
+    trial(forward(LOG, CHANNEL, spec))
+    trial(backward(ACCURATE, CHANNEL, spec, alpha=0.25))
 
 
 @pytest.mark.parametrize("length", [2, 3, 5, 7, 10, 11, 13, 15, 50, 67, 77, 131, 255])
@@ -238,13 +262,13 @@ def test_beyond_five_dimensions(trial, refused, mode):
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
 def test_special_values(trial, algorithm, mode, data_type):
-    """Only results of lines without NaN and infinities differ from NaN, and a lone -inf has probability 0."""
+    """Only results of rows without NaN and infinities differ from NaN, and a lone -inf has probability 0."""
     spec = TensorSpec.packed(data_type, (9, 2, 1, 2))
     trial(forward(algorithm, mode, spec), inputs="special")
     trial(backward(algorithm, mode, spec), inputs="special")
 
 
-# What the library does with lines that hold infinities (docs/errata.md, D133): x, FAST, ACCURATE (None: NaN).
+# What the library does with rows that hold infinities (docs/errata.md, D133): x, FAST, ACCURATE (None: NaN).
 INF = float("inf")
 LINES = {
     "all -inf": ([-INF, -INF, -INF, -INF], [None] * 4, [None] * 4),

@@ -27,7 +27,6 @@ from dualdnn.api.operations.specs import (
     UINT8x4,
 )
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.tensor_arithmetic import op_tensor_descriptor
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 from dualdnn.conformance.trial import attempt, prepare
@@ -461,7 +460,7 @@ OP_ARGUMENTS = ("handle", "opTensorDesc", "alpha1", "aDesc", "A", "alpha2", "bDe
 def op_arguments(caller: Any, op: Op) -> dict[str, Any]:
     spec = TensorSpec.packed(FLOAT, DIMS)
     a, b, c = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(3))
-    descriptor = op_tensor_descriptor(caller, OpTensorSpec(op, FLOAT, PROPAGATE))
+    descriptor = caller.descriptor(OpTensorSpec(op, FLOAT, PROPAGATE))
     values = (
         caller.handle, descriptor, 1.0, caller.tensor(spec), a, 1.0, caller.tensor(spec), b, 0.0, caller.tensor(spec), c,
     )  # fmt: skip

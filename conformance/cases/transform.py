@@ -34,7 +34,6 @@ from dualdnn.api.operations.specs import (
 )
 from dualdnn.api.operations.transform import destination_dims
 from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
-from dualdnn.conformance.calls.transform import transform_descriptor
 from dualdnn.conformance.layouts import LAYOUTS, laid_out
 from dualdnn.conformance.marks import shows
 
@@ -43,7 +42,7 @@ UNFOLD = cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
 TYPES = [FLOAT, DOUBLE, HALF, BFLOAT16, INT8, UINT8, INT32]
 BLENDS = [(1.0, 0.0), (-1.75, 0.5)]
 DIMS = (2, 3, 5, 7)
-TURNS = [(NCHW, NHWC), (NHWC, NCHW), (NCHW, NCHW), (NHWC, NHWC)]
+FORMATS = [(NCHW, NHWC), (NHWC, NCHW), (NCHW, NCHW), (NHWC, NHWC)]
 
 
 def moved(x: TensorSpec, y: TensorSpec, alpha: float = 1.0, beta: float = 0.0) -> TransformTensor:
@@ -73,7 +72,7 @@ def applied(transform: TransformSpec, dims: tuple[int, ...], data_type: Any = FL
 
 @shows("cudnnTransformTensor/c01", "cudnnTransformTensor/c05", "cudnnTransformTensor/c06", "cudnnTransformTensor/c08")
 @pytest.mark.parametrize("alpha, beta", BLENDS)
-@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
 @pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
 def test_formats(trial, data_type, formats, alpha, beta):
     x, y = (TensorSpec.packed(data_type, DIMS, tensor_format) for tensor_format in formats)
@@ -94,7 +93,7 @@ def test_strides(trial, layout, to):
     [(1, 1, 1, 1), (3, 1, 1, 1), (1, 7, 1, 1), (1, 1, 1, 9), (2, 5, 3), (2, 2, 3, 2, 2, 2), (2, 1, 2, 2, 1, 2, 2, 3)],
     ids=str,
 )
-@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_shapes(trial, dims, formats):
     x, y = (TensorSpec.packed(FLOAT, dims, tensor_format) for tensor_format in formats)
     trial(moved(x, y))
@@ -102,17 +101,20 @@ def test_shapes(trial, dims, formats):
 
 @shows("cudnnTransformTensor/c01")
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
-@pytest.mark.parametrize("dims", [(1, 130, 9, 15), (2, 67, 8, 16), (3, 3, 33, 32), (9, 2, 3, 50)], ids=str)
-@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize(
+    "dims", [(1, 130, 9, 15), (2, 67, 8, 16), (3, 3, 33, 32), (9, 2, 3, 50), (3, 36, 4, 11)], ids=str
+)
+@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_long_dimensions(trial, dims, data_type, formats):
     """Larger than anything that an implementation may handle at once, and no multiple of it."""
     x, y = (TensorSpec.packed(data_type, dims, tensor_format) for tensor_format in formats)
     trial(moved(x, y))
+    trial(moved(x, y, 0.5, 2.0))
 
 
 @shows("cudnnTransformTensor/c01")
 @pytest.mark.parametrize("dims", [(2, 132, 26, 16), (3, 67, 23, 27)], ids=str)
-@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_large(trial, dims, formats):
     """Enough for an implementation to take its largest pieces, aligned and not."""
     x, y = (TensorSpec.packed(FLOAT, dims, tensor_format) for tensor_format in formats)
@@ -188,21 +190,27 @@ def test_between_vectors(trial, x, y, alpha, beta):
 
 
 @shows("cudnnTransformTensor/c01")
-@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
-@pytest.mark.parametrize("offsets", [(1, 0), (0, 1), (1, 3)], ids=str)
-def test_addresses(caller, offsets, formats):
-    """Tensors may begin at any element of an allocation."""
-    dims = (2, 16, 4, 12)
-    x, y = (TensorSpec.packed(FLOAT, dims, tensor_format) for tensor_format in formats)
-    whole = np.arange(x.count + 4, dtype=np.float32)
-    source, result = caller.handle.to_device(whole), caller.handle.to_device(-whole)
-    places = [buffer.slice(4 * offset, x.nbytes) for buffer, offset in zip((source, result), offsets, strict=True)]
-    caller(moved(x, y), {"x": places[0], "y": places[1]})
-    data = whole[offsets[0] : offsets[0] + x.count]
-    plain = data.reshape(dims) if formats[0] == NCHW else data.reshape(2, 4, 12, 16).transpose(0, 3, 1, 2)
-    expected = -whole
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("offsets", [(0, 0), (1, 0), (0, 1), (1, 3)], ids=str)
+@pytest.mark.parametrize(
+    "dims, data_type", [((2, 16, 4, 12), FLOAT), ((2, 3, 24, 48), FLOAT), ((3, 36, 4, 11), HALF)], ids=str
+)
+def test_addresses(caller, offsets, formats, dims, data_type):
+    """Tensors may begin at any element of an allocation: rows of packs, of a narrow dimension, and of packs of half the size."""
+    dtype = {FLOAT: np.float32, HALF: np.float16}[data_type]
+    x, y = (TensorSpec.packed(data_type, dims, tensor_format) for tensor_format in formats)
+    memory = np.random.default_rng(x.count).permutation(x.count + 4).astype(np.int16).view(np.float16).astype(dtype)
+    memory = np.where(np.isfinite(memory), memory, dtype(1))
+    source, result = caller.handle.to_device(memory), caller.handle.to_device(-memory)
+    shift = dtype().itemsize
+    slices = [buffer.slice(shift * offset, x.nbytes) for buffer, offset in zip((source, result), offsets, strict=True)]
+    caller(moved(x, y), {"x": slices[0], "y": slices[1]})
+    images, channels, *plane = dims
+    data = memory[offsets[0] : offsets[0] + x.count]
+    plain = data.reshape(dims) if formats[0] == NCHW else data.reshape(images, *plane, channels).transpose(0, 3, 1, 2)
+    expected = -memory
     expected[offsets[1] : offsets[1] + y.count] = (plain if formats[1] == NCHW else plain.transpose(0, 2, 3, 1)).ravel()
-    assert np.array_equal(result.to_host(np.float32, whole.size), expected)
+    assert np.array_equal(result.to_host(dtype, memory.size), expected)
 
 
 @shows("cudnnTransformTensor/c03")
@@ -292,7 +300,7 @@ def named(filters: bool, number: str) -> str:
 @both("c01", "c03", "c04", "c09", "c10", "c12")
 @BOTH
 @pytest.mark.parametrize("alpha, beta", BLENDS)
-@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
 @pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
 def test_copy(trial, data_type, formats, alpha, beta, filters):
     trial(
@@ -316,7 +324,7 @@ PADDINGS = [
 @both("c01", "c06", "c11")
 @shows("cudnnSetTensorTransformDescriptor/c04", "cudnnSetTensorTransformDescriptor/c06")
 @BOTH
-@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
 @pytest.mark.parametrize("before, after", PADDINGS, ids=str)
 def test_padding(trial, before, after, formats, filters):
     """Zeros around, negative amounts crop; the destination is not read."""
@@ -336,7 +344,7 @@ def test_padding(trial, before, after, formats, filters):
 @shows("cudnnSetTensorTransformDescriptor/c08", "cudnnSetTensorTransformDescriptor/c10")
 @BOTH
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
-@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
 @pytest.mark.parametrize("fold", [(2, 2), (3, 2), (1, 2), (2, 0), (4, 5)], ids=str)
 def test_folding(trial, fold, formats, data_type, filters):
     """Also where the factors do not divide the sizes."""
@@ -348,7 +356,7 @@ def test_folding(trial, fold, formats, data_type, filters):
 @shows("cudnnSetTensorTransformDescriptor/c10")
 @BOTH
 @pytest.mark.parametrize("alpha, beta", BLENDS)
-@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
 @pytest.mark.parametrize("fold, channels", [((2, 2), 8), ((3, 2), 12), ((1, 2), 4), ((2, 2), 6)], ids=str)
 def test_unfolding(trial, fold, channels, formats, alpha, beta, filters):
     """Also where the channels are no multiple of the factors; any alpha and beta."""
@@ -368,7 +376,7 @@ COMBINED = [
 @both("c01")
 @BOTH
 @pytest.mark.parametrize("direction", [FOLD, UNFOLD], ids=lambda d: d.name)
-@pytest.mark.parametrize("formats", TURNS, ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS, ids=lambda f: f"{f[0].name}-{f[1].name}")
 @pytest.mark.parametrize("before, after", COMBINED, ids=str)
 def test_folding_and_padding(trial, before, after, formats, direction, filters):
     transform = changing(before=before, after=after, fold=(2, 3), direction=direction, tensor_format=formats[1])
@@ -385,7 +393,7 @@ def test_unfolding_and_padding_blends(trial, filters):
 @both("c01")
 @BOTH
 @pytest.mark.parametrize("fold, direction", [((2, 2, 2), FOLD), ((2, 1, 3), UNFOLD), ((0, 0, 0), FOLD)], ids=str)
-@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_five_dimensions(trial, fold, direction, formats, filters):
     transform = changing(5, (0, 0, 1, 0, 1), (0, 0, 0, 0, 1), fold, direction, formats[1])
     trial(applied(transform, (1, 12, 3, 4, 5), FLOAT, formats[0], filters=filters))
@@ -395,7 +403,7 @@ def test_five_dimensions(trial, fold, direction, formats, filters):
 @BOTH
 @pytest.mark.parametrize("rank", [3, 6])
 @pytest.mark.parametrize("kind", ["pad", "fold", "unfold", "unfold and pad"])
-@pytest.mark.parametrize("formats", TURNS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
+@pytest.mark.parametrize("formats", FORMATS[:2], ids=lambda f: f"{f[0].name}-{f[1].name}")
 def test_transforms_of_other_ranks(trial, formats, kind, rank, filters):
     dims = (2, 16, 3, 2, 4, 3)[:rank]
     before, after = ((0, 1, 0, 1, 0, 0)[:rank], (0, 0, 1, 0, 0, 1)[:rank]) if "pad" in kind else ((), ())
@@ -561,7 +569,7 @@ def test_transform_null(cudnn, caller, refuses, missing, filters):
     source, destination = (caller.handle.to_device(np.ones(spec.count, np.float32)) for _ in range(2))
     describe = (lambda: caller.filter(FilterSpec(FLOAT, NCHW, DIMS))) if filters else (lambda: caller.tensor(spec))
     arguments: dict[str, Any] = {
-        "handle": caller.handle, "transDesc": transform_descriptor(caller, changing()), "alpha": 1.0, "srcDesc": describe(),
+        "handle": caller.handle, "transDesc": caller.descriptor(changing()), "alpha": 1.0, "srcDesc": describe(),
         "srcData": source, "beta": 0.0, "destDesc": describe(), "destData": destination,
     }  # fmt: skip
     arguments[missing] = None
@@ -580,7 +588,7 @@ def test_uninitialised_descriptors(subject, cudnn, caller, refuses, filters):
     create = cudnn.cudnnCreateFilterDescriptor if filters else cudnn.cudnnCreateTensorDescriptor
     describe = (lambda: caller.filter(FilterSpec(FLOAT, NCHW, DIMS))) if filters else (lambda: caller.tensor(spec))
     call = cudnn.cudnnTransformFilter if filters else cudnn.cudnnTransformTensorEx
-    transform, fresh = transform_descriptor(caller, changing()), cudnn.cudnnCreateTensorTransformDescriptor()
+    transform, fresh = caller.descriptor(changing()), cudnn.cudnnCreateTensorTransformDescriptor()
     for trio in [(fresh, describe(), describe()), (transform, create(), describe()), (transform, describe(), create())]:
         arguments = (caller.handle, trio[0], 1.0, trio[1], source, 0.0, trio[2], destination)
         refuses(BAD_PARAM, named(filters, "c13"), call, *arguments, unchanged=(source, destination))

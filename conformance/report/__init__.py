@@ -1,10 +1,15 @@
-"""The compliance report: compliance.json, junit.xml and report.html from the results of the cases."""
+"""The compliance report: compliance.json, junit.xml, report.html, a table and a badge."""
 
+import json
+import os
 from pathlib import Path
 
+from .badge import to_badge
 from .checks import ReportError
 from .clauses import Clause, load_clauses
+from .comparison import Comparison, to_page, to_text
 from .compliance_json import read_json, to_json
+from .csv_table import to_csv
 from .entries import OUTCOMES, CaseResult, Difference, Function, Subject
 from .junit import to_junit
 from .model import STATES, Report
@@ -15,29 +20,53 @@ __all__ = [
     "STATES",
     "CaseResult",
     "Clause",
+    "Comparison",
     "Difference",
     "Function",
     "Report",
     "ReportError",
     "Subject",
+    "is_complete",
     "load_clauses",
     "read_json",
+    "to_badge",
+    "to_csv",
     "to_html",
     "to_json",
     "to_junit",
+    "to_page",
+    "to_text",
     "write_report",
 ]
 
 
 def write_report(report: Report, directory: Path) -> dict[str, Path]:
-    """Write the three files into `directory`, made if missing; returns their paths by file name."""
-    # All three are complete before the first is written.
+    """Write the files into `directory`, made if missing; returns their paths by file name."""
+    # All are complete, and on the disk, before the first replaces another.
     contents = {
         "compliance.json": to_json(report).encode(),
         "junit.xml": to_junit(report),
         "report.html": to_html(report).encode(),
+        "cases.csv": to_csv(report).encode(errors="replace"),
+        "badge.svg": to_badge(report).encode(errors="replace"),
     }
     directory.mkdir(parents=True, exist_ok=True)
-    for name, content in contents.items():
-        (directory / name).write_bytes(content)
+    fresh = {name: directory / f".{name}.{os.getpid()}.tmp" for name in contents}
+    try:
+        for name, content in contents.items():
+            fresh[name].write_bytes(content)
+        for name, path in fresh.items():
+            path.replace(directory / name)
+    finally:
+        for path in fresh.values():
+            path.unlink(missing_ok=True)
     return {name: directory / name for name in contents}
+
+
+def is_complete(directory: Path) -> bool:
+    """Whether a directory holds the report of a whole run (as those without a word about it do)."""
+    try:
+        environment = json.loads((directory / "compliance.json").read_bytes())["environment"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return not isinstance(environment, dict) or environment.get("state", "complete") == "complete"

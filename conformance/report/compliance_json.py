@@ -3,7 +3,9 @@
 import gzip
 import json
 import math
+import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ from .clauses import Clause
 from .entries import CaseResult, Difference, Function, Subject
 from .model import Report
 
-SCHEMA = 1
+SCHEMA = 2
+SCHEMAS = (1, 2)  # the first has no known failures; its declared differences stand in the messages
 _REQUIRED = ("schema", "specification", "environment", "subjects", "clauses", "cases", "functions")
 _OPTIONAL = ("subject_details", "totals", "differences", "benchmarks")
 _NONFINITE = {"nan": math.nan, "inf": math.inf}
@@ -26,7 +29,10 @@ def to_document(report: Report) -> dict[str, Any]:
         "environment": dict(report.environment),
         "subjects": [subject.name for subject in report.subjects],
         "subject_details": {s.name: {"shows": list(s.shows), "description": s.description} for s in report.subjects},
-        "totals": {"clauses": report.totals, "cases": report.case_totals},
+        "totals": {
+            "clauses": {name: dict(counts) for name, counts in report.totals.items()},
+            "cases": {name: dict(counts) for name, counts in report.case_totals.items()},
+        },
         "clauses": {clause.id: _encode_clause(clause, report) for clause in report.clauses.values()},
         "cases": [_encode_case(case) for case in report.cases],
         "functions": {
@@ -41,7 +47,7 @@ def from_document(document: Any) -> Report:
     """The report in JSON values; raises `ReportError` where they are not what the format says."""
     checks.mapping(document, "report")
     schema = document.get("schema")
-    checks.require(schema == SCHEMA, f"schema is {schema!r}, this reader knows {SCHEMA}")
+    checks.require(schema in SCHEMAS, f"schema is {schema!r}, this reader knows {SCHEMA}")
     checks.keys(document, _REQUIRED, _OPTIONAL, "report")
     for name in ("cases", "differences", "benchmarks"):
         value = document.get(name, [])
@@ -69,7 +75,18 @@ def from_document(document: Any) -> Report:
         specification=document["specification"],
     )
     _check_derived(document, report)
-    return report
+    return _with_declared_differences(report) if schema == 1 else report
+
+
+def _with_declared_differences(report: Report) -> Report:
+    """A report of the first schema, its failures that are declared differences marked as known."""
+
+    def marked(case: CaseResult) -> CaseResult:
+        word, _, rest = case.message.partition(" ")
+        is_declared = case.outcome == "failed" and word == "difference" and ":" in rest
+        return replace(case, known=rest.partition(":")[0]) if is_declared else case
+
+    return replace(report, cases=tuple(map(marked, report.cases)))
 
 
 def to_json(report: Report) -> str:
@@ -83,7 +100,7 @@ def read_json(path: Path) -> Report:
     try:
         content = path.read_bytes()
         document = json.loads((gzip.decompress(content) if path.suffix == ".gz" else content).decode())
-    except (UnicodeDecodeError, json.JSONDecodeError, gzip.BadGzipFile) as error:
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise checks.ReportError(f"{path}: not JSON: {error}") from error
     try:
         return from_document(document)
@@ -136,7 +153,9 @@ def _encode_case(case: CaseResult) -> dict[str, Any]:
     # JSON has no NaN and no infinity.
     if ratio is not None and not math.isfinite(ratio):
         entry |= {"error_ratio": None, "nonfinite_error_ratio": "nan" if math.isnan(ratio) else "inf"}
-    return entry | {name: getattr(case, name) for name in ("message", "reproduction", "reason") if getattr(case, name)}
+    return entry | {
+        name: getattr(case, name) for name in ("message", "reproduction", "reason", "known") if getattr(case, name)
+    }
 
 
 def _decode_case(entry: Any, what: str) -> CaseResult:
@@ -164,5 +183,9 @@ def _check_derived(document: Mapping[str, Any], report: Report) -> None:
             derived = written["clauses"][identifier][name]
             same = sorted(derived) == sorted(clause[name]) if name == "cases" else derived == clause[name]
             checks.require(same, f"{name} of clause {identifier} is {clause[name]!r}, but its cases say {derived!r}")
+    if document["schema"] == 1:  # which counted without these words
+        for totals in (*written["totals"]["clauses"].values(), *written["totals"]["cases"].values()):
+            for word in ("known", "known_failures", "unexpected_passes"):
+                totals.pop(word, None)
     totals = document.get("totals", written["totals"])
     checks.require(totals == written["totals"], f"totals are {totals!r}, but the cases say {written['totals']!r}")

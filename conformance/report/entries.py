@@ -28,7 +28,11 @@ class Subject:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One case run on one subject. `error_ratio` is its largest |error| / bound, None if it compares no numbers."""
+    """One case run on one subject. `error_ratio` is its largest |error| / bound, None if it compares no numbers.
+
+    `known` says why a failure was known before: the id of a declared difference, or that it was listed as expected. A
+    listed case that passes has it too: it passes unexpectedly.
+    """
 
     id: str
     subject: str
@@ -39,6 +43,7 @@ class CaseResult:
     message: str = ""
     reproduction: str = ""
     reason: str = ""
+    known: str = ""
 
     def __post_init__(self) -> None:
         checks.text(self.id, "id of a case")
@@ -49,13 +54,25 @@ class CaseResult:
         checks.one_of(self.outcome, OUTCOMES, f"outcome of {what}")
         checks.number(self.seconds, f"seconds of {what}")
         self._check_error_ratio(what)
-        for name in ("message", "reproduction", "reason"):
+        for name in ("message", "reproduction", "reason", "known"):
             checks.text(getattr(self, name), f"{name} of {what}", empty=True)
         if self.outcome == "failed":
             checks.text(self.message, f"message of the failed {what}")
             checks.text(self.reproduction, f"reproduction of the failed {what}")
+        checks.require(
+            self.outcome != "skipped" or not self.known, f"{what} was skipped, which {self.known!r} cannot explain"
+        )
         if self.outcome in ("skipped", "mistrusted"):
             checks.text(self.reason, f"reason of the {self.outcome} {what}")
+
+    @property
+    def is_new_failure(self) -> bool:
+        """Whether it fails, and nobody knew."""
+        return self.outcome == "failed" and not self.known
+
+    @property
+    def passes_unexpectedly(self) -> bool:
+        return self.outcome != "failed" and bool(self.known)
 
     def _check_error_ratio(self, what: str) -> None:
         ratio = self.error_ratio

@@ -14,7 +14,9 @@ from .entries import OUTCOMES, CaseResult, Difference, Function, Subject
 
 SPECIFICATION = "cuDNN API Reference 8.0.3"
 SECOND_DOCUMENT = "miopen"  # the library of its clauses and functions
-STATES = ("passed", "failed", "untested", "not_applicable")
+# known: every case of the clause that fails was known to fail
+STATES = ("passed", "known", "failed", "untested", "not_applicable")
+CASE_TOTALS = (*OUTCOMES, "known_failures", "unexpected_passes")
 
 Totals = dict[str, dict[str, int]]
 
@@ -100,11 +102,12 @@ class Report:
         }
 
     def _state(self, clause: Clause, subject: Subject) -> str:
-        outcomes = {case.outcome for case in self.cases_of_clause[clause.id] if case.subject == subject.name}
+        own = [case for case in self.cases_of_clause[clause.id] if case.subject == subject.name]
         # Evidence comes before expectation: a case that showed a clause counts, whoever was thought able to.
-        for outcome in ("failed", "passed"):
-            if outcome in outcomes:
-                return outcome
+        if any(case.outcome == "failed" for case in own):
+            return "failed" if any(case.is_new_failure for case in own) else "known"
+        if any(case.outcome == "passed" for case in own):
+            return "passed"
         if clause.library == SECOND_DOCUMENT and subject.name not in self._of_second_document:
             return "not_applicable"
         return "untested" if clause.shown_on in subject.shows else "not_applicable"
@@ -132,9 +135,12 @@ class Report:
 
     @cached_property
     def case_totals(self) -> Totals:
-        """Subject -> outcome -> number of cases."""
+        """Subject -> outcome, known failures (which failed too) and unexpected passes -> number of cases."""
         counts = Counter((case.subject, case.outcome) for case in self.cases)
-        return {s.name: {outcome: counts[s.name, outcome] for outcome in OUTCOMES} for s in self.subjects}
+        for case in self.cases:
+            if case.known:
+                counts[case.subject, "known_failures" if case.outcome == "failed" else "unexpected_passes"] += 1
+        return {s.name: {word: counts[s.name, word] for word in CASE_TOTALS} for s in self.subjects}
 
     def _clause_totals(self, group: Callable[[Clause], str]) -> dict[str, Totals]:
         counts = Counter(

@@ -3,15 +3,19 @@
 
 const report = JSON.parse(document.getElementById("report").textContent);
 const SVG = "http://www.w3.org/2000/svg";
-const STATES = ["passed", "failed", "untested", "not_applicable"];
+const STATES = ["passed", "known", "failed", "untested", "not_applicable"];
 const OUTCOMES = ["failed", "mistrusted", "skipped", "passed"];
-const MARKS = { passed: "✓", failed: "✗", untested: "○", not_applicable: "–", skipped: "↷", mistrusted: "?" };
+const CASE_TOTALS = ["passed", "skipped", "mistrusted", "failed", "known_failures", "unexpected_passes"];
+const MARKS = { passed: "✓", known: "≠", failed: "✗", untested: "○", not_applicable: "–", skipped: "↷", mistrusted: "?", unexpected: "!" };
+// What a state or a total is called; the others are called what they are.
+const NAMES = { failed: "new failures", known: "known failures", known_failures: "of them known" };
 const FIRST_CASES = 25; // cases shown at once under a clause
 const AUTO_OPEN = 40; // matches up to which the tree opens itself
 const LOOSE = 1e-3; // a function whose largest ratio is below this deserves a look at its bound
 const DECADES = 8; // the histogram runs from 1e-8 to 1, two bins per decade
 
 const words = (name) => name.replaceAll("_", " ");
+const stateName = (state) => NAMES[state] ?? words(state);
 const count = (number) => number.toLocaleString("en");
 const percent = (part, whole) => (whole ? `${(Math.floor((1000 * part) / whole) / 10).toFixed(1)} %` : "–");
 const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
@@ -85,7 +89,10 @@ function countStates(members, subject) {
   return counts;
 }
 
-const applicable = (counts) => counts.passed + counts.failed + counts.untested;
+const tested = (counts) => counts.passed + counts.known + counts.failed;
+const applicable = (counts) => tested(counts) + counts.untested;
+const isNew = (result) => result.outcome === "failed" && !result.known;
+const isUnexpected = (result) => result.outcome !== "failed" && Boolean(result.known);
 
 function meter(counts) {
   const parts = STATES.filter((state) => counts[state]).map((state) => {
@@ -107,18 +114,34 @@ function renderSummary() {
   byId("totals").append(caseTotals(), libraryTotals());
 }
 
+// What a reader must know before the first number: that a part of the suite was run, or not to its end.
+function renderState() {
+  const { runs = [{}], ...shared } = report.environment;
+  const lines = runs.map((run) => ({ ...shared, ...run })).filter((run) => run.state && run.state !== "complete").map((run) => {
+    const what = run.state === "interrupted" ? "This run was interrupted: cases are missing" : `Only a part of the suite was run: ${run.selection || "a selection"}`;
+    return element("p", { class: "notice", "data-state": run.state }, `${what}. `, run.command ? element("code", {}, run.command) : null);
+  });
+  document.querySelector("main").prepend(...lines);
+}
+
 function card(subject) {
   const counts = countStates(clauses, subject);
   const entries = STATES.flatMap((state) => {
     const link = element("a", { href: hashOf({ subject, state: [state] }), "data-total": `clauses/${subject}/${state}` }, count(counts[state]));
-    return [element("dt", { class: state }, words(state)), element("dd", {}, link)];
+    return [element("dt", { class: state }, stateName(state)), element("dd", {}, link)];
   });
   const description = report.subject_details[subject].description;
+  const implemented = [...functions.values()].filter((entry) => entry.implemented[subject]).length;
+  const verdict = counts.failed ? "failed" : counts.known ? "known" : counts.passed ? "passed" : "untested";
+  const failures = [counts.failed && `${count(counts.failed)} with new failures`, counts.known && `${count(counts.known)} with known failures`].filter(Boolean);
   return element(
     "article", { class: "card", "aria-label": subject },
     element("h3", {}, subject),
-    element("div", { class: "percentage" }, percent(counts.passed, applicable(counts))),
-    element("p", {}, `of the ${count(applicable(counts))} clauses it can show passed`, description ? element("br") : null, description),
+    element("p", {}, description),
+    element("div", { class: `verdict ${verdict}` }, element("strong", {}, count(counts.passed)), ` of ${count(tested(counts))} tested clauses passed`),
+    element("p", {}, failures.length ? `${failures.join(", ")}.` : tested(counts) ? "No clause has a failing case." : "No clause was tested."),
+    element("div", { class: "coverage" }, element("strong", {}, percent(implemented, functions.size)), " of the document is implemented"),
+    element("p", {}, `${count(implemented)} of ${count(functions.size)} functions; ${count(tested(counts))} of the ${count(applicable(counts))} clauses that this subject can show were tested.`),
     meter(counts),
     element("dl", {}, entries),
   );
@@ -127,19 +150,25 @@ function card(subject) {
 function caseTotals() {
   const rows = report.subjects.map((subject) => {
     const own = report.cases.filter((result) => result.subject === subject);
-    const tally = groupBy(own, (result) => result.outcome);
+    const tally = {
+      ...Object.fromEntries(OUTCOMES.map((outcome) => [outcome, own.filter((result) => result.outcome === outcome).length])),
+      known_failures: own.filter((result) => result.known && !isUnexpected(result)).length,
+      unexpected_passes: own.filter(isUnexpected).length,
+    };
     const implemented = [...functions.values()].filter((entry) => entry.implemented[subject]).length;
     const cell = (label, text, key) => element("td", { class: "number", "data-label": label, "data-total": key }, text);
     return element(
       "tr", {}, rowHead(subject),
-      OUTCOMES.toReversed().map((outcome) => cell(outcome, count(tally.get(outcome)?.length ?? 0), `cases/${subject}/${outcome}`)),
+      CASE_TOTALS.map((name) => cell(totalName(name), count(tally[name]), `cases/${subject}/${name}`)),
       cell("time", timeText(sum(own.map((result) => result.seconds)))),
       cell("functions implemented", `${count(implemented)} of ${count(functions.size)}`, `functions/${subject}`),
     );
   });
-  const headings = ["Subject", ...OUTCOMES.toReversed().map(number), number("time"), number("functions implemented")];
+  const headings = ["Subject", ...CASE_TOTALS.map(totalName).map(number), number("time"), number("functions implemented")];
   return table("Cases and functions", headings, rows, { class: "stack" });
 }
+
+const totalName = (name) => (name === "known_failures" ? NAMES[name] : words(name));
 
 function libraryTotals() {
   const groups = groupBy(clauses, (clause) => clause.library);
@@ -147,8 +176,10 @@ function libraryTotals() {
     const link = element("a", { href: hashOf({ library }) }, library);
     const cells = report.subjects.map((subject) => {
       const counts = countStates(members, subject);
-      const failed = counts.failed ? `, ${count(counts.failed)} failed` : "";
-      return element("td", { "data-label": subject }, meter(counts), element("small", {}, `${count(counts.passed)} of ${count(applicable(counts))} passed${failed}`));
+      const failed = counts.failed ? `, ${count(counts.failed)} with new failures` : "";
+      const known = counts.known ? `, ${count(counts.known)} known` : "";
+      const verdict = tested(counts) ? `${count(counts.passed)} of ${count(tested(counts))} tested passed${failed}${known}` : "nothing tested";
+      return element("td", { "data-label": subject }, meter(counts), element("small", {}, verdict));
     });
     return element("tr", {}, rowHead(link), element("td", { class: "number", "data-label": "clauses" }, count(members.length)), cells);
   });
@@ -170,7 +201,7 @@ function buildFilters() {
   form.elements.library.append(option("", "all"), ...libraries.map((name) => option(name)));
   form.elements.kind.append(option("", "all"), ...kinds.map((name) => option(name)));
   byId("states").append(...STATES.map((state) =>
-    element("label", {}, element("input", { type: "checkbox", name: "state", value: state }), words(state))));
+    element("label", {}, element("input", { type: "checkbox", name: "state", value: state }), stateName(state))));
 }
 
 function readFilters() {
@@ -253,6 +284,7 @@ function renderTree(openAll = false) {
     libraryBranch(library, members, subjects, open));
   const unfiltered = !FIELDS.some((name) => filters[name]) && !filters.state.length;
   byId("tree").replaceChildren(...nodes, ...(unfiltered ? bareFunctions(found) : []));
+  drawn("found");
 }
 
 function libraryBranch(library, members, subjects, open) {
@@ -278,9 +310,10 @@ function bareFunctions(found) {
 function line(name, note, members, subjects) {
   const shares = subjects.map((subject) => {
     const counts = countStates(members, subject);
-    const share = applicable(counts) ? `${count(counts.passed)} of ${count(applicable(counts))}` : "–";
-    const failed = counts.failed ? [" ", chip("failed", `${count(counts.failed)} failed`)] : [];
-    return element("span", { class: "share" }, `${subject} `, element("b", {}, share), failed);
+    const share = tested(counts) ? `${count(counts.passed)} of ${count(tested(counts))}` : "–";
+    const failed = counts.failed ? [" ", chip("failed", `${count(counts.failed)} new`)] : [];
+    const known = counts.known ? [" ", chip("known", `${count(counts.known)} known`)] : [];
+    return element("span", { class: "share" }, `${subject} `, element("b", {}, share), failed, known);
   });
   return element("span", { class: "line" }, element("span", { class: "grow" }, name, " ", element("small", {}, note)), element("span", { class: "shares" }, shares));
 }
@@ -304,14 +337,28 @@ function clauseRows(clause, subjects) {
     "tr", { "data-clause": clause.id },
     rowHead(element("a", { class: "id", href: hashOf({ ...readFilters(), clause: clause.id }), title: clause.id }, short)),
     element("td", { class: "text" }, element("p", {}, clause.text), element("span", { class: "tags" }, tags)),
-    subjects.map((subject) => element("td", { "data-label": subject }, chip(clause.subjects[subject], words(clause.subjects[subject])))),
+    subjects.map((subject) => element("td", { "data-label": subject }, stateChip(clause, subject))),
     element("td", {}, results.length ? toggle : null),
   );
   return results.length ? [row, details] : [row];
 }
 
+// How many of a clause's cases passed: one of a hundred that fails is not the same as all of them.
+function stateChip(clause, subject) {
+  const state = clause.subjects[subject];
+  const judged = clause.results.filter((result) => result.subject === subject && ["passed", "failed"].includes(result.outcome));
+  if (!judged.length) return chip(state, words(state));
+  const passed = judged.filter((result) => result.outcome === "passed").length;
+  const partly = state === "failed" && passed ? "partly" : state;
+  const node = chip(state, `${count(passed)} of ${count(judged.length)} passed`);
+  node.className = `chip ${partly}`;
+  node.title = stateName(state);
+  return node;
+}
+
 function caseTable(results, limit = FIRST_CASES) {
-  const sorted = results.toSorted((a, b) => OUTCOMES.indexOf(a.outcome) - OUTCOMES.indexOf(b.outcome));
+  const rank = (result) => OUTCOMES.indexOf(result.outcome) + (isUnexpected(result) ? -4 : isNew(result) ? -5 : 0);
+  const sorted = results.toSorted((a, b) => rank(a) - rank(b));
   const rows = sorted.slice(0, limit).map(caseRow);
   const frame = table("", ["Outcome", "Subject", "Case", number("error / bound"), number("time")], rows, { class: "stack" });
   if (sorted.length > limit) {
@@ -328,12 +375,17 @@ function caseRow(result) {
   ];
   return element(
     "tr", { "data-case": result.id },
-    element("td", {}, chip(result.outcome, result.outcome)),
+    element("td", {}, caseChip(result)),
     element("td", { class: "result-subject" }, result.subject),
     element("td", {}, element("code", {}, result.id), details),
     element("td", { class: "number", "data-label": "error / bound" }, ratioText(ratioOf(result))),
     element("td", { class: "number", "data-label": "time" }, timeText(result.seconds)),
   );
+}
+
+function caseChip(result) {
+  if (isUnexpected(result)) return chip("unexpected", "passes unexpectedly");
+  return result.known ? chip("known", `known: ${result.known}`) : chip(result.outcome, result.outcome);
 }
 
 const timeText = (seconds) => (seconds < 1 ? `${(1000 * seconds).toFixed(1)} ms` : `${seconds.toFixed(2)} s`);
@@ -487,7 +539,7 @@ function renderDifferences() {
 const benchmarks = report.benchmarks ?? [];
 const benchForm = byId("bench-filters");
 const BENCH_FIELDS = ["bench", "family", "rows"];
-const BENCH_COLUMNS = ["name", "ours_us", "vendor_us", "graph_us", "speedup", "floor_us", "fraction", "host_us", "algorithm"];
+const BENCH_COLUMNS = ["name", "ours_us", "vendor_us", "graph_us", "speedup", "floor_us", "fraction", "host_us", "solver", "algorithm"];
 const FIRST_ROWS = 100; // shown at once
 const NEAR_FLOOR = 0.85;
 const BENCH_KINDS = {
@@ -531,7 +583,92 @@ function benchMatches(filters) {
 function renderBenchmarks() {
   const found = benchMatches(readBenchFilters());
   byId("bench-found").textContent = `${count(found.length)} of ${count(benchmarks.length)} rows`;
-  byId("bench-view").replaceChildren(...(found.length ? [benchPlots(found), benchTable(found)] : []));
+  byId("bench-view").replaceChildren(...(found.length ? [benchPlots(found), roofline(found), benchTable(found)] : []));
+  drawn("bench-found");
+}
+
+// Rooflines: what a row reaches over what its work allows. Rows that only move bytes have the bandwidth and a launch as their
+// roof, rows that compute the bandwidth and the arithmetic of their data type; both are read off the rows' own floors.
+const ROOF = { width: 560, height: 300, left: 66, right: 16, top: 14, bottom: 44 };
+const ROOFS = [
+  { title: "Rows that move bytes", x: "bytes moved", y: "GB/s", of: (row) => !row.flops, at: (row) => row.bytes, work: (row) => row.bytes / 1e3, lines: bandwidthRoof },
+  { title: "Rows that compute", x: "operations per byte", y: "TFLOP/s", of: (row) => row.flops > 0, at: (row) => row.flops / row.bytes, work: (row) => row.flops / 1e6, lines: arithmeticRoofs },
+];
+
+// Rows that a launch limits lie below; what fewer bytes reach, more bytes reach too.
+function bandwidthRoof(points) {
+  const line = points.toSorted((a, b) => a.x - b.x || a.allowed - b.allowed).map(({ x, allowed }) => ({ x, y: allowed }));
+  for (let index = 1; index < line.length; index += 1) line[index].y = Math.max(line[index].y, line[index - 1].y);
+  return [{ line }];
+}
+
+// The bandwidth up to the arithmetic of each data type; types of one speed share a line.
+function arithmeticRoofs(points) {
+  const highest = (own, value) => own.reduce((most, entry) => Math.max(most, value(entry)), 0);
+  const bandwidth = highest(benchmarks.filter((row) => row.bytes > 0 && row.floor_us > 0), (row) => row.bytes / row.floor_us / 1e6);
+  const [low, high] = [Math.min(...points.map((point) => point.x)), Math.max(...points.map((point) => point.x))];
+  const flats = [...groupBy(points, (point) => point.row.pace ?? "")].map(([kind, own]) => ({ kind, flat: highest(own, (point) => point.allowed) }));
+  return [...groupBy(flats, (entry) => Math.round(8 * Math.log(entry.flat)))].map(([, own]) => {
+    const flat = own[0].flat;
+    const ridge = Math.min(Math.max(flat / bandwidth, low), high);
+    const line = [{ x: low, y: Math.min(flat, bandwidth * low) }, { x: ridge, y: flat }, { x: high, y: flat }];
+    return { line, label: own.map((entry) => entry.kind).join(", ") };
+  });
+}
+
+function roofline(rows) {
+  const figures = ROOFS.map((roof) => roofPlot(roof, rows.filter((row) => row.bytes > 0 && row.ours_us > 0 && row.floor_us > 0 && roof.of(row))));
+  return element("div", { class: "roofs" }, figures.filter(Boolean));
+}
+
+function roofPlot(roof, rows) {
+  if (!rows.length) return null;
+  const points = rows.map((row) => ({ row, x: roof.at(row), reached: roof.work(row) / row.ours_us, allowed: roof.work(row) / row.floor_us }));
+  const heights = points.flatMap((point) => [point.reached, point.allowed]);
+  const across = roofAxis(points.map((point) => point.x), ROOF.left, ROOF.width - ROOF.right);
+  const up = roofAxis(heights, ROOF.height - ROOF.bottom, ROOF.top);
+  const plot = shape("svg", { viewBox: `0 0 ${ROOF.width} ${ROOF.height}`, role: "img", "aria-label": `${roof.title}: ${roof.y} over ${roof.x}, ${count(points.length)} rows` });
+  for (const tick of across.ticks) {
+    plot.append(shape("line", { class: "axis", x1: across.place(tick), x2: across.place(tick), y1: ROOF.top, y2: ROOF.height - ROOF.bottom }));
+    plot.append(shape("text", { x: across.place(tick), y: ROOF.height - ROOF.bottom + 16, "text-anchor": "middle" }, powerText(tick)));
+  }
+  for (const tick of up.ticks) {
+    plot.append(shape("line", { class: "axis", x1: ROOF.left, x2: ROOF.width - ROOF.right, y1: up.place(tick), y2: up.place(tick) }));
+    plot.append(shape("text", { x: ROOF.left - 8, y: up.place(tick) + 4, "text-anchor": "end" }, powerText(tick)));
+  }
+  plot.append(shape("text", { x: (ROOF.left + ROOF.width) / 2, y: ROOF.height - 6, "text-anchor": "middle" }, roof.x));
+  plot.append(shape("text", { x: 14, y: ROOF.height / 2, "text-anchor": "middle", transform: `rotate(-90 14 ${ROOF.height / 2})` }, roof.y));
+  for (const point of points) {
+    const mark = shape("circle", { class: point.row.speedup < 1 && point.row.speedup !== null ? "mark over" : "mark", cx: across.place(point.x), cy: up.place(point.reached), r: 3 });
+    mark.append(shape("title", {}, `${point.row.name}: ${twoDigits(point.reached)} of ${twoDigits(point.allowed)} ${roof.y}`));
+    plot.append(mark);
+  }
+  for (const { line, label } of roof.lines(points)) {
+    plot.append(shape("polyline", { class: "roof", points: line.map(({ x, y }) => `${across.place(x).toFixed(1)},${up.place(y).toFixed(1)}`).join(" ") }));
+    if (label) plot.append(shape("text", { x: ROOF.width - ROOF.right - 4, y: up.place(line.at(-1).y) - 5, "text-anchor": "end" }, label));
+  }
+  return element("figure", {}, element("figcaption", {}, element("strong", {}, roof.title), ` · the line is the roof, a point a row${points.some((p) => p.row.speedup < 1 && p.row.speedup !== null) ? ", red where the vendor is faster" : ""}`), plot);
+}
+
+// A logarithmic axis from power of ten to power of ten.
+function roofAxis(values, from, to) {
+  const exponents = values.map(Math.log10);
+  const low = Math.floor(exponents.reduce((a, b) => Math.min(a, b)));
+  const high = Math.max(low + 1, Math.ceil(exponents.reduce((a, b) => Math.max(a, b))));
+  const step = Math.ceil((high - low) / 8);
+  const ticks = [];
+  for (let power = low; power <= high; power += step) ticks.push(10 ** power);
+  return { ticks, place: (value) => from + ((to - from) * (Math.log10(value) - low)) / (high - low) };
+}
+
+function powerText(value) {
+  const power = Math.round(Math.log10(value));
+  return power >= -2 && power <= 3 ? String(value < 1 ? value.toFixed(-power) : value) : `1e${power}`;
+}
+
+// A view that was drawn says so, for whoever waits for it.
+function drawn(id) {
+  byId(id).dataset.drawn = String(Number(byId(id).dataset.drawn ?? 0) + 1);
 }
 
 // A logarithmic axis from power of two to power of two, as far as the values go.
@@ -655,7 +792,9 @@ function section(id, content) {
 
 function renderUncited() {
   if (!uncited.length) return;
-  byId("uncited").append(element("h3", {}, "Cases that cite no clause"), caseTable(uncited));
+  const failing = uncited.filter(isNew).length;
+  const heading = `${count(uncited.length)} cases that cite no clause${failing ? `, ${count(failing)} with new failures` : ""}`;
+  byId("uncited").append(branch("library", "uncited", heading, () => [caseTable(uncited)]));
 }
 
 // Addresses: "#family=convolution&rows=behind" filters the benchmarks, "#subject=reference&state=failed" filters, "#clause=ID" and "#function=NAME" open and show one entry.
@@ -688,7 +827,13 @@ function showEntry(name, clause) {
   const row = [...document.querySelectorAll("tr[data-clause]")].find((node) => node.dataset.clause === clause?.id);
   row?.classList.add("target");
   row?.querySelector("button[aria-expanded=false]")?.click();
-  (row ?? branchNode ?? byId("clauses")).scrollIntoView({ block: row ? "center" : "start" });
+  bringIntoView(row ?? branchNode ?? byId("clauses"), row ? "center" : "start");
+}
+
+// What comes into view is laid out only then, and moves what is below it: it takes a few frames to arrive.
+function bringIntoView(node, block, frames = 6) {
+  node.scrollIntoView({ block });
+  if (frames) requestAnimationFrame(() => bringIntoView(node, block, frames - 1));
 }
 
 function changed(render) {
@@ -725,6 +870,7 @@ byId("bench-reset").addEventListener("click", () => {
 addEventListener("hashchange", followHash);
 
 buildFilters();
+renderState();
 renderSummary();
 renderTree();
 renderUncited();
@@ -735,3 +881,4 @@ buildBenchFilters();
 if (benchmarks.length) renderBenchmarks();
 renderEnvironment();
 followHash();
+document.documentElement.dataset.ready = "true";

@@ -13,19 +13,9 @@ from .model import Report
 
 def to_html(report: Report) -> str:
     """The text of report.html: style, script and data in one file, no network."""
-    style, script = _source("page.css"), _source("page.js")
-    # The page may run its own script and nothing else, whatever stands in the messages of the cases.
-    policy = "; ".join(
-        (
-            "default-src 'none'",
-            f"style-src '{_digest(style)}'",
-            f"script-src '{_digest(script)}'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
-    )
-    return Template(_source("page.html")).substitute(
+    style, script = source_of("page.css"), source_of("page.js")
+    policy = policy_of(style, script)
+    return Template(source_of("page.html")).substitute(
         title=escape(f"Compliance with {report.specification}"),
         specification=escape(report.specification),
         policy=policy,
@@ -35,8 +25,22 @@ def to_html(report: Report) -> str:
     )
 
 
-def _source(name: str) -> str:
+def source_of(name: str) -> str:
     return files(__package__).joinpath(name).read_text("utf-8")
+
+
+def policy_of(style: str, script: str | None = None) -> str:
+    """What a page may do: use its own style, run its own script and nothing else, whatever stands in the messages."""
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"style-src '{_digest(style)}'",
+            *([f"script-src '{_digest(script)}'"] if script is not None else []),
+            "img-src data:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
 
 
 def _digest(text: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import DivisiveNormalizationBackward, DivisiveNormalizationForward
@@ -47,7 +48,7 @@ class _Windows:
             return combined(self.x * self.x, self.axes, self.first, self.last)
         return self.sum_of(lambda difference: difference * difference)
 
-    def sum_of(self, function) -> Array:
+    def sum_of(self, function: Callable[[Array], Array]) -> Array:
         """The sum of a function of x - m over each window, m at its center."""
         inside = np.ones(self.x.shape[2:], bool)
         total = np.zeros_like(self.x)
@@ -84,7 +85,7 @@ def divisive_backward(
     # The sum of q * (x - m) over the windows that hold x, each with its own m.
     mean = np.zeros((), x.dtype) if means is None else means
 
-    def gathered(q: Array, terms) -> Array:
+    def gathered(q: Array, terms: Callable[[Array, Any], Array]) -> Array:
         if means is None:
             return terms(x, 0) * windows.spread(q)
         total = np.zeros_like(x)

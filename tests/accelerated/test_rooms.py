@@ -170,8 +170,8 @@ def test_entry_points_are_unique_and_name_their_room():
     found = collections.Counter()
     for path in kernels():
         names = set(entry_points(path))
-        assert names, path
         if path.parent.name not in UNFINISHED:
+            assert names, path
             wrong = [name for name in names if not name.startswith(f"{path.parent.name}_")]
             assert not wrong, f"{path.name}: {wrong}"
             found.update(names)

@@ -66,9 +66,7 @@ def cudnnDestroyLRNDescriptor(lrnDesc):
 def _supported(layouts: str, strided: str, **tensors: TensorSpec) -> None:
     """4 or 5 dimensions, no overlap (``layouts``); those of 5 dimensions packed in D, H and W (``strided``)."""
     for name, spec in tensors.items():
-        inside = zip(spec.dims[2:], spec.strides[2:], strict=True)
-        packed = spec.spatially_packed and next((s for d, s in reversed(list(inside)) if d > 1), 1) == 1
-        expect(spec.rank != 5 or packed, BAD_PARAM, strided,
+        expect(spec.rank != 5 or spec.spatially_packed, BAD_PARAM, strided,
                f"{name} has 5 dimensions {spec.dims} that are not DHW-packed: strides {spec.strides}")  # fmt: skip
     rank_between(layouts, 4, 5, NOT_SUPPORTED, **tensors)
     not_overlapping(layouts, **tensors)

@@ -97,7 +97,7 @@ BY_FP32_TILE = [
 @pytest.mark.parametrize("operation, kind, kernel", BY_FP32_TILE)
 def test_every_tile_in_float(backend, operation, kind, shift, kernel):
     """Of the implicit GEMM, and of the products within other solvers."""
-    names = [kernel.name, "convolution.transposed_filters"] if kind == "transposed_filters" else [kernel.name]
+    names = [kernel.name] + [f"convolution.{kind}_{kernel.n}x{kernel.m}"] * (kind == "transposed_filters")
     with forcing(*names):
         plan = check(backend, operation, shift=shift)
     assert any(name.endswith(f"_{kernel.n}x{kernel.m}") for name in kernels(plan))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,10 +33,10 @@ class PlanningDevice:
 
 def operations_of(window: tuple[int, int, int], data_type: Any, dims: Any, layout: str) -> list[Any]:
     """Forward calls and gradients: maxima with and without NaN, averages, with and without factors."""
-    return [
-        *forward_operations(window, data_type, dims, layout),
-        *backward_operations(window, data_type, dims, layout),
-    ]
+    forward, gradients = (
+        list(make(window, data_type, dims, layout)) for make in (forward_operations, backward_operations)
+    )
+    return [*forward, *gradients, *(replace(gradient, alpha=1.0, beta=0.0) for gradient in gradients[:2])]
 
 
 def kernel_of(operation: Any, only: str, multiprocessors: int = 132) -> str:

@@ -91,13 +91,13 @@ def test_the_workspace_begins_anywhere(backend, device, operation, offset):
 
 
 @pytest.mark.parametrize("operation", SPLIT, ids=lambda o: o.reduction.op.name)
-@pytest.mark.parametrize("counted", [False, True], ids=["two_launches", "one_launch"])
-def test_merged_by_the_last_block_or_a_second_launch(backend, device, operation, counted):
+@pytest.mark.parametrize("solver, counted", [(ANY, True), (ANY, False), ("reduce_tensor.two_pass", False)], ids=str)
+def test_merged_by_the_last_block_or_a_second_launch(backend, device, operation, solver, counted):
     counts = device.__dict__.setdefault("reduction_counts", of_any.Counts())
-    if not counted:
+    if solver == ANY and not counted:
         counts.numbers |= {(-number, 0): number for number in range(of_any.COUNTS)}  # all are taken
     for seed in range(2):  # a count that were not back at 0 would spoil the second
-        _, launched = run(backend, device, operation, ANY, seed=seed)
+        _, launched = run(backend, device, operation, solver, seed=seed)
         assert len(launched) == (1 if counted else 2)
         assert any("partial_results" in name for name in launched) == (not counted)
 

@@ -253,11 +253,11 @@ def test_a_cache_that_cannot_be_used(
 ) -> None:
     spoil(folder, monkeypatch)
     private = temporary / f"dualdnn-cache-{os.getuid()}"
-    with warnings.catch_warnings(record=True) as heard:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         assert scale(folder / "scale.cu") == 2
         assert scale(folder / "scale.cu", (("OFFSET", "7"),)) == 9
-    assert [reason in str(w.message) and "DUALDNN_CACHE" in str(w.message) for w in heard] == [True]
+    assert [reason in str(w.message) and "DUALDNN_CACHE" in str(w.message) for w in warned] == [True]
     assert len(list(private.glob("*.so"))) == 2 and private.stat().st_mode & 0o777 == 0o700
     assert reason in information.facts()["kernel cache"] and str(private) in information.facts()["kernel cache"]
 

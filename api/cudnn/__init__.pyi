@@ -1,0 +1,1854 @@
+"""The documented calls of the cuDNN 8.0.3 API Reference, with all enumerators.
+
+Made by ``make stubs`` from the function table and the enumerations; not to be edited.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, SupportsFloat, SupportsIndex, TypeAlias
+
+from ..api_log import cudnnDebug_t
+from ..descriptors import (
+    ActivationDescriptor as ActivationDescriptor,
+    ConvolutionDescriptor as ConvolutionDescriptor,
+    FilterDescriptor as FilterDescriptor,
+    LRNDescriptor as LRNDescriptor,
+    OpTensorDescriptor as OpTensorDescriptor,
+    PoolingDescriptor as PoolingDescriptor,
+    ReduceTensorDescriptor as ReduceTensorDescriptor,
+    TensorDescriptor as TensorDescriptor,
+    TensorTransformDescriptor as TensorTransformDescriptor,
+)
+from ..enumerations import (
+    CUDNN_ATTN_DISABLE_PROJ_BIASES as CUDNN_ATTN_DISABLE_PROJ_BIASES,
+    CUDNN_ATTN_ENABLE_PROJ_BIASES as CUDNN_ATTN_ENABLE_PROJ_BIASES,
+    CUDNN_ATTN_QUERYMAP_ALL_TO_ONE as CUDNN_ATTN_QUERYMAP_ALL_TO_ONE,
+    CUDNN_ATTN_QUERYMAP_ONE_TO_ONE as CUDNN_ATTN_QUERYMAP_ONE_TO_ONE,
+    CUDNN_ATTN_WKIND_COUNT as CUDNN_ATTN_WKIND_COUNT,
+    CUDNN_BN_MIN_EPSILON as CUDNN_BN_MIN_EPSILON,
+    CUDNN_DIM_MAX as CUDNN_DIM_MAX,
+    CUDNN_LRN_MAX_N as CUDNN_LRN_MAX_N,
+    CUDNN_LRN_MIN_BETA as CUDNN_LRN_MIN_BETA,
+    CUDNN_LRN_MIN_K as CUDNN_LRN_MIN_K,
+    CUDNN_LRN_MIN_N as CUDNN_LRN_MIN_N,
+    CUDNN_SEQDATA_DIM_COUNT as CUDNN_SEQDATA_DIM_COUNT,
+    CUDNN_SEV_ERROR_EN as CUDNN_SEV_ERROR_EN,
+    CUDNN_SEV_INFO_EN as CUDNN_SEV_INFO_EN,
+    CUDNN_SEV_WARNING_EN as CUDNN_SEV_WARNING_EN,
+    cudnnActivationMode_t as cudnnActivationMode_t,
+    cudnnBackendAttributeName_t as cudnnBackendAttributeName_t,
+    cudnnBackendAttributeType_t as cudnnBackendAttributeType_t,
+    cudnnBackendDescriptorType_t as cudnnBackendDescriptorType_t,
+    cudnnBackendHeurMode_t as cudnnBackendHeurMode_t,
+    cudnnBackendKnobType_t as cudnnBackendKnobType_t,
+    cudnnBackendLayoutType_t as cudnnBackendLayoutType_t,
+    cudnnBackendNumericalNote_t as cudnnBackendNumericalNote_t,
+    cudnnBatchNormMode_t as cudnnBatchNormMode_t,
+    cudnnBatchNormOps_t as cudnnBatchNormOps_t,
+    cudnnCTCLossAlgo_t as cudnnCTCLossAlgo_t,
+    cudnnConvolutionBwdDataAlgo_t as cudnnConvolutionBwdDataAlgo_t,
+    cudnnConvolutionBwdFilterAlgo_t as cudnnConvolutionBwdFilterAlgo_t,
+    cudnnConvolutionFwdAlgo_t as cudnnConvolutionFwdAlgo_t,
+    cudnnConvolutionMode_t as cudnnConvolutionMode_t,
+    cudnnDataType_t as cudnnDataType_t,
+    cudnnDeterminism_t as cudnnDeterminism_t,
+    cudnnDirectionMode_t as cudnnDirectionMode_t,
+    cudnnDivNormMode_t as cudnnDivNormMode_t,
+    cudnnErrQueryMode_t as cudnnErrQueryMode_t,
+    cudnnFoldingDirection_t as cudnnFoldingDirection_t,
+    cudnnForwardMode_t as cudnnForwardMode_t,
+    cudnnFusedOpsConstParamLabel_t as cudnnFusedOpsConstParamLabel_t,
+    cudnnFusedOpsPointerPlaceHolder_t as cudnnFusedOpsPointerPlaceHolder_t,
+    cudnnFusedOpsVariantParamLabel_t as cudnnFusedOpsVariantParamLabel_t,
+    cudnnFusedOps_t as cudnnFusedOps_t,
+    cudnnGenStatsMode_t as cudnnGenStatsMode_t,
+    cudnnIndicesType_t as cudnnIndicesType_t,
+    cudnnLRNMode_t as cudnnLRNMode_t,
+    cudnnLossNormalizationMode_t as cudnnLossNormalizationMode_t,
+    cudnnMathType_t as cudnnMathType_t,
+    cudnnMultiHeadAttnWeightKind_t as cudnnMultiHeadAttnWeightKind_t,
+    cudnnNanPropagation_t as cudnnNanPropagation_t,
+    cudnnNormAlgo_t as cudnnNormAlgo_t,
+    cudnnNormMode_t as cudnnNormMode_t,
+    cudnnNormOps_t as cudnnNormOps_t,
+    cudnnOpTensorOp_t as cudnnOpTensorOp_t,
+    cudnnPointwiseMode_t as cudnnPointwiseMode_t,
+    cudnnPoolingMode_t as cudnnPoolingMode_t,
+    cudnnRNNAlgo_t as cudnnRNNAlgo_t,
+    cudnnRNNBiasMode_t as cudnnRNNBiasMode_t,
+    cudnnRNNClipMode_t as cudnnRNNClipMode_t,
+    cudnnRNNDataLayout_t as cudnnRNNDataLayout_t,
+    cudnnRNNInputMode_t as cudnnRNNInputMode_t,
+    cudnnRNNMode_t as cudnnRNNMode_t,
+    cudnnRNNPaddingMode_t as cudnnRNNPaddingMode_t,
+    cudnnReduceTensorIndices_t as cudnnReduceTensorIndices_t,
+    cudnnReduceTensorOp_t as cudnnReduceTensorOp_t,
+    cudnnReorderType_t as cudnnReorderType_t,
+    cudnnSamplerType_t as cudnnSamplerType_t,
+    cudnnSeqDataAxis_t as cudnnSeqDataAxis_t,
+    cudnnSeverity_t as cudnnSeverity_t,
+    cudnnSoftmaxAlgorithm_t as cudnnSoftmaxAlgorithm_t,
+    cudnnSoftmaxMode_t as cudnnSoftmaxMode_t,
+    cudnnStatus_t as cudnnStatus_t,
+    cudnnTensorFormat_t as cudnnTensorFormat_t,
+    cudnnWgradMode_t as cudnnWgradMode_t,
+    libraryPropertyType as libraryPropertyType,
+)
+from ..handle import Handle
+from ..status import CudnnError as CudnnError
+
+# A buffer of the handle, an array, an object with __cuda_array_interface__ or DLPack, an address.
+Memory: TypeAlias = object
+Callback: TypeAlias = Callable[[cudnnSeverity_t, Any, cudnnDebug_t, str], None]
+FUNCTIONS: dict[str, Callable[..., Any]]
+
+def cudnnCreate(*, backend: str | None = None, device: str | None = None) -> Handle:
+    """A handle.
+
+    backend: "reference", "accelerated" or "crosscheck"; default from DUALDNN_BACKEND, else accelerated where a GPU is
+        usable, else reference. device: "gpu" or "emulated" for the accelerated backend.
+    Errors: NOT_INITIALIZED without a usable GPU (c12). Source: 3.2.5.
+    """
+
+class cudnnConvolutionFwdAlgoPerf_t(NamedTuple):
+    """Section 5.1.2.2."""
+
+    algo: cudnnConvolutionFwdAlgo_t
+    status: cudnnStatus_t
+    time: float
+    memory: int
+    determinism: cudnnDeterminism_t
+    mathType: cudnnMathType_t
+    reserved: tuple[int, int, int]
+
+def cudnnActivationForward(
+    handle: Handle,
+    activationDesc: ActivationDescriptor,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    beta: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+) -> None:
+    """y = alpha * f(x) + beta * y, element by element; beta == 0 does not read y.
+
+    x, y: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16, INT8), any strides up to 5 dimensions,
+    spatially packed beyond. In place (x is y) when the descriptors are identical.
+    Errors: BAD_PARAM for a mode that only convolution takes (c13), differing dimensions (c14) or types (c15), in place
+    with differing strides (c16); NOT_SUPPORTED for other types (c12) or unpacked tensors of more than 5 dimensions (c09).
+    Source: 3.2.1.
+    """
+
+def cudnnAddTensor(
+    handle: Handle,
+    alpha: SupportsFloat,
+    aDesc: TensorDescriptor,
+    A: Memory,
+    beta: SupportsFloat,
+    cDesc: TensorDescriptor,
+    C: Memory,
+) -> None:
+    """C = alpha * A + beta * C; A is broadcast along its dimensions of extent 1; beta == 0 does not read C.
+
+    A, C: up to 5 dimensions, every dimension of A that of C or 1, equal data types (FLOAT, DOUBLE, HALF, BFLOAT16,
+    INT8, INT8x4), any strides. In place (A is C) when the descriptors are identical.
+    Errors: BAD_PARAM for dimensions of A that do not fit C (c10) or differing types (c11); NOT_SUPPORTED for other
+    types (c09) or more than 5 dimensions (c05). Source: 3.2.2.
+    """
+
+def cudnnCreateActivationDescriptor() -> ActivationDescriptor:
+    """A new activation descriptor, to be filled by cudnnSetActivationDescriptor.
+
+    Source: 3.2.6, cudnnCreateActivationDescriptor/c01.
+    """
+
+def cudnnCreateFilterDescriptor() -> FilterDescriptor:
+    """A new filter descriptor, to be filled by cudnnSetFilter4dDescriptor or cudnnSetFilterNdDescriptor. Source: 3.2.10."""
+
+def cudnnCreateLRNDescriptor() -> LRNDescriptor:
+    """A new LRN descriptor with the preset parameters: lrnN 5, lrnAlpha 1e-4, lrnBeta 0.75, lrnK 2.0.
+
+    Source: 3.2.11, cudnnCreateLRNDescriptor/c01, c02; presets 3.2.83.
+    """
+
+def cudnnCreateOpTensorDescriptor() -> OpTensorDescriptor:
+    """A new descriptor of tensor pointwise math, to be filled by cudnnSetOpTensorDescriptor.
+
+    Source: 3.2.12, cudnnCreateOpTensorDescriptor/c01.
+    """
+
+def cudnnCreatePoolingDescriptor() -> PoolingDescriptor:
+    """A new pooling descriptor, to be filled by one of the setters.
+
+    Source: 3.2.13, cudnnCreatePoolingDescriptor/c01.
+    """
+
+def cudnnCreateReduceTensorDescriptor() -> ReduceTensorDescriptor:
+    """A new descriptor of a reduction, to be filled by cudnnSetReduceTensorDescriptor.
+
+    Source: 3.2.14, cudnnCreateReduceTensorDescriptor/c01.
+    """
+
+def cudnnCreateTensorDescriptor() -> TensorDescriptor:
+    """A new tensor descriptor whose data is all zeros. Source: 3.2.16."""
+
+def cudnnCreateTensorTransformDescriptor() -> TensorTransformDescriptor:
+    """A new transform descriptor whose data is all zeros. Source: 3.2.17."""
+
+def cudnnDestroy(handle: Handle) -> None:
+    """Wait for the handle's work, then release it. Errors: BAD_PARAM for NULL (c05). Source: 3.2.20."""
+
+def cudnnDestroyActivationDescriptor(activationDesc: ActivationDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.21."""
+
+def cudnnDestroyFilterDescriptor(filterDesc: FilterDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.25."""
+
+def cudnnDestroyLRNDescriptor(lrnDesc: LRNDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.26."""
+
+def cudnnDestroyOpTensorDescriptor(opTensorDesc: OpTensorDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.27."""
+
+def cudnnDestroyPoolingDescriptor(poolingDesc: PoolingDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.28."""
+
+def cudnnDestroyReduceTensorDescriptor(tensorDesc: ReduceTensorDescriptor | None) -> None:
+    """Destroy the descriptor; NULL does nothing. Source: 3.2.29."""
+
+def cudnnDestroyTensorDescriptor(tensorDesc: TensorDescriptor | None) -> None:
+    """Destroy the descriptor; NULL does nothing. Source: 3.2.31."""
+
+def cudnnDestroyTensorTransformDescriptor(transformDesc: TensorTransformDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.32."""
+
+def cudnnDivisiveNormalizationForward(
+    handle: Handle,
+    normDesc: LRNDescriptor,
+    mode: cudnnDivNormMode_t,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    means: Memory,
+    temp: Memory,
+    temp2: Memory,
+    beta: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+) -> None:
+    """y = alpha * x * (lrnK + lrnAlpha / lrnN^d * sum of (x - m)^2)^-lrnBeta + beta * y; beta == 0 does not read y.
+
+    d is the number of spatial dimensions. The sum runs over the positions of the same channel that lie in the window of lrnN
+    positions in every spatial dimension and inside the image; m is the element of means at the center of the window.
+    x, means, temp, temp2: described by xDesc; means may be NULL, which is zeros. y: the dimensions, data type (FLOAT, DOUBLE,
+    HALF) and strides of x; 4 or 5 dimensions of any strides. In place (x is y) where the descriptors are identical.
+    Errors: BAD_PARAM for other numbers of dimensions (c20), differing dimensions (c21), differing strides in place (c22), an
+    unknown mode (c08); NOT_SUPPORTED for differing strides or data types, other data types (c26), overlapping strides (c05).
+    Source: 3.2.33; formula: docs/errata.md, D050.
+    """
+
+class _cudnnGetActivationDescriptor(NamedTuple):
+    mode: cudnnActivationMode_t
+    reluNanOpt: cudnnNanPropagation_t
+    coef: float
+
+def cudnnGetActivationDescriptor(activationDesc: ActivationDescriptor) -> _cudnnGetActivationDescriptor:
+    """(mode, reluNanOpt, coef) as they were set. Source: 3.2.37, c01 to c04; uninitialised is refused (c05)."""
+
+class _cudnnGetCallback(NamedTuple):
+    mask: int
+    udata: Any
+    fptr: Callback | None
+
+def cudnnGetCallback() -> _cudnnGetCallback:
+    """(mask, udata, fptr); fptr is None while the built-in callback is in use. Source: 3.2.41."""
+
+def cudnnGetCudartVersion() -> int:
+    """The version of the CUDA headers that kernels are compiled against, 13000 for 13.0; 0 where there are none.
+
+    Source: 3.2.42.
+    """
+
+def cudnnGetErrorString(status: cudnnStatus_t) -> str:
+    """The name of a status; CUDNN_UNKNOWN_STATUS for a value that is none. Source: 3.2.44."""
+
+class _cudnnGetFilter4dDescriptor(NamedTuple):
+    dataType: cudnnDataType_t
+    format: cudnnTensorFormat_t
+    k: int
+    c: int
+    h: int
+    w: int
+
+def cudnnGetFilter4dDescriptor(filterDesc: FilterDescriptor) -> _cudnnGetFilter4dDescriptor:
+    """(dataType, format, k, c, h, w); the first four dimensions of another rank. A fresh descriptor reads as zeros.
+
+    Source: 3.2.45.
+    """
+
+class _cudnnGetFilterNdDescriptor(NamedTuple):
+    dataType: cudnnDataType_t
+    format: cudnnTensorFormat_t
+    nbDims: int
+    filterDimA: tuple[int, ...]
+
+def cudnnGetFilterNdDescriptor(wDesc: FilterDescriptor, nbDimsRequested: SupportsIndex) -> _cudnnGetFilterNdDescriptor:
+    """(dataType, format, nbDims, filterDimA); the array holds min(nbDimsRequested, nbDims) entries.
+
+    A fresh descriptor reads as rank 0. Errors: BAD_PARAM for nbDimsRequested below 1 (c09); NOT_SUPPORTED above
+    CUDNN_DIM_MAX (cudnnSetFilterNdDescriptor/c15). Source: 3.2.46.
+    """
+
+def cudnnGetFilterSizeInBytes(filterDesc: FilterDescriptor) -> int:
+    """Bytes of memory that the filter needs; 0 for a fresh descriptor.
+
+    Errors: BAD_PARAM for NULL and for a filter whose bytes no size_t can count (c04). Source: 3.2.47.
+    """
+
+class _cudnnGetLRNDescriptor(NamedTuple):
+    lrnN: int
+    lrnAlpha: float
+    lrnBeta: float
+    lrnK: float
+
+def cudnnGetLRNDescriptor(normDesc: LRNDescriptor) -> _cudnnGetLRNDescriptor:
+    """(lrnN, lrnAlpha, lrnBeta, lrnK) as they were set, or the presets. Source: 3.2.48, c01 to c04."""
+
+class _cudnnGetOpTensorDescriptor(NamedTuple):
+    opTensorOp: cudnnOpTensorOp_t
+    opTensorCompType: cudnnDataType_t
+    opTensorNanOpt: cudnnNanPropagation_t
+
+def cudnnGetOpTensorDescriptor(opTensorDesc: OpTensorDescriptor) -> _cudnnGetOpTensorDescriptor:
+    """(opTensorOp, opTensorCompType, opTensorNanOpt) as they were set.
+
+    Source: 3.2.49, c01 to c04; uninitialised is refused (c05).
+    """
+
+class _cudnnGetPooling2dDescriptor(NamedTuple):
+    mode: cudnnPoolingMode_t
+    maxpoolingNanOpt: cudnnNanPropagation_t
+    windowHeight: int
+    windowWidth: int
+    verticalPadding: int
+    horizontalPadding: int
+    verticalStride: int
+    horizontalStride: int
+
+def cudnnGetPooling2dDescriptor(poolingDesc: PoolingDescriptor) -> _cudnnGetPooling2dDescriptor:
+    """(mode, maxpoolingNanOpt, windowHeight, windowWidth, verticalPadding, horizontalPadding, verticalStride,
+    horizontalStride) as they were set.
+
+    Errors: BAD_PARAM for a descriptor that is not initialised or not 2-D (c09). Source: 3.2.50, c01 to c08.
+    """
+
+class _cudnnGetPooling2dForwardOutputDim(NamedTuple):
+    outN: int
+    outC: int
+    outH: int
+    outW: int
+
+def cudnnGetPooling2dForwardOutputDim(
+    poolingDesc: PoolingDescriptor,
+    inputDesc: TensorDescriptor,
+) -> _cudnnGetPooling2dForwardOutputDim:
+    """(outN, outC, outH, outW) of a pooled 4-D input: n, c and 1 + (input + 2 * padding - window) / stride.
+
+    Errors: BAD_PARAM for descriptors that are not initialised (c07, c05), poolingDesc not 2-D (c08), inputDesc not 4-D
+    (c09), or a window larger than the padded input (D071). Source: 3.2.51.
+    """
+
+class _cudnnGetPoolingNdDescriptor(NamedTuple):
+    mode: cudnnPoolingMode_t
+    maxpoolingNanOpt: cudnnNanPropagation_t
+    nbDims: int
+    windowDimA: tuple[int, ...]
+    paddingA: tuple[int, ...]
+    strideA: tuple[int, ...]
+
+def cudnnGetPoolingNdDescriptor(
+    poolingDesc: PoolingDescriptor,
+    nbDimsRequested: SupportsIndex,
+) -> _cudnnGetPoolingNdDescriptor:
+    """(mode, maxpoolingNanOpt, nbDims, windowDimA, paddingA, strideA); nbDims is the descriptor's own number of
+    dimensions, the arrays hold min(nbDimsRequested, nbDims) entries.
+
+    Errors: NOT_SUPPORTED for nbDimsRequested above CUDNN_DIM_MAX (c11); BAD_PARAM for a descriptor that is not
+    initialised (c09). Source: 3.2.52.
+    """
+
+def cudnnGetPoolingNdForwardOutputDim(
+    poolingDesc: PoolingDescriptor,
+    inputDesc: TensorDescriptor,
+    nbDims: SupportsIndex,
+) -> tuple[int, ...]:
+    """outDimA of nbDims entries: n, c and, for each spatial dimension, 1 + (input + 2 * padding - window) / stride.
+
+    nbDims: dimensions of inputDesc, which are the dimensions of poolingDesc and two more.
+    Errors: BAD_PARAM for descriptors that are not initialised (c05, c03), nbDims that does not fit them (c06), or a
+    window larger than the padded input (D071). Source: 3.2.53.
+    """
+
+def cudnnGetProperty(type: libraryPropertyType) -> int:
+    """Major version, minor version or patch level. Errors: INVALID_VALUE for another type (c02). Source: 3.2.54."""
+
+class _cudnnGetReduceTensorDescriptor(NamedTuple):
+    reduceTensorOp: cudnnReduceTensorOp_t
+    reduceTensorCompType: cudnnDataType_t
+    reduceTensorNanOpt: cudnnNanPropagation_t
+    reduceTensorIndices: cudnnReduceTensorIndices_t
+    reduceTensorIndicesType: cudnnIndicesType_t
+
+def cudnnGetReduceTensorDescriptor(reduceTensorDesc: ReduceTensorDescriptor) -> _cudnnGetReduceTensorDescriptor:
+    """(reduceTensorOp, reduceTensorCompType, reduceTensorNanOpt, reduceTensorIndices, reduceTensorIndicesType).
+
+    Source: 3.2.55, c01 to c05; NULL and uninitialised are refused (c08).
+    """
+
+def cudnnGetReductionIndicesSize(
+    handle: Handle,
+    reduceDesc: ReduceTensorDescriptor,
+    aDesc: TensorDescriptor,
+    cDesc: TensorDescriptor,
+) -> int:
+    """Bytes that ``indices`` of cudnnReduceTensor needs: one index of the descriptor's width per element of C.
+
+    0 where the descriptor asks for no indices. The shapes are not compared: that is cudnnReduceTensor's.
+    Source: 3.2.56, cudnnGetReductionIndicesSize/c01.
+    """
+
+def cudnnGetReductionWorkspaceSize(
+    handle: Handle,
+    reduceDesc: ReduceTensorDescriptor,
+    aDesc: TensorDescriptor,
+    cDesc: TensorDescriptor,
+) -> int:
+    """Bytes that ``workspace`` of cudnnReduceTensor needs on the handle's backend and device, never 0.
+
+    Of tensors that cudnnReduceTensor would refuse the least: to refuse them is its part. Source: 3.2.57,
+    cudnnGetReductionWorkspaceSize/c01.
+    """
+
+def cudnnGetStream(handle: Handle) -> Any:
+    """The stream that was set, None where none was. Errors: BAD_PARAM for NULL (c03). Source: 3.2.58."""
+
+class _cudnnGetTensor4dDescriptor(NamedTuple):
+    dataType: cudnnDataType_t
+    n: int
+    c: int
+    h: int
+    w: int
+    nStride: int
+    cStride: int
+    hStride: int
+    wStride: int
+
+def cudnnGetTensor4dDescriptor(tensorDesc: TensorDescriptor) -> _cudnnGetTensor4dDescriptor:
+    """(dataType, n, c, h, w, nStride, cStride, hStride, wStride); the first four dimensions of another rank.
+
+    A fresh descriptor reads as zeros. Source: 3.2.59.
+    """
+
+class _cudnnGetTensorNdDescriptor(NamedTuple):
+    dataType: cudnnDataType_t
+    nbDims: int
+    dimA: tuple[int, ...]
+    strideA: tuple[int, ...]
+
+def cudnnGetTensorNdDescriptor(
+    tensorDesc: TensorDescriptor,
+    nbDimsRequested: SupportsIndex,
+) -> _cudnnGetTensorNdDescriptor:
+    """(dataType, nbDims, dimA, strideA); the arrays hold min(nbDimsRequested, nbDims) entries.
+
+    A fresh descriptor reads as rank 0. Errors: BAD_PARAM for NULL (c10). Source: 3.2.60.
+    """
+
+def cudnnGetTensorSizeInBytes(tensorDesc: TensorDescriptor) -> int:
+    """Bytes of memory that the tensor needs, gaps included; 0 for a fresh descriptor. Source: 3.2.61."""
+
+class _cudnnGetTensorTransformDescriptor(NamedTuple):
+    destFormat: cudnnTensorFormat_t
+    padBeforeA: tuple[int, ...]
+    padAfterA: tuple[int, ...]
+    foldA: tuple[int, ...]
+    direction: cudnnFoldingDirection_t
+
+def cudnnGetTensorTransformDescriptor(
+    transformDesc: TensorTransformDescriptor,
+    nbDimsRequested: SupportsIndex,
+) -> _cudnnGetTensorTransformDescriptor:
+    """(destFormat, padBeforeA, padAfterA, foldA, direction): nbDimsRequested paddings, nbDimsRequested - 2 factors.
+
+    Entries beyond the descriptor's own dimensions are 0; a fresh descriptor reads as zeros.
+    Errors: BAD_PARAM for NULL (c09), nbDimsRequested below 3 (c10) or above CUDNN_DIM_MAX (c11). Source: 3.2.62.
+    """
+
+def cudnnGetVersion() -> int:
+    """The version of the specification as one number, 8003 (CUDNN_VERSION). Source: 3.2.63."""
+
+def cudnnInitTransformDest(
+    transformDesc: TensorTransformDescriptor,
+    srcDesc: TensorDescriptor,
+    destDesc: TensorDescriptor,
+) -> int:
+    """Describe in destDesc what transformDesc makes of srcDesc, packed in its destFormat; returns the size in bytes.
+
+    Folding pads first and divides, unfolding multiplies and pads last (docs/errata.md, D077). The data type stays.
+    Errors: BAD_PARAM for NULL (c06, c07), a rank other than transformDesc's (c08), sizes that cropping leaves below 1;
+    NOT_SUPPORTED for other ranks than 4 (c09) or from 2 Giga-elements. Source: 3.2.64.
+    """
+
+def cudnnLRNCrossChannelForward(
+    handle: Handle,
+    normDesc: LRNDescriptor,
+    lrnMode: cudnnLRNMode_t,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    beta: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+) -> None:
+    """y = alpha * x * (lrnK + lrnAlpha / lrnN * sum of x^2)^-lrnBeta + beta * y; beta == 0 does not read y.
+
+    The sum runs over the channels [c - floor((lrnN - 1) / 2), c + floor(lrnN / 2)] that exist; lrnAlpha is divided by lrnN at
+    the edges too. Sums and powers are computed in float, in double for DOUBLE.
+    x, y: equal dimensions and data types (FLOAT, DOUBLE, HALF); 4 dimensions of any strides, or 5 that are DHW-packed. In
+    place (x is y) where the descriptors are identical.
+    Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c16), an unknown lrnMode (c03); NOT_SUPPORTED for differing data
+    types (c17) or dimensions (c18), other ranks or overlapping strides (c06), other data types (c20).
+    Source: 3.2.65; formula: docs/errata.md, D079.
+    """
+
+def cudnnOpsInferVersionCheck() -> None:
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c04). Source: 3.2.67."""
+
+def cudnnOpTensor(
+    handle: Handle,
+    opTensorDesc: OpTensorDescriptor,
+    alpha1: SupportsFloat,
+    aDesc: TensorDescriptor,
+    A: Memory,
+    alpha2: SupportsFloat,
+    bDesc: TensorDescriptor,
+    B: Memory,
+    beta: SupportsFloat,
+    cDesc: TensorDescriptor,
+    C: Memory,
+) -> None:
+    """C = op(alpha1 * A, alpha2 * B) + beta * C; B is broadcast along its dimensions of extent 1; beta == 0 does not
+    read C.
+
+    op: addition, multiplication, minimum, maximum; square root of alpha1 * A and 1 - alpha1 * A take no notice of the
+    values of B, whose descriptor and memory must be right all the same. opTensorNanOpt decides whether a NaN or the
+    other operand is the minimum and the maximum.
+    A, B, C: up to 5 dimensions, A of the dimensions of C, each dimension of B that of C or 1, types of a row of Table
+    7, any strides. In place (A is C) when the descriptors are identical.
+    Errors: BAD_PARAM for dimensions of A (c29) or B (c30), a type of C that is no destination (c28), types outside
+    Table 7 (c31); NOT_SUPPORTED for another opTensorCompType than the table's (c26) or more than 5 dimensions (c25).
+    Source: 3.2.68.
+    """
+
+def cudnnPoolingForward(
+    handle: Handle,
+    poolingDesc: PoolingDescriptor,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    beta: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+) -> None:
+    """y = alpha * pool(x) + beta * y; beta == 0 does not read y.
+
+    Output o covers the inputs o * stride - padding + [0, window) of every spatial dimension. Maximum: NaN wins with
+    CUDNN_PROPAGATE_NAN and is passed over otherwise; a window without any value gives the lowest finite value of the
+    data type. Average: the sum of the inputs divided by the number of positions inside the input
+    (COUNT_EXCLUDE_PADDING) or inside the input and its padding (COUNT_INCLUDE_PADDING); a window without any gives NaN.
+    x, y: equal n, c and data types (FLOAT, DOUBLE, HALF, INT8, INT8x4, INT8x32), any strides, 2 or 3 spatial dimensions
+    of any extents. In place only where window and stride are 1 and padding is 0, with identical descriptors.
+    Errors: BAD_PARAM for differing n or c (c16), data types (c17) or numbers of dimensions; NOT_SUPPORTED for spatial
+    dimensions other than 2 or 3 (c04), other types (c11), window positions beyond 32 bits (c18). Source: 3.2.69.
+    """
+
+def cudnnQueryRuntimeError(handle: Handle, mode: cudnnErrQueryMode_t, tag: Any) -> cudnnStatus_t:
+    """The error that kernels of this handle reported since the last query, which clears it.
+
+    mode: RAWCODE reads at once; NONBLOCKING answers RUNTIME_IN_PROGRESS while work is pending; BLOCKING waits.
+    tag: NULL. Errors: BAD_PARAM (c21); INTERNAL_ERROR when waiting fails (c22). Source: 3.2.70.
+    """
+
+def cudnnReduceTensor(
+    handle: Handle,
+    reduceTensorDesc: ReduceTensorDescriptor,
+    indices: Memory,
+    indicesSizeInBytes: SupportsIndex,
+    workspace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+    alpha: SupportsFloat,
+    aDesc: TensorDescriptor,
+    A: Memory,
+    beta: SupportsFloat,
+    cDesc: TensorDescriptor,
+    C: Memory,
+) -> None:
+    """C = alpha * reduce(A) + beta * C over the dimensions where C has extent 1; beta == 0 does not read C.
+
+    A, C: any strides, 3 to 8 dimensions, each of C's equal to A's or 1. Types: DOUBLE for both, computed in DOUBLE, or
+    FLOAT, HALF and INT8 (vectorised too) computed in FLOAT, where only FLOAT mixes with the others.
+    indices: for MIN and MAX where the descriptor asks for them, one unsigned integer of the descriptor's width per
+    element of C in row-major order: the row-major position inside the reduced dimensions of the first extremum. Else it
+    is not touched and may be NULL.
+    Errors: NOT_SUPPORTED for other types (c25), the type of the computation (c24), indices that their width cannot hold
+    (c08); BAD_PARAM where nothing is reduced (c26), for dimensions that do not fit (c27), indices of another operation
+    (c28), DOUBLE beside another type (c29), HALF beside INT8 (c13); INVALID_VALUE for indices (c30) or workspace (c31)
+    that are too small. Source: 3.2.71.
+    """
+
+def cudnnScaleTensor(handle: Handle, yDesc: TensorDescriptor, y: Memory, alpha: SupportsFloat) -> None:
+    """y = alpha * y in place.
+
+    y: 4 or 5 dimensions, any strides; FLOAT, DOUBLE, HALF, BFLOAT16, INT8. alpha: one number for the whole tensor.
+    Errors: BAD_PARAM for NULL (c06); NOT_SUPPORTED for other types or numbers of dimensions (c05). Source: 3.2.75.
+    """
+
+def cudnnSetActivationDescriptor(
+    activationDesc: ActivationDescriptor,
+    mode: cudnnActivationMode_t,
+    reluNanOpt: cudnnNanPropagation_t,
+    coef: SupportsFloat,
+) -> None:
+    """Set the function, its NaN propagation and its coefficient (limit of the clipped ReLU, alpha of the ELU).
+
+    Errors: BAD_PARAM for an unknown mode (c07) or reluNanOpt (c08). Source: 3.2.76.
+    """
+
+def cudnnSetCallback(mask: SupportsIndex, udata: Any, fptr: Callback | None | None) -> None:
+    """Choose what is logged and where.
+
+    mask: bits CUDNN_SEV_ERROR_EN, CUDNN_SEV_WARNING_EN, CUDNN_SEV_INFO_EN; other bits are dropped. udata: handed to the
+    callback as it is. fptr: a function (severity, udata, dbg: cudnnDebug_t, msg), None for the built-in callback, which
+    writes where the environment variable CUDNN_LOGDEST_DBG says. In msg every line ends with NUL, the message with two.
+    Source: 3.2.79.
+    """
+
+def cudnnSetFilter4dDescriptor(
+    filterDesc: FilterDescriptor,
+    dataType: cudnnDataType_t,
+    format: cudnnTensorFormat_t,
+    k: SupportsIndex,
+    c: SupportsIndex,
+    h: SupportsIndex,
+    w: SupportsIndex,
+) -> None:
+    """Describe a filter of k output and c input feature maps of h x w, without gaps.
+
+    CUDNN_TENSOR_NCHW is the order KCRS, CUDNN_TENSOR_NHWC is KRSC. CUDNN_TENSOR_NCHW_VECT_C takes INT8x4, UINT8x4 or
+    INT8x32 and c, which counts channels, a multiple of 4 or 32.
+    Errors: BAD_PARAM for sizes below 1 (c08), unknown or mismatched dataType and format (c09, c10,
+    cudnnTensorFormat_t/c06 to c08, cudnnDataType_t/c02 to c05). Source: 3.2.81.
+    """
+
+def cudnnSetFilterNdDescriptor(
+    filterDesc: FilterDescriptor,
+    dataType: cudnnDataType_t,
+    format: cudnnTensorFormat_t,
+    nbDims: SupportsIndex,
+    filterDimA: Sequence[SupportsIndex],
+) -> None:
+    """Describe a filter of nbDims dimensions without gaps; filterDimA is [K, C, spatial ...] whatever the format.
+
+    nbDims: 3 to CUDNN_DIM_MAX (8). Memory order: K, C, spatial for CUDNN_TENSOR_NCHW; K, spatial, C for NHWC.
+    Errors: BAD_PARAM for sizes below 1 or too few entries (c12, c10), unknown dataType (c13) or format (c14), nbDims below 3;
+    NOT_SUPPORTED for nbDims above 8 (c15). Source: 3.2.82.
+    """
+
+def cudnnSetLRNDescriptor(
+    normDesc: LRNDescriptor,
+    lrnN: SupportsIndex,
+    lrnAlpha: SupportsFloat,
+    lrnBeta: SupportsFloat,
+    lrnK: SupportsFloat,
+) -> None:
+    """Describe a normalization by (lrnK + lrnAlpha / window * sum over the window)^-lrnBeta.
+
+    lrnN: width of the window, CUDNN_LRN_MIN_N to CUDNN_LRN_MAX_N; it begins floor((lrnN - 1) / 2) elements before its center.
+    lrnAlpha: any number; the calls divide it by lrnN (LRN) or by lrnN to the power of the spatial dimensions (divisive).
+    lrnBeta: at least CUDNN_LRN_MIN_BETA. lrnK: at least CUDNN_LRN_MIN_K.
+    Errors: BAD_PARAM for lrnN (c16), lrnBeta (c17) or lrnK (c18) outside their ranges. Source: 3.2.83.
+    """
+
+def cudnnSetOpTensorDescriptor(
+    opTensorDesc: OpTensorDescriptor,
+    opTensorOp: cudnnOpTensorOp_t,
+    opTensorCompType: cudnnDataType_t,
+    opTensorNanOpt: cudnnNanPropagation_t,
+) -> None:
+    """Set the operation, the type it is computed in (FLOAT, DOUBLE, HALF, BFLOAT16) and its NaN propagation.
+
+    Errors: BAD_PARAM for an unknown opTensorOp, opTensorCompType or opTensorNanOpt or an integer type to compute in
+    (c05). Source: 3.2.84.
+    """
+
+def cudnnSetPooling2dDescriptor(
+    poolingDesc: PoolingDescriptor,
+    mode: cudnnPoolingMode_t,
+    maxpoolingNanOpt: cudnnNanPropagation_t,
+    windowHeight: SupportsIndex,
+    windowWidth: SupportsIndex,
+    verticalPadding: SupportsIndex,
+    horizontalPadding: SupportsIndex,
+    verticalStride: SupportsIndex,
+    horizontalStride: SupportsIndex,
+) -> None:
+    """Describe a pooling of images: mode, NaN rule of the maximum, window, padding, stride.
+
+    Windows and strides are at least 1; paddings may be negative, which skips the input's border.
+    Errors: BAD_PARAM for windows (c06) or strides (c07) below 1, an unknown mode (c08) or maxpoolingNanOpt (c09).
+    Source: 3.2.85.
+    """
+
+def cudnnSetPoolingNdDescriptor(
+    poolingDesc: PoolingDescriptor,
+    mode: cudnnPoolingMode_t,
+    maxpoolingNanOpt: cudnnNanPropagation_t,
+    nbDims: SupportsIndex,
+    windowDimA: Sequence[SupportsIndex],
+    paddingA: Sequence[SupportsIndex],
+    strideA: Sequence[SupportsIndex],
+) -> None:
+    """Describe a pooling of nbDims spatial dimensions: mode, NaN rule of the maximum, window, padding, stride.
+
+    nbDims: 1 to CUDNN_DIM_MAX - 2 (the computing calls take 2 and 3). windowDimA, paddingA, strideA: at least nbDims
+    entries; windows and strides at least 1, paddings may be negative.
+    Errors: NOT_SUPPORTED for nbDims above CUDNN_DIM_MAX - 2 (c09); BAD_PARAM for nbDims below 1 (c10, c04), windows
+    (c11, c05) or strides (c12, c07) below 1, too few entries, an unknown mode (c13) or maxpoolingNanOpt (c14).
+    Source: 3.2.86.
+    """
+
+def cudnnSetReduceTensorDescriptor(
+    reduceTensorDesc: ReduceTensorDescriptor,
+    reduceTensorOp: cudnnReduceTensorOp_t,
+    reduceTensorCompType: cudnnDataType_t,
+    reduceTensorNanOpt: cudnnNanPropagation_t,
+    reduceTensorIndices: cudnnReduceTensorIndices_t,
+    reduceTensorIndicesType: cudnnIndicesType_t,
+) -> None:
+    """Set the operation, the type it is computed in (FLOAT, DOUBLE, HALF), its NaN propagation and its indices.
+
+    What of it works with which tensors is decided by cudnnReduceTensor.
+    Errors: BAD_PARAM for NULL (c08), an unknown operation (c09), a type that nothing is computed in (c10), unknown NaN
+    propagation (c11), indices (c12) or type of indices (c13). Source: 3.2.87.
+    """
+
+def cudnnSetStream(handle: Handle, streamId: Any) -> None:
+    """Launch the handle's work on this stream from now on; NULL is the default stream. Earlier work is not awaited.
+
+    streamId: a stream of ``handle.new_stream()``, a PyCUDA stream or the number of a cudaStream_t.
+    Errors: BAD_PARAM for NULL (c05) or what is no stream; MAPPING_ERROR for a stream of another device (c06).
+    Source: 3.2.89.
+    """
+
+def cudnnSetTensor(handle: Handle, yDesc: TensorDescriptor, y: Memory, valuePtr: SupportsFloat) -> None:
+    """Every element of y becomes the value.
+
+    y: 4 or 5 dimensions, any strides; FLOAT, DOUBLE, HALF, BFLOAT16, INT8. valuePtr: one number, which is rounded into
+    the type of y; for INT8 it is a whole number from -128 to 127.
+    Errors: BAD_PARAM for NULL (c07) or a value that INT8 does not have (c03); NOT_SUPPORTED for other types or numbers
+    of dimensions (c06). Source: 3.2.90.
+    """
+
+def cudnnSetTensor4dDescriptor(
+    tensorDesc: TensorDescriptor,
+    format: cudnnTensorFormat_t,
+    dataType: cudnnDataType_t,
+    n: SupportsIndex,
+    c: SupportsIndex,
+    h: SupportsIndex,
+    w: SupportsIndex,
+) -> None:
+    """Describe a 4-D tensor without gaps in the order of ``format``.
+
+    n, c, h, w: images, feature maps, height, width; each at least 1. With CUDNN_TENSOR_NCHW_VECT_C the type must be
+    INT8x4, UINT8x4 or INT8x32 and c, which counts channels, a multiple of 4 or 32.
+    Errors: BAD_PARAM for sizes below 1 (c06), unknown or mismatched format and type (c07, c08, cudnnTensorFormat_t/c06,
+    cudnnDataType_t/c02 to c05); NOT_SUPPORTED from 2 Giga-elements (c09). Source: 3.2.91.
+    """
+
+def cudnnSetTensor4dDescriptorEx(
+    tensorDesc: TensorDescriptor,
+    dataType: cudnnDataType_t,
+    n: SupportsIndex,
+    c: SupportsIndex,
+    h: SupportsIndex,
+    w: SupportsIndex,
+    nStride: SupportsIndex,
+    cStride: SupportsIndex,
+    hStride: SupportsIndex,
+    wStride: SupportsIndex,
+) -> None:
+    """Describe a 4-D tensor with explicit strides in elements: offset = n*nStride + c*cStride + h*hStride + w*wStride.
+
+    Sizes and strides are at least 1; the stride of a dimension of size 1 may be 0. Strides may leave gaps, permute the
+    dimensions and overlap; calls that cannot write such a layout refuse it.
+    Errors: BAD_PARAM for sizes (c09), strides (c10), types (c11); NOT_SUPPORTED from 2 Giga-elements, gaps counted
+    (c12). Source: 3.2.92.
+    """
+
+def cudnnSetTensorNdDescriptor(
+    tensorDesc: TensorDescriptor,
+    dataType: cudnnDataType_t,
+    nbDims: SupportsIndex,
+    dimA: Sequence[SupportsIndex],
+    strideA: Sequence[SupportsIndex],
+) -> None:
+    """Describe a tensor of nbDims dimensions [N, C, (D,) H, W] with explicit strides in the same order.
+
+    nbDims: 3 to CUDNN_DIM_MAX (8). dimA, strideA: at least nbDims entries, rules as in cudnnSetTensor4dDescriptorEx.
+    Errors: BAD_PARAM for sizes below 1 or too few entries (c10), types (c11), strides; NOT_SUPPORTED for nbDims (c12)
+    or from 2 Giga-elements (c13). Source: 3.2.93.
+    """
+
+def cudnnSetTensorNdDescriptorEx(
+    tensorDesc: TensorDescriptor,
+    format: cudnnTensorFormat_t,
+    dataType: cudnnDataType_t,
+    nbDims: SupportsIndex,
+    dimA: Sequence[SupportsIndex],
+) -> None:
+    """Describe a tensor of nbDims dimensions without gaps in the order of ``format``; dimA is [N, C, spatial ...].
+
+    Errors: BAD_PARAM for a wrong descriptor (c05) or input (c06); NOT_SUPPORTED for nbDims outside 3..8 or from 2
+    Giga-elements (c07). Source: 3.2.94.
+    """
+
+def cudnnSetTensorTransformDescriptor(
+    transformDesc: TensorTransformDescriptor,
+    nbDims: SupportsIndex,
+    destFormat: cudnnTensorFormat_t,
+    padBeforeA: Sequence[SupportsIndex] | None,
+    padAfterA: Sequence[SupportsIndex] | None,
+    foldA: Sequence[SupportsIndex] | None,
+    direction: cudnnFoldingDirection_t,
+) -> None:
+    """Set what a transform does with tensors of nbDims dimensions [N, C, spatial ...].
+
+    nbDims: 3 to CUDNN_DIM_MAX (8). destFormat: CUDNN_TENSOR_NCHW or CUDNN_TENSOR_NHWC. padBeforeA, padAfterA: nbDims
+    entries, None for no padding, negative crops. foldA: nbDims - 2 factors, None for no folding, 0 as 1. direction has no
+    effect when all factors are at most 1.
+    Errors: BAD_PARAM for NULL (c13), direction (c14), nbDims below 3 (c15), too few entries (c04, c06, c08);
+    NOT_SUPPORTED for nbDims above 8 (c16) or another format (c17). Source: 3.2.95.
+    """
+
+def cudnnSoftmaxForward(
+    handle: Handle,
+    algorithm: cudnnSoftmaxAlgorithm_t,
+    mode: cudnnSoftmaxMode_t,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    beta: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+) -> None:
+    """y = alpha * softmax(x) + beta * y; beta == 0 does not read y.
+
+    One softmax runs over C, H, W of each image (MODE_INSTANCE) or over C at each position (MODE_CHANNEL):
+    FAST is exp(x) / sum(exp(x)), which may overflow; ACCURATE subtracts the maximum first; LOG is its logarithm.
+    x, y: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16, INT8), any strides up to 5 dimensions,
+    spatially packed beyond. In place (x is y) when the descriptors are identical.
+    Errors: BAD_PARAM for an unknown algorithm (c12) or mode (c13), differing dimensions (c10) or data types (c11);
+    NOT_SUPPORTED for other data types (c09) or unpacked tensors of more than 5 dimensions (c03).
+    Source: 3.2.96; formulas: docs/errata.md, D026 and D133.
+    """
+
+def cudnnTransformFilter(
+    handle: Handle,
+    transDesc: TensorTransformDescriptor,
+    alpha: SupportsFloat,
+    srcDesc: FilterDescriptor,
+    srcData: Memory,
+    beta: SupportsFloat,
+    destDesc: FilterDescriptor,
+    destData: Memory,
+) -> None:
+    """As cudnnTransformTensorEx, on filters: [K, C, spatial ...] in place of [N, C, spatial ...].
+
+    Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks (c14),
+    dimensions that disagree with transDesc (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with
+    folding or padding (c16), for other ranks, types and formats and from 2 Giga-elements (c15). Source: 3.2.99.
+    """
+
+def cudnnTransformTensor(
+    handle: Handle,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    beta: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+) -> None:
+    """y = alpha * x + beta * y; beta == 0 does not read y. With (1, 0) the data is moved as it is.
+
+    x, y: equal dimensions and data types (all of them; CUDNN_TENSOR_NCHW_VECT_C counts as its scalar type), any strides,
+    no shared memory.
+    Errors: BAD_PARAM for differing dimensions (c10) or types (c11), overlap (c03); NOT_SUPPORTED where the strides of y
+    overlap (c09, cudnnSetTensor4dDescriptorEx/c04). Source: 3.2.100.
+    """
+
+def cudnnTransformTensorEx(
+    handle: Handle,
+    transDesc: TensorTransformDescriptor,
+    alpha: SupportsFloat,
+    srcDesc: TensorDescriptor,
+    srcData: Memory,
+    beta: SupportsFloat,
+    destDesc: TensorDescriptor,
+    destData: Memory,
+) -> None:
+    """destData = alpha * T(srcData) + beta * destData; T pads with zeros, folds or unfolds (docs/errata.md, D132).
+
+    T folds a spatial dimension of size S by a factor F into S / F: the element at s goes to s // F of channel
+    (s % F) * C + c, the last spatial dimension's offset running fastest; sizes that F does not divide are completed with
+    zeros. Unfolding is the reverse. Spatial padding comes before folding and after unfolding; channels are padded last:
+    of the (padBefore + padAfter) * factors channels that folding adds, padBefore stand in front.
+    srcData, destData: destDesc has the dimensions of cudnnInitTransformDest; up to 6 dimensions where T does anything; equal
+    data types, or a conversion among FLOAT, DOUBLE, HALF, BFLOAT16 and INT8 other than between HALF and BFLOAT16; no
+    shared memory. destDesc is laid out in transDesc's format where T does anything.
+    Errors: BAD_PARAM for NULL or uninitialised descriptors or a transDesc for another rank (c13), differing ranks (c14),
+    dimensions (c04), overlap (c05); NOT_SUPPORTED for (alpha, beta) other than (1, 0) with folding or padding (c16), for
+    other ranks, types and layouts (c15). Source: 3.2.101.
+    """
+
+def cudnnActivationBackward(
+    handle: Handle,
+    activationDesc: ActivationDescriptor,
+    alpha: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    beta: SupportsFloat,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+) -> None:
+    """dx = alpha * f'(x) * dy + beta * dx; beta == 0 does not read dx.
+
+    y, dy, x, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16); y and dy have equal strides, x and dx
+    have equal strides. In place (dy is dx) when their descriptors are identical.
+    Errors: NOT_SUPPORTED for differing dimensions (c13), types (c14, c12), strides of y and dy (c15) or of x and dx
+    (c16), unpacked tensors of more than 5 dimensions (c06); BAD_PARAM for in place with differing strides (c11).
+    Source: 4.1.1.
+    """
+
+def cudnnDivisiveNormalizationBackward(
+    handle: Handle,
+    normDesc: LRNDescriptor,
+    mode: cudnnDivNormMode_t,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    means: Memory,
+    dy: Memory,
+    temp: Memory,
+    temp2: Memory,
+    beta: SupportsFloat,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+    dMeans: Memory,
+) -> None:
+    """dx = alpha * gradient of x + beta * dx, dMeans = alpha * gradient of means + beta * dMeans; beta == 0 reads neither.
+
+    x and means are independent inputs of the forward formula. With s its sum plus lrnK and q = dy * x * s^(-lrnBeta - 1),
+    the gradient of means is 2 * lrnAlpha * lrnBeta / lrnN^d * q * (sum of x - m over the window) and that of x is
+    dy * s^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN^d * (sum of q * (x - m) over the positions whose windows hold x, with their m).
+    x, means, dy, temp, temp2: described by xDesc; dx, dMeans: by dxDesc, with its dimensions, strides and data type (FLOAT,
+    DOUBLE, HALF); 4 or 5 dimensions of any strides. means may be NULL, which is zeros, and dMeans, which is not wanted then.
+    Errors: BAD_PARAM for other numbers of dimensions (c14), differing dimensions (c16), an unknown mode (c05); NOT_SUPPORTED
+    for differing strides or data types, other data types, overlapping strides (c19).
+    Source: 4.1.6; formula: docs/errata.md, D168.
+    """
+
+def cudnnLRNCrossChannelBackward(
+    handle: Handle,
+    normDesc: LRNDescriptor,
+    lrnMode: cudnnLRNMode_t,
+    alpha: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    beta: SupportsFloat,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+) -> None:
+    """dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
+
+    With s the sum of the forward call plus lrnK, gradient[c] = dy[c] * s[c]^-lrnBeta - 2 * lrnAlpha * lrnBeta / lrnN * x[c] *
+    (sum of dy * x * s^(-lrnBeta - 1) over the channels whose windows hold c). y is what the forward call made of x: the
+    gradient is computed from x, and y is not read.
+    y, dy, x, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF); 4 dimensions of any strides, or 5 that are DHW-packed.
+    Not in place.
+    Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c13), an unknown lrnMode (c06); NOT_SUPPORTED for differing data
+    types (c14) or dimensions (c15), other ranks, overlapping strides or other data types (c04).
+    Source: 4.1.14; formula: docs/errata.md, D179.
+    """
+
+def cudnnPoolingBackward(
+    handle: Handle,
+    poolingDesc: PoolingDescriptor,
+    alpha: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    beta: SupportsFloat,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+) -> None:
+    """dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
+
+    Maximum (both modes, deterministic): dy of a window goes to its first maximum in row-major order, which is the first
+    NaN with CUDNN_PROPAGATE_NAN; y is what the forward call made of x, so that x alone decides. Average: each dy,
+    divided as in the forward call, goes to every input of its window.
+    y, dy: equal dimensions and strides; x, dx: equal dimensions and strides; equal n, c and data types (FLOAT, DOUBLE,
+    HALF, BFLOAT16); 2 or 3 spatial dimensions; each tensor contiguous along its last dimension or along its channels.
+    Errors: BAD_PARAM for differing dimensions or strides of y and dy (c09, c10) or of x and dx (c11, c12), data types
+    (c13), n or c, numbers of dimensions; NOT_SUPPORTED for spatial dimensions other than 2 or 3 (c06), other types
+    or strides (c14). Source: 4.1.18.
+    """
+
+def cudnnSoftmaxBackward(
+    handle: Handle,
+    algorithm: cudnnSoftmaxAlgorithm_t,
+    mode: cudnnSoftmaxMode_t,
+    alpha: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    beta: SupportsFloat,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+) -> None:
+    """dx = alpha * gradient + beta * dx; beta == 0 does not read dx.
+
+    The gradient is y * (dy - sum(y * dy)) for FAST and ACCURATE, dy - exp(y) * sum(dy) for LOG; the sums run over what
+    one softmax runs over (see cudnnSoftmaxForward).
+    y, dy, dx: equal dimensions and data types (FLOAT, DOUBLE, HALF, BFLOAT16), any strides up to 5 dimensions,
+    spatially packed beyond; y and dy have equal strides. In place (dy is dx) when their descriptors are identical.
+    Errors: BAD_PARAM for differing dimensions (c10), strides of y and dy (c11), data types (c12), an unknown algorithm
+    or mode, in place with differing descriptors (c03); NOT_SUPPORTED for other data types (c09) or unpacked tensors of
+    more than 5 dimensions (c06).
+    Source: 4.1.19; formulas: docs/errata.md, D190.
+    """
+
+def cudnnConvolutionBiasActivationForward(
+    handle: Handle,
+    alpha1: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    convDesc: ConvolutionDescriptor,
+    algo: cudnnConvolutionFwdAlgo_t,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    alpha2: SupportsFloat,
+    zDesc: TensorDescriptor,
+    z: Memory,
+    biasDesc: TensorDescriptor,
+    bias: Memory,
+    activationDesc: ActivationDescriptor,
+    yDesc: TensorDescriptor,
+    y: Memory,
+) -> None:
+    """y = activation(alpha1 * conv(x, w) + alpha2 * z + bias); z is not read where alpha2 is 0, z may be y.
+
+    x, w, y: as cudnnConvolutionForward, table 16 (TRUE_HALF_CONFIG is not there); z: described exactly as y; bias:
+    1 x K x 1 x 1, of FLOAT for integer data, else of the type of y. Integer sums are exact, then FLOAT arithmetic,
+    rounded to nearest even and saturated (docs/errata.md, D221). IDENTITY: IMPLICIT_PRECOMP_GEMM only; RELU: NaN gives 0.
+    Errors: BAD_PARAM as cudnnConvolutionForward, for NULL (c26) and ranks that disagree with convDesc (c27);
+    NOT_SUPPORTED as cudnnConvolutionForward, for other activation modes (c29, c04), CUDNN_PROPAGATE_NAN (c30), a bias
+    whose channel stride is not 1 (c31), that is not 1 x K x 1 x 1 (c32, c33), of another type (c34), z unlike y (c35).
+    Source: 5.2.9.
+    """
+
+def cudnnConvolutionForward(
+    handle: Handle,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    convDesc: ConvolutionDescriptor,
+    algo: cudnnConvolutionFwdAlgo_t,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    beta: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+) -> None:
+    """y = alpha * conv(x, w) + beta * y; beta == 0 does not read y.
+
+    Cross-correlation: conv[n, k, p, q] = sum over c, r, s of x[n, c, p * stride - pad + r * dilation, ...] * w[k, c, r, s]
+    with zeros outside x and c in the group of k; CUDNN_CONVOLUTION turns w by 180 degrees (docs/errata.md, D235).
+    Which algorithm takes which data types, layouts and shapes: tables 17 to 22 (api/support/convolution.py).
+    Errors: BAD_PARAM for NULL (c46), ranks that disagree (c47, c48, c50), channels (c51), group count (c52), data types
+    that no configuration has (c53), a dilated filter larger than the padded input (c54), other images or channels in
+    yDesc (c04), a missing (c05) or too small workspace (c06); NOT_SUPPORTED for other ranks than 4 and 5 (c56), other
+    sizes of yDesc (c57), what the algorithm does not take (c58). Source: 5.2.10.
+    """
+
+def cudnnCreateConvolutionDescriptor() -> ConvolutionDescriptor:
+    """A new convolution descriptor: one group, default math type and reorder type; the convolution itself is not set.
+
+    Source: 5.2.11; defaults: docs/errata.md, D236.
+    """
+
+def cudnnDestroyConvolutionDescriptor(convDesc: ConvolutionDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 5.2.12."""
+
+class _cudnnFindConvolutionForwardAlgorithm(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[cudnnConvolutionFwdAlgoPerf_t, ...]
+
+def cudnnFindConvolutionForwardAlgorithm(
+    handle: Handle,
+    xDesc: TensorDescriptor,
+    wDesc: FilterDescriptor,
+    convDesc: ConvolutionDescriptor,
+    yDesc: TensorDescriptor,
+    requestedAlgoCount: SupportsIndex,
+) -> _cudnnFindConvolutionForwardAlgorithm:
+    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, measured on memory of its own, the
+    fastest first, those that failed last, with their status and the time -1.
+
+    Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
+    others with CUDNN_DEFAULT_MATH. Waits for the results.
+    Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
+    ALLOC_FAILED without memory for x, w and y (c17). Source: 5.2.15.
+    """
+
+class _cudnnFindConvolutionForwardAlgorithmEx(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[cudnnConvolutionFwdAlgoPerf_t, ...]
+
+def cudnnFindConvolutionForwardAlgorithmEx(
+    handle: Handle,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    convDesc: ConvolutionDescriptor,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    requestedAlgoCount: SupportsIndex,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+) -> _cudnnFindConvolutionForwardAlgorithmEx:
+    """As cudnnFindConvolutionForwardAlgorithm, on the caller's memory: y is overwritten, and algorithms that need more
+    than the given workspace (NULL is 0 bytes) have the status ALLOC_FAILED.
+
+    Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other, requestedAlgoCount below 1
+    (c20), memory that is too small. Source: 5.2.16.
+    """
+
+class _cudnnGetConvolution2dDescriptor(NamedTuple):
+    pad_h: int
+    pad_w: int
+    u: int
+    v: int
+    dilation_h: int
+    dilation_w: int
+    mode: cudnnConvolutionMode_t
+    computeType: cudnnDataType_t
+
+def cudnnGetConvolution2dDescriptor(convDesc: ConvolutionDescriptor) -> _cudnnGetConvolution2dDescriptor:
+    """(pad_h, pad_w, u, v, dilation_h, dilation_w, mode, computeType) as they were set.
+
+    Errors: BAD_PARAM for a descriptor that is not that of a 2-D convolution (c07). Source: 5.2.17.
+    """
+
+class _cudnnGetConvolution2dForwardOutputDim(NamedTuple):
+    n: int
+    c: int
+    h: int
+    w: int
+
+def cudnnGetConvolution2dForwardOutputDim(
+    convDesc: ConvolutionDescriptor,
+    inputTensorDesc: TensorDescriptor,
+    filterDesc: FilterDescriptor,
+) -> _cudnnGetConvolution2dForwardOutputDim:
+    """(n, c, h, w) of the result: h and w are 1 + (input + 2 * padding - ((filter - 1) * dilation + 1)) / stride.
+
+    Errors: BAD_PARAM for descriptors that are not of a 2-D convolution (c07), input channels that are not the filter's
+    times the group count (c08), a dilated filter larger than the padded input. Source: 5.2.18.
+    """
+
+def cudnnGetConvolutionForwardAlgorithmMaxCount(handle: Handle) -> int:
+    """How many results cudnnFindConvolutionForwardAlgorithm and cudnnGetConvolutionForwardAlgorithm_v7 can have: all
+    algorithms, and those with a CUDNN_TENSOR_OP_MATH variant once more. Source: 5.2.22.
+    """
+
+class _cudnnGetConvolutionForwardAlgorithm_v7(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[cudnnConvolutionFwdAlgoPerf_t, ...]
+
+def cudnnGetConvolutionForwardAlgorithm_v7(
+    handle: Handle,
+    xDesc: TensorDescriptor,
+    wDesc: FilterDescriptor,
+    convDesc: ConvolutionDescriptor,
+    yDesc: TensorDescriptor,
+    requestedAlgoCount: SupportsIndex,
+) -> _cudnnGetConvolutionForwardAlgorithm_v7:
+    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, the one expected to be fastest first,
+    those that do not take the problem last, with their status. Nothing is run: time is -1.
+
+    Errors: BAD_PARAM for NULL (c08), ranks (c09), data types (c10), channels (c11), requestedAlgoCount below 1 (c13).
+    Source: 5.2.23.
+    """
+
+def cudnnGetConvolutionForwardWorkspaceSize(
+    handle: Handle,
+    xDesc: TensorDescriptor,
+    wDesc: FilterDescriptor,
+    convDesc: ConvolutionDescriptor,
+    yDesc: TensorDescriptor,
+    algo: cudnnConvolutionFwdAlgo_t,
+) -> int:
+    """Bytes of workspace that cudnnConvolutionForward needs for these descriptors and this algorithm.
+
+    Errors: BAD_PARAM for NULL (c06), ranks (c07), data types (c08), channels (c09); NOT_SUPPORTED where the algorithm
+    does not take the problem (c11). Source: 5.2.24.
+    """
+
+def cudnnGetConvolutionGroupCount(convDesc: ConvolutionDescriptor) -> int:
+    """The number of groups; 1 unless it was set. Source: 5.2.25."""
+
+def cudnnGetConvolutionMathType(convDesc: ConvolutionDescriptor) -> cudnnMathType_t:
+    """The math type; CUDNN_DEFAULT_MATH unless it was set. Source: 5.2.26."""
+
+class _cudnnGetConvolutionNdDescriptor(NamedTuple):
+    arrayLength: int
+    padA: tuple[int, ...]
+    filterStrideA: tuple[int, ...]
+    dilationA: tuple[int, ...]
+    mode: cudnnConvolutionMode_t
+    dataType: cudnnDataType_t
+
+def cudnnGetConvolutionNdDescriptor(
+    convDesc: ConvolutionDescriptor,
+    arrayLengthRequested: SupportsIndex,
+) -> _cudnnGetConvolutionNdDescriptor:
+    """(arrayLength, padA, filterStrideA, dilationA, mode, dataType); the arrays hold
+    min(arrayLengthRequested, arrayLength) entries.
+
+    Errors: BAD_PARAM for a negative arrayLengthRequested (c10) or an uninitialised descriptor (c01); NOT_SUPPORTED for
+    arrayLengthRequested above CUDNN_DIM_MAX - 2 (c11). Source: 5.2.27.
+    """
+
+def cudnnGetConvolutionNdForwardOutputDim(
+    convDesc: ConvolutionDescriptor,
+    inputTensorDesc: TensorDescriptor,
+    filterDesc: FilterDescriptor,
+    nbDims: SupportsIndex,
+) -> tuple[int, ...]:
+    """The first nbDims of (images, filters, spatial ...) of the result; sizes as cudnnGetConvolution2dForwardOutputDim.
+
+    Errors: BAD_PARAM for ranks that disagree (c07, c08), input channels that are not the filter's times the group count
+    (c09), a dilated filter larger than the padded input (c10), nbDims below 0 or above the input's rank (c11).
+    Source: 5.2.28.
+    """
+
+def cudnnGetConvolutionReorderType(convDesc: ConvolutionDescriptor) -> cudnnReorderType_t:
+    """The reorder type; CUDNN_DEFAULT_REORDER unless it was set. Source: 5.2.29."""
+
+def cudnnIm2Col(
+    handle: Handle,
+    srcDesc: TensorDescriptor,
+    srcData: Memory,
+    filterDesc: FilterDescriptor,
+    convDesc: ConvolutionDescriptor,
+    colBuffer: Memory,
+) -> None:
+    """Write the matrix A of GEMM convolution: a row for each output position (n, p, q), a column for each channel and
+    filter position (c, r, s), the input value there or 0 in the padding; with CUDNN_CONVOLUTION r and s run backwards.
+
+    srcDesc: FLOAT, DOUBLE, HALF, BFLOAT16, any strides, 4 dimensions. filterDesc: a floating type and the filter's height and
+    width; its channels are not read, the matrix has those of srcDesc (c02, c03).
+    colBuffer: images * output positions rows of channels * filter positions elements, no gaps.
+    Errors: NOT_SUPPORTED for other data types (c08), more than one group (c09), other ranks; BAD_PARAM for NULL (c07)
+    and sizes of which no output follows (cudnnGetConvolutionNdForwardOutputDim). Source: 5.2.31; docs/errata.md, D252.
+    """
+
+def cudnnReorderFilterAndBias(
+    handle: Handle,
+    filterDesc: FilterDescriptor,
+    reorderType: cudnnReorderType_t,
+    filterData: Memory,
+    reorderedFilterData: Memory,
+    reorderBias: SupportsIndex,
+    biasData: Memory,
+    reorderedBiasData: Memory,
+) -> None:
+    """Write an INT8x32 filter, and its bias if reorderBias > 0, in the order that CUDNN_NO_REORDER convolutions read.
+
+    The order is that of NVIDIA's library (docs/errata.md, D253). With CUDNN_NO_REORDER the values are copied.
+    filterDesc: INT8x32, 2-D, K a multiple of 32. The bias is K FLOATs; its pointers are not looked at unless
+    reorderBias > 0.
+    Errors: NOT_SUPPORTED for other filters; BAD_PARAM for NULL. Source: 5.2.32.
+    """
+
+def cudnnSetConvolution2dDescriptor(
+    convDesc: ConvolutionDescriptor,
+    pad_h: SupportsIndex,
+    pad_w: SupportsIndex,
+    u: SupportsIndex,
+    v: SupportsIndex,
+    dilation_h: SupportsIndex,
+    dilation_w: SupportsIndex,
+    mode: cudnnConvolutionMode_t,
+    computeType: cudnnDataType_t,
+) -> None:
+    """Describe a 2-D convolution: zero padding on each side, strides u (vertical) and v, dilations, mode, compute type.
+
+    Group count, math type and reorder type stay as they are.
+    Errors: BAD_PARAM for negative padding (c13), strides (c14) or dilations (c15) below 1, an unknown mode (c16), a
+    compute type other than FLOAT, DOUBLE, HALF, INT32. Source: 5.2.33.
+    """
+
+def cudnnSetConvolutionGroupCount(convDesc: ConvolutionDescriptor, groupCount: SupportsIndex) -> None:
+    """Set the number of groups. Errors: BAD_PARAM for groupCount below 1. Source: 5.2.34; docs/errata.md, D245."""
+
+def cudnnSetConvolutionMathType(convDesc: ConvolutionDescriptor, mathType: cudnnMathType_t) -> None:
+    """Say whether tensor cores (or TF32) may compute the convolution. Errors: BAD_PARAM (c03, c04). Source: 5.2.35."""
+
+def cudnnSetConvolutionNdDescriptor(
+    convDesc: ConvolutionDescriptor,
+    arrayLength: SupportsIndex,
+    padA: Sequence[SupportsIndex],
+    filterStrideA: Sequence[SupportsIndex],
+    dilationA: Sequence[SupportsIndex],
+    mode: cudnnConvolutionMode_t,
+    dataType: cudnnDataType_t,
+) -> None:
+    """Describe a convolution of arrayLength spatial dimensions, computed in dataType.
+
+    padA, filterStrideA, dilationA: at least arrayLength entries. Group count, math type and reorder type stay.
+    Errors: BAD_PARAM for a negative arrayLength (c13), an unknown mode (c14), a dataType other than FLOAT, DOUBLE,
+    HALF, INT32 (c15), negative padding (c16), strides (c17) or dilations (c18) below 1; NOT_SUPPORTED for arrayLength
+    above CUDNN_DIM_MAX (c19). Source: 5.2.36.
+    """
+
+def cudnnSetConvolutionReorderType(convDesc: ConvolutionDescriptor, reorderType: cudnnReorderType_t) -> None:
+    """CUDNN_NO_REORDER: INT8x32 filters come as cudnnReorderFilterAndBias wrote them. Source: 5.2.37.
+
+    Errors: BAD_PARAM for an unknown reorderType (c02).
+    """
+
+CUDNN_ACTIVATION_SIGMOID: Final = cudnnActivationMode_t.CUDNN_ACTIVATION_SIGMOID
+CUDNN_ACTIVATION_RELU: Final = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
+CUDNN_ACTIVATION_TANH: Final = cudnnActivationMode_t.CUDNN_ACTIVATION_TANH
+CUDNN_ACTIVATION_CLIPPED_RELU: Final = cudnnActivationMode_t.CUDNN_ACTIVATION_CLIPPED_RELU
+CUDNN_ACTIVATION_ELU: Final = cudnnActivationMode_t.CUDNN_ACTIVATION_ELU
+CUDNN_ACTIVATION_IDENTITY: Final = cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY
+CUDNN_BATCHNORM_PER_ACTIVATION: Final = cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION
+CUDNN_BATCHNORM_SPATIAL: Final = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL
+CUDNN_BATCHNORM_SPATIAL_PERSISTENT: Final = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL_PERSISTENT
+CUDNN_BATCHNORM_OPS_BN: Final = cudnnBatchNormOps_t.CUDNN_BATCHNORM_OPS_BN
+CUDNN_BATCHNORM_OPS_BN_ACTIVATION: Final = cudnnBatchNormOps_t.CUDNN_BATCHNORM_OPS_BN_ACTIVATION
+CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION: Final = cudnnBatchNormOps_t.CUDNN_BATCHNORM_OPS_BN_ADD_ACTIVATION
+CUDNN_CTC_LOSS_ALGO_DETERMINISTIC: Final = cudnnCTCLossAlgo_t.CUDNN_CTC_LOSS_ALGO_DETERMINISTIC
+CUDNN_CTC_LOSS_ALGO_NON_DETERMINISTIC: Final = cudnnCTCLossAlgo_t.CUDNN_CTC_LOSS_ALGO_NON_DETERMINISTIC
+CUDNN_DATA_FLOAT: Final = cudnnDataType_t.CUDNN_DATA_FLOAT
+CUDNN_DATA_DOUBLE: Final = cudnnDataType_t.CUDNN_DATA_DOUBLE
+CUDNN_DATA_HALF: Final = cudnnDataType_t.CUDNN_DATA_HALF
+CUDNN_DATA_INT8: Final = cudnnDataType_t.CUDNN_DATA_INT8
+CUDNN_DATA_INT32: Final = cudnnDataType_t.CUDNN_DATA_INT32
+CUDNN_DATA_INT8x4: Final = cudnnDataType_t.CUDNN_DATA_INT8x4
+CUDNN_DATA_UINT8: Final = cudnnDataType_t.CUDNN_DATA_UINT8
+CUDNN_DATA_UINT8x4: Final = cudnnDataType_t.CUDNN_DATA_UINT8x4
+CUDNN_DATA_INT8x32: Final = cudnnDataType_t.CUDNN_DATA_INT8x32
+CUDNN_DATA_BFLOAT16: Final = cudnnDataType_t.CUDNN_DATA_BFLOAT16
+CUDNN_NON_DETERMINISTIC: Final = cudnnDeterminism_t.CUDNN_NON_DETERMINISTIC
+CUDNN_DETERMINISTIC: Final = cudnnDeterminism_t.CUDNN_DETERMINISTIC
+CUDNN_DIVNORM_PRECOMPUTED_MEANS: Final = cudnnDivNormMode_t.CUDNN_DIVNORM_PRECOMPUTED_MEANS
+CUDNN_ERRQUERY_RAWCODE: Final = cudnnErrQueryMode_t.CUDNN_ERRQUERY_RAWCODE
+CUDNN_ERRQUERY_NONBLOCKING: Final = cudnnErrQueryMode_t.CUDNN_ERRQUERY_NONBLOCKING
+CUDNN_ERRQUERY_BLOCKING: Final = cudnnErrQueryMode_t.CUDNN_ERRQUERY_BLOCKING
+CUDNN_TRANSFORM_FOLD: Final = cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD
+CUDNN_TRANSFORM_UNFOLD: Final = cudnnFoldingDirection_t.CUDNN_TRANSFORM_UNFOLD
+CUDNN_32BIT_INDICES: Final = cudnnIndicesType_t.CUDNN_32BIT_INDICES
+CUDNN_64BIT_INDICES: Final = cudnnIndicesType_t.CUDNN_64BIT_INDICES
+CUDNN_16BIT_INDICES: Final = cudnnIndicesType_t.CUDNN_16BIT_INDICES
+CUDNN_8BIT_INDICES: Final = cudnnIndicesType_t.CUDNN_8BIT_INDICES
+CUDNN_LRN_CROSS_CHANNEL_DIM1: Final = cudnnLRNMode_t.CUDNN_LRN_CROSS_CHANNEL_DIM1
+CUDNN_DEFAULT_MATH: Final = cudnnMathType_t.CUDNN_DEFAULT_MATH
+CUDNN_TENSOR_OP_MATH: Final = cudnnMathType_t.CUDNN_TENSOR_OP_MATH
+CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION: Final = cudnnMathType_t.CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION
+CUDNN_FMA_MATH: Final = cudnnMathType_t.CUDNN_FMA_MATH
+CUDNN_NOT_PROPAGATE_NAN: Final = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
+CUDNN_PROPAGATE_NAN: Final = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
+CUDNN_NORM_ALGO_STANDARD: Final = cudnnNormAlgo_t.CUDNN_NORM_ALGO_STANDARD
+CUDNN_NORM_ALGO_PERSIST: Final = cudnnNormAlgo_t.CUDNN_NORM_ALGO_PERSIST
+CUDNN_NORM_PER_ACTIVATION: Final = cudnnNormMode_t.CUDNN_NORM_PER_ACTIVATION
+CUDNN_NORM_PER_CHANNEL: Final = cudnnNormMode_t.CUDNN_NORM_PER_CHANNEL
+CUDNN_NORM_OPS_NORM: Final = cudnnNormOps_t.CUDNN_NORM_OPS_NORM
+CUDNN_NORM_OPS_NORM_ACTIVATION: Final = cudnnNormOps_t.CUDNN_NORM_OPS_NORM_ACTIVATION
+CUDNN_NORM_OPS_NORM_ADD_ACTIVATION: Final = cudnnNormOps_t.CUDNN_NORM_OPS_NORM_ADD_ACTIVATION
+CUDNN_OP_TENSOR_ADD: Final = cudnnOpTensorOp_t.CUDNN_OP_TENSOR_ADD
+CUDNN_OP_TENSOR_MUL: Final = cudnnOpTensorOp_t.CUDNN_OP_TENSOR_MUL
+CUDNN_OP_TENSOR_MIN: Final = cudnnOpTensorOp_t.CUDNN_OP_TENSOR_MIN
+CUDNN_OP_TENSOR_MAX: Final = cudnnOpTensorOp_t.CUDNN_OP_TENSOR_MAX
+CUDNN_OP_TENSOR_SQRT: Final = cudnnOpTensorOp_t.CUDNN_OP_TENSOR_SQRT
+CUDNN_OP_TENSOR_NOT: Final = cudnnOpTensorOp_t.CUDNN_OP_TENSOR_NOT
+CUDNN_POOLING_MAX: Final = cudnnPoolingMode_t.CUDNN_POOLING_MAX
+CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING: Final = cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING
+CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING: Final = cudnnPoolingMode_t.CUDNN_POOLING_AVERAGE_COUNT_EXCLUDE_PADDING
+CUDNN_POOLING_MAX_DETERMINISTIC: Final = cudnnPoolingMode_t.CUDNN_POOLING_MAX_DETERMINISTIC
+CUDNN_REDUCE_TENSOR_NO_INDICES: Final = cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_NO_INDICES
+CUDNN_REDUCE_TENSOR_FLATTENED_INDICES: Final = cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_FLATTENED_INDICES
+CUDNN_REDUCE_TENSOR_ADD: Final = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_ADD
+CUDNN_REDUCE_TENSOR_MUL: Final = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_MUL
+CUDNN_REDUCE_TENSOR_MIN: Final = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_MIN
+CUDNN_REDUCE_TENSOR_MAX: Final = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_MAX
+CUDNN_REDUCE_TENSOR_AMAX: Final = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AMAX
+CUDNN_REDUCE_TENSOR_AVG: Final = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_AVG
+CUDNN_REDUCE_TENSOR_NORM1: Final = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_NORM1
+CUDNN_REDUCE_TENSOR_NORM2: Final = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_NORM2
+CUDNN_REDUCE_TENSOR_MUL_NO_ZEROS: Final = cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_MUL_NO_ZEROS
+CUDNN_RNN_ALGO_STANDARD: Final = cudnnRNNAlgo_t.CUDNN_RNN_ALGO_STANDARD
+CUDNN_RNN_ALGO_PERSIST_STATIC: Final = cudnnRNNAlgo_t.CUDNN_RNN_ALGO_PERSIST_STATIC
+CUDNN_RNN_ALGO_PERSIST_DYNAMIC: Final = cudnnRNNAlgo_t.CUDNN_RNN_ALGO_PERSIST_DYNAMIC
+CUDNN_SAMPLER_BILINEAR: Final = cudnnSamplerType_t.CUDNN_SAMPLER_BILINEAR
+CUDNN_SEV_FATAL: Final = cudnnSeverity_t.CUDNN_SEV_FATAL
+CUDNN_SEV_ERROR: Final = cudnnSeverity_t.CUDNN_SEV_ERROR
+CUDNN_SEV_WARNING: Final = cudnnSeverity_t.CUDNN_SEV_WARNING
+CUDNN_SEV_INFO: Final = cudnnSeverity_t.CUDNN_SEV_INFO
+CUDNN_SOFTMAX_FAST: Final = cudnnSoftmaxAlgorithm_t.CUDNN_SOFTMAX_FAST
+CUDNN_SOFTMAX_ACCURATE: Final = cudnnSoftmaxAlgorithm_t.CUDNN_SOFTMAX_ACCURATE
+CUDNN_SOFTMAX_LOG: Final = cudnnSoftmaxAlgorithm_t.CUDNN_SOFTMAX_LOG
+CUDNN_SOFTMAX_MODE_INSTANCE: Final = cudnnSoftmaxMode_t.CUDNN_SOFTMAX_MODE_INSTANCE
+CUDNN_SOFTMAX_MODE_CHANNEL: Final = cudnnSoftmaxMode_t.CUDNN_SOFTMAX_MODE_CHANNEL
+CUDNN_STATUS_SUCCESS: Final = cudnnStatus_t.CUDNN_STATUS_SUCCESS
+CUDNN_STATUS_NOT_INITIALIZED: Final = cudnnStatus_t.CUDNN_STATUS_NOT_INITIALIZED
+CUDNN_STATUS_ALLOC_FAILED: Final = cudnnStatus_t.CUDNN_STATUS_ALLOC_FAILED
+CUDNN_STATUS_BAD_PARAM: Final = cudnnStatus_t.CUDNN_STATUS_BAD_PARAM
+CUDNN_STATUS_INTERNAL_ERROR: Final = cudnnStatus_t.CUDNN_STATUS_INTERNAL_ERROR
+CUDNN_STATUS_INVALID_VALUE: Final = cudnnStatus_t.CUDNN_STATUS_INVALID_VALUE
+CUDNN_STATUS_ARCH_MISMATCH: Final = cudnnStatus_t.CUDNN_STATUS_ARCH_MISMATCH
+CUDNN_STATUS_MAPPING_ERROR: Final = cudnnStatus_t.CUDNN_STATUS_MAPPING_ERROR
+CUDNN_STATUS_EXECUTION_FAILED: Final = cudnnStatus_t.CUDNN_STATUS_EXECUTION_FAILED
+CUDNN_STATUS_NOT_SUPPORTED: Final = cudnnStatus_t.CUDNN_STATUS_NOT_SUPPORTED
+CUDNN_STATUS_LICENSE_ERROR: Final = cudnnStatus_t.CUDNN_STATUS_LICENSE_ERROR
+CUDNN_STATUS_RUNTIME_PREREQUISITE_MISSING: Final = cudnnStatus_t.CUDNN_STATUS_RUNTIME_PREREQUISITE_MISSING
+CUDNN_STATUS_RUNTIME_IN_PROGRESS: Final = cudnnStatus_t.CUDNN_STATUS_RUNTIME_IN_PROGRESS
+CUDNN_STATUS_RUNTIME_FP_OVERFLOW: Final = cudnnStatus_t.CUDNN_STATUS_RUNTIME_FP_OVERFLOW
+CUDNN_STATUS_VERSION_MISMATCH: Final = cudnnStatus_t.CUDNN_STATUS_VERSION_MISMATCH
+CUDNN_TENSOR_NCHW: Final = cudnnTensorFormat_t.CUDNN_TENSOR_NCHW
+CUDNN_TENSOR_NHWC: Final = cudnnTensorFormat_t.CUDNN_TENSOR_NHWC
+CUDNN_TENSOR_NCHW_VECT_C: Final = cudnnTensorFormat_t.CUDNN_TENSOR_NCHW_VECT_C
+CUDNN_ATTR_POINTWISE_MODE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_POINTWISE_MODE
+CUDNN_ATTR_POINTWISE_MATH_PREC: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_POINTWISE_MATH_PREC
+CUDNN_ATTR_POINTWISE_NAN_PROPAGATION: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_POINTWISE_NAN_PROPAGATION
+CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_POINTWISE_RELU_LOWER_CLIP
+CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_POINTWISE_RELU_UPPER_CLIP
+CUDNN_ATTR_CONVOLUTION_COMP_TYPE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_CONVOLUTION_COMP_TYPE
+CUDNN_ATTR_CONVOLUTION_CONV_MODE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_CONVOLUTION_CONV_MODE
+CUDNN_ATTR_CONVOLUTION_DILATIONS: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_CONVOLUTION_DILATIONS
+CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES
+CUDNN_ATTR_CONVOLUTION_POST_PADDINGS: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_CONVOLUTION_POST_PADDINGS
+CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS
+CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS
+CUDNN_ATTR_ENGINEHEUR_MODE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_ENGINEHEUR_MODE
+CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH
+CUDNN_ATTR_ENGINEHEUR_RESULTS: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_ENGINEHEUR_RESULTS
+CUDNN_ATTR_ENGINECFG_ENGINE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_ENGINECFG_ENGINE
+CUDNN_ATTR_ENGINECFG_INTERMEDIATE_INFO: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_ENGINECFG_INTERMEDIATE_INFO
+CUDNN_ATTR_ENGINECFG_KNOB_CHOICES: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_ENGINECFG_KNOB_CHOICES
+CUDNN_ATTR_EXECUTION_PLAN_HANDLE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_EXECUTION_PLAN_HANDLE
+CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG
+CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE
+CUDNN_ATTR_EXECUTION_PLAN_COMPUTED_INTERMEDIATE_UIDS: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_EXECUTION_PLAN_COMPUTED_INTERMEDIATE_UIDS
+)
+CUDNN_ATTR_EXECUTION_PLAN_RUN_ONLY_INTERMEDIATE_UIDS: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_EXECUTION_PLAN_RUN_ONLY_INTERMEDIATE_UIDS
+)
+CUDNN_ATTR_INTERMEDIATE_INFO_UNIQUE_ID: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_INTERMEDIATE_INFO_UNIQUE_ID
+CUDNN_ATTR_INTERMEDIATE_INFO_SIZE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_INTERMEDIATE_INFO_SIZE
+CUDNN_ATTR_INTERMEDIATE_INFO_DEPENDENT_DATA_UIDS: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_INTERMEDIATE_INFO_DEPENDENT_DATA_UIDS
+)
+CUDNN_ATTR_INTERMEDIATE_INFO_DEPENDENT_ATTRIBUTES: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_INTERMEDIATE_INFO_DEPENDENT_ATTRIBUTES
+)
+CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE
+CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE
+CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X
+)
+CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY
+)
+CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR
+)
+CUDNN_ATTR_OPERATION_POINTWISE_XDESC: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_POINTWISE_XDESC
+CUDNN_ATTR_OPERATION_POINTWISE_BDESC: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_POINTWISE_BDESC
+CUDNN_ATTR_OPERATION_POINTWISE_YDESC: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_POINTWISE_YDESC
+CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_POINTWISE_ALPHA1
+CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2
+CUDNN_ATTR_OPERATION_GENSTATS_MODE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_GENSTATS_MODE
+CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC
+CUDNN_ATTR_OPERATION_GENSTATS_XDESC: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_GENSTATS_XDESC
+CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC
+CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC
+CUDNN_ATTR_OPERATIONGRAPH_HANDLE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATIONGRAPH_HANDLE
+CUDNN_ATTR_OPERATIONGRAPH_OPS: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATIONGRAPH_OPS
+CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT: Final = (
+    cudnnBackendAttributeName_t.CUDNN_ATTR_OPERATIONGRAPH_ENGINE_GLOBAL_COUNT
+)
+CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT
+CUDNN_ATTR_TENSOR_DATA_TYPE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_TENSOR_DATA_TYPE
+CUDNN_ATTR_TENSOR_DIMENSIONS: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_TENSOR_DIMENSIONS
+CUDNN_ATTR_TENSOR_STRIDES: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_TENSOR_STRIDES
+CUDNN_ATTR_TENSOR_VECTOR_COUNT: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_TENSOR_VECTOR_COUNT
+CUDNN_ATTR_TENSOR_VECTORIZED_DIMENSION: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_TENSOR_VECTORIZED_DIMENSION
+CUDNN_ATTR_TENSOR_UNIQUE_ID: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_TENSOR_UNIQUE_ID
+CUDNN_ATTR_TENSOR_IS_VIRTUAL: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_TENSOR_IS_VIRTUAL
+CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS
+CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS
+CUDNN_ATTR_VARIANT_PACK_INTERMEDIATES: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_VARIANT_PACK_INTERMEDIATES
+CUDNN_ATTR_VARIANT_PACK_WORKSPACE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_VARIANT_PACK_WORKSPACE
+CUDNN_ATTR_LAYOUT_INFO_TENSOR_UID: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_LAYOUT_INFO_TENSOR_UID
+CUDNN_ATTR_LAYOUT_INFO_TYPES: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_LAYOUT_INFO_TYPES
+CUDNN_ATTR_KNOB_INFO_TYPE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_KNOB_INFO_TYPE
+CUDNN_ATTR_KNOB_INFO_MAXIMUM_VALUE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_KNOB_INFO_MAXIMUM_VALUE
+CUDNN_ATTR_KNOB_INFO_MINIMUM_VALUE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_KNOB_INFO_MINIMUM_VALUE
+CUDNN_ATTR_KNOB_INFO_STRIDE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_KNOB_INFO_STRIDE
+CUDNN_ATTR_ENGINE_OPERATION_GRAPH: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_ENGINE_OPERATION_GRAPH
+CUDNN_ATTR_ENGINE_GLOBAL_INDEX: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_ENGINE_GLOBAL_INDEX
+CUDNN_ATTR_ENGINE_KNOB_INFO: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_ENGINE_KNOB_INFO
+CUDNN_ATTR_ENGINE_NUMERICAL_NOTE: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_ENGINE_NUMERICAL_NOTE
+CUDNN_ATTR_ENGINE_LAYOUT_INFO: Final = cudnnBackendAttributeName_t.CUDNN_ATTR_ENGINE_LAYOUT_INFO
+CUDNN_TYPE_HANDLE: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_HANDLE
+CUDNN_TYPE_DATA_TYPE: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_DATA_TYPE
+CUDNN_TYPE_BOOLEAN: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_BOOLEAN
+CUDNN_TYPE_INT64: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_INT64
+CUDNN_TYPE_FLOAT: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_FLOAT
+CUDNN_TYPE_DOUBLE: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_DOUBLE
+CUDNN_TYPE_VOID_PTR: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_VOID_PTR
+CUDNN_TYPE_CONVOLUTION_MODE: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_CONVOLUTION_MODE
+CUDNN_TYPE_HEUR_MODE: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_HEUR_MODE
+CUDNN_TYPE_KNOB_TYPE: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_KNOB_TYPE
+CUDNN_TYPE_NAN_PROPOGATION: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_NAN_PROPOGATION
+CUDNN_TYPE_NUMERICAL_NOTE: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_NUMERICAL_NOTE
+CUDNN_TYPE_LAYOUT_TYPE: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_LAYOUT_TYPE
+CUDNN_TYPE_ATTRIB_NAME: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_ATTRIB_NAME
+CUDNN_TYPE_POINTWISE_MODE: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_POINTWISE_MODE
+CUDNN_TYPE_BACKEND_DESCRIPTOR: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_BACKEND_DESCRIPTOR
+CUDNN_TYPE_GENSTATS_MODE: Final = cudnnBackendAttributeType_t.CUDNN_TYPE_GENSTATS_MODE
+CUDNN_BACKEND_POINTWISE_DESCRIPTOR: Final = cudnnBackendDescriptorType_t.CUDNN_BACKEND_POINTWISE_DESCRIPTOR
+CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR: Final = cudnnBackendDescriptorType_t.CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR
+CUDNN_BACKEND_ENGINE_DESCRIPTOR: Final = cudnnBackendDescriptorType_t.CUDNN_BACKEND_ENGINE_DESCRIPTOR
+CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: Final = cudnnBackendDescriptorType_t.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR
+CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR: Final = cudnnBackendDescriptorType_t.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR
+CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: Final = cudnnBackendDescriptorType_t.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR
+CUDNN_BACKEND_INTERMEDIATE_INFO_DESCRIPTOR: Final = (
+    cudnnBackendDescriptorType_t.CUDNN_BACKEND_INTERMEDIATE_INFO_DESCRIPTOR
+)
+CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR: Final = cudnnBackendDescriptorType_t.CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR
+CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR: Final = cudnnBackendDescriptorType_t.CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR
+CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR: Final = cudnnBackendDescriptorType_t.CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR
+CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR: Final = (
+    cudnnBackendDescriptorType_t.CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR
+)
+CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR: Final = (
+    cudnnBackendDescriptorType_t.CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR
+)
+CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR: Final = (
+    cudnnBackendDescriptorType_t.CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR
+)
+CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: Final = (
+    cudnnBackendDescriptorType_t.CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR
+)
+CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR: Final = (
+    cudnnBackendDescriptorType_t.CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR
+)
+CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: Final = cudnnBackendDescriptorType_t.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR
+CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: Final = cudnnBackendDescriptorType_t.CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR
+CUDNN_BACKEND_TENSOR_DESCRIPTOR: Final = cudnnBackendDescriptorType_t.CUDNN_BACKEND_TENSOR_DESCRIPTOR
+CUDNN_HEUR_MODE_INSTANT: Final = cudnnBackendHeurMode_t.CUDNN_HEUR_MODE_INSTANT
+CUDNN_KNOB_TYPE_SPLIT_K: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_SPLIT_K
+CUDNN_KNOB_TYPE_SWIZZLE: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_SWIZZLE
+CUDNN_KNOB_TYPE_TILE_SIZE: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILE_SIZE
+CUDNN_KNOB_TYPE_USE_TEX: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_USE_TEX
+CUDNN_KNOB_TYPE_EDGE: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_EDGE
+CUDNN_KNOB_TYPE_KBLOCK: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_KBLOCK
+CUDNN_KNOB_TYPE_LDGA: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_LDGA
+CUDNN_KNOB_TYPE_LDGB: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_LDGB
+CUDNN_KNOB_TYPE_CHUNK_K: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_CHUNK_K
+CUDNN_KNOB_TYPE_SPLIT_H: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_SPLIT_H
+CUDNN_KNOB_TYPE_WINO_TILE: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_WINO_TILE
+CUDNN_KNOB_TYPE_MULTIPLY: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_MULTIPLY
+CUDNN_KNOB_TYPE_SPLIT_K_BUF: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_SPLIT_K_BUF
+CUDNN_KNOB_TYPE_TILEK: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_TILEK
+CUDNN_KNOB_TYPE_STAGES: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_STAGES
+CUDNN_KNOB_TYPE_REDUCTION_MODE: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_REDUCTION_MODE
+CUDNN_KNOB_TYPE_CTA_SPLIT_K_MODE: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_CTA_SPLIT_K_MODE
+CUDNN_KNOB_TYPE_SPLIT_K_SLC: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_SPLIT_K_SLC
+CUDNN_KNOB_TYPE_IDX_MODE: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_IDX_MODE
+CUDNN_KNOB_TYPE_SLICED: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_SLICED
+CUDNN_KNOB_TYPE_SPLIT_RS: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_SPLIT_RS
+CUDNN_KNOB_TYPE_SINGLEBUFFER: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_SINGLEBUFFER
+CUDNN_KNOB_TYPE_LDGC: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_LDGC
+CUDNN_KNOB_TYPE_SPECFILT: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_SPECFILT
+CUDNN_KNOB_TYPE_COUNTS: Final = cudnnBackendKnobType_t.CUDNN_KNOB_TYPE_COUNTS
+CUDNN_LAYOUT_TYPE_PREFERRED_NCHW: Final = cudnnBackendLayoutType_t.CUDNN_LAYOUT_TYPE_PREFERRED_NCHW
+CUDNN_LAYOUT_TYPE_PREFERRED_NHWC: Final = cudnnBackendLayoutType_t.CUDNN_LAYOUT_TYPE_PREFERRED_NHWC
+CUDNN_LAYOUT_TYPE_PREFERRED_PAD4CK: Final = cudnnBackendLayoutType_t.CUDNN_LAYOUT_TYPE_PREFERRED_PAD4CK
+CUDNN_LAYOUT_TYPE_PREFERRED_PAD8CK: Final = cudnnBackendLayoutType_t.CUDNN_LAYOUT_TYPE_PREFERRED_PAD8CK
+CUDNN_LAYOUT_TYPE_COUNT: Final = cudnnBackendLayoutType_t.CUDNN_LAYOUT_TYPE_COUNT
+CUDNN_NUMERICAL_NOTE_TENSOR_CORE: Final = cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_TENSOR_CORE
+CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS: Final = cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS
+CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION: Final = (
+    cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION
+)
+CUDNN_NUMERICAL_NOTE_FFT: Final = cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_FFT
+CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC: Final = cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC
+CUDNN_NUMERICAL_NOTE_WINOGRAD: Final = cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_WINOGRAD
+CUDNN_NUMERICAL_NOTE_TYPE_COUNT: Final = cudnnBackendNumericalNote_t.CUDNN_NUMERICAL_NOTE_TYPE_COUNT
+CUDNN_CONVOLUTION_BWD_DATA_ALGO_0: Final = cudnnConvolutionBwdDataAlgo_t.CUDNN_CONVOLUTION_BWD_DATA_ALGO_0
+CUDNN_CONVOLUTION_BWD_DATA_ALGO_1: Final = cudnnConvolutionBwdDataAlgo_t.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1
+CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT: Final = cudnnConvolutionBwdDataAlgo_t.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT
+CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING: Final = (
+    cudnnConvolutionBwdDataAlgo_t.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING
+)
+CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD: Final = cudnnConvolutionBwdDataAlgo_t.CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD
+CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED: Final = (
+    cudnnConvolutionBwdDataAlgo_t.CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED
+)
+CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0: Final = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0
+CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1: Final = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1
+CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT: Final = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT
+CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3: Final = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3
+CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD: Final = (
+    cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD
+)
+CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED: Final = (
+    cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED
+)
+CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING: Final = (
+    cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_FFT_TILING
+)
+CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM: Final = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM
+CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM: Final = (
+    cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
+)
+CUDNN_CONVOLUTION_FWD_ALGO_GEMM: Final = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_GEMM
+CUDNN_CONVOLUTION_FWD_ALGO_DIRECT: Final = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_DIRECT
+CUDNN_CONVOLUTION_FWD_ALGO_FFT: Final = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_FFT
+CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING: Final = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING
+CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD: Final = cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD
+CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED: Final = (
+    cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED
+)
+CUDNN_CONVOLUTION: Final = cudnnConvolutionMode_t.CUDNN_CONVOLUTION
+CUDNN_CROSS_CORRELATION: Final = cudnnConvolutionMode_t.CUDNN_CROSS_CORRELATION
+CUDNN_GENSTATS_SUM_SQSUM: Final = cudnnGenStatsMode_t.CUDNN_GENSTATS_SUM_SQSUM
+CUDNN_POINTWISE_ADD: Final = cudnnPointwiseMode_t.CUDNN_POINTWISE_ADD
+CUDNN_POINTWISE_MUL: Final = cudnnPointwiseMode_t.CUDNN_POINTWISE_MUL
+CUDNN_POINTWISE_MIN: Final = cudnnPointwiseMode_t.CUDNN_POINTWISE_MIN
+CUDNN_POINTWISE_MAX: Final = cudnnPointwiseMode_t.CUDNN_POINTWISE_MAX
+CUDNN_POINTWISE_SQRT: Final = cudnnPointwiseMode_t.CUDNN_POINTWISE_SQRT
+CUDNN_POINTWISE_IDENTITY_FWD: Final = cudnnPointwiseMode_t.CUDNN_POINTWISE_IDENTITY_FWD
+CUDNN_POINTWISE_RELU_FWD: Final = cudnnPointwiseMode_t.CUDNN_POINTWISE_RELU_FWD
+CUDNN_POINTWISE_TANH_FWD: Final = cudnnPointwiseMode_t.CUDNN_POINTWISE_TANH_FWD
+CUDNN_POINTWISE_SIGMOID_FWD: Final = cudnnPointwiseMode_t.CUDNN_POINTWISE_SIGMOID_FWD
+CUDNN_POINTWISE_ELU_FWD: Final = cudnnPointwiseMode_t.CUDNN_POINTWISE_ELU_FWD
+CUDNN_DEFAULT_REORDER: Final = cudnnReorderType_t.CUDNN_DEFAULT_REORDER
+CUDNN_NO_REORDER: Final = cudnnReorderType_t.CUDNN_NO_REORDER
+CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS: Final = cudnnFusedOps_t.CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS
+CUDNN_FUSED_SCALE_BIAS_ACTIVATION_WGRAD: Final = cudnnFusedOps_t.CUDNN_FUSED_SCALE_BIAS_ACTIVATION_WGRAD
+CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING: Final = cudnnFusedOps_t.CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING
+CUDNN_FUSED_BN_FINALIZE_STATISTICS_INFERENCE: Final = cudnnFusedOps_t.CUDNN_FUSED_BN_FINALIZE_STATISTICS_INFERENCE
+CUDNN_FUSED_CONV_SCALE_BIAS_ADD_ACTIVATION: Final = cudnnFusedOps_t.CUDNN_FUSED_CONV_SCALE_BIAS_ADD_ACTIVATION
+CUDNN_FUSED_SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK: Final = (
+    cudnnFusedOps_t.CUDNN_FUSED_SCALE_BIAS_ADD_ACTIVATION_GEN_BITMASK
+)
+CUDNN_FUSED_DACTIVATION_FORK_DBATCHNORM: Final = cudnnFusedOps_t.CUDNN_FUSED_DACTIVATION_FORK_DBATCHNORM
+CUDNN_PARAM_XDESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_XDESC
+CUDNN_PARAM_XDATA_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_XDATA_PLACEHOLDER
+CUDNN_PARAM_BN_MODE: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_MODE
+CUDNN_PARAM_BN_EQSCALEBIAS_DESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_EQSCALEBIAS_DESC
+CUDNN_PARAM_BN_EQSCALE_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_EQSCALE_PLACEHOLDER
+CUDNN_PARAM_BN_EQBIAS_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_EQBIAS_PLACEHOLDER
+CUDNN_PARAM_ACTIVATION_DESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_ACTIVATION_DESC
+CUDNN_PARAM_CONV_DESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_CONV_DESC
+CUDNN_PARAM_WDESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_WDESC
+CUDNN_PARAM_WDATA_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_WDATA_PLACEHOLDER
+CUDNN_PARAM_DWDESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_DWDESC
+CUDNN_PARAM_DWDATA_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_DWDATA_PLACEHOLDER
+CUDNN_PARAM_YDESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_YDESC
+CUDNN_PARAM_YDATA_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_YDATA_PLACEHOLDER
+CUDNN_PARAM_DYDESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_DYDESC
+CUDNN_PARAM_DYDATA_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_DYDATA_PLACEHOLDER
+CUDNN_PARAM_YSTATS_DESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_YSTATS_DESC
+CUDNN_PARAM_YSUM_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_YSUM_PLACEHOLDER
+CUDNN_PARAM_YSQSUM_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_YSQSUM_PLACEHOLDER
+CUDNN_PARAM_BN_SCALEBIAS_MEANVAR_DESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_SCALEBIAS_MEANVAR_DESC
+CUDNN_PARAM_BN_SCALE_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_SCALE_PLACEHOLDER
+CUDNN_PARAM_BN_BIAS_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_BIAS_PLACEHOLDER
+CUDNN_PARAM_BN_SAVED_MEAN_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_SAVED_MEAN_PLACEHOLDER
+CUDNN_PARAM_BN_SAVED_INVSTD_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_SAVED_INVSTD_PLACEHOLDER
+CUDNN_PARAM_BN_RUNNING_MEAN_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_RUNNING_MEAN_PLACEHOLDER
+CUDNN_PARAM_BN_RUNNING_VAR_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_RUNNING_VAR_PLACEHOLDER
+CUDNN_PARAM_ZDESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_ZDESC
+CUDNN_PARAM_ZDATA_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_ZDATA_PLACEHOLDER
+CUDNN_PARAM_BN_Z_EQSCALEBIAS_DESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_Z_EQSCALEBIAS_DESC
+CUDNN_PARAM_BN_Z_EQSCALE_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_Z_EQSCALE_PLACEHOLDER
+CUDNN_PARAM_BN_Z_EQBIAS_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_Z_EQBIAS_PLACEHOLDER
+CUDNN_PARAM_ACTIVATION_BITMASK_DESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_ACTIVATION_BITMASK_DESC
+CUDNN_PARAM_ACTIVATION_BITMASK_PLACEHOLDER: Final = (
+    cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_ACTIVATION_BITMASK_PLACEHOLDER
+)
+CUDNN_PARAM_DXDESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_DXDESC
+CUDNN_PARAM_DXDATA_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_DXDATA_PLACEHOLDER
+CUDNN_PARAM_DZDESC: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_DZDESC
+CUDNN_PARAM_DZDATA_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_DZDATA_PLACEHOLDER
+CUDNN_PARAM_BN_DSCALE_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_DSCALE_PLACEHOLDER
+CUDNN_PARAM_BN_DBIAS_PLACEHOLDER: Final = cudnnFusedOpsConstParamLabel_t.CUDNN_PARAM_BN_DBIAS_PLACEHOLDER
+CUDNN_PTR_NULL: Final = cudnnFusedOpsPointerPlaceHolder_t.CUDNN_PTR_NULL
+CUDNN_PTR_ELEM_ALIGNED: Final = cudnnFusedOpsPointerPlaceHolder_t.CUDNN_PTR_ELEM_ALIGNED
+CUDNN_PTR_16B_ALIGNED: Final = cudnnFusedOpsPointerPlaceHolder_t.CUDNN_PTR_16B_ALIGNED
+CUDNN_PTR_XDATA: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_XDATA
+CUDNN_PTR_BN_EQSCALE: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_BN_EQSCALE
+CUDNN_PTR_BN_EQBIAS: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_BN_EQBIAS
+CUDNN_PTR_WDATA: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_WDATA
+CUDNN_PTR_DWDATA: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_DWDATA
+CUDNN_PTR_YDATA: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_YDATA
+CUDNN_PTR_DYDATA: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_DYDATA
+CUDNN_PTR_YSUM: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_YSUM
+CUDNN_PTR_YSQSUM: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_YSQSUM
+CUDNN_PTR_WORKSPACE: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_WORKSPACE
+CUDNN_PTR_BN_SCALE: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_BN_SCALE
+CUDNN_PTR_BN_BIAS: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_BN_BIAS
+CUDNN_PTR_BN_SAVED_MEAN: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_BN_SAVED_MEAN
+CUDNN_PTR_BN_SAVED_INVSTD: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_BN_SAVED_INVSTD
+CUDNN_PTR_BN_RUNNING_MEAN: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_BN_RUNNING_MEAN
+CUDNN_PTR_BN_RUNNING_VAR: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_BN_RUNNING_VAR
+CUDNN_PTR_ZDATA: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_ZDATA
+CUDNN_PTR_BN_Z_EQSCALE: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_BN_Z_EQSCALE
+CUDNN_PTR_BN_Z_EQBIAS: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_BN_Z_EQBIAS
+CUDNN_PTR_ACTIVATION_BITMASK: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_ACTIVATION_BITMASK
+CUDNN_PTR_DXDATA: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_DXDATA
+CUDNN_PTR_DZDATA: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_DZDATA
+CUDNN_PTR_BN_DSCALE: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_BN_DSCALE
+CUDNN_PTR_BN_DBIAS: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_PTR_BN_DBIAS
+CUDNN_SCALAR_SIZE_T_WORKSPACE_SIZE_IN_BYTES: Final = (
+    cudnnFusedOpsVariantParamLabel_t.CUDNN_SCALAR_SIZE_T_WORKSPACE_SIZE_IN_BYTES
+)
+CUDNN_SCALAR_INT64_T_BN_ACCUMULATION_COUNT: Final = (
+    cudnnFusedOpsVariantParamLabel_t.CUDNN_SCALAR_INT64_T_BN_ACCUMULATION_COUNT
+)
+CUDNN_SCALAR_DOUBLE_BN_EXP_AVG_FACTOR: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_SCALAR_DOUBLE_BN_EXP_AVG_FACTOR
+CUDNN_SCALAR_DOUBLE_BN_EPSILON: Final = cudnnFusedOpsVariantParamLabel_t.CUDNN_SCALAR_DOUBLE_BN_EPSILON
+CUDNN_UNIDIRECTIONAL: Final = cudnnDirectionMode_t.CUDNN_UNIDIRECTIONAL
+CUDNN_BIDIRECTIONAL: Final = cudnnDirectionMode_t.CUDNN_BIDIRECTIONAL
+CUDNN_FWD_MODE_INFERENCE: Final = cudnnForwardMode_t.CUDNN_FWD_MODE_INFERENCE
+CUDNN_FWD_MODE_TRAINING: Final = cudnnForwardMode_t.CUDNN_FWD_MODE_TRAINING
+CUDNN_MH_ATTN_Q_WEIGHTS: Final = cudnnMultiHeadAttnWeightKind_t.CUDNN_MH_ATTN_Q_WEIGHTS
+CUDNN_MH_ATTN_K_WEIGHTS: Final = cudnnMultiHeadAttnWeightKind_t.CUDNN_MH_ATTN_K_WEIGHTS
+CUDNN_MH_ATTN_V_WEIGHTS: Final = cudnnMultiHeadAttnWeightKind_t.CUDNN_MH_ATTN_V_WEIGHTS
+CUDNN_MH_ATTN_O_WEIGHTS: Final = cudnnMultiHeadAttnWeightKind_t.CUDNN_MH_ATTN_O_WEIGHTS
+CUDNN_MH_ATTN_Q_BIASES: Final = cudnnMultiHeadAttnWeightKind_t.CUDNN_MH_ATTN_Q_BIASES
+CUDNN_MH_ATTN_K_BIASES: Final = cudnnMultiHeadAttnWeightKind_t.CUDNN_MH_ATTN_K_BIASES
+CUDNN_MH_ATTN_V_BIASES: Final = cudnnMultiHeadAttnWeightKind_t.CUDNN_MH_ATTN_V_BIASES
+CUDNN_MH_ATTN_O_BIASES: Final = cudnnMultiHeadAttnWeightKind_t.CUDNN_MH_ATTN_O_BIASES
+CUDNN_RNN_NO_BIAS: Final = cudnnRNNBiasMode_t.CUDNN_RNN_NO_BIAS
+CUDNN_RNN_SINGLE_INP_BIAS: Final = cudnnRNNBiasMode_t.CUDNN_RNN_SINGLE_INP_BIAS
+CUDNN_RNN_DOUBLE_BIAS: Final = cudnnRNNBiasMode_t.CUDNN_RNN_DOUBLE_BIAS
+CUDNN_RNN_SINGLE_REC_BIAS: Final = cudnnRNNBiasMode_t.CUDNN_RNN_SINGLE_REC_BIAS
+CUDNN_RNN_CLIP_NONE: Final = cudnnRNNClipMode_t.CUDNN_RNN_CLIP_NONE
+CUDNN_RNN_CLIP_MINMAX: Final = cudnnRNNClipMode_t.CUDNN_RNN_CLIP_MINMAX
+CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED: Final = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED
+CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED: Final = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
+CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED: Final = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED
+CUDNN_LINEAR_INPUT: Final = cudnnRNNInputMode_t.CUDNN_LINEAR_INPUT
+CUDNN_SKIP_INPUT: Final = cudnnRNNInputMode_t.CUDNN_SKIP_INPUT
+CUDNN_RNN_RELU: Final = cudnnRNNMode_t.CUDNN_RNN_RELU
+CUDNN_RNN_TANH: Final = cudnnRNNMode_t.CUDNN_RNN_TANH
+CUDNN_LSTM: Final = cudnnRNNMode_t.CUDNN_LSTM
+CUDNN_GRU: Final = cudnnRNNMode_t.CUDNN_GRU
+CUDNN_RNN_PADDED_IO_DISABLED: Final = cudnnRNNPaddingMode_t.CUDNN_RNN_PADDED_IO_DISABLED
+CUDNN_RNN_PADDED_IO_ENABLED: Final = cudnnRNNPaddingMode_t.CUDNN_RNN_PADDED_IO_ENABLED
+CUDNN_SEQDATA_TIME_DIM: Final = cudnnSeqDataAxis_t.CUDNN_SEQDATA_TIME_DIM
+CUDNN_SEQDATA_BATCH_DIM: Final = cudnnSeqDataAxis_t.CUDNN_SEQDATA_BATCH_DIM
+CUDNN_SEQDATA_BEAM_DIM: Final = cudnnSeqDataAxis_t.CUDNN_SEQDATA_BEAM_DIM
+CUDNN_SEQDATA_VECT_DIM: Final = cudnnSeqDataAxis_t.CUDNN_SEQDATA_VECT_DIM
+CUDNN_LOSS_NORMALIZATION_NONE: Final = cudnnLossNormalizationMode_t.CUDNN_LOSS_NORMALIZATION_NONE
+CUDNN_LOSS_NORMALIZATION_SOFTMAX: Final = cudnnLossNormalizationMode_t.CUDNN_LOSS_NORMALIZATION_SOFTMAX
+CUDNN_WGRAD_MODE_ADD: Final = cudnnWgradMode_t.CUDNN_WGRAD_MODE_ADD
+CUDNN_WGRAD_MODE_SET: Final = cudnnWgradMode_t.CUDNN_WGRAD_MODE_SET
+MAJOR_VERSION: Final = libraryPropertyType.MAJOR_VERSION
+MINOR_VERSION: Final = libraryPropertyType.MINOR_VERSION
+PATCH_LEVEL: Final = libraryPropertyType.PATCH_LEVEL

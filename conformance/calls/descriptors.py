@@ -1,0 +1,93 @@
+"""How a descriptor with a given specification is made: the documented setters, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dualdnn.api.operations.specs import (
+    NCHW_VECT_C,
+    ActivationSpec,
+    ConvolutionSpec,
+    FilterSpec,
+    LRNSpec,
+    OpTensorSpec,
+    PoolingSpec,
+    ReduceTensorSpec,
+    TensorSpec,
+    TransformSpec,
+)
+
+Setting = tuple[Any, ...]  # the setter, and its arguments after the descriptor
+
+
+def _tensor(s: TensorSpec) -> Iterable[Setting]:
+    if s.vector_length > 1:
+        yield "cudnnSetTensorNdDescriptorEx", NCHW_VECT_C, s.data_type, s.rank, s.dims
+    else:
+        yield "cudnnSetTensorNdDescriptor", s.data_type, s.rank, s.dims, s.strides
+
+
+def _filter(s: FilterSpec) -> Iterable[Setting]:
+    yield "cudnnSetFilterNdDescriptor", s.data_type, s.format, len(s.dims), s.dims
+
+
+def _activation(s: ActivationSpec) -> Iterable[Setting]:
+    yield "cudnnSetActivationDescriptor", s.mode, s.relu_nan, s.coefficient
+
+
+def _pooling(s: PoolingSpec) -> Iterable[Setting]:
+    """Images take the 2-D setter."""
+    if len(s.window) == 2:
+        yield "cudnnSetPooling2dDescriptor", s.mode, s.nan, *s.window, *s.padding, *s.stride
+    else:
+        yield "cudnnSetPoolingNdDescriptor", s.mode, s.nan, len(s.window), s.window, s.padding, s.stride
+
+
+def _op_tensor(s: OpTensorSpec) -> Iterable[Setting]:
+    yield "cudnnSetOpTensorDescriptor", s.op, s.compute_type, s.nan
+
+
+def _reduce_tensor(s: ReduceTensorSpec) -> Iterable[Setting]:
+    yield "cudnnSetReduceTensorDescriptor", s.op, s.compute_type, s.nan, s.indices, s.indices_type
+
+
+def _transform(s: TransformSpec) -> Iterable[Setting]:
+    rank = len(s.pad_before)
+    yield "cudnnSetTensorTransformDescriptor", rank, s.format, s.pad_before, s.pad_after, s.fold, s.direction
+
+
+def _convolution(s: ConvolutionSpec) -> Iterable[Setting]:
+    yield "cudnnSetConvolutionNdDescriptor", s.rank, s.padding, s.stride, s.dilation, s.mode, s.compute_type
+    yield "cudnnSetConvolutionGroupCount", s.group_count
+    yield "cudnnSetConvolutionMathType", s.math_type
+    yield "cudnnSetConvolutionReorderType", s.reorder_type
+
+
+def _lrn(s: LRNSpec) -> Iterable[Setting]:
+    yield "cudnnSetLRNDescriptor", s.n, s.alpha, s.beta, s.k
+
+
+# specification -> (name in cudnnCreate...Descriptor and cudnn...Descriptor_t, its settings)
+SETTINGS: dict[type, tuple[str, Callable[[Any], Iterable[Setting]]]] = {
+    TensorSpec: ("Tensor", _tensor),
+    FilterSpec: ("Filter", _filter),
+    ActivationSpec: ("Activation", _activation),
+    PoolingSpec: ("Pooling", _pooling),
+    OpTensorSpec: ("OpTensor", _op_tensor),
+    ReduceTensorSpec: ("ReduceTensor", _reduce_tensor),
+    TransformSpec: ("TensorTransform", _transform),
+    ConvolutionSpec: ("Convolution", _convolution),
+    LRNSpec: ("LRN", _lrn),
+}
+# type of a descriptor -> name of the specification that it holds
+SPECIFICATIONS = {f"cudnn{name}Descriptor_t": spec.__name__ for spec, (name, _) in SETTINGS.items()}
+
+
+def made(cudnn: Any, spec: Any) -> Any:
+    """A descriptor of the subject with this specification."""
+    name, settings = SETTINGS[type(spec)]
+    descriptor = getattr(cudnn, f"cudnnCreate{name}Descriptor")()
+    for setter, *values in settings(spec):
+        getattr(cudnn, setter)(descriptor, *values)
+    return descriptor

@@ -1,0 +1,77 @@
+"""Where a report comes from: what was run, from which sources, on what machine, and whether it is complete."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import subprocess
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from dualdnn.accelerated.runtime.information import compilers
+
+from .subjects import Subject
+
+COMPLETE, PARTIAL, INTERRUPTED = "complete", "partial", "interrupted"
+
+
+def environment(subjects: list[Subject], started: float, run: dict[str, Any]) -> dict[str, Any]:
+    """Facts about where and how a report was made. ``run``: state, command and selection."""
+    return {
+        **run,
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(started)),
+        "seconds": round(time.time() - started, 1),
+        "commit": commit(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpu": cpu(),
+        "driver": driver(),
+        **{f"compiler ({name})": text for name, text in compilers().items()},
+        "seed": f"inputs follow from each case's text; order of threads {os.environ.get('DUALDNN_EMULATION_SEED', '0')}",
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in ("dualdnn", "numpy", "scipy", "ml_dtypes", "pytest")},
+        **{subject.name: subject.environment() for subject in subjects},
+    }
+
+
+def commit() -> str:
+    """The commit of the sources, with a mark where they were changed; the version where they are no checkout."""
+    sources = Path(__file__).resolve().parents[1]
+    if (sources / ".git").exists():
+        told = [
+            _said(["git", "-C", str(sources), *arguments]) for arguments in (["rev-parse", "HEAD"], ["status", "-s"])
+        ]
+        if told[0]:
+            return told[0] + (", with changes" if told[1] else "")
+    return f"version {version('dualdnn')}"
+
+
+def _said(command: list[str]) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def cpu() -> str:
+    """Model and number of the processors."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    model = next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine()
+    )
+    return f"{model}, {len(os.sched_getaffinity(0))} of {os.cpu_count()} processors"
+
+
+def driver() -> str:
+    """The version of CUDA that NVIDIA's driver serves."""
+    number = ctypes.c_int()
+    try:
+        ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(number))
+    except (OSError, AttributeError):
+        return "no NVIDIA driver"
+    return f"NVIDIA, CUDA {number.value // 1000}.{number.value % 1000 // 10}"

@@ -1,0 +1,28 @@
+"""cases.csv: one line for each case on each subject, for spreadsheets and scripts."""
+
+import csv
+import io
+
+from .model import Report
+
+COLUMNS = ("subject", "case", "outcome", "known", "clauses", "seconds", "error_ratio", "message", "reproduction")
+
+
+def to_csv(report: Report) -> str:
+    """The text of cases.csv; of a message its first line, clauses with spaces between them."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(COLUMNS)
+    for case in report.cases:
+        said = (case.message or case.reason).strip().partition("\n")[0]
+        cells = (
+            case.subject, case.id, case.outcome, case.known, " ".join(case.clauses), f"{case.seconds:.6f}",
+            "" if case.error_ratio is None else repr(case.error_ratio), said, case.reproduction,
+        )  # fmt: skip
+        table.writerow([_inert(cell) for cell in cells])
+    return text.getvalue()
+
+
+def _inert(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{cell}" if cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell

@@ -1,0 +1,7 @@
+"""``python -m dualdnn`` is the command ``dualdnn``."""
+
+import sys
+
+from dualdnn.conformance.command_line import main
+
+sys.exit(main())

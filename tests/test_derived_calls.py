@@ -1,0 +1,130 @@
+"""Calls that the suite derives from the function table: what each parameter gets, and what nothing tells."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+from dualdnn.api.document import functions
+from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnConvolutionFwdAlgo_t, cudnnNanPropagation_t
+from dualdnn.api.operations import ActivationForward, ActivationSpec, Operation, TensorSpec
+from dualdnn.api.operations.records import record
+from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.conformance.calls import Caller, described, sized
+from dualdnn.conformance.calls.caller import function_of
+from dualdnn.conformance.calls.derived import arguments
+from dualdnn.conformance.cases.every_operation import SAMPLES
+
+
+class Recorder:
+    """A library whose calls are lists of what they got; descriptors are dictionaries of what their setters got."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*values: Any) -> Any:
+            if name.startswith("cudnnCreate"):
+                return {"made by": name}
+            given = dict(zip((p.name for p in functions()[name].arguments), values, strict=True))
+            if name.startswith("cudnnSet") and isinstance(values[0], dict):
+                values[0].update(list(given.items())[1:])
+                return None
+            self.calls.append((name, given))
+            return 4096 if "WorkspaceSize" in name else None
+
+        return call
+
+
+class Handle:
+    def allocate(self, nbytes: int) -> str:
+        return f"{nbytes} new bytes"
+
+
+HANDLE = Handle()
+
+
+def called(operation: Operation) -> tuple[str, dict[str, Any]]:
+    """The function that is called for an operation, and what its parameters get."""
+    recorder = Recorder()
+    Caller(recorder, HANDLE)(operation, {name: f"memory of {name}" for name in operation.operands})
+    return recorder.calls[-1]
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_every_parameter_gets_what_it_is_named_after(sample):
+    operation: Any = SAMPLES[sample]
+    name, given = called(operation)
+    assert name == function_of(type(operation)) and given.pop("handle") is HANDLE
+    used = set()
+    for parameter in (p for p in functions()[name].arguments if p.name in given):
+        value = given[parameter.name]
+        if parameter.memory == "device" and value is not None:
+            enlarged = (
+                parameter.name == "workspace" and value == "4096 new bytes" and given["workspaceSizeInBytes"] == 4096
+            )
+            assert value == f"memory of {parameter.name}" or enlarged
+            used.add(parameter.name)
+        elif isinstance(value, dict):
+            assert value["made by"] == f"cudnnCreate{parameter.base_type.removeprefix('cudnn').removesuffix('_t')}"
+            stem = parameter.name.removesuffix("Desc")
+            spec = next(
+                (getattr(operation, n) for n in (stem, stem.upper(), f"{stem}Data") if hasattr(operation, n)), None
+            )
+            if hasattr(spec, "dims"):
+                assert tuple(value["dimA" if "dimA" in value else "filterDimA"]) == spec.dims
+    assert used == set(operation.operands)
+
+
+def test_scalars_are_not_exchanged():
+    x, y = TensorSpec.packed(FLOAT, (1, 2, 3, 4)), TensorSpec(HALF, (1, 2, 3, 4), (40, 20, 5, 1))
+    spec = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_ELU, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, 0.5)
+    _, given = called(ActivationForward(spec, 2.0, 3.0, x, y))
+    assert (given["alpha"], given["beta"]) == (2.0, 3.0)
+    assert given["activationDesc"] == {
+        "made by": "cudnnCreateActivationDescriptor", "mode": spec.mode, "reluNanOpt": spec.relu_nan, "coef": 0.5,
+    }  # fmt: skip
+    assert (given["xDesc"]["strideA"], given["yDesc"]["strideA"]) == (x.strides, y.strides)
+    assert (given["xDesc"]["dataType"], given["yDesc"]["dataType"]) == (FLOAT, HALF)
+
+
+def test_workspaces_are_those_that_the_subject_asks_for():
+    operation: Any = SAMPLES["ConvolutionForward-GEMM"]
+    recorder = Recorder()
+    caller = Caller(recorder, None)
+    assert sized(caller, operation).workspace_bytes == 4096
+    name, given = recorder.calls[0]
+    assert name == "cudnnGetConvolutionForwardWorkspaceSize"
+    assert given["algo"] == cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_GEMM
+    assert [d["made by"][11:-10] for d in described(caller, operation)] == ["Tensor", "Filter", "Convolution", "Tensor"]
+    assert sized(caller, SAMPLES["AddTensor"]) is SAMPLES["AddTensor"]
+
+
+def test_a_parameter_that_nothing_tells_is_named():
+    @record
+    class Unheard(Operation):
+        x: TensorSpec
+        inputs: ClassVar = ("x",)
+
+    with pytest.raises(LookupError, match="cudnnActivationForward: nothing tells activationDesc of a Unheard"):
+        arguments("cudnnActivationForward", Unheard)
+
+
+def test_absent_operands_and_arrays_of_descriptors():
+    @record
+    class Recurrent(Operation):
+        xs: tuple[TensorSpec, ...]
+        hx: TensorSpec | None
+
+        inputs: ClassVar = ("hx",)
+        optional: ClassVar = ("hx",)
+
+    x = TensorSpec.packed(FLOAT, (1, 2, 3))
+    caller = Caller(Recorder(), None)
+    from dualdnn.conformance.calls import derived
+
+    parameters = {p.name: p for p in functions()["cudnnRNNForwardInference"].arguments}
+    hx_desc, hx = (derived._argument("cudnnRNNForwardInference", parameters[n], Recurrent) for n in ("hxDesc", "hx"))
+    assert hx_desc(caller, Recurrent((x, x), None), {}) is None and hx(caller, Recurrent((x, x), None), {}) is None
+    assert hx_desc(caller, Recurrent((x,), x), {})["dimA"] == (1, 2, 3)
+    assert [d["dimA"] for d in derived._described(caller, (x, x))] == [(1, 2, 3)] * 2
