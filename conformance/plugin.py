@@ -34,6 +34,7 @@ from .subjects import NotRunnable, Subject, default_subjects, is_recorded, open_
 from .trial import Step, Trial, attempt_chain, prepare
 
 _OPENED: dict[str, Subject] = {}
+pytest_plugins = ["dualdnn.conformance.miopen_cases"]
 CASES = Path(__file__).parent / "cases"
 
 
