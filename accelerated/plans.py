@@ -122,8 +122,8 @@ class AlignedPlan(Plan):
     ) -> None:
         self.first, self.steps, self.solver = first, first.steps, first.solver
         self.masks = [alignment.get(name, 1) - 1 for name in operation.operands]
-        places = {name: i for i, name in enumerate(operation.operands)}
-        self.apart = [(places[first], places[second]) for first, second in apart]
+        indices = {name: i for i, name in enumerate(operation.operands)}
+        self.apart = [(indices[first], indices[second]) for first, second in apart]
         self.fallback = fallback
         self.other: Plan | None = None
 

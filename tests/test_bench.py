@@ -12,7 +12,7 @@ import pytest
 from dualdnn.accelerated.runtime import timing
 from dualdnn.accelerated.runtime.timing import Clock
 from dualdnn.conformance.bench.ceilings import Ceilings
-from dualdnn.conformance.bench.command import in_turn, summary
+from dualdnn.conformance.bench.command import small_rows_first, summary
 from dualdnn.conformance.bench.measure import STREAM_CALLS, Bench, with_floor
 from dualdnn.conformance.bench.rows import rows
 from dualdnn.conformance.command_line import main
@@ -31,7 +31,7 @@ def test_rows_are_distinct_and_count_their_bytes():
 
 def test_small_rows_come_first():
     every = list(rows())
-    ordered = in_turn(every)
+    ordered = small_rows_first(every)
     small = [row.nbytes < 2e6 and not row.flops for row in ordered]
     assert small == sorted(small, reverse=True) and 100 < sum(small) < len(every)
     assert [row.name for row in ordered if row.flops] == [row.name for row in every if row.flops]

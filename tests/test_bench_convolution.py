@@ -134,20 +134,20 @@ def test_a_vendor_that_fails_while_it_is_timed():
     assert result["ours_us"] and result["vendor_us"] is None and "broke later" in result["message"]
 
 
-def test_everybody_has_a_turn_in_every_round(monkeypatch):
+def test_everybody_is_timed_in_every_round(monkeypatch):
     """Whoever is measured after the others would have a warmer device."""
-    turns = []
+    timed_graphs = []
 
     class Noted(Graph):
         def __call__(self):
-            turns.append(self)
+            timed_graphs.append(self)
             super().__call__()
 
     monkeypatch.setattr("dualdnn.accelerated.runtime.timing.Graph", Noted)
     bench = Bench("emulated", StandInVendor())
     result = bench.measure(FLAT, StandInBenchmark())
     assert result["message"] is None
-    *_, vendor, ours, vendor_again, ours_again = turns
+    *_, vendor, ours, vendor_again, ours_again = timed_graphs
     assert vendor is vendor_again and ours is ours_again and vendor is not ours
 
 

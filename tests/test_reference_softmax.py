@@ -18,15 +18,15 @@ from dualdnn.reference.engine import magnitude_of
 from dualdnn.reference.judge import bounds
 
 DIMS = (2, 3, 2, 4)
-Place = tuple[int, ...]
+Index = tuple[int, ...]
 
 
-def lines(dims: Place, mode: Mode) -> Iterator[list[Place]]:
-    """The positions of every line that one softmax runs over."""
-    places = list(product(*map(range, dims)))
+def rows(dims: Index, mode: Mode) -> Iterator[list[Index]]:
+    """The positions of every row that one softmax runs over."""
+    indices = list(product(*map(range, dims)))
     instance = mode == Mode.CUDNN_SOFTMAX_MODE_INSTANCE
-    for key in dict.fromkeys(place[:1] if instance else place[:1] + place[2:] for place in places):
-        yield [place for place in places if (place[:1] if instance else place[:1] + place[2:]) == key]
+    for key in dict.fromkeys(index[:1] if instance else index[:1] + index[2:] for index in indices):
+        yield [index for index in indices if (index[:1] if instance else index[:1] + index[2:]) == key]
 
 
 def softmax(algorithm: Algorithm, x: list[mpmath.mpf]) -> list[mpmath.mpf]:
@@ -56,10 +56,10 @@ def test_forward(algorithm, mode, offset):
     spec = TensorSpec.packed(DOUBLE, DIMS)
     x = np.random.default_rng(3).standard_normal(DIMS) * 3 + offset
     exact = evaluate(SoftmaxForward(algorithm, mode, 1.0, 0.0, spec, spec), memory(x=x))["y"]
-    for line in lines(DIMS, mode):
-        expected = softmax(algorithm, [mpmath.mpf(float(x[place])) for place in line])
-        for place, value in zip(line, expected, strict=True):
-            assert abs(float(exact.value[place]) - float(value)) <= 1e-14 * max(abs(float(value)), 1e-3)
+    for row in rows(DIMS, mode):
+        expected = softmax(algorithm, [mpmath.mpf(float(x[index])) for index in row])
+        for index, value in zip(row, expected, strict=True):
+            assert abs(float(exact.value[index]) - float(value)) <= 1e-14 * max(abs(float(value)), 1e-3)
 
 
 @pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
@@ -69,10 +69,10 @@ def test_backward(algorithm, mode):
     random = np.random.default_rng(4)
     y, dy = random.standard_normal(DIMS), random.standard_normal(DIMS)
     exact = evaluate(SoftmaxBackward(algorithm, mode, 1.0, 0.0, spec, spec, spec), memory(y=y, dy=dy))["dx"]
-    for line in lines(DIMS, mode):
-        expected = gradient(algorithm, [float(y[p]) for p in line], [float(dy[p]) for p in line])
-        for place, value in zip(line, expected, strict=True):
-            assert float(exact.value[place]) == pytest.approx(value, rel=1e-12, abs=1e-12)
+    for row in rows(DIMS, mode):
+        expected = gradient(algorithm, [float(y[p]) for p in row], [float(dy[p]) for p in row])
+        for index, value in zip(row, expected, strict=True):
+            assert float(exact.value[index]) == pytest.approx(value, rel=1e-12, abs=1e-12)
 
 
 @pytest.mark.parametrize("mode", list(Mode), ids=lambda m: m.name)
@@ -89,11 +89,11 @@ def test_gradient_is_the_derivative_of_forward(algorithm, mode):
 
     backward = SoftmaxBackward(algorithm, mode, 1.0, 0.0, spec, spec, spec)
     dx = evaluate(backward, memory(y=value(x).astype(np.float64), dy=dy))["dx"].value
-    for place in [(0, 0, 0, 0), (1, 2, 1, 3), (0, 1, 1, 2)]:
+    for index in [(0, 0, 0, 0), (1, 2, 1, 3), (0, 1, 1, 2)]:
         step = np.zeros(DIMS)
-        step[place] = 1e-5
+        step[index] = 1e-5
         difference = float(np.sum(dy * (value(x + step) - value(x - step)))) / 2e-5
-        assert float(dx[place]) == pytest.approx(difference, rel=1e-6, abs=1e-8)
+        assert float(dx[index]) == pytest.approx(difference, rel=1e-6, abs=1e-8)
 
 
 def test_layouts_and_blending():
@@ -107,10 +107,10 @@ def test_layouts_and_blending():
     held = memory(x=x.transpose(0, 2, 3, 1), y=y)
     run(operation, held)
     got = held["y"].view(np.float32).reshape(DIMS)
-    for line in lines(DIMS, operation.mode):
-        expected = softmax(operation.algorithm, [mpmath.mpf(float(x[place])) for place in line])
-        for place, value in zip(line, expected, strict=True):
-            assert got[place] == pytest.approx(2 * float(value) - 0.5 * float(y[place]), rel=1e-6, abs=1e-7)
+    for row in rows(DIMS, operation.mode):
+        expected = softmax(operation.algorithm, [mpmath.mpf(float(x[index])) for index in row])
+        for index, value in zip(row, expected, strict=True):
+            assert got[index] == pytest.approx(2 * float(value) - 0.5 * float(y[index]), rel=1e-6, abs=1e-7)
 
 
 @pytest.mark.parametrize("algorithm", list(Algorithm), ids=lambda a: a.name)

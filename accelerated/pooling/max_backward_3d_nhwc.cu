@@ -71,7 +71,7 @@ __device__ __forceinline__ typename Group::Value value_of(Word word, int group) 
   return Group::values(some);
 }
 
-// The barrier of producers and consumers: one place in the code, wherever threads are.
+// The barrier of producers and consumers: one instruction in the code, wherever threads are.
 __device__ __forceinline__ void block_barrier() { __syncthreads(); }
 
 // Of a block: where its part of the tensors lies, what it has in shared memory.

@@ -14,6 +14,7 @@ import numpy as np
 from ..descriptors import DESCRIPTORS
 from ..document import Function, Parameter
 from ..enumerations import CUDNN_DIM_MAX, ENUMERATIONS
+from ..operations.numpy_layout import NUMPY_TYPES
 from ..operations.specs import DOUBLE
 from .objects import Objects
 
@@ -55,8 +56,6 @@ class Marshalling:
 
     def _scalar(self, function: Function, index: int) -> Read:
         """alpha and beta: doubles where the written tensor is DOUBLE, else floats; cudnnSetTensor's value has the tensor's type."""
-        from dualdnn.reference.view import NUMPY_TYPES
-
         parameter = function.parameters[index]
         place = [p.name for p in function.parameters].index(str(parameter.typed_by))
         own_type, ffi = parameter.name == "valuePtr", self.ffi

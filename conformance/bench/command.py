@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Measure and report; the exit status is 1 when a row could not be measured."""
-    wanted = in_turn(rows(chosen.k))
+    wanted = small_rows_first(rows(chosen.k))
     wanted = wanted[: chosen.limit] if chosen.limit else wanted
     if not wanted:
         raise ValueError(f"no row's name contains {chosen.k!r}")
@@ -76,7 +76,7 @@ def run(chosen: argparse.Namespace) -> int:
     return 0 if status == pytest.ExitCode.OK else 1
 
 
-def in_turn(wanted: Iterable[Row]) -> list[Row]:
+def small_rows_first(wanted: Iterable[Row]) -> list[Row]:
     """Small rows first: what large ones leave behind in a device's memory made each small call 0.16 us longer, ours and the vendor's."""
     return sorted(wanted, key=lambda row: row.nbytes >= SMALL_ROW_BYTES or row.flops > 0)
 

@@ -183,7 +183,7 @@ class Bench:
         return {**result, "wall_s": time.perf_counter() - begun, "message": "; ".join(messages) or None}
 
     def _rounds(self, row: Row, memory: dict[str, Any], benchmark: Any, messages: list[str]) -> dict[str, Any]:
-        """Medians of all; of small rows those of single calls, too. Everybody has a turn in every round and, where arithmetic
+        """Medians of all; of small rows those of single calls, too. Everybody is timed in every round and, where arithmetic
         heats the device so that its clocks fall, a rest before it, so that nobody begins with the heat of another."""
         operation = row.operation
         rivals: dict[str, Contender] = {}
@@ -202,17 +202,17 @@ class Bench:
 
             rest = REST_SECONDS if self.device.kind == "gpu" and isinstance(operation, Convolution) else 0.0
 
-            def rivals_turn() -> None:
+            def run_rivals() -> None:
                 for name, theirs in graphs.items():
                     time.sleep(rest)
                     with self._told(name, messages):
                         times[name].append(self.clock.seconds(theirs) / theirs.repetitions)
                 time.sleep(rest)
 
-            def our_turn() -> None:
+            def run_ours() -> None:
                 self.clock.spend(graph)
 
-            benchmark.pedantic(our_turn, setup=rivals_turn, rounds=ROUNDS, warmup_rounds=1)
+            benchmark.pedantic(run_ours, setup=run_rivals, rounds=ROUNDS, warmup_rounds=1)
             seconds = benchmark.stats.stats.median / graph.repetitions
         result = {"ours_us": seconds * 1e6, "host_us": self._host_seconds(ours.work, seconds) * 1e6, **found}
         for name, rival in rivals.items():

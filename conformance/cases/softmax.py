@@ -123,7 +123,7 @@ def test_more_than_threads_can_keep(trial, mode):
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 @pytest.mark.parametrize("dims", [(8, 2, 131, 132), (9, 2, 114, 116), (9, 2, 94, 130), (19, 3, 109, 107), (34, 1, 197, 187),
                                   (133, 8, 2, 1032)], ids=lambda d: "x".join(map(str, d)))  # fmt: skip
-def test_many_long_lines(trial, dims, data_type):
+def test_many_long_rows(trial, dims, data_type):
     """So many that they pass through shared memory in a stream, more than are in flight at once, or through the registers of
     clusters; some start anywhere."""
     spec = TensorSpec.packed(data_type, dims)
@@ -135,7 +135,7 @@ def test_many_long_lines(trial, dims, data_type):
 
 
 @pytest.mark.parametrize("dims", [(2, 3, 20, 24), (12, 2, 131, 132)], ids=lambda d: "x".join(map(str, d)))
-def test_lines_at_any_address(caller, dims):
+def test_rows_at_any_address(caller, dims):
     """Operands need only the alignment of an element; packs before, and after, are none of those."""
     spec = TensorSpec.packed(HALF, dims)
     for operation in (forward(ACCURATE, INSTANCE, spec, alpha=1024.0), backward(ACCURATE, INSTANCE, spec, alpha=0.25)):
@@ -155,7 +155,7 @@ def test_lines_at_any_address(caller, dims):
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 @pytest.mark.parametrize("dims", [(1, 1201, 1, 32), (1, 1100, 1, 16), (1, 1201, 4, 16), (1, 1100, 2, 16), (5, 1030, 2, 12)],
                          ids=lambda d: "x".join(map(str, d)))  # fmt: skip
-def test_many_long_columns(trial, dims, data_type):
+def test_many_long_strided_rows(trial, dims, data_type):
     """So long that several blocks share neighbouring rows; fewer and more of these than a block takes side by side."""
     spec = TensorSpec.packed(data_type, dims)
     trial(forward(FAST, CHANNEL, spec, alpha=1024.0))
@@ -168,7 +168,7 @@ def test_many_long_columns(trial, dims, data_type):
 @pytest.mark.parametrize(
     "dims", [(5, 4, 470, 481), (2, 19001, 8, 16), (4, 19001, 8, 8)], ids=lambda d: "x".join(map(str, d))
 )
-def test_lines_that_a_whole_device_shares(trial, dims):
+def test_rows_that_all_multiprocessors_share(trial, dims):
     mode, gradient = (CHANNEL, FLOAT) if dims[1] > 1000 else (INSTANCE, HALF)
     trial(forward(ACCURATE, mode, TensorSpec.packed(FLOAT, dims), alpha=1024.0))
     trial(backward(ACCURATE, mode, TensorSpec.packed(gradient, dims), alpha=0.25))
@@ -195,7 +195,7 @@ def test_long_strided_single_elements(trial, data_type):
 
 @pytest.mark.parametrize("length", [2, 3, 5, 7, 10, 11, 13, 15, 50, 67, 77, 131, 255])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF, INT8], ids=lambda t: t.name)
-def test_many_short_lines(trial, data_type, length):
+def test_many_short_rows(trial, data_type, length):
     """So many that several blocks share them, at every distance from a multiple of 16 bytes."""
     spec = TensorSpec.packed(data_type, (1 + 9000 // length, length, 1, 1))
     scale, inputs = (100.0, "ties") if data_type == INT8 else (8.0, "normal")
@@ -209,8 +209,8 @@ def test_many_short_lines(trial, data_type, length):
 @pytest.mark.parametrize("row", [1, 5, 6, 8, 13, 16])
 @pytest.mark.parametrize("data_type", [FLOAT, HALF], ids=lambda t: t.name)
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
-def test_rows_padded_to_whole_accesses(trial, mode, data_type, row):
-    """Rows start 16 elements apart, so that only their ends cannot be read in whole accesses."""
+def test_rows_padded_to_packs(trial, mode, data_type, row):
+    """Rows start 16 elements apart, so that only their ends cannot be read in packs of 16 bytes."""
     spec = TensorSpec(data_type, (2, 5, 1, row), (80, 16, 16, 1))
     trial(forward(ACCURATE, mode, spec, beta=2.0))
     trial(backward(ACCURATE, mode, spec, beta=2.0))
@@ -270,7 +270,7 @@ def test_special_values(trial, algorithm, mode, data_type):
 
 # What the library does with rows that hold infinities (docs/errata.md, D133): x, FAST, ACCURATE (None: NaN).
 INF = float("inf")
-LINES = {
+ROWS = {
     "all -inf": ([-INF, -INF, -INF, -INF], [None] * 4, [None] * 4),
     "one +inf": ([INF, 1, 2, 3], [None, 0, 0, 0], [None] * 4),
     "two +inf": ([INF, INF, 1, 2], [None, None, 0, 0], [None] * 4),
@@ -281,9 +281,9 @@ LINES = {
 
 @shows("cudnnSoftmaxForward/c01")
 @pytest.mark.parametrize("mode", MODES, ids=lambda m: m.name)
-@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("name", ROWS)
 def test_infinities(trial, name, mode):
-    x, fast, accurate = LINES[name]
+    x, fast, accurate = ROWS[name]
     for algorithm, expected in ((FAST, fast), (ACCURATE, accurate), (LOG, accurate)):
         operation = forward(algorithm, mode, TensorSpec.packed(FLOAT, (1, 4, 1, 1)))
         got = stored(operation.y, trial(operation, before=holding(operation, x)).after["y"]).ravel()
