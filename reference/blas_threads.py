@@ -7,15 +7,15 @@ free when it begins, and never more than BLAS was set to.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+Memory = Mapping[str, Any]
 LEAST_TERMS = 2**25  # below, a product ends before others matter, and the limit itself would
 
 
@@ -34,16 +34,16 @@ def running() -> int:
         return 1
 
 
-@contextlib.contextmanager
-def beside_others(terms: int) -> Iterator[None]:
-    """Limit BLAS to the free cores while products of so many terms are summed."""
-    if terms < LEAST_TERMS:
-        yield
-        return
-    pools, most = _blas()
-    threads = max(1, (os.cpu_count() or 1) - (running() - 1))
-    if threads >= most:
-        yield
-        return
-    with pools.limit(limits=threads):
-        yield
+def beside_others(launch: Callable[[Memory], None]) -> Callable[[Memory], None]:
+    """The same computation, with BLAS limited to the cores that are free when it begins."""
+
+    def limited(memory: Memory) -> None:
+        pools, most = _blas()
+        threads = max(1, (os.cpu_count() or 1) - (running() - 1))
+        if threads >= most:
+            launch(memory)
+            return
+        with pools.limit(limits=threads):
+            launch(memory)
+
+    return limited

@@ -21,7 +21,7 @@ import numpy as np
 from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import DOUBLE
 
-from .blas_threads import beside_others
+from .blas_threads import LEAST_TERMS, beside_others
 from .view import WHOLE, Array, Place, read, wide_type, write
 
 Number = float | int
@@ -168,14 +168,8 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
     results = results_of(operation, wide)
     specs = {name: operation.tensor(name) for name in operation.tensors_written}
 
-    terms = getattr(operation, "terms", 0) and operation.terms * operation.y.count  # type: ignore[attr-defined]
-
     @np.errstate(all="ignore")
     def launch(memory: Mapping[str, Array]) -> None:
-        with beside_others(terms):
-            compute(memory)
-
-    def compute(memory: Mapping[str, Array]) -> None:
         for name, place, exact in results(memory):
             if exact.raw:
                 memory[name][: exact.value.nbytes] = np.frombuffer(exact.value.tobytes(), np.uint8)
@@ -183,7 +177,8 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
             spec, values = specs[name], blended(operation, name, exact, memory, wide, place)
             write(spec, memory[name], values if place else np.broadcast_to(values, spec.dims), place)
 
-    return launch
+    terms = getattr(operation, "terms", 0) and operation.terms * operation.y.count  # type: ignore[attr-defined]
+    return beside_others(launch) if terms >= LEAST_TERMS else launch
 
 
 def in_compute_type(operation: Operation, value: float) -> float:

@@ -61,7 +61,7 @@ def _blended(operation: Any, name: str, index: Index, formula: Any, before: Mapp
     def element(operand: str, at: Index) -> float:
         return _stored(operation.tensor(operand), before[operand], at)
 
-    alpha, beta = operation.blend
+    alpha, beta = operation.blend_of(name)
     value = alpha * formula(operation, index, element)
     return float(value if beta == 0 else value + beta * element(name, index))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from dualdnn.api.enumerations import cudnnSoftmaxAlgorithm_t as Algorithm
 from dualdnn.api.enumerations import cudnnSoftmaxMode_t as Mode
@@ -33,7 +35,7 @@ def _total(values: Array, axes: tuple[int, ...]) -> Array:
 def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
     """exp(x) / sum(exp(x)); ACCURATE and LOG subtract the maximum first, LOG takes the logarithm."""
     axes = _axes(operation.mode, x.ndim)
-    count = int(np.prod([x.shape[axis] for axis in axes]))
+    count = prod([x.shape[axis] for axis in axes])
     unit, smallest, largest = PRECISION[operation.compute_type]
     fast = operation.algorithm == Algorithm.CUDNN_SOFTMAX_FAST
 
@@ -46,7 +48,7 @@ def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
     is_log = operation.algorithm == Algorithm.CUDNN_SOFTMAX_LOG
     terms = np.exp(value) if is_log else np.exp(value, out=value)
     total = _total(terms, axes)
-    logarithm = np.log(total) if is_log else np.zeros(())
+    logarithm = np.log(total) if is_log else total  # of which only LOG makes use
     if is_log:
         value -= logarithm
     else:
@@ -82,7 +84,7 @@ def softmax_forward(operation: SoftmaxForward, x: Array) -> Exact:
 def softmax_backward(operation: SoftmaxBackward, y: Array, dy: Array) -> Exact:
     """y * (dy - sum(y * dy)), for LOG dy - exp(y) * sum(dy)."""
     axes = _axes(operation.mode, y.ndim)
-    count = int(np.prod([y.shape[axis] for axis in axes]))
+    count = prod([y.shape[axis] for axis in axes])
     if operation.algorithm == Algorithm.CUDNN_SOFTMAX_LOG:
         largest = PRECISION[operation.compute_type][2]
         probability = np.exp(y)
