@@ -8,7 +8,7 @@ SUBJECTS ?= reference accelerated vendor recorded
 VENDOR := nvidia-cudnn-cu12==8.9.7.29
 
 # Rooms whose kernels are not formatted yet
-UNFORMATTED := convolution pooling softmax reduce_tensor
+UNFORMATTED :=
 KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h')
 
 .PHONY: help conformance races races-all test lint stubs bench clean

@@ -37,9 +37,9 @@ STEPS = ((1, 1), (2, 2))
 THREADS = 128
 BLOCKS = 1  # of a multiprocessor, at least
 AHEAD = 2  # rows of x that are read before they are needed
-ROWS = range(7, 15)  # of a strip: as many as leave enough threads
+ROWS = range(7, 15)  # of a thread tile: as many as leave enough threads
 ENOUGH = 300_000  # threads, a few times what a GPU holds
-STRIP_COST = 20  # what a strip costs beside its products, in products
+TILE_COST = 20  # what a thread tile costs beside its products, in products
 
 
 class DepthwiseSolver(ConvolutionSolver):
@@ -61,7 +61,7 @@ class DepthwiseSolver(ConvolutionSolver):
 
 
 class DepthwiseTma(DepthwiseSolver):
-    """Strips of common windows, channels innermost, whose rows TMA brings."""
+    """Thread tiles of common windows, channels innermost, whose rows TMA loads."""
 
     name = "convolution.depthwise_tma"
 
@@ -71,20 +71,20 @@ class DepthwiseTma(DepthwiseSolver):
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         o, device = problem.operation, problem.device
         definitions = _definitions_of_channels(o) | ring_definitions(o, device)
-        strips, module = _strips(problem, definitions), _module(o, definitions)
+        fallback, module = _static_launch(problem, definitions), _module(o, definitions)
         found = ring(o, definitions, device)
         channel_blocks, tiles, rows = found.shape.blocks(o)
         value = operation_product(o)
         arguments = _arguments(o, value, found.arguments, (1, tiles, rows, channel_blocks), found.shape.rows)
         grid, block = (o.x.dims[0] * channel_blocks * tiles * rows, 1, 1), (found.shape.threads, 1, 1)
         function = device.function(SOURCE, RING_KERNEL, module)
-        launch = Launch(function, arguments, strips.operands, grid, block, found.shape.shared_bytes)
+        launch = Launch(function, arguments, fallback.operands, grid, block, found.shape.shared_bytes)
         maps = ((type(arguments).image.offset, 0, 0, found.image),)
-        return [TmaLaunch(device, (SOURCE, module), RING_KERNEL, launch, maps, strips, aligned=(1, 2, 3))]
+        return [TmaLaunch(device, (SOURCE, module), RING_KERNEL, launch, maps, fallback, aligned=(1, 2, 3))]
 
 
 class Depthwise(DepthwiseSolver):
-    """Strips of common windows: rows and columns for each thread."""
+    """Thread tiles of common windows: rows and columns for each thread."""
 
     name = "convolution.depthwise"
 
@@ -97,7 +97,7 @@ class Depthwise(DepthwiseSolver):
     def launches(self, problem: ConvolutionProblem) -> list[Launch]:
         o = problem.operation
         definitions = _definitions_of_channels(o) if _has_channels_last(o) else _definitions_of_rows(o)
-        return [_strips(problem, definitions)]
+        return [_static_launch(problem, definitions)]
 
 
 class DepthwiseAny(DepthwiseSolver):
@@ -113,18 +113,18 @@ class DepthwiseAny(DepthwiseSolver):
         return [_launch(problem, name, {}, CHANNELS if last else 1, columns, None)]
 
 
-def _strips(problem: ConvolutionProblem, definitions: dict[str, int]) -> Launch:
+def _static_launch(problem: ConvolutionProblem, definitions: dict[str, int]) -> Launch:
     width = operation_product(problem.operation).output[2].divisor
     columns = -(-width // definitions["COLUMNS"])
-    return _launch(problem, "convolution_depthwise_static", definitions, definitions["CHANNELS"], columns, _strip_rows)
+    return _launch(problem, "convolution_depthwise_static", definitions, definitions["CHANNELS"], columns, _tile_rows)
 
 
 def _launch(
     problem: ConvolutionProblem, name: str, definitions: dict[str, int], per_thread: int, columns: int,
     rows_of: Callable[[int, int], int] | None,
 ) -> Launch:  # fmt: skip
-    """Return a launch of threads that each have ``per_thread`` channels of one of ``columns`` strips. rows_of: rows of a strip, by the
-    height of y and the threads of one row; one where it is None."""
+    """Return a launch of threads that each have ``per_thread`` channels of one of ``columns`` thread
+    tiles. rows_of: rows of a thread tile, by the height of y and the threads of one row; one where it is None."""
     o, value = problem.operation, operation_product(problem.operation)
     last, height = channels_last(o.x) and channels_last(o.y), value.output[1].divisor
     packs = -(-o.x.dims[1] // per_thread)
@@ -132,10 +132,10 @@ def _launch(
     channel_blocks = -(-packs // neighbours)
     threads = o.x.dims[0] * value.output[0].divisor * neighbours * channel_blocks * columns
     rows = rows_of(height, threads) if rows_of else 1
-    strips = -(-height // rows)
-    arguments = _arguments(o, value, RingStruct(), (neighbours, columns, strips, channel_blocks), rows)
+    row_tiles = -(-height // rows)
+    arguments = _arguments(o, value, RingStruct(), (neighbours, columns, row_tiles, channel_blocks), rows)
     function = problem.device.function(SOURCE, name, _module(o, definitions))
-    grid, block = blocks(threads * strips, THREADS), (THREADS, 1, 1)
+    grid, block = blocks(threads * row_tiles, THREADS), (THREADS, 1, 1)
     return Launch(function, arguments, ("x", "w", *operand_names(o)), grid, block)
 
 
@@ -147,7 +147,7 @@ def _arguments(
     o: Convolution, value: ConvolutionStruct, ring: RingStruct, divisors: tuple[int, int, int, int], rows: int
 ) -> Any:
     """``Arguments`` in depthwise.cu."""
-    names, last = ("packs", "columns", "strips", "blocks"), channels_last(o.x) and channels_last(o.y)
+    names, last = ("packs", "columns", "row_tiles", "blocks"), channels_last(o.x) and channels_last(o.y)
     fields = [
         *pointers(5),
         ("reserved", (c_longlong * 3)()),
@@ -214,17 +214,17 @@ def _definitions_of_rows(o: Convolution) -> dict[str, int]:
     taps, unit = o.w.dims[2] * o.w.dims[3], lcm(y_pack, max(1, x_pack // step))
     columns = min(
         range(unit, max(unit, most // step) + 1, unit),
-        key=lambda count: -(-width // count) * (count * taps + STRIP_COST),
+        key=lambda count: -(-width // count) * (count * taps + TILE_COST),
     )
     packs = {"PADDING": o.convolution.padding[1], "X_PACK": x_pack, "Y_PACK": y_pack}
     return _definitions_of_window(o) | {"CHANNELS": 1, "COLUMNS": columns} | packs
 
 
-def _strip_rows(height: int, threads: int) -> int:
-    """Rows of a strip, all strips about alike: neighbours share rows, so they are long while there are enough."""
+def _tile_rows(height: int, threads: int) -> int:
+    """Return the rows of a thread tile, all about alike: neighbours share rows, so tiles are long while there are enough."""
     rows = height
-    for strips in range(1, height + 1):
-        rows = -(-height // strips)
-        if rows < ROWS.stop and (threads * strips >= ENOUGH or rows <= ROWS.start):
+    for row_tiles in range(1, height + 1):
+        rows = -(-height // row_tiles)
+        if rows < ROWS.stop and (threads * row_tiles >= ENOUGH or rows <= ROWS.start):
             break
     return rows

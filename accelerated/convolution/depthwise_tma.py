@@ -1,4 +1,4 @@
-"""Strips of depthwise convolutions that TMA (compute capability 9.0) feeds, channels innermost
+"""Thread tiles of depthwise convolutions that TMA (compute capability 9.0) feeds, channels innermost
 (convolution/depthwise_tma.cuh)."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Window(NamedTuple):
     narrow: int  # channels of 16 bits
     wide: int  # channels of 32 bits
     columns: int
-    threads: int  # of a block, at most; one warp of them has TMA bring rows
+    threads: int  # of a block, at most; one warp of them loads rows by TMA
     blocks: int  # of a multiprocessor
 
     @property
@@ -65,20 +65,20 @@ class RingStruct(ctypes.Structure):
 
 class Shape(NamedTuple):
     """What a block computes. packs: of channels, side by side; boxes: of a stage, each of ``box`` elements (channels,
-    columns, rows, images); strips: columns of threads; columns, rows: of y."""
+    columns, rows, images); column_tiles: of threads; columns, rows: of y."""
 
     packs: int
     boxes: int
     box: tuple[int, int, int, int]
     box_bytes: int
-    strips: int
+    column_tiles: int
     columns: int
     rows: int
     window: Window
 
     @property
     def threads(self) -> int:
-        return rounded_up(self.packs * self.strips, WARP) + WARP
+        return rounded_up(self.packs * self.column_tiles, WARP) + WARP
 
     @property
     def stages(self) -> int:
@@ -150,11 +150,11 @@ def _shapes(o: Convolution, definitions: Mapping[str, int]) -> Iterator[Shape]:
         most = min((window.threads - WARP) // (boxes * packs), ((MOST_BOX - taps) // step + 1) // columns)
         if not most:
             break
-        strips = -(-total // -(-total // most))
-        box = (box_channels, (strips * columns - 1) * step + taps, step, 1)
+        column_tiles = -(-total // -(-total // most))
+        box = (box_channels, (column_tiles * columns - 1) * step + taps, step, 1)
         for rows in dict.fromkeys(-(-height // count) for count in range(1, height + 1)):
             yield Shape(
-                boxes * packs, boxes, box, prod(box) * o.x.scalar_bytes, strips, strips * columns, rows, window
+                boxes * packs, boxes, box, prod(box) * o.x.scalar_bytes, column_tiles, column_tiles * columns, rows, window
             )  # fmt: skip
 
 

@@ -64,16 +64,16 @@ class Spectra:
     def size(self) -> tuple[int, ...]:
         """Of a tile. A dimension in which the filter has one element is not transformed, except that columns are if
         no other dimension is."""
-        whole = [_power_of_two(result + tap - 1) for result, tap in zip(self.results, self.taps, strict=True)]
+        untiled = [_power_of_two(result + tap - 1) for result, tap in zip(self.results, self.taps, strict=True)]
         if self.operation.algo == Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT:
-            return tuple(whole)
+            return tuple(untiled)
         smallest = SMALLEST_TILE
         if self.operation.convolution.rank == AXES and max(self.taps) <= SMALL_FILTER_3D:
             smallest = SMALLEST_TILE_3D
         sizes = [1 if tap == 1 else max(smallest, _power_of_two(2 * tap - 2)) for tap in self.taps]
         if max(sizes) == 1:
             sizes[-1] = smallest
-        return tuple(min(sides) for sides in zip(sizes, whole, strict=True))
+        return tuple(min(sides) for sides in zip(sizes, untiled, strict=True))
 
     @cached_property
     def step(self) -> tuple[int, ...]:
@@ -255,7 +255,7 @@ class _Kernels:
 
 
 class Fft(ConvolutionSolver):
-    """Spectra of filters and images, of whole images or of tiles, their products, and back; images slice by slice where the spectra
+    """Spectra of filters and images, of images or of tiles, their products, and back; images slice by slice where the spectra
     are large."""
 
     def __init__(self, name: str, algo: Algo) -> None:

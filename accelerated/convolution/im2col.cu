@@ -1,11 +1,12 @@
 // The matrix A of GEMM convolution: cudnnIm2Col (5.2.31).
 //
-// Tiling: a block copies the patch under some channels and output pixels into shared memory, zeros for the padding included; a
-// thread knows where its K are in the patch and writes packs of 16 bytes for all pixels.
+// Tiling: a block copies the patch under some channels and output pixels into shared memory, zeros for the padding
+// included; a thread knows where its K are in the patch and writes packs of 16 bytes for all pixels.
 //
-// Roofline bound (floor): bytes; the matrix, as many times larger than the input as the filter has taps, is written once. Finding an
-// element costs 4 instructions and one shared-memory access with bank conflicts, instead of some 60 instructions without the patch.
-// Measured on an H200: the fraction in reports/README.md; what bounds it and what was slower: docs/performance/convolution.md.
+// Roofline bound (floor): bytes; the matrix, as many times larger than the input as the filter has taps, is written
+// once. Finding an element costs 4 instructions and one shared-memory access with bank conflicts, instead of some 60
+// instructions without the patch. Measured on an H200: the fraction in reports/README.md; what bounds it and what was
+// slower: docs/performance/convolution.md.
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
@@ -15,15 +16,15 @@ constexpr unsigned BLOCK = 256, AT_ONCE = 4;  // loads of a thread that are in f
 // Depth, rows and columns; the host side is im2col.py.
 struct Arguments {
   const ELEMENT* x;
-  ELEMENT* matrix;               // [image, pixel][channel, tap]
-  int image, channel, axis[3];   // steps in x, in elements
+  ELEMENT* matrix;              // [image, pixel][channel, tap]
+  int image, channel, axis[3];  // steps in x, in elements
   int input[3], step[3], padding[3], dilation[3], output[3];
-  int channels, row;             // of the matrix: elements of a row
-  int flipped, packed;           // packed: rows, and what blocks write of them, are whole packs
-  int chunk, tile[2];            // of a block: channels, output rows, output columns
+  int channels, row;                // of the matrix: elements of a row
+  int flipped, packed;              // packed: rows, and what blocks write of them, are full packs of 16 bytes
+  int chunk, tile[2];               // of a block: channels, output rows, output columns
   FastDivmod chunks, across, down;  // blocks along the channels, the columns, the rows
   FastDivmod patch[3], taps[3];     // extents
-  int pitch;                     // from one channel of the patch to the next, in elements
+  int pitch;                        // from one channel of the patch to the next, in elements
 };
 
 // A row of the patch: where it begins in x, below 0 in the padding, and in the patch.
@@ -33,8 +34,8 @@ struct Line {
 
 // The rows of this block's part of the matrix, W neighbouring terms a thread.
 template <int W>
-__device__ __forceinline__ void write_rows(const Arguments& a, const ELEMENT* patch, const int* terms, unsigned count, unsigned rows, unsigned columns,
-                                           ELEMENT* matrix) {
+__device__ __forceinline__ void write_rows(const Arguments& a, const ELEMENT* patch, const int* terms, unsigned count,
+                                           unsigned rows, unsigned columns, ELEMENT* matrix) {
   const unsigned units = count / W, members = units < BLOCK ? units : BLOCK, groups = BLOCK / members;
   const unsigned group = threadIdx.x / members;
   if (group >= groups) return;
@@ -49,7 +50,8 @@ __device__ __forceinline__ void write_rows(const Arguments& a, const ELEMENT* pa
       Pack<ELEMENT, W> values;
 #pragma unroll
       for (int i = 0; i < W; i++) values.item[i] = from[slot[i]];
-      *reinterpret_cast<Pack<ELEMENT, W>*>(matrix + (static_cast<long long>(p) * a.output[2] + q) * a.row + unit * W) = values;
+      *reinterpret_cast<Pack<ELEMENT, W>*>(matrix + (static_cast<long long>(p) * a.output[2] + q) * a.row + unit * W) =
+          values;
       p += down, q += across;
       if (q >= columns) q -= columns, p++;
     }
@@ -62,16 +64,20 @@ extern "C" __global__ void __launch_bounds__(BLOCK) convolution_im2col(const Arg
   const unsigned rest = a.down.divide(a.across.divide(a.chunks.divide(blockIdx.x, chunk), band_across), band_down);
   const unsigned image = rest / a.output[0];
   plane = rest - image * a.output[0];
-  const unsigned first_channel = chunk * a.chunk, first_row = band_down * a.tile[0], first_column = band_across * a.tile[1];
+  const unsigned first_channel = chunk * a.chunk, first_row = band_down * a.tile[0],
+                 first_column = band_across * a.tile[1];
   const unsigned channels = min(static_cast<unsigned>(a.chunk), a.channels - first_channel);
-  const int at[3] = {static_cast<int>(plane) * a.step[0] - a.padding[0], static_cast<int>(first_row) * a.step[1] - a.padding[1],
+  const int at[3] = {static_cast<int>(plane) * a.step[0] - a.padding[0],
+                     static_cast<int>(first_row) * a.step[1] - a.padding[1],
                      static_cast<int>(first_column) * a.step[2] - a.padding[2]};
-  const unsigned lines = a.patch[0].divisor * a.patch[1].divisor, taps = a.taps[0].divisor * a.taps[1].divisor * a.taps[2].divisor;
+  const unsigned lines = a.patch[0].divisor * a.patch[1].divisor,
+                 taps = a.taps[0].divisor * a.taps[1].divisor * a.taps[2].divisor;
   auto inside = [&](int d, int pixel) { return static_cast<unsigned>(pixel) < static_cast<unsigned>(a.input[d]); };
 
   Line* line = reinterpret_cast<Line*>(shared_memory);
   int* terms = reinterpret_cast<int*>(line + a.chunk * lines);
-  ELEMENT* patch = reinterpret_cast<ELEMENT*>((reinterpret_cast<uintptr_t>(terms + a.chunk * taps) + 15) & ~uintptr_t(15));
+  ELEMENT* patch =
+      reinterpret_cast<ELEMENT*>((reinterpret_cast<uintptr_t>(terms + a.chunk * taps) + 15) & ~uintptr_t(15));
   for (unsigned index = threadIdx.x; index < channels * lines; index += BLOCK) {
     unsigned h, d, channel = a.patch[0].divide(a.patch[1].divide(index, h), d);
     const int depth = at[0] + static_cast<int>(d), height = at[1] + static_cast<int>(h);
@@ -86,12 +92,15 @@ extern "C" __global__ void __launch_bounds__(BLOCK) convolution_im2col(const Arg
       channel = a.taps[d].divide(channel, tap[d]);
       if (a.flipped) tap[d] = a.taps[d].divisor - 1 - tap[d];
     }
-    terms[index] = channel * a.pitch + (tap[0] * a.dilation[0] * a.patch[1].divisor + tap[1] * a.dilation[1]) * a.patch[2].divisor + tap[2] * a.dilation[2];
+    terms[index] = channel * a.pitch +
+                   (tap[0] * a.dilation[0] * a.patch[1].divisor + tap[1] * a.dilation[1]) * a.patch[2].divisor +
+                   tap[2] * a.dilation[2];
   }
   __syncthreads();
   griddepcontrol_wait_before_access(a.x, a.matrix);
   const ELEMENT zero = store<ELEMENT>(COMPUTE(0));
-  const ELEMENT* x = a.x + (static_cast<long long>(image) * a.image + static_cast<long long>(first_channel) * a.channel);
+  const ELEMENT* x =
+      a.x + (static_cast<long long>(image) * a.image + static_cast<long long>(first_channel) * a.channel);
   const unsigned elements = channels * lines * a.patch[2].divisor;
   for (unsigned first = threadIdx.x; first < elements; first += AT_ONCE * BLOCK) {
     ELEMENT value[AT_ONCE];
@@ -111,9 +120,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK) convolution_im2col(const Arg
   }
   __syncthreads();
 
-  const unsigned rows = min(static_cast<unsigned>(a.tile[0]), a.output[1] - first_row), columns = min(static_cast<unsigned>(a.tile[1]), a.output[2] - first_column);
+  const unsigned rows = min(static_cast<unsigned>(a.tile[0]), a.output[1] - first_row),
+                 columns = min(static_cast<unsigned>(a.tile[1]), a.output[2] - first_column);
   const long long pixel = (static_cast<long long>(rest) * a.output[1] + first_row) * a.output[2] + first_column;
   ELEMENT* matrix = a.matrix + pixel * a.row + first_channel * taps;
-  if (a.packed && reinterpret_cast<uintptr_t>(a.matrix) % 16 == 0) write_rows<WIDTH>(a, patch, terms, channels * taps, rows, columns, matrix);
+  if (a.packed && reinterpret_cast<uintptr_t>(a.matrix) % 16 == 0)
+    write_rows<WIDTH>(a, patch, terms, channels * taps, rows, columns, matrix);
   else write_rows<1>(a, patch, terms, channels * taps, rows, columns, matrix);
 }

@@ -1,10 +1,12 @@
-// The implicit GEMM of a convolution (5.2.9, 5.2.10) on the ordinary arithmetic units, in any data type, and the batched products at
-// the heart of GEMM, FFT and nonfused Winograd, which describe their matrices as convolutions with filters of one tap.
+// The implicit GEMM of a convolution (5.2.9, 5.2.10) on the ordinary arithmetic units, in any data type, and the
+// batched products at the heart of GEMM, FFT and nonfused Winograd, which describe their matrices as convolutions with
+// filters of one tap.
 //
-// Tiling: a block has TILE_N filters x TILE_M pixels, TILE_K at a time in two stages of shared memory, a thread 4 x 4 to 8 x 8 sums.
+// Tiling: a block has TILE_N filters x TILE_M pixels, TILE_K at a time in two stages of shared memory, a thread 4 x 4
+// to 8 x 8 sums.
 //
-// Roofline bound (floor): flops, 2 * M * N * K; an H200 does 67 T/s in float (34 in double). Each byte of a tile is used TILE_M or
-// TILE_N times, so that memory stays far below its limit. Measured: see docs/performance/convolution.md.
+// Roofline bound (floor): flops, 2 * M * N * K; an H200 does 67 T/s in float (34 in double). Each byte of a tile is
+// used TILE_M or TILE_N times, so that memory stays far below its limit. Measured: see docs/performance/convolution.md.
 #include <type_traits>
 
 #include "convolution/problem.cuh"
@@ -12,7 +14,9 @@
 constexpr int THREADS = 256;
 
 // Four 8-bit channels as one element.
-struct Word { unsigned bits; };
+struct Word {
+  unsigned bits;
+};
 
 template <class E> struct Arithmetic {
   using Operand = COMPUTE;
@@ -49,8 +53,12 @@ template <> struct Arithmetic<Word> {
 };
 
 // The filter's type: signed where the image's is unsigned.
-template <class E> struct FilterOf { using type = E; };
-template <> struct FilterOf<uint8> { using type = int8; };
+template <class E> struct FilterOf {
+  using type = E;
+};
+template <> struct FilterOf<uint8> {
+  using type = int8;
+};
 
 struct Arguments {
   const ELEMENT* x;
@@ -63,15 +71,17 @@ struct Arguments {
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod m_tiles, n_tiles;  // blocks run over filter tiles first, then pixel tiles, then groups
-  int words;                             // elements are Words
-  int float_result;                      // of 8-bit data
-  int reordered_filters;                 // all filters / 32 where the filter is reordered, else 0
-  int table_is_given;                       // the terms lie in the workspace
-  int m_packs;                    // packs of 16 bytes in x are neighbouring pixels of one term
+  int words;                    // elements are Words
+  int float_result;             // of 8-bit data
+  int reordered_filters;        // all filters / 32 where the filter is reordered, else 0
+  int table_is_given;           // the terms lie in the workspace
+  int m_packs;                  // packs of 16 bytes in x are neighbouring pixels of one term
 };
 
 // An element at any byte address, or a pack of them.
-template <class E, int N> struct alignas(sizeof(E) * N > 16 ? 16 : sizeof(E) * N) Elements { E item[N]; };
+template <class E, int N> struct alignas(sizeof(E) * N > 16 ? 16 : sizeof(E) * N) Elements {
+  E item[N];
+};
 template <class E> __device__ __forceinline__ E read_element(const E* pointer) { return *pointer; }
 template <> __device__ __forceinline__ Word read_element<Word>(const Word* pointer) {
   if (reinterpret_cast<uintptr_t>(pointer) % 4 == 0) return *pointer;
@@ -91,16 +101,18 @@ template <class Operand, int TILE_N, int TILE_M, int TILE_K> struct Tiles {
 
 // A block computes TILE_N x TILE_M sums, TILE_K terms at a time, a thread ROWS x COLUMNS of them in groups of 4 x 4.
 template <class E, class F, int TILE_N, int TILE_M, int ROWS, int COLUMNS, int TILE_K>
-__device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arithmetic<E>::Operand, TILE_N, TILE_M, TILE_K>& shared) {
+__device__ __forceinline__ void multiply(const Arguments& a,
+                                         Tiles<typename Arithmetic<E>::Operand, TILE_N, TILE_M, TILE_K>& shared) {
   using Math = Arithmetic<E>;
   using Operand = typename Math::Operand;
   using Sum = typename Math::Sum;
   static_assert(TILE_N / ROWS * (TILE_M / COLUMNS) == THREADS);
-  constexpr int PACK = (sizeof(E) == 1 ? 4 : 16) / sizeof(E), PACK_BYTES = PACK * sizeof(E), CHUNKS = TILE_K / PACK, PASS = THREADS / CHUNKS;  // rows loaded at once in packs
+  constexpr int PACK = (sizeof(E) == 1 ? 4 : 16) / sizeof(E), PACK_BYTES = PACK * sizeof(E), CHUNKS = TILE_K / PACK,
+                PASS = THREADS / CHUNKS;  // rows loaded at once in packs
   constexpr int X_PACKS = (TILE_M + PASS - 1) / PASS, W_PACKS = (TILE_N + PASS - 1) / PASS;
   constexpr int X_LANES = TILE_M < THREADS ? TILE_M : THREADS;
   constexpr int X_ROWS = THREADS / X_LANES, X_VALUES = TILE_K / X_ROWS;  // loaded one by one: pixels are neighbours
-  constexpr int ACROSS = TILE_M / PACK, DOWN = THREADS / ACROSS;  // packs of pixels; terms loaded at once
+  constexpr int ACROSS = TILE_M / PACK, DOWN = THREADS / ACROSS;         // packs of pixels; terms loaded at once
   constexpr int W_ROWS = THREADS / TILE_K, W_VALUES = (TILE_N + W_ROWS - 1) / W_ROWS;
   constexpr int X_HELD = X_PACKS * PACK > X_VALUES ? X_PACKS * PACK : X_VALUES;
   constexpr int W_HELD = W_PACKS * PACK > W_VALUES ? W_PACKS * PACK : W_VALUES;
@@ -125,7 +137,8 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
     pixel[i] = find_pixel(c, row < TILE_M ? first_m + row : c.m);
   }
   // The first row of the filter's tile that this thread reads, and the filters from there on.
-  const int w_row = w_packs ? thread / CHUNKS : thread / TILE_K, w_column = w_packs ? thread % CHUNKS * PACK : thread % TILE_K;
+  const int w_row = w_packs ? thread / CHUNKS : thread / TILE_K,
+            w_column = w_packs ? thread % CHUNKS * PACK : thread % TILE_K;
   const F* w_first = w + (group_filter + first_n + w_row) * c.w_row + w_column;
   const int w_rows = c.n - first_n - w_row < TILE_N - w_row ? c.n - first_n - w_row : TILE_N - w_row;
 
@@ -143,7 +156,8 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
 #pragma unroll
       for (int i = 0; i < X_PACKS; i++) {
         Elements<E, PACK> pack{};
-        if (inside(c, pixel[i], term)) pack = *reinterpret_cast<const Elements<E, PACK>*>(x + (pixel[i].offset + term.offset));
+        if (inside(c, pixel[i], term))
+          pack = *reinterpret_cast<const Elements<E, PACK>*>(x + (pixel[i].offset + term.offset));
 #pragma unroll
         for (int j = 0; j < PACK; j++) x_held[i * PACK + j] = Math::operand(pack.item[j]);
       }
@@ -152,7 +166,8 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
       for (int i = 0; i < X_PACKS; i++) {
         const int k = thread / ACROSS + i * DOWN;
         Elements<E, PACK> pack{};
-        if (k < TILE_K && inside(c, pixel[0], current[k])) pack = *reinterpret_cast<const Elements<E, PACK>*>(x + (pixel[0].offset + current[k].offset));
+        if (k < TILE_K && inside(c, pixel[0], current[k]))
+          pack = *reinterpret_cast<const Elements<E, PACK>*>(x + (pixel[0].offset + current[k].offset));
 #pragma unroll
         for (int j = 0; j < PACK; j++) x_held[i * PACK + j] = Math::operand(pack.item[j]);
       }
@@ -160,7 +175,8 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
 #pragma unroll
       for (int i = 0; i < X_VALUES; i++) {
         const KOffset term = current[thread / X_LANES + i * X_ROWS];
-        x_held[i] = inside(c, pixel[0], term) ? Math::operand(read_element(x + (pixel[0].offset + term.offset))) : Operand(0);
+        x_held[i] =
+            inside(c, pixel[0], term) ? Math::operand(read_element(x + (pixel[0].offset + term.offset))) : Operand(0);
       }
     }
     const bool w_exists = tile * TILE_K + w_column < c.k;
@@ -168,7 +184,9 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
 #pragma unroll
       for (int i = 0; i < W_PACKS; i++) {
         Elements<F, PACK> pack{};
-        if (w_exists && i * PASS < w_rows) pack = *reinterpret_cast<const Elements<F, PACK>*>(w_first + (i * PASS * static_cast<long long>(c.w_row) + tile * TILE_K));
+        if (w_exists && i * PASS < w_rows)
+          pack = *reinterpret_cast<const Elements<F, PACK>*>(
+              w_first + (i * PASS * static_cast<long long>(c.w_row) + tile * TILE_K));
 #pragma unroll
         for (int j = 0; j < PACK; j++) w_held[i * PACK + j] = Arithmetic<F>::operand(pack.item[j]);
       }
@@ -179,7 +197,9 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
         if (w_exists && i * W_ROWS < w_rows) {
           const F* value = w_first + (i * W_ROWS * static_cast<long long>(c.w_row) + tile * TILE_K);
           if constexpr (sizeof(ELEMENT) == 1)
-            if (a.reordered_filters) value = w + reordered_offset(group_filter + first_n + w_row + i * W_ROWS, tile * TILE_K + w_column, a.reordered_filters, a.words ? 4 : 1);
+            if (a.reordered_filters)
+              value = w + reordered_offset(group_filter + first_n + w_row + i * W_ROWS, tile * TILE_K + w_column,
+                                           a.reordered_filters, a.words ? 4 : 1);
           w_held[i] = Arithmetic<F>::operand(read_element(value));
         }
       }
@@ -192,7 +212,9 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
         const int row = thread / CHUNKS + i * PASS;
         if (row < TILE_M)
 #pragma unroll
-          for (int j = 0; j < PACK; j++) shared.x[buffer][thread % CHUNKS * PACK + j][row + shift<PACK>(thread % CHUNKS * PACK)] = x_held[i * PACK + j];
+          for (int j = 0; j < PACK; j++)
+            shared.x[buffer][thread % CHUNKS * PACK + j][row + shift<PACK>(thread % CHUNKS * PACK)] =
+                x_held[i * PACK + j];
       }
     } else if (m_packs) {
       constexpr int GROUP = PACK < 4 ? PACK : 4;
@@ -202,11 +224,14 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
         if (k < TILE_K)
 #pragma unroll
           for (int j = 0; j < PACK; j += GROUP)
-            *reinterpret_cast<Pack<Operand, GROUP>*>(&shared.x[buffer][k][thread % ACROSS * PACK + j + shift<PACK>(k)]) = *reinterpret_cast<const Pack<Operand, GROUP>*>(x_held + i * PACK + j);
+            *reinterpret_cast<Pack<Operand, GROUP>*>(
+                &shared.x[buffer][k][thread % ACROSS * PACK + j + shift<PACK>(k)]) =
+                *reinterpret_cast<const Pack<Operand, GROUP>*>(x_held + i * PACK + j);
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < X_VALUES; i++) shared.x[buffer][thread / X_LANES + i * X_ROWS][thread % X_LANES + shift<PACK>(i * X_ROWS)] = x_held[i];
+      for (int i = 0; i < X_VALUES; i++)
+        shared.x[buffer][thread / X_LANES + i * X_ROWS][thread % X_LANES + shift<PACK>(i * X_ROWS)] = x_held[i];
     }
     if (w_packs) {
 #pragma unroll
@@ -214,7 +239,9 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
         const int row = thread / CHUNKS + i * PASS;
         if (row < TILE_N)
 #pragma unroll
-          for (int j = 0; j < PACK; j++) shared.w[buffer][thread % CHUNKS * PACK + j][row + shift<PACK>(thread % CHUNKS * PACK)] = w_held[i * PACK + j];
+          for (int j = 0; j < PACK; j++)
+            shared.w[buffer][thread % CHUNKS * PACK + j][row + shift<PACK>(thread % CHUNKS * PACK)] =
+                w_held[i * PACK + j];
       }
     } else {
 #pragma unroll
@@ -246,12 +273,12 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
       Operand left[ROWS], right[COLUMNS];
 #pragma unroll
       for (int g = 0; g < ROW_GROUPS; g++)
-        *reinterpret_cast<Pack<Operand, 4>*>(left + 4 * g) =
-            *reinterpret_cast<const Pack<Operand, 4>*>(&shared.w[buffer][k][g * (TILE_N / ROW_GROUPS) + row + shift<PACK>(k)]);
+        *reinterpret_cast<Pack<Operand, 4>*>(left + 4 * g) = *reinterpret_cast<const Pack<Operand, 4>*>(
+            &shared.w[buffer][k][g * (TILE_N / ROW_GROUPS) + row + shift<PACK>(k)]);
 #pragma unroll
       for (int g = 0; g < COLUMN_GROUPS; g++)
-        *reinterpret_cast<Pack<Operand, 4>*>(right + 4 * g) =
-            *reinterpret_cast<const Pack<Operand, 4>*>(&shared.x[buffer][k][g * (TILE_M / COLUMN_GROUPS) + column + shift<PACK>(k)]);
+        *reinterpret_cast<Pack<Operand, 4>*>(right + 4 * g) = *reinterpret_cast<const Pack<Operand, 4>*>(
+            &shared.x[buffer][k][g * (TILE_M / COLUMN_GROUPS) + column + shift<PACK>(k)]);
 #pragma unroll
       for (int i = 0; i < ROWS; i++)
 #pragma unroll
@@ -275,27 +302,30 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
       if (count > 4) count = 4;
 #pragma unroll
       for (int j = 0; j < 4; j++) offset[j] = j < count ? group * c.y_group + y_offset(c, first + j) : 0;
-      const bool neighbours = count == 4 && offset[3] == offset[0] + 3 && offset[2] == offset[0] + 2 && offset[1] == offset[0] + 1;
+      const bool neighbours =
+          count == 4 && offset[3] == offset[0] + 3 && offset[2] == offset[0] + 2 && offset[1] == offset[0] + 1;
 #pragma unroll
       for (int g = 0; g < ROW_GROUPS; g++) {
         const int filter = first_n + g * (TILE_N / ROW_GROUPS) + row;
         const unsigned channel = group * c.y_n + filter;
         if (across_filters) {
-          const bool whole = filter + 3 < c.n && (c.y_vector < 2 ? c.y_channel == 1 : channel % 4 == 0);
+          const bool four_exist = filter + 3 < c.n && (c.y_vector < 2 ? c.y_channel == 1 : channel % 4 == 0);
 #pragma unroll
           for (int j = 0; j < 4; j++) {
             if (j >= count) continue;
             Sum four[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) four[i] = sums[4 * g + i][4 * h + j];
-            if (whole) {
-              finish<4, COMPUTE>(a.epilogue, bias, prior, y, offset[j] + y_channel_offset(c, channel), 1, 4, channel, 1, four);
+            if (four_exist) {
+              finish<4, COMPUTE>(a.epilogue, bias, prior, y, offset[j] + y_channel_offset(c, channel), 1, 4, channel, 1,
+                                 four);
             } else {
 #pragma unroll
               for (int i = 0; i < 4; i++) {
                 Sum one[1] = {four[i]};
                 if (filter + i < c.n)
-                  finish<1, COMPUTE>(a.epilogue, bias, prior, y, offset[j] + y_channel_offset(c, channel + i), 1, 1, channel + i, 0, one);
+                  finish<1, COMPUTE>(a.epilogue, bias, prior, y, offset[j] + y_channel_offset(c, channel + i), 1, 1,
+                                     channel + i, 0, one);
               }
             }
           }
@@ -313,7 +343,8 @@ __device__ __forceinline__ void multiply(const Arguments& a, Tiles<typename Arit
 #pragma unroll
               for (int j = 0; j < 4; j++) {
                 Sum one[1] = {four[j]};
-                if (j < count) finish<1, COMPUTE>(a.epilogue, bias, prior, y, offset[j] + start, 1, 1, channel + i, 0, one);
+                if (j < count)
+                  finish<1, COMPUTE>(a.epilogue, bias, prior, y, offset[j] + start, 1, 1, channel + i, 0, one);
               }
             }
           }
@@ -338,9 +369,15 @@ __device__ __forceinline__ void multiply_any(const Arguments& a) {
     multiply<ELEMENT, typename FilterOf<ELEMENT>::type, TILE_N, TILE_M, ROWS, COLUMNS, TILE_K>(a, shared);
 }
 
-extern "C" __global__ void __launch_bounds__(256) convolution_implicit_gemm_64x64(const Arguments a) { griddepcontrol_wait(); multiply_any<64, 64, 4, 4>(a); }
+extern "C" __global__ void __launch_bounds__(256) convolution_implicit_gemm_64x64(const Arguments a) {
+  griddepcontrol_wait();
+  multiply_any<64, 64, 4, 4>(a);
+}
 
-extern "C" __global__ void __launch_bounds__(256) convolution_implicit_gemm_16x256(const Arguments a) { griddepcontrol_wait(); multiply_any<16, 256, 4, 4>(a); }
+extern "C" __global__ void __launch_bounds__(256) convolution_implicit_gemm_16x256(const Arguments a) {
+  griddepcontrol_wait();
+  multiply_any<16, 256, 4, 4>(a);
+}
 
 extern "C" __global__ void __launch_bounds__(256, 3) convolution_implicit_gemm_128x64(const Arguments a) {
   griddepcontrol_wait();
@@ -352,7 +389,8 @@ extern "C" __global__ void __launch_bounds__(256, 3) convolution_implicit_gemm_6
   if constexpr (sizeof(COMPUTE) == 4) multiply_any<64, 128, 4, 8>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(256, sizeof(ELEMENT) == 2 ? 1 : 2) convolution_implicit_gemm_128x128(const Arguments a) {
+extern "C" __global__ void __launch_bounds__(256, sizeof(ELEMENT) == 2 ? 1 : 2)
+    convolution_implicit_gemm_128x128(const Arguments a) {
   griddepcontrol_wait();
   if constexpr (sizeof(COMPUTE) == 4) multiply_any<128, 128, 8, 8>(a);
 }
@@ -374,10 +412,11 @@ struct MatrixArguments {
   ELEMENT* matrix;  // [pixel][group][row]: the terms of a pixel, zeros after them
   Convolution convolution;
   FastDivmod packs, groups;  // packs of a row
-  int row, packed;        // elements of a row; whether all rows begin at multiples of 16 bytes
+  int row, packed;           // elements of a row; whether all rows begin at multiples of 16 bytes
 };
 
-// The im2col buffer: a thread writes 16 bytes of it. Roofline bound: its bytes, as many times those of x as a filter has taps.
+// The im2col buffer: a thread writes 16 bytes of it. Roofline bound: its bytes, as many times those of x as a filter
+// has taps.
 extern "C" __global__ void convolution_implicit_gemm_im2col_buffer(const MatrixArguments a) {
   griddepcontrol_wait();
   constexpr int PACK = 16 / sizeof(ELEMENT);

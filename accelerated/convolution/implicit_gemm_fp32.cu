@@ -1,11 +1,14 @@
-// The implicit GEMM of a convolution (5.2.9, 5.2.10) in float, and the batched products of GEMM, FFT and nonfused Winograd.
+// The implicit GEMM of a convolution (5.2.9, 5.2.10) in float, and the batched products of GEMM, FFT and nonfused
+// Winograd.
 //
-// Tiling: a block has TILE_N filters x TILE_M pixels, a thread 8 x 8 sums (8 x 12 of 128 x 96). TILE_K = 16 rows of both operands
-// pass through three stages of shared memory by cp.async; whether a tap is inside the image is one bit of a mask.
+// Tiling: a block has TILE_N filters x TILE_M pixels, a thread 8 x 8 sums (8 x 12 of 128 x 96). TILE_K = 16 rows of
+// both operands pass through three stages of shared memory by cp.async; whether a tap is inside the image is one bit of
+// a mask.
 //
-// Roofline bound (floor): flops, 2 * M * N * K, not bytes; an H200 does 59 T/s at the clock that it keeps. A multiply-add of a warp
-// fills an issue slot, so all else costs: reads of shared memory 6 %, copies 4 %. Registers lie in two banks: a thread walks its sums
-// to and fro, and both operands lie K by K, so that multiply-adds do not collide. Measured: see docs/performance/convolution.md.
+// Roofline bound (floor): flops, 2 * M * N * K, not bytes; an H200 does 59 T/s at the clock that it keeps. A
+// multiply-add of a warp fills an issue slot, so all else costs: reads of shared memory 6 %, copies 4 %. Registers lie
+// in two banks: a thread walks its sums to and fro, and both operands lie K by K, so that multiply-adds do not collide.
+// Measured: see docs/performance/convolution.md.
 #include "primitives/cp_async.cuh"
 #include "convolution/problem.cuh"
 #include "primitives/dependent_launch.cuh"
@@ -20,7 +23,7 @@ struct Arguments {
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod m_tiles, n_tiles;  // blocks run over filter tiles first, then pixel tiles, then groups
-  int m_packs;                    // packs of 16 bytes in x are neighbouring pixels of one term
+  int m_packs;                  // packs of 16 bytes in x are neighbouring pixels of one term
 };
 
 using Four = Pack<float, 4>;
@@ -28,9 +31,12 @@ constexpr int TILE_K = 16, STAGES = 3;
 constexpr int TABLE_TILES = 8;  // whose terms are found at once
 constexpr unsigned NOWHERE = 1u << 31;
 
-// Where a term of the sum is in x, relative to the output pixel, and the bits of its taps: columns of the filter lowest, then
-// rows, then planes. Terms that do not exist have the bit NOWHERE.
-struct __align__(8) Tap { int offset; unsigned bits; };
+// Where a term of the sum is in x, relative to the output pixel, and the bits of its taps: columns of the filter
+// lowest, then rows, then planes. Terms that do not exist have the bit NOWHERE.
+struct __align__(8) Tap {
+  int offset;
+  unsigned bits;
+};
 
 __device__ __forceinline__ Tap find_tap(const Convolution& c, unsigned index) {
   if (index >= c.k) return {0, NOWHERE};
@@ -66,14 +72,18 @@ __device__ __forceinline__ Field find_field(const Convolution& c, unsigned index
     const int taps = c.filter[d].divisor;
 #pragma unroll 1
     for (int i = 0; i < taps; i++, bit <<= 1)
-      if (static_cast<unsigned>(pixel.at[d] + (c.flipped ? taps - 1 - i : i) * c.dilation[d]) >= static_cast<unsigned>(c.input[d])) field.outside |= bit;
+      if (static_cast<unsigned>(pixel.at[d] + (c.flipped ? taps - 1 - i : i) * c.dilation[d]) >=
+          static_cast<unsigned>(c.input[d]))
+        field.outside |= bit;
   }
   return field;
 }
 
-// A tile lies term by term: row k has the k-th factors of all filters or pixels. Four more columns let a warp write eight terms of
-// four rows to different banks.
-template <int COUNT> struct Factors { __align__(16) float value[TILE_K][COUNT + 4]; };
+// A tile lies term by term: row k has the k-th factors of all filters or pixels. Four more columns let a warp write
+// eight terms of four rows to different banks.
+template <int COUNT> struct Factors {
+  __align__(16) float value[TILE_K][COUNT + 4];
+};
 
 template <int TILE_N, int TILE_M> struct Shared {
   struct Stage {
@@ -83,8 +93,8 @@ template <int TILE_N, int TILE_M> struct Shared {
   Tap taps[2][TABLE_TILES * TILE_K];
 };
 
-// The results of a block. Sums go through shared memory, some filters at a time: one short loop writes them, in whole packs where
-// their memory allows. Code for each sum where it is would be too long for the instruction caches.
+// The results of a block. Sums go through shared memory, some filters at a time: one short loop writes them, in packs
+// of 16 bytes where their memory allows. Code for each sum where it is would be too long for the instruction caches.
 template <int TILE_N, int TILE_M, int THREADS> struct Block {
   const Arguments& a;
   unsigned group;
@@ -103,16 +113,18 @@ template <int TILE_N, int TILE_M, int THREADS> struct Block {
 
   // PART filters from `first` on.
   template <int PART> __device__ __forceinline__ void finish_part(int first) const {
-    static_assert(TILE_M * 8 + (TILE_M * PART + 4 * (TILE_M > PART ? TILE_M : PART)) * 4 <= sizeof(Shared<TILE_N, TILE_M>));
+    static_assert(TILE_M * 8 + (TILE_M * PART + 4 * (TILE_M > PART ? TILE_M : PART)) * 4 <=
+                  sizeof(Shared<TILE_N, TILE_M>));
     const Convolution& c = a.convolution;
     float* y = reinterpret_cast<float*>(reinterpret_cast<unsigned char*>(a.y) + a.y_offset);
     Epilogue epilogue = a.epilogue;
     epilogue.alpha = 1;  // the sums are multiplied already
     const bool across_filters = c.y_channel == 1;
-    const int across = across_filters ? PART / 4 : TILE_M / 4, rows = across_filters ? TILE_M : PART, pitch = 4 * across + 4;
+    const int across = across_filters ? PART / 4 : TILE_M / 4, rows = across_filters ? TILE_M : PART,
+              pitch = 4 * across + 4;
     const int column = threadIdx.x % across * 4;
     static_assert(THREADS % (PART / 4) == 0);
-    if constexpr (THREADS % (TILE_M / 4) != 0)  // threads that make no whole row would blend a part of one a second time
+    if constexpr (THREADS % (TILE_M / 4) != 0)  // threads that make no full row would blend a part of one a second time
       if (!across_filters && threadIdx.x >= THREADS / (TILE_M / 4) * (TILE_M / 4)) return;
 #pragma unroll 1
     for (int row = threadIdx.x / across; row < rows; row += THREADS / across) {
@@ -123,7 +135,9 @@ template <int TILE_N, int TILE_M, int THREADS> struct Block {
       const int left = c.n - filter;
       if (left <= 0) continue;
       if (across_filters) {
-        if (y_at[0] >= 0) finish<4, float>(epilogue, a.bias, a.prior, y, y_at[0] + channel, 1, left < 4 ? left : 4, channel, 1, sums.item);
+        if (y_at[0] >= 0)
+          finish<4, float>(epilogue, a.bias, a.prior, y, y_at[0] + channel, 1, left < 4 ? left : 4, channel, 1,
+                           sums.item);
       } else {
         const long long start = channel * c.y_channel;
         if (y_at[3] == y_at[0] + 3 && y_at[2] == y_at[0] + 2 && y_at[1] == y_at[0] + 1 && y_at[0] >= 0) {
@@ -141,8 +155,8 @@ template <int TILE_N, int TILE_M, int THREADS> struct Block {
 };
 
 // A block computes TILE_N x TILE_M sums, TILE_K terms at a time, a thread ROWS x COLUMNS of them in groups of 4 x 4.
-// IN_PLANES: neighbouring pixels lie side by side in x, else neighbouring terms. FILTER_PACKS: w is [group][term][filter], whole packs
-// of 16 bytes, else [group][filter][term].
+// IN_PLANES: neighbouring pixels lie side by side in x, else neighbouring terms. FILTER_PACKS: w is
+// [group][term][filter], in packs of 16 bytes, else [group][filter][term].
 template <int TILE_N, int TILE_M, int ROWS, int COLUMNS, bool IN_PLANES, bool FILTER_PACKS>
 __device__ __forceinline__ void multiply(const Arguments& a) {
   constexpr int THREADS = TILE_N / ROWS * (TILE_M / COLUMNS);
@@ -158,9 +172,11 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   unsigned n_tile, m_tile;
   const unsigned group = a.m_tiles.divide(a.n_tiles.divide(blockIdx.x, n_tile), m_tile);
   const int first_n = n_tile * TILE_N, first_m = m_tile * TILE_M;
-  const float* x = reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(a.x) + a.x_offset) + group * c.x_group;
+  const float* x =
+      reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(a.x) + a.x_offset) + group * c.x_group;
   const float* w = reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(a.w) + a.w_offset) +
-                   static_cast<long long>(group) * c.n * c.w_row + static_cast<long long>(first_n) * (FILTER_PACKS ? 1 : c.w_row);
+                   static_cast<long long>(group) * c.n * c.w_row +
+                   static_cast<long long>(first_n) * (FILTER_PACKS ? 1 : c.w_row);
   const bool x_packs = IN_PLANES && a.m_packs && reinterpret_cast<uintptr_t>(x) % 16 == 0;
 
   // What this thread loads of rows: a term of each of W_ROWS filters and X_ROWS pixels.
@@ -170,7 +186,9 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   Field field[X_ROWS];
 #pragma unroll
   for (int i = 0; i < X_ROWS; i++)
-    field[i] = find_field(c, first_m + (!IN_PLANES ? row + i * AT_ONCE : x_packs ? thread % ACROSS * 4 : thread % TILE_M));
+    field[i] = find_field(c, first_m + (!IN_PLANES ? row + i * AT_ONCE
+                                        : x_packs  ? thread % ACROSS * 4
+                                                   : thread % TILE_M));
 
   auto find_taps = [&](int chunk) {
 #pragma unroll
@@ -194,7 +212,8 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
       for (int i = 0; i < W_ROWS; i++) {
         const float* from = w + (w_at + i * AT_ONCE * c.w_row);
 #pragma unroll
-        for (int k = 0; k < TILE_K; k += TERMS) cp_async<4>(stage.w.value[k + term] + row + i * AT_ONCE, from + k, k + term < left && i * AT_ONCE < w_left);
+        for (int k = 0; k < TILE_K; k += TERMS)
+          cp_async<4>(stage.w.value[k + term] + row + i * AT_ONCE, from + k, k + term < left && i * AT_ONCE < w_left);
       }
       w += TILE_K;
     }
@@ -203,13 +222,16 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
       for (int k = 0; k < TILE_K; k += TERMS) {
         const Tap tap = taps[k + term];
 #pragma unroll
-        for (int i = 0; i < X_ROWS; i++) cp_async<4>(stage.x.value[k + term] + row + i * AT_ONCE, x + (field[i].offset + tap.offset), field[i].has(tap));
+        for (int i = 0; i < X_ROWS; i++)
+          cp_async<4>(stage.x.value[k + term] + row + i * AT_ONCE, x + (field[i].offset + tap.offset),
+                      field[i].has(tap));
       }
     } else if (x_packs) {
 #pragma unroll
       for (int i = 0; i < TILE_K * ACROSS / THREADS; i++) {
         const int k = thread / ACROSS + i * (THREADS / ACROSS);
-        cp_async<16>(stage.x.value[k] + thread % ACROSS * 4, x + (field[0].offset + taps[k].offset), field[0].has(taps[k]));
+        cp_async<16>(stage.x.value[k] + thread % ACROSS * 4, x + (field[0].offset + taps[k].offset),
+                     field[0].has(taps[k]));
       }
     } else {
 #pragma unroll
@@ -248,9 +270,11 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     for (int k = 0; k < TILE_K; k++) {
       Four left[ROW_GROUPS], right[COLUMN_GROUPS];
 #pragma unroll
-      for (int g = 0; g < ROW_GROUPS; g++) left[g] = *reinterpret_cast<const Four*>(stage.w.value[k] + g * (TILE_N / ROW_GROUPS) + 4 * down);
+      for (int g = 0; g < ROW_GROUPS; g++)
+        left[g] = *reinterpret_cast<const Four*>(stage.w.value[k] + g * (TILE_N / ROW_GROUPS) + 4 * down);
 #pragma unroll
-      for (int h = 0; h < COLUMN_GROUPS; h++) right[h] = *reinterpret_cast<const Four*>(stage.x.value[k] + h * (TILE_M / COLUMN_GROUPS) + 4 * across);
+      for (int h = 0; h < COLUMN_GROUPS; h++)
+        right[h] = *reinterpret_cast<const Four*>(stage.x.value[k] + h * (TILE_M / COLUMN_GROUPS) + 4 * across);
 #pragma unroll
       for (int i = 0; i < ROWS; i++)
 #pragma unroll
@@ -265,7 +289,8 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
   const Block<TILE_N, TILE_M, THREADS> block{a, group, first_n, first_m};
   __syncthreads();  // the stages are free
   block.find_y_offsets();
-  const float alpha = a.epilogue.alpha;  // here, so that sums need not lie side by side in registers: their banks would collide
+  const float alpha =
+      a.epilogue.alpha;  // here, so that sums need not lie side by side in registers: their banks would collide
 #pragma unroll
   for (int g = 0; g < ROW_GROUPS; g++) {
     if (g) __syncthreads();
@@ -274,39 +299,43 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
     if (c.y_channel == 1) {
 #pragma unroll
       for (int j = 0; j < COLUMNS; j++)
-        *reinterpret_cast<Four*>(part + (j / 4 * (TILE_M / COLUMN_GROUPS) + 4 * across + j % 4) * (PART + 4) + 4 * down) =
-            {alpha * sums[4 * g][j], alpha * sums[4 * g + 1][j], alpha * sums[4 * g + 2][j], alpha * sums[4 * g + 3][j]};
+        *reinterpret_cast<Four*>(part + (j / 4 * (TILE_M / COLUMN_GROUPS) + 4 * across + j % 4) * (PART + 4) +
+                                 4 * down) = {alpha * sums[4 * g][j], alpha * sums[4 * g + 1][j],
+                                              alpha * sums[4 * g + 2][j], alpha * sums[4 * g + 3][j]};
     } else {
 #pragma unroll
       for (int i = 0; i < 4; i++)
 #pragma unroll
-        for (int j = 0; j < COLUMNS; j++) part[(4 * down + i) * (TILE_M + 4) + j / 4 * (TILE_M / COLUMN_GROUPS) + 4 * across + j % 4] = alpha * sums[4 * g + i][j];
+        for (int j = 0; j < COLUMNS; j++)
+          part[(4 * down + i) * (TILE_M + 4) + j / 4 * (TILE_M / COLUMN_GROUPS) + 4 * across + j % 4] =
+              alpha * sums[4 * g + i][j];
     }
     __syncthreads();
     block.template finish_part<PART>(g * PART);
   }
 }
 
-#define PRODUCT(NAME, TILE_N, TILE_M, ROWS, COLUMNS, IN_PLANES, FILTER_PACKS, RESIDENT)                                          \
-  extern "C" __global__ void __launch_bounds__(TILE_N / ROWS * (TILE_M / COLUMNS), RESIDENT) NAME(const Arguments a) {                    \
-    griddepcontrol_wait();                                                                                                              \
-    multiply<TILE_N, TILE_M, ROWS, COLUMNS, IN_PLANES, FILTER_PACKS>(a);                                                                 \
+#define PRODUCT(NAME, TILE_N, TILE_M, ROWS, COLUMNS, IN_PLANES, FILTER_PACKS, RESIDENT)      \
+  extern "C" __global__ void __launch_bounds__(TILE_N / ROWS * (TILE_M / COLUMNS), RESIDENT) \
+      convolution_implicit_gemm_fp32_##NAME(const Arguments a) {                             \
+    griddepcontrol_wait();                                                                   \
+    multiply<TILE_N, TILE_M, ROWS, COLUMNS, IN_PLANES, FILTER_PACKS>(a);                     \
   }
-PRODUCT(convolution_implicit_gemm_fp32_rows_128x128, 128, 128, 8, 8, false, false, 2)
-PRODUCT(convolution_implicit_gemm_fp32_rows_128x96, 128, 96, 8, 12, false, false, 2)
-PRODUCT(convolution_implicit_gemm_fp32_rows_128x64, 128, 64, 8, 8, false, false, 4)
-PRODUCT(convolution_implicit_gemm_fp32_rows_64x128, 64, 128, 8, 8, false, false, 4)
-PRODUCT(convolution_implicit_gemm_fp32_rows_64x64, 64, 64, 8, 8, false, false, 8)
-PRODUCT(convolution_implicit_gemm_fp32_rows_packs_128x128, 128, 128, 8, 8, false, true, 2)
-PRODUCT(convolution_implicit_gemm_fp32_rows_packs_128x96, 128, 96, 8, 12, false, true, 2)
-PRODUCT(convolution_implicit_gemm_fp32_rows_packs_128x64, 128, 64, 8, 8, false, true, 4)
-PRODUCT(convolution_implicit_gemm_fp32_rows_packs_64x128, 64, 128, 8, 8, false, true, 4)
-PRODUCT(convolution_implicit_gemm_fp32_rows_packs_64x64, 64, 64, 8, 8, false, true, 8)
-PRODUCT(convolution_implicit_gemm_fp32_planes_128x128, 128, 128, 8, 8, true, false, 2)
-PRODUCT(convolution_implicit_gemm_fp32_planes_128x64, 128, 64, 8, 8, true, false, 4)
-PRODUCT(convolution_implicit_gemm_fp32_planes_64x128, 64, 128, 8, 8, true, false, 4)
-PRODUCT(convolution_implicit_gemm_fp32_planes_64x64, 64, 64, 8, 8, true, false, 8)
-PRODUCT(convolution_implicit_gemm_fp32_planes_packs_128x128, 128, 128, 8, 8, true, true, 2)
-PRODUCT(convolution_implicit_gemm_fp32_planes_packs_128x64, 128, 64, 8, 8, true, true, 4)
-PRODUCT(convolution_implicit_gemm_fp32_planes_packs_64x128, 64, 128, 8, 8, true, true, 4)
-PRODUCT(convolution_implicit_gemm_fp32_planes_packs_64x64, 64, 64, 8, 8, true, true, 8)
+PRODUCT(rows_128x128, 128, 128, 8, 8, false, false, 2)
+PRODUCT(rows_128x96, 128, 96, 8, 12, false, false, 2)
+PRODUCT(rows_128x64, 128, 64, 8, 8, false, false, 4)
+PRODUCT(rows_64x128, 64, 128, 8, 8, false, false, 4)
+PRODUCT(rows_64x64, 64, 64, 8, 8, false, false, 8)
+PRODUCT(rows_packs_128x128, 128, 128, 8, 8, false, true, 2)
+PRODUCT(rows_packs_128x96, 128, 96, 8, 12, false, true, 2)
+PRODUCT(rows_packs_128x64, 128, 64, 8, 8, false, true, 4)
+PRODUCT(rows_packs_64x128, 64, 128, 8, 8, false, true, 4)
+PRODUCT(rows_packs_64x64, 64, 64, 8, 8, false, true, 8)
+PRODUCT(planes_128x128, 128, 128, 8, 8, true, false, 2)
+PRODUCT(planes_128x64, 128, 64, 8, 8, true, false, 4)
+PRODUCT(planes_64x128, 64, 128, 8, 8, true, false, 4)
+PRODUCT(planes_64x64, 64, 64, 8, 8, true, false, 8)
+PRODUCT(planes_packs_128x128, 128, 128, 8, 8, true, true, 2)
+PRODUCT(planes_packs_128x64, 128, 64, 8, 8, true, true, 4)
+PRODUCT(planes_packs_64x128, 64, 128, 8, 8, true, true, 4)
+PRODUCT(planes_packs_64x64, 64, 64, 8, 8, true, true, 8)

@@ -1,15 +1,18 @@
-// The implicit GEMM of a convolution (5.2.9, 5.2.10) on tensor cores: half, bfloat16, float where TF32 is allowed; sums in float.
+// The implicit GEMM of a convolution (5.2.9, 5.2.10) on tensor cores: half, bfloat16, float where TF32 is allowed; sums
+// in float.
 //
-// Tiling: a block of two warpgroups has TILE_M = 128 pixels x TILE_N filters; K-blocks of 128 bytes (64 halves) of both operands
-// pass through a pipeline of stages in shared memory, filled by cp.async (packs) or through registers (values).
+// Tiling: a block of two warpgroups has TILE_M = 128 pixels x TILE_N filters; K-blocks of 128 bytes (64 elements of 16
+// bits) of both operands pass through a pipeline of stages in shared memory, filled by cp.async (packs) or through
+// registers (values).
 //
-// Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32) on an H200, or bytes where K is short (1 x 1). Shared
-// memory limits the throughput: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
+// Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32) on an H200, or bytes where K is short
+// (1 x 1). Shared memory limits the throughput: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
 #include "convolution/problem.cuh"
 #include "primitives/mma.cuh"
 
 constexpr int THREADS = 256, TILE_M = 128, ROW_BYTES = 128;
-constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT), PACKS = 8;  // terms of a k_block, of a pack
+constexpr int TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT),
+              PACKS = 8;                       // terms of a k_block, of a pack
 constexpr int ROWS_AT_ONCE = THREADS / PACKS;  // rows that the threads copy at once
 
 struct Arguments {
@@ -23,8 +26,8 @@ struct Arguments {
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod m_tiles, n_tiles;  // blocks run over filter tiles first, then pixel tiles, then groups
-  int table_is_given;                       // the terms lie in the workspace
-  int rounded;                           // to nearest TF32, which takes a detour through registers
+  int table_is_given;           // the terms lie in the workspace
+  int rounded;                  // to nearest TF32, which takes a detour through registers
 };
 
 __device__ __forceinline__ const ELEMENT* at_offset(const ELEMENT* pointer, long long bytes) {
@@ -47,13 +50,14 @@ __device__ __forceinline__ bool inside(const Convolution& c, const Field& field,
 }
 
 // How a pack may be read.
-enum Reading { ELEMENTS, WHOLE, ASYNCHRONOUS };
+enum Reading { ELEMENTS, THROUGH_REGISTERS, ASYNCHRONOUS };
 
 // A pack of which `count` elements exist; zeros are the rest.
-__device__ __forceinline__ void copy_pack(unsigned char* to, const ELEMENT* base, long long offset, int count, Reading reading) {
+__device__ __forceinline__ void copy_pack(unsigned char* to, const ELEMENT* base, long long offset, int count,
+                                          Reading reading) {
   if (reading == ASYNCHRONOUS) return cp_async<16>(to, count > 0 ? base + offset : base, count > 0);
   Pack<ELEMENT, PACK> pack{};
-  if (reading == WHOLE) {
+  if (reading == THROUGH_REGISTERS) {
     if (count > 0) pack = *reinterpret_cast<const Pack<ELEMENT, PACK>*>(base + offset);
   } else {
 #pragma unroll
@@ -65,7 +69,8 @@ __device__ __forceinline__ void copy_pack(unsigned char* to, const ELEMENT* base
   *reinterpret_cast<Pack<ELEMENT, PACK>*>(to) = pack;
 }
 
-// WITH_PACKS: the terms of a pack lie side by side in x. STAGES: of the ring. OVERLAPPED: the product of a k_block may run into the next.
+// WITH_PACKS: the terms of a pack lie side by side in x. STAGES: of the ring. OVERLAPPED: the product of a k_block may
+// run into the next.
 template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multiplication {
   static constexpr int STAGE_BYTES = (TILE_M + TILE_N) * ROW_BYTES;
   static constexpr int AHEAD = STAGES - (OVERLAPPED ? 2 : 1);  // k_blocks that copies run ahead
@@ -86,7 +91,9 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
   ELEMENT values[VALUES];
   float sums[TILE_N / 2];
 
-  __device__ __forceinline__ unsigned char* x_stage(int k_block) const { return stages + k_block % STAGES * STAGE_BYTES; }
+  __device__ __forceinline__ unsigned char* x_stage(int k_block) const {
+    return stages + k_block % STAGES * STAGE_BYTES;
+  }
   __device__ __forceinline__ unsigned char* w_stage(int k_block) const { return x_stage(k_block) + TILE_M * ROW_BYTES; }
 
   __device__ __forceinline__ KOffset k_offset_at(unsigned index) const {
@@ -100,7 +107,8 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
     const int term = k_block * TILE_K + pack * PACK, left = c.k - term;
 #pragma unroll
     for (int i = 0; i < W_ROWS; i++)
-      copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), w, static_cast<long long>(first_n + first_row + i * ROWS_AT_ONCE) * c.w_row + term,
+      copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), w,
+                static_cast<long long>(first_n + first_row + i * ROWS_AT_ONCE) * c.w_row + term,
                 filters_exist >> i & 1 ? left : 0, w_reading);
   }
 
@@ -116,7 +124,8 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
     unsigned char* to = swizzled(x_stage(k_block), threadIdx.x / PACKS, pack);
 #pragma unroll
     for (int i = 0; i < X_ROWS; i++)
-      copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), x, field[i].offset + term.offset, positions_exist >> i & 1 ? PACK : 0, x_reading);
+      copy_pack(to + i * (ROWS_AT_ONCE * ROW_BYTES), x, field[i].offset + term.offset,
+                positions_exist >> i & 1 ? PACK : 0, x_reading);
     // Most often the next k_block is at the same tap, some channels further.
     lane += TILE_K;
     if (lane < c.inner_channels.divisor) term.offset += TILE_K * c.x_channel;
@@ -141,7 +150,8 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
       Pack<ELEMENT, PACK> pack;
 #pragma unroll
       for (int j = 0; j < PACK; j++) pack.item[j] = values[i * PACK + j];
-      *reinterpret_cast<Pack<ELEMENT, PACK>*>(swizzled(x_stage(k_block), threadIdx.x % TILE_M, i * 2 + threadIdx.x / TILE_M)) = pack;
+      *reinterpret_cast<Pack<ELEMENT, PACK>*>(
+          swizzled(x_stage(k_block), threadIdx.x % TILE_M, i * 2 + threadIdx.x / TILE_M)) = pack;
     }
   }
 
@@ -207,7 +217,8 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> struct Multi
 // The sums pass through shared memory, so that a thread writes neighbours of y: filters where channels lie innermost,
 // else pixels.
 template <int TILE_N>
-__device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, const float (&sums)[TILE_N / 2], unsigned group, int first_n, int first_m) {
+__device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, const float (&sums)[TILE_N / 2],
+                                            unsigned group, int first_n, int first_m) {
   const Convolution& c = a.convolution;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;  // a warp has 16 pixels
   const bool across_filters = c.y_channel == 1;
@@ -229,7 +240,8 @@ __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, con
       for (int i = 0; i < WIDTH; i++) values[i] = tile[(pixel - first_m) * FILTER_PITCH + filter - first_n + i];
       const unsigned channel = group * c.y_n + filter;
       const int count = c.n - filter < WIDTH ? c.n - filter : WIDTH;
-      finish<WIDTH, float>(a.epilogue, a.bias, a.prior, y, group * c.y_group + y_offset(c, pixel) + channel, 1, count, channel, 1, values);
+      finish<WIDTH, float>(a.epilogue, a.bias, a.prior, y, group * c.y_group + y_offset(c, pixel) + channel, 1, count,
+                           channel, 1, values);
     } else {
       const int pixel = first_m + index % (TILE_M / WIDTH) * WIDTH, filter = first_n + index / (TILE_M / WIDTH);
       if (pixel >= c.m || filter >= c.n) continue;
@@ -245,14 +257,16 @@ __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, con
 #pragma unroll
         for (int i = 0; i < WIDTH; i++) {
           const float one[1] = {values[i]};
-          if (i < count) finish<1, float>(a.epilogue, a.bias, a.prior, y, start + y_offset(c, pixel + i), 1, 1, channel, 0, one);
+          if (i < count)
+            finish<1, float>(a.epilogue, a.bias, a.prior, y, start + y_offset(c, pixel + i), 1, 1, channel, 0, one);
         }
       }
     }
   }
 }
 
-template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> __device__ __forceinline__ void multiply(const Arguments& a) {
+template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS>
+__device__ __forceinline__ void multiply(const Arguments& a) {
   __shared__ KOffset terms[2 * TILE_K];
   const Convolution& c = a.convolution;
   unsigned n_tile, m_tile;
@@ -262,15 +276,30 @@ template <int TILE_N, int STAGES, bool OVERLAPPED, bool WITH_PACKS> __device__ _
   const ELEMENT* w = at_offset(a.w, a.w_offset) + static_cast<long long>(group) * c.n * c.w_row;
   unsigned char* stages = shared_memory + (-reinterpret_cast<uintptr_t>(shared_memory) & 1023);
   Multiplication<TILE_N, STAGES, OVERLAPPED, WITH_PACKS> m{a, c, stages, terms, x, w, first_n, first_m};
-  const Reading whole = a.rounded ? WHOLE : ASYNCHRONOUS;
-  m.x_reading = reinterpret_cast<uintptr_t>(x) % 16 == 0 ? whole : ELEMENTS;
-  m.w_reading = c.w_packs && reinterpret_cast<uintptr_t>(w) % 16 == 0 ? whole : ELEMENTS;
+  const Reading packs = a.rounded ? THROUGH_REGISTERS : ASYNCHRONOUS;
+  m.x_reading = reinterpret_cast<uintptr_t>(x) % 16 == 0 ? packs : ELEMENTS;
+  m.w_reading = c.w_packs && reinterpret_cast<uintptr_t>(w) % 16 == 0 ? packs : ELEMENTS;
   m.run();
   finish_tile<TILE_N>(a, reinterpret_cast<float*>(stages), m.sums, group, first_n, first_m);
 }
 
-extern "C" __global__ void __launch_bounds__(256, 2) convolution_implicit_gemm_mma_packs_64(const Arguments a) { griddepcontrol_wait(); multiply<64, 4, false, true>(a); }
-extern "C" __global__ void __launch_bounds__(256, 2) convolution_implicit_gemm_mma_packs_128(const Arguments a) { griddepcontrol_wait(); multiply<128, 3, false, true>(a); }
-extern "C" __global__ void __launch_bounds__(256, 1) convolution_implicit_gemm_mma_packs_256(const Arguments a) { griddepcontrol_wait(); multiply<256, 4, true, true>(a); }
-extern "C" __global__ void __launch_bounds__(256, 1) convolution_implicit_gemm_mma_values_64(const Arguments a) { griddepcontrol_wait(); multiply<64, 4, false, false>(a); }
-extern "C" __global__ void __launch_bounds__(256, 1) convolution_implicit_gemm_mma_values_128(const Arguments a) { griddepcontrol_wait(); multiply<128, 4, true, false>(a); }
+extern "C" __global__ void __launch_bounds__(256, 2) convolution_implicit_gemm_mma_packs_64(const Arguments a) {
+  griddepcontrol_wait();
+  multiply<64, 4, false, true>(a);
+}
+extern "C" __global__ void __launch_bounds__(256, 2) convolution_implicit_gemm_mma_packs_128(const Arguments a) {
+  griddepcontrol_wait();
+  multiply<128, 3, false, true>(a);
+}
+extern "C" __global__ void __launch_bounds__(256, 1) convolution_implicit_gemm_mma_packs_256(const Arguments a) {
+  griddepcontrol_wait();
+  multiply<256, 4, true, true>(a);
+}
+extern "C" __global__ void __launch_bounds__(256, 1) convolution_implicit_gemm_mma_values_64(const Arguments a) {
+  griddepcontrol_wait();
+  multiply<64, 4, false, false>(a);
+}
+extern "C" __global__ void __launch_bounds__(256, 1) convolution_implicit_gemm_mma_values_128(const Arguments a) {
+  griddepcontrol_wait();
+  multiply<128, 4, true, false>(a);
+}

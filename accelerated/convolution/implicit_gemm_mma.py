@@ -14,10 +14,10 @@ M = 128  # pixels of a block
 ROW_BYTES = 128  # of an operand in one K-block
 STAGES = {("packs", 64): 4, ("packs", 128): 3, ("packs", 256): 4, ("values", 64): 4, ("values", 128): 4}
 SWIZZLE_BYTES = 1024  # to whose multiple the stages are aligned
-# Tensor cores drop the lower 13 bits of a float. Rounding them to nearest halves the error and costs a detour through
+# Tensor cores drop the lower 13 bits of a float. Rounding them to nearest makes the error half as large and costs a detour through
 # registers instead of asynchronous copies.
 ROUND_TF32 = True
-# Hopper's instruction for a whole warpgroup; without it the warp's, which every tensor core has and is slower there.
+# Hopper's instruction for a full warpgroup; without it the warp's, which every tensor core has and is slower there.
 WGMMA_INSTRUCTIONS = True
 MANY_K_BLOCKS = 8  # from which the larger tile's throughput outweighs its longer beginning and end
 # Values of x a second that blocks gather one by one, where the K of a pixel do not lie side by side, and filters that share them.

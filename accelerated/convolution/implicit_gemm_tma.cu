@@ -1,9 +1,11 @@
-// The implicit GEMM of a convolution (5.2.9, 5.2.10) on Hopper's tensor cores (wgmma), fed by TMA: half, bfloat16, TF32.
+// The implicit GEMM of a convolution (5.2.9, 5.2.10) on Hopper's tensor cores (wgmma), fed by TMA: half, bfloat16,
+// TF32.
 //
-// Tiling: persistent, warp-specialised blocks of TILE_M pixels x TILE_N filters. One producer warp loads K-blocks of 128 bytes by TMA
-// (x in im2col mode) into a pipeline of stages; two or three consumer warpgroups multiply, cooperatively or in PING_PONG, and TMA
-// stores the results, blended with what comes through the same stages. PLANES: y lies in planes, rows of the product are filters.
-// TRANSPOSED: x, too, an MN-major operand; TF32 passes through registers then, which tensor cores do not transpose.
+// Tiling: persistent, warp-specialised blocks of TILE_M pixels x TILE_N filters. One producer warp loads K-blocks of
+// 128 bytes by TMA (x in im2col mode) into a pipeline of stages; two or three consumer warpgroups multiply,
+// cooperatively or in PING_PONG, and TMA stores the results, blended with what comes through the same stages. PLANES: y
+// lies in planes, rows of the product are filters. TRANSPOSED: x, too, an MN-major operand; TF32 passes through
+// registers then, which tensor cores do not transpose.
 //
 // Roofline bound (floor): flops, 2 * M * N * K at 989 T/s in half (495 in TF32), or bytes where K is short (1 x 1).
 // Shared memory comes next: a K-block of 128 x 256 reads 80 KiB and writes 48 KiB in 1024 clocks.
@@ -12,7 +14,8 @@
 
 constexpr int ROW_BYTES = 128, TILE_K = ROW_BYTES / sizeof(ELEMENT), PACK = 16 / sizeof(ELEMENT);
 constexpr int WARPGROUP = 128;
-constexpr int SWATH = 32, PITCH = SWATH + 8;  // filters that a warp transposes in shared memory at once; floats of a row there
+constexpr int SWATH = 32,
+              PITCH = SWATH + 8;  // filters that a warp transposes in shared memory at once; floats of a row there
 constexpr int BOXES = 2, BOX_BYTES = 16 * ROW_BYTES;  // of a warp: results that TMA writes at a time
 static_assert(BOXES * BOX_BYTES >= 16 * PITCH * sizeof(float));
 constexpr int MOST_STAGES = 12;
@@ -31,18 +34,19 @@ struct Arguments {
   FastDivmod m_tiles, n_tiles;  // tiles run over filters first, then pixels, then groups
   unsigned tiles;
   int group_channels, channel_k_blocks;
-  int boxes;                                // results go through their map
-  FastDivmod plane;                            // pixels of an image, TRANSPOSED: up to whole boxes
-  int blends;                               // with what lies in a map as well
-  unsigned first_blocks, first_end, later;  // blocks that share the tiles before first_end; tiles of each block after them
+  int boxes;         // results go through their map
+  FastDivmod plane;  // pixels of an image, TRANSPOSED: up to full boxes
+  int blends;        // with what lies in a map as well
+  unsigned first_blocks, first_end,
+      later;  // blocks that share the tiles before first_end; tiles of each block after them
 };
 
 struct Tile {
   unsigned group, pixel, filter;  // the first of the tile
 };
 
-// Tiles of a block. The first blocks share most of them; where those are done at different times, later ones, of few tiles
-// each, go to multiprocessors as these become free.
+// Tiles of a block. The first blocks share most of them; where those are done at different times, later ones, of few
+// tiles each, go to multiprocessors as these become free.
 struct TileScheduler {
   unsigned index, step, end;
 
@@ -58,16 +62,19 @@ struct TileScheduler {
 enum Finish { SCALED, FINISHED, BLENDED };
 
 // COLUMNS of the product and ROWS of each of CONSUMERS warpgroups.
-template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool PLANES, bool TRANSPOSED> struct Multiplication {
-  static constexpr bool FROM_REGISTERS = TRANSPOSED && sizeof(ELEMENT) == 4;  // the image, which the tensor cores do not transpose
-  static constexpr bool ACROSS_FILTERS = !PLANES || FROM_REGISTERS;       // columns are filters, rows pixels
+template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool PLANES, bool TRANSPOSED>
+struct Multiplication {
+  static constexpr bool FROM_REGISTERS =
+      TRANSPOSED && sizeof(ELEMENT) == 4;  // the image, which the tensor cores do not transpose
+  static constexpr bool ACROSS_FILTERS = !PLANES || FROM_REGISTERS;  // columns are filters, rows pixels
   static constexpr int ALL_ROWS = PING_PONG ? ROWS : CONSUMERS * ROWS, BLOCKS = ROWS / 64;
   static constexpr int TILE_M = ACROSS_FILTERS ? ALL_ROWS : COLUMNS, TILE_N = ACROSS_FILTERS ? COLUMNS : ALL_ROWS;
   static constexpr int STAGE_BYTES = (TILE_M + TILE_N) * ROW_BYTES;
   static constexpr int TILE_WARPS = PING_PONG ? 4 : 4 * CONSUMERS;
   static constexpr int BIASES = ACROSS_FILTERS ? COLUMNS / 32 : 1;  // that a lane remembers
-  static constexpr int WARP_ROWS = FROM_REGISTERS ? 32 : 16;  // of a warp that follow each other
-  static constexpr int ROW_BOXES = COLUMNS / TILE_K, ALL_BOXES = BLOCKS * ROW_BOXES;  // of a warp's results: across, in all
+  static constexpr int WARP_ROWS = FROM_REGISTERS ? 32 : 16;        // of a warp that follow each other
+  static constexpr int ROW_BOXES = COLUMNS / TILE_K,
+                       ALL_BOXES = BLOCKS * ROW_BOXES;                        // of a warp's results: across, in all
   static constexpr int STAGE_BOXES = STAGE_BYTES / (TILE_WARPS * BOX_BYTES);  // of a warp, to be blended
   static constexpr int BLENDED_STAGES = (ALL_BOXES + STAGE_BOXES - 1) / STAGE_BOXES;
   static_assert(STAGE_BOXES > 0 && STAGES <= MOST_STAGES);
@@ -77,7 +84,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
   const Arguments& a;
   unsigned char* stages;
   Mbarrier *full, *empty, *order;  // order: of each warpgroup, in ping-pong
-  int warp;                      // of those that multiply
+  int warp;                        // of those that multiply
   unsigned stage = 0, parity = 0;  // of the next k_block
   unsigned boxes_written = 0;
 
@@ -99,7 +106,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
     stage %= STAGES;
   }
 
-  // One thread brings all tiles.
+  // One thread loads all tiles.
   __device__ __forceinline__ void produce() {
     for (TileScheduler scheduler(a); scheduler.index < scheduler.end; scheduler.index += scheduler.step) {
       const Tile tile = find_tile(scheduler.index);
@@ -124,7 +131,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
           unsigned char* to = stages + stage * STAGE_BYTES;
           mbarrier_wait_parity(&empty[stage], parity ^ 1);
           mbarrier_arrive_expect_tx(&full[stage], STAGE_BYTES);
-          tma_load_im2col(to, a.image, &full[stage], channel + k_block * TILE_K, column, row, at[0], right * c.dilation[2], down * c.dilation[1]);
+          tma_load_im2col(to, a.image, &full[stage], channel + k_block * TILE_K, column, row, at[0],
+                          right * c.dilation[2], down * c.dilation[1]);
           tma_load_3d(to + TILE_M * ROW_BYTES, a.filter, &full[stage], k_block * TILE_K, tap, filter);
           advance(1);
         }
@@ -140,7 +148,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
       for (int box = 0; box < TILE_M / TILE_K; box++) {
         unsigned at;
         const unsigned image = a.plane.divide(tile.pixel + box * TILE_K, at);
-        tma_load_3d(to + box * TILE_K * ROW_BYTES, a.image, &full[stage], at, tile.group * a.group_channels + k_block * TILE_K, image);
+        tma_load_3d(to + box * TILE_K * ROW_BYTES, a.image, &full[stage], at,
+                    tile.group * a.group_channels + k_block * TILE_K, image);
       }
       tma_load_3d(to + TILE_M * ROW_BYTES, a.filter, &full[stage], k_block * TILE_K, 0, filter);
       advance(1);
@@ -161,7 +170,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
       mbarrier_wait_parity(&full[stage], parity);
 #pragma unroll
       for (int b = 0; b < BLOCKS; b++)
-        wgmma_mma_async<ELEMENT, COLUMNS, TRANSPOSED>(sums[b], (PLANES ? filters : image) + (first_row + b * 64) * ROW_BYTES, PLANES ? image : filters);
+        wgmma_mma_async<ELEMENT, COLUMNS, TRANSPOSED>(
+            sums[b], (PLANES ? filters : image) + (first_row + b * 64) * ROW_BYTES, PLANES ? image : filters);
       wgmma_commit();
       wgmma_wait<1>();
       if (k_block > 0) release(previous);
@@ -171,8 +181,9 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
     return previous;
   }
 
-  __device__ __forceinline__ unsigned begin_from_registers(float (&sums)[BLOCKS][COLUMNS / 2], int warp_row, int count) {
-    constexpr int STEPS = 4;  // of a stage
+  __device__ __forceinline__ unsigned begin_from_registers(float (&sums)[BLOCKS][COLUMNS / 2], int warp_row,
+                                                           int count) {
+    constexpr int STEPS = 4;                         // of a stage
     unsigned previous = 0, fragments[2][BLOCKS][4];  // one is read while the other is multiplied
     mbarrier_wait_parity(&full[stage], parity);
     read_image(0, warp_row, fragments[0]);
@@ -183,7 +194,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
       for (int step = 0; step < STEPS; step++) {
         wgmma_fence();
 #pragma unroll
-        for (int b = 0; b < BLOCKS; b++) wgmma_mma_async<ELEMENT, COLUMNS>(sums[b], fragments[step % 2][b], filters, step);
+        for (int b = 0; b < BLOCKS; b++)
+          wgmma_mma_async<ELEMENT, COLUMNS>(sums[b], fragments[step % 2][b], filters, step);
         wgmma_commit();
         wgmma_wait<1>();
         if (step == 0 && k_block > 0) release(previous);
@@ -202,8 +214,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
     return previous;
   }
 
-  // Row 8 * part + lane / 4 of a warp in block b is pixel 16 * (lane / 16) + 8 * b + 4 * part + lane / 4 % 4: so no two lanes
-  // meet in a bank, neither here, where lanes next to each other read terms, nor in write_pixels().
+  // Row 8 * part + lane / 4 of a warp in block b is pixel 16 * (lane / 16) + 8 * b + 4 * part + lane / 4 % 4: so no two
+  // lanes meet in a bank, neither here, where lanes next to each other read terms, nor in write_pixels().
   __device__ __forceinline__ void read_image(int step, int warp_row, unsigned (&fragments)[BLOCKS][4]) const {
     const unsigned char* image = stages + stage * STAGE_BYTES + warp_row * ROW_BYTES;
     const int lane = threadIdx.x % 32;
@@ -231,7 +243,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
 #pragma unroll
         for (int i = 0; i < COLUMNS / 2; i++) sums[b][i] = 0;
 #pragma unroll
-      for (int i = 0; i < BIASES; i++) bias[i] = ACROSS_FILTERS ? bias_of(tile, tile.filter + i * 32 + threadIdx.x % 32) : 0.0f;
+      for (int i = 0; i < BIASES; i++)
+        bias[i] = ACROSS_FILTERS ? bias_of(tile, tile.filter + i * 32 + threadIdx.x % 32) : 0.0f;
       // Nobody waits for a stage while the other's are due (see await_blended).
       if (PING_PONG) mbarrier_wait_parity(&order[group], order_parity), order_parity ^= 1;
       unsigned previous;
@@ -250,7 +263,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
       else if (a.boxes) write_tile<SCALED>(scratch, sums, bias, tile, warp_row);
       else if constexpr (!PLANES) {
 #pragma unroll
-        for (int b = 0; b < BLOCKS; b++) write(reinterpret_cast<float*>(scratch), sums[b], tile, tile.pixel + warp_row + b * 64);
+        for (int b = 0; b < BLOCKS; b++)
+          write(reinterpret_cast<float*>(scratch), sums[b], tile, tile.pixel + warp_row + b * 64);
       }
       if (PING_PONG) advance(all);
     }
@@ -265,7 +279,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
   // --- results, in boxes: of a warp along its first rows, then along those 64 further down ---
 
   template <Finish FINISH>
-  __device__ __forceinline__ void write_tile(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2], const float (&biases)[BIASES], const Tile& tile, int warp_row) {
+  __device__ __forceinline__ void write_tile(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
+                                             const float (&biases)[BIASES], const Tile& tile, int warp_row) {
     if constexpr (FROM_REGISTERS) {
       write_pixels<FINISH>(scratch, sums, biases, tile, warp_row);
     } else {
@@ -274,16 +289,19 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
     }
   }
 
-  // 16 rows of a warp become rows of 128 bytes. biases: of every 32nd filter, from a lane's on; block: which 64 rows of the
-  // warpgroup these are among.
+  // 16 rows of a warp become rows of 128 bytes. biases: of every 32nd filter, from a lane's on; block: which 64 rows of
+  // the warpgroup these are among.
   template <Finish FINISH>
-  __device__ __forceinline__ void write_boxes(unsigned char* scratch, const float (&sums)[COLUMNS / 2], const float (&biases)[BIASES], const Tile& tile, int warp_row, int block) {
+  __device__ __forceinline__ void write_boxes(unsigned char* scratch, const float (&sums)[COLUMNS / 2],
+                                              const float (&biases)[BIASES], const Tile& tile, int warp_row,
+                                              int block) {
     constexpr int STEPS = TILE_K / 8;  // of eight columns, in a box
     const int lane = threadIdx.x % 32;
     float bias[2][2] = {};  // of a pair of rows, of a pair of columns
     if constexpr (PLANES && FINISH != SCALED) {
 #pragma unroll
-      for (int part = 0; part < 2; part++) bias[part][0] = bias[part][1] = bias_of(tile, tile.filter + warp_row + block * 64 + lane / 4 + part * 8);
+      for (int part = 0; part < 2; part++)
+        bias[part][0] = bias[part][1] = bias_of(tile, tile.filter + warp_row + block * 64 + lane / 4 + part * 8);
     }
 #pragma unroll
     for (int i = 0; i < ROW_BOXES; i++) {
@@ -297,7 +315,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
         if constexpr (FINISH != SCALED && !PLANES) {
 #pragma unroll
           for (int j = 0; j < 2; j++)
-            bias[0][j] = bias[1][j] = __shfl_sync(~0u, biases[(i * TILE_K + n * 8) / 32], (i * TILE_K + column + j) % 32);
+            bias[0][j] = bias[1][j] =
+                __shfl_sync(~0u, biases[(i * TILE_K + n * 8) / 32], (i * TILE_K + column + j) % 32);
         }
 #pragma unroll
         for (int part = 0; part < 2; part++) {
@@ -305,7 +324,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
           if constexpr (FINISH == BLENDED) pair = *pair_of_row(blended, lane / 4 + part * 8, column);
 #pragma unroll
           for (int j = 0; j < 2; j++)
-            pair.item[j] = ::store<ELEMENT>(finished<FINISH>(sums[(i * STEPS + n) * 4 + part * 2 + j], pair.item[j], bias[part][j]));
+            pair.item[j] = ::store<ELEMENT>(
+                finished<FINISH>(sums[(i * STEPS + n) * 4 + part * 2 + j], pair.item[j], bias[part][j]));
         }
       }
       store_swizzled_rows(rows, pairs);
@@ -316,23 +336,26 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
 
   // The same of 32 pixels, whose rows are filters.
   template <Finish FINISH>
-  __device__ __forceinline__ void write_pixels(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2], const float (&biases)[BIASES], const Tile& tile, int warp_row) {
+  __device__ __forceinline__ void write_pixels(unsigned char* scratch, const float (&sums)[BLOCKS][COLUMNS / 2],
+                                               const float (&biases)[BIASES], const Tile& tile, int warp_row) {
     const int lane = threadIdx.x % 32, upper = lane / 16;
 #pragma unroll
     for (int box = 0; box < ALL_BOXES; box++) {
       unsigned char* rows = open_box(scratch);
       const unsigned char* blended = FINISH == BLENDED ? open_blended(box) : nullptr;
 #pragma unroll
-      for (int k = 0; k < 8; k++) {  // halves of the box, halves of the rows of the product, columns of a pair
+      for (int k = 0; k < 8; k++) {  // half of the box, half of the rows of the product, column of a pair
         const int n = k / 4, part = k / 2 % 2, j = k % 2, filter = n * 8 + lane % 4 * 2 + (j ^ upper);
         const float bias = FINISH == SCALED ? 0.0f : __shfl_sync(~0u, biases[box / 2], box % 2 * 16 + filter);
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
           const float* pair = sums[b] + (box * 2 + n) * 4 + part * 2;
-          const int pack = upper * 4 + b * 2 + part, place = lane / 4 % 4;
+          const int pack = upper * 4 + b * 2 + part, element = lane / 4 % 4;
           ELEMENT prior = ::store<ELEMENT>(0.0f);
-          if constexpr (FINISH == BLENDED) prior = reinterpret_cast<const ELEMENT*>(swizzled(blended, filter, pack))[place];
-          reinterpret_cast<ELEMENT*>(swizzled(rows, filter, pack))[place] = ::store<ELEMENT>(finished<FINISH>(upper ? pair[1 - j] : pair[j], prior, bias));
+          if constexpr (FINISH == BLENDED)
+            prior = reinterpret_cast<const ELEMENT*>(swizzled(blended, filter, pack))[element];
+          reinterpret_cast<ELEMENT*>(swizzled(rows, filter, pack))[element] =
+              ::store<ELEMENT>(finished<FINISH>(upper ? pair[1 - j] : pair[j], prior, bias));
         }
       }
       if (FINISH == BLENDED) close_blended(box);
@@ -349,11 +372,13 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
     return value;
   }
 
-  __device__ __forceinline__ static const Pack<ELEMENT, 2>* pair_of_row(const unsigned char* rows, int row, int column) {
-    return reinterpret_cast<const Pack<ELEMENT, 2>*>(swizzled(rows, row, column / PACK) + column % PACK * sizeof(ELEMENT));
+  __device__ __forceinline__ static const Pack<ELEMENT, 2>* pair_of_row(const unsigned char* rows, int row,
+                                                                        int column) {
+    return reinterpret_cast<const Pack<ELEMENT, 2>*>(swizzled(rows, row, column / PACK) +
+                                                     column % PACK * sizeof(ELEMENT));
   }
 
-  // Memory for a box, and its way to y.
+  // Memory for a box, and its store to y.
   __device__ __forceinline__ unsigned char* open_box(unsigned char* scratch) const {
     if (threadIdx.x % 32 == 0) tma_store_wait<BOXES - 1>();
     __syncwarp();
@@ -372,7 +397,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
     boxes_written++;
   }
 
-  // What a box is blended with. The producer brings it to the stages that follow the k_blocks of the tile.
+  // What a box is blended with. The producer loads it into the stages that follow the K-blocks of the tile.
   __device__ __forceinline__ const unsigned char* open_blended(int box) const {
     if (box % STAGE_BOXES == 0) mbarrier_wait_parity(&full[stage], parity);
     return stages + stage * STAGE_BYTES + (box % STAGE_BOXES * TILE_WARPS + warp % TILE_WARPS) * BOX_BYTES;
@@ -380,7 +405,7 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
   __device__ __forceinline__ void close_blended(int box) {
     if (box % STAGE_BOXES == STAGE_BOXES - 1 || box == ALL_BOXES - 1) mbarrier_arrive(&empty[stage]), advance(1);
   }
-  // A parity tells phases apart only next to each other: the other warpgroup may not come k_block to these stages before.
+  // A parity distinguishes only neighbouring phases: the other warpgroup may not come back to these stages before.
   __device__ __forceinline__ void await_blended() const {
     Multiplication ahead = *this;
     for (int i = 0; i < BLENDED_STAGES; i++) mbarrier_wait_parity(&full[ahead.stage], ahead.parity), ahead.advance(1);
@@ -415,7 +440,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
   }
 
   // 16 pixels x TILE_N sums of a warp pass through its scratch memory, so that a lane writes neighbours of y.
-  __device__ __forceinline__ void write(float* scratch, const float (&sums)[COLUMNS / 2], const Tile& tile, int first) const {
+  __device__ __forceinline__ void write(float* scratch, const float (&sums)[COLUMNS / 2], const Tile& tile,
+                                        int first) const {
     const Convolution& c = a.convolution;
     const int lane = threadIdx.x % 32;
     if (first >= c.m) return;
@@ -429,7 +455,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
     }
     const int left = c.m - first;
     // Positions that lie side by side in y.
-    const bool run = !across_filters && c.y_pixel[3] == 1 && left >= 16 && y_offset(c, first + 15) == y_offset(c, first) + 15;
+    const bool run =
+        !across_filters && c.y_pixel[3] == 1 && left >= 16 && y_offset(c, first + 15) == y_offset(c, first) + 15;
 #pragma unroll
     for (int swath = 0; swath < TILE_N / SWATH; swath++) {
       const int first_n = tile.filter + swath * SWATH;
@@ -439,7 +466,8 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
 #pragma unroll
         for (int part = 0; part < 2; part++) {
           const float* pair = sums + (swath * (SWATH / 8) + n) * 4 + part * 2;
-          *reinterpret_cast<float2*>(scratch + (lane / 4 + part * 8) * PITCH + n * 8 + lane % 4 * 2) = make_float2(pair[0], pair[1]);
+          *reinterpret_cast<float2*>(scratch + (lane / 4 + part * 8) * PITCH + n * 8 + lane % 4 * 2) =
+              make_float2(pair[0], pair[1]);
         }
       __syncwarp();
 #pragma unroll
@@ -450,9 +478,11 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
           const float* row = scratch + item / PER_ROW * PITCH + item % PER_ROW * PACK;
           const int filter = first_n + item % PER_ROW * PACK, count = min(c.n - filter, PACK);
 #pragma unroll
-          for (int j = 0; j < PACK; j += 4) *reinterpret_cast<float4*>(values + j) = *reinterpret_cast<const float4*>(row + j);
+          for (int j = 0; j < PACK; j += 4)
+            *reinterpret_cast<float4*>(values + j) = *reinterpret_cast<const float4*>(row + j);
           const unsigned channel = tile.group * c.y_n + filter;
-          if (offset[i] >= 0 && count > 0) finish<PACK, float>(a.epilogue, a.bias, a.prior, a.y, offset[i] + channel, 1, count, channel, 1, values);
+          if (offset[i] >= 0 && count > 0)
+            finish<PACK, float>(a.epilogue, a.bias, a.prior, a.y, offset[i] + channel, 1, count, channel, 1, values);
         } else {
           const int pixel = item % (16 / PACK) * PACK, column = item / (16 / PACK), filter = first_n + column;
 #pragma unroll
@@ -467,7 +497,9 @@ template <int COLUMNS, int ROWS, int CONSUMERS, int STAGES, bool PING_PONG, bool
               for (int j = 0; j < PACK; j++) {
                 const float one[1] = {values[j]};
                 if (pixel + j < left)
-                  finish<1, float>(a.epilogue, a.bias, a.prior, a.y, tile.group * c.y_group + start + y_offset(c, first + pixel + j), 1, 1, channel, 0, one);
+                  finish<1, float>(a.epilogue, a.bias, a.prior, a.y,
+                                   tile.group * c.y_group + start + y_offset(c, first + pixel + j), 1, 1, channel, 0,
+                                   one);
               }
             }
           }
@@ -503,19 +535,20 @@ __device__ __forceinline__ void multiply(const Arguments& a) {
 #endif
 }
 
-// name: pixels x filters of a tile, and `ping_pong` where each warpgroup has tiles of its own
-#define KERNEL(name, COLUMNS, ROWS, CONSUMERS, ...)                                                                  \
-  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1) name(const __grid_constant__ Arguments a) { \
-    griddepcontrol_wait();                                                                                      \
-    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                                                              \
+// NAME: pixels x filters of a tile, and `ping_pong` where each warpgroup has tiles of its own
+#define KERNEL(NAME, COLUMNS, ROWS, CONSUMERS, ...)                               \
+  extern "C" __global__ void __launch_bounds__((CONSUMERS + 1) * 128, 1)          \
+      convolution_implicit_gemm_tma_##NAME(const __grid_constant__ Arguments a) { \
+    griddepcontrol_wait();                                                        \
+    multiply<COLUMNS, ROWS, CONSUMERS, __VA_ARGS__>(a);                           \
   }
 constexpr bool WIDE = sizeof(ELEMENT) == 4;  // transposed: rows are pixels then
-KERNEL(convolution_implicit_gemm_tma_128x256, 256, 64, 2, 4, false, false, false)
-KERNEL(convolution_implicit_gemm_tma_192x128, 128, 64, 3, 4, false, false, false)
-KERNEL(convolution_implicit_gemm_tma_128x128, 128, 64, 2, 6, false, false, false)
-KERNEL(convolution_implicit_gemm_tma_128x64, 64, 64, 2, 8, false, false, false)
-KERNEL(convolution_implicit_gemm_tma_256x64, 64, 128, 2, 4, false, false, false)
-KERNEL(convolution_implicit_gemm_tma_ping_pong_128x128, 128, 128, 2, 6, true, false, false)
-KERNEL(convolution_implicit_gemm_tma_planes_256x128, 256, 64, 2, 4, false, true, false)
-KERNEL(convolution_implicit_gemm_tma_transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, false, true, true)
-KERNEL(convolution_implicit_gemm_tma_transposed_ping_pong_128x128, 128, 128, 2, 6, true, true, true)
+KERNEL(128x256, 256, 64, 2, 4, false, false, false)
+KERNEL(192x128, 128, 64, 3, 4, false, false, false)
+KERNEL(128x128, 128, 64, 2, 6, false, false, false)
+KERNEL(128x64, 64, 64, 2, 8, false, false, false)
+KERNEL(256x64, 64, 128, 2, 4, false, false, false)
+KERNEL(ping_pong_128x128, 128, 128, 2, 6, true, false, false)
+KERNEL(planes_256x128, 256, 64, 2, 4, false, true, false)
+KERNEL(transposed_256x128, WIDE ? 128 : 256, WIDE ? 128 : 64, 2, 4, false, true, true)
+KERNEL(transposed_ping_pong_128x128, 128, 128, 2, 6, true, true, true)

@@ -133,8 +133,8 @@ class TmaKernel(ProductKernel):
         assert maps is not None
         pixels, plane = value.m, prod(output.divisor for output in value.output)
         if self.transposed:
-            whole = _whole_boxes(value, product.element_bytes)
-            pixels, plane = pixels // plane * whole, whole
+            padded = _full_boxes(value, product.element_bytes)
+            pixels, plane = pixels // plane * padded, padded
         n_tiles, m_tiles = -(-value.n // self.n), -(-pixels // self.m)
         count = n_tiles * m_tiles * groups
         shares = share_tiles(self, count, k_blocks(product), device.multiprocessors)
@@ -297,7 +297,7 @@ def _filter_map(product: Product, n: int) -> TiledMap:
     )  # fmt: skip
 
 
-def _whole_boxes(value: ConvolutionStruct, element_bytes: int) -> int:
+def _full_boxes(value: ConvolutionStruct, element_bytes: int) -> int:
     """Return the pixels of an image up to full boxes of planes."""
     box = ROW_BYTES // element_bytes
     return -(-prod(output.divisor for output in value.output) // box) * box
@@ -317,7 +317,7 @@ def _transposed_map(product: Product) -> TiledMap | None:
         step *= extent
     if extents != list(value.input) or value.first_m or value.x_origin:
         return None
-    if plane < LEAST_FILL_OF_BOXES * _whole_boxes(value, element_bytes):
+    if plane < LEAST_FILL_OF_BOXES * _full_boxes(value, element_bytes):
         return None
     if groups > 1 and (value.x_group != channels * value.x_channel or channels % box):
         return None

@@ -41,13 +41,13 @@ ALIGNMENT = 256
 TILE = 64
 LEAST_CHANNELS = 8  # of a group: fewer would be mostly padding
 # Products per value of x from which copying it takes less time than it saves: a copy moves two values (about 1 ps at the
-# bandwidth of an H200), a product takes 4 fs at the pace of its tensor cores.
+# bandwidth of an H200), a product takes 4 fs at the throughput of its tensor cores.
 LEAST_PRODUCTS = 128
 
 
 @dataclass(frozen=True)
 class _Copies:
-    """Image and filter with the channels of a group innermost. Sizes and places in bytes; an image that already lies so is
+    """Image and filter with the channels of a group innermost. Sizes and offsets in bytes; an image that already lies so is
     not copied."""
 
     operation: Convolution
@@ -80,7 +80,7 @@ class _Copies:
 
     @cached_property
     def transposes_result(self) -> bool:
-        """The product writes channels innermost, and a second kernel turns them into planes."""
+        """The product writes channels innermost, and a second kernel transposes them into planes."""
         y = self.operation.y
         in_planes = y.dims[1] > 1 and y.strides[1] != 1 and min(y.strides[2:]) == 1
         return in_planes and prod(y.dims[2:]) * y.scalar_bytes % ROW_BYTES != 0 and epilogue(self.operation).beta == 0
@@ -211,6 +211,6 @@ def _transpose_result(copies: _Copies, device: Any) -> Launch:
     plain = TransformTensor(1.0, 0.0, copies.y, copies.operation.y)
     walk = copy(plain.x, plain.y)
     walk.source_base = copies.result_at // plain.x.scalar_bytes
-    turn = launch(walk, plain, ("x", "y"), device)
-    turn.operands = ("workSpace", "y")
-    return turn
+    transposition = launch(walk, plain, ("x", "y"), device)
+    transposition.operands = ("workSpace", "y")
+    return transposition

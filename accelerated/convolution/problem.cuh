@@ -1,8 +1,8 @@
 // The implicit GEMM of a forward convolution (the host side is problem.py; the layouts match).
 //
-// M: output pixels (image, depth, row, column); N: filters; K: the taps and channels of a filter in the order of its memory.
-// One description covers every layout: strides for x and y, and for the filter the number of channels that lie innermost
-// (1 for NCHW, all for NHWC, the vector for NCHW_VECT_C).
+// M: output pixels (image, depth, row, column); N: filters; K: the taps and channels of a filter in the order of its
+// memory. One description covers every layout: strides for x and y, and for the filter the number of channels that lie
+// innermost (1 for NCHW, all for NHWC, the vector for NCHW_VECT_C).
 #pragma once
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
@@ -10,16 +10,16 @@
 constexpr int OUTSIDE = 1 << 29;  // a coordinate that no tensor has, even twice
 
 struct Convolution {
-  long long x_pixel[4], y_pixel[4];  // elements from one image, plane, row, column of the output to the next
-  long long x_origin, x_group;             // elements to pixel 0 without padding, from one group to the next
-  long long y_channel, y_group;            // elements from one vector of channels to the next; what a group adds
-  int x_channel_block, x_channel, x_axis[3];          // elements between channel blocks, channels of one, depth, rows, columns
+  long long x_pixel[4], y_pixel[4];           // elements from one image, plane, row, column of the output to the next
+  long long x_origin, x_group;                // elements to pixel 0 without padding, from one group to the next
+  long long y_channel, y_group;               // elements from one vector of channels to the next; what a group adds
+  int x_channel_block, x_channel, x_axis[3];  // elements between channel blocks, channels of one, depth, rows, columns
   int input[3], step[3], padding[3], dilation[3];
-  int m, first_m;                                    // pixels of this launch
-  int n, k, w_row;                         // of one group; elements from one filter to the next
-  int y_n;                           // channels of y that a group adds
-  int flipped, y_vector;                   // log2 of the channels of one vector of y
-  int x_packs, w_packs;                    // whether packs of 16 bytes lie at multiples of 16 bytes
+  int m, first_m;         // pixels of this launch
+  int n, k, w_row;        // of one group; elements from one filter to the next
+  int y_n;                // channels of y that a group adds
+  int flipped, y_vector;  // log2 of the channels of one vector of y
+  int x_packs, w_packs;   // whether packs of 16 bytes lie at multiples of 16 bytes
   FastDivmod output[3], filter[3], inner_channels;
 };
 
@@ -100,11 +100,12 @@ struct Epilogue {
   }
 };
 
-// The results of `count` sums of filters `filter`, `filter + filter_step` and so on; their prior values lie `stride` apart
-// from `at` on.
+// The results of `count` sums of filters `filter`, `filter + filter_step` and so on; their prior values lie `stride`
+// apart from `at` on.
 template <int WIDTH, class C, class T, class B, class S>
-__device__ __forceinline__ void find_results(const Epilogue& e, const B* bias, const T* prior, long long at, long long stride,
-                                             int count, unsigned filter, unsigned filter_step, const S (&sums)[WIDTH], C (&values)[WIDTH]) {
+__device__ __forceinline__ void find_results(const Epilogue& e, const B* bias, const T* prior, long long at,
+                                             long long stride, int count, unsigned filter, unsigned filter_step,
+                                             const S (&sums)[WIDTH], C (&values)[WIDTH]) {
   C alpha = e.alpha, beta = e.beta;
 #pragma unroll
   for (int i = 0; i < WIDTH; i++) values[i] = alpha * static_cast<C>(sums[i]);
@@ -133,8 +134,9 @@ __device__ __forceinline__ void find_results(const Epilogue& e, const B* bias, c
 
 // Writes the results, which lie like the prior values, to y.
 template <int WIDTH, class C, class T, class B, class S>
-__device__ __forceinline__ void finish(const Epilogue& e, const B* bias, const T* prior, T* y, long long offset, long long stride,
-                                       int count, unsigned filter, unsigned filter_step, const S (&sums)[WIDTH]) {
+__device__ __forceinline__ void finish(const Epilogue& e, const B* bias, const T* prior, T* y, long long offset,
+                                       long long stride, int count, unsigned filter, unsigned filter_step,
+                                       const S (&sums)[WIDTH]) {
   C values[WIDTH];
   find_results<WIDTH, C>(e, bias, prior, offset, stride, count, filter, filter_step, sums, values);
   using Packed = Pack<T, WIDTH>;

@@ -263,7 +263,7 @@ def rounded_up(value: int, step: int) -> int:
 
 
 def images_in_reach(value: ConvolutionStruct, farthest: int = FARTHEST) -> Iterator[tuple[ConvolutionStruct, int]]:
-    """Yield slices of whole images within which 32 bits count to every element of x, each with how many elements of x come before
+    """Yield slices of several images within which 32 bits count to every element of x, each with how many elements of x come before
     it. Raises DeviceError where one image spans more."""
     outputs = prod(output.divisor for output in value.output)
     image, images = value.x_pixel[0], value.m // outputs

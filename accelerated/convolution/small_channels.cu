@@ -1,12 +1,14 @@
-// Convolutions (5.2.9, 5.2.10) of at most 7 channels a group, as in first layers, on tensor cores: half, bfloat16, TF32; sums in float.
+// Convolutions (5.2.9, 5.2.10) of at most 7 channels a group, as in first layers, on tensor cores: half, bfloat16,
+// TF32; sums in float.
 //
-// Tiling: a block has four teams of four warps, which work at tiles of output pixels of their own, so that one multiplies while another
-// waits or writes. A team loads the rows of the image under its next tile into shared memory as they lie, zeros for the padding
-// included, and gathers fragments from there by a table of the words of K (two elements of 16 bits, or one float). Elements that no K
-// wants are cleared, not multiplied by zero: they may be NaN. The filters stay in shared memory.
+// Tiling: a block has four teams of four warps, which work at tiles of output pixels of their own, so that one
+// multiplies while another waits or writes. A team loads the rows of the image under its next tile into shared memory
+// as they lie, zeros for the padding included, and gathers fragments from there by a table of the words of K (two
+// elements of 16 bits, or one float). Elements that no K wants are cleared, not multiplied by zero: they may be NaN.
+// The filters stay in shared memory.
 //
-// Roofline bound (floor): bytes, the image read and the result written once: 30 us for 64x3x224x224, 64 filters of 7x7, stride 2, in
-// half on an H200; measured: 66 us (docs/performance/convolution.md).
+// Roofline bound (floor): bytes, the image read and the result written once: 30 us for 64x3x224x224, 64 filters of 7x7,
+// stride 2, in half on an H200; measured: 66 us (docs/performance/convolution.md).
 #include "convolution/problem.cuh"
 #include "primitives/tma.cuh"
 
@@ -24,38 +26,43 @@ struct Arguments {
   Epilogue epilogue;
   int x_image, x_axis[3], x_channel, x_group;  // elements from one to the next: depth, rows, columns
   int y_image, y_axis[3], y_channel;
-  FastDivmod n_tiles, groups;              // of a block's number; the rest is where its tiles begin
-  FastDivmod column_tiles, row_tiles, depths;   // of a tile's number, the rest is the image
-  FastDivmod columns;                           // output columns of a tile
-  FastDivmod slot_rows, taps;                   // rows in shared memory: [channel][filter's depth][row]
-  FastDivmod lanes;                             // channels that lie side by side in a row
-  FastDivmod term[3], run_words, words;         // terms are [rest][term[0]][term[1]][term[2]]; a run's words hold neighbours; all words
-  int x_term[4], w_term[4], x_first, w_first;  // elements from one to the next in shared memory, in the filter
-  int terms, run, lead, steps;               // terms of a run, that its first word lacks; steps of eight words
+  FastDivmod n_tiles, groups;                  // of a block's number; the rest is where its tiles begin
+  FastDivmod column_tiles, row_tiles, depths;  // of a tile's number, the rest is the image
+  FastDivmod columns;                          // output columns of a tile
+  FastDivmod slot_rows, taps;                  // rows in shared memory: [channel][filter's depth][row]
+  FastDivmod lanes;                            // channels that lie side by side in a row
+  FastDivmod term[3], run_words,
+      words;  // terms are [rest][term[0]][term[1]][term[2]]; a run's words hold neighbours; all words
+  int x_term[4], w_term[4], x_first, w_first;    // elements from one to the next in shared memory, in the filter
+  int terms, run, lead, steps;                   // terms of a run, that its first word lacks; steps of eight words
   int input[3], output[3], step[3], padding[2];  // of x, of y, between pixels; before the first depth and row
-  int depth_step;                            // between taps
-  int tiles, blocks, tile_rows;              // blocks whose teams share the tiles
-  int slots, pitch, first_element;           // elements of a slot; the first one of column tile 0
-  int row_elements, row_bytes, contiguous;   // of a row of x: channels and columns; what one copy may take; without gaps
-  int filters, row;                          // of one group; elements from one filter to the next
-  int y_packs;                               // results that are neighbours fill whole packs, 16 bytes apart
+  int depth_step;                                // between taps
+  int tiles, blocks, tile_rows;                  // blocks whose teams share the tiles
+  int slots, pitch, first_element;               // elements of a slot; the first one of column tile 0
+  int row_elements, row_bytes, contiguous;  // of a row of x: channels and columns; what one copy may take; without gaps
+  int filters, row;                         // of one group; elements from one filter to the next
+  int y_packs;                              // results that are neighbours fill packs of 16 bytes, aligned
   int table_at, buffer_at, buffer_bytes, staging_at;  // in shared memory
 };
 
-struct __align__(16) Words { unsigned item[4]; };
+struct __align__(16) Words {
+  unsigned item[4];
+};
 __device__ __forceinline__ Words read_words(const Words* from) {  // at once
   const uint4 words = *reinterpret_cast<const uint4*>(from);
   return {{words.x, words.y, words.z, words.w}};
 }
 
-// A y_base of y and how much of a tile exists there.
+// Where a tile begins in y, and how many of its rows and columns exist there.
 struct Tile {
   int image, depth, first_row, first_column, rows, columns;
 };
 __device__ __forceinline__ Tile find_tile(const Arguments& a, unsigned index) {
   unsigned column_tile, row_tile, depth;
-  const unsigned image = a.depths.divide(a.row_tiles.divide(a.column_tiles.divide(index, column_tile), row_tile), depth);
-  Tile tile{static_cast<int>(image), static_cast<int>(depth), static_cast<int>(row_tile * a.tile_rows), static_cast<int>(column_tile * a.columns.divisor)};
+  const unsigned image =
+      a.depths.divide(a.row_tiles.divide(a.column_tiles.divide(index, column_tile), row_tile), depth);
+  Tile tile{static_cast<int>(image), static_cast<int>(depth), static_cast<int>(row_tile * a.tile_rows),
+            static_cast<int>(column_tile * a.columns.divisor)};
   tile.rows = a.output[1] - tile.first_row;
   tile.columns = a.output[2] - tile.first_column;
   return tile;
@@ -71,22 +78,28 @@ __device__ __forceinline__ uint4 read_anywhere(const ELEMENT* from) {
   const bool two = shift & 8, one = shift & 4;
   const unsigned a = two ? low.z : low.x, b = two ? low.w : low.y, c = two ? high.x : low.z, d = two ? high.y : low.w,
                  e = two ? high.z : high.x, f = two ? high.w : high.y;
-  const unsigned p = one ? b : a, q = one ? c : b, r = one ? d : c, s = one ? e : d, t = one ? f : e, bits = shift % 4 * 8;
-  return {__funnelshift_r(p, q, bits), __funnelshift_r(q, r, bits), __funnelshift_r(r, s, bits), __funnelshift_r(s, t, bits)};
+  const unsigned p = one ? b : a, q = one ? c : b, r = one ? d : c, s = one ? e : d, t = one ? f : e,
+                 bits = shift % 4 * 8;
+  return {__funnelshift_r(p, q, bits), __funnelshift_r(q, r, bits), __funnelshift_r(r, s, bits),
+          __funnelshift_r(s, t, bits)};
 }
 
 // How a row is read: so many bytes at a time, or packs that begin anywhere.
-enum Reading { ELEMENTS = sizeof(ELEMENT), HALF_PACKS = 8, WHOLE_PACKS = 16, ANYWHERE = 0 };
+enum Reading { ELEMENTS = sizeof(ELEMENT), HALF_PACKS = 8, FULL_PACKS = 16, ANYWHERE = 0 };
 __device__ __forceinline__ Reading reading_of(const Arguments& a, const ELEMENT* x) {
   const unsigned address = reinterpret_cast<uintptr_t>(x);
-  if (a.row_bytes == 16 && address % 16 == 0) return WHOLE_PACKS;
+  if (a.row_bytes == 16 && address % 16 == 0) return FULL_PACKS;
   if (a.row_bytes >= 8 && address % 8 == 0) return HALF_PACKS;
   return a.contiguous ? ANYWHERE : ELEMENTS;
 }
-template <Reading READING> constexpr int elements_at_once() { return READING == ANYWHERE ? PACK : READING / sizeof(ELEMENT); }
+template <Reading READING> constexpr int elements_at_once() {
+  return READING == ANYWHERE ? PACK : READING / sizeof(ELEMENT);
+}
 
-// A warp brings every fourth row.
-template <Reading READING> __device__ __forceinline__ void bring_rows(const Arguments& a, const ELEMENT* x, const Tile& tile, unsigned char* buffer) {
+// A warp loads every fourth row.
+template <Reading READING>
+__device__ __forceinline__ void load_rows(const Arguments& a, const ELEMENT* x, const Tile& tile,
+                                          unsigned char* buffer) {
   constexpr int COUNT = elements_at_once<READING>();
   const int depth = tile.depth * a.step[0] - a.padding[0], row = tile.first_row * a.step[1] - a.padding[1];
   const int first = tile.first_column * a.step[2] * static_cast<int>(a.lanes.divisor) + a.first_element;
@@ -94,7 +107,8 @@ template <Reading READING> __device__ __forceinline__ void bring_rows(const Argu
     unsigned tap, slot_row;
     const unsigned channel = a.taps.divide(a.slot_rows.divide(slot, slot_row), tap);
     const int plane = depth + static_cast<int>(tap) * a.depth_step, line = row + static_cast<int>(slot_row);
-    const bool exists = static_cast<unsigned>(plane) < static_cast<unsigned>(a.input[0]) && static_cast<unsigned>(line) < static_cast<unsigned>(a.input[1]);
+    const bool exists = static_cast<unsigned>(plane) < static_cast<unsigned>(a.input[0]) &&
+                        static_cast<unsigned>(line) < static_cast<unsigned>(a.input[1]);
     const int at = tile.image * a.x_image + plane * a.x_axis[0] + line * a.x_axis[1] + channel * a.x_channel;
     ELEMENT* to = reinterpret_cast<ELEMENT*>(buffer) + slot * a.pitch;
 #pragma unroll 2
@@ -108,7 +122,9 @@ template <Reading READING> __device__ __forceinline__ void bring_rows(const Argu
           Pack<ELEMENT, PACK> pack;
 #pragma unroll
           for (int j = 0; j < PACK; j++)
-            pack.item[j] = exists && static_cast<unsigned>(element + j) < static_cast<unsigned>(a.row_elements) ? x[at + element + j] : store<ELEMENT>(0.0f);
+            pack.item[j] = exists && static_cast<unsigned>(element + j) < static_cast<unsigned>(a.row_elements)
+                               ? x[at + element + j]
+                               : store<ELEMENT>(0.0f);
           *reinterpret_cast<Pack<ELEMENT, PACK>*>(to + i) = pack;
         }
       } else {
@@ -125,16 +141,17 @@ template <Reading READING> __device__ __forceinline__ void bring_rows(const Argu
   }
 }
 
-__device__ __forceinline__ void load_image(const Arguments& a, const ELEMENT* x, Reading reading, unsigned index, unsigned char* buffer) {
+__device__ __forceinline__ void load_image(const Arguments& a, const ELEMENT* x, Reading reading, unsigned index,
+                                           unsigned char* buffer) {
   const Tile tile = find_tile(a, index);
-  if (reading == WHOLE_PACKS) bring_rows<WHOLE_PACKS>(a, x, tile, buffer);
-  else if (reading == HALF_PACKS) bring_rows<HALF_PACKS>(a, x, tile, buffer);
-  else if (reading == ANYWHERE) bring_rows<ANYWHERE>(a, x, tile, buffer);
-  else bring_rows<ELEMENTS>(a, x, tile, buffer);
+  if (reading == FULL_PACKS) load_rows<FULL_PACKS>(a, x, tile, buffer);
+  else if (reading == HALF_PACKS) load_rows<HALF_PACKS>(a, x, tile, buffer);
+  else if (reading == ANYWHERE) load_rows<ANYWHERE>(a, x, tile, buffer);
+  else load_rows<ELEMENTS>(a, x, tile, buffer);
   cp_async_commit();
 }
 
-// Rounds what this thread brought, for tensor cores.
+// Rounds what this thread loaded, for tensor cores.
 template <Reading READING> __device__ __forceinline__ void round_rows(const Arguments& a, unsigned char* buffer) {
   constexpr int COUNT = elements_at_once<READING>();
   for (int slot = threadIdx.x / 32 % WARPS; slot < a.slots; slot += WARPS)
@@ -150,7 +167,7 @@ __device__ __forceinline__ void round_image(const Arguments& a, Reading reading,
   if constexpr (WORD == 1) {
     if (reading == HALF_PACKS) round_rows<HALF_PACKS>(a, buffer);
     else if (reading == ELEMENTS) round_rows<ELEMENTS>(a, buffer);
-    else round_rows<WHOLE_PACKS>(a, buffer);
+    else round_rows<FULL_PACKS>(a, buffer);
   }
 }
 
@@ -181,13 +198,14 @@ __device__ __forceinline__ Place find_place(const Arguments& a, unsigned word, i
 }
 
 // Writes the table, [step][word % 4] of what two words have, and the filters.
-template <bool WHOLE_WORDS, int FILTERS>
-__device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, int filters, Words* table, unsigned char* fragments, int2* sources) {
+template <bool ONE_READ, int FILTERS>
+__device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, int filters, Words* table,
+                                        unsigned char* fragments, int2* sources) {
   for (int word = threadIdx.x; word < 8 * a.steps; word += THREADS) {
     const Place first = find_place(a, word, 0), second = WORD == 2 ? find_place(a, word, 1) : Place{};
     sources[word] = {first.exists ? first.in_w : -1, second.exists ? second.in_w : -1};
     unsigned* entry = table[word / 8 * 4 + word % 4].item + word / 4 % 2 * 2;
-    if (WHOLE_WORDS) {
+    if (ONE_READ) {
       entry[0] = (first.exists ? first.in_x : second.exists ? second.in_x - 1 : 0) * sizeof(ELEMENT);
       entry[1] = WORD == 1 ? 0u - first.exists : first.exists * 0xffffu + second.exists * 0xffff0000u;
     } else {
@@ -213,7 +231,9 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
     for (int i = 0; i < BATCH; i++) {
       if (filter[i] >= FILTERS) break;
       if (WORD == 1) values[i].item[0] = round_to_tf32(values[i].item[0]);
-      unsigned char* to = swizzled(fragments + word[i] / (8 * STEPS) * (FILTERS * ROW_BYTES), filter[i], word[i] / 4 % 8) + word[i] % 4 * 4;
+      unsigned char* to =
+          swizzled(fragments + word[i] / (8 * STEPS) * (FILTERS * ROW_BYTES), filter[i], word[i] / 4 % 8) +
+          word[i] % 4 * 4;
       *reinterpret_cast<Pack<ELEMENT, WORD>*>(to) = values[i];
     }
   }
@@ -222,17 +242,20 @@ __device__ __forceinline__ void prepare(const Arguments& a, const ELEMENT* w, in
 // --- products ---
 
 // The terms of a word, of which those in `mask` exist.
-template <bool WHOLE_WORDS> __device__ __forceinline__ unsigned read_word(const unsigned char* pixel, unsigned y_base, unsigned second_or_mask) {
-  if constexpr (WHOLE_WORDS) {
+template <bool ONE_READ>
+__device__ __forceinline__ unsigned read_word(const unsigned char* pixel, unsigned y_base, unsigned second_or_mask) {
+  if constexpr (ONE_READ) {
     return *reinterpret_cast<const unsigned*>(pixel + y_base) & second_or_mask;
   } else {
-    return *reinterpret_cast<const unsigned short*>(pixel + y_base) | unsigned(*reinterpret_cast<const unsigned short*>(pixel + second_or_mask)) << 16;
+    return *reinterpret_cast<const unsigned short*>(pixel + y_base) |
+           unsigned(*reinterpret_cast<const unsigned short*>(pixel + second_or_mask)) << 16;
   }
 }
 
 // sums[h][4 * n + i]: pixel 16 * h + lane / 4 + i / 2 * 8, filter 8 * n + lane % 4 * 2 + i % 2.
-template <bool WHOLE_WORDS, int FILTERS>
-__device__ __forceinline__ void multiply(const Arguments& a, const unsigned char* const (&pixel)[2 * SIXTEENS], const Words* table, const unsigned char* fragments,
+template <bool ONE_READ, int FILTERS>
+__device__ __forceinline__ void multiply(const Arguments& a, const unsigned char* const (&pixel)[2 * SIXTEENS],
+                                         const Words* table, const unsigned char* fragments,
                                          float (&sums)[SIXTEENS][FILTERS / 2]) {
   const int lane = threadIdx.x % 32, steps = a.steps;
 #pragma unroll
@@ -241,7 +264,7 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
     for (int i = 0; i < FILTERS / 2; i++) sums[h][i] = 0;
   auto read_image = [&](int k, const Words entry, unsigned (&image)[SIXTEENS][4]) {
     unsigned mask[2] = {~0u, ~0u};
-    if (!WHOLE_WORDS && k == steps - 1) {  // only the last words may lack terms
+    if (!ONE_READ && k == steps - 1) {  // only the last words may lack terms
 #pragma unroll
       for (int i = 0; i < 2; i++) {
         const int left = a.terms - WORD * (8 * k + 4 * i + lane % 4);
@@ -252,7 +275,8 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
     for (int h = 0; h < SIXTEENS; h++)
 #pragma unroll
       for (int i = 0; i < 4; i++)
-        image[h][i] = read_word<WHOLE_WORDS>(pixel[2 * h + i % 2], entry.item[i / 2 * 2], entry.item[i / 2 * 2 + 1]) & mask[i / 2];
+        image[h][i] =
+            read_word<ONE_READ>(pixel[2 * h + i % 2], entry.item[i / 2 * 2], entry.item[i / 2 * 2 + 1]) & mask[i / 2];
   };
   const Words* entries = table + lane % 4;
   unsigned image[2][SIXTEENS][4];  // one is read while the other is multiplied
@@ -277,19 +301,25 @@ __device__ __forceinline__ void multiply(const Arguments& a, const unsigned char
 
 // --- results ---
 
-// A warp's results turn in shared memory, some filters at a time, so that it writes whole packs to y.
+// A warp's results are transposed in shared memory, some filters at a time, so that it writes packs of 16 bytes to y.
 template <bool ACROSS_FILTERS, int FILTERS> struct Staging {
-  static constexpr int MOST = ACROSS_FILTERS && sizeof(ELEMENT) == 2 ? 64 : 32, COUNT = FILTERS < MOST ? FILTERS : MOST;  // of filters
-  static constexpr int ROWS = ACROSS_FILTERS ? PIXELS : COUNT, COLUMNS = ACROSS_FILTERS ? COUNT : PIXELS, PITCH = COLUMNS + PACK;
+  static constexpr int MOST = ACROSS_FILTERS && sizeof(ELEMENT) == 2 ? 64 : 32,
+                       COUNT = FILTERS < MOST ? FILTERS : MOST;  // of filters
+  static constexpr int ROWS = ACROSS_FILTERS ? PIXELS : COUNT, COLUMNS = ACROSS_FILTERS ? COUNT : PIXELS,
+                       PITCH = COLUMNS + PACK;
 };
 
 template <bool ACROSS_FILTERS, int FILTERS>
-__device__ __forceinline__ void write_results(const Arguments& a, const Tile& tile, int first, int filters, unsigned first_channel,
-                                              const ELEMENT* prior, ELEMENT* y, bool y_packs, ELEMENT* staging, const float (&sums)[SIXTEENS][FILTERS / 2]) {
+__device__ __forceinline__ void write_results(const Arguments& a, const Tile& tile, int first, int filters,
+                                              unsigned first_channel, const ELEMENT* prior, ELEMENT* y, bool y_packs,
+                                              ELEMENT* staging, const float (&sums)[SIXTEENS][FILTERS / 2]) {
   using Stage = Staging<ACROSS_FILTERS, FILTERS>;
   constexpr int STAGED = Stage::COUNT, ROWS = Stage::ROWS, PITCH = Stage::PITCH, PACKS = Stage::COLUMNS / PACK;
   const int lane = threadIdx.x % 32, y_channel = a.y_channel, rows = min(tile.rows, a.tile_rows);
-  struct Spot { bool exists; int offset; };  // of a pixel
+  struct Spot {
+    bool exists;
+    int offset;
+  };  // of a pixel
   auto find_spot = [&](int pixel) {
     unsigned column;
     const unsigned row = a.columns.divide(first + pixel, column);
@@ -313,8 +343,8 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
           float values[2] = {pair[0], pair[1]};
           if constexpr (!decltype(plain)::value) {
             if (!spot.exists || filter >= filters) continue;
-            find_results<2, float>(e, a.bias, prior, spot.offset + filter * y_channel, y_channel, filter + 1 < filters ? 2 : 1,
-                                   first_channel + filter, 1, pair, values);
+            find_results<2, float>(e, a.bias, prior, spot.offset + filter * y_channel, y_channel,
+                                   filter + 1 < filters ? 2 : 1, first_channel + filter, 1, pair, values);
           }
           if constexpr (ACROSS_FILTERS) {
             const Pack<ELEMENT, 2> packed{{store<ELEMENT>(values[0]), store<ELEMENT>(values[1])}};
@@ -342,7 +372,8 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
 #pragma unroll
       for (int row = 0; row < ROWS; row += STRIDE) {
         if (filter_exists && static_cast<int>(y_row) < rows && static_cast<int>(y_column) < tile.columns)
-          *reinterpret_cast<Pack<ELEMENT, PACK>*>(y + static_cast<int>(y_row * a.y_axis[1] + y_column * a.y_axis[2] + from + column)) =
+          *reinterpret_cast<Pack<ELEMENT, PACK>*>(
+              y + static_cast<int>(y_row * a.y_axis[1] + y_column * a.y_axis[2] + from + column)) =
               *reinterpret_cast<const Pack<ELEMENT, PACK>*>(results + row * PITCH);
         y_column += STRIDE;
         const bool next = y_column >= a.columns.divisor;
@@ -367,8 +398,10 @@ __device__ __forceinline__ void write_results(const Arguments& a, const Tile& ti
   }
 }
 
-template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __forceinline__ void convolve(const Arguments& a) {
-  constexpr int STAGING = Staging<ACROSS_FILTERS, FILTERS>::ROWS * Staging<ACROSS_FILTERS, FILTERS>::PITCH;  // of a warp
+template <bool ACROSS_FILTERS, bool ONE_READ, int FILTERS>
+__device__ __forceinline__ void convolve(const Arguments& a) {
+  constexpr int STAGING =
+      Staging<ACROSS_FILTERS, FILTERS>::ROWS * Staging<ACROSS_FILTERS, FILTERS>::PITCH;  // of a warp
   const int team = threadIdx.x / TEAM, warp = threadIdx.x / 32 % WARPS, lane = threadIdx.x % 32;
   unsigned n_tile, group;
   const unsigned block = a.groups.divide(a.n_tiles.divide(blockIdx.x, n_tile), group);
@@ -389,7 +422,7 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
   if (start < a.tiles) load_image(a, x, reading, start, buffers);
   if (threadIdx.x % TEAM == 0) mbarrier_init(ready, TEAM);
   fence_mbarrier_init();
-  prepare<WHOLE_WORDS, FILTERS>(a, w, filters, table, fragments, reinterpret_cast<int2*>(staging));
+  prepare<ONE_READ, FILTERS>(a, w, filters, table, fragments, reinterpret_cast<int2*>(staging));
   fence_proxy_async();
   __syncthreads();
   int buffer = 0;
@@ -402,8 +435,8 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
     mbarrier_wait_parity(ready, buffer);  // the tile is there, and nobody reads the other one any more
     if (next < a.tiles) load_image(a, x, reading, next, buffers + (buffer ^ 1) * a.buffer_bytes);
     const Tile tile = find_tile(a, index);
-    const int y_base = tile.image * a.y_image + tile.depth * a.y_axis[0] + tile.first_row * a.y_axis[1] + tile.first_column * a.y_axis[2] +
-                      static_cast<int>(first_channel) * a.y_channel;
+    const int y_base = tile.image * a.y_image + tile.depth * a.y_axis[0] + tile.first_row * a.y_axis[1] +
+                       tile.first_column * a.y_axis[2] + static_cast<int>(first_channel) * a.y_channel;
     for (int team_first = 0; team_first < pixels; team_first += WARPS * PIXELS) {
       const int first = team_first + warp * PIXELS;
       const unsigned char* pixel[2 * SIXTEENS];
@@ -411,29 +444,31 @@ template <bool ACROSS_FILTERS, bool WHOLE_WORDS, int FILTERS> __device__ __force
       for (int i = 0; i < 2 * SIXTEENS; i++) {
         unsigned column;
         const unsigned row = a.columns.divide(min(first + 8 * i + lane / 4, pixels - 1), column);
-        pixel[i] = buffers + buffer * a.buffer_bytes + (row * a.step[1] * a.pitch + column * a.step[2] * a.lanes.divisor) * sizeof(ELEMENT);
+        pixel[i] = buffers + buffer * a.buffer_bytes +
+                   (row * a.step[1] * a.pitch + column * a.step[2] * a.lanes.divisor) * sizeof(ELEMENT);
       }
       float sums[SIXTEENS][FILTERS / 2];
-      multiply<WHOLE_WORDS, FILTERS>(a, pixel, table, fragments, sums);
-      write_results<ACROSS_FILTERS, FILTERS>(a, tile, first, filters, first_channel, a.prior + y_base, a.y + y_base, y_packs,
-                                             reinterpret_cast<ELEMENT*>(staging) + threadIdx.x / 32 * STAGING, sums);
+      multiply<ONE_READ, FILTERS>(a, pixel, table, fragments, sums);
+      write_results<ACROSS_FILTERS, FILTERS>(a, tile, first, filters, first_channel, a.prior + y_base, a.y + y_base,
+                                             y_packs, reinterpret_cast<ELEMENT*>(staging) + threadIdx.x / 32 * STAGING,
+                                             sums);
     }
   }
 }
 
-#define KERNEL(NAME, ...)                                                                                    \
+#define KERNEL(NAME, ...)                                                                                         \
   extern "C" __global__ void __launch_bounds__(THREADS, 1) convolution_small_channels_##NAME(const Arguments a) { \
-    griddepcontrol_wait();                                                                              \
-    convolve<__VA_ARGS__>(a);                                                                                \
+    griddepcontrol_wait();                                                                                        \
+    convolve<__VA_ARGS__>(a);                                                                                     \
   }
 KERNEL(words_nhwc_32, true, true, 32)
 KERNEL(words_nhwc_64, true, true, 64)
 KERNEL(words_nchw_32, false, true, 32)
 KERNEL(words_nchw_64, false, true, 64)
-#define WHOLE_float 1  // an element is a word
+#define ONE_READ_float 1  // an element is a word
 #define JOIN(a, b) a##b
 #define JOINED(a, b) JOIN(a, b)
-#if !JOINED(WHOLE_, ELEMENT)
+#if !JOINED(ONE_READ_, ELEMENT)
 KERNEL(elements_nhwc_32, true, false, 32)
 KERNEL(elements_nhwc_64, true, false, 64)
 KERNEL(elements_nchw_32, false, false, 32)

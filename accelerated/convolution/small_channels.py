@@ -40,13 +40,13 @@ ALIGNMENT = 1024  # of the filters
 BARRIER_BYTES = 8
 STEP_WORDS, WORD_BYTES, ENTRY_BYTES = 8, 4, 8
 ROW_BYTES = 128  # of the filters' tiles
-STAGED_FILTERS = 32  # whose results turn at a time; 64 of 16 bits where they lie side by side
+STAGED_FILTERS = 32  # whose results are transposed at a time; 64 of 16 bits where they lie side by side
 FILTERS = (32, 64)  # of a block
 MOST_ROWS, WIDTHS = 64, tuple(8 << n for n in range(8))  # of a tile: rows; columns, where not all
-# Clocks of a multiprocessor: of a step of 32 pixels for each 16 filters, for the image's words, for its halves of words; to
+# Clocks of a multiprocessor: of a step of 32 pixels for each 16 filters, for the image's words, for its words of two reads; to
 # write their results for each 16 filters; of a row of the image; of a tile
-FILTER_CLOCKS, WORD_CLOCKS, HALVES_CLOCKS, RESULT_CLOCKS, SLOT_CLOCKS, TILE_CLOCKS = 4, 9, 17, 40, 16, 100
-BROUGHT_BYTES = 32  # of the image that arrive in a clock
+FILTER_CLOCKS, WORD_CLOCKS, TWO_READ_CLOCKS, RESULT_CLOCKS, SLOT_CLOCKS, TILE_CLOCKS = 4, 9, 17, 40, 16, 100
+LOADED_BYTES = 32  # of the image that arrive in a clock
 
 
 class Tile(NamedTuple):
@@ -58,12 +58,12 @@ class Tile(NamedTuple):
 
 class Terms(NamedTuple):
     """How the terms of a sum are words. run: terms that lie side by side in shared memory; lead: terms that the first word of
-    a run lacks; words: of a run; whole: a word is one read."""
+    a run lacks; words: of a run; one_read: a word is one read."""
 
     run: int
     lead: int
     words: int
-    whole: bool
+    one_read: bool
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Geometry:
 
     @cached_property
     def skew(self) -> int:
-        """Elements of a row before the first that a tile wants: rows begin with whole packs of x."""
+        """Elements of a row before the first that a tile wants: rows begin with 16-byte-aligned packs of x."""
         return -self.padding[2] * self.lanes % self.pack
 
     @cached_property
@@ -166,7 +166,7 @@ class Geometry:
 
     def step_clocks(self, terms: Terms) -> int:
         """Of all steps of a warp's pixels."""
-        one = (WORD_CLOCKS if terms.whole else HALVES_CLOCKS) + FILTER_CLOCKS * self.filters // 16
+        one = (WORD_CLOCKS if terms.one_read else TWO_READ_CLOCKS) + FILTER_CLOCKS * self.filters // 16
         return self.steps(terms) * one
 
     @cached_property
@@ -188,7 +188,7 @@ class Geometry:
         )
 
     def y_packs(self, tile: Tile) -> bool:
-        """Results of a tile that lie side by side, filters or pixels, fill whole packs at multiples of 16 bytes."""
+        """Results of a tile that lie side by side, filters or pixels, fill packs of 16 bytes, aligned."""
         y = self.operation.y
         image, channel, *axes = scalar_strides(y)
         steps = [*axes, self.group_filters] if self.across_filters else [channel, axes[0], self.outputs[2]]
@@ -209,7 +209,7 @@ class Geometry:
 
     @cached_property
     def staging_bytes(self) -> int:
-        """For results that turn, and at first for the filters' terms."""
+        """For results that are transposed, and at first for the filters' terms."""
         most = STAGED_FILTERS * (2 if self.across_filters and self.pack == 8 else 1)
         rows, columns = PIXELS, min(self.filters, most)
         if not self.across_filters:
@@ -255,10 +255,10 @@ class Geometry:
         """About how long the device is busy with such tiles."""
         blocks = self.blocks(tile)
         rounds = -(-self.tiles(tile) // (TEAMS * blocks)) * -(-self.parts * blocks // self.multiprocessors)
-        turns = -(-tile.rows * tile.columns // (TEAM_WARPS * PIXELS))
+        passes = -(-tile.rows * tile.columns // (TEAM_WARPS * PIXELS))
         products = self.step_clocks(self.terms) + RESULT_CLOCKS * self.filters // 16
-        brought = self.slots(tile) * SLOT_CLOCKS + self.buffer_bytes(tile) / BROUGHT_BYTES
-        return rounds * TEAMS * (turns * TEAM_WARPS * products + brought + TILE_CLOCKS)
+        loading = self.slots(tile) * SLOT_CLOCKS + self.buffer_bytes(tile) / LOADED_BYTES
+        return rounds * TEAMS * (passes * TEAM_WARPS * products + loading + TILE_CLOCKS)
 
     def possible_tiles(self) -> Iterator[Tile]:
         if self.only:
@@ -318,7 +318,7 @@ def geometry_of(operation: Convolution, multiprocessors: int, filters: int) -> G
 
 
 def small_channels_launch(found: Geometry, device: Any) -> Launch:
-    """The whole convolution."""
+    """Return the launch that computes the convolution."""
     o, tile, terms = found.operation, found.tile, found.terms
     assert tile is not None
     image_terms, (filter_steps, filter_first) = found.image_terms(tile), found.filter_terms
@@ -379,7 +379,7 @@ def small_channels_launch(found: Geometry, device: Any) -> Launch:
         ("staging_at", c_int(buffer_at + 2 * TEAMS * buffer_bytes)),
     )
     layout = "nhwc" if found.across_filters else "nchw"
-    name = f"convolution_small_channels_{'words' if terms.whole else 'elements'}_{layout}_{found.filters}"
+    name = f"convolution_small_channels_{'words' if terms.one_read else 'elements'}_{layout}_{found.filters}"
     function = device.function(SOURCE, name, type_definitions(o.x.scalar_type, o))
     grid = (n_tiles * groups * blocks, 1, 1)
     return Launch(function, arguments, ("x", "w", *operand_names(o)), grid, (THREADS, 1, 1), found.shared_bytes(tile))

@@ -2,7 +2,8 @@
 //
 // Tiling: up to 32 lanes of a warp share the K of one output.
 //
-// Roofline bound (floor): bytes, of a few KiB, so latency: one read of image and filter, which all threads have in flight at once.
+// Roofline bound (floor): bytes, of a few KiB, so latency: one read of image and filter, which all threads have in
+// flight at once.
 #include "convolution/problem.cuh"
 
 struct Arguments {
@@ -14,7 +15,7 @@ struct Arguments {
   Convolution convolution;
   Epilogue epilogue;
   FastDivmod channels, filters;  // of y; of a group
-  int log_lanes;              // of an output
+  int log_lanes;                 // of an output
 };
 
 extern "C" __global__ void __launch_bounds__(128) convolution_tiny(const Arguments a) {
@@ -37,5 +38,6 @@ extern "C" __global__ void __launch_bounds__(128) convolution_tiny(const Argumen
   for (unsigned distance = lanes / 2; distance; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
   if (output >= c.m || lane) return;
   const COMPUTE one[1] = {sum};
-  finish<1, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, y_offset(c, output) + y_channel_offset(c, channel), 1, 1, channel, 0, one);
+  finish<1, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, y_offset(c, output) + y_channel_offset(c, channel), 1, 1,
+                     channel, 0, one);
 }

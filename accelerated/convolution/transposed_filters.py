@@ -1,4 +1,4 @@
-"""Products in float that copy whole packs of filters, which a first kernel lays K by K into the workspace."""
+"""Products in float that copy packs of filters of 16 bytes, which a first kernel lays K by K into the workspace."""
 
 from __future__ import annotations
 

@@ -4,8 +4,9 @@
 // images and products to the workspace and multiplies them with convolution/implicit_gemm.cu: tiles of 6 x 6 values, so
 // F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5), which share the transform of the image.
 //
-// Roofline bound (floor): flops, those of the direct sum divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 T/s in float. The nonfused
-// transforms move 36/16 (36/4 for 5 x 5) values per output, read and written: bytes decide below about 64 channels.
+// Roofline bound (floor): flops, those of the direct sum divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 T/s in
+// float. The nonfused transforms move 36/16 (36/4 for 5 x 5) values per output, read and written: bytes decide below
+// about 64 channels.
 #include "convolution/problem.cuh"
 
 constexpr int FUSED_TILE = 4, TILE = 6;
@@ -20,8 +21,8 @@ struct Arguments {
   long long filters_at, images_at, products_at;  // bytes from the beginning of the workspace
   Convolution convolution;
   Epilogue epilogue;
-  FastDivmod tile_rows, tile_columns;      // of one image
-  FastDivmod tiles, channels, filters;     // of this launch; of one group
+  FastDivmod tile_rows, tile_columns;   // of one image
+  FastDivmod tiles, channels, filters;  // of this launch; of one group
   int first_image, groups;
   int x_channels_last, y_channels_last;  // how transformed images, products lie in the workspace
   int filters_last;                      // and transformed filters, where they are not fused
@@ -91,7 +92,7 @@ template <class C> __device__ __forceinline__ void transform_product(const C (&m
 // A one-dimensional transform of the columns, then of the rows.
 template <int IN, int OUT, class C, class Transform>
 __device__ __forceinline__ void transform_both(const C (&in)[IN][IN], C (&out)[OUT][OUT], Transform transform) {
-  C half_way[OUT][IN];
+  C partial[OUT][IN];
 #pragma unroll
   for (int j = 0; j < IN; j++) {
     C column[IN], transformed[OUT];
@@ -99,37 +100,40 @@ __device__ __forceinline__ void transform_both(const C (&in)[IN][IN], C (&out)[O
     for (int i = 0; i < IN; i++) column[i] = in[i][j];
     transform(column, transformed);
 #pragma unroll
-    for (int i = 0; i < OUT; i++) half_way[i][j] = transformed[i];
+    for (int i = 0; i < OUT; i++) partial[i][j] = transformed[i];
   }
 #pragma unroll
-  for (int i = 0; i < OUT; i++) transform(half_way[i], out[i]);
+  for (int i = 0; i < OUT; i++) transform(partial[i], out[i]);
 }
 
 // --- what the kernels share ---
 
 // The taps of a filter as a cross-correlation applies them.
 template <int TAPS>
-__device__ __forceinline__ void read_filter(const Convolution& c, const ELEMENT* w, long long filter, unsigned channel, COMPUTE (&g)[TAPS][TAPS]) {
+__device__ __forceinline__ void read_filter(const Convolution& c, const ELEMENT* w, long long filter, unsigned channel,
+                                            COMPUTE (&g)[TAPS][TAPS]) {
   const ELEMENT* taps = w + filter * c.w_row + channel * (TAPS * TAPS);
 #pragma unroll
   for (int r = 0; r < TAPS; r++)
 #pragma unroll
-    for (int s = 0; s < TAPS; s++) g[r][s] = load<COMPUTE>(taps[c.flipped ? TAPS * TAPS - 1 - (r * TAPS + s) : r * TAPS + s]);
+    for (int s = 0; s < TAPS; s++)
+      g[r][s] = load<COMPUTE>(taps[c.flipped ? TAPS * TAPS - 1 - (r * TAPS + s) : r * TAPS + s]);
 }
 
-// Bits of the places first, first + 1 ... that lie inside the image.
-template <int SIZE> __device__ __forceinline__ unsigned places_inside(int first, int extent) {
+// Bits of the indices first, first + 1 ... that lie inside the image.
+template <int SIZE> __device__ __forceinline__ unsigned indices_inside(int first, int extent) {
   const int begin = max(-first, 0), end = min(extent - first, SIZE);
   return begin < end ? (1u << end) - (1u << begin) : 0;
 }
 
 // The tile's values, zeros outside the image. Tensors have fewer than 2**31 elements.
 template <int SIZE, bool IN_PLANES>
-__device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* image, int row, int column, COMPUTE (&d)[SIZE][SIZE]) {
+__device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* image, int row, int column,
+                                          COMPUTE (&d)[SIZE][SIZE]) {
   const int step = IN_PLANES ? 1 : c.x_axis[2];
   row -= c.padding[1];
   column -= c.padding[2];
-  const unsigned rows = places_inside<SIZE>(row, c.input[1]), columns = places_inside<SIZE>(column, c.input[2]);
+  const unsigned rows = indices_inside<SIZE>(row, c.input[1]), columns = indices_inside<SIZE>(column, c.input[2]);
   const ELEMENT* line = image + (row * c.x_axis[1] + column * step);
 #pragma unroll
   for (int i = 0; i < SIZE; i++, line += c.x_axis[1]) {
@@ -139,26 +143,30 @@ __device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* i
   }
 }
 template <int SIZE>
-__device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* image, int row, int column, COMPUTE (&d)[SIZE][SIZE]) {
+__device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* image, int row, int column,
+                                          COMPUTE (&d)[SIZE][SIZE]) {
   if (c.x_axis[2] == 1) read_tile<SIZE, true>(c, image, row, column, d);
   else read_tile<SIZE, false>(c, image, row, column, d);
 }
 
 // OUT x OUT results from row and column on, those of them that y has.
 template <int OUT>
-__device__ __forceinline__ void write_tile(const Arguments& a, unsigned image, int row, int column, unsigned channel, const COMPUTE (&results)[OUT][OUT]) {
+__device__ __forceinline__ void write_tile(const Arguments& a, unsigned image, int row, int column, unsigned channel,
+                                           const COMPUTE (&results)[OUT][OUT]) {
   const Convolution& c = a.convolution;
   const int rows = c.output[1].divisor, columns = c.output[2].divisor;
 #pragma unroll
   for (int i = 0; i < OUT; i++) {
     if (row + i >= rows) continue;
     const int count = columns - column < OUT ? columns - column : OUT;
-    const long long offset = image * c.y_pixel[0] + (row + i) * c.y_pixel[2] + column * c.y_pixel[3] + channel * c.y_channel;
+    const long long offset =
+        image * c.y_pixel[0] + (row + i) * c.y_pixel[2] + column * c.y_pixel[3] + channel * c.y_channel;
     finish<OUT, COMPUTE>(a.epilogue, a.bias, a.prior, a.y, offset, c.y_pixel[3], count, channel, 0, results[i]);
   }
 }
 
-__device__ __forceinline__ unsigned split_tile(const Arguments& a, unsigned tile, unsigned& tile_row, unsigned& tile_column) {
+__device__ __forceinline__ unsigned split_tile(const Arguments& a, unsigned tile, unsigned& tile_row,
+                                               unsigned& tile_column) {
   return a.first_image + a.tile_rows.divide(a.tile_columns.divide(tile, tile_column), tile_row);
 }
 
@@ -221,7 +229,8 @@ template <int OUT> __device__ __forceinline__ void products_from_workspace(const
   COMPUTE m[TILE][TILE], results[OUT][OUT];
 #pragma unroll
   for (int i = 0; i < TILE * TILE; i++, source += step) m[i / TILE][i % TILE] = *source;
-  transform_both<TILE, OUT>(m, results, [](const COMPUTE(&in)[TILE], COMPUTE(&out)[OUT]) { transform_product(in, out); });
+  transform_both<TILE, OUT>(m, results,
+                            [](const COMPUTE(&in)[TILE], COMPUTE(&out)[OUT]) { transform_product(in, out); });
   write_tile<OUT>(a, image, tile_row * OUT, tile_column * OUT, group * a.filters.divisor + filter, results);
 }
 
@@ -234,7 +243,8 @@ extern "C" __global__ void convolution_winograd_results(const Arguments a) {
 
 // --- fused ---
 
-constexpr int FREQUENCIES = FUSED_TILE * FUSED_TILE, BLOCK_FILTERS = 32, BLOCK_TILES = 32, BLOCK_CHANNELS = 8, THREADS = 256;
+constexpr int FREQUENCIES = FUSED_TILE * FUSED_TILE, BLOCK_FILTERS = 32, BLOCK_TILES = 32, BLOCK_CHANNELS = 8,
+              THREADS = 256;
 
 // Filters as the fused kernel reads them: [group][channel][pixel in the tile][filter].
 extern "C" __global__ void convolution_winograd_fused_filters(const Arguments a) {
@@ -245,7 +255,8 @@ extern "C" __global__ void convolution_winograd_fused_filters(const Arguments a)
   if (group >= a.groups) return;
   COMPUTE g[3][3], t[FUSED_TILE][FUSED_TILE];
   read_filter(a.convolution, a.w, group * a.filters.divisor + filter, channel, g);
-  transform_both<3, FUSED_TILE>(g, t, [](const COMPUTE(&in)[3], COMPUTE(&out)[FUSED_TILE]) { transform_filter(in, out); });
+  transform_both<3, FUSED_TILE>(g, t,
+                                [](const COMPUTE(&in)[3], COMPUTE(&out)[FUSED_TILE]) { transform_filter(in, out); });
   COMPUTE* target = reinterpret_cast<COMPUTE*>(a.workspace + a.filters_at) +
                     static_cast<long long>(index / a.filters.divisor) * FREQUENCIES * a.filters.divisor + filter;
 #pragma unroll
@@ -266,8 +277,10 @@ extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(con
   const Convolution& c = a.convolution;
   const int thread = threadIdx.x;
   const int filters = a.filters.divisor, channels = a.channels.divisor;
-  const unsigned filter_blocks = (filters + BLOCK_FILTERS - 1) / BLOCK_FILTERS, tile_blocks = (a.tiles.divisor + BLOCK_TILES - 1) / BLOCK_TILES;
-  const int first_n = blockIdx.x % filter_blocks * BLOCK_FILTERS, first_tile = blockIdx.x / filter_blocks % tile_blocks * BLOCK_TILES;
+  const unsigned filter_blocks = (filters + BLOCK_FILTERS - 1) / BLOCK_FILTERS,
+                 tile_blocks = (a.tiles.divisor + BLOCK_TILES - 1) / BLOCK_TILES;
+  const int first_n = blockIdx.x % filter_blocks * BLOCK_FILTERS,
+            first_tile = blockIdx.x / filter_blocks % tile_blocks * BLOCK_TILES;
   const unsigned group = blockIdx.x / filter_blocks / tile_blocks;
 
   // A thread transforms one tile of one channel.
@@ -287,12 +300,14 @@ extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(con
     COMPUTE d[FUSED_TILE][FUSED_TILE] = {};
     if (has_tile && channel < channels)
       read_tile(c, x + static_cast<long long>(channel) * c.x_channel, tile_row * 2, tile_column * 2, d);
-    transform_both<FUSED_TILE, FUSED_TILE>(d, image_held, [](const COMPUTE(&in)[FUSED_TILE], COMPUTE(&out)[FUSED_TILE]) { transform_image(in, out); });
+    transform_both<FUSED_TILE, FUSED_TILE>(
+        d, image_held, [](const COMPUTE(&in)[FUSED_TILE], COMPUTE(&out)[FUSED_TILE]) { transform_image(in, out); });
 #pragma unroll
     for (int i = 0; i < FREQUENCIES; i++) {  // lanes are filters, warps are channels
       const int filter = thread % BLOCK_FILTERS;
       const bool exists = first_n + filter < filters && channel < channels;
-      filter_held[i] = exists ? transformed[(static_cast<long long>(channel) * FREQUENCIES + i) * filters + filter] : COMPUTE(0);
+      filter_held[i] =
+          exists ? transformed[(static_cast<long long>(channel) * FREQUENCIES + i) * filters + filter] : COMPUTE(0);
     }
   };
   fetch(0);
@@ -309,8 +324,10 @@ extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(con
       COMPUTE left[8], right[8];
 #pragma unroll
       for (int h = 0; h < 2; h++) {
-        *reinterpret_cast<Pack<COMPUTE, 4>*>(left + 4 * h) = *reinterpret_cast<const Pack<COMPUTE, 4>*>(&shared.operands.filters[k][frequency][16 * h + row]);
-        *reinterpret_cast<Pack<COMPUTE, 4>*>(right + 4 * h) = *reinterpret_cast<const Pack<COMPUTE, 4>*>(&shared.operands.images[k][frequency][16 * h + column]);
+        *reinterpret_cast<Pack<COMPUTE, 4>*>(left + 4 * h) =
+            *reinterpret_cast<const Pack<COMPUTE, 4>*>(&shared.operands.filters[k][frequency][16 * h + row]);
+        *reinterpret_cast<Pack<COMPUTE, 4>*>(right + 4 * h) =
+            *reinterpret_cast<const Pack<COMPUTE, 4>*>(&shared.operands.images[k][frequency][16 * h + column]);
       }
 #pragma unroll
       for (int i = 0; i < 8; i++)
@@ -336,7 +353,8 @@ extern "C" __global__ void __launch_bounds__(256) convolution_winograd_fused(con
       COMPUTE m[FUSED_TILE][FUSED_TILE], results[2][2];
 #pragma unroll
       for (int i = 0; i < FREQUENCIES; i++) m[i / FUSED_TILE][i % FUSED_TILE] = shared.products[i][my_channel][my_tile];
-      transform_both<FUSED_TILE, 2>(m, results, [](const COMPUTE(&in)[FUSED_TILE], COMPUTE(&out)[2]) { transform_product(in, out); });
+      transform_both<FUSED_TILE, 2>(
+          m, results, [](const COMPUTE(&in)[FUSED_TILE], COMPUTE(&out)[2]) { transform_product(in, out); });
       write_tile<2>(a, image, tile_row * 2, tile_column * 2, group * filters + filter, results);
     }
     __syncthreads();

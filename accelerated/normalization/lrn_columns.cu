@@ -1,11 +1,12 @@
-// Local response normalization across channels (3.2.65, 4.1.14) of any layout: neighbouring threads on neighbouring positions.
+// Local response normalization across channels (3.2.65, 4.1.14) of any layout: neighbouring threads on neighbouring
+// positions.
 //
-// Tiling: a thread has VECTOR neighbouring positions (one where rows do not allow it) and slides down `chunk` channels, STEP channels at
-// a time, whose reads are in flight together; the n - 1 channels that the next step needs stay in registers, so that each
-// element is read once, but for the n - 1 (backward 2 n - 2) before each chunk. The window is a definition. With one chunk x may be y:
-// what is written was read before.
-// Roofline bound (the floor): bytes, x read and y written once; backward x and dy read and dx written once. n + 30 operations an
-// element, backward 2 n + 50: below the 57 and 85 that an H200 does in the time of the bytes of floats.
+// Tiling: a thread has VECTOR neighbouring positions (one where rows do not allow it) and slides down `chunk` channels,
+// STEP channels at a time, whose reads are in flight together; the n - 1 channels that the next step needs stay in
+// registers, so that each element is read once, but for the n - 1 (backward 2 n - 2) before each chunk. The window is a
+// definition. With one chunk x may be y: what is written was read before. Roofline bound (the floor): bytes, x read and
+// y written once; backward x and dy read and dx written once. n + 30 operations an element, backward 2 n + 50: below
+// the 57 and 85 that an H200 does in the time of the bytes of floats.
 #include "normalization/power.cuh"
 #include "primitives/geometry.cuh"
 
@@ -145,7 +146,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_columns_
   griddepcontrol_wait_deferred();
   forward<VECTOR>(a);
 }
-extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_columns_forward_single(const ForwardArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    normalization_lrn_columns_forward_single(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
   forward<1>(a);
 }
@@ -153,7 +155,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_columns_
   griddepcontrol_wait_deferred();
   backward<VECTOR>(a);
 }
-extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_columns_backward_single(const BackwardArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    normalization_lrn_columns_backward_single(const BackwardArguments a) {
   griddepcontrol_wait_deferred();
   backward<1>(a);
 }

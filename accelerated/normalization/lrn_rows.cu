@@ -1,10 +1,11 @@
 // Local response normalization across channels (3.2.65, 4.1.14) where channels are contiguous (NHWC).
 //
-// Tiling: a thread has OWN neighbouring channels of one position in registers, PACKS accesses of 16 bytes, and reads the n - 1
-// channels around them (backward: of x on both sides) too, which the threads beside it read as well: they come from L1. Backward, the
-// terms of those around are computed again, (OWN + n - 1) / OWN times as many powers. The window is a definition.
-// Roofline bound (the floor): bytes, x read and y written once; backward x and dy read and dx written once. n + 30 operations an
-// element, backward 3 n + 60: below the 57 and 85 that an H200 does in the time of the bytes of floats.
+// Tiling: a thread has OWN neighbouring channels of one position in registers, PACKS accesses of 16 bytes, and reads
+// the n - 1 channels around them (backward: of x on both sides) too, which the threads beside it read as well: they
+// come from L1. Backward, the terms of those around are computed again, (OWN + n - 1) / OWN times as many powers. The
+// window is a definition. Roofline bound (the floor): bytes, x read and y written once; backward x and dy read and dx
+// written once. n + 30 operations an element, backward 3 n + 60: below the 57 and 85 that an H200 does in the time of
+// the bytes of floats.
 #include "normalization/power.cuh"
 #include "primitives/geometry.cuh"
 
@@ -120,7 +121,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_rows_bac
   griddepcontrol_wait_deferred();
   backward<VECTOR, PACKS * VECTOR>(a);
 }
-extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_rows_backward_single(const BackwardArguments a) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    normalization_lrn_rows_backward_single(const BackwardArguments a) {
   griddepcontrol_wait_deferred();
   backward<1, BACKWARD_SINGLES>(a);
 }

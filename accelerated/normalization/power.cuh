@@ -23,8 +23,9 @@ struct Power {
   static __device__ __forceinline__ double exponential(double x) { return exp2(x); }
   static __device__ __forceinline__ float exponential(float x) { return exp2f(x); }
   static __device__ __forceinline__ double logarithm(double x) { return log2(x); }
-  // lg2.approx errs by 2^-22 around 1, by 2 ulp elsewhere: of the terms of the sum, each counted with one rounding more than it has
-  // here, and far below the rounding of 16-bit results, whose kernels would be bound by the instructions of log2f.
+  // lg2.approx errs by 2^-22 around 1, by 2 ulp elsewhere: of the terms of the sum, each counted with one rounding more
+  // than it has here, and far below the rounding of 16-bit results, whose kernels would be bound by the instructions of
+  // log2f.
   static __device__ __forceinline__ float logarithm(float x) {
 #ifdef EMULATED_CUDA
     return log2f(x);
@@ -43,7 +44,8 @@ template <int N> __device__ __forceinline__ void read_packed(const ELEMENT* from
 }
 
 // alpha * values + beta * what is there.
-template <int N> __device__ __forceinline__ void write_packed(ELEMENT* to, const COMPUTE* values, COMPUTE alpha, COMPUTE beta) {
+template <int N>
+__device__ __forceinline__ void write_packed(ELEMENT* to, const COMPUTE* values, COMPUTE alpha, COMPUTE beta) {
   Pack<ELEMENT, N> result;
   if (beta != COMPUTE(0)) result = *reinterpret_cast<const Pack<ELEMENT, N>*>(to);
 #pragma unroll

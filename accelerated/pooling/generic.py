@@ -112,18 +112,19 @@ def walk_of(shape: Shape, width: int, forward: bool, planes: bool = True) -> Wal
 
 def configured(
     problem: PoolingProblem,
-    entry: str,
+    source: str,
+    variant: str,
     width: int,
     grid: int,
     block: int,
     *fields: tuple[str, Any],
     shared_bytes: int = 0,
 ) -> Configuration:
-    """Return the launch of a kernel, whose packs have ``width`` elements."""
+    """Return the launch of a variant of a kernel, whose packs have ``width`` elements."""
     operation = problem.operation
     return Configuration(
-        f"pooling/{entry.rsplit('_', 1)[0]}.cu",
-        f"pooling_{entry}",
+        source,
+        f"{source.removesuffix('.cu').replace('/', '_')}_{variant}",
         type_definitions(operation.x.scalar_type, operation),
         arguments(problem, ("pooling", pooling_of(problem)), *fields),
         (grid, 1, 1),

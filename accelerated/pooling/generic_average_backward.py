@@ -16,5 +16,5 @@ class GenericAverageBackward(PoolingSolver):
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
         width = pack_width(problem)
         walk = walk_of(problem.shape, width, forward=False)
-        entry = "generic_average_backward_gather"
-        return configured(problem, entry, width, thread_blocks(walk), THREADS, ("walk", walk))
+        source = "pooling/generic_average_backward.cu"
+        return configured(problem, source, "gather", width, thread_blocks(walk), THREADS, ("walk", walk))

@@ -8,6 +8,7 @@ from ..primitives.geometry import THREADS
 from .generic import configured, pack_width, thread_blocks, walk_of
 from .problem import FORWARD, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
 
+SOURCE = "pooling/generic_forward.cu"
 SHARED_WINDOW, LARGE_WINDOW = 32, 256  # positions from which a block may share, and shares, a window
 MANY_THREADS = 2**16  # about what keeps a GPU busy
 LOADS = 8  # of a thread of a team
@@ -29,7 +30,7 @@ class GenericForward(PoolingSolver):
             columns = min(threads, power_of_two(min(shape.axes[2].window, shape.axes[2].input)))
             bits = c_int(columns.bit_length() - 1)
             return configured(
-                problem, "generic_forward_team", width, walk.packs, threads, ("walk", walk), ("column_bits", bits)
+                problem, SOURCE, "team", width, walk.packs, threads, ("walk", walk), ("column_bits", bits)
             )
         fields = (("walk", walk), ("column_bits", c_int(0)))
-        return configured(problem, "generic_forward_thread", width, thread_blocks(walk), THREADS, *fields)
+        return configured(problem, SOURCE, "thread", width, thread_blocks(walk), THREADS, *fields)

@@ -11,6 +11,7 @@ from ..primitives.geometry import THREADS, FastDivmod
 from .generic import PLANES, configured, pack_width
 from .problem import MAX_BACKWARD, PACK_BYTES, WARP, Axis, Configuration, PoolingProblem, PoolingSolver, power_of_two
 
+SOURCE = "pooling/generic_max_backward.cu"
 MAX_OUTER = 3
 INDEX_BYTES = 4
 SHARED_BYTES = 32 * 1024  # of a block; several share an SM
@@ -141,5 +142,5 @@ class GenericMaxBackward(PoolingSolver):
         blocks = groups * prod(parts) * -(-planes // block_planes)
         fields = (("width", c_uint(width)), ("box", value))
         shared_bytes = value.values + capacity * group_packs * pack_bytes
-        entry = "generic_max_backward_gather"
-        return configured(problem, entry, 1 if x_item else width, blocks, threads, *fields, shared_bytes=shared_bytes)
+        width = 1 if x_item else width
+        return configured(problem, SOURCE, "gather", width, blocks, threads, *fields, shared_bytes=shared_bytes)

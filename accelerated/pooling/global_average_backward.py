@@ -19,7 +19,7 @@ class GlobalAverageBackward(PoolingSolver):
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
         work = _channels(problem) if problem.shape.channels_last else rows_of(problem.shape, TEAM, BLOCK)
-        return configured(problem, "global_average_backward", work)
+        return configured(problem, "pooling/global_average_backward.cu", work)
 
 
 def _channels(problem: PoolingProblem) -> Work | None:

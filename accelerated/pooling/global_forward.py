@@ -24,7 +24,7 @@ class GlobalForward(PoolingSolver):
         channels_last = problem.shape.channels_last
         work = _channels(problem) if channels_last else rows_of(problem.shape, WARP, SMALL_GRID_BLOCK)
         fields = (("mode", c_int(pooling.mode)), ("propagate", c_int(pooling.nan)))
-        return configured(problem, "global_forward", work, *fields)
+        return configured(problem, "pooling/global_forward.cu", work, *fields)
 
 
 def _channels(problem: PoolingProblem) -> Work | None:

@@ -58,14 +58,16 @@ class Work:
     shared_bytes: int = 0
 
 
-def configured(problem: PoolingProblem, stem: str, work: Work | None, *fields: tuple[str, Any]) -> Configuration | None:
+def configured(
+    problem: PoolingProblem, source: str, work: Work | None, *fields: tuple[str, Any]
+) -> Configuration | None:
     """Return the launch of a kernel; ``fields`` are its arguments behind the factors."""
     if work is None:
         return None
     operation = problem.operation
     return Configuration(
-        f"pooling/{stem}.cu",
-        f"pooling_{stem}_{work.variant}",
+        source,
+        f"{source.removesuffix('.cu').replace('/', '_')}_{work.variant}",
         type_definitions(operation.x.scalar_type, operation),
         arguments(problem, ("planes", work.planes), *problem.factors_and_reciprocal, *fields),
         (work.blocks, 1, 1),

@@ -1,4 +1,4 @@
-"""Depthwise convolution on the emulated device: strips end where they should, packs are as large as the memory allows."""
+"""Depthwise convolution on the emulated device: thread tiles end where they should, packs are as large as the memory allows."""
 
 from __future__ import annotations
 
@@ -83,11 +83,11 @@ def preferred(operation):
 
 
 GEOMETRIES = {
-    "several strips": depthwise(8, (33, 9), images=2),
+    "several tiles": depthwise(8, (33, 9), images=2),
     "channels in blocks": depthwise(264, (5, 3)),
     "channels in blocks, float": depthwise(132, (3, 4), data_type=FLOAT),
     "odd channels": depthwise(37, (3, 4)),
-    "strips in the padding": depthwise(4, (20, 20), padding=12),
+    "tiles in the padding": depthwise(4, (20, 20), padding=12),
     "a row less than the window": depthwise(8, (2, 2)),
     "no padding": depthwise(8, (6, 7), padding=0),
     "windows in the padding": depthwise(8, (4, 5), padding=3),
@@ -98,7 +98,7 @@ GEOMETRIES = {
     "7 x 7, double": depthwise(2, (9, 9), 7, padding=3, data_type=DOUBLE),
     "mirrored": depthwise(4, (6, 7), mode=MIRRORED),
     "gaps": (lambda o: replace(o, x=gapped(o.x, n=600, h=72, w=10)))(depthwise(8, (6, 7))),
-    "packs, several strips": depthwise(4, (33, 9), images=2, data_type=FLOAT),
+    "packs, several tiles": depthwise(4, (33, 9), images=2, data_type=FLOAT),
     "packs, wide": depthwise(72, (3, 150), images=2),
     "packs, wide, stride 2": depthwise(64, (7, 131), stride=2, data_type=FLOAT),
     "packs, 5 x 5, wide": depthwise(24, (9, 70), 5, padding=2),
@@ -106,11 +106,11 @@ GEOMETRIES = {
     "packs, 7 x 7": depthwise(136, (17, 9), 7, padding=3, data_type=BFLOAT16),
     "packs, 7 x 7, stride 2": depthwise(4, (17, 9), 7, padding=3, stride=2, data_type=FLOAT),
     "packs, mirrored": depthwise(16, (6, 7), mode=MIRRORED),
-    "packs, strips in the padding": depthwise(8, (20, 20), padding=12),
+    "packs, tiles in the padding": depthwise(8, (20, 20), padding=12),
     "packs, gaps": (lambda o: replace(o, x=gapped(o.x, n=960, h=128, w=16), y=gapped(o.y, n=500, h=72, w=10)))(
         depthwise(8, (6, 7))
     ),
-    "planes, several strips": depthwise(3, (33, 24), images=2, layout=NCHW),
+    "planes, several tiles": depthwise(3, (33, 24), images=2, layout=NCHW),
     "planes, odd rows": depthwise(3, (7, 7), layout=NCHW),
     "planes, pairs": depthwise(3, (14, 14), layout=NCHW),
     "planes, long rows": depthwise(2, (3, 45), layout=NCHW, data_type=BFLOAT16),
@@ -130,7 +130,7 @@ GEOMETRIES = {
 
 
 @pytest.mark.parametrize("operation", GEOMETRIES.values(), ids=GEOMETRIES)
-def test_strips(backend, operation):
+def test_thread_tiles(backend, operation):
     check(backend, replace(operation, alpha=-1.5, beta=0.5))
     check(backend, operation)
 
@@ -166,7 +166,7 @@ def test_what_lies_outside_of_windows_is_of_no_matter(backend):
 
 
 def test_which_solver_is_preferred():
-    """TMA where channels of 2 or 4 bytes lie in packs of 16, strips where a kernel is compiled for the window, else the kernel for any."""
+    """TMA where channels of 2 or 4 bytes lie in packs of 16, thread tiles where a kernel is compiled for the window, else the kernel for any."""
     wide, planes = depthwise(8, (6, 7)), depthwise(2, (4, 8), layout=NCHW)
     assert preferred(wide) == "depthwise_tma"
     for operation in (depthwise(12, (6, 7)), depthwise(8, (6, 7), data_type=DOUBLE), planes):
@@ -204,7 +204,7 @@ def test_blocks_that_tma_feeds_hold_the_tensor(window, stride):
             ):
                 assert block * count >= extent > block * (count - 1)
             assert shape.stages >= 2 and shape.shared_bytes <= shape.window.block_bytes
-            assert shape.packs * shape.strips <= shape.threads - 32 and max(shape.box) <= 256
+            assert shape.packs * shape.column_tiles <= shape.threads - 32 and max(shape.box) <= 256
             assert shape.box[1] >= (shape.columns - 1) * stride + window
 
 
@@ -232,7 +232,7 @@ def chosen(operation, solver="convolution.depthwise"):
     ],
 )  # fmt: skip
 def test_packs_of_rows(width, data_type, stride, expected):
-    """Columns of a strip, packs of x and y: rows of 56 halves move 16 bytes at once, those of 7 element by element."""
+    """Columns of a thread tile, packs of x and y: rows of 56 elements of 16 bits move 16 bytes at once, those of 7 element by element."""
     found, _ = chosen(depthwise(4, (width, width), layout=NCHW, data_type=data_type, stride=stride))
     assert (found["COLUMNS"], found["X_PACK"], found["Y_PACK"]) == expected
 
@@ -251,10 +251,10 @@ def test_packs_of_channels():
     )
 
 
-def test_every_row_has_a_strip_and_large_tensors_long_ones():
+def test_every_row_has_a_tile_and_large_tensors_long_ones():
     for height in range(1, 120):
         for threads in (1, 10**5, 10**7):
-            rows = convolution_depthwise._strip_rows(height, threads)
-            strips = -(-height // rows)
-            assert 1 <= rows < convolution_depthwise.ROWS.stop and strips * rows >= height > (strips - 1) * rows
-    assert convolution_depthwise._strip_rows(56, 10**7) == 14 and convolution_depthwise._strip_rows(14, 1) == 7
+            rows = convolution_depthwise._tile_rows(height, threads)
+            row_tiles = -(-height // rows)
+            assert 1 <= rows < convolution_depthwise.ROWS.stop and row_tiles * rows >= height > (row_tiles - 1) * rows
+    assert convolution_depthwise._tile_rows(56, 10**7) == 14 and convolution_depthwise._tile_rows(14, 1) == 7

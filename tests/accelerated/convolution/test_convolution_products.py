@@ -71,10 +71,10 @@ PRODUCTS = {  # (operation, kernel)
     "planes, stride 2": (convolution(IMPLICIT, (3, 20, 9, 11), 132, (3, 3), math=FMA, stride=2), "planes"),
     "backwards": (backwards(convolution(IMPLICIT, (2, 20, 7, 6), 34, (3, 2), layout=NHWC, math=FMA, dilation=2)), "rows"),
     "matrix": (convolution(EXPLICIT, (2, 3, 9, 11), 35, (3, 3), math=FMA, blend=(-1.0, 3.0)), "rows"),
-    "channels, turned filters": (
+    "channels, transposed filters": (
         convolution(PRECOMPUTED, (2, 20, 9, 7), 136, (3, 3), layout=NHWC, math=FMA, groups=2, blend=(0.5, 2.0)), "transposed_filters"
     ),
-    "planes, turned filters": (convolution(PRECOMPUTED, (2, 9, 9, 8), 140, (3, 3), math=FMA), "transposed_filters"),
+    "planes, transposed filters": (convolution(PRECOMPUTED, (2, 9, 9, 8), 140, (3, 3), math=FMA), "transposed_filters"),
     "spectra": (convolution(FFT, (2, 4, 6, 7), 20, (3, 3), math=FMA), "rows"),
     "Winograd": (convolution(NONFUSED, (3, 9, 14, 15), 40, (3, 3), math=FMA), "transposed_filters"),
 }  # fmt: skip
@@ -112,12 +112,12 @@ def test_offsets_need_no_workspace(backend):
 
 @pytest.mark.parametrize("filters, packs", [(72, True), (70, False)])
 def test_transformed_filters_in_packs(backend, filters, packs):
-    """Where the filters of a group are whole packs, they lie side by side."""
+    """Where the filters of a group are packs of 16 bytes, they lie side by side."""
     operation = convolution(NONFUSED, (2, 20, 9, 10), filters, (3, 3), math=FMA, groups=2)
     assert any("packs" in name for name in kernels(check(backend, operation))) == packs
 
 
-def test_tiles_fill_whole_waves(backend, monkeypatch):
+def test_tiles_fill_waves(backend, monkeypatch):
     """On 132 multiprocessors: two blocks of 96 pixels for each, where 128 pixels would leave a quarter of them idle."""
     monkeypatch.setattr(backend.device, "multiprocessors", 132)
 
@@ -154,9 +154,9 @@ STREAMED = {  # operation, whether TMA writes y in planes
     "planes, groups": (convolution(IMPLICIT, (5, 128, 16, 8), 160, (3, 3), data_type=HALF, layout=NHWC, result=NCHW, groups=2), True),
     "backwards": (backwards(convolution(IMPLICIT, (2, 72, 6, 5), 64, (3, 3), data_type=HALF, layout=NHWC)), False),
 }  # fmt: skip
-TURNED = {  # x and y in planes, which are read as they are
+IN_PLANES = {  # x and y in planes, which are read as they are
     "1 x 1": convolution(IMPLICIT, (3, 72, 8, 8), 72, (1, 1), data_type=HALF, padding=0, blend=(-1.75, 0.0)),
-    "whole boxes": convolution(IMPLICIT, (2, 40, 8, 14), 200, (1, 1), data_type=BFLOAT16, padding=0),
+    "full boxes": convolution(IMPLICIT, (2, 40, 8, 14), 200, (1, 1), data_type=BFLOAT16, padding=0),
     "table_is_given": convolution(PRECOMPUTED, (5, 136, 7, 8), 130, (1, 1), data_type=HALF, padding=0),
     "groups": convolution(IMPLICIT, (2, 128, 16, 15), 160, (1, 1), data_type=HALF, padding=0, groups=2),
     "one image": convolution(IMPLICIT, (1, 64, 8, 7), 128, (1, 1), data_type=HALF, padding=0),
@@ -175,7 +175,7 @@ BY_TMA_TILE = [
     if kernel.planes == planes and not kernel.transposed
 ] + [
     pytest.param(operation, kernel, id=f"{name}-{named(kernel)}")
-    for name, operation in TURNED.items()
+    for name, operation in IN_PLANES.items()
     for kernel in TMA
     if kernel.transposed
 ]
@@ -221,7 +221,7 @@ def test_later_blocks(two_multiprocessors, kernel, later):
 
 
 def test_which_planes_are_read_as_they_are(backend):
-    """Filters of one pixel on whole images, multiplied by tensor cores, whose planes are packs and fill most of their boxes."""
+    """Filters of one pixel on images, multiplied by tensor cores, whose planes are packs and fill most of their boxes."""
 
     def solver(x=(3, 64, 8, 8), filters=64, taps=(1, 1), algo=IMPLICIT, **options):
         operation = convolution(algo, x, filters, taps, **{"data_type": HALF, "padding": 0, **options})

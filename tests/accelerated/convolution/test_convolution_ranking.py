@@ -28,7 +28,7 @@ def backend():
 
 def test_workspace_of_transforms(backend, monkeypatch):
     """FFT_TILING takes less than FFT for large images (5.1.3.10); implicit products take little or nothing."""
-    monkeypatch.setattr(backend.device, "multiprocessors", 132)  # which hold whole images in the workspace
+    monkeypatch.setattr(backend.device, "multiprocessors", 132)  # which hold untiled images in the workspace
     needed = {
         algo: backend.workspace_bytes(convolution(algo, (1, 8, 200, 200), 8, (3, 3), math=FMA))
         for algo in (IMPLICIT, PRECOMPUTED, EXPLICIT, FFT, FFT_TILING, WINOGRAD, NONFUSED)

@@ -133,7 +133,7 @@ def test_what_could_serve_is_right(operation, solver):
 
 @pytest.mark.parametrize("operation", [operation for operation, _ in SERVED.values()], ids=SERVED)
 def test_what_serves_a_convolution_is_built(operation):
-    """But for strips of depthwise convolutions, which are specialised: only the timed ones are."""
+    """But for thread tiles of depthwise convolutions, which are specialised: only the timed ones are."""
     device = AcceleratedBackend("emulated").device
     wanted, listing = built(device), build_ahead.Listing(device)
     plan = build_ahead.plan(replace(operation, workspace_bytes=build_ahead.workspace_bytes(operation, device)), listing)
@@ -244,9 +244,9 @@ def test_packs_and_words_need_every_distance_to_fit():
 
 
 def test_positions_lie_side_by_side_in_planes():
-    def neighbours(x=(2, 3, 4, 6), taps=(1, 1), width=4, turned=False, groups=1, **options):
+    def neighbours(x=(2, 3, 4, 6), taps=(1, 1), width=4, transposed=False, groups=1, **options):
         operation = convolution(IMPLICIT, x, 6, taps, groups=groups, **{"padding": 0, **options})
-        strides = (*operation.x.strides[:2], 1, x[2]) if turned else operation.x.strides
+        strides = (*operation.x.strides[:2], 1, x[2]) if transposed else operation.x.strides
         value = describe(operation.convolution, replace(operation.x, strides=strides), operation.w, operation.y.dims)
         return m_in_packs(value, groups, width)
 
@@ -254,4 +254,4 @@ def test_positions_lie_side_by_side_in_planes():
     assert neighbours(x=(1, 3, 1, 8)) and neighbours(x=(2, 4, 3, 4, 3), taps=(1, 1, 1))
     assert not neighbours(width=16) and not neighbours(x=(2, 3, 5, 6)) and not neighbours(x=(1, 3, 5, 6))
     assert not neighbours(stride=2) and not neighbours(taps=(3, 3), padding=1) and not neighbours(padding=1)
-    assert not neighbours(layout=NHWC) and not neighbours(turned=True) and not neighbours(width=0)
+    assert not neighbours(layout=NHWC) and not neighbours(transposed=True) and not neighbours(width=0)
