@@ -132,7 +132,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     wanted = set(config.getoption("--case"))
     if not wanted:
         return
-    chosen = [item for item in items if case_id(item, item.callspec.params.get("subject", "")) in wanted]  # type: ignore[attr-defined]
+    parameters = [getattr(getattr(item, "callspec", None), "params", {}) for item in items]
+    chosen = [
+        item for item, given in zip(items, parameters, strict=True) if case_id(item, given.get("subject", "")) in wanted
+    ]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
 
