@@ -39,7 +39,7 @@ def test_a_family_on_two_subjects_writes_the_report(tmp_path, capfd):
     }
     assert all(0 <= case["error_ratio"] <= 1 for case in report["cases"] if case["error_ratio"] is not None)
     assert (out / "junit.xml").exists() and (out / "report.html").exists()
-    assert "report:" in capfd.readouterr().out
+    assert "report (partial):" in capfd.readouterr().out
 
 
 def test_processes_give_the_same_results(tmp_path, capfd):
