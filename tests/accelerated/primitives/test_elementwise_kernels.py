@@ -5,15 +5,14 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import struct
+from math import prod
 
 import numpy as np
 import pytest
-from dualdnn.accelerated.activation import plan as activation
 from dualdnn.accelerated.backend import AcceleratedBackend
 from dualdnn.accelerated.plans import plan, type_definitions
 from dualdnn.accelerated.primitives import geometry, small_grid
 from dualdnn.accelerated.solver import plan_by
-from dualdnn.accelerated.tensor_arithmetic import plan as arithmetic
 from dualdnn.api.operations import AddTensor, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8, NCHW, NHWC
 from dualdnn.conformance.bench import rows
@@ -57,27 +56,30 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("shift", [0, 4], ids=["aligned", "misaligned"])
-@pytest.mark.parametrize("packs", [1, 3, 4, 7])
+@pytest.mark.parametrize("rows_of_x, packs", [(13, 1), (31, 2), (33, 3), (47, 4)])
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_thread_takes_several_packs(backend, monkeypatch, name, packs, shift):
-    for module in (geometry, arithmetic):
-        monkeypatch.setattr(module, "packs_per_thread", lambda *_: packs)
-    # more than one block of 256 threads with 7 packs of 8 half elements, the last one short, the last pack partial
-    operation = MAKERS[name](HALF, (3, 7, 31, 37), "nchw")
-    check(backend, operation, shift)
+def test_a_thread_takes_several_packs(backend, monkeypatch, name, rows_of_x, packs, shift):
+    """Where a device has one multiprocessor: several blocks of 256 threads, the last one short, the last pack partial. packs: of a
+    thread, where the solver takes so many."""
+    monkeypatch.setattr(backend.device, "multiprocessors", 1)
+    dims = (3, 7, rows_of_x, 37)
+    assert geometry.packs_per_thread(-(-prod(dims) // 8), backend.device, 8) == packs
+    check(backend, MAKERS[name](HALF, dims, "nchw"), shift)
 
 
 @pytest.mark.parametrize("mode", ["TANH", "SIGMOID", "ELU"])
 @pytest.mark.parametrize("shift", [0, 4], ids=["aligned", "misaligned"])
 def test_large_half_tensors_have_a_kernel_of_their_own(backend, monkeypatch, mode, shift):
-    monkeypatch.setattr(activation, "LONGEST_BYTES", 0)
-    monkeypatch.setattr(geometry, "packs_per_thread", lambda *_: activation.LONGEST_PACKS_PER_THREAD)
-    operation = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "nchw")
-    ((launch, _),) = plan(operation, backend.device).steps
+    large = rows.activation(mode, False)(HALF, (64, 256, 56, 56), "nchw")
+    ((launch, _),) = plan(large, backend.device).steps
     assert launch.function is backend.device.function(
-        "activation/activation.cu", "activation_forward_long", type_definitions(HALF, operation)
+        "activation/activation.cu", "activation_forward_long", type_definitions(HALF, large)
     )
-    check(backend, operation, shift)
+    monkeypatch.setattr(backend.device, "multiprocessors", 1)
+    operation = rows.activation(mode, False)(HALF, (3, 7, 57, 55), "nchw")  # as many packs as a thread takes
+    packs = -(-prod(operation.x.dims) // 8)
+    assert geometry.packs_per_thread(packs, backend.device, 99) == geometry.LONGEST_PACKS_PER_THREAD
+    check(backend, operation, shift, "activation.long_batch")
     small = rows.activation(mode, False)(HALF, (3, 7, 31, 37), "gaps")
     ((launch, _),) = plan(small, backend.device).steps
     assert launch.function is backend.device.function(
@@ -94,8 +96,9 @@ def test_blocks_of_large_tensors_prefetch(backend, backward):
 
 
 def test_blending_takes_several_packs(backend, monkeypatch):
-    monkeypatch.setattr(geometry, "packs_per_thread", lambda *_: 3)
-    t = TensorSpec.packed(FLOAT, (1, 5, 31, 33))
+    monkeypatch.setattr(backend.device, "multiprocessors", 1)
+    t = TensorSpec.packed(FLOAT, (1, 5, 51, 49))
+    assert geometry.packs_per_thread(-(-prod(t.dims) // 4), backend.device, geometry.LONG_PACKS_PER_THREAD) == 3
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.5, -0.5, t, t))
 
 
@@ -124,18 +127,22 @@ def test_gaps_of_other_types_and_blended(backend):
         check(backend, rows.ActivationForward(rows.ActivationSpec(1, rows.NAN, 1.0), 1.0, 0.5, y, y), shift)
 
 
-@pytest.mark.parametrize(("threads", "parts"), [(7, 19), (64, 2), (256, 1)])
-@pytest.mark.parametrize(("max_blocks", "item_distance"), [(7, 3), (12, 4), (14, 7)])
+@pytest.mark.parametrize(
+    ("dims", "grid"),
+    [
+        ((2, 3, 60, 5), (2, 3, 2)),  # 51 rows fill a block
+        ((4, 67, 3, 5), (1, 34, 4)),  # two channels a thread
+        ((8, 67, 3, 5), (1, 23, 8)),  # three
+        ((2, 67, 53, 5), (2, 34, 2)),
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("name", [name for name in MAKERS if name != "fill"])
-def test_small_grids_of_several_elements_and_blocks(
-    backend, monkeypatch, name, max_blocks, item_distance, threads, parts
-):
-    """Of 2 x 7 x 19 x 5: blocks of some rows, threads of some channels, both with a rest."""
-    monkeypatch.setattr(small_grid, "MAX_BLOCKS", max_blocks * parts)
-    monkeypatch.setattr(small_grid, "THREADS", threads)
-    operation = MAKERS[name](HALF, (2, 7, 19, 5), "gaps")
+def test_small_grids_of_several_elements_and_blocks(backend, name, dims, grid):
+    """Blocks of some rows, threads of some channels, both with a rest."""
+    operation = MAKERS[name](HALF, dims, "gaps")
     ((launch, _),) = plan(operation, backend.device).steps
-    assert launch.function.name.endswith("_small_grid") and launch.grid == (parts, item_distance, 2)
+    assert launch.function.name.endswith("_small_grid") and launch.grid == grid
     check(backend, operation)
 
 
@@ -158,11 +165,13 @@ def test_partial_sectors_of_tensors_that_do_not_stay_in_l2(backend, monkeypatch)
     check(backend, rows.ActivationForward(rows.ActivationSpec(0, rows.NAN, 1.0), 1.0, 0.0, left, left))
 
 
-@pytest.mark.parametrize("packs_per_thread", [1, 3, 8])
+@pytest.mark.parametrize("multiprocessors, elements", [(10, 1), (3, 3), (1, 8)])
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_thread_takes_several_elements(backend, monkeypatch, name, packs_per_thread):
-    for module in (geometry, arithmetic):
-        monkeypatch.setattr(module, "packs_per_thread", lambda *_: packs_per_thread)
+def test_a_thread_takes_several_elements(backend, monkeypatch, name, multiprocessors, elements):
+    """elements: of half at most."""
+    monkeypatch.setattr(backend.device, "multiprocessors", multiprocessors)
+    most = geometry.packs_per_thread(3 * 4 * 21 * 11 * geometry.BUSY_BLOCKS, backend.device, geometry.MAX_ITEMS)
+    assert most == elements
     for operation in (MAKERS[name](HALF, (3, 4, 21, 11), "gaps"), MAKERS[name](FLOAT, (2, 3, 7, 11, 5), "odd")):
         check(backend, operation, only=f"{room_of(operation)}.elementwise")
 
@@ -242,7 +251,8 @@ def test_small_transposes_begin_anywhere(backend, changes, kind):
 
 
 def test_bias_of_every_access(backend, monkeypatch):
-    monkeypatch.setattr(arithmetic, "packs_per_thread", lambda *_: 2)
+    monkeypatch.setattr(backend.device, "multiprocessors", 1)  # a thread has two packs
     for shape, layout in (((1, 7, 1, 1), NCHW), ((1, 16, 1, 1), NHWC), ((1, 12, 1, 1), NHWC), ((1, 7, 1, 1), NHWC)):
-        dims = (2, shape[1], 9, 13)
+        dims = (2, shape[1], 33, 37)
+        assert geometry.packs_per_thread(prod(dims) // 8, backend.device) == 2
         check(backend, AddTensor(1.0, 1.0, TensorSpec.packed(HALF, shape), TensorSpec.packed(HALF, dims, layout)))
