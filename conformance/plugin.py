@@ -23,6 +23,7 @@ from dualdnn.api.status import CudnnError
 from . import differences as difference_table
 from . import scope
 from .calls import Caller
+from .differences.occurrences import difference_of_case
 from .expected import REASON as EXPECTED_FAILURE
 from .expected import Expected, read_expected, write_expected
 from .provenance import COMPLETE, INTERRUPTED, PARTIAL, environment
@@ -171,6 +172,7 @@ class Evidence:
         self.item = item
         self.error_ratio: float | None = None
         self.mistrusted: list[str] = []
+        self.contradiction = ""  # why a failure that a declared difference covers is none of its
         self.clauses: set[str] = set()
         self.kernels: set[str] = set()
 
@@ -325,11 +327,20 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         "known": "",
         "reproduction": f'dualdnn conformance --subject {parameters["subject"]} --case "{case}"',
     }
-    if report.outcome == "failed" and not opened(parameters["subject"]).ours:
-        difference = difference_table.difference_for(case, subject_name)
+    if report.outcome in ("passed", "failed") and not opened(parameters["subject"]).ours:
+        computes = opened(parameters["subject"]).computes
+        difference, contradiction = difference_of_case(
+            case, subject_name, computes, report.outcome == "passed", result["message"]
+        )
+        if evidence and evidence.contradiction:
+            difference, contradiction = None, evidence.contradiction
         if difference is not None:
             result["known"] = difference.id
+        if difference is not None and report.outcome == "failed":
             result["message"] = f"difference {difference.id}: {difference.decision}\n{result['message']}"
+        elif contradiction:
+            result["message"] = f"{result['message']}\n{contradiction}".strip()
+            report.longrepr = result["message"]
     if (
         not result["known"]
         and report.outcome in ("passed", "failed")
@@ -345,7 +356,7 @@ def _set_status(report: Any, result: dict[str, Any]) -> None:
     if result["known"] and report.outcome == "failed":
         report.outcome, report.longrepr = "skipped", (result["id"], 0, f"known failure: {result['known']}")
     elif result["known"] and report.outcome == "passed":
-        report.outcome, report.longrepr = "failed", f"passes, but is listed as an {EXPECTED_FAILURE}"
+        report.outcome, report.longrepr = "failed", f"passes, but is listed as {result['known']}"
 
 
 _EXPECTED_LIST = pytest.StashKey[Expected]()

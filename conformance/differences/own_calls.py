@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .recorded_calls import either, has, null_keeps, of_type, other_images, shares_memory
 from .table import Difference, Disagreement, declare
 
 declare([
@@ -23,16 +24,19 @@ declare([
     Difference(
         "V-filter-int32", "cudnnSetFilter4dDescriptor", ("cudnnSetFilter4dDescriptor/c09",), "Any valid dataType.",
         "INT32 is BAD_PARAM.", "INT32 is a valid type (D113).", cases=("filter_descriptors/test_*INT32*",),
+        recorded=(Disagreement(functions=("cudnnSetFilter*",), ours="SUCCESS", theirs="BAD_PARAM", when=of_type("INT32")),),
     ),
     Difference(
         "V-filter-vectors", "cudnnSetFilter4dDescriptor", ("cudnnTensorFormat_t/c07", "cudnnTensorFormat_t/c08"),
         "Channels come in vectors of 4 or 32.", "Channels that are no multiple are accepted and rounded down.", "BAD_PARAM (D113).",
         cases=("filter_descriptors/test_channels_come_in_whole_vectors*",),
+        recorded=(Disagreement(ours="BAD_PARAM", theirs="SUCCESS", clauses=("cudnnTensorFormat_t/c0[78]",), functions=("cudnn*Filter*",)),),
     ),
     Difference(
         "V-filter-size", "cudnnGetFilterSizeInBytes", ("cudnnGetFilterSizeInBytes/c01", "cudnnGetFilterSizeInBytes/c04"),
         "The number of bytes required to hold the filter.", "8.9.7 answers SUCCESS and the number modulo 2^64, 0 for 2^30 x 2^30 x 4 floats.",
         "BAD_PARAM: such a descriptor describes no memory (D069).", cases=("filter_descriptors/test_sizes_that_a_size_t_cannot_hold*",),
+        recorded=(Disagreement(ours="BAD_PARAM", theirs="SUCCESS", clauses=("cudnnGetFilterSizeInBytes/c04",)),),
     ),
     Difference(
         "V-pooling-rank", "cudnnGetPoolingNdDescriptor", ("cudnnGetPoolingNdDescriptor/c11",),
@@ -55,8 +59,36 @@ declare([
     ),
     Difference(
         "V-transform-null", "cudnnSetTensorTransformDescriptor", ("cudnnSetTensorTransformDescriptor/c05",),
-        "NULL means no padding and no folding.", "NULL leaves a fold of 1, read back as 1.", "Zeros (D076).",
+        "NULL means no padding and no folding.", "NULL keeps what an earlier call has set; of a fresh descriptor it reads 0.", "Zeros (D076).",
         cases=("transform/test_null_arrays_replace_what_was_set*",),
+        recorded=(
+            Disagreement(
+                "result", ("cudnnGetTensorTransformDescriptor",), expects=null_keeps,
+                when=either(has("padBeforeA", None), has("padAfterA", None), has("foldA", None)),
+            ),
+        ),
+    ),
+    Difference(
+        "V-transform-rank-2", "cudnnSetTensorTransformDescriptor", ("cudnnSetTensorTransformDescriptor/c15",),
+        "nbDims of at most 2 is BAD_PARAM.", "9.19 takes 2.", "BAD_PARAM: the status list.",
+        cases=("transform/test_lowest_rank_of_a_transform[[]2*",), subjects=("vendor-9*", "recorded-*"),
+        recorded=(
+            Disagreement(ours="BAD_PARAM", theirs="SUCCESS", clauses=("cudnnSetTensorTransformDescriptor/c15",), when=has("nbDims", 2)),
+        ),
+    ),
+    Difference(
+        "V-transform-direction", "cudnnSetTensorTransformDescriptor", ("cudnnSetTensorTransformDescriptor/c14",),
+        "An invalid direction is BAD_PARAM.", "9.19 takes a direction above 1.", "BAD_PARAM: the status list.",
+        cases=("transform/test_invalid_directions*",), subjects=("vendor-9*", "recorded-*"),
+        recorded=(Disagreement(ours="BAD_PARAM", theirs="SUCCESS", clauses=("cudnnSetTensorTransformDescriptor/c14",)),),
+    ),
+    Difference(
+        "V-pooling-other-images", "cudnnPoolingBackward", ("cudnnPoolingBackward/c01",),
+        "y is the output of the forward call for x.", "Other numbers of images or channels in y than in x are computed, beyond the end of a tensor.",
+        "BAD_PARAM: memory safety.",
+        recorded=(
+            Disagreement(functions=("cudnnPoolingBackward",), ours="BAD_PARAM", theirs="SUCCESS", clauses=("cudnnStatus_t/c05",), when=other_images),
+        ),
     ),
     Difference(
         "V-layouts", "cudnnSoftmaxForward", ("cudnnSoftmaxForward/c02", "cudnnSoftmaxBackward/c04", "cudnnActivationBackward/c04"),
@@ -68,6 +100,17 @@ declare([
         "Source and destination may not overlap; routines refuse strides they do not handle.",
         "Overlapping memory and outputs whose strides overlap are not noticed.", "Refused (D127).",
         cases=("*/test_*overlap*", "transform/test_*in_place*", "softmax/test_in_place_needs_equal_strides*", "convolution/test_in_place*"),
+        recorded=(
+            Disagreement(
+                ours="BAD_PARAM", theirs="SUCCESS",
+                clauses=("cudnnTransformTensor/c03", "cudnnTransformTensorEx/c05", "cudnnTransformFilter/c05", "cudnnSoftmaxBackward/c03"),
+            ),
+            Disagreement(ours="NOT_SUPPORTED", theirs="SUCCESS", clauses=("cudnnSetTensor4dDescriptorEx/c04",)),
+            Disagreement(functions=("cudnnConvolution*",), ours="NOT_SUPPORTED", theirs="BAD_PARAM", clauses=("cudnnSetTensor4dDescriptorEx/c04",)),
+            Disagreement(
+                functions=("cudnnConvolution*",), ours="BAD_PARAM", theirs="NOT_SUPPORTED", clauses=("cudnnStatus_t/c05",), when=shares_memory,
+            ),
+        ),
     ),
     Difference(
         "V-double-factors", "cudnnTransformTensorEx", ("cudnnTransformTensorEx/c09", "cudnnTransformFilter/c09"),

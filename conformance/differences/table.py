@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 DIFFERENCES: list[Difference] = []
+KINDS = ("status", "outputs", "result")
 
 
 @dataclass(frozen=True)
 class Disagreement:
     """Which findings about recorded calls (recorded.judging.Finding) a difference explains.
 
-    kind: status, outputs or result (a pattern). functions, clauses: patterns of the function and of the clause that our refusal
-    cites. ours, theirs: patterns of the statuses, without CUDNN_STATUS_. when: a predicate on the recorded call.
+    kind: status, outputs or result; nothing explains a wrong output of ours. functions, clauses: patterns of the function and of
+    the clause that our refusal cites. ours, theirs: patterns of the statuses, without CUDNN_STATUS_. when: a predicate on the
+    recorded call. expects: a predicate on the finding, what exactly the library answered or computed; a result needs one.
     """
 
     kind: str = "status"
@@ -24,6 +26,13 @@ class Disagreement:
     theirs: str = "*"
     clauses: tuple[str, ...] = ("*",)
     when: Callable[[Any], bool] | None = None
+    expects: Callable[[Any], bool] | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind is {self.kind!r}, a difference explains one of {', '.join(KINDS)}")
+        if self.kind == "result" and self.expects is None:
+            raise ValueError("a difference in a result must say what it expects")
 
     def may_concern(self, function: str) -> bool:
         """Whether records of this function can show it."""
@@ -31,12 +40,13 @@ class Disagreement:
 
     def covers(self, finding: Any) -> bool:
         return (
-            fnmatch.fnmatchcase(finding.kind, self.kind)
+            finding.kind == self.kind
             and self.may_concern(finding.record.function)
             and fnmatch.fnmatchcase(finding.ours, self.ours)
             and fnmatch.fnmatchcase(finding.theirs, self.theirs)
             and _any(self.clauses, finding.clause or "")
             and (self.when is None or self.when(finding.record))
+            and (self.expects is None or self.expects(finding))
         )
 
 

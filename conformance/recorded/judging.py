@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from dualdnn.api.operations import Operation
@@ -35,6 +37,8 @@ class Finding:
     clause: str | None = None
     operation: Operation | None = None
     error_ratio: float = 0.0
+    result: Any = None  # what our call returned, as records hold it
+    before: Mapping[str, Block] = field(default_factory=dict)  # the operands as they were before our call
 
     def __str__(self) -> str:
         what = self.operation if self.operation is not None else self.record
@@ -61,7 +65,20 @@ def examine(record: Record, recording: Recording, replayer: Replayer) -> Finding
     elif kind == AGREES and outcome.error is None:
         kind, text, recorded_ratio = _compared(outcome, record, replayer.observer.compute)
         ratio = max(ratio, recorded_ratio)
-    return Finding(record, kind, text, ours, theirs, clause, outcome.operation, ratio)
+    return Finding(
+        record, kind, text, ours, theirs, clause, outcome.operation, ratio, encoded(outcome.result), outcome.before
+    )
+
+
+def equal_results(one: Any, other: Any) -> bool:
+    """Whether two results are the same, element by element; NaN is the same as NaN."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(equal_results(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(equal_results, one, other))
+    if isinstance(one, float) and isinstance(other, float) and math.isnan(one):
+        return math.isnan(other)
+    return bool(one == other)
 
 
 def _our_fault(outcome: Outcome) -> tuple[str, float]:
@@ -77,7 +94,7 @@ def _our_fault(outcome: Outcome) -> tuple[str, float]:
 
 def _compared(outcome: Outcome, record: Record, computed: bool) -> tuple[str, str, float]:
     """(kind, text, error/bound) of what the library returned and computed beside ours."""
-    if record.result is not None and encoded(outcome.result) != record.result:
+    if record.result is not None and not equal_results(encoded(outcome.result), record.result):
         return RESULT, f"{record.result} was recorded, ours is {encoded(outcome.result)}", 0.0
     if outcome.operation is None:
         return AGREES, "", 0.0

@@ -73,8 +73,10 @@ class Recorder:
             known = self._filled.get(id(call.given[name]))
             if known is None:
                 continue
-            step = [call.name, {other: _portable(value) for other, value in call.arguments.items() if other != name}]
-            if known[1] and known[1][-1][0] == call.name:
+            given = {other: _portable(value) for other, value in call.arguments.items() if other != name}
+            step = [call.name, given]
+            replaces = None not in given.values()  # with NULL, a library may keep what an earlier call has set
+            if replaces and known[1] and known[1][-1][0] == call.name:
                 known[1].pop()
             known[1].append(step)
 

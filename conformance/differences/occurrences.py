@@ -1,0 +1,119 @@
+"""Which failures each declared difference names, by subject: data in occurrences/SUBJECT.json, so that a difference covers
+neither more nor fewer failures than were seen.
+
+    python -m dualdnn.conformance.differences.occurrences compliance.json.gz    # writes the vendor's from a report
+    python -m dualdnn.conformance.differences.occurrences recorded              # and those of the packaged recorded calls
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from .table import DIFFERENCES, Difference, difference_for
+
+FOLDER = Path(__file__).parent / "occurrences"
+TOLD = re.compile(
+    r"CUDNN_STATUS_\w+|succeeded|elements are wrong|bytes\b.*? changed|AssertionError|\bassert\b|process down"
+)
+
+
+@dataclass(frozen=True)
+class Named:
+    """The failures of a subject that differences explain.
+
+    computes: whether the subject had a device when they were seen. families: the files of cases, or the recordings, that
+    were run; others have no list yet. failures: case, or recording and record, -> (id of the difference, what was seen).
+    """
+
+    computes: bool
+    families: frozenset[str]
+    failures: dict[str, tuple[str, str]]
+
+
+@cache
+def named_for(subject: str) -> Named | None:
+    """What was seen of this subject; None where nothing was written down."""
+    path = FOLDER / f"{subject}.json"
+    if not path.is_file():
+        return None
+    document = json.loads(path.read_text(encoding="utf-8"))
+    failures = {
+        key: (difference, seen)
+        for difference, kinds in document["differences"].items()
+        for seen, keys in kinds.items()
+        for key in keys
+    }
+    return Named(document["computes"], frozenset(document["families"]), failures)
+
+
+def what(message: str) -> str:
+    """What a failure says apart from numbers, places and texts: statuses, and which check failed."""
+    lines = [line for line in message.splitlines() if not line.startswith("difference V-")]
+    told = " ".join([line for line in lines if line.startswith("E ")] or lines)
+    words = [re.sub(r"bytes\b.*", "bytes changed", word).removeprefix("CUDNN_STATUS_") for word in TOLD.findall(told)]
+    return " ".join(dict.fromkeys("assertion" if word.lower().startswith("assert") else word for word in words))
+
+
+def difference_of_case(
+    case: str, subject: str, computes: bool, passed: bool, message: str
+) -> tuple[Difference | None, str]:
+    """(the difference that a case of a foreign subject shows, why it is none although one is declared)."""
+    covering = None if passed else difference_for(case, subject)
+    named = named_for(subject)
+    if named is None or named.computes != computes or case.partition("/")[0] not in named.families:
+        return covering, ""
+    if case not in named.failures:
+        return None, f"difference {covering.id} covers this case and does not name it" if covering else ""
+    name, seen = named.failures[case]
+    difference = next((entry for entry in DIFFERENCES if entry.id == name), None)
+    if difference is None or not difference.covers(case, subject):
+        return None, f"difference {name} names this case and does not cover it"
+    if not passed and what(message) != seen:
+        return None, f"difference {name} expects {seen!r} here, this is {what(message)!r}"
+    return difference, ""
+
+
+def write(subject: str, computes: bool, families: Iterable[str], failures: Iterable[tuple[str, str, str]]) -> Path:
+    """Write (difference, what was seen, case) as the list of a subject."""
+    kinds: dict[str, dict[str, list[str]]] = {}
+    for difference, seen, key in sorted(failures):
+        kinds.setdefault(difference, {}).setdefault(seen, []).append(key)
+    path = FOLDER / f"{subject}.json"
+    document = {"computes": computes, "families": sorted(families), "differences": kinds}
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def write_from_report(path: Path) -> list[Path]:
+    """Write the lists of NVIDIA's libraries that a report has judged."""
+    from ..report import read_json
+
+    report = read_json(path)
+    written = []
+    for subject in {case.subject for case in report.cases if re.match(r"(vendor|library)-\d+$", case.subject)}:
+        name = subject.replace("library-", "vendor-")
+        run = [case for case in report.cases if case.subject == subject and case.outcome != "skipped"]
+        failures = [
+            (declared.id, what(case.message), case.id)
+            for case in run
+            if case.outcome == "failed" and (declared := difference_for(case.id, name))
+        ]
+        computes = any(case.outcome != "skipped" and case.error_ratio is not None for case in run)
+        written.append(write(name, computes, {case.id.partition("/")[0] for case in run}, failures))
+    return written
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["recorded"]:
+        from ..cases.recorded_calls import write_occurrences
+
+        print(write_occurrences())
+    else:
+        for argument in sys.argv[1:]:
+            print(*write_from_report(Path(argument)), sep="\n")
