@@ -23,7 +23,7 @@ from dualdnn.api.cudnn.pooling import BACKWARD_TYPES, FORWARD_TYPES
 from dualdnn.api.cudnn.transform import CONVERTED, NOT_CONVERTED
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t
 from dualdnn.api.operations import Operation, PoolingBackward, PoolingForward, TensorSpec, TransformTensor
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, UINT8
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NHWC, UINT8
 from dualdnn.api.support.convolution import Problem, unsupported
 
 from .bench.row import Convolution
@@ -34,6 +34,11 @@ TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
 # Of the operations that take fewer types
 TAKEN = {PoolingForward: FORWARD_TYPES, PoolingBackward: BACKWARD_TYPES}
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES"}
+# Constants that host and device share: of one value in each source.
+CONSTANTS = {
+    "ALIGNED", "BACKWARD_SINGLES", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "PACKS", "PIECE", "PIECES", "ROWS", "SINGLE",
+    "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "UNIFORM",
+}  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
 LONGEST = (
     "convolution/implicit_gemm_fp32.cu",
@@ -77,7 +82,7 @@ def wanted_modules(device: Any) -> list[tuple[str, tuple[tuple[str, str], ...]]]
 
 def takes_any_shape(module: tuple[str, tuple[tuple[str, str], ...]]) -> bool:
     """Whether a module is compiled for data types and nothing else."""
-    return TYPE_DEFINITIONS.issuperset(name for name, _ in module[1])
+    return (TYPE_DEFINITIONS | CONSTANTS).issuperset(name for name, _ in module[1])
 
 
 def timed(device: Any) -> Iterator[Operation]:
@@ -112,6 +117,7 @@ def conversions() -> Iterator[Operation]:
     for source, destination in [*pairs, (UINT8, UINT8), (INT32, INT32)]:
         x, y = (TensorSpec.packed(data_type, SMALL_SHAPES[0]) for data_type in (source, destination))
         yield TransformTensor(1.0, 0.0, x, y)
+        yield TransformTensor(1.0, 0.0, x, TensorSpec.packed(destination, SMALL_SHAPES[0], NHWC))
 
 
 def with_every_algorithm(convolution: Convolution) -> Iterator[Convolution]:
