@@ -25,6 +25,7 @@ PRECISION = {
     DOUBLE: (2.0**-53, 2.0**-1022, float(np.finfo(np.float64).max)),
 }
 COMPARED_BYTES = 2**24
+INFORMATIVE_SHARE = 4  # of the elements checked, one in so many at least must be able to show an error
 BLEND_ROUNDINGS = 3  # alpha * result, beta * prior, their sum
 
 
@@ -69,7 +70,7 @@ class Verdict:
     @property
     def mistrusted(self) -> bool:
         """Too little of the output could have shown an error: mostly zeros, or bounds that allow anything."""
-        return self.checked > 0 and self.informative * 4 < self.checked
+        return self.checked > 0 and self.informative * INFORMATIVE_SHARE < self.checked
 
 
 def judge(
@@ -108,6 +109,8 @@ def bounds(
         wide = wide_type(operation.compute_type)
         value = np.broadcast_to(blended(operation, name, exact, before, wide, place), dims)
         terms = np.broadcast_to(np.asarray(magnitude_of(exact), dtype=wide), dims)
+        # A NaN among the terms of a finite value did not enter it (a ReLU made it 0): nothing is rounded there.
+        terms = np.where(np.isnan(terms) & np.isfinite(exact.value), 0, terms)
         roundings = np.asarray(roundings_of(exact), dtype=wide)
         scaled = abs(alpha) * terms
         bound = unit * roundings * scaled * (1 + roundings * unit) + smallest * (1 + abs(alpha))
@@ -122,7 +125,8 @@ def bounds(
             error = unit * roundings * terms * (1 + roundings * unit) + smallest * (terms > 0)
             overflow |= (terms > 0) & (np.abs(exact.value) <= error)
         overflow &= np.isfinite(exact.value)
-        bound = np.where(np.isnan(bound), np.inf, bound)
+        # Zero terms that are rounded without limit (exp(-infinity)) are zeros; with an infinite alpha nothing is known.
+        bound = np.where(np.isnan(bound), np.inf if np.isinf(alpha) else smallest, bound)
         bound = np.where(overflow, np.inf, np.where(np.isfinite(value), bound, 0))
         return value, bound
 
@@ -144,7 +148,7 @@ def _judge_output(
     highest = rounded(value + bound, spec.scalar_type).astype(value.dtype)
     right = ((lowest <= number) & (number <= highest)) | (np.isnan(value) & np.isnan(number)) | undetermined
     if np.dtype(NUMPY_TYPES[spec.scalar_type]).kind in "iu":
-        right |= np.isnan(value)
+        right |= np.isnan(value) & (number == 0)  # integers have no NaN; conversions give 0 (view.rounded)
     allowed = bound + _half_step(value, spec.scalar_type)
     ratio = np.abs(number - _saturated(value, spec.scalar_type)) / allowed
     ratio = np.where(np.isfinite(ratio) & ~undetermined, np.where(right, np.minimum(ratio, 1.0), ratio), 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 
 import numpy as np
@@ -158,3 +159,49 @@ def test_infinite_factors(x, got, wrong):
     before = {"x": np.array([1.0, x], np.float32).view(np.uint8), "y": np.zeros(8, np.uint8)}
     after = {**before, "y": np.array([np.inf, got], np.float32).view(np.uint8)}
     assert judge(o, before, after).wrong == wrong
+
+
+def fused_relu():
+    from dualdnn.conformance.cases.convolution_bias_activation import IMPLICIT, fused
+
+    return fused(x=(2, 1, 6, 5), w=(12, 1, 1, 1), padding=(0, 0), algo=IMPLICIT)
+
+
+def test_a_relu_that_passes_nan_is_wrong():
+    """A NaN that the ReLU makes 0 leaves a bound that is a number: the element is judged."""
+    o = fused_relu()
+    before = prepare(o, {"x": "normal", "w": "near_one", "bias": "normal"}, 1)
+    before["x"].view(np.float32)[3] = np.nan
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(o, after)
+    assert judge(o, before, after).agrees
+    y = after["y"].view(np.float32)
+    y[3] = np.nan
+    assert y[3::30].size and judge(o, before, after).wrong == 1
+    y[3] = 2.0
+    assert judge(o, before, after).wrong == 1
+
+
+@pytest.mark.parametrize("got, wrong", [(0, 0), (1, 1), (-128, 1), (127, 1)])
+def test_an_integer_where_nan_is_due_is_0(got, wrong):
+    o = operation(INT8, Mode.CUDNN_ACTIVATION_RELU, beta=0.0, strides=(60, 20, 5, 1))
+    o = replace(o, alpha=np.inf)
+    before = prepare(o, "normal", 1)
+    before["x"].view(np.int8)[:] = 3
+    before["x"].view(np.int8)[0] = 0  # infinity times 0
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(o, after)
+    after["y"].view(np.int8)[0] = got
+    assert judge(o, before, after).wrong == wrong
+
+
+@pytest.mark.parametrize("informative, mistrusted", [(30, False), (29, True), (0, True)])
+def test_a_quarter_of_the_output_must_be_able_to_show_an_error(informative, mistrusted):
+    o = operation(mode=Mode.CUDNN_ACTIVATION_RELU, strides=(60, 20, 5, 1))
+    before = prepare(o, "normal", 1)
+    before["x"].view(np.float32)[:] = -1
+    before["x"].view(np.float32)[:informative] = 1
+    after = {name: memory.copy() for name, memory in before.items()}
+    run(o, after)
+    verdict = judge(o, before, after)
+    assert (verdict.checked, verdict.informative) == (120, informative) and verdict.mistrusted is mistrusted

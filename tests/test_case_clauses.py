@@ -1,0 +1,52 @@
+"""The clauses that each case must show, as data: a case that is deleted, or shows less than it did, is noticed.
+
+python tests/test_case_clauses.py    # writes the data after a case was added or changed on purpose
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DATA = ROOT / "conformance/cases/clauses.json"
+
+
+def shown() -> dict[str, list[str]]:
+    """Case -> the clauses that its mark names, for every case of the suite that names some."""
+    found = {}
+    for path in sorted((ROOT / "conformance/cases").glob("*.py")):
+        module = importlib.import_module(f"dualdnn.conformance.cases.{path.stem}")
+        for name, case in sorted(vars(module).items()):
+            if name.startswith("test_") and case.__module__ == module.__name__:
+                marks = getattr(case, "pytestmark", [])
+                clauses = {clause for mark in marks if mark.name == "shows" for clause in mark.args}
+                found[f"{path.stem}/{name}"] = sorted(clauses)
+    return found
+
+
+def lost(due: dict[str, list[str]], now: dict[str, list[str]]) -> list[str]:
+    """What cases must show and no longer do."""
+    return [
+        f"{case}: {clause}" if clause else f"{case} is no more"
+        for case, clauses in due.items()
+        for clause in ([""] if case not in now else [clause for clause in clauses if clause not in now[case]])
+    ]
+
+
+def test_every_case_shows_what_it_must():
+    due, now = json.loads(DATA.read_text(encoding="utf-8")), shown()
+    assert not lost(due, now)
+    assert due == now, f"python tests/test_case_clauses.py writes what is new: {sorted(set(now) - set(due))}"
+
+
+def test_a_deleted_case_and_a_deleted_clause_are_told():
+    due = shown()
+    several = next(case for case, clauses in due.items() if len(clauses) > 1)
+    assert lost(due, {case: clauses for case, clauses in due.items() if case != several}) == [f"{several} is no more"]
+    assert lost(due, {**due, several: due[several][1:]}) == [f"{several}: {due[several][0]}"]
+
+
+if __name__ == "__main__":
+    DATA.write_text(json.dumps(shown(), indent=1) + "\n", encoding="utf-8")
