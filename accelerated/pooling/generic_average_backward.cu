@@ -16,7 +16,7 @@ struct AverageArguments {
   Walk walk;  // dx; dy is the other tensor
 };
 
-template <int P, bool PACKED> __device__ __forceinline__ void backward(const AverageArguments& a) {
+template <int P> __device__ __forceinline__ void backward(const AverageArguments& a) {
   const Pooling& pooling = a.pooling;
   const Axis* axis = pooling.axis;
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
@@ -37,18 +37,17 @@ template <int P, bool PACKED> __device__ __forceinline__ void backward(const Ave
 #pragma unroll 4
       for (o[2] = first[2]; o[2] < last[2]; o[2]++) {
         const COMPUTE share = constant ? common : COMPUTE(1) / Window(pooling, o).divisor(pooling);
-        const Pack<ELEMENT, P> dy = load_items<P, PACKED>(row + o[2] * pooling.y_stride[2], a.walk.other_item);
+        const Pack<ELEMENT, P> dy = load_items<P, true>(row + o[2] * pooling.y_stride[2], 0);
 #pragma unroll
         for (int k = 0; k < P; k++) sum[k] += load<COMPUTE>(dy.item[k]) * share;
       }
     }
 #pragma unroll
   for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
-  write_pack<P>(a.dx + dx_offset, PACKED ? 1 : a.walk.walked_item, PACKED, P, sum, pooling.beta);
+  write_pack<P>(a.dx + dx_offset, 1, true, P, sum, pooling.beta);
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_average_backward_gather(const AverageArguments a) {
   griddepcontrol_wait();
-  with_width(a.walk.width, a.walk.walked_item,
-             [&](auto width, auto packed) { backward<decltype(width)::value, decltype(packed)::value>(a); });
+  with_width(a.walk.width, [&](auto width) { backward<decltype(width)::value>(a); });
 }

@@ -34,8 +34,7 @@ template <class Pool, int P> __device__ __forceinline__ void reduce_block(COMPUT
     for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], of_warps[warp][i]);
 }
 
-template <class Pool, int P, bool PACKED, bool TEAM>
-__device__ __forceinline__ void forward(const ForwardArguments& a) {
+template <class Pool, int P, bool TEAM> __device__ __forceinline__ void forward(const ForwardArguments& a) {
   const Pooling& pooling = a.pooling;
   const unsigned index = TEAM ? blockIdx.x : blockIdx.x * blockDim.x + threadIdx.x;
   if (!TEAM && index >= a.walk.packs) return;
@@ -49,7 +48,7 @@ __device__ __forceinline__ void forward(const ForwardArguments& a) {
   for (int i = 0; i < P; i++) pooled[i] = load<COMPUTE>(Pool::nothing());
   auto take = [&](int p0, int p1, int p2) {
     const long long offset = p0 * pooling.x_stride[0] + p1 * pooling.x_stride[1] + p2 * pooling.x_stride[2];
-    const Pack<ELEMENT, P> pack = load_items<P, PACKED>(x + offset, a.walk.other_item);
+    const Pack<ELEMENT, P> pack = load_items<P, true>(x + offset, 0);
 #pragma unroll
     for (int i = 0; i < P; i++) pooled[i] = Pool::both(pooled[i], load<COMPUTE>(pack.item[i]));
   };
@@ -70,12 +69,11 @@ __device__ __forceinline__ void forward(const ForwardArguments& a) {
     result[i] = pooling.alpha * (Pool::AVERAGE ? pooled[i] / divisor
                                  : empty       ? lowest<ELEMENT>()
                                                : Pool::result(pooled[i]));
-  write_pack<P>(a.y + y_offset, PACKED ? 1 : a.walk.walked_item, PACKED, P, result, pooling.beta);
+  write_pack<P>(a.y + y_offset, 1, true, P, result, pooling.beta);
 }
 
 template <class Pool, bool TEAM> __device__ __forceinline__ void forward(const ForwardArguments& a) {
-  with_width(a.walk.width, a.walk.walked_item,
-             [&](auto width, auto packed) { forward<Pool, decltype(width)::value, decltype(packed)::value, TEAM>(a); });
+  with_width(a.walk.width, [&](auto width) { forward<Pool, decltype(width)::value, TEAM>(a); });
 }
 template <bool TEAM> __device__ __forceinline__ void forward(const ForwardArguments& a) {
   if (a.pooling.mode == AVERAGE_INCLUDE || a.pooling.mode == AVERAGE_EXCLUDE) return forward<Sum, TEAM>(a);

@@ -24,7 +24,6 @@ class GenericForward(PoolingSolver):
         walk = walk_of(shape, width, forward=True)
         few, large = walk.packs < MANY_THREADS, shape.covered >= LARGE_WINDOW and not shape.channels_last
         if large or (few and shape.covered >= SHARED_WINDOW):
-            walk = walk_of(shape, width, forward=True, planes=False)
             threads = min(THREADS, max(WARP, power_of_two(shape.covered // LOADS)))
             columns = min(threads, power_of_two(min(shape.axes[2].window, shape.axes[2].input)))
             bits = c_int(columns.bit_length() - 1)
