@@ -6,6 +6,7 @@ from ctypes import c_int
 
 from ..primitives.geometry import THREADS
 from .generic import configured, pack_width, thread_blocks, walk_of
+from .generic_tile import tiled
 from .problem import FORWARD, WARP, Configuration, PoolingProblem, PoolingSolver, power_of_two
 
 SHARED_WINDOW, LARGE_WINDOW = 32, 256  # positions from which a block may share, and shares, a window
@@ -14,7 +15,8 @@ LOADS = 8  # of a thread of a team
 
 
 class GenericForward(PoolingSolver):
-    """Any forward call: a thread for a pack of outputs, or a block where windows are large and threads would be few."""
+    """Any forward call: blocks have tiles of planes; of channels a thread has a pack of outputs, or a block where windows are large and
+    threads would be few."""
 
     name = "pooling.generic_forward"
     kinds = (FORWARD,)
@@ -30,5 +32,8 @@ class GenericForward(PoolingSolver):
             return configured(
                 problem, "generic_forward_team", width, walk.packs, threads, ("walk", walk), ("column_bits", bits)
             )
+        tile = tiled(problem, "generic_forward_tile")
+        if tile is not None:
+            return tile
         fields = (("walk", walk), ("column_bits", c_int(0)))
         return configured(problem, "generic_forward_thread", width, thread_blocks(walk), THREADS, *fields)

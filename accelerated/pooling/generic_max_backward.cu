@@ -192,7 +192,7 @@ template <int P> __device__ __forceinline__ void backward(const MaxArguments& a)
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) pooling_generic_max_backward_gather(const MaxArguments a) {
+extern "C" __global__ void __launch_bounds__(256, 2) pooling_generic_max_backward_gather(const MaxArguments a) {
   griddepcontrol_wait();
   with_width(a.width, [&](auto width) { backward<decltype(width)::value>(a); });
 }
