@@ -18,7 +18,9 @@ MAX_BLOCK_GROUPS = 32  # generic_tile.cuh has the same
 OFFSET_BYTES = 16 * MAX_BLOCK_GROUPS
 INDEX_BYTES = 2
 MAX_POSITIONS = 2**16 - 1  # of the inputs of a block, whose indices have 16 bits
-SHARED_BYTES = 40 * 1024  # of a block; several share an SM
+SHARED_BYTES = (40 * 1024, 100 * 1024)  # of a block, several of which share an SM; more where tiles would be small
+SMALL_TILE = 2.0  # times what a tile owns that a block keeps for it, from which more memory is worth it
+TINY_TILE = 8.0  # the same, from which maxima are found too often
 BLOCK_TARGETS = 1024  # of planes that share a block
 BLOCKS_PER_SM = 4
 LONG_ROW = 64  # positions from which rows are divided before the other axes
@@ -57,6 +59,7 @@ class Tile:
     problem: PoolingProblem
     planes: int  # of a group
     targets: list[int]
+    shared_bytes: int  # that it may have
 
     @property
     def axes(self) -> list[Axis]:
@@ -95,7 +98,14 @@ class Tile:
 
     def fits(self, groups: int = 1) -> bool:
         """Return whether a block can have so many groups of planes."""
-        return self.areas(groups)[2] <= SHARED_BYTES and groups * prod(self.sources) <= MAX_POSITIONS
+        return self.areas(groups)[2] <= self.shared_bytes and groups * prod(self.sources) <= MAX_POSITIONS
+
+    @property
+    def redundancy(self) -> float:
+        """How many times what the tile would need without others the block reads, or for maxima scans."""
+        if self.problem.kind == FORWARD:
+            return prod(self.sources) / prod(n * axis.stride for n, axis in zip(self.targets, self.axes, strict=True))
+        return prod(self.windows) / prod(-(-n // axis.stride) for n, axis in zip(self.targets, self.axes, strict=True))
 
     @property
     def parts(self) -> list[int]:
@@ -114,8 +124,17 @@ def covering(axis: Axis) -> int:
 
 
 def tile_of(problem: PoolingProblem, planes: int, groups: int) -> Tile | None:
+    """Return the tile of a block, of as much shared memory as is worth it; None where a tile is too much, or for maxima too small."""
+    tile, *larger = (_largest(problem, planes, groups, shared_bytes) for shared_bytes in SHARED_BYTES)
+    for other in larger:
+        if other is not None and (tile is None or tile.redundancy > max(SMALL_TILE, other.redundancy)):
+            tile = other
+    return None if tile is None or (problem.kind == MAX_BACKWARD and tile.redundancy > TINY_TILE) else tile
+
+
+def _largest(problem: PoolingProblem, planes: int, groups: int, shared_bytes: int) -> Tile | None:
     """Return the largest tile that a block can have, or a smaller one where blocks would be few; None where one target is too much."""
-    tile = Tile(problem, planes, [])
+    tile = Tile(problem, planes, [], shared_bytes)
     tile.targets = tile.extents
     enough = BLOCKS_PER_SM * problem.device.multiprocessors
     while True:
