@@ -6,7 +6,7 @@
 // `gather` has a thread for 16 bytes of channels of dx; what neighbours read too comes from L1.
 //
 // Roofline bound: bytes, dy read and dx written once; two operations for every input of every window: of 3x3 windows
-// some 50 instructions an element, 6 us for 32x128x28x28 of float, as many as memory needs.
+// by estimate 50 instructions an element, 6 us for 32x128x28x28 of float, as many as memory needs.
 #include "pooling/generic_tile.cuh"
 
 struct AverageArguments {

@@ -4,8 +4,8 @@
 // (generic_tile.cuh). `thread` has a thread for 16 bytes of channels of one output: what windows have in common comes
 // from L1. `team` has a block for a pack of outputs with a large window: its threads share the rows and columns.
 //
-// Roofline bound: bytes, x read and y written once; one operation for every input of every window: of 3x3 windows some
-// 50 instructions an element, 6 us for 32x128x28x28 of float, as many as memory needs.
+// Roofline bound: bytes, x read and y written once; one operation for every input of every window: of 3x3 windows by
+// estimate 50 instructions an element, 6 us for 32x128x28x28 of float, as many as memory needs.
 #include "pooling/generic_tile.cuh"
 
 constexpr int WARP = 32, MAX_WARPS = 8;
