@@ -19,6 +19,7 @@ from typing import Any
 from dualdnn.accelerated.plans import AlignedPlan, plan, workspace_bytes
 from dualdnn.accelerated.runtime.compiler import compile_all
 from dualdnn.accelerated.runtime.devices import open_device
+from dualdnn.accelerated.solver import plan_by, possible_solvers
 from dualdnn.api.cudnn.pooling import BACKWARD_TYPES, FORWARD_TYPES
 from dualdnn.api.cudnn.transform import CONVERTED, NOT_CONVERTED
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t
@@ -73,9 +74,10 @@ def wanted_modules(device: Any) -> list[tuple[str, tuple[tuple[str, str], ...]]]
     for operation in timed(device):
         plan(operation, fast)
     for operation in kinds(device):
-        made = plan(operation, general)
-        if isinstance(made, AlignedPlan):
-            made.fallback()
+        for solver in possible_solvers(operation, device):  # those too that serve other sizes
+            made = plan_by(operation, general, solver)
+            if isinstance(made, AlignedPlan):
+                made.fallback()
     wanted = dict.fromkeys([*fast.modules, *filter(takes_any_shape, general.modules)])
     return sorted(wanted, key=lambda module: LONGEST.index(module[0]) if module[0] in LONGEST else len(LONGEST))
 

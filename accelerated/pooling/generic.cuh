@@ -77,11 +77,10 @@ struct Window {
 
 constexpr int MAX_WALKED = 6;  // n, c, the rest of a vector, three axes
 
-// Every position of one tensor (y forward, dx backward) in packs of channels, or of planes, in the order of its memory.
+// Every position of one tensor (y forward, dx backward) in packs of channels, in the order of its memory.
 // `other` is the tensor on the other side of the pooling: it has strides for the dimensions that are not pooled.
 struct Walk {
   unsigned packs, width;
-  long long walked_item, other_item;  // from one element of a pack to the next, of planes
   FastDivmod packs_per_position;
   int rank;
   FastDivmod extent[MAX_WALKED];  // the fastest first
@@ -108,21 +107,23 @@ struct Walk {
 // apart.
 template <int P, bool PACKED>
 __device__ __forceinline__ Pack<ELEMENT, P> load_items(const ELEMENT* from, long long item) {
-  if (PACKED) return *reinterpret_cast<const Pack<ELEMENT, P>*>(from);
   Pack<ELEMENT, P> pack;
+  if constexpr (PACKED) {
+    pack = *reinterpret_cast<const Pack<ELEMENT, P>*>(from);
+  } else {
 #pragma unroll
-  for (int i = 0; i < P; i++) pack.item[i] = from[i * item];
+    for (int i = 0; i < P; i++) pack.item[i] = from[i * item];
+  }
   return pack;
 }
 
-// Calls call(width, packed) with the elements of a thread as constants: packs of 16 bytes, the four of INT8x4, or
-// planes.
 constexpr int PLANES = 4;
 template <int N> using Constant = std::integral_constant<int, N>;
-template <class Call> __device__ __forceinline__ void with_width(unsigned width, long long item, Call call) {
-  if (width == PLANES && item > 0) return call(Constant<PLANES>(), std::false_type());
-  if (width == WIDTH) return call(Constant<WIDTH>(), std::true_type());
+
+// Calls call(width) with the channels of a thread as a constant: packs of 16 bytes, the four of INT8x4, or one.
+template <class Call> __device__ __forceinline__ void with_width(unsigned width, Call call) {
+  if (width == WIDTH) return call(Constant<WIDTH>());
   if constexpr (WIDTH == 16)
-    if (width == 4) return call(Constant<4>(), std::true_type());
-  call(Constant<1>(), std::true_type());
+    if (width == 4) return call(Constant<4>());
+  call(Constant<1>());
 }

@@ -16,7 +16,7 @@ from .problem import PACK_BYTES, Configuration, PoolingProblem, Shape, arguments
 
 MAX_WALKED = 6
 VECTOR = 4  # elements of INT8x4
-PLANES = 4  # of a thread, where channels are not neighbours
+PLANES = 4  # of a thread of a tile
 
 
 class AxisStruct(ctypes.Structure):
@@ -50,8 +50,6 @@ class WalkStruct(ctypes.Structure):
     _fields_ = [
         ("packs", c_uint),
         ("width", c_uint),
-        ("walked_item", c_longlong),
-        ("other_item", c_longlong),
         ("packs_per_position", FastDivmod),
         ("rank", c_int),
         ("extent", FastDivmod * MAX_WALKED),
@@ -82,8 +80,8 @@ def pack_width(problem: PoolingProblem) -> int:
     return next((width for width in widths if problem.fits(width * scalar_bytes) and shape.packs(width)), 1)
 
 
-def walk_of(shape: Shape, width: int, forward: bool, planes: bool = True) -> WalkStruct:
-    """Return the ``Walk`` over y, backward over dx, in packs of ``width`` channels, or of PLANES planes where that is allowed."""
+def walk_of(shape: Shape, width: int, forward: bool) -> WalkStruct:
+    """Return the ``Walk`` over y, backward over dx, in packs of ``width`` channels."""
     extents, walked, other = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
     if forward:
         walked, other = other, walked
@@ -91,18 +89,12 @@ def walk_of(shape: Shape, width: int, forward: bool, planes: bool = True) -> Wal
     if shape.channels_last:
         channels = extents.pop()
         del walked[-1], other[-1]
-    grouped = planes and not shape.channels_last and extents[-1] % PLANES == 0
-    items = (walked[-1], other[-1]) if grouped else (0, 0)
-    if grouped:
-        extents[-1] //= PLANES
-        walked[-1], other[-1], width = walked[-1] * PLANES, other[-1] * PLANES, PLANES
     dims = [(step, extent, beyond, -1) for step, extent, beyond in zip(walked, extents, other, strict=True)]
     for d, axis in enumerate(shape.axes):
         dims.append((axis.y_stride, axis.output, 0, d) if forward else (axis.x_stride, axis.input, 0, d))
     dims = sorted(dim for dim in dims if dim[1] > 1)
-    packs = 1 if grouped else channels // width
+    packs = channels // width
     value = WalkStruct(width=width, packs_per_position=FastDivmod.of(packs), rank=len(dims))
-    value.walked_item, value.other_item = items
     value.packs = packs * prod(dim[1] for dim in dims)
     for i, (step, extent, beyond, axis_number) in enumerate(dims):
         value.extent[i], value.axis[i] = FastDivmod.of(extent), axis_number

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from ..primitives.geometry import THREADS
 from .generic import configured, pack_width, thread_blocks, walk_of
+from .generic_tile import tiled
 from .problem import AVERAGE_BACKWARD, Configuration, PoolingProblem, PoolingSolver
+
+SOURCE = "pooling/generic_average_backward.cu"
 
 
 class GenericAverageBackward(PoolingSolver):
-    """Any gradient of an average: a thread for a pack of inputs gathers what its windows give."""
+    """Any gradient of an average: blocks keep what the windows of a tile of planes give, or a thread for a pack of channels gathers it."""
 
     name = "pooling.generic_average_backward"
     kinds = (AVERAGE_BACKWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
+        tile = tiled(problem, SOURCE)
+        if tile is not None:
+            return tile
         width = pack_width(problem)
         walk = walk_of(problem.shape, width, forward=False)
-        source = "pooling/generic_average_backward.cu"
-        return configured(problem, source, "gather", width, thread_blocks(walk), THREADS, ("walk", walk))
+        return configured(problem, SOURCE, "gather", width, thread_blocks(walk), THREADS, ("walk", walk))

@@ -1,12 +1,12 @@
 // Pooling backward (4.1.18) of maxima with any window, in any layout; static windows have kernels of their own.
 //
-// Tiling: a block has a box of inputs, of some planes (four a thread) or packs of channels. It finds the first maximum
-// of every window that meets the box (a team of threads scans a large one) and keeps its index and dy in shared memory;
-// then every input gathers what the windows over it give it, in their order. Windows that do not fit are taken in
-// chunks: sums stay in registers. Roofline bound: bytes, x and dy read, dx written; three operations for every input of
-// every window, twice. Not measured yet: the rows of "3x3 stride 1", "2x2 stride 1" and "5x5 stride 3" are this
-// kernel's.
-#include "pooling/generic.cuh"
+// Tiling: a block has a tile of inputs. It finds the first maximum of every window over them and keeps its index and dy
+// in shared memory; then every input gathers what the windows over it give it, in their order. `tile` has planes, four
+// in a pack, and reads x once to shared memory (generic_tile.cuh). `gather` has packs of channels, or planes whose
+// windows are large: teams of threads scan them; those that do not fit are taken in chunks: sums stay in registers.
+// Roofline bound: bytes, x and dy read, dx written; three operations for every input of every window, twice: of 3x3
+// windows by estimate 100 instructions an element, 11 us for 32x128x28x28, of which memory needs 9.
+#include "pooling/generic_tile.cuh"
 
 struct Box {
   int outer_rank;  // planes: the fastest dimension first
@@ -21,7 +21,6 @@ struct Box {
   int column_bits;                   // log2 of those along axis 2
   unsigned capacity;                 // windows that a block keeps at a time
   unsigned values;                   // where their dy begin in shared memory: bytes
-  long long x_item, y_item;          // from one plane of a thread to the next
   long long y_channel;               // stride of the channels in dy
 };
 
@@ -69,7 +68,7 @@ template <int P> struct Maximum {
   }
 };
 
-template <int P, bool PACKED> __device__ __forceinline__ void backward(const MaxArguments& a) {
+template <int P> __device__ __forceinline__ void backward(const MaxArguments& a) {
   const Pooling& pooling = a.pooling;
   const Box& box = a.box;
   const Axis* axis = pooling.axis;
@@ -137,7 +136,7 @@ template <int P, bool PACKED> __device__ __forceinline__ void backward(const Max
                           const long long offset =
                               p0 * pooling.x_stride[0] + p1 * pooling.x_stride[1] + p2 * pooling.x_stride[2];
                           const int index = (p0 * axis[1].input + p1) * axis[2].input + p2;
-                          found.take(load_items<P, PACKED>(x + offset, box.x_item), index, pooling.propagate);
+                          found.take(load_items<P, true>(x + offset, 0), index, pooling.propagate);
                         });
       }
       for (int distance = team / 2; distance > 0; distance /= 2) found.exchange(distance * group_packs);
@@ -148,7 +147,7 @@ template <int P, bool PACKED> __device__ __forceinline__ void backward(const Max
 #pragma unroll
       for (int i = 0; i < P; i++) index.item[i] = found.index[i];
       indices[n * group_packs + scan_pack] = index;
-      values[n * group_packs + scan_pack] = load_items<P, PACKED>(dy + channel * box.y_channel, box.y_item);
+      values[n * group_packs + scan_pack] = load_items<P, true>(dy + channel * box.y_channel, 0);
     }
     __syncthreads();
     // Of several chunks a thread has one input.
@@ -188,13 +187,160 @@ template <int P, bool PACKED> __device__ __forceinline__ void backward(const Max
       for (int k = 0; k < P; k++) result[k] = pooling.alpha * sum[k];
       ELEMENT* dx =
           a.dx + (x_offset + i[0] * pooling.x_stride[0] + i[1] * pooling.x_stride[1] + i[2] * pooling.x_stride[2]);
-      write_pack<P>(dx + (first_pack + pack) * P, PACKED ? 1 : box.x_item, PACKED, P, result, pooling.beta);
+      write_pack<P>(dx + (first_pack + pack) * P, 1, true, P, result, pooling.beta);
     }
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) pooling_generic_max_backward_gather(const MaxArguments a) {
+extern "C" __global__ void __launch_bounds__(256, 2) pooling_generic_max_backward_gather(const MaxArguments a) {
   griddepcontrol_wait();
-  with_width(a.width, a.box.x_item,
-             [&](auto width, auto packed) { backward<decltype(width)::value, decltype(packed)::value>(a); });
+  with_width(a.width, [&](auto width) { backward<decltype(width)::value>(a); });
+}
+
+struct MaxTileArguments {
+  const ELEMENT* dy;
+  const ELEMENT* x;
+  ELEMENT* dx;
+  Pooling pooling;
+  TileLayout tile;
+};
+
+constexpr unsigned short NONE = 0xffff;
+using Index = unsigned short;  // of an input among those that a block keeps
+
+// The first maximum of P planes. Values around the tensor are NaN, or -infinity where NaN propagates.
+template <class Pool, int P> struct TileMaximum {
+  COMPUTE value[P];
+  int index[P];
+  __device__ __forceinline__ TileMaximum() {
+#pragma unroll
+    for (int i = 0; i < P; i++) value[i] = COMPUTE(Pool::PROPAGATES ? -INFINITY : NAN), index[i] = NONE;
+  }
+  __device__ __forceinline__ void take(const Pack<ELEMENT, P>& pack, int at) {
+#pragma unroll
+    for (int i = 0; i < P; i++) {
+      const COMPUTE met = load<COMPUTE>(pack.item[i]);
+      if (Pool::PROPAGATES) {
+        const bool better = !(met <= value[i]) && value[i] == value[i];
+        value[i] = better ? met : value[i];
+        index[i] = better ? at : index[i];
+      } else {
+        const COMPUTE larger = fmax(value[i], met);
+        index[i] = larger == value[i] ? index[i] : at;
+        value[i] = larger;
+      }
+    }
+  }
+  // Of a window whose values are all -infinity, which are never better, the maximum is the first in the tensor.
+  __device__ __forceinline__ Index result(int i, int first) const {
+    if (Pool::PROPAGATES) return index[i] == NONE ? first : index[i];
+    return value[i] == value[i] ? index[i] : NONE;
+  }
+};
+
+template <class Pool, int P, int COLUMNS>
+__device__ __forceinline__ void scan(const MaxTileArguments& a, const BlockTile& tile, const int (&low)[3],
+                                     const int (&origin)[3], const Pack<ELEMENT, P>* inputs, Pack<Index, P>* indices,
+                                     Pack<ELEMENT, P>* values) {
+  const Pooling& pooling = a.pooling;
+  const TileLayout& layout = a.tile;
+  const Axis* axis = pooling.axis;
+  const int window[3] = {axis[0].window, axis[1].window, axis[2].window};
+  const FastDivmod(&sources)[3] = layout.sources;
+  auto position = [&](int p0, int p1, int p2) {
+    return (p0 * int(sources[1].divisor) + p1) * int(sources[2].divisor) + p2;
+  };
+  const int of_group = sources[0].divisor * sources[1].divisor * sources[2].divisor;
+  tile.visit(layout.windows, [&](unsigned n, unsigned group, const unsigned (&at)[3]) {
+    const int o[3] = {low[0] + int(at[0]), low[1] + int(at[1]), low[2] + int(at[2])};
+    Pack<Index, P> index;
+    Pack<ELEMENT, P> dy;
+#pragma unroll
+    for (int i = 0; i < P; i++) index.item[i] = NONE, dy.item[i] = ELEMENT(0);
+    if (BlockTile::inside(o, pooling.axis, &Axis::output)) {
+      dy = load_items < P,
+      P == 1 > (a.dy + tile.offsets[group].y + BlockTile::offset_of(o, pooling.y_stride), layout.y_item);
+      TileMaximum<Pool, P> found;
+      const int start = group * of_group;
+      visit_window<COLUMNS>(start + position(at[0] * axis[0].stride, at[1] * axis[1].stride, at[2] * axis[2].stride),
+                            window, sources, [&](int p) { found.take(inputs[p], p); });
+      int first = NONE;
+      if (Pool::PROPAGATES) {
+        const Window clamped(pooling, o);
+        if (!clamped.empty())
+          first = start + position(clamped.span[0].first - origin[0], clamped.span[1].first - origin[1],
+                                   clamped.span[2].first - origin[2]);
+      }
+#pragma unroll
+      for (int i = 0; i < P; i++) index.item[i] = found.result(i, first);
+    }
+    indices[n] = index;
+    values[n] = dy;
+  });
+}
+
+// COLUMNS: of windows that may cover an input.
+template <int P, int COLUMNS>
+__device__ __forceinline__ void gather(const MaxTileArguments& a, const BlockTile& tile, const int (&low)[3],
+                                       const int (&origin)[3], const Pack<Index, P>* indices,
+                                       const Pack<ELEMENT, P>* values) {
+  const Pooling& pooling = a.pooling;
+  const TileLayout& layout = a.tile;
+  const FastDivmod(&sources)[3] = layout.sources;
+  const FastDivmod(&windows)[3] = layout.windows;
+  tile.visit(layout.targets, [&](unsigned, unsigned group, const unsigned (&at)[3]) {
+    const int i[3] = {tile.begin[0] + int(at[0]), tile.begin[1] + int(at[1]), tile.begin[2] + int(at[2])};
+    if (!BlockTile::inside(i, pooling.axis, &Axis::input)) return;
+    int own = group, window = group;
+#pragma unroll
+    for (int d = 0; d < 3; d++) {
+      own = own * int(sources[d].divisor) + i[d] - origin[d];
+      window = window * int(windows[d].divisor) + tile.first_window(pooling, d, i[d]) - low[d];
+    }
+    COMPUTE sum[P];
+#pragma unroll
+    for (int k = 0; k < P; k++) sum[k] = 0;
+    visit_window<COLUMNS>(window, layout.covering, windows, [&](int w) {
+      const Pack<Index, P> index = indices[w];
+      const Pack<ELEMENT, P> dy = values[w];
+#pragma unroll
+      for (int k = 0; k < P; k++)
+        if (index.item[k] == own) sum[k] += load<COMPUTE>(dy.item[k]);
+    });
+#pragma unroll
+    for (int k = 0; k < P; k++) sum[k] *= pooling.alpha;
+    write_pack<P>(a.dx + tile.offsets[group].x + BlockTile::offset_of(i, pooling.x_stride), layout.x_item, false, P,
+                  sum, pooling.beta);
+  });
+}
+
+template <class Pool, int P> __device__ __forceinline__ void backward(const MaxTileArguments& a) {
+  using Values = Pack<ELEMENT, P>;
+  const BlockTile tile(a.tile);
+  Values* const inputs = reinterpret_cast<Values*>(shared_memory + OFFSET_BYTES);
+  Pack<Index, P>* const indices = reinterpret_cast<Pack<Index, P>*>(shared_memory + a.tile.indices);
+  Values* const values = reinterpret_cast<Values*>(shared_memory + a.tile.values);
+  int low[3], origin[3];
+#pragma unroll
+  for (int d = 0; d < 3; d++) {
+    low[d] = tile.first_window(a.pooling, d, tile.begin[d]);
+    origin[d] = low[d] * a.pooling.axis[d].stride - a.pooling.axis[d].padding;
+  }
+  griddepcontrol_wait();
+  tile.read_inputs<P>(inputs, a.x, a.pooling, origin, element<ELEMENT>(COMPUTE(Pool::PROPAGATES ? -INFINITY : NAN)));
+  __syncthreads();
+  with_columns(a.pooling.axis[2].window, [&](auto columns) {
+    scan<Pool, P, decltype(columns)::value>(a, tile, low, origin, inputs, indices, values);
+  });
+  __syncthreads();
+  with_columns(a.tile.covering[2],
+               [&](auto columns) { gather<P, decltype(columns)::value>(a, tile, low, origin, indices, values); });
+}
+
+template <class Pool> __device__ __forceinline__ void backward(const MaxTileArguments& a) {
+  a.tile.planes == PLANES ? backward<Pool, PLANES>(a) : backward<Pool, 1>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(256) pooling_generic_max_backward_tile(const MaxTileArguments a) {
+  a.pooling.propagate ? backward<NumbersAndNan>(a) : backward<Numbers>(a);
 }

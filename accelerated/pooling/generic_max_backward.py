@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from math import prod
 
 from ..primitives.geometry import THREADS, FastDivmod
-from .generic import PLANES, configured, pack_width
+from .generic import configured, pack_width
+from .generic_tile import tiled
 from .problem import MAX_BACKWARD, PACK_BYTES, WARP, Axis, Configuration, PoolingProblem, PoolingSolver, power_of_two
 
 SOURCE = "pooling/generic_max_backward.cu"
@@ -17,6 +18,7 @@ INDEX_BYTES = 4
 SHARED_BYTES = 32 * 1024  # of a block; several share an SM
 GROUP_BYTES = 128  # of the channels of a block
 BLOCKS_PER_SM = 4
+TILE_WINDOW = 256  # positions up to which threads of tiles scan windows alone
 SMALL_WINDOW = 32  # positions that one thread scans
 LOADS = 8  # of a thread of a team
 BLOCK_INPUTS = 1024  # of planes that share a block
@@ -42,8 +44,6 @@ class BoxStruct(ctypes.Structure):
         ("column_bits", c_int),
         ("capacity", c_uint),
         ("values", c_uint),
-        ("x_item", c_longlong),
-        ("y_item", c_longlong),
         ("y_channel", c_longlong),
     ]
 
@@ -90,18 +90,15 @@ class GenericMaxBackward(PoolingSolver):
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
         shape, width = problem.shape, pack_width(problem)
+        tile = tiled(problem, SOURCE) if shape.covered <= TILE_WINDOW else None
+        if tile is not None:
+            return tile
         axes = shape.axes
         extents, x_steps, y_steps = list(shape.extents), list(shape.x_steps), list(shape.y_steps)
         channels, y_channel = 1, 1
         if x_steps[-1] == 1 and axes[2].x_stride != 1:
             channels, y_channel, _ = extents.pop(), y_steps.pop(), x_steps.pop()
         team = 1 if shape.covered < SMALL_WINDOW else min(WARP, power_of_two(shape.covered // LOADS))
-        x_item = y_item = 0
-        if channels == 1 and team == 1 and extents[-1] % PLANES == 0:
-            channels = width = PLANES
-            x_item, y_item = x_steps[-1], y_steps[-1]
-            extents[-1] //= PLANES
-            x_steps[-1], y_steps[-1] = x_item * PLANES, y_item * PLANES
         packs, planes = channels // width, prod(extents)
         pack_bytes = width * problem.operation.x.scalar_bytes
         group_packs = min(packs, max(1, GROUP_BYTES // pack_bytes))
@@ -129,8 +126,6 @@ class GenericMaxBackward(PoolingSolver):
             capacity=capacity,
             values=-(-capacity * group_packs * width * INDEX_BYTES // PACK_BYTES) * PACK_BYTES,
             y_channel=y_channel,
-            x_item=x_item,
-            y_item=y_item,
         )
         for i, d in enumerate(reversed(range(len(extents)))):
             value.outer[i], value.x_outer[i], value.y_outer[i] = FastDivmod.of(extents[d]), x_steps[d], y_steps[d]
@@ -142,5 +137,4 @@ class GenericMaxBackward(PoolingSolver):
         blocks = groups * prod(parts) * -(-planes // block_planes)
         fields = (("width", c_uint(width)), ("box", value))
         shared_bytes = value.values + capacity * group_packs * pack_bytes
-        width = 1 if x_item else width
         return configured(problem, SOURCE, "gather", width, blocks, threads, *fields, shared_bytes=shared_bytes)

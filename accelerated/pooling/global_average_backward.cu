@@ -38,28 +38,32 @@ template <bool SMALL_GRID> __device__ __forceinline__ void fill_rows(const Globa
   bool blends = a.beta != COMPUTE(0);
   ELEMENT one = store<ELEMENT>(share);
   auto blended = [&](ELEMENT prior) { return store<ELEMENT>(share + a.beta * load<COMPUTE>(prior)); };
-  if (planes.rows == 1) {
-    Stretch stretch(dx, planes.columns);
+  auto fill_row = [&](ELEMENT* row, unsigned lane, unsigned lanes) {
+    Stretch stretch(row, planes.columns);
     Wide wide;
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) wide.item[i] = one;
-    Wide* packs = reinterpret_cast<Wide*>(dx + stretch.head);
+    Wide* packs = reinterpret_cast<Wide*>(row + stretch.head);
     write_all(
-        member, stretch.packs, team, blends, wide, [&](unsigned k) { return packs + k; },
+        lane, stretch.packs, lanes, blends, wide, [&](unsigned k) { return packs + k; },
         [&](Wide prior) {
 #pragma unroll
           for (int i = 0; i < WIDTH; i++) prior.item[i] = blended(prior.item[i]);
           return prior;
         });
-    stretch.visit_ends(member, team, [&](unsigned k) { dx[k] = blends ? blended(dx[k]) : one; });
-    return;
-  }
-  unsigned columns = 1u << planes.column_bits, line = member >> planes.column_bits, step = team >> planes.column_bits;
-#pragma unroll 1
-  for (unsigned column = member & (columns - 1); column < planes.columns; column += columns)
-    write_all(
-        line, planes.rows, step, blends, one, [&](unsigned k) { return dx + (k * planes.row_stride + column); },
-        blended);
+    stretch.visit_ends(lane, lanes, [&](unsigned k) { row[k] = blends ? blended(row[k]) : one; });
+  };
+  if (planes.rows == 1) return fill_row(dx, member, team);
+  // Rows with gaps: a part of the team has a row, which may begin anywhere. The sectors at its ends, written in part,
+  // are read when L2 evicts them, one by one, where they have not been prefetched.
+  const unsigned part = 1u << planes.column_bits, lane = member & (part - 1);
+  const unsigned line = member >> planes.column_bits, step = team >> planes.column_bits;
+  if (!SMALL_GRID && !blends && lane < 2)
+#pragma unroll 4
+    for (unsigned k = line; k < planes.rows; k += step)
+      prefetch_line_l2(dx + (k * planes.row_stride + (lane == 0 ? 0 : planes.columns - 1)));
+#pragma unroll 2
+  for (unsigned k = line; k < planes.rows; k += step) fill_row(dx + k * planes.row_stride, lane, part);
 }
 
 template <bool SMALL_GRID> __device__ __forceinline__ void fill_channels(const GlobalArguments& a) {

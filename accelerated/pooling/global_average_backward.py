@@ -18,7 +18,11 @@ class GlobalAverageBackward(PoolingSolver):
     kinds = (AVERAGE_BACKWARD,)
 
     def configuration(self, problem: PoolingProblem) -> Configuration | None:
-        work = _channels(problem) if problem.shape.channels_last else rows_of(problem.shape, TEAM, BLOCK)
+        shape = problem.shape
+        work = _channels(problem) if shape.channels_last else rows_of(shape, TEAM, BLOCK)
+        if work is not None and not shape.channels_last:  # threads of a row with gaps: about one for 16 bytes
+            packs = max(1, work.planes.columns // shape.width)
+            work.planes.column_bits = min(work.planes.team_bits, (packs - 1).bit_length())
         return configured(problem, "pooling/global_average_backward.cu", work)
 
 

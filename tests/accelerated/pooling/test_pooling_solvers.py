@@ -135,6 +135,7 @@ GENERIC = [
     ((3, 1, 1), (2, 3, 40, 37), "nchw"), ((3, 1, 1), (1, 24, 14, 33), "nhwc"), ((2, 1, 0), (1, 5, 6, 20, 19), "nchw"),
     ((2, 1, 0), (1, 35, 4, 7, 6), "nhwc"), ((5, 3, 1), (70, 4, 8, 9), "nchw"), ((9, 1, 4), (1, 8, 20, 21), "nhwc"),
     ((700, 1, 350), (1, 4, 1, 700), "nhwc"), ((3, 7, -2), (2, 3, 30, 31), "gaps"), ((2, 2, 0), (1, 2, 4, 9000), "odd"),
+    ((4, 3, 1), (1, 4, 9, 41, 83), "nchw"), ((3, 4, -1), (2, 2, 70, 90), "gaps"), ((2, 1, 3), (2, 6, 5, 4), "nchw"),
 ]  # fmt: skip
 
 
@@ -148,6 +149,18 @@ def test_any_window(backend, monkeypatch, window, dims, layout, multiprocessors)
             continue
         name = next(name for name in possible_solvers(operation, backend.device) if "generic" in name)
         assert_agrees(backend, operation, plan_by(operation, backend.device, name))
+
+
+@pytest.mark.parametrize("nan", list(Nan), ids=lambda n: n.name)
+@pytest.mark.parametrize("window", [(3, 1, 2), (2, 3, 1)], ids=str)
+def test_maxima_of_nothing_but_the_lowest(backend, window, nan):
+    """What a kernel keeps around a tensor is never the maximum, not even of windows that hold -infinity and NaN alone."""
+    geometry = cases.Geometry((2, 4, 7, 9), *((size,) * 2 for size in (window[0], window[2], window[1])))
+    operation = cases.backward(Mode.CUDNN_POOLING_MAX, geometry, FLOAT, "nchw", "nchw", nan=nan)
+    memory = static_cases.with_ties(operation)
+    x = memory["x"].view(np.float32)
+    x[:] = np.where(np.arange(x.size) % 7 == 3, np.nan, -np.inf)
+    assert_agrees(backend, operation, plan_by(operation, backend.device, "pooling.generic_max_backward"), memory)
 
 
 @pytest.mark.parametrize("layout", ["nchw", "nhwc"])
