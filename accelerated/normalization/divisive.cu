@@ -1,10 +1,12 @@
-// Divisive normalization (3.2.33, 4.1.6) of any strides, forward with y as x too: a thread per element, fastest in memory first.
+// Divisive normalization (3.2.33, 4.1.6) of any strides, forward with y as x too: a thread per element, fastest in
+// memory first.
 //
-// Forward: one kernel. With y as x: one writes s^-beta into temp, another multiplies x by it. Backward: one writes dMeans and q =
-// dy * x * s^(-beta - 1) into temp, another sums q over the windows that hold an element. A number of the arithmetic lies in
-// temp; of 16-bit tensors its upper half lies there and its lower in temp2.
-// Roofline bound (the floor): bytes, x (and means) read and y written once; backward x, dy and means read, dx and dMeans written once,
-// and temp both. Windows come from L1: n^d loads an element, which limit from n = 5 on. divisive_tile.cu has what is packed.
+// Forward: one kernel. With y as x: one writes s^-beta into temp, another multiplies x by it. Backward: one writes
+// dMeans and q = dy * x * s^(-beta - 1) into temp, another sums q over the windows that hold an element. A number of
+// the arithmetic lies in temp; of 16-bit tensors its upper half lies there and its lower in temp2. Roofline bound (the
+// floor): bytes, x (and means) read and y written once; backward x, dy and means read, dx and dMeans written once, and
+// temp both. Windows come from L1: n^d loads an element, which limit from n = 5 on. divisive_tile.cu has what is
+// packed.
 #include "normalization/divisive.cuh"
 
 __device__ __forceinline__ void store_word(const DivisiveArguments& a, int offset, COMPUTE value) {
@@ -67,7 +69,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_ter
     const COMPUTE s = a.power.base(sums.squares);
     const COMPUTE term = load<COMPUTE>(a.dy[offset]) * a.power(s) * load<COMPUTE>(a.x[offset]) * Power::inverse(s);
     store_word(a, offset, term);
-    if (a.means_out) a.means_out[offset] = blend(a.alpha, a.gradient * term * sums.differences, a.beta, a.means_out + offset);
+    if (a.means_out)
+      a.means_out[offset] = blend(a.alpha, a.gradient * term * sums.differences, a.beta, a.means_out + offset);
   });
 }
 
@@ -78,7 +81,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_bac
     const COMPUTE x = load<COMPUTE>(a.x[element.offset]);
     const COMPUTE direct = load<COMPUTE>(a.dy[element.offset]) * a.power(a.power.base(sums.squares));
     COMPUTE gathered = 0;
-    visit_window<true>(a.box, element, [&](int offset) { gathered += load_word(a, offset) * (x - read_mean(a.means, offset)); });
+    visit_window<true>(a.box, element,
+                       [&](int offset) { gathered += load_word(a, offset) * (x - read_mean(a.means, offset)); });
     a.out[element.offset] = blend(a.alpha, direct - a.gradient * gathered, a.beta, a.out + element.offset);
   });
 }

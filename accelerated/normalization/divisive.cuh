@@ -1,4 +1,5 @@
-// The boxes of divisive normalization: a window of n positions in every spatial dimension around an element, inside the image.
+// The boxes of divisive normalization: a window of n positions in every spatial dimension around an element, inside the
+// image.
 #pragma once
 #include "normalization/power.cuh"
 #include "primitives/geometry.cuh"
@@ -18,8 +19,8 @@ struct DivisiveArguments {
   const ELEMENT* dy;
   ELEMENT* temp;
   ELEMENT* temp2;
-  ELEMENT* out;          // y, or dx
-  ELEMENT* means_out;    // dMeans; NULL: not wanted
+  ELEMENT* out;        // y, or dx
+  ELEMENT* means_out;  // dMeans; NULL: not wanted
   COMPUTE alpha, beta;
   Power power;
   COMPUTE gradient;  // 2 * alpha * beta / n^d
@@ -44,9 +45,11 @@ __device__ __forceinline__ Element locate(const Box& box, unsigned index) {
   return element;
 }
 
-// Calls visit(offset) for every element whose offset from the element lies in [-behind, ahead], and inside the image. MIRRORED: in
+// Calls visit(offset) for every element whose offset from the element lies in [-behind, ahead], and inside the image.
+// MIRRORED: in
 // [-ahead, behind], the elements whose own windows hold the element.
-template <bool MIRRORED, class Visit> __device__ __forceinline__ void visit_window(const Box& box, const Element& element, Visit visit) {
+template <bool MIRRORED, class Visit>
+__device__ __forceinline__ void visit_window(const Box& box, const Element& element, Visit visit) {
   int first[AXES], last[AXES];
 #pragma unroll
   for (int d = 0; d < AXES; d++) {
@@ -58,7 +61,8 @@ template <bool MIRRORED, class Visit> __device__ __forceinline__ void visit_wind
     for (int d = first[3]; d <= last[3]; d++)
       for (int c = first[2]; c <= last[2]; c++)
         for (int b = first[1]; b <= last[1]; b++) {
-          const int row = element.offset + e * box.stride[4] + d * box.stride[3] + c * box.stride[2] + b * box.stride[1];
+          const int row =
+              element.offset + e * box.stride[4] + d * box.stride[3] + c * box.stride[2] + b * box.stride[1];
           for (int a = first[0]; a <= last[0]; a++) visit(row + a * box.stride[0]);
         }
 }

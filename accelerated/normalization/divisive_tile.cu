@@ -1,11 +1,11 @@
 // Divisive normalization (3.2.33, 4.1.6) of images whose rows are contiguous.
 //
-// Tiling: a block has TILE x TILE elements of a plane and what the windows reach around them in shared memory; a thread has ROWS elements
-// below each other, which share what they load. Backward in one kernel: q = dy * x * s^(-beta - 1) of the elements whose windows
-// reach into the tile, n - 1 around it, is computed again by each block, ((TILE + n - 1) / TILE)^2 as often.
-// Roofline bound (the floor): bytes, x (and means) read and y written once; backward x, means and dy read, dx and dMeans written once. An
-// element has n^2 terms of 2 operations and n (n + 3) / 4 loads from shared memory, backward twice: for n = 3 and 5 below what an
-// H200 does in the time of the bytes of floats.
+// Tiling: a block has TILE x TILE elements of a plane and what the windows reach around them in shared memory; a thread
+// has ROWS elements below each other, which share what they load. Backward in one kernel: q = dy * x * s^(-beta - 1) of
+// the elements whose windows reach into the tile, n - 1 around it, is computed again by each block, ((TILE + n - 1) /
+// TILE)^2 as often. Roofline bound (the floor): bytes, x (and means) read and y written once; backward x, means and dy
+// read, dx and dMeans written once. An element has n^2 terms of 2 operations and n (n + 3) / 4 loads from shared
+// memory, backward twice: for n = 3 and 5 below what an H200 does in the time of the bytes of floats.
 #include "normalization/divisive.cuh"
 
 constexpr int LANES = 32, WARPS = TILE / ROWS, BLOCK = LANES * WARPS;
@@ -14,7 +14,7 @@ static_assert(TILE == LANES && BLOCK == THREADS, "a warp has the columns of ROWS
 struct Tile {
   int window, behind, ahead;
   int height, width;
-  int row, image, channel;  // strides
+  int row, image, channel;            // strides
   FastDivmod across, down, channels;  // blocks of a row of tiles, of a column of them; channels
 };
 struct TileArguments {
@@ -29,24 +29,28 @@ struct Position {
 __device__ __forceinline__ Position find_position(const Tile& t) {
   unsigned w, h, channel;
   const unsigned image = t.channels.divide(t.down.divide(t.across.divide(blockIdx.x, w), h), channel);
-  return {static_cast<int>(h) * TILE, static_cast<int>(w) * TILE, static_cast<int>(image) * t.image + static_cast<int>(channel) * t.channel};
+  return {static_cast<int>(h) * TILE, static_cast<int>(w) * TILE,
+          static_cast<int>(image) * t.image + static_cast<int>(channel) * t.channel};
 }
 
 __device__ __forceinline__ bool inside(const Tile& t, int h, int w) {
-  return static_cast<unsigned>(h) < static_cast<unsigned>(t.height) && static_cast<unsigned>(w) < static_cast<unsigned>(t.width);
+  return static_cast<unsigned>(h) < static_cast<unsigned>(t.height) &&
+         static_cast<unsigned>(w) < static_cast<unsigned>(t.width);
 }
 
 // Copies `rows` x `size` elements from row h and column w on; zeros outside the image.
-__device__ __forceinline__ void fetch(const Tile& t, const ELEMENT* plane, int h, int w, int rows, int size, COMPUTE* into) {
+__device__ __forceinline__ void fetch(const Tile& t, const ELEMENT* plane, int h, int w, int rows, int size,
+                                      COMPUTE* into) {
   for (int r = threadIdx.x / LANES; r < rows; r += WARPS)
     for (int c = threadIdx.x % LANES; c < size; c += LANES)
       into[r * size + c] = inside(t, h + r, w + c) ? load<COMPUTE>(plane[(h + r) * t.row + w + c]) : COMPUTE(0);
 }
 
-// The sums over the windows of ROWS elements below each other, each with its mean. from: shared memory, the first row and column of
-// the first window, which is that of (h, w) in the image. N: the window, 0 where it is not known.
-template <int N> __device__ __forceinline__ void sum_windows(const Tile& t, const COMPUTE* from, int pitch, int h, int w, const COMPUTE (&mean)[ROWS],
-                                                             Sums (&sums)[ROWS]) {
+// The sums over the windows of ROWS elements below each other, each with its mean. from: shared memory, the first row
+// and column of the first window, which is that of (h, w) in the image. N: the window, 0 where it is not known.
+template <int N>
+__device__ __forceinline__ void sum_windows(const Tile& t, const COMPUTE* from, int pitch, int h, int w,
+                                            const COMPUTE (&mean)[ROWS], Sums (&sums)[ROWS]) {
   const int n = N ? N : t.window;
 #pragma unroll
   for (int r = 0; r < (N ? N + ROWS - 1 : t.window + ROWS - 1); r++)
@@ -91,9 +95,10 @@ template <int N> __device__ __forceinline__ void backward(const TileArguments& a
   const DivisiveArguments& a = arguments.a;
   const Tile& t = arguments.tile;
   const Position p = find_position(t);
-  // x from n - 1 before the tile to n - 1 behind it, and the rows below that the last threads read; q and the means from `ahead` before it
-  // to `behind` behind it; dy * s^-beta in it.
-  const int x_size = TILE + 2 * (t.window - 1), q_size = TILE + t.window - 1, x_rows = (q_size + ROWS - 1) / ROWS * ROWS + t.window - 1;
+  // x from n - 1 before the tile to n - 1 behind it, and the rows below that the last threads read; q and the means
+  // from `ahead` before it to `behind` behind it; dy * s^-beta in it.
+  const int x_size = TILE + 2 * (t.window - 1), q_size = TILE + t.window - 1,
+            x_rows = (q_size + ROWS - 1) / ROWS * ROWS + t.window - 1;
   COMPUTE* x = reinterpret_cast<COMPUTE*>(shared_memory);
   COMPUTE *q = x + x_rows * x_size, *means = q + q_size * q_size, *direct = means + q_size * q_size;
   griddepcontrol_wait_before_access(a.x + p.plane);
@@ -119,7 +124,9 @@ template <int N> __device__ __forceinline__ void backward(const TileArguments& a
           const int row = r + i - t.ahead, column = c - t.ahead;
           if (static_cast<unsigned>(row) < TILE && static_cast<unsigned>(column) < TILE) {
             direct[row * TILE + column] = scaled;
-            if (a.means_out) a.means_out[offset] = blend(a.alpha, a.gradient * term * sums[i].differences, a.beta, a.means_out + offset);
+            if (a.means_out)
+              a.means_out[offset] =
+                  blend(a.alpha, a.gradient * term * sums[i].differences, a.beta, a.means_out + offset);
           }
         }
         q[(r + i) * q_size + c] = term;
@@ -130,7 +137,8 @@ template <int N> __device__ __forceinline__ void backward(const TileArguments& a
   const int row = threadIdx.x / LANES * ROWS, column = threadIdx.x % LANES, n = N ? N : t.window;
   COMPUTE center[ROWS], gathered[ROWS];
 #pragma unroll
-  for (int i = 0; i < ROWS; i++) center[i] = x[(row + i + t.window - 1) * x_size + column + t.window - 1], gathered[i] = 0;
+  for (int i = 0; i < ROWS; i++)
+    center[i] = x[(row + i + t.window - 1) * x_size + column + t.window - 1], gathered[i] = 0;
 #pragma unroll
   for (int r = 0; r < (N ? N + ROWS - 1 : t.window + ROWS - 1); r++)
 #pragma unroll
@@ -150,14 +158,16 @@ template <int N> __device__ __forceinline__ void backward(const TileArguments& a
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_tile_forward(const TileArguments arguments) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    normalization_divisive_tile_forward(const TileArguments arguments) {
   griddepcontrol_wait_deferred();
   if (arguments.tile.window == 3) forward<3>(arguments);
   else if (arguments.tile.window == 5) forward<5>(arguments);
   else forward<0>(arguments);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) normalization_divisive_tile_backward(const TileArguments arguments) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    normalization_divisive_tile_backward(const TileArguments arguments) {
   griddepcontrol_wait_deferred();
   if (arguments.tile.window == 3) backward<3>(arguments);
   else if (arguments.tile.window == 5) backward<5>(arguments);
