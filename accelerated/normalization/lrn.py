@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dualdnn.api.operations.specs import DOUBLE
+
 from ..plans import Launch, pointers, structure, type_definitions
 from ..solver import Solver
 from .problem import LRNProblem
 
 
 class LRNSolver(Solver[LRNProblem]):
-    """What the solvers of LRN share: the launch, and that x may be y only where a thread has all channels."""
+    """What the solvers of LRN share: the launch, and that x may be y only in the plan of unaligned operands."""
 
     source = ""
 
@@ -28,7 +30,9 @@ class LRNSolver(Solver[LRNProblem]):
         threads: int,
     ) -> Launch:
         direction = "forward" if problem.forward else "backward"
-        named = {name: str(value) for name, value in definitions.items()}
+        beta = problem.operation.lrn.narrowed(problem.x.data_type)[1]
+        three_quarters = beta == 0.75 and problem.operation.compute_type != DOUBLE
+        named = {name: str(value) for name, value in definitions.items()} | {"THREE_QUARTERS": str(int(three_quarters))}
         defined = type_definitions(
             problem.x.data_type, problem.operation, WINDOW=str(problem.window), THREADS=str(threads), **named
         )

@@ -1,13 +1,15 @@
 // Local response normalization across channels (3.2.65, 4.1.14) of any layout: neighbouring threads on neighbouring
 // positions.
 //
-// Tiling: a thread has VECTOR neighbouring positions (one where rows do not allow it) and slides down `chunk` channels,
-// STEP channels at a time, whose reads are in flight together; the n - 1 channels that the next step needs stay in
-// registers, so that each element is read once, but for the n - 1 (backward 2 n - 2) before each chunk. The window is a
-// definition. With one chunk x may be y: what is written was read before. Roofline bound (the floor): bytes, x read and
-// y written once; backward x and dy read and dx written once. n + 30 operations an element, backward 2 n + 50: below
-// the 57 and 85 that an H200 does in the time of the bytes of floats.
-#include "normalization/power.cuh"
+// Tiling: a thread has V neighbouring positions (one where rows do not allow it, or there are few) and slides down
+// `chunk` channels, STEP at a time; the reads of the next step are in flight meanwhile. The n - 1 channels that the
+// next step needs stay in registers, so that each element is read once, but for the n - 1 (backward 2 n - 2) before
+// each chunk, which come from L2. The window is a definition. With one chunk x may be y: what is written was read
+// before.
+// Roofline bound: bytes, x read and y written once; backward x and dy read and dx written once. n / 4 + 20 operations
+// an element, backward n / 2 + 35, with beta 3/4: below the 57 and 85 that an H200 does in the time of the bytes of
+// floats.
+#include "normalization/windows.cuh"
 #include "primitives/geometry.cuh"
 
 constexpr int BEHIND = (WINDOW - 1) / 2, AHEAD = WINDOW - 1 - BEHIND, KEPT = WINDOW - 1;
@@ -32,29 +34,35 @@ struct BackwardArguments {
   Columns<3> columns;
 };
 
-// KEPT channels of earlier steps and STEP of this one, V positions of each.
-template <int V, int KEEP> struct Channels {
-  COMPUTE values[KEEP + STEP][V];
-  __device__ __forceinline__ void read(int index, const ELEMENT* from, int channel, int channels, int stride) {
-    read_packed<V>(from + channel * stride, channel >= 0 && channel < channels, values[index]);
-  }
+// KEEP channels of earlier steps and S of this one, V positions of each.
+template <int V, int KEEP, int S> struct Channels {
+  COMPUTE values[KEEP + S][V];
   __device__ __forceinline__ void slide() {
 #pragma unroll
     for (int i = 0; i < KEEP; i++)
 #pragma unroll
-      for (int v = 0; v < V; v++) values[i][v] = values[i + STEP][v];
+      for (int v = 0; v < V; v++) values[i][v] = values[i + S][v];
   }
 };
 
-// The sum of the squares of WINDOW channels from `first` on.
-template <class Values> __device__ __forceinline__ COMPUTE squares(const Values& x, int first, int v) {
-  COMPUTE sum = 0;
+// S channels of an operand whose reads are in flight.
+template <int V, int S> struct Next {
+  Pack<ELEMENT, V> packs[S];
+  // channel: the first of them. end: behind the last that is needed.
+  __device__ __forceinline__ void fetch(const ELEMENT* from, int channel, int end, int stride) {
 #pragma unroll
-  for (int i = 0; i < WINDOW; i++) sum += x.values[first + i][v] * x.values[first + i][v];
-  return sum;
-}
+    for (int u = 0; u < S; u++) {
+      const int c = channel + u;
+      packs[u] = fetch_packed<V>(from + c * stride, c >= 0 && c < end);
+    }
+  }
+  template <int KEEP> __device__ __forceinline__ void arrive(Channels<V, KEEP, S>& channels) const {
+#pragma unroll
+    for (int u = 0; u < S; u++) convert_packed<V>(packs[u], channels.values[KEEP + u]);
+  }
+};
 
-template <int V> __device__ __forceinline__ void forward(const ForwardArguments& a) {
+template <int V, int S> __device__ __forceinline__ void forward(const ForwardArguments& a) {
   const Columns<2>& c = a.columns;
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index >= c.positions.packs) return;
@@ -62,27 +70,36 @@ template <int V> __device__ __forceinline__ void forward(const ForwardArguments&
   c.positions.locate(index, offset);
   const ELEMENT* from = a.x + offset[0];
   ELEMENT* to = a.y + offset[1];
-  const int first = blockIdx.y * c.chunk, last = min(first + c.chunk, c.channels);
+  const int first = blockIdx.y * c.chunk, last = min(first + c.chunk, c.channels), end = min(last + AHEAD, c.channels);
   griddepcontrol_wait_before_access(from, to);
-  Channels<V, KEPT> x;  // from channel - BEHIND on
+  Channels<V, KEPT, S> x;  // from channel - BEHIND on
 #pragma unroll
-  for (int i = 0; i < KEPT; i++) x.read(i, from, first - BEHIND + i, c.channels, c.stride[0]);
-  for (int channel = first; channel < last; channel += STEP) {
+  for (int i = 0; i < KEPT; i++) {
+    const int channel = first - BEHIND + i;
+    read_packed<V>(from + channel * c.stride[0], channel >= 0 && channel < end, x.values[i]);
+  }
+  Next<V, S> next;
+  next.fetch(from, first + AHEAD, end, c.stride[0]);
+#pragma unroll 1
+  for (int channel = first; channel < last; channel += S) {
+    next.arrive(x);
+    next.fetch(from, channel + S + AHEAD, end, c.stride[0]);
+    COMPUTE y[S][V];
 #pragma unroll
-    for (int u = 0; u < STEP; u++) x.read(KEPT + u, from, channel + AHEAD + u, c.channels, c.stride[0]);
+    for (int v = 0; v < V; v++) {
+      COMPUTE sums[S];
+      window_sums<Square>([&](int i) { return x.values[i][v]; }, sums);
 #pragma unroll
-    for (int u = 0; u < STEP; u++) {
-      if (channel + u >= last) break;
-      COMPUTE y[V];
-#pragma unroll
-      for (int v = 0; v < V; v++) y[v] = x.values[BEHIND + u][v] * c.power(c.power.base(squares(x, u, v)));
-      write_packed<V>(to + (channel + u) * c.stride[1], y, c.alpha, c.beta);
+      for (int u = 0; u < S; u++) y[u][v] = x.values[BEHIND + u][v] * c.power(c.power.base(sums[u]));
     }
+#pragma unroll
+    for (int u = 0; u < S; u++)
+      if (channel + u < last) write_packed<V>(to + (channel + u) * c.stride[1], y[u], c.alpha, c.beta);
     x.slide();
   }
 }
 
-template <int V> __device__ __forceinline__ void backward(const BackwardArguments& a) {
+template <int V, int S> __device__ __forceinline__ void backward(const BackwardArguments& a) {
   const Columns<3>& c = a.columns;
   const unsigned index = blockIdx.x * blockDim.x + threadIdx.x;
   if (index >= c.positions.packs) return;
@@ -91,15 +108,17 @@ template <int V> __device__ __forceinline__ void backward(const BackwardArgument
   const ELEMENT *from = a.x + offset[0], *incoming = a.dy + offset[1];
   ELEMENT* to = a.dx + offset[2];
   const int first = blockIdx.y * c.chunk, last = min(first + c.chunk, c.channels);
+  const int end_x = min(last + KEPT, c.channels), end_dy = min(last + BEHIND, c.channels);
+  // The terms of the first window begin AHEAD channels before its center.
+  const int begin = first - KEPT;
   griddepcontrol_wait_before_access(from, incoming, to);
   // Of the channels from `channel` on: x, dy * s^-beta; from channel - AHEAD on: dy * x * s^(-beta - 1).
-  Channels<V, KEPT> x, term;
-  Channels<V, BEHIND> direct;
-  // Enough steps before the first channel for the terms that its window needs.
-  const int begin = first - (KEPT + STEP - 1) / STEP * STEP;
+  Channels<V, KEPT, S> x, term;
+  Channels<V, BEHIND, S> direct;
 #pragma unroll
   for (int i = 0; i < KEPT; i++) {
-    x.read(i, from, begin + i, c.channels, c.stride[0]);
+    const int channel = begin + i;
+    read_packed<V>(from + channel * c.stride[0], channel >= 0 && channel < end_x, x.values[i]);
 #pragma unroll
     for (int v = 0; v < V; v++) term.values[i][v] = 0;
   }
@@ -107,35 +126,37 @@ template <int V> __device__ __forceinline__ void backward(const BackwardArgument
   for (int i = 0; i < BEHIND; i++)
 #pragma unroll
     for (int v = 0; v < V; v++) direct.values[i][v] = 0;
-  for (int channel = begin; channel < last; channel += STEP) {
+  Next<V, S> next_x, next_dy;
+  next_x.fetch(from, first, end_x, c.stride[0]);
+  next_dy.fetch(incoming, begin + BEHIND, end_dy, c.stride[1]);
+#pragma unroll 1
+  for (int channel = begin; channel < last; channel += S) {
+    next_x.arrive(x);
+    next_dy.arrive(direct);
+    next_x.fetch(from, channel + S + KEPT, end_x, c.stride[0]);
+    next_dy.fetch(incoming, channel + S + BEHIND, end_dy, c.stride[1]);
+    COMPUTE dx[S][V];
 #pragma unroll
-    for (int u = 0; u < STEP; u++) x.read(KEPT + u, from, channel + KEPT + u, c.channels, c.stride[0]);
+    for (int v = 0; v < V; v++) {
+      COMPUTE sums[S];
+      window_sums<Square>([&](int i) { return x.values[i][v]; }, sums);
 #pragma unroll
-    for (int u = 0; u < STEP; u++) direct.read(BEHIND + u, incoming, channel + BEHIND + u, c.channels, c.stride[1]);
-#pragma unroll
-    for (int u = 0; u < STEP; u++) {
-      const int center = channel + BEHIND + u;
-      const bool exists = center >= 0 && center < c.channels;
-#pragma unroll
-      for (int v = 0; v < V; v++) {
-        const COMPUTE s = c.power.base(squares(x, u, v)), scaled = direct.values[BEHIND + u][v] * c.power(s);
+      for (int u = 0; u < S; u++) {
+        const int center = channel + BEHIND + u;
+        const bool exists = center >= 0 && center < c.channels;
+        COMPUTE inverse;
+        const COMPUTE scaled = direct.values[BEHIND + u][v] * c.power(c.power.base(sums[u]), inverse);
         direct.values[BEHIND + u][v] = scaled;
-        term.values[KEPT + u][v] = exists ? scaled * x.values[BEHIND + u][v] * Power::inverse(s) : COMPUTE(0);
+        term.values[KEPT + u][v] = exists ? scaled * x.values[BEHIND + u][v] * inverse : COMPUTE(0);
       }
+      window_sums<Itself>([&](int i) { return term.values[i][v]; }, sums);
+#pragma unroll
+      for (int u = 0; u < S; u++) dx[u][v] = direct.values[u][v] - a.gradient * x.values[u][v] * sums[u];
     }
 #pragma unroll
-    for (int u = 0; u < STEP; u++) {
-      if (channel + u < first || channel + u >= last) continue;
-      COMPUTE dx[V];
-#pragma unroll
-      for (int v = 0; v < V; v++) {
-        COMPUTE sum = 0;
-#pragma unroll
-        for (int i = 0; i < WINDOW; i++) sum += term.values[u + i][v];
-        dx[v] = direct.values[u][v] - a.gradient * x.values[u][v] * sum;
-      }
-      write_packed<V>(to + (channel + u) * c.stride[2], dx, c.alpha, c.beta);
-    }
+    for (int u = 0; u < S; u++)
+      if (channel + u >= first && channel + u < last)
+        write_packed<V>(to + (channel + u) * c.stride[2], dx[u], c.alpha, c.beta);
     x.slide();
     term.slide();
     direct.slide();
@@ -144,19 +165,19 @@ template <int V> __device__ __forceinline__ void backward(const BackwardArgument
 
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_columns_forward(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
-  forward<VECTOR>(a);
+  forward<VECTOR, STEP>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS)
     normalization_lrn_columns_forward_single(const ForwardArguments a) {
   griddepcontrol_wait_deferred();
-  forward<1>(a);
+  forward<1, SINGLE_STEP>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS) normalization_lrn_columns_backward(const BackwardArguments a) {
   griddepcontrol_wait_deferred();
-  backward<VECTOR>(a);
+  backward<VECTOR, STEP>(a);
 }
 extern "C" __global__ void __launch_bounds__(THREADS)
     normalization_lrn_columns_backward_single(const BackwardArguments a) {
   griddepcontrol_wait_deferred();
-  backward<1>(a);
+  backward<1, STEP>(a);
 }

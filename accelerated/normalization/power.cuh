@@ -2,14 +2,35 @@
 #pragma once
 #include "primitives/types.cuh"
 
+#ifndef THREE_QUARTERS
+#define THREE_QUARTERS 0  // 1: beta is 3/4, which most networks take, of floats
+#endif
+
 struct Power {
   COMPUTE factor, k, beta;
   COMPUTE sign;  // of powers of negative numbers: 1 or -1 where beta is an integer, else NaN
 
   __device__ __forceinline__ COMPUTE base(COMPUTE sum) const { return k + factor * sum; }
   __device__ __forceinline__ COMPUTE operator()(COMPUTE s) const {
-    const COMPUTE power = exponential(-beta * logarithm(s < COMPUTE(0) ? -s : s));
-    return s < COMPUTE(0) ? sign * power : power;
+    if constexpr (THREE_QUARTERS) {
+      const COMPUTE inverse_root = rsqrtf(s);  // NaN of negative numbers, as it must be
+      return inverse_root * root(inverse_root);
+    } else {
+      const COMPUTE power = exponential(-beta * logarithm(s < COMPUTE(0) ? -s : s));
+      return s < COMPUTE(0) ? sign * power : power;
+    }
+  }
+  // s^-beta and 1 / s. With beta 3/4: rsqrt errs by 2.1 units of 2^-24, its root by 2, so that s^-3/4 errs by 6.3 and 1
+  // / s by 5.3.
+  __device__ __forceinline__ COMPUTE operator()(COMPUTE s, COMPUTE& inverted) const {
+    if constexpr (THREE_QUARTERS) {
+      const COMPUTE inverse_root = rsqrtf(s);
+      inverted = inverse_root * inverse_root;
+      return inverse_root * root(inverse_root);
+    } else {
+      inverted = inverse(s);
+      return (*this)(s);
+    }
   }
   // 1 / s; of 16-bit tensors without the steps that round it correctly.
   static __device__ __forceinline__ COMPUTE inverse(COMPUTE s) {
@@ -20,6 +41,16 @@ struct Power {
   }
 
  private:
+  // The root of what rsqrtf returns: 0, infinite, NaN or a normal number.
+  static __device__ __forceinline__ float root(float x) {
+#ifdef EMULATED_CUDA
+    return sqrtf(x);
+#else
+    float result;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+#endif
+  }
   static __device__ __forceinline__ double exponential(double x) { return exp2(x); }
   static __device__ __forceinline__ float exponential(float x) { return exp2f(x); }
   static __device__ __forceinline__ double logarithm(double x) { return log2(x); }
@@ -35,12 +66,22 @@ struct Power {
   }
 };
 
-// N neighbouring elements in the arithmetic type; zeros where they do not exist.
-template <int N> __device__ __forceinline__ void read_packed(const ELEMENT* from, bool exists, COMPUTE* values) {
+// N neighbouring elements as they lie; zeros where they do not exist.
+template <int N> __device__ __forceinline__ Pack<ELEMENT, N> fetch_packed(const ELEMENT* from, bool exists) {
   Pack<ELEMENT, N> found;
-  if (exists) found = *reinterpret_cast<const Pack<ELEMENT, N>*>(from);
 #pragma unroll
-  for (int v = 0; v < N; v++) values[v] = exists ? load<COMPUTE>(found.item[v]) : COMPUTE(0);
+  for (int v = 0; v < N; v++) found.item[v] = store<ELEMENT>(COMPUTE(0));
+  if (exists) found = *reinterpret_cast<const Pack<ELEMENT, N>*>(from);
+  return found;
+}
+
+// The same in the arithmetic type.
+template <int N> __device__ __forceinline__ void convert_packed(const Pack<ELEMENT, N>& found, COMPUTE* values) {
+#pragma unroll
+  for (int v = 0; v < N; v++) values[v] = load<COMPUTE>(found.item[v]);
+}
+template <int N> __device__ __forceinline__ void read_packed(const ELEMENT* from, bool exists, COMPUTE* values) {
+  convert_packed<N>(fetch_packed<N>(from, exists), values);
 }
 
 // alpha * values + beta * what is there.

@@ -58,6 +58,7 @@ ALEXNET = (128, 96, 55, 55)  # whose first normalization LRN is
 IMAGES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER)
 SHAPES = (*IMAGES, VOLUME)
 LAYOUTS = ("nchw", "nhwc", "gaps")
+DHW_PACKED = ("LRN 5 forward", "LRN 5 backward")  # which take volumes in no other layout (3.2.65, 4.1.14)
 TYPES = (FLOAT, HALF)
 NAN = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
 
@@ -193,8 +194,8 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
     "pooling max 5x5 stride 3 forward": (pooling("MAX", 5, 3, 1, False), (MEDIUM,)),
     "pooling max 5x5 stride 3 backward": (pooling("MAX", 5, 3, 1, True), (MEDIUM,)),
     "pooling average 5x5 stride 3 backward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 5, 3, 1, True), (MEDIUM,)),
-    "LRN 5 forward": (lrn(5, False), (*IMAGES, ALEXNET)),
-    "LRN 5 backward": (lrn(5, True), (*IMAGES, ALEXNET)),
+    "LRN 5 forward": (lrn(5, False), (*IMAGES, ALEXNET, VOLUME)),
+    "LRN 5 backward": (lrn(5, True), (*IMAGES, ALEXNET, VOLUME)),
     "LRN 16 forward": (lrn(16, False), (LARGE,)),
     "LRN 16 backward": (lrn(16, True), (LARGE,)),
     "divisive normalization 3x3 forward": (divisive(3, False, False), IMAGES),
@@ -219,7 +220,7 @@ def memory_rows() -> Iterator[Row]:
     for family, (make, shapes) in OPERATIONS.items():
         for dims in shapes:
             for data_type in TYPES:
-                for layout in LAYOUTS:
+                for layout in LAYOUTS if len(dims) < 5 or family not in DHW_PACKED else ("nchw",):
                     kind = data_type.name.removeprefix("CUDNN_DATA_").lower()
                     named = layout.upper() if layout != "gaps" else "NCHW with gaps"
                     name = f"{family} {'x'.join(map(str, dims))} {kind} {named}"

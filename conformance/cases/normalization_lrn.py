@@ -228,12 +228,19 @@ def test_forward_in_place(trial, layout):
 
 
 @shows("cudnnLRNCrossChannelForward/c04", "cudnnLRNCrossChannelBackward/c02")
-@pytest.mark.parametrize("dims, layout", [((1, 300, 1, 4), "nchw"), ((3, 37, 1, 1), "nhwc"), ((1, 256, 3, 3), "nhwc"), ((2, 4, 9, 64), "nchw")])  # fmt: skip
+@pytest.mark.parametrize("dims, layout", [((1, 300, 1, 4), "nchw"), ((3, 37, 1, 1), "nhwc"), ((1, 256, 3, 3), "nhwc"), ((2, 4, 9, 64), "nchw"),
+                                          ((1, 3, 5, 5), "nchw"), ((2, 3, 8, 8), "nhwc"), ((1, 72, 16, 32), "nchw")])  # fmt: skip
 @type_name
 @both_calls
 def test_other_shapes(trial, call, data_type, dims, layout):
-    """Many channels and few positions, odd numbers of channels, many positions."""
+    """Many channels and few positions, odd numbers of channels, many positions, few channels, many of both."""
     trial(CALLS[call](laid_out(data_type, dims, layout), beta=-0.5))
+
+
+@shows("cudnnSetLRNDescriptor/c04")
+@both_calls
+def test_long_windows_of_many_channels(trial, call):
+    trial(CALLS[call](laid_out(FLOAT, (1, 72, 16, 32), "nchw"), lrn=LRNSpec(16, 1.5, 0.75, 1.0)))
 
 
 @shows("cudnnLRNCrossChannelBackward/c08")
