@@ -185,9 +185,9 @@ def tiled(problem: PoolingProblem, source: str) -> Configuration | None:
     for i, d in enumerate(reversed(range(len(extents)))):
         value.outer[i], value.x_outer[i], value.y_outer[i] = FastDivmod.of(extents[d]), x_steps[d], y_steps[d]
     lists = zip(tile.axes, tile.parts, tile.targets, tile.sources, tile.windows, strict=True)
-    for d, (axis, part, target, source, window) in enumerate(lists):
+    for d, (axis, part, target, read, window) in enumerate(lists):
         value.parts[d], value.targets[d] = FastDivmod.of(part), FastDivmod.of(target)
-        value.sources[d], value.windows[d] = FastDivmod.of(source), FastDivmod.of(window)
+        value.sources[d], value.windows[d] = FastDivmod.of(read), FastDivmod.of(window)
         # floor((input + padding - window) / stride) + 1, of numbers that are not negative
         shift = axis.padding - axis.window + axis.stride
         before = max(0, -(shift // axis.stride))
