@@ -132,7 +132,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     wanted = set(config.getoption("--case"))
     if not wanted:
         return
-    chosen = [item for item in items if case_id(item, item.callspec.params.get("subject", "")) in wanted]  # type: ignore[attr-defined]
+    named = [(item, getattr(item, "callspec", None)) for item in items]  # what takes no subject is no case
+    chosen = [item for item, call in named if call and case_id(item, call.params.get("subject", "")) in wanted]
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = chosen
 
