@@ -87,6 +87,7 @@ def test_specialised_modules_are_those_of_what_is_timed(device, wanted):
         "pooling/max_backward.cu", "pooling/max_backward_3d_nhwc.cu", "pooling/max_backward_fp16_planes.cu",
         "pooling/small_forward.cu", "pooling/small_max_backward.cu", "softmax/staged.cu",
         "softmax/persistent_tma.cu",
+        "normalization/lrn_rows.cu", "normalization/lrn_columns.cu", "normalization/lrn_channels.cu",
     }  # fmt: skip
 
 

@@ -131,7 +131,6 @@ template <int P> __device__ __forceinline__ void backward(const AverageTileArgum
   int low[3];
 #pragma unroll
   for (int d = 0; d < 3; d++) low[d] = tile.first_window(a.pooling, d, tile.begin[d]);
-  griddepcontrol_wait();
   read_shares<P>(a, tile, low, shares);
   __syncthreads();
   const Axis& along = a.pooling.axis[2];
@@ -140,5 +139,6 @@ template <int P> __device__ __forceinline__ void backward(const AverageTileArgum
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_average_backward_tile(const AverageTileArguments a) {
+  griddepcontrol_wait();
   a.tile.planes == PLANES ? backward<PLANES>(a) : backward<1>(a);
 }

@@ -140,7 +140,6 @@ template <class Pool, int P> __device__ __forceinline__ void forward(const Forwa
   int origin[3];
 #pragma unroll
   for (int d = 0; d < 3; d++) origin[d] = tile.begin[d] * a.pooling.axis[d].stride - a.pooling.axis[d].padding;
-  griddepcontrol_wait();
   tile.read_inputs<P>(inputs, a.x, a.pooling, origin, Pool::nothing());
   __syncthreads();
   with_columns(a.pooling.axis[2].window,
@@ -151,6 +150,7 @@ template <class Pool> __device__ __forceinline__ void forward(const ForwardTileA
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_forward_tile(const ForwardTileArguments a) {
+  griddepcontrol_wait();
   if (a.pooling.mode == AVERAGE_INCLUDE || a.pooling.mode == AVERAGE_EXCLUDE) return forward<Sum>(a);
   a.pooling.propagate ? forward<NumbersAndNan>(a) : forward<Numbers>(a);
 }

@@ -326,7 +326,6 @@ template <class Pool, int P> __device__ __forceinline__ void backward(const MaxT
     low[d] = tile.first_window(a.pooling, d, tile.begin[d]);
     origin[d] = low[d] * a.pooling.axis[d].stride - a.pooling.axis[d].padding;
   }
-  griddepcontrol_wait();
   tile.read_inputs<P>(inputs, a.x, a.pooling, origin, element<ELEMENT>(COMPUTE(Pool::PROPAGATES ? -INFINITY : NAN)));
   __syncthreads();
   with_columns(a.pooling.axis[2].window, [&](auto columns) {
@@ -342,5 +341,6 @@ template <class Pool> __device__ __forceinline__ void backward(const MaxTileArgu
 }
 
 extern "C" __global__ void __launch_bounds__(256) pooling_generic_max_backward_tile(const MaxTileArguments a) {
+  griddepcontrol_wait();
   a.pooling.propagate ? backward<NumbersAndNan>(a) : backward<Numbers>(a);
 }

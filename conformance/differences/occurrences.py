@@ -1,4 +1,4 @@
-"""Which failures each declared difference names, by subject: data in occurrences/SUBJECT.json, so that a difference covers
+"""Which failures each declared difference names, by subject: data in SUBJECT.json beside this file, so that a difference covers
 neither more nor fewer failures than were seen.
 
     python -m dualdnn.conformance.differences.occurrences compliance.json.gz    # writes the vendor's from a report
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .table import DIFFERENCES, Difference, difference_for
 
-FOLDER = Path(__file__).parent / "occurrences"
+FOLDER = Path(__file__).parent
 TOLD = re.compile(
     r"CUDNN_STATUS_\w+|succeeded|elements are wrong|bytes\b.*? changed|AssertionError|\bassert\b|process down"
 )
