@@ -41,7 +41,7 @@ class Window(NamedTuple):
 
     @property
     def block_bytes(self) -> int:
-        """Of shared memory."""
+        """Return the bytes of shared memory of a block."""
         return 224 * 1024 // self.blocks
 
 
@@ -89,7 +89,7 @@ class Shape(NamedTuple):
         return self.stages * self.boxes * self.box_bytes + BOX_ALIGNMENT
 
     def blocks(self, o: Convolution) -> tuple[int, int, int]:
-        """Of channels, columns, rows."""
+        """Return how many blocks there are along channels, columns and rows."""
         channels, height, width = o.y.dims[1:]
         return -(-channels // (self.boxes * self.box[0])), -(-width // self.columns), -(-height // self.rows)
 
@@ -129,7 +129,7 @@ def ring(o: Convolution, definitions: Mapping[str, int], device: Any) -> Ring:
 
 
 def _map(tensor: TensorSpec, box: tuple[int, int, int, int]) -> UnswizzledTiledMap:
-    """Of (channels, columns, rows, images)."""
+    """Return the TMA map of a tensor, as (channels, columns, rows, images)."""
     order, bytes_ = (1, 3, 2, 0), tensor.scalar_bytes
     extent = tuple(tensor.dims[d] for d in order)
     strides = [tensor.strides[d] * bytes_ for d in order[1:]]

@@ -62,7 +62,7 @@ class Spectra:
 
     @cached_property
     def size(self) -> tuple[int, ...]:
-        """Of a tile. A dimension in which the filter has one element is not transformed, except that columns are if
+        """Return the sizes of a tile. A dimension in which the filter has one element is not transformed, except that columns are if
         no other dimension is."""
         untiled = [_power_of_two(result + tap - 1) for result, tap in zip(self.results, self.taps, strict=True)]
         if self.operation.algo == Algo.CUDNN_CONVOLUTION_FWD_ALGO_FFT:
@@ -81,7 +81,7 @@ class Spectra:
 
     @cached_property
     def tiles(self) -> tuple[int, ...]:
-        """Of one image."""
+        """Return the tiles of one image, by dimension."""
         return tuple(-(-result // step) for result, step in zip(self.results, self.step, strict=True))
 
     @cached_property

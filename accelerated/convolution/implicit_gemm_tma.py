@@ -186,7 +186,7 @@ TMA = (
 
 
 class Shares(NamedTuple):
-    """Of blocks in the tiles: the first ones take ``first_end`` of them, in turn, then there are ``later`` for each."""
+    """Return the order of blocks: the first take ``first_end`` tiles, one after another, then each has ``later`` more."""
 
     first_blocks: int
     first_end: int

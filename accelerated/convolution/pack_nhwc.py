@@ -54,17 +54,17 @@ class _Copies:
 
     @cached_property
     def channels(self) -> int:
-        """Of a group, without padding."""
+        """Return the channels of a group, without padding."""
         return self.operation.w.dims[1]
 
     @cached_property
     def padded_channels(self) -> int:
-        """Of a group, with padding."""
+        """Return the channels of a group, with padding."""
         return rounded_up(self.channels, PACK_BYTES // self.operation.x.scalar_bytes)
 
     @cached_property
     def taps(self) -> int:
-        """Of a filter."""
+        """Return the spatial elements of a filter."""
         return prod(self.operation.w.dims[2:])
 
     @cached_property

@@ -78,7 +78,7 @@ class Geometry:
 
     @cached_property
     def channels(self) -> int:
-        """Of a group."""
+        """Return the channels of a group."""
         return self.operation.w.dims[1]
 
     @cached_property
@@ -165,7 +165,7 @@ class Geometry:
         return -(-self.operation.terms // terms.run * terms.words // STEP_WORDS)
 
     def step_clocks(self, terms: Terms) -> int:
-        """Of all steps of a warp's pixels."""
+        """Return the clocks of all steps of a warp's pixels."""
         one = (WORD_CLOCKS if terms.one_read else TWO_READ_CLOCKS) + FILTER_CLOCKS * self.filters // 16
         return self.steps(terms) * one
 
@@ -238,7 +238,7 @@ class Geometry:
     # The choice of a tile
 
     def tiles(self, tile: Tile) -> int:
-        """Of all images."""
+        """Return the tiles of all images."""
         down, across = -(-self.outputs[1] // tile.rows), -(-self.outputs[2] // tile.columns)
         return self.operation.x.dims[0] * self.outputs[0] * down * across
 

@@ -73,7 +73,7 @@ class Walk:
         return reduced, kept, windows
 
     def axes(self) -> tuple[Axes, Axes]:
-        """Of what one element of C reduces, (A), and of the elements of C, (A, C): merged, the outermost first."""
+        """Return the merged axes, outermost first, that one element of C reduces (steps in A) and of C itself (steps in A, C)."""
 
         def along(dimensions: list[int], strides: list[list[int]]) -> Axes:
             extents, steps = merge_dimensions(

@@ -132,7 +132,7 @@ class LoadedModule:
         return LoadedKernel(self.driver, handle)
 
     def content(self, name: str) -> bytearray:
-        """Of a variable in the device's memory."""
+        """Return the bytes of a variable in the device's memory."""
         address, nbytes = _ADDRESS(), _SIZE()
         self.driver.call(
             "cuModuleGetGlobal_v2", ctypes.byref(address), ctypes.byref(nbytes), self._handle, name.encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -33,7 +34,7 @@ class _FreedSlice:
     def free(self) -> None: ...
 
 
-class SharedBuffer:
+class SharedBuffer(ABC):
     """Memory that a backend allocated, or a part of it.
 
     ``address``, ``nbytes`` and ``writable`` make it an operand. Slices share the allocation: they live until the whole
@@ -48,17 +49,17 @@ class SharedBuffer:
 
     # What a backend supplies.
 
+    @abstractmethod
     def contents(self, nbytes: int) -> bytearray:
         """A copy of the first ``nbytes`` bytes, after all work of the device."""
-        raise NotImplementedError
 
+    @abstractmethod
     def part(self, offset: int, nbytes: int) -> Any:
         """The slice, whose limits were checked."""
-        raise NotImplementedError
 
+    @abstractmethod
     def duplicate(self) -> Any:
         """A buffer of its own with the same bytes."""
-        raise NotImplementedError
 
     # What follows from it.
 
