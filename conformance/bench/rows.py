@@ -42,7 +42,7 @@ from dualdnn.api.operations import (
     TensorSpec,
     TransformTensor,
 )
-from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
 from ..layouts import laid_out
 from .convolution_rows import convolution_rows
@@ -148,6 +148,12 @@ def transform(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
     return TransformTensor(1.0, 0.0, laid_out(data_type, dims, layout), laid_out(data_type, dims, other))
 
 
+def repack(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    """From memory with gaps, or of another layout, into packed memory of one layout and a wider type."""
+    wider = DOUBLE if data_type == FLOAT else FLOAT
+    return TransformTensor(1.0, 0.0, laid_out(data_type, dims, layout), laid_out(wider, dims, "nhwc"))
+
+
 def reduce(op: str, kept: tuple[int, ...]) -> Make:
     def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
         a = laid_out(data_type, dims, layout)
@@ -208,6 +214,7 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
     "scale tensor": (scale, SHAPES),
     "set tensor": (fill, SHAPES),
     "transform to the other layout": (transform, SHAPES),
+    "transform to a wider type NHWC": (repack, (LARGE, ODD)),
     "reduce add to C": (reduce("ADD", (1,)), SHAPES),
     "reduce add to 1": (reduce("ADD", ()), SHAPES),
     "reduce max over W": (reduce("MAX", (0, 1, 2)), SHAPES),
