@@ -23,12 +23,14 @@ from .reduce_tensor import ReduceTensor
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
+    AttnSpec,
     ConvolutionSpec,
     FilterSpec,
     LRNSpec,
     OpTensorSpec,
     PoolingSpec,
     ReduceTensorSpec,
+    SeqDataSpec,
     TensorSpec,
     TransformSpec,
 )
@@ -53,6 +55,7 @@ __all__ = [
     "ActivationForward",
     "ActivationSpec",
     "AddTensor",
+    "AttnSpec",
     "Backend",
     "BackendError",
     "Buffer",
@@ -78,6 +81,7 @@ __all__ = [
     "ReorderFilter",
     "ReorderFilterAndBias",
     "ScaleTensor",
+    "SeqDataSpec",
     "SetTensor",
     "SoftmaxBackward",
     "SoftmaxForward",
