@@ -22,12 +22,12 @@ enum Op {
 };  // cudnnReduceTensorOp_t
 enum Type { FLOAT = 0, DOUBLE = 1, HALF = 2, INT8 = 3, BFLOAT16 = 9 };  // cudnnDataType_t
 // That of ELEMENT, if C can have it.
-constexpr int OWN_TYPE = std::is_same_v<ELEMENT, half>     ? HALF
-                         : std::is_same_v<ELEMENT, double> ? DOUBLE
-                         : std::is_same_v<ELEMENT, int8>   ? INT8
+constexpr int OWN_TYPE = std::is_same_v<ELEMENT, half>       ? HALF
+                         : std::is_same_v<ELEMENT, double>   ? DOUBLE
+                         : std::is_same_v<ELEMENT, int8>     ? INT8
                          : std::is_same_v<ELEMENT, bfloat16> ? BFLOAT16
-                         : std::is_same_v<ELEMENT, float>  ? FLOAT
-                                                           : -1;
+                         : std::is_same_v<ELEMENT, float>    ? FLOAT
+                                                             : -1;
 
 // --- what is accumulated ---
 
