@@ -82,6 +82,8 @@ __device__ __forceinline__ void store_result(const Arguments& a, COMPUTE value, 
       return blend_into<half>(a.c, offset, a, value);
     case INT8:
       return blend_into<int8>(a.c, offset, a, value);
+    case BFLOAT16:  // of gradients of a bias, whose types are one
+      if constexpr (OWN_TYPE == BFLOAT16) return blend_into<bfloat16>(a.c, offset, a, value);
   }
 }
 
@@ -111,6 +113,8 @@ __device__ __forceinline__ void conclude_pack(const Arguments& a, const Value (&
       return blend_pack<half>(a, offset, state);
     case INT8:
       return blend_pack<int8>(a, offset, state);
+    case BFLOAT16:
+      if constexpr (OWN_TYPE == BFLOAT16) return blend_pack<bfloat16>(a, offset, state);
   }
 }
 __device__ __forceinline__ void conclude_pack(const Arguments&, const Ranked (&)[WIDTH], unsigned) {}

@@ -3,6 +3,7 @@
 from .activation import ActivationBackward, ActivationForward
 from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
+    ConvolutionBackwardBias,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -59,6 +60,7 @@ __all__ = [
     "Backend",
     "BackendError",
     "Buffer",
+    "ConvolutionBackwardBias",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",

@@ -22,6 +22,7 @@ from dualdnn.api.operations import (
     ActivationForward,
     ActivationSpec,
     AddTensor,
+    ConvolutionBackwardBias,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
@@ -167,6 +168,11 @@ def reduce(op: str, kept: tuple[int, ...]) -> Make:
     return make
 
 
+def bias_gradient(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    db = TensorSpec.packed(data_type, (1, dims[1], *(1 for _ in dims[2:])))
+    return ConvolutionBackwardBias(1.0, 0.0, laid_out(data_type, dims, layout), db)
+
+
 OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
     "activation ReLU forward": (activation("RELU", False), SHAPES),
     "activation ReLU backward": (activation("RELU", True), SHAPES),
@@ -210,6 +216,7 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
     "divisive normalization 5x5 with means forward": (divisive(5, True, False), (LARGE,)),
     "divisive normalization 5x5 with means backward": (divisive(5, True, True), (LARGE,)),
     "add bias": (bias, SHAPES),
+    "bias gradient": (bias_gradient, SHAPES),
     "op tensor multiply": (multiply, SHAPES),
     "scale tensor": (scale, SHAPES),
     "set tensor": (fill, SHAPES),
