@@ -65,6 +65,18 @@ class LRNDescriptor(Descriptor):
         self.spec = LRNSpec(5, 1e-4, 0.75, 2.0)
 
 
+class SeqDataDescriptor(Descriptor):
+    type_name = "cudnnSeqDataDescriptor_t"
+
+
+class DropoutDescriptor(Descriptor):
+    type_name = "cudnnDropoutDescriptor_t"
+
+
+class AttnDescriptor(Descriptor):
+    type_name = "cudnnAttnDescriptor_t"
+
+
 class ConvolutionDescriptor(Descriptor):
     """Group count, math type and reorder type may be set before the convolution itself and outlive setting it again."""
 

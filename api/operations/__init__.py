@@ -24,12 +24,14 @@ from .reduce_tensor import ReduceTensor
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
+    AttnSpec,
     ConvolutionSpec,
     FilterSpec,
     LRNSpec,
     OpTensorSpec,
     PoolingSpec,
     ReduceTensorSpec,
+    SeqDataSpec,
     TensorSpec,
     TransformSpec,
 )
@@ -54,6 +56,7 @@ __all__ = [
     "ActivationForward",
     "ActivationSpec",
     "AddTensor",
+    "AttnSpec",
     "Backend",
     "BackendError",
     "Buffer",
@@ -80,6 +83,7 @@ __all__ = [
     "ReorderFilter",
     "ReorderFilterAndBias",
     "ScaleTensor",
+    "SeqDataSpec",
     "SetTensor",
     "SoftmaxBackward",
     "SoftmaxForward",
