@@ -77,6 +77,10 @@ class AttnDescriptor(Descriptor):
     type_name = "cudnnAttnDescriptor_t"
 
 
+class CTCLossDescriptor(Descriptor):
+    type_name = "cudnnCTCLossDescriptor_t"
+
+
 class ConvolutionDescriptor(Descriptor):
     """Group count, math type and reorder type may be set before the convolution itself and outlive setting it again."""
 

@@ -163,3 +163,30 @@ def test_sequence_data_and_attention_from_c(library, tmp_path):
     """
     ran = run(compiled(library, tmp_path, text))
     assert ran.returncode == 0, ran.stderr
+
+
+def test_ctc_loss_descriptors_from_c(library, tmp_path):
+    """Three setters and three getters on one descriptor; outputs that are NULL are not written."""
+    text = """
+    #include <cudnn.h>
+    int main(void) {
+        cudnnCTCLossDescriptor_t loss;
+        cudnnDataType_t type;
+        cudnnLossNormalizationMode_t norm;
+        cudnnNanPropagation_t nan;
+        int longest = -1;
+        if (cudnnCreateCTCLossDescriptor(0) != CUDNN_STATUS_BAD_PARAM || cudnnCreateCTCLossDescriptor(&loss)) return 1;
+        if (cudnnGetCTCLossDescriptor_v8(loss, &type, &norm, &nan, &longest) || longest != 0) return 2;
+        if (cudnnSetCTCLossDescriptor_v8(loss, CUDNN_DATA_FLOAT, CUDNN_LOSS_NORMALIZATION_SOFTMAX, CUDNN_PROPAGATE_NAN, 41)) return 3;
+        if (cudnnGetCTCLossDescriptor_v8(loss, &type, &norm, &nan, &longest)) return 4;
+        if (type != CUDNN_DATA_FLOAT || norm != CUDNN_LOSS_NORMALIZATION_SOFTMAX || nan != CUDNN_PROPAGATE_NAN || longest != 41) return 5;
+        if (cudnnSetCTCLossDescriptorEx(loss, CUDNN_DATA_DOUBLE, CUDNN_LOSS_NORMALIZATION_NONE, CUDNN_PROPAGATE_NAN)) return 6;
+        if (cudnnGetCTCLossDescriptorEx(loss, &type, &norm, 0) || type != CUDNN_DATA_DOUBLE || norm != CUDNN_LOSS_NORMALIZATION_NONE) return 7;
+        if (cudnnSetCTCLossDescriptor(loss, CUDNN_DATA_FLOAT) || cudnnGetCTCLossDescriptor(loss, &type) || type != CUDNN_DATA_FLOAT) return 8;
+        if (cudnnGetCTCLossDescriptor_v8(loss, 0, 0, &nan, &longest) || nan != CUDNN_NOT_PROPAGATE_NAN || longest != 0) return 9;
+        if (cudnnSetCTCLossDescriptor_v8(loss, CUDNN_DATA_FLOAT, (cudnnLossNormalizationMode_t)7, CUDNN_PROPAGATE_NAN, 1) != CUDNN_STATUS_BAD_PARAM) return 10;
+        return cudnnDestroyCTCLossDescriptor(loss) || cudnnDestroyCTCLossDescriptor(0) ? 11 : 0;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text))
+    assert ran.returncode == 0, ran.stderr

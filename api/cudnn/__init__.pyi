@@ -10,6 +10,7 @@ from ..api_log import cudnnDebug_t
 from ..descriptors import (
     ActivationDescriptor as ActivationDescriptor,
     AttnDescriptor as AttnDescriptor,
+    CTCLossDescriptor as CTCLossDescriptor,
     ConvolutionDescriptor as ConvolutionDescriptor,
     DropoutDescriptor as DropoutDescriptor,
     FilterDescriptor as FilterDescriptor,
@@ -1484,6 +1485,70 @@ def cudnnSetSeqDataDescriptor(
     Errors: BAD_PARAM for nbDims below 1 (c25), sizes below 1, axes that are no such order (c16, c17), another number of
     lengths (c26), lengths outside 0 to the size of TIME (c27); NOT_SUPPORTED for nbDims other than 4 (c28), other types
     (c20), a paddingFill (c29). Source: 7.2.53.
+    """
+
+def cudnnCreateCTCLossDescriptor() -> CTCLossDescriptor:
+    """A new CTC loss descriptor, to be filled by one of the three setters. Source: 8.2.2."""
+
+def cudnnDestroyCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor | None) -> None:
+    """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 8.2.5."""
+
+def cudnnGetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor) -> cudnnDataType_t:
+    """The compute type; that of a fresh descriptor is FLOAT. Errors: BAD_PARAM for NULL (c03). Source: 8.2.9."""
+
+class _cudnnGetCTCLossDescriptorEx(NamedTuple):
+    compType: cudnnDataType_t
+    normMode: cudnnLossNormalizationMode_t
+    gradMode: cudnnNanPropagation_t
+
+def cudnnGetCTCLossDescriptorEx(ctcLossDesc: CTCLossDescriptor) -> _cudnnGetCTCLossDescriptorEx:
+    """(compType, normMode, gradMode), whichever setter set them; a fresh descriptor reads as zeros.
+
+    Errors: BAD_PARAM for NULL (c05). Source: 8.2.10.
+    """
+
+class _cudnnGetCTCLossDescriptor_v8(NamedTuple):
+    compType: cudnnDataType_t
+    normMode: cudnnLossNormalizationMode_t
+    gradMode: cudnnNanPropagation_t
+    maxLabelLength: int
+
+def cudnnGetCTCLossDescriptor_v8(ctcLossDesc: CTCLossDescriptor) -> _cudnnGetCTCLossDescriptor_v8:
+    """(compType, normMode, gradMode, maxLabelLength); maxLabelLength is 0 where another setter set the descriptor.
+
+    Errors: BAD_PARAM for NULL (c06). Source: 8.2.11.
+    """
+
+def cudnnSetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor, compType: cudnnDataType_t) -> None:
+    """Describe a CTC loss of normalized probabilities whose gradients are zero where no alignment exists.
+
+    Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE (c04); cudnnCTCLoss supports FLOAT. Source: 8.2.25.
+    """
+
+def cudnnSetCTCLossDescriptorEx(
+    ctcLossDesc: CTCLossDescriptor,
+    compType: cudnnDataType_t,
+    normMode: cudnnLossNormalizationMode_t,
+    gradMode: cudnnNanPropagation_t,
+) -> None:
+    """Describe a CTC loss.
+
+    normMode: what probs holds, normalized probabilities (NONE) or activations (SOFTMAX). gradMode: what becomes of the
+    gradients of a sequence that has no alignment: they are zero (NOT_PROPAGATE_NAN) or not written (PROPAGATE_NAN).
+    Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE, unknown modes (c07). Source: 8.2.26.
+    """
+
+def cudnnSetCTCLossDescriptor_v8(
+    ctcLossDesc: CTCLossDescriptor,
+    compType: cudnnDataType_t,
+    normMode: cudnnLossNormalizationMode_t,
+    gradMode: cudnnNanPropagation_t,
+    maxLabelLength: SupportsIndex,
+) -> None:
+    """Describe a CTC loss whose labels are in device memory: as cudnnSetCTCLossDescriptorEx, and the most labels of a sequence.
+
+    Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE, unknown modes, a negative maxLabelLength (c08).
+    Source: 8.2.27.
     """
 
 CUDNN_ACTIVATION_SIGMOID: Final = cudnnActivationMode_t.CUDNN_ACTIVATION_SIGMOID

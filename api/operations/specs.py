@@ -18,6 +18,7 @@ from ..enumerations import (
     cudnnDataType_t,
     cudnnFoldingDirection_t,
     cudnnIndicesType_t,
+    cudnnLossNormalizationMode_t,
     cudnnMathType_t,
     cudnnNanPropagation_t,
     cudnnOpTensorOp_t,
@@ -344,3 +345,13 @@ class AttnSpec:
     def key_size(self) -> int:
         """Length of the key vectors that meet the queries."""
         return self.k_projected or self.k_size
+
+
+@record
+class CTCLossSpec:
+    """A CTC loss: ``longest_label`` is the most labels of a sequence, None where no setter has said it (8.2.27)."""
+
+    compute_type: cudnnDataType_t
+    normalization: cudnnLossNormalizationMode_t
+    gradient_nan: cudnnNanPropagation_t
+    longest_label: int | None = None

@@ -11,6 +11,7 @@ from dualdnn.api.operations.specs import (
     ActivationSpec,
     AttnSpec,
     ConvolutionSpec,
+    CTCLossSpec,
     FilterSpec,
     LRNSpec,
     OpTensorSpec,
@@ -81,6 +82,15 @@ def _attention(s: AttnSpec) -> Iterable[Setting]:
     yield "cudnnSetAttnDescriptor", *values[:6], None, None, *values[6:]
 
 
+def _ctc_loss(s: CTCLossSpec) -> Iterable[Setting]:
+    """Labels in device memory need the third setter, which alone says how many they may be."""
+    values = s.compute_type, s.normalization, s.gradient_nan
+    if s.longest_label is None:
+        yield "cudnnSetCTCLossDescriptorEx", *values
+    else:
+        yield "cudnnSetCTCLossDescriptor_v8", *values, s.longest_label
+
+
 # specification -> (name in cudnnCreate...Descriptor and cudnn...Descriptor_t, its settings)
 SETTINGS: dict[type, tuple[str, Callable[[Any], Iterable[Setting]]]] = {
     TensorSpec: ("Tensor", _tensor),
@@ -94,6 +104,7 @@ SETTINGS: dict[type, tuple[str, Callable[[Any], Iterable[Setting]]]] = {
     LRNSpec: ("LRN", _lrn),
     SeqDataSpec: ("SeqData", _sequence_data),
     AttnSpec: ("Attn", _attention),
+    CTCLossSpec: ("CTCLoss", _ctc_loss),
 }
 # type of a descriptor -> name of the specification that it holds
 SPECIFICATIONS = {f"cudnn{name}Descriptor_t": spec.__name__ for spec, (name, _) in SETTINGS.items()}

@@ -1,0 +1,107 @@
+"""Descriptors of the CTC loss (8.2.2, 8.2.5, 8.2.9 to 8.2.11, 8.2.25 to 8.2.27)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..descriptors import CTCLossDescriptor
+from ..enumerations import cudnnDataType_t, cudnnLossNormalizationMode_t, cudnnNanPropagation_t
+from ..functions import documented
+from ..operations import CTCLossSpec
+from ..operations.specs import DOUBLE, FLOAT
+from ..status import BAD_PARAM, expect
+
+COMPUTE_TYPES = (FLOAT, DOUBLE)  # what NVIDIA's setters accept; the computing calls support FLOAT alone
+PRESET = CTCLossSpec(
+    FLOAT, cudnnLossNormalizationMode_t.CUDNN_LOSS_NORMALIZATION_NONE, cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
+)
+
+
+@documented()
+def cudnnCreateCTCLossDescriptor():
+    """A new CTC loss descriptor, to be filled by one of the three setters. Source: 8.2.2."""
+    return CTCLossDescriptor()
+
+
+@documented()
+def cudnnDestroyCTCLossDescriptor(ctcLossDesc):
+    """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 8.2.5."""
+    if ctcLossDesc is not None:
+        ctcLossDesc.destroy()
+
+
+def _set(ctcLossDesc, clause, compType, normMode, gradMode, maxLabelLength=None):
+    expect(
+        compType in COMPUTE_TYPES, BAD_PARAM, clause, f"compType is {compType.name}, arithmetic is in FLOAT or DOUBLE"
+    )
+    expect(maxLabelLength is None or maxLabelLength >= 0, BAD_PARAM, clause, f"maxLabelLength is {maxLabelLength}")
+    ctcLossDesc.spec = CTCLossSpec(compType, normMode, gradMode, maxLabelLength)
+
+
+@documented(invalid={"*": "c04"})
+def cudnnSetCTCLossDescriptor(ctcLossDesc, compType):
+    """Describe a CTC loss of normalized probabilities whose gradients are zero where no alignment exists.
+
+    Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE (c04); cudnnCTCLoss supports FLOAT. Source: 8.2.25.
+    """
+    _set(ctcLossDesc, "cudnnSetCTCLossDescriptor/c04", compType, PRESET.normalization, PRESET.gradient_nan)
+
+
+@documented(invalid={"*": "c07"})
+def cudnnSetCTCLossDescriptorEx(ctcLossDesc, compType, normMode, gradMode):
+    """Describe a CTC loss.
+
+    normMode: what probs holds, normalized probabilities (NONE) or activations (SOFTMAX). gradMode: what becomes of the
+    gradients of a sequence that has no alignment: they are zero (NOT_PROPAGATE_NAN) or not written (PROPAGATE_NAN).
+    Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE, unknown modes (c07). Source: 8.2.26.
+    """
+    _set(ctcLossDesc, "cudnnSetCTCLossDescriptorEx/c07", compType, normMode, gradMode)
+
+
+@documented(invalid={"*": "c08"})
+def cudnnSetCTCLossDescriptor_v8(ctcLossDesc, compType, normMode, gradMode, maxLabelLength):
+    """Describe a CTC loss whose labels are in device memory: as cudnnSetCTCLossDescriptorEx, and the most labels of a sequence.
+
+    Errors: BAD_PARAM for a compType other than FLOAT and DOUBLE, unknown modes, a negative maxLabelLength (c08).
+    Source: 8.2.27.
+    """
+    _set(ctcLossDesc, "cudnnSetCTCLossDescriptor_v8/c08", compType, normMode, gradMode, maxLabelLength)
+
+
+class CTCLossParametersEx(NamedTuple):
+    compType: cudnnDataType_t
+    normMode: cudnnLossNormalizationMode_t
+    gradMode: cudnnNanPropagation_t
+
+
+class CTCLossParameters_v8(NamedTuple):
+    compType: cudnnDataType_t
+    normMode: cudnnLossNormalizationMode_t
+    gradMode: cudnnNanPropagation_t
+    maxLabelLength: int
+
+
+@documented(invalid={"*": "c03"}, fresh=["ctcLossDesc"])
+def cudnnGetCTCLossDescriptor(ctcLossDesc):
+    """The compute type; that of a fresh descriptor is FLOAT. Errors: BAD_PARAM for NULL (c03). Source: 8.2.9."""
+    return (ctcLossDesc.spec or PRESET).compute_type
+
+
+@documented(invalid={"*": "c05"}, fresh=["ctcLossDesc"])
+def cudnnGetCTCLossDescriptorEx(ctcLossDesc):
+    """(compType, normMode, gradMode), whichever setter set them; a fresh descriptor reads as zeros.
+
+    Errors: BAD_PARAM for NULL (c05). Source: 8.2.10.
+    """
+    spec = ctcLossDesc.spec or PRESET
+    return CTCLossParametersEx(spec.compute_type, spec.normalization, spec.gradient_nan)
+
+
+@documented(invalid={"*": "c06"}, fresh=["ctcLossDesc"])
+def cudnnGetCTCLossDescriptor_v8(ctcLossDesc):
+    """(compType, normMode, gradMode, maxLabelLength); maxLabelLength is 0 where another setter set the descriptor.
+
+    Errors: BAD_PARAM for NULL (c06). Source: 8.2.11.
+    """
+    spec = ctcLossDesc.spec or PRESET
+    return CTCLossParameters_v8(spec.compute_type, spec.normalization, spec.gradient_nan, spec.longest_label or 0)

@@ -1,0 +1,149 @@
+"""Cases of the CTC loss descriptors."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnLossNormalizationMode_t, cudnnNanPropagation_t
+from dualdnn.api.operations.specs import DOUBLE, FLOAT
+from dualdnn.api.status import BAD_PARAM
+from dualdnn.conformance.marks import shows
+
+NONE, SOFTMAX = cudnnLossNormalizationMode_t
+NOT_PROPAGATE, PROPAGATE = cudnnNanPropagation_t
+SETTERS = ("cudnnSetCTCLossDescriptor", "cudnnSetCTCLossDescriptorEx", "cudnnSetCTCLossDescriptor_v8")
+GETTERS = ("cudnnGetCTCLossDescriptor", "cudnnGetCTCLossDescriptorEx", "cudnnGetCTCLossDescriptor_v8")
+ARGUMENTS = {setter: count for setter, count in zip(SETTERS, (1, 3, 4), strict=True)}
+REFUSED = {setter: f"{setter}/{clause}" for setter, clause in zip(SETTERS, ("c04", "c07", "c08"), strict=True)}
+GOOD = (DOUBLE, SOFTMAX, PROPAGATE, 33)  # none of them what a fresh descriptor has
+FRESH = (FLOAT, NONE, NOT_PROPAGATE, 0)
+
+
+@pytest.fixture
+def fresh(cudnn):
+    """A CTC loss descriptor that no setter has touched."""
+    descriptor = cudnn.cudnnCreateCTCLossDescriptor()
+    yield descriptor
+    cudnn.cudnnDestroyCTCLossDescriptor(descriptor)
+
+
+def fill(cudnn, setter, descriptor, *values):
+    """Set the descriptor to as many of the values as the setter takes."""
+    getattr(cudnn, setter)(descriptor, *values[: ARGUMENTS[setter]])
+
+
+def read(cudnn, descriptor):
+    """What the getters agree on."""
+    known = tuple(cudnn.cudnnGetCTCLossDescriptor_v8(descriptor))
+    assert tuple(cudnn.cudnnGetCTCLossDescriptorEx(descriptor)) == known[:3]
+    assert cudnn.cudnnGetCTCLossDescriptor(descriptor) == known[0]
+    return known
+
+
+@shows("cudnnCreateCTCLossDescriptor/c01", "cudnnCreateCTCLossDescriptor/c02", "cudnnDestroyCTCLossDescriptor/c01",
+       "cudnnDestroyCTCLossDescriptor/c02", "cudnnCTCLossDescriptor_t/c01")  # fmt: skip
+def test_create_and_destroy(cudnn):
+    """Descriptors are independent of each other and live until they are destroyed."""
+    first, second = cudnn.cudnnCreateCTCLossDescriptor(), cudnn.cudnnCreateCTCLossDescriptor()
+    fill(cudnn, SETTERS[2], first, FLOAT, NONE, NOT_PROPAGATE, 5)
+    fill(cudnn, SETTERS[2], second, *GOOD)
+    cudnn.cudnnDestroyCTCLossDescriptor(first)
+    assert read(cudnn, second) == GOOD
+    cudnn.cudnnDestroyCTCLossDescriptor(second)
+
+
+@shows("cudnnDestroyCTCLossDescriptor/c02")
+def test_destroy_of_null(cudnn):
+    cudnn.cudnnDestroyCTCLossDescriptor(None)
+
+
+@shows("cudnnDestroyCTCLossDescriptor/c01")
+@pytest.mark.parametrize("setter", SETTERS)
+def test_destroyed_is_refused(subject, cudnn, refuses, setter):
+    if not subject.ours:
+        pytest.skip("a destroyed descriptor of a foreign library is freed memory")
+    descriptor = cudnn.cudnnCreateCTCLossDescriptor()
+    cudnn.cudnnDestroyCTCLossDescriptor(descriptor)
+    refuses(BAD_PARAM, REFUSED[setter], getattr(cudnn, setter), descriptor, *GOOD[: ARGUMENTS[setter]])
+
+
+@shows("cudnnCreateCTCLossDescriptor/c01")
+def test_fresh_reads_as_zeros(cudnn, fresh):
+    assert read(cudnn, fresh) == FRESH
+
+
+@shows("cudnnSetCTCLossDescriptor_v8/c01", "cudnnSetCTCLossDescriptor_v8/c07", "cudnnLossNormalizationMode_t/c01",
+       *(f"cudnnGetCTCLossDescriptor_v8/c0{i}" for i in (1, 2, 3, 4, 5)),
+       *(f"cudnnGetCTCLossDescriptorEx/c0{i}" for i in (1, 2, 3, 4)),
+       *(f"cudnnGetCTCLossDescriptor/c0{i}" for i in (1, 2)))  # fmt: skip
+@pytest.mark.parametrize("longest", [0, 1, 256, 257, 2**31 - 1])
+def test_every_value_comes_back(cudnn, fresh, longest):
+    """The limit of 256 labels is the algorithm's, not the descriptor's."""
+    for values in product((FLOAT, DOUBLE), (NONE, SOFTMAX), (NOT_PROPAGATE, PROPAGATE)):
+        fill(cudnn, SETTERS[2], fresh, *values, longest)
+        assert read(cudnn, fresh) == (*values, longest)
+
+
+@shows("cudnnSetCTCLossDescriptorEx/c01", "cudnnSetCTCLossDescriptorEx/c06")
+def test_extended_setter(cudnn, fresh):
+    for values in product((FLOAT, DOUBLE), (NONE, SOFTMAX), (NOT_PROPAGATE, PROPAGATE)):
+        fill(cudnn, SETTERS[1], fresh, *values)
+        assert read(cudnn, fresh) == (*values, 0)
+
+
+@shows("cudnnSetCTCLossDescriptor/c01", "cudnnSetCTCLossDescriptor/c02", "cudnnSetCTCLossDescriptor/c03",
+       "cudnnSetCTCLossDescriptorEx/c02", "cudnnCTCLossDescriptor_t/c02")  # fmt: skip
+@pytest.mark.parametrize("compute_type", [FLOAT, DOUBLE], ids=lambda t: t.name)
+def test_short_setter_is_the_extended_one(cudnn, fresh, compute_type):
+    """Nothing of an earlier setting is left, the longest label included."""
+    for earlier in ((), GOOD):
+        for setter in SETTERS[:2]:
+            if earlier:
+                fill(cudnn, SETTERS[2], fresh, *earlier)
+            fill(cudnn, setter, fresh, compute_type, NONE, NOT_PROPAGATE)
+            assert read(cudnn, fresh) == (compute_type, NONE, NOT_PROPAGATE, 0)
+
+
+def stays(subject, cudnn, refuses, descriptor, setter, *values):
+    """The setting is refused, and our refused calls leave the descriptor as it was."""
+    fill(cudnn, SETTERS[2], descriptor, *GOOD)
+    refuses(BAD_PARAM, REFUSED[setter], getattr(cudnn, setter), descriptor, *values[: ARGUMENTS[setter]])
+    if subject.ours:
+        assert read(cudnn, descriptor) == GOOD
+
+
+@shows(*REFUSED.values())
+@pytest.mark.parametrize("value", [-1, 99, *(t for t in cudnnDataType_t if t not in (FLOAT, DOUBLE))],
+                         ids=lambda v: getattr(v, "name", str(v)))  # fmt: skip
+@pytest.mark.parametrize("setter", SETTERS)
+def test_compute_types(subject, cudnn, fresh, refuses, setter, value):
+    """What is no data type, and types that no arithmetic has."""
+    stays(subject, cudnn, refuses, fresh, setter, value, *GOOD[1:])
+
+
+@shows("cudnnSetCTCLossDescriptorEx/c07", "cudnnSetCTCLossDescriptor_v8/c08")
+@pytest.mark.parametrize("value", [-1, 2, 2**31 - 1])
+@pytest.mark.parametrize("setter", SETTERS[1:])
+def test_unknown_modes(subject, cudnn, fresh, refuses, setter, value):
+    stays(subject, cudnn, refuses, fresh, setter, FLOAT, value, PROPAGATE, 33)
+    stays(subject, cudnn, refuses, fresh, setter, FLOAT, SOFTMAX, value, 33)
+
+
+@shows("cudnnSetCTCLossDescriptor_v8/c08")
+@pytest.mark.parametrize("longest", [-1, -(2**31)])
+def test_negative_lengths(subject, cudnn, fresh, refuses, longest):
+    stays(subject, cudnn, refuses, fresh, SETTERS[2], *GOOD[:3], longest)
+
+
+@shows(
+    *REFUSED.values(),
+    "cudnnGetCTCLossDescriptor/c03",
+    "cudnnGetCTCLossDescriptorEx/c05",
+    "cudnnGetCTCLossDescriptor_v8/c06",
+)
+def test_null(cudnn, refuses):
+    for setter, clause in REFUSED.items():
+        refuses(BAD_PARAM, clause, getattr(cudnn, setter), None, *GOOD[: ARGUMENTS[setter]])
+    for getter, clause in zip(GETTERS, ("c03", "c05", "c06"), strict=True):
+        refuses(BAD_PARAM, f"{getter}/{clause}", getattr(cudnn, getter), None)
