@@ -14,6 +14,7 @@ from ..descriptors import (
     LRNDescriptor as LRNDescriptor,
     OpTensorDescriptor as OpTensorDescriptor,
     PoolingDescriptor as PoolingDescriptor,
+    RNNDataDescriptor as RNNDataDescriptor,
     ReduceTensorDescriptor as ReduceTensorDescriptor,
     TensorDescriptor as TensorDescriptor,
     TensorTransformDescriptor as TensorTransformDescriptor,
@@ -1354,6 +1355,50 @@ def cudnnSetConvolutionReorderType(convDesc: ConvolutionDescriptor, reorderType:
     """CUDNN_NO_REORDER: INT8x32 filters come as cudnnReorderFilterAndBias wrote them. Source: 5.2.37.
 
     Errors: BAD_PARAM for an unknown reorderType (c02).
+    """
+
+def cudnnCreateRNNDataDescriptor() -> RNNDataDescriptor:
+    """A new RNN data descriptor, not initialised. Source: 7.2.5."""
+
+def cudnnDestroyRNNDataDescriptor(RNNDataDesc: RNNDataDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 7.2.10."""
+
+class _cudnnGetRNNDataDescriptor(NamedTuple):
+    dataType: cudnnDataType_t
+    layout: cudnnRNNDataLayout_t
+    maxSeqLength: int
+    batchSize: int
+    vectorSize: int
+    seqLengthArray: tuple[int, ...]
+    paddingFill: float
+
+def cudnnGetRNNDataDescriptor(
+    RNNDataDesc: RNNDataDescriptor,
+    arrayLengthRequested: SupportsIndex,
+) -> _cudnnGetRNNDataDescriptor:
+    """What was set; of seqLengthArray at most arrayLengthRequested entries; paddingFill is 0 where NULL was given.
+
+    Errors: BAD_PARAM for NULL (c10), arrayLengthRequested below 0 (c12). Source: 7.2.19.
+    """
+
+def cudnnSetRNNDataDescriptor(
+    RNNDataDesc: RNNDataDescriptor,
+    dataType: cudnnDataType_t,
+    layout: cudnnRNNDataLayout_t,
+    maxSeqLength: SupportsIndex,
+    batchSize: SupportsIndex,
+    vectorSize: SupportsIndex,
+    seqLengthArray: Sequence[SupportsIndex],
+    paddingFill: SupportsFloat | None,
+) -> None:
+    """Describe a batch of sequences of vectors.
+
+    layout: (time, sequence, element) or (sequence, time, element), both padded to maxSeqLength vectors a sequence; or packed:
+    the vectors of step 0 of all sequences, then of step 1, without padding.
+    seqLengthArray: batchSize lengths, 0 to maxSeqLength. Packed, the greatest is maxSeqLength.
+    paddingFill: a number (kept in dataType) that padding of an output gets, NULL leaves padding undefined.
+    Errors: NOT_SUPPORTED for types other than HALF, FLOAT, DOUBLE (c14); BAD_PARAM for NULL (c15), sizes below 1 (c16), lengths
+    outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05). Source: 7.2.47.
     """
 
 CUDNN_ACTIVATION_SIGMOID: Final = cudnnActivationMode_t.CUDNN_ACTIVATION_SIGMOID
