@@ -69,6 +69,18 @@ class RNNDataDescriptor(Descriptor):
     type_name = "cudnnRNNDataDescriptor_t"
 
 
+class SeqDataDescriptor(Descriptor):
+    type_name = "cudnnSeqDataDescriptor_t"
+
+
+class DropoutDescriptor(Descriptor):
+    type_name = "cudnnDropoutDescriptor_t"
+
+
+class AttnDescriptor(Descriptor):
+    type_name = "cudnnAttnDescriptor_t"
+
+
 class ConvolutionDescriptor(Descriptor):
     """Group count, math type and reorder type may be set before the convolution itself and outlive setting it again."""
 

@@ -116,6 +116,8 @@ class _Documented:
             return value
         if base in ENUMERATIONS and not parameter.is_pointer:
             return self._enumerator(parameter, value)
+        if base in ENUMERATIONS:
+            return tuple(self._enumerator(parameter, item) for item in self._sequence(parameter, value, "enumerators"))
         if base in INTEGERS:
             if parameter.is_pointer:
                 return self._integers(parameter, value)
@@ -171,15 +173,17 @@ class _Documented:
         return number
 
     def _integers(self, parameter: Parameter, value: Any) -> tuple[int, ...]:
+        return tuple(self._integer(parameter, item) for item in self._sequence(parameter, value, "integers"))
+
+    def _sequence(self, parameter: Parameter, value: Any, of: str) -> list[Any]:
         if isinstance(value, (str, bytes)) or (
             not isinstance(value, (Sequence, Mapping)) and not hasattr(value, "__len__")
         ):
-            raise self.refuse(parameter, f"is {_shown(value)}, not a sequence of integers")
+            raise self.refuse(parameter, f"is {_shown(value)}, not a sequence of {of}")
         try:
-            items = list(value)
+            return list(value)
         except Exception:  # a 0-dimensional array has __len__, but no length
-            raise self.refuse(parameter, f"is {_shown(value)}, not a sequence of integers") from None
-        return tuple(self._integer(parameter, item) for item in items)
+            raise self.refuse(parameter, f"is {_shown(value)}, not a sequence of {of}") from None
 
     def _number(self, parameter: Parameter, value: Any) -> float:
         kind = getattr(getattr(value, "dtype", None), "kind", "")

@@ -131,3 +131,35 @@ def test_python_that_cannot_start_is_no_success(library, tmp_path):
 def test_the_header_has_every_function_once():
     text = header()
     assert all(text.count(f" {name}(") == 1 for name in functions())
+
+
+def test_sequence_data_and_attention_from_c(library, tmp_path):
+    """A NULL fill and NULL dropouts are none, arrays come back as they were set, a float behind paddingFill is not touched."""
+    text = """
+    #include <cudnn.h>
+    int main(void) {
+        cudnnSeqDataDescriptor_t sequences;
+        cudnnAttnDescriptor_t attention;
+        int dims[4] = {4, 3, 1, 5}, lengths[3] = {4, 0, 2}, read[4] = {0}, back[3] = {0}, count, heads, longest;
+        cudnnSeqDataAxis_t order[4] = {CUDNN_SEQDATA_BATCH_DIM, CUDNN_SEQDATA_TIME_DIM, CUDNN_SEQDATA_BEAM_DIM, CUDNN_SEQDATA_VECT_DIM};
+        cudnnSeqDataAxis_t axes[4];
+        cudnnDataType_t type;
+        float fill[2] = {7, 7};
+        size_t size;
+        double scaler;
+        cudnnDropoutDescriptor_t dropout;
+        if (cudnnCreateSeqDataDescriptor(&sequences) || cudnnCreateAttnDescriptor(&attention)) return 1;
+        if (cudnnSetSeqDataDescriptor(sequences, CUDNN_DATA_FLOAT, 4, dims, order, 3, lengths, 0)) return 2;
+        if (cudnnGetSeqDataDescriptor(sequences, &type, &count, 4, read, axes, &size, 3, back, fill)) return 3;
+        if (count != 4 || size != 3 || read[3] != 5 || axes[0] != CUDNN_SEQDATA_BATCH_DIM || back[2] != 2) return 4;
+        if (fill[0] != 7 || fill[1] != 7) return 5;
+        if (cudnnSetSeqDataDescriptor(sequences, CUDNN_DATA_FLOAT, 4, dims, order, 3, lengths, fill) != CUDNN_STATUS_NOT_SUPPORTED) return 6;
+        if (cudnnSetAttnDescriptor(attention, 0, 2, 0.5, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_DEFAULT_MATH, 0, 0,
+                                   4, 4, 4, 0, 0, 0, 0, 8, 9, 3, 1)) return 7;
+        if (cudnnGetAttnDescriptor(attention, 0, &heads, &scaler, 0, 0, 0, &dropout, 0, 0, 0, 0, 0, 0, 0, 0, 0, &longest, 0, 0)) return 8;
+        if (heads != 2 || scaler != 0.5 || dropout != 0 || longest != 9) return 9;
+        return cudnnDestroySeqDataDescriptor(sequences) || cudnnDestroyAttnDescriptor(attention) ? 10 : 0;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text))
+    assert ran.returncode == 0, ran.stderr

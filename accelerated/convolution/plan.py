@@ -1,4 +1,5 @@
-"""Forward convolutions (5.2.9, 5.2.10), the matrix of cudnnIm2Col (5.2.31) and reordered filters (5.2.32): their solvers.
+"""Forward convolutions (5.2.9, 5.2.10), the matrix of cudnnIm2Col (5.2.31), reordered filters (5.2.32) and gradients of the bias
+(6.2.1): their solvers.
 
 The documented algorithm decides which solvers of a convolution may serve: an algorithm is itself, with the workspace it reports.
 """
@@ -6,6 +7,7 @@ The documented algorithm decides which solvers of a convolution may serve: an al
 from __future__ import annotations
 
 from dualdnn.api.operations import (
+    ConvolutionBackwardBias,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -14,6 +16,7 @@ from dualdnn.api.operations import (
 )
 
 from ..solver import Problem, serve
+from .bias_gradient import BIAS_GRADIENTS, BiasProblem
 from .depthwise import Depthwise, DepthwiseAny, DepthwiseTma
 from .fft import FFT
 from .forward import ConvolutionProblem
@@ -56,3 +59,4 @@ serve(
 )
 serve(Im2ColProblem, (Im2ColBlocks(), Im2ColElements()), Im2Col)
 serve(Problem, (Int8x32Reorder(),), ReorderFilter, ReorderFilterAndBias)
+serve(BiasProblem, BIAS_GRADIENTS, ConvolutionBackwardBias)

@@ -20,13 +20,14 @@ enum Op {
   NORM2 = 7,
   MUL_NO_ZEROS = 8
 };  // cudnnReduceTensorOp_t
-enum Type { FLOAT = 0, DOUBLE = 1, HALF = 2, INT8 = 3 };  // cudnnDataType_t
+enum Type { FLOAT = 0, DOUBLE = 1, HALF = 2, INT8 = 3, BFLOAT16 = 9 };  // cudnnDataType_t
 // That of ELEMENT, if C can have it.
-constexpr int OWN_TYPE = std::is_same_v<ELEMENT, half>     ? HALF
-                         : std::is_same_v<ELEMENT, double> ? DOUBLE
-                         : std::is_same_v<ELEMENT, int8>   ? INT8
-                         : std::is_same_v<ELEMENT, float>  ? FLOAT
-                                                           : -1;
+constexpr int OWN_TYPE = std::is_same_v<ELEMENT, half>       ? HALF
+                         : std::is_same_v<ELEMENT, double>   ? DOUBLE
+                         : std::is_same_v<ELEMENT, int8>     ? INT8
+                         : std::is_same_v<ELEMENT, bfloat16> ? BFLOAT16
+                         : std::is_same_v<ELEMENT, float>    ? FLOAT
+                                                             : -1;
 
 // --- what is accumulated ---
 

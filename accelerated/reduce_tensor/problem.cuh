@@ -3,8 +3,9 @@
 #pragma once
 #include "reduce_tensor/accumulators.cuh"
 
-constexpr int BLOCK = 256, EVEN_BATCH = 8;              // accesses of a thread that are in flight together
-constexpr int RESIDENT = sizeof(ELEMENT) == 1 ? 2 : 4;  // blocks that the registers of a processor hold
+constexpr int BLOCK = 256, EVEN_BATCH = 8;  // accesses of a thread that are in flight together
+// Blocks that the registers of a processor hold: with four, bfloat16 would spill.
+constexpr int RESIDENT = sizeof(ELEMENT) == 1 || std::is_same_v<ELEMENT, bfloat16> ? 2 : 4;
 constexpr int RESIDENT_INDEXED = sizeof(ELEMENT) >= 4 ? 4 : 2;
 constexpr bool FEW_ELEMENTS = WIDTH <= 4;  // of a pack: registers are left for what takes some
 constexpr unsigned ACROSS = 8;             // packs of a row side by side in a tile, as in reduce_tensor/problem.py
@@ -82,6 +83,8 @@ __device__ __forceinline__ void store_result(const Arguments& a, COMPUTE value, 
       return blend_into<half>(a.c, offset, a, value);
     case INT8:
       return blend_into<int8>(a.c, offset, a, value);
+    case BFLOAT16:  // of gradients of a bias, whose types are one
+      if constexpr (OWN_TYPE == BFLOAT16) return blend_into<bfloat16>(a.c, offset, a, value);
   }
 }
 
@@ -111,6 +114,8 @@ __device__ __forceinline__ void conclude_pack(const Arguments& a, const Value (&
       return blend_pack<half>(a, offset, state);
     case INT8:
       return blend_pack<int8>(a, offset, state);
+    case BFLOAT16:
+      if constexpr (OWN_TYPE == BFLOAT16) return blend_pack<bfloat16>(a, offset, state);
   }
 }
 __device__ __forceinline__ void conclude_pack(const Arguments&, const Ranked (&)[WIDTH], unsigned) {}

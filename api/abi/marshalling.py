@@ -38,7 +38,11 @@ class Marshalling:
         """The rule that makes a Python argument of the C arguments."""
         parameter = function.parameters[index]
         base, name = parameter.base_type, parameter.name
-        if parameter.memory == "device" or base in ("cudaStream_t", "cudnnRuntimeTag_t") or name == "udata":
+        if (
+            parameter.memory == "device"
+            or base in ("cudaStream_t", "cudnnRuntimeTag_t")
+            or name in ("udata", "paddingFill")
+        ):
             return lambda c: c[index] or None
         if base == "cudnnCallback_t":
             return lambda c: self.callback(c[index])
@@ -121,6 +125,8 @@ class Marshalling:
         base, objects = parameter.base_type, self.objects
         if parameter.length is not None:
             return _write_entries
+        if parameter.name == "paddingFill":
+            return lambda place, value: None  # its place has the data type of the container; no value can have been set
         if base.endswith("AlgoPerf_t"):
             return _write_rows
         if base in DESCRIPTORS or base == "cudnnHandle_t":

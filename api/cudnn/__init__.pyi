@@ -9,13 +9,16 @@ from typing import Any, Final, NamedTuple, SupportsFloat, SupportsIndex, TypeAli
 from ..api_log import cudnnDebug_t
 from ..descriptors import (
     ActivationDescriptor as ActivationDescriptor,
+    AttnDescriptor as AttnDescriptor,
     ConvolutionDescriptor as ConvolutionDescriptor,
+    DropoutDescriptor as DropoutDescriptor,
     FilterDescriptor as FilterDescriptor,
     LRNDescriptor as LRNDescriptor,
     OpTensorDescriptor as OpTensorDescriptor,
     PoolingDescriptor as PoolingDescriptor,
     RNNDataDescriptor as RNNDataDescriptor,
     ReduceTensorDescriptor as ReduceTensorDescriptor,
+    SeqDataDescriptor as SeqDataDescriptor,
     TensorDescriptor as TensorDescriptor,
     TensorTransformDescriptor as TensorTransformDescriptor,
 )
@@ -1357,11 +1360,68 @@ def cudnnSetConvolutionReorderType(convDesc: ConvolutionDescriptor, reorderType:
     Errors: BAD_PARAM for an unknown reorderType (c02).
     """
 
+def cudnnConvolutionBackwardBias(
+    handle: Handle,
+    alpha: SupportsFloat,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    beta: SupportsFloat,
+    dbDesc: TensorDescriptor,
+    db: Memory,
+) -> None:
+    """db = alpha * result + beta * db; result[0, c, 0, 0] = sum of dy[n, c, h, w] over n, h and w; beta == 0 does not read db.
+
+    dy: FLOAT, DOUBLE, HALF or BFLOAT16, any strides, 4 to 8 dimensions. db: as many dimensions, of extent 1 but for the
+    channels, the same type. Sums are in DOUBLE for DOUBLE, else in FLOAT, always in the same order.
+    Errors: BAD_PARAM for another extent than 1 in db, depth too, or another number of dimensions (c07), other channels
+    (c08), other types (c09); NOT_SUPPORTED for other data types and numbers of dimensions (c06).
+    Source: 6.2.1; docs/errata.md, D282.
+    """
+
+def cudnnCreateAttnDescriptor() -> AttnDescriptor:
+    """A new attention descriptor, to be filled by cudnnSetAttnDescriptor. Source: 7.2.3."""
+
 def cudnnCreateRNNDataDescriptor() -> RNNDataDescriptor:
     """A new RNN data descriptor, not initialised. Source: 7.2.5."""
 
+def cudnnCreateSeqDataDescriptor() -> SeqDataDescriptor:
+    """A new sequence data descriptor, to be filled by cudnnSetSeqDataDescriptor. Source: 7.2.7."""
+
+def cudnnDestroyAttnDescriptor(attnDesc: AttnDescriptor | None) -> None:
+    """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 7.2.8."""
+
 def cudnnDestroyRNNDataDescriptor(RNNDataDesc: RNNDataDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 7.2.10."""
+
+def cudnnDestroySeqDataDescriptor(seqDataDesc: SeqDataDescriptor | None) -> None:
+    """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 7.2.12."""
+
+class _cudnnGetAttnDescriptor(NamedTuple):
+    attnMode: int
+    nHeads: int
+    smScaler: float
+    dataType: cudnnDataType_t
+    computePrec: cudnnDataType_t
+    mathType: cudnnMathType_t
+    attnDropoutDesc: DropoutDescriptor
+    postDropoutDesc: DropoutDescriptor
+    qSize: int
+    kSize: int
+    vSize: int
+    qProjSize: int
+    kProjSize: int
+    vProjSize: int
+    oProjSize: int
+    qoMaxSeqLength: int
+    kvMaxSeqLength: int
+    maxBatchSize: int
+    maxBeamSize: int
+
+def cudnnGetAttnDescriptor(attnDesc: AttnDescriptor) -> _cudnnGetAttnDescriptor:
+    """The parameters in the order of cudnnSetAttnDescriptor; dropouts are None. A fresh descriptor reads as zeros.
+
+    Errors: BAD_PARAM for NULL (c10). Source: 7.2.14.
+    """
 
 class _cudnnGetRNNDataDescriptor(NamedTuple):
     dataType: cudnnDataType_t
@@ -1379,6 +1439,57 @@ def cudnnGetRNNDataDescriptor(
     """What was set; of seqLengthArray at most arrayLengthRequested entries; paddingFill is 0 where NULL was given.
 
     Errors: BAD_PARAM for NULL (c10), arrayLengthRequested below 0 (c12). Source: 7.2.19.
+    """
+
+class _cudnnGetSeqDataDescriptor(NamedTuple):
+    dataType: cudnnDataType_t
+    nbDims: int
+    dimA: tuple[int, ...]
+    axes: tuple[cudnnSeqDataAxis_t, ...]
+    seqLengthArraySize: int
+    seqLengthArray: tuple[int, ...]
+    paddingFill: float
+
+def cudnnGetSeqDataDescriptor(
+    seqDataDesc: SeqDataDescriptor,
+    nbDimsRequested: SupportsIndex,
+    seqLengthSizeRequested: SupportsIndex,
+) -> _cudnnGetSeqDataDescriptor:
+    """(dataType, nbDims, dimA, axes, seqLengthArraySize, seqLengthArray, paddingFill); arrays of as many entries as asked for.
+
+    A fresh descriptor reads as zeros, without lengths. paddingFill is None: no fill is supported.
+    Errors: BAD_PARAM for NULL and a negative nbDimsRequested (c20). Source: 7.2.34.
+    """
+
+def cudnnSetAttnDescriptor(
+    attnDesc: AttnDescriptor,
+    attnMode: SupportsIndex,
+    nHeads: SupportsIndex,
+    smScaler: SupportsFloat,
+    dataType: cudnnDataType_t,
+    computePrec: cudnnDataType_t,
+    mathType: cudnnMathType_t,
+    attnDropoutDesc: DropoutDescriptor | None,
+    postDropoutDesc: DropoutDescriptor | None,
+    qSize: SupportsIndex,
+    kSize: SupportsIndex,
+    vSize: SupportsIndex,
+    qProjSize: SupportsIndex,
+    kProjSize: SupportsIndex,
+    vProjSize: SupportsIndex,
+    oProjSize: SupportsIndex,
+    qoMaxSeqLength: SupportsIndex,
+    kvMaxSeqLength: SupportsIndex,
+    maxBatchSize: SupportsIndex,
+    maxBeamSize: SupportsIndex,
+) -> None:
+    """Describe multi-head attention; a projected size of 0 switches that projection off.
+
+    attnMode: CUDNN_ATTN_QUERYMAP_ flags and CUDNN_ATTN_ENABLE_PROJ_BIASES. Sizes are lengths of vectors in elements,
+    the maxima bound the sequence data of the calls. smScaler multiplies the argument of the softmax.
+    Errors: BAD_PARAM for unknown flags (c26), sizes and maxima below 1 (c45), negative projected sizes, a smScaler that is
+    negative or NaN (c46), queries and keys that differ in length after projection (c43), unknown types (c44);
+    NOT_SUPPORTED for types outside table 40 (c47) and for dropout (c39). Source: 7.2.43.
     """
 
 def cudnnSetRNNDataDescriptor(
@@ -1399,6 +1510,25 @@ def cudnnSetRNNDataDescriptor(
     paddingFill: a number (kept in dataType) that padding of an output gets, NULL leaves padding undefined.
     Errors: NOT_SUPPORTED for types other than HALF, FLOAT, DOUBLE (c14); BAD_PARAM for NULL (c15), sizes below 1 (c16), lengths
     outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05). Source: 7.2.47.
+    """
+
+def cudnnSetSeqDataDescriptor(
+    seqDataDesc: SeqDataDescriptor,
+    dataType: cudnnDataType_t,
+    nbDims: SupportsIndex,
+    dimA: Sequence[SupportsIndex],
+    axes: cudnnSeqDataAxis_t,
+    seqLengthArraySize: SupportsIndex,
+    seqLengthArray: Sequence[SupportsIndex],
+    paddingFill: SupportsFloat | None,
+) -> None:
+    """Describe sequences of vectors, packed without gaps.
+
+    dimA: sizes by cudnnSeqDataAxis_t. axes: the same from the outermost to the innermost, which is CUDNN_SEQDATA_VECT_DIM.
+    seqLengthArray: time-steps of each sequence, entry batch * beams + beam, copied. dataType: HALF, FLOAT or DOUBLE.
+    Errors: BAD_PARAM for nbDims below 1 (c25), sizes below 1, axes that are no such order (c16, c17), another number of
+    lengths (c26), lengths outside 0 to the size of TIME (c27); NOT_SUPPORTED for nbDims other than 4 (c28), other types
+    (c20), a paddingFill (c29). Source: 7.2.53.
     """
 
 CUDNN_ACTIVATION_SIGMOID: Final = cudnnActivationMode_t.CUDNN_ACTIVATION_SIGMOID

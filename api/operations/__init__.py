@@ -3,6 +3,7 @@
 from .activation import ActivationBackward, ActivationForward
 from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
+    ConvolutionBackwardBias,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -23,12 +24,14 @@ from .reduce_tensor import ReduceTensor
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
+    AttnSpec,
     ConvolutionSpec,
     FilterSpec,
     LRNSpec,
     OpTensorSpec,
     PoolingSpec,
     ReduceTensorSpec,
+    SeqDataSpec,
     TensorSpec,
     TransformSpec,
 )
@@ -53,9 +56,11 @@ __all__ = [
     "ActivationForward",
     "ActivationSpec",
     "AddTensor",
+    "AttnSpec",
     "Backend",
     "BackendError",
     "Buffer",
+    "ConvolutionBackwardBias",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",
@@ -78,6 +83,7 @@ __all__ = [
     "ReorderFilter",
     "ReorderFilterAndBias",
     "ScaleTensor",
+    "SeqDataSpec",
     "SetTensor",
     "SoftmaxBackward",
     "SoftmaxForward",

@@ -1,5 +1,5 @@
-"""Operations of cudnnConvolutionForward (5.2.10), cudnnConvolutionBiasActivationForward (5.2.9), cudnnIm2Col (5.2.31)
-and cudnnReorderFilterAndBias (5.2.32)."""
+"""Operations of cudnnConvolutionForward (5.2.10), cudnnConvolutionBiasActivationForward (5.2.9), cudnnIm2Col (5.2.31),
+cudnnReorderFilterAndBias (5.2.32) and cudnnConvolutionBackwardBias (6.2.1)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ import os
 from functools import cached_property
 from math import prod
 
-from ..enumerations import cudnnConvolutionFwdAlgo_t, cudnnMathType_t, cudnnReorderType_t
+from ..enumerations import (
+    cudnnConvolutionFwdAlgo_t,
+    cudnnIndicesType_t,
+    cudnnMathType_t,
+    cudnnNanPropagation_t,
+    cudnnReduceTensorIndices_t,
+    cudnnReduceTensorOp_t,
+    cudnnReorderType_t,
+)
 from .operation import Operation
 from .records import record
-from .specs import FLOAT, ActivationSpec, ConvolutionSpec, FilterSpec, INT8x32, TensorSpec
+from .reduce_tensor import ReduceTensor
+from .specs import FLOAT, ActivationSpec, ConvolutionSpec, FilterSpec, INT8x32, ReduceTensorSpec, TensorSpec
 
 
 def allows_tf32(convolution: ConvolutionSpec) -> bool:
@@ -137,3 +146,26 @@ class ReorderFilterAndBias(Operation):
 
     inputs = ("filterData", "biasData")
     outputs = ("reorderedFilterData", "reorderedBiasData")
+
+
+@record
+class ConvolutionBackwardBias(Operation):
+    """db = alpha * (sums of dy over images and positions, one for each channel) + beta * db."""
+
+    alpha: float
+    beta: float
+    dy: TensorSpec
+    db: TensorSpec
+
+    inputs = ("dy",)
+    outputs = ("db",)
+
+    @cached_property
+    def as_reduction(self) -> ReduceTensor:
+        """The same sums as a reduction of A = dy to C = db."""
+        spec = ReduceTensorSpec(
+            cudnnReduceTensorOp_t.CUDNN_REDUCE_TENSOR_ADD, self.compute_type,
+            cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN,
+            cudnnReduceTensorIndices_t.CUDNN_REDUCE_TENSOR_NO_INDICES, cudnnIndicesType_t.CUDNN_32BIT_INDICES,
+        )  # fmt: skip
+        return ReduceTensor(spec, 0, 0, self.alpha, self.beta, self.dy, self.db)

@@ -25,6 +25,7 @@ from ..enumerations import (
     cudnnReduceTensorIndices_t,
     cudnnReduceTensorOp_t,
     cudnnReorderType_t,
+    cudnnSeqDataAxis_t,
     cudnnTensorFormat_t,
 )
 from .records import record
@@ -292,3 +293,54 @@ class ConvolutionSpec:
         windows = self.windows(filter_dims)
         sizes = zip(input_dims[2:], self.padding, windows, self.stride, strict=True)
         return (input_dims[0], filter_dims[0], *(1 + (i + 2 * p - w) // s for i, p, w, s in sizes))
+
+
+@record
+class SeqDataSpec:
+    """Sequences of vectors: ``dims`` are indexed by cudnnSeqDataAxis_t, ``axes`` list these from the outermost to the innermost.
+
+    lengths: of the sequences in time-steps, batch-major whatever the axes: entry batch * beams + beam (7.2.53).
+    """
+
+    data_type: cudnnDataType_t
+    dims: tuple[int, ...]
+    axes: tuple[cudnnSeqDataAxis_t, ...]
+    lengths: tuple[int, ...]
+
+    @cached_property
+    def tensor(self) -> TensorSpec:
+        """The container as a tensor (time, batch, beam, vector) without gaps."""
+        return TensorSpec(self.data_type, self.dims, packed_strides(self.dims, tuple(map(int, self.axes))))
+
+
+@record
+class AttnSpec:
+    """Multi-head attention: ``mode`` is the mask of CUDNN_ATTN flags, a projected size of 0 switches that projection off (7.2.43)."""
+
+    mode: int
+    heads: int
+    scaler: float
+    data_type: cudnnDataType_t
+    compute_type: cudnnDataType_t
+    math_type: cudnnMathType_t
+    q_size: int
+    k_size: int
+    v_size: int
+    q_projected: int
+    k_projected: int
+    v_projected: int
+    o_projected: int
+    qo_longest: int
+    kv_longest: int
+    most_batches: int
+    most_beams: int
+
+    @property
+    def query_size(self) -> int:
+        """Length of the query vectors that meet the keys."""
+        return self.q_projected or self.q_size
+
+    @property
+    def key_size(self) -> int:
+        """Length of the key vectors that meet the queries."""
+        return self.k_projected or self.k_size

@@ -22,6 +22,7 @@ from dualdnn.api.operations import (
     ActivationForward,
     ActivationSpec,
     AddTensor,
+    ConvolutionBackwardBias,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
@@ -42,7 +43,7 @@ from dualdnn.api.operations import (
     TensorSpec,
     TransformTensor,
 )
-from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
 
 from ..layouts import laid_out
 from .convolution_rows import convolution_rows
@@ -148,6 +149,12 @@ def transform(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
     return TransformTensor(1.0, 0.0, laid_out(data_type, dims, layout), laid_out(data_type, dims, other))
 
 
+def repack(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    """From memory with gaps, or of another layout, into packed memory of one layout and a wider type."""
+    wider = DOUBLE if data_type == FLOAT else FLOAT
+    return TransformTensor(1.0, 0.0, laid_out(data_type, dims, layout), laid_out(wider, dims, "nhwc"))
+
+
 def reduce(op: str, kept: tuple[int, ...]) -> Make:
     def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
         a = laid_out(data_type, dims, layout)
@@ -159,6 +166,11 @@ def reduce(op: str, kept: tuple[int, ...]) -> Make:
         return ReduceTensor(spec, 0, 0, 1.0, 0.0, a, c)
 
     return make
+
+
+def bias_gradient(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    db = TensorSpec.packed(data_type, (1, dims[1], *(1 for _ in dims[2:])))
+    return ConvolutionBackwardBias(1.0, 0.0, laid_out(data_type, dims, layout), db)
 
 
 OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
@@ -204,10 +216,12 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
     "divisive normalization 5x5 with means forward": (divisive(5, True, False), (LARGE,)),
     "divisive normalization 5x5 with means backward": (divisive(5, True, True), (LARGE,)),
     "add bias": (bias, SHAPES),
+    "bias gradient": (bias_gradient, SHAPES),
     "op tensor multiply": (multiply, SHAPES),
     "scale tensor": (scale, SHAPES),
     "set tensor": (fill, SHAPES),
     "transform to the other layout": (transform, SHAPES),
+    "transform to a wider type NHWC": (repack, (LARGE, ODD)),
     "reduce add to C": (reduce("ADD", (1,)), SHAPES),
     "reduce add to 1": (reduce("ADD", ()), SHAPES),
     "reduce max over W": (reduce("MAX", (0, 1, 2)), SHAPES),

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from typing import Any
 
 from dualdnn.api.operations.specs import (
     NCHW_VECT_C,
     ActivationSpec,
+    AttnSpec,
     ConvolutionSpec,
     FilterSpec,
     LRNSpec,
     OpTensorSpec,
     PoolingSpec,
     ReduceTensorSpec,
+    SeqDataSpec,
     TensorSpec,
     TransformSpec,
 )
@@ -68,6 +71,16 @@ def _lrn(s: LRNSpec) -> Iterable[Setting]:
     yield "cudnnSetLRNDescriptor", s.n, s.alpha, s.beta, s.k
 
 
+def _sequence_data(s: SeqDataSpec) -> Iterable[Setting]:
+    yield "cudnnSetSeqDataDescriptor", s.data_type, len(s.dims), s.dims, s.axes, len(s.lengths), s.lengths, None
+
+
+def _attention(s: AttnSpec) -> Iterable[Setting]:
+    """Without dropout."""
+    values = tuple(getattr(s, field.name) for field in fields(s))
+    yield "cudnnSetAttnDescriptor", *values[:6], None, None, *values[6:]
+
+
 # specification -> (name in cudnnCreate...Descriptor and cudnn...Descriptor_t, its settings)
 SETTINGS: dict[type, tuple[str, Callable[[Any], Iterable[Setting]]]] = {
     TensorSpec: ("Tensor", _tensor),
@@ -79,6 +92,8 @@ SETTINGS: dict[type, tuple[str, Callable[[Any], Iterable[Setting]]]] = {
     TransformSpec: ("TensorTransform", _transform),
     ConvolutionSpec: ("Convolution", _convolution),
     LRNSpec: ("LRN", _lrn),
+    SeqDataSpec: ("SeqData", _sequence_data),
+    AttnSpec: ("Attn", _attention),
 }
 # type of a descriptor -> name of the specification that it holds
 SPECIFICATIONS = {f"cudnn{name}Descriptor_t": spec.__name__ for spec, (name, _) in SETTINGS.items()}

@@ -4,6 +4,7 @@ A case of a foreign library that fails as a difference says is expected: it is r
 but does not fail the run. The document wins for our backends, always.
 """
 
+from . import attention as _attention  # noqa: F401 (declares)
 from . import normalization as _normalization  # noqa: F401 (declares)
 from . import own_calls as _own_calls  # noqa: F401 (declares)
 from . import recorded_calls as _recorded_calls  # noqa: F401 (declares)

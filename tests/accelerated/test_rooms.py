@@ -33,6 +33,7 @@ BORROWED = {
         "convolution",
         "transform",
     ): "operands in another layout than a solver reads are transposed first, by the walks of TransformTensor",
+    ("convolution", "reduce_tensor"): "the gradient of a bias is a sum over images and positions",
     ("pooling", "reduce_tensor"): "a small average over a full image is a sum with another factor",
 }
 

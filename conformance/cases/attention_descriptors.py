@@ -1,0 +1,198 @@
+"""Cases of the attention descriptors."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from dualdnn.api.enumerations import (
+    CUDNN_ATTN_DISABLE_PROJ_BIASES,
+    CUDNN_ATTN_ENABLE_PROJ_BIASES,
+    CUDNN_ATTN_QUERYMAP_ALL_TO_ONE,
+    CUDNN_ATTN_QUERYMAP_ONE_TO_ONE,
+    cudnnDataType_t,
+    cudnnMathType_t,
+)
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.marks import shows
+
+DEFAULT, TENSOR, CONVERSION = list(cudnnMathType_t)[:3]
+TABLE_40 = [
+    (DOUBLE, DOUBLE, DEFAULT),
+    *((FLOAT, FLOAT, math) for math in (DEFAULT, CONVERSION)),
+    *((HALF, HALF, math) for math in (DEFAULT, TENSOR, CONVERSION)),
+]
+GOOD = {
+    "attnMode": CUDNN_ATTN_ENABLE_PROJ_BIASES, "nHeads": 2, "smScaler": 0.5,
+    "dataType": FLOAT, "computePrec": FLOAT, "mathType": DEFAULT, "attnDropoutDesc": None, "postDropoutDesc": None,
+    "qSize": 4, "kSize": 5, "vSize": 6, "qProjSize": 3, "kProjSize": 3, "vProjSize": 2, "oProjSize": 7,
+    "qoMaxSeqLength": 8, "kvMaxSeqLength": 9, "maxBatchSize": 10, "maxBeamSize": 11,
+}  # fmt: skip
+SET = "cudnnSetAttnDescriptor"
+SIZES = ["nHeads", "qSize", "kSize", "vSize", "qoMaxSeqLength", "kvMaxSeqLength", "maxBatchSize", "maxBeamSize"]
+
+
+@pytest.fixture
+def fresh(cudnn):
+    """An attention descriptor that no setter has touched."""
+    descriptor = cudnn.cudnnCreateAttnDescriptor()
+    yield descriptor
+    cudnn.cudnnDestroyAttnDescriptor(descriptor)
+
+
+def fill(cudnn, descriptor, **changed):
+    """Set the descriptor; the values that it must then have."""
+    values = tuple((GOOD | changed).values())
+    cudnn.cudnnSetAttnDescriptor(descriptor, *values)
+    return values
+
+
+@pytest.fixture
+def accepted(cudnn, fresh):
+    """A setting with some arguments changed reads back as it was set."""
+
+    def check(**changed):
+        values = fill(cudnn, fresh, **changed)
+        assert tuple(cudnn.cudnnGetAttnDescriptor(fresh)) == values
+
+    return check
+
+
+@pytest.fixture
+def refused(subject, cudnn, fresh, refuses):
+    """A setting with some arguments changed is refused, and our refused calls leave the descriptor as it was."""
+
+    def check(status, clause, **changed):
+        before = fill(cudnn, fresh)
+        clause = clause if "/" in clause else f"{SET}/{clause}"
+        refuses(status, clause, cudnn.cudnnSetAttnDescriptor, fresh, *(GOOD | changed).values())
+        if subject.ours:
+            assert tuple(cudnn.cudnnGetAttnDescriptor(fresh)) == before
+
+    return check
+
+
+@shows("cudnnCreateAttnDescriptor/c01", "cudnnCreateAttnDescriptor/c03", "cudnnCreateAttnDescriptor/c04",
+       "cudnnDestroyAttnDescriptor/c01", "cudnnDestroyAttnDescriptor/c04", "cudnnAttnDescriptor_t/c04")  # fmt: skip
+def test_create_and_destroy(cudnn):
+    """Descriptors are independent of each other and live until they are destroyed."""
+    first, second = cudnn.cudnnCreateAttnDescriptor(), cudnn.cudnnCreateAttnDescriptor()
+    fill(cudnn, first)
+    values = fill(cudnn, second, nHeads=5, smScaler=2.0)
+    cudnn.cudnnDestroyAttnDescriptor(first)
+    assert tuple(cudnn.cudnnGetAttnDescriptor(second)) == values
+    cudnn.cudnnDestroyAttnDescriptor(second)
+
+
+@shows("cudnnDestroyAttnDescriptor/c02")
+def test_destroy_of_null(cudnn):
+    cudnn.cudnnDestroyAttnDescriptor(None)
+
+
+@shows("cudnnDestroyAttnDescriptor/c01")
+def test_destroyed_is_refused(subject, cudnn, refuses):
+    if not subject.ours:
+        pytest.skip("a destroyed descriptor of a foreign library is freed memory")
+    descriptor = cudnn.cudnnCreateAttnDescriptor()
+    cudnn.cudnnDestroyAttnDescriptor(descriptor)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetAttnDescriptor, descriptor, *GOOD.values())
+    refuses(BAD_PARAM, "cudnnGetAttnDescriptor/c10", cudnn.cudnnGetAttnDescriptor, descriptor)
+
+
+@shows("cudnnCreateAttnDescriptor/c01")
+def test_fresh_reads_as_zeros(cudnn, fresh):
+    assert tuple(cudnn.cudnnGetAttnDescriptor(fresh)) == (0, 0, 0.0, FLOAT, FLOAT, DEFAULT, None, None, *(0,) * 11)
+
+
+@shows(f"{SET}/c01", f"{SET}/c31", f"{SET}/c42", *(f"cudnnGetAttnDescriptor/c0{i}" for i in (1, 3, 4, 5, 6, 7, 8, 9)),
+       "cudnnAttnDescriptor_t/c01", "cudnnAttnDescriptor_t/c02")  # fmt: skip
+@pytest.mark.parametrize("data_type, precision, math", TABLE_40, ids=lambda v: v.name)
+def test_what_was_set(accepted, data_type, precision, math):
+    """Every value comes back in its place, for each row of table 40."""
+    accepted(dataType=data_type, computePrec=precision, mathType=math)
+
+
+@shows(f"{SET}/c26")
+@pytest.mark.parametrize("biases", [CUDNN_ATTN_DISABLE_PROJ_BIASES, CUDNN_ATTN_ENABLE_PROJ_BIASES])
+@pytest.mark.parametrize("mapped", [CUDNN_ATTN_QUERYMAP_ALL_TO_ONE, CUDNN_ATTN_QUERYMAP_ONE_TO_ONE])
+def test_modes(accepted, mapped, biases):
+    accepted(attnMode=mapped | biases)
+
+
+@shows(f"{SET}/c26")
+@pytest.mark.parametrize("mode", [4, 5, 7, 8, 2**31])
+def test_unknown_flags(refused, mode):
+    refused(BAD_PARAM, "c26", attnMode=mode)
+
+
+@shows(f"{SET}/c18", f"{SET}/c19")
+@pytest.mark.parametrize("scaler", [0.0, 1e-300, 1.0, 7.5, 1e30])
+def test_scalers(accepted, scaler):
+    accepted(smScaler=scaler)
+
+
+@shows(f"{SET}/c46", f"{SET}/c19")
+@pytest.mark.parametrize("scaler", [-1e-9, -1.0, float("-inf")])
+def test_negative_scalers(refused, scaler):
+    refused(BAD_PARAM, "c46", smScaler=scaler)
+
+
+@shows(f"{SET}/c18")
+def test_nan_is_no_scaler(refused):
+    refused(BAD_PARAM, "c46", smScaler=float("nan"))
+
+
+@shows(f"{SET}/c09", f"{SET}/c43")
+@pytest.mark.parametrize("q_projected, k_projected", list(product((0, 3, 4, 5), repeat=2)))
+def test_queries_and_keys_must_meet(accepted, refused, q_projected, k_projected):
+    """Lengths after projection, those of the vectors themselves where there is none."""
+    if (q_projected or GOOD["qSize"]) == (k_projected or GOOD["kSize"]):
+        accepted(qProjSize=q_projected, kProjSize=k_projected)
+    else:
+        refused(BAD_PARAM, "c43", qProjSize=q_projected, kProjSize=k_projected)
+
+
+@shows(f"{SET}/c42")
+def test_projections_off(accepted):
+    for v_projected, o_projected in product((0, 2), (0, 7)):
+        accepted(kSize=4, qProjSize=0, kProjSize=0, vProjSize=v_projected, oProjSize=o_projected)
+
+
+@shows(f"{SET}/c45")
+@pytest.mark.parametrize("size", [0, -1, -(2**31)])
+@pytest.mark.parametrize("name", SIZES)
+def test_sizes_must_be_positive(refused, name, size):
+    refused(BAD_PARAM, "c45", **{name: size})
+
+
+@shows(f"{SET}/c46")
+@pytest.mark.parametrize("name", ["qProjSize", "kProjSize", "vProjSize"])
+def test_negative_projections(refused, name):
+    refused(BAD_PARAM, "c46", **{name: -1})
+
+
+def test_negative_output_projection(refused):
+    refused(BAD_PARAM, "cudnnStatus_t/c05", oProjSize=-1)
+
+
+@shows(f"{SET}/c44")
+@pytest.mark.parametrize("name", ["dataType", "computePrec", "mathType"])
+def test_unknown_types(refused, name):
+    for value in (-1, max(cudnnDataType_t) + 90):
+        refused(BAD_PARAM, "c44", **{name: value})
+
+
+@shows(f"{SET}/c47")
+@pytest.mark.parametrize("data_type, precision, math",
+                         [row for row in product((FLOAT, DOUBLE, HALF, BFLOAT16, INT8), (FLOAT, DOUBLE, HALF, BFLOAT16),
+                                                 (DEFAULT, TENSOR, CONVERSION)) if row not in TABLE_40],
+                         ids=lambda v: v.name)  # fmt: skip
+def test_what_table_40_does_not_list(refused, data_type, precision, math):
+    refused(NOT_SUPPORTED, "c47", dataType=data_type, computePrec=precision, mathType=math)
+
+
+@shows("cudnnGetAttnDescriptor/c10")
+def test_null(cudnn, refuses):
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnSetAttnDescriptor, None, *GOOD.values())
+    refuses(BAD_PARAM, "cudnnGetAttnDescriptor/c10", cudnn.cudnnGetAttnDescriptor, None)

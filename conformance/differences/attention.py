@@ -1,0 +1,55 @@
+"""Where NVIDIA's library and the document disagree in sequence data and attention, each decided in docs/errata.md under its id."""
+
+from __future__ import annotations
+
+from .table import Difference, declare
+
+declare(
+    [
+        Difference(
+            "V-seq-empty",
+            "cudnnSetSeqDataDescriptor",
+            ("cudnnSetSeqDataDescriptor/c12",),
+            "Lengths are 0 to the size of TIME.",
+            "8.9.7 refuses 0 with BAD_PARAM.",
+            "Accepted.",
+            cases=("sequence_data_descriptors/test_empty_sequences*",),
+        ),
+        Difference(
+            "V-seq-types",
+            "cudnnSetSeqDataDescriptor",
+            ("cudnnSetSeqDataDescriptor/c20",),
+            "HALF, FLOAT or DOUBLE.",
+            "8.9.7 accepts BFLOAT16; others are INTERNAL_ERROR.",
+            "NOT_SUPPORTED (D380).",
+            cases=("sequence_data_descriptors/test_other_types*",),
+        ),
+        Difference(
+            "V-attn-mapping",
+            "cudnnSetAttnDescriptor",
+            ("cudnnSetAttnDescriptor/c26", "cudnnSetAttnDescriptor/c33"),
+            "Each query candidate may attend to its own keys.",
+            "8.9.7 answers NOT_SUPPORTED where maxBeamSize is above 1.",
+            "Accepted (D359).",
+            cases=("attention_descriptors/test_modes*",),
+        ),
+        Difference(
+            "V-attn-nan",
+            "cudnnSetAttnDescriptor",
+            ("cudnnSetAttnDescriptor/c18",),
+            "smScaler is zero or positive.",
+            "8.9.7 accepts NaN.",
+            "BAD_PARAM (D362).",
+            cases=("attention_descriptors/test_nan_is_no_scaler*",),
+        ),
+        Difference(
+            "V-attn-types",
+            "cudnnSetAttnDescriptor",
+            ("cudnnSetAttnDescriptor/c44", "cudnnSetAttnDescriptor/c47"),
+            "Table 40 lists the supported types.",
+            "8.9.7 accepts more; INT8 data and BFLOAT16 precision are BAD_PARAM.",
+            "NOT_SUPPORTED (D360).",
+            cases=("attention_descriptors/test_what_table_40_does_not_list*",),
+        ),
+    ]
+)
