@@ -65,6 +65,10 @@ class LRNDescriptor(Descriptor):
         self.spec = LRNSpec(5, 1e-4, 0.75, 2.0)
 
 
+class RNNDataDescriptor(Descriptor):
+    type_name = "cudnnRNNDataDescriptor_t"
+
+
 class SeqDataDescriptor(Descriptor):
     type_name = "cudnnSeqDataDescriptor_t"
 

@@ -17,6 +17,7 @@ from ..descriptors import (
     LRNDescriptor as LRNDescriptor,
     OpTensorDescriptor as OpTensorDescriptor,
     PoolingDescriptor as PoolingDescriptor,
+    RNNDataDescriptor as RNNDataDescriptor,
     ReduceTensorDescriptor as ReduceTensorDescriptor,
     SeqDataDescriptor as SeqDataDescriptor,
     TensorDescriptor as TensorDescriptor,
@@ -1381,11 +1382,17 @@ def cudnnConvolutionBackwardBias(
 def cudnnCreateAttnDescriptor() -> AttnDescriptor:
     """A new attention descriptor, to be filled by cudnnSetAttnDescriptor. Source: 7.2.3."""
 
+def cudnnCreateRNNDataDescriptor() -> RNNDataDescriptor:
+    """A new RNN data descriptor, not initialised. Source: 7.2.5."""
+
 def cudnnCreateSeqDataDescriptor() -> SeqDataDescriptor:
     """A new sequence data descriptor, to be filled by cudnnSetSeqDataDescriptor. Source: 7.2.7."""
 
 def cudnnDestroyAttnDescriptor(attnDesc: AttnDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 7.2.8."""
+
+def cudnnDestroyRNNDataDescriptor(RNNDataDesc: RNNDataDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 7.2.10."""
 
 def cudnnDestroySeqDataDescriptor(seqDataDesc: SeqDataDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 7.2.12."""
@@ -1415,6 +1422,24 @@ def cudnnGetAttnDescriptor(attnDesc: AttnDescriptor) -> _cudnnGetAttnDescriptor:
     """The parameters in the order of cudnnSetAttnDescriptor; dropouts are None. A fresh descriptor reads as zeros.
 
     Errors: BAD_PARAM for NULL (c10). Source: 7.2.14.
+    """
+
+class _cudnnGetRNNDataDescriptor(NamedTuple):
+    dataType: cudnnDataType_t
+    layout: cudnnRNNDataLayout_t
+    maxSeqLength: int
+    batchSize: int
+    vectorSize: int
+    seqLengthArray: tuple[int, ...]
+    paddingFill: float
+
+def cudnnGetRNNDataDescriptor(
+    RNNDataDesc: RNNDataDescriptor,
+    arrayLengthRequested: SupportsIndex,
+) -> _cudnnGetRNNDataDescriptor:
+    """What was set; of seqLengthArray at most arrayLengthRequested entries; paddingFill is 0 where NULL was given.
+
+    Errors: BAD_PARAM for NULL (c10), arrayLengthRequested below 0 (c12). Source: 7.2.19.
     """
 
 class _cudnnGetSeqDataDescriptor(NamedTuple):
@@ -1466,6 +1491,26 @@ def cudnnSetAttnDescriptor(
     Errors: BAD_PARAM for unknown flags (c26), sizes and maxima below 1 (c45), negative projected sizes, a smScaler that is
     negative or NaN (c46), queries and keys that differ in length after projection (c43), unknown types (c44);
     NOT_SUPPORTED for types outside table 40 (c47) and for dropout (c39). Source: 7.2.43.
+    """
+
+def cudnnSetRNNDataDescriptor(
+    RNNDataDesc: RNNDataDescriptor,
+    dataType: cudnnDataType_t,
+    layout: cudnnRNNDataLayout_t,
+    maxSeqLength: SupportsIndex,
+    batchSize: SupportsIndex,
+    vectorSize: SupportsIndex,
+    seqLengthArray: Sequence[SupportsIndex],
+    paddingFill: SupportsFloat | None,
+) -> None:
+    """Describe a batch of sequences of vectors.
+
+    layout: (time, sequence, element) or (sequence, time, element), both padded to maxSeqLength vectors a sequence; or packed:
+    the vectors of step 0 of all sequences, then of step 1, without padding.
+    seqLengthArray: batchSize lengths, 0 to maxSeqLength. Packed, the greatest is maxSeqLength.
+    paddingFill: a number (kept in dataType) that padding of an output gets, NULL leaves padding undefined.
+    Errors: NOT_SUPPORTED for types other than HALF, FLOAT, DOUBLE (c14); BAD_PARAM for NULL (c15), sizes below 1 (c16), lengths
+    outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05). Source: 7.2.47.
     """
 
 def cudnnSetSeqDataDescriptor(

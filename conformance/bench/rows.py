@@ -8,6 +8,7 @@ from itertools import chain
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnDataType_t,
+    cudnnFoldingDirection_t,
     cudnnIndicesType_t,
     cudnnNanPropagation_t,
     cudnnOpTensorOp_t,
@@ -41,9 +42,11 @@ from dualdnn.api.operations import (
     SoftmaxBackward,
     SoftmaxForward,
     TensorSpec,
+    TransformSpec,
     TransformTensor,
+    TransformTensorEx,
 )
-from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.api.operations.specs import FLOAT, HALF, NHWC
 
 from ..layouts import laid_out
 from .convolution_rows import convolution_rows
@@ -149,10 +152,14 @@ def transform(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
     return TransformTensor(1.0, 0.0, laid_out(data_type, dims, layout), laid_out(data_type, dims, other))
 
 
-def repack(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
-    """From memory with gaps, or of another layout, into packed memory of one layout and a wider type."""
-    wider = DOUBLE if data_type == FLOAT else FLOAT
-    return TransformTensor(1.0, 0.0, laid_out(data_type, dims, layout), laid_out(wider, dims, "nhwc"))
+def pad(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    """A border of one pixel, into packed NHWC: what a client does before a convolution without padding."""
+    spatial = len(dims) - 2
+    border = (0, 0, *[1] * spatial)
+    unfolded = (1,) * spatial
+    spec = TransformSpec(NHWC, border, border, unfolded, cudnnFoldingDirection_t.CUDNN_TRANSFORM_FOLD)
+    padded = laid_out(data_type, tuple(d + 2 * p for d, p in zip(dims, border, strict=True)), "nhwc")
+    return TransformTensorEx(spec, 1.0, 0.0, laid_out(data_type, dims, layout), padded)
 
 
 def reduce(op: str, kept: tuple[int, ...]) -> Make:
@@ -221,7 +228,7 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
     "scale tensor": (scale, SHAPES),
     "set tensor": (fill, SHAPES),
     "transform to the other layout": (transform, SHAPES),
-    "transform to a wider type NHWC": (repack, (LARGE, ODD)),
+    "transform with padding to NHWC": (pad, (LARGE, ODD)),
     "reduce add to C": (reduce("ADD", (1,)), SHAPES),
     "reduce add to 1": (reduce("ADD", ()), SHAPES),
     "reduce max over W": (reduce("MAX", (0, 1, 2)), SHAPES),

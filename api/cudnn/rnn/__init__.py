@@ -1,0 +1,5 @@
+"""Calls of recurrent networks."""
+
+from . import data
+
+__all__ = ["data"]

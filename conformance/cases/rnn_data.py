@@ -1,0 +1,79 @@
+"""Cases of RNN data descriptors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnRNNDataLayout_t
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.marks import shows
+
+SET, GET = "cudnnSetRNNDataDescriptor", "cudnnGetRNNDataDescriptor"
+SEQ_MAJOR = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED
+PACKED = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
+TYPES = {HALF: np.float16, FLOAT: np.float32, DOUBLE: np.float64}
+OTHERS = [kind for kind in cudnnDataType_t if kind not in TYPES]
+
+
+def descriptor(cudnn, data_type=FLOAT, layout=SEQ_MAJOR, longest=4, batch=3, vector=5, lengths=(4, 0, 2), fill=None):
+    made = cudnn.cudnnCreateRNNDataDescriptor()
+    cudnn.cudnnSetRNNDataDescriptor(made, data_type, layout, longest, batch, vector, lengths, fill)
+    return made
+
+
+@shows("cudnnCreateRNNDataDescriptor/c01", "cudnnCreateRNNDataDescriptor/c02", "cudnnDestroyRNNDataDescriptor/c01",
+       "cudnnDestroyRNNDataDescriptor/c02", "cudnnRNNDataDescriptor_t/c01", "cudnnRNNDataDescriptor_t/c02", "cudnnRNNDataLayout_t/c01",
+       *(f"{SET}/c{i:02}" for i in (1, 3, 6, 7, 8, 11, 13)), *(f"{GET}/c{i:02}" for i in (1, 2, 3, 4, 5, 6, 8, 9)))  # fmt: skip
+@pytest.mark.parametrize("layout", cudnnRNNDataLayout_t, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
+def test_round_trip(cudnn, data_type, layout):
+    """What was set comes back; the fill is a number of the data type; a second setting replaces the first."""
+    made = descriptor(cudnn, layout=SEQ_MAJOR, longest=9, batch=1, vector=1, lengths=(7,))
+    cudnn.cudnnSetRNNDataDescriptor(made, data_type, layout, 4, 3, 5, (4, 2, 0), 0.1)
+    found = cudnn.cudnnGetRNNDataDescriptor(made, 3)
+    assert tuple(found[:5]) == (data_type, layout, 4, 3, 5)
+    assert tuple(found[5]) == (4, 2, 0)
+    assert found[6] == float(TYPES[data_type](0.1))
+    cudnn.cudnnDestroyRNNDataDescriptor(made)
+
+
+@shows(f"{GET}/c06", f"{GET}/c07")
+@pytest.mark.parametrize("requested", [0, 1, 2])
+def test_requested_lengths(cudnn, requested):
+    found = cudnn.cudnnGetRNNDataDescriptor(descriptor(cudnn), requested)
+    assert tuple(found[5]) == (4, 0, 2)[:requested]
+
+
+@shows(f"{SET}/c02", f"{SET}/c04", f"{SET}/c05", f"{SET}/c09")
+def test_packed_and_padded(cudnn, refuses):
+    """Padding counts in maxSeqLength of unpacked sequences only; the setter takes any order of lengths."""
+    assert cudnn.cudnnGetRNNDataDescriptor(descriptor(cudnn, lengths=(1, 3, 2)), 3)[2] == 4
+    assert tuple(cudnn.cudnnGetRNNDataDescriptor(descriptor(cudnn, layout=PACKED, lengths=(2, 1, 4)), 3)[5]) == (
+        2,
+        1,
+        4,
+    )
+    refuses(BAD_PARAM, f"{SET}/c05", descriptor, cudnn, layout=PACKED, lengths=(3, 2, 1))
+
+
+@shows(f"{SET}/c14", f"{SET}/c16", f"{SET}/c17", f"{SET}/c18", f"{SET}/c15", f"{GET}/c10", f"{GET}/c12")
+def test_wrong_arguments(cudnn, refuses):
+    for kind in OTHERS:
+        refuses(NOT_SUPPORTED, f"{SET}/c14", descriptor, cudnn, data_type=kind)
+    for sizes in ({"longest": 0}, {"vector": -1}, {"batch": 0, "lengths": ()}):
+        refuses(BAD_PARAM, f"{SET}/c16", descriptor, cudnn, **sizes)
+    for lengths in ((5, 1, 1), (1, -1, 1)):
+        refuses(BAD_PARAM, f"{SET}/c17", descriptor, cudnn, lengths=lengths)
+    refuses(BAD_PARAM, f"{SET}/c18", descriptor, cudnn, layout=3)
+    refuses(BAD_PARAM, f"{SET}/c15", cudnn.cudnnSetRNNDataDescriptor, None, FLOAT, SEQ_MAJOR, 4, 1, 5, (4,), None)
+    refuses(BAD_PARAM, f"{GET}/c10", cudnn.cudnnGetRNNDataDescriptor, None, 0)
+    refuses(BAD_PARAM, f"{GET}/c12", cudnn.cudnnGetRNNDataDescriptor, descriptor(cudnn), -1)
+
+
+@shows(f"{SET}/c17")
+def test_a_refused_setting_changes_nothing(cudnn, refuses):
+    made = descriptor(cudnn, fill=2.5)
+    before = cudnn.cudnnGetRNNDataDescriptor(made, 3)
+    refuses(BAD_PARAM, f"{SET}/c17", cudnn.cudnnSetRNNDataDescriptor, made, DOUBLE, SEQ_MAJOR, 4, 1, 7, (5,), None)
+    assert tuple(cudnn.cudnnGetRNNDataDescriptor(made, 3)) == tuple(before)
