@@ -345,9 +345,9 @@ class _Computing:
         seen = [value if i in self.device else _seen(value) for i, value in enumerate(checked)]
         operation = self.body(*seen)
         self._countable(operation)
+        position = {operation.parameters.get(name, name): index for name, index in self.position.items()}
         sizes = tuple(
-            (name, self.position[name], operation.nbytes(name), operation.alignment(name))
-            for name in operation.operands
+            (name, position[name], operation.nbytes(name), operation.alignment(name)) for name in operation.operands
         )
         with handle.lock:
             prepared = _Prepared(operation, sizes, handle.backend.prepare(operation))

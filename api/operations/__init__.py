@@ -12,10 +12,12 @@ from .convolution import (
     allows_tf32,
 )
 from .normalization import (
+    BatchNormalizationForwardInference,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
+    NormalizationForwardInference,
 )
 from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
@@ -59,6 +61,7 @@ __all__ = [
     "AddTensor",
     "AttnSpec",
     "Backend",
+    "BatchNormalizationForwardInference",
     "BackendError",
     "Buffer",
     "CTCLossSpec",
@@ -73,6 +76,7 @@ __all__ = [
     "LRNCrossChannelBackward",
     "LRNCrossChannelForward",
     "LRNSpec",
+    "NormalizationForwardInference",
     "OpTensor",
     "OpTensorSpec",
     "Operand",

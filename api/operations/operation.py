@@ -15,6 +15,7 @@ Kinds of operands:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar
 
@@ -34,6 +35,8 @@ class Operation:
     # Memory without a tensor description: operand name -> the field that holds its size in bytes, or the tensor as which it is
     # described. Such an operand may be NULL when its size is zero.
     raw: ClassVar[dict[str, str]] = {}
+    # Parameter of the call -> the operand or field that it passes, where that has another name.
+    parameters: ClassVar[Mapping[str, str]] = {}
     # Output -> the fields of its (alpha, beta). Others are blended by the fields ``alpha`` and ``beta`` where the operation has them.
     # An output that is written as it is maps to None.
     blends: ClassVar[dict[str, tuple[str, str] | None]] = {}

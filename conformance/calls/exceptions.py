@@ -8,6 +8,7 @@ from typing import Any
 from dualdnn.api.operations import (
     ConvolutionBiasActivationForward,
     ConvolutionForward,
+    NormalizationForwardInference,
     Operation,
     ReduceTensor,
     ReorderFilter,
@@ -40,6 +41,7 @@ def _workspace_bytes(make: Any, o: Any, _memory: Mapping[str, Any]) -> int:
 VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | int | None]] = {
     SetTensor: {"valuePtr": lambda make, o, memory: o.value},
     ReduceTensor: {"workspace": _workspace, "workspaceSizeInBytes": _workspace_bytes},
+    NormalizationForwardInference: {"normOps": 0, "zDesc": None, "z": None, "activationDesc": None, "groupCnt": 1},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
 }
