@@ -72,7 +72,7 @@ __device__ __forceinline__ typename Group::Value value_of(Word word, int group) 
   return Group::values(some);
 }
 
-// The barrier of producers and consumers, which meet it in different places of the code: no warp has both.
+// The barrier of producers and consumers, each has its own in the code: no warp has both.
 __device__ __forceinline__ void block_barrier() { __syncthreads(); }
 
 // Of a block: where its part of the tensors lies, what it has in shared memory.
