@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
@@ -50,7 +51,8 @@ def _gradient(o: ConvolutionBackwardData, w: Array, dy: Array) -> Array:
     dx = np.zeros((groups, weights.shape[1], images, *spatial), dy.dtype)
     for tap, met, positions in _taps(o):
         local = _extended(incoming, positions)
-        found = _product(weights[(..., *tap)], local.reshape(*local.shape[:2], -1))
+        at_tap: Any = (..., *tap)
+        found = _product(weights[at_tap], local.reshape(*local.shape[:2], -1))
         dx[(slice(None),) * 3 + met] += found.reshape(*dx.shape[:3], *local.shape[3:])
     return np.moveaxis(dx, 2, 0).reshape(o.dx.dims)
 

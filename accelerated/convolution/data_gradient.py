@@ -197,8 +197,9 @@ def _inner_solver(forward: ConvolutionProblem) -> ConvolutionSolver | None:
     if o.algo == ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM and not fits:
         return None
     room = ROOMS[ConvolutionForward]
-    possible = (solver for solver in room.solvers if solver.applies(forward) and not solver.alignment(forward))
-    return next(possible)  # type: ignore[arg-type]  # solvers of this room
+    found = next(solver for solver in room.solvers if solver.applies(forward) and not solver.alignment(forward))
+    assert isinstance(found, ConvolutionSolver)
+    return found
 
 
 def _products(forward: ConvolutionProblem) -> list[Launch]:

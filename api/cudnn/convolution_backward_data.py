@@ -42,7 +42,7 @@ def check_data_problem(problem: Problem, clauses: Mapping[str, str] = CLAUSES) -
 
 def check_data_support(problem, algorithm):
     """Raise NOT_SUPPORTED unless the algorithm takes the problem, whose descriptors fit each other."""
-    dx, w, dy = problem.x, problem.w, problem.y
+    dx, w = problem.x, problem.w
     expect(dx.rank in (4, 5), NOT_SUPPORTED, f"{_D}/c30",
            f"dyDesc, wDesc and dxDesc have {dx.rank} dimensions, supported are 4 and 5")  # fmt: skip
     groups = problem.convolution.group_count

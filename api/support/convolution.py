@@ -252,7 +252,8 @@ def violation(problem: Problem, algorithm: IntEnum, all_rows: Sequence[Row], nam
     told = next(
         (v for r, v in zip(rows, violations, strict=True) if problem.configuration in r.configurations), violations[0]
     )
-    described = tuple(zip(names, (problem.x, problem.w, problem.y), strict=True))
+    operands: tuple[TensorSpec | FilterSpec, ...] = (problem.x, problem.w, problem.y)
+    described = tuple(zip(names, operands, strict=True))
     types = ", ".join(f"{name} {spec.data_type.name}" for name, spec in described)
     shown = ", ".join(f"{name} {spec}" for name, spec in described)
     return (
