@@ -18,6 +18,10 @@ class Descriptor:
         self.spec: Any = None
         self.alive = True
 
+    def take(self, spec: Any) -> None:
+        """Hold what another descriptor of the type holds."""
+        self.spec = spec
+
     def destroy(self) -> None:
         self.spec = None
         self.alive = False
@@ -98,11 +102,34 @@ class ConvolutionDescriptor(Descriptor):
             "reorder_type": cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
         }
 
+    def take(self, spec: Any) -> None:
+        self.spec = spec
+        self.options = {name: getattr(spec, name) for name in self.options}
+
     def configure(self, **options: Any) -> None:
         """Change group_count, math_type or reorder_type."""
         self.options.update(options)
         if self.spec is not None:
             self.spec = replace(self.spec, **options)
+
+
+class FusedOpsConstParamPack(Descriptor):
+    """Copies of descriptors and values; of an attribute that has not been set, the preset."""
+
+    type_name = "cudnnFusedOpsConstParamPack_t"
+
+
+class FusedOpsVariantParamPack(Descriptor):
+    """Device pointers, as they were given, and copies of scalars."""
+
+    type_name = "cudnnFusedOpsVariantParamPack_t"
+
+
+class FusedOpsPlan(Descriptor):
+    """A sequence of fused operations, ``ops``, that cudnnMakeFusedOpsPlan makes a plan."""
+
+    type_name = "cudnnFusedOpsPlan_t"
+    ops: Any = None
 
 
 DESCRIPTORS: dict[str, type[Descriptor]] = {kind.type_name: kind for kind in Descriptor.__subclasses__()}

@@ -190,3 +190,58 @@ def test_ctc_loss_descriptors_from_c(library, tmp_path):
     """
     ran = run(compiled(library, tmp_path, text))
     assert ran.returncode == 0, ran.stderr
+
+
+def test_packs_of_fused_operations_from_c(library, tmp_path):
+    """Attributes of every type behind a void pointer; what was got is a copy; NULL leaves param alone."""
+    text = """
+    #include <cudnn.h>
+    int main(void) {
+        cudnnFusedOpsConstParamPack_t constants;
+        cudnnFusedOpsVariantParamPack_t variants;
+        cudnnTensorDescriptor_t x, copy;
+        cudnnFilterDescriptor_t filter;
+        cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
+        cudnnFusedOpsPointerPlaceHolder_t promise = CUDNN_PTR_16B_ALIGNED;
+        cudnnDataType_t type;
+        cudnnTensorFormat_t format;
+        int null = -1, n, c, h, w, i;
+        size_t size = ((size_t)1 << 40) + 1;
+        int64_t count = -7;
+        double epsilon = 1e-3;
+        void *pointer = &n, *kept = 0;
+        if (cudnnCreateTensorDescriptor(&x) || cudnnCreateTensorDescriptor(&copy) || cudnnCreateFilterDescriptor(&filter)) return 1;
+        if (cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NHWC, CUDNN_DATA_HALF, 2, 8, 5, 3)) return 2;
+        if (cudnnCreateFusedOpsConstParamPack(&constants, CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS)) return 3;
+        if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_XDESC, copy, &null) || null != 1) return 4;
+        if (cudnnSetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_XDESC, x)) return 5;
+        if (cudnnSetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_WDESC, x) != CUDNN_STATUS_BAD_PARAM) return 6;
+        if (cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, 1, 1)) return 7;
+        if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_XDESC, filter, &null) != CUDNN_STATUS_BAD_PARAM) return 8;
+        if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_XDESC, copy, &null) || null) return 9;
+        if (cudnnGetTensor4dDescriptor(copy, &type, &n, &c, &h, &w, &i, &i, &i, &i) || type != CUDNN_DATA_HALF || w != 3) return 10;
+        if (cudnnSetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_BN_MODE, &mode)) return 11;
+        if (cudnnSetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_YSUM_PLACEHOLDER, &promise)) return 12;
+        mode = promise = 0;
+        if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_BN_MODE, &mode, &null) || mode != CUDNN_BATCHNORM_SPATIAL) return 13;
+        if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_YSUM_PLACEHOLDER, &promise, &null) || promise != CUDNN_PTR_16B_ALIGNED) return 14;
+        if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_YSUM_PLACEHOLDER, 0, &null) != CUDNN_STATUS_BAD_PARAM) return 15;
+        if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_YSUM_PLACEHOLDER, &promise, 0) != CUDNN_STATUS_BAD_PARAM) return 16;
+        if (cudnnCreateFusedOpsVariantParamPack(&variants, CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING)) return 17;
+        if (cudnnSetFusedOpsVariantParamPackAttribute(variants, CUDNN_PTR_YSUM, pointer)) return 18;
+        if (cudnnSetFusedOpsVariantParamPackAttribute(variants, CUDNN_SCALAR_SIZE_T_WORKSPACE_SIZE_IN_BYTES, &size)) return 19;
+        if (cudnnSetFusedOpsVariantParamPackAttribute(variants, CUDNN_SCALAR_INT64_T_BN_ACCUMULATION_COUNT, &count)) return 20;
+        if (cudnnSetFusedOpsVariantParamPackAttribute(variants, CUDNN_SCALAR_DOUBLE_BN_EPSILON, &epsilon)) return 21;
+        size = count = epsilon = 0;
+        if (cudnnGetFusedOpsVariantParamPackAttribute(variants, CUDNN_PTR_YSUM, &kept) || kept != pointer) return 22;
+        if (cudnnGetFusedOpsVariantParamPackAttribute(variants, CUDNN_SCALAR_SIZE_T_WORKSPACE_SIZE_IN_BYTES, &size)
+            || size != ((size_t)1 << 40) + 1) return 23;
+        if (cudnnGetFusedOpsVariantParamPackAttribute(variants, CUDNN_SCALAR_INT64_T_BN_ACCUMULATION_COUNT, &count) || count != -7) return 24;
+        if (cudnnGetFusedOpsVariantParamPackAttribute(variants, CUDNN_SCALAR_DOUBLE_BN_EPSILON, &epsilon) || epsilon != 1e-3) return 25;
+        if (cudnnSetFusedOpsVariantParamPackAttribute(variants, CUDNN_PTR_YSUM, 0)) return 26;
+        if (cudnnGetFusedOpsVariantParamPackAttribute(variants, CUDNN_PTR_YSUM, &kept) || kept) return 27;
+        return cudnnDestroyFusedOpsConstParamPack(constants) || cudnnDestroyFusedOpsVariantParamPack(variants) ? 28 : 0;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text))
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)

@@ -49,7 +49,7 @@ class Border:
         body = self.instead.get(name) or getattr(cudnn, name)
         rules = self.marshalling
         readers = tuple(rules.reader(function, i) for i, p in enumerate(parameters) if not p.is_returned)
-        writers = tuple((i, rules.writer(p)) for i, p in enumerate(parameters) if p.is_returned)
+        writers = tuple((i, rules.writer(function, i)) for i, p in enumerate(parameters) if p.is_returned)
         required = tuple((i, p.name) for i, p in enumerate(parameters) if p.is_returned and not p.nullable)
         destroys = name.startswith("cudnnDestroy")
 
@@ -65,7 +65,7 @@ class Border:
                     values = (result,) if len(writers) == 1 else result
                     for (i, write), value in zip(writers, values, strict=True):
                         if c[i]:
-                            write(c[i], value)
+                            write(c, value)
                 if destroys:
                     self.objects.destroyed(c[0])
                 return 0
