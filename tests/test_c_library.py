@@ -204,7 +204,6 @@ def test_packs_of_fused_operations_from_c(library, tmp_path):
         cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
         cudnnFusedOpsPointerPlaceHolder_t promise = CUDNN_PTR_16B_ALIGNED;
         cudnnDataType_t type;
-        cudnnTensorFormat_t format;
         int null = -1, n, c, h, w, i;
         size_t size = ((size_t)1 << 40) + 1;
         int64_t count = -7;
@@ -222,7 +221,7 @@ def test_packs_of_fused_operations_from_c(library, tmp_path):
         if (cudnnGetTensor4dDescriptor(copy, &type, &n, &c, &h, &w, &i, &i, &i, &i) || type != CUDNN_DATA_HALF || w != 3) return 10;
         if (cudnnSetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_BN_MODE, &mode)) return 11;
         if (cudnnSetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_YSUM_PLACEHOLDER, &promise)) return 12;
-        mode = promise = 0;
+        mode = CUDNN_BATCHNORM_PER_ACTIVATION, promise = CUDNN_PTR_NULL;
         if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_BN_MODE, &mode, &null) || mode != CUDNN_BATCHNORM_SPATIAL) return 13;
         if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_YSUM_PLACEHOLDER, &promise, &null) || promise != CUDNN_PTR_16B_ALIGNED) return 14;
         if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_YSUM_PLACEHOLDER, 0, &null) != CUDNN_STATUS_BAD_PARAM) return 15;
