@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from .enumerations import cudnnMathType_t, cudnnReorderType_t
+from .enumerations import cudnnBackendDescriptorType_t, cudnnMathType_t, cudnnReorderType_t
 from .operations.specs import LRNSpec
 
 
@@ -130,6 +130,27 @@ class FusedOpsPlan(Descriptor):
 
     type_name = "cudnnFusedOpsPlan_t"
     ops: Any = None
+
+
+class BackendDescriptor(Descriptor):
+    """A descriptor of the backend API (chapter 9) of one type. Its ``spec`` is what finalising made of the attributes."""
+
+    type_name = "cudnnBackendDescriptor_t"
+
+    def __init__(self, kind: cudnnBackendDescriptorType_t, spec: Any = None) -> None:
+        super().__init__()
+        self.begin(kind)
+        self.spec = spec
+
+    def begin(self, kind: cudnnBackendDescriptorType_t) -> None:
+        """Become a descriptor of this type without attributes, not finalised."""
+        self.kind = kind
+        self.elements: dict[Any, tuple[Any, ...]] = {}  # what the attributes were set to
+        self.spec = None
+
+    def __repr__(self) -> str:
+        state = "destroyed" if not self.alive else "not finalised" if self.spec is None else repr(self.spec.record)
+        return f"<{self.type_name} {self.kind.name} {state}>"
 
 
 DESCRIPTORS: dict[str, type[Descriptor]] = {kind.type_name: kind for kind in Descriptor.__subclasses__()}

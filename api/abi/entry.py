@@ -51,7 +51,7 @@ class Border:
         readers = tuple(rules.reader(function, i) for i, p in enumerate(parameters) if not p.is_returned)
         writers = tuple((i, rules.writer(function, i)) for i, p in enumerate(parameters) if p.is_returned)
         required = tuple((i, p.name) for i, p in enumerate(parameters) if p.is_returned and not p.nullable)
-        destroys = name.startswith("cudnnDestroy")
+        destroys = name.startswith(("cudnnDestroy", "cudnnBackendDestroy"))
 
         def call(*c: Any) -> int:
             try:
@@ -63,7 +63,8 @@ class Border:
                 result = body(*[read(c) for read in readers])
                 if writers:
                     values = (result,) if len(writers) == 1 else result
-                    for (i, write), value in zip(writers, values, strict=True):
+                    # The last first: arrays, which may be refused, before their counts.
+                    for (i, write), value in reversed(list(zip(writers, values, strict=True))):
                         if c[i]:
                             write(c, value)
                 if destroys:

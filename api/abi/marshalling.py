@@ -13,42 +13,18 @@ import numpy as np
 
 from ..descriptors import DESCRIPTORS
 from ..document import Function, Parameter
-from ..enumerations import (
-    CUDNN_DIM_MAX,
-    ENUMERATIONS,
-    cudnnFusedOpsConstParamLabel_t,
-    cudnnFusedOpsVariantParamLabel_t,
-)
+from ..enumerations import CUDNN_DIM_MAX, ENUMERATIONS
 from ..operations.numpy_layout import NUMPY_TYPES
 from ..operations.specs import DOUBLE
-from ..status import BAD_PARAM, INCORRECT_PARAMETER, CudnnError
-from ..support.fused_ops import const_type, scalar_type
+from . import backend_attributes, pack_attributes
 from .objects import Objects
 
 Read = Callable[[tuple[Any, ...]], Any]
-Write = Callable[[Any, Any], None]
+Write = Callable[[tuple[Any, ...], Any], None]  # of all C arguments and the value: it stores that behind one of them
 MOST_ENTRIES = (
     1 << 20
 )  # of an array whose count is no number of dimensions: a larger count is a mistake, and not followed
 DEBUG_FIELDS = ("cudnn_version", "cudnnStatus", "time_sec", "time_usec", "time_delta", "pid", "tid", "cudaDeviceId")
-
-# Attributes of packs, whose type the label says.
-PACKED = {
-    ("cudnnSetFusedOpsConstParamPackAttribute", "param"),
-    ("cudnnGetFusedOpsConstParamPackAttribute", "param"),
-    ("cudnnSetFusedOpsVariantParamPackAttribute", "ptr"),
-    ("cudnnGetFusedOpsVariantParamPackAttribute", "ptr"),
-}
-
-
-def attribute_type(function: str, label: int) -> str | None:
-    """The type behind an attribute of a pack; None for device memory, and for what is no label, which the call refuses."""
-    try:
-        if "Const" in function:
-            return const_type(cudnnFusedOpsConstParamLabel_t(label))
-        return scalar_type(cudnnFusedOpsVariantParamLabel_t(label))
-    except ValueError:
-        return None
 
 
 class Marshalling:
@@ -63,8 +39,8 @@ class Marshalling:
         """The rule that makes a Python argument of the C arguments."""
         parameter = function.parameters[index]
         base, name = parameter.base_type, parameter.name
-        if (function.name, name) in PACKED:
-            return lambda c: self._attribute(function.name, c[1], c[index])
+        if (function.name, name) in pack_attributes.PLACES:
+            return pack_attributes.reader(function, index, self.ffi, self.objects)
         if (
             parameter.memory == "device"
             or base in ("cudaStream_t", "cudnnRuntimeTag_t")
@@ -73,6 +49,8 @@ class Marshalling:
             return lambda c: c[index] or None
         if base == "cudnnCallback_t":
             return lambda c: self.callback(c[index])
+        if name == "arrayOfElements":
+            return backend_attributes.reader(function, index, self.ffi, self.objects)
         if parameter.typed_by is not None:
             return self._scalar(function, index)
         if parameter.length is not None:
@@ -129,27 +107,6 @@ class Marshalling:
         entries = self._array(function, index)
         return lambda c: sum(entries(c) or ())
 
-    def _attribute(self, function: str, label: int, address: int) -> Any:
-        """The attribute of a pack of fused operations behind a ``void *``: a descriptor, an enumerator, device memory, a scalar."""
-        kind = attribute_type(function, label)
-        if not address or kind is None:
-            return address or None
-        if kind in DESCRIPTORS:
-            return self.objects.get(address)
-        return self.ffi.cast(f"{'int' if kind in ENUMERATIONS else kind} *", address)[0]
-
-    def _write_attribute(self, function: str, label: int, address: int, value: Any) -> None:
-        """Store an attribute that a getter returned; a descriptor's contents go into the caller's own."""
-        kind = attribute_type(function, label) or "uintptr_t"
-        if value is not None and kind in DESCRIPTORS:
-            target = self.objects.get(address)
-            if type(target) is not DESCRIPTORS[kind]:
-                raise CudnnError(BAD_PARAM, INCORRECT_PARAMETER, f"param is {target!r}, not a {kind}")
-            target.take(value.spec)
-        elif kind not in DESCRIPTORS:
-            element = "int" if kind in ENUMERATIONS else kind
-            self.ffi.cast(f"{element} *", address)[0] = getattr(value, "address", value) or 0
-
     def callback(self, address: int) -> Any:
         """A C log callback as the function that dualdnn calls; it keeps its address for cudnnGetCallback."""
         if not address:
@@ -169,15 +126,15 @@ class Marshalling:
     # --- results ---
 
     def writer(self, function: Function, index: int) -> Write:
-        """The rule that stores a result behind the caller's pointer: it gets all arguments, and the result."""
-        parameter = function.parameters[index]
-        if (function.name, parameter.name) in PACKED:
-            return lambda c, value: self._write_attribute(function.name, c[1], c[index], value)
-        write = self._writer_at(parameter)
+        """The rule that stores a result behind the caller's pointer, the argument of this index."""
+        if function.parameters[index].name == "arrayOfElements":
+            return backend_attributes.writer(function, index, self.ffi, self.objects)
+        if (function.name, function.parameters[index].name) in pack_attributes.PLACES:
+            return pack_attributes.writer(function, index, self.ffi, self.objects)
+        write = self._writer(function.parameters[index])
         return lambda c, value: write(c[index], value)
 
-    def _writer_at(self, parameter: Parameter) -> Write:
-        """The rule that stores a result at a place."""
+    def _writer(self, parameter: Parameter) -> Callable[[Any, Any], None]:
         base, objects = parameter.base_type, self.objects
         if parameter.length is not None:
             return _write_entries

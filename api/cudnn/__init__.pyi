@@ -10,6 +10,7 @@ from ..api_log import cudnnDebug_t
 from ..descriptors import (
     ActivationDescriptor as ActivationDescriptor,
     AttnDescriptor as AttnDescriptor,
+    BackendDescriptor as BackendDescriptor,
     CTCLossDescriptor as CTCLossDescriptor,
     ConvolutionDescriptor as ConvolutionDescriptor,
     DropoutDescriptor as DropoutDescriptor,
@@ -1056,6 +1057,67 @@ def cudnnSoftmaxBackward(
     or mode, in place with differing descriptors (c03); NOT_SUPPORTED for other data types (c09) or unpacked tensors of
     more than 5 dimensions (c06).
     Source: 4.1.19; formulas: docs/errata.md, D190.
+    """
+
+def cudnnBackendCreateDescriptor(descriptorType: cudnnBackendDescriptorType_t) -> BackendDescriptor:
+    """A backend descriptor of this type, to be filled by cudnnBackendSetAttribute.
+
+    Errors: NOT_SUPPORTED where descriptors of the type cannot be created (c04). Source: 5.2.1.
+    """
+
+def cudnnBackendDestroyDescriptor(descriptor: BackendDescriptor) -> None:
+    """Destroy the descriptor; what was finalised with it keeps what it described. Errors: BAD_PARAM for NULL.
+
+    Source: 5.2.2.
+    """
+
+def cudnnBackendFinalize(descriptor: BackendDescriptor) -> None:
+    """Check all attributes and make the descriptor immutable.
+
+    Errors: BAD_PARAM for attributes that are missing, invalid or contradict each other, and for a finalised descriptor
+    (c06); NOT_SUPPORTED (c07); the clauses of the descriptor's section say more. Source: 5.2.4, 9.2.
+    """
+
+class _cudnnBackendGetAttribute(NamedTuple):
+    elementCount: int
+    arrayOfElements: tuple[Any, ...]
+
+def cudnnBackendGetAttribute(
+    descriptor: BackendDescriptor,
+    attributeName: cudnnBackendAttributeName_t,
+    attributeType: cudnnBackendAttributeType_t,
+    requestedElementCount: SupportsIndex,
+) -> _cudnnBackendGetAttribute:
+    """(elements that the attribute has, at most requestedElementCount of them); descriptors come as new, finalised ones.
+
+    Errors: NOT_INITIALIZED for a descriptor that is not finalised (c08); BAD_PARAM for an attribute of another descriptor
+    type (c06), a type that it does not have (c07), a negative count. Source: 5.2.5.
+    """
+
+def cudnnBackendInitialize(
+    descriptor: BackendDescriptor,
+    descriptorType: cudnnBackendDescriptorType_t,
+    sizeInBytes: SupportsIndex,
+) -> None:
+    """Make the descriptor one of this type, without attributes and not finalised.
+
+    sizeInBytes: at least the 8 bytes of a reference; a descriptor has no other memory of the caller.
+    Errors: BAD_PARAM for NULL (c05) and for fewer bytes (c06); NOT_SUPPORTED as in cudnnBackendCreateDescriptor.
+    Source: 5.2.6.
+    """
+
+def cudnnBackendSetAttribute(
+    descriptor: BackendDescriptor,
+    attributeName: cudnnBackendAttributeName_t,
+    attributeType: cudnnBackendAttributeType_t,
+    elementCount: SupportsIndex,
+    arrayOfElements: Sequence[Any],
+) -> None:
+    """Set an attribute of a descriptor that has not been finalised; what it was set to before is forgotten.
+
+    arrayOfElements: a sequence of at least elementCount values of the type; descriptors that it holds may be finalised later.
+    Errors: NOT_INITIALIZED for a finalised descriptor (c03); BAD_PARAM for an attribute of another type or a read-only one
+    (c04), a wrong type (c05), count (c06) or value (c07); NOT_SUPPORTED for placeholders (c08). Source: 5.2.7.
     """
 
 def cudnnConvolutionBiasActivationForward(
