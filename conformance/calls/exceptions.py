@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dualdnn.api.operations import (
+    ConvolutionBackwardData,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Operation,
@@ -22,6 +23,7 @@ FUNCTIONS: dict[type[Operation], str] = {ReorderFilter: "cudnnReorderFilterAndBi
 WORKSPACES: dict[type[Operation], str] = {
     ConvolutionForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ConvolutionBiasActivationForward: "cudnnGetConvolutionForwardWorkspaceSize",
+    ConvolutionBackwardData: "cudnnGetConvolutionBackwardDataWorkspaceSize",
     ReduceTensor: "cudnnGetReductionWorkspaceSize",
 }
 
