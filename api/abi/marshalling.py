@@ -39,19 +39,11 @@ class Marshalling:
         """The rule that makes a Python argument of the C arguments."""
         parameter = function.parameters[index]
         base, name = parameter.base_type, parameter.name
-        if parameter.memory == "device" or base in ("cudaStream_t", "cudnnRuntimeTag_t") or name == "udata":
-            return lambda c: c[index] or None
-        if base == "cudnnCallback_t":
-            return lambda c: self.callback(c[index])
-        if name == "paddingFill":
-            return self._fill(function, index)
         if (function.name, name) in pack_attributes.PLACES:
             return pack_attributes.reader(function, index, self.ffi, self.objects)
-        if (
-            parameter.memory == "device"
-            or base in ("cudaStream_t", "cudnnRuntimeTag_t")
-            or name in ("udata", "paddingFill")
-        ):
+        if name == "paddingFill":
+            return self._fill(function, index)
+        if parameter.memory == "device" or base in ("cudaStream_t", "cudnnRuntimeTag_t") or name == "udata":
             return lambda c: c[index] or None
         if base == "cudnnCallback_t":
             return lambda c: self.callback(c[index])
