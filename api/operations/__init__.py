@@ -11,6 +11,7 @@ from .convolution import (
     ReorderFilterAndBias,
     allows_tf32,
 )
+from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
 from .normalization import (
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
@@ -27,6 +28,7 @@ from .specs import (
     AttnSpec,
     ConvolutionSpec,
     CTCLossSpec,
+    DropoutSpec,
     FilterSpec,
     LRNSpec,
     OpTensorSpec,
@@ -43,6 +45,7 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 FAMILIES = (
     "activation",
     "convolution",
+    "dropout",
     "normalization",
     "pooling",
     "reduce_tensor",
@@ -68,6 +71,9 @@ __all__ = [
     "ConvolutionSpec",
     "DivisiveNormalizationBackward",
     "DivisiveNormalizationForward",
+    "DropoutBackward",
+    "DropoutForward",
+    "DropoutSpec",
     "FilterSpec",
     "Im2Col",
     "LRNCrossChannelBackward",
@@ -86,6 +92,7 @@ __all__ = [
     "ReorderFilterAndBias",
     "ScaleTensor",
     "SeqDataSpec",
+    "SetDropoutStates",
     "SetTensor",
     "SoftmaxBackward",
     "SoftmaxForward",

@@ -355,3 +355,12 @@ class CTCLossSpec:
     normalization: cudnnLossNormalizationMode_t
     gradient_nan: cudnnNanPropagation_t
     longest_label: int | None = None
+
+
+@record
+class DropoutSpec:
+    """A dropout: the probability of an element to be dropped, the seed that the descriptor was given, whether it has states."""
+
+    probability: float = 0.0
+    seed: int = 0
+    has_states: bool = False
