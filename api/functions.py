@@ -315,7 +315,9 @@ class _Computing:
         """The memory that a call was given for an operand: its argument, or what one of the descriptors holds."""
         if operand in self.position:
             return args[self.position[operand]]
-        return next((args[i].memory[operand] for i in self.described if operand in getattr(args[i], "memory", ())), None)
+        return next(
+            (args[i].memory[operand] for i in self.described if operand in getattr(args[i], "memory", ())), None
+        )
 
     def __call__(self, args: tuple[Any, ...]) -> None:
         if api_log.active:
@@ -381,7 +383,14 @@ class _Computing:
     def _operands(self, handle: Handle, prepared: _Prepared, args: tuple[Any, ...]) -> list[Any]:
         operands = [
             checked_operand(
-                self.checks, handle, prepared.operation, name, self.value(args, name), nbytes, alignment, self.small.get(name)
+                self.checks,
+                handle,
+                prepared.operation,
+                name,
+                self.value(args, name),
+                nbytes,
+                alignment,
+                self.small.get(name),
             )
             for name, nbytes, alignment in prepared.sizes
         ]

@@ -97,7 +97,9 @@ def near(count, draws, probability):
 
 @pytest.mark.parametrize("probability", [1e-4, 0.1, 0.25, 0.5, 0.9, 0.999])
 def test_kept_counts(drawn, probability):
-    threshold = DropoutForward(probability, TensorSpec.packed(FLOAT, (1, 1, 1)), TensorSpec.packed(FLOAT, (1, 1, 1))).threshold
+    threshold = DropoutForward(
+        probability, TensorSpec.packed(FLOAT, (1, 1, 1)), TensorSpec.packed(FLOAT, (1, 1, 1))
+    ).threshold
     assert near(int((drawn < threshold).sum()), DRAWS, probability)
 
 

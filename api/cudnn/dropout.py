@@ -67,7 +67,13 @@ def cudnnSetDropoutDescriptor(dropoutDesc, handle, dropout, states, stateSizeInB
     before = dropoutDesc.spec or DropoutSpec()
     if states is not None:
         _large_enough("cudnnSetDropoutDescriptor/c11", stateSizeInBytes)
-        run("cudnnSetDropoutDescriptor", handle, SetDropoutStates(seed), {"states": states}, "cudnnSetDropoutDescriptor/c13")
+        run(
+            "cudnnSetDropoutDescriptor",
+            handle,
+            SetDropoutStates(seed),
+            {"states": states},
+            "cudnnSetDropoutDescriptor/c13",
+        )
         dropoutDesc.memory = {"states": states}
     dropoutDesc.spec = DropoutSpec(probability, seed, before.has_states or states is not None)
 

@@ -6,6 +6,7 @@ The random numbers (docs/dropout.md) are part of the contract: every backend dra
 from __future__ import annotations
 
 from math import ceil
+from typing import ClassVar
 
 from .operation import Operation
 from .records import record
@@ -29,7 +30,7 @@ class SetDropoutStates(Operation):
     states: TensorSpec = STATES
 
     outputs = ("states",)
-    raw = {"states": "states"}
+    raw: ClassVar = {"states": "states"}
 
 
 @record
@@ -46,7 +47,7 @@ class DropoutForward(Operation):
 
     inputs = ("x", "states")
     outputs = ("y", "states", "reserveSpace")
-    raw = {"states": "states", "reserveSpace": "reserve_bytes"}
+    raw: ClassVar = {"states": "states", "reserveSpace": "reserve_bytes"}
 
     @property
     def reserve_bytes(self) -> int:
@@ -68,7 +69,7 @@ class DropoutBackward(Operation):
 
     inputs = ("dy", "reserveSpace")
     outputs = ("dx",)
-    raw = {"reserveSpace": "reserve_bytes"}
+    raw: ClassVar = {"reserveSpace": "reserve_bytes"}
 
     @property
     def reserve_bytes(self) -> int:

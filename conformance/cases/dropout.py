@@ -152,7 +152,9 @@ def test_no_probability(cudnn, handle, refuses, fresh, probability, call):
     needed = cudnn.cudnnDropoutGetStatesSize(handle)
     memory = handle.to_device(np.ones(needed, np.uint8))
     function = getattr(cudnn, call)
-    refuses(BAD_PARAM, "cudnnStatus_t/c05", function, fresh, handle, probability, memory, needed, 4, unchanged=(memory,))
+    refuses(
+        BAD_PARAM, "cudnnStatus_t/c05", function, fresh, handle, probability, memory, needed, 4, unchanged=(memory,)
+    )
     if call == "cudnnSetDropoutDescriptor":
         refuses(BAD_PARAM, "cudnnStatus_t/c05", function, fresh, handle, probability, None, 0, 4)
 
@@ -200,7 +202,11 @@ def test_masks_of_calls_seeds_and_generators(cudnn, handle):
     first, second = layer.mask(count), layer.mask(count)
     again = Layer(cudnn, handle, 0.5)
     assert np.array_equal(again.mask(count), first) and np.array_equal(again.mask(count), second)
-    others = [second, Layer(cudnn, handle, 0.5, SEED + 1).mask(count), Layer(cudnn, handle, 0.5, SEED ^ 1 << 40).mask(count)]
+    others = [
+        second,
+        Layer(cudnn, handle, 0.5, SEED + 1).mask(count),
+        Layer(cudnn, handle, 0.5, SEED ^ 1 << 40).mask(count),
+    ]
     for other in others:
         assert abs((first == other).sum() - count / 2) <= DEVIATIONS * sqrt(count / 4)
 
@@ -261,7 +267,9 @@ def test_descriptors_that_share_states(cudnn, handle):
     masks = [alone.mask() for _ in range(3)]
     first = Layer(cudnn, handle, 0.5)
     second = Layer(cudnn, handle, 0.5, memory=first.states)
-    assert [np.array_equal(layer.mask(), mask) for layer, mask in zip((first, second, first), masks, strict=True)] == [True] * 3
+    assert [np.array_equal(layer.mask(), mask) for layer, mask in zip((first, second, first), masks, strict=True)] == [
+        True
+    ] * 3
 
 
 @shows("cudnnDropoutForward/c01")
@@ -304,7 +312,9 @@ def test_tensors_that_do_not_fit(refused):
        "cudnnDropoutBackward/c05", "cudnnDropoutBackward/c11", "cudnnDropoutBackward/c12")  # fmt: skip
 @pytest.mark.parametrize("call", ["cudnnDropoutForward", "cudnnDropoutBackward"])
 def test_descriptors_and_reserve_space(subject, cudnn, handle, refuses, fresh, call):
-    reserve_clause, states_clause = {"cudnnDropoutForward": ("c14", "c15"), "cudnnDropoutBackward": ("c11", "c12")}[call]
+    reserve_clause, states_clause = {"cudnnDropoutForward": ("c14", "c15"), "cudnnDropoutBackward": ("c11", "c12")}[
+        call
+    ]
     layer = Layer(cudnn, handle, 0.5)
     x = np.ones(DIMS, np.float32)
     tensor, memory, out = described(cudnn, x), handle.to_device(x), handle.to_device(x)
@@ -352,7 +362,12 @@ def test_attention_takes_no_dropout(cudnn, refuses, fresh):
 # --- the random numbers of ours: element by element what docs/dropout.md says ---
 
 
-@shows("cudnnDropoutForward/c01", "cudnnDropoutBackward/c01", "cudnnSetDropoutDescriptor/c04", "cudnnSetDropoutDescriptor/c09")
+@shows(
+    "cudnnDropoutForward/c01",
+    "cudnnDropoutBackward/c01",
+    "cudnnSetDropoutDescriptor/c04",
+    "cudnnSetDropoutDescriptor/c09",
+)
 @pytest.mark.ours
 @by_type
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnPoolingMode_t
-from dualdnn.api.operations import AddTensor, Operation, ReorderFilter, ReorderFilterAndBias, ScaleTensor, SetDropoutStates, SetTensor
+from dualdnn.api.operations import (
+    AddTensor,
+    Operation,
+    ReorderFilter,
+    ReorderFilterAndBias,
+    ScaleTensor,
+    SetDropoutStates,
+    SetTensor,
+)
 from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, TensorSpec
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
