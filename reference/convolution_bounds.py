@@ -25,6 +25,7 @@ from dualdnn.api.operations import ConvolutionBiasActivationForward, Convolution
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT32
 
 from .convolution_blocks import Part, ReadFilter, axis, blocks, gather, local_input, windows
+from .spread import Spread
 from .view import Array
 
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
@@ -68,6 +69,24 @@ def roundings(operation: Convolution) -> float:
     if operation.x.data_type == FLOAT and allows_tf32(operation.convolution):
         total += 2 * TF32_UNIT / FLOAT_UNIT  # both factors of each product are rounded
     return total
+
+
+def spread(operation: Convolution, squares: Array, further: int = 0) -> Spread | None:
+    """Return what the errors follow from, None for algorithms of which only the worst case is known. squares: the sums of the squares
+    of the terms. further: roundings behind the sum."""
+    compute = operation.convolution.compute_type
+    if operation.algo in (*WINOGRAD, *FFT) or compute not in (FLOAT, DOUBLE):
+        return None
+    tf32 = operation.x.data_type == FLOAT and allows_tf32(operation.convolution)
+    cores = tf32 or operation.x.data_type in (HALF, BFLOAT16)
+    terms = operation.terms
+    return Spread(
+        np.sqrt(squares),
+        terms * (2 if cores else 1) + further,
+        factors=TF32_UNIT if tf32 else 0.0,
+        cut=terms if cores else 0,
+        independent=True,
+    )
 
 
 class Magnitudes:

@@ -16,10 +16,11 @@ from ..document import Function, Parameter
 from ..enumerations import CUDNN_DIM_MAX, ENUMERATIONS
 from ..operations.numpy_layout import NUMPY_TYPES
 from ..operations.specs import DOUBLE
+from . import backend_attributes, pack_attributes
 from .objects import Objects
 
 Read = Callable[[tuple[Any, ...]], Any]
-Write = Callable[[Any, Any], None]
+Write = Callable[[tuple[Any, ...], Any], None]  # of all C arguments and the value: it stores that behind one of them
 MOST_ENTRIES = (
     1 << 20
 )  # of an array whose count is no number of dimensions: a larger count is a mistake, and not followed
@@ -38,6 +39,8 @@ class Marshalling:
         """The rule that makes a Python argument of the C arguments."""
         parameter = function.parameters[index]
         base, name = parameter.base_type, parameter.name
+        if (function.name, name) in pack_attributes.PLACES:
+            return pack_attributes.reader(function, index, self.ffi, self.objects)
         if (
             parameter.memory == "device"
             or base in ("cudaStream_t", "cudnnRuntimeTag_t")
@@ -46,6 +49,8 @@ class Marshalling:
             return lambda c: c[index] or None
         if base == "cudnnCallback_t":
             return lambda c: self.callback(c[index])
+        if name == "arrayOfElements":
+            return backend_attributes.reader(function, index, self.ffi, self.objects)
         if parameter.typed_by is not None:
             return self._scalar(function, index)
         if parameter.length is not None:
@@ -120,8 +125,16 @@ class Marshalling:
 
     # --- results ---
 
-    def writer(self, parameter: Parameter) -> Write:
-        """The rule that stores a result behind the caller's pointer."""
+    def writer(self, function: Function, index: int) -> Write:
+        """The rule that stores a result behind the caller's pointer, the argument of this index."""
+        if function.parameters[index].name == "arrayOfElements":
+            return backend_attributes.writer(function, index, self.ffi, self.objects)
+        if (function.name, function.parameters[index].name) in pack_attributes.PLACES:
+            return pack_attributes.writer(function, index, self.ffi, self.objects)
+        write = self._writer(function.parameters[index])
+        return lambda c, value: write(c[index], value)
+
+    def _writer(self, parameter: Parameter) -> Callable[[Any, Any], None]:
         base, objects = parameter.base_type, self.objects
         if parameter.length is not None:
             return _write_entries

@@ -10,10 +10,14 @@ from ..api_log import cudnnDebug_t
 from ..descriptors import (
     ActivationDescriptor as ActivationDescriptor,
     AttnDescriptor as AttnDescriptor,
+    BackendDescriptor as BackendDescriptor,
     CTCLossDescriptor as CTCLossDescriptor,
     ConvolutionDescriptor as ConvolutionDescriptor,
     DropoutDescriptor as DropoutDescriptor,
     FilterDescriptor as FilterDescriptor,
+    FusedOpsConstParamPack as FusedOpsConstParamPack,
+    FusedOpsPlan as FusedOpsPlan,
+    FusedOpsVariantParamPack as FusedOpsVariantParamPack,
     LRNDescriptor as LRNDescriptor,
     OpTensorDescriptor as OpTensorDescriptor,
     PoolingDescriptor as PoolingDescriptor,
@@ -1144,6 +1148,67 @@ def cudnnSoftmaxBackward(
     Source: 4.1.19; formulas: docs/errata.md, D190.
     """
 
+def cudnnBackendCreateDescriptor(descriptorType: cudnnBackendDescriptorType_t) -> BackendDescriptor:
+    """A backend descriptor of this type, to be filled by cudnnBackendSetAttribute.
+
+    Errors: NOT_SUPPORTED where descriptors of the type cannot be created (c04). Source: 5.2.1.
+    """
+
+def cudnnBackendDestroyDescriptor(descriptor: BackendDescriptor) -> None:
+    """Destroy the descriptor; what was finalised with it keeps what it described. Errors: BAD_PARAM for NULL.
+
+    Source: 5.2.2.
+    """
+
+def cudnnBackendFinalize(descriptor: BackendDescriptor) -> None:
+    """Check all attributes and make the descriptor immutable.
+
+    Errors: BAD_PARAM for attributes that are missing, invalid or contradict each other, and for a finalised descriptor
+    (c06); NOT_SUPPORTED (c07); the clauses of the descriptor's section say more. Source: 5.2.4, 9.2.
+    """
+
+class _cudnnBackendGetAttribute(NamedTuple):
+    elementCount: int
+    arrayOfElements: tuple[Any, ...]
+
+def cudnnBackendGetAttribute(
+    descriptor: BackendDescriptor,
+    attributeName: cudnnBackendAttributeName_t,
+    attributeType: cudnnBackendAttributeType_t,
+    requestedElementCount: SupportsIndex,
+) -> _cudnnBackendGetAttribute:
+    """(elements that the attribute has, at most requestedElementCount of them); descriptors come as new, finalised ones.
+
+    Errors: NOT_INITIALIZED for a descriptor that is not finalised (c08); BAD_PARAM for an attribute of another descriptor
+    type (c06), a type that it does not have (c07), a negative count. Source: 5.2.5.
+    """
+
+def cudnnBackendInitialize(
+    descriptor: BackendDescriptor,
+    descriptorType: cudnnBackendDescriptorType_t,
+    sizeInBytes: SupportsIndex,
+) -> None:
+    """Make the descriptor one of this type, without attributes and not finalised.
+
+    sizeInBytes: at least the 8 bytes of a reference; a descriptor has no other memory of the caller.
+    Errors: BAD_PARAM for NULL (c05) and for fewer bytes (c06); NOT_SUPPORTED as in cudnnBackendCreateDescriptor.
+    Source: 5.2.6.
+    """
+
+def cudnnBackendSetAttribute(
+    descriptor: BackendDescriptor,
+    attributeName: cudnnBackendAttributeName_t,
+    attributeType: cudnnBackendAttributeType_t,
+    elementCount: SupportsIndex,
+    arrayOfElements: Sequence[Any],
+) -> None:
+    """Set an attribute of a descriptor that has not been finalised; what it was set to before is forgotten.
+
+    arrayOfElements: a sequence of at least elementCount values of the type; descriptors that it holds may be finalised later.
+    Errors: NOT_INITIALIZED for a finalised descriptor (c03); BAD_PARAM for an attribute of another type or a read-only one
+    (c04), a wrong type (c05), count (c06) or value (c07); NOT_SUPPORTED for placeholders (c08). Source: 5.2.7.
+    """
+
 def cudnnConvolutionBiasActivationForward(
     handle: Handle,
     alpha1: SupportsFloat,
@@ -1466,6 +1531,80 @@ def cudnnConvolutionBackwardBias(
     Errors: BAD_PARAM for another extent than 1 in db, depth too, or another number of dimensions (c07), other channels
     (c08), other types (c09); NOT_SUPPORTED for other data types and numbers of dimensions (c06).
     Source: 6.2.1; docs/errata.md, D282.
+    """
+
+def cudnnCreateFusedOpsConstParamPack(ops: cudnnFusedOps_t) -> FusedOpsConstParamPack:
+    """A constant parameter pack of a sequence: no descriptors, CUDNN_PTR_NULL, CUDNN_BATCHNORM_PER_ACTIVATION.
+
+    Errors: NOT_SUPPORTED for what is no sequence (c05). Source: 6.2.3, the tables of 6.1.3.2.
+    """
+
+def cudnnCreateFusedOpsPlan(ops: cudnnFusedOps_t) -> FusedOpsPlan:
+    """A plan descriptor of a sequence, to be made a plan by cudnnMakeFusedOpsPlan.
+
+    Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.4.
+    """
+
+def cudnnCreateFusedOpsVariantParamPack(ops: cudnnFusedOps_t) -> FusedOpsVariantParamPack:
+    """A variant parameter pack of a sequence: NULL pointers, zeros. Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.5."""
+
+def cudnnDestroyFusedOpsConstParamPack(constPack: FusedOpsConstParamPack) -> None:
+    """Destroy the pack; using it afterwards is BAD_PARAM. Plans that were made of it stay as they are. Source: 6.2.6."""
+
+def cudnnDestroyFusedOpsPlan(plan: FusedOpsPlan | None) -> None:
+    """Destroy the plan; None does nothing, using it afterwards is BAD_PARAM. Source: 6.2.7."""
+
+def cudnnDestroyFusedOpsVariantParamPack(varPack: FusedOpsVariantParamPack) -> None:
+    """Destroy the pack, not the memory that it points to; using it afterwards is BAD_PARAM. Source: 6.2.8."""
+
+class _cudnnGetFusedOpsConstParamPackAttribute(NamedTuple):
+    param: float
+    isNULL: int
+
+def cudnnGetFusedOpsConstParamPackAttribute(
+    constPack: FusedOpsConstParamPack,
+    paramLabel: cudnnFusedOpsConstParamLabel_t,
+) -> _cudnnGetFusedOpsConstParamPackAttribute:
+    """(param, isNULL): a new descriptor with the pack's contents, or the value, and 0; None and 1 where the pack holds NULL.
+
+    Errors: BAD_PARAM for NULL (c06), a label that is none or that the sequence of the pack does not have (c09). Source: 6.2.15.
+    """
+
+def cudnnGetFusedOpsVariantParamPackAttribute(
+    varPack: FusedOpsVariantParamPack,
+    paramLabel: cudnnFusedOpsVariantParamLabel_t,
+) -> float:
+    """The device memory that was set, None where it is NULL, or the scalar.
+
+    Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source: 6.2.16.
+    """
+
+def cudnnSetFusedOpsConstParamPackAttribute(
+    constPack: FusedOpsConstParamPack,
+    paramLabel: cudnnFusedOpsConstParamLabel_t,
+    param: SupportsFloat | None,
+) -> None:
+    """Copy a descriptor's contents or a value into the pack; None is recorded as NULL.
+
+    param: for labels that end with DESC a descriptor, of an activation for CUDNN_PARAM_ACTIVATION_DESC, of a convolution for
+    CUDNN_PARAM_CONV_DESC, of a filter for CUDNN_PARAM_WDESC and CUDNN_PARAM_DWDESC, else of a tensor; for CUDNN_PARAM_BN_MODE a
+    cudnnBatchNormMode_t; for placeholders a cudnnFusedOpsPointerPlaceHolder_t. What becomes of the descriptor later does not
+    matter to the pack.
+    Errors: BAD_PARAM for NULL (c05), a label that is none (c06) or that the sequence of the pack does not have (c07), a param of
+    another type, a descriptor that has not been initialised (cudnnStatus_t/c05). Source: 6.2.18.
+    """
+
+def cudnnSetFusedOpsVariantParamPackAttribute(
+    varPack: FusedOpsVariantParamPack,
+    paramLabel: cudnnFusedOpsVariantParamLabel_t,
+    ptr: Memory,
+) -> None:
+    """Put a device pointer or a scalar into the pack; None is NULL, and 0 for scalars.
+
+    ptr: device memory for CUDNN_PTR labels, which is looked at when the operations are executed; a number for CUDNN_SCALAR labels,
+    which is copied: an integer (size_t, int64_t) or a real number (double).
+    Errors: BAD_PARAM for NULL (c03), a label that is none or that the sequence of the pack does not have (c04), what is no number
+    of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
     """
 
 def cudnnCreateAttnDescriptor() -> AttnDescriptor:
