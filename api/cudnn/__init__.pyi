@@ -1209,6 +1209,35 @@ def cudnnBackendSetAttribute(
     (c04), a wrong type (c05), count (c06) or value (c07); NOT_SUPPORTED for placeholders (c08). Source: 5.2.7.
     """
 
+def cudnnConvolutionBackwardData(
+    handle: Handle,
+    alpha: SupportsFloat,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    convDesc: ConvolutionDescriptor,
+    algo: cudnnConvolutionBwdDataAlgo_t,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    beta: SupportsFloat,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+) -> None:
+    """dx = alpha * result + beta * dx: the gradient with respect to the input of cudnnConvolutionForward, given that of its
+    output; beta == 0 does not read dx.
+
+    result[n, g * C + c, h, ...] = sum over k in group g, and over every tap r at which h + pad - r * dilation is a multiple
+    of the stride, of dy[n, k, (h + pad - r * dilation) / stride, ...] * w[k, c, r, ...], with zeros outside dy;
+    CUDNN_CONVOLUTION rotates w by 180 degrees (docs/errata.md, D212).
+    Which algorithm takes which data types, layouts and shapes: tables 12 to 15 (api/support/convolution_gradients.py). Every
+    algorithm is deterministic here.
+    Errors: BAD_PARAM for NULL (c22), ranks that disagree (c23, c24), data types that differ (c26), channels (c27), other
+    dimensions of dyDesc than the convolution gives (c28), a missing or too small workspace (c03); NOT_SUPPORTED for other
+    ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not take (c31).
+    Source: 5.2.8; docs/errata.md, D212 to D215.
+    """
+
 def cudnnConvolutionBiasActivationForward(
     handle: Handle,
     alpha1: SupportsFloat,
@@ -1351,6 +1380,19 @@ def cudnnGetConvolution2dForwardOutputDim(
 
     Errors: BAD_PARAM for descriptors that are not of a 2-D convolution (c07), input channels that are not the filter's
     times the group count (c08), a dilated filter larger than the padded input. Source: 5.2.18.
+    """
+
+def cudnnGetConvolutionBackwardDataWorkspaceSize(
+    handle: Handle,
+    wDesc: FilterDescriptor,
+    dyDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    dxDesc: TensorDescriptor,
+    algo: cudnnConvolutionBwdDataAlgo_t,
+) -> int:
+    """Bytes of workspace that cudnnConvolutionBackwardData needs for these descriptors and this algorithm.
+
+    Errors: those of cudnnConvolutionBackwardData; channels that differ are c06, data types c07 here. Source: 5.2.21.
     """
 
 def cudnnGetConvolutionForwardAlgorithmMaxCount(handle: Handle) -> int:

@@ -4,6 +4,7 @@ from .activation import ActivationBackward, ActivationForward
 from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
+    ConvolutionBackwardData,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -66,6 +67,7 @@ __all__ = [
     "Buffer",
     "CTCLossSpec",
     "ConvolutionBackwardBias",
+    "ConvolutionBackwardData",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",

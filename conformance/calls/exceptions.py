@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dualdnn.api.operations import (
+    ConvolutionBackwardData,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     DropoutBackward,
@@ -28,6 +29,7 @@ FUNCTIONS: dict[type[Operation], str] = {
 WORKSPACES: dict[type[Operation], str] = {
     ConvolutionForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ConvolutionBiasActivationForward: "cudnnGetConvolutionForwardWorkspaceSize",
+    ConvolutionBackwardData: "cudnnGetConvolutionBackwardDataWorkspaceSize",
     ReduceTensor: "cudnnGetReductionWorkspaceSize",
 }
 

@@ -24,6 +24,7 @@ from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases import (
     activation,
     convolution,
+    convolution_backward_data,
     convolution_bias_activation,
     convolution_filters,
     convolution_gradients,
@@ -76,6 +77,8 @@ SAMPLES: dict[str, Operation] = {
     },
     "ConvolutionForward-half": convolution.convolution(configuration="PSEUDO_HALF", formats=NHWC, algo=convolution.PRECOMP),
     "ConvolutionBiasActivationForward": convolution_bias_activation.fused(alpha2=0.5),
+    "ConvolutionBackwardData": convolution_backward_data.gradient(beta=0.5),
+    "ConvolutionBackwardData-0": convolution_backward_data.gradient(algo=convolution_backward_data.ALGO_0),
     "ConvolutionBackwardBias": convolution_gradients.bias_gradient(beta=0.5),
     "SetDropoutStates": SetDropoutStates(dropout.SEED),
     "DropoutForward": dropout.forward(x=PLAIN),
@@ -90,6 +93,10 @@ WRONG_MEMORY = {
     "ScaleTensor": {"*": "cudnnScaleTensor/c06"},
     "ConvolutionForward": {"*": "cudnnConvolutionForward/c46", "workSpace": "cudnnConvolutionForward/c05"},
     "ConvolutionBiasActivationForward": {"*": "cudnnConvolutionBiasActivationForward/c26"},
+    "ConvolutionBackwardData": {
+        "*": "cudnnConvolutionBackwardData/c22",
+        "workSpace": "cudnnConvolutionBackwardData/c03",
+    },
     "Im2Col": {"*": "cudnnIm2Col/c07"},
     "LRNCrossChannelForward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelForward/c13"),
     "LRNCrossChannelBackward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelBackward/c10"),
