@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from .enumerations import cudnnBackendDescriptorType_t, cudnnMathType_t, cudnnReorderType_t
+from .operations.rnn import RNNSpec
 from .operations.specs import LRNSpec
 
 
@@ -74,6 +75,21 @@ class LRNDescriptor(Descriptor):
 
 class RNNDataDescriptor(Descriptor):
     type_name = "cudnnRNNDataDescriptor_t"
+
+
+class RNNDescriptor(Descriptor):
+    """A new one has the preset of the bias mode and reads as zeros otherwise; ``dropout`` is the descriptor that a setter got."""
+
+    type_name = "cudnnRNNDescriptor_t"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = RNNSpec()
+        self.dropout: DropoutDescriptor | None = None
+
+    def change(self, **fields: Any) -> None:
+        """Replace fields of the specification."""
+        self.spec = replace(self.spec, **fields)
 
 
 class SeqDataDescriptor(Descriptor):

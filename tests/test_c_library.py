@@ -192,6 +192,58 @@ def test_ctc_loss_descriptors_from_c(library, tmp_path):
     assert ran.returncode == 0, ran.stderr
 
 
+def test_recurrent_networks_from_c(library, tmp_path):
+    """Addresses of weights, arrays of descriptors, fills of the data type; outputs that are NULL are not written."""
+    text = """
+    #include <cudnn.h>
+    #include <stdlib.h>
+    int main(void) {
+        cudnnHandle_t handle;
+        cudnnRNNDescriptor_t network;
+        cudnnRNNDataDescriptor_t sequences;
+        cudnnTensorDescriptor_t matrix, bias, step, steps[3];
+        cudnnFilterDescriptor_t weights, part;
+        cudnnRNNMode_t cell;
+        cudnnRNNDataLayout_t layout;
+        cudnnDataType_t type;
+        cudnnTensorFormat_t format;
+        int lengths[2] = {3, 2}, dims[3] = {2, 5, 1}, strides[3] = {5, 1, 1}, hidden, rank, rows[3];
+        size_t size, old, work, reserve;
+        float fill = 2.5f, read = 0;
+        char *space;
+        void *m, *b;
+        if (cudnnCreate(&handle) || cudnnCreateRNNDescriptor(&network) || cudnnCreateRNNDataDescriptor(&sequences)) return 1;
+        if (cudnnCreateTensorDescriptor(&matrix) || cudnnCreateTensorDescriptor(&bias) || cudnnCreateTensorDescriptor(&step)) return 2;
+        if (cudnnCreateFilterDescriptor(&weights) || cudnnCreateFilterDescriptor(&part)) return 3;
+        if (cudnnSetRNNDescriptor_v8(network, CUDNN_RNN_ALGO_STANDARD, CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL,
+                CUDNN_LINEAR_INPUT, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_DEFAULT_MATH, 5, 4, 4, 2, 0, 0)) return 4;
+        if (cudnnGetRNNDescriptor_v8(network, 0, &cell, 0, 0, 0, 0, 0, 0, 0, &hidden, 0, 0, 0, 0) || cell != CUDNN_LSTM || hidden != 4) return 5;
+        if (cudnnSetRNNDataDescriptor(sequences, CUDNN_DATA_FLOAT, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED, 3, 2, 5, lengths, &fill)) return 6;
+        if (cudnnGetRNNDataDescriptor(sequences, &type, &layout, &rank, &hidden, &hidden, 2, lengths, &read)) return 7;
+        if (read != 2.5f) return 8;
+        if (cudnnGetRNNWeightSpaceSize(handle, network, &size) || !(space = malloc(size))) return 9;
+        if (cudnnGetRNNWeightParams(handle, network, 1, size, space, 7, matrix, &m, bias, &b)) return 10;
+        if ((char *)b - space != (long)size - 16 || (char *)m - space != 1024) return 11;
+        if (cudnnGetRNNWeightParams(handle, network, 1, size, space, 8, matrix, &m, bias, &b) || m || b) return 12;
+        if (cudnnGetRNNWeightParams(handle, network, 1, 64, space, 7, matrix, &m, bias, &b) != CUDNN_STATUS_INVALID_VALUE) return 13;
+        if (cudnnGetRNNTempSpaceSizes(handle, network, CUDNN_FWD_MODE_TRAINING, sequences, 0, &reserve) || !reserve) return 14;
+        if (cudnnSetTensorNdDescriptor(step, CUDNN_DATA_FLOAT, 3, dims, strides)) return 15;
+        steps[0] = steps[1] = steps[2] = step;
+        if (cudnnGetRNNWorkspaceSize(handle, network, 3, steps, &work) || !work) return 16;
+        if (cudnnGetRNNParamsSize(handle, network, step, &old, CUDNN_DATA_FLOAT) || old != size) return 17;
+        dims[0] = size / 4, dims[1] = 1;
+        if (cudnnSetFilterNdDescriptor(weights, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 3, dims)) return 18;
+        if (cudnnGetRNNLinLayerMatrixParams(handle, network, 0, step, weights, space, 4, part, &m)) return 19;
+        if ((char *)m - space != 320 || cudnnGetFilterNdDescriptor(part, 3, &type, &format, &rank, rows) || rows[2] != 4) return 20;
+        if (cudnnGetRNNLinLayerBiasParams(handle, network, 0, step, weights, space, 0, part, &b) || (char *)b - space != 1088) return 21;
+        free(space);
+        return cudnnDestroyRNNDescriptor(network) || cudnnDestroy(handle) ? 22 : 0;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text), DUALDNN_SHOW_ERRORS="1")
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_packs_of_fused_operations_from_c(library, tmp_path):
     """Attributes of every type behind a void pointer; what was got is a copy; NULL leaves param alone."""
     text = """

@@ -15,7 +15,7 @@ from ..descriptors import DESCRIPTORS
 from ..document import Function, Parameter
 from ..enumerations import CUDNN_DIM_MAX, ENUMERATIONS
 from ..operations.numpy_layout import NUMPY_TYPES
-from ..operations.specs import DOUBLE
+from ..operations.specs import DOUBLE, FLOAT, HALF
 from . import backend_attributes, pack_attributes
 from .objects import Objects
 
@@ -39,6 +39,12 @@ class Marshalling:
         """The rule that makes a Python argument of the C arguments."""
         parameter = function.parameters[index]
         base, name = parameter.base_type, parameter.name
+        if parameter.memory == "device" or base in ("cudaStream_t", "cudnnRuntimeTag_t") or name == "udata":
+            return lambda c: c[index] or None
+        if base == "cudnnCallback_t":
+            return lambda c: self.callback(c[index])
+        if name == "paddingFill":
+            return self._fill(function, index)
         if (function.name, name) in pack_attributes.PLACES:
             return pack_attributes.reader(function, index, self.ffi, self.objects)
         if (
@@ -79,6 +85,19 @@ class Marshalling:
                 return ffi.cast("double *", c[index])[0]
             dtype = NUMPY_TYPES[spec.scalar_type]
             return np.frombuffer(ffi.buffer(ffi.cast("char *", c[index]), dtype.itemsize), dtype)[0].item()
+
+        return read
+
+    def _fill(self, function: Function, index: int) -> Read:
+        """paddingFill: a number of the data type that another argument says; the address itself where that is no such type."""
+        place, ffi = [p.name for p in function.parameters].index("dataType"), self.ffi
+
+        def read(c: tuple[Any, ...]) -> Any:
+            dtype = {DOUBLE: np.float64, FLOAT: np.float32, HALF: np.float16}.get(c[place])
+            if not c[index] or dtype is None:
+                return c[index] or None
+            size = np.dtype(dtype).itemsize
+            return float(np.frombuffer(ffi.buffer(ffi.cast("char *", c[index]), size), dtype)[0])
 
         return read
 
@@ -139,7 +158,9 @@ class Marshalling:
         if parameter.length is not None:
             return _write_entries
         if parameter.name == "paddingFill":
-            return lambda place, value: None  # its place has the data type of the container; no value can have been set
+            return (
+                self._write_fill
+            )  # its place has the data type of the container; that of sequence data cannot have been set
         if base.endswith("AlgoPerf_t"):
             return _write_rows
         if base in DESCRIPTORS or base == "cudnnHandle_t":
@@ -147,6 +168,10 @@ class Marshalling:
         if base in ("cudnnCallback_t", "cudaStream_t", "void"):
             return lambda place, value: place.__setitem__(0, getattr(value, "address", value) or 0)
         return lambda place, value: place.__setitem__(0, value)
+
+    def _write_fill(self, place: Any, value: Any) -> None:
+        if value is not None:
+            self.ffi.memmove(self.ffi.cast("char *", place), value.tobytes(), value.nbytes)
 
 
 def _write_entries(place: Any, values: Any) -> None:

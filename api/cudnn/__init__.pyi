@@ -22,6 +22,7 @@ from ..descriptors import (
     OpTensorDescriptor as OpTensorDescriptor,
     PoolingDescriptor as PoolingDescriptor,
     RNNDataDescriptor as RNNDataDescriptor,
+    RNNDescriptor as RNNDescriptor,
     ReduceTensorDescriptor as ReduceTensorDescriptor,
     SeqDataDescriptor as SeqDataDescriptor,
     TensorDescriptor as TensorDescriptor,
@@ -1655,6 +1656,9 @@ def cudnnCreateAttnDescriptor() -> AttnDescriptor:
 def cudnnCreateRNNDataDescriptor() -> RNNDataDescriptor:
     """A new RNN data descriptor, not initialised. Source: 7.2.5."""
 
+def cudnnCreateRNNDescriptor() -> RNNDescriptor:
+    """A new RNN descriptor: two bias vectors, everything else zero. Source: 7.2.6."""
+
 def cudnnCreateSeqDataDescriptor() -> SeqDataDescriptor:
     """A new sequence data descriptor, to be filled by cudnnSetSeqDataDescriptor. Source: 7.2.7."""
 
@@ -1663,6 +1667,9 @@ def cudnnDestroyAttnDescriptor(attnDesc: AttnDescriptor | None) -> None:
 
 def cudnnDestroyRNNDataDescriptor(RNNDataDesc: RNNDataDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 7.2.10."""
+
+def cudnnDestroyRNNDescriptor(rnnDesc: RNNDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 7.2.11."""
 
 def cudnnDestroySeqDataDescriptor(seqDataDesc: SeqDataDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 7.2.12."""
@@ -1694,6 +1701,9 @@ def cudnnGetAttnDescriptor(attnDesc: AttnDescriptor) -> _cudnnGetAttnDescriptor:
     Errors: BAD_PARAM for NULL (c10). Source: 7.2.14.
     """
 
+def cudnnGetRNNBiasMode(rnnDesc: RNNDescriptor) -> cudnnRNNBiasMode_t:
+    """The bias mode, CUDNN_RNN_DOUBLE_BIAS of a fresh descriptor. Errors: BAD_PARAM for NULL (c04). Source: 7.2.18."""
+
 class _cudnnGetRNNDataDescriptor(NamedTuple):
     dataType: cudnnDataType_t
     layout: cudnnRNNDataLayout_t
@@ -1707,9 +1717,162 @@ def cudnnGetRNNDataDescriptor(
     RNNDataDesc: RNNDataDescriptor,
     arrayLengthRequested: SupportsIndex,
 ) -> _cudnnGetRNNDataDescriptor:
-    """What was set; of seqLengthArray at most arrayLengthRequested entries; paddingFill is 0 where NULL was given.
+    """What was set; of seqLengthArray at most arrayLengthRequested entries; paddingFill is a number of the data
+    type, 0 where NULL was given.
 
     Errors: BAD_PARAM for NULL (c10), arrayLengthRequested below 0 (c12). Source: 7.2.19.
+    """
+
+class _cudnnGetRNNDescriptor_v6(NamedTuple):
+    hiddenSize: int
+    numLayers: int
+    dropoutDesc: DropoutDescriptor
+    inputMode: cudnnRNNInputMode_t
+    direction: cudnnDirectionMode_t
+    cellMode: cudnnRNNMode_t
+    algo: cudnnRNNAlgo_t
+    mathPrec: cudnnDataType_t
+
+def cudnnGetRNNDescriptor_v6(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnGetRNNDescriptor_v6:
+    """What either setter set, not checked. A fresh descriptor reads as zeros. Errors: BAD_PARAM for NULL (c08). Source: 7.2.20."""
+
+class _cudnnGetRNNDescriptor_v8(NamedTuple):
+    algo: cudnnRNNAlgo_t
+    cellMode: cudnnRNNMode_t
+    biasMode: cudnnRNNBiasMode_t
+    dirMode: cudnnDirectionMode_t
+    inputMode: cudnnRNNInputMode_t
+    dataType: cudnnDataType_t
+    mathPrec: cudnnDataType_t
+    mathType: cudnnMathType_t
+    inputSize: int
+    hiddenSize: int
+    projSize: int
+    numLayers: int
+    dropoutDesc: DropoutDescriptor
+    auxFlags: int
+
+def cudnnGetRNNDescriptor_v8(rnnDesc: RNNDescriptor) -> _cudnnGetRNNDescriptor_v8:
+    """The parameters in the order of cudnnSetRNNDescriptor_v8.
+
+    Errors: BAD_PARAM for NULL (c10), NOT_INITIALIZED where another setter, or none, configured it (c11). Source: 7.2.21.
+    """
+
+def cudnnGetRNNLinLayerBiasParams(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    pseudoLayer: SupportsIndex,
+    xDesc: TensorDescriptor,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    linLayerID: SupportsIndex,
+    linLayerBiasDesc: FilterDescriptor,
+) -> float:
+    """A bias of a pseudo-layer in w, as cudnnGetRNNLinLayerMatrixParams returns a matrix; linLayerBiasDesc becomes {1, rows, 1}.
+
+    Errors: BAD_PARAM for NULL (c20), data types (c21), a w that does not begin at an element (c22), a pseudoLayer or
+    linLayerID out of range (c23); INVALID_VALUE for elements outside wDesc (c24). Source: 7.2.24.
+    """
+
+def cudnnGetRNNLinLayerMatrixParams(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    pseudoLayer: SupportsIndex,
+    xDesc: TensorDescriptor,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    linLayerID: SupportsIndex,
+    linLayerMatDesc: FilterDescriptor,
+) -> float:
+    """A matrix of a pseudo-layer in w, whose bytes wDesc says: a part of a buffer, or the address in other memory.
+
+    linLayerMatDesc becomes {1, rows, columns}, row-major. None, and a descriptor that reads as zeros, for a matrix that the
+    network does not have.
+    Errors: BAD_PARAM for NULL (c18), data types (c19), a w that does not begin at an element (c20), a pseudoLayer or
+    linLayerID out of range (c21); INVALID_VALUE for elements outside wDesc (c22). Source: 7.2.25.
+    """
+
+def cudnnGetRNNMatrixMathType(rnnDesc: RNNDescriptor) -> cudnnMathType_t:
+    """The advice how matrices are multiplied. Errors: BAD_PARAM for NULL (c04). Source: 7.2.26."""
+
+def cudnnGetRNNPaddingMode(rnnDesc: RNNDescriptor) -> cudnnRNNPaddingMode_t:
+    """Whether input and output are padded. Errors: BAD_PARAM for NULL (c04). Source: 7.2.27."""
+
+def cudnnGetRNNParamsSize(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    xDesc: TensorDescriptor,
+    dataType: cudnnDataType_t,
+) -> int:
+    """Bytes of all matrices and biases of dataType; xDesc {batch, input size, 1} describes the input of one step.
+
+    Errors: BAD_PARAM for rnnDesc (c06), xDesc (c07) and gaps in it (c08), data types that differ (c09); NOT_SUPPORTED for
+    data types that the network does not take (c10). Source: 7.2.28.
+    """
+
+class _cudnnGetRNNProjectionLayers(NamedTuple):
+    recProjSize: int
+    outProjSize: int
+
+def cudnnGetRNNProjectionLayers(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnGetRNNProjectionLayers:
+    """(recProjSize, outProjSize): hiddenSize and 0 without projection. Errors: BAD_PARAM for NULL (c06). Source: 7.2.29."""
+
+class _cudnnGetRNNTempSpaceSizes(NamedTuple):
+    workSpaceSize: int
+    reserveSpaceSize: int
+
+def cudnnGetRNNTempSpaceSizes(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    fMode: cudnnForwardMode_t,
+    xDesc: RNNDataDescriptor,
+) -> _cudnnGetRNNTempSpaceSizes:
+    """(workSpaceSize, reserveSpaceSize) in bytes for the data dimensions of xDesc; inference has no reserve space.
+
+    Errors: BAD_PARAM for NULL and an xDesc of another data type or vector size (c08), NOT_INITIALIZED where
+    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (cudnnGetRNNDescriptor_v8/c11). Source: 7.2.30.
+    """
+
+class _cudnnGetRNNWeightParams(NamedTuple):
+    mAddr: float
+    bAddr: float
+
+def cudnnGetRNNWeightParams(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    pseudoLayer: SupportsIndex,
+    weightSpaceSize: SupportsIndex,
+    weightSpace: Memory,
+    linLayerID: SupportsIndex,
+    mDesc: TensorDescriptor,
+    bDesc: TensorDescriptor,
+) -> _cudnnGetRNNWeightParams:
+    """(mAddr, bAddr): a matrix and a bias of a pseudo-layer in weightSpace, of which the first weightSpaceSize bytes count.
+
+    mDesc, bDesc: become {1, rows, columns} and {1, rows, 1}, packed. A part of a buffer, or the address in other memory, is
+    returned; None, and a descriptor that reads as zeros, for what the network does not have.
+    Errors: BAD_PARAM for NULL and memory that does not begin at an element (c20), a pseudoLayer (c18) or linLayerID (c19) that
+    the network does not have; INVALID_VALUE for elements outside weightSpaceSize (c21); NOT_INITIALIZED where
+    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c22). Source: 7.2.31.
+    """
+
+def cudnnGetRNNWeightSpaceSize(handle: Handle, rnnDesc: RNNDescriptor) -> int:
+    """Bytes of all matrices and biases.
+
+    Errors: BAD_PARAM for NULL (c04) and networks that no memory holds (c05), NOT_INITIALIZED where
+    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c06). Source: 7.2.32.
+    """
+
+def cudnnGetRNNWorkspaceSize(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: TensorDescriptor,
+) -> int:
+    """Bytes of work space for seqLength steps, each described by a {batch, input size, 1} of xDesc.
+
+    Errors: BAD_PARAM for rnnDesc (c08), xDesc (c09), steps that differ (c10), batches that grow (c11), gaps (c12);
+    NOT_SUPPORTED for data types (c13). Source: 7.2.33.
     """
 
 class _cudnnGetSeqDataDescriptor(NamedTuple):
@@ -1730,6 +1893,46 @@ def cudnnGetSeqDataDescriptor(
 
     A fresh descriptor reads as zeros, without lengths. paddingFill is None: no fill is supported.
     Errors: BAD_PARAM for NULL and a negative nbDimsRequested (c20). Source: 7.2.34.
+    """
+
+class _cudnnRNNGetClip(NamedTuple):
+    clipMode: cudnnRNNClipMode_t
+    clipNanOpt: cudnnNanPropagation_t
+    lclip: float
+    rclip: float
+
+def cudnnRNNGetClip(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnRNNGetClip:
+    """As cudnnRNNGetClip_v8. Errors: BAD_PARAM for NULL (c07). Source: 7.2.39."""
+
+class _cudnnRNNGetClip_v8(NamedTuple):
+    clipMode: cudnnRNNClipMode_t
+    clipNanOpt: cudnnNanPropagation_t
+    lclip: float
+    rclip: float
+
+def cudnnRNNGetClip_v8(rnnDesc: RNNDescriptor) -> _cudnnRNNGetClip_v8:
+    """(clipMode, clipNanOpt, lclip, rclip), zeros where none was set. Errors: BAD_PARAM for NULL (c08). Source: 7.2.40."""
+
+def cudnnRNNSetClip(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    clipMode: cudnnRNNClipMode_t,
+    clipNanOpt: cudnnNanPropagation_t,
+    lclip: SupportsFloat,
+    rclip: SupportsFloat,
+) -> None:
+    """As cudnnRNNSetClip_v8. Errors: BAD_PARAM for lclip above rclip (c10), NaN (c11). Source: 7.2.41."""
+
+def cudnnRNNSetClip_v8(
+    rnnDesc: RNNDescriptor,
+    clipMode: cudnnRNNClipMode_t,
+    clipNanOpt: cudnnNanPropagation_t,
+    lclip: SupportsFloat,
+    rclip: SupportsFloat,
+) -> None:
+    """Limit the state of LSTM cells to lclip to rclip, in all layers. With CUDNN_NOT_PROPAGATE_NAN a NaN becomes lclip.
+
+    Errors: BAD_PARAM for NULL (c10), lclip above rclip (c11), NaN (c12), whatever clipMode is. Source: 7.2.42.
     """
 
 def cudnnSetAttnDescriptor(
@@ -1763,6 +1966,13 @@ def cudnnSetAttnDescriptor(
     NOT_SUPPORTED for types outside table 40 (c47) and for dropout (c39). Source: 7.2.43.
     """
 
+def cudnnSetRNNBiasMode(rnnDesc: RNNDescriptor, biasMode: cudnnRNNBiasMode_t) -> None:
+    """Set which biases there are.
+
+    Errors: BAD_PARAM for NULL (c04) and unknown modes (c05); NOT_SUPPORTED for modes other than CUDNN_RNN_DOUBLE_BIAS where the
+    algorithm is not CUDNN_RNN_ALGO_STANDARD (c07). Source: 7.2.46.
+    """
+
 def cudnnSetRNNDataDescriptor(
     RNNDataDesc: RNNDataDescriptor,
     dataType: cudnnDataType_t,
@@ -1781,6 +1991,72 @@ def cudnnSetRNNDataDescriptor(
     paddingFill: a number (kept in dataType) that padding of an output gets, NULL leaves padding undefined.
     Errors: NOT_SUPPORTED for types other than HALF, FLOAT, DOUBLE (c14); BAD_PARAM for NULL (c15), sizes below 1 (c16), lengths
     outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05). Source: 7.2.47.
+    """
+
+def cudnnSetRNNDescriptor_v6(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    hiddenSize: SupportsIndex,
+    numLayers: SupportsIndex,
+    dropoutDesc: DropoutDescriptor | None,
+    inputMode: cudnnRNNInputMode_t,
+    direction: cudnnDirectionMode_t,
+    mode: cudnnRNNMode_t,
+    algo: cudnnRNNAlgo_t,
+    mathPrec: cudnnDataType_t,
+) -> None:
+    """Describe a network whose data type and input size the other arguments of its calls say; nothing of an earlier setting remains.
+
+    The bias mode is CUDNN_RNN_DOUBLE_BIAS, padded input and output, projection and clipping are off. dropoutDesc: NULL is no
+    dropout.
+    Errors: BAD_PARAM for sizes below 1 (c13), unknown enumerators (c14), descriptors (c15, c16); NOT_SUPPORTED where mathPrec
+    is no type of the arithmetic (c09). Source: 7.2.48.
+    """
+
+def cudnnSetRNNDescriptor_v8(
+    rnnDesc: RNNDescriptor,
+    algo: cudnnRNNAlgo_t,
+    cellMode: cudnnRNNMode_t,
+    biasMode: cudnnRNNBiasMode_t,
+    dirMode: cudnnDirectionMode_t,
+    inputMode: cudnnRNNInputMode_t,
+    dataType: cudnnDataType_t,
+    mathPrec: cudnnDataType_t,
+    mathType: cudnnMathType_t,
+    inputSize: SupportsIndex,
+    hiddenSize: SupportsIndex,
+    projSize: SupportsIndex,
+    numLayers: SupportsIndex,
+    dropoutDesc: DropoutDescriptor | None,
+    auxFlags: SupportsIndex,
+) -> None:
+    """Describe a network of numLayers layers; nothing of an earlier setting remains, the clipping included.
+
+    inputSize, hiddenSize: lengths of the input vectors and of the states. projSize: length of the output of a cell; hiddenSize
+    switches the recurrent projection off. dropoutDesc: NULL is no dropout. auxFlags: a cudnnRNNPaddingMode_t.
+    mathType is advice; every type is accepted.
+    Errors: BAD_PARAM for NULL, unknown enumerators and flags, sizes below 1 (c32); NOT_SUPPORTED for combinations (c34):
+    types, a projection of another cell or algorithm or beyond hiddenSize, a bias mode other than CUDNN_RNN_DOUBLE_BIAS or
+    DOUBLE data of a persistent algorithm that does not take it. Source: 7.2.49.
+    """
+
+def cudnnSetRNNMatrixMathType(rnnDesc: RNNDescriptor, mType: cudnnMathType_t) -> None:
+    """Advise how matrices are multiplied. Errors: BAD_PARAM for NULL and unknown types (c07). Source: 7.2.50."""
+
+def cudnnSetRNNPaddingMode(rnnDesc: RNNDescriptor, paddingMode: cudnnRNNPaddingMode_t) -> None:
+    """Switch padded input and output on or off. Errors: BAD_PARAM for NULL (c06) and unknown modes (c07). Source: 7.2.51."""
+
+def cudnnSetRNNProjectionLayers(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    recProjSize: SupportsIndex,
+    outProjSize: SupportsIndex,
+) -> None:
+    """Project the output of LSTM cells to recProjSize elements; hiddenSize switches that off.
+
+    Errors: BAD_PARAM for NULL (c12), recProjSize below 1 and outProjSize below 0 (c13); NOT_SUPPORTED for another algorithm
+    than CUDNN_RNN_ALGO_STANDARD or another cell than CUDNN_LSTM (c14), more than hiddenSize (c16), outProjSize above 0
+    (c10). Source: 7.2.52.
     """
 
 def cudnnSetSeqDataDescriptor(
@@ -1832,6 +2108,18 @@ def cudnnGetCTCLossDescriptor_v8(ctcLossDesc: CTCLossDescriptor) -> _cudnnGetCTC
     """(compType, normMode, gradMode, maxLabelLength); maxLabelLength is 0 where another setter set the descriptor.
 
     Errors: BAD_PARAM for NULL (c06). Source: 8.2.11.
+    """
+
+def cudnnGetRNNTrainingReserveSize(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: TensorDescriptor,
+) -> int:
+    """Bytes of reserve space for training with seqLength steps, each described by a {batch, input size, 1} of xDesc.
+
+    Errors: BAD_PARAM for rnnDesc (c10), xDesc (c11), steps that differ (c12), batches that grow (c13), gaps (c14);
+    NOT_SUPPORTED for data types (c15). Source: 8.2.14.
     """
 
 def cudnnSetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor, compType: cudnnDataType_t) -> None:
