@@ -18,6 +18,8 @@ class Descriptor:
     def __init__(self) -> None:
         self.spec: Any = None
         self.alive = True
+        # Device memory that the descriptor holds for the calls that take it, as the caller passed it: operand -> memory.
+        self.memory: dict[str, Any] = {}
 
     def take(self, spec: Any) -> None:
         """Hold what another descriptor of the type holds."""
@@ -26,6 +28,7 @@ class Descriptor:
     def destroy(self) -> None:
         self.spec = None
         self.alive = False
+        self.memory = {}
 
     def __repr__(self) -> str:
         state = "destroyed" if not self.alive else "not initialised" if self.spec is None else repr(self.spec)
@@ -94,6 +97,8 @@ class SeqDataDescriptor(Descriptor):
 
 
 class DropoutDescriptor(Descriptor):
+    """``memory`` holds the states of the random numbers, once they were set."""
+
     type_name = "cudnnDropoutDescriptor_t"
 
 

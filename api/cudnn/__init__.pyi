@@ -172,6 +172,9 @@ def cudnnCreateActivationDescriptor() -> ActivationDescriptor:
     Source: 3.2.6, cudnnCreateActivationDescriptor/c01.
     """
 
+def cudnnCreateDropoutDescriptor() -> DropoutDescriptor:
+    """A new dropout descriptor, to be filled by cudnnSetDropoutDescriptor. Source: 3.2.9."""
+
 def cudnnCreateFilterDescriptor() -> FilterDescriptor:
     """A new filter descriptor, to be filled by cudnnSetFilter4dDescriptor or cudnnSetFilterNdDescriptor. Source: 3.2.10."""
 
@@ -210,6 +213,9 @@ def cudnnDestroy(handle: Handle) -> None:
 
 def cudnnDestroyActivationDescriptor(activationDesc: ActivationDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.21."""
+
+def cudnnDestroyDropoutDescriptor(dropoutDesc: DropoutDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. The states stay the caller's. Source: 3.2.24."""
 
 def cudnnDestroyFilterDescriptor(filterDesc: FilterDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.25."""
@@ -257,6 +263,31 @@ def cudnnDivisiveNormalizationForward(
     Source: 3.2.33; formula: docs/errata.md, D050.
     """
 
+def cudnnDropoutForward(
+    handle: Handle,
+    dropoutDesc: DropoutDescriptor,
+    xdesc: TensorDescriptor,
+    x: Memory,
+    ydesc: TensorDescriptor,
+    y: Memory,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """y = x / (1 - dropout) for the elements that are kept, 0 for the others; reserveSpace says which, the states advance.
+
+    x, y: equal numbers of elements, which correspond in row-major order, and data types (FLOAT, DOUBLE, HALF), any strides.
+    In place (x is y) when the descriptors are identical. Each call draws other random numbers; calls with the same states
+    that run at the same time, in several streams, are not supported (c03).
+    Errors: BAD_PARAM for differing numbers of elements (c11) or types (c12), in place with differing strides (c13), a reserve
+    space that is too small (c14), a descriptor without states (c15); NOT_SUPPORTED for other types (c10). Source: 3.2.34.
+    """
+
+def cudnnDropoutGetReserveSpaceSize(xDesc: TensorDescriptor) -> int:
+    """Bytes of the reserve space of a tensor with the dimensions of xDesc: a bit for each element, in words. Source: 3.2.35."""
+
+def cudnnDropoutGetStatesSize(handle: Handle) -> int:
+    """Bytes of the states: the same for every handle. Source: 3.2.36."""
+
 class _cudnnGetActivationDescriptor(NamedTuple):
     mode: cudnnActivationMode_t
     reluNanOpt: cudnnNanPropagation_t
@@ -277,6 +308,17 @@ def cudnnGetCudartVersion() -> int:
     """The version of the CUDA headers that kernels are compiled against, 13000 for 13.0; 0 where there are none.
 
     Source: 3.2.42.
+    """
+
+class _cudnnGetDropoutDescriptor(NamedTuple):
+    dropout: float
+    states: float
+    seed: int
+
+def cudnnGetDropoutDescriptor(dropoutDesc: DropoutDescriptor, handle: Handle) -> _cudnnGetDropoutDescriptor:
+    """(dropout, states, seed) as they were set last; states are None where there are none. A fresh descriptor reads as zeros.
+
+    Errors: BAD_PARAM for NULL (c06). Source: 3.2.43.
     """
 
 def cudnnGetErrorString(status: cudnnStatus_t) -> str:
@@ -616,6 +658,20 @@ def cudnnReduceTensor(
     that are too small. Source: 3.2.71.
     """
 
+def cudnnRestoreDropoutDescriptor(
+    dropoutDesc: DropoutDescriptor,
+    handle: Handle,
+    dropout: SupportsFloat,
+    states: Memory,
+    stateSizeInBytes: SupportsIndex,
+    seed: SupportsIndex,
+) -> None:
+    """Set the probability and take states that an earlier call has written, as they are; the seed is only noted.
+
+    Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c09), BAD_PARAM for a dropout outside [0, 1].
+    Source: 3.2.73.
+    """
+
 def cudnnScaleTensor(handle: Handle, yDesc: TensorDescriptor, y: Memory, alpha: SupportsFloat) -> None:
     """y = alpha * y in place.
 
@@ -641,6 +697,22 @@ def cudnnSetCallback(mask: SupportsIndex, udata: Any, fptr: Callback | None | No
     callback as it is. fptr: a function (severity, udata, dbg: cudnnDebug_t, msg), None for the built-in callback, which
     writes where the environment variable CUDNN_LOGDEST_DBG says. In msg every line ends with NUL, the message with two.
     Source: 3.2.79.
+    """
+
+def cudnnSetDropoutDescriptor(
+    dropoutDesc: DropoutDescriptor,
+    handle: Handle,
+    dropout: SupportsFloat,
+    states: Memory,
+    stateSizeInBytes: SupportsIndex,
+    seed: SupportsIndex,
+) -> None:
+    """Set the probability, rounded to float; with states, write the first states of this seed to them, in the handle's stream.
+
+    states: device memory at a multiple of 4 bytes, which forward calls with the descriptor read and write. None keeps the
+    states that the descriptor has, if any, as they are. After a refusal the descriptor and the states are as they were.
+    Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c11), BAD_PARAM for a dropout outside [0, 1].
+    Source: 3.2.80.
     """
 
 def cudnnSetFilter4dDescriptor(
@@ -980,6 +1052,23 @@ def cudnnDivisiveNormalizationBackward(
     Errors: BAD_PARAM for other numbers of dimensions (c14), differing dimensions (c16), an unknown mode (c05); NOT_SUPPORTED
     for differing strides or data types, other data types, overlapping strides (c19).
     Source: 4.1.6; formula: docs/errata.md, D168.
+    """
+
+def cudnnDropoutBackward(
+    handle: Handle,
+    dropoutDesc: DropoutDescriptor,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """dx = dy / (1 - dropout) for the elements that the forward call kept, 0 for the others.
+
+    dy, dx: as x and y of cudnnDropoutForward. reserveSpace: as that call left it; the states are neither read nor written.
+    Errors: BAD_PARAM for differing numbers of elements (c08) or types (c09), in place with differing strides (c10), a reserve
+    space that is too small (c11), a descriptor without states (c12); NOT_SUPPORTED for other types (c07). Source: 4.1.7.
     """
 
 def cudnnLRNCrossChannelBackward(

@@ -12,6 +12,7 @@ from .convolution import (
     ReorderFilterAndBias,
     allows_tf32,
 )
+from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
 from .normalization import (
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
@@ -28,6 +29,7 @@ from .specs import (
     AttnSpec,
     ConvolutionSpec,
     CTCLossSpec,
+    DropoutSpec,
     FilterSpec,
     LRNSpec,
     OpTensorSpec,
@@ -44,6 +46,7 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 FAMILIES = (
     "activation",
     "convolution",
+    "dropout",
     "normalization",
     "pooling",
     "reduce_tensor",
@@ -70,6 +73,9 @@ __all__ = [
     "ConvolutionSpec",
     "DivisiveNormalizationBackward",
     "DivisiveNormalizationForward",
+    "DropoutBackward",
+    "DropoutForward",
+    "DropoutSpec",
     "FilterSpec",
     "Im2Col",
     "LRNCrossChannelBackward",
@@ -88,6 +94,7 @@ __all__ = [
     "ReorderFilterAndBias",
     "ScaleTensor",
     "SeqDataSpec",
+    "SetDropoutStates",
     "SetTensor",
     "SoftmaxBackward",
     "SoftmaxForward",

@@ -359,6 +359,15 @@ class CTCLossSpec:
 
 
 @record
+class DropoutSpec:
+    """A dropout: the probability of an element to be dropped, the seed that the descriptor was given, whether it has states."""
+
+    probability: float = 0.0
+    seed: int = 0
+    has_states: bool = False
+
+
+@record
 class FusedOpsParamsSpec:
     """The attributes of a parameter pack: ``labels`` are those that its sequence has, ``values`` what they hold."""
 

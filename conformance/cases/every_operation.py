@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnPoolingMode_t
-from dualdnn.api.operations import AddTensor, Operation, ReorderFilter, ReorderFilterAndBias, ScaleTensor, SetTensor
+from dualdnn.api.operations import (
+    AddTensor,
+    Operation,
+    ReorderFilter,
+    ReorderFilterAndBias,
+    ScaleTensor,
+    SetDropoutStates,
+    SetTensor,
+)
 from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, TensorSpec
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
@@ -20,6 +28,7 @@ from dualdnn.conformance.cases import (
     convolution_bias_activation,
     convolution_filters,
     convolution_gradients,
+    dropout,
     normalization_divisive,
     normalization_lrn,
     pooling,
@@ -71,6 +80,9 @@ SAMPLES: dict[str, Operation] = {
     "ConvolutionBackwardData": convolution_backward_data.gradient(beta=0.5),
     "ConvolutionBackwardData-0": convolution_backward_data.gradient(algo=convolution_backward_data.ALGO_0),
     "ConvolutionBackwardBias": convolution_gradients.bias_gradient(beta=0.5),
+    "SetDropoutStates": SetDropoutStates(dropout.SEED),
+    "DropoutForward": dropout.forward(x=PLAIN),
+    "DropoutBackward": dropout.backward(dy=PLAIN),
     "Im2Col": convolution_filters.im2col(),
     "ReorderFilter": ReorderFilter(REORDER, FILTERS, FILTERS),
     "ReorderFilterAndBias": ReorderFilterAndBias(REORDER, FILTERS, FILTERS, BIAS, BIAS),
@@ -103,6 +115,8 @@ SHARED_MEMORY = {
     "ActivationBackward": ({"dy", "dx"}, "cudnnActivationBackward/c11"),
     "SoftmaxBackward": ({"dy", "dx"}, "cudnnSoftmaxBackward/c03"),
     "ConvolutionBiasActivationForward": ({"z", "y"}, "cudnnConvolutionBiasActivationForward/c05"),
+    "DropoutForward": ({"x", "y"}, "cudnnDropoutForward/c13"),
+    "DropoutBackward": ({"dy", "dx"}, "cudnnDropoutBackward/c10"),
     "DivisiveNormalizationForward": ({"x", "y"}, "cudnnDivisiveNormalizationForward/c22"),
     "TransformTensor": ({"x", "y"}, "cudnnTransformTensor/c03"),
     "TransformTensorEx": ({"srcData", "destData"}, "cudnnTransformTensorEx/c05"),
@@ -112,6 +126,7 @@ RAW_STEPS = {
     "indices": 4,
     "temp": 4,
     "temp2": 4,
+    "states": 4,
 }  # bytes of an element, where memory without a description has elements
 STEP = 8  # bytes: a multiple of every element's
 # Padding takes the factors 1 and 0 alone; the error of a sum of so many terms may reach zero.

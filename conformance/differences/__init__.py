@@ -7,6 +7,7 @@ but does not fail the run. The document wins for our backends, always.
 from . import attention as _attention  # noqa: F401 (declares)
 from . import convolution_gradients as _convolution_gradients  # noqa: F401 (declares)
 from . import ctc as _ctc  # noqa: F401 (declares)
+from . import dropout as _dropout  # noqa: F401 (declares)
 from . import fused_ops as _fused_ops  # noqa: F401 (declares)
 from . import graph as _graph  # noqa: F401 (declares)
 from . import normalization as _normalization  # noqa: F401 (declares)
