@@ -168,10 +168,11 @@ def caller(subject: Subject, handle: Any) -> Caller:
 class Evidence:
     """What a case found beyond passing or failing."""
 
-    def __init__(self, item: Any) -> None:
-        self.item = item
+    def __init__(self, item: Any, ours: bool) -> None:
+        self.item, self.ours = item, ours
         self.error_ratio: float | None = None
         self.mistrusted: list[str] = []
+        self.suspect: list[str] = []  # which of the sharper rules outputs broke that lie inside their worst case
         self.contradiction = ""  # why a failure that a declared difference covers is none of its
         self.clauses: set[str] = set()
         self.kernels: set[str] = set()
@@ -180,11 +181,13 @@ class Evidence:
         self.error_ratio = max(self.error_ratio or 0.0, trial.verdict.error_ratio)
         if trial.verdict.mistrusted:
             self.mistrusted.append(str(trial.operation))
+        if trial.passed:
+            self.suspect += trial.verdict.suspicions
 
 
 @pytest.fixture
-def evidence(request: pytest.FixtureRequest) -> Evidence:
-    found = Evidence(request.node)
+def evidence(request: pytest.FixtureRequest, subject: Subject) -> Evidence:
+    found = Evidence(request.node, subject.ours)
     request.node.stash[_EVIDENCE] = found
     return found
 
@@ -195,15 +198,18 @@ _EVIDENCE = pytest.StashKey[Evidence]()
 def _judged(
     caller: Caller, evidence: Evidence, every_solver: bool, steps: Sequence[Step], seed: int, before: Any = None
 ) -> Trial:
-    """Make the calls; fail unless the outputs agree with the judge and nothing else was touched."""
+    """Make the calls; fail unless the outputs agree with the judge and nothing else was touched. Of our backends a suspect output fails
+    as well."""
 
     def run(solver: str | None = None) -> Trial:
         result = attempt_chain(caller, with_workspace(caller.handle, steps) if solver else steps, seed, before)
         evidence.note(result)
-        if not result.passed:
+        suspicions = result.verdict.suspicions if evidence.ours else []
+        if not result.passed or suspicions:
             said = "\n".join(f"{step.operation}\ninputs {step.inputs!r}, seed {seed}" for step in steps)
             by = f" (solver {solver})" if solver else ""
-            pytest.fail(f"{result.explanation()}{by}\n{said}", pytrace=False)
+            explanation = "\n".join(filter(None, [result.explanation(), *(f"suspect: {one}" for one in suspicions)]))
+            pytest.fail(f"{explanation}{by}\n{said}", pytrace=False)
         return result
 
     with kernels_noted(evidence.kernels):
@@ -321,6 +327,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         "seconds": report.duration,
         "error_ratio": evidence.error_ratio if evidence else None,
         "mistrusted": evidence.mistrusted if evidence else [],
+        "suspect": evidence.suspect if evidence else [],
         "kernels": sorted(evidence.kernels) if evidence else [],
         "outcome": report.outcome,
         "message": _message(report),
@@ -525,6 +532,7 @@ def crashed(report: pytest.TestReport) -> dict[str, Any]:
         "seconds": report.duration,
         "error_ratio": None,
         "mistrusted": [],
+        "suspect": [],
         "outcome": "failed",
         "message": "the subject took its process down",
         "known": "",
@@ -544,7 +552,7 @@ def case_result(result: dict[str, Any]) -> CaseResult:
     return CaseResult(
         id=result["id"], subject=result["subject"], clauses=tuple(result["clauses"]), outcome=outcome,
         seconds=result["seconds"], error_ratio=result["error_ratio"], message=message if outcome == "failed" else "",
-        reproduction=result["reproduction"], reason=reason, known=result["known"],
+        reproduction=result["reproduction"], reason=reason, known=result["known"], suspect="; ".join(result["suspect"]),
     )  # fmt: skip
 
 
@@ -553,7 +561,7 @@ def _is_declared(result: dict[str, Any]) -> bool:
     return bool(result["known"]) and result["known"] != EXPECTED_FAILURE
 
 
-SUMMARY_WORDS = ("passed", "failed", "known failures", "unexpected passes", "mistrusted", "skipped")
+SUMMARY_WORDS = ("passed", "failed", "known failures", "unexpected passes", "mistrusted", "skipped", "suspect")
 
 
 def summary(results: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
@@ -567,4 +575,5 @@ def summary(results: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
             words["mistrusted"] += 1
         else:
             words[result["outcome"]] += 1
+            words["suspect"] += bool(result["outcome"] == "passed" and result["suspect"])
     return counts

@@ -14,7 +14,7 @@ from dualdnn.api.operations import Operation
 from dualdnn.reference import Verdict, judge
 
 from .calls import Caller
-from .inputs import fill
+from .inputs import fill, is_random
 
 Array = np.ndarray[Any, Any]
 GUARD = 256  # bytes before every operand and after every output, filled with a pattern
@@ -106,7 +106,7 @@ class Chain:
         for operand, original in aliases.items():
             after[operand] = after[original]
         kept = {operand: self.kept[name] for operand, name in names.items() if name in self.kept}
-        verdict = judge(operation, memory, after, kept)
+        verdict = judge(operation, memory, after, kept, random=not self.given and is_random(step.inputs))
         self.kept |= {names[operand]: bytes_ for operand, bytes_ in verdict.kept.items()}
         return Trial(operation, verdict, problems, after)
 

@@ -4,6 +4,7 @@ from .activation import ActivationBackward, ActivationForward
 from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
+    ConvolutionBackwardData,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -11,6 +12,7 @@ from .convolution import (
     ReorderFilterAndBias,
     allows_tf32,
 )
+from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
 from .normalization import (
     BatchNormalizationForwardInference,
     DivisiveNormalizationBackward,
@@ -29,6 +31,7 @@ from .specs import (
     AttnSpec,
     ConvolutionSpec,
     CTCLossSpec,
+    DropoutSpec,
     FilterSpec,
     LRNSpec,
     OpTensorSpec,
@@ -45,6 +48,7 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 FAMILIES = (
     "activation",
     "convolution",
+    "dropout",
     "normalization",
     "pooling",
     "reduce_tensor",
@@ -66,11 +70,15 @@ __all__ = [
     "Buffer",
     "CTCLossSpec",
     "ConvolutionBackwardBias",
+    "ConvolutionBackwardData",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",
     "DivisiveNormalizationBackward",
     "DivisiveNormalizationForward",
+    "DropoutBackward",
+    "DropoutForward",
+    "DropoutSpec",
     "FilterSpec",
     "Im2Col",
     "LRNCrossChannelBackward",
@@ -90,6 +98,7 @@ __all__ = [
     "ReorderFilterAndBias",
     "ScaleTensor",
     "SeqDataSpec",
+    "SetDropoutStates",
     "SetTensor",
     "SoftmaxBackward",
     "SoftmaxForward",

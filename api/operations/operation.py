@@ -47,6 +47,10 @@ class Operation:
         names = dict.fromkeys((*self.inputs, *self.outputs, *self.raw))
         return tuple(name for name in names if self.has(name))
 
+    def parameter_of(self, operand: str) -> str:
+        """The parameter of the call that passes an operand."""
+        return next((name for name, passed in self.parameters.items() if passed == operand), operand)
+
     def has(self, operand: str) -> bool:
         """Whether the call got this operand: one that is optional may be NULL."""
         return operand not in self.optional or operand in self.raw or getattr(self, operand) is not None
