@@ -1,13 +1,15 @@
 // What the kernels of batch normalization share: which elements a thread has, statistics of blocks and clusters.
 //
 // A thread has one pack of statistics (SPAN of them: those of WIDTH neighbouring channels or activations, or one, whose
-// positions are the neighbours) and of their positions every `stride`-th pack. A cluster has whole statistics: its
-// blocks share the positions, and each leaves its moments with all others. What a thread has read it keeps in shared
-// memory as far as there is room.
+// positions are the neighbours) and of their positions every `stride`-th pack. A cluster has all positions of its
+// groups: its blocks share the positions, and each leaves its moments with all others. What a thread has read it keeps
+// in shared memory as far as there is room.
 #pragma once
 #include "primitives/cluster.cuh"
-#include "primitives/elementwise.cuh"
+#include "primitives/geometry.cuh"
+#include "primitives/types.cuh"
 
+constexpr int WIDTH = PACK_WIDTH;  // elements of a pack
 constexpr int SPAN = ALONG_STATISTICS ? WIDTH : 1;
 constexpr int IN_FLIGHT = WIDTH == 1 ? 8 : 4;  // packs of an operand that a thread reads before it uses the first
 
@@ -17,14 +19,14 @@ using Elements = Pack<ELEMENT, WIDTH>;
 template <int N> struct Division {
   unsigned statistics, positions;  // packs
   unsigned cached;                 // packs of a thread that shared memory holds, of each operand that is read twice
-  COMPUTE count;                   // positions of a statistic, in elements
-  Geometry<N> statistic, position;
+  COMPUTE count;                   // positions of a group, in elements
+  Geometry<N> group, position;
 
   __device__ __forceinline__ unsigned pack() const { return blockIdx.x * blockDim.x + threadIdx.x; }
   __device__ __forceinline__ unsigned stride() const { return blockDim.y * gridDim.y; }
   __device__ __forceinline__ unsigned first() const { return blockIdx.y * blockDim.y + threadIdx.y; }
   __device__ __forceinline__ bool exists() const { return pack() < statistics; }
-  // How many elements of each statistic a thread has.
+  // How many elements of each group a thread has.
   __device__ __forceinline__ unsigned elements() const {
     const unsigned packs = exists() && first() < positions ? (positions - first() - 1) / stride() + 1 : 0;
     return packs * (WIDTH / SPAN);
@@ -38,11 +40,11 @@ __device__ __forceinline__ Elements read_elements_of(const ELEMENT* from) {
   return *reinterpret_cast<const Elements*>(from);
 }
 
-// The statistic of element i of a pack.
-__device__ __forceinline__ constexpr int statistic_of(int i) { return SPAN == 1 ? 0 : i; }
+// The group of element i of a pack.
+__device__ __forceinline__ constexpr int group_of(int i) { return SPAN == 1 ? 0 : i; }
 
-// Visits the packs of a thread in groups of IN_FLIGHT: read(k, offsets, u) begins to read the k-th of them into the u-th
-// place, then use(k, offsets, u).
+// Visits the packs of a thread in groups of IN_FLIGHT: read(k, offsets, u) begins to read the k-th of them into the
+// u-th slot, then use(k, offsets, u).
 template <int N, class Read, class Use>
 __device__ __forceinline__ void visit(const Division<N>& d, const unsigned (&start)[N], const Read& read,
                                       const Use& use) {
@@ -66,7 +68,7 @@ __device__ __forceinline__ void visit(const Division<N>& d, const unsigned (&sta
 
 // --- sums and moments of a cluster ---
 
-// Of up to `count` elements each: sums of the elements that a thread has, two for each statistic, or moments (mean, sum
+// Of up to `count` elements each: sums of the elements that a thread has, two for each group, or moments (mean, sum
 // of squared differences from it).
 struct Moments {
   COMPUTE count, first[SPAN], second[SPAN];
@@ -102,8 +104,8 @@ struct MomentsExchange {
   __device__ __forceinline__ unsigned threads() const { return blockDim.x * blockDim.y; }
   __device__ __forceinline__ COMPUTE* blocks() const { return at + (2 * SPAN + 1) * threads(); }
 
-  // Merges those of all threads of a cluster with the same statistics, in the order of threads and blocks. rows: a power
-  // of two. To be called by all threads.
+  // Merges those of all threads of a cluster with the same statistics, in the order of threads and blocks. rows: a
+  // power of two. To be called by all threads.
   template <class Rule> __device__ __forceinline__ void all_reduce(Moments& m) const {
     const unsigned size = threads(), row = threadIdx.y, lane = threadIdx.x, lanes = blockDim.x;
     COMPUTE* const mine = at + row * lanes + lane;
@@ -157,7 +159,8 @@ struct MomentsExchange {
   }
 };
 
-// The moments of the elements of a thread, as sums of differences from its first one: Welford's without a division each.
+// The moments of the elements of a thread, as sums of differences from its first one: Welford's without a division
+// each.
 struct ShiftedSums {
   COMPUTE shift[SPAN], sum[SPAN], squares[SPAN];
   bool some = false;
@@ -173,7 +176,7 @@ struct ShiftedSums {
     }
 #pragma unroll
     for (int i = 0; i < WIDTH; i++) {
-      const int s = statistic_of(i);
+      const int s = group_of(i);
       const COMPUTE difference = load<COMPUTE>(pack.item[i]) - shift[s];
       sum[s] += difference;
       squares[s] += difference * difference;

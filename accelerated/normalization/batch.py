@@ -17,7 +17,10 @@ from ..primitives.geometry import PACK_BYTES, Grid, geometry
 from ..solver import Problem
 
 WIDEST = 8  # elements of a pack, at most: so many statistics a thread has in registers
-FEWEST_LANES = {True: 4, False: 16}  # neighbouring threads on neighbouring packs of statistics; of packs, of single elements
+FEWEST_LANES = {
+    True: 4,
+    False: 16,
+}  # neighbouring threads on neighbouring packs of statistics; of packs, of single elements
 MOST_LANES = 32
 CLUSTER = 8  # blocks
 IN_FLIGHT = {True: 4, False: 8}  # packs that a thread reads before it uses the first; as in batch.cuh
@@ -48,8 +51,8 @@ class Division:
         return self.lanes * self.rows
 
     @property
-    def groups(self) -> int:
-        """Blocks, or clusters, with different statistics."""
+    def blocks_across(self) -> int:
+        """Blocks, or clusters, that have different groups."""
         return -(-self.statistics // self.lanes)
 
     @property
@@ -68,7 +71,7 @@ class BatchProblem(Problem):
         self.x: TensorSpec = operation.x
         self.reduced = operation.reduced_dims
         self.kept = tuple(d for d in range(1, self.x.rank) if d not in self.reduced)
-        self.indexed = [operation.tensor(name) if operation.has(name) else self.x for name in self.tensors]
+        self.indexed = [operation.tensor(name) if name in operation.operands else self.x for name in self.tensors]
 
     def _geometry(self, dims: Sequence[int], width: int) -> Any:
         """Return the geometry of these dimensions; that of positions has no statistics: their strides are 0."""
@@ -85,7 +88,7 @@ class BatchProblem(Problem):
 
     @property
     def count(self) -> int:
-        """The elements of one statistic."""
+        """The elements of one group."""
         return self.x.count // self.statistics_count
 
     def _packs(self, along: Sequence[int], across: Sequence[int], width: int) -> bool:
@@ -116,7 +119,9 @@ class BatchProblem(Problem):
             width, along = self.vector
         else:
             width = 1
-            fastest = min((d for d in range(self.x.rank) if self.x.dims[d] > 1), key=lambda d: self.x.strides[d], default=0)
+            fastest = min(
+                (d for d in range(self.x.rank) if self.x.dims[d] > 1), key=lambda d: self.x.strides[d], default=0
+            )
             along = fastest in self.kept
         statistics = self.statistics_count // (width if along else 1)
         positions = self.count // (1 if along else width)
@@ -128,9 +133,9 @@ class BatchProblem(Problem):
         return Division(width, along, lanes, min(threads // lanes, power_of_two(positions)), statistics, positions)
 
     def clusters(self, division: Division) -> int:
-        """Return how many blocks share the positions of a statistic: 1, or CLUSTER where there is work for them."""
+        """Return how many blocks share the positions of a group: 1, or CLUSTER where there is work for them."""
         packs = division.rows * IN_FLIGHT[division.width > 1]
-        busy = division.groups >= 4 * self.device.multiprocessors
+        busy = division.blocks_across >= 4 * self.device.multiprocessors
         return CLUSTER if has_clusters(self.device) and not busy and division.positions >= CLUSTER * packs else 1
 
     def cached(self, division: Division, cluster: int, copies: int) -> tuple[int, int]:
@@ -152,7 +157,7 @@ class BatchProblem(Problem):
             ("positions", ctypes.c_uint(division.positions)),
             ("cached", ctypes.c_uint(cached)),
             ("count", kind(self.count)),
-            ("statistic", self._geometry(self.kept, division.width if along else 1)),
+            ("group", self._geometry(self.kept, division.width if along else 1)),
             ("position", self._geometry(self.reduced, 1 if along else division.width)),
         )
 
@@ -162,12 +167,12 @@ class BatchProblem(Problem):
     ) -> Launch:  # fmt: skip
         """Return the launch of a kernel; ``fields`` of its arguments stand before the division; ``blocks`` share the positions."""
         defined = type_definitions(
-            self.x.data_type, self.operation, WIDTH=str(division.width),
+            self.x.data_type, self.operation, PACK_WIDTH=str(division.width),
             ALONG_STATISTICS=str(int(division.along_statistics)), CLUSTER_BLOCKS=str(cluster), **definitions,
         )  # fmt: skip
         arguments = structure(*fields, ("division", self.layout(division, cached)))
         function = self.device.function(source, kernel, defined)
-        return Launch(function, arguments, operands, (division.groups, blocks, 1), division.block, shared_bytes)
+        return Launch(function, arguments, operands, (division.blocks_across, blocks, 1), division.block, shared_bytes)
 
     def numbers(self, **values: float) -> list[tuple[str, Any]]:
         """Return fields of scalars in the type of the arithmetic."""

@@ -64,7 +64,16 @@ class ForwardSolver(Solver[ForwardProblem]):
         kernel = "normalization_batch_forward_training"
         return [
             problem.launch(
-                SOURCE, kernel, division, cluster, fields, (*OPERANDS, *KEPT), cluster, cached, shared_bytes, **definitions
+                SOURCE,
+                kernel,
+                division,
+                cluster,
+                fields,
+                (*OPERANDS, *KEPT),
+                cluster,
+                cached,
+                shared_bytes,
+                **definitions,
             )
         ]
 

@@ -166,6 +166,32 @@ def cudnnAddTensor(
     types (c09) or more than 5 dimensions (c05). Source: 3.2.2.
     """
 
+def cudnnBatchNormalizationForwardInference(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    bnScaleBiasMeanVarDesc: TensorDescriptor,
+    bnScale: Memory,
+    bnBias: Memory,
+    estimatedMean: Memory,
+    estimatedVariance: Memory,
+    epsilon: SupportsFloat,
+) -> None:
+    """y = alpha * (bnScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + bnBias) + beta * y; beta == 0 does not read y.
+
+    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
+    descriptors are identical. bnScale, bnBias, estimatedMean, estimatedVariance: described by bnScaleBiasMeanVarDesc, which has the
+    dimensions and data type of cudnnDeriveBNTensorDescriptor, and any strides. INT8 is rounded to the nearest even and saturates.
+    Errors: BAD_PARAM for other numbers of dimensions (c23), of statistics (c24), epsilon below CUDNN_BN_MIN_EPSILON (c25), differing
+    dimensions or data types (c26), NULL (c22); NOT_SUPPORTED for other data types (c21), an output whose strides overlap.
+    Source: 3.2.3.
+    """
+
 def cudnnCreateActivationDescriptor() -> ActivationDescriptor:
     """A new activation descriptor, to be filled by cudnnSetActivationDescriptor.
 
@@ -207,6 +233,33 @@ def cudnnCreateTensorDescriptor() -> TensorDescriptor:
 
 def cudnnCreateTensorTransformDescriptor() -> TensorTransformDescriptor:
     """A new transform descriptor whose data is all zeros. Source: 3.2.17."""
+
+def cudnnDeriveBNTensorDescriptor(
+    derivedBnDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    mode: cudnnBatchNormMode_t,
+) -> None:
+    """Describe scale, bias, mean and variance of x, without gaps.
+
+    Dimensions 1xCx1x1 (5-D: 1xCx1x1x1) in the spatial modes, 1xCxHxW (1xCxDxHxW) in CUDNN_BATCHNORM_PER_ACTIVATION; data type
+    FLOAT for HALF, BFLOAT16 and INT8, else that of x (docs/errata.md, D042).
+    Errors: BAD_PARAM for an unknown mode (c12), other than 4 or 5 dimensions (c08). Source: 3.2.18.
+    """
+
+def cudnnDeriveNormTensorDescriptor(
+    derivedNormScaleBiasDesc: TensorDescriptor,
+    derivedNormMeanVarDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    mode: cudnnNormMode_t,
+    groupCnt: SupportsIndex,
+) -> None:
+    """Describe scale and bias, and mean and variance of x, both alike and without gaps.
+
+    Dimensions 1xCx1x1 (5-D: 1xCx1x1x1) with CUDNN_NORM_PER_CHANNEL, 1xCxHxW (1xCxDxHxW) with CUDNN_NORM_PER_ACTIVATION (the section
+    has them exchanged; docs/errata.md, D043); data type FLOAT for HALF, BFLOAT16 and INT8, else that of x.
+    Errors: BAD_PARAM for an unknown mode (c13), other than 4 or 5 dimensions (c09); NOT_SUPPORTED unless groupCnt is 1.
+    Source: 3.2.19.
+    """
 
 def cudnnDestroy(handle: Handle) -> None:
     """Wait for the handle's work, then release it. Errors: BAD_PARAM for NULL (c05). Source: 3.2.20."""
@@ -571,6 +624,41 @@ def cudnnLRNCrossChannelForward(
     Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c16), an unknown lrnMode (c03); NOT_SUPPORTED for differing data
     types (c17) or dimensions (c18), other ranks or overlapping strides (c06), other data types (c20).
     Source: 3.2.65; formula: docs/errata.md, D079.
+    """
+
+def cudnnNormalizationForwardInference(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    normScaleBiasDesc: TensorDescriptor,
+    normScale: Memory,
+    normBias: Memory,
+    normMeanVarDesc: TensorDescriptor,
+    estimatedMean: Memory,
+    estimatedVariance: Memory,
+    zDesc: TensorDescriptor | None,
+    z: Memory,
+    activationDesc: ActivationDescriptor | None,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    epsilon: SupportsFloat,
+    groupCnt: SupportsIndex,
+) -> None:
+    """y = alpha * (normScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + normBias) + beta * y; beta == 0 does not read y.
+
+    x, y: equal dimensions and data types (HALF, BFLOAT16, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
+    descriptors are identical. normScale, normBias: described by normScaleBiasDesc; estimatedMean, estimatedVariance: by
+    normMeanVarDesc; both have the dimensions and data type of cudnnDeriveNormTensorDescriptor, and any strides. algo changes
+    nothing. zDesc, z and activationDesc are not used.
+    Errors: BAD_PARAM for other numbers of dimensions (c25), of statistics (c26, c27), a negative epsilon (c28), differing dimensions
+    (c29) or data types (c30), NULL (c24); NOT_SUPPORTED for normOps other than CUDNN_NORM_OPS_NORM (c08), groupCnt other than 1
+    (c20), an unknown algo (c32), CUDNN_NORM_ALGO_PERSIST per activation (cudnnNormAlgo_t/c01), other data types (c31), an output whose
+    strides overlap. Source: 3.2.66.
     """
 
 def cudnnOpsInferVersionCheck() -> None:

@@ -22,7 +22,9 @@ def _cancelled(variance: Array, epsilon: float) -> Array:
     return (np.abs(variance) + epsilon) / np.abs(variance + epsilon)
 
 
-def inference(operation: NormalizationInference, x: Array, scale: Array, bias: Array, mean: Array, variance: Array) -> Exact:
+def inference(
+    operation: NormalizationInference, x: Array, scale: Array, bias: Array, mean: Array, variance: Array
+) -> Exact:
     """y = scale * (x - mean) / sqrt(variance + epsilon) + bias."""
     epsilon = in_compute_type(operation, operation.epsilon)
     factor = scale / np.sqrt(variance + epsilon)

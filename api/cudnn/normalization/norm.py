@@ -8,7 +8,7 @@ from ...operations import NormalizationForwardInference
 from ...relations import scaling, writable_layout
 from ...status import INCORRECT_PARAMETER, NOT_SUPPORTED, expect
 from .statistics import (
-    NORM_TYPES,
+    NORM_INFERENCE_TYPES,
     algorithm_for,
     derived,
     described_alike,
@@ -50,13 +50,13 @@ def cudnnNormalizationForwardInference(
 ):  # fmt: skip
     """y = alpha * (normScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + normBias) + beta * y; beta == 0 does not read y.
 
-    x, y: equal dimensions and data types (HALF, BFLOAT16, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; in place where the
+    x, y: equal dimensions and data types (HALF, BFLOAT16, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
     descriptors are identical. normScale, normBias: described by normScaleBiasDesc; estimatedMean, estimatedVariance: by
     normMeanVarDesc; both have the dimensions and data type of cudnnDeriveNormTensorDescriptor, and any strides. algo changes
     nothing. zDesc, z and activationDesc are not used.
     Errors: BAD_PARAM for other numbers of dimensions (c25), of statistics (c26, c27), a negative epsilon (c28), differing dimensions
     (c29) or data types (c30), NULL (c24); NOT_SUPPORTED for normOps other than CUDNN_NORM_OPS_NORM (c08), groupCnt other than 1
-    (c20), an unknown algo (c32), CUDNN_NORM_ALGO_PERSIST per activation (cudnnNormAlgo_t/c01), integer data (c31), an output whose
+    (c20), an unknown algo (c32), CUDNN_NORM_ALGO_PERSIST per activation (cudnnNormAlgo_t/c01), other data types (c31), an output whose
     strides overlap. Source: 3.2.66.
     """
     name = "cudnnNormalizationForwardInference"
@@ -65,11 +65,19 @@ def cudnnNormalizationForwardInference(
     algorithm_for(mode, algo)
     four_or_five(f"{name}/c25", xDesc=xDesc, yDesc=yDesc)
     described_alike(f"{name}/c29", f"{name}/c30", xDesc=xDesc, yDesc=yDesc)
-    supported_types(f"{name}/c31", NORM_TYPES, xDesc=xDesc)
+    supported_types(f"{name}/c31", NORM_INFERENCE_TYPES, xDesc=xDesc)
     clause = f"{name}/c26" if mode.name == "CUDNN_NORM_PER_CHANNEL" else f"{name}/c27"
     of_statistics(clause, xDesc, mode, normScaleBiasDesc=normScaleBiasDesc, normMeanVarDesc=normMeanVarDesc)
     least_epsilon(f"{name}/c28", epsilon, 0.0)
     writable_layout(yDesc=yDesc)
     return NormalizationForwardInference(
-        mode, scaling(alpha, yDesc), scaling(beta, yDesc), xDesc, yDesc, normScaleBiasDesc, normMeanVarDesc, epsilon, algo
+        mode,
+        scaling(alpha, yDesc),
+        scaling(beta, yDesc),
+        xDesc,
+        yDesc,
+        normScaleBiasDesc,
+        normMeanVarDesc,
+        epsilon,
+        algo,
     )

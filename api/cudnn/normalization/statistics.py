@@ -12,8 +12,8 @@ from ...status import BAD_PARAM, NOT_SUPPORTED, expect
 LOWEST_RANK, HIGHEST_RANK = 4, 5
 # Those of the tables of batch normalization; cudnnNormalization* has none (docs/errata.md, D035, D081).
 TRAINING_TYPES = (HALF, FLOAT, DOUBLE)
-NORM_TYPES = (*TRAINING_TYPES, BFLOAT16)
 INFERENCE_TYPES = (*TRAINING_TYPES, INT8)
+NORM_TRAINING_TYPES, NORM_INFERENCE_TYPES = (*TRAINING_TYPES, BFLOAT16), (*INFERENCE_TYPES, BFLOAT16)
 # Of x, to that of its statistics; others keep theirs (docs/errata.md, D042).
 STATISTICS_TYPES = {HALF: FLOAT, BFLOAT16: FLOAT, INT8: FLOAT}
 
@@ -59,7 +59,12 @@ def supported_types(clause: str, types: tuple[object, ...], **tensors: TensorSpe
 def together(clause: str, **memory: object) -> None:
     """All of the memory is NULL, or none."""
     missing = [name for name, value in memory.items() if value is None]
-    expect(len(missing) in (0, len(memory)), BAD_PARAM, clause, f"{', '.join(missing)} is NULL, but not all of {', '.join(memory)}")
+    expect(
+        len(missing) in (0, len(memory)),
+        BAD_PARAM,
+        clause,
+        f"{', '.join(missing)} is NULL, but not all of {', '.join(memory)}",
+    )
 
 
 def one_group(clause: str, groupCnt: int) -> None:

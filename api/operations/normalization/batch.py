@@ -6,12 +6,13 @@ A statistic is that of one channel, over images and spatial positions, or of one
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
-from ...enumerations import cudnnBatchNormMode_t, cudnnBatchNormOps_t, cudnnNormAlgo_t, cudnnNormMode_t, cudnnNormOps_t
+from ...enumerations import cudnnBatchNormMode_t, cudnnNormAlgo_t, cudnnNormMode_t
 from ..operation import Operation
 from ..records import record
-from ..specs import ActivationSpec, TensorSpec
+from ..specs import TensorSpec
 
 Mode = cudnnBatchNormMode_t | cudnnNormMode_t
 PER_ACTIVATION = (cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION, cudnnNormMode_t.CUDNN_NORM_PER_ACTIVATION)
@@ -40,7 +41,7 @@ class BatchStatistics(Operation):
     bias = scale
 
 
-@record
+@dataclass(frozen=True, eq=False, repr=False)
 class NormalizationInference(BatchStatistics):
     """y = alpha * (scale * (x - mean) / sqrt(variance + epsilon) + bias) + beta * y with statistics that are given."""
 
