@@ -278,13 +278,36 @@ def computing(
     return decorate
 
 
+def executing(
+    *,
+    invalid: Mapping[str, str | tuple[str, cudnnStatus_t]] | None = None,
+    memory: Sequence[SameMemory] = (),
+    failed: str = "cudnnStatus_t/c08",
+) -> Callable[[Callable[..., tuple[Operation | None, Mapping[str, Any]]]], Callable[..., None]]:
+    """Make a documented call that runs a plan of a body that returns the operation and the memory of its operands, which a pack
+    holds; no operation where there is nothing to do. ``memory`` and ``failed`` are those of ``computing``."""
+
+    def decorate(body: Callable[..., tuple[Operation | None, Mapping[str, Any]]]) -> Callable[..., None]:
+        checks = _Documented(body, invalid or {})
+        run = _Executing(checks, body, tuple(memory), failed, {})
+
+        @functools.wraps(body)
+        def call(*args: Any, **kwargs: Any) -> None:
+            run(checks.bind(args, kwargs))
+
+        FUNCTIONS[checks.name] = call
+        return call
+
+    return decorate
+
+
 class _Computing:
     """Runs one computing function: remembered operations, memory checks, launch."""
 
     def __init__(
         self,
         checks: _Documented,
-        body: Callable[..., Operation],
+        body: Callable[..., Any],
         memory: tuple[SameMemory, ...],
         failed: str,
         small: Mapping[str, tuple[str, cudnnStatus_t]],
@@ -307,30 +330,7 @@ class _Computing:
         if api_log.active:
             api_log.log_call(self.checks.function, args)
         try:
-            handle = args[0]
-            key: tuple[Any, ...] | None
-            try:
-                # With their types: "0" is no 0, an enumerator of another type is no enumerator of this one, 1+0j no 1. The
-                # text of 0 tells -0.0 from 0.0.
-                scalars = self.scalars_of(args)
-                if self.simple:
-                    specs = [args[i].spec for i in self.described]
-                else:
-                    specs = [_seen(args[i]) for i in self.described]
-                if self.nullable:
-                    specs += [args[i] is None for i in self.nullable]
-                key = (self, *specs, *[v or repr(v) for v in scalars], *map(type, scalars))
-                prepared = handle.prepared.get(key)
-                if prepared is None:  # NaN, which equals nothing, is found by its text
-                    key = tuple([part if part == part else repr(part) for part in key])
-                    prepared = handle.prepared.get(key)
-            except Exception:  # a wrong argument: the checks below name it
-                key = prepared = None
-            if prepared is None or not handle.alive:
-                prepared = self._prepare(args, key)
-            with handle.lock:
-                operands = self._operands(handle, prepared, args)
-                prepared.launch(operands, handle.stream)
+            self._run(args)
         except CudnnError as error:
             error.function = error.function or self.checks.name
             raise
@@ -338,16 +338,49 @@ class _Computing:
             api_log.log_fatal(self.checks.function, str(error))
             raise CudnnError(EXECUTION_FAILED, self.failed, str(error), self.checks.name) from error
 
+    def _run(self, args: tuple[Any, ...]) -> None:
+        """Compute by the remembered operation of these arguments, or a new one."""
+        handle = args[0]
+        key: tuple[Any, ...] | None
+        try:
+            # With their types: "0" is no 0, an enumerator of another type is no enumerator of this one, 1+0j no 1. The
+            # text of 0 tells -0.0 from 0.0.
+            scalars = self.scalars_of(args)
+            if self.simple:
+                specs = [args[i].spec for i in self.described]
+            else:
+                specs = [_seen(args[i]) for i in self.described]
+            if self.nullable:
+                specs += [args[i] is None for i in self.nullable]
+            key = (self, *specs, *[v or repr(v) for v in scalars], *map(type, scalars))
+            prepared = handle.prepared.get(key)
+            if prepared is None:  # NaN, which equals nothing, is found by its text
+                key = tuple([part if part == part else repr(part) for part in key])
+                prepared = handle.prepared.get(key)
+        except Exception:  # a wrong argument: the checks below name it
+            key = prepared = None
+        if prepared is None or not handle.alive:
+            prepared = self._prepare(args, key)
+        self._launch(handle, prepared, args)
+
+    def _launch(self, handle: Handle, prepared: _Prepared, memory: Any) -> None:
+        """Check the memory of the operands and compute."""
+        with handle.lock:
+            operands = self._operands(handle, prepared, memory)
+            prepared.launch(operands, handle.stream)
+
     def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:
         parameters = self.checks.parameters
         checked = [self.checks.check(p, a) for p, a in zip(parameters, args, strict=True)]
         handle: Handle = checked[0]
         seen = [value if i in self.device else _seen(value) for i, value in enumerate(checked)]
-        operation = self.body(*seen)
+        return self._remembered(handle, self.body(*seen), key, self.position)
+
+    def _remembered(self, handle: Handle, operation: Operation, key: Any, position: Mapping[str, Any]) -> _Prepared:
+        """Prepare an operation for the handle. position: where the call has the memory of each operand."""
         self._countable(operation)
         sizes = tuple(
-            (name, self.position[name], operation.nbytes(name), operation.alignment(name))
-            for name in operation.operands
+            (name, position[name], operation.nbytes(name), operation.alignment(name)) for name in operation.operands
         )
         with handle.lock:
             prepared = _Prepared(operation, sizes, handle.backend.prepare(operation))
@@ -367,14 +400,18 @@ class _Computing:
                 )
                 raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
-    def _operands(self, handle: Handle, prepared: _Prepared, args: tuple[Any, ...]) -> list[Any]:
+    def _refusal(self, position: Any, problem: str) -> CudnnError:
+        """The error for memory that is wrong in itself."""
+        return self.checks.refuse(self.checks.parameters[position], problem)
+
+    def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
         backend = handle.backend
         operands: list[Any] = []
         for name, position, nbytes, alignment in prepared.sizes:
             value = args[position]
             if value is None:
                 if nbytes > 0 or name not in prepared.operation.raw:
-                    raise self.checks.refuse(self.checks.parameters[position], f"is NULL, {nbytes} bytes are needed")
+                    raise self._refusal(position, f"is NULL, {nbytes} bytes are needed")
                 operands.append(None)
                 continue
             try:
@@ -382,7 +419,7 @@ class _Computing:
             except CudnnError:
                 raise
             except Exception as error:  # TypeError and ValueError of ours, or whatever a foreign object raises
-                raise self.checks.refuse(self.checks.parameters[position], str(error)) from error
+                raise self._refusal(position, str(error)) from error
             if operand.nbytes is not None and operand.nbytes < nbytes:
                 clause, status = self.small.get(name, (INCORRECT_PARAMETER, BAD_PARAM))
                 clause = clause if "/" in clause else f"{self.checks.name}/{clause}"
@@ -390,9 +427,9 @@ class _Computing:
                 raise CudnnError(status, clause, f"{name} has {operand.nbytes} bytes, {nbytes} are needed{described}")
             if operand.address % alignment:
                 text = f"is at {operand.address:#x}, no multiple of the {alignment} bytes of its elements"
-                raise self.checks.refuse(self.checks.parameters[position], text)
+                raise self._refusal(position, text)
             if not operand.writable and (name in prepared.operation.outputs or name in prepared.operation.raw):
-                raise self.checks.refuse(self.checks.parameters[position], "is written, but its memory is read-only")
+                raise self._refusal(position, "is written, but its memory is read-only")
             operands.append(operand)
         if len(operands) > 1:
             self._overlaps(prepared, operands)
@@ -423,6 +460,25 @@ class _Computing:
                 if rule.allowed is None or not exact or not rule.allowed(operation):
                     described = f"{getattr(operation, name)} and {getattr(operation, other_name)}"
                     raise CudnnError(rule.status, clause, f"{where} share memory with {described}")
+
+
+class _Executing(_Computing):
+    """Runs a plan on the memory that a pack holds: the body returns the operation and its memory by operand."""
+
+    def _run(self, args: tuple[Any, ...]) -> None:
+        checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
+        handle: Handle = checked[0]
+        operation, memory = self.body(handle, *map(_seen, checked[1:]))
+        if operation is None:
+            return
+        key = (self, operation)
+        prepared = handle.prepared.get(key)
+        if prepared is None:
+            prepared = self._remembered(handle, operation, key, {name: name for name in operation.operands})
+        self._launch(handle, prepared, memory)
+
+    def _refusal(self, position: str, problem: str) -> CudnnError:
+        return CudnnError(BAD_PARAM, INCORRECT_PARAMETER, f"{position} {problem}")
 
 
 def _seen(value: Any) -> Any:

@@ -11,6 +11,7 @@ from .convolution import (
     ReorderFilterAndBias,
     allows_tf32,
 )
+from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
 from .normalization import (
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
@@ -43,6 +44,7 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 FAMILIES = (
     "activation",
     "convolution",
+    "fused_ops",
     "normalization",
     "pooling",
     "reduce_tensor",
@@ -58,6 +60,8 @@ __all__ = [
     "ActivationSpec",
     "AddTensor",
     "AttnSpec",
+    "BnFinalizeStatisticsInference",
+    "BnFinalizeStatisticsTraining",
     "Backend",
     "BackendError",
     "Buffer",

@@ -15,14 +15,20 @@ from dualdnn.api.operations import (
     SetTensor,
 )
 
+from . import fused_ops
+
 # Operations whose call is not called cudnn<operation>.
-FUNCTIONS: dict[type[Operation], str] = {ReorderFilter: "cudnnReorderFilterAndBias"}
+FUNCTIONS: dict[type[Operation], str] = {
+    ReorderFilter: "cudnnReorderFilterAndBias",
+    **dict.fromkeys(fused_ops.KINDS, "cudnnFusedOpsExecute"),
+}
 
 # The query that says how large the workspace must be.
 WORKSPACES: dict[type[Operation], str] = {
     ConvolutionForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ConvolutionBiasActivationForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ReduceTensor: "cudnnGetReductionWorkspaceSize",
+    **{kind: "cudnnMakeFusedOpsPlan" for kind in fused_ops.KINDS if "workSpace" in kind.raw},
 }
 
 
@@ -42,4 +48,5 @@ VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], 
     ReduceTensor: {"workspace": _workspace, "workspaceSizeInBytes": _workspace_bytes},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
+    **{kind: dict(fused_ops.ARGUMENTS) for kind in fused_ops.KINDS},
 }
