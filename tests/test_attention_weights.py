@@ -29,9 +29,24 @@ def random_attentions(count: int) -> list[AttnSpec]:
         q = q if has_q or has_k else k
         found.append(
             AttnSpec(
-                2 * int(random.integers(2)), int(random.integers(1, 9)), 1.0, data_type, data_type, DEFAULT, q, k, v,
-                met * has_q, met * has_k, weighed * has_v, output * has_o, 5, 6, 3, 1,
-            )  # fmt: skip
+                2 * int(random.integers(2)),
+                int(random.integers(1, 9)),
+                1.0,
+                data_type,
+                data_type,
+                DEFAULT,
+                q,
+                k,
+                v,
+                met * has_q,
+                met * has_k,
+                weighed * has_v,
+                output * has_o,
+                5,
+                6,
+                3,
+                1,
+            )
         )
     return found
 
@@ -60,7 +75,9 @@ def test_where_nvidias_library_has_them(vendor):
     assert vendor.cudnnCreateTensorDescriptor(ctypes.byref(tensor)) == 0
     for spec in random_attentions(300):
         values = [getattr(spec, field.name) for field in fields(spec)]
-        c_values = [ctypes.c_double(value) if isinstance(value, float) else ctypes.c_int(int(value)) for value in values]
+        c_values = [
+            ctypes.c_double(value) if isinstance(value, float) else ctypes.c_int(int(value)) for value in values
+        ]
         null = ctypes.c_void_p()
         assert vendor.cudnnSetAttnDescriptor(attention, *c_values[:6], null, null, *c_values[6:]) == 0, spec
         sizes = [ctypes.c_size_t() for _ in range(2)]
@@ -73,7 +90,9 @@ def test_where_nvidias_library_has_them(vendor):
             address, rank, data_type = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
             dims, strides = (ctypes.c_int * 8)(), (ctypes.c_int * 8)()
             query = vendor.cudnnGetMultiHeadAttnWeights
-            assert query(handle, attention, int(kind), sizes[0], ctypes.c_void_p(BASE), tensor, ctypes.byref(address)) == 0
+            assert (
+                query(handle, attention, int(kind), sizes[0], ctypes.c_void_p(BASE), tensor, ctypes.byref(address)) == 0
+            )
             read = vendor.cudnnGetTensorNdDescriptor
             assert read(tensor, 8, ctypes.byref(data_type), ctypes.byref(rank), dims, strides) == 0
             if kind not in due:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..enumerations import CUDNN_ATTN_ENABLE_PROJ_BIASES, CUDNN_ATTN_QUERYMAP_ONE_TO_ONE, cudnnMultiHeadAttnWeightKind_t
+from ..enumerations import CUDNN_ATTN_QUERYMAP_ONE_TO_ONE, cudnnMultiHeadAttnWeightKind_t
 from .specs import DOUBLE, SCALAR_BYTES, AttnSpec, packed_strides
 
 Kind = cudnnMultiHeadAttnWeightKind_t
@@ -19,12 +19,9 @@ class Weights(NamedTuple):
     strides: tuple[int, int, int]
 
     @property
-    def count(self) -> int:
-        return self.dims[0] * self.dims[1] * self.dims[2]
-
-    @property
     def end(self) -> int:
-        return self.offset + self.count
+        """The element behind the last one."""
+        return self.offset + self.dims[0] * self.dims[1] * self.dims[2]
 
 
 def weights_of(spec: AttnSpec) -> dict[Kind, Weights]:
@@ -146,9 +143,7 @@ def reserve_space(spec: AttnSpec, extents: Extents) -> Regions:
 def gradient_space(spec: AttnSpec, extents: Extents) -> Regions:
     """The work space of BackwardData: gradients of what the heads make, their products with it, gradients of inputs by head."""
     heads = arithmetic_bytes(spec) * spec.heads * extents.q_vectors
-    return Regions(
-        ("d_heads", heads * spec.value_size), ("products", heads), *_projections(spec, extents, "d_", False)
-    )
+    return Regions(("d_heads", heads * spec.value_size), ("products", heads), *_projections(spec, extents, "d_", False))
 
 
 def space_bytes(spec: AttnSpec) -> tuple[int, int, int]:

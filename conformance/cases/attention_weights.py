@@ -23,7 +23,9 @@ CASES = 12
 def configuration(number):
     """A configuration for each number, the first ones with all projections, none, and each of them alone."""
     random = np.random.default_rng(number)
-    size = {name: int(random.integers(1, 9)) for name in ("qSize", "kSize", "vSize", "qProjSize", "vProjSize", "oProjSize")}
+    size = {
+        name: int(random.integers(1, 9)) for name in ("qSize", "kSize", "vSize", "qProjSize", "vProjSize", "oProjSize")
+    }
     on = {0: "qkvo", 1: "", 2: "qk", 3: "v", 4: "o", 5: "k"}.get(number, [c for c in "qkvo" if random.random() < 0.6])
     values = {**GOOD, **size, "attnMode": BIASES * int(random.integers(2)), "nHeads": int(random.integers(1, 5)),
               "dataType": (FLOAT, DOUBLE)[number % 2], "computePrec": (FLOAT, DOUBLE)[number % 2]}  # fmt: skip
