@@ -1793,6 +1793,36 @@ def cudnnGetAttnDescriptor(attnDesc: AttnDescriptor) -> _cudnnGetAttnDescriptor:
     Errors: BAD_PARAM for NULL (c10). Source: 7.2.14.
     """
 
+class _cudnnGetMultiHeadAttnBuffers(NamedTuple):
+    weightSizeInBytes: int
+    workSpaceSizeInBytes: int
+    reserveSpaceSizeInBytes: int
+
+def cudnnGetMultiHeadAttnBuffers(handle: Handle, attnDesc: AttnDescriptor) -> _cudnnGetMultiHeadAttnBuffers:
+    """(weightSizeInBytes, workSpaceSizeInBytes, reserveSpaceSizeInBytes) of all calls that attnDesc allows.
+
+    The work space is enough for inference and training; inference has no reserve space and ignores the third size.
+    Errors: BAD_PARAM for NULL, and for an attention whose buffers no memory holds (c16). Source: 7.2.15.
+    """
+
+def cudnnGetMultiHeadAttnWeights(
+    handle: Handle,
+    attnDesc: AttnDescriptor,
+    wKind: cudnnMultiHeadAttnWeightKind_t,
+    weightSizeInBytes: SupportsIndex,
+    weights: Memory,
+    wDesc: TensorDescriptor,
+) -> float:
+    """The weight or bias tensor wKind in weights, which has weightSizeInBytes bytes: a part of a buffer, or the address in other
+    memory, that of the host included.
+
+    wDesc: becomes {heads, projected size, original size}, of biases {heads, projected size, 1} and {1, projected size, 1} for that
+    of the output; strides say where the elements are. None, and a descriptor that reads as zeros, for a tensor that does
+    not exist; weights may be NULL where none exists.
+    Errors: BAD_PARAM for an unknown wKind (c12), a weightSizeInBytes that is too small (c13), NULL and memory that is
+    shorter, or does not begin at an element (c14). Source: 7.2.16; layout: docs/errata.md, D312.
+    """
+
 def cudnnGetRNNBiasMode(rnnDesc: RNNDescriptor) -> cudnnRNNBiasMode_t:
     """The bias mode, CUDNN_RNN_DOUBLE_BIAS of a fresh descriptor. Errors: BAD_PARAM for NULL (c04). Source: 7.2.18."""
 

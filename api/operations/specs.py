@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..enumerations import (
+    CUDNN_ATTN_ENABLE_PROJ_BIASES,
     cudnnActivationMode_t,
     cudnnConvolutionMode_t,
     cudnnDataType_t,
@@ -347,6 +348,21 @@ class AttnSpec:
     def key_size(self) -> int:
         """Length of the key vectors that meet the queries."""
         return self.k_projected or self.k_size
+
+    @property
+    def value_size(self) -> int:
+        """Length of the vectors that the softmax weighs, and of what a head makes of them."""
+        return self.v_projected or self.v_size
+
+    @property
+    def output_size(self) -> int:
+        """Length of the output vectors: without output projection, those of all heads one behind the other."""
+        return self.o_projected or self.heads * self.value_size
+
+    @property
+    def has_biases(self) -> bool:
+        """Every projection that is on adds a bias."""
+        return bool(self.mode & CUDNN_ATTN_ENABLE_PROJ_BIASES)
 
 
 @record
