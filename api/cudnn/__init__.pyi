@@ -1812,7 +1812,7 @@ def cudnnGetMultiHeadAttnWeights(
     weightSizeInBytes: SupportsIndex,
     weights: Memory,
     wDesc: TensorDescriptor,
-) -> float:
+) -> Any:
     """The weight or bias tensor wKind in weights, which has weightSizeInBytes bytes: a part of a buffer, or the address in other
     memory, that of the host included.
 
