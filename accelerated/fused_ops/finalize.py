@@ -32,7 +32,7 @@ class FinalizeSolver(Solver[Problem]):
         described = {name: getattr(operation, name, None) for name in OPERANDS}
         training = isinstance(operation, BnFinalizeStatisticsTraining)
         count = operation.count if training else 1
-        eq = described["eqScale"] or described["eqBias"]
+        eq: Any = described["eqScale"] or described["eqBias"]
         parameters: Any = next((described[name] for name in OPERANDS[2:8] if described[name]), None)
         channels = (described["ySum"] or parameters).dims[1]
         arguments = structure(
@@ -48,7 +48,8 @@ class FinalizeSolver(Solver[Problem]):
             *((f"{name}_stride", c_int(_stride(spec))) for name, spec in
               (("sums", described["ySum"]), ("parameter", parameters), ("eq", eq))),
         )  # fmt: skip
-        definitions = dict(type_definitions((eq or parameters or described["ySum"]).scalar_type, operation))
+        kind = (eq or parameters).scalar_type if eq or parameters else operation.compute_type
+        definitions = dict(type_definitions(kind, operation))
         function = problem.device.function(
             SOURCE, "fused_ops_finalize", tuple(sorted({**definitions, "THREADS": str(THREADS)}.items()))
         )

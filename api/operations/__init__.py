@@ -4,6 +4,7 @@ from .activation import ActivationBackward, ActivationForward
 from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
+    ConvolutionBackwardData,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -11,6 +12,7 @@ from .convolution import (
     ReorderFilterAndBias,
     allows_tf32,
 )
+from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
 from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
 from .normalization import (
     DivisiveNormalizationBackward,
@@ -25,9 +27,12 @@ from .reduce_tensor import ReduceTensor
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
+    AlgorithmPerformanceSpec,
+    AlgorithmSpec,
     AttnSpec,
     ConvolutionSpec,
     CTCLossSpec,
+    DropoutSpec,
     FilterSpec,
     LRNSpec,
     OpTensorSpec,
@@ -45,6 +50,7 @@ FAMILIES = (
     "activation",
     "convolution",
     "fused_ops",
+    "dropout",
     "normalization",
     "pooling",
     "reduce_tensor",
@@ -59,6 +65,8 @@ __all__ = [
     "ActivationForward",
     "ActivationSpec",
     "AddTensor",
+    "AlgorithmPerformanceSpec",
+    "AlgorithmSpec",
     "AttnSpec",
     "BnFinalizeStatisticsInference",
     "BnFinalizeStatisticsTraining",
@@ -67,11 +75,15 @@ __all__ = [
     "Buffer",
     "CTCLossSpec",
     "ConvolutionBackwardBias",
+    "ConvolutionBackwardData",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",
     "DivisiveNormalizationBackward",
     "DivisiveNormalizationForward",
+    "DropoutBackward",
+    "DropoutForward",
+    "DropoutSpec",
     "FilterSpec",
     "Im2Col",
     "LRNCrossChannelBackward",
@@ -90,6 +102,7 @@ __all__ = [
     "ReorderFilterAndBias",
     "ScaleTensor",
     "SeqDataSpec",
+    "SetDropoutStates",
     "SetTensor",
     "SoftmaxBackward",
     "SoftmaxForward",

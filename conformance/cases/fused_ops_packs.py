@@ -210,6 +210,7 @@ def test_every_attribute_comes_back(cudnn, const_pack, ops):
             assert shown(cudnn, const_type(label), param) == wanted[label], label.name
 
 
+@pytest.mark.blind("a result off by one", "isNULL, of which other cases are")
 @shows(f"{GET}/c02")
 @sequences
 def test_what_was_got_is_a_copy(cudnn, const_pack, ops):
