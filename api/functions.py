@@ -346,7 +346,7 @@ class _Computing:
         operation = self.body(*seen)
         self._countable(operation)
         sizes = tuple(
-            (name, self.position[name], operation.nbytes(name), operation.alignment(name))
+            (name, self.position[name], operation.least_bytes(name), operation.alignment(name))
             for name in operation.operands
         )
         with handle.lock:

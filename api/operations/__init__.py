@@ -11,6 +11,7 @@ from .convolution import (
     ReorderFilterAndBias,
     allows_tf32,
 )
+from .ctc import CTCLoss, CTCLoss_v8
 from .normalization import (
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
@@ -43,6 +44,7 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 FAMILIES = (
     "activation",
     "convolution",
+    "ctc",
     "normalization",
     "pooling",
     "reduce_tensor",
@@ -61,7 +63,9 @@ __all__ = [
     "Backend",
     "BackendError",
     "Buffer",
+    "CTCLoss",
     "CTCLossSpec",
+    "CTCLoss_v8",
     "ConvolutionBackwardBias",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",

@@ -8,6 +8,8 @@ from typing import Any
 from dualdnn.api.operations import (
     ConvolutionBiasActivationForward,
     ConvolutionForward,
+    CTCLoss,
+    CTCLoss_v8,
     Operation,
     ReduceTensor,
     ReorderFilter,
@@ -23,6 +25,8 @@ WORKSPACES: dict[type[Operation], str] = {
     ConvolutionForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ConvolutionBiasActivationForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ReduceTensor: "cudnnGetReductionWorkspaceSize",
+    CTCLoss: "cudnnGetCTCLossWorkspaceSize",
+    CTCLoss_v8: "cudnnGetCTCLossWorkspaceSize_v8",
 }
 
 
@@ -40,6 +44,14 @@ def _workspace_bytes(make: Any, o: Any, _memory: Mapping[str, Any]) -> int:
 VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | int | None]] = {
     SetTensor: {"valuePtr": lambda make, o, memory: o.value},
     ReduceTensor: {"workspace": _workspace, "workspaceSizeInBytes": _workspace_bytes},
+    CTCLoss: {
+        "workspace": _workspace,
+        "workspaceSizeInBytes": _workspace_bytes,
+        "labels": lambda make, o, memory: o.hostLabels,
+        "labelLengths": lambda make, o, memory: o.hostLabelLengths,
+        "inputLengths": lambda make, o, memory: o.hostInputLengths,
+    },
+    CTCLoss_v8: {"workspace": _workspace, "workSpaceSizeInBytes": _workspace_bytes},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
 }
