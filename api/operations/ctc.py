@@ -15,7 +15,7 @@ LEAST_WORKSPACE_BYTES = 16  # of every call, so that "not sufficient" means some
 class _CTCLoss(Operation):
     """What both have: probs and gradients are (time, sequence, class), costs one number a sequence.
 
-    gradients is read, too: with PROPAGATE_NAN the gradients of a sequence without an alignment stay as they are.
+    gradients is an input, too: with PROPAGATE_NAN those of a sequence without an alignment stay as they are.
     """
 
     ctc_loss: CTCLossSpec
@@ -46,6 +46,10 @@ class _CTCLoss(Operation):
     def keeps(self) -> bool:
         """Whether the gradients of a sequence without an alignment stay as they are; they are zero where not."""
         return self.ctc_loss.gradient_nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(name for name in super().reads if name != "gradients" or self.keeps)
 
     @property
     def most_labels(self) -> int:
