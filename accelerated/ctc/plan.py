@@ -1,4 +1,4 @@
-"""The CTC loss: which solver serves it."""
+"""The CTC loss: one solver serves every call, on labels of the host and of the device."""
 
 from __future__ import annotations
 
