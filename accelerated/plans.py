@@ -33,6 +33,8 @@ COMPUTES = {FLOAT: "float", DOUBLE: "double"}
 WORKSPACE_ALIGNMENT = 16  # bytes, of what a kernel keeps in the caller's workspace
 
 
+SCRATCH = "scratch"  # the operand of launches that need memory of the library's own
+
 # Names of the kernels that are launched, noted where somebody asks for them: the suite lists which case launches which kernel.
 launched: set[str] | None = None
 
@@ -53,8 +55,10 @@ class Launch:
 
     arguments: the structure that the kernel takes by value, pointers first. operands: the names of the operands whose addresses
     those pointers are. grid, block: blocks and threads. shared_bytes: of dynamic shared memory per block. cooperative: the blocks
-    wait for each other, so that all of them run at the same time, one per multiprocessor.
+    wait for each other, so that all of them run at the same time, one per multiprocessor. scratch_bytes: of the operand SCRATCH.
     """
+
+    scratch_bytes = 0
 
     def __init__(
         self,
@@ -109,11 +113,18 @@ class Plan:
     def __init__(self, operation: Operation, launches: Sequence[Launch | Upload], solver: str = "") -> None:
         self.solver = solver
         # Where a launch finds its operands; one that the call does not have is the None behind them all.
-        indices = {name: i for i, name in enumerate(operation.operands)}
+        indices = {name: i for i, name in enumerate((*operation.operands, SCRATCH))}
+        self.scratch_bytes = max((launch.scratch_bytes for launch in launches), default=0)
         self.steps = [(launch, tuple(indices.get(name, -1) for name in launch.operands)) for launch in launches]
         self.complete = all(-1 not in positions for _, positions in self.steps)
 
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        if not self.scratch_bytes:
+            return self._start(operands, stream)
+        with self.steps[0][0].function.device.scratch.of(stream, self.scratch_bytes) as scratch:
+            self._start([*operands, scratch], stream)
+
+    def _start(self, operands: Sequence[Any], stream: Any) -> None:
         if not self.complete:
             operands = [*operands, None]
         for launch, positions in self.steps:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from .enumerations import cudnnMathType_t, cudnnReorderType_t
+from .enumerations import cudnnBackendDescriptorType_t, cudnnMathType_t, cudnnReorderType_t
+from .operations.rnn import RNNSpec
 from .operations.specs import LRNSpec
 
 
@@ -17,10 +18,17 @@ class Descriptor:
     def __init__(self) -> None:
         self.spec: Any = None
         self.alive = True
+        # Device memory that the descriptor holds for the calls that take it, as the caller passed it: operand -> memory.
+        self.memory: dict[str, Any] = {}
+
+    def take(self, spec: Any) -> None:
+        """Hold what another descriptor of the type holds."""
+        self.spec = spec
 
     def destroy(self) -> None:
         self.spec = None
         self.alive = False
+        self.memory = {}
 
     def __repr__(self) -> str:
         state = "destroyed" if not self.alive else "not initialised" if self.spec is None else repr(self.spec)
@@ -69,11 +77,28 @@ class RNNDataDescriptor(Descriptor):
     type_name = "cudnnRNNDataDescriptor_t"
 
 
+class RNNDescriptor(Descriptor):
+    """A new one has the preset of the bias mode and reads as zeros otherwise; ``dropout`` is the descriptor that a setter got."""
+
+    type_name = "cudnnRNNDescriptor_t"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = RNNSpec()
+        self.dropout: DropoutDescriptor | None = None
+
+    def change(self, **fields: Any) -> None:
+        """Replace fields of the specification."""
+        self.spec = replace(self.spec, **fields)
+
+
 class SeqDataDescriptor(Descriptor):
     type_name = "cudnnSeqDataDescriptor_t"
 
 
 class DropoutDescriptor(Descriptor):
+    """``memory`` holds the states of the random numbers, once they were set."""
+
     type_name = "cudnnDropoutDescriptor_t"
 
 
@@ -98,11 +123,55 @@ class ConvolutionDescriptor(Descriptor):
             "reorder_type": cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
         }
 
+    def take(self, spec: Any) -> None:
+        self.spec = spec
+        self.options = {name: getattr(spec, name) for name in self.options}
+
     def configure(self, **options: Any) -> None:
         """Change group_count, math_type or reorder_type."""
         self.options.update(options)
         if self.spec is not None:
             self.spec = replace(self.spec, **options)
+
+
+class FusedOpsConstParamPack(Descriptor):
+    """Copies of descriptors and values; of an attribute that has not been set, the preset."""
+
+    type_name = "cudnnFusedOpsConstParamPack_t"
+
+
+class FusedOpsVariantParamPack(Descriptor):
+    """Device pointers, as they were given, and copies of scalars."""
+
+    type_name = "cudnnFusedOpsVariantParamPack_t"
+
+
+class FusedOpsPlan(Descriptor):
+    """A sequence of fused operations, ``ops``, that cudnnMakeFusedOpsPlan makes a plan."""
+
+    type_name = "cudnnFusedOpsPlan_t"
+    ops: Any = None
+
+
+class BackendDescriptor(Descriptor):
+    """A descriptor of the backend API (chapter 9) of one type. Its ``spec`` is what finalising made of the attributes."""
+
+    type_name = "cudnnBackendDescriptor_t"
+
+    def __init__(self, kind: cudnnBackendDescriptorType_t, spec: Any = None) -> None:
+        super().__init__()
+        self.begin(kind)
+        self.spec = spec
+
+    def begin(self, kind: cudnnBackendDescriptorType_t) -> None:
+        """Become a descriptor of this type without attributes, not finalised."""
+        self.kind = kind
+        self.elements: dict[Any, tuple[Any, ...]] = {}  # what the attributes were set to
+        self.spec = None
+
+    def __repr__(self) -> str:
+        state = "destroyed" if not self.alive else "not finalised" if self.spec is None else repr(self.spec.record)
+        return f"<{self.type_name} {self.kind.name} {state}>"
 
 
 DESCRIPTORS: dict[str, type[Descriptor]] = {kind.type_name: kind for kind in Descriptor.__subclasses__()}

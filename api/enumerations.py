@@ -414,7 +414,7 @@ class cudnnBackendKnobType_t(IntEnum):
     CUDNN_KNOB_TYPE_SINGLEBUFFER = 21
     CUDNN_KNOB_TYPE_LDGC = 22
     CUDNN_KNOB_TYPE_SPECFILT = 23
-    CUDNN_KNOB_TYPE_COUNTS = 37
+    CUDNN_KNOB_TYPE_COUNTS = 24
 
 
 class cudnnBackendLayoutType_t(IntEnum):
@@ -436,7 +436,7 @@ class cudnnBackendNumericalNote_t(IntEnum):
     CUDNN_NUMERICAL_NOTE_FFT = 3
     CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC = 4
     CUDNN_NUMERICAL_NOTE_WINOGRAD = 5
-    CUDNN_NUMERICAL_NOTE_TYPE_COUNT = 9
+    CUDNN_NUMERICAL_NOTE_TYPE_COUNT = 6
 
 
 class cudnnConvolutionBwdDataAlgo_t(IntEnum):

@@ -29,7 +29,7 @@ from dualdnn.api.support.convolution import Problem, unsupported
 
 from .bench.row import Convolution
 from .bench.rows import LAYOUTS, OPERATIONS, rows
-from .convolution_kinds import convolutions, filters_and_matrices, small_convolutions
+from .convolution_kinds import convolutions, filters_and_matrices, gradients, small_convolutions
 
 TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
 # Of the operations that take fewer types
@@ -104,11 +104,11 @@ def kinds(device: Any) -> Iterator[Operation]:
                 yield operation
     yield from conversions()
     yield from filters_and_matrices()
-    for convolution in (*convolutions(), *small_convolutions()):
+    for convolution in (*convolutions(), *small_convolutions(), *gradients()):
         yield with_workspace(convolution, device)
 
 
-def with_workspace(convolution: Convolution, device: Any) -> Convolution:
+def with_workspace(convolution: Any, device: Any) -> Any:
     """With as many bytes of workspace as the plan asks for."""
     return replace(convolution, workspace_bytes=workspace_bytes(convolution, device))
 

@@ -10,20 +10,35 @@ from importlib import resources
 from dualdnn.api import cudnn as _documented_calls  # noqa: F401 (registers the functions)
 from dualdnn.api import miopen as _second_document  # noqa: F401 (registers its calls)
 from dualdnn.api.document import functions
+from dualdnn.api.enumerations import cudnnBackendDescriptorType_t
 from dualdnn.api.functions import FUNCTIONS
 from dualdnn.api.miopen.calls import available
 from dualdnn.api.miopen.document import functions as miopen_functions
 
 from .report import CaseResult, Clause, load_clauses
 
-# Types that no parameter of an implemented function names: what a callback gets.
-CALLBACK_TYPES = {"cudnnSetCallback": {"cudnnSeverity_t"}}
+# What no parameter of an implemented function names: what a callback gets; the backend API's chapter, and the enumerations of
+# its attributes.
+BEHIND = {
+    "cudnnSetCallback": {"cudnnSeverity_t"},
+    "cudnnBackendCreateDescriptor": {
+        *(kind.name for kind in cudnnBackendDescriptorType_t),
+        *("descriptor_life_cycle", "operation_graph_grouped_convolution", "engine_configuration", "execution_plan"),
+        *(
+            "cudnnBackendHeurMode_t",
+            "cudnnBackendKnobType_t",
+            "cudnnBackendLayoutType_t",
+            "cudnnBackendNumericalNote_t",
+        ),
+        *("cudnnGenStatsMode_t", "cudnnPointwiseMode_t"),
+    },
+}
 
 
 def types() -> set[str]:
     """The documented types that implemented functions take or return."""
     of_parameters = {parameter.base_type for name in FUNCTIONS for parameter in functions()[name].parameters}
-    return of_parameters.union(*(found for name, found in CALLBACK_TYPES.items() if name in FUNCTIONS))
+    return of_parameters.union(*(found for name, found in BEHIND.items() if name in FUNCTIONS))
 
 
 # Clauses that no machine can show through this calling convention, with the reason.

@@ -114,11 +114,11 @@ def test_what_does_not_exist_yet_says_so_once(library, tmp_path):
 int main(void) {
   cudnnHandle_t handle;
   if (cudnnCreate(&handle)) return 1;
-  for (int i = 0; i < 2; i++) if (cudnnBackendFinalize(0) != CUDNN_STATUS_NOT_SUPPORTED) return 2;
+  for (int i = 0; i < 2; i++) if (cudnnBackendExecute(0, 0, 0) != CUDNN_STATUS_NOT_SUPPORTED) return 2;
   return 0;
 }"""
     found = run(compiled(library, tmp_path, text))
-    assert found.returncode == 0 and found.stderr.count("cudnnBackendFinalize") == 1
+    assert found.returncode == 0 and found.stderr.count("cudnnBackendExecute") == 1
 
 
 def test_python_that_cannot_start_is_no_success(library, tmp_path):
@@ -227,6 +227,182 @@ def test_ctc_loss_from_c(library, tmp_path):
         if (cudnnCTCLoss(handle, probs, p, labels, counts, 0, costs, gradient, gradients, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss,
                          workspace, size) != CUDNN_STATUS_BAD_PARAM) return 14;
         return cudnnDestroy(handle) ? 15 : 0;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text))
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
+
+
+def test_recurrent_networks_from_c(library, tmp_path):
+    """Addresses of weights, arrays of descriptors, fills of the data type; outputs that are NULL are not written."""
+    text = """
+    #include <cudnn.h>
+    #include <stdlib.h>
+    int main(void) {
+        cudnnHandle_t handle;
+        cudnnRNNDescriptor_t network;
+        cudnnRNNDataDescriptor_t sequences;
+        cudnnTensorDescriptor_t matrix, bias, step, steps[3];
+        cudnnFilterDescriptor_t weights, part;
+        cudnnRNNMode_t cell;
+        cudnnRNNDataLayout_t layout;
+        cudnnDataType_t type;
+        cudnnTensorFormat_t format;
+        int lengths[2] = {3, 2}, dims[3] = {2, 5, 1}, strides[3] = {5, 1, 1}, hidden, rank, rows[3];
+        size_t size, old, work, reserve;
+        float fill = 2.5f, read = 0;
+        char *space;
+        void *m, *b;
+        if (cudnnCreate(&handle) || cudnnCreateRNNDescriptor(&network) || cudnnCreateRNNDataDescriptor(&sequences)) return 1;
+        if (cudnnCreateTensorDescriptor(&matrix) || cudnnCreateTensorDescriptor(&bias) || cudnnCreateTensorDescriptor(&step)) return 2;
+        if (cudnnCreateFilterDescriptor(&weights) || cudnnCreateFilterDescriptor(&part)) return 3;
+        if (cudnnSetRNNDescriptor_v8(network, CUDNN_RNN_ALGO_STANDARD, CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL,
+                CUDNN_LINEAR_INPUT, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_DEFAULT_MATH, 5, 4, 4, 2, 0, 0)) return 4;
+        if (cudnnGetRNNDescriptor_v8(network, 0, &cell, 0, 0, 0, 0, 0, 0, 0, &hidden, 0, 0, 0, 0) || cell != CUDNN_LSTM || hidden != 4) return 5;
+        if (cudnnSetRNNDataDescriptor(sequences, CUDNN_DATA_FLOAT, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED, 3, 2, 5, lengths, &fill)) return 6;
+        if (cudnnGetRNNDataDescriptor(sequences, &type, &layout, &rank, &hidden, &hidden, 2, lengths, &read)) return 7;
+        if (read != 2.5f) return 8;
+        if (cudnnGetRNNWeightSpaceSize(handle, network, &size) || !(space = malloc(size))) return 9;
+        if (cudnnGetRNNWeightParams(handle, network, 1, size, space, 7, matrix, &m, bias, &b)) return 10;
+        if ((char *)b - space != (long)size - 16 || (char *)m - space != 1024) return 11;
+        if (cudnnGetRNNWeightParams(handle, network, 1, size, space, 8, matrix, &m, bias, &b) || m || b) return 12;
+        if (cudnnGetRNNWeightParams(handle, network, 1, 64, space, 7, matrix, &m, bias, &b) != CUDNN_STATUS_INVALID_VALUE) return 13;
+        if (cudnnGetRNNTempSpaceSizes(handle, network, CUDNN_FWD_MODE_TRAINING, sequences, 0, &reserve) || !reserve) return 14;
+        if (cudnnSetTensorNdDescriptor(step, CUDNN_DATA_FLOAT, 3, dims, strides)) return 15;
+        steps[0] = steps[1] = steps[2] = step;
+        if (cudnnGetRNNWorkspaceSize(handle, network, 3, steps, &work) || !work) return 16;
+        if (cudnnGetRNNParamsSize(handle, network, step, &old, CUDNN_DATA_FLOAT) || old != size) return 17;
+        dims[0] = size / 4, dims[1] = 1;
+        if (cudnnSetFilterNdDescriptor(weights, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 3, dims)) return 18;
+        if (cudnnGetRNNLinLayerMatrixParams(handle, network, 0, step, weights, space, 4, part, &m)) return 19;
+        if ((char *)m - space != 320 || cudnnGetFilterNdDescriptor(part, 3, &type, &format, &rank, rows) || rows[2] != 4) return 20;
+        if (cudnnGetRNNLinLayerBiasParams(handle, network, 0, step, weights, space, 0, part, &b) || (char *)b - space != 1088) return 21;
+        free(space);
+        return cudnnDestroyRNNDescriptor(network) || cudnnDestroy(handle) ? 22 : 0;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text), DUALDNN_SHOW_ERRORS="1")
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_packs_of_fused_operations_from_c(library, tmp_path):
+    """Attributes of every type behind a void pointer; what was got is a copy; NULL leaves param alone."""
+    text = """
+    #include <cudnn.h>
+    int main(void) {
+        cudnnFusedOpsConstParamPack_t constants;
+        cudnnFusedOpsVariantParamPack_t variants;
+        cudnnTensorDescriptor_t x, copy;
+        cudnnFilterDescriptor_t filter;
+        cudnnBatchNormMode_t mode = CUDNN_BATCHNORM_SPATIAL;
+        cudnnFusedOpsPointerPlaceHolder_t promise = CUDNN_PTR_16B_ALIGNED;
+        cudnnDataType_t type;
+        int null = -1, n, c, h, w, i;
+        size_t size = ((size_t)1 << 40) + 1;
+        int64_t count = -7;
+        double epsilon = 1e-3;
+        void *pointer = &n, *kept = 0;
+        if (cudnnCreateTensorDescriptor(&x) || cudnnCreateTensorDescriptor(&copy) || cudnnCreateFilterDescriptor(&filter)) return 1;
+        if (cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NHWC, CUDNN_DATA_HALF, 2, 8, 5, 3)) return 2;
+        if (cudnnCreateFusedOpsConstParamPack(&constants, CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS)) return 3;
+        if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_XDESC, copy, &null) || null != 1) return 4;
+        if (cudnnSetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_XDESC, x)) return 5;
+        if (cudnnSetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_WDESC, x) != CUDNN_STATUS_BAD_PARAM) return 6;
+        if (cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, 1, 1, 1, 1)) return 7;
+        if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_XDESC, filter, &null) != CUDNN_STATUS_BAD_PARAM) return 8;
+        if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_XDESC, copy, &null) || null) return 9;
+        if (cudnnGetTensor4dDescriptor(copy, &type, &n, &c, &h, &w, &i, &i, &i, &i) || type != CUDNN_DATA_HALF || w != 3) return 10;
+        if (cudnnSetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_BN_MODE, &mode)) return 11;
+        if (cudnnSetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_YSUM_PLACEHOLDER, &promise)) return 12;
+        mode = CUDNN_BATCHNORM_PER_ACTIVATION, promise = CUDNN_PTR_NULL;
+        if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_BN_MODE, &mode, &null) || mode != CUDNN_BATCHNORM_SPATIAL) return 13;
+        if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_YSUM_PLACEHOLDER, &promise, &null) || promise != CUDNN_PTR_16B_ALIGNED) return 14;
+        if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_YSUM_PLACEHOLDER, 0, &null) != CUDNN_STATUS_BAD_PARAM) return 15;
+        if (cudnnGetFusedOpsConstParamPackAttribute(constants, CUDNN_PARAM_YSUM_PLACEHOLDER, &promise, 0) != CUDNN_STATUS_BAD_PARAM) return 16;
+        if (cudnnCreateFusedOpsVariantParamPack(&variants, CUDNN_FUSED_BN_FINALIZE_STATISTICS_TRAINING)) return 17;
+        if (cudnnSetFusedOpsVariantParamPackAttribute(variants, CUDNN_PTR_YSUM, pointer)) return 18;
+        if (cudnnSetFusedOpsVariantParamPackAttribute(variants, CUDNN_SCALAR_SIZE_T_WORKSPACE_SIZE_IN_BYTES, &size)) return 19;
+        if (cudnnSetFusedOpsVariantParamPackAttribute(variants, CUDNN_SCALAR_INT64_T_BN_ACCUMULATION_COUNT, &count)) return 20;
+        if (cudnnSetFusedOpsVariantParamPackAttribute(variants, CUDNN_SCALAR_DOUBLE_BN_EPSILON, &epsilon)) return 21;
+        size = count = epsilon = 0;
+        if (cudnnGetFusedOpsVariantParamPackAttribute(variants, CUDNN_PTR_YSUM, &kept) || kept != pointer) return 22;
+        if (cudnnGetFusedOpsVariantParamPackAttribute(variants, CUDNN_SCALAR_SIZE_T_WORKSPACE_SIZE_IN_BYTES, &size)
+            || size != ((size_t)1 << 40) + 1) return 23;
+        if (cudnnGetFusedOpsVariantParamPackAttribute(variants, CUDNN_SCALAR_INT64_T_BN_ACCUMULATION_COUNT, &count) || count != -7) return 24;
+        if (cudnnGetFusedOpsVariantParamPackAttribute(variants, CUDNN_SCALAR_DOUBLE_BN_EPSILON, &epsilon) || epsilon != 1e-3) return 25;
+        if (cudnnSetFusedOpsVariantParamPackAttribute(variants, CUDNN_PTR_YSUM, 0)) return 26;
+        if (cudnnGetFusedOpsVariantParamPackAttribute(variants, CUDNN_PTR_YSUM, &kept) || kept) return 27;
+        return cudnnDestroyFusedOpsConstParamPack(constants) || cudnnDestroyFusedOpsVariantParamPack(variants) ? 28 : 0;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text))
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
+
+
+def test_backend_descriptors_from_c(library, tmp_path):
+    """Elements have the C type that attributeType names; counts may be asked for without memory; descriptors that were created are filled."""
+    text = """
+    #include <cudnn.h>
+    #include <stdbool.h>
+    #define SET(d, name, type, count, values) if (cudnnBackendSetAttribute(d, name, type, count, values)) return __LINE__
+    int main(void) {
+        cudnnBackendDescriptor_t tensor, convolution, node, filled, other;
+        cudnnDataType_t type = CUDNN_DATA_FLOAT;
+        cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION, read_mode;
+        int64_t dims[4] = {1, 1, 2, 2}, strides[4] = {4, 4, 2, 1}, uid = -((int64_t)1 << 62), alignment = 4, two = 2, ones[2] = {1, 1}, zeros[2] = {0, 0};
+        int64_t count = -1, read[8] = {0}, one[4] = {1, 1, 1, 1};
+        float alpha = 0.5f; double beta = 0.1, read_alpha = 0;
+        bool is_virtual = true, read_virtual = false;
+        if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &tensor)) return 1;
+        SET(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
+        SET(tensor, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+        SET(tensor, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+        SET(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
+        SET(tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
+        SET(tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+        if (cudnnBackendSetAttribute(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, NULL) != CUDNN_STATUS_BAD_PARAM) return 2;
+        if (cudnnBackendGetAttribute(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &count, read) != CUDNN_STATUS_NOT_INITIALIZED || count != -1) return 3;
+        if (cudnnBackendFinalize(tensor)) return 4;
+        if (cudnnBackendGetAttribute(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 0, &count, NULL) || count != 4) return 5;
+        if (cudnnBackendGetAttribute(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, NULL, read) || read[0] != uid) return 6;
+        read[3] = 77;
+        if (cudnnBackendGetAttribute(tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 3, &count, read) || count != 4 || read[2] != 2 || read[3] != 77) return 7;
+        if (cudnnBackendGetAttribute(tensor, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &count, &read_virtual) || !read_virtual) return 8;
+        if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, &convolution)) return 9;
+        SET(convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &two);
+        SET(convolution, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+        SET(convolution, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+        SET(convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, zeros);
+        SET(convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, zeros);
+        SET(convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, ones);
+        SET(convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, ones);
+        if (cudnnBackendFinalize(convolution)) return 10;
+        if (cudnnBackendGetAttribute(convolution, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &count, &read_mode) || read_mode != mode) return 11;
+        if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &other) || cudnnBackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &filled)) return 12;
+        uid = 'w';
+        SET(other, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
+        SET(other, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+        SET(other, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+        SET(other, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, one);
+        SET(other, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, one);
+        if (cudnnBackendFinalize(other)) return 13;
+        if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, &node)) return 14;
+        SET(node, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensor);
+        SET(node, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &other);
+        SET(node, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &tensor);
+        SET(node, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &convolution);
+        SET(node, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_FLOAT, 1, &alpha);
+        SET(node, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, CUDNN_TYPE_DOUBLE, 1, &beta);
+        if (cudnnBackendFinalize(node)) return 15;
+        if (cudnnBackendGetAttribute(node, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_TYPE_DOUBLE, 1, NULL, &read_alpha) || read_alpha != 0.5) return 16;
+        count = -1;
+        if (cudnnBackendGetAttribute(node, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &convolution) != CUDNN_STATUS_BAD_PARAM || count != -1) return 17;
+        if (cudnnBackendGetAttribute(node, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &filled) || count != 1) return 18;
+        if (cudnnBackendGetAttribute(filled, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, NULL, read) || read[0] != 'w') return 19;
+        if (cudnnBackendSetAttribute(filled, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid) != CUDNN_STATUS_NOT_INITIALIZED) return 20;
+        if (cudnnBackendInitialize(filled, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, sizeof filled)) return 21;
+        if (cudnnBackendDestroyDescriptor(filled) || cudnnBackendFinalize(filled) != CUDNN_STATUS_BAD_PARAM) return 22;
+        return 0;
     }
     """
     ran = run(compiled(library, tmp_path, text))

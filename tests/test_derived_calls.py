@@ -27,11 +27,10 @@ class Recorder:
             if name.startswith("cudnnCreate"):
                 return {"made by": name}
             given = dict(zip((p.name for p in functions()[name].arguments), values, strict=True))
-            if name.startswith("cudnnSet") and isinstance(values[0], dict):
-                values[0].update(list(given.items())[1:])
-                return None
             self.calls.append((name, given))
-            return 4096 if "WorkspaceSize" in name else None
+            if name.startswith(("cudnnSet", "cudnnRestore")) and isinstance(values[0], dict):
+                values[0].update(list(given.items())[1:])
+            return 4096 if "WorkspaceSize" in name else 16 if "StatesSize" in name else None
 
         return call
 
@@ -66,6 +65,7 @@ def test_every_parameter_gets_what_it_is_named_after(sample):
             used.add(parameter.name)
         elif isinstance(value, dict):
             assert value["made by"] == f"cudnnCreate{parameter.base_type.removeprefix('cudnn').removesuffix('_t')}"
+            used |= {operand for operand in operation.operands if value.get(operand) == f"memory of {operand}"}
             stem = parameter.name.removesuffix("Desc")
             spec = next(
                 (getattr(operation, n) for n in (stem, stem.upper(), f"{stem}Data") if hasattr(operation, n)), None
@@ -92,7 +92,7 @@ def test_workspaces_are_those_that_the_subject_asks_for():
     recorder = Recorder()
     caller = Caller(recorder, None)
     assert sized(caller, operation).workspace_bytes == 4096
-    name, given = recorder.calls[0]
+    name, given = recorder.calls[-1]
     assert name == "cudnnGetConvolutionForwardWorkspaceSize"
     assert given["algo"] == cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_GEMM
     assert [d["made by"][11:-10] for d in described(caller, operation)] == ["Tensor", "Filter", "Convolution", "Tensor"]

@@ -16,6 +16,7 @@ from dualdnn.api.operations.forks import free_in_children
 from .arguments import Field, difference, host_fields
 from .compiler import Definitions, Module, build, is_built, module
 from .errors import CompileError, DeviceError, DeviceUnavailable
+from .scratch import Scratch
 from .tensor_map import TensorMap
 
 MAXIMUM_GRID = (2**31 - 1, 65535, 65535)
@@ -163,6 +164,7 @@ class Device(ABC):
         self._refused: dict[tuple[str | Path, Definitions], CompileError] = {}  # not compiled again
         self._finding = free_in_children(threading.Lock())
         self._compiling: dict[tuple[str | Path, Definitions], threading.Lock] = {}
+        self.scratch = Scratch(self)
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Memory:

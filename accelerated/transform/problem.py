@@ -17,6 +17,8 @@ from ..solver import Problem, Solver
 PACK_BYTES = 16
 # Of the kernels' Walk: what unfolding six dimensions needs. The fields of the argument structures are compared with the kernels'.
 DIMENSIONS, SOURCE_CHECKS, DESTINATION_CHECKS = 10, 7, 4
+# Sources from here on are padded by walks without checks: a launch for what is copied and one for each side of zeros cost less than checks.
+SPLIT_BYTES = 512 << 10
 
 
 class DimensionArgument(ctypes.Structure):
@@ -178,6 +180,12 @@ def transformed(transform: TransformSpec, source: TensorSpec, destination: Tenso
     """Return the walks of a padding, folding or unfolding transform."""
     if unfolds(transform):
         return [_unfolding(transform, source, destination)]
+    overlaps = all(
+        max(lead, 0) < min(lead + extent, result)
+        for lead, extent, result in zip(transform.pad_before, source.dims, destination.dims, strict=True)
+    )
+    if not folds(transform) and overlaps and prod(source.dims) * source.scalar_bytes >= SPLIT_BYTES:
+        return _padding(transform, source, destination)
     return _folding(transform, source, destination)
 
 
@@ -212,15 +220,36 @@ def _folding(transform: TransformSpec, source: TensorSpec, destination: TensorSp
         origin[1] = lead
     walks = [Walk(axes, _coordinates(source, bases), _coordinates(destination, origin))]
     if total > 1:
-        ends = ((0, lead), (lead + channels * total, destination.dims[1]))
-        walks += [_zeros(destination, first, end) for first, end in ends if first < end]
+        for first, end in ((0, lead), (lead + channels * total, destination.dims[1])):
+            extents = [end - first if d == 1 else extent for d, extent in enumerate(destination.dims)]
+            if first < end:
+                walks.append(_zeros(destination, [first if d == 1 else 0 for d in range(rank)], extents))
     return walks
 
 
-def _zeros(destination: TensorSpec, first: int, end: int) -> Walk:
-    """Return the walk, with an empty source, that writes zeros in the channels from ``first`` to ``end``."""
-    extents = [end - first if d == 1 else extent for d, extent in enumerate(destination.dims)]
-    origin = [first if d == 1 else 0 for d in range(destination.rank)]
+def _padding(transform: TransformSpec, source: TensorSpec, destination: TensorSpec) -> list[Walk]:
+    """Return the walks of padding without folding, negative amounts crop: what is copied, then the zeros before and behind it along
+    each dimension."""
+    before, results = transform.pad_before, destination.dims
+    inside = [
+        (max(lead, 0), min(lead + extent, result))
+        for lead, extent, result in zip(before, source.dims, results, strict=True)
+    ]
+    origin, extents = [0] * source.rank, list(results)
+    walks = []
+    for d, (begin, end) in enumerate(inside):
+        for first, last in ((0, begin), (end, results[d])):
+            if first < last:
+                origin[d], extents[d] = first, last - first
+                walks.append(_zeros(destination, origin, extents))
+        origin[d], extents[d] = begin, end - begin
+    axes = [Axis(extent, {d: 1}, {d: 1}) for d, extent in enumerate(extents)]
+    bases = [begin - lead for begin, lead in zip(origin, before, strict=True)]
+    return [Walk(axes, _coordinates(source, bases), _coordinates(destination, origin)), *walks]
+
+
+def _zeros(destination: TensorSpec, origin: list[int], extents: list[int]) -> Walk:
+    """Return the walk, with an empty source, that writes zeros in a box of the destination."""
     axes = [Axis(extent, {}, {d: 1}) for d, extent in enumerate(extents)]
     return Walk(axes, [Coordinate(0, 0, 0)], _coordinates(destination, origin))
 

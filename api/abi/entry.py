@@ -49,9 +49,9 @@ class Border:
         body = self.instead.get(name) or getattr(cudnn, name)
         rules = self.marshalling
         readers = tuple(rules.reader(function, i) for i, p in enumerate(parameters) if not p.is_returned)
-        writers = tuple((i, rules.writer(p)) for i, p in enumerate(parameters) if p.is_returned)
+        writers = tuple((i, rules.writer(function, i)) for i, p in enumerate(parameters) if p.is_returned)
         required = tuple((i, p.name) for i, p in enumerate(parameters) if p.is_returned and not p.nullable)
-        destroys = name.startswith("cudnnDestroy")
+        destroys = name.startswith(("cudnnDestroy", "cudnnBackendDestroy"))
 
         def call(*c: Any) -> int:
             try:
@@ -63,9 +63,10 @@ class Border:
                 result = body(*[read(c) for read in readers])
                 if writers:
                     values = (result,) if len(writers) == 1 else result
-                    for (i, write), value in zip(writers, values, strict=True):
+                    # The last first: arrays, which may be refused, before their counts.
+                    for (i, write), value in reversed(list(zip(writers, values, strict=True))):
                         if c[i]:
-                            write(c[i], value)
+                            write(c, value)
                 if destroys:
                     self.objects.destroyed(c[0])
                 return 0

@@ -15,11 +15,12 @@ from ..descriptors import DESCRIPTORS
 from ..document import Function, Length, Parameter
 from ..enumerations import CUDNN_DIM_MAX, ENUMERATIONS
 from ..operations.numpy_layout import NUMPY_TYPES
-from ..operations.specs import DOUBLE
+from ..operations.specs import DOUBLE, FLOAT, HALF
+from . import backend_attributes, pack_attributes
 from .objects import Objects
 
 Read = Callable[[tuple[Any, ...]], Any]
-Write = Callable[[Any, Any], None]
+Write = Callable[[tuple[Any, ...], Any], None]  # of all C arguments and the value: it stores that behind one of them
 MOST_ENTRIES = (
     1 << 20
 )  # of an array whose count is no number of dimensions: a larger count is a mistake, and not followed
@@ -38,14 +39,16 @@ class Marshalling:
         """The rule that makes a Python argument of the C arguments."""
         parameter = function.parameters[index]
         base, name = parameter.base_type, parameter.name
-        if (
-            parameter.memory == "device"
-            or base in ("cudaStream_t", "cudnnRuntimeTag_t")
-            or name in ("udata", "paddingFill")
-        ):
+        if (function.name, name) in pack_attributes.PLACES:
+            return pack_attributes.reader(function, index, self.ffi, self.objects)
+        if name == "paddingFill":
+            return self._fill(function, index)
+        if parameter.memory == "device" or base in ("cudaStream_t", "cudnnRuntimeTag_t") or name == "udata":
             return lambda c: c[index] or None
         if base == "cudnnCallback_t":
             return lambda c: self.callback(c[index])
+        if name == "arrayOfElements":
+            return backend_attributes.reader(function, index, self.ffi, self.objects)
         if parameter.typed_by is not None:
             return self._scalar(function, index)
         if parameter.length is not None:
@@ -74,6 +77,19 @@ class Marshalling:
                 return ffi.cast("double *", c[index])[0]
             dtype = NUMPY_TYPES[spec.scalar_type]
             return np.frombuffer(ffi.buffer(ffi.cast("char *", c[index]), dtype.itemsize), dtype)[0].item()
+
+        return read
+
+    def _fill(self, function: Function, index: int) -> Read:
+        """paddingFill: a number of the data type that another argument says; the address itself where that is no such type."""
+        place, ffi = [p.name for p in function.parameters].index("dataType"), self.ffi
+
+        def read(c: tuple[Any, ...]) -> Any:
+            dtype = {DOUBLE: np.float64, FLOAT: np.float32, HALF: np.float16}.get(c[place])
+            if not c[index] or dtype is None:
+                return c[index] or None
+            size = np.dtype(dtype).itemsize
+            return float(np.frombuffer(ffi.buffer(ffi.cast("char *", c[index]), size), dtype)[0])
 
         return read
 
@@ -123,13 +139,23 @@ class Marshalling:
 
     # --- results ---
 
-    def writer(self, parameter: Parameter) -> Write:
-        """The rule that stores a result behind the caller's pointer."""
+    def writer(self, function: Function, index: int) -> Write:
+        """The rule that stores a result behind the caller's pointer, the argument of this index."""
+        if function.parameters[index].name == "arrayOfElements":
+            return backend_attributes.writer(function, index, self.ffi, self.objects)
+        if (function.name, function.parameters[index].name) in pack_attributes.PLACES:
+            return pack_attributes.writer(function, index, self.ffi, self.objects)
+        write = self._writer(function.parameters[index])
+        return lambda c, value: write(c[index], value)
+
+    def _writer(self, parameter: Parameter) -> Callable[[Any, Any], None]:
         base, objects = parameter.base_type, self.objects
         if parameter.length is not None:
             return _write_entries
         if parameter.name == "paddingFill":
-            return lambda place, value: None  # its place has the data type of the container; no value can have been set
+            return (
+                self._write_fill
+            )  # its place has the data type of the container; that of sequence data cannot have been set
         if base.endswith("AlgoPerf_t"):
             return _write_rows
         if base in DESCRIPTORS or base == "cudnnHandle_t":
@@ -137,6 +163,10 @@ class Marshalling:
         if base in ("cudnnCallback_t", "cudaStream_t", "void"):
             return lambda place, value: place.__setitem__(0, getattr(value, "address", value) or 0)
         return lambda place, value: place.__setitem__(0, value)
+
+    def _write_fill(self, place: Any, value: Any) -> None:
+        if value is not None:
+            self.ffi.memmove(self.ffi.cast("char *", place), value.tobytes(), value.nbytes)
 
 
 def _write_entries(place: Any, values: Any) -> None:

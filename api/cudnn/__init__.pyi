@@ -10,14 +10,19 @@ from ..api_log import cudnnDebug_t
 from ..descriptors import (
     ActivationDescriptor as ActivationDescriptor,
     AttnDescriptor as AttnDescriptor,
+    BackendDescriptor as BackendDescriptor,
     CTCLossDescriptor as CTCLossDescriptor,
     ConvolutionDescriptor as ConvolutionDescriptor,
     DropoutDescriptor as DropoutDescriptor,
     FilterDescriptor as FilterDescriptor,
+    FusedOpsConstParamPack as FusedOpsConstParamPack,
+    FusedOpsPlan as FusedOpsPlan,
+    FusedOpsVariantParamPack as FusedOpsVariantParamPack,
     LRNDescriptor as LRNDescriptor,
     OpTensorDescriptor as OpTensorDescriptor,
     PoolingDescriptor as PoolingDescriptor,
     RNNDataDescriptor as RNNDataDescriptor,
+    RNNDescriptor as RNNDescriptor,
     ReduceTensorDescriptor as ReduceTensorDescriptor,
     SeqDataDescriptor as SeqDataDescriptor,
     TensorDescriptor as TensorDescriptor,
@@ -167,6 +172,9 @@ def cudnnCreateActivationDescriptor() -> ActivationDescriptor:
     Source: 3.2.6, cudnnCreateActivationDescriptor/c01.
     """
 
+def cudnnCreateDropoutDescriptor() -> DropoutDescriptor:
+    """A new dropout descriptor, to be filled by cudnnSetDropoutDescriptor. Source: 3.2.9."""
+
 def cudnnCreateFilterDescriptor() -> FilterDescriptor:
     """A new filter descriptor, to be filled by cudnnSetFilter4dDescriptor or cudnnSetFilterNdDescriptor. Source: 3.2.10."""
 
@@ -205,6 +213,9 @@ def cudnnDestroy(handle: Handle) -> None:
 
 def cudnnDestroyActivationDescriptor(activationDesc: ActivationDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.21."""
+
+def cudnnDestroyDropoutDescriptor(dropoutDesc: DropoutDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. The states stay the caller's. Source: 3.2.24."""
 
 def cudnnDestroyFilterDescriptor(filterDesc: FilterDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.25."""
@@ -252,6 +263,31 @@ def cudnnDivisiveNormalizationForward(
     Source: 3.2.33; formula: docs/errata.md, D050.
     """
 
+def cudnnDropoutForward(
+    handle: Handle,
+    dropoutDesc: DropoutDescriptor,
+    xdesc: TensorDescriptor,
+    x: Memory,
+    ydesc: TensorDescriptor,
+    y: Memory,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """y = x / (1 - dropout) for the elements that are kept, 0 for the others; reserveSpace says which, the states advance.
+
+    x, y: equal numbers of elements, which correspond in row-major order, and data types (FLOAT, DOUBLE, HALF), any strides.
+    In place (x is y) when the descriptors are identical. Each call draws other random numbers; calls with the same states
+    that run at the same time, in several streams, are not supported (c03).
+    Errors: BAD_PARAM for differing numbers of elements (c11) or types (c12), in place with differing strides (c13), a reserve
+    space that is too small (c14), a descriptor without states (c15); NOT_SUPPORTED for other types (c10). Source: 3.2.34.
+    """
+
+def cudnnDropoutGetReserveSpaceSize(xDesc: TensorDescriptor) -> int:
+    """Bytes of the reserve space of a tensor with the dimensions of xDesc: a bit for each element, in words. Source: 3.2.35."""
+
+def cudnnDropoutGetStatesSize(handle: Handle) -> int:
+    """Bytes of the states: the same for every handle. Source: 3.2.36."""
+
 class _cudnnGetActivationDescriptor(NamedTuple):
     mode: cudnnActivationMode_t
     reluNanOpt: cudnnNanPropagation_t
@@ -272,6 +308,17 @@ def cudnnGetCudartVersion() -> int:
     """The version of the CUDA headers that kernels are compiled against, 13000 for 13.0; 0 where there are none.
 
     Source: 3.2.42.
+    """
+
+class _cudnnGetDropoutDescriptor(NamedTuple):
+    dropout: float
+    states: float
+    seed: int
+
+def cudnnGetDropoutDescriptor(dropoutDesc: DropoutDescriptor, handle: Handle) -> _cudnnGetDropoutDescriptor:
+    """(dropout, states, seed) as they were set last; states are None where there are none. A fresh descriptor reads as zeros.
+
+    Errors: BAD_PARAM for NULL (c06). Source: 3.2.43.
     """
 
 def cudnnGetErrorString(status: cudnnStatus_t) -> str:
@@ -611,6 +658,20 @@ def cudnnReduceTensor(
     that are too small. Source: 3.2.71.
     """
 
+def cudnnRestoreDropoutDescriptor(
+    dropoutDesc: DropoutDescriptor,
+    handle: Handle,
+    dropout: SupportsFloat,
+    states: Memory,
+    stateSizeInBytes: SupportsIndex,
+    seed: SupportsIndex,
+) -> None:
+    """Set the probability and take states that an earlier call has written, as they are; the seed is only noted.
+
+    Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c09), BAD_PARAM for a dropout outside [0, 1].
+    Source: 3.2.73.
+    """
+
 def cudnnScaleTensor(handle: Handle, yDesc: TensorDescriptor, y: Memory, alpha: SupportsFloat) -> None:
     """y = alpha * y in place.
 
@@ -636,6 +697,22 @@ def cudnnSetCallback(mask: SupportsIndex, udata: Any, fptr: Callback | None | No
     callback as it is. fptr: a function (severity, udata, dbg: cudnnDebug_t, msg), None for the built-in callback, which
     writes where the environment variable CUDNN_LOGDEST_DBG says. In msg every line ends with NUL, the message with two.
     Source: 3.2.79.
+    """
+
+def cudnnSetDropoutDescriptor(
+    dropoutDesc: DropoutDescriptor,
+    handle: Handle,
+    dropout: SupportsFloat,
+    states: Memory,
+    stateSizeInBytes: SupportsIndex,
+    seed: SupportsIndex,
+) -> None:
+    """Set the probability, rounded to float; with states, write the first states of this seed to them, in the handle's stream.
+
+    states: device memory at a multiple of 4 bytes, which forward calls with the descriptor read and write. None keeps the
+    states that the descriptor has, if any, as they are. After a refusal the descriptor and the states are as they were.
+    Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c11), BAD_PARAM for a dropout outside [0, 1].
+    Source: 3.2.80.
     """
 
 def cudnnSetFilter4dDescriptor(
@@ -977,6 +1054,23 @@ def cudnnDivisiveNormalizationBackward(
     Source: 4.1.6; formula: docs/errata.md, D168.
     """
 
+def cudnnDropoutBackward(
+    handle: Handle,
+    dropoutDesc: DropoutDescriptor,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """dx = dy / (1 - dropout) for the elements that the forward call kept, 0 for the others.
+
+    dy, dx: as x and y of cudnnDropoutForward. reserveSpace: as that call left it; the states are neither read nor written.
+    Errors: BAD_PARAM for differing numbers of elements (c08) or types (c09), in place with differing strides (c10), a reserve
+    space that is too small (c11), a descriptor without states (c12); NOT_SUPPORTED for other types (c07). Source: 4.1.7.
+    """
+
 def cudnnLRNCrossChannelBackward(
     handle: Handle,
     normDesc: LRNDescriptor,
@@ -1053,6 +1147,96 @@ def cudnnSoftmaxBackward(
     or mode, in place with differing descriptors (c03); NOT_SUPPORTED for other data types (c09) or unpacked tensors of
     more than 5 dimensions (c06).
     Source: 4.1.19; formulas: docs/errata.md, D190.
+    """
+
+def cudnnBackendCreateDescriptor(descriptorType: cudnnBackendDescriptorType_t) -> BackendDescriptor:
+    """A backend descriptor of this type, to be filled by cudnnBackendSetAttribute.
+
+    Errors: NOT_SUPPORTED where descriptors of the type cannot be created (c04). Source: 5.2.1.
+    """
+
+def cudnnBackendDestroyDescriptor(descriptor: BackendDescriptor) -> None:
+    """Destroy the descriptor; what was finalised with it keeps what it described. Errors: BAD_PARAM for NULL.
+
+    Source: 5.2.2.
+    """
+
+def cudnnBackendFinalize(descriptor: BackendDescriptor) -> None:
+    """Check all attributes and make the descriptor immutable.
+
+    Errors: BAD_PARAM for attributes that are missing, invalid or contradict each other, and for a finalised descriptor
+    (c06); NOT_SUPPORTED (c07); the clauses of the descriptor's section say more. Source: 5.2.4, 9.2.
+    """
+
+class _cudnnBackendGetAttribute(NamedTuple):
+    elementCount: int
+    arrayOfElements: tuple[Any, ...]
+
+def cudnnBackendGetAttribute(
+    descriptor: BackendDescriptor,
+    attributeName: cudnnBackendAttributeName_t,
+    attributeType: cudnnBackendAttributeType_t,
+    requestedElementCount: SupportsIndex,
+) -> _cudnnBackendGetAttribute:
+    """(elements that the attribute has, at most requestedElementCount of them); descriptors come as new, finalised ones.
+
+    Errors: NOT_INITIALIZED for a descriptor that is not finalised (c08); BAD_PARAM for an attribute of another descriptor
+    type (c06), a type that it does not have (c07), a negative count. Source: 5.2.5.
+    """
+
+def cudnnBackendInitialize(
+    descriptor: BackendDescriptor,
+    descriptorType: cudnnBackendDescriptorType_t,
+    sizeInBytes: SupportsIndex,
+) -> None:
+    """Make the descriptor one of this type, without attributes and not finalised.
+
+    sizeInBytes: at least the 8 bytes of a reference; a descriptor has no other memory of the caller.
+    Errors: BAD_PARAM for NULL (c05) and for fewer bytes (c06); NOT_SUPPORTED as in cudnnBackendCreateDescriptor.
+    Source: 5.2.6.
+    """
+
+def cudnnBackendSetAttribute(
+    descriptor: BackendDescriptor,
+    attributeName: cudnnBackendAttributeName_t,
+    attributeType: cudnnBackendAttributeType_t,
+    elementCount: SupportsIndex,
+    arrayOfElements: Sequence[Any],
+) -> None:
+    """Set an attribute of a descriptor that has not been finalised; what it was set to before is forgotten.
+
+    arrayOfElements: a sequence of at least elementCount values of the type; descriptors that it holds may be finalised later.
+    Errors: NOT_INITIALIZED for a finalised descriptor (c03); BAD_PARAM for an attribute of another type or a read-only one
+    (c04), a wrong type (c05), count (c06) or value (c07); NOT_SUPPORTED for placeholders (c08). Source: 5.2.7.
+    """
+
+def cudnnConvolutionBackwardData(
+    handle: Handle,
+    alpha: SupportsFloat,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    convDesc: ConvolutionDescriptor,
+    algo: cudnnConvolutionBwdDataAlgo_t,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    beta: SupportsFloat,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+) -> None:
+    """dx = alpha * result + beta * dx: the gradient with respect to the input of cudnnConvolutionForward, given that of its
+    output; beta == 0 does not read dx.
+
+    result[n, g * C + c, h, ...] = sum over k in group g, and over every tap r at which h + pad - r * dilation is a multiple
+    of the stride, of dy[n, k, (h + pad - r * dilation) / stride, ...] * w[k, c, r, ...], with zeros outside dy;
+    CUDNN_CONVOLUTION rotates w by 180 degrees (docs/errata.md, D212).
+    Which algorithm takes which data types, layouts and shapes: tables 12 to 15 (api/support/convolution_gradients.py). Every
+    algorithm is deterministic here.
+    Errors: BAD_PARAM for NULL (c22), ranks that disagree (c23, c24), data types that differ (c26), channels (c27), other
+    dimensions of dyDesc than the convolution gives (c28), a missing or too small workspace (c03); NOT_SUPPORTED for other
+    ranks than 4 and 5 (c30), output channels that the groups do not divide (c32), what the algorithm does not take (c31).
+    Source: 5.2.8; docs/errata.md, D212 to D215.
     """
 
 def cudnnConvolutionBiasActivationForward(
@@ -1197,6 +1381,19 @@ def cudnnGetConvolution2dForwardOutputDim(
 
     Errors: BAD_PARAM for descriptors that are not of a 2-D convolution (c07), input channels that are not the filter's
     times the group count (c08), a dilated filter larger than the padded input. Source: 5.2.18.
+    """
+
+def cudnnGetConvolutionBackwardDataWorkspaceSize(
+    handle: Handle,
+    wDesc: FilterDescriptor,
+    dyDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    dxDesc: TensorDescriptor,
+    algo: cudnnConvolutionBwdDataAlgo_t,
+) -> int:
+    """Bytes of workspace that cudnnConvolutionBackwardData needs for these descriptors and this algorithm.
+
+    Errors: those of cudnnConvolutionBackwardData; channels that differ are c06, data types c07 here. Source: 5.2.21.
     """
 
 def cudnnGetConvolutionForwardAlgorithmMaxCount(handle: Handle) -> int:
@@ -1379,11 +1576,88 @@ def cudnnConvolutionBackwardBias(
     Source: 6.2.1; docs/errata.md, D282.
     """
 
+def cudnnCreateFusedOpsConstParamPack(ops: cudnnFusedOps_t) -> FusedOpsConstParamPack:
+    """A constant parameter pack of a sequence: no descriptors, CUDNN_PTR_NULL, CUDNN_BATCHNORM_PER_ACTIVATION.
+
+    Errors: NOT_SUPPORTED for what is no sequence (c05). Source: 6.2.3, the tables of 6.1.3.2.
+    """
+
+def cudnnCreateFusedOpsPlan(ops: cudnnFusedOps_t) -> FusedOpsPlan:
+    """A plan descriptor of a sequence, to be made a plan by cudnnMakeFusedOpsPlan.
+
+    Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.4.
+    """
+
+def cudnnCreateFusedOpsVariantParamPack(ops: cudnnFusedOps_t) -> FusedOpsVariantParamPack:
+    """A variant parameter pack of a sequence: NULL pointers, zeros. Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.5."""
+
+def cudnnDestroyFusedOpsConstParamPack(constPack: FusedOpsConstParamPack) -> None:
+    """Destroy the pack; using it afterwards is BAD_PARAM. Plans that were made of it stay as they are. Source: 6.2.6."""
+
+def cudnnDestroyFusedOpsPlan(plan: FusedOpsPlan | None) -> None:
+    """Destroy the plan; None does nothing, using it afterwards is BAD_PARAM. Source: 6.2.7."""
+
+def cudnnDestroyFusedOpsVariantParamPack(varPack: FusedOpsVariantParamPack) -> None:
+    """Destroy the pack, not the memory that it points to; using it afterwards is BAD_PARAM. Source: 6.2.8."""
+
+class _cudnnGetFusedOpsConstParamPackAttribute(NamedTuple):
+    param: float
+    isNULL: int
+
+def cudnnGetFusedOpsConstParamPackAttribute(
+    constPack: FusedOpsConstParamPack,
+    paramLabel: cudnnFusedOpsConstParamLabel_t,
+) -> _cudnnGetFusedOpsConstParamPackAttribute:
+    """(param, isNULL): a new descriptor with the pack's contents, or the value, and 0; None and 1 where the pack holds NULL.
+
+    Errors: BAD_PARAM for NULL (c06), a label that is none or that the sequence of the pack does not have (c09). Source: 6.2.15.
+    """
+
+def cudnnGetFusedOpsVariantParamPackAttribute(
+    varPack: FusedOpsVariantParamPack,
+    paramLabel: cudnnFusedOpsVariantParamLabel_t,
+) -> float:
+    """The device memory that was set, None where it is NULL, or the scalar.
+
+    Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source: 6.2.16.
+    """
+
+def cudnnSetFusedOpsConstParamPackAttribute(
+    constPack: FusedOpsConstParamPack,
+    paramLabel: cudnnFusedOpsConstParamLabel_t,
+    param: SupportsFloat | None,
+) -> None:
+    """Copy a descriptor's contents or a value into the pack; None is recorded as NULL.
+
+    param: for labels that end with DESC a descriptor, of an activation for CUDNN_PARAM_ACTIVATION_DESC, of a convolution for
+    CUDNN_PARAM_CONV_DESC, of a filter for CUDNN_PARAM_WDESC and CUDNN_PARAM_DWDESC, else of a tensor; for CUDNN_PARAM_BN_MODE a
+    cudnnBatchNormMode_t; for placeholders a cudnnFusedOpsPointerPlaceHolder_t. What becomes of the descriptor later does not
+    matter to the pack.
+    Errors: BAD_PARAM for NULL (c05), a label that is none (c06) or that the sequence of the pack does not have (c07), a param of
+    another type, a descriptor that has not been initialised (cudnnStatus_t/c05). Source: 6.2.18.
+    """
+
+def cudnnSetFusedOpsVariantParamPackAttribute(
+    varPack: FusedOpsVariantParamPack,
+    paramLabel: cudnnFusedOpsVariantParamLabel_t,
+    ptr: Memory,
+) -> None:
+    """Put a device pointer or a scalar into the pack; None is NULL, and 0 for scalars.
+
+    ptr: device memory for CUDNN_PTR labels, which is looked at when the operations are executed; a number for CUDNN_SCALAR labels,
+    which is copied: an integer (size_t, int64_t) or a real number (double).
+    Errors: BAD_PARAM for NULL (c03), a label that is none or that the sequence of the pack does not have (c04), what is no number
+    of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
+    """
+
 def cudnnCreateAttnDescriptor() -> AttnDescriptor:
     """A new attention descriptor, to be filled by cudnnSetAttnDescriptor. Source: 7.2.3."""
 
 def cudnnCreateRNNDataDescriptor() -> RNNDataDescriptor:
     """A new RNN data descriptor, not initialised. Source: 7.2.5."""
+
+def cudnnCreateRNNDescriptor() -> RNNDescriptor:
+    """A new RNN descriptor: two bias vectors, everything else zero. Source: 7.2.6."""
 
 def cudnnCreateSeqDataDescriptor() -> SeqDataDescriptor:
     """A new sequence data descriptor, to be filled by cudnnSetSeqDataDescriptor. Source: 7.2.7."""
@@ -1393,6 +1667,9 @@ def cudnnDestroyAttnDescriptor(attnDesc: AttnDescriptor | None) -> None:
 
 def cudnnDestroyRNNDataDescriptor(RNNDataDesc: RNNDataDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 7.2.10."""
+
+def cudnnDestroyRNNDescriptor(rnnDesc: RNNDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 7.2.11."""
 
 def cudnnDestroySeqDataDescriptor(seqDataDesc: SeqDataDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 7.2.12."""
@@ -1424,6 +1701,39 @@ def cudnnGetAttnDescriptor(attnDesc: AttnDescriptor) -> _cudnnGetAttnDescriptor:
     Errors: BAD_PARAM for NULL (c10). Source: 7.2.14.
     """
 
+class _cudnnGetMultiHeadAttnBuffers(NamedTuple):
+    weightSizeInBytes: int
+    workSpaceSizeInBytes: int
+    reserveSpaceSizeInBytes: int
+
+def cudnnGetMultiHeadAttnBuffers(handle: Handle, attnDesc: AttnDescriptor) -> _cudnnGetMultiHeadAttnBuffers:
+    """(weightSizeInBytes, workSpaceSizeInBytes, reserveSpaceSizeInBytes) of all calls that attnDesc allows.
+
+    The work space is enough for inference and training; inference has no reserve space and ignores the third size.
+    Errors: BAD_PARAM for NULL, and for an attention whose buffers no memory holds (c16). Source: 7.2.15.
+    """
+
+def cudnnGetMultiHeadAttnWeights(
+    handle: Handle,
+    attnDesc: AttnDescriptor,
+    wKind: cudnnMultiHeadAttnWeightKind_t,
+    weightSizeInBytes: SupportsIndex,
+    weights: Memory,
+    wDesc: TensorDescriptor,
+) -> float:
+    """The weight or bias tensor wKind in weights, which has weightSizeInBytes bytes: a part of a buffer, or the address in other
+    memory, that of the host included.
+
+    wDesc: becomes {heads, projected size, original size}, of biases {heads, projected size, 1} and {1, projected size, 1} for that
+    of the output; strides say where the elements are. None, and a descriptor that reads as zeros, for a tensor that does
+    not exist; weights may be NULL where none exists.
+    Errors: BAD_PARAM for an unknown wKind (c12), a weightSizeInBytes that is too small (c13), NULL and memory that is
+    shorter, or does not begin at an element (c14). Source: 7.2.16; layout: docs/errata.md, D312.
+    """
+
+def cudnnGetRNNBiasMode(rnnDesc: RNNDescriptor) -> cudnnRNNBiasMode_t:
+    """The bias mode, CUDNN_RNN_DOUBLE_BIAS of a fresh descriptor. Errors: BAD_PARAM for NULL (c04). Source: 7.2.18."""
+
 class _cudnnGetRNNDataDescriptor(NamedTuple):
     dataType: cudnnDataType_t
     layout: cudnnRNNDataLayout_t
@@ -1437,9 +1747,162 @@ def cudnnGetRNNDataDescriptor(
     RNNDataDesc: RNNDataDescriptor,
     arrayLengthRequested: SupportsIndex,
 ) -> _cudnnGetRNNDataDescriptor:
-    """What was set; of seqLengthArray at most arrayLengthRequested entries; paddingFill is 0 where NULL was given.
+    """What was set; of seqLengthArray at most arrayLengthRequested entries; paddingFill is a number of the data
+    type, 0 where NULL was given.
 
     Errors: BAD_PARAM for NULL (c10), arrayLengthRequested below 0 (c12). Source: 7.2.19.
+    """
+
+class _cudnnGetRNNDescriptor_v6(NamedTuple):
+    hiddenSize: int
+    numLayers: int
+    dropoutDesc: DropoutDescriptor
+    inputMode: cudnnRNNInputMode_t
+    direction: cudnnDirectionMode_t
+    cellMode: cudnnRNNMode_t
+    algo: cudnnRNNAlgo_t
+    mathPrec: cudnnDataType_t
+
+def cudnnGetRNNDescriptor_v6(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnGetRNNDescriptor_v6:
+    """What either setter set, not checked. A fresh descriptor reads as zeros. Errors: BAD_PARAM for NULL (c08). Source: 7.2.20."""
+
+class _cudnnGetRNNDescriptor_v8(NamedTuple):
+    algo: cudnnRNNAlgo_t
+    cellMode: cudnnRNNMode_t
+    biasMode: cudnnRNNBiasMode_t
+    dirMode: cudnnDirectionMode_t
+    inputMode: cudnnRNNInputMode_t
+    dataType: cudnnDataType_t
+    mathPrec: cudnnDataType_t
+    mathType: cudnnMathType_t
+    inputSize: int
+    hiddenSize: int
+    projSize: int
+    numLayers: int
+    dropoutDesc: DropoutDescriptor
+    auxFlags: int
+
+def cudnnGetRNNDescriptor_v8(rnnDesc: RNNDescriptor) -> _cudnnGetRNNDescriptor_v8:
+    """The parameters in the order of cudnnSetRNNDescriptor_v8.
+
+    Errors: BAD_PARAM for NULL (c10), NOT_INITIALIZED where another setter, or none, configured it (c11). Source: 7.2.21.
+    """
+
+def cudnnGetRNNLinLayerBiasParams(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    pseudoLayer: SupportsIndex,
+    xDesc: TensorDescriptor,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    linLayerID: SupportsIndex,
+    linLayerBiasDesc: FilterDescriptor,
+) -> float:
+    """A bias of a pseudo-layer in w, as cudnnGetRNNLinLayerMatrixParams returns a matrix; linLayerBiasDesc becomes {1, rows, 1}.
+
+    Errors: BAD_PARAM for NULL (c20), data types (c21), a w that does not begin at an element (c22), a pseudoLayer or
+    linLayerID out of range (c23); INVALID_VALUE for elements outside wDesc (c24). Source: 7.2.24.
+    """
+
+def cudnnGetRNNLinLayerMatrixParams(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    pseudoLayer: SupportsIndex,
+    xDesc: TensorDescriptor,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    linLayerID: SupportsIndex,
+    linLayerMatDesc: FilterDescriptor,
+) -> float:
+    """A matrix of a pseudo-layer in w, whose bytes wDesc says: a part of a buffer, or the address in other memory.
+
+    linLayerMatDesc becomes {1, rows, columns}, row-major. None, and a descriptor that reads as zeros, for a matrix that the
+    network does not have.
+    Errors: BAD_PARAM for NULL (c18), data types (c19), a w that does not begin at an element (c20), a pseudoLayer or
+    linLayerID out of range (c21); INVALID_VALUE for elements outside wDesc (c22). Source: 7.2.25.
+    """
+
+def cudnnGetRNNMatrixMathType(rnnDesc: RNNDescriptor) -> cudnnMathType_t:
+    """The advice how matrices are multiplied. Errors: BAD_PARAM for NULL (c04). Source: 7.2.26."""
+
+def cudnnGetRNNPaddingMode(rnnDesc: RNNDescriptor) -> cudnnRNNPaddingMode_t:
+    """Whether input and output are padded. Errors: BAD_PARAM for NULL (c04). Source: 7.2.27."""
+
+def cudnnGetRNNParamsSize(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    xDesc: TensorDescriptor,
+    dataType: cudnnDataType_t,
+) -> int:
+    """Bytes of all matrices and biases of dataType; xDesc {batch, input size, 1} describes the input of one step.
+
+    Errors: BAD_PARAM for rnnDesc (c06), xDesc (c07) and gaps in it (c08), data types that differ (c09); NOT_SUPPORTED for
+    data types that the network does not take (c10). Source: 7.2.28.
+    """
+
+class _cudnnGetRNNProjectionLayers(NamedTuple):
+    recProjSize: int
+    outProjSize: int
+
+def cudnnGetRNNProjectionLayers(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnGetRNNProjectionLayers:
+    """(recProjSize, outProjSize): hiddenSize and 0 without projection. Errors: BAD_PARAM for NULL (c06). Source: 7.2.29."""
+
+class _cudnnGetRNNTempSpaceSizes(NamedTuple):
+    workSpaceSize: int
+    reserveSpaceSize: int
+
+def cudnnGetRNNTempSpaceSizes(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    fMode: cudnnForwardMode_t,
+    xDesc: RNNDataDescriptor,
+) -> _cudnnGetRNNTempSpaceSizes:
+    """(workSpaceSize, reserveSpaceSize) in bytes for the data dimensions of xDesc; inference has no reserve space.
+
+    Errors: BAD_PARAM for NULL and an xDesc of another data type or vector size (c08), NOT_INITIALIZED where
+    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (cudnnGetRNNDescriptor_v8/c11). Source: 7.2.30.
+    """
+
+class _cudnnGetRNNWeightParams(NamedTuple):
+    mAddr: float
+    bAddr: float
+
+def cudnnGetRNNWeightParams(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    pseudoLayer: SupportsIndex,
+    weightSpaceSize: SupportsIndex,
+    weightSpace: Memory,
+    linLayerID: SupportsIndex,
+    mDesc: TensorDescriptor,
+    bDesc: TensorDescriptor,
+) -> _cudnnGetRNNWeightParams:
+    """(mAddr, bAddr): a matrix and a bias of a pseudo-layer in weightSpace, of which the first weightSpaceSize bytes count.
+
+    mDesc, bDesc: become {1, rows, columns} and {1, rows, 1}, packed. A part of a buffer, or the address in other memory, is
+    returned; None, and a descriptor that reads as zeros, for what the network does not have.
+    Errors: BAD_PARAM for NULL and memory that does not begin at an element (c20), a pseudoLayer (c18) or linLayerID (c19) that
+    the network does not have; INVALID_VALUE for elements outside weightSpaceSize (c21); NOT_INITIALIZED where
+    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c22). Source: 7.2.31.
+    """
+
+def cudnnGetRNNWeightSpaceSize(handle: Handle, rnnDesc: RNNDescriptor) -> int:
+    """Bytes of all matrices and biases.
+
+    Errors: BAD_PARAM for NULL (c04) and networks that no memory holds (c05), NOT_INITIALIZED where
+    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c06). Source: 7.2.32.
+    """
+
+def cudnnGetRNNWorkspaceSize(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: TensorDescriptor,
+) -> int:
+    """Bytes of work space for seqLength steps, each described by a {batch, input size, 1} of xDesc.
+
+    Errors: BAD_PARAM for rnnDesc (c08), xDesc (c09), steps that differ (c10), batches that grow (c11), gaps (c12);
+    NOT_SUPPORTED for data types (c13). Source: 7.2.33.
     """
 
 class _cudnnGetSeqDataDescriptor(NamedTuple):
@@ -1460,6 +1923,46 @@ def cudnnGetSeqDataDescriptor(
 
     A fresh descriptor reads as zeros, without lengths. paddingFill is None: no fill is supported.
     Errors: BAD_PARAM for NULL and a negative nbDimsRequested (c20). Source: 7.2.34.
+    """
+
+class _cudnnRNNGetClip(NamedTuple):
+    clipMode: cudnnRNNClipMode_t
+    clipNanOpt: cudnnNanPropagation_t
+    lclip: float
+    rclip: float
+
+def cudnnRNNGetClip(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnRNNGetClip:
+    """As cudnnRNNGetClip_v8. Errors: BAD_PARAM for NULL (c07). Source: 7.2.39."""
+
+class _cudnnRNNGetClip_v8(NamedTuple):
+    clipMode: cudnnRNNClipMode_t
+    clipNanOpt: cudnnNanPropagation_t
+    lclip: float
+    rclip: float
+
+def cudnnRNNGetClip_v8(rnnDesc: RNNDescriptor) -> _cudnnRNNGetClip_v8:
+    """(clipMode, clipNanOpt, lclip, rclip), zeros where none was set. Errors: BAD_PARAM for NULL (c08). Source: 7.2.40."""
+
+def cudnnRNNSetClip(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    clipMode: cudnnRNNClipMode_t,
+    clipNanOpt: cudnnNanPropagation_t,
+    lclip: SupportsFloat,
+    rclip: SupportsFloat,
+) -> None:
+    """As cudnnRNNSetClip_v8. Errors: BAD_PARAM for lclip above rclip (c10), NaN (c11). Source: 7.2.41."""
+
+def cudnnRNNSetClip_v8(
+    rnnDesc: RNNDescriptor,
+    clipMode: cudnnRNNClipMode_t,
+    clipNanOpt: cudnnNanPropagation_t,
+    lclip: SupportsFloat,
+    rclip: SupportsFloat,
+) -> None:
+    """Limit the state of LSTM cells to lclip to rclip, in all layers. With CUDNN_NOT_PROPAGATE_NAN a NaN becomes lclip.
+
+    Errors: BAD_PARAM for NULL (c10), lclip above rclip (c11), NaN (c12), whatever clipMode is. Source: 7.2.42.
     """
 
 def cudnnSetAttnDescriptor(
@@ -1493,6 +1996,13 @@ def cudnnSetAttnDescriptor(
     NOT_SUPPORTED for types outside table 40 (c47) and for dropout (c39). Source: 7.2.43.
     """
 
+def cudnnSetRNNBiasMode(rnnDesc: RNNDescriptor, biasMode: cudnnRNNBiasMode_t) -> None:
+    """Set which biases there are.
+
+    Errors: BAD_PARAM for NULL (c04) and unknown modes (c05); NOT_SUPPORTED for modes other than CUDNN_RNN_DOUBLE_BIAS where the
+    algorithm is not CUDNN_RNN_ALGO_STANDARD (c07). Source: 7.2.46.
+    """
+
 def cudnnSetRNNDataDescriptor(
     RNNDataDesc: RNNDataDescriptor,
     dataType: cudnnDataType_t,
@@ -1511,6 +2021,72 @@ def cudnnSetRNNDataDescriptor(
     paddingFill: a number (kept in dataType) that padding of an output gets, NULL leaves padding undefined.
     Errors: NOT_SUPPORTED for types other than HALF, FLOAT, DOUBLE (c14); BAD_PARAM for NULL (c15), sizes below 1 (c16), lengths
     outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05). Source: 7.2.47.
+    """
+
+def cudnnSetRNNDescriptor_v6(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    hiddenSize: SupportsIndex,
+    numLayers: SupportsIndex,
+    dropoutDesc: DropoutDescriptor | None,
+    inputMode: cudnnRNNInputMode_t,
+    direction: cudnnDirectionMode_t,
+    mode: cudnnRNNMode_t,
+    algo: cudnnRNNAlgo_t,
+    mathPrec: cudnnDataType_t,
+) -> None:
+    """Describe a network whose data type and input size the other arguments of its calls say; nothing of an earlier setting remains.
+
+    The bias mode is CUDNN_RNN_DOUBLE_BIAS, padded input and output, projection and clipping are off. dropoutDesc: NULL is no
+    dropout.
+    Errors: BAD_PARAM for sizes below 1 (c13), unknown enumerators (c14), descriptors (c15, c16); NOT_SUPPORTED where mathPrec
+    is no type of the arithmetic (c09). Source: 7.2.48.
+    """
+
+def cudnnSetRNNDescriptor_v8(
+    rnnDesc: RNNDescriptor,
+    algo: cudnnRNNAlgo_t,
+    cellMode: cudnnRNNMode_t,
+    biasMode: cudnnRNNBiasMode_t,
+    dirMode: cudnnDirectionMode_t,
+    inputMode: cudnnRNNInputMode_t,
+    dataType: cudnnDataType_t,
+    mathPrec: cudnnDataType_t,
+    mathType: cudnnMathType_t,
+    inputSize: SupportsIndex,
+    hiddenSize: SupportsIndex,
+    projSize: SupportsIndex,
+    numLayers: SupportsIndex,
+    dropoutDesc: DropoutDescriptor | None,
+    auxFlags: SupportsIndex,
+) -> None:
+    """Describe a network of numLayers layers; nothing of an earlier setting remains, the clipping included.
+
+    inputSize, hiddenSize: lengths of the input vectors and of the states. projSize: length of the output of a cell; hiddenSize
+    switches the recurrent projection off. dropoutDesc: NULL is no dropout. auxFlags: a cudnnRNNPaddingMode_t.
+    mathType is advice; every type is accepted.
+    Errors: BAD_PARAM for NULL, unknown enumerators and flags, sizes below 1 (c32); NOT_SUPPORTED for combinations (c34):
+    types, a projection of another cell or algorithm or beyond hiddenSize, a bias mode other than CUDNN_RNN_DOUBLE_BIAS or
+    DOUBLE data of a persistent algorithm that does not take it. Source: 7.2.49.
+    """
+
+def cudnnSetRNNMatrixMathType(rnnDesc: RNNDescriptor, mType: cudnnMathType_t) -> None:
+    """Advise how matrices are multiplied. Errors: BAD_PARAM for NULL and unknown types (c07). Source: 7.2.50."""
+
+def cudnnSetRNNPaddingMode(rnnDesc: RNNDescriptor, paddingMode: cudnnRNNPaddingMode_t) -> None:
+    """Switch padded input and output on or off. Errors: BAD_PARAM for NULL (c06) and unknown modes (c07). Source: 7.2.51."""
+
+def cudnnSetRNNProjectionLayers(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    recProjSize: SupportsIndex,
+    outProjSize: SupportsIndex,
+) -> None:
+    """Project the output of LSTM cells to recProjSize elements; hiddenSize switches that off.
+
+    Errors: BAD_PARAM for NULL (c12), recProjSize below 1 and outProjSize below 0 (c13); NOT_SUPPORTED for another algorithm
+    than CUDNN_RNN_ALGO_STANDARD or another cell than CUDNN_LSTM (c14), more than hiddenSize (c16), outProjSize above 0
+    (c10). Source: 7.2.52.
     """
 
 def cudnnSetSeqDataDescriptor(
@@ -1646,6 +2222,18 @@ def cudnnGetCTCLossWorkspaceSize_v8(
     probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted.
     Errors: BAD_PARAM for differing dimensions (c05), a descriptor of another setter (cudnnCTCLoss_v8/c03), a maxLabelLength above
     256 (cudnnCTCLoss_v8/c19); NOT_SUPPORTED for other types (c06), an unknown algo (c07). Source: 8.2.13.
+    """
+
+def cudnnGetRNNTrainingReserveSize(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: TensorDescriptor,
+) -> int:
+    """Bytes of reserve space for training with seqLength steps, each described by a {batch, input size, 1} of xDesc.
+
+    Errors: BAD_PARAM for rnnDesc (c10), xDesc (c11), steps that differ (c12), batches that grow (c13), gaps (c14);
+    NOT_SUPPORTED for data types (c15). Source: 8.2.14.
     """
 
 def cudnnSetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor, compType: cudnnDataType_t) -> None:

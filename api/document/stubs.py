@@ -144,6 +144,8 @@ def _plain_type(parameter: Parameter, given: bool) -> str:
         return "Handle"
     if parameter.memory == "device":
         return "Memory"
+    if parameter.name == "arrayOfElements":
+        return "Sequence[Any]" if given else "tuple[Any, ...]"
     if base in DESCRIPTORS:
         return DESCRIPTORS[base].__name__
     if base in ENUMERATIONS or base in _records():

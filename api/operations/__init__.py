@@ -4,6 +4,7 @@ from .activation import ActivationBackward, ActivationForward
 from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
+    ConvolutionBackwardData,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -12,6 +13,7 @@ from .convolution import (
     allows_tf32,
 )
 from .ctc import CTCLoss, CTCLoss_v8
+from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
 from .normalization import (
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
@@ -28,6 +30,7 @@ from .specs import (
     AttnSpec,
     ConvolutionSpec,
     CTCLossSpec,
+    DropoutSpec,
     FilterSpec,
     LRNSpec,
     OpTensorSpec,
@@ -45,6 +48,7 @@ FAMILIES = (
     "activation",
     "convolution",
     "ctc",
+    "dropout",
     "normalization",
     "pooling",
     "reduce_tensor",
@@ -67,11 +71,15 @@ __all__ = [
     "CTCLossSpec",
     "CTCLoss_v8",
     "ConvolutionBackwardBias",
+    "ConvolutionBackwardData",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",
     "DivisiveNormalizationBackward",
     "DivisiveNormalizationForward",
+    "DropoutBackward",
+    "DropoutForward",
+    "DropoutSpec",
     "FilterSpec",
     "Im2Col",
     "LRNCrossChannelBackward",
@@ -90,6 +98,7 @@ __all__ = [
     "ReorderFilterAndBias",
     "ScaleTensor",
     "SeqDataSpec",
+    "SetDropoutStates",
     "SetTensor",
     "SoftmaxBackward",
     "SoftmaxForward",

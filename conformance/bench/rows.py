@@ -26,6 +26,8 @@ from dualdnn.api.operations import (
     ConvolutionBackwardBias,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
+    DropoutBackward,
+    DropoutForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
     LRNSpec,
@@ -101,6 +103,14 @@ def pooling(mode: str, window: int, stride: int, padding: int, backward: bool) -
         pooled = [1 + (d + 2 * padding - w) // s for d, w, s in zip(dims[2:], sizes, steps, strict=True)]
         x, y = laid_out(data_type, dims, layout), laid_out(data_type, (*dims[:2], *pooled), layout)
         return PoolingBackward(spec, 1.0, 0.0, y, y, x, x) if backward else PoolingForward(spec, 1.0, 0.0, x, y)
+
+    return make
+
+
+def dropout(backward: bool) -> Make:
+    def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+        t = laid_out(data_type, dims, layout)
+        return DropoutBackward(0.5, t, t) if backward else DropoutForward(0.5, t, t)
 
     return make
 
@@ -214,6 +224,8 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
     "pooling max 5x5 stride 3 forward": (pooling("MAX", 5, 3, 1, False), (MEDIUM,)),
     "pooling max 5x5 stride 3 backward": (pooling("MAX", 5, 3, 1, True), (MEDIUM,)),
     "pooling average 5x5 stride 3 backward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 5, 3, 1, True), (MEDIUM,)),
+    "dropout forward": (dropout(False), SHAPES),
+    "dropout backward": (dropout(True), SHAPES),
     "LRN 5 forward": (lrn(5, False), (*IMAGES, ALEXNET, VOLUME)),
     "LRN 5 backward": (lrn(5, True), (*IMAGES, ALEXNET, VOLUME)),
     "LRN 16 forward": (lrn(16, False), (LARGE,)),

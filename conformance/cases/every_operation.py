@@ -9,17 +9,27 @@ from typing import Any
 import numpy as np
 import pytest
 from dualdnn.api.enumerations import cudnnPoolingMode_t
-from dualdnn.api.operations import AddTensor, Operation, ReorderFilter, ReorderFilterAndBias, ScaleTensor, SetTensor
+from dualdnn.api.operations import (
+    AddTensor,
+    Operation,
+    ReorderFilter,
+    ReorderFilterAndBias,
+    ScaleTensor,
+    SetDropoutStates,
+    SetTensor,
+)
 from dualdnn.api.operations.specs import FLOAT, HALF, NHWC, TensorSpec
 from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases import (
     activation,
     convolution,
+    convolution_backward_data,
     convolution_bias_activation,
     convolution_filters,
     convolution_gradients,
     ctc_loss,
+    dropout,
     normalization_divisive,
     normalization_lrn,
     pooling,
@@ -68,7 +78,12 @@ SAMPLES: dict[str, Operation] = {
     },
     "ConvolutionForward-half": convolution.convolution(configuration="PSEUDO_HALF", formats=NHWC, algo=convolution.PRECOMP),
     "ConvolutionBiasActivationForward": convolution_bias_activation.fused(alpha2=0.5),
+    "ConvolutionBackwardData": convolution_backward_data.gradient(beta=0.5),
+    "ConvolutionBackwardData-0": convolution_backward_data.gradient(algo=convolution_backward_data.ALGO_0),
     "ConvolutionBackwardBias": convolution_gradients.bias_gradient(beta=0.5),
+    "SetDropoutStates": SetDropoutStates(dropout.SEED),
+    "DropoutForward": dropout.forward(x=PLAIN),
+    "DropoutBackward": dropout.backward(dy=PLAIN),
     "Im2Col": convolution_filters.im2col(),
     "CTCLoss": ctc_loss.host(),
     "CTCLoss_v8": ctc_loss.device(),
@@ -81,6 +96,10 @@ WRONG_MEMORY = {
     "ScaleTensor": {"*": "cudnnScaleTensor/c06"},
     "ConvolutionForward": {"*": "cudnnConvolutionForward/c46", "workSpace": "cudnnConvolutionForward/c05"},
     "ConvolutionBiasActivationForward": {"*": "cudnnConvolutionBiasActivationForward/c26"},
+    "ConvolutionBackwardData": {
+        "*": "cudnnConvolutionBackwardData/c22",
+        "workSpace": "cudnnConvolutionBackwardData/c03",
+    },
     "Im2Col": {"*": "cudnnIm2Col/c07"},
     "LRNCrossChannelForward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelForward/c13"),
     "LRNCrossChannelBackward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelBackward/c10"),
@@ -99,6 +118,8 @@ SHARED_MEMORY = {
     "ActivationBackward": ({"dy", "dx"}, "cudnnActivationBackward/c11"),
     "SoftmaxBackward": ({"dy", "dx"}, "cudnnSoftmaxBackward/c03"),
     "ConvolutionBiasActivationForward": ({"z", "y"}, "cudnnConvolutionBiasActivationForward/c05"),
+    "DropoutForward": ({"x", "y"}, "cudnnDropoutForward/c13"),
+    "DropoutBackward": ({"dy", "dx"}, "cudnnDropoutBackward/c10"),
     "DivisiveNormalizationForward": ({"x", "y"}, "cudnnDivisiveNormalizationForward/c22"),
     "TransformTensor": ({"x", "y"}, "cudnnTransformTensor/c03"),
     "TransformTensorEx": ({"srcData", "destData"}, "cudnnTransformTensorEx/c05"),
@@ -109,6 +130,7 @@ RAW_STEPS = {
     "temp": 4,
     "temp2": 4,
     "labels": 4,
+    "states": 4,
 }  # bytes of an element, where memory without a description has elements
 STEP = 8  # bytes: a multiple of every element's
 # Padding takes the factors 1 and 0 alone; the error of a sum of so many terms may reach zero.

@@ -1,0 +1,39 @@
+"""Memory of the library's own, for launches whose call has no workspace in the document."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from dualdnn.api.operations.forks import free_in_children
+
+if TYPE_CHECKING:
+    from .device import Device, Memory, Stream
+
+LEAST_BYTES = 1 << 16
+
+
+class Scratch:
+    """Scratch memory of a device, one piece for each stream: its launches follow each other, so that they share it.
+
+    It grows as calls need it. What was outgrown is kept, because launches may still use it and captured graphs name its address.
+    A graph that is captured from one stream and launched on another shares the scratch memory of the first.
+    """
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._finding = free_in_children(threading.Lock())
+        self._streams: dict[int, tuple[threading.RLock, list[Memory]]] = {}
+
+    @contextmanager
+    def of(self, stream: Stream | None, nbytes: int) -> Iterator[Memory]:
+        """Yield memory of at least ``nbytes`` bytes. Launches on the stream that are issued in this scope have it to themselves."""
+        handle = (stream or self._device.default_stream).handle
+        with self._finding:
+            lock, pieces = self._streams.setdefault(handle, (free_in_children(threading.RLock()), []))
+        with lock:
+            if not pieces or pieces[-1].nbytes < nbytes:
+                pieces.append(self._device.allocate(max(LEAST_BYTES, 1 << (nbytes - 1).bit_length())))
+            yield pieces[-1]

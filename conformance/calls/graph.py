@@ -1,0 +1,186 @@
+"""Backend descriptors through a subject's own calls: from records of ``api.operations.graph`` to attributes that are set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
+from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
+from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
+from dualdnn.api.operations.graph import (
+    ConvolutionBackwardDataNode,
+    ConvolutionBackwardFilterNode,
+    ConvolutionForwardNode,
+    GenStatsNode,
+    GraphConvolution,
+    GraphTensor,
+    KnobChoice,
+    PointwiseNode,
+    PointwiseSettings,
+)
+from dualdnn.api.operations.specs import DOUBLE
+
+INT64, DATA_TYPE, DESCRIPTOR = Type.CUDNN_TYPE_INT64, Type.CUDNN_TYPE_DATA_TYPE, Type.CUDNN_TYPE_BACKEND_DESCRIPTOR
+# Ending of an attribute's name -> its type and its elements.
+Attributes = dict[str, tuple[Type, Sequence[Any]]]
+
+
+def kind_of(record: Any) -> Kind:
+    """The descriptor type that describes such a record."""
+    return _KINDS[type(record)][0]
+
+
+def attributes(make: Any, record: Any) -> Attributes:
+    """The attributes that describe a record; records inside it are made by ``make``."""
+    found: Attributes = _KINDS[type(record)][2](make, record)
+    return found
+
+
+def attribute_name(kind: Kind, ending: str) -> Name:
+    """An attribute of a descriptor type, by the end of its name."""
+    return Name[f"CUDNN_ATTR_{PREFIXES[kind]}_{ending}"]
+
+
+class Builder:
+    """Makes descriptors of one subject; what it made is destroyed by ``destroy``."""
+
+    def __init__(self, cudnn: Any) -> None:
+        self.cudnn = cudnn
+        self.made: list[Any] = []
+
+    def __call__(self, record: Any) -> Any:
+        """A finalised descriptor of the record."""
+        return self.finalized(kind_of(record), attributes(self, record))
+
+    def create(self, kind: Kind) -> Any:
+        """A fresh descriptor."""
+        self.made.append(self.cudnn.cudnnBackendCreateDescriptor(kind))
+        return self.made[-1]
+
+    def filled(self, kind: Kind, given: Mapping[str, tuple[Type, Sequence[Any]]]) -> Any:
+        """A descriptor with these attributes, not finalised."""
+        descriptor = self.create(kind)
+        for ending, (type_, elements) in given.items():
+            self.set(descriptor, kind, ending, type_, elements)
+        return descriptor
+
+    def set(self, descriptor: Any, kind: Kind, ending: str, type_: Type, elements: Sequence[Any]) -> None:
+        """Set one attribute."""
+        name = attribute_name(kind, ending)
+        self.cudnn.cudnnBackendSetAttribute(descriptor, name, type_, len(elements), elements)
+
+    def finalized(self, kind: Kind, given: Mapping[str, tuple[Type, Sequence[Any]]]) -> Any:
+        """A finalised descriptor with these attributes."""
+        descriptor = self.filled(kind, given)
+        self.cudnn.cudnnBackendFinalize(descriptor)
+        return descriptor
+
+    def get(self, descriptor: Any, kind: Kind, ending: str, type_: Type, count: int = 1) -> tuple[Any, ...]:
+        """Elements of an attribute, at most ``count``."""
+        found = self.cudnn.cudnnBackendGetAttribute(descriptor, attribute_name(kind, ending), type_, count)
+        return tuple(found.arrayOfElements)
+
+    def destroy(self) -> None:
+        """Destroy what was made, the last first."""
+        while self.made:
+            descriptor = self.made.pop()
+            if descriptor.alive:
+                self.cudnn.cudnnBackendDestroyDescriptor(descriptor)
+
+
+def _tensor(make: Any, t: GraphTensor) -> Attributes:
+    found: Attributes = {
+        "UNIQUE_ID": (INT64, (t.uid,)), "DATA_TYPE": (DATA_TYPE, (t.data_type,)), "DIMENSIONS": (INT64, t.dims),
+        "STRIDES": (INT64, t.strides), "BYTE_ALIGNMENT": (INT64, (t.alignment,)),
+    }  # fmt: skip
+    if t.vector_count != 1:
+        found |= {
+            "VECTOR_COUNT": (INT64, (t.vector_count,)),
+            "VECTORIZED_DIMENSION": (INT64, (t.vectorized_dimension,)),
+        }
+    if t.is_virtual:
+        found["IS_VIRTUAL"] = (Type.CUDNN_TYPE_BOOLEAN, (True,))
+    return found
+
+
+def _convolution(make: Any, c: GraphConvolution) -> Attributes:
+    return {
+        "SPATIAL_DIMS": (INT64, (c.rank,)), "COMP_TYPE": (DATA_TYPE, (c.compute_type,)),
+        "CONV_MODE": (Type.CUDNN_TYPE_CONVOLUTION_MODE, (c.mode,)), "PRE_PADDINGS": (INT64, c.pre_padding),
+        "POST_PADDINGS": (INT64, c.post_padding), "DILATIONS": (INT64, c.dilation), "FILTER_STRIDES": (INT64, c.stride),
+    }  # fmt: skip
+
+
+def _pointwise_settings(make: Any, p: PointwiseSettings) -> Attributes:
+    return {
+        "MODE": (Type.CUDNN_TYPE_POINTWISE_MODE, (p.mode,)), "MATH_PREC": (DATA_TYPE, (p.compute_type,)),
+        "NAN_PROPAGATION": (Type.CUDNN_TYPE_NAN_PROPOGATION, (p.nan,)),
+        "RELU_LOWER_CLIP": (Type.CUDNN_TYPE_DOUBLE, (p.lower_clip,)),
+        "RELU_UPPER_CLIP": (Type.CUDNN_TYPE_DOUBLE, (p.upper_clip,)),
+    }  # fmt: skip
+
+
+def _knob_choice(make: Any, k: KnobChoice) -> Attributes:
+    return {"KNOB_TYPE": (Type.CUDNN_TYPE_KNOB_TYPE, (k.knob,)), "KNOB_VALUE": (INT64, (k.value,))}
+
+
+def _scalar(data_type: Any) -> Type:
+    return Type.CUDNN_TYPE_DOUBLE if data_type == DOUBLE else Type.CUDNN_TYPE_FLOAT
+
+
+def _convolution_node(make: Any, n: Any) -> Attributes:
+    scalar = _scalar(n.convolution.compute_type)
+    tensors = {name.upper(): (DESCRIPTOR, (make(getattr(n, name)),)) for name in (*n.reads, *n.writes)}
+    return {
+        **tensors, "CONV_DESC": (DESCRIPTOR, (make(n.convolution),)), "ALPHA": (scalar, (n.alpha,)), "BETA": (scalar, (n.beta,)),
+    }  # fmt: skip
+
+
+def _pointwise_node(make: Any, n: PointwiseNode) -> Attributes:
+    scalar = _scalar(n.pointwise.compute_type)
+    found: Attributes = {
+        "PW_DESCRIPTOR": (DESCRIPTOR, (make(n.pointwise),)), "XDESC": (DESCRIPTOR, (make(n.x),)),
+        "YDESC": (DESCRIPTOR, (make(n.y),)), "ALPHA1": (scalar, (n.alpha1,)),
+    }  # fmt: skip
+    if n.b is not None:
+        found |= {"BDESC": (DESCRIPTOR, (make(n.b),)), "ALPHA2": (scalar, (n.alpha2,))}
+    return found
+
+
+def _statistics(make: Any, n: GenStatsNode) -> Attributes:
+    return {
+        "MODE": (Type.CUDNN_TYPE_GENSTATS_MODE, (n.mode,)), "MATH_PREC": (DATA_TYPE, (n.compute_type,)),
+        "XDESC": (DESCRIPTOR, (make(n.x),)), "SUMDESC": (DESCRIPTOR, (make(n.sum),)), "SQSUMDESC": (DESCRIPTOR, (make(n.sqsum),)),
+    }  # fmt: skip
+
+
+_KINDS: dict[type, tuple[Kind, str, Any]] = {
+    GraphTensor: (Kind.CUDNN_BACKEND_TENSOR_DESCRIPTOR, "TENSOR", _tensor),
+    GraphConvolution: (Kind.CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "CONVOLUTION", _convolution),
+    PointwiseSettings: (Kind.CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "POINTWISE", _pointwise_settings),
+    KnobChoice: (Kind.CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, "KNOB_CHOICE", _knob_choice),
+    ConvolutionForwardNode: (
+        Kind.CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, "OPERATION_CONVOLUTION_FORWARD", _convolution_node,
+    ),
+    ConvolutionBackwardDataNode: (
+        Kind.CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, "OPERATION_CONVOLUTION_BWD_DATA", _convolution_node,
+    ),
+    ConvolutionBackwardFilterNode: (
+        Kind.CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR, "OPERATION_CONVOLUTION_BWD_FILTER", _convolution_node,
+    ),
+    PointwiseNode: (Kind.CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "OPERATION_POINTWISE", _pointwise_node),
+    GenStatsNode: (Kind.CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR, "OPERATION_GENSTATS", _statistics),
+}  # fmt: skip
+PREFIXES: dict[Kind, str] = {
+    **{kind: prefix for kind, prefix, _ in _KINDS.values()},
+    Kind.CUDNN_BACKEND_ENGINE_DESCRIPTOR: "ENGINE",
+    Kind.CUDNN_BACKEND_ENGINECFG_DESCRIPTOR: "ENGINECFG",
+    Kind.CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR: "ENGINEHEUR",
+    Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: "EXECUTION_PLAN",
+    Kind.CUDNN_BACKEND_INTERMEDIATE_INFO_DESCRIPTOR: "INTERMEDIATE_INFO",
+    Kind.CUDNN_BACKEND_KNOB_INFO_DESCRIPTOR: "KNOB_INFO",
+    Kind.CUDNN_BACKEND_LAYOUT_INFO_DESCRIPTOR: "LAYOUT_INFO",
+    Kind.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR: "OPERATIONGRAPH",
+    Kind.CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR: "VARIANT_PACK",
+}

@@ -1,0 +1,259 @@
+"""Cases of what finalising checks: tensors, convolutions, operation nodes, variant packs (9.2.1, 9.2.10 to 9.2.14, 9.2.16, 9.2.17)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from dualdnn.api.enumerations import CUDNN_DIM_MAX, cudnnDataType_t, cudnnPointwiseMode_t
+from dualdnn.api.enumerations import cudnnBackendAttributeName_t as Name
+from dualdnn.api.enumerations import cudnnBackendAttributeType_t as Type
+from dualdnn.api.enumerations import cudnnBackendDescriptorType_t as Kind
+from dualdnn.api.operations.graph import (
+    ConvolutionBackwardDataNode,
+    ConvolutionBackwardFilterNode,
+    ConvolutionForwardNode,
+    PointwiseNode,
+)
+from dualdnn.api.operations.specs import DOUBLE, INT8, UINT8, INT8x4, INT8x32, UINT8x4
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls.graph import attributes, kind_of
+from dualdnn.conformance.marks import shows
+
+from .graph_descriptors import ADD, RECORDS, RELU, SETTINGS, W, X, Y, builder, of, tensor
+
+__all__ = ["builder"]  # the fixture
+INVALID, INT64 = "cudnnBackendFinalize/c06", Type.CUDNN_TYPE_INT64
+GROUPED = {
+    "x": tensor(1, (2, 2, 3, 5, 7)), "w": tensor(2, (2, 2, 3, 3, 2)), "y": tensor(3, (2, 2, 2, 2, 3)),
+}  # fmt: skip
+FLAT = {"x": X, "w": W, "y": Y}
+TENSORS = [
+    ({"dims": (2, 0, 4, 5)}, BAD_PARAM, "c23"),
+    ({"dims": (2, 6, -1, 5)}, BAD_PARAM, "c23"),
+    ({"dims": (0,), "strides": (1,)}, BAD_PARAM, "c23"),
+    ({"strides": (1, 1, 0, 1)}, BAD_PARAM, "c24"),
+    ({"strides": (200, 50, -7, 1)}, BAD_PARAM, "c24"),
+    ({"strides": (200, 50, 7)}, BAD_PARAM, INVALID),
+    ({"strides": (400, 200, 50, 7, 1)}, BAD_PARAM, INVALID),
+    ({"alignment": 2}, BAD_PARAM, "c25"),
+    ({"alignment": 6}, BAD_PARAM, "c25"),
+    ({"alignment": 0}, BAD_PARAM, "c25"),
+    ({"alignment": -4}, BAD_PARAM, "c25"),
+    ({"alignment": 4, "data_type": DOUBLE}, BAD_PARAM, "c25"),
+    ({"data_type": INT8x4}, NOT_SUPPORTED, "c26"),
+    ({"data_type": UINT8x4}, NOT_SUPPORTED, "c26"),
+    ({"data_type": INT8x32}, NOT_SUPPORTED, "c26"),
+    *(({"data_type": INT8, "vector_count": n, "vectorized_dimension": 1}, NOT_SUPPORTED, "c27") for n in (2, 3, 8, 16, 64)),
+    ({"data_type": INT8, "vector_count": 4, "vectorized_dimension": 4}, BAD_PARAM, INVALID),
+    ({"data_type": INT8, "vector_count": 4, "vectorized_dimension": -1}, BAD_PARAM, INVALID),
+    ({"vector_count": 0, "vectorized_dimension": 1}, BAD_PARAM, INVALID),
+    ({"vector_count": -4, "vectorized_dimension": 1}, BAD_PARAM, INVALID),
+]  # fmt: skip
+
+
+def refuses_to_finalise(cudnn, builder, refuses, record, status, clause, **given):
+    """A descriptor of the record cannot be finalised; ``given`` replaces attributes, None leaves one out."""
+    kind = kind_of(record)
+    listed = {k: v for k, v in {**attributes(builder, record), **given}.items() if v is not None}
+    refuses(status, clause, cudnn.cudnnBackendFinalize, builder.filled(kind, listed))
+
+
+@shows(INVALID, "cudnnBackendFinalize/c07", *of("TENSOR", "c23", "c24", "c25", "c26", "c27"))
+@pytest.mark.parametrize("change, status, clause", TENSORS, ids=lambda v: None if isinstance(v, int) else str(v))
+def test_tensors(cudnn, builder, refuses, change, status, clause):
+    clause = clause if "/" in clause else of("TENSOR", clause)[0]
+    refuses_to_finalise(cudnn, builder, refuses, replace(X, **change), status, clause)
+
+
+@shows(*of("TENSOR", "c17"))
+def test_vectors_need_their_dimension(cudnn, builder, refuses):
+    record = replace(X, data_type=INT8, vector_count=4, vectorized_dimension=1)
+    refuses_to_finalise(cudnn, builder, refuses, record, BAD_PARAM, of("TENSOR", "c17")[0], VECTORIZED_DIMENSION=None)
+
+
+@shows(*of("TENSOR", "c11", "c13", "c27", "c29"))
+@pytest.mark.parametrize("record", [
+    tensor(1, (5,)), tensor(1, (5, 3)), tensor(1, (1, 2) * (CUDNN_DIM_MAX // 2)), tensor(0, (2, 3, 4), strides=(1, 1, 1)),
+    tensor(1, (2**31, 2**20, 4), strides=(2**40, 2**20, 1)),
+    *(replace(X, data_type=INT8, vector_count=n, vectorized_dimension=0 if n > 1 else -1) for n in (1, 4, 32)),
+    replace(X, data_type=UINT8, vector_count=4, vectorized_dimension=3),
+    *(replace(X, data_type=cudnnDataType_t[f"CUDNN_DATA_{name}"]) for name in ("DOUBLE", "HALF", "INT8", "INT32", "UINT8", "BFLOAT16")),
+], ids=str)  # fmt: skip
+def test_tensors_that_are_well(builder, record):
+    """Few and many dimensions, elements that share memory, more elements than memory has, every scalar type."""
+    made = builder(record)
+    assert builder.get(made, kind_of(record), "DIMENSIONS", INT64, 8) == record.dims
+
+
+@shows(INVALID, *of("CONVOLUTION", "c17", "c18", "c19", "c20"))
+@pytest.mark.parametrize("ending, clause", [
+    ("DILATIONS", "c17"), ("FILTER_STRIDES", "c18"), ("PRE_PADDINGS", "c19"), ("POST_PADDINGS", "c20"),
+])  # fmt: skip
+@pytest.mark.parametrize("count", [1, 3])
+def test_entries_for_each_spatial_dimension(cudnn, builder, refuses, ending, clause, count):
+    refuses_to_finalise(
+        cudnn, builder, refuses, SETTINGS, BAD_PARAM, of("CONVOLUTION", clause)[0], **{ending: (INT64, (1,) * count)}
+    )
+
+
+@shows(INVALID)
+@pytest.mark.parametrize("ending, values", [
+    ("DILATIONS", (0, 1)), ("DILATIONS", (1, -1)), ("FILTER_STRIDES", (1, 0)), ("FILTER_STRIDES", (-2, 1)),
+    ("PRE_PADDINGS", (0, -1)), ("POST_PADDINGS", (-1, 0)), ("SPATIAL_DIMS", (0,)), ("SPATIAL_DIMS", (-1,)),
+    ("SPATIAL_DIMS", (CUDNN_DIM_MAX - 1,)),
+])  # fmt: skip
+def test_convolutions_that_are_none(cudnn, builder, refuses, ending, values):
+    refuses_to_finalise(cudnn, builder, refuses, SETTINGS, BAD_PARAM, INVALID, **{ending: (INT64, values)})
+
+
+@shows(INVALID)
+def test_clips_in_the_wrong_order(cudnn, builder, refuses):
+    refuses_to_finalise(cudnn, builder, refuses, replace(RELU, lower_clip=6.5), BAD_PARAM, INVALID)
+
+
+NODES = {
+    "FORWARD": (lambda x, w, y: ConvolutionForwardNode(SETTINGS, 1.0, 0.0, x, w, y), "c22", "c27", "c28", "c16"),
+    "BACKWARD_DATA": (lambda x, w, y: ConvolutionBackwardDataNode(SETTINGS, 1.0, 0.0, w, y, x), "c16", "c16", "c16", "c15"),
+    "BACKWARD_FILTER": (lambda x, w, y: ConvolutionBackwardFilterNode(SETTINGS, 1.0, 0.0, x, y, w), "c16", "c16", "c16", "c15"),
+}  # fmt: skip
+
+
+@shows(*of("OPERATION_CONVOLUTION_FORWARD", "c15", "c16", "c17", "c18", "c19", "c20", "c21", "c23", "c24", "c25", "c26", "c30"),
+       *of("OPERATION_CONVOLUTION_BACKWARD_DATA", "c15", "c18"), *of("OPERATION_CONVOLUTION_BACKWARD_FILTER", "c15", "c18"),
+       *of("CONVOLUTION", "c02", "c04"),
+       *(f"usecase_9.3.1_operation_graph_grouped_convolution/c{i}" for i in (12, 13, 14)))  # fmt: skip
+@pytest.mark.parametrize("direction", NODES)
+def test_tensors_that_make_up_a_convolution(builder, direction):
+    """In both forms; a group stride with a gap; depthwise; one spatial dimension."""
+    make = NODES[direction][0]
+    gaps = replace(GROUPED["x"], strides=(1000, 300, 40, 7, 1))
+    for x, w, y in (
+        (X, W, Y), tuple(GROUPED.values()), (gaps, GROUPED["w"], GROUPED["y"]),
+        (X, tensor(2, (6, 1, 3, 2)), tensor(3, (2, 6, 2, 3))), (X, tensor(2, (1, 6, 3, 2)), tensor(3, (2, 1, 2, 3))),
+    ):  # fmt: skip
+        builder(make(x, w, y))
+    narrow = replace(SETTINGS, pre_padding=(0,), post_padding=(3,), stride=(1,), dilation=(2,))
+    node = replace(make(tensor(1, (2, 3, 4)), tensor(2, (5, 3, 2)), tensor(3, (2, 5, 5))), convolution=narrow)
+    builder(node)
+
+
+@shows(*of("OPERATION_CONVOLUTION_FORWARD", "c16", "c17", "c18", "c19", "c22", "c23", "c24", "c25", "c27", "c28", "c29"),
+       *of("OPERATION_CONVOLUTION_BACKWARD_DATA", "c15", "c16", "c17"),
+       *of("OPERATION_CONVOLUTION_BACKWARD_FILTER", "c15", "c16", "c17"),
+       *(f"usecase_9.3.1_operation_graph_grouped_convolution/c{i}" for i in (11, 15)))  # fmt: skip
+@pytest.mark.parametrize("direction", NODES)
+@pytest.mark.parametrize("form, which, dims, rule", [
+    ("flat", "x", (3, 6, 5, 7), 0), ("flat", "x", (2, 5, 5, 7), 0), ("flat", "x", (2, 8, 5, 7), 0), ("flat", "y", (2, 5, 2, 3), 0),
+    ("flat", "w", (3, 3, 3, 2), 0), ("flat", "w", (4, 4, 3, 2), 0), ("flat", "w", (4, 12, 3, 2), 0),
+    ("grouped", "x", (3, 2, 3, 5, 7), 1), ("grouped", "x", (2, 1, 3, 5, 7), 1), ("grouped", "x", (2, 2, 4, 5, 7), 1),
+    ("grouped", "w", (1, 2, 3, 3, 2), 1), ("grouped", "w", (2, 3, 3, 3, 2), 1), ("grouped", "y", (2, 2, 3, 2, 3), 1),
+    ("grouped", "y", (2, 4, 2, 2, 3), 1),
+    ("flat", "y", (2, 4, 3, 3), 2), ("flat", "y", (2, 4, 2, 4), 2), ("flat", "x", (2, 6, 5, 9), 2), ("flat", "w", (4, 3, 9, 2), 2),
+    ("grouped", "y", (2, 2, 2, 3, 3), 2),
+    ("flat", "x", (2, 6, 5), 3), ("flat", "w", (4, 3, 3, 2, 1), 3), ("grouped", "y", (2, 4, 2, 3), 3), ("grouped", "x", (2, 2, 3, 1, 5, 7), 3),
+])  # fmt: skip
+def test_tensors_that_do_not(cudnn, builder, refuses, direction, form, which, dims, rule):
+    make, *clauses = NODES[direction]
+    tensors = GROUPED if form == "grouped" else FLAT
+    record = make(**{**tensors, which: tensor(tensors[which].uid, dims)})
+    refuses_to_finalise(
+        cudnn, builder, refuses, record, BAD_PARAM, of(f"OPERATION_CONVOLUTION_{direction}", clauses[rule])[0]
+    )
+
+
+POINTWISE = [
+    (RELU, (2, 6, 5, 7), None, (2, 6, 5), "c21"),
+    (RELU, (2, 6, 5, 7), None, (2, 6, 5, 1), "c22"),
+    (RELU, (2, 6, 1, 7), None, (2, 6, 5, 7), "c22"),
+    (ADD, (2, 6, 5, 7), (6, 5, 7), (2, 6, 5, 7), "c21"),
+    (ADD, (2, 6, 5, 7), (2, 6, 5, 7), (1, 2, 6, 5, 7), "c21"),
+    (ADD, (2, 6, 5, 7), (2, 3, 5, 7), (2, 6, 5, 7), "c22"),
+    (ADD, (2, 6, 5, 7), (1, 6, 1, 1), (2, 6, 5, 1), "c22"),
+    (ADD, (1, 6, 5, 7), (1, 6, 5, 7), (2, 6, 5, 7), "c22"),
+]
+
+
+@shows(*of("OPERATION_POINTWISE", "c06", "c21", "c22", "c23"))
+@pytest.mark.parametrize("settings, x, b, y, clause", POINTWISE)
+def test_dimensions_of_pointwise_operations(cudnn, builder, refuses, settings, x, b, y, clause):
+    record = PointwiseNode(settings, 1.0, 1.0, tensor(1, x), tensor(2, b) if b else None, tensor(3, y))
+    refuses_to_finalise(cudnn, builder, refuses, record, BAD_PARAM, of("OPERATION_POINTWISE", clause)[0])
+
+
+@shows(*of("OPERATION_POINTWISE", "c03", "c04", "c05", "c12", "c17", "c20"))
+@pytest.mark.parametrize("mode", list(cudnnPointwiseMode_t), ids=lambda m: m.name)
+def test_operands_of_every_mode(cudnn, builder, refuses, mode):
+    """ADD, MUL, MIN and MAX have two, the others one, whose descriptors must not name a second or its factor."""
+    settings, two = replace(RELU, mode=mode), mode <= cudnnPointwiseMode_t.CUDNN_POINTWISE_MAX
+    one_input, two_inputs = (PointwiseNode(settings, 1.0, 1.0, X, b, X) for b in (None, X))
+    if two:
+        builder(two_inputs)
+        refuses_to_finalise(cudnn, builder, refuses, one_input, BAD_PARAM, of("OPERATION_POINTWISE", "c12")[0])
+        return
+    builder(one_input)
+    refuses_to_finalise(
+        cudnn, builder, refuses, two_inputs, BAD_PARAM, of("OPERATION_POINTWISE", "c17")[0], ALPHA2=None
+    )
+    factor = (Type.CUDNN_TYPE_FLOAT, (2.0,))
+    refuses_to_finalise(
+        cudnn, builder, refuses, one_input, BAD_PARAM, of("OPERATION_POINTWISE", "c20")[0], ALPHA2=factor
+    )
+
+
+@shows(*of("OPERATION_GEN_STATS", "c02", "c04", "c05", "c16", "c17", "c18"), "cudnnGenStatsMode_t/c02")
+@pytest.mark.parametrize("which", ["sum", "sqsum"])
+@pytest.mark.parametrize("dims, clause", [
+    ((1, 6, 1), "c16"), ((6,), "c16"), ((1, 1, 6, 1, 1), "c16"),
+    ((1, 5, 1, 1), "c17"), ((2, 6, 1, 1), "c17"), ((1, 6, 1, 7), "c17"), ((6, 1, 1, 1), "c17"), ((1, 1, 1, 1), "c17"),
+])  # fmt: skip
+def test_dimensions_of_statistics(cudnn, builder, refuses, which, dims, clause):
+    record = replace(RECORDS["statistics"], **{which: tensor(9, dims)})
+    refuses_to_finalise(cudnn, builder, refuses, record, BAD_PARAM, of("OPERATION_GEN_STATS", clause)[0])
+
+
+PACK = Kind.CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR
+POINTERS = {
+    "UNIQUE_IDS": (INT64, ()),
+    "DATA_POINTERS": (Type.CUDNN_TYPE_VOID_PTR, ()),
+    "WORKSPACE": (Type.CUDNN_TYPE_VOID_PTR, (None,)),
+}
+
+
+@shows(*of("VARIANT_PACK", "c04", "c05", "c06", "c07", "c09", "c10", "c11"))
+def test_variant_packs_need_all_three(cudnn, builder, refuses):
+    """No pointers and no workspace are possible, as long as that was said."""
+    for ending, clause in (("UNIQUE_IDS", "c05"), ("DATA_POINTERS", "c07"), ("WORKSPACE", "c10")):
+        made = builder.filled(PACK, {k: v for k, v in POINTERS.items() if k != ending})
+        refuses(BAD_PARAM, of("VARIANT_PACK", clause)[0], cudnn.cudnnBackendFinalize, made)
+    made = builder.finalized(PACK, POINTERS)
+    assert builder.get(made, PACK, "WORKSPACE", Type.CUDNN_TYPE_VOID_PTR) == (None,)
+    assert builder.get(made, PACK, "UNIQUE_IDS", INT64, 4) == ()
+
+
+@shows(INVALID)
+@pytest.mark.parametrize("uids, pointers", [((1, 2), 1), ((1,), 2), ((), 1), ((5, 5), 2), ((1, 2, 1), 3)])
+def test_ids_and_pointers_that_do_not_belong_together(cudnn, builder, refuses, uids, pointers):
+    """Counts differ, or an id is there twice."""
+    given = {**POINTERS, "UNIQUE_IDS": (INT64, uids), "DATA_POINTERS": (Type.CUDNN_TYPE_VOID_PTR, (None,) * pointers)}
+    refuses(BAD_PARAM, INVALID, cudnn.cudnnBackendFinalize, builder.filled(PACK, given))
+
+
+@shows(*of("VARIANT_PACK", "c03", "c08"), "cudnnBackendSetAttribute/c08")
+def test_intermediates_cannot_be_set(cudnn, builder, refuses):
+    made = builder.create(PACK)
+    arguments = (made, Name.CUDNN_ATTR_VARIANT_PACK_INTERMEDIATES, Type.CUDNN_TYPE_VOID_PTR, 1, (None,))
+    refuses(NOT_SUPPORTED, of("VARIANT_PACK", "c03")[0], cudnn.cudnnBackendSetAttribute, *arguments)
+
+
+@shows("cudnnBackendSetAttribute/c01", *of("OPERATION_POINTWISE", "c15", "c16"))
+@pytest.mark.parametrize("set_as, read_as, value, wanted", [
+    (Type.CUDNN_TYPE_FLOAT, Type.CUDNN_TYPE_FLOAT, 0.1, 0.10000000149011612),
+    (Type.CUDNN_TYPE_DOUBLE, Type.CUDNN_TYPE_DOUBLE, 0.1, 0.1),
+    (Type.CUDNN_TYPE_DOUBLE, Type.CUDNN_TYPE_FLOAT, 0.1, 0.10000000149011612),
+    (Type.CUDNN_TYPE_FLOAT, Type.CUDNN_TYPE_DOUBLE, 0.1, 0.10000000149011612),
+])  # fmt: skip
+def test_factors_in_both_types(builder, set_as, read_as, value, wanted):
+    record = RECORDS["one_input"]
+    made = builder.finalized(kind_of(record), {**attributes(builder, record), "ALPHA1": (set_as, (value,))})
+    assert builder.get(made, kind_of(record), "ALPHA1", read_as) == (wanted,)
