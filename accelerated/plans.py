@@ -96,6 +96,8 @@ class Launch:
 class Upload:
     """Bytes of the host that are copied into an operand, in the order of the stream."""
 
+    scratch_bytes = 0
+
     def __init__(self, device: Any, data: bytes, operand: str, offset: int = 0) -> None:
         self.device, self.data, self.operands, self.offset = device, data, (operand,), offset
 
