@@ -407,3 +407,51 @@ def test_backend_descriptors_from_c(library, tmp_path):
     """
     ran = run(compiled(library, tmp_path, text))
     assert ran.returncode == 0, (ran.returncode, ran.stderr)
+
+
+def test_algorithm_descriptors_from_c(library, tmp_path):
+    """A union by value, arrays of objects that are created and destroyed, host memory of a size, a generator's states."""
+    text = """
+    #include <cudnn.h>
+    #include <stdlib.h>
+    int main(void) {
+        cudnnHandle_t handle;
+        cudnnAlgorithmDescriptor_t first, second, got;
+        cudnnAlgorithmPerformance_t objects[3] = {0};
+        cudnnDropoutDescriptor_t dropout;
+        cudnnAlgorithm_t algorithm, read;
+        cudnnStatus_t status;
+        float time, probability;
+        size_t size, memory, bytes;
+        unsigned long long seed;
+        char space[64] = {0};
+        void *states, *held;
+        if (cudnnCreate(&handle) || cudnnCreateAlgorithmDescriptor(&first) || cudnnCreateAlgorithmDescriptor(&second)) return 1;
+        algorithm.algo.RNNAlgo = CUDNN_RNN_ALGO_PERSIST_DYNAMIC;
+        if (cudnnSetAlgorithmDescriptor(first, algorithm) || cudnnGetAlgorithmDescriptor(first, &read)) return 2;
+        if (read.algo.RNNAlgo != CUDNN_RNN_ALGO_PERSIST_DYNAMIC) return 3;
+        if (cudnnGetAlgorithmSpaceSize(handle, first, &size) || size > 63) return 4;
+        if (cudnnSaveAlgorithm(handle, first, space, size) || space[size]) return 5;
+        if (cudnnSaveAlgorithm(handle, first, space, size - 1) != CUDNN_STATUS_BAD_PARAM) return 6;
+        if (cudnnSaveAlgorithm(handle, first, 0, size) != CUDNN_STATUS_BAD_PARAM) return 7;
+        if (cudnnRestoreAlgorithm(handle, space, sizeof space, second) || cudnnGetAlgorithmDescriptor(second, &read)) return 8;
+        if (read.algo.RNNAlgo != CUDNN_RNN_ALGO_PERSIST_DYNAMIC) return 9;
+        space[size - 1] ^= 1;
+        if (cudnnRestoreAlgorithm(handle, space, size, second) != CUDNN_STATUS_BAD_PARAM) return 10;
+        if (cudnnCreateAlgorithmPerformance(objects, 3) || !objects[0] || objects[1] == objects[2]) return 11;
+        if (cudnnSetAlgorithmPerformance(objects[1], second, CUDNN_STATUS_NOT_SUPPORTED, 1.5f, 77)) return 12;
+        if (cudnnGetAlgorithmPerformance(objects[1], &got, &status, &time, &memory)) return 13;
+        if (got != second || status != CUDNN_STATUS_NOT_SUPPORTED || time != 1.5f || memory != 77) return 14;
+        if (cudnnDestroyAlgorithmPerformance(objects, 3)) return 15;
+        if (cudnnGetAlgorithmPerformance(objects[1], &got, &status, &time, &memory) != CUDNN_STATUS_BAD_PARAM) return 16;
+        if (cudnnDestroyAlgorithmPerformance(0, 3) != CUDNN_STATUS_BAD_PARAM) return 17;
+        if (cudnnOpsTrainVersionCheck() || cudnnAdvInferVersionCheck() || cudnnAdvTrainVersionCheck()) return 18;
+        if (cudnnCreateDropoutDescriptor(&dropout) || cudnnDropoutGetStatesSize(handle, &bytes) || !(states = malloc(bytes))) return 19;
+        if (cudnnSetDropoutDescriptor(dropout, handle, 0.25f, states, bytes, 1ull << 63)) return 20;
+        if (cudnnGetDropoutDescriptor(dropout, handle, &probability, &held, &seed)) return 21;
+        if (probability != 0.25f || held != states || seed != 1ull << 63 || *(unsigned long long *)states != seed) return 22;
+        return cudnnDestroyDropoutDescriptor(dropout) || cudnnDestroy(handle) ? 23 : 0;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text), DUALDNN_SHOW_ERRORS="1")
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)

@@ -6,6 +6,7 @@ result. What the table cannot say has a rule by its name (callbacks).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,10 @@ class Marshalling:
         if base in DESCRIPTORS or base == "cudnnHandle_t":
             get = self.objects.get
             return lambda c: get(c[index])
+        if base == "cudnnAlgorithm_t":
+            return lambda c: c[index].algo
+        if name == "algoSpace":
+            return self._host_memory(function, index)
         if base in ENUMERATIONS and not parameter.is_pointer and name != "status":
             members = {member.value: member for member in ENUMERATIONS[base]}  # the log shows their names
             return lambda c: members.get(c[index], c[index])
@@ -92,6 +97,12 @@ class Marshalling:
             return float(np.frombuffer(ffi.buffer(ffi.cast("char *", c[index]), size), dtype)[0])
 
         return read
+
+    def _host_memory(self, function: Function, index: int) -> Read:
+        """Host memory of as many bytes as another argument says."""
+        size = [p.name for p in function.parameters].index(f"{function.parameters[index].name}SizeInBytes")
+        ffi = self.ffi
+        return lambda c: ffi.buffer(ffi.cast("char *", c[index]), min(c[size], sys.maxsize)) if c[index] else None
 
     def _array(self, function: Function, index: int) -> Read:
         """A host array: as many entries as other arguments say. A count that cannot be right is refused later, and not followed."""
@@ -150,8 +161,12 @@ class Marshalling:
 
     def _writer(self, parameter: Parameter) -> Callable[[Any, Any], None]:
         base, objects = parameter.base_type, self.objects
+        if parameter.length is not None and base in DESCRIPTORS:
+            return lambda place, values: _write_entries(place, map(objects.add, values))
         if parameter.length is not None:
             return _write_entries
+        if base == "cudnnAlgorithm_t":
+            return lambda place, value: setattr(place[0], "algo", int(value))
         if parameter.name == "paddingFill":
             return (
                 self._write_fill

@@ -9,6 +9,8 @@ from typing import Any, Final, NamedTuple, SupportsFloat, SupportsIndex, TypeAli
 from ..api_log import cudnnDebug_t
 from ..descriptors import (
     ActivationDescriptor as ActivationDescriptor,
+    AlgorithmDescriptor as AlgorithmDescriptor,
+    AlgorithmPerformance as AlgorithmPerformance,
     AttnDescriptor as AttnDescriptor,
     BackendDescriptor as BackendDescriptor,
     CTCLossDescriptor as CTCLossDescriptor,
@@ -166,11 +168,20 @@ def cudnnAddTensor(
     types (c09) or more than 5 dimensions (c05). Source: 3.2.2.
     """
 
+def cudnnCopyAlgorithmDescriptor(src: AlgorithmDescriptor, dest: AlgorithmDescriptor) -> None:
+    """Set dest to the algorithm of src. Errors: BAD_PARAM where src has none. Source: 3.2.4."""
+
 def cudnnCreateActivationDescriptor() -> ActivationDescriptor:
     """A new activation descriptor, to be filled by cudnnSetActivationDescriptor.
 
     Source: 3.2.6, cudnnCreateActivationDescriptor/c01.
     """
+
+def cudnnCreateAlgorithmDescriptor() -> AlgorithmDescriptor:
+    """A new algorithm descriptor, to be filled by cudnnSetAlgorithmDescriptor. Source: 3.2.7."""
+
+def cudnnCreateAlgorithmPerformance(numberToCreate: SupportsIndex) -> tuple[AlgorithmPerformance, ...]:
+    """A tuple of so many new objects. Errors: BAD_PARAM for a negative number, ALLOC_FAILED beyond 2^20 (c03). Source: 3.2.8."""
 
 def cudnnCreateDropoutDescriptor() -> DropoutDescriptor:
     """A new dropout descriptor, to be filled by cudnnSetDropoutDescriptor. Source: 3.2.9."""
@@ -213,6 +224,15 @@ def cudnnDestroy(handle: Handle) -> None:
 
 def cudnnDestroyActivationDescriptor(activationDesc: ActivationDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.21."""
+
+def cudnnDestroyAlgorithmDescriptor(algorithmDesc: AlgorithmDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.22."""
+
+def cudnnDestroyAlgorithmPerformance(algoPerf: Sequence[AlgorithmPerformance], numberToDestroy: SupportsIndex) -> None:
+    """Destroy the first objects of a sequence, all or, after a refusal, none. Errors: BAD_PARAM for a number that it does not have.
+
+    Source: 3.2.23.
+    """
 
 def cudnnDestroyDropoutDescriptor(dropoutDesc: DropoutDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. The states stay the caller's. Source: 3.2.24."""
@@ -296,6 +316,27 @@ class _cudnnGetActivationDescriptor(NamedTuple):
 def cudnnGetActivationDescriptor(activationDesc: ActivationDescriptor) -> _cudnnGetActivationDescriptor:
     """(mode, reluNanOpt, coef) as they were set. Source: 3.2.37, c01 to c04; uninitialised is refused (c05)."""
 
+def cudnnGetAlgorithmDescriptor(algoDesc: AlgorithmDescriptor) -> Any:
+    """The algorithm as it was set. Errors: BAD_PARAM where none was. Source: 3.2.38."""
+
+class _cudnnGetAlgorithmPerformance(NamedTuple):
+    algoDesc: AlgorithmDescriptor
+    status: cudnnStatus_t
+    time: float
+    memory: int
+
+def cudnnGetAlgorithmPerformance(algoPerf: AlgorithmPerformance) -> _cudnnGetAlgorithmPerformance:
+    """(algoDesc, status, time, memory) as they were set; algoDesc is that descriptor. Errors: BAD_PARAM where nothing was set.
+
+    Source: 3.2.39.
+    """
+
+def cudnnGetAlgorithmSpaceSize(handle: Handle, algoDesc: AlgorithmDescriptor) -> int:
+    """Bytes of host memory that cudnnSaveAlgorithm writes. Errors: BAD_PARAM for NULL, and where no algorithm was set (c04).
+
+    Source: 3.2.40.
+    """
+
 class _cudnnGetCallback(NamedTuple):
     mask: int
     udata: Any
@@ -312,7 +353,7 @@ def cudnnGetCudartVersion() -> int:
 
 class _cudnnGetDropoutDescriptor(NamedTuple):
     dropout: float
-    states: float
+    states: Any
     seed: int
 
 def cudnnGetDropoutDescriptor(dropoutDesc: DropoutDescriptor, handle: Handle) -> _cudnnGetDropoutDescriptor:
@@ -658,6 +699,18 @@ def cudnnReduceTensor(
     that are too small. Source: 3.2.71.
     """
 
+def cudnnRestoreAlgorithm(
+    handle: Handle,
+    algoSpace: Any,
+    algoSpaceSizeInBytes: SupportsIndex,
+    algoDesc: AlgorithmDescriptor,
+) -> None:
+    """Set algoDesc to the algorithm that cudnnSaveAlgorithm wrote; bytes behind it do not matter.
+
+    Errors: BAD_PARAM for NULL (c08), for what is damaged, cut off or was not written by cudnnSaveAlgorithm (c09); NOT_SUPPORTED for
+    what another version wrote (c07). algoDesc is as it was then. Source: 3.2.72.
+    """
+
 def cudnnRestoreDropoutDescriptor(
     dropoutDesc: DropoutDescriptor,
     handle: Handle,
@@ -670,6 +723,18 @@ def cudnnRestoreDropoutDescriptor(
 
     Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c09), BAD_PARAM for a dropout outside [0, 1].
     Source: 3.2.73.
+    """
+
+def cudnnSaveAlgorithm(
+    handle: Handle,
+    algoDesc: AlgorithmDescriptor,
+    algoSpace: Any,
+    algoSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """Write the algorithm to host memory, from which cudnnRestoreAlgorithm reads it in another process, on any machine.
+
+    algoSpace: what has the buffer protocol (bytearray, NumPy array). Errors: BAD_PARAM for NULL (c07), for fewer bytes than
+    cudnnGetAlgorithmSpaceSize (c08). Source: 3.2.74.
     """
 
 def cudnnScaleTensor(handle: Handle, yDesc: TensorDescriptor, y: Memory, alpha: SupportsFloat) -> None:
@@ -688,6 +753,27 @@ def cudnnSetActivationDescriptor(
     """Set the function, its NaN propagation and its coefficient (limit of the clipped ReLU, alpha of the ELU).
 
     Errors: BAD_PARAM for an unknown mode (c07) or reluNanOpt (c08). Source: 3.2.76.
+    """
+
+def cudnnSetAlgorithmDescriptor(algorithmDesc: AlgorithmDescriptor, algorithm: Any) -> None:
+    """Keep an algorithm.
+
+    algorithm: an enumerator of cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdFilterAlgo_t, cudnnConvolutionBwdDataAlgo_t,
+    cudnnRNNAlgo_t or cudnnCTCLossAlgo_t, or its number, as the union in C has it. Errors: BAD_PARAM for anything else.
+    Source: 3.2.77.
+    """
+
+def cudnnSetAlgorithmPerformance(
+    algoPerf: AlgorithmPerformance,
+    algoDesc: AlgorithmDescriptor,
+    status: cudnnStatus_t,
+    time: SupportsFloat,
+    memory: SupportsIndex,
+) -> None:
+    """Keep what running the algorithm of algoDesc gave: its status, milliseconds (rounded to float), bytes.
+
+    The object refers to algoDesc: what that is set to later is what it is about then. Errors: BAD_PARAM for NULL, for what is no
+    status. Source: 3.2.78.
     """
 
 def cudnnSetCallback(mask: SupportsIndex, udata: Any, fptr: Callback | None | None) -> None:
@@ -1097,6 +1183,9 @@ def cudnnLRNCrossChannelBackward(
     types (c14) or dimensions (c15), other ranks, overlapping strides or other data types (c04).
     Source: 4.1.14; formula: docs/errata.md, D179.
     """
+
+def cudnnOpsTrainVersionCheck() -> None:
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 4.1.17."""
 
 def cudnnPoolingBackward(
     handle: Handle,
@@ -1601,7 +1690,7 @@ def cudnnDestroyFusedOpsVariantParamPack(varPack: FusedOpsVariantParamPack) -> N
     """Destroy the pack, not the memory that it points to; using it afterwards is BAD_PARAM. Source: 6.2.8."""
 
 class _cudnnGetFusedOpsConstParamPackAttribute(NamedTuple):
-    param: float
+    param: Any
     isNULL: int
 
 def cudnnGetFusedOpsConstParamPackAttribute(
@@ -1616,7 +1705,7 @@ def cudnnGetFusedOpsConstParamPackAttribute(
 def cudnnGetFusedOpsVariantParamPackAttribute(
     varPack: FusedOpsVariantParamPack,
     paramLabel: cudnnFusedOpsVariantParamLabel_t,
-) -> float:
+) -> Any:
     """The device memory that was set, None where it is NULL, or the scalar.
 
     Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source: 6.2.16.
@@ -1625,7 +1714,7 @@ def cudnnGetFusedOpsVariantParamPackAttribute(
 def cudnnSetFusedOpsConstParamPackAttribute(
     constPack: FusedOpsConstParamPack,
     paramLabel: cudnnFusedOpsConstParamLabel_t,
-    param: SupportsFloat | None,
+    param: Any,
 ) -> None:
     """Copy a descriptor's contents or a value into the pack; None is recorded as NULL.
 
@@ -1649,6 +1738,9 @@ def cudnnSetFusedOpsVariantParamPackAttribute(
     Errors: BAD_PARAM for NULL (c03), a label that is none or that the sequence of the pack does not have (c04), what is no number
     of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
     """
+
+def cudnnAdvInferVersionCheck() -> None:
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 7.2.1."""
 
 def cudnnCreateAttnDescriptor() -> AttnDescriptor:
     """A new attention descriptor, to be filled by cudnnSetAttnDescriptor. Source: 7.2.3."""
@@ -1720,7 +1812,7 @@ def cudnnGetMultiHeadAttnWeights(
     weightSizeInBytes: SupportsIndex,
     weights: Memory,
     wDesc: TensorDescriptor,
-) -> float:
+) -> Any:
     """The weight or bias tensor wKind in weights, which has weightSizeInBytes bytes: a part of a buffer, or the address in other
     memory, that of the host included.
 
@@ -1741,7 +1833,7 @@ class _cudnnGetRNNDataDescriptor(NamedTuple):
     batchSize: int
     vectorSize: int
     seqLengthArray: tuple[int, ...]
-    paddingFill: float
+    paddingFill: Any
 
 def cudnnGetRNNDataDescriptor(
     RNNDataDesc: RNNDataDescriptor,
@@ -1797,7 +1889,7 @@ def cudnnGetRNNLinLayerBiasParams(
     w: Memory,
     linLayerID: SupportsIndex,
     linLayerBiasDesc: FilterDescriptor,
-) -> float:
+) -> Any:
     """A bias of a pseudo-layer in w, as cudnnGetRNNLinLayerMatrixParams returns a matrix; linLayerBiasDesc becomes {1, rows, 1}.
 
     Errors: BAD_PARAM for NULL (c20), data types (c21), a w that does not begin at an element (c22), a pseudoLayer or
@@ -1813,7 +1905,7 @@ def cudnnGetRNNLinLayerMatrixParams(
     w: Memory,
     linLayerID: SupportsIndex,
     linLayerMatDesc: FilterDescriptor,
-) -> float:
+) -> Any:
     """A matrix of a pseudo-layer in w, whose bytes wDesc says: a part of a buffer, or the address in other memory.
 
     linLayerMatDesc becomes {1, rows, columns}, row-major. None, and a descriptor that reads as zeros, for a matrix that the
@@ -1864,8 +1956,8 @@ def cudnnGetRNNTempSpaceSizes(
     """
 
 class _cudnnGetRNNWeightParams(NamedTuple):
-    mAddr: float
-    bAddr: float
+    mAddr: Any
+    bAddr: Any
 
 def cudnnGetRNNWeightParams(
     handle: Handle,
@@ -1897,7 +1989,7 @@ def cudnnGetRNNWorkspaceSize(
     handle: Handle,
     rnnDesc: RNNDescriptor,
     seqLength: SupportsIndex,
-    xDesc: TensorDescriptor,
+    xDesc: Sequence[TensorDescriptor],
 ) -> int:
     """Bytes of work space for seqLength steps, each described by a {batch, input size, 1} of xDesc.
 
@@ -1912,7 +2004,7 @@ class _cudnnGetSeqDataDescriptor(NamedTuple):
     axes: tuple[cudnnSeqDataAxis_t, ...]
     seqLengthArraySize: int
     seqLengthArray: tuple[int, ...]
-    paddingFill: float
+    paddingFill: Any
 
 def cudnnGetSeqDataDescriptor(
     seqDataDesc: SeqDataDescriptor,
@@ -2011,7 +2103,7 @@ def cudnnSetRNNDataDescriptor(
     batchSize: SupportsIndex,
     vectorSize: SupportsIndex,
     seqLengthArray: Sequence[SupportsIndex],
-    paddingFill: SupportsFloat | None,
+    paddingFill: Any,
 ) -> None:
     """Describe a batch of sequences of vectors.
 
@@ -2097,7 +2189,7 @@ def cudnnSetSeqDataDescriptor(
     axes: cudnnSeqDataAxis_t,
     seqLengthArraySize: SupportsIndex,
     seqLengthArray: Sequence[SupportsIndex],
-    paddingFill: SupportsFloat | None,
+    paddingFill: Any,
 ) -> None:
     """Describe sequences of vectors, packed without gaps.
 
@@ -2107,6 +2199,9 @@ def cudnnSetSeqDataDescriptor(
     lengths (c26), lengths outside 0 to the size of TIME (c27); NOT_SUPPORTED for nbDims other than 4 (c28), other types
     (c20), a paddingFill (c29). Source: 7.2.53.
     """
+
+def cudnnAdvTrainVersionCheck() -> None:
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 8.2.1."""
 
 def cudnnCreateCTCLossDescriptor() -> CTCLossDescriptor:
     """A new CTC loss descriptor, to be filled by one of the three setters. Source: 8.2.2."""
@@ -2228,7 +2323,7 @@ def cudnnGetRNNTrainingReserveSize(
     handle: Handle,
     rnnDesc: RNNDescriptor,
     seqLength: SupportsIndex,
-    xDesc: TensorDescriptor,
+    xDesc: Sequence[TensorDescriptor],
 ) -> int:
     """Bytes of reserve space for training with seqLength steps, each described by a {batch, input size, 1} of xDesc.
 

@@ -27,6 +27,8 @@ from .reduce_tensor import ReduceTensor
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
+    AlgorithmPerformanceSpec,
+    AlgorithmSpec,
     AttnSpec,
     ConvolutionSpec,
     CTCLossSpec,
@@ -63,6 +65,8 @@ __all__ = [
     "ActivationForward",
     "ActivationSpec",
     "AddTensor",
+    "AlgorithmPerformanceSpec",
+    "AlgorithmSpec",
     "AttnSpec",
     "Backend",
     "BackendError",
