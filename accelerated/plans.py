@@ -77,6 +77,10 @@ class Launch:
             function.require_fields(type(arguments))
         self.pack_addresses = struct.Struct(f"{len(self.operands)}Q").pack_into
 
+    @property
+    def device(self) -> Any:
+        return self.function.device
+
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch on the operands at these addresses, asynchronously on the stream."""
         arguments = bytearray(self.template)
@@ -123,7 +127,7 @@ class Plan:
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         if not self.scratch_bytes:
             return self._start(operands, stream)
-        with self.steps[0][0].function.device.scratch.of(stream, self.scratch_bytes) as scratch:
+        with self.steps[0][0].device.scratch.of(stream, self.scratch_bytes) as scratch:
             self._start([*operands, scratch], stream)
 
     def _start(self, operands: Sequence[Any], stream: Any) -> None:

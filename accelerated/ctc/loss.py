@@ -89,11 +89,11 @@ class LossSolver(Solver[CTCProblem]):
     def launches(self, problem: CTCProblem) -> list[Launch]:
         o, areas = problem.operation, problem.areas
         gradients = o.gradients is not None
-        lists, lengths, labels = ("labelLengths", "inputLengths", "labels"), o.sequences, 2 * o.sequences
-        starts = (0, 0, 0)
+        lists: tuple[str, ...] = ("labelLengths", "inputLengths", "labels")
+        starts: tuple[int, ...] = (0, 0, 0)
         if isinstance(o, CTCLoss):
             lists = ("workspace",) * 3
-            starts = tuple(areas["uploaded"] + start for start in (0, lengths, labels))
+            starts = tuple(areas["uploaded"] + start * o.sequences for start in (0, 1, 2))
         operands = ("probs", *lists, "costs", "gradients", "workspace")
         strides = {"probs": o.probs.strides, "gradients": o.gradients.strides if o.gradients else (0, 0, 0)}
         arguments = structure(
