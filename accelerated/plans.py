@@ -77,10 +77,6 @@ class Launch:
             function.require_fields(type(arguments))
         self.pack_addresses = struct.Struct(f"{len(self.operands)}Q").pack_into
 
-    @property
-    def device(self) -> Any:
-        return self.function.device
-
     def start(self, addresses: Sequence[int], stream: Any) -> None:
         """Launch on the operands at these addresses, asynchronously on the stream."""
         arguments = bytearray(self.template)
@@ -98,9 +94,10 @@ class Launch:
 
 
 class Upload:
-    """Bytes of the host that are copied into an operand, in the order of the stream."""
+    """Bytes of the host that are copied into an operand, in the order of the stream, before the launches that read them."""
 
     scratch_bytes = 0
+    function: Any = None  # no kernel
 
     def __init__(self, device: Any, data: bytes, operand: str, offset: int = 0) -> None:
         self.device, self.data, self.operands, self.offset = device, data, (operand,), offset
@@ -127,7 +124,7 @@ class Plan:
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         if not self.scratch_bytes:
             return self._start(operands, stream)
-        with self.steps[0][0].device.scratch.of(stream, self.scratch_bytes) as scratch:
+        with self.steps[-1][0].function.device.scratch.of(stream, self.scratch_bytes) as scratch:
             self._start([*operands, scratch], stream)
 
     def _start(self, operands: Sequence[Any], stream: Any) -> None:
