@@ -395,7 +395,7 @@ class _Computing:
     def _remembered(self, handle: Handle, operation: Operation, key: Any) -> _Prepared:
         """Prepare an operation for the handle, and remember it by its key."""
         self._countable(operation)
-        sizes = tuple((name, operation.nbytes(name), operation.alignment(name)) for name in operation.operands)
+        sizes = tuple((name, operation.least_bytes(name), operation.alignment(name)) for name in operation.operands)
         with handle.lock:
             prepared = _Prepared(operation, sizes, handle.backend.prepare(operation))
             if key is not None:
@@ -520,7 +520,8 @@ def usable(call: str, handle: Handle, operation: Operation, memory: Mapping[str,
     checks: _Documented = FUNCTIONS[call].checks  # type: ignore[attr-defined]
     o = operation
     return [
-        checked_operand(checks, handle, o, name, memory[name], o.nbytes(name), o.alignment(name)) for name in o.operands
+        checked_operand(checks, handle, o, name, memory[name], o.least_bytes(name), o.alignment(name))
+        for name in o.operands
     ]
 
 

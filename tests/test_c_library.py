@@ -37,7 +37,7 @@ def compiled(library: Path, folder: Path, text: str, compiler: str = "gcc", *opt
         "-o",
         str(program),
     ]
-    command += [f"-L{library.parent}", f"-l:{NAME}", f"-Wl,-rpath,{library.parent}"]
+    command += [f"-L{library.parent}", f"-l:{NAME}", f"-Wl,-rpath,{library.parent}", "-lm"]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return program
 
@@ -190,6 +190,47 @@ def test_ctc_loss_descriptors_from_c(library, tmp_path):
     """
     ran = run(compiled(library, tmp_path, text))
     assert ran.returncode == 0, ran.stderr
+
+
+def test_ctc_loss_from_c(library, tmp_path):
+    """Lists whose lengths other arguments say; labels in device memory, which is the host's here; gradients that are NULL."""
+    text = """
+    #include <cudnn.h>
+    #include <math.h>
+    int main(void) {
+        cudnnHandle_t handle;
+        cudnnTensorDescriptor_t probs, gradient;
+        cudnnCTCLossDescriptor_t loss;
+        int dims[] = {3, 2, 3}, strides[] = {6, 3, 1}, labels[] = {1, 2, 2}, counts[] = {2, 1}, times[] = {3, 2};
+        int beyond[] = {3, 4};
+        float p[18], costs[2] = {-1, -1}, again[2] = {-1, -1}, gradients[18];
+        size_t size = 0, size_8 = 0;
+        char workspace[4096];
+        for (int i = 0; i < 18; i++) p[i] = 1.0f / 3;
+        if (cudnnCreate(&handle) || cudnnCreateTensorDescriptor(&probs) || cudnnCreateTensorDescriptor(&gradient)) return 1;
+        if (cudnnCreateCTCLossDescriptor(&loss) || cudnnSetTensorNdDescriptor(probs, CUDNN_DATA_FLOAT, 3, dims, strides)) return 2;
+        if (cudnnSetTensorNdDescriptor(gradient, CUDNN_DATA_FLOAT, 3, dims, strides)) return 3;
+        if (cudnnSetCTCLossDescriptor_v8(loss, CUDNN_DATA_FLOAT, CUDNN_LOSS_NORMALIZATION_NONE, CUDNN_NOT_PROPAGATE_NAN, 2)) return 4;
+        if (cudnnGetCTCLossWorkspaceSize(handle, probs, gradient, labels, counts, times, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss, &size)) return 5;
+        if (cudnnGetCTCLossWorkspaceSize_v8(handle, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss, probs, gradient, &size_8)) return 6;
+        if (!size || !size_8 || size > sizeof workspace || size_8 > sizeof workspace) return 7;
+        if (cudnnCTCLoss(handle, probs, p, labels, counts, times, costs, gradient, gradients, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss,
+                         workspace, size)) return 8;
+        /* 12 in three steps: 112, 122, 012, 102, 120 of 27; 2 in two steps: 22, 02, 20 of 9 */
+        if (fabs(costs[0] - log(27.0 / 5)) > 1e-5 || fabs(costs[1] - log(3.0)) > 1e-5) return 9;
+        if (fabs(gradients[1] - (1.0 / 3 - 4.0 / 5)) > 1e-5 || gradients[15] != 0) return 10;
+        if (cudnnCTCLoss_v8(handle, CUDNN_CTC_LOSS_ALGO_NON_DETERMINISTIC, loss, probs, p, labels, counts, times, again, 0, 0, size_8,
+                            workspace)) return 11;
+        if (again[0] != costs[0] || again[1] != costs[1]) return 12;
+        if (cudnnCTCLoss(handle, probs, p, labels, counts, beyond, costs, gradient, gradients, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss,
+                         workspace, size) != CUDNN_STATUS_BAD_PARAM) return 13;
+        if (cudnnCTCLoss(handle, probs, p, labels, counts, 0, costs, gradient, gradients, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss,
+                         workspace, size) != CUDNN_STATUS_BAD_PARAM) return 14;
+        return cudnnDestroy(handle) ? 15 : 0;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text))
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
 
 
 def test_recurrent_networks_from_c(library, tmp_path):

@@ -63,9 +63,8 @@ def test_every_parameter_gets_what_it_is_named_after(sample):
     for parameter in (p for p in functions()[name].arguments if p.name in given):
         value = given[parameter.name]
         if parameter.memory == "device" and value is not None:
-            enlarged = (
-                parameter.name == "workspace" and value == "4096 new bytes" and given["workspaceSizeInBytes"] == 4096
-            )
+            size = given.get("workspaceSizeInBytes", given.get("workSpaceSizeInBytes"))
+            enlarged = parameter.name == "workspace" and value == "4096 new bytes" and size == 4096
             assert value == f"memory of {parameter.name}" or enlarged
             used.add(parameter.name)
         elif parameter.name == "varPack":

@@ -2225,6 +2225,58 @@ def cudnnAdvTrainVersionCheck() -> None:
 def cudnnCreateCTCLossDescriptor() -> CTCLossDescriptor:
     """A new CTC loss descriptor, to be filled by one of the three setters. Source: 8.2.2."""
 
+def cudnnCTCLoss(
+    handle: Handle,
+    probsDesc: TensorDescriptor,
+    probs: Memory,
+    hostLabels: Sequence[SupportsIndex],
+    hostLabelLengths: Sequence[SupportsIndex],
+    hostInputLengths: Sequence[SupportsIndex],
+    costs: Memory,
+    gradientsDesc: TensorDescriptor | None,
+    gradients: Memory,
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+    workspace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+) -> None:
+    """costs[n] = -ln p(labels of n | probs), gradients = those of the costs with respect to the activations.
+
+    p is the sum over all alignments of the product of their probabilities; class 0 is the blank. gradients are p(class) minus the
+    share of the alignments that have the class at that time step, and zero from the input length on. Without an alignment (labels
+    and repetitions are more than time steps) the cost is 0, and the gradients are zero or, with PROPAGATE_NAN, left as they are.
+    probs: probabilities, with CUDNN_LOSS_NORMALIZATION_SOFTMAX activations. probs, gradients: FLOAT (time, sequence, class), any
+    strides; costs: packed floats, one a sequence. gradients (and gradientsDesc) may be NULL. Lengths and labels in host memory:
+    a list for all sequences, labels one sequence after the other. Both algorithms are deterministic here.
+    Errors: BAD_PARAM for differing dimensions (c14), input lengths that are not 0 to the time steps of probsDesc (c15), a workspace
+    that is too small (c16), label lengths above 256 (c17), labels that are no classes; NOT_SUPPORTED for other types (c18), an
+    unknown algo (c19). Source: 8.2.3; formula: docs/errata.md, D387.
+    """
+
+def cudnnCTCLoss_v8(
+    handle: Handle,
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+    probsDesc: TensorDescriptor,
+    probs: Memory,
+    labels: Memory,
+    labelLengths: Memory,
+    inputLengths: Memory,
+    costs: Memory,
+    gradientsDesc: TensorDescriptor | None,
+    gradients: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    workspace: Memory,
+) -> None:
+    """As cudnnCTCLoss, with labels, labelLengths and inputLengths (int) in device memory, which the host does not read.
+
+    A sequence of more than maxLabelLength labels, of labels that are no classes, of an input length that is not 0 to the time
+    steps of probsDesc, has no alignment. labels: as many as labelLengths say; a length that is not 0 to maxLabelLength counts as
+    the nearest of them where the labels of the next sequence are looked for.
+    Errors: BAD_PARAM for differing dimensions (c16), a descriptor of another setter (c03), a workspace that is too small (c18), a
+    maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21). Source: 8.2.4.
+    """
+
 def cudnnDestroyCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 8.2.5."""
 
@@ -2252,6 +2304,38 @@ def cudnnGetCTCLossDescriptor_v8(ctcLossDesc: CTCLossDescriptor) -> _cudnnGetCTC
     """(compType, normMode, gradMode, maxLabelLength); maxLabelLength is 0 where another setter set the descriptor.
 
     Errors: BAD_PARAM for NULL (c06). Source: 8.2.11.
+    """
+
+def cudnnGetCTCLossWorkspaceSize(
+    handle: Handle,
+    probsDesc: TensorDescriptor,
+    gradientsDesc: TensorDescriptor | None,
+    labels: Sequence[SupportsIndex],
+    labelLengths: Sequence[SupportsIndex],
+    inputLengths: Sequence[SupportsIndex],
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+) -> int:
+    """Bytes of workspace that cudnnCTCLoss needs for these lengths on the handle's device, never 0.
+
+    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted. labels,
+    labelLengths, inputLengths: in host memory.
+    Errors: BAD_PARAM for differing dimensions (c06), input lengths that are not 0 to the time steps of probsDesc (c07), label
+    lengths above 256 (c09), labels that are no classes; NOT_SUPPORTED for other types (c10), an unknown algo (c11). Source: 8.2.12.
+    """
+
+def cudnnGetCTCLossWorkspaceSize_v8(
+    handle: Handle,
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+    probsDesc: TensorDescriptor,
+    gradientsDesc: TensorDescriptor | None,
+) -> int:
+    """Bytes of workspace that cudnnCTCLoss_v8 needs for up to maxLabelLength labels a sequence on the handle's device, never 0.
+
+    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted.
+    Errors: BAD_PARAM for differing dimensions (c05), a descriptor of another setter (cudnnCTCLoss_v8/c03), a maxLabelLength above
+    256 (cudnnCTCLoss_v8/c19); NOT_SUPPORTED for other types (c06), an unknown algo (c07). Source: 8.2.13.
     """
 
 def cudnnGetRNNTrainingReserveSize(

@@ -12,6 +12,7 @@ from .convolution import (
     ReorderFilterAndBias,
     allows_tf32,
 )
+from .ctc import CTCLoss, CTCLoss_v8
 from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
 from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
 from .normalization import (
@@ -50,6 +51,7 @@ FAMILIES = (
     "activation",
     "convolution",
     "fused_ops",
+    "ctc",
     "dropout",
     "normalization",
     "pooling",
@@ -73,7 +75,9 @@ __all__ = [
     "Backend",
     "BackendError",
     "Buffer",
+    "CTCLoss",
     "CTCLossSpec",
+    "CTCLoss_v8",
     "ConvolutionBackwardBias",
     "ConvolutionBackwardData",
     "ConvolutionBiasActivationForward",

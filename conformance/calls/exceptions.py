@@ -9,6 +9,8 @@ from dualdnn.api.operations import (
     ConvolutionBackwardData,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
+    CTCLoss,
+    CTCLoss_v8,
     DropoutBackward,
     DropoutForward,
     Operation,
@@ -35,6 +37,8 @@ WORKSPACES: dict[type[Operation], str] = {
     ConvolutionBackwardData: "cudnnGetConvolutionBackwardDataWorkspaceSize",
     ReduceTensor: "cudnnGetReductionWorkspaceSize",
     **{kind: "cudnnMakeFusedOpsPlan" for kind in fused_ops.KINDS if "workSpace" in kind.raw},
+    CTCLoss: "cudnnGetCTCLossWorkspaceSize",
+    CTCLoss_v8: "cudnnGetCTCLossWorkspaceSize_v8",
 }
 
 
@@ -64,6 +68,14 @@ def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
 VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None]] = {
     SetTensor: {"valuePtr": lambda make, o, memory: o.value},
     ReduceTensor: {"workspace": _workspace, "workspaceSizeInBytes": _workspace_bytes},
+    CTCLoss: {
+        "workspace": _workspace,
+        "workspaceSizeInBytes": _workspace_bytes,
+        "labels": lambda make, o, memory: o.hostLabels,
+        "labelLengths": lambda make, o, memory: o.hostLabelLengths,
+        "inputLengths": lambda make, o, memory: o.hostInputLengths,
+    },
+    CTCLoss_v8: {"workspace": _workspace, "workSpaceSizeInBytes": _workspace_bytes},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
     **{kind: dict(fused_ops.ARGUMENTS) for kind in fused_ops.KINDS},
