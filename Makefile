@@ -11,7 +11,7 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 UNFORMATTED :=
 KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h')
 
-.PHONY: help conformance races races-all test lint stubs bench clean
+.PHONY: help conformance prove races races-all test lint stubs bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -28,6 +28,9 @@ conformance: $(BIN)/.ready ## judge both backends, write conformance-report/repo
 
 races: conformance-report/kernels.json ## every kernel in one case at least, every race in memory an error
 	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --covering $< --out races-report
+
+prove: $(BIN)/.ready ## every case under every fault that it must notice
+	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject reference --prove --out prove-report
 
 races-all: $(BIN)/.ready ## judge the accelerated backend with every race in memory an error
 	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --out races-report
@@ -52,4 +55,4 @@ stubs: $(BIN)/.ready ## write the type stubs of the documented calls
 	$(BIN)/ruff format api/cudnn/__init__.pyi
 
 clean: ## remove the environment and what was made
-	rm -rf $(VENV) conformance-report races-report build *.egg-info
+	rm -rf $(VENV) conformance-report prove-report races-report build *.egg-info

@@ -71,6 +71,11 @@ def main(arguments: list[str] | None = None) -> int:
         help="all: every trial of the accelerated backend runs once by each solver that can serve it; writes kernels.json",
     )  # fmt: skip
     conformance.add_argument(
+        "--prove",
+        action="store_true",
+        help="run each case under every fault that it must notice; one that passes fails",
+    )
+    conformance.add_argument(
         "--covering", type=Path, metavar="FILE",
         help="only quick cases that together launch every kernel, by the kernels.json of an earlier run",
     )  # fmt: skip
@@ -160,6 +165,7 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     options += [text for name in chosen.subject for text in ("--subject", name)]
     options += ["-k", _checked_expression(chosen.k)] if chosen.k else []
     options += ["--solvers", chosen.solvers]
+    options += ["--prove"] if chosen.prove else []
     if chosen.covering:
         chosen.case += covering(chosen.covering)
     selection = shlex.join(

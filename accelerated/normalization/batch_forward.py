@@ -54,11 +54,11 @@ class ForwardSolver(Solver[ForwardProblem]):
             ("rectify", c_int(activation is not None)),
             ("propagate", c_int(activation.relu_nan if activation is not None else 1)),
         ]
-        definitions = {"THREADS": str(THREADS)}
+        threads = str(THREADS)
         if not problem.trains:
             chunks = -(-division.positions // (division.rows * IN_FLIGHT[self.packed]))
             kernel = "normalization_batch_forward_inference"
-            return [problem.launch(SOURCE, kernel, division, 1, fields, (*OPERANDS, *GIVEN), chunks, **definitions)]
+            return [problem.launch(SOURCE, kernel, division, 1, fields, (*OPERANDS, *GIVEN), chunks, THREADS=threads)]
         cluster = problem.clusters(division)
         cached, shared_bytes = problem.cached(division, cluster, 1)
         kernel = "normalization_batch_forward_training"

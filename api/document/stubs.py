@@ -147,14 +147,15 @@ def _plain_type(parameter: Parameter, given: bool) -> str:
     if parameter.name == "arrayOfElements":
         return "Sequence[Any]" if given else "tuple[Any, ...]"
     if base in DESCRIPTORS:
-        return DESCRIPTORS[base].__name__
+        name = DESCRIPTORS[base].__name__
+        return f"Sequence[{name}]" if parameter.is_pointer and parameter.length and given else name
     if base in ENUMERATIONS or base in _records():
         return base
     if base in INTEGERS:
         if not given:
             return "int"
         return "Sequence[SupportsIndex]" if parameter.is_pointer else "SupportsIndex"
-    if base in ("double", "float") or (base == "void" and parameter.name != "udata"):
+    if base in ("double", "float") or (base == "void" and parameter.typed_by is not None):
         return "SupportsFloat" if given else "float"
     return "Callback | None" if base == "cudnnCallback_t" else "Any"
 

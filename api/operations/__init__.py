@@ -12,7 +12,9 @@ from .convolution import (
     ReorderFilterAndBias,
     allows_tf32,
 )
+from .ctc import CTCLoss, CTCLoss_v8
 from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
+from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
 from .normalization import (
     BatchNormalizationForwardInference,
     DivisiveNormalizationBackward,
@@ -28,6 +30,8 @@ from .reduce_tensor import ReduceTensor
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
+    AlgorithmPerformanceSpec,
+    AlgorithmSpec,
     AttnSpec,
     ConvolutionSpec,
     CTCLossSpec,
@@ -48,6 +52,8 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 FAMILIES = (
     "activation",
     "convolution",
+    "fused_ops",
+    "ctc",
     "dropout",
     "normalization",
     "pooling",
@@ -63,12 +69,18 @@ __all__ = [
     "ActivationForward",
     "ActivationSpec",
     "AddTensor",
+    "AlgorithmPerformanceSpec",
+    "AlgorithmSpec",
     "AttnSpec",
+    "BnFinalizeStatisticsInference",
+    "BnFinalizeStatisticsTraining",
     "Backend",
     "BatchNormalizationForwardInference",
     "BackendError",
     "Buffer",
+    "CTCLoss",
     "CTCLossSpec",
+    "CTCLoss_v8",
     "ConvolutionBackwardBias",
     "ConvolutionBackwardData",
     "ConvolutionBiasActivationForward",

@@ -75,6 +75,10 @@ class Operation:
         size = getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand)
         return size.nbytes if isinstance(size, TensorSpec) else size
 
+    def least_bytes(self, operand: str) -> int:
+        """Bytes that the operand's memory may not be smaller than: fewer where its contents say how much of it is read."""
+        return self.nbytes(operand)
+
     def alignment(self, operand: str) -> int:
         """Bytes of which the operand's address must be a multiple: those of its elements. Memory without any may begin anywhere."""
         kind = getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand)

@@ -31,8 +31,8 @@ def four_or_five(clause: str, **tensors: TensorSpec) -> None:
 
 def described_alike(clause: str, types: str, **tensors: TensorSpec) -> None:
     """All tensors have the same dimensions (``clause``) and data types (``types``)."""
-    same_dims(clause, **tensors)
-    same_data_type(types, **tensors)
+    same_dims(clause, BAD_PARAM, **tensors)
+    same_data_type(types, BAD_PARAM, **tensors)
 
 
 def of_statistics(clause: str, x: TensorSpec, mode: Mode, **descriptors: TensorSpec) -> None:
