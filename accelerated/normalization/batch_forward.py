@@ -73,7 +73,7 @@ class ForwardSolver(Solver[ForwardProblem]):
                 cluster,
                 cached,
                 shared_bytes,
-                **definitions,
+                THREADS=threads,
             )
         ]
 
