@@ -56,7 +56,7 @@ lint: $(BIN)/.ready
 
 stubs: $(BIN)/.ready ## write the type stubs of the documented calls
 	$(BIN)/python -m dualdnn.api.document.stubs
-	$(BIN)/ruff format api/cudnn/__init__.pyi
+	$(BIN)/ruff format api/cudnn/__init__.pyi api/miopen/__init__.pyi
 
 clean: ## remove the environment and what was made
 	rm -rf $(VENV) conformance-report prove-report races-report build *.egg-info

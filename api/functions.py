@@ -286,13 +286,36 @@ def computing(
     return decorate
 
 
+def executing(
+    *,
+    invalid: Mapping[str, str | tuple[str, cudnnStatus_t]] | None = None,
+    memory: Sequence[SameMemory] = (),
+    failed: str = "cudnnStatus_t/c08",
+) -> Callable[[Callable[..., tuple[Operation | None, Mapping[str, Any]]]], Callable[..., None]]:
+    """Make a documented call that runs a plan of a body that returns the operation and the memory of its operands, which a pack
+    holds; no operation where there is nothing to do. ``memory`` and ``failed`` are those of ``computing``."""
+
+    def decorate(body: Callable[..., tuple[Operation | None, Mapping[str, Any]]]) -> Callable[..., None]:
+        checks = _Documented(body, invalid or {})
+        run = _Executing(checks, body, tuple(memory), failed, {})
+
+        @functools.wraps(body)
+        def call(*args: Any, **kwargs: Any) -> None:
+            run(checks.bind(args, kwargs))
+
+        FUNCTIONS[checks.name] = call
+        return call
+
+    return decorate
+
+
 class _Computing:
     """Runs one computing function: remembered operations, memory checks, launch."""
 
     def __init__(
         self,
         checks: _Documented,
-        body: Callable[..., Operation],
+        body: Callable[..., Any],
         memory: tuple[SameMemory, ...],
         failed: str,
         small: Mapping[str, tuple[str, cudnnStatus_t]],
@@ -311,7 +334,7 @@ class _Computing:
         )
         self.position = {parameters[i].name: i for i in self.device}
 
-    def value(self, args: tuple[Any, ...], operand: str) -> Any:
+    def value(self, args: Any, operand: str) -> Any:
         """The memory that a call was given for an operand: its argument, or what one of the descriptors holds."""
         if operand in self.position:
             return args[self.position[operand]]
@@ -323,30 +346,7 @@ class _Computing:
         if api_log.active:
             api_log.log_call(self.checks.function, args)
         try:
-            handle = args[0]
-            key: tuple[Any, ...] | None
-            try:
-                # With their types: "0" is no 0, an enumerator of another type is no enumerator of this one, 1+0j no 1. The
-                # text of 0 tells -0.0 from 0.0.
-                scalars = self.scalars_of(args)
-                if self.simple:
-                    specs = [args[i].spec for i in self.described]
-                else:
-                    specs = [_seen(args[i]) for i in self.described]
-                if self.nullable:
-                    specs += [args[i] is None for i in self.nullable]
-                key = (self, *specs, *[v or repr(v) for v in scalars], *map(type, scalars))
-                prepared = handle.prepared.get(key)
-                if prepared is None:  # NaN, which equals nothing, is found by its text
-                    key = tuple([part if part == part else repr(part) for part in key])
-                    prepared = handle.prepared.get(key)
-            except Exception:  # a wrong argument: the checks below name it
-                key = prepared = None
-            if prepared is None or not handle.alive:
-                prepared = self._prepare(args, key)
-            with handle.lock:
-                operands = self._operands(handle, prepared, args)
-                prepared.launch(operands, handle.stream)
+            self._run(args)
         except CudnnError as error:
             error.function = error.function or self.checks.name
             raise
@@ -354,12 +354,46 @@ class _Computing:
             api_log.log_fatal(self.checks.function, str(error))
             raise CudnnError(EXECUTION_FAILED, self.failed, str(error), self.checks.name) from error
 
+    def _run(self, args: tuple[Any, ...]) -> None:
+        """Compute by the remembered operation of these arguments, or a new one."""
+        handle = args[0]
+        key: tuple[Any, ...] | None
+        try:
+            # With their types: "0" is no 0, an enumerator of another type is no enumerator of this one, 1+0j no 1. The
+            # text of 0 tells -0.0 from 0.0.
+            scalars = self.scalars_of(args)
+            if self.simple:
+                specs = [args[i].spec for i in self.described]
+            else:
+                specs = [_seen(args[i]) for i in self.described]
+            if self.nullable:
+                specs += [args[i] is None for i in self.nullable]
+            key = (self, *specs, *[v or repr(v) for v in scalars], *map(type, scalars))
+            prepared = handle.prepared.get(key)
+            if prepared is None:  # NaN, which equals nothing, is found by its text
+                key = tuple([part if part == part else repr(part) for part in key])
+                prepared = handle.prepared.get(key)
+        except Exception:  # a wrong argument: the checks below name it
+            key = prepared = None
+        if prepared is None or not handle.alive:
+            prepared = self._prepare(args, key)
+        self._launch(handle, prepared, args)
+
+    def _launch(self, handle: Handle, prepared: _Prepared, memory: Any) -> None:
+        """Check the memory of the operands and compute."""
+        with handle.lock:
+            operands = self._operands(handle, prepared, memory)
+            prepared.launch(operands, handle.stream)
+
     def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:
         parameters = self.checks.parameters
         checked = [self.checks.check(p, a) for p, a in zip(parameters, args, strict=True)]
         handle: Handle = checked[0]
         seen = [value if i in self.device else _seen(value) for i, value in enumerate(checked)]
-        operation = self.body(*seen)
+        return self._remembered(handle, self.body(*seen), key)
+
+    def _remembered(self, handle: Handle, operation: Operation, key: Any) -> _Prepared:
+        """Prepare an operation for the handle, and remember it by its key."""
         self._countable(operation)
         sizes = tuple((name, operation.least_bytes(name), operation.alignment(name)) for name in operation.operands)
         with handle.lock:
@@ -380,7 +414,7 @@ class _Computing:
                 )
                 raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
-    def _operands(self, handle: Handle, prepared: _Prepared, args: tuple[Any, ...]) -> list[Any]:
+    def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
         operands = [
             checked_operand(
                 self.checks,
@@ -423,6 +457,22 @@ class _Computing:
                 if rule.allowed is None or not exact or not rule.allowed(operation):
                     described = f"{getattr(operation, name)} and {getattr(operation, other_name)}"
                     raise CudnnError(rule.status, clause, f"{where} share memory with {described}")
+
+
+class _Executing(_Computing):
+    """Runs a plan on the memory that a pack holds: the body returns the operation and its memory by operand."""
+
+    def value(self, args: Mapping[str, Any], operand: str) -> Any:
+        return args.get(operand)
+
+    def _run(self, args: tuple[Any, ...]) -> None:
+        checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
+        handle: Handle = checked[0]
+        operation, memory = self.body(handle, *map(_seen, checked[1:]))
+        if operation is None:
+            return
+        key = (self, operation)
+        self._launch(handle, handle.prepared.get(key) or self._remembered(handle, operation, key), memory)
 
 
 def checked_operand(

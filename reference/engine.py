@@ -180,7 +180,8 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
             spec, values = specs[name], blended(operation, name, exact, memory, wide, place)
             write(spec, memory[name], values if place else np.broadcast_to(values, spec.dims), place)
 
-    terms = getattr(operation, "terms", 0) * operation.tensor(operation.outputs[0]).count
+    terms = getattr(operation, "terms", 0)
+    terms = terms and terms * operation.tensor(operation.outputs[0]).count
     return beside_others(launch) if terms >= LEAST_TERMS else launch
 
 

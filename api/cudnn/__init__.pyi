@@ -1689,6 +1689,14 @@ def cudnnDestroyFusedOpsPlan(plan: FusedOpsPlan | None) -> None:
 def cudnnDestroyFusedOpsVariantParamPack(varPack: FusedOpsVariantParamPack) -> None:
     """Destroy the pack, not the memory that it points to; using it afterwards is BAD_PARAM. Source: 6.2.8."""
 
+def cudnnFusedOpsExecute(handle: Handle, plan: FusedOpsPlan, varPack: FusedOpsVariantParamPack) -> None:
+    """Run a plan on the memory and the scalars of a variant parameter pack, which may change from call to call.
+
+    Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what the
+    placeholders promise, a workspace that is missing or too small (the clauses of cudnnFusedOpsVariantParamLabel_t), an epsilon
+    below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source: 6.2.11, tables 31 to 35.
+    """
+
 class _cudnnGetFusedOpsConstParamPackAttribute(NamedTuple):
     param: Any
     isNULL: int
@@ -1709,6 +1717,17 @@ def cudnnGetFusedOpsVariantParamPackAttribute(
     """The device memory that was set, None where it is NULL, or the scalar.
 
     Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source: 6.2.16.
+    """
+
+def cudnnMakeFusedOpsPlan(handle: Handle, plan: FusedOpsPlan, constPack: FusedOpsConstParamPack) -> int:
+    """Make a plan of the sequence and the attributes of the pack; returns the bytes of workspace that executing it takes.
+
+    The plan has a copy of what it needs: the pack and its descriptors may change or be destroyed. A call that is refused leaves an
+    earlier plan as it was. Placeholders say which operands there will be: optional outputs and steps whose pointers are
+    CUDNN_PTR_NULL are left out.
+    Errors: BAD_PARAM for NULL (c04), a pack of another sequence (c05), descriptors that are missing or whose shapes do not fit
+    (the clauses of cudnnFusedOpsConstParamLabel_t); NOT_SUPPORTED for modes, activations and data types that are not supported.
+    Source: 6.2.17, tables 23 to 29.
     """
 
 def cudnnSetFusedOpsConstParamPackAttribute(

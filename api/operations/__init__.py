@@ -14,6 +14,7 @@ from .convolution import (
 )
 from .ctc import CTCLoss, CTCLoss_v8
 from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
+from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
 from .normalization import (
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
@@ -49,6 +50,7 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 FAMILIES = (
     "activation",
     "convolution",
+    "fused_ops",
     "ctc",
     "dropout",
     "normalization",
@@ -68,6 +70,8 @@ __all__ = [
     "AlgorithmPerformanceSpec",
     "AlgorithmSpec",
     "AttnSpec",
+    "BnFinalizeStatisticsInference",
+    "BnFinalizeStatisticsTraining",
     "Backend",
     "BackendError",
     "Buffer",

@@ -53,6 +53,7 @@ from dualdnn.api.operations.specs import FLOAT, HALF, NHWC
 from ..layouts import laid_out
 from .convolution_rows import convolution_rows
 from .ctc_rows import ctc_rows
+from .fused_rows import fused_rows
 from .row import Row
 
 Dims = tuple[int, ...]
@@ -263,4 +264,5 @@ def memory_rows() -> Iterator[Row]:
 
 def rows(match: str = "") -> Iterator[Row]:
     """All rows whose name contains ``match``."""
-    return (row for row in chain(convolution_rows(), memory_rows(), ctc_rows()) if match in row.name)
+    everything = chain(convolution_rows(), memory_rows(), ctc_rows(), fused_rows())
+    return (row for row in everything if match in row.name)

@@ -21,9 +21,12 @@ from dualdnn.api.operations import (
     SetTensor,
 )
 
+from . import fused_ops
+
 # Operations whose call is not called cudnn<operation>.
 FUNCTIONS: dict[type[Operation], str] = {
     ReorderFilter: "cudnnReorderFilterAndBias",
+    **dict.fromkeys(fused_ops.KINDS, "cudnnFusedOpsExecute"),
     SetDropoutStates: "cudnnSetDropoutDescriptor",
 }
 
@@ -33,6 +36,7 @@ WORKSPACES: dict[type[Operation], str] = {
     ConvolutionBiasActivationForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ConvolutionBackwardData: "cudnnGetConvolutionBackwardDataWorkspaceSize",
     ReduceTensor: "cudnnGetReductionWorkspaceSize",
+    **{kind: "cudnnMakeFusedOpsPlan" for kind in fused_ops.KINDS if "workSpace" in kind.raw},
     CTCLoss: "cudnnGetCTCLossWorkspaceSize",
     CTCLoss_v8: "cudnnGetCTCLossWorkspaceSize_v8",
 }
@@ -74,6 +78,7 @@ VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], 
     CTCLoss_v8: {"workspace": _workspace, "workSpaceSizeInBytes": _workspace_bytes},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
+    **{kind: dict(fused_ops.ARGUMENTS) for kind in fused_ops.KINDS},
     SetDropoutStates: {
         "dropoutDesc": lambda make, o, memory: make.cudnn.cudnnCreateDropoutDescriptor(),
         "dropout": 0.5,
