@@ -183,8 +183,8 @@ class HostMemory(Slot):
             raise NotExpressible(
                 f"{call.where(self.name)}: {view.nbytes} bytes, but {self.size} is {call.values[self.size]}"
             )
-        memory = ctypes.c_char * view.nbytes
-        call.storage[self.name] = memory = memory.from_buffer_copy(view) if view.readonly else memory.from_buffer(view)
+        kind = ctypes.c_char * view.nbytes
+        call.storage[self.name] = memory = kind.from_buffer_copy(view) if view.readonly else kind.from_buffer(view)
         return memory
 
 
