@@ -1200,6 +1200,73 @@ def cudnnActivationBackward(
     Source: 4.1.1.
     """
 
+def cudnnBatchNormalizationBackward(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    alphaDataDiff: SupportsFloat,
+    betaDataDiff: SupportsFloat,
+    alphaParamDiff: SupportsFloat,
+    betaParamDiff: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+    bnScaleBiasDiffDesc: TensorDescriptor,
+    bnScale: Memory,
+    resultBnScaleDiff: Memory,
+    resultBnBiasDiff: Memory,
+    epsilon: SupportsFloat,
+    savedMean: Memory,
+    savedInvVariance: Memory,
+) -> None:
+    """The gradients of the training forward pass: resultBnBiasDiff = sum of dy, resultBnScaleDiff = sum of dy * n and
+    dx = bnScale * inverse * (dy - (resultBnBiasDiff + n * resultBnScaleDiff) / m), with n = (x - mean) * inverse.
+
+    dx is blended by alphaDataDiff and betaDataDiff, both others by alphaParamDiff and betaParamDiff; a beta of 0 reads nothing.
+    mean and inverse are savedMean and savedInvVariance; where these are NULL, both, the mean and 1 / sqrt(variance + epsilon) of x.
+    x, dy, dx: equal dimensions and data types (HALF, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; dx may be dy or x where the
+    descriptors are identical. All others: described by bnScaleBiasDiffDesc, as cudnnDeriveBNTensorDescriptor, with any strides.
+    Errors: BAD_PARAM for NULL (c23), other numbers of dimensions (c24), of statistics (c25, c26), one of the saved NULL (c27),
+    epsilon below CUDNN_BN_MIN_EPSILON (c28), differing dimensions (c29) or data types (c30); NOT_SUPPORTED for other data types
+    (c22), an output whose strides overlap. Source: 4.1.2; formula: docs/errata.md, D146.
+    """
+
+def cudnnBatchNormalizationForwardTraining(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    bnScaleBiasMeanVarDesc: TensorDescriptor,
+    bnScale: Memory,
+    bnBias: Memory,
+    exponentialAverageFactor: SupportsFloat,
+    resultRunningMean: Memory,
+    resultRunningVariance: Memory,
+    epsilon: SupportsFloat,
+    resultSaveMean: Memory,
+    resultSaveInvVariance: Memory,
+) -> None:
+    """y = alpha * (bnScale * (x - mean) / sqrt(variance + epsilon) + bnBias) + beta * y; beta == 0 does not read y.
+
+    mean and variance are those of x over images and positions, per activation over images, the variance biased (1 / m).
+    resultRunningMean and resultRunningVariance become (1 - f) * themselves + f * the mean, and the unbiased variance (m / (m - 1);
+    of one element it is NaN), with f = exponentialAverageFactor; NULL, both, where they are not wanted. resultSaveMean and
+    resultSaveInvVariance receive the mean and 1 / sqrt(variance + epsilon); NULL, both, likewise.
+    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; in place where the descriptors
+    are identical. All others: described by bnScaleBiasMeanVarDesc, which has the dimensions and data type of
+    cudnnDeriveBNTensorDescriptor, and any strides. The results of CUDNN_BATCHNORM_SPATIAL_PERSISTENT are those of
+    CUDNN_BATCHNORM_SPATIAL; nothing overflows that does not there.
+    Errors: BAD_PARAM for NULL (c31), other numbers of dimensions (c32), of statistics (c33, c34), one of two results NULL (c35, c36),
+    epsilon below CUDNN_BN_MIN_EPSILON (c37), differing dimensions (c38) or data types (c39); NOT_SUPPORTED for other data types
+    (c30), an output whose strides overlap. Source: 4.1.4; docs/errata.md, D157, D158.
+    """
+
 def cudnnDivisiveNormalizationBackward(
     handle: Handle,
     normDesc: LRNDescriptor,

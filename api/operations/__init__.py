@@ -16,7 +16,9 @@ from .ctc import CTCLoss, CTCLoss_v8
 from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
 from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
 from .normalization import (
+    BatchNormalizationBackward,
     BatchNormalizationForwardInference,
+    BatchNormalizationForwardTraining,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
@@ -75,7 +77,9 @@ __all__ = [
     "BnFinalizeStatisticsInference",
     "BnFinalizeStatisticsTraining",
     "Backend",
+    "BatchNormalizationBackward",
     "BatchNormalizationForwardInference",
+    "BatchNormalizationForwardTraining",
     "BackendError",
     "Buffer",
     "CTCLoss",
