@@ -14,7 +14,12 @@ from .convolution import (
 )
 from .ctc import CTCLoss, CTCLoss_v8
 from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
-from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
+from .fused_ops import (
+    BnFinalizeStatisticsInference,
+    BnFinalizeStatisticsTraining,
+    DactivationForkDbatchnorm,
+    ScaleBiasAddActivationGenBitmask,
+)
 from .normalization import (
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
@@ -72,6 +77,8 @@ __all__ = [
     "AttnSpec",
     "BnFinalizeStatisticsInference",
     "BnFinalizeStatisticsTraining",
+    "DactivationForkDbatchnorm",
+    "ScaleBiasAddActivationGenBitmask",
     "Backend",
     "BackendError",
     "Buffer",
