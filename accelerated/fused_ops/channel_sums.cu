@@ -1,11 +1,11 @@
 // Two sums for each channel: of y and of its squares (6.1.3.1, ..._CONV_BNSTATS), or of the gradient behind an
 // activation and of its products with the normalised x (DACTIVATION_FORK_DBATCHNORM). Deterministic.
 //
-// A block takes 32 channels, one a lane, of a segment of the pixels, whose 8 warps take pixels in turn of 8; its sums
-// go to the workspace, [segment][sum][channel], and a second kernel adds the segments in their order.
+// A block takes 32 channels, one a lane, of a segment of the pixels, whose 8 warps take every eighth pixel each; its
+// sums go to the workspace, [segment][sum][channel], and a second kernel adds the segments in their order.
 //
 // Roofline bound: bytes, y (or x, dy and 0.03 bits of mask) read once, 2 to 6 flops an element: 0.03 ms for
-// 64 x 256 x 56 x 56 halves of y at 3.5 TB/s.
+// 64 x 256 x 56 x 56 HALF of y at 3.5 TB/s.
 #include "fused_ops/problem.cuh"
 
 constexpr int WARPS = THREADS / WARP;

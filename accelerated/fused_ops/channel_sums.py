@@ -21,7 +21,7 @@ BLOCKS_PER_MULTIPROCESSOR = 4
 class Segments(NamedTuple):
     """How the pixels of a tensor are divided: so many segments, pixels of each, bytes of a sum."""
 
-    count: int
+    segments: int
     pixels: int
     number_bytes: int
 
@@ -39,7 +39,7 @@ class Segments(NamedTuple):
 
     def totals(self, channels: int) -> int:
         """Return the bytes from the first sum to those of all segments."""
-        return 2 * self.count * channels * self.number_bytes
+        return 2 * self.segments * channels * self.number_bytes
 
 
 def sums(
@@ -66,13 +66,13 @@ def sums(
         ("x_strides", TensorStrides.of(operation.x if gradient else None)),
         ("parameter_stride", per_channel(operation.savedMean if gradient else None)),
         ("result_stride", per_channel(written)),
-        ("segments", c_uint(segments.count)),
+        ("segments", c_uint(segments.segments)),
         ("segment", c_uint(segments.pixels)),
     )
     definitions = type_definitions(spec.scalar_type, operation, THREADS=str(THREADS))
     channels = spec.dims[1]
     grids = {
-        f"fused_ops_channel_sums_{'gradient' if gradient else 'squares'}": (-(-channels // WARP), segments.count, 1),
+        f"fused_ops_channel_sums_{'gradient' if gradient else 'squares'}": (-(-channels // WARP), segments.segments, 1),
         "fused_ops_channel_sums_finish": blocks(channels, THREADS),
     }
     return [

@@ -5,7 +5,7 @@
 // A warp takes 32 pixels by 32 channels, its lanes neighbours in memory.
 //
 // Roofline bound: bytes, x and dy read, dx and dz written once, 8 flops an element: 0.12 ms for 64 x 256 x 56 x 56
-// halves at 3.5 TB/s.
+// HALF at 3.5 TB/s.
 #include "fused_ops/problem.cuh"
 
 struct Arguments {

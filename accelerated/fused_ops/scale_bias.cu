@@ -5,7 +5,7 @@
 // pixels, whose bits each lane collects. The words of 32 pixels are stored at once.
 //
 // Roofline bound: bytes, x and z read and y written once, 0.03 bits of mask each; 4 flops an element: 0.09 ms for
-// 64 x 256 x 56 x 56 halves with z at 3.5 TB/s.
+// 64 x 256 x 56 x 56 HALF with z at 3.5 TB/s.
 #include "fused_ops/problem.cuh"
 
 struct Arguments {
