@@ -289,8 +289,11 @@ class _Computing:
         failed: str,
         small: Mapping[str, tuple[str, cudnnStatus_t]],
     ) -> None:
-        self.checks, self.body, self.memory, self.failed, self.small = checks, body, memory, failed, small
+        self.checks, self.body, self.failed = checks, body, failed
         parameters = checks.parameters
+        self.memory = OperandChecks(
+            checks.name, lambda i, problem: checks.refuse(parameters[i], problem), small, memory
+        )
         self.count = len(parameters)
         self.device = tuple(i for i, p in enumerate(parameters) if p.memory == "device")
         self.described = tuple(i for i, p in enumerate(parameters) if p.base_type in DESCRIPTORS)
@@ -329,7 +332,7 @@ class _Computing:
             if prepared is None or not handle.alive:
                 prepared = self._prepare(args, key)
             with handle.lock:
-                operands = self._operands(handle, prepared, args)
+                operands = self.memory.operands(handle.backend, prepared, args)
                 prepared.launch(operands, handle.stream)
         except CudnnError as error:
             error.function = error.function or self.checks.name
@@ -338,43 +341,46 @@ class _Computing:
             api_log.log_fatal(self.checks.function, str(error))
             raise CudnnError(EXECUTION_FAILED, self.failed, str(error), self.checks.name) from error
 
-    def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:
+    def _prepare(self, args: tuple[Any, ...], key: Any) -> Prepared:
         parameters = self.checks.parameters
         checked = [self.checks.check(p, a) for p, a in zip(parameters, args, strict=True)]
         handle: Handle = checked[0]
         seen = [value if i in self.device else _seen(value) for i, value in enumerate(checked)]
         operation = self.body(*seen)
-        self._countable(operation)
-        sizes = tuple(
-            (name, self.position[name], operation.nbytes(name), operation.alignment(name))
-            for name in operation.operands
-        )
+        require_countable(operation)
         with handle.lock:
-            prepared = _Prepared(operation, sizes, handle.backend.prepare(operation))
+            sizes = operand_sizes(operation, self.position)
+            prepared = Prepared(operation, sizes, handle.backend.prepare(operation))
             if key is not None:
                 if len(handle.prepared) >= _PREPARED_CALLS_KEPT:
                     handle.prepared.clear()
                 handle.prepared[key] = prepared
         return prepared
 
-    def _countable(self, operation: Operation) -> None:
-        """Refuse tensors whose scalars no 32-bit index counts: vector types and filters may have so many."""
-        for name in operation.operands:
-            spec = None if name in operation.raw else operation.tensor(name)
-            if spec is not None and spec.span * spec.vector_length >= SCALARS:
-                text = (
-                    f"{name} {spec} spans {spec.span * spec.vector_length} scalars, fewer than {SCALARS} are supported"
-                )
-                raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
-    def _operands(self, handle: Handle, prepared: _Prepared, args: tuple[Any, ...]) -> list[Any]:
-        backend = handle.backend
+class OperandChecks:
+    """What depends on the memory of a call: whether it is memory, large enough, aligned, writable, and apart from other memory.
+
+    refuse(position, problem): the error for memory that is wrong in itself. small, rules: as ``computing`` has them.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        refuse: Callable[[int, str], CudnnError],
+        small: Mapping[str, tuple[str, cudnnStatus_t]],
+        rules: Sequence[SameMemory] = (),
+    ) -> None:
+        self.function, self.refuse, self.small, self.rules = function, refuse, small, rules
+
+    def operands(self, backend: Any, prepared: Prepared, values: Sequence[Any]) -> list[Any]:
+        """What the launcher gets, from the values at the operands' positions."""
         operands: list[Any] = []
         for name, position, nbytes, alignment in prepared.sizes:
-            value = args[position]
+            value = values[position]
             if value is None:
                 if nbytes > 0 or name not in prepared.operation.raw:
-                    raise self.checks.refuse(self.checks.parameters[position], f"is NULL, {nbytes} bytes are needed")
+                    raise self.refuse(position, f"is NULL, {nbytes} bytes are needed")
                 operands.append(None)
                 continue
             try:
@@ -382,23 +388,23 @@ class _Computing:
             except CudnnError:
                 raise
             except Exception as error:  # TypeError and ValueError of ours, or whatever a foreign object raises
-                raise self.checks.refuse(self.checks.parameters[position], str(error)) from error
+                raise self.refuse(position, str(error)) from error
             if operand.nbytes is not None and operand.nbytes < nbytes:
                 clause, status = self.small.get(name, (INCORRECT_PARAMETER, BAD_PARAM))
-                clause = clause if "/" in clause else f"{self.checks.name}/{clause}"
-                described = "" if name in prepared.operation.raw else f" for {getattr(prepared.operation, name)}"
+                clause = clause if "/" in clause else f"{self.function}/{clause}"
+                described = "" if name in prepared.operation.raw else f" for {_description(prepared.operation, name)}"
                 raise CudnnError(status, clause, f"{name} has {operand.nbytes} bytes, {nbytes} are needed{described}")
             if operand.address % alignment:
                 text = f"is at {operand.address:#x}, no multiple of the {alignment} bytes of its elements"
-                raise self.checks.refuse(self.checks.parameters[position], text)
+                raise self.refuse(position, text)
             if not operand.writable and (name in prepared.operation.outputs or name in prepared.operation.raw):
-                raise self.checks.refuse(self.checks.parameters[position], "is written, but its memory is read-only")
+                raise self.refuse(position, "is written, but its memory is read-only")
             operands.append(operand)
         if len(operands) > 1:
             self._overlaps(prepared, operands)
         return operands
 
-    def _overlaps(self, prepared: _Prepared, operands: list[Any]) -> None:
+    def _overlaps(self, prepared: Prepared, operands: list[Any]) -> None:
         """Refuse memory shared between an output and another operand, unless a rule allows it."""
         operation = prepared.operation
         for i in prepared.written:
@@ -415,14 +421,35 @@ class _Computing:
                 exact = written.address == other.address
                 if not exact and not _elements_collide(operation, name, written, other_name, other):
                     continue
-                rule = next((r for r in self.memory if {r.first, r.second} == {name, other_name}), None)
+                rule = next((r for r in self.rules if {r.first, r.second} == {name, other_name}), None)
                 where = f"{name} at {written.address:#x} ({size} bytes) and {other_name} at {other.address:#x} ({other_size} bytes)"
                 if rule is None:
                     raise CudnnError(BAD_PARAM, INCORRECT_PARAMETER, f"{where} overlap")
-                clause = rule.clause if "/" in rule.clause else f"{self.checks.name}/{rule.clause}"
+                clause = rule.clause if "/" in rule.clause else f"{self.function}/{rule.clause}"
                 if rule.allowed is None or not exact or not rule.allowed(operation):
-                    described = f"{getattr(operation, name)} and {getattr(operation, other_name)}"
+                    described = f"{_description(operation, name)} and {_description(operation, other_name)}"
                     raise CudnnError(rule.status, clause, f"{where} share memory with {described}")
+
+
+def require_countable(operation: Operation) -> None:
+    """Refuse tensors whose scalars no 32-bit index counts: vector types and filters may have so many."""
+    for name in operation.operands:
+        spec = None if name in operation.raw else operation.tensor(name)
+        if spec is not None and spec.span * spec.vector_length >= SCALARS:
+            text = f"{name} {spec} spans {spec.span * spec.vector_length} scalars, fewer than {SCALARS} are supported"
+            raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
+
+
+def _description(operation: Operation, name: str) -> Any:
+    """An operand's specification for messages."""
+    return getattr(operation, name, None) or operation.tensor(name)
+
+
+def operand_sizes(operation: Operation, position: Mapping[str, int]) -> tuple[tuple[str, int, int, int], ...]:
+    """(name, position, bytes, alignment) of every operand."""
+    return tuple(
+        (name, position[name], operation.nbytes(name), operation.alignment(name)) for name in operation.operands
+    )
 
 
 def _seen(value: Any) -> Any:
@@ -464,7 +491,7 @@ def _getter(positions: tuple[int, ...]) -> Callable[[tuple[Any, ...]], tuple[Any
     return lambda items: tuple(items[i] for i in positions)
 
 
-class _Prepared:
+class Prepared:
     """An operation that passed all checks, its operands (name, position, bytes, alignment), its launcher."""
 
     __slots__ = ("launch", "operation", "sizes", "written")

@@ -30,6 +30,7 @@ from dualdnn.api.support.convolution import Problem, unsupported
 from .bench.row import Convolution
 from .bench.rows import LAYOUTS, OPERATIONS, rows
 from .convolution_kinds import convolutions, filters_and_matrices, small_convolutions
+from .graph_kinds import graphs
 
 TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
 # Of the operations that take fewer types
@@ -104,6 +105,7 @@ def kinds(device: Any) -> Iterator[Operation]:
                 yield operation
     yield from conversions()
     yield from filters_and_matrices()
+    yield from graphs()
     for convolution in (*convolutions(), *small_convolutions()):
         yield with_workspace(convolution, device)
 

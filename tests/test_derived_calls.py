@@ -51,7 +51,8 @@ def called(operation: Operation) -> tuple[str, dict[str, Any]]:
     return recorder.calls[-1]
 
 
-@pytest.mark.parametrize("sample", SAMPLES)
+# An operation graph is a plan and a pack, which the recorder cannot finalise.
+@pytest.mark.parametrize("sample", [name for name in SAMPLES if name != "OperationGraph"])
 def test_every_parameter_gets_what_it_is_named_after(sample):
     operation: Any = SAMPLES[sample]
     name, given = called(operation)

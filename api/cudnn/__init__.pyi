@@ -1068,6 +1068,16 @@ def cudnnBackendDestroyDescriptor(descriptor: BackendDescriptor) -> None:
     Source: 5.2.2.
     """
 
+def cudnnBackendExecute(handle: Handle, executionPlan: BackendDescriptor, variantPack: BackendDescriptor) -> None:
+    """Run a finalised execution plan on the memory of a finalised variant pack.
+
+    The pack has a pointer for each tensor of the graph that is not virtual, by its unique id, and a workspace of at least
+    CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE bytes, which may be None where that is 0.
+    Errors: BAD_PARAM for descriptors that are not finalised (c03), of another type or made for another handle (c07),
+    pointers that are missing (c04), superfluous, too small or misaligned (c07), a workspace that is too small (c05);
+    EXECUTION_FAILED where the device fails (c09). Source: 5.2.3.
+    """
+
 def cudnnBackendFinalize(descriptor: BackendDescriptor) -> None:
     """Check all attributes and make the descriptor immutable.
 

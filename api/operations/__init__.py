@@ -11,6 +11,7 @@ from .convolution import (
     ReorderFilterAndBias,
     allows_tf32,
 )
+from .graph import OperationGraph
 from .normalization import (
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
@@ -43,6 +44,7 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 FAMILIES = (
     "activation",
     "convolution",
+    "graph",
     "normalization",
     "pooling",
     "reduce_tensor",
@@ -77,6 +79,7 @@ __all__ = [
     "OpTensorSpec",
     "Operand",
     "Operation",
+    "OperationGraph",
     "PoolingBackward",
     "PoolingForward",
     "PoolingSpec",

@@ -9,14 +9,20 @@ from dualdnn.api.operations import (
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Operation,
+    OperationGraph,
     ReduceTensor,
     ReorderFilter,
     ReorderFilterAndBias,
     SetTensor,
 )
 
+from . import graph
+
 # Operations whose call is not called cudnn<operation>.
-FUNCTIONS: dict[type[Operation], str] = {ReorderFilter: "cudnnReorderFilterAndBias"}
+FUNCTIONS: dict[type[Operation], str] = {
+    ReorderFilter: "cudnnReorderFilterAndBias",
+    OperationGraph: "cudnnBackendExecute",
+}
 
 # The query that says how large the workspace must be.
 WORKSPACES: dict[type[Operation], str] = {
@@ -36,10 +42,18 @@ def _workspace_bytes(make: Any, o: Any, _memory: Mapping[str, Any]) -> int:
     return max(o.workspace_bytes, make.workspace_bytes(o))
 
 
+def _variant_pack(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
+    """The operands, with the operation's workspace, or a larger one where the subject needs more than the operation has."""
+    needed = graph.plan_bytes(make, graph.plan(make, o))
+    workspace = memory["workspace"] if needed <= o.workspace_bytes else make.handle.allocate(needed)
+    return graph.pack(make, o, memory, workspace)
+
+
 # Operation -> parameter -> the argument: a function of (the caller, the operation, its memory), else the argument itself.
 VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | int | None]] = {
     SetTensor: {"valuePtr": lambda make, o, memory: o.value},
     ReduceTensor: {"workspace": _workspace, "workspaceSizeInBytes": _workspace_bytes},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
+    OperationGraph: {"executionPlan": lambda make, o, memory: graph.plan(make, o), "variantPack": _variant_pack},
 }

@@ -19,6 +19,7 @@ from dualdnn.conformance.cases import (
     convolution_bias_activation,
     convolution_filters,
     convolution_gradients,
+    graph,
     normalization_divisive,
     normalization_lrn,
     pooling,
@@ -57,6 +58,7 @@ SAMPLES: dict[str, Operation] = {
     "TransformTensorEx": transform.applied(transform.changing(before=(0, 0, 1, 1)), DIMS),
     "TransformTensorEx-types": transform.applied(transform.changing(tensor_format=NHWC), DIMS, HALF, into=FLOAT, alpha=1.5, beta=0.5),
     "TransformFilter": transform.applied(transform.changing(tensor_format=NHWC), DIMS, filters=True, alpha=1.5, beta=0.5),
+    "OperationGraph": graph.sample(),
     "ReduceTensor": reduce_tensor.reduction(A=PLAIN, beta=0.5),
     "ReduceTensor-indices": reduce_tensor.reduction(reduce_tensor.MAX, A=PLAIN, indices=True),
     "ReduceTensor-workspace": reduce_tensor.reduction(A=TensorSpec.packed(FLOAT, (2, 3, 90, 110)), C=TensorSpec.packed(FLOAT, (1, 1, 1, 1))),
@@ -79,6 +81,7 @@ WRONG_MEMORY = {
     "ConvolutionForward": {"*": "cudnnConvolutionForward/c46", "workSpace": "cudnnConvolutionForward/c05"},
     "ConvolutionBiasActivationForward": {"*": "cudnnConvolutionBiasActivationForward/c26"},
     "Im2Col": {"*": "cudnnIm2Col/c07"},
+    "OperationGraph": {"*": "cudnnBackendExecute/c07"},
     "LRNCrossChannelForward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelForward/c13"),
     "LRNCrossChannelBackward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelBackward/c10"),
     "DivisiveNormalizationForward": {
