@@ -254,7 +254,8 @@ def _sum(node: ConvolutionNode, first: Array, second: Array) -> Array:
         first = np.pad(first, zeros)
     everything = (slice(None),) * 3
     for at, met in _taps(node):
-        weight, pixels = (*everything, *at), (*everything, *met)
+        weight: Any = (*everything, *at)
+        pixels: Any = (*everything, *met)
         match node:
             case ConvolutionForwardNode():
                 result += np.einsum("ngc...,gkc->ngk...", first[pixels], second[weight])
