@@ -9,6 +9,7 @@ from itertools import product
 from dualdnn.api.cudnn.convolution import IM2COL_TYPES
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
+    cudnnConvolutionBwdDataAlgo_t,
     cudnnConvolutionFwdAlgo_t,
     cudnnConvolutionMode_t,
     cudnnMathType_t,
@@ -18,6 +19,7 @@ from dualdnn.api.enumerations import (
 )
 from dualdnn.api.operations import (
     ActivationSpec,
+    ConvolutionBackwardData,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     ConvolutionSpec,
@@ -37,6 +39,7 @@ from dualdnn.api.support.convolution import (
     Problem,
     unsupported,
 )
+from dualdnn.api.support.convolution_gradients import data_unsupported
 
 FEW = 3
 IMAGES, CHANNELS, FILTERS, SIZE = 2, 32, 64, 6  # as many channels as one vector of the widest type
@@ -106,6 +109,16 @@ def small_convolutions() -> Iterator[ConvolutionForward | ConvolutionBiasActivat
                 for algorithm in (IMPLICIT_GEMM, IMPLICIT_PRECOMP_GEMM):
                     if unsupported(few, algorithm) is None:
                         yield from _with_algorithm(few, algorithm)
+
+
+def gradients() -> Iterator[ConvolutionBackwardData]:
+    """The gradients that the tables have; without a workspace."""
+    for problem in problems():
+        for algorithm in cudnnConvolutionBwdDataAlgo_t:
+            if data_unsupported(problem, algorithm) is None:
+                yield ConvolutionBackwardData(
+                    problem.convolution, algorithm, 0, 1.0, 0.0, problem.w, problem.y, problem.x
+                )
 
 
 def filters_and_matrices() -> Iterator[Operation]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,14 @@ KINDS: dict[str, Callable[[Generator, int], Array]] = {
     "near_one": _near_one,
     "huge": _huge,
 }
+
+
+RANDOM = ("normal", "positive")  # kinds whose values are independent of each other and of their places
+
+
+def is_random(kinds: str | Mapping[str, str]) -> bool:
+    """Return whether operands of these kinds are random numbers, for which the judge has sharper rules."""
+    return all(kind in RANDOM for kind in ([kinds] if isinstance(kinds, str) else kinds.values()))
 
 
 def values(spec: TensorSpec, kind: str, random: Generator) -> Array:

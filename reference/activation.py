@@ -10,7 +10,7 @@ from dualdnn.api.enumerations import cudnnNanPropagation_t
 from dualdnn.api.operations import ActivationBackward, ActivationForward, ActivationSpec
 
 from .engine import Exact, implements, in_compute_type
-from .judge import PRECISION
+from .precision import PRECISION
 from .view import Array
 
 # Roundings of one evaluation in the compute type: the function's own error (CUDA's expf 2 ulp, tanhf 2 ulp, double

@@ -23,11 +23,12 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 
-from . import convolution_gradients  # noqa: F401 (registers the gradients)
+from . import convolution_backward_data, convolution_gradients  # noqa: F401 (register the gradients)
 from .convolution_blocks import FLOAT64_BYTES, Part, ReadFilter, axis, blocks, gather, local_input, windows
-from .convolution_bounds import Convolution, Magnitudes, roundings
+from .convolution_bounds import Convolution, Magnitudes, roundings, spread
 from .convolution_product import in_parts
 from .engine import Exact, Result, Results, Wide, implements, implements_in_parts
+from .spread import Spread
 from .view import Array, Layout, Place, layout, read, stored
 
 RELU = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU
@@ -53,7 +54,8 @@ def convolution_forward(operation: ConvolutionForward, wide: Wide) -> Results:
         x, read_filter = operands.of(memory)
         magnitude = Magnitudes(operation, x, read_filter)
         for part in convolve_parts(x, read_filter):
-            yield "y", part.place, Exact(part.sums, partial(magnitude, part), allowed)
+            deviation = partial(_spread, operation, part)
+            yield "y", part.place, Exact(part.sums, partial(magnitude, part), allowed, spread=deviation)
 
     return parts
 
@@ -87,9 +89,19 @@ def convolution_bias_activation_forward(operation: ConvolutionBiasActivationForw
                 value = value + residual
             if operation.activation.mode == RELU:
                 value = np.fmax(value, 0)  # NaN gives 0: only CUDNN_NOT_PROPAGATE_NAN is supported
-            yield "y", part.place, Exact(value, partial(terms, part, bias, residual), allowed)
+            yield "y", part.place, Exact(
+                value, partial(terms, part, bias, residual), allowed,
+                spread=partial(_spread, operation, part, alpha1, (bias, residual), EPILOGUE_ROUNDINGS),
+            )  # fmt: skip
 
     return parts
+
+
+def _spread(
+    operation: Convolution, part: Part, alpha: float = 1, others: tuple[Array | int, ...] = (), further: int = 0
+) -> Spread | None:
+    """What the errors of a part follow from. others: terms beside alpha times the sum; further: roundings behind it."""
+    return spread(operation, alpha**2 * part.squares() + sum(np.square(other) for other in others), further)
 
 
 @implements_in_parts(Im2Col)
@@ -118,7 +130,7 @@ def im2col(operation: Im2Col, _wide: Wide) -> Results:
             # A block's positions follow each other.
             first = int(np.ravel_multi_index([part.start for part in (some, *positions)], (images, *outputs)))
             place = (slice(first, first + len(matrix)), slice(0, columns))
-            yield "colBuffer", place, Exact(matrix, partial(np.abs, matrix))
+            yield "colBuffer", place, Exact(matrix, partial(np.abs, matrix), copied=True)
 
     return parts
 
@@ -127,7 +139,7 @@ def im2col(operation: Im2Col, _wide: Wide) -> Results:
 def reorder_filter(operation: ReorderFilter, w: Array) -> Exact:
     """The filter in the order that an INT8x32 convolution with CUDNN_NO_REORDER reads."""
     value = w if _copies(operation.reorder_type) else _reordered(w)
-    return Exact(value, lambda: np.abs(value))
+    return Exact(value, lambda: np.abs(value), copied=True)
 
 
 @implements(ReorderFilterAndBias)
@@ -138,7 +150,7 @@ def reorder_filter_and_bias(operation: ReorderFilterAndBias, w: Array, bias: Arr
     else:
         split = bias.reshape(-1, *SPLIT_BIAS).transpose(REORDERED_BIAS_AXES)
         values = {"reorderedFilterData": _reordered(w), "reorderedBiasData": split.reshape(bias.shape)}
-    return {name: Exact(value, np.abs(value)) for name, value in values.items()}
+    return {name: Exact(value, np.abs(value), copied=True) for name, value in values.items()}
 
 
 def applied(w: Array, convolution: ConvolutionSpec) -> Array:

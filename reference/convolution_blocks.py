@@ -24,11 +24,13 @@ FLOAT64_BYTES = 8
 
 
 class Part(NamedTuple):
-    """place: of the output. sums: the sums of products there, sizes: those of their absolute values, in float64."""
+    """place: of the output. sums: the sums of products there, sizes: those of their absolute values, squares: those of their squares,
+    in float64."""
 
     place: Place
     sums: Array
     sizes: Callable[[], Array]
+    squares: Callable[[], Array]
 
 
 # An input where it is stored, and the filter -> the parts of their convolution.

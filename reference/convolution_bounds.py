@@ -20,11 +20,12 @@ from functools import cache, cached_property
 from math import ceil, log2, prod
 
 import numpy as np
-from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t
-from dualdnn.api.operations import ConvolutionBiasActivationForward, ConvolutionForward, allows_tf32
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t, cudnnDataType_t
+from dualdnn.api.operations import ConvolutionBiasActivationForward, ConvolutionForward, ConvolutionSpec, allows_tf32
 from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT32
 
 from .convolution_blocks import Part, ReadFilter, axis, blocks, gather, local_input, windows
+from .spread import Spread
 from .view import Array
 
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
@@ -49,25 +50,59 @@ WINOGRAD_OUTPUTS = 4  # outputs of a tile in each dimension: F(4 x 4, 3 x 3) bou
 
 def roundings(operation: Convolution) -> float:
     """Roundings of FLOAT (DOUBLE for double) that every term may go through."""
-    compute = operation.convolution.compute_type
-    if compute == INT32:
+    if operation.convolution.compute_type == INT32:
         return 1  # the exact sum becomes a float
     channels = operation.w.dims[1]
     if operation.algo in WINOGRAD:
         steps = channels + TRANSFORM_ROUNDINGS
     elif operation.algo in FFT:
-        steps = 2 * channels + FFT_ROUNDINGS * _transform_levels(operation)
+        steps = 2 * channels + FFT_ROUNDINGS * transform_levels(
+            operation.convolution, operation.x.dims, operation.w.dims
+        )
     else:
         steps = operation.terms
+    return in_float(steps, operation.convolution, operation.x.data_type)
+
+
+def in_float(steps: int, convolution: ConvolutionSpec, data_type: cudnnDataType_t) -> float:
+    """``steps`` roundings of the convolution's compute type on data of a type, in roundings of FLOAT (DOUBLE for double)."""
+    compute = convolution.compute_type
     if compute == DOUBLE:
         return steps
     if compute == HALF:
         return steps * HALF_UNIT / FLOAT_UNIT
-    tensor_cores = operation.x.data_type in (HALF, BFLOAT16) or allows_tf32(operation.convolution)
+    tensor_cores = data_type in (HALF, BFLOAT16) or allows_tf32(convolution)
     total: float = steps * (2 if tensor_cores else 1)
-    if operation.x.data_type == FLOAT and allows_tf32(operation.convolution):
+    if data_type == FLOAT and allows_tf32(convolution):
         total += 2 * TF32_UNIT / FLOAT_UNIT  # both factors of each product are rounded
     return total
+
+
+def in_range(terms: Array, compute: cudnnDataType_t) -> Array:
+    """What roundings are relative to, for these sums of absolute terms: with underflows; infinite where a sum may overflow."""
+    found = terms + SMALLEST_TERM[compute]
+    if compute == HALF:
+        # A partial sum beyond the range of half makes the result arbitrary.
+        return np.where(found < LARGEST_HALF, found, np.inf)
+    return found
+
+
+def spread(operation: Convolution, squares: Array, further: int = 0) -> Spread | None:
+    """Return what the errors follow from, None for algorithms of which only the worst case is known. squares: the sums of the squares
+    of the terms. further: roundings behind the sum."""
+    compute = operation.convolution.compute_type
+    if operation.algo in (*WINOGRAD, *FFT) or compute not in (FLOAT, DOUBLE):
+        return None
+    tf32 = operation.x.data_type == FLOAT and allows_tf32(operation.convolution)
+    cores = tf32 or operation.x.data_type in (HALF, BFLOAT16)
+    terms = operation.terms
+    return Spread(
+        np.sqrt(squares),
+        terms * (2 if cores else 1) + further,
+        factors=TF32_UNIT if tf32 else 0.0,
+        cut=terms if cores else 0,
+        independent=True,
+    )
 
 
 class Magnitudes:
@@ -80,11 +115,7 @@ class Magnitudes:
         compute = self.operation.convolution.compute_type
         if compute == INT32:
             return np.where(part.sizes() < INT32_LIMIT, np.abs(part.sums), np.inf)
-        found = self._terms(part) + SMALLEST_TERM[compute]
-        if compute == HALF:
-            # A partial sum beyond the range of half makes the result arbitrary.
-            return np.where(found < LARGEST_HALF, found, np.inf)
-        return found
+        return in_range(self._terms(part), compute)
 
     @cached_property
     def _terms(self) -> Callable[[Part], Array]:
@@ -165,9 +196,9 @@ def _over_channels(operation: Convolution, x: Array, w: Array, filters: slice) -
     return np.concatenate(found, axis=1).reshape(images, -1, *x.shape[2:])
 
 
-def _transform_levels(operation: Convolution) -> int:
+def transform_levels(convolution: ConvolutionSpec, image_dims: tuple[int, ...], filter_dims: tuple[int, ...]) -> int:
     """Radix-2 steps of a transform of the padded image in all dimensions."""
-    sizes = zip(operation.x.dims[2:], operation.convolution.padding, operation.w.dims[2:], strict=True)
+    sizes = zip(image_dims[2:], convolution.padding, filter_dims[2:], strict=True)
     return sum(ceil(log2(size + 2 * padding + taps)) for size, padding, taps in sizes)
 
 

@@ -207,8 +207,9 @@ def _by_matrix(plan: _Plan, x: Array, read_filter: ReadFilter) -> Iterator[Part]
     if plan.keeps:
         read_filter = _Kept(read_filter)
     for block in plan:
-        sizes = partial(_summed, x, read_filter, block.terms, block.sizes, _product_of_sizes)
-        yield Part(block.place, _summed(x, read_filter, block.terms, block.sums, plan.multiply), sizes)
+        summed = partial(_summed, x, read_filter, block.terms, block.sizes)
+        sizes, squares = partial(summed, _product_of_sizes), partial(summed, _product_of_squares)
+        yield Part(block.place, _summed(x, read_filter, block.terms, block.sums, plan.multiply), sizes, squares)
 
 
 class _Kept:
@@ -244,3 +245,7 @@ def _summed(
 
 def _product_of_sizes(a: Array, b: Array) -> Array:
     return np.matmul(np.abs(a), np.abs(b))
+
+
+def _product_of_squares(a: Array, b: Array) -> Array:
+    return np.matmul(np.square(a, dtype=np.float64), np.square(b, dtype=np.float64))

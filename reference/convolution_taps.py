@@ -60,7 +60,8 @@ def convolve_by_taps(
     per_position = np.dtype(wide).itemsize * arrays * whole // prod(outputs)
     for place in blocks((images, groups, *outputs), per_position, BLOCK_BYTES):
         block = partial(_summed, inputs, read_filter, convolution, taps, phases, reach, place)
-        yield Part(place, block(wide, np.asarray), partial(block, np.float64, np.abs))
+        of_sizes, of_squares = partial(block, np.float64, np.abs), partial(block, np.float64, np.square)
+        yield Part(place, block(wide, np.asarray), of_sizes, of_squares)
 
 
 def _summed(

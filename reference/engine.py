@@ -22,6 +22,7 @@ from dualdnn.api.operations import Operation
 from dualdnn.api.operations.specs import DOUBLE
 
 from .blas_threads import LEAST_TERMS, beside_others
+from .spread import Spread
 from .view import WHOLE, Array, Place, read, wide_type, write
 
 Number = float | int
@@ -37,9 +38,10 @@ class Exact:
         function that computes it: only the judge needs it.
     roundings: how many roundings of the compute type each of these terms may go through, or a function that says it.
     raw: the output is written as it is (indices), not blended.
+    copied: the value is one of the inputs as it is, so that the sign of a zero is determined (unless it is scaled or blended).
     opaque: so it is, and a later call reads it (reserve space, dropout states): what another backend has there is its own affair.
-    norm: the 2-norm of the terms, or a function that computes it: the root mean square of their rounding errors follows from it.
-        Text says why an operation has none.
+    spread: what the rounding errors of sums follow from in practice, or a function that computes it (spread.py); None where
+        nothing is known that is sharper than the worst case.
     """
 
     value: Array
@@ -47,7 +49,8 @@ class Exact:
     roundings: Array | Number | Callable[[], Array | Number] = 0
     raw: bool = False
     opaque: bool = False
-    norm: Array | Callable[[], Array] | str = "the operation does not say it"
+    copied: bool = False
+    spread: Spread | Callable[[], Spread | None] | None = None
 
     @classmethod
     def kept(cls, memory: Array) -> Exact:
@@ -177,7 +180,8 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
             spec, values = specs[name], blended(operation, name, exact, memory, wide, place)
             write(spec, memory[name], values if place else np.broadcast_to(values, spec.dims), place)
 
-    terms = getattr(operation, "terms", 0) and operation.terms * operation.y.count  # type: ignore[attr-defined]
+    terms = getattr(operation, "terms", 0)
+    terms = terms and terms * operation.tensor(operation.outputs[0]).count
     return beside_others(launch) if terms >= LEAST_TERMS else launch
 
 
@@ -192,3 +196,7 @@ def magnitude_of(exact: Exact) -> Array:
 
 def roundings_of(exact: Exact) -> Any:
     return exact.roundings() if callable(exact.roundings) else exact.roundings
+
+
+def spread_of(exact: Exact) -> Spread | None:
+    return exact.spread() if callable(exact.spread) else exact.spread

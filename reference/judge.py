@@ -12,18 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
-from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
 
-from .engine import Exact, blended, magnitude_of, results_of, roundings_of
+from .engine import Exact, blended, magnitude_of, results_of, roundings_of, spread_of
+from .precision import PRECISION as PRECISION
+from .spread import Errors
 from .view import NUMPY_TYPES, WHOLE, Array, Place, read, rounded, stored, strided, wide_type
 
-# (unit roundoff, smallest normal number, largest finite number)
-PRECISION = {
-    HALF: (2.0**-11, 2.0**-14, 65504.0),
-    BFLOAT16: (2.0**-8, 2.0**-126, float(np.finfo(np.float32).max)),
-    FLOAT: (2.0**-24, 2.0**-126, float(np.finfo(np.float32).max)),
-    DOUBLE: (2.0**-53, 2.0**-1022, float(np.finfo(np.float64).max)),
-}
 COMPARED_BYTES = 2**24
 INFORMATIVE_SHARE = 4  # of the elements checked, one in so many at least must be able to show an error
 BLEND_ROUNDINGS = 3  # alpha * result, beta * prior, their sum
@@ -55,6 +49,7 @@ class Verdict:
     informative: int = 0
     stray: list[str] = field(default_factory=list)
     kept: dict[str, Array] = field(default_factory=dict)  # what the reference keeps for a later call, by raw output
+    errors: dict[str, Errors] = field(default_factory=dict)  # by output, of those that the sharper rules were held to
 
     @property
     def agrees(self) -> bool:
@@ -68,6 +63,11 @@ class Verdict:
         return "\n".join(lines)
 
     @property
+    def suspicions(self) -> list[str]:
+        """Which of the sharper rules are broken, a sentence each."""
+        return [said for name, errors in self.errors.items() for said in errors.suspicions(name)]
+
+    @property
     def mistrusted(self) -> bool:
         """Too little of the output could have shown an error: mostly zeros, or bounds that allow anything."""
         return self.checked > 0 and self.informative * INFORMATIVE_SHARE < self.checked
@@ -78,12 +78,14 @@ def judge(
     before: Mapping[str, Array],
     after: Mapping[str, Array],
     kept: Mapping[str, Array] | None = None,
+    random: bool = False,
 ) -> Verdict:
     """Judge the operands ``after`` the call (name -> bytes), given all of them as they were ``before`` it.
 
     Outputs must agree with the exact result, gaps between their elements and the elements of inputs must be untouched.
     Operands that share memory are the same array. kept: raw inputs as the reference kept them in an earlier call
-    (``Verdict.kept`` of it); what the judged backend keeps there may have any form.
+    (``Verdict.kept`` of it); what the judged backend keeps there may have any form. random: the inputs are seeded random
+    numbers, for which the sharper rules (spread.py) hold.
     """
     verdict = Verdict(stray=_stray_writes(operation, before, after))
     with np.errstate(all="ignore"):
@@ -93,7 +95,7 @@ def judge(
             elif exact.raw:
                 _judge_raw(name, exact, after[name], verdict)
             else:
-                _judge_output(operation, name, place, exact, before, after[name], verdict)
+                _judge_output(operation, name, place, exact, before, after[name], verdict, random)
     return verdict
 
 
@@ -131,6 +133,12 @@ def bounds(
         return value, bound
 
 
+def interval(value: Array, bound: Array, data_type: cudnnDataType_t) -> tuple[Array, Array, Array]:
+    """(lowest, highest number of the output type that is right, half a step of that type), for each element."""
+    lowest, highest = (rounded(edge, data_type).astype(value.dtype) for edge in (value - bound, value + bound))
+    return lowest, highest, _half_step(value, data_type)
+
+
 def _judge_output(
     operation: Operation,
     name: str,
@@ -139,18 +147,25 @@ def _judge_output(
     before: Mapping[str, Array],
     memory: Array,
     verdict: Verdict,
+    random: bool,
 ) -> None:
     spec = operation.tensor(name)
     value, bound = bounds(operation, name, exact, before, place)
     number = stored(spec, memory, place).astype(value.dtype)
     undetermined = np.isinf(bound)
-    lowest = rounded(value - bound, spec.scalar_type).astype(value.dtype)
-    highest = rounded(value + bound, spec.scalar_type).astype(value.dtype)
+    lowest, highest, half_step = interval(value, bound, spec.scalar_type)
     right = ((lowest <= number) & (number <= highest)) | (np.isnan(value) & np.isnan(number)) | undetermined
     if np.dtype(NUMPY_TYPES[spec.scalar_type]).kind in "iu":
         right |= np.isnan(value) & (number == 0)  # integers have no NaN; conversions give 0 (view.rounded)
-    allowed = bound + _half_step(value, spec.scalar_type)
-    ratio = np.abs(number - _saturated(value, spec.scalar_type)) / allowed
+    elif exact.copied and operation.blend_of(name) == (1, 0):
+        right &= (value != 0) | (number != 0) | (np.signbit(value) == np.signbit(number))
+    error = number - _saturated(value, spec.scalar_type)
+    allowed = bound + half_step
+    if random and (spread := spread_of(exact)) is not None:
+        errors = verdict.errors.setdefault(name, Errors())
+        types, alpha = (operation.compute_type, spec.scalar_type), operation.blend_of(name)[0]
+        errors.add(spread, types, alpha, (exact.value, value, bound), error, half_step)
+    ratio = np.abs(error) / allowed
     ratio = np.where(np.isfinite(ratio) & ~undetermined, np.where(right, np.minimum(ratio, 1.0), ratio), 0.0)
     verdict.checked += value.size
     verdict.informative += int(np.count_nonzero((value != 0) & ~undetermined))

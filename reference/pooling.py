@@ -16,7 +16,8 @@ from dualdnn.api.operations import PoolingBackward, PoolingForward, PoolingSpec,
 from dualdnn.api.operations.specs import DOUBLE, SCALAR_BYTES
 
 from .engine import Exact, implements
-from .judge import PRECISION
+from .precision import PRECISION
+from .spread import Spread
 from .view import NUMPY_TYPES, Array
 
 MAXIMA = (Mode.CUDNN_POOLING_MAX, Mode.CUDNN_POOLING_MAX_DETERMINISTIC)
@@ -196,7 +197,12 @@ def pooling_forward(operation: PoolingForward, x: Array) -> Exact:
         total = window_sum(np.abs(x), ranges)
         return np.where(total >= PRECISION[operation.compute_type][2], np.inf, total / divisor)  # the sum may overflow
 
-    return Exact(window_sum(x, ranges) / divisor, magnitude, roundings)
+    def spread() -> Spread | None:
+        if SCALAR_BYTES[operation.x.scalar_type] == 1:
+            return None
+        return Spread(np.sqrt(window_sum(np.square(x), ranges)) / divisor, roundings())
+
+    return Exact(window_sum(x, ranges) / divisor, magnitude, roundings, spread=spread)
 
 
 @implements(PoolingBackward)
@@ -212,7 +218,11 @@ def pooling_backward(operation: PoolingBackward, _y: Array, dy: Array, x: Array)
     part = dy / divisor
     terms = _product([r.counts for r in ranges])
     roundings = np.maximum(terms - 1, 0) + _division(divisor, operation.compute_type).max()
-    return Exact(window_sum(part, ranges), lambda: window_sum(np.abs(part), ranges), roundings)
+
+    def spread() -> Spread:
+        return Spread(np.sqrt(window_sum(np.square(part), ranges)), roundings)
+
+    return Exact(window_sum(part, ranges), lambda: window_sum(np.abs(part), ranges), roundings, spread=spread)
 
 
 def _division(divisor: Array, compute_type: cudnnDataType_t) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +11,9 @@ from dualdnn.api.enumerations import cudnnIndicesType_t, cudnnNanPropagation_t
 from dualdnn.api.enumerations import cudnnReduceTensorOp_t as Op
 from dualdnn.api.operations import ReduceTensor
 
-from .engine import Exact, implements
-from .judge import PRECISION
+from .engine import Exact, implements, spread_of
+from .precision import PRECISION
+from .spread import Spread
 from .view import Array
 
 INDEX_TYPES = {
@@ -40,7 +42,10 @@ def _roundings_of_sums(rows: Array, arithmetic: Arithmetic) -> Array:
 
 
 def _add(rows: Array, arithmetic: Arithmetic) -> Exact:
-    return Exact(rows.sum(-1), lambda: np.abs(rows).sum(-1), _roundings_of_sums(rows, arithmetic))
+    roundings = _roundings_of_sums(rows, arithmetic)
+    return Exact(
+        rows.sum(-1), lambda: np.abs(rows).sum(-1), roundings, spread=lambda: Spread(_norm_of(rows), roundings)
+    )
 
 
 def _average(rows: Array, arithmetic: Arithmetic) -> Exact:
@@ -48,7 +53,16 @@ def _average(rows: Array, arithmetic: Arithmetic) -> Exact:
     # An intermediate sum may leave the range although the average does not: the magnitude is that of the sum.
     length = rows.shape[-1]
     roundings = (_roundings_of_sums(rows, arithmetic) + 3) / length
-    return Exact(rows.sum(-1) / length, lambda: np.abs(rows).sum(-1), roundings)
+    return Exact(
+        rows.sum(-1) / length,
+        lambda: np.abs(rows).sum(-1),
+        roundings,
+        spread=lambda: Spread(_norm_of(rows) / length, roundings * length),
+    )
+
+
+def _norm_of(rows: Array) -> Array:
+    return np.sqrt(np.square(rows).sum(-1))
 
 
 def _norm1(rows: Array, arithmetic: Arithmetic) -> Exact:
@@ -131,7 +145,15 @@ def _shaped(exact: Exact, operation: ReduceTensor) -> Exact:
         exact.value.reshape(dims),
         lambda: (magnitude() if callable(magnitude) else magnitude).reshape(dims),
         exact.roundings.reshape(dims) if isinstance(exact.roundings, np.ndarray) else exact.roundings,
+        spread=lambda: _shaped_spread(spread_of(exact), dims),
     )
+
+
+def _shaped_spread(spread: Spread | None, dims: tuple[int, ...]) -> Spread | None:
+    if spread is None:
+        return None
+    additions = np.broadcast_to(np.asarray(spread.additions), spread.norm.shape).reshape(dims)
+    return replace(spread, norm=spread.norm.reshape(dims), additions=additions)
 
 
 def _propagates(operation: ReduceTensor) -> bool:

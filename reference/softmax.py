@@ -10,7 +10,7 @@ from dualdnn.api.enumerations import cudnnSoftmaxMode_t as Mode
 from dualdnn.api.operations import SoftmaxBackward, SoftmaxForward
 
 from .engine import Exact, implements
-from .judge import PRECISION
+from .precision import PRECISION
 from .view import Array
 
 # Roundings of the compute type; one ulp is two of them.

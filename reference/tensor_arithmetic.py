@@ -10,7 +10,7 @@ from dualdnn.api.enumerations import cudnnOpTensorOp_t as Op
 from dualdnn.api.operations import AddTensor, OpTensor, ScaleTensor, SetTensor
 
 from .engine import Exact, implements
-from .judge import PRECISION
+from .precision import PRECISION
 from .view import Array, wide_type
 
 

@@ -10,7 +10,7 @@ from dualdnn.conformance import plugin
 
 PASSED = {
     "id": "pooling/test_formula", "subject": "reference", "clauses": [], "seconds": 0.0, "error_ratio": None,
-    "mistrusted": [], "outcome": "passed", "message": "", "known": "", "reproduction": "",
+    "mistrusted": [], "suspect": [], "outcome": "passed", "message": "", "known": "", "reproduction": "",
 }  # fmt: skip
 
 

@@ -186,7 +186,7 @@ def test_taps_take_little_memory(images, size):
     result, buffer = np.empty((images, 4, size - 4, size - 4)), np.setbufsize(4096)
     tracemalloc.start()
     channels_first = x.swapaxes(0, 1)
-    for place, sums, _ in convolution_taps.convolve_by_taps(
+    for place, sums, *_ in convolution_taps.convolve_by_taps(
         w.shape, c, np.float64, channels_first, lambda place, _: w[place]
     ):
         result[place] = sums

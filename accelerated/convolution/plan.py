@@ -1,5 +1,5 @@
-"""Forward convolutions (5.2.9, 5.2.10), the matrix of cudnnIm2Col (5.2.31), reordered filters (5.2.32) and gradients of the bias
-(6.2.1): their solvers.
+"""Forward convolutions (5.2.9, 5.2.10), the matrix of cudnnIm2Col (5.2.31), reordered filters (5.2.32), gradients of the input
+(5.2.8) and of the bias (6.2.1): their solvers.
 
 The documented algorithm decides which solvers of a convolution may serve: an algorithm is itself, with the workspace it reports.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dualdnn.api.operations import (
     ConvolutionBackwardBias,
+    ConvolutionBackwardData,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -17,6 +18,8 @@ from dualdnn.api.operations import (
 
 from ..solver import Problem, serve
 from .bias_gradient import BIAS_GRADIENTS, BiasProblem
+from .data_gradient import DataGradient, DataGradientProblem
+from .data_gradient_direct import DataGradientDirect
 from .depthwise import Depthwise, DepthwiseAny, DepthwiseTma
 from .fft import FFT
 from .forward import ConvolutionProblem
@@ -59,4 +62,5 @@ serve(
 )
 serve(Im2ColProblem, (Im2ColBlocks(), Im2ColElements()), Im2Col)
 serve(Problem, (Int8x32Reorder(),), ReorderFilter, ReorderFilterAndBias)
+serve(DataGradientProblem, (DataGradient(), DataGradientDirect()), ConvolutionBackwardData)
 serve(BiasProblem, BIAS_GRADIENTS, ConvolutionBackwardBias)

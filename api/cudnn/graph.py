@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from .. import api_log
-from ..document import functions
 from ..enumerations import cudnnBackendDescriptorType_t as Kind
-from ..functions import OperandChecks, Prepared, documented, operand_sizes
+from ..functions import executing
 from ..graph import execution as _execution  # noqa: F401 (registers)
 from ..graph import operation_graph as _operation_graph  # noqa: F401 (registers)
-from ..operations import BackendError
-from ..status import BAD_PARAM, EXECUTION_FAILED, CudnnError, expect
+from ..status import BAD_PARAM, expect
 
 NAME = "cudnnBackendExecute"
 
 
-@documented(invalid={"executionPlan": "c07", "variantPack": "c07"}, fresh=["executionPlan", "variantPack"])
+@executing(
+    invalid={"*": "c07"}, fresh=["executionPlan", "variantPack"], failed="c09", small={"workspace": ("c05", BAD_PARAM)}
+)
 def cudnnBackendExecute(handle, executionPlan, variantPack):
     """Run a finalised execution plan on the memory of a finalised variant pack.
 
@@ -28,34 +27,11 @@ def cudnnBackendExecute(handle, executionPlan, variantPack):
         ("executionPlan", executionPlan, Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR),
         ("variantPack", variantPack, Kind.CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR),
     ):
+        expect(descriptor is not None, BAD_PARAM, f"{NAME}/c03", f"{name} has not been finalised")
         expect(descriptor.kind == kind, BAD_PARAM, f"{NAME}/c07", f"{name} is a {descriptor.kind.name}")
-        expect(descriptor.spec is not None, BAD_PARAM, f"{NAME}/c03", f"{name} has not been finalised")
-    plan, pack = executionPlan.spec.record, variantPack.spec.record
+    plan, pack = executionPlan.record, variantPack.record
     expect(plan.handle is handle, BAD_PARAM, f"{NAME}/c07", "the execution plan was made for another handle")
-    memory = _memory(plan.operation, pack)
-    operation = plan.operation
-    names = tuple(operation.operands)
-    prepared = Prepared(operation, operand_sizes(operation, {name: i for i, name in enumerate(names)}), plan.launch)
-
-    def refuse(position, problem):
-        return CudnnError(BAD_PARAM, f"{NAME}/c07", f"{names[position]} {problem}")
-
-    checks = OperandChecks(NAME, refuse, {"workspace": ("c05", BAD_PARAM)})
-    expect(
-        memory["workspace"] is not None or operation.workspace_bytes == 0, BAD_PARAM, f"{NAME}/c05",
-        f"the workspace is NULL, {operation.workspace_bytes} bytes are needed",
-    )  # fmt: skip
-    operands = checks.operands(handle.backend, prepared, [memory[name] for name in names])
-    try:
-        plan.launch(operands, handle.stream)
-    except BackendError as error:
-        api_log.log_fatal(functions()[NAME], str(error))
-        raise CudnnError(EXECUTION_FAILED, f"{NAME}/c09", str(error), NAME) from error
-
-
-def _memory(operation, pack):
-    """The memory of every operand, by name."""
-    given = dict(pack.pointers)
+    operation, given = plan.operation, dict(pack.pointers)
     needed = {tensor.uid: name for name, tensor in operation.tensors.items() if not tensor.is_virtual}
     missing, more = sorted(set(needed) - set(given)), sorted(set(given) - set(needed))
     expect(not missing, BAD_PARAM, f"{NAME}/c04", f"the variant pack has no pointers for the tensors {missing}")
@@ -63,6 +39,8 @@ def _memory(operation, pack):
         not more,
         BAD_PARAM,
         f"{NAME}/c07",
-        f"the graph has no tensors {more} with memory, for which the variant pack has pointers",
+        f"the graph has no tensors {more} with memory, for which the pack has pointers",
     )
-    return {"workspace": pack.workspace, **{name: given[uid] for uid, name in needed.items()}}
+    enough = pack.workspace is not None or operation.workspace_bytes == 0
+    expect(enough, BAD_PARAM, f"{NAME}/c05", f"the workspace is NULL, {operation.workspace_bytes} bytes are needed")
+    return operation, {"workspace": pack.workspace, **{name: given[uid] for uid, name in needed.items()}}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import api_log
@@ -147,11 +147,10 @@ def _configured(graph: Finalized, made: GraphEngine, results: Results) -> Finali
 
 @dataclass(frozen=True)
 class ExecutionPlan:
-    """What an execution needs: the handle, the operation with its workspace, and the launcher."""
+    """What an execution needs: the handle, and the operation with its workspace."""
 
     handle: Handle
     operation: OperationGraph
-    launch: Callable[..., None] = field(compare=False)
 
 
 @finalizes_with_results(Kind.CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
@@ -170,6 +169,6 @@ def execution_plan(given: Given) -> tuple[ExecutionPlan, Results]:
     operation = config.operation
     with handle.lock:
         operation = replace(operation, workspace_bytes=handle.backend.workspace_bytes(operation))
-        launch = handle.backend.prepare(operation)
+        handle.backend.prepare(operation)  # is kept by the backend; what cannot be prepared is no plan
     size = {Name.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE: (operation.workspace_bytes,)}
-    return ExecutionPlan(handle, operation, launch), size
+    return ExecutionPlan(handle, operation), size

@@ -1,13 +1,14 @@
 """Operations of cudnnConvolutionForward (5.2.10), cudnnConvolutionBiasActivationForward (5.2.9), cudnnIm2Col (5.2.31),
-cudnnReorderFilterAndBias (5.2.32) and cudnnConvolutionBackwardBias (6.2.1)."""
+cudnnReorderFilterAndBias (5.2.32), cudnnConvolutionBackwardData (5.2.8) and cudnnConvolutionBackwardBias (6.2.1)."""
 
 from __future__ import annotations
 
 import os
 from functools import cached_property
-from math import prod
+from math import gcd, prod
 
 from ..enumerations import (
+    cudnnConvolutionBwdDataAlgo_t,
     cudnnConvolutionFwdAlgo_t,
     cudnnIndicesType_t,
     cudnnMathType_t,
@@ -146,6 +147,34 @@ class ReorderFilterAndBias(Operation):
 
     inputs = ("filterData", "biasData")
     outputs = ("reorderedFilterData", "reorderedBiasData")
+
+
+@record
+class ConvolutionBackwardData(Operation):
+    """dx = alpha * (the gradient of conv(x, w) with respect to x, given dy) + beta * dx.
+
+    The fields are those of ConvolutionForward; ``dx`` is described as its x, ``dy`` as its y.
+    """
+
+    convolution: ConvolutionSpec
+    algo: cudnnConvolutionBwdDataAlgo_t
+    workspace_bytes: int
+    alpha: float
+    beta: float
+    w: FilterSpec
+    dy: TensorSpec
+    dx: TensorSpec
+
+    inputs = ("w", "dy")
+    outputs = ("dx",)
+    raw = {"workSpace": "workspace_bytes"}  # noqa: RUF012 (a class constant)
+
+    @cached_property
+    def terms(self) -> int:
+        """How many products an element of dx sums at most: one output position in each ``stride`` meets it under some tap."""
+        convolution, (filters, _, *taps) = self.convolution, self.w.dims
+        every = (s // gcd(s, d) for s, d in zip(convolution.stride, convolution.dilation, strict=True))
+        return filters // convolution.group_count * prod(-(-t // e) for t, e in zip(taps, every, strict=True))
 
 
 @record

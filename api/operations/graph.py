@@ -281,6 +281,12 @@ class OperationGraph(Operation):
         """Tensors between nodes, without memory."""
         return tuple(tensor for tensor in self.tensors.values() if tensor.is_virtual)
 
+    def __getattr__(self, name: str) -> GraphTensor:
+        """A tensor by its operand name, as other operations have fields."""
+        if name.startswith("tensor_") and name in self.tensors:
+            return self.tensors[name]
+        raise AttributeError(name)
+
     def has(self, operand: str) -> bool:
         return True
 

@@ -5,8 +5,9 @@ Cells that the source lost or merged are read as docs/errata.md says (D222 to D2
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 
 from ..enumerations import cudnnConvolutionFwdAlgo_t, cudnnDataType_t, cudnnTensorFormat_t
 from ..operations import ConvolutionSpec, FilterSpec, TensorSpec
@@ -98,7 +99,7 @@ Rule = tuple[str, Callable[[Problem], bool]]
 Layout = tuple[str, Callable[[TensorSpec], bool]]
 
 
-def _packed_inside(order: Callable[[int], tuple[int, ...]]) -> Callable[[TensorSpec], bool]:
+def packed_inside(order: Callable[[int], tuple[int, ...]]) -> Callable[[TensorSpec], bool]:
     """Whether the dimensions that ``order(rank)`` lists, outermost first, lie innermost in memory without gaps."""
 
     def fits(tensor: TensorSpec) -> bool:
@@ -112,7 +113,7 @@ def _packed_inside(order: Callable[[int], tuple[int, ...]]) -> Callable[[TensorS
     return fits
 
 
-def _spatial(rank: int) -> tuple[int, ...]:
+def spatial_axes(rank: int) -> tuple[int, ...]:
     return tuple(range(2, rank))
 
 
@@ -121,14 +122,17 @@ VECTORISED: Layout = ("NCHW_VECT_C", lambda t: t.vector_length > 1)
 # The EXT configurations have a plain FLOAT output, which no vectorised format can hold (docs/errata.md, D225).
 VECTORISED_OR_FLOAT: Layout = (
     "NCHW_VECT_C, or NCHW CHW-packed where it is FLOAT",
-    lambda t: t.vector_length > 1 or (t.data_type == FLOAT and _packed_inside(lambda r: (1, *_spatial(r)))(t)),
+    lambda t: t.vector_length > 1 or (t.data_type == FLOAT and packed_inside(lambda r: (1, *spatial_axes(r)))(t)),
 )
-NCHW_SPATIALLY_PACKED: Layout = ("NCHW with packed spatial dimensions", _packed_inside(_spatial))
-NHWC_FULLY_PACKED: Layout = ("NHWC fully packed", _packed_inside(lambda r: (0, *_spatial(r), 1)))
-NHWC_PACKED: Layout = ("NHWC with packed spatial dimensions and channels", _packed_inside(lambda r: (*_spatial(r), 1)))
+NCHW_SPATIALLY_PACKED: Layout = ("NCHW with packed spatial dimensions", packed_inside(spatial_axes))
+NHWC_FULLY_PACKED: Layout = ("NHWC fully packed", packed_inside(lambda r: (0, *spatial_axes(r), 1)))
+NHWC_PACKED: Layout = (
+    "NHWC with packed spatial dimensions and channels",
+    packed_inside(lambda r: (*spatial_axes(r), 1)),
+)
 NHWC_OR_NCHW_PACKED: Layout = (
     "NHWC with packed spatial dimensions and channels, or NCHW with packed channels and spatial dimensions",
-    lambda t: NHWC_PACKED[1](t) or _packed_inside(lambda r: (1, *_spatial(r)))(t),
+    lambda t: NHWC_PACKED[1](t) or packed_inside(lambda r: (1, *spatial_axes(r)))(t),
 )
 
 NO_DILATION: Rule = ("dilation 1 in all dimensions", lambda p: max(p.convolution.dilation) == 1)
@@ -172,19 +176,19 @@ class Row:
 
     clause: str
     spatial: int
-    algorithms: tuple[cudnnConvolutionFwdAlgo_t, ...]
+    algorithms: tuple[IntEnum, ...]
     filter_format: cudnnTensorFormat_t
     x: Layout
     y: Layout
     configurations: tuple[Configuration, ...]
     rules: tuple[Rule, ...] = ()
 
-    def violated(self, problem: Problem) -> str | None:
-        """The first thing that the row demands and the problem lacks."""
+    def violated(self, problem: Problem, names: tuple[str, str, str]) -> str | None:
+        """The first thing that the row demands and the problem lacks. names: of the arguments that describe x, w and y."""
         configuration = problem.configuration
         if configuration not in self.configurations:
             return f"one of {', '.join(c.name for c in self.configurations)}"
-        for name, tensor, (text, fits) in (("xDesc", problem.x, self.x), ("yDesc", problem.y, self.y)):
+        for name, tensor, (text, fits) in ((names[0], problem.x, self.x), (names[2], problem.y, self.y)):
             if not fits(tensor):
                 return f"{name} in {text}"
         return next((text for text, holds in self.rules if not holds(problem)), None)
@@ -230,17 +234,28 @@ def unsupported(problem: Problem, algorithm: cudnnConvolutionFwdAlgo_t) -> str |
     """Why the tables do not have this problem for this algorithm; None where a row does."""
     if algorithm == DIRECT:
         return f"{DIRECT.name} is not implemented"
-    spatial, filter_format = problem.convolution.rank, problem.w.format
-    rows = [r for r in ROWS if (r.spatial, r.filter_format) == (spatial, filter_format) and algorithm in r.algorithms]
+    return violation(problem, algorithm, ROWS, ("xDesc", "wDesc", "yDesc"))
+
+
+def violation(problem: Problem, algorithm: IntEnum, all_rows: Sequence[Row], names: tuple[str, str, str]) -> str | None:
+    """Why no row has this problem for this algorithm; None where one does. names: of the arguments that describe x, w and y."""
+    spatial, filter_format, w_name = problem.convolution.rank, problem.w.format, names[1]
+    rows = [
+        r for r in all_rows if (r.spatial, r.filter_format) == (spatial, filter_format) and algorithm in r.algorithms
+    ]
     if not rows:
-        return f"{algorithm.name} takes no {spatial}-D convolution with wDesc in {filter_format.name}"
-    violations = [row.violated(problem) for row in rows]
+        return f"{algorithm.name} takes no {spatial}-D convolution with {w_name} in {filter_format.name}"
+    violations = [row.violated(problem, names) for row in rows]
     if None in violations:
         return None
     # Of several rows, the one that has the data types says what is missing.
     told = next(
         (v for r, v in zip(rows, violations, strict=True) if problem.configuration in r.configurations), violations[0]
     )
-    types = f"x {problem.x.data_type.name}, w {problem.w.data_type.name}, y {problem.y.data_type.name}"
-    shown = f"{problem.convolution}, x {problem.x}, w {problem.w}, y {problem.y}"
-    return f"{algorithm.name} with wDesc in {filter_format.name} needs {told}; {types}: {shown}"
+    operands: tuple[TensorSpec | FilterSpec, ...] = (problem.x, problem.w, problem.y)
+    described = tuple(zip(names, operands, strict=True))
+    types = ", ".join(f"{name} {spec.data_type.name}" for name, spec in described)
+    shown = ", ".join(f"{name} {spec}" for name, spec in described)
+    return (
+        f"{algorithm.name} with {w_name} in {filter_format.name} needs {told}; {types}: {problem.convolution}, {shown}"
+    )

@@ -1,4 +1,4 @@
-"""The timed forward convolutions: layers of image networks in every data type, math type and layout."""
+"""The timed convolutions: layers of image networks in every data type, math type and layout."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
+    cudnnConvolutionBwdDataAlgo_t,
     cudnnConvolutionFwdAlgo_t,
     cudnnConvolutionMode_t,
     cudnnDataType_t,
@@ -17,6 +18,7 @@ from dualdnn.api.enumerations import (
 )
 from dualdnn.api.operations import (
     ActivationSpec,
+    ConvolutionBackwardData,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     ConvolutionSpec,
@@ -59,6 +61,7 @@ STRIDED, FIRST = Layer(64, 256, 56, 512, 3, 2), Layer(64, 3, 224, 64, 7, 2)
 DEPTHWISE = Layer(64, 256, 56, 256, 3, 1, 256)
 LAYERS = (WIDE, POINTWISE, DEEP, SMALL, STRIDED, FIRST, DEPTHWISE)
 FUSED_LAYERS = (WIDE, POINTWISE, DEEP)
+GRADIENT_LAYERS = (WIDE, STRIDED, DEPTHWISE)
 TINY = Layer(1, 8, 6, 8, 3, 1)  # as short as a launch: what is left is what launches and the host cost
 
 # Name -> (data type, math type). Sums are FLOAT everywhere.
@@ -101,8 +104,14 @@ def input_matrix(plain: ConvolutionForward) -> Im2Col:
     return Im2Col(o.convolution, o.w, o.x, TensorSpec(o.x.data_type, (rows, o.terms), (o.terms, 1)))
 
 
+def data_gradient(plain: ConvolutionForward) -> ConvolutionBackwardData:
+    """The gradient of a convolution with respect to its input, by ALGO_1."""
+    algo = cudnnConvolutionBwdDataAlgo_t.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1
+    return ConvolutionBackwardData(plain.convolution, algo, 0, 1.0, 0.0, plain.w, plain.y, plain.x)
+
+
 def convolution_rows() -> Iterator[Row]:
-    """Every layer plain, a few with bias and ReLU, a few as the matrix of the input; a tiny layer of each."""
+    """Every layer plain, a few with bias and ReLU, a few as the matrix of the input, a few gradients; a tiny layer of each."""
     for kind in KINDS:
         for name, layout in FORMATS.items():
             for layer in LAYERS:
@@ -112,6 +121,11 @@ def convolution_rows() -> Iterator[Row]:
         for layer in (*FUSED_LAYERS, TINY):
             for kind in ("half", "TF32"):
                 yield Row(f"{family} {layer} {kind} NHWC", family, rectified(convolution(layer, kind, NHWC), added))
+    for layer in GRADIENT_LAYERS:
+        for kind in ("half", "float"):
+            for name, layout in FORMATS.items():
+                plain = convolution(layer, kind, layout)
+                yield Row(f"data gradient {layer} {kind} {name}", "data gradient", data_gradient(plain))
     for layer in (SMALL, TINY):
         for kind in ("half", "float"):
             yield Row(f"im2col {layer} {kind} NCHW", "im2col", input_matrix(convolution(layer, kind, NCHW)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnPoolingMode_t
 from dualdnn.api.operations import (
     ActivationBackward,
+    ConvolutionBackwardData,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     LRNCrossChannelBackward,
@@ -17,6 +18,7 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import FLOAT
 
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
+Summed = Convolution | ConvolutionBackwardData
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Row:
     def nbytes(self) -> int:
         """Bytes that have to move: every operand that matters is read once, every output written once."""
         o = self.operation
-        moved = [*o.reads, *(name for name in o.outputs if name not in o.raw)]
+        moved = [*o.reads, *o.tensors_written]
         needed = [name for name in moved if name not in unread(o) and name not in o.raw]
         return sum(o.tensor(name).count * o.tensor(name).scalar_bytes for name in needed)
 
@@ -39,17 +41,18 @@ class Row:
     def flops(self) -> int:
         """Additions and multiplications of a convolution's direct sum; 0 where memory alone limits."""
         o = self.operation
-        return 2 * o.y.count * o.terms if isinstance(o, Convolution) else 0
+        return 2 * o.tensor(o.outputs[0]).count * o.terms if isinstance(o, Summed) else 0
 
     @property
     def pace(self) -> str | None:
         """Which ceiling (ceilings.py) limits the arithmetic."""
         o = self.operation
-        if not isinstance(o, Convolution):
+        if not isinstance(o, Summed):
             return None
-        if o.x.data_type == FLOAT and allows_tf32(o.convolution):
+        data_type = o.tensor(o.inputs[0]).data_type
+        if data_type == FLOAT and allows_tf32(o.convolution):
             return "tf32"
-        return o.x.data_type.name.removeprefix("CUDNN_DATA_").lower()
+        return data_type.name.removeprefix("CUDNN_DATA_").lower()
 
 
 def unread(operation: Operation) -> tuple[str, ...]:

@@ -154,7 +154,9 @@ def _encode_case(case: CaseResult) -> dict[str, Any]:
     if ratio is not None and not math.isfinite(ratio):
         entry |= {"error_ratio": None, "nonfinite_error_ratio": "nan" if math.isnan(ratio) else "inf"}
     return entry | {
-        name: getattr(case, name) for name in ("message", "reproduction", "reason", "known") if getattr(case, name)
+        name: getattr(case, name)
+        for name in ("message", "reproduction", "reason", "known", "suspect")
+        if getattr(case, name)
     }
 
 

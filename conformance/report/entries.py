@@ -31,7 +31,8 @@ class CaseResult:
     """One case run on one subject. `error_ratio` is its largest |error| / bound, None if it compares no numbers.
 
     `known` says why a failure was known before: the id of a declared difference, or that it was listed as expected. A
-    listed case that passes has it too: it passes unexpectedly.
+    listed case that passes has it too: it passes unexpectedly. `suspect` says which of the judge's sharper rules its outputs broke
+    though they lie inside their worst case.
     """
 
     id: str
@@ -44,6 +45,7 @@ class CaseResult:
     reproduction: str = ""
     reason: str = ""
     known: str = ""
+    suspect: str = ""
 
     def __post_init__(self) -> None:
         checks.text(self.id, "id of a case")
@@ -54,7 +56,7 @@ class CaseResult:
         checks.one_of(self.outcome, OUTCOMES, f"outcome of {what}")
         checks.number(self.seconds, f"seconds of {what}")
         self._check_error_ratio(what)
-        for name in ("message", "reproduction", "reason", "known"):
+        for name in ("message", "reproduction", "reason", "known", "suspect"):
             checks.text(getattr(self, name), f"{name} of {what}", empty=True)
         if self.outcome == "failed":
             checks.text(self.message, f"message of the failed {what}")

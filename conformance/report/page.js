@@ -369,6 +369,7 @@ function caseTable(results, limit = FIRST_CASES) {
 
 function caseRow(result) {
   const details = [
+    result.suspect ? element("p", {}, `suspect: ${result.suspect}`) : null,
     result.reason ? element("p", {}, `${words(result.outcome)}: ${result.reason}`) : null,
     result.message ? element("pre", {}, result.message) : null,
     result.reproduction ? element("div", { class: "copy" }, element("code", {}, result.reproduction), button("Copy", (node) => copy(result.reproduction, node), { "aria-label": "Copy the reproduction line" })) : null,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from dualdnn.api.operations import LRNSpec, Operation
 
-from ..judge import PRECISION
+from ..precision import PRECISION
 from ..view import Array
 
 # x^-beta as a power, or as exp2(-beta * log2(x)). CUDA's powf: 4 ulp. Of the other, log2 (1 ulp) and the product err by a part of

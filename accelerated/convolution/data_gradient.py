@@ -1,0 +1,215 @@
+"""Gradients with respect to the input (5.2.8) as forward convolutions of dy.
+
+The elements of dx that lie ``stride`` apart meet the same taps, and under each of them neighbouring elements of dy: each residue
+class is a forward convolution of dy with stride 1, whose filter is that part of w with input and output channels exchanged. A
+first launch for each class lays its filter into the workspace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from itertools import product
+from math import gcd
+from typing import NamedTuple
+
+from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
+from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as ForwardAlgo
+from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
+from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionForward, FilterSpec, TensorSpec, TransformTensor
+from dualdnn.api.operations.specs import NCHW, NHWC
+
+from ..plans import Launch, Plan, estimated_seconds
+from ..solver import LAUNCH_SECONDS, ROOMS, Problem, Solver
+from ..transform.plan import copy, launch
+from .composed import At, ComposedLaunch, ComposedPlan, within
+from .forward import ConvolutionProblem, ConvolutionSolver
+from .implicit_gemm import SIMT
+from .problem import FARTHEST, PACK_BYTES, channels_last, rounded_up
+from .products import KERNELS, kernel_of
+
+FILTER_ALIGNMENT = 256  # bytes, of the filter of each residue class in the workspace
+FORWARD = {
+    Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_1: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM,
+    Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_FFT,
+    Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING,
+    Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD,
+    Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED: ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
+}
+
+
+class Residue(NamedTuple):
+    """The elements of one dimension of dx from ``first`` on, a stride apart: ``extent`` of them, and the ``taps`` that meet them,
+    from ``first_tap`` on, ``step`` apart in the filter's memory. padding, dilation: of the forward convolution, which may begin
+    within dy, at a negative padding."""
+
+    first: int
+    extent: int
+    taps: int
+    first_tap: int
+    step: int
+    padding: int
+    dilation: int
+
+
+def residues(extent: int, taps: int, padding: int, stride: int, dilation: int, flipped: bool) -> list[Residue]:
+    """Return the residue classes of one dimension of dx."""
+    common = gcd(stride, dilation)
+    step = stride // common
+    found = []
+    for first in range(min(stride, extent)):
+        base = first + padding
+        nearest = next((tap for tap in range(min(step, taps)) if (base - tap * dilation) % stride == 0), None)
+        count = 0 if nearest is None else -(-(taps - nearest) // step)
+        before = 0 if nearest is None else (count - 1) * (dilation // common) - (base - nearest * dilation) // stride
+        first_tap = nearest or 0
+        if flipped and count:
+            first_tap = taps - 1 - (first_tap + (count - 1) * step)
+        found.append(Residue(first, -(-(extent - first) // stride), count, first_tap, step, before, dilation // common))
+    return found
+
+
+class ResidueClass(NamedTuple):
+    """One residue in each dimension: its forward convolution, whose x is dy and whose y is a part of dx; the part of w that its filter
+    is, as (groups, input channels, output channels, taps ...); bytes to the beginning of both. meets: whether any tap does."""
+
+    forward: ConvolutionForward
+    part: TensorSpec
+    part_at: int
+    dx_at: int
+    meets: bool
+
+
+class DataGradientProblem(Problem):
+    """A gradient with respect to the input, by residue classes."""
+
+    operation: ConvolutionBackwardData
+
+    @property
+    def in_one_launch(self) -> bool:
+        """Whether 32 bits count to every element of dy and of dx."""
+        return max(self.operation.dy.span, self.operation.dx.span) <= FARTHEST
+
+    @cached_property
+    def classes(self) -> tuple[ResidueClass, ...]:
+        o = self.operation
+        geometry = (o.dx.dims[2:], o.w.dims[2:], o.convolution.padding, o.convolution.stride, o.convolution.dilation)
+        flipped = o.convolution.is_flipped
+        return tuple(
+            self._class(chosen) for chosen in product(*(residues(*of, flipped) for of in zip(*geometry, strict=True)))
+        )
+
+    def _class(self, chosen: tuple[Residue, ...]) -> ResidueClass:
+        o, groups, data_type = self.operation, self.operation.convolution.group_count, self.operation.w.data_type
+        filters, channels = o.w.dims[0] // groups, o.w.dims[1]
+        strides, meets = o.w.tensor.strides, all(residue.taps for residue in chosen)
+        taps = tuple(residue.taps if meets else 1 for residue in chosen)
+        spec = replace(
+            o.convolution,
+            # Where the forward convolution correlates, its gradient convolves.
+            mode=Mode.CUDNN_CROSS_CORRELATION if o.convolution.is_flipped else Mode.CUDNN_CONVOLUTION,
+            padding=tuple(residue.padding for residue in chosen),
+            stride=(1,) * len(chosen),
+            dilation=tuple(residue.dilation for residue in chosen),
+        )
+        w = FilterSpec(data_type, NHWC if channels_last(o.dy) else NCHW, (groups * channels, filters, *taps))
+        apart = (s * stride for s, stride in zip(o.dx.strides[2:], o.convolution.stride, strict=True))
+        dx = TensorSpec(data_type, (*o.dx.dims[:2], *(r.extent for r in chosen)), (*o.dx.strides[:2], *apart))
+        algo = FORWARD.get(o.algo, ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM)
+        of_taps = (stride * residue.step for stride, residue in zip(strides[2:], chosen, strict=True))
+        return ResidueClass(
+            ConvolutionForward(spec, algo, 0, o.alpha, o.beta, o.dy, w, dx),
+            TensorSpec(data_type, (groups, channels, filters, *taps), (filters * strides[0], strides[1], strides[0], *of_taps)),
+            sum(stride * residue.first_tap for stride, residue in zip(strides[2:], chosen, strict=True)) * o.w.tensor.scalar_bytes,
+            sum(stride * residue.first for stride, residue in zip(o.dx.strides[2:], chosen, strict=True)) * o.dx.scalar_bytes,
+            meets,
+        )  # fmt: skip
+
+
+def transposed_filter(part: TensorSpec, w: FilterSpec, device: object) -> Launch:
+    """Return the launch that copies ``part`` of a filter, (groups, output channels of w, its input channels, taps ...), into w."""
+    strides, (groups, channels, *_) = w.tensor.strides, part.dims
+    target = TensorSpec(w.data_type, part.dims, (channels * strides[0], *strides))
+    assert groups * channels == w.dims[0]
+    moved = TransformTensor(1.0, 0.0, part, target)
+    return launch(copy(part, target), moved, ("x", "y"), device)
+
+
+class DataGradient(Solver[DataGradientProblem]):
+    """The forward convolutions of all residue classes, with the forward algorithm of the same name (IMPLICIT_GEMM for ALGO_1)."""
+
+    name = "convolution.data_gradient"
+
+    def serves(self, problem: DataGradientProblem) -> bool:
+        return problem.operation.algo in FORWARD and problem.in_one_launch
+
+    def workspace_bytes(self, problem: DataGradientProblem) -> int:
+        used = self._filters_bytes(problem) + self._inner_bytes(problem)
+        return used + PACK_BYTES - 1 if used else 0
+
+    def estimated_seconds(self, problem: DataGradientProblem) -> float:
+        made = (LAUNCH_SECONDS + estimated_seconds(c.forward, problem.device) for c in problem.classes if c.meets)
+        return sum(made, LAUNCH_SECONDS)
+
+    def plan(self, problem: DataGradientProblem) -> Plan:
+        launches: list[ComposedLaunch] = []
+        at, inner_at = 0, self._filters_bytes(problem)
+        for found in problem.classes:
+            where = {
+                "x": At("dy"),
+                "w": At("workSpace", at),
+                "y": At("dx", found.dx_at),
+                "workSpace": At("workSpace", inner_at),
+            }
+            forward = ConvolutionProblem(found.forward, problem.device, aligned=False)
+            if not found.meets:
+                launches += within([_blend(forward)], where)
+                continue
+            made = transposed_filter(found.part, found.forward.w, problem.device)
+            launches += within([made], {"x": At("w", found.part_at), "y": where["w"]})
+            solver = _inner_solver(forward)
+            launches += within(solver.launches(forward) if solver else _products(forward), where)
+            at += _filter_bytes(found)
+        return ComposedPlan(problem.operation, launches, self.name)
+
+    def _filters_bytes(self, problem: DataGradientProblem) -> int:
+        return sum(map(_filter_bytes, problem.classes))
+
+    def _inner_bytes(self, problem: DataGradientProblem) -> int:
+        """Return the bytes that the forward convolutions use one after the other."""
+        needed = [0]
+        for found in problem.classes:
+            forward = ConvolutionProblem(found.forward, problem.device, aligned=False)
+            if found.meets and (solver := _inner_solver(forward)):
+                needed.append(solver.used_bytes(forward))
+        return max(needed)
+
+
+def _filter_bytes(found: ResidueClass) -> int:
+    return rounded_up(found.forward.w.nbytes, FILTER_ALIGNMENT) if found.meets else 0
+
+
+def _inner_solver(forward: ConvolutionProblem) -> ConvolutionSolver | None:
+    """Return the solver of the forward convolution, None where only products compute it: not all solvers of the implicit GEMM take a
+    negative padding, or an output that ends before or behind the last window."""
+    o = forward.operation
+    fits = min(o.convolution.padding) >= 0 and o.convolution.output_dims(o.x.dims, o.w.dims) == o.y.dims
+    if o.algo == ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM and not fits:
+        return None
+    room = ROOMS[ConvolutionForward]
+    found = next(solver for solver in room.solvers if solver.applies(forward) and not solver.alignment(forward))
+    assert isinstance(found, ConvolutionSolver)
+    return found
+
+
+def _products(forward: ConvolutionProblem) -> list[Launch]:
+    """Return the launches of the implicit GEMM by kernels that find every element of x by its coordinates."""
+    kernels = [kernel for kernel in KERNELS if "tma" not in kernel.name]
+    return [kernel_of(made, kernels).launch(made) for made in forward.products]
+
+
+def _blend(forward: ConvolutionProblem) -> Launch:
+    """Return the launch for elements of dx that no tap meets: a product of no terms, which alpha and beta blend."""
+    made = forward.product(forward.value)
+    made.value.k = 0
+    return SIMT[-1].launch(made)

@@ -1,0 +1,141 @@
+"""Parameter packs of fused operations (6.2.3, 6.2.5, 6.2.6, 6.2.8, 6.2.15, 6.2.16, 6.2.18, 6.2.19)."""
+
+from __future__ import annotations
+
+import operator
+from enum import Enum
+from typing import Any, NamedTuple
+
+from ...descriptors import DESCRIPTORS, FusedOpsConstParamPack, FusedOpsVariantParamPack
+from ...enumerations import ENUMERATIONS
+from ...functions import INTEGERS, documented
+from ...operations.specs import FusedOpsParamsSpec
+from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, CudnnError, expect
+from ...support.fused_ops import CONST, PRESETS, VARIANT, const_type, scalar_type
+
+_SC, _GC = "cudnnSetFusedOpsConstParamPackAttribute", "cudnnGetFusedOpsConstParamPackAttribute"
+_SV, _GV = "cudnnSetFusedOpsVariantParamPackAttribute", "cudnnGetFusedOpsVariantParamPackAttribute"
+
+
+@documented(invalid={"ops": ("c05", NOT_SUPPORTED)})
+def cudnnCreateFusedOpsConstParamPack(ops):
+    """A constant parameter pack of a sequence: no descriptors, CUDNN_PTR_NULL, CUDNN_BATCHNORM_PER_ACTIVATION.
+
+    Errors: NOT_SUPPORTED for what is no sequence (c05). Source: 6.2.3, the tables of 6.1.3.2.
+    """
+    pack, labels = FusedOpsConstParamPack(), CONST[ops]
+    pack.spec = FusedOpsParamsSpec(ops, labels, tuple(PRESETS.get(const_type(label)) for label in labels))
+    return pack
+
+
+@documented()
+def cudnnDestroyFusedOpsConstParamPack(constPack):
+    """Destroy the pack; using it afterwards is BAD_PARAM. Plans that were made of it stay as they are. Source: 6.2.6."""
+    constPack.destroy()
+
+
+@documented(invalid={"constPack": "c05", "paramLabel": "c06"}, unchecked=["param"])
+def cudnnSetFusedOpsConstParamPackAttribute(constPack, paramLabel, param):
+    """Copy a descriptor's contents or a value into the pack; None is recorded as NULL.
+
+    param: for labels that end with DESC a descriptor, of an activation for CUDNN_PARAM_ACTIVATION_DESC, of a convolution for
+    CUDNN_PARAM_CONV_DESC, of a filter for CUDNN_PARAM_WDESC and CUDNN_PARAM_DWDESC, else of a tensor; for CUDNN_PARAM_BN_MODE a
+    cudnnBatchNormMode_t; for placeholders a cudnnFusedOpsPointerPlaceHolder_t. What becomes of the descriptor later does not
+    matter to the pack.
+    Errors: BAD_PARAM for NULL (c05), a label that is none (c06) or that the sequence of the pack does not have (c07), a param of
+    another type, a descriptor that has not been initialised (cudnnStatus_t/c05). Source: 6.2.18.
+    """
+    _known(paramLabel, constPack, f"{_SC}/c07")
+    value = None if param is None else _value(const_type(paramLabel), paramLabel, param)
+    constPack.spec = constPack.spec.changed(paramLabel, value)
+
+
+class ConstParam(NamedTuple):
+    param: Any
+    isNULL: int
+
+
+@documented(invalid={"constPack": "c06", "paramLabel": "c09"})
+def cudnnGetFusedOpsConstParamPackAttribute(constPack, paramLabel):
+    """(param, isNULL): a new descriptor with the pack's contents, or the value, and 0; None and 1 where the pack holds NULL.
+
+    Errors: BAD_PARAM for NULL (c06), a label that is none or that the sequence of the pack does not have (c09). Source: 6.2.15.
+    """
+    _known(paramLabel, constPack, f"{_GC}/c09")
+    value, kind = constPack.spec.get(paramLabel), DESCRIPTORS.get(const_type(paramLabel))
+    if value is None or kind is None:
+        return ConstParam(value, int(value is None))
+    copy = kind()
+    copy.take(value)
+    return ConstParam(copy, 0)
+
+
+@documented(invalid={"*": "c03"})
+def cudnnCreateFusedOpsVariantParamPack(ops):
+    """A variant parameter pack of a sequence: NULL pointers, zeros. Errors: BAD_PARAM for what is no sequence (c03). Source: 6.2.5."""
+    pack, labels = FusedOpsVariantParamPack(), VARIANT[ops]
+    presets = {None: None, "double": 0.0}
+    pack.spec = FusedOpsParamsSpec(ops, labels, tuple(presets.get(scalar_type(label), 0) for label in labels))
+    return pack
+
+
+@documented()
+def cudnnDestroyFusedOpsVariantParamPack(varPack):
+    """Destroy the pack, not the memory that it points to; using it afterwards is BAD_PARAM. Source: 6.2.8."""
+    varPack.destroy()
+
+
+@documented(invalid={"varPack": "c03", "paramLabel": "c04"}, unchecked=["ptr"])
+def cudnnSetFusedOpsVariantParamPackAttribute(varPack, paramLabel, ptr):
+    """Put a device pointer or a scalar into the pack; None is NULL, and 0 for scalars.
+
+    ptr: device memory for CUDNN_PTR labels, which is looked at when the operations are executed; a number for CUDNN_SCALAR labels,
+    which is copied: an integer (size_t, int64_t) or a real number (double).
+    Errors: BAD_PARAM for NULL (c03), a label that is none or that the sequence of the pack does not have (c04), what is no number
+    of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
+    """
+    _known(paramLabel, varPack, f"{_SV}/c04")
+    kind = scalar_type(paramLabel)
+    value = ptr if kind is None else _value(kind, paramLabel, 0 if ptr is None else ptr)
+    varPack.spec = varPack.spec.changed(paramLabel, value)
+
+
+@documented(invalid={"varPack": "c04", "paramLabel": "c06"})
+def cudnnGetFusedOpsVariantParamPackAttribute(varPack, paramLabel):
+    """The device memory that was set, None where it is NULL, or the scalar.
+
+    Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source: 6.2.16.
+    """
+    _known(paramLabel, varPack, f"{_GV}/c06")
+    return varPack.spec.get(paramLabel)
+
+
+def _known(label, pack, clause):
+    expect(
+        label in pack.spec.labels,
+        BAD_PARAM,
+        clause,
+        f"paramLabel is {label.name}, which {pack.spec.ops.name} does not have",
+    )
+
+
+def _value(kind, label, value):
+    """What an attribute of this type is set to: a copy."""
+    text = f"{label.name} takes {kind}, not {value!r:.200}"
+    if kind in DESCRIPTORS:
+        right = type(value) is DESCRIPTORS[kind] and value.spec is not None
+        expect(right, BAD_PARAM, INCORRECT_PARAMETER, f"{text}, or one that has not been initialised or was destroyed")
+        return value.spec
+    try:
+        if kind == "double":
+            return float(value)
+        if isinstance(value, Enum) and type(value) is not ENUMERATIONS.get(kind):
+            raise TypeError("of another type")
+        number = operator.index(value)
+        if kind in ENUMERATIONS:
+            return ENUMERATIONS[kind](number)
+        lowest, highest = INTEGERS[kind]
+        expect(lowest <= number <= highest, BAD_PARAM, INCORRECT_PARAMETER, text)
+        return number
+    except (TypeError, ValueError):
+        raise CudnnError(BAD_PARAM, INCORRECT_PARAMETER, text) from None

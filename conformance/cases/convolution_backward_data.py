@@ -1,0 +1,479 @@
+"""Cases of the gradient of a convolution with respect to its input: formula, algorithms, layouts, tables, workspace, statuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
+from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t, cudnnReorderType_t
+from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionSpec, FilterSpec, TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NCHW_VECT_C, NHWC, INT8x4
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls import described, sized
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+
+from .convolution import FLOATING, by_name
+
+D, SIZE = "cudnnConvolutionBackwardData", "cudnnGetConvolutionBackwardDataWorkspaceSize"
+ALGO_0, ALGO_1, FFT, FFT_TILING, WINOGRAD, NONFUSED = Algo
+DIRECT_SUMS = (ALGO_0, ALGO_1)
+FMA, DEFAULT = cudnnMathType_t.CUDNN_FMA_MATH, cudnnMathType_t.CUDNN_DEFAULT_MATH
+# The configurations that each algorithm takes with a 3 x 3 filter in NCHW, table 13
+TAKES = {
+    ALGO_0: tuple(FLOATING), ALGO_1: tuple(FLOATING), FFT: ("PSEUDO_HALF", "FLOAT"), FFT_TILING: ("PSEUDO_HALF", "FLOAT"),
+    WINOGRAD: ("PSEUDO_HALF", "FLOAT"), NONFUSED: ("TRUE_HALF", "PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"),
+}  # fmt: skip
+
+
+def gradient(
+    dx: tuple[int, ...] = (2, 4, 7, 6),
+    w: tuple[int, ...] = (6, 4, 3, 3),
+    *,
+    configuration: str = "FLOAT",
+    algo: Algo = ALGO_1,
+    padding: tuple[int, ...] | None = None,
+    stride: tuple[int, ...] | None = None,
+    dilation: tuple[int, ...] | None = None,
+    groups: int = 1,
+    mode: Mode = Mode.CUDNN_CROSS_CORRELATION,
+    math_type: cudnnMathType_t = FMA,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    formats: Any = NCHW,
+    dx_layout: str | None = None,
+    dy: tuple[int, ...] | None = None,
+) -> ConvolutionBackwardData:
+    """A gradient whose dy has the right size; ``formats`` is one format, or those of dx, w and dy."""
+    data_type, _, compute_type, _ = FLOATING[configuration]
+    rank = len(dx) - 2
+    spec = ConvolutionSpec(
+        mode, compute_type, padding or (1,) * rank, stride or (1,) * rank, dilation or (1,) * rank, groups, math_type,
+        cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
+    )  # fmt: skip
+    dx_format, w_format, dy_format = formats if isinstance(formats, tuple) else (formats,) * 3
+    dx_spec = laid_out(data_type, dx, dx_layout) if dx_layout else TensorSpec.packed(data_type, dx, dx_format)
+    dy_spec = TensorSpec.packed(data_type, dy or spec.output_dims(dx, w), dy_format)
+    return ConvolutionBackwardData(spec, algo, 0, alpha, beta, FilterSpec(data_type, w_format, w), dy_spec, dx_spec)
+
+
+@pytest.fixture
+def run(trial, caller):
+    """Run and judge an operation with the workspace that the subject asks for."""
+
+    def go(operation, **options):
+        return trial(sized(caller, operation), **options)
+
+    return go
+
+
+@shows(*(f"{D}/c{n:02}" for n in (1, 2, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15, 16, 21)), f"{SIZE}/c01", f"{SIZE}/c02", f"{SIZE}/c04",
+       f"{SIZE}/c05", "cudnnConvolutionMode_t/c02", "cudnnSetConvolution2dDescriptor/c04")  # fmt: skip
+@pytest.mark.parametrize("configuration", FLOATING)
+@pytest.mark.parametrize("algo", list(Algo), ids=by_name)
+def test_formula(run, refused, algo, configuration):
+    operation = gradient(algo=algo, configuration=configuration, alpha=-1.75, beta=0.5)
+    if configuration not in TAKES[algo]:
+        refused(operation, NOT_SUPPORTED, f"{D}/c31")
+        return
+    run(operation)
+    run(gradient((2, 5, 6, 5), (3, 5, 3, 3), algo=algo, configuration=configuration, mode=Mode.CUDNN_CONVOLUTION))
+
+
+GEOMETRIES: dict[str, dict[str, Any]] = {
+    "padding": {"padding": (2, 1)},
+    "no padding": {"padding": (0, 0)},
+    "stride": {"stride": (2, 3)},
+    "dilation": {"dilation": (2, 1), "padding": (2, 2)},
+    "everything": {"padding": (3, 2), "stride": (3, 2), "dilation": (2, 3)},
+    "stride and dilation share a divisor": {"dx": (1, 3, 12, 9), "stride": (4, 6), "dilation": (2, 4), "padding": (1, 4), "w": (5, 3, 3, 3)},
+    "stride beyond the filter": {"dx": (2, 3, 9, 12), "w": (6, 3, 2, 1), "stride": (3, 3), "padding": (0, 1)},
+    "inputs behind the last window": {"dx": (1, 4, 9, 8), "w": (5, 4, 2, 2), "stride": (4, 5), "padding": (0, 0)},
+    "padding beyond the filter": {"padding": (4, 5)},
+    "nothing but padding": {"dx": (1, 3, 1, 2), "w": (4, 3, 1, 1), "padding": (2, 1), "stride": (5, 4)},
+    "1x1": {"w": (6, 4, 1, 1), "padding": (0, 0)},
+    "1x1 with stride": {"w": (6, 4, 1, 1), "padding": (0, 0), "stride": (2, 2)},
+    "one row": {"w": (6, 4, 1, 5), "padding": (0, 2)},
+    "one pixel": {"dx": (1, 1, 1, 1), "w": (1, 1, 1, 1), "padding": (0, 0)},
+    "one output": {"w": (6, 4, 7, 6), "padding": (0, 0)},
+    "odd channels": {"dx": (3, 5, 6, 5), "w": (7, 5, 3, 2)},
+    "many channels": {"dx": (1, 19, 4, 5), "w": (37, 19, 3, 3)},
+    "one channel": {"dx": (3, 1, 9, 8), "w": (5, 1, 3, 3)},
+    "one filter": {"dx": (2, 5, 6, 7), "w": (1, 5, 3, 3), "stride": (1, 2)},
+}  # fmt: skip
+
+
+@shows(f"{D}/c01", f"{D}/c10", f"{D}/c11", f"{D}/c12")
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_geometries(run, geometry, formats):
+    for mode in Mode:
+        for algo in DIRECT_SUMS:
+            run(gradient(**GEOMETRIES[geometry], formats=formats, mode=mode, algo=algo, alpha=0.5, beta=-2.0))
+
+
+@shows(f"{D}/c10", f"{D}/c12", "cudnnMathType_t/c01")
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize("configuration", ["TRUE_HALF", "PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 1)], ids=str)
+def test_tensor_cores(run, stride, configuration, formats):
+    options: dict[str, Any] = {
+        "stride": stride,
+        "configuration": configuration,
+        "formats": formats,
+        "math_type": DEFAULT,
+    }
+    run(gradient((1, 24, 5, 6), (40, 24, 3, 3), **options, beta=0.5))
+    run(gradient((1, 9, 5, 4), (13, 9, 2, 3), **options, padding=(0, 2)))
+
+
+@shows(f"{D}/c10", *(f"{D}/c{n:02}" for n in range(11, 17)))
+@pytest.mark.parametrize(
+    "algo, formats", [*((algo, NCHW) for algo in Algo), *((algo, NHWC) for algo in DIRECT_SUMS)], ids=by_name
+)
+@pytest.mark.parametrize("groups, per_group, filters", [(2, 2, 6), (4, 1, 4), (4, 1, 12), (3, 5, 3)])
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+def test_groups(run, groups, per_group, filters, formats, algo, configuration):
+    options: dict[str, Any] = {"configuration": configuration, "groups": groups, "formats": formats, "algo": algo}
+    run(gradient((2, groups * per_group, 5, 4), (filters, per_group, 3, 3), **options))
+
+
+@shows(f"{D}/c01")
+def test_groups_with_dilation_in_half(run):
+    for stride in ((1, 1), (2, 3)):
+        for algo in DIRECT_SUMS:
+            run(gradient((2, 6, 9, 8), (9, 2, 3, 3), configuration="PSEUDO_HALF", groups=3, dilation=(2, 2), padding=(2, 1),
+                         stride=stride, algo=algo, beta=1.0))  # fmt: skip
+
+
+@shows(*(f"{D}/c{n:02}" for n in (11, 12, 13, 14, 15, 16)))
+@pytest.mark.parametrize("dx_layout", LAYOUTS)
+@pytest.mark.parametrize("algo", list(Algo), ids=by_name)
+def test_layouts(run, refused, algo, dx_layout):
+    """Any but NCHW_VECT_C for dx; the Fourier transforms take packed images. dy has gaps between images."""
+    operation = gradient(algo=algo, dx_layout=dx_layout, beta=0.5)
+    strides = operation.dy.strides
+    operation = replace(operation, dy=replace(operation.dy, strides=(strides[0] + 5, *strides[1:])))
+    if algo in (FFT, FFT_TILING) and not operation.dx.spatially_packed:
+        refused(operation, NOT_SUPPORTED, f"{D}/c31")
+    else:
+        run(operation)
+        if algo in DIRECT_SUMS:
+            run(gradient(algo=algo, dx_layout=dx_layout, stride=(2, 3), beta=-0.5))
+
+
+@shows(f"{D}/c12", f"{D}/c31")
+def test_layouts_of_dy_and_w(refused):
+    """Tables 12 and 13: dy is CHW-packed, or HWC-packed with a filter in NHWC."""
+    for algo in DIRECT_SUMS:
+        for formats in ((NCHW, NCHW, NHWC), (NHWC, NHWC, NCHW), (NCHW, NHWC, NHWC), (NCHW, NHWC, NCHW)):
+            refused(gradient(algo=algo, formats=formats), NOT_SUPPORTED, f"{D}/c31")
+        operation = gradient(algo=algo)
+        gaps = TensorSpec(FLOAT, operation.dy.dims, (300, 49, 7, 1))
+        refused(replace(operation, dy=gaps), NOT_SUPPORTED, f"{D}/c31")
+
+
+@shows(*(f"{D}/c{n:02}" for n in (17, 18, 19, 20)), "cudnnSetConvolutionNdDescriptor/c03")
+@pytest.mark.parametrize("configuration", FLOATING)
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+def test_3d(run, refused, formats, configuration):
+    geometry: dict[str, Any] = {"dx": (2, 4, 4, 5, 3), "w": (4, 2, 2, 3, 2), "padding": (1, 0, 1), "groups": 2,
+                                "configuration": configuration, "formats": formats}  # fmt: skip
+    strides: dict[str, Any] = {"stride": (1, 2, 2)}
+    dilated = {"dilation": (2, 1, 1), **strides}
+    taken = {
+        NCHW: {ALGO_0: (configuration != "TRUE_HALF", dilated), ALGO_1: (True, strides),
+               FFT_TILING: (configuration in ("PSEUDO_HALF", "FLOAT", "DOUBLE"), {})},
+        NHWC: {ALGO_1: (configuration != "DOUBLE", dilated)},
+    }[formats]  # fmt: skip
+    for algo in Algo:
+        served, options = taken.get(algo, (False, {}))
+        operation = gradient(algo=algo, **geometry, **options, beta=1.0)
+        if served:
+            run(operation)
+        else:
+            refused(operation, NOT_SUPPORTED, f"{D}/c31")
+    if formats == NCHW:
+        refused(gradient(**geometry, dilation=(2, 1, 1)), NOT_SUPPORTED, f"{D}/c31")
+
+
+OUTSIDE: dict[str, tuple[Algo, dict[str, Any], dict[str, Any]]] = {
+    # name: the algorithm, what it takes, what it does not take
+    "fft dilation": (FFT, {}, {"dilation": (2, 1)}),
+    "fft stride": (FFT, {}, {"stride": (2, 1)}),
+    "fft padding": (FFT, {"padding": (2, 2)}, {"padding": (3, 2)}),
+    "fft size": (FFT, {"dx": (1, 1, 3, 254), "w": (1, 1, 3, 3)}, {"dx": (1, 1, 3, 255), "w": (1, 1, 3, 3)}),
+    "tiling filter": (FFT_TILING, {"dx": (1, 1, 32, 33), "w": (1, 1, 32, 32), "padding": (0, 0)},
+                      {"dx": (1, 1, 33, 33), "w": (1, 1, 33, 32), "padding": (0, 0)}),
+    "tiling filter in one dimension": (FFT_TILING, {"dx": (1, 1, 2, 260), "w": (1, 1, 1, 256), "padding": (0, 0)},
+                                       {"dx": (1, 1, 2, 260), "w": (1, 1, 1, 257), "padding": (0, 0)}),
+    "tiling stride": (FFT_TILING, {"stride": (2, 2)}, {"stride": (3, 1)}),
+    "tiling odd strides": (FFT_TILING, {"stride": (2, 1), "w": (6, 4, 4, 5), "dx": (2, 4, 9, 8)}, {"stride": (1, 3)}),
+    "tiling stride in one dimension": (FFT_TILING, {"w": (6, 4, 3, 1), "padding": (1, 0)},
+                                       {"w": (6, 4, 3, 1), "padding": (1, 0), "stride": (2, 1)}),
+    "tiling double": (FFT_TILING, {"configuration": "DOUBLE", "w": (6, 4, 1, 3), "padding": (0, 1)}, {"configuration": "DOUBLE"}),
+    "winograd filter": (WINOGRAD, {"padding": (4, 0)}, {"w": (6, 4, 3, 2)}),
+    "winograd stride": (WINOGRAD, {"padding": (0, 0)}, {"stride": (1, 2)}),
+    "nonfused filter": (NONFUSED, {"w": (6, 4, 5, 5), "padding": (2, 6)}, {"w": (6, 4, 3, 5)}),
+    "nonfused dilation": (NONFUSED, {"padding": (3, 0)}, {"dilation": (1, 2)}),
+    "nonfused true half": (NONFUSED, {"configuration": "TRUE_HALF"}, {"configuration": "TRUE_HALF", "w": (6, 4, 5, 5)}),
+    "tiling 3-D filter": (FFT_TILING, {"dx": (1, 1, 16, 2, 3), "w": (1, 1, 16, 2, 2), "padding": (0, 0, 0)},
+                          {"dx": (1, 1, 17, 2, 3), "w": (1, 1, 17, 2, 2), "padding": (0, 0, 0)}),
+    "tiling 3-D padding": (FFT_TILING, {"dx": (1, 1, 4, 4, 4), "w": (1, 1, 2, 3, 3), "padding": (1, 2, 2)},
+                           {"dx": (1, 1, 4, 4, 4), "w": (1, 1, 2, 3, 3), "padding": (2, 2, 2)}),
+}  # fmt: skip
+
+
+@shows(f"{D}/c31", f"{SIZE}/c08", *(f"{D}/c{n:02}" for n in (13, 14, 15, 16, 19)))
+@pytest.mark.parametrize("limit", OUTSIDE)
+def test_limits_of_the_tables(caller, run, refused, refuses, limit):
+    algo, inside, outside = OUTSIDE[limit]
+    run(gradient(algo=algo, **inside))
+    operation = gradient(algo=algo, **outside)
+    refused(operation, NOT_SUPPORTED, f"{D}/c31")
+    query = caller.cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize
+    refuses(NOT_SUPPORTED, f"{D}/c31", query, caller.handle, *described(caller, operation), algo)
+
+
+@shows(f"{D}/c01")
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF", "DOUBLE"])
+def test_cancellation_and_special_values(run, configuration):
+    """NaN and infinity reach exactly the elements that they are a term of; over zeros outside dy they give NaN."""
+    for algo in DIRECT_SUMS:
+        run(gradient(configuration=configuration, algo=algo, stride=(2, 1)), inputs="wide")
+        blended = gradient(configuration=configuration, algo=algo, stride=(1, 2), padding=(1, 3), beta=0.5)
+        run(blended, inputs={"dy": "special", "w": "near_one", "dx": "special"})
+        run(replace(blended, beta=0.0), inputs={"dy": "near_one", "w": "special"})
+
+
+@shows(f"{D}/c02")
+@pytest.mark.parametrize("algo", list(Algo), ids=by_name)
+def test_twice_in_a_row(trial, caller, algo):
+    """The second call blends what the first one wrote; the next does not read it."""
+    operation = sized(caller, gradient(algo=algo, beta=-3.0))
+    memory = prepare(operation, "normal", 0)
+    first = trial(operation, before=memory)
+    trial(operation, before={**memory, "dx": np.array(first.after["dx"])})
+    trial(sized(caller, gradient(algo=algo, alpha=0.5)))
+
+
+@shows(f"{D}/c11", f"{D}/c12", f"{D}/c13", f"{D}/c15", f"{D}/c17")
+@pytest.mark.parametrize("algo", list(Algo), ids=by_name)
+def test_repeated_calls_are_equal_bit_by_bit(run, algo):
+    """Every algorithm is deterministic here, ALGO_0 too (docs/errata.md, D213, D214)."""
+    first, second = (run(gradient((2, 8, 8, 8), (16, 8, 3, 3), algo=algo)).after["dx"] for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+@shows(f"{D}/c01")
+def test_it_is_the_adjoint_of_the_forward_convolution(caller):
+    """<conv(x, w), dy> = <x, dx>, by two calls of the subject, exactly in small whole numbers."""
+    random = np.random.default_rng(9)
+    for options in (
+        {},
+        {"stride": (2, 3), "dilation": (2, 1), "padding": (2, 0)},
+        {"mode": Mode.CUDNN_CONVOLUTION, "w": (6, 4, 2, 3)},
+    ):
+        operation = sized(caller, gradient(**options))
+        x, w, dy = (
+            random.integers(-3, 4, dims).astype(np.float32)
+            for dims in (operation.dx.dims, operation.w.dims, operation.dy.dims)
+        )
+        handle, cudnn = caller.handle, caller.cudnn
+        w_desc, dy_desc, convolution, dx_desc = described(caller, operation)
+        y, dx = (handle.to_device(np.zeros(spec.count, np.float32)) for spec in (operation.dy, operation.dx))
+        w_memory, dy_memory, x_memory = (handle.to_device(values) for values in (w, dy, x))
+        cudnn.cudnnConvolutionForward(
+            handle, 1.0, dx_desc, x_memory, w_desc, w_memory, convolution, 0, None, 0, 0.0, dy_desc, y
+        )
+        for algo in DIRECT_SUMS:
+            sizing = sized(caller, replace(operation, algo=algo))
+            workspace = handle.allocate(sizing.workspace_bytes) if sizing.workspace_bytes else None
+            caller(sizing, {"w": w_memory, "dy": dy_memory, "dx": dx, "workSpace": workspace})
+            found = dx.to_host(np.float32, x.shape)
+            assert found.any()
+            assert (y.to_host(np.float32, dy.shape) * dy).sum() == (found * x).sum()
+
+
+@shows(f"{D}/c28")
+@pytest.mark.parametrize(
+    "dy", [(2, 6, 6, 6), (2, 6, 8, 6), (2, 6, 7, 7), (1, 6, 7, 6), (3, 6, 7, 6), (2, 5, 7, 6), (2, 7, 7, 6)], ids=str
+)
+def test_dy_of_another_size(refused, dy):
+    for algo in DIRECT_SUMS:
+        refused(gradient(dy=dy, algo=algo), BAD_PARAM, f"{D}/c28")
+
+
+@shows(f"{D}/c28")
+def test_convolution_that_does_not_fit(refused):
+    base = gradient()
+    three = replace(base.convolution, padding=(1, 1, 1), stride=(1, 1, 1), dilation=(1, 1, 1))
+    refused(replace(base, convolution=three), BAD_PARAM, f"{D}/c28")
+    refused(gradient(w=(6, 4, 10, 8), dy=(2, 6, 1, 1)), BAD_PARAM, f"{D}/c28")
+    refused(gradient(w=(6, 4, 4, 3), dilation=(3, 1), dy=(2, 6, 1, 1)), BAD_PARAM, f"{D}/c28")
+
+
+@shows(f"{D}/c23", f"{D}/c24")
+def test_ranks_must_agree(refused):
+    base = gradient()
+    refused(replace(base, dy=TensorSpec.packed(FLOAT, (2, 6, 7, 6, 1))), BAD_PARAM, f"{D}/c23")
+    refused(replace(base, dx=TensorSpec.packed(FLOAT, (2, 4, 7, 6, 1))), BAD_PARAM, f"{D}/c24")
+
+
+@shows(f"{D}/c30")
+@pytest.mark.parametrize("rank", [1, 4])
+def test_other_ranks_are_not_supported(refused, rank):
+    for algo in DIRECT_SUMS:
+        refused(gradient((2, 4, *[3] * rank), (4, 4, *[3] * rank), algo=algo), NOT_SUPPORTED, f"{D}/c30")
+
+
+@shows(f"{D}/c26", f"{SIZE}/c07")
+@pytest.mark.parametrize("operand", ["w", "dy", "dx"])
+@pytest.mark.parametrize("data_type", [HALF, DOUBLE, BFLOAT16, INT8, INT32], ids=by_name)
+def test_data_types_must_agree(caller, refused, refuses, data_type, operand):
+    base = gradient()
+    changed = replace(base, **{operand: replace(getattr(base, operand), data_type=data_type)})
+    refused(changed, BAD_PARAM, f"{D}/c26")
+    query = caller.cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize
+    refuses(BAD_PARAM, f"{SIZE}/c07", query, caller.handle, *described(caller, changed), ALGO_1)
+
+
+@shows(f"{D}/c31")
+@pytest.mark.parametrize(
+    "data_type, compute", [(FLOAT, HALF), (FLOAT, DOUBLE), (FLOAT, INT32), (DOUBLE, FLOAT), (BFLOAT16, HALF), (HALF, DOUBLE), (INT8, INT32)], ids=by_name
+)  # fmt: skip
+def test_types_that_no_configuration_has(refused, data_type: cudnnDataType_t, compute: cudnnDataType_t):
+    base = gradient()
+    types = {name: replace(getattr(base, name), data_type=data_type) for name in ("w", "dy", "dx")}
+    for algo in DIRECT_SUMS:
+        refused(
+            replace(base, algo=algo, convolution=replace(base.convolution, compute_type=compute), **types),
+            NOT_SUPPORTED,
+            f"{D}/c31",
+        )
+
+
+@shows(f"{D}/c31")
+def test_vectorised_channels(refused):
+    base = gradient((2, 4, 5, 5), (4, 4, 3, 3))
+    types = {name: TensorSpec.packed(INT8x4, getattr(base, name).dims, NCHW_VECT_C) for name in ("dy", "dx")}
+    changed = replace(base, w=FilterSpec(INT8x4, NCHW_VECT_C, base.w.dims), **types)
+    refused(changed, NOT_SUPPORTED, f"{D}/c31")
+
+
+@shows(f"{D}/c27", f"{SIZE}/c06")
+@pytest.mark.parametrize("channels, groups", [(3, 1), (5, 1), (4, 2), (1, 2)])
+def test_channels_must_agree(caller, refused, refuses, channels, groups):
+    operation = gradient(w=(6, channels, 3, 3), groups=groups)
+    refused(operation, BAD_PARAM, f"{D}/c27")
+    query = caller.cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize
+    refuses(BAD_PARAM, f"{SIZE}/c06", query, caller.handle, *described(caller, operation), ALGO_1)
+
+
+@shows(f"{D}/c32")
+@pytest.mark.parametrize("filters", [5, 7])
+def test_groups_must_divide_the_filters(refused, filters):
+    for algo in DIRECT_SUMS:
+        refused(gradient(w=(filters, 2, 3, 3), groups=2, algo=algo), NOT_SUPPORTED, f"{D}/c32")
+
+
+@shows(f"{D}/c31", f"{SIZE}/c08", f"{SIZE}/c03")
+@pytest.mark.parametrize("algo", [-1, 6, 100])
+def test_unknown_algorithms(caller, refuses, algo):
+    operation = gradient()
+    w, dy, convolution, dx = described(caller, operation)
+    memory = caller.handle.to_device(np.ones(4096, np.float32))
+    output = caller.handle.to_device(np.ones(operation.dx.count, np.float32))
+    refuses(NOT_SUPPORTED, f"{D}/c31", caller.cudnn.cudnnConvolutionBackwardData, caller.handle, 1.0, w, memory, dy, memory, convolution,
+            algo, None, 0, 0.0, dx, output, unchanged=(output,))  # fmt: skip
+    query = caller.cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize
+    refuses(NOT_SUPPORTED, f"{SIZE}/c08", query, caller.handle, w, dy, convolution, dx, algo)
+
+
+def test_outputs_cannot_overlap_themselves(refused):
+    base = gradient()
+    overlapping = TensorSpec(FLOAT, base.dx.dims, (168, 42, 5, 1))
+    refused(replace(base, dx=overlapping), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
+
+
+def test_in_place_is_refused(refused):
+    refused(gradient((2, 4, 7, 6), (4, 4, 3, 3), algo=ALGO_0), BAD_PARAM, "cudnnStatus_t/c05", aliases={"dx": "dy"})
+
+
+@shows(f"{D}/c22")
+@pytest.mark.parametrize(
+    "missing", ["handle", "alpha", "wDesc", "w", "dyDesc", "dy", "convDesc", "beta", "dxDesc", "dx"]
+)
+def test_null(caller, refuses, missing):
+    operation = gradient()
+    w, dy, convolution, dx = described(caller, operation)
+    memory = caller.handle.to_device(np.ones(4096, np.float32))
+    arguments: dict[str, Any] = {
+        "handle": caller.handle, "alpha": 1.0, "wDesc": w, "w": memory, "dyDesc": dy, "dy": memory, "convDesc": convolution,
+        "algo": ALGO_0, "workSpace": None, "workSpaceSizeInBytes": 0, "beta": 0.0, "dxDesc": dx, "dx": memory,
+    }  # fmt: skip
+    arguments[missing] = None
+    refuses(BAD_PARAM, f"{D}/c22", caller.cudnn.cudnnConvolutionBackwardData, *arguments.values(), unchanged=(memory,))
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_size_query_refuses_null(caller, refuses, position):
+    arguments = [caller.handle, *described(caller, gradient()), ALGO_1]
+    arguments[position] = None
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", caller.cudnn.cudnnGetConvolutionBackwardDataWorkspaceSize, *arguments)
+
+
+@shows(f"{D}/c03", f"{SIZE}/c01", f"{SIZE}/c02")
+@pytest.mark.parametrize("algo", list(Algo), ids=by_name)
+def test_workspace(caller, run, refuses, algo):
+    """The reported size is enough; less, or NULL, is refused before anything is written."""
+    operation = sized(caller, gradient((2, 8, 9, 8), (8, 8, 3, 3), algo=algo))
+    run(operation)
+    handle, needed = caller.handle, operation.workspace_bytes
+    w, dy, dx = (handle.to_device(np.ones(operation.tensor(name).count, np.float32)) for name in ("w", "dy", "dx"))
+    given = {"w": w, "dy": dy, "dx": dx, "workSpace": None}
+    if needed == 0:
+        caller(operation, given)
+        return
+    workspace = handle.allocate(needed)
+    for less in (0, needed - 1):
+        refuses(
+            BAD_PARAM,
+            f"{D}/c03",
+            caller,
+            replace(operation, workspace_bytes=less),
+            {**given, "workSpace": workspace},
+            unchanged=(dx,),
+        )
+    refuses(BAD_PARAM, f"{D}/c03", caller, operation, given, unchanged=(dx,))
+    small = {**given, "workSpace": workspace.slice(0, needed - 1)}
+    refuses(BAD_PARAM, f"{D}/c03", caller, operation, small, unchanged=(dx,))
+
+
+@shows(f"{D}/c03")
+@pytest.mark.parametrize("start", [1, 8])
+@pytest.mark.parametrize("algo", [algo for algo in Algo if algo != ALGO_0], ids=by_name)
+def test_workspaces_begin_anywhere(subject, caller, algo, start):
+    """The reported size is enough at any address, and nothing beside it is written: the result is the same, bit by bit."""
+    guard, pattern = 256, 0xA5
+    # A kernel that cannot take an address ends the context of the process, so a foreign library gets aligned ones.
+    start = start if subject.ours else start * guard
+    for configuration, math_type in (("FLOAT", FMA), ("PSEUDO_HALF", DEFAULT)):
+        operation = sized(
+            caller, gradient((1, 20, 5, 5), (24, 20, 3, 3), configuration=configuration, algo=algo, math_type=math_type)
+        )
+        needed, results = operation.workspace_bytes, []
+        inputs = prepare(operation, "normal", 0)
+        for at in (guard, guard + start):
+            memory = caller.handle.to_device(np.full(needed + 2 * guard, pattern, np.uint8))
+            given = {name: caller.handle.to_device(np.array(inputs[name])) for name in ("w", "dy", "dx")}
+            caller(operation, {**given, "workSpace": memory.slice(at, needed) if needed else None})
+            results.append(given["dx"].to_host(np.uint8, operation.dx.nbytes))
+            around = memory.to_host(np.uint8, needed + 2 * guard)
+            assert (around[:at] == pattern).all() and (around[at + needed :] == pattern).all()
+        assert np.array_equal(*results)

@@ -1,0 +1,30 @@
+"""Where NVIDIA's library and the document disagree in the gradients of convolutions, each decided in docs/errata.md under its id."""
+
+from __future__ import annotations
+
+from .recorded_calls import both, has, of_type
+from .table import Difference, Disagreement, declare
+
+_D = "cudnnConvolutionBackwardData"
+
+declare([
+    Difference(
+        "V-data-gradient-half", _D, (f"{_D}/c01", f"{_D}/c11"), "Names no precision of the sums; convDesc computes in FLOAT.",
+        "ALGO_0 adds what the taps contribute in the 16-bit type.", "Summed in FLOAT and rounded once.",
+        cases=("convolution_backward_data/test_*_ALGO_0*HALF*", "convolution_backward_data/test_*_ALGO_0*BFLOAT16*",
+               "convolution_backward_data/test_cancellation*HALF*", "convolution_backward_data/test_groups_with_dilation_in_half*"),
+        subjects=("vendor-9*", "recorded-*"),
+        recorded=(
+            Disagreement(
+                "outputs", (_D,), when=both(has("algo", "CUDNN_CONVOLUTION_BWD_DATA_ALGO_0"), of_type("HALF", "BFLOAT16")),
+            ),
+        ),
+    ),
+    Difference(
+        "V-data-gradient-statuses", _D, (f"{_D}/c26", f"{_D}/c31", f"{_D}/c32"),
+        "Data types that differ are BAD_PARAM; output channels that the groups do not divide are NOT_SUPPORTED.",
+        "NOT_SUPPORTED; BAD_PARAM.", "The status lists.",
+        cases=("convolution_backward_data/test_data_types_must_agree*", "convolution_backward_data/test_groups_must_divide*"),
+        subjects=("vendor-9*",),
+    ),
+])  # fmt: skip

@@ -1,0 +1,152 @@
+"""The gradient of a convolution with respect to its input (5.2.8): what each tap of the filter adds to dx.
+
+One definition for all algorithms (docs/errata.md, D212). A tap meets every ``stride``-th element of dx, and each of them one
+element of dy, or a zero outside: one matrix product over the output channels of each group, and a strided sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
+from dualdnn.api.operations import ConvolutionBackwardData
+
+from .convolution_bounds import (
+    FFT_ROUNDINGS,
+    TRANSFORM_ROUNDINGS,
+    WINOGRAD_OUTPUTS,
+    in_float,
+    in_range,
+    transform_levels,
+    winograd_growth,
+)
+from .engine import Exact, implements
+from .precise_product import precise_product
+from .view import Array
+
+WINOGRAD = (
+    Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD,
+    Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED,
+)
+FFT = (Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT_TILING)
+
+
+@implements(ConvolutionBackwardData)
+def convolution_backward_data(operation: ConvolutionBackwardData, w: Array, dy: Array) -> Exact:
+    """result[n, g C + c, h] = sum over k and taps r of dy[n, g K + k, (h + pad - r * dilation) / stride] * w[g K + k, c, r]"""
+    return Exact(_gradient(operation, w, dy), partial(_magnitude, operation, w, dy), _roundings(operation))
+
+
+def _gradient(o: ConvolutionBackwardData, w: Array, dy: Array) -> Array:
+    groups, rank = o.convolution.group_count, o.convolution.rank
+    weights = w.reshape(groups, -1, *w.shape[1:]).swapaxes(1, 2)  # (G, C, K, taps ...)
+    if o.convolution.is_flipped:
+        weights = np.flip(weights, tuple(range(3, 3 + rank)))
+    images, _, *spatial = o.dx.dims
+    incoming = np.moveaxis(dy.reshape(images, groups, -1, *dy.shape[2:]), 0, 2)  # (G, K, N, positions ...)
+    dx = np.zeros((groups, weights.shape[1], images, *spatial), dy.dtype)
+    for tap, met, positions in _taps(o):
+        local = _extended(incoming, positions)
+        at_tap: Any = (..., *tap)
+        found = _product(weights[at_tap], local.reshape(*local.shape[:2], -1))
+        dx[(slice(None),) * 3 + met] += found.reshape(*dx.shape[:3], *local.shape[3:])
+    return np.moveaxis(dx, 2, 0).reshape(o.dx.dims)
+
+
+def _product(a: Array, b: Array) -> Array:
+    """a @ b; of doubles that are given in extended precision, in that."""
+    return precise_product(a.astype(np.float64), b.astype(np.float64)) if a.dtype == np.longdouble else np.matmul(a, b)
+
+
+def _taps(o: ConvolutionBackwardData) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[range, ...]]]:
+    """Every tap that meets an element of dx, which ones it meets, and the positions of dy, some of them outside, that it takes there."""
+    convolution = o.convolution
+    found = []
+    geometry = zip(
+        o.w.dims[2:], o.dx.dims[2:], convolution.padding, convolution.stride, convolution.dilation, strict=True
+    )
+    for taps, extent, padding, stride, dilation in geometry:
+        of_dimension = []
+        for tap in range(taps):
+            first = (tap * dilation - padding) % stride
+            count = len(range(first, extent, stride))
+            position = (first + padding - tap * dilation) // stride
+            if count:
+                of_dimension.append((tap, slice(first, extent, stride), range(position, position + count)))
+        found.append(of_dimension)
+    for chosen in product(*found):
+        yield tuple(c[0] for c in chosen), tuple(c[1] for c in chosen), tuple(c[2] for c in chosen)
+
+
+def _extended(dy: Array, positions: tuple[range, ...]) -> Array:
+    """dy, whose last dimensions are the positions, at these, zeros outside."""
+    local = np.zeros((*dy.shape[:3], *map(len, positions)), dy.dtype)
+    there, here = [], []
+    for wanted, extent in zip(positions, dy.shape[3:], strict=True):
+        first, last = max(wanted.start, 0), min(wanted.stop, extent)
+        if last <= first:
+            return local
+        there.append(slice(first - wanted.start, last - wanted.start))
+        here.append(slice(first, last))
+    every = (slice(None),) * 3
+    local[(*every, *there)] = dy[(*every, *here)]
+    return local
+
+
+def _roundings(o: ConvolutionBackwardData) -> float:
+    filters = o.w.dims[0] // o.convolution.group_count
+    if o.algo in WINOGRAD:
+        steps = filters + TRANSFORM_ROUNDINGS
+    elif o.algo in FFT:
+        steps = 2 * filters + FFT_ROUNDINGS * transform_levels(o.convolution, o.dx.dims, o.w.dims)
+    else:
+        steps = o.terms
+    return in_float(steps, o.convolution, o.dy.data_type)
+
+
+def _magnitude(o: ConvolutionBackwardData, w: Array, dy: Array) -> Array:
+    """What the roundings are relative to: by algorithm, as for the forward convolution (convolution_bounds.py)."""
+    w, dy = (np.abs(values).astype(np.float64) for values in (w, dy))
+    if o.algo in FFT:
+        terms = _over_filters(o, _norms(dy), _norms(w))
+    elif o.algo in WINOGRAD:
+        growth = winograd_growth(WINOGRAD_OUTPUTS, o.w.dims[2]) ** o.convolution.rank
+        largest = w.max(axis=(2, 3), keepdims=True)
+        terms = growth * _over_filters(o, _largest_nearby(o, dy), largest)
+    else:
+        terms = _gradient(o, w, dy)
+    return in_range(terms, o.convolution.compute_type)
+
+
+def _norms(values: Array) -> Array:
+    axes = tuple(range(2, values.ndim))
+    norms: Array = np.sqrt(np.square(values).sum(axis=axes, keepdims=True))
+    return norms
+
+
+def _largest_nearby(o: ConvolutionBackwardData, dy: Array) -> Array:
+    """The largest of dy over all tiles that an element of dx may lie in."""
+    around, (rows, columns) = WINOGRAD_OUTPUTS - 1, o.dx.dims[2:]
+    taps = o.w.dims[2]
+    reach = taps + 2 * around
+    # dx[h] meets dy[h + pad - r]; tiles begin up to ``around`` before h.
+    first = [padding - (taps - 1) - around for padding in o.convolution.padding]
+    local = _extended(
+        dy[:, None], tuple(range(f, f + extent + reach - 1) for f, extent in zip(first, (rows, columns), strict=True))
+    )
+    seen = np.lib.stride_tricks.sliding_window_view(local[:, 0], (reach, reach), axis=(2, 3))
+    largest: Array = seen.max(axis=(-2, -1))
+    return largest
+
+
+def _over_filters(o: ConvolutionBackwardData, dy: Array, w: Array) -> Array:
+    """sum over the output channels of its group of dy (N, K, ...) * w (K, C / groups, 1 ...), for every element of dx."""
+    groups = o.convolution.group_count
+    weights = w.reshape(groups, -1, w.shape[1]).swapaxes(1, 2)
+    values = dy.reshape(dy.shape[0], groups, weights.shape[2], -1)
+    found = np.matmul(weights, values).reshape(dy.shape[0], o.dx.dims[1], *dy.shape[2:])
+    return np.broadcast_to(found, o.dx.dims)
