@@ -52,6 +52,7 @@ from dualdnn.api.operations.specs import FLOAT, HALF, NHWC
 
 from ..layouts import laid_out
 from .convolution_rows import convolution_rows
+from .rnn_rows import rnn_rows
 from .row import Row
 
 Dims = tuple[int, ...]
@@ -262,4 +263,4 @@ def memory_rows() -> Iterator[Row]:
 
 def rows(match: str = "") -> Iterator[Row]:
     """All rows whose name contains ``match``."""
-    return (row for row in chain(convolution_rows(), memory_rows()) if match in row.name)
+    return (row for row in chain(convolution_rows(), memory_rows(), rnn_rows()) if match in row.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 from dualdnn.api.operations import (
     ConvolutionBackwardData,
     ConvolutionBiasActivationForward,
@@ -15,9 +16,12 @@ from dualdnn.api.operations import (
     ReduceTensor,
     ReorderFilter,
     ReorderFilterAndBias,
+    RNNForward,
     SetDropoutStates,
     SetTensor,
+    TensorSpec,
 )
+from dualdnn.api.operations.rnn.network import LSTM
 
 # Operations whose call is not called cudnn<operation>.
 FUNCTIONS: dict[type[Operation], str] = {
@@ -56,12 +60,39 @@ def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
     return descriptor
 
 
+def _lengths(make: Any, o: Any, _memory: Mapping[str, Any]) -> Any:
+    """The lengths of the sequences in device memory."""
+    return make.handle.to_device(np.array(o.x.lengths, np.int32))
+
+
+def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
+    """The descriptor of the states of a network, of CUDNN_LSTM only where these have the length of the cell's."""
+
+    def described(make: Any, o: Any, _memory: Mapping[str, Any]) -> Any:
+        n = o.network
+        if width == "hidden" and n.cell != LSTM:
+            return None
+        return make.descriptor(TensorSpec.packed(n.data_type, (n.pseudo_layers, o.x.batch, getattr(n, width))))
+
+    return described
+
+
+# What the calls of version 8 on recurrent networks have in common.
+RNN: dict[str, Any] = {
+    "devSeqLengths": _lengths,
+    "hDesc": _states("projected"),
+    "cDesc": _states("hidden"),
+    "weightSpaceSize": lambda make, o, memory: o.network.weight_bytes,
+    "workSpaceSize": lambda make, o, memory: o.workspace.nbytes,
+    "reserveSpaceSize": lambda make, o, memory: o.reserve.nbytes,
+}
 # Operation -> parameter -> the argument: a function of (the caller, the operation, its memory), else the argument itself.
 VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None]] = {
     SetTensor: {"valuePtr": lambda make, o, memory: o.value},
     ReduceTensor: {"workspace": _workspace, "workspaceSizeInBytes": _workspace_bytes},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
+    RNNForward: {**RNN, "fwdMode": lambda make, o, memory: int(o.training)},
     SetDropoutStates: {
         "dropoutDesc": lambda make, o, memory: make.cudnn.cudnnCreateDropoutDescriptor(),
         "dropout": 0.5,
