@@ -114,6 +114,20 @@ class DropoutDescriptor(Descriptor):
     type_name = "cudnnDropoutDescriptor_t"
 
 
+class AlgorithmDescriptor(Descriptor):
+    type_name = "cudnnAlgorithmDescriptor_t"
+
+
+class AlgorithmPerformance(Descriptor):
+    """Figures of one algorithm; ``algorithm`` is the descriptor that a setter got, not a copy of it."""
+
+    type_name = "cudnnAlgorithmPerformance_t"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.algorithm: AlgorithmDescriptor | None = None
+
+
 class AttnDescriptor(Descriptor):
     type_name = "cudnnAttnDescriptor_t"
 

@@ -12,12 +12,16 @@ from .convolution import (
     ReorderFilterAndBias,
     allows_tf32,
 )
+from .ctc import CTCLoss, CTCLoss_v8
 from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
+from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
 from .normalization import (
+    BatchNormalizationForwardInference,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
+    NormalizationForwardInference,
 )
 from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
@@ -27,6 +31,8 @@ from .rnn import RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
+    AlgorithmPerformanceSpec,
+    AlgorithmSpec,
     AttnSpec,
     ConvolutionSpec,
     CTCLossSpec,
@@ -47,6 +53,8 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 FAMILIES = (
     "activation",
     "convolution",
+    "fused_ops",
+    "ctc",
     "dropout",
     "normalization",
     "pooling",
@@ -63,11 +71,18 @@ __all__ = [
     "ActivationForward",
     "ActivationSpec",
     "AddTensor",
+    "AlgorithmPerformanceSpec",
+    "AlgorithmSpec",
     "AttnSpec",
+    "BnFinalizeStatisticsInference",
+    "BnFinalizeStatisticsTraining",
     "Backend",
+    "BatchNormalizationForwardInference",
     "BackendError",
     "Buffer",
+    "CTCLoss",
     "CTCLossSpec",
+    "CTCLoss_v8",
     "ConvolutionBackwardBias",
     "ConvolutionBackwardData",
     "ConvolutionBiasActivationForward",
@@ -83,6 +98,7 @@ __all__ = [
     "LRNCrossChannelBackward",
     "LRNCrossChannelForward",
     "LRNSpec",
+    "NormalizationForwardInference",
     "OpTensor",
     "OpTensorSpec",
     "Operand",

@@ -10,8 +10,11 @@ from dualdnn.api.operations import (
     ConvolutionBackwardData,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
+    CTCLoss,
+    CTCLoss_v8,
     DropoutBackward,
     DropoutForward,
+    NormalizationForwardInference,
     Operation,
     ReduceTensor,
     ReorderFilter,
@@ -23,9 +26,12 @@ from dualdnn.api.operations import (
 )
 from dualdnn.api.operations.rnn.network import LSTM
 
+from . import fused_ops
+
 # Operations whose call is not called cudnn<operation>.
 FUNCTIONS: dict[type[Operation], str] = {
     ReorderFilter: "cudnnReorderFilterAndBias",
+    **dict.fromkeys(fused_ops.KINDS, "cudnnFusedOpsExecute"),
     SetDropoutStates: "cudnnSetDropoutDescriptor",
 }
 
@@ -35,6 +41,9 @@ WORKSPACES: dict[type[Operation], str] = {
     ConvolutionBiasActivationForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ConvolutionBackwardData: "cudnnGetConvolutionBackwardDataWorkspaceSize",
     ReduceTensor: "cudnnGetReductionWorkspaceSize",
+    **{kind: "cudnnMakeFusedOpsPlan" for kind in fused_ops.KINDS if "workSpace" in kind.raw},
+    CTCLoss: "cudnnGetCTCLossWorkspaceSize",
+    CTCLoss_v8: "cudnnGetCTCLossWorkspaceSize_v8",
 }
 
 
@@ -90,9 +99,19 @@ RNN: dict[str, Any] = {
 VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None]] = {
     SetTensor: {"valuePtr": lambda make, o, memory: o.value},
     ReduceTensor: {"workspace": _workspace, "workspaceSizeInBytes": _workspace_bytes},
+    NormalizationForwardInference: {"normOps": 0, "zDesc": None, "z": None, "activationDesc": None, "groupCnt": 1},
+    CTCLoss: {
+        "workspace": _workspace,
+        "workspaceSizeInBytes": _workspace_bytes,
+        "labels": lambda make, o, memory: o.hostLabels,
+        "labelLengths": lambda make, o, memory: o.hostLabelLengths,
+        "inputLengths": lambda make, o, memory: o.hostInputLengths,
+    },
+    CTCLoss_v8: {"workspace": _workspace, "workSpaceSizeInBytes": _workspace_bytes},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
     RNNForward: {**RNN, "fwdMode": lambda make, o, memory: int(o.training)},
+    **{kind: dict(fused_ops.ARGUMENTS) for kind in fused_ops.KINDS},
     SetDropoutStates: {
         "dropoutDesc": lambda make, o, memory: make.cudnn.cudnnCreateDropoutDescriptor(),
         "dropout": 0.5,
