@@ -2153,7 +2153,8 @@ def cudnnRNNForward(
     are zeros, NULL hy and cy are not written. devSeqLengths is not read: the lengths are those of xDesc and yDesc.
     reserveSpace is written in training only.
     Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small (c46);
-    NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data (c43).
+    NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
+    (c43), and for dropout between layers in training.
     Source: 7.2.36.
     """
 

@@ -54,9 +54,9 @@ from dualdnn.api.operations.specs import FLOAT, HALF, NHWC
 
 from ..layouts import laid_out
 from .convolution_rows import convolution_rows
-from .rnn_rows import rnn_rows
 from .ctc_rows import ctc_rows
 from .fused_rows import fused_rows
+from .rnn_rows import rnn_rows
 from .row import Row
 
 Dims = tuple[int, ...]
