@@ -5,6 +5,7 @@ from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -65,6 +66,7 @@ __all__ = [
     "CTCLossSpec",
     "ConvolutionBackwardBias",
     "ConvolutionBackwardData",
+    "ConvolutionBackwardFilter",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",

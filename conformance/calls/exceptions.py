@@ -7,6 +7,7 @@ from typing import Any
 
 from dualdnn.api.operations import (
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Operation,
@@ -24,6 +25,7 @@ WORKSPACES: dict[type[Operation], str] = {
     ConvolutionForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ConvolutionBiasActivationForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ConvolutionBackwardData: "cudnnGetConvolutionBackwardDataWorkspaceSize",
+    ConvolutionBackwardFilter: "cudnnGetConvolutionBackwardFilterWorkspaceSize",
     ReduceTensor: "cudnnGetReductionWorkspaceSize",
 }
 
