@@ -43,6 +43,7 @@ from .filter_gradient_sum import sum_launch
 from .forward import ConvolutionProblem
 from .implicit_gemm import OFFSET_BYTES, offset_table_launch
 from .problem import FARTHEST, PACK_BYTES, Rates, mark_packs, operation_product, rounded_up
+from .product import Product
 from .products import READING_TABLES, kernel_of
 
 ALIGNMENT = 256  # bytes, of the regions of the workspace
@@ -83,8 +84,7 @@ class FilterGradientProblem(Problem):
     def convolution(self, groups: int) -> ConvolutionSpec:
         """The forward convolution's: a step of a tap is one of the dilation, a step of a position one of the stride."""
         c = self.operation.convolution
-        exchanged = {"stride": c.dilation, "dilation": c.stride, "group_count": groups}
-        return replace(c, mode=Mode.CUDNN_CROSS_CORRELATION, **exchanged)
+        return replace(c, mode=Mode.CUDNN_CROSS_CORRELATION, stride=c.dilation, dilation=c.stride, group_count=groups)
 
     def incoming(self, parts: int, channels_last: bool) -> tuple[TensorSpec, FilterSpec]:
         """dy as it lies, (parts of the images, output channels, images, positions ...), and the forward convolution's filter."""
@@ -206,12 +206,12 @@ class _Division:
             yield from within([sum_launch(o, self.parts, device)], {"partial": result, "dw": At("dw")})
 
 
-def grouped_product(problem: FilterGradientProblem, forward: ConvolutionForward, **options: bool):  # type: ignore[no-untyped-def]
-    """Return the implicit GEMM of a forward convolution whose groups are groups of its images. options: fields of Product."""
+def grouped_product(problem: FilterGradientProblem, forward: ConvolutionForward, table: bool = False) -> Product:
+    """Return the implicit GEMM of a forward convolution whose groups are groups of its images. table: of the offsets of all K."""
     value = operation_product(forward)
     value.x_group = forward.x.dims[0] * forward.x.strides[0]
     mark_packs(value, problem.groups, forward.x.scalar_bytes)
-    return ConvolutionProblem(forward, problem.device, aligned=False).product(value, **options)
+    return ConvolutionProblem(forward, problem.device, aligned=False).product(value, table=table)
 
 
 class FilterGradientOffsetTable(Solver[FilterGradientProblem]):

@@ -63,8 +63,6 @@ NCHW_PACKED: Layout = (
     packed_inside(lambda r: (1, *spatial_axes(r))),
 )
 FULLY_PACKED: Layout = ("NCHW fully packed", packed_inside(lambda r: (0, 1, *spatial_axes(r))))
-# Of a volume only rows, columns and channels (docs/errata.md, D277).
-HWC_PACKED: Layout = ("NHWC with packed rows, columns and channels", packed_inside(lambda r: (r - 2, r - 1, 1)))
 ROWS_OF_UP_TO_256: Rule = (
     "a height or width of 1 in xDesc and dyDesc and the other of dyDesc 256 or less",
     lambda p: any(p.x.dims[d] == p.y.dims[d] == 1 and p.y.dims[5 - d] <= 256 for d in (2, 3)),
@@ -123,7 +121,7 @@ FILTER_ROWS = (
     Row(f"{_F}/c20", 3, (FILTER_ALGO_0,), NCHW, NCHW_PACKED, ANY_LAYOUT, WITHOUT_TRUE_HALF),
     Row(f"{_F}/c21", 3, (FILTER_ALGO_3,), NCHW, FULLY_PACKED, FULLY_PACKED, (PSEUDO_HALF, FLOAT_CONFIG, DOUBLE_CONFIG)),
     # Table 39: 3-D, filter NHWC
-    Row(f"{_F}/c22", 3, (FILTER_ALGO_1,), NHWC, HWC_PACKED, HWC_PACKED, WITHOUT_DOUBLE),
+    Row(f"{_F}/c22", 3, (FILTER_ALGO_1,), NHWC, NHWC_PACKED, NHWC_PACKED, WITHOUT_DOUBLE),
 )  # fmt: skip
 
 
