@@ -5,8 +5,8 @@
 // workspace, [pixel in the tile][group][channel][tile], a matrix product for each pixel in the tile sums over tiles,
 // and its results are transformed back.
 //
-// Roofline bound: flops, those of the direct sum divided by 4 (3 x 3) or 2.78 (5 x 5), in float; the transforms write
-// 36/16 (36/4) values for each of x and of dy, which the products read once for each tile of dw.
+// Roofline bound: flops, those of the direct sum divided by 4 (3 x 3) or 2.78 (5 x 5), in float, or the bytes of the
+// transforms: 36/16 (36/4) values for each of x and of dy, written once and read once for each tile of dw.
 #include "convolution/winograd.cuh"
 
 struct Arguments {
