@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from .enumerations import cudnnBackendDescriptorType_t, cudnnMathType_t, cudnnReorderType_t
+from .operations.rnn import RNNSpec
 from .operations.specs import LRNSpec
 
 
@@ -17,6 +18,8 @@ class Descriptor:
     def __init__(self) -> None:
         self.spec: Any = None
         self.alive = True
+        # Device memory that the descriptor holds for the calls that take it, as the caller passed it: operand -> memory.
+        self.memory: dict[str, Any] = {}
 
     def take(self, spec: Any) -> None:
         """Hold what another descriptor of the type holds."""
@@ -25,6 +28,7 @@ class Descriptor:
     def destroy(self) -> None:
         self.spec = None
         self.alive = False
+        self.memory = {}
 
     def __repr__(self) -> str:
         state = "destroyed" if not self.alive else "not initialised" if self.spec is None else repr(self.spec)
@@ -73,12 +77,43 @@ class RNNDataDescriptor(Descriptor):
     type_name = "cudnnRNNDataDescriptor_t"
 
 
+class RNNDescriptor(Descriptor):
+    """A new one has the preset of the bias mode and reads as zeros otherwise; ``dropout`` is the descriptor that a setter got."""
+
+    type_name = "cudnnRNNDescriptor_t"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = RNNSpec()
+        self.dropout: DropoutDescriptor | None = None
+
+    def change(self, **fields: Any) -> None:
+        """Replace fields of the specification."""
+        self.spec = replace(self.spec, **fields)
+
+
 class SeqDataDescriptor(Descriptor):
     type_name = "cudnnSeqDataDescriptor_t"
 
 
 class DropoutDescriptor(Descriptor):
+    """``memory`` holds the states of the random numbers, once they were set."""
+
     type_name = "cudnnDropoutDescriptor_t"
+
+
+class AlgorithmDescriptor(Descriptor):
+    type_name = "cudnnAlgorithmDescriptor_t"
+
+
+class AlgorithmPerformance(Descriptor):
+    """Figures of one algorithm; ``algorithm`` is the descriptor that a setter got, not a copy of it."""
+
+    type_name = "cudnnAlgorithmPerformance_t"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.algorithm: AlgorithmDescriptor | None = None
 
 
 class AttnDescriptor(Descriptor):

@@ -37,7 +37,7 @@ TAKEN = {PoolingForward: FORWARD_TYPES, PoolingBackward: BACKWARD_TYPES}
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES"}
 # Constants that host and device share: of one value in each source.
 CONSTANTS = {
-    "ALIGNED", "BACKWARD_SINGLES", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "PACKS", "PIECE", "PIECES", "ROWS", "SINGLE",
+    "ALIGNED", "BACKWARD_SINGLES", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "LONGEST", "PACKS", "PIECE", "PIECES", "ROWS", "SINGLE",
     "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "UNIFORM",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting

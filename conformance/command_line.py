@@ -55,6 +55,9 @@ def main(arguments: list[str] | None = None) -> int:
         "--case", action="append", default=[], metavar="ID", help="only this case; may be repeated"
     )
     conformance.add_argument(
+        "--every", type=int, default=1, metavar="N", help="only one case of N, spread over the suite"
+    )
+    conformance.add_argument(
         "--out", metavar="DIR", type=Path,
         help=f"where the report goes (default: {COMPLETE_REPORT}, {PARTIAL_REPORT} for a part of the suite)",
     )  # fmt: skip
@@ -70,6 +73,11 @@ def main(arguments: list[str] | None = None) -> int:
         "--solvers", choices=("preferred", "all"), default="preferred",
         help="all: every trial of the accelerated backend runs once by each solver that can serve it; writes kernels.json",
     )  # fmt: skip
+    conformance.add_argument(
+        "--prove",
+        action="store_true",
+        help="run each case under every fault that it must notice; one that passes fails",
+    )
     conformance.add_argument(
         "--covering", type=Path, metavar="FILE",
         help="only quick cases that together launch every kernel, by the kernels.json of an earlier run",
@@ -144,6 +152,8 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     """The suite, or one operation."""
     if chosen.jobs < 0:
         raise ValueError(f"--jobs is {chosen.jobs}, a number of processes is at least 1 (0: one per core)")
+    if chosen.every < 1:
+        raise ValueError(f"--every is {chosen.every}, one case of 1 or more is run")
     if chosen.operation:
         return _one_operation(chosen)
     jobs = chosen.jobs or os.cpu_count() or 1
@@ -159,11 +169,16 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     ]
     options += [text for name in chosen.subject for text in ("--subject", name)]
     options += ["-k", _checked_expression(chosen.k)] if chosen.k else []
-    options += ["--solvers", chosen.solvers]
+    options += ["--solvers", chosen.solvers, f"--every={chosen.every}"]
+    options += ["--prove"] if chosen.prove else []
     if chosen.covering:
         chosen.case += covering(chosen.covering)
     selection = shlex.join(
-        [*(["-k", chosen.k] if chosen.k else []), *(text for case in chosen.case for text in ("--case", case))]
+        [
+            *(["-k", chosen.k] if chosen.k else []),
+            *(text for case in chosen.case for text in ("--case", case)),
+            *([f"--every={chosen.every}"] if chosen.every > 1 else []),
+        ]
     )
     options += [f"--invocation={chosen.invocation}", f"--selection={selection}"]
     for name in ("expected", "write_expected"):
@@ -171,7 +186,7 @@ def run_conformance(chosen: argparse.Namespace) -> int:
             options += [f"--{name.replace('_', '-')}", str(path.resolve())]
     if chosen.expected:
         read_expected(chosen.expected)  # its mistakes are errors before anything runs
-    partial = chosen.k or chosen.case or all(map(is_recorded, chosen.subject or default_subjects()))
+    partial = selection or all(map(is_recorded, chosen.subject or default_subjects()))
     options += [] if partial else ["--complete"]
     if chosen.record:
         if len(chosen.subject) != 1 or is_recorded(chosen.subject[0]):

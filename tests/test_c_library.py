@@ -37,7 +37,7 @@ def compiled(library: Path, folder: Path, text: str, compiler: str = "gcc", *opt
         "-o",
         str(program),
     ]
-    command += [f"-L{library.parent}", f"-l:{NAME}", f"-Wl,-rpath,{library.parent}"]
+    command += [f"-L{library.parent}", f"-l:{NAME}", f"-Wl,-rpath,{library.parent}", "-lm"]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return program
 
@@ -192,6 +192,99 @@ def test_ctc_loss_descriptors_from_c(library, tmp_path):
     assert ran.returncode == 0, ran.stderr
 
 
+def test_ctc_loss_from_c(library, tmp_path):
+    """Lists whose lengths other arguments say; labels in device memory, which is the host's here; gradients that are NULL."""
+    text = """
+    #include <cudnn.h>
+    #include <math.h>
+    int main(void) {
+        cudnnHandle_t handle;
+        cudnnTensorDescriptor_t probs, gradient;
+        cudnnCTCLossDescriptor_t loss;
+        int dims[] = {3, 2, 3}, strides[] = {6, 3, 1}, labels[] = {1, 2, 2}, counts[] = {2, 1}, times[] = {3, 2};
+        int beyond[] = {3, 4};
+        float p[18], costs[2] = {-1, -1}, again[2] = {-1, -1}, gradients[18];
+        size_t size = 0, size_8 = 0;
+        char workspace[4096];
+        for (int i = 0; i < 18; i++) p[i] = 1.0f / 3;
+        if (cudnnCreate(&handle) || cudnnCreateTensorDescriptor(&probs) || cudnnCreateTensorDescriptor(&gradient)) return 1;
+        if (cudnnCreateCTCLossDescriptor(&loss) || cudnnSetTensorNdDescriptor(probs, CUDNN_DATA_FLOAT, 3, dims, strides)) return 2;
+        if (cudnnSetTensorNdDescriptor(gradient, CUDNN_DATA_FLOAT, 3, dims, strides)) return 3;
+        if (cudnnSetCTCLossDescriptor_v8(loss, CUDNN_DATA_FLOAT, CUDNN_LOSS_NORMALIZATION_NONE, CUDNN_NOT_PROPAGATE_NAN, 2)) return 4;
+        if (cudnnGetCTCLossWorkspaceSize(handle, probs, gradient, labels, counts, times, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss, &size)) return 5;
+        if (cudnnGetCTCLossWorkspaceSize_v8(handle, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss, probs, gradient, &size_8)) return 6;
+        if (!size || !size_8 || size > sizeof workspace || size_8 > sizeof workspace) return 7;
+        if (cudnnCTCLoss(handle, probs, p, labels, counts, times, costs, gradient, gradients, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss,
+                         workspace, size)) return 8;
+        /* 12 in three steps: 112, 122, 012, 102, 120 of 27; 2 in two steps: 22, 02, 20 of 9 */
+        if (fabs(costs[0] - log(27.0 / 5)) > 1e-5 || fabs(costs[1] - log(3.0)) > 1e-5) return 9;
+        if (fabs(gradients[1] - (1.0 / 3 - 4.0 / 5)) > 1e-5 || gradients[15] != 0) return 10;
+        if (cudnnCTCLoss_v8(handle, CUDNN_CTC_LOSS_ALGO_NON_DETERMINISTIC, loss, probs, p, labels, counts, times, again, 0, 0, size_8,
+                            workspace)) return 11;
+        if (again[0] != costs[0] || again[1] != costs[1]) return 12;
+        if (cudnnCTCLoss(handle, probs, p, labels, counts, beyond, costs, gradient, gradients, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss,
+                         workspace, size) != CUDNN_STATUS_BAD_PARAM) return 13;
+        if (cudnnCTCLoss(handle, probs, p, labels, counts, 0, costs, gradient, gradients, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss,
+                         workspace, size) != CUDNN_STATUS_BAD_PARAM) return 14;
+        return cudnnDestroy(handle) ? 15 : 0;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text))
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
+
+
+def test_recurrent_networks_from_c(library, tmp_path):
+    """Addresses of weights, arrays of descriptors, fills of the data type; outputs that are NULL are not written."""
+    text = """
+    #include <cudnn.h>
+    #include <stdlib.h>
+    int main(void) {
+        cudnnHandle_t handle;
+        cudnnRNNDescriptor_t network;
+        cudnnRNNDataDescriptor_t sequences;
+        cudnnTensorDescriptor_t matrix, bias, step, steps[3];
+        cudnnFilterDescriptor_t weights, part;
+        cudnnRNNMode_t cell;
+        cudnnRNNDataLayout_t layout;
+        cudnnDataType_t type;
+        cudnnTensorFormat_t format;
+        int lengths[2] = {3, 2}, dims[3] = {2, 5, 1}, strides[3] = {5, 1, 1}, hidden, rank, rows[3];
+        size_t size, old, work, reserve;
+        float fill = 2.5f, read = 0;
+        char *space;
+        void *m, *b;
+        if (cudnnCreate(&handle) || cudnnCreateRNNDescriptor(&network) || cudnnCreateRNNDataDescriptor(&sequences)) return 1;
+        if (cudnnCreateTensorDescriptor(&matrix) || cudnnCreateTensorDescriptor(&bias) || cudnnCreateTensorDescriptor(&step)) return 2;
+        if (cudnnCreateFilterDescriptor(&weights) || cudnnCreateFilterDescriptor(&part)) return 3;
+        if (cudnnSetRNNDescriptor_v8(network, CUDNN_RNN_ALGO_STANDARD, CUDNN_LSTM, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL,
+                CUDNN_LINEAR_INPUT, CUDNN_DATA_FLOAT, CUDNN_DATA_FLOAT, CUDNN_DEFAULT_MATH, 5, 4, 4, 2, 0, 0)) return 4;
+        if (cudnnGetRNNDescriptor_v8(network, 0, &cell, 0, 0, 0, 0, 0, 0, 0, &hidden, 0, 0, 0, 0) || cell != CUDNN_LSTM || hidden != 4) return 5;
+        if (cudnnSetRNNDataDescriptor(sequences, CUDNN_DATA_FLOAT, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED, 3, 2, 5, lengths, &fill)) return 6;
+        if (cudnnGetRNNDataDescriptor(sequences, &type, &layout, &rank, &hidden, &hidden, 2, lengths, &read)) return 7;
+        if (read != 2.5f) return 8;
+        if (cudnnGetRNNWeightSpaceSize(handle, network, &size) || !(space = malloc(size))) return 9;
+        if (cudnnGetRNNWeightParams(handle, network, 1, size, space, 7, matrix, &m, bias, &b)) return 10;
+        if ((char *)b - space != (long)size - 16 || (char *)m - space != 1024) return 11;
+        if (cudnnGetRNNWeightParams(handle, network, 1, size, space, 8, matrix, &m, bias, &b) || m || b) return 12;
+        if (cudnnGetRNNWeightParams(handle, network, 1, 64, space, 7, matrix, &m, bias, &b) != CUDNN_STATUS_INVALID_VALUE) return 13;
+        if (cudnnGetRNNTempSpaceSizes(handle, network, CUDNN_FWD_MODE_TRAINING, sequences, 0, &reserve) || !reserve) return 14;
+        if (cudnnSetTensorNdDescriptor(step, CUDNN_DATA_FLOAT, 3, dims, strides)) return 15;
+        steps[0] = steps[1] = steps[2] = step;
+        if (cudnnGetRNNWorkspaceSize(handle, network, 3, steps, &work) || !work) return 16;
+        if (cudnnGetRNNParamsSize(handle, network, step, &old, CUDNN_DATA_FLOAT) || old != size) return 17;
+        dims[0] = size / 4, dims[1] = 1;
+        if (cudnnSetFilterNdDescriptor(weights, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW, 3, dims)) return 18;
+        if (cudnnGetRNNLinLayerMatrixParams(handle, network, 0, step, weights, space, 4, part, &m)) return 19;
+        if ((char *)m - space != 320 || cudnnGetFilterNdDescriptor(part, 3, &type, &format, &rank, rows) || rows[2] != 4) return 20;
+        if (cudnnGetRNNLinLayerBiasParams(handle, network, 0, step, weights, space, 0, part, &b) || (char *)b - space != 1088) return 21;
+        free(space);
+        return cudnnDestroyRNNDescriptor(network) || cudnnDestroy(handle) ? 22 : 0;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text), DUALDNN_SHOW_ERRORS="1")
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_packs_of_fused_operations_from_c(library, tmp_path):
     """Attributes of every type behind a void pointer; what was got is a copy; NULL leaves param alone."""
     text = """
@@ -313,4 +406,52 @@ def test_backend_descriptors_from_c(library, tmp_path):
     }
     """
     ran = run(compiled(library, tmp_path, text))
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
+
+
+def test_algorithm_descriptors_from_c(library, tmp_path):
+    """A union by value, arrays of objects that are created and destroyed, host memory of a size, a generator's states."""
+    text = """
+    #include <cudnn.h>
+    #include <stdlib.h>
+    int main(void) {
+        cudnnHandle_t handle;
+        cudnnAlgorithmDescriptor_t first, second, got;
+        cudnnAlgorithmPerformance_t objects[3] = {0};
+        cudnnDropoutDescriptor_t dropout;
+        cudnnAlgorithm_t algorithm, read;
+        cudnnStatus_t status;
+        float time, probability;
+        size_t size, memory, bytes;
+        unsigned long long seed;
+        char space[64] = {0};
+        void *states, *held;
+        if (cudnnCreate(&handle) || cudnnCreateAlgorithmDescriptor(&first) || cudnnCreateAlgorithmDescriptor(&second)) return 1;
+        algorithm.algo.RNNAlgo = CUDNN_RNN_ALGO_PERSIST_DYNAMIC;
+        if (cudnnSetAlgorithmDescriptor(first, algorithm) || cudnnGetAlgorithmDescriptor(first, &read)) return 2;
+        if (read.algo.RNNAlgo != CUDNN_RNN_ALGO_PERSIST_DYNAMIC) return 3;
+        if (cudnnGetAlgorithmSpaceSize(handle, first, &size) || size > 63) return 4;
+        if (cudnnSaveAlgorithm(handle, first, space, size) || space[size]) return 5;
+        if (cudnnSaveAlgorithm(handle, first, space, size - 1) != CUDNN_STATUS_BAD_PARAM) return 6;
+        if (cudnnSaveAlgorithm(handle, first, 0, size) != CUDNN_STATUS_BAD_PARAM) return 7;
+        if (cudnnRestoreAlgorithm(handle, space, sizeof space, second) || cudnnGetAlgorithmDescriptor(second, &read)) return 8;
+        if (read.algo.RNNAlgo != CUDNN_RNN_ALGO_PERSIST_DYNAMIC) return 9;
+        space[size - 1] ^= 1;
+        if (cudnnRestoreAlgorithm(handle, space, size, second) != CUDNN_STATUS_BAD_PARAM) return 10;
+        if (cudnnCreateAlgorithmPerformance(objects, 3) || !objects[0] || objects[1] == objects[2]) return 11;
+        if (cudnnSetAlgorithmPerformance(objects[1], second, CUDNN_STATUS_NOT_SUPPORTED, 1.5f, 77)) return 12;
+        if (cudnnGetAlgorithmPerformance(objects[1], &got, &status, &time, &memory)) return 13;
+        if (got != second || status != CUDNN_STATUS_NOT_SUPPORTED || time != 1.5f || memory != 77) return 14;
+        if (cudnnDestroyAlgorithmPerformance(objects, 3)) return 15;
+        if (cudnnGetAlgorithmPerformance(objects[1], &got, &status, &time, &memory) != CUDNN_STATUS_BAD_PARAM) return 16;
+        if (cudnnDestroyAlgorithmPerformance(0, 3) != CUDNN_STATUS_BAD_PARAM) return 17;
+        if (cudnnOpsTrainVersionCheck() || cudnnAdvInferVersionCheck() || cudnnAdvTrainVersionCheck()) return 18;
+        if (cudnnCreateDropoutDescriptor(&dropout) || cudnnDropoutGetStatesSize(handle, &bytes) || !(states = malloc(bytes))) return 19;
+        if (cudnnSetDropoutDescriptor(dropout, handle, 0.25f, states, bytes, 1ull << 63)) return 20;
+        if (cudnnGetDropoutDescriptor(dropout, handle, &probability, &held, &seed)) return 21;
+        if (probability != 0.25f || held != states || seed != 1ull << 63 || *(unsigned long long *)states != seed) return 22;
+        return cudnnDestroyDropoutDescriptor(dropout) || cudnnDestroy(handle) ? 23 : 0;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text), DUALDNN_SHOW_ERRORS="1")
     assert ran.returncode == 0, (ran.returncode, ran.stderr)

@@ -10,6 +10,7 @@ from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnConvolutionFwdA
 from dualdnn.api.operations import ActivationForward, ActivationSpec, Operation, TensorSpec
 from dualdnn.api.operations.records import record
 from dualdnn.api.operations.specs import FLOAT, HALF
+from dualdnn.api.support.fused_ops import OPERANDS
 from dualdnn.conformance.calls import Caller, described, sized
 from dualdnn.conformance.calls.caller import function_of
 from dualdnn.conformance.calls.derived import arguments
@@ -27,11 +28,13 @@ class Recorder:
             if name.startswith("cudnnCreate"):
                 return {"made by": name}
             given = dict(zip((p.name for p in functions()[name].arguments), values, strict=True))
-            if name.startswith("cudnnSet") and isinstance(values[0], dict):
-                values[0].update(list(given.items())[1:])
+            if name.endswith("ParamPackAttribute"):
+                values[0][values[1]] = values[2]
                 return None
             self.calls.append((name, given))
-            return 4096 if "WorkspaceSize" in name else None
+            if name.startswith(("cudnnSet", "cudnnRestore")) and isinstance(values[0], dict):
+                values[0].update(list(given.items())[1:])
+            return 4096 if "WorkspaceSize" in name else 16 if "StatesSize" in name else None
 
         return call
 
@@ -60,13 +63,20 @@ def test_every_parameter_gets_what_it_is_named_after(sample):
     for parameter in (p for p in functions()[name].arguments if p.name in given):
         value = given[parameter.name]
         if parameter.memory == "device" and value is not None:
-            enlarged = (
-                parameter.name == "workspace" and value == "4096 new bytes" and given["workspaceSizeInBytes"] == 4096
-            )
-            assert value == f"memory of {parameter.name}" or enlarged
-            used.add(parameter.name)
+            size = given.get("workspaceSizeInBytes", given.get("workSpaceSizeInBytes"))
+            enlarged = parameter.name == "workspace" and value == "4096 new bytes" and size == 4096
+            operand = operation.parameters.get(parameter.name, parameter.name)
+            assert value == f"memory of {operand}" or enlarged
+            used.add(operand)
+        elif parameter.name == "varPack":
+            operands = {
+                OPERANDS[label]: memory for label, memory in value.items() if OPERANDS.get(label) in operation.operands
+            }
+            assert operands == {operand: f"memory of {operand}" for operand in operands}
+            used |= set(operands)
         elif isinstance(value, dict):
             assert value["made by"] == f"cudnnCreate{parameter.base_type.removeprefix('cudnn').removesuffix('_t')}"
+            used |= {operand for operand in operation.operands if value.get(operand) == f"memory of {operand}"}
             stem = parameter.name.removesuffix("Desc")
             spec = next(
                 (getattr(operation, n) for n in (stem, stem.upper(), f"{stem}Data") if hasattr(operation, n)), None
@@ -93,7 +103,7 @@ def test_workspaces_are_those_that_the_subject_asks_for():
     recorder = Recorder()
     caller = Caller(recorder, None)
     assert sized(caller, operation).workspace_bytes == 4096
-    name, given = recorder.calls[0]
+    name, given = recorder.calls[-1]
     assert name == "cudnnGetConvolutionForwardWorkspaceSize"
     assert given["algo"] == cudnnConvolutionFwdAlgo_t.CUDNN_CONVOLUTION_FWD_ALGO_GEMM
     assert [d["made by"][11:-10] for d in described(caller, operation)] == ["Tensor", "Filter", "Convolution", "Tensor"]

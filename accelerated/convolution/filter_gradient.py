@@ -1,7 +1,7 @@
 """Gradients with respect to the filter (6.2.2) as forward convolutions of x with dy.
 
 With images and channels of x exchanged, dy is a filter as large as the output: dw is the convolution of channels of x, as images,
-with output channels of dy, as filters, over the images, as channels; stride and dilation change places. Where the images make
+with output channels of dy, as filters, over the images, as channels; stride and dilation are exchanged. Where the images make
 packs of 16 bytes both are first transposed so that images lie innermost, as channels do in NHWC. Parts of the images are groups
 whose sums are added in the end, which is how few elements of dw fill a device.
 """

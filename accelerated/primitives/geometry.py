@@ -107,6 +107,27 @@ def geometry(dims: Sequence[int], strides: Sequence[Sequence[int]], width: int) 
     return _described(*merge_dimensions(dims, strides), width)
 
 
+def merge_in_order(dims: Sequence[int], strides: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Return the extents and strides of the fewest dimensions that index a tensor in row-major order, whatever its layout."""
+    extents: list[int] = []
+    steps: list[int] = []
+    for extent, stride in zip(dims, strides, strict=True):
+        if extent == 1:
+            continue
+        if extents and steps[-1] == stride * extent:
+            extents[-1], steps[-1] = extents[-1] * extent, stride
+        else:
+            extents.append(extent)
+            steps.append(stride)
+    return (extents, steps) if extents else ([1], [0])
+
+
+def geometry_in_order(dims: Sequence[int], strides: Sequence[int]) -> Any:
+    """Return the ``Geometry<1>`` of single elements in row-major order."""
+    extents, steps = merge_in_order(dims, strides)
+    return _described(extents, [steps], 1)
+
+
 def _described(extents: Sequence[int], steps: Sequence[Sequence[int]], width: int) -> Any:
     """Return the geometry of dimensions that are merged, outermost first."""
     row = extents[-1]

@@ -6,16 +6,17 @@ result. What the table cannot say has a rule by its name (callbacks).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..descriptors import DESCRIPTORS
-from ..document import Function, Parameter
+from ..document import Function, Length, Parameter
 from ..enumerations import CUDNN_DIM_MAX, ENUMERATIONS
 from ..operations.numpy_layout import NUMPY_TYPES
-from ..operations.specs import DOUBLE
+from ..operations.specs import DOUBLE, FLOAT, HALF
 from . import backend_attributes, pack_attributes
 from .objects import Objects
 
@@ -41,11 +42,9 @@ class Marshalling:
         base, name = parameter.base_type, parameter.name
         if (function.name, name) in pack_attributes.PLACES:
             return pack_attributes.reader(function, index, self.ffi, self.objects)
-        if (
-            parameter.memory == "device"
-            or base in ("cudaStream_t", "cudnnRuntimeTag_t")
-            or name in ("udata", "paddingFill")
-        ):
+        if name == "paddingFill":
+            return self._fill(function, index)
+        if parameter.memory == "device" or base in ("cudaStream_t", "cudnnRuntimeTag_t") or name == "udata":
             return lambda c: c[index] or None
         if base == "cudnnCallback_t":
             return lambda c: self.callback(c[index])
@@ -58,6 +57,10 @@ class Marshalling:
         if base in DESCRIPTORS or base == "cudnnHandle_t":
             get = self.objects.get
             return lambda c: get(c[index])
+        if base == "cudnnAlgorithm_t":
+            return lambda c: c[index].algo
+        if name == "algoSpace":
+            return self._host_memory(function, index)
         if base in ENUMERATIONS and not parameter.is_pointer and name != "status":
             members = {member.value: member for member in ENUMERATIONS[base]}  # the log shows their names
             return lambda c: members.get(c[index], c[index])
@@ -82,11 +85,30 @@ class Marshalling:
 
         return read
 
+    def _fill(self, function: Function, index: int) -> Read:
+        """paddingFill: a number of the data type that another argument says; the address itself where that is no such type."""
+        place, ffi = [p.name for p in function.parameters].index("dataType"), self.ffi
+
+        def read(c: tuple[Any, ...]) -> Any:
+            dtype = {DOUBLE: np.float64, FLOAT: np.float32, HALF: np.float16}.get(c[place])
+            if not c[index] or dtype is None:
+                return c[index] or None
+            size = np.dtype(dtype).itemsize
+            return float(np.frombuffer(ffi.buffer(ffi.cast("char *", c[index]), size), dtype)[0])
+
+        return read
+
+    def _host_memory(self, function: Function, index: int) -> Read:
+        """Host memory of as many bytes as another argument says."""
+        size = [p.name for p in function.parameters].index(f"{function.parameters[index].name}SizeInBytes")
+        ffi = self.ffi
+        return lambda c: ffi.buffer(ffi.cast("char *", c[index]), min(c[size], sys.maxsize)) if c[index] else None
+
     def _array(self, function: Function, index: int) -> Read:
         """A host array: as many entries as other arguments say. A count that cannot be right is refused later, and not followed."""
         parameter, names = function.parameters[index], [p.name for p in function.parameters]
         assert parameter.length is not None
-        less, count = parameter.length.less, self._count(function, parameter.length.count)
+        less, count = parameter.length.less, self._count(function, parameter.length)
         most = CUDNN_DIM_MAX if parameter.length.count in ("nbDims", "arrayLength") else MOST_ENTRIES
         described = parameter.base_type in DESCRIPTORS
         assert parameter.length.count in names
@@ -99,9 +121,12 @@ class Marshalling:
 
         return read
 
-    def _count(self, function: Function, name: str) -> Read:
-        """The number that a count parameter stands for: itself, or the sum of the array that it is."""
-        index = [p.name for p in function.parameters].index(name)
+    def _count(self, function: Function, length: Length) -> Read:
+        """The number that a count parameter stands for: itself, the sum of the array that it is, a dimension of the tensor."""
+        index = [p.name for p in function.parameters].index(length.count)
+        if function.parameters[index].base_type in DESCRIPTORS:
+            get, dimension = self.objects.get, length.dimension
+            return lambda c: (*getattr(getattr(get(c[index]), "spec", None), "dims", ()), *(0,) * 8)[dimension]
         if not function.parameters[index].is_pointer:
             return lambda c: c[index]
         entries = self._array(function, index)
@@ -136,10 +161,16 @@ class Marshalling:
 
     def _writer(self, parameter: Parameter) -> Callable[[Any, Any], None]:
         base, objects = parameter.base_type, self.objects
+        if parameter.length is not None and base in DESCRIPTORS:
+            return lambda place, values: _write_entries(place, map(objects.add, values))
         if parameter.length is not None:
             return _write_entries
+        if base == "cudnnAlgorithm_t":
+            return lambda place, value: setattr(place[0], "algo", int(value))
         if parameter.name == "paddingFill":
-            return lambda place, value: None  # its place has the data type of the container; no value can have been set
+            return (
+                self._write_fill
+            )  # its place has the data type of the container; that of sequence data cannot have been set
         if base.endswith("AlgoPerf_t"):
             return _write_rows
         if base in DESCRIPTORS or base == "cudnnHandle_t":
@@ -147,6 +178,10 @@ class Marshalling:
         if base in ("cudnnCallback_t", "cudaStream_t", "void"):
             return lambda place, value: place.__setitem__(0, getattr(value, "address", value) or 0)
         return lambda place, value: place.__setitem__(0, value)
+
+    def _write_fill(self, place: Any, value: Any) -> None:
+        if value is not None:
+            self.ffi.memmove(self.ffi.cast("char *", place), value.tobytes(), value.nbytes)
 
 
 def _write_entries(place: Any, values: Any) -> None:

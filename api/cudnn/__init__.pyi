@@ -9,6 +9,8 @@ from typing import Any, Final, NamedTuple, SupportsFloat, SupportsIndex, TypeAli
 from ..api_log import cudnnDebug_t
 from ..descriptors import (
     ActivationDescriptor as ActivationDescriptor,
+    AlgorithmDescriptor as AlgorithmDescriptor,
+    AlgorithmPerformance as AlgorithmPerformance,
     AttnDescriptor as AttnDescriptor,
     BackendDescriptor as BackendDescriptor,
     CTCLossDescriptor as CTCLossDescriptor,
@@ -22,6 +24,7 @@ from ..descriptors import (
     OpTensorDescriptor as OpTensorDescriptor,
     PoolingDescriptor as PoolingDescriptor,
     RNNDataDescriptor as RNNDataDescriptor,
+    RNNDescriptor as RNNDescriptor,
     ReduceTensorDescriptor as ReduceTensorDescriptor,
     SeqDataDescriptor as SeqDataDescriptor,
     TensorDescriptor as TensorDescriptor,
@@ -165,11 +168,49 @@ def cudnnAddTensor(
     types (c09) or more than 5 dimensions (c05). Source: 3.2.2.
     """
 
+def cudnnBatchNormalizationForwardInference(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    bnScaleBiasMeanVarDesc: TensorDescriptor,
+    bnScale: Memory,
+    bnBias: Memory,
+    estimatedMean: Memory,
+    estimatedVariance: Memory,
+    epsilon: SupportsFloat,
+) -> None:
+    """y = alpha * (bnScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + bnBias) + beta * y; beta == 0 does not read y.
+
+    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
+    descriptors are identical. bnScale, bnBias, estimatedMean, estimatedVariance: described by bnScaleBiasMeanVarDesc, which has the
+    dimensions and data type of cudnnDeriveBNTensorDescriptor, and any strides. INT8 is rounded to the nearest even and saturates.
+    Errors: BAD_PARAM for other numbers of dimensions (c23), of statistics (c24), epsilon below CUDNN_BN_MIN_EPSILON (c25), differing
+    dimensions or data types (c26), NULL (c22); NOT_SUPPORTED for other data types (c21), an output whose strides overlap.
+    Source: 3.2.3.
+    """
+
+def cudnnCopyAlgorithmDescriptor(src: AlgorithmDescriptor, dest: AlgorithmDescriptor) -> None:
+    """Set dest to the algorithm of src. Errors: BAD_PARAM where src has none. Source: 3.2.4."""
+
 def cudnnCreateActivationDescriptor() -> ActivationDescriptor:
     """A new activation descriptor, to be filled by cudnnSetActivationDescriptor.
 
     Source: 3.2.6, cudnnCreateActivationDescriptor/c01.
     """
+
+def cudnnCreateAlgorithmDescriptor() -> AlgorithmDescriptor:
+    """A new algorithm descriptor, to be filled by cudnnSetAlgorithmDescriptor. Source: 3.2.7."""
+
+def cudnnCreateAlgorithmPerformance(numberToCreate: SupportsIndex) -> tuple[AlgorithmPerformance, ...]:
+    """A tuple of so many new objects. Errors: BAD_PARAM for a negative number, ALLOC_FAILED beyond 2^20 (c03). Source: 3.2.8."""
+
+def cudnnCreateDropoutDescriptor() -> DropoutDescriptor:
+    """A new dropout descriptor, to be filled by cudnnSetDropoutDescriptor. Source: 3.2.9."""
 
 def cudnnCreateFilterDescriptor() -> FilterDescriptor:
     """A new filter descriptor, to be filled by cudnnSetFilter4dDescriptor or cudnnSetFilterNdDescriptor. Source: 3.2.10."""
@@ -204,11 +245,50 @@ def cudnnCreateTensorDescriptor() -> TensorDescriptor:
 def cudnnCreateTensorTransformDescriptor() -> TensorTransformDescriptor:
     """A new transform descriptor whose data is all zeros. Source: 3.2.17."""
 
+def cudnnDeriveBNTensorDescriptor(
+    derivedBnDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    mode: cudnnBatchNormMode_t,
+) -> None:
+    """Describe scale, bias, mean and variance of x, without gaps.
+
+    Dimensions 1xCx1x1 (5-D: 1xCx1x1x1) in the spatial modes, 1xCxHxW (1xCxDxHxW) in CUDNN_BATCHNORM_PER_ACTIVATION; data type
+    FLOAT for HALF, BFLOAT16 and INT8, else that of x (docs/errata.md, D042).
+    Errors: BAD_PARAM for an unknown mode (c12), other than 4 or 5 dimensions (c08). Source: 3.2.18.
+    """
+
+def cudnnDeriveNormTensorDescriptor(
+    derivedNormScaleBiasDesc: TensorDescriptor,
+    derivedNormMeanVarDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    mode: cudnnNormMode_t,
+    groupCnt: SupportsIndex,
+) -> None:
+    """Describe scale and bias, and mean and variance of x, both alike and without gaps.
+
+    Dimensions 1xCx1x1 (5-D: 1xCx1x1x1) with CUDNN_NORM_PER_CHANNEL, 1xCxHxW (1xCxDxHxW) with CUDNN_NORM_PER_ACTIVATION (the section
+    has them exchanged; docs/errata.md, D043); data type FLOAT for HALF, BFLOAT16 and INT8, else that of x.
+    Errors: BAD_PARAM for an unknown mode (c13), other than 4 or 5 dimensions (c09); NOT_SUPPORTED unless groupCnt is 1.
+    Source: 3.2.19.
+    """
+
 def cudnnDestroy(handle: Handle) -> None:
     """Wait for the handle's work, then release it. Errors: BAD_PARAM for NULL (c05). Source: 3.2.20."""
 
 def cudnnDestroyActivationDescriptor(activationDesc: ActivationDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.21."""
+
+def cudnnDestroyAlgorithmDescriptor(algorithmDesc: AlgorithmDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.22."""
+
+def cudnnDestroyAlgorithmPerformance(algoPerf: Sequence[AlgorithmPerformance], numberToDestroy: SupportsIndex) -> None:
+    """Destroy the first objects of a sequence, all or, after a refusal, none. Errors: BAD_PARAM for a number that it does not have.
+
+    Source: 3.2.23.
+    """
+
+def cudnnDestroyDropoutDescriptor(dropoutDesc: DropoutDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. The states stay the caller's. Source: 3.2.24."""
 
 def cudnnDestroyFilterDescriptor(filterDesc: FilterDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.25."""
@@ -256,6 +336,31 @@ def cudnnDivisiveNormalizationForward(
     Source: 3.2.33; formula: docs/errata.md, D050.
     """
 
+def cudnnDropoutForward(
+    handle: Handle,
+    dropoutDesc: DropoutDescriptor,
+    xdesc: TensorDescriptor,
+    x: Memory,
+    ydesc: TensorDescriptor,
+    y: Memory,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """y = x / (1 - dropout) for the elements that are kept, 0 for the others; reserveSpace says which, the states advance.
+
+    x, y: equal numbers of elements, which correspond in row-major order, and data types (FLOAT, DOUBLE, HALF), any strides.
+    In place (x is y) when the descriptors are identical. Each call draws other random numbers; calls with the same states
+    that run at the same time, in several streams, are not supported (c03).
+    Errors: BAD_PARAM for differing numbers of elements (c11) or types (c12), in place with differing strides (c13), a reserve
+    space that is too small (c14), a descriptor without states (c15); NOT_SUPPORTED for other types (c10). Source: 3.2.34.
+    """
+
+def cudnnDropoutGetReserveSpaceSize(xDesc: TensorDescriptor) -> int:
+    """Bytes of the reserve space of a tensor with the dimensions of xDesc: a bit for each element, in words. Source: 3.2.35."""
+
+def cudnnDropoutGetStatesSize(handle: Handle) -> int:
+    """Bytes of the states: the same for every handle. Source: 3.2.36."""
+
 class _cudnnGetActivationDescriptor(NamedTuple):
     mode: cudnnActivationMode_t
     reluNanOpt: cudnnNanPropagation_t
@@ -263,6 +368,27 @@ class _cudnnGetActivationDescriptor(NamedTuple):
 
 def cudnnGetActivationDescriptor(activationDesc: ActivationDescriptor) -> _cudnnGetActivationDescriptor:
     """(mode, reluNanOpt, coef) as they were set. Source: 3.2.37, c01 to c04; uninitialised is refused (c05)."""
+
+def cudnnGetAlgorithmDescriptor(algoDesc: AlgorithmDescriptor) -> Any:
+    """The algorithm as it was set. Errors: BAD_PARAM where none was. Source: 3.2.38."""
+
+class _cudnnGetAlgorithmPerformance(NamedTuple):
+    algoDesc: AlgorithmDescriptor
+    status: cudnnStatus_t
+    time: float
+    memory: int
+
+def cudnnGetAlgorithmPerformance(algoPerf: AlgorithmPerformance) -> _cudnnGetAlgorithmPerformance:
+    """(algoDesc, status, time, memory) as they were set; algoDesc is that descriptor. Errors: BAD_PARAM where nothing was set.
+
+    Source: 3.2.39.
+    """
+
+def cudnnGetAlgorithmSpaceSize(handle: Handle, algoDesc: AlgorithmDescriptor) -> int:
+    """Bytes of host memory that cudnnSaveAlgorithm writes. Errors: BAD_PARAM for NULL, and where no algorithm was set (c04).
+
+    Source: 3.2.40.
+    """
 
 class _cudnnGetCallback(NamedTuple):
     mask: int
@@ -276,6 +402,17 @@ def cudnnGetCudartVersion() -> int:
     """The version of the CUDA headers that kernels are compiled against, 13000 for 13.0; 0 where there are none.
 
     Source: 3.2.42.
+    """
+
+class _cudnnGetDropoutDescriptor(NamedTuple):
+    dropout: float
+    states: Any
+    seed: int
+
+def cudnnGetDropoutDescriptor(dropoutDesc: DropoutDescriptor, handle: Handle) -> _cudnnGetDropoutDescriptor:
+    """(dropout, states, seed) as they were set last; states are None where there are none. A fresh descriptor reads as zeros.
+
+    Errors: BAD_PARAM for NULL (c06). Source: 3.2.43.
     """
 
 def cudnnGetErrorString(status: cudnnStatus_t) -> str:
@@ -530,6 +667,41 @@ def cudnnLRNCrossChannelForward(
     Source: 3.2.65; formula: docs/errata.md, D079.
     """
 
+def cudnnNormalizationForwardInference(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    normScaleBiasDesc: TensorDescriptor,
+    normScale: Memory,
+    normBias: Memory,
+    normMeanVarDesc: TensorDescriptor,
+    estimatedMean: Memory,
+    estimatedVariance: Memory,
+    zDesc: TensorDescriptor | None,
+    z: Memory,
+    activationDesc: ActivationDescriptor | None,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    epsilon: SupportsFloat,
+    groupCnt: SupportsIndex,
+) -> None:
+    """y = alpha * (normScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + normBias) + beta * y; beta == 0 does not read y.
+
+    x, y: equal dimensions and data types (HALF, BFLOAT16, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
+    descriptors are identical. normScale, normBias: described by normScaleBiasDesc; estimatedMean, estimatedVariance: by
+    normMeanVarDesc; both have the dimensions and data type of cudnnDeriveNormTensorDescriptor, and any strides. algo changes
+    nothing. zDesc, z and activationDesc are not used.
+    Errors: BAD_PARAM for other numbers of dimensions (c25), of statistics (c26, c27), a negative epsilon (c28), differing dimensions
+    (c29) or data types (c30), NULL (c24); NOT_SUPPORTED for normOps other than CUDNN_NORM_OPS_NORM (c08), groupCnt other than 1
+    (c20), an unknown algo (c32), CUDNN_NORM_ALGO_PERSIST per activation (cudnnNormAlgo_t/c01), other data types (c31), an output whose
+    strides overlap. Source: 3.2.66.
+    """
+
 def cudnnOpsInferVersionCheck() -> None:
     """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c04). Source: 3.2.67."""
 
@@ -615,6 +787,44 @@ def cudnnReduceTensor(
     that are too small. Source: 3.2.71.
     """
 
+def cudnnRestoreAlgorithm(
+    handle: Handle,
+    algoSpace: Any,
+    algoSpaceSizeInBytes: SupportsIndex,
+    algoDesc: AlgorithmDescriptor,
+) -> None:
+    """Set algoDesc to the algorithm that cudnnSaveAlgorithm wrote; bytes behind it do not matter.
+
+    Errors: BAD_PARAM for NULL (c08), for what is damaged, cut off or was not written by cudnnSaveAlgorithm (c09); NOT_SUPPORTED for
+    what another version wrote (c07). algoDesc is as it was then. Source: 3.2.72.
+    """
+
+def cudnnRestoreDropoutDescriptor(
+    dropoutDesc: DropoutDescriptor,
+    handle: Handle,
+    dropout: SupportsFloat,
+    states: Memory,
+    stateSizeInBytes: SupportsIndex,
+    seed: SupportsIndex,
+) -> None:
+    """Set the probability and take states that an earlier call has written, as they are; the seed is only noted.
+
+    Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c09), BAD_PARAM for a dropout outside [0, 1].
+    Source: 3.2.73.
+    """
+
+def cudnnSaveAlgorithm(
+    handle: Handle,
+    algoDesc: AlgorithmDescriptor,
+    algoSpace: Any,
+    algoSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """Write the algorithm to host memory, from which cudnnRestoreAlgorithm reads it in another process, on any machine.
+
+    algoSpace: what has the buffer protocol (bytearray, NumPy array). Errors: BAD_PARAM for NULL (c07), for fewer bytes than
+    cudnnGetAlgorithmSpaceSize (c08). Source: 3.2.74.
+    """
+
 def cudnnScaleTensor(handle: Handle, yDesc: TensorDescriptor, y: Memory, alpha: SupportsFloat) -> None:
     """y = alpha * y in place.
 
@@ -633,6 +843,27 @@ def cudnnSetActivationDescriptor(
     Errors: BAD_PARAM for an unknown mode (c07) or reluNanOpt (c08). Source: 3.2.76.
     """
 
+def cudnnSetAlgorithmDescriptor(algorithmDesc: AlgorithmDescriptor, algorithm: Any) -> None:
+    """Keep an algorithm.
+
+    algorithm: an enumerator of cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdFilterAlgo_t, cudnnConvolutionBwdDataAlgo_t,
+    cudnnRNNAlgo_t or cudnnCTCLossAlgo_t, or its number, as the union in C has it. Errors: BAD_PARAM for anything else.
+    Source: 3.2.77.
+    """
+
+def cudnnSetAlgorithmPerformance(
+    algoPerf: AlgorithmPerformance,
+    algoDesc: AlgorithmDescriptor,
+    status: cudnnStatus_t,
+    time: SupportsFloat,
+    memory: SupportsIndex,
+) -> None:
+    """Keep what running the algorithm of algoDesc gave: its status, milliseconds (rounded to float), bytes.
+
+    The object refers to algoDesc: what that is set to later is what it is about then. Errors: BAD_PARAM for NULL, for what is no
+    status. Source: 3.2.78.
+    """
+
 def cudnnSetCallback(mask: SupportsIndex, udata: Any, fptr: Callback | None | None) -> None:
     """Choose what is logged and where.
 
@@ -640,6 +871,22 @@ def cudnnSetCallback(mask: SupportsIndex, udata: Any, fptr: Callback | None | No
     callback as it is. fptr: a function (severity, udata, dbg: cudnnDebug_t, msg), None for the built-in callback, which
     writes where the environment variable CUDNN_LOGDEST_DBG says. In msg every line ends with NUL, the message with two.
     Source: 3.2.79.
+    """
+
+def cudnnSetDropoutDescriptor(
+    dropoutDesc: DropoutDescriptor,
+    handle: Handle,
+    dropout: SupportsFloat,
+    states: Memory,
+    stateSizeInBytes: SupportsIndex,
+    seed: SupportsIndex,
+) -> None:
+    """Set the probability, rounded to float; with states, write the first states of this seed to them, in the handle's stream.
+
+    states: device memory at a multiple of 4 bytes, which forward calls with the descriptor read and write. None keeps the
+    states that the descriptor has, if any, as they are. After a refusal the descriptor and the states are as they were.
+    Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c11), BAD_PARAM for a dropout outside [0, 1].
+    Source: 3.2.80.
     """
 
 def cudnnSetFilter4dDescriptor(
@@ -981,6 +1228,23 @@ def cudnnDivisiveNormalizationBackward(
     Source: 4.1.6; formula: docs/errata.md, D168.
     """
 
+def cudnnDropoutBackward(
+    handle: Handle,
+    dropoutDesc: DropoutDescriptor,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+    reserveSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """dx = dy / (1 - dropout) for the elements that the forward call kept, 0 for the others.
+
+    dy, dx: as x and y of cudnnDropoutForward. reserveSpace: as that call left it; the states are neither read nor written.
+    Errors: BAD_PARAM for differing numbers of elements (c08) or types (c09), in place with differing strides (c10), a reserve
+    space that is too small (c11), a descriptor without states (c12); NOT_SUPPORTED for other types (c07). Source: 4.1.7.
+    """
+
 def cudnnLRNCrossChannelBackward(
     handle: Handle,
     normDesc: LRNDescriptor,
@@ -1007,6 +1271,9 @@ def cudnnLRNCrossChannelBackward(
     types (c14) or dimensions (c15), other ranks, overlapping strides or other data types (c04).
     Source: 4.1.14; formula: docs/errata.md, D179.
     """
+
+def cudnnOpsTrainVersionCheck() -> None:
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 4.1.17."""
 
 def cudnnPoolingBackward(
     handle: Handle,
@@ -1538,6 +1805,14 @@ def cudnnDestroyFusedOpsPlan(plan: FusedOpsPlan | None) -> None:
 def cudnnDestroyFusedOpsVariantParamPack(varPack: FusedOpsVariantParamPack) -> None:
     """Destroy the pack, not the memory that it points to; using it afterwards is BAD_PARAM. Source: 6.2.8."""
 
+def cudnnFusedOpsExecute(handle: Handle, plan: FusedOpsPlan, varPack: FusedOpsVariantParamPack) -> None:
+    """Run a plan on the memory and the scalars of a variant parameter pack, which may change from call to call.
+
+    Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what the
+    placeholders promise, a workspace that is missing or too small (the clauses of cudnnFusedOpsVariantParamLabel_t), an epsilon
+    below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source: 6.2.11, tables 31 to 35.
+    """
+
 def cudnnGetConvolutionBackwardFilterWorkspaceSize(
     handle: Handle,
     xDesc: TensorDescriptor,
@@ -1552,7 +1827,7 @@ def cudnnGetConvolutionBackwardFilterWorkspaceSize(
     """
 
 class _cudnnGetFusedOpsConstParamPackAttribute(NamedTuple):
-    param: float
+    param: Any
     isNULL: int
 
 def cudnnGetFusedOpsConstParamPackAttribute(
@@ -1567,16 +1842,27 @@ def cudnnGetFusedOpsConstParamPackAttribute(
 def cudnnGetFusedOpsVariantParamPackAttribute(
     varPack: FusedOpsVariantParamPack,
     paramLabel: cudnnFusedOpsVariantParamLabel_t,
-) -> float:
+) -> Any:
     """The device memory that was set, None where it is NULL, or the scalar.
 
     Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source: 6.2.16.
     """
 
+def cudnnMakeFusedOpsPlan(handle: Handle, plan: FusedOpsPlan, constPack: FusedOpsConstParamPack) -> int:
+    """Make a plan of the sequence and the attributes of the pack; returns the bytes of workspace that executing it takes.
+
+    The plan has a copy of what it needs: the pack and its descriptors may change or be destroyed. A call that is refused leaves an
+    earlier plan as it was. Placeholders say which operands there will be: optional outputs and steps whose pointers are
+    CUDNN_PTR_NULL are left out.
+    Errors: BAD_PARAM for NULL (c04), a pack of another sequence (c05), descriptors that are missing or whose shapes do not fit
+    (the clauses of cudnnFusedOpsConstParamLabel_t); NOT_SUPPORTED for modes, activations and data types that are not supported.
+    Source: 6.2.17, tables 23 to 29.
+    """
+
 def cudnnSetFusedOpsConstParamPackAttribute(
     constPack: FusedOpsConstParamPack,
     paramLabel: cudnnFusedOpsConstParamLabel_t,
-    param: SupportsFloat | None,
+    param: Any,
 ) -> None:
     """Copy a descriptor's contents or a value into the pack; None is recorded as NULL.
 
@@ -1601,11 +1887,17 @@ def cudnnSetFusedOpsVariantParamPackAttribute(
     of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
     """
 
+def cudnnAdvInferVersionCheck() -> None:
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 7.2.1."""
+
 def cudnnCreateAttnDescriptor() -> AttnDescriptor:
     """A new attention descriptor, to be filled by cudnnSetAttnDescriptor. Source: 7.2.3."""
 
 def cudnnCreateRNNDataDescriptor() -> RNNDataDescriptor:
     """A new RNN data descriptor, not initialised. Source: 7.2.5."""
+
+def cudnnCreateRNNDescriptor() -> RNNDescriptor:
+    """A new RNN descriptor: two bias vectors, everything else zero. Source: 7.2.6."""
 
 def cudnnCreateSeqDataDescriptor() -> SeqDataDescriptor:
     """A new sequence data descriptor, to be filled by cudnnSetSeqDataDescriptor. Source: 7.2.7."""
@@ -1615,6 +1907,9 @@ def cudnnDestroyAttnDescriptor(attnDesc: AttnDescriptor | None) -> None:
 
 def cudnnDestroyRNNDataDescriptor(RNNDataDesc: RNNDataDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 7.2.10."""
+
+def cudnnDestroyRNNDescriptor(rnnDesc: RNNDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 7.2.11."""
 
 def cudnnDestroySeqDataDescriptor(seqDataDesc: SeqDataDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 7.2.12."""
@@ -1646,6 +1941,39 @@ def cudnnGetAttnDescriptor(attnDesc: AttnDescriptor) -> _cudnnGetAttnDescriptor:
     Errors: BAD_PARAM for NULL (c10). Source: 7.2.14.
     """
 
+class _cudnnGetMultiHeadAttnBuffers(NamedTuple):
+    weightSizeInBytes: int
+    workSpaceSizeInBytes: int
+    reserveSpaceSizeInBytes: int
+
+def cudnnGetMultiHeadAttnBuffers(handle: Handle, attnDesc: AttnDescriptor) -> _cudnnGetMultiHeadAttnBuffers:
+    """(weightSizeInBytes, workSpaceSizeInBytes, reserveSpaceSizeInBytes) of all calls that attnDesc allows.
+
+    The work space is enough for inference and training; inference has no reserve space and ignores the third size.
+    Errors: BAD_PARAM for NULL, and for an attention whose buffers no memory holds (c16). Source: 7.2.15.
+    """
+
+def cudnnGetMultiHeadAttnWeights(
+    handle: Handle,
+    attnDesc: AttnDescriptor,
+    wKind: cudnnMultiHeadAttnWeightKind_t,
+    weightSizeInBytes: SupportsIndex,
+    weights: Memory,
+    wDesc: TensorDescriptor,
+) -> Any:
+    """The weight or bias tensor wKind in weights, which has weightSizeInBytes bytes: a part of a buffer, or the address in other
+    memory, that of the host included.
+
+    wDesc: becomes {heads, projected size, original size}, of biases {heads, projected size, 1} and {1, projected size, 1} for that
+    of the output; strides say where the elements are. None, and a descriptor that reads as zeros, for a tensor that does
+    not exist; weights may be NULL where none exists.
+    Errors: BAD_PARAM for an unknown wKind (c12), a weightSizeInBytes that is too small (c13), NULL and memory that is
+    shorter, or does not begin at an element (c14). Source: 7.2.16; layout: docs/errata.md, D312.
+    """
+
+def cudnnGetRNNBiasMode(rnnDesc: RNNDescriptor) -> cudnnRNNBiasMode_t:
+    """The bias mode, CUDNN_RNN_DOUBLE_BIAS of a fresh descriptor. Errors: BAD_PARAM for NULL (c04). Source: 7.2.18."""
+
 class _cudnnGetRNNDataDescriptor(NamedTuple):
     dataType: cudnnDataType_t
     layout: cudnnRNNDataLayout_t
@@ -1653,15 +1981,168 @@ class _cudnnGetRNNDataDescriptor(NamedTuple):
     batchSize: int
     vectorSize: int
     seqLengthArray: tuple[int, ...]
-    paddingFill: float
+    paddingFill: Any
 
 def cudnnGetRNNDataDescriptor(
     RNNDataDesc: RNNDataDescriptor,
     arrayLengthRequested: SupportsIndex,
 ) -> _cudnnGetRNNDataDescriptor:
-    """What was set; of seqLengthArray at most arrayLengthRequested entries; paddingFill is 0 where NULL was given.
+    """What was set; of seqLengthArray at most arrayLengthRequested entries; paddingFill is a number of the data
+    type, 0 where NULL was given.
 
     Errors: BAD_PARAM for NULL (c10), arrayLengthRequested below 0 (c12). Source: 7.2.19.
+    """
+
+class _cudnnGetRNNDescriptor_v6(NamedTuple):
+    hiddenSize: int
+    numLayers: int
+    dropoutDesc: DropoutDescriptor
+    inputMode: cudnnRNNInputMode_t
+    direction: cudnnDirectionMode_t
+    cellMode: cudnnRNNMode_t
+    algo: cudnnRNNAlgo_t
+    mathPrec: cudnnDataType_t
+
+def cudnnGetRNNDescriptor_v6(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnGetRNNDescriptor_v6:
+    """What either setter set, not checked. A fresh descriptor reads as zeros. Errors: BAD_PARAM for NULL (c08). Source: 7.2.20."""
+
+class _cudnnGetRNNDescriptor_v8(NamedTuple):
+    algo: cudnnRNNAlgo_t
+    cellMode: cudnnRNNMode_t
+    biasMode: cudnnRNNBiasMode_t
+    dirMode: cudnnDirectionMode_t
+    inputMode: cudnnRNNInputMode_t
+    dataType: cudnnDataType_t
+    mathPrec: cudnnDataType_t
+    mathType: cudnnMathType_t
+    inputSize: int
+    hiddenSize: int
+    projSize: int
+    numLayers: int
+    dropoutDesc: DropoutDescriptor
+    auxFlags: int
+
+def cudnnGetRNNDescriptor_v8(rnnDesc: RNNDescriptor) -> _cudnnGetRNNDescriptor_v8:
+    """The parameters in the order of cudnnSetRNNDescriptor_v8.
+
+    Errors: BAD_PARAM for NULL (c10), NOT_INITIALIZED where another setter, or none, configured it (c11). Source: 7.2.21.
+    """
+
+def cudnnGetRNNLinLayerBiasParams(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    pseudoLayer: SupportsIndex,
+    xDesc: TensorDescriptor,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    linLayerID: SupportsIndex,
+    linLayerBiasDesc: FilterDescriptor,
+) -> Any:
+    """A bias of a pseudo-layer in w, as cudnnGetRNNLinLayerMatrixParams returns a matrix; linLayerBiasDesc becomes {1, rows, 1}.
+
+    Errors: BAD_PARAM for NULL (c20), data types (c21), a w that does not begin at an element (c22), a pseudoLayer or
+    linLayerID out of range (c23); INVALID_VALUE for elements outside wDesc (c24). Source: 7.2.24.
+    """
+
+def cudnnGetRNNLinLayerMatrixParams(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    pseudoLayer: SupportsIndex,
+    xDesc: TensorDescriptor,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    linLayerID: SupportsIndex,
+    linLayerMatDesc: FilterDescriptor,
+) -> Any:
+    """A matrix of a pseudo-layer in w, whose bytes wDesc says: a part of a buffer, or the address in other memory.
+
+    linLayerMatDesc becomes {1, rows, columns}, row-major. None, and a descriptor that reads as zeros, for a matrix that the
+    network does not have.
+    Errors: BAD_PARAM for NULL (c18), data types (c19), a w that does not begin at an element (c20), a pseudoLayer or
+    linLayerID out of range (c21); INVALID_VALUE for elements outside wDesc (c22). Source: 7.2.25.
+    """
+
+def cudnnGetRNNMatrixMathType(rnnDesc: RNNDescriptor) -> cudnnMathType_t:
+    """The advice how matrices are multiplied. Errors: BAD_PARAM for NULL (c04). Source: 7.2.26."""
+
+def cudnnGetRNNPaddingMode(rnnDesc: RNNDescriptor) -> cudnnRNNPaddingMode_t:
+    """Whether input and output are padded. Errors: BAD_PARAM for NULL (c04). Source: 7.2.27."""
+
+def cudnnGetRNNParamsSize(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    xDesc: TensorDescriptor,
+    dataType: cudnnDataType_t,
+) -> int:
+    """Bytes of all matrices and biases of dataType; xDesc {batch, input size, 1} describes the input of one step.
+
+    Errors: BAD_PARAM for rnnDesc (c06), xDesc (c07) and gaps in it (c08), data types that differ (c09); NOT_SUPPORTED for
+    data types that the network does not take (c10). Source: 7.2.28.
+    """
+
+class _cudnnGetRNNProjectionLayers(NamedTuple):
+    recProjSize: int
+    outProjSize: int
+
+def cudnnGetRNNProjectionLayers(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnGetRNNProjectionLayers:
+    """(recProjSize, outProjSize): hiddenSize and 0 without projection. Errors: BAD_PARAM for NULL (c06). Source: 7.2.29."""
+
+class _cudnnGetRNNTempSpaceSizes(NamedTuple):
+    workSpaceSize: int
+    reserveSpaceSize: int
+
+def cudnnGetRNNTempSpaceSizes(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    fMode: cudnnForwardMode_t,
+    xDesc: RNNDataDescriptor,
+) -> _cudnnGetRNNTempSpaceSizes:
+    """(workSpaceSize, reserveSpaceSize) in bytes for the data dimensions of xDesc; inference has no reserve space.
+
+    Errors: BAD_PARAM for NULL and an xDesc of another data type or vector size (c08), NOT_INITIALIZED where
+    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (cudnnGetRNNDescriptor_v8/c11). Source: 7.2.30.
+    """
+
+class _cudnnGetRNNWeightParams(NamedTuple):
+    mAddr: Any
+    bAddr: Any
+
+def cudnnGetRNNWeightParams(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    pseudoLayer: SupportsIndex,
+    weightSpaceSize: SupportsIndex,
+    weightSpace: Memory,
+    linLayerID: SupportsIndex,
+    mDesc: TensorDescriptor,
+    bDesc: TensorDescriptor,
+) -> _cudnnGetRNNWeightParams:
+    """(mAddr, bAddr): a matrix and a bias of a pseudo-layer in weightSpace, of which the first weightSpaceSize bytes count.
+
+    mDesc, bDesc: become {1, rows, columns} and {1, rows, 1}, packed. A part of a buffer, or the address in other memory, is
+    returned; None, and a descriptor that reads as zeros, for what the network does not have.
+    Errors: BAD_PARAM for NULL and memory that does not begin at an element (c20), a pseudoLayer (c18) or linLayerID (c19) that
+    the network does not have; INVALID_VALUE for elements outside weightSpaceSize (c21); NOT_INITIALIZED where
+    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c22). Source: 7.2.31.
+    """
+
+def cudnnGetRNNWeightSpaceSize(handle: Handle, rnnDesc: RNNDescriptor) -> int:
+    """Bytes of all matrices and biases.
+
+    Errors: BAD_PARAM for NULL (c04) and networks that no memory holds (c05), NOT_INITIALIZED where
+    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c06). Source: 7.2.32.
+    """
+
+def cudnnGetRNNWorkspaceSize(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: Sequence[TensorDescriptor],
+) -> int:
+    """Bytes of work space for seqLength steps, each described by a {batch, input size, 1} of xDesc.
+
+    Errors: BAD_PARAM for rnnDesc (c08), xDesc (c09), steps that differ (c10), batches that grow (c11), gaps (c12);
+    NOT_SUPPORTED for data types (c13). Source: 7.2.33.
     """
 
 class _cudnnGetSeqDataDescriptor(NamedTuple):
@@ -1671,7 +2152,7 @@ class _cudnnGetSeqDataDescriptor(NamedTuple):
     axes: tuple[cudnnSeqDataAxis_t, ...]
     seqLengthArraySize: int
     seqLengthArray: tuple[int, ...]
-    paddingFill: float
+    paddingFill: Any
 
 def cudnnGetSeqDataDescriptor(
     seqDataDesc: SeqDataDescriptor,
@@ -1682,6 +2163,46 @@ def cudnnGetSeqDataDescriptor(
 
     A fresh descriptor reads as zeros, without lengths. paddingFill is None: no fill is supported.
     Errors: BAD_PARAM for NULL and a negative nbDimsRequested (c20). Source: 7.2.34.
+    """
+
+class _cudnnRNNGetClip(NamedTuple):
+    clipMode: cudnnRNNClipMode_t
+    clipNanOpt: cudnnNanPropagation_t
+    lclip: float
+    rclip: float
+
+def cudnnRNNGetClip(handle: Handle, rnnDesc: RNNDescriptor) -> _cudnnRNNGetClip:
+    """As cudnnRNNGetClip_v8. Errors: BAD_PARAM for NULL (c07). Source: 7.2.39."""
+
+class _cudnnRNNGetClip_v8(NamedTuple):
+    clipMode: cudnnRNNClipMode_t
+    clipNanOpt: cudnnNanPropagation_t
+    lclip: float
+    rclip: float
+
+def cudnnRNNGetClip_v8(rnnDesc: RNNDescriptor) -> _cudnnRNNGetClip_v8:
+    """(clipMode, clipNanOpt, lclip, rclip), zeros where none was set. Errors: BAD_PARAM for NULL (c08). Source: 7.2.40."""
+
+def cudnnRNNSetClip(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    clipMode: cudnnRNNClipMode_t,
+    clipNanOpt: cudnnNanPropagation_t,
+    lclip: SupportsFloat,
+    rclip: SupportsFloat,
+) -> None:
+    """As cudnnRNNSetClip_v8. Errors: BAD_PARAM for lclip above rclip (c10), NaN (c11). Source: 7.2.41."""
+
+def cudnnRNNSetClip_v8(
+    rnnDesc: RNNDescriptor,
+    clipMode: cudnnRNNClipMode_t,
+    clipNanOpt: cudnnNanPropagation_t,
+    lclip: SupportsFloat,
+    rclip: SupportsFloat,
+) -> None:
+    """Limit the state of LSTM cells to lclip to rclip, in all layers. With CUDNN_NOT_PROPAGATE_NAN a NaN becomes lclip.
+
+    Errors: BAD_PARAM for NULL (c10), lclip above rclip (c11), NaN (c12), whatever clipMode is. Source: 7.2.42.
     """
 
 def cudnnSetAttnDescriptor(
@@ -1715,6 +2236,13 @@ def cudnnSetAttnDescriptor(
     NOT_SUPPORTED for types outside table 40 (c47) and for dropout (c39). Source: 7.2.43.
     """
 
+def cudnnSetRNNBiasMode(rnnDesc: RNNDescriptor, biasMode: cudnnRNNBiasMode_t) -> None:
+    """Set which biases there are.
+
+    Errors: BAD_PARAM for NULL (c04) and unknown modes (c05); NOT_SUPPORTED for modes other than CUDNN_RNN_DOUBLE_BIAS where the
+    algorithm is not CUDNN_RNN_ALGO_STANDARD (c07). Source: 7.2.46.
+    """
+
 def cudnnSetRNNDataDescriptor(
     RNNDataDesc: RNNDataDescriptor,
     dataType: cudnnDataType_t,
@@ -1723,7 +2251,7 @@ def cudnnSetRNNDataDescriptor(
     batchSize: SupportsIndex,
     vectorSize: SupportsIndex,
     seqLengthArray: Sequence[SupportsIndex],
-    paddingFill: SupportsFloat | None,
+    paddingFill: Any,
 ) -> None:
     """Describe a batch of sequences of vectors.
 
@@ -1735,6 +2263,72 @@ def cudnnSetRNNDataDescriptor(
     outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05). Source: 7.2.47.
     """
 
+def cudnnSetRNNDescriptor_v6(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    hiddenSize: SupportsIndex,
+    numLayers: SupportsIndex,
+    dropoutDesc: DropoutDescriptor | None,
+    inputMode: cudnnRNNInputMode_t,
+    direction: cudnnDirectionMode_t,
+    mode: cudnnRNNMode_t,
+    algo: cudnnRNNAlgo_t,
+    mathPrec: cudnnDataType_t,
+) -> None:
+    """Describe a network whose data type and input size the other arguments of its calls say; nothing of an earlier setting remains.
+
+    The bias mode is CUDNN_RNN_DOUBLE_BIAS, padded input and output, projection and clipping are off. dropoutDesc: NULL is no
+    dropout.
+    Errors: BAD_PARAM for sizes below 1 (c13), unknown enumerators (c14), descriptors (c15, c16); NOT_SUPPORTED where mathPrec
+    is no type of the arithmetic (c09). Source: 7.2.48.
+    """
+
+def cudnnSetRNNDescriptor_v8(
+    rnnDesc: RNNDescriptor,
+    algo: cudnnRNNAlgo_t,
+    cellMode: cudnnRNNMode_t,
+    biasMode: cudnnRNNBiasMode_t,
+    dirMode: cudnnDirectionMode_t,
+    inputMode: cudnnRNNInputMode_t,
+    dataType: cudnnDataType_t,
+    mathPrec: cudnnDataType_t,
+    mathType: cudnnMathType_t,
+    inputSize: SupportsIndex,
+    hiddenSize: SupportsIndex,
+    projSize: SupportsIndex,
+    numLayers: SupportsIndex,
+    dropoutDesc: DropoutDescriptor | None,
+    auxFlags: SupportsIndex,
+) -> None:
+    """Describe a network of numLayers layers; nothing of an earlier setting remains, the clipping included.
+
+    inputSize, hiddenSize: lengths of the input vectors and of the states. projSize: length of the output of a cell; hiddenSize
+    switches the recurrent projection off. dropoutDesc: NULL is no dropout. auxFlags: a cudnnRNNPaddingMode_t.
+    mathType is advice; every type is accepted.
+    Errors: BAD_PARAM for NULL, unknown enumerators and flags, sizes below 1 (c32); NOT_SUPPORTED for combinations (c34):
+    types, a projection of another cell or algorithm or beyond hiddenSize, a bias mode other than CUDNN_RNN_DOUBLE_BIAS or
+    DOUBLE data of a persistent algorithm that does not take it. Source: 7.2.49.
+    """
+
+def cudnnSetRNNMatrixMathType(rnnDesc: RNNDescriptor, mType: cudnnMathType_t) -> None:
+    """Advise how matrices are multiplied. Errors: BAD_PARAM for NULL and unknown types (c07). Source: 7.2.50."""
+
+def cudnnSetRNNPaddingMode(rnnDesc: RNNDescriptor, paddingMode: cudnnRNNPaddingMode_t) -> None:
+    """Switch padded input and output on or off. Errors: BAD_PARAM for NULL (c06) and unknown modes (c07). Source: 7.2.51."""
+
+def cudnnSetRNNProjectionLayers(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    recProjSize: SupportsIndex,
+    outProjSize: SupportsIndex,
+) -> None:
+    """Project the output of LSTM cells to recProjSize elements; hiddenSize switches that off.
+
+    Errors: BAD_PARAM for NULL (c12), recProjSize below 1 and outProjSize below 0 (c13); NOT_SUPPORTED for another algorithm
+    than CUDNN_RNN_ALGO_STANDARD or another cell than CUDNN_LSTM (c14), more than hiddenSize (c16), outProjSize above 0
+    (c10). Source: 7.2.52.
+    """
+
 def cudnnSetSeqDataDescriptor(
     seqDataDesc: SeqDataDescriptor,
     dataType: cudnnDataType_t,
@@ -1743,7 +2337,7 @@ def cudnnSetSeqDataDescriptor(
     axes: cudnnSeqDataAxis_t,
     seqLengthArraySize: SupportsIndex,
     seqLengthArray: Sequence[SupportsIndex],
-    paddingFill: SupportsFloat | None,
+    paddingFill: Any,
 ) -> None:
     """Describe sequences of vectors, packed without gaps.
 
@@ -1754,8 +2348,63 @@ def cudnnSetSeqDataDescriptor(
     (c20), a paddingFill (c29). Source: 7.2.53.
     """
 
+def cudnnAdvTrainVersionCheck() -> None:
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 8.2.1."""
+
 def cudnnCreateCTCLossDescriptor() -> CTCLossDescriptor:
     """A new CTC loss descriptor, to be filled by one of the three setters. Source: 8.2.2."""
+
+def cudnnCTCLoss(
+    handle: Handle,
+    probsDesc: TensorDescriptor,
+    probs: Memory,
+    hostLabels: Sequence[SupportsIndex],
+    hostLabelLengths: Sequence[SupportsIndex],
+    hostInputLengths: Sequence[SupportsIndex],
+    costs: Memory,
+    gradientsDesc: TensorDescriptor | None,
+    gradients: Memory,
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+    workspace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+) -> None:
+    """costs[n] = -ln p(labels of n | probs), gradients = those of the costs with respect to the activations.
+
+    p is the sum over all alignments of the product of their probabilities; class 0 is the blank. gradients are p(class) minus the
+    share of the alignments that have the class at that time step, and zero from the input length on. Without an alignment (labels
+    and repetitions are more than time steps) the cost is 0, and the gradients are zero or, with PROPAGATE_NAN, left as they are.
+    probs: probabilities, with CUDNN_LOSS_NORMALIZATION_SOFTMAX activations. probs, gradients: FLOAT (time, sequence, class), any
+    strides; costs: packed floats, one a sequence. gradients (and gradientsDesc) may be NULL. Lengths and labels in host memory:
+    a list for all sequences, labels one sequence after the other. Both algorithms are deterministic here.
+    Errors: BAD_PARAM for differing dimensions (c14), input lengths that are not 0 to the time steps of probsDesc (c15), a workspace
+    that is too small (c16), label lengths above 256 (c17), labels that are no classes; NOT_SUPPORTED for other types (c18), an
+    unknown algo (c19). Source: 8.2.3; formula: docs/errata.md, D387.
+    """
+
+def cudnnCTCLoss_v8(
+    handle: Handle,
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+    probsDesc: TensorDescriptor,
+    probs: Memory,
+    labels: Memory,
+    labelLengths: Memory,
+    inputLengths: Memory,
+    costs: Memory,
+    gradientsDesc: TensorDescriptor | None,
+    gradients: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    workspace: Memory,
+) -> None:
+    """As cudnnCTCLoss, with labels, labelLengths and inputLengths (int) in device memory, which the host does not read.
+
+    A sequence of more than maxLabelLength labels, of labels that are no classes, of an input length that is not 0 to the time
+    steps of probsDesc, has no alignment. labels: as many as labelLengths say; a length that is not 0 to maxLabelLength counts as
+    the nearest of them where the labels of the next sequence are looked for.
+    Errors: BAD_PARAM for differing dimensions (c16), a descriptor of another setter (c03), a workspace that is too small (c18), a
+    maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21). Source: 8.2.4.
+    """
 
 def cudnnDestroyCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 8.2.5."""
@@ -1784,6 +2433,50 @@ def cudnnGetCTCLossDescriptor_v8(ctcLossDesc: CTCLossDescriptor) -> _cudnnGetCTC
     """(compType, normMode, gradMode, maxLabelLength); maxLabelLength is 0 where another setter set the descriptor.
 
     Errors: BAD_PARAM for NULL (c06). Source: 8.2.11.
+    """
+
+def cudnnGetCTCLossWorkspaceSize(
+    handle: Handle,
+    probsDesc: TensorDescriptor,
+    gradientsDesc: TensorDescriptor | None,
+    labels: Sequence[SupportsIndex],
+    labelLengths: Sequence[SupportsIndex],
+    inputLengths: Sequence[SupportsIndex],
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+) -> int:
+    """Bytes of workspace that cudnnCTCLoss needs for these lengths on the handle's device, never 0.
+
+    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted. labels,
+    labelLengths, inputLengths: in host memory.
+    Errors: BAD_PARAM for differing dimensions (c06), input lengths that are not 0 to the time steps of probsDesc (c07), label
+    lengths above 256 (c09), labels that are no classes; NOT_SUPPORTED for other types (c10), an unknown algo (c11). Source: 8.2.12.
+    """
+
+def cudnnGetCTCLossWorkspaceSize_v8(
+    handle: Handle,
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+    probsDesc: TensorDescriptor,
+    gradientsDesc: TensorDescriptor | None,
+) -> int:
+    """Bytes of workspace that cudnnCTCLoss_v8 needs for up to maxLabelLength labels a sequence on the handle's device, never 0.
+
+    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted.
+    Errors: BAD_PARAM for differing dimensions (c05), a descriptor of another setter (cudnnCTCLoss_v8/c03), a maxLabelLength above
+    256 (cudnnCTCLoss_v8/c19); NOT_SUPPORTED for other types (c06), an unknown algo (c07). Source: 8.2.13.
+    """
+
+def cudnnGetRNNTrainingReserveSize(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    seqLength: SupportsIndex,
+    xDesc: Sequence[TensorDescriptor],
+) -> int:
+    """Bytes of reserve space for training with seqLength steps, each described by a {batch, input size, 1} of xDesc.
+
+    Errors: BAD_PARAM for rnnDesc (c10), xDesc (c11), steps that differ (c12), batches that grow (c13), gaps (c14);
+    NOT_SUPPORTED for data types (c15). Source: 8.2.14.
     """
 
 def cudnnSetCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor, compType: cudnnDataType_t) -> None:

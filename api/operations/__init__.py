@@ -13,11 +13,16 @@ from .convolution import (
     ReorderFilterAndBias,
     allows_tf32,
 )
+from .ctc import CTCLoss, CTCLoss_v8
+from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
+from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
 from .normalization import (
+    BatchNormalizationForwardInference,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
+    NormalizationForwardInference,
 )
 from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
@@ -26,9 +31,12 @@ from .reduce_tensor import ReduceTensor
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
+    AlgorithmPerformanceSpec,
+    AlgorithmSpec,
     AttnSpec,
     ConvolutionSpec,
     CTCLossSpec,
+    DropoutSpec,
     FilterSpec,
     LRNSpec,
     OpTensorSpec,
@@ -45,6 +53,9 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 FAMILIES = (
     "activation",
     "convolution",
+    "fused_ops",
+    "ctc",
+    "dropout",
     "normalization",
     "pooling",
     "reduce_tensor",
@@ -59,11 +70,18 @@ __all__ = [
     "ActivationForward",
     "ActivationSpec",
     "AddTensor",
+    "AlgorithmPerformanceSpec",
+    "AlgorithmSpec",
     "AttnSpec",
+    "BnFinalizeStatisticsInference",
+    "BnFinalizeStatisticsTraining",
     "Backend",
+    "BatchNormalizationForwardInference",
     "BackendError",
     "Buffer",
+    "CTCLoss",
     "CTCLossSpec",
+    "CTCLoss_v8",
     "ConvolutionBackwardBias",
     "ConvolutionBackwardData",
     "ConvolutionBackwardFilter",
@@ -72,11 +90,15 @@ __all__ = [
     "ConvolutionSpec",
     "DivisiveNormalizationBackward",
     "DivisiveNormalizationForward",
+    "DropoutBackward",
+    "DropoutForward",
+    "DropoutSpec",
     "FilterSpec",
     "Im2Col",
     "LRNCrossChannelBackward",
     "LRNCrossChannelForward",
     "LRNSpec",
+    "NormalizationForwardInference",
     "OpTensor",
     "OpTensorSpec",
     "Operand",
@@ -90,6 +112,7 @@ __all__ = [
     "ReorderFilterAndBias",
     "ScaleTensor",
     "SeqDataSpec",
+    "SetDropoutStates",
     "SetTensor",
     "SoftmaxBackward",
     "SoftmaxForward",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..enumerations import (
+    CUDNN_ATTN_ENABLE_PROJ_BIASES,
     cudnnActivationMode_t,
     cudnnConvolutionMode_t,
     cudnnDataType_t,
@@ -28,6 +29,7 @@ from ..enumerations import (
     cudnnReduceTensorOp_t,
     cudnnReorderType_t,
     cudnnSeqDataAxis_t,
+    cudnnStatus_t,
     cudnnTensorFormat_t,
 )
 from .records import record
@@ -347,6 +349,21 @@ class AttnSpec:
         """Length of the key vectors that meet the queries."""
         return self.k_projected or self.k_size
 
+    @property
+    def value_size(self) -> int:
+        """Length of the vectors that the softmax weighs, and of what a head makes of them."""
+        return self.v_projected or self.v_size
+
+    @property
+    def output_size(self) -> int:
+        """Length of the output vectors: without output projection, those of all heads one behind the other."""
+        return self.o_projected or self.heads * self.value_size
+
+    @property
+    def has_biases(self) -> bool:
+        """Every projection that is on adds a bias."""
+        return bool(self.mode & CUDNN_ATTN_ENABLE_PROJ_BIASES)
+
 
 @record
 class CTCLossSpec:
@@ -356,6 +373,15 @@ class CTCLossSpec:
     normalization: cudnnLossNormalizationMode_t
     gradient_nan: cudnnNanPropagation_t
     longest_label: int | None = None
+
+
+@record
+class DropoutSpec:
+    """A dropout: the probability of an element to be dropped, the seed that the descriptor was given, whether it has states."""
+
+    probability: float = 0.0
+    seed: int = 0
+    has_states: bool = False
 
 
 @record
@@ -374,3 +400,19 @@ class FusedOpsParamsSpec:
         """The pack with another value of one attribute."""
         values = (value if known == label else old for known, old in zip(self.labels, self.values, strict=True))
         return FusedOpsParamsSpec(self.ops, self.labels, tuple(values))
+
+
+@record
+class AlgorithmSpec:
+    """An algorithm: an enumerator of one of the enumerations of algorithms, or a number where C did not say of which."""
+
+    algorithm: int
+
+
+@record
+class AlgorithmPerformanceSpec:
+    """What running an algorithm gave: its status, milliseconds, bytes of device memory."""
+
+    status: cudnnStatus_t
+    time: float
+    memory: int

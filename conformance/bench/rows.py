@@ -7,6 +7,7 @@ from itertools import chain
 
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
+    cudnnBatchNormMode_t,
     cudnnDataType_t,
     cudnnFoldingDirection_t,
     cudnnIndicesType_t,
@@ -23,9 +24,12 @@ from dualdnn.api.operations import (
     ActivationForward,
     ActivationSpec,
     AddTensor,
+    BatchNormalizationForwardInference,
     ConvolutionBackwardBias,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
+    DropoutBackward,
+    DropoutForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
     LRNSpec,
@@ -50,6 +54,8 @@ from dualdnn.api.operations.specs import FLOAT, HALF, NHWC
 
 from ..layouts import laid_out
 from .convolution_rows import convolution_rows
+from .ctc_rows import ctc_rows
+from .fused_rows import fused_rows
 from .row import Row
 
 Dims = tuple[int, ...]
@@ -59,6 +65,8 @@ LARGE, MEDIUM, SMALL = (64, 256, 56, 56), (32, 128, 28, 28), (8, 64, 14, 14)
 ODD, FIRST_LAYER, VOLUME = (31, 67, 37, 41), (64, 3, 224, 224), (8, 64, 16, 56, 56)
 SMALL_VOLUME = (2, 64, 16, 28, 28)
 ALEXNET = (128, 96, 55, 55)  # whose first normalization LRN is
+DEEP, AWKWARD = (64, 2048, 7, 7), (64, 35, 27, 29)  # the last layers of a network; nothing that packs divide
+BATCH_SHAPES = (LARGE, MEDIUM, SMALL, DEEP, AWKWARD)
 IMAGES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER)
 SHAPES = (*IMAGES, VOLUME)
 LAYOUTS = ("nchw", "nhwc", "gaps")
@@ -104,6 +112,14 @@ def pooling(mode: str, window: int, stride: int, padding: int, backward: bool) -
     return make
 
 
+def dropout(backward: bool) -> Make:
+    def make(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+        t = laid_out(data_type, dims, layout)
+        return DropoutBackward(0.5, t, t) if backward else DropoutForward(0.5, t, t)
+
+    return make
+
+
 def lrn(n: int, backward: bool) -> Make:
     spec = LRNSpec(n, 1e-4, 0.75, 2.0)
 
@@ -114,6 +130,17 @@ def lrn(n: int, backward: bool) -> Make:
         return LRNCrossChannelForward(spec, 1.0, 0.0, t, t)
 
     return make
+
+
+def batch_statistics(x: TensorSpec) -> TensorSpec:
+    """Of every channel of x."""
+    return TensorSpec.packed(FLOAT, (1, x.dims[1], *(1 for _ in x.dims[2:])))
+
+
+def batch_inference(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    x = laid_out(data_type, dims, layout)
+    s = batch_statistics(x)
+    return BatchNormalizationForwardInference(cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL, 1.0, 0.0, x, x, s, s, 1e-5)
 
 
 def divisive(n: int, means: bool, backward: bool) -> Make:
@@ -213,10 +240,13 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
     "pooling max 5x5 stride 3 forward": (pooling("MAX", 5, 3, 1, False), (MEDIUM,)),
     "pooling max 5x5 stride 3 backward": (pooling("MAX", 5, 3, 1, True), (MEDIUM,)),
     "pooling average 5x5 stride 3 backward": (pooling("AVERAGE_COUNT_EXCLUDE_PADDING", 5, 3, 1, True), (MEDIUM,)),
+    "dropout forward": (dropout(False), SHAPES),
+    "dropout backward": (dropout(True), SHAPES),
     "LRN 5 forward": (lrn(5, False), (*IMAGES, ALEXNET, VOLUME)),
     "LRN 5 backward": (lrn(5, True), (*IMAGES, ALEXNET, VOLUME)),
     "LRN 16 forward": (lrn(16, False), (LARGE,)),
     "LRN 16 backward": (lrn(16, True), (LARGE,)),
+    "batch normalization inference": (batch_inference, BATCH_SHAPES),
     "divisive normalization 3x3 forward": (divisive(3, False, False), IMAGES),
     "divisive normalization 3x3 with means forward": (divisive(3, True, False), IMAGES),
     "divisive normalization 3x3 with means backward": (divisive(3, True, True), IMAGES),
@@ -250,4 +280,5 @@ def memory_rows() -> Iterator[Row]:
 
 def rows(match: str = "") -> Iterator[Row]:
     """All rows whose name contains ``match``."""
-    return (row for row in chain(convolution_rows(), memory_rows()) if match in row.name)
+    everything = chain(convolution_rows(), memory_rows(), ctc_rows(), fused_rows())
+    return (row for row in everything if match in row.name)

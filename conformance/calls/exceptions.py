@@ -10,15 +10,27 @@ from dualdnn.api.operations import (
     ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
+    CTCLoss,
+    CTCLoss_v8,
+    DropoutBackward,
+    DropoutForward,
+    NormalizationForwardInference,
     Operation,
     ReduceTensor,
     ReorderFilter,
     ReorderFilterAndBias,
+    SetDropoutStates,
     SetTensor,
 )
 
+from . import fused_ops
+
 # Operations whose call is not called cudnn<operation>.
-FUNCTIONS: dict[type[Operation], str] = {ReorderFilter: "cudnnReorderFilterAndBias"}
+FUNCTIONS: dict[type[Operation], str] = {
+    ReorderFilter: "cudnnReorderFilterAndBias",
+    **dict.fromkeys(fused_ops.KINDS, "cudnnFusedOpsExecute"),
+    SetDropoutStates: "cudnnSetDropoutDescriptor",
+}
 
 # The query that says how large the workspace must be.
 WORKSPACES: dict[type[Operation], str] = {
@@ -27,6 +39,9 @@ WORKSPACES: dict[type[Operation], str] = {
     ConvolutionBackwardData: "cudnnGetConvolutionBackwardDataWorkspaceSize",
     ConvolutionBackwardFilter: "cudnnGetConvolutionBackwardFilterWorkspaceSize",
     ReduceTensor: "cudnnGetReductionWorkspaceSize",
+    **{kind: "cudnnMakeFusedOpsPlan" for kind in fused_ops.KINDS if "workSpace" in kind.raw},
+    CTCLoss: "cudnnGetCTCLossWorkspaceSize",
+    CTCLoss_v8: "cudnnGetCTCLossWorkspaceSize_v8",
 }
 
 
@@ -40,10 +55,43 @@ def _workspace_bytes(make: Any, o: Any, _memory: Mapping[str, Any]) -> int:
     return max(o.workspace_bytes, make.workspace_bytes(o))
 
 
+def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
+    """A descriptor with the operation's states, or with new ones where the subject's are larger or the call has none."""
+    descriptor, needed = make.cudnn.cudnnCreateDropoutDescriptor(), make.cudnn.cudnnDropoutGetStatesSize(make.handle)
+    if "states" in memory and needed <= o.nbytes("states"):
+        values = make.handle, o.probability, memory["states"], needed, 0
+        make.cudnn.cudnnRestoreDropoutDescriptor(descriptor, *values)
+    else:
+        states = make.handle.allocate(needed)
+        make.cudnn.cudnnSetDropoutDescriptor(descriptor, make.handle, o.probability, states, needed, 0)
+    return descriptor
+
+
 # Operation -> parameter -> the argument: a function of (the caller, the operation, its memory), else the argument itself.
-VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | int | None]] = {
+VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None]] = {
     SetTensor: {"valuePtr": lambda make, o, memory: o.value},
     ReduceTensor: {"workspace": _workspace, "workspaceSizeInBytes": _workspace_bytes},
+    NormalizationForwardInference: {"normOps": 0, "zDesc": None, "z": None, "activationDesc": None, "groupCnt": 1},
+    CTCLoss: {
+        "workspace": _workspace,
+        "workspaceSizeInBytes": _workspace_bytes,
+        "labels": lambda make, o, memory: o.hostLabels,
+        "labelLengths": lambda make, o, memory: o.hostLabelLengths,
+        "inputLengths": lambda make, o, memory: o.hostInputLengths,
+    },
+    CTCLoss_v8: {"workspace": _workspace, "workSpaceSizeInBytes": _workspace_bytes},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
+    **{kind: dict(fused_ops.ARGUMENTS) for kind in fused_ops.KINDS},
+    SetDropoutStates: {
+        "dropoutDesc": lambda make, o, memory: make.cudnn.cudnnCreateDropoutDescriptor(),
+        "dropout": 0.5,
+        "stateSizeInBytes": lambda make, o, memory: o.nbytes("states"),
+    },
+    DropoutForward: {
+        "dropoutDesc": _dropout,
+        "xdesc": lambda make, o, memory: make.tensor(o.x),
+        "ydesc": lambda make, o, memory: make.tensor(o.y),
+    },
+    DropoutBackward: {"dropoutDesc": _dropout},
 }

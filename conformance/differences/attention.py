@@ -34,6 +34,15 @@ declare(
             cases=("attention_descriptors/test_modes*",),
         ),
         Difference(
+            "V-attn-dropout",
+            "cudnnSetAttnDescriptor",
+            ("cudnnSetAttnDescriptor/c39",),
+            "Dropout in multi-head attention is unsupported; both descriptors are to be NULL.",
+            "Dropout descriptors are accepted, whether they were set or not.",
+            "NOT_SUPPORTED (D361).",
+            cases=("dropout/test_attention_takes_no_dropout*",),
+        ),
+        Difference(
             "V-attn-nan",
             "cudnnSetAttnDescriptor",
             ("cudnnSetAttnDescriptor/c18",),

@@ -14,6 +14,8 @@ from ...operations.rnn.data import PACKED
 from ...operations.specs import DOUBLE, FLOAT, HALF
 from ...status import BAD_PARAM, NOT_SUPPORTED, expect
 
+KINDS: dict[cudnnDataType_t, type[np.floating]] = {HALF: np.float16, FLOAT: np.float32, DOUBLE: np.float64}
+
 
 @documented()
 def cudnnCreateRNNDataDescriptor():
@@ -41,8 +43,7 @@ def cudnnSetRNNDataDescriptor(
     outside their range (c17) or another number of them (c08), packed ones all below maxSeqLength (c05). Source: 7.2.47.
     """
     name = "cudnnSetRNNDataDescriptor"
-    kinds = {HALF: np.float16, FLOAT: np.float32, DOUBLE: np.float64}
-    expect(dataType in kinds, NOT_SUPPORTED, f"{name}/c14", f"dataType is {dataType.name}, not HALF, FLOAT or DOUBLE")
+    expect(dataType in KINDS, NOT_SUPPORTED, f"{name}/c14", f"dataType is {dataType.name}, not HALF, FLOAT or DOUBLE")
     for parameter, size in {"maxSeqLength": maxSeqLength, "batchSize": batchSize, "vectorSize": vectorSize}.items():
         expect(size > 0, BAD_PARAM, f"{name}/c16", f"{parameter} is {size}, not positive")
     expect(len(seqLengthArray) == batchSize, BAD_PARAM, f"{name}/c08",
@@ -54,7 +55,7 @@ def cudnnSetRNNDataDescriptor(
            f"maxSeqLength is {maxSeqLength}, the greatest of the packed seqLengthArray is {greatest}")  # fmt: skip
     if paddingFill is not None:
         with np.errstate(over="ignore"):
-            paddingFill = float(kinds[dataType](paddingFill))
+            paddingFill = float(KINDS[dataType](paddingFill))
     RNNDataDesc.spec = RNNDataSpec(dataType, layout, maxSeqLength, batchSize, vectorSize, seqLengthArray, paddingFill)
 
 
@@ -65,12 +66,13 @@ class RNNDataParameters(NamedTuple):
     batchSize: int
     vectorSize: int
     seqLengthArray: tuple[int, ...]
-    paddingFill: float
+    paddingFill: np.floating
 
 
 @documented(invalid={"RNNDataDesc": "c10"})
 def cudnnGetRNNDataDescriptor(RNNDataDesc, arrayLengthRequested):
-    """What was set; of seqLengthArray at most arrayLengthRequested entries; paddingFill is 0 where NULL was given.
+    """What was set; of seqLengthArray at most arrayLengthRequested entries; paddingFill is a number of the data
+    type, 0 where NULL was given.
 
     Errors: BAD_PARAM for NULL (c10), arrayLengthRequested below 0 (c12). Source: 7.2.19.
     """
@@ -79,5 +81,5 @@ def cudnnGetRNNDataDescriptor(RNNDataDesc, arrayLengthRequested):
     spec = RNNDataDesc.spec
     return RNNDataParameters(
         spec.data_type, spec.layout, spec.max_length, spec.batch, spec.vector, spec.lengths[:arrayLengthRequested],
-        spec.padding_fill or 0.0,
+        KINDS[spec.data_type](spec.padding_fill or 0.0),
     )  # fmt: skip

@@ -1,5 +1,7 @@
 """Recurrent networks: what their descriptors hold."""
 
 from .data import RNNDataSpec
+from .network import RNNClipSpec, RNNSpec
+from .spaces import reserve_bytes, workspace_bytes
 
-__all__ = ["RNNDataSpec"]
+__all__ = ["RNNClipSpec", "RNNDataSpec", "RNNSpec", "reserve_bytes", "workspace_bytes"]

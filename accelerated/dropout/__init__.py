@@ -1,0 +1,1 @@
+"""Dropout and the states of its random numbers."""

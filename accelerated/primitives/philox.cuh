@@ -1,0 +1,42 @@
+// Philox 4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3, SC 2011), the random words of dropout
+// (docs/dropout.md): four words of a counter of four words and a key of two; 20 wide multiplications, 40 logical
+// operations that the compiler joins to 20.
+#pragma once
+
+struct PhiloxWords {
+  unsigned word[4];
+};
+
+__device__ __forceinline__ PhiloxWords philox4x32_10(PhiloxWords counter, unsigned key0, unsigned key1) {
+#pragma unroll
+  for (int round = 0; round < 10; round++) {
+    const unsigned long long first = 0xD2511F53ull * counter.word[0], second = 0xCD9E8D57ull * counter.word[2];
+    counter = {{static_cast<unsigned>(second >> 32) ^ counter.word[1] ^ key0, static_cast<unsigned>(second),
+                static_cast<unsigned>(first >> 32) ^ counter.word[3] ^ key1, static_cast<unsigned>(first)}};
+    key0 += 0x9E3779B9u, key1 += 0xBB67AE85u;
+  }
+  return counter;
+}
+
+// The states of a generator in device memory, as the document's descriptor of dropout has them.
+struct PhiloxStates {
+  unsigned seed[2], calls[2];  // the lower word first; calls so far
+};
+
+// The four words of a number, of which each call has 2^32, in one of 2^32 sequences.
+__device__ __forceinline__ PhiloxWords philox_of_call(const PhiloxStates& states, unsigned number,
+                                                      unsigned sequence = 0) {
+  return philox4x32_10({{number, sequence, states.calls[0], states.calls[1]}}, states.seed[0], states.seed[1]);
+}
+
+// Bit i: whether element 8 * octet + i is kept: its word is not below the threshold.
+__device__ __forceinline__ unsigned kept_octet(const PhiloxStates& states, unsigned octet, unsigned threshold) {
+  unsigned bits = 0;
+#pragma unroll
+  for (unsigned part = 0; part < 2; part++) {
+    const PhiloxWords words = philox_of_call(states, 2 * octet + part);
+#pragma unroll
+    for (int i = 0; i < 4; i++) bits |= (words.word[i] >= threshold ? 1u : 0u) << (4 * part + i);
+  }
+  return bits;
+}

@@ -1,0 +1,64 @@
+"""The buffers of multi-head attention: their sizes, and where each weight lies (7.2.15, 7.2.16)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..functions import documented
+from ..operations import TensorSpec
+from ..operations.attention import space_bytes, weights_of
+from ..operations.specs import AttnSpec
+from ..status import BAD_PARAM, expect
+from .rnn.weights import LARGEST_SPACE, memory_of_weights, part_of
+
+BUFFERS, WEIGHTS = "cudnnGetMultiHeadAttnBuffers", "cudnnGetMultiHeadAttnWeights"
+
+
+class AttnBufferSizes(NamedTuple):
+    weightSizeInBytes: int
+    workSpaceSizeInBytes: int
+    reserveSpaceSizeInBytes: int
+
+
+@documented(invalid={"*": "c16"})
+def cudnnGetMultiHeadAttnBuffers(handle, attnDesc):
+    """(weightSizeInBytes, workSpaceSizeInBytes, reserveSpaceSizeInBytes) of all calls that attnDesc allows.
+
+    The work space is enough for inference and training; inference has no reserve space and ignores the third size.
+    Errors: BAD_PARAM for NULL, and for an attention whose buffers no memory holds (c16). Source: 7.2.15.
+    """
+    return AttnBufferSizes(*buffer_sizes(attnDesc.spec, f"{BUFFERS}/c16"))
+
+
+def buffer_sizes(spec: AttnSpec, clause: str) -> tuple[int, int, int]:
+    """Bytes of weights, work space and reserve space, which memory can hold."""
+    sizes = space_bytes(spec)
+    expect(max(sizes) <= LARGEST_SPACE, BAD_PARAM, clause, f"{spec} needs buffers of {sizes} bytes")
+    return sizes
+
+
+@documented(invalid={"wKind": "c12", "*": "c14"}, unchecked=["weights"])
+def cudnnGetMultiHeadAttnWeights(handle, attnDesc, wKind, weightSizeInBytes, weights, wDesc):
+    """The weight or bias tensor wKind in weights, which has weightSizeInBytes bytes: a part of a buffer, or the address in other
+    memory, that of the host included.
+
+    wDesc: becomes {heads, projected size, original size}, of biases {heads, projected size, 1} and {1, projected size, 1} for that
+    of the output; strides say where the elements are. None, and a descriptor that reads as zeros, for a tensor that does
+    not exist; weights may be NULL where none exists.
+    Errors: BAD_PARAM for an unknown wKind (c12), a weightSizeInBytes that is too small (c13), NULL and memory that is
+    shorter, or does not begin at an element (c14). Source: 7.2.16; layout: docs/errata.md, D312.
+    """
+    spec = attnDesc.spec
+    found = weights_of(spec).get(wKind)
+    needed = buffer_sizes(spec, f"{WEIGHTS}/c14")[0]
+    expect(weightSizeInBytes >= needed, BAD_PARAM, f"{WEIGHTS}/c13",
+           f"weightSizeInBytes is {weightSizeInBytes}, the weights have {needed}")  # fmt: skip
+    part = None
+    if needed or weights is not None:
+        expect(weights is not None, BAD_PARAM, f"{WEIGHTS}/c14", f"weights is NULL, {needed} bytes are needed")
+        memory = memory_of_weights(handle, spec, weights, "weights", f"{WEIGHTS}/c14")
+        expect(memory.nbytes is None or memory.nbytes >= needed, BAD_PARAM, f"{WEIGHTS}/c14",
+               f"weights has {memory.nbytes} bytes, {needed} are needed")  # fmt: skip
+        part = part_of(weights, memory, spec, found, needed, f"{WEIGHTS}/c14")
+    wDesc.spec = found and TensorSpec(spec.data_type, found.dims, found.strides)
+    return part

@@ -1,0 +1,141 @@
+"""Setters and getters of RNN descriptors that cudnnSetRNNDescriptor_v8 replaced (7.2.18, 7.2.20, 7.2.26, 7.2.27, 7.2.29, 7.2.46,
+7.2.48, 7.2.50 to 7.2.52)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...descriptors import DropoutDescriptor
+from ...enumerations import (
+    cudnnDataType_t,
+    cudnnDirectionMode_t,
+    cudnnRNNAlgo_t,
+    cudnnRNNInputMode_t,
+    cudnnRNNMode_t,
+    cudnnRNNPaddingMode_t,
+)
+from ...functions import documented
+from ...operations.rnn import RNNSpec
+from ...operations.specs import DOUBLE, FLOAT, HALF
+from ...status import BAD_PARAM, NOT_SUPPORTED, expect
+from .descriptor import PADDED, bias_mode_is_supported, projection_is_supported
+
+V6 = "cudnnSetRNNDescriptor_v6"
+
+
+@documented(
+    invalid={"rnnDesc": "c16", "dropoutDesc": "c15",
+             **dict.fromkeys(("inputMode", "direction", "mode", "algo", "mathPrec"), "c14")},
+    fresh=["dropoutDesc"],
+)  # fmt: skip
+def cudnnSetRNNDescriptor_v6(
+    handle, rnnDesc, hiddenSize, numLayers, dropoutDesc, inputMode, direction, mode, algo, mathPrec
+):
+    """Describe a network whose data type and input size the other arguments of its calls say; nothing of an earlier setting remains.
+
+    The bias mode is CUDNN_RNN_DOUBLE_BIAS, padded input and output, projection and clipping are off. dropoutDesc: NULL is no
+    dropout.
+    Errors: BAD_PARAM for sizes below 1 (c13), unknown enumerators (c14), descriptors (c15, c16); NOT_SUPPORTED where mathPrec
+    is no type of the arithmetic (c09). Source: 7.2.48.
+    """
+    for name, size in {"hiddenSize": hiddenSize, "numLayers": numLayers}.items():
+        expect(size > 0, BAD_PARAM, f"{V6}/c13", f"{name} is {size}, not positive")
+    expect(mathPrec in (HALF, FLOAT, DOUBLE), NOT_SUPPORTED, f"{V6}/c09", f"mathPrec is {mathPrec.name}")
+    rnnDesc.spec = RNNSpec(
+        algo, mode, direction=direction, input_mode=inputMode, precision=mathPrec,
+        hidden=hiddenSize, projected=hiddenSize, layers=numLayers,
+    )  # fmt: skip
+    rnnDesc.dropout = dropoutDesc
+
+
+class RNNParametersV6(NamedTuple):
+    hiddenSize: int
+    numLayers: int
+    dropoutDesc: DropoutDescriptor | None
+    inputMode: cudnnRNNInputMode_t
+    direction: cudnnDirectionMode_t
+    cellMode: cudnnRNNMode_t
+    algo: cudnnRNNAlgo_t
+    mathPrec: cudnnDataType_t
+
+
+@documented(invalid={"*": "c08"})
+def cudnnGetRNNDescriptor_v6(handle, rnnDesc):
+    """What either setter set, not checked. A fresh descriptor reads as zeros. Errors: BAD_PARAM for NULL (c08). Source: 7.2.20."""
+    s = rnnDesc.spec
+    return RNNParametersV6(s.hidden, s.layers, rnnDesc.dropout, s.input_mode, s.direction, s.cell, s.algo, s.precision)
+
+
+@documented(invalid={"rnnDesc": "c04", "biasMode": "c05"})
+def cudnnSetRNNBiasMode(rnnDesc, biasMode):
+    """Set which biases there are.
+
+    Errors: BAD_PARAM for NULL (c04) and unknown modes (c05); NOT_SUPPORTED for modes other than CUDNN_RNN_DOUBLE_BIAS where the
+    algorithm is not CUDNN_RNN_ALGO_STANDARD (c07). Source: 7.2.46.
+    """
+    bias_mode_is_supported("cudnnSetRNNBiasMode/c07", rnnDesc.spec.algo, biasMode)
+    rnnDesc.change(bias=biasMode)
+
+
+@documented(invalid={"rnnDesc": "c04"})
+def cudnnGetRNNBiasMode(rnnDesc):
+    """The bias mode, CUDNN_RNN_DOUBLE_BIAS of a fresh descriptor. Errors: BAD_PARAM for NULL (c04). Source: 7.2.18."""
+    return rnnDesc.spec.bias
+
+
+@documented(invalid={"rnnDesc": "c06", "paddingMode": "c07"})
+def cudnnSetRNNPaddingMode(rnnDesc, paddingMode):
+    """Switch padded input and output on or off. Errors: BAD_PARAM for NULL (c06) and unknown modes (c07). Source: 7.2.51."""
+    rnnDesc.change(padded=paddingMode == PADDED)
+
+
+@documented(invalid={"rnnDesc": "c04"})
+def cudnnGetRNNPaddingMode(rnnDesc):
+    """Whether input and output are padded. Errors: BAD_PARAM for NULL (c04). Source: 7.2.27."""
+    return cudnnRNNPaddingMode_t(rnnDesc.spec.padded)
+
+
+@documented(invalid={"*": "c07"})
+def cudnnSetRNNMatrixMathType(rnnDesc, mType):
+    """Advise how matrices are multiplied. Errors: BAD_PARAM for NULL and unknown types (c07). Source: 7.2.50."""
+    rnnDesc.change(math_type=mType)
+
+
+@documented(invalid={"rnnDesc": "c04"})
+def cudnnGetRNNMatrixMathType(rnnDesc):
+    """The advice how matrices are multiplied. Errors: BAD_PARAM for NULL (c04). Source: 7.2.26."""
+    return rnnDesc.spec.math_type
+
+
+@documented(invalid={"handle": "c12", "rnnDesc": "c12"})
+def cudnnSetRNNProjectionLayers(handle, rnnDesc, recProjSize, outProjSize):
+    """Project the output of LSTM cells to recProjSize elements; hiddenSize switches that off.
+
+    Errors: BAD_PARAM for NULL (c12), recProjSize below 1 and outProjSize below 0 (c13); NOT_SUPPORTED for another algorithm
+    than CUDNN_RNN_ALGO_STANDARD or another cell than CUDNN_LSTM (c14), more than hiddenSize (c16), outProjSize above 0
+    (c10). Source: 7.2.52.
+    """
+    name, spec = "cudnnSetRNNProjectionLayers", rnnDesc.spec
+    expect(recProjSize > 0, BAD_PARAM, f"{name}/c13", f"recProjSize is {recProjSize}, not positive")
+    expect(outProjSize >= 0, BAD_PARAM, f"{name}/c13", f"outProjSize is {outProjSize}, negative")
+    expect(
+        outProjSize == 0,
+        NOT_SUPPORTED,
+        f"{name}/c10",
+        f"outProjSize is {outProjSize}, output projection does not exist",
+    )
+    projection_is_supported(
+        f"{name}/c14", spec.algo, spec.cell, spec.hidden, recProjSize, beyond=f"{name}/c16", cell_clause=f"{name}/c15"
+    )
+    rnnDesc.change(projected=recProjSize)
+
+
+class ProjectionParameters(NamedTuple):
+    recProjSize: int
+    outProjSize: int
+
+
+@documented(invalid={"handle": "c06", "rnnDesc": "c06"})
+def cudnnGetRNNProjectionLayers(handle, rnnDesc):
+    """(recProjSize, outProjSize): hiddenSize and 0 without projection. Errors: BAD_PARAM for NULL (c06). Source: 7.2.29."""
+    return ProjectionParameters(rnnDesc.spec.projected, 0)

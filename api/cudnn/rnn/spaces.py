@@ -1,0 +1,65 @@
+"""How much temporary memory a network needs (7.2.30, 7.2.33, 8.2.14)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...enumerations import cudnnForwardMode_t
+from ...functions import documented
+from ...operations.rnn import reserve_bytes, workspace_bytes
+from ...status import BAD_PARAM, expect
+from .descriptor import configured_by_v8
+from .steps import check_steps, completed
+
+TRAINING = cudnnForwardMode_t.CUDNN_FWD_MODE_TRAINING
+
+
+class TempSpaceSizes(NamedTuple):
+    workSpaceSize: int
+    reserveSpaceSize: int
+
+
+@documented(invalid={"*": "c08"})
+def cudnnGetRNNTempSpaceSizes(handle, rnnDesc, fMode, xDesc):
+    """(workSpaceSize, reserveSpaceSize) in bytes for the data dimensions of xDesc; inference has no reserve space.
+
+    Errors: BAD_PARAM for NULL and an xDesc of another data type or vector size (c08), NOT_INITIALIZED where
+    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (cudnnGetRNNDescriptor_v8/c11). Source: 7.2.30.
+    """
+    network, x = rnnDesc.spec, xDesc.spec
+    configured_by_v8("cudnnGetRNNDescriptor_v8", "c11", network)
+    fits = (x.data_type, x.vector) == (network.data_type, network.input_size)
+    expect(fits, BAD_PARAM, "cudnnGetRNNTempSpaceSizes/c08", f"xDesc is {x}, rnnDesc {network}")
+    reserve = reserve_bytes(network, x.max_length, x.batch) if fMode == TRAINING else 0
+    return TempSpaceSizes(workspace_bytes(network, x.max_length, x.batch), reserve)
+
+
+def _size(name, clauses, bytes_of, network, length, steps):
+    """Bytes that a network needs for sequences described step by step. clauses: rnnDesc, then those of ``check_steps``."""
+    network_clause, *others = (f"{name}/{clause}" for clause in clauses)
+    specs = [descriptor.spec for descriptor in steps]
+    check_steps("xDesc", specs, length, *others)
+    network = completed(network, specs[0].dims[1], specs[0].data_type, network_clause, network_clause)
+    return bytes_of(network, length, specs[0].dims[0])
+
+
+@documented(invalid={"rnnDesc": "c08", "xDesc": "c09"})
+def cudnnGetRNNWorkspaceSize(handle, rnnDesc, seqLength, xDesc):
+    """Bytes of work space for seqLength steps, each described by a {batch, input size, 1} of xDesc.
+
+    Errors: BAD_PARAM for rnnDesc (c08), xDesc (c09), steps that differ (c10), batches that grow (c11), gaps (c12);
+    NOT_SUPPORTED for data types (c13). Source: 7.2.33.
+    """
+    clauses = ("c08", "c10", "c11", "c12", "c13")
+    return _size("cudnnGetRNNWorkspaceSize", clauses, workspace_bytes, rnnDesc.spec, seqLength, xDesc)
+
+
+@documented(invalid={"rnnDesc": "c10", "xDesc": "c11"})
+def cudnnGetRNNTrainingReserveSize(handle, rnnDesc, seqLength, xDesc):
+    """Bytes of reserve space for training with seqLength steps, each described by a {batch, input size, 1} of xDesc.
+
+    Errors: BAD_PARAM for rnnDesc (c10), xDesc (c11), steps that differ (c12), batches that grow (c13), gaps (c14);
+    NOT_SUPPORTED for data types (c15). Source: 8.2.14.
+    """
+    clauses = ("c10", "c12", "c13", "c14", "c15")
+    return _size("cudnnGetRNNTrainingReserveSize", clauses, reserve_bytes, rnnDesc.spec, seqLength, xDesc)

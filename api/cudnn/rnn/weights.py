@@ -1,0 +1,94 @@
+"""The weight space of a network: its size, and where each matrix and bias lies in it (7.2.31, 7.2.32)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...functions import documented
+from ...operations import TensorSpec
+from ...operations.rnn import RNNSpec
+from ...operations.rnn.network import Weights
+from ...operations.specs import SCALAR_BYTES
+from ...status import BAD_PARAM, INVALID_VALUE, CudnnError, expect
+from .descriptor import configured_by_v8
+
+LARGEST_SPACE = 2**63 - 1  # bytes that an address space can hold
+PARAMS = "cudnnGetRNNWeightParams"
+
+
+@documented(invalid={"*": "c04"})
+def cudnnGetRNNWeightSpaceSize(handle, rnnDesc):
+    """Bytes of all matrices and biases.
+
+    Errors: BAD_PARAM for NULL (c04) and networks that no memory holds (c05), NOT_INITIALIZED where
+    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c06). Source: 7.2.32.
+    """
+    configured_by_v8("cudnnGetRNNWeightSpaceSize", "c06", rnnDesc.spec)
+    return weight_space_size("cudnnGetRNNWeightSpaceSize/c05", rnnDesc.spec)
+
+
+def weight_space_size(clause: str, spec: RNNSpec) -> int:
+    """Bytes of the weights of a network whose data type and input size are known."""
+    expect(spec.weight_bytes <= LARGEST_SPACE, BAD_PARAM, clause, f"{spec} has {spec.weight_bytes} bytes of weights")
+    return spec.weight_bytes
+
+
+class WeightParameters(NamedTuple):
+    mAddr: Any
+    bAddr: Any
+
+
+@documented(invalid={"*": "c20"})
+def cudnnGetRNNWeightParams(handle, rnnDesc, pseudoLayer, weightSpaceSize, weightSpace, linLayerID, mDesc, bDesc):
+    """(mAddr, bAddr): a matrix and a bias of a pseudo-layer in weightSpace, of which the first weightSpaceSize bytes count.
+
+    mDesc, bDesc: become {1, rows, columns} and {1, rows, 1}, packed. A part of a buffer, or the address in other memory, is
+    returned; None, and a descriptor that reads as zeros, for what the network does not have.
+    Errors: BAD_PARAM for NULL and memory that does not begin at an element (c20), a pseudoLayer (c18) or linLayerID (c19) that
+    the network does not have; INVALID_VALUE for elements outside weightSpaceSize (c21); NOT_INITIALIZED where
+    cudnnSetRNNDescriptor_v8 did not configure rnnDesc (c22). Source: 7.2.31.
+    """
+    spec = rnnDesc.spec
+    configured_by_v8(PARAMS, "c22", spec)
+    in_network(spec, pseudoLayer, linLayerID, f"{PARAMS}/c18", f"{PARAMS}/c19")
+    memory = memory_of_weights(handle, spec, weightSpace, "weightSpace", f"{PARAMS}/c20")
+    known = weightSpaceSize if memory.nbytes is None else min(memory.nbytes, weightSpaceSize)
+    found = [spec.matrix(pseudoLayer, linLayerID), spec.bias_vector(pseudoLayer, linLayerID)]
+    addresses = [part_of(weightSpace, memory, spec, weights, known, f"{PARAMS}/c21") for weights in found]
+    for descriptor, weights in zip((mDesc, bDesc), found, strict=True):
+        dims = weights and (1, weights.rows, weights.columns)
+        descriptor.spec = dims and TensorSpec.packed(spec.data_type, dims)
+    return WeightParameters(*addresses)
+
+
+def in_network(spec: RNNSpec, pseudo_layer: int, weight_id: int, layer_clause: str, id_clause: str) -> None:
+    """The network has this pseudo-layer, its cell this linLayerID."""
+    expect(0 <= pseudo_layer < spec.pseudo_layers, BAD_PARAM, layer_clause,
+           f"pseudoLayer is {pseudo_layer}, the network has {spec.pseudo_layers}")  # fmt: skip
+    expect(weight_id in spec.weight_ids, BAD_PARAM, id_clause,
+           f"linLayerID is {weight_id}, {spec.cell.name} has {', '.join(map(str, spec.weight_ids))}")  # fmt: skip
+
+
+def memory_of_weights(handle: Any, spec: RNNSpec, value: Any, name: str, clause: str) -> Any:
+    """The operand that the caller gave for the weights; it begins at an element."""
+    try:
+        operand = handle.backend.operand(value)
+    except CudnnError:
+        raise
+    except Exception as error:  # TypeError and ValueError of ours, or whatever a foreign object raises
+        raise CudnnError(BAD_PARAM, clause, f"{name} {error}") from error
+    size = SCALAR_BYTES[spec.data_type]  # type: ignore[index]  # it is known by now
+    expect(operand.address % size == 0, BAD_PARAM, clause,
+           f"{name} is at {operand.address:#x}, no multiple of the {size} bytes of its elements")  # fmt: skip
+    return operand
+
+
+def part_of(value: Any, operand: Any, spec: RNNSpec, weights: Weights | None, nbytes: int, clause: str) -> Any:
+    """The part of the caller's memory that holds these weights: of a buffer a slice, of other memory the address."""
+    if weights is None:
+        return None
+    size = SCALAR_BYTES[spec.data_type]  # type: ignore[index]  # it is known by now
+    start, end = weights.offset * size, weights.end * size
+    expect(end <= nbytes, INVALID_VALUE, clause, f"bytes {start} to {end} are not inside {nbytes} bytes of weights")
+    slice_of = getattr(value, "slice", None)
+    return slice_of(start, end - start) if callable(slice_of) else operand.address + start

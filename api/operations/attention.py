@@ -1,0 +1,153 @@
+"""Memory of multi-head attention: where each weight lies (7.2.16), and how much the calls need beside it (7.2.15)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..enumerations import CUDNN_ATTN_QUERYMAP_ONE_TO_ONE, cudnnMultiHeadAttnWeightKind_t
+from .specs import DOUBLE, SCALAR_BYTES, AttnSpec, packed_strides
+
+Kind = cudnnMultiHeadAttnWeightKind_t
+REGION_BYTES = 16  # the calls' regions of work and reserve space begin at multiples of it, as the spaces do (7.2.15)
+
+
+class Weights(NamedTuple):
+    """A weight or bias tensor in the weight buffer: its first element, dimensions (heads, projected size, original size), strides."""
+
+    offset: int
+    dims: tuple[int, int, int]
+    strides: tuple[int, int, int]
+
+    @property
+    def end(self) -> int:
+        """The element behind the last one."""
+        return self.offset + self.dims[0] * self.dims[1] * self.dims[2]
+
+
+def weights_of(spec: AttnSpec) -> dict[Kind, Weights]:
+    """The tensors that the attention has, packed in this order: weights of Q, K, V and O, then their biases.
+
+    An input weight is a matrix of (original size) rows in memory, each with the projected elements of all heads; an output
+    weight has a row of projected elements for each element of each head. There is one output bias, not one for each head
+    (docs/errata.md, D312).
+    """
+    heads = spec.heads
+    inputs = {
+        Kind.CUDNN_MH_ATTN_Q_WEIGHTS: (spec.q_projected, spec.q_size),
+        Kind.CUDNN_MH_ATTN_K_WEIGHTS: (spec.k_projected, spec.k_size),
+        Kind.CUDNN_MH_ATTN_V_WEIGHTS: (spec.v_projected, spec.v_size),
+    }
+    biases = {
+        Kind.CUDNN_MH_ATTN_Q_BIASES: (heads, spec.q_projected),
+        Kind.CUDNN_MH_ATTN_K_BIASES: (heads, spec.k_projected),
+        Kind.CUDNN_MH_ATTN_V_BIASES: (heads, spec.v_projected),
+        Kind.CUDNN_MH_ATTN_O_BIASES: (1, spec.o_projected),
+    }
+    found: dict[Kind, Weights] = {}
+    offset = 0
+
+    def add(kind: Kind, dims: tuple[int, int, int], order: tuple[int, int, int]) -> None:
+        nonlocal offset
+        if dims[1]:
+            found[kind] = Weights(offset, dims, packed_strides(dims, order))  # type: ignore[arg-type]  # three as dims
+            offset = found[kind].end
+
+    for kind, (projected, original) in inputs.items():
+        add(kind, (heads, projected, original), (2, 0, 1))
+    add(Kind.CUDNN_MH_ATTN_O_WEIGHTS, (heads, spec.o_projected, spec.value_size), (0, 2, 1))
+    if spec.has_biases:
+        for kind, (count, projected) in biases.items():
+            add(kind, (count, projected, 1), (0, 1, 2))
+    return found
+
+
+def weight_count(spec: AttnSpec) -> int:
+    """Elements of the weight buffer."""
+    return max((weights.end for weights in weights_of(spec).values()), default=0)
+
+
+class Extents(NamedTuple):
+    """How much data a call has: time-steps and sequences (batches times beams) of queries and outputs, of keys and values."""
+
+    q_steps: int
+    q_sequences: int
+    k_steps: int
+    k_sequences: int
+
+    @classmethod
+    def largest(cls, spec: AttnSpec) -> Extents:
+        """What the attention descriptor allows."""
+        sequences = spec.most_batches * spec.most_beams
+        mapped = sequences if spec.mode & CUDNN_ATTN_QUERYMAP_ONE_TO_ONE else spec.most_batches
+        return cls(spec.qo_longest, sequences, spec.kv_longest, mapped)
+
+    @property
+    def q_vectors(self) -> int:
+        return self.q_steps * self.q_sequences
+
+    @property
+    def k_vectors(self) -> int:
+        return self.k_steps * self.k_sequences
+
+
+class Regions:
+    """Named parts of a work or reserve space, one behind the other."""
+
+    def __init__(self, *parts: tuple[str, int]) -> None:
+        self.offsets: dict[str, int] = {}
+        self.nbytes = 0
+        for name, size in parts:
+            self.offsets[name] = self.nbytes
+            self.nbytes += -(-size // REGION_BYTES) * REGION_BYTES
+
+
+def _projections(spec: AttnSpec, extents: Extents, prefix: str, present: bool) -> list[tuple[str, int]]:
+    """Projected vectors of all heads of those inputs whose projection is on (``present``), or off."""
+    step = arithmetic_bytes(spec) * spec.heads
+    sizes = {
+        "queries": (spec.q_projected, extents.q_vectors * spec.query_size),
+        "keys": (spec.k_projected, extents.k_vectors * spec.key_size),
+        "values": (spec.v_projected, extents.k_vectors * spec.value_size),
+    }
+    return [
+        (prefix + name, step * elements) for name, (projected, elements) in sizes.items() if bool(projected) == present
+    ]
+
+
+def arithmetic_bytes(spec: AttnSpec) -> int:
+    """Bytes of a number of the arithmetic: double for DOUBLE data, else float."""
+    return 8 if spec.data_type == DOUBLE else 4
+
+
+def _forward(spec: AttnSpec, extents: Extents) -> list[tuple[str, int]]:
+    """Windows and lengths as the kernels read them, the projected inputs, and what the heads make of them."""
+    integers = 2 * extents.q_steps + extents.q_sequences + extents.k_sequences
+    heads = arithmetic_bytes(spec) * spec.heads * extents.q_vectors
+    return [("schedule", 4 * integers), *_projections(spec, extents, "", True), ("heads", heads * spec.value_size)]
+
+
+def inference_space(spec: AttnSpec, extents: Extents) -> Regions:
+    """The work space of a forward call in the inference mode."""
+    return Regions(*_forward(spec, extents))
+
+
+def reserve_space(spec: AttnSpec, extents: Extents) -> Regions:
+    """What a forward call in the training mode keeps: the same, the softmax's maxima and inverse sums; gradients of projected
+    vectors come from BackwardData."""
+    statistics = 2 * arithmetic_bytes(spec) * spec.heads * extents.q_vectors
+    return Regions(
+        *_forward(spec, extents), ("statistics", statistics), *_projections(spec, extents, "d_", True)
+    )  # fmt: skip
+
+
+def gradient_space(spec: AttnSpec, extents: Extents) -> Regions:
+    """The work space of BackwardData: gradients of what the heads make, their products with it, gradients of inputs by head."""
+    heads = arithmetic_bytes(spec) * spec.heads * extents.q_vectors
+    return Regions(("d_heads", heads * spec.value_size), ("products", heads), *_projections(spec, extents, "d_", False))
+
+
+def space_bytes(spec: AttnSpec) -> tuple[int, int, int]:
+    """Bytes of (weights, work space, reserve space) for any call that the attention descriptor allows."""
+    largest = Extents.largest(spec)
+    work = max(inference_space(spec, largest).nbytes, gradient_space(spec, largest).nbytes)
+    return weight_count(spec) * SCALAR_BYTES[spec.data_type], work, reserve_space(spec, largest).nbytes

@@ -1,0 +1,175 @@
+"""What an RNN descriptor holds, and where the weights of such a network lie in the weight space."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...enumerations import (
+    cudnnDataType_t,
+    cudnnDirectionMode_t,
+    cudnnMathType_t,
+    cudnnNanPropagation_t,
+    cudnnRNNAlgo_t,
+    cudnnRNNBiasMode_t,
+    cudnnRNNClipMode_t,
+    cudnnRNNInputMode_t,
+    cudnnRNNMode_t,
+)
+from ..records import record
+from ..specs import SCALAR_BYTES
+
+RELU, TANH, LSTM, GRU = cudnnRNNMode_t
+NO_BIAS, INPUT_BIAS, DOUBLE_BIAS, RECURRENT_BIAS = cudnnRNNBiasMode_t
+STANDARD = cudnnRNNAlgo_t.CUDNN_RNN_ALGO_STANDARD
+GATES = {RELU: 1, TANH: 1, LSTM: 4, GRU: 3}
+PROJECTION = 8  # linLayerID of the projection matrix of an LSTM (7.2.31)
+
+
+@record
+class RNNClipSpec:
+    """The range to which the state of LSTM cells is limited (7.2.42)."""
+
+    mode: cudnnRNNClipMode_t = cudnnRNNClipMode_t.CUDNN_RNN_CLIP_NONE
+    nan: cudnnNanPropagation_t = cudnnNanPropagation_t.CUDNN_NOT_PROPAGATE_NAN
+    lower: float = 0.0
+    upper: float = 0.0
+
+    @property
+    def is_on(self) -> bool:
+        return self.mode == cudnnRNNClipMode_t.CUDNN_RNN_CLIP_MINMAX
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A matrix or bias vector: its first element in the weight space, counted in elements, and its shape."""
+
+    offset: int
+    rows: int
+    columns: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.rows * self.columns
+
+
+@record
+class RNNSpec:
+    """Layers of one kind of cell. A new one has what a fresh descriptor reads as.
+
+    data_type, input_size: None where cudnnSetRNNDescriptor_v6 configured the network; other arguments of its calls say them.
+    hidden, projected: lengths of the state and of the output of a cell, equal where there is no recurrent projection.
+    """
+
+    algo: cudnnRNNAlgo_t = STANDARD
+    cell: cudnnRNNMode_t = RELU
+    bias: cudnnRNNBiasMode_t = DOUBLE_BIAS
+    direction: cudnnDirectionMode_t = cudnnDirectionMode_t.CUDNN_UNIDIRECTIONAL
+    input_mode: cudnnRNNInputMode_t = cudnnRNNInputMode_t.CUDNN_LINEAR_INPUT
+    data_type: cudnnDataType_t | None = None
+    precision: cudnnDataType_t = cudnnDataType_t.CUDNN_DATA_FLOAT
+    math_type: cudnnMathType_t = cudnnMathType_t.CUDNN_DEFAULT_MATH
+    input_size: int | None = None
+    hidden: int = 0
+    projected: int = 0
+    layers: int = 0
+    padded: bool = False
+    clip: RNNClipSpec = RNNClipSpec()
+
+    @property
+    def directions(self) -> int:
+        return 2 if self.direction == cudnnDirectionMode_t.CUDNN_BIDIRECTIONAL else 1
+
+    @property
+    def pseudo_layers(self) -> int:
+        """Layers counted once for each direction: layer * directions + direction."""
+        return self.layers * self.directions
+
+    @property
+    def gates(self) -> int:
+        """Matrices that meet the input of a cell; as many meet its previous output."""
+        return GATES[self.cell]
+
+    @property
+    def is_projected(self) -> bool:
+        return self.projected != self.hidden
+
+    @property
+    def skips_input(self) -> bool:
+        """The first layer has no input matrices."""
+        return self.input_mode == cudnnRNNInputMode_t.CUDNN_SKIP_INPUT
+
+    @property
+    def has_input_bias(self) -> bool:
+        return self.bias in (INPUT_BIAS, DOUBLE_BIAS)
+
+    @property
+    def has_recurrent_bias(self) -> bool:
+        return self.bias in (RECURRENT_BIAS, DOUBLE_BIAS)
+
+    @property
+    def output_size(self) -> int:
+        """Length of the vectors that a layer puts out, those of both directions concatenated."""
+        return self.directions * self.projected
+
+    def input_width(self, layer: int) -> int:
+        """Length of the vectors that a layer takes."""
+        assert self.input_size is not None
+        return self.output_size if layer else self.input_size
+
+    # The weight space: the matrices of all pseudo-layers, each by linLayerID, then their biases, without gaps.
+
+    def _matrix_elements(self, layer: int) -> int:
+        """Elements of the matrices of one pseudo-layer."""
+        width = 0 if layer == 0 and self.skips_input else self.input_width(layer)
+        projection = self.projected * self.hidden if self.is_projected else 0
+        return self.gates * self.hidden * (width + self.projected) + projection
+
+    @cached_property
+    def _all_matrices(self) -> int:
+        return self.directions * (self._matrix_elements(0) + (self.layers - 1) * self._matrix_elements(1))
+
+    @property
+    def _bias_elements(self) -> int:
+        return self.gates * self.hidden * (self.has_input_bias + self.has_recurrent_bias)
+
+    @cached_property
+    def weight_elements(self) -> int:
+        """Elements of the weight space."""
+        return self._all_matrices + self.pseudo_layers * self._bias_elements
+
+    @property
+    def weight_bytes(self) -> int:
+        assert self.data_type is not None
+        return self.weight_elements * SCALAR_BYTES[self.data_type]
+
+    @property
+    def weight_ids(self) -> tuple[int, ...]:
+        """The values of linLayerID that the cell knows (7.2.31)."""
+        return (*range(2 * self.gates), *((PROJECTION,) if self.cell == LSTM else ()))
+
+    def matrix(self, pseudo_layer: int, weight_id: int) -> Weights | None:
+        """A matrix of a pseudo-layer by its linLayerID; None where the network has none."""
+        layer, direction = divmod(pseudo_layer, self.directions)
+        start = direction * self._matrix_elements(min(layer, 1))
+        if layer:
+            start += self.directions * (self._matrix_elements(0) + (layer - 1) * self._matrix_elements(1))
+        width = 0 if layer == 0 and self.skips_input else self.input_width(layer)
+        recurrent = start + self.gates * self.hidden * width
+        if weight_id == PROJECTION:
+            behind = recurrent + self.gates * self.hidden * self.projected
+            return Weights(behind, self.projected, self.hidden) if self.is_projected else None
+        if weight_id < self.gates:
+            return Weights(start + weight_id * self.hidden * width, self.hidden, width) if width else None
+        gate = weight_id - self.gates
+        return Weights(recurrent + gate * self.hidden * self.projected, self.hidden, self.projected)
+
+    def bias_vector(self, pseudo_layer: int, weight_id: int) -> Weights | None:
+        """A bias of a pseudo-layer by its linLayerID; None where the network has none."""
+        kind, gate = divmod(weight_id, self.gates)
+        exists = kind < 2 and weight_id != PROJECTION and (self.has_input_bias, self.has_recurrent_bias)[kind]
+        if not exists:
+            return None
+        start = self._all_matrices + pseudo_layer * self._bias_elements
+        before = self.gates * self.hidden if kind and self.has_input_bias else 0
+        return Weights(start + before + gate * self.hidden, self.hidden, 1)

@@ -1,0 +1,425 @@
+"""Cases of dropout: the descriptors, and what every library can be asked of the masks; the random numbers of ours."""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.operations import DropoutBackward, DropoutForward, SetDropoutStates, TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NHWC
+from dualdnn.api.status import BAD_PARAM, INVALID_VALUE, NOT_SUPPORTED
+from dualdnn.conformance.calls.descriptors import made
+from dualdnn.conformance.cases.attention_descriptors import GOOD
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import Step
+from dualdnn.reference.view import NUMPY_TYPES
+
+TYPES = (FLOAT, DOUBLE, HALF)
+DIMS = (2, 3, 5, 7)
+SEED = 2**63 + 2**35 + 77
+DEVIATIONS = 5  # of a binomial count from its mean, at most: once in two million
+by_type = pytest.mark.parametrize("data_type", TYPES, ids=lambda t: t.name)
+
+
+def forward(probability: float = 0.3, x: TensorSpec | None = None, y: TensorSpec | None = None) -> DropoutForward:
+    x = x or TensorSpec.packed(FLOAT, DIMS)
+    return DropoutForward(float(np.float32(probability)), x, y or x)
+
+
+def backward(probability: float = 0.3, dy: TensorSpec | None = None, dx: TensorSpec | None = None) -> DropoutBackward:
+    dy = dy or TensorSpec.packed(FLOAT, DIMS)
+    return DropoutBackward(float(np.float32(probability)), dy, dx or dy)
+
+
+def states(seed: int = SEED, calls: int = 0) -> dict[str, Any]:
+    """The memory of a generator after some calls."""
+    return {"states": np.array([seed, calls], "<u8").view(np.uint8)}
+
+
+class Layer:
+    """Dropout with states of its own on one subject, through the documented calls alone."""
+
+    def __init__(self, cudnn: Any, handle: Any, probability: float, seed: int = SEED, memory: Any = None) -> None:
+        self.cudnn, self.handle = cudnn, handle
+        self.size = cudnn.cudnnDropoutGetStatesSize(handle)
+        self.states = memory or handle.allocate(self.size)
+        self.descriptor = cudnn.cudnnCreateDropoutDescriptor()
+        cudnn.cudnnSetDropoutDescriptor(self.descriptor, handle, probability, self.states, self.size, seed)
+
+    def restored(self, probability: float, memory: Any, seed: int) -> None:
+        """Restore the descriptor to states that lie in other memory."""
+        self.cudnn.cudnnRestoreDropoutDescriptor(self.descriptor, self.handle, probability, memory, self.size, seed)
+
+    def copy_of_states(self) -> Any:
+        return self.handle.to_device(self.states.to_host(np.uint8, self.size))
+
+    def __call__(self, x: Any, descriptor: Any = None) -> tuple[Any, Any, Any]:
+        """(y, the reserve space, the descriptor of both tensors) of an array of float."""
+        descriptor = descriptor or described(self.cudnn, x)
+        reserve = self.handle.allocate(self.cudnn.cudnnDropoutGetReserveSpaceSize(descriptor))
+        source, y = self.handle.to_device(x), self.handle.to_device(np.full_like(x, np.nan))
+        call = self.cudnn.cudnnDropoutForward
+        call(self.handle, self.descriptor, descriptor, source, descriptor, y, reserve, reserve.nbytes)
+        return y.to_host(x.dtype, x.shape), reserve, descriptor
+
+    def gradient(self, dy: Any, reserve: Any, descriptor: Any) -> Any:
+        source, dx = self.handle.to_device(dy), self.handle.to_device(np.full_like(dy, np.nan))
+        call = self.cudnn.cudnnDropoutBackward
+        call(self.handle, self.descriptor, descriptor, source, descriptor, dx, reserve, reserve.nbytes)
+        return dx.to_host(dy.dtype, dy.shape)
+
+    def mask(self, count: int = 3000) -> Any:
+        """Which elements the next call keeps."""
+        return self(np.ones((1, 1, 1, count), np.float32))[0] != 0
+
+
+def described(cudnn: Any, array: Any) -> Any:
+    descriptor = cudnn.cudnnCreateTensorDescriptor()
+    strides = tuple(step // array.itemsize for step in array.strides)
+    data_type = next(kind for kind in TYPES if NUMPY_TYPES[kind] == array.dtype)
+    cudnn.cudnnSetTensorNdDescriptor(descriptor, data_type, array.ndim, array.shape, strides)
+    return descriptor
+
+
+@pytest.fixture
+def fresh(cudnn):
+    """A dropout descriptor that no setter has touched."""
+    descriptor = cudnn.cudnnCreateDropoutDescriptor()
+    yield descriptor
+    cudnn.cudnnDestroyDropoutDescriptor(descriptor)
+
+
+# --- descriptors ---
+
+
+@shows("cudnnCreateDropoutDescriptor/c01", "cudnnCreateDropoutDescriptor/c02", "cudnnDestroyDropoutDescriptor/c01",
+       "cudnnDestroyDropoutDescriptor/c02", "cudnnDropoutDescriptor_t/c01", "cudnnDropoutDescriptor_t/c02",
+       "cudnnDropoutDescriptor_t/c03", "cudnnSetDropoutDescriptor/c01", "cudnnSetDropoutDescriptor/c02",
+       "cudnnSetDropoutDescriptor/c06", "cudnnSetDropoutDescriptor/c10", "cudnnGetDropoutDescriptor/c01",
+       "cudnnGetDropoutDescriptor/c03", "cudnnGetDropoutDescriptor/c05")  # fmt: skip
+def test_descriptors_without_states(cudnn, handle):
+    """Descriptors are independent of each other; without states the size is not looked at."""
+    first, second = cudnn.cudnnCreateDropoutDescriptor(), cudnn.cudnnCreateDropoutDescriptor()
+    assert tuple(cudnn.cudnnGetDropoutDescriptor(first, handle)) == (0.0, None, 0)
+    cudnn.cudnnSetDropoutDescriptor(first, handle, 0.25, None, 0, 2**64 - 1)
+    cudnn.cudnnSetDropoutDescriptor(second, handle, 0.1, None, 1, 5)
+    cudnn.cudnnDestroyDropoutDescriptor(second)
+    assert tuple(cudnn.cudnnGetDropoutDescriptor(first, handle)) == (0.25, None, 2**64 - 1)
+    cudnn.cudnnSetDropoutDescriptor(first, handle, 0.1, None, 0, 6)
+    assert tuple(cudnn.cudnnGetDropoutDescriptor(first, handle)) == (float(np.float32(0.1)), None, 6)
+    cudnn.cudnnDestroyDropoutDescriptor(first)
+
+
+@shows("cudnnDropoutGetReserveSpaceSize/c01", "cudnnDropoutGetReserveSpaceSize/c05")
+@pytest.mark.parametrize("dims", [(1, 1, 1, 1), (2, 3, 5), (2, 4, 5, 6), (2, 3, 5, 7, 11)], ids=str)
+def test_reserve_space(cudnn, dims):
+    """It has room for the mask, a bit for each element, and depends on the dimensions alone."""
+    sizes = {
+        cudnn.cudnnDropoutGetReserveSpaceSize(made(cudnn, laid_out(data_type, dims, layout)))
+        for data_type in (FLOAT, HALF, DOUBLE, INT32)
+        for layout in ("nchw", "gaps", "odd")
+    }
+    count = int(np.prod(dims))
+    assert len(sizes) == 1 and sizes.pop() >= -(-count // 32) * 4
+
+
+@shows("cudnnDropoutGetStatesSize/c01", "cudnnDropoutGetStatesSize/c03", "cudnnSetDropoutDescriptor/c07",
+       "cudnnSetDropoutDescriptor/c08", "cudnnSetDropoutDescriptor/c11", "cudnnRestoreDropoutDescriptor/c04",
+       "cudnnRestoreDropoutDescriptor/c09", "cudnnGetDropoutDescriptor/c02")  # fmt: skip
+@pytest.mark.parametrize("call", ["cudnnSetDropoutDescriptor", "cudnnRestoreDropoutDescriptor"])
+def test_states_that_are_too_small(cudnn, handle, refuses, fresh, call):
+    """They are refused, and neither the descriptor nor the memory changes; more than needed is accepted."""
+    needed = cudnn.cudnnDropoutGetStatesSize(handle)
+    memory = handle.to_device(np.arange(needed + 4) % 251 * np.ones(1, np.uint8))
+    clause = f"{call}/{'c11' if call.startswith('cudnnSet') else 'c09'}"
+    cudnn.cudnnSetDropoutDescriptor(fresh, handle, 0.25, None, 0, 3)
+    for size in (0, 1, needed - 1):
+        refuses(INVALID_VALUE, clause, getattr(cudnn, call), fresh, handle, 0.5, memory, size, 4, unchanged=(memory,))
+        assert tuple(cudnn.cudnnGetDropoutDescriptor(fresh, handle)) == (0.25, None, 3)
+    getattr(cudnn, call)(fresh, handle, 0.5, memory, needed + 4, 4)
+    probability, held, seed = cudnn.cudnnGetDropoutDescriptor(fresh, handle)
+    assert (probability, seed, held.address) == (0.5, 4, memory.address)
+
+
+@shows("cudnnSetDropoutDescriptor/c06", "cudnnRestoreDropoutDescriptor/c02")
+@pytest.mark.parametrize("call", ["cudnnSetDropoutDescriptor", "cudnnRestoreDropoutDescriptor"])
+@pytest.mark.parametrize("probability", [-1e-3, 1.001, float("nan"), float("inf"), -float("inf"), 1e300])
+def test_no_probability(cudnn, handle, refuses, fresh, probability, call):
+    """What is outside of [0, 1] is refused, whatever else the call has (docs/errata.md, D110)."""
+    needed = cudnn.cudnnDropoutGetStatesSize(handle)
+    memory = handle.to_device(np.ones(needed, np.uint8))
+    function = getattr(cudnn, call)
+    refuses(
+        BAD_PARAM, "cudnnStatus_t/c05", function, fresh, handle, probability, memory, needed, 4, unchanged=(memory,)
+    )
+    if call == "cudnnSetDropoutDescriptor":
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", function, fresh, handle, probability, None, 0, 4)
+
+
+@shows("cudnnGetDropoutDescriptor/c06", "cudnnStatus_t/c05")
+def test_null(cudnn, handle, refuses, fresh):
+    size = cudnn.cudnnDropoutGetStatesSize(handle)
+    memory = handle.to_device(np.ones(size, np.uint8))
+    for call in (cudnn.cudnnSetDropoutDescriptor, cudnn.cudnnRestoreDropoutDescriptor):
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", call, None, handle, 0.5, memory, size, 4, unchanged=(memory,))
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", call, fresh, None, 0.5, memory, size, 4, unchanged=(memory,))
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnRestoreDropoutDescriptor, fresh, handle, 0.5, None, size, 4)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDropoutGetStatesSize, None)
+    refuses(BAD_PARAM, "cudnnGetDropoutDescriptor/c06", cudnn.cudnnGetDropoutDescriptor, None, handle)
+    refuses(BAD_PARAM, "cudnnGetDropoutDescriptor/c06", cudnn.cudnnGetDropoutDescriptor, fresh, None)
+
+
+# --- what every library can be asked ---
+
+
+@shows("cudnnDropoutForward/c01", "cudnnDropoutForward/c02", "cudnnDropoutForward/c09", "cudnnDropoutBackward/c01",
+       "cudnnDropoutBackward/c02", "cudnnDropoutBackward/c06", "cudnnSetDropoutDescriptor/c06")  # fmt: skip
+@by_type
+@pytest.mark.parametrize("probability", [0.0, 0.1, 0.5, 0.9, 1.0])
+def test_dropped_and_scaled(cudnn, handle, data_type, probability):
+    """About that fraction of x becomes 0, the rest is scaled; the same elements of dy pass."""
+    layer = Layer(cudnn, handle, probability)
+    x = np.random.default_rng(1).uniform(1, 2, (2, 3, 25, 20)).astype(NUMPY_TYPES[data_type])
+    y, reserve, descriptor = layer(x)
+    dx = layer.gradient(-x, reserve, descriptor)
+    kept = y != 0
+    p = float(np.float32(probability))
+    assert abs(kept.sum() - x.size * (1 - p)) <= DEVIATIONS * sqrt(x.size * p * (1 - p))
+    if kept.any():
+        exact = x[kept].astype(np.float64) / (1 - p)
+        unit = np.finfo(x.dtype).eps
+        assert np.all(np.abs(y[kept] - exact) <= 4 * unit * exact)
+    assert np.array_equal(dx, np.where(kept, -y, 0))
+
+
+@shows("cudnnDropoutForward/c01")
+def test_masks_of_calls_seeds_and_generators(cudnn, handle):
+    """Calls and seeds differ as independent masks do; the same seed gives the same masks again."""
+    layer, count = Layer(cudnn, handle, 0.5), 3000
+    first, second = layer.mask(count), layer.mask(count)
+    again = Layer(cudnn, handle, 0.5)
+    assert np.array_equal(again.mask(count), first) and np.array_equal(again.mask(count), second)
+    others = [
+        second,
+        Layer(cudnn, handle, 0.5, SEED + 1).mask(count),
+        Layer(cudnn, handle, 0.5, SEED ^ 1 << 40).mask(count),
+    ]
+    for other in others:
+        assert abs((first == other).sum() - count / 2) <= DEVIATIONS * sqrt(count / 4)
+
+
+@shows("cudnnSetDropoutDescriptor/c09", "cudnnSetDropoutDescriptor/c02", "cudnnRestoreDropoutDescriptor/c06")
+def test_setting_again(cudnn, handle):
+    """With states they begin anew; without, only the probability changes, and the states go on (D111)."""
+    layer = Layer(cudnn, handle, 0.5)
+    first, second = layer.mask(), layer.mask()
+    set_again = cudnn.cudnnSetDropoutDescriptor
+    set_again(layer.descriptor, handle, 0.5, layer.states, layer.size, SEED)
+    assert np.array_equal(layer.mask(), first)
+    set_again(layer.descriptor, handle, 0.25, None, 0, SEED + 1)
+    assert cudnn.cudnnGetDropoutDescriptor(layer.descriptor, handle)[0] == 0.25
+    kept = layer.mask()
+    assert np.all(kept[second]) and kept.mean() > 0.65  # the random numbers of the second call, a lower probability
+    set_again(layer.descriptor, handle, 0.5, layer.states, layer.size, SEED + 1)
+    other = layer.mask()
+    assert not np.array_equal(other, first)
+
+
+@shows("cudnnRestoreDropoutDescriptor/c01", "cudnnRestoreDropoutDescriptor/c02", "cudnnRestoreDropoutDescriptor/c03",
+       "cudnnRestoreDropoutDescriptor/c05", "cudnnRestoreDropoutDescriptor/c08", "cudnnDropoutDescriptor_t/c04")  # fmt: skip
+def test_restored_states(cudnn, handle):
+    """A copy of the states goes on where they were when they were copied, whatever the seed."""
+    layer = Layer(cudnn, handle, 0.5)
+    at_first, masks = layer.copy_of_states(), [layer.mask()]
+    later = layer.copy_of_states()
+    masks += [layer.mask(), layer.mask()]
+    other = Layer(cudnn, handle, 0.9, SEED + 1)
+    other.restored(0.5, at_first, SEED + 2)
+    probability, memory, seed = cudnn.cudnnGetDropoutDescriptor(other.descriptor, handle)
+    assert (probability, memory.address, seed) == (0.5, at_first.address, SEED + 2)
+    assert all(np.array_equal(other.mask(), mask) for mask in masks)
+    other.restored(0.5, later, SEED)
+    assert all(np.array_equal(other.mask(), mask) for mask in masks[1:])
+
+
+@shows("cudnnDropoutForward/c08", "cudnnDropoutBackward/c04", "cudnnDropoutGetReserveSpaceSize/c02",
+       "cudnnDropoutGetReserveSpaceSize/c03", "cudnnDropoutForward/c07")  # fmt: skip
+def test_states_are_not_what_a_gradient_needs(cudnn, handle):
+    """Between a forward call and its gradient the states go on, are overwritten and serve another descriptor; the reserve space
+    alone holds the mask, that of the first call that of the first."""
+    layer = Layer(cudnn, handle, 0.5)
+    x = np.random.default_rng(2).uniform(1, 2, (2, 3, 5, 7)).astype(np.float32)
+    first, second = layer(x), layer(x)
+    sharing = Layer(cudnn, handle, 0.1, SEED + 9, memory=layer.states)
+    sharing(x)
+    for y, reserve, descriptor in (first, second):
+        assert np.array_equal(layer.gradient(x, reserve, descriptor), y)
+    assert not np.array_equal(first[0], second[0])
+
+
+@shows("cudnnSetDropoutDescriptor/c07")
+def test_descriptors_that_share_states(cudnn, handle):
+    """Two descriptors on one buffer draw from one generator, in turn."""
+    alone = Layer(cudnn, handle, 0.5)
+    masks = [alone.mask() for _ in range(3)]
+    first = Layer(cudnn, handle, 0.5)
+    second = Layer(cudnn, handle, 0.5, memory=first.states)
+    assert [np.array_equal(layer.mask(), mask) for layer, mask in zip((first, second, first), masks, strict=True)] == [
+        True
+    ] * 3
+
+
+@shows("cudnnDropoutForward/c01")
+@pytest.mark.parametrize("probability", [0.0, 0.5, 1.0])
+def test_special_values(cudnn, handle, probability):
+    """What is dropped becomes 0, NaN and infinities too; what is kept stays what it is."""
+    x = np.tile(np.array([np.nan, np.inf, -np.inf, -0.0, 1.0], np.float32), 40).reshape(1, 1, 10, 20)
+    layer = Layer(cudnn, handle, probability)
+    plain = Layer(cudnn, handle, probability)
+    kept = plain(np.ones_like(x))[0] != 0
+    y, reserve, descriptor = layer(x)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(y, np.where(kept, x / np.float32(max(1 - probability, 0.5)), 0), equal_nan=True)
+        assert np.array_equal(layer.gradient(x, reserve, descriptor), y, equal_nan=True)
+
+
+# --- refusals of the computing calls ---
+
+
+@shows("cudnnDropoutForward/c10", "cudnnDropoutForward/c11", "cudnnDropoutForward/c12", "cudnnDropoutForward/c13",
+       "cudnnDropoutBackward/c07", "cudnnDropoutBackward/c08", "cudnnDropoutBackward/c09", "cudnnDropoutBackward/c10")  # fmt: skip
+def test_tensors_that_do_not_fit(refused):
+    """Counts, types, in place with other strides, unsupported types and layouts."""
+    plain, nhwc = TensorSpec.packed(FLOAT, DIMS), TensorSpec.packed(FLOAT, DIMS, NHWC)
+    overlapping = TensorSpec(FLOAT, DIMS, (105, 35, 3, 1))
+    for make, call, names, clauses in (
+        (forward, "cudnnDropoutForward", ("x", "y"), ("c11", "c12", "c13", "c10")),
+        (backward, "cudnnDropoutBackward", ("dy", "dx"), ("c08", "c09", "c10", "c07")),
+    ):
+        count, kind, in_place, unsupported = (f"{call}/{clause}" for clause in clauses)
+        refused(make(0.5, plain, TensorSpec.packed(FLOAT, (2, 3, 5, 8))), BAD_PARAM, count)
+        refused(make(0.5, plain, TensorSpec.packed(HALF, DIMS)), BAD_PARAM, kind)
+        refused(make(0.5, plain, nhwc), BAD_PARAM, in_place, aliases={names[1]: names[0]})
+        for data_type in (INT8, INT32, BFLOAT16):
+            refused(make(0.5, TensorSpec.packed(data_type, DIMS)), NOT_SUPPORTED, unsupported)
+        refused(make(0.5, plain, overlapping), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
+
+
+@shows("cudnnDropoutForward/c06", "cudnnDropoutForward/c07", "cudnnDropoutForward/c14", "cudnnDropoutForward/c15",
+       "cudnnDropoutBackward/c05", "cudnnDropoutBackward/c11", "cudnnDropoutBackward/c12")  # fmt: skip
+@pytest.mark.parametrize("call", ["cudnnDropoutForward", "cudnnDropoutBackward"])
+def test_descriptors_and_reserve_space(subject, cudnn, handle, refuses, fresh, call):
+    reserve_clause, states_clause = {"cudnnDropoutForward": ("c14", "c15"), "cudnnDropoutBackward": ("c11", "c12")}[
+        call
+    ]
+    layer = Layer(cudnn, handle, 0.5)
+    x = np.ones(DIMS, np.float32)
+    tensor, memory, out = described(cudnn, x), handle.to_device(x), handle.to_device(x)
+    needed = cudnn.cudnnDropoutGetReserveSpaceSize(tensor)
+    reserve = handle.to_device(np.ones(needed, np.uint8))
+    kept = (memory, out, reserve, layer.states)
+
+    def attempt(clause, descriptor, size=needed, space=reserve):
+        arguments = (handle, descriptor, tensor, memory, tensor, out, space, size)
+        refuses(BAD_PARAM, f"{call}/{clause}", getattr(cudnn, call), *arguments, unchanged=kept)
+
+    for size in (0, 1, needed - 1):
+        attempt(reserve_clause, layer.descriptor, size)
+    attempt(states_clause, fresh)
+    attempt(states_clause, None)
+    cudnn.cudnnSetDropoutDescriptor(fresh, handle, 0.5, None, 0, 1)
+    attempt(states_clause, fresh)
+    if subject.ours:  # C does not know how large memory is
+        attempt(reserve_clause, layer.descriptor, needed, reserve.slice(0, needed - 1))
+
+
+@shows("cudnnStatus_t/c05")
+@pytest.mark.ours
+def test_states_that_were_freed(cudnn, handle, refuses):
+    layer = Layer(cudnn, handle, 0.5)
+    x = np.ones(DIMS, np.float32)
+    tensor, memory, out = described(cudnn, x), handle.to_device(x), handle.to_device(x)
+    reserve = handle.to_device(np.ones(cudnn.cudnnDropoutGetReserveSpaceSize(tensor), np.uint8))
+    layer.states.free()
+    arguments = (handle, layer.descriptor, tensor, memory, tensor, out, reserve, reserve.nbytes)
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnDropoutForward, *arguments, unchanged=(memory, out, reserve))
+
+
+@shows("cudnnSetAttnDescriptor/c39")
+def test_attention_takes_no_dropout(cudnn, refuses, fresh):
+    """The same call without dropout is accepted."""
+    descriptor, call = cudnn.cudnnCreateAttnDescriptor(), cudnn.cudnnSetAttnDescriptor
+    names = "attnDropoutDesc", "postDropoutDesc"
+    for dropouts in ((fresh, None), (None, fresh), (fresh, fresh)):
+        values = GOOD | dict(zip(names, dropouts, strict=True))
+        refuses(NOT_SUPPORTED, "cudnnSetAttnDescriptor/c39", call, descriptor, *values.values())
+    call(descriptor, *GOOD.values())
+
+
+# --- the random numbers of ours: element by element what docs/dropout.md says ---
+
+
+@shows(
+    "cudnnDropoutForward/c01",
+    "cudnnDropoutBackward/c01",
+    "cudnnSetDropoutDescriptor/c04",
+    "cudnnSetDropoutDescriptor/c09",
+)
+@pytest.mark.ours
+@by_type
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout(chain, data_type, layout):
+    """New states, a call in the layout, one that changes it, and the gradient of the second: elements correspond in row-major order."""
+    dims = (3, 4, 4, 6) if layout == "nhwc" else (2, 3, 5, 7)
+    plain, other = TensorSpec.packed(data_type, dims), laid_out(data_type, dims, layout)
+    chain(
+        SetDropoutStates(SEED),
+        Step(forward(0.3, other), {"x": "x1", "y": "y1", "reserveSpace": "r1"}),
+        Step(forward(0.6, plain, other), {"x": "x2", "y": "y2", "reserveSpace": "r2"}),
+        Step(backward(0.6, other, plain), {"reserveSpace": "r2"}),
+        Step(backward(0.3, plain), {"reserveSpace": "r1", "dy": "dy2", "dx": "dx2"}),
+    )
+
+
+@shows("cudnnDropoutForward/c01", "cudnnDropoutForward/c02")
+@pytest.mark.ours
+@by_type
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 4101])
+def test_parts_of_octets(chain, data_type, count):
+    """Last bytes of the mask with bits to spare; other dimensions of as many elements; more than one block."""
+    x, y = TensorSpec.packed(data_type, (count, 1, 1)), TensorSpec.packed(data_type, (1, 1, count, 1))
+    chain(forward(0.2, x, y), backward(0.2, y, x), before=states(), seed=3)
+    chain(forward(0.2, x), before=states(2**64 - 1, 2**32 - 2))
+
+
+@shows("cudnnDropoutForward/c01")
+@pytest.mark.ours
+def test_calls_beyond_words(chain):
+    """The count of calls carries into its upper word, and begins again after the last."""
+    for calls in (2**32 - 1, 2**64 - 1):
+        steps = [Step(forward(), {"x": f"x{i}", "y": f"y{i}", "reserveSpace": f"r{i}"}) for i in range(3)]
+        chain(*steps, before=states(SEED, calls))
+
+
+@shows("cudnnDropoutForward/c13", "cudnnDropoutBackward/c10")
+@pytest.mark.ours
+@pytest.mark.parametrize("layout", ["nchw", "gaps", "nhwc"])
+def test_in_place(chain, layout):
+    spec = laid_out(FLOAT, DIMS, layout)
+    chain(
+        Step(forward(0.5, spec), {"y": "x"}, "special"),
+        Step(backward(0.5, spec), {"dx": "dy"}, "special"),
+        before=states(),
+    )
+
+
+@shows("cudnnDropoutForward/c01")
+@pytest.mark.ours
+@pytest.mark.parametrize("probability", [0.0, 1e-30, 2**-32])
+@by_type
+def test_extreme_probabilities(chain, data_type, probability):
+    spec = TensorSpec.packed(data_type, DIMS)
+    chain(forward(probability, spec), backward(probability, spec), before=states())

@@ -1,0 +1,339 @@
+"""Cases of RNN descriptors: both generations of setters and getters, clipping."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import pytest
+from dualdnn.api.enumerations import (
+    cudnnDataType_t,
+    cudnnDirectionMode_t,
+    cudnnMathType_t,
+    cudnnNanPropagation_t,
+    cudnnRNNAlgo_t,
+    cudnnRNNBiasMode_t,
+    cudnnRNNClipMode_t,
+    cudnnRNNInputMode_t,
+    cudnnRNNMode_t,
+    cudnnRNNPaddingMode_t,
+)
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF
+from dualdnn.api.status import BAD_PARAM, NOT_INITIALIZED, NOT_SUPPORTED
+from dualdnn.conformance.marks import shows
+
+STANDARD, STATIC, DYNAMIC = cudnnRNNAlgo_t
+RELU, TANH, LSTM, GRU = cudnnRNNMode_t
+NO_BIAS, INPUT_BIAS, DOUBLE_BIAS, RECURRENT_BIAS = cudnnRNNBiasMode_t
+ONE_WAY, TWO_WAYS = cudnnDirectionMode_t
+LINEAR, SKIP = cudnnRNNInputMode_t
+NONE, MINMAX = cudnnRNNClipMode_t
+NOT_PROPAGATE, PROPAGATE = cudnnNanPropagation_t
+UNPADDED, PADDED = cudnnRNNPaddingMode_t
+DEFAULT = cudnnMathType_t.CUDNN_DEFAULT_MATH
+TENSOR_OP = cudnnMathType_t.CUDNN_TENSOR_OP_MATH
+CONVERSION = cudnnMathType_t.CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION
+SET, GET, V6 = "cudnnSetRNNDescriptor_v8", "cudnnGetRNNDescriptor_v8", "cudnnSetRNNDescriptor_v6"
+GOOD = {
+    "algo": STANDARD, "cellMode": LSTM, "biasMode": INPUT_BIAS, "dirMode": TWO_WAYS, "inputMode": SKIP, "dataType": HALF,
+    "mathPrec": FLOAT, "mathType": TENSOR_OP, "inputSize": 5, "hiddenSize": 7, "projSize": 3, "numLayers": 2,
+    "dropoutDesc": None, "auxFlags": PADDED,
+}  # fmt: skip
+PLAIN = {
+    **GOOD, "cellMode": GRU, "biasMode": DOUBLE_BIAS, "dirMode": ONE_WAY, "inputMode": LINEAR, "dataType": FLOAT,
+    "mathType": DEFAULT, "projSize": 7, "auxFlags": UNPADDED,
+}  # fmt: skip
+V6_GOOD = {
+    "hiddenSize": 7, "numLayers": 2, "dropoutDesc": None, "inputMode": SKIP, "direction": TWO_WAYS, "mode": LSTM,
+    "algo": STANDARD, "mathPrec": DOUBLE,
+}  # fmt: skip
+
+
+@pytest.fixture
+def fresh(cudnn):
+    """An RNN descriptor that no setter has touched."""
+    descriptor = cudnn.cudnnCreateRNNDescriptor()
+    yield descriptor
+    cudnn.cudnnDestroyRNNDescriptor(descriptor)
+
+
+def describe(cudnn, descriptor, base=GOOD, **changes):
+    cudnn.cudnnSetRNNDescriptor_v8(descriptor, *{**base, **changes}.values())
+
+
+def describe_v6(cudnn, handle, descriptor, **changes):
+    cudnn.cudnnSetRNNDescriptor_v6(handle, descriptor, *{**V6_GOOD, **changes}.values())
+
+
+def read(cudnn, descriptor):
+    return dict(zip(GOOD, cudnn.cudnnGetRNNDescriptor_v8(descriptor), strict=True))
+
+
+def stays(subject, cudnn, refuses, descriptor, status, clause, base=GOOD, **changes):
+    """The setting is refused, and leaves the descriptor as it was."""
+    describe(cudnn, descriptor)
+    refuses(status, clause, describe, cudnn, descriptor, base, **changes)
+    assert read(cudnn, descriptor) == GOOD
+
+
+@shows("cudnnCreateRNNDescriptor/c01", "cudnnCreateRNNDescriptor/c02", "cudnnDestroyRNNDescriptor/c01",
+       "cudnnDestroyRNNDescriptor/c02", "cudnnRNNDescriptor_t/c01", "cudnnRNNDescriptor_t/c02")  # fmt: skip
+def test_create_and_destroy(cudnn):
+    """Descriptors are independent of each other and live until they are destroyed."""
+    first, second = cudnn.cudnnCreateRNNDescriptor(), cudnn.cudnnCreateRNNDescriptor()
+    describe(cudnn, first, PLAIN)
+    describe(cudnn, second)
+    cudnn.cudnnDestroyRNNDescriptor(first)
+    assert read(cudnn, second) == GOOD
+    cudnn.cudnnDestroyRNNDescriptor(second)
+
+
+@shows("cudnnDestroyRNNDescriptor/c01")
+def test_destroyed_is_refused(subject, cudnn, refuses):
+    if not subject.ours:
+        pytest.skip("a destroyed descriptor of a foreign library is freed memory")
+    descriptor = cudnn.cudnnCreateRNNDescriptor()
+    cudnn.cudnnDestroyRNNDescriptor(descriptor)
+    refuses(BAD_PARAM, f"{SET}/c32", describe, cudnn, descriptor)
+
+
+@shows(
+    *(f"{SET}/c{i:02}" for i in (1, 3, 5, 10, 11, 12, 13, 15, 16, 18, 20, 22, 29, 31)),
+    *(f"{GET}/c{i:02}" for i in range(1, 10)),
+)
+@pytest.mark.parametrize("cell", cudnnRNNMode_t, ids=lambda c: c.name)
+def test_every_value_comes_back(cudnn, fresh, cell):
+    """All enumerators, the supported types with every math type that is listed for them, padding on and off."""
+    types = [(HALF, HALF, DEFAULT), (HALF, FLOAT, TENSOR_OP), (HALF, FLOAT, CONVERSION), (FLOAT, FLOAT, DEFAULT),
+             (FLOAT, FLOAT, CONVERSION), (DOUBLE, DOUBLE, DEFAULT)]  # fmt: skip
+    modes = product(cudnnRNNBiasMode_t, cudnnDirectionMode_t, cudnnRNNInputMode_t, types)
+    for i, (bias, direction, input_mode, (data_type, precision, math_type)) in enumerate(modes):
+        sizes = (7, 7, 7 - 3 * (cell == LSTM), 1 + i)
+        values = (STANDARD, cell, bias, direction, input_mode, data_type, precision, math_type, *sizes, None, i % 2)
+        cudnn.cudnnSetRNNDescriptor_v8(fresh, *values)
+        assert tuple(cudnn.cudnnGetRNNDescriptor_v8(fresh)) == values
+    for algo in cudnnRNNAlgo_t:
+        describe(cudnn, fresh, PLAIN, algo=algo)
+        assert read(cudnn, fresh)["algo"] == algo
+
+
+@shows(f"{SET}/c32", f"{GET}/c10", f"{GET}/c11")
+def test_invalid_arguments(subject, cudnn, fresh, refuses):
+    refuses(NOT_INITIALIZED, f"{GET}/c11", cudnn.cudnnGetRNNDescriptor_v8, fresh)
+    for name in ("algo", "cellMode", "biasMode", "dirMode", "inputMode", "mathType"):
+        for value in (-1, 99):
+            stays(subject, cudnn, refuses, fresh, BAD_PARAM, f"{SET}/c32", **{name: value})
+    for name, value in product(("inputSize", "hiddenSize", "projSize", "numLayers"), (0, -1, -(2**31))):
+        stays(subject, cudnn, refuses, fresh, BAD_PARAM, f"{SET}/c32", **{name: value})
+    for flags in (2, 3, 2**32 - 1):
+        stays(subject, cudnn, refuses, fresh, BAD_PARAM, f"{SET}/c32", auxFlags=flags)
+    refuses(BAD_PARAM, f"{SET}/c32", describe, cudnn, None)
+    refuses(BAD_PARAM, f"{GET}/c10", cudnn.cudnnGetRNNDescriptor_v8, None)
+
+
+@shows(f"{SET}/c32")
+@pytest.mark.parametrize("value", [-1, 99])
+def test_no_data_types(subject, cudnn, fresh, refuses, value):
+    for name in ("dataType", "mathPrec"):
+        stays(subject, cudnn, refuses, fresh, BAD_PARAM, f"{SET}/c32", **{name: value})
+
+
+@shows(*(f"{SET}/c{i:02}" for i in (11, 12, 13, 22, 23, 25, 34)))
+def test_combinations(subject, cudnn, fresh, refuses):
+    """Types, projections and bias modes that the network or its algorithm does not take."""
+    for data_type, precision in product(cudnnDataType_t, cudnnDataType_t):
+        if (data_type, precision) not in ((HALF, HALF), (HALF, FLOAT), (FLOAT, FLOAT), (DOUBLE, DOUBLE)):
+            stays(subject, cudnn, refuses, fresh, NOT_SUPPORTED, f"{SET}/c34", dataType=data_type, mathPrec=precision)
+    for changes in (
+        {"projSize": 8},
+        {"cellMode": RELU},
+        {"cellMode": GRU},
+        {"algo": DYNAMIC, "biasMode": DOUBLE_BIAS},
+        {"algo": STATIC, "biasMode": RECURRENT_BIAS, "projSize": 7},
+        {"algo": DYNAMIC, "projSize": 7},
+    ):
+        stays(subject, cudnn, refuses, fresh, NOT_SUPPORTED, f"{SET}/c34", **changes)
+    double = {"algo": STATIC, "dataType": DOUBLE, "mathPrec": DOUBLE}
+    stays(subject, cudnn, refuses, fresh, NOT_SUPPORTED, f"{SET}/c34", PLAIN, **double)
+
+
+@shows(*(f"cudnnRNNSetClip_v8/c{i:02}" for i in (1, 2, 5, 9, 11, 12)), *(f"cudnnRNNGetClip_v8/c{i:02}" for i in (1, 2, 3, 4, 5, 6, 7)),
+       f"{SET}/c01")  # fmt: skip
+def test_clip(cudnn, fresh, refuses):
+    """Off at first; set as often as one likes; the ranges that are none are refused with clipping off too, and change nothing."""
+    assert tuple(cudnn.cudnnRNNGetClip_v8(fresh)) == (NONE, NOT_PROPAGATE, 0.0, 0.0)
+    for values in (
+        (MINMAX, PROPAGATE, -1.5, 2.5),
+        (NONE, PROPAGATE, 1.0, 1.0),
+        (MINMAX, NOT_PROPAGATE, -math.inf, math.inf),
+    ):
+        cudnn.cudnnRNNSetClip_v8(fresh, *values)
+        assert tuple(cudnn.cudnnRNNGetClip_v8(fresh)) == values
+    for mode in cudnnRNNClipMode_t:
+        refuses(BAD_PARAM, "cudnnRNNSetClip_v8/c11", cudnn.cudnnRNNSetClip_v8, fresh, mode, PROPAGATE, 1.0, 0.5)
+        for lower, upper in ((math.nan, 1.0), (-1.0, math.nan)):
+            refuses(BAD_PARAM, "cudnnRNNSetClip_v8/c12", cudnn.cudnnRNNSetClip_v8, fresh, mode, PROPAGATE, lower, upper)
+    assert tuple(cudnn.cudnnRNNGetClip_v8(fresh)) == values
+    describe(cudnn, fresh)
+    assert tuple(cudnn.cudnnRNNGetClip_v8(fresh)) == (NONE, NOT_PROPAGATE, 0.0, 0.0)
+
+
+@shows("cudnnRNNSetClip_v8/c10", "cudnnRNNGetClip_v8/c08")
+def test_clip_of_null(cudnn, refuses):
+    refuses(BAD_PARAM, "cudnnRNNSetClip_v8/c10", cudnn.cudnnRNNSetClip_v8, None, NONE, PROPAGATE, 0.0, 1.0)
+    refuses(BAD_PARAM, "cudnnRNNGetClip_v8/c08", cudnn.cudnnRNNGetClip_v8, None)
+
+
+@shows("cudnnRNNSetClip_v8/c01")
+@pytest.mark.parametrize("value", [-1, 2])
+def test_unknown_clip_modes(cudnn, fresh, refuses, value):
+    for values in ((value, PROPAGATE), (MINMAX, value)):
+        refuses(BAD_PARAM, "cudnnStatus_t/c05", cudnn.cudnnRNNSetClip_v8, fresh, *values, 0.0, 1.0)
+
+
+@shows(
+    *(f"cudnnRNNSetClip/c{i:02}" for i in (2, 3, 5, 9, 10, 11)),
+    *(f"cudnnRNNGetClip/c{i:02}" for i in (2, 3, 4, 5, 6, 7)),
+)
+def test_clip_before_version_8(cudnn, handle, fresh, refuses):
+    """The same values through the older calls."""
+    assert tuple(cudnn.cudnnRNNGetClip(handle, fresh)) == (NONE, NOT_PROPAGATE, 0.0, 0.0)
+    for values in ((MINMAX, PROPAGATE, -1.5, 2.5), (NONE, NOT_PROPAGATE, -2.0, 2.0)):
+        cudnn.cudnnRNNSetClip(handle, fresh, *values)
+        assert tuple(cudnn.cudnnRNNGetClip(handle, fresh)) == values == tuple(cudnn.cudnnRNNGetClip_v8(fresh))
+    set_clip = cudnn.cudnnRNNSetClip
+    refuses(BAD_PARAM, "cudnnRNNSetClip/c10", set_clip, handle, fresh, MINMAX, PROPAGATE, 1.0, 0.5)
+    refuses(BAD_PARAM, "cudnnRNNSetClip/c11", set_clip, handle, fresh, MINMAX, PROPAGATE, math.nan, 0.5)
+    refuses(BAD_PARAM, "cudnnRNNGetClip/c07", cudnn.cudnnRNNGetClip, handle, None)
+    refuses(BAD_PARAM, "cudnnRNNGetClip/c07", cudnn.cudnnRNNGetClip, None, fresh)
+    assert tuple(cudnn.cudnnRNNGetClip(handle, fresh)) == values
+
+
+@shows(*(f"cudnnSetRNNBiasMode/c{i:02}" for i in (2, 3, 4, 5, 6, 7)), *(f"cudnnGetRNNBiasMode/c{i:02}" for i in (2, 3, 4, 6)),
+       "cudnnRNNMode_t/c09")  # fmt: skip
+def test_bias_mode(cudnn, fresh, refuses):
+    assert cudnn.cudnnGetRNNBiasMode(fresh) == DOUBLE_BIAS
+    for mode in cudnnRNNBiasMode_t:
+        cudnn.cudnnSetRNNBiasMode(fresh, mode)
+        assert cudnn.cudnnGetRNNBiasMode(fresh) == mode
+    describe(cudnn, fresh)
+    cudnn.cudnnSetRNNBiasMode(fresh, RECURRENT_BIAS)
+    assert read(cudnn, fresh) == {**GOOD, "biasMode": RECURRENT_BIAS}
+    for value in (-1, 4):
+        refuses(BAD_PARAM, "cudnnSetRNNBiasMode/c05", cudnn.cudnnSetRNNBiasMode, fresh, value)
+    for algo in (STATIC, DYNAMIC):
+        describe(cudnn, fresh, PLAIN, algo=algo)
+        cudnn.cudnnSetRNNBiasMode(fresh, DOUBLE_BIAS)
+        for mode in (NO_BIAS, INPUT_BIAS, RECURRENT_BIAS):
+            refuses(NOT_SUPPORTED, "cudnnSetRNNBiasMode/c07", cudnn.cudnnSetRNNBiasMode, fresh, mode)
+    assert cudnn.cudnnGetRNNBiasMode(fresh) == DOUBLE_BIAS
+    refuses(BAD_PARAM, "cudnnSetRNNBiasMode/c04", cudnn.cudnnSetRNNBiasMode, None, NO_BIAS)
+    refuses(BAD_PARAM, "cudnnGetRNNBiasMode/c04", cudnn.cudnnGetRNNBiasMode, None)
+
+
+@shows(
+    *(f"cudnnSetRNNPaddingMode/c{i:02}" for i in (2, 4, 5, 6, 7)),
+    *(f"cudnnGetRNNPaddingMode/c{i:02}" for i in (2, 3, 4)),
+)
+def test_padding_mode(cudnn, fresh, refuses):
+    assert cudnn.cudnnGetRNNPaddingMode(fresh) == UNPADDED
+    for mode in (PADDED, UNPADDED):
+        cudnn.cudnnSetRNNPaddingMode(fresh, mode)
+        assert cudnn.cudnnGetRNNPaddingMode(fresh) == mode
+    describe(cudnn, fresh)
+    assert cudnn.cudnnGetRNNPaddingMode(fresh) == PADDED
+    for value in (-1, 2):
+        refuses(BAD_PARAM, "cudnnSetRNNPaddingMode/c07", cudnn.cudnnSetRNNPaddingMode, fresh, value)
+    refuses(BAD_PARAM, "cudnnSetRNNPaddingMode/c06", cudnn.cudnnSetRNNPaddingMode, None, PADDED)
+    refuses(BAD_PARAM, "cudnnGetRNNPaddingMode/c04", cudnn.cudnnGetRNNPaddingMode, None)
+
+
+@shows(
+    *(f"cudnnSetRNNMatrixMathType/c{i:02}" for i in (2, 6, 7)),
+    *(f"cudnnGetRNNMatrixMathType/c{i:02}" for i in (2, 3, 4)),
+)
+def test_math_type(cudnn, fresh, refuses):
+    assert cudnn.cudnnGetRNNMatrixMathType(fresh) == DEFAULT
+    for kind in cudnnMathType_t:
+        cudnn.cudnnSetRNNMatrixMathType(fresh, kind)
+        assert cudnn.cudnnGetRNNMatrixMathType(fresh) == kind
+    describe(cudnn, fresh)
+    assert cudnn.cudnnGetRNNMatrixMathType(fresh) == TENSOR_OP
+    for value in (-1, 9):
+        refuses(BAD_PARAM, "cudnnSetRNNMatrixMathType/c07", cudnn.cudnnSetRNNMatrixMathType, fresh, value)
+    refuses(BAD_PARAM, "cudnnSetRNNMatrixMathType/c07", cudnn.cudnnSetRNNMatrixMathType, None, DEFAULT)
+    refuses(BAD_PARAM, "cudnnGetRNNMatrixMathType/c04", cudnn.cudnnGetRNNMatrixMathType, None)
+
+
+@shows(
+    *(f"{V6}/c{i:02}" for i in (2, 9, 10, 11, 12)),
+    *(f"cudnnGetRNNDescriptor_v6/c{i:02}" for i in range(2, 8)),
+    f"{GET}/c11",
+)
+def test_setter_of_version_6(cudnn, handle, fresh, refuses):
+    """Every value comes back; what other setters had set before it does not."""
+    assert tuple(cudnn.cudnnGetRNNDescriptor_v6(handle, fresh)) == (0, 0, None, LINEAR, ONE_WAY, RELU, STANDARD, FLOAT)
+    for values in product((1, 9), (1, 3), (None,), *map(tuple, (cudnnRNNInputMode_t, cudnnDirectionMode_t, cudnnRNNMode_t, cudnnRNNAlgo_t)), (FLOAT, HALF, DOUBLE)):  # fmt: skip
+        cudnn.cudnnSetRNNDescriptor_v6(handle, fresh, *values)
+        assert tuple(cudnn.cudnnGetRNNDescriptor_v6(handle, fresh)) == values
+    describe(cudnn, fresh)
+    assert tuple(cudnn.cudnnGetRNNDescriptor_v6(handle, fresh)) == (7, 2, None, SKIP, TWO_WAYS, LSTM, STANDARD, FLOAT)
+    cudnn.cudnnRNNSetClip_v8(fresh, MINMAX, PROPAGATE, -1.0, 1.0)
+    describe_v6(cudnn, handle, fresh)
+    refuses(NOT_INITIALIZED, f"{GET}/c11", cudnn.cudnnGetRNNDescriptor_v8, fresh)
+    assert cudnn.cudnnGetRNNBiasMode(fresh) == DOUBLE_BIAS
+    assert cudnn.cudnnGetRNNPaddingMode(fresh) == UNPADDED
+    assert cudnn.cudnnGetRNNMatrixMathType(fresh) == DEFAULT
+    assert tuple(cudnn.cudnnGetRNNProjectionLayers(handle, fresh)) == (7, 0)
+    assert tuple(cudnn.cudnnRNNGetClip_v8(fresh)) == (NONE, NOT_PROPAGATE, 0.0, 0.0)
+
+
+@shows(*(f"{V6}/c{i:02}" for i in (9, 13, 14, 15, 16)), "cudnnGetRNNDescriptor_v6/c08")
+def test_invalid_arguments_of_version_6(cudnn, handle, fresh, refuses):
+    for name, value in product(("hiddenSize", "numLayers"), (0, -1)):
+        refuses(BAD_PARAM, f"{V6}/c13", describe_v6, cudnn, handle, fresh, **{name: value})
+    for name, value in product(("inputMode", "direction", "mode", "algo", "mathPrec"), (-1, 99)):
+        refuses(BAD_PARAM, f"{V6}/c14", describe_v6, cudnn, handle, fresh, **{name: value})
+    for kind in cudnnDataType_t:
+        if kind not in (FLOAT, HALF, DOUBLE):
+            refuses(NOT_SUPPORTED, f"{V6}/c09", describe_v6, cudnn, handle, fresh, mathPrec=kind)
+    refuses(BAD_PARAM, f"{V6}/c15", describe_v6, cudnn, handle, fresh, dropoutDesc=fresh)
+    refuses(BAD_PARAM, f"{V6}/c16", describe_v6, cudnn, handle, None)
+    refuses(BAD_PARAM, "cudnnGetRNNDescriptor_v6/c08", cudnn.cudnnGetRNNDescriptor_v6, handle, None)
+    refuses(BAD_PARAM, "cudnnGetRNNDescriptor_v6/c08", cudnn.cudnnGetRNNDescriptor_v6, None, fresh)
+    assert cudnn.cudnnGetRNNDescriptor_v6(handle, fresh)[0] == 0
+
+
+PROJECT = "cudnnSetRNNProjectionLayers"
+
+
+@shows(
+    *(f"{PROJECT}/c{i:02}" for i in range(7, 17)),
+    f"{PROJECT}/c02",
+    *(f"cudnnGetRNNProjectionLayers/c{i:02}" for i in range(2, 7)),
+)
+def test_projection(cudnn, handle, fresh, refuses):
+    """Off at first; a size of hiddenSize switches it off again, whatever the cell."""
+    project, projection = cudnn.cudnnSetRNNProjectionLayers, cudnn.cudnnGetRNNProjectionLayers
+    describe_v6(cudnn, handle, fresh)
+    assert tuple(projection(handle, fresh)) == (7, 0)
+    for size in (3, 7, 1):
+        project(handle, fresh, size, 0)
+        assert tuple(projection(handle, fresh)) == (size, 0)
+    for size in (0, -1):
+        refuses(BAD_PARAM, f"{PROJECT}/c13", project, handle, fresh, size, 0)
+    refuses(BAD_PARAM, f"{PROJECT}/c13", project, handle, fresh, 3, -1)
+    refuses(NOT_SUPPORTED, f"{PROJECT}/c10", project, handle, fresh, 3, 1)
+    refuses(NOT_SUPPORTED, f"{PROJECT}/c16", project, handle, fresh, 8, 0)
+    refuses(BAD_PARAM, f"{PROJECT}/c12", project, handle, None, 3, 0)
+    refuses(BAD_PARAM, f"{PROJECT}/c12", project, None, fresh, 3, 0)
+    assert tuple(projection(handle, fresh)) == (1, 0)
+    describe_v6(cudnn, handle, fresh, mode=GRU)
+    project(handle, fresh, 7, 0)
+    refuses(NOT_SUPPORTED, f"{PROJECT}/c15", project, handle, fresh, 3, 0)
+    describe_v6(cudnn, handle, fresh, algo=STATIC)
+    refuses(NOT_SUPPORTED, f"{PROJECT}/c14", project, handle, fresh, 3, 0)
+    describe(cudnn, fresh)
+    assert tuple(projection(handle, fresh)) == (3, 0)
+    refuses(BAD_PARAM, "cudnnGetRNNProjectionLayers/c06", projection, handle, None)
+    refuses(BAD_PARAM, "cudnnGetRNNProjectionLayers/c06", projection, None, fresh)

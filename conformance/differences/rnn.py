@@ -1,0 +1,28 @@
+"""Where NVIDIA's library and the document disagree in recurrent networks, each decided in docs/errata.md under its id."""
+
+from __future__ import annotations
+
+from .table import Difference, declare
+
+declare(
+    [
+        Difference(
+            "V-rnn-no-types",
+            "cudnnSetRNNDescriptor_v8",
+            ("cudnnSetRNNDescriptor_v8/c32",),
+            "An invalid argument is BAD_PARAM.",
+            "A dataType or mathPrec that is no enumerator is NOT_SUPPORTED.",
+            "BAD_PARAM: an invalid argument before a combination (D373).",
+            cases=("rnn_descriptors/test_no_data_types*",),
+        ),
+        Difference(
+            "V-rnn-clip-modes",
+            "cudnnRNNSetClip_v8",
+            ("cudnnRNNSetClip_v8/c01",),
+            "clipMode and clipNanOpt are enumerators.",
+            "Any number is accepted and comes back.",
+            "BAD_PARAM (D354).",
+            cases=("rnn_descriptors/test_unknown_clip_modes*",),
+        ),
+    ]
+)
