@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from dualdnn.api.operations import (
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     CTCLoss,
@@ -40,6 +41,7 @@ WORKSPACES: dict[type[Operation], str] = {
     ConvolutionForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ConvolutionBiasActivationForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ConvolutionBackwardData: "cudnnGetConvolutionBackwardDataWorkspaceSize",
+    ConvolutionBackwardFilter: "cudnnGetConvolutionBackwardFilterWorkspaceSize",
     ReduceTensor: "cudnnGetReductionWorkspaceSize",
     **{kind: "cudnnMakeFusedOpsPlan" for kind in fused_ops.KINDS if "workSpace" in kind.raw},
     CTCLoss: "cudnnGetCTCLossWorkspaceSize",

@@ -25,6 +25,7 @@ from dualdnn.conformance.cases import (
     activation,
     convolution,
     convolution_backward_data,
+    convolution_backward_filter,
     convolution_bias_activation,
     convolution_filters,
     convolution_gradients,
@@ -87,6 +88,8 @@ SAMPLES: dict[str, Operation] = {
     "ConvolutionBiasActivationForward": convolution_bias_activation.fused(alpha2=0.5),
     "ConvolutionBackwardData": convolution_backward_data.gradient(beta=0.5),
     "ConvolutionBackwardData-0": convolution_backward_data.gradient(algo=convolution_backward_data.ALGO_0),
+    "ConvolutionBackwardFilter": convolution_backward_filter.gradient(beta=0.5),
+    "ConvolutionBackwardFilter-0": convolution_backward_filter.gradient(algo=convolution_backward_filter.ALGO_0),
     "ConvolutionBackwardBias": convolution_gradients.bias_gradient(beta=0.5),
     "BnFinalizeStatisticsTraining": fused_ops_finalize.training(channels=5),
     "BnFinalizeStatisticsInference": fused_ops_finalize.inference(channels=5),
@@ -108,6 +111,10 @@ WRONG_MEMORY = {
     "ConvolutionBackwardData": {
         "*": "cudnnConvolutionBackwardData/c22",
         "workSpace": "cudnnConvolutionBackwardData/c03",
+    },
+    "ConvolutionBackwardFilter": {
+        "*": "cudnnConvolutionBackwardFilter/c40",
+        "workSpace": "cudnnConvolutionBackwardFilter/c05",
     },
     "Im2Col": {"*": "cudnnIm2Col/c07"},
     "LRNCrossChannelForward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelForward/c13"),
