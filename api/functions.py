@@ -421,7 +421,7 @@ class _Computing:
                 handle,
                 prepared.operation,
                 name,
-                self.value(args, name),
+                self.value(args, prepared.operation.parameter_of(name)),
                 nbytes,
                 alignment,
                 self.small.get(name),
@@ -489,26 +489,27 @@ def checked_operand(
 
     small: (clause, status) when the buffer is too small, where the document names one.
     """
+    parameter = operation.parameter_of(name)
     if value is None:
         if nbytes > 0 or name not in operation.raw:
-            raise checks.refuse_named(name, f"is NULL, {nbytes} bytes are needed")
+            raise checks.refuse_named(parameter, f"is NULL, {nbytes} bytes are needed")
         return None
     try:
         operand = handle.backend.operand(value)
     except CudnnError:
         raise
     except Exception as error:  # TypeError and ValueError of ours, or whatever a foreign object raises
-        raise checks.refuse_named(name, str(error)) from error
+        raise checks.refuse_named(parameter, str(error)) from error
     if operand.nbytes is not None and operand.nbytes < nbytes:
         clause, status = small or (INCORRECT_PARAMETER, BAD_PARAM)
         clause = clause if "/" in clause else f"{checks.name}/{clause}"
         described = "" if name in operation.raw else f" for {getattr(operation, name)}"
-        raise CudnnError(status, clause, f"{name} has {operand.nbytes} bytes, {nbytes} are needed{described}")
+        raise CudnnError(status, clause, f"{parameter} has {operand.nbytes} bytes, {nbytes} are needed{described}")
     if operand.address % alignment:
         text = f"is at {operand.address:#x}, no multiple of the {alignment} bytes of its elements"
-        raise checks.refuse_named(name, text)
+        raise checks.refuse_named(parameter, text)
     if not operand.writable and (name in operation.outputs or name in operation.raw):
-        raise checks.refuse_named(name, "is written, but its memory is read-only")
+        raise checks.refuse_named(parameter, "is written, but its memory is read-only")
     return operand
 
 

@@ -227,6 +227,15 @@ def miopenConvolutionBackwardBias(
 ) -> None:
     """db = sums of dy over images and positions. Errors: NotImplemented unless alpha is 1, beta 0 (c02). Source: row 22."""
 
+def miopenConvolutionBackwardWeightsGetWorkSpaceSize(
+    handle: MiopenHandle,
+    dyDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    dwDesc: TensorDescriptor,
+) -> int:
+    """Bytes of workspace for Find and the gradient of the filter; dy comes first. Source: row 24."""
+
 def miopenConvolutionBackwardDataGetWorkSpaceSize(
     handle: MiopenHandle,
     dyDesc: TensorDescriptor,
@@ -480,6 +489,34 @@ def miopenLRNBackward(
 
 def miopenLRNGetWorkSpaceSize(yDesc: TensorDescriptor) -> int:
     """Bytes of workspace of a normalisation with this output: as many as the output has. Source: row 51."""
+
+def miopenDeriveBNTensorDescriptor(
+    derivedBnDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    bn_mode: miopenBatchNormMode_t,
+) -> None:
+    """Describe scale, bias, mean and variance of x: 1 x C x 1 x 1 (spatial) or 1 x C x H x W. Source: row 52."""
+
+def miopenBatchNormalizationForwardInference(
+    handle: MiopenHandle,
+    bn_mode: miopenBatchNormMode_t,
+    alpha: Any,
+    beta: Any,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    bnScaleBiasMeanVarDesc: TensorDescriptor,
+    bnScale: Memory,
+    bnBias: Memory,
+    estimatedMean: Memory,
+    estimatedVariance: Memory,
+    epsilon: SupportsFloat,
+) -> None:
+    """y = scale * (x - mean) / sqrt(variance + epsilon) + bias with the given statistics.
+
+    Errors: NotImplemented unless alpha is 1 and beta 0 (c02). Source: row 54.
+    """
 
 miopenStatusSuccess: Final = miopenStatus_t.miopenStatusSuccess
 miopenStatusNotInitialized: Final = miopenStatus_t.miopenStatusNotInitialized

@@ -5,6 +5,7 @@ from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -16,15 +17,18 @@ from .ctc import CTCLoss, CTCLoss_v8
 from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
 from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
 from .normalization import (
+    BatchNormalizationForwardInference,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
+    NormalizationForwardInference,
 )
 from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
 from .records import parse
 from .reduce_tensor import ReduceTensor
+from .rnn import RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
@@ -56,6 +60,7 @@ FAMILIES = (
     "normalization",
     "pooling",
     "reduce_tensor",
+    "rnn",
     "softmax",
     "tensor_arithmetic",
     "transform",
@@ -73,6 +78,7 @@ __all__ = [
     "BnFinalizeStatisticsInference",
     "BnFinalizeStatisticsTraining",
     "Backend",
+    "BatchNormalizationForwardInference",
     "BackendError",
     "Buffer",
     "CTCLoss",
@@ -80,6 +86,7 @@ __all__ = [
     "CTCLoss_v8",
     "ConvolutionBackwardBias",
     "ConvolutionBackwardData",
+    "ConvolutionBackwardFilter",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",
@@ -93,6 +100,7 @@ __all__ = [
     "LRNCrossChannelBackward",
     "LRNCrossChannelForward",
     "LRNSpec",
+    "NormalizationForwardInference",
     "OpTensor",
     "OpTensorSpec",
     "Operand",
@@ -100,6 +108,7 @@ __all__ = [
     "PoolingBackward",
     "PoolingForward",
     "PoolingSpec",
+    "RNNForward",
     "ReduceTensor",
     "ReduceTensorSpec",
     "ReorderFilter",
