@@ -43,6 +43,9 @@ class Handle:
     def allocate(self, nbytes: int) -> str:
         return f"{nbytes} new bytes"
 
+    def to_device(self, _array: Any) -> str:
+        return "copied"
+
 
 HANDLE = Handle()
 
@@ -63,6 +66,8 @@ def test_every_parameter_gets_what_it_is_named_after(sample):
     used = set()
     for parameter in (p for p in functions()[name].arguments if p.name in given):
         value = given[parameter.name]
+        if value == "copied":  # to device memory, from fields of the operation
+            continue
         if parameter.memory == "device" and value is not None:
             size = given.get("workspaceSizeInBytes", given.get("workSpaceSizeInBytes"))
             enlarged = parameter.name == "workspace" and value == "4096 new bytes" and size == 4096

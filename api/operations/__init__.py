@@ -5,6 +5,7 @@ from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -28,6 +29,7 @@ from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
 from .records import parse
 from .reduce_tensor import ReduceTensor
+from .rnn import RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
@@ -60,6 +62,7 @@ FAMILIES = (
     "normalization",
     "pooling",
     "reduce_tensor",
+    "rnn",
     "softmax",
     "tensor_arithmetic",
     "transform",
@@ -85,6 +88,7 @@ __all__ = [
     "CTCLoss_v8",
     "ConvolutionBackwardBias",
     "ConvolutionBackwardData",
+    "ConvolutionBackwardFilter",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",
@@ -107,6 +111,7 @@ __all__ = [
     "PoolingBackward",
     "PoolingForward",
     "PoolingSpec",
+    "RNNForward",
     "ReduceTensor",
     "ReduceTensorSpec",
     "ReorderFilter",
