@@ -102,7 +102,9 @@ class _Documented:
         parameter = next((p for p in self.parameters if p.name == name), None)
         if parameter is not None:
             return self.refuse(parameter, problem)
-        return CudnnError(BAD_PARAM, INCORRECT_PARAMETER, f"{name} {problem}")
+        declared = self.invalid.get("*", INCORRECT_PARAMETER)
+        clause = declared if isinstance(declared, str) else declared[0]
+        return CudnnError(BAD_PARAM, clause if "/" in clause else f"{self.name}/{clause}", f"{name} {problem}")
 
     def check(self, parameter: Parameter, value: Any) -> Any:
         """The argument as the body gets it; raises where the argument is wrong in itself."""
@@ -291,13 +293,17 @@ def executing(
     invalid: Mapping[str, str | tuple[str, cudnnStatus_t]] | None = None,
     memory: Sequence[SameMemory] = (),
     failed: str = "cudnnStatus_t/c08",
+    small: Mapping[str, tuple[str, cudnnStatus_t]] | None = None,
+    fresh: Sequence[str] = (),
 ) -> Callable[[Callable[..., tuple[Operation | None, Mapping[str, Any]]]], Callable[..., None]]:
     """Make a documented call that runs a plan of a body that returns the operation and the memory of its operands, which a pack
-    holds; no operation where there is nothing to do. ``memory`` and ``failed`` are those of ``computing``."""
+    holds; no operation where there is nothing to do. ``memory``, ``failed`` and ``small`` are those of ``computing``, ``fresh`` that of
+    ``documented``; the clause that ``invalid`` has for "*" is that of memory which is wrong in itself."""
 
     def decorate(body: Callable[..., tuple[Operation | None, Mapping[str, Any]]]) -> Callable[..., None]:
-        checks = _Documented(body, invalid or {})
-        run = _Executing(checks, body, tuple(memory), failed, {})
+        checks = _Documented(body, invalid or {}, fresh)
+        named = failed if "/" in failed else f"{checks.name}/{failed}"
+        run = _Executing(checks, body, tuple(memory), named, small or {})
 
         @functools.wraps(body)
         def call(*args: Any, **kwargs: Any) -> None:
@@ -421,7 +427,7 @@ class _Computing:
                 handle,
                 prepared.operation,
                 name,
-                self.value(args, name),
+                self.value(args, prepared.operation.parameter_of(name)),
                 nbytes,
                 alignment,
                 self.small.get(name),
@@ -489,26 +495,27 @@ def checked_operand(
 
     small: (clause, status) when the buffer is too small, where the document names one.
     """
+    parameter = operation.parameter_of(name)
     if value is None:
         if nbytes > 0 or name not in operation.raw:
-            raise checks.refuse_named(name, f"is NULL, {nbytes} bytes are needed")
+            raise checks.refuse_named(parameter, f"is NULL, {nbytes} bytes are needed")
         return None
     try:
         operand = handle.backend.operand(value)
     except CudnnError:
         raise
     except Exception as error:  # TypeError and ValueError of ours, or whatever a foreign object raises
-        raise checks.refuse_named(name, str(error)) from error
+        raise checks.refuse_named(parameter, str(error)) from error
     if operand.nbytes is not None and operand.nbytes < nbytes:
         clause, status = small or (INCORRECT_PARAMETER, BAD_PARAM)
         clause = clause if "/" in clause else f"{checks.name}/{clause}"
         described = "" if name in operation.raw else f" for {getattr(operation, name)}"
-        raise CudnnError(status, clause, f"{name} has {operand.nbytes} bytes, {nbytes} are needed{described}")
+        raise CudnnError(status, clause, f"{parameter} has {operand.nbytes} bytes, {nbytes} are needed{described}")
     if operand.address % alignment:
         text = f"is at {operand.address:#x}, no multiple of the {alignment} bytes of its elements"
-        raise checks.refuse_named(name, text)
+        raise checks.refuse_named(parameter, text)
     if not operand.writable and (name in operation.outputs or name in operation.raw):
-        raise checks.refuse_named(name, "is written, but its memory is read-only")
+        raise checks.refuse_named(parameter, "is written, but its memory is read-only")
     return operand
 
 

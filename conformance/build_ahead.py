@@ -31,6 +31,7 @@ from .bench.fused_rows import small_fused
 from .bench.row import Convolution
 from .bench.rows import LAYOUTS, OPERATIONS, rows
 from .convolution_kinds import convolutions, filters_and_matrices, gradients, small_convolutions
+from .graph_kinds import graphs
 
 TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
 # Of the operations that take fewer types
@@ -106,6 +107,7 @@ def kinds(device: Any) -> Iterator[Operation]:
     yield from conversions()
     yield from small_fused()
     yield from filters_and_matrices()
+    yield from graphs()
     for convolution in (*convolutions(), *small_convolutions(), *gradients()):
         yield with_workspace(convolution, device)
 

@@ -43,6 +43,9 @@ class Handle:
     def allocate(self, nbytes: int) -> str:
         return f"{nbytes} new bytes"
 
+    def to_device(self, _array: Any) -> str:
+        return "copied"
+
 
 HANDLE = Handle()
 
@@ -54,7 +57,8 @@ def called(operation: Operation) -> tuple[str, dict[str, Any]]:
     return recorder.calls[-1]
 
 
-@pytest.mark.parametrize("sample", SAMPLES)
+# An operation graph is a plan and a pack, which the recorder cannot finalise.
+@pytest.mark.parametrize("sample", [name for name in SAMPLES if name != "OperationGraph"])
 def test_every_parameter_gets_what_it_is_named_after(sample):
     operation: Any = SAMPLES[sample]
     name, given = called(operation)
@@ -62,11 +66,14 @@ def test_every_parameter_gets_what_it_is_named_after(sample):
     used = set()
     for parameter in (p for p in functions()[name].arguments if p.name in given):
         value = given[parameter.name]
+        if value == "copied":  # to device memory, from fields of the operation
+            continue
         if parameter.memory == "device" and value is not None:
             size = given.get("workspaceSizeInBytes", given.get("workSpaceSizeInBytes"))
             enlarged = parameter.name == "workspace" and value == "4096 new bytes" and size == 4096
-            assert value == f"memory of {parameter.name}" or enlarged
-            used.add(parameter.name)
+            operand = operation.parameters.get(parameter.name, parameter.name)
+            assert value == f"memory of {operand}" or enlarged
+            used.add(operand)
         elif parameter.name == "varPack":
             operands = {
                 OPERANDS[label]: memory for label, memory in value.items() if OPERANDS.get(label) in operation.operands

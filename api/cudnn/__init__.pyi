@@ -168,6 +168,32 @@ def cudnnAddTensor(
     types (c09) or more than 5 dimensions (c05). Source: 3.2.2.
     """
 
+def cudnnBatchNormalizationForwardInference(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    bnScaleBiasMeanVarDesc: TensorDescriptor,
+    bnScale: Memory,
+    bnBias: Memory,
+    estimatedMean: Memory,
+    estimatedVariance: Memory,
+    epsilon: SupportsFloat,
+) -> None:
+    """y = alpha * (bnScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + bnBias) + beta * y; beta == 0 does not read y.
+
+    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
+    descriptors are identical. bnScale, bnBias, estimatedMean, estimatedVariance: described by bnScaleBiasMeanVarDesc, which has the
+    dimensions and data type of cudnnDeriveBNTensorDescriptor, and any strides. INT8 is rounded to the nearest even and saturates.
+    Errors: BAD_PARAM for other numbers of dimensions (c23), of statistics (c24), epsilon below CUDNN_BN_MIN_EPSILON (c25), differing
+    dimensions or data types (c26), NULL (c22); NOT_SUPPORTED for other data types (c21), an output whose strides overlap.
+    Source: 3.2.3.
+    """
+
 def cudnnCopyAlgorithmDescriptor(src: AlgorithmDescriptor, dest: AlgorithmDescriptor) -> None:
     """Set dest to the algorithm of src. Errors: BAD_PARAM where src has none. Source: 3.2.4."""
 
@@ -218,6 +244,33 @@ def cudnnCreateTensorDescriptor() -> TensorDescriptor:
 
 def cudnnCreateTensorTransformDescriptor() -> TensorTransformDescriptor:
     """A new transform descriptor whose data is all zeros. Source: 3.2.17."""
+
+def cudnnDeriveBNTensorDescriptor(
+    derivedBnDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    mode: cudnnBatchNormMode_t,
+) -> None:
+    """Describe scale, bias, mean and variance of x, without gaps.
+
+    Dimensions 1xCx1x1 (5-D: 1xCx1x1x1) in the spatial modes, 1xCxHxW (1xCxDxHxW) in CUDNN_BATCHNORM_PER_ACTIVATION; data type
+    FLOAT for HALF, BFLOAT16 and INT8, else that of x (docs/errata.md, D042).
+    Errors: BAD_PARAM for an unknown mode (c12), other than 4 or 5 dimensions (c08). Source: 3.2.18.
+    """
+
+def cudnnDeriveNormTensorDescriptor(
+    derivedNormScaleBiasDesc: TensorDescriptor,
+    derivedNormMeanVarDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    mode: cudnnNormMode_t,
+    groupCnt: SupportsIndex,
+) -> None:
+    """Describe scale and bias, and mean and variance of x, both alike and without gaps.
+
+    Dimensions 1xCx1x1 (5-D: 1xCx1x1x1) with CUDNN_NORM_PER_CHANNEL, 1xCxHxW (1xCxDxHxW) with CUDNN_NORM_PER_ACTIVATION (the section
+    has them exchanged; docs/errata.md, D043); data type FLOAT for HALF, BFLOAT16 and INT8, else that of x.
+    Errors: BAD_PARAM for an unknown mode (c13), other than 4 or 5 dimensions (c09); NOT_SUPPORTED unless groupCnt is 1.
+    Source: 3.2.19.
+    """
 
 def cudnnDestroy(handle: Handle) -> None:
     """Wait for the handle's work, then release it. Errors: BAD_PARAM for NULL (c05). Source: 3.2.20."""
@@ -612,6 +665,41 @@ def cudnnLRNCrossChannelForward(
     Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c16), an unknown lrnMode (c03); NOT_SUPPORTED for differing data
     types (c17) or dimensions (c18), other ranks or overlapping strides (c06), other data types (c20).
     Source: 3.2.65; formula: docs/errata.md, D079.
+    """
+
+def cudnnNormalizationForwardInference(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    normScaleBiasDesc: TensorDescriptor,
+    normScale: Memory,
+    normBias: Memory,
+    normMeanVarDesc: TensorDescriptor,
+    estimatedMean: Memory,
+    estimatedVariance: Memory,
+    zDesc: TensorDescriptor | None,
+    z: Memory,
+    activationDesc: ActivationDescriptor | None,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    epsilon: SupportsFloat,
+    groupCnt: SupportsIndex,
+) -> None:
+    """y = alpha * (normScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + normBias) + beta * y; beta == 0 does not read y.
+
+    x, y: equal dimensions and data types (HALF, BFLOAT16, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
+    descriptors are identical. normScale, normBias: described by normScaleBiasDesc; estimatedMean, estimatedVariance: by
+    normMeanVarDesc; both have the dimensions and data type of cudnnDeriveNormTensorDescriptor, and any strides. algo changes
+    nothing. zDesc, z and activationDesc are not used.
+    Errors: BAD_PARAM for other numbers of dimensions (c25), of statistics (c26, c27), a negative epsilon (c28), differing dimensions
+    (c29) or data types (c30), NULL (c24); NOT_SUPPORTED for normOps other than CUDNN_NORM_OPS_NORM (c08), groupCnt other than 1
+    (c20), an unknown algo (c32), CUDNN_NORM_ALGO_PERSIST per activation (cudnnNormAlgo_t/c01), other data types (c31), an output whose
+    strides overlap. Source: 3.2.66.
     """
 
 def cudnnOpsInferVersionCheck() -> None:
@@ -1250,6 +1338,16 @@ def cudnnBackendDestroyDescriptor(descriptor: BackendDescriptor) -> None:
     Source: 5.2.2.
     """
 
+def cudnnBackendExecute(handle: Handle, executionPlan: BackendDescriptor, variantPack: BackendDescriptor) -> None:
+    """Run a finalised execution plan on the memory of a finalised variant pack.
+
+    The pack has a pointer for each tensor of the graph that is not virtual, by its unique id, and a workspace of at least
+    CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE bytes, which may be None where that is 0.
+    Errors: BAD_PARAM for descriptors that are not finalised (c03), of another type or made for another handle (c07),
+    pointers that are missing (c04), superfluous, too small or misaligned (c07), a workspace that is too small (c05);
+    EXECUTION_FAILED where the device fails (c09). Source: 5.2.3.
+    """
+
 def cudnnBackendFinalize(descriptor: BackendDescriptor) -> None:
     """Check all attributes and make the descriptor immutable.
 
@@ -1665,6 +1763,34 @@ def cudnnConvolutionBackwardBias(
     Source: 6.2.1; docs/errata.md, D282.
     """
 
+def cudnnConvolutionBackwardFilter(
+    handle: Handle,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    convDesc: ConvolutionDescriptor,
+    algo: cudnnConvolutionBwdFilterAlgo_t,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    beta: SupportsFloat,
+    dwDesc: FilterDescriptor,
+    dw: Memory,
+) -> None:
+    """dw = alpha * result + beta * dw: the gradient with respect to the filter of cudnnConvolutionForward, given that of its
+    output; beta == 0 does not read dw.
+
+    result[k, c, r, ...] = sum over n, p, ... of dy[n, k, p, ...] * x[n, g * C + c, p * stride + r * dilation - pad, ...], with zeros
+    outside x; CUDNN_CONVOLUTION rotates the result by 180 degrees (docs/errata.md, D280).
+    Which algorithm takes which data types, layouts and shapes: tables 36 to 39 (api/support/convolution_gradients.py). Every
+    algorithm is deterministic here.
+    Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45), output channels
+    that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too small (c06)
+    workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not take (c49).
+    Source: 6.2.2; docs/errata.md, D274 to D281.
+    """
+
 def cudnnCreateFusedOpsConstParamPack(ops: cudnnFusedOps_t) -> FusedOpsConstParamPack:
     """A constant parameter pack of a sequence: no descriptors, CUDNN_PTR_NULL, CUDNN_BATCHNORM_PER_ACTIVATION.
 
@@ -1695,6 +1821,19 @@ def cudnnFusedOpsExecute(handle: Handle, plan: FusedOpsPlan, varPack: FusedOpsVa
     Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what the
     placeholders promise, a workspace that is missing or too small (the clauses of cudnnFusedOpsVariantParamLabel_t), an epsilon
     below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source: 6.2.11, tables 31 to 35.
+    """
+
+def cudnnGetConvolutionBackwardFilterWorkspaceSize(
+    handle: Handle,
+    xDesc: TensorDescriptor,
+    dyDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    dwDesc: FilterDescriptor,
+    algo: cudnnConvolutionBwdFilterAlgo_t,
+) -> int:
+    """Bytes of workspace that cudnnConvolutionBackwardFilter needs for these descriptors and this algorithm.
+
+    Errors: those of cudnnConvolutionBackwardFilter; channels that differ are c05, data types c06 here. Source: 6.2.14.
     """
 
 class _cudnnGetFusedOpsConstParamPackAttribute(NamedTuple):
@@ -2034,6 +2173,40 @@ def cudnnGetSeqDataDescriptor(
 
     A fresh descriptor reads as zeros, without lengths. paddingFill is None: no fill is supported.
     Errors: BAD_PARAM for NULL and a negative nbDimsRequested (c20). Source: 7.2.34.
+    """
+
+def cudnnRNNForward(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    fwdMode: cudnnForwardMode_t,
+    devSeqLengths: Memory,
+    xDesc: RNNDataDescriptor,
+    x: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    hDesc: TensorDescriptor,
+    hx: Memory,
+    hy: Memory,
+    cDesc: TensorDescriptor | None,
+    cx: Memory,
+    cy: Memory,
+    weightSpaceSize: SupportsIndex,
+    weightSpace: Memory,
+    workSpaceSize: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSize: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """The outputs y of the last layer, and the states hy and cy after the last step of each sequence.
+
+    x: vectors of inputSize, y: of projSize, both directions concatenated; padding of y gets paddingFill, where there is one.
+    hx, hy: {numLayers * directions, batchSize, projSize}, cx, cy: the same of hiddenSize, of CUDNN_LSTM only. NULL hx and cx
+    are zeros, NULL hy and cy are not written. devSeqLengths is not read: the lengths are those of xDesc and yDesc.
+    reserveSpace is written in training only.
+    Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small (c46);
+    NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
+    (c43), and for dropout between layers in training.
+    Source: 7.2.36.
     """
 
 class _cudnnRNNGetClip(NamedTuple):

@@ -5,6 +5,7 @@ from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -20,16 +21,20 @@ from .fused_ops import (
     DactivationForkDbatchnorm,
     ScaleBiasAddActivationGenBitmask,
 )
+from .graph import OperationGraph
 from .normalization import (
+    BatchNormalizationForwardInference,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
+    NormalizationForwardInference,
 )
 from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
 from .records import parse
 from .reduce_tensor import ReduceTensor
+from .rnn import RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
@@ -55,12 +60,14 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 FAMILIES = (
     "activation",
     "convolution",
+    "graph",
     "fused_ops",
     "ctc",
     "dropout",
     "normalization",
     "pooling",
     "reduce_tensor",
+    "rnn",
     "softmax",
     "tensor_arithmetic",
     "transform",
@@ -80,6 +87,7 @@ __all__ = [
     "DactivationForkDbatchnorm",
     "ScaleBiasAddActivationGenBitmask",
     "Backend",
+    "BatchNormalizationForwardInference",
     "BackendError",
     "Buffer",
     "CTCLoss",
@@ -87,6 +95,7 @@ __all__ = [
     "CTCLoss_v8",
     "ConvolutionBackwardBias",
     "ConvolutionBackwardData",
+    "ConvolutionBackwardFilter",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",
@@ -100,13 +109,16 @@ __all__ = [
     "LRNCrossChannelBackward",
     "LRNCrossChannelForward",
     "LRNSpec",
+    "NormalizationForwardInference",
     "OpTensor",
     "OpTensorSpec",
     "Operand",
     "Operation",
+    "OperationGraph",
     "PoolingBackward",
     "PoolingForward",
     "PoolingSpec",
+    "RNNForward",
     "ReduceTensor",
     "ReduceTensorSpec",
     "ReorderFilter",
