@@ -23,7 +23,7 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 
-from . import convolution_backward_data, convolution_gradients  # noqa: F401 (register the gradients)
+from . import convolution_backward_data, convolution_backward_filter, convolution_gradients  # noqa: F401 (register the gradients)
 from .convolution_blocks import FLOAT64_BYTES, Part, ReadFilter, axis, blocks, gather, local_input, windows
 from .convolution_bounds import Convolution, Magnitudes, roundings, spread
 from .convolution_product import in_parts

@@ -54,8 +54,10 @@ class ConvolutionProblem(Problem):
 
     @cached_property
     def definitions(self) -> tuple[tuple[str, str], ...]:
-        """ELEMENT and COMPUTE of the kernels' modules."""
-        return type_definitions(self.operation.x.scalar_type, self.operation)
+        """ELEMENT and COMPUTE of the kernels' modules, and RESULT where sums of 16-bit elements are kept as they are."""
+        o = self.operation
+        kept = {"RESULT": "float"} if o.x.data_type in (HALF, BFLOAT16) and o.y.data_type == FLOAT else {}
+        return type_definitions(o.x.scalar_type, o, **kept)
 
     @cached_property
     def tensor_cores(self) -> bool:

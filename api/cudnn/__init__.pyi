@@ -1405,6 +1405,16 @@ def cudnnBackendDestroyDescriptor(descriptor: BackendDescriptor) -> None:
     Source: 5.2.2.
     """
 
+def cudnnBackendExecute(handle: Handle, executionPlan: BackendDescriptor, variantPack: BackendDescriptor) -> None:
+    """Run a finalised execution plan on the memory of a finalised variant pack.
+
+    The pack has a pointer for each tensor of the graph that is not virtual, by its unique id, and a workspace of at least
+    CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE bytes, which may be None where that is 0.
+    Errors: BAD_PARAM for descriptors that are not finalised (c03), of another type or made for another handle (c07),
+    pointers that are missing (c04), superfluous, too small or misaligned (c07), a workspace that is too small (c05);
+    EXECUTION_FAILED where the device fails (c09). Source: 5.2.3.
+    """
+
 def cudnnBackendFinalize(descriptor: BackendDescriptor) -> None:
     """Check all attributes and make the descriptor immutable.
 
@@ -1820,6 +1830,34 @@ def cudnnConvolutionBackwardBias(
     Source: 6.2.1; docs/errata.md, D282.
     """
 
+def cudnnConvolutionBackwardFilter(
+    handle: Handle,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    convDesc: ConvolutionDescriptor,
+    algo: cudnnConvolutionBwdFilterAlgo_t,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    beta: SupportsFloat,
+    dwDesc: FilterDescriptor,
+    dw: Memory,
+) -> None:
+    """dw = alpha * result + beta * dw: the gradient with respect to the filter of cudnnConvolutionForward, given that of its
+    output; beta == 0 does not read dw.
+
+    result[k, c, r, ...] = sum over n, p, ... of dy[n, k, p, ...] * x[n, g * C + c, p * stride + r * dilation - pad, ...], with zeros
+    outside x; CUDNN_CONVOLUTION rotates the result by 180 degrees (docs/errata.md, D280).
+    Which algorithm takes which data types, layouts and shapes: tables 36 to 39 (api/support/convolution_gradients.py). Every
+    algorithm is deterministic here.
+    Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45), output channels
+    that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too small (c06)
+    workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not take (c49).
+    Source: 6.2.2; docs/errata.md, D274 to D281.
+    """
+
 def cudnnCreateFusedOpsConstParamPack(ops: cudnnFusedOps_t) -> FusedOpsConstParamPack:
     """A constant parameter pack of a sequence: no descriptors, CUDNN_PTR_NULL, CUDNN_BATCHNORM_PER_ACTIVATION.
 
@@ -1850,6 +1888,19 @@ def cudnnFusedOpsExecute(handle: Handle, plan: FusedOpsPlan, varPack: FusedOpsVa
     Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what the
     placeholders promise, a workspace that is missing or too small (the clauses of cudnnFusedOpsVariantParamLabel_t), an epsilon
     below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source: 6.2.11, tables 31 to 35.
+    """
+
+def cudnnGetConvolutionBackwardFilterWorkspaceSize(
+    handle: Handle,
+    xDesc: TensorDescriptor,
+    dyDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    dwDesc: FilterDescriptor,
+    algo: cudnnConvolutionBwdFilterAlgo_t,
+) -> int:
+    """Bytes of workspace that cudnnConvolutionBackwardFilter needs for these descriptors and this algorithm.
+
+    Errors: those of cudnnConvolutionBackwardFilter; channels that differ are c05, data types c06 here. Source: 6.2.14.
     """
 
 class _cudnnGetFusedOpsConstParamPackAttribute(NamedTuple):
@@ -2189,6 +2240,40 @@ def cudnnGetSeqDataDescriptor(
 
     A fresh descriptor reads as zeros, without lengths. paddingFill is None: no fill is supported.
     Errors: BAD_PARAM for NULL and a negative nbDimsRequested (c20). Source: 7.2.34.
+    """
+
+def cudnnRNNForward(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    fwdMode: cudnnForwardMode_t,
+    devSeqLengths: Memory,
+    xDesc: RNNDataDescriptor,
+    x: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    hDesc: TensorDescriptor,
+    hx: Memory,
+    hy: Memory,
+    cDesc: TensorDescriptor | None,
+    cx: Memory,
+    cy: Memory,
+    weightSpaceSize: SupportsIndex,
+    weightSpace: Memory,
+    workSpaceSize: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSize: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """The outputs y of the last layer, and the states hy and cy after the last step of each sequence.
+
+    x: vectors of inputSize, y: of projSize, both directions concatenated; padding of y gets paddingFill, where there is one.
+    hx, hy: {numLayers * directions, batchSize, projSize}, cx, cy: the same of hiddenSize, of CUDNN_LSTM only. NULL hx and cx
+    are zeros, NULL hy and cy are not written. devSeqLengths is not read: the lengths are those of xDesc and yDesc.
+    reserveSpace is written in training only.
+    Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small (c46);
+    NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
+    (c43), and for dropout between layers in training.
+    Source: 7.2.36.
     """
 
 class _cudnnRNNGetClip(NamedTuple):

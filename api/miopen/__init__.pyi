@@ -227,6 +227,15 @@ def miopenConvolutionBackwardBias(
 ) -> None:
     """db = sums of dy over images and positions. Errors: NotImplemented unless alpha is 1, beta 0 (c02). Source: row 22."""
 
+def miopenConvolutionBackwardWeightsGetWorkSpaceSize(
+    handle: MiopenHandle,
+    dyDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    dwDesc: TensorDescriptor,
+) -> int:
+    """Bytes of workspace for Find and the gradient of the filter; dy comes first. Source: row 24."""
+
 def miopenConvolutionBackwardDataGetWorkSpaceSize(
     handle: MiopenHandle,
     dyDesc: TensorDescriptor,

@@ -5,6 +5,7 @@ from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -14,7 +15,13 @@ from .convolution import (
 )
 from .ctc import CTCLoss, CTCLoss_v8
 from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
-from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
+from .fused_ops import (
+    BnFinalizeStatisticsInference,
+    BnFinalizeStatisticsTraining,
+    DactivationForkDbatchnorm,
+    ScaleBiasAddActivationGenBitmask,
+)
+from .graph import OperationGraph
 from .normalization import (
     BatchNormalizationBackward,
     BatchNormalizationForwardInference,
@@ -29,6 +36,7 @@ from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
 from .records import parse
 from .reduce_tensor import ReduceTensor
+from .rnn import RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
@@ -54,12 +62,14 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 FAMILIES = (
     "activation",
     "convolution",
+    "graph",
     "fused_ops",
     "ctc",
     "dropout",
     "normalization",
     "pooling",
     "reduce_tensor",
+    "rnn",
     "softmax",
     "tensor_arithmetic",
     "transform",
@@ -76,6 +86,8 @@ __all__ = [
     "AttnSpec",
     "BnFinalizeStatisticsInference",
     "BnFinalizeStatisticsTraining",
+    "DactivationForkDbatchnorm",
+    "ScaleBiasAddActivationGenBitmask",
     "Backend",
     "BatchNormalizationBackward",
     "BatchNormalizationForwardInference",
@@ -87,6 +99,7 @@ __all__ = [
     "CTCLoss_v8",
     "ConvolutionBackwardBias",
     "ConvolutionBackwardData",
+    "ConvolutionBackwardFilter",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",
@@ -105,9 +118,11 @@ __all__ = [
     "OpTensorSpec",
     "Operand",
     "Operation",
+    "OperationGraph",
     "PoolingBackward",
     "PoolingForward",
     "PoolingSpec",
+    "RNNForward",
     "ReduceTensor",
     "ReduceTensorSpec",
     "ReorderFilter",

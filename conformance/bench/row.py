@@ -8,6 +8,7 @@ from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnPoolingMode_t
 from dualdnn.api.operations import (
     ActivationBackward,
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     LRNCrossChannelBackward,
@@ -18,7 +19,7 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import FLOAT
 
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
-Summed = Convolution | ConvolutionBackwardData
+Summed = Convolution | ConvolutionBackwardData | ConvolutionBackwardFilter
 
 
 @dataclass(frozen=True)

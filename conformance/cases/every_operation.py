@@ -25,18 +25,22 @@ from dualdnn.conformance.cases import (
     activation,
     convolution,
     convolution_backward_data,
+    convolution_backward_filter,
     convolution_bias_activation,
     convolution_filters,
     convolution_gradients,
     ctc_loss,
     dropout,
     fused_ops_finalize,
+    fused_ops_residual,
+    graph,
     normalization_batch,
     normalization_batch_training,
     normalization_divisive,
     normalization_lrn,
     pooling,
     reduce_tensor,
+    rnn_forward,
     softmax,
     tensor_arithmetic,
     transform,
@@ -76,9 +80,12 @@ SAMPLES: dict[str, Operation] = {
     "TransformTensorEx": transform.applied(transform.changing(before=(0, 0, 1, 1)), DIMS),
     "TransformTensorEx-types": transform.applied(transform.changing(tensor_format=NHWC), DIMS, HALF, into=FLOAT, alpha=1.5, beta=0.5),
     "TransformFilter": transform.applied(transform.changing(tensor_format=NHWC), DIMS, filters=True, alpha=1.5, beta=0.5),
+    "OperationGraph": graph.sample(),
     "ReduceTensor": reduce_tensor.reduction(A=PLAIN, beta=0.5),
     "ReduceTensor-indices": reduce_tensor.reduction(reduce_tensor.MAX, A=PLAIN, indices=True),
     "ReduceTensor-workspace": reduce_tensor.reduction(A=TensorSpec.packed(FLOAT, (2, 3, 90, 110)), C=TensorSpec.packed(FLOAT, (1, 1, 1, 1))),
+    "RNNForward": rnn_forward.forward(rnn_forward.network(projected=3), fill=0.5),
+    "RNNForward-inference": rnn_forward.forward(rnn_forward.network(rnn_forward.GRU), training=False),
     "ConvolutionForward": convolution.convolution(beta=0.5),
     **{
         f"ConvolutionForward-{algo.name.removeprefix('CUDNN_CONVOLUTION_FWD_ALGO_')}": convolution.convolution(algo=algo)
@@ -88,9 +95,13 @@ SAMPLES: dict[str, Operation] = {
     "ConvolutionBiasActivationForward": convolution_bias_activation.fused(alpha2=0.5),
     "ConvolutionBackwardData": convolution_backward_data.gradient(beta=0.5),
     "ConvolutionBackwardData-0": convolution_backward_data.gradient(algo=convolution_backward_data.ALGO_0),
+    "ConvolutionBackwardFilter": convolution_backward_filter.gradient(beta=0.5),
+    "ConvolutionBackwardFilter-0": convolution_backward_filter.gradient(algo=convolution_backward_filter.ALGO_0),
     "ConvolutionBackwardBias": convolution_gradients.bias_gradient(beta=0.5),
     "BnFinalizeStatisticsTraining": fused_ops_finalize.training(channels=5),
     "BnFinalizeStatisticsInference": fused_ops_finalize.inference(channels=5),
+    "ScaleBiasAddActivationGenBitmask": fused_ops_residual.added(dims=DIMS),
+    "DactivationForkDbatchnorm": fused_ops_residual.gradient(dims=DIMS),
     "SetDropoutStates": SetDropoutStates(dropout.SEED),
     "DropoutForward": dropout.forward(x=PLAIN),
     "DropoutBackward": dropout.backward(dy=PLAIN),
@@ -110,7 +121,12 @@ WRONG_MEMORY = {
         "*": "cudnnConvolutionBackwardData/c22",
         "workSpace": "cudnnConvolutionBackwardData/c03",
     },
+    "ConvolutionBackwardFilter": {
+        "*": "cudnnConvolutionBackwardFilter/c40",
+        "workSpace": "cudnnConvolutionBackwardFilter/c05",
+    },
     "Im2Col": {"*": "cudnnIm2Col/c07"},
+    "OperationGraph": {"*": "cudnnBackendExecute/c07"},
     "LRNCrossChannelForward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelForward/c13"),
     "LRNCrossChannelBackward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelBackward/c10"),
     "BatchNormalizationForwardInference": {"*": "cudnnBatchNormalizationForwardInference/c22"},
@@ -207,8 +223,8 @@ def test_what_is_written_is_not_read_only(subject, caller, refuses, sample):
         pytest.skip("C has no memory that is known to be read-only")
     operation = ready(caller, sample)
     memory = prepare(operation, "normal", 0)
-    written = {*operation.outputs, *operation.raw} & memory.keys()
-    for name in (name for name in written if memory[name].size):
+    written = {*operation.outputs, *operation.raw}
+    for name in (name for name in written if name in memory and memory[name].size):
         buffers, operands = placed(caller, memory, {})
         operands[name] = read_only(operands[name], memory[name].size)
         refuses(BAD_PARAM, clause_of(sample, name), caller, operation, operands, unchanged=tuple(buffers.values()))
@@ -230,7 +246,7 @@ def test_operands_begin_at_elements(subject, caller, refuses, sample):
     memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
     absent = dict.fromkeys(set(operation.operands) - set(memory))
     for shifted in memory:
-        step = RAW_STEPS.get(shifted, 1) if shifted in operation.raw else operation.tensor(shifted).scalar_bytes
+        step = max(RAW_STEPS.get(shifted, 1), operation.alignment(shifted))
         buffers, operands = placed(caller, memory, {shifted: step})
         caller(operation, {**operands, **absent})
         after = {
@@ -256,7 +272,7 @@ def test_outputs_share_no_part_of_another_operand(subject, caller, refuses, samp
     memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
     absent = dict.fromkeys(set(operation.operands) - set(memory))
     pair, clause = SHARED_MEMORY.get(sample.split("-")[0], (set(), ""))
-    for output in [name for name in operation.outputs if name in memory]:
+    for output in sorted(memory.keys() & set(operation.outputs)):
         for other in memory.keys() - {output}:
             if operation.least_bytes(other) < memory[other].size:
                 continue  # its contents say how much of it is read, and the host does not look at them
