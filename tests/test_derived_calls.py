@@ -34,7 +34,7 @@ class Recorder:
             self.calls.append((name, given))
             if name.startswith(("cudnnSet", "cudnnRestore")) and isinstance(values[0], dict):
                 values[0].update(list(given.items())[1:])
-            return 4096 if "WorkspaceSize" in name else 16 if "StatesSize" in name else None
+            return 4096 if "WorkspaceSize" in name or "MakeFused" in name else 16 if "StatesSize" in name else None
 
         return call
 
@@ -42,6 +42,9 @@ class Recorder:
 class Handle:
     def allocate(self, nbytes: int) -> str:
         return f"{nbytes} new bytes"
+
+    def to_device(self, _array: Any) -> str:
+        return "copied"
 
 
 HANDLE = Handle()
@@ -54,7 +57,8 @@ def called(operation: Operation) -> tuple[str, dict[str, Any]]:
     return recorder.calls[-1]
 
 
-@pytest.mark.parametrize("sample", SAMPLES)
+# An operation graph is a plan and a pack, which the recorder cannot finalise.
+@pytest.mark.parametrize("sample", [name for name in SAMPLES if name != "OperationGraph"])
 def test_every_parameter_gets_what_it_is_named_after(sample):
     operation: Any = SAMPLES[sample]
     name, given = called(operation)
@@ -62,6 +66,8 @@ def test_every_parameter_gets_what_it_is_named_after(sample):
     used = set()
     for parameter in (p for p in functions()[name].arguments if p.name in given):
         value = given[parameter.name]
+        if value == "copied":  # to device memory, from fields of the operation
+            continue
         if parameter.memory == "device" and value is not None:
             size = given.get("workspaceSizeInBytes", given.get("workSpaceSizeInBytes"))
             enlarged = parameter.name == "workspace" and value == "4096 new bytes" and size == 4096
@@ -72,7 +78,8 @@ def test_every_parameter_gets_what_it_is_named_after(sample):
             operands = {
                 OPERANDS[label]: memory for label, memory in value.items() if OPERANDS.get(label) in operation.operands
             }
-            assert operands == {operand: f"memory of {operand}" for operand in operands}
+            enlarged = {operand: "4096 new bytes" for operand in operation.raw}
+            assert operands == {operand: enlarged.get(operand, f"memory of {operand}") for operand in operands}
             used |= set(operands)
         elif isinstance(value, dict):
             assert value["made by"] == f"cudnnCreate{parameter.base_type.removeprefix('cudnn').removesuffix('_t')}"

@@ -1360,6 +1360,16 @@ def cudnnBackendDestroyDescriptor(descriptor: BackendDescriptor) -> None:
     Source: 5.2.2.
     """
 
+def cudnnBackendExecute(handle: Handle, executionPlan: BackendDescriptor, variantPack: BackendDescriptor) -> None:
+    """Run a finalised execution plan on the memory of a finalised variant pack.
+
+    The pack has a pointer for each tensor of the graph that is not virtual, by its unique id, and a workspace of at least
+    CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE bytes, which may be None where that is 0.
+    Errors: BAD_PARAM for descriptors that are not finalised (c03), of another type or made for another handle (c07),
+    pointers that are missing (c04), superfluous, too small or misaligned (c07), a workspace that is too small (c05);
+    EXECUTION_FAILED where the device fails (c09). Source: 5.2.3.
+    """
+
 def cudnnBackendFinalize(descriptor: BackendDescriptor) -> None:
     """Check all attributes and make the descriptor immutable.
 
@@ -2323,6 +2333,40 @@ def cudnnGetSeqDataDescriptor(
 
     A fresh descriptor reads as zeros, without lengths. paddingFill is None: no fill is supported.
     Errors: BAD_PARAM for NULL and a negative nbDimsRequested (c20). Source: 7.2.34.
+    """
+
+def cudnnRNNForward(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    fwdMode: cudnnForwardMode_t,
+    devSeqLengths: Memory,
+    xDesc: RNNDataDescriptor,
+    x: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    hDesc: TensorDescriptor,
+    hx: Memory,
+    hy: Memory,
+    cDesc: TensorDescriptor | None,
+    cx: Memory,
+    cy: Memory,
+    weightSpaceSize: SupportsIndex,
+    weightSpace: Memory,
+    workSpaceSize: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSize: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """The outputs y of the last layer, and the states hy and cy after the last step of each sequence.
+
+    x: vectors of inputSize, y: of projSize, both directions concatenated; padding of y gets paddingFill, where there is one.
+    hx, hy: {numLayers * directions, batchSize, projSize}, cx, cy: the same of hiddenSize, of CUDNN_LSTM only. NULL hx and cx
+    are zeros, NULL hy and cy are not written. devSeqLengths is not read: the lengths are those of xDesc and yDesc.
+    reserveSpace is written in training only.
+    Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small (c46);
+    NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
+    (c43), and for dropout between layers in training.
+    Source: 7.2.36.
     """
 
 class _cudnnRNNGetClip(NamedTuple):

@@ -56,6 +56,7 @@ from ..layouts import laid_out
 from .convolution_rows import convolution_rows
 from .ctc_rows import ctc_rows
 from .fused_rows import fused_rows
+from .rnn_rows import rnn_rows
 from .row import Row
 
 Dims = tuple[int, ...]
@@ -280,5 +281,5 @@ def memory_rows() -> Iterator[Row]:
 
 def rows(match: str = "") -> Iterator[Row]:
     """All rows whose name contains ``match``."""
-    everything = chain(convolution_rows(), memory_rows(), ctc_rows(), fused_rows())
+    everything = chain(convolution_rows(), memory_rows(), ctc_rows(), fused_rows(), rnn_rows())
     return (row for row in everything if match in row.name)
