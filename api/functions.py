@@ -102,7 +102,9 @@ class _Documented:
         parameter = next((p for p in self.parameters if p.name == name), None)
         if parameter is not None:
             return self.refuse(parameter, problem)
-        return CudnnError(BAD_PARAM, INCORRECT_PARAMETER, f"{name} {problem}")
+        declared = self.invalid.get("*", INCORRECT_PARAMETER)
+        clause = declared if isinstance(declared, str) else declared[0]
+        return CudnnError(BAD_PARAM, clause if "/" in clause else f"{self.name}/{clause}", f"{name} {problem}")
 
     def check(self, parameter: Parameter, value: Any) -> Any:
         """The argument as the body gets it; raises where the argument is wrong in itself."""
@@ -291,13 +293,17 @@ def executing(
     invalid: Mapping[str, str | tuple[str, cudnnStatus_t]] | None = None,
     memory: Sequence[SameMemory] = (),
     failed: str = "cudnnStatus_t/c08",
+    small: Mapping[str, tuple[str, cudnnStatus_t]] | None = None,
+    fresh: Sequence[str] = (),
 ) -> Callable[[Callable[..., tuple[Operation | None, Mapping[str, Any]]]], Callable[..., None]]:
     """Make a documented call that runs a plan of a body that returns the operation and the memory of its operands, which a pack
-    holds; no operation where there is nothing to do. ``memory`` and ``failed`` are those of ``computing``."""
+    holds; no operation where there is nothing to do. ``memory``, ``failed`` and ``small`` are those of ``computing``, ``fresh`` that of
+    ``documented``; the clause that ``invalid`` has for "*" is that of memory which is wrong in itself."""
 
     def decorate(body: Callable[..., tuple[Operation | None, Mapping[str, Any]]]) -> Callable[..., None]:
-        checks = _Documented(body, invalid or {})
-        run = _Executing(checks, body, tuple(memory), failed, {})
+        checks = _Documented(body, invalid or {}, fresh)
+        named = failed if "/" in failed else f"{checks.name}/{failed}"
+        run = _Executing(checks, body, tuple(memory), named, small or {})
 
         @functools.wraps(body)
         def call(*args: Any, **kwargs: Any) -> None:

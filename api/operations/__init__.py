@@ -15,7 +15,13 @@ from .convolution import (
 )
 from .ctc import CTCLoss, CTCLoss_v8
 from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
-from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
+from .fused_ops import (
+    BnFinalizeStatisticsInference,
+    BnFinalizeStatisticsTraining,
+    DactivationForkDbatchnorm,
+    ScaleBiasAddActivationGenBitmask,
+)
+from .graph import OperationGraph
 from .normalization import (
     BatchNormalizationForwardInference,
     DivisiveNormalizationBackward,
@@ -54,6 +60,7 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 FAMILIES = (
     "activation",
     "convolution",
+    "graph",
     "fused_ops",
     "ctc",
     "dropout",
@@ -77,6 +84,8 @@ __all__ = [
     "AttnSpec",
     "BnFinalizeStatisticsInference",
     "BnFinalizeStatisticsTraining",
+    "DactivationForkDbatchnorm",
+    "ScaleBiasAddActivationGenBitmask",
     "Backend",
     "BatchNormalizationForwardInference",
     "BackendError",
@@ -105,6 +114,7 @@ __all__ = [
     "OpTensorSpec",
     "Operand",
     "Operation",
+    "OperationGraph",
     "PoolingBackward",
     "PoolingForward",
     "PoolingSpec",

@@ -17,6 +17,7 @@ from dualdnn.api.operations import (
     DropoutForward,
     NormalizationForwardInference,
     Operation,
+    OperationGraph,
     ReduceTensor,
     ReorderFilter,
     ReorderFilterAndBias,
@@ -27,11 +28,12 @@ from dualdnn.api.operations import (
 )
 from dualdnn.api.operations.rnn.network import LSTM
 
-from . import fused_ops
+from . import fused_ops, graph
 
 # Operations whose call is not called cudnn<operation>.
 FUNCTIONS: dict[type[Operation], str] = {
     ReorderFilter: "cudnnReorderFilterAndBias",
+    OperationGraph: "cudnnBackendExecute",
     **dict.fromkeys(fused_ops.KINDS, "cudnnFusedOpsExecute"),
     SetDropoutStates: "cudnnSetDropoutDescriptor",
 }
@@ -57,6 +59,13 @@ def _workspace(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
 
 def _workspace_bytes(make: Any, o: Any, _memory: Mapping[str, Any]) -> int:
     return max(o.workspace_bytes, make.workspace_bytes(o))
+
+
+def _variant_pack(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
+    """The operands, with the operation's workspace, or a larger one where the subject needs more than the operation has."""
+    needed = graph.plan_bytes(make, graph.plan(make, o))
+    workspace = memory["workspace"] if needed <= o.workspace_bytes else make.handle.allocate(needed)
+    return graph.pack(make, o, memory, workspace)
 
 
 def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
@@ -112,6 +121,7 @@ VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], 
     CTCLoss_v8: {"workspace": _workspace, "workSpaceSizeInBytes": _workspace_bytes},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
+    OperationGraph: {"executionPlan": lambda make, o, memory: graph.plan(make, o), "variantPack": _variant_pack},
     RNNForward: {**RNN, "fwdMode": lambda make, o, memory: int(o.training)},
     **{kind: dict(fused_ops.ARGUMENTS) for kind in fused_ops.KINDS},
     SetDropoutStates: {
