@@ -15,7 +15,9 @@ from dualdnn.api.operations import (
     CTCLoss_v8,
     DropoutBackward,
     DropoutForward,
+    NormalizationBackward,
     NormalizationForwardInference,
+    NormalizationForwardTraining,
     Operation,
     OperationGraph,
     ReduceTensor,
@@ -110,6 +112,8 @@ RNN: dict[str, Any] = {
 VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None]] = {
     SetTensor: {"valuePtr": lambda make, o, memory: o.value},
     ReduceTensor: {"workspace": _workspace, "workspaceSizeInBytes": _workspace_bytes},
+    NormalizationForwardTraining: {"groupCnt": 1},
+    NormalizationBackward: {"groupCnt": 1},
     NormalizationForwardInference: {"normOps": 0, "zDesc": None, "z": None, "activationDesc": None, "groupCnt": 1},
     CTCLoss: {
         "workspace": _workspace,
