@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from dualdnn.api.operations import Operation
 from dualdnn.reference import Verdict, judge
+from dualdnn.reference.view import strided
 
 from .calls import Caller
 from .inputs import fill, is_random
@@ -56,7 +57,11 @@ def prepare(
             continue
         memory[name] = np.full(operation.nbytes(name), POISON, np.uint8)
         if name in operation.reads and name not in operation.raw:
-            fill(operation.tensor(name), memory[name], kinds.get(name, "normal"), random)
+            spec, implied = operation.tensor(name), operation.implied(name)
+            if implied is None:
+                fill(spec, memory[name], kinds.get(name, "normal"), random)
+            else:
+                strided(spec, memory[name])[...] = np.reshape(implied, spec.dims)
     for name, original in (aliases or {}).items():
         memory[name] = memory[original]
     return memory

@@ -1925,6 +1925,43 @@ def cudnnGetSeqDataDescriptor(
     Errors: BAD_PARAM for NULL and a negative nbDimsRequested (c20). Source: 7.2.34.
     """
 
+def cudnnMultiHeadAttnForward(
+    handle: Handle,
+    attnDesc: AttnDescriptor,
+    currIdx: SupportsIndex,
+    loWinIdx: Sequence[SupportsIndex],
+    hiWinIdx: Sequence[SupportsIndex],
+    devSeqLengthsQO: Memory,
+    devSeqLengthsKV: Memory,
+    qDesc: SeqDataDescriptor,
+    queries: Memory,
+    residuals: Memory,
+    kDesc: SeqDataDescriptor,
+    keys: Memory,
+    vDesc: SeqDataDescriptor,
+    values: Memory,
+    oDesc: SeqDataDescriptor,
+    out: Memory,
+    weightSizeInBytes: SupportsIndex,
+    weights: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSizeInBytes: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """out = sum over heads of W_O h + b_O + residuals; h = sum of softmax(smScaler * k . q) * v over the window of the time-step.
+
+    k, q and v are the projected vectors; without output projection out is the concatenation of all h. currIdx: the time-step of
+    all sequences that is computed, which inference alone allows; all of them where it is negative. loWinIdx, hiWinIdx: an
+    entry for each time-step of qDesc, of which currIdx reads its own; the keys loWinIdx <= index < hiWinIdx that the sequence
+    has. A step without any has h = 0. devSeqLengthsQO, devSeqLengthsKV: the sequences' lengths as int32 in device memory, by
+    batch, then beam. residuals: described by qDesc, or NULL. weights may be NULL where attnDesc has none.
+    Inference has neither reserveSpaceSizeInBytes nor reserveSpace, training both. Outputs of padding are zeros.
+    Errors: BAD_PARAM for NULL (c34), currIdx beyond the time-steps (c35) or in training (c10), windows too few (c13), lengths
+    that differ (c21, c22), differing axes (c24), residuals of another length than the output (c28), half a reserve space
+    (c05, c06), data that does not fit attnDesc, spaces that are too small (c36). Source: 7.2.35; formula: 7.2.43.
+    """
+
 class _cudnnRNNGetClip(NamedTuple):
     clipMode: cudnnRNNClipMode_t
     clipNanOpt: cudnnNanPropagation_t

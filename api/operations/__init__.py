@@ -1,6 +1,7 @@
 """The contract between the documented calls and the backends: specifications, operations, the backend protocol."""
 
 from .activation import ActivationBackward, ActivationForward
+from .attention import MultiHeadAttnForward, MultiHeadAttnStep
 from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
@@ -45,6 +46,7 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 # One room on every floor for each: api/operations, api/cudnn, reference, accelerated, conformance/cases.
 FAMILIES = (
     "activation",
+    "attention",
     "convolution",
     "dropout",
     "normalization",
@@ -81,6 +83,8 @@ __all__ = [
     "LRNCrossChannelBackward",
     "LRNCrossChannelForward",
     "LRNSpec",
+    "MultiHeadAttnForward",
+    "MultiHeadAttnStep",
     "OpTensor",
     "OpTensorSpec",
     "Operand",

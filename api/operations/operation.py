@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from ..enumerations import cudnnDataType_t
-from .specs import DOUBLE, FLOAT, FilterSpec, TensorSpec
+from .specs import DOUBLE, FLOAT, FilterSpec, SeqDataSpec, TensorSpec
 
 NOT_BLENDED = (1.0, 0.0)
 
@@ -59,9 +59,13 @@ class Operation:
         return tuple(name for name in self.outputs if name not in self.raw and self.has(name))
 
     def tensor(self, operand: str) -> TensorSpec:
-        """The tensor description of an operand; a filter is seen as a tensor."""
+        """The tensor description of an operand; filters and sequences are seen as tensors."""
         spec = getattr(self, operand)
-        return spec.tensor if isinstance(spec, FilterSpec) else spec
+        return spec.tensor if isinstance(spec, (FilterSpec, SeqDataSpec)) else spec
+
+    def implied(self, operand: str) -> tuple[int, ...] | None:
+        """The values that an input must have, as the operation says them already (lengths in device memory); None: any."""
+        return None
 
     def nbytes(self, operand: str) -> int:
         """Bytes of memory that the operand must have."""

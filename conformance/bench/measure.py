@@ -16,6 +16,7 @@ from dualdnn.accelerated.runtime.timing import Clock, Graph
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
+from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 from dualdnn.api.operations.specs import FLOAT
 
 from ..calls import Caller
@@ -339,8 +340,12 @@ class Bench:
 
     def _filled(self, operation: Operation, name: str) -> Any:
         """A buffer for an operand, all of it filled with a repeated block of random values of its type."""
-        nbytes = operation.nbytes(name)
+        nbytes, implied = operation.nbytes(name), operation.implied(name)
         buffer = self._owner.allocate(nbytes)
+        if implied is not None:
+            dtype = NUMPY_TYPES[operation.tensor(name).scalar_type]
+            self.device.upload(buffer.address, np.array(implied, dtype).tobytes())
+            return buffer
         block = self._block(FLOAT if name in operation.raw else operation.tensor(name).scalar_type)
         filled = min(nbytes, block.size)
         self.device.upload(buffer.address, block[:filled].tobytes())

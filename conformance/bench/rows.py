@@ -51,6 +51,7 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import FLOAT, HALF, NHWC
 
 from ..layouts import laid_out
+from .attention_rows import attention_rows
 from .convolution_rows import convolution_rows
 from .row import Row
 
@@ -262,4 +263,4 @@ def memory_rows() -> Iterator[Row]:
 
 def rows(match: str = "") -> Iterator[Row]:
     """All rows whose name contains ``match``."""
-    return (row for row in chain(convolution_rows(), memory_rows()) if match in row.name)
+    return (row for row in chain(convolution_rows(), attention_rows(), memory_rows()) if match in row.name)

@@ -23,6 +23,7 @@ from dualdnn.api.status import BAD_PARAM
 from dualdnn.conformance.calls import sized
 from dualdnn.conformance.cases import (
     activation,
+    attention_forward,
     convolution,
     convolution_backward_data,
     convolution_bias_activation,
@@ -83,12 +84,19 @@ SAMPLES: dict[str, Operation] = {
     "SetDropoutStates": SetDropoutStates(dropout.SEED),
     "DropoutForward": dropout.forward(x=PLAIN),
     "DropoutBackward": dropout.backward(dy=PLAIN),
+    "MultiHeadAttnForward": attention_forward.forward(attention_forward.attention((2, 2, 2, 5)), residuals=True, trains=True),
+    "MultiHeadAttnStep": attention_forward.forward(attention_forward.attention((2, 2, 2, 5)), current=2, lengths=None),
     "Im2Col": convolution_filters.im2col(),
     "ReorderFilter": ReorderFilter(REORDER, FILTERS, FILTERS),
     "ReorderFilterAndBias": ReorderFilterAndBias(REORDER, FILTERS, FILTERS, BIAS, BIAS),
 }  # fmt: skip
+ATTENTION_OPERANDS = (
+    "devSeqLengthsQO", "devSeqLengthsKV", "queries", "residuals", "keys", "values", "out", "weights", "workSpace",
+)  # fmt: skip
 # call -> operand -> the clause that memory which is wrong in itself violates, where the section names one
 WRONG_MEMORY = {
+    "MultiHeadAttnForward": dict.fromkeys(ATTENTION_OPERANDS, "cudnnMultiHeadAttnForward/c34"),
+    "MultiHeadAttnStep": dict.fromkeys(ATTENTION_OPERANDS, "cudnnMultiHeadAttnForward/c34"),
     "SetTensor": {"*": "cudnnSetTensor/c07"},
     "ScaleTensor": {"*": "cudnnScaleTensor/c06"},
     "ConvolutionForward": {"*": "cudnnConvolutionForward/c46", "workSpace": "cudnnConvolutionForward/c05"},
@@ -208,7 +216,7 @@ def test_operands_begin_at_elements(subject, caller, refuses, sample):
     memory = {name: content for name, content in prepare(operation, "normal", 0).items() if content.size}
     absent = dict.fromkeys(set(operation.operands) - set(memory))
     for shifted in memory:
-        step = RAW_STEPS.get(shifted, 1) if shifted in operation.raw else operation.tensor(shifted).scalar_bytes
+        step = RAW_STEPS.get(shifted, operation.alignment(shifted))
         buffers, operands = placed(caller, memory, {shifted: step})
         caller(operation, {**operands, **absent})
         after = {
