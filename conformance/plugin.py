@@ -26,6 +26,7 @@ from .calls import Caller
 from .differences.occurrences import difference_of_case
 from .expected import REASON as EXPECTED_FAILURE
 from .expected import Expected, read_expected, write_expected
+from .prove import NOTICED, Faulty, Proving
 from .provenance import COMPLETE, INTERRUPTED, PARTIAL, environment
 from .recorded.recorder import Recorder, merge, save
 from .report import CaseResult, Difference, Function, Report, is_complete, write_report
@@ -43,6 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance")
     group.addoption("--subject", action="append", default=[], help="what to judge; may be repeated")
     group.addoption("--case", action="append", default=[], help="run only the case with this id; may be repeated")
+    group.addoption("--every", type=int, default=1, help="run only one case of so many, spread over the suite")
     group.addoption("--complete", action="store_true", help="fail when a clause in scope has no case")
     group.addoption("--report", default=None, help="directory for compliance.json, junit.xml and report.html")
     group.addoption("--expected", default=None, help="file of failures that are expected")
@@ -55,6 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="preferred",
         help="all: run every trial once by each solver of the accelerated backend that can serve it",
     )
+    group.addoption("--prove", action="store_true", help="run each case under every fault that it must notice")
     group.addoption(
         "--record", default=None, help="write every call that the cases make on the one subject to this file"
     )
@@ -63,11 +66,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "shows(*clauses): the clauses that the case shows")
     config.addinivalue_line("markers", "ours: only our own backends have what the case calls")
+    config.addinivalue_line("markers", "blind(fault, reason): a fault that the case need not notice (prove.py)")
     config.addinivalue_line(
         "markers", "per_subject(fixture, values): values(subject name) -> [(id, value)] of the fixture"
     )
     if not hasattr(config, "workerinput"):  # workers send their results to the controlling process
         config.pluginmanager.register(Collector(config), "conformance-collector")
+    if config.getoption("--prove"):
+        for name in subject_names(config):
+            if not is_recorded(name):
+                opened(name).cudnn = Faulty(opened(name).cudnn)  # type: ignore[misc]
+        config.pluginmanager.register(Proving(_clauses), "conformance-proving")
     if config.getoption("--record"):
         config.pluginmanager.register(Recording(config), "conformance-recording")
 
@@ -130,12 +139,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    wanted = set(config.getoption("--case"))
-    if not wanted:
-        return
-    called = [item for item in items if hasattr(item, "callspec")]  # what has no subject is no case
-    chosen = [item for item in called if case_id(item, item.callspec.params.get("subject", "")) in wanted]
-    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    wanted, every = set(config.getoption("--case")), config.getoption("--every")
+    chosen = items
+    if wanted:
+        called = [item for item in items if hasattr(item, "callspec")]  # what has no subject is no case
+        chosen = [item for item in called if case_id(item, item.callspec.params.get("subject", "")) in wanted]
+    chosen = chosen[::every]
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen
 
 
@@ -176,8 +187,11 @@ class Evidence:
         self.contradiction = ""  # why a failure that a declared difference covers is none of its
         self.clauses: set[str] = set()
         self.kernels: set[str] = set()
+        self.closed = False  # what follows are faults
 
     def note(self, trial: Trial) -> None:
+        if self.closed:
+            return
         self.error_ratio = max(self.error_ratio or 0.0, trial.verdict.error_ratio)
         if trial.verdict.mistrusted:
             self.mistrusted.append(str(trial.operation))
@@ -300,6 +314,13 @@ def refused(caller: Caller, refuses: Callable[..., None]) -> Callable[..., None]
     return check
 
 
+def _clauses(item: pytest.Item) -> set[str]:
+    """The clauses that a case names, and those whose refusals it has checked."""
+    evidence = item.stash.get(_EVIDENCE, None)
+    named = {clause for mark in item.iter_markers("shows") for clause in mark.args}
+    return named | (evidence.clauses if evidence else set())
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     outcome: Any = yield
@@ -316,9 +337,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if report.when != "call" and report.outcome == "passed":
         return
     evidence = item.stash.get(_EVIDENCE, None)
-    clauses = {clause for mark in item.iter_markers("shows") for clause in mark.args} | (
-        evidence.clauses if evidence else set()
-    )
+    clauses = _clauses(item)
     subject_name = opened(parameters["subject"]).name
     result = {
         "id": case,
@@ -329,6 +348,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         "mistrusted": evidence.mistrusted if evidence else [],
         "suspect": evidence.suspect if evidence else [],
         "kernels": sorted(evidence.kernels) if evidence else [],
+        "noticed": item.stash.get(NOTICED, None),
         "outcome": report.outcome,
         "message": _message(report),
         "known": "",
@@ -492,6 +512,11 @@ class Collector:
                 )
         if missing := self.unlaunched:
             terminalreporter.write_line(f"{len(missing)} kernels are launched by no case: {', '.join(missing)}")
+        if self.config.getoption("--prove"):
+            proven = [result for result in self.results if result.get("noticed") and result["outcome"] == "passed"]
+            clauses = {clause for result in proven for clause in result["clauses"]}
+            faults = sum(len(result["noticed"]) for result in proven)
+            terminalreporter.write_line(f"{len(proven)} cases noticed {faults} faults and prove {len(clauses)} clauses")
         for note in self.notes:
             terminalreporter.write_line(note)
 

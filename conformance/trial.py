@@ -5,16 +5,16 @@ space of its forward call."""
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from dualdnn.api.operations import Operation
 from dualdnn.reference import Verdict, judge
-from dualdnn.reference.view import strided
 
 from .calls import Caller
+from .contents import contents
 from .inputs import fill, is_random
 
 Array = np.ndarray[Any, Any]
@@ -57,11 +57,10 @@ def prepare(
             continue
         memory[name] = np.full(operation.nbytes(name), POISON, np.uint8)
         if name in operation.reads and name not in operation.raw:
-            spec, implied = operation.tensor(name), operation.implied(name)
-            if implied is None:
-                fill(spec, memory[name], kinds.get(name, "normal"), random)
-            else:
-                strided(spec, memory[name])[...] = np.reshape(implied, spec.dims)
+            fill(operation.tensor(name), memory[name], kinds.get(name, "normal"), random)
+    for name, bytes_ in contents(operation, random).items():
+        if name in memory:
+            memory[name][: bytes_.size] = bytes_
     for name, original in (aliases or {}).items():
         memory[name] = memory[original]
     return memory
@@ -80,7 +79,12 @@ class Step:
 
 
 class Chain:
-    """Guarded memory of a subject that several calls share, and what the reference keeps for the later ones of them."""
+    """Guarded memory of a subject that several calls share, and what the reference keeps for the later ones of them.
+
+    tamper: changes what was read back, where somebody proves that the case would notice (prove.py).
+    """
+
+    tamper: ClassVar[Callable[..., None] | None] = None
 
     def __init__(self, caller: Caller, seed: int = 0, before: Mapping[str, Array] | None = None) -> None:
         self.caller, self.seed, self.given = caller, seed, before or {}
@@ -100,17 +104,21 @@ class Chain:
             memory[operand] = memory[original]
         operands = {operand: self.placed[name][0].slice(GUARD, memory[operand].size) for operand, name in names.items()}
         self.caller(operation, operands)
+        kept = {operand: self.kept[name] for operand, name in names.items() if name in self.kept}
+        read = {operand: name for operand, name in names.items() if operand not in aliases}
+        now = {
+            operand: self.placed[name][0].to_host(np.uint8, self.placed[name][1].size) for operand, name in read.items()
+        }
+        if self.tamper is not None:
+            self.tamper(operation, memory, kept, now)
         problems, after = [], {}
-        for operand, name in names.items():
-            if operand not in aliases:
-                buffer, whole, size = self.placed[name]
-                now = buffer.to_host(np.uint8, whole.size)
-                problems += _damaged_guards(operand, whole, now, size)
-                self.placed[name] = (buffer, now, size)
-                after[operand] = now[GUARD : GUARD + memory[operand].size].copy()
+        for operand, name in read.items():
+            buffer, whole, size = self.placed[name]
+            problems += _damaged_guards(operand, whole, now[operand], size)
+            self.placed[name] = (buffer, now[operand], size)
+            after[operand] = now[operand][GUARD : GUARD + memory[operand].size].copy()
         for operand, original in aliases.items():
             after[operand] = after[original]
-        kept = {operand: self.kept[name] for operand, name in names.items() if name in self.kept}
         verdict = judge(operation, memory, after, kept, random=not self.given and is_random(step.inputs))
         self.kept |= {names[operand]: bytes_ for operand, bytes_ in verdict.kept.items()}
         return Trial(operation, verdict, problems, after)

@@ -133,6 +133,12 @@ def bounds(
         return value, bound
 
 
+def interval(value: Array, bound: Array, data_type: cudnnDataType_t) -> tuple[Array, Array, Array]:
+    """(lowest, highest number of the output type that is right, half a step of that type), for each element."""
+    lowest, highest = (rounded(edge, data_type).astype(value.dtype) for edge in (value - bound, value + bound))
+    return lowest, highest, _half_step(value, data_type)
+
+
 def _judge_output(
     operation: Operation,
     name: str,
@@ -147,12 +153,13 @@ def _judge_output(
     value, bound = bounds(operation, name, exact, before, place)
     number = stored(spec, memory, place).astype(value.dtype)
     undetermined = np.isinf(bound)
-    lowest = rounded(value - bound, spec.scalar_type).astype(value.dtype)
-    highest = rounded(value + bound, spec.scalar_type).astype(value.dtype)
+    lowest, highest, half_step = interval(value, bound, spec.scalar_type)
     right = ((lowest <= number) & (number <= highest)) | (np.isnan(value) & np.isnan(number)) | undetermined
     if np.dtype(NUMPY_TYPES[spec.scalar_type]).kind in "iu":
         right |= np.isnan(value) & (number == 0)  # integers have no NaN; conversions give 0 (view.rounded)
-    half_step, error = _half_step(value, spec.scalar_type), number - _saturated(value, spec.scalar_type)
+    elif exact.copied and operation.blend_of(name) == (1, 0):
+        right &= (value != 0) | (number != 0) | (np.signbit(value) == np.signbit(number))
+    error = number - _saturated(value, spec.scalar_type)
     allowed = bound + half_step
     if random and (spread := spread_of(exact)) is not None:
         errors = verdict.errors.setdefault(name, Errors())

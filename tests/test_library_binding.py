@@ -331,7 +331,7 @@ class TestArgumentPassing:
     def test_several_objects_from_one_create(self, subject, last):
         objects = subject.cudnn.cudnnCreateAlgorithmPerformance(3)
         assert len({o.address for o in objects}) == 3
-        subject.cudnn.cudnnDestroyAlgorithmPerformance(objects)
+        subject.cudnn.cudnnDestroyAlgorithmPerformance(objects, 3)
         assert last() == "1 3"
         assert not any(o.alive for o in objects)
 

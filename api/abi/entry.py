@@ -68,7 +68,8 @@ class Border:
                         if c[i]:
                             write(c, value)
                 if destroys:
-                    self.objects.destroyed(c[0])
+                    for pointer in c[0][0 : c[1]] if len(c) > 1 else (c[0],):
+                        self.objects.destroyed(pointer)
                 return 0
             except CudnnError as error:
                 return refuse(error.status, str(error))

@@ -6,13 +6,14 @@ result. What the table cannot say has a rule by its name (callbacks).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..descriptors import DESCRIPTORS
-from ..document import Function, Parameter
+from ..document import Function, Length, Parameter
 from ..enumerations import CUDNN_DIM_MAX, ENUMERATIONS
 from ..operations.numpy_layout import NUMPY_TYPES
 from ..operations.specs import DOUBLE, FLOAT, HALF
@@ -58,6 +59,10 @@ class Marshalling:
         if base in DESCRIPTORS or base == "cudnnHandle_t":
             get = self.objects.get
             return lambda c: get(c[index])
+        if base == "cudnnAlgorithm_t":
+            return lambda c: c[index].algo
+        if name == "algoSpace":
+            return self._host_memory(function, index)
         if base in ENUMERATIONS and not parameter.is_pointer and name != "status":
             members = {member.value: member for member in ENUMERATIONS[base]}  # the log shows their names
             return lambda c: members.get(c[index], c[index])
@@ -112,11 +117,17 @@ class Marshalling:
 
         return read
 
+    def _host_memory(self, function: Function, index: int) -> Read:
+        """Host memory of as many bytes as another argument says."""
+        size = [p.name for p in function.parameters].index(f"{function.parameters[index].name}SizeInBytes")
+        ffi = self.ffi
+        return lambda c: ffi.buffer(ffi.cast("char *", c[index]), min(c[size], sys.maxsize)) if c[index] else None
+
     def _array(self, function: Function, index: int) -> Read:
         """A host array: as many entries as other arguments say. A count that cannot be right is refused later, and not followed."""
         parameter, names = function.parameters[index], [p.name for p in function.parameters]
         assert parameter.length is not None
-        less, count = parameter.length.less, self._count(function, parameter.length.count)
+        less, count = parameter.length.less, self._count(function, parameter.length)
         most = CUDNN_DIM_MAX if parameter.length.count in ("nbDims", "arrayLength") else MOST_ENTRIES
         described = parameter.base_type in DESCRIPTORS
         assert parameter.length.count in names
@@ -129,9 +140,12 @@ class Marshalling:
 
         return read
 
-    def _count(self, function: Function, name: str) -> Read:
-        """The number that a count parameter stands for: itself, or the sum of the array that it is."""
-        index = [p.name for p in function.parameters].index(name)
+    def _count(self, function: Function, length: Length) -> Read:
+        """The number that a count parameter stands for: itself, the sum of the array that it is, a dimension of the tensor."""
+        index = [p.name for p in function.parameters].index(length.count)
+        if function.parameters[index].base_type in DESCRIPTORS:
+            get, dimension = self.objects.get, length.dimension
+            return lambda c: (*getattr(getattr(get(c[index]), "spec", None), "dims", ()), *(0,) * 8)[dimension]
         if not function.parameters[index].is_pointer:
             return lambda c: c[index]
         entries = self._array(function, index)
@@ -166,8 +180,12 @@ class Marshalling:
 
     def _writer(self, parameter: Parameter) -> Callable[[Any, Any], None]:
         base, objects = parameter.base_type, self.objects
+        if parameter.length is not None and base in DESCRIPTORS:
+            return lambda place, values: _write_entries(place, map(objects.add, values))
         if parameter.length is not None:
             return _write_entries
+        if base == "cudnnAlgorithm_t":
+            return lambda place, value: setattr(place[0], "algo", int(value))
         if parameter.name == "paddingFill":
             return (
                 self._write_fill

@@ -9,6 +9,8 @@ from typing import Any, Final, NamedTuple, SupportsFloat, SupportsIndex, TypeAli
 from ..api_log import cudnnDebug_t
 from ..descriptors import (
     ActivationDescriptor as ActivationDescriptor,
+    AlgorithmDescriptor as AlgorithmDescriptor,
+    AlgorithmPerformance as AlgorithmPerformance,
     AttnDescriptor as AttnDescriptor,
     BackendDescriptor as BackendDescriptor,
     CTCLossDescriptor as CTCLossDescriptor,
@@ -166,11 +168,46 @@ def cudnnAddTensor(
     types (c09) or more than 5 dimensions (c05). Source: 3.2.2.
     """
 
+def cudnnBatchNormalizationForwardInference(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    bnScaleBiasMeanVarDesc: TensorDescriptor,
+    bnScale: Memory,
+    bnBias: Memory,
+    estimatedMean: Memory,
+    estimatedVariance: Memory,
+    epsilon: SupportsFloat,
+) -> None:
+    """y = alpha * (bnScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + bnBias) + beta * y; beta == 0 does not read y.
+
+    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
+    descriptors are identical. bnScale, bnBias, estimatedMean, estimatedVariance: described by bnScaleBiasMeanVarDesc, which has the
+    dimensions and data type of cudnnDeriveBNTensorDescriptor, and any strides. INT8 is rounded to the nearest even and saturates.
+    Errors: BAD_PARAM for other numbers of dimensions (c23), of statistics (c24), epsilon below CUDNN_BN_MIN_EPSILON (c25), differing
+    dimensions or data types (c26), NULL (c22); NOT_SUPPORTED for other data types (c21), an output whose strides overlap.
+    Source: 3.2.3.
+    """
+
+def cudnnCopyAlgorithmDescriptor(src: AlgorithmDescriptor, dest: AlgorithmDescriptor) -> None:
+    """Set dest to the algorithm of src. Errors: BAD_PARAM where src has none. Source: 3.2.4."""
+
 def cudnnCreateActivationDescriptor() -> ActivationDescriptor:
     """A new activation descriptor, to be filled by cudnnSetActivationDescriptor.
 
     Source: 3.2.6, cudnnCreateActivationDescriptor/c01.
     """
+
+def cudnnCreateAlgorithmDescriptor() -> AlgorithmDescriptor:
+    """A new algorithm descriptor, to be filled by cudnnSetAlgorithmDescriptor. Source: 3.2.7."""
+
+def cudnnCreateAlgorithmPerformance(numberToCreate: SupportsIndex) -> tuple[AlgorithmPerformance, ...]:
+    """A tuple of so many new objects. Errors: BAD_PARAM for a negative number, ALLOC_FAILED beyond 2^20 (c03). Source: 3.2.8."""
 
 def cudnnCreateDropoutDescriptor() -> DropoutDescriptor:
     """A new dropout descriptor, to be filled by cudnnSetDropoutDescriptor. Source: 3.2.9."""
@@ -208,11 +245,47 @@ def cudnnCreateTensorDescriptor() -> TensorDescriptor:
 def cudnnCreateTensorTransformDescriptor() -> TensorTransformDescriptor:
     """A new transform descriptor whose data is all zeros. Source: 3.2.17."""
 
+def cudnnDeriveBNTensorDescriptor(
+    derivedBnDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    mode: cudnnBatchNormMode_t,
+) -> None:
+    """Describe scale, bias, mean and variance of x, without gaps.
+
+    Dimensions 1xCx1x1 (5-D: 1xCx1x1x1) in the spatial modes, 1xCxHxW (1xCxDxHxW) in CUDNN_BATCHNORM_PER_ACTIVATION; data type
+    FLOAT for HALF, BFLOAT16 and INT8, else that of x (docs/errata.md, D042).
+    Errors: BAD_PARAM for an unknown mode (c12), other than 4 or 5 dimensions (c08). Source: 3.2.18.
+    """
+
+def cudnnDeriveNormTensorDescriptor(
+    derivedNormScaleBiasDesc: TensorDescriptor,
+    derivedNormMeanVarDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    mode: cudnnNormMode_t,
+    groupCnt: SupportsIndex,
+) -> None:
+    """Describe scale and bias, and mean and variance of x, both alike and without gaps.
+
+    Dimensions 1xCx1x1 (5-D: 1xCx1x1x1) with CUDNN_NORM_PER_CHANNEL, 1xCxHxW (1xCxDxHxW) with CUDNN_NORM_PER_ACTIVATION (the section
+    has them exchanged; docs/errata.md, D043); data type FLOAT for HALF, BFLOAT16 and INT8, else that of x.
+    Errors: BAD_PARAM for an unknown mode (c13), other than 4 or 5 dimensions (c09); NOT_SUPPORTED unless groupCnt is 1.
+    Source: 3.2.19.
+    """
+
 def cudnnDestroy(handle: Handle) -> None:
     """Wait for the handle's work, then release it. Errors: BAD_PARAM for NULL (c05). Source: 3.2.20."""
 
 def cudnnDestroyActivationDescriptor(activationDesc: ActivationDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.21."""
+
+def cudnnDestroyAlgorithmDescriptor(algorithmDesc: AlgorithmDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.22."""
+
+def cudnnDestroyAlgorithmPerformance(algoPerf: Sequence[AlgorithmPerformance], numberToDestroy: SupportsIndex) -> None:
+    """Destroy the first objects of a sequence, all or, after a refusal, none. Errors: BAD_PARAM for a number that it does not have.
+
+    Source: 3.2.23.
+    """
 
 def cudnnDestroyDropoutDescriptor(dropoutDesc: DropoutDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. The states stay the caller's. Source: 3.2.24."""
@@ -296,6 +369,27 @@ class _cudnnGetActivationDescriptor(NamedTuple):
 def cudnnGetActivationDescriptor(activationDesc: ActivationDescriptor) -> _cudnnGetActivationDescriptor:
     """(mode, reluNanOpt, coef) as they were set. Source: 3.2.37, c01 to c04; uninitialised is refused (c05)."""
 
+def cudnnGetAlgorithmDescriptor(algoDesc: AlgorithmDescriptor) -> Any:
+    """The algorithm as it was set. Errors: BAD_PARAM where none was. Source: 3.2.38."""
+
+class _cudnnGetAlgorithmPerformance(NamedTuple):
+    algoDesc: AlgorithmDescriptor
+    status: cudnnStatus_t
+    time: float
+    memory: int
+
+def cudnnGetAlgorithmPerformance(algoPerf: AlgorithmPerformance) -> _cudnnGetAlgorithmPerformance:
+    """(algoDesc, status, time, memory) as they were set; algoDesc is that descriptor. Errors: BAD_PARAM where nothing was set.
+
+    Source: 3.2.39.
+    """
+
+def cudnnGetAlgorithmSpaceSize(handle: Handle, algoDesc: AlgorithmDescriptor) -> int:
+    """Bytes of host memory that cudnnSaveAlgorithm writes. Errors: BAD_PARAM for NULL, and where no algorithm was set (c04).
+
+    Source: 3.2.40.
+    """
+
 class _cudnnGetCallback(NamedTuple):
     mask: int
     udata: Any
@@ -312,7 +406,7 @@ def cudnnGetCudartVersion() -> int:
 
 class _cudnnGetDropoutDescriptor(NamedTuple):
     dropout: float
-    states: float
+    states: Any
     seed: int
 
 def cudnnGetDropoutDescriptor(dropoutDesc: DropoutDescriptor, handle: Handle) -> _cudnnGetDropoutDescriptor:
@@ -573,6 +667,41 @@ def cudnnLRNCrossChannelForward(
     Source: 3.2.65; formula: docs/errata.md, D079.
     """
 
+def cudnnNormalizationForwardInference(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    normScaleBiasDesc: TensorDescriptor,
+    normScale: Memory,
+    normBias: Memory,
+    normMeanVarDesc: TensorDescriptor,
+    estimatedMean: Memory,
+    estimatedVariance: Memory,
+    zDesc: TensorDescriptor | None,
+    z: Memory,
+    activationDesc: ActivationDescriptor | None,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    epsilon: SupportsFloat,
+    groupCnt: SupportsIndex,
+) -> None:
+    """y = alpha * (normScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + normBias) + beta * y; beta == 0 does not read y.
+
+    x, y: equal dimensions and data types (HALF, BFLOAT16, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
+    descriptors are identical. normScale, normBias: described by normScaleBiasDesc; estimatedMean, estimatedVariance: by
+    normMeanVarDesc; both have the dimensions and data type of cudnnDeriveNormTensorDescriptor, and any strides. algo changes
+    nothing. zDesc, z and activationDesc are not used.
+    Errors: BAD_PARAM for other numbers of dimensions (c25), of statistics (c26, c27), a negative epsilon (c28), differing dimensions
+    (c29) or data types (c30), NULL (c24); NOT_SUPPORTED for normOps other than CUDNN_NORM_OPS_NORM (c08), groupCnt other than 1
+    (c20), an unknown algo (c32), CUDNN_NORM_ALGO_PERSIST per activation (cudnnNormAlgo_t/c01), other data types (c31), an output whose
+    strides overlap. Source: 3.2.66.
+    """
+
 def cudnnOpsInferVersionCheck() -> None:
     """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c04). Source: 3.2.67."""
 
@@ -658,6 +787,18 @@ def cudnnReduceTensor(
     that are too small. Source: 3.2.71.
     """
 
+def cudnnRestoreAlgorithm(
+    handle: Handle,
+    algoSpace: Any,
+    algoSpaceSizeInBytes: SupportsIndex,
+    algoDesc: AlgorithmDescriptor,
+) -> None:
+    """Set algoDesc to the algorithm that cudnnSaveAlgorithm wrote; bytes behind it do not matter.
+
+    Errors: BAD_PARAM for NULL (c08), for what is damaged, cut off or was not written by cudnnSaveAlgorithm (c09); NOT_SUPPORTED for
+    what another version wrote (c07). algoDesc is as it was then. Source: 3.2.72.
+    """
+
 def cudnnRestoreDropoutDescriptor(
     dropoutDesc: DropoutDescriptor,
     handle: Handle,
@@ -670,6 +811,18 @@ def cudnnRestoreDropoutDescriptor(
 
     Errors: INVALID_VALUE for stateSizeInBytes below cudnnDropoutGetStatesSize (c09), BAD_PARAM for a dropout outside [0, 1].
     Source: 3.2.73.
+    """
+
+def cudnnSaveAlgorithm(
+    handle: Handle,
+    algoDesc: AlgorithmDescriptor,
+    algoSpace: Any,
+    algoSpaceSizeInBytes: SupportsIndex,
+) -> None:
+    """Write the algorithm to host memory, from which cudnnRestoreAlgorithm reads it in another process, on any machine.
+
+    algoSpace: what has the buffer protocol (bytearray, NumPy array). Errors: BAD_PARAM for NULL (c07), for fewer bytes than
+    cudnnGetAlgorithmSpaceSize (c08). Source: 3.2.74.
     """
 
 def cudnnScaleTensor(handle: Handle, yDesc: TensorDescriptor, y: Memory, alpha: SupportsFloat) -> None:
@@ -688,6 +841,27 @@ def cudnnSetActivationDescriptor(
     """Set the function, its NaN propagation and its coefficient (limit of the clipped ReLU, alpha of the ELU).
 
     Errors: BAD_PARAM for an unknown mode (c07) or reluNanOpt (c08). Source: 3.2.76.
+    """
+
+def cudnnSetAlgorithmDescriptor(algorithmDesc: AlgorithmDescriptor, algorithm: Any) -> None:
+    """Keep an algorithm.
+
+    algorithm: an enumerator of cudnnConvolutionFwdAlgo_t, cudnnConvolutionBwdFilterAlgo_t, cudnnConvolutionBwdDataAlgo_t,
+    cudnnRNNAlgo_t or cudnnCTCLossAlgo_t, or its number, as the union in C has it. Errors: BAD_PARAM for anything else.
+    Source: 3.2.77.
+    """
+
+def cudnnSetAlgorithmPerformance(
+    algoPerf: AlgorithmPerformance,
+    algoDesc: AlgorithmDescriptor,
+    status: cudnnStatus_t,
+    time: SupportsFloat,
+    memory: SupportsIndex,
+) -> None:
+    """Keep what running the algorithm of algoDesc gave: its status, milliseconds (rounded to float), bytes.
+
+    The object refers to algoDesc: what that is set to later is what it is about then. Errors: BAD_PARAM for NULL, for what is no
+    status. Source: 3.2.78.
     """
 
 def cudnnSetCallback(mask: SupportsIndex, udata: Any, fptr: Callback | None | None) -> None:
@@ -1098,6 +1272,9 @@ def cudnnLRNCrossChannelBackward(
     Source: 4.1.14; formula: docs/errata.md, D179.
     """
 
+def cudnnOpsTrainVersionCheck() -> None:
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 4.1.17."""
+
 def cudnnPoolingBackward(
     handle: Handle,
     poolingDesc: PoolingDescriptor,
@@ -1159,6 +1336,16 @@ def cudnnBackendDestroyDescriptor(descriptor: BackendDescriptor) -> None:
     """Destroy the descriptor; what was finalised with it keeps what it described. Errors: BAD_PARAM for NULL.
 
     Source: 5.2.2.
+    """
+
+def cudnnBackendExecute(handle: Handle, executionPlan: BackendDescriptor, variantPack: BackendDescriptor) -> None:
+    """Run a finalised execution plan on the memory of a finalised variant pack.
+
+    The pack has a pointer for each tensor of the graph that is not virtual, by its unique id, and a workspace of at least
+    CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE bytes, which may be None where that is 0.
+    Errors: BAD_PARAM for descriptors that are not finalised (c03), of another type or made for another handle (c07),
+    pointers that are missing (c04), superfluous, too small or misaligned (c07), a workspace that is too small (c05);
+    EXECUTION_FAILED where the device fails (c09). Source: 5.2.3.
     """
 
 def cudnnBackendFinalize(descriptor: BackendDescriptor) -> None:
@@ -1576,6 +1763,34 @@ def cudnnConvolutionBackwardBias(
     Source: 6.2.1; docs/errata.md, D282.
     """
 
+def cudnnConvolutionBackwardFilter(
+    handle: Handle,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    convDesc: ConvolutionDescriptor,
+    algo: cudnnConvolutionBwdFilterAlgo_t,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    beta: SupportsFloat,
+    dwDesc: FilterDescriptor,
+    dw: Memory,
+) -> None:
+    """dw = alpha * result + beta * dw: the gradient with respect to the filter of cudnnConvolutionForward, given that of its
+    output; beta == 0 does not read dw.
+
+    result[k, c, r, ...] = sum over n, p, ... of dy[n, k, p, ...] * x[n, g * C + c, p * stride + r * dilation - pad, ...], with zeros
+    outside x; CUDNN_CONVOLUTION rotates the result by 180 degrees (docs/errata.md, D280).
+    Which algorithm takes which data types, layouts and shapes: tables 36 to 39 (api/support/convolution_gradients.py). Every
+    algorithm is deterministic here.
+    Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45), output channels
+    that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too small (c06)
+    workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not take (c49).
+    Source: 6.2.2; docs/errata.md, D274 to D281.
+    """
+
 def cudnnCreateFusedOpsConstParamPack(ops: cudnnFusedOps_t) -> FusedOpsConstParamPack:
     """A constant parameter pack of a sequence: no descriptors, CUDNN_PTR_NULL, CUDNN_BATCHNORM_PER_ACTIVATION.
 
@@ -1600,8 +1815,29 @@ def cudnnDestroyFusedOpsPlan(plan: FusedOpsPlan | None) -> None:
 def cudnnDestroyFusedOpsVariantParamPack(varPack: FusedOpsVariantParamPack) -> None:
     """Destroy the pack, not the memory that it points to; using it afterwards is BAD_PARAM. Source: 6.2.8."""
 
+def cudnnFusedOpsExecute(handle: Handle, plan: FusedOpsPlan, varPack: FusedOpsVariantParamPack) -> None:
+    """Run a plan on the memory and the scalars of a variant parameter pack, which may change from call to call.
+
+    Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what the
+    placeholders promise, a workspace that is missing or too small (the clauses of cudnnFusedOpsVariantParamLabel_t), an epsilon
+    below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source: 6.2.11, tables 31 to 35.
+    """
+
+def cudnnGetConvolutionBackwardFilterWorkspaceSize(
+    handle: Handle,
+    xDesc: TensorDescriptor,
+    dyDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    dwDesc: FilterDescriptor,
+    algo: cudnnConvolutionBwdFilterAlgo_t,
+) -> int:
+    """Bytes of workspace that cudnnConvolutionBackwardFilter needs for these descriptors and this algorithm.
+
+    Errors: those of cudnnConvolutionBackwardFilter; channels that differ are c05, data types c06 here. Source: 6.2.14.
+    """
+
 class _cudnnGetFusedOpsConstParamPackAttribute(NamedTuple):
-    param: float
+    param: Any
     isNULL: int
 
 def cudnnGetFusedOpsConstParamPackAttribute(
@@ -1616,16 +1852,27 @@ def cudnnGetFusedOpsConstParamPackAttribute(
 def cudnnGetFusedOpsVariantParamPackAttribute(
     varPack: FusedOpsVariantParamPack,
     paramLabel: cudnnFusedOpsVariantParamLabel_t,
-) -> float:
+) -> Any:
     """The device memory that was set, None where it is NULL, or the scalar.
 
     Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source: 6.2.16.
     """
 
+def cudnnMakeFusedOpsPlan(handle: Handle, plan: FusedOpsPlan, constPack: FusedOpsConstParamPack) -> int:
+    """Make a plan of the sequence and the attributes of the pack; returns the bytes of workspace that executing it takes.
+
+    The plan has a copy of what it needs: the pack and its descriptors may change or be destroyed. A call that is refused leaves an
+    earlier plan as it was. Placeholders say which operands there will be: optional outputs and steps whose pointers are
+    CUDNN_PTR_NULL are left out.
+    Errors: BAD_PARAM for NULL (c04), a pack of another sequence (c05), descriptors that are missing or whose shapes do not fit
+    (the clauses of cudnnFusedOpsConstParamLabel_t); NOT_SUPPORTED for modes, activations and data types that are not supported.
+    Source: 6.2.17, tables 23 to 29.
+    """
+
 def cudnnSetFusedOpsConstParamPackAttribute(
     constPack: FusedOpsConstParamPack,
     paramLabel: cudnnFusedOpsConstParamLabel_t,
-    param: SupportsFloat | None,
+    param: Any,
 ) -> None:
     """Copy a descriptor's contents or a value into the pack; None is recorded as NULL.
 
@@ -1649,6 +1896,9 @@ def cudnnSetFusedOpsVariantParamPackAttribute(
     Errors: BAD_PARAM for NULL (c03), a label that is none or that the sequence of the pack does not have (c04), what is no number
     of the scalar's type (cudnnStatus_t/c05). Source: 6.2.19.
     """
+
+def cudnnAdvInferVersionCheck() -> None:
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 7.2.1."""
 
 def cudnnCreateAttnDescriptor() -> AttnDescriptor:
     """A new attention descriptor, to be filled by cudnnSetAttnDescriptor. Source: 7.2.3."""
@@ -1720,7 +1970,7 @@ def cudnnGetMultiHeadAttnWeights(
     weightSizeInBytes: SupportsIndex,
     weights: Memory,
     wDesc: TensorDescriptor,
-) -> float:
+) -> Any:
     """The weight or bias tensor wKind in weights, which has weightSizeInBytes bytes: a part of a buffer, or the address in other
     memory, that of the host included.
 
@@ -1741,7 +1991,7 @@ class _cudnnGetRNNDataDescriptor(NamedTuple):
     batchSize: int
     vectorSize: int
     seqLengthArray: tuple[int, ...]
-    paddingFill: float
+    paddingFill: Any
 
 def cudnnGetRNNDataDescriptor(
     RNNDataDesc: RNNDataDescriptor,
@@ -1797,7 +2047,7 @@ def cudnnGetRNNLinLayerBiasParams(
     w: Memory,
     linLayerID: SupportsIndex,
     linLayerBiasDesc: FilterDescriptor,
-) -> float:
+) -> Any:
     """A bias of a pseudo-layer in w, as cudnnGetRNNLinLayerMatrixParams returns a matrix; linLayerBiasDesc becomes {1, rows, 1}.
 
     Errors: BAD_PARAM for NULL (c20), data types (c21), a w that does not begin at an element (c22), a pseudoLayer or
@@ -1813,7 +2063,7 @@ def cudnnGetRNNLinLayerMatrixParams(
     w: Memory,
     linLayerID: SupportsIndex,
     linLayerMatDesc: FilterDescriptor,
-) -> float:
+) -> Any:
     """A matrix of a pseudo-layer in w, whose bytes wDesc says: a part of a buffer, or the address in other memory.
 
     linLayerMatDesc becomes {1, rows, columns}, row-major. None, and a descriptor that reads as zeros, for a matrix that the
@@ -1864,8 +2114,8 @@ def cudnnGetRNNTempSpaceSizes(
     """
 
 class _cudnnGetRNNWeightParams(NamedTuple):
-    mAddr: float
-    bAddr: float
+    mAddr: Any
+    bAddr: Any
 
 def cudnnGetRNNWeightParams(
     handle: Handle,
@@ -1897,7 +2147,7 @@ def cudnnGetRNNWorkspaceSize(
     handle: Handle,
     rnnDesc: RNNDescriptor,
     seqLength: SupportsIndex,
-    xDesc: TensorDescriptor,
+    xDesc: Sequence[TensorDescriptor],
 ) -> int:
     """Bytes of work space for seqLength steps, each described by a {batch, input size, 1} of xDesc.
 
@@ -1912,7 +2162,7 @@ class _cudnnGetSeqDataDescriptor(NamedTuple):
     axes: tuple[cudnnSeqDataAxis_t, ...]
     seqLengthArraySize: int
     seqLengthArray: tuple[int, ...]
-    paddingFill: float
+    paddingFill: Any
 
 def cudnnGetSeqDataDescriptor(
     seqDataDesc: SeqDataDescriptor,
@@ -1960,6 +2210,40 @@ def cudnnMultiHeadAttnForward(
     Errors: BAD_PARAM for NULL (c34), currIdx beyond the time-steps (c35) or in training (c10), windows too few (c13), lengths
     that differ (c21, c22), differing axes (c24), residuals of another length than the output (c28), half a reserve space
     (c05, c06), data that does not fit attnDesc, spaces that are too small (c36). Source: 7.2.35; formula: 7.2.43.
+    """
+
+def cudnnRNNForward(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    fwdMode: cudnnForwardMode_t,
+    devSeqLengths: Memory,
+    xDesc: RNNDataDescriptor,
+    x: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    hDesc: TensorDescriptor,
+    hx: Memory,
+    hy: Memory,
+    cDesc: TensorDescriptor | None,
+    cx: Memory,
+    cy: Memory,
+    weightSpaceSize: SupportsIndex,
+    weightSpace: Memory,
+    workSpaceSize: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSize: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """The outputs y of the last layer, and the states hy and cy after the last step of each sequence.
+
+    x: vectors of inputSize, y: of projSize, both directions concatenated; padding of y gets paddingFill, where there is one.
+    hx, hy: {numLayers * directions, batchSize, projSize}, cx, cy: the same of hiddenSize, of CUDNN_LSTM only. NULL hx and cx
+    are zeros, NULL hy and cy are not written. devSeqLengths is not read: the lengths are those of xDesc and yDesc.
+    reserveSpace is written in training only.
+    Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small (c46);
+    NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
+    (c43), and for dropout between layers in training.
+    Source: 7.2.36.
     """
 
 class _cudnnRNNGetClip(NamedTuple):
@@ -2048,7 +2332,7 @@ def cudnnSetRNNDataDescriptor(
     batchSize: SupportsIndex,
     vectorSize: SupportsIndex,
     seqLengthArray: Sequence[SupportsIndex],
-    paddingFill: SupportsFloat | None,
+    paddingFill: Any,
 ) -> None:
     """Describe a batch of sequences of vectors.
 
@@ -2134,7 +2418,7 @@ def cudnnSetSeqDataDescriptor(
     axes: cudnnSeqDataAxis_t,
     seqLengthArraySize: SupportsIndex,
     seqLengthArray: Sequence[SupportsIndex],
-    paddingFill: SupportsFloat | None,
+    paddingFill: Any,
 ) -> None:
     """Describe sequences of vectors, packed without gaps.
 
@@ -2145,8 +2429,63 @@ def cudnnSetSeqDataDescriptor(
     (c20), a paddingFill (c29). Source: 7.2.53.
     """
 
+def cudnnAdvTrainVersionCheck() -> None:
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 8.2.1."""
+
 def cudnnCreateCTCLossDescriptor() -> CTCLossDescriptor:
     """A new CTC loss descriptor, to be filled by one of the three setters. Source: 8.2.2."""
+
+def cudnnCTCLoss(
+    handle: Handle,
+    probsDesc: TensorDescriptor,
+    probs: Memory,
+    hostLabels: Sequence[SupportsIndex],
+    hostLabelLengths: Sequence[SupportsIndex],
+    hostInputLengths: Sequence[SupportsIndex],
+    costs: Memory,
+    gradientsDesc: TensorDescriptor | None,
+    gradients: Memory,
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+    workspace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+) -> None:
+    """costs[n] = -ln p(labels of n | probs), gradients = those of the costs with respect to the activations.
+
+    p is the sum over all alignments of the product of their probabilities; class 0 is the blank. gradients are p(class) minus the
+    share of the alignments that have the class at that time step, and zero from the input length on. Without an alignment (labels
+    and repetitions are more than time steps) the cost is 0, and the gradients are zero or, with PROPAGATE_NAN, left as they are.
+    probs: probabilities, with CUDNN_LOSS_NORMALIZATION_SOFTMAX activations. probs, gradients: FLOAT (time, sequence, class), any
+    strides; costs: packed floats, one a sequence. gradients (and gradientsDesc) may be NULL. Lengths and labels in host memory:
+    a list for all sequences, labels one sequence after the other. Both algorithms are deterministic here.
+    Errors: BAD_PARAM for differing dimensions (c14), input lengths that are not 0 to the time steps of probsDesc (c15), a workspace
+    that is too small (c16), label lengths above 256 (c17), labels that are no classes; NOT_SUPPORTED for other types (c18), an
+    unknown algo (c19). Source: 8.2.3; formula: docs/errata.md, D387.
+    """
+
+def cudnnCTCLoss_v8(
+    handle: Handle,
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+    probsDesc: TensorDescriptor,
+    probs: Memory,
+    labels: Memory,
+    labelLengths: Memory,
+    inputLengths: Memory,
+    costs: Memory,
+    gradientsDesc: TensorDescriptor | None,
+    gradients: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    workspace: Memory,
+) -> None:
+    """As cudnnCTCLoss, with labels, labelLengths and inputLengths (int) in device memory, which the host does not read.
+
+    A sequence of more than maxLabelLength labels, of labels that are no classes, of an input length that is not 0 to the time
+    steps of probsDesc, has no alignment. labels: as many as labelLengths say; a length that is not 0 to maxLabelLength counts as
+    the nearest of them where the labels of the next sequence are looked for.
+    Errors: BAD_PARAM for differing dimensions (c16), a descriptor of another setter (c03), a workspace that is too small (c18), a
+    maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21). Source: 8.2.4.
+    """
 
 def cudnnDestroyCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 8.2.5."""
@@ -2177,11 +2516,43 @@ def cudnnGetCTCLossDescriptor_v8(ctcLossDesc: CTCLossDescriptor) -> _cudnnGetCTC
     Errors: BAD_PARAM for NULL (c06). Source: 8.2.11.
     """
 
+def cudnnGetCTCLossWorkspaceSize(
+    handle: Handle,
+    probsDesc: TensorDescriptor,
+    gradientsDesc: TensorDescriptor | None,
+    labels: Sequence[SupportsIndex],
+    labelLengths: Sequence[SupportsIndex],
+    inputLengths: Sequence[SupportsIndex],
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+) -> int:
+    """Bytes of workspace that cudnnCTCLoss needs for these lengths on the handle's device, never 0.
+
+    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted. labels,
+    labelLengths, inputLengths: in host memory.
+    Errors: BAD_PARAM for differing dimensions (c06), input lengths that are not 0 to the time steps of probsDesc (c07), label
+    lengths above 256 (c09), labels that are no classes; NOT_SUPPORTED for other types (c10), an unknown algo (c11). Source: 8.2.12.
+    """
+
+def cudnnGetCTCLossWorkspaceSize_v8(
+    handle: Handle,
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+    probsDesc: TensorDescriptor,
+    gradientsDesc: TensorDescriptor | None,
+) -> int:
+    """Bytes of workspace that cudnnCTCLoss_v8 needs for up to maxLabelLength labels a sequence on the handle's device, never 0.
+
+    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted.
+    Errors: BAD_PARAM for differing dimensions (c05), a descriptor of another setter (cudnnCTCLoss_v8/c03), a maxLabelLength above
+    256 (cudnnCTCLoss_v8/c19); NOT_SUPPORTED for other types (c06), an unknown algo (c07). Source: 8.2.13.
+    """
+
 def cudnnGetRNNTrainingReserveSize(
     handle: Handle,
     rnnDesc: RNNDescriptor,
     seqLength: SupportsIndex,
-    xDesc: TensorDescriptor,
+    xDesc: Sequence[TensorDescriptor],
 ) -> int:
     """Bytes of reserve space for training with seqLength steps, each described by a {batch, input size, 1} of xDesc.
 

@@ -1,5 +1,5 @@
 """The library, its handle and its log (3.2.5, 3.2.20, 3.2.41, 3.2.42, 3.2.44, 3.2.54, 3.2.58, 3.2.63, 3.2.67, 3.2.70,
-3.2.79, 3.2.89)."""
+3.2.79, 3.2.89, 4.1.17, 7.2.1, 8.2.1)."""
 
 from __future__ import annotations
 
@@ -89,14 +89,37 @@ def cudnnGetErrorString(status):
         return "CUDNN_UNKNOWN_STATUS"
 
 
-@documented()
-def cudnnOpsInferVersionCheck():
-    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c04). Source: 3.2.67."""
+def _same_version(clause):
+    """All parts of the package, each of which has parts of every sub-library, have one version."""
     from dualdnn import accelerated, api, reference
 
     versions = {part.__name__: part.__version__ for part in (api, reference, accelerated)}
     mismatch = cudnnStatus_t.CUDNN_STATUS_VERSION_MISMATCH
-    expect(len(set(versions.values())) == 1, mismatch, "cudnnOpsInferVersionCheck/c04", f"versions differ: {versions}")
+    expect(len(set(versions.values())) == 1, mismatch, clause, f"versions differ: {versions}")
+
+
+@documented()
+def cudnnOpsInferVersionCheck():
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c04). Source: 3.2.67."""
+    _same_version("cudnnOpsInferVersionCheck/c04")
+
+
+@documented()
+def cudnnOpsTrainVersionCheck():
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 4.1.17."""
+    _same_version("cudnnOpsTrainVersionCheck/c03")
+
+
+@documented()
+def cudnnAdvInferVersionCheck():
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 7.2.1."""
+    _same_version("cudnnAdvInferVersionCheck/c03")
+
+
+@documented()
+def cudnnAdvTrainVersionCheck():
+    """Succeeds when all parts of the package have one version. Errors: VERSION_MISMATCH (c03). Source: 8.2.1."""
+    _same_version("cudnnAdvTrainVersionCheck/c03")
 
 
 @documented(invalid={"*": "c21"})

@@ -6,6 +6,7 @@ from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -13,20 +14,33 @@ from .convolution import (
     ReorderFilterAndBias,
     allows_tf32,
 )
+from .ctc import CTCLoss, CTCLoss_v8
 from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
+from .fused_ops import (
+    BnFinalizeStatisticsInference,
+    BnFinalizeStatisticsTraining,
+    DactivationForkDbatchnorm,
+    ScaleBiasAddActivationGenBitmask,
+)
+from .graph import OperationGraph
 from .normalization import (
+    BatchNormalizationForwardInference,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
+    NormalizationForwardInference,
 )
 from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
 from .records import parse
 from .reduce_tensor import ReduceTensor
+from .rnn import RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
+    AlgorithmPerformanceSpec,
+    AlgorithmSpec,
     AttnSpec,
     ConvolutionSpec,
     CTCLossSpec,
@@ -48,10 +62,14 @@ FAMILIES = (
     "activation",
     "attention",
     "convolution",
+    "graph",
+    "fused_ops",
+    "ctc",
     "dropout",
     "normalization",
     "pooling",
     "reduce_tensor",
+    "rnn",
     "softmax",
     "tensor_arithmetic",
     "transform",
@@ -63,13 +81,23 @@ __all__ = [
     "ActivationForward",
     "ActivationSpec",
     "AddTensor",
+    "AlgorithmPerformanceSpec",
+    "AlgorithmSpec",
     "AttnSpec",
+    "BnFinalizeStatisticsInference",
+    "BnFinalizeStatisticsTraining",
+    "DactivationForkDbatchnorm",
+    "ScaleBiasAddActivationGenBitmask",
     "Backend",
+    "BatchNormalizationForwardInference",
     "BackendError",
     "Buffer",
+    "CTCLoss",
     "CTCLossSpec",
+    "CTCLoss_v8",
     "ConvolutionBackwardBias",
     "ConvolutionBackwardData",
+    "ConvolutionBackwardFilter",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",
@@ -85,13 +113,16 @@ __all__ = [
     "LRNSpec",
     "MultiHeadAttnForward",
     "MultiHeadAttnStep",
+    "NormalizationForwardInference",
     "OpTensor",
     "OpTensorSpec",
     "Operand",
     "Operation",
+    "OperationGraph",
     "PoolingBackward",
     "PoolingForward",
     "PoolingSpec",
+    "RNNForward",
     "ReduceTensor",
     "ReduceTensorSpec",
     "ReorderFilter",

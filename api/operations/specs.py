@@ -29,6 +29,7 @@ from ..enumerations import (
     cudnnReduceTensorOp_t,
     cudnnReorderType_t,
     cudnnSeqDataAxis_t,
+    cudnnStatus_t,
     cudnnTensorFormat_t,
 )
 from .records import record
@@ -399,3 +400,19 @@ class FusedOpsParamsSpec:
         """The pack with another value of one attribute."""
         values = (value if known == label else old for known, old in zip(self.labels, self.values, strict=True))
         return FusedOpsParamsSpec(self.ops, self.labels, tuple(values))
+
+
+@record
+class AlgorithmSpec:
+    """An algorithm: an enumerator of one of the enumerations of algorithms, or a number where C did not say of which."""
+
+    algorithm: int
+
+
+@record
+class AlgorithmPerformanceSpec:
+    """What running an algorithm gave: its status, milliseconds, bytes of device memory."""
+
+    status: cudnnStatus_t
+    time: float
+    memory: int

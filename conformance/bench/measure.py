@@ -16,10 +16,10 @@ from dualdnn.accelerated.runtime.timing import Clock, Graph
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnDataType_t
 from dualdnn.api.operations import Operation, TensorSpec
-from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
 from dualdnn.api.operations.specs import FLOAT
 
 from ..calls import Caller
+from ..contents import contents
 from ..inputs import values
 from ..subjects import Subject
 from .ceilings import Ceilings, data_sheet
@@ -316,6 +316,8 @@ class Bench:
             for name in operation.operands:
                 if operation.nbytes(name):
                     memory[name] = self._filled(operation, name)
+            for name, bytes_ in contents(operation, np.random.default_rng(1)).items():
+                self.device.upload(memory[name].address, bytes_.tobytes())
             if isinstance(operation, Convolution):
                 memory["workSpace"] = self._owner.allocate(self._scratch_bytes(operation))
             yield memory
@@ -340,12 +342,8 @@ class Bench:
 
     def _filled(self, operation: Operation, name: str) -> Any:
         """A buffer for an operand, all of it filled with a repeated block of random values of its type."""
-        nbytes, implied = operation.nbytes(name), operation.implied(name)
+        nbytes = operation.nbytes(name)
         buffer = self._owner.allocate(nbytes)
-        if implied is not None:
-            dtype = NUMPY_TYPES[operation.tensor(name).scalar_type]
-            self.device.upload(buffer.address, np.array(implied, dtype).tobytes())
-            return buffer
         block = self._block(FLOAT if name in operation.raw else operation.tensor(name).scalar_type)
         filled = min(nbytes, block.size)
         self.device.upload(buffer.address, block[:filled].tobytes())

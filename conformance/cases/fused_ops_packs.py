@@ -210,6 +210,7 @@ def test_every_attribute_comes_back(cudnn, const_pack, ops):
             assert shown(cudnn, const_type(label), param) == wanted[label], label.name
 
 
+@pytest.mark.blind("a result off by one", "isNULL, of which other cases are")
 @shows(f"{GET}/c02")
 @sequences
 def test_what_was_got_is_a_copy(cudnn, const_pack, ops):
@@ -310,7 +311,7 @@ def test_variant_presets(cudnn, variant_pack, ops):
 
 
 @shows(*(f"{SET_VARIANT}/c0{n}" for n in (1, 2, 5)), *(f"{GET_VARIANT}/c0{n}" for n in (1, 2, 3)),
-       *(f"{VARIANT_LABELS}/c00{n}" for n in (1, 2)))  # fmt: skip
+       *(f"{VARIANT_LABELS}/c00{n}" for n in (1, 2, 3)))  # fmt: skip
 @sequences
 def test_every_variant_attribute_comes_back(subject, cudnn, variant_pack, ops):
     """Scalars are copied; pointers are kept as they are, also those that no memory is at."""

@@ -211,9 +211,25 @@ def test_enumerators_have_the_numbers_of_the_headers(subject, cudnn, enumeration
     assert {name: int(getattr(cudnn, name)) for name in numbers} == numbers
 
 
-@shows("cudnnOpsInferVersionCheck/c01", "cudnnOpsInferVersionCheck/c03")
-def test_version_check(cudnn):
-    assert cudnn.cudnnOpsInferVersionCheck() is None
+VERSIONED = ("OpsInfer", "OpsTrain", "AdvInfer", "AdvTrain")  # parts of the library
+
+
+@shows("cudnnOpsInferVersionCheck/c01", "cudnnOpsInferVersionCheck/c03", "cudnnOpsTrainVersionCheck/c01",
+       "cudnnOpsTrainVersionCheck/c02", "cudnnAdvInferVersionCheck/c01", "cudnnAdvInferVersionCheck/c02",
+       "cudnnAdvTrainVersionCheck/c01", "cudnnAdvTrainVersionCheck/c02")  # fmt: skip
+@pytest.mark.parametrize("part", VERSIONED)
+def test_version_check(cudnn, part):
+    assert getattr(cudnn, f"cudnn{part}VersionCheck")() is None
+
+
+@shows("cudnnOpsTrainVersionCheck/c03", "cudnnAdvTrainVersionCheck/c03")
+@pytest.mark.parametrize("part", VERSIONED)
+def test_versions_that_differ(subject, cudnn, refuses, monkeypatch, part):
+    if not subject.ours:
+        pytest.skip("only of our own package a part can be given another version")
+    monkeypatch.setattr("dualdnn.reference.__version__", "0.0.0")
+    clause = f"cudnn{part}VersionCheck/{'c04' if part == 'OpsInfer' else 'c03'}"
+    refuses(cudnnStatus_t.CUDNN_STATUS_VERSION_MISMATCH, clause, getattr(cudnn, f"cudnn{part}VersionCheck"))
 
 
 @shows(

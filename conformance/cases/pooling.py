@@ -916,4 +916,5 @@ def test_advised_output_is_computed(cudnn, trial):
     pooling, tensor = cudnn.cudnnCreatePoolingDescriptor(), tensor_descriptor(cudnn, STANDARD.dims)
     cudnn.cudnnSetPooling2dDescriptor(pooling, *IMAGES[:2], *STANDARD.window, *STANDARD.padding, *STANDARD.stride)
     advised = tuple(cudnn.cudnnGetPooling2dForwardOutputDim(pooling, tensor))
+    assert advised == STANDARD.outputs
     trial(forward(MAXIMA[0], STANDARD._replace(output=advised[2:])))

@@ -92,7 +92,7 @@ def test_weight_space(cudnn, handle, fresh, values):
                     assert cudnn.cudnnGetTensorNdDescriptor(descriptor, 8)[0] == values["dataType"]
                     start = (part.address - space.address) // step
                     taken[start : start + int(np.prod(shape))] += 1
-    assert (taken == 1).all()
+    assert (taken == 1).all() and taken.size * step == size
 
 
 @shows(*(f"{PARAMS}/c{i:02}" for i in (18, 19, 20, 21, 22)), *(f"{SIZE}/c{i:02}" for i in (4, 5, 6)))

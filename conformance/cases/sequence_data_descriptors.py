@@ -110,7 +110,8 @@ def test_no_fill(subject, cudnn, fresh):
     if not subject.ours:
         pytest.skip("C writes a value where this convention returns None")
     fill(cudnn, fresh)
-    assert cudnn.cudnnGetSeqDataDescriptor(fresh, 4, 6).paddingFill is None
+    found = cudnn.cudnnGetSeqDataDescriptor(fresh, 4, 6)
+    assert found.paddingFill is None and found.nbDims == 4
 
 
 @shows(f"{SET}/c13")

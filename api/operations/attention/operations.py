@@ -48,10 +48,6 @@ class Attention(Operation):
     def alignment(self, operand: str) -> int:
         return ALIGNMENT if operand in ("workSpace", "reserveSpace") else super().alignment(operand)
 
-    def implied(self, operand: str) -> tuple[int, ...] | None:
-        data = self.lengths_of.get(operand)
-        return getattr(self, data).lengths if data else None
-
 
 class _Forward(Attention):
     lo_win_idx: tuple[int, ...]

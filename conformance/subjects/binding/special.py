@@ -125,19 +125,10 @@ class PerformancesDestroyed(Slot):
         return array
 
     def finish(self, call: Call) -> None:
-        for value in as_objects(call.values[self.name]):
+        for value in as_objects(call.values[self.name])[: max(0, int(call.values["numberToDestroy"]))]:
             if call.succeeded and isinstance(value, Opaque):
                 value.alive = False
                 call.library.objects.pop(value.address, None)
-
-
-class PerformanceCount(Slot):
-    """How many objects ``algoPerf`` holds."""
-
-    passed = False
-
-    def encode(self, call: Call) -> Any:
-        return ctypes.c_int(len(as_objects(call.values["algoPerf"])))
 
 
 class SearchResults(Slot):
@@ -373,7 +364,6 @@ SPECIAL_SLOTS: dict[tuple[str, str], Callable[[Parameter], Slot]] = {
     ("cudnnGetCallback", "fptr"): CallbackOut,
     ("cudnnCreateAlgorithmPerformance", "algoPerf"): PerformancesOut,
     ("cudnnDestroyAlgorithmPerformance", "algoPerf"): PerformancesDestroyed,
-    ("cudnnDestroyAlgorithmPerformance", "numberToDestroy"): PerformanceCount,
     **{
         (f"cudnnFindRNN{which}AlgorithmEx", "perfResults"): SearchResults
         for which in ("ForwardInference", "ForwardTraining", "BackwardData", "BackwardWeights")

@@ -1,0 +1,19 @@
+"""Fused operations (6.1.3.1): the solvers of each sequence."""
+
+from __future__ import annotations
+
+from dualdnn.api.operations import (
+    BnFinalizeStatisticsInference,
+    BnFinalizeStatisticsTraining,
+    DactivationForkDbatchnorm,
+    ScaleBiasAddActivationGenBitmask,
+)
+
+from ..solver import Problem, serve
+from .finalize import FinalizeSolver
+from .gradient import GradientSolver
+from .scale_bias import ScaleBiasSolver
+
+serve(Problem, (FinalizeSolver(),), BnFinalizeStatisticsTraining, BnFinalizeStatisticsInference)
+serve(Problem, (ScaleBiasSolver(),), ScaleBiasAddActivationGenBitmask)
+serve(Problem, (GradientSolver(),), DactivationForkDbatchnorm)

@@ -1,0 +1,137 @@
+"""The operation of each sequence, from a constant parameter pack: what cudnnMakeFusedOpsPlan demands (docs/errata.md, D298)."""
+
+from __future__ import annotations
+
+from ...operations import (
+    BnFinalizeStatisticsInference,
+    BnFinalizeStatisticsTraining,
+    DactivationForkDbatchnorm,
+    ScaleBiasAddActivationGenBitmask,
+)
+from ...operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
+from ...relations import rank_between, writable_layout
+from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
+from ...support.fused_ops import DBATCHNORM, FINALIZE_INFERENCE, FINALIZE_TRAINING, GEN_BITMASK
+from .attributes import UNSUPPORTED
+
+FLOATING = (FLOAT, DOUBLE, HALF, BFLOAT16)
+STATISTICS = (FLOAT, DOUBLE)
+EQUIVALENTS = {
+    FLOAT: (FLOAT, HALF, BFLOAT16),
+    DOUBLE: (DOUBLE,),
+}  # types of eqScale and eqBias beside those of the statistics
+
+
+def _finalized(a, first):
+    """(scale, bias, eqScale, eqBias, their descriptors) of the sequences that finalise statistics. first: the descriptor that says
+    how many channels there are."""
+    a.spatial()
+    wants = {name: a.promises(name) for name in ("eqScale", "eqBias")}
+    eq = a.descriptor("BN_EQSCALEBIAS_DESC") if any(wants.values()) else None
+    others = [
+        name for name in ("scale", "bias", "runningMean", "runningVar", "savedMean", "savedInvStd") if a.promises(name)
+    ]
+    parameters = a.descriptor("BN_SCALEBIAS_MEANVAR_DESC") if others else None
+    kind = a.one_type(STATISTICS, **first, BN_SCALEBIAS_MEANVAR_DESC=parameters)
+    if eq is not None:
+        names = ", ".join(kind.name for kind in EQUIVALENTS[kind])
+        expect(eq.data_type in EQUIVALENTS[kind], NOT_SUPPORTED, UNSUPPORTED,
+               f"CUDNN_PARAM_BN_EQSCALEBIAS_DESC is {eq.data_type.name}, beside {kind.name} supported are {names}")  # fmt: skip
+    spec = next((spec for spec in (*first.values(), parameters) if spec is not None), None)
+    if spec is not None:
+        a.per_channel(spec.dims[1], spec.rank, **first, BN_SCALEBIAS_MEANVAR_DESC=parameters, BN_EQSCALEBIAS_DESC=eq)
+        written = {"CUDNN_PARAM_BN_SCALEBIAS_MEANVAR_DESC": parameters, "CUDNN_PARAM_BN_EQSCALEBIAS_DESC": eq}
+        writable_layout(**{name: found for name, found in written.items() if found is not None})
+    needs = {"scale": wants["eqScale"] or wants["eqBias"], "bias": wants["eqBias"]}
+    for name, needed in needs.items():
+        expect(a.promises(name) or not needed, BAD_PARAM, INCORRECT_PARAMETER,
+               f"the equivalent scale and bias are wanted, but CUDNN_PARAM_BN_{name.upper()}_PLACEHOLDER is CUDNN_PTR_NULL")  # fmt: skip
+    described = {name: parameters if a.promises(name) and needs.get(name, True) else None
+                 for name in ("scale", "bias", "runningMean", "runningVar", "savedMean", "savedInvStd")}  # fmt: skip
+    return described | {name: eq if wanted else None for name, wanted in wants.items()}
+
+
+def finalize_training(a):
+    sums = a.required("ySum", "YSTATS_DESC")
+    a.required("ySqSum", "YSTATS_DESC")
+    found = _finalized(a, {"YSTATS_DESC": sums})
+    outputs = (*BnFinalizeStatisticsTraining.outputs,)
+    if not any(found[name] for name in outputs):
+        return None
+    return BnFinalizeStatisticsTraining(count=1, factor=0.0, epsilon=0.0, ySum=sums, ySqSum=sums, **found)
+
+
+def finalize_inference(a):
+    found = _finalized(a, {})
+    if found["eqScale"] is None and found["eqBias"] is None:
+        return None
+    a.required("runningVar", "BN_SCALEBIAS_MEANVAR_DESC")
+    if found["eqBias"] is not None:
+        a.required("runningMean", "BN_SCALEBIAS_MEANVAR_DESC")
+    else:
+        found["runningMean"] = None
+    return BnFinalizeStatisticsInference(
+        epsilon=0.0, **{name: spec for name, spec in found.items() if not name.startswith("saved")}
+    )
+
+
+def _equivalents(a, kind, channels, rank, **tensors):
+    """NOT_SUPPORTED or BAD_PARAM unless the equivalent scales and biases have one number for each channel, of FLOAT or of the type
+    of the data, all the same."""
+    a.one_type((DOUBLE,) if kind == DOUBLE else tuple({kind: None, FLOAT: None}), **tensors)
+    a.per_channel(channels, rank, **tensors)
+
+
+def gen_bitmask(a):
+    a.spatial()
+    x, y, z = a.required("x", "XDESC"), a.required("y", "YDESC"), a.optional("z", "ZDESC")
+    found = {
+        "eqScale": a.optional("eqScale", "BN_EQSCALEBIAS_DESC"),
+        "eqBias": a.optional("eqBias", "BN_EQSCALEBIAS_DESC"),
+        "zEqScale": a.optional("zEqScale", "BN_Z_EQSCALEBIAS_DESC") if z is not None else None,
+        "zEqBias": a.optional("zEqBias", "BN_Z_EQSCALEBIAS_DESC"),
+    }
+    kind = a.one_type(FLOATING, XDESC=x, ZDESC=z, YDESC=y)
+    rank_between(UNSUPPORTED, 3, 5, XDESC=x)
+    a.same_dims(XDESC=x, ZDESC=z, YDESC=y)
+    _equivalents(a, kind, x.dims[1], x.rank, BN_EQSCALEBIAS_DESC=found["eqScale"] or found["eqBias"],
+                 BN_Z_EQSCALEBIAS_DESC=found["zEqScale"] or found["zEqBias"])  # fmt: skip
+    mask = a.operand("bitMask", "ACTIVATION_BITMASK_DESC")
+    a.bit_mask(mask, y)
+    writable_layout(CUDNN_PARAM_YDESC=y)
+    return ScaleBiasAddActivationGenBitmask(activation=a.activation(), x=x, z=z, y=y, bitMask=mask, **found)
+
+
+def dbatchnorm(a):
+    a.spatial()
+    activation = a.activation()
+    x, dy = a.required("x", "XDESC"), a.required("dy", "DYDESC")
+    dx, dz = a.operand("dx", "DXDESC"), a.operand("dz", "DZDESC")
+    kind = a.one_type(FLOATING, XDESC=x, DYDESC=dy, DXDESC=dx, DZDESC=dz)
+    rank_between(UNSUPPORTED, 3, 5, XDESC=x)
+    a.same_dims(XDESC=x, DYDESC=dy, DXDESC=dx, DZDESC=dz)
+    for name in ("savedMean", "savedInvStd", *(["scale"] if dx is not None else [])):
+        parameters = a.required(name, "BN_SCALEBIAS_MEANVAR_DESC")
+    a.one_type((DOUBLE if kind == DOUBLE else FLOAT,), BN_SCALEBIAS_MEANVAR_DESC=parameters)
+    a.per_channel(x.dims[1], x.rank, BN_SCALEBIAS_MEANVAR_DESC=parameters)
+    mask = a.required("bitMask", "ACTIVATION_BITMASK_DESC") if activation is not None else None
+    a.bit_mask(mask, dy)
+    outputs = {"dx": dx, "dz": dz} | {name: parameters if a.promises(name) else None for name in ("dScale", "dBias")}
+    written = {f"CUDNN_PARAM_{name.upper()}DESC": spec for name, spec in (("dx", dx), ("dz", dz)) if spec is not None}
+    writable_layout(**written, CUDNN_PARAM_BN_SCALEBIAS_MEANVAR_DESC=parameters)
+    if not any(outputs.values()):
+        return None
+    return DactivationForkDbatchnorm(
+        activation=activation, workspace_bytes=0, x=x, dy=dy, bitMask=mask, scale=parameters if dx is not None else None,
+        savedMean=parameters, savedInvStd=parameters, **outputs,
+    )  # fmt: skip
+
+
+# sequence -> a function of the attributes that returns the operation, with scalars that do not count; None where all that it would
+# compute becomes a NOP
+SEQUENCES = {
+    FINALIZE_TRAINING: finalize_training,
+    FINALIZE_INFERENCE: finalize_inference,
+    GEN_BITMASK: gen_bitmask,
+    DBATCHNORM: dbatchnorm,
+}

@@ -1,0 +1,263 @@
+"""Cases of the descriptors of algorithms and of their performance, and of their saved form."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from dualdnn.api.cudnn.algorithm_descriptors import ALGORITHMS
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnRNNAlgo_t, cudnnStatus_t
+from dualdnn.api.status import ALLOC_FAILED, BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.marks import shows
+
+EVERY = [algorithm for kind in ALGORITHMS for algorithm in kind]
+DYNAMIC = cudnnRNNAlgo_t.CUDNN_RNN_ALGO_PERSIST_DYNAMIC
+BAD = "cudnnStatus_t/c05"
+
+
+@pytest.fixture
+def fresh(cudnn):
+    """An algorithm descriptor that no setter has touched."""
+    descriptor = cudnn.cudnnCreateAlgorithmDescriptor()
+    yield descriptor
+    cudnn.cudnnDestroyAlgorithmDescriptor(descriptor)
+
+
+def described(cudnn, algorithm=DYNAMIC):
+    descriptor = cudnn.cudnnCreateAlgorithmDescriptor()
+    cudnn.cudnnSetAlgorithmDescriptor(descriptor, algorithm)
+    return descriptor
+
+
+@shows("cudnnCreateAlgorithmDescriptor/c01", "cudnnCreateAlgorithmDescriptor/c03", "cudnnDestroyAlgorithmDescriptor/c01",
+       "cudnnDestroyAlgorithmDescriptor/c03", "cudnnSetAlgorithmDescriptor/c02", "cudnnSetAlgorithmDescriptor/c03",
+       "cudnnSetAlgorithmDescriptor/c04", "cudnnGetAlgorithmDescriptor/c02", "cudnnGetAlgorithmDescriptor/c04")  # fmt: skip
+def test_every_algorithm(cudnn, fresh):
+    """Descriptors are independent of each other; numbers are taken for what C passes."""
+    other = described(cudnn, EVERY[-1])
+    for algorithm in (*EVERY, *{int(algorithm) for algorithm in EVERY}):
+        cudnn.cudnnSetAlgorithmDescriptor(fresh, algorithm)
+        assert cudnn.cudnnGetAlgorithmDescriptor(fresh) == algorithm
+    assert cudnn.cudnnGetAlgorithmDescriptor(other) == EVERY[-1]
+    cudnn.cudnnDestroyAlgorithmDescriptor(other)
+    assert cudnn.cudnnGetAlgorithmDescriptor(fresh) == algorithm
+
+
+@shows("cudnnSetAlgorithmDescriptor/c03")
+@pytest.mark.parametrize("value", [-1, 99, 2**31 - 1])
+def test_no_algorithm(subject, cudnn, fresh, refuses, value):
+    cudnn.cudnnSetAlgorithmDescriptor(fresh, DYNAMIC)
+    refuses(BAD_PARAM, BAD, cudnn.cudnnSetAlgorithmDescriptor, fresh, value)
+    if subject.ours:
+        assert cudnn.cudnnGetAlgorithmDescriptor(fresh) is DYNAMIC
+        for wrong in (cudnnDataType_t.CUDNN_DATA_HALF, "1", 1.0, None):
+            refuses(BAD_PARAM, BAD, cudnn.cudnnSetAlgorithmDescriptor, fresh, wrong)
+
+
+@shows("cudnnGetAlgorithmDescriptor/c02")
+def test_copies(cudnn, fresh):
+    """A copy is a descriptor of its own; to itself, too."""
+    source = described(cudnn)
+    cudnn.cudnnCopyAlgorithmDescriptor(source, fresh)
+    cudnn.cudnnSetAlgorithmDescriptor(source, EVERY[1])
+    assert cudnn.cudnnGetAlgorithmDescriptor(fresh) == DYNAMIC
+    cudnn.cudnnCopyAlgorithmDescriptor(source, fresh)
+    cudnn.cudnnCopyAlgorithmDescriptor(fresh, fresh)
+    assert cudnn.cudnnGetAlgorithmDescriptor(fresh) == EVERY[1]
+
+
+@shows("cudnnGetAlgorithmDescriptor/c02", "cudnnGetAlgorithmPerformance/c02")
+def test_what_was_not_set(subject, cudnn, fresh, refuses):
+    """It has no algorithm, and no figures, that could be read (docs/errata.md, D520)."""
+    if not subject.ours:
+        pytest.skip("a foreign library reads memory that nobody has written")
+    target, (performance,) = described(cudnn), cudnn.cudnnCreateAlgorithmPerformance(1)
+    refuses(BAD_PARAM, BAD, cudnn.cudnnGetAlgorithmDescriptor, fresh)
+    refuses(BAD_PARAM, BAD, cudnn.cudnnCopyAlgorithmDescriptor, fresh, target)
+    refuses(BAD_PARAM, BAD, cudnn.cudnnGetAlgorithmPerformance, performance)
+    assert cudnn.cudnnGetAlgorithmDescriptor(target) is DYNAMIC
+
+
+@shows("cudnnCreateAlgorithmPerformance/c01", "cudnnCreateAlgorithmPerformance/c02", "cudnnDestroyAlgorithmPerformance/c01",
+       "cudnnDestroyAlgorithmPerformance/c02", "cudnnSetAlgorithmPerformance/c02", "cudnnSetAlgorithmPerformance/c03",
+       "cudnnSetAlgorithmPerformance/c04", "cudnnSetAlgorithmPerformance/c05", "cudnnSetAlgorithmPerformance/c06",
+       "cudnnSetAlgorithmPerformance/c07", "cudnnGetAlgorithmPerformance/c02", "cudnnGetAlgorithmPerformance/c03",
+       "cudnnGetAlgorithmPerformance/c04", "cudnnGetAlgorithmPerformance/c05", "cudnnGetAlgorithmPerformance/c07")  # fmt: skip
+def test_performances(subject, cudnn):
+    """Objects of one call are independent of each other; each refers to its descriptor, whatever that is set to later."""
+    first, second = described(cudnn), described(cudnn, EVERY[0])
+    objects = cudnn.cudnnCreateAlgorithmPerformance(3)
+    assert len(set(map(id, objects))) == 3 and cudnn.cudnnCreateAlgorithmPerformance(0) == ()
+    figures = (
+        (first, cudnnStatus_t.CUDNN_STATUS_SUCCESS, float(np.float32(0.1)), 2**40),
+        (second, cudnnStatus_t.CUDNN_STATUS_NOT_SUPPORTED, -1.0, 0),
+        (first, cudnnStatus_t.CUDNN_STATUS_EXECUTION_FAILED, float("inf"), 2**64 - 1),
+    )
+    for performance, values in zip(objects, figures, strict=True):
+        cudnn.cudnnSetAlgorithmPerformance(
+            performance, values[0], values[1], 0.1 if values[2] == figures[0][2] else values[2], values[3]
+        )
+    for performance, values in zip(objects, figures, strict=True):
+        found = cudnn.cudnnGetAlgorithmPerformance(performance)
+        assert found[0] is values[0] and tuple(found[1:]) == values[1:]
+    cudnn.cudnnSetAlgorithmDescriptor(first, EVERY[2])
+    assert cudnn.cudnnGetAlgorithmDescriptor(cudnn.cudnnGetAlgorithmPerformance(objects[2])[0]) == EVERY[2]
+    if subject.ours:  # 8.9.7 destroys the descriptors, too, one of them twice here
+        cudnn.cudnnDestroyAlgorithmPerformance(objects, 2)
+        assert cudnn.cudnnGetAlgorithmPerformance(objects[2])[0] is first
+        cudnn.cudnnDestroyAlgorithmPerformance(objects[2:], 1)
+        assert cudnn.cudnnGetAlgorithmDescriptor(first) == EVERY[2]
+
+
+@shows("cudnnCreateAlgorithmPerformance/c01", "cudnnDestroyAlgorithmPerformance/c02")
+@pytest.mark.parametrize("number", [1, 5])
+def test_objects_that_were_not_set(cudnn, number):
+    objects = cudnn.cudnnCreateAlgorithmPerformance(number)
+    assert len(objects) == number
+    cudnn.cudnnDestroyAlgorithmPerformance(objects, number)
+
+
+@shows("cudnnSetAlgorithmPerformance/c04")
+def test_wrong_figures(subject, cudnn, refuses):
+    """Refused settings leave the object as it was."""
+    if not subject.ours:
+        pytest.skip("a foreign library stores what it gets")
+    descriptor, (performance,) = described(cudnn), cudnn.cudnnCreateAlgorithmPerformance(1)
+    good = (descriptor, cudnnStatus_t.CUDNN_STATUS_SUCCESS, 1.5, 7)
+    cudnn.cudnnSetAlgorithmPerformance(performance, *good)
+    for place, wrong in ((0, None), (1, 99), (1, -1), (2, "1"), (3, -1), (3, 2**64)):
+        values = (*good[:place], wrong, *good[place + 1 :])
+        refuses(BAD_PARAM, BAD, cudnn.cudnnSetAlgorithmPerformance, performance, *values)
+    assert tuple(cudnn.cudnnGetAlgorithmPerformance(performance)) == good
+
+
+@shows(
+    "cudnnCreateAlgorithmPerformance/c01", "cudnnCreateAlgorithmPerformance/c03", "cudnnDestroyAlgorithmPerformance/c01"
+)
+def test_numbers_of_objects(subject, cudnn, refuses):
+    """All objects are destroyed, or none."""
+    if not subject.ours:
+        pytest.skip("a foreign library has no memory for so many, and does not know how many there are")
+    refuses(BAD_PARAM, BAD, cudnn.cudnnCreateAlgorithmPerformance, -1)
+    refuses(ALLOC_FAILED, "cudnnCreateAlgorithmPerformance/c03", cudnn.cudnnCreateAlgorithmPerformance, 2**31 - 1)
+    objects, descriptor = cudnn.cudnnCreateAlgorithmPerformance(2), described(cudnn)
+    for value in objects:
+        cudnn.cudnnSetAlgorithmPerformance(value, descriptor, 0, 1.0, 1)
+    for wrong, number in (
+        (objects, -1),
+        (objects, 3),
+        ((objects[0], None), 2),
+        ((objects[0], descriptor), 2),
+        (None, 0),
+        (objects[0], 1),
+    ):
+        refuses(BAD_PARAM, BAD, cudnn.cudnnDestroyAlgorithmPerformance, wrong, number)
+    assert [cudnn.cudnnGetAlgorithmPerformance(value)[0] for value in objects] == [descriptor] * 2
+    cudnn.cudnnDestroyAlgorithmPerformance(objects, 2)
+    refuses(BAD_PARAM, BAD, cudnn.cudnnGetAlgorithmPerformance, objects[0])
+
+
+# --- the saved form ---
+
+
+def saved(cudnn, handle, descriptor):
+    """The bytes that are written, between others that must stay."""
+    size = cudnn.cudnnGetAlgorithmSpaceSize(handle, descriptor)
+    space = bytearray(b"\xa5" * (size + 16))
+    cudnn.cudnnSaveAlgorithm(handle, descriptor, space, size)
+    assert space[size:] == b"\xa5" * 16
+    return space[:size]
+
+
+@shows("cudnnGetAlgorithmSpaceSize/c02", "cudnnGetAlgorithmSpaceSize/c03", "cudnnSaveAlgorithm/c02", "cudnnSaveAlgorithm/c03",
+       "cudnnSaveAlgorithm/c04", "cudnnSaveAlgorithm/c06", "cudnnRestoreAlgorithm/c02", "cudnnRestoreAlgorithm/c03",
+       "cudnnRestoreAlgorithm/c04", "cudnnRestoreAlgorithm/c06")  # fmt: skip
+def test_saved_and_restored(subject, cudnn, handle, fresh):
+    """Every algorithm, by another handle, from memory with more behind it; the other descriptor may be fresh or set."""
+    for algorithm in (*EVERY, 2):
+        space = saved(cudnn, handle, described(cudnn, algorithm))
+        other = subject.new_handle()
+        cudnn.cudnnRestoreAlgorithm(other, bytes(space) + b"more", len(space) + 4, fresh)
+        cudnn.cudnnDestroy(other)
+        found = cudnn.cudnnGetAlgorithmDescriptor(fresh)
+        assert found == algorithm and (not subject.ours or type(found) is type(algorithm))
+
+
+@shows(
+    "cudnnGetAlgorithmSpaceSize/c04", "cudnnSaveAlgorithm/c07", "cudnnSaveAlgorithm/c08", "cudnnRestoreAlgorithm/c08"
+)
+def test_null_and_too_small(subject, cudnn, handle, refuses):
+    descriptor = described(cudnn)
+    size = cudnn.cudnnGetAlgorithmSpaceSize(handle, descriptor)
+    space = bytearray(b"\xa5" * size)
+    refuses(BAD_PARAM, "cudnnGetAlgorithmSpaceSize/c04", cudnn.cudnnGetAlgorithmSpaceSize, None, descriptor)
+    refuses(BAD_PARAM, "cudnnGetAlgorithmSpaceSize/c04", cudnn.cudnnGetAlgorithmSpaceSize, handle, None)
+    save, restore = cudnn.cudnnSaveAlgorithm, cudnn.cudnnRestoreAlgorithm
+    for place in range(3):
+        values = [handle, descriptor, space]
+        values[place] = None
+        refuses(BAD_PARAM, "cudnnSaveAlgorithm/c07", save, *values, size)
+    for few in (0, 1, size - 1):
+        refuses(BAD_PARAM, "cudnnSaveAlgorithm/c08", save, handle, descriptor, space, few)
+    assert space == b"\xa5" * size
+    for place, clause in ((0, "c08"), (1, "c08"), (2, "c08")):
+        values = [handle, space, descriptor]
+        values[place] = None
+        refuses(BAD_PARAM, f"cudnnRestoreAlgorithm/{clause}", restore, *values[:2], size, values[2])
+    if subject.ours:
+        fresh = cudnn.cudnnCreateAlgorithmDescriptor()
+        refuses(BAD_PARAM, "cudnnGetAlgorithmSpaceSize/c04", cudnn.cudnnGetAlgorithmSpaceSize, handle, fresh)
+        for wrong in (bytes(size), "text", 17, np.zeros((size, 2), np.uint8)[:, 0], space[:-1]):
+            refuses(BAD_PARAM, "cudnnSaveAlgorithm/c07", save, handle, descriptor, wrong, size)
+
+
+@shows("cudnnRestoreAlgorithm/c09")
+def test_damaged_metadata(subject, cudnn, handle, refuses):
+    """Any bit that is not as it was written, and any byte that is missing; the descriptor stays as it was."""
+    if not subject.ours:
+        pytest.skip("what a foreign library notices is its own affair")
+    space, descriptor = saved(cudnn, handle, described(cudnn)), described(cudnn, EVERY[1])
+    restore, clause = cudnn.cudnnRestoreAlgorithm, "cudnnRestoreAlgorithm/c09"
+    for bit in range(8 * len(space)):
+        damaged = bytearray(space)
+        damaged[bit // 8] ^= 1 << bit % 8
+        refuses(BAD_PARAM, clause, restore, handle, damaged, len(damaged), descriptor)
+    for size in range(len(space)):
+        refuses(BAD_PARAM, clause, restore, handle, space[:size], size, descriptor)
+    for foreign in (bytes(64), b"\xff" * 64, b"cuDNN algorithm metadata of another library, of any length"):
+        refuses(BAD_PARAM, clause, restore, handle, foreign, len(foreign), descriptor)
+    assert cudnn.cudnnGetAlgorithmDescriptor(descriptor) is EVERY[1]
+
+
+def written(version, form, kind, number, more=b""):
+    """Metadata with a checksum that is right, by the documented form (docs/errata.md, D099)."""
+    body = struct.pack("<IIIi", version, form, kind, number) + more
+    checked = struct.pack("<I", len(body)) + body
+    return b"DUALDNN1" + struct.pack("<I", zlib.crc32(checked)) + checked
+
+
+@shows("cudnnRestoreAlgorithm/c07", "cudnnRestoreAlgorithm/c09")
+def test_metadata_of_other_versions(subject, cudnn, handle, refuses, fresh):
+    """Another version of cuDNN, or of the form, whatever else it writes; algorithms that do not exist."""
+    if not subject.ours:
+        pytest.skip("the form is ours")
+    restore = cudnn.cudnnRestoreAlgorithm
+    for other in (
+        written(8004, 1, 4, 2),
+        written(7605, 1, 4, 2),
+        written(8003, 2, 4, 2),
+        written(8003, 2, 9, -7, b"longer metadata"),
+    ):
+        refuses(NOT_SUPPORTED, "cudnnRestoreAlgorithm/c07", restore, handle, other, len(other), fresh)
+    for wrong in (
+        written(8003, 1, 4, 3),
+        written(8003, 1, 6, 0),
+        written(8003, 1, 0, 99),
+        written(8003, 1, 5, -1),
+        written(8003, 1, 4, 2, b"more"),
+    ):
+        refuses(BAD_PARAM, "cudnnRestoreAlgorithm/c09", restore, handle, wrong, len(wrong), fresh)
+    cudnn.cudnnRestoreAlgorithm(handle, written(8003, 1, 4, 2), 32, fresh)
+    assert cudnn.cudnnGetAlgorithmDescriptor(fresh) is DYNAMIC

@@ -1,0 +1,108 @@
+"""Cases under faults: one that would pass whatever the subject did is found, one that looks is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+CASES = """
+import pytest
+from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnNanPropagation_t
+from dualdnn.api.operations import ActivationForward, ActivationSpec, TensorSpec
+from dualdnn.api.operations.specs import FLOAT
+from dualdnn.api.status import BAD_PARAM, CudnnError
+from dualdnn.conformance.marks import shows
+
+SPEC = TensorSpec.packed(FLOAT, (2, 3, 5, 7))
+RELU = ActivationSpec(cudnnActivationMode_t.CUDNN_ACTIVATION_TANH, cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN, 0.0)
+
+
+@shows("cudnnActivationForward/c01")
+def test_judged(trial):
+    trial(ActivationForward(RELU, 2.0, -3.0, SPEC, SPEC))
+
+
+@shows("cudnnActivationForward/c01")
+def test_gutted(trial):
+    pass_ = trial
+    try:
+        trial(ActivationForward(RELU, 2.0, -3.0, SPEC, SPEC))
+    except BaseException:
+        pass
+
+
+@shows("cudnnGetTensorSizeInBytes/c01")
+def test_getter(cudnn):
+    tensor = cudnn.cudnnCreateTensorDescriptor()
+    assert cudnn.cudnnGetTensorSizeInBytes(tensor) == 0
+
+
+@shows("cudnnGetTensorSizeInBytes/c01")
+def test_getter_that_nobody_reads(cudnn):
+    tensor = cudnn.cudnnCreateTensorDescriptor()
+    cudnn.cudnnGetTensorSizeInBytes(tensor)
+
+
+@shows("cudnnSetTensor4dDescriptor/c06")
+def test_refusal(cudnn, refuses):
+    refuses(BAD_PARAM, "cudnnSetTensor4dDescriptor/c06", cudnn.cudnnSetTensor4dDescriptor,
+            cudnn.cudnnCreateTensorDescriptor(), 0, 0, -1, 1, 1, 1)
+
+
+@shows("cudnnSetTensor4dDescriptor/c06")
+def test_any_refusal_will_do(cudnn):
+    with pytest.raises(CudnnError):
+        cudnn.cudnnSetTensor4dDescriptor(cudnn.cudnnCreateTensorDescriptor(), 0, 0, -1, 1, 1, 1)
+
+
+@pytest.mark.blind("a result off by one", "the case is about the call")
+@shows("cudnnGetTensorSizeInBytes/c01")
+def test_excused(cudnn):
+    cudnn.cudnnGetTensorSizeInBytes(cudnn.cudnnCreateTensorDescriptor())
+"""
+OUTCOMES = {
+    "judged": "",
+    "gutted": "refusal where success is due, one element off by four bounds, one element not written, NaN where none is due, an element outside written, "
+    "an input changed, alpha ignored, beta ignored",
+    "getter": "",
+    "getter_that_nobody_reads": "a result off by one",
+    "refusal": "",
+    "any_refusal_will_do": "another status, another clause",
+    "excused": "",
+}
+
+
+@pytest.fixture(scope="module")
+def proven(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cases")
+    (folder / "some_cases.py").write_text(CASES)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "dualdnn.conformance.plugin",
+        "-p",
+        "no:cacheprovider",
+        "--prove",
+        "-rA",
+    ]
+    command += ["--subject", "reference", "--rootdir", str(folder), "some_cases.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, env=dict(os.environ))
+    return done.stdout
+
+
+@pytest.mark.parametrize("case", OUTCOMES)
+def test_cases_under_faults(proven, case):
+    missed = OUTCOMES[case]
+    assert f"{'FAILED' if missed else 'PASSED'} some_cases.py::test_{case}[reference]" in proven
+    if missed:
+        section = proven.split(f"test_{case}[reference]")[1]
+        assert f"the case passes under these faults: {missed}" in " ".join(section.split())
+
+
+def test_what_is_proven_is_counted(proven):
+    assert "prove 2 clauses" in proven or "prove 3 clauses" in proven
