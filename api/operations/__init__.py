@@ -24,7 +24,9 @@ from .fused_ops import (
 )
 from .graph import OperationGraph
 from .normalization import (
+    BatchNormalizationBackward,
     BatchNormalizationForwardInference,
+    BatchNormalizationForwardTraining,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
@@ -89,7 +91,9 @@ __all__ = [
     "DactivationForkDbatchnorm",
     "ScaleBiasAddActivationGenBitmask",
     "Backend",
+    "BatchNormalizationBackward",
     "BatchNormalizationForwardInference",
+    "BatchNormalizationForwardTraining",
     "BackendError",
     "Buffer",
     "CTCLoss",

@@ -36,6 +36,7 @@ from dualdnn.conformance.cases import (
     fused_ops_residual,
     graph,
     normalization_batch,
+    normalization_batch_training,
     normalization_divisive,
     normalization_lrn,
     pooling,
@@ -68,6 +69,9 @@ SAMPLES: dict[str, Operation] = {
     "DivisiveNormalizationForward": normalization_divisive.forward(beta=0.5),
     "DivisiveNormalizationBackward": normalization_divisive.backward(beta=0.5),
     "BatchNormalizationForwardInference": normalization_batch.inference(beta=0.5),
+    "BatchNormalizationForwardTraining": normalization_batch_training.forward(beta=0.5),
+    "BatchNormalizationBackward": normalization_batch_training.backward(data=(1.0, 0.5), parameters=(1.0, 0.5)),
+    "BatchNormalizationBackward-from-x": normalization_batch_training.backward(saved=False),
     "NormalizationForwardInference": normalization_batch.inference(beta=0.5, generation="norm"),
     "AddTensor": AddTensor(1.5, 0.5, TensorSpec.packed(FLOAT, (1, 3, 1, 1)), PLAIN),
     "OpTensor": tensor_arithmetic.op_tensor(A=PLAIN, beta=0.5),
@@ -134,6 +138,12 @@ WRONG_MEMORY = {
     "LRNCrossChannelForward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelForward/c13"),
     "LRNCrossChannelBackward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelBackward/c10"),
     "BatchNormalizationForwardInference": {"*": "cudnnBatchNormalizationForwardInference/c22"},
+    "BatchNormalizationForwardTraining": dict.fromkeys(
+        ("x", "y", "scale", "bias", "alpha", "beta"), "cudnnBatchNormalizationForwardTraining/c31"
+    ),
+    "BatchNormalizationBackward": dict.fromkeys(
+        ("x", "dy", "dx", "scale", "dScale", "dBias"), "cudnnBatchNormalizationBackward/c23"
+    ),
     "NormalizationForwardInference": {"*": "cudnnNormalizationForwardInference/c24"},
     "DivisiveNormalizationForward": {
         **dict.fromkeys(("x", "y", "temp", "temp2"), "cudnnDivisiveNormalizationForward/c19"),
