@@ -24,6 +24,12 @@ from .pooling import PoolingBackward, PoolingForward
 from .records import parse
 from .reduce_tensor import ReduceTensor
 from .softmax import SoftmaxBackward, SoftmaxForward
+from .spatial_transformer import (
+    SpatialTfGridGeneratorBackward,
+    SpatialTfGridGeneratorForward,
+    SpatialTfSamplerBackward,
+    SpatialTfSamplerForward,
+)
 from .specs import (
     ActivationSpec,
     AlgorithmPerformanceSpec,
@@ -38,6 +44,7 @@ from .specs import (
     PoolingSpec,
     ReduceTensorSpec,
     SeqDataSpec,
+    SpatialTransformerSpec,
     TensorSpec,
     TransformSpec,
 )
@@ -53,6 +60,7 @@ FAMILIES = (
     "pooling",
     "reduce_tensor",
     "softmax",
+    "spatial_transformer",
     "tensor_arithmetic",
     "transform",
 )
@@ -102,6 +110,11 @@ __all__ = [
     "SetTensor",
     "SoftmaxBackward",
     "SoftmaxForward",
+    "SpatialTfGridGeneratorBackward",
+    "SpatialTfGridGeneratorForward",
+    "SpatialTfSamplerBackward",
+    "SpatialTfSamplerForward",
+    "SpatialTransformerSpec",
     "TensorSpec",
     "TransformFilter",
     "TransformSpec",

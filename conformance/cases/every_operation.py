@@ -34,6 +34,7 @@ from dualdnn.conformance.cases import (
     pooling,
     reduce_tensor,
     softmax,
+    spatial_transformer,
     tensor_arithmetic,
     transform,
 )
@@ -80,6 +81,10 @@ SAMPLES: dict[str, Operation] = {
     "ConvolutionBackwardData": convolution_backward_data.gradient(beta=0.5),
     "ConvolutionBackwardData-0": convolution_backward_data.gradient(algo=convolution_backward_data.ALGO_0),
     "ConvolutionBackwardBias": convolution_gradients.bias_gradient(beta=0.5),
+    "SpatialTfGridGeneratorForward": spatial_transformer.grid_forward(),
+    "SpatialTfGridGeneratorBackward": spatial_transformer.grid_backward(),
+    "SpatialTfSamplerForward": spatial_transformer.forward(beta=0.5),
+    "SpatialTfSamplerBackward": spatial_transformer.backward(betas=(0.5, -0.5)),
     "SetDropoutStates": SetDropoutStates(dropout.SEED),
     "DropoutForward": dropout.forward(x=PLAIN),
     "DropoutBackward": dropout.backward(dy=PLAIN),
@@ -98,6 +103,13 @@ WRONG_MEMORY = {
         "workSpace": "cudnnConvolutionBackwardData/c03",
     },
     "Im2Col": {"*": "cudnnIm2Col/c07"},
+    "SpatialTfGridGeneratorForward": {
+        "grid": "cudnnSpatialTfGridGeneratorForward/c08",
+        "theta": "cudnnSpatialTfGridGeneratorForward/c09",
+    },
+    "SpatialTfGridGeneratorBackward": {"*": "cudnnSpatialTfGridGeneratorBackward/c05"},
+    "SpatialTfSamplerForward": dict.fromkeys(("x", "y", "grid"), "cudnnSpatialTfSamplerForward/c08"),
+    "SpatialTfSamplerBackward": dict.fromkeys(("x", "dx", "dy", "grid", "dgrid"), "cudnnSpatialTfSamplerBackward/c08"),
     "LRNCrossChannelForward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelForward/c13"),
     "LRNCrossChannelBackward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelBackward/c10"),
     "DivisiveNormalizationForward": {
