@@ -11,7 +11,7 @@ VENDOR := nvidia-cudnn-cu12==8.9.7.29
 UNFORMATTED :=
 KERNELS = $(shell find $(filter-out $(addprefix accelerated/,$(UNFORMATTED) __pycache__),$(wildcard accelerated/*)) tests/accelerated -name '*.cu' -o -name '*.cuh' -o -name '*.h')
 
-.PHONY: help conformance prove races races-all test lint stubs bench clean
+.PHONY: help conformance abi-conformance prove races races-all test lint stubs bench clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -25,6 +25,10 @@ $(BIN)/.ready: pyproject.toml
 
 conformance: $(BIN)/.ready ## judge both backends, write conformance-report/report.html
 	$(BIN)/dualdnn conformance --jobs $(JOBS) $(addprefix --subject ,$(SUBJECTS)) --solvers all --out conformance-report
+
+abi-conformance: $(BIN)/.ready ## the C library, judged by the suite as any library is
+	$(BIN)/dualdnn abi --out build/abi
+	$(BIN)/dualdnn conformance --jobs $(JOBS) --subject library:build/abi/libcudnn.so.8 --out abi-conformance-report
 
 races: conformance-report/kernels.json ## every kernel in one case at least, every race in memory an error
 	DUALDNN_EMULATION_RACES=1 $(BIN)/dualdnn conformance --jobs $(JOBS) --subject accelerated:emulated --solvers all --covering $< --out races-report
@@ -52,7 +56,7 @@ lint: $(BIN)/.ready
 
 stubs: $(BIN)/.ready ## write the type stubs of the documented calls
 	$(BIN)/python -m dualdnn.api.document.stubs
-	$(BIN)/ruff format api/cudnn/__init__.pyi
+	$(BIN)/ruff format api/cudnn/__init__.pyi api/miopen/__init__.pyi
 
 clean: ## remove the environment and what was made
 	rm -rf $(VENV) conformance-report prove-report races-report build *.egg-info

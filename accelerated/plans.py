@@ -30,6 +30,7 @@ ELEMENTS = {
     INT32: "int32",
 }
 COMPUTES = {FLOAT: "float", DOUBLE: "double"}
+WORKSPACE_ALIGNMENT = 16  # bytes, of what a kernel keeps in the caller's workspace
 
 
 SCRATCH = "scratch"  # the operand of launches that need memory of the library's own
@@ -92,10 +93,27 @@ class Launch:
         """Wait until the launch's own kernel is compiled, where a fallback serves meanwhile."""
 
 
+class Upload:
+    """Bytes of the host that are copied into an operand, in the order of the stream, before the launches that read them."""
+
+    scratch_bytes = 0
+    function: Any = None  # no kernel
+
+    def __init__(self, device: Any, data: bytes, operand: str, offset: int = 0) -> None:
+        self.device, self.data, self.operands, self.offset = device, data, (operand,), offset
+
+    def start(self, addresses: Sequence[int], stream: Any) -> None:
+        """Copy into the operand at this address. The bytes are not pinned memory: they may go when this returns."""
+        self.device.upload(addresses[0] + self.offset, self.data, stream)
+
+    def wait_for_kernel(self) -> None:
+        """There is none."""
+
+
 class Plan:
     """The launches of one operation, in order, and the name of the solver that made them."""
 
-    def __init__(self, operation: Operation, launches: Sequence[Launch], solver: str = "") -> None:
+    def __init__(self, operation: Operation, launches: Sequence[Launch | Upload], solver: str = "") -> None:
         self.solver = solver
         # Where a launch finds its operands; one that the call does not have is the None behind them all.
         indices = {name: i for i, name in enumerate((*operation.operands, SCRATCH))}
@@ -106,7 +124,7 @@ class Plan:
     def __call__(self, operands: Sequence[Any], stream: Any) -> None:
         if not self.scratch_bytes:
             return self._start(operands, stream)
-        with self.steps[0][0].function.device.scratch.of(stream, self.scratch_bytes) as scratch:
+        with self.steps[-1][0].function.device.scratch.of(stream, self.scratch_bytes) as scratch:
             self._start([*operands, scratch], stream)
 
     def _start(self, operands: Sequence[Any], stream: Any) -> None:
@@ -146,6 +164,23 @@ class AlignedPlan(Plan):
                 self.other = self.fallback()
             return self.other(operands, stream)
         return self.first(operands, stream)
+
+
+class _Aligned:
+    """Memory from its first multiple of WORKSPACE_ALIGNMENT bytes on."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address + -address % WORKSPACE_ALIGNMENT
+
+
+class WorkspacePlan(Plan):
+    """A plan whose workspace, the last operand, may begin at any address: it has up to WORKSPACE_ALIGNMENT - 1 bytes more."""
+
+    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
+        workspace = operands[-1]
+        if workspace is not None and workspace.address % WORKSPACE_ALIGNMENT:
+            operands = [*operands[:-1], _Aligned(workspace.address)]
+        super().__call__(operands, stream)
 
 
 Planner = Callable[..., Plan]

@@ -64,6 +64,7 @@ class CrosscheckBackend:
             "to_device",
             "zeros",
             "operand",
+            "graph_solvers",
             "new_stream",
             "stream",
             "finished",
@@ -119,7 +120,8 @@ class CrosscheckBackend:
         for name, operand in zip(names, operands, strict=True):
             if operand is None:
                 continue
-            key = (operand.address, operation.nbytes(name))
+            nbytes = operation.nbytes(name)
+            key = (operand.address, nbytes if operand.nbytes is None else min(nbytes, operand.nbytes))
             if key not in by_address:
                 by_address[key] = np.frombuffer(self.accelerated.contents(*key), np.uint8)
             contents[name] = by_address[key]

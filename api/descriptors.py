@@ -78,18 +78,30 @@ class RNNDataDescriptor(Descriptor):
 
 
 class RNNDescriptor(Descriptor):
-    """A new one has the preset of the bias mode and reads as zeros otherwise; ``dropout`` is the descriptor that a setter got."""
+    """A new one has the preset of the bias mode and reads as zeros otherwise; ``dropout`` is the descriptor that a setter got,
+    whose probability is the network's, whenever it changes."""
 
     type_name = "cudnnRNNDescriptor_t"
 
     def __init__(self) -> None:
+        self.dropout: DropoutDescriptor | None = None
         super().__init__()
         self.spec = RNNSpec()
-        self.dropout: DropoutDescriptor | None = None
+
+    @property
+    def spec(self) -> Any:
+        probability = self.dropout.spec.probability if self.dropout and self.dropout.spec else 0.0
+        if self._spec is not None and self._spec.dropout != probability:
+            self.change(dropout=probability)
+        return self._spec
+
+    @spec.setter
+    def spec(self, value: Any) -> None:
+        self._spec = value
 
     def change(self, **fields: Any) -> None:
         """Replace fields of the specification."""
-        self.spec = replace(self.spec, **fields)
+        self._spec = replace(self._spec, **fields)
 
 
 class SeqDataDescriptor(Descriptor):

@@ -102,7 +102,9 @@ class _Documented:
         parameter = next((p for p in self.parameters if p.name == name), None)
         if parameter is not None:
             return self.refuse(parameter, problem)
-        return CudnnError(BAD_PARAM, INCORRECT_PARAMETER, f"{name} {problem}")
+        declared = self.invalid.get("*", INCORRECT_PARAMETER)
+        clause = declared if isinstance(declared, str) else declared[0]
+        return CudnnError(BAD_PARAM, clause if "/" in clause else f"{self.name}/{clause}", f"{name} {problem}")
 
     def check(self, parameter: Parameter, value: Any) -> Any:
         """The argument as the body gets it; raises where the argument is wrong in itself."""
@@ -286,13 +288,40 @@ def computing(
     return decorate
 
 
+def executing(
+    *,
+    invalid: Mapping[str, str | tuple[str, cudnnStatus_t]] | None = None,
+    memory: Sequence[SameMemory] = (),
+    failed: str = "cudnnStatus_t/c08",
+    small: Mapping[str, tuple[str, cudnnStatus_t]] | None = None,
+    fresh: Sequence[str] = (),
+) -> Callable[[Callable[..., tuple[Operation | None, Mapping[str, Any]]]], Callable[..., None]]:
+    """Make a documented call that runs a plan of a body that returns the operation and the memory of its operands, which a pack
+    holds; no operation where there is nothing to do. ``memory``, ``failed`` and ``small`` are those of ``computing``, ``fresh`` that of
+    ``documented``; the clause that ``invalid`` has for "*" is that of memory which is wrong in itself."""
+
+    def decorate(body: Callable[..., tuple[Operation | None, Mapping[str, Any]]]) -> Callable[..., None]:
+        checks = _Documented(body, invalid or {}, fresh)
+        named = failed if "/" in failed else f"{checks.name}/{failed}"
+        run = _Executing(checks, body, tuple(memory), named, small or {})
+
+        @functools.wraps(body)
+        def call(*args: Any, **kwargs: Any) -> None:
+            run(checks.bind(args, kwargs))
+
+        FUNCTIONS[checks.name] = call
+        return call
+
+    return decorate
+
+
 class _Computing:
     """Runs one computing function: remembered operations, memory checks, launch."""
 
     def __init__(
         self,
         checks: _Documented,
-        body: Callable[..., Operation],
+        body: Callable[..., Any],
         memory: tuple[SameMemory, ...],
         failed: str,
         small: Mapping[str, tuple[str, cudnnStatus_t]],
@@ -311,7 +340,7 @@ class _Computing:
         )
         self.position = {parameters[i].name: i for i in self.device}
 
-    def value(self, args: tuple[Any, ...], operand: str) -> Any:
+    def value(self, args: Any, operand: str) -> Any:
         """The memory that a call was given for an operand: its argument, or what one of the descriptors holds."""
         if operand in self.position:
             return args[self.position[operand]]
@@ -323,30 +352,7 @@ class _Computing:
         if api_log.active:
             api_log.log_call(self.checks.function, args)
         try:
-            handle = args[0]
-            key: tuple[Any, ...] | None
-            try:
-                # With their types: "0" is no 0, an enumerator of another type is no enumerator of this one, 1+0j no 1. The
-                # text of 0 tells -0.0 from 0.0.
-                scalars = self.scalars_of(args)
-                if self.simple:
-                    specs = [args[i].spec for i in self.described]
-                else:
-                    specs = [_seen(args[i]) for i in self.described]
-                if self.nullable:
-                    specs += [args[i] is None for i in self.nullable]
-                key = (self, *specs, *[v or repr(v) for v in scalars], *map(type, scalars))
-                prepared = handle.prepared.get(key)
-                if prepared is None:  # NaN, which equals nothing, is found by its text
-                    key = tuple([part if part == part else repr(part) for part in key])
-                    prepared = handle.prepared.get(key)
-            except Exception:  # a wrong argument: the checks below name it
-                key = prepared = None
-            if prepared is None or not handle.alive:
-                prepared = self._prepare(args, key)
-            with handle.lock:
-                operands = self._operands(handle, prepared, args)
-                prepared.launch(operands, handle.stream)
+            self._run(args)
         except CudnnError as error:
             error.function = error.function or self.checks.name
             raise
@@ -354,14 +360,48 @@ class _Computing:
             api_log.log_fatal(self.checks.function, str(error))
             raise CudnnError(EXECUTION_FAILED, self.failed, str(error), self.checks.name) from error
 
+    def _run(self, args: tuple[Any, ...]) -> None:
+        """Compute by the remembered operation of these arguments, or a new one."""
+        handle = args[0]
+        key: tuple[Any, ...] | None
+        try:
+            # With their types: "0" is no 0, an enumerator of another type is no enumerator of this one, 1+0j no 1. The
+            # text of 0 tells -0.0 from 0.0.
+            scalars = self.scalars_of(args)
+            if self.simple:
+                specs = [args[i].spec for i in self.described]
+            else:
+                specs = [_seen(args[i]) for i in self.described]
+            if self.nullable:
+                specs += [args[i] is None for i in self.nullable]
+            key = (self, *specs, *[v or repr(v) for v in scalars], *map(type, scalars))
+            prepared = handle.prepared.get(key)
+            if prepared is None:  # NaN, which equals nothing, is found by its text
+                key = tuple([part if part == part else repr(part) for part in key])
+                prepared = handle.prepared.get(key)
+        except Exception:  # a wrong argument: the checks below name it
+            key = prepared = None
+        if prepared is None or not handle.alive:
+            prepared = self._prepare(args, key)
+        self._launch(handle, prepared, args)
+
+    def _launch(self, handle: Handle, prepared: _Prepared, memory: Any) -> None:
+        """Check the memory of the operands and compute."""
+        with handle.lock:
+            operands = self._operands(handle, prepared, memory)
+            prepared.launch(operands, handle.stream)
+
     def _prepare(self, args: tuple[Any, ...], key: Any) -> _Prepared:
         parameters = self.checks.parameters
         checked = [self.checks.check(p, a) for p, a in zip(parameters, args, strict=True)]
         handle: Handle = checked[0]
         seen = [value if i in self.device else _seen(value) for i, value in enumerate(checked)]
-        operation = self.body(*seen)
+        return self._remembered(handle, self.body(*seen), key)
+
+    def _remembered(self, handle: Handle, operation: Operation, key: Any) -> _Prepared:
+        """Prepare an operation for the handle, and remember it by its key."""
         self._countable(operation)
-        sizes = tuple((name, operation.nbytes(name), operation.alignment(name)) for name in operation.operands)
+        sizes = tuple((name, operation.least_bytes(name), operation.alignment(name)) for name in operation.operands)
         with handle.lock:
             prepared = _Prepared(operation, sizes, handle.backend.prepare(operation))
             if key is not None:
@@ -380,14 +420,14 @@ class _Computing:
                 )
                 raise CudnnError(NOT_SUPPORTED, "cudnnSetTensor4dDescriptor/c03", text)
 
-    def _operands(self, handle: Handle, prepared: _Prepared, args: tuple[Any, ...]) -> list[Any]:
+    def _operands(self, handle: Handle, prepared: _Prepared, args: Any) -> list[Any]:
         operands = [
             checked_operand(
                 self.checks,
                 handle,
                 prepared.operation,
                 name,
-                self.value(args, name),
+                self.value(args, prepared.operation.parameter_of(name)),
                 nbytes,
                 alignment,
                 self.small.get(name),
@@ -425,6 +465,22 @@ class _Computing:
                     raise CudnnError(rule.status, clause, f"{where} share memory with {described}")
 
 
+class _Executing(_Computing):
+    """Runs a plan on the memory that a pack holds: the body returns the operation and its memory by operand."""
+
+    def value(self, args: Mapping[str, Any], operand: str) -> Any:
+        return args.get(operand)
+
+    def _run(self, args: tuple[Any, ...]) -> None:
+        checked = [self.checks.check(p, a) for p, a in zip(self.checks.parameters, args, strict=True)]
+        handle: Handle = checked[0]
+        operation, memory = self.body(handle, *map(_seen, checked[1:]))
+        if operation is None:
+            return
+        key = (self, operation)
+        self._launch(handle, handle.prepared.get(key) or self._remembered(handle, operation, key), memory)
+
+
 def checked_operand(
     checks: _Documented,
     handle: Handle,
@@ -439,26 +495,27 @@ def checked_operand(
 
     small: (clause, status) when the buffer is too small, where the document names one.
     """
+    parameter = operation.parameter_of(name)
     if value is None:
         if nbytes > 0 or name not in operation.raw:
-            raise checks.refuse_named(name, f"is NULL, {nbytes} bytes are needed")
+            raise checks.refuse_named(parameter, f"is NULL, {nbytes} bytes are needed")
         return None
     try:
         operand = handle.backend.operand(value)
     except CudnnError:
         raise
     except Exception as error:  # TypeError and ValueError of ours, or whatever a foreign object raises
-        raise checks.refuse_named(name, str(error)) from error
+        raise checks.refuse_named(parameter, str(error)) from error
     if operand.nbytes is not None and operand.nbytes < nbytes:
         clause, status = small or (INCORRECT_PARAMETER, BAD_PARAM)
         clause = clause if "/" in clause else f"{checks.name}/{clause}"
         described = "" if name in operation.raw else f" for {getattr(operation, name)}"
-        raise CudnnError(status, clause, f"{name} has {operand.nbytes} bytes, {nbytes} are needed{described}")
+        raise CudnnError(status, clause, f"{parameter} has {operand.nbytes} bytes, {nbytes} are needed{described}")
     if operand.address % alignment:
         text = f"is at {operand.address:#x}, no multiple of the {alignment} bytes of its elements"
-        raise checks.refuse_named(name, text)
+        raise checks.refuse_named(parameter, text)
     if not operand.writable and (name in operation.outputs or name in operation.raw):
-        raise checks.refuse_named(name, "is written, but its memory is read-only")
+        raise checks.refuse_named(parameter, "is written, but its memory is read-only")
     return operand
 
 
@@ -470,7 +527,8 @@ def usable(call: str, handle: Handle, operation: Operation, memory: Mapping[str,
     checks: _Documented = FUNCTIONS[call].checks  # type: ignore[attr-defined]
     o = operation
     return [
-        checked_operand(checks, handle, o, name, memory[name], o.nbytes(name), o.alignment(name)) for name in o.operands
+        checked_operand(checks, handle, o, name, memory[name], o.least_bytes(name), o.alignment(name))
+        for name in o.operands
     ]
 
 

@@ -30,6 +30,7 @@ from dualdnn.api.support.convolution import Problem, unsupported
 from .bench.row import Convolution
 from .bench.rows import LAYOUTS, OPERATIONS, rows
 from .convolution_kinds import convolutions, filters_and_matrices, gradients, small_convolutions
+from .graph_kinds import graphs
 
 TYPES = (FLOAT, HALF, BFLOAT16, DOUBLE, INT8)
 # Of the operations that take fewer types
@@ -37,7 +38,7 @@ TAKEN = {PoolingForward: FORWARD_TYPES, PoolingBackward: BACKWARD_TYPES}
 TYPE_DEFINITIONS = {"ELEMENT", "COMPUTE", "SOURCE", "RESULT", "PACK_BYTES"}
 # Constants that host and device share: of one value in each source.
 CONSTANTS = {
-    "ALIGNED", "BACKWARD_SINGLES", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "PACKS", "PIECE", "PIECES", "ROWS", "SINGLE",
+    "ALIGNED", "BACKWARD_SINGLES", "DENSE_PACKS", "ELEMENTS", "FORWARD_SINGLES", "LONGEST", "PACKS", "PIECE", "PIECES", "ROWS", "SINGLE",
     "STEP", "THREADS", "TILE", "TILE_BYTES", "TILE_THREADS", "UNIFORM",
 }  # fmt: skip
 # Compiled first: the sources that take longest, so that the last one does not keep all cores waiting
@@ -104,6 +105,7 @@ def kinds(device: Any) -> Iterator[Operation]:
                 yield operation
     yield from conversions()
     yield from filters_and_matrices()
+    yield from graphs()
     for convolution in (*convolutions(), *small_convolutions(), *gradients()):
         yield with_workspace(convolution, device)
 

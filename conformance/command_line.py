@@ -16,6 +16,7 @@ from dualdnn import accelerated
 from dualdnn.accelerated import DeviceUnavailable
 from dualdnn.api import __version__
 from dualdnn.api.abi.build import build as build_c_library
+from dualdnn.api.abi.cuda_runtime import build_runtime
 from dualdnn.api.crosscheck import loaded
 from dualdnn.api.document import SPECIFICATION, functions
 from dualdnn.api.miopen.document import functions as miopen_functions
@@ -53,6 +54,9 @@ def main(arguments: list[str] | None = None) -> int:
     conformance.add_argument("-k", metavar="EXPRESSION", help="only cases whose ids match, as pytest's -k")
     conformance.add_argument(
         "--case", action="append", default=[], metavar="ID", help="only this case; may be repeated"
+    )
+    conformance.add_argument(
+        "--every", type=int, default=1, metavar="N", help="only one case of N, spread over the suite"
     )
     conformance.add_argument(
         "--out", metavar="DIR", type=Path,
@@ -124,6 +128,10 @@ def main(arguments: list[str] | None = None) -> int:
     library.add_argument(
         "--out", type=Path, default=Path("abi"), metavar="DIR", help="where they go (default: %(default)s)"
     )
+    library.add_argument(
+        "--runtime", action="store_true",
+        help="a CUDA runtime and driver on memory of the host, too, for machines without a GPU",
+    )  # fmt: skip
     library.set_defaults(run=run_abi)
 
     porting = commands.add_parser("port", help="rewrite sources written for cuDNN as sources for MIOpen")
@@ -149,6 +157,8 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     """The suite, or one operation."""
     if chosen.jobs < 0:
         raise ValueError(f"--jobs is {chosen.jobs}, a number of processes is at least 1 (0: one per core)")
+    if chosen.every < 1:
+        raise ValueError(f"--every is {chosen.every}, one case of 1 or more is run")
     if chosen.operation:
         return _one_operation(chosen)
     jobs = chosen.jobs or os.cpu_count() or 1
@@ -164,12 +174,16 @@ def run_conformance(chosen: argparse.Namespace) -> int:
     ]
     options += [text for name in chosen.subject for text in ("--subject", name)]
     options += ["-k", _checked_expression(chosen.k)] if chosen.k else []
-    options += ["--solvers", chosen.solvers]
+    options += ["--solvers", chosen.solvers, f"--every={chosen.every}"]
     options += ["--prove"] if chosen.prove else []
     if chosen.covering:
         chosen.case += covering(chosen.covering)
     selection = shlex.join(
-        [*(["-k", chosen.k] if chosen.k else []), *(text for case in chosen.case for text in ("--case", case))]
+        [
+            *(["-k", chosen.k] if chosen.k else []),
+            *(text for case in chosen.case for text in ("--case", case)),
+            *([f"--every={chosen.every}"] if chosen.every > 1 else []),
+        ]
     )
     options += [f"--invocation={chosen.invocation}", f"--selection={selection}"]
     for name in ("expected", "write_expected"):
@@ -177,7 +191,7 @@ def run_conformance(chosen: argparse.Namespace) -> int:
             options += [f"--{name.replace('_', '-')}", str(path.resolve())]
     if chosen.expected:
         read_expected(chosen.expected)  # its mistakes are errors before anything runs
-    partial = chosen.k or chosen.case or all(map(is_recorded, chosen.subject or default_subjects()))
+    partial = selection or all(map(is_recorded, chosen.subject or default_subjects()))
     options += [] if partial else ["--complete"]
     if chosen.record:
         if len(chosen.subject) != 1 or is_recorded(chosen.subject[0]):
@@ -281,9 +295,11 @@ def _recorded_call(chosen: argparse.Namespace) -> int:
 
 
 def run_abi(chosen: argparse.Namespace) -> int:
-    """Build the C library and its header."""
+    """Build the C library, its header and, where it is wanted, what stands for CUDA."""
     library = build_c_library(chosen.out)
-    print(f"{library}\n{library.parent / 'include' / 'cudnn.h'}")
+    made = [library, library.parent / "include" / "cudnn.h"]
+    made += build_runtime(chosen.out) if chosen.runtime else []
+    print(*made, sep="\n")
     return 0
 
 

@@ -10,6 +10,7 @@ from dualdnn.api.cudnn.convolution import IM2COL_TYPES
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnConvolutionBwdDataAlgo_t,
+    cudnnConvolutionBwdFilterAlgo_t,
     cudnnConvolutionFwdAlgo_t,
     cudnnConvolutionMode_t,
     cudnnMathType_t,
@@ -20,6 +21,7 @@ from dualdnn.api.enumerations import (
 from dualdnn.api.operations import (
     ActivationSpec,
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     ConvolutionSpec,
@@ -39,7 +41,7 @@ from dualdnn.api.support.convolution import (
     Problem,
     unsupported,
 )
-from dualdnn.api.support.convolution_gradients import data_unsupported
+from dualdnn.api.support.convolution_gradients import data_unsupported, filter_unsupported
 
 FEW = 3
 IMAGES, CHANNELS, FILTERS, SIZE = 2, 32, 64, 6  # as many channels as one vector of the widest type
@@ -111,9 +113,12 @@ def small_convolutions() -> Iterator[ConvolutionForward | ConvolutionBiasActivat
                         yield from _with_algorithm(few, algorithm)
 
 
-def gradients() -> Iterator[ConvolutionBackwardData]:
+def gradients() -> Iterator[ConvolutionBackwardData | ConvolutionBackwardFilter]:
     """The gradients that the tables have; without a workspace."""
     for problem in problems():
+        for kind in cudnnConvolutionBwdFilterAlgo_t:
+            if filter_unsupported(problem, kind) is None:
+                yield ConvolutionBackwardFilter(problem.convolution, kind, 0, 1.0, 0.0, problem.x, problem.y, problem.w)
         for algorithm in cudnnConvolutionBwdDataAlgo_t:
             if data_unsupported(problem, algorithm) is None:
                 yield ConvolutionBackwardData(

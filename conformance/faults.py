@@ -1,6 +1,7 @@
 """What the judge's rules catch: planted faults against rules, by family and number of terms.
 
     python -m dualdnn.conformance.faults [--terms 9 64 576] [--family float]
+    python -m dualdnn.conformance.faults --subject accelerated:gpu     # how far the sums of a subject are from what is expected
 
 Sums of products are computed in float with a fault in every output, each judged as the output of a 1x1 convolution of as many channels as
 the sum has terms. A row says which share of the outputs lies outside the worst case, outside the interval of the 2-norm, and
@@ -23,9 +24,13 @@ from dualdnn.api.enumerations import (
     cudnnReorderType_t,
 )
 from dualdnn.api.operations import ConvolutionForward, ConvolutionSpec, FilterSpec, TensorSpec
-from dualdnn.api.operations.specs import FLOAT, HALF, NCHW
+from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF, NCHW
 from dualdnn.reference import Verdict, judge
 from dualdnn.reference.view import rounded
+
+from .calls import Caller
+from .subjects import open_subject
+from .trial import attempt
 
 Array = np.ndarray[Any, Any]
 TERMS = (9, 64, 576, 2304, 4608)
@@ -54,7 +59,13 @@ class Family:
         return ConvolutionForward(convolution, algo, 0, alpha, 0.0, x, FilterSpec(self.data_type, NCHW, dims["w"]), y)
 
 
-FAMILIES = (Family("float", FLOAT), Family("half", HALF), Family("TF32", FLOAT, tf32=True))
+FAMILIES = (
+    Family("float", FLOAT),
+    Family("half", HALF),
+    Family("bfloat16", BFLOAT16),
+    Family("TF32", FLOAT, tf32=True),
+)
+KINDS = ("normal", "positive")
 
 
 def added(products: Array, dtype: Any = np.float32) -> Array:
@@ -153,6 +164,25 @@ def judged(family: Family, fault: str, terms: int, seed: int = 0) -> Verdict:
     return judge(operation, memory, {**memory, "y": y.reshape(-1).view(np.uint8)}, random=True)
 
 
+def measured(caller: Caller, family: Family, terms: int, kind: str) -> Verdict:
+    """Return what the judge says of a subject's sums."""
+    return attempt(caller, family.operation(terms, 1.0), kind).verdict
+
+
+def measurements(subject: str, families: Sequence[Family], terms: Sequence[int]) -> str:
+    """Return the table of a subject as Markdown: largest error in units of the 2-norm's interval; R; bias."""
+    opened = open_subject(subject)
+    caller = Caller(opened.cudnn, opened.new_handle())
+    lines = [f"| {opened.name}, terms = | " + " | ".join(map(str, terms)) + " |", "|---" * (len(terms) + 1) + "|"]
+    for family in families:
+        for kind in KINDS:
+            found = [measured(caller, family, count, kind) for count in terms]
+            cells = [f"{e.ratio:.2g}; {e.rms:.2g}; {e.bias:.2g}" for e in (verdict.errors["y"] for verdict in found)]
+            wrong = sum(verdict.wrong for verdict in found)
+            lines.append(f"| {family.name}, {kind}{f' ({wrong} WRONG)' if wrong else ''} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def table(families: Sequence[Family], terms: Sequence[int]) -> str:
     """Return the table as Markdown: shares in percent beyond the worst case / beyond the 2-norm; R; bias."""
     lines = []
@@ -175,8 +205,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m dualdnn.conformance.faults", description=__doc__)
     parser.add_argument("--terms", type=int, nargs="+", default=TERMS, help="terms of each sum")
     parser.add_argument("--family", choices=[family.name for family in FAMILIES], action="append")
+    parser.add_argument("--subject", help="judge the sums of this subject instead of planted faults")
     chosen = parser.parse_args(arguments)
-    print(table([f for f in FAMILIES if not chosen.family or f.name in chosen.family], chosen.terms).rstrip())
+    families = [f for f in FAMILIES if not chosen.family or f.name in chosen.family]
+    if chosen.subject:
+        print(measurements(chosen.subject, families, chosen.terms))
+        return
+    print(table(families, chosen.terms).rstrip())
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("conformance")
     group.addoption("--subject", action="append", default=[], help="what to judge; may be repeated")
     group.addoption("--case", action="append", default=[], help="run only the case with this id; may be repeated")
+    group.addoption("--every", type=int, default=1, help="run only one case of so many, spread over the suite")
     group.addoption("--complete", action="store_true", help="fail when a clause in scope has no case")
     group.addoption("--report", default=None, help="directory for compliance.json, junit.xml and report.html")
     group.addoption("--expected", default=None, help="file of failures that are expected")
@@ -138,12 +139,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    wanted = set(config.getoption("--case"))
-    if not wanted:
-        return
-    called = [item for item in items if hasattr(item, "callspec")]  # what has no subject is no case
-    chosen = [item for item in called if case_id(item, item.callspec.params.get("subject", "")) in wanted]
-    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    wanted, every = set(config.getoption("--case")), config.getoption("--every")
+    chosen = items
+    if wanted:
+        called = [item for item in items if hasattr(item, "callspec")]  # what has no subject is no case
+        chosen = [item for item in called if case_id(item, item.callspec.params.get("subject", "")) in wanted]
+    chosen = chosen[::every]
+    kept = set(chosen)
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = chosen
 
 

@@ -14,6 +14,7 @@ from dualdnn.api.operations import Operation
 from dualdnn.reference import Verdict, judge
 
 from .calls import Caller
+from .contents import contents
 from .inputs import fill, is_random
 
 Array = np.ndarray[Any, Any]
@@ -57,6 +58,9 @@ def prepare(
         memory[name] = np.full(operation.nbytes(name), POISON, np.uint8)
         if name in operation.reads and name not in operation.raw:
             fill(operation.tensor(name), memory[name], kinds.get(name, "normal"), random)
+    for name, bytes_ in contents(operation, random).items():
+        if name in memory:
+            memory[name][: bytes_.size] = bytes_
     for name, original in (aliases or {}).items():
         memory[name] = memory[original]
     return memory

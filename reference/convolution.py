@@ -23,7 +23,7 @@ from dualdnn.api.operations import (
     TensorSpec,
 )
 
-from . import convolution_backward_data, convolution_gradients  # noqa: F401 (register the gradients)
+from . import convolution_backward_data, convolution_backward_filter, convolution_gradients  # noqa: F401 (register the gradients)
 from .convolution_blocks import FLOAT64_BYTES, Part, ReadFilter, axis, blocks, gather, local_input, windows
 from .convolution_bounds import Convolution, Magnitudes, roundings, spread
 from .convolution_product import in_parts
@@ -130,7 +130,7 @@ def im2col(operation: Im2Col, _wide: Wide) -> Results:
             # A block's positions follow each other.
             first = int(np.ravel_multi_index([part.start for part in (some, *positions)], (images, *outputs)))
             place = (slice(first, first + len(matrix)), slice(0, columns))
-            yield "colBuffer", place, Exact(matrix, partial(np.abs, matrix))
+            yield "colBuffer", place, Exact(matrix, partial(np.abs, matrix), copied=True)
 
     return parts
 
@@ -139,7 +139,7 @@ def im2col(operation: Im2Col, _wide: Wide) -> Results:
 def reorder_filter(operation: ReorderFilter, w: Array) -> Exact:
     """The filter in the order that an INT8x32 convolution with CUDNN_NO_REORDER reads."""
     value = w if _copies(operation.reorder_type) else _reordered(w)
-    return Exact(value, lambda: np.abs(value))
+    return Exact(value, lambda: np.abs(value), copied=True)
 
 
 @implements(ReorderFilterAndBias)
@@ -150,7 +150,7 @@ def reorder_filter_and_bias(operation: ReorderFilterAndBias, w: Array, bias: Arr
     else:
         split = bias.reshape(-1, *SPLIT_BIAS).transpose(REORDERED_BIAS_AXES)
         values = {"reorderedFilterData": _reordered(w), "reorderedBiasData": split.reshape(bias.shape)}
-    return {name: Exact(value, np.abs(value)) for name, value in values.items()}
+    return {name: Exact(value, np.abs(value), copied=True) for name, value in values.items()}
 
 
 def applied(w: Array, convolution: ConvolutionSpec) -> Array:

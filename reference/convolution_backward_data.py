@@ -21,11 +21,12 @@ from .convolution_bounds import (
     WINOGRAD_OUTPUTS,
     in_float,
     in_range,
+    of_sums,
     transform_levels,
     winograd_growth,
 )
 from .engine import Exact, implements
-from .precise_product import precise_product
+from .precise_product import product_of_doubles
 from .view import Array
 
 WINOGRAD = (
@@ -38,7 +39,14 @@ FFT = (Algo.CUDNN_CONVOLUTION_BWD_DATA_ALGO_FFT, Algo.CUDNN_CONVOLUTION_BWD_DATA
 @implements(ConvolutionBackwardData)
 def convolution_backward_data(operation: ConvolutionBackwardData, w: Array, dy: Array) -> Exact:
     """result[n, g C + c, h] = sum over k and taps r of dy[n, g K + k, (h + pad - r * dilation) / stride] * w[g K + k, c, r]"""
-    return Exact(_gradient(operation, w, dy), partial(_magnitude, operation, w, dy), _roundings(operation))
+    o = operation
+    direct = o.algo not in WINOGRAD and o.algo not in FFT
+
+    def squares() -> Array:
+        return _gradient(o, *(np.square(values).astype(np.float64) for values in (w, dy)))
+
+    spread = partial(of_sums, o.convolution, o.dy.data_type, o.terms, squares) if direct else None
+    return Exact(_gradient(o, w, dy), partial(_magnitude, o, w, dy), _roundings(o), spread=spread)
 
 
 def _gradient(o: ConvolutionBackwardData, w: Array, dy: Array) -> Array:
@@ -52,14 +60,9 @@ def _gradient(o: ConvolutionBackwardData, w: Array, dy: Array) -> Array:
     for tap, met, positions in _taps(o):
         local = _extended(incoming, positions)
         at_tap: Any = (..., *tap)
-        found = _product(weights[at_tap], local.reshape(*local.shape[:2], -1))
+        found = product_of_doubles(weights[at_tap], local.reshape(*local.shape[:2], -1))
         dx[(slice(None),) * 3 + met] += found.reshape(*dx.shape[:3], *local.shape[3:])
     return np.moveaxis(dx, 2, 0).reshape(o.dx.dims)
-
-
-def _product(a: Array, b: Array) -> Array:
-    """a @ b; of doubles that are given in extended precision, in that."""
-    return precise_product(a.astype(np.float64), b.astype(np.float64)) if a.dtype == np.longdouble else np.matmul(a, b)
 
 
 def _taps(o: ConvolutionBackwardData) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[range, ...]]]:

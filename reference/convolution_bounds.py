@@ -90,14 +90,25 @@ def in_range(terms: Array, compute: cudnnDataType_t) -> Array:
 def spread(operation: Convolution, squares: Array, further: int = 0) -> Spread | None:
     """Return what the errors follow from, None for algorithms of which only the worst case is known. squares: the sums of the squares
     of the terms. further: roundings behind the sum."""
-    compute = operation.convolution.compute_type
-    if operation.algo in (*WINOGRAD, *FFT) or compute not in (FLOAT, DOUBLE):
+    if operation.algo in (*WINOGRAD, *FFT):
         return None
-    tf32 = operation.x.data_type == FLOAT and allows_tf32(operation.convolution)
-    cores = tf32 or operation.x.data_type in (HALF, BFLOAT16)
-    terms = operation.terms
+    return of_sums(operation.convolution, operation.x.data_type, operation.terms, lambda: squares, further)
+
+
+def of_sums(
+    convolution: ConvolutionSpec,
+    data_type: cudnnDataType_t,
+    terms: int,
+    squares: Callable[[], Array],
+    further: int = 0,
+) -> Spread | None:
+    """Return what the errors of direct sums of so many products follow from."""
+    if convolution.compute_type not in (FLOAT, DOUBLE):
+        return None
+    tf32 = data_type == FLOAT and allows_tf32(convolution)
+    cores = tf32 or data_type in (HALF, BFLOAT16)
     return Spread(
-        np.sqrt(squares),
+        np.sqrt(squares()),
         terms * (2 if cores else 1) + further,
         factors=TF32_UNIT if tf32 else 0.0,
         cut=terms if cores else 0,

@@ -38,6 +38,7 @@ class Exact:
         function that computes it: only the judge needs it.
     roundings: how many roundings of the compute type each of these terms may go through, or a function that says it.
     raw: the output is written as it is (indices), not blended.
+    copied: the value is one of the inputs as it is, so that the sign of a zero is determined (unless it is scaled or blended).
     opaque: so it is, and a later call reads it (reserve space, dropout states): what another backend has there is its own affair.
     spread: what the rounding errors of sums follow from in practice, or a function that computes it (spread.py); None where
         nothing is known that is sharper than the worst case.
@@ -48,6 +49,7 @@ class Exact:
     roundings: Array | Number | Callable[[], Array | Number] = 0
     raw: bool = False
     opaque: bool = False
+    copied: bool = False
     spread: Spread | Callable[[], Spread | None] | None = None
 
     @classmethod
@@ -178,7 +180,8 @@ def launcher(operation: Operation) -> Callable[[Mapping[str, Array]], None]:
             spec, values = specs[name], blended(operation, name, exact, memory, wide, place)
             write(spec, memory[name], values if place else np.broadcast_to(values, spec.dims), place)
 
-    terms = getattr(operation, "terms", 0) * operation.tensor(operation.outputs[0]).count
+    terms = getattr(operation, "terms", 0)
+    terms = terms and terms * operation.tensor(operation.outputs[0]).count
     return beside_others(launch) if terms >= LEAST_TERMS else launch
 
 

@@ -157,6 +157,8 @@ def _judge_output(
     right = ((lowest <= number) & (number <= highest)) | (np.isnan(value) & np.isnan(number)) | undetermined
     if np.dtype(NUMPY_TYPES[spec.scalar_type]).kind in "iu":
         right |= np.isnan(value) & (number == 0)  # integers have no NaN; conversions give 0 (view.rounded)
+    elif exact.copied and operation.blend_of(name) == (1, 0):
+        right &= (value != 0) | (number != 0) | (np.signbit(value) == np.signbit(number))
     error = number - _saturated(value, spec.scalar_type)
     allowed = bound + half_step
     if random and (spread := spread_of(exact)) is not None:

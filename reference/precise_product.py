@@ -40,6 +40,13 @@ def precise_product(a: Array, b: Array) -> Array:
     return total
 
 
+def product_of_doubles(a: Array, b: Array) -> Array:
+    """a @ b in the type that they have; of doubles that are given in extended precision, in that."""
+    if a.dtype != np.longdouble:
+        return np.matmul(a, b)
+    return precise_product(a.astype(np.float64), b.astype(np.float64))
+
+
 def _sliced_product(left: list[Array], left_scale: Array, right: list[Array], right_scale: Array, bits: int) -> Array:
     """The product of two factors that ``_slices`` has split."""
     # Pairs of level l are at most 2**(-bits * l); those that cannot matter beside the absolute terms are left out.

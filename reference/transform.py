@@ -79,4 +79,4 @@ def unfolded(values: Array, factors: tuple[int, ...]) -> Array:
 
 def _moved(value: Array) -> Exact:
     """Elements that are only moved are exact before blending."""
-    return Exact(value, lambda: np.abs(value))
+    return Exact(value, lambda: np.abs(value), copied=True)

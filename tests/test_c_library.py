@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from dualdnn.api import cudnn
 from dualdnn.api.abi.build import NAME, build
 from dualdnn.api.abi.header import header
 from dualdnn.api.document import functions
@@ -37,7 +38,7 @@ def compiled(library: Path, folder: Path, text: str, compiler: str = "gcc", *opt
         "-o",
         str(program),
     ]
-    command += [f"-L{library.parent}", f"-l:{NAME}", f"-Wl,-rpath,{library.parent}"]
+    command += [f"-L{library.parent}", f"-l:{NAME}", f"-Wl,-rpath,{library.parent}", "-lm"]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return program
 
@@ -110,15 +111,21 @@ def test_a_program_in_c_computes_and_is_told_what_it_did_wrong(library, tmp_path
 
 
 def test_what_does_not_exist_yet_says_so_once(library, tmp_path):
-    text = """#include "cudnn.h"
-int main(void) {
+    missing = [
+        f for f in functions().values() if not hasattr(cudnn, f.name) and all(p.memory == "host" for p in f.parameters)
+    ]
+    if not missing:
+        pytest.skip("every function exists")
+    name, zeros = missing[0].name, ", ".join("0" for _ in missing[0].parameters)
+    text = f"""#include "cudnn.h"
+int main(void) {{
   cudnnHandle_t handle;
   if (cudnnCreate(&handle)) return 1;
-  for (int i = 0; i < 2; i++) if (cudnnBackendExecute(0, 0, 0) != CUDNN_STATUS_NOT_SUPPORTED) return 2;
+  for (int i = 0; i < 2; i++) if ({name}({zeros}) != CUDNN_STATUS_NOT_SUPPORTED) return 2;
   return 0;
-}"""
+}}"""
     found = run(compiled(library, tmp_path, text))
-    assert found.returncode == 0 and found.stderr.count("cudnnBackendExecute") == 1
+    assert found.returncode == 0 and found.stderr.count(name) == 1
 
 
 def test_python_that_cannot_start_is_no_success(library, tmp_path):
@@ -190,6 +197,47 @@ def test_ctc_loss_descriptors_from_c(library, tmp_path):
     """
     ran = run(compiled(library, tmp_path, text))
     assert ran.returncode == 0, ran.stderr
+
+
+def test_ctc_loss_from_c(library, tmp_path):
+    """Lists whose lengths other arguments say; labels in device memory, which is the host's here; gradients that are NULL."""
+    text = """
+    #include <cudnn.h>
+    #include <math.h>
+    int main(void) {
+        cudnnHandle_t handle;
+        cudnnTensorDescriptor_t probs, gradient;
+        cudnnCTCLossDescriptor_t loss;
+        int dims[] = {3, 2, 3}, strides[] = {6, 3, 1}, labels[] = {1, 2, 2}, counts[] = {2, 1}, times[] = {3, 2};
+        int beyond[] = {3, 4};
+        float p[18], costs[2] = {-1, -1}, again[2] = {-1, -1}, gradients[18];
+        size_t size = 0, size_8 = 0;
+        char workspace[4096];
+        for (int i = 0; i < 18; i++) p[i] = 1.0f / 3;
+        if (cudnnCreate(&handle) || cudnnCreateTensorDescriptor(&probs) || cudnnCreateTensorDescriptor(&gradient)) return 1;
+        if (cudnnCreateCTCLossDescriptor(&loss) || cudnnSetTensorNdDescriptor(probs, CUDNN_DATA_FLOAT, 3, dims, strides)) return 2;
+        if (cudnnSetTensorNdDescriptor(gradient, CUDNN_DATA_FLOAT, 3, dims, strides)) return 3;
+        if (cudnnSetCTCLossDescriptor_v8(loss, CUDNN_DATA_FLOAT, CUDNN_LOSS_NORMALIZATION_NONE, CUDNN_NOT_PROPAGATE_NAN, 2)) return 4;
+        if (cudnnGetCTCLossWorkspaceSize(handle, probs, gradient, labels, counts, times, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss, &size)) return 5;
+        if (cudnnGetCTCLossWorkspaceSize_v8(handle, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss, probs, gradient, &size_8)) return 6;
+        if (!size || !size_8 || size > sizeof workspace || size_8 > sizeof workspace) return 7;
+        if (cudnnCTCLoss(handle, probs, p, labels, counts, times, costs, gradient, gradients, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss,
+                         workspace, size)) return 8;
+        /* 12 in three steps: 112, 122, 012, 102, 120 of 27; 2 in two steps: 22, 02, 20 of 9 */
+        if (fabs(costs[0] - log(27.0 / 5)) > 1e-5 || fabs(costs[1] - log(3.0)) > 1e-5) return 9;
+        if (fabs(gradients[1] - (1.0 / 3 - 4.0 / 5)) > 1e-5 || gradients[15] != 0) return 10;
+        if (cudnnCTCLoss_v8(handle, CUDNN_CTC_LOSS_ALGO_NON_DETERMINISTIC, loss, probs, p, labels, counts, times, again, 0, 0, size_8,
+                            workspace)) return 11;
+        if (again[0] != costs[0] || again[1] != costs[1]) return 12;
+        if (cudnnCTCLoss(handle, probs, p, labels, counts, beyond, costs, gradient, gradients, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss,
+                         workspace, size) != CUDNN_STATUS_BAD_PARAM) return 13;
+        if (cudnnCTCLoss(handle, probs, p, labels, counts, 0, costs, gradient, gradients, CUDNN_CTC_LOSS_ALGO_DETERMINISTIC, loss,
+                         workspace, size) != CUDNN_STATUS_BAD_PARAM) return 14;
+        return cudnnDestroy(handle) ? 15 : 0;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text))
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
 
 
 def test_recurrent_networks_from_c(library, tmp_path):
@@ -413,4 +461,75 @@ def test_algorithm_descriptors_from_c(library, tmp_path):
     }
     """
     ran = run(compiled(library, tmp_path, text), DUALDNN_SHOW_ERRORS="1")
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
+
+
+def test_an_operation_graph_from_c(library, tmp_path):
+    """Pointers of a variant pack are addresses; configurations that were created are filled; one tensor is in place of none."""
+    text = """
+    #include <cudnn.h>
+    #define OK(call) if (call) return __LINE__
+    #define SET(d, name, type, count, values) OK(cudnnBackendSetAttribute(d, name, type, count, values))
+    static int tensor(cudnnBackendDescriptor_t *made, int64_t uid) {
+        int64_t dims[3] = {1, 2, 3}, strides[3] = {6, 3, 1}, alignment = 4;
+        cudnnDataType_t type = CUDNN_DATA_FLOAT;
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, made));
+        SET(*made, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
+        SET(*made, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+        SET(*made, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+        SET(*made, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 3, dims);
+        SET(*made, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 3, strides);
+        return cudnnBackendFinalize(*made);
+    }
+    int main(void) {
+        cudnnHandle_t handle;
+        cudnnBackendDescriptor_t x, b, y, add, node, graph, heuristics, config, plan, pack;
+        cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ADD;
+        cudnnDataType_t type = CUDNN_DATA_FLOAT;
+        cudnnBackendHeurMode_t heuristic = CUDNN_HEUR_MODE_INSTANT;
+        float memory[3][6] = {{1, 2, 3, 4, 5, 6}, {10, 20, 30, 40, 50, 60}, {0}}, half = 0.5f;
+        int64_t uids[3] = {5, -6, 7}, count, size = -1;
+        void *pointers[3] = {memory[0], memory[1], memory[2]}, *workspace = 0;
+        OK(cudnnCreate(&handle)); OK(tensor(&x, 5)); OK(tensor(&b, -6)); OK(tensor(&y, 7));
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, &add));
+        SET(add, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+        SET(add, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &type);
+        OK(cudnnBackendFinalize(add));
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, &node));
+        SET(node, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &add);
+        SET(node, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &x);
+        SET(node, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &b);
+        SET(node, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &y);
+        SET(node, CUDNN_ATTR_OPERATION_POINTWISE_ALPHA2, CUDNN_TYPE_FLOAT, 1, &half);
+        OK(cudnnBackendFinalize(node));
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, &graph));
+        SET(graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+        SET(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &node);
+        OK(cudnnBackendFinalize(graph));
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, &heuristics));
+        SET(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &graph);
+        SET(heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &heuristic);
+        OK(cudnnBackendFinalize(heuristics));
+        OK(cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, NULL));
+        if (count < 1) return 1;
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &config));
+        OK(cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &config));
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &plan));
+        SET(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+        SET(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &config);
+        OK(cudnnBackendFinalize(plan));
+        OK(cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, NULL, &size));
+        if (size != 0) return 2;
+        OK(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack));
+        SET(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, 3, uids);
+        SET(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 3, pointers);
+        SET(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+        OK(cudnnBackendFinalize(pack));
+        if (cudnnBackendExecute(handle, pack, plan) != CUDNN_STATUS_BAD_PARAM) return 3;
+        OK(cudnnBackendExecute(handle, plan, pack));
+        for (int i = 0; i < 6; i++) if (memory[2][i] != 6 * (i + 1)) return 4;
+        return cudnnBackendExecute(0, plan, pack) == CUDNN_STATUS_SUCCESS;
+    }
+    """
+    ran = run(compiled(library, tmp_path, text))
     assert ran.returncode == 0, (ran.returncode, ran.stderr)

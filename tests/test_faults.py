@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from dualdnn.conformance.faults import ALPHA_AS_HALF, FAMILIES, FAULTS, judged, main
 
-FLOAT, HALF, TF32 = FAMILIES
+FLOAT, HALF, _, TF32 = FAMILIES
 NONE = "none"
 
 
@@ -47,6 +47,13 @@ def test_what_the_worst_case_misses(family, fault):
     verdict = judged(family, fault, 576)
     assert verdict.wrong < 0.65 * verdict.checked
     assert verdict.suspicions
+
+
+def test_a_subject_is_measured(capsys):
+    main(["--terms", "64", "--family", "float", "--subject", "reference"])
+    rows = capsys.readouterr().out.splitlines()
+    assert rows[0] == "| reference, terms = | 64 |" and len(rows) == 4
+    assert all(float(part) < 1 for row in rows[2:] for part in row.split("|")[2].split(";"))
 
 
 def test_the_table_is_printed(capsys):

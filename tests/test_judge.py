@@ -10,7 +10,7 @@ import pytest
 from dualdnn.api import cudnn
 from dualdnn.api.enumerations import cudnnActivationMode_t as Mode
 from dualdnn.api.enumerations import cudnnNanPropagation_t as Nan
-from dualdnn.api.operations import ActivationBackward, ActivationForward, ActivationSpec, TensorSpec
+from dualdnn.api.operations import ActivationBackward, ActivationForward, ActivationSpec, TensorSpec, TransformTensor
 from dualdnn.api.operations.specs import FLOAT, HALF, INT8
 from dualdnn.conformance.calls import Caller
 from dualdnn.conformance.trial import GUARD, attempt, prepare
@@ -205,3 +205,14 @@ def test_a_quarter_of_the_output_must_be_able_to_show_an_error(informative, mist
     run(o, after)
     verdict = judge(o, before, after)
     assert (verdict.checked, verdict.informative) == (120, informative) and verdict.mistrusted is mistrusted
+
+
+@pytest.mark.parametrize("alpha, wrong", [(1.0, 1), (2.0, 0)])
+def test_the_sign_of_a_copied_zero(alpha, wrong):
+    """Copies keep it; what is scaled may have either."""
+    spec = TensorSpec.packed(FLOAT, (1, 1, 2, 2))
+    operation = TransformTensor(alpha, 0.0, spec, spec)
+    x = np.array([0.0, -0.0, 1.0, -1.0], np.float32)
+    y = np.float32(alpha) * np.array([0.0, 0.0, 1.0, -1.0], np.float32)
+    before = {"x": x.view(np.uint8), "y": np.zeros(16, np.uint8)}
+    assert judge(operation, before, {**before, "y": y.view(np.uint8)}).wrong == wrong

@@ -16,17 +16,15 @@ from typing import NamedTuple
 from dualdnn.api.enumerations import cudnnConvolutionBwdDataAlgo_t as Algo
 from dualdnn.api.enumerations import cudnnConvolutionFwdAlgo_t as ForwardAlgo
 from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
-from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionForward, FilterSpec, TensorSpec, TransformTensor
+from dualdnn.api.operations import ConvolutionBackwardData, ConvolutionForward, FilterSpec, TensorSpec
 from dualdnn.api.operations.specs import NCHW, NHWC
 
 from ..plans import Launch, Plan, estimated_seconds
-from ..solver import LAUNCH_SECONDS, ROOMS, Problem, Solver
-from ..transform.plan import copy, launch
-from .composed import At, ComposedLaunch, ComposedPlan, within
-from .forward import ConvolutionProblem, ConvolutionSolver
+from ..solver import LAUNCH_SECONDS, Problem, Solver
+from .composed import At, ComposedLaunch, ComposedPlan, Inner, transposed_filter, with_alignment, within
+from .forward import ConvolutionProblem
 from .implicit_gemm import SIMT
-from .problem import FARTHEST, PACK_BYTES, channels_last, rounded_up
-from .products import KERNELS, kernel_of
+from .problem import FARTHEST, channels_last, rounded_up
 
 FILTER_ALIGNMENT = 256  # bytes, of the filter of each residue class in the workspace
 FORWARD = {
@@ -126,15 +124,6 @@ class DataGradientProblem(Problem):
         )  # fmt: skip
 
 
-def transposed_filter(part: TensorSpec, w: FilterSpec, device: object) -> Launch:
-    """Return the launch that copies ``part`` of a filter, (groups, output channels of w, its input channels, taps ...), into w."""
-    strides, (groups, channels, *_) = w.tensor.strides, part.dims
-    target = TensorSpec(w.data_type, part.dims, (channels * strides[0], *strides))
-    assert groups * channels == w.dims[0]
-    moved = TransformTensor(1.0, 0.0, part, target)
-    return launch(copy(part, target), moved, ("x", "y"), device)
-
-
 class DataGradient(Solver[DataGradientProblem]):
     """The forward convolutions of all residue classes, with the forward algorithm of the same name (IMPLICIT_GEMM for ALGO_1)."""
 
@@ -144,8 +133,7 @@ class DataGradient(Solver[DataGradientProblem]):
         return problem.operation.algo in FORWARD and problem.in_one_launch
 
     def workspace_bytes(self, problem: DataGradientProblem) -> int:
-        used = self._filters_bytes(problem) + self._inner_bytes(problem)
-        return used + PACK_BYTES - 1 if used else 0
+        return with_alignment(self._filters_bytes(problem) + self._inner_bytes(problem))
 
     def estimated_seconds(self, problem: DataGradientProblem) -> float:
         made = (LAUNCH_SECONDS + estimated_seconds(c.forward, problem.device) for c in problem.classes if c.meets)
@@ -161,14 +149,12 @@ class DataGradient(Solver[DataGradientProblem]):
                 "y": At("dx", found.dx_at),
                 "workSpace": At("workSpace", inner_at),
             }
-            forward = ConvolutionProblem(found.forward, problem.device, aligned=False)
             if not found.meets:
-                launches += within([_blend(forward)], where)
+                launches += within([_blend(ConvolutionProblem(found.forward, problem.device, aligned=False))], where)
                 continue
             made = transposed_filter(found.part, found.forward.w, problem.device)
             launches += within([made], {"x": At("w", found.part_at), "y": where["w"]})
-            solver = _inner_solver(forward)
-            launches += within(solver.launches(forward) if solver else _products(forward), where)
+            launches += within(Inner(found.forward, problem.device).launches(), where)
             at += _filter_bytes(found)
         return ComposedPlan(problem.operation, launches, self.name)
 
@@ -177,35 +163,11 @@ class DataGradient(Solver[DataGradientProblem]):
 
     def _inner_bytes(self, problem: DataGradientProblem) -> int:
         """Return the bytes that the forward convolutions use one after the other."""
-        needed = [0]
-        for found in problem.classes:
-            forward = ConvolutionProblem(found.forward, problem.device, aligned=False)
-            if found.meets and (solver := _inner_solver(forward)):
-                needed.append(solver.used_bytes(forward))
-        return max(needed)
+        return max(Inner(found.forward, problem.device).used_bytes if found.meets else 0 for found in problem.classes)
 
 
 def _filter_bytes(found: ResidueClass) -> int:
     return rounded_up(found.forward.w.nbytes, FILTER_ALIGNMENT) if found.meets else 0
-
-
-def _inner_solver(forward: ConvolutionProblem) -> ConvolutionSolver | None:
-    """Return the solver of the forward convolution, None where only products compute it: not all solvers of the implicit GEMM take a
-    negative padding, or an output that ends before or behind the last window."""
-    o = forward.operation
-    fits = min(o.convolution.padding) >= 0 and o.convolution.output_dims(o.x.dims, o.w.dims) == o.y.dims
-    if o.algo == ForwardAlgo.CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM and not fits:
-        return None
-    room = ROOMS[ConvolutionForward]
-    found = next(solver for solver in room.solvers if solver.applies(forward) and not solver.alignment(forward))
-    assert isinstance(found, ConvolutionSolver)
-    return found
-
-
-def _products(forward: ConvolutionProblem) -> list[Launch]:
-    """Return the launches of the implicit GEMM by kernels that find every element of x by its coordinates."""
-    kernels = [kernel for kernel in KERNELS if "tma" not in kernel.name]
-    return [kernel_of(made, kernels).launch(made) for made in forward.products]
 
 
 def _blend(forward: ConvolutionProblem) -> Launch:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import prod
@@ -13,7 +12,7 @@ from dualdnn.api.enumerations import cudnnMathType_t
 from dualdnn.api.operations import allows_tf32
 from dualdnn.api.operations.specs import BFLOAT16, FLOAT, HALF
 
-from ..plans import Plan, estimated_seconds, type_definitions
+from ..plans import Plan, WorkspacePlan, estimated_seconds, type_definitions
 from ..solver import Problem, Solver
 from .problem import (
     FARTHEST,
@@ -55,8 +54,10 @@ class ConvolutionProblem(Problem):
 
     @cached_property
     def definitions(self) -> tuple[tuple[str, str], ...]:
-        """ELEMENT and COMPUTE of the kernels' modules."""
-        return type_definitions(self.operation.x.scalar_type, self.operation)
+        """ELEMENT and COMPUTE of the kernels' modules, and RESULT where sums of 16-bit elements are kept as they are."""
+        o = self.operation
+        kept = {"RESULT": "float"} if o.x.data_type in (HALF, BFLOAT16) and o.y.data_type == FLOAT else {}
+        return type_definitions(o.x.scalar_type, o, **kept)
 
     @cached_property
     def tensor_cores(self) -> bool:
@@ -142,23 +143,6 @@ class ConvolutionProblem(Problem):
         product = self.products[0]
         computing = self.operations / kernel.operations_per_second(product)
         return max(self.memory_seconds, computing, kernel.gathering_seconds(product))
-
-
-class _Aligned:
-    """Memory from its first multiple of 16 bytes on."""
-
-    def __init__(self, address: int) -> None:
-        self.address = address + -address % PACK_BYTES
-
-
-class WorkspacePlan(Plan):
-    """A plan whose workspace may begin at any address."""
-
-    def __call__(self, operands: Sequence[Any], stream: Any) -> None:
-        workspace = operands[-1]
-        if workspace is not None and workspace.address % PACK_BYTES:
-            operands = [*operands[:-1], _Aligned(workspace.address)]
-        super().__call__(operands, stream)
 
 
 class ConvolutionSolver(Solver[ConvolutionProblem]):

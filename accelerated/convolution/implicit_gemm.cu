@@ -63,7 +63,7 @@ template <> struct FilterOf<uint8> {
 struct Arguments {
   const ELEMENT* x;
   const typename FilterOf<ELEMENT>::type* w;
-  void* y;            // of ELEMENT; float or int8 where that is an 8-bit integer
+  void* y;            // of RESULT; float or int8 where ELEMENT is an 8-bit integer
   const void* prior;  // like y
   const void* bias;   // of ELEMENT; float where that is an 8-bit integer
   unsigned char* workspace;
@@ -353,7 +353,7 @@ __device__ __forceinline__ void multiply(const Arguments& a,
     }
   };
   unsigned char* y = static_cast<unsigned char*>(a.y) + a.y_offset;
-  if constexpr (sizeof(ELEMENT) > 1) finish_tile(reinterpret_cast<ELEMENT*>(y), static_cast<const ELEMENT*>(a.bias));
+  if constexpr (sizeof(ELEMENT) > 1) finish_tile(reinterpret_cast<RESULT*>(y), static_cast<const ELEMENT*>(a.bias));
   else if (a.float_result) finish_tile(reinterpret_cast<float*>(y), static_cast<const float*>(a.bias));
   else finish_tile(reinterpret_cast<int8*>(y), static_cast<const float*>(a.bias));
 }

@@ -100,7 +100,8 @@ template <int TILE_N, int TILE_M, int THREADS> struct Block {
   unsigned group;
   int first_n, first_m;
 
-  // Where each pixel is in y; less than 0 where it does not exist.
+  // Where each pixel is in y, whose steps may be negative; NO_PIXEL where it does not exist.
+  static constexpr long long NO_PIXEL = -1ll << 62;
   static __device__ __forceinline__ long long* y_offsets() { return reinterpret_cast<long long*>(shared_memory); }
   // [pixel][filter] where channels lie innermost, else [filter][pixel], rows four columns longer.
   static __device__ __forceinline__ float* part() { return reinterpret_cast<float*>(y_offsets() + TILE_M); }
@@ -108,7 +109,7 @@ template <int TILE_N, int TILE_M, int THREADS> struct Block {
   __device__ __forceinline__ void find_y_offsets() const {
     const Convolution& c = a.convolution;
     for (int i = threadIdx.x; i < TILE_M; i += THREADS)
-      y_offsets()[i] = first_m + i < c.m ? group * c.y_group + y_offset(c, first_m + i) : -1;
+      y_offsets()[i] = first_m + i < c.m ? group * c.y_group + y_offset(c, first_m + i) : NO_PIXEL;
   }
 
   // PART filters from `first` on.
@@ -135,18 +136,19 @@ template <int TILE_N, int TILE_M, int THREADS> struct Block {
       const int left = c.n - filter;
       if (left <= 0) continue;
       if (across_filters) {
-        if (y_at[0] >= 0)
+        if (y_at[0] != NO_PIXEL)
           finish<4, float>(epilogue, a.bias, a.prior, y, y_at[0] + channel, 1, left < 4 ? left : 4, channel, 1,
                            sums.item);
       } else {
         const long long start = channel * c.y_channel;
-        if (y_at[3] == y_at[0] + 3 && y_at[2] == y_at[0] + 2 && y_at[1] == y_at[0] + 1 && y_at[0] >= 0) {
+        if (y_at[3] == y_at[0] + 3 && y_at[2] == y_at[0] + 2 && y_at[1] == y_at[0] + 1) {
           finish<4, float>(epilogue, a.bias, a.prior, y, y_at[0] + start, 1, 4, channel, 0, sums.item);
         } else {
 #pragma unroll
           for (int j = 0; j < 4; j++) {
             const float one[1] = {sums.item[j]};
-            if (y_at[j] >= 0) finish<1, float>(epilogue, a.bias, a.prior, y, y_at[j] + start, 1, 1, channel, 0, one);
+            if (y_at[j] != NO_PIXEL)
+              finish<1, float>(epilogue, a.bias, a.prior, y, y_at[j] + start, 1, 1, channel, 0, one);
           }
         }
       }

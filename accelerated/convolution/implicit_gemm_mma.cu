@@ -229,7 +229,8 @@ __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, con
     tile[across_filters ? pixel * FILTER_PITCH + filter : filter * PIXEL_PITCH + pixel] = sums[i];
   }
   __syncthreads();
-  ELEMENT* y = const_cast<ELEMENT*>(at_offset(a.y, a.y_offset));
+  RESULT* y = reinterpret_cast<RESULT*>(const_cast<ELEMENT*>(at_offset(a.y, a.y_offset)));
+  const RESULT* prior = reinterpret_cast<const RESULT*>(a.prior);
   constexpr int WIDTH = PACK;
   for (int index = threadIdx.x; index < TILE_M * TILE_N / WIDTH; index += THREADS) {
     float values[WIDTH];
@@ -240,7 +241,7 @@ __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, con
       for (int i = 0; i < WIDTH; i++) values[i] = tile[(pixel - first_m) * FILTER_PITCH + filter - first_n + i];
       const unsigned channel = group * c.y_n + filter;
       const int count = c.n - filter < WIDTH ? c.n - filter : WIDTH;
-      finish<WIDTH, float>(a.epilogue, a.bias, a.prior, y, group * c.y_group + y_offset(c, pixel) + channel, 1, count,
+      finish<WIDTH, float>(a.epilogue, a.bias, prior, y, group * c.y_group + y_offset(c, pixel) + channel, 1, count,
                            channel, 1, values);
     } else {
       const int pixel = first_m + index % (TILE_M / WIDTH) * WIDTH, filter = first_n + index / (TILE_M / WIDTH);
@@ -252,13 +253,13 @@ __device__ __forceinline__ void finish_tile(const Arguments& a, float* tile, con
       const int count = c.m - pixel < WIDTH ? c.m - pixel : WIDTH;
       const long long first = y_offset(c, pixel), last = count == WIDTH ? y_offset(c, pixel + WIDTH - 1) : -1;
       if (last == first + WIDTH - 1 && c.y_pixel[3] == 1) {
-        finish<WIDTH, float>(a.epilogue, a.bias, a.prior, y, start + first, 1, WIDTH, channel, 0, values);
+        finish<WIDTH, float>(a.epilogue, a.bias, prior, y, start + first, 1, WIDTH, channel, 0, values);
       } else {
 #pragma unroll
         for (int i = 0; i < WIDTH; i++) {
           const float one[1] = {values[i]};
           if (i < count)
-            finish<1, float>(a.epilogue, a.bias, a.prior, y, start + y_offset(c, pixel + i), 1, 1, channel, 0, one);
+            finish<1, float>(a.epilogue, a.bias, prior, y, start + y_offset(c, pixel + i), 1, 1, channel, 0, one);
         }
       }
     }

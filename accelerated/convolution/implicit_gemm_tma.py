@@ -223,7 +223,7 @@ def _has_tma(product: Product) -> bool:
     device = product.device
     if device.kind == "gpu" and int(device.architecture.removeprefix("sm_")) < LEAST_ARCHITECTURE:
         return False
-    return product.tensor_cores and not product.filters_last
+    return product.tensor_cores and not product.filters_last and "RESULT" not in dict(product.definitions)
 
 
 def _channel_k_blocks(value: ConvolutionStruct, element_bytes: int) -> int:

@@ -1,5 +1,5 @@
 """Forward convolutions (5.2.9, 5.2.10), the matrix of cudnnIm2Col (5.2.31), reordered filters (5.2.32), gradients of the input
-(5.2.8) and of the bias (6.2.1): their solvers.
+(5.2.8), of the bias (6.2.1) and of the filter (6.2.2): their solvers.
 
 The documented algorithm decides which solvers of a convolution may serve: an algorithm is itself, with the workspace it reports.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dualdnn.api.operations import (
     ConvolutionBackwardBias,
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -22,6 +23,8 @@ from .data_gradient import DataGradient, DataGradientProblem
 from .data_gradient_direct import DataGradientDirect
 from .depthwise import Depthwise, DepthwiseAny, DepthwiseTma
 from .fft import FFT
+from .filter_gradient import FilterGradient, FilterGradientFft, FilterGradientOffsetTable, FilterGradientProblem
+from .filter_gradient_direct import FilterGradientDirect
 from .forward import ConvolutionProblem
 from .im2col import Im2ColBlocks, Im2ColElements, Im2ColProblem
 from .im2col_gemm import Im2ColGemm
@@ -36,6 +39,7 @@ from .small_channels import SMALL_CHANNELS
 from .tiny import Tiny
 from .transposed_filters import TransposedFilters
 from .winograd import Winograd, WinogradNonfused
+from .winograd_filter_gradient import WinogradFilterGradient
 
 serve(
     ConvolutionProblem,
@@ -63,4 +67,15 @@ serve(
 serve(Im2ColProblem, (Im2ColBlocks(), Im2ColElements()), Im2Col)
 serve(Problem, (Int8x32Reorder(),), ReorderFilter, ReorderFilterAndBias)
 serve(DataGradientProblem, (DataGradient(), DataGradientDirect()), ConvolutionBackwardData)
+serve(
+    FilterGradientProblem,
+    (
+        FilterGradientDirect(),
+        FilterGradient(),
+        FilterGradientOffsetTable(),
+        FilterGradientFft(),
+        WinogradFilterGradient(),
+    ),
+    ConvolutionBackwardFilter,
+)
 serve(BiasProblem, BIAS_GRADIENTS, ConvolutionBackwardBias)

@@ -7,6 +7,10 @@
 #include "primitives/geometry.cuh"
 #include "primitives/types.cuh"
 
+#ifndef RESULT
+#define RESULT ELEMENT  // the type of y; float where sums of 16-bit elements are kept as they are
+#endif
+
 constexpr int OUTSIDE = 1 << 29;  // a coordinate that no tensor has, even twice
 
 struct Convolution {

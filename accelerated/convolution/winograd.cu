@@ -7,9 +7,9 @@
 // Roofline bound (floor): flops, those of the direct sum divided by 2.25 (fused), 4 or 2.78 (nonfused), at 67 T/s in
 // float. The nonfused transforms move 36/16 (36/4 for 5 x 5) values per output, read and written: bytes decide below
 // about 64 channels.
-#include "convolution/problem.cuh"
+#include "convolution/winograd.cuh"
 
-constexpr int FUSED_TILE = 4, TILE = 6;
+constexpr int FUSED_TILE = 4;
 
 struct Arguments {
   const ELEMENT* x;
@@ -36,16 +36,6 @@ template <class C> __device__ __forceinline__ void transform_image(const C (&d)[
   t[2] = d[2] - d[1];
   t[3] = d[1] - d[3];
 }
-template <class C> __device__ __forceinline__ void transform_image(const C (&d)[6], C (&t)[6]) {
-  const C outer = d[4] - C(4) * d[2], middle = d[3] - C(4) * d[1], even = d[4] - d[2], odd = C(2) * (d[3] - d[1]);
-  t[0] = C(4) * d[0] - C(5) * d[2] + d[4];
-  t[1] = outer + middle;
-  t[2] = outer - middle;
-  t[3] = even + odd;
-  t[4] = even - odd;
-  t[5] = C(4) * d[1] - C(5) * d[3] + d[5];
-}
-
 template <class C> __device__ __forceinline__ void transform_filter(const C (&g)[3], C (&t)[4]) {
   const C ends = C(0.5) * (g[0] + g[2]), middle = C(0.5) * g[1];
   t[0] = g[0];
@@ -89,23 +79,6 @@ template <class C> __device__ __forceinline__ void transform_product(const C (&m
   t[1] = (m[1] - m[2]) + C(2) * (m[3] - m[4]) + m[5];
 }
 
-// A one-dimensional transform of the columns, then of the rows.
-template <int IN, int OUT, class C, class Transform>
-__device__ __forceinline__ void transform_both(const C (&in)[IN][IN], C (&out)[OUT][OUT], Transform transform) {
-  C partial[OUT][IN];
-#pragma unroll
-  for (int j = 0; j < IN; j++) {
-    C column[IN], transformed[OUT];
-#pragma unroll
-    for (int i = 0; i < IN; i++) column[i] = in[i][j];
-    transform(column, transformed);
-#pragma unroll
-    for (int i = 0; i < OUT; i++) partial[i][j] = transformed[i];
-  }
-#pragma unroll
-  for (int i = 0; i < OUT; i++) transform(partial[i], out[i]);
-}
-
 // --- what the kernels share ---
 
 // The taps of a filter as a cross-correlation applies them.
@@ -118,35 +91,6 @@ __device__ __forceinline__ void read_filter(const Convolution& c, const ELEMENT*
 #pragma unroll
     for (int s = 0; s < TAPS; s++)
       g[r][s] = load<COMPUTE>(taps[c.flipped ? TAPS * TAPS - 1 - (r * TAPS + s) : r * TAPS + s]);
-}
-
-// Bits of the indices first, first + 1 ... that lie inside the image.
-template <int SIZE> __device__ __forceinline__ unsigned indices_inside(int first, int extent) {
-  const int begin = max(-first, 0), end = min(extent - first, SIZE);
-  return begin < end ? (1u << end) - (1u << begin) : 0;
-}
-
-// The tile's values, zeros outside the image. Tensors have fewer than 2**31 elements.
-template <int SIZE, bool IN_PLANES>
-__device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* image, int row, int column,
-                                          COMPUTE (&d)[SIZE][SIZE]) {
-  const int step = IN_PLANES ? 1 : c.x_axis[2];
-  row -= c.padding[1];
-  column -= c.padding[2];
-  const unsigned rows = indices_inside<SIZE>(row, c.input[1]), columns = indices_inside<SIZE>(column, c.input[2]);
-  const ELEMENT* line = image + (row * c.x_axis[1] + column * step);
-#pragma unroll
-  for (int i = 0; i < SIZE; i++, line += c.x_axis[1]) {
-    const unsigned inside = rows >> i & 1 ? columns : 0;
-#pragma unroll
-    for (int j = 0; j < SIZE; j++) d[i][j] = inside >> j & 1 ? load<COMPUTE>(line[j * step]) : COMPUTE(0);
-  }
-}
-template <int SIZE>
-__device__ __forceinline__ void read_tile(const Convolution& c, const ELEMENT* image, int row, int column,
-                                          COMPUTE (&d)[SIZE][SIZE]) {
-  if (c.x_axis[2] == 1) read_tile<SIZE, true>(c, image, row, column, d);
-  else read_tile<SIZE, false>(c, image, row, column, d);
 }
 
 // OUT x OUT results from row and column on, those of them that y has.

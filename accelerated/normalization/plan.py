@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dualdnn.api.operations import (
+    BatchNormalizationForwardInference,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
+    NormalizationForwardInference,
 )
 
 from ..solver import serve
+from .batch_forward import ForwardProblem, ForwardSolver, PackedForwardSolver
 from .divisive import DivisiveSolver
 from .divisive_tile import TileSolver
 from .lrn_channels import ChannelsSolver
@@ -19,3 +22,9 @@ from .problem import DivisiveProblem, LRNProblem
 
 serve(LRNProblem, (ChannelsSolver(), RowsSolver(), ColumnsSolver()), LRNCrossChannelForward, LRNCrossChannelBackward)
 serve(DivisiveProblem, (TileSolver(), DivisiveSolver()), DivisiveNormalizationForward, DivisiveNormalizationBackward)
+serve(
+    ForwardProblem,
+    (PackedForwardSolver(), ForwardSolver()),
+    BatchNormalizationForwardInference,
+    NormalizationForwardInference,
+)

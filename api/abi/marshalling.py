@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..descriptors import DESCRIPTORS
-from ..document import Function, Parameter
+from ..document import Function, Length, Parameter
 from ..enumerations import CUDNN_DIM_MAX, ENUMERATIONS
 from ..operations.numpy_layout import NUMPY_TYPES
 from ..operations.specs import DOUBLE, FLOAT, HALF
@@ -108,7 +108,7 @@ class Marshalling:
         """A host array: as many entries as other arguments say. A count that cannot be right is refused later, and not followed."""
         parameter, names = function.parameters[index], [p.name for p in function.parameters]
         assert parameter.length is not None
-        less, count = parameter.length.less, self._count(function, parameter.length.count)
+        less, count = parameter.length.less, self._count(function, parameter.length)
         most = CUDNN_DIM_MAX if parameter.length.count in ("nbDims", "arrayLength") else MOST_ENTRIES
         described = parameter.base_type in DESCRIPTORS
         assert parameter.length.count in names
@@ -121,9 +121,12 @@ class Marshalling:
 
         return read
 
-    def _count(self, function: Function, name: str) -> Read:
-        """The number that a count parameter stands for: itself, or the sum of the array that it is."""
-        index = [p.name for p in function.parameters].index(name)
+    def _count(self, function: Function, length: Length) -> Read:
+        """The number that a count parameter stands for: itself, the sum of the array that it is, a dimension of the tensor."""
+        index = [p.name for p in function.parameters].index(length.count)
+        if function.parameters[index].base_type in DESCRIPTORS:
+            get, dimension = self.objects.get, length.dimension
+            return lambda c: (*getattr(getattr(get(c[index]), "spec", None), "dims", ()), *(0,) * 8)[dimension]
         if not function.parameters[index].is_pointer:
             return lambda c: c[index]
         entries = self._array(function, index)

@@ -169,6 +169,32 @@ def cudnnAddTensor(
     types (c09) or more than 5 dimensions (c05). Source: 3.2.2.
     """
 
+def cudnnBatchNormalizationForwardInference(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    bnScaleBiasMeanVarDesc: TensorDescriptor,
+    bnScale: Memory,
+    bnBias: Memory,
+    estimatedMean: Memory,
+    estimatedVariance: Memory,
+    epsilon: SupportsFloat,
+) -> None:
+    """y = alpha * (bnScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + bnBias) + beta * y; beta == 0 does not read y.
+
+    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
+    descriptors are identical. bnScale, bnBias, estimatedMean, estimatedVariance: described by bnScaleBiasMeanVarDesc, which has the
+    dimensions and data type of cudnnDeriveBNTensorDescriptor, and any strides. INT8 is rounded to the nearest even and saturates.
+    Errors: BAD_PARAM for other numbers of dimensions (c23), of statistics (c24), epsilon below CUDNN_BN_MIN_EPSILON (c25), differing
+    dimensions or data types (c26), NULL (c22); NOT_SUPPORTED for other data types (c21), an output whose strides overlap.
+    Source: 3.2.3.
+    """
+
 def cudnnCopyAlgorithmDescriptor(src: AlgorithmDescriptor, dest: AlgorithmDescriptor) -> None:
     """Set dest to the algorithm of src. Errors: BAD_PARAM where src has none. Source: 3.2.4."""
 
@@ -222,6 +248,33 @@ def cudnnCreateTensorDescriptor() -> TensorDescriptor:
 
 def cudnnCreateTensorTransformDescriptor() -> TensorTransformDescriptor:
     """A new transform descriptor whose data is all zeros. Source: 3.2.17."""
+
+def cudnnDeriveBNTensorDescriptor(
+    derivedBnDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    mode: cudnnBatchNormMode_t,
+) -> None:
+    """Describe scale, bias, mean and variance of x, without gaps.
+
+    Dimensions 1xCx1x1 (5-D: 1xCx1x1x1) in the spatial modes, 1xCxHxW (1xCxDxHxW) in CUDNN_BATCHNORM_PER_ACTIVATION; data type
+    FLOAT for HALF, BFLOAT16 and INT8, else that of x (docs/errata.md, D042).
+    Errors: BAD_PARAM for an unknown mode (c12), other than 4 or 5 dimensions (c08). Source: 3.2.18.
+    """
+
+def cudnnDeriveNormTensorDescriptor(
+    derivedNormScaleBiasDesc: TensorDescriptor,
+    derivedNormMeanVarDesc: TensorDescriptor,
+    xDesc: TensorDescriptor,
+    mode: cudnnNormMode_t,
+    groupCnt: SupportsIndex,
+) -> None:
+    """Describe scale and bias, and mean and variance of x, both alike and without gaps.
+
+    Dimensions 1xCx1x1 (5-D: 1xCx1x1x1) with CUDNN_NORM_PER_CHANNEL, 1xCxHxW (1xCxDxHxW) with CUDNN_NORM_PER_ACTIVATION (the section
+    has them exchanged; docs/errata.md, D043); data type FLOAT for HALF, BFLOAT16 and INT8, else that of x.
+    Errors: BAD_PARAM for an unknown mode (c13), other than 4 or 5 dimensions (c09); NOT_SUPPORTED unless groupCnt is 1.
+    Source: 3.2.19.
+    """
 
 def cudnnDestroy(handle: Handle) -> None:
     """Wait for the handle's work, then release it. Errors: BAD_PARAM for NULL (c05). Source: 3.2.20."""
@@ -619,6 +672,41 @@ def cudnnLRNCrossChannelForward(
     Errors: BAD_PARAM for 5 dimensions that are not DHW-packed (c16), an unknown lrnMode (c03); NOT_SUPPORTED for differing data
     types (c17) or dimensions (c18), other ranks or overlapping strides (c06), other data types (c20).
     Source: 3.2.65; formula: docs/errata.md, D079.
+    """
+
+def cudnnNormalizationForwardInference(
+    handle: Handle,
+    mode: cudnnNormMode_t,
+    normOps: cudnnNormOps_t,
+    algo: cudnnNormAlgo_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    normScaleBiasDesc: TensorDescriptor,
+    normScale: Memory,
+    normBias: Memory,
+    normMeanVarDesc: TensorDescriptor,
+    estimatedMean: Memory,
+    estimatedVariance: Memory,
+    zDesc: TensorDescriptor | None,
+    z: Memory,
+    activationDesc: ActivationDescriptor | None,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    epsilon: SupportsFloat,
+    groupCnt: SupportsIndex,
+) -> None:
+    """y = alpha * (normScale * (x - estimatedMean) / sqrt(epsilon + estimatedVariance) + normBias) + beta * y; beta == 0 does not read y.
+
+    x, y: equal dimensions and data types (HALF, BFLOAT16, FLOAT, DOUBLE, INT8), 4 or 5 dimensions of any strides; in place where the
+    descriptors are identical. normScale, normBias: described by normScaleBiasDesc; estimatedMean, estimatedVariance: by
+    normMeanVarDesc; both have the dimensions and data type of cudnnDeriveNormTensorDescriptor, and any strides. algo changes
+    nothing. zDesc, z and activationDesc are not used.
+    Errors: BAD_PARAM for other numbers of dimensions (c25), of statistics (c26, c27), a negative epsilon (c28), differing dimensions
+    (c29) or data types (c30), NULL (c24); NOT_SUPPORTED for normOps other than CUDNN_NORM_OPS_NORM (c08), groupCnt other than 1
+    (c20), an unknown algo (c32), CUDNN_NORM_ALGO_PERSIST per activation (cudnnNormAlgo_t/c01), other data types (c31), an output whose
+    strides overlap. Source: 3.2.66.
     """
 
 def cudnnOpsInferVersionCheck() -> None:
@@ -1339,6 +1427,16 @@ def cudnnBackendDestroyDescriptor(descriptor: BackendDescriptor) -> None:
     Source: 5.2.2.
     """
 
+def cudnnBackendExecute(handle: Handle, executionPlan: BackendDescriptor, variantPack: BackendDescriptor) -> None:
+    """Run a finalised execution plan on the memory of a finalised variant pack.
+
+    The pack has a pointer for each tensor of the graph that is not virtual, by its unique id, and a workspace of at least
+    CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE bytes, which may be None where that is 0.
+    Errors: BAD_PARAM for descriptors that are not finalised (c03), of another type or made for another handle (c07),
+    pointers that are missing (c04), superfluous, too small or misaligned (c07), a workspace that is too small (c05);
+    EXECUTION_FAILED where the device fails (c09). Source: 5.2.3.
+    """
+
 def cudnnBackendFinalize(descriptor: BackendDescriptor) -> None:
     """Check all attributes and make the descriptor immutable.
 
@@ -1754,6 +1852,34 @@ def cudnnConvolutionBackwardBias(
     Source: 6.2.1; docs/errata.md, D282.
     """
 
+def cudnnConvolutionBackwardFilter(
+    handle: Handle,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    convDesc: ConvolutionDescriptor,
+    algo: cudnnConvolutionBwdFilterAlgo_t,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    beta: SupportsFloat,
+    dwDesc: FilterDescriptor,
+    dw: Memory,
+) -> None:
+    """dw = alpha * result + beta * dw: the gradient with respect to the filter of cudnnConvolutionForward, given that of its
+    output; beta == 0 does not read dw.
+
+    result[k, c, r, ...] = sum over n, p, ... of dy[n, k, p, ...] * x[n, g * C + c, p * stride + r * dilation - pad, ...], with zeros
+    outside x; CUDNN_CONVOLUTION rotates the result by 180 degrees (docs/errata.md, D280).
+    Which algorithm takes which data types, layouts and shapes: tables 36 to 39 (api/support/convolution_gradients.py). Every
+    algorithm is deterministic here.
+    Errors: BAD_PARAM for NULL (c40), ranks that disagree (c41, c42), data types that differ (c44), channels (c45), output channels
+    that the groups do not divide (c46), other dimensions of dyDesc than the convolution gives, a missing (c05) or too small (c06)
+    workspace; NOT_SUPPORTED for other ranks than 4 and 5 (c48), what the algorithm does not take (c49).
+    Source: 6.2.2; docs/errata.md, D274 to D281.
+    """
+
 def cudnnCreateFusedOpsConstParamPack(ops: cudnnFusedOps_t) -> FusedOpsConstParamPack:
     """A constant parameter pack of a sequence: no descriptors, CUDNN_PTR_NULL, CUDNN_BATCHNORM_PER_ACTIVATION.
 
@@ -1778,6 +1904,27 @@ def cudnnDestroyFusedOpsPlan(plan: FusedOpsPlan | None) -> None:
 def cudnnDestroyFusedOpsVariantParamPack(varPack: FusedOpsVariantParamPack) -> None:
     """Destroy the pack, not the memory that it points to; using it afterwards is BAD_PARAM. Source: 6.2.8."""
 
+def cudnnFusedOpsExecute(handle: Handle, plan: FusedOpsPlan, varPack: FusedOpsVariantParamPack) -> None:
+    """Run a plan on the memory and the scalars of a variant parameter pack, which may change from call to call.
+
+    Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what the
+    placeholders promise, a workspace that is missing or too small (the clauses of cudnnFusedOpsVariantParamLabel_t), an epsilon
+    below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source: 6.2.11, tables 31 to 35.
+    """
+
+def cudnnGetConvolutionBackwardFilterWorkspaceSize(
+    handle: Handle,
+    xDesc: TensorDescriptor,
+    dyDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    dwDesc: FilterDescriptor,
+    algo: cudnnConvolutionBwdFilterAlgo_t,
+) -> int:
+    """Bytes of workspace that cudnnConvolutionBackwardFilter needs for these descriptors and this algorithm.
+
+    Errors: those of cudnnConvolutionBackwardFilter; channels that differ are c05, data types c06 here. Source: 6.2.14.
+    """
+
 class _cudnnGetFusedOpsConstParamPackAttribute(NamedTuple):
     param: Any
     isNULL: int
@@ -1798,6 +1945,17 @@ def cudnnGetFusedOpsVariantParamPackAttribute(
     """The device memory that was set, None where it is NULL, or the scalar.
 
     Errors: BAD_PARAM for NULL (c04), a label that is none or that the sequence of the pack does not have (c06). Source: 6.2.16.
+    """
+
+def cudnnMakeFusedOpsPlan(handle: Handle, plan: FusedOpsPlan, constPack: FusedOpsConstParamPack) -> int:
+    """Make a plan of the sequence and the attributes of the pack; returns the bytes of workspace that executing it takes.
+
+    The plan has a copy of what it needs: the pack and its descriptors may change or be destroyed. A call that is refused leaves an
+    earlier plan as it was. Placeholders say which operands there will be: optional outputs and steps whose pointers are
+    CUDNN_PTR_NULL are left out.
+    Errors: BAD_PARAM for NULL (c04), a pack of another sequence (c05), descriptors that are missing or whose shapes do not fit
+    (the clauses of cudnnFusedOpsConstParamLabel_t); NOT_SUPPORTED for modes, activations and data types that are not supported.
+    Source: 6.2.17, tables 23 to 29.
     """
 
 def cudnnSetFusedOpsConstParamPackAttribute(
@@ -2106,6 +2264,40 @@ def cudnnGetSeqDataDescriptor(
     Errors: BAD_PARAM for NULL and a negative nbDimsRequested (c20). Source: 7.2.34.
     """
 
+def cudnnRNNForward(
+    handle: Handle,
+    rnnDesc: RNNDescriptor,
+    fwdMode: cudnnForwardMode_t,
+    devSeqLengths: Memory,
+    xDesc: RNNDataDescriptor,
+    x: Memory,
+    yDesc: RNNDataDescriptor,
+    y: Memory,
+    hDesc: TensorDescriptor,
+    hx: Memory,
+    hy: Memory,
+    cDesc: TensorDescriptor | None,
+    cx: Memory,
+    cy: Memory,
+    weightSpaceSize: SupportsIndex,
+    weightSpace: Memory,
+    workSpaceSize: SupportsIndex,
+    workSpace: Memory,
+    reserveSpaceSize: SupportsIndex,
+    reserveSpace: Memory,
+) -> None:
+    """The outputs y of the last layer, and the states hy and cy after the last step of each sequence.
+
+    x: vectors of inputSize, y: of projSize, both directions concatenated; padding of y gets paddingFill, where there is one.
+    hx, hy: {numLayers * directions, batchSize, projSize}, cx, cy: the same of hiddenSize, of CUDNN_LSTM only. NULL hx and cx
+    are zeros, NULL hy and cy are not written. devSeqLengths is not read: the lengths are those of xDesc and yDesc.
+    reserveSpace is written in training only.
+    Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small (c46);
+    NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
+    (c43), and for dropout between layers in training.
+    Source: 7.2.36.
+    """
+
 class _cudnnRNNGetClip(NamedTuple):
     clipMode: cudnnRNNClipMode_t
     clipNanOpt: cudnnNanPropagation_t
@@ -2295,6 +2487,58 @@ def cudnnAdvTrainVersionCheck() -> None:
 def cudnnCreateCTCLossDescriptor() -> CTCLossDescriptor:
     """A new CTC loss descriptor, to be filled by one of the three setters. Source: 8.2.2."""
 
+def cudnnCTCLoss(
+    handle: Handle,
+    probsDesc: TensorDescriptor,
+    probs: Memory,
+    hostLabels: Sequence[SupportsIndex],
+    hostLabelLengths: Sequence[SupportsIndex],
+    hostInputLengths: Sequence[SupportsIndex],
+    costs: Memory,
+    gradientsDesc: TensorDescriptor | None,
+    gradients: Memory,
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+    workspace: Memory,
+    workspaceSizeInBytes: SupportsIndex,
+) -> None:
+    """costs[n] = -ln p(labels of n | probs), gradients = those of the costs with respect to the activations.
+
+    p is the sum over all alignments of the product of their probabilities; class 0 is the blank. gradients are p(class) minus the
+    share of the alignments that have the class at that time step, and zero from the input length on. Without an alignment (labels
+    and repetitions are more than time steps) the cost is 0, and the gradients are zero or, with PROPAGATE_NAN, left as they are.
+    probs: probabilities, with CUDNN_LOSS_NORMALIZATION_SOFTMAX activations. probs, gradients: FLOAT (time, sequence, class), any
+    strides; costs: packed floats, one a sequence. gradients (and gradientsDesc) may be NULL. Lengths and labels in host memory:
+    a list for all sequences, labels one sequence after the other. Both algorithms are deterministic here.
+    Errors: BAD_PARAM for differing dimensions (c14), input lengths that are not 0 to the time steps of probsDesc (c15), a workspace
+    that is too small (c16), label lengths above 256 (c17), labels that are no classes; NOT_SUPPORTED for other types (c18), an
+    unknown algo (c19). Source: 8.2.3; formula: docs/errata.md, D387.
+    """
+
+def cudnnCTCLoss_v8(
+    handle: Handle,
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+    probsDesc: TensorDescriptor,
+    probs: Memory,
+    labels: Memory,
+    labelLengths: Memory,
+    inputLengths: Memory,
+    costs: Memory,
+    gradientsDesc: TensorDescriptor | None,
+    gradients: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+    workspace: Memory,
+) -> None:
+    """As cudnnCTCLoss, with labels, labelLengths and inputLengths (int) in device memory, which the host does not read.
+
+    A sequence of more than maxLabelLength labels, of labels that are no classes, of an input length that is not 0 to the time
+    steps of probsDesc, has no alignment. labels: as many as labelLengths say; a length that is not 0 to maxLabelLength counts as
+    the nearest of them where the labels of the next sequence are looked for.
+    Errors: BAD_PARAM for differing dimensions (c16), a descriptor of another setter (c03), a workspace that is too small (c18), a
+    maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21). Source: 8.2.4.
+    """
+
 def cudnnDestroyCTCLossDescriptor(ctcLossDesc: CTCLossDescriptor | None) -> None:
     """Destroy the descriptor; None does nothing, using it afterwards is BAD_PARAM. Source: 8.2.5."""
 
@@ -2322,6 +2566,38 @@ def cudnnGetCTCLossDescriptor_v8(ctcLossDesc: CTCLossDescriptor) -> _cudnnGetCTC
     """(compType, normMode, gradMode, maxLabelLength); maxLabelLength is 0 where another setter set the descriptor.
 
     Errors: BAD_PARAM for NULL (c06). Source: 8.2.11.
+    """
+
+def cudnnGetCTCLossWorkspaceSize(
+    handle: Handle,
+    probsDesc: TensorDescriptor,
+    gradientsDesc: TensorDescriptor | None,
+    labels: Sequence[SupportsIndex],
+    labelLengths: Sequence[SupportsIndex],
+    inputLengths: Sequence[SupportsIndex],
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+) -> int:
+    """Bytes of workspace that cudnnCTCLoss needs for these lengths on the handle's device, never 0.
+
+    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted. labels,
+    labelLengths, inputLengths: in host memory.
+    Errors: BAD_PARAM for differing dimensions (c06), input lengths that are not 0 to the time steps of probsDesc (c07), label
+    lengths above 256 (c09), labels that are no classes; NOT_SUPPORTED for other types (c10), an unknown algo (c11). Source: 8.2.12.
+    """
+
+def cudnnGetCTCLossWorkspaceSize_v8(
+    handle: Handle,
+    algo: cudnnCTCLossAlgo_t,
+    ctcLossDesc: CTCLossDescriptor,
+    probsDesc: TensorDescriptor,
+    gradientsDesc: TensorDescriptor | None,
+) -> int:
+    """Bytes of workspace that cudnnCTCLoss_v8 needs for up to maxLabelLength labels a sequence on the handle's device, never 0.
+
+    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted.
+    Errors: BAD_PARAM for differing dimensions (c05), a descriptor of another setter (cudnnCTCLoss_v8/c03), a maxLabelLength above
+    256 (cudnnCTCLoss_v8/c19); NOT_SUPPORTED for other types (c06), an unknown algo (c07). Source: 8.2.13.
     """
 
 def cudnnGetRNNTrainingReserveSize(

@@ -19,12 +19,14 @@ VERSION = (8, 0, 3)
 class Length:
     """How many entries a host array has: the argument ``count``, minus ``less``; of an output the first ``filled`` are written.
 
-    ``count`` and ``filled`` name parameters; a count that is itself an array stands for the sum of its entries.
+    ``count`` and ``filled`` name parameters; a count that is itself an array stands for the sum of its entries, one that is a
+    tensor descriptor for its ``dimension``.
     """
 
     count: str
     filled: str | None = None
     less: int = 0
+    dimension: int = 0
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from . import SPECIFICATION, Function, Parameter, functions
+from . import SPECIFICATION, Parameter, functions
 
-STUB = Path(__file__).resolve().parents[1] / "cudnn" / "__init__.pyi"
+API = Path(__file__).resolve().parents[1]
+STUBS = {name: API / name / "__init__.pyi" for name in ("cudnn", "miopen")}
 WIDTH = 120
 INTEGERS = ("int", "int32_t", "unsigned", "uint32_t", "int64_t", "size_t", "unsigned long long")
 
@@ -46,13 +49,78 @@ def cudnnCreate(*, backend: str | None = None, device: str | None = None) -> Han
     {{create}}
 '''
 
+MIOPEN = "MIOpen Porting Guide"
+MIOPEN_HEADING = f'''\
+"""The calls of the {MIOPEN}, with its enumerators.
 
-def stub_text() -> str:
-    """The text of the stub file of the functions that exist."""
+Made by ``make stubs`` from the function table and the enumerations; not to be edited.
+"""
+
+from enum import IntEnum
+from typing import Any, Final, NamedTuple, SupportsFloat, SupportsIndex, TypeAlias
+
+from .enumerations import (
+{{enumerations}})
+from .objects import (
+{{descriptors}})
+from .objects import MiopenHandle as MiopenHandle
+from .status import MiopenError as MiopenError
+
+# A buffer of the handle, an array, an object with __cuda_array_interface__ or DLPack, an address.
+Memory: TypeAlias = object
+
+def miopenCreate(*, backend: str | None = None, device: str | None = None) -> MiopenHandle:
+    {{create}}
+'''
+
+
+@dataclass(frozen=True)
+class Library:
+    """What annotations of one document are made of: the C name of its handle and the class, its descriptors by C name, its
+    enumerations, records that calls return, types of values that functions return in C, too."""
+
+    handle: tuple[str, str]
+    descriptors: Mapping[str, type]
+    enumerations: Mapping[str, type]
+    records: Mapping[str, type] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+def stub_text(name: str = "cudnn") -> str:
+    """Return the text of the stub file of a library's functions that exist."""
+    return _miopen() if name == "miopen" else _cudnn()
+
+
+def _members(enumerations: Mapping[str, Any]) -> str:
+    lines = [
+        f"{member.name}: Final = {kind.__name__}.{member.name}\n" for kind in enumerations.values() for member in kind
+    ]
+    return "".join(lines)
+
+
+def _miopen() -> str:
+    from .. import miopen
+    from ..miopen import convolution, document, enumerations, objects
+
+    records = {"miopenConvAlgoPerf_t": convolution.miopenConvAlgoPerf_t}
+    library = Library(("miopenHandle_t", "MiopenHandle"), objects.DESCRIPTORS, enumerations.ENUMERATIONS, records)
+    table = document.functions()
+    names = [name for name in table if hasattr(miopen, name) and name != "miopenCreate"]
+    heading = MIOPEN_HEADING.format(
+        descriptors=_exported(kind.__name__ for kind in objects.DESCRIPTORS.values()),
+        enumerations=_exported(enumerations.ENUMERATIONS),
+        create=_docstring(inspect.getdoc(miopen.miopenCreate) or ""),
+    )
+    calls = [_function(library, table[name], inspect.getdoc(getattr(miopen, name)) or "") for name in names]
+    return "\n".join([heading, *_structures(records), *calls]) + "\n" + _members(enumerations.ENUMERATIONS)
+
+
+def _cudnn() -> str:
     from .. import cudnn, enumerations
     from ..descriptors import DESCRIPTORS
     from ..functions import FUNCTIONS
 
+    library = Library(("cudnnHandle_t", "Handle"), DESCRIPTORS, enumerations.ENUMERATIONS, _records(), VALUES)
     limits = [name for name in vars(enumerations) if name.startswith("CUDNN_")]
     names = [name for name in functions() if name in FUNCTIONS and name != "cudnnCreate"]
     parts = [
@@ -62,14 +130,9 @@ def stub_text() -> str:
             create=_docstring(inspect.getdoc(cudnn.cudnnCreate) or ""),
         )
     ]
-    parts += _structures()
-    parts += [_function(functions()[name], inspect.getdoc(FUNCTIONS[name]) or "") for name in names]
-    members = [
-        f"{member.name}: Final = {kind.__name__}.{member.name}\n"
-        for kind in enumerations.ENUMERATIONS.values()
-        for member in kind
-    ]
-    return "\n".join(parts) + "\n" + "".join(members)
+    parts += _structures(_records())
+    parts += [_function(library, functions()[name], inspect.getdoc(FUNCTIONS[name]) or "") for name in names]
+    return "\n".join(parts) + "\n" + _members(enumerations.ENUMERATIONS)
 
 
 def _exported(names: Iterable[str]) -> str:
@@ -77,12 +140,17 @@ def _exported(names: Iterable[str]) -> str:
     return "".join(f"    {name} as {name},\n" for name in sorted(names))
 
 
-def _structures() -> list[str]:
+def _structures(records: Mapping[str, type]) -> list[str]:
     """Records of the document that calls return."""
     found = []
-    for name, kind in sorted(_records().items()):
+    for name, kind in sorted(records.items()):
         fields = "".join(f"    {field}: {_annotation(text)}\n" for field, text in kind.__annotations__.items())
-        found.append(f"class {name}(NamedTuple):\n    {_docstring(inspect.getdoc(kind) or name)}\n\n{fields}")
+        members = "".join(
+            f"    @property\n    def {member}(self) -> {_annotation(value.fget.__annotations__['return'])}: ...\n"
+            for member, value in vars(kind).items()
+            if isinstance(value, property)
+        )
+        found.append(f"class {name}(NamedTuple):\n    {_docstring(inspect.getdoc(kind) or name)}\n\n{fields}{members}")
     return found
 
 
@@ -96,17 +164,17 @@ def _annotation(text: object) -> str:
     return getattr(text, "__forward_arg__", None) or getattr(text, "__name__", None) or str(text)
 
 
-def _function(function: Function, doc: str) -> str:
-    arguments = [f"{p.name}: {_argument_type(p)}" for p in function.arguments]
+def _function(library: Library, function: Any, doc: str) -> str:
+    arguments = [f"{p.name}: {_argument_type(library, p)}" for p in function.arguments]
     returned = [p for p in function.parameters if p.is_returned]
     record = ""
     if not returned:
-        result = VALUES.get(function.name, "None")
+        result = library.values.get(function.name, "None")
     elif len(returned) == 1:
-        result = _returned_type(returned[0])
+        result = _returned_type(library, returned[0])
     else:
         result = f"_{function.name}"
-        fields = "".join(f"    {p.name}: {_returned_type(p)}\n" for p in returned)
+        fields = "".join(f"    {p.name}: {_returned_type(library, p)}\n" for p in returned)
         record = f"class {result}(NamedTuple):\n{fields}\n"
     line = f"def {function.name}({', '.join(arguments)}) -> {result}:"
     if len(line) > WIDTH:
@@ -123,43 +191,43 @@ def _docstring(text: str) -> str:
     return f'"""{lines[0]}\n{rest}\n    """'
 
 
-def _argument_type(parameter: Parameter) -> str:
-    kind = _plain_type(parameter, given=True)
+def _argument_type(library: Library, parameter: Parameter) -> str:
+    kind = _plain_type(library, parameter, given=True)
     return f"{kind} | None" if parameter.nullable and kind not in ("Memory", "Any") else kind
 
 
-def _returned_type(parameter: Parameter) -> str:
-    kind = _plain_type(parameter, given=False)
+def _returned_type(library: Library, parameter: Parameter) -> str:
+    kind = _plain_type(library, parameter, given=False)
     is_list = "[]" in parameter.ctype or parameter.base_type.endswith("Perf_t")
     return f"tuple[{kind}, ...]" if is_list else kind
 
 
-def _plain_type(parameter: Parameter, given: bool) -> str:
+def _plain_type(library: Library, parameter: Parameter, given: bool) -> str:
     """The type of one value: what is given may be wider than what comes back."""
-    from ..descriptors import DESCRIPTORS
-    from ..enumerations import ENUMERATIONS
-
     base = parameter.base_type
-    if base == "cudnnHandle_t":
-        return "Handle"
+    if base == library.handle[0]:
+        return library.handle[1]
     if parameter.memory == "device":
         return "Memory"
     if parameter.name == "arrayOfElements":
         return "Sequence[Any]" if given else "tuple[Any, ...]"
-    if base in DESCRIPTORS:
-        name = DESCRIPTORS[base].__name__
+    if base in library.descriptors:
+        name = library.descriptors[base].__name__
         return f"Sequence[{name}]" if parameter.is_pointer and parameter.length and given else name
-    if base in ENUMERATIONS or base in _records():
+    if base in library.enumerations or base in library.records:
         return base
     if base in INTEGERS:
         if not given:
             return "int"
         return "Sequence[SupportsIndex]" if parameter.is_pointer else "SupportsIndex"
+    if base == "bool":
+        return "bool"
     if base in ("double", "float") or (base == "void" and parameter.typed_by is not None):
         return "SupportsFloat" if given else "float"
     return "Callback | None" if base == "cudnnCallback_t" else "Any"
 
 
 if __name__ == "__main__":
-    STUB.write_text(stub_text(), encoding="utf-8")
-    sys.stdout.write(f"{STUB}\n")
+    for library_name, path in STUBS.items():
+        path.write_text(stub_text(library_name), encoding="utf-8")
+        sys.stdout.write(f"{path}\n")

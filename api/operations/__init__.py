@@ -5,6 +5,7 @@ from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     Im2Col,
@@ -12,17 +13,23 @@ from .convolution import (
     ReorderFilterAndBias,
     allows_tf32,
 )
+from .ctc import CTCLoss, CTCLoss_v8
 from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
+from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
+from .graph import OperationGraph
 from .normalization import (
+    BatchNormalizationForwardInference,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
     LRNCrossChannelForward,
+    NormalizationForwardInference,
 )
 from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
 from .records import parse
 from .reduce_tensor import ReduceTensor
+from .rnn import RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .spatial_transformer import (
     SpatialTfGridGeneratorBackward,
@@ -55,10 +62,14 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 FAMILIES = (
     "activation",
     "convolution",
+    "graph",
+    "fused_ops",
+    "ctc",
     "dropout",
     "normalization",
     "pooling",
     "reduce_tensor",
+    "rnn",
     "softmax",
     "spatial_transformer",
     "tensor_arithmetic",
@@ -74,12 +85,18 @@ __all__ = [
     "AlgorithmPerformanceSpec",
     "AlgorithmSpec",
     "AttnSpec",
+    "BnFinalizeStatisticsInference",
+    "BnFinalizeStatisticsTraining",
     "Backend",
+    "BatchNormalizationForwardInference",
     "BackendError",
     "Buffer",
+    "CTCLoss",
     "CTCLossSpec",
+    "CTCLoss_v8",
     "ConvolutionBackwardBias",
     "ConvolutionBackwardData",
+    "ConvolutionBackwardFilter",
     "ConvolutionBiasActivationForward",
     "ConvolutionForward",
     "ConvolutionSpec",
@@ -93,13 +110,16 @@ __all__ = [
     "LRNCrossChannelBackward",
     "LRNCrossChannelForward",
     "LRNSpec",
+    "NormalizationForwardInference",
     "OpTensor",
     "OpTensorSpec",
     "Operand",
     "Operation",
+    "OperationGraph",
     "PoolingBackward",
     "PoolingForward",
     "PoolingSpec",
+    "RNNForward",
     "ReduceTensor",
     "ReduceTensorSpec",
     "ReorderFilter",

@@ -1,5 +1,6 @@
 """Operations of cudnnConvolutionForward (5.2.10), cudnnConvolutionBiasActivationForward (5.2.9), cudnnIm2Col (5.2.31),
-cudnnReorderFilterAndBias (5.2.32), cudnnConvolutionBackwardData (5.2.8) and cudnnConvolutionBackwardBias (6.2.1)."""
+cudnnReorderFilterAndBias (5.2.32), cudnnConvolutionBackwardData (5.2.8), cudnnConvolutionBackwardBias (6.2.1) and
+cudnnConvolutionBackwardFilter (6.2.2)."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from math import gcd, prod
 
 from ..enumerations import (
     cudnnConvolutionBwdDataAlgo_t,
+    cudnnConvolutionBwdFilterAlgo_t,
     cudnnConvolutionFwdAlgo_t,
     cudnnIndicesType_t,
     cudnnMathType_t,
@@ -175,6 +177,32 @@ class ConvolutionBackwardData(Operation):
         convolution, (filters, _, *taps) = self.convolution, self.w.dims
         every = (s // gcd(s, d) for s, d in zip(convolution.stride, convolution.dilation, strict=True))
         return filters // convolution.group_count * prod(-(-t // e) for t, e in zip(taps, every, strict=True))
+
+
+@record
+class ConvolutionBackwardFilter(Operation):
+    """dw = alpha * (the gradient of conv(x, w) with respect to w, given dy) + beta * dw.
+
+    The fields are those of ConvolutionForward; ``dw`` is described as its w, ``dy`` as its y.
+    """
+
+    convolution: ConvolutionSpec
+    algo: cudnnConvolutionBwdFilterAlgo_t
+    workspace_bytes: int
+    alpha: float
+    beta: float
+    x: TensorSpec
+    dy: TensorSpec
+    dw: FilterSpec
+
+    inputs = ("x", "dy")
+    outputs = ("dw",)
+    raw = {"workSpace": "workspace_bytes"}  # noqa: RUF012 (a class constant)
+
+    @cached_property
+    def terms(self) -> int:
+        """How many products an element of dw sums."""
+        return prod(self.dy.dims) // self.dy.dims[1]
 
 
 @record

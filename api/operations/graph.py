@@ -1,7 +1,8 @@
-"""What the descriptors of an operation graph (chapter 9) say once they are finalised: tensors, settings, operation nodes."""
+"""Operation graphs (chapter 9): what finalised descriptors say of tensors, settings and operation nodes, and the execution of them."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import ClassVar
 
 from ..enumerations import (
@@ -12,7 +13,9 @@ from ..enumerations import (
     cudnnNanPropagation_t,
     cudnnPointwiseMode_t,
 )
+from .operation import NOT_BLENDED, Operation
 from .records import record
+from .specs import DOUBLE, FLOAT, TensorSpec
 
 
 @record
@@ -34,6 +37,16 @@ class GraphTensor:
     @property
     def rank(self) -> int:
         return len(self.dims)
+
+    @property
+    def operand(self) -> str:
+        """The name of the tensor's memory among the operands of an execution."""
+        return f"tensor_{self.uid}"
+
+    @cached_property
+    def spec(self) -> TensorSpec:
+        """The tensor without its id, of elements that are one scalar."""
+        return TensorSpec(self.data_type, self.dims, self.strides)
 
 
 @record
@@ -89,6 +102,16 @@ class Node:
     writes: ClassVar[tuple[str, ...]]
 
     @property
+    def precision(self) -> cudnnDataType_t:
+        """The type of the arithmetic that the node asks for."""
+        raise NotImplementedError
+
+    @property
+    def blends(self) -> bool:
+        """Whether beta blends in what the output held before."""
+        return getattr(self, "beta", 0.0) != 0
+
+    @property
     def inputs(self) -> tuple[GraphTensor, ...]:
         """The tensors that the node reads; not those that beta blends in."""
         found = (getattr(self, name) for name in self.reads)
@@ -99,8 +122,33 @@ class Node:
         return tuple(getattr(self, name) for name in self.writes)
 
 
+class ConvolutionNode(Node):
+    """What the three convolutions have: an image (x or dx), a filter (w or dw) and a response (y or dy)."""
+
+    convolution: GraphConvolution
+    alpha: float
+    beta: float
+    roles: ClassVar[tuple[str, str, str]]
+
+    @property
+    def precision(self) -> cudnnDataType_t:
+        return self.convolution.compute_type
+
+    @property
+    def bound(self) -> tuple[GraphTensor, GraphTensor, GraphTensor]:
+        """Image, filter and response."""
+        image, window, response = self.roles
+        return getattr(self, image), getattr(self, window), getattr(self, response)
+
+    @property
+    def groups(self) -> int:
+        """How many groups the convolution has."""
+        image, window, _ = self.bound
+        return image.dims[1] // window.dims[1] if image.rank == self.convolution.rank + 2 else image.dims[1]
+
+
 @record
-class ConvolutionForwardNode(Node):
+class ConvolutionForwardNode(ConvolutionNode):
     """y = alpha * conv(w, x) + beta * y (9.2.12)."""
 
     convolution: GraphConvolution
@@ -112,10 +160,11 @@ class ConvolutionForwardNode(Node):
 
     reads = ("x", "w")
     writes = ("y",)
+    roles = ("x", "w", "y")
 
 
 @record
-class ConvolutionBackwardDataNode(Node):
+class ConvolutionBackwardDataNode(ConvolutionNode):
     """dx = alpha * (w *~ dy) + beta * dx (9.2.10)."""
 
     convolution: GraphConvolution
@@ -127,10 +176,11 @@ class ConvolutionBackwardDataNode(Node):
 
     reads = ("w", "dy")
     writes = ("dx",)
+    roles = ("dx", "w", "dy")
 
 
 @record
-class ConvolutionBackwardFilterNode(Node):
+class ConvolutionBackwardFilterNode(ConvolutionNode):
     """dw = alpha * (x *~ dy) + beta * dw (9.2.11)."""
 
     convolution: GraphConvolution
@@ -142,6 +192,7 @@ class ConvolutionBackwardFilterNode(Node):
 
     reads = ("x", "dy")
     writes = ("dw",)
+    roles = ("x", "dw", "dy")
 
 
 @record
@@ -158,6 +209,10 @@ class PointwiseNode(Node):
     reads = ("x", "b")
     writes = ("y",)
 
+    @property
+    def precision(self) -> cudnnDataType_t:
+        return self.pointwise.compute_type
+
 
 @record
 class GenStatsNode(Node):
@@ -172,6 +227,10 @@ class GenStatsNode(Node):
     reads = ("x",)
     writes = ("sum", "sqsum")
 
+    @property
+    def precision(self) -> cudnnDataType_t:
+        return self.compute_type
+
 
 @record
 class KnobChoice:
@@ -179,3 +238,70 @@ class KnobChoice:
 
     knob: cudnnBackendKnobType_t
     value: int
+
+
+@record
+class OperationGraph(Operation):
+    """The nodes of a graph, each behind those whose outputs it reads, executed by one engine (5.2.3).
+
+    engine: its global index. choice: the value of its knob. ``workspace_bytes`` is what the backend needs for that, 0 while it is
+    asked. Operands are the tensors that are not virtual, by ``GraphTensor.operand``; one that a beta blends in is read and written.
+    """
+
+    nodes: tuple[Node, ...]
+    engine: int
+    choice: int
+    workspace_bytes: int
+
+    raw = {"workspace": "workspace_bytes"}  # noqa: RUF012 (a class constant)
+
+    @cached_property
+    def tensors(self) -> dict[str, GraphTensor]:
+        """Every tensor of the graph, the virtual ones included, by its operand name."""
+        listed = (tensor for node in self.nodes for tensor in (*node.inputs, *node.outputs))
+        return {tensor.operand: tensor for tensor in listed}
+
+    @cached_property
+    def written(self) -> dict[str, Node]:
+        """The node that writes a tensor, by operand name."""
+        return {tensor.operand: node for node in self.nodes for tensor in node.outputs}
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Tensors that no node writes, and those that a beta blends in."""
+        return tuple(name for name in self.tensors if name not in self.written or self.written[name].blends)
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Tensors that are written and not virtual."""
+        return tuple(name for name in self.written if not self.tensors[name].is_virtual)
+
+    @cached_property
+    def virtual(self) -> tuple[GraphTensor, ...]:
+        """Tensors between nodes, without memory."""
+        return tuple(tensor for tensor in self.tensors.values() if tensor.is_virtual)
+
+    def __getattr__(self, name: str) -> GraphTensor:
+        """A tensor by its operand name, as other operations have fields."""
+        if name.startswith("tensor_") and name in self.tensors:
+            return self.tensors[name]
+        raise AttributeError(name)
+
+    def has(self, operand: str) -> bool:
+        return True
+
+    def tensor(self, operand: str) -> TensorSpec:
+        return self.tensors[operand].spec
+
+    def alignment(self, operand: str) -> int:
+        return 1 if operand in self.raw else self.tensors[operand].alignment
+
+    def blend_of(self, output: str) -> tuple[float, float]:
+        """The nodes blend for themselves."""
+        return NOT_BLENDED
+
+    @cached_property
+    def compute_type(self) -> cudnnDataType_t:
+        """DOUBLE where a tensor or a node is, else FLOAT."""
+        types = {tensor.data_type for tensor in self.tensors.values()} | {node.precision for node in self.nodes}
+        return DOUBLE if DOUBLE in types else FLOAT

@@ -15,11 +15,12 @@ Kinds of operands:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import ClassVar
 
 from ..enumerations import cudnnDataType_t
-from .specs import DOUBLE, FLOAT, FilterSpec, TensorSpec
+from .specs import DOUBLE, FLOAT, TensorSpec
 
 NOT_BLENDED = (1.0, 0.0)
 
@@ -34,6 +35,8 @@ class Operation:
     # Memory without a tensor description: operand name -> the field that holds its size in bytes, or the tensor as which it is
     # described. Such an operand may be NULL when its size is zero.
     raw: ClassVar[dict[str, str]] = {}
+    # Parameter of the call -> the operand or field that it passes, where that has another name.
+    parameters: ClassVar[Mapping[str, str]] = {}
     # Output -> the fields of its (alpha, beta). Others are blended by the fields ``alpha`` and ``beta`` where the operation has them.
     # An output that is written as it is maps to None.
     blends: ClassVar[dict[str, tuple[str, str] | None]] = {}
@@ -43,6 +46,10 @@ class Operation:
         """Names of the operands that the call has, inputs first, each once."""
         names = dict.fromkeys((*self.inputs, *self.outputs, *self.raw))
         return tuple(name for name in names if self.has(name))
+
+    def parameter_of(self, operand: str) -> str:
+        """The parameter of the call that passes an operand."""
+        return next((name for name, passed in self.parameters.items() if passed == operand), operand)
 
     def has(self, operand: str) -> bool:
         """Whether the call got this operand: one that is optional may be NULL."""
@@ -59,14 +66,18 @@ class Operation:
         return tuple(name for name in self.outputs if name not in self.raw and self.has(name))
 
     def tensor(self, operand: str) -> TensorSpec:
-        """The tensor description of an operand; a filter is seen as a tensor."""
+        """The tensor description of an operand; filters and containers of sequences are seen as tensors."""
         spec = getattr(self, operand)
-        return spec.tensor if isinstance(spec, FilterSpec) else spec
+        return spec if isinstance(spec, TensorSpec) else spec.tensor
 
     def nbytes(self, operand: str) -> int:
         """Bytes of memory that the operand must have."""
         size = getattr(self, self.raw[operand]) if operand in self.raw else self.tensor(operand)
         return size.nbytes if isinstance(size, TensorSpec) else size
+
+    def least_bytes(self, operand: str) -> int:
+        """Bytes that the operand's memory may not be smaller than: fewer where its contents say how much of it is read."""
+        return self.nbytes(operand)
 
     def alignment(self, operand: str) -> int:
         """Bytes of which the operand's address must be a multiple: those of its elements. Memory without any may begin anywhere."""

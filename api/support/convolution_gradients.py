@@ -1,11 +1,11 @@
-"""Tables 12 to 15 (5.2.8): which data types, formats and shapes each algorithm of the data gradient takes.
+"""Tables 12 to 15 (5.2.8) and 36 to 39 (6.2.2): which data types, formats and shapes each algorithm of the gradients takes.
 
-The problem of a gradient is that of its forward convolution: x is described as the gradient dx, y as dy.
+The problem of a gradient is that of its forward convolution: what is described as x or as its gradient is x, dy is y.
 """
 
 from __future__ import annotations
 
-from ..enumerations import cudnnConvolutionBwdDataAlgo_t
+from ..enumerations import cudnnConvolutionBwdDataAlgo_t, cudnnConvolutionBwdFilterAlgo_t
 from ..operations.specs import NCHW, NHWC
 from .convolution import (
     ANY_LAYOUT,
@@ -30,6 +30,7 @@ from .convolution import (
     Layout,
     Problem,
     Row,
+    Rule,
     packed_inside,
     spatial_axes,
     violation,
@@ -43,11 +44,30 @@ from .convolution import (
     DATA_WINOGRAD,
     DATA_WINOGRAD_NONFUSED,
 ) = cudnnConvolutionBwdDataAlgo_t
+(
+    FILTER_ALGO_0,
+    FILTER_ALGO_1,
+    FILTER_FFT,
+    FILTER_ALGO_3,
+    FILTER_WINOGRAD,
+    FILTER_WINOGRAD_NONFUSED,
+    FILTER_FFT_TILING,
+) = cudnnConvolutionBwdFilterAlgo_t
+
+# Algorithms that have a CUDNN_TENSOR_OP_MATH variant beside the default one (docs/errata.md, D241, D291).
+DATA_TENSOR_OP_ALGORITHMS = (DATA_ALGO_1, DATA_WINOGRAD_NONFUSED)
+FILTER_TENSOR_OP_ALGORITHMS = (FILTER_ALGO_1, FILTER_WINOGRAD_NONFUSED)
 
 NCHW_PACKED: Layout = (
     "NCHW with packed channels and spatial dimensions",
     packed_inside(lambda r: (1, *spatial_axes(r))),
 )
+FULLY_PACKED: Layout = ("NCHW fully packed", packed_inside(lambda r: (0, 1, *spatial_axes(r))))
+ROWS_OF_UP_TO_256: Rule = (
+    "a height or width of 1 in xDesc and dyDesc and the other of dyDesc 256 or less",
+    lambda p: any(p.x.dims[d] == p.y.dims[d] == 1 and p.y.dims[5 - d] <= 256 for d in (2, 3)),
+)
+WITHOUT_TRUE_HALF = (PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG, DOUBLE_CONFIG)
 WITHOUT_DOUBLE = (TRUE_HALF, PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG)
 
 _D = "cudnnConvolutionBackwardData"
@@ -80,3 +100,31 @@ DATA_ROWS = (
 def data_unsupported(problem: Problem, algorithm: cudnnConvolutionBwdDataAlgo_t) -> str | None:
     """Why tables 12 to 15 do not have this problem for this algorithm; None where a row does."""
     return violation(problem, algorithm, DATA_ROWS, ("dxDesc", "wDesc", "dyDesc"))
+
+
+_F = "cudnnConvolutionBackwardFilter"
+# The column that is headed dyDesc is that of dy, the one headed dxDesc that of x (docs/errata.md, D274).
+FILTER_ROWS = (
+    # Table 36: 2-D, filter NHWC
+    Row(f"{_F}/c13", 2, (FILTER_ALGO_0, FILTER_ALGO_1), NHWC, NHWC_PACKED, ANY_LAYOUT, (PSEUDO_HALF, PSEUDO_BFLOAT16, FLOAT_CONFIG)),
+    # Table 37: 2-D, filter NCHW
+    Row(f"{_F}/c14", 2, (FILTER_ALGO_0,), NCHW, NCHW_PACKED, ANY_LAYOUT, WITHOUT_TRUE_HALF),
+    Row(f"{_F}/c15", 2, (FILTER_ALGO_1,), NCHW, NCHW_PACKED, ANY_LAYOUT, WITHOUT_TRUE_HALF),
+    Row(f"{_F}/c16", 2, (FILTER_FFT,), NCHW, NCHW_PACKED, NCHW_PACKED, (PSEUDO_HALF, FLOAT_CONFIG),
+        (NO_DILATION, PADDED_INPUT_UP_TO_256, STRIDE_1, PADDING_BELOW_FILTER)),
+    Row(f"{_F}/c17", 2, (FILTER_ALGO_3,), NCHW, NCHW_PACKED, ANY_LAYOUT, (PSEUDO_HALF, FLOAT_CONFIG, DOUBLE_CONFIG), (NO_DILATION,)),
+    Row(f"{_F}/c18", 2, (FILTER_WINOGRAD_NONFUSED,), NCHW, NCHW_PACKED, ANY_LAYOUT, WITHOUT_DOUBLE,
+        (NO_DILATION, STRIDE_1, FILTER_3_OR_5)),
+    Row(f"{_F}/c19", 2, (FILTER_FFT_TILING,), NCHW, NCHW_PACKED, NCHW_PACKED, (PSEUDO_HALF, FLOAT_CONFIG, DOUBLE_CONFIG),
+        (NO_DILATION, ROWS_OF_UP_TO_256, STRIDE_1, PADDING_BELOW_FILTER)),
+    # Table 38: 3-D, filter NCHW
+    Row(f"{_F}/c20", 3, (FILTER_ALGO_0,), NCHW, NCHW_PACKED, ANY_LAYOUT, WITHOUT_TRUE_HALF),
+    Row(f"{_F}/c21", 3, (FILTER_ALGO_3,), NCHW, FULLY_PACKED, FULLY_PACKED, (PSEUDO_HALF, FLOAT_CONFIG, DOUBLE_CONFIG)),
+    # Table 39: 3-D, filter NHWC
+    Row(f"{_F}/c22", 3, (FILTER_ALGO_1,), NHWC, NHWC_PACKED, NHWC_PACKED, WITHOUT_DOUBLE),
+)  # fmt: skip
+
+
+def filter_unsupported(problem: Problem, algorithm: cudnnConvolutionBwdFilterAlgo_t) -> str | None:
+    """Why tables 36 to 39 do not have this problem for this algorithm; None where a row does."""
+    return violation(problem, algorithm, FILTER_ROWS, ("xDesc", "dwDesc", "dyDesc"))

@@ -100,3 +100,77 @@ def const_type(label: Const) -> str:
 def scalar_type(label: Variant) -> str | None:
     """The C type of a scalar of a variant parameter pack; None for a device pointer."""
     return _SCALARS.get(label)
+
+
+_C, _V = "cudnnFusedOpsConstParamLabel_t", "cudnnFusedOpsVariantParamLabel_t"
+# sequence -> the clauses that say which batch normalisation modes and activations are supported, ...
+MODE_CLAUSES = {
+    CONV_BNSTATS: f"{_C}/c009",
+    WGRAD: f"{_C}/c062",
+    FINALIZE_TRAINING: f"{_C}/c100",
+    FINALIZE_INFERENCE: f"{_C}/c141",
+}
+ACTIVATION_CLAUSES = {CONV_BNSTATS: f"{_C}/c022", WGRAD: f"{_C}/c075", CONV_ADD: f"{_C}/c193"}
+# ... that pointers are NULL, aligned to their elements or to 16 bytes as the placeholders promise, ...
+PROMISE_CLAUSES = {
+    CONV_BNSTATS: ("c023", "c024", "c025"),
+    WGRAD: ("c040", "c041", "c042"),
+    FINALIZE_TRAINING: ("c076", "c077", "c078"),
+    FINALIZE_INFERENCE: ("c098", "c099", "c100"),
+    CONV_ADD: ("c119", "c120", "c121"),
+}
+# ... and what the workspace and its size must be.
+WORKSPACE_CLAUSES = {
+    CONV_BNSTATS: ("c019", "c021"),
+    WGRAD: ("c036", "c038"),
+    FINALIZE_TRAINING: ("c072", "c074"),
+    FINALIZE_INFERENCE: ("c094", "c096"),
+    CONV_ADD: ("c115", "c117"),
+}
+EPSILON_CLAUSES = {FINALIZE_TRAINING: f"{_V}/c070", FINALIZE_INFERENCE: f"{_V}/c092"}
+# (sequence, descriptor) -> the clause that says its shape
+SHAPE_CLAUSES = {
+    (CONV_BNSTATS, Const.CUDNN_PARAM_BN_EQSCALEBIAS_DESC): f"{_C}/c013",
+    (CONV_BNSTATS, Const.CUDNN_PARAM_YSTATS_DESC): f"{_C}/c037",
+    (WGRAD, Const.CUDNN_PARAM_BN_EQSCALEBIAS_DESC): f"{_C}/c066",
+    (FINALIZE_TRAINING, Const.CUDNN_PARAM_YSTATS_DESC): f"{_C}/c104",
+    (FINALIZE_TRAINING, Const.CUDNN_PARAM_BN_SCALEBIAS_MEANVAR_DESC): f"{_C}/c111",
+    (FINALIZE_TRAINING, Const.CUDNN_PARAM_BN_EQSCALEBIAS_DESC): f"{_C}/c132",
+    (FINALIZE_INFERENCE, Const.CUDNN_PARAM_BN_SCALEBIAS_MEANVAR_DESC): f"{_C}/c145",
+    (FINALIZE_INFERENCE, Const.CUDNN_PARAM_BN_EQSCALEBIAS_DESC): f"{_C}/c156",
+    (CONV_ADD, Const.CUDNN_PARAM_BN_EQSCALEBIAS_DESC): f"{_C}/c176",
+}
+
+
+def clause_of(listed: str) -> str:
+    """The id of a clause of cudnnFusedOpsVariantParamLabel_t."""
+    return f"{_V}/{listed}"
+
+
+# pointer -> the operand of the operations
+OPERANDS = {
+    Variant.CUDNN_PTR_XDATA: "x",
+    Variant.CUDNN_PTR_BN_EQSCALE: "eqScale",
+    Variant.CUDNN_PTR_BN_EQBIAS: "eqBias",
+    Variant.CUDNN_PTR_WDATA: "w",
+    Variant.CUDNN_PTR_DWDATA: "dw",
+    Variant.CUDNN_PTR_YDATA: "y",
+    Variant.CUDNN_PTR_DYDATA: "dy",
+    Variant.CUDNN_PTR_YSUM: "ySum",
+    Variant.CUDNN_PTR_YSQSUM: "ySqSum",
+    Variant.CUDNN_PTR_WORKSPACE: "workSpace",
+    Variant.CUDNN_PTR_BN_SCALE: "scale",
+    Variant.CUDNN_PTR_BN_BIAS: "bias",
+    Variant.CUDNN_PTR_BN_SAVED_MEAN: "savedMean",
+    Variant.CUDNN_PTR_BN_SAVED_INVSTD: "savedInvStd",
+    Variant.CUDNN_PTR_BN_RUNNING_MEAN: "runningMean",
+    Variant.CUDNN_PTR_BN_RUNNING_VAR: "runningVar",
+    Variant.CUDNN_PTR_ZDATA: "z",
+    Variant.CUDNN_PTR_BN_Z_EQSCALE: "zEqScale",
+    Variant.CUDNN_PTR_BN_Z_EQBIAS: "zEqBias",
+    Variant.CUDNN_PTR_ACTIVATION_BITMASK: "bitMask",
+    Variant.CUDNN_PTR_DXDATA: "dx",
+    Variant.CUDNN_PTR_DZDATA: "dz",
+    Variant.CUDNN_PTR_BN_DSCALE: "dScale",
+    Variant.CUDNN_PTR_BN_DBIAS: "dBias",
+}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
     cudnnConvolutionBwdDataAlgo_t,
+    cudnnConvolutionBwdFilterAlgo_t,
     cudnnConvolutionFwdAlgo_t,
     cudnnConvolutionMode_t,
     cudnnDataType_t,
@@ -19,6 +20,7 @@ from dualdnn.api.enumerations import (
 from dualdnn.api.operations import (
     ActivationSpec,
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     ConvolutionSpec,
@@ -110,6 +112,12 @@ def data_gradient(plain: ConvolutionForward) -> ConvolutionBackwardData:
     return ConvolutionBackwardData(plain.convolution, algo, 0, 1.0, 0.0, plain.w, plain.y, plain.x)
 
 
+def filter_gradient(plain: ConvolutionForward) -> ConvolutionBackwardFilter:
+    """The gradient of a convolution with respect to its filter, by ALGO_1."""
+    algo = cudnnConvolutionBwdFilterAlgo_t.CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1
+    return ConvolutionBackwardFilter(plain.convolution, algo, 0, 1.0, 0.0, plain.x, plain.y, plain.w)
+
+
 def convolution_rows() -> Iterator[Row]:
     """Every layer plain, a few with bias and ReLU, a few as the matrix of the input, a few gradients; a tiny layer of each."""
     for kind in KINDS:
@@ -126,6 +134,7 @@ def convolution_rows() -> Iterator[Row]:
             for name, layout in FORMATS.items():
                 plain = convolution(layer, kind, layout)
                 yield Row(f"data gradient {layer} {kind} {name}", "data gradient", data_gradient(plain))
+                yield Row(f"filter gradient {layer} {kind} {name}", "filter gradient", filter_gradient(plain))
     for layer in (SMALL, TINY):
         for kind in ("half", "float"):
             yield Row(f"im2col {layer} {kind} NCHW", "im2col", input_matrix(convolution(layer, kind, NCHW)))

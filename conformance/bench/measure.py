@@ -19,6 +19,7 @@ from dualdnn.api.operations import Operation, TensorSpec
 from dualdnn.api.operations.specs import FLOAT
 
 from ..calls import Caller
+from ..contents import contents
 from ..inputs import values
 from ..subjects import Subject
 from .ceilings import Ceilings, data_sheet
@@ -315,6 +316,8 @@ class Bench:
             for name in operation.operands:
                 if operation.nbytes(name):
                     memory[name] = self._filled(operation, name)
+            for name, bytes_ in contents(operation, np.random.default_rng(1)).items():
+                self.device.upload(memory[name].address, bytes_.tobytes())
             if isinstance(operation, Convolution):
                 memory["workSpace"] = self._owner.allocate(self._scratch_bytes(operation))
             yield memory

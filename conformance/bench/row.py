@@ -8,6 +8,7 @@ from dualdnn.api.enumerations import cudnnActivationMode_t, cudnnPoolingMode_t
 from dualdnn.api.operations import (
     ActivationBackward,
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
     LRNCrossChannelBackward,
@@ -18,7 +19,7 @@ from dualdnn.api.operations import (
 from dualdnn.api.operations.specs import FLOAT
 
 Convolution = ConvolutionForward | ConvolutionBiasActivationForward
-Summed = Convolution | ConvolutionBackwardData
+Summed = Convolution | ConvolutionBackwardData | ConvolutionBackwardFilter
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Row:
     def nbytes(self) -> int:
         """Bytes that have to move: every operand that matters is read once, every output written once."""
         o = self.operation
-        moved = [*o.reads, *(name for name in o.outputs if name not in o.raw)]
+        moved = [*o.reads, *o.tensors_written]
         needed = [name for name in moved if name not in unread(o) and name not in o.raw]
         return sum(o.tensor(name).count * o.tensor(name).scalar_bytes for name in needed)
 

@@ -7,6 +7,7 @@ from itertools import chain
 
 from dualdnn.api.enumerations import (
     cudnnActivationMode_t,
+    cudnnBatchNormMode_t,
     cudnnDataType_t,
     cudnnFoldingDirection_t,
     cudnnIndicesType_t,
@@ -24,6 +25,7 @@ from dualdnn.api.operations import (
     ActivationForward,
     ActivationSpec,
     AddTensor,
+    BatchNormalizationForwardInference,
     ConvolutionBackwardBias,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
@@ -58,6 +60,9 @@ from dualdnn.api.operations.specs import FLOAT, HALF, NHWC
 
 from ..layouts import laid_out
 from .convolution_rows import convolution_rows
+from .ctc_rows import ctc_rows
+from .fused_rows import fused_rows
+from .rnn_rows import rnn_rows
 from .row import Row
 
 Dims = tuple[int, ...]
@@ -67,6 +72,8 @@ LARGE, MEDIUM, SMALL = (64, 256, 56, 56), (32, 128, 28, 28), (8, 64, 14, 14)
 ODD, FIRST_LAYER, VOLUME = (31, 67, 37, 41), (64, 3, 224, 224), (8, 64, 16, 56, 56)
 SMALL_VOLUME = (2, 64, 16, 28, 28)
 ALEXNET = (128, 96, 55, 55)  # whose first normalization LRN is
+DEEP, AWKWARD = (64, 2048, 7, 7), (64, 35, 27, 29)  # the last layers of a network; nothing that packs divide
+BATCH_SHAPES = (LARGE, MEDIUM, SMALL, DEEP, AWKWARD)
 IMAGES = (LARGE, MEDIUM, SMALL, ODD, FIRST_LAYER)
 SHAPES = (*IMAGES, VOLUME)
 LAYOUTS = ("nchw", "nhwc", "gaps")
@@ -159,6 +166,17 @@ def lrn(n: int, backward: bool) -> Make:
         return LRNCrossChannelForward(spec, 1.0, 0.0, t, t)
 
     return make
+
+
+def batch_statistics(x: TensorSpec) -> TensorSpec:
+    """Of every channel of x."""
+    return TensorSpec.packed(FLOAT, (1, x.dims[1], *(1 for _ in x.dims[2:])))
+
+
+def batch_inference(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    x = laid_out(data_type, dims, layout)
+    s = batch_statistics(x)
+    return BatchNormalizationForwardInference(cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL, 1.0, 0.0, x, x, s, s, 1e-5)
 
 
 def divisive(n: int, means: bool, backward: bool) -> Make:
@@ -268,6 +286,7 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
     "LRN 5 backward": (lrn(5, True), (*IMAGES, ALEXNET, VOLUME)),
     "LRN 16 forward": (lrn(16, False), (LARGE,)),
     "LRN 16 backward": (lrn(16, True), (LARGE,)),
+    "batch normalization inference": (batch_inference, BATCH_SHAPES),
     "divisive normalization 3x3 forward": (divisive(3, False, False), IMAGES),
     "divisive normalization 3x3 with means forward": (divisive(3, True, False), IMAGES),
     "divisive normalization 3x3 with means backward": (divisive(3, True, True), IMAGES),
@@ -302,4 +321,5 @@ def memory_rows() -> Iterator[Row]:
 
 def rows(match: str = "") -> Iterator[Row]:
     """All rows whose name contains ``match``."""
-    return (row for row in chain(convolution_rows(), memory_rows()) if match in row.name)
+    everything = chain(convolution_rows(), memory_rows(), ctc_rows(), fused_rows(), rnn_rows())
+    return (row for row in everything if match in row.name)

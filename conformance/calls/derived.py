@@ -49,8 +49,9 @@ def _argument(function: str, parameter: Parameter, kind: type[Operation]) -> Arg
         return Argument(told if callable(told) else lambda make, o, memory: told)
     if parameter.base_type == "cudnnHandle_t":
         return Argument(lambda make, o, memory: make.handle)
-    if parameter.memory == "device" and name in {*kind.inputs, *kind.outputs, *kind.raw}:
-        return Argument(lambda make, o, memory: memory.get(name))
+    operand = kind.parameters.get(name, name)
+    if parameter.memory == "device" and operand in {*kind.inputs, *kind.outputs, *kind.raw}:
+        return Argument(lambda make, o, memory: memory.get(operand))
     field = _field(parameter, kind)
     if parameter.base_type in SPECIFICATIONS and field is not None:
         return Argument(lambda make, o, memory: _described(make, getattr(o, field)), is_descriptor=True)
@@ -76,6 +77,8 @@ def _described(make: Any, spec: Any) -> Any:
 
 def _field(parameter: Parameter, kind: type[Operation]) -> str | None:
     """The field of the operation that the parameter passes."""
+    if parameter.name in kind.parameters:
+        return kind.parameters[parameter.name]
     types = {field.name: str(field.type) for field in fields(kind)}  # type: ignore[arg-type]  # records are data classes
     specification = SPECIFICATIONS.get(parameter.base_type)
     if specification is None:

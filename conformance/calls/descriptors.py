@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any
 
+from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
 from dualdnn.api.operations.specs import (
     NCHW_VECT_C,
     ActivationSpec,
@@ -96,6 +97,21 @@ def _ctc_loss(s: CTCLossSpec) -> Iterable[Setting]:
         yield "cudnnSetCTCLossDescriptor_v8", *values, s.longest_label
 
 
+def _rnn(s: RNNSpec) -> Iterable[Setting]:
+    """Without dropout."""
+    yield (
+        "cudnnSetRNNDescriptor_v8", s.algo, s.cell, s.bias, s.direction, s.input_mode, s.data_type, s.precision, s.math_type,
+        s.input_size, s.hidden, s.projected, s.layers, None, int(s.padded),
+    )  # fmt: skip
+    if s.clip != type(s.clip)():
+        yield "cudnnRNNSetClip_v8", s.clip.mode, s.clip.nan, s.clip.lower, s.clip.upper
+
+
+def _rnn_data(s: RNNDataSpec) -> Iterable[Setting]:
+    values = s.data_type, s.layout, s.max_length, s.batch, s.vector, s.lengths, s.padding_fill
+    yield "cudnnSetRNNDataDescriptor", *values
+
+
 # specification -> (name in cudnnCreate...Descriptor and cudnn...Descriptor_t, its settings)
 SETTINGS: dict[type, tuple[str, Callable[[Any], Iterable[Setting]]]] = {
     TensorSpec: ("Tensor", _tensor),
@@ -111,6 +127,8 @@ SETTINGS: dict[type, tuple[str, Callable[[Any], Iterable[Setting]]]] = {
     SeqDataSpec: ("SeqData", _sequence_data),
     AttnSpec: ("Attn", _attention),
     CTCLossSpec: ("CTCLoss", _ctc_loss),
+    RNNSpec: ("RNN", _rnn),
+    RNNDataSpec: ("RNNData", _rnn_data),
 }
 # type of a descriptor -> name of the specification that it holds
 SPECIFICATIONS = {f"cudnn{name}Descriptor_t": spec.__name__ for spec, (name, _) in SETTINGS.items()}

@@ -5,23 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 from dualdnn.api.operations import (
     ConvolutionBackwardData,
+    ConvolutionBackwardFilter,
     ConvolutionBiasActivationForward,
     ConvolutionForward,
+    CTCLoss,
+    CTCLoss_v8,
     DropoutBackward,
     DropoutForward,
+    NormalizationForwardInference,
     Operation,
+    OperationGraph,
     ReduceTensor,
     ReorderFilter,
     ReorderFilterAndBias,
+    RNNForward,
     SetDropoutStates,
     SetTensor,
+    TensorSpec,
 )
+from dualdnn.api.operations.rnn.network import LSTM
+
+from . import fused_ops, graph
 
 # Operations whose call is not called cudnn<operation>.
 FUNCTIONS: dict[type[Operation], str] = {
     ReorderFilter: "cudnnReorderFilterAndBias",
+    OperationGraph: "cudnnBackendExecute",
+    **dict.fromkeys(fused_ops.KINDS, "cudnnFusedOpsExecute"),
     SetDropoutStates: "cudnnSetDropoutDescriptor",
 }
 
@@ -30,7 +43,11 @@ WORKSPACES: dict[type[Operation], str] = {
     ConvolutionForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ConvolutionBiasActivationForward: "cudnnGetConvolutionForwardWorkspaceSize",
     ConvolutionBackwardData: "cudnnGetConvolutionBackwardDataWorkspaceSize",
+    ConvolutionBackwardFilter: "cudnnGetConvolutionBackwardFilterWorkspaceSize",
     ReduceTensor: "cudnnGetReductionWorkspaceSize",
+    **{kind: "cudnnMakeFusedOpsPlan" for kind in fused_ops.KINDS if "workSpace" in kind.raw},
+    CTCLoss: "cudnnGetCTCLossWorkspaceSize",
+    CTCLoss_v8: "cudnnGetCTCLossWorkspaceSize_v8",
 }
 
 
@@ -42,6 +59,13 @@ def _workspace(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
 
 def _workspace_bytes(make: Any, o: Any, _memory: Mapping[str, Any]) -> int:
     return max(o.workspace_bytes, make.workspace_bytes(o))
+
+
+def _variant_pack(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
+    """The operands, with the operation's workspace, or a larger one where the subject needs more than the operation has."""
+    needed = graph.plan_bytes(make, graph.plan(make, o))
+    workspace = memory["workspace"] if needed <= o.workspace_bytes else make.handle.allocate(needed)
+    return graph.pack(make, o, memory, workspace)
 
 
 def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
@@ -56,12 +80,50 @@ def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
     return descriptor
 
 
+def _lengths(make: Any, o: Any, _memory: Mapping[str, Any]) -> Any:
+    """The lengths of the sequences in device memory."""
+    return make.handle.to_device(np.array(o.x.lengths, np.int32))
+
+
+def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
+    """The descriptor of the states of a network, of CUDNN_LSTM only where these have the length of the cell's."""
+
+    def described(make: Any, o: Any, _memory: Mapping[str, Any]) -> Any:
+        n = o.network
+        if width == "hidden" and n.cell != LSTM:
+            return None
+        return make.descriptor(TensorSpec.packed(n.data_type, (n.pseudo_layers, o.x.batch, getattr(n, width))))
+
+    return described
+
+
+# What the calls of version 8 on recurrent networks have in common.
+RNN: dict[str, Any] = {
+    "devSeqLengths": _lengths,
+    "hDesc": _states("projected"),
+    "cDesc": _states("hidden"),
+    "weightSpaceSize": lambda make, o, memory: o.network.weight_bytes,
+    "workSpaceSize": lambda make, o, memory: o.workspace.nbytes,
+    "reserveSpaceSize": lambda make, o, memory: o.reserve.nbytes,
+}
 # Operation -> parameter -> the argument: a function of (the caller, the operation, its memory), else the argument itself.
 VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], Any] | float | None]] = {
     SetTensor: {"valuePtr": lambda make, o, memory: o.value},
     ReduceTensor: {"workspace": _workspace, "workspaceSizeInBytes": _workspace_bytes},
+    NormalizationForwardInference: {"normOps": 0, "zDesc": None, "z": None, "activationDesc": None, "groupCnt": 1},
+    CTCLoss: {
+        "workspace": _workspace,
+        "workspaceSizeInBytes": _workspace_bytes,
+        "labels": lambda make, o, memory: o.hostLabels,
+        "labelLengths": lambda make, o, memory: o.hostLabelLengths,
+        "inputLengths": lambda make, o, memory: o.hostInputLengths,
+    },
+    CTCLoss_v8: {"workspace": _workspace, "workSpaceSizeInBytes": _workspace_bytes},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
+    OperationGraph: {"executionPlan": lambda make, o, memory: graph.plan(make, o), "variantPack": _variant_pack},
+    RNNForward: {**RNN, "fwdMode": lambda make, o, memory: int(o.training)},
+    **{kind: dict(fused_ops.ARGUMENTS) for kind in fused_ops.KINDS},
     SetDropoutStates: {
         "dropoutDesc": lambda make, o, memory: make.cudnn.cudnnCreateDropoutDescriptor(),
         "dropout": 0.5,

@@ -311,7 +311,7 @@ def test_variant_presets(cudnn, variant_pack, ops):
 
 
 @shows(*(f"{SET_VARIANT}/c0{n}" for n in (1, 2, 5)), *(f"{GET_VARIANT}/c0{n}" for n in (1, 2, 3)),
-       *(f"{VARIANT_LABELS}/c00{n}" for n in (1, 2)))  # fmt: skip
+       *(f"{VARIANT_LABELS}/c00{n}" for n in (1, 2, 3)))  # fmt: skip
 @sequences
 def test_every_variant_attribute_comes_back(subject, cudnn, variant_pack, ops):
     """Scalars are copied; pointers are kept as they are, also those that no memory is at."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .recorded_calls import both, has, of_type
 from .table import Difference, Disagreement, declare
 
-_D = "cudnnConvolutionBackwardData"
+_D, _F = "cudnnConvolutionBackwardData", "cudnnConvolutionBackwardFilter"
 
 declare([
     Difference(
@@ -26,5 +26,27 @@ declare([
         "NOT_SUPPORTED; BAD_PARAM.", "The status lists.",
         cases=("convolution_backward_data/test_data_types_must_agree*", "convolution_backward_data/test_groups_must_divide*"),
         subjects=("vendor-9*",),
+    ),
+    Difference(
+        "V-filter-gradient-half", _F, (f"{_F}/c01", f"{_F}/c14"), "Names no precision of the sums; convDesc computes in FLOAT.",
+        "ALGO_0 adds partial sums in the 16-bit type.", "Summed in FLOAT and rounded once.",
+        cases=("convolution_backward_filter/test_*_ALGO_0*HALF*", "convolution_backward_filter/test_*_ALGO_0*BFLOAT16*",
+               "convolution_backward_filter/test_cancellation*HALF*", "convolution_backward_filter/test_groups_with_dilation_in_half*"),
+        subjects=("vendor-9*", "recorded-*"),
+        recorded=(
+            Disagreement(
+                "outputs", (_F,), when=both(has("algo", "CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0"), of_type("HALF", "BFLOAT16")),
+            ),
+        ),
+    ),
+    Difference(
+        "V-filter-gradient-tables", _F, (f"{_F}/c49",), "Tables 36 to 39 are exhaustive: ALGO_1 takes no TRUE_HALF_CONFIG in NCHW.",
+        "ALGO_1 computes it.", "NOT_SUPPORTED: the tables.",
+        cases=("convolution_backward_filter/test_formula*_ALGO_1-TRUE_HALF*",), subjects=("vendor-9*", "recorded-*"),
+        recorded=(Disagreement(functions=(_F,), ours="NOT_SUPPORTED", theirs="SUCCESS", clauses=(f"{_F}/c49",)),),
+    ),
+    Difference(
+        "V-filter-gradient-statuses", _F, (f"{_F}/c44",), "Data types that differ are BAD_PARAM.", "NOT_SUPPORTED.", "The status list.",
+        cases=("convolution_backward_filter/test_data_types_must_agree*",), subjects=("vendor-9*",),
     ),
 ])  # fmt: skip

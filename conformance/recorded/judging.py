@@ -53,6 +53,8 @@ def examine(record: Record, recording: Recording, replayer: Replayer) -> Finding
         outcome = replayer(record)
     except NotReplayable as reason:
         return Finding(record, SKIPPED, str(reason))
+    if outcome.operation is not None:
+        outcome.before, outcome.after = (by_operand(outcome.operation, m) for m in (outcome.before, outcome.after))
     ours = outcome.status.name.removeprefix("CUDNN_STATUS_")
     theirs = recording.status(record).name.removeprefix("CUDNN_STATUS_")
     clause = outcome.error.clause if outcome.error else None
@@ -68,6 +70,11 @@ def examine(record: Record, recording: Recording, replayer: Replayer) -> Finding
     return Finding(
         record, kind, text, ours, theirs, clause, outcome.operation, ratio, encoded(outcome.result), outcome.before
     )
+
+
+def by_operand(operation: Operation, memory: Mapping[str, Block]) -> dict[str, Block]:
+    """The memory of parameters by the operands that they pass."""
+    return {operation.parameters.get(name, name): content for name, content in memory.items()}
 
 
 def equal_results(one: Any, other: Any) -> bool:
@@ -98,7 +105,7 @@ def _compared(outcome: Outcome, record: Record, computed: bool) -> tuple[str, st
         return RESULT, f"{record.result} was recorded, ours is {encoded(outcome.result)}", 0.0
     if outcome.operation is None:
         return AGREES, "", 0.0
-    recorded = recorded_after(record)
+    recorded = by_operand(outcome.operation, recorded_after(record))
     kept = {name: recorded[name] for name in outcome.operation.operands if name in recorded}
     if any(name not in kept for name in outcome.operation.outputs):
         return AGREES, "", 0.0  # the status is all that was recorded

@@ -1,5 +1,5 @@
 """References of the normalizations."""
 
-from . import divisive, lrn
+from . import batch, divisive, lrn
 
-__all__ = ["divisive", "lrn"]
+__all__ = ["batch", "divisive", "lrn"]

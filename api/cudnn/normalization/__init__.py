@@ -1,5 +1,5 @@
 """Calls of the normalizations."""
 
-from . import divisive, lrn
+from . import batch, divisive, lrn, norm
 
-__all__ = ["divisive", "lrn"]
+__all__ = ["batch", "divisive", "lrn", "norm"]

@@ -1,5 +1,5 @@
 """Calls of recurrent networks."""
 
-from . import clip, data, descriptor, legacy_descriptor, legacy_weights, spaces, weights
+from . import clip, data, descriptor, forward, legacy_descriptor, legacy_weights, spaces, weights
 
-__all__ = ["clip", "data", "descriptor", "legacy_descriptor", "legacy_weights", "spaces", "weights"]
+__all__ = ["clip", "data", "descriptor", "forward", "legacy_descriptor", "legacy_weights", "spaces", "weights"]

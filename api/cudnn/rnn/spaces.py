@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...enumerations import cudnnForwardMode_t
 from ...functions import documented
-from ...operations.rnn import reserve_bytes, workspace_bytes
+from ...operations.rnn import reserve, workspace
 from ...status import BAD_PARAM, expect
 from .descriptor import configured_by_v8
 from .steps import check_steps, completed
@@ -30,17 +30,17 @@ def cudnnGetRNNTempSpaceSizes(handle, rnnDesc, fMode, xDesc):
     configured_by_v8("cudnnGetRNNDescriptor_v8", "c11", network)
     fits = (x.data_type, x.vector) == (network.data_type, network.input_size)
     expect(fits, BAD_PARAM, "cudnnGetRNNTempSpaceSizes/c08", f"xDesc is {x}, rnnDesc {network}")
-    reserve = reserve_bytes(network, x.max_length, x.batch) if fMode == TRAINING else 0
-    return TempSpaceSizes(workspace_bytes(network, x.max_length, x.batch), reserve)
+    kept = reserve(network, x.max_length, x.batch, fMode == TRAINING)
+    return TempSpaceSizes(workspace(network, x.max_length, x.batch).nbytes, kept.nbytes)
 
 
-def _size(name, clauses, bytes_of, network, length, steps):
+def _size(name, clauses, space_of, network, length, steps):
     """Bytes that a network needs for sequences described step by step. clauses: rnnDesc, then those of ``check_steps``."""
     network_clause, *others = (f"{name}/{clause}" for clause in clauses)
     specs = [descriptor.spec for descriptor in steps]
     check_steps("xDesc", specs, length, *others)
     network = completed(network, specs[0].dims[1], specs[0].data_type, network_clause, network_clause)
-    return bytes_of(network, length, specs[0].dims[0])
+    return space_of(network, length, specs[0].dims[0]).nbytes
 
 
 @documented(invalid={"rnnDesc": "c08", "xDesc": "c09"})
@@ -51,7 +51,7 @@ def cudnnGetRNNWorkspaceSize(handle, rnnDesc, seqLength, xDesc):
     NOT_SUPPORTED for data types (c13). Source: 7.2.33.
     """
     clauses = ("c08", "c10", "c11", "c12", "c13")
-    return _size("cudnnGetRNNWorkspaceSize", clauses, workspace_bytes, rnnDesc.spec, seqLength, xDesc)
+    return _size("cudnnGetRNNWorkspaceSize", clauses, workspace, rnnDesc.spec, seqLength, xDesc)
 
 
 @documented(invalid={"rnnDesc": "c10", "xDesc": "c11"})
@@ -62,4 +62,4 @@ def cudnnGetRNNTrainingReserveSize(handle, rnnDesc, seqLength, xDesc):
     NOT_SUPPORTED for data types (c15). Source: 8.2.14.
     """
     clauses = ("c10", "c12", "c13", "c14", "c15")
-    return _size("cudnnGetRNNTrainingReserveSize", clauses, reserve_bytes, rnnDesc.spec, seqLength, xDesc)
+    return _size("cudnnGetRNNTrainingReserveSize", clauses, reserve, rnnDesc.spec, seqLength, xDesc)

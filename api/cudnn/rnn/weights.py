@@ -77,7 +77,7 @@ def memory_of_weights(handle: Any, spec: RNNSpec, value: Any, name: str, clause:
         raise
     except Exception as error:  # TypeError and ValueError of ours, or whatever a foreign object raises
         raise CudnnError(BAD_PARAM, clause, f"{name} {error}") from error
-    size = SCALAR_BYTES[spec.data_type]  # type: ignore[index]  # it is known by now
+    size = SCALAR_BYTES[spec.data_type]
     expect(operand.address % size == 0, BAD_PARAM, clause,
            f"{name} is at {operand.address:#x}, no multiple of the {size} bytes of its elements")  # fmt: skip
     return operand
@@ -87,7 +87,7 @@ def part_of(value: Any, operand: Any, spec: RNNSpec, weights: Weights | None, nb
     """The part of the caller's memory that holds these weights: of a buffer a slice, of other memory the address."""
     if weights is None:
         return None
-    size = SCALAR_BYTES[spec.data_type]  # type: ignore[index]  # it is known by now
+    size = SCALAR_BYTES[spec.data_type]
     start, end = weights.offset * size, weights.end * size
     expect(end <= nbytes, INVALID_VALUE, clause, f"bytes {start} to {end} are not inside {nbytes} bytes of weights")
     slice_of = getattr(value, "slice", None)

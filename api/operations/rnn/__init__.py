@@ -1,7 +1,8 @@
-"""Recurrent networks: what their descriptors hold."""
+"""Recurrent networks: operations, and what their descriptors hold."""
 
 from .data import RNNDataSpec
+from .forward import RNNForward
 from .network import RNNClipSpec, RNNSpec
-from .spaces import reserve_bytes, workspace_bytes
+from .spaces import reserve, workspace
 
-__all__ = ["RNNClipSpec", "RNNDataSpec", "RNNSpec", "reserve_bytes", "workspace_bytes"]
+__all__ = ["RNNClipSpec", "RNNDataSpec", "RNNForward", "RNNSpec", "reserve", "workspace"]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from ...enumerations import cudnnDataType_t, cudnnRNNDataLayout_t
 from ..records import record
+from ..specs import TensorSpec
 
 PACKED = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
+BATCH_MAJOR = cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED
 
 
 @record
@@ -19,3 +23,30 @@ class RNNDataSpec:
     vector: int
     lengths: tuple[int, ...]
     padding_fill: float | None = None
+
+    @cached_property
+    def batches(self) -> tuple[int, ...]:
+        """Sequences that have a vector at each step."""
+        return tuple(sum(length > step for length in self.lengths) for step in range(self.max_length))
+
+    @cached_property
+    def tensor(self) -> TensorSpec:
+        """The container as a tensor (step, sequence, vector), padding included; packed vectors are those of one step."""
+        if self.layout == PACKED:
+            return TensorSpec.packed(self.data_type, (1, sum(self.lengths), self.vector))
+        dims = (self.max_length, self.batch, self.vector)
+        steps = (self.vector, self.max_length * self.vector, 1)
+        return (
+            TensorSpec(self.data_type, dims, steps)
+            if self.layout == BATCH_MAJOR
+            else TensorSpec.packed(self.data_type, dims)
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return self.tensor.nbytes
+
+    @property
+    def is_ragged(self) -> bool:
+        """Some sequence is shorter than the container."""
+        return min(self.lengths) < self.max_length

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ...enumerations import (
     cudnnDataType_t,
@@ -58,6 +59,7 @@ class RNNSpec:
     """Layers of one kind of cell. A new one has what a fresh descriptor reads as.
 
     data_type, input_size: None where cudnnSetRNNDescriptor_v6 configured the network; other arguments of its calls say them.
+    dropout: the probability that training drops an element between two layers.
     hidden, projected: lengths of the state and of the output of a cell, equal where there is no recurrent projection.
     """
 
@@ -66,15 +68,16 @@ class RNNSpec:
     bias: cudnnRNNBiasMode_t = DOUBLE_BIAS
     direction: cudnnDirectionMode_t = cudnnDirectionMode_t.CUDNN_UNIDIRECTIONAL
     input_mode: cudnnRNNInputMode_t = cudnnRNNInputMode_t.CUDNN_LINEAR_INPUT
-    data_type: cudnnDataType_t | None = None
+    data_type: Any = None
     precision: cudnnDataType_t = cudnnDataType_t.CUDNN_DATA_FLOAT
     math_type: cudnnMathType_t = cudnnMathType_t.CUDNN_DEFAULT_MATH
-    input_size: int | None = None
+    input_size: Any = None
     hidden: int = 0
     projected: int = 0
     layers: int = 0
     padded: bool = False
     clip: RNNClipSpec = RNNClipSpec()
+    dropout: float = 0.0
 
     @property
     def directions(self) -> int:
@@ -114,7 +117,6 @@ class RNNSpec:
 
     def input_width(self, layer: int) -> int:
         """Length of the vectors that a layer takes."""
-        assert self.input_size is not None
         return self.output_size if layer else self.input_size
 
     # The weight space: the matrices of all pseudo-layers, each by linLayerID, then their biases, without gaps.
@@ -140,7 +142,6 @@ class RNNSpec:
 
     @property
     def weight_bytes(self) -> int:
-        assert self.data_type is not None
         return self.weight_elements * SCALAR_BYTES[self.data_type]
 
     @property

@@ -1,44 +1,55 @@
-"""Sizes of the temporary memory of a network, for sequences of up to ``steps`` vectors in batches of ``batch``.
+"""The temporary memory of a network for sequences of up to ``steps`` vectors in batches of ``batch``, as numbers of the arithmetic.
 
-Numbers in the work space have the type of the arithmetic. Those in the reserve space may have twice its width, because the
-reference backend keeps what its wider arithmetic found.
+The sizes are those of the larger need of the two backends. The accelerated one keeps gates, states and outputs in the reserve
+space, the reference what the calls were given, from which it computes again.
 """
 
 from __future__ import annotations
 
-from ..specs import DOUBLE
+from ..specs import DOUBLE, FLOAT, SCALAR_BYTES, TensorSpec
 from .network import GRU, LSTM, RELU, TANH, RNNSpec
 
-ALIGNMENT = 256  # bytes, of each part
-INDEX_BYTES = 4
-# Numbers of a cell that the backward calls need: the gates, and of a GRU what its reset gate multiplies.
+ALIGNMENT = 64  # numbers, of each part
+# Numbers of a cell that the backward calls need beside its states: its gates, and of a GRU what its reset gate multiplies.
 KEPT_GATES = {RELU: 1, TANH: 1, LSTM: 4, GRU: 4}
 
 
-def number_bytes(network: RNNSpec) -> int:
-    """Bytes of a number of the arithmetic."""
-    return 8 if network.precision == DOUBLE else 4
-
-
-def aligned(nbytes: int) -> int:
+def aligned(numbers: int) -> int:
     """The size of a part with what separates it from the next one."""
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+    return -(-numbers // ALIGNMENT) * ALIGNMENT
 
 
-def workspace_bytes(network: RNNSpec, steps: int, batch: int) -> int:
-    """Bytes of work space: indices of vectors, input products, the outputs of two layers, states."""
-    vectors, width = steps * batch, number_bytes(network)
-    indices = aligned(INDEX_BYTES * (batch + vectors))
-    products = aligned(width * network.directions * vectors * network.gates * network.hidden)
-    outputs = 2 * aligned(width * vectors * max(network.output_size, network.input_width(0)))
-    states = network.directions * aligned(width * 2 * batch * (network.projected + 2 * network.hidden))
-    return indices + products + outputs + states
+def _space(network: RNNSpec, numbers: int) -> TensorSpec:
+    return TensorSpec.packed(DOUBLE if network.precision == DOUBLE else FLOAT, (1, numbers, 1))
 
 
-def reserve_bytes(network: RNNSpec, steps: int, batch: int) -> int:
-    """Bytes of reserve space: gates, states and outputs of every cell."""
-    vectors, width = steps * batch, 2 * number_bytes(network)
-    numbers = (KEPT_GATES[network.cell] + (network.cell == LSTM)) * network.hidden + network.projected
-    if network.is_projected:
-        numbers += network.hidden + network.projected
-    return aligned(width * network.pseudo_layers * vectors * numbers)
+def workspace(network: RNNSpec, steps: int, batch: int) -> TensorSpec:
+    """Work space: where the vectors of a step begin, input products, the outputs of two layers, states."""
+    vectors = steps * batch
+    places = aligned(batch) + aligned(steps)
+    products = aligned(network.directions * vectors * network.gates * network.hidden)
+    outputs = 2 * aligned(vectors * max(network.output_size, network.input_width(0)))
+    states = 2 * aligned(network.directions * batch * network.projected) + 2 * aligned(
+        network.directions * batch * network.hidden
+    )
+    return _space(network, places + products + outputs + states)
+
+
+def reserve(network: RNNSpec, steps: int, batch: int, training: bool = True) -> TensorSpec:
+    """Reserve space; none in inference."""
+    return _space(network, max(_kept(network, steps, batch), _given(network, steps, batch)) if training else 0)
+
+
+def _kept(network: RNNSpec, steps: int, batch: int) -> int:
+    """What the accelerated backend keeps: of every cell its gates, its states, its output; the gradient of a projected output."""
+    width = (KEPT_GATES[network.cell] + (network.cell == LSTM) + network.is_projected) * network.hidden
+    each = aligned(steps * batch * width) + aligned(steps * batch * network.projected) * (1 + network.is_projected)
+    return network.pseudo_layers * each
+
+
+def _given(network: RNNSpec, steps: int, batch: int) -> int:
+    """What the reference backend keeps: inputs, weights, the gradients of the outputs, states and their gradients."""
+    vectors = network.input_width(0) + network.output_size
+    states = 2 * network.pseudo_layers * (network.projected + network.hidden)
+    nbytes = (steps * batch * vectors + batch * states + network.weight_elements) * SCALAR_BYTES[network.data_type]
+    return aligned(-(-nbytes // (8 if network.precision == DOUBLE else 4)))

@@ -14,7 +14,7 @@ from dualdnn.api.operations.specs import DOUBLE, FLOAT, scalar_type
 from dualdnn.reference.view import NUMPY_TYPES
 
 from .memory import Buffer
-from .objects import Library
+from .objects import Library, Opaque
 from .queries import size_in_bytes, status_number, tensor_data_type
 from .tables import INPUT_LENGTHS, OUTPUT_LENGTHS, Length
 from .types import (
@@ -50,9 +50,9 @@ class Call:
         return f"{self.function}: {name}"
 
     def count(self, length: Length) -> int:
-        """The number of entries that the caller's arguments stand for."""
+        """The number of entries that the caller's arguments stand for; 0 where only the library knows, which has the tensor."""
         value = self.values[length.count]
-        if value is None:
+        if value is None or isinstance(value, Opaque):
             return 0
         return (int(sum(value)) if hasattr(value, "__len__") else int(value)) - length.less
 
@@ -183,7 +183,8 @@ class HostMemory(Slot):
             raise NotExpressible(
                 f"{call.where(self.name)}: {view.nbytes} bytes, but {self.size} is {call.values[self.size]}"
             )
-        call.storage[self.name] = memory = (ctypes.c_char * view.nbytes).from_buffer(view)
+        kind = ctypes.c_char * view.nbytes
+        call.storage[self.name] = memory = kind.from_buffer_copy(view) if view.readonly else kind.from_buffer(view)
         return memory
 
 

@@ -1,0 +1,1 @@
+"""The CTC loss of cudnnCTCLoss and cudnnCTCLoss_v8."""

@@ -1,0 +1,119 @@
+"""The CTC loss of any sequences (ctc/loss.cu)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from ctypes import c_int, c_longlong
+from functools import cached_property
+
+from dualdnn.api.operations import CTCLoss, CTCLoss_v8
+from dualdnn.api.operations.ctc import LONGEST_LABEL
+from dualdnn.api.operations.specs import FLOAT
+
+from ..plans import WORKSPACE_ALIGNMENT, Launch, Plan, Upload, WorkspacePlan, pointers, structure, type_definitions
+from ..primitives.geometry import blocks
+from ..solver import Problem, Solver
+
+SOURCE = "ctc/loss.cu"
+WORD_BYTES, WARP = 4, 32
+SEQUENCE_WORDS = 4  # struct Sequence of loss.cu
+ROW_THREADS, GRADIENT_THREADS = 256, 128  # of a block
+LAUNCH_SECONDS, STEP_SECONDS = 6e-6, 2e-7  # three launches; a time step of the recursions
+
+
+class CTCProblem(Problem):
+    """A CTC loss: the areas of its workspace, in words of 4 bytes."""
+
+    operation: CTCLoss | CTCLoss_v8
+
+    @cached_property
+    def states(self) -> int:
+        """States of the longest label that is possible: its labels, and the blanks around them."""
+        return 2 * self.operation.most_labels + 1
+
+    @cached_property
+    def uploaded(self) -> bytes:
+        """What the kernels read of the host: label lengths, input lengths, labels."""
+        o = self.operation
+        if isinstance(o, CTCLoss_v8):
+            return b""
+        words = (*o.hostLabelLengths, *o.hostInputLengths, *o.hostLabels)
+        return struct.pack(f"{len(words)}i", *words)
+
+    @cached_property
+    def areas(self) -> dict[str, int]:
+        """Where each area begins, and the end of them all."""
+        o = self.operation
+        gradients = o.gradients is not None
+        table = o.sequences * o.times * self.states
+        sizes = {
+            "sequences": SEQUENCE_WORDS * o.sequences,
+            "links": o.sequences * o.most_labels if gradients else 0,
+            "normalizers": o.sequences * o.times if o.normalizes else 0,
+            "forward": table if gradients else 0,
+            "backward": table if gradients else 0,
+            "uploaded": len(self.uploaded) // WORD_BYTES,
+        }
+        found, end = {}, 0
+        for name, size in sizes.items():
+            found[name] = end
+            end += size
+        return {**found, "end": end}
+
+
+class LossSolver(Solver[CTCProblem]):
+    """Any strides and lengths: a block for each sequence and direction, then one for each sequence and time step."""
+
+    name = "ctc.loss"
+
+    def serves(self, problem: CTCProblem) -> bool:
+        return True
+
+    def workspace_bytes(self, problem: CTCProblem) -> int:
+        return WORD_BYTES * problem.areas["end"] + WORKSPACE_ALIGNMENT - 1
+
+    def estimated_seconds(self, problem: CTCProblem) -> float:
+        return LAUNCH_SECONDS + STEP_SECONDS * problem.operation.times
+
+    def plan(self, problem: CTCProblem) -> Plan:
+        return WorkspacePlan(problem.operation, self.steps(problem), self.name)
+
+    def steps(self, problem: CTCProblem) -> Sequence[Launch | Upload]:
+        """Return the launches, behind the upload of labels of the host."""
+        if not problem.uploaded:
+            return self.launches(problem)
+        offset = WORD_BYTES * problem.areas["uploaded"]
+        return [Upload(problem.device, problem.uploaded, "workspace", offset), *self.launches(problem)]
+
+    def launches(self, problem: CTCProblem) -> list[Launch]:
+        o, areas = problem.operation, problem.areas
+        gradients = o.gradients is not None
+        lists: tuple[str, ...] = ("labelLengths", "inputLengths", "labels")
+        starts: tuple[int, ...] = (0, 0, 0)
+        if isinstance(o, CTCLoss):
+            lists = ("workspace",) * 3
+            starts = tuple(areas["uploaded"] + start * o.sequences for start in (0, 1, 2))
+        operands = ("probs", *lists, "costs", "gradients", "workspace")
+        strides = {"probs": o.probs.strides, "gradients": o.gradients.strides if o.gradients else (0, 0, 0)}
+        arguments = structure(
+            *pointers(len(operands)),
+            *((f"{name}_at", c_longlong(areas[name])) for name in ("sequences", "links", "normalizers", "forward", "backward")),
+            *((f"{name}_at", c_longlong(start)) for name, start in zip(("label_lengths", "input_lengths", "labels"), starts, strict=True)),
+            *((f"{name}_{axis}", c_int(stride)) for name, of in strides.items() for axis, stride in zip(("time", "sequence", "class"), of, strict=True)),
+            ("times", c_int(o.times)), ("count", c_int(o.sequences)), ("classes", c_int(o.classes)),
+            ("most_labels", c_int(o.most_labels)), ("states", c_int(problem.states)),
+            ("normalizes", c_int(o.normalizes)), ("keeps", c_int(o.keeps)), ("wants_gradients", c_int(gradients)),
+        )  # fmt: skip
+        definitions = type_definitions(FLOAT, o, LONGEST=str(LONGEST_LABEL))
+
+        def launch(kernel: str, grid: tuple[int, int, int], threads: int) -> Launch:
+            function = problem.device.function(SOURCE, f"ctc_loss_{kernel}", definitions)
+            return Launch(function, arguments, operands, grid, (threads, 1, 1))
+
+        rows = o.times * o.sequences
+        found = [launch("normalizers", blocks(rows, ROW_THREADS // WARP), ROW_THREADS)] if o.normalizes else []
+        found.append(launch("alignments", (o.sequences, 1 + gradients, 1), -(-problem.states // WARP) * WARP))
+        if gradients:
+            found.append(launch("gradients", (rows, 1, 1), GRADIENT_THREADS))
+        return found

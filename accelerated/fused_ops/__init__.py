@@ -1,0 +1,1 @@
+"""Fused operations (6.1.3.1)."""

@@ -1,0 +1,154 @@
+"""A recurrent network as its solvers read it: where everything lies in the weights, in the work space and in the reserve space."""
+
+from __future__ import annotations
+
+from ctypes import Structure, c_int, c_longlong
+from typing import Any
+
+import numpy as np
+from dualdnn.api.enumerations import cudnnNanPropagation_t, cudnnRNNDataLayout_t
+from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
+from dualdnn.api.operations.rnn.network import LSTM, PROJECTION, Weights
+from dualdnn.api.operations.rnn.spaces import KEPT_GATES, aligned
+from dualdnn.api.operations.specs import DOUBLE
+
+from ..plans import Launch, factors, pointers, structure, type_definitions
+from ..primitives.geometry import Grid
+from ..solver import Problem
+
+LENGTHS = 256  # of the sequences that one launch passes
+THREADS = 256
+LAYOUTS = {kind: int(kind) for kind in cudnnRNNDataLayout_t}
+
+
+class RNNProblem(Problem):
+    """A pass through a network. ``data`` describes the sequences; those of x and y differ in the length of their vectors alone."""
+
+    def __init__(self, operation: Any, device: Any, aligned: bool = True) -> None:
+        super().__init__(operation, device, aligned)
+        self.network: RNNSpec = operation.network
+        self.data: RNNDataSpec = operation.x
+        self.steps, self.batch = self.data.max_length, self.data.batch
+
+    @property
+    def definitions(self) -> tuple[tuple[str, str], ...]:
+        """Return the definitions of the kernels."""
+        cell = str(int(self.network.cell))
+        return type_definitions(self.data.data_type, self.operation, CELL=cell, LENGTHS=str(LENGTHS))
+
+    def regions(self, layer: int) -> Structure:
+        """Return where the parts of the work space and of the layer's part of the reserve space begin, in numbers."""
+        n, vectors = self.network, self.steps * self.batch
+        width = max(n.output_size, n.input_width(0))
+        sizes = {
+            "offsets": aligned(self.batch) + aligned(self.steps),
+            "products": aligned(n.directions * vectors * n.gates * n.hidden),
+            "outputs": 2 * aligned(vectors * width),
+            "hidden": 2 * aligned(n.directions * self.batch * n.projected),
+            "cell": aligned(n.directions * self.batch * n.hidden),
+            "before": aligned(n.directions * self.batch * n.hidden),
+        }
+        starts = dict(zip(sizes, np.cumsum([0, *sizes.values()]).tolist(), strict=False))
+        outputs = [starts["outputs"] + parity * aligned(vectors * width) for parity in (0, 1)]
+        kept = self.kept(layer)
+        return structure(
+            *((name, c_longlong(starts[name])) for name in ("offsets", "products")),
+            ("input", c_longlong(outputs[1 - layer % 2])),
+            ("output", c_longlong(outputs[layer % 2])),
+            *((name, c_longlong(starts[name])) for name in ("hidden", "cell", "before")),
+            *((name, c_longlong(begin)) for name, begin in kept.items()),
+        )
+
+    def kept(self, layer: int) -> dict[str, int]:
+        """Return where the parts of a layer begin in the reserve space; -1 where nothing is kept."""
+        n, vectors = self.network, self.steps * self.batch
+        gates, cell = vectors * KEPT_GATES[n.cell] * n.hidden, vectors * n.hidden
+        parts = {"kept": gates, "kept_cell": cell * (n.cell == LSTM), "kept_hidden": cell * n.is_projected}
+        inner = aligned(sum(parts.values()))
+        step = inner + aligned(vectors * n.projected) * (1 + n.is_projected)
+        start = layer * n.directions * step
+        if not self.operation.reserve.nbytes:
+            return {**dict.fromkeys((*parts, "kept_output"), -1), "kept_step": 0}
+        found, at = {}, start
+        for name, size in parts.items():
+            found[name] = at if size else -1
+            at += size
+        return {**found, "kept_output": start + inner, "kept_step": step}
+
+    def layer(self, layer: int) -> Structure:
+        """Return the weights of a layer and what it reads and writes."""
+        n = self.network
+
+        def pair(find: Any, weight_id: int) -> Structure:
+            """Return the offset of the weights of the first direction, and the distance of those of the second."""
+            found: list[Weights | None] = [find(layer * n.directions + d, weight_id) for d in range(n.directions)]
+            start = found[0].offset if found[0] else -1
+            step = found[-1].offset - start if found[-1] else 0
+            return structure(("start", c_longlong(start)), ("step", c_longlong(step)))
+
+        return structure(
+            ("input", pair(n.matrix, 0)),
+            ("recurrent", pair(n.matrix, n.gates)),
+            ("input_bias", pair(n.bias_vector, 0)),
+            ("recurrent_bias", pair(n.bias_vector, n.gates)),
+            ("projection", pair(n.matrix, PROJECTION) if n.is_projected else structure(("start", c_longlong(-1)), ("step", c_longlong(0)))),
+            ("width", c_int(n.input_width(layer))),
+            ("pseudo_layer", c_int(layer * n.directions)),
+            ("first", c_int(layer == 0)),
+            ("last", c_int(layer == n.layers - 1)),
+        )  # fmt: skip
+
+    @property
+    def clip(self) -> Structure:
+        """Return the range of the states."""
+        clip = self.network.clip
+        propagates = clip.nan == cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
+        return structure(
+            *factors(self.operation, lower=clip.lower, upper=clip.upper),
+            ("on", c_int(clip.is_on)),
+            ("propagates", c_int(propagates)),
+        )
+
+    def shape(self, filled: RNNDataSpec) -> Structure:
+        """Return the sizes of the network and its sequences; ``filled`` is the container whose padding is written."""
+        n, layout = self.network, self.data.layout
+        batch_major = layout == cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_BATCH_MAJOR_UNPACKED
+        packed = layout == cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED
+        return structure(
+            *((name, c_int(value)) for name, value in (
+                ("steps", self.steps), ("batch", self.batch), ("hidden", n.hidden), ("projected", n.projected),
+                ("directions", n.directions), ("sequence_step", self.steps if batch_major else 1),
+                ("fills", filled.padding_fill is not None and not packed),
+            )),
+        )  # fmt: skip
+
+    def lengths(self, source: str, prefix: str) -> list[Launch]:
+        """Return the launches that write the lengths of the sequences and where the vectors of each step begin."""
+        found = []
+        for first in range(0, self.batch, LENGTHS):
+            part = self.data.lengths[first : first + LENGTHS]
+            found.append(self._lengths(source, f"{prefix}_lengths", first, part, (1, 1, 1)))
+        return [*found, self._lengths(source, f"{prefix}_offsets", 0, (), (-(-self.steps // THREADS), 1, 1))]
+
+    def _lengths(self, source: str, kernel: str, first: int, part: tuple[int, ...], grid: Grid) -> Launch:
+        arguments = structure(
+            *pointers(1),
+            ("offsets", c_longlong(0)),
+            ("steps", c_int(self.steps)),
+            ("batch", c_int(self.batch)),
+            ("first", c_int(first)),
+            ("count", c_int(len(part))),
+            ("layout", c_int(LAYOUTS[self.data.layout])),
+            ("length", (c_int * LENGTHS)(*part)),
+        )
+        function = self.device.function(source, kernel, self.definitions)
+        return Launch(function, arguments, ("workSpace",), grid, (THREADS, 1, 1))
+
+    def fill(self, filled: RNNDataSpec) -> list[tuple[str, Any]]:
+        """Return the field with the number that padding gets."""
+        return factors(self.operation, fill=filled.padding_fill or 0.0)
+
+    @property
+    def width(self) -> int:
+        """Return the bytes of a number of the arithmetic."""
+        return 8 if self.operation.compute_type == DOUBLE else 4

@@ -1,0 +1,186 @@
+"""The CTC loss (8.2.3, 8.2.4) and its workspaces (8.2.12, 8.2.13)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..functions import computing, documented
+from ..operations import CTCLoss, CTCLoss_v8, TensorSpec
+from ..operations.ctc import BLANK, LEAST_WORKSPACE_BYTES, LONGEST_LABEL
+from ..operations.specs import FLOAT, INT32
+from ..relations import data_type_among, same_dims, writable_layout
+from ..status import BAD_PARAM, NOT_SUPPORTED, expect
+
+INCORRECT = "cudnnStatus_t/c05"
+
+
+def _check_tensors(name, probs, gradients, ctc_loss, dims, types):
+    """Three dimensions, the same in both; ``dims``, ``types``: the clauses of differing dimensions and of other types."""
+    expect(probs.rank == 3, BAD_PARAM, INCORRECT,
+           f"probsDesc has {probs.rank} dimensions {probs.dims}, time, sequence and class are needed")  # fmt: skip
+    tensors = {"probsDesc": probs} if gradients is None else {"probsDesc": probs, "gradientsDesc": gradients}
+    same_dims(f"{name}/{dims}", **tensors)
+    data_type_among(f"{name}/{types}", (FLOAT,), **tensors)
+    expect(ctc_loss.compute_type == FLOAT, NOT_SUPPORTED, f"{name}/{types}",
+           f"ctcLossDesc has compute type {ctc_loss.compute_type.name}, supported is {FLOAT.name}")  # fmt: skip
+    if gradients is not None:
+        writable_layout(gradientsDesc=gradients)
+
+
+def _check_lengths(name, probs, labels, label_lengths, input_lengths, clauses):
+    """A length of each kind for every sequence, and as many labels as they say; ``clauses``: of input and of label lengths."""
+    times, sequences, classes = probs.dims
+    for what, lengths, clause in (
+        ("label", label_lengths, INCORRECT),
+        ("input", input_lengths, f"{name}/{clauses[0]}"),
+    ):
+        expect(len(lengths) == sequences, BAD_PARAM, clause,
+               f"there are {len(lengths)} {what} lengths, probsDesc {probs.dims} has {sequences} sequences")  # fmt: skip
+    for n, length in enumerate(input_lengths):
+        expect(0 <= length <= times, BAD_PARAM, f"{name}/{clauses[0]}",
+               f"the input length of sequence {n} is {length}, probsDesc {probs.dims} has {times} time steps")  # fmt: skip
+    for n, length in enumerate(label_lengths):
+        expect(length >= 0, BAD_PARAM, INCORRECT, f"the label length of sequence {n} is {length}")
+        expect(length <= LONGEST_LABEL, BAD_PARAM, f"{name}/{clauses[1]}",
+               f"the label length of sequence {n} is {length}, at most {LONGEST_LABEL} are possible")  # fmt: skip
+    needed = sum(label_lengths)
+    expect(len(labels) >= needed, BAD_PARAM, INCORRECT, f"there are {len(labels)} labels, {needed} by their lengths")
+    for i, label in enumerate(labels[:needed]):
+        expect(BLANK < label < classes, BAD_PARAM, INCORRECT,
+               f"label {i} is {label}, probsDesc {probs.dims} has the labels 1 to {classes - 1} and the blank {BLANK}")  # fmt: skip
+
+
+def _of_host(name, clauses, probs, gradients, labels, label_lengths, input_lengths, algo, ctc_loss):
+    """The operation on labels of the host, of which everything is checked; ``clauses``: of dimensions, input lengths, label
+    lengths and types."""
+    dims, inputs, label, types = clauses
+    _check_tensors(name, probs, gradients, ctc_loss, dims, types)
+    _check_lengths(name, probs, labels, label_lengths, input_lengths, (inputs, label))
+    labels = labels[: sum(label_lengths)]
+    costs = TensorSpec(FLOAT, (probs.dims[1],), (1,))
+    return CTCLoss(ctc_loss, algo, labels, label_lengths, input_lengths, 0, probs, costs, gradients)
+
+
+def _of_device(name, clauses, probs, gradients, algo, ctc_loss):
+    """The operation on labels of the device, whose contents nobody looks at; ``clauses``: of dimensions, the descriptor's setter,
+    label lengths and types."""
+    dims, setter, label, types = clauses
+    longest = ctc_loss.longest_label
+    expect(longest is not None, BAD_PARAM, setter,
+           "ctcLossDesc was set by another setter than cudnnSetCTCLossDescriptor_v8, and has no maxLabelLength")  # fmt: skip
+    _check_tensors(name, probs, gradients, ctc_loss, dims, types)
+    expect(longest <= LONGEST_LABEL, BAD_PARAM, label,
+           f"ctcLossDesc has maxLabelLength {longest}, at most {LONGEST_LABEL} labels are possible")  # fmt: skip
+    sequences = probs.dims[1]
+    each = TensorSpec(FLOAT, (sequences,), (1,))
+    lengths = TensorSpec(INT32, (sequences,), (1,))
+    labels = TensorSpec(INT32, (max(1, sequences * longest),), (1,))
+    return CTCLoss_v8(ctc_loss, algo, 0, probs, labels, lengths, lengths, each, gradients)
+
+
+def _workspace_bytes(handle, operation):
+    """Return the bytes of workspace that the handle's backend needs, never 0."""
+    return max(LEAST_WORKSPACE_BYTES, handle.backend.workspace_bytes(operation))
+
+
+def _with_workspace(handle, operation, given, clause):
+    needed = _workspace_bytes(handle, operation)
+    expect(given >= needed, BAD_PARAM, clause, f"the workspace has {given} bytes, {needed} are needed")
+    return replace(operation, workspace_bytes=needed)
+
+
+def _gradients_spec(gradients, description, name):
+    """The description of gradients that are wanted: None where their memory is NULL."""
+    expect(
+        gradients is None or description is not None,
+        BAD_PARAM,
+        INCORRECT,
+        f"{name}: gradientsDesc is NULL, gradients are not",
+    )
+    return None if gradients is None else description
+
+
+@documented(invalid={"algo": ("c11", NOT_SUPPORTED)})
+def cudnnGetCTCLossWorkspaceSize(
+    handle, probsDesc, gradientsDesc, labels, labelLengths, inputLengths, algo, ctcLossDesc
+):
+    """Bytes of workspace that cudnnCTCLoss needs for these lengths on the handle's device, never 0.
+
+    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted. labels,
+    labelLengths, inputLengths: in host memory.
+    Errors: BAD_PARAM for differing dimensions (c06), input lengths that are not 0 to the time steps of probsDesc (c07), label
+    lengths above 256 (c09), labels that are no classes; NOT_SUPPORTED for other types (c10), an unknown algo (c11). Source: 8.2.12.
+    """
+    operation = _of_host(
+        "cudnnGetCTCLossWorkspaceSize", ("c06", "c07", "c09", "c10"), probsDesc.spec,
+        None if gradientsDesc is None else gradientsDesc.spec, labels, labelLengths, inputLengths, algo, ctcLossDesc.spec,
+    )  # fmt: skip
+    return _workspace_bytes(handle, operation)
+
+
+@documented(invalid={"algo": ("c07", NOT_SUPPORTED)})
+def cudnnGetCTCLossWorkspaceSize_v8(handle, algo, ctcLossDesc, probsDesc, gradientsDesc):
+    """Bytes of workspace that cudnnCTCLoss_v8 needs for up to maxLabelLength labels a sequence on the handle's device, never 0.
+
+    probsDesc, gradientsDesc: FLOAT (time, sequence, class); gradientsDesc is NULL where costs alone are wanted.
+    Errors: BAD_PARAM for differing dimensions (c05), a descriptor of another setter (cudnnCTCLoss_v8/c03), a maxLabelLength above
+    256 (cudnnCTCLoss_v8/c19); NOT_SUPPORTED for other types (c06), an unknown algo (c07). Source: 8.2.13.
+    """
+    operation = _of_device(
+        "cudnnGetCTCLossWorkspaceSize_v8", ("c05", "cudnnCTCLoss_v8/c03", "cudnnCTCLoss_v8/c19", "c06"), probsDesc.spec,
+        None if gradientsDesc is None else gradientsDesc.spec, algo, ctcLossDesc.spec,
+    )  # fmt: skip
+    return _workspace_bytes(handle, operation)
+
+
+@computing(
+    invalid={"algo": ("c19", NOT_SUPPORTED), "workspaceSizeInBytes": "c16"},
+    failed="c20",
+    small={"workspace": ("c16", BAD_PARAM)},
+)
+def cudnnCTCLoss(
+    handle, probsDesc, probs, hostLabels, hostLabelLengths, hostInputLengths, costs, gradientsDesc, gradients, algo,
+    ctcLossDesc, workspace, workspaceSizeInBytes,
+):  # fmt: skip
+    """costs[n] = -ln p(labels of n | probs), gradients = those of the costs with respect to the activations.
+
+    p is the sum over all alignments of the product of their probabilities; class 0 is the blank. gradients are p(class) minus the
+    share of the alignments that have the class at that time step, and zero from the input length on. Without an alignment (labels
+    and repetitions are more than time steps) the cost is 0, and the gradients are zero or, with PROPAGATE_NAN, left as they are.
+    probs: probabilities, with CUDNN_LOSS_NORMALIZATION_SOFTMAX activations. probs, gradients: FLOAT (time, sequence, class), any
+    strides; costs: packed floats, one a sequence. gradients (and gradientsDesc) may be NULL. Lengths and labels in host memory:
+    a list for all sequences, labels one sequence after the other. Both algorithms are deterministic here.
+    Errors: BAD_PARAM for differing dimensions (c14), input lengths that are not 0 to the time steps of probsDesc (c15), a workspace
+    that is too small (c16), label lengths above 256 (c17), labels that are no classes; NOT_SUPPORTED for other types (c18), an
+    unknown algo (c19). Source: 8.2.3; formula: docs/errata.md, D387.
+    """
+    described = _gradients_spec(gradients, gradientsDesc, "cudnnCTCLoss")
+    operation = _of_host(
+        "cudnnCTCLoss", ("c14", "c15", "c17", "c18"), probsDesc, gradientsDesc, hostLabels, hostLabelLengths,
+        hostInputLengths, algo, ctcLossDesc,
+    )  # fmt: skip
+    return _with_workspace(handle, replace(operation, gradients=described), workspaceSizeInBytes, "cudnnCTCLoss/c16")
+
+
+@computing(
+    invalid={"algo": ("c21", NOT_SUPPORTED), "workSpaceSizeInBytes": "c18"},
+    failed="c22",
+    small={"workspace": ("c18", BAD_PARAM)},
+)
+def cudnnCTCLoss_v8(
+    handle, algo, ctcLossDesc, probsDesc, probs, labels, labelLengths, inputLengths, costs, gradientsDesc, gradients,
+    workSpaceSizeInBytes, workspace,
+):  # fmt: skip
+    """As cudnnCTCLoss, with labels, labelLengths and inputLengths (int) in device memory, which the host does not read.
+
+    A sequence of more than maxLabelLength labels, of labels that are no classes, of an input length that is not 0 to the time
+    steps of probsDesc, has no alignment. labels: as many as labelLengths say; a length that is not 0 to maxLabelLength counts as
+    the nearest of them where the labels of the next sequence are looked for.
+    Errors: BAD_PARAM for differing dimensions (c16), a descriptor of another setter (c03), a workspace that is too small (c18), a
+    maxLabelLength above 256 (c19); NOT_SUPPORTED for other types (c20), an unknown algo (c21). Source: 8.2.4.
+    """
+    described = _gradients_spec(gradients, gradientsDesc, "cudnnCTCLoss_v8")
+    operation = _of_device(
+        "cudnnCTCLoss_v8", ("c16", "cudnnCTCLoss_v8/c03", "cudnnCTCLoss_v8/c19", "c20"), probsDesc, gradientsDesc, algo, ctcLossDesc,
+    )  # fmt: skip
+    return _with_workspace(handle, replace(operation, gradients=described), workSpaceSizeInBytes, "cudnnCTCLoss_v8/c18")

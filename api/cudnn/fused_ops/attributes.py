@@ -1,0 +1,82 @@
+"""A constant parameter pack as a plan reads it: which operands there will be, and what the tables demand of their descriptors."""
+
+from __future__ import annotations
+
+from ...enumerations import cudnnActivationMode_t, cudnnBatchNormMode_t, cudnnFusedOpsPointerPlaceHolder_t
+from ...enumerations import cudnnFusedOpsConstParamLabel_t as Const
+from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
+from ...support.fused_ops import ACTIVATION_CLAUSES, MODE_CLAUSES, OPERANDS, SHAPE_CLAUSES, promise_of
+
+UNSUPPORTED = "cudnnCreateFusedOpsPlan/c04"  # where no clause says more
+NULL = cudnnFusedOpsPointerPlaceHolder_t.CUDNN_PTR_NULL
+SPATIAL = (cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL, cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL_PERSISTENT)
+RELU, IDENTITY = cudnnActivationMode_t.CUDNN_ACTIVATION_RELU, cudnnActivationMode_t.CUDNN_ACTIVATION_IDENTITY
+_PLACEHOLDERS = {name: promise_of(pointer) for pointer, name in OPERANDS.items()}
+
+
+class Attributes:
+    """The attributes of one constant parameter pack."""
+
+    def __init__(self, pack) -> None:
+        self.pack, self.ops = pack, pack.ops
+
+    def descriptor(self, name):
+        """The specification of a descriptor; BAD_PARAM where the pack has none."""
+        spec = self.pack.get(Const[f"CUDNN_PARAM_{name}"])
+        expect(
+            spec is not None, BAD_PARAM, INCORRECT_PARAMETER, f"CUDNN_PARAM_{name} is NULL, {self.ops.name} needs it"
+        )
+        return spec
+
+    def promises(self, operand):
+        """Whether the variant parameter pack will have memory for an operand."""
+        return (self.pack.get(_PLACEHOLDERS[operand]) or NULL) != NULL
+
+    def operand(self, operand, name):
+        """The descriptor of an operand; None where its pointer will be NULL."""
+        return self.descriptor(name) if self.promises(operand) else None
+
+    def required(self, operand, name):
+        """The descriptor of an operand that the sequence cannot do without."""
+        placeholder = _PLACEHOLDERS[operand].name
+        expect(
+            self.promises(operand),
+            BAD_PARAM,
+            INCORRECT_PARAMETER,
+            f"{placeholder} is CUDNN_PTR_NULL, {self.ops.name} needs it",
+        )
+        return self.descriptor(name)
+
+    def per_channel(self, channels, rank, **tensors):
+        """BAD_PARAM unless these tensors hold one number for each channel: 1 x C x 1 x 1. tensors: label -> specification or None."""
+        for name, spec in tensors.items():
+            if spec is None:
+                continue
+            wanted = (1, channels, *(1,) * (rank - 2))
+            clause = SHAPE_CLAUSES.get((self.ops, Const[f"CUDNN_PARAM_{name}"]), INCORRECT_PARAMETER)
+            expect(spec.dims == wanted, BAD_PARAM, clause, f"CUDNN_PARAM_{name} is {spec.dims}, it must be {wanted}")
+
+    def spatial(self):
+        """NOT_SUPPORTED for other batch normalisation modes than the spatial ones."""
+        mode = self.pack.get(Const.CUDNN_PARAM_BN_MODE) or cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION
+        names = " and ".join(kind.name for kind in SPATIAL)
+        expect(mode in SPATIAL, NOT_SUPPORTED, MODE_CLAUSES.get(self.ops, UNSUPPORTED),
+               f"CUDNN_PARAM_BN_MODE is {mode.name}, supported are {names}")  # fmt: skip
+
+    def activation(self):
+        """The activation; None where it does nothing. NOT_SUPPORTED for others than RELU and IDENTITY."""
+        spec = self.pack.get(Const.CUDNN_PARAM_ACTIVATION_DESC)
+        if spec is None:
+            return None
+        expect(spec.mode in (RELU, IDENTITY), NOT_SUPPORTED, ACTIVATION_CLAUSES.get(self.ops, UNSUPPORTED),
+               f"CUDNN_PARAM_ACTIVATION_DESC has mode {spec.mode.name}, supported are {RELU.name} and {IDENTITY.name}")  # fmt: skip
+        return spec if spec.mode == RELU else None
+
+    def one_type(self, kinds, **tensors):
+        """NOT_SUPPORTED unless the tensors that there are have one data type, among these. tensors: label -> specification or None."""
+        found = {name: spec.data_type for name, spec in tensors.items() if spec is not None}
+        listed = ", ".join(f"CUDNN_PARAM_{name} {kind.name}" for name, kind in found.items())
+        names = ", ".join(kind.name for kind in kinds)
+        expect(len(set(found.values())) <= 1 and set(found.values()) <= set(kinds), NOT_SUPPORTED, UNSUPPORTED,
+               f"{listed}: one data type is supported, of {names}")  # fmt: skip
+        return next(iter(found.values()), None)

@@ -1,0 +1,111 @@
+"""cudnnRNNForward (7.2.36), and what the calls of all generations check alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...enumerations import cudnnForwardMode_t
+from ...functions import computing
+from ...operations import TensorSpec
+from ...operations.rnn import RNNDataSpec, RNNForward, RNNSpec, reserve, workspace
+from ...operations.rnn.data import PACKED
+from ...operations.rnn.network import LSTM, STANDARD
+from ...operations.specs import DOUBLE
+from ...status import BAD_PARAM, NOT_SUPPORTED, expect
+from .descriptor import PERSIST_STATIC
+
+TRAINING = cudnnForwardMode_t.CUDNN_FWD_MODE_TRAINING
+
+
+def check_sequences(network: RNNSpec, x: RNNDataSpec, y: RNNDataSpec, clause: str, ragged: str, double: str) -> None:
+    """x and y hold the inputs and outputs of the network, sequence by sequence, in a layout that it takes."""
+    expect(
+        x.data_type == network.data_type,
+        BAD_PARAM,
+        clause,
+        f"xDesc has {x.data_type.name}, rnnDesc {network.data_type}",
+    )
+    for name in ("data_type", "layout", "max_length", "batch", "lengths"):
+        ours, others = getattr(x, name), getattr(y, name)
+        expect(ours == others, BAD_PARAM, clause, f"xDesc and yDesc differ in {name}: {ours} and {others}")
+    for name, spec, size in (("xDesc", x, network.input_size), ("yDesc", y, network.output_size)):
+        expect(spec.vector == size, BAD_PARAM, clause, f"{name} has vectors of {spec.vector} elements, {size} are due")
+    fits = not network.skips_input or network.input_size == network.hidden
+    text = f"CUDNN_SKIP_INPUT with an inputSize of {network.input_size} and a hiddenSize of {network.hidden}"
+    expect(fits, BAD_PARAM, clause, text)
+    packed = x.layout == PACKED
+    falling = all(a >= b for a, b in zip(x.lengths, x.lengths[1:], strict=False))
+    expect(falling or not packed, BAD_PARAM, clause, f"packed sequences in the order of the lengths {x.lengths}")
+    expect(packed or network.padded or not x.is_ragged, BAD_PARAM, clause,
+           f"{x.layout.name} with lengths {x.lengths} needs CUDNN_RNN_PADDED_IO_ENABLED")  # fmt: skip
+    expect(network.algo == STANDARD or not x.is_ragged, NOT_SUPPORTED, ragged,
+           f"{network.algo.name} with sequences of the lengths {x.lengths}")  # fmt: skip
+    expect(not (network.algo == PERSIST_STATIC and x.data_type == DOUBLE), NOT_SUPPORTED, double,
+           f"{network.algo.name} does not take DOUBLE data")  # fmt: skip
+
+
+def check_state(network: RNNSpec, batch: int, name: str, spec: TensorSpec | None, width: int, clause: str) -> None:
+    """The descriptor of states: (pseudo-layer, sequence, element) without gaps."""
+    due = TensorSpec.packed(network.data_type, (network.pseudo_layers, batch, width))
+    expect(spec == due, BAD_PARAM, clause, f"{name} is {spec}, {due} is due")
+
+
+def check_space(name: str, given: int, needed: int, clause: str) -> None:
+    """A buffer of the caller is large enough."""
+    expect(given >= needed, BAD_PARAM, clause, f"{name} is {given}, {needed} bytes are needed")
+
+
+def states(
+    network: RNNSpec, hidden: TensorSpec | None, cell: TensorSpec | None, **memory: Any
+) -> dict[str, TensorSpec | None]:
+    """The specification of each state, by operand; None where its memory is NULL, or the cell has no such state."""
+    described = {"h": hidden, "c": cell if network.cell == LSTM else None}
+    return {name: None if value is None else described[name.removeprefix("d")[0]] for name, value in memory.items()}
+
+
+NAME = "cudnnRNNForward"
+
+
+@computing(
+    invalid={"devSeqLengths": "c16", **dict.fromkeys(("rnnDesc", "xDesc", "yDesc", "hDesc"), "c44")},
+    small=dict.fromkeys(("weightSpace", "workSpace", "reserveSpace"), ("c46", BAD_PARAM)),
+    failed="c47",
+)
+def cudnnRNNForward(
+    handle, rnnDesc, fwdMode, devSeqLengths, xDesc, x, yDesc, y, hDesc, hx, hy, cDesc, cx, cy,
+    weightSpaceSize, weightSpace, workSpaceSize, workSpace, reserveSpaceSize, reserveSpace,
+):  # fmt: skip
+    """The outputs y of the last layer, and the states hy and cy after the last step of each sequence.
+
+    x: vectors of inputSize, y: of projSize, both directions concatenated; padding of y gets paddingFill, where there is one.
+    hx, hy: {numLayers * directions, batchSize, projSize}, cx, cy: the same of hiddenSize, of CUDNN_LSTM only. NULL hx and cx
+    are zeros, NULL hy and cy are not written. devSeqLengths is not read: the lengths are those of xDesc and yDesc.
+    reserveSpace is written in training only.
+    Errors: BAD_PARAM for NULL (c44, c16), descriptors that do not fit each other (c45), buffers that are too small (c46);
+    NOT_SUPPORTED for a persistent algorithm with sequences of several lengths (c41), or with DOUBLE data
+    (c43), and for dropout between layers in training.
+    Source: 7.2.36.
+    """
+    clause = f"{NAME}/c45"
+    expect(rnnDesc.data_type is not None, BAD_PARAM, clause, "rnnDesc was not configured by cudnnSetRNNDescriptor_v8")
+    check_sequences(rnnDesc, xDesc, yDesc, clause, f"{NAME}/c41", f"{NAME}/c43")
+    check_state(rnnDesc, xDesc.batch, "hDesc", hDesc, rnnDesc.projected, clause)
+    if rnnDesc.cell == LSTM and (cDesc is not None or cx is not None or cy is not None):
+        check_state(rnnDesc, xDesc.batch, "cDesc", cDesc, rnnDesc.hidden, clause)
+    training = fwdMode == TRAINING
+    expect(not (training and rnnDesc.dropout and rnnDesc.layers > 1), NOT_SUPPORTED, clause,
+           f"dropout of {rnnDesc.dropout} between {rnnDesc.layers} layers")  # fmt: skip
+    work = workspace(rnnDesc, xDesc.max_length, xDesc.batch)
+    kept = reserve(rnnDesc, xDesc.max_length, xDesc.batch, training)
+    check_space("weightSpaceSize", weightSpaceSize, rnnDesc.weight_bytes, f"{NAME}/c46")
+    check_space("workSpaceSize", workSpaceSize, work.nbytes, f"{NAME}/c46")
+    check_space("reserveSpaceSize", reserveSpaceSize, kept.nbytes, f"{NAME}/c46")
+    return RNNForward(
+        rnnDesc, training, xDesc, weightSpace=weights(rnnDesc), y=yDesc, workspace=work, reserve=kept,
+        **states(rnnDesc, hDesc, cDesc, hx=hx, cx=cx, hy=hy, cy=cy),
+    )  # fmt: skip
+
+
+def weights(network: RNNSpec) -> TensorSpec:
+    """The weight space as a tensor of one row."""
+    return TensorSpec.packed(network.data_type, (1, network.weight_elements, 1))

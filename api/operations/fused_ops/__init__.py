@@ -1,0 +1,5 @@
+"""Operations of the sequences of cudnnFusedOps_t (6.1.3.1), one record each."""
+
+from .finalize import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
+
+__all__ = ["BnFinalizeStatisticsInference", "BnFinalizeStatisticsTraining"]

@@ -1,0 +1,36 @@
+"""The operation of the forward calls of recurrent networks (7.2.34 to 7.2.38)."""
+
+from __future__ import annotations
+
+from ..operation import Operation
+from ..records import record
+from ..specs import TensorSpec
+from .data import RNNDataSpec
+from .network import RNNSpec
+
+
+@record
+class RNNForward(Operation):
+    """The outputs y of the last layer, and the states hy and cy of all layers after the last step of each sequence.
+
+    hx, hy: (pseudo-layer, sequence, projected). cx, cy: (pseudo-layer, sequence, hidden), of CUDNN_LSTM only. weightSpace: all
+    matrices and biases (``RNNSpec.matrix``). workspace, reserve: as many numbers
+    of the arithmetic; none in reserve where nothing is kept for the backward calls: inference.
+    """
+
+    network: RNNSpec
+    training: bool
+    x: RNNDataSpec
+    hx: TensorSpec | None
+    cx: TensorSpec | None
+    weightSpace: TensorSpec
+    y: RNNDataSpec
+    hy: TensorSpec | None
+    cy: TensorSpec | None
+    workspace: TensorSpec
+    reserve: TensorSpec
+
+    inputs = ("x", "hx", "cx", "weightSpace")
+    outputs = ("y", "hy", "cy", "reserveSpace")
+    optional = ("hx", "cx", "hy", "cy")
+    raw = {"workSpace": "workspace", "reserveSpace": "reserve"}  # noqa: RUF012 (a class constant)

@@ -1,0 +1,59 @@
+"""The timed recurrent networks: of speech and language, a small one, ragged batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dualdnn.api.enumerations import (
+    cudnnDirectionMode_t,
+    cudnnMathType_t,
+    cudnnRNNDataLayout_t,
+    cudnnRNNInputMode_t,
+)
+from dualdnn.api.operations import RNNForward, TensorSpec
+from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec, reserve, workspace
+from dualdnn.api.operations.rnn.network import DOUBLE_BIAS, GRU, LSTM, STANDARD, TANH
+from dualdnn.api.operations.specs import FLOAT, HALF
+
+from .row import Row
+
+# cell, steps, batch, width and hidden units, layers, directions, whether sequences have several lengths
+NETWORKS = (
+    (LSTM, 128, 16, 768, 1, 1, False),
+    (LSTM, 20, 64, 512, 2, 1, False),
+    (GRU, 20, 64, 512, 2, 1, False),
+    (TANH, 20, 64, 512, 2, 1, False),
+    (LSTM, 50, 32, 256, 2, 2, True),
+    (LSTM, 4, 1, 64, 1, 1, False),
+)
+
+
+def network(cell, size, layers, directions, data_type) -> RNNSpec:
+    """A network with inputs as long as its states."""
+    direction = cudnnDirectionMode_t(directions - 1)
+    return RNNSpec(STANDARD, cell, DOUBLE_BIAS, direction, cudnnRNNInputMode_t.CUDNN_LINEAR_INPUT, data_type, FLOAT,
+                   cudnnMathType_t.CUDNN_DEFAULT_MATH, size, size, size, layers, True)  # fmt: skip
+
+
+def forward(spec: RNNSpec, steps: int, lengths: tuple[int, ...]) -> RNNForward:
+    """The forward call of training, with states before and behind."""
+    batch, layout = len(lengths), cudnnRNNDataLayout_t.CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED
+    x, y = (
+        RNNDataSpec(spec.data_type, layout, steps, batch, size, lengths, 0.0)
+        for size in (spec.input_size, spec.output_size)
+    )
+    h = TensorSpec.packed(spec.data_type, (spec.pseudo_layers, batch, spec.hidden))
+    c = h if spec.cell == LSTM else None
+    weights = TensorSpec.packed(spec.data_type, (1, spec.weight_elements, 1))
+    return RNNForward(spec, True, x, h, c, weights, y, h, c, workspace(spec, steps, batch), reserve(spec, steps, batch))
+
+
+def rnn_rows() -> Iterator[Row]:
+    """Every network in float and half."""
+    for cell, steps, batch, size, layers, directions, ragged in NETWORKS:
+        for data_type in (FLOAT, HALF):
+            spec = network(cell, size, layers, directions, data_type)
+            lengths = tuple(steps - (i * steps // (2 * batch) if ragged else 0) for i in range(batch))
+            kind, name = data_type.name.removeprefix("CUDNN_DATA_").lower(), cell.name.removeprefix("CUDNN_").lower()
+            shape = f"{layers}x{directions} layers {size}, {steps} steps of {batch}{' ragged' if ragged else ''}"
+            yield Row(f"{name} forward {shape} {kind}", f"{name} forward", forward(spec, steps, lengths))

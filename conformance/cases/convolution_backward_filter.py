@@ -1,0 +1,520 @@
+"""Cases of the gradient of a convolution with respect to its filter: formula, algorithms, layouts, tables, workspace, statuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnConvolutionBwdFilterAlgo_t as Algo
+from dualdnn.api.enumerations import cudnnConvolutionMode_t as Mode
+from dualdnn.api.enumerations import cudnnDataType_t, cudnnMathType_t, cudnnReorderType_t
+from dualdnn.api.operations import ConvolutionBackwardFilter, ConvolutionSpec, FilterSpec, TensorSpec
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NCHW, NCHW_VECT_C, NHWC, INT8x4
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls import described, sized
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+from dualdnn.conformance.trial import prepare
+
+from .convolution import FLOATING, by_name
+
+F, SIZE, KINDS = (
+    "cudnnConvolutionBackwardFilter",
+    "cudnnGetConvolutionBackwardFilterWorkspaceSize",
+    "cudnnConvolutionBwdFilterAlgo_t",
+)
+ALGO_0, ALGO_1, FFT, ALGO_3, WINOGRAD, NONFUSED, FFT_TILING = Algo
+DIRECT_SUMS = (ALGO_0, ALGO_1, ALGO_3)
+FMA, DEFAULT = cudnnMathType_t.CUDNN_FMA_MATH, cudnnMathType_t.CUDNN_DEFAULT_MATH
+# The configurations that each algorithm takes with a filter in NCHW, table 37
+TAKES = {
+    ALGO_0: ("PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT", "DOUBLE"), ALGO_1: ("PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT", "DOUBLE"),
+    FFT: ("PSEUDO_HALF", "FLOAT"), ALGO_3: ("PSEUDO_HALF", "FLOAT", "DOUBLE"), WINOGRAD: (),
+    NONFUSED: ("TRUE_HALF", "PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"), FFT_TILING: ("PSEUDO_HALF", "FLOAT", "DOUBLE"),
+}  # fmt: skip
+SERVED = tuple(algo for algo in Algo if algo != WINOGRAD)
+# Sums of transformed values that half holds
+FEW_IN_HALF: dict[str, Any] = {"configuration": "TRUE_HALF", "x": (1, 2, 4, 4), "dw": (3, 2, 3, 3), "padding": (0, 0)}
+
+
+def gradient(
+    x: tuple[int, ...] | None = None,
+    dw: tuple[int, ...] | None = None,
+    *,
+    configuration: str = "FLOAT",
+    algo: Algo = ALGO_1,
+    padding: tuple[int, ...] | None = None,
+    stride: tuple[int, ...] | None = None,
+    dilation: tuple[int, ...] | None = None,
+    groups: int = 1,
+    mode: Mode = Mode.CUDNN_CROSS_CORRELATION,
+    math_type: cudnnMathType_t = FMA,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    formats: Any = NCHW,
+    dy_layout: str | None = None,
+    dy: tuple[int, ...] | None = None,
+) -> ConvolutionBackwardFilter:
+    """A gradient whose dy has the right size; ``formats`` is one format, or those of x, dw and dy. FFT_TILING takes one row."""
+    one_row = algo == FFT_TILING and x is None
+    x = x or ((2, 4, 1, 9) if one_row else (2, 4, 7, 6))
+    dw = dw or ((6, 4, 1, 3) if one_row else (6, 4, 3, 3))
+    data_type, _, compute_type, _ = FLOATING[configuration]
+    rank = len(x) - 2
+    padding = padding or ((0, 1) if one_row else (1,) * rank)
+    spec = ConvolutionSpec(
+        mode, compute_type, padding, stride or (1,) * rank, dilation or (1,) * rank, groups, math_type,
+        cudnnReorderType_t.CUDNN_DEFAULT_REORDER,
+    )  # fmt: skip
+    x_format, w_format, dy_format = formats if isinstance(formats, tuple) else (formats,) * 3
+    dy_dims = dy or spec.output_dims(x, dw)
+    dy_spec = laid_out(data_type, dy_dims, dy_layout) if dy_layout else TensorSpec.packed(data_type, dy_dims, dy_format)
+    x_spec = TensorSpec.packed(data_type, x, x_format)
+    return ConvolutionBackwardFilter(spec, algo, 0, alpha, beta, x_spec, dy_spec, FilterSpec(data_type, w_format, dw))
+
+
+@pytest.fixture
+def run(trial, caller):
+    """Run and judge an operation with the workspace that the subject asks for."""
+
+    def go(operation, **options):
+        return trial(sized(caller, operation), **options)
+
+    return go
+
+
+@shows(*(f"{F}/c{n:02}" for n in (*range(1, 5), *range(7, 12), *range(14, 20), 39, 49)), f"{SIZE}/c01", f"{SIZE}/c04", f"{KINDS}/c01",
+       "cudnnConvolutionMode_t/c02", "cudnnSetConvolution2dDescriptor/c04")  # fmt: skip
+@pytest.mark.parametrize("configuration", FLOATING)
+@pytest.mark.parametrize("algo", list(Algo), ids=by_name)
+def test_formula(run, refused, algo, configuration):
+    operation = gradient(algo=algo, configuration=configuration, alpha=-1.75, beta=0.5)
+    if configuration not in TAKES[algo]:
+        refused(operation, NOT_SUPPORTED, f"{F}/c49")
+        return
+    if configuration == "TRUE_HALF":
+        run(gradient(**FEW_IN_HALF, algo=algo, alpha=-1.75, beta=0.5))
+        return
+    run(operation)
+    shape: Any = (
+        {"x": (3, 5, 1, 11), "dw": (3, 5, 1, 4), "padding": (0, 3)}
+        if algo == FFT_TILING
+        else {"x": (3, 5, 6, 5), "dw": (3, 5, 3, 3)}
+    )
+    run(gradient(**shape, algo=algo, configuration=configuration, mode=Mode.CUDNN_CONVOLUTION))
+
+
+GEOMETRIES: dict[str, dict[str, Any]] = {
+    "padding": {"padding": (2, 1)},
+    "no padding": {"padding": (0, 0)},
+    "stride": {"stride": (2, 3)},
+    "dilation": {"dilation": (2, 1), "padding": (2, 2)},
+    "everything": {"padding": (3, 2), "stride": (3, 2), "dilation": (2, 3)},
+    "stride beyond the filter": {"x": (2, 3, 9, 12), "dw": (6, 3, 2, 1), "stride": (3, 3), "padding": (0, 1)},
+    "inputs behind the last window": {"x": (1, 4, 9, 8), "dw": (5, 4, 2, 2), "stride": (4, 5), "padding": (0, 0)},
+    "padding beyond the filter": {"padding": (4, 5)},
+    "nothing but padding": {"x": (1, 3, 1, 2), "dw": (4, 3, 1, 1), "padding": (2, 1), "stride": (5, 4)},
+    "1x1": {"dw": (6, 4, 1, 1), "padding": (0, 0)},
+    "1x1 with stride": {"dw": (6, 4, 1, 1), "padding": (0, 0), "stride": (2, 2)},
+    "one row": {"dw": (6, 4, 1, 5), "padding": (0, 2)},
+    "one pixel": {"x": (1, 1, 1, 1), "dw": (1, 1, 1, 1), "padding": (0, 0)},
+    "one output": {"dw": (6, 4, 7, 6), "padding": (0, 0)},
+    "eight images": {"x": (8, 3, 6, 5), "dw": (7, 3, 3, 2)},
+    "many channels": {"x": (4, 37, 4, 5), "dw": (19, 37, 3, 3)},
+    "one channel": {"x": (16, 1, 5, 4), "dw": (5, 1, 3, 3), "stride": (1, 2)},
+    "one filter": {"x": (2, 5, 6, 7), "dw": (1, 5, 3, 3)},
+}  # fmt: skip
+
+
+@shows(f"{F}/c01", f"{F}/c13", f"{F}/c14", f"{F}/c15", f"{F}/c17")
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_geometries(run, geometry, formats):
+    for mode in Mode:
+        for algo in DIRECT_SUMS:
+            operation = gradient(**GEOMETRIES[geometry], formats=formats, mode=mode, algo=algo, alpha=0.5, beta=-2.0)
+            if algo != ALGO_3 or (formats == NCHW and max(operation.convolution.dilation) == 1):
+                run(operation)
+
+
+@shows(f"{F}/c13", f"{F}/c15", "cudnnMathType_t/c01")
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+@pytest.mark.parametrize("configuration", ["PSEUDO_HALF", "PSEUDO_BFLOAT16", "FLOAT"])
+@pytest.mark.parametrize("images", [2, 16])
+def test_tensor_cores(run, images, configuration, formats):
+    options: dict[str, Any] = {"configuration": configuration, "formats": formats, "math_type": DEFAULT}
+    run(gradient((images, 24, 5, 6), (40, 24, 3, 3), **options, beta=0.5))
+    run(
+        gradient(
+            (images, 9, 5, 4), (13, 9, 2, 3), **options, padding=(0, 2), stride=(2, 1), mode=Mode.CUDNN_CONVOLUTION
+        )
+    )
+
+
+@shows(f"{F}/c13", *(f"{F}/c{n:02}" for n in range(14, 20)))
+@pytest.mark.parametrize(
+    "algo, formats", [*((algo, NCHW) for algo in SERVED), (ALGO_0, NHWC), (ALGO_1, NHWC)], ids=by_name
+)
+@pytest.mark.parametrize("groups, per_group, filters", [(2, 2, 6), (4, 1, 4), (3, 5, 3), (2, 12, 40)])
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF"])
+def test_groups(run, groups, per_group, filters, formats, algo, configuration):
+    options: dict[str, Any] = {"configuration": configuration, "groups": groups, "formats": formats, "algo": algo}
+    rows, padding = (1, (0, 1)) if algo == FFT_TILING else (5, (1, 1))
+    taps = (1, 3) if algo == FFT_TILING else (3, 3)
+    for mode in Mode:
+        run(
+            gradient(
+                (2, groups * per_group, rows, 4),
+                (filters, per_group, *taps),
+                **options,
+                padding=padding,
+                mode=mode,
+                beta=1.0,
+            )
+        )
+
+
+@shows(f"{F}/c01")
+def test_groups_with_dilation_in_half(run):
+    for images, stride in ((2, (1, 1)), (8, (2, 3))):
+        for algo in (ALGO_0, ALGO_1):
+            run(gradient((images, 6, 9, 8), (9, 2, 3, 3), configuration="PSEUDO_HALF", groups=3, dilation=(2, 2), padding=(2, 1),
+                         stride=stride, algo=algo, beta=1.0))  # fmt: skip
+            run(
+                gradient(
+                    (images, 40, 5, 4), (36, 20, 3, 3), configuration="PSEUDO_HALF", groups=2, algo=algo, stride=stride
+                )
+            )
+
+
+@shows(*(f"{F}/c{n:02}" for n in range(14, 20)))
+@pytest.mark.parametrize("dy_layout", LAYOUTS)
+@pytest.mark.parametrize("algo", SERVED, ids=by_name)
+def test_layouts(run, refused, algo, dy_layout):
+    """Any but NCHW_VECT_C for dy; the Fourier transforms take packed images. x has gaps between images."""
+    operation = gradient(algo=algo, dy_layout=dy_layout, beta=0.5)
+    strides = operation.x.strides
+    operation = replace(operation, x=replace(operation.x, strides=(strides[0] + 5, *strides[1:])))
+    packed = gradient(algo=algo).dy
+    if algo in (FFT, FFT_TILING) and operation.dy.strides[1:] != packed.strides[1:]:
+        refused(operation, NOT_SUPPORTED, f"{F}/c49")
+    else:
+        run(operation)
+
+
+@shows(f"{F}/c13", f"{F}/c15", f"{F}/c49")
+def test_layouts_of_x_and_dw(run, refused):
+    """Tables 36 and 37: x is CHW-packed, or HWC-packed with a filter in NHWC, beside any dy (docs/errata.md, D274)."""
+    for algo in (ALGO_0, ALGO_1):
+        run(gradient(algo=algo, formats=(NCHW, NCHW, NHWC)))
+        run(gradient(algo=algo, formats=(NHWC, NHWC, NCHW)))
+        for formats in ((NHWC, NCHW, NCHW), (NCHW, NHWC, NHWC)):
+            refused(gradient(algo=algo, formats=formats), NOT_SUPPORTED, f"{F}/c49")
+        operation = gradient(algo=algo)
+        gaps = TensorSpec(FLOAT, operation.x.dims, (300, 49, 7, 1))
+        refused(replace(operation, x=gaps), NOT_SUPPORTED, f"{F}/c49")
+
+
+@shows(f"{F}/c20", f"{F}/c21", f"{F}/c22", "cudnnSetConvolutionNdDescriptor/c03")
+@pytest.mark.parametrize("configuration", FLOATING)
+@pytest.mark.parametrize("formats", [NCHW, NHWC], ids=by_name)
+def test_3d(run, refused, formats, configuration):
+    geometry: dict[str, Any] = {"x": (2, 4, 4, 5, 3), "dw": (4, 2, 2, 3, 2), "padding": (1, 0, 1), "groups": 2, "stride": (1, 2, 2),
+                                "dilation": (2, 1, 1), "configuration": configuration, "formats": formats}  # fmt: skip
+    taken = {
+        NCHW: {ALGO_0: configuration != "TRUE_HALF", ALGO_3: configuration in ("PSEUDO_HALF", "FLOAT", "DOUBLE")},
+        NHWC: {ALGO_1: configuration != "DOUBLE"},
+    }[formats]
+    for algo in Algo:
+        operation = gradient(algo=algo, **geometry, beta=1.0)
+        if taken.get(algo):
+            run(operation)
+        else:
+            refused(operation, NOT_SUPPORTED, f"{F}/c49")
+    if formats == NHWC and configuration == "FLOAT":
+        run(gradient((8, 3, 4, 3, 5), (5, 3, 2, 2, 3), formats=formats, mode=Mode.CUDNN_CONVOLUTION))
+    if formats == NCHW and configuration == "FLOAT":
+        operation = gradient(**{**geometry, "algo": ALGO_3})
+        apart = replace(operation, x=replace(operation.x, strides=(250, *operation.x.strides[1:])))
+        refused(apart, NOT_SUPPORTED, f"{F}/c49")
+
+
+OUTSIDE: dict[str, tuple[Algo, str, dict[str, Any], dict[str, Any]]] = {
+    # name: the algorithm, the clause, what it takes, what it does not take
+    "fft dilation": (FFT, "c36", {}, {"dilation": (2, 1)}),
+    "fft stride": (FFT, "c33", {}, {"stride": (2, 1)}),
+    "fft padding": (FFT, "c34", {"padding": (2, 2)}, {"padding": (3, 2)}),
+    "fft size": (FFT, "c32", {"x": (1, 1, 3, 254), "dw": (1, 1, 3, 3)}, {"x": (1, 1, 3, 255), "dw": (1, 1, 3, 3)}),
+    "tiling rows": (FFT_TILING, "c35", {"x": (2, 3, 1, 7), "dw": (2, 3, 1, 4), "padding": (0, 0)}, {"x": (2, 3, 2, 7), "dw": (2, 3, 1, 4), "padding": (0, 0)}),
+    "tiling columns": (FFT_TILING, "c35", {"x": (2, 3, 9, 1), "dw": (2, 3, 4, 1), "padding": (1, 0)}, {"x": (2, 3, 9, 2), "dw": (2, 3, 4, 2), "padding": (1, 0)}),
+    "tiling size": (FFT_TILING, "c35", {"x": (1, 1, 1, 259), "dw": (1, 1, 1, 4), "padding": (0, 0)}, {"x": (1, 1, 1, 260), "dw": (1, 1, 1, 4), "padding": (0, 0)}),
+    "tiling wide filters": (FFT_TILING, "c34", {"x": (2, 2, 1, 70), "dw": (2, 2, 1, 63), "padding": (0, 20)}, {"padding": (0, 3)}),
+    "tiling stride": (FFT_TILING, "c33", {}, {"stride": (1, 2)}),
+    "tiling dilation": (FFT_TILING, "c36", {"mode": Mode.CUDNN_CONVOLUTION}, {"dilation": (1, 2)}),
+    "algo 3 dilation": (ALGO_3, "c36", {"stride": (2, 1)}, {"dilation": (1, 2)}),
+    "nonfused filter": (NONFUSED, "c37", {"dw": (6, 4, 5, 5), "padding": (2, 6)}, {"dw": (6, 4, 3, 5)}),
+    "nonfused stride": (NONFUSED, "c37", {"dw": (6, 4, 5, 5), "mode": Mode.CUDNN_CONVOLUTION}, {"stride": (1, 2)}),
+    "nonfused dilation": (NONFUSED, "c36", {"padding": (3, 0)}, {"dilation": (1, 2)}),
+    "nonfused true half": (NONFUSED, "c38", FEW_IN_HALF, {"configuration": "TRUE_HALF", "dw": (6, 4, 5, 5)}),
+    "nonfused slices": (NONFUSED, "c38", {"x": (3, 40, 98, 97), "dw": (4, 40, 3, 3)}, {"configuration": "TRUE_HALF", "dw": (6, 4, 5, 5)}),
+}  # fmt: skip
+
+
+@shows(f"{F}/c49", f"{SIZE}/c07", *(f"{F}/c{n}" for n in range(32, 39)))
+@pytest.mark.parametrize("limit", OUTSIDE)
+def test_limits_of_the_tables(caller, run, refused, refuses, limit):
+    algo, _, inside, outside = OUTSIDE[limit]
+    run(gradient(algo=algo, **inside, alpha=0.5))
+    operation = gradient(algo=algo, **outside)
+    refused(operation, NOT_SUPPORTED, f"{F}/c49")
+    query = caller.cudnn.cudnnGetConvolutionBackwardFilterWorkspaceSize
+    refuses(NOT_SUPPORTED, f"{F}/c49", query, caller.handle, *described(caller, operation), algo)
+
+
+@shows(f"{F}/c01")
+@pytest.mark.parametrize("configuration", ["FLOAT", "PSEUDO_HALF", "DOUBLE"])
+def test_cancellation_and_special_values(run, configuration):
+    """NaN and infinity reach exactly the elements that they are a term of; over the padding they give NaN."""
+    for algo in DIRECT_SUMS:
+        run(gradient(configuration=configuration, algo=algo, stride=(2, 1)), inputs="wide")
+        few = gradient(
+            (1, 3, 4, 5), (4, 3, 2, 3), configuration=configuration, algo=algo, stride=(2, 3), padding=(0, 0)
+        )
+        run(replace(few, beta=0.5), inputs={"dy": "near_one", "x": "special", "dw": "special"})
+        run(few, inputs={"dy": "special", "x": "near_one"})
+
+
+@shows(f"{F}/c03")
+@pytest.mark.parametrize("algo", SERVED, ids=by_name)
+def test_twice_in_a_row(trial, caller, algo):
+    """The second call blends what the first one wrote; the next does not read it."""
+    operation = sized(caller, gradient(algo=algo, beta=-3.0))
+    memory = prepare(operation, "normal", 0)
+    first = trial(operation, before=memory)
+    trial(operation, before={**memory, "dw": np.array(first.after["dw"])})
+    trial(sized(caller, gradient(algo=algo, alpha=0.5)))
+
+
+@shows(*(f"{F}/c{n:02}" for n in (2, 23, 24, 25, 26, 27, 28)), *(f"{KINDS}/c{n:02}" for n in (2, 3, 5, 7, 9, 11)))
+@pytest.mark.parametrize("algo", SERVED, ids=by_name)
+def test_repeated_calls_are_equal_bit_by_bit(run, algo):
+    """Every algorithm is deterministic here, ALGO_0 and ALGO_3 too (docs/errata.md, D275)."""
+    first, second = (run(gradient(algo=algo, alpha=0.3)).after["dw"] for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+@shows(f"{F}/c29", f"{F}/c30", f"{F}/c31")
+@pytest.mark.parametrize("algo, formats", [(ALGO_0, NCHW), (ALGO_3, NCHW), (ALGO_1, NHWC)], ids=by_name)
+def test_repeated_volumes_are_equal_bit_by_bit(run, algo, formats):
+    volume = gradient((4, 3, 4, 5, 6), (5, 3, 2, 3, 2), algo=algo, formats=formats)
+    first, second = (run(volume).after["dw"] for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+@shows(f"{F}/c01")
+def test_it_is_the_adjoint_of_the_forward_convolution(caller):
+    """<conv(x, w), dy> = <w, dw>, by two calls of the subject, exactly in small whole numbers."""
+    random = np.random.default_rng(9)
+    for options in (
+        {},
+        {"stride": (2, 3), "padding": (2, 0)},
+        {"mode": Mode.CUDNN_CONVOLUTION, "dw": (6, 4, 2, 3), "x": (8, 4, 5, 6)},
+    ):
+        operation = sized(caller, gradient(**options))
+        x, w, dy = (
+            random.integers(-3, 4, dims).astype(np.float32)
+            for dims in (operation.x.dims, operation.dw.dims, operation.dy.dims)
+        )
+        handle, cudnn = caller.handle, caller.cudnn
+        x_desc, dy_desc, convolution, dw_desc = described(caller, operation)
+        y, dw = (handle.to_device(np.zeros(values.size, np.float32)) for values in (dy, w))
+        x_memory, w_memory, dy_memory = (handle.to_device(values) for values in (x, w, dy))
+        cudnn.cudnnConvolutionForward(
+            handle, 1.0, x_desc, x_memory, dw_desc, w_memory, convolution, 0, None, 0, 0.0, dy_desc, y
+        )
+        for algo in DIRECT_SUMS:
+            sizing = sized(caller, replace(operation, algo=algo))
+            workspace = handle.allocate(sizing.workspace_bytes) if sizing.workspace_bytes else None
+            caller(sizing, {"x": x_memory, "dy": dy_memory, "dw": dw, "workSpace": workspace})
+            found = dw.to_host(np.float32, w.shape)
+            assert found.any()
+            assert (y.to_host(np.float32, dy.shape) * dy).sum() == (found * w).sum()
+
+
+@pytest.mark.parametrize(
+    "dy", [(2, 6, 6, 6), (2, 6, 8, 6), (2, 6, 7, 7), (1, 6, 7, 6), (3, 6, 7, 6), (2, 5, 7, 6), (2, 7, 7, 6)], ids=str
+)
+def test_dy_of_another_size(refused, dy):
+    for algo in DIRECT_SUMS:
+        refused(gradient(dy=dy, algo=algo), BAD_PARAM, "cudnnStatus_t/c05")
+
+
+def test_convolution_that_does_not_fit(refused):
+    base = gradient()
+    three = replace(base.convolution, padding=(1, 1, 1), stride=(1, 1, 1), dilation=(1, 1, 1))
+    refused(replace(base, convolution=three), BAD_PARAM, "cudnnStatus_t/c05")
+    refused(gradient(dw=(6, 4, 10, 8), dy=(2, 6, 1, 1)), BAD_PARAM, "cudnnStatus_t/c05")
+
+
+@shows(f"{F}/c41", f"{F}/c42")
+def test_ranks_must_agree(refused):
+    base = gradient()
+    refused(replace(base, dy=TensorSpec.packed(FLOAT, (2, 6, 7, 6, 1))), BAD_PARAM, f"{F}/c41")
+    refused(replace(base, dw=FilterSpec(FLOAT, NCHW, (6, 4, 3, 3, 1))), BAD_PARAM, f"{F}/c42")
+
+
+@shows(f"{F}/c48")
+@pytest.mark.parametrize("rank", [1, 4])
+def test_other_ranks_are_not_supported(refused, rank):
+    for algo in DIRECT_SUMS:
+        refused(gradient((2, 4, *[3] * rank), (4, 4, *[3] * rank), algo=algo), NOT_SUPPORTED, f"{F}/c48")
+
+
+@shows(f"{F}/c44", f"{SIZE}/c06")
+@pytest.mark.parametrize("operand", ["x", "dy", "dw"])
+@pytest.mark.parametrize("data_type", [HALF, DOUBLE, BFLOAT16, INT8, INT32], ids=by_name)
+def test_data_types_must_agree(caller, refused, refuses, data_type, operand):
+    base = gradient()
+    changed = replace(base, **{operand: replace(getattr(base, operand), data_type=data_type)})
+    refused(changed, BAD_PARAM, f"{F}/c44")
+    query = caller.cudnn.cudnnGetConvolutionBackwardFilterWorkspaceSize
+    refuses(BAD_PARAM, f"{SIZE}/c06", query, caller.handle, *described(caller, changed), ALGO_1)
+
+
+@shows(f"{F}/c49")
+@pytest.mark.parametrize(
+    "data_type, compute", [(FLOAT, HALF), (FLOAT, DOUBLE), (FLOAT, INT32), (DOUBLE, FLOAT), (BFLOAT16, HALF), (HALF, DOUBLE), (INT8, INT32)], ids=by_name
+)  # fmt: skip
+def test_types_that_no_configuration_has(refused, data_type: cudnnDataType_t, compute: cudnnDataType_t):
+    base = gradient()
+    types = {name: replace(getattr(base, name), data_type=data_type) for name in ("x", "dy", "dw")}
+    for algo in DIRECT_SUMS:
+        refused(
+            replace(base, algo=algo, convolution=replace(base.convolution, compute_type=compute), **types),
+            NOT_SUPPORTED,
+            f"{F}/c49",
+        )
+
+
+@shows(f"{F}/c49")
+def test_vectorised_channels(refused):
+    base = gradient((2, 4, 5, 5), (4, 4, 3, 3))
+    types = {name: TensorSpec.packed(INT8x4, getattr(base, name).dims, NCHW_VECT_C) for name in ("dy", "x")}
+    changed = replace(base, dw=FilterSpec(INT8x4, NCHW_VECT_C, base.dw.dims), **types)
+    refused(changed, NOT_SUPPORTED, f"{F}/c49")
+
+
+@shows(f"{F}/c45", f"{SIZE}/c05")
+@pytest.mark.parametrize("channels, groups", [(3, 1), (5, 1), (4, 2), (1, 2)])
+def test_channels_must_agree(caller, refused, refuses, channels, groups):
+    operation = gradient(dw=(6, channels, 3, 3), groups=groups)
+    refused(operation, BAD_PARAM, f"{F}/c45")
+    query = caller.cudnn.cudnnGetConvolutionBackwardFilterWorkspaceSize
+    refuses(BAD_PARAM, f"{SIZE}/c05", query, caller.handle, *described(caller, operation), ALGO_1)
+
+
+@shows(f"{F}/c46")
+@pytest.mark.parametrize("filters", [5, 7])
+def test_groups_must_divide_the_filters(refused, filters):
+    for algo in DIRECT_SUMS:
+        refused(gradient(dw=(filters, 2, 3, 3), groups=2, algo=algo), BAD_PARAM, f"{F}/c46")
+
+
+@shows(f"{F}/c49", f"{SIZE}/c07", f"{SIZE}/c02")
+@pytest.mark.parametrize("algo", [-1, int(WINOGRAD), 7, 100])
+def test_unknown_algorithms(caller, refuses, algo):
+    """WINOGRAD is an enumerator that no table has."""
+    operation = gradient()
+    x, dy, convolution, dw = described(caller, operation)
+    memory = caller.handle.to_device(np.ones(4096, np.float32))
+    output = caller.handle.to_device(np.ones(operation.dw.tensor.count, np.float32))
+    refuses(NOT_SUPPORTED, f"{F}/c49", caller.cudnn.cudnnConvolutionBackwardFilter, caller.handle, 1.0, x, memory, dy, memory, convolution,
+            algo, None, 0, 0.0, dw, output, unchanged=(output,))  # fmt: skip
+    query = caller.cudnn.cudnnGetConvolutionBackwardFilterWorkspaceSize
+    clause = f"{F}/c49" if algo == WINOGRAD else f"{SIZE}/c07"
+    refuses(NOT_SUPPORTED, clause, query, caller.handle, x, dy, convolution, dw, algo)
+
+
+def test_in_place_is_refused(refused):
+    refused(gradient((4, 4, 3, 3), (4, 4, 3, 3), algo=ALGO_0), BAD_PARAM, "cudnnStatus_t/c05", aliases={"dw": "x"})
+
+
+@shows(f"{F}/c40")
+@pytest.mark.parametrize(
+    "missing", ["handle", "alpha", "xDesc", "x", "dyDesc", "dy", "convDesc", "beta", "dwDesc", "dw"]
+)
+def test_null(caller, refuses, missing):
+    operation = gradient()
+    x, dy, convolution, dw = described(caller, operation)
+    memory = caller.handle.to_device(np.ones(4096, np.float32))
+    arguments: dict[str, Any] = {
+        "handle": caller.handle, "alpha": 1.0, "xDesc": x, "x": memory, "dyDesc": dy, "dy": memory, "convDesc": convolution,
+        "algo": ALGO_0, "workSpace": None, "workSpaceSizeInBytes": 0, "beta": 0.0, "dwDesc": dw, "dw": memory,
+    }  # fmt: skip
+    arguments[missing] = None
+    refuses(
+        BAD_PARAM, f"{F}/c40", caller.cudnn.cudnnConvolutionBackwardFilter, *arguments.values(), unchanged=(memory,)
+    )
+
+
+@pytest.mark.parametrize("position", range(5))
+def test_size_query_refuses_null(caller, refuses, position):
+    arguments = [caller.handle, *described(caller, gradient()), ALGO_1]
+    arguments[position] = None
+    refuses(BAD_PARAM, "cudnnStatus_t/c05", caller.cudnn.cudnnGetConvolutionBackwardFilterWorkspaceSize, *arguments)
+
+
+@shows(f"{F}/c05", f"{F}/c06", f"{SIZE}/c01")
+@pytest.mark.parametrize("algo", SERVED, ids=by_name)
+def test_workspace(caller, run, refuses, algo):
+    """The reported size is enough; less, or NULL, is refused before anything is written."""
+    operation = sized(caller, gradient(algo=algo, alpha=0.5))
+    run(operation)
+    handle, needed = caller.handle, operation.workspace_bytes
+    x, dy, dw = (handle.to_device(np.ones(operation.tensor(name).count, np.float32)) for name in ("x", "dy", "dw"))
+    given = {"x": x, "dy": dy, "dw": dw, "workSpace": None}
+    if needed == 0:
+        caller(operation, given)
+        return
+    workspace = handle.allocate(needed)
+    for less in (0, needed - 1):
+        refuses(
+            BAD_PARAM,
+            f"{F}/c06",
+            caller,
+            replace(operation, workspace_bytes=less),
+            {**given, "workSpace": workspace},
+            unchanged=(dw,),
+        )
+    refuses(BAD_PARAM, f"{F}/c05", caller, operation, given, unchanged=(dw,))
+    small = {**given, "workSpace": workspace.slice(0, needed - 1)}
+    refuses(BAD_PARAM, f"{F}/c06", caller, operation, small, unchanged=(dw,))
+
+
+@shows(f"{F}/c05")
+@pytest.mark.parametrize("start", [1, 8])
+@pytest.mark.parametrize("algo", [algo for algo in SERVED if algo != ALGO_0], ids=by_name)
+def test_workspaces_begin_anywhere(subject, caller, algo, start):
+    """The reported size is enough at any address, and nothing beside it is written: the result is the same, bit by bit."""
+    guard, pattern = 256, 0xA5
+    # A kernel that cannot take an address ends the context of the process, so a foreign library gets aligned ones.
+    start = start if subject.ours else start * guard
+    shape: Any = (
+        {"x": (8, 20, 1, 7), "dw": (24, 20, 1, 3), "padding": (0, 1)}
+        if algo == FFT_TILING
+        else {"x": (8, 20, 4, 5), "dw": (24, 20, 3, 3)}
+    )
+    for configuration, math_type in (("FLOAT", FMA), ("PSEUDO_HALF", DEFAULT)):
+        operation = sized(caller, gradient(**shape, configuration=configuration, algo=algo, math_type=math_type))
+        needed, results = operation.workspace_bytes, []
+        inputs = prepare(operation, "normal", 0)
+        for at in (guard, guard + start):
+            memory = caller.handle.to_device(np.full(needed + 2 * guard, pattern, np.uint8))
+            given = {name: caller.handle.to_device(np.array(inputs[name])) for name in ("x", "dy", "dw")}
+            caller(operation, {**given, "workSpace": memory.slice(at, needed) if needed else None})
+            results.append(given["dw"].to_host(np.uint8, operation.dw.nbytes))
+            around = memory.to_host(np.uint8, needed + 2 * guard)
+            assert (around[:at] == pattern).all() and (around[at + needed :] == pattern).all()
+        assert np.array_equal(*results)

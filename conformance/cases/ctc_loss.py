@@ -1,0 +1,517 @@
+"""Cases of the CTC loss: labels of the host (cudnnCTCLoss) and of the device (cudnnCTCLoss_v8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnCTCLossAlgo_t, cudnnLossNormalizationMode_t, cudnnNanPropagation_t
+from dualdnn.api.operations import CTCLoss, CTCLoss_v8, CTCLossSpec, TensorSpec
+from dualdnn.api.operations.specs import DOUBLE, FLOAT, HALF, INT32
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls import sized
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+
+DETERMINISTIC, OTHER = cudnnCTCLossAlgo_t
+NONE, SOFTMAX = cudnnLossNormalizationMode_t
+ZERO, KEEP = cudnnNanPropagation_t
+HOST, DEVICE = "cudnnCTCLoss", "cudnnCTCLoss_v8"
+HOST_SIZE, DEVICE_SIZE = "cudnnGetCTCLossWorkspaceSize", "cudnnGetCTCLossWorkspaceSize_v8"
+DIMS = (9, 3, 5)
+LABELS, LABEL_LENGTHS, INPUT_LENGTHS = (1, 4, 4, 2, 3, 1, 1), (4, 1, 2), (9, 4, 7)
+KINDS = {NONE: "positive", SOFTMAX: "wide"}
+modes = pytest.mark.parametrize("mode", [NONE, SOFTMAX], ids=["none", "softmax"])
+algorithms = pytest.mark.parametrize("algo", [DETERMINISTIC, OTHER], ids=["deterministic", "other"])
+calls = pytest.mark.parametrize("call", [HOST, DEVICE])
+
+
+def host(dims: tuple[int, ...] = DIMS, labels: Sequence[int] = LABELS, label_lengths: Sequence[int] = LABEL_LENGTHS,
+         input_lengths: Sequence[int] = INPUT_LENGTHS, *, mode: Any = SOFTMAX, nan: Any = ZERO, algo: Any = DETERMINISTIC,
+         layout: str = "nchw", gradients: bool = True) -> CTCLoss:  # fmt: skip
+    """An operation on labels of the host."""
+    spec = laid_out(FLOAT, dims, layout)
+    costs = TensorSpec(FLOAT, (dims[1],), (1,))
+    return CTCLoss(
+        CTCLossSpec(FLOAT, mode, nan), algo, tuple(labels), tuple(label_lengths), tuple(input_lengths), 0, spec, costs,
+        spec if gradients else None,
+    )  # fmt: skip
+
+
+def device(dims: tuple[int, ...] = DIMS, longest: int = 4, *, mode: Any = SOFTMAX, nan: Any = ZERO, algo: Any = DETERMINISTIC,
+           layout: str = "nchw", gradients: bool = True) -> CTCLoss_v8:  # fmt: skip
+    """An operation on labels of the device."""
+    spec = laid_out(FLOAT, dims, layout)
+    each, lengths = TensorSpec(FLOAT, (dims[1],), (1,)), TensorSpec(INT32, (dims[1],), (1,))
+    labels = TensorSpec(INT32, (max(1, longest * dims[1]),), (1,))
+    return CTCLoss_v8(
+        CTCLossSpec(FLOAT, mode, nan, longest),
+        algo,
+        0,
+        spec,
+        labels,
+        lengths,
+        lengths,
+        each,
+        spec if gradients else None,
+    )
+
+
+CALLS: dict[str, Callable[..., Any]] = {HOST: host, DEVICE: device}
+
+
+def lists(
+    labels: Sequence[int], label_lengths: Sequence[int], input_lengths: Sequence[int], room: int = 0
+) -> dict[str, Any]:
+    """The lists of a call on labels of the device as bytes of its memory."""
+    listed = [*labels, *[-1] * (room - len(labels))]
+    named = {"labels": listed, "labelLengths": label_lengths, "inputLengths": input_lengths}
+    return {name: np.array(values, np.int32).view(np.uint8) for name, values in named.items()}
+
+
+def zeros(caller: Any, nbytes: int) -> Any:
+    """Device memory."""
+    return caller.handle.to_device(np.zeros(nbytes, np.uint8))
+
+
+@pytest.fixture
+def judged(trial, caller):
+    """A trial with the workspace that the subject asks for; probabilities are positive."""
+
+    def run(operation: Any, inputs: str | None = None, **options: Any) -> Any:
+        return trial(sized(caller, operation), inputs or KINDS[operation.ctc_loss.normalization], **options)
+
+    return run
+
+
+FORMULA = (1, 3, 4, 5, 9, 10, 11, 12, 13)
+
+
+@shows(*(f"{HOST}/c{i:02}" for i in (*FORMULA, 2, 6, 7, 8)), "cudnnLossNormalizationMode_t/c02", "cudnnLossNormalizationMode_t/c03",
+       f"{HOST_SIZE}/c02", f"{HOST_SIZE}/c03", f"{HOST_SIZE}/c04")  # fmt: skip
+@algorithms
+@modes
+def test_labels_of_the_host(judged, mode, algo):
+    """Repeated labels, labels of several sequences, input lengths of fewer time steps."""
+    judged(host(mode=mode, algo=algo))
+
+
+@shows(*(f"{DEVICE}/c{i:02}" for i in (1, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)), "cudnnSetCTCLossDescriptor_v8/c02",
+       f"{DEVICE_SIZE}/c02")  # fmt: skip
+@algorithms
+@modes
+def test_labels_of_the_device(judged, mode, algo):
+    for longest in (4, 9):  # a list is walked by the lengths, not by the longest
+        before = lists(LABELS, LABEL_LENGTHS, INPUT_LENGTHS, 3 * longest)
+        judged(device(longest=longest, mode=mode, algo=algo), before=before)
+
+
+@shows(f"{HOST}/c01", f"{HOST}/c05", f"{HOST}/c09")
+def test_all_labels_together_are_certain(caller):
+    """The probabilities of everything that three time steps can stand for add up to one."""
+    every = [labels for length in range(4) for labels in product((1, 2), repeat=length)]
+    possible = [labels for labels in every if len(labels) + sum(a == b for a, b in pairwise(labels)) <= 3]
+    count = len(possible)
+    operation: Any = sized(
+        caller, host((3, count, 3), sum(possible, ()), [*map(len, possible)], [3] * count, mode=NONE)
+    )
+    one = np.random.default_rng(0).dirichlet(np.ones(3), 3).astype(np.float32)
+    memory = {"probs": np.repeat(one[:, None], count, axis=1), "gradients": np.zeros((3, count, 3), np.float32),
+              "costs": np.zeros(count, np.float32)}  # fmt: skip
+    buffers = {name: caller.handle.to_device(array) for name, array in memory.items()}
+    caller(operation, {**buffers, "workspace": caller.handle.allocate(operation.workspace_bytes)})
+    probabilities = np.exp(-buffers["costs"].to_host(np.float32, count).astype(np.float64))
+    assert abs(probabilities.sum() - 1) < 1e-5
+    # Weighted by their probabilities, the gradients cancel: shares of all labels are the probabilities themselves.
+    gradients = buffers["gradients"].to_host(np.float32, (3, count, 3)).astype(np.float64)
+    assert np.abs((gradients * probabilities[:, None]).sum(axis=1)).max() < 1e-5
+
+
+@shows(f"{HOST}/c07", f"{HOST}/c08", f"{HOST}/c17")
+@modes
+@pytest.mark.parametrize("labels, lengths, times", [
+    ((), (0,), (6,)), ((2,), (1,), (1,)), ((1, 2, 1), (3,), (3,)), ((3, 3), (2,), (3,)), ((), (0, 0), (0, 5)),
+], ids=["none", "one", "as_many_as_times", "repeated", "no_times"])  # fmt: skip
+def test_few_alignments(judged, mode, labels, lengths, times):
+    judged(host((max(times), len(lengths), 4), labels, lengths, times, mode=mode))
+
+
+@shows(f"{HOST}/c08", f"{HOST}/c10")
+@modes
+def test_gradients_end_with_the_input(judged, mode):
+    found = judged(host(mode=mode), None if mode == NONE else "normal")
+    gradients = found.after["gradients"].view(np.float32).reshape(DIMS)
+    for n, times in enumerate(INPUT_LENGTHS):
+        assert gradients[:times, n].all() and not gradients[times:, n].any()
+
+
+@shows(f"{HOST}/c17", f"{DEVICE}/c19")
+def test_longest_labels(judged):
+    """256 labels, whose probabilities no float holds; more classes than threads."""
+    random = np.random.default_rng(1)
+    labels = random.integers(1, 300, 256 + 3)
+    judged(host((270, 2, 300), labels.tolist(), (256, 3), (270, 90)), inputs="normal")
+    judged(device((270, 2, 7), 256), inputs="normal")
+
+
+@shows(f"{HOST}/c05", f"{HOST}/c10")
+@modes
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(judged, layout, mode):
+    """Time, sequence and class in any order, with gaps; costs are packed."""
+    judged(host(mode=mode, layout=layout))
+    judged(replace(device(mode=mode), gradients=laid_out(FLOAT, DIMS, layout)))
+
+
+@shows(f"{HOST}/c09", f"{DEVICE}/c11")
+@modes
+@calls
+def test_costs_alone(judged, call, mode):
+    """Without gradients, which may be NULL; before and after calls with them."""
+    for gradients in (False, True, False):
+        judged(CALLS[call](mode=mode, gradients=gradients))
+
+
+@shows(f"{HOST}/c04", f"{DEVICE}/c06", "cudnnLossNormalizationMode_t/c02")
+@pytest.mark.parametrize("inputs", ["wide", "ties", "special"])
+def test_activations(judged, inputs):
+    """Large ones, equal ones, some that are no numbers."""
+    judged(host((7, 6, 4), (1, 2, 3, 1, 2, 3), (1,) * 6, (7, 6, 5, 4, 3, 2)), inputs=inputs)
+    judged(device((12, 4, 33), 6), inputs=inputs)
+
+
+@shows(f"{HOST}/c03", f"{DEVICE}/c05")
+def test_probabilities_of_zero(judged):
+    """Labels that the probabilities exclude; a NaN that no alignment meets, and one that some do."""
+    p = np.random.default_rng(2).uniform(0.1, 1, (6, 5, 4)).astype(np.float32)
+    p[:, 0, 2] = 0
+    p[3, 1] = (0, 0.5, 0, 0)
+    p[0, 2, 3] = np.nan
+    p[2, 3, 1] = np.nan
+    for nan in (ZERO, KEEP):
+        operation = host((6, 5, 4), (2, 1, 2, 1, 2, 3, 1, 3), (1, 2, 3, 1, 1), (6,) * 5, mode=NONE, nan=nan)
+        judged(operation, before={"probs": p.reshape(-1).view(np.uint8)})
+
+
+@shows(f"{HOST}/c04", f"{DEVICE}/c06")
+def test_probabilities_that_underflow(judged):
+    """Activations of which no float holds the probabilities: their logarithms do."""
+    x = (80 * np.random.default_rng(5).standard_normal((7, 3, 5))).astype(np.float32)
+    judged(host((7, 3, 5), input_lengths=(7, 4, 5)), before={"probs": x.reshape(-1).view(np.uint8)})
+
+
+INFEASIBLE: Mapping[str, Any] = {
+    "labels": (1, 1, 1, 2, 3, 2, 3),
+    "label_lengths": (3, 1, 3),
+    "input_lengths": (4, 4, 2),
+}
+
+
+@shows("cudnnSetCTCLossDescriptorEx/c03", "cudnnSetCTCLossDescriptorEx/c04", "cudnnSetCTCLossDescriptorEx/c05",
+       "cudnnSetCTCLossDescriptor_v8/c04", "cudnnSetCTCLossDescriptor_v8/c05", "cudnnSetCTCLossDescriptor_v8/c06")  # fmt: skip
+@modes
+@pytest.mark.parametrize("nan", [ZERO, KEEP], ids=["zero", "keep"])
+@calls
+def test_more_labels_than_time_steps(judged, call, nan, mode):
+    """L + R > T: the cost is 0, the gradients zero or what they were, NaN too; the sequence between is not concerned."""
+    operation = host((5, 3, 4), **INFEASIBLE, mode=mode, nan=nan)
+    before = {}
+    if call == DEVICE:
+        operation = device((5, 3, 4), 3, mode=mode, nan=nan)
+        before = lists(INFEASIBLE["labels"], INFEASIBLE["label_lengths"], INFEASIBLE["input_lengths"], 9)
+    prior = np.random.default_rng(3).standard_normal((5, 3, 4)).astype(np.float32)
+    prior[::2] = np.nan
+    before["gradients"] = prior.reshape(-1).view(np.uint8)
+    found = judged(operation, None if mode == NONE else "normal", before=before)
+    gradients = found.after["gradients"].view(np.float32).reshape(5, 3, 4)
+    expected = prior if nan == KEEP else np.zeros_like(prior)
+    np.testing.assert_array_equal(gradients[:, ::2], expected[:, ::2])
+    assert np.isfinite(gradients[:, 1]).all() and gradients[:4, 1].all()
+    assert not found.after["costs"].view(np.float32)[::2].any()
+
+
+@shows("cudnnCTCLossAlgo_t/c01")
+@calls
+@algorithms
+def test_the_same_again(caller, call, algo):
+    """Bit by bit, with many equal labels."""
+    operation: Any = sized(caller, host((40, 2, 3), [1, 2] * 20, (20, 20), (40, 39), algo=algo))
+    lists_ = {}
+    if call == DEVICE:
+        operation = sized(caller, device((40, 2, 3), 20, algo=algo))
+        lists_ = lists([1, 2] * 20, (20, 20), (40, 39))
+    x = np.random.default_rng(4).standard_normal((40, 2, 3)).astype(np.float32)
+    found = set()
+    for _ in range(3):
+        memory = {
+            **lists_,
+            "probs": x,
+            "gradients": np.full(x.shape, np.nan, np.float32),
+            "costs": np.zeros(2, np.float32),
+        }
+        buffers = {name: caller.handle.to_device(array) for name, array in memory.items()}
+        caller(operation, {**buffers, "workspace": caller.handle.allocate(operation.workspace_bytes)})
+        found.add(
+            buffers["costs"].to_host(np.uint8, 8).tobytes() + buffers["gradients"].to_host(np.uint8, x.nbytes).tobytes()
+        )
+    assert len(found) == 1
+
+
+@shows(f"{DEVICE}/c08", f"{DEVICE}/c09", f"{DEVICE}/c10")
+@pytest.mark.parametrize("nan", [ZERO, KEEP], ids=["zero", "keep"])
+def test_lists_of_the_device_are_not_trusted(subject, judged, nan):
+    """Labels that are no classes, the blank among them, lengths that are none: sequences without an alignment."""
+    if not subject.ours:
+        pytest.skip("what a foreign library reads then is not determined")
+    labels = (1, 2, 3, 3, 2, 0, 3, 4, 1, 2**31 - 1, 2, 1)
+    label_lengths, input_lengths = (4, 2, -1, 1, 2, 2, 1), (6, 6, 6, 7, 6, -1, 6)
+    before = lists(labels, label_lengths, input_lengths, 21)
+    judged(device((6, 7, 4), 3, nan=nan), before=before)
+
+
+@shows(f"{DEVICE}/c08", f"{DEVICE}/c09")
+def test_labels_have_the_memory_that_their_lengths_say(subject, caller):
+    """Fewer than maxLabelLength for each sequence, an empty list too."""
+    if not subject.ours:
+        pytest.skip("a foreign library is not told how large memory is")
+    for lengths in ((2, 0, 1), (0, 0, 0)):
+        found = []
+        for room in (sum(lengths), 12):
+            operation: Any = sized(caller, device())
+            memory = lists((1, 2, 3)[: sum(lengths)], lengths, (9, 9, 9), room)
+            memory["probs"] = np.linspace(-2, 2, 135, dtype=np.float32) ** 3
+            buffers = {name: caller.handle.to_device(array) for name, array in memory.items()}
+            buffers |= {name: zeros(caller, operation.nbytes(name)) for name in ("costs", "gradients", "workspace")}
+            caller(operation, buffers)
+            found.append(buffers["gradients"].to_host(np.float32, 135))
+        np.testing.assert_array_equal(*found)
+
+
+# --- workspaces ---
+
+
+@shows(f"{HOST_SIZE}/c01", f"{HOST_SIZE}/c05", f"{DEVICE_SIZE}/c01", f"{DEVICE_SIZE}/c03", f"{DEVICE_SIZE}/c04", f"{HOST}/c12",
+       f"{HOST}/c16", f"{DEVICE}/c14", f"{DEVICE}/c18")  # fmt: skip
+@algorithms
+@calls
+def test_workspaces(subject, cudnn, caller, refuses, call, algo):
+    """As many bytes as the query says, for up to so many labels, and not one less."""
+    operation: Any = sized(caller, CALLS[call](algo=algo))
+    assert operation.workspace_bytes > 0
+    assert operation.workspace_bytes == sized(caller, replace(operation, workspace_bytes=0)).workspace_bytes
+    memory = {name: np.zeros(operation.nbytes(name), np.uint8) for name in operation.operands}
+    buffers = {name: caller.handle.to_device(array) for name, array in memory.items()}
+    caller(operation, buffers)
+    clause = f"{call}/c16" if call == HOST else f"{call}/c18"
+    for size in (operation.workspace_bytes - 1, 0):
+        refuses(BAD_PARAM, clause, getattr(cudnn, call), *arguments(caller, operation, buffers, workspace_bytes=size))
+    if not subject.ours:
+        return  # a foreign library is not told how large memory is
+    small = {**buffers, "workspace": buffers["workspace"].slice(0, operation.workspace_bytes - 1)}
+    refuses(BAD_PARAM, clause, getattr(cudnn, call), *arguments(caller, operation, small))
+
+
+def arguments(caller: Any, operation: Any, buffers: Mapping[str, Any], **changed: Any) -> list[Any]:
+    """The arguments of a call, some of them changed by their name."""
+    o = operation
+    probs, loss = caller.tensor(o.probs), caller.descriptor(o.ctc_loss)
+    gradients = caller.tensor(o.gradients) if o.gradients else None
+    given: dict[str, Any] = {"handle": caller.handle, "probsDesc": probs, "gradientsDesc": gradients, "algo": o.algo, "ctcLossDesc": loss,
+                             "workspace_bytes": o.workspace_bytes, **buffers}  # fmt: skip
+    order = ["handle", "algo", "ctcLossDesc", "probsDesc", "probs", "labels", "labelLengths", "inputLengths", "costs", "gradientsDesc",
+             "gradients", "workspace_bytes", "workspace"]  # fmt: skip
+    if isinstance(o, CTCLoss):
+        given |= {"labels": o.hostLabels, "labelLengths": o.hostLabelLengths, "inputLengths": o.hostInputLengths}
+        order = ["handle", "probsDesc", "probs", "labels", "labelLengths", "inputLengths", "costs", "gradientsDesc", "gradients", "algo",
+                 "ctcLossDesc", "workspace", "workspace_bytes"]  # fmt: skip
+    given |= changed
+    return [given[name] for name in order]
+
+
+def query(caller: Any, operation: Any, **changed: Any) -> list[Any]:
+    """The arguments of the query of the workspace, some of them changed by their name."""
+    o = operation
+    given: dict[str, Any] = {"handle": caller.handle, "probsDesc": caller.tensor(o.probs), "gradientsDesc": caller.tensor(o.gradients),
+                             "algo": o.algo, "ctcLossDesc": caller.descriptor(o.ctc_loss)}  # fmt: skip
+    order = ["handle", "algo", "ctcLossDesc", "probsDesc", "gradientsDesc"]
+    if isinstance(o, CTCLoss):
+        given |= {"labels": o.hostLabels, "labelLengths": o.hostLabelLengths, "inputLengths": o.hostInputLengths}
+        order = [
+            "handle",
+            "probsDesc",
+            "gradientsDesc",
+            "labels",
+            "labelLengths",
+            "inputLengths",
+            "algo",
+            "ctcLossDesc",
+        ]
+    given |= changed
+    return [given[name] for name in order]
+
+
+# --- what is refused ---
+
+# what is wrong -> clauses of the call and of its query
+CLAUSES = {
+    HOST: {"dims": "c14", "lengths": "c15", "labels": "c17", "types": "c18", "algo": "c19"},
+    HOST_SIZE: {"dims": "c06", "lengths": "c07", "labels": "c09", "types": "c10", "algo": "c11"},
+    DEVICE: {"dims": "c16", "labels": "c19", "types": "c20", "algo": "c21"},
+    DEVICE_SIZE: {"dims": "c05", "types": "c06", "algo": "c07"},
+}
+QUERIES = {HOST: HOST_SIZE, DEVICE: DEVICE_SIZE}
+
+
+@pytest.fixture
+def wrong(cudnn, caller, refuses):
+    """The call and its query refuse the changed arguments, and nothing is touched."""
+
+    def check(call: str, status: Any, what: str, clause: str = "", operation: Any = None, **changed: Any) -> None:
+        operation = operation or sized(caller, CALLS[call]())
+        memory = {name: zeros(caller, max(64, operation.nbytes(name))) for name in operation.operands}
+        wide = {"workspace_bytes": 1 << 20, "workspace": zeros(caller, 1 << 20)}
+        cited = f"{call}/{CLAUSES[call][what]}" if what else clause
+        refuses(
+            status,
+            cited,
+            getattr(cudnn, call),
+            *arguments(caller, operation, memory, **{**wide, **changed}),
+            unchanged=tuple(memory.values()),
+        )
+        name = QUERIES[call]
+        cited = (
+            f"{name}/{CLAUSES[name][what]}"
+            if what in CLAUSES[name]
+            else f"{call}/{CLAUSES[call][what]}"
+            if what
+            else clause
+        )
+        asked = {name: value for name, value in changed.items() if name in QUERIED[call]}
+        if asked:
+            refuses(status, cited, getattr(cudnn, name), *query(caller, operation, **asked))
+
+    return check
+
+
+_TENSORS = {"handle", "probsDesc", "gradientsDesc", "algo", "ctcLossDesc"}
+QUERIED = {HOST: _TENSORS | {"labels", "labelLengths", "inputLengths"}, DEVICE: _TENSORS}
+
+
+@shows(f"{HOST}/c14", f"{HOST_SIZE}/c06", f"{DEVICE}/c16", f"{DEVICE_SIZE}/c05")
+@pytest.mark.parametrize("dims", [(8, 3, 5), (9, 2, 5), (9, 3, 6), (9, 3, 5, 1)], ids=str)
+@calls
+def test_dimensions_differ(wrong, caller, call, dims):
+    wrong(call, BAD_PARAM, "dims", gradientsDesc=caller.tensor(TensorSpec.packed(FLOAT, dims)))
+
+
+@calls
+def test_other_ranks(wrong, caller, call):
+    four = caller.tensor(TensorSpec.packed(FLOAT, (9, 3, 5, 1)))
+    wrong(call, BAD_PARAM, "", "cudnnStatus_t/c05", probsDesc=four, gradientsDesc=four)
+
+
+@shows(f"{HOST}/c15", f"{HOST_SIZE}/c07")
+@pytest.mark.parametrize("lengths", [(9, 10, 9), (9, -1, 9), (9, 9), (9, 9, 9, 9), (2**31 - 1, 9, 9)], ids=str)
+def test_input_lengths(subject, wrong, lengths):
+    if not subject.ours and len(lengths) != 3:
+        pytest.skip("C has no lengths of arrays")
+    wrong(HOST, BAD_PARAM, "lengths", inputLengths=lengths)
+
+
+@shows(f"{HOST}/c17", f"{HOST_SIZE}/c09")
+def test_too_many_labels(wrong, caller):
+    """257 labels of one sequence, whatever the others have."""
+    operation = sized(caller, host((600, 2, 5), [1, 2] * 130, (3, 256), (600, 600)))
+    wrong(HOST, BAD_PARAM, "labels", operation=operation, labelLengths=(3, 257))
+
+
+@shows(f"{DEVICE}/c19")
+def test_too_large_maxima(wrong, caller):
+    loss = caller.descriptor(CTCLossSpec(FLOAT, SOFTMAX, ZERO, 257))
+    wrong(DEVICE, BAD_PARAM, "labels", ctcLossDesc=loss)
+
+
+@pytest.mark.parametrize("labels, lengths", [
+    ((1, 2, 3, 4, 5, 1, 1), (4, 1, 2)), ((1, 2, 3, 4, 0, 1, 1), (4, 1, 2)), ((1, 2, -3, 4, 1, 1, 1), (4, 1, 2)),
+    ((1, 2, 3, 4, 1, 1), (4, 1, 2)), ((1, 2, 3), (4, -1, 2)), ((1, 2, 3), (1, 1)),
+], ids=["beyond", "blank", "negative", "too_few", "negative_length", "too_few_lengths"])  # fmt: skip
+def test_labels_that_are_none(subject, wrong, labels, lengths):
+    """Of the host, where they can be seen."""
+    if not subject.ours:
+        pytest.skip("C has no lengths of arrays, and the document names no status for labels")
+    wrong(HOST, BAD_PARAM, "", "cudnnStatus_t/c05", labels=labels, labelLengths=lengths)
+
+
+@shows(f"{HOST}/c18", f"{HOST_SIZE}/c10", f"{DEVICE}/c20", f"{DEVICE_SIZE}/c06")
+@calls
+def test_other_types(wrong, caller, call):
+    for data_type in (DOUBLE, HALF, INT32):
+        other = caller.tensor(TensorSpec.packed(data_type, DIMS))
+        wrong(call, NOT_SUPPORTED, "types", probsDesc=other)
+        wrong(call, NOT_SUPPORTED, "types", gradientsDesc=other)
+    longest = 4 if call == DEVICE else None
+    wrong(call, NOT_SUPPORTED, "types", ctcLossDesc=caller.descriptor(CTCLossSpec(DOUBLE, SOFTMAX, ZERO, longest)))
+
+
+@shows(f"{HOST}/c19", f"{HOST_SIZE}/c11", f"{DEVICE}/c21", f"{DEVICE_SIZE}/c07")
+@pytest.mark.parametrize("algo", [-1, 2, 99])
+@calls
+def test_unknown_algorithms(wrong, call, algo):
+    wrong(call, NOT_SUPPORTED, "algo", algo=algo)
+
+
+@shows(f"{DEVICE}/c03")
+def test_descriptors_without_a_maximum(wrong, caller):
+    """Of the setters that do not say how many labels there may be."""
+    loss = caller.descriptor(CTCLossSpec(FLOAT, SOFTMAX, ZERO))
+    wrong(DEVICE, BAD_PARAM, "", f"{DEVICE}/c03", ctcLossDesc=loss)
+
+
+@shows(f"{HOST}/c02", f"{DEVICE}/c03")
+def test_any_setter_serves_labels_of_the_host(judged):
+    judged(
+        replace(host(), ctc_loss=CTCLossSpec(FLOAT, SOFTMAX, ZERO, 2))
+    )  # the longest label of which is not looked at
+
+
+@pytest.mark.parametrize("missing", [
+    "handle", "probsDesc", "probs", "labels", "labelLengths", "inputLengths", "costs", "ctcLossDesc", "workspace",
+])  # fmt: skip
+@calls
+def test_null(wrong, call, missing):
+    wrong(call, BAD_PARAM, "", "cudnnStatus_t/c05", **{missing: None})
+
+
+@calls
+def test_gradients_without_a_descriptor(cudnn, caller, refuses, call):
+    """Costs alone are wanted where the gradients are NULL, not where their descriptor is."""
+    operation: Any = sized(caller, CALLS[call]())
+    buffers = {name: zeros(caller, max(64, operation.nbytes(name))) for name in operation.operands}
+    refuses(
+        BAD_PARAM, "cudnnStatus_t/c05", getattr(cudnn, call), *arguments(caller, operation, buffers, gradientsDesc=None)
+    )
+
+
+@calls
+def test_overlapping_memory(refused, caller, call):
+    """Gradients do not take the memory of what they are computed from, nor costs that of gradients."""
+    operation = sized(caller, CALLS[call]())
+    for first, second in (("gradients", "probs"), ("costs", "gradients")):
+        refused(operation, BAD_PARAM, "cudnnStatus_t/c05", aliases={first: second})
+
+
+@calls
+def test_overlapping_strides(wrong, caller, call):
+    spec = caller.tensor(TensorSpec(FLOAT, DIMS, (5, 5, 1)))
+    wrong(call, NOT_SUPPORTED, "", "cudnnSetTensor4dDescriptorEx/c04", gradientsDesc=spec)
+
+
+@shows(f"{HOST}/c06", f"{HOST}/c07")
+def test_one_list_after_the_other(judged):
+    """On one handle, which remembers what it has prepared."""
+    for labels, lengths in (((1, 2), (1, 0, 1)), ((2, 1), (1, 0, 1)), ((2, 1), (0, 1, 1)), ((1, 2), (1, 0, 1))):
+        judged(host(labels=labels, label_lengths=lengths))

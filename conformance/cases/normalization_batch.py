@@ -1,0 +1,315 @@
+"""Cases of batch normalization and cudnnNormalization*: derived descriptors and inference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import cudnnBatchNormMode_t, cudnnNormAlgo_t, cudnnNormMode_t
+from dualdnn.api.operations import (
+    BatchNormalizationForwardInference,
+    NormalizationForwardInference,
+    TensorSpec,
+)
+from dualdnn.api.operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF, INT8, INT32, NHWC
+from dualdnn.api.status import BAD_PARAM, NOT_SUPPORTED
+from dualdnn.conformance.calls.descriptors import made
+from dualdnn.conformance.layouts import LAYOUTS, laid_out
+from dualdnn.conformance.marks import shows
+
+DIMS = (2, 3, 5, 7)
+DIMS_5D = (2, 3, 2, 4, 5)
+# Packs of 16 bytes of channels, or of positions; channels that are no multiple of one; tiny images; one image.
+AWKWARD = [(3, 35, 2, 3), (2, 16, 4, 8), (5, 8, 1, 1), (1, 24, 3, 1), (9, 1, 1, 1)]
+BN, NORM = "cudnnBatchNormalizationForwardInference", "cudnnNormalizationForwardInference"
+ACTIVATION, SPATIAL, PERSISTENT = (
+    cudnnBatchNormMode_t.CUDNN_BATCHNORM_PER_ACTIVATION,
+    cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL,
+    cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL_PERSISTENT,
+)
+NORM_MODES = {ACTIVATION: cudnnNormMode_t.CUDNN_NORM_PER_ACTIVATION, SPATIAL: cudnnNormMode_t.CUDNN_NORM_PER_CHANNEL}
+STANDARD, PERSIST = cudnnNormAlgo_t.CUDNN_NORM_ALGO_STANDARD, cudnnNormAlgo_t.CUDNN_NORM_ALGO_PERSIST
+STATISTICS_TYPES = {HALF: FLOAT, BFLOAT16: FLOAT, INT8: FLOAT}
+BLENDS = [(1.0, 0.0), (-1.75, 0.5)]
+EPSILON = 1e-3
+# A variance is positive; means and factors are of both signs.
+INPUTS = {"x": "normal", "scale": "normal", "bias": "normal", "mean": "normal", "variance": "positive", "y": "normal"}
+both_generations = pytest.mark.parametrize("generation", ["batch", "norm"])
+in_modes = pytest.mark.parametrize(
+    "mode", [ACTIVATION, SPATIAL, PERSISTENT], ids=lambda m: m.name.removeprefix("CUDNN_BATCHNORM_")
+)
+
+
+def statistics(x: TensorSpec, mode: cudnnBatchNormMode_t) -> TensorSpec:
+    """The statistics of x, without gaps."""
+    dims = (1, *x.dims[1:]) if mode == ACTIVATION else (1, x.dims[1], *(1 for _ in x.dims[2:]))
+    return TensorSpec.packed(STATISTICS_TYPES.get(x.data_type, x.data_type), dims)
+
+
+def inference(x: TensorSpec | None = None, y: TensorSpec | None = None, mode: cudnnBatchNormMode_t = SPATIAL, *,
+              generation: str = "batch", alpha: float = 1.0, beta: float = 0.0, epsilon: float = EPSILON,
+              scale: TensorSpec | None = None, mean: TensorSpec | None = None) -> Any:  # fmt: skip
+    """Inference by one of the two calls; SPATIAL_PERSISTENT is the algorithm PERSIST of the newer one."""
+    x = x or TensorSpec.packed(FLOAT, DIMS)
+    scale = scale or statistics(x, mode)
+    described = (alpha, beta, x, y or x, scale, mean or scale, epsilon)
+    if generation == "batch":
+        return BatchNormalizationForwardInference(mode, *described)
+    algo = PERSIST if mode == PERSISTENT else STANDARD
+    return NormalizationForwardInference(NORM_MODES[SPATIAL if mode == PERSISTENT else mode], *described, algo)
+
+
+# --- derived descriptors ---
+
+
+def derived(cudnn: Any, x: TensorSpec, mode: Any) -> tuple[Any, ...]:
+    """What the two calls derive: descriptors as cudnnGetTensorNdDescriptor reads them."""
+    of_x = made(cudnn, x)
+    if isinstance(mode, cudnnNormMode_t):
+        first, second = cudnn.cudnnCreateTensorDescriptor(), cudnn.cudnnCreateTensorDescriptor()
+        cudnn.cudnnDeriveNormTensorDescriptor(first, second, of_x, mode, 1)
+        found = [first, second]
+    else:
+        found = [cudnn.cudnnCreateTensorDescriptor()]
+        cudnn.cudnnDeriveBNTensorDescriptor(*found, of_x, mode)
+    return tuple(cudnn.cudnnGetTensorNdDescriptor(descriptor, 8) for descriptor in found)
+
+
+@shows("cudnnDeriveBNTensorDescriptor/c01", "cudnnDeriveBNTensorDescriptor/c04", "cudnnDeriveBNTensorDescriptor/c05",
+       "cudnnDeriveBNTensorDescriptor/c06", "cudnnDeriveBNTensorDescriptor/c07", "cudnnDeriveBNTensorDescriptor/c09",
+       "cudnnDeriveBNTensorDescriptor/c10", "cudnnDeriveBNTensorDescriptor/c11", "cudnnBatchNormMode_t/c01",
+       "cudnnBatchNormMode_t/c02", "cudnnBatchNormMode_t/c05")  # fmt: skip
+@in_modes
+@pytest.mark.parametrize("dims", [DIMS, DIMS_5D], ids=["4d", "5d"])
+def test_derived_descriptor(cudnn, dims, mode):
+    for data_type in (FLOAT, HALF, DOUBLE, INT32, INT8, BFLOAT16):
+        for layout in ("nchw", "nhwc"):
+            x = laid_out(data_type, dims, layout)
+            (found,) = derived(cudnn, x, mode)
+            wanted = statistics(x, mode)
+            kind, rank, sizes, strides = found
+            assert (kind, rank, tuple(sizes)) == (wanted.data_type, len(dims), wanted.dims)
+            assert tuple(strides) == wanted.strides
+
+
+@shows("cudnnDeriveNormTensorDescriptor/c01", "cudnnDeriveNormTensorDescriptor/c02", "cudnnDeriveNormTensorDescriptor/c05",
+       "cudnnDeriveNormTensorDescriptor/c06", "cudnnDeriveNormTensorDescriptor/c07", "cudnnDeriveNormTensorDescriptor/c08",
+       "cudnnDeriveNormTensorDescriptor/c10", "cudnnDeriveNormTensorDescriptor/c11", "cudnnDeriveNormTensorDescriptor/c12",
+       "cudnnNormMode_t/c01", "cudnnNormMode_t/c02", "cudnnNormMode_t/c05")  # fmt: skip
+@pytest.mark.parametrize("mode", NORM_MODES)
+@pytest.mark.parametrize("dims", [DIMS, DIMS_5D], ids=["4d", "5d"])
+def test_derived_norm_descriptors(cudnn, dims, mode):
+    for data_type in (FLOAT, HALF, DOUBLE, INT32, INT8, BFLOAT16):
+        x = laid_out(data_type, dims, "nhwc")
+        wanted = statistics(x, mode)
+        for kind, rank, sizes, strides in derived(cudnn, x, NORM_MODES[mode]):
+            assert (kind, rank, tuple(sizes), tuple(strides)) == (
+                wanted.data_type,
+                len(dims),
+                wanted.dims,
+                wanted.strides,
+            )
+
+
+@shows("cudnnDeriveBNTensorDescriptor/c12", "cudnnDeriveNormTensorDescriptor/c13")
+@pytest.mark.parametrize("mode", [-1, 3])
+def test_derive_unknown_mode(cudnn, refuses, mode):
+    of_x, found = made(cudnn, TensorSpec.packed(FLOAT, DIMS)), [cudnn.cudnnCreateTensorDescriptor() for _ in range(2)]
+    refuses(BAD_PARAM, "cudnnDeriveBNTensorDescriptor/c12", cudnn.cudnnDeriveBNTensorDescriptor, found[0], of_x, mode)
+    refuses(
+        BAD_PARAM, "cudnnDeriveNormTensorDescriptor/c13", cudnn.cudnnDeriveNormTensorDescriptor, *found, of_x, mode, 1
+    )
+
+
+@shows("cudnnDeriveBNTensorDescriptor/c08", "cudnnDeriveNormTensorDescriptor/c09")
+@pytest.mark.parametrize("dims", [(2, 3, 5), (2, 3, 4, 5, 6, 7)], ids=str)
+def test_derive_from_other_ranks(cudnn, refuses, dims):
+    of_x, found = made(cudnn, TensorSpec.packed(FLOAT, dims)), [cudnn.cudnnCreateTensorDescriptor() for _ in range(2)]
+    bn, norm = "cudnnDeriveBNTensorDescriptor", "cudnnDeriveNormTensorDescriptor"
+    refuses(BAD_PARAM, f"{bn}/c08", cudnn.cudnnDeriveBNTensorDescriptor, found[0], of_x, SPATIAL)
+    refuses(BAD_PARAM, f"{norm}/c09", cudnn.cudnnDeriveNormTensorDescriptor, *found, of_x, NORM_MODES[SPATIAL], 1)
+
+
+@pytest.mark.parametrize("groups", [0, 2, -1])
+def test_derive_for_groups(cudnn, refuses, groups):
+    of_x, found = made(cudnn, TensorSpec.packed(FLOAT, DIMS)), [cudnn.cudnnCreateTensorDescriptor() for _ in range(2)]
+    arguments = (*found, of_x, NORM_MODES[SPATIAL], groups)
+    refuses(NOT_SUPPORTED, f"{NORM}/c20", cudnn.cudnnDeriveNormTensorDescriptor, *arguments)
+
+
+# --- inference ---
+
+
+@shows(f"{BN}/c01", f"{BN}/c06", f"{BN}/c07", f"{BN}/c08", f"{BN}/c09", f"{BN}/c10", f"{BN}/c11", f"{BN}/c12", f"{BN}/c15",
+       f"{BN}/c17", f"{BN}/c18", f"{BN}/c19", f"{BN}/c20", f"{NORM}/c01", f"{NORM}/c07", f"{NORM}/c09", f"{NORM}/c10",
+       f"{NORM}/c11", f"{NORM}/c12", f"{NORM}/c14", f"{NORM}/c16", f"{NORM}/c17", f"{NORM}/c18", f"{NORM}/c22",
+       "cudnnDeriveBNTensorDescriptor/c02", "cudnnDeriveNormTensorDescriptor/c03", "cudnnBatchNormMode_t/c04",
+       "cudnnBatchNormMode_t/c07", "cudnnNormMode_t/c04", "cudnnNormAlgo_t/c02")  # fmt: skip
+@pytest.mark.parametrize("alpha, beta", BLENDS)
+@pytest.mark.parametrize("data_type", [FLOAT, DOUBLE, HALF], ids=lambda t: t.name)
+@in_modes
+@both_generations
+def test_inference_formula(trial, generation, mode, data_type, alpha, beta):
+    trial(
+        inference(TensorSpec.packed(data_type, DIMS), mode=mode, generation=generation, alpha=alpha, beta=beta), INPUTS
+    )
+
+
+@shows(f"{BN}/c16")
+@pytest.mark.parametrize("alpha, beta", [(1.0, 0.0), (3.0, 0.0), (0.5, 0.25)])
+@in_modes
+def test_inference_int8(trial, mode, alpha, beta):
+    """Rounded to the nearest even, saturated."""
+    for layout, generation in (("nchw", "batch"), ("nhwc", "norm")):
+        x = laid_out(INT8, (2, 8, 4, 8), layout)
+        trial(inference(x, mode=mode, generation=generation, alpha=alpha, beta=beta), INPUTS)
+
+
+def test_inference_bfloat16(trial):
+    trial(inference(TensorSpec.packed(BFLOAT16, DIMS), generation="norm"), INPUTS)
+
+
+@shows(f"{BN}/c02", f"{NORM}/c03")
+@pytest.mark.parametrize("dims", [*AWKWARD, DIMS_5D], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_inference_layouts(trial, layout, dims):
+    for mode in (ACTIVATION, SPATIAL):
+        for data_type in (FLOAT, HALF):
+            trial(inference(laid_out(data_type, dims, layout), mode=mode, beta=0.5), INPUTS)
+
+
+@shows(f"{BN}/c12")
+@in_modes
+def test_inference_mixed_layouts(trial, mode):
+    """x, y, scale and mean of different strides; scale and mean of the newer call have descriptors of their own."""
+    x, y = laid_out(HALF, (2, 16, 2, 3), "nhwc"), laid_out(HALF, (2, 16, 2, 3), "nchw")
+    trial(inference(x, y, mode), INPUTS)
+    scale = statistics(x, mode)
+    spread = TensorSpec(scale.data_type, scale.dims, tuple(3 * stride for stride in scale.strides))
+    turned = TensorSpec.packed(scale.data_type, scale.dims, NHWC)
+    trial(inference(x, x, mode, generation="norm", scale=spread, mean=turned), INPUTS)
+
+
+@both_generations
+@in_modes
+def test_inference_in_place(trial, generation, mode):
+    for layout in LAYOUTS:
+        x = laid_out(FLOAT, (2, 8, 3, 4), layout)
+        trial(inference(x, mode=mode, generation=generation, beta=0.25), INPUTS, aliases={"y": "x"})
+
+
+@shows(f"{BN}/c01", f"{NORM}/c01")
+@pytest.mark.parametrize("epsilon", [0.0, 1e-5, 0.5])
+def test_inference_special_values(trial, epsilon):
+    """NaN and infinities in all operands; large means, whose differences from x are small."""
+    for data_type in (FLOAT, DOUBLE, HALF):
+        trial(inference(TensorSpec.packed(data_type, (2, 32, 3, 5)), epsilon=epsilon), {**INPUTS, "x": "special"})
+        trial(
+            inference(TensorSpec.packed(data_type, (2, 32, 3, 5)), epsilon=epsilon),
+            {**INPUTS, "variance": "special", "scale": "special"},
+        )
+
+
+# --- what is refused ---
+
+
+def given(caller: Any, operation: Any) -> dict[str, Any]:
+    """Device memory of ones for every operand."""
+    return {name: caller.handle.to_device(np.full(operation.nbytes(name), 63, np.uint8)) for name in operation.operands}
+
+
+@shows(f"{BN}/c22", f"{NORM}/c24")
+@pytest.mark.parametrize("missing", ["x", "y", "scale", "bias", "mean", "variance", "alpha", "beta"])
+@both_generations
+def test_inference_null(caller, refuses, generation, missing):
+    operation = inference(generation=generation)
+    memory = given(caller, operation)
+    clause = f"{BN}/c22" if generation == "batch" else f"{NORM}/c24"
+    if missing in memory:
+        memory[missing] = None
+    else:
+        operation = replace(operation, **{missing: None})
+    refuses(BAD_PARAM, clause, caller, operation, memory, unchanged=tuple(m for m in memory.values() if m))
+
+
+@shows(f"{BN}/c23", f"{NORM}/c25")
+@pytest.mark.parametrize("dims", [(2, 3, 7), (2, 3, 2, 2, 2, 2)], ids=str)
+def test_inference_other_ranks(refused, dims):
+    x = TensorSpec.packed(FLOAT, dims)
+    refused(inference(x), BAD_PARAM, f"{BN}/c23")
+    refused(inference(x, generation="norm"), BAD_PARAM, f"{NORM}/c25")
+
+
+@shows(f"{BN}/c26", f"{NORM}/c29", f"{NORM}/c30")
+def test_inference_x_and_y_agree(refused):
+    x = TensorSpec.packed(FLOAT, DIMS)
+    for y, norm in (
+        (TensorSpec.packed(FLOAT, (2, 3, 7, 5)), "c29"),
+        (TensorSpec.packed(FLOAT, DIMS_5D), "c29"),
+        (TensorSpec.packed(HALF, DIMS), "c30"),
+    ):
+        refused(inference(x, y), BAD_PARAM, f"{BN}/c26")
+        refused(inference(x, y, generation="norm"), BAD_PARAM, f"{NORM}/{norm}")
+
+
+@shows(f"{BN}/c24", f"{NORM}/c26", f"{NORM}/c27")
+@in_modes
+def test_inference_statistics_of_other_shape_or_type(refused, mode):
+    x = TensorSpec.packed(FLOAT, DIMS)
+    right = statistics(x, mode)
+    other_mode = statistics(x, SPATIAL if mode == ACTIVATION else ACTIVATION)
+    longer = TensorSpec.packed(FLOAT, (1, 4, *right.dims[2:]))
+    images = TensorSpec.packed(FLOAT, (2, *right.dims[1:]))
+    ranks = TensorSpec.packed(FLOAT, (*right.dims, 1))
+    clause = f"{NORM}/c27" if mode == ACTIVATION else f"{NORM}/c26"
+    for wrong in (
+        other_mode,
+        longer,
+        images,
+        ranks,
+        TensorSpec.packed(DOUBLE, right.dims),
+        TensorSpec.packed(HALF, right.dims),
+    ):
+        refused(inference(x, mode=mode, scale=wrong), BAD_PARAM, f"{BN}/c24")
+        refused(inference(x, mode=mode, generation="norm", scale=wrong, mean=right), BAD_PARAM, clause)
+        refused(inference(x, mode=mode, generation="norm", scale=right, mean=wrong), BAD_PARAM, clause)
+
+
+@shows(f"{BN}/c14", f"{BN}/c25", f"{NORM}/c19", f"{NORM}/c28")
+@pytest.mark.parametrize("epsilon", [-1.0, -1e-300, float("nan")])
+def test_inference_epsilon(refused, epsilon):
+    refused(inference(epsilon=epsilon), BAD_PARAM, f"{BN}/c25")
+    refused(inference(epsilon=epsilon, generation="norm"), BAD_PARAM, f"{NORM}/c28")
+
+
+@shows(f"{BN}/c21", f"{NORM}/c23", f"{NORM}/c31")
+def test_inference_other_types(refused):
+    """BFLOAT16 stands in no table of batch normalization."""
+    for data_type, generation in ((INT32, "batch"), (BFLOAT16, "batch"), (INT32, "norm")):
+        clause = f"{BN}/c21" if generation == "batch" else f"{NORM}/c31"
+        refused(inference(TensorSpec.packed(data_type, DIMS), generation=generation), NOT_SUPPORTED, clause)
+
+
+def test_inference_overlapping_output(refused):
+    y = TensorSpec(FLOAT, DIMS, (105, 35, 6, 1))
+    for generation in ("batch", "norm"):
+        refused(inference(y=y, generation=generation), NOT_SUPPORTED, "cudnnSetTensor4dDescriptorEx/c04")
+
+
+@shows(f"{NORM}/c08", f"{NORM}/c20", f"{NORM}/c32", "cudnnNormAlgo_t/c01")
+def test_norm_inference_unsupported(cudnn, caller, refuses):
+    operation = inference(generation="norm")
+    memory = given(caller, operation)
+    spec, scale = caller.tensor(operation.x), caller.tensor(operation.scaleBias)
+
+    def call(mode: int = 1, ops: int = 0, algo: int = 0, groups: int = 1) -> tuple[Any, ...]:
+        return (caller.handle, mode, ops, algo, 1.0, 0.0, spec, memory["x"], scale, memory["scale"], memory["bias"], scale,
+                memory["mean"], memory["variance"], None, None, None, spec, memory["y"], EPSILON, groups)  # fmt: skip
+
+    for clause, changed in (
+        ("c08", {"ops": 1}), ("c08", {"ops": 2}), ("c20", {"groups": 2}), ("c20", {"groups": 0}), ("c32", {"algo": 2}),
+    ):  # fmt: skip
+        refuses(NOT_SUPPORTED, f"{NORM}/{clause}", cudnn.cudnnNormalizationForwardInference, *call(**changed))
+    refuses(NOT_SUPPORTED, "cudnnNormAlgo_t/c01", cudnn.cudnnNormalizationForwardInference, *call(mode=0, algo=1))

@@ -1,0 +1,32 @@
+"""Operands whose numbers mean something: what an operation finds in them unless a case says it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from dualdnn.api.operations import CTCLoss_v8, Operation
+
+Array = np.ndarray[Any, Any]
+
+
+def _labels(o: CTCLoss_v8, random: np.random.Generator) -> Mapping[str, Array]:
+    """Lengths of which every sequence has an alignment, empty ones among them, the first with every time step; labels that repeat."""
+    times = random.integers(o.times // 2, o.times, o.sequences, endpoint=True)
+    times[0] = o.times
+    longest = np.minimum(o.most_labels, times // 2) if o.classes > 1 else 0 * times
+    lengths = random.integers(0, longest, endpoint=True)
+    lengths[0] = longest[0]
+    labels = random.integers(1, max(2, o.classes), int(lengths.sum()))
+    return {"labels": labels, "labelLengths": lengths, "inputLengths": times}
+
+
+_CONTENTS: dict[type[Operation], Callable[[Any, np.random.Generator], Mapping[str, Array]]] = {CTCLoss_v8: _labels}
+
+
+def contents(operation: Operation, random: np.random.Generator) -> dict[str, Array]:
+    """The bytes that some operands of the operation begin with."""
+    find = _CONTENTS.get(type(operation))
+    found = find(operation, random) if find else {}
+    return {name: values.astype(np.int32).view(np.uint8) for name, values in found.items()}

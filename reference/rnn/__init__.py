@@ -1,0 +1,5 @@
+"""Recurrent networks."""
+
+from . import forward
+
+__all__ = ["forward"]

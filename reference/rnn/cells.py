@@ -1,0 +1,134 @@
+"""One step of each kind of cell (7.1.2.8), and the weights of a pseudo-layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from dualdnn.api.enumerations import cudnnMathType_t, cudnnNanPropagation_t
+from dualdnn.api.operations.rnn import RNNClipSpec, RNNSpec
+from dualdnn.api.operations.rnn.network import GRU, LSTM, PROJECTION, TANH
+from dualdnn.api.operations.specs import FLOAT, HALF
+
+from ..precision import PRECISION
+from ..view import Array
+from .bounded import Arithmetic, Bounded, affine
+
+LOW_UNIT = 2.0**-11  # of HALF and TF32
+PROPAGATES = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
+
+
+def arithmetic(network: RNNSpec) -> Arithmetic:
+    """What may be rounded where: docs/errata.md, D582."""
+    unit = PRECISION[network.precision if network.precision != HALF else FLOAT][0]
+    low = LOW_UNIT / unit
+    tf32 = network.data_type == FLOAT and network.math_type != cudnnMathType_t.CUDNN_FMA_MATH
+    return Arithmetic(unit, low if tf32 else 0.0, low if network.data_type == HALF else 0.0)
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The weights of a pseudo-layer: gates below each other. None for what it does not have."""
+
+    input: Array | None
+    recurrent: Array
+    input_bias: Array | None
+    recurrent_bias: Array | None
+    projection: Array | None
+
+    @classmethod
+    def of(cls, network: RNNSpec, space: Array, pseudo_layer: int) -> Layer:
+        """Those in the weight space of a network."""
+        gates, first = network.gates, network.gates
+        projection = network.matrix(pseudo_layer, PROJECTION) if network.is_projected else None
+
+        def stacked(found, count):
+            """The weights that begin there, ``count`` of them below each other."""
+            if found is None:
+                return None
+            values = space[found.offset : found.offset + count * found.rows * found.columns]
+            return values.reshape(count * found.rows, found.columns)
+
+        def bias(weight_id):
+            found = stacked(network.bias_vector(pseudo_layer, weight_id), gates)
+            return None if found is None else found[:, 0]
+
+        recurrent = stacked(network.matrix(pseudo_layer, first), gates)
+        assert recurrent is not None
+        matrix = stacked(network.matrix(pseudo_layer, 0), gates)
+        return cls(matrix, recurrent, bias(0), bias(first), stacked(projection, 1))
+
+    def gate(self, index: int, count: int, x: Bounded, h: Bounded) -> Bounded:
+        """The sum of products and biases of one of ``count`` gates."""
+        return affine([self.from_input(index, count, x), self.from_state(index, count, h)],
+                      [*self.biases(self.input_bias, index, count), *self.biases(self.recurrent_bias, index, count)])  # fmt: skip
+
+    def from_input(self, index: int, count: int, x: Bounded) -> tuple[Bounded, Array | None]:
+        return x, None if self.input is None else np.split(self.input, count)[index]
+
+    def from_state(self, index: int, count: int, h: Bounded) -> tuple[Bounded, Array | None]:
+        return h, np.split(self.recurrent, count)[index]
+
+    def biases(self, bias: Array | None, index: int, count: int) -> Sequence[Array]:
+        return [] if bias is None else [np.split(bias, count)[index]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a cell computed in one step: its gates, the state before and after it, what it puts out.
+
+    gates: of an LSTM i, f, c' and o; of a GRU r, i, h' and what r multiplies; otherwise none. hidden: the output before it is
+    projected. inside: where the state of an LSTM was not clipped.
+    """
+
+    gates: tuple[Bounded, ...]
+    cell: Bounded | None
+    hidden: Bounded
+    output: Bounded
+    inside: Array | None = None
+
+
+def step(network: RNNSpec, layer: Layer, x: Bounded, h: Bounded, c: Bounded | None) -> Step:
+    """One step of every sequence."""
+    count = network.gates
+    if network.cell == LSTM:
+        assert c is not None
+        i, f, new, o = (layer.gate(g, count, x, h) for g in range(count))
+        gates = i.sigmoid(), f.sigmoid(), new.tanh(), o.sigmoid()
+        raw = gates[1] * c + gates[0] * gates[2]
+        cell, inside = clipped(raw, network.clip)
+        cell = cell.kept()
+        hidden = gates[3] * cell.tanh()
+        return Step(gates, cell, hidden, projected(layer, hidden), inside)
+    if network.cell == GRU:
+        r, i = layer.gate(0, count, x, h).sigmoid(), layer.gate(1, count, x, h).sigmoid()
+        recurrent = affine([layer.from_state(2, count, h)], layer.biases(layer.recurrent_bias, 2, count))
+        own = affine([layer.from_input(2, count, x)], layer.biases(layer.input_bias, 2, count))
+        new = (own + r * recurrent).tanh()
+        hidden = i.complement() * new + i * h
+        return Step((r, i, new, recurrent), None, hidden, hidden.kept())
+    total = layer.gate(0, 1, x, h)
+    hidden = total.tanh() if network.cell == TANH else total.relu()
+    return Step((), None, hidden, hidden.kept())
+
+
+def projected(layer: Layer, hidden: Bounded) -> Bounded:
+    """The output of an LSTM: W_r h where the network projects."""
+    return (hidden if layer.projection is None else affine([(hidden.kept(), layer.projection)], [])).kept()
+
+
+def clipped(state: Bounded, clip: RNNClipSpec) -> tuple[Bounded, Array]:
+    """The state within its range, and where it was inside. With CUDNN_NOT_PROPAGATE_NAN a NaN becomes the lower bound."""
+    value = state.value
+    if not clip.is_on:
+        return state, np.ones(value.shape, bool)
+    lower, upper = (float(np.float32(bound)) for bound in (clip.lower, clip.upper))
+    if state.value.dtype != np.float64:
+        lower, upper = clip.lower, clip.upper
+    limited = np.minimum(np.maximum(value, lower), upper)
+    if clip.nan != PROPAGATES:
+        limited = np.where(np.isnan(value), lower, limited)
+    reach = state.arithmetic.unit * state.error
+    outside = (value + reach < lower) | (value - reach > upper) | (np.isnan(value) & (clip.nan != PROPAGATES))
+    return state.made(limited, np.where(outside, 0, state.error)), (value >= lower) & (value <= upper)

@@ -1,0 +1,137 @@
+"""Recurrent networks, forward (7.2.34 to 7.2.38). Formulas: 7.1.2.8 and docs/errata.md, D299 to D302, D342 to D344."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from dualdnn.api.operations import RNNForward
+from dualdnn.api.operations.numpy_layout import NUMPY_TYPES
+from dualdnn.api.operations.rnn import RNNDataSpec, RNNSpec
+from dualdnn.api.operations.rnn.data import PACKED
+from dualdnn.api.operations.rnn.network import LSTM
+
+from ..engine import Exact, implements
+from ..view import Array
+from .bounded import Bounded, concatenated
+from .cells import Layer, Step, arithmetic, step
+
+
+def unpacked(spec: RNNDataSpec, values: Array) -> Array:
+    """Vectors as (step, sequence, element), zeros in the padding, whatever memory holds there."""
+    found = np.zeros((spec.max_length, spec.batch, spec.vector), values.dtype)
+    start = 0
+    for at, batch in enumerate(spec.batches):
+        if spec.layout == PACKED:
+            found[at, :batch] = values[0, start : start + batch]
+            start += batch
+        else:
+            valid = np.asarray(spec.lengths) > at
+            found[at, valid] = values[at, valid]
+    return found
+
+
+def packed(spec: RNNDataSpec, values: Array) -> Array:
+    """(step, sequence, element) as the container holds it."""
+    if spec.layout != PACKED:
+        return values
+    return np.concatenate([values[at, :batch] for at, batch in enumerate(spec.batches)])[np.newaxis]
+
+
+def container(spec: RNNDataSpec, values: Bounded) -> Exact:
+    """The contents of a container: paddingFill, or anything, in the padding."""
+    value, error = values.value.copy(), values.error.copy()
+    padding = np.arange(spec.max_length)[:, np.newaxis] >= np.asarray(spec.lengths)
+    value[padding] = 0 if spec.padding_fill is None else spec.padding_fill
+    error[padding] = np.inf if spec.padding_fill is None else 0
+    return Exact(packed(spec, value), packed(spec, error), 1)
+
+
+@dataclass
+class Pass:
+    """One pseudo-layer over all steps: what each did, and the states at the end."""
+
+    layer: Layer
+    inputs: list[Bounded]
+    before: dict[int, tuple[Bounded, Bounded | None]] = field(default_factory=dict)  # step -> (h, c) that it began with
+    steps: dict[int, Step] = field(default_factory=dict)
+    hidden: Bounded | None = None
+    cell: Bounded | None = None
+
+
+@dataclass
+class Network:
+    """A forward computation: the passes of all pseudo-layers and the outputs of the last layer."""
+
+    spec: RNNSpec
+    lengths: Array
+    passes: list[Pass]
+    outputs: list[Bounded]
+
+    @classmethod
+    def run(
+        cls, spec: RNNSpec, x: RNNDataSpec, values: Array, space: Array, hx: Array | None, cx: Array | None
+    ) -> Network:
+        """Compute all layers. values: (step, sequence, element). hx, cx: (pseudo-layer, sequence, element), None for zeros."""
+        exact = arithmetic(spec)
+        inputs = [Bounded.exact(vectors, exact) for vectors in values]
+        lengths = np.asarray(x.lengths)[:, np.newaxis]
+        made = cls(spec, lengths, [], [])
+        for layer in range(spec.layers):
+            found = []
+            for direction in range(spec.directions):
+                pseudo_layer = layer * spec.directions + direction
+                one = Pass(Layer.of(spec, space, pseudo_layer), inputs)
+                made.passes.append(one)
+                found.append(made._run(one, direction, *(_state(spec, x, s, pseudo_layer, w, values.dtype, exact)
+                                                         for s, w in ((hx, spec.projected), (cx, spec.hidden)))))  # fmt: skip
+            inputs = [concatenated([outputs[at] for outputs in found]) for at in range(len(inputs))]
+        made.outputs = inputs
+        return made
+
+    def _run(self, one: Pass, direction: int, h: Bounded, c: Bounded) -> list[Bounded]:
+        """The outputs of a pseudo-layer at all steps."""
+        outputs = [h] * len(one.inputs)
+        for at in reversed(range(len(outputs))) if direction else range(len(outputs)):
+            valid = self.lengths > at
+            one.before[at] = h, c
+            one.steps[at] = found = step(self.spec, one.layer, one.inputs[at], h, c)
+            h = outputs[at] = found.output.select(valid, h)
+            c = c if found.cell is None else found.cell.select(valid, c)
+        one.hidden, one.cell = h, c
+        return outputs
+
+
+def _state(spec, x, given, pseudo_layer, width, dtype, exact):
+    value = np.zeros((x.batch, width), dtype) if given is None else given[pseudo_layer]
+    return Bounded.exact(value, exact)
+
+
+def remembered(spec: RNNDataSpec, values: Array) -> Array:
+    """Vectors as bytes of the data type, for the reserve space: the backward calls compute again what they need."""
+    return np.frombuffer(values.astype(NUMPY_TYPES[spec.data_type]).tobytes(), np.uint8)
+
+
+@implements(RNNForward)
+def rnn_forward(operation: RNNForward, x: Array, hx: Array | None, cx: Array | None, space: Array) -> dict[str, Exact]:
+    """y, hy and cy; in training the reserve space keeps x."""
+    spec = operation.network
+    values = unpacked(operation.x, x)
+    found = Network.run(spec, operation.x, values, space.reshape(-1), hx, cx)
+    results = {"y": container(operation.y, stacked(found.outputs))}
+    if operation.hy is not None:
+        results["hy"] = last(stacked([one.hidden for one in found.passes if one.hidden]))
+    if operation.cy is not None and spec.cell == LSTM:
+        results["cy"] = last(stacked([one.cell for one in found.passes if one.cell]))
+    if operation.training:
+        results["reserveSpace"] = Exact.kept(remembered(operation.x, values))
+    return results
+
+
+def stacked(parts: list[Bounded]) -> Bounded:
+    """Below each other along a new first axis."""
+    return parts[0].made(np.stack([part.value for part in parts]), np.stack([part.error for part in parts]))
+
+
+def last(states: Bounded) -> Exact:
+    return Exact(states.value, states.error, 1)

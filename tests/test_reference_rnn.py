@@ -1,0 +1,176 @@
+"""Recurrent networks: the reference against plain loops over single numbers, which know one cell and one sequence."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+from dualdnn.api.enumerations import (
+    cudnnDirectionMode_t,
+    cudnnNanPropagation_t,
+    cudnnRNNBiasMode_t,
+    cudnnRNNClipMode_t,
+    cudnnRNNDataLayout_t,
+    cudnnRNNInputMode_t,
+    cudnnRNNMode_t,
+)
+from dualdnn.api.operations import RNNForward, TensorSpec
+from dualdnn.api.operations.rnn import RNNClipSpec, RNNDataSpec, RNNSpec, reserve, workspace
+from dualdnn.api.operations.rnn.network import GRU, LSTM, RELU
+from dualdnn.api.operations.specs import DOUBLE
+from dualdnn.reference import run
+
+SEQ_MAJOR, PACKED, BATCH_MAJOR = cudnnRNNDataLayout_t
+PROPAGATE = cudnnNanPropagation_t.CUDNN_PROPAGATE_NAN
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+class Loops:
+    """One network by the equations of 7.1.2.8, number by number."""
+
+    def __init__(self, network: RNNSpec, weights: np.ndarray) -> None:
+        self.n, self.w = network, weights
+
+    def product(self, place, vector):
+        """A row-major matrix times a vector; the vector itself where there is no matrix."""
+        if place is None:
+            return list(vector)
+        return [
+            sum(self.w[place.offset + row * place.columns + i] * vector[i] for i in range(place.columns))
+            for row in range(place.rows)
+        ]
+
+    def bias(self, pseudo_layer, weight_id):
+        place = self.n.bias_vector(pseudo_layer, weight_id)
+        return [0.0] * self.n.hidden if place is None else list(self.w[place.offset : place.end])
+
+    def cell(self, p, x, h, c):
+        """(output, cell state) of pseudo-layer p after one more vector."""
+        n, size = self.n, range(self.n.hidden)
+        own = [self.product(n.matrix(p, g), x) for g in range(n.gates)]
+        state = [self.product(n.matrix(p, n.gates + g), h) for g in range(n.gates)]
+        b_w = [self.bias(p, g) for g in range(n.gates)]
+        b_r = [self.bias(p, n.gates + g) for g in range(n.gates)]
+        total = [[own[g][j] + state[g][j] + b_w[g][j] + b_r[g][j] for j in size] for g in range(n.gates)]
+        if n.cell == LSTM:
+            c = [sigmoid(total[1][j]) * c[j] + sigmoid(total[0][j]) * math.tanh(total[2][j]) for j in size]
+            if n.clip.is_on:
+                c = [min(max(value, n.clip.lower), n.clip.upper) for value in c]
+            h = [sigmoid(total[3][j]) * math.tanh(c[j]) for j in size]
+            return (self.product(n.matrix(p, 8), h) if n.is_projected else h), c
+        if n.cell == GRU:
+            r, i = ([sigmoid(value) for value in total[g]] for g in (0, 1))
+            new = [math.tanh(own[2][j] + b_w[2][j] + r[j] * (state[2][j] + b_r[2][j])) for j in size]
+            return [(1 - i[j]) * new[j] + i[j] * h[j] for j in size], c
+        return [max(value, 0.0) if n.cell == RELU else math.tanh(value) for value in total[0]], c
+
+    def sequence(self, vectors, hx, cx):
+        """(outputs of the last layer, final h and c of each pseudo-layer) of one sequence."""
+        finals = []
+        for layer in range(self.n.layers):
+            ways = []
+            for direction in range(self.n.directions):
+                p = layer * self.n.directions + direction
+                h, c, found = list(hx[p]), list(cx[p]), {}
+                for t in reversed(range(len(vectors))) if direction else range(len(vectors)):
+                    h, c = self.cell(p, vectors[t], h, c)
+                    found[t] = h
+                finals.append((h, c))
+                ways.append(found)
+            vectors = [[value for way in ways for value in way[t]] for t in range(len(vectors))]
+        return vectors, finals
+
+
+def networks():
+    modes = product(cudnnRNNMode_t, cudnnRNNBiasMode_t, cudnnDirectionMode_t, cudnnRNNInputMode_t, (False, True))
+    for cell, bias, direction, input_mode, special in modes:
+        if special and cell != LSTM:
+            continue
+        clip = (
+            RNNClipSpec(cudnnRNNClipMode_t.CUDNN_RNN_CLIP_MINMAX, PROPAGATE, -0.25, 0.5) if special else RNNClipSpec()
+        )
+        yield RNNSpec(
+            cell=cell, bias=bias, direction=direction, input_mode=input_mode, data_type=DOUBLE, precision=DOUBLE,
+            input_size=4 if input_mode else 3, hidden=4, projected=3 if special else 4, layers=2, padded=True, clip=clip,
+        )  # fmt: skip
+
+
+def forward_of(n: RNNSpec, layout=SEQ_MAJOR, lengths=(4, 2, 3), fill=2.5) -> RNNForward:
+    steps, batch = max(lengths), len(lengths)
+    x, y = (RNNDataSpec(DOUBLE, layout, steps, batch, size, lengths, fill) for size in (n.input_size, n.output_size))
+    h, c = (TensorSpec.packed(DOUBLE, (n.pseudo_layers, batch, size)) for size in (n.projected, n.hidden))
+    c = c if n.cell == LSTM else None
+    return RNNForward(
+        n, True, x, h, c, TensorSpec.packed(DOUBLE, (1, n.weight_elements, 1)), y, h, c,
+        workspace(n, steps, batch), reserve(n, steps, batch, True),
+    )  # fmt: skip
+
+
+def random_memory(operation, seed=0, scale=0.7):
+    random, memory = np.random.default_rng(seed), {}
+    for name in operation.operands:
+        count = operation.nbytes(name)
+        values = scale * random.standard_normal(-(-count // 8))
+        memory[name] = np.frombuffer(values.tobytes(), np.uint8)[:count].copy()
+    return memory
+
+
+def numbers(operation, memory, name):
+    """An operand as (step or pseudo-layer, sequence, element)."""
+    spec = getattr(operation, name)
+    values = np.frombuffer(memory[name], np.float64)
+    if isinstance(spec, RNNDataSpec):
+        if spec.layout == PACKED:
+            found = np.full((spec.max_length, spec.batch, spec.vector), np.nan)
+            rows = iter(values.reshape(-1, spec.vector))
+            for t, batch in enumerate(spec.batches):
+                for b in range(batch):
+                    found[t, b] = next(rows)
+            return found
+        outer = (spec.batch, spec.max_length) if spec.layout == BATCH_MAJOR else (spec.max_length, spec.batch)
+        values = values.reshape(*outer, spec.vector)
+        return values.swapaxes(0, 1) if spec.layout == BATCH_MAJOR else values
+    return values.reshape(spec.dims)
+
+
+@pytest.mark.parametrize(
+    "network",
+    list(networks()),
+    ids=lambda n: f"{n.cell.name}-{n.bias.name}-{n.directions}-{int(n.skips_input)}-{n.projected}",
+)
+def test_forward_is_the_equations(network):
+    compare(forward_of(network))
+
+
+@pytest.mark.parametrize("layout, lengths", [(PACKED, (5, 3, 1)), (BATCH_MAJOR, (2, 5, 0)), (SEQ_MAJOR, (1, 0, 6))])
+def test_layouts(layout, lengths):
+    network = next(n for n in networks() if n.cell == LSTM and n.directions == 2 and n.is_projected)
+    compare(forward_of(network, layout, lengths))
+
+
+def compare(operation):
+    memory = random_memory(operation)
+    x, h, weights = (
+        numbers(operation, memory, "x"),
+        numbers(operation, memory, "hx"),
+        np.frombuffer(memory["weightSpace"]),
+    )
+    c = numbers(operation, memory, "cx") if operation.cx else np.zeros((*h.shape[:2], operation.network.hidden))
+    run(operation, memory)
+    y, hy = numbers(operation, memory, "y"), numbers(operation, memory, "hy")
+    for b, length in enumerate(operation.x.lengths):
+        due, finals = Loops(operation.network, weights).sequence(list(x[:length, b]), h[:, b], c[:, b])
+        if length:
+            np.testing.assert_allclose(y[:length, b], due, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(hy[:, b], [h for h, _ in finals], rtol=1e-12, atol=1e-14)
+        if operation.cy:
+            np.testing.assert_allclose(
+                numbers(operation, memory, "cy")[:, b], [c for _, c in finals], rtol=1e-12, atol=1e-14
+            )
+        if operation.y.layout != PACKED:
+            assert (y[length:, b] == 2.5).all()
