@@ -122,6 +122,28 @@ def cudnnCreate(*, backend: str | None = None, device: str | None = None) -> Han
     Errors: NOT_INITIALIZED without a usable GPU (c12). Source: 3.2.5.
     """
 
+class cudnnConvolutionBwdDataAlgoPerf_t(NamedTuple):
+    """Section 5.1.2.1."""
+
+    algo: cudnnConvolutionBwdDataAlgo_t
+    status: cudnnStatus_t
+    time: float
+    memory: int
+    determinism: cudnnDeterminism_t
+    mathType: cudnnMathType_t
+    reserved: tuple[int, int, int]
+
+class cudnnConvolutionBwdFilterAlgoPerf_t(NamedTuple):
+    """Section 6.1.2.1."""
+
+    algo: cudnnConvolutionBwdFilterAlgo_t
+    status: cudnnStatus_t
+    time: float
+    memory: int
+    determinism: cudnnDeterminism_t
+    mathType: cudnnMathType_t
+    reserved: tuple[int, int, int]
+
 class cudnnConvolutionFwdAlgoPerf_t(NamedTuple):
     """Section 5.1.2.2."""
 
@@ -1252,6 +1274,73 @@ def cudnnActivationBackward(
     Source: 4.1.1.
     """
 
+def cudnnBatchNormalizationBackward(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    alphaDataDiff: SupportsFloat,
+    betaDataDiff: SupportsFloat,
+    alphaParamDiff: SupportsFloat,
+    betaParamDiff: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+    bnScaleBiasDiffDesc: TensorDescriptor,
+    bnScale: Memory,
+    resultBnScaleDiff: Memory,
+    resultBnBiasDiff: Memory,
+    epsilon: SupportsFloat,
+    savedMean: Memory,
+    savedInvVariance: Memory,
+) -> None:
+    """The gradients of the training forward pass: resultBnBiasDiff = sum of dy, resultBnScaleDiff = sum of dy * n and
+    dx = bnScale * inverse * (dy - (resultBnBiasDiff + n * resultBnScaleDiff) / m), with n = (x - mean) * inverse.
+
+    dx is blended by alphaDataDiff and betaDataDiff, both others by alphaParamDiff and betaParamDiff; a beta of 0 reads nothing.
+    mean and inverse are savedMean and savedInvVariance; where these are NULL, both, the mean and 1 / sqrt(variance + epsilon) of x.
+    x, dy, dx: equal dimensions and data types (HALF, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; dx may be dy or x where the
+    descriptors are identical. All others: described by bnScaleBiasDiffDesc, as cudnnDeriveBNTensorDescriptor, with any strides.
+    Errors: BAD_PARAM for NULL (c23), other numbers of dimensions (c24), of statistics (c25, c26), one of the saved NULL (c27),
+    epsilon below CUDNN_BN_MIN_EPSILON (c28), differing dimensions (c29) or data types (c30); NOT_SUPPORTED for other data types
+    (c22), an output whose strides overlap. Source: 4.1.2; formula: docs/errata.md, D146.
+    """
+
+def cudnnBatchNormalizationForwardTraining(
+    handle: Handle,
+    mode: cudnnBatchNormMode_t,
+    alpha: SupportsFloat,
+    beta: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    yDesc: TensorDescriptor,
+    y: Memory,
+    bnScaleBiasMeanVarDesc: TensorDescriptor,
+    bnScale: Memory,
+    bnBias: Memory,
+    exponentialAverageFactor: SupportsFloat,
+    resultRunningMean: Memory,
+    resultRunningVariance: Memory,
+    epsilon: SupportsFloat,
+    resultSaveMean: Memory,
+    resultSaveInvVariance: Memory,
+) -> None:
+    """y = alpha * (bnScale * (x - mean) / sqrt(variance + epsilon) + bnBias) + beta * y; beta == 0 does not read y.
+
+    mean and variance are those of x over images and positions, per activation over images, the variance biased (1 / m).
+    resultRunningMean and resultRunningVariance become (1 - f) * themselves + f * the mean, and the unbiased variance (m / (m - 1);
+    of one element it is NaN), with f = exponentialAverageFactor; NULL, both, where they are not wanted. resultSaveMean and
+    resultSaveInvVariance receive the mean and 1 / sqrt(variance + epsilon); NULL, both, likewise.
+    x, y: equal dimensions and data types (HALF, FLOAT, DOUBLE), 4 or 5 dimensions of any strides; in place where the descriptors
+    are identical. All others: described by bnScaleBiasMeanVarDesc, which has the dimensions and data type of
+    cudnnDeriveBNTensorDescriptor, and any strides. The results of CUDNN_BATCHNORM_SPATIAL_PERSISTENT are those of
+    CUDNN_BATCHNORM_SPATIAL; nothing overflows that does not there.
+    Errors: BAD_PARAM for NULL (c31), other numbers of dimensions (c32), of statistics (c33, c34), one of two results NULL (c35, c36),
+    epsilon below CUDNN_BN_MIN_EPSILON (c37), differing dimensions (c38) or data types (c39); NOT_SUPPORTED for other data types
+    (c30), an output whose strides overlap. Source: 4.1.4; docs/errata.md, D157, D158.
+    """
+
 def cudnnDivisiveNormalizationBackward(
     handle: Handle,
     normDesc: LRNDescriptor,
@@ -1581,6 +1670,51 @@ def cudnnCreateConvolutionDescriptor() -> ConvolutionDescriptor:
 def cudnnDestroyConvolutionDescriptor(convDesc: ConvolutionDescriptor) -> None:
     """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 5.2.12."""
 
+class _cudnnFindConvolutionBackwardDataAlgorithm(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[cudnnConvolutionBwdDataAlgoPerf_t, ...]
+
+def cudnnFindConvolutionBackwardDataAlgorithm(
+    handle: Handle,
+    wDesc: FilterDescriptor,
+    dyDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    dxDesc: TensorDescriptor,
+    requestedAlgoCount: SupportsIndex,
+) -> _cudnnFindConvolutionBackwardDataAlgorithm:
+    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, measured on memory of its own, the
+    fastest first, those that failed last, with their status and the time -1.
+
+    Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
+    others with CUDNN_DEFAULT_MATH. Waits for the results.
+    Errors: BAD_PARAM for NULL (c12, c13), descriptors that do not fit each other, requestedAlgoCount below 1 (c16);
+    ALLOC_FAILED without memory for w, dy and dx (c17). Source: 5.2.13.
+    """
+
+class _cudnnFindConvolutionBackwardDataAlgorithmEx(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[cudnnConvolutionBwdDataAlgoPerf_t, ...]
+
+def cudnnFindConvolutionBackwardDataAlgorithmEx(
+    handle: Handle,
+    wDesc: FilterDescriptor,
+    w: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    convDesc: ConvolutionDescriptor,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+    requestedAlgoCount: SupportsIndex,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+) -> _cudnnFindConvolutionBackwardDataAlgorithmEx:
+    """As cudnnFindConvolutionBackwardDataAlgorithm, on the caller's memory: dx is overwritten, and algorithms that need
+    more than the given workspace (NULL is 0 bytes) have the status ALLOC_FAILED.
+
+    Errors: BAD_PARAM for NULL (c15, c16, c18), descriptors that do not fit each other, requestedAlgoCount below 1
+    (c20), memory that is too small. Source: 5.2.14.
+    """
+
 class _cudnnFindConvolutionForwardAlgorithm(NamedTuple):
     returnedAlgoCount: int
     perfResults: tuple[cudnnConvolutionFwdAlgoPerf_t, ...]
@@ -1657,6 +1791,30 @@ def cudnnGetConvolution2dForwardOutputDim(
 
     Errors: BAD_PARAM for descriptors that are not of a 2-D convolution (c07), input channels that are not the filter's
     times the group count (c08), a dilated filter larger than the padded input. Source: 5.2.18.
+    """
+
+def cudnnGetConvolutionBackwardDataAlgorithmMaxCount(handle: Handle) -> int:
+    """How many results cudnnFindConvolutionBackwardDataAlgorithm and cudnnGetConvolutionBackwardDataAlgorithm_v7 can have: all
+    algorithms, and those with a CUDNN_TENSOR_OP_MATH variant once more. Source: 5.2.19.
+    """
+
+class _cudnnGetConvolutionBackwardDataAlgorithm_v7(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[cudnnConvolutionBwdDataAlgoPerf_t, ...]
+
+def cudnnGetConvolutionBackwardDataAlgorithm_v7(
+    handle: Handle,
+    wDesc: FilterDescriptor,
+    dyDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    dxDesc: TensorDescriptor,
+    requestedAlgoCount: SupportsIndex,
+) -> _cudnnGetConvolutionBackwardDataAlgorithm_v7:
+    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, the one expected to be fastest first,
+    those that do not take the problem last, with their status. Nothing is run: time is -1.
+
+    Errors: BAD_PARAM for NULL (c08), channels (c09), data types (c10), other descriptors that do not fit each other,
+    requestedAlgoCount below 1 (c11). Source: 5.2.20.
     """
 
 def cudnnGetConvolutionBackwardDataWorkspaceSize(
@@ -1904,12 +2062,81 @@ def cudnnDestroyFusedOpsPlan(plan: FusedOpsPlan | None) -> None:
 def cudnnDestroyFusedOpsVariantParamPack(varPack: FusedOpsVariantParamPack) -> None:
     """Destroy the pack, not the memory that it points to; using it afterwards is BAD_PARAM. Source: 6.2.8."""
 
+class _cudnnFindConvolutionBackwardFilterAlgorithm(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[cudnnConvolutionBwdFilterAlgoPerf_t, ...]
+
+def cudnnFindConvolutionBackwardFilterAlgorithm(
+    handle: Handle,
+    xDesc: TensorDescriptor,
+    dyDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    dwDesc: FilterDescriptor,
+    requestedAlgoCount: SupportsIndex,
+) -> _cudnnFindConvolutionBackwardFilterAlgorithm:
+    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, measured on memory of its own, the
+    fastest first, those that failed last, with their status and the time -1.
+
+    Each algorithm that has a tensor op variant runs with the math type of convDesc and with CUDNN_DEFAULT_MATH, the
+    others with CUDNN_DEFAULT_MATH. Waits for the results.
+    Errors: BAD_PARAM for NULL (c13, c14), descriptors that do not fit each other, requestedAlgoCount below 1 (c17);
+    ALLOC_FAILED without memory for x, dy and dw (c18). Source: 6.2.9.
+    """
+
+class _cudnnFindConvolutionBackwardFilterAlgorithmEx(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[cudnnConvolutionBwdFilterAlgoPerf_t, ...]
+
+def cudnnFindConvolutionBackwardFilterAlgorithmEx(
+    handle: Handle,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    convDesc: ConvolutionDescriptor,
+    dwDesc: FilterDescriptor,
+    dw: Memory,
+    requestedAlgoCount: SupportsIndex,
+    workSpace: Memory,
+    workSpaceSizeInBytes: SupportsIndex,
+) -> _cudnnFindConvolutionBackwardFilterAlgorithmEx:
+    """As cudnnFindConvolutionBackwardFilterAlgorithm, on the caller's memory: dw is overwritten, and algorithms that need
+    more than the given workspace (NULL is 0 bytes) have the status ALLOC_FAILED.
+
+    Errors: BAD_PARAM for NULL (c16, c17, c19), descriptors that do not fit each other, requestedAlgoCount below 1
+    (c21), memory that is too small. Source: 6.2.10.
+    """
+
 def cudnnFusedOpsExecute(handle: Handle, plan: FusedOpsPlan, varPack: FusedOpsVariantParamPack) -> None:
     """Run a plan on the memory and the scalars of a variant parameter pack, which may change from call to call.
 
     Errors: BAD_PARAM for a plan that was not made (c02), a pack of another sequence (c03), pointers that are not what the
     placeholders promise, a workspace that is missing or too small (the clauses of cudnnFusedOpsVariantParamLabel_t), an epsilon
     below CUDNN_BN_MIN_EPSILON, an accumulation count below 1. Source: 6.2.11, tables 31 to 35.
+    """
+
+def cudnnGetConvolutionBackwardFilterAlgorithmMaxCount(handle: Handle) -> int:
+    """How many results cudnnFindConvolutionBackwardFilterAlgorithm and cudnnGetConvolutionBackwardFilterAlgorithm_v7 can have: all
+    algorithms, and those with a CUDNN_TENSOR_OP_MATH variant once more. Source: 6.2.12.
+    """
+
+class _cudnnGetConvolutionBackwardFilterAlgorithm_v7(NamedTuple):
+    returnedAlgoCount: int
+    perfResults: tuple[cudnnConvolutionBwdFilterAlgoPerf_t, ...]
+
+def cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+    handle: Handle,
+    xDesc: TensorDescriptor,
+    dyDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    dwDesc: FilterDescriptor,
+    requestedAlgoCount: SupportsIndex,
+) -> _cudnnGetConvolutionBackwardFilterAlgorithm_v7:
+    """(returnedAlgoCount, perfResults): at most requestedAlgoCount algorithms, the one expected to be fastest first,
+    those that do not take the problem last, with their status. Nothing is run: time is -1.
+
+    Errors: BAD_PARAM for NULL (c07), channels (c08), data types (c09), other descriptors that do not fit each other,
+    requestedAlgoCount below 1 (c10). Source: 6.2.13.
     """
 
 def cudnnGetConvolutionBackwardFilterWorkspaceSize(

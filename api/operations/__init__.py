@@ -15,10 +15,17 @@ from .convolution import (
 )
 from .ctc import CTCLoss, CTCLoss_v8
 from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
-from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
+from .fused_ops import (
+    BnFinalizeStatisticsInference,
+    BnFinalizeStatisticsTraining,
+    DactivationForkDbatchnorm,
+    ScaleBiasAddActivationGenBitmask,
+)
 from .graph import OperationGraph
 from .normalization import (
+    BatchNormalizationBackward,
     BatchNormalizationForwardInference,
+    BatchNormalizationForwardTraining,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
@@ -87,8 +94,12 @@ __all__ = [
     "AttnSpec",
     "BnFinalizeStatisticsInference",
     "BnFinalizeStatisticsTraining",
+    "DactivationForkDbatchnorm",
+    "ScaleBiasAddActivationGenBitmask",
     "Backend",
+    "BatchNormalizationBackward",
     "BatchNormalizationForwardInference",
+    "BatchNormalizationForwardTraining",
     "BackendError",
     "Buffer",
     "CTCLoss",

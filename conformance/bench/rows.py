@@ -25,7 +25,9 @@ from dualdnn.api.operations import (
     ActivationForward,
     ActivationSpec,
     AddTensor,
+    BatchNormalizationBackward,
     BatchNormalizationForwardInference,
+    BatchNormalizationForwardTraining,
     ConvolutionBackwardBias,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
@@ -173,6 +175,20 @@ def batch_statistics(x: TensorSpec) -> TensorSpec:
     return TensorSpec.packed(FLOAT, (1, x.dims[1], *(1 for _ in x.dims[2:])))
 
 
+def batch_training(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    x = laid_out(data_type, dims, layout)
+    s = batch_statistics(x)
+    mode = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL
+    return BatchNormalizationForwardTraining(mode, 1.0, 0.0, x, x, s, s, 0.1, s, 1e-5, s)
+
+
+def batch_backward(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
+    x = laid_out(data_type, dims, layout)
+    s = batch_statistics(x)
+    mode = cudnnBatchNormMode_t.CUDNN_BATCHNORM_SPATIAL
+    return BatchNormalizationBackward(mode, 1.0, 0.0, 1.0, 0.0, x, x, x, s, s, 1e-5, s)
+
+
 def batch_inference(data_type: cudnnDataType_t, dims: Dims, layout: str) -> Operation:
     x = laid_out(data_type, dims, layout)
     s = batch_statistics(x)
@@ -287,6 +303,8 @@ OPERATIONS: dict[str, tuple[Make, tuple[Dims, ...]]] = {
     "LRN 16 forward": (lrn(16, False), (LARGE,)),
     "LRN 16 backward": (lrn(16, True), (LARGE,)),
     "batch normalization inference": (batch_inference, BATCH_SHAPES),
+    "batch normalization training": (batch_training, BATCH_SHAPES),
+    "batch normalization backward": (batch_backward, BATCH_SHAPES),
     "divisive normalization 3x3 forward": (divisive(3, False, False), IMAGES),
     "divisive normalization 3x3 with means forward": (divisive(3, True, False), IMAGES),
     "divisive normalization 3x3 with means backward": (divisive(3, True, True), IMAGES),

@@ -32,8 +32,10 @@ from dualdnn.conformance.cases import (
     ctc_loss,
     dropout,
     fused_ops_finalize,
+    fused_ops_residual,
     graph,
     normalization_batch,
+    normalization_batch_training,
     normalization_divisive,
     normalization_lrn,
     pooling,
@@ -67,6 +69,9 @@ SAMPLES: dict[str, Operation] = {
     "DivisiveNormalizationForward": normalization_divisive.forward(beta=0.5),
     "DivisiveNormalizationBackward": normalization_divisive.backward(beta=0.5),
     "BatchNormalizationForwardInference": normalization_batch.inference(beta=0.5),
+    "BatchNormalizationForwardTraining": normalization_batch_training.forward(beta=0.5),
+    "BatchNormalizationBackward": normalization_batch_training.backward(data=(1.0, 0.5), parameters=(1.0, 0.5)),
+    "BatchNormalizationBackward-from-x": normalization_batch_training.backward(saved=False),
     "NormalizationForwardInference": normalization_batch.inference(beta=0.5, generation="norm"),
     "AddTensor": AddTensor(1.5, 0.5, TensorSpec.packed(FLOAT, (1, 3, 1, 1)), PLAIN),
     "OpTensor": tensor_arithmetic.op_tensor(A=PLAIN, beta=0.5),
@@ -100,6 +105,8 @@ SAMPLES: dict[str, Operation] = {
     "SpatialTfSamplerBackward": spatial_transformer.backward(betas=(0.5, -0.5)),
     "BnFinalizeStatisticsTraining": fused_ops_finalize.training(channels=5),
     "BnFinalizeStatisticsInference": fused_ops_finalize.inference(channels=5),
+    "ScaleBiasAddActivationGenBitmask": fused_ops_residual.added(dims=DIMS),
+    "DactivationForkDbatchnorm": fused_ops_residual.gradient(dims=DIMS),
     "SetDropoutStates": SetDropoutStates(dropout.SEED),
     "DropoutForward": dropout.forward(x=PLAIN),
     "DropoutBackward": dropout.backward(dy=PLAIN),
@@ -135,6 +142,12 @@ WRONG_MEMORY = {
     "LRNCrossChannelForward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelForward/c13"),
     "LRNCrossChannelBackward": dict.fromkeys(("x", "y"), "cudnnLRNCrossChannelBackward/c10"),
     "BatchNormalizationForwardInference": {"*": "cudnnBatchNormalizationForwardInference/c22"},
+    "BatchNormalizationForwardTraining": dict.fromkeys(
+        ("x", "y", "scale", "bias", "alpha", "beta"), "cudnnBatchNormalizationForwardTraining/c31"
+    ),
+    "BatchNormalizationBackward": dict.fromkeys(
+        ("x", "dy", "dx", "scale", "dScale", "dBias"), "cudnnBatchNormalizationBackward/c23"
+    ),
     "NormalizationForwardInference": {"*": "cudnnNormalizationForwardInference/c24"},
     "DivisiveNormalizationForward": {
         **dict.fromkeys(("x", "y", "temp", "temp2"), "cudnnDivisiveNormalizationForward/c19"),
