@@ -27,6 +27,7 @@ from ..descriptors import (
     RNNDescriptor as RNNDescriptor,
     ReduceTensorDescriptor as ReduceTensorDescriptor,
     SeqDataDescriptor as SeqDataDescriptor,
+    SpatialTransformerDescriptor as SpatialTransformerDescriptor,
     TensorDescriptor as TensorDescriptor,
     TensorTransformDescriptor as TensorTransformDescriptor,
 )
@@ -261,6 +262,9 @@ def cudnnCreateReduceTensorDescriptor() -> ReduceTensorDescriptor:
     Source: 3.2.14, cudnnCreateReduceTensorDescriptor/c01.
     """
 
+def cudnnCreateSpatialTransformerDescriptor() -> SpatialTransformerDescriptor:
+    """A new descriptor, to be filled by cudnnSetSpatialTransformerNdDescriptor. Source: 3.2.15."""
+
 def cudnnCreateTensorDescriptor() -> TensorDescriptor:
     """A new tensor descriptor whose data is all zeros. Source: 3.2.16."""
 
@@ -326,6 +330,9 @@ def cudnnDestroyPoolingDescriptor(poolingDesc: PoolingDescriptor) -> None:
 
 def cudnnDestroyReduceTensorDescriptor(tensorDesc: ReduceTensorDescriptor | None) -> None:
     """Destroy the descriptor; NULL does nothing. Source: 3.2.29."""
+
+def cudnnDestroySpatialTransformerDescriptor(stDesc: SpatialTransformerDescriptor) -> None:
+    """Destroy the descriptor; using it afterwards is BAD_PARAM. Source: 3.2.30."""
 
 def cudnnDestroyTensorDescriptor(tensorDesc: TensorDescriptor | None) -> None:
     """Destroy the descriptor; NULL does nothing. Source: 3.2.31."""
@@ -1020,6 +1027,19 @@ def cudnnSetReduceTensorDescriptor(
     propagation (c11), indices (c12) or type of indices (c13). Source: 3.2.87.
     """
 
+def cudnnSetSpatialTransformerNdDescriptor(
+    stDesc: SpatialTransformerDescriptor,
+    samplerType: cudnnSamplerType_t,
+    dataType: cudnnDataType_t,
+    nbDims: SupportsIndex,
+    dimA: Sequence[SupportsIndex],
+) -> None:
+    """Describe a transformer of tensors of dataType (FLOAT, DOUBLE, HALF) into one with the dimensions dimA.
+
+    nbDims: 3 to CUDNN_DIM_MAX; calls take 4, (N, C, H, W). Errors: BAD_PARAM for NULL (c06, c07), for other types (c08) and samplers
+    (c09), for other nbDims, for sizes below 1. Source: 3.2.88.
+    """
+
 def cudnnSetStream(handle: Handle, streamId: Any) -> None:
     """Launch the handle's work on this stream from now on; NULL is the default stream. Earlier work is not awaited.
 
@@ -1139,6 +1159,38 @@ def cudnnSoftmaxForward(
     Errors: BAD_PARAM for an unknown algorithm (c12) or mode (c13), differing dimensions (c10) or data types (c11);
     NOT_SUPPORTED for other data types (c09) or unpacked tensors of more than 5 dimensions (c03).
     Source: 3.2.96; formulas: docs/errata.md, D026 and D133.
+    """
+
+def cudnnSpatialTfGridGeneratorForward(
+    handle: Handle,
+    stDesc: SpatialTransformerDescriptor,
+    theta: Memory,
+    grid: Memory,
+) -> None:
+    """The coordinates that each pixel of the transformed tensor has in the input.
+
+    theta: n x 2 x 3, grid: n x h x w x 2 (x, then y), packed, of stDesc's data type. Pixel (i, j) has the coordinates
+    xt = 2 j / (w - 1) - 1 and yt = 2 i / (h - 1) - 1, -1 where the size is 1; grid = theta (xt, yt, 1).
+    Errors: NOT_SUPPORTED for more than 4 dimensions (c10) or fewer (c02). Source: 3.2.97.
+    """
+
+def cudnnSpatialTfSamplerForward(
+    handle: Handle,
+    stDesc: SpatialTransformerDescriptor,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    grid: Memory,
+    beta: SupportsFloat,
+    yDesc: TensorDescriptor,
+    y: Memory,
+) -> None:
+    """y = alpha * (x at the coordinates of grid) + beta * y; beta == 0 does not read y.
+
+    Coordinate x lies at column (x + 1) (W - 1) / 2 of an input of W columns, y at row (y + 1) (H - 1) / 2; the four pixels around
+    are interpolated bilinearly, those outside of the input are 0. Where a coordinate is NaN or infinite, y is NaN.
+    x: images and channels of y, any height and width; y: the dimensions of stDesc; any strides; types as stDesc.
+    Errors: NOT_SUPPORTED for more than 4 dimensions (c09) or fewer (c02); BAD_PARAM for other dimensions and types. Source: 3.2.98.
     """
 
 def cudnnTransformFilter(
@@ -1413,6 +1465,43 @@ def cudnnSoftmaxBackward(
     or mode, in place with differing descriptors (c03); NOT_SUPPORTED for other data types (c09) or unpacked tensors of
     more than 5 dimensions (c06).
     Source: 4.1.19; formulas: docs/errata.md, D190.
+    """
+
+def cudnnSpatialTfGridGeneratorBackward(
+    handle: Handle,
+    stDesc: SpatialTransformerDescriptor,
+    dgrid: Memory,
+    dtheta: Memory,
+) -> None:
+    """dtheta, the sum over pixels of dgrid (xt, yt, 1); what it was is overwritten.
+
+    dgrid, dtheta: as grid and theta of cudnnSpatialTfGridGeneratorForward. Errors: NOT_SUPPORTED for more than 4 dimensions (c06)
+    or fewer (c02). Source: 4.1.20.
+    """
+
+def cudnnSpatialTfSamplerBackward(
+    handle: Handle,
+    stDesc: SpatialTransformerDescriptor,
+    alpha: SupportsFloat,
+    xDesc: TensorDescriptor,
+    x: Memory,
+    beta: SupportsFloat,
+    dxDesc: TensorDescriptor,
+    dx: Memory,
+    alphaDgrid: SupportsFloat,
+    dyDesc: TensorDescriptor,
+    dy: Memory,
+    grid: Memory,
+    betaDgrid: SupportsFloat,
+    dgrid: Memory,
+) -> None:
+    """dx = alpha * (gradient of x) + beta * dx, dgrid = alphaDgrid * (gradient of grid) + betaDgrid * dgrid.
+
+    The gradient of a coordinate is that of the pixels between which it lies: from floor(column) to the next. Where a coordinate is NaN
+    or infinite, dgrid is NaN, and dx gets nothing. x, dx: equal dimensions; dy: the dimensions of stDesc; any strides; types as stDesc.
+    Sums are taken in one order always: results are the same bits each time.
+    Errors: BAD_PARAM where dy has not the dimensions of stDesc (c09), for other dimensions and types; NOT_SUPPORTED for more than 4
+    dimensions (c10) or fewer (c02). Source: 4.1.21.
     """
 
 def cudnnBackendCreateDescriptor(descriptorType: cudnnBackendDescriptorType_t) -> BackendDescriptor:

@@ -39,6 +39,12 @@ from .records import parse
 from .reduce_tensor import ReduceTensor
 from .rnn import RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
+from .spatial_transformer import (
+    SpatialTfGridGeneratorBackward,
+    SpatialTfGridGeneratorForward,
+    SpatialTfSamplerBackward,
+    SpatialTfSamplerForward,
+)
 from .specs import (
     ActivationSpec,
     AlgorithmPerformanceSpec,
@@ -53,6 +59,7 @@ from .specs import (
     PoolingSpec,
     ReduceTensorSpec,
     SeqDataSpec,
+    SpatialTransformerSpec,
     TensorSpec,
     TransformSpec,
 )
@@ -73,6 +80,7 @@ FAMILIES = (
     "reduce_tensor",
     "rnn",
     "softmax",
+    "spatial_transformer",
     "tensor_arithmetic",
     "transform",
 )
@@ -137,6 +145,11 @@ __all__ = [
     "SetTensor",
     "SoftmaxBackward",
     "SoftmaxForward",
+    "SpatialTfGridGeneratorBackward",
+    "SpatialTfGridGeneratorForward",
+    "SpatialTfSamplerBackward",
+    "SpatialTfSamplerForward",
+    "SpatialTransformerSpec",
     "TensorSpec",
     "TransformFilter",
     "TransformSpec",
