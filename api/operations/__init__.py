@@ -18,7 +18,10 @@ from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
 from .fused_ops import (
     BnFinalizeStatisticsInference,
     BnFinalizeStatisticsTraining,
+    ConvScaleBiasAddActivation,
     DactivationForkDbatchnorm,
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
     ScaleBiasAddActivationGenBitmask,
 )
 from .graph import OperationGraph
@@ -84,7 +87,10 @@ __all__ = [
     "AttnSpec",
     "BnFinalizeStatisticsInference",
     "BnFinalizeStatisticsTraining",
+    "ConvScaleBiasAddActivation",
     "DactivationForkDbatchnorm",
+    "ScaleBiasActivationConvBnstats",
+    "ScaleBiasActivationWgrad",
     "ScaleBiasAddActivationGenBitmask",
     "Backend",
     "BatchNormalizationForwardInference",
