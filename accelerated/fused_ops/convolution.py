@@ -71,7 +71,7 @@ class ConvolutionSequence(Solver[FusedConvolution]):
             parts.insert(0, Part(prologue, plan(prologue, device), {"y": pieces["x"]}))
         if isinstance(o, ConvScaleBiasAddActivation) and o.epilogue is not None:
             parts.append(Part(o.epilogue, plan(o.epilogue, device), {"x": pieces["y"]}))
-        if "sums" in pieces:
+        if isinstance(o, ScaleBiasActivationConvBnstats) and "sums" in pieces:
             launches = sums(o, device, ("y", o.y), ("ySum", "ySqSum"))
             parts.append(Part(o, Plan(o, launches), {"workSpace": pieces["sums"]}))
         return SequencePlan(o, parts, self.name)
