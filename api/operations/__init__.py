@@ -1,6 +1,7 @@
 """The contract between the documented calls and the backends: specifications, operations, the backend protocol."""
 
 from .activation import ActivationBackward, ActivationForward
+from .attention import MultiHeadAttnForward, MultiHeadAttnStep
 from .backend import Backend, BackendError, Buffer, Operand
 from .convolution import (
     ConvolutionBackwardBias,
@@ -15,10 +16,17 @@ from .convolution import (
 )
 from .ctc import CTCLoss, CTCLoss_v8
 from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
-from .fused_ops import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
+from .fused_ops import (
+    BnFinalizeStatisticsInference,
+    BnFinalizeStatisticsTraining,
+    DactivationForkDbatchnorm,
+    ScaleBiasAddActivationGenBitmask,
+)
 from .graph import OperationGraph
 from .normalization import (
+    BatchNormalizationBackward,
     BatchNormalizationForwardInference,
+    BatchNormalizationForwardTraining,
     DivisiveNormalizationBackward,
     DivisiveNormalizationForward,
     LRNCrossChannelBackward,
@@ -31,6 +39,12 @@ from .records import parse
 from .reduce_tensor import ReduceTensor
 from .rnn import RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
+from .spatial_transformer import (
+    SpatialTfGridGeneratorBackward,
+    SpatialTfGridGeneratorForward,
+    SpatialTfSamplerBackward,
+    SpatialTfSamplerForward,
+)
 from .specs import (
     ActivationSpec,
     AlgorithmPerformanceSpec,
@@ -45,6 +59,7 @@ from .specs import (
     PoolingSpec,
     ReduceTensorSpec,
     SeqDataSpec,
+    SpatialTransformerSpec,
     TensorSpec,
     TransformSpec,
 )
@@ -54,6 +69,7 @@ from .transform import TransformFilter, TransformTensor, TransformTensorEx
 # One room on every floor for each: api/operations, api/cudnn, reference, accelerated, conformance/cases.
 FAMILIES = (
     "activation",
+    "attention",
     "convolution",
     "graph",
     "fused_ops",
@@ -64,6 +80,7 @@ FAMILIES = (
     "reduce_tensor",
     "rnn",
     "softmax",
+    "spatial_transformer",
     "tensor_arithmetic",
     "transform",
 )
@@ -79,8 +96,12 @@ __all__ = [
     "AttnSpec",
     "BnFinalizeStatisticsInference",
     "BnFinalizeStatisticsTraining",
+    "DactivationForkDbatchnorm",
+    "ScaleBiasAddActivationGenBitmask",
     "Backend",
+    "BatchNormalizationBackward",
     "BatchNormalizationForwardInference",
+    "BatchNormalizationForwardTraining",
     "BackendError",
     "Buffer",
     "CTCLoss",
@@ -102,6 +123,8 @@ __all__ = [
     "LRNCrossChannelBackward",
     "LRNCrossChannelForward",
     "LRNSpec",
+    "MultiHeadAttnForward",
+    "MultiHeadAttnStep",
     "NormalizationForwardInference",
     "OpTensor",
     "OpTensorSpec",
@@ -122,6 +145,11 @@ __all__ = [
     "SetTensor",
     "SoftmaxBackward",
     "SoftmaxForward",
+    "SpatialTfGridGeneratorBackward",
+    "SpatialTfGridGeneratorForward",
+    "SpatialTfSamplerBackward",
+    "SpatialTfSamplerForward",
+    "SpatialTransformerSpec",
     "TensorSpec",
     "TransformFilter",
     "TransformSpec",

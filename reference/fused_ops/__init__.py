@@ -1,5 +1,5 @@
 """Fused operations (6.1.3.1)."""
 
-from . import finalize
+from . import finalize, residual
 
-__all__ = ["finalize"]
+__all__ = ["finalize", "residual"]

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from ...operations import BnFinalizeStatisticsInference, BnFinalizeStatisticsTraining
+from ...operations import (
+    BnFinalizeStatisticsInference,
+    BnFinalizeStatisticsTraining,
+    DactivationForkDbatchnorm,
+    ScaleBiasAddActivationGenBitmask,
+)
 from ...operations.specs import BFLOAT16, DOUBLE, FLOAT, HALF
-from ...relations import writable_layout
+from ...relations import rank_between, writable_layout
 from ...status import BAD_PARAM, INCORRECT_PARAMETER, NOT_SUPPORTED, expect
-from ...support.fused_ops import FINALIZE_INFERENCE, FINALIZE_TRAINING
+from ...support.fused_ops import DBATCHNORM, FINALIZE_INFERENCE, FINALIZE_TRAINING, GEN_BITMASK
 from .attributes import UNSUPPORTED
 
+FLOATING = (FLOAT, DOUBLE, HALF, BFLOAT16)
 STATISTICS = (FLOAT, DOUBLE)
 EQUIVALENTS = {
     FLOAT: (FLOAT, HALF, BFLOAT16),
@@ -69,6 +75,63 @@ def finalize_inference(a):
     )
 
 
+def _equivalents(a, kind, channels, rank, **tensors):
+    """NOT_SUPPORTED or BAD_PARAM unless the equivalent scales and biases have one number for each channel, of FLOAT or of the type
+    of the data, all the same."""
+    a.one_type((DOUBLE,) if kind == DOUBLE else tuple({kind: None, FLOAT: None}), **tensors)
+    a.per_channel(channels, rank, **tensors)
+
+
+def gen_bitmask(a):
+    a.spatial()
+    x, y, z = a.required("x", "XDESC"), a.required("y", "YDESC"), a.optional("z", "ZDESC")
+    found = {
+        "eqScale": a.optional("eqScale", "BN_EQSCALEBIAS_DESC"),
+        "eqBias": a.optional("eqBias", "BN_EQSCALEBIAS_DESC"),
+        "zEqScale": a.optional("zEqScale", "BN_Z_EQSCALEBIAS_DESC") if z is not None else None,
+        "zEqBias": a.optional("zEqBias", "BN_Z_EQSCALEBIAS_DESC"),
+    }
+    kind = a.one_type(FLOATING, XDESC=x, ZDESC=z, YDESC=y)
+    rank_between(UNSUPPORTED, 3, 5, XDESC=x)
+    a.same_dims(XDESC=x, ZDESC=z, YDESC=y)
+    _equivalents(a, kind, x.dims[1], x.rank, BN_EQSCALEBIAS_DESC=found["eqScale"] or found["eqBias"],
+                 BN_Z_EQSCALEBIAS_DESC=found["zEqScale"] or found["zEqBias"])  # fmt: skip
+    mask = a.operand("bitMask", "ACTIVATION_BITMASK_DESC")
+    a.bit_mask(mask, y)
+    writable_layout(CUDNN_PARAM_YDESC=y)
+    return ScaleBiasAddActivationGenBitmask(activation=a.activation(), x=x, z=z, y=y, bitMask=mask, **found)
+
+
+def dbatchnorm(a):
+    a.spatial()
+    activation = a.activation()
+    x, dy = a.required("x", "XDESC"), a.required("dy", "DYDESC")
+    dx, dz = a.operand("dx", "DXDESC"), a.operand("dz", "DZDESC")
+    kind = a.one_type(FLOATING, XDESC=x, DYDESC=dy, DXDESC=dx, DZDESC=dz)
+    rank_between(UNSUPPORTED, 3, 5, XDESC=x)
+    a.same_dims(XDESC=x, DYDESC=dy, DXDESC=dx, DZDESC=dz)
+    for name in ("savedMean", "savedInvStd", *(["scale"] if dx is not None else [])):
+        parameters = a.required(name, "BN_SCALEBIAS_MEANVAR_DESC")
+    a.one_type((DOUBLE if kind == DOUBLE else FLOAT,), BN_SCALEBIAS_MEANVAR_DESC=parameters)
+    a.per_channel(x.dims[1], x.rank, BN_SCALEBIAS_MEANVAR_DESC=parameters)
+    mask = a.required("bitMask", "ACTIVATION_BITMASK_DESC") if activation is not None else None
+    a.bit_mask(mask, dy)
+    outputs = {"dx": dx, "dz": dz} | {name: parameters if a.promises(name) else None for name in ("dScale", "dBias")}
+    written = {f"CUDNN_PARAM_{name.upper()}DESC": spec for name, spec in (("dx", dx), ("dz", dz)) if spec is not None}
+    writable_layout(**written, CUDNN_PARAM_BN_SCALEBIAS_MEANVAR_DESC=parameters)
+    if not any(outputs.values()):
+        return None
+    return DactivationForkDbatchnorm(
+        activation=activation, workspace_bytes=0, x=x, dy=dy, bitMask=mask, scale=parameters if dx is not None else None,
+        savedMean=parameters, savedInvStd=parameters, **outputs,
+    )  # fmt: skip
+
+
 # sequence -> a function of the attributes that returns the operation, with scalars that do not count; None where all that it would
 # compute becomes a NOP
-SEQUENCES = {FINALIZE_TRAINING: finalize_training, FINALIZE_INFERENCE: finalize_inference}
+SEQUENCES = {
+    FINALIZE_TRAINING: finalize_training,
+    FINALIZE_INFERENCE: finalize_inference,
+    GEN_BITMASK: gen_bitmask,
+    DBATCHNORM: dbatchnorm,
+}
