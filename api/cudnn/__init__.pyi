@@ -1909,6 +1909,36 @@ def cudnnGetConvolutionNdForwardOutputDim(
 def cudnnGetConvolutionReorderType(convDesc: ConvolutionDescriptor) -> cudnnReorderType_t:
     """The reorder type; CUDNN_DEFAULT_REORDER unless it was set. Source: 5.2.29."""
 
+def cudnnGetFoldedConvBackwardDataDescriptors(
+    handle: Handle,
+    filterDesc: FilterDescriptor,
+    diffDesc: TensorDescriptor,
+    convDesc: ConvolutionDescriptor,
+    gradDesc: TensorDescriptor,
+    transformFormat: cudnnTensorFormat_t,
+    foldedFilterDesc: FilterDescriptor,
+    paddedDiffDesc: TensorDescriptor,
+    foldedConvDesc: ConvolutionDescriptor,
+    foldedGradDesc: TensorDescriptor,
+    filterFoldTransDesc: TensorTransformDescriptor,
+    diffPadTransDesc: TensorTransformDescriptor,
+    gradFoldTransDesc: TensorTransformDescriptor,
+    gradUnfoldTransDesc: TensorTransformDescriptor,
+) -> None:
+    """Describe a data gradient with strides u, v as one of stride 1, whose gradient and filter have C * u * v channels.
+
+    With the filter transformed by filterFoldTransDesc and dy by diffPadTransDesc, cudnnConvolutionBackwardData on the folded
+    descriptors gives a gradient that gradUnfoldTransDesc turns into dx; gradFoldTransDesc folds a dx that beta blends in.
+    A spatial dimension of extent H, padding p, filter R and stride u gets the padding ceil(p / u), u * ceil(p / u) - p zeros
+    before the filter and zeros behind it up to a multiple of u; dy gets zeros behind it up to the folded convolution's output.
+    The channels of dy, and where nothing is folded those of dx, are padded to multiples of 8 (docs/errata.md, D251).
+    filterDesc, diffDesc, convDesc, gradDesc: as cudnnConvolutionBackwardData takes them, 4 dimensions. transformFormat:
+    CUDNN_TENSOR_NCHW or CUDNN_TENSOR_NHWC, the format of everything folded. The other descriptors are filled.
+    Errors: BAD_PARAM for NULL (c08), other than 4 dimensions (c09), descriptors that do not fit each other; NOT_SUPPORTED for
+    another transformFormat; EXECUTION_FAILED where no folding is the same gradient (c10): strides above 1 with groups, with
+    dilation in that dimension, or with CUDNN_CONVOLUTION; channels of groups that need padding. Source: 5.2.30.
+    """
+
 def cudnnIm2Col(
     handle: Handle,
     srcDesc: TensorDescriptor,

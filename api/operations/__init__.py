@@ -19,7 +19,10 @@ from .dropout import DropoutBackward, DropoutForward, SetDropoutStates
 from .fused_ops import (
     BnFinalizeStatisticsInference,
     BnFinalizeStatisticsTraining,
+    ConvScaleBiasAddActivation,
     DactivationForkDbatchnorm,
+    ScaleBiasActivationConvBnstats,
+    ScaleBiasActivationWgrad,
     ScaleBiasAddActivationGenBitmask,
 )
 from .graph import OperationGraph
@@ -96,7 +99,10 @@ __all__ = [
     "AttnSpec",
     "BnFinalizeStatisticsInference",
     "BnFinalizeStatisticsTraining",
+    "ConvScaleBiasAddActivation",
     "DactivationForkDbatchnorm",
+    "ScaleBiasActivationConvBnstats",
+    "ScaleBiasActivationWgrad",
     "ScaleBiasAddActivationGenBitmask",
     "Backend",
     "BatchNormalizationBackward",
