@@ -332,8 +332,8 @@ class Bench:
                 self.device.upload(memory[name].address, bytes_.tobytes())
             if isinstance(operation, Convolution):
                 memory["workSpace"] = self._owner.allocate(self._scratch_bytes(operation))
-            elif type(operation) in WORKSPACES and (name := workspace_of(operation)):
-                memory[name] = self._owner.allocate(self._room(operation, name))
+            elif type(operation) in WORKSPACES and (workspace := workspace_of(operation)):
+                memory[workspace] = self._owner.allocate(self._room(operation, workspace))
             yield memory
         finally:
             self.device.synchronize()
