@@ -28,7 +28,7 @@ from .operation import Operation
 from .pooling import PoolingBackward, PoolingForward
 from .records import parse
 from .reduce_tensor import ReduceTensor
-from .rnn import RNNForward
+from .rnn import RNNBackwardData, RNNBackwardWeights, RNNForward
 from .softmax import SoftmaxBackward, SoftmaxForward
 from .specs import (
     ActivationSpec,
@@ -108,6 +108,8 @@ __all__ = [
     "PoolingBackward",
     "PoolingForward",
     "PoolingSpec",
+    "RNNBackwardData",
+    "RNNBackwardWeights",
     "RNNForward",
     "ReduceTensor",
     "ReduceTensorSpec",

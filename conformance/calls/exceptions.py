@@ -20,6 +20,8 @@ from dualdnn.api.operations import (
     ReduceTensor,
     ReorderFilter,
     ReorderFilterAndBias,
+    RNNBackwardData,
+    RNNBackwardWeights,
     RNNForward,
     SetDropoutStates,
     SetTensor,
@@ -34,6 +36,8 @@ FUNCTIONS: dict[type[Operation], str] = {
     ReorderFilter: "cudnnReorderFilterAndBias",
     **dict.fromkeys(fused_ops.KINDS, "cudnnFusedOpsExecute"),
     SetDropoutStates: "cudnnSetDropoutDescriptor",
+    RNNBackwardData: "cudnnRNNBackwardData_v8",
+    RNNBackwardWeights: "cudnnRNNBackwardWeights_v8",
 }
 
 # The query that says how large the workspace must be.
@@ -73,7 +77,7 @@ def _dropout(make: Any, o: Any, memory: Mapping[str, Any]) -> Any:
 
 def _lengths(make: Any, o: Any, _memory: Mapping[str, Any]) -> Any:
     """The lengths of the sequences in device memory."""
-    return make.handle.to_device(np.array(o.x.lengths, np.int32))
+    return make.handle.to_device(np.array(o.y.lengths, np.int32))
 
 
 def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
@@ -83,7 +87,7 @@ def _states(width: str) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
         n = o.network
         if width == "hidden" and n.cell != LSTM:
             return None
-        return make.descriptor(TensorSpec.packed(n.data_type, (n.pseudo_layers, o.x.batch, getattr(n, width))))
+        return make.descriptor(TensorSpec.packed(n.data_type, (n.pseudo_layers, o.y.batch, getattr(n, width))))
 
     return described
 
@@ -112,6 +116,8 @@ VALUES: dict[type[Operation], dict[str, Callable[[Any, Any, Mapping[str, Any]], 
     CTCLoss_v8: {"workspace": _workspace, "workSpaceSizeInBytes": _workspace_bytes},
     ReorderFilter: {"reorderBias": 0, "biasData": None, "reorderedBiasData": None},
     ReorderFilterAndBias: {"reorderBias": 1},
+    RNNBackwardData: {**RNN, "xDesc": lambda make, o, memory: make.descriptor(o.dx)},
+    RNNBackwardWeights: {**RNN, "addGrad": 0},
     RNNForward: {**RNN, "fwdMode": lambda make, o, memory: int(o.training)},
     **{kind: dict(fused_ops.ARGUMENTS) for kind in fused_ops.KINDS},
     SetDropoutStates: {
